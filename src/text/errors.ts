@@ -1,0 +1,58 @@
+/** A tokenizer folder that cannot be used, or an input that this tokenizer cannot take. */
+export class TokenizerError extends Error {
+  override readonly name = "TokenizerError";
+
+  /** `file` is the file at fault, when there is one. */
+  constructor(
+    message: string,
+    readonly file?: string,
+    options?: ErrorOptions,
+  ) {
+    super(file === undefined ? message : `${file}: ${message}`, options);
+  }
+}
+
+/** A text too long to be encoded; lengths are in UTF-16 code units. */
+export class TextTooLongError extends TokenizerError {
+  constructor(
+    readonly length: number,
+    readonly limit: number,
+  ) {
+    super(`the text has ${length} characters, more than the ${limit} that may be encoded; shorten it`);
+  }
+}
+
+/**
+ * What went wrong in a chat template:
+ * - `syntax`: it is not a template;
+ * - `raised`: it called `raise_exception`, and `message` is its text;
+ * - `runtime`: a value was used as its type does not allow;
+ * - `budget`: it asked for more steps, text, depth or time than a template may use.
+ */
+export type TemplateErrorKind = "syntax" | "raised" | "runtime" | "budget";
+
+/** A chat template that cannot be compiled or rendered. */
+export class TemplateError extends Error {
+  override readonly name = "TemplateError";
+
+  /** `line` counts from 1 in the template's source; undefined where no line is known. */
+  constructor(
+    readonly kind: TemplateErrorKind,
+    readonly reason: string,
+    readonly line?: number,
+  ) {
+    super(kind === "raised" || line === undefined ? reason : `chat template, line ${line}: ${reason}`);
+  }
+}
+
+/** Messages that cannot be rendered; `location` is the path of the field at fault, `messages.2.content.0`. */
+export class ConversationError extends Error {
+  override readonly name = "ConversationError";
+
+  constructor(
+    readonly location: string,
+    readonly reason: string,
+  ) {
+    super(`${location}: ${reason}`);
+  }
+}

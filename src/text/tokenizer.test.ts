@@ -1,0 +1,216 @@
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { TextTooLongError, TokenizerError } from "./errors.js";
+import { loadTokenizer, type Tokenizer } from "./tokenizer.js";
+
+const REFERENCE = new URL("../../test/reference/tokenizers/", import.meta.url).pathname;
+
+interface TextCase {
+  text: string;
+  ids: number[];
+  ids_without_special: number[];
+  decoded: string;
+  decoded_with_special: string;
+}
+
+interface DecodeCase {
+  ids: number[];
+  decoded: string;
+  decoded_with_special: string;
+}
+
+async function readJson<T>(name: string, file: string): Promise<T> {
+  return JSON.parse(await readFile(join(REFERENCE, name, file), "utf8")) as T;
+}
+
+function streamed(tokenizer: Tokenizer, ids: number[], skipSpecialTokens: boolean): string[] {
+  const decoder = tokenizer.stream({ skipSpecialTokens });
+  return [...ids.map((id) => decoder.push(id)), decoder.flush()];
+}
+
+describe.each(["gpt2", "qwen", "llama3", "llama2"])("tokenizer %s", (name) => {
+  let tokenizer: Tokenizer;
+  let texts: TextCase[];
+  let decodes: DecodeCase[];
+
+  beforeAll(async () => {
+    tokenizer = await loadTokenizer(join(REFERENCE, name));
+    texts = await readJson(name, "cases.json");
+    decodes = await readJson(name, "decode_cases.json");
+  });
+
+  it("gives the ids of Hugging Face's library", () => {
+    expect(texts.length).toBeGreaterThan(60);
+    for (const { text, ids, ids_without_special } of texts) {
+      expect(tokenizer.encode(text, { addSpecialTokens: true }), JSON.stringify(text)).toEqual(ids);
+      expect(tokenizer.encode(text), JSON.stringify(text)).toEqual(ids_without_special);
+    }
+  });
+
+  it("gives the texts of Hugging Face's library, also for ids that no text has", () => {
+    for (const { ids, decoded, decoded_with_special } of [...texts, ...decodes]) {
+      expect(tokenizer.decode(ids), String(ids)).toBe(decoded);
+      expect(tokenizer.decode(ids, { skipSpecialTokens: false }), String(ids)).toBe(decoded_with_special);
+    }
+  });
+
+  it("streams the same text, never half a character", () => {
+    for (const { ids, decoded, decoded_with_special } of texts) {
+      const pieces = streamed(tokenizer, ids, true);
+      expect(pieces.join("")).toBe(decoded);
+      for (const piece of pieces) expect(Buffer.from(piece).toString()).toBe(piece);
+      if (!decoded.includes("\ufffd")) for (const piece of pieces) expect(piece).not.toContain("\ufffd");
+      expect(streamed(tokenizer, ids, false).join("")).toBe(decoded_with_special);
+    }
+    for (const { ids, decoded } of decodes) expect(streamed(tokenizer, ids, true).join("")).toBe(decoded);
+  });
+
+  it("gives each token's own bytes, which join to the text", () => {
+    for (const { text, ids_without_special } of texts) {
+      const bytes = Buffer.concat(ids_without_special.map((id) => tokenizer.tokenBytes(id))).toString("utf8");
+      const expected = name === "llama2" ? bytes.replace(/^ /, "") : bytes;
+      if (!text.includes("<") && text !== "") expect(expected).toBe(tokenizer.decode(ids_without_special));
+    }
+    for (const id of tokenizer.specialIds) {
+      expect(new TextDecoder().decode(tokenizer.tokenBytes(id))).toBe(tokenizer.tokenText(id));
+      expect(tokenizer.tokenToId(tokenizer.tokenText(id))).toBe(id);
+    }
+    expect(tokenizer.tokenBytes(tokenizer.vocabSize).length).toBe(0);
+  });
+
+  it("knows its special tokens", async () => {
+    const config = await readJson<Record<string, unknown>>(name, "tokenizer_config.json");
+    expect(tokenizer.tokenText(tokenizer.eosId!)).toBe(config.eos_token);
+    expect(tokenizer.specialTokens.eos_token).toBe(config.eos_token);
+    expect(tokenizer.size).toBe(tokenizer.vocabSize);
+    expect(tokenizer.chatTemplate).toBeNull();
+  });
+});
+
+describe("a folder", () => {
+  let folder: string;
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), "anneal-tokenizer-"));
+  });
+
+  afterAll(() => rm(folder, { recursive: true }));
+
+  /** The qwen folder with tokenizer.json or tokenizer_config.json changed. */
+  async function variant(change: (tokenizer: Record<string, unknown>, config: Record<string, unknown>) => void) {
+    const tokenizer = await readJson<Record<string, unknown>>("qwen", "tokenizer.json");
+    const config = await readJson<Record<string, unknown>>("qwen", "tokenizer_config.json");
+    change(tokenizer, config);
+    const path = await mkdtemp(join(folder, "variant-"));
+    await writeFile(join(path, "tokenizer.json"), JSON.stringify(tokenizer));
+    await writeFile(join(path, "tokenizer_config.json"), JSON.stringify(config));
+    return path;
+  }
+
+  const refused = async (path: string, message: RegExp) => {
+    const attempt = loadTokenizer(path);
+    await expect(attempt).rejects.toBeInstanceOf(TokenizerError);
+    await expect(attempt).rejects.toThrow(message);
+  };
+
+  it("without a tokenizer, or with a broken one, is refused naming the file", async () => {
+    await refused(folder, /tokenizer\.json: the file is missing/);
+    const broken = await variant(() => {});
+    await writeFile(join(broken, "tokenizer.json"), "{");
+    await refused(broken, /tokenizer\.json: is not JSON/);
+    await refused(await variant((tokenizer) => Object.assign(tokenizer, { model: 3 })), /"model" must be an object/);
+    const badIds = await variant((tokenizer) => Object.assign(tokenizer, { model: { vocab: { a: -1 }, merges: [] } }));
+    await refused(badIds, /the id of token "a"/);
+    await refused(await variant((tokenizer) => Object.assign(tokenizer, { added_tokens: [{ id: 1 }] })), /entry 0/);
+  });
+
+  it("in a layout that would be encoded wrongly is refused by name", async () => {
+    const split = (change: object) =>
+      variant((tokenizer) => {
+        tokenizer.pre_tokenizer = { type: "Split", pattern: { Regex: "\\s" }, behavior: "Isolated", ...change };
+      });
+    await refused(await split({ behavior: "MergedWithPrevious" }), /regex split with behavior MergedWithPrevious/);
+    await refused(await split({ invert: true }), /behavior Isolated, inverted/);
+    const metaspace = { type: "Metaspace", replacement: "▁", prepend_scheme: "always", split: true };
+    const bpe = await variant((tokenizer) => Object.assign(tokenizer, { pre_tokenizer: metaspace }));
+    await refused(bpe, /BPE split by Metaspace/);
+    const word = { id: 901, content: "w", single_word: true };
+    await refused(await variant((tokenizer) => Object.assign(tokenizer, { added_tokens: [word] })), /"single_word"/);
+    const pieces = await variant((tokenizer) => Object.assign(tokenizer, { decoder: { type: "WordPiece" } }));
+    await refused(pieces, /decoder "WordPiece"/);
+    const model = { type: "WordLevel", vocab: { a: 0 } };
+    await refused(await variant((tokenizer) => Object.assign(tokenizer, { model })), /model type "WordLevel"/);
+  });
+
+  it("takes a split that its normalizer makes impossible", async () => {
+    const path = await variant((tokenizer) => {
+      tokenizer.normalizer = { type: "Replace", pattern: { String: " " }, content: "▁" };
+      const split = { type: "Split", pattern: { String: " " }, behavior: "MergedWithPrevious", invert: false };
+      tokenizer.pre_tokenizer = split;
+    });
+    expect((await loadTokenizer(path)).vocabSize).toBe(907);
+  });
+
+  it("has its chat template in the configuration or in a file of its own", async () => {
+    const list = [
+      { name: "default", template: "one" },
+      { name: "tool_use", template: "two" },
+    ];
+    const path = await variant((_, config) => Object.assign(config, { chat_template: list }));
+    const tokenizer = await loadTokenizer(path);
+    expect(tokenizer.chatTemplate).toBe("one");
+    expect(tokenizer.chatTemplates.get("tool_use")).toBe("two");
+    await writeFile(join(path, "chat_template.json"), JSON.stringify({ chat_template: "three" }));
+    expect((await loadTokenizer(path)).chatTemplate).toBe("three");
+    await writeFile(join(path, "chat_template.jinja"), "four");
+    expect((await loadTokenizer(path)).chatTemplate).toBe("four");
+  });
+
+  it("may keep tokens in tokenizer_config.json and special_tokens_map.json", async () => {
+    const path = await variant((_, config) => {
+      config.added_tokens_decoder = { 910: { content: "<extra>", special: true }, 900: { content: "<|endoftext|>" } };
+    });
+    await writeFile(join(path, "special_tokens_map.json"), JSON.stringify({ bos_token: { content: "<extra>" } }));
+    const tokenizer = await loadTokenizer(path);
+    expect(tokenizer.encode("a<extra>")).toEqual([...tokenizer.encode("a"), 910]);
+    expect([tokenizer.bosId, tokenizer.vocabSize, tokenizer.size]).toEqual([910, 911, 908]);
+    expect(tokenizer.decode([910])).toBe("");
+    expect(tokenizer.decode([909, 5000, -1, 1.5])).toBe("");
+  });
+
+  it("that asks for it has the spaces before punctuation taken out, also in a stream", async () => {
+    const path = await variant((_, config) => Object.assign(config, { clean_up_tokenization_spaces: true }));
+    const tokenizer = await loadTokenizer(path);
+    const cleaned: [string, string][] = [
+      ["a . b ? c ! d , e", "a. b? c! d, e"],
+      ["it ' s he 's we 've do n't they 're I 'm", "it's he's we've don't they're I'm"],
+      ["x ' ' ' y '  ", "x'''y' "],
+      ["ends with space ", "ends with space "],
+      ["ends ' ", "ends'"],
+    ];
+    for (const [text, expected] of cleaned) {
+      const ids = tokenizer.encode(text);
+      expect(tokenizer.decode(ids)).toBe(expected);
+      expect(streamed(tokenizer, ids, true).join("")).toBe(expected);
+    }
+  });
+});
+
+describe("limits", () => {
+  it("refuse a text that is too long before encoding it", async () => {
+    const tokenizer = await loadTokenizer(join(REFERENCE, "qwen"));
+    expect(() => tokenizer.encode("abcd", { maxCharacters: 3 })).toThrow(TextTooLongError);
+    expect(tokenizer.encode("abc", { maxCharacters: 3 }).length).toBeGreaterThan(0);
+  });
+
+  it("keep the work per streamed id constant", async () => {
+    const tokenizer = await loadTokenizer(join(REFERENCE, "llama2"));
+    const id = tokenizer.tokenToId("<0x80>")!;
+    const started = performance.now();
+    const pieces = streamed(tokenizer, new Array<number>(200_000).fill(id), true);
+    expect(pieces.join("").length).toBe(200_000);
+    expect(performance.now() - started).toBeLessThan(2_000);
+  });
+});

@@ -1,0 +1,146 @@
+// Text to ids and back, exactly as the model's own tokenizer does it.
+
+import { join } from "node:path";
+import { Tokenizer as HuggingFaceTokenizer } from "@huggingface/tokenizers";
+import { TextTooLongError, TokenizerError } from "./errors.js";
+import { createDecoder, type DecodeOptions, type IncrementalDecoder } from "./incrementalDecoder.js";
+import { bytesOfToken, type DecoderLayout, readDecoderLayout } from "./tokenBytes.js";
+import { readTokenizerFolder, type TokenizerFolder } from "./tokenizerFolder.js";
+import { checkEncodingLayout } from "./tokenizerLayout.js";
+
+/** The one call made of Hugging Face's library; an id is undefined for what its vocabulary does not cover. */
+interface Encoder {
+  encode(text: string, options: { add_special_tokens: boolean }): { ids: (number | undefined)[] };
+}
+
+export interface EncodeOptions {
+  /** Whether the tokenizer adds what its post-processor says (usually a leading BOS). Default false. */
+  addSpecialTokens?: boolean;
+  /** Most UTF-16 code units to encode; encoding is synchronous at about 1 MB/s. Default: no limit. */
+  maxCharacters?: number;
+}
+
+/**
+ * Loads the tokenizer of a Hugging Face folder. Throws TokenizerError when a file is missing or malformed, or when the
+ * layout would give other ids or texts than Hugging Face's own library.
+ */
+export async function loadTokenizer(folder: string): Promise<Tokenizer> {
+  return new Tokenizer(await readTokenizerFolder(folder), join(folder, "tokenizer.json"));
+}
+
+export class Tokenizer {
+  /** Highest id + 1: the length of an array indexed by id. Ids in between may be unused. */
+  readonly vocabSize: number;
+  /** How many tokens there are. */
+  readonly size: number;
+  /** Special tokens by name: `bos_token`, `eos_token`, `pad_token`, ... to their text. */
+  readonly specialTokens: Readonly<Record<string, string>>;
+  readonly specialIds: ReadonlySet<number>;
+  readonly bosId: number | null;
+  readonly eosId: number | null;
+  readonly padId: number | null;
+  /** The template named "default", or null when the folder has none. */
+  readonly chatTemplate: string | null;
+  /** All templates by name: "default", "tool_use", "rag", ... */
+  readonly chatTemplates: ReadonlyMap<string, string>;
+
+  private readonly encoder: Encoder;
+  private readonly layout: DecoderLayout;
+  private readonly tokens: (string | undefined)[];
+  private readonly ids: Map<string, number>;
+  private readonly addedIds: ReadonlySet<number>;
+  private readonly cleanUpSpaces: boolean;
+  private readonly bytesById = new Map<number, Uint8Array>();
+
+  constructor(folder: TokenizerFolder, file: string) {
+    checkEncodingLayout(folder, file);
+    this.layout = readDecoderLayout(folder, file);
+    try {
+      this.encoder = new HuggingFaceTokenizer(folder.tokenizer, folder.config);
+    } catch (error) {
+      throw new TokenizerError(`cannot be loaded (${(error as Error).message})`, file, { cause: error });
+    }
+    const tokens = new Map(folder.vocabulary);
+    for (const token of folder.addedTokens) tokens.set(token.id, token.content);
+    this.vocabSize = maxKey(tokens) + 1;
+    this.size = tokens.size;
+    this.tokens = new Array<string | undefined>(this.vocabSize).fill(undefined);
+    for (const [id, token] of tokens) this.tokens[id] = token;
+    this.ids = new Map([...tokens].map(([id, token]) => [token, id]));
+    this.addedIds = new Set(folder.addedTokens.map((token) => token.id));
+    this.specialIds = new Set(folder.addedTokens.filter((token) => token.special).map((token) => token.id));
+    this.specialTokens = folder.specialTokens;
+    this.bosId = this.namedId("bos_token");
+    this.eosId = this.namedId("eos_token");
+    this.padId = this.namedId("pad_token");
+    this.chatTemplates = folder.chatTemplates;
+    this.chatTemplate = folder.chatTemplates.get("default") ?? null;
+    this.cleanUpSpaces = folder.config.clean_up_tokenization_spaces === true;
+  }
+
+  /** Token ids of `text`. Throws TextTooLongError beyond `maxCharacters`. */
+  encode(text: string, options: EncodeOptions = {}): number[] {
+    if (options.maxCharacters !== undefined && text.length > options.maxCharacters) {
+      throw new TextTooLongError(text.length, options.maxCharacters);
+    }
+    if (text === "" && !options.addSpecialTokens) return [];
+    const { ids } = this.encoder.encode(text, { add_special_tokens: options.addSpecialTokens ?? false });
+    // A character that is neither in the vocabulary nor covered by an unknown token has no id.
+    return ids.filter((id) => id !== undefined);
+  }
+
+  /** The text of `ids`. Ids outside the vocabulary add nothing; incomplete characters become U+FFFD. */
+  decode(ids: Iterable<number>, options: DecodeOptions = {}): string {
+    const decoder = this.stream(options);
+    const pieces: string[] = [];
+    for (const id of ids) pieces.push(decoder.push(id));
+    pieces.push(decoder.flush());
+    return pieces.join("");
+  }
+
+  /** A decoder for one sequence whose ids come one by one; constant work per id. */
+  stream(options: DecodeOptions = {}): IncrementalDecoder {
+    return createDecoder(
+      {
+        layout: this.layout,
+        token: (id) => this.tokens[id],
+        bytes: (id) => this.tokenBytes(id),
+        isSpecial: (id) => this.specialIds.has(id),
+        isAdded: (id) => this.addedIds.has(id),
+        cleanUpSpaces: this.cleanUpSpaces,
+      },
+      options,
+    );
+  }
+
+  /** The token's own text, leading space included; parts of characters show as U+FFFD. "" for an unknown id. */
+  tokenText(id: number): string {
+    return new TextDecoder("utf-8", { ignoreBOM: true }).decode(this.tokenBytes(id));
+  }
+
+  /** The bytes of the token's own text: of a special token its UTF-8, of an unknown id none. Not to be written to. */
+  tokenBytes(id: number): Uint8Array {
+    const known = this.bytesById.get(id);
+    if (known !== undefined) return known;
+    const token = this.tokens[id];
+    const bytes = token === undefined ? new Uint8Array() : bytesOfToken(token, this.layout);
+    if (token !== undefined) this.bytesById.set(id, bytes);
+    return bytes;
+  }
+
+  /** The id of a token as the vocabulary writes it ("Ġthe", "<|im_end|>"), or null. */
+  tokenToId(token: string): number | null {
+    return this.ids.get(token) ?? null;
+  }
+
+  private namedId(name: string): number | null {
+    const token = this.specialTokens[name];
+    return token === undefined ? null : this.tokenToId(token);
+  }
+}
+
+function maxKey(tokens: Map<number, string>): number {
+  let max = 0;
+  for (const id of tokens.keys()) max = Math.max(max, id);
+  return max;
+}

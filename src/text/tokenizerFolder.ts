@@ -1,0 +1,204 @@
+// What a Hugging Face folder says about its tokenizer: the files, checked and put in one shape.
+
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { TokenizerError } from "./errors.js";
+
+export type Json = null | boolean | number | string | Json[] | JsonObject;
+export type JsonObject = { [key: string]: Json };
+
+/** A token that is cut out of the text before it is split (a marker such as `<|im_end|>`). */
+export interface AddedToken {
+  id: number;
+  content: string;
+  special: boolean;
+  singleWord: boolean;
+}
+
+export interface TokenizerFolder {
+  /** tokenizer.json, with the tokens of the other files in its `added_tokens`. */
+  tokenizer: JsonObject;
+  /** tokenizer_config.json, or {} when the folder has none. */
+  config: JsonObject;
+  model: JsonObject;
+  addedTokens: AddedToken[];
+  /** The text of every token of the model by id, without the added tokens. */
+  vocabulary: Map<number, string>;
+  /** Named special tokens: `bos_token` to its text. */
+  specialTokens: Record<string, string>;
+  /** Chat templates by name; the usual one is "default". */
+  chatTemplates: Map<string, string>;
+}
+
+/** Ids index arrays: a folder with one far outside any real vocabulary is refused instead of filling memory. */
+const MAX_TOKEN_ID = 1 << 24;
+
+export function isObject(value: Json | undefined): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/**
+ * Reads tokenizer.json, tokenizer_config.json, special_tokens_map.json and the chat template files of `folder`.
+ * Throws TokenizerError naming the file.
+ */
+export async function readTokenizerFolder(folder: string): Promise<TokenizerFolder> {
+  const file = join(folder, "tokenizer.json");
+  const tokenizer = await readJsonObject(file);
+  if (tokenizer === undefined) throw new TokenizerError("the file is missing; a model needs its tokenizer", file);
+  const config = (await readJsonObject(join(folder, "tokenizer_config.json"))) ?? {};
+  const tokenMap = (await readJsonObject(join(folder, "special_tokens_map.json"))) ?? {};
+
+  const model = tokenizer.model;
+  if (!isObject(model)) throw new TokenizerError('"model" must be an object', file);
+  const vocabulary = readVocabulary(model, file);
+  const specialTokens = { ...namedTokens(tokenMap), ...namedTokens(config) };
+  const addedTokens = readAddedTokens(tokenizer, config, file);
+  markNamedTokens(addedTokens, specialTokens, vocabulary);
+  return {
+    tokenizer: { ...tokenizer, added_tokens: rawAddedTokens(tokenizer, config, addedTokens) },
+    config,
+    model,
+    addedTokens,
+    vocabulary,
+    specialTokens,
+    chatTemplates: await readChatTemplates(folder, config),
+  };
+}
+
+async function readTextFile(file: string): Promise<string | undefined> {
+  try {
+    return await readFile(file, "utf8");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw new TokenizerError(`cannot be read (${(error as Error).message})`, file, { cause: error });
+  }
+}
+
+async function readJsonObject(file: string): Promise<JsonObject | undefined> {
+  const text = await readTextFile(file);
+  if (text === undefined) return undefined;
+  let value: Json;
+  try {
+    value = JSON.parse(text) as Json;
+  } catch (error) {
+    throw new TokenizerError(`is not JSON (${(error as Error).message})`, file, { cause: error });
+  }
+  if (!isObject(value)) throw new TokenizerError("must hold a JSON object", file);
+  return value;
+}
+
+function checkId(id: Json | undefined, where: string, file: string): number {
+  if (typeof id === "number" && Number.isInteger(id) && id >= 0 && id < MAX_TOKEN_ID) return id;
+  throw new TokenizerError(`${where} must be an integer in [0, ${MAX_TOKEN_ID})`, file);
+}
+
+/** BPE writes its vocabulary as text to id, Unigram as [text, score] pairs whose index is the id. */
+function readVocabulary(model: JsonObject, file: string): Map<number, string> {
+  const vocabulary = new Map<number, string>();
+  if (Array.isArray(model.vocab)) {
+    for (const [id, pair] of model.vocab.entries()) {
+      const text = Array.isArray(pair) ? pair[0] : undefined;
+      if (typeof text !== "string") throw new TokenizerError(`"model.vocab" entry ${id} must be [text, score]`, file);
+      vocabulary.set(id, text);
+    }
+  } else if (isObject(model.vocab)) {
+    for (const [text, id] of Object.entries(model.vocab)) {
+      vocabulary.set(checkId(id, `the id of token ${JSON.stringify(text)} in "model.vocab"`, file), text);
+    }
+  } else {
+    throw new TokenizerError('"model.vocab" must be an object or a list', file);
+  }
+  if (vocabulary.size === 0) throw new TokenizerError('"model.vocab" is empty', file);
+  return vocabulary;
+}
+
+function readAddedTokens(tokenizer: JsonObject, config: JsonObject, file: string): AddedToken[] {
+  const listed = tokenizer.added_tokens ?? [];
+  if (!Array.isArray(listed)) throw new TokenizerError('"added_tokens" must be a list', file);
+  const tokens = listed.map((entry, index) => addedToken(entry, `"added_tokens" entry ${index}`, file));
+  const known = new Set(tokens.map((token) => token.content));
+  if (isObject(config.added_tokens_decoder)) {
+    for (const [id, entry] of Object.entries(config.added_tokens_decoder)) {
+      if (!isObject(entry)) continue;
+      const token = addedToken({ ...entry, id: Number(id) }, `"added_tokens_decoder" entry ${id}`, file);
+      if (!known.has(token.content)) tokens.push(token);
+    }
+  }
+  return tokens;
+}
+
+function addedToken(entry: Json, where: string, file: string): AddedToken {
+  if (!isObject(entry) || typeof entry.content !== "string" || entry.content === "") {
+    throw new TokenizerError(`${where} must have a text in "content"`, file);
+  }
+  return {
+    id: checkId(entry.id, `the id of ${where}`, file),
+    content: entry.content,
+    special: entry.special === true,
+    singleWord: entry.single_word === true,
+  };
+}
+
+/** A named special token that is an ordinary word of the vocabulary becomes an added token, as in transformers. */
+function markNamedTokens(added: AddedToken[], named: Record<string, string>, vocabulary: Map<number, string>): void {
+  const missing = new Set(Object.values(named));
+  for (const token of added) missing.delete(token.content);
+  if (missing.size === 0) return;
+  for (const [id, content] of vocabulary) {
+    if (missing.has(content)) added.push({ id, content, special: true, singleWord: false });
+  }
+}
+
+/** The entries of tokenizer.json as they stand (with lstrip, rstrip, normalized), then those found elsewhere. */
+function rawAddedTokens(tokenizer: JsonObject, config: JsonObject, added: AddedToken[]): Json[] {
+  const listed = Array.isArray(tokenizer.added_tokens) ? tokenizer.added_tokens : [];
+  const decoder = isObject(config.added_tokens_decoder) ? config.added_tokens_decoder : {};
+  const extra = added.slice(listed.length).map((token) => {
+    const entry = decoder[String(token.id)];
+    const flags = isObject(entry) && entry.content === token.content ? entry : { normalized: false };
+    return { ...flags, id: token.id, content: token.content, special: token.special };
+  });
+  return [...listed, ...extra];
+}
+
+/** Special tokens are written as a text or as an added token with its `content`. */
+function namedTokens(source: JsonObject): Record<string, string> {
+  const named: Record<string, string> = {};
+  for (const [name, value] of Object.entries(source)) {
+    if (!name.endsWith("_token")) continue;
+    const content = isObject(value) ? value.content : value;
+    if (typeof content === "string" && content !== "") named[name] = content;
+  }
+  return named;
+}
+
+/** chat_template.jinja wins over chat_template.json, which wins over tokenizer_config.json. */
+async function readChatTemplates(folder: string, config: JsonObject): Promise<Map<string, string>> {
+  const templates = new Map<string, string>();
+  addTemplates(templates, config.chat_template, join(folder, "tokenizer_config.json"));
+  const jsonFile = join(folder, "chat_template.json");
+  addTemplates(templates, (await readJsonObject(jsonFile))?.chat_template, jsonFile);
+  const jinja = await readTextFile(join(folder, "chat_template.jinja"));
+  if (jinja !== undefined) templates.set("default", jinja);
+  const named = join(folder, "additional_chat_templates");
+  for (const entry of await readdir(named).catch(() => [])) {
+    const text = entry.endsWith(".jinja") ? await readTextFile(join(named, entry)) : undefined;
+    if (text !== undefined) templates.set(entry.slice(0, -".jinja".length), text);
+  }
+  return templates;
+}
+
+function addTemplates(templates: Map<string, string>, value: Json | undefined, file: string): void {
+  if (value === undefined || value === null) return;
+  if (typeof value === "string") {
+    templates.set("default", value);
+    return;
+  }
+  const entries = Array.isArray(value) ? value : [value];
+  for (const entry of entries) {
+    if (!isObject(entry) || typeof entry.name !== "string" || typeof entry.template !== "string") {
+      throw new TokenizerError('"chat_template" must be a text or a list of {"name", "template"}', file);
+    }
+    templates.set(entry.name, entry.template);
+  }
+}

@@ -1,0 +1,57 @@
+// Which tokenizer layouts give the same ids and texts as Hugging Face's library. The others are refused by name, since
+// a wrong id is worse than no answer.
+
+import { TokenizerError } from "./errors.js";
+import { isObject, type Json, type JsonObject, type TokenizerFolder } from "./tokenizerFolder.js";
+
+/** Throws TokenizerError when the folder uses a layout that would be encoded wrongly. */
+export function checkEncodingLayout(folder: TokenizerFolder, file: string): void {
+  const refuse = (what: string): never => {
+    throw new TokenizerError(`${what} is not supported; convert the tokenizer to byte-level BPE`, file);
+  };
+  const type = folder.model.type ?? (folder.model.merges === undefined ? "unknown" : "BPE");
+  if (type !== "BPE" && type !== "Unigram") refuse(`model type ${JSON.stringify(type)}`);
+  if (type === "BPE" && !Array.isArray(folder.model.merges)) {
+    throw new TokenizerError('"model.merges" must be a list', file);
+  }
+  const singleWord = folder.addedTokens.find((token) => token.singleWord);
+  if (singleWord !== undefined) {
+    refuse(`"single_word" (added token ${JSON.stringify(singleWord.content)})`);
+  }
+  const removed = removedByNormalizer(folder.tokenizer.normalizer);
+  for (const step of steps(folder.tokenizer.pre_tokenizer, "pretokenizers")) {
+    if (step.type === "Metaspace" && type === "BPE" && step.split !== false) refuse("BPE split by Metaspace");
+    if (step.type === "Split") checkSplit(step, removed, refuse);
+  }
+}
+
+function checkSplit(step: JsonObject, removed: Set<string>, refuse: (what: string) => never): void {
+  const pattern = isObject(step.pattern) ? step.pattern : {};
+  const text = pattern.String;
+  // A split at a text that the normalizer has already replaced never happens, whatever its behaviour (Gemma's spaces).
+  if (typeof text === "string" && removed.has(text)) return;
+  const behavior = String(step.behavior);
+  const inverted = step.invert === true;
+  const kind = pattern.Regex === undefined ? "text" : "regex";
+  if (behavior === "Isolated" && !inverted) return;
+  if (behavior === "Removed") return;
+  refuse(`a ${kind} split with behavior ${behavior}${inverted ? ", inverted" : ""}`);
+}
+
+/** Texts that cannot occur after the normalizer, because it replaces each of them. */
+function removedByNormalizer(normalizer: Json | undefined): Set<string> {
+  const removed = new Set<string>();
+  for (const step of steps(normalizer, "normalizers")) {
+    const text = step.type === "Replace" && isObject(step.pattern) ? step.pattern.String : undefined;
+    if (typeof text === "string" && typeof step.content === "string" && !step.content.includes(text)) removed.add(text);
+  }
+  return removed;
+}
+
+/** A component alone, or the members of a Sequence under `key`, flattened. */
+export function steps(component: Json | undefined, key: string): JsonObject[] {
+  if (!isObject(component)) return [];
+  if (component.type !== "Sequence") return [component];
+  const members = component[key];
+  return Array.isArray(members) ? members.flatMap((member) => steps(member, key)) : [];
+}
