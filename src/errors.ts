@@ -1,0 +1,120 @@
+/**
+ * Everything that goes wrong on purpose: one base class, a subclass per wire status, and a stable `code` to match on.
+ * Every message names the field or file at fault; `hint` says what to do.
+ */
+export interface ErrorDetail {
+  /** Stable machine-readable name, for example "invalid_request", "model_not_found". */
+  code: string;
+  /** The field, option or file at fault. */
+  param?: string | null;
+  /** What to do about it. */
+  hint?: string;
+  cause?: unknown;
+}
+
+export class AnnealError extends Error {
+  readonly code: string;
+  readonly param: string | null;
+  /** The HTTP status the wire would carry. */
+  readonly status: number;
+  readonly hint: string | undefined;
+
+  constructor(message: string, status: number, detail: ErrorDetail) {
+    super(message, detail.cause === undefined ? undefined : { cause: detail.cause });
+    this.name = new.target.name;
+    this.status = status;
+    this.code = detail.code;
+    this.param = detail.param ?? null;
+    this.hint = detail.hint;
+  }
+}
+
+/** One violation of a request's shape or meaning; `loc` holds strings, array positions as decimal strings. */
+export interface ValidationIssue {
+  loc: string[];
+  msg: string;
+  type: string;
+}
+
+/** 422: the request cannot be accepted as it is. */
+export class ValidationError extends AnnealError {
+  readonly issues: readonly ValidationIssue[];
+
+  constructor(issues: readonly ValidationIssue[], detail: Partial<ErrorDetail> = {}) {
+    const first = issues[0];
+    const path = first?.loc.filter((part, i) => i > 0 || part !== "body").join(".") ?? "";
+    super(issues.map((issue) => `${issue.loc.join(".")}: ${issue.msg}`).join("; "), 422, {
+      code: "invalid_request",
+      param: path || null,
+      ...detail,
+    });
+    this.issues = issues;
+  }
+
+  /** A single problem with a body field, given as "a.0.b". */
+  static at(path: string, msg: string, type = "value_error", detail: Partial<ErrorDetail> = {}): ValidationError {
+    return new ValidationError([{ loc: ["body", ...path.split(".")], msg, type }], detail);
+  }
+}
+
+function statusClass(status: number, defaultCode: string) {
+  return class extends AnnealError {
+    constructor(message: string, detail: Partial<ErrorDetail> = {}) {
+      super(message, status, { code: defaultCode, ...detail });
+    }
+  };
+}
+
+/** 400: not understandable at all (malformed JSON, wrong content type, wrong native argument). */
+export class BadRequestError extends statusClass(400, "bad_request") {}
+export class AuthenticationError extends statusClass(401, "invalid_api_key") {}
+export class PermissionDeniedError extends statusClass(403, "permission_denied") {}
+export class NotFoundError extends statusClass(404, "not_found") {}
+export class ConflictError extends statusClass(409, "conflict") {}
+export class PayloadTooLargeError extends statusClass(413, "payload_too_large") {}
+export class RateLimitError extends statusClass(429, "queue_full") {}
+export class InternalServerError extends statusClass(500, "internal_error") {}
+export class UnavailableError extends statusClass(503, "unavailable") {}
+
+/** Raised before memory is taken: what was needed, what is there, which option to lower. Sizes in bytes. */
+export class InsufficientMemoryError extends UnavailableError {
+  readonly needed: number;
+  readonly available: number;
+
+  constructor(what: string, needed: number, available: number, option: string) {
+    const gib = (bytes: number) => `${(bytes / 2 ** 30).toFixed(2)} GiB`;
+    super(`${what} needs ${gib(needed)} of memory, ${gib(available)} are available`, {
+      code: "insufficient_memory",
+      param: option,
+      hint: `lower ${option}`,
+    });
+    this.needed = needed;
+    this.available = available;
+  }
+}
+
+/** Another process has the home folder open. */
+export class HomeLockedError extends ConflictError {
+  readonly pid: number;
+  readonly address: string | null;
+
+  constructor(home: string, pid: number, address: string | null) {
+    super(`${home} is in use by process ${pid}${address ? `, which serves ${address}` : ""}`, {
+      code: "home_locked",
+      param: "home",
+      hint: address ? `connect to it with Engine.connect("${address}")` : "end that process, or name another home",
+    });
+    this.pid = pid;
+    this.address = address;
+  }
+}
+
+/** A model folder, adapter or data file that cannot be used: names the file, and the field in it. */
+export class ModelFileError extends AnnealError {
+  readonly file: string;
+
+  constructor(file: string, message: string, detail: Partial<ErrorDetail> = {}) {
+    super(`${file}: ${message}`, 422, { code: "unusable_model_file", param: file, ...detail });
+    this.file = file;
+  }
+}
