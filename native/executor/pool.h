@@ -1,0 +1,26 @@
+// The workers that all compute shares, and how a loop over chunks is spread over them.
+#pragma once
+#include <cstdint>
+
+namespace anneal {
+
+// A function called with (context, chunk index, worker index). Chunks are handed out dynamically: results must not
+// depend on who runs which. Scratch is indexed by worker (0 <= worker < Pool::workers()), never by chunk.
+using ChunkFn = void (*)(void* context, int64_t chunk, int worker);
+
+class Pool {
+ public:
+  virtual ~Pool() = default;
+  virtual int workers() const = 0;
+  // Runs fn for every chunk 0..chunks-1 and returns when all are done. Chunks should take 0.02 to 2 ms. Called by one thread at a time
+  // (the dispatcher). Training loops pass through preemption points between chunks (a waiting inference step may run in between, on other scratch).
+  // Returns false if the work was aborted (the loop's remaining chunks were skipped; outputs are garbage and must not be used).
+  virtual bool run(int64_t chunks, ChunkFn fn, void* context) = 0;
+
+  template <class F> bool each(int64_t chunks, F&& f) {
+    auto* body = &f;
+    return run(chunks, [](void* c, int64_t chunk, int worker) { (*static_cast<decltype(body)>(c))(chunk, worker); }, body);
+  }
+};
+
+}  // namespace anneal
