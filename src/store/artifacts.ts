@@ -1,0 +1,86 @@
+import { createHash, randomUUID } from "node:crypto";
+import { existsSync, readdirSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import type { Database } from "better-sqlite3";
+import { ValidationError } from "../errors.js";
+import { commitFolder, makeFolder } from "./durableFiles.js";
+import type { ArtifactRecord } from "./records.js";
+
+interface Row {
+  id: string;
+  entity: string;
+  project: string;
+  name: string;
+  version: number;
+  created_at: number;
+}
+
+export interface ArtifactKey {
+  entity: string;
+  project: string;
+  name: string;
+}
+
+/** Versioned folders of files. Files are gathered under a name and become a version, unchangeable, when committed. */
+export interface ArtifactTable {
+  /** Where files of the next version are put. Made if it is not there. */
+  pendingFolder(key: ArtifactKey): string;
+  /** @throws ValidationError when no file was put. */
+  commit(key: ArtifactKey): ArtifactRecord;
+  find(key: ArtifactKey, version: number): ArtifactRecord | null;
+  latest(key: ArtifactKey): ArtifactRecord | null;
+  folder(artifact: ArtifactRecord): string;
+  ids(): Set<string>;
+}
+
+export function artifactTable(database: Database, root: string): ArtifactTable {
+  const insert = database.prepare(
+    "INSERT INTO artifacts (id, entity, project, name, version, created_at) VALUES (?, ?, ?, ?, ?, ?)",
+  );
+  const byVersion = database.prepare<[string, string, string, number], Row>(
+    "SELECT * FROM artifacts WHERE entity = ? AND project = ? AND name = ? AND version = ?",
+  );
+  const newest = database.prepare<[string, string, string], Row>(
+    "SELECT * FROM artifacts WHERE entity = ? AND project = ? AND name = ? ORDER BY version DESC LIMIT 1",
+  );
+  const allIds = database.prepare<[], { id: string }>("SELECT id FROM artifacts");
+  const toRecord = ({ created_at, ...row }: Row): ArtifactRecord => ({ ...row, createdAt: created_at });
+  // A hash, since names that differ only in case are one name to some file systems.
+  const pendingOf = ({ entity, project, name }: ArtifactKey) =>
+    join(root, "pending", createHash("sha256").update(`${entity}/${project}/${name}`).digest("hex").slice(0, 32));
+
+  const table: ArtifactTable = {
+    pendingFolder(key) {
+      const folder = pendingOf(key);
+      makeFolder(folder);
+      return folder;
+    },
+    commit(key) {
+      const pending = pendingOf(key);
+      if (!existsSync(pending) || readdirSync(pending).every((name) => name.endsWith(".part"))) {
+        throw ValidationError.at("name", `no file was put for ${key.entity}/${key.project}/${key.name}`);
+      }
+      for (const name of readdirSync(pending)) if (name.endsWith(".part")) rmSync(join(pending, name));
+      const record: ArtifactRecord = {
+        id: randomUUID(),
+        ...key,
+        version: (table.latest(key)?.version ?? -1) + 1,
+        createdAt: Date.now(),
+      };
+      commitFolder(pending, table.folder(record));
+      insert.run(record.id, record.entity, record.project, record.name, record.version, record.createdAt);
+      return record;
+    },
+    find({ entity, project, name }, version) {
+      const row = byVersion.get(entity, project, name, version);
+      return row ? toRecord(row) : null;
+    },
+    latest({ entity, project, name }) {
+      const row = newest.get(entity, project, name);
+      return row ? toRecord(row) : null;
+    },
+    folder: (artifact) => join(root, artifact.id),
+    ids: () => new Set(allIds.all().map((row) => row.id)),
+  };
+  return table;
+}

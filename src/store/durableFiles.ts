@@ -1,0 +1,78 @@
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from "node:fs";
+import { dirname, join } from "node:path";
+
+/** Flushes a file or folder to the disk. Folders cannot be opened for that on Windows, where renames are journaled. */
+function fsyncPath(path: string, folder: boolean): void {
+  if (folder && process.platform === "win32") return;
+  const descriptor = openSync(path, folder ? "r" : "r+");
+  try {
+    fsyncSync(descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+function fsyncTree(folder: string): void {
+  for (const entry of readdirSync(folder, { withFileTypes: true })) {
+    const path = join(folder, entry.name);
+    if (entry.isDirectory()) fsyncTree(path);
+    else fsyncPath(path, false);
+  }
+  fsyncPath(folder, true);
+}
+
+/** Makes `folder` and flushes every parent that had to be made. */
+export function makeFolder(folder: string): void {
+  const first = mkdirSync(folder, { recursive: true });
+  if (first === undefined) return;
+  for (let path = folder; ; path = dirname(path)) {
+    fsyncPath(dirname(path), true);
+    if (path === first || path === dirname(path)) return;
+  }
+}
+
+/**
+ * Moves a complete folder to its final name so that it is there whole or not at all, whenever the machine stops:
+ * content first, then the name. A folder already at that name (left by a run that did not get to record it) is replaced.
+ */
+export function commitFolder(temporary: string, final: string): void {
+  fsyncTree(temporary);
+  makeFolder(dirname(final));
+  if (existsSync(final)) {
+    const aside = `${temporary}.replaced`;
+    renameSync(final, aside);
+    renameSync(temporary, final);
+    rmSync(aside, { recursive: true, force: true });
+  } else {
+    renameSync(temporary, final);
+  }
+  fsyncPath(dirname(final), true);
+}
+
+/** Writes a file so that a reader sees the old or the new content, never a part. */
+export function writeFileDurably(path: string, content: string | Uint8Array | Iterable<string>, mode = 0o644): void {
+  const temporary = `${path}.${process.pid}.part`;
+  const descriptor = openSync(temporary, "w", mode);
+  try {
+    const parts = typeof content === "string" || content instanceof Uint8Array ? [content] : content;
+    for (const part of parts) {
+      const bytes = typeof part === "string" ? Buffer.from(part) : part;
+      for (let done = 0; done < bytes.length; ) done += writeSync(descriptor, bytes, done);
+    }
+    fsyncSync(descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
+  renameSync(temporary, path);
+  fsyncPath(dirname(path), true);
+}

@@ -1,0 +1,64 @@
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import Database from "better-sqlite3";
+import { HomeLockedError } from "../errors.js";
+
+/** Who has a home open. */
+interface Holder {
+  pid: number;
+  address: string | null;
+}
+
+export interface HomeLock {
+  /** Tells processes that find the home locked where its engine can be reached. */
+  setAddress(address: string | null): void;
+  release(): void;
+}
+
+function readHolder(file: string): Holder {
+  try {
+    const { pid, address } = JSON.parse(readFileSync(file, "utf8")) as Partial<Holder>;
+    return { pid: typeof pid === "number" ? pid : 0, address: typeof address === "string" ? address : null };
+  } catch {
+    return { pid: 0, address: null };
+  }
+}
+
+/**
+ * Takes a home for this process. The lock is the operating system's, held through an open transaction on `lock.db`,
+ * so that it ends with the process however that ends, and a process number used again means nothing. `lock.json` beside
+ * it only says who holds it.
+ *
+ * @throws HomeLockedError with the holder's process id and, if it serves, its address.
+ */
+export function lockHome(home: string): HomeLock {
+  mkdirSync(home, { recursive: true });
+  const description = join(home, "lock.json");
+  const database = new Database(join(home, "lock.db"), { timeout: 0 });
+  try {
+    database.pragma("journal_mode = DELETE");
+    database.exec("BEGIN EXCLUSIVE");
+  } catch (error) {
+    database.close();
+    if ((error as { code?: string }).code?.startsWith("SQLITE_BUSY")) {
+      const { pid, address } = readHolder(description);
+      throw new HomeLockedError(home, pid, address);
+    }
+    throw error;
+  }
+  const describe = (address: string | null) =>
+    writeFileSync(description, JSON.stringify({ pid: process.pid, address } satisfies Holder));
+  describe(null);
+  return {
+    setAddress: describe,
+    release() {
+      rmSync(description, { force: true });
+      database.close();
+    },
+  };
+}
+
+/** The address at which a home's engine can be reached, if a process has it open and serves it. */
+export function servedAddress(home: string): string | null {
+  return readHolder(join(home, "lock.json")).address;
+}

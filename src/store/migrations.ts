@@ -1,0 +1,95 @@
+/**
+ * The database's history: entry i takes version i to version i + 1. Entries are never edited once released; a change of
+ * the tables is a new entry. Times are Unix milliseconds; JSON columns say so.
+ */
+export const migrations: readonly string[] = [
+  `
+  CREATE TABLE models (
+    id TEXT PRIMARY KEY,
+    entity TEXT NOT NULL,
+    project TEXT NOT NULL,
+    name TEXT NOT NULL,
+    base_model TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    UNIQUE (entity, project, name)
+  ) STRICT;
+
+  CREATE TABLE jobs (
+    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    kind TEXT NOT NULL CHECK (kind IN ('rl', 'sft')),
+    model_id TEXT NOT NULL,          -- outlives the model: its events can still be read
+    entity TEXT NOT NULL,
+    status TEXT NOT NULL CHECK (status IN ('queued', 'running', 'succeeded', 'failed', 'cancelled')),
+    created_at INTEGER NOT NULL,
+    started_at INTEGER,
+    ended_at INTEGER,
+    step INTEGER,
+    error TEXT,
+    state TEXT                       -- JSON: where the job goes on after a restart
+  ) STRICT;
+  CREATE INDEX jobs_of_model ON jobs (model_id, position);
+
+  CREATE TABLE checkpoints (
+    id TEXT PRIMARY KEY,
+    model_id TEXT NOT NULL REFERENCES models (id) ON DELETE CASCADE,
+    step INTEGER NOT NULL CHECK (step >= 0),
+    job_id TEXT UNIQUE,              -- a job makes one checkpoint at most
+    metrics TEXT NOT NULL,           -- JSON: name to number
+    created_at INTEGER NOT NULL,
+    UNIQUE (model_id, step)
+  ) STRICT;
+
+  CREATE TABLE events (
+    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    job_id TEXT NOT NULL REFERENCES jobs (id),
+    type TEXT NOT NULL CHECK (type IN ('training_started', 'gradient_step', 'training_ended', 'training_failed')),
+    data TEXT NOT NULL,              -- JSON
+    created_at INTEGER NOT NULL
+  ) STRICT;
+  CREATE INDEX events_of_job ON events (job_id, position);
+  CREATE UNIQUE INDEX one_start ON events (job_id) WHERE type = 'training_started';
+  CREATE UNIQUE INDEX one_end ON events (job_id) WHERE type IN ('training_ended', 'training_failed');
+
+  CREATE TABLE trajectories (
+    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    model_id TEXT NOT NULL REFERENCES models (id) ON DELETE CASCADE,
+    step INTEGER NOT NULL,
+    split TEXT NOT NULL,
+    trajectory_group TEXT NOT NULL,  -- JSON
+    recorded_at INTEGER NOT NULL
+  ) STRICT;
+  CREATE INDEX trajectories_of_model ON trajectories (model_id, step, split, position);
+
+  CREATE TABLE metrics (
+    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    model_id TEXT NOT NULL REFERENCES models (id) ON DELETE CASCADE,
+    step INTEGER NOT NULL,
+    row TEXT NOT NULL,               -- JSON: name to number
+    recorded_at INTEGER NOT NULL
+  ) STRICT;
+  CREATE INDEX metrics_of_model ON metrics (model_id, position);
+
+  CREATE TABLE keys (
+    id TEXT PRIMARY KEY,
+    hash TEXT NOT NULL UNIQUE,       -- SHA-256 of the key, hexadecimal
+    prefix TEXT NOT NULL,
+    entity TEXT NOT NULL,
+    name TEXT,
+    created_at INTEGER NOT NULL,
+    revoked_at INTEGER
+  ) STRICT;
+
+  CREATE TABLE artifacts (
+    id TEXT PRIMARY KEY,             -- also its folder's name
+    entity TEXT NOT NULL,
+    project TEXT NOT NULL,
+    name TEXT NOT NULL,
+    version INTEGER NOT NULL CHECK (version >= 0),
+    created_at INTEGER NOT NULL,
+    UNIQUE (entity, project, name, version)
+  ) STRICT;
+  `,
+];

@@ -1,0 +1,70 @@
+import { randomUUID } from "node:crypto";
+import type { Database } from "better-sqlite3";
+import type { ModelRecord } from "./records.js";
+
+interface Row {
+  id: string;
+  entity: string;
+  project: string;
+  name: string;
+  base_model: string;
+  run_id: string;
+  created_at: number;
+}
+
+function toRecord(row: Row): ModelRecord {
+  const { id, entity, project, name } = row;
+  return { id, entity, project, name, baseModel: row.base_model, runId: row.run_id, createdAt: row.created_at };
+}
+
+export interface ModelTable {
+  create(model: { id?: string; entity: string; project: string; name: string; baseModel: string }): ModelRecord;
+  get(id: string): ModelRecord | null;
+  find(entity: string, project: string, name: string): ModelRecord | null;
+  /** In order of creation. */
+  list(filter?: { entity?: string; name?: string }): ModelRecord[];
+  /** Also its checkpoints, trajectories and metrics; false if there was none. */
+  delete(id: string): boolean;
+}
+
+export function modelTable(database: Database): ModelTable {
+  const insert = database.prepare(
+    "INSERT INTO models (id, entity, project, name, base_model, run_id, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+  );
+  const byId = database.prepare<[string], Row>("SELECT * FROM models WHERE id = ?");
+  const byName = database.prepare<[string, string, string], Row>(
+    "SELECT * FROM models WHERE entity = ? AND project = ? AND name = ?",
+  );
+  const all = database.prepare<[{ entity: string | null; name: string | null }], Row>(
+    `SELECT * FROM models WHERE (@entity IS NULL OR entity = @entity) AND (@name IS NULL OR name = @name)
+     ORDER BY created_at, rowid`,
+  );
+  const remove = database.prepare<[string]>("DELETE FROM models WHERE id = ?");
+  return {
+    create({ id = randomUUID(), entity, project, name, baseModel }) {
+      const record: ModelRecord = {
+        id,
+        entity,
+        project,
+        name,
+        baseModel,
+        runId: randomUUID().replaceAll("-", "").slice(0, 8),
+        createdAt: Date.now(),
+      };
+      insert.run(record.id, entity, project, name, baseModel, record.runId, record.createdAt);
+      return record;
+    },
+    get(id) {
+      const row = byId.get(id);
+      return row ? toRecord(row) : null;
+    },
+    find(entity, project, name) {
+      const row = byName.get(entity, project, name);
+      return row ? toRecord(row) : null;
+    },
+    list({ entity, name } = {}) {
+      return all.all({ entity: entity ?? null, name: name ?? null }).map(toRecord);
+    },
+    delete: (id) => remove.run(id).changes > 0,
+  };
+}

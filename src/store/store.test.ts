@@ -1,0 +1,281 @@
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import Database from "better-sqlite3";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { ConflictError, HomeLockedError, NotFoundError } from "../errors.js";
+import { equalSecrets } from "./keys.js";
+import { migrate } from "./migrate.js";
+import { migrations } from "./migrations.js";
+import type { EventRecord } from "./records.js";
+import { openStore, type Store } from "./store.js";
+
+let home: string;
+let store: Store;
+
+beforeEach(() => {
+  home = mkdtempSync(join(tmpdir(), "store-test-"));
+  store = openStore(home);
+});
+afterEach(() => {
+  store.close();
+  rmSync(home, { recursive: true, force: true });
+});
+
+const makeModel = (name = "m") =>
+  store.models.create({ entity: "local", project: "p", name, baseModel: "anneal/tiny" });
+
+/** A committed checkpoint with one file in its folder. */
+function makeCheckpoint(modelId: string, step: number) {
+  const folder = store.files.temporary();
+  writeFileSync(join(folder, "adapter_config.json"), "{}");
+  store.files.commitFolder(folder, store.files.checkpointFolder(modelId, step));
+  return store.checkpoints.create({ modelId, step });
+}
+
+function reopen() {
+  store.close();
+  store = openStore(home);
+}
+
+describe("models and checkpoints", () => {
+  it("keeps what was written when it is opened again", () => {
+    const model = makeModel();
+    makeCheckpoint(model.id, 0);
+    store.checkpoints.mergeMetrics(model.id, 0, { "val/reward": 0.5, a: 1 });
+    store.checkpoints.mergeMetrics(model.id, 0, { a: 2 });
+    reopen();
+    expect(store.models.get(model.id)).toEqual(model);
+    expect(store.models.find("local", "p", "m")).toEqual(model);
+    expect(store.checkpoints.latest(model.id)?.metrics).toEqual({ "val/reward": 0.5, a: 2 });
+    expect(readdirSync(store.files.checkpointFolder(model.id, 0))).toEqual(["adapter_config.json"]);
+  });
+
+  it("pages by id in both directions and refuses a cursor of another model", () => {
+    const model = makeModel();
+    for (let step = 0; step < 5; step++) makeCheckpoint(model.id, step);
+    const first = store.checkpoints.list(model.id, { limit: 2 });
+    expect([first.items.map((c) => c.step), first.hasMore]).toEqual([[0, 1], true]);
+    const rest = store.checkpoints.list(model.id, { limit: 3, after: first.items[1]!.id });
+    expect([rest.items.map((c) => c.step), rest.hasMore]).toEqual([[2, 3, 4], false]);
+    const down = store.checkpoints.list(model.id, { limit: 2, order: "desc", after: rest.items[1]!.id });
+    expect([down.items.map((c) => c.step), down.hasMore]).toEqual([[2, 1], true]);
+    const other = makeModel("other");
+    expect(() => store.checkpoints.list(other.id, { limit: 1, after: first.items[0]!.id })).toThrow(NotFoundError);
+  });
+
+  it("deletes steps idempotently and everything of a model with it", () => {
+    const model = makeModel();
+    for (let step = 0; step < 3; step++) makeCheckpoint(model.id, step);
+    store.trajectories.add(model.id, 0, "val", [{ trajectories: [] }]);
+    store.metrics.append(model.id, 0, { reward: 1 });
+    expect(store.checkpoints.delete(model.id, [0, 0, 9])).toEqual([0]);
+    expect(store.checkpoints.delete(model.id, [0])).toEqual([]);
+    expect(store.models.delete(model.id)).toBe(true);
+    expect(store.checkpoints.steps(model.id)).toEqual([]);
+    expect([...store.trajectories.read(model.id)]).toEqual([]);
+    expect(store.metrics.list(model.id)).toEqual([]);
+    expect(store.models.delete(model.id)).toBe(false);
+  });
+
+  it("refuses a second model or checkpoint of the same name", () => {
+    const model = makeModel();
+    expect(() => makeModel()).toThrow(/UNIQUE/);
+    store.checkpoints.create({ modelId: model.id, step: 0 });
+    expect(() => store.checkpoints.create({ modelId: model.id, step: 0 })).toThrow(/UNIQUE/);
+  });
+});
+
+describe("jobs and events", () => {
+  const end = {
+    status: "succeeded" as const,
+    event: { type: "training_ended" as const, data: {} },
+    checkpoint: { step: 1 },
+  };
+
+  it("runs through its life with one first and one last event, whatever is repeated", () => {
+    const model = makeModel();
+    const job = store.jobs.create({ kind: "rl", modelId: model.id, entity: "local" });
+    const seen: string[] = [];
+    const stop = store.events.subscribe(job.id, (event) => seen.push(event.type));
+    store.startJob(job.id, { type: "training_started", data: { num_sequences: 1 } });
+    store.startJob(job.id, { type: "training_started", data: { num_sequences: 1 } });
+    store.commitStep(job.id, { event: { type: "gradient_step", data: { loss: 1.5 } }, state: { done: 1 } });
+    expect(store.jobs.get(job.id)).toMatchObject({ status: "running", state: { done: 1 }, endedAt: null });
+    expect(store.finishJob(job.id, end)?.step).toBe(1);
+    expect(store.finishJob(job.id, end)).toBeNull();
+    stop();
+    expect(seen).toEqual(["training_started", "gradient_step", "training_ended"]);
+    expect(store.jobs.get(job.id)).toMatchObject({ status: "succeeded", step: 1, state: null });
+    expect(store.checkpoints.steps(model.id)).toEqual([1]);
+    expect(() => store.commitStep(job.id, { event: end.event, state: null })).toThrow(ConflictError);
+    expect(store.jobs.unfinished()).toEqual([]);
+  });
+
+  it("writes the last event, the status and the checkpoint together or not at all", () => {
+    const model = makeModel();
+    store.checkpoints.create({ modelId: model.id, step: 1 });
+    const job = store.jobs.create({ kind: "rl", modelId: model.id, entity: "local" });
+    const seen: EventRecord[] = [];
+    store.events.subscribe(job.id, (event) => seen.push(event));
+    expect(() => store.finishJob(job.id, end)).toThrow(/UNIQUE/);
+    expect(store.jobs.get(job.id)?.status).toBe("queued");
+    expect(store.events.terminal(job.id)).toBeNull();
+    expect(seen).toEqual([]);
+  });
+
+  it("pushes only what has been committed", () => {
+    const model = makeModel();
+    const job = store.jobs.create({ kind: "rl", modelId: model.id, entity: "local" });
+    let seen = 0;
+    store.events.subscribe(job.id, () => seen++);
+    expect(() =>
+      store.transaction(() => {
+        store.events.append(job.id, { type: "gradient_step", data: {} });
+        throw new Error("stop");
+      }),
+    ).toThrow("stop");
+    store.transaction(() => {
+      store.events.append(job.id, { type: "gradient_step", data: {} });
+      expect(seen).toBe(0);
+      try {
+        store.transaction(() => {
+          store.events.append(job.id, { type: "gradient_step", data: {} });
+          throw new Error("inner");
+        });
+      } catch {}
+    });
+    expect(seen).toBe(1);
+    expect(store.events.list(job.id, { limit: 10 }).items).toHaveLength(1);
+  });
+
+  it("pages events in order of happening", () => {
+    const model = makeModel();
+    const job = store.jobs.create({ kind: "sft", modelId: model.id, entity: "local" });
+    for (let i = 0; i < 5; i++) store.events.append(job.id, { type: "gradient_step", data: { i } });
+    const page = store.events.list(job.id, { limit: 3 });
+    expect([page.items.map((e) => e.data.i), page.hasMore]).toEqual([[0, 1, 2], true]);
+    const next = store.events.list(job.id, { limit: 3, after: page.items[2]!.id });
+    expect([next.items.map((e) => e.data.i), next.hasMore]).toEqual([[3, 4], false]);
+    expect(() => store.events.list(job.id, { limit: 3, after: job.id })).toThrow(NotFoundError);
+  });
+});
+
+describe("keys", () => {
+  it("finds a key until it is revoked and keeps no key in the clear", () => {
+    const { key, record } = store.keys.create({ entity: "team" });
+    expect(store.keys.find(key)?.entity).toBe("team");
+    expect(store.keys.find(`${key}x`)).toBeNull();
+    const owner = store.ownerKey();
+    expect(store.ownerKey()).toBe(owner);
+    expect(statSync(join(home, "owner-key")).mode & 0o777).toBe(0o600);
+    expect(store.keys.revoke(record.id)).toBe(true);
+    expect(store.keys.find(key)).toBeNull();
+    store.close();
+    expect(readFileSync(join(home, "anneal.db")).includes(key)).toBe(false);
+    store = openStore(home);
+    expect(store.ownerKey()).toBe(owner);
+  });
+
+  it("compares secrets of any length", () => {
+    expect(equalSecrets("a", "a")).toBe(true);
+    expect(equalSecrets("a", "ab")).toBe(false);
+  });
+});
+
+describe("artifacts", () => {
+  const key = { entity: "local", project: "p", name: "data" };
+
+  it("numbers versions from 0 and freezes what was put", () => {
+    expect(() => store.artifacts.commit(key)).toThrow(/no file/);
+    for (const text of ["first", "second"]) {
+      writeFileSync(join(store.artifacts.pendingFolder(key), "train.jsonl"), text);
+      store.artifacts.commit(key);
+    }
+    const first = store.artifacts.find(key, 0)!;
+    expect(readFileSync(join(store.artifacts.folder(first), "train.jsonl"), "utf8")).toBe("first");
+    expect(store.artifacts.latest(key)?.version).toBe(1);
+    expect(store.artifacts.find(key, 2)).toBeNull();
+    reopen();
+    expect(readFileSync(join(store.artifacts.folder(first), "train.jsonl"), "utf8")).toBe("first");
+  });
+});
+
+describe("the home", () => {
+  it("sweeps folders that no row knows and keeps the others", () => {
+    const model = makeModel();
+    makeCheckpoint(model.id, 0);
+    const job = store.jobs.create({ kind: "rl", modelId: model.id, entity: "local" });
+    mkdirSync(store.files.checkpointFolder(model.id, 1), { recursive: true });
+    mkdirSync(store.files.checkpointFolder("gone", 0), { recursive: true });
+    mkdirSync(store.files.jobFolder(job.id), { recursive: true });
+    mkdirSync(store.files.jobFolder("gone"), { recursive: true });
+    store.files.temporary();
+    reopen();
+    expect(readdirSync(join(home, "checkpoints"))).toEqual([model.id]);
+    expect(readdirSync(store.files.modelFolder(model.id))).toEqual(["0"]);
+    expect(readdirSync(join(home, "jobs"))).toEqual([job.id]);
+    expect(readdirSync(home)).not.toContain("temporary");
+  });
+
+  it("replaces a folder that an interrupted run left under the final name", () => {
+    const folder = store.files.checkpointFolder("m", 3);
+    for (const text of ["old", "new"]) {
+      const temporary = store.files.temporary();
+      writeFileSync(join(temporary, "file"), text);
+      store.files.commitFolder(temporary, folder);
+    }
+    expect(readFileSync(join(folder, "file"), "utf8")).toBe("new");
+  });
+
+  it("is opened once, says by whom and where, and outlives a stale description", () => {
+    store.setAddress("http://127.0.0.1:8000");
+    expect(() => openStore(home)).toThrow(HomeLockedError);
+    try {
+      openStore(home);
+    } catch (error) {
+      expect(error).toMatchObject({ pid: process.pid, address: "http://127.0.0.1:8000", code: "home_locked" });
+    }
+    store.close();
+    writeFileSync(join(home, "lock.json"), JSON.stringify({ pid: 1, address: "http://gone" }));
+    store = openStore(home);
+    expect(JSON.parse(readFileSync(join(home, "lock.json"), "utf8"))).toEqual({ pid: process.pid, address: null });
+  });
+
+  it("is gone after close when none was named", () => {
+    const temporary = openStore(null);
+    temporary.models.create({ entity: "local", project: "p", name: "m", baseModel: "b" });
+    expect(statSync(temporary.home).isDirectory()).toBe(true);
+    temporary.close();
+    expect(() => statSync(temporary.home)).toThrow(/ENOENT/);
+  });
+});
+
+describe("migrations", () => {
+  it("take an older database to the newest version with its rows", () => {
+    const database = new Database(":memory:");
+    migrate(database, "test", migrations.slice(0, 1));
+    database
+      .prepare("INSERT INTO models (id, entity, project, name, base_model, run_id, created_at) VALUES (?,?,?,?,?,?,?)")
+      .run("id", "e", "p", "n", "b", "r", 1);
+    const added = "ALTER TABLE models ADD COLUMN note TEXT NOT NULL DEFAULT 'none'";
+    migrate(database, "test", [...migrations, added]);
+    expect(database.pragma("user_version", { simple: true })).toBe(migrations.length + 1);
+    expect(database.prepare("SELECT name, note FROM models").get()).toEqual({ name: "n", note: "none" });
+  });
+
+  it("leave the database as it was when one fails", () => {
+    const database = new Database(":memory:");
+    migrate(database, "test");
+    const steps = [...migrations, "CREATE TABLE extra (x)", "NOT SQL"];
+    expect(() => migrate(database, "test", steps)).toThrow(/syntax/);
+    expect(database.pragma("user_version", { simple: true })).toBe(migrations.length);
+    expect(database.prepare("SELECT name FROM sqlite_master WHERE name = 'extra'").get()).toBeUndefined();
+  });
+
+  it("refuse a database of a newer version", () => {
+    const database = new Database(":memory:");
+    database.pragma("user_version = 99");
+    expect(() => migrate(database, "file")).toThrow(/newer|version 99/);
+  });
+});

@@ -1,0 +1,199 @@
+import { existsSync, readFileSync, rmSync } from "node:fs";
+import { join, resolve } from "node:path";
+import Database from "better-sqlite3";
+import { ConflictError } from "../errors.js";
+import type { TrainingEvent } from "../types/training.js";
+import { type ArtifactTable, artifactTable } from "./artifacts.js";
+import { type CheckpointTable, checkpointTable } from "./checkpoints.js";
+import { writeFileDurably } from "./durableFiles.js";
+import { type EventTable, eventTable } from "./events.js";
+import { type HomeFiles, homeFiles, sweepHome } from "./homeFiles.js";
+import { lockHome } from "./homeLock.js";
+import { type JobTable, jobTable } from "./jobs.js";
+import { type KeyTable, keyTable, makeKey } from "./keys.js";
+import { type MetricTable, metricTable } from "./metrics.js";
+import { migrate } from "./migrate.js";
+import { type ModelTable, modelTable } from "./models.js";
+import type { CheckpointRecord, JobRecord } from "./records.js";
+import { makeTemporaryHome } from "./temporaryHome.js";
+import { type TrajectoryTable, trajectoryTable } from "./trajectories.js";
+
+/**
+ * What an engine keeps. Every method is synchronous and durable on return: what it wrote is there after a crash of the
+ * process or of the machine.
+ */
+export interface Store {
+  /** Absolute. */
+  readonly home: string;
+  /** True: the home is removed by `close`. */
+  readonly isTemporary: boolean;
+  readonly models: ModelTable;
+  readonly checkpoints: CheckpointTable;
+  readonly jobs: JobTable;
+  readonly events: EventTable;
+  readonly trajectories: TrajectoryTable;
+  readonly metrics: MetricTable;
+  readonly keys: KeyTable;
+  readonly artifacts: ArtifactTable;
+  readonly files: HomeFiles;
+  /** All writes of `action` together, or none of them. May be nested. */
+  transaction<T>(action: () => T): T;
+  /** The job runs: from now on, or again after a restart. `event` is written the first time only. */
+  startJob(jobId: string, event: Pick<TrainingEvent, "type" | "data">): void;
+  /** A step's event and the job's state after it, together. */
+  commitStep(jobId: string, step: { event: Pick<TrainingEvent, "type" | "data">; state: unknown }): void;
+  /**
+   * The job's last event, its status and its checkpoint, together: the folder of the checkpoint must have been committed
+   * before. Does nothing when the job has ended already.
+   * @returns the new checkpoint.
+   */
+  finishJob(jobId: string, end: JobEnd): CheckpointRecord | null;
+  /** The owner's key: made when first asked for, kept in a file that only the owner can read. */
+  ownerKey(): string;
+  /** What other processes are told that find the home in use. */
+  setAddress(address: string | null): void;
+  close(): void;
+}
+
+export interface JobEnd {
+  status: "succeeded" | "failed" | "cancelled";
+  event: Pick<TrainingEvent, "type" | "data">;
+  error?: string | null;
+  checkpoint?: { step: number; metrics?: Record<string, number> } | null;
+}
+
+/**
+ * Opens a home, or a temporary one when none is named.
+ * @throws HomeLockedError when another process (or thread) has it open.
+ */
+export function openStore(home: string | null): Store {
+  const isTemporary = home === null;
+  const folder = home === null ? makeTemporaryHome() : resolve(home);
+  const lock = lockHome(folder);
+  const file = join(folder, "anneal.db");
+  let database: Database.Database | undefined;
+  try {
+    database = new Database(file);
+    database.pragma("journal_mode = WAL");
+    database.pragma(`synchronous = ${isTemporary ? "OFF" : "FULL"}`);
+    database.pragma("foreign_keys = ON");
+    migrate(database, file);
+    return buildStore(database, folder, isTemporary, lock);
+  } catch (error) {
+    database?.close();
+    lock.release();
+    if (isTemporary) rmSync(folder, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+function buildStore(
+  database: Database.Database,
+  home: string,
+  isTemporary: boolean,
+  lock: ReturnType<typeof lockHome>,
+): Store {
+  let afterCommit: (() => void)[] | null = null;
+  const runAfterCommit = (action: () => void) => {
+    if (afterCommit) afterCommit.push(action);
+    else action();
+  };
+
+  const models = modelTable(database);
+  const checkpoints = checkpointTable(database);
+  const jobs = jobTable(database);
+  const events = eventTable(database, runAfterCommit);
+  const artifacts = artifactTable(database, join(home, "artifacts"));
+
+  function transaction<T>(action: () => T): T {
+    if (afterCommit) {
+      const kept = afterCommit.length;
+      try {
+        return database.transaction(action)();
+      } catch (error) {
+        afterCommit.length = kept;
+        throw error;
+      }
+    }
+    const actions: (() => void)[] = [];
+    afterCommit = actions;
+    let result: T;
+    try {
+      result = database.transaction(action).immediate();
+    } finally {
+      afterCommit = null;
+    }
+    for (const later of actions) later();
+    return result;
+  }
+
+  function unfinished(jobId: string): JobRecord {
+    const job = jobs.get(jobId);
+    if (job?.status !== "queued" && job?.status !== "running") {
+      throw new ConflictError(`training job ${jobId} has ended`, { code: "job_ended" });
+    }
+    return job;
+  }
+
+  sweepHome(home, {
+    isCheckpoint: (modelId, step) => checkpoints.get(modelId, step) !== null,
+    isUnfinishedJob: (jobId) => ["queued", "running"].includes(jobs.get(jobId)?.status ?? ""),
+    artifactIds: artifacts.ids(),
+  });
+
+  return {
+    home,
+    isTemporary,
+    models,
+    checkpoints,
+    jobs,
+    events,
+    trajectories: trajectoryTable(database),
+    metrics: metricTable(database),
+    keys: keyTable(database),
+    artifacts,
+    files: homeFiles(home),
+    transaction,
+    startJob: (jobId, event) =>
+      transaction(() => {
+        const job = unfinished(jobId);
+        jobs.update(jobId, { status: "running", startedAt: job.startedAt ?? Date.now() });
+        if (events.count(jobId, "training_started") === 0) events.append(jobId, event);
+      }),
+    commitStep: (jobId, { event, state }) =>
+      transaction(() => {
+        unfinished(jobId);
+        jobs.update(jobId, { state });
+        events.append(jobId, event);
+      }),
+    finishJob: (jobId, end) =>
+      transaction(() => {
+        if (events.terminal(jobId)) return null;
+        const job = unfinished(jobId);
+        const checkpoint = end.checkpoint
+          ? checkpoints.create({ modelId: job.modelId, jobId, ...end.checkpoint })
+          : null;
+        jobs.update(jobId, {
+          status: end.status,
+          endedAt: Date.now(),
+          step: checkpoint?.step ?? null,
+          error: end.error ?? null,
+          state: null,
+        });
+        events.append(jobId, end.event);
+        return checkpoint;
+      }),
+    ownerKey() {
+      const file = join(home, "owner-key");
+      if (!existsSync(file)) writeFileDurably(file, `${makeKey()}\n`, 0o600);
+      return readFileSync(file, "utf8").trim();
+    },
+    setAddress: (address) => lock.setAddress(address),
+    close() {
+      if (!database.open) return;
+      database.close();
+      lock.release();
+      if (isTemporary) rmSync(home, { recursive: true, force: true });
+    },
+  };
+}

@@ -1,0 +1,78 @@
+/** A model that is trained from a base model. `entity/project/name` is unique. */
+export interface Model {
+  id: string;
+  entity: string;
+  project: string;
+  name: string;
+  base_model: string;
+  run_id: string;
+}
+
+export interface ModelCreateParams {
+  /** `[A-Za-z0-9._-]`, 1 to 128 characters, not "." or "..": the same rule for `name` and `entity`. */
+  project: string;
+  name: string;
+  /** Id of a base model that this engine serves. */
+  base_model: string;
+  /** Default: the caller's entity. */
+  entity?: string | null;
+  /** An existing model of that name is returned instead of a conflict, if it has the same base model. */
+  return_existing?: boolean | null;
+}
+
+export interface ModelImportParams extends ModelCreateParams {
+  /** A PEFT adapter folder (`adapter_config.json`, `adapter_model.safetensors`): becomes the model's first checkpoint. */
+  path: string;
+}
+
+export interface ModelDeleted {
+  model_id: string;
+  deleted_checkpoints: number;
+  deleted_run: boolean;
+}
+
+/** An entry of the list of models that can be asked for completions. */
+export interface ModelEntry {
+  id: string;
+  object: "model";
+  /** Unix seconds. */
+  created: number;
+  owned_by: string;
+  /** Base models: their own id. Trained models: `entity/project/name:stepN`, what the id stands for at this moment. */
+  root: string;
+  /** The base model of a trained model. */
+  parent: string | null;
+  /** In tokens. */
+  max_model_len: number;
+}
+
+export interface ModelEntryList {
+  object: "list";
+  data: ModelEntry[];
+}
+
+export interface Checkpoint {
+  id: string;
+  step: number;
+  metrics: Record<string, number>;
+}
+
+export interface CheckpointsDeleted {
+  deleted_count: number;
+  not_found_steps: number[];
+}
+
+/** An API key's description; the key itself is shown once, when it is made. */
+export interface ApiKey {
+  id: string;
+  entity: string;
+  name: string | null;
+  /** The first characters, to tell keys apart. */
+  prefix: string;
+  created_at: string;
+  revoked_at: string | null;
+}
+
+export interface ApiKeyCreated extends ApiKey {
+  key: string;
+}

@@ -1,0 +1,96 @@
+import type { TrajectoryGroup } from "./trajectories.js";
+
+/** Settings of a reinforcement learning job. Absent and null both mean the default. */
+export interface ExperimentalConfig {
+  /** Default 5e-6. */
+  learning_rate?: number | null;
+  /** Default "cispo". */
+  loss_fn?: "cispo" | "ppo" | null;
+  /** true: the ppo loss. Must not contradict `loss_fn`. */
+  ppo?: boolean | null;
+  /** Lower clip: the ratio is kept above 1 - epsilon. Default 1.0 (cispo), 0.2 (ppo). */
+  epsilon?: number | null;
+  /** Upper clip: the ratio is kept below 1 + epsilon_high. Default 4.0 (cispo), `epsilon` (ppo). */
+  epsilon_high?: number | null;
+  /** -1 to 1; above 0 weakens negative advantages, below 0 positive ones. Default 0. */
+  advantage_balance?: number | null;
+  /** Divide advantages by their group's deviation. Default true. */
+  scale_rewards?: boolean | null;
+  normalize_advantages?: boolean | null;
+  /** Default "token". */
+  importance_sampling_level?: "token" | "sequence" | "average" | "geometric_average" | null;
+  mask_prob_ratio?: boolean | null;
+  max_negative_advantage_importance_sampling_weight?: number | null;
+  /** Two spellings of one setting. */
+  kimi_k2_tau?: number | null;
+  variant_k2_tau?: number | null;
+  precalculate_logprobs?: boolean | null;
+  truncated_importance_sampling?: number | null;
+  allow_training_without_logprobs?: boolean | null;
+  logprob_calculation_chunk_size?: number | null;
+  packed_sequence_length?: number | null;
+  num_trajectories_learning_rate_multiplier_power?: number | null;
+  scale_learning_rate_by_reward_std_dev?: boolean | null;
+  plot_tensors?: boolean | null;
+  kl_penalty_coef?: number | null;
+  kl_penalty_source?: "current_learner" | "sample" | null;
+  kl_penalty_reference_step?: number | null;
+  kl_penalty_step_lag?: number | null;
+  kl_ref_adapter_path?: string | null;
+}
+
+export interface TrainingJobCreateParams {
+  model_id: string;
+  trajectory_groups: TrajectoryGroup[];
+  experimental_config?: ExperimentalConfig | null;
+}
+
+/** Settings of a supervised job. Absent and null both mean the default. */
+export interface SftConfig {
+  /** Trajectories per optimizer step; "auto" or absent: 2. */
+  batch_size?: number | "auto" | null;
+  /** One value, or one per batch. Default 5e-5. */
+  learning_rate?: number | number[] | null;
+  metric_logging?: { enabled?: boolean | null; target_training_step?: number | null } | null;
+  /** Which assistant turns are trained. Default "all". */
+  assistant_turns?: "all" | "last" | null;
+}
+
+export interface SftTrainingJobCreateParams {
+  model_id: string;
+  /** A `file:` URL or absolute path under a data root, an `http(s):` URL on an allowed host, or `wandb-artifact:///entity/project/name:vN`. */
+  training_data_url: string;
+  config?: SftConfig | null;
+  experimental_config?: Record<string, unknown> | null;
+}
+
+export interface TrainingJobCreated {
+  id: string;
+}
+
+export type TrainingJobStatus = "queued" | "running" | "succeeded" | "failed" | "cancelled";
+
+export interface TrainingJob {
+  id: string;
+  status: TrainingJobStatus;
+  model_id: string;
+  /** ISO 8601, as are the other times. */
+  created_at: string;
+  started_at: string | null;
+  ended_at: string | null;
+  /** Step of the checkpoint that the job made; null until it has succeeded. */
+  step: number | null;
+  error: string | null;
+}
+
+export type TrainingEventType = "training_started" | "gradient_step" | "training_ended" | "training_failed";
+
+/**
+ * `training_started` carries `num_sequences`, `gradient_step` numbers only, `training_failed` an `error_message`.
+ * A job has exactly one of the last two types, and nothing after it.
+ */
+export interface TrainingEvent {
+  id: string;
+  type: TrainingEventType;
+  data: Record<string, unknown>;
+}

@@ -1,0 +1,109 @@
+/** A part of a message's content; parts other than text are refused by text models. */
+export interface TrajectoryContentPart {
+  type: string;
+  text?: string;
+  [extra: string]: unknown;
+}
+
+export interface TrajectoryToolCall {
+  id: string;
+  type: "function";
+  function: { name: string; arguments: string };
+}
+
+/** A conversation message: context, never trained. */
+export interface TrajectoryMessage {
+  role: "system" | "developer" | "user" | "assistant" | "tool" | "function";
+  content?: string | TrajectoryContentPart[] | null;
+  name?: string | null;
+  tool_calls?: TrajectoryToolCall[] | null;
+  tool_call_id?: string | null;
+  [extra: string]: unknown;
+}
+
+export interface TrajectoryLogprob {
+  /** The token's text, or `token_id:N`. */
+  token: string;
+  /** Natural logarithm, temperature 1, before any filter. */
+  logprob: number;
+  bytes?: number[] | null;
+  top_logprobs?: { token: string; logprob: number; bytes?: number[] | null }[] | null;
+  [extra: string]: unknown;
+}
+
+/** What a model answered, as the completion's choice: trained when it carries logprobs. */
+export interface TrajectoryChoice {
+  index?: number | null;
+  finish_reason: string | null;
+  message: {
+    role: "assistant";
+    content?: string | null;
+    tool_calls?: TrajectoryToolCall[] | null;
+    [extra: string]: unknown;
+  };
+  logprobs?: { content?: TrajectoryLogprob[] | null; [extra: string]: unknown } | null;
+  /** The whole prompt that the choice continues. */
+  prompt_token_ids?: number[] | null;
+  /** The sampled tokens, the end token included. */
+  token_ids?: number[] | null;
+  [extra: string]: unknown;
+}
+
+/** Told apart by shape: a choice has `message` and `finish_reason`, a message has `role`. */
+export type MessageOrChoice = TrajectoryMessage | TrajectoryChoice;
+
+export interface TrajectoryTool {
+  type?: "function" | null;
+  function?: {
+    name: string;
+    description?: string | null;
+    parameters?: Record<string, unknown> | null;
+    strict?: boolean | null;
+  };
+  [extra: string]: unknown;
+}
+
+export interface TrajectoryHistory {
+  messages_and_choices: MessageOrChoice[];
+  tools?: TrajectoryTool[] | null;
+}
+
+export interface Trajectory extends TrajectoryHistory {
+  additional_histories?: TrajectoryHistory[] | null;
+  reward: number;
+  /** Step of the policy at the first and at the last turn. */
+  initial_policy_version?: number | null;
+  final_policy_version?: number | null;
+  metrics?: Record<string, number | boolean> | null;
+  metadata?: Record<string, number | string | boolean | null> | null;
+  logs?: string[] | null;
+  /** ISO 8601. */
+  start_time?: string | null;
+}
+
+export interface TrajectoryException {
+  type: string;
+  message: string;
+  traceback?: string | null;
+}
+
+/** Trajectories of the same scenario: their rewards are compared with each other. */
+export interface TrajectoryGroup {
+  trajectories: Trajectory[];
+  exceptions?: TrajectoryException[] | null;
+  metrics?: Record<string, number | boolean> | null;
+  metadata?: Record<string, number | string | boolean | null> | null;
+  logs?: string[] | null;
+}
+
+export interface LogParams {
+  /** For example "val". */
+  split: string;
+  trajectory_groups: TrajectoryGroup[];
+}
+
+export interface LogResult {
+  /** The step whose checkpoint the metrics were attached to. */
+  step: number;
+  metrics: Record<string, number>;
+}
