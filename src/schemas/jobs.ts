@@ -1,0 +1,77 @@
+import { z } from "zod";
+import { uuid } from "./names.js";
+import { trajectoryGroup } from "./trajectories.js";
+
+const positive = z.number().positive();
+const fraction = z.number().min(0);
+
+/** Unknown settings are ignored, as everywhere on the wire. */
+export const experimentalConfig = z.object({
+  learning_rate: fraction.nullish(),
+  loss_fn: z.enum(["cispo", "ppo"]).nullish(),
+  ppo: z.boolean().nullish(),
+  epsilon: fraction.nullish(),
+  epsilon_high: fraction.nullish(),
+  advantage_balance: z.number().min(-1).max(1).nullish(),
+  scale_rewards: z.boolean().nullish(),
+  normalize_advantages: z.boolean().nullish(),
+  importance_sampling_level: z.enum(["token", "sequence", "average", "geometric_average"]).nullish(),
+  mask_prob_ratio: z.boolean().nullish(),
+  max_negative_advantage_importance_sampling_weight: fraction.nullish(),
+  kimi_k2_tau: fraction.nullish(),
+  variant_k2_tau: fraction.nullish(),
+  precalculate_logprobs: z.boolean().nullish(),
+  truncated_importance_sampling: fraction.nullish(),
+  allow_training_without_logprobs: z.boolean().nullish(),
+  logprob_calculation_chunk_size: z.int().min(1).nullish(),
+  packed_sequence_length: z.int().min(1).nullish(),
+  num_trajectories_learning_rate_multiplier_power: z.number().nullish(),
+  scale_learning_rate_by_reward_std_dev: z.boolean().nullish(),
+  plot_tensors: z.boolean().nullish(),
+  kl_penalty_coef: fraction.nullish(),
+  kl_penalty_source: z.enum(["current_learner", "sample"]).nullish(),
+  kl_penalty_reference_step: z.int().min(0).nullish(),
+  kl_penalty_step_lag: z.int().min(1).nullish(),
+  kl_ref_adapter_path: z.string().nullish(),
+});
+
+export const trainingJobCreate = z.object({
+  model_id: uuid,
+  trajectory_groups: z.array(trajectoryGroup),
+  experimental_config: experimentalConfig.nullish(),
+});
+
+export const sftConfig = z.object({
+  batch_size: z.union([z.int().min(1), z.literal("auto")]).nullish(),
+  learning_rate: z.union([positive, z.array(positive).min(1)]).nullish(),
+  metric_logging: z
+    .object({ enabled: z.boolean().nullish(), target_training_step: z.int().min(0).nullish() })
+    .nullish(),
+  assistant_turns: z.enum(["all", "last"]).nullish(),
+});
+
+export const sftTrainingJobCreate = z.object({
+  model_id: uuid,
+  training_data_url: z.string().min(1),
+  config: sftConfig.nullish(),
+  experimental_config: z.record(z.string(), z.unknown()).nullish(),
+});
+
+export const trainingJobCreated = z.object({ id: uuid });
+
+export const trainingJob = z.object({
+  id: uuid,
+  status: z.enum(["queued", "running", "succeeded", "failed", "cancelled"]),
+  model_id: uuid,
+  created_at: z.string(),
+  started_at: z.string().nullable(),
+  ended_at: z.string().nullable(),
+  step: z.int().nullable(),
+  error: z.string().nullable(),
+});
+
+export const trainingEvent = z.object({
+  id: uuid,
+  type: z.enum(["training_started", "gradient_step", "training_ended", "training_failed"]),
+  data: z.record(z.string(), z.unknown()),
+});

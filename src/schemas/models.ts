@@ -1,0 +1,43 @@
+import { z } from "zod";
+import { name, uuid } from "./names.js";
+
+export const modelCreate = z.object({
+  project: name,
+  name,
+  base_model: z.string().min(1),
+  entity: name.nullish(),
+  return_existing: z.boolean().nullish(),
+});
+
+export const modelImport = modelCreate.extend({ path: z.string().min(1) });
+
+export const model = z.object({
+  id: uuid,
+  entity: z.string(),
+  project: z.string(),
+  name: z.string(),
+  base_model: z.string(),
+  run_id: z.string(),
+});
+
+export const modelDeleted = z.object({ model_id: uuid, deleted_checkpoints: z.int(), deleted_run: z.boolean() });
+
+export const modelEntry = z.object({
+  id: z.string(),
+  object: z.literal("model"),
+  created: z.int(),
+  owned_by: z.string(),
+  root: z.string(),
+  parent: z.string().nullable(),
+  max_model_len: z.int(),
+});
+
+export const modelEntryList = z.object({ object: z.literal("list"), data: z.array(modelEntry) });
+
+export const checkpointsDelete = z.object({ steps: z.array(z.int().min(0)) });
+
+export const checkpoint = z.object({ id: uuid, step: z.int(), metrics: z.record(z.string(), z.number()) });
+
+export const checkpointsDeleted = z.object({ deleted_count: z.int(), not_found_steps: z.array(z.int()) });
+
+export const keyCreate = z.object({ entity: name.nullish(), name: z.string().max(128).nullish() });

@@ -1,0 +1,99 @@
+import { describe, expect, expectTypeOf, it } from "vitest";
+import type { z } from "zod";
+import { ValidationError } from "../errors.js";
+import type { ModelCreateParams } from "../types/models.js";
+import type { SftTrainingJobCreateParams, TrainingJob, TrainingJobCreateParams } from "../types/training.js";
+import type { TrajectoryGroup } from "../types/trajectories.js";
+import { sftTrainingJobCreate, type trainingJob, trainingJobCreate } from "./jobs.js";
+import { modelCreate } from "./models.js";
+import { orderedPageQuery } from "./pages.js";
+import { trajectoryGroup } from "./trajectories.js";
+import { validate } from "./validate.js";
+
+const model_id = "5f0a8f3c-6a51-4a3e-9c55-6d7f0f8f2a10";
+
+function issuesOf(action: () => unknown) {
+  try {
+    action();
+  } catch (error) {
+    if (error instanceof ValidationError) return error.issues.map(({ loc, type }) => `${loc.join(".")} ${type}`);
+    throw error;
+  }
+  return [];
+}
+
+const choice = { finish_reason: "stop", index: 0, message: { role: "assistant", content: "4" } };
+
+describe("validate", () => {
+  it("names every field at fault, array positions as strings", () => {
+    const body = {
+      model_id: "x",
+      trajectory_groups: [
+        { trajectories: [{ messages_and_choices: [{ role: "user", content: 1 }], reward: null }] },
+        {
+          trajectories: [{ messages_and_choices: [{ ...choice, logprobs: { content: [{ token: 1, logprob: 0 }] } }] }],
+        },
+      ],
+      experimental_config: { advantage_balance: 2, importance_sampling_level: "word" },
+    };
+    expect(issuesOf(() => validate(trainingJobCreate, body)).sort()).toEqual([
+      "body.experimental_config.advantage_balance less_than_equal",
+      "body.experimental_config.importance_sampling_level literal_error",
+      "body.model_id regex_parsing",
+      "body.trajectory_groups.0.trajectories.0.messages_and_choices.0.content string_type",
+      "body.trajectory_groups.0.trajectories.0.reward number_type",
+      "body.trajectory_groups.1.trajectories.0.messages_and_choices.0.logprobs.content.0.token string_type",
+      "body.trajectory_groups.1.trajectories.0.reward missing",
+    ]);
+  });
+
+  it("ignores unknown fields on the wire and names them in process", () => {
+    const body = { project: "p", name: "n", base_model: "b", colour: "red" };
+    expect(validate(modelCreate, body)).toEqual({ project: "p", name: "n", base_model: "b" });
+    expect(issuesOf(() => validate(modelCreate, body, { strict: true }))).toEqual(["body.colour extra_forbidden"]);
+  });
+
+  it("takes null for absent", () => {
+    const config = Object.fromEntries(
+      Object.keys(trainingJobCreate.shape.experimental_config.unwrap().unwrap().shape).map((key) => [key, null]),
+    );
+    expect(
+      issuesOf(() => validate(trainingJobCreate, { model_id, trajectory_groups: [], experimental_config: config })),
+    ).toEqual([]);
+    expect(
+      issuesOf(() =>
+        validate(sftTrainingJobCreate, { model_id, training_data_url: "x", config: null, experimental_config: null }),
+      ),
+    ).toEqual([]);
+    expect(validate(orderedPageQuery, { limit: null, order: null })).toMatchObject({ limit: 20, order: "asc" });
+  });
+
+  it.each(["", ".", "..", "a/b", "a b", "é", "x".repeat(129), "a\n"])("refuses the name %j", (name) => {
+    expect(issuesOf(() => validate(modelCreate, { project: "p", name, base_model: "b" }))).toHaveLength(1);
+  });
+
+  it("keeps what a choice carries beyond the known fields, and drops it from groups", () => {
+    const group = {
+      trajectories: [
+        {
+          messages_and_choices: [
+            { role: "user", content: "2+2?" },
+            { ...choice, sampling: { temperature: 2 } },
+          ],
+          reward: 1,
+        },
+      ],
+      anything: 1,
+    };
+    expect(validate(trajectoryGroup, group)).toEqual({ trajectories: group.trajectories });
+  });
+});
+
+it("schemas yield the public types", () => {
+  expectTypeOf<z.output<typeof modelCreate>>().toExtend<ModelCreateParams>();
+  expectTypeOf<z.output<typeof trainingJobCreate>>().toExtend<TrainingJobCreateParams>();
+  expectTypeOf<z.output<typeof trajectoryGroup>>().toExtend<TrajectoryGroup>();
+  expectTypeOf<z.output<typeof sftTrainingJobCreate>>().toExtend<SftTrainingJobCreateParams>();
+  expectTypeOf<z.output<typeof trainingJob>>().toEqualTypeOf<TrainingJob>();
+  expectTypeOf<TrainingJobCreateParams>().toExtend<z.input<typeof trainingJobCreate>>();
+});

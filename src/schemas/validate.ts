@@ -1,0 +1,69 @@
+import { z } from "zod";
+import { ValidationError, type ValidationIssue } from "../errors.js";
+
+export interface ValidateOptions {
+  /** An unknown field of the outermost object is an error that names it. The wire ignores unknown fields; calls in process do not. */
+  strict?: boolean;
+  /** Where the value came from: the first part of every `loc`. */
+  from?: "body" | "query" | "path" | "options";
+}
+
+const strictForms = new WeakMap<z.ZodObject, z.ZodObject>();
+
+function strictForm(schema: z.ZodObject): z.ZodObject {
+  let strict = strictForms.get(schema);
+  if (!strict) {
+    strict = schema.strict();
+    strictForms.set(schema, strict);
+  }
+  return strict;
+}
+
+type Issue = z.core.$ZodIssue;
+
+/** Of a union's branches, the one that was meant: the one that got deepest into the value, then with the least to complain about. */
+function closestBranch(branches: readonly (readonly Issue[])[]): readonly Issue[] {
+  const depth = (issues: readonly Issue[]) => Math.max(0, ...issues.map((issue) => issue.path.length));
+  return [...branches].sort((a, b) => depth(b) - depth(a) || a.length - b.length)[0] ?? [];
+}
+
+function describe(issue: Issue): { msg: string; type: string } {
+  if (issue.code === "invalid_type") {
+    if (issue.message.endsWith("received undefined")) return { msg: "field required", type: "missing" };
+    return { msg: issue.message, type: `${issue.expected}_type` };
+  }
+  if (issue.code === "unrecognized_keys") return { msg: "unknown field", type: "extra_forbidden" };
+  if (issue.code === "too_small") {
+    return { msg: issue.message, type: issue.inclusive === false ? "greater_than" : "greater_than_equal" };
+  }
+  if (issue.code === "too_big") {
+    return { msg: issue.message, type: issue.inclusive === false ? "less_than" : "less_than_equal" };
+  }
+  if (issue.code === "invalid_value") return { msg: issue.message, type: "literal_error" };
+  if (issue.code === "invalid_format") return { msg: issue.message, type: `${issue.format}_parsing` };
+  return { msg: issue.message, type: "value_error" };
+}
+
+function* toIssues(issues: readonly Issue[], prefix: readonly string[]): Generator<ValidationIssue> {
+  for (const issue of issues) {
+    const loc = [...prefix, ...issue.path.map(String)];
+    if (issue.code === "invalid_union" && issue.errors.length > 0) {
+      yield* toIssues(closestBranch(issue.errors), loc);
+    } else if (issue.code === "unrecognized_keys") {
+      for (const key of issue.keys) yield { loc: [...loc, key], ...describe(issue) };
+    } else {
+      yield { loc, ...describe(issue) };
+    }
+  }
+}
+
+/**
+ * Checks a value against a schema and returns it typed, with defaults filled in.
+ * @throws ValidationError with one issue per violation.
+ */
+export function validate<S extends z.ZodType>(schema: S, value: unknown, options: ValidateOptions = {}): z.output<S> {
+  const form = options.strict && schema instanceof z.ZodObject ? strictForm(schema) : schema;
+  const result = form.safeParse(value);
+  if (result.success) return result.data as z.output<S>;
+  throw new ValidationError([...toIssues(result.error.issues, [options.from ?? "body"])]);
+}
