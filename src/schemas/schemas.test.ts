@@ -1,9 +1,10 @@
+import type OpenAI from "openai";
 import { describe, expect, expectTypeOf, it } from "vitest";
 import type { z } from "zod";
 import { ValidationError } from "../errors.js";
 import type { ModelCreateParams } from "../types/models.js";
 import type { SftTrainingJobCreateParams, TrainingJob, TrainingJobCreateParams } from "../types/training.js";
-import type { TrajectoryGroup } from "../types/trajectories.js";
+import type { MessageOrChoice, TrajectoryGroup, TrajectoryTool } from "../types/trajectories.js";
 import { sftTrainingJobCreate, type trainingJob, trainingJobCreate } from "./jobs.js";
 import { modelCreate } from "./models.js";
 import { orderedPageQuery } from "./pages.js";
@@ -95,5 +96,8 @@ it("schemas yield the public types", () => {
   expectTypeOf<z.output<typeof trajectoryGroup>>().toExtend<TrajectoryGroup>();
   expectTypeOf<z.output<typeof sftTrainingJobCreate>>().toExtend<SftTrainingJobCreateParams>();
   expectTypeOf<z.output<typeof trainingJob>>().toEqualTypeOf<TrainingJob>();
-  expectTypeOf<TrainingJobCreateParams>().toExtend<z.input<typeof trainingJobCreate>>();
+  // What the openai package returns and takes can be recorded as it is.
+  expectTypeOf<OpenAI.ChatCompletion.Choice>().toExtend<MessageOrChoice>();
+  expectTypeOf<OpenAI.ChatCompletionMessageParam>().toExtend<MessageOrChoice>();
+  expectTypeOf<OpenAI.ChatCompletionFunctionTool>().toExtend<TrajectoryTool>();
 });

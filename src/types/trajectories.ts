@@ -2,23 +2,20 @@
 export interface TrajectoryContentPart {
   type: string;
   text?: string;
-  [extra: string]: unknown;
 }
 
-export interface TrajectoryToolCall {
-  id: string;
-  type: "function";
-  function: { name: string; arguments: string };
-}
+/** Calls other than of functions are refused when they are given; their type is here so that other libraries' messages fit. */
+export type TrajectoryToolCall =
+  | { id: string; type: "function"; function: { name: string; arguments: string } }
+  | { id: string; type: "custom" };
 
-/** A conversation message: context, never trained. */
+/** A conversation message: context, never trained. Fields beyond these are kept. */
 export interface TrajectoryMessage {
   role: "system" | "developer" | "user" | "assistant" | "tool" | "function";
   content?: string | TrajectoryContentPart[] | null;
   name?: string | null;
   tool_calls?: TrajectoryToolCall[] | null;
   tool_call_id?: string | null;
-  [extra: string]: unknown;
 }
 
 export interface TrajectoryLogprob {
@@ -28,10 +25,9 @@ export interface TrajectoryLogprob {
   logprob: number;
   bytes?: number[] | null;
   top_logprobs?: { token: string; logprob: number; bytes?: number[] | null }[] | null;
-  [extra: string]: unknown;
 }
 
-/** What a model answered, as the completion's choice: trained when it carries logprobs. */
+/** What a model answered, as the completion's choice: trained when it carries logprobs. Fields beyond these are kept. */
 export interface TrajectoryChoice {
   index?: number | null;
   finish_reason: string | null;
@@ -39,14 +35,14 @@ export interface TrajectoryChoice {
     role: "assistant";
     content?: string | null;
     tool_calls?: TrajectoryToolCall[] | null;
-    [extra: string]: unknown;
   };
-  logprobs?: { content?: TrajectoryLogprob[] | null; [extra: string]: unknown } | null;
+  logprobs?: { content?: TrajectoryLogprob[] | null } | null;
   /** The whole prompt that the choice continues. */
   prompt_token_ids?: number[] | null;
   /** The sampled tokens, the end token included. */
   token_ids?: number[] | null;
-  [extra: string]: unknown;
+  /** What made the sampling differ from the plain policy (temperature, filters, penalties, masks); set by the engine. */
+  sampling_settings?: unknown;
 }
 
 /** Told apart by shape: a choice has `message` and `finish_reason`, a message has `role`. */
@@ -60,7 +56,6 @@ export interface TrajectoryTool {
     parameters?: Record<string, unknown> | null;
     strict?: boolean | null;
   };
-  [extra: string]: unknown;
 }
 
 export interface TrajectoryHistory {
