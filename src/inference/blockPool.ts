@@ -1,0 +1,134 @@
+// Who owns which page of the key-value cache: reference counts, sharing by content, eviction of the least recently used.
+
+import { createHash } from "node:crypto";
+
+/** Positions per page. */
+export const PAGE_SIZE = 64;
+
+const NONE = -1;
+
+/**
+ * Free pages stand in one list, first to be taken first: pages without known content in front, then cached pages by the
+ * time they were freed. A cached page keeps its content, and can be shared again, until it is taken.
+ */
+export class BlockPool {
+  private readonly references: Int32Array;
+  private readonly hashOf: (string | null)[];
+  private readonly pageOf = new Map<string, number>();
+  // A ring through `pages` as the sentinel.
+  private readonly next: Int32Array;
+  private readonly previous: Int32Array;
+  private freeCount: number;
+
+  constructor(readonly pages: number) {
+    this.references = new Int32Array(pages);
+    this.hashOf = new Array<string | null>(pages).fill(null);
+    this.next = new Int32Array(pages + 1);
+    this.previous = new Int32Array(pages + 1);
+    for (let i = 0; i <= pages; i++) {
+      this.next[i] = i === pages ? 0 : i + 1;
+      this.previous[i] = i === 0 ? pages : i - 1;
+    }
+    this.freeCount = pages;
+  }
+
+  /** Pages nobody holds, cached ones included. */
+  get free(): number {
+    return this.freeCount;
+  }
+
+  get cached(): number {
+    return this.pageOf.size;
+  }
+
+  isHeld(page: number): boolean {
+    return this.references[page]! > 0;
+  }
+
+  isShared(page: number): boolean {
+    return this.references[page]! > 1;
+  }
+
+  /** A page to write into, held once; -1 when all are held. What was cached in it is forgotten. */
+  take(): number {
+    if (this.freeCount === 0) return NONE;
+    const page = this.next[this.pages]!;
+    this.unlink(page);
+    this.forget(page);
+    this.references[page] = 1;
+    return page;
+  }
+
+  /** One more holder of a page, held or free. */
+  retain(page: number): void {
+    if (this.references[page] === 0) this.unlink(page);
+    this.references[page]!++;
+  }
+
+  release(page: number): void {
+    const left = --this.references[page]!;
+    if (left > 0) return;
+    if (this.hashOf[page] === null) this.link(this.pages, page);
+    else this.link(this.previous[this.pages]!, page);
+  }
+
+  /** The page with this content, or -1. */
+  find(hash: string): number {
+    return this.pageOf.get(hash) ?? NONE;
+  }
+
+  /** Makes a full page findable. When another page has the same content already, that one stays. */
+  publish(page: number, hash: string): void {
+    if (this.hashOf[page] !== null || this.pageOf.has(hash)) return;
+    this.hashOf[page] = hash;
+    this.pageOf.set(hash, page);
+  }
+
+  /** Forgets all cached content (after a failed step nobody knows what the pages hold). */
+  forgetAll(): void {
+    for (const page of this.pageOf.values()) this.hashOf[page] = null;
+    this.pageOf.clear();
+  }
+
+  private forget(page: number): void {
+    const hash = this.hashOf[page]!;
+    if (hash === null) return;
+    this.hashOf[page] = null;
+    this.pageOf.delete(hash);
+  }
+
+  private unlink(page: number): void {
+    const before = this.previous[page]!;
+    const after = this.next[page]!;
+    this.next[before] = after;
+    this.previous[after] = before;
+    this.freeCount--;
+  }
+
+  private link(before: number, page: number): void {
+    const after = this.next[before]!;
+    this.next[before] = page;
+    this.previous[page] = before;
+    this.next[page] = after;
+    this.previous[after] = page;
+    this.freeCount++;
+  }
+}
+
+/**
+ * The content of a page is its tokens and everything before them, under one set of weights. The chain starts from what
+ * else decides it: the adapter version (a reloaded adapter is another version) and the request's salt.
+ */
+export function rootHash(adapter: number, salt: string | null): string {
+  return createHash("sha256")
+    .update(`${adapter}\n${salt === null ? "" : `=${salt}`}`)
+    .digest("base64");
+}
+
+/** Hash of the page that holds `tokens`, which follows the page (or root) of hash `parent`. */
+export function pageHash(parent: string, tokens: Int32Array): string {
+  return createHash("sha256")
+    .update(parent)
+    .update(new Uint8Array(tokens.buffer, tokens.byteOffset, tokens.byteLength))
+    .digest("base64");
+}

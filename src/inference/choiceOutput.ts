@@ -1,0 +1,99 @@
+// From the tokens of one choice to what its reader sees: text, ids, logprobs, and when it ends.
+
+import type { IncrementalDecoder, Tokenizer } from "../text/index.js";
+import type { Finish, SamplingSettings, TokensEvent, TopLogprobs } from "./request.js";
+import type { Sequence } from "./sequence.js";
+import { Stopping } from "./stopping.js";
+import { type StopMatch, StopStrings } from "./stopStrings.js";
+
+export class ChoiceOutput {
+  private readonly decoder: IncrementalDecoder;
+  private readonly stopStrings: StopStrings | null;
+  private readonly stopping: Stopping;
+  /** When nobody looks at the text before the end, it is decoded at the end. */
+  private readonly decodeLate: boolean;
+  private text = "";
+  private tokenIds: number[] = [];
+  private logprobs: number[] = [];
+  private top: TopLogprobs[] = [];
+
+  constructor(
+    private readonly sequence: Sequence,
+    private readonly params: SamplingSettings,
+    tokenizer: Tokenizer,
+    streaming: boolean,
+  ) {
+    this.decoder = tokenizer.stream({
+      skipSpecialTokens: params.skipSpecialTokens,
+      spacesBetweenSpecialTokens: params.spacesBetweenSpecialTokens,
+    });
+    this.stopStrings = params.stop.length === 0 ? null : new StopStrings(params.stop, params.includeStop);
+    this.stopping = new Stopping(params);
+    this.decodeLate = !streaming && this.stopStrings === null;
+  }
+
+  /** Takes the token just appended to the sequence; the verdict when the choice ends with it. */
+  add(logprob: number, top: TopLogprobs | null): Finish | null {
+    const { sequence, params } = this;
+    const token = sequence.tokens[sequence.length - 1]!;
+    this.tokenIds.push(token);
+    if (params.logprobs !== null) {
+      this.logprobs.push(logprob);
+      if (top !== null) this.top.push(top);
+    }
+    let finish = this.stopping.check(sequence.tokens, sequence.promptLength, sequence.length);
+    const silent = finish?.reason === "stop" && !params.includeStop;
+    if (!silent && !this.decodeLate) finish = this.show(this.decoder.push(token), finish);
+    return finish === null ? null : this.end(finish, silent);
+  }
+
+  /** Ends the choice without a further token. */
+  end(finish: Finish, lastIsSilent = false): Finish {
+    if (this.decodeLate) {
+      const shown = lastIsSilent ? this.tokenIds.length - 1 : this.tokenIds.length;
+      const pieces: string[] = [];
+      for (let i = 0; i < shown; i++) pieces.push(this.decoder.push(this.tokenIds[i]!));
+      this.text = pieces.join("");
+    }
+    if (typeof finish.stopReason === "string" && finish.reason === "stop") return finish;
+    const ended = this.show(this.decoder.flush(), finish)!;
+    if (ended === finish && this.stopStrings !== null) this.text += this.stopStrings.flush();
+    return ended;
+  }
+
+  /** What has gathered since the last call. */
+  take(finish: Finish | null): TokensEvent {
+    const { params } = this;
+    const event: TokensEvent = {
+      type: "tokens",
+      index: this.sequence.index,
+      text: this.text,
+      tokenIds: this.tokenIds,
+      logprobs: params.logprobs === null ? null : this.logprobs,
+      top: params.logprobs === null ? null : this.top,
+      finish,
+    };
+    this.text = "";
+    this.tokenIds = [];
+    if (params.logprobs !== null) {
+      this.logprobs = [];
+      this.top = [];
+    }
+    return event;
+  }
+
+  /** Adds text; a stop string in it overrides any other verdict. */
+  private show(piece: string, finish: Finish | null): Finish | null {
+    if (this.stopStrings === null) {
+      this.text += piece;
+      return finish;
+    }
+    const shown: string | StopMatch = this.stopStrings.push(piece, this.sequence.outputs > this.params.minTokens);
+    if (typeof shown === "string") {
+      this.text += shown;
+      return finish;
+    }
+    this.text += shown.text;
+    return { reason: "stop", stopReason: shown.stop };
+  }
+}

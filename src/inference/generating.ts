@@ -1,0 +1,172 @@
+// One request between its submission and its last event: opens its choices' sampling state, turns what steps report into
+// events, and ends by itself, by its reader or by an abort.
+
+import { randomBytes } from "node:crypto";
+import type { DeviceModel, RowLogprobs } from "../runtime/runtime.js";
+import type { Tokenizer } from "../text/index.js";
+import { BeamSearch } from "./beamSearch.js";
+import { ChoiceOutput } from "./choiceOutput.js";
+import { EventQueue } from "./eventQueue.js";
+import type {
+  Finish,
+  Generation,
+  GenerationEvent,
+  GenerationRequest,
+  GenerationTiming,
+  PromptTokenLogprobs,
+  TopLogprobs,
+} from "./request.js";
+import { Sequence, type SequenceOrigin } from "./sequence.js";
+import { endIds } from "./stopping.js";
+
+export interface GeneratingHost {
+  branch(parent: Sequence, branch: Sequence): void;
+  /** Takes a sequence out of the schedule and frees its pages. */
+  finish(sequence: Sequence): void;
+  /** The request wants nothing more. */
+  ended(): void;
+}
+
+export class Generating implements Generation {
+  readonly timing: GenerationTiming = { arrival: performance.now(), scheduled: 0, firstToken: 0, finished: 0 };
+  private readonly choices: Sequence[];
+  private readonly outputs: ChoiceOutput[];
+  private readonly beams: BeamSearch | null;
+  private readonly queue: EventQueue;
+  private readonly seed: bigint;
+  private readonly promptLogprobs: (PromptTokenLogprobs | null)[] | null;
+  private unfinished: number;
+  private unfollow: (() => void) | null = null;
+
+  constructor(
+    private readonly request: GenerationRequest,
+    arrival: number,
+    tokenizer: Tokenizer,
+    private readonly device: DeviceModel,
+    private readonly host: GeneratingHost,
+  ) {
+    const { params, promptTokens, adapter, cacheSalt, useCache, priority } = request;
+    const origin: SequenceOrigin = { params, adapter, cacheSalt, useCache, priority, arrival };
+    this.queue = new EventQueue(() => this.leave());
+    this.seed = params.seed ?? randomBytes(8).readBigUInt64LE();
+    this.promptLogprobs =
+      params.promptLogprobs === null ? null : new Array<PromptTokenLogprobs | null>(promptTokens.length).fill(null);
+    this.choices = [];
+    if (params.beam !== null) {
+      this.beams = new BeamSearch(origin, promptTokens, tokenizer, host, device.config.vocab);
+      this.outputs = [];
+      this.unfinished = 1;
+      return;
+    }
+    this.beams = null;
+    for (let i = 0; i < request.n; i++) {
+      this.choices.push(new Sequence(origin, i, promptTokens, this.choices[0] ?? null));
+    }
+    this.outputs = this.choices.map((choice) => new ChoiceOutput(choice, params, tokenizer, request.streaming));
+    this.unfinished = this.choices.length;
+  }
+
+  /** The sequences to start with. */
+  get sequences(): readonly Sequence[] {
+    return this.beams === null ? this.choices : [this.beams.root];
+  }
+
+  [Symbol.asyncIterator](): AsyncIterator<GenerationEvent> {
+    return this.queue;
+  }
+
+  /** Ends the request when `signal` aborts. */
+  follow(signal: AbortSignal | undefined): void {
+    if (signal === undefined) return;
+    const abort = () => this.fail(signal.reason);
+    signal.addEventListener("abort", abort, { once: true });
+    this.unfollow = () => signal.removeEventListener("abort", abort);
+  }
+
+  openSlot(sequence: Sequence): void {
+    const { params } = this.request;
+    sequence.slot = this.device.openSlot({
+      temperature: params.temperature,
+      topP: params.topP,
+      topK: params.topK,
+      minP: params.minP,
+      repetitionPenalty: params.repetitionPenalty,
+      frequencyPenalty: params.frequencyPenalty,
+      presencePenalty: params.presencePenalty,
+      seed: this.seed,
+      choice: sequence.index,
+      minTokens: params.minTokens,
+      endIds: params.minTokens > 0 ? endIds(params) : new Int32Array(0),
+      biasIds: Int32Array.from(params.logitBias, ([id]) => id),
+      biasValues: Float32Array.from(params.logitBias, ([, bias]) => bias),
+      allowedIds: params.allowedTokenIds === null ? null : Int32Array.from(new Set(params.allowedTokenIds)).sort(),
+      badWords: params.badWords.map((word) => Int32Array.from(word)),
+      prompt: params.repetitionPenalty === 1 ? new Int32Array(0) : Int32Array.from(this.request.promptTokens),
+      topLogprobs: params.logprobs ?? -1,
+    });
+  }
+
+  /** Logprobs of prompt tokens from position `from` on, or the row a beam goes on from. */
+  rows(sequence: Sequence, from: number, rows: RowLogprobs[]): void {
+    if (sequence.beamCandidates > 0 && from === sequence.length - 1) {
+      this.begin();
+      const choices = this.beams!.report(sequence, rows[rows.length - 1]!);
+      if (choices === null) return;
+      for (const choice of choices) this.queue.push(choice);
+      this.unfinished = 0;
+      this.complete();
+      return;
+    }
+    for (const [i, row] of rows.entries()) {
+      const position = from + i + 1;
+      if (this.promptLogprobs === null || position >= this.promptLogprobs.length) continue;
+      const top = { ids: row.topIds, logprobs: row.topLogprobs };
+      this.promptLogprobs[position] = { logprob: row.logprob, rank: row.rank, top };
+    }
+  }
+
+  /** A choice drew `token`; -1: no token was permitted, which ends it. */
+  drew(sequence: Sequence, token: number, logprob: number, top: TopLogprobs | null): void {
+    this.begin();
+    const output = this.outputs[sequence.index]!;
+    let finish: Finish | null;
+    if (token < 0) finish = output.end({ reason: "stop", stopReason: null });
+    else {
+      sequence.append(token);
+      finish = output.add(logprob, top);
+    }
+    if (finish !== null) {
+      this.host.finish(sequence);
+      this.unfinished--;
+    }
+    if (finish !== null || this.request.streaming) this.queue.push(output.take(finish));
+    if (this.unfinished === 0) this.complete();
+  }
+
+  /** Ends everything; the reader gets `error`. */
+  fail(error: unknown): void {
+    this.queue.fail(error);
+    this.leave();
+  }
+
+  /** The first output has come: the prompt is done. */
+  private begin(): void {
+    if (this.timing.firstToken > 0) return;
+    this.timing.firstToken = performance.now();
+    const { cachedTokens } = this.sequences[0]!;
+    this.queue.push({ type: "prompt", cachedTokens, promptLogprobs: this.promptLogprobs });
+  }
+
+  private complete(): void {
+    this.queue.end();
+    this.leave();
+  }
+
+  private leave(): void {
+    if (this.timing.finished > 0) return;
+    this.timing.finished = performance.now();
+    this.unfollow?.();
+    for (const sequence of [...this.choices, ...(this.beams?.sequences ?? [])]) this.host.finish(sequence);
+    this.host.ended();
+  }
+}

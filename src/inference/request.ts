@@ -1,0 +1,126 @@
+// What the inference room is asked for, and what it answers: tokens and settings, no messages.
+
+/** Stop when the last tokens are `minCount` copies of one pattern of `minPatternSize` to `maxPatternSize` tokens. */
+export interface RepetitionDetection {
+  maxPatternSize: number;
+  minPatternSize: number;
+  minCount: number;
+}
+
+export interface BeamSettings {
+  width: number;
+  /** Final score: cumulative logprob / length ^ lengthPenalty, prompt included in the length. */
+  lengthPenalty: number;
+}
+
+/** Every setting resolved: no defaults are filled in below this point. */
+export interface SamplingSettings {
+  /** 0: greedy. */
+  temperature: number;
+  topP: number;
+  /** 0: off. */
+  topK: number;
+  minP: number;
+  repetitionPenalty: number;
+  frequencyPenalty: number;
+  presencePenalty: number;
+  /** null: a random one per request. */
+  seed: bigint | null;
+  /** Output tokens at most; prompt + maxTokens fits the context. */
+  maxTokens: number;
+  minTokens: number;
+  /** The tokenizer's own end of sequence, or null. */
+  eosId: number | null;
+  /** Further ends of sequence named by the model folder. */
+  extraEosIds: readonly number[];
+  /** Neither `eosId` nor `extraEosIds` end generation. */
+  ignoreEos: boolean;
+  stopTokenIds: readonly number[];
+  stop: readonly string[];
+  includeStop: boolean;
+  skipSpecialTokens: boolean;
+  spacesBetweenSpecialTokens: boolean;
+  /** Additive bias by token id, each in [-100, 100]; ids ascending. */
+  logitBias: readonly (readonly [id: number, bias: number])[];
+  /** null: no restriction. */
+  allowedTokenIds: readonly number[] | null;
+  /** Forbidden token sequences. */
+  badWords: readonly (readonly number[])[];
+  /** null: none; k: the logprob of each sampled token and the k most likely. */
+  logprobs: number | null;
+  /** null: none; k: logprob and rank of each prompt token and the k most likely. */
+  promptLogprobs: number | null;
+  repetitionDetection: RepetitionDetection | null;
+  beam: BeamSettings | null;
+}
+
+export interface GenerationRequest {
+  requestId: string;
+  promptTokens: readonly number[];
+  /** Adapter version on the device, pinned for the whole request; 0: the base model. */
+  adapter: number;
+  params: SamplingSettings;
+  n: number;
+  /** Lower runs earlier; only under the priority scheduler. */
+  priority: number;
+  /** Pages are shared only between requests of equal salt. */
+  cacheSalt: string | null;
+  /** Whether cached pages may be read (they are filled in any case). */
+  useCache: boolean;
+  /** True: events as tokens come. False: one event per choice, at its end. */
+  streaming: boolean;
+}
+
+/** Parallel arrays, falling probability, ties by lower id. */
+export interface TopLogprobs {
+  ids: Int32Array;
+  logprobs: Float32Array;
+}
+
+export interface PromptTokenLogprobs {
+  logprob: number;
+  /** Tokens at least as likely as this one; 1 is the best. */
+  rank: number;
+  top: TopLogprobs;
+}
+
+export interface Finish {
+  reason: "stop" | "length" | "repetition";
+  stopReason: number | string | null;
+}
+
+export type GenerationEvent =
+  | {
+      type: "prompt";
+      /** Prompt tokens that were not computed again. */
+      cachedTokens: number;
+      /** One entry per prompt token, the first null. */
+      promptLogprobs: (PromptTokenLogprobs | null)[] | null;
+    }
+  | {
+      type: "tokens";
+      /** The choice. */
+      index: number;
+      text: string;
+      tokenIds: number[];
+      /** Of `tokenIds`, raw; null when not asked for. */
+      logprobs: number[] | null;
+      top: TopLogprobs[] | null;
+      finish: Finish | null;
+    };
+
+export type TokensEvent = Extract<GenerationEvent, { type: "tokens" }>;
+
+/** Times of one request in milliseconds of `performance.now()`; 0 until they have come. */
+export interface GenerationTiming {
+  arrival: number;
+  /** First admitted to a step. */
+  scheduled: number;
+  firstToken: number;
+  finished: number;
+}
+
+/** One request under way. Leaving the loop over its events aborts it. */
+export interface Generation extends AsyncIterable<GenerationEvent> {
+  readonly timing: Readonly<GenerationTiming>;
+}

@@ -1,0 +1,277 @@
+// What runs in the next step. Every sequence needs (known tokens - computed tokens) more; there are no phases. Running
+// sequences come first, single tokens before pieces of long prompts, then waiting sequences join while the token
+// budget, the sequence limit and the free pages allow. When pages run out, the last in order gives up its own and is
+// computed again later.
+
+import { type BlockPool, PAGE_SIZE } from "./blockPool.js";
+import type { Sequence } from "./sequence.js";
+
+export interface SchedulerOptions {
+  /** Sequences in one step at most. */
+  maxSequences: number;
+  /** Tokens in one step at most. */
+  tokenBudget: number;
+  policy: "fcfs" | "priority";
+}
+
+/** One step: `runs[i].chunk` tokens of each sequence, after copying pages `copyFrom[i]` to `copyTo[i]`, in order. */
+export interface ScheduledStep {
+  runs: Sequence[];
+  copyFrom: number[];
+  copyTo: number[];
+}
+
+export class Scheduler {
+  /** Both in order of service. */
+  readonly running: Sequence[] = [];
+  private waiting: Sequence[] = [];
+  preemptions = 0;
+  /** Prompt tokens looked up in the prefix cache, and found there. */
+  cacheQueries = 0;
+  cacheHits = 0;
+  private copyFrom: number[] = [];
+  private copyTo: number[] = [];
+
+  constructor(
+    private readonly pool: BlockPool,
+    private readonly options: SchedulerOptions,
+  ) {}
+
+  get waitingCount(): number {
+    return this.waiting.length;
+  }
+
+  add(sequence: Sequence): void {
+    sequence.state = "waiting";
+    this.insert(this.waiting, sequence);
+  }
+
+  /** A beam that goes on from its parent: with the parent's pages where it has any, else computed again. */
+  addBranch(parent: Sequence, branch: Sequence): void {
+    branch.admittedBefore = true;
+    if (parent.state !== "running") {
+      branch.clearBlocks();
+      this.add(branch);
+      return;
+    }
+    this.share(parent, branch, parent.computed);
+    branch.state = "running";
+    this.insert(this.running, branch);
+  }
+
+  /** Ends a sequence, wherever it stands. Its full pages stay in the cache until they are needed. */
+  finish(sequence: Sequence): void {
+    if (sequence.state === "running") remove(this.running, sequence);
+    else if (sequence.state === "waiting") remove(this.waiting, sequence);
+    sequence.state = "finished";
+    this.publish(sequence);
+    this.releaseBlocks(sequence);
+  }
+
+  /** Gives `child` the pages that hold the first `tokens` tokens of `parent`; a page written to later is copied then. */
+  private share(parent: Sequence, child: Sequence, tokens: number): void {
+    const pages = Math.ceil(tokens / PAGE_SIZE);
+    for (let i = 0; i < pages; i++) {
+      const page = parent.blocks[i]!;
+      this.pool.retain(page);
+      child.addBlock(page);
+    }
+    child.computed = tokens;
+  }
+
+  schedule(): ScheduledStep | null {
+    let budget = this.options.tokenBudget;
+    const preemptionsBefore = this.preemptions;
+    this.copyFrom = [];
+    this.copyTo = [];
+    for (const sequence of this.running) sequence.chunk = 0;
+    budget = this.extendRunning(budget, true);
+    budget = this.extendRunning(budget, false);
+    if (this.preemptions === preemptionsBefore) this.admit(budget);
+    const runs: Sequence[] = [];
+    for (const sequence of this.running) if (sequence.chunk > 0) runs.push(sequence);
+    return runs.length === 0 ? null : { runs, copyFrom: this.copyFrom, copyTo: this.copyTo };
+  }
+
+  /** After the step has been handed over: its tokens count as computed, and full pages can be shared by later steps. */
+  issued(step: ScheduledStep): void {
+    for (const sequence of step.runs) {
+      sequence.computed += sequence.chunk;
+      sequence.inFlight++;
+      this.publish(sequence);
+    }
+  }
+
+  private extendRunning(budget: number, singles: boolean): number {
+    // Preemption takes from the end of `running`, so the bound is read anew.
+    for (let i = 0; i < this.running.length && budget > 0; i++) {
+      const sequence = this.running[i]!;
+      const wanted = sequence.wanted;
+      if (wanted === 0 || (wanted === 1) !== singles || sequence.chunk > 0) continue;
+      const chunk = Math.min(wanted, budget);
+      const lost = this.makeRoom(sequence, chunk);
+      budget += lost;
+      if (sequence.state !== "running") continue;
+      sequence.chunk = chunk;
+      budget -= chunk;
+    }
+    return budget;
+  }
+
+  /**
+   * Pages for `chunk` more tokens, at the cost of the last sequences in order (at worst of this one itself). Returns the
+   * tokens that victims had already been given in this step.
+   */
+  private makeRoom(sequence: Sequence, chunk: number): number {
+    let lost = 0;
+    while (!this.reserve(sequence, chunk)) {
+      const victim = this.running[this.running.length - 1]!;
+      lost += victim.chunk;
+      this.preempt(victim);
+      this.preemptions++;
+      if (victim === sequence) break;
+    }
+    return lost;
+  }
+
+  /** Pages for `chunk` more tokens, the first of them this sequence's alone; false, with nothing lost, without enough. */
+  private reserve(sequence: Sequence, chunk: number): boolean {
+    const { pool } = this;
+    const first = Math.floor(sequence.computed / PAGE_SIZE);
+    const needed = Math.ceil((sequence.computed + chunk) / PAGE_SIZE);
+    const shared = first < sequence.blocks.length && pool.isShared(sequence.blocks[first]!);
+    if (needed - sequence.blocks.length + (shared ? 1 : 0) > pool.free) return false;
+    if (shared) {
+      const from = sequence.blocks[first]!;
+      const to = pool.take();
+      pool.release(from);
+      sequence.replaceBlock(first, to);
+      // At the start of a page nothing in it is kept.
+      if (sequence.computed % PAGE_SIZE > 0) {
+        this.copyFrom.push(from);
+        this.copyTo.push(to);
+      }
+    }
+    while (sequence.blocks.length < needed) sequence.addBlock(pool.take());
+    return true;
+  }
+
+  private preempt(sequence: Sequence): void {
+    remove(this.running, sequence);
+    this.releaseBlocks(sequence);
+    sequence.chunk = 0;
+    this.add(sequence);
+  }
+
+  private admit(budget: number): void {
+    /** Pages that this step fills: who needs one of them waits for a step rather than computing it twice. */
+    const filling = new Set<string>();
+    if (budget > 0 && this.waiting.length > 0) {
+      for (const sequence of this.running) if (sequence.chunk > 1) fills(sequence, filling);
+    }
+    let kept = 0;
+    let i = 0;
+    for (; i < this.waiting.length; i++) {
+      if (budget <= 0 || this.running.length >= this.options.maxSequences) break;
+      const sequence = this.waiting[i]!;
+      const verdict = sequence.inFlight > 0 ? "later" : this.tryAdmit(sequence, budget, filling);
+      if (verdict === "full") break;
+      if (verdict === "later") {
+        this.waiting[kept++] = sequence;
+        continue;
+      }
+      budget -= sequence.chunk;
+      sequence.state = "running";
+      this.insert(this.running, sequence);
+      if (sequence.chunk > 1) fills(sequence, filling);
+    }
+    if (kept < i) this.waiting.splice(kept, i - kept);
+  }
+
+  private tryAdmit(sequence: Sequence, budget: number, filling: Set<string>): "admitted" | "later" | "full" {
+    const { source } = sequence;
+    if (source !== null && !sequence.admittedBefore && source.state !== "finished") {
+      if (source.computed < source.promptLength) return "later";
+      // The last prompt token is computed again: its logits give this choice's first token.
+      this.share(source, sequence, sequence.promptLength);
+      sequence.computed = sequence.promptLength - 1;
+    } else {
+      const found = this.lookUp(sequence, filling);
+      if (found === null) return "later";
+      // Without room for all of it the sequence would soon be preempted again.
+      const pages = Math.ceil(sequence.length / PAGE_SIZE);
+      const taken = found.reduce((count, page) => count + (this.pool.isHeld(page) ? 0 : 1), 0);
+      if (pages - found.length + taken > this.pool.free) return "full";
+      for (const page of found) {
+        this.pool.retain(page);
+        sequence.addBlock(page);
+      }
+      sequence.computed = found.length * PAGE_SIZE;
+    }
+    const chunk = Math.min(sequence.wanted, budget);
+    if (!this.reserve(sequence, chunk)) {
+      this.releaseBlocks(sequence);
+      return "full";
+    }
+    sequence.chunk = chunk;
+    if (!sequence.admittedBefore) {
+      sequence.admittedBefore = true;
+      if (sequence.source === null) {
+        sequence.cachedTokens = sequence.computed;
+        this.cacheQueries += sequence.promptLength;
+        this.cacheHits += sequence.computed;
+      }
+    }
+    return "admitted";
+  }
+
+  /** Cached pages of the longest known beginning, the last token left out; null when the next page is just being filled. */
+  private lookUp(sequence: Sequence, filling: Set<string>): number[] | null {
+    const found: number[] = [];
+    if (!sequence.origin.useCache) return found;
+    const most = Math.floor((sequence.length - 1) / PAGE_SIZE);
+    for (let i = 0; i < most; i++) {
+      const hash = sequence.hashOfPage(i);
+      const page = this.pool.find(hash);
+      if (page < 0) return filling.has(hash) ? null : found;
+      found.push(page);
+    }
+    return found;
+  }
+
+  private publish(sequence: Sequence): void {
+    const full = sequence.newlyFull();
+    if (full === null) return;
+    for (let i = full[0]; i < full[1]; i++) this.pool.publish(sequence.blocks[i]!, sequence.hashOfPage(i));
+  }
+
+  /** The end of the sequence first, so that what others are likelier to share is evicted last. */
+  private releaseBlocks(sequence: Sequence): void {
+    for (let i = sequence.blocks.length - 1; i >= 0; i--) this.pool.release(sequence.blocks[i]!);
+    sequence.clearBlocks();
+  }
+
+  private insert(list: Sequence[], sequence: Sequence): void {
+    let at = list.length;
+    while (at > 0 && this.before(sequence, list[at - 1]!)) at--;
+    list.splice(at, 0, sequence);
+  }
+
+  private before(a: Sequence, b: Sequence): boolean {
+    if (this.options.policy === "priority" && a.origin.priority !== b.origin.priority) {
+      return a.origin.priority < b.origin.priority;
+    }
+    return a.origin.arrival === b.origin.arrival ? a.index < b.index : a.origin.arrival < b.origin.arrival;
+  }
+}
+
+function remove(list: Sequence[], sequence: Sequence): void {
+  const at = list.indexOf(sequence);
+  if (at >= 0) list.splice(at, 1);
+}
+
+/** The pages that the chunk given to `sequence` completes. */
+function fills(sequence: Sequence, filling: Set<string>): void {
+  const full = Math.floor(Math.min(sequence.computed + sequence.chunk, sequence.length) / PAGE_SIZE);
+  for (let i = Math.floor(sequence.computed / PAGE_SIZE); i < full; i++) filling.add(sequence.hashOfPage(i));
+}

@@ -1,0 +1,84 @@
+// Stop strings in text that comes in pieces: what may be shown already, and where the text ends.
+
+export interface StopMatch {
+  stop: string;
+  /** Text that may be shown now, cut before or after the match. */
+  text: string;
+}
+
+/**
+ * Searches every piece together with what came before it, so a match may span pieces. Without `include`, the last
+ * (longest stop string - 1) code points are held back until the end, since they may yet belong to a match.
+ */
+export class StopStrings {
+  private readonly longest: number;
+  private readonly holdBack: number;
+  /** Shown or not, the last `longest - 1` UTF-16 units of the text, and all that is held back. */
+  private tail = "";
+  /** Length of what is held back, at the end of `tail`, in UTF-16 units. */
+  private held = 0;
+
+  constructor(
+    private readonly stops: readonly string[],
+    private readonly include: boolean,
+  ) {
+    this.longest = stops.reduce((longest, stop) => Math.max(longest, stop.length), 0);
+    this.holdBack = include ? 0 : stops.reduce((most, stop) => Math.max(most, codePoints(stop) - 1), 0);
+  }
+
+  /**
+   * Adds a piece: the text that may be shown, or the match that completes first in the text (ties by list order). With
+   * `search` false the piece is kept but not searched; a later match must end after it.
+   */
+  push(piece: string, search: boolean): string | StopMatch {
+    if (piece === "") return "";
+    const text = this.tail + piece;
+    const shownUpTo = this.tail.length - this.held;
+    if (search) {
+      const match = this.firstMatch(text, this.tail.length);
+      if (match !== null) {
+        const end = this.include ? match.end : match.end - match.stop.length;
+        return { stop: match.stop, text: text.slice(shownUpTo, Math.max(end, shownUpTo)) };
+      }
+    }
+    const keep = lastCodePoints(text, this.holdBack);
+    const shown = Math.max(shownUpTo, text.length - keep);
+    this.held = text.length - shown;
+    this.tail = text.slice(Math.min(shown, Math.max(0, text.length - this.longest + 1)));
+    return text.slice(shownUpTo, shown);
+  }
+
+  /** What was held back, when no match can come any more. */
+  flush(): string {
+    const rest = this.tail.slice(this.tail.length - this.held);
+    this.held = 0;
+    return rest;
+  }
+
+  private firstMatch(text: string, newFrom: number): { stop: string; end: number } | null {
+    let first: { stop: string; end: number } | null = null;
+    for (const stop of this.stops) {
+      const at = text.indexOf(stop, Math.max(0, newFrom - stop.length + 1));
+      if (at >= 0 && (first === null || at + stop.length < first.end)) first = { stop, end: at + stop.length };
+    }
+    return first;
+  }
+}
+
+function codePoints(text: string): number {
+  let count = 0;
+  for (const _ of text) count++;
+  return count;
+}
+
+/** UTF-16 units of the last `count` code points. */
+function lastCodePoints(text: string, count: number): number {
+  let at = text.length;
+  for (let left = count; left > 0 && at > 0; left--) {
+    const low = text.charCodeAt(at - 1);
+    const pair = low >= 0xdc00 && low <= 0xdfff && at > 1;
+    const high = pair ? text.charCodeAt(at - 2) : 0;
+    at -= pair && high >= 0xd800 && high <= 0xdbff ? 2 : 1;
+  }
+  return text.length - at;
+}
