@@ -118,3 +118,13 @@ export class ModelFileError extends AnnealError {
     this.file = file;
   }
 }
+
+/** What waiting for a training job rejects with when the job did not succeed. */
+export class TrainingFailedError extends InternalServerError {
+  readonly jobId: string;
+
+  constructor(jobId: string, message: string, cancelled: boolean) {
+    super(`training job ${jobId}: ${message}`, { code: cancelled ? "training_cancelled" : "training_failed" });
+    this.jobId = jobId;
+  }
+}

@@ -1,0 +1,123 @@
+import type { Artifact, ArtifactCreateParams } from "./artifacts.js";
+import type {
+  ChatCompletion,
+  ChatCompletionChunk,
+  ChatCompletionCreateParams,
+  ChatCompletionCreateParamsNonStreaming,
+  ChatCompletionCreateParamsStreaming,
+} from "./chat.js";
+import type { HealthReport, SystemReport } from "./health.js";
+import type {
+  ApiKey,
+  ApiKeyCreated,
+  Checkpoint,
+  CheckpointsDeleted,
+  Model,
+  ModelCreateParams,
+  ModelDeleted,
+  ModelEntryList,
+  ModelImportParams,
+} from "./models.js";
+import type { OrderedPageQuery, Page, PageQuery } from "./page.js";
+import type {
+  SftTrainingJobCreateParams,
+  TrainingEvent,
+  TrainingJob,
+  TrainingJobCreated,
+  TrainingJobCreateParams,
+} from "./training.js";
+import type { LogParams, LogResult } from "./trajectories.js";
+
+export interface RequestOptions {
+  /** The call rejects with `signal.reason`. */
+  signal?: AbortSignal;
+}
+
+/** Awaited: one page. Iterated over: the items of this page and of all after it. */
+export type PageRequest<T> = PromiseLike<Page<T>> & AsyncIterable<T>;
+
+export interface ChatCompletionsResource {
+  create(params: ChatCompletionCreateParamsNonStreaming, options?: RequestOptions): Promise<ChatCompletion>;
+  /** Leaving the loop over the chunks aborts the request. */
+  create(
+    params: ChatCompletionCreateParamsStreaming,
+    options?: RequestOptions,
+  ): Promise<AsyncIterable<ChatCompletionChunk>>;
+  create(
+    params: ChatCompletionCreateParams,
+    options?: RequestOptions,
+  ): Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>>;
+}
+
+export interface ModelsResource {
+  /** Registers a model; its untrained adapter is step 0. ConflictError when the name is taken. */
+  create(params: ModelCreateParams, options?: RequestOptions): Promise<Model>;
+  /** Registers a model whose step 0 is an existing PEFT adapter, a folder on the machine of the engine. */
+  import(params: ModelImportParams, options?: RequestOptions): Promise<Model>;
+  /** Everything that completions can be asked of: base models and trained ones. */
+  list(options?: RequestOptions): Promise<ModelEntryList>;
+  retrieve(modelId: string, options?: RequestOptions): Promise<Model>;
+  /** Cancels its jobs and removes its checkpoints. */
+  delete(modelId: string, options?: RequestOptions): Promise<ModelDeleted>;
+  /** Stores trajectories and attaches their metrics to the latest checkpoint. */
+  log(modelId: string, params: LogParams, options?: RequestOptions): Promise<LogResult>;
+}
+
+export interface CheckpointsResource {
+  list(modelId: string, query?: OrderedPageQuery, options?: RequestOptions): PageRequest<Checkpoint>;
+  /** Unknown steps are reported; the latest step among them is an error and nothing is deleted. */
+  delete(modelId: string, params: { steps: number[] }, options?: RequestOptions): Promise<CheckpointsDeleted>;
+}
+
+export interface TrainingJobsResource {
+  /** Answers when the job is queued, with its id. */
+  create(params: TrainingJobCreateParams, options?: RequestOptions): Promise<TrainingJobCreated>;
+  retrieve(jobId: string, options?: RequestOptions): Promise<TrainingJob>;
+  /** Awaited: a page of what has happened. Iterated over: every event as it happens, to the last. */
+  events(jobId: string, query?: PageQuery, options?: RequestOptions): PageRequest<TrainingEvent>;
+  /** The job once it has succeeded. TrainingFailedError when it failed or was cancelled. */
+  wait(jobId: string, options?: RequestOptions): Promise<TrainingJob>;
+  /** The job as it is afterwards; one that has ended stays as it is. */
+  cancel(jobId: string, options?: RequestOptions): Promise<TrainingJob>;
+}
+
+export interface SftTrainingJobsResource {
+  create(params: SftTrainingJobCreateParams, options?: RequestOptions): Promise<TrainingJobCreated>;
+}
+
+export interface ArtifactsResource {
+  /** Stores the files as the next version of the name and answers with its URL. */
+  create(params: ArtifactCreateParams, options?: RequestOptions): Promise<Artifact>;
+}
+
+export interface BaseModelsResource {
+  /** Ids of the base models that can be trained. */
+  list(options?: RequestOptions): Promise<string[]>;
+}
+
+/** Keys for others than the owner; only the owner may use this. */
+export interface KeysResource {
+  create(params?: { entity?: string | null; name?: string | null }, options?: RequestOptions): Promise<ApiKeyCreated>;
+  list(options?: RequestOptions): Promise<ApiKey[]>;
+  revoke(keyId: string, options?: RequestOptions): Promise<void>;
+}
+
+/** What an engine in this process and one behind an address have in common. */
+export interface AnnealClient {
+  readonly chat: { readonly completions: ChatCompletionsResource };
+  readonly models: ModelsResource;
+  readonly checkpoints: CheckpointsResource;
+  readonly trainingJobs: TrainingJobsResource;
+  readonly sftTrainingJobs: SftTrainingJobsResource;
+  readonly artifacts: ArtifactsResource;
+  readonly baseModels: BaseModelsResource;
+  readonly keys: KeysResource;
+  /** The key that requests made with `fetch` carry. */
+  readonly apiKey: string;
+  /** The HTTP face: for in-process engines without a port. */
+  readonly fetch: typeof fetch;
+  health(options?: RequestOptions): Promise<HealthReport>;
+  systemCheck(options?: RequestOptions): Promise<SystemReport>;
+  close(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}

@@ -1,0 +1,17 @@
+export interface HealthReport {
+  status: "ok";
+}
+
+export interface CheckResult {
+  success: boolean;
+  /** Seconds that the check took. */
+  duration: number;
+  errors: string[];
+}
+
+export interface SystemReport {
+  api: true;
+  database: CheckResult;
+  cpu_queue: CheckResult;
+  gpu_queue: CheckResult;
+}

@@ -1,0 +1,55 @@
+import type { Logger } from "./logger.js";
+
+export interface ModelOptions {
+  /** The name that requests use; default: the folder's name. */
+  id?: string;
+  /** A Hugging Face folder. */
+  path: string;
+  /** Type of the weights in memory; default: that of the folder's files. */
+  dtype?: "auto" | "float32" | "bfloat16";
+  /** KV pages of 64 positions that all its sequences share; default: from the memory there is. */
+  kvPages?: number;
+}
+
+export interface EngineOptions {
+  /** Folder for everything durable, made if it is not there. Absent: nothing is kept after `close()`. */
+  home?: string | null;
+  /** Base models to serve; the first is the default of requests that name none. Absent: the embedded one, "anneal/tiny". */
+  models?: readonly (ModelOptions | string)[];
+  device?: "auto" | "cpu";
+  /** Type of every model that does not set its own. */
+  dtype?: "auto" | "float32" | "bfloat16";
+  /** Compute threads of the process; default: its cores. */
+  threads?: number;
+  /** Bytes that weights and KV pages may take; default: three quarters of what is available. */
+  memoryLimit?: number;
+  logger?: Logger;
+  /** The owner's entity, that of models made without naming one; default "local". */
+  entity?: string;
+  /** The owner's API key for this run, instead of the one kept in the home. */
+  apiKey?: string;
+  /** How tool calls are read from a model's text; default "auto": from its chat template. */
+  toolParser?: "auto" | "none" | "hermes" | "llama3";
+  /** "priority": lower `priority` runs earlier; default "fcfs": requests run in order, and a priority is refused. */
+  scheduler?: "fcfs" | "priority";
+  /** Sampling settings that a request leaves out: the model folder's (default), or none at all. */
+  samplingDefaults?: "model" | "neutral";
+  /** Longest context of a sequence in tokens; default and most: the model's. */
+  contextLength?: number;
+  /** Sequences computed at once; default 64. */
+  maxSequences?: number;
+  /** Tokens computed in one step; default 512. */
+  tokenBudget?: number;
+  /** Requests waiting before further ones are refused with 429; default 2048. */
+  maxQueue?: number;
+  /** Adapter versions kept loaded while nobody uses them; default 16. */
+  maxIdleAdapters?: number;
+  /** What one optimizer step of an RL job sees; default "group". */
+  optimizerStep?: "group" | "completion" | "job";
+  /** Adapters of new models; default rank 8, alpha 16, all seven projections. */
+  adapter?: { rank?: number; alpha?: number; targets?: readonly string[] };
+  /** Folders from which requests may name files; default: the home and the system's temporary folder. */
+  dataRoots?: readonly string[];
+  /** Hosts from which `http(s):` training data may be read; default: none. */
+  allowedHosts?: readonly string[];
+}
