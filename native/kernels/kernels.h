@@ -60,9 +60,9 @@ struct AttentionBackwardTask {
 };
 
 struct AdamWStep {
-  float lr, beta1, beta2, eps, weight_decay;
-  float bias1, bias2;               // 1 - beta^t
-  float grad_scale;                 // multiplies every gradient (clipping)
+  double lr, beta1, beta2, eps, weight_decay;
+  double bias1, bias2;              // 1 - beta^t
+  double grad_scale;                // multiplies every gradient (clipping)
 };
 
 struct Kernels {

@@ -1,0 +1,141 @@
+// Causal attention of up to 64 query rows over pages of 64 keys: online softmax over the pages in ascending order,
+// segments of 1,024 positions merged in ascending order.
+//
+// A row's result depends on its own query, position and pages only: keys it does not see have p = 0 in the same lanes, and
+// rows are never reduced with each other. Scores, maxima, sums and outputs are float32; probabilities are rounded to T for
+// the product with V, their sum takes them unrounded. The full score matrix never exists.
+#pragma once
+#include "gemm.h"
+#include "logits.h"
+
+namespace anneal {
+namespace {
+
+constexpr int kKeyPanels = kPage / kLanes;
+constexpr int kSegmentBlocks = kSegment / kPage;
+
+// Hands out pieces of a scratch area, 64-byte aligned; from null it only counts.
+struct Scratch {
+  char* at;
+  size_t used = 0;
+
+  template <class T> ANNEAL_INLINE T* take(size_t n) {
+    T* p = (T*)(at + used);
+    used += (n * sizeof(T) + 63) / 64 * 64;
+    return p;
+  }
+};
+
+// Running softmax of every row over the blocks of a segment.
+struct SegmentState {
+  float* maximum;  // [rows]
+  float* sums;     // [rows][16], reduced at the end
+  float* out;      // [rows][width], not yet divided by the sum
+
+  static ANNEAL_INLINE SegmentState in(Scratch& s, int width) {
+    return {s.take<float>(kAttentionRows), s.take<float>(kAttentionRows * kLanes), s.take<float>(size_t(kAttentionRows) * width)};
+  }
+};
+
+template <class T> struct AttentionScratch {
+  float* scores;         // [rows][64]
+  T* probabilities;      // [rows][64]
+  SegmentState total, segment;
+  size_t bytes;
+
+  ANNEAL_INLINE AttentionScratch(void* at, int head_dim) {
+    Scratch s{(char*)at};
+    const int width = round_to(head_dim, kLanes);
+    scores = s.take<float>(kAttentionRows * kPage);
+    probabilities = s.take<T>(kAttentionRows * kPage);
+    total = SegmentState::in(s, width);
+    segment = SegmentState::in(s, width);
+    bytes = s.used;
+  }
+};
+
+template <class T> size_t attention_scratch(int head_dim) { return AttentionScratch<T>(nullptr, head_dim).bytes; }
+
+// One row of scores of one block into probabilities (T); updates the row's maximum, sums and (unless fresh) output.
+template <class T>
+ANNEAL_INLINE void softmax_block(const float* scores, float scale, int visible, T* probabilities, float& maximum, float* sums, float* out, int width,
+                                 bool fresh) {
+  if (visible <= 0) {
+    for (int j = 0; j < kKeyPanels; j++) store(probabilities + j * kLanes, zero());
+    return;
+  }
+  F16 s[kKeyPanels];
+#pragma GCC unroll 4
+  for (int j = 0; j < kKeyPanels; j++) {
+    s[j] = load(scores + j * kLanes) * all(scale);
+    if (visible < kPage) s[j] = select(first(visible - j * kLanes), s[j], all(kLowest));
+  }
+  const float high = max_lanes(max(max(s[0], s[1]), max(s[2], s[3])));
+  const float before = maximum;
+  const float now = high > before ? high : before;
+  F16 p[kKeyPanels];
+#pragma GCC unroll 4
+  for (int j = 0; j < kKeyPanels; j++) {
+    p[j] = exp(s[j] - all(now));
+    store(probabilities + j * kLanes, p[j]);
+  }
+  F16 sum = load(sums);
+  if (now != before) {
+    const F16 shrink = exp(all(before - now));
+    sum = sum * shrink;
+    if (!fresh)
+      for (int i = 0; i < width; i += kLanes) store(out + i, load(out + i) * shrink);
+    maximum = now;
+  }
+  store(sums, sum + ((p[0] + p[1]) + (p[2] + p[3])));
+}
+
+template <class T> void attend_segment(const AttentionTask& t, int begin, int end, const AttentionScratch<T>& scratch, const SegmentState& state) {
+  const int width = round_to(t.head_dim, kLanes);
+  for (int r = 0; r < t.rows; r++) {
+    state.maximum[r] = kLowest;
+    store(state.sums + r * kLanes, zero());
+  }
+  for (int b = begin; b < end; b++) {
+    gemm<T>(t.q, t.ldq, t.rows, t.k_pages[b], t.head_dim, kKeyPanels, scratch.scores, kPage, false);
+    for (int r = 0; r < t.rows; r++)
+      softmax_block(scratch.scores + r * kPage, t.scale, t.positions[r] - b * kPage + 1, scratch.probabilities + r * kPage, state.maximum[r],
+                    state.sums + r * kLanes, state.out + r * width, width, b == begin);
+    gemm<T>(scratch.probabilities, kPage, t.rows, t.v_pages[b], kPage, width / kLanes, state.out, width, b > begin);
+  }
+}
+
+// total <- total and segment of one row, a later segment onto the earlier ones.
+ANNEAL_INLINE void merge_segment(const SegmentState& total, const SegmentState& segment, int r, int width) {
+  const float before = total.maximum[r], other = segment.maximum[r];
+  if (other == kLowest) return;  // the row sees nothing of it
+  const float now = other > before ? other : before;
+  const F16 a = exp(all(before - now)), b = exp(all(other - now));
+  float *sums = total.sums + r * kLanes, *out = total.out + r * width;
+  store(sums, fma(load(segment.sums + r * kLanes), b, load(sums) * a));
+  for (int i = 0; i < width; i += kLanes) store(out + i, fma(load(segment.out + r * width + i), b, load(out + i) * a));
+  total.maximum[r] = now;
+}
+
+template <class T> void attention(const AttentionTask& t) {
+  const AttentionScratch<T> scratch(t.scratch, t.head_dim);
+  const int width = round_to(t.head_dim, kLanes);
+  for (int begin = 0; begin < t.blocks; begin += kSegmentBlocks) {
+    const int end = begin + kSegmentBlocks < t.blocks ? begin + kSegmentBlocks : t.blocks;
+    attend_segment(t, begin, end, scratch, begin == 0 ? scratch.total : scratch.segment);
+    if (begin > 0)
+      for (int r = 0; r < t.rows; r++) merge_segment(scratch.total, scratch.segment, r, width);
+  }
+  for (int r = 0; r < t.rows; r++) {
+    const float sum = sum_lanes(load(scratch.total.sums + r * kLanes));
+    const F16 inverse = all(1.0f / sum);
+    const float* from = scratch.total.out + r * width;
+    float* to = t.out + r * t.ldo;
+    // Adding 0 turns -0 into 0: blocks that a row does not see may change the sign of a zero.
+    each16(t.head_dim, [&](int64_t i, auto lanes) { store(to + i, fma(load(from + i), inverse, zero()), lanes); });
+    if (t.lse) t.lse[r] = scratch.total.maximum[r] + log(sum);
+  }
+}
+
+}  // namespace
+}  // namespace anneal
