@@ -13,6 +13,9 @@ namespace {
 
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
+// Loops over a whole row keep kWide independent lanes, which compilers turn into vector code without changing any result.
+constexpr int kWide = 16;
+
 // Better: larger value, or the same value with a lower id.
 struct Candidate {
   float value;
@@ -27,6 +30,15 @@ std::vector<Candidate> top_candidates(const float* values, int n, int k) {
   if (k <= 0) return heap;
   heap.reserve(k);
   for (int i = 0; i < n; i++) {
+    if (int(heap.size()) == k && i % kWide == 0 && i + kWide <= n) {  // most groups hold nothing better
+      const float worst = heap.front().value;
+      bool any = false;
+      for (int j = 0; j < kWide; j++) any |= values[i + j] > worst;
+      if (!any) {
+        i += kWide - 1;
+        continue;
+      }
+    }
     const Candidate c{values[i], i};
     if (std::isnan(c.value)) continue;
     if (int(heap.size()) < k) {
@@ -42,13 +54,40 @@ std::vector<Candidate> top_candidates(const float* values, int n, int k) {
   return heap;
 }
 
-// -1 when every entry is masked.
-int32_t argmax(const float* z, int n) {
-  float best = kMasked;
-  int32_t at = -1;
-  for (int i = 0; i < n; i++)
-    if (z[i] > best) best = z[i], at = i;
-  return at;
+struct Peak {
+  int32_t at;    // of the first largest entry; -1 when every entry is masked
+  bool has_nan;
+};
+Peak peak(const float* z, int n) {
+  float best[kWide];
+  int32_t nans[kWide] = {};
+  std::fill(best, best + kWide, kMasked);
+  int i = 0;
+  for (; i + kWide <= n; i += kWide)
+    for (int j = 0; j < kWide; j++) {
+      best[j] = z[i + j] > best[j] ? z[i + j] : best[j];
+      nans[j] |= z[i + j] != z[i + j];
+    }
+  for (; i < n; i++) {
+    best[0] = z[i] > best[0] ? z[i] : best[0];
+    nans[0] |= z[i] != z[i];
+  }
+  const float top = *std::max_element(best, best + kWide);
+  const bool has_nan = std::any_of(nans, nans + kWide, [](int32_t x) { return x != 0; });
+  if (top == kMasked) return {-1, has_nan};
+  return {int32_t(std::find(z, z + n, top) - z), has_nan};
+}
+
+// Sum in double: lanes first, then the lanes in order.
+double sum(const float* p, int n) {
+  double lanes[kWide] = {};
+  int i = 0;
+  for (; i + kWide <= n; i += kWide)
+    for (int j = 0; j < kWide; j++) lanes[j] += double(p[i + j]);
+  for (; i < n; i++) lanes[0] += double(p[i]);
+  double total = 0;
+  for (double lane : lanes) total += lane;
+  return total;
 }
 
 // Entries below the k-th largest are masked; ties at the threshold survive.
@@ -68,82 +107,85 @@ void keep_top_k(float* z, int n, int k) {
     std::nth_element(copy.begin(), copy.begin() + k - 1, copy.end(), std::greater<float>());
     threshold = copy[k - 1];
   }
-  for (int i = 0; i < n; i++)
-    if (z[i] < threshold) z[i] = kMasked;
+  for (int i = 0; i < n; i++) z[i] = z[i] < threshold ? kMasked : z[i];
 }
 
-// p[i] are unnormalised probabilities with maximum 1 and sum `total`. In rising order, entries are dropped while the sum of
-// what has been dropped is at most (1 - top_p) * total; among equals the higher id goes first; the last one stays.
-// Buckets by exponent and three mantissa bits find the cut without sorting more than one bucket.
-void keep_top_p(float* p, int n, float top_p, double total) {
-  if (top_p >= 1) return;
+// p[i] are unnormalised probabilities, p[best] = 1 the largest. In rising order, entries are dropped while the sum of what has been
+// dropped is at most (1 - top_p) * total; among equals the higher id goes first; the best one stays.
+// Entries below allowance / n are gone whatever the rest is; buckets by exponent and three mantissa bits then find the cut
+// among the others without sorting more than one bucket.
+void keep_top_p(float* p, int n, float top_p, int32_t best) {
+  const double total = sum(p, n), allowance = (1.0 - double(top_p)) * total;
+  const float floor = float(allowance / n * (1 - 1e-6));
+  double small[kWide] = {};
+  std::vector<int32_t> rest;
+  rest.reserve(1024);
+  for (int i = 0; i < n; i += kWide) {
+    const int end = std::min(kWide, n - i);
+    bool any = false;
+    for (int j = 0; j < end; j++) any |= p[i + j] >= floor;
+    for (int j = 0; j < end; j++) {
+      const bool below = p[i + j] < floor;
+      small[j] += below ? double(p[i + j]) : 0.0;
+      if (!any) p[i + j] = 0;
+    }
+    if (!any) continue;
+    for (int j = 0; j < end; j++) {
+      if (p[i + j] >= floor && p[i + j] > 0) rest.push_back(i + j);
+      else p[i + j] = 0;
+    }
+  }
+
   constexpr int kShift = 20, kBuckets = (0x3f800000 >> kShift) + 1;
-  static_assert(kBuckets < 2048);
-  const double allowance = (1.0 - double(top_p)) * total;
-  double mass[kBuckets] = {};
   auto bucket_of = [](float x) {
     uint32_t bits;
     std::memcpy(&bits, &x, 4);
     return std::min(int(bits >> kShift), kBuckets - 1);
   };
-  for (int i = 0; i < n; i++)
-    if (p[i] > 0) mass[bucket_of(p[i])] += p[i];
-  double dropped = 0;
+  double mass[kBuckets] = {}, dropped = 0;
+  for (double lane : small) dropped += lane;
+  for (int32_t id : rest) mass[bucket_of(p[id])] += p[id];
   int cut = 0;
   while (cut < kBuckets - 1 && dropped + mass[cut] <= allowance) dropped += mass[cut++];
 
   std::vector<Candidate> edge;
-  int32_t best = -1;
-  for (int i = 0; i < n; i++) {
-    if (!(p[i] > 0)) continue;
-    if (best < 0 || p[i] > p[best]) best = i;
-    const int b = bucket_of(p[i]);
-    if (b == cut) edge.push_back({p[i], i});
+  for (int32_t id : rest) {
+    const int bucket = bucket_of(p[id]);
+    if (bucket == cut) edge.push_back({p[id], id});
+    else if (bucket < cut) p[id] = 0;
   }
-  const float best_p = best >= 0 ? p[best] : 0;
   std::sort(edge.begin(), edge.end(), better);
-  for (int i = 0; i < n; i++)
-    if (p[i] > 0 && bucket_of(p[i]) < cut) p[i] = 0;
   while (!edge.empty() && dropped + edge.back().value <= allowance) {
     dropped += edge.back().value;
     p[edge.back().id] = 0;
     edge.pop_back();
   }
-  if (best >= 0) p[best] = best_p;
+  p[best] = 1;
 }
 
-// Inverse of the cumulative sum in id order.
+// Inverse of the cumulative sum in id order: whole blocks first, then inside one.
 int32_t draw(const float* p, int n, double u) {
+  const int blocks = (n + kLogitBlock - 1) / kLogitBlock;
+  std::vector<double> mass(blocks);
   double total = 0;
-  for (int begin = 0; begin < n; begin += kLogitBlock) {
-    double block = 0;
-    for (int i = begin, end = std::min(n, begin + kLogitBlock); i < end; i++) block += p[i];
-    total += block;
-  }
+  for (int b = 0; b < blocks; b++) total += mass[b] = sum(p + b * kLogitBlock, std::min(kLogitBlock, n - b * kLogitBlock));
   double left = u * total;
   int32_t last = -1;
-  for (int begin = 0; begin < n; begin += kLogitBlock) {
-    const int end = std::min(n, begin + kLogitBlock);
-    double block = 0;
-    for (int i = begin; i < end; i++) block += p[i];
-    if (left >= block) {
-      if (block > 0)
-        for (int i = end - 1; i >= begin; i--)
-          if (p[i] > 0) {
-            last = i;
-            break;
-          }
-      left -= block;
+  for (int b = 0; b < blocks; b++) {
+    // A block is skipped only when something after it is left to draw.
+    if (left >= mass[b] && std::any_of(mass.begin() + b + 1, mass.end(), [](double m) { return m > 0; })) {
+      left -= mass[b];
       continue;
     }
-    for (int i = begin; i < end; i++) {
+    for (int i = b * kLogitBlock, end = std::min(n, (b + 1) * kLogitBlock); i < end; i++) {
       if (!(p[i] > 0)) continue;
       last = i;
       if (left < p[i]) return i;
       left -= p[i];
     }
+    if (last >= 0) return last;  // rounding carried u past the block's end
   }
-  return last;  // rounding carried u past the end
+  return last;
 }
 
 }  // namespace
@@ -253,35 +295,26 @@ Sampled Sampler::sample(const Kernels& kernels, float* logits, int position, con
   for (size_t i = 0; i < p.bias_ids.size(); i++) z[p.bias_ids[i]] += p.bias_values[i];
   s.penalise(z);
 
-  const int32_t best = argmax(z, n);
+  const auto [best, has_nan] = peak(z, n);
   if (best < 0) return out;
-  if (p.temperature == 0) {
+  const float top = z[best];
+  if (p.temperature == 0 || top == std::numeric_limits<float>::infinity()) {
     out.token = best;
   } else {
-    const float top = z[best];
-    if (top == std::numeric_limits<float>::infinity()) {
-      out.token = best;
-    } else {
-      // Subtracting the maximum first keeps tiny temperatures finite; the distribution is the same.
-      if (p.temperature != 1)
-        for (int i = 0; i < n; i++) z[i] = (z[i] - top) / p.temperature;
-      const float shift = p.temperature == 1 ? top : 0;
-      // Top-k before min-p: both keep an upper part of the same order, so either order leaves the smaller part.
-      keep_top_k(z, n, p.top_k);
+    if (has_nan)
       for (int i = 0; i < n; i++)
         if (std::isnan(z[i])) z[i] = kMasked;
-      kernels.exp_shifted(z, n, shift, z);
-      if (p.min_p > 0)
-        for (int i = 0; i < n; i++)
-          if (z[i] < p.min_p) z[i] = 0;
-      if (p.top_p < 1) {
-        double total = 0;
-        for (int i = 0; i < n; i++) total += z[i];
-        keep_top_p(z, n, p.top_p, total);
-      }
-      out.token = draw(z, n, uniform(p.seed, p.choice, uint32_t(position), 0));
-      if (out.token < 0) out.token = best;
-    }
+    // Subtracting the maximum before dividing keeps tiny temperatures finite; the distribution is the same.
+    if (p.temperature != 1)
+      for (int i = 0; i < n; i++) z[i] = (z[i] - top) / p.temperature;
+    // Top-k before min-p: both keep an upper part of the same order, so either order leaves the smaller part.
+    keep_top_k(z, n, p.top_k);
+    kernels.exp_shifted(z, n, p.temperature == 1 ? top : 0, z);
+    if (p.min_p > 0)
+      for (int i = 0; i < n; i++) z[i] = z[i] < p.min_p ? 0 : z[i];
+    if (p.top_p < 1) keep_top_p(z, n, p.top_p, best);
+    out.token = draw(z, n, uniform(p.seed, p.choice, uint32_t(position), 0));
+    if (out.token < 0) out.token = best;
   }
   out.logprob = logits[out.token] - lse;
   return out;
