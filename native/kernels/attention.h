@@ -56,38 +56,58 @@ template <class T> struct AttentionScratch {
 
 template <class T> size_t attention_scratch(int head_dim) { return AttentionScratch<T>(nullptr, head_dim).bytes; }
 
-// One row of scores of one block into probabilities (T); updates the row's maximum, sums and (unless fresh) output.
-template <class T>
-ANNEAL_INLINE void softmax_block(const float* scores, float scale, int visible, T* probabilities, float& maximum, float* sums, float* out, int width,
-                                 bool fresh) {
-  if (visible <= 0) {
-    for (int j = 0; j < kKeyPanels; j++) store(probabilities + j * kLanes, zero());
-    return;
-  }
-  F16 s[kKeyPanels];
+// Up to 16 rows of one block: scores into probabilities (T), and the rows' maxima, sums and outputs brought up to date.
+// A score times the scale is formed in the same fused step as its distance from the maximum.
+template <class T, bool masked>
+ANNEAL_INLINE void softmax_rows(const AttentionTask& t, int block, int row0, int rows, const AttentionScratch<T>& scratch, const SegmentState& state,
+                                int width, bool fresh) {
+  alignas(64) float high[kLanes], now[kLanes], shrink[kLanes];
+  for (int i = 0; i < rows; i++) {
+    const float* scores = scratch.scores + (row0 + i) * kPage;
+    const int visible = masked ? t.positions[row0 + i] - block * kPage + 1 : kPage;
+    F16 s[kKeyPanels];
 #pragma GCC unroll 4
-  for (int j = 0; j < kKeyPanels; j++) {
-    s[j] = load(scores + j * kLanes) * all(scale);
-    if (visible < kPage) s[j] = select(first(visible - j * kLanes), s[j], all(kLowest));
+    for (int j = 0; j < kKeyPanels; j++) {
+      s[j] = load(scores + j * kLanes);
+      if (masked) s[j] = select(first(visible - j * kLanes), s[j], all(kLowest));
+    }
+    const float largest = max_lanes(max(max(s[0], s[1]), max(s[2], s[3])));
+    high[i] = visible > 0 ? largest * t.scale : kLowest;
   }
-  const float high = max_lanes(max(max(s[0], s[1]), max(s[2], s[3])));
-  const float before = maximum;
-  const float now = high > before ? high : before;
-  F16 p[kKeyPanels];
+  const Part lanes{rows};
+  const F16 before = load(state.maximum + row0, lanes), after = max(before, load(high, lanes));
+  store(state.maximum + row0, after, lanes);
+  store(now, after);
+  store(shrink, exp(before - after));
+  const F16 scale = all(t.scale);
+  for (int i = 0; i < rows; i++) {
+    const int r = row0 + i;
+    const int visible = masked ? t.positions[r] - block * kPage + 1 : kPage;
+    const F16 shift = all(-now[i]), factor = all(shrink[i]);
+    F16 p[kKeyPanels];
 #pragma GCC unroll 4
-  for (int j = 0; j < kKeyPanels; j++) {
-    p[j] = exp(s[j] - all(now));
-    store(probabilities + j * kLanes, p[j]);
-  }
-  F16 sum = load(sums);
-  if (now != before) {
-    const F16 shrink = exp(all(before - now));
-    sum = sum * shrink;
+    for (int j = 0; j < kKeyPanels; j++) {
+      p[j] = exp(fma(load(scratch.scores + r * kPage + j * kLanes), scale, shift));
+      if (masked) p[j] = select(first(visible - j * kLanes), p[j], zero());
+      store(scratch.probabilities + r * kPage + j * kLanes, p[j]);
+    }
+    float *sums = state.sums + r * kLanes, *out = state.out + int64_t(r) * width;
+    store(sums, fma(load(sums), factor, (p[0] + p[1]) + (p[2] + p[3])));
     if (!fresh)
-      for (int i = 0; i < width; i += kLanes) store(out + i, load(out + i) * shrink);
-    maximum = now;
+      for (int d = 0; d < width; d += kLanes) store(out + d, load(out + d) * factor);
   }
-  store(sums, sum + ((p[0] + p[1]) + (p[2] + p[3])));
+}
+
+template <class T>
+ANNEAL_INLINE void softmax_block(const AttentionTask& t, int block, const AttentionScratch<T>& scratch, const SegmentState& state, int width,
+                                 bool fresh) {
+  for (int row0 = 0; row0 < t.rows; row0 += kLanes) {
+    const int rows = t.rows - row0 < kLanes ? t.rows - row0 : kLanes;
+    int lowest = t.positions[row0];
+    for (int i = 1; i < rows; i++) lowest = t.positions[row0 + i] < lowest ? t.positions[row0 + i] : lowest;
+    if (lowest >= block * kPage + kPage - 1) softmax_rows<T, false>(t, block, row0, rows, scratch, state, width, fresh);
+    else softmax_rows<T, true>(t, block, row0, rows, scratch, state, width, fresh);
+  }
 }
 
 template <class T> void attend_segment(const AttentionTask& t, int begin, int end, const AttentionScratch<T>& scratch, const SegmentState& state) {
@@ -98,9 +118,7 @@ template <class T> void attend_segment(const AttentionTask& t, int begin, int en
   }
   for (int b = begin; b < end; b++) {
     gemm<T>(t.q, t.ldq, t.rows, t.k_pages[b], t.head_dim, kKeyPanels, scratch.scores, kPage, false);
-    for (int r = 0; r < t.rows; r++)
-      softmax_block(scratch.scores + r * kPage, t.scale, t.positions[r] - b * kPage + 1, scratch.probabilities + r * kPage, state.maximum[r],
-                    state.sums + r * kLanes, state.out + r * width, width, b == begin);
+    softmax_block(t, b, scratch, state, width, b == begin);
     gemm<T>(scratch.probabilities, kPage, t.rows, t.v_pages[b], kPage, width / kLanes, state.out, width, b > begin);
   }
 }

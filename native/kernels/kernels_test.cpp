@@ -813,6 +813,13 @@ void bench_gemm(DType type, int n, int k, std::initializer_list<int> row_counts)
   }
 }
 
+// What one thread reads from memory.
+void bench_memory() {
+  const Kernels& k = *kernels(best_isa(), DType::f32);
+  Floats x(size_t(64) << 20, 1.0f);
+  std::printf("memory read: %.1f GB/s\n", x.size() * 4 / best_time([&] { k.sum_squares(x.data(), int64_t(x.size())); }) / 1e9);
+}
+
 void bench_attention(DType type, int hd, int keys, int rows) {
   for (const Kernels* k : sets(type)) {
     if (k->isa == Isa::portable) continue;
@@ -869,6 +876,7 @@ int main(int argc, char** argv) {
   FloatMode mode;
   std::printf("best: %s\n", isa_name(best_isa()));
   if (argc > 1 && !std::strcmp(argv[1], "--bench")) {
+    bench_memory();
     for (DType type : {DType::bf16, DType::f32}) {
       bench_gemm(type, 3072, 1024, {1, 8, 16, 64, 512});
       bench_gemm(type, 192, 192, {64, 512, 4096});
