@@ -1,0 +1,109 @@
+// Products of backward: with the transposed weight, and over tokens.
+#pragma once
+#include <vector>
+
+#include "products.h"
+
+namespace anneal {
+
+// Tokens of a block of the sums over tokens. A fixed division of the pass's rows: partial sums of norms and biases are
+// added block by block, whoever computed them.
+constexpr int kBlockRows = 128;
+
+// One summand of a gradient with respect to a projection's input: dy W + g A.
+struct BackTerm {
+  Rows dy;
+  const Linear* w;
+  const char* transposed = nullptr;   // panels of W^T, or null: blocks of it are transposed on the way
+  Rows g;
+  const char* a_t = nullptr;          // panels of A^T, or null: no adapter
+  int rank = 0;
+};
+
+// f(row, rows, col, cols, tile, ld, worker) for tiles of the sum of the terms, [rows][width].
+template <class F> void back_product(Team& team, const Kernels& k, std::vector<WorkerScratch>& workers, int rows, int width, const BackTerm* terms, int count, F&& f) {
+  const int panels = int(panels_of(width));
+  if (terms[0].transposed) {
+    const Split split = split_product(team, rows, panels);
+    team.each(split.chunks(), [&](int64_t chunk, int worker) {
+      const Tile t = tile_of(split, chunk);
+      float* sums = workers[worker].tile.floats();
+      const int64_t ld = int64_t(t.panels) * kLanes;
+      for (int i = 0; i < count; i++) {
+        const BackTerm& term = terms[i];
+        k.gemm(term.dy.at(t.row), term.dy.ld, t.rows, term.transposed + t.panel * panel_bytes(k, term.w->n), term.w->n, t.panels, sums, ld, i > 0);
+        if (term.a_t) k.gemm(term.g.at(t.row), term.g.ld, t.rows, term.a_t + t.panel * panel_bytes(k, term.rank), term.rank, t.panels, sums, ld, true);
+      }
+      f(t.row, t.rows, t.panel * kLanes, std::min(t.panels * kLanes, width - t.panel * kLanes), sums, ld, worker);
+    });
+    return;
+  }
+  constexpr int group = kBackwardColumns / kLanes;
+  team.each((panels + group - 1) / group, [&](int64_t chunk, int worker) {
+    const int panel = int(chunk) * group, mine = std::min(group, panels - panel), col = panel * kLanes;
+    const int64_t ld = int64_t(mine) * kLanes;
+    float* sums = workers[worker].tile.floats();
+    char* transposed = workers[worker].panel.data();
+    for (int i = 0; i < count; i++) {
+      const BackTerm& term = terms[i];
+      for (int n0 = 0; n0 < term.w->n; n0 += kBackwardReduction) {
+        const int n = std::min(kBackwardReduction, term.w->n - n0);
+        k.transpose_panels(term.w->panels.data(), term.w->n, term.w->k, col, mine * kLanes, n0, n, transposed);
+        k.gemm(term.dy.at(0, n0), term.dy.ld, rows, transposed, n, mine, sums, ld, i > 0 || n0 > 0);
+      }
+      if (term.a_t) k.gemm(term.g.data, term.g.ld, rows, term.a_t + panel * panel_bytes(k, term.rank), term.rank, mine, sums, ld, true);
+    }
+    f(0, rows, col, std::min(mine * kLanes, width - col), sums, ld, worker);
+  });
+}
+
+// Panels of W^T.
+inline void transpose_weight(Team& team, const Kernels& k, const Linear& w, char* out) {
+  constexpr int group = kBackwardColumns / kLanes;
+  const int panels = int(panels_of(w.k));
+  team.each((panels + group - 1) / group, [&](int64_t chunk, int) {
+    const int panel = int(chunk) * group, mine = std::min(group, panels - panel);
+    k.transpose_panels(w.panels.data(), w.n, w.k, panel * kLanes, mine * kLanes, 0, w.n, out + panel * panel_bytes(k, w.n));
+  });
+}
+
+// Something of every row, transposed block by block for sums over tokens: as left operand [columns][block rows], or as
+// right operand (panels with the rows as reduction).
+struct TokenBlocks {
+  Buffer memory;
+  size_t stride = 0;      // bytes of a block
+  void size(const Kernels& k, int columns, int block_rows, int blocks) {
+    stride = size_t(padded(columns)) * block_rows * k.elem;
+    memory.reserve(stride * blocks);
+  }
+  char* block(int64_t b) const { return memory.data() + b * stride; }
+};
+
+// out[m][n] += sum over tokens of left[token][m] right[token][n].
+struct TokenSum {
+  const TokenBlocks *left, *right;
+  int m, n;
+  Matrix out;
+};
+
+// One owner for every tile of every sum; tokens in row order.
+inline void sum_over_tokens(Team& team, const Kernels& k, const std::vector<TokenSum>& sums, int rows, int block_rows) {
+  constexpr int kRows = 48;
+  struct Part { int sum, row, panel; };
+  std::vector<Part> parts;
+  for (size_t s = 0; s < sums.size(); s++)
+    for (int64_t panel = 0; panel < panels_of(sums[s].n); panel += kTilePanels)
+      for (int row = 0; row < sums[s].m; row += kRows) parts.push_back({int(s), row, int(panel)});
+  team.each(int64_t(parts.size()), [&](int64_t chunk, int) {
+    const Part& p = parts[chunk];
+    const TokenSum& s = sums[p.sum];
+    const int m = std::min(kRows, s.m - p.row), panels = std::min<int>(kTilePanels, panels_of(s.n) - p.panel);
+    for (int row = 0, b = 0; row < rows; row += block_rows, b++) {
+      const int n = std::min(block_rows, rows - row);
+      k.gemm(s.left->block(b) + size_t(p.row) * block_rows * k.elem, block_rows, m, s.right->block(b) + p.panel * panel_bytes(k, n), n, panels,
+             s.out.at(p.row, int64_t(p.panel) * kLanes), s.out.ld, true);
+    }
+  });
+}
+
+}  // namespace anneal

@@ -1,0 +1,4 @@
+namespace {
+void check_bits(const std::string&) {}
+void bench(const std::string&) {}
+}

@@ -1,0 +1,98 @@
+// Storage and work splitting that every pass shares: aligned buffers, row views, and a team of workers.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "../executor/pool.h"
+#include "../kernels/kernels.h"
+
+namespace anneal {
+
+// Zeroed, 64-byte aligned bytes. Growing throws the old contents away.
+class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(size_t bytes) { reserve(bytes); }
+  Buffer(Buffer&& o) noexcept { swap(o); }
+  Buffer& operator=(Buffer&& o) noexcept { swap(o); return *this; }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer() { std::free(raw_); }
+
+  // calloc: large buffers arrive as untouched zero pages, so that what is never used costs nothing.
+  void reserve(size_t bytes) {
+    if (bytes <= size_) return;
+    std::free(raw_);
+    raw_ = nullptr, data_ = nullptr, size_ = 0;
+    raw_ = std::calloc(bytes + 128, 1);
+    if (!raw_) throw std::runtime_error("not enough memory: " + std::to_string((bytes >> 20) + 1) + " MiB were asked for");
+    data_ = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(raw_) + 63) & ~uintptr_t(63));
+    size_ = bytes;
+  }
+  void release() { Buffer().swap(*this); }
+  void swap(Buffer& o) noexcept { std::swap(raw_, o.raw_), std::swap(data_, o.data_), std::swap(size_, o.size_); }
+  char* data() const { return data_; }
+  float* floats() const { return reinterpret_cast<float*>(data_); }
+  size_t size() const { return size_; }
+
+ private:
+  void* raw_ = nullptr;
+  char* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// Row-major elements of the compute type. No data: the rows are not kept.
+struct Rows {
+  char* data = nullptr;
+  int64_t ld = 0;
+  int elem = 0;
+  char* at(int64_t row, int64_t col = 0) const { return data + (row * ld + col) * elem; }
+  Rows from(int64_t row) const { return data ? Rows{at(row), ld, elem} : *this; }
+  explicit operator bool() const { return data != nullptr; }
+};
+
+// Row-major float32.
+struct Matrix {
+  float* data = nullptr;
+  int64_t ld = 0;
+  float* at(int64_t row, int64_t col = 0) const { return data + row * ld + col; }
+  Matrix from(int64_t row) const { return data ? Matrix{at(row), ld} : *this; }
+  explicit operator bool() const { return data != nullptr; }
+};
+
+// Columns of a row of n elements, padded so that panels of outputs fit.
+inline int64_t padded(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+
+// Who runs a loop: the whole pool, or the worker that is already running. After an abort every further loop is skipped.
+class Team {
+ public:
+  explicit Team(Pool& pool) : pool_(&pool) {}
+  explicit Team(int worker) : worker_(worker) {}
+  int workers() const { return pool_ ? pool_->workers() : 1; }
+  bool ok() const { return ok_; }
+
+  template <class F> bool each(int64_t chunks, F&& f) {
+    if (!ok_) return false;
+    if (pool_ && chunks > 1) {
+      ok_ = pool_->each(chunks, [&](int64_t chunk, int worker) {
+        FloatMode mode;
+        f(chunk, worker);
+      });
+    } else {
+      for (int64_t chunk = 0; chunk < chunks; chunk++) f(chunk, worker_);
+    }
+    return ok_;
+  }
+
+ private:
+  Pool* pool_ = nullptr;
+  int worker_ = 0;
+  bool ok_ = true;
+};
+
+}  // namespace anneal

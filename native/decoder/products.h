@@ -1,0 +1,47 @@
+// How a product is cut into chunks. No cut changes a bit of the result: every output is one chain over its reduction.
+#pragma once
+#include <algorithm>
+
+#include "batch.h"
+
+namespace anneal {
+
+struct Split {
+  int rows, panels, block, group;     // row blocks of `block`, panel groups of `group`
+  int row_blocks() const { return (rows + block - 1) / block; }
+  int64_t chunks() const { return int64_t(row_blocks()) * ((panels + group - 1) / group); }
+};
+
+struct Tile { int row, rows, panel, panels; };
+
+// Neighbouring chunks share weights.
+inline Tile tile_of(const Split& s, int64_t chunk) {
+  const int row = int(chunk % s.row_blocks()) * s.block, panel = int(chunk / s.row_blocks()) * s.group;
+  return {row, std::min(s.block, s.rows - row), panel, std::min(s.group, s.panels - panel)};
+}
+
+// width: outputs that are computed together (gate and up: 2).
+inline Split split_product(const Team& team, int rows, int panels, int width = 1) {
+  Split s{rows, panels, std::min(rows, kTileRows), std::min(panels, kTilePanels)};
+  if (team.workers() > 1)
+    while (s.group * width > 3 && s.chunks() < 4 * team.workers()) s.group = s.group > 6 ? s.group - 3 : s.group > 3 ? 3 : 1;
+  return s;
+}
+
+// Elementwise work over rows of n elements.
+inline int rows_per_chunk(int n) { return std::max(1, (1 << 15) / n); }
+
+template <class F> void each_rows(Team& team, int rows, int n, F&& f) {
+  const int per = rows_per_chunk(n);
+  team.each((rows + per - 1) / per, [&](int64_t chunk, int worker) {
+    const int row = int(chunk) * per;
+    f(row, std::min(per, rows - row), worker);
+  });
+}
+
+// Rounds a tile of `cols` columns into part of wider rows.
+inline void round_tile(const Kernels& k, const float* c, int64_t ldc, int rows, int cols, const Rows& dst, int row, int64_t col) {
+  for (int i = 0; i < rows; i++) k.round_rows(c + i * ldc, ldc, 1, cols, 1.0f, dst.at(row + i, col), cols);
+}
+
+}  // namespace anneal

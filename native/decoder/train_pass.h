@@ -1,0 +1,36 @@
+// Training passes: forward over rows with activations kept, and backward from gradients of log-probabilities.
+#pragma once
+#include <memory>
+
+#include "head.h"
+#include "layer_backward.h"
+
+namespace anneal {
+
+// Everything a pass needs besides the weights; big, so it is kept from pass to pass.
+struct TrainMemory {
+  struct Kept {
+    MatrixStore x_mid;
+    RowStore q, k, gate, up, attention;
+    Buffer lse;
+    void size(const Model&, int rows);
+  };
+  Batch batch;
+  Pages pages;
+  Workspace workspace;
+  std::vector<MatrixStore> x;    // residual stream before each layer, and after the last
+  std::vector<Kept> kept;        // layers that are not computed again
+  Kept again;                    // of the layer that is
+  RowStore attention;            // of evaluations
+  MatrixStore units, d_x;
+  BackwardMemory backward;
+  HeadMemory head;
+};
+
+// Where a pass finds memory and leaves it. Shared, so that passes and trainables may outlive each other.
+struct TrainMemorySlot { std::unique_ptr<TrainMemory> memory; };
+
+std::unique_ptr<TrainPass> train_forward(Model&, Pool&, const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained,
+                                         Parameters* trainable, const AdapterRef&, int64_t memory_budget, std::shared_ptr<TrainMemorySlot>);
+
+}  // namespace anneal
