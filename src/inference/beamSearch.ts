@@ -58,7 +58,7 @@ export class BeamSearch {
   ) {
     this.params = origin.params;
     this.beam = origin.params.beam!;
-    this.endIds = new Set(endIds(origin.params));
+    this.endIds = new Set(endIds(origin.params, vocab));
     this.allowed = origin.params.allowedTokenIds === null ? null : new Set(origin.params.allowedTokenIds);
     this.root = new Sequence(origin, 0, prompt, null, candidatesNeeded(origin.params, this.endIds.size, vocab));
     this.live = [{ sequence: this.root, cumulative: 0, drawn: [], row: null }];

@@ -28,6 +28,7 @@ export interface GeneratingHost {
 }
 
 export class Generating implements Generation {
+  readonly ended: Promise<void>;
   readonly timing: GenerationTiming = { arrival: performance.now(), scheduled: 0, firstToken: 0, finished: 0 };
   private readonly choices: Sequence[];
   private readonly outputs: ChoiceOutput[];
@@ -37,6 +38,7 @@ export class Generating implements Generation {
   private readonly promptLogprobs: (PromptTokenLogprobs | null)[] | null;
   private unfinished: number;
   private unfollow: (() => void) | null = null;
+  private resolveEnded!: () => void;
 
   constructor(
     private readonly request: GenerationRequest,
@@ -48,6 +50,9 @@ export class Generating implements Generation {
     const { params, promptTokens, adapter, cacheSalt, useCache, priority } = request;
     const origin: SequenceOrigin = { params, adapter, cacheSalt, useCache, priority, arrival };
     this.queue = new EventQueue(() => this.leave());
+    this.ended = new Promise((resolve) => {
+      this.resolveEnded = resolve;
+    });
     this.seed = params.seed ?? randomBytes(8).readBigUInt64LE();
     this.promptLogprobs =
       params.promptLogprobs === null ? null : new Array<PromptTokenLogprobs | null>(promptTokens.length).fill(null);
@@ -96,7 +101,7 @@ export class Generating implements Generation {
       seed: this.seed,
       choice: sequence.index,
       minTokens: params.minTokens,
-      endIds: params.minTokens > 0 ? endIds(params) : new Int32Array(0),
+      endIds: params.minTokens > 0 ? endIds(params, this.device.config.vocab) : new Int32Array(0),
       biasIds: Int32Array.from(params.logitBias, ([id]) => id),
       biasValues: Float32Array.from(params.logitBias, ([, bias]) => bias),
       allowedIds: params.allowedTokenIds === null ? null : Int32Array.from(new Set(params.allowedTokenIds)).sort(),
@@ -168,5 +173,6 @@ export class Generating implements Generation {
     this.unfollow?.();
     for (const sequence of [...this.choices, ...(this.beams?.sequences ?? [])]) this.host.finish(sequence);
     this.host.ended();
+    this.resolveEnded();
   }
 }

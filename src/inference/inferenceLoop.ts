@@ -42,6 +42,8 @@ export interface InferenceStats {
   discardedRows: number;
   /** Tokens over all steps. */
   stepTokens: number;
+  /** Steps of at most `le` tokens, cumulative. */
+  stepSizes: { le: number; count: number }[];
   /** Seconds the device computed. */
   deviceSeconds: number;
 }
@@ -53,6 +55,8 @@ interface StepUnderWay {
   positions: number[];
   output: Promise<StepOutput>;
 }
+
+const STEP_SIZES = [1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, Number.POSITIVE_INFINITY];
 
 /** Steps handed to the device before the first of them has come back. */
 const STEPS_UNDER_WAY = 2;
@@ -70,6 +74,7 @@ export class InferenceLoop {
   private unstarted = 0;
   private turning: Promise<void> | null = null;
   private closed = false;
+  private readonly stepSizes = new Array<number>(STEP_SIZES.length).fill(0);
   private readonly counts = {
     promptTokens: 0,
     generatedTokens: 0,
@@ -140,6 +145,7 @@ export class InferenceLoop {
       cacheQueries: this.steps.cacheQueries,
       cacheHits: this.steps.cacheHits,
       ...this.counts,
+      stepSizes: STEP_SIZES.map((le, i) => ({ le, count: this.stepSizes[i]! })),
     };
   }
 
@@ -219,14 +225,17 @@ export class InferenceLoop {
   private started(step: ScheduledStep): void {
     this.counts.steps++;
     const now = performance.now();
+    let tokens = 0;
     for (const sequence of step.runs) {
-      this.counts.stepTokens += sequence.chunk;
+      tokens += sequence.chunk;
       const generation = this.generationOf(sequence);
       if (generation.timing.scheduled > 0) continue;
       generation.timing.scheduled = now;
       this.unstarted--;
       this.counts.promptTokens += sequence.promptLength - sequence.cachedTokens;
     }
+    this.counts.stepTokens += tokens;
+    for (let i = STEP_SIZES.length - 1; i >= 0 && tokens <= STEP_SIZES[i]!; i--) this.stepSizes[i]!++;
   }
 
   private postprocess(step: StepUnderWay, output: StepOutput): void {

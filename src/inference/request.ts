@@ -123,4 +123,6 @@ export interface GenerationTiming {
 /** One request under way. Leaving the loop over its events aborts it. */
 export interface Generation extends AsyncIterable<GenerationEvent> {
   readonly timing: Readonly<GenerationTiming>;
+  /** Resolves when the request wants nothing more of the device: done, failed, aborted or left. */
+  readonly ended: Promise<void>;
 }

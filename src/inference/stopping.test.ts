@@ -60,7 +60,7 @@ describe("a choice ends", () => {
 });
 
 test("masked before minTokens: every end, even one that is ignored", () => {
-  expect([...endIds(settings({ ignoreEos: true, stopTokenIds: [30, 4] }))]).toEqual([2, 3, 4, 30]);
+  expect([...endIds(settings({ ignoreEos: true, stopTokenIds: [30, 4, -1, 900] }), 900)]).toEqual([2, 3, 4, 30]);
 });
 
 describe("repetition", () => {

@@ -28,11 +28,11 @@ export class Stopping {
   }
 }
 
-/** Ids no choice may draw before `min_tokens` outputs: every end of sequence, even one that would be ignored. */
-export function endIds(params: SamplingSettings): Int32Array {
+/** Ids no choice may draw before `minTokens` outputs: every end of sequence, even one that would be ignored. */
+export function endIds(params: SamplingSettings, vocab: number): Int32Array {
   const ids = new Set([...params.extraEosIds, ...params.stopTokenIds]);
   if (params.eosId !== null) ids.add(params.eosId);
-  return Int32Array.from(ids).sort();
+  return Int32Array.from([...ids].filter((id) => id >= 0 && id < vocab)).sort();
 }
 
 /** Whether `outputs` ends in `minCount` identical copies of a pattern within the sizes asked for. */

@@ -1,0 +1,31 @@
+// What chat completions need of the engine around them.
+
+import type { Caller } from "../caller.js";
+import type { InferenceMetrics } from "../metrics.js";
+import type { ServedModel } from "../resolve.js";
+import type { GrammarCompiler } from "./constraint.js";
+
+export interface ChatHost {
+  /** Finds and pins a model; throws NotFoundError with code "model_not_found". */
+  resolve(name: string | null | undefined, caller: Caller): Promise<ServedModel>;
+  /** How tool calls are read from a model's text. */
+  readonly toolParser: "auto" | "none" | "hermes" | "llama3";
+  /** Sampling settings that a request leaves out: those of the model's folder, or none. */
+  readonly samplingDefaults: "model" | "neutral";
+  /** null: requests for structured outputs are refused. */
+  readonly grammar: GrammarCompiler | null;
+  readonly metrics: InferenceMetrics;
+  /** Of the package. */
+  readonly version: string;
+}
+
+/** Whose call it is, and how strictly its fields are taken. */
+export interface ChatCall {
+  caller: Caller;
+  /** Unknown fields are an error that names them, as in process; the wire ignores them. */
+  strict: boolean;
+  signal?: AbortSignal;
+}
+
+/** The most logprobs that may be asked for per token. */
+export const MAX_LOGPROBS = 20;

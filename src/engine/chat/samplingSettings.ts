@@ -1,0 +1,158 @@
+// How a request's tokens are drawn: its own fields, then what the model's folder says, then neutral values.
+
+import { ValidationError } from "../../errors.js";
+import type { SamplingSettings } from "../../inference/index.js";
+import type { ChatRequest } from "../../schemas/chat.js";
+import type { Tokenizer } from "../../text/index.js";
+import type { SamplingSettingsRecord } from "../../types/chat.js";
+import type { BaseModel } from "../baseModel.js";
+import type { ServedModel } from "../resolve.js";
+import { constraintOf } from "./constraint.js";
+import { MAX_LOGPROBS } from "./host.js";
+
+/** Trained models are sampled neutrally whatever their base's folder says: training computes its logprobs so. */
+function defaultsFor(
+  served: ServedModel,
+  samplingDefaults: "model" | "neutral",
+): Partial<BaseModel["generationConfig"]> {
+  return served.trained !== null || samplingDefaults === "neutral" ? {} : served.base.generationConfig;
+}
+
+/** Output tokens of a request that sets no limit, when the model's folder does. */
+export function defaultMaxTokens(served: ServedModel, samplingDefaults: "model" | "neutral"): number | undefined {
+  return defaultsFor(served, samplingDefaults).max_new_tokens;
+}
+
+/**
+ * Settings of a request whose output limit is known.
+ * @throws ValidationError for ids outside the vocabulary and counts above what the engine reports.
+ */
+export function samplingSettings(
+  request: ChatRequest,
+  served: ServedModel,
+  samplingDefaults: "model" | "neutral",
+  maxTokens: number,
+): SamplingSettings {
+  const { tokenizer, config, generationConfig } = served.base;
+  const defaults = defaultsFor(served, samplingDefaults);
+  const topK = request.top_k ?? defaults.top_k ?? 0;
+  const { vocab } = config;
+  const logprobs = wantedLogprobs(request, served.trained !== null, vocab);
+  return {
+    temperature: request.temperature ?? defaults.temperature ?? 1,
+    topP: request.top_p ?? defaults.top_p ?? 1,
+    topK: topK <= 0 || topK >= vocab ? 0 : topK,
+    minP: request.min_p ?? defaults.min_p ?? 0,
+    repetitionPenalty: request.repetition_penalty ?? defaults.repetition_penalty ?? 1,
+    frequencyPenalty: request.frequency_penalty ?? 0,
+    presencePenalty: request.presence_penalty ?? 0,
+    seed: request.seed === undefined || request.seed === -1n ? null : request.seed,
+    maxTokens,
+    minTokens: request.min_tokens,
+    eosId: tokenizer.eosId,
+    extraEosIds: generationConfig.eos_token_id.filter((id) => id !== tokenizer.eosId),
+    ignoreEos: request.ignore_eos,
+    stopTokenIds: request.stop_token_ids,
+    stop: request.stop,
+    includeStop: request.include_stop_str_in_output,
+    skipSpecialTokens: request.skip_special_tokens,
+    spacesBetweenSpecialTokens: request.spaces_between_special_tokens,
+    logitBias: logitBias(request, vocab),
+    allowedTokenIds: allowedTokenIds(request, tokenizer, vocab),
+    badWords: request.bad_words.flatMap((word, i) => badWord(word, `bad_words.${i}`, tokenizer, vocab)),
+    logprobs,
+    promptLogprobs: wantedPromptLogprobs(request, vocab),
+    repetitionDetection: repetitionDetection(request),
+    beam: request.use_beam_search ? { width: request.n, lengthPenalty: request.length_penalty } : null,
+  };
+}
+
+/** What of a request changes the distribution that its tokens are drawn from; null when nothing does. */
+export function nonNeutralSettings(request: ChatRequest, settings: SamplingSettings): SamplingSettingsRecord | null {
+  const record: SamplingSettingsRecord = {};
+  if (settings.temperature !== 1) record.temperature = settings.temperature;
+  if (settings.topP !== 1) record.top_p = settings.topP;
+  if (settings.topK !== 0) record.top_k = settings.topK;
+  if (settings.minP !== 0) record.min_p = settings.minP;
+  if (settings.repetitionPenalty !== 1) record.repetition_penalty = settings.repetitionPenalty;
+  if (settings.frequencyPenalty !== 0) record.frequency_penalty = settings.frequencyPenalty;
+  if (settings.presencePenalty !== 0) record.presence_penalty = settings.presencePenalty;
+  if (settings.logitBias.length > 0) record.logit_bias = Object.fromEntries(settings.logitBias);
+  if (settings.allowedTokenIds !== null) record.allowed_token_ids = settings.allowedTokenIds;
+  if (request.bad_words.length > 0) record.bad_words = request.bad_words;
+  if (settings.minTokens > 0) record.min_tokens = settings.minTokens;
+  if (settings.beam !== null) record.use_beam_search = true;
+  const constraint = constraintOf(request);
+  if (constraint !== null) record[constraint.field] = request[constraint.field as "response_format"];
+  return Object.keys(record).length === 0 ? null : record;
+}
+
+function wantedLogprobs(request: ChatRequest, trained: boolean, vocab: number): number | null {
+  if (!(request.logprobs ?? trained)) return null;
+  // A base model's request that says `null` gets none.
+  if (request.top_logprobs === null && !trained) return null;
+  return logprobCount(request.top_logprobs ?? 0, "top_logprobs", vocab);
+}
+
+function wantedPromptLogprobs(request: ChatRequest, vocab: number): number | null {
+  if (request.stream) return null;
+  const count = request.prompt_logprobs ?? (request.echo ? (request.top_logprobs ?? 0) : null);
+  return count === null ? null : logprobCount(count, "prompt_logprobs", vocab);
+}
+
+/** -1 is the whole vocabulary, where that is not too much. */
+function logprobCount(count: number, field: string, vocab: number): number {
+  const wanted = count === -1 ? vocab : count;
+  if (wanted > MAX_LOGPROBS) {
+    throw ValidationError.at(field, `${wanted} are more than the ${MAX_LOGPROBS} that may be asked for`);
+  }
+  return Math.min(wanted, vocab);
+}
+
+function logitBias(request: ChatRequest, vocab: number): [number, number][] {
+  const biases = Object.entries(request.logit_bias ?? {}).map(([id, bias]): [number, number] => [
+    Number(id),
+    Math.max(-100, Math.min(100, bias)),
+  ]);
+  const outside = biases.map(([id]) => id).filter((id) => id < 0 || id >= vocab);
+  if (outside.length > 0) throw outsideVocabulary("logit_bias", outside, vocab);
+  // "7" and "07" are one token.
+  return [...new Map(biases)].sort(([a], [b]) => a - b);
+}
+
+function allowedTokenIds(request: ChatRequest, tokenizer: Tokenizer, vocab: number): number[] | null {
+  if (request.allowed_token_ids === undefined) return null;
+  const size = Math.min(tokenizer.vocabSize, vocab);
+  const outside = request.allowed_token_ids.filter((id) => id < 0 || id >= size);
+  if (outside.length > 0) throw outsideVocabulary("allowed_token_ids", outside, size);
+  return request.allowed_token_ids;
+}
+
+/**
+ * The token sequences of a word: as it stands at the start of a text, and after a space where that is as many tokens
+ * and begins with another one.
+ */
+function badWord(word: string, field: string, tokenizer: Tokenizer, vocab: number): number[][] {
+  const trimmed = word.trimStart();
+  const bare = tokenizer.encode(trimmed);
+  if (bare.length === 0) throw ValidationError.at(field, "has no tokens");
+  const spaced = tokenizer.encode(` ${trimmed}`);
+  const sequences = spaced.length === bare.length && spaced[0] !== bare[0] ? [bare, spaced] : [bare];
+  const outside = sequences.flat().filter((id) => id >= vocab);
+  if (outside.length > 0) throw outsideVocabulary(field, outside, vocab);
+  return sequences;
+}
+
+function outsideVocabulary(field: string, ids: readonly number[], vocab: number): ValidationError {
+  return ValidationError.at(field, `token ids ${ids.join(", ")} are outside the vocabulary of ${vocab} tokens`);
+}
+
+function repetitionDetection(request: ChatRequest): SamplingSettings["repetitionDetection"] {
+  const fields = request.repetition_detection;
+  if (fields === undefined || fields.max_pattern_size === 0) return null;
+  return {
+    maxPatternSize: fields.max_pattern_size,
+    minPatternSize: fields.min_pattern_size,
+    minCount: fields.min_count,
+  };
+}

@@ -1,0 +1,272 @@
+// What the engine counts about inference, under the names of vLLM's metrics, as data: the server writes it out.
+
+import type { InferenceStats } from "../inference/index.js";
+
+export type MetricLabels = Readonly<Record<string, string>>;
+
+export interface MetricSample {
+  labels: MetricLabels;
+  value: number;
+}
+
+export interface HistogramSample {
+  labels: MetricLabels;
+  /** Observations at most `le`, cumulative; the last `le` is Infinity. */
+  buckets: { le: number; count: number }[];
+  sum: number;
+  count: number;
+}
+
+/** `name` is without prefix and, for counters, without `_total`. */
+export type MetricFamily =
+  | { name: string; help: string; kind: "gauge" | "counter"; samples: MetricSample[] }
+  | { name: string; help: string; kind: "histogram"; samples: HistogramSample[] };
+
+/** One request that has ended, successfully or not; times in seconds, tokens summed over choices. */
+export interface FinishedRequest {
+  model: string;
+  /** Per choice; "abort" for those that did not end by themselves. */
+  finishReasons: readonly string[];
+  promptTokens: number;
+  computedPromptTokens: number;
+  generatedTokens: number;
+  /** Of the longest choice. */
+  longestChoice: number;
+  n: number;
+  maxTokens: number;
+  /** From arrival to the first step; null when there was none. */
+  queueTime: number | null;
+  /** From the first step to the first token; null when there was none. */
+  prefillTime: number | null;
+  /** From the first token to the end. */
+  decodeTime: number | null;
+  total: number;
+}
+
+/** What a model's loop reports when it is asked. */
+export interface ObservedModel {
+  id: string;
+  stats: InferenceStats;
+}
+
+const SHORT_TIMES = [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80];
+const STEP_TIMES = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5];
+const LONG_TIMES = [0.05, 0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960];
+const TOKENS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000];
+const CHOICES = [1, 2, 5, 10, 20];
+
+class Histogram {
+  private readonly series = new Map<string, { counts: number[]; sum: number; count: number }>();
+
+  constructor(
+    readonly name: string,
+    readonly help: string,
+    private readonly bounds: readonly number[],
+  ) {}
+
+  observe(model: string, value: number, times = 1): void {
+    let series = this.series.get(model);
+    if (series === undefined) {
+      series = { counts: new Array<number>(this.bounds.length + 1).fill(0), sum: 0, count: 0 };
+      this.series.set(model, series);
+    }
+    const at = this.bounds.findIndex((bound) => value <= bound);
+    series.counts[at < 0 ? this.bounds.length : at]! += times;
+    series.sum += value * times;
+    series.count += times;
+  }
+
+  family(): MetricFamily {
+    const samples = [...this.series].map(([model, { counts, sum, count }]) => {
+      let below = 0;
+      const buckets = counts.map((inBucket, i) => {
+        below += inBucket;
+        return { le: this.bounds[i] ?? Number.POSITIVE_INFINITY, count: below };
+      });
+      return { labels: labelsOf(model), buckets, sum, count };
+    });
+    return { name: this.name, help: this.help, kind: "histogram", samples };
+  }
+}
+
+const labelsOf = (model: string): MetricLabels => ({ model_name: model, engine: "0" });
+
+export class InferenceMetrics {
+  private readonly finished = new Map<string, Map<string, number>>();
+  private readonly promptTokens = new Map<string, number>();
+  private readonly generationTokens = new Map<string, number>();
+  private readonly timeToFirstToken = new Histogram(
+    "time_to_first_token_seconds",
+    "Time from arrival to the first token.",
+    SHORT_TIMES,
+  );
+  private readonly interTokenLatency = new Histogram(
+    "inter_token_latency_seconds",
+    "Mean time between tokens of a request, observed once per pair of tokens.",
+    STEP_TIMES,
+  );
+  private readonly timePerOutputToken = new Histogram(
+    "request_time_per_output_token_seconds",
+    "Mean time per output token after the first.",
+    STEP_TIMES,
+  );
+  private readonly latency = new Histogram("e2e_request_latency_seconds", "Time from arrival to the end.", LONG_TIMES);
+  private readonly queueTime = new Histogram(
+    "request_queue_time_seconds",
+    "Time from arrival to the first step.",
+    LONG_TIMES,
+  );
+  private readonly prefillTime = new Histogram(
+    "request_prefill_time_seconds",
+    "Time from the first step to the first token.",
+    LONG_TIMES,
+  );
+  private readonly decodeTime = new Histogram(
+    "request_decode_time_seconds",
+    "Time from the first token to the end.",
+    LONG_TIMES,
+  );
+  private readonly inferenceTime = new Histogram(
+    "request_inference_time_seconds",
+    "Time from the first step to the end.",
+    LONG_TIMES,
+  );
+  private readonly promptLengths = new Histogram("request_prompt_tokens", "Prompt tokens of a request.", TOKENS);
+  private readonly computedPrompts = new Histogram(
+    "request_prefill_kv_computed_tokens",
+    "Prompt tokens of a request that were not cached.",
+    TOKENS,
+  );
+  private readonly outputLengths = new Histogram(
+    "request_generation_tokens",
+    "Output tokens of a request, over all its choices.",
+    TOKENS,
+  );
+  private readonly longestOutputs = new Histogram(
+    "request_max_num_generation_tokens",
+    "Output tokens of a request's longest choice.",
+    TOKENS,
+  );
+  private readonly choices = new Histogram("request_params_n", "Choices asked for.", CHOICES);
+  private readonly limits = new Histogram("request_params_max_tokens", "Output tokens allowed.", TOKENS);
+
+  requestFinished(request: FinishedRequest): void {
+    const { model, generatedTokens } = request;
+    const reasons = this.finished.get(model) ?? new Map<string, number>();
+    this.finished.set(model, reasons);
+    for (const reason of request.finishReasons) reasons.set(reason, (reasons.get(reason) ?? 0) + 1);
+    add(this.promptTokens, model, request.promptTokens);
+    add(this.generationTokens, model, generatedTokens);
+    this.latency.observe(model, request.total);
+    this.promptLengths.observe(model, request.promptTokens);
+    this.computedPrompts.observe(model, request.computedPromptTokens);
+    this.outputLengths.observe(model, generatedTokens);
+    this.longestOutputs.observe(model, request.longestChoice);
+    this.choices.observe(model, request.n);
+    this.limits.observe(model, request.maxTokens);
+    const { queueTime, prefillTime, decodeTime } = request;
+    if (queueTime === null) return;
+    this.queueTime.observe(model, queueTime);
+    if (prefillTime === null || decodeTime === null) return;
+    this.timeToFirstToken.observe(model, queueTime + prefillTime);
+    this.prefillTime.observe(model, prefillTime);
+    this.decodeTime.observe(model, decodeTime);
+    this.inferenceTime.observe(model, prefillTime + decodeTime);
+    if (request.longestChoice < 2) return;
+    const perToken = decodeTime / (request.longestChoice - 1);
+    this.timePerOutputToken.observe(model, perToken);
+    this.interTokenLatency.observe(model, perToken, Math.max(1, generatedTokens - request.n));
+  }
+
+  /** Everything, with the present state of the models' loops. */
+  families(models: readonly ObservedModel[]): MetricFamily[] {
+    const perModel = (value: (stats: InferenceStats) => number): MetricSample[] =>
+      models.map(({ id, stats }) => ({ labels: labelsOf(id), value: value(stats) }));
+    const counted = (counts: Map<string, number>): MetricSample[] =>
+      [...counts].map(([model, value]) => ({ labels: labelsOf(model), value }));
+    const success = [...this.finished].flatMap(([model, reasons]) =>
+      [...reasons].map(([reason, value]) => ({ labels: { ...labelsOf(model), finished_reason: reason }, value })),
+    );
+    return [
+      gauge(
+        "num_requests_running",
+        "Sequences being computed.",
+        perModel((stats) => stats.running),
+      ),
+      gauge(
+        "num_requests_waiting",
+        "Sequences waiting for a place.",
+        perModel((stats) => stats.waiting),
+      ),
+      gauge(
+        "kv_cache_usage_perc",
+        "Share of cache pages in use; 1 is all.",
+        perModel((stats) => stats.cacheUsage),
+      ),
+      {
+        name: "cache_config_info",
+        help: "The key-value cache.",
+        kind: "gauge",
+        samples: models.map(({ id, stats }) => ({
+          labels: { ...labelsOf(id), block_size: "64", num_gpu_blocks: String(stats.pages) },
+          value: 1,
+        })),
+      },
+      counter("prompt_tokens", "Prompt tokens.", counted(this.promptTokens)),
+      counter("generation_tokens", "Output tokens.", counted(this.generationTokens)),
+      counter(
+        "num_preemptions",
+        "Sequences computed again for want of pages.",
+        perModel((stats) => stats.preemptions),
+      ),
+      counter(
+        "prefix_cache_queries",
+        "Prompt tokens looked up in the prefix cache.",
+        perModel((stats) => stats.cacheQueries),
+      ),
+      counter(
+        "prefix_cache_hits",
+        "Prompt tokens found in the prefix cache.",
+        perModel((stats) => stats.cacheHits),
+      ),
+      counter("request_success", "Choices that ended.", success),
+      this.timeToFirstToken.family(),
+      this.interTokenLatency.family(),
+      this.timePerOutputToken.family(),
+      this.latency.family(),
+      this.queueTime.family(),
+      this.prefillTime.family(),
+      this.decodeTime.family(),
+      this.inferenceTime.family(),
+      this.promptLengths.family(),
+      this.computedPrompts.family(),
+      this.outputLengths.family(),
+      this.longestOutputs.family(),
+      this.choices.family(),
+      this.limits.family(),
+      {
+        name: "iteration_tokens_total",
+        help: "Tokens in one step.",
+        kind: "histogram",
+        samples: models.map(({ id, stats }) => ({
+          labels: labelsOf(id),
+          buckets: stats.stepSizes,
+          sum: stats.stepTokens,
+          count: stats.steps,
+        })),
+      },
+    ];
+  }
+}
+
+function gauge(name: string, help: string, samples: MetricSample[]): MetricFamily {
+  return { name, help, kind: "gauge", samples };
+}
+
+function counter(name: string, help: string, samples: MetricSample[]): MetricFamily {
+  return { name, help, kind: "counter", samples };
+}
+
+function add(counts: Map<string, number>, model: string, value: number): void {
+  counts.set(model, (counts.get(model) ?? 0) + value);
+}
