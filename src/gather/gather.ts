@@ -1,0 +1,156 @@
+// Rollouts of many scenarios, some at a time, gathered into groups.
+
+import { AnnealError, BadRequestError } from "../errors.js";
+import type { AnnealClient } from "../types/client.js";
+import type { GatherOptions } from "../types/gather.js";
+import type { Model } from "../types/models.js";
+import type { Trajectory, TrajectoryException, TrajectoryGroup } from "../types/trajectories.js";
+import { type PinnedModel, type RolloutOutcome, runRollout } from "./rollout.js";
+import { deriveSeed } from "./seeds.js";
+
+/** More rollouts failed than `maxExceptions` allows; `cause` is what the first one threw. */
+export class RolloutError extends AnnealError {
+  constructor(failures: number, cause: unknown) {
+    const message = cause instanceof Error ? cause.message : String(cause);
+    super(`${failures === 1 ? "a rollout" : `${failures} rollouts`} failed: ${message}`, 500, {
+      code: "rollout_failed",
+      param: "rollout",
+      hint: "mend the rollout, or let some fail with maxExceptions",
+      cause,
+    });
+  }
+}
+
+export interface Gathered {
+  groups: TrajectoryGroup[];
+  completionTokens: number;
+  completions: number;
+  truncated: number;
+}
+
+const DEFAULT_CONCURRENCY = 64;
+
+/**
+ * Attempts every scenario `groupSize` times. One group per scenario, in their order; rollouts that threw are in the
+ * group's `exceptions`. Rejects with RolloutError beyond `maxExceptions`, with `signal.reason` when aborted.
+ */
+export async function gather<S>(client: AnnealClient, options: GatherOptions<S>): Promise<TrajectoryGroup[]> {
+  const model = await pin(client, options.model, options.signal);
+  return (await gatherPinned(client, model, options, "gather")).groups;
+}
+
+/** The model's latest step, by a name that stays with it. */
+export async function pin(client: AnnealClient, model: Model | string, signal?: AbortSignal): Promise<PinnedModel> {
+  if (typeof model === "string") return { name: model, step: stepOfName(model) };
+  const page = await client.checkpoints.list(model.id, { limit: 1, order: "desc" }, { signal });
+  const step = page.data[0]?.step ?? 0;
+  return { name: `wandb-artifact:///${model.entity}/${model.project}/${model.name}:step${step}`, step };
+}
+
+function stepOfName(name: string): number | null {
+  const match = /(?::step|@)(\d+)$/.exec(name);
+  return match ? Number(match[1]) : null;
+}
+
+/** `purpose` separates the seeds of different uses of one run and step. */
+export async function gatherPinned<S>(
+  client: AnnealClient,
+  model: PinnedModel,
+  options: Omit<GatherOptions<S>, "model">,
+  purpose: string,
+): Promise<Gathered> {
+  const { scenarios, rollout, groupSize, timeoutMs, maxExceptions = 0, seed = 0n, scoreGroup, onProgress } = options;
+  if (!Number.isInteger(groupSize) || groupSize < 1) throw badOption("groupSize", "a whole number above 0", groupSize);
+  const concurrency = options.concurrency ?? DEFAULT_CONCURRENCY;
+  if (!Number.isInteger(concurrency) || concurrency < 1) {
+    throw badOption("concurrency", "a whole number above 0", concurrency);
+  }
+  options.signal?.throwIfAborted();
+  const stop = new AbortController();
+  const signal = options.signal ? AbortSignal.any([options.signal, stop.signal]) : stop.signal;
+  const outcomes: (RolloutOutcome | null)[][] = scenarios.map(() => new Array(groupSize).fill(null));
+  const exceptions: TrajectoryException[][] = scenarios.map(() => []);
+  const total = scenarios.length * groupSize;
+  const ended = { done: 0, good: 0, reward: 0, tokens: 0, failures: 0 };
+
+  const attempt = async (group: number, member: number) => {
+    const timeout = timeoutMs === undefined ? null : AbortSignal.timeout(timeoutMs);
+    try {
+      const outcome = await runRollout(client, model, scenarios[group]!, rollout, {
+        seed: deriveSeed(seed, purpose, model.step ?? 0, group, member),
+        signal: timeout ? AbortSignal.any([signal, timeout]) : signal,
+      });
+      outcomes[group]![member] = outcome;
+      ended.good += 1;
+      ended.reward += outcome.trajectory.reward;
+      ended.tokens += outcome.completionTokens;
+    } catch (error) {
+      if (signal.aborted) throw signal.reason;
+      ended.failures += 1;
+      exceptions[group]!.push(describe(error));
+      if (ended.failures > maxExceptions) throw new RolloutError(ended.failures, error);
+    }
+    ended.done += 1;
+    onProgress?.({
+      done: ended.done,
+      total,
+      exceptions: ended.failures,
+      completionTokens: ended.tokens,
+      meanReward: ended.good > 0 ? ended.reward / ended.good : null,
+    });
+  };
+
+  let next = 0;
+  const worker = async () => {
+    while (next < total) {
+      const index = next++;
+      await attempt(Math.floor(index / groupSize), index % groupSize);
+    }
+  };
+  try {
+    await Promise.all(Array.from({ length: Math.min(concurrency, total) }, worker));
+  } catch (error) {
+    stop.abort(error);
+    throw error;
+  }
+
+  const kept = outcomes.flat().filter((outcome) => outcome !== null);
+  const groups = outcomes.map((members, i) => ({
+    trajectories: members.filter((outcome) => outcome !== null).map(({ trajectory }) => trajectory),
+    exceptions: exceptions[i]!,
+  }));
+  if (scoreGroup) {
+    for (const [i, group] of groups.entries())
+      await scoreTogether(group.trajectories, scenarios[i]!, scoreGroup, signal);
+  }
+  const sum = (of: (outcome: RolloutOutcome) => number) => kept.reduce((whole, outcome) => whole + of(outcome), 0);
+  return {
+    groups,
+    completionTokens: sum((outcome) => outcome.completionTokens),
+    completions: sum((outcome) => outcome.completions),
+    truncated: sum((outcome) => outcome.truncated),
+  };
+}
+
+async function scoreTogether<S>(
+  trajectories: Trajectory[],
+  scenario: S,
+  scoreGroup: NonNullable<GatherOptions<S>["scoreGroup"]>,
+  signal: AbortSignal,
+): Promise<void> {
+  if (trajectories.length === 0) return;
+  const rewards = await scoreGroup(trajectories, { scenario, signal });
+  if (rewards.length !== trajectories.length || !rewards.every(Number.isFinite)) {
+    throw badOption("scoreGroup", `answer with ${trajectories.length} finite rewards, one per trajectory`, rewards);
+  }
+  for (const [i, trajectory] of trajectories.entries()) trajectory.reward = rewards[i]!;
+}
+
+function describe(error: unknown): TrajectoryException {
+  if (!(error instanceof Error)) return { type: typeof error, message: String(error) };
+  return { type: error.name, message: error.message, traceback: error.stack ?? null };
+}
+
+export function badOption(name: string, rule: string, value: unknown): BadRequestError {
+  return new BadRequestError(`${name} must be ${rule}, got ${JSON.stringify(value)}`, { param: name });
+}

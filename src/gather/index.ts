@@ -1,0 +1,2 @@
+export { gather, RolloutError } from "./gather.js";
+export { train } from "./train.js";

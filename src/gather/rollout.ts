@@ -1,0 +1,126 @@
+// One attempt at a scenario, and the trajectory it leaves.
+
+import { AnnealError } from "../errors.js";
+import type { ChatCompletionCreateParams, ChatMessage } from "../types/chat.js";
+import type { AnnealClient } from "../types/client.js";
+import type { Rollout, RolloutCompletionParams, RolloutContext, RolloutResult } from "../types/gather.js";
+import type { Trajectory } from "../types/trajectories.js";
+import { recordedFetch } from "./recordedFetch.js";
+import { RolloutRecorder } from "./recorder.js";
+import { requestSeed } from "./seeds.js";
+
+/** The model under way, pinned. */
+export interface PinnedModel {
+  name: string;
+  /** null: not a trained model. */
+  step: number | null;
+}
+
+export interface RolloutOutcome {
+  trajectory: Trajectory;
+  completionTokens: number;
+  /** Completions in all, and those that ended at their token limit. */
+  completions: number;
+  truncated: number;
+}
+
+/** Rejects with what the rollout throws, with `signal.reason`, or when the reward is no finite number. */
+export async function runRollout<S>(
+  client: AnnealClient,
+  model: PinnedModel,
+  scenario: S,
+  rollout: Rollout<S>,
+  { seed, signal }: { seed: bigint; signal: AbortSignal },
+): Promise<RolloutOutcome> {
+  const recorder = new RolloutRecorder();
+  const started = new Date();
+  const begin = performance.now();
+  const context = createContext(client, model, scenario, recorder, seed, signal);
+  const result = await untilAborted(rollout(context), signal);
+  const { reward, metrics, metadata }: RolloutResult = typeof result === "number" ? { reward: result } : (result ?? {});
+  if (typeof reward !== "number" || !Number.isFinite(reward)) {
+    throw new AnnealError(`a rollout must answer with a finite reward, got ${reward}`, 422, {
+      code: "invalid_reward",
+      param: "rollout",
+    });
+  }
+  const trajectory: Trajectory = {
+    ...recorder.histories(),
+    reward,
+    initial_policy_version: model.step,
+    final_policy_version: model.step,
+    metrics: {
+      completion_tokens: recorder.completions > 0 ? recorder.completionTokens / recorder.completions : 0,
+      duration: (performance.now() - begin) / 1000,
+      ...metrics,
+    },
+    metadata: metadata ?? {},
+    logs: [],
+    start_time: started.toISOString(),
+  };
+  const { completionTokens, completions, truncated } = recorder;
+  return { trajectory, completionTokens, completions, truncated };
+}
+
+function createContext<S>(
+  client: AnnealClient,
+  model: PinnedModel,
+  scenario: S,
+  recorder: RolloutRecorder,
+  seed: bigint,
+  signal: AbortSignal,
+): RolloutContext<S> {
+  let completions = 0;
+  const conversation: ChatMessage[] = [];
+
+  /** What every recorded completion carries; a request for another model is none of this rollout's. */
+  const prepare = <P extends ChatCompletionCreateParams>(params: P): P | null => {
+    if (params.model != null && params.model !== model.name) return null;
+    return {
+      ...params,
+      model: model.name,
+      seed: params.seed ?? requestSeed(seed, completions++),
+      logprobs: true,
+      return_token_ids: true,
+    };
+  };
+
+  const complete: RolloutContext<S>["complete"] = async (params: RolloutCompletionParams) => {
+    const prepared = prepare(params);
+    const completion = await client.chat.completions.create({ ...(prepared ?? params), stream: false }, { signal });
+    if (prepared) recorder.record(prepared, completion);
+    return completion;
+  };
+
+  return {
+    scenario,
+    model: model.name,
+    async chat(content, params = {}) {
+      conversation.push(...(typeof content === "string" ? [{ role: "user", content }] : content));
+      const completion = await complete({ ...params, messages: [...conversation] });
+      const { content: text, tool_calls } = completion.choices[0]!.message;
+      conversation.push({ role: "assistant", content: text ?? "", ...(tool_calls ? { tool_calls } : {}) });
+      return text ?? "";
+    },
+    complete,
+    fetch: recordedFetch({
+      fetch: client.fetch,
+      apiKey: client.apiKey,
+      signal,
+      prepare,
+      record: (request, completion) => recorder.record(request, completion),
+    }),
+    signal,
+    seed,
+  };
+}
+
+/** A rollout that does not look at its signal is left behind. */
+function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  if (signal.aborted) return Promise.reject(signal.reason);
+  return new Promise<T>((resolve, reject) => {
+    const abort = () => reject(signal.reason);
+    signal.addEventListener("abort", abort, { once: true });
+    work.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
+  });
+}

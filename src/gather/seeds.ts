@@ -1,0 +1,25 @@
+// Seeds that follow from what they are for, so that a run can be repeated exactly.
+
+import { createHash } from "node:crypto";
+
+/** 64 bits from a run's seed and a path of what it is for. */
+export function deriveSeed(run: number | bigint, ...path: (number | string)[]): bigint {
+  const hash = createHash("sha256").update(JSON.stringify([String(run), ...path]));
+  return hash.digest().readBigUInt64LE(0);
+}
+
+/** A request's seed: 53 bits, so that any JSON carries it. */
+export function requestSeed(rollout: bigint, completion: number): number {
+  return Number(deriveSeed(rollout, "completion", completion) >> 11n);
+}
+
+/** Position `index` of an endless sequence over 0..count-1 that uses every number once before any again. */
+export function shuffledIndex(run: number | bigint, count: number, index: number): number {
+  const round = Math.floor(index / count);
+  const order = Array.from({ length: count }, (_, i) => i);
+  for (let i = count - 1; i > 0; i--) {
+    const j = Number(deriveSeed(run, "order", round, i) % BigInt(i + 1));
+    [order[i], order[j]] = [order[j]!, order[i]!];
+  }
+  return order[index % count]!;
+}

@@ -1,0 +1,107 @@
+// What a training step has done, and why it may have taught less than it could.
+
+import type { PhaseReport, RewardReport, StepReport } from "../types/gather.js";
+import type { Trajectory, TrajectoryGroup } from "../types/trajectories.js";
+import type { Gathered } from "./gather.js";
+
+/** What a job's events said. */
+export interface JobAccount {
+  id: string;
+  /** Payload of the first event. */
+  started: Record<string, unknown>;
+  /** Means over its gradient steps. */
+  metrics: Record<string, number>;
+  trainedTokens: number;
+}
+
+export interface StepAccount {
+  step: number;
+  gathered: Gathered;
+  job: JobAccount;
+  baseline: RewardReport | null;
+  validation: { report: RewardReport; tokens: number } | null;
+  /** Of all steps of the run, this one last. */
+  entropies: readonly number[];
+  seconds: PhaseReport<number>;
+}
+
+/** From this share on, truncated replies are worth a warning. */
+const MANY_TRUNCATED = 0.1;
+
+/** Below this share of the run's first entropy the policy is about to stop exploring. */
+const LOW_ENTROPY = 0.3;
+
+export function reportStep(account: StepAccount): StepReport {
+  const { gathered, job, validation } = account;
+  const trajectories = gathered.groups.flatMap((group) => group.trajectories);
+  const ranked = [...trajectories].sort((a, b) => b.reward - a.reward);
+  return {
+    step: account.step,
+    jobId: job.id,
+    train: rewardReport(gathered.groups),
+    validation: validation?.report ?? null,
+    baseline: account.baseline,
+    metrics: { ...trajectoryMeans(trajectories), ...job.metrics },
+    tokens: {
+      rollout: gathered.completionTokens,
+      training: job.trainedTokens,
+      validation: validation?.tokens ?? 0,
+    },
+    seconds: account.seconds,
+    best: ranked[0] ?? null,
+    median: ranked[Math.floor((ranked.length - 1) / 2)] ?? null,
+    worst: ranked.at(-1) ?? null,
+    warnings: warningsOf(account),
+    groups: gathered.groups,
+  };
+}
+
+export function rewardReport(groups: readonly TrajectoryGroup[]): RewardReport {
+  const rewards = groups.map((group) => group.trajectories.map((trajectory) => trajectory.reward));
+  const deviations = rewards.filter((group) => group.length > 1).map(deviationOf);
+  return { reward: meanOf(rewards.flat()), deviation: meanOf(deviations) ?? 0 };
+}
+
+function warningsOf({ gathered, job, entropies }: StepAccount): string[] {
+  const warnings: string[] = [];
+  const { groups } = gathered;
+  const flat = groups.filter((group) => new Set(group.trajectories.map(({ reward }) => reward)).size < 2).length;
+  if (flat > 0) warnings.push(`${flat} of ${groups.length} groups have equal rewards throughout and teach nothing`);
+  const failed = groups.reduce((sum, group) => sum + (group.exceptions?.length ?? 0), 0);
+  if (failed > 0) warnings.push(`${failed} rollouts failed and are left out`);
+  if (gathered.completions === 0) warnings.push("no completion was made with the model");
+  if (gathered.truncated > MANY_TRUNCATED * gathered.completions) {
+    warnings.push(`${gathered.truncated} of ${gathered.completions} replies were cut off at their token limit`);
+  }
+  const told = job.started.warnings;
+  if (Array.isArray(told)) warnings.push(...told.map(String));
+  const [first] = entropies;
+  const last = entropies.at(-1);
+  if (first !== undefined && last !== undefined && last < LOW_ENTROPY * first) {
+    warnings.push(`entropy has fallen from ${first.toFixed(3)} to ${last.toFixed(3)}: the policy hardly explores`);
+  }
+  if ((job.metrics.skipped_update ?? 0) > 0) warnings.push("a gradient was not finite and its update was skipped");
+  return warnings;
+}
+
+/** Mean of every metric over the trajectories that have it; true counts as 1. */
+function trajectoryMeans(trajectories: readonly Trajectory[]): Record<string, number> {
+  const values = new Map<string, number[]>();
+  for (const { metrics } of trajectories) {
+    for (const [name, value] of Object.entries(metrics ?? {})) {
+      const list = values.get(name) ?? [];
+      values.set(name, list);
+      list.push(Number(value));
+    }
+  }
+  return Object.fromEntries([...values].map(([name, list]) => [name, meanOf(list)!]));
+}
+
+function meanOf(values: readonly number[]): number | null {
+  return values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0) / values.length;
+}
+
+function deviationOf(values: readonly number[]): number {
+  const mean = meanOf(values)!;
+  return Math.sqrt(meanOf(values.map((value) => (value - mean) ** 2))!);
+}

@@ -1,0 +1,138 @@
+// The loop of reinforcement learning: rollouts, one training job on them, a report; again.
+
+import type { AnnealClient } from "../types/client.js";
+import type { GatherProgress, RewardReport, StepReport, TrainOptions, TrainProgress } from "../types/gather.js";
+import type { TrainingEvent } from "../types/training.js";
+import { badOption, type Gathered, gatherPinned, pin } from "./gather.js";
+import type { PinnedModel } from "./rollout.js";
+import { shuffledIndex } from "./seeds.js";
+import { type JobAccount, reportStep, rewardReport } from "./stepReport.js";
+
+const DEFAULT_GROUPS = 16;
+
+/**
+ * Makes `steps` checkpoints, yielding a report after each. Every report's job has ended when it is yielded, so the loop
+ * may be left at any time; a run goes on where the model stands. Rejects as `gather` does, or when a job fails; when
+ * aborted, the job under way is cancelled.
+ */
+export async function* train<S>(
+  client: AnnealClient,
+  options: TrainOptions<S>,
+): AsyncGenerator<StepReport, void, void> {
+  const { model, scenarios, steps, validation, seed = 0n, signal } = options;
+  if (!Number.isInteger(steps) || steps < 0) throw badOption("steps", "a whole number", steps);
+  if (scenarios.length === 0) throw badOption("scenarios", "a list with at least one entry", scenarios);
+  const perStep = Math.min(options.groupsPerStep ?? DEFAULT_GROUPS, scenarios.length);
+  if (!Number.isInteger(perStep) || perStep < 1) throw badOption("groupsPerStep", "a whole number above 0", perStep);
+
+  let policy = await pin(client, model, signal);
+  let baseline: RewardReport | null = null;
+  const before = validation && steps > 0 ? await validate(client, policy, options) : null;
+  if (before) baseline = before.report;
+  const entropies: number[] = [];
+  for (let made = 0; made < steps; made++) {
+    const first = (policy.step ?? 0) * perStep;
+    const chosen = Array.from(
+      { length: perStep },
+      (_, i) => scenarios[shuffledIndex(seed, scenarios.length, first + i)]!,
+    );
+    const onProgress = progressOf(options, "rollout", policy);
+    const [gathered, rolloutSeconds] = await timed(
+      gatherPinned(client, policy, { ...options, scenarios: chosen, onProgress }, "train"),
+    );
+    const [job, trainingSeconds] = await timed(runJob(client, options, policy, gathered));
+    policy = await pin(client, model, signal);
+    const after = validation ? await validate(client, policy, options) : null;
+    const entropy = job.metrics["loss/entropy"];
+    if (entropy !== undefined) entropies.push(entropy);
+    yield reportStep({
+      step: policy.step ?? 0,
+      gathered,
+      job,
+      baseline,
+      validation: after,
+      entropies,
+      seconds: { rollout: rolloutSeconds, training: trainingSeconds, validation: after?.seconds ?? 0 },
+    });
+    baseline = null;
+  }
+}
+
+/** Attempts the validation scenarios once each and attaches the result to the step's checkpoint. */
+async function validate<S>(client: AnnealClient, policy: PinnedModel, options: TrainOptions<S>) {
+  const onProgress = progressOf(options, "validation", policy);
+  const scenarios = options.validation!;
+  const work = gatherPinned(client, policy, { ...options, scenarios, groupSize: 1, onProgress }, "validation");
+  const [gathered, seconds] = await timed(work);
+  const groups = gathered.groups;
+  await client.models.log(options.model.id, { split: "val", trajectory_groups: groups }, { signal: options.signal });
+  return { report: rewardReport(groups), tokens: gathered.completionTokens, seconds };
+}
+
+/** One training job from its request to its end. */
+async function runJob<S>(
+  client: AnnealClient,
+  { model, config, signal, onProgress }: TrainOptions<S>,
+  policy: PinnedModel,
+  gathered: Gathered,
+): Promise<JobAccount> {
+  const request = { model_id: model.id, trajectory_groups: gathered.groups, experimental_config: config ?? null };
+  const { id } = await client.trainingJobs.create(request, { signal });
+  const account: JobAccount = { id, started: {}, metrics: {}, trainedTokens: 0 };
+  const payloads: Record<string, unknown>[] = [];
+  let total = 0;
+  try {
+    for await (const event of client.trainingJobs.events(id, {}, { signal })) {
+      total = read(event, account, payloads) ?? total;
+      onProgress?.({
+        phase: "training",
+        step: policy.step ?? 0,
+        done: payloads.length,
+        total,
+        exceptions: 0,
+        completionTokens: 0,
+        meanReward: null,
+      });
+    }
+    await client.trainingJobs.wait(id, { signal });
+  } catch (error) {
+    if (signal?.aborted) await client.trainingJobs.cancel(id);
+    throw error;
+  }
+  account.metrics = meansOf(payloads);
+  account.trainedTokens = payloads.reduce((sum, data) => sum + (Number(data.num_trainable_tokens) || 0), 0);
+  return account;
+}
+
+function read(event: TrainingEvent, account: JobAccount, payloads: Record<string, unknown>[]): number | undefined {
+  if (event.type === "gradient_step") payloads.push(event.data);
+  if (event.type !== "training_started") return undefined;
+  account.started = event.data;
+  return Number(event.data.num_sequences);
+}
+
+function meansOf(payloads: readonly Record<string, unknown>[]): Record<string, number> {
+  const sums = new Map<string, { sum: number; count: number }>();
+  for (const payload of payloads) {
+    for (const [name, value] of Object.entries(payload)) {
+      if (typeof value !== "number") continue;
+      const entry = sums.get(name) ?? { sum: 0, count: 0 };
+      sums.set(name, { sum: entry.sum + value, count: entry.count + 1 });
+    }
+  }
+  return Object.fromEntries([...sums].map(([name, { sum, count }]) => [name, sum / count]));
+}
+
+function progressOf<S>(
+  { onProgress }: TrainOptions<S>,
+  phase: TrainProgress["phase"],
+  policy: PinnedModel,
+): ((progress: GatherProgress) => void) | undefined {
+  return onProgress && ((progress) => onProgress({ ...progress, phase, step: policy.step ?? 0 }));
+}
+
+async function timed<T>(work: Promise<T>): Promise<[T, number]> {
+  const begin = performance.now();
+  const result = await work;
+  return [result, (performance.now() - begin) / 1000];
+}
