@@ -1,0 +1,183 @@
+// What a checkpoint is on disk: a PEFT adapter, the optimizer's moments beside it, and what they belong to.
+
+import { existsSync } from "node:fs";
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { ModelFileError } from "../errors.js";
+import type { AdapterSpec, DeviceModel, NamedTensors, Trainer } from "../runtime/runtime.js";
+import { readAdapterFolder, writeAdapterFolder } from "../weights/adapter_folder.js";
+import { encodeSafetensors, readSafetensors } from "../weights/safetensors.js";
+import type { TrainingBase } from "./host.js";
+import type { Objective } from "./recipe.js";
+
+/** Everything that training goes on from. */
+export interface AdapterState {
+  spec: AdapterSpec;
+  values: NamedTensors;
+  /** null: no step has been made with this objective. */
+  optimizer: OptimizerState | null;
+}
+
+export interface OptimizerState {
+  objective: Objective;
+  steps: number;
+  moment1: NamedTensors;
+  moment2: NamedTensors;
+}
+
+/** `meta.json` of a checkpoint. */
+export interface CheckpointMeta {
+  base_model: string;
+  base_hash: string;
+  weight_type: string;
+  kernel_set: string;
+  /** null for step 0 and imports. */
+  parent_step: number | null;
+  job_id: string | null;
+}
+
+/** Projections of every layer that adapters of new models train, and their rank. */
+export const DEFAULT_ADAPTER: AdapterSpec = {
+  rank: 8,
+  alpha: 16,
+  rslora: false,
+  targets: ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
+};
+
+const ADAPTER_SEED = 3407n;
+const OPTIMIZER_FILE = "optimizer.safetensors";
+const META_FILE = "meta.json";
+
+/** A trainer that goes on from `state`; moments of another objective are left behind. */
+export async function restoreTrainer(device: DeviceModel, state: AdapterState, objective: Objective): Promise<Trainer> {
+  const trainer = await device.trainAdapter(state.spec, { seed: ADAPTER_SEED, tensors: state.values });
+  const optimizer = state.optimizer;
+  if (optimizer?.objective === objective) {
+    await trainer.write("moment1", optimizer.moment1);
+    await trainer.write("moment2", optimizer.moment2, optimizer.steps);
+  }
+  return trainer;
+}
+
+export async function captureState(trainer: Trainer, spec: AdapterSpec, objective: Objective): Promise<AdapterState> {
+  const values = await trainer.read("value");
+  if (trainer.steps === 0) return { spec, values, optimizer: null };
+  const [moment1, moment2] = [await trainer.read("moment1"), await trainer.read("moment2")];
+  return { spec, values, optimizer: { objective, steps: trainer.steps, moment1, moment2 } };
+}
+
+/** Fills an empty folder. Not flushed: the caller commits the folder. */
+export async function writeCheckpoint(
+  folder: string,
+  state: AdapterState,
+  base: TrainingBase,
+  origin: Pick<CheckpointMeta, "parent_step" | "job_id">,
+): Promise<void> {
+  await writeAdapterFolder(folder, state.spec, state.values, base.id);
+  if (state.optimizer) await writeFile(join(folder, OPTIMIZER_FILE), optimizerFile(state.optimizer));
+  const meta: CheckpointMeta = {
+    base_model: base.id,
+    base_hash: base.hash,
+    weight_type: base.device.dtype,
+    kernel_set: base.device.kernelSet,
+    ...origin,
+  };
+  await writeFile(join(folder, META_FILE), `${JSON.stringify(meta, null, 2)}\n`);
+}
+
+/** Step 0 of a model: A as initialised by the seed, B zero, so that it answers as the base model does. */
+export async function writeInitialCheckpoint(
+  base: TrainingBase,
+  folder: string,
+  adapter: { rank?: number; alpha?: number; targets?: readonly string[] } = {},
+): Promise<void> {
+  const spec: AdapterSpec = {
+    ...DEFAULT_ADAPTER,
+    ...(adapter.rank === undefined ? {} : { rank: adapter.rank }),
+    ...(adapter.alpha === undefined ? {} : { alpha: adapter.alpha }),
+    ...(adapter.targets === undefined ? {} : { targets: [...adapter.targets] }),
+  };
+  const trainer = await base.device.trainAdapter(spec, { seed: ADAPTER_SEED });
+  try {
+    const values = await trainer.read("value");
+    await writeCheckpoint(folder, { spec, values, optimizer: null }, base, { parent_step: null, job_id: null });
+  } finally {
+    trainer.close();
+  }
+}
+
+/** @throws ModelFileError when a file is damaged or the checkpoint was made from other weights. */
+export async function readCheckpoint(folder: string, base: TrainingBase): Promise<AdapterState> {
+  const metaFile = join(folder, META_FILE);
+  if (existsSync(metaFile)) {
+    const meta = JSON.parse(await readFile(metaFile, "utf8")) as CheckpointMeta;
+    if (meta.base_hash !== base.hash) {
+      throw new ModelFileError(
+        metaFile,
+        `the checkpoint was trained from other weights than those of "${base.id}" now`,
+        {
+          hint: "serve the base model it was made from",
+        },
+      );
+    }
+  }
+  const { spec, tensors: values } = await readAdapterFolder(folder);
+  const file = join(folder, OPTIMIZER_FILE);
+  return { spec, values, optimizer: existsSync(file) ? await readOptimizer(file) : null };
+}
+
+/** Puts a checkpoint's adapter on the device. @returns its version. */
+export async function loadCheckpointAdapter(device: DeviceModel, folder: string): Promise<number> {
+  const { spec, tensors } = await readAdapterFolder(folder);
+  return device.loadAdapter(spec, tensors);
+}
+
+/** A state between two checkpoints as one file. */
+export function stateFile(state: AdapterState): Uint8Array {
+  const tensors: NamedTensors = new Map(prefixed("value", state.values));
+  const metadata: Record<string, string> = {};
+  if (state.optimizer) addOptimizer(state.optimizer, tensors, metadata);
+  return encodeSafetensors(tensors, metadata);
+}
+
+export async function readStateFile(file: string, spec: AdapterSpec): Promise<AdapterState> {
+  const { tensors, metadata } = await readSafetensors(file);
+  return { spec, values: part("value", tensors), optimizer: toOptimizer(tensors, metadata) };
+}
+
+function optimizerFile(optimizer: OptimizerState): Uint8Array {
+  const tensors: NamedTensors = new Map();
+  const metadata: Record<string, string> = {};
+  addOptimizer(optimizer, tensors, metadata);
+  return encodeSafetensors(tensors, metadata);
+}
+
+async function readOptimizer(file: string): Promise<OptimizerState | null> {
+  const { tensors, metadata } = await readSafetensors(file);
+  return toOptimizer(tensors, metadata);
+}
+
+function addOptimizer(optimizer: OptimizerState, tensors: NamedTensors, metadata: Record<string, string>): void {
+  for (const [name, tensor] of prefixed("moment1", optimizer.moment1)) tensors.set(name, tensor);
+  for (const [name, tensor] of prefixed("moment2", optimizer.moment2)) tensors.set(name, tensor);
+  metadata.objective = optimizer.objective;
+  metadata.steps = String(optimizer.steps);
+}
+
+function toOptimizer(tensors: NamedTensors, metadata: Record<string, string>): OptimizerState | null {
+  const { objective, steps } = metadata;
+  if (objective !== "rl" && objective !== "sft") return null;
+  return { objective, steps: Number(steps), moment1: part("moment1", tensors), moment2: part("moment2", tensors) };
+}
+
+function* prefixed(
+  prefix: string,
+  tensors: NamedTensors,
+): Generator<[string, { shape: number[]; data: Float32Array }]> {
+  for (const [name, tensor] of tensors) yield [`${prefix}.${name}`, tensor];
+}
+
+function part(prefix: string, tensors: NamedTensors): NamedTensors {
+  const names = [...tensors].filter(([name]) => name.startsWith(`${prefix}.`));
+  return new Map(names.map(([name, tensor]) => [name.slice(prefix.length + 1), tensor]));
+}

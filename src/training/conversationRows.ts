@@ -1,0 +1,76 @@
+// A conversation as rows for supervised training: what the assistant said, each turn after the prompt it would have got.
+
+import type { TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
+import { plainMessage, plainTools } from "./plainMessages.js";
+import type { TokenRow } from "./rows.js";
+
+export interface ConversationRenderer {
+  /** The conversation as text; with `open` it ends where the assistant's next turn begins. */
+  text(messages: readonly TrajectoryMessage[], tools: readonly TrajectoryTool[] | null, open: boolean): string;
+  /** Ids of text in which special tokens are written out. */
+  encodeRendered(text: string): number[];
+  /** Ids that end an assistant turn. */
+  readonly endIds: ReadonlySet<number>;
+}
+
+/**
+ * "all": every assistant turn up to its end-of-turn token, found by rendering the conversation up to and including it.
+ * A turn whose prompt does not continue the row so far (templates that rewrite earlier turns) starts a row of its own.
+ * "last": all that follows the prompt of the last turn.
+ * @throws Error when a turn's rendering does not continue its prompt's.
+ */
+export function conversationRows(
+  messages: readonly TrajectoryMessage[],
+  tools: readonly TrajectoryTool[] | null,
+  renderer: ConversationRenderer,
+  turns: "all" | "last",
+): TokenRow[] {
+  const plain = messages.map(plainMessage);
+  const wrapped = plainTools(tools);
+  const rows: { tokens: number[]; trained: number[] }[] = [];
+  for (const [i, message] of plain.entries()) {
+    if (message.role !== "assistant" || (turns === "last" && i < plain.length - 1)) continue;
+    const prompt = renderer.text(plain.slice(0, i), wrapped, true);
+    const whole = renderer.text(plain.slice(0, i + 1), wrapped, false);
+    const shared = whole.startsWith(prompt) ? prompt : openingOf(plain.slice(0, i), wrapped, renderer, prompt, whole);
+    const promptIds = renderer.encodeRendered(shared);
+    const turnIds = renderer.encodeRendered(whole.slice(shared.length));
+    let row = rows.at(-1);
+    if (row === undefined || !startsWith(promptIds, row.tokens)) {
+      row = { tokens: [], trained: [] };
+      rows.push(row);
+    }
+    const context = promptIds.slice(row.tokens.length);
+    row.tokens.push(...context, ...turnIds);
+    const trained = turns === "last" ? turnIds.length : turnLength(turnIds, renderer.endIds);
+    for (const _ of context) row.trained.push(0);
+    for (const t of turnIds.keys()) row.trained.push(t < trained && row.trained.length > 0 ? 1 : 0);
+  }
+  return rows.map((row) => ({ tokens: Int32Array.from(row.tokens), trained: Uint8Array.from(row.trained) }));
+}
+
+/** Some templates open a turn with more than a finished turn keeps (an empty thinking block): the common part counts. */
+function openingOf(
+  before: readonly TrajectoryMessage[],
+  tools: readonly TrajectoryTool[] | null,
+  renderer: ConversationRenderer,
+  prompt: string,
+  whole: string,
+): string {
+  const closed = before.length === 0 ? "" : renderer.text(before, tools, false);
+  let length = 0;
+  while (length < prompt.length && prompt[length] === whole[length]) length++;
+  if (length < closed.length)
+    throw new Error("the chat template does not render the assistant's turn after its prompt");
+  return prompt.slice(0, length);
+}
+
+/** Tokens up to and including the last end-of-turn token; all of them when there is none. What follows it is the template's. */
+function turnLength(ids: readonly number[], endIds: ReadonlySet<number>): number {
+  const last = ids.findLastIndex((id) => endIds.has(id));
+  return last < 0 ? ids.length : last + 1;
+}
+
+function startsWith(longer: readonly number[], prefix: readonly number[]): boolean {
+  return longer.length >= prefix.length && prefix.every((id, i) => longer[i] === id);
+}

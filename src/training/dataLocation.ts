@@ -1,0 +1,82 @@
+// Where a request may take data from: folders of this machine that the operator named, hosts it allowed, or artifacts.
+
+import { realpathSync, statSync } from "node:fs";
+import { isAbsolute, join, sep } from "node:path";
+import { fileURLToPath } from "node:url";
+import { ValidationError } from "../errors.js";
+
+export interface DataSources {
+  dataRoots: readonly string[];
+  allowedHosts: readonly string[];
+  /** The folder of an artifact, or null when there is no such one; version null is the latest. */
+  artifactFolder(name: { entity: string; project: string; name: string; version: number | null }): string | null;
+}
+
+const ARTIFACT = /^wandb-artifact:\/\/\/?([^/:]+)\/([^/:]+)\/([^/:]+)(?::(?:v(\d{1,9})|latest))?$/;
+
+/** Names under which a folder holds trajectories, in order of preference. */
+const DATA_FILES = ["trajectories.jsonl", "train.jsonl"];
+
+/**
+ * The file on this machine that a `training_data_url` means, or the http(s) URL as it is.
+ * @throws ValidationError at `training_data_url` for what is malformed, refused or not there.
+ */
+export function resolveTrainingData(url: string, sources: DataSources): string {
+  const refuse = (msg: string) => ValidationError.at("training_data_url", msg);
+  if (/^https?:/i.test(url)) {
+    if (!URL.canParse(url)) throw refuse("is no valid URL");
+    const { hostname, host } = new URL(url);
+    if (sources.allowedHosts.includes(hostname) || sources.allowedHosts.includes(host)) return url;
+    throw refuse(`data from ${hostname} is not allowed here`);
+  }
+  if (url.startsWith("wandb-artifact:")) {
+    const match = ARTIFACT.exec(url);
+    if (!match) throw refuse("an artifact is named wandb-artifact:///entity/project/name:vN");
+    const [, entity, project, name, version] = match as unknown as [string, string, string, string, string?];
+    const folder = sources.artifactFolder({ entity, project, name, version: version ? Number(version) : null });
+    if (folder === null)
+      throw refuse(`there is no artifact ${entity}/${project}/${name}${version ? `:v${version}` : ""}`);
+    return dataFile(folder, refuse);
+  }
+  return dataFile(resolveUnderRoots(url, sources.dataRoots, refuse), refuse);
+}
+
+/** An absolute path or `file:` URL, links followed, if it lies under one of the roots. */
+export function resolveUnderRoots(
+  location: string,
+  dataRoots: readonly string[],
+  refuse: (msg: string) => ValidationError,
+): string {
+  let path = location;
+  if (/^file:/i.test(location)) {
+    try {
+      path = fileURLToPath(location);
+    } catch {
+      throw refuse("is no valid file URL");
+    }
+  }
+  if (!isAbsolute(path) || path.includes("\0")) {
+    throw refuse("must be a file: URL, an absolute path, an http(s): URL or wandb-artifact:///entity/project/name:vN");
+  }
+  // The same answer for what is not there and what must not be seen, so that nobody can probe the file system.
+  const hidden = () => refuse("is not there, or outside the folders that data may be read from");
+  try {
+    const real = realpathSync(path);
+    const inside = dataRoots.some((root) => {
+      const base = realpathSync(root);
+      return real === base || real.startsWith(base.endsWith(sep) ? base : base + sep);
+    });
+    if (inside) return real;
+  } catch {
+    throw hidden();
+  }
+  throw hidden();
+}
+
+function dataFile(path: string, refuse: (msg: string) => ValidationError): string {
+  const kind = (file: string) => statSync(file, { throwIfNoEntry: false });
+  if (kind(path)?.isFile()) return path;
+  const found = DATA_FILES.map((name) => join(path, name)).find((file) => kind(file)?.isFile());
+  if (found === undefined) throw refuse(`the folder has neither ${DATA_FILES.join(" nor ")}`);
+  return found;
+}

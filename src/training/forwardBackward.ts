@@ -1,0 +1,130 @@
+// One gradient from many rows: passes that fit in memory add up to the gradient of one pass.
+
+import type { Trainer } from "../runtime/runtime.js";
+import { type PackedRow, packRows } from "./packing.js";
+import type { TokenRow } from "./rows.js";
+
+/** Per row, entry i about token i: what the current weights say of the trained tokens; 0 elsewhere. */
+export interface RowValues {
+  /** Natural logarithms. */
+  logprobs: Float32Array[];
+  /** In nats, over the whole vocabulary. */
+  entropies: Float32Array[];
+}
+
+/** A loss as a function of all rows' logprobs. */
+export type LossFunction = (values: RowValues) => {
+  /** Per row, entry i: d(loss) / d(logprob of token i); used where the token is trained. */
+  gradient: Float32Array[];
+  metrics: Record<string, number>;
+};
+
+export interface PassLimits {
+  /** Tokens in one pass, shared beginnings counted in every row; a longer row runs alone. */
+  maxTokens: number;
+  /** Bytes of activations in one pass; layers are recomputed as needed. 0: no limit. The numbers do not depend on it. */
+  memoryBudget: number;
+  signal?: AbortSignal;
+}
+
+/**
+ * Adds the gradient of `loss` over all `rows` to the trainer's. Rows of one pass share their common beginnings. With more
+ * than one pass all logprobs are computed first, since a loss may look at all of them; the second forward pass of a row
+ * gives the same bits. After a rejection part of the gradient may have been added: clear it.
+ */
+export async function accumulateGradient(
+  trainer: Trainer,
+  rows: readonly TokenRow[],
+  loss: LossFunction,
+  limits: PassLimits,
+): Promise<RowValues & { metrics: Record<string, number> }> {
+  const batches = splitRows(rows, limits.maxTokens);
+  const single = batches.length === 1 ? packRows(batches[0]!) : null;
+  if (single) {
+    const pass = await trainer.forward(single, limits);
+    try {
+      const values = toRowValues(rows, single, pass);
+      const { gradient, metrics } = loss(values);
+      if (hasGradient(gradient)) await pass.backward(toDevice(single, gradient));
+      return { ...values, metrics };
+    } finally {
+      pass.close();
+    }
+  }
+  const values = await evaluateRows(trainer, rows, limits);
+  const { gradient, metrics } = loss(values);
+  let start = 0;
+  for (const batch of batches) {
+    const part = gradient.slice(start, start + batch.length);
+    start += batch.length;
+    if (!hasGradient(part)) continue;
+    const packed = packRows(batch);
+    const pass = await trainer.forward(packed, limits);
+    try {
+      await pass.backward(toDevice(packed, part));
+    } finally {
+      pass.close();
+    }
+  }
+  return { ...values, metrics };
+}
+
+/** The values of all rows without keeping anything. `adapter`: a version, 0 the base model, absent the trainer's own weights. */
+export async function evaluateRows(
+  trainer: Trainer,
+  rows: readonly TokenRow[],
+  limits: PassLimits,
+  adapter?: number,
+): Promise<RowValues> {
+  const result: RowValues = { logprobs: [], entropies: [] };
+  for (const batch of splitRows(rows, limits.maxTokens)) {
+    const packed = packRows(batch);
+    const pass = await trainer.evaluate(packed, { adapter, signal: limits.signal });
+    const values = toRowValues(batch, packed, pass);
+    result.logprobs.push(...values.logprobs);
+    result.entropies.push(...values.entropies);
+  }
+  return result;
+}
+
+function splitRows(rows: readonly TokenRow[], maxTokens: number): TokenRow[][] {
+  const batches: TokenRow[][] = [];
+  let room = 0;
+  for (const row of rows) {
+    if (batches.length === 0 || row.tokens.length > room) {
+      batches.push([]);
+      room = maxTokens;
+    }
+    batches.at(-1)!.push(row);
+    room -= row.tokens.length;
+  }
+  return batches;
+}
+
+function hasGradient(gradient: readonly Float32Array[]): boolean {
+  return gradient.some((row) => row.some((value) => value !== 0));
+}
+
+/** Own index t of a packed row is about its token t + 1; own token 0 is token `prefixLength` of the whole row. */
+function toRowValues(
+  rows: readonly TokenRow[],
+  packed: readonly PackedRow[],
+  pass: { logprobs: Float32Array[]; entropies: Float32Array[] },
+): RowValues {
+  const spread = (own: readonly Float32Array[]) =>
+    rows.map((row, r) => {
+      const whole = new Float32Array(row.tokens.length);
+      const { trained, prefixLength = 0 } = packed[r]!;
+      for (let t = 0; t < trained.length; t++) if (trained[t]) whole[prefixLength + t + 1] = own[r]![t]!;
+      return whole;
+    });
+  return { logprobs: spread(pass.logprobs), entropies: spread(pass.entropies) };
+}
+
+function toDevice(packed: readonly PackedRow[], gradient: readonly Float32Array[]): Float32Array[] {
+  return packed.map(({ trained, prefixLength = 0 }, r) => {
+    const own = new Float32Array(trained.length);
+    for (let t = 0; t < trained.length; t++) if (trained[t]) own[t] = gradient[r]![prefixLength + t + 1]!;
+    return own;
+  });
+}

@@ -1,0 +1,38 @@
+// What training needs of the engine around it.
+
+import type { DeviceModel } from "../runtime/runtime.js";
+import type { Store } from "../store/store.js";
+import type { ChatTemplate, Tokenizer } from "../text/index.js";
+import type { Logger } from "../types/logger.js";
+
+/** A loaded base model. */
+export interface TrainingBase {
+  readonly id: string;
+  /** Of the weights: a checkpoint can only go on from the base it was made from. */
+  readonly hash: string;
+  /** In tokens. */
+  readonly contextLength: number;
+  readonly device: DeviceModel;
+  readonly tokenizer: Tokenizer;
+  readonly template: ChatTemplate | null;
+  readonly generationConfig: { readonly eos_token_id: readonly number[] };
+}
+
+export interface TrainingOptions {
+  /** What one optimizer step of an RL job sees. */
+  optimizerStep: "group" | "completion" | "job";
+  /** Folders from which requests may name files. */
+  dataRoots: readonly string[];
+  /** Hosts from which `http(s):` training data may be read. */
+  allowedHosts: readonly string[];
+}
+
+export interface TrainingHost {
+  readonly store: Store;
+  readonly options: TrainingOptions;
+  readonly logger: Logger;
+  /** The base model of a model. */
+  base(modelId: string): Promise<TrainingBase>;
+  /** Takes over a version on the device, to be served as the checkpoint at `step`; called right after the checkpoint exists. */
+  publishCheckpoint(modelId: string, step: number, version: number): void;
+}

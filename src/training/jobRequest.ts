@@ -1,0 +1,47 @@
+// What a job was asked for, kept in the job's folder from before its id is known to anyone until it has ended.
+
+import { createReadStream } from "node:fs";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { writeFileDurably } from "../store/durableFiles.js";
+import type { Store } from "../store/store.js";
+import type { ExperimentalConfig, SftConfig } from "../types/training.js";
+import type { TrajectoryGroup } from "../types/trajectories.js";
+
+export type JobRequest =
+  | { kind: "rl"; config: ExperimentalConfig; groups: TrajectoryGroup[] }
+  /** `data` is the resolved file or folder on this machine, or an http(s) URL. */
+  | { kind: "sft"; config: SftConfig; data: string };
+
+const FILE = "request.jsonl";
+
+/** Writes a request to the disk; the first line holds everything but the groups, which follow one per line. */
+export function writeJobRequest(files: Store["files"], jobId: string, request: JobRequest): void {
+  const folder = files.jobFolder(jobId);
+  files.makeFolder(folder);
+  writeFileDurably(join(folder, FILE), lines(request));
+}
+
+function* lines(request: JobRequest): Generator<string> {
+  const { groups, ...head } = request.kind === "rl" ? request : { ...request, groups: [] };
+  yield `${JSON.stringify(head)}\n`;
+  for (const group of groups) yield `${JSON.stringify(group)}\n`;
+}
+
+export async function readJobRequest(files: Store["files"], jobId: string): Promise<JobRequest> {
+  const input = createReadStream(join(files.jobFolder(jobId), FILE), "utf8");
+  let head: JobRequest | null = null;
+  try {
+    for await (const line of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
+      if (head === null) {
+        head = JSON.parse(line) as JobRequest;
+        if (head.kind === "rl") head.groups = [];
+      } else if (head.kind === "rl") {
+        head.groups.push(JSON.parse(line) as TrajectoryGroup);
+      }
+    }
+  } finally {
+    input.destroy();
+  }
+  return head!;
+}

@@ -1,0 +1,112 @@
+// The queue of training jobs: durable, in order per model, models beside each other.
+
+import { ConflictError } from "../errors.js";
+import type { JobEnd } from "../store/store.js";
+import type { TrainingHost } from "./host.js";
+import { ModelQueue, type Release } from "./modelQueue.js";
+import { runJob } from "./runJob.js";
+
+interface Running {
+  modelId: string;
+  abort: AbortController;
+  ended: Promise<void>;
+}
+
+/** Why a job stops before its end. */
+const CANCELLED = Symbol("cancelled");
+const CLOSING = Symbol("closing");
+
+export class JobRunner {
+  readonly #host: TrainingHost;
+  readonly #queue = new ModelQueue();
+  /** Queued and running jobs of this process. */
+  readonly #jobs = new Map<string, Running>();
+  #closing = new AbortController();
+
+  constructor(host: TrainingHost) {
+    this.#host = host;
+  }
+
+  /** Takes up what an earlier process left, in the order in which it was asked for. */
+  start(): void {
+    for (const job of this.#host.store.jobs.unfinished()) this.enqueue(job.id);
+  }
+
+  /** Runs a stored job when the model's turn comes. */
+  enqueue(jobId: string): void {
+    const job = this.#host.store.jobs.get(jobId);
+    if (job === null || this.#jobs.has(jobId) || this.#closing.signal.aborted) return;
+    const abort = new AbortController();
+    const ended = this.#run(jobId, job.modelId, abort.signal).finally(() => this.#jobs.delete(jobId));
+    this.#jobs.set(jobId, { modelId: job.modelId, abort, ended });
+  }
+
+  /** Ends a job without a checkpoint; its terminal event exists when this resolves. A job that has ended stays as it is. */
+  async cancel(jobId: string): Promise<void> {
+    const running = this.#jobs.get(jobId);
+    running?.abort.abort(CANCELLED);
+    await running?.ended;
+    this.#end(jobId, cancelled());
+  }
+
+  /** Cancels all jobs of a model that is about to be deleted. */
+  async cancelModel(modelId: string): Promise<void> {
+    await Promise.all(this.#host.store.jobs.unfinished(modelId).map((job) => this.cancel(job.id)));
+  }
+
+  /** A place in the model's queue, like that of a job. Rejects with the signal's reason, or when the runner closes. */
+  async lease(modelId: string, signal?: AbortSignal): Promise<Release> {
+    const closing = this.#closing.signal;
+    const either = signal ? AbortSignal.any([signal, closing]) : closing;
+    try {
+      return await this.#queue.acquire(modelId, either);
+    } catch (error) {
+      if (error === CLOSING) throw new ConflictError("the engine is being closed", { code: "closed" });
+      throw error;
+    }
+  }
+
+  /** Ends the work in flight; jobs stay where they are, to be taken up by the next process. */
+  async close(): Promise<void> {
+    this.#closing.abort(CLOSING);
+    const jobs = [...this.#jobs.values()];
+    for (const job of jobs) job.abort.abort(CLOSING);
+    await Promise.all(jobs.map((job) => job.ended));
+  }
+
+  async #run(jobId: string, modelId: string, signal: AbortSignal): Promise<void> {
+    const { logger } = this.#host;
+    let release: Release | null = null;
+    try {
+      release = await this.#queue.acquire(modelId, signal);
+      const job = this.#host.store.jobs.get(jobId);
+      if (job !== null) await runJob(this.#host, job, signal);
+    } catch (error) {
+      const reason = signal.aborted ? signal.reason : error;
+      if (reason === CLOSING) return;
+      if (reason !== CANCELLED) logger.error("training job failed", { job: jobId, error });
+      this.#end(jobId, reason === CANCELLED ? cancelled() : failed(error));
+    } finally {
+      release?.();
+    }
+  }
+
+  /** Writes a terminal event unless the job has one. */
+  #end(jobId: string, end: JobEnd): void {
+    const { store } = this.#host;
+    const job = store.jobs.get(jobId);
+    if (job === null || (job.status !== "queued" && job.status !== "running")) return;
+    store.finishJob(jobId, end);
+    store.files.remove(store.files.jobFolder(jobId));
+  }
+}
+
+function cancelled(): JobEnd {
+  const error = "cancelled";
+  return { status: "cancelled", error, event: { type: "training_failed", data: { error_message: error } } };
+}
+
+function failed(cause: unknown): JobEnd {
+  const error = cause instanceof Error ? cause.message : String(cause);
+  return { status: "failed", error, event: { type: "training_failed", data: { error_message: error } } };
+}

@@ -1,0 +1,167 @@
+// The built-in losses as functions of logprobs. All rows given together are one reduction.
+
+import { BadRequestError } from "../errors.js";
+import { type PolicyLossSettings, policyLoss } from "../runtime/runtime.js";
+import type { LossFunction } from "./forwardBackward.js";
+import type { TokenRow } from "./rows.js";
+
+/** Entry i of every array is about token i of the row. */
+export interface PolicyRow extends TokenRow {
+  advantages: Float32Array;
+  weights: Float32Array;
+  /** NaN: none. */
+  oldLogprobs: Float32Array;
+  /** Of the reference model; needed with a KL coefficient. */
+  reference?: Float32Array;
+  /** At sampling time, when `oldLogprobs` are not those; NaN: none. */
+  original?: Float32Array;
+}
+
+/** The policy-gradient losses; every row is one sequence of the sequence-level ratios. */
+export function policyGradientLoss(rows: readonly PolicyRow[], settings: PolicyLossSettings): LossFunction {
+  return ({ logprobs, entropies }) => {
+    const lengths = rows.map((row) => row.tokens.length);
+    const { dLogprobs, metrics } = policyLoss(
+      {
+        logprobs: joined(logprobs),
+        oldLogprobs: joined(rows.map((row) => row.oldLogprobs)),
+        advantages: joined(rows.map((row) => row.advantages)),
+        weights: joined(rows.map((row) => row.weights)),
+        mask: maskOf(rows),
+        segments: segmentsOf(rows),
+        reference: settings.klCoef > 0 ? joined(rows.map((row) => row.reference ?? missing("reference"))) : undefined,
+        original: settings.truncateByOriginal ? joined(rows.map((row) => row.original ?? row.oldLogprobs)) : undefined,
+        entropies: joined(entropies),
+      },
+      settings,
+    );
+    return { gradient: divided(dLogprobs, lengths), metrics: policyMetrics(metrics, settings) };
+  };
+}
+
+type NativeMetrics = ReturnType<typeof policyLoss>["metrics"];
+
+function policyMetrics(metrics: NativeMetrics, settings: PolicyLossSettings): Record<string, number> {
+  return {
+    loss: metrics.loss,
+    entropy: metrics.entropy,
+    ...(settings.klCoef > 0 ? { kl_policy_ref: metrics.klPolicyRef } : {}),
+    probs_corr: metrics.probsCorr,
+    ratio_mean: metrics.ratioMean,
+    ratio_max: metrics.ratioMax,
+    ratio_min: metrics.ratioMin,
+    ratio_exact_share: metrics.ratioExactShare,
+    clip_fraction: metrics.clipFraction,
+    approx_kl: metrics.approxKl,
+    num_trainable_tokens: metrics.trained,
+  };
+}
+
+/** Mean over all trained tokens of minus the logprob, each counted with its weight (1 if none are given). */
+export function crossEntropyLoss(rows: readonly (TokenRow & { weights?: Float32Array })[]): LossFunction {
+  const tokens = rows.reduce((sum, row) => sum + countTrained(row), 0);
+  return ({ logprobs, entropies }) => {
+    let loss = 0;
+    let entropy = 0;
+    const gradient = rows.map((row, r) => {
+      const slope = new Float32Array(row.tokens.length);
+      for (let i = 0; i < slope.length; i++) {
+        if (!row.trained[i]) continue;
+        const weight = row.weights?.[i] ?? 1;
+        loss -= weight * logprobs[r]![i]!;
+        entropy += entropies[r]![i]!;
+        slope[i] = -weight / tokens;
+      }
+      return slope;
+    });
+    const count = Math.max(tokens, 1);
+    return { gradient, metrics: { loss: loss / count, entropy: entropy / count, num_trainable_tokens: tokens } };
+  };
+}
+
+/**
+ * Direct preference optimisation (Rafailov et al. 2023, equation 7): rows come in pairs, the preferred one first; the loss
+ * is the mean over pairs of -log sigmoid(beta (difference of the two log ratios to the reference)).
+ */
+export function preferenceLoss(rows: readonly (TokenRow & { reference: Float32Array })[], beta: number): LossFunction {
+  if (rows.length === 0 || rows.length % 2 !== 0) {
+    throw new BadRequestError("dpo takes pairs of rows: the preferred one, then the other", { param: "rows" });
+  }
+  const pairs = rows.length / 2;
+  return ({ logprobs }) => {
+    const gradient = rows.map((row) => new Float32Array(row.tokens.length));
+    const logRatio = (r: number) => {
+      let sum = 0;
+      for (const [i, trained] of rows[r]!.trained.entries()) {
+        if (trained) sum += logprobs[r]![i]! - rows[r]!.reference[i]!;
+      }
+      return sum;
+    };
+    let loss = 0;
+    let margin = 0;
+    let right = 0;
+    for (let pair = 0; pair < pairs; pair++) {
+      const reward = beta * (logRatio(2 * pair) - logRatio(2 * pair + 1));
+      // log(1 + exp(-x)) without overflow on either side.
+      loss += Math.max(-reward, 0) + Math.log1p(Math.exp(-Math.abs(reward)));
+      margin += reward;
+      right += reward > 0 ? 1 : 0;
+      const slope = beta / (1 + Math.exp(reward)) / pairs;
+      for (const [side, sign] of [
+        [2 * pair, -1],
+        [2 * pair + 1, 1],
+      ] as const) {
+        for (const [i, trained] of rows[side]!.trained.entries()) if (trained) gradient[side]![i] = sign * slope;
+      }
+    }
+    return { gradient, metrics: { loss: loss / pairs, reward_margin: margin / pairs, reward_accuracy: right / pairs } };
+  };
+}
+
+export function countTrained(row: TokenRow): number {
+  return row.trained.reduce((sum, trained) => sum + (trained ? 1 : 0), 0);
+}
+
+function joined(parts: readonly Float32Array[]): Float32Array {
+  const whole = new Float32Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let start = 0;
+  for (const part of parts) {
+    whole.set(part, start);
+    start += part.length;
+  }
+  return whole;
+}
+
+function divided(whole: Float32Array, lengths: readonly number[]): Float32Array[] {
+  let start = 0;
+  return lengths.map((length) => {
+    const part = whole.slice(start, start + length);
+    start += length;
+    return part;
+  });
+}
+
+function maskOf(rows: readonly TokenRow[]): Uint8Array {
+  const mask = new Uint8Array(rows.reduce((sum, row) => sum + row.tokens.length, 0));
+  let start = 0;
+  for (const row of rows) {
+    mask.set(row.trained, start);
+    start += row.tokens.length;
+  }
+  return mask;
+}
+
+/** Small integers: the row's index, for each of its tokens. */
+function segmentsOf(rows: readonly TokenRow[]): Int32Array {
+  const segments = new Int32Array(rows.reduce((sum, row) => sum + row.tokens.length, 0));
+  let start = 0;
+  for (const [index, row] of rows.entries()) {
+    segments.fill(index, start, start + row.tokens.length);
+    start += row.tokens.length;
+  }
+  return segments;
+}
+
+function missing(what: string): never {
+  throw new BadRequestError(`every row needs ${what} logprobs with a KL coefficient`, { param: `rows.${what}` });
+}

@@ -1,0 +1,46 @@
+// Training rows laid out for the device: rows that begin alike share the computation of what they begin with.
+
+import type { TrainRow } from "../runtime/runtime.js";
+import type { TokenRow } from "./rows.js";
+
+/** Below this many tokens a shared beginning is not worth the copy of its last page. */
+const SMALLEST_SHARED_PREFIX = 16;
+
+/** A row on the device: `tokens` are those after the prefix, and entry t of `trained` is about the one that follows token t. */
+export type PackedRow = TrainRow & { trained: Uint8Array };
+
+/**
+ * Lays out rows in order, for one pass. A row continues an earlier whole row of the pass as far as both agree and nothing
+ * of the shared part is predicted by it: its first trained prediction is made from a token of its own.
+ */
+export function packRows(rows: readonly TokenRow[]): PackedRow[] {
+  const whole: number[] = [];
+  return rows.map((row, index) => {
+    const { prefix, length } = longestPrefix(rows, whole, row);
+    if (prefix < 0) whole.push(index);
+    const own = row.tokens.length - length;
+    const trained = new Uint8Array(own);
+    for (let t = 0; t + 1 < own; t++) trained[t] = row.trained[length + t + 1]!;
+    const tokens = row.tokens.slice(length);
+    return prefix < 0 ? { tokens, trained } : { tokens, trained, prefix, prefixLength: length };
+  });
+}
+
+/** Among `candidates` (indices of whole rows) the one that shares most with `row`; prefix -1 when none shares enough. */
+function longestPrefix(rows: readonly TokenRow[], candidates: readonly number[], row: TokenRow) {
+  const first = row.trained.indexOf(1);
+  const most = (first < 0 ? row.tokens.length : first) - 1;
+  let best = { prefix: -1, length: 0 };
+  for (const prefix of candidates) {
+    const length = Math.min(commonPrefix(rows[prefix]!.tokens, row.tokens), most);
+    if (length >= SMALLEST_SHARED_PREFIX && length > best.length) best = { prefix, length };
+  }
+  return best;
+}
+
+function commonPrefix(a: Int32Array, b: Int32Array): number {
+  const most = Math.min(a.length, b.length);
+  let length = 0;
+  while (length < most && a[length] === b[length]) length++;
+  return length;
+}

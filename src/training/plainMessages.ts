@@ -1,0 +1,35 @@
+// A trajectory's history as the messages and tools that a chat completion would have been asked with.
+
+import type { MessageOrChoice, TrajectoryChoice, TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
+
+export function isChoice(item: MessageOrChoice): item is TrajectoryChoice {
+  return typeof (item as Partial<TrajectoryChoice>).message === "object" && !("role" in item);
+}
+
+/** A choice becomes an assistant message of content and tool calls (its reasoning and refusal are dropped); null content becomes "". */
+export function plainMessage(item: MessageOrChoice): TrajectoryMessage {
+  if (!isChoice(item)) return item.content == null ? { ...item, content: "" } : item;
+  const { content, tool_calls } = item.message;
+  const message: TrajectoryMessage = { role: "assistant", content: content ?? "" };
+  if (tool_calls && tool_calls.length > 0) message.tool_calls = tool_calls;
+  return message;
+}
+
+/** Tool definitions as a request carries them: those given bare, without `type`, are wrapped. null: none. */
+export function plainTools(tools: readonly TrajectoryTool[] | null | undefined): TrajectoryTool[] | null {
+  if (!tools || tools.length === 0) return null;
+  return tools.map((tool) => {
+    if (tool.type) return tool;
+    const { type: _, ...definition } = tool;
+    const inner = definition.function ?? (definition as unknown as NonNullable<TrajectoryTool["function"]>);
+    return { type: "function", function: inner };
+  });
+}
+
+/** The text of a message's content, or null when it holds anything but text. */
+export function contentText(content: TrajectoryMessage["content"]): string | null {
+  if (content == null) return "";
+  if (typeof content === "string") return content;
+  if (content.some((part) => part.type !== "text" || typeof part.text !== "string")) return null;
+  return content.map((part) => part.text).join("");
+}

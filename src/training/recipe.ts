@@ -1,0 +1,41 @@
+// A job as the runner sees it: so many optimizer steps, one after the other, each a pure function of the weights before it.
+
+import type { Trainer } from "../runtime/runtime.js";
+import type { PassLimits } from "./forwardBackward.js";
+
+/** Which objective the moments of an optimizer belong to: they are cleared when it changes. */
+export type Objective = "rl" | "sft";
+
+export interface OptimizerSettings {
+  beta1: number;
+  beta2: number;
+  eps: number;
+  weightDecay: number;
+  maxGradNorm: number;
+}
+
+/** AdamW as commonly used for adapters: RL decays and clips hard, SFT does not decay. */
+export const OPTIMIZER: Record<Objective, OptimizerSettings> = {
+  rl: { beta1: 0.9, beta2: 0.99, eps: 1e-8, weightDecay: 0.1, maxGradNorm: 0.1 },
+  sft: { beta1: 0.9, beta2: 0.99, eps: 1e-8, weightDecay: 0, maxGradNorm: 1 },
+};
+
+export interface Recipe {
+  readonly objective: Objective;
+  /** Optimizer steps, one `gradient_step` event each. */
+  readonly steps: number;
+  /** What the job's first event says besides the number of steps: numbers, and warnings for people. */
+  readonly started: { counts: Record<string, number>; warnings: string[] };
+  /**
+   * Gradient and optimizer step `index`. The payload holds finite numbers only.
+   * Rejects with `limits.signal`'s reason when aborted; the trainer is then not to be used any more.
+   */
+  step(index: number, trainer: Trainer, limits: PassLimits): Promise<Record<string, number>>;
+  /** Frees what the recipe holds on the device. */
+  close(): void;
+}
+
+/** JSON has no NaN or infinity: such values are left out. */
+export function finiteNumbers(values: Record<string, number>): Record<string, number> {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => Number.isFinite(value)));
+}

@@ -1,0 +1,230 @@
+// Reinforcement learning: trajectory groups to advantages to one policy-gradient step per group.
+
+import { setImmediate as breathe } from "node:timers/promises";
+import { ValidationError } from "../errors.js";
+import type { Trainer } from "../runtime/runtime.js";
+import type { Store } from "../store/store.js";
+import type { TrainingJobCreateParams } from "../types/training.js";
+import type { TrajectoryGroup } from "../types/trajectories.js";
+import { groupAdvantages, normaliseBatch, trajectoryWeight, type Weighted } from "./advantages.js";
+import { accumulateGradient, evaluateRows, type PassLimits } from "./forwardBackward.js";
+import type { TrainingBase, TrainingOptions } from "./host.js";
+import { type PolicyRow, policyGradientLoss } from "./losses.js";
+import { type Policy, resolvePolicy } from "./policy.js";
+import { createPromptRenderer } from "./promptRenderer.js";
+import { finiteNumbers, OPTIMIZER, type Recipe } from "./recipe.js";
+import { checkTrajectory, type PromptRenderer, type TrajectoryRow, tokenizeTrajectory } from "./rows.js";
+
+/**
+ * Everything about an RL request that can be told without rendering prompts.
+ * @throws ValidationError naming the field.
+ */
+export function checkRlRequest(store: Store, base: TrainingBase, params: TrainingJobCreateParams): void {
+  const { model_id: modelId, trajectory_groups: groups, experimental_config: config } = params;
+  const policy = resolvePolicy(config, store.checkpoints.latest(modelId)?.step ?? 0);
+  const reference = policy.klReference;
+  if (reference?.kind === "step" && store.checkpoints.get(modelId, reference.step) === null) {
+    const field = config?.kl_penalty_reference_step == null ? "kl_penalty_step_lag" : "kl_penalty_reference_step";
+    throw ValidationError.at(`experimental_config.${field}`, `the model has no checkpoint at step ${reference.step}`);
+  }
+  const renderer = createPromptRenderer(base);
+  for (const [g, group] of groups.entries()) {
+    for (const [t, trajectory] of group.trajectories.entries()) {
+      checkTrajectory(trajectory, renderer, policy, `trajectory_groups.${g}.trajectories.${t}`);
+    }
+  }
+}
+
+/** The rows that share one reduction and one optimizer step. */
+interface Unit {
+  rows: PolicyRow[];
+}
+
+interface PlannedTrajectory extends Weighted {
+  rows: TrajectoryRow[];
+}
+
+export interface Plan {
+  units: Unit[];
+  counts: Record<string, number>;
+  warnings: string[];
+}
+
+/**
+ * Trajectory groups as units of rows with final advantages and weights. Trajectories at their group's mean and rows
+ * longer than `maxRowTokens` are left out; nothing is shuffled.
+ */
+export async function planUnits(
+  groups: readonly TrajectoryGroup[],
+  renderer: PromptRenderer,
+  policy: Policy,
+  { maxRowTokens, optimizerStep }: { maxRowTokens: number; optimizerStep: TrainingOptions["optimizerStep"] },
+): Promise<Plan> {
+  const planned: PlannedTrajectory[][] = [];
+  const total = { rows: 0, tooLong: 0, trained: 0, offPolicy: 0, unlearnable: 0 };
+  for (const [g, group] of groups.entries()) {
+    const advantages = groupAdvantages(
+      group.trajectories.map((trajectory) => trajectory.reward),
+      policy.scaleRewards,
+    );
+    const items: PlannedTrajectory[] = [];
+    for (const [t, trajectory] of group.trajectories.entries()) {
+      const advantage = advantages[t]!;
+      if (advantage === 0) continue;
+      const path = `trajectory_groups.${g}.trajectories.${t}`;
+      const tokenized = tokenizeTrajectory(trajectory, renderer, policy, path);
+      const rows = tokenized.rows.filter((row) => row.tokens.length <= maxRowTokens);
+      total.rows += rows.length;
+      total.tooLong += tokenized.rows.length - rows.length;
+      total.trained += tokenized.trainedTokens;
+      total.offPolicy += tokenized.offPolicyTokens;
+      if (tokenized.trainedTokens === 0) total.unlearnable += 1;
+      const tokens = rows.reduce((sum, row) => sum + row.trained.reduce((count, one) => count + one, 0), 0);
+      if (tokens === 0) continue;
+      items.push({ rows, advantage, weight: trajectoryWeight(tokenized.trainedTokens), tokens });
+    }
+    planned.push(items);
+    await breathe();
+  }
+  normaliseBatch(planned.flat(), policy.balance);
+  const groupRows = planned.map((items) => items.flatMap(policyRows));
+  const units = unitsOf(groupRows, optimizerStep).filter((unit) => unit.rows.length > 0);
+  const trajectories = groups.reduce((sum, group) => sum + group.trajectories.length, 0);
+  const trainable = planned.filter((items) => items.length > 0).length;
+  const offPolicyShare = total.trained > 0 ? total.offPolicy / total.trained : 0;
+  const warnings: string[] = [];
+  if (total.tooLong > 0) warnings.push(`${total.tooLong} rows longer than ${maxRowTokens} tokens were dropped`);
+  if (total.unlearnable > 0) {
+    warnings.push(`${total.unlearnable} trajectories have no choice with logprobs and train nothing`);
+  }
+  if (offPolicyShare > 0) {
+    const share = `${Math.round(offPolicyShare * 1000) / 10} %`;
+    warnings.push(`${share} of the trained tokens were sampled with settings other than temperature 1 and no filters`);
+  }
+  return {
+    units,
+    counts: {
+      num_groups_submitted: groups.length,
+      num_groups_trainable: trainable,
+      num_trajectories: trajectories,
+      num_datums: total.rows,
+      num_dropped_rows: total.tooLong,
+      off_policy_sampling: offPolicyShare,
+    },
+    warnings,
+  };
+}
+
+function policyRows({ rows, advantage, weight }: PlannedTrajectory): PolicyRow[] {
+  return rows.map((row) => ({
+    tokens: row.tokens,
+    trained: row.trained,
+    oldLogprobs: row.logprobs,
+    advantages: new Float32Array(row.tokens.length).fill(advantage),
+    weights: new Float32Array(row.tokens.length).fill(weight),
+  }));
+}
+
+function unitsOf(groups: readonly PolicyRow[][], optimizerStep: TrainingOptions["optimizerStep"]): Unit[] {
+  switch (optimizerStep) {
+    case "group":
+      return groups.map((rows) => ({ rows }));
+    case "completion":
+      return groups.flat().map((row) => ({ rows: [row] }));
+    case "job":
+      return [{ rows: groups.flat() }];
+  }
+}
+
+export interface RlContext {
+  base: TrainingBase;
+  optimizerStep: TrainingOptions["optimizerStep"];
+  /** The step that the job trains from. */
+  currentStep: number;
+  /** A version on the device of one of the model's checkpoints or of an adapter folder; the recipe releases it. */
+  loadStep(step: number): Promise<number>;
+  loadFolder(path: string): Promise<number>;
+}
+
+/** Prepares an RL job. What it does is a function of the request and of the weights at `currentStep` only. */
+export async function createRlRecipe(
+  request: Pick<TrainingJobCreateParams, "trajectory_groups" | "experimental_config">,
+  context: RlContext,
+): Promise<Recipe> {
+  const { base } = context;
+  const policy = resolvePolicy(request.experimental_config, context.currentStep);
+  const maxRowTokens = Math.min(policy.maxRowTokens ?? base.contextLength, base.contextLength);
+  const plan = await planUnits(request.trajectory_groups, createPromptRenderer(base), policy, {
+    maxRowTokens,
+    optimizerStep: context.optimizerStep,
+  });
+  const versions: number[] = [];
+  const held = async (version: Promise<number>) => {
+    const loaded = await version;
+    versions.push(loaded);
+    return loaded;
+  };
+  const close = () => {
+    for (const version of versions.splice(0)) if (version > 0) base.device.releaseAdapter(version);
+  };
+  try {
+    const reference = policy.klReference;
+    let referenceVersion = 0;
+    if (reference?.kind === "step") referenceVersion = await held(context.loadStep(reference.step));
+    if (reference?.kind === "folder") referenceVersion = await held(context.loadFolder(reference.path));
+    const precalculate = policy.precalculateLogprobs && plan.units.length > 0;
+    const startVersion = precalculate ? await held(context.loadStep(context.currentStep)) : 0;
+    return {
+      objective: "rl",
+      steps: plan.units.length,
+      started: { counts: plan.counts, warnings: plan.warnings },
+      step: (index, trainer, limits) =>
+        rlStep(plan.units[index]!, policy, trainer, limits, { referenceVersion, startVersion }),
+      close,
+    };
+  } catch (error) {
+    close();
+    throw error;
+  }
+}
+
+async function rlStep(
+  unit: Unit,
+  policy: Policy,
+  trainer: Trainer,
+  limits: PassLimits,
+  versions: { referenceVersion: number; startVersion: number },
+): Promise<Record<string, number>> {
+  const started = performance.now();
+  let rows: PolicyRow[] = unit.rows;
+  if (policy.klReference) {
+    const { logprobs } = await evaluateRows(trainer, rows, limits, versions.referenceVersion);
+    rows = rows.map((row, r) => ({ ...row, reference: logprobs[r]! }));
+  }
+  if (policy.precalculateLogprobs) {
+    const { logprobs } = await evaluateRows(trainer, rows, limits, versions.startVersion);
+    rows = rows.map((row, r) => ({ ...row, original: row.oldLogprobs, oldLogprobs: logprobs[r]! }));
+  }
+  const { metrics } = await accumulateGradient(trainer, rows, policyGradientLoss(rows, policy.loss), limits);
+  limits.signal?.throwIfAborted();
+  const learningRate = policy.learningRate * rows.length ** policy.learningRatePower;
+  const { gradNorm } = await trainer.optimStep({ learningRate, ...OPTIMIZER.rl });
+  const { loss, entropy, kl_policy_ref: kl, ...others } = metrics;
+  const tokens = rows.reduce((sum, row) => sum + row.tokens.length, 0);
+  return finiteNumbers({
+    "loss/train": loss!,
+    "loss/entropy": entropy!,
+    "loss/learning_rate": policy.learningRate,
+    "loss/grad_norm": gradNorm,
+    ...(kl === undefined ? {} : { "loss/kl_policy_ref": kl, kl_policy_ref: kl }),
+    // The same under the plain names that older clients read.
+    loss: loss!,
+    policy_loss: loss!,
+    entropy: entropy!,
+    learning_rate: policy.learningRate,
+    grad_norm: gradNorm,
+    ...others,
+    skipped_update: Number.isFinite(gradNorm) ? 0 : 1,
+    tokens_per_second: tokens / Math.max((performance.now() - started) / 1000, 1e-9),
+  });
+}

@@ -1,0 +1,182 @@
+// Trajectories to training rows: which tokens the model saw, which of them it sampled, with which logprobs.
+//
+// A turn that recorded its prompt and its tokens is taken as it is. Of a turn that did not, the prompt is rendered again
+// as the chat completion that made it was. Turns whose prompt continues the row so far extend it; any other turn (a
+// template that rewrites history, another conversation) starts a row of its own.
+
+import { ValidationError } from "../errors.js";
+import type {
+  Trajectory,
+  TrajectoryChoice,
+  TrajectoryHistory,
+  TrajectoryMessage,
+  TrajectoryTool,
+} from "../types/trajectories.js";
+import { contentText, isChoice, plainMessage, plainTools } from "./plainMessages.js";
+import { type SampledTokens, sampledTokens, type TokenNames } from "./sampledTokens.js";
+
+/** How the chat completions of the base model turn messages into ids. */
+export interface PromptRenderer extends TokenNames {
+  /** The prompt of a completion of `messages`, ready for the assistant's turn. Throws what the template raises. */
+  prompt(messages: readonly TrajectoryMessage[], tools: readonly TrajectoryTool[] | null): number[];
+  /** Ids of plain text, without special tokens. */
+  encode(text: string): number[];
+}
+
+/** A sequence of tokens, not shifted: entry i of every array is about token i. */
+export interface TokenRow {
+  tokens: Int32Array;
+  /** 1: to be trained. The first token of a row never is: nothing predicts it. */
+  trained: Uint8Array;
+}
+
+export interface TrajectoryRow extends TokenRow {
+  /** Of the sampled tokens at sampling time, natural logarithms; NaN where there is none. */
+  logprobs: Float32Array;
+}
+
+export interface TokenizedTrajectory {
+  rows: TrajectoryRow[];
+  /** Over all rows. */
+  trainedTokens: number;
+  /** Of these, tokens of choices that recorded a sampling setting which was not neutral. */
+  offPolicyTokens: number;
+  /** Trained tokens whose logprob was recorded. */
+  sampledTokens: number;
+}
+
+export interface RowSettings {
+  /** Also train assistant turns that carry no logprobs; their own values at the time of training then count as old. */
+  allowWithoutLogprobs: boolean;
+}
+
+/** The assistant turns of a trajectory that are trained, in order, over its histories. `path` starts every error's place. */
+function* trainedTurns(
+  trajectory: Trajectory,
+  renderer: PromptRenderer,
+  settings: RowSettings,
+  path: string,
+): Generator<{ turn: SampledTokens; promptIds: () => number[]; offPolicy: boolean; place: string }> {
+  const histories: [TrajectoryHistory, string][] = [[trajectory, `${path}.messages_and_choices`]];
+  for (const [i, history] of (trajectory.additional_histories ?? []).entries()) {
+    histories.push([history, `${path}.additional_histories.${i}.messages_and_choices`]);
+  }
+  for (const [history, place] of histories) {
+    const tools = plainTools(history.tools);
+    for (const [i, item] of history.messages_and_choices.entries()) {
+      const turn = trainedTurn(item, renderer, settings, `${place}.${i}`);
+      if (turn === null) continue;
+      const before = () => history.messages_and_choices.slice(0, i).map(plainMessage);
+      const promptIds = () => turn.promptIds ?? renderer.prompt(before(), tools);
+      yield { turn, promptIds, offPolicy: isChoice(item) && isOffPolicy(item), place: `${place}.${i}` };
+    }
+  }
+}
+
+function trainedTurn(
+  item: TrajectoryHistory["messages_and_choices"][number],
+  renderer: PromptRenderer,
+  { allowWithoutLogprobs }: RowSettings,
+  path: string,
+): SampledTokens | null {
+  if (isChoice(item)) {
+    const turn = sampledTokens(item, renderer, path);
+    if (turn !== null && (turn.logprobs !== null || allowWithoutLogprobs)) return turn;
+  }
+  if (!allowWithoutLogprobs || (!isChoice(item) && item.role !== "assistant")) return null;
+  const message = plainMessage(item);
+  if (message.tool_calls && message.tool_calls.length > 0) {
+    const place = isChoice(item) ? `${path}.message.tool_calls` : `${path}.tool_calls`;
+    throw ValidationError.at(place, "an assistant turn with tool calls can only be trained with its token ids");
+  }
+  const text = contentText(message.content);
+  if (text === null) throw ValidationError.at(`${path}.content`, "only text can be trained without token ids");
+  return { ids: renderer.encode(text), logprobs: null, promptIds: null };
+}
+
+/** Whether the choice says that it was not drawn from the plain softmax at temperature 1. */
+function isOffPolicy(choice: TrajectoryChoice): boolean {
+  const settings = choice.sampling_settings;
+  return typeof settings === "object" && settings !== null && Object.keys(settings).length > 0;
+}
+
+/**
+ * The rows of one trajectory.
+ * @throws ValidationError when it contradicts itself; what the chat template raises.
+ */
+export function tokenizeTrajectory(
+  trajectory: Trajectory,
+  renderer: PromptRenderer,
+  settings: RowSettings,
+  path = "trajectory",
+): TokenizedTrajectory {
+  const result: TokenizedTrajectory = { rows: [], trainedTokens: 0, offPolicyTokens: 0, sampledTokens: 0 };
+  let open: OpenRow | null = null;
+  const close = () => {
+    if (open) result.rows.push(finishRow(open));
+    open = null;
+  };
+  for (const { turn, promptIds, offPolicy } of trainedTurns(trajectory, renderer, settings, path)) {
+    if (turn.ids.length === 0) continue;
+    const prompt = promptIds();
+    if (open === null || !startsWith(prompt, open.tokens)) {
+      close();
+      open = { tokens: [], trained: [], logprobs: [] };
+    }
+    for (const id of prompt.slice(open.tokens.length)) push(open, id, 0, Number.NaN);
+    for (const [i, id] of turn.ids.entries()) {
+      const trained = open.tokens.length > 0 ? 1 : 0;
+      push(open, id, trained, trained ? (turn.logprobs?.[i] ?? Number.NaN) : Number.NaN);
+      result.trainedTokens += trained;
+      if (offPolicy) result.offPolicyTokens += trained;
+      if (turn.logprobs) result.sampledTokens += trained;
+    }
+  }
+  close();
+  return result;
+}
+
+/** Checks what can be checked of a trajectory without rendering it. @throws ValidationError */
+export function checkTrajectory(
+  trajectory: Trajectory,
+  names: TokenNames & { readonly hasTemplate: boolean },
+  settings: RowSettings,
+  path: string,
+): void {
+  if (!Number.isFinite(trajectory.reward)) throw ValidationError.at(`${path}.reward`, "must be a finite number");
+  const unrendered: PromptRenderer = {
+    vocabSize: names.vocabSize,
+    idOfBytes: (bytes) => names.idOfBytes(bytes),
+    encode: () => [],
+    prompt: () => [],
+  };
+  for (const { turn, place } of trainedTurns(trajectory, unrendered, settings, path)) {
+    if (turn.promptIds !== null || names.hasTemplate) continue;
+    const message = "required: the base model has no chat template to render the prompt with";
+    throw ValidationError.at(`${place}.prompt_token_ids`, message);
+  }
+}
+
+interface OpenRow {
+  tokens: number[];
+  trained: number[];
+  logprobs: number[];
+}
+
+function push(row: OpenRow, id: number, trained: number, logprob: number): void {
+  row.tokens.push(id);
+  row.trained.push(trained);
+  row.logprobs.push(logprob);
+}
+
+function finishRow(row: OpenRow): TrajectoryRow {
+  return {
+    tokens: Int32Array.from(row.tokens),
+    trained: Uint8Array.from(row.trained),
+    logprobs: Float32Array.from(row.logprobs),
+  };
+}
+
+function startsWith(longer: readonly number[], prefix: readonly number[]): boolean {
+  return longer.length >= prefix.length && prefix.every((id, i) => longer[i] === id);
+}

@@ -1,0 +1,208 @@
+// One training job from wherever it stands to its checkpoint.
+
+import { existsSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { NotFoundError } from "../errors.js";
+import type { AdapterSpec, Trainer } from "../runtime/runtime.js";
+import { writeFileDurably } from "../store/durableFiles.js";
+import type { JobRecord } from "../store/records.js";
+import {
+  type AdapterState,
+  captureState,
+  loadCheckpointAdapter,
+  readCheckpoint,
+  readStateFile,
+  restoreTrainer,
+  stateFile,
+  writeCheckpoint,
+} from "./checkpointFiles.js";
+import type { TrainingBase, TrainingHost } from "./host.js";
+import { type JobRequest, readJobRequest } from "./jobRequest.js";
+import { logMetrics, means } from "./logMetrics.js";
+import { passLimits } from "./passLimits.js";
+import type { Recipe } from "./recipe.js";
+import { createRlRecipe } from "./rlRecipe.js";
+import { snapshotData } from "./sftData.js";
+import { createSftRecipe, resolveSftSettings } from "./sftRecipe.js";
+
+/** Where a job goes on: kept in its row, in the transaction of the step's event. */
+interface JobState {
+  /** The checkpoint it trains from. */
+  from: number;
+  /** Optimizer steps made. */
+  done: number;
+}
+
+/**
+ * Runs a job to its end. What it does follows from its request and the checkpoint it started from, so after an
+ * interruption it goes on from the last step whose event exists and makes the same weights. Rejects with the signal's
+ * reason when aborted, with the error when it cannot go on; the terminal event of that is the caller's.
+ */
+export async function runJob(host: TrainingHost, job: JobRecord, signal: AbortSignal): Promise<void> {
+  const { store } = host;
+  const latest = store.checkpoints.latest(job.modelId);
+  if (latest === null) throw new NotFoundError("the model does not exist any more");
+  const state: JobState = (job.state as JobState | null) ?? { from: latest.step, done: 0 };
+  const base = await host.base(job.modelId);
+  const request = await readJobRequest(store.files, job.id);
+  const recipe = await createRecipe(host, job, request, state, base, signal);
+  let trainer: Trainer | null = null;
+  try {
+    signal.throwIfAborted();
+    const parent = await readCheckpoint(store.files.checkpointFolder(job.modelId, state.from), base);
+    const begun = state.done > 0 ? await readStateFile(stateOf(host, job.id, state.done), parent.spec) : parent;
+    trainer = await restoreTrainer(base.device, begun, recipe.objective);
+    recordStart(host, job, request, recipe, state);
+    const limits = { ...passLimits(base), signal };
+    for (let index = state.done; index < recipe.steps; index++) {
+      const data = await recipe.step(index, trainer, limits);
+      const event = { type: "gradient_step" as const, data };
+      if (index === recipe.steps - 1)
+        return await finish(host, job, request, base, trainer, recipe, parent.spec, state, event);
+      await commitStep(host, job.id, trainer, recipe, parent.spec, { from: state.from, done: index + 1 }, event);
+      signal.throwIfAborted();
+    }
+    await finish(host, job, request, base, trainer, recipe, parent.spec, state, null);
+  } finally {
+    trainer?.close();
+    recipe.close();
+  }
+}
+
+async function createRecipe(
+  host: TrainingHost,
+  job: JobRecord,
+  request: JobRequest,
+  state: JobState,
+  base: TrainingBase,
+  signal: AbortSignal,
+): Promise<Recipe> {
+  const { store } = host;
+  if (request.kind === "sft") {
+    const copy = join(store.files.jobFolder(job.id), "data.jsonl");
+    if (!existsSync(copy)) await snapshotData(request.data, copy, signal);
+    return createSftRecipe(copy, request.data, resolveSftSettings(request.config, state.from + 1), base);
+  }
+  return createRlRecipe(
+    { trajectory_groups: request.groups, experimental_config: request.config },
+    {
+      base,
+      optimizerStep: host.options.optimizerStep,
+      currentStep: state.from,
+      loadStep: (step) => loadCheckpointAdapter(base.device, store.files.checkpointFolder(job.modelId, step)),
+      loadFolder: (path) => loadCheckpointAdapter(base.device, path),
+    },
+  );
+}
+
+/** The job's first event, and what its groups say of the step they were sampled at; written once. */
+function recordStart(host: TrainingHost, job: JobRecord, request: JobRequest, recipe: Recipe, state: JobState): void {
+  const { store, logger } = host;
+  const { counts, warnings } = recipe.started;
+  store.transaction(() => {
+    const first = store.events.count(job.id, "training_started") === 0;
+    const data = { num_sequences: recipe.steps, ...counts, ...(warnings.length > 0 ? { warnings } : {}) };
+    store.startJob(job.id, { type: "training_started", data });
+    if (!first) return;
+    store.jobs.update(job.id, { state });
+    if (request.kind === "rl") {
+      const metrics = logMetrics(request.groups, "train");
+      store.checkpoints.mergeMetrics(job.modelId, state.from, metrics);
+      store.metrics.append(job.modelId, state.from, metrics);
+      store.trajectories.add(job.modelId, state.from, "train", request.groups);
+    }
+  });
+  for (const warning of warnings) logger.warn(warning, { job: job.id });
+}
+
+function stateOf(host: TrainingHost, jobId: string, done: number): string {
+  return join(host.store.files.jobFolder(jobId), `state-${done}.safetensors`);
+}
+
+type StepEvent = { type: "gradient_step"; data: Record<string, number> };
+
+/** The weights after a step are on the disk before its event can be seen. A home that goes with the process needs none. */
+async function commitStep(
+  host: TrainingHost,
+  jobId: string,
+  trainer: Trainer,
+  recipe: Recipe,
+  spec: AdapterSpec,
+  state: JobState,
+  event: StepEvent,
+): Promise<void> {
+  const { store } = host;
+  if (!store.isTemporary) {
+    writeFileDurably(stateOf(host, jobId, state.done), stateFile(await captureState(trainer, spec, recipe.objective)));
+  }
+  store.commitStep(jobId, { event, state });
+  rmSync(stateOf(host, jobId, state.done - 1), { force: true });
+}
+
+/** The checkpoint, its row, the last step's event and the terminal event: the last three in one transaction. */
+async function finish(
+  host: TrainingHost,
+  job: JobRecord,
+  request: JobRequest,
+  base: TrainingBase,
+  trainer: Trainer,
+  recipe: Recipe,
+  spec: AdapterSpec,
+  state: JobState,
+  lastStep: StepEvent | null,
+): Promise<void> {
+  const { store } = host;
+  const step = state.from + 1;
+  const result: AdapterState = await captureState(trainer, spec, recipe.objective);
+  const folder = store.files.temporary();
+  await writeCheckpoint(folder, result, base, { parent_step: state.from, job_id: job.id });
+  const version = await trainer.publish();
+  store.files.commitFolder(folder, store.files.checkpointFolder(job.modelId, step));
+  store.transaction(() => {
+    if (lastStep) store.commitStep(job.id, { event: lastStep, state: { from: state.from, done: recipe.steps } });
+    const metrics = stepMetrics(host, job.id);
+    if (Object.keys(metrics).length > 0) store.metrics.append(job.modelId, step, metrics);
+    logBatches(host, job, request, state);
+    store.finishJob(job.id, {
+      status: "succeeded",
+      event: { type: "training_ended", data: {} },
+      checkpoint: { step, metrics },
+    });
+  });
+  host.publishCheckpoint(job.modelId, step, version);
+  store.files.remove(store.files.jobFolder(job.id));
+}
+
+/** Means over the job's gradient steps of what they reported under `loss/`. */
+function stepMetrics(host: TrainingHost, jobId: string): Record<string, number> {
+  const payloads = gradientSteps(host, jobId);
+  const all = means(payloads.map((data) => data as Record<string, number>));
+  if (!all.has("loss/train") && all.has("loss")) all.set("loss/train", all.get("loss")!);
+  return Object.fromEntries([...all].filter(([name]) => name.startsWith("loss/")));
+}
+
+/** What `metric_logging` asks for: every batch under `sft/`, and their means under `train/` at the target step. */
+function logBatches(host: TrainingHost, job: JobRecord, request: JobRequest, state: JobState): void {
+  if (request.kind !== "sft") return;
+  const { loggingStep } = resolveSftSettings(request.config, state.from + 1);
+  if (loggingStep === null) return;
+  const payloads = gradientSteps(host, job.id) as Record<string, number>[];
+  const named = (section: string, entries: Iterable<[string, number]>) =>
+    Object.fromEntries([...entries].map(([name, value]) => [`${section}/${name}`, value]));
+  for (const [i, data] of payloads.entries()) {
+    const row = { ...named("sft", Object.entries(data)), "sft/gradient_step": i + 1 };
+    host.store.metrics.append(job.modelId, loggingStep, row);
+  }
+  host.store.metrics.append(job.modelId, loggingStep, named("train", means(payloads)));
+}
+
+function gradientSteps(host: TrainingHost, jobId: string): Record<string, unknown>[] {
+  const found: Record<string, unknown>[] = [];
+  let after: string | null = null;
+  for (;;) {
+    const { items, hasMore } = host.store.events.list(jobId, { after, limit: 1000 });
+    for (const event of items) if (event.type === "gradient_step") found.push(event.data);
+    if (!hasMore) return found;
+    after = items.at(-1)!.id;
+  }
+}

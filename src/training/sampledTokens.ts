@@ -1,0 +1,67 @@
+// The tokens of one assistant turn: which ids, with which logprobs, after which prompt.
+
+import { ValidationError } from "../errors.js";
+import type { TrajectoryChoice, TrajectoryLogprob } from "../types/trajectories.js";
+
+export interface TokenNames {
+  readonly vocabSize: number;
+  /** The id whose text is exactly these bytes, or null. */
+  idOfBytes(bytes: Uint8Array): number | null;
+}
+
+export interface SampledTokens {
+  ids: number[];
+  /** One per id, natural logarithms; null: none were recorded. */
+  logprobs: number[] | null;
+  /** The prompt that was sampled from; null: it was not recorded. */
+  promptIds: number[] | null;
+}
+
+const TOKEN_ID = /^token_id:(\d{1,10})$/;
+
+/** Entries of `logprobs.content`; null when the choice has none. An empty list with nothing sampled counts as none. */
+export function recordedLogprobs(choice: TrajectoryChoice): readonly TrajectoryLogprob[] | null {
+  const content = choice.logprobs?.content;
+  return content && content.length > 0 ? content : null;
+}
+
+/**
+ * What a choice recorded of its sampling, or null when it holds neither logprobs nor token ids.
+ * @throws ValidationError naming the place under `path` ("trajectory_groups.0...") when ids and logprobs do not agree,
+ * an id is outside the vocabulary, or a token cannot be told.
+ */
+export function sampledTokens(choice: TrajectoryChoice, names: TokenNames, path: string): SampledTokens | null {
+  const entries = recordedLogprobs(choice);
+  const given = choice.token_ids ?? null;
+  if (entries === null && given === null) return null;
+  const ids = given ?? entries!.map((entry, i) => idOfEntry(entry, names, `${path}.logprobs.content.${i}.token`));
+  if (entries && entries.length !== ids.length) {
+    const counts = `${entries.length} logprobs but ${ids.length} token ids`;
+    throw ValidationError.at(`${path}.token_ids`, `the choice has ${counts}: they must be of the same tokens`);
+  }
+  checkIds(ids, names, `${path}.token_ids`);
+  const promptIds = choice.prompt_token_ids ?? null;
+  if (promptIds) checkIds(promptIds, names, `${path}.prompt_token_ids`);
+  const logprobs = entries?.map((entry, i) => {
+    if (Number.isFinite(entry.logprob) && entry.logprob <= 1e-3) return entry.logprob;
+    throw ValidationError.at(`${path}.logprobs.content.${i}.logprob`, "must be a finite number, at most 0");
+  });
+  return { ids, logprobs: logprobs ?? null, promptIds };
+}
+
+function idOfEntry(entry: TrajectoryLogprob, names: TokenNames, path: string): number {
+  const match = TOKEN_ID.exec(entry.token);
+  if (match) return Number(match[1]);
+  const bytes = entry.bytes ? Uint8Array.from(entry.bytes) : new TextEncoder().encode(entry.token);
+  const id = names.idOfBytes(bytes);
+  if (id !== null) return id;
+  const message = `"${entry.token}" is no token of the model: ask for completions with return_tokens_as_token_ids`;
+  throw ValidationError.at(path, message);
+}
+
+function checkIds(ids: readonly number[], names: TokenNames, path: string): void {
+  const bad = ids.findIndex((id) => !Number.isInteger(id) || id < 0 || id >= names.vocabSize);
+  if (bad >= 0) {
+    throw ValidationError.at(`${path}.${bad}`, `must be a token id below ${names.vocabSize}, got ${ids[bad]}`);
+  }
+}

@@ -1,0 +1,112 @@
+// Supervised data: one conversation per line.
+
+import { createReadStream, createWriteStream } from "node:fs";
+import { open, rename, rm } from "node:fs/promises";
+import { createInterface } from "node:readline";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import type { ReadableStream } from "node:stream/web";
+import { AnnealError } from "../errors.js";
+import type { TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
+import { contentText } from "./plainMessages.js";
+
+export interface SftExample {
+  /** 1-based, for messages about it. */
+  line: number;
+  messages: TrajectoryMessage[];
+  tools: TrajectoryTool[] | null;
+}
+
+/** A line that cannot be used: names file and line. */
+export class TrainingDataError extends AnnealError {
+  constructor(file: string, line: number | null, message: string, cause?: unknown) {
+    super(`${file}${line === null ? "" : `, line ${line}`}: ${message}`, 422, {
+      code: "invalid_training_data",
+      param: "training_data_url",
+      cause,
+    });
+  }
+}
+
+const ROLES = new Set(["system", "developer", "user", "assistant", "tool", "function"]);
+
+/** Copies the data into `file`, whole or not at all, so that a job goes on with the data it began with. */
+export async function snapshotData(source: string, file: string, signal?: AbortSignal): Promise<void> {
+  const part = `${file}.part`;
+  try {
+    await pipeline(await openSource(source, signal), createWriteStream(part), { signal });
+    const written = await open(part, "r+");
+    await written.sync().finally(() => written.close());
+    await rename(part, file);
+  } catch (error) {
+    await rm(part, { force: true });
+    if (signal?.aborted || error instanceof AnnealError) throw error;
+    throw new TrainingDataError(source, null, `cannot be read (${(error as Error).message})`, error);
+  }
+}
+
+async function openSource(source: string, signal?: AbortSignal): Promise<Readable> {
+  if (!/^https?:/i.test(source)) return createReadStream(source);
+  const response = await fetch(source, { signal, redirect: "error" });
+  if (!response.ok || response.body === null) {
+    throw new TrainingDataError(source, null, `the server answered ${response.status}`);
+  }
+  return Readable.fromWeb(response.body as ReadableStream);
+}
+
+/** Reads conversations in order. @throws TrainingDataError for the first line that is no conversation. */
+export async function* readExamples(file: string, name: string): AsyncGenerator<SftExample> {
+  const input = createReadStream(file, "utf8");
+  let line = 0;
+  try {
+    for await (const text of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
+      line += 1;
+      const content = line === 1 ? text.replace(/^\uFEFF/, "") : text;
+      if (content.trim() === "") continue;
+      yield parseExample(content, name, line);
+    }
+  } finally {
+    input.destroy();
+  }
+}
+
+function parseExample(text: string, file: string, line: number): SftExample {
+  const refuse = (message: string, cause?: unknown) => new TrainingDataError(file, line, message, cause);
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw refuse(`no valid JSON (${(error as Error).message})`, error);
+  }
+  const { messages, tools } = (value ?? {}) as { messages?: unknown; tools?: unknown };
+  if (!Array.isArray(messages) || messages.length === 0)
+    throw refuse('"messages" must be a list with at least one entry');
+  for (const [i, message] of messages.entries()) checkMessage(message, `messages.${i}`, refuse);
+  if ((messages.at(-1) as TrajectoryMessage).role !== "assistant") {
+    throw refuse("the last message must be the assistant's");
+  }
+  if (tools != null && !(Array.isArray(tools) && tools.every(isObject)))
+    throw refuse('"tools" must be a list of tools');
+  return {
+    line,
+    messages: messages as TrajectoryMessage[],
+    tools: (tools as TrajectoryTool[] | null | undefined) ?? null,
+  };
+}
+
+function checkMessage(value: unknown, path: string, refuse: (message: string) => TrainingDataError): void {
+  if (!isObject(value)) throw refuse(`"${path}" must be a message`);
+  const message = value as Partial<TrajectoryMessage>;
+  if (!ROLES.has(message.role as string)) throw refuse(`"${path}.role" must be one of ${[...ROLES].join(", ")}`);
+  const { content } = message;
+  const isText =
+    content == null || typeof content === "string" || (Array.isArray(content) && contentText(content) !== null);
+  if (!isText) throw refuse(`"${path}.content" must be text`);
+  if (content == null && message.role !== "assistant") throw refuse(`"${path}.content" is missing`);
+  if (message.tool_calls != null && !Array.isArray(message.tool_calls))
+    throw refuse(`"${path}.tool_calls" must be a list`);
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
