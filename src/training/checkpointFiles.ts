@@ -132,12 +132,12 @@ export async function loadCheckpointAdapter(device: DeviceModel, folder: string)
   return device.loadAdapter(spec, tensors);
 }
 
-/** A state between two checkpoints as one file. */
-export function stateFile(state: AdapterState): Uint8Array {
+/** A state between two checkpoints as one file's content. */
+export async function* stateFile(state: AdapterState): AsyncGenerator<Uint8Array> {
   const tensors: NamedTensors = new Map(prefixed("value", state.values));
   const metadata: Record<string, string> = {};
   if (state.optimizer) addOptimizer(state.optimizer, tensors, metadata);
-  return encodeSafetensors(tensors, metadata);
+  yield encodeSafetensors(tensors, metadata);
 }
 
 export async function readStateFile(file: string, spec: AdapterSpec): Promise<AdapterState> {

@@ -4,10 +4,9 @@ import { existsSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { NotFoundError } from "../errors.js";
 import type { AdapterSpec, Trainer } from "../runtime/runtime.js";
-import { writeFileDurably } from "../store/durableFiles.js";
+import { streamFile } from "../store/durableFiles.js";
 import type { JobRecord } from "../store/records.js";
 import {
-  type AdapterState,
   captureState,
   loadCheckpointAdapter,
   readCheckpoint,
@@ -33,6 +32,17 @@ interface JobState {
   done: number;
 }
 
+interface Run {
+  host: TrainingHost;
+  job: JobRecord;
+  request: JobRequest;
+  state: JobState;
+  base: TrainingBase;
+  recipe: Recipe;
+  spec: AdapterSpec;
+  trainer: Trainer;
+}
+
 /**
  * Runs a job to its end. What it does follows from its request and the checkpoint it started from, so after an
  * interruption it goes on from the last step whose event exists and makes the same weights. Rejects with the signal's
@@ -41,32 +51,39 @@ interface JobState {
 export async function runJob(host: TrainingHost, job: JobRecord, signal: AbortSignal): Promise<void> {
   const { store } = host;
   const latest = store.checkpoints.latest(job.modelId);
-  if (latest === null) throw new NotFoundError("the model does not exist any more");
+  if (latest === null) throw new NotFoundError("the model does not exist any more", { code: "model_not_found" });
   const state: JobState = (job.state as JobState | null) ?? { from: latest.step, done: 0 };
   const base = await host.base(job.modelId);
   const request = await readJobRequest(store.files, job.id);
   const recipe = await createRecipe(host, job, request, state, base, signal);
-  let trainer: Trainer | null = null;
   try {
     signal.throwIfAborted();
     const parent = await readCheckpoint(store.files.checkpointFolder(job.modelId, state.from), base);
     const begun = state.done > 0 ? await readStateFile(stateOf(host, job.id, state.done), parent.spec) : parent;
-    trainer = await restoreTrainer(base.device, begun, recipe.objective);
-    recordStart(host, job, request, recipe, state);
-    const limits = { ...passLimits(base), signal };
-    for (let index = state.done; index < recipe.steps; index++) {
-      const data = await recipe.step(index, trainer, limits);
-      const event = { type: "gradient_step" as const, data };
-      if (index === recipe.steps - 1)
-        return await finish(host, job, request, base, trainer, recipe, parent.spec, state, event);
-      await commitStep(host, job.id, trainer, recipe, parent.spec, { from: state.from, done: index + 1 }, event);
-      signal.throwIfAborted();
+    const trainer = await restoreTrainer(base.device, begun, recipe.objective);
+    try {
+      await makeSteps({ host, job, request, state, base, recipe, spec: parent.spec, trainer }, signal);
+    } finally {
+      trainer.close();
     }
-    await finish(host, job, request, base, trainer, recipe, parent.spec, state, null);
   } finally {
-    trainer?.close();
     recipe.close();
   }
+}
+
+async function makeSteps(run: Run, signal: AbortSignal): Promise<void> {
+  recordStart(run);
+  const { recipe, trainer, state } = run;
+  const limits = { ...passLimits(run.base), signal };
+  let last: StepEvent | null = null;
+  for (let index = state.done; index < recipe.steps; index++) {
+    signal.throwIfAborted();
+    last = { type: "gradient_step", data: await recipe.step(index, trainer, limits) };
+    // The last step is committed with the checkpoint.
+    if (index < recipe.steps - 1) await commitStep(run, index + 1, last);
+  }
+  signal.throwIfAborted();
+  await finish(run, last);
 }
 
 async function createRecipe(
@@ -96,7 +113,7 @@ async function createRecipe(
 }
 
 /** The job's first event, and what its groups say of the step they were sampled at; written once. */
-function recordStart(host: TrainingHost, job: JobRecord, request: JobRequest, recipe: Recipe, state: JobState): void {
+function recordStart({ host, job, request, recipe, state }: Run): void {
   const { store, logger } = host;
   const { counts, warnings } = recipe.started;
   store.transaction(() => {
@@ -105,12 +122,11 @@ function recordStart(host: TrainingHost, job: JobRecord, request: JobRequest, re
     store.startJob(job.id, { type: "training_started", data });
     if (!first) return;
     store.jobs.update(job.id, { state });
-    if (request.kind === "rl") {
-      const metrics = logMetrics(request.groups, "train");
-      store.checkpoints.mergeMetrics(job.modelId, state.from, metrics);
-      store.metrics.append(job.modelId, state.from, metrics);
-      store.trajectories.add(job.modelId, state.from, "train", request.groups);
-    }
+    if (request.kind !== "rl") return;
+    const metrics = logMetrics(request.groups, "train");
+    store.checkpoints.mergeMetrics(job.modelId, state.from, metrics);
+    store.metrics.append(job.modelId, state.from, metrics);
+    store.trajectories.add(job.modelId, state.from, "train", request.groups);
   });
   for (const warning of warnings) logger.warn(warning, { job: job.id });
 }
@@ -123,43 +139,33 @@ type StepEvent = { type: "gradient_step"; data: Record<string, number> };
 
 /** The weights after a step are on the disk before its event can be seen. A home that goes with the process needs none. */
 async function commitStep(
-  host: TrainingHost,
-  jobId: string,
-  trainer: Trainer,
-  recipe: Recipe,
-  spec: AdapterSpec,
-  state: JobState,
+  { host, job, trainer, recipe, spec, state }: Run,
+  done: number,
   event: StepEvent,
 ): Promise<void> {
   const { store } = host;
   if (!store.isTemporary) {
-    writeFileDurably(stateOf(host, jobId, state.done), stateFile(await captureState(trainer, spec, recipe.objective)));
+    const after = await captureState(trainer, spec, recipe.objective);
+    await streamFile(stateOf(host, job.id, done), stateFile(after));
   }
-  store.commitStep(jobId, { event, state });
-  rmSync(stateOf(host, jobId, state.done - 1), { force: true });
+  store.commitStep(job.id, { event, state: { from: state.from, done } satisfies JobState });
+  rmSync(stateOf(host, job.id, done - 1), { force: true });
 }
 
-/** The checkpoint, its row, the last step's event and the terminal event: the last three in one transaction. */
+/** The checkpoint's folder first; then its row, the last step's event and the terminal event in one transaction. */
 async function finish(
-  host: TrainingHost,
-  job: JobRecord,
-  request: JobRequest,
-  base: TrainingBase,
-  trainer: Trainer,
-  recipe: Recipe,
-  spec: AdapterSpec,
-  state: JobState,
-  lastStep: StepEvent | null,
+  { host, job, request, base, trainer, recipe, spec, state }: Run,
+  last: StepEvent | null,
 ): Promise<void> {
   const { store } = host;
   const step = state.from + 1;
-  const result: AdapterState = await captureState(trainer, spec, recipe.objective);
   const folder = store.files.temporary();
+  const result = await captureState(trainer, spec, recipe.objective);
   await writeCheckpoint(folder, result, base, { parent_step: state.from, job_id: job.id });
   const version = await trainer.publish();
   store.files.commitFolder(folder, store.files.checkpointFolder(job.modelId, step));
   store.transaction(() => {
-    if (lastStep) store.commitStep(job.id, { event: lastStep, state: { from: state.from, done: recipe.steps } });
+    if (last) store.commitStep(job.id, { event: last, state: { from: state.from, done: recipe.steps } });
     const metrics = stepMetrics(host, job.id);
     if (Object.keys(metrics).length > 0) store.metrics.append(job.modelId, step, metrics);
     logBatches(host, job, request, state);

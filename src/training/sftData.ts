@@ -1,12 +1,11 @@
 // Supervised data: one conversation per line.
 
-import { createReadStream, createWriteStream } from "node:fs";
-import { open, rename, rm } from "node:fs/promises";
+import { createReadStream } from "node:fs";
 import { createInterface } from "node:readline";
-import { Readable } from "node:stream";
-import { pipeline } from "node:stream/promises";
+import { addAbortSignal, Readable } from "node:stream";
 import type { ReadableStream } from "node:stream/web";
 import { AnnealError } from "../errors.js";
+import { streamFile } from "../store/durableFiles.js";
 import type { TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
 import { contentText } from "./plainMessages.js";
 
@@ -32,17 +31,17 @@ const ROLES = new Set(["system", "developer", "user", "assistant", "tool", "func
 
 /** Copies the data into `file`, whole or not at all, so that a job goes on with the data it began with. */
 export async function snapshotData(source: string, file: string, signal?: AbortSignal): Promise<void> {
-  const part = `${file}.part`;
   try {
-    await pipeline(await openSource(source, signal), createWriteStream(part), { signal });
-    const written = await open(part, "r+");
-    await written.sync().finally(() => written.close());
-    await rename(part, file);
+    await streamFile(file, addAbortSignalTo(await openSource(source, signal), signal));
   } catch (error) {
-    await rm(part, { force: true });
-    if (signal?.aborted || error instanceof AnnealError) throw error;
+    signal?.throwIfAborted();
+    if (error instanceof AnnealError) throw error;
     throw new TrainingDataError(source, null, `cannot be read (${(error as Error).message})`, error);
   }
+}
+
+function addAbortSignalTo(stream: Readable, signal?: AbortSignal): Readable {
+  return signal ? addAbortSignal(signal, stream) : stream;
 }
 
 async function openSource(source: string, signal?: AbortSignal): Promise<Readable> {

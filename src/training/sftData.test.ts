@@ -1,0 +1,136 @@
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { afterAll, describe, expect, it } from "vitest";
+import { ValidationError } from "../errors.js";
+import { type DataSources, resolveTrainingData } from "./dataLocation.js";
+import { readExamples, type SftExample, snapshotData, TrainingDataError } from "./sftData.js";
+
+const root = mkdtempSync(join(tmpdir(), "sft-data-"));
+const outside = mkdtempSync(join(tmpdir(), "sft-outside-"));
+afterAll(() => {
+  for (const folder of [root, outside]) rmSync(folder, { recursive: true, force: true });
+});
+
+function write(name: string, content: string): string {
+  const file = join(root, name);
+  mkdirSync(join(file, ".."), { recursive: true });
+  writeFileSync(file, content);
+  return file;
+}
+
+const sources: DataSources = {
+  dataRoots: [root],
+  allowedHosts: ["data.example"],
+  artifactFolder: ({ project, version }) =>
+    project === "known" ? join(root, `artifact-v${version ?? "latest"}`) : null,
+};
+
+const line = (text: string) =>
+  JSON.stringify({
+    messages: [
+      { role: "user", content: "hi" },
+      { role: "assistant", content: text },
+    ],
+  });
+
+async function read(file: string): Promise<SftExample[]> {
+  const examples: SftExample[] = [];
+  for await (const example of readExamples(file, "data")) examples.push(example);
+  return examples;
+}
+
+describe("training_data_url", () => {
+  it("names a file, a folder with either file name, or an artifact", () => {
+    const file = write("a/train.jsonl", line("x"));
+    const both = write("b/trajectories.jsonl", line("x"));
+    write("b/train.jsonl", line("y"));
+    const artifact = write("artifact-v3/trajectories.jsonl", line("x"));
+    expect(resolveTrainingData(file, sources)).toBe(file);
+    expect(resolveTrainingData(pathToFileURL(file).href, sources)).toBe(file);
+    expect(resolveTrainingData(join(root, "a"), sources)).toBe(file);
+    expect(resolveTrainingData(join(root, "b"), sources)).toBe(both);
+    expect(resolveTrainingData("wandb-artifact:///me/known/set:v3", sources)).toBe(artifact);
+    expect(resolveTrainingData("wandb-artifact://me/known/set:v3", sources)).toBe(artifact);
+    expect(resolveTrainingData("https://data.example/x.jsonl", sources)).toBe("https://data.example/x.jsonl");
+  });
+
+  it.each([
+    "relative.jsonl",
+    "file://elsewhere/share",
+    "https://other.example/x",
+    "http://",
+    "wandb-artifact:///me/unknown/set:v3",
+    "wandb-artifact:///me/known",
+    "ftp://data.example/x",
+    join(outside, "train.jsonl"),
+    join(root, "..", "x"),
+    join(root, "missing.jsonl"),
+    join(root, "link"),
+    join(root, "empty"),
+    `${root}\0`,
+  ])("is refused with its name: %s", (url) => {
+    mkdirSync(join(root, "empty"), { recursive: true });
+    writeFileSync(join(outside, "train.jsonl"), line("secret"));
+    if (!existsSync(join(root, "link"))) symlinkSync(join(outside, "train.jsonl"), join(root, "link"));
+    expect(() => resolveTrainingData(url, sources)).toThrow(ValidationError);
+    try {
+      resolveTrainingData(url, sources);
+    } catch (error) {
+      expect((error as ValidationError).issues[0]!.loc).toEqual(["body", "training_data_url"]);
+    }
+  });
+
+  it("tells nothing about what lies outside its roots", () => {
+    const refusal = (url: string) => {
+      try {
+        resolveTrainingData(url, sources);
+      } catch (error) {
+        return (error as Error).message;
+      }
+      return "";
+    };
+    expect(refusal("/etc/passwd")).toBe(refusal("/etc/no-such-file"));
+  });
+});
+
+describe("supervised data", () => {
+  it("is read line by line, blank lines and a byte order mark aside", async () => {
+    const examples = await read(write("ok.jsonl", `\uFEFF${line("a")}\r\n\n${line("b")}`));
+    expect(examples.map(({ line: at, messages }) => [at, messages[1]!.content])).toEqual([
+      [1, "a"],
+      [3, "b"],
+    ]);
+  });
+
+  it.each([
+    ["{", "no valid JSON"],
+    ["[]", '"messages" must be a list'],
+    ['{"messages":[]}', '"messages" must be a list'],
+    ['{"messages":[{"role":"user","content":"x"}]}', "the last message must be the assistant's"],
+    ['{"messages":[{"role":"robot","content":"x"}]}', '"messages.0.role"'],
+    ['{"messages":[{"role":"assistant","content":7}]}', '"messages.0.content"'],
+    ['{"messages":[{"role":"user"},{"role":"assistant","content":"x"}]}', '"messages.0.content" is missing'],
+    ['{"messages":[{"role":"assistant","content":"x"}],"tools":{}}', '"tools"'],
+  ])("names the line that is none: %s", async (bad, message) => {
+    const file = write("bad.jsonl", `${line("a")}\n${bad}\n`);
+    const error = await read(file).then(
+      () => null,
+      (cause: unknown) => cause,
+    );
+    expect(error).toBeInstanceOf(TrainingDataError);
+    expect((error as Error).message).toContain("data, line 2:");
+    expect((error as Error).message).toContain(message);
+  });
+
+  it("is copied whole or not at all", async () => {
+    const copy = join(root, "copy.jsonl");
+    await expect(snapshotData(join(root, "gone.jsonl"), copy)).rejects.toThrow(/gone\.jsonl: cannot be read/);
+    expect(existsSync(copy)).toBe(false);
+    await expect(snapshotData(write("src.jsonl", line("a")), copy, AbortSignal.abort("stop"))).rejects.toBe("stop");
+    expect(existsSync(copy)).toBe(false);
+    await snapshotData(write("src.jsonl", line("a")), copy);
+    expect(readFileSync(copy, "utf8")).toBe(line("a"));
+  });
+});

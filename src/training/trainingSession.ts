@@ -1,0 +1,240 @@
+// The four verbs: everything the training jobs do, in an application's hands.
+
+import { BadRequestError, ConflictError, NotFoundError } from "../errors.js";
+import type { AdapterSpec, Trainer } from "../runtime/runtime.js";
+import type { ChatCompletion } from "../types/chat.js";
+import type { Checkpoint } from "../types/models.js";
+import type {
+  LossChoice,
+  OptimStepParams,
+  RowLogprobs,
+  SessionOptions,
+  TrainingRow,
+  TrainingSession,
+} from "../types/trainingSession.js";
+import { captureState, readCheckpoint, restoreTrainer, writeCheckpoint } from "./checkpointFiles.js";
+import { accumulateGradient, evaluateRows, type LossFunction, type PassLimits } from "./forwardBackward.js";
+import type { TrainingBase, TrainingHost } from "./host.js";
+import type { JobRunner } from "./jobRunner.js";
+import { crossEntropyLoss, policyGradientLoss, preferenceLoss } from "./losses.js";
+import type { Release } from "./modelQueue.js";
+import { passLimits } from "./passLimits.js";
+import { resolvePolicy } from "./policy.js";
+import { type Objective, OPTIMIZER } from "./recipe.js";
+import type { TokenRow } from "./rows.js";
+
+const DEFAULT_BETA = 0.1;
+
+type SampleParams = Parameters<TrainingSession["sample"]>[0];
+
+/** How the engine answers a completion with one version of the model's adapter. */
+export type CompleteWith = (adapter: number, params: SampleParams, signal?: AbortSignal) => Promise<ChatCompletion>;
+
+/** Waits for the model's place and opens its latest checkpoint. Rejects with the signal's reason. */
+export async function openTrainingSession(
+  host: TrainingHost,
+  runner: JobRunner,
+  modelId: string,
+  complete: CompleteWith,
+  { objective = "rl", signal }: SessionOptions = {},
+): Promise<TrainingSession> {
+  const release = await runner.lease(modelId, signal);
+  let trainer: Trainer | null = null;
+  try {
+    const latest = host.store.checkpoints.latest(modelId);
+    if (latest === null) throw new NotFoundError(`there is no model ${modelId}`, { code: "model_not_found" });
+    const base = await host.base(modelId);
+    const state = await readCheckpoint(host.store.files.checkpointFolder(modelId, latest.step), base);
+    trainer = await restoreTrainer(base.device, state, objective);
+    const opened = await trainer.publish();
+    signal?.throwIfAborted();
+    return new Session({
+      host,
+      base,
+      modelId,
+      trainer,
+      spec: state.spec,
+      objective,
+      opened,
+      release,
+      complete,
+      signal,
+    });
+  } catch (error) {
+    trainer?.close();
+    release();
+    throw error;
+  }
+}
+
+interface SessionParts {
+  host: TrainingHost;
+  base: TrainingBase;
+  modelId: string;
+  trainer: Trainer;
+  spec: AdapterSpec;
+  objective: Objective;
+  /** Version of the weights the session was opened with. */
+  opened: number;
+  release: Release;
+  complete: CompleteWith;
+  signal: AbortSignal | undefined;
+}
+
+class Session implements TrainingSession {
+  readonly modelId: string;
+  readonly #parts: SessionParts;
+  readonly #limits: PassLimits;
+  #last: Promise<unknown> = Promise.resolve();
+  #closed = false;
+
+  constructor(parts: SessionParts) {
+    this.modelId = parts.modelId;
+    this.#parts = parts;
+    this.#limits = { ...passLimits(parts.base), signal: parts.signal };
+  }
+
+  async logprobs(rows: readonly TrainingRow[]): Promise<RowLogprobs> {
+    const checked = rows.map((row, r) => toTokenRow(row, `rows.${r}`, this.#parts.base));
+    return this.#inTurn(() => evaluateRows(this.#parts.trainer, checked, this.#limits));
+  }
+
+  async forwardBackward(rows: readonly TrainingRow[], choice: LossChoice) {
+    if (rows.length === 0) throw new BadRequestError("rows must not be empty", { param: "rows" });
+    const checked = rows.map((row, r) => toTokenRow(row, `rows.${r}`, this.#parts.base));
+    return this.#inTurn(async () => {
+      const { trainer } = this.#parts;
+      const loss = await this.#loss(rows, checked, choice);
+      try {
+        return await accumulateGradient(trainer, checked, loss, this.#limits);
+      } catch (error) {
+        await trainer.zeroGrad();
+        throw error;
+      }
+    });
+  }
+
+  async optimStep({ learningRate, ...settings }: OptimStepParams): Promise<{ gradNorm: number }> {
+    if (!(learningRate >= 0)) {
+      throw new BadRequestError(`learningRate must be at least 0, got ${learningRate}`, { param: "learningRate" });
+    }
+    const { trainer, objective } = this.#parts;
+    return this.#inTurn(() => trainer.optimStep({ ...OPTIMIZER[objective], ...settings, learningRate }));
+  }
+
+  async sample(params: SampleParams): Promise<ChatCompletion> {
+    const { trainer, complete, base, signal } = this.#parts;
+    const version = await this.#inTurn(() => trainer.publish());
+    try {
+      return await complete(version, params, signal);
+    } finally {
+      base.device.releaseAdapter(version);
+    }
+  }
+
+  saveState({ metrics = {} }: { metrics?: Record<string, number> } = {}): Promise<Checkpoint> {
+    return this.#inTurn(async () => {
+      const { host, base, modelId, trainer, spec, objective } = this.#parts;
+      const { store } = host;
+      const latest = store.checkpoints.latest(modelId);
+      if (latest === null)
+        throw new NotFoundError(`the model ${modelId} has been deleted`, { code: "model_not_found" });
+      const state = await captureState(trainer, spec, objective);
+      const folder = store.files.temporary();
+      await writeCheckpoint(folder, state, base, { parent_step: latest.step, job_id: null });
+      const version = await trainer.publish();
+      const step = latest.step + 1;
+      store.files.commitFolder(folder, store.files.checkpointFolder(modelId, step));
+      const { id } = store.checkpoints.create({ modelId, step, metrics });
+      host.publishCheckpoint(modelId, step, version);
+      return { id, step, metrics };
+    });
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    await this.#last.catch(() => undefined);
+    const { trainer, base, opened, release } = this.#parts;
+    base.device.releaseAdapter(opened);
+    trainer.close();
+    release();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  /** One call at a time, in the order in which they were made. */
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    if (this.#closed) return Promise.reject(new ConflictError("the training session was closed", { code: "closed" }));
+    const result = this.#last.then(work, work);
+    this.#last = result.catch(() => undefined);
+    return result;
+  }
+
+  async #loss(rows: readonly TrainingRow[], checked: TokenRow[], choice: LossChoice): Promise<LossFunction> {
+    if ("weights" in choice) return givenGradient(checked, choice.weights);
+    if (choice.loss === "cross_entropy") {
+      return crossEntropyLoss(checked.map((row, r) => ({ ...row, weights: floats(rows, r, "weights", 1) })));
+    }
+    if (choice.loss === "dpo") {
+      const reference = await this.#reference(rows, checked);
+      const pairs = checked.map((row, r) => ({ ...row, reference: reference[r]! }));
+      return preferenceLoss(pairs, choice.beta ?? DEFAULT_BETA);
+    }
+    const { loss, ...settings } = choice;
+    const { loss: resolved } = resolvePolicy({ ...settings, loss_fn: loss }, 0);
+    const reference = resolved.klCoef > 0 ? await this.#reference(rows, checked) : null;
+    const policyRows = checked.map((row, r) => ({
+      ...row,
+      advantages: floats(rows, r, "advantages", 0),
+      weights: floats(rows, r, "weights", 1),
+      oldLogprobs: floats(rows, r, "oldLogprobs", Number.NaN),
+      ...(reference ? { reference: reference[r]! } : {}),
+    }));
+    return policyGradientLoss(policyRows, resolved);
+  }
+
+  async #reference(rows: readonly TrainingRow[], checked: TokenRow[]): Promise<Float32Array[]> {
+    if (rows.every((row) => row.referenceLogprobs)) {
+      return rows.map((_, r) => floats(rows, r, "referenceLogprobs", 0));
+    }
+    return (await evaluateRows(this.#parts.trainer, checked, this.#limits, this.#parts.opened)).logprobs;
+  }
+}
+
+function toTokenRow(row: TrainingRow, path: string, base: TrainingBase): TokenRow {
+  const tokens = Int32Array.from(row.tokens);
+  const { length } = tokens;
+  if (length === 0) throw new BadRequestError(`${path}.tokens must not be empty`, { param: `${path}.tokens` });
+  if (length > base.contextLength) {
+    const message = `${path}.tokens holds ${length} tokens, the context is ${base.contextLength}`;
+    throw new BadRequestError(message, { param: `${path}.tokens` });
+  }
+  for (const name of ["trained", "weights", "advantages", "oldLogprobs", "referenceLogprobs"] as const) {
+    const values = row[name];
+    if (values !== undefined && values.length !== length) {
+      throw new BadRequestError(`${path}.${name} must be as long as tokens (${length}), is ${values.length}`, {
+        param: `${path}.${name}`,
+      });
+    }
+  }
+  const trained = Uint8Array.from({ length }, (_, i) => (i > 0 && row.trained[i] ? 1 : 0));
+  return { tokens, trained };
+}
+
+type RowArray = "weights" | "advantages" | "oldLogprobs" | "referenceLogprobs";
+
+function floats(rows: readonly TrainingRow[], r: number, name: RowArray, fallback: number): Float32Array {
+  const values = rows[r]![name];
+  return values ? Float32Array.from(values) : new Float32Array(rows[r]!.tokens.length).fill(fallback);
+}
+
+function givenGradient(rows: readonly TokenRow[], weights: readonly ArrayLike<number>[]): LossFunction {
+  if (weights.length !== rows.length || rows.some((row, r) => weights[r]!.length !== row.tokens.length)) {
+    throw new BadRequestError("weights must hold one list per row, as long as the row", { param: "weights" });
+  }
+  const gradient = weights.map((row) => Float32Array.from(row));
+  return () => ({ gradient, metrics: {} });
+}

@@ -1,0 +1,87 @@
+import type { ChatCompletion, ChatCompletionCreateParamsNonStreaming } from "./chat.js";
+import type { Checkpoint } from "./models.js";
+import type { ExperimentalConfig } from "./training.js";
+
+/** A sequence of tokens; entry i of every array is about token i. Natural logarithms. */
+export interface TrainingRow {
+  tokens: ArrayLike<number>;
+  /** Nonzero or true: trained. The first token never is, since nothing predicts it. */
+  trained: ArrayLike<number | boolean>;
+  /** Policy and cross-entropy losses; default 1. */
+  weights?: ArrayLike<number>;
+  /** Policy losses. */
+  advantages?: ArrayLike<number>;
+  /** Policy losses: at sampling time; NaN (and absent): the current ones, held constant. */
+  oldLogprobs?: ArrayLike<number>;
+  /** Of a reference model, for dpo and KL-shaped advantages; default: those of the weights the session was opened with. */
+  referenceLogprobs?: ArrayLike<number>;
+}
+
+/** Settings of the policy losses, as in a training job's configuration. */
+export type PolicyLossOptions = Pick<
+  ExperimentalConfig,
+  | "epsilon"
+  | "epsilon_high"
+  | "importance_sampling_level"
+  | "mask_prob_ratio"
+  | "max_negative_advantage_importance_sampling_weight"
+  | "kimi_k2_tau"
+  | "variant_k2_tau"
+  | "truncated_importance_sampling"
+  | "kl_penalty_coef"
+  | "kl_penalty_source"
+>;
+
+export type LossChoice =
+  /** Every row is one sequence of the sequence-level ratios; the mean is over all trained tokens of the call. */
+  | ({ loss: "cispo" | "ppo" } & PolicyLossOptions)
+  /** Mean over all trained tokens of weight times minus the logprob. */
+  | { loss: "cross_entropy" }
+  /** Rows in pairs, the preferred one first. `beta` defaults to 0.1. */
+  | { loss: "dpo"; beta?: number }
+  /** d(loss) / d(logprob) per row and token: any loss that is a function of logprobs. */
+  | { weights: readonly ArrayLike<number>[] };
+
+export interface OptimStepParams {
+  learningRate: number;
+  /** Defaults: 0.9, 0.99, 1e-8, 0.1, and gradients clipped to a norm of 0.1. */
+  beta1?: number;
+  beta2?: number;
+  eps?: number;
+  weightDecay?: number;
+  /** 0: no clipping. */
+  maxGradNorm?: number;
+}
+
+export interface RowLogprobs {
+  /** Per row, entry i about token i: 0 where it is not trained. */
+  logprobs: Float32Array[];
+  /** In nats, over the whole vocabulary. */
+  entropies: Float32Array[];
+}
+
+export interface SessionOptions {
+  /** Of what kind the optimizer's moments are: those of the model's checkpoint are kept if they are of the same. Default "rl". */
+  objective?: "rl" | "sft";
+  /** Ends the wait for the model's place in the queue, and every call under way. */
+  signal?: AbortSignal;
+}
+
+/** A model's weights in training. Holds the model's place in the job queue until closed; calls run one after the other. */
+export interface TrainingSession extends AsyncDisposable {
+  readonly modelId: string;
+  logprobs(rows: readonly TrainingRow[]): Promise<RowLogprobs>;
+  /** Adds to the gradient; the rows of one call share one reduction. A rejection clears the gradient. */
+  forwardBackward(
+    rows: readonly TrainingRow[],
+    loss: LossChoice,
+  ): Promise<RowLogprobs & { metrics: Record<string, number> }>;
+  /** Clips, makes one AdamW step, clears the gradient. A norm that is not finite leaves the weights as they were. */
+  optimStep(params: OptimStepParams): Promise<{ gradNorm: number }>;
+  /** A completion on the weights as they are now. */
+  sample(params: Omit<ChatCompletionCreateParamsNonStreaming, "model" | "stream">): Promise<ChatCompletion>;
+  /** A new checkpoint, servable at once. */
+  saveState(params?: { metrics?: Record<string, number> }): Promise<Checkpoint>;
+  /** What was not saved is gone. */
+  close(): Promise<void>;
+}
