@@ -11,8 +11,8 @@ import type {
   Finish,
   Generation,
   GenerationEvent,
+  GenerationRecord,
   GenerationRequest,
-  GenerationTiming,
   PromptTokenLogprobs,
   TopLogprobs,
 } from "./request.js";
@@ -29,7 +29,7 @@ export interface GeneratingHost {
 
 export class Generating implements Generation {
   readonly ended: Promise<void>;
-  readonly timing: GenerationTiming = { arrival: performance.now(), scheduled: 0, firstToken: 0, finished: 0 };
+  readonly record: GenerationRecord;
   private readonly choices: Sequence[];
   private readonly outputs: ChoiceOutput[];
   private readonly beams: BeamSearch | null;
@@ -53,6 +53,15 @@ export class Generating implements Generation {
     this.ended = new Promise((resolve) => {
       this.resolveEnded = resolve;
     });
+    this.record = {
+      arrival: performance.now(),
+      scheduled: 0,
+      firstToken: 0,
+      finished: 0,
+      cachedTokens: 0,
+      outputTokens: new Array<number>(request.n).fill(0),
+      finishes: new Array<Finish | null>(request.n).fill(null),
+    };
     this.seed = params.seed ?? randomBytes(8).readBigUInt64LE();
     this.promptLogprobs =
       params.promptLogprobs === null ? null : new Array<PromptTokenLogprobs | null>(promptTokens.length).fill(null);
@@ -117,7 +126,11 @@ export class Generating implements Generation {
       this.begin();
       const choices = this.beams!.report(sequence, rows[rows.length - 1]!);
       if (choices === null) return;
-      for (const choice of choices) this.queue.push(choice);
+      for (const choice of choices) {
+        this.record.outputTokens[choice.index] = choice.tokenIds.length;
+        this.record.finishes[choice.index] = choice.finish;
+        this.queue.push(choice);
+      }
       this.unfinished = 0;
       this.complete();
       return;
@@ -138,10 +151,12 @@ export class Generating implements Generation {
     if (token < 0) finish = output.end({ reason: "stop", stopReason: null });
     else {
       sequence.append(token);
+      this.record.outputTokens[sequence.index]!++;
       finish = output.add(logprob, top);
     }
     if (finish !== null) {
       this.host.finish(sequence);
+      this.record.finishes[sequence.index] = finish;
       this.unfinished--;
     }
     if (finish !== null || this.request.streaming) this.queue.push(output.take(finish));
@@ -156,9 +171,10 @@ export class Generating implements Generation {
 
   /** The first output has come: the prompt is done. */
   private begin(): void {
-    if (this.timing.firstToken > 0) return;
-    this.timing.firstToken = performance.now();
+    if (this.record.firstToken > 0) return;
+    this.record.firstToken = performance.now();
     const { cachedTokens } = this.sequences[0]!;
+    this.record.cachedTokens = cachedTokens;
     this.queue.push({ type: "prompt", cachedTokens, promptLogprobs: this.promptLogprobs });
   }
 
@@ -168,8 +184,8 @@ export class Generating implements Generation {
   }
 
   private leave(): void {
-    if (this.timing.finished > 0) return;
-    this.timing.finished = performance.now();
+    if (this.record.finished > 0) return;
+    this.record.finished = performance.now();
     this.unfollow?.();
     for (const sequence of [...this.choices, ...(this.beams?.sequences ?? [])]) this.host.finish(sequence);
     this.host.ended();

@@ -120,7 +120,7 @@ export class InferenceLoop {
       finish: (sequence) => this.retire(sequence),
       ended: () => {
         this.generations.delete(generation);
-        if (generation.timing.scheduled === 0) this.unstarted--;
+        if (generation.record.scheduled === 0) this.unstarted--;
         this.wake();
       },
     });
@@ -229,8 +229,8 @@ export class InferenceLoop {
     for (const sequence of step.runs) {
       tokens += sequence.chunk;
       const generation = this.generationOf(sequence);
-      if (generation.timing.scheduled > 0) continue;
-      generation.timing.scheduled = now;
+      if (generation.record.scheduled > 0) continue;
+      generation.record.scheduled = now;
       this.unstarted--;
       this.counts.promptTokens += sequence.promptLength - sequence.cachedTokens;
     }

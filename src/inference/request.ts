@@ -111,18 +111,23 @@ export type GenerationEvent =
 
 export type TokensEvent = Extract<GenerationEvent, { type: "tokens" }>;
 
-/** Times of one request in milliseconds of `performance.now()`; 0 until they have come. */
-export interface GenerationTiming {
+/** How a request went so far. Times in milliseconds of `performance.now()`; 0 until they have come. */
+export interface GenerationRecord {
   arrival: number;
-  /** First admitted to a step. */
+  /** First part of a step. */
   scheduled: number;
   firstToken: number;
   finished: number;
+  cachedTokens: number;
+  /** Per choice. */
+  outputTokens: number[];
+  /** Per choice; null: not ended by itself. */
+  finishes: (Finish | null)[];
 }
 
 /** One request under way. Leaving the loop over its events aborts it. */
 export interface Generation extends AsyncIterable<GenerationEvent> {
-  readonly timing: Readonly<GenerationTiming>;
+  readonly record: Readonly<GenerationRecord>;
   /** Resolves when the request wants nothing more of the device: done, failed, aborted or left. */
   readonly ended: Promise<void>;
 }

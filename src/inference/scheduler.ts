@@ -79,7 +79,16 @@ export class Scheduler {
     child.computed = tokens;
   }
 
+  /** The next step, or null when nothing can run before a step in flight has come back. */
   schedule(): ScheduledStep | null {
+    for (;;) {
+      const step = this.fill();
+      // Pages held by beams that wait for their siblings may be what the siblings lack.
+      if (step !== null || this.waiting.length === 0 || !this.parkIdleBeam()) return step;
+    }
+  }
+
+  private fill(): ScheduledStep | null {
     let budget = this.options.tokenBudget;
     const preemptionsBefore = this.preemptions;
     this.copyFrom = [];
@@ -161,6 +170,17 @@ export class Scheduler {
     this.releaseBlocks(sequence);
     sequence.chunk = 0;
     this.add(sequence);
+  }
+
+  /** Takes the pages of a beam whose row has been reported; its branches will be computed again. */
+  private parkIdleBeam(): boolean {
+    const idle = this.running.findLast((one) => one.beamCandidates > 0 && one.wanted === 0 && one.inFlight === 0);
+    if (idle === undefined) return false;
+    remove(this.running, idle);
+    this.releaseBlocks(idle);
+    // In no list: it only waits to be finished.
+    idle.state = "waiting";
+    return true;
   }
 
   private admit(budget: number): void {

@@ -1,0 +1,169 @@
+import { fileURLToPath } from "node:url";
+import { beforeAll, describe, expect, test } from "vitest";
+import { PagedDevice } from "../../test/fixtures/pagedDevice.js";
+import { loadTokenizer, type Tokenizer } from "../text/index.js";
+import { InferenceLoop } from "./inferenceLoop.js";
+import type { SamplingSettings, TokensEvent } from "./request.js";
+
+let tokenizer: Tokenizer;
+beforeAll(async () => {
+  tokenizer = await loadTokenizer(fileURLToPath(new URL("../../test/reference/tokenizers/qwen", import.meta.url)));
+});
+
+const VOCAB = 40;
+const PROMPT = Array.from({ length: 70 }, (_, i) => (i * 7) % VOCAB);
+
+interface Options extends Partial<Omit<SamplingSettings, "beam">> {
+  width: number;
+  lengthPenalty?: number;
+  pages?: number;
+  tokenBudget?: number;
+}
+
+async function search({ width, lengthPenalty = 1, pages = 64, tokenBudget = 256, ...over }: Options) {
+  const device = PagedDevice.model({ vocab: VOCAB, pages });
+  const loop = new InferenceLoop(device, tokenizer, {
+    maxSequences: 64,
+    tokenBudget,
+    maxQueue: 10,
+    scheduler: "fcfs",
+    contextLength: 2048,
+  });
+  const generation = loop.submit({
+    requestId: "r",
+    promptTokens: PROMPT,
+    adapter: 0,
+    n: width,
+    priority: 0,
+    cacheSalt: null,
+    useCache: true,
+    streaming: false,
+    params: {
+      temperature: 1,
+      topP: 1,
+      topK: 0,
+      minP: 0,
+      repetitionPenalty: 1,
+      frequencyPenalty: 0,
+      presencePenalty: 0,
+      seed: null,
+      maxTokens: 6,
+      minTokens: 0,
+      eosId: null,
+      extraEosIds: [],
+      ignoreEos: false,
+      stopTokenIds: [],
+      stop: [],
+      includeStop: false,
+      skipSpecialTokens: true,
+      spacesBetweenSpecialTokens: true,
+      logitBias: [],
+      allowedTokenIds: null,
+      badWords: [],
+      logprobs: 0,
+      promptLogprobs: null,
+      repetitionDetection: null,
+      beam: { width, lengthPenalty },
+      ...over,
+    },
+  });
+  const choices: TokensEvent[] = [];
+  for await (const event of generation) if (event.type === "tokens") choices.push(event);
+  return { choices, stats: loop.stats() };
+}
+
+interface Plain {
+  tokens: number[];
+  sum: number;
+}
+
+/** The search in a dozen lines, over whole token lists, without pages, filters or an early end. */
+function plainSearch(width: number, steps: number, eos: number | null, lengthPenalty: number): Plain[] {
+  const device = new PagedDevice({ vocab: VOCAB });
+  const score = ({ tokens, sum }: Plain) => {
+    const length = PROMPT.length + tokens.length - (tokens.at(-1) === eos ? 1 : 0);
+    return sum / length ** lengthPenalty;
+  };
+  let live: Plain[] = [{ tokens: [], sum: 0 }];
+  const done: Plain[] = [];
+  for (let step = 0; step < steps && live.length > 0; step++) {
+    const next: Plain[] = [];
+    for (const beam of live) {
+      const row = device.rowLogprobs([...PROMPT, ...beam.tokens], -1, 2 * width);
+      for (const [i, token] of row.topIds.entries()) {
+        (token === eos ? done : next).push({ tokens: [...beam.tokens, token], sum: beam.sum + row.topLogprobs[i]! });
+      }
+    }
+    live = next.sort((a, b) => b.sum - a.sum).slice(0, width);
+  }
+  return [...done, ...live].sort((a, b) => score(b) - score(a)).slice(0, width);
+}
+
+describe("beam search", () => {
+  test.each([
+    [1, null, 1],
+    [3, null, 1],
+    [4, 5, 1],
+    [4, 5, 0],
+    [4, 5, -2],
+    [12, 7, 2],
+  ])("of width %d with end %s and length penalty %d finds what a plain search finds", async (width, eosId, penalty) => {
+    const { choices, stats } = await search({ width, eosId, lengthPenalty: penalty });
+    const expected = plainSearch(width, 6, eosId, penalty);
+    expect(choices.map((choice) => choice.tokenIds)).toEqual(expected.map((one) => one.tokens));
+    expect(choices.map((choice) => choice.index)).toEqual([...expected.keys()]);
+    for (const [i, choice] of choices.entries()) {
+      const sum = choice.logprobs!.reduce((total, logprob) => total + logprob, 0);
+      expect(sum).toBeCloseTo(expected[i]!.sum, 5);
+      const ended = eosId !== null && choice.tokenIds.at(-1) === eosId;
+      expect(choice.finish).toEqual(
+        ended ? { reason: "stop", stopReason: eosId } : { reason: "length", stopReason: null },
+      );
+    }
+    expect(stats).toMatchObject({ running: 0, waiting: 0, cacheUsage: 0 });
+  });
+
+  test("finds the same with too few pages and in small steps", async () => {
+    const plenty = await search({ width: 4, maxTokens: 70 });
+    const scarce = await search({ width: 4, maxTokens: 70, pages: 7, tokenBudget: 3 });
+    expect(scarce.choices).toEqual(plenty.choices);
+    expect(scarce.stats.preemptions).toBeGreaterThan(0);
+  });
+
+  test("ends at stop ids, and at stop strings, whose text is cut", async () => {
+    const free = (await search({ width: 2 })).choices[0]!;
+    const id = free.tokenIds[2]!;
+    for (const { tokenIds, finish } of (await search({ width: 2, stopTokenIds: [id] })).choices) {
+      expect(tokenIds.slice(0, -1)).not.toContain(id);
+      if (tokenIds.includes(id)) expect(finish).toEqual({ reason: "stop", stopReason: id });
+    }
+    const stop = tokenizer.decode(free.tokenIds.slice(2, 4));
+    const cut = (await search({ width: 2, stop: [stop] })).choices.find((one) => one.finish!.stopReason === stop);
+    expect(cut).toMatchObject({ finish: { reason: "stop" }, text: tokenizer.decode(free.tokenIds.slice(0, 2)) });
+    expect(cut!.tokenIds).toEqual(free.tokenIds.slice(0, 4));
+  });
+
+  test("draws only permitted tokens: allowed ids, bad words, no end before minTokens", async () => {
+    const allowed = await search({ width: 3, allowedTokenIds: [3, 9, 11] });
+    expect(allowed.choices).toHaveLength(3);
+    for (const { tokenIds } of allowed.choices) for (const id of tokenIds) expect([3, 9, 11]).toContain(id);
+
+    const free = (await search({ width: 3 })).choices[0]!;
+    const [first, second] = free.tokenIds as [number, number];
+    const bad = await search({ width: 3, badWords: [[first, second], [free.tokenIds[2]!]] });
+    for (const { tokenIds } of bad.choices) {
+      expect(tokenIds).not.toContain(free.tokenIds[2]);
+      for (const [i, id] of tokenIds.entries()) expect([tokenIds[i - 1], id]).not.toEqual([first, second]);
+    }
+
+    const ends = Array.from({ length: 20 }, (_, i) => i);
+    const long = await search({ width: 3, stopTokenIds: ends, minTokens: 4 });
+    for (const { tokenIds } of long.choices) expect(tokenIds.length).toBeGreaterThanOrEqual(4);
+  });
+
+  test("carries the likeliest tokens of each row when asked for", async () => {
+    const { choices } = await search({ width: 2, logprobs: 3 });
+    expect(choices[0]!.top).toHaveLength(6);
+    for (const top of choices[0]!.top!) expect([top.ids.length, top.logprobs.length]).toEqual([3, 3]);
+  });
+});
