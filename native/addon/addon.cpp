@@ -1,0 +1,98 @@
+// What the addon exports.
+#include "model.h"
+#include "named_tensors.h"
+#include "policy_loss_binding.h"
+#include "tensor_source.h"
+#include "trainer.h"
+
+namespace anneal {
+
+namespace {
+
+// initialize(makeError): makeError(code, message, param) returns the error to be thrown.
+napi_value initialize(const Arguments& arguments) {
+  auto environment = Environment::of(arguments.js.env);
+  if (arguments.js.type(arguments.values[0]) != napi_function) invalid("makeError", "must be a function");
+  arguments.js.check(napi_create_reference(arguments.js.env, arguments.values[0], 1, &environment->make_error));
+  return arguments.js.undefined();
+}
+
+napi_value threads(const Arguments& arguments) { return arguments.js.number(Environment::of(arguments.js.env)->executor()->threads()); }
+
+napi_value set_threads(const Arguments& arguments) {
+  const Path path("threads");
+  Environment::of(arguments.js.env)->executor()->set_threads(int(arguments.at(0, path).integer(1, 256)));
+  return arguments.js.undefined();
+}
+
+napi_value kernel_sets(const Arguments& arguments) {
+  const Js js = arguments.js;
+  std::vector<const char*> names;
+  for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512bf16})
+    if (kernels(isa, DType::f32) && kernels(isa, DType::bf16)) names.push_back(isa_name(isa));
+  napi_value list = js.array(names.size());
+  for (size_t i = 0; i < names.size(); ++i) js.set(list, uint32_t(i), js.text(names[i]));
+  return list;
+}
+
+napi_value free_memory(const Arguments& arguments) { return arguments.js.number(double(available_memory())); }
+
+// memory(config, dtype) -> {weights, page, activationPerToken}, bytes
+napi_value memory(const Arguments& arguments) {
+  const Js js = arguments.js;
+  const Path config_path("config"), dtype_path("dtype");
+  const auto config = decoder_config(arguments.at(0, config_path), element_type(arguments.at(1, dtype_path)));
+  napi_value result = js.object();
+  js.set(result, "weights", js.number(double(Decoder::weight_bytes(config))));
+  js.set(result, "page", js.number(double(Decoder::page_bytes(config))));
+  js.set(result, "activationPerToken", js.number(double(Decoder::activation_bytes_per_token(config))));
+  return result;
+}
+
+// weightTensors(config) -> [{name, shape}]
+napi_value weight_tensors(const Arguments& arguments) {
+  const Path path("config");
+  std::vector<Trainable::Tensor> tensors;
+  for (auto& shape : weight_shapes(decoder_config(arguments.at(0, path), DType::f32))) tensors.push_back({shape.name, shape.rows, shape.cols});
+  return named_tensors_out(arguments.js, tensors, nullptr);
+}
+
+// adapterTensors(config, spec) -> [{name, shape}]
+napi_value adapter_tensor_list(const Arguments& arguments) {
+  const Path config_path("config"), spec_path("spec");
+  const auto config = decoder_config(arguments.at(0, config_path), DType::f32);
+  return named_tensors_out(arguments.js, adapter_tensors(config, lora_spec(arguments.at(1, spec_path))), nullptr);
+}
+
+napi_value make_cancellation(const Arguments& arguments) {
+  auto environment = Environment::of(arguments.js.env);
+  return wrap(*environment, std::make_unique<Cancellation>(environment));
+}
+
+napi_value start(napi_env env, napi_value exports) {
+  return guarded(env, [&](Js js) {
+    auto environment = std::make_unique<std::shared_ptr<Environment>>(std::make_shared<Environment>(env));
+    js.check(napi_set_instance_data(env, environment.get(), [](napi_env, void* data, void*) { delete static_cast<std::shared_ptr<Environment>*>(data); }, nullptr));
+    environment.release();
+    define_class<Cancellation>(js, "Cancellation", {describe<Cancellation, &Cancellation::abort>("abort"), describe<Cancellation, &Cancellation::progress>("progress")});
+    define_model(js);
+    define_trainer(js);
+    const std::pair<const char*, napi_callback> functions[] = {
+        {"initialize", function<initialize>}, {"threads", function<threads>}, {"setThreads", function<set_threads>},
+        {"kernelSets", function<kernel_sets>}, {"availableMemory", function<free_memory>}, {"memory", function<memory>},
+        {"weightTensors", function<weight_tensors>}, {"adapterTensors", function<adapter_tensor_list>}, {"load", function<load_model>},
+        {"cancellation", function<make_cancellation>}, {"policyLoss", function<policy_loss_binding>}};
+    for (auto& [name, callback] : functions) {
+      napi_value value;
+      js.check(napi_create_function(env, name, NAPI_AUTO_LENGTH, callback, nullptr, &value));
+      js.set(exports, name, value);
+    }
+    return exports;
+  });
+}
+
+}  // namespace
+
+}  // namespace anneal
+
+NAPI_MODULE_INIT() { return anneal::start(env, exports); }

@@ -1,0 +1,63 @@
+// Arguments from JavaScript, copied and checked. Each reader throws Failure "invalid_argument" with the path of what is wrong.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "js.h"
+
+namespace anneal {
+
+// Where a value was found: "sequences[3].tokens". Text is made only when something is wrong.
+struct Path {
+  const Path* parent = nullptr;
+  const char* name = nullptr;
+  int64_t index = -1;
+  Path(const char* name_) : name(name_) {}
+  Path(const Path& parent_, const char* name_) : parent(&parent_), name(name_) {}
+  Path(const Path& parent_, int64_t index_) : parent(&parent_), index(index_) {}
+  std::string text() const;
+};
+
+[[noreturn]] void invalid(const Path& path, const std::string& problem);
+
+// A value and where it was found.
+class Argument {
+ public:
+  Argument(Js js, napi_value value, const Path& path) : js_(js), value_(value), path_(path) {}
+
+  bool missing() const;                                       // undefined or null
+  bool boolean() const;
+  double number(double least, double most) const;             // finite
+  int64_t integer(int64_t least, int64_t most) const;
+  uint64_t bits64() const;                                    // a bigint of 64 bits, signed or unsigned
+  std::string text(size_t most_bytes) const;
+  std::vector<int32_t> int32s() const;                        // Int32Array
+  std::vector<float> floats() const;                          // Float32Array, anything in it
+  std::vector<float> finite_floats() const;
+  std::vector<uint8_t> bytes() const;                         // Uint8Array
+  uint32_t array_length(uint32_t most) const;                 // must be an Array
+  void object() const;                                        // must be an object
+
+  const Path& path() const { return path_; }
+  Js js() const { return js_; }
+  napi_value value() const { return value_; }
+
+  // Calls read(Argument) with a property or element; the path lives as long as the call.
+  template <class F> auto field(const char* name, F&& read) const {
+    const Path path(path_, name);
+    return read(Argument(js_, js_.get(value_, name), path));
+  }
+  template <class F> auto element(uint32_t index, F&& read) const {
+    const Path path(path_, int64_t(index));
+    return read(Argument(js_, js_.get(value_, index), path));
+  }
+
+ private:
+  template <class T> std::vector<T> typed(napi_typedarray_type type, const char* name) const;
+  Js js_;
+  napi_value value_;
+  const Path& path_;
+};
+
+}  // namespace anneal

@@ -1,0 +1,193 @@
+#include "environment.h"
+
+#include <algorithm>
+#include <new>
+
+#include "../executor/machine.h"
+
+namespace anneal {
+
+namespace {
+
+class CallTask final : public Task {
+ public:
+  CallTask(std::shared_ptr<Call> call, std::shared_ptr<Port> port) : call_(std::move(call)), port_(std::move(port)) { control = call_->control; }
+
+  void run() override {
+    call_->ran = true;
+    try {
+      call_->work();
+    } catch (const Failure& failure) {
+      call_->failure = failure;
+    } catch (const FileError& error) {
+      call_->failure = Failure{"unusable_model_file", error.what(), error.file};
+    } catch (const std::bad_alloc&) {
+      call_->failure = Failure{"insufficient_memory", "the machine has not enough memory for this call", ""};
+    } catch (const std::exception& error) {
+      call_->failure = Failure{"internal_error", error.what(), ""};
+    }
+  }
+
+  void finish() override {
+    if (!call_->ran) call_->failure = Failure{"aborted", "the call was aborted", ""};
+    call_->work = nullptr;
+    if (call_->deferred) port_->post(std::move(call_));
+  }
+
+ private:
+  std::shared_ptr<Call> call_;
+  std::shared_ptr<Port> port_;
+};
+
+}  // namespace
+
+// ---- port
+
+void Port::post(std::shared_ptr<Call> call) {
+  std::lock_guard lock(mutex_);
+  if (closed_) return;
+  finished_.push_back(std::move(call));
+  napi_call_threadsafe_function(wake_, nullptr, napi_tsfn_nonblocking);
+}
+
+std::shared_ptr<Call> Port::take() {
+  std::lock_guard lock(mutex_);
+  if (finished_.empty()) return nullptr;
+  auto call = std::move(finished_.front());
+  finished_.pop_front();
+  return call;
+}
+
+void Port::close() {
+  std::deque<std::shared_ptr<Call>> gone;
+  std::lock_guard lock(mutex_);
+  closed_ = true;
+  gone.swap(finished_);
+}
+
+// ---- pending
+
+void Pending::add(const std::shared_ptr<CallControl>& control) {
+  std::erase_if(controls_, [](const auto& known) { return known.expired(); });
+  controls_.push_back(control);
+}
+
+void Pending::close(Executor& executor) {
+  for (auto& known : controls_)
+    if (auto control = known.lock()) {
+      control->closed = true;
+      executor.abort(control);
+    }
+  controls_.clear();
+}
+
+// ---- environment
+
+Environment::Environment(napi_env env) : js_{env} {
+  napi_value name = js_.text("anneal");
+  js_.check(napi_create_threadsafe_function(env, nullptr, nullptr, name, 0, 1, nullptr, nullptr, this, deliver, &port_->wake_));
+  js_.check(napi_unref_threadsafe_function(env, port_->wake_));
+  // Hooks run last in, first out: this one runs while the thread-safe function still stands.
+  js_.check(napi_add_env_cleanup_hook(env, clean_up, this));
+}
+
+std::shared_ptr<Environment> Environment::of(napi_env env) {
+  void* data = nullptr;
+  if (napi_get_instance_data(env, &data) != napi_ok || !data) throw Unwind{};
+  return *static_cast<std::shared_ptr<Environment>*>(data);
+}
+
+void Environment::clean_up(void* self) {
+  auto& environment = *static_cast<Environment*>(self);
+  if (environment.executor_) environment.executor_->drop(environment.port_.get());
+  environment.port_->close();
+}
+
+const std::shared_ptr<Executor>& Environment::executor() {
+  if (!executor_) executor_ = Executor::shared();
+  return executor_;
+}
+
+napi_value Environment::start(const Options& options, std::function<void()> work, std::function<napi_value(Js)> settle) {
+  auto call = std::make_shared<Call>();
+  call->control = options.control ? options.control : std::make_shared<CallControl>();
+  call->work = std::move(work);
+  call->settle = std::move(settle);
+  for (Pending* list : options.pending) list->add(call->control);
+  auto task = std::make_unique<CallTask>(call, port_);
+  task->queue = options.queue;
+  task->preemptible = options.preemptible;
+  task->owner = port_.get();
+  napi_value promise;
+  js_.check(napi_create_promise(js_.env, &call->deferred, &promise));
+  if (in_flight_++ == 0) js_.check(napi_ref_threadsafe_function(js_.env, port_->wake_));
+  executor()->submit(std::move(task));
+  return promise;
+}
+
+void Environment::post(Queue queue, std::function<void()> work) {
+  auto call = std::make_shared<Call>();
+  call->control = std::make_shared<CallControl>();
+  call->work = std::move(work);
+  auto task = std::make_unique<CallTask>(call, port_);
+  task->queue = queue;
+  task->owner = port_.get();
+  executor()->submit(std::move(task));
+}
+
+void Environment::deliver(napi_env env, napi_value, void* context, void*) {
+  if (!env) return;
+  auto& self = *static_cast<Environment*>(context);
+  auto call = self.port_->take();
+  if (!call) return;
+  try {
+    if (--self.in_flight_ == 0) napi_unref_threadsafe_function(env, self.port_->wake_);
+    self.settle(Js{env}, *call);
+  } catch (...) {
+    // Only an environment that is going away cannot settle a promise.
+  }
+}
+
+void Environment::settle(Js js, Call& call) {
+  napi_value result = nullptr;
+  if (!call.failure) {
+    try {
+      result = call.settle(js);
+    } catch (const Failure& failure) {
+      call.failure = failure;
+    } catch (const std::bad_alloc&) {
+      call.failure = Failure{"insufficient_memory", "not enough memory for the result", ""};
+    }
+  }
+  call.settle = nullptr;
+  if (!call.failure) {
+    js.check(napi_resolve_deferred(js.env, call.deferred, result));
+    return;
+  }
+  if (call.failure->code == "aborted" && call.control->closed) call.failure = Failure{"closed", "closed while the call was in progress", ""};
+  js.check(napi_reject_deferred(js.env, call.deferred, error(*call.failure)));
+}
+
+napi_value Environment::error(const Failure& failure) {
+  napi_value make, result, arguments[] = {js_.text(failure.code), js_.text(failure.message), js_.text(failure.param)};
+  if (!make_error) {
+    js_.check(napi_create_error(js_.env, arguments[0], arguments[1], &result));
+    return result;
+  }
+  js_.check(napi_get_reference_value(js_.env, make_error, &make));
+  js_.check(napi_call_function(js_.env, js_.undefined(), make, 3, arguments, &result));
+  return result;
+}
+
+napi_value Environment::instance(Class which, void* native, bool& taken) {
+  napi_value constructor, result;
+  js_.check(napi_get_reference_value(js_.env, classes[which], &constructor));
+  creating = native;
+  const napi_status status = napi_new_instance(js_.env, constructor, 0, nullptr, &result);
+  taken = creating == nullptr;
+  creating = nullptr;
+  js_.check(status);
+  return result;
+}
+
+}  // namespace anneal

@@ -1,0 +1,119 @@
+// One Node environment (the main thread, or a worker thread): its calls in flight, and how their results get home.
+#pragma once
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "../executor/executor.h"
+#include "js.h"
+
+namespace anneal {
+
+// Why a call ended early.
+struct CallControl : Control {
+  std::atomic<bool> closed{false};     // its model, trainer or pass was closed
+};
+
+// One asynchronous call: work on the dispatcher, then a promise settled on the JavaScript thread.
+struct Call {
+  std::function<void()> work;                   // may throw Failure, FileError, std::exception
+  std::function<napi_value(Js)> settle;         // makes the result; may throw Failure
+  std::shared_ptr<CallControl> control;
+  napi_deferred deferred = nullptr;
+  std::optional<Failure> failure;
+  bool ran = false;
+};
+
+// Finished calls on their way to the JavaScript thread.
+class Port {
+ public:
+  void post(std::shared_ptr<Call> call);
+  std::shared_ptr<Call> take();
+  void close();
+
+ private:
+  friend class Environment;
+  std::mutex mutex_;
+  std::deque<std::shared_ptr<Call>> finished_;
+  napi_threadsafe_function wake_ = nullptr;
+  bool closed_ = false;
+};
+
+// The calls that end when something is closed.
+class Pending {
+ public:
+  void add(const std::shared_ptr<CallControl>& control);
+  void close(Executor& executor);
+
+ private:
+  std::vector<std::weak_ptr<CallControl>> controls_;
+};
+
+enum Class : int { kModelClass, kTrainerClass, kPassClass, kCancellationClass, kClasses };
+
+// Used on its JavaScript thread only.
+class Environment {
+ public:
+  explicit Environment(napi_env env);
+  static std::shared_ptr<Environment> of(napi_env env);
+
+  const std::shared_ptr<Executor>& executor();
+
+  struct Options {
+    Queue queue = Queue::training;
+    bool preemptible = true;
+    std::shared_ptr<CallControl> control;       // null: one of its own
+    std::vector<Pending*> pending;              // lists the call belongs to
+  };
+  // Returns the promise. `settle` runs on the JavaScript thread, `work` on the dispatcher.
+  napi_value start(const Options& options, std::function<void()> work, std::function<napi_value(Js)> settle);
+  // Queued work without a result; must not fail.
+  void post(Queue queue, std::function<void()> work);
+
+  // Throws the JavaScript error for a failure.
+  napi_value error(const Failure& failure);
+  // A new object of a class whose native part is `native`. `taken` says whether the object owns it, also when this throws.
+  napi_value instance(Class which, void* native, bool& taken);
+
+  napi_ref make_error = nullptr;
+  napi_ref classes[kClasses] = {};
+  void* creating = nullptr;                     // the native part, while instance() runs the constructor
+
+ private:
+  static void clean_up(void* self);
+  static void deliver(napi_env env, napi_value, void* context, void*);
+  void settle(Js js, Call& call);
+
+  Js js_;
+  std::shared_ptr<Executor> executor_;
+  std::shared_ptr<Port> port_ = std::make_shared<Port>();
+  int in_flight_ = 0;                           // the process is kept alive while there are any
+};
+
+// Runs a binding's body; failures become JavaScript exceptions.
+template <class F> napi_value guarded(napi_env env, F&& body) {
+  const auto raise = [env](const Failure& failure) -> napi_value {
+    try {
+      napi_throw(env, Environment::of(env)->error(failure));
+    } catch (...) {
+      // Nothing can be thrown in an environment that is going away.
+    }
+    return nullptr;
+  };
+  try {
+    return body(Js{env});
+  } catch (const Unwind&) {
+    return nullptr;
+  } catch (const Failure& failure) {
+    return raise(failure);
+  } catch (const std::bad_alloc&) {
+    return raise({"insufficient_memory", "not enough memory for this call", ""});
+  } catch (const std::exception& error) {
+    return raise({"internal_error", error.what(), ""});
+  }
+}
+
+}  // namespace anneal

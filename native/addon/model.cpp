@@ -1,0 +1,329 @@
+#include "model.h"
+
+#include <algorithm>
+
+#include "named_tensors.h"
+#include "tensor_source.h"
+#include "trainer.h"
+
+namespace anneal {
+
+// ---- handle
+
+void ModelHandle::require_open() const {
+  if (!state) throw Failure{"closed", "the model was closed", ""};
+}
+
+int32_t ModelHandle::add_adapter(AdapterRef adapter) {
+  const int32_t version = next_adapter++;
+  adapters.emplace(version, std::move(adapter));
+  return version;
+}
+
+AdapterRef ModelHandle::adapter(const Argument& version) const {
+  const auto id = int32_t(version.integer(0, INT32_MAX));
+  if (id == 0) return nullptr;
+  const auto found = adapters.find(id);
+  if (found == adapters.end()) invalid(version.path(), "is no adapter version of this model: " + std::to_string(id));
+  return found->second;
+}
+
+void ModelHandle::close() {
+  if (!state) return;
+  pending.close(*environment->executor());
+  for (auto& known : opened)
+    if (auto trainer = known.lock()) trainer->close();
+  opened.clear();
+  slots.clear();
+  adapters.clear();
+  environment->executor()->retire(std::move(state));
+}
+
+// ---- slots
+
+namespace {
+
+std::vector<int32_t> token_ids(const Argument& list, int vocab) {
+  auto ids = list.int32s();
+  for (size_t i = 0; i < ids.size(); ++i)
+    if (ids[i] < 0 || ids[i] >= vocab) invalid(Path(list.path(), int64_t(i)), "is " + std::to_string(ids[i]) + "; token ids are 0 to " + std::to_string(vocab - 1));
+  return ids;
+}
+
+std::vector<int32_t> id_set(const Argument& list, int vocab) {
+  auto ids = token_ids(list, vocab);
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+SamplingParams sampling_params(const Argument& params, int vocab) {
+  params.object();
+  const auto number = [&](const char* name, double least, double most) { return float(params.field(name, [&](Argument a) { return a.number(least, most); })); };
+  const auto whole = [&](const char* name, int64_t least, int64_t most) { return params.field(name, [&](Argument a) { return a.integer(least, most); }); };
+  const auto ids = [&](const char* name) { return params.field(name, [&](Argument a) { return id_set(a, vocab); }); };
+  SamplingParams p;
+  p.temperature = number("temperature", 0, 3e38);
+  p.top_p = number("topP", 0, 1);
+  p.top_k = int(whole("topK", 0, INT32_MAX));
+  p.min_p = number("minP", 0, 1);
+  p.repetition_penalty = number("repetitionPenalty", 1e-6, 1e6);
+  p.frequency_penalty = number("frequencyPenalty", -1e6, 1e6);
+  p.presence_penalty = number("presencePenalty", -1e6, 1e6);
+  p.seed = params.field("seed", [](Argument a) { return a.bits64(); });
+  p.choice = uint32_t(whole("choice", 0, UINT32_MAX));
+  p.min_tokens = int(whole("minTokens", 0, INT32_MAX));
+  p.end_ids = ids("endIds");
+  std::vector<std::pair<int32_t, float>> bias;
+  {
+    const auto bias_ids = params.field("biasIds", [&](Argument a) { return token_ids(a, vocab); });
+    const auto bias_values = params.field("biasValues", [](Argument a) { return a.finite_floats(); });
+    if (bias_ids.size() != bias_values.size()) invalid(Path(params.path(), "biasValues"), "must be as long as biasIds");
+    for (size_t i = 0; i < bias_ids.size(); ++i) bias.emplace_back(bias_ids[i], std::clamp(bias_values[i], -100.0f, 100.0f));
+  }
+  std::stable_sort(bias.begin(), bias.end(), [](auto& a, auto& b) { return a.first < b.first; });
+  for (size_t i = 0; i < bias.size(); ++i) {
+    if (i > 0 && bias[i].first == bias[i - 1].first) invalid(Path(params.path(), "biasIds"), "names token " + std::to_string(bias[i].first) + " twice");
+    p.bias_ids.push_back(bias[i].first);
+    p.bias_values.push_back(bias[i].second);
+  }
+  params.field("allowedIds", [&](Argument a) {
+    if (a.missing()) return;
+    p.restrict_allowed = true;
+    p.allowed_ids = id_set(a, vocab);
+  });
+  params.field("badWords", [&](Argument list) {
+    for (uint32_t i = 0, n = list.array_length(1 << 16); i < n; ++i)
+      list.element(i, [&](Argument a) {
+        p.bad_words.push_back(token_ids(a, vocab));
+        if (p.bad_words.back().empty()) invalid(a.path(), "must not be empty");
+      });
+  });
+  p.prompt = params.field("prompt", [&](Argument a) { return token_ids(a, vocab); });
+  p.top_logprobs = int(whole("topLogprobs", -1, vocab));
+  return p;
+}
+
+}  // namespace
+
+// ---- model
+
+Model::Model(Js js, std::shared_ptr<ModelHandle> handle) : js_(js), handle_(std::move(handle)) { account(handle_->bytes); }
+
+Model::~Model() { account(0); }
+
+void Model::account(int64_t bytes) {
+  int64_t now;
+  if (bytes != accounted_) napi_adjust_external_memory(js_.env, bytes - accounted_, &now);
+  accounted_ = bytes;
+}
+
+napi_value Model::info(const Arguments& arguments) {
+  const Js js = arguments.js;
+  napi_value result = js.object();
+  js.set(result, "pages", js.number(handle_->pages));
+  js.set(result, "bytes", js.number(double(handle_->bytes)));
+  js.set(result, "kernelSet", js.text(handle_->kernel_set));
+  return result;
+}
+
+napi_value Model::open_slot(const Arguments& arguments) {
+  handle_->require_open();
+  const int vocab = handle_->config.vocab;
+  const Path path("params");
+  auto slot = std::make_shared<Slot>(sampling_params(arguments.at(0, path), vocab), vocab);
+  if (handle_->slots.size() >= size_t(1) << 20) throw Failure{"invalid_argument", "too many open slots: close those that are not used", "slot"};
+  do handle_->next_slot = handle_->next_slot == INT32_MAX ? 1 : handle_->next_slot + 1;
+  while (handle_->slots.count(handle_->next_slot));
+  handle_->slots.emplace(handle_->next_slot, std::move(slot));
+  return arguments.js.number(handle_->next_slot);
+}
+
+napi_value Model::close_slot(const Arguments& arguments) {
+  handle_->require_open();
+  const Path path("slot");
+  if (handle_->slots.erase(int32_t(arguments.at(0, path).integer(0, INT32_MAX))) == 0) invalid(path, "is not open");
+  return arguments.js.undefined();
+}
+
+napi_value Model::rewind_slot(const Arguments& arguments) {
+  handle_->require_open();
+  const Path path("slot"), outputs_path("outputs");
+  const auto found = handle_->slots.find(int32_t(arguments.at(0, path).integer(0, INT32_MAX)));
+  if (found == handle_->slots.end()) invalid(path, "is not open");
+  const int outputs = int(arguments.at(1, outputs_path).integer(0, INT32_MAX));
+  found->second->expects_token = false;
+  handle_->environment->post(Queue::inference, [slot = found->second, outputs] {
+    if (outputs < slot->sampler.outputs()) slot->sampler.rewind(outputs);
+    slot->last = -1;
+  });
+  return arguments.js.undefined();
+}
+
+napi_value Model::step(const Arguments& arguments) { return start_step(handle_, arguments); }
+
+napi_value Model::copy_pages(const Arguments& arguments) {
+  handle_->require_open();
+  const int pages = handle_->pages;
+  const Path from_path("from"), to_path("to");
+  const auto page_ids = [&](size_t index, const Path& path) {
+    auto ids = arguments.at(index, path).int32s();
+    for (size_t i = 0; i < ids.size(); ++i)
+      if (ids[i] < 0 || ids[i] >= pages) invalid(Path(path, int64_t(i)), "is " + std::to_string(ids[i]) + "; pages are 0 to " + std::to_string(pages - 1));
+    return ids;
+  };
+  auto from = page_ids(0, from_path), to = page_ids(1, to_path);
+  if (from.size() != to.size()) invalid(to_path, "must be as long as from");
+  handle_->environment->post(Queue::inference, [state = handle_->state, from = std::move(from), to = std::move(to)] {
+    for (size_t i = 0; i < from.size(); ++i)
+      if (from[i] != to[i]) state->decoder->copy_page(from[i], to[i]);
+  });
+  return arguments.js.undefined();
+}
+
+napi_value Model::load_adapter(const Arguments& arguments) {
+  const Path spec_path("spec"), tensors_path("tensors");
+  const auto spec = lora_spec(arguments.at(0, spec_path));
+  auto values = std::make_shared<TensorValues>(named_tensors(arguments.at(1, tensors_path), adapter_tensors(handle_->config, spec)));
+  handle_->require_open();
+  if (handle_->weights_trained) throw Failure{"conflict", "the model's weights are being trained: close that trainer before loading adapters", ""};
+  auto made = std::make_shared<AdapterRef>();
+  return handle_->environment->start(
+      {.pending = {&handle_->pending}},
+      [state = handle_->state, spec, values, made] { *made = state->decoder->load_adapter(spec, adapter_reader(spec, *values)); },
+      [handle = handle_, made](Js js) {
+        handle->require_open();
+        return js.number(handle->add_adapter(std::move(*made)));
+      });
+}
+
+napi_value Model::release_adapter(const Arguments& arguments) {
+  handle_->require_open();
+  const Path path("version");
+  const auto found = handle_->adapters.find(int32_t(arguments.at(0, path).integer(1, INT32_MAX)));
+  if (found == handle_->adapters.end()) invalid(path, "is no adapter version of this model");
+  handle_->adapters.erase(found);
+  return arguments.js.undefined();
+}
+
+napi_value Model::make_trainer(std::function<std::unique_ptr<Trainable>(Decoder&)> make) {
+  auto trainer = std::make_shared<TrainerState>();
+  trainer->model = handle_->state;
+  auto handle = handle_;
+  ++handle->trainers;
+  // Counts as open until the promise is settled, however that ends.
+  auto place = std::shared_ptr<void>(nullptr, [handle](void*) { --handle->trainers; });
+  const bool all_weights = handle->weights_trained;
+  auto unlock = std::shared_ptr<void>(nullptr, [handle, all_weights](void*) {
+    if (all_weights) handle->weights_trained = false;
+  });
+  return handle->environment->start(
+      {.pending = {&handle->pending}},
+      [trainer, make = std::move(make)] { trainer->trainable = make(*trainer->model->decoder); },
+      [handle, trainer, place, unlock, all_weights](Js js) {
+        handle->require_open();
+        auto opened = std::make_shared<TrainerHandle>();
+        opened->model = handle;
+        opened->state = trainer;
+        opened->tensors = trainer->trainable->tensors();
+        opened->all_weights = all_weights;
+        opened->place = place;
+        opened->weights = unlock;
+        std::erase_if(handle->opened, [](const auto& known) { return known.expired(); });
+        handle->opened.push_back(opened);
+        return wrap(*handle->environment, std::make_unique<Trainer>(std::move(opened)));
+      });
+}
+
+napi_value Model::train_adapter(const Arguments& arguments) {
+  const Path spec_path("spec"), seed_path("seed"), tensors_path("tensors");
+  const auto spec = lora_spec(arguments.at(0, spec_path));
+  const uint64_t seed = arguments.at(1, seed_path).bits64();
+  const auto list = arguments.at(2, tensors_path);
+  std::shared_ptr<TensorValues> values;
+  if (!list.missing()) values = std::make_shared<TensorValues>(named_tensors(list, adapter_tensors(handle_->config, spec)));
+  handle_->require_open();
+  if (handle_->weights_trained) throw Failure{"conflict", "the model's weights are being trained: close that trainer first", ""};
+  return make_trainer([spec, seed, values](Decoder& decoder) {
+    if (!values) return decoder.train_adapter(spec, seed, nullptr);
+    const auto reader = adapter_reader(spec, *values);
+    return decoder.train_adapter(spec, seed, &reader);
+  });
+}
+
+napi_value Model::train_weights(const Arguments&) {
+  handle_->require_open();
+  if (handle_->trainers > 0) throw Failure{"conflict", "another trainer of this model is open: close it first", ""};
+  if (!handle_->adapters.empty()) throw Failure{"conflict", "adapters of this model are loaded: release them first", ""};
+  handle_->weights_trained = true;
+  return make_trainer([](Decoder& decoder) { return decoder.train_weights(); });
+}
+
+napi_value Model::close(const Arguments& arguments) {
+  handle_->close();
+  account(0);
+  return arguments.js.undefined();
+}
+
+// ---- loading
+
+const Kernels* find_kernels(const std::string& name, DType dtype) {
+  for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512bf16})
+    if (name == isa_name(isa)) return kernels(isa, dtype);
+  return nullptr;
+}
+
+napi_value load_model(const Arguments& arguments) {
+  const Path path("options"), cancellation_path("cancellation");
+  const auto options = arguments.at(0, path);
+  options.object();
+  const DType dtype = options.field("dtype", [](Argument a) { return element_type(a); });
+  const auto config = options.field("config", [&](Argument a) { return decoder_config(a, dtype); });
+  const int pages = int(options.field("kvPages", [](Argument a) { return a.integer(1, 1 << 24); }));
+  const Kernels* set = options.field("kernelSet", [&](Argument a) -> const Kernels* {
+    if (a.missing()) return kernels(best_isa(), dtype);
+    const Kernels* found = find_kernels(a.text(32), dtype);
+    if (!found) invalid(a.path(), "cannot run on this machine");
+    return found;
+  });
+  auto source = std::make_shared<TensorSource>(options.field("tensors", [&](Argument a) { return TensorSource(a, config); }));
+  auto control = control_of(arguments.at(1, cancellation_path));
+  if (!control) control = std::make_shared<CallControl>();
+  auto environment = Environment::of(arguments.js.env);
+  auto state = std::make_shared<ModelState>();
+  state->kernels = set;
+  return environment->start(
+      {.control = control},
+      [state, config, pages, source, control, executor = environment->executor().get()] {
+        source->open();
+        state->decoder = Decoder::create(
+            config, *state->kernels, *executor, pages,
+            [&](const std::string& name, int64_t row0, int64_t rows, float* dst) { source->read(name, row0, rows, dst); },
+            [&](double done) {
+              control->progress = done;
+              return executor->checkpoint();
+            });
+        if (!state->decoder) throw Failure{"aborted", "loading was aborted", ""};
+      },
+      [environment, state, config, pages](Js js) {
+        auto handle = std::make_shared<ModelHandle>();
+        handle->environment = environment;
+        handle->state = state;
+        handle->config = config;
+        handle->pages = pages;
+        handle->bytes = Decoder::weight_bytes(config) + pages * Decoder::page_bytes(config);
+        handle->kernel_set = isa_name(state->kernels->isa);
+        return wrap(*environment, std::make_unique<Model>(js, std::move(handle)));
+      });
+}
+
+void define_model(Js js) {
+  define_class<Model>(js, "Model",
+                      {describe<Model, &Model::info>("info"), describe<Model, &Model::open_slot>("openSlot"), describe<Model, &Model::close_slot>("closeSlot"),
+                       describe<Model, &Model::rewind_slot>("rewindSlot"), describe<Model, &Model::step>("step"), describe<Model, &Model::copy_pages>("copyPages"),
+                       describe<Model, &Model::load_adapter>("loadAdapter"), describe<Model, &Model::release_adapter>("releaseAdapter"),
+                       describe<Model, &Model::train_adapter>("trainAdapter"), describe<Model, &Model::train_weights>("trainWeights"),
+                       describe<Model, &Model::close>("close")});
+}
+
+}  // namespace anneal

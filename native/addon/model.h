@@ -1,0 +1,89 @@
+// A loaded model as JavaScript sees it: slots, adapter versions, steps.
+#pragma once
+#include <unordered_map>
+
+#include "../sampling/sampler.h"
+#include "wrapped.h"
+#include "decoder_options.h"
+
+namespace anneal {
+
+// What tasks use. Touched on the dispatcher only, except what is constant.
+struct ModelState {
+  std::unique_ptr<Decoder> decoder;
+  const Kernels* kernels;
+  // Of inference steps; they never overlap.
+  std::unique_ptr<float[]> logits;
+  int64_t logits_capacity = 0;
+  std::vector<float> scratch;
+};
+
+// Sampling state of one choice. Everything but `expects_token` belongs to the dispatcher.
+struct Slot {
+  Slot(SamplingParams params, int vocab) : sampler(std::move(params), vocab) {}
+  Sampler sampler;
+  int32_t last = -1;              // sampled last; -1: none, so the next step must bring its tokens
+  bool expects_token = false;     // a step that samples for this slot has been queued (JavaScript thread)
+};
+
+struct TrainerHandle;
+
+// What the JavaScript thread knows of a model; shared by its objects.
+struct ModelHandle {
+  std::shared_ptr<Environment> environment;
+  std::shared_ptr<ModelState> state;            // null once closed
+  DecoderConfig config;
+  int pages;
+  int64_t bytes;
+  const char* kernel_set;
+  Pending pending;
+  std::unordered_map<int32_t, std::shared_ptr<Slot>> slots;
+  std::unordered_map<int32_t, AdapterRef> adapters;
+  int32_t next_slot = 0, next_adapter = 1;
+  std::vector<std::weak_ptr<TrainerHandle>> opened;
+  int trainers = 0;                             // open ones, and one while it is being made
+  bool weights_trained = false;                 // one of them trains the weights themselves
+
+  ~ModelHandle() { close(); }
+  // Throws Failure "closed".
+  void require_open() const;
+  int32_t add_adapter(AdapterRef adapter);
+  AdapterRef adapter(const Argument& version) const;   // 0: null
+  // The dispatcher lets go of the state between two tasks; tasks that hold it go on to their next chunk.
+  void close();
+};
+
+class Model {
+ public:
+  static constexpr Class kClass = kModelClass;
+  // Tells the engine how much memory hangs on the object.
+  Model(Js js, std::shared_ptr<ModelHandle> handle);
+  ~Model();
+
+  napi_value info(const Arguments&);            // {pages, bytes, kernelSet}
+  napi_value open_slot(const Arguments&);       // (params) -> slot
+  napi_value close_slot(const Arguments&);      // (slot)
+  napi_value rewind_slot(const Arguments&);     // (slot, outputs)
+  napi_value step(const Arguments&);            // (sequences, cancellation?) -> promise
+  napi_value copy_pages(const Arguments&);      // (from, to)
+  napi_value load_adapter(const Arguments&);    // (spec, tensors) -> promise of the version
+  napi_value release_adapter(const Arguments&); // (version)
+  napi_value train_adapter(const Arguments&);   // (spec, seed, tensors | null) -> promise of a Trainer
+  napi_value train_weights(const Arguments&);   // () -> promise of a Trainer
+  napi_value close(const Arguments&);
+
+ private:
+  napi_value make_trainer(std::function<std::unique_ptr<Trainable>(Decoder&)> make);
+  void account(int64_t bytes);
+  Js js_;
+  std::shared_ptr<ModelHandle> handle_;
+  int64_t accounted_ = 0;
+};
+
+napi_value start_step(const std::shared_ptr<ModelHandle>& handle, const Arguments& arguments);
+void define_model(Js js);
+// load({config, tensors, dtype, kvPages, kernelSet?}, cancellation?) -> promise of a Model
+napi_value load_model(const Arguments& arguments);
+const Kernels* find_kernels(const std::string& name, DType dtype);
+
+}  // namespace anneal

@@ -1,0 +1,83 @@
+#include "named_tensors.h"
+
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+
+#include "decoder_options.h"
+
+namespace anneal {
+
+std::vector<Trainable::Tensor> adapter_tensors(const DecoderConfig& c, const LoraSpec& spec) {
+  const int64_t q = int64_t(c.heads) * c.head_dim, kv = int64_t(c.kv_heads) * c.head_dim;
+  const int64_t out[kProjections] = {q, kv, kv, c.hidden, c.intermediate, c.intermediate, c.hidden};
+  const int64_t in[kProjections] = {c.hidden, c.hidden, c.hidden, q, c.hidden, c.hidden, c.intermediate};
+  std::vector<Trainable::Tensor> tensors;
+  for (int layer = 0; layer < c.layers; ++layer)
+    for (int p = 0; p < kProjections; ++p)
+      if (spec.targets[p]) {
+        const std::string at = "base_model.model.model.layers." + std::to_string(layer) + "." + projection_place(p);
+        tensors.push_back({at + ".lora_A.weight", spec.rank, in[p]});
+        tensors.push_back({at + ".lora_B.weight", out[p], spec.rank});
+      }
+  return tensors;
+}
+
+TensorValues named_tensors(const Argument& list, const std::vector<Trainable::Tensor>& expected) {
+  std::unordered_map<std::string, size_t> index;
+  for (size_t i = 0; i < expected.size(); ++i) index.emplace(expected[i].name, i);
+  TensorValues values(expected.size());
+  std::vector<bool> given(expected.size());
+  const uint32_t count = list.array_length(1 << 20);
+  for (uint32_t i = 0; i < count; ++i)
+    list.element(i, [&](Argument entry) {
+      entry.object();
+      const auto name = entry.field("name", [](Argument a) { return a.text(512); });
+      const Path path(name.c_str());
+      const auto found = index.find(name);
+      if (found == index.end()) invalid(path, "is no tensor of this model");
+      const auto& tensor = expected[found->second];
+      if (given[found->second]) invalid(path, "is given twice");
+      given[found->second] = true;
+      std::vector<int64_t> shape;
+      entry.field("shape", [&](Argument a) {
+        for (uint32_t d = 0, n = a.array_length(8); d < n; ++d) shape.push_back(a.element(d, [](Argument x) { return x.integer(0, int64_t(1) << 40); }));
+      });
+      const std::vector<int64_t> wanted = tensor.cols ? std::vector<int64_t>{tensor.rows, tensor.cols} : std::vector<int64_t>{tensor.rows};
+      auto& data = values[found->second];
+      data = entry.field("data", [&](Argument a) { return Argument(a.js(), a.value(), path).finite_floats(); });
+      if (shape != wanted || int64_t(data.size()) != tensor.rows * std::max<int64_t>(1, tensor.cols))
+        invalid(path, "must have the shape [" + std::to_string(tensor.rows) + (tensor.cols ? ", " + std::to_string(tensor.cols) : "") + "]");
+    });
+  for (size_t i = 0; i < expected.size(); ++i)
+    if (!given[i]) invalid(Path(expected[i].name.c_str()), "is missing");
+  return values;
+}
+
+Decoder::AdapterReader adapter_reader(const LoraSpec& spec, const TensorValues& values) {
+  std::array<int, kProjections> place{};
+  int targets = 0;
+  for (int p = 0; p < kProjections; ++p)
+    if (spec.targets[p]) place[size_t(p)] = targets++;
+  return [place, targets, &values](int layer, Projection p, bool b, float* dst) {
+    const auto& source = values.at(size_t((int64_t(layer) * targets + place[p]) * 2 + (b ? 1 : 0)));
+    std::copy(source.begin(), source.end(), dst);
+  };
+}
+
+napi_value named_tensors_out(Js js, const std::vector<Trainable::Tensor>& tensors, const TensorValues* values) {
+  napi_value list = js.array(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto& tensor = tensors[i];
+    napi_value entry = js.object(), shape = js.array(tensor.cols ? 2 : 1);
+    js.set(shape, uint32_t(0), js.number(double(tensor.rows)));
+    if (tensor.cols) js.set(shape, uint32_t(1), js.number(double(tensor.cols)));
+    js.set(entry, "name", js.text(tensor.name));
+    js.set(entry, "shape", shape);
+    if (values) js.set(entry, "data", js.floats((*values)[i].data(), (*values)[i].size()));
+    js.set(list, uint32_t(i), entry);
+  }
+  return list;
+}
+
+}  // namespace anneal

@@ -1,0 +1,100 @@
+#include "policy_loss_binding.h"
+
+#include <stdexcept>
+
+#include "../training/policy_loss.h"
+
+namespace anneal {
+
+namespace {
+
+template <class T> T one_of(const Argument& argument, std::initializer_list<std::pair<const char*, T>> choices) {
+  const auto name = argument.text(32);
+  std::string known;
+  for (auto& [choice, value] : choices) {
+    if (name == choice) return value;
+    known += (known.empty() ? "\"" : ", \"") + std::string(choice) + "\"";
+  }
+  invalid(argument.path(), "must be one of " + known);
+}
+
+PolicyLossSettings settings_of(const Argument& settings) {
+  settings.object();
+  const auto number = [&](const char* name) { return settings.field(name, [](Argument a) { return a.number(-1e30, 1e30); }); };
+  const auto flag = [&](const char* name) { return settings.field(name, [](Argument a) { return a.boolean(); }); };
+  PolicyLossSettings s;
+  s.objective = settings.field("objective", [](Argument a) { return one_of<PolicyObjective>(a, {{"cispo", PolicyObjective::cispo}, {"ppo", PolicyObjective::ppo}}); });
+  s.level = settings.field("level", [](Argument a) {
+    return one_of<ImportanceLevel>(a, {{"token", ImportanceLevel::token},
+                                       {"sequence", ImportanceLevel::sequence},
+                                       {"average", ImportanceLevel::average},
+                                       {"geometric_average", ImportanceLevel::geometric_average}});
+  });
+  s.kl_source = settings.field("klSource", [](Argument a) { return one_of<KlSource>(a, {{"sample", KlSource::sample}, {"current_learner", KlSource::current_learner}}); });
+  s.clip_low = number("clipLow");
+  s.clip_high = number("clipHigh");
+  s.ratio_cap = number("ratioCap");
+  s.mask_outside_clip = flag("maskOutsideClip");
+  s.tau = number("tau");
+  s.kl_coef = number("klCoef");
+  s.truncation = number("truncation");
+  s.truncate_by_original = flag("truncateByOriginal");
+  return s;
+}
+
+}  // namespace
+
+napi_value policy_loss_binding(const Arguments& arguments) {
+  const Js js = arguments.js;
+  const Path row_path("row"), settings_path("settings");
+  const auto row = arguments.at(0, row_path);
+  row.object();
+  const auto settings = settings_of(arguments.at(1, settings_path));
+  size_t count = 0;
+  const auto floats = [&](const char* name, bool required) {
+    return row.field(name, [&](Argument a) {
+      if (!required && a.missing()) return std::vector<float>();
+      auto values = a.floats();
+      if (count == 0) count = values.size();
+      if (values.size() != count) invalid(a.path(), "must be as long as logprobs");
+      if (values.empty()) invalid(a.path(), "must not be empty");
+      return values;
+    });
+  };
+  const auto logprobs = floats("logprobs", true), old = floats("oldLogprobs", true), advantages = floats("advantages", true), weights = floats("weights", true);
+  const auto reference = floats("reference", false), original = floats("original", false), entropies = floats("entropies", false);
+  const auto mask = row.field("mask", [](Argument a) { return a.bytes(); });
+  const auto segments = row.field("segments", [](Argument a) { return a.int32s(); });
+  if (mask.size() != count) invalid(Path(row_path, "mask"), "must be as long as logprobs");
+  if (segments.size() != count) invalid(Path(row_path, "segments"), "must be as long as logprobs");
+  PolicyLossRow r;
+  r.count = int64_t(count);
+  r.logprobs = logprobs.data();
+  r.old_logprobs = old.data();
+  r.advantages = advantages.data();
+  r.weights = weights.data();
+  r.mask = mask.data();
+  r.segments = segments.data();
+  r.reference = reference.empty() ? nullptr : reference.data();
+  r.original = original.empty() ? nullptr : original.data();
+  r.entropies = entropies.empty() ? nullptr : entropies.data();
+  std::vector<float> derivative(count);
+  PolicyLossMetrics m;
+  try {
+    m = policy_loss(r, settings, derivative.data());
+  } catch (const std::invalid_argument& error) {
+    invalid(row_path, error.what());
+  }
+  napi_value metrics = js.object();
+  const std::pair<const char*, double> values[] = {
+      {"loss", m.loss}, {"entropy", m.entropy}, {"klPolicyRef", m.kl_policy_ref}, {"probsCorr", m.probs_corr}, {"ratioMean", m.ratio_mean},
+      {"ratioMax", m.ratio_max}, {"ratioMin", m.ratio_min}, {"ratioExactShare", m.ratio_exact_share}, {"clipFraction", m.clip_fraction},
+      {"approxKl", m.approx_kl}, {"trained", double(m.trained)}, {"sampled", double(m.sampled)}};
+  for (auto& [name, value] : values) js.set(metrics, name, js.number(value));
+  napi_value result = js.object();
+  js.set(result, "dLogprobs", js.floats(derivative.data(), count));
+  js.set(result, "metrics", metrics);
+  return result;
+}
+
+}  // namespace anneal

@@ -1,0 +1,9 @@
+// policyLoss(row, settings) -> {dLogprobs, metrics}; synchronous, arithmetic only.
+#pragma once
+#include "wrapped.h"
+
+namespace anneal {
+
+napi_value policy_loss_binding(const Arguments& arguments);
+
+}  // namespace anneal

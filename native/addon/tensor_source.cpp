@@ -1,0 +1,137 @@
+#include "tensor_source.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace anneal {
+
+namespace {
+
+// Read at a time and widened from there: a file is never mapped, so truncating it under us is an error and not a crash.
+constexpr int64_t kStagingElements = 1 << 16;
+
+float widen_bf16(uint16_t bits) {
+  const uint32_t wide = uint32_t(bits) << 16;
+  float value;
+  std::memcpy(&value, &wide, 4);
+  return value;
+}
+
+float widen_f16(uint16_t bits) {
+  const uint32_t sign = uint32_t(bits & 0x8000) << 16;
+  uint32_t exponent = (bits >> 10) & 31, mantissa = bits & 1023, wide;
+  if (exponent == 31) {
+    wide = sign | 0x7f800000 | mantissa << 13;
+  } else if (exponent != 0) {
+    wide = sign | (exponent + 112) << 23 | mantissa << 13;
+  } else if (mantissa == 0) {
+    wide = sign;
+  } else {
+    exponent = 113;
+    while (!(mantissa & 1024)) mantissa <<= 1, --exponent;
+    wide = sign | exponent << 23 | (mantissa & 1023) << 13;
+  }
+  float value;
+  std::memcpy(&value, &wide, 4);
+  return value;
+}
+
+}  // namespace
+
+std::vector<WeightShape> weight_shapes(const DecoderConfig& c) {
+  std::vector<WeightShape> shapes;
+  const int64_t hidden = c.hidden, q = int64_t(c.heads) * c.head_dim, kv = int64_t(c.kv_heads) * c.head_dim, inner = c.intermediate;
+  const auto linear = [&](const std::string& name, int64_t rows, int64_t cols, bool bias) {
+    shapes.push_back({name + ".weight", rows, cols});
+    if (bias) shapes.push_back({name + ".bias", rows, 0});
+  };
+  linear("model.embed_tokens", c.vocab, hidden, false);
+  for (int layer = 0; layer < c.layers; ++layer) {
+    const std::string at = "model.layers." + std::to_string(layer) + ".";
+    shapes.push_back({at + "input_layernorm.weight", hidden, 0});
+    linear(at + "self_attn.q_proj", q, hidden, c.q_bias);
+    linear(at + "self_attn.k_proj", kv, hidden, c.k_bias);
+    linear(at + "self_attn.v_proj", kv, hidden, c.v_bias);
+    linear(at + "self_attn.o_proj", hidden, q, c.o_bias);
+    if (c.qk_norm) {
+      shapes.push_back({at + "self_attn.q_norm.weight", c.head_dim, 0});
+      shapes.push_back({at + "self_attn.k_norm.weight", c.head_dim, 0});
+    }
+    shapes.push_back({at + "post_attention_layernorm.weight", hidden, 0});
+    linear(at + "mlp.gate_proj", inner, hidden, c.mlp_bias);
+    linear(at + "mlp.up_proj", inner, hidden, c.mlp_bias);
+    linear(at + "mlp.down_proj", hidden, inner, c.mlp_bias);
+  }
+  shapes.push_back({"model.norm.weight", hidden, 0});
+  if (!c.tied_head) linear("lm_head", c.vocab, hidden, false);
+  return shapes;
+}
+
+TensorSource::TensorSource(const Argument& list, const DecoderConfig& config) {
+  std::unordered_map<std::string, WeightShape> wanted;
+  for (auto& shape : weight_shapes(config)) wanted.emplace(shape.name, shape);
+  const uint32_t count = list.array_length(1 << 20);
+  for (uint32_t i = 0; i < count; ++i)
+    list.element(i, [&](Argument entry) {
+      entry.object();
+      const auto name = entry.field("name", [](Argument a) { return a.text(512); });
+      const auto shape = wanted.find(name);
+      if (shape == wanted.end()) invalid(entry.path(), "names \"" + name + "\", which this decoder does not have");
+      Tensor tensor;
+      tensor.path = entry.field("file", [](Argument a) { return a.text(1 << 16); });
+      tensor.rows = shape->second.cols ? shape->second.rows : 1;
+      tensor.cols = shape->second.cols ? shape->second.cols : shape->second.rows;
+      const auto type = entry.field("dtype", [](Argument a) { return a.text(16); });
+      if (type == "F32") tensor.type = Type::f32;
+      else if (type == "BF16") tensor.type = Type::bf16;
+      else if (type == "F16") tensor.type = Type::f16;
+      else invalid(entry.path(), "has dtype \"" + type + "\"; F32, BF16 or F16 can be read");
+      const int64_t most = int64_t(1) << 52;
+      tensor.offset = entry.field("offset", [&](Argument a) { return a.integer(0, most); });
+      const int64_t bytes = entry.field("bytes", [&](Argument a) { return a.integer(0, most); });
+      std::vector<int64_t> dimensions;
+      entry.field("shape", [&](Argument a) {
+        for (uint32_t d = 0, n = a.array_length(8); d < n; ++d) dimensions.push_back(a.element(d, [&](Argument x) { return x.integer(0, most); }));
+      });
+      const std::vector<int64_t> expected = shape->second.cols ? std::vector<int64_t>{tensor.rows, tensor.cols} : std::vector<int64_t>{tensor.cols};
+      if (dimensions != expected) invalid(entry.path(), "(" + name + ") has another shape than the configuration asks for");
+      if (bytes != tensor.rows * tensor.cols * (tensor.type == Type::f32 ? 4 : 2)) invalid(entry.path(), "(" + name + ") has a number of bytes that does not fit its shape");
+      if (!tensors_.emplace(name, std::move(tensor)).second) invalid(entry.path(), "names \"" + name + "\" a second time");
+    });
+  for (auto& [name, shape] : wanted)
+    if (!tensors_.count(name)) invalid(list.path(), "lacks \"" + name + "\"");
+}
+
+void TensorSource::open() {
+  std::unordered_map<std::string, std::shared_ptr<ReadOnlyFile>> files;
+  for (auto& [name, tensor] : tensors_) {
+    auto& file = files[tensor.path];
+    if (!file) file = std::make_shared<ReadOnlyFile>(tensor.path);
+    tensor.file = file;
+  }
+}
+
+void TensorSource::read(const std::string& name, int64_t row0, int64_t rows, float* dst) const {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) throw std::runtime_error("no tensor named " + name);
+  const Tensor& tensor = found->second;
+  if (row0 < 0 || rows < 0 || row0 + rows > tensor.rows) throw std::runtime_error(name + ": rows out of range");
+  const int width = tensor.type == Type::f32 ? 4 : 2;
+  int64_t at = row0 * tensor.cols, left = rows * tensor.cols;
+  if (tensor.type == Type::f32) {
+    tensor.file->read(tensor.offset + at * width, dst, size_t(left) * 4);
+    return;
+  }
+  std::vector<uint16_t> staging(size_t(std::min(left, kStagingElements)));
+  while (left > 0) {
+    const int64_t n = std::min(left, kStagingElements);
+    tensor.file->read(tensor.offset + at * width, staging.data(), size_t(n) * 2);
+    if (tensor.type == Type::bf16)
+      for (int64_t i = 0; i < n; ++i) dst[i] = widen_bf16(staging[size_t(i)]);
+    else
+      for (int64_t i = 0; i < n; ++i) dst[i] = widen_f16(staging[size_t(i)]);
+    at += n, left -= n, dst += n;
+  }
+}
+
+}  // namespace anneal

@@ -1,0 +1,93 @@
+// Training as JavaScript sees it: a trainer over an adapter or all weights, and passes with their activations.
+#pragma once
+#include "model.h"
+
+namespace anneal {
+
+// What tasks use; destroyed by the dispatcher between two tasks, or with the last task that holds it.
+struct TrainerState {
+  std::shared_ptr<ModelState> model;
+  std::unique_ptr<Trainable> trainable;
+};
+
+struct PassHolder;
+
+struct TrainerHandle {
+  std::shared_ptr<ModelHandle> model;
+  std::shared_ptr<TrainerState> state;          // null once closed
+  std::vector<Trainable::Tensor> tensors;
+  Pending pending;
+  std::vector<std::weak_ptr<PassHolder>> passes;
+  std::shared_ptr<void> place, weights;         // while open: one of the model's trainers, and the only one if it trains the weights
+  int64_t steps = 0;                            // optimizer steps that have ended
+  int64_t generation = 0;                       // changes of the weights that have been queued
+  bool all_weights = false;
+
+  ~TrainerHandle() { close(); }
+  void require_open() const;
+  void close();
+};
+
+class Trainer {
+ public:
+  static constexpr Class kClass = kTrainerClass;
+  explicit Trainer(std::shared_ptr<TrainerHandle> handle) : handle_(std::move(handle)) {}
+
+  napi_value steps(const Arguments&);
+  napi_value tensors(const Arguments&);
+  napi_value forward(const Arguments&);      // (rows, memoryBudget, cancellation?) -> promise of {pass, logprobs, entropies, first, firstEntropy}
+  napi_value evaluate(const Arguments&);     // (rows, adapter | undefined, cancellation?) -> promise of the same without pass
+  napi_value optim_step(const Arguments&);   // (settings) -> promise of gradNorm
+  napi_value zero_grad(const Arguments&);
+  napi_value publish(const Arguments&);      // -> promise of the version
+  napi_value read(const Arguments&);         // (part) -> promise of named tensors
+  napi_value write(const Arguments&);        // (part, tensors, steps?) -> promise
+  napi_value close(const Arguments&);
+
+ private:
+  napi_value run(bool preemptible, std::function<void(TrainerState&)> work, std::function<napi_value(Js)> settle);
+  napi_value start_pass(const Arguments& arguments, bool keep, int64_t memory_budget, std::function<AdapterRef(TrainerState&)> adapter);
+  std::shared_ptr<TrainerHandle> handle_;
+};
+
+// Rows of a pass, checked.
+struct TrainRows {
+  struct Row {
+    std::vector<int32_t> tokens;
+    std::vector<uint8_t> trained;         // as long as tokens
+    int prefix = -1, prefix_length = 0;
+  };
+  std::vector<Row> rows;
+  int64_t tokens = 0;
+};
+
+struct PassState {
+  std::shared_ptr<TrainerState> trainer;
+  TrainRows rows;
+  std::unique_ptr<TrainPass> pass;
+};
+
+// A pass whose backward has not been called. Null once closed.
+struct PassHolder {
+  std::shared_ptr<PassState> state;
+};
+
+class Pass {
+ public:
+  static constexpr Class kClass = kPassClass;
+  Pass(std::shared_ptr<TrainerHandle> trainer, std::shared_ptr<PassState> state);
+  ~Pass();
+
+  napi_value backward(const Arguments&);     // (dLogprobs, dFirst | undefined) -> promise
+  napi_value close(const Arguments&);
+
+ private:
+  std::shared_ptr<TrainerHandle> trainer_;
+  std::shared_ptr<PassHolder> holder_ = std::make_shared<PassHolder>();
+  std::vector<size_t> lengths_;
+  int64_t generation_;
+};
+
+void define_trainer(Js js);
+
+}  // namespace anneal

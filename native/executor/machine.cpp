@@ -1,0 +1,211 @@
+#include "machine.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#ifdef _WIN32
+#define NOMINMAX
+#include <windows.h>
+#else
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#endif
+#ifdef __linux__
+#include <sched.h>
+#endif
+#ifdef __APPLE__
+#include <mach/mach.h>
+#include <sys/sysctl.h>
+#endif
+#if defined(__x86_64__) || defined(_M_X64)
+#include <immintrin.h>
+#endif
+
+namespace anneal {
+
+namespace {
+
+#ifdef __linux__
+std::string first_line(const std::string& path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+// The folder of this process's control group for a controller ("" in version 2), and those above it.
+std::vector<std::string> control_groups(const std::string& controller) {
+  std::vector<std::string> folders;
+  std::ifstream in("/proc/self/cgroup");
+  for (std::string line; std::getline(in, line);) {
+    const auto a = line.find(':'), b = line.find(':', a + 1);
+    if (a == std::string::npos || b == std::string::npos) continue;
+    const std::string names = "," + line.substr(a + 1, b - a - 1) + ",";
+    std::string path = line.substr(b + 1);
+    const bool version2 = names == ",,";
+    if (!version2 && names.find("," + controller + ",") == std::string::npos) continue;
+    const std::string root = version2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/" + controller;
+    for (;;) {
+      folders.push_back(root + (path == "/" ? "" : path));
+      const auto slash = path.rfind('/');
+      if (path.empty() || path == "/" || slash == std::string::npos) break;
+      path = slash == 0 ? "/" : path.substr(0, slash);
+    }
+  }
+  return folders;
+}
+
+double cpu_quota() {
+  double quota = 1e9;
+  for (const auto& folder : control_groups("cpu")) {
+    std::istringstream both(first_line(folder + "/cpu.max"));
+    double limit = 0, period = 0;
+    if (both >> limit >> period && limit > 0 && period > 0) quota = std::min(quota, limit / period);
+    std::istringstream one(first_line(folder + "/cpu.cfs_quota_us")), other(first_line(folder + "/cpu.cfs_period_us"));
+    if (one >> limit && other >> period && limit > 0 && period > 0) quota = std::min(quota, limit / period);
+  }
+  return quota;
+}
+
+int64_t number_in(const std::string& path, int64_t otherwise) {
+  std::istringstream in(first_line(path));
+  int64_t value;
+  return in >> value ? value : otherwise;
+}
+
+// Page cache that the kernel would give up before it refuses memory to the group.
+int64_t reclaimable(const std::string& folder) {
+  std::ifstream in(folder + "/memory.stat");
+  int64_t bytes = 0, value;
+  for (std::string key; in >> key >> value;)
+    if (key == "inactive_file" || key == "active_file") bytes += value;
+  return bytes;
+}
+#endif
+
+}  // namespace
+
+int usable_cores() {
+#ifdef __linux__
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return std::max(1u, std::thread::hardware_concurrency());
+  std::set<std::string> cores;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &set)) {
+      const std::string siblings = first_line("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
+      cores.insert(siblings.empty() ? "cpu" + std::to_string(cpu) : siblings);
+    }
+  const double quota = cpu_quota();
+  const int allowed = quota < 1e6 ? std::max(1, int(quota + 0.5)) : CPU_SETSIZE;
+  return std::max(1, std::min(int(cores.size()), allowed));
+#elif defined(__APPLE__)
+  int cores = 0;
+  size_t size = sizeof cores;
+  // Efficiency cores would be the last to finish every loop.
+  if (sysctlbyname("hw.perflevel0.physicalcpu", &cores, &size, nullptr, 0) != 0)
+    if (sysctlbyname("hw.physicalcpu", &cores, &size, nullptr, 0) != 0) cores = 1;
+  return std::max(1, cores);
+#else
+  return std::max(1u, std::thread::hardware_concurrency() / 2);
+#endif
+}
+
+int64_t available_memory() {
+#ifdef __linux__
+  int64_t available = INT64_MAX;
+  std::ifstream in("/proc/meminfo");
+  for (std::string line; std::getline(in, line);)
+    if (line.rfind("MemAvailable:", 0) == 0) available = std::stoll(line.substr(13)) * 1024;
+  for (const auto& folder : control_groups("memory")) {
+    const int64_t limit = std::min(number_in(folder + "/memory.max", INT64_MAX), number_in(folder + "/memory.limit_in_bytes", INT64_MAX));
+    const int64_t used = std::max(number_in(folder + "/memory.current", 0), number_in(folder + "/memory.usage_in_bytes", 0));
+    if (limit < int64_t(1) << 60) available = std::min(available, std::max<int64_t>(0, limit - used + std::min(used, reclaimable(folder))));
+  }
+  return available;
+#elif defined(__APPLE__)
+  vm_statistics64_data_t statistics;
+  mach_msg_type_number_t count = HOST_VM_INFO64_COUNT;
+  if (host_statistics64(mach_host_self(), HOST_VM_INFO64, reinterpret_cast<host_info64_t>(&statistics), &count) != KERN_SUCCESS) return INT64_MAX;
+  return int64_t(statistics.free_count + statistics.inactive_count + statistics.purgeable_count) * int64_t(sysconf(_SC_PAGESIZE));
+#elif defined(_WIN32)
+  MEMORYSTATUSEX status;
+  status.dwLength = sizeof status;
+  return GlobalMemoryStatusEx(&status) ? int64_t(status.ullAvailPhys) : INT64_MAX;
+#else
+  return INT64_MAX;
+#endif
+}
+
+void spin_pause() {
+#if defined(__x86_64__) || defined(_M_X64)
+  _mm_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+#ifdef _WIN32
+
+ReadOnlyFile::ReadOnlyFile(const std::string& path) : path_(path) {
+  const int length = MultiByteToWideChar(CP_UTF8, 0, path.c_str(), -1, nullptr, 0);
+  std::wstring wide(size_t(length), L'\0');
+  MultiByteToWideChar(CP_UTF8, 0, path.c_str(), -1, wide.data(), length);
+  handle_ = CreateFileW(wide.c_str(), GENERIC_READ, FILE_SHARE_READ, nullptr, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, nullptr);
+  if (handle_ == INVALID_HANDLE_VALUE) throw FileError(path, "cannot be opened (error " + std::to_string(GetLastError()) + ")");
+}
+
+ReadOnlyFile::~ReadOnlyFile() { CloseHandle(handle_); }
+
+void ReadOnlyFile::read(int64_t offset, void* dst, size_t bytes) const {
+  char* to = static_cast<char*>(dst);
+  while (bytes > 0) {
+    OVERLAPPED at = {};
+    at.Offset = DWORD(offset);
+    at.OffsetHigh = DWORD(offset >> 32);
+    DWORD got = 0;
+    if (!ReadFile(handle_, to, DWORD(std::min<size_t>(bytes, 1 << 30)), &got, &at) || got == 0)
+      throw FileError(path_, "ends before byte " + std::to_string(offset + int64_t(bytes)));
+    to += got;
+    offset += got;
+    bytes -= got;
+  }
+}
+
+#else
+
+ReadOnlyFile::ReadOnlyFile(const std::string& path) : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (descriptor_ < 0) throw FileError(path, std::strerror(errno));
+  struct stat status;
+  if (::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode)) return;
+  ::close(descriptor_);
+  throw FileError(path, "is not a regular file");
+}
+
+ReadOnlyFile::~ReadOnlyFile() { ::close(descriptor_); }
+
+void ReadOnlyFile::read(int64_t offset, void* dst, size_t bytes) const {
+  char* to = static_cast<char*>(dst);
+  const int64_t end = offset + int64_t(bytes);
+  while (bytes > 0) {
+    const ssize_t got = ::pread(descriptor_, to, bytes, off_t(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw FileError(path_, std::strerror(errno));
+    if (got == 0) throw FileError(path_, "ends at byte " + std::to_string(offset) + ", " + std::to_string(end) + " expected");
+    to += got;
+    offset += got;
+    bytes -= size_t(got);
+  }
+}
+
+#endif
+
+}  // namespace anneal

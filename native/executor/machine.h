@@ -1,0 +1,47 @@
+// What the operating system says and does: cores, memory, positioned reads. Everything that differs between systems is here.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace anneal {
+
+// Physical cores this process may use: affinity and control-group quota respected, hyper-threads of one core counted once. At least 1.
+int usable_cores();
+
+// Bytes that could be taken now without swapping, also by the limits of the process's control group.
+int64_t available_memory();
+
+// Tells the processor that this thread is spinning.
+void spin_pause();
+
+// A file that cannot be opened or holds less than it should.
+struct FileError : std::runtime_error {
+  FileError(std::string file_, const std::string& what) : std::runtime_error(what), file(std::move(file_)) {}
+  std::string file;
+};
+
+// A file opened for positioned reads from any thread.
+class ReadOnlyFile {
+ public:
+  // Throws FileError.
+  explicit ReadOnlyFile(const std::string& path);
+  ~ReadOnlyFile();
+  ReadOnlyFile(const ReadOnlyFile&) = delete;
+  ReadOnlyFile& operator=(const ReadOnlyFile&) = delete;
+
+  // Reads exactly `bytes` at `offset`; throws FileError when they are not there.
+  void read(int64_t offset, void* dst, size_t bytes) const;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+#ifdef _WIN32
+  void* handle_;
+#else
+  int descriptor_;
+#endif
+};
+
+}  // namespace anneal

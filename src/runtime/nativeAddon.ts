@@ -1,0 +1,133 @@
+// The compiled addon as JavaScript sees it, loaded at first use.
+
+import { createRequire } from "node:module";
+import {
+  AnnealError,
+  BadRequestError,
+  ConflictError,
+  InternalServerError,
+  ModelFileError,
+  UnavailableError,
+} from "../errors.js";
+import type { PolicyLossMetrics, PolicyLossRow, PolicyLossSettings } from "./policyLoss.js";
+import type {
+  AdapterSpec,
+  DecoderConfig,
+  ElementType,
+  PassResult,
+  SlotParams,
+  StepOutput,
+  StepSequence,
+  TensorLocation,
+  TrainRow,
+} from "./runtime.js";
+
+/** Aborts the calls it was given to, and tells how far they have come (0..1). */
+export interface NativeCancellation {
+  abort(): void;
+  progress(): number;
+}
+
+export interface NativeTensor {
+  name: string;
+  shape: number[];
+  data: Float32Array;
+}
+
+export interface NativePass {
+  backward(dLogprobs: Float32Array[], dFirst?: Float32Array): Promise<void>;
+  close(): void;
+}
+
+export interface NativeTrainer {
+  steps(): number;
+  tensors(): { name: string; shape: number[] }[];
+  forward(
+    rows: TrainRow[],
+    memoryBudget: number | undefined,
+    cancellation?: NativeCancellation,
+  ): Promise<PassResult & { pass: NativePass }>;
+  evaluate(rows: TrainRow[], adapter: number | undefined, cancellation?: NativeCancellation): Promise<PassResult>;
+  optimStep(settings: object): Promise<number>;
+  zeroGrad(): Promise<void>;
+  publish(): Promise<number>;
+  read(part: string): Promise<NativeTensor[]>;
+  write(part: string, tensors: NativeTensor[], steps?: number): Promise<void>;
+  close(): void;
+}
+
+export interface NativeModel {
+  info(): { pages: number; bytes: number; kernelSet: string };
+  openSlot(params: SlotParams): number;
+  closeSlot(slot: number): void;
+  rewindSlot(slot: number, outputs: number): void;
+  step(sequences: StepSequence[], cancellation?: NativeCancellation): Promise<StepOutput>;
+  copyPages(from: Int32Array, to: Int32Array): void;
+  loadAdapter(spec: AdapterSpec, tensors: NativeTensor[]): Promise<number>;
+  releaseAdapter(version: number): void;
+  trainAdapter(spec: AdapterSpec, seed: bigint, tensors: NativeTensor[] | null): Promise<NativeTrainer>;
+  trainWeights(): Promise<NativeTrainer>;
+  close(): void;
+}
+
+export interface NativeAddon {
+  initialize(makeError: (code: string, message: string, param: string) => Error): void;
+  threads(): number;
+  setThreads(threads: number): void;
+  kernelSets(): string[];
+  availableMemory(): number;
+  memory(config: DecoderConfig, dtype: ElementType): { weights: number; page: number; activationPerToken: number };
+  weightTensors(config: DecoderConfig): { name: string; shape: number[] }[];
+  adapterTensors(config: DecoderConfig, spec: AdapterSpec): { name: string; shape: number[] }[];
+  cancellation(): NativeCancellation;
+  load(
+    options: {
+      config: DecoderConfig;
+      tensors: TensorLocation[];
+      dtype: ElementType;
+      kvPages: number;
+      kernelSet?: string;
+    },
+    cancellation?: NativeCancellation,
+  ): Promise<NativeModel>;
+  policyLoss(row: PolicyLossRow, settings: PolicyLossSettings): { dLogprobs: Float32Array; metrics: PolicyLossMetrics };
+}
+
+let loaded: NativeAddon | undefined;
+
+/** @throws UnavailableError when the addon was not built for this machine. */
+export function nativeAddon(): NativeAddon {
+  if (loaded) return loaded;
+  const file = new URL("../../native/build/Release/anneal.node", import.meta.url);
+  try {
+    loaded = createRequire(import.meta.url)(file.pathname) as NativeAddon;
+  } catch (cause) {
+    throw new UnavailableError(`the native part of anneal cannot be loaded: ${(cause as Error).message}`, {
+      code: "native_addon_missing",
+      hint: "run `npm rebuild anneal`, and allow its install script",
+      cause,
+    });
+  }
+  loaded.initialize(typedError);
+  return loaded;
+}
+
+/** The error that native code throws or rejects with. */
+function typedError(code: string, message: string, at: string): AnnealError {
+  const param = at || null;
+  switch (code) {
+    case "invalid_argument":
+      return new BadRequestError(message, { code, param });
+    case "closed":
+    case "conflict":
+      return new ConflictError(message, { code, param });
+    case "insufficient_memory":
+      return new UnavailableError(message, { code, param, hint: "use a smaller model, fewer pages or shorter rows" });
+    case "unusable_model_file":
+      return new ModelFileError(at, message);
+    case "aborted":
+      return new AnnealError(message, 499, { code });
+    default:
+      return new InternalServerError(message, { code, param });
+  }
+}

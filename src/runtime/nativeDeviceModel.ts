@@ -1,0 +1,82 @@
+// A model in this machine's memory.
+
+import { cancellable } from "./cancellation.js";
+import type { NativeModel, NativeTensor } from "./nativeAddon.js";
+import { NativeDeviceTrainer } from "./nativeDeviceTrainer.js";
+import type {
+  AdapterSpec,
+  DecoderConfig,
+  DeviceModel,
+  ElementType,
+  NamedTensors,
+  SlotParams,
+  StepOutput,
+  StepSequence,
+  Trainer,
+} from "./runtime.js";
+
+export class NativeDeviceModel implements DeviceModel {
+  readonly #native: NativeModel;
+  readonly config: DecoderConfig;
+  readonly dtype: ElementType;
+  readonly kernelSet: string;
+  readonly pageSize = 64;
+  readonly pages: number;
+  readonly bytes: number;
+
+  constructor(native: NativeModel, config: DecoderConfig, dtype: ElementType) {
+    this.#native = native;
+    this.config = config;
+    this.dtype = dtype;
+    const { pages, bytes, kernelSet } = native.info();
+    this.pages = pages;
+    this.bytes = bytes;
+    this.kernelSet = kernelSet;
+  }
+
+  openSlot(params: SlotParams): number {
+    return this.#native.openSlot(params);
+  }
+
+  closeSlot(slot: number): void {
+    this.#native.closeSlot(slot);
+  }
+
+  rewindSlot(slot: number, outputs: number): void {
+    this.#native.rewindSlot(slot, outputs);
+  }
+
+  step(sequences: StepSequence[], signal?: AbortSignal): Promise<StepOutput> {
+    return cancellable(signal, async (cancellation) => this.#native.step(sequences, cancellation));
+  }
+
+  copyPages(from: Int32Array, to: Int32Array): void {
+    this.#native.copyPages(from, to);
+  }
+
+  async loadAdapter(spec: AdapterSpec, tensors: NamedTensors): Promise<number> {
+    return this.#native.loadAdapter(spec, tensorList(tensors));
+  }
+
+  releaseAdapter(version: number): void {
+    this.#native.releaseAdapter(version);
+  }
+
+  async trainAdapter(spec: AdapterSpec, options: { seed: bigint; tensors?: NamedTensors }): Promise<Trainer> {
+    const tensors = options.tensors ? tensorList(options.tensors) : null;
+    return new NativeDeviceTrainer(await this.#native.trainAdapter(spec, options.seed, tensors));
+  }
+
+  async trainWeights(): Promise<Trainer> {
+    return new NativeDeviceTrainer(await this.#native.trainWeights());
+  }
+
+  close(): void {
+    this.#native.close();
+  }
+}
+
+/** Named tensors as native code takes them. */
+export function tensorList(tensors: NamedTensors): NativeTensor[] {
+  return [...tensors].map(([name, { shape, data }]) => ({ name, shape, data }));
+}

@@ -1,0 +1,84 @@
+// Training on this machine's processors.
+
+import { cancellable } from "./cancellation.js";
+import type { NativePass, NativeTrainer } from "./nativeAddon.js";
+import { tensorList } from "./nativeDeviceModel.js";
+import type { NamedTensors, PassResult, Trainer, TrainPass, TrainRow } from "./runtime.js";
+
+export class NativeDeviceTrainer implements Trainer {
+  readonly #native: NativeTrainer;
+
+  constructor(native: NativeTrainer) {
+    this.#native = native;
+  }
+
+  get steps(): number {
+    return this.#native.steps();
+  }
+
+  forward(rows: TrainRow[], options: { memoryBudget?: number; signal?: AbortSignal } = {}): Promise<TrainPass> {
+    return cancellable(options.signal, async (cancellation) => {
+      const { pass, ...result } = await this.#native.forward(rows, options.memoryBudget, cancellation);
+      return new NativeTrainPass(pass, result);
+    });
+  }
+
+  evaluate(rows: TrainRow[], options: { adapter?: number; signal?: AbortSignal } = {}): Promise<PassResult> {
+    return cancellable(options.signal, async (cancellation) =>
+      this.#native.evaluate(rows, options.adapter, cancellation),
+    );
+  }
+
+  async optimStep(settings: Parameters<Trainer["optimStep"]>[0]): Promise<{ gradNorm: number }> {
+    return { gradNorm: await this.#native.optimStep(settings) };
+  }
+
+  async zeroGrad(): Promise<void> {
+    await this.#native.zeroGrad();
+  }
+
+  async publish(): Promise<number> {
+    return this.#native.publish();
+  }
+
+  tensors(): readonly { name: string; shape: number[] }[] {
+    return this.#native.tensors();
+  }
+
+  async read(part: "value" | "gradient" | "moment1" | "moment2"): Promise<NamedTensors> {
+    const tensors = await this.#native.read(part);
+    return new Map(tensors.map(({ name, shape, data }) => [name, { shape, data }]));
+  }
+
+  async write(part: "value" | "moment1" | "moment2", tensors: NamedTensors, steps?: number): Promise<void> {
+    await this.#native.write(part, tensorList(tensors), steps);
+  }
+
+  close(): void {
+    this.#native.close();
+  }
+}
+
+class NativeTrainPass implements TrainPass {
+  readonly #native: NativePass;
+  readonly logprobs: Float32Array[];
+  readonly entropies: Float32Array[];
+  readonly first: Float32Array;
+  readonly firstEntropy: Float32Array;
+
+  constructor(native: NativePass, result: PassResult) {
+    this.#native = native;
+    this.logprobs = result.logprobs;
+    this.entropies = result.entropies;
+    this.first = result.first;
+    this.firstEntropy = result.firstEntropy;
+  }
+
+  async backward(dLogprobs: Float32Array[], dFirst?: Float32Array): Promise<void> {
+    await this.#native.backward(dLogprobs, dFirst);
+  }
+
+  close(): void {
+    this.#native.close();
+  }
+}

@@ -1,0 +1,78 @@
+// The runtime on this machine's processors.
+
+import { InsufficientMemoryError } from "../errors.js";
+import { cancellable } from "./cancellation.js";
+import { nativeAddon } from "./nativeAddon.js";
+import { NativeDeviceModel } from "./nativeDeviceModel.js";
+import type { AdapterSpec, DecoderConfig, DeviceModel, ElementType, LoadOptions, Runtime } from "./runtime.js";
+
+const PROGRESS_INTERVAL_MS = 50;
+
+class NativeRuntime implements Runtime {
+  get threads(): number {
+    return nativeAddon().threads();
+  }
+
+  get kernelSets(): readonly string[] {
+    return nativeAddon().kernelSets();
+  }
+
+  setThreads(threads: number): void {
+    nativeAddon().setThreads(threads);
+  }
+
+  memory(config: DecoderConfig, dtype: ElementType) {
+    return nativeAddon().memory(config, dtype);
+  }
+
+  availableMemory(): number {
+    return nativeAddon().availableMemory();
+  }
+
+  async load(options: LoadOptions): Promise<DeviceModel> {
+    const { config, tensors, dtype, kvPages, kernelSet, signal, onProgress } = options;
+    const native = nativeAddon();
+    requireMemory(this, options);
+    return cancellable(signal ?? new AbortController().signal, async (cancellation) => {
+      const timer = onProgress && setInterval(() => onProgress(cancellation!.progress()), PROGRESS_INTERVAL_MS);
+      timer?.unref();
+      try {
+        const model = await native.load({ config, tensors, dtype, kvPages, kernelSet }, cancellation);
+        onProgress?.(1);
+        return new NativeDeviceModel(model, config, dtype);
+      } finally {
+        clearInterval(timer);
+      }
+    });
+  }
+}
+
+function requireMemory(runtime: Runtime, { config, dtype, kvPages }: LoadOptions): void {
+  const { weights, page } = runtime.memory(config, dtype);
+  const available = runtime.availableMemory();
+  if (weights > available) throw new InsufficientMemoryError("the model's weights", weights, available, "dtype");
+  const needed = weights + page * kvPages;
+  if (needed > available) {
+    throw new InsufficientMemoryError(`the model with ${kvPages} pages of KV cache`, needed, available, "kvPages");
+  }
+}
+
+/**
+ * The compute of this process. Threads are shared by all engines and worker threads of the process, and default to the
+ * physical cores it may use; `threads` sets them for everyone.
+ */
+export function openRuntime(options: { threads?: number } = {}): Runtime {
+  const runtime = new NativeRuntime();
+  if (options.threads !== undefined) runtime.setThreads(options.threads);
+  return runtime;
+}
+
+/** The tensors of a decoder by Hugging Face's names. */
+export function weightTensors(config: DecoderConfig): { name: string; shape: number[] }[] {
+  return nativeAddon().weightTensors(config);
+}
+
+/** The tensors of an adapter of a decoder by PEFT's names. */
+export function adapterTensors(config: DecoderConfig, spec: AdapterSpec): { name: string; shape: number[] }[] {
+  return nativeAddon().adapterTensors(config, spec);
+}

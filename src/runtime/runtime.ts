@@ -1,0 +1,249 @@
+/**
+ * The compute boundary: what the rest of the library sees of a device. Ids, block tables, token sources and scalars cross
+ * it; page and panel layouts do not. Arguments are copied and checked on the native side of the call: a wrong one is a
+ * `BadRequestError` with code "invalid_argument" and the argument's path as `param`, use after `close()` a
+ * `ConflictError` with code "closed", never a crash. An aborted call rejects with `signal.reason`.
+ */
+export { adapterTensors, openRuntime, weightTensors } from "./nativeRuntime.js";
+export { type PolicyLossMetrics, type PolicyLossRow, type PolicyLossSettings, policyLoss } from "./policyLoss.js";
+
+export type ElementType = "float32" | "bfloat16";
+
+export interface RopeConfig {
+  type: "default" | "linear" | "llama3" | "yarn";
+  theta: number;
+  /** linear, llama3, yarn */
+  factor: number;
+  /** llama3 */
+  lowFreqFactor: number;
+  highFreqFactor: number;
+  /** llama3, yarn */
+  originalMaxPositions: number;
+  /** yarn; 0: 0.1 ln(factor) + 1 */
+  attentionFactor: number;
+  betaFast: number;
+  betaSlow: number;
+  /** yarn; 0: absent */
+  mscale: number;
+  mscaleAllDim: number;
+  truncate: boolean;
+}
+
+/** A decoder described by data: Llama, Mistral, Qwen2 and Qwen3 differ only in these. Parsed from config.json by the weights room. */
+export interface DecoderConfig {
+  hidden: number;
+  intermediate: number;
+  layers: number;
+  heads: number;
+  kvHeads: number;
+  headDim: number;
+  vocab: number;
+  maxPositions: number;
+  rmsEps: number;
+  tiedHead: boolean;
+  qkNorm: boolean;
+  qBias: boolean;
+  kBias: boolean;
+  vBias: boolean;
+  oBias: boolean;
+  mlpBias: boolean;
+  rope: RopeConfig;
+}
+
+/** Where a tensor lies: native code reads it with positioned reads, never a map. `name` is Hugging Face's. */
+export interface TensorLocation {
+  name: string;
+  file: string;
+  /** Bytes from the start of the file. */
+  offset: number;
+  bytes: number;
+  dtype: "F32" | "BF16" | "F16";
+  shape: number[];
+}
+
+export interface LoadOptions {
+  config: DecoderConfig;
+  tensors: TensorLocation[];
+  dtype: ElementType;
+  /** KV pages of 64 positions that all sequences share. */
+  kvPages: number;
+  /** One of `Runtime.kernelSets`; the best by default. Bits do not depend on it. */
+  kernelSet?: string;
+  signal?: AbortSignal;
+  /** Called with 0..1 while weights are read. */
+  onProgress?(fraction: number): void;
+}
+
+export interface Runtime {
+  readonly threads: number;
+  /** Of the process-wide executor; takes effect between tasks. */
+  setThreads(threads: number): void;
+  /** Instruction sets this machine can run, best last. */
+  readonly kernelSets: readonly string[];
+  /** Bytes that load() would take for weights, for one KV page, and for one token of saved training activations. */
+  memory(config: DecoderConfig, dtype: ElementType): { weights: number; page: number; activationPerToken: number };
+  /** Bytes this process could still take, by the operating system and the control group it runs in. */
+  availableMemory(): number;
+  /** Reads the weights. `InsufficientMemoryError` before anything is taken; `ModelFileError` for a short or unreadable file. */
+  load(options: LoadOptions): Promise<DeviceModel>;
+}
+
+/** Sampling state of one choice; sampling itself is native. Order and meaning of the filters are vLLM's. */
+export interface SlotParams {
+  /** 0: greedy */
+  temperature: number;
+  topP: number;
+  /** 0: off */
+  topK: number;
+  minP: number;
+  repetitionPenalty: number;
+  frequencyPenalty: number;
+  presencePenalty: number;
+  /** 64 bits, signed or unsigned. */
+  seed: bigint;
+  /** Index of the choice: its own stream of draws. */
+  choice: number;
+  /** `endIds` are masked until this many tokens were drawn. */
+  minTokens: number;
+  endIds: Int32Array;
+  biasIds: Int32Array;
+  biasValues: Float32Array;
+  /** null: no restriction */
+  allowedIds: Int32Array | null;
+  badWords: Int32Array[];
+  /** For the repetition penalty. */
+  prompt: Int32Array;
+  /** How many of the most likely tokens to report with each draw; -1: none. */
+  topLogprobs: number;
+}
+
+export interface StepSequence {
+  /** -1: no sampling state (pure prefill or prompt logprobs) */
+  slot: number;
+  /** Tokens to compute, or null: the one token this slot sampled last (it never has to visit JavaScript first). */
+  tokens: Int32Array | null;
+  /** Of the first token. */
+  position: number;
+  /** Page ids covering positions 0 .. position + count - 1. */
+  blocks: Int32Array;
+  /** Adapter version id; 0: the base model. */
+  adapter: number;
+  /** Draw a token from the last token's logits. */
+  sample: boolean;
+  /** 0-based index of the output token drawn: draws depend on (seed, choice, outputIndex) only. */
+  outputIndex: number;
+  /** -1: none; k >= 0: for each computed token, the log-probability of `next` and of the k most likely tokens. */
+  promptLogprobs: number;
+  /** With promptLogprobs: the token following each computed token (length of tokens; -1: none). */
+  next: Int32Array | null;
+}
+
+export interface RowLogprobs {
+  logprob: number;
+  /** Tokens at least as likely as this one; 1 is the best. */
+  rank: number;
+  topIds: Int32Array;
+  topLogprobs: Float32Array;
+}
+
+export interface StepOutput {
+  /** Per sequence: the sampled token, -1 if none was permitted (or the slot had no last token to go on from), -2 if `sample` was false. */
+  tokens: Int32Array;
+  /** Per sequence: raw log softmax of the sampled token. */
+  logprobs: Float32Array;
+  top: ({ ids: Int32Array; logprobs: Float32Array } | null)[];
+  /** Entries whose `next` is -1 have logprob 0 and rank 0. */
+  prompt: (RowLogprobs[] | null)[];
+  /** Native time. */
+  seconds: number;
+}
+
+export interface AdapterSpec {
+  rank: number;
+  alpha: number;
+  /** Scale alpha / sqrt(rank) instead of alpha / rank. */
+  rslora: boolean;
+  /** Any of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj. */
+  targets: string[];
+}
+
+/**
+ * Row-major float32 tensors by name: "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight" for adapters
+ * (PEFT's), "model.layers.0.self_attn.q_proj.weight" for weights (Hugging Face's).
+ */
+export type NamedTensors = Map<string, { shape: number[]; data: Float32Array }>;
+
+export interface DeviceModel {
+  readonly config: DecoderConfig;
+  readonly dtype: ElementType;
+  readonly kernelSet: string;
+  readonly pageSize: 64;
+  readonly pages: number;
+  readonly bytes: number;
+  openSlot(params: SlotParams): number;
+  closeSlot(slot: number): void;
+  /** Forgets the outputs after the first `outputs` (in order with steps); the next step of the slot must name its tokens. */
+  rewindSlot(slot: number, outputs: number): void;
+  step(sequences: StepSequence[], signal?: AbortSignal): Promise<StepOutput>;
+  /** Queued in order with steps. */
+  copyPages(from: Int32Array, to: Int32Array): void;
+  /** Returns the version id (> 0). */
+  loadAdapter(spec: AdapterSpec, tensors: NamedTensors): Promise<number>;
+  /** Freed when no step, pass or trainer uses it any more. */
+  releaseAdapter(version: number): void;
+  trainAdapter(spec: AdapterSpec, options: { seed: bigint; tensors?: NamedTensors }): Promise<Trainer>;
+  /** Trains all weights in place; adapters and other trainers must be closed. */
+  trainWeights(): Promise<Trainer>;
+  /** Waits for nothing: pending calls reject with code "closed", memory goes when the last one has ended. */
+  close(): void;
+}
+
+export interface TrainRow {
+  tokens: Int32Array;
+  /** Index t is 1 when the prediction of token t + 1 is wanted; absent: all. */
+  trained?: Uint8Array;
+  /** Index of an earlier row whose first `prefixLength` tokens this row continues: they are computed once. */
+  prefix?: number;
+  prefixLength?: number;
+}
+
+export interface PassResult {
+  /** Per row: index t holds the natural-log probability of token t + 1 given tokens 0..t; the last entry is 0. */
+  logprobs: Float32Array[];
+  /** Per row, aligned the same way, in nats over the whole vocabulary. */
+  entropies: Float32Array[];
+  /** Per row: log-probability and entropy of the first own token of a row with a prefix; else 0. */
+  first: Float32Array;
+  firstEntropy: Float32Array;
+}
+
+export interface Trainer {
+  readonly steps: number;
+  /** Forward with activations kept on the native side. `memoryBudget` bytes of activations; 0 or absent: no limit. */
+  forward(rows: TrainRow[], options?: { memoryBudget?: number; signal?: AbortSignal }): Promise<TrainPass>;
+  /** No activations kept. `adapter`: a version id, 0 the base, absent this trainer's own weights. */
+  evaluate(rows: TrainRow[], options?: { adapter?: number; signal?: AbortSignal }): Promise<PassResult>;
+  /** Clips by global norm (0: no clipping), one AdamW step with decoupled decay, gradients cleared. A gradNorm that is not finite left the weights as they were. */
+  optimStep(settings: {
+    learningRate: number;
+    beta1: number;
+    beta2: number;
+    eps: number;
+    weightDecay: number;
+    maxGradNorm: number;
+  }): Promise<{ gradNorm: number }>;
+  zeroGrad(): Promise<void>;
+  /** The current weights as a version the sampler can use (immutable; same bits as the trainer's forward). 0 when the base itself is trained. */
+  publish(): Promise<number>;
+  tensors(): readonly { name: string; shape: number[] }[];
+  read(part: "value" | "gradient" | "moment1" | "moment2"): Promise<NamedTensors>;
+  /** `steps` sets the optimizer's step count (bias correction). */
+  write(part: "value" | "moment1" | "moment2", tensors: NamedTensors, steps?: number): Promise<void>;
+  close(): void;
+}
+
+export interface TrainPass extends PassResult {
+  /** Accumulates the gradient of a loss whose derivative by each logprob is given (same lengths as logprobs). Frees the activations. */
+  backward(dLogprobs: Float32Array[], dFirst?: Float32Array): Promise<void>;
+  close(): void;
+}
