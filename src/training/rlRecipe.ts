@@ -15,18 +15,29 @@ import { createPromptRenderer } from "./promptRenderer.js";
 import { finiteNumbers, OPTIMIZER, type Recipe } from "./recipe.js";
 import { checkTrajectory, type PromptRenderer, type TrajectoryRow, tokenizeTrajectory } from "./rows.js";
 
+export interface RlRequestContext {
+  store: Store;
+  /** Of the model. */
+  base: TrainingBase;
+  /** A folder that a request names, if it may be read. @throws ValidationError at `field` */
+  resolvePath(field: string, path: string): string;
+}
+
 /**
  * Everything about an RL request that can be told without rendering prompts.
  * @throws ValidationError naming the field.
  */
-export function checkRlRequest(store: Store, base: TrainingBase, params: TrainingJobCreateParams): void {
-  const { model_id: modelId, trajectory_groups: groups, experimental_config: config } = params;
+export function checkRlRequest(
+  { store, base, resolvePath }: RlRequestContext,
+  { model_id: modelId, trajectory_groups: groups, experimental_config: config }: TrainingJobCreateParams,
+): void {
   const policy = resolvePolicy(config, store.checkpoints.latest(modelId)?.step ?? 0);
   const reference = policy.klReference;
   if (reference?.kind === "step" && store.checkpoints.get(modelId, reference.step) === null) {
     const field = config?.kl_penalty_reference_step == null ? "kl_penalty_step_lag" : "kl_penalty_reference_step";
     throw ValidationError.at(`experimental_config.${field}`, `the model has no checkpoint at step ${reference.step}`);
   }
+  if (reference?.kind === "folder") resolvePath("experimental_config.kl_ref_adapter_path", reference.path);
   const renderer = createPromptRenderer(base);
   for (const [g, group] of groups.entries()) {
     for (const [t, trajectory] of group.trajectories.entries()) {

@@ -2,7 +2,7 @@
 
 import { existsSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { NotFoundError } from "../errors.js";
+import { NotFoundError, ValidationError } from "../errors.js";
 import type { AdapterSpec, Trainer } from "../runtime/runtime.js";
 import { streamFile } from "../store/durableFiles.js";
 import type { JobRecord } from "../store/records.js";
@@ -15,6 +15,7 @@ import {
   stateFile,
   writeCheckpoint,
 } from "./checkpointFiles.js";
+import { resolveUnderRoots } from "./dataLocation.js";
 import type { TrainingBase, TrainingHost } from "./host.js";
 import { type JobRequest, readJobRequest } from "./jobRequest.js";
 import { logMetrics, means } from "./logMetrics.js";
@@ -107,7 +108,10 @@ async function createRecipe(
       optimizerStep: host.options.optimizerStep,
       currentStep: state.from,
       loadStep: (step) => loadCheckpointAdapter(base.device, store.files.checkpointFolder(job.modelId, step)),
-      loadFolder: (path) => loadCheckpointAdapter(base.device, path),
+      loadFolder: (path) => {
+        const refuse = (message: string) => ValidationError.at("experimental_config.kl_ref_adapter_path", message);
+        return loadCheckpointAdapter(base.device, resolveUnderRoots(path, host.options.dataRoots, refuse));
+      },
     },
   );
 }
