@@ -7,6 +7,12 @@ export interface Caller {
   owner: boolean;
 }
 
+/** How an engine is looked at: on whose behalf, and whether unknown parameters are errors (in process) or ignored (the wire). */
+export interface View {
+  caller: Caller;
+  strict: boolean;
+}
+
 /** @throws PermissionDeniedError unless the caller may act in the entity. */
 export function checkEntity(caller: Caller, entity: string, param = "entity"): void {
   if (caller.owner || caller.entity === entity) return;

@@ -41,3 +41,14 @@ export const checkpoint = z.object({ id: uuid, step: z.int(), metrics: z.record(
 export const checkpointsDeleted = z.object({ deleted_count: z.int(), not_found_steps: z.array(z.int()) });
 
 export const keyCreate = z.object({ entity: name.nullish(), name: z.string().max(128).nullish() });
+
+export const apiKey = z.object({
+  id: uuid,
+  entity: z.string(),
+  name: z.string().nullable(),
+  prefix: z.string(),
+  created_at: z.string(),
+  revoked_at: z.string().nullable(),
+});
+
+export const apiKeyCreated = apiKey.extend({ key: z.string() });

@@ -9,6 +9,7 @@ import {
   rmSync,
   writeSync,
 } from "node:fs";
+import { open, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 
 /** Flushes a file or folder to the disk. Folders cannot be opened for that on Windows, where renames are journaled. */
@@ -75,4 +76,30 @@ export function writeFileDurably(path: string, content: string | Uint8Array | It
   }
   renameSync(temporary, path);
   fsyncPath(dirname(path), true);
+}
+
+export interface StreamedFile {
+  bytes: number;
+}
+
+/** Writes a file from chunks as they come, with the promise of `writeFileDurably`; a stream that breaks off leaves nothing. */
+export async function streamFile(path: string, chunks: AsyncIterable<Uint8Array>): Promise<StreamedFile> {
+  const temporary = `${path}.${process.pid}.${Math.random().toString(36).slice(2)}.part`;
+  const file = await open(temporary, "w");
+  let bytes = 0;
+  try {
+    for await (const chunk of chunks) {
+      await file.appendFile(chunk);
+      bytes += chunk.byteLength;
+    }
+    await file.sync();
+  } catch (error) {
+    await file.close();
+    await rm(temporary, { force: true });
+    throw error;
+  }
+  await file.close();
+  await rename(temporary, path);
+  fsyncPath(dirname(path), true);
+  return { bytes };
 }

@@ -50,6 +50,8 @@ export interface Store {
   finishJob(jobId: string, end: JobEnd): CheckpointRecord | null;
   /** The owner's key: made when first asked for, kept in a file that only the owner can read. */
   ownerKey(): string;
+  /** Reads from the database. @throws when it cannot be read. */
+  check(): void;
   /** What other processes are told that find the home in use. */
   setAddress(address: string | null): void;
   close(): void;
@@ -188,6 +190,7 @@ function buildStore(
       if (!existsSync(file)) writeFileDurably(file, `${makeKey()}\n`, 0o600);
       return readFileSync(file, "utf8").trim();
     },
+    check: () => void database.prepare("SELECT COUNT(*) FROM models").get(),
     setAddress: (address) => lock.setAddress(address),
     close() {
       if (!database.open) return;

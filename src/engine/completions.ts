@@ -1,0 +1,46 @@
+import type {
+  ChatCompletion,
+  ChatCompletionChunk,
+  ChatCompletionCreateParams,
+  ChatCompletionCreateParamsNonStreaming,
+  ChatCompletionCreateParamsStreaming,
+} from "../types/chat.js";
+import type { ChatCompletionsResource, RequestOptions } from "../types/client.js";
+import type { View } from "./caller.js";
+import { createChatCompletion } from "./chatCompletions.js";
+import type { EngineCore } from "./core.js";
+
+class Completions implements ChatCompletionsResource {
+  readonly #core: EngineCore;
+  readonly #view: View;
+
+  constructor(core: EngineCore, view: View) {
+    this.#core = core;
+    this.#view = view;
+  }
+
+  create(params: ChatCompletionCreateParamsNonStreaming, options?: RequestOptions): Promise<ChatCompletion>;
+  create(
+    params: ChatCompletionCreateParamsStreaming,
+    options?: RequestOptions,
+  ): Promise<AsyncIterable<ChatCompletionChunk>>;
+  create(
+    params: ChatCompletionCreateParams,
+    options?: RequestOptions,
+  ): Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>>;
+  async create(
+    params: ChatCompletionCreateParams,
+    options?: RequestOptions,
+  ): Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>> {
+    const { caller, strict } = this.#view;
+    return createChatCompletion(this.#core.chatHost, params, { caller, strict, signal: options?.signal });
+  }
+}
+
+export class Chat {
+  readonly completions: Completions;
+
+  constructor(core: EngineCore, view: View) {
+    this.completions = new Completions(core, view);
+  }
+}

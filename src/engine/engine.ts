@@ -1,0 +1,155 @@
+import type { AnnealClient } from "../types/client.js";
+import type { HealthReport, SystemReport } from "../types/health.js";
+import type { Logger } from "../types/logger.js";
+import type { EngineOptions } from "../types/options.js";
+import { Artifacts } from "./artifacts.js";
+import { BaseModels } from "./baseModels.js";
+import type { Caller, View } from "./caller.js";
+import { Checkpoints } from "./checkpoints.js";
+import { Chat } from "./completions.js";
+import type { EngineCore } from "./core.js";
+import { health, systemCheck } from "./health.js";
+import { callerOfKey, Keys } from "./keys.js";
+import type { MetricFamily } from "./metrics.js";
+import { Models } from "./models.js";
+import { openCore } from "./openCore.js";
+import { resolveOptions } from "./options.js";
+import { canonicalHome, closeShared, openShared } from "./registry.js";
+import { resolveModel, type ServedModel } from "./resolve.js";
+import { SftTrainingJobs } from "./sftTrainingJobs.js";
+import { Tokens } from "./tokens.js";
+import { Training } from "./training.js";
+import { TrainingJobs } from "./trainingJobs.js";
+
+/** The resources of an engine as one caller may use them. */
+export class Resources {
+  readonly chat: Chat;
+  readonly models: Models;
+  readonly checkpoints: Checkpoints;
+  readonly trainingJobs: TrainingJobs;
+  readonly sftTrainingJobs: SftTrainingJobs;
+  readonly artifacts: Artifacts;
+  readonly baseModels: BaseModels;
+  readonly keys: Keys;
+  readonly training: Training;
+  readonly tokens: Tokens;
+  readonly caller: Caller;
+
+  constructor(core: EngineCore, view: View) {
+    this.chat = new Chat(core, view);
+    this.models = new Models(core, view);
+    this.checkpoints = new Checkpoints(core, view);
+    this.trainingJobs = new TrainingJobs(core, view);
+    this.sftTrainingJobs = new SftTrainingJobs(core, view);
+    this.artifacts = new Artifacts(core, view);
+    this.baseModels = new BaseModels(core);
+    this.keys = new Keys(core, view);
+    this.training = new Training(core, view);
+    this.tokens = new Tokens(core, view);
+    this.caller = view.caller;
+  }
+}
+
+type Handler = (request: Request) => Promise<Response>;
+
+/**
+ * Models, training and chat in this process. Everything an application does goes through its resources, which are named
+ * and shaped as on the wire.
+ */
+export class Engine extends Resources implements AnnealClient {
+  /** What the faces of the engine are built on; not for applications. */
+  readonly core: EngineCore;
+  readonly #shutDown: () => Promise<void>;
+  #handler: Promise<Handler> | undefined;
+
+  private constructor(core: EngineCore, shutDown: () => Promise<void>) {
+    super(core, { caller: core.owner, strict: true });
+    this.core = core;
+    this.#shutDown = shutDown;
+  }
+
+  /**
+   * Opens a home, or keeps nothing when none is named. Opening a home again in this process gives the same engine,
+   * with the options of the first opening; the last `close` closes it.
+   * @throws HomeLockedError when another process has the home open; InsufficientMemoryError; ModelFileError;
+   * ValidationError for options that do not exist or cannot be.
+   */
+  static async open(options: EngineOptions = {}): Promise<Engine> {
+    const resolved = resolveOptions(options);
+    if (resolved.home === null) {
+      const { core, shutDown } = await openCore(resolved);
+      return new Engine(core, shutDown);
+    }
+    const home = canonicalHome(resolved.home);
+    return openShared(home, async () => {
+      const { core, shutDown } = await openCore({ ...resolved, home });
+      return new Engine(core, () => closeShared(home, shutDown));
+    });
+  }
+
+  /** The same interface to an engine behind an address. */
+  static async connect(url: string, options: { apiKey: string }): Promise<AnnealClient> {
+    // Faces are loaded when they are asked for: an application that only opens engines does not pay for them.
+    const { connect } = await import("../client/connect.js");
+    return connect(url, options);
+  }
+
+  /** The folder of everything durable; null: nothing is kept. */
+  get home(): string | null {
+    return this.core.store.isTemporary ? null : this.core.store.home;
+  }
+
+  get apiKey(): string {
+    return this.core.ownerKey;
+  }
+
+  get logger(): Logger {
+    return this.core.options.logger;
+  }
+
+  /** The engine as the bearer of an API key may use it, parameters taken as the wire takes them; null: the key is not valid. */
+  authenticate(key: string): Resources | null {
+    const caller = callerOfKey(this.core, key);
+    return caller && new Resources(this.core, { caller, strict: false });
+  }
+
+  /** Tells processes that find the home in use where this engine can be reached; null: nowhere. */
+  setAddress(address: string | null): void {
+    this.core.store.setAddress(address);
+  }
+
+  /** Everything that is counted about inference. */
+  metrics(): MetricFamily[] {
+    const models = [...this.core.bases.values()].map(({ id, loop }) => ({ id, stats: loop.stats() }));
+    return this.core.metrics.families(models);
+  }
+
+  /** What a request's `model` stands for, pinned until its `release`. */
+  resolve(name: string | null | undefined): Promise<ServedModel> {
+    return resolveModel(this.core, name, this.core.owner);
+  }
+
+  /** The whole HTTP face without a port: takes what the global `fetch` takes. Requests carry a key, such as `apiKey`. */
+  readonly fetch: typeof fetch = async (input, init) => {
+    this.#handler ??= import("../server/createServer.js").then(({ createServer }) => createServer(this));
+    const handler = await this.#handler;
+    return handler(new Request(input, init));
+  };
+
+  async health(): Promise<HealthReport> {
+    return health(this.core);
+  }
+
+  async systemCheck(): Promise<SystemReport> {
+    return systemCheck(this.core);
+  }
+
+  /** Ends what is in flight, leaves jobs to be resumed by the next opening, frees memory and files. */
+  close(): Promise<void> {
+    return this.#shutDown();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+}

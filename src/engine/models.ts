@@ -1,0 +1,185 @@
+import { randomUUID } from "node:crypto";
+import { ConflictError, NotFoundError, ValidationError } from "../errors.js";
+import { modelCreate, modelImport } from "../schemas/models.js";
+import { trajectoryLog } from "../schemas/trajectories.js";
+import { validate } from "../schemas/validate.js";
+import type { ModelRecord } from "../store/records.js";
+import { writeInitialCheckpoint } from "../training/checkpointFiles.js";
+import { logMetrics } from "../training/logMetrics.js";
+import type { ModelsResource, RequestOptions } from "../types/client.js";
+import type {
+  Model,
+  ModelCreateParams,
+  ModelDeleted,
+  ModelEntry,
+  ModelEntryList,
+  ModelImportParams,
+} from "../types/models.js";
+import type { LogParams, LogResult } from "../types/trajectories.js";
+import { accessModel } from "./access.js";
+import type { BaseModel } from "./baseModel.js";
+import { checkEntity, type View } from "./caller.js";
+import type { EngineCore } from "./core.js";
+import { diagnostics } from "./diagnostics.js";
+import { importAdapter } from "./importAdapter.js";
+import { servedName } from "./modelNames.js";
+
+function toModel({ id, entity, project, name, baseModel, runId }: ModelRecord): Model {
+  return { id, entity, project, name, base_model: baseModel, run_id: runId };
+}
+
+export class Models implements ModelsResource {
+  readonly #core: EngineCore;
+  readonly #view: View;
+
+  constructor(core: EngineCore, view: View) {
+    this.#core = core;
+    this.#view = view;
+  }
+
+  async create(params: ModelCreateParams, options?: RequestOptions): Promise<Model> {
+    const checked = validate(modelCreate, params, { strict: this.#view.strict });
+    return this.#register(checked, options, (base, folder) =>
+      writeInitialCheckpoint(base, folder, this.#core.options.adapter),
+    );
+  }
+
+  async import(params: ModelImportParams, options?: RequestOptions): Promise<Model> {
+    const { path, ...checked } = validate(modelImport, params, { strict: this.#view.strict });
+    const source = this.#core.resolvePath("path", path);
+    return this.#register(checked, options, (base, folder) => importAdapter(base, source, folder));
+  }
+
+  /** The folder of step 0 is there before the model is: whoever sees the model can use it. */
+  async #register(
+    params: ModelCreateParams,
+    options: RequestOptions | undefined,
+    writeStepZero: (base: BaseModel, folder: string) => Promise<void>,
+  ): Promise<Model> {
+    options?.signal?.throwIfAborted();
+    const { store, bases } = this.#core;
+    const { project, name, base_model } = params;
+    const entity = params.entity ?? this.#view.caller.entity;
+    checkEntity(this.#view.caller, entity);
+    const base = bases.get(base_model);
+    if (!base) {
+      const served = [...bases.keys()].map((id) => `"${id}"`).join(", ");
+      throw ValidationError.at("base_model", `there is no base model "${base_model}" here; there is ${served}`);
+    }
+    const taken = (): Model | null => {
+      const existing = store.models.find(entity, project, name);
+      if (!existing) return null;
+      const full = `${entity}/${project}/${name}`;
+      if (!params.return_existing) {
+        throw new ConflictError(`the model ${full} exists already`, {
+          code: "model_exists",
+          param: "name",
+          hint: "choose another name, or ask for it with return_existing",
+        });
+      }
+      if (existing.baseModel !== base_model) {
+        throw new ConflictError(`the model ${full} exists already, with base model "${existing.baseModel}"`, {
+          code: "model_exists",
+          param: "base_model",
+        });
+      }
+      return toModel(existing);
+    };
+    const early = taken();
+    if (early) return early;
+
+    const id = randomUUID();
+    const folder = store.files.temporary();
+    try {
+      await writeStepZero(base, folder);
+      options?.signal?.throwIfAborted();
+      // Somebody may have taken the name while the adapter was written.
+      const late = taken();
+      if (late) return late;
+      store.files.commitFolder(folder, store.files.checkpointFolder(id, 0));
+      const model = store.transaction(() => {
+        const record = store.models.create({ id, entity, project, name, baseModel: base_model });
+        store.checkpoints.create({ modelId: id, step: 0 });
+        return record;
+      });
+      diagnostics.checkpoint.publish({ modelId: id, step: 0 });
+      return toModel(model);
+    } finally {
+      store.files.remove(folder);
+    }
+  }
+
+  async list(options?: RequestOptions): Promise<ModelEntryList> {
+    options?.signal?.throwIfAborted();
+    const { store, bases } = this.#core;
+    const { caller } = this.#view;
+    const entries: ModelEntry[] = [...bases.values()].map((base) => ({
+      id: base.id,
+      object: "model",
+      created: base.created,
+      owned_by: "anneal",
+      root: base.id,
+      parent: null,
+      max_model_len: base.contextLength,
+    }));
+    for (const model of store.models.list(caller.owner ? {} : { entity: caller.entity })) {
+      const base = bases.get(model.baseModel);
+      const latest = store.checkpoints.latest(model.id);
+      if (!base || !latest) continue;
+      entries.push({
+        id: servedName(model),
+        object: "model",
+        created: Math.floor(model.createdAt / 1000),
+        owned_by: model.entity,
+        root: `${model.entity}/${model.project}/${model.name}:step${latest.step}`,
+        parent: base.id,
+        max_model_len: base.contextLength,
+      });
+    }
+    return { object: "list", data: entries };
+  }
+
+  /** The entry of `list` with this id. */
+  async entry(id: string): Promise<ModelEntry> {
+    const entry = (await this.list()).data.find((candidate) => candidate.id === id);
+    if (entry) return entry;
+    throw new NotFoundError(`there is no model "${id}"`, { code: "model_not_found", param: "model" });
+  }
+
+  async retrieve(modelId: string, options?: RequestOptions): Promise<Model> {
+    options?.signal?.throwIfAborted();
+    return toModel(accessModel(this.#core.store, this.#view.caller, modelId));
+  }
+
+  async delete(modelId: string, options?: RequestOptions): Promise<ModelDeleted> {
+    options?.signal?.throwIfAborted();
+    const { store, runner, adapters } = this.#core;
+    const model = accessModel(store, this.#view.caller, modelId);
+    const remaining = store.transaction(() => {
+      const steps = store.checkpoints.steps(model.id);
+      // The model goes first, so that no job can be queued for it any more; its jobs' rows stay.
+      store.models.delete(model.id);
+      return steps;
+    });
+    await runner.cancelModel(model.id);
+    adapters.forget(model.id);
+    store.files.remove(store.files.modelFolder(model.id));
+    return { model_id: model.id, deleted_checkpoints: remaining.length, deleted_run: true };
+  }
+
+  async log(modelId: string, params: LogParams, options?: RequestOptions): Promise<LogResult> {
+    options?.signal?.throwIfAborted();
+    const { store } = this.#core;
+    // Clients repeat the model's id in the body.
+    const { split, trajectory_groups } = validate(trajectoryLog, params, { strict: this.#view.strict });
+    const model = accessModel(store, this.#view.caller, modelId);
+    const metrics = logMetrics(trajectory_groups, split);
+    return store.transaction(() => {
+      const step = store.checkpoints.latest(model.id)?.step ?? 0;
+      store.trajectories.add(model.id, step, split, trajectory_groups);
+      store.metrics.append(model.id, step, metrics);
+      store.checkpoints.mergeMetrics(model.id, step, metrics);
+      return { step, metrics };
+    });
+  }
+}

@@ -1,0 +1,117 @@
+import { NotFoundError, UnavailableError, ValidationError } from "../errors.js";
+import { openRuntime } from "../runtime/runtime.js";
+import type { ModelRecord } from "../store/records.js";
+import { openStore } from "../store/store.js";
+import { loadCheckpointAdapter } from "../training/checkpointFiles.js";
+import { resolveUnderRoots } from "../training/dataLocation.js";
+import type { TrainingHost } from "../training/host.js";
+import { JobRunner } from "../training/jobRunner.js";
+import { AdapterCache } from "./adapterCache.js";
+import { type BaseModel, closeBaseModel, loadBaseModel } from "./baseModel.js";
+import type { EngineCore } from "./core.js";
+import { diagnostics } from "./diagnostics.js";
+import { InferenceMetrics } from "./metrics.js";
+import { defaultDataRoots, type ResolvedOptions } from "./options.js";
+import { packageVersion } from "./packageVersion.js";
+import { resolveModel } from "./resolve.js";
+
+/** Of the memory available at the start, what weights and pages may take when the operator set no limit. */
+const memoryShare = 0.75;
+
+/** Builds everything an engine consists of; on failure nothing is left open. `options.home` is canonical. */
+export async function openCore(options: ResolvedOptions): Promise<{ core: EngineCore; shutDown: () => Promise<void> }> {
+  const store = openStore(options.home);
+  const bases = new Map<string, BaseModel>();
+  const closing = new AbortController();
+  try {
+    const runtime = openRuntime({ threads: options.threads });
+    let budget = options.memoryLimit ?? runtime.availableMemory() * memoryShare;
+    for (const [index, model] of options.models.entries()) {
+      // What is left is shared by the models still to come, so that the first does not take every page.
+      const share = budget / (options.models.length - index);
+      const base = await loadBaseModel(runtime, model, options, { total: budget, share });
+      if (bases.has(base.id)) {
+        await closeBaseModel(base);
+        throw ValidationError.at("models", `two models have the id "${base.id}"`);
+      }
+      bases.set(base.id, base);
+      budget -= base.device.bytes;
+    }
+
+    const dataRoots = options.dataRoots ?? defaultDataRoots(store.home);
+    const adapters = new AdapterCache(options.maxIdleAdapters, (base, modelId, step) =>
+      loadCheckpointAdapter(base.device, store.files.checkpointFolder(modelId, step)),
+    );
+    const baseOf = (model: ModelRecord): BaseModel => {
+      const base = bases.get(model.baseModel);
+      if (base) return base;
+      throw new UnavailableError(`the base model "${model.baseModel}" of ${model.name} is not served now`, {
+        code: "base_model_missing",
+        param: "model",
+        hint: "open the engine with that model among `models`",
+      });
+    };
+    const trainingHost: TrainingHost = {
+      store,
+      options: { optimizerStep: options.optimizerStep, dataRoots, allowedHosts: options.allowedHosts },
+      logger: options.logger,
+      async base(modelId) {
+        const model = store.models.get(modelId);
+        if (!model) throw new NotFoundError(`model ${modelId} has been deleted`, { code: "model_not_found" });
+        return baseOf(model);
+      },
+      publishCheckpoint(modelId, step, version) {
+        const model = store.models.get(modelId);
+        if (model) adapters.put(baseOf(model), modelId, step, version);
+        diagnostics.checkpoint.publish({ modelId, step });
+      },
+    };
+    const metrics = new InferenceMetrics();
+    const core: EngineCore = {
+      options,
+      store,
+      runtime,
+      bases,
+      defaultBase: [...bases.values()][0]!,
+      adapters,
+      runner: new JobRunner(trainingHost),
+      trainingHost,
+      dataRoots,
+      owner: { entity: options.entity, owner: true },
+      ownerKey: options.apiKey ?? store.ownerKey(),
+      metrics,
+      chatHost: {
+        resolve: (name, caller) => resolveModel(core, name, caller),
+        toolParser: options.toolParser,
+        samplingDefaults: options.samplingDefaults,
+        grammar: null,
+        metrics,
+        version: packageVersion(),
+      },
+      closing: closing.signal,
+      baseOf,
+      resolvePath: (field, path) => resolveUnderRoots(path, dataRoots, (message) => ValidationError.at(field, message)),
+    };
+    core.runner.start();
+    diagnostics.engineOpen.publish({ home: options.home });
+    options.logger.info("engine opened", { home: options.home, models: [...bases.keys()] });
+
+    const shutDown = async () => {
+      if (closing.signal.aborted) return;
+      closing.abort(new UnavailableError("the engine has been closed", { code: "closed" }));
+      try {
+        await core.runner.close();
+        await Promise.all([...bases.values()].map(closeBaseModel));
+      } finally {
+        store.close();
+      }
+      diagnostics.engineClose.publish({ home: options.home });
+      options.logger.info("engine closed", { home: options.home });
+    };
+    return { core, shutDown };
+  } catch (error) {
+    for (const base of bases.values()) await closeBaseModel(base);
+    store.close();
+    throw error;
+  }
+}

@@ -1,0 +1,97 @@
+import { realpathSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { z } from "zod";
+import { name } from "../schemas/names.js";
+import { validate } from "../schemas/validate.js";
+import type { Logger } from "../types/logger.js";
+import type { EngineOptions, ModelOptions } from "../types/options.js";
+
+const dtype = z.enum(["auto", "float32", "bfloat16"]);
+const count = z.int().min(1);
+
+const modelOptions = z.strictObject({
+  id: z.string().min(1).optional(),
+  path: z.string().min(1),
+  dtype: dtype.optional(),
+  kvPages: count.optional(),
+});
+
+const logger = z.custom<Logger>(
+  (value) =>
+    ["debug", "info", "warn", "error"].every(
+      (method) => typeof (value as Record<string, unknown> | null)?.[method] === "function",
+    ),
+  "must have the methods debug, info, warn and error",
+);
+
+const projections = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"] as const;
+
+const engineOptions = z.object({
+  home: z.string().min(1).nullish(),
+  models: z
+    .array(z.union([z.string().min(1), modelOptions]))
+    .min(1)
+    .optional(),
+  device: z.enum(["auto", "cpu"]).default("auto"),
+  dtype: dtype.default("auto"),
+  threads: count.optional(),
+  memoryLimit: z.number().positive().optional(),
+  logger: logger.optional(),
+  entity: name.default("local"),
+  apiKey: z.string().min(1).optional(),
+  toolParser: z.enum(["auto", "none", "hermes", "llama3"]).default("auto"),
+  scheduler: z.enum(["fcfs", "priority"]).default("fcfs"),
+  samplingDefaults: z.enum(["model", "neutral"]).default("model"),
+  contextLength: count.optional(),
+  maxSequences: count.default(64),
+  tokenBudget: count.default(512),
+  maxQueue: count.default(2048),
+  maxIdleAdapters: z.int().min(0).default(16),
+  optimizerStep: z.enum(["group", "completion", "job"]).default("group"),
+  adapter: z
+    .strictObject({
+      rank: count.default(8),
+      alpha: z.number().positive().default(16),
+      targets: z
+        .array(z.enum(projections))
+        .min(1)
+        .default([...projections]),
+    })
+    .prefault({}),
+  dataRoots: z.array(z.string().min(1)).optional(),
+  allowedHosts: z.array(z.string().min(1)).default([]),
+});
+
+const silent: Logger = { debug() {}, info() {}, warn() {}, error() {} };
+
+/** The model that comes with the package. */
+export const embeddedModel = { id: "anneal/tiny", path: fileURLToPath(new URL("../../models/tiny", import.meta.url)) };
+
+export type ResolvedOptions = Omit<z.output<typeof engineOptions>, "home" | "models" | "logger" | "dataRoots"> & {
+  /** Absolute. */
+  home: string | null;
+  models: ModelOptions[];
+  logger: Logger;
+  /** Real paths; null: to be set once the home is known. */
+  dataRoots: string[] | null;
+};
+
+/** @throws ValidationError naming unknown and wrong options. */
+export function resolveOptions(given: EngineOptions): ResolvedOptions {
+  const { home, models, logger, dataRoots, ...rest } = validate(engineOptions, given, {
+    strict: true,
+    from: "options",
+  });
+  return {
+    ...rest,
+    home: home == null ? null : resolve(home),
+    models: (models ?? [embeddedModel]).map((model) => (typeof model === "string" ? { path: model } : model)),
+    logger: logger ?? silent,
+    dataRoots: dataRoots?.map((root) => realpathSync(root)) ?? null,
+  };
+}
+
+/** Where requests may name files when the operator has not said so. */
+export const defaultDataRoots = (home: string): string[] => [realpathSync(home), realpathSync(tmpdir())];

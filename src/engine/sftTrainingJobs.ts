@@ -1,0 +1,40 @@
+import { sftTrainingJobCreate } from "../schemas/jobs.js";
+import { validate } from "../schemas/validate.js";
+import { resolveTrainingData } from "../training/dataLocation.js";
+import { writeJobRequest } from "../training/jobRequest.js";
+import type { RequestOptions, SftTrainingJobsResource } from "../types/client.js";
+import type { SftTrainingJobCreateParams, TrainingJobCreated } from "../types/training.js";
+import { accessModel } from "./access.js";
+import { checkEntity, type View } from "./caller.js";
+import type { EngineCore } from "./core.js";
+import { queueJob } from "./queueJob.js";
+
+/** Supervised jobs; their lives are followed through the other jobs' resource. */
+export class SftTrainingJobs implements SftTrainingJobsResource {
+  readonly #core: EngineCore;
+  readonly #view: View;
+
+  constructor(core: EngineCore, view: View) {
+    this.#core = core;
+    this.#view = view;
+  }
+
+  async create(params: SftTrainingJobCreateParams, options?: RequestOptions): Promise<TrainingJobCreated> {
+    options?.signal?.throwIfAborted();
+    const { store, dataRoots, options: engineOptions } = this.#core;
+    const request = validate(sftTrainingJobCreate, params, { strict: this.#view.strict });
+    const model = accessModel(store, this.#view.caller, request.model_id);
+    const data = resolveTrainingData(request.training_data_url, {
+      dataRoots,
+      allowedHosts: engineOptions.allowedHosts,
+      artifactFolder: ({ version, ...key }) => {
+        checkEntity(this.#view.caller, key.entity, "training_data_url");
+        const found = version === null ? store.artifacts.latest(key) : store.artifacts.find(key, version);
+        return found && store.artifacts.folder(found);
+      },
+    });
+    return queueJob(this.#core, model, "sft", (jobId) =>
+      writeJobRequest(store.files, jobId, { kind: "sft", config: request.config ?? {}, data }),
+    );
+  }
+}

@@ -1,0 +1,53 @@
+import { ValidationError } from "../errors.js";
+import { chatCompletionCreate } from "../schemas/chat.js";
+import { detokenizeRequest, tokenizeRequest } from "../schemas/tokens.js";
+import { validate } from "../schemas/validate.js";
+import type { DetokenizeParams, TokenizeParams, TokenizeResult } from "../types/tokens.js";
+import type { BaseModel } from "./baseModel.js";
+import type { View } from "./caller.js";
+import { renderPrompt } from "./chat/prompt.js";
+import type { EngineCore } from "./core.js";
+import { resolveModel } from "./resolve.js";
+
+/** Texts to tokens and back, as chat completions do it. */
+export class Tokens {
+  readonly #core: EngineCore;
+  readonly #view: View;
+
+  constructor(core: EngineCore, view: View) {
+    this.#core = core;
+    this.#view = view;
+  }
+
+  /** The tokens of a text, or of the prompt that a conversation becomes. */
+  async tokenize(params: TokenizeParams): Promise<TokenizeResult> {
+    const { prompt, messages, add_special_tokens, return_token_strs, ...chat } = validate(tokenizeRequest, params);
+    if ((prompt == null) === (messages == null)) {
+      throw ValidationError.at("prompt", "either prompt or messages is needed");
+    }
+    const base = await this.#base(chat.model);
+    const request = { ...chat, messages, add_special_tokens: add_special_tokens ?? false };
+    const limits = { context: base.contextLength, byDefault: undefined };
+    const tokens =
+      prompt == null
+        ? [...renderPrompt(validate(chatCompletionCreate, request), base, limits).tokens]
+        : [...base.tokenizer.encode(prompt, { addSpecialTokens: add_special_tokens ?? true })];
+    const strings = return_token_strs ? tokens.map((id) => base.tokenizer.tokenText(id)) : null;
+    return { count: tokens.length, max_model_len: base.contextLength, tokens, token_strs: strings };
+  }
+
+  async detokenize(params: DetokenizeParams): Promise<{ prompt: string }> {
+    const { model, tokens } = validate(detokenizeRequest, params, { strict: this.#view.strict });
+    const base = await this.#base(model);
+    const bad = tokens.findIndex((id) => id >= base.config.vocab);
+    if (bad >= 0)
+      throw ValidationError.at(`tokens.${bad}`, `must be below the vocabulary's size, ${base.config.vocab}`);
+    return { prompt: tokens.length === 0 ? "" : base.tokenizer.decode(tokens, { skipSpecialTokens: false }) };
+  }
+
+  async #base(name: string | null | undefined): Promise<BaseModel> {
+    const { base, release } = await resolveModel(this.#core, name, this.#view.caller);
+    release();
+    return base;
+  }
+}

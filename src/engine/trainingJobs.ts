@@ -1,0 +1,100 @@
+import { TrainingFailedError } from "../errors.js";
+import { trainingJobCreate } from "../schemas/jobs.js";
+import { pageQuery } from "../schemas/pages.js";
+import { validate } from "../schemas/validate.js";
+import type { JobRecord } from "../store/records.js";
+import { writeJobRequest } from "../training/jobRequest.js";
+import { resolvePolicy } from "../training/policy.js";
+import type { PageRequest, RequestOptions, TrainingJobsResource } from "../types/client.js";
+import type { PageQuery } from "../types/page.js";
+import type { TrainingEvent, TrainingJob, TrainingJobCreated, TrainingJobCreateParams } from "../types/training.js";
+import { accessJob, accessModel } from "./access.js";
+import type { View } from "./caller.js";
+import type { EngineCore } from "./core.js";
+import { eventPage, followEvents } from "./events.js";
+import { PagePromise } from "./pages.js";
+import { queueJob } from "./queueJob.js";
+
+const time = (milliseconds: number | null) => (milliseconds === null ? null : new Date(milliseconds).toISOString());
+
+export function toJob(job: JobRecord): TrainingJob {
+  return {
+    id: job.id,
+    status: job.status,
+    model_id: job.modelId,
+    created_at: time(job.createdAt)!,
+    started_at: time(job.startedAt),
+    ended_at: time(job.endedAt),
+    step: job.step,
+    error: job.error,
+  };
+}
+
+/** Reinforcement learning jobs, and the life of jobs of either kind. */
+export class TrainingJobs implements TrainingJobsResource {
+  readonly #core: EngineCore;
+  readonly #view: View;
+
+  constructor(core: EngineCore, view: View) {
+    this.#core = core;
+    this.#view = view;
+  }
+
+  async create(params: TrainingJobCreateParams, options?: RequestOptions): Promise<TrainingJobCreated> {
+    const { model_id, trajectory_groups, experimental_config } = validate(trainingJobCreate, params, {
+      strict: this.#view.strict,
+    });
+    const model = accessModel(this.#core.store, this.#view.caller, model_id);
+    // What can be told of the settings now is told now; the job resolves them again from the step it starts at.
+    resolvePolicy(experimental_config, this.#core.store.checkpoints.latest(model.id)?.step ?? 0);
+    options?.signal?.throwIfAborted();
+    return queueJob(this.#core, model, "rl", (jobId) =>
+      writeJobRequest(this.#core.store.files, jobId, {
+        kind: "rl",
+        config: experimental_config ?? {},
+        groups: trajectory_groups,
+      }),
+    );
+  }
+
+  async retrieve(jobId: string, options?: RequestOptions): Promise<TrainingJob> {
+    options?.signal?.throwIfAborted();
+    return toJob(accessJob(this.#core.store, this.#view.caller, jobId));
+  }
+
+  events(jobId: string, query: PageQuery = {}, options?: RequestOptions): PageRequest<TrainingEvent> {
+    const core = this.#core;
+    const view = this.#view;
+    const checked = () => {
+      const { after, limit } = validate(pageQuery, query, { from: "query", strict: view.strict });
+      return { job: accessJob(core.store, view.caller, jobId), after: after ?? null, limit };
+    };
+    const page = new PagePromise(async () => {
+      const { job, after, limit } = checked();
+      return eventPage(core.store, job.id, { after, limit });
+    });
+    return {
+      // biome-ignore lint/suspicious/noThenProperty: awaited, this is its first page.
+      then: page.then.bind(page),
+      [Symbol.asyncIterator]: async function* () {
+        const { job, after } = checked();
+        const signals = [core.closing, options?.signal].filter((signal) => signal !== undefined);
+        yield* followEvents(core.store, job.id, after, AbortSignal.any(signals));
+      },
+    };
+  }
+
+  async wait(jobId: string, options?: RequestOptions): Promise<TrainingJob> {
+    for await (const event of this.events(jobId, {}, options)) void event;
+    const job = await this.retrieve(jobId, options);
+    if (job.status === "succeeded") return job;
+    throw new TrainingFailedError(job.id, job.error ?? job.status, job.status === "cancelled");
+  }
+
+  async cancel(jobId: string, options?: RequestOptions): Promise<TrainingJob> {
+    options?.signal?.throwIfAborted();
+    const job = accessJob(this.#core.store, this.#view.caller, jobId);
+    await this.#core.runner.cancel(job.id);
+    return toJob(this.#core.store.jobs.get(job.id) ?? job);
+  }
+}

@@ -1,0 +1,15 @@
+import { z } from "zod";
+
+/** Either `prompt` or `messages`; with `messages` the fields that shape a chat completion's prompt apply as there. */
+export const tokenizeRequest = z.looseObject({
+  model: z.string().nullish(),
+  prompt: z.string().nullish(),
+  messages: z.array(z.looseObject({ role: z.string() })).nullish(),
+  add_special_tokens: z.boolean().nullish(),
+  return_token_strs: z.boolean().nullish(),
+});
+
+export const detokenizeRequest = z.object({
+  model: z.string().nullish(),
+  tokens: z.array(z.int().min(0)),
+});
