@@ -1,0 +1,47 @@
+import { AnnealError, InternalServerError, ValidationError } from "../errors.js";
+
+/** How a family of paths words its errors: `/v1/preview/...` as `detail`, the others as an `error` object. */
+export type ErrorStyle = "detail" | "error";
+
+export interface ErrorObject {
+  message: string;
+  type: string;
+  param: string | null;
+  code: string | null;
+}
+
+export const styleOf = (path: string): ErrorStyle => (path.startsWith("/v1/preview/") ? "detail" : "error");
+
+/** What a client may see of any error: those that are not ours say nothing about the inside. */
+export function publicError(error: unknown): AnnealError {
+  if (error instanceof AnnealError) return error;
+  return new InternalServerError("Internal server error", { cause: error });
+}
+
+function errorType(status: number): string {
+  if (status >= 500) return "server_error";
+  return status === 429 ? "rate_limit_error" : "invalid_request_error";
+}
+
+export function errorObject(error: unknown): ErrorObject {
+  const { message, status, param, code, hint } = publicError(error);
+  return { message: hint ? `${message} (${hint})` : message, type: errorType(status), param, code };
+}
+
+export function errorBody(error: unknown, style: ErrorStyle): object {
+  if (error instanceof ValidationError) {
+    const detail = error.issues;
+    return style === "detail" ? { detail } : { detail, error: errorObject(error) };
+  }
+  return style === "detail" ? { detail: errorObject(error).message } : { error: errorObject(error) };
+}
+
+export function errorResponse(error: unknown, style: ErrorStyle): Response {
+  const { status } = publicError(error);
+  const headers: Record<string, string> = {};
+  if (status === 401) headers["www-authenticate"] = "Bearer";
+  // What is left of the body will not be read.
+  if (status === 413) headers.connection = "close";
+  if (status === 429) headers["retry-after"] = "1";
+  return Response.json(errorBody(error, style), { status, headers });
+}

@@ -1,0 +1,117 @@
+import { z } from "zod";
+import { chatCompletionCreate } from "../schemas/chat.js";
+import * as models from "../schemas/models.js";
+import { detokenizeRequest, tokenizeRequest } from "../schemas/tokens.js";
+import type { ChatCompletionCreateParams } from "../types/chat.js";
+import type { DetokenizeParams, TokenizeParams } from "../types/tokens.js";
+import { renderMetrics } from "./metricsText.js";
+import { openApiDocument } from "./openapi.js";
+import type { Call, Route } from "./route.js";
+import { eventStream } from "./sse.js";
+
+/** Fields whose integers may lie beyond what a number holds. */
+const exactFields = ["seed", "truncate_prompt_tokens"];
+
+async function createCompletion({ as, json, signal, report }: Call): Promise<unknown> {
+  const params = (await json(exactFields)) as ChatCompletionCreateParams;
+  const client = new AbortController();
+  const reply = await as.chat.completions.create(params, { signal: AbortSignal.any([signal, client.signal]) });
+  if (!(Symbol.asyncIterator in reply)) return reply;
+  return eventStream(reply, {
+    failed: report,
+    left: () => client.abort(new DOMException("the client has gone away", "AbortError")),
+  });
+}
+
+const completion = {
+  method: "POST",
+  summary: "Create a chat completion",
+  bodyLimit: "chat",
+  body: chatCompletionCreate,
+  response: z.looseObject({}),
+  handle: createCompletion,
+} as const satisfies Partial<Route>;
+
+export const inferenceRoutes: readonly Route[] = [
+  { ...completion, path: "/v1/chat/completions" },
+  { ...completion, path: "/v1/chat/completions/" },
+  {
+    method: "GET",
+    path: "/v1/models",
+    summary: "List the models that can be asked for completions",
+    response: models.modelEntryList,
+    handle: ({ as }) => as.models.list(),
+  },
+  {
+    method: "GET",
+    path: "/v1/models/:model{.+}",
+    summary: "Get an entry of that list",
+    response: models.modelEntry,
+    handle: ({ as, params }) => as.models.entry(params.model!),
+  },
+  {
+    method: "POST",
+    path: "/tokenize",
+    summary: "The tokens of a text, or of the prompt that a conversation becomes",
+    bodyLimit: "chat",
+    body: tokenizeRequest,
+    response: z.object({
+      count: z.int(),
+      max_model_len: z.int(),
+      tokens: z.array(z.int()),
+      token_strs: z.array(z.string()).nullable(),
+    }),
+    handle: async ({ as, json }) => as.tokens.tokenize((await json()) as TokenizeParams),
+  },
+  {
+    method: "POST",
+    path: "/detokenize",
+    summary: "The text of tokens",
+    bodyLimit: "chat",
+    body: detokenizeRequest,
+    response: z.object({ prompt: z.string() }),
+    handle: async ({ as, json }) => as.tokens.detokenize((await json()) as DetokenizeParams),
+  },
+];
+
+const check = z.object({ success: z.boolean(), duration: z.number(), errors: z.array(z.string()) });
+
+/** The parts of the face that tell of the engine itself; `routes` are all there are, for the document. */
+export function operationRoutes(routes: () => readonly Route[]): readonly Route[] {
+  return [
+    {
+      method: "GET",
+      path: "/v1/health",
+      summary: "Whether the engine takes requests",
+      response: z.object({ status: z.literal("ok") }),
+      handle: ({ engine }) => engine.health(),
+    },
+    {
+      method: "GET",
+      path: "/v1/system-check",
+      summary: "Whether what requests need works",
+      response: z.object({ api: z.literal(true), database: check, cpu_queue: check, gpu_queue: check }),
+      async handle({ engine }) {
+        const report = await engine.systemCheck();
+        const works = report.database.success && report.cpu_queue.success && report.gpu_queue.success;
+        return Response.json(report, { status: works ? 200 : 503 });
+      },
+    },
+    {
+      method: "GET",
+      path: "/metrics",
+      summary: "Prometheus metrics",
+      handle: async ({ engine }) =>
+        new Response(renderMetrics(engine.metrics()), {
+          headers: { "content-type": "text/plain; version=0.0.4; charset=utf-8" },
+        }),
+    },
+    {
+      method: "GET",
+      path: "/openapi.json",
+      summary: "This document",
+      response: z.looseObject({}),
+      handle: async () => openApiDocument(routes()),
+    },
+  ];
+}

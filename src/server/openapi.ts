@@ -1,0 +1,63 @@
+import { z } from "zod";
+import * as errors from "../schemas/errors.js";
+import { styleOf } from "./errorBodies.js";
+import type { Route } from "./route.js";
+
+type Json = Record<string, unknown>;
+
+/** Input shapes for what is sent, output shapes for what is answered; bigint bounds and checks in code are left out. */
+function jsonSchema(schema: z.ZodType, io: "input" | "output"): Json {
+  const { $schema: _, ...rest } = z.toJSONSchema(schema, { io, unrepresentable: "any" });
+  return rest;
+}
+
+const json = (schema: Json) => ({ content: { "application/json": { schema } } });
+
+function parameters(route: Route): Json[] {
+  const path = [...route.path.matchAll(/:(\w+)/g)].map(([, name]) => ({
+    name,
+    in: "path",
+    required: true,
+    schema: { type: "string" },
+  }));
+  const query = Object.entries(route.query?.shape ?? {}).map(([name, schema]) => ({
+    name,
+    in: "query",
+    required: false,
+    schema: jsonSchema(schema as z.ZodType, "input"),
+  }));
+  return [...path, ...query];
+}
+
+function operation(route: Route): Json {
+  const other = styleOf(route.path) === "detail" ? errors.detailBody : errors.errorBody;
+  return {
+    summary: route.summary,
+    parameters: parameters(route),
+    ...(route.body ? { requestBody: { required: true, ...json(jsonSchema(route.body, "input")) } } : {}),
+    responses: {
+      200: {
+        description: "Success",
+        ...(route.response ? json(jsonSchema(route.response, "output")) : {}),
+      },
+      422: { description: "Validation failure", ...json(jsonSchema(errors.validationBody, "output")) },
+      default: { description: "Failure", ...json(jsonSchema(other, "output")) },
+    },
+  };
+}
+
+/** OpenAPI 3.1, from the schemas that check requests. */
+export function openApiDocument(routes: readonly Route[]): Json {
+  const paths: Record<string, Json> = {};
+  for (const route of routes) {
+    const path = route.path.replace(/:(\w+)(\{[^}]*\})?/g, "{$1}");
+    paths[path] = { ...paths[path], [route.method.toLowerCase()]: operation(route) };
+  }
+  return {
+    openapi: "3.1.0",
+    info: { title: "anneal", version: "1" },
+    components: { securitySchemes: { key: { type: "http", scheme: "bearer" } } },
+    security: [{ key: [] }],
+    paths,
+  };
+}

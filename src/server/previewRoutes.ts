@@ -1,0 +1,173 @@
+import { z } from "zod";
+import * as artifacts from "../schemas/artifacts.js";
+import * as jobs from "../schemas/jobs.js";
+import * as models from "../schemas/models.js";
+import { orderedPageQuery, page, pageQuery } from "../schemas/pages.js";
+import * as trajectories from "../schemas/trajectories.js";
+import type { ModelCreateParams, ModelImportParams } from "../types/models.js";
+import type { OrderedPageQuery } from "../types/page.js";
+import type { SftTrainingJobCreateParams, TrainingJobCreateParams } from "../types/training.js";
+import type { LogParams } from "../types/trajectories.js";
+import type { Route } from "./route.js";
+
+// Bodies go to the engine as they came: it checks them, whoever calls it.
+
+const modelRoutes: Route[] = [
+  {
+    method: "POST",
+    path: "/v1/preview/models",
+    summary: "Create a model",
+    body: models.modelCreate,
+    response: models.model,
+    handle: async ({ as, json, signal }) => as.models.create((await json()) as ModelCreateParams, { signal }),
+  },
+  {
+    method: "POST",
+    path: "/v1/preview/models/import",
+    summary: "Create a model from a PEFT adapter folder on the server",
+    body: models.modelImport,
+    response: models.model,
+    handle: async ({ as, json, signal }) => as.models.import((await json()) as ModelImportParams, { signal }),
+  },
+  {
+    method: "GET",
+    path: "/v1/preview/models/:model_id",
+    summary: "Get a model",
+    response: models.model,
+    handle: ({ as, params }) => as.models.retrieve(params.model_id!),
+  },
+  {
+    method: "DELETE",
+    path: "/v1/preview/models/:model_id",
+    summary: "Delete a model, its jobs and its checkpoints",
+    response: models.modelDeleted,
+    handle: ({ as, params }) => as.models.delete(params.model_id!),
+  },
+  {
+    method: "GET",
+    path: "/v1/preview/models/:model_id/checkpoints",
+    summary: "List a model's checkpoints",
+    query: orderedPageQuery,
+    response: page(models.checkpoint),
+    handle: async ({ as, params, query }) => as.checkpoints.list(params.model_id!, query as OrderedPageQuery),
+  },
+  {
+    method: "DELETE",
+    path: "/v1/preview/models/:model_id/checkpoints",
+    summary: "Delete checkpoints by step",
+    body: models.checkpointsDelete,
+    response: models.checkpointsDeleted,
+    handle: async ({ as, params, json }) =>
+      as.checkpoints.delete(params.model_id!, (await json()) as { steps: number[] }),
+  },
+  {
+    method: "POST",
+    path: "/v1/preview/models/:model_id/log",
+    summary: "Log trajectories and compute their metrics",
+    body: trajectories.trajectoryLog,
+    response: trajectories.logResult,
+    handle: async ({ as, params, json }) => as.models.log(params.model_id!, (await json()) as LogParams),
+  },
+  {
+    method: "GET",
+    path: "/v1/preview/base-models",
+    summary: "List the ids of the base models that can be trained",
+    response: z.array(z.string()),
+    handle: ({ as }) => as.baseModels.list(),
+  },
+];
+
+const jobRoutes: Route[] = [
+  {
+    method: "POST",
+    path: "/v1/preview/training-jobs",
+    summary: "Create a reinforcement learning job",
+    body: jobs.trainingJobCreate,
+    response: jobs.trainingJobCreated,
+    handle: async ({ as, json }) => as.trainingJobs.create((await json()) as TrainingJobCreateParams),
+  },
+  {
+    method: "POST",
+    path: "/v1/preview/sft-training-jobs",
+    summary: "Create a supervised fine-tuning job",
+    body: jobs.sftTrainingJobCreate,
+    response: jobs.trainingJobCreated,
+    handle: async ({ as, json }) => as.sftTrainingJobs.create((await json()) as SftTrainingJobCreateParams),
+  },
+  {
+    method: "GET",
+    path: "/v1/preview/training-jobs/:training_job_id",
+    summary: "Get a training job",
+    response: jobs.trainingJob,
+    handle: ({ as, params }) => as.trainingJobs.retrieve(params.training_job_id!),
+  },
+  {
+    method: "GET",
+    path: "/v1/preview/training-jobs/:training_job_id/events",
+    summary: "Get a training job's events",
+    query: pageQuery,
+    response: page(jobs.trainingEvent),
+    handle: async ({ as, params, query }) => as.trainingJobs.events(params.training_job_id!, query),
+  },
+  {
+    method: "POST",
+    path: "/v1/preview/training-jobs/:training_job_id/cancel",
+    summary: "Cancel a training job",
+    response: jobs.trainingJob,
+    handle: ({ as, params }) => as.trainingJobs.cancel(params.training_job_id!),
+  },
+];
+
+const artifactRoutes: Route[] = [
+  {
+    method: "PUT",
+    path: "/v1/preview/artifacts/:entity/:project/:name/:file",
+    summary: "Put one file of an artifact's next version; the body is its content",
+    response: z.object({ bytes: z.int() }),
+    handle: ({ as, params, bytes }) => as.artifacts.put(params, bytes()),
+  },
+  {
+    method: "POST",
+    path: "/v1/preview/artifacts/:entity/:project/:name",
+    summary: "Make the files put so far a version of the artifact",
+    response: artifacts.artifact,
+    handle: ({ as, params }) => as.artifacts.commit(params),
+  },
+];
+
+const keyRoutes: Route[] = [
+  {
+    method: "GET",
+    path: "/v1/preview/caller",
+    summary: "Whose key the request carries",
+    response: z.object({ entity: z.string(), owner: z.boolean() }),
+    handle: async ({ as }) => as.caller,
+  },
+  {
+    method: "POST",
+    path: "/v1/preview/keys",
+    summary: "Create an API key (owner only)",
+    body: models.keyCreate,
+    response: models.apiKeyCreated,
+    handle: async ({ as, json }) => as.keys.create((await json()) as { entity?: string; name?: string }),
+  },
+  {
+    method: "GET",
+    path: "/v1/preview/keys",
+    summary: "List API keys (owner only)",
+    response: z.array(models.apiKey),
+    handle: ({ as }) => as.keys.list(),
+  },
+  {
+    method: "DELETE",
+    path: "/v1/preview/keys/:key_id",
+    summary: "Revoke an API key (owner only)",
+    response: z.object({}),
+    handle: async ({ as, params }) => {
+      await as.keys.revoke(params.key_id!);
+      return {};
+    },
+  },
+];
+
+export const previewRoutes: readonly Route[] = [...modelRoutes, ...jobRoutes, ...artifactRoutes, ...keyRoutes];

@@ -1,0 +1,38 @@
+import type { z } from "zod";
+import type { Engine, Resources } from "../engine/engine.js";
+import type { ExactFields } from "./json.js";
+
+/** What a handler has to work with. */
+export interface Call {
+  engine: Engine;
+  /** The engine as the caller may use it. */
+  as: Resources;
+  request: Request;
+  /** Of the path, decoded. */
+  params: Record<string, string>;
+  /** Of the address; whole numbers as numbers, empty values left out. */
+  query: Record<string, string | number>;
+  /** Aborted when the client goes away. */
+  signal: AbortSignal;
+  /** The JSON body. */
+  json(exact?: ExactFields): Promise<unknown>;
+  /** The body's bytes as they come. */
+  bytes(): AsyncIterable<Uint8Array>;
+  /** For failures that can no longer become a status. */
+  report(error: unknown): void;
+}
+
+/** One endpoint: how it is reached, what it says of itself, what it does. */
+export interface Route {
+  method: "GET" | "POST" | "PUT" | "DELETE";
+  /** Parameters are written `:name`; a last one written `:name{.+}` takes the rest of the path. */
+  path: string;
+  summary: string;
+  /** Which limit bounds the body; default "large". */
+  bodyLimit?: "chat" | "large";
+  body?: z.ZodType;
+  query?: z.ZodObject;
+  /** Absent: the response is not JSON. */
+  response?: z.ZodType;
+  handle(call: Call): Promise<unknown>;
+}
