@@ -1,0 +1,26 @@
+import { InternalServerError } from "../errors.js";
+import type { ChatCompletionChunk } from "../types/chat.js";
+import { toError } from "./http.js";
+
+/**
+ * The chunks of a stream of server-sent events, up to `[DONE]`. Leaving the loop ends the connection.
+ * @throws the error that the server sent in place of a chunk; InternalServerError when the stream breaks off.
+ */
+export async function* readChunks(response: Response): AsyncGenerator<ChatCompletionChunk> {
+  const decoder = new TextDecoder();
+  let rest = "";
+  for await (const bytes of response.body as unknown as AsyncIterable<Uint8Array>) {
+    rest += decoder.decode(bytes, { stream: true });
+    const lines = rest.split(/\r?\n/);
+    rest = lines.pop()!;
+    for (const line of lines) {
+      if (!line.startsWith("data:")) continue;
+      const data = line.slice("data:".length).trim();
+      if (data === "[DONE]") return;
+      const value = JSON.parse(data) as ChatCompletionChunk | { error: object };
+      if ("error" in value) throw toError(500, value);
+      yield value;
+    }
+  }
+  throw new InternalServerError("the stream broke off", { code: "stream_broken" });
+}

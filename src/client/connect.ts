@@ -1,0 +1,146 @@
+import { makePage, PagePromise } from "../engine/pages.js";
+import { TrainingFailedError } from "../errors.js";
+import type { Artifact, ArtifactCreateParams } from "../types/artifacts.js";
+import type { ChatCompletion, ChatCompletionChunk, ChatCompletionCreateParams } from "../types/chat.js";
+import type { AnnealClient, ChatCompletionsResource, PageRequest, RequestOptions } from "../types/client.js";
+import type { HealthReport, SystemReport } from "../types/health.js";
+import type { ApiKey, ApiKeyCreated, Model, ModelDeleted, ModelEntryList } from "../types/models.js";
+import type { Page } from "../types/page.js";
+import type { TrainingEvent, TrainingJob, TrainingJobCreated } from "../types/training.js";
+import { readChunks } from "./chunks.js";
+import { type Exchange, HttpConnection, pause } from "./http.js";
+
+const preview = "/v1/preview";
+
+/** Between looks at a job's events: at first, and at most. */
+const pollMs = { first: 50, most: 1000 };
+
+const segment = encodeURIComponent;
+
+function completions(http: HttpConnection): ChatCompletionsResource {
+  async function create(
+    params: ChatCompletionCreateParams,
+    options?: RequestOptions,
+  ): Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>> {
+    const response = await http.send("/v1/chat/completions", { method: "POST", body: params, signal: options?.signal });
+    return params.stream ? readChunks(response) : ((await response.json()) as ChatCompletion);
+  }
+  return { create: create as ChatCompletionsResource["create"] };
+}
+
+function listed<T extends { id: string }>(http: HttpConnection, path: string, exchange: Exchange): PagePromise<T> {
+  const page = async (after?: string): Promise<Page<T>> => {
+    const query = after === undefined ? exchange.query : { ...exchange.query, after };
+    const { data, has_more } = await http.json<Page<T>>(path, { ...exchange, query });
+    return makePage(data, has_more, page);
+  };
+  return new PagePromise(() => page());
+}
+
+function trainingJobs(http: HttpConnection): AnnealClient["trainingJobs"] {
+  const jobPath = (id: string, rest = "") => `${preview}/training-jobs/${segment(id)}${rest}`;
+
+  /** Polls; what comes is passed on at once, and polling slows down while nothing comes. */
+  async function* follow(id: string, after: string | null, signal?: AbortSignal): AsyncGenerator<TrainingEvent> {
+    const path = jobPath(id, "/events");
+    let cursor = after;
+    for (let delay = pollMs.first; ; ) {
+      const page = await http.json<Page<TrainingEvent>>(path, { query: { after: cursor, limit: 100 }, signal });
+      for (const event of page.data) {
+        yield event;
+        if (event.type === "training_ended" || event.type === "training_failed") return;
+        cursor = event.id;
+      }
+      if (page.has_more) continue;
+      if (page.data.length > 0) delay = pollMs.first;
+      else {
+        const { ended_at } = await http.json<TrainingJob>(jobPath(id), { signal });
+        // The cursor may be the last event itself, or that event came in between: look once more, then nothing can come.
+        if (ended_at !== null) {
+          yield* (await http.json<Page<TrainingEvent>>(path, { query: { after: cursor, limit: 100 }, signal })).data;
+          return;
+        }
+      }
+      await pause(delay, signal);
+      delay = Math.min(delay * 1.5, pollMs.most);
+    }
+  }
+
+  const jobs: AnnealClient["trainingJobs"] = {
+    create: (body, options) =>
+      http.json<TrainingJobCreated>(`${preview}/training-jobs`, { method: "POST", body, ...options }),
+    retrieve: (id, options) => http.json<TrainingJob>(jobPath(id), { ...options }),
+    events(id, query = {}, options): PageRequest<TrainingEvent> {
+      const page = listed<TrainingEvent>(http, jobPath(id, "/events"), { query: { ...query }, ...options });
+      return {
+        // biome-ignore lint/suspicious/noThenProperty: awaited, this is its first page.
+        then: page.then.bind(page),
+        [Symbol.asyncIterator]: () => follow(id, query.after ?? null, options?.signal),
+      };
+    },
+    async wait(id, options) {
+      for await (const event of jobs.events(id, {}, options)) void event;
+      const job = await jobs.retrieve(id, options);
+      if (job.status === "succeeded") return job;
+      throw new TrainingFailedError(job.id, job.error ?? job.status, job.status === "cancelled");
+    },
+    cancel: (id, options) => http.json<TrainingJob>(jobPath(id, "/cancel"), { method: "POST", ...options }),
+  };
+  return jobs;
+}
+
+function artifacts(http: HttpConnection, defaultEntity: () => Promise<string>): AnnealClient["artifacts"] {
+  return {
+    async create({ entity, project, name, files }: ArtifactCreateParams, options) {
+      const owner = entity ?? (await defaultEntity());
+      const path = `${preview}/artifacts/${[owner, project, name].map(segment).join("/")}`;
+      for (const [file, body] of Object.entries(files)) {
+        await http.send(`${path}/${segment(file)}`, { method: "PUT", body, ...options });
+      }
+      return http.json<Artifact>(path, { method: "POST", ...options });
+    },
+  };
+}
+
+/** An engine behind an address, with the interface of one in this process. */
+export async function connect(url: string, options: { apiKey: string }): Promise<AnnealClient> {
+  const http = new HttpConnection(url, options.apiKey);
+  const modelPath = (id: string, rest = "") => `${preview}/models/${segment(id)}${rest}`;
+  const post = <T>(path: string, body: unknown, options?: RequestOptions) =>
+    http.json<T>(path, { method: "POST", body, ...options });
+  return {
+    apiKey: options.apiKey,
+    fetch: http.fetch,
+    chat: { completions: completions(http) },
+    models: {
+      create: (params, options) => post<Model>(`${preview}/models`, params, options),
+      import: (params, options) => post<Model>(`${preview}/models/import`, params, options),
+      list: (options) => http.json<ModelEntryList>("/v1/models", { ...options }),
+      retrieve: (id, options) => http.json<Model>(modelPath(id), { ...options }),
+      delete: (id, options) => http.json<ModelDeleted>(modelPath(id), { method: "DELETE", ...options }),
+      log: (id, params, options) => post(modelPath(id, "/log"), params, options),
+    },
+    checkpoints: {
+      list: (id, query = {}, options) =>
+        listed(http, modelPath(id, "/checkpoints"), { query: { ...query }, ...options }),
+      delete: (id, body, options) => http.json(modelPath(id, "/checkpoints"), { method: "DELETE", body, ...options }),
+    },
+    trainingJobs: trainingJobs(http),
+    sftTrainingJobs: {
+      create: (params, options) => post<TrainingJobCreated>(`${preview}/sft-training-jobs`, params, options),
+    },
+    artifacts: artifacts(http, async () => (await http.json<{ entity: string }>(`${preview}/caller`)).entity),
+    baseModels: { list: (options) => http.json<string[]>(`${preview}/base-models`, { ...options }) },
+    keys: {
+      create: (params = {}, options) => post<ApiKeyCreated>(`${preview}/keys`, params, options),
+      list: (options) => http.json<ApiKey[]>(`${preview}/keys`, { ...options }),
+      async revoke(id, options) {
+        await http.send(`${preview}/keys/${segment(id)}`, { method: "DELETE", ...options });
+      },
+    },
+    health: (options) => http.json<HealthReport>("/v1/health", { ...options }),
+    systemCheck: (options) => http.json<SystemReport>("/v1/system-check", { accept: [503], ...options }),
+    async close() {},
+    async [Symbol.asyncDispose]() {},
+  };
+}
