@@ -1,0 +1,56 @@
+#!/usr/bin/env node
+import { AnnealError } from "../errors.js";
+import { UsageError } from "./flags.js";
+
+interface Command {
+  summary: string;
+  /** Loaded when it is asked for. @returns the exit status. */
+  load(): Promise<(args: readonly string[]) => Promise<number>>;
+}
+
+const commands: Record<string, Command> = {
+  serve: {
+    summary: "serve chat completions and training over HTTP",
+    load: async () => (await import("./serve.js")).serve,
+  },
+  chat: { summary: "talk with a model in the terminal", load: async () => (await import("./chat.js")).chat },
+  demo: { summary: "watch a model learn, in about a minute", load: async () => (await import("./demo.js")).demo },
+  models: { summary: "list, create, import and delete models", load: async () => (await import("./models.js")).models },
+  keys: { summary: "make and revoke API keys", load: async () => (await import("./keys.js")).keys },
+};
+
+const usage = `anneal COMMAND [options]
+
+${Object.entries(commands)
+  .map(([name, { summary }]) => `  ${name.padEnd(8)} ${summary}`)
+  .join("\n")}
+
+anneal COMMAND --help says more.`;
+
+async function main(args: readonly string[]): Promise<number> {
+  const [name, ...rest] = args;
+  if (name === undefined || name === "--help" || name === "-h" || name === "help") {
+    console.log(usage);
+    return name === undefined ? 2 : 0;
+  }
+  const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
+  if (!command) throw new UsageError(`there is no command "${name}"`);
+  const run = await command.load();
+  return run(rest);
+}
+
+try {
+  process.exitCode = await main(process.argv.slice(2));
+} catch (error) {
+  const { code, message, stack } = error as NodeJS.ErrnoException;
+  if (error instanceof UsageError || code?.startsWith("ERR_PARSE_ARGS")) {
+    process.stderr.write(`anneal: ${message}\nanneal --help lists what there is\n`);
+    process.exitCode = 2;
+  } else if (error instanceof AnnealError) {
+    process.stderr.write(`anneal: ${error.message}${error.hint ? `\n  ${error.hint}` : ""}\n`);
+    process.exitCode = 1;
+  } else {
+    process.stderr.write(`anneal: ${code === "EADDRINUSE" ? `the port is taken (${message})` : (stack ?? message)}\n`);
+    process.exitCode = 1;
+  }
+}

@@ -1,0 +1,56 @@
+import { resolve } from "node:path";
+import { defaultHome, engineFlags, engineUsage, readEngineOptions, readFlags, UsageError } from "./flags.js";
+import { openHome } from "./openHome.js";
+
+export const usage = `anneal models [list]
+anneal models create PROJECT/NAME [--base MODEL]
+anneal models import PROJECT/NAME ADAPTER_FOLDER [--base MODEL]
+anneal models checkpoints ID
+anneal models delete ID
+
+The models of a home. Works beside a running server.
+
+  --home PATH            (default ~/.anneal)
+  --base MODEL           the base model's id (default: the first one served)
+${engineUsage}`;
+
+const options = { ...engineFlags, base: { type: "string" } } as const;
+
+function readName(text: string | undefined): { project: string; name: string } {
+  const [project, name, ...rest] = (text ?? "").split("/");
+  if (!project || !name || rest.length > 0) throw new UsageError(`a model is named PROJECT/NAME, not "${text ?? ""}"`);
+  return { project, name };
+}
+
+export async function models(args: readonly string[]): Promise<number> {
+  const { values, positionals } = readFlags(args, options);
+  if (values.help) {
+    console.log(usage);
+    return 0;
+  }
+  const [verb = "list", target, source] = positionals;
+  const arity = { list: 1, create: 2, import: 3, checkpoints: 2, delete: 2 }[verb];
+  if (arity === undefined || positionals.length > arity || (positionals.length < arity && verb !== "list")) {
+    throw new UsageError("models takes list, create, import, checkpoints or delete");
+  }
+  const name = verb === "create" || verb === "import" ? readName(target) : null;
+  const engineOptions = readEngineOptions(values);
+  if (source) engineOptions.dataRoots = [...(engineOptions.dataRoots ?? []), resolve(source)];
+  await using engine = await openHome(values.home ?? defaultHome(), engineOptions);
+  const base_model = values.base ?? (await engine.baseModels.list())[0]!;
+  if (verb === "list") {
+    for (const model of (await engine.models.list()).data) console.log([model.id, model.root].join("\t"));
+  } else if (verb === "create") {
+    console.log((await engine.models.create({ ...name!, base_model })).id);
+  } else if (verb === "import") {
+    console.log((await engine.models.import({ ...name!, base_model, path: resolve(source!) })).id);
+  } else if (verb === "checkpoints") {
+    for await (const { step, metrics } of engine.checkpoints.list(target!)) {
+      console.log([step, JSON.stringify(metrics)].join("\t"));
+    }
+  } else {
+    const { deleted_checkpoints } = await engine.models.delete(target!);
+    console.log(`deleted, with ${deleted_checkpoints} checkpoints`);
+  }
+  return 0;
+}

@@ -1,0 +1,17 @@
+export { Engine } from "./engine/engine.js";
+export * from "./errors.js";
+export { gather, train } from "./gather/index.js";
+export { createServer, type FetchHandler, type ServerOptions } from "./server/createServer.js";
+export type * from "./types/artifacts.js";
+export type * from "./types/chat.js";
+export type * from "./types/client.js";
+export type * from "./types/gather.js";
+export type * from "./types/health.js";
+export type * from "./types/logger.js";
+export type * from "./types/models.js";
+export type * from "./types/options.js";
+export type * from "./types/page.js";
+export type * from "./types/tokens.js";
+export type * from "./types/training.js";
+export type * from "./types/trainingSession.js";
+export type * from "./types/trajectories.js";
