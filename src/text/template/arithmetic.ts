@@ -1,0 +1,187 @@
+// `+ - * / // % **` and the signs, on Python's numbers, texts and lists.
+
+import { budget } from "./budget.js";
+import { numberOf } from "./comparison.js";
+import { percentFormat } from "./percentFormat.js";
+import { textOfValue } from "./printing.js";
+import type { BinaryOperator } from "./syntax.js";
+import { Float, integer, isText, Markup, raise, Tuple, textOf, typeName, Undefined, type Value } from "./values.js";
+
+/** Longest int, in bits, that arithmetic may give. */
+const MAX_INTEGER_BITS = 8_192;
+
+export function binary(operator: BinaryOperator, left: Value, right: Value): Value {
+  budget().step();
+  // A text takes part in `%` with anything, also with an undefined value.
+  if (operator === "%" && isText(left)) {
+    const text = percentFormat(textOf(left), right);
+    return left instanceof Markup ? new Markup(text) : text;
+  }
+  if (left instanceof Undefined) return left.fail();
+  if (right instanceof Undefined) return right.fail();
+  const a = numberOf(left);
+  const b = numberOf(right);
+  if (a !== null && b !== null) {
+    const isFloat = left instanceof Float || right instanceof Float;
+    return isFloat ? floatOperation(operator, Number(a), Number(b)) : integerOperation(operator, a, b);
+  }
+  if (operator === "+") return added(left, right);
+  if (operator === "*") return repeated(left, right);
+  return unsupported(operator, left, right);
+}
+
+function unsupported(operator: string, left: Value, right: Value): never {
+  const types = `'${typeName(left)}' and '${typeName(right)}'`;
+  return raise("TypeError", `unsupported operand type(s) for ${operator}: ${types}`);
+}
+
+function floatOperation(operator: BinaryOperator, a: number, b: number): Float {
+  switch (operator) {
+    case "+":
+      return new Float(a + b);
+    case "-":
+      return new Float(a - b);
+    case "*":
+      return new Float(a * b);
+    case "**":
+      return new Float(a ** b);
+    default:
+  }
+  if (b === 0) raise("ZeroDivisionError", operator === "/" ? "float division by zero" : "float floor division by zero");
+  if (operator === "/") return new Float(a / b);
+  if (operator === "//") return new Float(Math.floor(a / b));
+  // The remainder has the divisor's sign.
+  const remainder = a % b;
+  return new Float(remainder !== 0 && remainder < 0 !== b < 0 ? remainder + b : remainder);
+}
+
+function integerOperation(operator: BinaryOperator, a: number | bigint, b: number | bigint): Value {
+  if (typeof a === "number" && typeof b === "number") {
+    const quick = smallOperation(operator, a, b);
+    if (quick !== null) return quick;
+  }
+  const x = BigInt(a);
+  const y = BigInt(b);
+  switch (operator) {
+    case "+":
+      return checkedSize(x + y);
+    case "-":
+      return checkedSize(x - y);
+    case "*":
+      return checkedSize(x * y);
+    case "**":
+      return power(x, y);
+    default:
+  }
+  if (y === 0n)
+    raise("ZeroDivisionError", operator === "/" ? "division by zero" : "integer division or modulo by zero");
+  if (operator === "/") return new Float(quotientOf(x, y));
+  const quotient = x / y;
+  const remainder = x % y;
+  const roundsUp = remainder !== 0n && remainder < 0n !== y < 0n;
+  if (operator === "//") return integer(roundsUp ? quotient - 1n : quotient);
+  return integer(roundsUp ? remainder + y : remainder);
+}
+
+/** The result where number arithmetic gives it exactly, else null. */
+function smallOperation(operator: BinaryOperator, a: number, b: number): Value | null {
+  const result = operator === "+" ? a + b : operator === "-" ? a - b : operator === "*" ? a * b : Number.NaN;
+  return Number.isSafeInteger(result) ? result + 0 : null;
+}
+
+/** `x / y` correctly rounded, also where x or y is no exact double. */
+function quotientOf(x: bigint, y: bigint): number {
+  const direct = Number(x) / Number(y);
+  if (typeof integer(x) === "number" && typeof integer(y) === "number") return direct;
+  // A quotient of more than 64 bits, its last bit set when something is left over, rounds as the exact one does.
+  const shift = BigInt(Math.max(0, 66 + y.toString(2).length - x.toString(2).length));
+  const quotient = (x << shift) / y;
+  const leftOver = (x << shift) % y !== 0n;
+  return (
+    Number(leftOver && quotient % 2n === 0n ? quotient + (quotient < 0n ? -1n : 1n) : quotient) / 2 ** Number(shift)
+  );
+}
+
+function checkedSize(value: bigint): number | bigint {
+  const small = integer(value);
+  if (typeof small === "bigint" && small.toString(16).length * 4 > MAX_INTEGER_BITS) {
+    tooLarge();
+  }
+  return small;
+}
+
+function power(base: bigint, exponent: bigint): Value {
+  if (exponent < 0n) {
+    if (base === 0n) raise("ZeroDivisionError", "0.0 cannot be raised to a negative power");
+    return new Float(Number(base) ** Number(exponent));
+  }
+  if (base === 0n || base === 1n) return exponent === 0n ? 1 : Number(base);
+  if (base === -1n) return exponent % 2n === 0n ? 1 : -1;
+  // An int of n bits to the power e has at least (n - 1) e bits.
+  const bits = base.toString(2).length - (base < 0n ? 2 : 1);
+  if (BigInt(bits) * exponent > BigInt(MAX_INTEGER_BITS)) tooLarge();
+  return checkedSize(base ** exponent);
+}
+
+function tooLarge(): never {
+  return raise("OverflowError", `an int of more than ${MAX_INTEGER_BITS} bits`);
+}
+
+function added(left: Value, right: Value): Value {
+  if (isText(left) && isText(right)) {
+    budget().text(textOf(left).length + textOf(right).length);
+    if (typeof left === "string" && typeof right === "string") return left + right;
+    return new Markup(escapedUnlessSafe(left) + escapedUnlessSafe(right));
+  }
+  if (Array.isArray(left) && Array.isArray(right)) {
+    budget().step(left.length + right.length);
+    return [...left, ...right];
+  }
+  if (left instanceof Tuple && right instanceof Tuple) {
+    budget().step(left.items.length + right.items.length);
+    return new Tuple([...left.items, ...right.items]);
+  }
+  const joined = isText(left) ? "str" : Array.isArray(left) || left instanceof Tuple ? typeName(left) : null;
+  if (joined === null) return unsupported("+", left, right);
+  return raise("TypeError", `can only concatenate ${joined} (not "${typeName(right)}") to ${joined}`);
+}
+
+function repeated(left: Value, right: Value): Value {
+  const [sequence, times] = numberOf(left) === null ? [left, right] : [right, left];
+  const number = times instanceof Float ? null : numberOf(times);
+  if (number === null) return unsupported("*", left, right);
+  const count = Math.max(0, Number(number));
+  if (isText(sequence)) {
+    const text = textOf(sequence);
+    budget().text(text.length * count);
+    const result = text === "" ? "" : text.repeat(count);
+    return sequence instanceof Markup ? new Markup(result) : result;
+  }
+  const items = Array.isArray(sequence) ? sequence : sequence instanceof Tuple ? sequence.items : null;
+  if (items === null) return unsupported("*", left, right);
+  budget().step(items.length * count);
+  const result: Value[] = [];
+  if (items.length > 0) for (let turn = 0; turn < count; turn++) for (const item of items) result.push(item);
+  return Array.isArray(sequence) ? result : new Tuple(result);
+}
+
+/** `-value` or `+value`. */
+export function signed(operator: "+" | "-", value: Value): Value {
+  if (value instanceof Undefined) return value.fail();
+  if (value instanceof Float) return operator === "-" ? new Float(-value.value) : value;
+  const number = numberOf(value);
+  if (number === null) return raise("TypeError", `bad operand type for unary ${operator}: '${typeName(value)}'`);
+  if (operator === "+") return number;
+  return typeof number === "bigint" ? integer(-number) : 0 - number;
+}
+
+const HTML_ESCAPES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&#34;", "'": "&#39;" };
+
+export function escapeHtml(text: string): string {
+  budget().text(text.length);
+  return text.replace(/[&<>"']/g, (character) => HTML_ESCAPES[character]!);
+}
+
+export function escapedUnlessSafe(value: Value): string {
+  return value instanceof Markup ? value.text : escapeHtml(textOfValue(value));
+}

@@ -1,0 +1,224 @@
+// Filters over lists and mappings.
+
+import { attributePath } from "./attributePath.js";
+import { bind, integerArgument, textArgument } from "./callValues.js";
+import { equal, sortedBy } from "./comparison.js";
+import { applyFilter, type Filter } from "./filters.js";
+import { missingAttribute, ownAttribute } from "./lookup.js";
+import {
+  type CallValues,
+  charactersOf,
+  Dict,
+  Generator,
+  isText,
+  itemsOf,
+  iterate,
+  Markup,
+  raise,
+  Tuple,
+  textOf,
+  truth,
+  typeName,
+  Undefined,
+  type Value,
+} from "./values.js";
+import { applyTest } from "./valueTests.js";
+
+type Given = CallValues;
+
+/** How `sort`, `unique`, `min`, ... see a value: by its attribute, texts in lower case unless told otherwise. */
+function comparisonKey(attribute: Value | undefined, caseSensitive: Value | undefined): (item: Value) => Value {
+  const path = attributePath(attribute ?? null);
+  const keepCase = caseSensitive !== undefined && truth(caseSensitive);
+  return (item) => {
+    const key = path(item);
+    return !keepCase && isText(key) ? textOf(key).toLowerCase() : key;
+  };
+}
+
+function isTrue(value: Value | undefined): boolean {
+  return value !== undefined && truth(value);
+}
+
+function sort(value: Value, given: Given): Value {
+  const [reverse, caseSensitive, attribute] = bind("sort", ["reverse", "case_sensitive", "attribute"], given);
+  const items = Array.from(iterate(value));
+  // Several attributes with commas sort by the first, then by the next.
+  const paths = attribute !== undefined && isText(attribute) ? textOf(attribute).split(",") : [attribute ?? null];
+  const keys = paths.map((path) => comparisonKey(path, caseSensitive));
+  const key = keys.length === 1 ? keys[0]! : (item: Value) => new Tuple(keys.map((one) => one(item)));
+  return sortedBy(items, key, isTrue(reverse));
+}
+
+function dictsort(value: Value, given: Given): Value {
+  const [caseSensitive, by, reverse] = bind("dictsort", ["case_sensitive", "by", "reverse"], given);
+  if (value instanceof Undefined) return value.fail();
+  if (!(value instanceof Dict)) {
+    return raise("AttributeError", `'${typeName(value)}' object has no attribute 'items'`);
+  }
+  const side = textArgument(by, "key");
+  if (side !== "key" && side !== "value") raise("FilterArgumentError", 'You can only sort by either "key" or "value"');
+  return sortedBy(value.pairs(), comparisonKey(side === "key" ? 0 : 1, caseSensitive), isTrue(reverse));
+}
+
+function unique(value: Value, given: Given): Value {
+  const [caseSensitive, attribute] = bind("unique", ["case_sensitive", "attribute"], given);
+  const key = comparisonKey(attribute, caseSensitive);
+  const seen = new Dict();
+  return lazily(value, (item) => {
+    const itemKey = key(item);
+    if (seen.has(itemKey)) return [];
+    seen.set(itemKey, true);
+    return [item];
+  });
+}
+
+/** A generator of what `expand` makes of each item. */
+function lazily(value: Value, expand: (item: Value) => Value[]): Generator {
+  function* items(): Iterable<Value> {
+    for (const item of iterate(value)) yield* expand(item);
+  }
+  return new Generator(items());
+}
+
+/** `min` and `max`: the first of the equal ones. */
+function extreme(name: string, reverse: boolean): Filter {
+  return (value, given) => {
+    const [caseSensitive, attribute] = bind(name, ["case_sensitive", "attribute"], given);
+    const items = Array.from(iterate(value));
+    const sorted = sortedBy(items, comparisonKey(attribute, caseSensitive), reverse);
+    return sorted[0] ?? (items.length > 0 ? null : new Undefined("No aggregated item, sequence was empty."));
+  };
+}
+
+function groupby(value: Value, given: Given): Value {
+  const [attribute, otherwise, caseSensitive] = bind("groupby", ["attribute", "default", "case_sensitive"], given, 1);
+  const path = attributePath(attribute!, otherwise);
+  const fold = comparisonKey(null, caseSensitive);
+  const sorted = sortedBy(Array.from(iterate(value)), (item) => fold(path(item)));
+  const groups: { key: Value; items: Value[] }[] = [];
+  for (const item of sorted) {
+    const last = groups.at(-1);
+    const key = path(item);
+    if (last !== undefined && equal(fold(last.key), fold(key))) last.items.push(item);
+    else groups.push({ key, items: [item] });
+  }
+  return groups.map(({ key, items }) => new Group(key, items));
+}
+
+/** A pair that also has names for its two items. */
+class Group extends Tuple {
+  constructor(
+    private readonly key: Value,
+    private readonly members: Value[],
+  ) {
+    super([key, members]);
+  }
+
+  override attribute(name: string): Value | undefined {
+    if (name === "grouper") return this.key;
+    return name === "list" ? this.members : undefined;
+  }
+}
+
+function batch(value: Value, given: Given): Value {
+  const [count, fill] = bind("batch", ["linecount", "fill_with"], given, 1);
+  const size = integerArgument(count, 1);
+  if (size < 1) raise("ValueError", "linecount must be at least 1");
+  const items = Array.from(iterate(value));
+  const batches: Value[][] = [];
+  for (let start = 0; start < items.length; start += size) batches.push(items.slice(start, start + size));
+  const last = batches.at(-1);
+  if (last !== undefined && fill !== undefined && fill !== null) while (last.length < size) last.push(fill);
+  return new Generator(batches);
+}
+
+/** Jinja2's `slice`: the items in `slices` columns, the first ones longer. */
+function columns(value: Value, given: Given): Value {
+  const [slices, fill] = bind("slice", ["slices", "fill_with"], given, 1);
+  const count = integerArgument(slices, 1);
+  if (count < 1) raise("ZeroDivisionError", "integer division or modulo by zero");
+  const items = Array.from(iterate(value));
+  const size = Math.floor(items.length / count);
+  const longer = items.length % count;
+  const result: Value[][] = [];
+  let start = 0;
+  for (let column = 0; column < Math.min(count, items.length + 1); column++) {
+    const end = start + size + (column < longer ? 1 : 0);
+    const part = items.slice(start, end);
+    if (fill !== undefined && fill !== null && column >= longer) part.push(fill);
+    result.push(part);
+    start = end;
+  }
+  return new Generator(result);
+}
+
+function map(value: Value, given: Given): Value {
+  if (given.positional.length === 0 && given.named.has("attribute")) {
+    const path = attributePath(given.named.get("attribute")!, given.named.get("default"));
+    return lazily(value, (item) => [path(item)]);
+  }
+  const [name, ...positional] = given.positional;
+  if (name === undefined || !isText(name)) return raise("FilterArgumentError", "map requires a filter argument");
+  return lazily(value, (item) => [applyFilter(textOf(name), item, { positional, named: given.named })]);
+}
+
+/** `select`, `reject`, `selectattr` and `rejectattr`: the items for which a test, or their truth, is `wanted`. */
+function selecting(byAttribute: boolean, wanted: boolean): Filter {
+  return (value, given) => {
+    const path = byAttribute ? attributePath(given.positional[0] ?? missingAttributeName()) : attributePath(null);
+    const [test, ...positional] = given.positional.slice(byAttribute ? 1 : 0);
+    return lazily(value, (item) => {
+      const seen = path(item);
+      const passes = test === undefined ? truth(seen) : applyTest(textArgument(test, ""), seen, positional);
+      return passes === wanted ? [item] : [];
+    });
+  };
+}
+
+function missingAttributeName(): never {
+  return raise("FilterArgumentError", "Missing parameter for attribute name");
+}
+
+export const collectionFilters: Record<string, Filter> = {
+  sort,
+  dictsort,
+  unique,
+  groupby,
+  batch,
+  slice: columns,
+  map,
+  min: extreme("min", false),
+  max: extreme("max", true),
+  select: selecting(false, true),
+  reject: selecting(false, false),
+  selectattr: selecting(true, true),
+  rejectattr: selecting(true, false),
+  list: (value) => Array.from(iterate(value)),
+  first: (value) => {
+    for (const item of iterate(value)) return item;
+    return new Undefined("No first item, sequence was empty.");
+  },
+  last: (value) => {
+    if (value instanceof Generator) return raise("TypeError", `'${value.typeName}' object is not reversible`);
+    return (
+      itemsOf(value).at(-1) ?? (itemsOf(value).length > 0 ? null : new Undefined("No last item, sequence was empty."))
+    );
+  },
+  reverse: (value) => {
+    if (!isText(value)) return new Generator(Array.from(iterate(value)).reverse(), "list_reverseiterator");
+    const text = charactersOf(textOf(value)).reverse().join("");
+    return value instanceof Markup ? new Markup(text) : text;
+  },
+  items: (value) => {
+    if (value instanceof Undefined) return new Generator([]);
+    if (!(value instanceof Dict)) return raise("TypeError", "Can only get item pairs from a mapping.");
+    return new Generator(value.pairs());
+  },
+  attr: (value, given) => {
+    const [name] = bind("attr", ["name"], given, 1);
+    if (value instanceof Undefined) return value.fail();
+    const attribute = textArgument(name, "");
+    return ownAttribute(value, attribute) ?? missingAttribute(value, attribute);
+  },
+};

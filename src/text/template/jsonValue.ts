@@ -1,0 +1,113 @@
+// JSON text as Python reads it: 1 and 1.0 stay apart, ints keep all digits, keys keep their order.
+
+import { Dict, Float, integer, raise, type Value } from "./values.js";
+
+const MAX_NESTING = 200;
+const NUMBER = /-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?/y;
+const STRING = /"(?:[^"\\]|\\[\s\S])*"/y;
+const CONSTANTS: readonly [text: string, value: Value][] = [
+  ["true", true],
+  ["false", false],
+  ["null", null],
+  ["NaN", new Float(Number.NaN)],
+  ["Infinity", new Float(Number.POSITIVE_INFINITY)],
+  ["-Infinity", new Float(Number.NEGATIVE_INFINITY)],
+];
+
+/** Throws PythonError "JSONDecodeError" with the place at fault. */
+export function parseJson(text: string): Value {
+  const reader = new Reader(text);
+  const value = reader.value(0);
+  reader.end();
+  return value;
+}
+
+class Reader {
+  private position = 0;
+
+  constructor(private readonly text: string) {}
+
+  value(depth: number): Value {
+    if (depth > MAX_NESTING) this.fail(`nested deeper than ${MAX_NESTING}`);
+    this.skipSpace();
+    const first = this.text[this.position];
+    if (first === "{") return this.object(depth);
+    if (first === "[") return this.array(depth);
+    if (first === '"') return this.string();
+    for (const [constant, value] of CONSTANTS) {
+      if (this.text.startsWith(constant, this.position)) {
+        this.position += constant.length;
+        return value;
+      }
+    }
+    return this.number();
+  }
+
+  end(): void {
+    this.skipSpace();
+    if (this.position < this.text.length) this.fail("unexpected text after the value");
+  }
+
+  private fail(reason: string): never {
+    return raise("JSONDecodeError", `${reason} (at character ${this.position})`);
+  }
+
+  private skipSpace(): void {
+    while (" \t\n\r".includes(this.text[this.position] ?? "x")) this.position++;
+  }
+
+  private skip(character: string): boolean {
+    this.skipSpace();
+    if (this.text[this.position] !== character) return false;
+    this.position++;
+    return true;
+  }
+
+  private match(pattern: RegExp): RegExpExecArray | null {
+    pattern.lastIndex = this.position;
+    const match = pattern.exec(this.text);
+    if (match !== null) this.position += match[0].length;
+    return match;
+  }
+
+  private object(depth: number): Dict {
+    this.position++;
+    const dict = new Dict();
+    if (this.skip("}")) return dict;
+    do {
+      this.skipSpace();
+      const key = this.string();
+      if (!this.skip(":")) this.fail("expected ':'");
+      dict.set(key, this.value(depth + 1));
+    } while (this.skip(","));
+    if (!this.skip("}")) this.fail("expected ',' or '}'");
+    return dict;
+  }
+
+  private array(depth: number): Value[] {
+    this.position++;
+    const items: Value[] = [];
+    if (this.skip("]")) return items;
+    do items.push(this.value(depth + 1));
+    while (this.skip(","));
+    if (!this.skip("]")) this.fail("expected ',' or ']'");
+    return items;
+  }
+
+  private string(): string {
+    const match = this.match(STRING);
+    if (match === null) return this.fail("expected a string");
+    try {
+      return JSON.parse(match[0]) as string;
+    } catch {
+      return this.fail("a string with a bad escape or control character");
+    }
+  }
+
+  private number(): Value {
+    const match = this.match(NUMBER);
+    if (match === null) return this.fail("expected a value");
+    const isInteger = match[1] === undefined && match[2] === undefined;
+    return isInteger ? integer(BigInt(match[0])) : new Float(Number(match[0]));
+  }
+}

@@ -1,0 +1,237 @@
+// The methods of `str`.
+
+import { braceFormat } from "./braceFormat.js";
+import { budget } from "./budget.js";
+import { bind, integerArgument, textArgument } from "./callValues.js";
+import { capitalized, caseSwapped, isAllLower, isAllUpper, isTitled, titled } from "./letterCase.js";
+import { slicedText } from "./slicing.js";
+import {
+  Callable,
+  type CallValues,
+  charactersOf,
+  Dict,
+  isText,
+  itemsOf,
+  iterate,
+  Markup,
+  raise,
+  Tuple,
+  textOf,
+  truth,
+  typeName,
+  type Value,
+  wideCharacters,
+} from "./values.js";
+import { occurrences, replaced, type Side, splitAt, splitAtSpaces, splitLines, stripped } from "./whitespace.js";
+
+type Method = (text: string, values: CallValues) => Value;
+
+function strip(side: Side): Method {
+  return (text, values) => {
+    const [characters] = bind("strip", ["chars"], values);
+    const none = characters === undefined || characters === null;
+    return stripped(text, none ? null : textArgument(characters, ""), side);
+  };
+}
+
+function split(fromRight: boolean): Method {
+  return (text, values) => {
+    const [separator, limit] = bind("split", ["sep", "maxsplit"], values);
+    const cuts = integerArgument(limit, -1);
+    const most = cuts < 0 ? Number.POSITIVE_INFINITY : cuts;
+    if (separator === undefined || separator === null) return splitAtSpaces(text, most, fromRight);
+    const at = textArgument(separator, "");
+    if (at === "") raise("ValueError", "empty separator");
+    return splitAt(text, at, most, fromRight);
+  };
+}
+
+/** `startswith` and `endswith`: one text or a tuple of them, perhaps within a part of the text. */
+function affix(name: string, matches: (text: string, affix: string) => boolean): Method {
+  return (text, values) => {
+    const [given, start, end] = bind(name, [name === "startswith" ? "prefix" : "suffix", "start", "end"], values, 1);
+    const part = start === undefined && end === undefined ? text : slicedText(text, start ?? null, end ?? null, null);
+    const candidates = given instanceof Tuple ? given.items : [given!];
+    return candidates.some((candidate) => {
+      if (isText(candidate)) return matches(part, textOf(candidate));
+      return raise("TypeError", `${name} first arg must be str or a tuple of str, not ${typeName(candidate)}`);
+    });
+  };
+}
+
+/** `find`, `rfind`, `index` and `rindex`, in code points. */
+function find(name: string, last: boolean, mustExist: boolean): Method {
+  return (text, values) => {
+    const [part, start, end] = bind(name, ["sub", "start", "end"], values, 1);
+    const within = slicedText(text, start ?? null, end ?? null, null);
+    const wanted = textArgument(part, "");
+    const unit = last ? within.lastIndexOf(wanted) : within.indexOf(wanted);
+    if (unit < 0) return mustExist ? raise("ValueError", "substring not found") : -1;
+    const skipped = integerArgument(start, 0);
+    const length = wideCharacters(text)?.length ?? text.length;
+    const offset = skipped < 0 ? Math.max(0, length + skipped) : skipped;
+    return offset + (wideCharacters(within.slice(0, unit))?.length ?? unit);
+  };
+}
+
+function partition(fromRight: boolean): Method {
+  return (text, values) => {
+    const separator = textArgument(bind("partition", ["sep"], values, 1)[0], "");
+    if (separator === "") raise("ValueError", "empty separator");
+    const at = fromRight ? text.lastIndexOf(separator) : text.indexOf(separator);
+    if (at < 0) return new Tuple(fromRight ? ["", "", text] : [text, "", ""]);
+    return new Tuple([text.slice(0, at), separator, text.slice(at + separator.length)]);
+  };
+}
+
+/** `ljust`, `rjust` and `center`. */
+function justify(name: string, place: (text: string, missing: number, fill: string) => string): Method {
+  return (text, values) => {
+    const [width, fill] = bind(name, ["width", "fillchar"], values, 1);
+    const missing = integerArgument(width, 0) - (wideCharacters(text)?.length ?? text.length);
+    if (missing <= 0) return text;
+    budget().text(text.length + missing);
+    return place(text, missing, textArgument(fill, " "));
+  };
+}
+
+export function centered(text: string, missing: number, fill: string): string {
+  // Python puts the odd one on the left when the width is odd.
+  const total = missing + (wideCharacters(text)?.length ?? text.length);
+  const left = Math.floor(missing / 2) + (missing % 2 === 1 && total % 2 === 1 ? 1 : 0);
+  return fill.repeat(left) + text + fill.repeat(missing - left);
+}
+
+/** A method without arguments. */
+function plain(name: string, apply: (text: string) => Value): Method {
+  return (text, values) => {
+    bind(name, [], values);
+    return apply(text);
+  };
+}
+
+const METHODS: Record<string, Method> = {
+  strip: strip("both"),
+  lstrip: strip("left"),
+  rstrip: strip("right"),
+  split: split(false),
+  rsplit: split(true),
+  splitlines: (text, values) => {
+    const [keepEnds] = bind("splitlines", ["keepends"], values);
+    return splitLines(text, keepEnds !== undefined && truth(keepEnds));
+  },
+  startswith: affix("startswith", (text, prefix) => text.startsWith(prefix)),
+  endswith: affix("endswith", (text, suffix) => text.endsWith(suffix)),
+  replace: (text, values) => {
+    const [from, to, count] = bind("replace", ["old", "new", "count"], values, 2);
+    return replacedWithin(text, textArgument(from, ""), textArgument(to, ""), integerArgument(count, -1));
+  },
+  removeprefix: (text, values) => {
+    const prefix = textArgument(bind("removeprefix", ["prefix"], values, 1)[0], "");
+    return text.startsWith(prefix) ? text.slice(prefix.length) : text;
+  },
+  removesuffix: (text, values) => {
+    const suffix = textArgument(bind("removesuffix", ["suffix"], values, 1)[0], "");
+    return suffix !== "" && text.endsWith(suffix) ? text.slice(0, -suffix.length) : text;
+  },
+  find: find("find", false, false),
+  rfind: find("rfind", true, false),
+  index: find("index", false, true),
+  rindex: find("rindex", true, true),
+  count: (text, values) => {
+    const [part, start, end] = bind("count", ["sub", "start", "end"], values, 1);
+    return occurrences(slicedText(text, start ?? null, end ?? null, null), textArgument(part, ""));
+  },
+  join: (text, values) => {
+    const [items] = bind("join", ["iterable"], values, 1);
+    const parts = Array.from(iterate(items!), (item, index) => {
+      if (isText(item)) return textOf(item);
+      return raise("TypeError", `sequence item ${index}: expected str instance, ${typeName(item)} found`);
+    });
+    return joined(parts, text);
+  },
+  format: (text, values) => braceFormat(text, values),
+  format_map: (text, values) => {
+    const [mapping] = bind("format_map", ["mapping"], values, 1);
+    const named = new Map<string, Value>();
+    if (mapping instanceof Dict)
+      for (const [key, value] of mapping.entries()) if (isText(key)) named.set(textOf(key), value);
+    return braceFormat(text, { positional: [], named });
+  },
+  partition: partition(false),
+  rpartition: partition(true),
+  ljust: justify("ljust", (text, missing, fill) => text + fill.repeat(missing)),
+  rjust: justify("rjust", (text, missing, fill) => fill.repeat(missing) + text),
+  center: justify("center", centered),
+  zfill: (text, values) => {
+    const width = integerArgument(bind("zfill", ["width"], values, 1)[0], 0);
+    const sign = /^[+-]/.exec(text)?.[0] ?? "";
+    if (width > text.length) budget().text(width);
+    return sign + text.slice(sign.length).padStart(width - sign.length, "0");
+  },
+  expandtabs: (text, values) => {
+    const size = integerArgument(bind("expandtabs", ["tabsize"], values)[0], 8);
+    return expandTabs(text, size);
+  },
+  upper: plain("upper", (text) => text.toUpperCase()),
+  lower: plain("lower", (text) => text.toLowerCase()),
+  casefold: plain("casefold", (text) => text.replaceAll("ß", "ss").toLowerCase()),
+  capitalize: plain("capitalize", capitalized),
+  title: plain("title", titled),
+  swapcase: plain("swapcase", caseSwapped),
+  isupper: plain("isupper", isAllUpper),
+  islower: plain("islower", isAllLower),
+  istitle: plain("istitle", isTitled),
+  isspace: plain("isspace", (text) => text !== "" && stripped(text, null, "both") === ""),
+  isdigit: plain("isdigit", (text) => /^[\p{Nd}²³¹⁰-⁹₀-₉]+$/u.test(text)),
+  isdecimal: plain("isdecimal", (text) => /^\p{Nd}+$/u.test(text)),
+  isnumeric: plain("isnumeric", (text) => /^\p{N}+$/u.test(text)),
+  isalpha: plain("isalpha", (text) => /^\p{L}+$/u.test(text)),
+  isalnum: plain("isalnum", (text) => /^[\p{L}\p{N}]+$/u.test(text)),
+  isascii: plain("isascii", (text) => !/[^\0-\x7f]/.test(text)),
+  isidentifier: plain("isidentifier", (text) => /^[\p{L}\p{Nl}_][\p{L}\p{N}\p{M}\p{Pc}]*$/u.test(text)),
+};
+
+export function replacedWithin(text: string, from: string, to: string, count: number): string {
+  const limit = count < 0 ? Number.POSITIVE_INFINITY : count;
+  const times = Math.min(limit, occurrences(text, from));
+  budget().text(text.length + times * Math.max(0, to.length - from.length));
+  return replaced(text, from, to, limit);
+}
+
+export function joined(parts: readonly string[], separator: string): string {
+  const length = parts.reduce((sum, part) => sum + part.length + separator.length, 0);
+  budget().text(length);
+  return parts.join(separator);
+}
+
+function expandTabs(text: string, size: number): string {
+  budget().text(text.length + occurrences(text, "\t") * Math.max(0, size));
+  let column = 0;
+  const expand = (character: string) => {
+    if (character === "\t") {
+      const spaces = size > 0 ? size - (column % size) : 0;
+      column += spaces;
+      return " ".repeat(spaces);
+    }
+    column = character === "\n" || character === "\r" ? 0 : column + 1;
+    return character;
+  };
+  return charactersOf(text).map(expand).join("");
+}
+
+/** The method `name` of a text, or undefined when `str` has none. A method of a Markup gives Markup. */
+export function stringMethod(receiver: string | Markup, name: string): Value | undefined {
+  const method = Object.hasOwn(METHODS, name) ? METHODS[name] : undefined;
+  if (method === undefined) return undefined;
+  return new Callable(name, (values) => {
+    const text = textOf(receiver);
+    budget().text(text.length);
+    const result = method(text, values);
+    if (!(receiver instanceof Markup)) return result;
+    if (typeof result === "string") return new Markup(result);
+    return Array.isArray(result)
+      ? itemsOf(result).map((item) => (isText(item) ? new Markup(textOf(item)) : item))
+      : result;
+  });
+}

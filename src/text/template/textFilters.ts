@@ -1,0 +1,191 @@
+// Filters that make texts.
+
+import { escapedUnlessSafe, escapeHtml } from "./arithmetic.js";
+import { attributePath } from "./attributePath.js";
+import { budget } from "./budget.js";
+import { bind, integerArgument, textArgument } from "./callValues.js";
+import type { Filter } from "./filters.js";
+import { jsonText } from "./jsonText.js";
+import { capitalized } from "./letterCase.js";
+import { percentFormat } from "./percentFormat.js";
+import { textOfValue } from "./printing.js";
+import { centered, joined, replacedWithin } from "./stringMethods.js";
+import {
+  charactersOf,
+  Dict,
+  isText,
+  itemsOf,
+  lengthOf,
+  Markup,
+  raise,
+  Tuple,
+  textOf,
+  truth,
+  Undefined,
+  type Value,
+} from "./values.js";
+import { splitLines, stripped } from "./whitespace.js";
+
+const MAX_INDENT = 1_000;
+
+/** A filter of the value's text; Markup stays Markup. */
+function onText(names: string[], apply: (text: string, ...given: (Value | undefined)[]) => string): Filter {
+  return (value, values) => {
+    const text = textOfValue(value);
+    budget().text(text.length);
+    const result = apply(text, ...bind("filter", names, values));
+    return value instanceof Markup ? new Markup(result) : result;
+  };
+}
+
+function indentOf(width: Value | undefined, otherwise: number): string {
+  if (width !== undefined && isText(width)) return textOf(width);
+  const spaces = integerArgument(width, otherwise);
+  if (spaces > MAX_INDENT) raise("ValueError", `an indent of more than ${MAX_INDENT} spaces`);
+  return " ".repeat(Math.max(0, spaces));
+}
+
+function tojson(value: Value, given: Parameters<Filter>[1]): Value {
+  const names = ["ensure_ascii", "indent", "separators", "sort_keys"];
+  const [ensureAscii, indent, separators, sortKeys] = bind("tojson", names, given);
+  const hasIndent = indent !== undefined && indent !== null;
+  const pair = separators === undefined || separators === null ? null : itemsOf(separators);
+  if (pair !== null && pair.length !== 2) raise("ValueError", "separators must be a pair (item, key)");
+  return jsonText(value, {
+    ensureAscii: ensureAscii !== undefined && truth(ensureAscii),
+    indent: hasIndent ? indentOf(indent, 0) : null,
+    itemSeparator: pair === null ? (hasIndent ? "," : ", ") : textArgument(pair[0], ""),
+    keySeparator: pair === null ? ": " : textArgument(pair[1], ""),
+    sortKeys: sortKeys !== undefined && truth(sortKeys),
+  });
+}
+
+function indented(text: string, width?: Value, first?: Value, blank?: Value): string {
+  const indent = indentOf(width, 4);
+  const indentBlank = blank !== undefined && truth(blank);
+  const lines = splitLines(`${text}\n`, false);
+  const rest = lines.slice(1).map((line) => (indentBlank || line !== "" ? indent + line : line));
+  const start = first !== undefined && truth(first) ? indent : "";
+  budget().text(text.length + lines.length * indent.length);
+  return start + [lines[0] ?? "", ...rest].join("\n");
+}
+
+function truncated(text: string, length?: Value, killWords?: Value, end?: Value, leeway?: Value): string {
+  const most = integerArgument(length, 255);
+  const ending = textArgument(end, "...");
+  const characters = charactersOf(text);
+  if (characters.length <= most + integerArgument(leeway, 5)) return text;
+  const kept = characters.slice(0, Math.max(0, most - lengthOf(ending))).join("");
+  if (killWords !== undefined && truth(killWords)) return kept + ending;
+  const space = kept.lastIndexOf(" ");
+  return (space < 0 ? kept : kept.slice(0, space)) + ending;
+}
+
+/** Words begin after white space, brackets or a hyphen; the rest of a word becomes lower case. */
+function titled(text: string): string {
+  return text.replace(/[^-\s({[<]+/gu, capitalized);
+}
+
+function withoutTags(text: string): string {
+  // One pass from "<" to ">": a regular expression over unclosed tags would take quadratic time.
+  const parts: string[] = [];
+  let at = 0;
+  for (;;) {
+    const open = text.indexOf("<", at);
+    const comment = open >= 0 && text.startsWith("<!--", open);
+    const close = open < 0 ? -1 : text.indexOf(comment ? "-->" : ">", open);
+    if (close < 0) break;
+    parts.push(text.slice(at, open));
+    at = close + (comment ? 3 : 1);
+  }
+  parts.push(text.slice(at));
+  return parts.join("").split(/\s+/).filter(Boolean).join(" ");
+}
+
+/** A text is quoted whole; a mapping or pairs become `key=value&...`. */
+function urlEncoded(value: Value): string {
+  const quoted = (text: string) =>
+    encodeURIComponent(Buffer.from(text).toString()).replace(/[!'()*]/g, (character) => {
+      return `%${character.charCodeAt(0).toString(16).toUpperCase()}`;
+    });
+  if (isText(value) || !(value instanceof Dict || Array.isArray(value))) {
+    return quoted(textOfValue(value)).replaceAll("%2F", "/");
+  }
+  const pairs = value instanceof Dict ? value.pairs() : value;
+  const parts = pairs.map((pair) =>
+    itemsOf(pair)
+      .map((part) => quoted(textOfValue(part)).replaceAll("%20", "+"))
+      .join("="),
+  );
+  return joined(parts, "&");
+}
+
+function wrapped(text: string, width?: Value): string {
+  const most = Math.max(1, integerArgument(width, 79));
+  return text
+    .split("\n")
+    .map((line) => {
+      const lines: string[] = [];
+      let current = "";
+      for (const word of line.split(" ")) {
+        if (current !== "" && current.length + 1 + word.length > most) {
+          lines.push(current);
+          current = word;
+        } else {
+          current = current === "" ? word : `${current} ${word}`;
+        }
+        for (; current.length > most; current = current.slice(most)) lines.push(current.slice(0, most));
+      }
+      return [...lines, current].join("\n");
+    })
+    .join("\n");
+}
+
+export const textFilters: Record<string, Filter> = {
+  trim: onText(["chars"], (text, characters) => {
+    const none = characters === undefined || characters === null;
+    return stripped(text, none ? null : textArgument(characters, ""), "both");
+  }),
+  upper: onText([], (text) => text.toUpperCase()),
+  lower: onText([], (text) => text.toLowerCase()),
+  capitalize: onText([], capitalized),
+  title: onText([], titled),
+  indent: onText(["width", "first", "blank"], indented),
+  truncate: onText(["length", "killwords", "end", "leeway"], truncated),
+  wordwrap: onText(["width"], wrapped),
+  replace: onText(["old", "new", "count"], (text, from, to, count) => {
+    return replacedWithin(text, textOfValue(from ?? ""), textOfValue(to ?? ""), integerArgument(count, -1));
+  }),
+  center: onText(["width"], (text, width) => {
+    const missing = integerArgument(width, 80) - lengthOf(text);
+    if (missing > 0) budget().text(missing);
+    return missing > 0 ? centered(text, missing, " ") : text;
+  }),
+  striptags: (value) => withoutTags(textOfValue(value)),
+  string: (value) => (value instanceof Markup ? value : textOfValue(value)),
+  safe: (value) => new Markup(textOfValue(value)),
+  escape: (value) => new Markup(escapedUnlessSafe(value)),
+  e: (value) => new Markup(escapedUnlessSafe(value)),
+  forceescape: (value) => new Markup(escapeHtml(textOfValue(value))),
+  urlencode: (value) => urlEncoded(value),
+  wordcount: (value) => textOfValue(value).match(/[\p{L}\p{N}_]+/gu)?.length ?? 0,
+  tojson,
+  format: (value, given) => {
+    const values = given.named.size === 0 ? new Tuple(given.positional) : new Dict(given.named);
+    return percentFormat(textOfValue(value), values);
+  },
+  join: (value, given) => {
+    const [separator, attribute] = bind("join", ["d", "attribute"], given);
+    const path = attribute === undefined ? null : attributePath(attribute);
+    const parts = Array.from(itemsOf(value), (item) => textOfValue(path === null ? item : path(item)));
+    return joined(parts, textOfValue(separator ?? ""));
+  },
+  default: defaulted,
+  d: defaulted,
+};
+
+function defaulted(value: Value, given: Parameters<Filter>[1]): Value {
+  const [otherwise, alsoFalse] = bind("default", ["default_value", "boolean"], given);
+  const replace = value instanceof Undefined || (alsoFalse !== undefined && truth(alsoFalse) && !truth(value));
+  return replace ? (otherwise ?? "") : value;
+}

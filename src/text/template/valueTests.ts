@@ -1,0 +1,103 @@
+// What may follow `is`.
+
+import { compare, contains, equal, numberOf, order } from "./comparison.js";
+import { filterExists } from "./filters.js";
+import { isAllLower, isAllUpper } from "./letterCase.js";
+import { textOfValue } from "./printing.js";
+import type { ComparisonOperator } from "./syntax.js";
+import {
+  Callable,
+  Dict,
+  Float,
+  isIterable,
+  isText,
+  Markup,
+  Range,
+  raise,
+  Tuple,
+  textOf,
+  typeName,
+  Undefined,
+  type Value,
+} from "./values.js";
+
+type ValueTest = (value: Value, ...given: Value[]) => boolean;
+
+function comparing(operator: ComparisonOperator): ValueTest {
+  return (value, other) => compare(operator, value, given(other));
+}
+
+function given(value: Value | undefined): Value {
+  return value === undefined ? raise("TypeError", "the test needs an argument") : value;
+}
+
+function isInteger(value: Value): boolean {
+  return typeof value === "number" || typeof value === "bigint";
+}
+
+function remainder(value: Value, divisor: Value): number {
+  if (value instanceof Undefined) value.fail();
+  const a = numberOf(value);
+  const b = numberOf(divisor);
+  if (a === null || b === null) {
+    return raise("TypeError", `unsupported operand type(s) for %: '${typeName(value)}' and '${typeName(divisor)}'`);
+  }
+  if (Number(b) === 0) raise("ZeroDivisionError", "integer modulo by zero");
+  return typeof a === "bigint" || typeof b === "bigint" ? Number(BigInt(a) % BigInt(b)) : a % b;
+}
+
+function isSequence(value: Value): boolean {
+  const types = [Tuple, Dict, Range, Undefined];
+  return isText(value) || Array.isArray(value) || types.some((type) => value instanceof type);
+}
+
+function nameOf(value: Value): string {
+  return isText(value) ? textOf(value) : "";
+}
+
+const TESTS: Record<string, ValueTest> = {
+  defined: (value) => !(value instanceof Undefined),
+  undefined: (value) => value instanceof Undefined,
+  none: (value) => value === null,
+  boolean: (value) => typeof value === "boolean",
+  true: (value) => value === true,
+  false: (value) => value === false,
+  string: isText,
+  number: (value) => numberOf(value) !== null,
+  integer: isInteger,
+  float: (value) => value instanceof Float,
+  mapping: (value) => value instanceof Dict,
+  sequence: isSequence,
+  iterable: isIterable,
+  callable: (value) => value instanceof Callable || value instanceof Undefined,
+  escaped: (value) => value instanceof Markup,
+  odd: (value) => Math.abs(remainder(value, 2)) === 1,
+  even: (value) => remainder(value, 2) === 0,
+  divisibleby: (value, divisor) => remainder(value, given(divisor)) === 0,
+  lower: (value) => isAllLower(textOfValue(value)),
+  upper: (value) => isAllUpper(textOfValue(value)),
+  sameas: (value, other) => value === other,
+  in: (value, container) => contains(given(container), value),
+  filter: (value) => filterExists(nameOf(value)),
+  test: (value) => Object.hasOwn(TESTS, nameOf(value)),
+  eq: (value, other) => equal(value, given(other)),
+  equalto: (value, other) => equal(value, given(other)),
+  ne: (value, other) => !equal(value, given(other)),
+  lessthan: (value, other) => order(value, given(other)) < 0,
+  greaterthan: (value, other) => order(value, given(other), ">") > 0,
+  lt: comparing("<"),
+  le: comparing("<="),
+  gt: comparing(">"),
+  ge: comparing(">="),
+  "==": comparing("=="),
+  "!=": comparing("!="),
+  "<": comparing("<"),
+  "<=": comparing("<="),
+  ">": comparing(">"),
+  ">=": comparing(">="),
+};
+
+export function applyTest(name: string, value: Value, positional: Value[]): boolean {
+  if (!Object.hasOwn(TESTS, name)) return raise("TemplateRuntimeError", `No test named '${name}'.`);
+  return TESTS[name]!(value, ...positional);
+}

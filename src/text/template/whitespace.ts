@@ -1,0 +1,127 @@
+// Taking characters off the ends of a text, and splitting it, in linear time.
+
+import { budget } from "./budget.js";
+import { charactersOf } from "./values.js";
+
+/** What Python's `str.strip()` and `split()` take for whitespace. */
+export function isSpace(code: number): boolean {
+  if (code <= 0x20) return code === 0x20 || (code >= 0x09 && code <= 0x0d) || (code >= 0x1c && code <= 0x1f);
+  if (code < 0xa0) return code === 0x85;
+  return (
+    code === 0xa0 ||
+    code === 0x1680 ||
+    (code >= 0x2000 && code <= 0x200a) ||
+    code === 0x2028 ||
+    code === 0x2029 ||
+    code === 0x202f ||
+    code === 0x205f ||
+    code === 0x3000
+  );
+}
+
+export type Side = "both" | "left" | "right";
+
+/** Without the whitespace, or the `characters`, at the ends. */
+export function stripped(text: string, characters: string | null, side: Side): string {
+  if (characters !== null && /[\ud800-\udfff]/.test(characters)) return strippedWide(text, characters, side);
+  const isStripped = (index: number) =>
+    characters === null ? isSpace(text.charCodeAt(index)) : characters.includes(text[index]!);
+  let start = 0;
+  let end = text.length;
+  if (side !== "right") while (start < end && isStripped(start)) start++;
+  if (side !== "left") while (end > start && isStripped(end - 1)) end--;
+  return text.slice(start, end);
+}
+
+function strippedWide(text: string, characters: string, side: Side): string {
+  const stripping = new Set(characters);
+  const all = charactersOf(text);
+  let start = 0;
+  let end = all.length;
+  if (side !== "right") while (start < end && stripping.has(all[start]!)) start++;
+  if (side !== "left") while (end > start && stripping.has(all[end - 1]!)) end--;
+  return all.slice(start, end).join("");
+}
+
+/** `split()` without a separator: words between whitespace; at most `limit` cuts, from the left or the right. */
+export function splitAtSpaces(text: string, limit: number, fromRight: boolean): string[] {
+  const words: string[] = [];
+  if (fromRight) {
+    let end = text.length;
+    for (;;) {
+      budget().step();
+      while (end > 0 && isSpace(text.charCodeAt(end - 1))) end--;
+      if (end === 0) break;
+      if (words.length === limit) {
+        words.push(text.slice(0, end));
+        break;
+      }
+      let start = end;
+      while (start > 0 && !isSpace(text.charCodeAt(start - 1))) start--;
+      words.push(text.slice(start, end));
+      end = start;
+    }
+    return words.reverse();
+  }
+  let start = 0;
+  for (;;) {
+    budget().step();
+    while (start < text.length && isSpace(text.charCodeAt(start))) start++;
+    if (start === text.length) return words;
+    if (words.length === limit) {
+      words.push(text.slice(start));
+      return words;
+    }
+    let end = start;
+    while (end < text.length && !isSpace(text.charCodeAt(end))) end++;
+    words.push(text.slice(start, end));
+    start = end;
+  }
+}
+
+/** `split(separator)` with at most `limit` cuts, from the left or the right. */
+export function splitAt(text: string, separator: string, limit: number, fromRight: boolean): string[] {
+  budget().step(occurrences(text, separator));
+  const parts = text.split(separator);
+  if (parts.length <= limit + 1) return parts;
+  if (fromRight) {
+    const cut = parts.length - limit;
+    return [parts.slice(0, cut).join(separator), ...parts.slice(cut)];
+  }
+  return [...parts.slice(0, limit), parts.slice(limit).join(separator)];
+}
+
+/** Line ends that `str.splitlines()` knows. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: three of them are control characters.
+const LINE_END = /\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]/g;
+
+export function splitLines(text: string, keepEnds: boolean): string[] {
+  const lines: string[] = [];
+  let start = 0;
+  for (const end of text.matchAll(LINE_END)) {
+    budget().step();
+    const next = end.index + end[0].length;
+    lines.push(text.slice(start, keepEnds ? next : end.index));
+    start = next;
+  }
+  if (start < text.length) lines.push(text.slice(start));
+  return lines;
+}
+
+/** `replace` with at most `limit` replacements; an empty `from` stands before every character and at the end. */
+export function replaced(text: string, from: string, to: string, limit: number): string {
+  if (limit === Number.POSITIVE_INFINITY && from !== "") return text.split(from).join(to);
+  if (from !== "") return splitAt(text, from, limit, false).join(to);
+  const characters = charactersOf(text);
+  const places = Math.min(limit, characters.length + 1);
+  const head = characters.slice(0, places).map((character) => to + character);
+  return head.join("") + (places > characters.length ? to : "") + characters.slice(places).join("");
+}
+
+/** How often `part` occurs without overlap. */
+export function occurrences(text: string, part: string): number {
+  if (part === "") return charactersOf(text).length + 1;
+  let count = 0;
+  for (let at = text.indexOf(part); at >= 0; at = text.indexOf(part, at + part.length)) count++;
+  return count;
+}
