@@ -1,0 +1,56 @@
+// How training turns conversations into ids: as the chat completions of the same base model do.
+
+import { ValidationError } from "../errors.js";
+import { renderConversation, type Tokenizer } from "../text/index.js";
+import type { TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
+import type { ConversationRenderer } from "./conversationRows.js";
+import type { TrainingBase } from "./host.js";
+import type { PromptRenderer } from "./rows.js";
+
+/** Everything that rows of either kind need of a base model. */
+export function createPromptRenderer(
+  base: Pick<TrainingBase, "id" | "tokenizer" | "template" | "generationConfig">,
+): PromptRenderer & ConversationRenderer & { readonly hasTemplate: boolean } {
+  const { tokenizer, template } = base;
+  const endIds = new Set(base.generationConfig.eos_token_id);
+  if (tokenizer.eosId !== null) endIds.add(tokenizer.eosId);
+  let byBytes: Map<string, number> | null = null;
+
+  const text = (messages: readonly TrajectoryMessage[], tools: readonly TrajectoryTool[] | null, open: boolean) => {
+    if (template === null) {
+      throw new ValidationError([
+        { loc: ["body", "model_id"], msg: `the base model "${base.id}" has no chat template`, type: "value_error" },
+      ]);
+    }
+    return renderConversation(template, {
+      messages,
+      tools,
+      addGenerationPrompt: open,
+      specialTokens: tokenizer.specialTokens,
+    });
+  };
+  return {
+    vocabSize: tokenizer.vocabSize,
+    hasTemplate: template !== null,
+    endIds,
+    text,
+    encodeRendered: (rendered) => tokenizer.encode(rendered),
+    prompt: (messages, tools) => tokenizer.encode(text(messages, tools, true)),
+    encode: (plain) => tokenizer.encode(plain),
+    idOfBytes(bytes) {
+      byBytes ??= idsByBytes(tokenizer);
+      return byBytes.get(Buffer.from(bytes).toString("latin1")) ?? null;
+    },
+  };
+}
+
+/** Of several tokens with the same bytes the first counts. */
+function idsByBytes(tokenizer: Tokenizer): Map<string, number> {
+  const ids = new Map<string, number>();
+  for (let id = 0; id < tokenizer.vocabSize; id++) {
+    const bytes = tokenizer.tokenBytes(id);
+    const key = Buffer.from(bytes).toString("latin1");
+    if (bytes.length > 0 && !ids.has(key)) ids.set(key, id);
+  }
+  return ids;
+}

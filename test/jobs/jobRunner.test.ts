@@ -1,0 +1,244 @@
+import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { openStore, type Store } from "../../src/store/store.js";
+import type { TrainingBase, TrainingHost } from "../../src/training/host.js";
+import { type JobRequest, writeJobRequest } from "../../src/training/jobRequest.js";
+import { JobRunner } from "../../src/training/jobRunner.js";
+import type { ExperimentalConfig } from "../../src/types/training.js";
+import { createHost, loadTestBase, madeUpGroups, registerModel } from "./jobHost.js";
+
+let base: TrainingBase;
+let home: string;
+let store: Store;
+let host: TrainingHost;
+let runner: JobRunner;
+
+beforeAll(async () => {
+  base = await loadTestBase();
+});
+afterAll(() => base.device.close());
+beforeEach(() => {
+  home = mkdtempSync(join(tmpdir(), "jobs-"));
+  reopen();
+});
+afterEach(async () => {
+  await runner.close();
+  store.close();
+  rmSync(home, { recursive: true, force: true });
+});
+
+function reopen(): void {
+  store = openStore(home);
+  host = createHost(store, base);
+  runner = new JobRunner(host);
+}
+
+function queue(modelId: string, request: JobRequest): string {
+  const { id } = store.jobs.create({ kind: request.kind, modelId, entity: "local" });
+  writeJobRequest(store.files, id, request);
+  return id;
+}
+
+const rl = (groups: number, config: ExperimentalConfig = { learning_rate: 1e-3 }): JobRequest => ({
+  kind: "rl",
+  config,
+  groups: madeUpGroups(groups),
+});
+
+async function ended(jobId: string): Promise<void> {
+  while (store.events.terminal(jobId) === null) await new Promise((resolve) => setTimeout(resolve, 5));
+}
+
+const events = (jobId: string) => store.events.list(jobId, { limit: 1000 }).items;
+const typesOf = (jobId: string) => events(jobId).map((event) => event.type);
+
+/** Hash of every tensor file of a checkpoint. */
+function checkpointBits(of: Store, modelId: string, step: number): Record<string, string> {
+  const folder = of.files.checkpointFolder(modelId, step);
+  const hash = (name: string) =>
+    createHash("sha256")
+      .update(readFileSync(join(folder, name)))
+      .digest("hex");
+  return Object.fromEntries(
+    readdirSync(folder)
+      .filter((name) => name.endsWith(".safetensors"))
+      .map((name) => [name, hash(name)]),
+  );
+}
+
+describe("a training job", () => {
+  it("starts, makes one step per group, and ends with a checkpoint that is there before its last event", async () => {
+    const modelId = await registerModel(store, base, "m");
+    const jobId = queue(modelId, rl(3));
+    const latest: (number | undefined)[] = [];
+    store.events.subscribe(jobId, (event) => {
+      if (event.type === "training_ended") latest.push(store.checkpoints.latest(modelId)?.step);
+    });
+    runner.enqueue(jobId);
+    await ended(jobId);
+    expect(typesOf(jobId)).toEqual([
+      "training_started",
+      "gradient_step",
+      "gradient_step",
+      "gradient_step",
+      "training_ended",
+    ]);
+    expect(events(jobId)[0]!.data).toMatchObject({
+      num_sequences: 3,
+      num_groups_submitted: 3,
+      num_groups_trainable: 3,
+    });
+    for (const event of events(jobId).slice(1, 4)) {
+      for (const name of [
+        "loss/train",
+        "loss/entropy",
+        "loss/learning_rate",
+        "loss/grad_norm",
+        "policy_loss",
+        "grad_norm",
+      ]) {
+        expect(event.data[name], name).toBeTypeOf("number");
+      }
+      expect(Object.values(event.data).every((value) => Number.isFinite(value))).toBe(true);
+    }
+    expect(latest).toEqual([1]);
+    expect(store.jobs.get(jobId)).toMatchObject({ status: "succeeded", step: 1, error: null });
+    expect(store.checkpoints.get(modelId, 0)!.metrics).toMatchObject({ "train/reward": 1.5 });
+    expect(store.checkpoints.get(modelId, 1)!.metrics["loss/train"]).toBeTypeOf("number");
+    expect(readdirSync(store.files.checkpointFolder(modelId, 1)).sort()).toEqual([
+      "adapter_config.json",
+      "adapter_model.safetensors",
+      "meta.json",
+      "optimizer.safetensors",
+    ]);
+  });
+
+  it("that has nothing to learn still makes the next step, with the same weights", async () => {
+    const modelId = await registerModel(store, base, "m");
+    const groups = madeUpGroups(2);
+    for (const group of groups) for (const trajectory of group.trajectories) trajectory.reward = 0.1;
+    const jobId = queue(modelId, { kind: "rl", config: {}, groups });
+    runner.enqueue(jobId);
+    await ended(jobId);
+    expect(typesOf(jobId)).toEqual(["training_started", "training_ended"]);
+    expect(events(jobId)[0]!.data).toMatchObject({ num_sequences: 0, num_groups_trainable: 0 });
+    expect(store.checkpoints.latest(modelId)!.step).toBe(1);
+    expect(checkpointBits(store, modelId, 1)).toEqual(checkpointBits(store, modelId, 0));
+  });
+
+  it("waits for its model's earlier jobs but not for those of others", async () => {
+    const one = await registerModel(store, base, "one");
+    const other = await registerModel(store, base, "other");
+    const jobs = [queue(one, rl(4)), queue(one, rl(2)), queue(other, rl(2))];
+    const order: string[] = [];
+    for (const [i, id] of jobs.entries()) store.events.subscribe(id, (event) => order.push(`${i} ${event.type}`));
+    for (const id of jobs) runner.enqueue(id);
+    await Promise.all(jobs.map(ended));
+    expect(order.indexOf("1 training_started")).toBeGreaterThan(order.indexOf("0 training_ended"));
+    expect(order.indexOf("2 training_started")).toBeLessThan(order.indexOf("0 training_ended"));
+    expect(store.checkpoints.steps(one)).toEqual([0, 1, 2]);
+  });
+
+  it("ends as cancelled without a checkpoint, whether it runs or waits", async () => {
+    const modelId = await registerModel(store, base, "m");
+    const running = queue(modelId, rl(50));
+    const waiting = queue(modelId, rl(1));
+    runner.enqueue(running);
+    runner.enqueue(waiting);
+    while (!typesOf(running).includes("gradient_step")) await new Promise((resolve) => setTimeout(resolve, 2));
+    await runner.cancel(waiting);
+    await runner.cancel(running);
+    for (const id of [running, waiting]) {
+      expect(events(id).at(-1)).toMatchObject({ type: "training_failed", data: { error_message: "cancelled" } });
+      expect(store.jobs.get(id)).toMatchObject({ status: "cancelled", step: null, error: "cancelled" });
+    }
+    expect(typesOf(waiting)).toEqual(["training_failed"]);
+    expect(store.checkpoints.steps(modelId)).toEqual([0]);
+    const before = typesOf(running).length;
+    await runner.cancel(running);
+    expect(typesOf(running)).toHaveLength(before);
+  });
+
+  it("that cannot go on fails with the reason, and the next one runs", async () => {
+    const modelId = await registerModel(store, base, "m");
+    const groups = madeUpGroups(1);
+    for (const trajectory of groups[0]!.trajectories) {
+      for (const item of trajectory.messages_and_choices) if ("message" in item) delete item.prompt_token_ids;
+    }
+    const bad = queue(modelId, { kind: "rl", config: {}, groups });
+    const good = queue(modelId, rl(1));
+    runner.enqueue(bad);
+    runner.enqueue(good);
+    await Promise.all([ended(bad), ended(good)]);
+    expect(typesOf(bad)).toEqual(["training_failed"]);
+    expect(events(bad)[0]!.data.error_message).toContain("chat template");
+    expect(store.jobs.get(good)!.status).toBe("succeeded");
+  });
+
+  it("trains on data, batch by batch, and names the bad line", async () => {
+    const modelId = await registerModel(store, { ...base }, "m");
+    const line = JSON.stringify({ messages: [{ role: "assistant", content: "x" }] });
+    const file = join(home, "train.jsonl");
+    writeFileSync(file, `${line}\n{"messages": 1}\n`);
+    const jobId = queue(modelId, { kind: "sft", config: {}, data: file });
+    runner.enqueue(jobId);
+    await ended(jobId);
+    expect(events(jobId).at(-1)!.data.error_message).toMatch(/train\.jsonl, line/);
+  });
+});
+
+/** Runs the jobs of a home in a process of its own; killed after `delay` milliseconds of work. */
+function runProcess(folder: string, delay: number | null): Promise<"killed" | number | null> {
+  const script = fileURLToPath(new URL("./jobProcess.ts", import.meta.url));
+  return new Promise((resolve, reject) => {
+    const child = spawn(process.execPath, ["--import", "tsx", script, folder], {
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    let killed = false;
+    child.stdout.on("data", (text: Buffer) => {
+      if (delay === null || !text.toString().includes("started")) return;
+      setTimeout(() => {
+        killed = child.kill("SIGKILL");
+      }, delay);
+    });
+    child.on("error", reject);
+    child.on("close", (code) => resolve(killed ? "killed" : code));
+  });
+}
+
+describe("a job whose process dies", () => {
+  it("goes on where its last event was and makes the same weights", { timeout: 240_000 }, async () => {
+    const modelId = await registerModel(store, base, "m");
+    const config = { learning_rate: 1e-3, precalculate_logprobs: true, kl_penalty_coef: 0.1 };
+    const jobs = [queue(modelId, rl(6, config)), queue(modelId, rl(4))];
+    const copy = `${home}-undisturbed`;
+    store.close();
+    cpSync(home, copy, { recursive: true });
+    expect(await runProcess(copy, null)).toBe(0);
+    let kills = 0;
+    for (const delay of [0, 120, 260, 60, 400, 180, 330]) if ((await runProcess(home, delay)) === "killed") kills += 1;
+    expect(kills).toBeGreaterThan(3);
+    expect(await runProcess(home, null)).toBe(0);
+
+    reopen();
+    const undisturbed = openStore(copy);
+    try {
+      for (const id of jobs) {
+        expect(typesOf(id)).toEqual(undisturbed.events.list(id, { limit: 1000 }).items.map((event) => event.type));
+      }
+      expect(typesOf(jobs[0]!)).toEqual(["training_started", ...new Array(6).fill("gradient_step"), "training_ended"]);
+      for (const step of [1, 2]) {
+        expect(checkpointBits(store, modelId, step)).toEqual(checkpointBits(undisturbed, modelId, step));
+      }
+      expect(readdirSync(join(home, "jobs"))).toEqual([]);
+    } finally {
+      undisturbed.close();
+      rmSync(copy, { recursive: true, force: true });
+    }
+  });
+});
