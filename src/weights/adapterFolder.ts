@@ -1,0 +1,136 @@
+// LoRA adapters in PEFT's folder layout: adapter_config.json and adapter_model.safetensors.
+
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { ModelFileError } from "../errors.js";
+import type { AdapterSpec, NamedTensors } from "../runtime/runtime.js";
+import { JsonFields } from "./jsonFields.js";
+import { readSafetensors, writeSafetensors, writeWhole } from "./safetensors.js";
+
+const CONFIG_FILE = "adapter_config.json";
+const TENSOR_FILE = "adapter_model.safetensors";
+
+const PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
+const TENSOR_NAME =
+  /^base_model\.model\.model\.layers\.\d+\.(?:self_attn\.[qkvo]|mlp\.(?:gate|up|down))_proj\.lora_([AB])\.weight$/;
+
+/** Options of PEFT under which an adapter means something else; each must be absent, false, null or empty. */
+const UNSUPPORTED = [
+  "use_dora",
+  "lora_bias",
+  "fan_in_fan_out",
+  "modules_to_save",
+  "rank_pattern",
+  "alpha_pattern",
+  "layers_to_transform",
+  "layer_replication",
+  "exclude_modules",
+  "trainable_token_indices",
+  "target_parameters",
+  "loftq_config",
+  "use_qalora",
+  "use_bdlora",
+  "alora_invocation_tokens",
+  "arrow_config",
+  "kasa_config",
+  "velora_config",
+  "monteclora_config",
+];
+/** Ways of initialising that leave the base weights as they are. Others change them, so that the adapter fits no ordinary base. */
+const HARMLESS_INITIALISATION = [true, false, null, "gaussian", "eva", "orthogonal"];
+
+/**
+ * Reads an adapter, its values widened to float32 and named as the runtime names them.
+ * @throws ModelFileError when a file is missing or damaged, or the adapter needs what is not supported.
+ */
+export async function readAdapterFolder(folder: string): Promise<{ spec: AdapterSpec; tensors: NamedTensors }> {
+  const fields = await JsonFields.read(join(folder, CONFIG_FILE));
+  const spec = adapterSpec(fields);
+  const file = join(folder, TENSOR_FILE);
+  if (!existsSync(file) && existsSync(join(folder, "adapter_model.bin"))) {
+    throw new ModelFileError(file, "is missing; adapter_model.bin is not read", {
+      hint: "save the adapter with safe_serialization=True",
+    });
+  }
+  const tensors: NamedTensors = new Map();
+  for (const [stored, tensor] of (await readSafetensors(file)).tensors) {
+    // Older files carry the name of the adapter.
+    const name = stored.replace(/\.(lora_[AB])\.default\.weight$/, ".$1.weight");
+    const side = TENSOR_NAME.exec(name)?.[1];
+    if (!side) throw new ModelFileError(file, `${stored} is no LoRA tensor of a known projection`, { param: stored });
+    const rank = tensor.shape[side === "A" ? 0 : 1];
+    if (tensor.shape.length !== 2 || rank !== spec.rank) {
+      const message = `${stored} has shape [${tensor.shape}], which does not fit the rank ${spec.rank} of ${CONFIG_FILE}`;
+      throw new ModelFileError(file, message, { param: stored });
+    }
+    if (tensors.has(name)) throw new ModelFileError(file, `${stored} is there twice`, { param: stored });
+    tensors.set(name, tensor);
+  }
+  return { spec, tensors };
+}
+
+function adapterSpec(fields: JsonFields): AdapterSpec {
+  const type = fields.string("peft_type");
+  if (type !== "LORA") fields.fail("peft_type", `is "${type}"; only LORA is supported`);
+  for (const name of UNSUPPORTED) {
+    if (!isEmpty(fields.get(name))) fields.fail(name, `is ${JSON.stringify(fields.get(name))}, which is not supported`);
+  }
+  const bias = fields.string("bias", "none");
+  if (bias !== "none") fields.fail("bias", `is "${bias}"; only none is supported`);
+  if (!HARMLESS_INITIALISATION.includes(fields.get("init_lora_weights") as string)) {
+    fields.fail("init_lora_weights", "changes the base weights, which is not supported");
+  }
+  return {
+    rank: fields.integer("r", 1, 1024),
+    alpha: fields.number("lora_alpha", 1e-6, 1e6),
+    rslora: fields.boolean("use_rslora", false),
+    targets: targetsOf(fields),
+  };
+}
+
+function isEmpty(value: unknown): boolean {
+  if (value === null || value === false) return true;
+  return typeof value === "object" && Object.keys(value).length === 0;
+}
+
+function targetsOf(fields: JsonFields): string[] {
+  const given = fields.get("target_modules");
+  if (given === "all-linear") return [...PROJECTIONS];
+  if (typeof given === "string") fields.fail("target_modules", "must be a list of names; a pattern is not supported");
+  const targets = fields.strings("target_modules").map((name) => {
+    const projection = name.replace(/^(self_attn|mlp)\./, "");
+    if (!PROJECTIONS.includes(projection)) {
+      fields.fail("target_modules", `contains "${name}"; known are ${PROJECTIONS.join(", ")}`);
+    }
+    return projection;
+  });
+  if (targets.length === 0) fields.fail("target_modules", "must name at least one projection");
+  return PROJECTIONS.filter((projection) => targets.includes(projection));
+}
+
+/** Writes an adapter into an existing folder so that PEFT loads it with `PeftModel.from_pretrained`. */
+export async function writeAdapterFolder(
+  folder: string,
+  spec: AdapterSpec,
+  tensors: NamedTensors,
+  baseModel: string,
+): Promise<void> {
+  const config = {
+    peft_type: "LORA",
+    task_type: "CAUSAL_LM",
+    base_model_name_or_path: baseModel,
+    r: spec.rank,
+    lora_alpha: spec.alpha,
+    use_rslora: spec.rslora,
+    target_modules: spec.targets,
+    lora_dropout: 0,
+    bias: "none",
+    fan_in_fan_out: false,
+    inference_mode: true,
+    init_lora_weights: true,
+    modules_to_save: null,
+    use_dora: false,
+  };
+  await writeSafetensors(join(folder, TENSOR_FILE), tensors, { format: "pt" });
+  await writeWhole(join(folder, CONFIG_FILE), `${JSON.stringify(config, null, 2)}\n`);
+}

@@ -1,0 +1,155 @@
+// config.json of a Hugging Face folder as a decoder configuration. What a folder asks for and the decoder does not have is refused by name.
+
+import type { DecoderConfig } from "../runtime/runtime.js";
+import type { JsonFields } from "./jsonFields.js";
+import { ropeConfig } from "./ropeConfig.js";
+
+/** What differs between families beside their sizes, as the Hugging Face classes of these names define it. */
+interface Family {
+  architecture: string;
+  /** "always": has the biases whatever config.json says; "option": where `attention_bias` is true; "never" has none. */
+  qkvBias: "always" | "option" | "never";
+  oBias: "option" | "never";
+  mlpBias: "option" | "never";
+  qkNorm: boolean;
+  /** Width of a head when config.json does not say; absent: hidden / heads. */
+  headDim?: number;
+  /** Positions a layer sees when `sliding_window` is absent; null: all. */
+  slidingWindow: number | null;
+}
+
+const FAMILIES: Record<string, Family> = {
+  llama: {
+    architecture: "LlamaForCausalLM",
+    qkvBias: "option",
+    oBias: "option",
+    mlpBias: "option",
+    qkNorm: false,
+    slidingWindow: null,
+  },
+  mistral: {
+    architecture: "MistralForCausalLM",
+    qkvBias: "never",
+    oBias: "never",
+    mlpBias: "never",
+    qkNorm: false,
+    slidingWindow: 4096,
+  },
+  qwen2: {
+    architecture: "Qwen2ForCausalLM",
+    qkvBias: "always",
+    oBias: "never",
+    mlpBias: "never",
+    qkNorm: false,
+    slidingWindow: null,
+  },
+  qwen3: {
+    architecture: "Qwen3ForCausalLM",
+    qkvBias: "option",
+    oBias: "option",
+    mlpBias: "never",
+    qkNorm: true,
+    headDim: 128,
+    slidingWindow: null,
+  },
+};
+
+/** @throws ModelFileError naming the field that is missing, out of range, or asks for something the decoder does not have. */
+export function decoderConfig(fields: JsonFields): DecoderConfig {
+  const family = familyOf(fields);
+  refuseUnsupported(fields, family);
+  const hidden = fields.integer("hidden_size", 2, 2 ** 17);
+  const heads = fields.integer("num_attention_heads", 1, 1024);
+  const kvHeads = fields.integer("num_key_value_heads", 1, 1024, heads);
+  const maxPositions = fields.integer("max_position_embeddings", 1, 2 ** 24);
+  if (heads % kvHeads !== 0) fields.fail("num_key_value_heads", `must divide num_attention_heads (${heads})`);
+  if (fields.get("head_dim") === null && family.headDim === undefined && hidden % heads !== 0) {
+    fields.fail("hidden_size", `must be a multiple of num_attention_heads (${heads}) where head_dim is absent`);
+  }
+  const headDim = fields.integer("head_dim", 2, 512, family.headDim ?? hidden / heads);
+  const intermediate = fields.integer("intermediate_size", 2, 2 ** 19);
+  for (const [name, value] of Object.entries({
+    hidden_size: hidden,
+    head_dim: headDim,
+    intermediate_size: intermediate,
+  })) {
+    if (value % 2 !== 0) fields.fail(name, "must be even");
+  }
+  refuseSlidingWindow(fields, family, maxPositions);
+  const attentionBias = fields.boolean("attention_bias", family.qkvBias === "always");
+  const qkvBias = family.qkvBias !== "never" && attentionBias;
+  return {
+    hidden,
+    intermediate,
+    layers: fields.integer("num_hidden_layers", 1, 1024),
+    heads,
+    kvHeads,
+    headDim,
+    vocab: fields.integer("vocab_size", 1, 2 ** 22),
+    maxPositions,
+    rmsEps: fields.number("rms_norm_eps", 1e-12, 1, 1e-6),
+    tiedHead: fields.boolean("tie_word_embeddings", false),
+    qkNorm: family.qkNorm,
+    qBias: qkvBias,
+    kBias: qkvBias,
+    vBias: qkvBias,
+    oBias: family.oBias === "option" && attentionBias,
+    mlpBias: fields.boolean("mlp_bias", false),
+    rope: ropeConfig(fields, maxPositions),
+  };
+}
+
+function familyOf(fields: JsonFields): Family {
+  const type = fields.string("model_type");
+  const family = Object.hasOwn(FAMILIES, type) ? FAMILIES[type] : undefined;
+  if (!family) fields.fail("model_type", `is "${type}"; known are ${Object.keys(FAMILIES).join(", ")}`);
+  if (fields.get("architectures") !== null) {
+    const architectures = fields.strings("architectures");
+    if (architectures.length !== 1 || architectures[0] !== family.architecture) {
+      fields.fail(
+        "architectures",
+        `is ${JSON.stringify(architectures)}; known for "${type}" is ${family.architecture}`,
+      );
+    }
+  }
+  return family;
+}
+
+function refuseUnsupported(fields: JsonFields, family: Family): void {
+  if (fields.get("quantization_config") !== null) {
+    fields.fail("quantization_config", "asks for quantised weights; use the folder with the original weights");
+  }
+  const act = fields.string("hidden_act", "silu");
+  if (act !== "silu") fields.fail("hidden_act", `is "${act}"; only silu is known`);
+  if (fields.integer("pretraining_tp", 0, 1024, 1) > 1) fields.fail("pretraining_tp", "above 1 is not supported");
+  if (fields.get("auto_map") !== null)
+    fields.fail("auto_map", "asks for code that comes with the folder; it is not run");
+  const attentionBias = fields.get("attention_bias");
+  if (attentionBias === true && family.qkvBias === "never") {
+    fields.fail("attention_bias", `is true, which ${family.architecture} does not have`);
+  }
+  if (attentionBias === false && family.qkvBias === "always") {
+    fields.fail("attention_bias", `is false, but ${family.architecture} always has biases on q, k and v`);
+  }
+  if (fields.boolean("mlp_bias", false) && family.mlpBias === "never") {
+    fields.fail("mlp_bias", `is true, which ${family.architecture} does not have`);
+  }
+}
+
+/** A window that no sequence can outgrow changes nothing; any other would have to be computed. */
+function refuseSlidingWindow(fields: JsonFields, family: Family, maxPositions: number): void {
+  if (fields.get("layer_types") !== null) {
+    const other = fields.strings("layer_types").find((type) => type !== "full_attention");
+    if (other !== undefined) fields.fail("layer_types", `contains "${other}"; only full_attention is known`);
+    return;
+  }
+  // The Qwen families have a switch, which is off unless it is named.
+  const switchable = family.architecture.startsWith("Qwen");
+  if (switchable && !fields.boolean("use_sliding_window", false)) return;
+  if (!switchable && fields.get("use_sliding_window") === false) return;
+  const window = fields.has("sliding_window") ? fields.get("sliding_window") : family.slidingWindow;
+  if (window === null) return;
+  if (typeof window !== "number" || window < maxPositions) {
+    fields.fail("sliding_window", `is ${JSON.stringify(window)}; attention over a window is not supported`);
+  }
+}

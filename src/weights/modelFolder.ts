@@ -1,0 +1,119 @@
+// A Hugging Face model folder: what the decoder is, where its tensors lie, and what its weights hash to.
+
+import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
+import { type FileHandle, open } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { ModelFileError } from "../errors.js";
+import { type DecoderConfig, type ElementType, type TensorLocation, weightTensors } from "../runtime/runtime.js";
+import { decoderConfig } from "./decoderConfig.js";
+import { JsonFields } from "./jsonFields.js";
+import { readSafetensorsHeader, type StoredTensor } from "./safetensorsHeader.js";
+
+const SINGLE_FILE = "model.safetensors";
+const INDEX_FILE = "model.safetensors.index.json";
+const HASH_CHUNK_BYTES = 2 ** 20;
+
+export interface ModelFolder {
+  readonly config: DecoderConfig;
+  readonly tensors: TensorLocation[];
+  /** What the weights are stored in; float16 counts as bfloat16. */
+  readonly dtype: ElementType;
+  /** SHA-256, as hex, of the configuration and of every tensor's name, type, shape and bytes in order of name: the same however the tensors are spread over files. */
+  readonly hash: string;
+}
+
+/**
+ * Reads config.json and the headers of all weight files, checks that every tensor of the decoder is there in its shape,
+ * and hashes the weights (a pass over the files).
+ * @throws ModelFileError naming the file and what is wrong with it.
+ */
+export async function readModelFolder(folder: string): Promise<ModelFolder> {
+  const config = decoderConfig(await JsonFields.read(join(folder, "config.json")));
+  const tensors = matchTensors(folder, config, await storedTensors(folder));
+  const dtype = tensors[0]!.dtype === "F32" ? "float32" : "bfloat16";
+  return { config, tensors, dtype, hash: await hashWeights(config, tensors) };
+}
+
+interface FoundTensor extends StoredTensor {
+  file: string;
+}
+
+async function storedTensors(folder: string): Promise<Map<string, FoundTensor>> {
+  const single = join(folder, SINGLE_FILE);
+  const index = join(folder, INDEX_FILE);
+  if (existsSync(single)) return new Map(await tensorsOf(single));
+  if (existsSync(index)) return shardedTensors(folder, index);
+  throw new ModelFileError(folder, `holds neither ${SINGLE_FILE} nor ${INDEX_FILE}`, {
+    hint: "convert other formats to safetensors first",
+  });
+}
+
+async function tensorsOf(file: string): Promise<[string, FoundTensor][]> {
+  const { tensors } = await readSafetensorsHeader(file);
+  return [...tensors].map(([name, tensor]) => [name, { ...tensor, file }]);
+}
+
+async function shardedTensors(folder: string, index: string): Promise<Map<string, FoundTensor>> {
+  const fields = await JsonFields.read(index);
+  const map: JsonFields = fields.object("weight_map") ?? fields.fail("weight_map", "is missing");
+  const shards = new Map<string, Map<string, FoundTensor>>();
+  const found = new Map<string, FoundTensor>();
+  for (const name of map.names) {
+    const shard = map.string(name);
+    // An index must not reach out of its folder.
+    if (shard !== basename(shard) || shard === "" || shard.startsWith(".") || shard.includes("\\")) {
+      map.fail(name, `is in "${shard}", which is not the name of a file in the folder`);
+    }
+    if (!shards.has(shard)) shards.set(shard, new Map(await tensorsOf(join(folder, shard))));
+    const tensor = shards.get(shard)!.get(name);
+    if (!tensor) map.fail(name, `is said to be in ${shard}, which does not hold it`);
+    found.set(name, tensor);
+  }
+  return found;
+}
+
+function matchTensors(folder: string, config: DecoderConfig, found: Map<string, FoundTensor>): TensorLocation[] {
+  const tensors = weightTensors(config).map(({ name, shape }): TensorLocation => {
+    const tensor = found.get(name);
+    if (!tensor) throw new ModelFileError(folder, `lacks the tensor ${name}`, { param: name });
+    found.delete(name);
+    const { file, dtype, offset, bytes } = tensor;
+    if (dtype !== "F32" && dtype !== "BF16" && dtype !== "F16") {
+      throw new ModelFileError(file, `${name} has dtype ${dtype}; F32, BF16 and F16 can be read`, { param: name });
+    }
+    if (tensor.shape.length !== shape.length || tensor.shape.some((size, i) => size !== shape[i])) {
+      const message = `${name} has shape [${tensor.shape}], config.json asks for [${shape}]`;
+      throw new ModelFileError(file, message, { param: name });
+    }
+    return { name, file, offset, bytes, dtype, shape };
+  });
+  for (const [name, { file }] of found) {
+    // Tables that the decoder computes itself, and a copy of the embedding that a tied head does not need.
+    if (name.endsWith(".rotary_emb.inv_freq") || (config.tiedHead && name === "lm_head.weight")) continue;
+    throw new ModelFileError(file, `${name} is no tensor of this decoder`, { param: name });
+  }
+  return tensors;
+}
+
+async function hashWeights(config: DecoderConfig, tensors: readonly TensorLocation[]): Promise<string> {
+  const hash = createHash("sha256").update(JSON.stringify(config));
+  const handles = new Map<string, FileHandle>();
+  const chunk = Buffer.alloc(HASH_CHUNK_BYTES);
+  try {
+    for (const { name, file, offset, bytes, dtype, shape } of tensors.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
+      hash.update(`\n${name} ${dtype} ${shape.join("x")}\n`);
+      const handle = handles.get(file) ?? (await open(file, "r"));
+      handles.set(file, handle);
+      for (let done = 0; done < bytes; ) {
+        const { bytesRead } = await handle.read(chunk, 0, Math.min(chunk.length, bytes - done), offset + done);
+        if (bytesRead === 0) throw new ModelFileError(file, `ends inside ${name}`, { param: name });
+        hash.update(chunk.subarray(0, bytesRead));
+        done += bytesRead;
+      }
+    }
+  } finally {
+    for (const handle of handles.values()) await handle.close();
+  }
+  return hash.digest("hex");
+}

@@ -1,0 +1,110 @@
+// Whole safetensors files as float32 tensors: adapters, optimizer moments. Base weights go to the device without passing here.
+
+import { type FileHandle, open, rename, rm } from "node:fs/promises";
+import { dirname } from "node:path";
+import { ModelFileError } from "../errors.js";
+import type { NamedTensors } from "../runtime/runtime.js";
+import { readSafetensorsHeader, type StoredTensor } from "./safetensorsHeader.js";
+
+/** Header sizes are multiples of this, so that data is aligned. */
+const ALIGNMENT = 8;
+
+/** @throws ModelFileError when the file is damaged or holds anything but F32, BF16 and F16 tensors. */
+export async function readSafetensors(
+  file: string,
+): Promise<{ tensors: NamedTensors; metadata: Record<string, string> }> {
+  const header = await readSafetensorsHeader(file);
+  const handle = await open(file, "r");
+  try {
+    const tensors: NamedTensors = new Map();
+    for (const [name, stored] of header.tensors) {
+      tensors.set(name, { shape: stored.shape, data: await readFloats(handle, file, name, stored) });
+    }
+    return { tensors, metadata: header.metadata };
+  } finally {
+    await handle.close();
+  }
+}
+
+async function readFloats(handle: FileHandle, file: string, name: string, stored: StoredTensor): Promise<Float32Array> {
+  const { dtype, offset, bytes } = stored;
+  if (dtype !== "F32" && dtype !== "BF16" && dtype !== "F16") {
+    throw new ModelFileError(file, `${name} has dtype ${dtype}; F32, BF16 and F16 can be read`, { param: name });
+  }
+  const raw = new Uint8Array(bytes);
+  for (let done = 0; done < bytes; ) {
+    const { bytesRead } = await handle.read(raw, done, bytes - done, offset + done);
+    if (bytesRead === 0) throw new ModelFileError(file, `ends inside ${name}`, { param: name });
+    done += bytesRead;
+  }
+  if (dtype === "F32") return new Float32Array(raw.buffer);
+  return (dtype === "BF16" ? widenBfloat16 : widenFloat16)(new Uint16Array(raw.buffer));
+}
+
+function widenBfloat16(values: Uint16Array): Float32Array {
+  const bits = new Uint32Array(values.length);
+  for (let i = 0; i < values.length; i++) bits[i] = values[i]! << 16;
+  return new Float32Array(bits.buffer);
+}
+
+function widenFloat16(values: Uint16Array): Float32Array {
+  return Float32Array.from(values, (bits) => {
+    const sign = bits & 0x8000 ? -1 : 1;
+    const exponent = (bits >> 10) & 31;
+    const fraction = bits & 1023;
+    if (exponent === 31) return fraction ? Number.NaN : sign * Number.POSITIVE_INFINITY;
+    return exponent === 0 ? sign * fraction * 2 ** -24 : sign * (1024 + fraction) * 2 ** (exponent - 25);
+  });
+}
+
+/** A file of float32 tensors, in the order given. */
+export function encodeSafetensors(tensors: NamedTensors, metadata: Record<string, string> = {}): Uint8Array {
+  const entries: Record<string, unknown> = Object.keys(metadata).length > 0 ? { __metadata__: metadata } : {};
+  let end = 0;
+  for (const [name, { shape, data }] of tensors) {
+    entries[name] = { dtype: "F32", shape, data_offsets: [end, end + data.byteLength] };
+    end += data.byteLength;
+  }
+  const json = Buffer.from(JSON.stringify(entries), "utf8");
+  const length = Math.ceil(json.length / ALIGNMENT) * ALIGNMENT;
+  const file = Buffer.alloc(8 + length + end, " ");
+  file.writeBigUInt64LE(BigInt(length), 0);
+  json.copy(file, 8);
+  let at = 8 + length;
+  for (const { data } of tensors.values()) {
+    file.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), at);
+    at += data.byteLength;
+  }
+  return file;
+}
+
+/** Writes float32 tensors so that the file is there whole or not at all, whenever the machine stops. */
+export async function writeSafetensors(
+  file: string,
+  tensors: NamedTensors,
+  metadata: Record<string, string> = {},
+): Promise<void> {
+  await writeWhole(file, encodeSafetensors(tensors, metadata));
+}
+
+/** Temporary name, flush, rename, flush of the folder. */
+export async function writeWhole(file: string, content: Uint8Array | string): Promise<void> {
+  const temporary = `${file}.${process.pid}.tmp`;
+  try {
+    const handle = await open(temporary, "w");
+    try {
+      await handle.writeFile(content);
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+    await rename(temporary, file);
+  } catch (error) {
+    await rm(temporary, { force: true });
+    throw error;
+  }
+  // Windows has no folders to flush: renames are journaled.
+  if (process.platform === "win32") return;
+  const folder = await open(dirname(file), "r");
+  await folder.sync().finally(() => folder.close());
+}
