@@ -4,7 +4,7 @@ import { pageQuery } from "../schemas/pages.js";
 import { validate } from "../schemas/validate.js";
 import type { JobRecord } from "../store/records.js";
 import { writeJobRequest } from "../training/jobRequest.js";
-import { resolvePolicy } from "../training/policy.js";
+import { checkRlRequest } from "../training/rlRecipe.js";
 import type { PageRequest, RequestOptions, TrainingJobsResource } from "../types/client.js";
 import type { PageQuery } from "../types/page.js";
 import type { TrainingEvent, TrainingJob, TrainingJobCreated, TrainingJobCreateParams } from "../types/training.js";
@@ -41,12 +41,12 @@ export class TrainingJobs implements TrainingJobsResource {
   }
 
   async create(params: TrainingJobCreateParams, options?: RequestOptions): Promise<TrainingJobCreated> {
-    const { model_id, trajectory_groups, experimental_config } = validate(trainingJobCreate, params, {
-      strict: this.#view.strict,
-    });
-    const model = accessModel(this.#core.store, this.#view.caller, model_id);
-    // What can be told of the settings now is told now; the job resolves them again from the step it starts at.
-    resolvePolicy(experimental_config, this.#core.store.checkpoints.latest(model.id)?.step ?? 0);
+    const request = validate(trainingJobCreate, params, { strict: this.#view.strict });
+    const { model_id, trajectory_groups, experimental_config } = request;
+    const core = this.#core;
+    const model = accessModel(core.store, this.#view.caller, model_id);
+    // What can be told now is told now; the job resolves its settings again from the step it starts at.
+    checkRlRequest({ store: core.store, base: core.baseOf(model), resolvePath: core.resolvePath }, request);
     options?.signal?.throwIfAborted();
     return queueJob(this.#core, model, "rl", (jobId) =>
       writeJobRequest(this.#core.store.files, jobId, {

@@ -5,7 +5,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ModelFileError } from "../errors.js";
 import type { AdapterSpec, DeviceModel, NamedTensors, Trainer } from "../runtime/runtime.js";
-import { readAdapterFolder, writeAdapterFolder } from "../weights/adapter_folder.js";
+import { readAdapterFolder, writeAdapterFolder } from "../weights/adapterFolder.js";
 import { encodeSafetensors, readSafetensors } from "../weights/safetensors.js";
 import type { TrainingBase } from "./host.js";
 import type { Objective } from "./recipe.js";

@@ -23,7 +23,7 @@ export function createPromptRenderer(
       ]);
     }
     return renderConversation(template, {
-      messages,
+      messages: messages.map((message) => ({ ...message })),
       tools,
       addGenerationPrompt: open,
       specialTokens: tokenizer.specialTokens,
