@@ -1,3 +1,9 @@
+export { type Conversation, renderConversation } from "./conversation.js";
 export * from "./errors.js";
 export type { DecodeOptions, IncrementalDecoder } from "./incrementalDecoder.js";
+export { contentParts, contentText, type TextPart } from "./messageContent.js";
+export { DEFAULT_LIMITS, type TemplateLimits } from "./template/budget.js";
+export { ChatTemplate, compileChatTemplate, type RenderOptions } from "./template/chatTemplate.js";
+export type { TemplateInput } from "./template/fromJavaScript.js";
+export type { ConversationMessage } from "./templateMessages.js";
 export { type EncodeOptions, loadTokenizer, Tokenizer } from "./tokenizer.js";

@@ -1,0 +1,100 @@
+// A conversation as the text that a model reads.
+
+import { ConversationError } from "./errors.js";
+import type { TextPart } from "./messageContent.js";
+import type { TemplateLimits } from "./template/budget.js";
+import type { ChatTemplate } from "./template/chatTemplate.js";
+import type { TemplateInput } from "./template/fromJavaScript.js";
+import { type ConversationMessage, type TemplateMessage, templateMessages } from "./templateMessages.js";
+
+export interface Conversation {
+  messages: readonly ConversationMessage[];
+  /** Null and an empty list are the same: no tools. */
+  tools?: readonly unknown[] | null;
+  documents?: readonly unknown[] | null;
+  /** Whether the text ends with the header of the answer. Default: true, or false with `continueFinalMessage`. */
+  addGenerationPrompt?: boolean;
+  /** Whether the last message stays open, to be continued. Default false. */
+  continueFinalMessage?: boolean;
+  /** Shown to the template as `reasoning_effort`; also decides `enable_thinking` where `kwargs` do not. */
+  reasoningEffort?: string | null;
+  /** More variables for the template. They win over special tokens, and the fields above win over them. */
+  kwargs?: Readonly<Record<string, unknown>> | null;
+  /** Special tokens by name, as the tokenizer knows them. */
+  specialTokens?: Readonly<Record<string, string>>;
+  /** What `strftime_now` shows. Default: now. */
+  now?: Date;
+  limits?: Partial<TemplateLimits>;
+}
+
+/** Stands at the end of a message that is to be continued; its last space shows whether the template trims. */
+const SENTINEL = "FINAL_MESSAGE_CONTINUES_HERE ";
+
+/**
+ * Renders a conversation. Throws ConversationError naming a field that cannot be rendered, and TemplateError when the
+ * template itself fails or refuses.
+ */
+export function renderConversation(template: ChatTemplate, conversation: Conversation): string {
+  const continues = conversation.continueFinalMessage ?? false;
+  const addGenerationPrompt = conversation.addGenerationPrompt ?? !continues;
+  if (continues && addGenerationPrompt) {
+    throw new ConversationError("continue_final_message", "cannot be combined with add_generation_prompt");
+  }
+  if (conversation.messages.length === 0) throw new ConversationError("messages", "must not be empty");
+  const messages = templateMessages(template, conversation.messages);
+  if (continues) markEnd(messages, conversation.messages.length - 1);
+  const text = template.render(templateVariables(template, conversation, messages, addGenerationPrompt), {
+    now: conversation.now,
+    limits: conversation.limits,
+  });
+  return continues ? cutAtSentinel(text) : text;
+}
+
+function templateVariables(
+  template: ChatTemplate,
+  conversation: Conversation,
+  messages: TemplateMessage[],
+  addGenerationPrompt: boolean,
+): Record<string, TemplateInput> {
+  const { tools, documents, reasoningEffort } = conversation;
+  const variables: Record<string, unknown> = { ...conversation.specialTokens, ...conversation.kwargs };
+  // Templates ask whether these are none, so they are always there.
+  variables.tools = tools && tools.length > 0 ? tools : (variables.tools ?? null);
+  variables.documents = documents ?? variables.documents ?? null;
+  variables.messages = messages;
+  variables.add_generation_prompt = addGenerationPrompt;
+  if (reasoningEffort !== undefined && reasoningEffort !== null) {
+    variables.reasoning_effort = reasoningEffort;
+    if (variables.enable_thinking === undefined && template.mentions("enable_thinking")) {
+      variables.enable_thinking = reasoningEffort !== "none";
+    }
+  }
+  return variables as Record<string, TemplateInput>;
+}
+
+/** Appends the sentinel to the text of the last message, or to its last part. */
+function markEnd(messages: TemplateMessage[], lastIndex: number): void {
+  const last = messages.at(-1)!;
+  const location = `messages.${lastIndex}.content`;
+  if (Array.isArray(last.content) && last.content.length > 0) {
+    const parts: TextPart[] = [...last.content];
+    const part = parts.pop()!;
+    last.content = [...parts, { ...part, text: part.text + SENTINEL }];
+  } else if (typeof last.content === "string") {
+    last.content += SENTINEL;
+  } else {
+    throw new ConversationError(location, "is empty, so there is nothing to continue");
+  }
+}
+
+function cutAtSentinel(text: string): string {
+  const at = text.lastIndexOf(SENTINEL.trimEnd());
+  if (at < 0) {
+    throw new ConversationError(
+      "continue_final_message",
+      "the chat template does not show the last message, so it cannot be continued",
+    );
+  }
+  const kept = text.slice(0, at);
+  return text.startsWith(SENTINEL, at) ? kept : kept.trimEnd();
+}
