@@ -8,7 +8,7 @@ import { TokenTexts } from "./tokenTexts.js";
 /** Stands for minus infinity, which JSON cannot say. */
 const FLOOR = -9999;
 
-const floored = (logprob: number): number => (logprob >= FLOOR ? logprob : FLOOR);
+const floored = (logprob: number): number => Math.max(logprob, FLOOR);
 
 /** Shows the logprobs of one choice, event by event. */
 export class LogprobWriter {

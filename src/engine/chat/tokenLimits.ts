@@ -68,10 +68,18 @@ function tooLong(message: string): ValidationError {
   });
 }
 
-/** Refuses, before encoding it, a text that cannot fit: no token stands for more characters than `longestToken`. */
-export function checkTextLength(request: ChatRequest, text: string, longestToken: number, limits: TokenLimits): void {
-  if (request.truncate_prompt_tokens !== undefined) return;
-  const most = limits.context * longestToken;
+/** Texts up to this length are encoded at once, whatever comes out. In UTF-16 units. */
+const ALWAYS_ENCODED = 65_536;
+
+/** Refuses, before encoding it, a text that cannot fit: no token stands for more than `longestToken()` characters. */
+export function checkTextLength(
+  request: ChatRequest,
+  text: string,
+  longestToken: () => number,
+  limits: TokenLimits,
+): void {
+  if (request.truncate_prompt_tokens !== undefined || text.length <= ALWAYS_ENCODED) return;
+  const most = limits.context * longestToken();
   if (text.length <= most) return;
   const message = `the prompt has ${text.length} characters: more than ${most} cannot fit ${limits.context} tokens`;
   throw ValidationError.at("messages", message, "context_length_exceeded", { param: "input_text" });

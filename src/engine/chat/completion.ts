@@ -1,0 +1,100 @@
+// The answer in one piece.
+
+import type { Generation, PromptTokenLogprobs } from "../../inference/index.js";
+import type { ChatCompletion, ChatCompletionChoice, ToolCall, ToolCallDelta } from "../../types/chat.js";
+import { type ChoiceStep, ChoiceWriter, usage } from "./choiceWriter.js";
+import { promptLogprobs } from "./logprobs.js";
+import type { PreparedChat } from "./preparedChat.js";
+
+export async function completion(chat: PreparedChat, generation: Generation): Promise<ChatCompletion> {
+  const { promptTokens } = chat.generation;
+  const writers = Array.from({ length: chat.n }, () => new ChoiceWriter(chat));
+  const choices = writers.map((_, index) => emptyChoice(chat, index));
+  let cached = 0;
+  let prompt: (PromptTokenLogprobs | null)[] | null = null;
+  for await (const event of generation) {
+    if (event.type === "prompt") {
+      cached = event.cachedTokens;
+      prompt = event.promptLogprobs;
+    } else {
+      add(choices[event.index]!, writers[event.index]!.write(event));
+    }
+  }
+  for (const choice of choices) finish(choice, chat);
+  const completionTokens = writers.reduce((sum, writer) => sum + writer.tokens, 0);
+  return {
+    id: chat.id,
+    object: "chat.completion",
+    created: chat.created,
+    model: chat.model,
+    choices,
+    service_tier: null,
+    system_fingerprint: chat.fingerprint,
+    usage: usage(promptTokens.length, completionTokens, cached),
+    prompt_logprobs: prompt === null ? null : promptLogprobs(chat.tokenizer, promptTokens, prompt),
+    prompt_token_ids: chat.returnTokenIds ? [...promptTokens] : null,
+    kv_transfer_params: null,
+  };
+}
+
+function emptyChoice(chat: PreparedChat, index: number): ChatCompletionChoice {
+  return {
+    index,
+    message: {
+      role: chat.role,
+      content: "",
+      refusal: null,
+      annotations: null,
+      audio: null,
+      function_call: null,
+      reasoning: null,
+    },
+    logprobs: null,
+    finish_reason: "abort",
+    stop_reason: null,
+    token_ids: null,
+    ...(chat.samplingRecord === null ? {} : { sampling_settings: chat.samplingRecord }),
+  };
+}
+
+function add(choice: ChatCompletionChoice, step: ChoiceStep): void {
+  const { message } = choice;
+  const { delta } = step;
+  message.content += delta.content;
+  if (delta.reasoning !== "") message.reasoning = (message.reasoning ?? "") + delta.reasoning;
+  for (const call of delta.toolCalls) {
+    message.tool_calls ??= [];
+    addCall(message.tool_calls, call);
+  }
+  if (step.logprobs !== null) {
+    choice.logprobs ??= { content: [] };
+    choice.logprobs.content.push(...step.logprobs.content);
+  }
+  if (step.tokenIds !== null) {
+    choice.token_ids ??= [];
+    choice.token_ids.push(...step.tokenIds);
+  }
+  if (step.finishReason === null) return;
+  choice.finish_reason = step.finishReason;
+  choice.stop_reason = step.stopReason;
+}
+
+function addCall(calls: ToolCall[], delta: ToolCallDelta): void {
+  const call = calls[delta.index];
+  if (call !== undefined) {
+    call.function.arguments += delta.function.arguments ?? "";
+    return;
+  }
+  calls[delta.index] = {
+    id: delta.id!,
+    type: "function",
+    function: { name: delta.function.name!, arguments: delta.function.arguments ?? "" },
+  };
+}
+
+/** Text that was echoed stands first; a message of nothing but calls or reasoning has no content. */
+function finish({ message }: ChatCompletionChoice, chat: PreparedChat): void {
+  if (chat.echo !== null) message.content = chat.echo + message.content;
+  const saysElse = message.tool_calls !== undefined || message.reasoning !== null;
+  if (message.content === "" && saysElse) message.content = null;
+}

@@ -1,0 +1,32 @@
+// A request that has passed every check: what is needed to run it and to write its answer.
+
+import type { GenerationRequest } from "../../inference/index.js";
+import type { Tokenizer } from "../../text/index.js";
+import type { SamplingSettingsRecord } from "../../types/chat.js";
+import type { ReplyReader } from "./replyReader.js";
+
+export interface PreparedChat {
+  /** `chatcmpl-...` */
+  id: string;
+  /** Unix seconds. */
+  created: number;
+  /** As the answer names it. */
+  model: string;
+  fingerprint: string;
+  tokenizer: Tokenizer;
+  generation: GenerationRequest;
+  /** Choices in the answer. */
+  n: number;
+  role: string;
+  /** Text of the last message, to stand before each choice's; null: none. */
+  echo: string | null;
+  returnTokenIds: boolean;
+  tokensAsIds: boolean;
+  /** Reasoning, logprobs and token ids of a reply that reasons are withheld. */
+  hideReasoning: boolean;
+  includeUsage: boolean;
+  continuousUsage: boolean;
+  samplingRecord: SamplingSettingsRecord | null;
+  /** Takes a choice's text apart; one per choice. */
+  newReader(): ReplyReader;
+}

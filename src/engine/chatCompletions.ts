@@ -1,0 +1,101 @@
+// Chat completions: check, render, run, answer.
+
+import { ValidationError } from "../errors.js";
+import type { Generation } from "../inference/index.js";
+import { type ChatRequest, chatCompletionCreate } from "../schemas/chat.js";
+import { validate } from "../schemas/validate.js";
+import type { ChatCompletion, ChatCompletionChunk } from "../types/chat.js";
+import { ChunkStream } from "./chat/chunks.js";
+import { completion } from "./chat/completion.js";
+import { checkConstraint } from "./chat/constraint.js";
+import type { ChatCall, ChatHost } from "./chat/host.js";
+import type { PreparedChat } from "./chat/preparedChat.js";
+import { renderPrompt } from "./chat/prompt.js";
+import { replyReaders } from "./chat/replyReader.js";
+import { defaultMaxTokens, nonNeutralSettings, samplingSettings } from "./chat/samplingSettings.js";
+import { maxOutputTokens } from "./chat/tokenLimits.js";
+import type { ServedModel } from "./resolve.js";
+
+/**
+ * Answers a conversation. With `stream: true` the promise resolves, to the chunks, once the request has been accepted:
+ * everything that can be checked is checked before. Leaving the loop over the chunks aborts, as the signal does; an
+ * aborted call rejects with the signal's reason.
+ * @throws ValidationError, NotFoundError for an unknown model, RateLimitError when too many requests wait.
+ */
+export async function createChatCompletion(
+  host: ChatHost,
+  params: unknown,
+  call: ChatCall,
+): Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>> {
+  const request = validate(chatCompletionCreate, params, { strict: call.strict });
+  call.signal?.throwIfAborted();
+  const served = await host.resolve(request.model, call.caller);
+  let chat: PreparedChat;
+  let generation: Generation;
+  try {
+    chat = prepareChat(host, request, served);
+    generation = served.base.loop.submit(chat.generation, call.signal);
+  } catch (error) {
+    served.release();
+    throw error;
+  }
+  void generation.ended.then(() => {
+    served.release();
+    host.metrics.requestFinished({
+      model: served.base.id,
+      promptTokens: chat.generation.promptTokens.length,
+      maxTokens: chat.generation.params.maxTokens,
+      record: generation.record,
+    });
+  });
+  return request.stream ? new ChunkStream(chat, generation) : completion(chat, generation);
+}
+
+function prepareChat(host: ChatHost, request: ChatRequest, served: ServedModel): PreparedChat {
+  const { base, trained } = served;
+  checkFeatures(host, request, served);
+  const readers = replyReaders(host, request, base);
+  const limits = { context: base.loop.contextLength, byDefault: defaultMaxTokens(served, host.samplingDefaults) };
+  const prompt = renderPrompt(request, base, limits);
+  const maxTokens = maxOutputTokens(request, prompt.tokens.length, limits);
+  const settings = samplingSettings(request, served, host.samplingDefaults, maxTokens);
+  const requestId = request.request_id ?? crypto.randomUUID();
+  return {
+    id: `chatcmpl-${requestId}`,
+    created: Math.floor(Date.now() / 1000),
+    model: trained?.servedName ?? base.id,
+    fingerprint: `anneal-${host.version}-${base.hash.slice(0, 8)}`,
+    tokenizer: base.tokenizer,
+    generation: {
+      requestId,
+      promptTokens: prompt.tokens,
+      adapter: served.adapter,
+      params: readers.needSpecialTokens ? { ...settings, skipSpecialTokens: false } : settings,
+      n: request.n,
+      priority: request.priority,
+      cacheSalt: request.cache_salt ?? null,
+      useCache: settings.promptLogprobs === null,
+      streaming: request.stream,
+    },
+    n: request.n,
+    role: prompt.replyRole,
+    echo: request.echo ? prompt.echo : null,
+    returnTokenIds: request.return_token_ids ?? trained !== null,
+    tokensAsIds: request.return_tokens_as_token_ids ?? trained !== null,
+    hideReasoning: readers.reasons && !request.include_reasoning,
+    includeUsage: request.stream_options?.include_usage ?? false,
+    continuousUsage: (request.stream_options?.include_usage && request.stream_options.continuous_usage_stats) ?? false,
+    samplingRecord: trained === null ? null : nonNeutralSettings(request, settings),
+    newReader: readers.open,
+  };
+}
+
+/** Fields whose meaning depends on how the engine was opened. */
+function checkFeatures(host: ChatHost, request: ChatRequest, { base }: ServedModel): void {
+  checkConstraint(request, host.grammar);
+  if (request.priority !== 0 && base.loop.scheduler !== "priority") {
+    throw ValidationError.at("priority", "needs the priority scheduler", "not_supported", {
+      hint: 'open the engine with scheduler: "priority" (--scheduler priority)',
+    });
+  }
+}
