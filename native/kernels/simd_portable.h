@@ -68,31 +68,53 @@ ANNEAL_INLINE F16 operator-(F16 a, F16 b) { return {a.v - b.v}; }
 ANNEAL_INLINE F16 operator*(F16 a, F16 b) { return {a.v * b.v}; }
 ANNEAL_INLINE F16 operator/(F16 a, F16 b) { return {a.v / b.v}; }
 
-ANNEAL_INLINE float fma_lane(float a, float b, float c) {
 #if defined(__FMA__) || defined(__aarch64__) || defined(__riscv)
-  return __builtin_fmaf(a, b, c);
-#else
-  // The product is exact in double; the sum is rounded to odd there (its last bit remembers anything lost), so that the
-  // second rounding, to float, is the only one that counts.
-  double p = double(a) * double(b), d = double(c);
-  double s = p + d;
-  double t = s - p;
-  double lost = (p - (s - t)) + (d - t);
-  int64_t u;
-  __builtin_memcpy(&u, &s, 8);
-  // A lost part that points away from zero rounds up to the odd neighbour, towards zero down to it; NaN and infinity have none.
-  int64_t outward = (lost > 0) == (s > 0) ? 1 : -1;
-  bool inexact = (lost > 0) | (lost < 0);
-  u += inexact & !(u & 1) ? outward : 0;
-  __builtin_memcpy(&s, &u, 8);
-  return float(s);
-#endif
-}
 ANNEAL_INLINE F16 fma(F16 a, F16 b, F16 c) {
   F16 r;
-  for (int i = 0; i < kLanes; i++) r.v[i] = fma_lane(a.v[i], b.v[i], c.v[i]);
+  for (int i = 0; i < kLanes; i++) r.v[i] = __builtin_fmaf(a.v[i], b.v[i], c.v[i]);
   return r;
 }
+#else
+typedef float FloatQuarter __attribute__((vector_size(16)));
+typedef double DoubleQuarter __attribute__((vector_size(32)));
+typedef double DoublePair __attribute__((vector_size(16)));
+typedef int64_t WordPair __attribute__((vector_size(16)));
+
+// a * b + d rounded to odd in double: the product is exact, the sum's last bit remembers anything lost.
+ANNEAL_INLINE DoublePair fma_to_odd(DoublePair a, DoublePair b, DoublePair d) {
+  const DoublePair p = a * b;
+  const DoublePair s = p + d;
+  const DoublePair t = s - p;
+  const DoublePair lost = (p - (s - t)) + (d - t);  // exact; NaN where s is infinite or NaN, which stay
+  const WordPair up = lost > 0, inexact = up | (lost < 0), even = ((WordPair)s & 1) - 1;
+  const WordPair inward = up ^ (s > 0);
+  // An even result moves to the odd neighbour on the side of what was lost: + 1 outward, - 1 inward, in its bits.
+  return (DoublePair)((WordPair)s + ((inward | 1) & inexact & even));
+}
+
+// Then the second rounding, to float, is the only one that counts (Boldo and Melquiond, 2008).
+ANNEAL_INLINE FloatQuarter fma_quarter(FloatQuarter a, FloatQuarter b, FloatQuarter c) {
+  const DoubleQuarter wide[3] = {__builtin_convertvector(a, DoubleQuarter), __builtin_convertvector(b, DoubleQuarter),
+                                 __builtin_convertvector(c, DoubleQuarter)};
+  DoublePair x[2], y[2], z[2];
+  __builtin_memcpy(x, &wide[0], 32);
+  __builtin_memcpy(y, &wide[1], 32);
+  __builtin_memcpy(z, &wide[2], 32);
+  for (int i = 0; i < 2; i++) z[i] = fma_to_odd(x[i], y[i], z[i]);
+  DoubleQuarter sum;
+  __builtin_memcpy(&sum, z, 32);
+  return __builtin_convertvector(sum, FloatQuarter);
+}
+ANNEAL_INLINE F16 fma(F16 a, F16 b, F16 c) {
+  FloatQuarter x[4], y[4], z[4];
+  __builtin_memcpy(x, &a, 64);
+  __builtin_memcpy(y, &b, 64);
+  __builtin_memcpy(z, &c, 64);
+  for (int i = 0; i < 4; i++) z[i] = fma_quarter(x[i], y[i], z[i]);
+  __builtin_memcpy(&c, z, 64);
+  return c;
+}
+#endif
 ANNEAL_INLINE F16 sqrt(F16 a) {
   F16 r;
   for (int i = 0; i < kLanes; i++) r.v[i] = __builtin_sqrtf(a.v[i]);
