@@ -1,3 +1,4 @@
 export { readAdapterFolder, writeAdapterFolder } from "./adapterFolder.js";
-export { type ModelFolder, readModelFolder } from "./modelFolder.js";
+
 export { encodeSafetensors, readSafetensors, writeSafetensors } from "./safetensors.js";
+export { openWeightFolder, type WeightFolder } from "./weightFolder.js";

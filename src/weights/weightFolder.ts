@@ -14,25 +14,33 @@ const SINGLE_FILE = "model.safetensors";
 const INDEX_FILE = "model.safetensors.index.json";
 const HASH_CHUNK_BYTES = 2 ** 20;
 
-export interface ModelFolder {
+export interface WeightFolder {
   readonly config: DecoderConfig;
   readonly tensors: TensorLocation[];
   /** What the weights are stored in; float16 counts as bfloat16. */
   readonly dtype: ElementType;
-  /** SHA-256, as hex, of the configuration and of every tensor's name, type, shape and bytes in order of name: the same however the tensors are spread over files. */
-  readonly hash: string;
+  /** SHA-256, as hex, of the configuration and of every tensor's name, type, shape and bytes in order of name: the same however the tensors are spread over files. A pass over the files, made once. */
+  hash(): Promise<string>;
 }
 
 /**
- * Reads config.json and the headers of all weight files, checks that every tensor of the decoder is there in its shape,
- * and hashes the weights (a pass over the files).
+ * Reads config.json and the headers of all weight files, and checks that every tensor of the decoder is there in its shape.
  * @throws ModelFileError naming the file and what is wrong with it.
  */
-export async function readModelFolder(folder: string): Promise<ModelFolder> {
+export async function openWeightFolder(folder: string): Promise<WeightFolder> {
   const config = decoderConfig(await JsonFields.read(join(folder, "config.json")));
   const tensors = matchTensors(folder, config, await storedTensors(folder));
   const dtype = tensors[0]!.dtype === "F32" ? "float32" : "bfloat16";
-  return { config, tensors, dtype, hash: await hashWeights(config, tensors) };
+  let hash: Promise<string> | undefined;
+  return {
+    config,
+    tensors,
+    dtype,
+    hash() {
+      hash ??= hashWeights(config, tensors);
+      return hash;
+    },
+  };
 }
 
 interface FoundTensor extends StoredTensor {
