@@ -2,9 +2,16 @@
 
 import { ValidationError } from "../../errors.js";
 import type { ChatRequest } from "../../schemas/chat.js";
-import { TemplateError, type Tokenizer } from "../../text/index.js";
-import { type ChatTemplate, compileChatTemplate } from "../../text/template/chatTemplate.js";
-import type { TemplateInput } from "../../text/template/fromJavaScript.js";
+import {
+  type ChatTemplate,
+  ConversationError,
+  type ConversationMessage,
+  compileChatTemplate,
+  contentText,
+  renderConversation,
+  TemplateError,
+  type Tokenizer,
+} from "../../text/index.js";
 import type { BaseModel } from "../baseModel.js";
 import { checkTextLength, keptPromptTokens, type TokenLimits } from "./tokenLimits.js";
 
@@ -16,51 +23,62 @@ export interface RenderedPrompt {
   echo: string | null;
 }
 
-/** The prompt that a conversation becomes, cut as `truncate_prompt_tokens` says. */
+/**
+ * The prompt that a conversation becomes, cut as `truncate_prompt_tokens` says.
+ * @throws ValidationError for messages or templates that cannot be rendered, and for texts that cannot fit.
+ */
 export function renderPrompt(request: ChatRequest, base: BaseModel, limits: TokenLimits): RenderedPrompt {
-  const template = templateOf(request, base);
+  const messages = request.messages as readonly ConversationMessage[];
   const addGenerationPrompt = request.add_generation_prompt ?? !request.continue_final_message;
-  const text = template.render({
-    ...base.tokenizer.specialTokens,
-    messages: request.messages as unknown as TemplateInput,
-    tools: (request.tools ?? null) as unknown as TemplateInput,
-    add_generation_prompt: addGenerationPrompt,
-    ...(request.chat_template_kwargs as Record<string, TemplateInput>),
-  });
+  const text = refusing(request, () =>
+    renderConversation(templateOf(request, base), {
+      messages,
+      tools: request.tools,
+      documents: request.documents,
+      addGenerationPrompt,
+      continueFinalMessage: request.continue_final_message,
+      reasoningEffort: request.reasoning_effort,
+      kwargs: request.chat_template_kwargs,
+      specialTokens: base.tokenizer.specialTokens,
+    }),
+  );
   const kept = keptPromptTokens(request, limits);
   checkTextLength(request, text, () => longestToken(base.tokenizer), limits);
   const tokens = base.tokenizer.encode(text, { addSpecialTokens: request.add_special_tokens });
-  const last = request.messages.at(-1)!;
+  if (tokens.length === 0) throw ValidationError.at("messages", "the chat template makes an empty prompt of them");
+  const last = messages.at(-1)!;
   const replyRole = addGenerationPrompt ? "assistant" : last.role;
   return {
     tokens: kept === null ? tokens : tokens.slice(-kept),
     replyRole,
-    echo: last.role === replyRole ? textOf(last.content) : null,
+    echo: last.role === replyRole ? contentText(last.content, `messages.${messages.length - 1}.content`) : null,
   };
 }
 
+/** The request's own template, or the model's. */
 function templateOf(request: ChatRequest, base: BaseModel): ChatTemplate {
-  const own = request.chat_template ?? request.chat_template_kwargs?.chat_template;
-  if (typeof own === "string") {
-    try {
-      return compileChatTemplate(own);
-    } catch (error) {
-      if (error instanceof TemplateError) throw ValidationError.at("chat_template", error.message, "template_error");
-      throw error;
-    }
-  }
-  if (base.template === null) {
-    throw ValidationError.at("chat_template", "is required: the model's tokenizer defines none", "missing");
-  }
-  return base.template;
+  const own = ownTemplate(request);
+  if (own !== undefined) return compileChatTemplate(own);
+  if (base.template !== null) return base.template;
+  throw ValidationError.at("chat_template", "is required: the model's tokenizer defines none", "missing");
 }
 
-function textOf(content: unknown): string {
-  if (typeof content === "string") return content;
-  if (!Array.isArray(content)) return "";
-  return content
-    .map((part: unknown) => (typeof part === "string" ? part : ((part as { text?: string }).text ?? "")))
-    .join("\n");
+function ownTemplate(request: ChatRequest): string | undefined {
+  if (request.chat_template !== undefined) return request.chat_template;
+  const named = request.chat_template_kwargs?.chat_template;
+  return typeof named === "string" ? named : undefined;
+}
+
+/** What a template or a conversation throws, as the fault of a field of the request. */
+function refusing<T>(request: ChatRequest, work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    if (error instanceof ConversationError) throw ValidationError.at(error.location, error.reason);
+    if (!(error instanceof TemplateError)) throw error;
+    const field = error.kind !== "raised" && ownTemplate(request) !== undefined ? "chat_template" : "messages";
+    throw ValidationError.at(field, error.message, "template_error");
+  }
 }
 
 const longest = new WeakMap<Tokenizer, number>();
