@@ -1,6 +1,15 @@
-import type { InferenceLoop } from "../inference/index.js";
-import type { DecoderConfig, DeviceModel } from "../runtime/runtime.js";
-import type { ChatTemplate, Tokenizer } from "../text/index.js";
+import { stat } from "node:fs/promises";
+import { basename, join, resolve } from "node:path";
+import { ModelFileError } from "../errors.js";
+import { InferenceLoop } from "../inference/index.js";
+import type { DecoderConfig, DeviceModel, Runtime } from "../runtime/runtime.js";
+import { type ChatTemplate, compileChatTemplate, loadTokenizer, type Tokenizer } from "../text/index.js";
+import type { ModelOptions } from "../types/options.js";
+import { readModelFolder } from "../weights/index.js";
+import { diagnostics } from "./diagnostics.js";
+import { type GenerationDefaults, readGenerationDefaults } from "./generationDefaults.js";
+import { planPages } from "./memoryPlan.js";
+import { embeddedModel, type ResolvedOptions } from "./options.js";
 
 /** A loaded Hugging Face folder. */
 export interface BaseModel {
@@ -18,17 +27,89 @@ export interface BaseModel {
   readonly hash: string;
   readonly device: DeviceModel;
   readonly loop: InferenceLoop;
-  /** Unix seconds. */
+  /** When its configuration was last written, Unix seconds. */
   readonly created: number;
 }
 
-/** What generation_config.json says. */
-export interface GenerationDefaults {
-  temperature?: number;
-  top_p?: number;
-  top_k?: number;
-  min_p?: number;
-  repetition_penalty?: number;
-  max_new_tokens?: number;
-  eos_token_id: number[];
+export type { GenerationDefaults };
+
+/** Bytes for a model and its pages: all there are, and its share of them beside other models. */
+export interface MemoryBudget {
+  total: number;
+  share: number;
+}
+
+/**
+ * Loads a folder onto the device.
+ * @throws ModelFileError naming what is wrong with the folder; InsufficientMemoryError before memory is taken.
+ */
+export async function loadBaseModel(
+  runtime: Runtime,
+  model: ModelOptions,
+  options: ResolvedOptions,
+  budget: MemoryBudget,
+): Promise<BaseModel> {
+  const started = performance.now();
+  const folder = resolve(model.path);
+  const id = model.id ?? (folder === resolve(embeddedModel.path) ? embeddedModel.id : basename(folder));
+  if (!(await stat(folder).catch(() => null))?.isDirectory()) {
+    throw new ModelFileError(folder, "there is no such folder", { hint: "name a Hugging Face model folder" });
+  }
+  const [weights, tokenizer, generationConfig] = await Promise.all([
+    readModelFolder(folder),
+    loadTokenizer(folder),
+    readGenerationDefaults(folder),
+  ]);
+  const { config, tensors, hash } = weights;
+  if (tokenizer.vocabSize > config.vocab) {
+    throw new ModelFileError(
+      join(folder, "tokenizer.json"),
+      `has tokens up to ${tokenizer.vocabSize - 1}, the model only ${config.vocab} of them`,
+    );
+  }
+  const template = tokenizer.chatTemplate === null ? null : compileChatTemplate(tokenizer.chatTemplate);
+  const contextLength = Math.min(options.contextLength ?? config.maxPositions, config.maxPositions);
+  const wanted = model.dtype ?? options.dtype;
+  const dtype = wanted === "auto" ? weights.dtype : wanted;
+  const needs = runtime.memory(config, dtype);
+  const limits = { contextLength, maxSequences: options.maxSequences };
+  // A model too large for its share may still fit what there is.
+  const bytes = Math.max(budget.share, Math.min(budget.total, needs.weights * 1.5));
+  const kvPages = model.kvPages ?? planPages(id, needs, bytes, limits);
+  const device = await runtime.load({
+    config,
+    tensors,
+    dtype,
+    kvPages,
+    onProgress: (fraction) => diagnostics.modelProgress.publish({ id, fraction }),
+  });
+  const loop = new InferenceLoop(device, tokenizer, {
+    maxSequences: options.maxSequences,
+    tokenBudget: options.tokenBudget,
+    maxQueue: options.maxQueue,
+    scheduler: options.scheduler,
+    contextLength,
+  });
+  const { mtimeMs } = await stat(join(folder, "config.json"));
+  const seconds = (performance.now() - started) / 1000;
+  diagnostics.modelLoad.publish({ id, folder, dtype, bytes: device.bytes, kvPages, seconds });
+  options.logger.info("model loaded", { id, dtype, bytes: device.bytes, kvPages, seconds });
+  return {
+    id,
+    folder,
+    config,
+    contextLength: loop.contextLength,
+    tokenizer,
+    template,
+    generationConfig,
+    hash,
+    device,
+    loop,
+    created: Math.floor(mtimeMs / 1000),
+  };
+}
+
+export async function closeBaseModel({ loop, device }: BaseModel): Promise<void> {
+  await loop.close();
+  device.close();
 }

@@ -1,5 +1,5 @@
 import { writeCheckpoint } from "../training/checkpointFiles.js";
-import { readAdapterFolder } from "../weights/adapter_folder.js";
+import { readAdapterFolder } from "../weights/adapterFolder.js";
 import type { BaseModel } from "./baseModel.js";
 
 /**

@@ -1,0 +1,200 @@
+import { request as httpRequest } from "node:http";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { listen } from "../../src/server/listen.js";
+import { Harness } from "./harness.js";
+
+let server: Harness;
+beforeAll(async () => {
+  server = await Harness.open({}, { chatBodyLimit: 4096, bodyLimit: 8192 });
+});
+afterAll(() => server?.close());
+
+const id = "5f0a8f3c-6a51-4a3e-9c55-6d7f0f8f2a10";
+
+/** Every endpoint of the contract, and the side routes. */
+const endpoints = [
+  ["POST", "/v1/chat/completions"],
+  ["POST", "/v1/chat/completions/"],
+  ["POST", "/v1/preview/models"],
+  ["DELETE", `/v1/preview/models/${id}`],
+  ["DELETE", `/v1/preview/models/${id}/checkpoints`],
+  ["GET", `/v1/preview/models/${id}/checkpoints`],
+  ["POST", `/v1/preview/models/${id}/log`],
+  ["POST", "/v1/preview/sft-training-jobs"],
+  ["POST", "/v1/preview/training-jobs"],
+  ["GET", `/v1/preview/training-jobs/${id}`],
+  ["GET", `/v1/preview/training-jobs/${id}/events`],
+  ["GET", "/v1/health"],
+  ["GET", "/v1/system-check"],
+  ["GET", "/v1/models"],
+  ["GET", "/v1/preview/base-models"],
+  ["PUT", "/v1/preview/artifacts/e/p/n/f"],
+  ["GET", "/metrics"],
+  ["POST", "/tokenize"],
+  ["POST", "/detokenize"],
+  ["GET", "/openapi.json"],
+] as const;
+
+describe("keys", () => {
+  it.each(endpoints)("%s %s needs one", async (method, path) => {
+    const headers: Record<string, string>[] = [
+      { authorization: "" },
+      { authorization: "Bearer wrong" },
+      { authorization: `Basic ${server.engine.apiKey}` },
+      { authorization: `Bearer ${server.engine.apiKey}x` },
+    ];
+    for (const header of headers) {
+      const { status, body } = await server.call(method, path, method === "GET" ? undefined : {}, header);
+      expect(status).toBe(401);
+      if (path.startsWith("/v1/preview/")) expect(body).toEqual({ detail: expect.any(String) });
+      else {
+        expect(body).toEqual({
+          error: { message: expect.any(String), type: "invalid_request_error", param: null, code: "invalid_api_key" },
+        });
+      }
+    }
+  });
+
+  it("of an entity see and make only what is that entity's", async () => {
+    const mine = await server.makeModel("mine");
+    const { key } = await server.engine.keys.create({ entity: "team" });
+    const as = { authorization: `Bearer ${key}` };
+    const body = { project: "test", name: "theirs", base_model: "anneal/tiny" };
+    const theirs = await server.call("POST", "/v1/preview/models", body, as);
+    expect(theirs.body.entity).toBe("team");
+    expect((await server.call("POST", "/v1/preview/models", { ...body, entity: "local" }, as)).status).toBe(403);
+    expect((await server.call("GET", `/v1/preview/models/${mine}/checkpoints`, undefined, as)).status).toBe(403);
+    expect((await server.call("DELETE", `/v1/preview/models/${mine}`, undefined, as)).status).toBe(403);
+    const job = await server.call("POST", "/v1/preview/training-jobs", { model_id: mine, trajectory_groups: [] });
+    const jobPath = `/v1/preview/training-jobs/${job.body.id}`;
+    expect((await server.call("GET", jobPath, undefined, as)).status).toBe(403);
+    expect((await server.call("GET", `${jobPath}/events`, undefined, as)).status).toBe(403);
+    expect(
+      (await server.call("POST", "/v1/preview/training-jobs", { model_id: mine, trajectory_groups: [] }, as)).status,
+    ).toBe(403);
+    expect((await server.call("PUT", "/v1/preview/artifacts/local/p/n/f", "x", as)).status).toBe(403);
+    const chat = { messages: [{ role: "user", content: "hi" }], model: "wandb-artifact:///local/test/mine" };
+    const refused = await server.call("POST", "/v1/chat/completions", chat, as);
+    expect(refused).toMatchObject({ status: 403, body: { error: { param: "model" } } });
+    // Bare names are looked up in the key's own entity.
+    expect((await server.call("POST", "/v1/chat/completions", { ...chat, model: "mine" }, as)).status).toBe(404);
+    const listed = (await server.call("GET", "/v1/models", undefined, as)).body.data.map((model) => model.id);
+    expect(listed).toEqual(["anneal/tiny", "wandb-artifact:///team/test/theirs"]);
+    expect((await server.call("GET", "/v1/preview/keys", undefined, as)).status).toBe(403);
+    // The owner sees all.
+    expect((await server.call("GET", `/v1/preview/models/${theirs.body.id}`)).status).toBe(200);
+    const all = (await server.call("GET", "/v1/preview/keys")).body as unknown as { id: string; prefix: string }[];
+    expect(all.some((entry) => key.startsWith(entry.prefix) && !("key" in entry))).toBe(true);
+    await server.call("DELETE", `/v1/preview/keys/${all.at(-1)!.id}`);
+    expect((await server.call("GET", "/v1/models", undefined, as)).status).toBe(401);
+  });
+});
+
+describe("bodies", () => {
+  const small = { messages: [{ role: "user", content: "x" }] };
+
+  it.each([
+    ["{", "json_invalid"],
+    ["", "json_invalid"],
+    ["nul", "json_invalid"],
+    [new Uint8Array([0x22, 0xff, 0x22]), "json_invalid"],
+  ])("that are not JSON (%j) are refused", async (body, type) => {
+    const chat = await server.call("POST", "/v1/chat/completions", body);
+    expect([chat.status, chat.body.detail[0]?.type, chat.body.error.type]).toEqual([
+      422,
+      type,
+      "invalid_request_error",
+    ]);
+    const preview = await server.call("POST", "/v1/preview/models", body);
+    expect([preview.status, preview.body.detail[0]?.loc]).toEqual([422, ["body"]]);
+    expect(preview.body.error).toBeUndefined();
+  });
+
+  it("of another content type are refused", async () => {
+    const headers = { "content-type": "text/plain" };
+    const answer = await server.call("POST", "/v1/chat/completions", small, headers);
+    expect(answer).toMatchObject({ status: 422, body: { detail: [{ loc: ["header", "content-type"] }] } });
+    const fine = { "content-type": "application/json; charset=utf-8" };
+    expect((await server.call("POST", "/v1/preview/models", {}, fine)).body.detail[0]?.loc).toEqual([
+      "body",
+      "project",
+    ]);
+  });
+
+  it("beyond the limit are refused, announced or not", async () => {
+    const long = JSON.stringify({ messages: [{ role: "user", content: "x".repeat(5000) }] });
+    const announced = await server.call("POST", "/v1/chat/completions", long);
+    expect(announced).toMatchObject({ status: 413, body: { error: { code: "payload_too_large" } } });
+    const preview = await server.call("POST", "/v1/preview/training-jobs", "x".repeat(9000));
+    expect(preview).toMatchObject({ status: 413, body: { detail: expect.any(String) } });
+    const below = await server.call("POST", "/v1/preview/training-jobs", "x".repeat(5000));
+    expect(below.status).toBe(422);
+
+    const listening = await listen(server.handler, { host: "127.0.0.1", port: 0 });
+    try {
+      const status = await new Promise<number>((resolve, reject) => {
+        const request = httpRequest(`${listening.address}/v1/preview/artifacts/local/p/n/f`, {
+          method: "PUT",
+          headers: { authorization: `Bearer ${server.engine.apiKey}` },
+        });
+        request.on("response", (response) => resolve(response.statusCode!));
+        request.on("error", reject);
+        // No length is announced: chunks until the server has had enough.
+        for (let i = 0; i < 10; i++) request.write(Buffer.alloc(1024));
+      });
+      expect(status).toBe(413);
+    } finally {
+      await listening.close(0);
+    }
+  });
+
+  it("that nest without end do no harm", async () => {
+    const deep = `{"messages":${"[".repeat(1500)}${"]".repeat(1500)}}`;
+    expect((await server.call("POST", "/v1/chat/completions", deep)).status).toBe(422);
+  });
+});
+
+describe("paths", () => {
+  it("that are not there are a 404 in their family's words", async () => {
+    expect(await server.call("GET", "/v1/nothing")).toMatchObject({
+      status: 404,
+      body: { error: { code: "unknown_path" } },
+    });
+    expect(await server.call("GET", "/v1/preview/nothing")).toMatchObject({
+      status: 404,
+      body: { detail: expect.any(String) },
+    });
+    expect((await server.call("POST", "/v1/preview/models/", {})).status).toBe(404);
+  });
+
+  it("with another method are a 405 that says which", async () => {
+    const answer = await server.call("GET", "/v1/chat/completions");
+    expect([answer.status, answer.headers.get("allow")]).toEqual([405, "POST"]);
+    expect((await server.call("PUT", "/v1/preview/models", {})).body).toEqual({ detail: expect.any(String) });
+  });
+});
+
+describe("the engine itself", () => {
+  it("is healthy", async () => {
+    expect(await server.call("GET", "/v1/health")).toMatchObject({ status: 200, body: { status: "ok" } });
+    const check = { success: true, duration: expect.any(Number), errors: [] };
+    expect(await server.call("GET", "/v1/system-check")).toMatchObject({
+      status: 200,
+      body: { api: true, database: check, cpu_queue: check, gpu_queue: check },
+    });
+  });
+
+  it("describes itself", async () => {
+    const { body } = await server.call("GET", "/openapi.json");
+    expect(body.openapi).toBe("3.1.0");
+    for (const [method, path] of endpoints) {
+      const pattern = path.replace(id, path.includes("training-jobs") ? "{training_job_id}" : "{model_id}");
+      const known = pattern.replace("/e/p/n/f", "/{entity}/{project}/{name}/{file}");
+      expect(body.paths[known]?.[method.toLowerCase()], `${method} ${known}`).toBeDefined();
+    }
+    const create = body.paths["/v1/preview/models"]!.post!.requestBody.content["application/json"].schema;
+    expect(create.required.sort()).toEqual(["base_model", "name", "project"]);
+    const chat = body.paths["/v1/chat/completions"]!.post!.requestBody.content["application/json"].schema;
+    expect(Object.keys(chat.properties)).toEqual(expect.arrayContaining(["messages", "seed", "structured_outputs"]));
+  });
+});
