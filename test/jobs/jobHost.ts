@@ -7,16 +7,16 @@ import { loadTokenizer } from "../../src/text/index.js";
 import { writeInitialCheckpoint } from "../../src/training/checkpointFiles.js";
 import type { TrainingBase, TrainingHost } from "../../src/training/host.js";
 import type { Trajectory, TrajectoryGroup } from "../../src/types/trajectories.js";
-import { readModelFolder } from "../../src/weights/index.js";
+import { openWeightFolder } from "../../src/weights/index.js";
 
 export const modelFolder = fileURLToPath(new URL("../../models/tiny", import.meta.url));
 
 export async function loadTestBase(folder = modelFolder): Promise<TrainingBase> {
-  const { config, tensors, hash } = await readModelFolder(folder);
+  const { config, tensors, hash } = await openWeightFolder(folder);
   const device = await openRuntime().load({ config, tensors, dtype: "bfloat16", kvPages: 8 });
   return {
     id: "anneal/tiny",
-    hash,
+    hash: await hash(),
     contextLength: config.maxPositions,
     device,
     tokenizer: await loadTokenizer(folder),

@@ -1,0 +1,191 @@
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { beforeAll, describe, expect, it } from "vitest";
+import { ChatTemplate, loadTokenizer, type Tokenizer } from "../text/index.js";
+import type { MessageOrChoice, TrajectoryChoice, TrajectoryMessage } from "../types/trajectories.js";
+import { conversationRows } from "./conversationRows.js";
+import { createPromptRenderer } from "./promptRenderer.js";
+import { type TokenRow, tokenizeTrajectory } from "./rows.js";
+
+const reference = (path: string) => fileURLToPath(new URL(`../../test/reference/${path}`, import.meta.url));
+let tokenizer: Tokenizer;
+beforeAll(async () => {
+  tokenizer = await loadTokenizer(reference("tokenizers/qwen"));
+});
+
+const renderer = (template: string) =>
+  createPromptRenderer({
+    id: "base",
+    tokenizer,
+    template: new ChatTemplate(readFileSync(reference(`templates/${template}.jinja`), "utf8")),
+    generationConfig: { eos_token_id: [902] },
+  });
+
+const START = 901;
+const END = 902;
+const text = (content: string) => tokenizer.encode(content);
+const header = (role: string) => [START, ...text(`${role}\n`)];
+const turn = (role: string, content: string) => [...header(role), ...text(content), END, ...text("\n")];
+
+/** The row with what is trained in brackets. */
+function shown({ tokens, trained }: TokenRow): string {
+  let result = "";
+  for (const [i, id] of tokens.entries()) {
+    if (trained[i] && !trained[i - 1]) result += "[";
+    if (!trained[i] && trained[i - 1]) result += "]";
+    result += tokenizer.tokenText(id);
+  }
+  return trained.at(-1) ? `${result}]` : result;
+}
+
+const user = (content: string): TrajectoryMessage => ({ role: "user", content });
+const assistant = (content: string): TrajectoryMessage => ({ role: "assistant", content });
+
+describe("supervised rows", () => {
+  it("train what the assistant says and its end of turn, nothing else", () => {
+    const rows = conversationRows(
+      [{ role: "system", content: "Be brief." }, user("Hi"), assistant("Hello"), user("Bye"), assistant("See you")],
+      null,
+      renderer("chatml"),
+      "all",
+    );
+    expect(rows.map(shown)).toEqual([
+      "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n[Hello<|im_end|>]\n" +
+        "<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n[See you<|im_end|>]\n",
+    ]);
+    expect([...rows[0]!.tokens]).toEqual([
+      ...turn("system", "Be brief."),
+      ...turn("user", "Hi"),
+      ...turn("assistant", "Hello"),
+      ...turn("user", "Bye"),
+      ...turn("assistant", "See you"),
+    ]);
+  });
+
+  it("never train what a tool answered, in templates that render it as a user's turn", () => {
+    const calls = [{ id: "1", type: "function" as const, function: { name: "add", arguments: '{"a": 1}' } }];
+    const rows = conversationRows(
+      [
+        user("1?"),
+        { role: "assistant", content: "", tool_calls: calls },
+        { role: "tool", tool_call_id: "1", content: "7" },
+        assistant("7."),
+      ],
+      [{ type: "function", function: { name: "add" } }],
+      renderer("qwen_thinking"),
+      "all",
+    );
+    const trained = rows
+      .map(shown)
+      .join("")
+      .match(/\[[^[\]]*\]/g);
+    expect(trained).toEqual([
+      '[<think>\n\n</think>\n\n<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call><|im_end|>]',
+      "[<think>\n\n</think>\n\n7.<|im_end|>]",
+    ]);
+  });
+
+  it("start a row where the template takes the thoughts out of earlier turns", () => {
+    const rows = conversationRows(
+      [user("a"), assistant("<think>\nhm\n</think>\n\nb"), user("c"), assistant("d")],
+      null,
+      renderer("qwen_thinking"),
+      "all",
+    );
+    expect(rows.map(shown)).toEqual([
+      "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[<think>\nhm\n</think>\n\nb<|im_end|>]\n",
+      "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>user\nc<|im_end|>\n" +
+        "<|im_start|>assistant\n[<think>\n\n</think>\n\nd<|im_end|>]\n",
+    ]);
+  });
+
+  it("train all that follows the last prompt when only the last turn is asked for", () => {
+    const rows = conversationRows(
+      [user("a"), assistant("b"), user("c"), assistant("d")],
+      null,
+      renderer("chatml"),
+      "last",
+    );
+    expect(rows.map(shown)).toEqual([
+      "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>user\nc<|im_end|>\n" +
+        "<|im_start|>assistant\n[d<|im_end|>\n]",
+    ]);
+  });
+});
+
+describe("turns without recorded prompts", () => {
+  function choice(content: string, ids: number[]): TrajectoryChoice {
+    return {
+      index: 0,
+      finish_reason: "stop",
+      message: { role: "assistant", content },
+      logprobs: { content: ids.map((id) => ({ token: `token_id:${id}`, logprob: -0.5 })) },
+    };
+  }
+  const rows = (items: MessageOrChoice[], template = "chatml", allowWithoutLogprobs = false) =>
+    tokenizeTrajectory({ messages_and_choices: items, reward: 1 }, renderer(template), { allowWithoutLogprobs }).rows;
+
+  it("get the very ids of the prompt that was served, and their own", () => {
+    const [row, ...more] = rows([
+      user("Hi"),
+      choice("Hello", [...text("Hello"), END]),
+      user("Bye"),
+      choice("Ok", [...text("Ok"), END]),
+    ]);
+    expect(more).toEqual([]);
+    expect([...row!.tokens]).toEqual([
+      ...turn("user", "Hi"),
+      ...turn("assistant", "Hello"),
+      ...turn("user", "Bye"),
+      ...header("assistant"),
+      ...text("Ok"),
+      END,
+    ]);
+    expect(shown(row!).match(/\[[^[\]]*\]/g)).toEqual(["[Hello<|im_end|>]", "[Ok<|im_end|>]"]);
+    expect([...row!.logprobs].filter((logprob) => logprob === -0.5)).toHaveLength(
+      text("Hello").length + text("Ok").length + 2,
+    );
+  });
+
+  it("stand alone when what was sampled is not how the text is encoded", () => {
+    const letters = [..."Hello"].flatMap((letter) => text(letter));
+    expect(letters).not.toEqual(text("Hello"));
+    const found = rows([
+      user("Hi"),
+      choice("Hello", [...letters, END]),
+      user("Bye"),
+      choice("Ok", [...text("Ok"), END]),
+    ]);
+    expect(found.map((row) => [...row.tokens])).toEqual([
+      [...turn("user", "Hi"), ...header("assistant"), ...letters, END],
+      [
+        ...turn("user", "Hi"),
+        ...turn("assistant", "Hello"),
+        ...turn("user", "Bye"),
+        ...header("assistant"),
+        ...text("Ok"),
+        END,
+      ],
+    ]);
+  });
+
+  it("train plain assistant messages only when that is allowed, without their end of turn", () => {
+    expect(rows([user("Hi"), assistant("Hello")])).toEqual([]);
+    const [row] = rows([user("Hi"), assistant("Hello"), user("more")], "chatml", true);
+    expect(shown(row!)).toBe("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n[Hello]");
+    expect([...row!.logprobs].every(Number.isNaN)).toBe(true);
+  });
+
+  it("wrap tools that come bare, and leave wrapped ones alone", () => {
+    const bare = { name: "add", description: "adds", parameters: { type: "object", properties: {} } };
+    const items = [user("Hi"), choice("x", [...text("x"), END])];
+    const ids = (tools: object[]) => {
+      const given = { messages_and_choices: items, tools: tools as never, reward: 1 };
+      return [...tokenizeTrajectory(given, renderer("qwen_thinking"), { allowWithoutLogprobs: false }).rows[0]!.tokens];
+    };
+    const wrapped = ids([{ type: "function", function: bare }]);
+    expect(ids([bare])).toEqual(wrapped);
+    expect(ids([{ function: bare }])).toEqual(wrapped);
+    expect(tokenizer.decode(wrapped)).toContain('{"type": "function", "function": {"name": "add"');
+  });
+});
