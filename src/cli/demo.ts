@@ -1,0 +1,139 @@
+/**
+ * `anneal demo`: a model fails at a task, is trained by reinforcement learning with `train` as an application would do it, and is
+ * scored again on words it was never trained on. Exits with 1 when the held-out score does not rise.
+ */
+import { parseArgs } from "node:util";
+import { Engine } from "../engine/engine.js";
+import { train } from "../gather/train.js";
+import { heldOutWords, trainingWords } from "./demoWords.js";
+import { rewardCurve } from "./rewardCurve.js";
+
+const SAMPLES_PER_WORD = 4;
+const GROUP_SIZE = 8;
+const WORDS_PER_STEP = 12;
+
+const task = (word: string): string => `Spell "${word}" backwards, one word.`;
+const reversed = (word: string): string => [...word].reverse().join("");
+const reward = (word: string, reply: string): number => (reply.trim() === reversed(word) ? 1 : 0);
+const percent = (share: number): string => `${(100 * share).toFixed(0)} %`;
+
+export const usage = `anneal demo [--seed N] [--steps N]
+
+Trains the embedded model by reinforcement learning on a task it mostly fails at, and scores it on held-out words
+before and after. Nothing is kept.
+
+  --seed N     another run: other rollouts, other order of words (default 1)
+  --steps N    training steps (default 20)`;
+
+export async function demo(args: readonly string[]): Promise<number> {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      seed: { type: "string", default: "1" },
+      steps: { type: "string", default: "20" },
+      help: { type: "boolean", short: "h" },
+    },
+  });
+  if (values.help) {
+    console.log(usage);
+    return 0;
+  }
+  const seed = integerOption("--seed", values.seed, 0, Number.MAX_SAFE_INTEGER);
+  const steps = integerOption("--steps", values.steps, 1, 1000);
+  const started = performance.now();
+
+  await using engine = await Engine.open({});
+  const model = await engine.models.create({ project: "demo", name: "speller", base_model: "anneal/tiny" });
+  const name = `${model.entity}/${model.project}/${model.name}`;
+
+  /** Held-out words, several samples each, drawn with the same seeds before and after. */
+  async function score(served: string): Promise<number> {
+    const replies = await Promise.all(
+      heldOutWords.map(async (word, i) => {
+        const completion = await engine.chat.completions.create({
+          model: served,
+          messages: [{ role: "user", content: task(word) }],
+          n: SAMPLES_PER_WORD,
+          seed: seed * 10_000 + i * SAMPLES_PER_WORD,
+          max_completion_tokens: 48,
+        });
+        return completion.choices.map((choice) => reward(word, choice.message.content ?? ""));
+      }),
+    );
+    const all = replies.flat();
+    return all.reduce((sum, value) => sum + value, 0) / all.length;
+  }
+
+  async function show(served: string): Promise<void> {
+    for (const [i, word] of heldOutWords.slice(0, 4).entries()) {
+      const completion = await engine.chat.completions.create({
+        model: served,
+        messages: [{ role: "user", content: task(word) }],
+        seed: seed * 100 + i,
+        max_completion_tokens: 48,
+      });
+      const reply = (completion.choices[0]?.message.content ?? "").trim();
+      console.log(`  ${reward(word, reply) ? "✓" : "✗"} ${task(word)}  →  ${reply}`);
+    }
+  }
+
+  console.log("The task: spell a word backwards and say nothing else. Words below are never trained on.\n");
+  console.log("Before");
+  await show(name);
+  const before = await score(name);
+  console.log(`  ${percent(before)} of ${heldOutWords.length * SAMPLES_PER_WORD} replies right\n`);
+
+  console.log(
+    `Training: ${steps} steps of ${WORDS_PER_STEP} words x ${GROUP_SIZE} rollouts; reward 1 for the bare reversed word, else 0`,
+  );
+  const rewards: number[] = [];
+  const run = train(engine, {
+    model,
+    scenarios: trainingWords,
+    groupsPerStep: WORDS_PER_STEP,
+    groupSize: GROUP_SIZE,
+    steps,
+    seed,
+    config: { learning_rate: 2e-3 },
+    async rollout({ chat, scenario }) {
+      return reward(scenario, await chat(task(scenario), { max_completion_tokens: 48 }));
+    },
+  });
+  for await (const step of run) {
+    const mean = step.train.reward ?? 0;
+    rewards.push(mean);
+    const left = ((performance.now() - started) / 1000 / rewards.length) * (steps - rewards.length);
+    const filled = Math.round(mean * 30);
+    progress(
+      `  step ${String(step.step).padStart(String(steps).length)}/${steps}  ${"█".repeat(filled)}${"░".repeat(30 - filled)}  reward ${mean.toFixed(2)}  ${left.toFixed(0)} s left`,
+    );
+  }
+  progress("");
+  console.log(`\nReward of the training words, step 1 to ${steps}`);
+  for (const line of rewardCurve(rewards)) console.log(`  ${line}`);
+
+  console.log("\nAfter");
+  await show(name);
+  const after = await score(name);
+  console.log(`  ${percent(after)} of ${heldOutWords.length * SAMPLES_PER_WORD} replies right\n`);
+
+  const seconds = (performance.now() - started) / 1000;
+  const rose = after >= before + 0.2;
+  console.log(
+    `Held-out words: ${percent(before)} → ${percent(after)} in ${seconds.toFixed(0)} s${rose ? "" : ": no clear rise"}`,
+  );
+  return rose ? 0 : 1;
+}
+
+function integerOption(name: string, text: string, min: number, max: number): number {
+  const value = Number(text);
+  if (!Number.isInteger(value) || value < min || value > max)
+    throw new RangeError(`${name}: expected an integer from ${min} to ${max}, got "${text}"`);
+  return value;
+}
+
+/** Redraws one line on a terminal; prints a line each elsewhere. */
+function progress(line: string): void {
+  if (process.stdout.isTTY) process.stdout.write(`\r\x1b[2K${line}`);
+  else if (line) console.log(line);
+}
