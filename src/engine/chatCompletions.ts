@@ -10,8 +10,9 @@ import { completion } from "./chat/completion.js";
 import { checkConstraint } from "./chat/constraint.js";
 import type { ChatCall, ChatHost } from "./chat/host.js";
 import type { PreparedChat } from "./chat/preparedChat.js";
-import { renderPrompt } from "./chat/prompt.js";
-import { replyReaders } from "./chat/replyReader.js";
+import { renderPrompt, templateOf } from "./chat/prompt.js";
+import { planReply } from "./chat/replyPlan.js";
+import { ReplyReader } from "./chat/replyReader.js";
 import { defaultMaxTokens, nonNeutralSettings, samplingSettings } from "./chat/samplingSettings.js";
 import { maxOutputTokens } from "./chat/tokenLimits.js";
 import type { ServedModel } from "./resolve.js";
@@ -54,9 +55,9 @@ export async function createChatCompletion(
 function prepareChat(host: ChatHost, request: ChatRequest, served: ServedModel): PreparedChat {
   const { base, trained } = served;
   checkFeatures(host, request, served);
-  const readers = replyReaders(host, request, base);
+  const plan = planReply(host, request, templateOf(request, base), base.tokenizer);
   const limits = { context: base.loop.contextLength, byDefault: defaultMaxTokens(served, host.samplingDefaults) };
-  const prompt = renderPrompt(request, base, limits);
+  const prompt = renderPrompt(request, base, limits, plan);
   const maxTokens = maxOutputTokens(request, prompt.tokens.length, limits);
   const settings = samplingSettings(request, served, host.samplingDefaults, maxTokens);
   const requestId = request.request_id ?? crypto.randomUUID();
@@ -70,7 +71,7 @@ function prepareChat(host: ChatHost, request: ChatRequest, served: ServedModel):
       requestId,
       promptTokens: prompt.tokens,
       adapter: served.adapter,
-      params: readers.needSpecialTokens ? { ...settings, skipSpecialTokens: false } : settings,
+      params: plan.needsSpecialTokens ? { ...settings, skipSpecialTokens: false } : settings,
       n: request.n,
       priority: request.priority,
       cacheSalt: request.cache_salt ?? null,
@@ -82,11 +83,11 @@ function prepareChat(host: ChatHost, request: ChatRequest, served: ServedModel):
     echo: request.echo ? prompt.echo : null,
     returnTokenIds: request.return_token_ids ?? trained !== null,
     tokensAsIds: request.return_tokens_as_token_ids ?? trained !== null,
-    hideReasoning: readers.reasons && !request.include_reasoning,
+    hideReasoning: plan.reasons && !request.include_reasoning,
     includeUsage: request.stream_options?.include_usage ?? false,
     continuousUsage: (request.stream_options?.include_usage && request.stream_options.continuous_usage_stats) ?? false,
     samplingRecord: trained === null ? null : nonNeutralSettings(request, settings),
-    newReader: readers.open,
+    newReader: () => new ReplyReader(plan, prompt.text),
   };
 }
 

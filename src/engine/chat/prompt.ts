@@ -13,10 +13,13 @@ import {
   type Tokenizer,
 } from "../../text/index.js";
 import type { BaseModel } from "../baseModel.js";
+import type { ReplyPlan } from "./replyPlan.js";
 import { checkTextLength, keptPromptTokens, type TokenLimits } from "./tokenLimits.js";
 
 export interface RenderedPrompt {
   tokens: number[];
+  /** What the template made, before anything was added or cut. */
+  text: string;
   /** Role of the message that the model writes. */
   replyRole: string;
   /** Text of the last message when the reply goes on under its role; null otherwise. */
@@ -24,14 +27,20 @@ export interface RenderedPrompt {
 }
 
 /**
- * The prompt that a conversation becomes, cut as `truncate_prompt_tokens` says.
+ * The prompt that a conversation becomes, cut as `truncate_prompt_tokens` says. A `plan` may write the reply's beginning.
  * @throws ValidationError for messages or templates that cannot be rendered, and for texts that cannot fit.
  */
-export function renderPrompt(request: ChatRequest, base: BaseModel, limits: TokenLimits): RenderedPrompt {
+export function renderPrompt(
+  request: ChatRequest,
+  base: BaseModel,
+  limits: TokenLimits,
+  plan?: ReplyPlan,
+): RenderedPrompt {
   const messages = request.messages as readonly ConversationMessage[];
   const addGenerationPrompt = request.add_generation_prompt ?? !request.continue_final_message;
+  const template = templateOf(request, base);
   const text = refusing(request, () =>
-    renderConversation(templateOf(request, base), {
+    renderConversation(template, {
       messages,
       tools: request.tools,
       documents: request.documents,
@@ -44,21 +53,23 @@ export function renderPrompt(request: ChatRequest, base: BaseModel, limits: Toke
   );
   const kept = keptPromptTokens(request, limits);
   checkTextLength(request, text, () => longestToken(base.tokenizer), limits);
-  const tokens = base.tokenizer.encode(text, { addSpecialTokens: request.add_special_tokens });
+  const opened = text + (plan?.opening(text) ?? "");
+  const tokens = base.tokenizer.encode(opened, { addSpecialTokens: request.add_special_tokens });
   if (tokens.length === 0) throw ValidationError.at("messages", "the chat template makes an empty prompt of them");
   const last = messages.at(-1)!;
   const replyRole = addGenerationPrompt ? "assistant" : last.role;
   return {
     tokens: kept === null ? tokens : tokens.slice(-kept),
+    text,
     replyRole,
     echo: last.role === replyRole ? contentText(last.content, `messages.${messages.length - 1}.content`) : null,
   };
 }
 
 /** The request's own template, or the model's. */
-function templateOf(request: ChatRequest, base: BaseModel): ChatTemplate {
+export function templateOf(request: ChatRequest, base: BaseModel): ChatTemplate {
   const own = ownTemplate(request);
-  if (own !== undefined) return compileChatTemplate(own);
+  if (own !== undefined) return refusing(request, () => compileChatTemplate(own));
   if (base.template !== null) return base.template;
   throw ValidationError.at("chat_template", "is required: the model's tokenizer defines none", "missing");
 }

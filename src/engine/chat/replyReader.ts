@@ -1,9 +1,9 @@
 // A choice's text taken apart: what it thinks, what it says, which tools it calls.
 
-import type { ChatRequest } from "../../schemas/chat.js";
+import { randomBytes } from "node:crypto";
+import { createToolParser, promptOpensReasoning, ReasoningParser, type ToolParser } from "../../text/index.js";
 import type { ToolCallDelta } from "../../types/chat.js";
-import type { BaseModel } from "../baseModel.js";
-import type { ChatHost } from "./host.js";
+import type { ReplyPlan } from "./replyPlan.js";
 
 export interface ReplyDelta {
   reasoning: string;
@@ -11,31 +11,60 @@ export interface ReplyDelta {
   toolCalls: ToolCallDelta[];
 }
 
-export interface ReplyReader {
-  push(text: string): ReplyDelta;
-  /** What was held back. */
-  end(): ReplyDelta;
-}
+/** Reads one choice, however its text is cut. */
+export class ReplyReader {
+  private readonly reasoning: ReasoningParser | null;
+  private readonly tools: ToolParser | null;
+  /** What the opening written for the model came to, until the model has said something. */
+  private opened: ReplyDelta | null = null;
 
-/** Text of a model that neither reasons nor calls tools: all of it is content. */
-export class PlainReader implements ReplyReader {
+  /** `prompt` is the text that the reply goes on from, without the opening of a call. */
+  constructor(
+    private readonly plan: ReplyPlan,
+    prompt: string,
+  ) {
+    const startsInside = promptOpensReasoning(prompt);
+    this.reasoning = plan.reasons ? new ReasoningParser({ startsInside }) : null;
+    this.tools = plan.toolFormat === null ? null : createToolParser(plan.toolFormat);
+    const opening = plan.opening(prompt);
+    if (opening !== "") this.opened = this.push(opening);
+  }
+
   push(text: string): ReplyDelta {
-    return { reasoning: "", content: text, toolCalls: [] };
+    const thought = this.reasoning?.push(text) ?? { reasoning: "", content: text };
+    return this.withTools(thought.reasoning, thought.content, false);
   }
 
+  /** What was held back. */
   end(): ReplyDelta {
-    return { reasoning: "", content: "", toolCalls: [] };
+    const thought = this.reasoning?.flush() ?? { reasoning: "", content: "" };
+    return this.withTools(thought.reasoning, thought.content, true);
   }
-}
 
-export interface ReplyReaders {
-  /** Whether the model's replies may begin with reasoning. */
-  reasons: boolean;
-  /** Whether the marks that readers look for are special tokens, which text usually leaves out. */
-  needSpecialTokens: boolean;
-  open(): ReplyReader;
-}
-
-export function replyReaders(_host: ChatHost, _request: ChatRequest, _base: BaseModel): ReplyReaders {
-  return { reasons: false, needSpecialTokens: false, open: () => new PlainReader() };
+  private withTools(reasoning: string, content: string, last: boolean): ReplyDelta {
+    const delta: ReplyDelta = { reasoning, content, toolCalls: [] };
+    if (this.tools !== null) {
+      const read = [this.tools.push(content)];
+      if (last) read.push(this.tools.flush());
+      delta.content = read.map((one) => one.content).join("");
+      for (const { index, name, arguments: text } of read.flatMap((one) => one.toolCalls)) {
+        if (index >= this.plan.mostCalls) continue;
+        delta.toolCalls.push(
+          name === undefined
+            ? { index, function: { arguments: text } }
+            : {
+                index,
+                id: `call_${randomBytes(12).toString("hex")}`,
+                type: "function",
+                function: { name, arguments: text },
+              },
+        );
+      }
+    }
+    if (this.opened === null) return delta;
+    delta.content = this.opened.content + delta.content;
+    delta.toolCalls.unshift(...this.opened.toolCalls);
+    this.opened = null;
+    return delta;
+  }
 }

@@ -1,0 +1,81 @@
+// What a reply may consist of beside text, and how it is brought to begin with a tool call when it must.
+
+import { ValidationError } from "../../errors.js";
+import type { ChatRequest } from "../../schemas/chat.js";
+import {
+  type ChatTemplate,
+  promptOpensReasoning,
+  recogniseReasoning,
+  recogniseToolFormat,
+  type Tokenizer,
+  type ToolFormat,
+} from "../../text/index.js";
+import type { ChatHost } from "./host.js";
+
+export interface ReplyPlan {
+  /** Whether the model's replies may begin with thoughts. */
+  reasons: boolean;
+  /** null: calls are not looked for. */
+  toolFormat: ToolFormat | null;
+  /** Calls beyond these are dropped. */
+  mostCalls: number;
+  /** Whether the marks that are looked for are special tokens, which text leaves out otherwise. */
+  needsSpecialTokens: boolean;
+  /** What is written for the model at the end of `prompt`: the beginning of a call, or "". */
+  opening(prompt: string): string;
+}
+
+/** @throws ValidationError when calls are asked for and cannot be read. */
+export function planReply(
+  host: ChatHost,
+  request: ChatRequest,
+  template: ChatTemplate,
+  tokenizer: Tokenizer,
+): ReplyPlan {
+  const reasons = recogniseReasoning(template.source);
+  const format = host.toolParser === "auto" ? recogniseToolFormat(template.source) : host.toolParser;
+  const known = format === "none" ? null : format;
+  const byDefault = (request.tools ?? []).length > 0 && known !== null ? "auto" : "none";
+  const choice = request.tool_choice ?? byDefault;
+  if (choice !== "none" && known === null) throw noToolParser(host.toolParser);
+  const toolFormat = choice === "none" ? null : known;
+  const forced = choice === "required" || typeof choice === "object";
+  return {
+    reasons,
+    toolFormat,
+    mostCalls: request.parallel_tool_calls === undefined || request.parallel_tool_calls ? Number.POSITIVE_INFINITY : 1,
+    needsSpecialTokens: marks(reasons, toolFormat).some((mark) => {
+      const id = tokenizer.tokenToId(mark);
+      return id !== null && tokenizer.specialIds.has(id);
+    }),
+    opening(prompt) {
+      if (!forced || toolFormat === null) return "";
+      const thoughts = reasons && promptOpensReasoning(prompt) ? "\n</think>\n\n" : "";
+      return thoughts + callOpening(toolFormat, typeof choice === "object" ? choice.function.name : null);
+    },
+  };
+}
+
+function noToolParser(option: ChatHost["toolParser"]): ValidationError {
+  const why =
+    option === "auto"
+      ? "the chat template shows no known format of tool calls"
+      : "the engine reads no tool calls from replies";
+  return ValidationError.at("tool_choice", `${why}: only "none" is possible`, "not_supported", {
+    hint: 'set the engine option toolParser (--tool-parser), for example to "auto" or "hermes"',
+  });
+}
+
+function marks(reasons: boolean, format: ToolFormat | null): string[] {
+  const found = reasons ? ["<think>", "</think>"] : [];
+  if (format === "hermes") found.push("<tool_call>", "</tool_call>");
+  if (format === "llama3") found.push("<|python_tag|>");
+  return found;
+}
+
+/** The text of a call up to its name, or up to its arguments when the name is given. */
+function callOpening(format: ToolFormat, name: string | null): string {
+  const [before, argumentKey] = format === "hermes" ? ["<tool_call>\n", "arguments"] : ["", "parameters"];
+  const start = `${before}{"name": "`;
+  return name === null ? start : `${start}${JSON.stringify(name).slice(1, -1)}", "${argumentKey}": `;
+}

@@ -1,0 +1,172 @@
+import { describe, expect, test } from "vitest";
+import { CHATML_WITH_THOUGHTS, CHATML_WITH_TOOLS, openChat } from "../../../test/fixtures/chatHost.js";
+import { ValidationError } from "../../errors.js";
+import type { ChatCompletionChunk } from "../../types/chat.js";
+
+const tool = (name: string) => ({ type: "function", function: { name, parameters: { type: "object" } } });
+const tools = [tool("add"), tool("sub")];
+const one = '<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": [2, "}"]}}\n</tool_call>';
+const two = '<tool_call>\n{"name": "sub", "arguments": {}}\n</tool_call>';
+
+const withTools = (says: string, toolParser: "auto" | "none" | "hermes" | "llama3" = "auto") =>
+  openChat({ says, toolParser, template: CHATML_WITH_TOOLS });
+const withThoughts = (says: string, template = CHATML_WITH_THOUGHTS) => openChat({ says, template });
+
+/** Chunks put together again, as a client does it. */
+function assembled(chunks: ChatCompletionChunk[]) {
+  let content = "";
+  let reasoning = "";
+  const calls: { id?: string; name: string; arguments: string }[] = [];
+  for (const { delta } of chunks.flatMap((chunk) => chunk.choices)) {
+    content += delta.content ?? "";
+    reasoning += delta.reasoning ?? "";
+    for (const call of delta.tool_calls ?? []) {
+      if (call.id !== undefined) {
+        expect(calls).toHaveLength(call.index);
+        calls.push({ id: call.id, name: call.function.name!, arguments: "" });
+      }
+      calls[call.index]!.arguments += call.function.arguments ?? "";
+    }
+  }
+  return { content, reasoning, calls };
+}
+
+describe("tool calls", () => {
+  test("are parsed when tools are given, with the reason tool_calls", async () => {
+    const { ask } = await withTools(`Let me see.\n${one}\n${two}`);
+    for (const params of [{}, { tool_choice: "auto" }]) {
+      const choice = (await ask({ tools, ...params })).choices[0]!;
+      expect(choice.finish_reason).toBe("tool_calls");
+      expect(choice.message.content).toBe("Let me see.");
+      expect(choice.message.tool_calls).toEqual([
+        { id: expect.stringMatching(/^call_[0-9a-f]{24}$/), type: "function", function: expect.anything() },
+        { id: expect.stringMatching(/^call_/), type: "function", function: { name: "sub", arguments: "{}" } },
+      ]);
+      const [first] = choice.message.tool_calls!;
+      expect(first!.function.name).toBe("add");
+      expect(JSON.parse(first!.function.arguments)).toEqual({ a: 1, b: [2, "}"] });
+    }
+  });
+
+  test("without text beside them the content is null", async () => {
+    const { ask } = await withTools(one);
+    expect((await ask({ tools })).choices[0]!.message.content).toBeNull();
+  });
+
+  test("streamed deltas make the same calls", async () => {
+    const { ask, chunks } = await withTools(`Let me see.\n${one}\n${two}`);
+    const { message } = (await ask({ tools })).choices[0]!;
+    const all = await chunks({ tools });
+    const { content, calls } = assembled(all);
+    expect(content).toBe(message.content);
+    expect(calls.map(({ name, arguments: text }) => ({ name, arguments: text }))).toEqual(
+      message.tool_calls!.map((call) => call.function),
+    );
+    expect(all.at(-1)!.choices[0]!.finish_reason).toBe("tool_calls");
+    const pieces = all.flatMap((chunk) => chunk.choices[0]!.delta.tool_calls ?? []);
+    expect(pieces.length).toBeGreaterThan(calls.length);
+  });
+
+  test("tool_choice none leaves the text as it is, and the tools in the prompt", async () => {
+    const { ask, tokenizer } = await withTools(one);
+    const answer = await ask({ tools, tool_choice: "none", return_token_ids: true });
+    expect(answer.choices[0]).toMatchObject({ finish_reason: "stop", message: { content: one } });
+    expect(answer.choices[0]!.message).not.toHaveProperty("tool_calls");
+    expect(tokenizer.decode(answer.prompt_token_ids!)).toContain('"name": "add"');
+  });
+
+  test("without a parser tools are accepted, and tool_choice beyond none is refused with the option's name", async () => {
+    for (const chat of [await withTools(one, "none"), await openChat({ says: one })]) {
+      expect((await chat.ask({ tools })).choices[0]!.message.content).toBe(one);
+      expect((await chat.ask({ tools, tool_choice: null })).choices[0]!.message.content).toBe(one);
+      for (const tool_choice of ["auto", "required", { type: "function", function: { name: "add" } }]) {
+        const error = await chat.ask({ tools, tool_choice }).catch((reason: unknown) => reason);
+        expect(error).toBeInstanceOf(ValidationError);
+        expect(error).toMatchObject({ param: "tool_choice", hint: expect.stringContaining("--tool-parser") });
+      }
+    }
+  });
+
+  test("a parser can be named where the template does not show it", async () => {
+    const chat = await openChat({ says: one, toolParser: "hermes" });
+    expect((await chat.ask({ tools })).choices[0]!.message.tool_calls).toHaveLength(1);
+    const llama = await openChat({ says: '{"name": "add", "parameters": {"a": 1}}', toolParser: "llama3" });
+    expect((await llama.ask({ tools })).choices[0]!.message.tool_calls![0]!.function).toEqual({
+      name: "add",
+      arguments: '{"a": 1}',
+    });
+  });
+
+  test.each([false, null])("parallel_tool_calls %s keeps the first", async (parallel_tool_calls) => {
+    const { ask, chunks } = await withTools(`${one}\n${two}`);
+    const { message } = (await ask({ tools, parallel_tool_calls })).choices[0]!;
+    expect(message.tool_calls!.map((call) => call.function.name)).toEqual(["add"]);
+    expect(assembled(await chunks({ tools, parallel_tool_calls })).calls.map((call) => call.name)).toEqual(["add"]);
+  });
+
+  test("a named function is called whatever the model would have said", async () => {
+    const { ask, chunks } = await withTools('{"a": 7}}\n</tool_call>');
+    const params = { tools, tool_choice: { type: "function", function: { name: "sub" } } };
+    const choice = (await ask(params)).choices[0]!;
+    expect(choice.finish_reason).toBe("tool_calls");
+    expect(choice.message.content).toBeNull();
+    expect(choice.message.tool_calls![0]!.function).toEqual({ name: "sub", arguments: '{"a": 7}' });
+    const { content, calls } = assembled(await chunks(params));
+    expect([content, calls[0]!.name, calls[0]!.arguments]).toEqual(["", "sub", '{"a": 7}']);
+  });
+
+  test("required makes the reply begin with a call", async () => {
+    const { ask } = await withTools('add", "arguments": {"a": 7}}\n</tool_call>');
+    const choice = (await ask({ tools, tool_choice: "required" })).choices[0]!;
+    expect(choice.finish_reason).toBe("tool_calls");
+    expect(choice.message.tool_calls![0]!.function).toEqual({ name: "add", arguments: '{"a": 7}' });
+  });
+
+  test("a call cut off by the limit keeps what there is, and ends with length", async () => {
+    const { ask, tokenizer } = await withTools(one);
+    const max_tokens = tokenizer.encode('<tool_call>\n{"name": "add", "arguments": {"a": 1,').length;
+    const choice = (await ask({ tools, max_tokens })).choices[0]!;
+    expect(choice.finish_reason).toBe("length");
+    expect(choice.message.tool_calls![0]!.function).toEqual({ name: "add", arguments: '{"a": 1,' });
+  });
+});
+
+describe("reasoning", () => {
+  const text = "<think>\nHm, let me\n\nsee.\n</think>\n\nIt is 7.";
+
+  test("is apart from the content, whole and streamed", async () => {
+    const { ask, chunks } = await withThoughts(text);
+    const { message } = (await ask()).choices[0]!;
+    expect(message).toMatchObject({ reasoning: "Hm, let me\n\nsee.", content: "It is 7." });
+    const all = assembled(await chunks());
+    expect(all).toMatchObject({ reasoning: message.reasoning, content: message.content });
+  });
+
+  test("a prompt that opens the thoughts begins the reply inside them", async () => {
+    const template = `${CHATML_WITH_THOUGHTS}{{- '<think>\\n' }}`;
+    const { ask } = await withThoughts("Hm.\n</think>\n\nSeven", template);
+    expect((await ask()).choices[0]!.message).toMatchObject({ reasoning: "Hm.", content: "Seven" });
+  });
+
+  test("nothing but thoughts: the content is null", async () => {
+    const { ask } = await withThoughts("<think>\nHm");
+    expect((await ask()).choices[0]!.message).toMatchObject({ reasoning: "Hm", content: null });
+  });
+
+  test("a model that does not reason keeps the text as it is", async () => {
+    const { ask } = await openChat({ says: text });
+    expect((await ask()).choices[0]!.message).toMatchObject({ reasoning: null, content: text });
+  });
+
+  test("include_reasoning false withholds thoughts, logprobs and token ids; usage counts all", async () => {
+    const { ask, chunks } = await withThoughts(text);
+    const params = { include_reasoning: false, logprobs: true, return_token_ids: true };
+    const answer = await ask(params);
+    expect(answer.choices[0]).toMatchObject({ logprobs: null, token_ids: null });
+    expect(answer.choices[0]!.message).toMatchObject({ reasoning: null, content: "It is 7." });
+    expect(answer.usage.completion_tokens).toBe((await ask()).usage.completion_tokens);
+    const all = await chunks(params);
+    expect(assembled(all)).toMatchObject({ reasoning: "", content: "It is 7." });
+    for (const chunk of all) expect(chunk.choices[0]).toMatchObject({ logprobs: null });
+  });
+});
