@@ -5,7 +5,7 @@ import { InferenceLoop } from "../inference/index.js";
 import type { DecoderConfig, DeviceModel, Runtime } from "../runtime/runtime.js";
 import { type ChatTemplate, compileChatTemplate, loadTokenizer, type Tokenizer } from "../text/index.js";
 import type { ModelOptions } from "../types/options.js";
-import { readModelFolder } from "../weights/index.js";
+import { openWeightFolder } from "../weights/index.js";
 import { diagnostics } from "./diagnostics.js";
 import { type GenerationDefaults, readGenerationDefaults } from "./generationDefaults.js";
 import { planPages } from "./memoryPlan.js";
@@ -56,11 +56,11 @@ export async function loadBaseModel(
     throw new ModelFileError(folder, "there is no such folder", { hint: "name a Hugging Face model folder" });
   }
   const [weights, tokenizer, generationConfig] = await Promise.all([
-    readModelFolder(folder),
+    openWeightFolder(folder),
     loadTokenizer(folder),
     readGenerationDefaults(folder),
   ]);
-  const { config, tensors, hash } = weights;
+  const { config, tensors } = weights;
   if (tokenizer.vocabSize > config.vocab) {
     throw new ModelFileError(
       join(folder, "tokenizer.json"),
@@ -76,13 +76,16 @@ export async function loadBaseModel(
   // A model too large for its share may still fit what there is.
   const bytes = Math.max(budget.share, Math.min(budget.total, needs.weights * 1.5));
   const kvPages = model.kvPages ?? planPages(id, needs, bytes, limits);
-  const device = await runtime.load({
-    config,
-    tensors,
-    dtype,
-    kvPages,
-    onProgress: (fraction) => diagnostics.modelProgress.publish({ id, fraction }),
-  });
+  const [device, hash] = await Promise.all([
+    runtime.load({
+      config,
+      tensors,
+      dtype,
+      kvPages,
+      onProgress: (fraction) => diagnostics.modelProgress.publish({ id, fraction }),
+    }),
+    weights.hash(),
+  ]);
   const loop = new InferenceLoop(device, tokenizer, {
     maxSequences: options.maxSequences,
     tokenBudget: options.tokenBudget,
