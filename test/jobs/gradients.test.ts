@@ -1,0 +1,110 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type DeviceModel, type NamedTensors, openRuntime, type Trainer } from "../../src/runtime/runtime.js";
+import { DEFAULT_ADAPTER } from "../../src/training/checkpointFiles.js";
+import { accumulateGradient, evaluateRows } from "../../src/training/forwardBackward.js";
+import { crossEntropyLoss, policyGradientLoss, preferenceLoss } from "../../src/training/losses.js";
+import { packRows } from "../../src/training/packing.js";
+import { resolvePolicy } from "../../src/training/policy.js";
+import { OPTIMIZER } from "../../src/training/recipe.js";
+import type { TokenRow } from "../../src/training/rows.js";
+import { openWeightFolder } from "../../src/weights/index.js";
+import { modelFolder } from "./jobHost.js";
+
+const limits = { maxTokens: 16_384, memoryBudget: 0 };
+const shared = Array.from({ length: 70 }, (_, i) => (i * 37) % 700);
+/** Five rows that begin alike, cross a page, and go on differently. */
+const rows: TokenRow[] = Array.from({ length: 5 }, (_, r) => {
+  const own = Array.from({ length: 9 + 3 * r }, (_, i) => (r * 131 + i * 53) % 700);
+  const tokens = Int32Array.from([...shared, ...own]);
+  return { tokens, trained: Uint8Array.from(tokens, (_, i) => (i >= shared.length ? 1 : 0)) };
+});
+
+let device: DeviceModel;
+let trainer: Trainer;
+beforeAll(async () => {
+  const { config, tensors } = await openWeightFolder(modelFolder);
+  device = await openRuntime().load({ config, tensors, dtype: "float32", kvPages: 8 });
+  trainer = await device.trainAdapter(DEFAULT_ADAPTER, { seed: 3407n });
+  // Steps away from B = 0, so that both factors have gradients.
+  for (let i = 0; i < 2; i++) {
+    await accumulateGradient(trainer, rows, crossEntropyLoss(rows), limits);
+    await trainer.optimStep({ learningRate: 1e-2, ...OPTIMIZER.sft });
+  }
+});
+afterAll(() => {
+  trainer.close();
+  device.close();
+});
+
+async function gradient(maxTokens: number) {
+  await trainer.zeroGrad();
+  const { logprobs } = await accumulateGradient(trainer, rows, crossEntropyLoss(rows), { ...limits, maxTokens });
+  return { logprobs, tensors: await trainer.read("gradient") };
+}
+
+function relativeDifference(a: NamedTensors, b: NamedTensors): number {
+  let size = 0;
+  let difference = 0;
+  for (const [name, { data }] of a) {
+    for (const [i, value] of data.entries()) {
+      size += value ** 2;
+      difference += (value - b.get(name)!.data[i]!) ** 2;
+    }
+  }
+  expect(size).toBeGreaterThan(0);
+  return Math.sqrt(difference / size);
+}
+
+describe("a gradient", () => {
+  it("is the same whether rows share their beginning, run alone, or in several passes", async () => {
+    expect(packRows(rows).filter((row) => row.prefix !== undefined)).toHaveLength(4);
+    const together = await gradient(limits.maxTokens);
+    const alone = await gradient(1);
+    const split = await gradient(200);
+    expect(relativeDifference(together.tensors, alone.tensors)).toBeLessThan(1e-5);
+    expect(relativeDifference(together.tensors, split.tensors)).toBeLessThan(1e-5);
+    expect(alone.logprobs).toEqual(together.logprobs);
+    expect(split.logprobs).toEqual(together.logprobs);
+    const again = await gradient(limits.maxTokens);
+    expect(again.tensors).toEqual(together.tensors);
+  });
+
+  it("of a policy that has not changed comes from ratios of exactly 1", async () => {
+    const version = await trainer.publish();
+    const sampled = await evaluateRows(trainer, rows, limits, version);
+    device.releaseAdapter(version);
+    const policy = rows.map((row, r) => ({
+      ...row,
+      advantages: new Float32Array(row.tokens.length).fill(r - 2),
+      weights: new Float32Array(row.tokens.length).fill(1),
+      oldLogprobs: sampled.logprobs[r]!.map((logprob, i) => (row.trained[i] ? logprob : Number.NaN)),
+    }));
+    await trainer.zeroGrad();
+    const { metrics } = await accumulateGradient(
+      trainer,
+      policy,
+      policyGradientLoss(policy, resolvePolicy({}, 0).loss),
+      limits,
+    );
+    expect(metrics).toMatchObject({ ratio_exact_share: 1, ratio_max: 1, ratio_min: 1, approx_kl: 0 });
+  });
+
+  it("of a preference is what finite differences say", () => {
+    const pair = rows.slice(0, 2);
+    const reference = pair.map((row) => new Float32Array(row.tokens.length).fill(-2));
+    const loss = preferenceLoss(
+      pair.map((row, r) => ({ ...row, reference: reference[r]! })),
+      0.3,
+    );
+    const at = (change: number, r: number, i: number) => {
+      const logprobs = pair.map((row) => new Float32Array(row.tokens.length).fill(-1.5));
+      logprobs[1]!.fill(-1.75);
+      logprobs[r]![i]! += change;
+      return loss({ logprobs, entropies: [] });
+    };
+    for (const r of [0, 1]) {
+      const slope = (at(1 / 16, r, 72).metrics.loss! - at(-1 / 16, r, 72).metrics.loss!) * 8;
+      expect(at(0, r, 72).gradient[r]![72]).toBeCloseTo(slope, 4);
+    }
+  });
+});
