@@ -37,9 +37,9 @@ const choice = z.looseObject({
   finish_reason: z.string().nullable(),
   message: z.looseObject({
     role: z
-      .literal("assistant")
+      .string()
       .nullish()
-      .transform(() => "assistant" as const),
+      .transform((role) => role ?? "assistant"),
     content: z.string().nullish(),
     tool_calls: z.array(toolCall).nullish(),
   }),

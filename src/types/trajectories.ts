@@ -32,7 +32,7 @@ export interface TrajectoryChoice {
   index?: number | null;
   finish_reason: string | null;
   message: {
-    role: "assistant";
+    role: string;
     content?: string | null;
     tool_calls?: TrajectoryToolCall[] | null;
   };

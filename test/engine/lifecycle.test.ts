@@ -1,0 +1,200 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { Engine } from "../../src/engine/engine.js";
+import { HomeLockedError, InsufficientMemoryError, ModelFileError, ValidationError } from "../../src/errors.js";
+
+let home: string;
+beforeEach(() => {
+  home = mkdtempSync(join(tmpdir(), "engine-test-"));
+});
+afterEach(() => rmSync(home, { recursive: true, force: true }));
+
+const entry = pathToFileURL(fileURLToPath(new URL("../../src/index.ts", import.meta.url))).href;
+
+/** Runs a module of its own process, in which `Engine` and `home` are at hand. */
+async function run(body: string, onOutput: (text: string, child: ChildProcess) => void = () => undefined) {
+  const source = `import { Engine } from ${JSON.stringify(entry)};\nconst home = ${JSON.stringify(home)};\n${body}`;
+  const file = join(home, "..", `engine-test-${Date.now()}-${Math.random()}.mts`);
+  writeFileSync(file, source);
+  const tsx = fileURLToPath(import.meta.resolve("tsx"));
+  const child = spawn(process.execPath, ["--import", pathToFileURL(tsx).href, file], {
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let text = "";
+  let errors = "";
+  child.stdout.on("data", (chunk) => {
+    text += chunk;
+    onOutput(text, child);
+  });
+  child.stderr.on("data", (chunk) => {
+    errors += chunk;
+  });
+  const [code, signal] = await new Promise<[number | null, string | null]>((resolve) =>
+    child.on("close", (...end) => resolve(end)),
+  );
+  rmSync(file);
+  return { code, signal, text, errors, pid: child.pid };
+}
+
+describe("opening", () => {
+  it("a home again gives the same engine, until it was closed as often", async () => {
+    const first = await Engine.open({ home });
+    symlinkSync(home, `${home}-link`);
+    const [second, third] = await Promise.all([
+      Engine.open({ home: `${home}-link` }),
+      Engine.open({ home: `${home}/.` }),
+    ]);
+    rmSync(`${home}-link`);
+    expect(second).toBe(first);
+    expect(third).toBe(first);
+    await first.close();
+    await second.close();
+    expect(await first.baseModels.list()).toEqual(["anneal/tiny"]);
+    expect(existsSync(join(home, "lock.json"))).toBe(true);
+    await third.close();
+    expect(existsSync(join(home, "lock.json"))).toBe(false);
+    const fresh = await Engine.open({ home });
+    expect(fresh).not.toBe(first);
+    const closing = fresh.close();
+    const next = await Engine.open({ home });
+    await closing;
+    expect(next).not.toBe(fresh);
+    await next.close();
+  });
+
+  it("is shared by copies of the module", async () => {
+    const first = await Engine.open({ home });
+    vi.resetModules();
+    const copy = (await import("../../src/engine/engine.js")).Engine;
+    expect(copy).not.toBe(Engine);
+    expect(await copy.open({ home })).toBe(first);
+    await first.close();
+    await first.close();
+    expect(existsSync(join(home, "lock.json"))).toBe(false);
+  });
+
+  it("keeps what was made for the next opening", async () => {
+    const first = await Engine.open({ home });
+    const model = await first.models.create({ project: "p", name: "n", base_model: "anneal/tiny" });
+    const key = first.apiKey;
+    await first.close();
+    await using second = await Engine.open({ home });
+    expect(await second.models.retrieve(model.id)).toEqual(model);
+    expect(second.apiKey).toBe(key);
+  });
+
+  it("without a home keeps nothing", async () => {
+    const [a, b] = await Promise.all([Engine.open(), Engine.open({})]);
+    expect(a).not.toBe(b);
+    expect(a.home).toBeNull();
+    const folder = a.core.store.home;
+    await a.models.create({ project: "p", name: "n", base_model: "anneal/tiny" });
+    expect(await b.models.list()).toMatchObject({ data: [{ id: "anneal/tiny" }] });
+    await a.close();
+    await b.close();
+    expect(existsSync(folder)).toBe(false);
+  });
+
+  it("names options that do not exist or cannot be", async () => {
+    const failure = Engine.open({ tread: 2, toolParser: "xml", models: [] } as object);
+    await expect(failure).rejects.toBeInstanceOf(ValidationError);
+    const { issues } = (await failure.catch((error) => error)) as ValidationError;
+    expect(issues.map(({ loc }) => loc.join(".")).sort()).toEqual([
+      "options.models",
+      "options.toolParser",
+      "options.tread",
+    ]);
+  });
+
+  it("fails for what it cannot load, and then can be tried again", async () => {
+    await expect(Engine.open({ home, models: ["/nowhere"] })).rejects.toBeInstanceOf(ModelFileError);
+    await expect(Engine.open({ home, models: [home] })).rejects.toThrow(/config\.json/);
+    const small = await Engine.open({ home, memoryLimit: 1e6 }).catch((error) => error);
+    expect(small).toBeInstanceOf(InsufficientMemoryError);
+    expect(small).toMatchObject({ available: 1e6, status: 503 });
+    await (await Engine.open({ home })).close();
+  });
+
+  it("takes the key and the entity of the owner", async () => {
+    await using engine = await Engine.open({ apiKey: "mine", entity: "me" });
+    expect(engine.authenticate("mine")?.caller).toEqual({ entity: "me", owner: true });
+    expect(engine.authenticate("other")).toBeNull();
+    const model = await engine.models.create({ project: "p", name: "n", base_model: "anneal/tiny" });
+    expect(model.entity).toBe("me");
+  });
+
+  it("is told on diagnostics channels and to the logger", async () => {
+    const seen: string[] = [];
+    const note = (_message: unknown, name: string | symbol) => seen.push(String(name));
+    const names = ["anneal:engine:open", "anneal:engine:close", "anneal:model:load"];
+    for (const name of names) subscribe(name, note);
+    const logged: string[] = [];
+    const say = (message: string) => logged.push(message);
+    const engine = await Engine.open({ logger: { debug: say, info: say, warn: say, error: say } });
+    await engine.close();
+    for (const name of names) unsubscribe(name, note);
+    expect(seen).toEqual(["anneal:model:load", "anneal:engine:open", "anneal:engine:close"]);
+    expect(logged).toEqual(["model loaded", "engine opened", "engine closed"]);
+  });
+});
+
+describe("processes", () => {
+  it("find a home in use by another, with its address, and free once that was killed", async () => {
+    const tries: Promise<unknown>[] = [];
+    const end = await run(
+      `const engine = await Engine.open({ home });
+       engine.setAddress("http://127.0.0.1:1");
+       await engine.models.create({ project: "p", name: "kept", base_model: "anneal/tiny" });
+       console.log("ready");
+       setInterval(() => {}, 1000);`,
+      (text, child) => {
+        if (tries.length > 0 || !text.includes("ready")) return;
+        const attempt = Engine.open({ home }).catch((error: unknown) => error);
+        tries.push(attempt.finally(() => child.kill("SIGKILL")));
+      },
+    );
+    expect(end.signal).toBe("SIGKILL");
+    const error = await tries[0];
+    expect(error).toBeInstanceOf(HomeLockedError);
+    expect(error).toMatchObject({ address: "http://127.0.0.1:1", pid: end.pid, code: "home_locked", status: 409 });
+    await using engine = await Engine.open({ home });
+    expect((await engine.models.list()).data.map(({ id }) => id)).toContain("wandb-artifact:///local/p/kept");
+  });
+
+  it("end by themselves while an engine is open and idle", async () => {
+    const { code, text } = await run(`await Engine.open({ home }); console.log("open");`);
+    expect([code, text]).toEqual([0, "open\n"]);
+    await (await Engine.open({ home })).close();
+  });
+
+  it("write nothing by themselves", async () => {
+    const { text, errors } = await run(`
+      await using engine = await Engine.open({ home });
+      await engine.chat.completions.create({ messages: [{ role: "user", content: "hi" }], max_tokens: 3 });
+    `);
+    expect([text, errors.replace(/^npm warn.*$/gm, "").trim()]).toEqual(["", ""]);
+  });
+});
+
+it("closing ends what is under way with an error", async () => {
+  const engine = await Engine.open({});
+  const messages = [{ role: "user", content: "hi" }];
+  const reply = engine.chat.completions.create({ messages, ignore_eos: true });
+  const stream = await engine.chat.completions.create({ messages, ignore_eos: true, stream: true });
+  const iterator = stream[Symbol.asyncIterator]();
+  await iterator.next();
+  const outcome = reply.catch((error: unknown) => error);
+  await engine.close();
+  expect(await outcome).toMatchObject({ code: "closed" });
+  await expect(
+    (async () => {
+      for (;;) if ((await iterator.next()).done) return;
+    })(),
+  ).rejects.toMatchObject({ code: "closed" });
+  await expect(engine.health()).rejects.toMatchObject({ status: 503 });
+});

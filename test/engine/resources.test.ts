@@ -1,0 +1,266 @@
+import { randomUUID } from "node:crypto";
+import { cpSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { Engine } from "../../src/engine/engine.js";
+import { NotFoundError, TrainingFailedError, ValidationError } from "../../src/errors.js";
+import { createServer } from "../../src/server/createServer.js";
+import { type Listening, listen } from "../../src/server/listen.js";
+import type { AnnealClient } from "../../src/types/client.js";
+import type { TrajectoryGroup } from "../../src/types/trajectories.js";
+
+let engine: Engine;
+let listening: Listening;
+let connected: AnnealClient;
+beforeAll(async () => {
+  engine = await Engine.open({});
+  listening = await listen(createServer(engine), { host: "127.0.0.1", port: 0 });
+  connected = await Engine.connect(listening.address, { apiKey: engine.apiKey });
+});
+afterAll(async () => {
+  await connected?.close();
+  await listening?.close(0);
+  await engine?.close();
+});
+
+const messages = [{ role: "user", content: "Spell it." }];
+
+/** What applications see is the same in this process and over HTTP. */
+describe.each(["in process", "connected"] as const)("%s", (kind) => {
+  const client = (): AnnealClient => (kind === "connected" ? connected : engine);
+  const create = (name: string) =>
+    client().models.create({ project: kind.replace(" ", "-"), name, base_model: "anneal/tiny" });
+
+  /** Two rollouts with opposite rewards. */
+  async function rollouts(model: string): Promise<TrajectoryGroup> {
+    const reply = await client().chat.completions.create({ model, messages, n: 2, max_tokens: 6, seed: 3 });
+    return {
+      trajectories: reply.choices.map((choice, i) => ({
+        messages_and_choices: [
+          { role: "user", content: "Spell it." },
+          { ...choice, prompt_token_ids: reply.prompt_token_ids },
+        ],
+        reward: i,
+      })),
+    };
+  }
+
+  it("trains: rollouts, a job, its events as they come, the new step", async () => {
+    const model = await create("trained");
+    const name = `${model.entity}/${model.project}/${model.name}`;
+    const groups = [await rollouts(name), await rollouts(name)];
+    const { id } = await client().trainingJobs.create({
+      model_id: model.id,
+      trajectory_groups: groups,
+      experimental_config: { learning_rate: 1e-4 },
+    });
+    const seen: string[] = [];
+    for await (const event of client().trainingJobs.events(id)) {
+      seen.push(event.type);
+      if (event.type === "training_ended") {
+        // Whoever sees the end sees the checkpoint and can use it.
+        const page = await client().checkpoints.list(model.id, { limit: 1, order: "desc" });
+        expect(page.data[0]?.step).toBe(1);
+        const reply = await client().chat.completions.create({ model: `${name}:step1`, messages, max_tokens: 2 });
+        expect(reply.model).toBe(`wandb-artifact:///${name}:step1`);
+      }
+    }
+    expect(seen).toEqual(["training_started", "gradient_step", "gradient_step", "training_ended"]);
+    expect(await client().trainingJobs.wait(id)).toMatchObject({ id, status: "succeeded", step: 1 });
+    const page = await client().trainingJobs.events(id, { limit: 2 });
+    expect([page.data.length, page.has_more]).toEqual([2, true]);
+    const all: string[] = [];
+    for await (const event of page) all.push(event.type);
+    expect(all).toEqual(seen);
+    const rest: string[] = [];
+    for await (const event of client().trainingJobs.events(id, { after: page.last_id })) rest.push(event.type);
+    expect(rest).toEqual(seen.slice(2));
+    const { metrics } = (await client().checkpoints.list(model.id)).data[0]!;
+    expect(metrics["train/reward"]).toBeCloseTo(0.5, 12);
+  });
+
+  it("iterates over lists of several pages", async () => {
+    const model = await create("many");
+    for (let step = 1; step < 7; step++) engine.core.store.checkpoints.create({ modelId: model.id, step });
+    const steps: number[] = [];
+    for await (const checkpoint of client().checkpoints.list(model.id, { limit: 2 })) steps.push(checkpoint.step);
+    expect(steps).toEqual([0, 1, 2, 3, 4, 5, 6]);
+    const page = await client().checkpoints.list(model.id, { limit: 3, order: "desc" });
+    expect(JSON.parse(JSON.stringify(page))).toEqual({
+      object: "list",
+      data: page.data,
+      has_more: true,
+      first_id: page.data[0]!.id,
+      last_id: page.data[2]!.id,
+    });
+    expect(await client().checkpoints.delete(model.id, { steps: [1, 2, 99] })).toEqual({
+      deleted_count: 2,
+      not_found_steps: [99],
+    });
+  });
+
+  it("fails with typed errors", async () => {
+    await expect(client().models.retrieve(randomUUID())).rejects.toBeInstanceOf(NotFoundError);
+    await expect(
+      client().models.create({ project: "p", name: "a b", base_model: "anneal/tiny" }),
+    ).rejects.toMatchObject({
+      name: "ValidationError",
+      status: 422,
+      param: "name",
+      issues: [{ loc: ["body", "name"] }],
+    });
+    const unknown = client().chat.completions.create({ model: "none", messages });
+    await expect(unknown).rejects.toMatchObject({ name: "NotFoundError", code: "model_not_found", param: "model" });
+    await create("clash");
+    await expect(create("clash")).rejects.toMatchObject({ name: "ConflictError", status: 409 });
+  });
+
+  it("stops when the signal says so", async () => {
+    const reason = new Error("enough");
+    const signal = AbortSignal.abort(reason);
+    await expect(client().chat.completions.create({ messages }, { signal })).rejects.toBe(reason);
+    const abort = new AbortController();
+    const stream = await client().chat.completions.create(
+      { messages, ignore_eos: true, stream: true },
+      { signal: abort.signal },
+    );
+    await expect(
+      (async () => {
+        for await (const _ of stream) abort.abort(reason);
+      })(),
+    ).rejects.toBe(reason);
+  });
+
+  it("breaking out of a stream ends the request", async () => {
+    const stream = await client().chat.completions.create({ messages, ignore_eos: true, stream: true });
+    for await (const _ of stream) break;
+    const { loop } = engine.core.defaultBase;
+    for (let i = 0; i < 200 && loop.stats().running > 0; i++) await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(loop.stats().running).toBe(0);
+  });
+
+  it("cancels a job: one terminal event, no checkpoint, and waiting for it rejects", async () => {
+    const model = await create("cancelled");
+    const name = `${model.entity}/${model.project}/${model.name}`;
+    const group = await rollouts(name);
+    const job = (count: number) =>
+      client().trainingJobs.create({ model_id: model.id, trajectory_groups: Array(count).fill(group) });
+    const running = await job(500);
+    const queued = await job(1);
+    const waiting = client()
+      .trainingJobs.wait(running.id)
+      .catch((error: unknown) => error);
+    expect(await client().trainingJobs.cancel(queued.id)).toMatchObject({ status: "cancelled", error: "cancelled" });
+    expect(await client().trainingJobs.cancel(running.id)).toMatchObject({ status: "cancelled", step: null });
+    const error = await waiting;
+    expect(error).toBeInstanceOf(TrainingFailedError);
+    expect(error).toMatchObject({ code: "training_cancelled", jobId: running.id });
+    for (const { id } of [running, queued]) {
+      const types: string[] = [];
+      for await (const event of client().trainingJobs.events(id)) types.push(event.type);
+      expect(types.filter((type) => type === "training_failed")).toHaveLength(1);
+      expect(types).not.toContain("training_ended");
+    }
+    expect((await client().checkpoints.list(model.id)).data).toHaveLength(1);
+  });
+
+  it("deletes a model in the middle of its jobs", async () => {
+    const model = await create("doomed");
+    const group = await rollouts(`${model.entity}/${model.project}/${model.name}`);
+    const { id } = await client().trainingJobs.create({
+      model_id: model.id,
+      trajectory_groups: Array(500).fill(group),
+    });
+    expect(await client().models.delete(model.id)).toMatchObject({ deleted_checkpoints: 1 });
+    expect(await client().trainingJobs.retrieve(id)).toMatchObject({ status: "cancelled" });
+    const events = await client().trainingJobs.events(id, { limit: 100 });
+    expect(events.data.at(-1)).toMatchObject({ type: "training_failed", data: { error_message: "cancelled" } });
+    expect(events.has_more).toBe(false);
+  });
+
+  it("keeps data, logs trajectories and manages keys", async () => {
+    const model = await create("data");
+    const line = JSON.stringify({ messages: [...messages, { role: "assistant", content: "ti" }] });
+    const { url } = await client().artifacts.create({
+      project: "p",
+      name: `set-${kind[0]}`,
+      files: { "train.jsonl": line },
+    });
+    expect(url).toBe(`wandb-artifact:///local/p/set-${kind[0]}:v0`);
+    const { id } = await client().sftTrainingJobs.create({ model_id: model.id, training_data_url: url });
+    expect((await client().trainingJobs.wait(id)).step).toBe(1);
+    const logged = await client().models.log(model.id, {
+      split: "val",
+      trajectory_groups: [{ trajectories: [{ messages_and_choices: [], reward: 2 }] }],
+    });
+    expect(logged).toMatchObject({ step: 1, metrics: { "val/reward": 2 } });
+    const key = await client().keys.create({ entity: "other", name: "theirs" });
+    expect((await client().keys.list()).map((entry) => entry.id)).toContain(key.id);
+    await client().keys.revoke(key.id);
+    expect((await client().keys.list()).find((entry) => entry.id === key.id)?.revoked_at).not.toBeNull();
+  });
+
+  it("imports an adapter as step 0", async () => {
+    const trained = await create("source");
+    const group = await rollouts(`${trained.entity}/${trained.project}/${trained.name}`);
+    const { id } = await client().trainingJobs.create({
+      model_id: trained.id,
+      trajectory_groups: [group],
+      experimental_config: { learning_rate: 1e-2 },
+    });
+    await client().trainingJobs.wait(id);
+    const folder = mkdtempSync(join(tmpdir(), "adapter-"));
+    cpSync(engine.core.store.files.checkpointFolder(trained.id, 1), folder, { recursive: true });
+    const imported = await client().models.import({
+      project: "imported",
+      name: kind.replace(" ", "-"),
+      base_model: "anneal/tiny",
+      path: folder,
+    });
+    rmSync(folder, { recursive: true });
+    const logprobs = async (model: string) => {
+      const reply = await client().chat.completions.create({ model, messages, max_tokens: 5, temperature: 0 });
+      return reply.choices[0]!.logprobs!.content.map(({ logprob }) => logprob);
+    };
+    const step1 = await logprobs(`${trained.entity}/${trained.project}/${trained.name}:step1`);
+    expect(await logprobs(`${imported.entity}/${imported.project}/${imported.name}@0`.replace("@0", ":step0"))).toEqual(
+      step1,
+    );
+    expect(await logprobs(`${trained.entity}/${trained.project}/${trained.name}:step0`)).not.toEqual(step1);
+  });
+
+  it("tells of itself, and fetches", async () => {
+    expect(await client().health()).toEqual({ status: "ok" });
+    expect((await client().systemCheck()).database.success).toBe(true);
+    expect(await client().baseModels.list()).toEqual(["anneal/tiny"]);
+    const response = await client().fetch("http://engine/v1/health", {
+      headers: { authorization: `Bearer ${client().apiKey}` },
+    });
+    expect(await response.json()).toEqual({ status: "ok" });
+  });
+});
+
+it("in process, unknown parameters are errors that name them", async () => {
+  const failure = engine.models.create({ project: "p", name: "n", base_model: "anneal/tiny", colour: 1 } as never);
+  await expect(failure).rejects.toBeInstanceOf(ValidationError);
+  await expect(failure).rejects.toThrow(/colour/);
+  await expect(engine.chat.completions.create({ messages, heat: 1 } as never)).rejects.toThrow(/heat/);
+  await expect(connected.chat.completions.create({ messages, max_tokens: 1, heat: 1 } as never)).resolves.toBeDefined();
+});
+
+it("step 0 answers as the base does, bit by bit", async () => {
+  await engine.models.create({ project: "p", name: "fresh", base_model: "anneal/tiny" });
+  const ask = async (model: string) => {
+    const reply = await engine.chat.completions.create({ model, messages, max_tokens: 8, seed: 1, logprobs: true });
+    return reply.choices[0]!.logprobs!.content.map(({ logprob }) => logprob);
+  };
+  expect(await ask("fresh@0")).toEqual(await ask("anneal/tiny"));
+});
+
+it("nobody is at the address", async () => {
+  const lost = await Engine.connect("http://127.0.0.1:9", { apiKey: "x" });
+  await expect(lost.models.create({ project: "p", name: "n", base_model: "b" })).rejects.toMatchObject({
+    code: "unreachable",
+  });
+});
