@@ -1,5 +1,6 @@
 // Rollouts of many scenarios, some at a time, gathered into groups.
 
+import { setMaxListeners } from "node:events";
 import { AnnealError, BadRequestError } from "../errors.js";
 import type { AnnealClient } from "../types/client.js";
 import type { GatherOptions } from "../types/gather.js";
@@ -74,11 +75,14 @@ export async function gatherPinned<S>(
   const ended = { done: 0, good: 0, reward: 0, tokens: 0, failures: 0 };
 
   const attempt = async (group: number, member: number) => {
-    const timeout = timeoutMs === undefined ? null : AbortSignal.timeout(timeoutMs);
+    const timeout = timeoutMs === undefined ? [] : [AbortSignal.timeout(timeoutMs)];
+    // Its own, however many completions listen to it at once.
+    const rolloutSignal = AbortSignal.any([signal, ...timeout]);
+    setMaxListeners(0, rolloutSignal);
     try {
       const outcome = await runRollout(client, model, scenarios[group]!, rollout, {
         seed: deriveSeed(seed, purpose, model.step ?? 0, group, member),
-        signal: timeout ? AbortSignal.any([signal, timeout]) : signal,
+        signal: rolloutSignal,
       });
       outcomes[group]![member] = outcome;
       ended.good += 1;

@@ -1,0 +1,201 @@
+import OpenAI from "openai";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { Engine } from "../../src/engine/engine.js";
+import { gather, RolloutError, train } from "../../src/gather/index.js";
+import type { Rollout, StepReport } from "../../src/types/gather.js";
+import type { Model } from "../../src/types/models.js";
+import type { TrajectoryChoice } from "../../src/types/trajectories.js";
+
+let engine: Engine;
+let model: Model;
+let made = 0;
+const newModel = () => engine.models.create({ project: "p", name: `m${made++}`, base_model: "anneal/tiny" });
+
+beforeAll(async () => {
+  engine = await Engine.open({});
+  model = await newModel();
+});
+afterAll(() => engine.close());
+
+// What the embedded model answers must not matter: replies are cut short, and rewards are drawn.
+const short = { max_tokens: 2 };
+const drawn: Rollout<string> = async ({ chat, scenario, seed }) => {
+  await chat(`Say ${scenario}.`, short);
+  return Number(seed % 5n);
+};
+const choicesOf = (items: object[]) => items.filter((item): item is TrajectoryChoice => "message" in item);
+
+describe("gather", () => {
+  it("makes a group per scenario from a pinned step, with ids and logprobs", async () => {
+    const groups = await gather(engine, { model, scenarios: ["red", "blue"], rollout: drawn, groupSize: 3 });
+    expect(groups.map((group) => group.trajectories.length)).toEqual([3, 3]);
+    for (const trajectory of groups.flatMap((group) => group.trajectories)) {
+      expect(trajectory).toMatchObject({
+        initial_policy_version: 0,
+        final_policy_version: 0,
+        additional_histories: [],
+      });
+      const [choice] = choicesOf(trajectory.messages_and_choices);
+      expect(choice!.token_ids!.length).toBe(choice!.logprobs!.content!.length);
+      expect(choice!.prompt_token_ids!.length).toBeGreaterThan(0);
+    }
+  });
+
+  it("repeats a run exactly, whatever runs beside it, and differs between seeds and members", async () => {
+    const ids = async (seed: number, concurrency: number) => {
+      const rollout: Rollout<string> = async ({ chat, scenario }) =>
+        (await chat(scenario, { max_tokens: 8, temperature: 2 })).length;
+      const options = { model, scenarios: ["red", "blue"], rollout, groupSize: 4, seed, concurrency };
+      const groups = await gather(engine, options);
+      return groups.map((group) => group.trajectories.map((one) => choicesOf(one.messages_and_choices)[0]!.token_ids));
+    };
+    const first = await ids(1, 8);
+    expect(await ids(1, 1)).toEqual(first);
+    expect(await ids(2, 8)).not.toEqual(first);
+    expect(new Set(first[0]!.map((tokens) => JSON.stringify(tokens))).size).toBeGreaterThan(1);
+  });
+
+  it("records what other clients ask through its fetch, streamed or not, and leaves other models alone", async () => {
+    const groups = await gather(engine, {
+      model,
+      scenarios: [0],
+      groupSize: 1,
+      async rollout({ fetch, model: name, signal, complete }) {
+        const client = new OpenAI({ baseURL: "http://anneal/v1", apiKey: "any", fetch, maxRetries: 0 });
+        const messages = [{ role: "user" as const, content: "Hi" }];
+        const first = await client.chat.completions.create({ model: name, messages, max_tokens: 8 }, { signal });
+        const reply = first.choices[0]!.message;
+        const next = [...messages, reply, { role: "user" as const, content: "More" }];
+        const stream = await client.chat.completions.create({
+          model: name,
+          messages: next,
+          max_tokens: 8,
+          stream: true,
+        });
+        let streamed = "";
+        for await (const chunk of stream) streamed += chunk.choices[0]?.delta.content ?? "";
+        await complete({ model: "anneal/tiny", messages, max_tokens: 4 });
+        return { reward: 1, metadata: { first: reply.content, streamed } };
+      },
+    });
+    const { messages_and_choices: items, additional_histories, metadata } = groups[0]!.trajectories[0]!;
+    const choices = choicesOf(items);
+    expect(additional_histories).toEqual([]);
+    expect(choices.map((choice) => choice.message.content)).toEqual([metadata!.first, metadata!.streamed]);
+    for (const choice of choices) expect(choice.token_ids!.length).toBe(choice.logprobs!.content!.length);
+  });
+
+  it("keeps failed rollouts as exceptions, up to a number", async () => {
+    const failing: Rollout<number> = async ({ scenario }) => {
+      if (scenario === 1) throw new TypeError("no luck");
+      return scenario === 2 ? Number.NaN : 1;
+    };
+    const options = { model, scenarios: [0, 1, 2], rollout: failing, groupSize: 2 };
+    const groups = await gather(engine, { ...options, maxExceptions: 4 });
+    expect(groups.map((group) => [group.trajectories.length, group.exceptions!.length])).toEqual([
+      [2, 0],
+      [0, 2],
+      [0, 2],
+    ]);
+    expect(groups[1]!.exceptions![0]).toMatchObject({ type: "TypeError", message: "no luck" });
+    const error = await gather(engine, options).catch((cause: unknown) => cause);
+    expect(error).toBeInstanceOf(RolloutError);
+    expect((error as RolloutError).cause).toBeInstanceOf(TypeError);
+  });
+
+  it("ends rollouts that take too long, and everything when aborted", async () => {
+    const stuck: Rollout<number> = ({ scenario }) => (scenario === 0 ? new Promise(() => {}) : Promise.resolve(1));
+    const groups = await gather(engine, {
+      model,
+      scenarios: [0, 1],
+      rollout: stuck,
+      groupSize: 1,
+      timeoutMs: 50,
+      maxExceptions: 1,
+    });
+    expect(groups[0]!.exceptions![0]!.type).toBe("TimeoutError");
+    expect(groups[1]!.trajectories).toHaveLength(1);
+    const stop = new AbortController();
+    const aborted = gather(engine, { model, scenarios: [0], rollout: stuck, groupSize: 2, signal: stop.signal });
+    stop.abort("enough");
+    await expect(aborted).rejects.toBe("enough");
+  });
+
+  it("scores groups together", async () => {
+    const groups = await gather(engine, {
+      model,
+      scenarios: ["red"],
+      rollout: drawn,
+      groupSize: 3,
+      scoreGroup: async (trajectories, { scenario }) => trajectories.map((_, i) => i + scenario.length),
+    });
+    expect(groups[0]!.trajectories.map((trajectory) => trajectory.reward)).toEqual([3, 4, 5]);
+  });
+});
+
+describe("train", () => {
+  it("starts on policy to the bit, and reports what it did", async () => {
+    const trained = await newModel();
+    const reports: StepReport[] = [];
+    const options = {
+      model: trained,
+      scenarios: ["red", "blue", "green"],
+      rollout: drawn,
+      validation: ["grey"],
+      groupSize: 6,
+      steps: 2,
+      config: { learning_rate: 1e-4 },
+    };
+    for await (const report of train(engine, options)) {
+      reports.push(report);
+      const events = await engine.trainingJobs.events(report.jobId);
+      const first = events.data.find((event) => event.type === "gradient_step")!;
+      expect(first.data).toMatchObject({ ratio_exact_share: 1, ratio_max: 1, ratio_min: 1 });
+    }
+    expect(reports.map((report) => report.step)).toEqual([1, 2]);
+    expect(reports[0]!.baseline).not.toBeNull();
+    expect(reports[1]!.baseline).toBeNull();
+    for (const report of reports) {
+      expect(report.tokens.training).toBeGreaterThan(0);
+      expect(report.tokens.rollout).toBeGreaterThanOrEqual(report.tokens.training);
+      expect(report.validation!.reward).toBeTypeOf("number");
+      expect(report.best!.reward).toBeGreaterThanOrEqual(report.median!.reward);
+      expect(report.median!.reward).toBeGreaterThanOrEqual(report.worst!.reward);
+      expect(report.warnings.some((warning) => warning.includes("cut off"))).toBe(true);
+    }
+    const metrics = [];
+    for await (const checkpoint of engine.checkpoints.list(trained.id)) metrics.push(Object.keys(checkpoint.metrics));
+    expect(metrics).toHaveLength(3);
+    for (const names of metrics) expect(names).toContain("val/reward");
+    for (const names of metrics.slice(0, 2)) expect(names).toContain("train/reward");
+  });
+
+  it("says when nothing can be learned, and still makes its step", async () => {
+    const trained = await newModel();
+    const rollout: Rollout<number> = async ({ chat }) => Number((await chat("Hi", short)) === "");
+    for await (const report of train(engine, { model: trained, scenarios: [1, 2], rollout, groupSize: 2, steps: 1 })) {
+      expect(report.step).toBe(1);
+      expect(report.warnings).toContain("2 of 2 groups have equal rewards throughout and teach nothing");
+    }
+  });
+
+  it("learns", async () => {
+    const trained = await newModel();
+    const rollout: Rollout<number> = async ({ chat }) => {
+      const reply = await chat("zq xv, kk wjj?", { max_tokens: 10 });
+      return (reply.match(/e/g) ?? []).length / Math.max(reply.length, 5);
+    };
+    const rewards: number[] = [];
+    const options = {
+      model: trained,
+      scenarios: [0],
+      rollout,
+      groupSize: 24,
+      steps: 8,
+      config: { learning_rate: 3e-3 },
+    };
+    for await (const report of train(engine, options)) rewards.push(report.train.reward!);
+    const mean = (values: number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
+    expect(mean(rewards.slice(-2))).toBeGreaterThan(mean(rewards.slice(0, 2)) + 0.02);
+  });
+});
