@@ -9,7 +9,12 @@ import type { TrajectoryChoice } from "../../src/types/trajectories.js";
 let engine: Engine;
 let model: Model;
 let made = 0;
-const newModel = () => engine.models.create({ project: "p", name: `m${made++}`, base_model: "anneal/tiny" });
+const newModel = () =>
+  engine.models.create({
+    project: "p",
+    name: `m${made++}`,
+    base_model: "anneal/tiny",
+  });
 
 beforeAll(async () => {
   engine = await Engine.open({});
@@ -27,7 +32,12 @@ const choicesOf = (items: object[]) => items.filter((item): item is TrajectoryCh
 
 describe("gather", () => {
   it("makes a group per scenario from a pinned step, with ids and logprobs", async () => {
-    const groups = await gather(engine, { model, scenarios: ["red", "blue"], rollout: drawn, groupSize: 3 });
+    const groups = await gather(engine, {
+      model,
+      scenarios: ["red", "blue"],
+      rollout: drawn,
+      groupSize: 3,
+    });
     expect(groups.map((group) => group.trajectories.length)).toEqual([3, 3]);
     for (const trajectory of groups.flatMap((group) => group.trajectories)) {
       expect(trajectory).toMatchObject({
@@ -45,7 +55,14 @@ describe("gather", () => {
     const ids = async (seed: number, concurrency: number) => {
       const rollout: Rollout<string> = async ({ chat, scenario }) =>
         (await chat(scenario, { max_tokens: 8, temperature: 2 })).length;
-      const options = { model, scenarios: ["red", "blue"], rollout, groupSize: 4, seed, concurrency };
+      const options = {
+        model,
+        scenarios: ["red", "blue"],
+        rollout,
+        groupSize: 4,
+        seed,
+        concurrency,
+      };
       const groups = await gather(engine, options);
       return groups.map((group) => group.trajectories.map((one) => choicesOf(one.messages_and_choices)[0]!.token_ids));
     };
@@ -61,7 +78,12 @@ describe("gather", () => {
       scenarios: [0],
       groupSize: 1,
       async rollout({ fetch, model: name, signal, complete }) {
-        const client = new OpenAI({ baseURL: "http://anneal/v1", apiKey: "any", fetch, maxRetries: 0 });
+        const client = new OpenAI({
+          baseURL: "http://anneal/v1",
+          apiKey: "any",
+          fetch,
+          maxRetries: 0,
+        });
         const messages = [{ role: "user" as const, content: "Hi" }];
         const first = await client.chat.completions.create({ model: name, messages, max_tokens: 8 }, { signal });
         const reply = first.choices[0]!.message;
@@ -90,14 +112,22 @@ describe("gather", () => {
       if (scenario === 1) throw new TypeError("no luck");
       return scenario === 2 ? Number.NaN : 1;
     };
-    const options = { model, scenarios: [0, 1, 2], rollout: failing, groupSize: 2 };
+    const options = {
+      model,
+      scenarios: [0, 1, 2],
+      rollout: failing,
+      groupSize: 2,
+    };
     const groups = await gather(engine, { ...options, maxExceptions: 4 });
     expect(groups.map((group) => [group.trajectories.length, group.exceptions!.length])).toEqual([
       [2, 0],
       [0, 2],
       [0, 2],
     ]);
-    expect(groups[1]!.exceptions![0]).toMatchObject({ type: "TypeError", message: "no luck" });
+    expect(groups[1]!.exceptions![0]).toMatchObject({
+      type: "TypeError",
+      message: "no luck",
+    });
     const error = await gather(engine, options).catch((cause: unknown) => cause);
     expect(error).toBeInstanceOf(RolloutError);
     expect((error as RolloutError).cause).toBeInstanceOf(TypeError);
@@ -116,7 +146,13 @@ describe("gather", () => {
     expect(groups[0]!.exceptions![0]!.type).toBe("TimeoutError");
     expect(groups[1]!.trajectories).toHaveLength(1);
     const stop = new AbortController();
-    const aborted = gather(engine, { model, scenarios: [0], rollout: stuck, groupSize: 2, signal: stop.signal });
+    const aborted = gather(engine, {
+      model,
+      scenarios: [0],
+      rollout: stuck,
+      groupSize: 2,
+      signal: stop.signal,
+    });
     stop.abort("enough");
     await expect(aborted).rejects.toBe("enough");
   });
@@ -150,7 +186,11 @@ describe("train", () => {
       reports.push(report);
       const events = await engine.trainingJobs.events(report.jobId);
       const first = events.data.find((event) => event.type === "gradient_step")!;
-      expect(first.data).toMatchObject({ ratio_exact_share: 1, ratio_max: 1, ratio_min: 1 });
+      expect(first.data).toMatchObject({
+        ratio_exact_share: 1,
+        ratio_max: 1,
+        ratio_min: 1,
+      });
     }
     expect(reports.map((report) => report.step)).toEqual([1, 2]);
     expect(reports[0]!.baseline).not.toBeNull();
@@ -173,7 +213,13 @@ describe("train", () => {
   it("says when nothing can be learned, and still makes its step", async () => {
     const trained = await newModel();
     const rollout: Rollout<number> = async ({ chat }) => Number((await chat("Hi", short)) === "");
-    for await (const report of train(engine, { model: trained, scenarios: [1, 2], rollout, groupSize: 2, steps: 1 })) {
+    for await (const report of train(engine, {
+      model: trained,
+      scenarios: [1, 2],
+      rollout,
+      groupSize: 2,
+      steps: 1,
+    })) {
       expect(report.step).toBe(1);
       expect(report.warnings).toContain("2 of 2 groups have equal rewards throughout and teach nothing");
     }

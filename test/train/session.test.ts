@@ -1,0 +1,234 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { Engine } from "../../src/engine/engine.js";
+import type { Model } from "../../src/types/models.js";
+import type { TrainingRow } from "../../src/types/trainingSession.js";
+
+let engine: Engine;
+let folder: string;
+let made = 0;
+const newModel = () =>
+  engine.models.create({
+    project: "p",
+    name: `s${made++}`,
+    base_model: "anneal/tiny",
+  });
+
+beforeAll(async () => {
+  engine = await Engine.open({});
+  folder = mkdtempSync(join(tmpdir(), "session-"));
+});
+afterAll(async () => {
+  await engine.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const rows: TrainingRow[] = [0, 1].map((r) => {
+  const tokens = Array.from({ length: 24 }, (_, i) => (i * 31 + r * 7) % 500);
+  return { tokens, trained: tokens.map((_, i) => i >= 12) };
+});
+const sumOf = (values: Float32Array[]) => values.reduce((sum, row) => sum + row.reduce((a, b) => a + b, 0), 0);
+
+describe("a training session", () => {
+  it("trains with a built-in loss, samples the live weights, and saves what is served", async () => {
+    const model = await newModel();
+    await using session = await engine.training.open(model);
+    const before = await session.logprobs(rows);
+    expect([...before.logprobs[0]!.slice(0, 12)].every((value) => value === 0)).toBe(true);
+    for (let i = 0; i < 4; i++) {
+      const { metrics } = await session.forwardBackward(rows, {
+        loss: "cross_entropy",
+      });
+      expect(metrics.num_trainable_tokens).toBe(24);
+      const { gradNorm } = await session.optimStep({
+        learningRate: 5e-3,
+        weightDecay: 0,
+        maxGradNorm: 1,
+      });
+      expect(gradNorm).toBeGreaterThan(0);
+    }
+    const after = await session.logprobs(rows);
+    expect(sumOf(after.logprobs)).toBeGreaterThan(sumOf(before.logprobs) + 1);
+
+    const messages = [{ role: "user", content: "Hi" }];
+    const greedy = { messages, temperature: 0, max_tokens: 12, logprobs: true };
+    const live = await session.sample({ ...greedy, n: 1 });
+    const saved = await session.saveState({ metrics: { mine: 3 } });
+    expect(saved).toMatchObject({ step: 1, metrics: { mine: 3 } });
+    const served = await engine.chat.completions.create({
+      ...greedy,
+      model: `wandb-artifact:///local/p/${model.name}:step1`,
+    });
+    expect(served.choices[0]!.logprobs).toEqual(live.choices[0]!.logprobs);
+  });
+
+  it("gives a hand-written loss the gradient of the built-in one, to the bit", async () => {
+    const model = await newModel();
+    const other = await newModel();
+    const builtIn = await engine.training.open(model);
+    const byHand = await engine.training.open(other);
+    await builtIn.forwardBackward(rows, { loss: "cross_entropy" });
+    const { logprobs } = await byHand.logprobs(rows);
+    const weights = rows.map((row, r) => logprobs[r]!.map((_, i) => (row.trained[i] ? -1 / 24 : 0)));
+    await byHand.forwardBackward(rows, { weights });
+    const step = { learningRate: 1e-3 };
+    expect(await byHand.optimStep(step)).toEqual(await builtIn.optimStep(step));
+    expect(await byHand.logprobs(rows)).toEqual(await builtIn.logprobs(rows));
+    await builtIn.close();
+    await byHand.close();
+    await expect(byHand.logprobs(rows)).rejects.toMatchObject({
+      code: "closed",
+    });
+  });
+
+  it("prefers what dpo says is preferred", async () => {
+    const session = await engine.training.open(await newModel());
+    let first: number | undefined;
+    let last = 0;
+    for (let i = 0; i < 5; i++) {
+      const { metrics } = await session.forwardBackward(rows, {
+        loss: "dpo",
+        beta: 0.2,
+      });
+      first ??= metrics.loss!;
+      last = metrics.loss!;
+      await session.optimStep({
+        learningRate: 3e-3,
+        weightDecay: 0,
+        maxGradNorm: 1,
+      });
+    }
+    expect(first).toBeCloseTo(Math.log(2), 6);
+    expect(last).toBeLessThan(0.6);
+    await session.close();
+  });
+
+  it("holds the model's place in the queue until it is closed", async () => {
+    const model = await newModel();
+    const session = await engine.training.open(model);
+    const waiting = engine.training.open(model, {
+      signal: AbortSignal.timeout(50),
+    });
+    await expect(waiting).rejects.toMatchObject({ name: "TimeoutError" });
+    const { id } = await engine.trainingJobs.create({
+      model_id: model.id,
+      trajectory_groups: [],
+    });
+    await session.saveState();
+    expect((await engine.trainingJobs.retrieve(id)).status).toBe("queued");
+    await session.close();
+    expect(await engine.trainingJobs.wait(id)).toMatchObject({
+      status: "succeeded",
+      step: 2,
+    });
+  });
+
+  it.each([
+    [[{ tokens: [], trained: [] }], "rows.0.tokens"],
+    [[{ tokens: [1, 2], trained: [1] }], "rows.0.trained"],
+    [[{ tokens: [1, 2], trained: [0, 1], advantages: [1] }], "rows.0.advantages"],
+    [[], "rows"],
+  ] as [TrainingRow[], string][])("refuses rows that do not fit", async (bad, param) => {
+    const session = await engine.training.open(await newModel());
+    await expect(session.forwardBackward(bad, { loss: "cispo" })).rejects.toMatchObject({ param });
+    await session.close();
+  });
+});
+
+describe("a supervised job", () => {
+  const line = (answer: string) =>
+    JSON.stringify({
+      messages: [
+        { role: "user", content: "Who?" },
+        { role: "assistant", content: answer },
+      ],
+    });
+
+  async function run(model: Model, url: string, config: object) {
+    const { id } = await engine.sftTrainingJobs.create({
+      model_id: model.id,
+      training_data_url: url,
+      config,
+    });
+    const events = [];
+    for await (const event of engine.trainingJobs.events(id)) events.push(event);
+    return { id, events };
+  }
+
+  it("learns its data from an artifact, one step per batch", async () => {
+    const model = await newModel();
+    const data = Array.from({ length: 11 }, () => line("Rumpelstiltskin!")).join("\n");
+    const { url } = await engine.artifacts.create({
+      project: "p",
+      name: "set",
+      files: { "train.jsonl": data },
+    });
+    const { events } = await run(model, url, {
+      learning_rate: 1e-2,
+      metric_logging: { enabled: true },
+    });
+    expect(events.map((event) => event.type)).toEqual([
+      "training_started",
+      ...new Array(6).fill("gradient_step"),
+      "training_ended",
+    ]);
+    const steps = events.filter((event) => event.type === "gradient_step").map((event) => event.data);
+    expect(events[0]!.data).toMatchObject({
+      num_sequences: 6,
+      num_trajectories: 11,
+    });
+    expect(steps.map((data) => data.num_trajectories)).toEqual([2, 2, 2, 2, 2, 1]);
+    for (const name of [
+      "loss",
+      "learning_rate",
+      "grad_norm",
+      "num_tokens",
+      "num_trainable_tokens",
+      "num_dropped_trajectories",
+      "tokens_per_second",
+    ]) {
+      expect(steps[0]![name], name).toBeTypeOf("number");
+    }
+    expect(Number(steps.at(-1)!.loss)).toBeLessThan(Number(steps[0]!.loss) / 2);
+    const answer = await engine.chat.completions.create({
+      model: `wandb-artifact:///local/p/${model.name}`,
+      messages: [{ role: "user", content: "Who?" }],
+      temperature: 0,
+      max_tokens: 24,
+    });
+    expect(answer.choices[0]!.message.content).toContain("Rumpel");
+  });
+
+  it("takes one learning rate per batch, and fails when their number is wrong", async () => {
+    const model = await newModel();
+    const file = join(folder, "train.jsonl");
+    writeFileSync(file, [line("a"), line("b"), line("c")].join("\n"));
+    const rates = await run(model, file, { learning_rate: [1e-3, 2e-3] });
+    expect(rates.events.slice(1, 3).map((event) => event.data.learning_rate)).toEqual([1e-3, 2e-3]);
+    const wrong = await run(model, file, { learning_rate: [1e-3] });
+    expect(wrong.events.at(-1)).toMatchObject({ type: "training_failed" });
+    expect(wrong.events.at(-1)!.data.error_message).toContain("1 values for 2 batches");
+    writeFileSync(file, `${line("a")}\n{"messages": []}\n`);
+    const bad = await run(model, file, {});
+    expect(bad.events.at(-1)!.data.error_message).toMatch(/train\.jsonl, line 2/);
+  });
+
+  it("refuses what cannot be right when it is made", async () => {
+    const model = await newModel();
+    const create = (url: string, config: object) =>
+      engine.sftTrainingJobs.create({
+        model_id: model.id,
+        training_data_url: url,
+        config,
+      });
+    await expect(create("/etc/hostname", {})).rejects.toMatchObject({
+      status: 422,
+      param: "training_data_url",
+    });
+    writeFileSync(join(folder, "x.jsonl"), line("a"));
+    await expect(create(join(folder, "x.jsonl"), { batch_size: 0 })).rejects.toMatchObject({ status: 422 });
+    await expect(create(join(folder, "x.jsonl"), { learning_rate: -1 })).rejects.toMatchObject({ status: 422 });
+  });
+});
