@@ -1,0 +1,95 @@
+// The reference models: tiny random ones with what PyTorch, transformers and peft compute on them (see test/reference/models/README.md).
+
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { type DeviceModel, type ElementType, openRuntime, type SlotParams } from "../../src/runtime/runtime.js";
+import { readAdapterFolder } from "../../src/weights/adapterFolder.js";
+import { openWeightFolder } from "../../src/weights/weightFolder.js";
+
+export const CASES = ["llama", "llama3_rope", "llama_linear", "mistral", "qwen2", "qwen3", "qwen3_yarn"] as const;
+export type Case = (typeof CASES)[number];
+
+export function caseFolder(name: Case): string {
+  return fileURLToPath(new URL(`../reference/models/${name}`, import.meta.url));
+}
+
+export async function loadCase(
+  name: Case,
+  options: { dtype?: ElementType; kernelSet?: string; kvPages?: number } = {},
+): Promise<DeviceModel> {
+  const { config, tensors } = await openWeightFolder(caseFolder(name));
+  return openRuntime().load({ config, tensors, dtype: "float32", kvPages: 64, ...options });
+}
+
+export function caseAdapter(name: Case) {
+  return readAdapterFolder(join(caseFolder(name), "adapter"));
+}
+
+/** expected.safetensors and expected.json of a case. */
+export function expected(name: Case) {
+  const file = readFileSync(join(caseFolder(name), "expected.safetensors"));
+  const length = Number(file.readBigUInt64LE());
+  const header = JSON.parse(file.subarray(8, 8 + length).toString()) as Record<
+    string,
+    { dtype: string; data_offsets: [number, number] }
+  >;
+  const bytes = (tensor: string): ArrayBuffer => {
+    const [from, to] = header[tensor]!.data_offsets;
+    return new Uint8Array(file.subarray(8 + length + from, 8 + length + to)).buffer;
+  };
+  return {
+    rows: [0, 1, 2].map((row) => new Int32Array(bytes(`row${row}.tokens`))),
+    floats: (tensor: string) => new Float32Array(bytes(tensor)),
+    names: (prefix: string) =>
+      Object.keys(header)
+        .filter((tensor) => tensor.startsWith(prefix))
+        .map((tensor) => tensor.slice(prefix.length)),
+    facts: JSON.parse(readFileSync(join(caseFolder(name), "expected.json"), "utf8")) as {
+      loss: number;
+      greedy: number[][];
+      bfloat16: { logprobs_rms_error: number };
+      adamw: { lr: number; loss: number[]; grad_norm: number[]; loss_after: number };
+    },
+  };
+}
+
+/** Sampling without any filter. */
+export function plainSlot(params: Partial<SlotParams> = {}): SlotParams {
+  return {
+    temperature: 1,
+    topP: 1,
+    topK: 0,
+    minP: 0,
+    repetitionPenalty: 1,
+    frequencyPenalty: 0,
+    presencePenalty: 0,
+    seed: 0n,
+    choice: 0,
+    minTokens: 0,
+    endIds: new Int32Array(),
+    biasIds: new Int32Array(),
+    biasValues: new Float32Array(),
+    allowedIds: null,
+    badWords: [],
+    prompt: new Int32Array(),
+    topLogprobs: -1,
+    ...params,
+  };
+}
+
+/** Page ids `first`, `first + 1`, ... for so many positions. */
+export function pagesFrom(first: number, positions: number): Int32Array {
+  return Int32Array.from({ length: Math.ceil(positions / 64) }, (_, page) => first + page);
+}
+
+/** Norm of the difference over the norm of what is expected. */
+export function relativeError(actual: Float32Array, wanted: Float32Array): number {
+  let difference = 0;
+  let norm = 0;
+  for (let i = 0; i < wanted.length; i++) {
+    difference += (actual[i]! - wanted[i]!) ** 2;
+    norm += wanted[i]! ** 2;
+  }
+  return actual.length === wanted.length ? Math.sqrt(difference / norm) : Number.NaN;
+}
