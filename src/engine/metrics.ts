@@ -1,6 +1,6 @@
 // What the engine counts about inference, under the names of vLLM's metrics, as data: the server writes it out.
 
-import type { InferenceStats } from "../inference/index.js";
+import type { GenerationRecord, InferenceStats } from "../inference/index.js";
 
 export type MetricLabels = Readonly<Record<string, string>>;
 
@@ -22,25 +22,13 @@ export type MetricFamily =
   | { name: string; help: string; kind: "gauge" | "counter"; samples: MetricSample[] }
   | { name: string; help: string; kind: "histogram"; samples: HistogramSample[] };
 
-/** One request that has ended, successfully or not; times in seconds, tokens summed over choices. */
+/** One request that has ended, successfully or not. */
 export interface FinishedRequest {
+  /** Id of the base model. */
   model: string;
-  /** Per choice; "abort" for those that did not end by themselves. */
-  finishReasons: readonly string[];
   promptTokens: number;
-  computedPromptTokens: number;
-  generatedTokens: number;
-  /** Of the longest choice. */
-  longestChoice: number;
-  n: number;
   maxTokens: number;
-  /** From arrival to the first step; null when there was none. */
-  queueTime: number | null;
-  /** From the first step to the first token; null when there was none. */
-  prefillTime: number | null;
-  /** From the first token to the end. */
-  decodeTime: number | null;
-  total: number;
+  record: Readonly<GenerationRecord>;
 }
 
 /** What a model's loop reports when it is asked. */
@@ -150,32 +138,35 @@ export class InferenceMetrics {
   private readonly choices = new Histogram("request_params_n", "Choices asked for.", CHOICES);
   private readonly limits = new Histogram("request_params_max_tokens", "Output tokens allowed.", TOKENS);
 
-  requestFinished(request: FinishedRequest): void {
-    const { model, generatedTokens } = request;
+  requestFinished({ model, promptTokens, maxTokens, record }: FinishedRequest): void {
+    const { arrival, scheduled, firstToken, finished, outputTokens } = record;
+    const n = outputTokens.length;
+    const generated = outputTokens.reduce((sum, tokens) => sum + tokens, 0);
+    const longest = Math.max(...outputTokens);
+    const seconds = (from: number, to: number) => (to - from) / 1000;
     const reasons = this.finished.get(model) ?? new Map<string, number>();
     this.finished.set(model, reasons);
-    for (const reason of request.finishReasons) reasons.set(reason, (reasons.get(reason) ?? 0) + 1);
-    add(this.promptTokens, model, request.promptTokens);
-    add(this.generationTokens, model, generatedTokens);
-    this.latency.observe(model, request.total);
-    this.promptLengths.observe(model, request.promptTokens);
-    this.computedPrompts.observe(model, request.computedPromptTokens);
-    this.outputLengths.observe(model, generatedTokens);
-    this.longestOutputs.observe(model, request.longestChoice);
-    this.choices.observe(model, request.n);
-    this.limits.observe(model, request.maxTokens);
-    const { queueTime, prefillTime, decodeTime } = request;
-    if (queueTime === null) return;
-    this.queueTime.observe(model, queueTime);
-    if (prefillTime === null || decodeTime === null) return;
-    this.timeToFirstToken.observe(model, queueTime + prefillTime);
-    this.prefillTime.observe(model, prefillTime);
-    this.decodeTime.observe(model, decodeTime);
-    this.inferenceTime.observe(model, prefillTime + decodeTime);
-    if (request.longestChoice < 2) return;
-    const perToken = decodeTime / (request.longestChoice - 1);
+    for (const finish of record.finishes) add(reasons, finish?.reason ?? "abort", 1);
+    add(this.promptTokens, model, promptTokens);
+    add(this.generationTokens, model, generated);
+    this.latency.observe(model, seconds(arrival, finished));
+    this.promptLengths.observe(model, promptTokens);
+    this.computedPrompts.observe(model, promptTokens - record.cachedTokens);
+    this.outputLengths.observe(model, generated);
+    this.longestOutputs.observe(model, longest);
+    this.choices.observe(model, n);
+    this.limits.observe(model, maxTokens);
+    if (scheduled === 0) return;
+    this.queueTime.observe(model, seconds(arrival, scheduled));
+    this.inferenceTime.observe(model, seconds(scheduled, finished));
+    if (firstToken === 0) return;
+    this.timeToFirstToken.observe(model, seconds(arrival, firstToken));
+    this.prefillTime.observe(model, seconds(scheduled, firstToken));
+    this.decodeTime.observe(model, seconds(firstToken, finished));
+    if (longest < 2) return;
+    const perToken = seconds(firstToken, finished) / (longest - 1);
     this.timePerOutputToken.observe(model, perToken);
-    this.interTokenLatency.observe(model, perToken, Math.max(1, generatedTokens - request.n));
+    this.interTokenLatency.observe(model, perToken, Math.max(1, generated - n));
   }
 
   /** Everything, with the present state of the models' loops. */

@@ -4,6 +4,7 @@
 import { randomBytes } from "node:crypto";
 import type { DeviceModel, RowLogprobs } from "../runtime/runtime.js";
 import type { Tokenizer } from "../text/index.js";
+import { onAbort } from "./abortListeners.js";
 import { BeamSearch } from "./beamSearch.js";
 import { ChoiceOutput } from "./choiceOutput.js";
 import { EventQueue } from "./eventQueue.js";
@@ -48,7 +49,14 @@ export class Generating implements Generation {
     private readonly host: GeneratingHost,
   ) {
     const { params, promptTokens, adapter, cacheSalt, useCache, priority } = request;
-    const origin: SequenceOrigin = { params, adapter, cacheSalt, useCache, priority, arrival };
+    const origin: SequenceOrigin = {
+      params,
+      adapter,
+      cacheSalt,
+      useCache,
+      priority,
+      arrival,
+    };
     this.queue = new EventQueue(() => this.leave());
     this.ended = new Promise((resolve) => {
       this.resolveEnded = resolve;
@@ -91,10 +99,7 @@ export class Generating implements Generation {
 
   /** Ends the request when `signal` aborts. */
   follow(signal: AbortSignal | undefined): void {
-    if (signal === undefined) return;
-    const abort = () => this.fail(signal.reason);
-    signal.addEventListener("abort", abort, { once: true });
-    this.unfollow = () => signal.removeEventListener("abort", abort);
+    if (signal !== undefined) this.unfollow = onAbort(signal, () => this.fail(signal.reason));
   }
 
   openSlot(sequence: Sequence): void {
@@ -139,7 +144,11 @@ export class Generating implements Generation {
       const position = from + i + 1;
       if (this.promptLogprobs === null || position >= this.promptLogprobs.length) continue;
       const top = { ids: row.topIds, logprobs: row.topLogprobs };
-      this.promptLogprobs[position] = { logprob: row.logprob, rank: row.rank, top };
+      this.promptLogprobs[position] = {
+        logprob: row.logprob,
+        rank: row.rank,
+        top,
+      };
     }
   }
 
@@ -175,7 +184,11 @@ export class Generating implements Generation {
     this.record.firstToken = performance.now();
     const { cachedTokens } = this.sequences[0]!;
     this.record.cachedTokens = cachedTokens;
-    this.queue.push({ type: "prompt", cachedTokens, promptLogprobs: this.promptLogprobs });
+    this.queue.push({
+      type: "prompt",
+      cachedTokens,
+      promptLogprobs: this.promptLogprobs,
+    });
   }
 
   private complete(): void {

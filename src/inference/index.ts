@@ -1,3 +1,7 @@
 export { PAGE_SIZE } from "./blockPool.js";
-export { InferenceLoop, type InferenceLoopOptions, type InferenceStats } from "./inferenceLoop.js";
+export {
+  InferenceLoop,
+  type InferenceLoopOptions,
+  type InferenceStats,
+} from "./inferenceLoop.js";
 export type * from "./request.js";
