@@ -142,9 +142,10 @@ describe("contents", () => {
 describe("messages", () => {
   const call = (given: unknown) => ({ id: "c1", type: "function", function: { name: "f", arguments: given } });
 
-  it("keep name, tool_call_id and nothing unknown", () => {
-    const message = { role: "tool", content: "x", name: "n", tool_call_id: "c1", extra: 1, tool_calls: [] };
-    expect(show(shown, message)).toEqual([{ role: "tool", content: "x", name: "n", tool_call_id: "c1" }]);
+  it("keep name, tool_call_id and what else they carry, unless it is null", () => {
+    const message = { role: "tool", content: "x", name: "n", tool_call_id: "c1", extra: 1 };
+    const more = { tool_calls: [], audio: null, reasoning: null };
+    expect(show(shown, { ...message, ...more })).toEqual([message]);
   });
 
   it("have the arguments of their calls parsed, in Python's eyes", () => {

@@ -2,8 +2,27 @@ export { type Conversation, renderConversation } from "./conversation.js";
 export * from "./errors.js";
 export type { DecodeOptions, IncrementalDecoder } from "./incrementalDecoder.js";
 export { contentParts, contentText, type TextPart } from "./messageContent.js";
+export {
+  promptOpensReasoning,
+  type ReasoningDelta,
+  type ReasoningOptions,
+  ReasoningParser,
+  recogniseReasoning,
+  splitReasoning,
+} from "./reasoning.js";
 export { DEFAULT_LIMITS, type TemplateLimits } from "./template/budget.js";
 export { ChatTemplate, compileChatTemplate, type RenderOptions } from "./template/chatTemplate.js";
 export type { TemplateInput } from "./template/fromJavaScript.js";
 export type { ConversationMessage } from "./templateMessages.js";
 export { type EncodeOptions, loadTokenizer, Tokenizer } from "./tokenizer.js";
+export {
+  createToolParser,
+  type ParsedToolCall,
+  parseToolCalls,
+  recogniseToolFormat,
+  TOOL_FORMATS,
+  type ToolCallPiece,
+  type ToolDelta,
+  type ToolFormat,
+  type ToolParser,
+} from "./toolCalls.js";

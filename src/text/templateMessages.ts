@@ -6,7 +6,7 @@ import type { ChatTemplate } from "./template/chatTemplate.js";
 import { parseJson } from "./template/jsonValue.js";
 import { Dict, PythonError } from "./template/values.js";
 
-/** A message as a request writes it; fields that templates do not know are left out of what they see. */
+/** A message as a request writes it; fields that are not named below reach the template as they are. */
 export interface ConversationMessage {
   role: string;
   content?: string | readonly unknown[] | null;
@@ -34,26 +34,27 @@ export function templateMessages(template: ChatTemplate, messages: readonly Conv
 }
 
 function templateMessage(message: ConversationMessage, location: string, wantsParts: boolean): TemplateMessage {
-  const { role } = message;
+  const { role, content, name, tool_call_id, tool_calls, reasoning, reasoning_content, ...extra } = message;
   if (typeof role !== "string" || role === "") {
     throw new ConversationError(`${location}.role`, "is required and must be a text");
   }
   const isAssistant = role === "assistant";
-  const toolCalls = isAssistant ? parsedToolCalls(message.tool_calls, `${location}.tool_calls`) : [];
+  const toolCalls = isAssistant ? parsedToolCalls(tool_calls, `${location}.tool_calls`) : [];
   const result: TemplateMessage = { role, content: null };
   // A message that only calls tools has no content, and templates ask for that.
-  const hasNone = (message.content === undefined || message.content === null) && toolCalls.length > 0;
+  const hasNone = (content === undefined || content === null) && toolCalls.length > 0;
   if (!hasNone) result.content = templateContent(message, `${location}.content`, wantsParts);
-  if (typeof message.name === "string") result.name = message.name;
-  if (typeof message.tool_call_id === "string") result.tool_call_id = message.tool_call_id;
-  if (role === "developer" && Array.isArray(message.tools)) result.tools = message.tools;
+  if (typeof name === "string") result.name = name;
+  if (typeof tool_call_id === "string") result.tool_call_id = tool_call_id;
   if (toolCalls.length > 0) result.tool_calls = toolCalls;
-  const reasoning = isAssistant ? (message.reasoning ?? message.reasoning_content) : undefined;
-  if (reasoning !== undefined && reasoning !== null) {
-    if (typeof reasoning !== "string") throw new ConversationError(`${location}.reasoning`, "must be a text or null");
-    result.reasoning = reasoning;
-    result.reasoning_content = reasoning;
+  const thoughts = isAssistant ? (reasoning ?? reasoning_content) : undefined;
+  if (thoughts !== undefined && thoughts !== null) {
+    if (typeof thoughts !== "string") throw new ConversationError(`${location}.reasoning`, "must be a text or null");
+    result.reasoning = thoughts;
+    result.reasoning_content = thoughts;
   }
+  // Templates take null for something that is there.
+  for (const [field, value] of Object.entries(extra)) if (value !== null) result[field] = value;
   return result;
 }
 

@@ -208,9 +208,9 @@ describe("limits", () => {
   it("keep the work per streamed id constant", async () => {
     const tokenizer = await loadTokenizer(join(REFERENCE, "llama2"));
     const id = tokenizer.tokenToId("<0x80>")!;
-    const started = performance.now();
+    const started = process.cpuUsage();
     const pieces = streamed(tokenizer, new Array<number>(200_000).fill(id), true);
     expect(pieces.join("").length).toBe(200_000);
-    expect(performance.now() - started).toBeLessThan(2_000);
+    expect(process.cpuUsage(started).user).toBeLessThan(2_000_000);
   });
 });

@@ -84,16 +84,16 @@ describe("a template that asks for too much", () => {
     "much output": "{% for a in range(9999) %}{{ 'x' * 1000000 }}{% endfor %}",
     "a macro that calls itself": "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
     "a loop that calls itself": "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
-    "one expression after the other": `{{ 1${" + 1".repeat(100_000)} }}`,
-    "one branch after the other": `{% if 0 %}${"{% elif 0 %}".repeat(20_000)}{% endif %}`,
+    "one expression after the other": `{{ 1${" + 1".repeat(30_000)} }}`,
+    "one break after the other": `{% for a in b %}${"{% if a %}{% break %}{% endif %}".repeat(4_000)}{% endfor %}`,
     "a source without end": " ".repeat(600_000),
   };
 
   it.each(Object.entries(sources))("is stopped: %s", (_, source) => {
-    const started = performance.now();
+    const started = process.cpuUsage();
     const error = failure(() => compileChatTemplate(source).render({}));
     expect(["budget", "runtime"]).toContain(error.kind);
-    expect(performance.now() - started).toBeLessThan(8_000);
+    expect(process.cpuUsage(started).user).toBeLessThan(5_000_000);
   });
 
   it("is stopped by the limits of the call", () => {
@@ -110,6 +110,8 @@ describe("a template that asks for too much", () => {
   it("refuses deep nesting while parsing", () => {
     expect(failure(() => compileChatTemplate(`{{ ${"(".repeat(5_000)}1 }}`)).kind).toBe("syntax");
     expect(failure(() => compileChatTemplate("{% if 1 %}".repeat(5_000))).kind).toBe("syntax");
+    const branches = `{% if 0 %}${"{% elif 0 %}".repeat(5_000)}{% endif %}`;
+    expect(failure(() => compileChatTemplate(branches)).reason).toBe("more than 50 branches");
     expect(failure(() => compileChatTemplate(`{{ ${"not ".repeat(5_000)}1 }}`)).kind).toBe("syntax");
   });
 
@@ -132,13 +134,13 @@ describe("a template that asks for too much", () => {
     "{{ x == x ~ 'a' }}",
   ])("gives work that grows with the text only: %s", (source) => {
     for (const part of [" ", "a ", "<", "%(", "{", "[", "\n", "&", "{a[", "%", "ab "]) {
-      const started = performance.now();
+      const started = process.cpuUsage();
       try {
-        compileChatTemplate(source).render({ x: part.repeat(150_000) });
+        compileChatTemplate(source).render({ x: part.repeat(60_000) });
       } catch (error) {
         expect(error).toBeInstanceOf(TemplateError);
       }
-      expect(performance.now() - started).toBeLessThan(1_500);
+      expect(process.cpuUsage(started).user).toBeLessThan(1_000_000);
     }
   });
 });

@@ -74,7 +74,7 @@ export class ChatTemplate {
   }
 }
 
-/** A unit is well-formed by construction; what can fail is nunjucks' recursion, in thousands of `elif` say. */
+/** A unit is well-formed by construction; what can fail is nunjucks' recursion, in thousands of `break` say. */
 function compiledUnit(unit: string): nunjucks.Template {
   try {
     return new nunjucks.Template(unit, ENVIRONMENT, undefined, true);

@@ -12,7 +12,7 @@ import type {
 import type { Token, TokenKind } from "./tokens.js";
 
 /** How deep expressions and statements may nest; real templates stay below 20. */
-const MAX_DEPTH = 100;
+const MAX_DEPTH = 64;
 
 const COMPARISONS: ReadonlySet<string> = new Set(["==", "!=", "<", "<=", ">", ">="]);
 const CONSTANTS = new Map<string, null | boolean>([
@@ -27,6 +27,8 @@ const CONSTANTS = new Map<string, null | boolean>([
 export const NO_ARGUMENTS: CallArguments = { positional: [], named: [], spread: null, spreadNamed: null };
 
 export class ExpressionParser {
+  /** All names that have been read as variables. */
+  protected namesRead = new Set<string>();
   private position = 0;
   private depth = 0;
 
@@ -201,6 +203,7 @@ export class ExpressionParser {
     switch (token.kind) {
       case "name": {
         const constant = CONSTANTS.get(token.value);
+        this.namesRead.add(token.value);
         return constant === undefined ? { kind: "name", name: token.value } : { kind: "constant", value: constant };
       }
       case "string": {

@@ -1,7 +1,7 @@
 // A parsed template as a program for nunjucks: templates made of fixed calls with numbers, and the tables that the
 // numbers point into. No text of the template is in what nunjucks parses.
 
-import type { Expression, FilterCall, Signature, Statement, Target } from "./syntax.js";
+import type { Expression, FilterCall, Signature, SpecialNames, Statement, Target } from "./syntax.js";
 
 /** An expression to print or to test. */
 export interface ExpressionEntry {
@@ -22,8 +22,7 @@ export interface MacroEntry {
   name: string;
   signature: Signature;
   unit: number;
-  /** Which of the names that take special arguments the body uses. */
-  uses: { caller: boolean; varargs: boolean; kwargs: boolean };
+  uses: SpecialNames;
 }
 
 /** A statement that only changes variables, or prints what a unit or a call gives. */
@@ -111,13 +110,9 @@ class Compiler {
     return this.addUnit((unit) => this.body(body, unit));
   }
 
-  private macro(name: string, signature: Signature, body: Statement[]): MacroEntry {
-    return {
-      name,
-      signature,
-      unit: this.unitOf(body),
-      uses: { caller: usesName(body, "caller"), varargs: usesName(body, "varargs"), kwargs: usesName(body, "kwargs") },
-    };
+  private macro(name: string, statement: Statement & { kind: "macro" | "call" }): MacroEntry {
+    const { signature, uses, body } = statement;
+    return { name, signature, uses, unit: this.unitOf(body) };
   }
 
   private statement(statement: Statement, unit: number): string {
@@ -138,13 +133,11 @@ class Compiler {
         const { body, ...rest } = statement;
         return this.action({ ...rest, unit: this.unitOf(body) });
       }
-      case "macro": {
-        const { name, signature, body, line } = statement;
-        return this.action({ kind: "macro", macro: this.macro(name, signature, body), line });
-      }
+      case "macro":
+        return this.action({ kind: "macro", macro: this.macro(statement.name, statement), line: statement.line });
       case "call": {
-        const { call, signature, body, line } = statement;
-        return this.action({ kind: "call", call, caller: this.macro("caller", signature, body), line });
+        const { call, line } = statement;
+        return this.action({ kind: "call", call, caller: this.macro("caller", statement), line });
       }
       case "with": {
         const { targets, values, body, line } = statement;
@@ -200,10 +193,4 @@ function mayInterrupt(statement: Statement): boolean {
     default:
       return false;
   }
-}
-
-function usesName(body: Statement[], name: string): boolean {
-  return JSON.stringify(body, (_, value) => (typeof value === "bigint" ? String(value) : value)).includes(
-    `{"kind":"name","name":"${name}"}`,
-  );
 }

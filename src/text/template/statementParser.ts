@@ -2,11 +2,14 @@
 
 import { TemplateError } from "../errors.js";
 import { ExpressionParser } from "./expressionParser.js";
-import type { FilterCall, Signature, Statement, Target } from "./syntax.js";
+import type { FilterCall, Signature, SpecialNames, Statement, Target } from "./syntax.js";
 import { tokenize } from "./tokens.js";
 
-/** Longest template source, in UTF-16 code units; the largest in use have about 30,000. */
-const MAX_SOURCE_LENGTH = 1 << 19;
+/** Longest template source, in UTF-16 code units; the largest in use have a few ten thousand. */
+const MAX_SOURCE_LENGTH = 1 << 17;
+
+/** Most branches of one `if`; they nest in what nunjucks makes of them. */
+const MAX_BRANCHES = 50;
 
 /** Throws TemplateError of kind "syntax" with the line at fault. */
 export function parseTemplate(source: string): Statement[] {
@@ -67,6 +70,20 @@ class StatementParser extends ExpressionParser {
     return body;
   }
 
+  private macroBody(end: string): { body: Statement[]; uses: SpecialNames } {
+    const outer = this.namesRead;
+    this.namesRead = new Set();
+    const body = this.captured(end);
+    const uses = {
+      caller: this.namesRead.has("caller"),
+      varargs: this.namesRead.has("varargs"),
+      kwargs: this.namesRead.has("kwargs"),
+    };
+    for (const name of this.namesRead) outer.add(name);
+    this.namesRead = outer;
+    return { body, uses };
+  }
+
   private statement(): Statement[] {
     const tag = this.next();
     const line = tag.line;
@@ -107,6 +124,7 @@ class StatementParser extends ExpressionParser {
     for (;;) {
       const test = this.tupleOrExpression({ conditional: false });
       this.expect("tagEnd");
+      if (branches.length === MAX_BRANCHES) this.fail(`more than ${MAX_BRANCHES} branches`);
       branches.push({ test, body: this.body(["elif", "else", "endif"]), line: branchLine });
       const tag = this.next();
       branchLine = tag.line;
@@ -148,14 +166,14 @@ class StatementParser extends ExpressionParser {
   private macroStatement(line: number): Statement {
     const name = this.identifier();
     const signature = this.signature();
-    return { kind: "macro", name, signature, body: this.captured("endmacro"), line };
+    return { kind: "macro", name, signature, ...this.macroBody("endmacro"), line };
   }
 
   private callStatement(line: number): Statement {
     const signature = this.atOperator("(") ? this.signature() : { parameters: [], defaults: [] };
     const call = this.expression();
     if (call.kind !== "call") return this.fail("expected the call of a macro", line);
-    return { kind: "call", signature, call, body: this.captured("endcall"), line };
+    return { kind: "call", signature, call, ...this.macroBody("endcall"), line };
   }
 
   private withStatement(line: number): Statement {

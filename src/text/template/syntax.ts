@@ -62,6 +62,13 @@ export interface Signature {
   defaults: Expression[];
 }
 
+/** Which of the names that take special arguments the body of a macro uses. */
+export interface SpecialNames {
+  caller: boolean;
+  varargs: boolean;
+  kwargs: boolean;
+}
+
 export type Statement =
   | { kind: "text"; text: string }
   | { kind: "print"; value: Expression; line: number }
@@ -79,8 +86,15 @@ export type Statement =
   | { kind: "set"; target: Target; value: Expression; line: number }
   | { kind: "setBlock"; target: Target; filters: FilterCall[]; body: Statement[]; line: number }
   | { kind: "filterBlock"; filters: FilterCall[]; body: Statement[]; line: number }
-  | { kind: "macro"; name: string; signature: Signature; body: Statement[]; line: number }
-  | { kind: "call"; signature: Signature; call: Expression & { kind: "call" }; body: Statement[]; line: number }
+  | { kind: "macro"; name: string; signature: Signature; body: Statement[]; uses: SpecialNames; line: number }
+  | {
+      kind: "call";
+      signature: Signature;
+      call: Expression & { kind: "call" };
+      body: Statement[];
+      uses: SpecialNames;
+      line: number;
+    }
   | { kind: "with"; targets: Target[]; values: Expression[]; body: Statement[]; line: number }
   | { kind: "generation"; body: Statement[]; line: number }
   | { kind: "break" | "continue"; line: number };

@@ -110,7 +110,7 @@ export function splitLines(text: string, keepEnds: boolean): string[] {
 
 /** `replace` with at most `limit` replacements; an empty `from` stands before every character and at the end. */
 export function replaced(text: string, from: string, to: string, limit: number): string {
-  if (limit === Number.POSITIVE_INFINITY && from !== "") return text.split(from).join(to);
+  if (limit === Number.POSITIVE_INFINITY && from !== "") return text.replaceAll(from, to.replaceAll("$", "$$$$"));
   if (from !== "") return splitAt(text, from, limit, false).join(to);
   const characters = charactersOf(text);
   const places = Math.min(limit, characters.length + 1);

@@ -81,7 +81,7 @@ joined' }}
 {{ text.startswith(1) }}
 {{ text.find('q') }} {{ text.find('z') }} {{ text.rfind('o') }} {{ text.index('b') }} {{ text.find('T', 1) }} {{ face.find('b') }} {{ text.find('') }} {{ text.count('o') }} {{ 'aaaa'.count('aa') }} {{ 'abc'.count('') }}
 {{ text.index('zz') }}
-{{ text.replace('o', '0') }} {{ text.replace('o', '0', 1) }} {{ 'abc'.replace('', '-') }} {{ 'aaa'.replace('aa', 'b') }} {{ 'abc'.replace('', '-', 2) }} {{ 'x'.replace('x', '') }}|
+{{ text.replace('o', '0') }} {{ text.replace('o', '0', 1) }} {{ 'abc'.replace('', '-') }} {{ 'aaa'.replace('aa', 'b') }} {{ 'abc'.replace('', '-', 2) }} {{ 'x'.replace('x', '') }}|{{ 'a.b'.replace('.', '$&$$1') }}
 {{ word.upper() }} {{ word.lower() }} {{ 'ÀÉ'.lower() }} {{ 'hello wORLD'.title() }} {{ 'hELLO wORLD'.capitalize() }} {{ 'aBc'.swapcase() }} {{ "they're bill's".title() }} {{ word.casefold() }}
 {{ ', '.join(['a', 'b']) }} {{ ''.join([]) }}| {{ '-'.join('abc') }} {{ '/'.join(map) }}
 {{ ', '.join([1, 2]) }}

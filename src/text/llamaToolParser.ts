@@ -1,0 +1,73 @@
+// `{"name": ..., "parameters": {...}}` as the whole answer, in a text that comes in pieces.
+
+import { ToolCallCollector } from "./toolCallCollector.js";
+import type { ToolDelta, ToolParser } from "./toolCalls.js";
+
+const PYTHON_TAG = "<|python_tag|>";
+
+/** An answer that does not begin with a call is content, to its end. */
+export class LlamaToolParser implements ToolParser {
+  private readonly collector = new ToolCallCollector();
+  private state: "before" | "call" | "text" = "before";
+  /** What is not yet known to be content. */
+  private held = "";
+
+  push(text: string): ToolDelta {
+    let rest = text;
+    while (rest !== "") rest = this.step(rest);
+    return this.collector.take();
+  }
+
+  flush(): ToolDelta {
+    const isSeparator = this.collector.hasCalls && /^[\s;,]*$/.test(this.held);
+    if (!isSeparator) this.collector.addContent(this.held);
+    this.held = "";
+    return this.collector.take();
+  }
+
+  private step(text: string): string {
+    if (this.state === "before") return this.readBefore(text);
+    if (this.state === "call") return this.readCall(text);
+    this.collector.addContent(text);
+    return "";
+  }
+
+  /** Before a call stand white space and the tag, between two calls also `;` or `,`. */
+  private readBefore(text: string): string {
+    this.held += text;
+    const separators = this.collector.hasCalls ? /^[\s;,]*/ : /^\s*/;
+    const afterSpace = this.held.replace(separators, "");
+    if (PYTHON_TAG.startsWith(afterSpace)) return "";
+    const start = afterSpace.startsWith(PYTHON_TAG) ? afterSpace.slice(PYTHON_TAG.length).trimStart() : afterSpace;
+    if (start === "") return "";
+    if (start.startsWith("{")) {
+      this.held = this.held.slice(0, this.held.length - start.length);
+      this.state = "call";
+      this.collector.beginCall();
+      return start;
+    }
+    this.collector.addContent(this.held);
+    this.held = "";
+    this.state = "text";
+    return "";
+  }
+
+  private readCall(text: string): string {
+    for (let index = 0; index < text.length; index++) {
+      const character = text[index]!;
+      const state = this.collector.read(character);
+      if (state === "failed") {
+        if (!this.collector.isCertain) this.collector.addContent(this.held);
+        this.held = "";
+        this.state = "text";
+        return text.slice(index);
+      }
+      this.held = this.collector.isCertain ? "" : this.held + character;
+      if (state === "done") {
+        this.state = "before";
+        return text.slice(index + 1);
+      }
+    }
+    return "";
+  }
+}

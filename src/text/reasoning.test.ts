@@ -1,0 +1,64 @@
+import { readFileSync } from "node:fs";
+import { describe, expect, it } from "vitest";
+import { promptOpensReasoning, ReasoningParser, recogniseReasoning, splitReasoning } from "./reasoning.js";
+
+/** The text in pieces of `size`. */
+function streamed(text: string, size: number, startsInside: boolean) {
+  const parser = new ReasoningParser({ startsInside });
+  const result = { reasoning: "", content: "" };
+  for (let at = 0; at < text.length; at += size) {
+    const delta = parser.push(text.slice(at, at + size));
+    result.reasoning += delta.reasoning;
+    result.content += delta.content;
+  }
+  const rest = parser.flush();
+  return { reasoning: result.reasoning + rest.reasoning, content: result.content + rest.content };
+}
+
+describe("an answer", () => {
+  it.each<[text: string, startsInside: boolean, reasoning: string, content: string]>([
+    ["Yes.", false, "", "Yes."],
+    ["<think>\nhm, 1 < 2\n</think>\n\nYes.", false, "hm, 1 < 2", "Yes."],
+    ["\n<think>a\n\nb </think> Yes. \n", false, "a\n\nb", "Yes. \n"],
+    ["hm\n</think>\n\nYes.", true, "hm", "Yes."],
+    ["\n hm", true, "hm", ""],
+    ["<think>\n\n</think>\n\nYes.", false, "", "Yes."],
+    ["<think>cut off </thi", false, "cut off </thi", ""],
+    ["<think>a</think>", false, "a", ""],
+    ["  text", false, "", "  text"],
+    ["<thinner>", false, "", "<thinner>"],
+    ["<thin", false, "", "<thin"],
+    ["Yes <think>no</think>", false, "", "Yes <think>no</think>"],
+    ["<think>a</think>b</think>c<think>", false, "a", "b</think>c<think>"],
+    ["<think>a</thin</think>b", false, "a</thin", "b"],
+    ["", false, "", ""],
+    ["", true, "", ""],
+  ])("is taken apart whatever its pieces: %j", (text, startsInside, reasoning, content) => {
+    expect(splitReasoning(text, { startsInside })).toEqual({ reasoning, content });
+    for (const size of [1, 2, 3, 5, 8]) expect(streamed(text, size, startsInside)).toEqual({ reasoning, content });
+  });
+
+  it("streams what is certain at once", () => {
+    const parser = new ReasoningParser();
+    expect(parser.push("<think>\n")).toEqual({ reasoning: "", content: "" });
+    expect(parser.push("I see. ")).toEqual({ reasoning: "I see.", content: "" });
+    expect(parser.push("So")).toEqual({ reasoning: " So", content: "" });
+    expect(parser.isAnswering).toBe(false);
+    expect(parser.push("</think>\n\nYes")).toEqual({ reasoning: "", content: "Yes" });
+    expect(parser.isAnswering).toBe(true);
+    expect(parser.push(", ")).toEqual({ reasoning: "", content: ", " });
+  });
+});
+
+describe("a template", () => {
+  it("is recognised by its tags, and its prompt by an open one", () => {
+    const read = (name: string) =>
+      readFileSync(new URL(`../../test/reference/templates/${name}.jinja`, import.meta.url), "utf8");
+    expect(recogniseReasoning(read("qwen_thinking"))).toBe(true);
+    expect(recogniseReasoning(read("deepseek"))).toBe(true);
+    expect(recogniseReasoning(read("chatml"))).toBe(false);
+    expect(promptOpensReasoning("<|Assistant|><think>\n")).toBe(true);
+    expect(promptOpensReasoning("assistant\n<think>\n\n</think>\n\n")).toBe(false);
+    expect(promptOpensReasoning("assistant\n")).toBe(false);
+  });
+});

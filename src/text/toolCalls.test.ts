@@ -1,0 +1,166 @@
+import { readFileSync } from "node:fs";
+import { describe, expect, it } from "vitest";
+import {
+  createToolParser,
+  type ParsedToolCall,
+  parseToolCalls,
+  recogniseToolFormat,
+  type ToolCallPiece,
+  type ToolFormat,
+} from "./toolCalls.js";
+
+function streamed(format: ToolFormat, text: string, size: number) {
+  const parser = createToolParser(format);
+  let content = "";
+  const toolCalls: ParsedToolCall[] = [];
+  const take = (delta: { content: string; toolCalls: ToolCallPiece[] }) => {
+    content += delta.content;
+    for (const piece of delta.toolCalls) {
+      // The first piece of a call, and only that one, has its name.
+      expect(piece.name !== undefined).toBe(piece.index === toolCalls.length);
+      if (piece.name !== undefined) toolCalls.push({ name: piece.name, arguments: "" });
+      toolCalls[piece.index]!.arguments += piece.arguments;
+    }
+  };
+  for (let at = 0; at < text.length; at += size) take(parser.push(text.slice(at, at + size)));
+  take(parser.flush());
+  return { content, toolCalls };
+}
+
+function expectParsed(format: ToolFormat, text: string, content: string, ...calls: [name: string, given: string][]) {
+  const expected = { content, toolCalls: calls.map(([name, given]) => ({ name, arguments: given })) };
+  expect(parseToolCalls(format, text), text).toEqual(expected);
+  for (const size of [1, 2, 3, 7, 11]) expect(streamed(format, text, size), `${size}: ${text}`).toEqual(expected);
+}
+
+describe("hermes", () => {
+  const tool = (body: string) => `<tool_call>\n${body}\n</tool_call>`;
+
+  it("finds calls and the text around them", () => {
+    expectParsed("hermes", "Just text.", "Just text.");
+    expectParsed("hermes", tool('{"name": "f", "arguments": {"a": [1, {"b": "}"}]}}'), "", [
+      "f",
+      '{"a": [1, {"b": "}"}]}',
+    ]);
+    expectParsed("hermes", `On it.\n${tool('{"name": "f", "arguments": {}}')}\n`, "On it.", ["f", "{}"]);
+    const two = `${tool('{"name":"f","arguments":{"x":1}}')}\n${tool('{"name": "g", "arguments": {"y": 2}}')}`;
+    expectParsed("hermes", `a ${two} b`, "a b", ["f", '{"x":1}'], ["g", '{"y": 2}']);
+    expectParsed("hermes", "", "");
+  });
+
+  it("takes the object's keys in any order, and arguments in any form", () => {
+    expectParsed("hermes", tool('{"arguments": {"x": "é😀"}, "name": "f"}'), "", ["f", '{"x": "é😀"}']);
+    expectParsed("hermes", tool('{"name": "f"}'), "", ["f", "{}"]);
+    expectParsed("hermes", tool('{"name": "f", "arguments": null}'), "", ["f", "{}"]);
+    expectParsed("hermes", tool('{"name": "f", "arguments": "{\\"x\\": 1}"}'), "", ["f", '{"x": 1}']);
+    expectParsed("hermes", tool('{"type": "function", "id": 3, "name": "f", "parameters": {"x": 1}}'), "", [
+      "f",
+      '{"x": 1}',
+    ]);
+    expectParsed("hermes", tool('{"name": "say \\"hi\\"", "arguments": {}}'), "", ['say "hi"', "{}"]);
+  });
+
+  it("sees tags and brackets inside strings as text", () => {
+    const given = '{"x": "</tool_call> } \\" { <tool_call>"}';
+    expectParsed("hermes", tool(`{"name": "f", "arguments": ${given}}`), "", ["f", given]);
+  });
+
+  it("leaves what is no call in the content", () => {
+    for (const body of [
+      "hello",
+      '{"nom": "f"}',
+      "{}",
+      '{"name": 3}',
+      '{"name": ""}',
+      '{"name": }',
+      "[1]",
+      '{"x": {}}',
+    ]) {
+      expectParsed("hermes", `a ${tool(body)} b`, `a ${tool(body)} b`);
+    }
+    expectParsed("hermes", "1 <tool_cal> 2", "1 <tool_cal> 2");
+    expectParsed("hermes", "ends in <tool", "ends in <tool");
+    expectParsed("hermes", "<tool_call>", "<tool_call>");
+    expectParsed("hermes", '<tool_call>{"name": "f"', '<tool_call>{"name": "f"');
+    expectParsed("hermes", `<tool_call>${tool('{"name": "f"}')}`, "<tool_call>", ["f", "{}"]);
+  });
+
+  it("keeps a call that was cut off, and forgives a slip after one", () => {
+    expectParsed("hermes", '<tool_call>{"name": "f", "arguments": {"x": 1', "", ["f", '{"x": 1']);
+    expectParsed("hermes", '<tool_call>{"name": "f", "arguments": {}}', "", ["f", "{}"]);
+    expectParsed("hermes", `<tool_call>{"name": "f", "arguments": {}}}\n</tool_call>`, "", ["f", "{}"]);
+    expectParsed("hermes", `<tool_call>{"name": "f", "arguments": {}}\nDone`, "Done", ["f", "{}"]);
+    expectParsed("hermes", `<tool_call>{"name": "f"}${tool('{"name": "g"}')}`, "", ["f", "{}"], ["g", "{}"]);
+  });
+
+  it("streams the name first, then the arguments as they come", () => {
+    const parser = createToolParser("hermes");
+    expect(parser.push('Hm <tool_call>\n{"name": "f", "argum')).toEqual({ content: "Hm", toolCalls: [] });
+    expect(parser.push('ents": {"ci')).toEqual({
+      content: "",
+      toolCalls: [
+        { index: 0, name: "f", arguments: "" },
+        { index: 0, arguments: '{"ci' },
+      ],
+    });
+    expect(parser.push('ty": "Rome"}').toolCalls).toEqual([{ index: 0, arguments: 'ty": "Rome"}' }]);
+    expect(parser.push("}\n</tool_call>")).toEqual({ content: "", toolCalls: [] });
+    expect(parser.flush()).toEqual({ content: "", toolCalls: [] });
+  });
+});
+
+describe("llama3", () => {
+  it("finds an answer that is a call", () => {
+    expectParsed("llama3", '{"name": "f", "parameters": {"x": 1}}', "", ["f", '{"x": 1}']);
+    expectParsed("llama3", '<|python_tag|>{"name": "f", "parameters": {"x": 1}}', "", ["f", '{"x": 1}']);
+    expectParsed("llama3", ' \n{"type": "function", "name": "f", "parameters": {}}\n', "", ["f", "{}"]);
+    const two = '{"name": "f", "parameters": {}}; {"name": "g", "arguments": {"y": "a; b"}}';
+    expectParsed("llama3", two, "", ["f", "{}"], ["g", '{"y": "a; b"}']);
+  });
+
+  it("leaves other answers alone", () => {
+    for (const text of [
+      "",
+      " Hello",
+      'See {"name": 1}',
+      '{"name": "Bob", "age": 3}',
+      '{"x": 1}',
+      "{",
+      '{"name": "Bob"',
+      "<|python_tag|>print(1)",
+      "<|python",
+      "<b>",
+      "[1, 2]",
+    ]) {
+      expectParsed("llama3", text, text);
+    }
+  });
+
+  it("keeps text after a call as content", () => {
+    expectParsed("llama3", '{"name": "f", "parameters": {}} Done', " Done", ["f", "{}"]);
+    expectParsed("llama3", '{"name": "f", "parameters": {"x"', "", ["f", '{"x"']);
+  });
+});
+
+it("formats are recognised from what a template teaches", () => {
+  const read = (name: string) =>
+    readFileSync(new URL(`../../test/reference/templates/${name}.jinja`, import.meta.url), "utf8");
+  const formats: Record<string, ToolFormat | null> = {
+    qwen_thinking: "hermes",
+    llama3_tools: "llama3",
+    chatml: null,
+    mistral_strict: null,
+    gemma: null,
+    deepseek: null,
+    command_r_rag: null,
+  };
+  for (const [name, format] of Object.entries(formats)) expect(recogniseToolFormat(read(name)), name).toBe(format);
+  expect(recogniseToolFormat("<tool_call>\n<function=f>\n<parameter=x> arguments")).toBeNull();
+});
+
+it.each<ToolFormat>(["hermes", "llama3"])("long answers take time that grows with them: %s", (format) => {
+  const text = `${"<tool_call>".repeat(3_000)}${" ".repeat(20_000)}{"name": "f", "arguments": {"x": "${"y".repeat(200_000)}"}}`;
+  const started = process.cpuUsage();
+  streamed(format, text, 4);
+  expect(process.cpuUsage(started).user).toBeLessThan(2_000_000);
+});

@@ -1,0 +1,64 @@
+// The tool calls in a model's answer, in the formats that templates teach.
+
+import { HermesToolParser } from "./hermesToolParser.js";
+import { LlamaToolParser } from "./llamaToolParser.js";
+
+/**
+ * - `hermes`: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, any number, with text around them;
+ * - `llama3`: the answer is `{"name": ..., "parameters": {...}}`, perhaps after `<|python_tag|>`, several with `;`.
+ */
+export type ToolFormat = "hermes" | "llama3";
+
+export const TOOL_FORMATS: readonly ToolFormat[] = ["hermes", "llama3"];
+
+/** A piece of a call: the first one of an index has its name, the others continue its arguments (JSON text). */
+export interface ToolCallPiece {
+  index: number;
+  name?: string;
+  arguments: string;
+}
+
+export interface ToolDelta {
+  /** Text that is not part of a call. */
+  content: string;
+  toolCalls: ToolCallPiece[];
+}
+
+export interface ToolParser {
+  push(text: string): ToolDelta;
+  /** What was held back; a call that was cut off keeps the arguments it has. */
+  flush(): ToolDelta;
+}
+
+export interface ParsedToolCall {
+  name: string;
+  /** JSON text, as the model wrote it. */
+  arguments: string;
+}
+
+/** The format that a template teaches its model, or null when it is none of these. */
+export function recogniseToolFormat(templateSource: string): ToolFormat | null {
+  const has = (text: string) => templateSource.includes(text);
+  // Some families put other notations into the same tag.
+  const otherNotation = has("<function=") || has("<arg_key>") || has("<invoke");
+  if (has("<tool_call>") && has("arguments")) return otherNotation ? null : "hermes";
+  const isLlama = has("<|start_header_id|>") || has("<|python_tag|>");
+  return isLlama && has("tool_calls") && has("parameters") ? "llama3" : null;
+}
+
+export function createToolParser(format: ToolFormat): ToolParser {
+  return format === "hermes" ? new HermesToolParser() : new LlamaToolParser();
+}
+
+/** Content and calls of a whole answer. */
+export function parseToolCalls(format: ToolFormat, text: string): { content: string; toolCalls: ParsedToolCall[] } {
+  const parser = createToolParser(format);
+  const deltas = [parser.push(text), parser.flush()];
+  const toolCalls: ParsedToolCall[] = [];
+  for (const piece of deltas.flatMap((delta) => delta.toolCalls)) {
+    const call = toolCalls[piece.index];
+    if (call === undefined) toolCalls.push({ name: piece.name ?? "", arguments: piece.arguments });
+    else call.arguments += piece.arguments;
+  }
+  return { content: deltas.map((delta) => delta.content).join(""), toolCalls };
+}
