@@ -1,0 +1,114 @@
+/** Shapes of published models, written as Hugging Face folders with random weights: for speed, not for text. */
+import { closeSync, existsSync, mkdirSync, openSync, renameSync, writeFileSync, writeSync } from "node:fs";
+import { join } from "node:path";
+
+const common = {
+  hidden_act: "silu",
+  rms_norm_eps: 1e-6,
+  attention_bias: false,
+  tie_word_embeddings: true,
+  torch_dtype: "bfloat16",
+  rope_scaling: null,
+};
+
+export const modelShapes = {
+  "smollm2-135m": {
+    ...common,
+    architectures: ["LlamaForCausalLM"],
+    model_type: "llama",
+    hidden_size: 576,
+    intermediate_size: 1536,
+    num_hidden_layers: 30,
+    num_attention_heads: 9,
+    num_key_value_heads: 3,
+    vocab_size: 49152,
+    max_position_embeddings: 8192,
+    rope_theta: 100000,
+  },
+  "qwen3-0.6b": {
+    ...common,
+    architectures: ["Qwen3ForCausalLM"],
+    model_type: "qwen3",
+    hidden_size: 1024,
+    intermediate_size: 3072,
+    num_hidden_layers: 28,
+    num_attention_heads: 16,
+    num_key_value_heads: 8,
+    head_dim: 128,
+    vocab_size: 151936,
+    max_position_embeddings: 40960,
+    rope_theta: 1000000,
+  },
+} as const;
+
+export type ModelShape = keyof typeof modelShapes;
+
+/** Tensors of the shape by name; every matrix differs from every other, or caches would flatter the result. */
+function tensors(name: ModelShape): [string, number[]][] {
+  const c = modelShapes[name];
+  const headDim = "head_dim" in c ? c.head_dim : c.hidden_size / c.num_attention_heads;
+  const queries = c.num_attention_heads * headDim;
+  const keys = c.num_key_value_heads * headDim;
+  const out: [string, number[]][] = [["model.embed_tokens.weight", [c.vocab_size, c.hidden_size]]];
+  for (let layer = 0; layer < c.num_hidden_layers; layer++) {
+    const at = `model.layers.${layer}`;
+    out.push(
+      [`${at}.input_layernorm.weight`, [c.hidden_size]],
+      [`${at}.self_attn.q_proj.weight`, [queries, c.hidden_size]],
+      [`${at}.self_attn.k_proj.weight`, [keys, c.hidden_size]],
+      [`${at}.self_attn.v_proj.weight`, [keys, c.hidden_size]],
+      [`${at}.self_attn.o_proj.weight`, [c.hidden_size, queries]],
+      [`${at}.post_attention_layernorm.weight`, [c.hidden_size]],
+      [`${at}.mlp.gate_proj.weight`, [c.intermediate_size, c.hidden_size]],
+      [`${at}.mlp.up_proj.weight`, [c.intermediate_size, c.hidden_size]],
+      [`${at}.mlp.down_proj.weight`, [c.hidden_size, c.intermediate_size]],
+    );
+    if (c.model_type === "qwen3")
+      out.push([`${at}.self_attn.q_norm.weight`, [headDim]], [`${at}.self_attn.k_norm.weight`, [headDim]]);
+  }
+  out.push(["model.norm.weight", [c.hidden_size]]);
+  return out;
+}
+
+/** Writes `folder/name` unless it is there, and returns its path. */
+export function randomFolder(folder: string, name: ModelShape): string {
+  const path = join(folder, name);
+  const file = join(path, "model.safetensors");
+  if (existsSync(file)) return path;
+  mkdirSync(path, { recursive: true });
+  const list = tensors(name);
+  const header: Record<string, unknown> = {};
+  let offset = 0;
+  for (const [tensor, shape] of list) {
+    const bytes = 2 * shape.reduce((product, size) => product * size, 1);
+    header[tensor] = { dtype: "BF16", shape, data_offsets: [offset, offset + bytes] };
+    offset += bytes;
+  }
+  const json = Buffer.from(JSON.stringify(header));
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(json.length));
+  const handle = openSync(`${file}.new`, "w");
+  writeSync(handle, length);
+  writeSync(handle, json);
+  // A table of bfloat16 values of deviation about 0.02, drawn from by a linear congruential generator.
+  const table = Uint16Array.from({ length: 4096 }, (_, i) => {
+    const angle = ((i * 2654435761) % 2 ** 32) / 2 ** 32;
+    return new Uint32Array(new Float32Array([0.07 * (angle - 0.5)]).buffer)[0]! >>> 16;
+  });
+  let state = 1;
+  for (const [, shape] of list) {
+    const count = shape.reduce((product, size) => product * size, 1);
+    const data = new Uint16Array(count);
+    if (shape.length === 1) data.fill(0x3f80);
+    else
+      for (let i = 0; i < count; i++) {
+        state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+        data[i] = table[state >>> 20]!;
+      }
+    writeSync(handle, new Uint8Array(data.buffer));
+  }
+  closeSync(handle);
+  writeFileSync(join(path, "config.json"), `${JSON.stringify(modelShapes[name], null, 1)}\n`);
+  renameSync(`${file}.new`, file);
+  return path;
+}
