@@ -91,10 +91,7 @@ function plainSearch(width: number, steps: number, eos: number | null, lengthPen
     for (const beam of live) {
       const row = device.rowLogprobs([...PROMPT, ...beam.tokens], -1, 2 * width);
       for (const [i, token] of row.topIds.entries()) {
-        (token === eos ? done : next).push({
-          tokens: [...beam.tokens, token],
-          sum: beam.sum + row.topLogprobs[i]!,
-        });
+        (token === eos ? done : next).push({ tokens: [...beam.tokens, token], sum: beam.sum + row.topLogprobs[i]! });
       }
     }
     live = next.sort((a, b) => b.sum - a.sum).slice(0, width);
@@ -111,11 +108,7 @@ describe("beam search", () => {
     [4, 5, -2],
     [12, 7, 2],
   ])("of width %d with end %s and length penalty %d finds what a plain search finds", async (width, eosId, penalty) => {
-    const { choices, stats } = await search({
-      width,
-      eosId,
-      lengthPenalty: penalty,
-    });
+    const { choices, stats } = await search({ width, eosId, lengthPenalty: penalty });
     const expected = plainSearch(width, 6, eosId, penalty);
     expect(choices.map((choice) => choice.tokenIds)).toEqual(expected.map((one) => one.tokens));
     expect(choices.map((choice) => choice.index)).toEqual([...expected.keys()]);
@@ -132,12 +125,7 @@ describe("beam search", () => {
 
   test("finds the same with too few pages and in small steps", async () => {
     const plenty = await search({ width: 4, maxTokens: 70 });
-    const scarce = await search({
-      width: 4,
-      maxTokens: 70,
-      pages: 7,
-      tokenBudget: 3,
-    });
+    const scarce = await search({ width: 4, maxTokens: 70, pages: 7, tokenBudget: 3 });
     expect(scarce.choices).toEqual(plenty.choices);
     expect(scarce.stats.preemptions).toBeGreaterThan(0);
   });
@@ -151,10 +139,7 @@ describe("beam search", () => {
     }
     const stop = tokenizer.decode(free.tokenIds.slice(2, 4));
     const cut = (await search({ width: 2, stop: [stop] })).choices.find((one) => one.finish!.stopReason === stop);
-    expect(cut).toMatchObject({
-      finish: { reason: "stop" },
-      text: tokenizer.decode(free.tokenIds.slice(0, 2)),
-    });
+    expect(cut).toMatchObject({ finish: { reason: "stop" }, text: tokenizer.decode(free.tokenIds.slice(0, 2)) });
     expect(cut!.tokenIds).toEqual(free.tokenIds.slice(0, 4));
   });
 
@@ -165,10 +150,7 @@ describe("beam search", () => {
 
     const free = (await search({ width: 3 })).choices[0]!;
     const [first, second] = free.tokenIds as [number, number];
-    const bad = await search({
-      width: 3,
-      badWords: [[first, second], [free.tokenIds[2]!]],
-    });
+    const bad = await search({ width: 3, badWords: [[first, second], [free.tokenIds[2]!]] });
     for (const { tokenIds } of bad.choices) {
       expect(tokenIds).not.toContain(free.tokenIds[2]);
       for (const [i, id] of tokenIds.entries()) expect([tokenIds[i - 1], id]).not.toEqual([first, second]);

@@ -102,24 +102,13 @@ export class BeamSearch {
     for (const beam of parents) {
       const { topIds, topLogprobs } = beam.row!;
       const count = this.params.logprobs;
-      const top =
-        count === null
-          ? null
-          : {
-              ids: topIds.slice(0, count),
-              logprobs: topLogprobs.slice(0, count),
-            };
+      const top = count === null ? null : { ids: topIds.slice(0, count), logprobs: topLogprobs.slice(0, count) };
       let taken = 0;
       for (let i = 0; i < topIds.length && taken < 2 * this.beam.width; i++) {
         const token = topIds[i]!;
         if (!this.isPermitted(beam.sequence, token)) continue;
         const logprob = topLogprobs[i]!;
-        all.push({
-          beam,
-          token,
-          cumulative: beam.cumulative + logprob,
-          drawn: { logprob, top },
-        });
+        all.push({ beam, token, cumulative: beam.cumulative + logprob, drawn: { logprob, top } });
         taken++;
       }
     }

@@ -4,10 +4,8 @@ import type { GenerationEvent } from "./request.js";
 
 export class EventQueue implements AsyncIterator<GenerationEvent> {
   private readonly events: GenerationEvent[] = [];
-  private waiting: {
-    resolve(result: IteratorResult<GenerationEvent>): void;
-    reject(error: unknown): void;
-  } | null = null;
+  private waiting: { resolve(result: IteratorResult<GenerationEvent>): void; reject(error: unknown): void } | null =
+    null;
   private ended: { error: unknown } | "done" | null = null;
 
   /** `onReturn` is called when the reader leaves before the end. */

@@ -49,14 +49,7 @@ export class Generating implements Generation {
     private readonly host: GeneratingHost,
   ) {
     const { params, promptTokens, adapter, cacheSalt, useCache, priority } = request;
-    const origin: SequenceOrigin = {
-      params,
-      adapter,
-      cacheSalt,
-      useCache,
-      priority,
-      arrival,
-    };
+    const origin: SequenceOrigin = { params, adapter, cacheSalt, useCache, priority, arrival };
     this.queue = new EventQueue(() => this.leave());
     this.ended = new Promise((resolve) => {
       this.resolveEnded = resolve;
@@ -144,11 +137,7 @@ export class Generating implements Generation {
       const position = from + i + 1;
       if (this.promptLogprobs === null || position >= this.promptLogprobs.length) continue;
       const top = { ids: row.topIds, logprobs: row.topLogprobs };
-      this.promptLogprobs[position] = {
-        logprob: row.logprob,
-        rank: row.rank,
-        top,
-      };
+      this.promptLogprobs[position] = { logprob: row.logprob, rank: row.rank, top };
     }
   }
 
@@ -184,11 +173,7 @@ export class Generating implements Generation {
     this.record.firstToken = performance.now();
     const { cachedTokens } = this.sequences[0]!;
     this.record.cachedTokens = cachedTokens;
-    this.queue.push({
-      type: "prompt",
-      cachedTokens,
-      promptLogprobs: this.promptLogprobs,
-    });
+    this.queue.push({ type: "prompt", cachedTokens, promptLogprobs: this.promptLogprobs });
   }
 
   private complete(): void {

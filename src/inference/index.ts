@@ -1,7 +1,3 @@
 export { PAGE_SIZE } from "./blockPool.js";
-export {
-  InferenceLoop,
-  type InferenceLoopOptions,
-  type InferenceStats,
-} from "./inferenceLoop.js";
+export { InferenceLoop, type InferenceLoopOptions, type InferenceStats } from "./inferenceLoop.js";
 export type * from "./request.js";

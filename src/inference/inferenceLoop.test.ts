@@ -40,9 +40,7 @@ const settings = (over: Partial<SamplingSettings> = {}): SamplingSettings => ({
   ...over,
 });
 
-type RequestOver = Partial<Omit<GenerationRequest, "params">> & {
-  params?: Partial<SamplingSettings>;
-};
+type RequestOver = Partial<Omit<GenerationRequest, "params">> & { params?: Partial<SamplingSettings> };
 
 const request = (over: RequestOver = {}): GenerationRequest => ({
   requestId: "r",
@@ -75,12 +73,7 @@ const open = (device: PagedDeviceOptions = {}, options: Partial<InferenceLoopOpt
 interface Read {
   cached: number;
   promptLogprobs: (PromptTokenLogprobs | null)[] | null;
-  choices: {
-    ids: number[];
-    text: string;
-    finish: Finish | null;
-    events: number;
-  }[];
+  choices: { ids: number[]; text: string; finish: Finish | null; events: number }[];
 }
 
 async function read(generation: Generation): Promise<Read> {
@@ -91,12 +84,7 @@ async function read(generation: Generation): Promise<Read> {
       result.promptLogprobs = event.promptLogprobs;
       continue;
     }
-    result.choices[event.index] ??= {
-      ids: [],
-      text: "",
-      finish: null,
-      events: 0,
-    };
+    result.choices[event.index] ??= { ids: [], text: "", finish: null, events: 0 };
     const choice = result.choices[event.index]!;
     expect(choice.finish).toBeNull();
     choice.ids.push(...event.tokenIds);
@@ -113,10 +101,7 @@ describe("a request", () => {
   test("draws until its limit, and ends with length", async () => {
     const { loop, model } = open();
     const result = await read(loop.submit(request({ params: { maxTokens: 7 } })));
-    expect(result.choices[0]).toMatchObject({
-      finish: { reason: "length", stopReason: null },
-      events: 1,
-    });
+    expect(result.choices[0]).toMatchObject({ finish: { reason: "length", stopReason: null }, events: 1 });
     expect(result.choices[0]!.ids).toHaveLength(7);
     // The limit is known beforehand: nothing is computed past it (the last token drawn is never computed).
     expect(model.seen.tokens).toBe(10 + 6);
@@ -140,14 +125,9 @@ describe("a request", () => {
   });
 
   test("ends where no token is permitted, with nothing appended", async () => {
-    const { loop, model } = open({
-      next: (_, outputs) => (outputs === 3 ? -1 : 5),
-    });
+    const { loop, model } = open({ next: (_, outputs) => (outputs === 3 ? -1 : 5) });
     const result = await read(loop.submit(request()));
-    expect(result.choices[0]).toMatchObject({
-      ids: [5, 5, 5],
-      finish: { reason: "stop", stopReason: null },
-    });
+    expect(result.choices[0]).toMatchObject({ ids: [5, 5, 5], finish: { reason: "stop", stopReason: null } });
     await loop.close();
     expect(model.openSlots).toBe(0);
   });
@@ -183,14 +163,7 @@ describe("steps", () => {
     const alone = await ids(open().loop.submit(request({ params: { maxTokens: 50 } })));
     const { loop, model } = open({ pages: 200 });
     const others = Array.from({ length: 63 }, (_, i) =>
-      ids(
-        loop.submit(
-          request({
-            promptTokens: prompt(5 + i * 3, i + 2),
-            params: { seed: BigInt(i), maxTokens: 40 },
-          }),
-        ),
-      ),
+      ids(loop.submit(request({ promptTokens: prompt(5 + i * 3, i + 2), params: { seed: BigInt(i), maxTokens: 40 } }))),
     );
     expect(await ids(loop.submit(request({ params: { maxTokens: 50 } })))).toEqual(alone);
     await Promise.all(others);
@@ -237,14 +210,7 @@ describe("pages", () => {
       const { loop, model } = open({ pages });
       const all = await Promise.all(
         Array.from({ length: 6 }, (_, i) =>
-          ids(
-            loop.submit(
-              request({
-                promptTokens: prompt(40, i + 1),
-                params: { maxTokens: 150, seed: BigInt(i) },
-              }),
-            ),
-          ),
+          ids(loop.submit(request({ promptTokens: prompt(40, i + 1), params: { maxTokens: 150, seed: BigInt(i) } }))),
         ),
       );
       return { all, stats: loop.stats(), openSlots: model.openSlots };
@@ -297,14 +263,7 @@ describe("pages", () => {
     const { loop, model } = open();
     const all = await Promise.all(
       Array.from({ length: 8 }, (_, i) =>
-        read(
-          loop.submit(
-            request({
-              promptTokens: prompt(200),
-              params: { seed: BigInt(i), maxTokens: 1 },
-            }),
-          ),
-        ),
+        read(loop.submit(request({ promptTokens: prompt(200), params: { seed: BigInt(i), maxTokens: 1 } }))),
       ),
     );
     expect(model.seen.tokens).toBe(200 + 7 * 8);
@@ -325,11 +284,7 @@ describe("pages", () => {
   });
 
   test("more choices than may run at once, and too few pages, change nothing", async () => {
-    const over = {
-      promptTokens: prompt(100),
-      n: 12,
-      params: { maxTokens: 100 },
-    };
+    const over = { promptTokens: prompt(100), n: 12, params: { maxTokens: 100 } };
     const plenty = await ids(open({ pages: 200 }).loop.submit(request(over)));
     expect(await ids(open({ pages: 200 }, { maxSequences: 3 }).loop.submit(request(over)))).toEqual(plenty);
     expect(await ids(open({ pages: 7 }).loop.submit(request(over)))).toEqual(plenty);
@@ -357,11 +312,7 @@ describe("ending early", () => {
     await new Promise((resolve) => setTimeout(resolve, 30));
     expect(loop.stats().running).toBe(64);
     for (const abort of aborts) abort.abort(new Error("enough"));
-    expect(loop.stats()).toMatchObject({
-      running: 0,
-      waiting: 0,
-      cacheUsage: 0,
-    });
+    expect(loop.stats()).toMatchObject({ running: 0, waiting: 0, cacheUsage: 0 });
     const { steps } = loop.stats();
     expect((await read(loop.submit(request({ params: { maxTokens: 2 } })))).choices[0]!.ids).toHaveLength(2);
     expect(loop.stats().steps - steps).toBeLessThanOrEqual(2);
@@ -410,11 +361,7 @@ describe("ending early", () => {
 describe("prompt logprobs", () => {
   test("one entry per prompt token after the first, whatever the steps were", async () => {
     const promptTokens = prompt(300);
-    const over = {
-      promptTokens,
-      useCache: false,
-      params: { promptLogprobs: 2, maxTokens: 3 },
-    };
+    const over = { promptTokens, useCache: false, params: { promptLogprobs: 2, maxTokens: 3 } };
     const whole = await read(open({}, { tokenBudget: 1000 }).loop.submit(request(over)));
     const pieces = await read(open({}, { tokenBudget: 37 }).loop.submit(request(over)));
     expect(whole.promptLogprobs).toHaveLength(300);

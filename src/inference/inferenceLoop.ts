@@ -157,9 +157,7 @@ export class InferenceLoop {
   /** Ends what is under way with an error, and waits for the steps in flight. */
   async close(): Promise<void> {
     this.closed = true;
-    const error = new ConflictError("the model has been closed", {
-      code: "closed",
-    });
+    const error = new ConflictError("the model has been closed", { code: "closed" });
     for (const generation of [...this.generations]) generation.fail(error);
     await this.turning;
   }

@@ -20,62 +20,32 @@ describe("without the stop string", () => {
   });
 
   test("the last (longest - 1) code points are held back until the end", () => {
-    expect(run(["abc", "x"], false, ["12", "3456", "7"])).toEqual({
-      shown: ["", "1234", "5", "67"],
-      stop: null,
-    });
+    expect(run(["abc", "x"], false, ["12", "3456", "7"])).toEqual({ shown: ["", "1234", "5", "67"], stop: null });
   });
 
   test("code points, not UTF-16 units, are counted, and no pair is cut", () => {
-    expect(run(["ab"], false, ["1😀", "😁2"])).toEqual({
-      shown: ["1", "😀😁", "2"],
-      stop: null,
-    });
-    expect(run(["😀😀"], false, ["ab😁", "c"])).toEqual({
-      shown: ["ab", "😁", "c"],
-      stop: null,
-    });
+    expect(run(["ab"], false, ["1😀", "😁2"])).toEqual({ shown: ["1", "😀😁", "2"], stop: null });
+    expect(run(["😀😀"], false, ["ab😁", "c"])).toEqual({ shown: ["ab", "😁", "c"], stop: null });
   });
 });
 
 describe("with the stop string", () => {
   test("the text ends just after the match, and nothing is held back", () => {
-    expect(run(["END"], true, ["one E", "N", "Dtwo"])).toEqual({
-      shown: ["one E", "N", "D"],
-      stop: "END",
-    });
+    expect(run(["END"], true, ["one E", "N", "Dtwo"])).toEqual({ shown: ["one E", "N", "D"], stop: "END" });
   });
 });
 
 test("of several matches the one that completes first in the text wins, ties by list order", () => {
-  expect(run(["cde", "bc"], false, ["abcde"])).toEqual({
-    shown: ["a"],
-    stop: "bc",
-  });
-  expect(run(["bcd", "cd"], false, ["abcd"])).toEqual({
-    shown: ["a"],
-    stop: "bcd",
-  });
-  expect(run(["cd", "bcd"], false, ["abcd"])).toEqual({
-    shown: ["ab"],
-    stop: "cd",
-  });
+  expect(run(["cde", "bc"], false, ["abcde"])).toEqual({ shown: ["a"], stop: "bc" });
+  expect(run(["bcd", "cd"], false, ["abcd"])).toEqual({ shown: ["a"], stop: "bcd" });
+  expect(run(["cd", "bcd"], false, ["abcd"])).toEqual({ shown: ["ab"], stop: "cd" });
 });
 
 test("a match must end in text that was searched", () => {
-  expect(run(["ab"], false, ["ab", "c"], 1)).toEqual({
-    shown: ["a", "b", "c"],
-    stop: null,
-  });
-  expect(run(["ab"], false, ["a", "b"], 1)).toEqual({
-    shown: ["", ""],
-    stop: "ab",
-  });
+  expect(run(["ab"], false, ["ab", "c"], 1)).toEqual({ shown: ["a", "b", "c"], stop: null });
+  expect(run(["ab"], false, ["a", "b"], 1)).toEqual({ shown: ["", ""], stop: "ab" });
   // The match may begin in text that was not.
-  expect(run(["xab"], false, ["zxa", "b"], 1)).toEqual({
-    shown: ["z", ""],
-    stop: "xab",
-  });
+  expect(run(["xab"], false, ["zxa", "b"], 1)).toEqual({ shown: ["z", ""], stop: "xab" });
 });
 
 test("matches are found however the text is cut", () => {

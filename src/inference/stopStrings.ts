@@ -38,10 +38,7 @@ export class StopStrings {
       const match = this.firstMatch(text, this.tail.length);
       if (match !== null) {
         const end = this.include ? match.end : match.end - match.stop.length;
-        return {
-          stop: match.stop,
-          text: text.slice(shownUpTo, Math.max(end, shownUpTo)),
-        };
+        return { stop: match.stop, text: text.slice(shownUpTo, Math.max(end, shownUpTo)) };
       }
     }
     const keep = lastCodePoints(text, this.holdBack);

@@ -28,59 +28,34 @@ describe("a choice ends", () => {
   });
 
   test("the primary end of sequence goes before the same id as stop id", () => {
-    expect(check([2], { stopTokenIds: [2] })).toEqual({
-      reason: "stop",
-      stopReason: null,
-    });
+    expect(check([2], { stopTokenIds: [2] })).toEqual({ reason: "stop", stopReason: null });
   });
 
   test("with ignoreEos only at explicit stop ids, an end of sequence among them", () => {
     expect(check([2], { ignoreEos: true })).toBeNull();
     expect(check([3], { ignoreEos: true })).toBeNull();
-    expect(check([9], { ignoreEos: true })).toEqual({
-      reason: "stop",
-      stopReason: 9,
-    });
-    expect(check([2], { ignoreEos: true, stopTokenIds: [2] })).toEqual({
-      reason: "stop",
-      stopReason: 2,
-    });
+    expect(check([9], { ignoreEos: true })).toEqual({ reason: "stop", stopReason: 9 });
+    expect(check([2], { ignoreEos: true, stopTokenIds: [2] })).toEqual({ reason: "stop", stopReason: 2 });
   });
 
   test("at the limit; an end of sequence there is a stop", () => {
     expect(check([1, 1, 1, 1])).toBeNull();
-    expect(check([1, 1, 1, 1, 1])).toEqual({
-      reason: "length",
-      stopReason: null,
-    });
-    expect(check([1, 1, 1, 1, 2])).toEqual({
-      reason: "stop",
-      stopReason: null,
-    });
+    expect(check([1, 1, 1, 1, 1])).toEqual({ reason: "length", stopReason: null });
+    expect(check([1, 1, 1, 1, 2])).toEqual({ reason: "stop", stopReason: null });
   });
 
   test("not before minTokens", () => {
     expect(check([2], { minTokens: 2 })).toBeNull();
-    expect(check([1, 2], { minTokens: 2 })).toEqual({
-      reason: "stop",
-      stopReason: null,
-    });
+    expect(check([1, 2], { minTokens: 2 })).toEqual({ reason: "stop", stopReason: null });
   });
 
   test("at a repetition, judged after the limit", () => {
-    const repetitionDetection = {
-      maxPatternSize: 1,
-      minPatternSize: 1,
-      minCount: 3,
-    };
+    const repetitionDetection = { maxPatternSize: 1, minPatternSize: 1, minCount: 3 };
     expect(check([4, 4, 4], { repetitionDetection })).toEqual({
       reason: "repetition",
       stopReason: "repetition_detected",
     });
-    expect(check([1, 1, 4, 4, 4], { repetitionDetection })).toEqual({
-      reason: "length",
-      stopReason: null,
-    });
+    expect(check([1, 1, 4, 4, 4], { repetitionDetection })).toEqual({ reason: "length", stopReason: null });
   });
 });
 
@@ -90,11 +65,7 @@ test("masked before minTokens: every end, even one that is ignored", () => {
 
 describe("repetition", () => {
   const of = (outputs: number[], minPatternSize: number, maxPatternSize: number, minCount: number) =>
-    repeats(Int32Array.from(outputs), {
-      minPatternSize,
-      maxPatternSize,
-      minCount,
-    });
+    repeats(Int32Array.from(outputs), { minPatternSize, maxPatternSize, minCount });
 
   test("of a pattern of a size asked for, as often as asked for, at the end", () => {
     expect(of([1, 2, 1, 2, 1, 2], 1, 2, 3)).toBe(true);
