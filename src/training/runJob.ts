@@ -7,6 +7,7 @@ import type { AdapterSpec, Trainer } from "../runtime/runtime.js";
 import { streamFile } from "../store/durableFiles.js";
 import type { JobRecord } from "../store/records.js";
 import {
+  type AdapterState,
   captureState,
   loadCheckpointAdapter,
   readCheckpoint,
@@ -74,14 +75,25 @@ export async function runJob(host: TrainingHost, job: JobRecord, signal: AbortSi
 
 async function makeSteps(run: Run, signal: AbortSignal): Promise<void> {
   recordStart(run);
-  const { recipe, trainer, state } = run;
+  const { host, recipe, trainer, spec, state } = run;
   const limits = { ...passLimits(run.base), signal };
   let last: StepEvent | null = null;
-  for (let index = state.done; index < recipe.steps; index++) {
-    signal.throwIfAborted();
-    last = { type: "gradient_step", data: await recipe.step(index, trainer, limits) };
-    // The last step is committed with the checkpoint.
-    if (index < recipe.steps - 1) await commitStep(run, index + 1, last);
+  // A step is written to the disk while the next one is computed.
+  let committed = Promise.resolve();
+  try {
+    for (let index = state.done; index < recipe.steps; index++) {
+      signal.throwIfAborted();
+      last = { type: "gradient_step", data: await recipe.step(index, trainer, limits) };
+      // The last step is committed with the checkpoint.
+      if (index === recipe.steps - 1) break;
+      // A home that goes with the process needs no state to resume from.
+      const weights = host.store.isTemporary ? null : await captureState(trainer, spec, recipe.objective);
+      await committed;
+      committed = commitStep(run, index + 1, last, weights);
+      committed.catch(() => undefined);
+    }
+  } finally {
+    await committed;
   }
   signal.throwIfAborted();
   await finish(run, last);
@@ -141,17 +153,10 @@ function stateOf(host: TrainingHost, jobId: string, done: number): string {
 
 type StepEvent = { type: "gradient_step"; data: Record<string, number> };
 
-/** The weights after a step are on the disk before its event can be seen. A home that goes with the process needs none. */
-async function commitStep(
-  { host, job, trainer, recipe, spec, state }: Run,
-  done: number,
-  event: StepEvent,
-): Promise<void> {
+/** The weights after a step are on the disk before its event can be seen. */
+async function commitStep({ host, job, state }: Run, done: number, event: StepEvent, weights: AdapterState | null) {
   const { store } = host;
-  if (!store.isTemporary) {
-    const after = await captureState(trainer, spec, recipe.objective);
-    await streamFile(stateOf(host, job.id, done), stateFile(after));
-  }
+  if (weights) await streamFile(stateOf(host, job.id, done), stateFile(weights));
   store.commitStep(job.id, { event, state: { from: state.from, done } satisfies JobState });
   rmSync(stateOf(host, job.id, done - 1), { force: true });
 }
