@@ -1,0 +1,55 @@
+import { resolve } from "node:path";
+import { describe, expect, it } from "vitest";
+import { engineFlags, readBytes, readEngineOptions, readFlags, readInteger, UsageError } from "./flags.js";
+
+describe("flags", () => {
+  it("become the engine's options, the environment standing in for what is not given", () => {
+    const args = [
+      "--model",
+      "a",
+      "--model",
+      "big=/m/b",
+      "--threads",
+      "2",
+      "--tool-parser",
+      "hermes",
+      "--scheduler=priority",
+    ];
+    const environment = {
+      ANNEAL_THREADS: "7",
+      ANNEAL_MEMORY_LIMIT: "1.5GiB",
+      ANNEAL_DATA_ROOT: ["/x", "/y"].join(process.platform === "win32" ? ";" : ":"),
+      ANNEAL_API_KEY: "k",
+      ANNEAL_ENTITY: "",
+    };
+    const { values } = readFlags(args, engineFlags, environment);
+    expect(readEngineOptions(values)).toEqual({
+      models: [{ path: resolve("a") }, { id: "big", path: resolve("/m/b") }],
+      threads: 2,
+      toolParser: "hermes",
+      scheduler: "priority",
+      memoryLimit: 1.5 * 2 ** 30,
+      dataRoots: ["/x", "/y"],
+      apiKey: "k",
+    });
+  });
+
+  it.each([["--thread", "2"], ["--threads"], ["--threads", "two"], ["--dtype", "fp8"], ["--memory-limit", "lots"]])(
+    "that cannot be understood are usage errors: %s %s",
+    (...args) => {
+      expect(() => readEngineOptions(readFlags(args, engineFlags, {}).values)).toThrow(UsageError);
+    },
+  );
+
+  it("read sizes and counts", () => {
+    expect(["0", "800m", "6GiB", "2k", "1.5g"].map((text) => readBytes("x", text))).toEqual([
+      0,
+      800 * 2 ** 20,
+      6 * 2 ** 30,
+      2048,
+      1.5 * 2 ** 30,
+    ]);
+    expect([readInteger("x", "0", 0), readInteger("x", undefined)]).toEqual([0, undefined]);
+    expect(() => readInteger("x", "0")).toThrow(UsageError);
+  });
+});

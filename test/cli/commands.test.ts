@@ -1,0 +1,112 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+
+const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
+const tsx = pathToFileURL(fileURLToPath(import.meta.resolve("tsx"))).href;
+
+const children = new Set<ChildProcess>();
+
+function start(args: readonly string[], environment: Record<string, string> = {}): ChildProcess {
+  const child = spawn(process.execPath, ["--import", tsx, main, ...args], { env: { ...process.env, ...environment } });
+  children.add(child.on("close", () => children.delete(child)));
+  return child;
+}
+
+function finish(child: ChildProcess, input = ""): Promise<{ code: number | null; out: string; err: string }> {
+  let out = "";
+  let err = "";
+  child.stdout!.on("data", (chunk) => {
+    out += chunk;
+  });
+  child.stderr!.on("data", (chunk) => {
+    err += chunk;
+  });
+  child.stdin!.end(input);
+  return new Promise((resolve) => child.on("close", (code) => resolve({ code, out, err })));
+}
+
+const command = (args: readonly string[], input?: string) => finish(start(args), input);
+
+let home: string;
+beforeAll(() => {
+  home = mkdtempSync(join(tmpdir(), "cli-test-"));
+});
+afterAll(() => {
+  for (const child of children) child.kill("SIGKILL");
+  rmSync(home, { recursive: true, force: true });
+});
+
+describe("anneal", () => {
+  it("explains itself, and refuses what it does not know with status 2", async () => {
+    const [help, nothing, unknown, flag] = await Promise.all([
+      command(["--help"]),
+      command([]),
+      command(["fly"]),
+      command(["serve", "--port", "many"]),
+    ]);
+    expect(help.code).toBe(0);
+    for (const name of ["serve", "chat", "demo", "models", "keys"]) expect(help.out).toContain(name);
+    expect([nothing.code, unknown.code, flag.code]).toEqual([2, 2, 2]);
+    expect(unknown.err).toContain('there is no command "fly"');
+    expect(flag.err).toContain("--port");
+  });
+
+  it("answers one message and is gone", async () => {
+    const reply = await command(["chat", "--max-tokens", "4", "--temperature", "0"], "Hello");
+    expect(reply).toMatchObject({ code: 0, err: "" });
+    expect(reply.out.trim().length).toBeGreaterThan(0);
+    const missing = await command(["chat", "--model", join(home, "nothing"), "Hello"]);
+    expect([missing.code, missing.err]).toEqual([1, expect.stringContaining("there is no such folder")]);
+  });
+});
+
+describe("anneal serve", () => {
+  it("serves with nothing said, works beside the other commands, and closes on an interrupt", async () => {
+    const server = start(["serve", "--port", "0"], { ANNEAL_HOME: home });
+    const closed = finish(server);
+    const line = await new Promise<string>((resolve) => {
+      let text = "";
+      server.stdout!.on("data", (chunk) => {
+        text += chunk;
+        if (text.includes("Home:")) resolve(text);
+      });
+    });
+    const base = /http:\S+\/v1/.exec(line)![0];
+    const key = /ann-\S+/.exec(line)![0];
+    const chat = await fetch(`${base}/chat/completions`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+      body: JSON.stringify({ messages: [{ role: "user", content: "hi" }], max_tokens: 2 }),
+    });
+    expect(chat.status).toBe(200);
+    // As the contract says, tools are not parsed unless asked for.
+    const tools = [{ type: "function", function: { name: "f", parameters: {} } }];
+    const auto = await fetch(`${base}/chat/completions`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+      body: JSON.stringify({ messages: [{ role: "user", content: "hi" }], tools, tool_choice: "auto" }),
+    });
+    expect(auto.status).toBe(422);
+    expect(await auto.text()).toContain("tool-parser");
+
+    const created = await command(["models", "create", "demo/speller", "--home", home]);
+    expect(created.code).toBe(0);
+    const listed = await command(["models", "--home", home]);
+    expect(listed.out).toContain("wandb-artifact:///local/demo/speller\tlocal/demo/speller:step0");
+    const made = await command(["keys", "create", "--entity", "team", "--home", home]);
+    const models = await fetch(`${base}/models`, { headers: { authorization: `Bearer ${made.out.trim()}` } });
+    expect(((await models.json()) as { data: unknown[] }).data).toHaveLength(1);
+    const second = await command(["serve", "--port", "0", "--home", home]);
+    expect(second.code).toBe(1);
+    expect(second.err).toContain(base.replace("/v1", ""));
+
+    server.kill("SIGINT");
+    expect((await closed).code).toBe(0);
+    const offline = await command(["models", "--home", home]);
+    expect(offline.out).toBe(listed.out);
+  });
+});
