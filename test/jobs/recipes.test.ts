@@ -1,0 +1,163 @@
+import { createHash } from "node:crypto";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { openStore, type Store } from "../../src/store/store.js";
+import { ChatTemplate } from "../../src/text/index.js";
+import type { TrainingBase, TrainingOptions } from "../../src/training/host.js";
+import { type JobRequest, writeJobRequest } from "../../src/training/jobRequest.js";
+import { JobRunner } from "../../src/training/jobRunner.js";
+import type { ExperimentalConfig } from "../../src/types/training.js";
+import type { TrajectoryChoice } from "../../src/types/trajectories.js";
+import { readSafetensors } from "../../src/weights/index.js";
+import { createHost, loadTestBase, madeUpGroups, registerModel } from "./jobHost.js";
+
+let base: TrainingBase;
+let store: Store;
+let made = 0;
+
+beforeAll(async () => {
+  const plain = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}";
+  const open = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+  base = { ...(await loadTestBase()), template: new ChatTemplate(plain + open) };
+});
+afterAll(() => base.device.close());
+beforeEach(() => {
+  store = openStore(null);
+});
+afterEach(() => store.close());
+
+const newModel = () => registerModel(store, base, `m${made++}`);
+
+async function run(modelId: string, request: JobRequest, options: Partial<TrainingOptions> = {}) {
+  const host = createHost(store, base);
+  const runner = new JobRunner({ ...host, options: { ...host.options, ...options } });
+  const { id } = store.jobs.create({ kind: request.kind, modelId, entity: "local" });
+  writeJobRequest(store.files, id, request);
+  runner.enqueue(id);
+  while (store.events.terminal(id) === null) await new Promise((resolve) => setTimeout(resolve, 3));
+  await runner.close();
+  const events = store.events.list(id, { limit: 1000 }).items;
+  return {
+    started: events[0]!.data,
+    steps: events
+      .filter((event) => event.type === "gradient_step")
+      .map((event) => event.data as Record<string, number>),
+    last: events.at(-1)!,
+  };
+}
+
+const rl = (config: ExperimentalConfig, groups = madeUpGroups(2)): JobRequest => ({ kind: "rl", config, groups });
+
+const file = (modelId: string, step: number, name: string) => join(store.files.checkpointFolder(modelId, step), name);
+
+function adapterBits(modelId: string, step: number): string {
+  return createHash("sha256")
+    .update(readFileSync(file(modelId, step, "adapter_model.safetensors")))
+    .digest("hex");
+}
+
+describe("an RL job", () => {
+  it.each([
+    ["group", 2],
+    ["completion", 8],
+    ["job", 1],
+  ] as const)("makes one step per %s", async (optimizerStep, count) => {
+    const { started, steps, last } = await run(await newModel(), rl({}), { optimizerStep });
+    expect(last.type).toBe("training_ended");
+    expect(started.num_sequences).toBe(count);
+    expect(steps).toHaveLength(count);
+  });
+
+  it("starts from ratios of exactly 1 when logprobs are calculated first", async () => {
+    const sampled = await run(await newModel(), rl({}));
+    expect(sampled.steps[0]!.ratio_exact_share).toBe(0);
+    const config = { precalculate_logprobs: true, truncated_importance_sampling: 2 };
+    const { steps } = await run(await newModel(), rl(config));
+    expect(steps[0]).toMatchObject({ ratio_exact_share: 1, ratio_max: 1 });
+    expect(steps[1]!.ratio_exact_share).toBeLessThan(1);
+  });
+
+  it("measures KL against the base model, a step, or a step back", async () => {
+    const modelId = await newModel();
+    const kl = { learning_rate: 1e-3, kl_penalty_coef: 0.1, kl_penalty_source: "current_learner" as const };
+    const first = await run(modelId, rl(kl));
+    expect(first.steps[0]!["loss/kl_policy_ref"]).toBe(0);
+    expect(first.steps[1]!["loss/kl_policy_ref"]).not.toBe(0);
+    const lag = await run(modelId, rl({ ...kl, kl_penalty_step_lag: 1 }));
+    const named = await run(await newModel(), rl({ ...kl, kl_penalty_reference_step: 0 }));
+    const self = await run(modelId, rl({ ...kl, kl_penalty_reference_step: 2 }));
+    expect(lag.steps[0]!["loss/kl_policy_ref"]).not.toBe(0);
+    expect(named.steps).toEqual(first.steps.map((step) => ({ ...step, tokens_per_second: expect.any(Number) })));
+    expect(self.steps[0]!["loss/kl_policy_ref"]).toBe(0);
+  });
+
+  it("reads a reference adapter from a folder under the data roots only", async () => {
+    const modelId = await newModel();
+    const folder = store.files.checkpointFolder(modelId, 0);
+    const config = { kl_penalty_coef: 0.1, kl_ref_adapter_path: folder };
+    expect((await run(modelId, rl(config))).last.type).toBe("training_ended");
+    const outside = await run(modelId, rl({ ...config, kl_ref_adapter_path: "/etc" }));
+    expect(outside.last.data.error_message).toContain("kl_ref_adapter_path");
+  });
+
+  it("multiplies the learning rate by the rows of a step to a power", async () => {
+    const one = await newModel();
+    const other = await newModel();
+    await run(one, rl({ learning_rate: 1e-3, num_trajectories_learning_rate_multiplier_power: 1 }));
+    const { steps } = await run(other, rl({ learning_rate: 4e-3 }));
+    expect(adapterBits(one, 1)).toBe(adapterBits(other, 1));
+    expect(steps[0]!["loss/learning_rate"]).toBe(4e-3);
+  });
+
+  it("drops rows that are too long, and says so", async () => {
+    const config = { packed_sequence_length: 36, logprob_calculation_chunk_size: 12 };
+    const { started, last } = await run(await newModel(), rl(config));
+    expect(last.type).toBe("training_ended");
+    expect(started.num_dropped_rows).toBeGreaterThan(0);
+    expect(Number(started.num_datums) + Number(started.num_dropped_rows)).toBe(8);
+    expect(started.warnings).toEqual([`${started.num_dropped_rows} rows longer than 36 tokens were dropped`]);
+  });
+
+  it("reports the share of tokens that were not sampled plainly", async () => {
+    const groups = madeUpGroups(1);
+    for (const { messages_and_choices: items } of groups[0]!.trajectories) {
+      (items[1] as TrajectoryChoice).sampling_settings = { temperature: 0.7 };
+    }
+    const { started } = await run(await newModel(), rl({}, groups));
+    expect(started.off_policy_sampling).toBe(1);
+    expect(started.warnings).toHaveLength(1);
+  });
+});
+
+describe("the optimizer's state", () => {
+  it("goes on from job to job, and starts over when the objective changes", async () => {
+    const modelId = await newModel();
+    const stepsAt = async (step: number) =>
+      (await readSafetensors(file(modelId, step, "optimizer.safetensors"))).metadata;
+    await run(modelId, rl({}));
+    await run(modelId, rl({}));
+    expect(await stepsAt(2)).toEqual({ objective: "rl", steps: "4" });
+    const data = join(store.home, "data.jsonl");
+    const messages = [
+      { role: "user", content: "Hi" },
+      { role: "assistant", content: "Hello" },
+    ];
+    writeFileSync(data, `${JSON.stringify({ messages })}\n`);
+    const sft = await run(modelId, { kind: "sft", config: {}, data });
+    expect(sft.last.type).toBe("training_ended");
+    expect(await stepsAt(3)).toEqual({ objective: "sft", steps: "1" });
+    await run(modelId, rl({}));
+    expect(await stepsAt(4)).toEqual({ objective: "rl", steps: "2" });
+  });
+
+  it("belongs to the weights it was made from", async () => {
+    const modelId = await newModel();
+    const host = { ...base };
+    base = { ...base, hash: "another" };
+    const { last } = await run(modelId, rl({}));
+    base = host;
+    expect(last).toMatchObject({ type: "training_failed" });
+    expect(last.data.error_message).toContain("other weights");
+  });
+});
