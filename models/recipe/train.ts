@@ -1,7 +1,7 @@
 /**
  * Trains the embedded model from random weights with anneal's own full training:
  *
- *   npx tsx models/recipe/train.ts --work <folder> [--steps 7000] [--threads 2]
+ *   npx tsx models/recipe/train.ts --work <folder> [--steps 5500] [--threads 2]
  *
  * `--work` keeps the starting weights, checkpoints and log.jsonl; running the command again goes on from the last checkpoint.
  * At the end the weights are written to `models/tiny`.
@@ -20,7 +20,7 @@ import { buildVocabulary, Encoder } from "./vocabulary.js";
 const { values: options } = parseArgs({
   options: {
     work: { type: "string" },
-    steps: { type: "string", default: "7000" },
+    steps: { type: "string", default: "5500" },
     threads: { type: "string", default: "2" },
     out: { type: "string", default: join(dirname(fileURLToPath(import.meta.url)), "../tiny") },
   },
