@@ -81,8 +81,6 @@ const labelsOf = (model: string): MetricLabels => ({ model_name: model, engine: 
 
 export class InferenceMetrics {
   private readonly finished = new Map<string, Map<string, number>>();
-  private readonly promptTokens = new Map<string, number>();
-  private readonly generationTokens = new Map<string, number>();
   private readonly timeToFirstToken = new Histogram(
     "time_to_first_token_seconds",
     "Time from arrival to the first token.",
@@ -146,9 +144,10 @@ export class InferenceMetrics {
     const seconds = (from: number, to: number) => (to - from) / 1000;
     const reasons = this.finished.get(model) ?? new Map<string, number>();
     this.finished.set(model, reasons);
-    for (const finish of record.finishes) add(reasons, finish?.reason ?? "abort", 1);
-    add(this.promptTokens, model, promptTokens);
-    add(this.generationTokens, model, generated);
+    for (const finish of record.finishes) {
+      const reason = finish?.reason ?? "abort";
+      reasons.set(reason, (reasons.get(reason) ?? 0) + 1);
+    }
     this.latency.observe(model, seconds(arrival, finished));
     this.promptLengths.observe(model, promptTokens);
     this.computedPrompts.observe(model, promptTokens - record.cachedTokens);
@@ -173,8 +172,6 @@ export class InferenceMetrics {
   families(models: readonly ObservedModel[]): MetricFamily[] {
     const perModel = (value: (stats: InferenceStats) => number): MetricSample[] =>
       models.map(({ id, stats }) => ({ labels: labelsOf(id), value: value(stats) }));
-    const counted = (counts: Map<string, number>): MetricSample[] =>
-      [...counts].map(([model, value]) => ({ labels: labelsOf(model), value }));
     const success = [...this.finished].flatMap(([model, reasons]) =>
       [...reasons].map(([reason, value]) => ({ labels: { ...labelsOf(model), finished_reason: reason }, value })),
     );
@@ -203,8 +200,16 @@ export class InferenceMetrics {
           value: 1,
         })),
       },
-      counter("prompt_tokens", "Prompt tokens.", counted(this.promptTokens)),
-      counter("generation_tokens", "Output tokens.", counted(this.generationTokens)),
+      counter(
+        "prompt_tokens",
+        "Prompt tokens.",
+        perModel((stats) => stats.promptTokens),
+      ),
+      counter(
+        "generation_tokens",
+        "Output tokens.",
+        perModel((stats) => stats.generatedTokens),
+      ),
       counter(
         "num_preemptions",
         "Sequences computed again for want of pages.",
@@ -256,8 +261,4 @@ function gauge(name: string, help: string, samples: MetricSample[]): MetricFamil
 
 function counter(name: string, help: string, samples: MetricSample[]): MetricFamily {
   return { name, help, kind: "counter", samples };
-}
-
-function add(counts: Map<string, number>, model: string, value: number): void {
-  counts.set(model, (counts.get(model) ?? 0) + value);
 }

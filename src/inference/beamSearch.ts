@@ -51,7 +51,7 @@ export class BeamSearch {
 
   constructor(
     origin: SequenceOrigin,
-    prompt: readonly number[],
+    prompt: Int32Array,
     private readonly tokenizer: Tokenizer,
     private readonly host: BeamHost,
     vocab: number,

@@ -67,15 +67,16 @@ export class Generating implements Generation {
     this.promptLogprobs =
       params.promptLogprobs === null ? null : new Array<PromptTokenLogprobs | null>(promptTokens.length).fill(null);
     this.choices = [];
+    const prompt = Int32Array.from(promptTokens);
     if (params.beam !== null) {
-      this.beams = new BeamSearch(origin, promptTokens, tokenizer, host, device.config.vocab);
+      this.beams = new BeamSearch(origin, prompt, tokenizer, host, device.config.vocab);
       this.outputs = [];
       this.unfinished = 1;
       return;
     }
     this.beams = null;
     for (let i = 0; i < request.n; i++) {
-      this.choices.push(new Sequence(origin, i, promptTokens, this.choices[0] ?? null));
+      this.choices.push(new Sequence(origin, i, prompt, this.choices[0] ?? null));
     }
     this.outputs = this.choices.map((choice) => new ChoiceOutput(choice, params, tokenizer, request.streaming));
     this.unfinished = this.choices.length;

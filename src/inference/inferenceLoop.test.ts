@@ -370,3 +370,32 @@ describe("prompt logprobs", () => {
     expect(pieces.promptLogprobs).toEqual(whole.promptLogprobs);
   });
 });
+
+describe("pace", () => {
+  test("while others draw, pieces of a long prompt are as large as a tenth of a second allows", async () => {
+    const sizes: number[] = [];
+    const { loop, model } = open({ pages: 200 }, { tokenBudget: 512 });
+    const step = model.step.bind(model);
+    model.step = async (rows) => {
+      const size = rows.reduce((sum, row) => sum + (row.tokens?.length ?? 1), 0);
+      sizes.push(size);
+      // A device of 1,000 tokens a second.
+      return { ...(await step(rows)), seconds: size / 1000 };
+    };
+    const drawing = read(loop.submit(request({ promptTokens: prompt(128, 5), params: { maxTokens: 60 } })));
+    while (sizes.length < 5) await new Promise((resolve) => setImmediate(resolve));
+    await read(loop.submit(request({ promptTokens: prompt(600, 6), params: { maxTokens: 1 } })));
+    await drawing;
+    expect(Math.max(...sizes.slice(1))).toBe(101);
+    expect(sizes.filter((size) => size > 1)).toEqual([128, 101, 101, 101, 101, 101, 101]);
+  });
+
+  test("thousands of choices of a long prompt share it", async () => {
+    const { loop } = open({ pages: 400 });
+    const before = process.memoryUsage().arrayBuffers;
+    const all = read(loop.submit(request({ promptTokens: prompt(1900), n: 2000, params: { maxTokens: 1 } })));
+    // One copy each would be 15 MB.
+    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(5e6);
+    expect((await all).choices).toHaveLength(2000);
+  });
+});

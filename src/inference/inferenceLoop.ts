@@ -34,7 +34,7 @@ export interface InferenceStats {
   /** Prompt tokens looked up in the prefix cache, and found there. */
   cacheQueries: number;
   cacheHits: number;
-  /** Tokens computed for the first time from prompts, and tokens drawn. */
+  /** Of prompts that have started (cached ones included), and drawn. */
   promptTokens: number;
   generatedTokens: number;
   steps: number;
@@ -53,10 +53,16 @@ interface StepUnderWay {
   /** Per run: whether it draws a token, and the position of its first token. */
   draws: boolean[];
   positions: number[];
+  tokens: number;
   output: Promise<StepOutput>;
 }
 
 const STEP_SIZES = [1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, Number.POSITIVE_INFINITY];
+
+/** Seconds that a step should take at most when others wait for it to draw their next token. */
+const PATIENCE = 0.1;
+/** Pieces of a prompt are not made smaller than this: products of few rows use the machine badly. */
+const SMALLEST_PIECE = 64;
 
 /** Steps handed to the device before the first of them has come back. */
 const STEPS_UNDER_WAY = 2;
@@ -74,6 +80,7 @@ export class InferenceLoop {
   private unstarted = 0;
   private turning: Promise<void> | null = null;
   private closed = false;
+  private secondsPerToken = 0;
   private readonly stepSizes = new Array<number>(STEP_SIZES.length).fill(0);
   private readonly counts = {
     promptTokens: 0,
@@ -196,10 +203,10 @@ export class InferenceLoop {
     const output = this.runOnDevice(step, rows);
     // Awaited in order; a failure is dealt with there.
     output.catch(() => undefined);
-    this.started(step);
+    const tokens = this.started(step);
     this.steps.issued(step);
     for (const [i, sequence] of step.runs.entries()) if (draws[i]) sequence.pending++;
-    this.underWay.push({ runs: step.runs, draws, positions, output });
+    this.underWay.push({ runs: step.runs, draws, positions, tokens, output });
     return true;
   }
 
@@ -222,7 +229,8 @@ export class InferenceLoop {
     step.runs = step.runs.filter((sequence) => sequence.state === "running");
   }
 
-  private started(step: ScheduledStep): void {
+  /** Counts a step; the tokens it computes. */
+  private started(step: ScheduledStep): number {
     this.counts.steps++;
     const now = performance.now();
     let tokens = 0;
@@ -232,14 +240,16 @@ export class InferenceLoop {
       if (generation.record.scheduled > 0) continue;
       generation.record.scheduled = now;
       this.unstarted--;
-      this.counts.promptTokens += sequence.promptLength - sequence.cachedTokens;
+      this.counts.promptTokens += sequence.promptLength;
     }
     this.counts.stepTokens += tokens;
     for (let i = STEP_SIZES.length - 1; i >= 0 && tokens <= STEP_SIZES[i]!; i--) this.stepSizes[i]!++;
+    return tokens;
   }
 
   private postprocess(step: StepUnderWay, output: StepOutput): void {
     this.counts.deviceSeconds += output.seconds;
+    this.paceBy(output.seconds, step.tokens);
     for (let i = 0; i < step.runs.length; i++) {
       const sequence = step.runs[i]!;
       const drew = step.draws[i]!;
@@ -257,6 +267,14 @@ export class InferenceLoop {
       this.counts.generatedTokens++;
       generation.drew(sequence, output.tokens[i]!, output.logprobs[i]!, output.top[i] ?? null);
     }
+  }
+
+  /** Sizes the pieces of long prompts by how fast the last large steps were; results do not depend on it. */
+  private paceBy(seconds: number, tokens: number): void {
+    if (tokens < SMALLEST_PIECE) return;
+    const perToken = seconds / tokens;
+    this.secondsPerToken = this.secondsPerToken === 0 ? perToken : 0.75 * this.secondsPerToken + 0.25 * perToken;
+    this.steps.longestPiece = Math.max(SMALLEST_PIECE, Math.floor(PATIENCE / this.secondsPerToken));
   }
 
   /** After a failed step nobody knows what its pages hold: all that runs ends with the error. */

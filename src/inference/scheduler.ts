@@ -29,6 +29,8 @@ export class Scheduler {
   /** Prompt tokens looked up in the prefix cache, and found there. */
   cacheQueries = 0;
   cacheHits = 0;
+  /** Of a long prompt, tokens in one step at most while other sequences draw: it sets how long they wait. */
+  longestPiece = Number.POSITIVE_INFINITY;
   private copyFrom: number[] = [];
   private copyTo: number[] = [];
 
@@ -94,7 +96,9 @@ export class Scheduler {
     this.copyFrom = [];
     this.copyTo = [];
     for (const sequence of this.running) sequence.chunk = 0;
+    const whole = budget;
     budget = this.extendRunning(budget, true);
+    if (budget < whole) budget = Math.min(budget, this.longestPiece);
     budget = this.extendRunning(budget, false);
     if (this.preemptions === preemptionsBefore) this.admit(budget);
     const runs: Sequence[] = [];

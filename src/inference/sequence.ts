@@ -38,9 +38,9 @@ export class Sequence {
   /** Tokens the step being built computes. */
   chunk = 0;
 
-  private blockTable: Int32Array;
+  private blockTable = new Int32Array(0);
   private held = 0;
-  private view: Int32Array;
+  private view: Int32Array = this.blockTable;
   private published = 0;
   private readonly hashes: string[];
 
@@ -48,7 +48,8 @@ export class Sequence {
     readonly origin: SequenceOrigin,
     /** The choice. */
     readonly index: number,
-    prompt: ArrayLike<number>,
+    /** Not written to: choices of one request share it. */
+    prompt: Int32Array,
     /** The choice whose prompt pages this one shares, once they are computed. */
     readonly source: Sequence | null,
     /** Beams draw nothing: each step reports the most likely tokens of the row, this many. 0: not a beam. */
@@ -56,11 +57,8 @@ export class Sequence {
   ) {
     this.promptLength = prompt.length;
     this.length = prompt.length;
-    this.tokens = new Int32Array(prompt.length + 64);
-    this.tokens.set(prompt);
-    this.blockTable = new Int32Array(Math.ceil(prompt.length / PAGE_SIZE) + 2);
-    this.view = this.blockTable.subarray(0, 0);
-    this.hashes = source === null ? [] : source.hashes.slice(0, Math.floor(prompt.length / PAGE_SIZE));
+    this.tokens = prompt;
+    this.hashes = [];
   }
 
   /** A beam that goes on from `parent` with one more token; it holds no pages yet. */
@@ -88,7 +86,7 @@ export class Sequence {
 
   append(token: number): void {
     if (this.length === this.tokens.length) {
-      const larger = new Int32Array(this.tokens.length * 2);
+      const larger = new Int32Array(this.tokens.length + Math.max(64, this.outputs));
       larger.set(this.tokens);
       this.tokens = larger;
     }
@@ -102,7 +100,8 @@ export class Sequence {
 
   addBlock(page: number): void {
     if (this.held === this.blockTable.length) {
-      const larger = new Int32Array(this.blockTable.length * 2);
+      const pages = Math.ceil(this.length / PAGE_SIZE) + 2;
+      const larger = new Int32Array(Math.max(pages, this.blockTable.length * 2));
       larger.set(this.blockTable);
       this.blockTable = larger;
     }
@@ -123,6 +122,9 @@ export class Sequence {
 
   /** Hash of the full page `at`; its tokens must be known. */
   hashOfPage(at: number): string {
+    const fromSource = this.source === null ? 0 : Math.floor(this.promptLength / PAGE_SIZE);
+    if (at < fromSource) return this.source!.hashOfPage(at);
+    for (let i = this.hashes.length; i < fromSource; i++) this.hashes.push(this.source!.hashOfPage(i));
     for (let i = this.hashes.length; i <= at; i++) {
       const parent = this.hashes[i - 1] ?? rootHash(this.origin.adapter, this.origin.cacheSalt);
       this.hashes.push(pageHash(parent, this.tokens.subarray(i * PAGE_SIZE, (i + 1) * PAGE_SIZE)));
