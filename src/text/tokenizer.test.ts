@@ -33,12 +33,12 @@ function streamed(tokenizer: Tokenizer, ids: number[], skipSpecialTokens: boolea
 describe.each(["gpt2", "qwen", "llama3", "llama2"])("tokenizer %s", (name) => {
   let tokenizer: Tokenizer;
   let texts: TextCase[];
-  let decodes: DecodeCase[];
+  let random: { texts: { text: string; ids: number[] }[]; ids: DecodeCase[] };
 
   beforeAll(async () => {
     tokenizer = await loadTokenizer(join(REFERENCE, name));
     texts = await readJson(name, "cases.json");
-    decodes = await readJson(name, "decode_cases.json");
+    random = await readJson(name, "random_cases.json");
   });
 
   it("gives the ids of Hugging Face's library", () => {
@@ -47,10 +47,11 @@ describe.each(["gpt2", "qwen", "llama3", "llama2"])("tokenizer %s", (name) => {
       expect(tokenizer.encode(text, { addSpecialTokens: true }), JSON.stringify(text)).toEqual(ids);
       expect(tokenizer.encode(text), JSON.stringify(text)).toEqual(ids_without_special);
     }
+    for (const { text, ids } of random.texts) expect(tokenizer.encode(text), JSON.stringify(text)).toEqual(ids);
   });
 
   it("gives the texts of Hugging Face's library, also for ids that no text has", () => {
-    for (const { ids, decoded, decoded_with_special } of [...texts, ...decodes]) {
+    for (const { ids, decoded, decoded_with_special } of [...texts, ...random.ids]) {
       expect(tokenizer.decode(ids), String(ids)).toBe(decoded);
       expect(tokenizer.decode(ids, { skipSpecialTokens: false }), String(ids)).toBe(decoded_with_special);
     }
@@ -64,7 +65,7 @@ describe.each(["gpt2", "qwen", "llama3", "llama2"])("tokenizer %s", (name) => {
       if (!decoded.includes("\ufffd")) for (const piece of pieces) expect(piece).not.toContain("\ufffd");
       expect(streamed(tokenizer, ids, false).join("")).toBe(decoded_with_special);
     }
-    for (const { ids, decoded } of decodes) expect(streamed(tokenizer, ids, true).join("")).toBe(decoded);
+    for (const { ids, decoded } of random.ids) expect(streamed(tokenizer, ids, true).join("")).toBe(decoded);
   });
 
   it("gives each token's own bytes, which join to the text", () => {
@@ -136,6 +137,10 @@ describe("a folder", () => {
     const metaspace = { type: "Metaspace", replacement: "▁", prepend_scheme: "always", split: true };
     const bpe = await variant((tokenizer) => Object.assign(tokenizer, { pre_tokenizer: metaspace }));
     await refused(bpe, /BPE split by Metaspace/);
+    const whitespace = await variant((tokenizer) =>
+      Object.assign(tokenizer, { pre_tokenizer: { type: "Whitespace" } }),
+    );
+    await refused(whitespace, /a Whitespace split/);
     const word = { id: 901, content: "w", single_word: true };
     await refused(await variant((tokenizer) => Object.assign(tokenizer, { added_tokens: [word] })), /"single_word"/);
     const pieces = await variant((tokenizer) => Object.assign(tokenizer, { decoder: { type: "WordPiece" } }));

@@ -6,7 +6,7 @@ import { TextTooLongError, TokenizerError } from "./errors.js";
 import { createDecoder, type DecodeOptions, type IncrementalDecoder } from "./incrementalDecoder.js";
 import { bytesOfToken, type DecoderLayout, readDecoderLayout } from "./tokenBytes.js";
 import { readTokenizerFolder, type TokenizerFolder } from "./tokenizerFolder.js";
-import { checkEncodingLayout } from "./tokenizerLayout.js";
+import { checkEncodingLayout, withExplicitSplit } from "./tokenizerLayout.js";
 
 /** The one call made of Hugging Face's library; an id is undefined for what its vocabulary does not cover. */
 interface Encoder {
@@ -56,7 +56,8 @@ export class Tokenizer {
     checkEncodingLayout(folder, file);
     this.layout = readDecoderLayout(folder, file);
     try {
-      this.encoder = new HuggingFaceTokenizer(folder.tokenizer, folder.config);
+      const pre_tokenizer = withExplicitSplit(folder.tokenizer.pre_tokenizer);
+      this.encoder = new HuggingFaceTokenizer({ ...folder.tokenizer, pre_tokenizer }, folder.config);
     } catch (error) {
       throw new TokenizerError(`cannot be loaded (${(error as Error).message})`, file, { cause: error });
     }

@@ -21,8 +21,29 @@ export function checkEncodingLayout(folder: TokenizerFolder, file: string): void
   const removed = removedByNormalizer(folder.tokenizer.normalizer);
   for (const step of steps(folder.tokenizer.pre_tokenizer, "pretokenizers")) {
     if (step.type === "Metaspace" && type === "BPE" && step.split !== false) refuse("BPE split by Metaspace");
+    // The library's \w knows ASCII only.
+    if (step.type === "Whitespace") refuse("a Whitespace split");
     if (step.type === "Split") checkSplit(step, removed, refuse);
   }
+}
+
+/** GPT-2's split, which byte-level pre-tokenizers make unless told otherwise. */
+const BYTE_LEVEL_SPLIT = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
+/**
+ * A pre-tokenizer in which byte-level's own split is written out. JavaScript's `\s`, which the library's own has, takes
+ * U+FEFF for white space and U+0085 not; in a written regex it is translated.
+ */
+export function withExplicitSplit(component: Json | undefined): Json {
+  if (!isObject(component)) return null;
+  if (component.type === "Sequence" && Array.isArray(component.pretokenizers)) {
+    return { ...component, pretokenizers: component.pretokenizers.map(withExplicitSplit) };
+  }
+  // With a prefix space the split must see the space.
+  const splits = component.type === "ByteLevel" && component.use_regex !== false && component.add_prefix_space !== true;
+  if (!splits) return component;
+  const split = { type: "Split", pattern: { Regex: BYTE_LEVEL_SPLIT }, behavior: "Isolated", invert: false };
+  return { type: "Sequence", pretokenizers: [split, { ...component, use_regex: false }] };
 }
 
 function checkSplit(step: JsonObject, removed: Set<string>, refuse: (what: string) => never): void {
