@@ -129,7 +129,7 @@ function listMethod(list: readonly Value[], name: string): Value | undefined {
       });
     case "copy":
       return new Callable(name, () => [...list]);
-    // Jinja2 up to 3.1.4 lets these two through, and templates use them.
+    // Jinja2 3.1.6 refuses these two; older versions let them through, and the list is a copy of the input.
     case "pop":
       return new Callable(name, (values) => {
         const index = integerArgument(bind(name, ["index"], values)[0], -1);
