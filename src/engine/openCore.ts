@@ -67,9 +67,13 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
       },
     };
     const metrics = new InferenceMetrics();
+    let isShut = false;
     const core: EngineCore = {
       options,
-      store,
+      get store() {
+        if (isShut) throw new UnavailableError("the engine has been closed", { code: "closed" });
+        return store;
+      },
       runtime,
       bases,
       defaultBase: [...bases.values()][0]!,
@@ -103,6 +107,7 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
         await core.runner.close();
         await Promise.all([...bases.values()].map(closeBaseModel));
       } finally {
+        isShut = true;
         store.close();
       }
       diagnostics.engineClose.publish({ home: options.home });

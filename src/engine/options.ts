@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
+import { ValidationError } from "../errors.js";
 import { name } from "../schemas/names.js";
 import { validate } from "../schemas/validate.js";
 import type { Logger } from "../types/logger.js";
@@ -78,6 +79,15 @@ export type ResolvedOptions = Omit<z.output<typeof engineOptions>, "home" | "mod
   dataRoots: string[] | null;
 };
 
+function realFolder(path: string, index: number): string {
+  try {
+    return realpathSync(path);
+  } catch {
+    const loc = ["options", "dataRoots", String(index)];
+    throw new ValidationError([{ loc, msg: `there is no folder ${path}`, type: "value_error" }]);
+  }
+}
+
 /** @throws ValidationError naming unknown and wrong options. */
 export function resolveOptions(given: EngineOptions): ResolvedOptions {
   const { home, models, logger, dataRoots, ...rest } = validate(engineOptions, given, {
@@ -89,7 +99,7 @@ export function resolveOptions(given: EngineOptions): ResolvedOptions {
     home: home == null ? null : resolve(home),
     models: (models ?? [embeddedModel]).map((model) => (typeof model === "string" ? { path: model } : model)),
     logger: logger ?? silent,
-    dataRoots: dataRoots?.map((root) => realpathSync(root)) ?? null,
+    dataRoots: dataRoots?.map(realFolder) ?? null,
   };
 }
 

@@ -20,7 +20,7 @@ function registry<E>(): Map<string, Shared<E>> {
 
 /** One name for a folder however it is written; makes it. */
 export function canonicalHome(home: string): string {
-  mkdirSync(home, { recursive: true });
+  mkdirSync(home, { recursive: true, mode: 0o700 });
   return realpathSync(resolve(home));
 }
 

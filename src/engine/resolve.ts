@@ -67,7 +67,11 @@ export async function resolveModel(
     wanted.step === null ? core.store.checkpoints.latest(model.id) : core.store.checkpoints.get(model.id, wanted.step);
   if (!checkpoint) throw notFound(`${servedName(model)} has no step ${wanted.step}`);
   const itsBase = core.baseOf(model);
-  const pin = await core.adapters.acquire(itsBase, model.id, checkpoint.step);
+  const pin = await core.adapters.acquire(itsBase, model.id, checkpoint.step).catch((error: unknown) => {
+    // It may have been deleted while it was being read.
+    if (core.store.checkpoints.get(model.id, checkpoint.step)) throw error;
+    throw notFound(`${servedName(model)} has no step ${checkpoint.step} any more`);
+  });
   return {
     base: itsBase,
     trained: {

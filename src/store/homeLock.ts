@@ -32,7 +32,7 @@ function readHolder(file: string): Holder {
  * @throws HomeLockedError with the holder's process id and, if it serves, its address.
  */
 export function lockHome(home: string): HomeLock {
-  mkdirSync(home, { recursive: true });
+  mkdirSync(home, { recursive: true, mode: 0o700 });
   const description = join(home, "lock.json");
   const database = new Database(join(home, "lock.db"), { timeout: 0 });
   try {

@@ -184,6 +184,19 @@ describe("the engine itself", () => {
     });
   });
 
+  it("says so when it is not", async () => {
+    const broken = await Harness.open();
+    broken.engine.core.store.close();
+    const { status, body } = await broken.call("GET", "/v1/system-check");
+    expect(status).toBe(503);
+    expect(body).toMatchObject({ api: true, database: { success: false, errors: [expect.any(String)] } });
+    expect(await broken.call("GET", "/v1/models")).toMatchObject({
+      status: 500,
+      body: { error: { message: "Internal server error", type: "server_error", code: "internal_error" } },
+    });
+    await broken.close();
+  });
+
   it("describes itself", async () => {
     const { body } = await server.call("GET", "/openapi.json");
     expect(body.openapi).toBe("3.1.0");
