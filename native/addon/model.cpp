@@ -152,10 +152,9 @@ napi_value Model::rewind_slot(const Arguments& arguments) {
   const auto found = handle_->slots.find(int32_t(arguments.at(0, path).integer(0, INT32_MAX)));
   if (found == handle_->slots.end()) invalid(path, "is not open");
   const int outputs = int(arguments.at(1, outputs_path).integer(0, INT32_MAX));
-  found->second->expects_token = false;
+  found->second->latest = 0;
   handle_->environment->post(Queue::inference, [slot = found->second, outputs] {
     if (outputs < slot->sampler.outputs()) slot->sampler.rewind(outputs);
-    slot->last = -1;
   });
   return arguments.js.undefined();
 }

@@ -18,12 +18,14 @@ struct ModelState {
   std::vector<float> scratch;
 };
 
-// Sampling state of one choice. Everything but `expects_token` belongs to the dispatcher.
+// Sampling state of one choice. The JavaScript thread numbers the draws as it queues them; everything else belongs to the dispatcher.
 struct Slot {
   Slot(SamplingParams params, int vocab) : sampler(std::move(params), vocab) {}
   Sampler sampler;
-  int32_t last = -1;              // sampled last; -1: none, so the next step must bring its tokens
-  bool expects_token = false;     // a step that samples for this slot has been queued (JavaScript thread)
+  int64_t draws = 0;              // queued so far (JavaScript thread)
+  int64_t latest = 0;             // the one that a step without tokens goes on from; 0: none (JavaScript thread)
+  int64_t drawn = 0;              // the one that gave `last`: another than asked for means that one was aborted
+  int32_t last = -1;              // -1: no token was permitted
 };
 
 struct TrainerHandle;

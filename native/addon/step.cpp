@@ -15,7 +15,7 @@ constexpr int64_t kLogitBytes = int64_t(64) << 20;
 
 struct Sequence {
   std::shared_ptr<Slot> slot;
-  bool from_slot = false;            // tokens holds one entry, filled in when the step begins
+  int64_t draw = 0, after = 0;       // its own draw's number; that of the draw it goes on from, 0: tokens were given
   std::vector<int32_t> tokens, blocks, next;
   int position = 0;
   AdapterRef adapter;
@@ -54,9 +54,9 @@ Sequence read_sequence(const Argument& entry, const ModelHandle& handle) {
   }
   entry.field("tokens", [&](Argument a) {
     if (a.missing()) {
-      if (!s.slot || !s.slot->expects_token) invalid(a.path(), "must be given: the slot has no sampled token to go on from");
-      s.from_slot = true;
-      s.tokens = {0};
+      if (!s.slot || s.slot->latest == 0) invalid(a.path(), "must be given: the slot has no sampled token to go on from");
+      s.after = s.slot->latest;
+      s.tokens = {0};               // filled in when the step runs
       return;
     }
     s.tokens = a.int32s();
@@ -82,7 +82,7 @@ Sequence read_sequence(const Argument& entry, const ModelHandle& handle) {
   s.output_index = int(entry.field("outputIndex", [](Argument a) { return a.integer(0, INT32_MAX); }));
   s.prompt_logprobs = int(entry.field("promptLogprobs", [&](Argument a) { return a.integer(-1, config.vocab); }));
   if (s.prompt_logprobs >= 0) {
-    if (s.from_slot) invalid(Path(entry.path(), "tokens"), "must be given where promptLogprobs are wanted");
+    if (s.after) invalid(Path(entry.path(), "tokens"), "must be given where promptLogprobs are wanted");
     entry.field("next", [&](Argument a) {
       s.next = a.int32s();
       if (s.next.size() != s.tokens.size()) invalid(a.path(), "must be as long as tokens");
@@ -110,16 +110,11 @@ void require_disjoint(const std::vector<Sequence>& sequences, const Path& path) 
 
 void Step::run(Pool& pool) {
   const auto start = std::chrono::steady_clock::now();
-  try {
-    compute(pool);
-  } catch (...) {
-    // Later steps of these slots must not go on from a token older than this one.
-    for (auto& s : sequences)
-      if (s.sample) s.slot->last = -1;
-    throw;
-  }
+  compute(pool);
+  // Recorded only now: an aborted step leaves its slots as they were, and steps that wait for its draws find them missing.
   for (auto& s : sequences)
     if (s.sample) {
+      s.slot->drawn = s.draw;
       s.slot->last = s.sampled.token;
       if (s.sampled.token >= 0) s.slot->sampler.accept(s.sampled.token);
     }
@@ -137,10 +132,10 @@ void Step::compute(Pool& pool) {
     rows.clear();
   };
   for (auto& s : sequences) {
-    if (s.from_slot) {
+    if (s.after) {
       s.tokens[0] = s.slot->last;
       // The draw before this one found nothing permitted, or never took place: this sequence has ended.
-      if (s.slot->last < 0) {
+      if (s.slot->drawn != s.after || s.slot->last < 0) {
         if (s.sample) s.sampled.token = -1;
         continue;
       }
@@ -249,7 +244,7 @@ napi_value start_step(const std::shared_ptr<ModelHandle>& handle, const Argument
   // Reading arguments may have run JavaScript (getters), which may have closed the model.
   handle->require_open();
   for (auto& s : step->sequences)
-    if (s.sample) s.slot->expects_token = true;
+    if (s.sample) s.draw = s.slot->latest = ++s.slot->draws;
   return handle->environment->start(
       {.queue = Queue::inference, .control = std::move(control), .pending = {&handle->pending}},
       [step, executor = handle->environment->executor().get()] { step->run(*executor); },

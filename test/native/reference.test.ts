@@ -58,7 +58,15 @@ describe.each(CASES)("%s", (name) => {
       const drawn: number[] = [];
       for (let i = 0; i < 24; i++) {
         const position = i === 0 ? 0 : row.length + i - 1;
-        const given = { slot, tokens: i === 0 ? row : null, position, blocks, adapter: 0, sample: true, outputIndex: i };
+        const given = {
+          slot,
+          tokens: i === 0 ? row : null,
+          position,
+          blocks,
+          adapter: 0,
+          sample: true,
+          outputIndex: i,
+        };
         drawn.push((await model.step([{ ...given, promptLogprobs: -1, next: null }])).tokens[0]!);
       }
       model.closeSlot(slot);
@@ -124,7 +132,9 @@ describe.each(CASES)("%s", (name) => {
     const rounded = await loadCase(name, { dtype: "bfloat16" });
     const trainer = await rounded.trainAdapter(adapter.spec, { seed: 1n });
     const { logprobs } = await trainer.evaluate(rows, { adapter: 0 });
-    const errors = tokens.flatMap((_, r) => [...floats(`row${r}.logprobs`)].map((wanted, t) => logprobs[r]![t]! - wanted));
+    const errors = tokens.flatMap((_, r) =>
+      [...floats(`row${r}.logprobs`)].map((wanted, t) => logprobs[r]![t]! - wanted),
+    );
     const rms = Math.sqrt(errors.reduce((sum, error) => sum + error ** 2, 0) / errors.length);
     expect(rms).toBeLessThan(1.1 * facts.bfloat16.logprobs_rms_error);
     rounded.close();

@@ -1,0 +1,206 @@
+// One log-probability, the same 32 bits wherever it is computed: prefill, chunks of it, decode in any batch, training, every kernel set,
+// any number of threads.
+
+import { afterAll, describe, expect, it } from "vitest";
+import {
+  type DeviceModel,
+  type ElementType,
+  type NamedTensors,
+  openRuntime,
+  type StepSequence,
+  type TrainRow,
+} from "../../src/runtime/runtime.js";
+import { openWeightFolder } from "../../src/weights/weightFolder.js";
+import { type Case, caseAdapter, caseFolder, expected, loadCase, pagesFrom, plainSlot } from "./referenceModel.js";
+
+const runtime = openRuntime();
+const threads = runtime.threads;
+afterAll(() => runtime.setThreads(threads));
+
+const OUTPUTS = 20;
+const OPTIMIZER = { learningRate: 1e-2, beta1: 0.9, beta2: 0.99, eps: 1e-8, weightDecay: 0.1, maxGradNorm: 0.1 };
+const quiet = { slot: -1, sample: false, outputIndex: 0, promptLogprobs: -1, next: null };
+
+/** The bits of floats, so that a difference in the last one shows. */
+const bits = (values: Iterable<number>) => [...new Uint32Array(Float32Array.from(values).buffer)];
+
+interface Sampled {
+  tokens: number[];
+  logprobs: number[];
+}
+
+/** Samples OUTPUTS tokens after each prompt, all prompts in one batch, every sequence with its own seed and pages. */
+async function sample(model: DeviceModel, prompts: Int32Array[], adapter: number, seed0: number): Promise<Sampled[]> {
+  const slots = prompts.map((_, i) => model.openSlot(plainSlot({ seed: BigInt(seed0 + i) })));
+  const results: Sampled[] = prompts.map(() => ({ tokens: [], logprobs: [] }));
+  for (let output = 0; output < OUTPUTS; output++) {
+    const { tokens, logprobs } = await model.step(
+      prompts.map((prompt, i): StepSequence => {
+        const position = output === 0 ? 0 : prompt.length + output - 1;
+        const blocks = pagesFrom(4 * i, prompt.length + OUTPUTS);
+        const given = { ...quiet, slot: slots[i]!, tokens: output === 0 ? prompt : null, position, blocks };
+        return { ...given, adapter, sample: true, outputIndex: output };
+      }),
+    );
+    for (const [i, result] of results.entries()) {
+      result.tokens.push(tokens[i]!);
+      result.logprobs.push(logprobs[i]!);
+    }
+  }
+  for (const slot of slots) model.closeSlot(slot);
+  return results;
+}
+
+/** Prompt log-probabilities of a row whose prefill is cut into pieces, each of `size(index)` tokens. */
+async function prefill(
+  model: DeviceModel,
+  row: Int32Array,
+  adapter: number,
+  size: (index: number) => number,
+): Promise<number[]> {
+  const logprobs: number[] = [];
+  const blocks = pagesFrom(0, row.length);
+  for (let position = 0, piece = 0; position < row.length; position += size(piece++)) {
+    const tokens = row.slice(position, position + size(piece));
+    const next = Int32Array.from(tokens, (_, t) => row[position + t + 1] ?? -1);
+    const sequence = { ...quiet, tokens, position, blocks, adapter, promptLogprobs: 0, next };
+    logprobs.push(...(await model.step([sequence])).prompt[0]!.map((entry) => entry.logprob));
+  }
+  return logprobs;
+}
+
+/** A row shared by all kernel sets: what each of them computed. */
+const acrossKernelSets = new Map<string, number[]>();
+
+describe.each(
+  (["llama", "mistral", "qwen2", "qwen3_yarn"] as const).flatMap((name) =>
+    (["float32", "bfloat16"] as const).flatMap((dtype) =>
+      runtime.kernelSets
+        // Software multiply-adds: one model tells as much as four.
+        .filter((kernelSet) => kernelSet !== "portable" || name === "mistral")
+        .map((kernelSet): [Case, ElementType, string] => [name, dtype, kernelSet]),
+    ),
+  ),
+)("%s in %s by %s", (name, dtype, kernelSet) => {
+  it("computes every log-probability with the same bits", async () => {
+    const model = await loadCase(name, { dtype, kernelSet });
+    const { spec, tensors } = await caseAdapter(name);
+    const version = await model.loadAdapter(spec, tensors);
+    const trainer = await model.trainAdapter(spec, { seed: 1n });
+    // Prompts of 37, 96 and 5 tokens: pages end inside prompts and inside outputs.
+    const rows = expected(name).rows.map((row) => row.slice(0, 100));
+    for (const adapter of [0, version]) {
+      const prompts = Array.from({ length: 16 }, (_, i) => rows[i % 3]!);
+      const sampled = await sample(model, prompts, adapter, 0);
+      const [alone] = await sample(model, [prompts[7]!], adapter, 7);
+      expect(alone).toEqual(sampled[7]);
+      expect(await sample(model, prompts.slice(2, 5), adapter, 2)).toEqual(sampled.slice(2, 5));
+
+      const whole = prompts.map((prompt, i) => Int32Array.of(...prompt, ...sampled[i]!.tokens));
+      const trained = await trainer.evaluate(
+        whole.map((tokens) => ({ tokens })),
+        { adapter },
+      );
+      for (const [i, prompt] of prompts.entries()) {
+        const outputs = trained.logprobs[i]!.subarray(prompt.length - 1, -1);
+        expect(bits(outputs)).toEqual(bits(sampled[i]!.logprobs));
+      }
+      for (const i of [0, 1]) {
+        for (const chunk of [1000, 64, 23, 1]) {
+          expect(bits(await prefill(model, whole[i]!, adapter, () => chunk))).toEqual(bits(trained.logprobs[i]!));
+        }
+      }
+      const key = `${name} ${dtype} ${adapter}`;
+      const known = acrossKernelSets.get(key) ?? bits(trained.logprobs.flatMap((row) => [...row]));
+      acrossKernelSets.set(key, known);
+      expect(bits(trained.logprobs.flatMap((row) => [...row]))).toEqual(known);
+    }
+    model.close();
+  });
+});
+
+describe.each(["float32", "bfloat16"] as const)("training in %s", (dtype) => {
+  const { rows } = expected("qwen3");
+  const group: TrainRow[] = [
+    { tokens: rows[1]! },
+    // Completions of the first row's prompt, whose computation they share; it ends inside a page.
+    { tokens: rows[2]!, prefix: 0, prefixLength: 70 },
+    { tokens: rows[0]!, prefix: 0, prefixLength: 70 },
+    { tokens: rows[0]!, trained: Uint8Array.from(rows[0]!, (_, t) => t % 3) },
+  ];
+
+  async function learn(options: { threads: number; memoryBudget?: number; kernelSet?: string }) {
+    runtime.setThreads(options.threads);
+    const model = await loadCase("qwen3", { dtype, kernelSet: options.kernelSet });
+    const { spec, tensors } = await caseAdapter("qwen3");
+    const trainer = await model.trainAdapter(spec, { seed: 3n, tensors });
+    const trace: number[][] = [];
+    const record = (values: NamedTensors) => trace.push([...values.values()].flatMap(({ data }) => bits(data)));
+    for (let step = 0; step < 2; step++) {
+      for (let pass = 0; pass < 2; pass++) {
+        const forward = await trainer.forward(group, { memoryBudget: options.memoryBudget });
+        trace.push(...forward.logprobs.map(bits), bits(forward.first), ...forward.entropies.map(bits));
+        await forward.backward(
+          forward.logprobs.map((row, r) =>
+            row.map((_, t) => (t + 1 === row.length || group[r]!.trained?.[t] === 0 ? 0 : Math.sin(t + r))),
+          ),
+          Float32Array.of(0, 0.5, -0.25, 0),
+        );
+      }
+      record(await trainer.read("gradient"));
+      trace.push(bits([(await trainer.optimStep(OPTIMIZER)).gradNorm]));
+    }
+    record(await trainer.read("value"));
+    record(await trainer.read("moment2"));
+    const version = await trainer.publish();
+    const [sampled] = await sample(model, [rows[0]!], version, 5);
+    const row = Int32Array.of(...rows[0]!, ...sampled!.tokens);
+    const own = await trainer.evaluate([{ tokens: row }]);
+    expect(bits(own.logprobs[0]!.subarray(rows[0]!.length - 1, -1))).toEqual(bits(sampled!.logprobs));
+    trace.push(bits(own.logprobs[0]!));
+    model.close();
+    return trace;
+  }
+
+  it("learns the same bits with any number of threads, any memory and any kernel set", async () => {
+    const once = await learn({ threads: 1 });
+    for (const count of [2, 3, 5]) expect(await learn({ threads: count })).toEqual(once);
+    // Room for one layer at most: the others are computed again.
+    expect(await learn({ threads: 2, memoryBudget: 1 })).toEqual(once);
+    for (const kernelSet of runtime.kernelSets.filter((set) => set !== "portable" || dtype === "float32"))
+      expect(await learn({ threads: 2, kernelSet })).toEqual(once);
+  });
+
+  it("computes a shared prompt as if each row had its own", async () => {
+    const model = await loadCase("qwen3", { dtype });
+    const { spec, tensors } = await caseAdapter("qwen3");
+    const trainer = await model.trainAdapter(spec, { seed: 3n, tensors });
+    const shared = await trainer.evaluate(group);
+    const apart = await trainer.evaluate(
+      [1, 2].map((r) => ({ tokens: Int32Array.of(...rows[1]!.subarray(0, 70), ...group[r]!.tokens) })),
+    );
+    for (const r of [1, 2]) {
+      const own = apart.logprobs[r - 1]!;
+      expect(bits([shared.first[r]!, ...shared.logprobs[r]!])).toEqual(bits(own.subarray(69)));
+    }
+    model.close();
+  });
+});
+
+it("agrees beyond a segment of 1024 positions", async () => {
+  const { config, tensors } = await openWeightFolder(caseFolder("qwen3"));
+  const row = Int32Array.from({ length: 2200 }, (_, t) => (t * 7919 + (t >> 3)) % config.vocab);
+  for (const dtype of ["float32", "bfloat16"] as const) {
+    const options = { config: { ...config, maxPositions: 4096 }, tensors, dtype, kvPages: 80 };
+    const model = await runtime.load(options);
+    const trainer = await model.trainAdapter((await caseAdapter("qwen3")).spec, { seed: 0n });
+    const [trained] = (await trainer.evaluate([{ tokens: row }], { adapter: 0 })).logprobs;
+    expect(bits(await prefill(model, row, 0, () => 4096))).toEqual(bits(trained!));
+    expect(bits(await prefill(model, row, 0, () => 777))).toEqual(bits(trained!));
+    // Token by token over both ends of a segment.
+    const pieces = [1020, ...Array(10).fill(1), 1010, ...Array(20).fill(1), 140];
+    const pieced = await prefill(model, row, 0, (index) => pieces[index]!);
+    expect(bits(pieced)).toEqual(bits(trained!));
+    model.close();
+  }
+});
