@@ -1,0 +1,204 @@
+// The intermediate form that every front end (regex, JSON Schema, EBNF, structural tags) writes and the native engine
+// reads: rules over Unicode code points, bytes and special tokens.
+
+/** Inclusive range of code points. */
+export type Range = readonly [low: number, high: number];
+
+export type Expr =
+  /** Matches "". */
+  | { kind: "empty" }
+  /** Matches nothing. */
+  | { kind: "never" }
+  /** One code point; ranges ascending, disjoint, without surrogates. */
+  | { kind: "chars"; ranges: readonly Range[] }
+  /** These bytes. */
+  | { kind: "bytes"; bytes: readonly number[] }
+  /** One special token of the vocabulary, which is not text. */
+  | { kind: "token"; id: number }
+  | { kind: "seq"; items: readonly Expr[] }
+  | { kind: "alt"; items: readonly Expr[] }
+  /** `max` -1: without bound. */
+  | { kind: "repeat"; item: Expr; min: number; max: number }
+  | { kind: "rule"; rule: number }
+  /** What all items match; no rule may stand inside. */
+  | { kind: "and"; items: readonly Expr[] }
+  /** The valid UTF-8 strings that the item does not match; no rule may stand inside. */
+  | { kind: "not"; item: Expr };
+
+export interface Grammar {
+  rules: Expr[];
+  /** Per rule, for messages. */
+  names: string[];
+  /** The rule of the whole text. */
+  start: number;
+}
+
+const VERSION = 1;
+
+/** Numbers of the operations in the encoded program. */
+const OPS = {
+  empty: 0,
+  never: 1,
+  chars: 2,
+  bytes: 3,
+  token: 4,
+  seq: 5,
+  alt: 6,
+  repeat: 7,
+  rule: 8,
+  and: 9,
+  not: 10,
+} as const;
+
+/**
+ * The grammar in prefix form: `[version, start, ruleCount]`, then the expression of each rule as its operation's number
+ * and operands. Lists have their length before them:
+ *
+ * 0 empty; 1 never; 2 chars: n, n x (low, high); 3 bytes: n, bytes; 4 token: id; 5 seq: n, expressions; 6 alt: n,
+ * expressions; 7 repeat: min, max, expression; 8 rule: index; 9 and: n, expressions; 10 not: expression.
+ */
+export function encodeGrammar(grammar: Grammar): Int32Array {
+  const words: number[] = [VERSION, grammar.start, grammar.rules.length];
+  // A stack of its own: expressions may be nested deeper than calls can be.
+  const open: Expr[] = [...grammar.rules].reverse();
+  for (let expr = open.pop(); expr !== undefined; expr = open.pop()) {
+    words.push(OPS[expr.kind]);
+    switch (expr.kind) {
+      case "chars":
+        words.push(expr.ranges.length);
+        for (const [low, high] of expr.ranges) words.push(low, high);
+        break;
+      case "bytes":
+        words.push(expr.bytes.length);
+        for (const byte of expr.bytes) words.push(byte);
+        break;
+      case "token":
+        words.push(expr.id);
+        break;
+      case "rule":
+        words.push(expr.rule);
+        break;
+      case "repeat":
+        words.push(expr.min, expr.max);
+        open.push(expr.item);
+        break;
+      case "not":
+        open.push(expr.item);
+        break;
+      case "seq":
+      case "alt":
+      case "and":
+        words.push(expr.items.length);
+        for (let i = expr.items.length - 1; i >= 0; i--) open.push(expr.items[i]!);
+        break;
+    }
+  }
+  return Int32Array.from(words);
+}
+
+/** Code points of text: all but the surrogates. */
+export const ALL_TEXT: readonly Range[] = [
+  [0, 0xd7ff],
+  [0xe000, 0x10ffff],
+];
+
+export const EMPTY: Expr = { kind: "empty" };
+export const NEVER: Expr = { kind: "never" };
+export const ANY_CHARACTER: Expr = { kind: "chars", ranges: ALL_TEXT };
+/** Any valid UTF-8 text. */
+export const ANY_TEXT: Expr = { kind: "repeat", item: ANY_CHARACTER, min: 0, max: -1 };
+
+const UTF8 = new TextEncoder();
+
+/** This text. A lone surrogate, which UTF-8 does not have, matches nothing. */
+export function text(literal: string): Expr {
+  if (literal === "") return EMPTY;
+  if (!literal.isWellFormed()) return NEVER;
+  return { kind: "bytes", bytes: [...UTF8.encode(literal)] };
+}
+
+/** One after the other; what is trivial is folded. */
+export function seq(...items: readonly Expr[]): Expr {
+  const kept: Expr[] = [];
+  for (const item of items) {
+    if (item.kind === "never") return NEVER;
+    const last = kept.at(-1);
+    if (item.kind === "bytes" && last?.kind === "bytes") {
+      kept[kept.length - 1] = { kind: "bytes", bytes: [...last.bytes, ...item.bytes] };
+    } else if (item.kind === "seq") kept.push(...item.items);
+    else if (item.kind !== "empty") kept.push(item);
+  }
+  if (kept.length === 0) return EMPTY;
+  return kept.length === 1 ? kept[0]! : { kind: "seq", items: kept };
+}
+
+/** One of them; what is trivial is folded. */
+export function alt(...items: readonly Expr[]): Expr {
+  const kept: Expr[] = [];
+  for (const item of items) {
+    if (item.kind === "alt") kept.push(...item.items);
+    else if (item.kind !== "never" && !(item.kind === "empty" && kept.includes(EMPTY))) kept.push(item);
+  }
+  if (kept.length === 0) return NEVER;
+  return kept.length === 1 ? kept[0]! : { kind: "alt", items: kept };
+}
+
+export function repeat(item: Expr, min: number, max = -1): Expr {
+  if (max !== -1 && max < min) return NEVER;
+  if (max === 0 || item.kind === "empty") return EMPTY;
+  if (item.kind === "never") return min === 0 ? EMPTY : NEVER;
+  return min === 1 && max === 1 ? item : { kind: "repeat", item, min, max };
+}
+
+export function optional(item: Expr): Expr {
+  return repeat(item, 0, 1);
+}
+
+/** One code point of these ranges, in any order and overlapping; surrogates are left out. */
+export function chars(...ranges: readonly Range[]): Expr {
+  const clean = normalise(ranges);
+  return clean.length === 0 ? NEVER : { kind: "chars", ranges: clean };
+}
+
+/** What all of them match. */
+export function and(...items: readonly Expr[]): Expr {
+  if (items.some((item) => item.kind === "never")) return NEVER;
+  return items.length === 1 ? items[0]! : { kind: "and", items };
+}
+
+/** The texts that `item` does not match. */
+export function not(item: Expr): Expr {
+  return item.kind === "never" ? ANY_TEXT : { kind: "not", item };
+}
+
+/** Ascending, disjoint, not touching, without surrogates. */
+export function normalise(ranges: readonly Range[]): Range[] {
+  const parts: [number, number][] = [];
+  for (const [low, high] of ranges) {
+    for (const [from, to] of ALL_TEXT) {
+      const part: [number, number] = [Math.max(low, from), Math.min(high, to)];
+      if (part[0] <= part[1]) parts.push(part);
+    }
+  }
+  parts.sort((a, b) => a[0] - b[0]);
+  const merged: [number, number][] = [];
+  for (const part of parts) {
+    const last = merged.at(-1);
+    // U+D7FF and U+E000 stay apart: what lies between is no text.
+    if (last !== undefined && part[0] <= last[1] + 1) last[1] = Math.max(last[1], part[1]);
+    else merged.push(part);
+  }
+  return merged;
+}
+
+/** The characters of text that lie in none of the ranges. */
+export function complement(ranges: readonly Range[]): Range[] {
+  const result: Range[] = [];
+  let next = 0;
+  for (const [low, high] of normalise(ranges)) {
+    if (low > next) result.push([next, low - 1]);
+    next = high + 1;
+  }
+  if (next <= 0x10ffff) result.push([next, 0x10ffff]);
+  return normalise(result);
+}
