@@ -128,13 +128,13 @@ AdapterRef DecoderImpl::load_adapter(const LoraSpec& spec, const AdapterReader& 
 
 std::unique_ptr<Trainable> DecoderImpl::train_adapter(const LoraSpec& spec, uint64_t seed, const AdapterReader* values) {
   auto parameters = train_adapter_parameters(*model_, pool_, spec, seed, values);
-  parameters->at_end([slot = train_memory_] { slot->memory.reset(); });
+  parameters->at_end([slot = train_memory_] { slot->take(); });
   return parameters;
 }
 
 std::unique_ptr<Trainable> DecoderImpl::train_weights() {
   auto parameters = train_weight_parameters(*model_, pool_);
-  parameters->at_end([slot = train_memory_] { slot->memory.reset(); });
+  parameters->at_end([slot = train_memory_] { slot->take(); });
   return parameters;
 }
 

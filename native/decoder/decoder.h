@@ -1,7 +1,9 @@
 // A decoder language model on one device: weights, KV pages, adapters, and the passes over them.
 //
-// All calls are made by the dispatcher thread, one at a time, except where "any thread" is said. Arguments have been
-// checked by the caller's boundary against the ranges given here; constructors throw std::runtime_error with a message for people.
+// All calls are made by the dispatcher thread, one at a time, except where "any thread" is said; a step may run inside a training
+// pass's pool loop. Arguments have been checked by the caller's boundary against the ranges given here; create() and whatever takes
+// memory throw std::runtime_error with a message for people. Trainables and passes must not be used after their decoder is gone; the
+// pools given to create() (loading, optimizer steps) and forward() (that pass's backward) must live as long as what was made with them.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -77,7 +79,7 @@ class Trainable {
  public:
   virtual ~Trainable() = default;
   virtual void zero_grad() = 0;
-  // Clips by global norm, one AdamW step, gradients cleared, compute copies refreshed. Returns the norm before clipping.
+  // Clips by global norm, one AdamW step (weights of full training decay, norms and biases do not; adapters decay), gradients cleared, compute copies refreshed. Returns the norm before clipping.
   // A non-finite norm leaves parameters untouched, clears gradients, and is returned as it is.
   virtual double optim_step(const OptimizerSettings&) = 0;
   // The version made by the latest step: what forward passes of this trainable use, and what publishing hands out. Null for full training.
@@ -112,14 +114,15 @@ class TrainPass {
   virtual const float* entropies(int row) const = 0;        // [count] nats, full vocabulary
   virtual float first_logprob(int row) const = 0;           // rows with a prefix: of tokens[0] after the prefix; else 0
   virtual float first_entropy(int row) const = 0;
-  // Adds the gradient of sum_t weights[row][t] * logprob[row][t] (+ first_weights[row] * first_logprob) times -1 ... see .cpp: the caller passes dL/dlogprob and the
-  // gradient of L is accumulated into the trainable. Entries must be 0 outside `trained`. Returns false if aborted (nothing counted).
+  // Given dL/dlogprob of every row's entries ([row][t]; null: zeros) and of the first_logprobs ([row]; null: zeros), adds the gradient of L to
+  // the trainable's. Entries outside `trained` are ignored. Returns false if aborted (nothing counted). May be called again.
   virtual bool backward(const float* const* dlogprob, const float* dfirst) = 0;
 };
 
 class Decoder {
  public:
   virtual ~Decoder() = default;
+  // `progress` is given the fraction done; null is returned when it returns false.
   static std::unique_ptr<Decoder> create(const DecoderConfig&, const Kernels&, Pool&, int pages, const TensorReader&, const std::function<bool(double)>& progress);
   // Bytes that create() will take for weights and for each page; for the memory check before loading. Any thread.
   static int64_t weight_bytes(const DecoderConfig&);

@@ -4,7 +4,7 @@
 
 namespace anneal {
 
-struct TrainMemorySlot;
+class TrainMemorySlot;
 
 class DecoderImpl final : public Decoder {
  public:

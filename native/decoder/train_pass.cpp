@@ -18,12 +18,10 @@ int64_t always_bytes_per_row(const DecoderConfig& c, int elem) { return 4 * padd
 class Pass final : public TrainPass {
  public:
   Pass(Model& m, Pool& pool, Parameters* trainable, AdapterRef adapter, std::shared_ptr<TrainMemorySlot> slot)
-      : m_(m), pool_(pool), trainable_(trainable), adapter_(std::move(adapter)), slot_(std::move(slot)), memory_(std::move(slot_->memory)) {
+      : m_(m), pool_(pool), trainable_(trainable), adapter_(std::move(adapter)), slot_(std::move(slot)), memory_(slot_->take()) {
     if (!memory_) memory_ = std::make_unique<TrainMemory>();
   }
-  ~Pass() override {
-    if (!slot_->memory) slot_->memory = std::move(memory_);
-  }
+  ~Pass() override { slot_->give(std::move(memory_)); }
 
   const float* logprobs(int row) const override { return logprobs_.data() + row0_[row]; }
   const float* entropies(int row) const override { return entropies_.data() + row0_[row]; }

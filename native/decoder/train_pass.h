@@ -1,6 +1,7 @@
 // Training passes: forward over rows with activations kept, and backward from gradients of log-probabilities.
 #pragma once
 #include <memory>
+#include <mutex>
 
 #include "head.h"
 #include "layer_backward.h"
@@ -28,7 +29,23 @@ struct TrainMemory {
 };
 
 // Where a pass finds memory and leaves it. Shared, so that passes and trainables may outlive each other.
-struct TrainMemorySlot { std::unique_ptr<TrainMemory> memory; };
+// A pass may end on another thread than the next one begins on (its task was aborted before it ran).
+class TrainMemorySlot {
+ public:
+  std::unique_ptr<TrainMemory> take() {
+    std::lock_guard lock(mutex_);
+    return std::move(memory_);
+  }
+  // Kept if nothing is.
+  void give(std::unique_ptr<TrainMemory> memory) {
+    std::lock_guard lock(mutex_);
+    if (!memory_) memory_.swap(memory);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unique_ptr<TrainMemory> memory_;
+};
 
 std::unique_ptr<TrainPass> train_forward(Model&, Pool&, const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained,
                                          Parameters* trainable, const AdapterRef&, int64_t memory_budget, std::shared_ptr<TrainMemorySlot>);

@@ -1,0 +1,257 @@
+// The promises about bits: a token's logits and log-probability do not depend on how the work was cut, batched, spread over
+// workers or compiled; gradients are a function of the rows alone.
+#include <filesystem>
+
+#include "decoder_fixture.h"
+
+namespace {
+
+std::vector<int32_t> some_tokens(int count, int vocab, uint64_t seed) {
+  std::vector<int32_t> out(count);
+  for (int i = 0; i < count; i++) {
+    seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+    out[i] = int32_t((seed >> 33) % uint64_t(vocab));
+  }
+  return out;
+}
+
+struct Case {
+  std::string name, folder;
+  Arrays weights;
+  SavedAdapter saved;
+  DType type;
+  TestPool& one;
+  TestPool& two;
+
+  Loaded load(Isa isa) { return Loaded(folder, weights, type, isa, one, 4096); }
+
+  // An adapter on all projections with random values.
+  static AdapterRef random_adapter(Loaded& m, int rank, uint64_t seed) {
+    LoraSpec spec{rank, float(2 * rank)};
+    for (bool& t : spec.targets) t = true;
+    const DecoderConfig& c = m.config;
+    return m.decoder->load_adapter(spec, [&](int layer, Projection p, bool b, float* dst) {
+      const int q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
+      const int n[] = {q, kv, kv, c.hidden, c.intermediate, c.intermediate, c.hidden};
+      const int k[] = {c.hidden, c.hidden, c.hidden, q, c.hidden, c.hidden, c.intermediate};
+      const int count = rank * (b ? n[p] : k[p]);
+      const std::vector<int32_t> values = some_tokens(count, 2001, seed + layer * 100 + p * 2 + b);
+      for (int i = 0; i < count; i++) dst[i] = float(values[i] - 1000) * 1e-3f * 0.2f;
+    });
+  }
+
+  // One sequence, cut in every way; instruction sets; workers.
+  void check_cuts(const std::vector<int32_t>& tokens, bool all_isas) {
+    Loaded reference = load(best_isa());
+    std::vector<AdapterRef> adapters = {nullptr, reference.decoder->load_adapter(saved.spec, saved.reader())};
+    for (size_t a = 0; a < adapters.size(); a++) {
+      const std::vector<float> wanted = logits_of(reference, one, tokens, adapters[a], 100000);
+      const std::string what = name + (a ? " with adapter" : "");
+      for (int chunk : {1, 3, 7, 33, 64, 95})
+        for (TestPool* pool : {&one, &two})
+          expect(same_bits(logits_of(reference, *pool, tokens, adapters[a], chunk), wanted),
+                 what + ": prefill in chunks of " + std::to_string(chunk) + ", " + std::to_string(pool->workers()) + " workers");
+      for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512bf16}) {
+        if (!all_isas || !kernels(isa, type) || isa == best_isa()) continue;
+        Loaded other = load(isa);
+        const AdapterRef adapter = a ? other.decoder->load_adapter(saved.spec, saved.reader()) : nullptr;
+        expect(same_bits(logits_of(other, two, tokens, adapter, 50), wanted), what + " on " + isa_name(isa));
+      }
+      // The same numbers in training's forward pass.
+      const TrainRow row{tokens.data(), int(tokens.size())};
+      const std::vector<float> logprobs = logprobs_from(*kernels(best_isa(), type), wanted, tokens, reference.config.vocab);
+      for (TestPool* pool : {&one, &two}) {
+        auto pass = reference.decoder->forward(*pool, &row, 1, nullptr, nullptr, nullptr, adapters[a], 0);
+        expect(same_bits({pass->logprobs(0), pass->logprobs(0) + tokens.size() - 1}, logprobs), what + ": logprobs of evaluation");
+      }
+      if (a) {
+        auto reader = saved.reader();
+        auto trainable = reference.decoder->train_adapter(saved.spec, 1, &reader);
+        auto pass = reference.decoder->forward(two, &row, 1, nullptr, nullptr, trainable.get(), nullptr, 0);
+        expect(same_bits({pass->logprobs(0), pass->logprobs(0) + tokens.size() - 1}, logprobs), what + ": logprobs of training");
+        expect(same_bits(logits_of(reference, two, tokens, trainable->version(), 20), wanted), what + ": logits of the trainable's version");
+      }
+    }
+  }
+
+  // Decode steps of 16 sequences, three adapters and none among them, against each alone.
+  void check_batches() {
+    Loaded m = load(best_isa());
+    const AdapterRef adapters[] = {nullptr, m.decoder->load_adapter(saved.spec, saved.reader()), random_adapter(m, 3, 5), random_adapter(m, 20, 6)};
+    const int vocab = m.config.vocab, ld = (vocab + 15) / 16 * 16, count = 16;
+    Sequences sequences;
+    std::vector<std::vector<float>> wanted;
+    for (int s = 0; s < count; s++) {
+      sequences.push_back(some_tokens(3 + s * 6, vocab, s));
+      wanted.push_back(logits_of(m, one, sequences[s], adapters[s % 4], 100000));
+    }
+    for (int batch : {1, 3, 16}) {
+      std::vector<std::vector<int32_t>> tables(count);
+      for (int s = 0; s < count; s++) tables[s] = {4 * s + 1, 4 * s, 4 * s + 3};
+      std::vector<float> out(size_t(count) * ld);
+      for (int from = 0; from < count; from += batch) {
+        // The last token of each after a prefill of the rest, all in one step; and a prefill beside it.
+        std::vector<StepRun> prefill, decode;
+        const int to = std::min(count, from + batch);
+        for (int s = from; s < to; s++) {
+          const int n = int(sequences[s].size());
+          prefill.push_back({sequences[s].data(), n - 1, 0, tables[s].data(), adapters[s % 4], 0});
+          decode.push_back({sequences[s].data() + n - 1, 1, n - 1, tables[s].data(), adapters[s % 4], 1});
+        }
+        const std::vector<int32_t> spare = {100, 101};
+        decode.push_back({sequences[15].data(), 70, 0, spare.data(), adapters[2], 0});
+        TestPool& pool = batch == 3 ? one : two;
+        m.decoder->step(pool, prefill.data(), int(prefill.size()), {});
+        m.decoder->step(pool, decode.data(), int(decode.size()), {out.data(), ld});
+        for (int s = from; s < to; s++) {
+          const std::vector<float> got(&out[size_t(s - from) * ld], &out[size_t(s - from) * ld] + vocab);
+          expect(same_bits(got, {wanted[s].end() - vocab, wanted[s].end()}), name + ": decode of sequence " + std::to_string(s) + " in a batch of " + std::to_string(batch));
+        }
+      }
+    }
+    // A copied page continues like its original.
+    std::vector<int32_t> table = {40, 41}, copy = {40, 43};
+    const StepRun prefill{sequences[12].data(), 70, 0, table.data(), nullptr, 0};
+    m.decoder->step(two, &prefill, 1, {});
+    m.decoder->copy_page(41, 43);
+    std::vector<float> a(ld), b(ld);
+    const StepRun original{sequences[12].data() + 70, 1, 70, table.data(), nullptr, 1}, copied{sequences[12].data() + 70, 1, 70, copy.data(), nullptr, 1};
+    m.decoder->step(two, &original, 1, {a.data(), ld});
+    m.decoder->step(two, &copied, 1, {b.data(), ld});
+    expect(same_bits(a, b), name + ": copied page");
+  }
+
+  std::vector<std::vector<float>> gradients(Isa isa, TestPool& pool, const Sequences& rows, bool full, int64_t budget = 0) {
+    Loaded m = load(isa);
+    auto reader = saved.reader();
+    auto trainable = full ? m.decoder->train_weights() : m.decoder->train_adapter(saved.spec, 1, &reader);
+    train_on(*m.decoder, pool, rows, trainable.get(), nullptr, budget);
+    train_on(*m.decoder, pool, {rows[0]}, trainable.get(), nullptr, budget);   // a second one adds up
+    return gradients_of(*trainable);
+  }
+
+  void check_gradients(const Sequences& rows) {
+    for (bool full : {false, true}) {
+      const auto wanted = gradients(best_isa(), one, rows, full);
+      const std::string what = name + (full ? " full" : " adapter") + " gradients: ";
+      expect(gradients(best_isa(), two, rows, full) == wanted, what + "two workers");
+      expect(gradients(best_isa(), two, rows, full, 1) == wanted, what + "all layers computed again");
+      expect(gradients(best_isa(), one, rows, full, 1 << 20) == wanted, what + "some layers computed again");
+      for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx512})
+        if (kernels(isa, type) && isa != best_isa()) expect(gradients(isa, two, rows, full) == wanted, what + isa_name(isa));
+      const auto moved = after_steps(one, rows, full);
+      expect(after_steps(two, rows, full) == moved, what + "two optimizer steps");
+    }
+  }
+
+  std::vector<std::vector<float>> after_steps(TestPool& pool, const Sequences& rows, bool full) {
+    Loaded m = load(best_isa());
+    auto reader = saved.reader();
+    auto trainable = full ? m.decoder->train_weights() : m.decoder->train_adapter(saved.spec, 1, &reader);
+    for (int step = 0; step < 2; step++) train_on(*m.decoder, pool, rows, trainable.get()), trainable->optim_step({1e-3f});
+    std::vector<std::vector<float>> out;
+    for (size_t i = 0; i < trainable->tensors().size(); i++) out.push_back(read_part(*trainable, int(i), Trainable::Part::value));
+    out.push_back(logits_of(m, pool, rows[0], trainable->version(), 1000));
+    return out;
+  }
+
+  // Rows that continue a shared prefix, against the same rows written out.
+  void check_prefixes() {
+    Loaded m = load(best_isa());
+    const int vocab = m.config.vocab;
+    auto reader = saved.reader();
+    for (int prefix : {5, 64, 70, 128}) {
+      const std::vector<int32_t> prompt = some_tokens(prefix, vocab, 77);
+      // Row 0 is the prompt and a completion; 1 and 2 continue the prompt; 3 continues row 2 past the prompt.
+      const Sequences tails = {some_tokens(9, vocab, 1), some_tokens(70, vocab, 2), some_tokens(30, vocab, 3), some_tokens(12, vocab, 4)};
+      Sequences whole(4, prompt);
+      for (int r = 0; r < 3; r++) whole[r].insert(whole[r].end(), tails[r].begin(), tails[r].end());
+      whole[3].insert(whole[3].end(), tails[2].begin(), tails[2].begin() + 11);
+      whole[3].insert(whole[3].end(), tails[3].begin(), tails[3].end());
+      const TrainRow packed[] = {{whole[0].data(), int(whole[0].size())},
+                                 {tails[1].data(), 70, 0, prefix},
+                                 {tails[2].data(), 30, 0, prefix},
+                                 {tails[3].data(), 12, 2, prefix + 11}};
+      TrainRow unpacked[4];
+      // Only what follows the shared part is trained, so that both forms sum the same terms.
+      std::vector<std::vector<uint8_t>> mask, packed_mask;
+      std::vector<std::vector<float>> d, packed_d;
+      std::vector<const uint8_t*> masks, packed_masks;
+      std::vector<const float*> ds, packed_ds;
+      const std::vector<float> first = {0, 0.3f, -0.2f, 0.1f};
+      for (int r = 0; r < 4; r++) {
+        unpacked[r] = {whole[r].data(), int(whole[r].size())};
+        const int start = int(whole[r].size()) - int(tails[r].size());
+        mask.emplace_back(whole[r].size(), 0), d.emplace_back(whole[r].size(), 0.0f);
+        for (int t = start; t + 1 < int(whole[r].size()); t++) mask[r][t] = 1, d[r][t] = 0.1f * float(t % 7 - 3);
+        if (r) mask[r][start - 1] = 1, d[r][start - 1] = first[r];
+        const int skip = r ? start : 0;
+        packed_mask.emplace_back(mask[r].begin() + skip, mask[r].end()), packed_d.emplace_back(d[r].begin() + skip, d[r].end());
+      }
+      for (int r = 0; r < 4; r++) masks.push_back(mask[r].data()), packed_masks.push_back(packed_mask[r].data()), ds.push_back(d[r].data()), packed_ds.push_back(packed_d[r].data());
+      for (bool full : {false, true}) {
+        std::vector<std::vector<float>> gradients[2];
+        std::vector<float> logprobs[2], entropies[2];
+        for (int form = 0; form < 2; form++) {
+          auto trainable = full ? m.decoder->train_weights() : m.decoder->train_adapter(saved.spec, 1, &reader);
+          auto pass = m.decoder->forward(two, form ? packed : unpacked, 4, form ? packed_masks.data() : masks.data(), nullptr, trainable.get(), nullptr, 0);
+          for (int r = 0; r < 4; r++) {
+            const int start = int(whole[r].size()) - int(tails[r].size());
+            const float *l = pass->logprobs(r), *e = pass->entropies(r);
+            if (r) logprobs[form].push_back(form ? pass->first_logprob(r) : l[start - 1]), entropies[form].push_back(form ? pass->first_entropy(r) : e[start - 1]);
+            for (int t = start; t + 1 < int(whole[r].size()); t++) logprobs[form].push_back(l[form && r ? t - start : t]), entropies[form].push_back(e[form && r ? t - start : t]);
+          }
+          pass->backward(form ? packed_ds.data() : ds.data(), form ? first.data() : nullptr);
+          gradients[form] = gradients_of(*trainable);
+        }
+        const std::string what = name + (full ? " full" : " adapter") + ", shared prefix of " + std::to_string(prefix) + ": ";
+        expect(same_bits(logprobs[0], logprobs[1]), what + "logprobs");
+        expect(same_bits(entropies[0], entropies[1]), what + "entropies");
+        for (size_t i = 0; i < gradients[0].size(); i++)
+          below(relative_difference(gradients[1][i], gradients[0][i]), type == DType::f32 ? 1e-5 : 2e-2, what + "gradient " + std::to_string(i));
+      }
+    }
+  }
+
+  // An aborted pass counts nothing.
+  void check_aborts(const Sequences& rows) {
+    Loaded m = load(best_isa());
+    auto reader = saved.reader();
+    auto trainable = m.decoder->train_adapter(saved.spec, 1, &reader);
+    train_on(*m.decoder, one, rows, trainable.get());
+    const auto before = gradients_of(*trainable);
+    std::vector<TrainRow> list;
+    std::vector<std::vector<float>> d;
+    std::vector<const float*> pointers;
+    for (const auto& r : rows) list.push_back({r.data(), int(r.size())}), d.emplace_back(r.size(), 0.1f);
+    for (const auto& x : d) pointers.push_back(x.data());
+    TestPool aborting(2);
+    aborting.abort_after = 4;
+    expect(!m.decoder->forward(aborting, list.data(), int(list.size()), nullptr, nullptr, trainable.get(), nullptr, 0), name + ": aborted forward");
+    aborting.abort_after = 0;
+    auto pass = m.decoder->forward(aborting, list.data(), int(list.size()), nullptr, nullptr, trainable.get(), nullptr, 0);
+    aborting.abort_after = aborting.runs + 8;
+    expect(!pass->backward(pointers.data(), nullptr), name + ": aborted backward");
+    expect(gradients_of(*trainable) == before, name + ": gradients after an aborted backward");
+  }
+};
+
+}  // namespace
+
+void check_bits(const std::string& folder) {
+  TestPool one(1), two(2);
+  const std::string name = std::filesystem::path(folder).filename();
+  Arrays expected;
+  read_safetensors(folder + "/expected.safetensors", expected);
+  Sequences rows;
+  for (int r = 0; r < 3; r++) rows.push_back(expected.at("row" + std::to_string(r) + ".tokens").integers());
+  for (DType type : {DType::f32, DType::bf16}) {
+    Case c{name + (type == DType::f32 ? " float32" : " bfloat16"), folder, read_weights(folder), SavedAdapter(folder), type, one, two};
+    c.check_cuts(rows[1], true);
+    if (name == "qwen3") c.check_cuts(some_tokens(1100, 384, 9), false);   // more than one attention segment
+    c.check_batches();
+    c.check_gradients(rows);
+    c.check_prefixes();
+    c.check_aborts(rows);
+  }
+}

@@ -1,4 +1,0 @@
-namespace {
-void check_bits(const std::string&) {}
-void bench(const std::string&) {}
-}
