@@ -1,7 +1,9 @@
 // What a training step has done, and why it may have taught less than it could.
 
+import { meanOf } from "../training/advantages.js";
+import { means, rewardDeviation } from "../training/logMetrics.js";
 import type { PhaseReport, RewardReport, StepReport } from "../types/gather.js";
-import type { Trajectory, TrajectoryGroup } from "../types/trajectories.js";
+import type { TrajectoryGroup } from "../types/trajectories.js";
 import type { Gathered } from "./gather.js";
 
 /** What a job's events said. */
@@ -41,7 +43,7 @@ export function reportStep(account: StepAccount): StepReport {
     train: rewardReport(gathered.groups),
     validation: validation?.report ?? null,
     baseline: account.baseline,
-    metrics: { ...trajectoryMeans(trajectories), ...job.metrics },
+    metrics: { ...Object.fromEntries(means(trajectories.map(({ metrics }) => metrics))), ...job.metrics },
     tokens: {
       rollout: gathered.completionTokens,
       training: job.trainedTokens,
@@ -57,9 +59,8 @@ export function reportStep(account: StepAccount): StepReport {
 }
 
 export function rewardReport(groups: readonly TrajectoryGroup[]): RewardReport {
-  const rewards = groups.map((group) => group.trajectories.map((trajectory) => trajectory.reward));
-  const deviations = rewards.filter((group) => group.length > 1).map(deviationOf);
-  return { reward: meanOf(rewards.flat()), deviation: meanOf(deviations) ?? 0 };
+  const rewards = groups.flatMap((group) => group.trajectories.map((trajectory) => trajectory.reward));
+  return { reward: rewards.length > 0 ? meanOf(rewards) : null, deviation: rewardDeviation(groups) };
 }
 
 function warningsOf({ gathered, job, entropies }: StepAccount): string[] {
@@ -82,26 +83,4 @@ function warningsOf({ gathered, job, entropies }: StepAccount): string[] {
   }
   if ((job.metrics.skipped_update ?? 0) > 0) warnings.push("a gradient was not finite and its update was skipped");
   return warnings;
-}
-
-/** Mean of every metric over the trajectories that have it; true counts as 1. */
-function trajectoryMeans(trajectories: readonly Trajectory[]): Record<string, number> {
-  const values = new Map<string, number[]>();
-  for (const { metrics } of trajectories) {
-    for (const [name, value] of Object.entries(metrics ?? {})) {
-      const list = values.get(name) ?? [];
-      values.set(name, list);
-      list.push(Number(value));
-    }
-  }
-  return Object.fromEntries([...values].map(([name, list]) => [name, meanOf(list)!]));
-}
-
-function meanOf(values: readonly number[]): number | null {
-  return values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0) / values.length;
-}
-
-function deviationOf(values: readonly number[]): number {
-  const mean = meanOf(values)!;
-  return Math.sqrt(meanOf(values.map((value) => (value - mean) ** 2))!);
 }

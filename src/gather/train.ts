@@ -1,5 +1,6 @@
 // The loop of reinforcement learning: rollouts, one training job on them, a report; again.
 
+import { means } from "../training/logMetrics.js";
 import type { AnnealClient } from "../types/client.js";
 import type { GatherProgress, RewardReport, StepReport, TrainOptions, TrainProgress } from "../types/gather.js";
 import type { TrainingEvent } from "../types/training.js";
@@ -79,7 +80,7 @@ async function runJob<S>(
   const request = { model_id: model.id, trajectory_groups: gathered.groups, experimental_config: config ?? null };
   const { id } = await client.trainingJobs.create(request, { signal });
   const account: JobAccount = { id, started: {}, metrics: {}, trainedTokens: 0 };
-  const payloads: Record<string, unknown>[] = [];
+  const payloads: Record<string, number>[] = [];
   let total = 0;
   try {
     for await (const event of client.trainingJobs.events(id, {}, { signal })) {
@@ -99,28 +100,16 @@ async function runJob<S>(
     if (signal?.aborted) await client.trainingJobs.cancel(id);
     throw error;
   }
-  account.metrics = meansOf(payloads);
-  account.trainedTokens = payloads.reduce((sum, data) => sum + (Number(data.num_trainable_tokens) || 0), 0);
+  account.metrics = Object.fromEntries(means(payloads));
+  account.trainedTokens = payloads.reduce((sum, data) => sum + (data.num_trainable_tokens ?? 0), 0);
   return account;
 }
 
-function read(event: TrainingEvent, account: JobAccount, payloads: Record<string, unknown>[]): number | undefined {
-  if (event.type === "gradient_step") payloads.push(event.data);
+function read(event: TrainingEvent, account: JobAccount, payloads: Record<string, number>[]): number | undefined {
+  if (event.type === "gradient_step") payloads.push(event.data as Record<string, number>);
   if (event.type !== "training_started") return undefined;
   account.started = event.data;
   return Number(event.data.num_sequences);
-}
-
-function meansOf(payloads: readonly Record<string, unknown>[]): Record<string, number> {
-  const sums = new Map<string, { sum: number; count: number }>();
-  for (const payload of payloads) {
-    for (const [name, value] of Object.entries(payload)) {
-      if (typeof value !== "number") continue;
-      const entry = sums.get(name) ?? { sum: 0, count: 0 };
-      sums.set(name, { sum: entry.sum + value, count: entry.count + 1 });
-    }
-  }
-  return Object.fromEntries([...sums].map(([name, { sum, count }]) => [name, sum / count]));
 }
 
 function progressOf<S>(

@@ -13,13 +13,12 @@ beforeAll(async () => {
   tokenizer = await loadTokenizer(reference("tokenizers/qwen"));
 });
 
-const renderer = (template: string) =>
-  createPromptRenderer({
-    id: "base",
-    tokenizer,
-    template: new ChatTemplate(readFileSync(reference(`templates/${template}.jinja`), "utf8")),
-    generationConfig: { eos_token_id: [902] },
-  });
+const withSource = (source: string) =>
+  createPromptRenderer(
+    { id: "base", tokenizer, template: new ChatTemplate(source), generationConfig: { eos_token_id: [902] } },
+    new Date(2026, 0, 2),
+  );
+const renderer = (template: string) => withSource(readFileSync(reference(`templates/${template}.jinja`), "utf8"));
 
 const START = 901;
 const END = 902;
@@ -167,6 +166,16 @@ describe("turns without recorded prompts", () => {
         END,
       ],
     ]);
+  });
+
+  it("see the time at which they began", () => {
+    const dated = withSource("{{ strftime_now('%Y-%m-%d') }}{{ messages[0].content }}");
+    const shownWith = (start_time?: string) => {
+      const given = { messages_and_choices: [user(" Hi"), choice("x", [END])], reward: 1, start_time };
+      return shown(tokenizeTrajectory(given, dated, { allowWithoutLogprobs: false }).rows[0]!);
+    };
+    expect(shownWith("2025-06-07T12:00:00")).toBe("2025-06-07 Hi[<|im_end|>]");
+    expect(shownWith()).toBe("2026-01-02 Hi[<|im_end|>]");
   });
 
   it("train plain assistant messages only when that is allowed, without their end of turn", () => {

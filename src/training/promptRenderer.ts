@@ -7,16 +7,22 @@ import type { ConversationRenderer } from "./conversationRows.js";
 import type { TrainingBase } from "./host.js";
 import type { PromptRenderer } from "./rows.js";
 
-/** Everything that rows of either kind need of a base model. */
+/** Everything that rows of either kind need of a base model. `now` is the time in templates that show it. */
 export function createPromptRenderer(
   base: Pick<TrainingBase, "id" | "tokenizer" | "template" | "generationConfig">,
+  now: Date,
 ): PromptRenderer & ConversationRenderer & { readonly hasTemplate: boolean } {
   const { tokenizer, template } = base;
   const endIds = new Set(base.generationConfig.eos_token_id);
   if (tokenizer.eosId !== null) endIds.add(tokenizer.eosId);
   let byBytes: Map<string, number> | null = null;
 
-  const text = (messages: readonly TrajectoryMessage[], tools: readonly TrajectoryTool[] | null, open: boolean) => {
+  const textAt = (
+    messages: readonly TrajectoryMessage[],
+    tools: readonly TrajectoryTool[] | null,
+    open: boolean,
+    time: Date,
+  ) => {
     if (template === null) {
       throw new ValidationError([
         { loc: ["body", "model_id"], msg: `the base model "${base.id}" has no chat template`, type: "value_error" },
@@ -27,15 +33,16 @@ export function createPromptRenderer(
       tools,
       addGenerationPrompt: open,
       specialTokens: tokenizer.specialTokens,
+      now: time,
     });
   };
   return {
     vocabSize: tokenizer.vocabSize,
     hasTemplate: template !== null,
     endIds,
-    text,
+    text: (messages, tools, open) => textAt(messages, tools, open, now),
     encodeRendered: (rendered) => tokenizer.encode(rendered),
-    prompt: (messages, tools) => tokenizer.encode(text(messages, tools, true)),
+    prompt: (messages, tools, time) => tokenizer.encode(textAt(messages, tools, true, time ?? now)),
     encode: (plain) => tokenizer.encode(plain),
     idOfBytes(bytes) {
       byBytes ??= idsByBytes(tokenizer);

@@ -38,7 +38,7 @@ export function checkRlRequest(
     throw ValidationError.at(`experimental_config.${field}`, `the model has no checkpoint at step ${reference.step}`);
   }
   if (reference?.kind === "folder") resolvePath("experimental_config.kl_ref_adapter_path", reference.path);
-  const renderer = createPromptRenderer(base);
+  const renderer = createPromptRenderer(base, new Date());
   for (const [g, group] of groups.entries()) {
     for (const [t, trajectory] of group.trajectories.entries()) {
       checkTrajectory(trajectory, renderer, policy, `trajectory_groups.${g}.trajectories.${t}`);
@@ -152,6 +152,8 @@ export interface RlContext {
   optimizerStep: TrainingOptions["optimizerStep"];
   /** The step that the job trains from. */
   currentStep: number;
+  /** When the job was asked for: the time in the prompts of trajectories that do not say when they began. */
+  createdAt: Date;
   /** A version on the device of one of the model's checkpoints or of an adapter folder; the recipe releases it. */
   loadStep(step: number): Promise<number>;
   loadFolder(path: string): Promise<number>;
@@ -165,7 +167,7 @@ export async function createRlRecipe(
   const { base } = context;
   const policy = resolvePolicy(request.experimental_config, context.currentStep);
   const maxRowTokens = Math.min(policy.maxRowTokens ?? base.contextLength, base.contextLength);
-  const plan = await planUnits(request.trajectory_groups, createPromptRenderer(base), policy, {
+  const plan = await planUnits(request.trajectory_groups, createPromptRenderer(base, context.createdAt), policy, {
     maxRowTokens,
     optimizerStep: context.optimizerStep,
   });

@@ -17,8 +17,11 @@ import { type SampledTokens, sampledTokens, type TokenNames } from "./sampledTok
 
 /** How the chat completions of the base model turn messages into ids. */
 export interface PromptRenderer extends TokenNames {
-  /** The prompt of a completion of `messages`, ready for the assistant's turn. Throws what the template raises. */
-  prompt(messages: readonly TrajectoryMessage[], tools: readonly TrajectoryTool[] | null): number[];
+  /**
+   * The prompt of a completion of `messages`, ready for the assistant's turn. `now` is what the template takes for the
+   * time; null: not known. Throws what the template raises.
+   */
+  prompt(messages: readonly TrajectoryMessage[], tools: readonly TrajectoryTool[] | null, now: Date | null): number[];
   /** Ids of plain text, without special tokens. */
   encode(text: string): number[];
 }
@@ -61,13 +64,15 @@ function* trainedTurns(
   for (const [i, history] of (trajectory.additional_histories ?? []).entries()) {
     histories.push([history, `${path}.additional_histories.${i}.messages_and_choices`]);
   }
+  const began = new Date(trajectory.start_time ?? Number.NaN);
+  const now = Number.isNaN(began.getTime()) ? null : began;
   for (const [history, place] of histories) {
     const tools = plainTools(history.tools);
     for (const [i, item] of history.messages_and_choices.entries()) {
       const turn = trainedTurn(item, renderer, settings, `${place}.${i}`);
       if (turn === null) continue;
       const before = () => history.messages_and_choices.slice(0, i).map(plainMessage);
-      const promptIds = () => turn.promptIds ?? renderer.prompt(before(), tools);
+      const promptIds = () => turn.promptIds ?? renderer.prompt(before(), tools, now);
       yield { turn, promptIds, offPolicy: isChoice(item) && isOffPolicy(item), place: `${place}.${i}` };
     }
   }

@@ -108,10 +108,12 @@ async function createRecipe(
   signal: AbortSignal,
 ): Promise<Recipe> {
   const { store } = host;
+  // Templates may show the time: a resumed job must see the one it began with.
+  const createdAt = new Date(job.createdAt);
   if (request.kind === "sft") {
     const copy = join(store.files.jobFolder(job.id), "data.jsonl");
     if (!existsSync(copy)) await snapshotData(request.data, copy, signal);
-    return createSftRecipe(copy, request.data, resolveSftSettings(request.config, state.from + 1), base);
+    return createSftRecipe(copy, request.data, resolveSftSettings(request.config, state.from + 1), base, createdAt);
   }
   return createRlRecipe(
     { trajectory_groups: request.groups, experimental_config: request.config },
@@ -119,6 +121,7 @@ async function createRecipe(
       base,
       optimizerStep: host.options.optimizerStep,
       currentStep: state.from,
+      createdAt,
       loadStep: (step) => loadCheckpointAdapter(base.device, store.files.checkpointFolder(job.modelId, step)),
       loadFolder: (path) => {
         const refuse = (message: string) => ValidationError.at("experimental_config.kl_ref_adapter_path", message);

@@ -93,14 +93,16 @@ export async function planBatches(
   return batches;
 }
 
-/** Prepares an SFT job from its copy of the data; `name` is what the data is called in messages. */
+/** Prepares an SFT job, asked for at `createdAt`, from its copy of the data; `name` is what the data is called in messages. */
 export async function createSftRecipe(
   file: string,
   name: string,
   settings: SftSettings,
   base: TrainingBase,
+  createdAt: Date,
 ): Promise<Recipe> {
-  const batches = await planBatches(file, name, createPromptRenderer(base), settings, base.contextLength);
+  const renderer = createPromptRenderer(base, createdAt);
+  const batches = await planBatches(file, name, renderer, settings, base.contextLength);
   const rates = settings.learningRate;
   if (Array.isArray(rates) && rates.length !== batches.length) {
     const message = `config.learning_rate holds ${rates.length} values for ${batches.length} batches`;

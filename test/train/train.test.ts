@@ -210,6 +210,41 @@ describe("train", () => {
     for (const names of metrics.slice(0, 2)) expect(names).toContain("train/reward");
   });
 
+  it("is on policy to the bit with choices that kept only their logprobs, as other clients store them", async () => {
+    const tools = [
+      { type: "function", function: { name: "look", description: "looks", parameters: { type: "object" } } },
+    ];
+    const groups = await gather(engine, {
+      model,
+      scenarios: ["red"],
+      groupSize: 4,
+      async rollout({ chat, complete, scenario, seed }) {
+        await chat([
+          { role: "system", content: "Be brief." },
+          { role: "user", content: `What is ${scenario}?` },
+        ]);
+        await chat("And then?", { max_tokens: 12 });
+        await complete({ messages: [{ role: "user", content: "Look." }], tools, max_tokens: 12 });
+        return Number(seed % 7n);
+      },
+    });
+    for (const trajectory of groups[0]!.trajectories) {
+      for (const history of [trajectory, ...trajectory.additional_histories!]) {
+        for (const choice of choicesOf(history.messages_and_choices)) {
+          delete choice.prompt_token_ids;
+          delete choice.token_ids;
+        }
+      }
+    }
+    const job = await engine.trainingJobs.create({ model_id: (await newModel()).id, trajectory_groups: groups });
+    const types: string[] = [];
+    for await (const event of engine.trainingJobs.events(job.id)) {
+      types.push(event.type);
+      if (event.type === "gradient_step") expect(event.data).toMatchObject({ ratio_exact_share: 1, ratio_max: 1 });
+    }
+    expect(types).toEqual(["training_started", "gradient_step", "training_ended"]);
+  });
+
   it("says when nothing can be learned, and still makes its step", async () => {
     const trained = await newModel();
     const rollout: Rollout<number> = async ({ chat }) => Number((await chat("Hi", short)) === "");
