@@ -1,6 +1,6 @@
 export { Engine } from "./engine/engine.js";
 export * from "./errors.js";
-export { gather, train } from "./gather/index.js";
+export { gather, RolloutError, train } from "./gather/index.js";
 export { createServer, type FetchHandler, type ServerOptions } from "./server/createServer.js";
 export type * from "./types/artifacts.js";
 export type * from "./types/chat.js";
