@@ -133,7 +133,10 @@ export class Engine extends Resources implements AnnealClient {
   readonly fetch: typeof fetch = async (input, init) => {
     this.#handler ??= import("../server/createServer.js").then(({ createServer }) => createServer(this));
     const handler = await this.#handler;
-    return handler(new Request(input, init));
+    const request = new Request(input, init);
+    const response = await handler(request);
+    request.signal.throwIfAborted();
+    return response;
   };
 
   async health(): Promise<HealthReport> {

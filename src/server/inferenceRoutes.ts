@@ -18,6 +18,7 @@ async function createCompletion({ as, json, signal, report }: Call): Promise<unk
   const reply = await as.chat.completions.create(params, { signal: AbortSignal.any([signal, client.signal]) });
   if (!(Symbol.asyncIterator in reply)) return reply;
   return eventStream(reply, {
+    signal,
     failed: report,
     left: () => client.abort(new DOMException("the client has gone away", "AbortError")),
   });

@@ -10,7 +10,7 @@ const done = encoder.encode("data: [DONE]\n\n");
  */
 export function eventStream(
   chunks: AsyncIterable<unknown>,
-  { failed, left }: { failed: (error: unknown) => void; left: () => void },
+  { signal, failed, left }: { signal: AbortSignal; failed: (error: unknown) => void; left: () => void },
 ): Response {
   const iterator = chunks[Symbol.asyncIterator]();
   let gone = false;
@@ -25,6 +25,8 @@ export function eventStream(
         }
       } catch (error) {
         if (gone) return;
+        // As any fetch does: the body of an aborted request breaks off.
+        if (signal.aborted) return controller.error(signal.reason);
         failed(error);
         controller.enqueue(event({ error: errorObject(error) }));
       }

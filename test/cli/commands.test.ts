@@ -83,7 +83,7 @@ describe("anneal serve", () => {
       body: JSON.stringify({ messages: [{ role: "user", content: "hi" }], max_tokens: 2 }),
     });
     expect(chat.status).toBe(200);
-    // As the contract says, tools are not parsed unless asked for.
+    // Tools are not parsed unless that is asked for.
     const tools = [{ type: "function", function: { name: "f", parameters: {} } }];
     const auto = await fetch(`${base}/chat/completions`, {
       method: "POST",

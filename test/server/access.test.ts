@@ -11,7 +11,7 @@ afterAll(() => server?.close());
 
 const id = "5f0a8f3c-6a51-4a3e-9c55-6d7f0f8f2a10";
 
-/** Every endpoint of the contract, and the side routes. */
+/** Every endpoint, the side routes too. */
 const endpoints = [
   ["POST", "/v1/chat/completions"],
   ["POST", "/v1/chat/completions/"],

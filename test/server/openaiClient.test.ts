@@ -117,6 +117,14 @@ describe("the openai package", () => {
     const local = new OpenAI({ apiKey: server.engine.apiKey, baseURL: "http://engine/v1", fetch: server.engine.fetch });
     const reply = await local.chat.completions.create({ model: "anneal/tiny", messages, max_tokens: 2 });
     expect(reply.choices).toHaveLength(1);
+    const abort = new AbortController();
+    const endless = { model: "anneal/tiny", messages, max_tokens: 1900, ignore_eos: true };
+    const whole = local.chat.completions.create(endless, { signal: abort.signal });
+    const stream = await local.chat.completions.create({ ...endless, stream: true }, { signal: abort.signal });
+    await stream[Symbol.asyncIterator]().next();
+    abort.abort();
+    await expect(whole).rejects.toBeInstanceOf(OpenAI.APIUserAbortError);
+    await until(() => underWay() === 0);
   });
 });
 
@@ -161,6 +169,31 @@ describe("clients that go away", () => {
     await reader.cancel();
     await until(() => underWay() === 0);
   });
+});
+
+it("requests beyond the queue are told to come again", async () => {
+  const small = await Harness.open({ maxQueue: 1, maxSequences: 1 });
+  const body = { messages, ignore_eos: true, max_tokens: 1500 };
+  const abort = new AbortController();
+  const ask = () =>
+    small.handler(
+      new Request("http://test/v1/chat/completions", {
+        method: "POST",
+        headers: { authorization: `Bearer ${small.engine.apiKey}`, "content-type": "application/json" },
+        body: JSON.stringify(body),
+        signal: abort.signal,
+      }),
+    );
+  const first = ask();
+  const { loop } = small.engine.core.defaultBase;
+  for (let i = 0; i < 200 && loop.stats().steps === 0; i++) await new Promise((resolve) => setTimeout(resolve, 5));
+  const second = ask();
+  const third = await ask();
+  expect([third.status, third.headers.get("retry-after")]).toEqual([429, "1"]);
+  expect(await third.json()).toMatchObject({ error: { type: "rate_limit_error", code: "queue_full" } });
+  abort.abort();
+  expect((await Promise.all([first, second])).map(({ status }) => status)).toEqual([499, 499]);
+  await small.close();
 });
 
 describe("streams", () => {
