@@ -1,0 +1,93 @@
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { readAdapterFolder, writeAdapterFolder } from "./adapterFolder.js";
+import { encodeSafetensors, readSafetensors } from "./safetensors.js";
+
+const adapter = fileURLToPath(new URL("../../test/reference/models/llama_linear/adapter", import.meta.url));
+let folder: string;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "anneal-adapter-"));
+  cpSync(adapter, folder, { recursive: true });
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+
+function editConfig(change: object): void {
+  const file = join(folder, "adapter_config.json");
+  writeFileSync(file, JSON.stringify({ ...JSON.parse(readFileSync(file, "utf8")), ...change }));
+}
+
+it("reads what peft wrote", async () => {
+  const { spec, tensors } = await readAdapterFolder(folder);
+  expect(spec).toEqual({ rank: 8, alpha: 16, rslora: false, targets: ["q_proj", "v_proj"] });
+  expect([...tensors.keys()].sort()).toEqual(
+    [0, 1].flatMap((layer) =>
+      ["q_proj", "v_proj"].flatMap((projection) =>
+        ["A", "B"].map((side) => `base_model.model.model.layers.${layer}.self_attn.${projection}.lora_${side}.weight`),
+      ),
+    ),
+  );
+  expect(tensors.values().next().value!.shape).toEqual([8, 32]);
+});
+
+it("reads back what it wrote, and leaves no other file", async () => {
+  const { spec, tensors } = await readAdapterFolder(folder);
+  const other = mkdtempSync(join(tmpdir(), "anneal-adapter-"));
+  await writeAdapterFolder(other, { ...spec, rslora: true, alpha: 12.5 }, tensors, "some/base");
+  expect(readdirSync(other).sort()).toEqual(["adapter_config.json", "adapter_model.safetensors"]);
+  const again = await readAdapterFolder(other);
+  expect(again.spec).toEqual({ ...spec, rslora: true, alpha: 12.5 });
+  expect(again.tensors).toEqual(tensors);
+  const file = join(other, "adapter_model.safetensors");
+  expect((await readSafetensors(file)).metadata).toEqual({ format: "pt" });
+  rmSync(other, { recursive: true });
+});
+
+it("takes names that carry the adapter's name, and lists of longer module names", async () => {
+  const file = join(folder, "adapter_model.safetensors");
+  const { tensors } = await readSafetensors(file);
+  const renamed = [...tensors].map(([name, tensor]) => [name.replace(".weight", ".default.weight"), tensor] as const);
+  writeFileSync(file, encodeSafetensors(new Map(renamed)));
+  editConfig({ target_modules: ["self_attn.v_proj", "q_proj"] });
+  const read = await readAdapterFolder(folder);
+  expect(read.tensors).toEqual(tensors);
+  expect(read.spec.targets).toEqual(["q_proj", "v_proj"]);
+});
+
+it.each<[string, object]>([
+  ["peft_type", { peft_type: "IA3" }],
+  ["use_dora", { use_dora: true }],
+  ["bias", { bias: "all" }],
+  ["lora_bias", { lora_bias: true }],
+  ["modules_to_save", { modules_to_save: ["lm_head"] }],
+  ["rank_pattern", { rank_pattern: { q_proj: 4 } }],
+  ["alpha_pattern", { alpha_pattern: { q_proj: 4 } }],
+  ["fan_in_fan_out", { fan_in_fan_out: true }],
+  ["layers_to_transform", { layers_to_transform: [0] }],
+  ["init_lora_weights", { init_lora_weights: "pissa" }],
+  ["target_modules", { target_modules: ["lm_head"] }],
+  ["target_modules", { target_modules: ".*_proj" }],
+  ["target_modules", { target_modules: [] }],
+  ["r", { r: 0 }],
+  ["lora_alpha", { lora_alpha: "16" }],
+])("refuses an adapter by its %s", async (param, change) => {
+  editConfig(change);
+  await expect(readAdapterFolder(folder)).rejects.toMatchObject({ name: "ModelFileError", param });
+});
+
+it("refuses tensors that fit no projection or not the rank", async () => {
+  const file = join(folder, "adapter_model.safetensors");
+  const { tensors } = await readSafetensors(file);
+  const odd = new Map(tensors).set("base_model.model.lm_head.lora_A.weight", { shape: [0], data: new Float32Array() });
+  writeFileSync(file, encodeSafetensors(odd));
+  await expect(readAdapterFolder(folder)).rejects.toMatchObject({ param: "base_model.model.lm_head.lora_A.weight" });
+  writeFileSync(file, encodeSafetensors(tensors));
+  editConfig({ r: 4 });
+  await expect(readAdapterFolder(folder)).rejects.toThrow(/rank 4/);
+  rmSync(file);
+  writeFileSync(join(folder, "adapter_model.bin"), "");
+  await expect(readAdapterFolder(folder)).rejects.toThrow(/adapter_model\.bin is not read/);
+});

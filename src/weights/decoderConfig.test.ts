@@ -1,0 +1,146 @@
+import { describe, expect, it } from "vitest";
+import { ModelFileError } from "../errors.js";
+import { decoderConfig } from "./decoderConfig.js";
+import { JsonFields } from "./jsonFields.js";
+
+const sizes = {
+  hidden_size: 64,
+  intermediate_size: 128,
+  num_hidden_layers: 2,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  vocab_size: 300,
+  max_position_embeddings: 8192,
+};
+const llama = { model_type: "llama", architectures: ["LlamaForCausalLM"], ...sizes };
+const mistral = { ...llama, model_type: "mistral", architectures: ["MistralForCausalLM"], sliding_window: null };
+const qwen2 = { ...llama, model_type: "qwen2", architectures: ["Qwen2ForCausalLM"] };
+const qwen3 = { ...llama, model_type: "qwen3", architectures: ["Qwen3ForCausalLM"] };
+
+const parse = (config: object) => decoderConfig(new JsonFields("config.json", config));
+
+/** The field at fault. */
+function refused(config: object): string | null {
+  try {
+    parse(config);
+  } catch (error) {
+    expect(error).toBeInstanceOf(ModelFileError);
+    expect((error as ModelFileError).message).toContain("config.json");
+    return (error as ModelFileError).param;
+  }
+  return null;
+}
+
+describe("decoderConfig", () => {
+  it("fills in what transformers' classes default to", () => {
+    expect(parse(llama)).toEqual({
+      hidden: 64,
+      intermediate: 128,
+      layers: 2,
+      heads: 4,
+      kvHeads: 2,
+      headDim: 16,
+      vocab: 300,
+      maxPositions: 8192,
+      rmsEps: 1e-6,
+      tiedHead: false,
+      qkNorm: false,
+      qBias: false,
+      kBias: false,
+      vBias: false,
+      oBias: false,
+      mlpBias: false,
+      rope: {
+        type: "default",
+        theta: 10_000,
+        factor: 1,
+        lowFreqFactor: 1,
+        highFreqFactor: 4,
+        originalMaxPositions: 0,
+        attentionFactor: 0,
+        betaFast: 32,
+        betaSlow: 1,
+        mscale: 0,
+        mscaleAllDim: 0,
+        truncate: true,
+      },
+    });
+    expect(parse(qwen3)).toMatchObject({ headDim: 128, qkNorm: true, qBias: false });
+    expect(parse(qwen2)).toMatchObject({ headDim: 16, qBias: true, kBias: true, vBias: true, oBias: false });
+    const { num_key_value_heads: _, ...withoutGroups } = llama;
+    expect(parse(withoutGroups).kvHeads).toBe(4);
+    expect(parse({ ...llama, architectures: undefined }).heads).toBe(4);
+  });
+
+  it("takes biases where a family may have them", () => {
+    expect(parse({ ...llama, attention_bias: true, mlp_bias: true })).toMatchObject({
+      qBias: true,
+      oBias: true,
+      mlpBias: true,
+    });
+    expect(parse({ ...qwen3, attention_bias: true })).toMatchObject({ qBias: true, oBias: true, mlpBias: false });
+  });
+
+  it("reads both spellings of rotary embeddings", () => {
+    const llama3 = { factor: 8, low_freq_factor: 1, high_freq_factor: 4, original_max_position_embeddings: 2048 };
+    const wanted = { type: "llama3", theta: 500_000, factor: 8, originalMaxPositions: 2048 };
+    const older = { rope_theta: 500_000, rope_scaling: { type: "llama3", ...llama3 } };
+    const newer = { rope_parameters: { rope_theta: 500_000, rope_type: "llama3", ...llama3 } };
+    expect(parse({ ...llama, ...older }).rope).toMatchObject(wanted);
+    expect(parse({ ...llama, ...newer }).rope).toMatchObject(wanted);
+    const yarn = { rope_type: "yarn", original_max_position_embeddings: 2048 };
+    expect(parse({ ...qwen3, rope_scaling: yarn }).rope).toMatchObject({ factor: 4, originalMaxPositions: 2048 });
+    expect(parse({ ...qwen3, rope_scaling: { ...yarn, factor: 3, truncate: false } }).rope).toMatchObject({
+      factor: 3,
+      truncate: false,
+    });
+  });
+
+  it("accepts a sliding window that no sequence can outgrow", () => {
+    expect(refused({ ...mistral, sliding_window: 8192 })).toBeNull();
+    expect(refused({ ...qwen2, sliding_window: 4096, use_sliding_window: false, max_window_layers: 1 })).toBeNull();
+    expect(refused({ ...qwen3, layer_types: ["full_attention", "full_attention"] })).toBeNull();
+  });
+
+  it.each<[string, object]>([
+    ["model_type", { ...llama, model_type: "gemma2" }],
+    ["model_type", { ...llama, model_type: "constructor" }],
+    ["model_type", { ...llama, model_type: undefined }],
+    ["architectures", { ...llama, architectures: ["LlamaForSequenceClassification"] }],
+    ["architectures", { ...qwen3, architectures: ["Qwen2ForCausalLM"] }],
+    ["quantization_config", { ...llama, quantization_config: { quant_method: "gptq" } }],
+    ["hidden_act", { ...llama, hidden_act: "gelu" }],
+    ["pretraining_tp", { ...llama, pretraining_tp: 2 }],
+    ["auto_map", { ...llama, auto_map: { AutoModelForCausalLM: "modeling.py" } }],
+    ["attention_bias", { ...mistral, attention_bias: true }],
+    ["attention_bias", { ...qwen2, attention_bias: false }],
+    ["mlp_bias", { ...qwen3, mlp_bias: true }],
+    ["sliding_window", { ...mistral, sliding_window: 4096 }],
+    ["sliding_window", { ...llama, model_type: "mistral", architectures: ["MistralForCausalLM"] }],
+    ["sliding_window", { ...qwen2, sliding_window: 4096, use_sliding_window: true }],
+    ["layer_types", { ...qwen3, layer_types: ["full_attention", "sliding_attention"] }],
+    ["partial_rotary_factor", { ...llama, partial_rotary_factor: 0.5 }],
+    ["rope_parameters.partial_rotary_factor", { ...llama, rope_parameters: { partial_rotary_factor: 0.5 } }],
+    ["rope_scaling.rope_type", { ...llama, rope_scaling: { rope_type: "dynamic", factor: 2 } }],
+    ["rope_scaling.rope_type", { ...llama, rope_scaling: { type: "longrope" } }],
+    ["rope_scaling.factor", { ...llama, rope_scaling: { rope_type: "linear" } }],
+    ["rope_scaling.mrope_section", { ...llama, rope_scaling: { rope_type: "linear", factor: 2, mrope_section: [1] } }],
+    ["rope_scaling.low_freq_factor", { ...llama, rope_scaling: { rope_type: "llama3", factor: 2 } }],
+    ["rope_parameters", { ...llama, rope_parameters: [] }],
+    ["hidden_size", { ...llama, hidden_size: 66 }],
+    ["hidden_size", { ...llama, hidden_size: "64" }],
+    ["hidden_size", { ...llama, hidden_size: undefined }],
+    ["intermediate_size", { ...llama, intermediate_size: 2 ** 31 }],
+    ["num_key_value_heads", { ...llama, num_key_value_heads: 3 }],
+    ["num_hidden_layers", { ...llama, num_hidden_layers: 0 }],
+    ["num_hidden_layers", { ...llama, num_hidden_layers: 1.5 }],
+    ["vocab_size", { ...llama, vocab_size: -1 }],
+    ["head_dim", { ...llama, head_dim: 15 }],
+    ["rms_norm_eps", { ...llama, rms_norm_eps: 0 }],
+    ["rope_theta", { ...llama, rope_theta: 0.5 }],
+    ["rope_parameters.rope_theta", { ...llama, rope_parameters: { rope_theta: 0.5 } }],
+    ["tie_word_embeddings", { ...llama, tie_word_embeddings: "yes" }],
+  ])("names %s", (field, config) => {
+    expect(refused(config)).toBe(field);
+  });
+});

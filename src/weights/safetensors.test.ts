@@ -1,0 +1,62 @@
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, expect, it } from "vitest";
+import { encodeSafetensors, readSafetensors, writeSafetensors } from "./safetensors.js";
+
+const folder = mkdtempSync(join(tmpdir(), "anneal-safetensors-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const tensors = new Map([
+  ["b", { shape: [2, 3], data: Float32Array.of(1, -0, 3.5, 1e-45, 5e-39, Number.POSITIVE_INFINITY) }],
+  ["a", { shape: [], data: Float32Array.of(-1e30) }],
+  ["empty", { shape: [0, 4], data: new Float32Array() }],
+]);
+
+it("writes what it reads back, bit for bit, in a layout with aligned data", async () => {
+  const file = join(folder, "some.safetensors");
+  await writeSafetensors(file, tensors, { steps: "3" });
+  expect(await readSafetensors(file)).toEqual({ tensors, metadata: { steps: "3" } });
+  expect(readdirSync(folder)).toEqual(["some.safetensors"]);
+  const bytes = encodeSafetensors(tensors);
+  expect(Number(new DataView(bytes.buffer, bytes.byteOffset).getBigUint64(0, true)) % 8).toBe(0);
+});
+
+it("replaces a file only when the new one is whole", async () => {
+  const file = join(folder, "kept.safetensors");
+  await writeSafetensors(file, tensors);
+  await expect(writeSafetensors(join(folder, "missing", "x.safetensors"), tensors)).rejects.toThrow();
+  const unwritable = new Map([["x", { shape: [1], data: null as never }]]);
+  await expect(writeSafetensors(file, unwritable)).rejects.toThrow();
+  expect((await readSafetensors(file)).tensors).toEqual(tensors);
+});
+
+it("widens bfloat16 and float16 exactly", async () => {
+  const file = join(folder, "half.safetensors");
+  // bits and values from the formats' definitions (bfloat16: the upper half of a float32; IEEE 754 binary16)
+  const bfloat16: [number, number][] = [
+    [0x3f80, 1],
+    [0xc049, -3.140625],
+    [0x0001, 2 ** -133],
+    [0x7f80, Number.POSITIVE_INFINITY],
+  ];
+  const float16: [number, number][] = [
+    [0x3c00, 1],
+    [0xc248, -3.140625],
+    [0x0001, 2 ** -24],
+    [0x7bff, 65504],
+  ];
+  const header = Buffer.from(
+    JSON.stringify({
+      b: { dtype: "BF16", shape: [4], data_offsets: [0, 8] },
+      h: { dtype: "F16", shape: [4], data_offsets: [8, 16] },
+    }),
+  );
+  const size = Buffer.alloc(8);
+  size.writeBigUInt64LE(BigInt(header.length));
+  const data = new Uint16Array([...bfloat16, ...float16].map(([bits]) => bits));
+  writeFileSync(file, Buffer.concat([size, header, new Uint8Array(data.buffer)]));
+  const read = (await readSafetensors(file)).tensors;
+  expect([...read.get("b")!.data]).toEqual(bfloat16.map(([, value]) => value));
+  expect([...read.get("h")!.data]).toEqual(float16.map(([, value]) => value));
+});
