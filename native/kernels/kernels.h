@@ -55,7 +55,8 @@ struct AttentionBackwardTask {
   const void* const* v_pages;
   float* dq; int64_t lddq;          // dq call: [rows][lddq], overwritten
   int block;                        // dkv call: the key block (absolute index) of k_pages[0], v_pages[0]
-  float* dk; float* dv; int64_t lddkv;  // dkv call: [kPage][lddkv], added to (rows in the order given)
+  float* dk; float* dv; int64_t lddkv;  // dkv call: [kPage][lddkv], added to (rows in the order given, any number; an even number per call
+                                        // but the last keeps the bits of one call with them all)
   void* scratch;                    // attention_backward_scratch(head_dim) bytes per worker
 };
 
@@ -93,19 +94,21 @@ struct Kernels {
   void (*add_scaled)(float* y, const float* x, float s, int64_t n);      // y += s * x, one fma each
   void (*column_sums)(const float* x, int64_t ldx, int rows, int n, float* sums);  // sums += rows in order
 
-  // ---- norms, rope, activation (T in, T out; arithmetic in float32)
+  // ---- norms, rope, activation (arithmetic in float32). T outputs are padded with zeros to a step of k where their ld leaves room.
   void (*rmsnorm)(const float* x, int64_t ldx, const float* weight, float eps, int rows, int n, void* y, int64_t ldy);
   // dx += d loss / d x; dweight (or null) += over rows in order.
   void (*rmsnorm_backward)(const float* x, int64_t ldx, const float* weight, float eps, const float* dy, int64_t lddy, int rows, int n,
                            float* dx, int64_t lddx, float* dweight);
   // One token's heads: optional per-head RMS norm (weight null: none), then rope with half rotation (Hugging Face layout:
   // element i pairs with i + head_dim/2; cos, sin are [head_dim/2], already times the attention factor).
-  // x T [heads][head_dim] contiguous at ldx per head; y float32 [heads][head_dim].
+  // x T [heads][head_dim] contiguous at ldx per head; y float32 [heads][head_dim]. Backward: dx [heads][head_dim] is overwritten (and may be
+  // dy), dweight (or null) += over heads in order.
   void (*head_norm_rope)(const void* x, int64_t ldx, int heads, int head_dim, const float* weight, float eps, const float* cos, const float* sin,
                          float* y);
   void (*head_norm_rope_backward)(const void* x, int64_t ldx, int heads, int head_dim, const float* weight, float eps, const float* cos,
                                   const float* sin, const float* dy, float* dx, float* dweight);
   void (*silu_mul)(const void* gate, const void* up, int64_t ld, int rows, int n, void* y, int64_t ldy);
+  // dgate and dup are overwritten.
   void (*silu_mul_backward)(const void* gate, const void* up, int64_t ld, const float* dy, int64_t lddy, int rows, int n, float* dgate, float* dup,
                             int64_t ldd);
 

@@ -1,0 +1,124 @@
+// Attention over pages: against a double reference, alone and in company, and its gradients.
+#include "kernels_fixture.h"
+
+namespace anneal::test {
+namespace {
+
+void test_attention_cases() {
+  struct Case {
+    int head_dim, keys, rows;
+  };
+  for (Case c : {Case{8, 70, 9}, {16, 64, 5}, {24, 130, 64}, {32, 300, 33}, {64, 65, 17}, {80, 200, 7}, {96, 100, 3}, {128, 1100, 5}, {256, 90, 6}, {32, 2200, 12}})
+    for (DType type : {DType::f32, DType::bf16}) {
+      const int hd = c.head_dim;
+      const float scale = 1 / std::sqrt(float(hd));
+      Floats key = kept(type, normals(size_t(c.keys) * hd)), value = kept(type, normals(size_t(c.keys) * hd)), q = kept(type, normals(size_t(c.rows) * hd, 2)),
+             dout = kept(type, normals(size_t(c.rows) * hd));
+      std::vector<int32_t> positions;
+      for (int r = 0; r < c.rows; r++) positions.push_back(r == 0 ? c.keys - 1 : int(random_bits() % c.keys));
+      std::string what = "attention head_dim=" + std::to_string(hd) + " keys=" + std::to_string(c.keys) + " " + name(type);
+      Floats all = same_everywhere(type, what, [&](const Kernels& k) {
+        Cache cache(k, hd, c.keys, key, value);
+        Floats forward = cache.attend(q, positions, scale), back = cache.backward(q, positions, scale, forward, dout);
+        forward.insert(forward.end(), back.begin(), back.end());
+        return forward;
+      });
+      // Reference, forward and backward, in double.
+      std::vector<double> out(size_t(c.rows) * hd), lse(c.rows), dq(out.size()), dk(size_t(c.keys) * hd), dv(dk.size());
+      for (int r = 0; r < c.rows; r++) {
+        const int visible = positions[r] + 1;
+        std::vector<double> p(visible);
+        double top = -1e300, sum = 0, delta = 0;
+        for (int i = 0; i < visible; i++) {
+          for (int d = 0; d < hd; d++) p[i] += double(q[r * hd + d]) * key[i * hd + d] * scale;
+          top = std::fmax(top, p[i]);
+        }
+        for (double& v : p) sum += v = std::exp(v - top);
+        lse[r] = top + std::log(sum);
+        for (int i = 0; i < visible; i++) {
+          p[i] /= sum;
+          for (int d = 0; d < hd; d++) out[r * hd + d] += p[i] * value[i * hd + d];
+        }
+        for (int d = 0; d < hd; d++) delta += out[r * hd + d] * dout[r * hd + d];
+        for (int i = 0; i < visible; i++) {
+          double dp = 0;
+          for (int d = 0; d < hd; d++) dp += double(dout[r * hd + d]) * value[i * hd + d];
+          const double ds = p[i] * (dp - delta) * scale;
+          for (int d = 0; d < hd; d++) {
+            dq[r * hd + d] += ds * key[i * hd + d];
+            dk[i * hd + d] += ds * q[r * hd + d];
+            dv[i * hd + d] += p[i] * dout[r * hd + d];
+          }
+        }
+      }
+      const double tolerance = type == DType::f32 ? 1e-5 : 1.2e-2;
+      std::vector<double> want = out;
+      for (auto* part : {&lse, &dq, &dk, &dv}) want.insert(want.end(), part->begin(), part->end());
+      near(what, all, want, tolerance);
+      // One row alone, in any company, in any order: the same bits.
+      for (const Kernels* k : sets(type)) {
+        Cache cache(*k, hd, c.keys, key, value);
+        bool same = true;
+        for (int rows : {1, 2, 3, 5, 8, 13}) {
+          Floats some;
+          std::vector<int32_t> where, which;
+          for (int i = 0; i < rows; i++) {
+            int r = int(random_bits() % c.rows);
+            which.push_back(r), where.push_back(positions[r]);
+            some.insert(some.end(), &q[r * hd], &q[r * hd] + hd);
+          }
+          Floats got = cache.attend(some, where, scale);
+          for (int i = 0; i < rows; i++) {
+            same &= !std::memcmp(&got[i * hd], &all[which[i] * hd], hd * 4);
+            same &= !std::memcmp(&got[rows * hd + i], &all[c.rows * hd + which[i]], 4);
+          }
+        }
+        expect(same, what + " " + isa_name(k->isa) + ": company changes the bits");
+      }
+      // Keys that come later do not exist for a row.
+      const Kernels& k = *kernels(best_isa(), type);
+      const int row = c.rows - 1, seen = positions[row] + 1;
+      Cache shorter(k, hd, seen, key, value);
+      Floats one = shorter.attend(Floats(&q[row * hd], &q[row * hd] + hd), {positions[row]}, scale);
+      expect(!std::memcmp(one.data(), &all[row * hd], hd * 4), what + ": later keys change the bits");
+    }
+}
+
+// Finite differences through the whole of it, float32.
+void test_attention_gradient() {
+  const Kernels& k = *kernels(best_isa(), DType::f32);
+  const int hd = 24, keys = 90, rows = 70;
+  const float scale = 0.3f;
+  Floats key = normals(keys * hd), value = normals(keys * hd), q = normals(rows * hd), dout = normals(rows * hd);
+  std::vector<int32_t> positions;
+  for (int r = 0; r < rows; r++) positions.push_back(20 + r);
+  auto forward = [&](const Floats& qq, const Floats& kk, const Floats& vv) {
+    Cache cache(k, hd, keys, kk, vv);
+    Floats a = cache.attend(Floats(qq.begin(), qq.begin() + 64 * hd), {positions.begin(), positions.begin() + 64}, scale);
+    Floats b = cache.attend(Floats(qq.begin() + 64 * hd, qq.end()), {positions.begin() + 64, positions.end()}, scale);
+    Floats out(a.begin(), a.begin() + 64 * hd);
+    out.insert(out.end(), b.begin(), b.begin() + 6 * hd);
+    out.insert(out.end(), a.end() - 64, a.end());
+    out.insert(out.end(), b.end() - 6, b.end());
+    return out;
+  };
+  auto loss = [&](const Floats& qq, const Floats& kk, const Floats& vv) {
+    Floats out = forward(qq, kk, vv);
+    out.resize(rows * hd);
+    return dot(out, dout);
+  };
+  Floats grads = Cache(k, hd, keys, key, value).backward(q, positions, scale, forward(q, key, value), dout);
+  Floats dq(grads.begin(), grads.begin() + rows * hd), dk(grads.begin() + rows * hd, grads.begin() + (rows + keys) * hd), dv(grads.end() - keys * hd, grads.end());
+  check_gradient("attention dq", q, dq, [&](const Floats& v) { return loss(v, key, value); }, 3e-3);
+  check_gradient("attention dk", key, dk, [&](const Floats& v) { return loss(q, v, value); }, 3e-3);
+  check_gradient("attention dv", value, dv, [&](const Floats& v) { return loss(q, key, v); }, 3e-3);
+}
+
+}  // namespace
+
+void test_attention() {
+  test_attention_cases();
+  test_attention_gradient();
+}
+
+}  // namespace anneal::test

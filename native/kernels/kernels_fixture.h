@@ -1,0 +1,203 @@
+// What the test and bench programs of the kernels share: random data, comparisons, and the kernels' formats made from plain floats.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels.h"
+
+namespace anneal::test {
+
+using Floats = std::vector<float>;
+
+inline int failures = 0, checks = 0;
+inline std::mt19937_64 random_bits(20240607);
+
+inline void expect(bool good, const std::string& what) {
+  checks++;
+  if (good) return;
+  failures++;
+  std::printf("FAILED %s\n", what.c_str());
+}
+
+inline float normal() { return std::normal_distribution<float>()(random_bits); }
+inline Floats normals(size_t n, float scale = 1) {
+  Floats v(n);
+  for (float& x : v) x = scale * normal();
+  return v;
+}
+// Memory that vectors of any size may be loaded from, 64-byte aligned.
+struct Block {
+  explicit Block(size_t n) : bytes(n), at(std::aligned_alloc(64, (n + 127) / 64 * 64)) { std::memset(at, 0, n); }
+  Block(Block&& o) : bytes(o.bytes), at(o.at) { o.at = nullptr; }
+  ~Block() { std::free(at); }
+  size_t bytes;
+  void* at;
+};
+
+inline std::vector<const Kernels*> sets(DType type) {
+  std::vector<const Kernels*> all;
+  for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512bf16})
+    if (const Kernels* k = kernels(isa, type)) all.push_back(k);
+  return all;
+}
+inline const char* name(DType t) { return t == DType::f32 ? "float32" : "bfloat16"; }
+
+// Runs on every instruction set; all must give the bits of the portable one, which are returned. NaNs count as equal.
+inline Floats same_everywhere(DType type, const std::string& what, const std::function<Floats(const Kernels&)>& run) {
+  Floats first;
+  for (const Kernels* k : sets(type)) {
+    Floats got = run(*k);
+    if (k->isa == Isa::portable) {
+      first = got;
+      continue;
+    }
+    size_t bad = 0, at = 0;
+    for (size_t i = 0; i < got.size(); i++)
+      if (std::memcmp(&got[i], &first[i], 4) && !(std::isnan(got[i]) && std::isnan(first[i]))) {
+        if (!bad++) at = i;
+      }
+    char text[256];
+    std::snprintf(text, sizeof text, "%s %s: %s differs from portable in %zu of %zu (first at %zu: %.9g, %.9g)", what.c_str(), name(type),
+                  isa_name(k->isa), bad, got.size(), at, bad ? got[at] : 0, bad ? first[at] : 0);
+    expect(!bad && got.size() == first.size(), text);
+  }
+  return first;
+}
+
+// |got - want| <= tolerance * (|want| + unit).
+inline void near(const std::string& what, const Floats& got, const std::vector<double>& want, double tolerance, double unit = 1) {
+  double worst = 0;
+  size_t at = 0;
+  for (size_t i = 0; i < want.size(); i++) {
+    double e = std::fabs(got[i] - want[i]) / (std::fabs(want[i]) + unit);
+    if (!(e <= worst)) worst = e, at = i;
+  }
+  char text[256];
+  std::snprintf(text, sizeof text, "%s: error %.3g over %.3g (at %zu: %.9g, want %.9g)", what.c_str(), worst, tolerance, at,
+                want.empty() ? 0 : got[at], want.empty() ? 0 : want[at]);
+  expect(got.size() >= want.size() && worst <= tolerance, text);
+}
+
+// Rows of floats in the compute type, ld elements each, zero padded; and back.
+inline Block rounded(const Kernels& k, const Floats& x, int rows, int cols, int ld) {
+  Block b(size_t(rows) * ld * k.elem + 64);
+  k.round_rows(x.data(), cols, rows, cols, 1, b.at, ld);
+  return b;
+}
+inline Floats widened(const Kernels& k, const void* x, int rows, int cols, int ld) {
+  Floats y(size_t(rows) * cols);
+  k.widen_rows(x, ld, rows, cols, y.data(), cols);
+  return y;
+}
+// What the compute type keeps of x, independently of the kernels.
+inline float kept(DType type, float x) {
+  if (type == DType::f32) return x;
+  uint32_t u;
+  std::memcpy(&u, &x, 4);
+  if (std::isnan(x)) u |= 0x400000;
+  else if ((u & 0x7f800000) == 0) u &= 0x80000000u;
+  else u += 0x7fff + ((u >> 16) & 1);
+  u &= 0xffff0000u;
+  std::memcpy(&x, &u, 4);
+  return x;
+}
+inline Floats kept(DType type, Floats x) {
+  for (float& v : x) v = kept(type, v);
+  return x;
+}
+inline Block packed(const Kernels& k, const Floats& w, int n, int depth) {
+  Block b(panels_of(n) * panel_bytes(k, depth) + 64);
+  k.pack(w.data(), DType::f32, depth, n, depth, b.at);
+  return b;
+}
+
+// d/dx of `loss` at x by central differences, compared with `gradient`.
+inline void check_gradient(const std::string& what, Floats x, const Floats& gradient, const std::function<double(const Floats&)>& loss, double tolerance) {
+  double worst = 0, scale = 1e-3;
+  for (float g : gradient) scale = std::fmax(scale, std::fabs(g));
+  for (size_t trial = 0; trial < 60; trial++) {
+    size_t i = x.size() <= 60 ? trial % x.size() : random_bits() % x.size();
+    const float keep = x[i], h = 4e-3f;
+    x[i] = keep + h;
+    const double up = loss(x), x_up = x[i];
+    x[i] = keep - h;
+    const double down = loss(x), x_down = x[i];
+    x[i] = keep;
+    worst = std::fmax(worst, std::fabs((up - down) / (x_up - x_down) - gradient[i]) / scale);
+  }
+  char text[160];
+  std::snprintf(text, sizeof text, "%s: gradient off by %.3g of its scale", what.c_str(), worst);
+  expect(worst < tolerance, text);
+}
+inline double dot(const Floats& a, const Floats& b) {
+  double s = 0;
+  for (size_t i = 0; i < a.size(); i++) s += double(a[i]) * b[i];
+  return s;
+}
+
+// One sequence's keys and values in pages, and attention over it for any rows.
+struct Cache {
+  const Kernels& k;
+  int head_dim, keys;
+  std::vector<Block> pages;
+  std::vector<const void*> k_pages, v_pages;
+
+  Cache(const Kernels& kernel, int hd, int count, const Floats& key, const Floats& value) : k(kernel), head_dim(hd), keys(count) {
+    for (int i = 0; i < keys; i++) {
+      if (i % kPage == 0)
+        for (int side = 0; side < 2; side++) {
+          pages.emplace_back(k.page_bytes(hd));
+          (side ? v_pages : k_pages).push_back(pages.back().at);
+        }
+      k.kv_write(&key[size_t(i) * hd], &value[size_t(i) * hd], i % kPage, hd, (void*)k_pages.back(), (void*)v_pages.back());
+    }
+  }
+  // out [rows][head_dim], then lse [rows].
+  Floats attend(const Floats& q, const std::vector<int32_t>& positions, float scale) const {
+    const int rows = int(positions.size()), ldq = round_up(head_dim, 2) + 2, ldo = head_dim + 1;
+    Block left = rounded(k, q, rows, head_dim, ldq), scratch(k.attention_scratch(head_dim));
+    Floats out(size_t(rows) * ldo), lse(rows);
+    int last = 0;
+    for (int p : positions) last = std::max(last, p);
+    AttentionTask t{rows, head_dim, scale, left.at, ldq, positions.data(), last / kPage + 1, k_pages.data(), v_pages.data(), out.data(), ldo, lse.data(), scratch.at};
+    k.attention(t);
+    Floats result;
+    for (int r = 0; r < rows; r++) result.insert(result.end(), &out[r * ldo], &out[r * ldo] + head_dim);
+    result.insert(result.end(), lse.begin(), lse.end());
+    return result;
+  }
+  // dq [rows][hd] tile by tile, then dk, dv [keys][hd].
+  Floats backward(const Floats& q, const std::vector<int32_t>& positions, float scale, const Floats& forward, const Floats& dout) const {
+    const int rows = int(positions.size()), ldq = round_up(head_dim, 2) + 2, pages_used = int(k_pages.size());
+    Block left = rounded(k, q, rows, head_dim, ldq), scratch(k.attention_backward_scratch(head_dim));
+    Floats dq(size_t(rows) * head_dim), dk(size_t(pages_used) * kPage * head_dim), dv = dk;
+    AttentionBackwardTask t{};
+    t.head_dim = head_dim, t.scale = scale, t.ldq = ldq, t.ldo = t.lddo = t.lddq = t.lddkv = head_dim, t.scratch = scratch.at;
+    for (int row = 0; row < rows; row += kAttentionRows) {
+      t.rows = std::min(kAttentionRows, rows - row);
+      t.q = (char*)left.at + size_t(row) * ldq * k.elem;
+      t.out = &forward[size_t(row) * head_dim], t.dout = &dout[size_t(row) * head_dim];
+      t.lse = &forward[size_t(rows) * head_dim + row], t.positions = &positions[row];
+      t.blocks = pages_used, t.k_pages = k_pages.data(), t.v_pages = v_pages.data(), t.dq = &dq[size_t(row) * head_dim];
+      k.attention_backward_dq(t);
+    }
+    t.rows = rows, t.q = left.at, t.out = forward.data(), t.dout = dout.data(), t.lse = &forward[size_t(rows) * head_dim], t.positions = positions.data();
+    for (int b = 0; b < pages_used; b++) {
+      t.block = b, t.k_pages = &k_pages[b], t.v_pages = &v_pages[b];
+      t.dk = &dk[size_t(b) * kPage * head_dim], t.dv = &dv[size_t(b) * kPage * head_dim];
+      k.attention_backward_dkv(t);
+    }
+    dq.insert(dq.end(), dk.begin(), dk.begin() + size_t(keys) * head_dim);
+    dq.insert(dq.end(), dv.begin(), dv.begin() + size_t(keys) * head_dim);
+    return dq;
+  }
+};
+
+}  // namespace anneal::test
