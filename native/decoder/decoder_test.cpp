@@ -91,6 +91,7 @@ int main(int argc, char** argv) {
   }
   TestPool one(1), two(2);
   for (const auto& entry : std::filesystem::directory_iterator(argv[1])) {
+    if (!entry.is_directory()) continue;
     for (Isa isa : {Isa::portable, best_isa()}) check_reference(entry.path(), isa, isa == Isa::portable ? static_cast<Pool&>(one) : two);
     check_bits(entry.path());
   }

@@ -1,0 +1,75 @@
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdirSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+
+/**
+ * The test programs of the compute core, linked with the very objects the addon is made of. They need what installing
+ * needed: a C++20 compiler. (Not on Windows, where the objects lie elsewhere.)
+ */
+const native = join(import.meta.dirname, "../../native");
+const release = join(native, "build/Release");
+const kernelTests = readdirSync(join(native, "kernels"))
+  .filter((name) => name.endsWith(".cpp") && /_(test|bench)\./.test(name))
+  .map((name) => `kernels/${name}`);
+const compiler = process.env.CXX ?? "c++";
+
+function objects(room: string): string[] {
+  const folder = join(release, "obj.target/anneal", room);
+  return readdirSync(folder)
+    .filter((name) => name.endsWith(".o"))
+    .map((name) => join(folder, name));
+}
+
+/** Compiles and links a program; answers with its output, or throws with it when a check failed. */
+function run(name: string, sources: string[], rooms: string[], args: string[] = []): string {
+  const out = join(native, "build/programs");
+  mkdirSync(out, { recursive: true });
+  const archives = ["kernels_portable", "kernels_avx2", "kernels_avx512", "kernels_avx512bf16"]
+    .map((library) => join(release, `${library}.a`))
+    .filter(existsSync);
+  const program = join(out, name);
+  execFileSync(
+    compiler,
+    [
+      "-std=c++20",
+      "-O1",
+      "-ffp-contract=off",
+      "-o",
+      program,
+      ...sources.map((source) => join(native, source)),
+      ...rooms.flatMap(objects),
+      ...archives,
+      ...archives,
+      "-pthread",
+    ],
+    { stdio: ["ignore", "ignore", "pipe"] },
+  );
+  return execFileSync(program, args, { encoding: "utf8", stdio: ["ignore", "pipe", "inherit"] });
+}
+
+describe.skipIf(process.platform === "win32")("programs of the compute core", { timeout: 600_000 }, () => {
+  test("the sampler follows its rules", () => {
+    expect(run("sampler_test", ["sampling/sampler_test.cpp"], ["sampling"])).toMatch(/^ok$/m);
+  });
+
+  test("every kernel is right, with the same bits on every instruction set", () => {
+    expect(run("kernels_test", kernelTests, [])).toMatch(/[1-9]\d* checks, 0 failed/);
+  });
+
+  test("the decoder gives PyTorch's numbers, and one set of bits in every pass", () => {
+    const reference = join(import.meta.dirname, "../reference/models");
+    const output = run("decoder_test", ["decoder/decoder_test.cpp", "decoder/bits_test.cpp"], ["decoder"], [reference]);
+    expect(output).toMatch(/all passed/);
+  });
+
+  // A weak symbol could be replaced at link time by a copy compiled for another instruction set.
+  test("kernel objects hold no weak symbols", () => {
+    for (const set of ["portable", "avx2", "avx512", "avx512bf16"]) {
+      const object = join(release, `obj.target/kernels_${set}/kernels/isa_${set}.o`);
+      if (!existsSync(object)) continue;
+      const symbols = execFileSync("nm", ["-C", object], { encoding: "utf8" });
+      expect(symbols.split("\n").filter((line) => / [WVu] /.test(line))).toEqual([]);
+    }
+  });
+});
