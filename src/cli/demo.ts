@@ -94,7 +94,7 @@ export async function demo(args: readonly string[]): Promise<number> {
     groupSize: GROUP_SIZE,
     steps,
     seed,
-    config: { learning_rate: 2e-3 },
+    config: { learning_rate: 2.5e-4 },
     async rollout({ chat, scenario }) {
       return reward(scenario, await chat(task(scenario), { max_completion_tokens: 48 }));
     },
