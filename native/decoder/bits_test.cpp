@@ -109,6 +109,15 @@ struct Case {
         }
       }
     }
+    // Whatever a page held before: here infinities and what comes of them.
+    LoraSpec wild{1, 1};
+    wild.targets[kV] = true;
+    const AdapterRef infinite = m.decoder->load_adapter(wild, [&](int, Projection, bool b, float* dst) {
+      const int n = b ? m.config.kv_heads * m.config.head_dim : m.config.hidden;
+      for (int i = 0; i < n; i++) dst[i] = 1e38f;
+    });
+    logits_of(m, two, sequences[15], infinite, 1000);
+    expect(same_bits(logits_of(m, two, sequences[8], nullptr, 9), wanted[8]), name + ": pages that held infinities");
     // A copied page continues like its original.
     std::vector<int32_t> table = {40, 41}, copy = {40, 43};
     const StepRun prefill{sequences[12].data(), 70, 0, table.data(), nullptr, 0};
@@ -228,10 +237,12 @@ struct Case {
     TestPool aborting(2);
     aborting.abort_after = 4;
     expect(!m.decoder->forward(aborting, list.data(), int(list.size()), nullptr, nullptr, trainable.get(), nullptr, 0), name + ": aborted forward");
-    aborting.abort_after = 0;
-    auto pass = m.decoder->forward(aborting, list.data(), int(list.size()), nullptr, nullptr, trainable.get(), nullptr, 0);
-    aborting.abort_after = aborting.runs + 8;
-    expect(!pass->backward(pointers.data(), nullptr), name + ": aborted backward");
+    for (int runs : {2, 12, 20, 28}) {
+      aborting.abort_after = 0;
+      auto pass = m.decoder->forward(aborting, list.data(), int(list.size()), nullptr, nullptr, trainable.get(), nullptr, 0);
+      aborting.abort_after = aborting.runs + runs;
+      expect(!pass->backward(pointers.data(), nullptr), name + ": aborted backward");
+    }
     expect(gradients_of(*trainable) == before, name + ": gradients after an aborted backward");
   }
 };

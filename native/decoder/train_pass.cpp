@@ -203,6 +203,12 @@ bool Pass::backward(const float* const* dlogprob, const float* dfirst) {
   }
 
   const ModelGradients wanted = trainable_->begin();
+  struct Uncounted {   // whatever ends the pass early
+    Parameters* parameters;
+    ~Uncounted() {
+      if (parameters) parameters->commit(false);
+    }
+  } uncounted{trainable_};
   // The pool may have changed since the forward pass.
   mem.workspace.configure(m_, tokens, pool_.workers(), kBlockRows, adapter_ ? adapter_->padded_rank() : 0);
   mem.head.configure(m_, int(entries_.size()), pool_.workers(), true, trainable_->full());
@@ -245,8 +251,10 @@ bool Pass::backward(const float* const* dlogprob, const float* dfirst) {
       for (int t = 0; t < tokens; t++) k.add(wanted.embedding.at(batch.tokens[t], col), mem.d_x.at(t, col), std::min(kColumns, c.hidden - col));
     });
   }
-  trainable_->commit(team.ok());
-  return team.ok();
+  if (!team.ok()) return false;
+  trainable_->commit(true);
+  uncounted.parameters = nullptr;
+  return true;
 }
 
 }  // namespace
