@@ -16,6 +16,7 @@ const commands: Record<string, Command> = {
   chat: { summary: "talk with a model in the terminal", load: async () => (await import("./chat.js")).chat },
   demo: { summary: "watch a model learn, in about a minute", load: async () => (await import("./demo.js")).demo },
   models: { summary: "list, create, import and delete models", load: async () => (await import("./models.js")).models },
+  runs: { summary: "show what a model's training did", load: async () => (await import("./runs.js")).runs },
   keys: { summary: "make and revoke API keys", load: async () => (await import("./keys.js")).keys },
 };
 

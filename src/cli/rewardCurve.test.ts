@@ -13,3 +13,7 @@ test("values outside 0..1 are clamped and long series averaged", () => {
 test("an empty series draws nothing", () => {
   expect(rewardCurve([])).toEqual([]);
 });
+
+test("a series outside 0..1 gets a scale of its own", () => {
+  expect(rewardCurve([-2, 0, 2], { height: 2, width: 3, from: -2, to: 2 })).toEqual([" 2.0 ┤  █", "-2.0 ┤ ██"]);
+});

@@ -1,12 +1,13 @@
 import { randomUUID } from "node:crypto";
 import { ConflictError, NotFoundError, ValidationError } from "../errors.js";
 import { modelCreate, modelImport } from "../schemas/models.js";
+import { trajectoryQuery } from "../schemas/pages.js";
 import { trajectoryLog } from "../schemas/trajectories.js";
 import { validate } from "../schemas/validate.js";
 import type { ModelRecord } from "../store/records.js";
 import { writeInitialCheckpoint } from "../training/checkpointFiles.js";
 import { logMetrics } from "../training/logMetrics.js";
-import type { ModelsResource, RequestOptions } from "../types/client.js";
+import type { ModelsResource, PageRequest, RequestOptions } from "../types/client.js";
 import type {
   Model,
   ModelCreateParams,
@@ -15,7 +16,8 @@ import type {
   ModelEntryList,
   ModelImportParams,
 } from "../types/models.js";
-import type { LogParams, LogResult } from "../types/trajectories.js";
+import type { Page, TrajectoryQuery } from "../types/page.js";
+import type { LoggedGroup, LogParams, LogResult } from "../types/trajectories.js";
 import { accessModel } from "./access.js";
 import type { BaseModel } from "./baseModel.js";
 import { checkEntity, type View } from "./caller.js";
@@ -23,6 +25,9 @@ import type { EngineCore } from "./core.js";
 import { diagnostics } from "./diagnostics.js";
 import { importAdapter } from "./importAdapter.js";
 import { servedName } from "./modelNames.js";
+import { makePage, PagePromise } from "./pages.js";
+
+const groupIdPrefix = "group-";
 
 function toModel({ id, entity, project, name, baseModel, runId }: ModelRecord): Model {
   return { id, entity, project, name, base_model: baseModel, run_id: runId };
@@ -120,6 +125,7 @@ export class Models implements ModelsResource {
       owned_by: "anneal",
       root: base.id,
       parent: null,
+      model_id: null,
       max_model_len: base.contextLength,
     }));
     for (const model of store.models.list(caller.owner ? {} : { entity: caller.entity })) {
@@ -133,6 +139,7 @@ export class Models implements ModelsResource {
         owned_by: model.entity,
         root: `${model.entity}/${model.project}/${model.name}:step${latest.step}`,
         parent: base.id,
+        model_id: model.id,
         max_model_len: base.contextLength,
       });
     }
@@ -181,5 +188,23 @@ export class Models implements ModelsResource {
       store.checkpoints.mergeMetrics(model.id, step, metrics);
       return { step, metrics };
     });
+  }
+  trajectories(modelId: string, query: TrajectoryQuery = {}, options?: RequestOptions): PageRequest<LoggedGroup> {
+    const page = async (after: string | null | undefined): Promise<Page<LoggedGroup>> => {
+      options?.signal?.throwIfAborted();
+      const asked = validate(trajectoryQuery, { ...query, after }, { from: "query", strict: this.#view.strict });
+      const model = accessModel(this.#core.store, this.#view.caller, modelId);
+      const position = asked.after == null ? null : Number(asked.after.slice(groupIdPrefix.length));
+      const { items, hasMore } = this.#core.store.trajectories.list(model.id, { ...asked, after: position });
+      const groups = items.map(({ position, step, split, group, recordedAt }) => ({
+        id: `${groupIdPrefix}${position}`,
+        step,
+        split,
+        group,
+        recorded_at: new Date(recordedAt).toISOString(),
+      }));
+      return makePage(groups, hasMore, page);
+    };
+    return new PagePromise(() => page(query.after));
   }
 }

@@ -150,7 +150,8 @@ const fields = z.object({
   logprobs: optional(z.boolean()),
   /** null is told apart from absent: then no logprobs are returned. */
   top_logprobs: logprobCount.nullish(),
-  max_tokens: optional(z.int().min(1)),
+  /** Bounded only where it counts: `max_completion_tokens` beside it makes it irrelevant. */
+  max_tokens: optional(z.int()),
   max_completion_tokens: optional(z.int().min(1)),
   n: z
     .int()
@@ -213,7 +214,7 @@ const fields = z.object({
   priority: int64()
     .nullish()
     .transform((value) => Number(value ?? 0n)),
-  request_id: optional(z.string().min(1).max(256)),
+  request_id: optional(z.string().min(1)),
   return_tokens_as_token_ids: optional(z.boolean()),
   return_token_ids: optional(z.boolean()),
   cache_salt: optional(z.string().min(1)),
@@ -231,6 +232,9 @@ function* contradictions(request: Fields): Generator<[path: string[], message: s
   const { stream } = request;
   if (!stream && Object.keys(request.stream_options ?? {}).length > 0) {
     yield [["stream_options"], "may only be set when stream is true"];
+  }
+  if (request.max_completion_tokens === undefined && (request.max_tokens ?? 1) < 1) {
+    yield [["max_tokens"], "must be at least 1"];
   }
   const top = request.top_logprobs ?? 0;
   if (top !== 0 && request.logprobs !== true) yield [["top_logprobs"], "needs logprobs to be true"];

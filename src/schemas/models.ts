@@ -29,6 +29,7 @@ export const modelEntry = z.object({
   owned_by: z.string(),
   root: z.string(),
   parent: z.string().nullable(),
+  model_id: uuid.nullable(),
   max_model_len: z.int(),
 });
 

@@ -18,6 +18,15 @@ export const orderedPageQuery = pageQuery.extend({
     .transform((order) => order ?? "asc"),
 });
 
+/** Logged groups are numbered; their ids say so. */
+export const loggedGroupId = z.stringFormat("group id", /^group-\d{1,15}$/);
+
+export const trajectoryQuery = pageQuery.extend({
+  after: loggedGroupId.nullish(),
+  step: z.int().min(0).nullish(),
+  split: z.string().nullish(),
+});
+
 /** The list envelope around items. */
 export const page = <T extends z.ZodType>(item: T) =>
   z.object({

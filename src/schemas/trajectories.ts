@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { name } from "./names.js";
+import { loggedGroupId } from "./pages.js";
 
 const toolCall = z.looseObject({
   id: z.string(),
@@ -93,6 +94,15 @@ export const trajectoryGroup = z.object({
   metrics: freeMetrics,
   metadata,
   logs,
+});
+
+/** A group as it was logged. */
+export const loggedGroup = z.object({
+  id: loggedGroupId,
+  step: z.int(),
+  split: z.string(),
+  group: trajectoryGroup,
+  recorded_at: z.string(),
 });
 
 export const trajectoryLog = z.object({ split: name, trajectory_groups: z.array(trajectoryGroup) });

@@ -2,10 +2,10 @@ import { z } from "zod";
 import * as artifacts from "../schemas/artifacts.js";
 import * as jobs from "../schemas/jobs.js";
 import * as models from "../schemas/models.js";
-import { orderedPageQuery, page, pageQuery } from "../schemas/pages.js";
+import { orderedPageQuery, page, pageQuery, trajectoryQuery } from "../schemas/pages.js";
 import * as trajectories from "../schemas/trajectories.js";
 import type { ModelCreateParams, ModelImportParams } from "../types/models.js";
-import type { OrderedPageQuery } from "../types/page.js";
+import type { OrderedPageQuery, TrajectoryQuery } from "../types/page.js";
 import type { SftTrainingJobCreateParams, TrainingJobCreateParams } from "../types/training.js";
 import type { LogParams } from "../types/trajectories.js";
 import type { Route } from "./route.js";
@@ -67,6 +67,14 @@ const modelRoutes: Route[] = [
     body: trajectories.trajectoryLog,
     response: trajectories.logResult,
     handle: async ({ as, params, json }) => as.models.log(params.model_id!, (await json()) as LogParams),
+  },
+  {
+    method: "GET",
+    path: "/v1/preview/models/:model_id/trajectories",
+    summary: "List the trajectory groups that were logged or trained on",
+    query: trajectoryQuery,
+    response: page(trajectories.loggedGroup),
+    handle: async ({ as, params, query }) => as.models.trajectories(params.model_id!, query as TrajectoryQuery),
   },
   {
     method: "GET",

@@ -1,41 +1,71 @@
 import type { Database } from "better-sqlite3";
 import type { TrajectoryGroup } from "../types/trajectories.js";
+import type { Slice } from "./records.js";
+
+interface Row {
+  position: number;
+  step: number;
+  split: string;
+  trajectory_group: string;
+  recorded_at: number;
+}
+
+function toRecord({ position, step, split, trajectory_group, recorded_at }: Row): LoggedGroupRecord {
+  return { position, step, split, group: JSON.parse(trajectory_group) as TrajectoryGroup, recordedAt: recorded_at };
+}
+
+export interface TrajectoryFilter {
+  step?: number | null;
+  split?: string | null;
+}
+
+export interface LoggedGroupRecord {
+  /** Larger for what was logged later. */
+  position: number;
+  step: number;
+  split: string;
+  group: TrajectoryGroup;
+  recordedAt: number;
+}
 
 export interface TrajectoryTable {
   add(modelId: string, step: number, split: string, groups: readonly TrajectoryGroup[]): void;
   /** In the order in which they were logged; all splits and steps unless named. */
-  read(
-    modelId: string,
-    filter?: { step?: number; split?: string },
-  ): IterableIterator<{ step: number; split: string; group: TrajectoryGroup; recordedAt: number }>;
+  read(modelId: string, filter?: TrajectoryFilter): IterableIterator<LoggedGroupRecord>;
+  /** The same, a slice at a time: those after position `after`. */
+  list(modelId: string, query: TrajectoryFilter & { after?: number | null; limit: number }): Slice<LoggedGroupRecord>;
 }
 
 export function trajectoryTable(database: Database): TrajectoryTable {
   const insert = database.prepare(
     "INSERT INTO trajectories (model_id, step, split, trajectory_group, recorded_at) VALUES (?, ?, ?, ?, ?)",
   );
-  // Rows are fetched one by one by position, so that the database is not busy while the caller reads.
-  const next = database.prepare<
-    [{ model: string; position: number; step: number | null; split: string | null }],
-    { position: number; step: number; split: string; trajectory_group: string; recorded_at: number }
+  const following = database.prepare<
+    [{ model: string; after: number; limit: number } & Required<TrajectoryFilter>],
+    Row
   >(
-    `SELECT * FROM trajectories WHERE model_id = @model AND position > @position
-     AND (@step IS NULL OR step = @step) AND (@split IS NULL OR split = @split) ORDER BY position LIMIT 1`,
+    `SELECT * FROM trajectories WHERE model_id = @model AND position > @after
+     AND (@step IS NULL OR step = @step) AND (@split IS NULL OR split = @split) ORDER BY position LIMIT @limit`,
   );
+  const rowsAfter = (modelId: string, { step, split }: TrajectoryFilter, after: number, limit: number) =>
+    following.all({ model: modelId, step: step ?? null, split: split ?? null, after, limit }).map(toRecord);
   return {
     add: database.transaction((modelId: string, step: number, split: string, groups: readonly TrajectoryGroup[]) => {
       const now = Date.now();
       for (const group of groups) insert.run(modelId, step, split, JSON.stringify(group), now);
     }),
-    *read(modelId, { step, split } = {}) {
-      let position = -1;
-      for (;;) {
-        const row = next.get({ model: modelId, position, step: step ?? null, split: split ?? null });
-        if (!row) return;
-        position = row.position;
-        const group = JSON.parse(row.trajectory_group) as TrajectoryGroup;
-        yield { step: row.step, split: row.split, group, recordedAt: row.recorded_at };
+    *read(modelId, filter = {}) {
+      // One by one, so that the database is not busy while the caller reads.
+      for (let after = -1; ; ) {
+        const [record] = rowsAfter(modelId, filter, after, 1);
+        if (!record) return;
+        after = record.position;
+        yield record;
       }
+    },
+    list(modelId, { after, limit, ...filter }) {
+      const records = rowsAfter(modelId, filter, after ?? -1, limit + 1);
+      return { items: records.slice(0, limit), hasMore: records.length > limit };
     },
   };
 }

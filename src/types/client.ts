@@ -18,7 +18,7 @@ import type {
   ModelEntryList,
   ModelImportParams,
 } from "./models.js";
-import type { OrderedPageQuery, Page, PageQuery } from "./page.js";
+import type { OrderedPageQuery, Page, PageQuery, TrajectoryQuery } from "./page.js";
 import type {
   SftTrainingJobCreateParams,
   TrainingEvent,
@@ -26,7 +26,7 @@ import type {
   TrainingJobCreated,
   TrainingJobCreateParams,
 } from "./training.js";
-import type { LogParams, LogResult } from "./trajectories.js";
+import type { LoggedGroup, LogParams, LogResult } from "./trajectories.js";
 
 export interface RequestOptions {
   /** The call rejects with `signal.reason`. */
@@ -61,6 +61,8 @@ export interface ModelsResource {
   delete(modelId: string, options?: RequestOptions): Promise<ModelDeleted>;
   /** Stores trajectories and attaches their metrics to the latest checkpoint. */
   log(modelId: string, params: LogParams, options?: RequestOptions): Promise<LogResult>;
+  /** What was logged and trained on, in that order. */
+  trajectories(modelId: string, query?: TrajectoryQuery, options?: RequestOptions): PageRequest<LoggedGroup>;
 }
 
 export interface CheckpointsResource {

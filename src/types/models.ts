@@ -42,6 +42,8 @@ export interface ModelEntry {
   root: string;
   /** The base model of a trained model. */
   parent: string | null;
+  /** Of a trained model: its id for everything else that can be asked about it. */
+  model_id: string | null;
   /** In tokens. */
   max_model_len: number;
 }

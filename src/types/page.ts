@@ -16,6 +16,12 @@ export interface PageQuery {
   limit?: number | null;
 }
 
+export interface TrajectoryQuery extends PageQuery {
+  /** Default: all. */
+  step?: number | null;
+  split?: string | null;
+}
+
 export interface OrderedPageQuery extends PageQuery {
   /** By step; default "asc". */
   order?: "asc" | "desc" | null;

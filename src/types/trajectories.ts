@@ -91,6 +91,17 @@ export interface TrajectoryGroup {
   logs?: string[] | null;
 }
 
+/** A group as it was logged, by a training job (split "train") or by `log`. */
+export interface LoggedGroup {
+  id: string;
+  /** The step it was logged at: for the groups of a job the one they were sampled with. */
+  step: number;
+  split: string;
+  group: TrajectoryGroup;
+  /** ISO 8601. */
+  recorded_at: string;
+}
+
 export interface LogParams {
   /** For example "val". */
   split: string;

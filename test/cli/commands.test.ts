@@ -49,7 +49,7 @@ describe("anneal", () => {
       command(["serve", "--port", "many"]),
     ]);
     expect(help.code).toBe(0);
-    for (const name of ["serve", "chat", "demo", "models", "keys"]) expect(help.out).toContain(name);
+    for (const name of ["serve", "chat", "demo", "models", "runs", "keys"]) expect(help.out).toContain(name);
     expect([nothing.code, unknown.code, flag.code]).toEqual([2, 2, 2]);
     expect(unknown.err).toContain('there is no command "fly"');
     expect(flag.err).toContain("--port");
@@ -97,6 +97,13 @@ describe("anneal serve", () => {
     expect(created.code).toBe(0);
     const listed = await command(["models", "--home", home]);
     expect(listed.out).toContain("wandb-artifact:///local/demo/speller\tlocal/demo/speller:step0");
+    const run = await command(["runs", "show", "demo/speller", "--home", home]);
+    expect(run).toMatchObject({ code: 0, err: "" });
+    expect(run.out).toContain("local/demo/speller, trained from anneal/tiny, at step 0");
+    expect(run.out).toContain("No trajectories were logged yet.");
+    const unknown = await command(["runs", "show", "other", "--home", home]);
+    expect(unknown.code).toBe(1);
+    expect(unknown.err).toContain('there is no model "other" here; there is local/demo/speller');
     const made = await command(["keys", "create", "--entity", "team", "--home", home]);
     const models = await fetch(`${base}/models`, { headers: { authorization: `Bearer ${made.out.trim()}` } });
     expect(((await models.json()) as { data: unknown[] }).data).toHaveLength(1);

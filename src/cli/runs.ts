@@ -1,0 +1,152 @@
+import { NotFoundError } from "../errors.js";
+import type { AnnealClient } from "../types/client.js";
+import type { Checkpoint, ModelEntry } from "../types/models.js";
+import type { LoggedGroup, Trajectory } from "../types/trajectories.js";
+import {
+  defaultHome,
+  engineFlags,
+  engineUsage,
+  readEngineOptions,
+  readFlags,
+  readInteger,
+  UsageError,
+} from "./flags.js";
+import { openHome } from "./openHome.js";
+import { rewardCurve } from "./rewardCurve.js";
+import { trajectoryText } from "./trajectoryText.js";
+
+export const usage = `anneal runs show NAME [--step N]
+
+What training did: rewards over steps, metrics, and the best, median and worst trajectory of a step. NAME is a model's
+name, PROJECT/NAME or ENTITY/PROJECT/NAME. Works beside a running server.
+
+  --step N               (default: the last step with trajectories)
+  --home PATH            (default ~/.anneal)
+${engineUsage}`;
+
+const options = { ...engineFlags, step: { type: "string" } } as const;
+
+export async function runs(args: readonly string[]): Promise<number> {
+  const { values, positionals } = readFlags(args, options);
+  if (values.help) {
+    console.log(usage);
+    return 0;
+  }
+  const [verb, name] = positionals;
+  if (verb !== "show" || !name || positionals.length > 2) throw new UsageError("runs takes: show NAME");
+  const step = readInteger("step", values.step, 0);
+  await using engine = await openHome(values.home ?? defaultHome(), readEngineOptions(values));
+  for (const line of await describeRun(engine, name, step)) console.log(line);
+  return 0;
+}
+
+/** @throws NotFoundError naming what there is, for a model or a step that there is not. */
+export async function describeRun(engine: AnnealClient, name: string, step?: number): Promise<string[]> {
+  const model = await findModel(engine, name);
+  const checkpoints: Checkpoint[] = [];
+  for await (const checkpoint of engine.checkpoints.list(model.id, { limit: 100 })) checkpoints.push(checkpoint);
+  const latest = checkpoints.at(-1)!.step;
+  const lines = [`${model.name}, trained from ${model.base}, at step ${latest}`];
+  for (const metric of ["train/reward", "val/reward"]) lines.push(...curveOf(checkpoints, metric));
+  lines.push("", ...metricTable(checkpoints));
+  const shown = await trajectoriesOf(engine, model, step ?? null, checkpoints);
+  if (shown === null) return [...lines, "", "No trajectories were logged yet."];
+  const metrics = checkpoints.find((checkpoint) => checkpoint.step === shown.step)?.metrics ?? {};
+  const ranked = shown.trajectories.sort((a, b) => b.reward - a.reward);
+  lines.push("", `Step ${shown.step}, split ${shown.split}: ${ranked.length} trajectories`);
+  for (const [key, value] of Object.entries(metrics).sort(([a], [b]) => (a < b ? -1 : 1))) {
+    lines.push(`  ${key.padEnd(40)} ${number(value)}`);
+  }
+  const places = [
+    ["Best", 0],
+    ["Median", Math.floor((ranked.length - 1) / 2)],
+    ["Worst", ranked.length - 1],
+  ] as const;
+  for (const [place, index] of places) {
+    const trajectory = ranked[index];
+    if (!trajectory) break;
+    lines.push("", `${place}, reward ${number(trajectory.reward)}`);
+    for (const line of trajectoryText(trajectory)) lines.push(`  ${line}`);
+  }
+  return lines;
+}
+
+interface Found {
+  id: string;
+  name: string;
+  base: string;
+}
+
+async function findModel(engine: AnnealClient, name: string): Promise<Found> {
+  const { data } = await engine.models.list();
+  const trained = data.flatMap((entry: ModelEntry): Found[] => {
+    if (entry.model_id === null) return [];
+    return [{ id: entry.model_id, name: entry.root.replace(/:step\d+$/, ""), base: entry.parent ?? "" }];
+  });
+  const wanted = name.replace(/^wandb-artifact:\/\/\/?/, "");
+  const matches = trained.filter((model) => model.name === wanted || model.name.endsWith(`/${wanted}`));
+  if (matches.length === 1) return matches[0]!;
+  const names = (matches.length > 0 ? matches : trained).map((model) => model.name);
+  const problem = matches.length > 1 ? `"${name}" may be any of ` : `there is no model "${name}" here; there is `;
+  throw new NotFoundError(`${problem}${names.length > 0 ? names.join(", ") : "none that was trained"}`, {
+    code: "model_not_found",
+    param: "model",
+  });
+}
+
+function curveOf(checkpoints: readonly Checkpoint[], metric: string): string[] {
+  const known = checkpoints.filter(({ metrics }) => metrics[metric] !== undefined);
+  if (known.length === 0) return [];
+  const values = known.map(({ metrics }) => metrics[metric]!);
+  const range = { from: Math.min(0, ...values), to: Math.max(1, ...values) };
+  const steps = `step ${known[0]!.step} to ${known.at(-1)!.step}`;
+  return ["", `${metric}, ${steps}`, ...rewardCurve(values, range).map((line) => `  ${line}`)];
+}
+
+const columns = ["train/reward", "train/reward_std_dev", "val/reward", "loss/train", "loss/entropy", "loss/grad_norm"];
+
+function metricTable(checkpoints: readonly Checkpoint[]): string[] {
+  const shown = columns.filter((column) => checkpoints.some(({ metrics }) => metrics[column] !== undefined));
+  const rows = checkpoints.map(({ step, metrics }) => [
+    String(step),
+    ...shown.map((column) => (metrics[column] === undefined ? "-" : number(metrics[column]))),
+  ]);
+  const table = [["step", ...shown], ...rows];
+  const widths = table[0]!.map((_, c) => Math.max(...table.map((row) => row[c]!.length)));
+  return table.map((row) => row.map((cell, c) => cell.padStart(widths[c]!)).join("  "));
+}
+
+/** The trajectories that show a step best: those it trained on if there are any. null: none were logged at any step. */
+async function trajectoriesOf(
+  engine: AnnealClient,
+  model: Found,
+  step: number | null,
+  checkpoints: readonly Checkpoint[],
+): Promise<{ step: number; split: string; trajectories: Trajectory[] } | null> {
+  const at = async (wanted: number) => {
+    const groups: LoggedGroup[] = [];
+    for await (const group of engine.models.trajectories(model.id, { step: wanted })) groups.push(group);
+    return groups;
+  };
+  const candidates = step === null ? checkpoints.map((checkpoint) => checkpoint.step).reverse() : [step];
+  for (const candidate of candidates) {
+    const groups = await at(candidate);
+    const split = groups.some((group) => group.split === "train") ? "train" : groups[0]?.split;
+    if (split === undefined) continue;
+    const trajectories = groups.filter((group) => group.split === split).flatMap(({ group }) => group.trajectories);
+    return { step: candidate, split, trajectories };
+  }
+  if (step === null) return null;
+  throw new NotFoundError(
+    `${model.name} has no trajectories at step ${step}; its latest step is ${checkpoints.at(-1)!.step}`,
+    {
+      code: "step_not_found",
+      param: "step",
+      hint: "a job's trajectories are those of the step it started from",
+    },
+  );
+}
+
+function number(value: number): string {
+  return Number.isInteger(value) ? String(value) : value.toPrecision(4);
+}
