@@ -237,7 +237,14 @@ struct Case {
     TestPool aborting(2);
     aborting.abort_after = 4;
     expect(!m.decoder->forward(aborting, list.data(), int(list.size()), nullptr, nullptr, trainable.get(), nullptr, 0), name + ": aborted forward");
-    for (int runs : {2, 12, 20, 28}) {
+    // Loops of a whole backward pass, on another trainable.
+    auto spare = m.decoder->train_adapter(saved.spec, 1, &reader);
+    aborting.abort_after = 0;
+    auto whole = m.decoder->forward(aborting, list.data(), int(list.size()), nullptr, nullptr, spare.get(), nullptr, 0);
+    const int64_t start = aborting.runs;
+    whole->backward(pointers.data(), nullptr);
+    const int64_t loops = aborting.runs - start;
+    for (int64_t runs : {int64_t(2), loops / 2, loops * 3 / 4, loops}) {
       aborting.abort_after = 0;
       auto pass = m.decoder->forward(aborting, list.data(), int(list.size()), nullptr, nullptr, trainable.get(), nullptr, 0);
       aborting.abort_after = aborting.runs + runs;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -30,7 +31,7 @@ class Buffer {
     std::free(raw_);
     raw_ = nullptr, data_ = nullptr, size_ = 0;
     raw_ = std::calloc(bytes + 128, 1);
-    if (!raw_) throw std::runtime_error("not enough memory: " + std::to_string((bytes >> 20) + 1) + " MiB were asked for");
+    if (!raw_) throw std::bad_alloc();
     data_ = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(raw_) + 63) & ~uintptr_t(63));
     size_ = bytes;
   }
