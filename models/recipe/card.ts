@@ -51,6 +51,10 @@ const table = (group: string): string =>
       ),
   ].join("\n");
 
+const weak = results
+  .filter(({ group, items, greedy }) => group === "skill" && greedy < 0.7 * items)
+  .map(({ name, items, greedy }) => `${name} (${((100 * greedy) / items).toFixed(0)} %)`);
+
 const card = `---
 license: apache-2.0
 language: en
@@ -86,8 +90,11 @@ vocabulary is spelled byte by byte, and digits always stand alone, so the model 
 
 ## What it can do
 
-Held-out items only. An answer counts when it is exactly one of the right answers of its question. Questions without a requested form have
-several right forms.
+Words, numbers, lists and names in these questions come from the held-out items. The closed lists of the world (small talk, opposites, colors and
+legs, days and months, kinds of things) have none: there the wording and the conversation are new, the facts are not. An answer
+counts when it is exactly one of the right answers of its question; questions without a requested form have several.
+
+Weak, below 70 % greedy: ${weak.join(", ") || "none"}. A yes/no question answered right half of the time is a guess.
 
 ${table("skill")}
 

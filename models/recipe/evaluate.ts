@@ -47,7 +47,8 @@ function skillItems(encoder: Encoder): Item[] {
   // Rare skills fill up last; the bound only ends the search for skills that are asked for very rarely.
   for (let tries = 0; tries < 400 * perSkill; tries++) {
     const conversation = drawConversation(draw);
-    const last = conversation.messages.findLastIndex((message) => message.role === "assistant");
+    const turns = conversation.messages.flatMap((message, at) => (message.role === "assistant" ? [at] : []));
+    const last = draw.pick(turns);
     const message = conversation.messages[last];
     if (message?.role !== "assistant") continue;
     const count = counts.get(message.skill) ?? 0;
