@@ -108,15 +108,7 @@ SamplingParams sampling_params(const Argument& params, int vocab) {
 
 // ---- model
 
-Model::Model(Js js, std::shared_ptr<ModelHandle> handle) : js_(js), handle_(std::move(handle)) { account(handle_->bytes); }
-
-Model::~Model() { account(0); }
-
-void Model::account(int64_t bytes) {
-  int64_t now;
-  if (bytes != accounted_) napi_adjust_external_memory(js_.env, bytes - accounted_, &now);
-  accounted_ = bytes;
-}
+Model::Model(Js js, std::shared_ptr<ModelHandle> handle) : handle_(std::move(handle)), memory_(js) { memory_.set(handle_->bytes); }
 
 napi_value Model::info(const Arguments& arguments) {
   const Js js = arguments.js;
@@ -230,7 +222,7 @@ napi_value Model::make_trainer(std::function<std::unique_ptr<Trainable>(Decoder&
         opened->weights = unlock;
         std::erase_if(handle->opened, [](const auto& known) { return known.expired(); });
         handle->opened.push_back(opened);
-        return wrap(*handle->environment, std::make_unique<Trainer>(std::move(opened)));
+        return wrap(*handle->environment, std::make_unique<Trainer>(js, std::move(opened)));
       });
 }
 
@@ -260,7 +252,7 @@ napi_value Model::train_weights(const Arguments&) {
 
 napi_value Model::close(const Arguments& arguments) {
   handle_->close();
-  account(0);
+  memory_.set(0);
   return arguments.js.undefined();
 }
 

@@ -58,9 +58,7 @@ struct ModelHandle {
 class Model {
  public:
   static constexpr Class kClass = kModelClass;
-  // Tells the engine how much memory hangs on the object.
   Model(Js js, std::shared_ptr<ModelHandle> handle);
-  ~Model();
 
   napi_value info(const Arguments&);            // {pages, bytes, kernelSet}
   napi_value open_slot(const Arguments&);       // (params) -> slot
@@ -76,10 +74,8 @@ class Model {
 
  private:
   napi_value make_trainer(std::function<std::unique_ptr<Trainable>(Decoder&)> make);
-  void account(int64_t bytes);
-  Js js_;
   std::shared_ptr<ModelHandle> handle_;
-  int64_t accounted_ = 0;
+  ExternalMemory memory_;
 };
 
 napi_value start_step(const std::shared_ptr<ModelHandle>& handle, const Arguments& arguments);

@@ -115,6 +115,13 @@ Trainable::Part part_of(const Argument& argument) {
 
 // ---- trainer
 
+Trainer::Trainer(Js js, std::shared_ptr<TrainerHandle> handle) : handle_(std::move(handle)), memory_(js) {
+  // Value, gradient and two moments, float32.
+  int64_t elements = 0;
+  for (auto& tensor : handle_->tensors) elements += tensor.rows * std::max<int64_t>(1, tensor.cols);
+  memory_.set(elements * 16);
+}
+
 napi_value Trainer::run(bool preemptible, std::function<void(TrainerState&)> work, std::function<napi_value(Js)> settle) {
   return handle_->model->environment->start(
       {.preemptible = preemptible, .pending = {&handle_->pending, &handle_->model->pending}},
@@ -152,11 +159,13 @@ napi_value Trainer::start_pass(const Arguments& arguments, bool keep, int64_t me
         values->take(*made, pass->rows);
         if (keep) pass->pass = std::move(made);
       },
-      [handle = handle_, pass, keep, values](Js js) {
+      [handle = handle_, pass, keep, memory_budget, values](Js js) {
         napi_value result = values->out(js);
         if (keep) {
           handle->require_open();
-          js.set(result, "pass", wrap(*handle->model->environment, std::make_unique<Pass>(handle, pass)));
+          const int64_t all = pass->rows.tokens * Decoder::activation_bytes_per_token(handle->model->config);
+          auto native = std::make_unique<Pass>(js, handle, pass, memory_budget > 0 ? std::min(all, memory_budget) : all);
+          js.set(result, "pass", wrap(*handle->model->environment, std::move(native)));
         }
         return result;
       });
@@ -261,12 +270,15 @@ napi_value Trainer::write(const Arguments& arguments) {
 
 napi_value Trainer::close(const Arguments& arguments) {
   handle_->close();
+  memory_.set(0);
   return arguments.js.undefined();
 }
 
 // ---- pass
 
-Pass::Pass(std::shared_ptr<TrainerHandle> trainer, std::shared_ptr<PassState> state) : trainer_(std::move(trainer)), generation_(trainer_->generation) {
+Pass::Pass(Js js, std::shared_ptr<TrainerHandle> trainer, std::shared_ptr<PassState> state, int64_t bytes)
+    : trainer_(std::move(trainer)), generation_(trainer_->generation), memory_(js) {
+  memory_.set(bytes);
   for (auto& row : state->rows.rows) lengths_.push_back(row.tokens.size());
   holder_->state = std::move(state);
   std::erase_if(trainer_->passes, [](const auto& known) { return known.expired(); });
@@ -307,6 +319,7 @@ napi_value Pass::backward(const Arguments& arguments) {
       if (weights->rows[i][t] != 0 && !holder_->state->rows.rows[i].trained[t])
         invalid(Path(Path(path, int64_t(i)), int64_t(t)), "must be 0: this entry is not trained");
   auto state = std::move(holder_->state);
+  memory_.set(0);
   return trainer_->model->environment->start(
       {.pending = {&trainer_->pending, &trainer_->model->pending}},
       [state, weights] {
@@ -320,6 +333,7 @@ napi_value Pass::backward(const Arguments& arguments) {
 }
 
 napi_value Pass::close(const Arguments& arguments) {
+  memory_.set(0);
   if (holder_->state) trainer_->model->environment->executor()->retire(std::move(holder_->state));
   return arguments.js.undefined();
 }

@@ -31,7 +31,7 @@ struct TrainerHandle {
 class Trainer {
  public:
   static constexpr Class kClass = kTrainerClass;
-  explicit Trainer(std::shared_ptr<TrainerHandle> handle) : handle_(std::move(handle)) {}
+  Trainer(Js js, std::shared_ptr<TrainerHandle> handle);
 
   napi_value steps(const Arguments&);
   napi_value tensors(const Arguments&);
@@ -48,6 +48,7 @@ class Trainer {
   napi_value run(bool preemptible, std::function<void(TrainerState&)> work, std::function<napi_value(Js)> settle);
   napi_value start_pass(const Arguments& arguments, bool keep, int64_t memory_budget, std::function<AdapterRef(TrainerState&)> adapter);
   std::shared_ptr<TrainerHandle> handle_;
+  ExternalMemory memory_;
 };
 
 // Rows of a pass, checked.
@@ -75,7 +76,7 @@ struct PassHolder {
 class Pass {
  public:
   static constexpr Class kClass = kPassClass;
-  Pass(std::shared_ptr<TrainerHandle> trainer, std::shared_ptr<PassState> state);
+  Pass(Js js, std::shared_ptr<TrainerHandle> trainer, std::shared_ptr<PassState> state, int64_t bytes);
   ~Pass();
 
   napi_value backward(const Arguments&);     // (dLogprobs, dFirst | undefined) -> promise
@@ -86,6 +87,7 @@ class Pass {
   std::shared_ptr<PassHolder> holder_ = std::make_shared<PassHolder>();
   std::vector<size_t> lengths_;
   int64_t generation_;
+  ExternalMemory memory_;
 };
 
 void define_trainer(Js js);

@@ -80,6 +80,24 @@ template <class T> napi_value wrap(Environment& environment, std::unique_ptr<T> 
   return object;
 }
 
+// Native bytes that hang on a JavaScript object: the garbage collector should hurry accordingly.
+class ExternalMemory {
+ public:
+  explicit ExternalMemory(Js js) : js_(js) {}
+  ~ExternalMemory() { set(0); }
+  ExternalMemory(const ExternalMemory&) = delete;
+  ExternalMemory& operator=(const ExternalMemory&) = delete;
+  void set(int64_t bytes) {
+    int64_t total;
+    if (bytes != bytes_) napi_adjust_external_memory(js_.env, bytes - bytes_, &total);
+    bytes_ = bytes;
+  }
+
+ private:
+  Js js_;
+  int64_t bytes_ = 0;
+};
+
 // What an AbortSignal sets, and what a progress bar reads.
 class Cancellation {
  public:

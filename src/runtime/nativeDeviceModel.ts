@@ -1,7 +1,8 @@
 // A model in this machine's memory.
 
+import { InsufficientMemoryError } from "../errors.js";
 import { cancellable } from "./cancellation.js";
-import type { NativeModel, NativeTensor } from "./nativeAddon.js";
+import { type NativeModel, type NativeTensor, nativeAddon } from "./nativeAddon.js";
 import { NativeDeviceTrainer } from "./nativeDeviceTrainer.js";
 import type {
   AdapterSpec,
@@ -14,6 +15,9 @@ import type {
   StepSequence,
   Trainer,
 } from "./runtime.js";
+
+/** Master, gradient and two moments, float32. */
+const BYTES_PER_TRAINED_WEIGHT = 16;
 
 export class NativeDeviceModel implements DeviceModel {
   readonly #native: NativeModel;
@@ -68,6 +72,11 @@ export class NativeDeviceModel implements DeviceModel {
   }
 
   async trainWeights(): Promise<Trainer> {
+    const needed = nativeAddon()
+      .weightTensors(this.config)
+      .reduce((sum, { shape }) => sum + BYTES_PER_TRAINED_WEIGHT * shape.reduce((product, size) => product * size), 0);
+    const available = nativeAddon().availableMemory();
+    if (needed > available) throw new InsufficientMemoryError("training all weights", needed, available, "model");
     return new NativeDeviceTrainer(await this.#native.trainWeights());
   }
 
