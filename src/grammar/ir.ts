@@ -113,7 +113,7 @@ const UTF8 = new TextEncoder();
 /** This text. A lone surrogate, which UTF-8 does not have, matches nothing. */
 export function text(literal: string): Expr {
   if (literal === "") return EMPTY;
-  if (!literal.isWellFormed()) return NEVER;
+  if (/\p{Surrogate}/u.test(literal)) return NEVER;
   return { kind: "bytes", bytes: [...UTF8.encode(literal)] };
 }
 

@@ -1,0 +1,180 @@
+// Schemas taken apart into branches: references followed, allOf merged, each combination of alternatives on its own.
+
+import { GrammarError } from "../grammarError.js";
+import type { JsonObject, Scalar, SchemaDocument, SchemaNode } from "./document.js";
+import { isProvablyEmpty } from "./emptiness.js";
+import { checkKeywords, keysOf, keywordError, listOf, namesOf } from "./keywords.js";
+import { negate } from "./negation.js";
+import type { Branch } from "./shape.js";
+
+const MOST_BRANCHES = 2000;
+
+export class Branches {
+  private readonly known = new Map<number, Branch[]>();
+  private readonly open = new Set<number>();
+
+  constructor(
+    private readonly document: SchemaDocument,
+    /** Objects that declare properties have no others unless they say so. */
+    private readonly closed: boolean,
+  ) {}
+
+  /** A value satisfies all of `nodes` exactly when it satisfies one of the branches. */
+  of(nodes: readonly SchemaNode[]): Branch[] {
+    return nodes.reduce<Branch[]>((found, node) => cross(found, this.ofNode(node), node), [[]]);
+  }
+
+  /** Whether no value satisfies all of them; false when that is not seen. */
+  excludeEachOther(nodes: readonly SchemaNode[]): boolean {
+    return this.of(nodes).every((branch) => isProvablyEmpty(this.document, this, branch, this.closed));
+  }
+
+  private ofNode(node: SchemaNode): Branch[] {
+    const known = this.known.get(node.id);
+    if (known !== undefined) return known;
+    if (this.open.has(node.id))
+      throw new GrammarError("refers to itself without a property or item between", node.path);
+    this.open.add(node.id);
+    const found = this.takenApart(node);
+    this.open.delete(node.id);
+    this.known.set(node.id, found);
+    return found;
+  }
+
+  private takenApart(node: SchemaNode): Branch[] {
+    if (node.literals !== undefined || node.excluded !== undefined) return [[node]];
+    if (typeof node.schema === "boolean") return node.schema ? [[]] : [];
+    const { schema } = node;
+    checkKeywords(node);
+    if (schema.$ref !== undefined && this.document.refReplaces) return this.ofNode(this.document.resolve(node, "$ref"));
+    // In the order of the keywords, so that the properties of a base come before those that are added to it.
+    let found: Branch[] = [[]];
+    let hasOwn = false;
+    for (const keyword of Object.keys(schema)) {
+      const alternatives = keyword === "properties" ? [[node]] : this.ofKeyword(node, schema, keyword);
+      if (keyword === "properties") hasOwn = true;
+      if (alternatives !== null) found = cross(found, alternatives, node);
+    }
+    return hasOwn ? found : cross(found, [[node]], node);
+  }
+
+  /** null: a keyword of the schema's own, or an annotation. */
+  private ofKeyword(node: SchemaNode, schema: JsonObject, keyword: string): Branch[] | null {
+    const { document } = this;
+    switch (keyword) {
+      case "$ref":
+        return this.ofNode(document.resolve(node, "$ref"));
+      case "allOf":
+        return this.of(listOf(node, keyword).map((i) => document.child(node, keyword, i)));
+      case "anyOf":
+        return this.anyOf(listOf(node, keyword).map((i) => document.child(node, keyword, i)));
+      case "oneOf":
+        return this.oneOf(node);
+      case "not":
+        return this.anyOf(negate(document, document.child(node, "not")));
+      case "if":
+        return this.ifThenElse(node, schema);
+      case "const":
+        return this.anyOf(this.values(node, keyword, [schema.const]));
+      case "enum":
+        if (!Array.isArray(schema.enum)) throw keywordError(node, keyword, "must be a list of values");
+        return this.anyOf(this.values(node, keyword, schema.enum));
+      case "dependentRequired":
+      case "dependentSchemas":
+      case "dependencies":
+        return this.dependencies(node, keyword);
+      default:
+        return null;
+    }
+  }
+
+  private anyOf(nodes: readonly SchemaNode[]): Branch[] {
+    return nodes.flatMap((node) => this.ofNode(node));
+  }
+
+  /** Where two alternatives may both hold, each is taken without the other. */
+  private oneOf(node: SchemaNode): Branch[] {
+    const { document } = this;
+    const alternatives = listOf(node, "oneOf").map((i) => document.child(node, "oneOf", i));
+    const own = document.derive(node, "own keywords", { schema: withoutCombinations(node.schema as JsonObject) });
+    return alternatives.flatMap((alternative, i) => {
+      let found = this.ofNode(alternative);
+      for (const [j, other] of alternatives.entries()) {
+        if (i === j || this.excludeEachOther([own, alternative, other])) continue;
+        try {
+          found = cross(found, this.anyOf(negate(document, other)), node);
+        } catch (error) {
+          if (!(error instanceof GrammarError)) throw error;
+          const why = `alternatives ${Math.min(i, j)} and ${Math.max(i, j)} may hold together, which cannot be ruled out`;
+          throw keywordError(node, "oneOf", `${why} (${error.path.at(-1) ?? ""} ${error.message})`);
+        }
+      }
+      return found;
+    });
+  }
+
+  private ifThenElse(node: SchemaNode, schema: JsonObject): Branch[] {
+    const { document } = this;
+    if (schema.then === undefined && schema.else === undefined) return [[]];
+    const condition = document.child(node, "if");
+    const held = schema.then === undefined ? [condition] : [condition, document.child(node, "then")];
+    const otherwise = schema.else === undefined ? [[]] : this.ofNode(document.child(node, "else"));
+    return [...this.of(held), ...cross(this.anyOf(negate(document, condition)), otherwise, node)];
+  }
+
+  /** A name that is there asks for others, or for a schema of the whole object. */
+  private dependencies(node: SchemaNode, keyword: string): Branch[] {
+    const { document } = this;
+    let found: Branch[] = [[]];
+    for (const name of keysOf(node, keyword)) {
+      const dependency = (node.schema as JsonObject)[keyword] as JsonObject;
+      const absent = document.derive(node, `without ${name}`, { schema: { properties: { [name]: false } } });
+      const consequence = Array.isArray(dependency[name])
+        ? document.derive(node, `${keyword} ${name}`, { schema: { required: namesOf(node, keyword, name) } })
+        : document.child(node, keyword, name);
+      const present = document.derive(node, `with ${name}`, { schema: { type: "object", required: [name] } });
+      found = cross(found, [...this.ofNode(absent), ...this.of([present, consequence])], node);
+    }
+    return found;
+  }
+
+  /** Scalars together; a list or object as the schema that only it satisfies. */
+  private values(node: SchemaNode, keyword: string, values: readonly unknown[]): SchemaNode[] {
+    const { document } = this;
+    const isScalar = (value: unknown): value is Scalar => typeof value !== "object" || value === null;
+    const literals = values.filter(isScalar);
+    const found =
+      literals.length === 0 ? [] : [document.derive(node, `${keyword} literals`, { schema: true, literals })];
+    for (const [i, value] of values.entries()) {
+      if (isScalar(value)) continue;
+      const schema = Array.isArray(value)
+        ? { type: "array", prefixItems: value.map(constant), minItems: value.length, maxItems: value.length }
+        : {
+            type: "object",
+            properties: Object.fromEntries(
+              Object.entries(value as JsonObject).map(([key, one]) => [key, constant(one)]),
+            ),
+            required: Object.keys(value as JsonObject),
+            additionalProperties: false,
+          };
+      found.push(document.derive(node, `${keyword} ${i}`, { schema }));
+    }
+    return found;
+  }
+}
+
+function constant(value: unknown): JsonObject {
+  return { const: value };
+}
+
+function withoutCombinations(schema: JsonObject): JsonObject {
+  const { $ref, allOf, anyOf, oneOf, not, if: condition, dependentRequired, dependentSchemas, ...own } = schema;
+  return own;
+}
+
+function cross(left: readonly Branch[], right: readonly Branch[], node: SchemaNode): Branch[] {
+  if (left.length * right.length > MOST_BRANCHES) {
+    throw new GrammarError(`has more than ${MOST_BRANCHES} combinations of alternatives`, node.path);
+  }
+  return left.flatMap((a) => right.map((b) => [...new Set([...a, ...b])]));
+}

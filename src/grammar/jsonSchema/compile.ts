@@ -1,0 +1,295 @@
+// JSON Schema to the intermediate form. Values are written as JSON.stringify writes them: integers without fraction and
+// exponent, properties in the order in which they are declared and then all others, unless a schema says
+// "x-property-order": "any". A name that is not declared may come twice; JSON's readers then take the last one.
+
+import { GrammarError } from "../grammarError.js";
+import { alt, and, EMPTY, type Expr, NEVER, not, optional, repeat, seq, text } from "../ir.js";
+import { freeString, quoted, spelled, spelledText } from "../jsonStrings.js";
+import type { JsonRules } from "../jsonValues.js";
+import { isMatch } from "../regularMatch.js";
+import { Branches } from "./branches.js";
+import { asFraction, compareDecimals, isInteger, toDecimal } from "./decimals.js";
+import { isObject, type JsonObject, type Scalar, SchemaDocument, type SchemaNode } from "./document.js";
+import { isWithin } from "./emptiness.js";
+import { integerRange, multiplesInRange } from "./integers.js";
+import { ASSERTIONS, keywordError, listOf } from "./keywords.js";
+import { type Members, objectExpr } from "./members.js";
+import { type Bound, fixedPointRange, numberRange } from "./numbers.js";
+import {
+  arrayShape,
+  type Branch,
+  type Conjunction,
+  highestInteger,
+  type JsonType,
+  lowestInteger,
+  type NumberShape,
+  numberShape,
+  objectShape,
+  typeOf,
+  typeShape,
+} from "./shape.js";
+import { nameContent, stringContent } from "./strings.js";
+
+/** Each set of patterns that a name may match has a rule of its own. */
+const MOST_PATTERNS = 6;
+
+export interface JsonSchemaOptions {
+  /** Objects that declare properties have no others unless they say so. */
+  closed: boolean;
+}
+
+/**
+ * The values that `schema` allows.
+ * @throws GrammarError naming a keyword that cannot be enforced exactly, and its path.
+ */
+export function jsonSchemaToExpr(json: JsonRules, schema: unknown, options: JsonSchemaOptions): Expr {
+  if (!isObject(schema) && typeof schema !== "boolean") throw new GrammarError("must be an object or a boolean");
+  const compiler = new SchemaCompiler(json, new SchemaDocument(schema), options.closed);
+  return compiler.compile();
+}
+
+class SchemaCompiler {
+  private readonly branches: Branches;
+  private readonly known = new Map<string, Expr>();
+  private readonly waiting: { nodes: Conjunction; rule: Extract<Expr, { kind: "rule" }> }[] = [];
+
+  constructor(
+    private readonly json: JsonRules,
+    private readonly document: SchemaDocument,
+    private readonly closed: boolean,
+  ) {
+    this.branches = new Branches(document, closed);
+  }
+
+  compile(): Expr {
+    const root = this.value([this.document.root]);
+    for (let next = this.waiting.pop(); next !== undefined; next = this.waiting.pop()) {
+      this.json.rules.define(next.rule, this.alternatives(next.nodes));
+    }
+    return root;
+  }
+
+  /** A value that satisfies all of `nodes`. */
+  private value(nodes: Conjunction): Expr {
+    const kept = new Map<number, SchemaNode>();
+    for (const node of nodes) {
+      const target = this.withoutDetour(node);
+      if (target.schema === false) return NEVER;
+      if (target.schema !== true) kept.set(target.id, target);
+    }
+    if (kept.size === 0) return this.json.value();
+    const key = [...kept.keys()].join(" ");
+    let expr = this.known.get(key);
+    if (expr === undefined) {
+      const rule = this.json.rules.reserve(`#/${[...kept.values()][0]!.path.join("/")}`);
+      this.known.set(key, rule);
+      this.waiting.push({ nodes: [...kept.values()], rule });
+      expr = rule;
+    }
+    return expr;
+  }
+
+  /** Follows what is nothing but a reference, so that its target is compiled once. */
+  private withoutDetour(node: SchemaNode): SchemaNode {
+    const seen = new Set<SchemaNode>();
+    for (let at = node; !seen.has(at); ) {
+      seen.add(at);
+      const asserted = isObject(at.schema) ? Object.keys(at.schema).filter((keyword) => ASSERTIONS.has(keyword)) : [];
+      const [keyword] = asserted;
+      if (asserted.length !== 1) return at;
+      if (keyword === "$ref") at = this.document.resolve(at, "$ref");
+      else if (keyword === "allOf" && listOf(at, "allOf").length === 1) at = this.document.child(at, "allOf", "0");
+      else return at;
+    }
+    return node;
+  }
+
+  private alternatives(nodes: Conjunction): Expr {
+    const branches = this.branches.of(nodes);
+    const [node] = nodes;
+    const isOnlyAnyOf =
+      nodes.length === 1 &&
+      isObject(node!.schema) &&
+      Object.keys(node!.schema).every((keyword) => keyword === "anyOf" || !ASSERTIONS.has(keyword));
+    if (isOnlyAnyOf && (node!.schema as JsonObject).anyOf !== undefined) {
+      return alt(...listOf(node!, "anyOf").map((i) => this.value([this.document.child(node!, "anyOf", i)])));
+    }
+    return alt(...branches.map((branch) => this.branch(branch)));
+  }
+
+  private branch(branch: Branch): Expr {
+    const { types, integer, literals } = typeShape(branch);
+    if (literals !== null) return this.literals(branch, literals, types, integer);
+    const excluded = branch.flatMap((node) => node.excluded ?? []);
+    const expr: Record<JsonType, () => Expr> = {
+      null: () => text("null"),
+      boolean: () => alt(...[true, false].filter((one) => !excluded.includes(one)).map((one) => text(String(one)))),
+      number: () => this.number(branch, integer),
+      string: () => this.string(branch),
+      array: () => this.array(branch),
+      object: () => this.object(branch),
+    };
+    return alt(...[...types].map((type) => expr[type]()));
+  }
+
+  private literals(branch: Branch, literals: readonly Scalar[], types: ReadonlySet<JsonType>, integer: boolean): Expr {
+    const { low, high, steps } = numberShape(branch);
+    const parts = literals.flatMap((value) => {
+      if (!types.has(typeOf(value)) || typeof value === "string") return [];
+      if (typeof value !== "number" && typeof value !== "bigint") return [text(String(value))];
+      const decimal = toDecimal(value);
+      const [numerator, denominator] = asFraction(decimal);
+      const isMultiple = steps.every(({ step }) => {
+        const [size, scale] = asFraction(step);
+        return (numerator * scale) % (size * denominator) === 0n;
+      });
+      const isAllowed = isWithin(value, low, high) && isMultiple && (!integer || isInteger(decimal));
+      return isAllowed ? [text(Object.is(value, -0) ? "0" : String(value))] : [];
+    });
+    if (types.has("string")) parts.push(this.string(branch));
+    return alt(...parts);
+  }
+
+  /** Where single numbers are excluded, what lies between them. */
+  private number(branch: Branch, integer: boolean): Expr {
+    const { low, high, steps } = numberShape(branch);
+    const excluded = branch
+      .flatMap((node) => node.excluded ?? [])
+      .filter((value) => isWithin(value, low, high))
+      .map((value) => toDecimal(value as number | bigint))
+      .sort(compareDecimals);
+    const holes = excluded.map((value): Bound => ({ value, inclusive: false }));
+    const parts = [low, ...holes].map((from, i) => this.numbersBetween(from, holes[i] ?? high, integer, steps));
+    return alt(...parts);
+  }
+
+  private numbersBetween(low: Bound | null, high: Bound | null, integer: boolean, steps: NumberShape["steps"]): Expr {
+    let step: Fraction | null = null;
+    for (const { step: next } of steps) step = leastMultiple(step, lowestTerms(asFraction(next)));
+    const from = low && lowestInteger(low);
+    const to = high && highestInteger(high);
+    if (step === null) return integer ? integerRange(from, to) : numberRange(low, high);
+    const { node } = steps[0]!;
+    if (integer || step[1] === 1n) {
+      try {
+        return multiplesInRange(this.json.rules, from, to, step[0]);
+      } catch (error) {
+        throw error instanceof GrammarError ? keywordError(node, "multipleOf", error.message) : error;
+      }
+    }
+    const places = String(step[1]).length - 1;
+    if (step[0] !== 1n || step[1] !== 10n ** BigInt(places)) {
+      throw keywordError(node, "multipleOf", "can be enforced for integers and for 0.1, 0.01 and so on");
+    }
+    return fixedPointRange(low, high, places);
+  }
+
+  private string(branch: Branch): Expr {
+    const content = stringContent(branch);
+    if (!content.free) return quoted(spelled(content.content));
+    return content.min === 0 && content.max === -1 ? this.json.string() : freeString(content.min, content.max);
+  }
+
+  private array(branch: Branch): Expr {
+    const { comma } = this.json;
+    const { prefix, rest, min, max } = arrayShape(this.document, branch);
+    if (prefix.length === 0 && rest.length === 0 && min === 0 && max === -1) return this.json.array();
+    const left = (taken: number) => (max === -1 ? -1 : Math.max(0, max - taken));
+    const others = (taken: number) => repeat(seq(comma, this.value(rest)), Math.max(0, min - taken), left(taken));
+    if (max !== -1 && max < min) return NEVER;
+    let items: Expr;
+    if (prefix.length === 0) {
+      items = left(0) === 0 ? EMPTY : seq(this.value(rest), others(1));
+    } else {
+      let tail = others(prefix.length);
+      for (let i = prefix.length - 1; i > 0; i--) {
+        const item = seq(comma, this.value(prefix[i]!), tail);
+        tail = left(i) === 0 ? EMPTY : i < min ? item : optional(item);
+      }
+      items = left(0) === 0 ? EMPTY : seq(this.value(prefix[0]!), tail);
+    }
+    return this.json.enclosed("[", min === 0 ? optional(items) : items, "]");
+  }
+
+  private object(branch: Branch): Expr {
+    const shape = objectShape(this.document, branch, this.closed);
+    const names = nameContent(this.branches, shape.names);
+    const declared: { member: Expr; required: boolean }[] = [];
+    for (const { name, value, required } of shape.declared) {
+      const isAllowed = value !== null && (names === null || isMatch(names, name));
+      const expr = isAllowed ? this.value(value) : NEVER;
+      if (expr.kind === "never" && required) return NEVER;
+      if (expr.kind !== "never") declared.push({ member: seq(spelledText(name), this.json.colon, expr), required });
+    }
+    const declaredNames = shape.declared.map((property) => property.name);
+    const additional = this.additional(branch, shape, declaredNames, names);
+    const { min, max, anyOrder } = shape;
+    if (declaredNames.length === 0 && names === null && shape.patterns.length === 0 && min === 0 && max === -1) {
+      const anyValue = shape.additional(new Set())!.every((node) => node.schema === true);
+      if (anyValue) return this.json.object();
+    }
+    this.checkCounts(branch, { declared, additional, min, max, anyOrder });
+    try {
+      return objectExpr(this.json, { declared, additional, min, max, anyOrder });
+    } catch (error) {
+      throw error instanceof GrammarError ? error.under(...nodeWith(branch, error.path[0]).path) : error;
+    }
+  }
+
+  /** Names that are not declared can be told apart from each other only by an automaton without bound. */
+  private checkCounts(branch: Branch, { declared, additional, min }: Members): void {
+    const required = declared.filter((one) => one.required).length;
+    if (additional === null || min <= required + 1) return;
+    const why = `cannot be enforced: of names that are not declared, only one can be counted (${required} are required)`;
+    throw keywordError(nodeWith(branch, "minProperties"), "minProperties", why);
+  }
+
+  private additional(
+    branch: Branch,
+    shape: ReturnType<typeof objectShape>,
+    declared: readonly string[],
+    names: Expr | null,
+  ): Expr | null {
+    const { patterns } = shape;
+    if (patterns.length > MOST_PATTERNS) {
+      const node = nodeWith(branch, "patternProperties");
+      throw keywordError(node, "patternProperties", `more than ${MOST_PATTERNS} patterns cannot be enforced together`);
+    }
+    const members: Expr[] = [];
+    for (let subset = 0; subset < 1 << patterns.length; subset++) {
+      const matched = new Set(patterns.filter((_, i) => subset & (1 << i)).map((one) => one.pattern));
+      const nodes = shape.additional(matched);
+      const value = nodes === null ? NEVER : this.value(nodes);
+      if (value.kind === "never") continue;
+      const conditions = patterns.map(({ pattern, search }) => (matched.has(pattern) ? search : not(search)));
+      if (declared.length > 0) conditions.push(not(alt(...declared.map(text))));
+      if (names !== null) conditions.push(names);
+      const name = conditions.length === 0 ? this.json.string() : quoted(spelled(and(...conditions)));
+      members.push(seq(name, this.json.colon, value));
+    }
+    return members.length === 0 ? null : alt(...members);
+  }
+}
+
+/** The schema of the branch that has a keyword. */
+function nodeWith(branch: Branch, keyword: string | undefined): SchemaNode {
+  const found = branch.find((node) => isObject(node.schema) && keyword !== undefined && keyword in node.schema);
+  return found ?? branch[0]!;
+}
+
+type Fraction = [numerator: bigint, denominator: bigint];
+
+function lowestTerms([numerator, denominator]: Fraction): Fraction {
+  const shared = greatestDivisor(numerator, denominator);
+  return [numerator / shared, denominator / shared];
+}
+
+/** Of two fractions in lowest terms; null counts as no condition. */
+function leastMultiple(a: Fraction | null, b: Fraction): Fraction {
+  if (a === null) return b;
+  return [(a[0] * b[0]) / greatestDivisor(a[0], b[0]), greatestDivisor(a[1], b[1])];
+}
+
+function greatestDivisor(a: bigint, b: bigint): bigint {
+  return b === 0n ? a : greatestDivisor(b, a % b);
+}

@@ -1,0 +1,215 @@
+// A JSON Schema as a document: its sub-schemas, their base URIs, and what references lead to.
+
+import { GrammarError } from "../grammarError.js";
+
+export type JsonObject = Readonly<Record<string, unknown>>;
+export type Scalar = string | number | bigint | boolean | null;
+
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** A schema at its place, or a condition that schemas are taken apart into. Each has one node. */
+export interface SchemaNode {
+  readonly id: number;
+  readonly schema: JsonObject | boolean;
+  readonly base: string;
+  /** From the root of the document. */
+  readonly path: readonly string[];
+  /** The value is one of these. */
+  readonly literals?: readonly Scalar[];
+  /** The value is none of these. */
+  readonly excluded?: readonly Scalar[];
+  /** If it is a string, it does not match. */
+  readonly excludedText?: { readonly keyword: "pattern" | "format"; readonly value: string };
+}
+
+/** Where schemas stand inside schemas. */
+const SCHEMA_KEYWORDS = [
+  "additionalProperties",
+  "items",
+  "additionalItems",
+  "unevaluatedItems",
+  "unevaluatedProperties",
+  "contains",
+  "propertyNames",
+  "not",
+  "if",
+  "then",
+  "else",
+  "contentSchema",
+];
+const SCHEMA_LIST_KEYWORDS = ["allOf", "anyOf", "oneOf", "prefixItems", "items"];
+const SCHEMA_MAP_KEYWORDS = [
+  "properties",
+  "patternProperties",
+  "$defs",
+  "definitions",
+  "dependentSchemas",
+  "dependencies",
+];
+
+const DEEPEST = 400;
+const ROOT_URI = "schema:/";
+
+export class SchemaDocument {
+  readonly root: SchemaNode;
+  /** Before draft 2019-09 what stands beside a $ref does not count. */
+  readonly refReplaces: boolean;
+  private readonly nodes = new Map<object, SchemaNode>();
+  private readonly byUri = new Map<string, SchemaNode>();
+  private readonly derived = new Map<string, SchemaNode>();
+  private readonly idKeyword: "$id" | "id";
+  private count = 0;
+
+  constructor(schema: JsonObject | boolean) {
+    const dialect = isObject(schema) && typeof schema.$schema === "string" ? schema.$schema : "";
+    this.refReplaces = /draft-0[1-7]\b/.test(dialect);
+    this.idKeyword = /draft-0[1-4]\b/.test(dialect) ? "id" : "$id";
+    this.root = this.enter(schema, ROOT_URI, []);
+    this.byUri.set(ROOT_URI, this.root);
+    this.byUri.set(this.root.base, this.root);
+  }
+
+  /** The schema below a node. */
+  child(parent: SchemaNode, ...keys: string[]): SchemaNode {
+    let value: unknown = parent.schema;
+    for (const key of keys) value = ownValue(value, key);
+    return this.node(value, parent.base, [...parent.path, ...keys]);
+  }
+
+  /** A schema made up while taking another one apart; the same for the same `what`. */
+  derive(
+    from: SchemaNode,
+    what: string,
+    parts: Partial<Pick<SchemaNode, "schema" | "literals" | "excluded" | "excludedText">>,
+  ): SchemaNode {
+    const key = `${from.id} ${what}`;
+    let node = this.derived.get(key);
+    if (node === undefined) {
+      node = { id: this.count++, schema: true, base: from.base, path: from.path, ...parts };
+      if (isObject(node.schema)) this.nodes.set(node.schema, node);
+      this.derived.set(key, node);
+    }
+    return node;
+  }
+
+  /** @throws GrammarError when nothing in the document has that name. */
+  resolve(from: SchemaNode, keyword: string): SchemaNode {
+    const reference = isObject(from.schema) ? from.schema[keyword] : undefined;
+    const path = [...from.path, keyword];
+    if (typeof reference !== "string") throw new GrammarError("must be a string", path);
+    const target = this.find(reference, from.base);
+    if (target === null) throw new GrammarError(`"${reference}" is not found in this schema`, path);
+    return target;
+  }
+
+  private find(reference: string, base: string): SchemaNode | null {
+    let uri: string;
+    try {
+      uri = new URL(reference, base).href;
+    } catch {
+      return null;
+    }
+    const [location, fragment] = split(uri);
+    const exact = this.byUri.get(uri) ?? this.byUri.get(`${location}#${fragment}`);
+    if (exact !== undefined) return exact;
+    const resource = this.byUri.get(location);
+    if (resource === undefined) return null;
+    if (fragment === "") return resource;
+    let pointer: string;
+    try {
+      pointer = decodeURIComponent(fragment);
+    } catch {
+      return null;
+    }
+    return pointer.startsWith("/") ? this.follow(resource, pointer) : null;
+  }
+
+  private follow(resource: SchemaNode, pointer: string): SchemaNode | null {
+    let { base } = resource;
+    let value: unknown = resource.schema;
+    const path = [...resource.path];
+    for (const part of pointer.slice(1).split("/")) {
+      const key = part.replaceAll("~1", "/").replaceAll("~0", "~");
+      value = ownValue(value, key);
+      path.push(key);
+      if (value === undefined) return null;
+      if (isObject(value)) base = this.nodes.get(value)?.base ?? base;
+    }
+    return isObject(value) || typeof value === "boolean" ? this.node(value, base, path) : null;
+  }
+
+  private node(schema: unknown, base: string, path: readonly string[]): SchemaNode {
+    if (typeof schema === "boolean") {
+      const key = `boolean ${schema}`;
+      let node = this.derived.get(key);
+      if (node === undefined) {
+        node = { id: this.count++, schema, base, path };
+        this.derived.set(key, node);
+      }
+      return node;
+    }
+    if (!isObject(schema)) throw new GrammarError("must be a schema: an object or a boolean", path);
+    return this.nodes.get(schema) ?? this.enter(schema, base, path);
+  }
+
+  /** Gives nodes to a schema and all that stand inside it. */
+  private enter(schema: JsonObject | boolean, outerBase: string, path: readonly string[]): SchemaNode {
+    if (!isObject(schema)) return this.node(schema, outerBase, path);
+    const known = this.nodes.get(schema);
+    if (known !== undefined) return known;
+    if (path.length > DEEPEST) throw new GrammarError(`is nested more than ${DEEPEST} levels deep`, path.slice(0, 8));
+    const base = this.baseOf(schema, outerBase, path);
+    const node: SchemaNode = { id: this.count++, schema, base, path };
+    this.nodes.set(schema, node);
+    this.register(node, outerBase);
+    for (const keyword of SCHEMA_KEYWORDS) {
+      if (isObject(schema[keyword])) this.enter(schema[keyword], base, [...path, keyword]);
+    }
+    for (const keyword of SCHEMA_LIST_KEYWORDS) {
+      const list = schema[keyword];
+      if (!Array.isArray(list)) continue;
+      for (const [i, item] of list.entries()) if (isObject(item)) this.enter(item, base, [...path, keyword, String(i)]);
+    }
+    for (const keyword of SCHEMA_MAP_KEYWORDS) {
+      const map = schema[keyword];
+      if (!isObject(map)) continue;
+      for (const [name, item] of Object.entries(map)) {
+        if (isObject(item)) this.enter(item, base, [...path, keyword, name]);
+      }
+    }
+    return node;
+  }
+
+  private baseOf(schema: JsonObject, outer: string, path: readonly string[]): string {
+    const id = schema[this.idKeyword];
+    if (typeof id !== "string" || id.startsWith("#") || (this.refReplaces && "$ref" in schema)) return outer;
+    try {
+      return split(new URL(id, outer).href)[0];
+    } catch {
+      throw new GrammarError(`"${id}" is not a URI`, [...path, this.idKeyword]);
+    }
+  }
+
+  private register(node: SchemaNode, outerBase: string): void {
+    const schema = node.schema as JsonObject;
+    if (node.base !== outerBase && !this.byUri.has(node.base)) this.byUri.set(node.base, node);
+    const id = schema[this.idKeyword];
+    const anchors = [schema.$anchor, schema.$dynamicAnchor];
+    if (typeof id === "string" && id.startsWith("#")) anchors.push(id.slice(1));
+    for (const anchor of anchors) {
+      if (typeof anchor === "string") this.byUri.set(`${node.base}#${anchor}`, node);
+    }
+  }
+}
+
+function ownValue(value: unknown, key: string): unknown {
+  if (typeof value !== "object" || value === null || !Object.hasOwn(value, key)) return undefined;
+  return (value as Record<string, unknown>)[key];
+}
+
+function split(uri: string): [location: string, fragment: string] {
+  const at = uri.indexOf("#");
+  return at < 0 ? [uri, ""] : [uri.slice(0, at), uri.slice(at + 1)];
+}

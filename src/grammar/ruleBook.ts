@@ -1,0 +1,35 @@
+// The rules of a grammar while it is written: a rule may be named before it is known.
+
+import { GrammarError } from "./grammarError.js";
+import { type Expr, type Grammar, NEVER } from "./ir.js";
+
+/** A schema or grammar that comes to more has too many combinations. */
+const MOST_RULES = 50_000;
+
+export class RuleBook {
+  private readonly rules: Expr[] = [];
+  private readonly names: string[] = [];
+
+  /** A rule that matches nothing until it is defined. */
+  reserve(name: string): Extract<Expr, { kind: "rule" }> {
+    if (this.rules.length >= MOST_RULES) throw new GrammarError(`comes to more than ${MOST_RULES} rules`);
+    this.names.push(name);
+    return { kind: "rule", rule: this.rules.push(NEVER) - 1 };
+  }
+
+  define(reference: Extract<Expr, { kind: "rule" }>, expr: Expr): void {
+    this.rules[reference.rule] = expr;
+  }
+
+  add(name: string, expr: Expr): Expr {
+    const reference = this.reserve(name);
+    this.define(reference, expr);
+    return reference;
+  }
+
+  /** The grammar whose texts are those of `start`. */
+  finish(start: Expr): Grammar {
+    const root = start.kind === "rule" ? start : (this.add("root", start) as { kind: "rule"; rule: number });
+    return { rules: this.rules, names: this.names, start: root.rule };
+  }
+}
