@@ -10,10 +10,17 @@ import type { Call, Route } from "./route.js";
 import { eventStream } from "./sse.js";
 
 /** Fields whose integers may lie beyond what a number holds. */
-const exactFields = ["seed", "truncate_prompt_tokens"];
+const exactFields = ["seed", "truncate_prompt_tokens", "priority"];
 
-async function createCompletion({ as, json, signal, report }: Call): Promise<unknown> {
-  const params = (await json(exactFields)) as ChatCompletionCreateParams;
+/** A proxy in front names a request by its header, whatever the body says. */
+function named(body: unknown, headers: Headers): unknown {
+  const id = headers.get("x-request-id");
+  const isObject = typeof body === "object" && body !== null && !Array.isArray(body);
+  return id && isObject ? { ...body, request_id: id } : body;
+}
+
+async function createCompletion({ as, request, json, signal, report }: Call): Promise<unknown> {
+  const params = named(await json(exactFields), request.headers) as ChatCompletionCreateParams;
   const client = new AbortController();
   const reply = await as.chat.completions.create(params, { signal: AbortSignal.any([signal, client.signal]) });
   if (!(Symbol.asyncIterator in reply)) return reply;

@@ -42,7 +42,7 @@ export function renderConversation(template: ChatTemplate, conversation: Convers
   }
   if (conversation.messages.length === 0) throw new ConversationError("messages", "must not be empty");
   const messages = templateMessages(template, conversation.messages);
-  if (continues) markEnd(messages, conversation.messages.length - 1);
+  if (continues) markEnd(messages, conversation.messages);
   const text = template.render(templateVariables(template, conversation, messages, addGenerationPrompt), {
     now: conversation.now,
     limits: conversation.limits,
@@ -59,7 +59,7 @@ function templateVariables(
   const { tools, documents, reasoningEffort } = conversation;
   const variables: Record<string, unknown> = { ...conversation.specialTokens, ...conversation.kwargs };
   // Templates ask whether these are none, so they are always there.
-  variables.tools = tools && tools.length > 0 ? tools : (variables.tools ?? null);
+  variables.tools = tools && tools.length > 0 ? tools.map(withParameters) : (variables.tools ?? null);
   variables.documents = documents ?? variables.documents ?? null;
   variables.messages = messages;
   variables.add_generation_prompt = addGenerationPrompt;
@@ -72,17 +72,25 @@ function templateVariables(
   return variables as Record<string, TemplateInput>;
 }
 
+/** A function that is described without parameters takes an empty object of them. */
+function withParameters(tool: unknown): unknown {
+  const definition = (tool as { function?: object & { parameters?: unknown } } | null)?.function;
+  if (typeof definition !== "object" || definition === null || (definition.parameters ?? null) !== null) return tool;
+  return { ...(tool as object), function: { ...definition, parameters: {} } };
+}
+
 /** Appends the sentinel to the text of the last message, or to its last part. */
-function markEnd(messages: TemplateMessage[], lastIndex: number): void {
+function markEnd(messages: TemplateMessage[], given: readonly ConversationMessage[]): void {
   const last = messages.at(-1)!;
-  const location = `messages.${lastIndex}.content`;
+  const isAbsent = (given.at(-1)!.content ?? null) === null;
   if (Array.isArray(last.content) && last.content.length > 0) {
     const parts: TextPart[] = [...last.content];
     const part = parts.pop()!;
     last.content = [...parts, { ...part, text: part.text + SENTINEL }];
-  } else if (typeof last.content === "string") {
+  } else if (typeof last.content === "string" && !isAbsent) {
     last.content += SENTINEL;
   } else {
+    const location = `messages.${given.length - 1}.content`;
     throw new ConversationError(location, "is empty, so there is nothing to continue");
   }
 }

@@ -1,0 +1,399 @@
+// Tools and reasoning: models that say calls and thoughts in the formats their templates teach.
+
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { ChatCompletionChunk, ToolCall } from "../../src/types/chat.js";
+import { scripted, scriptedModel, start } from "./scripted.js";
+import { hello, Served, textOf } from "./served.js";
+
+const common = { context: 1024, specials: scripted.specials, odds: { "<|assistant|>": { "Four.": 1 } } };
+
+/** As Qwen's. */
+const hermesTemplate =
+  '{% if tools %}<|system|>{% for t in tools %}{{ t | tojson }}{% endfor %}Say <tool_call>{"name": ..., "arguments": ...}</tool_call><|end|>{% endif %}' +
+  "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>{{ c.function.name }}" +
+  "{{ c.function.arguments | tojson }}</tool_call>{% endfor %}<|end|>{% endfor %}" +
+  "{% if add_generation_prompt %}<|assistant|>{{ start or '' }}{% endif %}";
+
+const hermes = {
+  ...common,
+  pieces: [
+    ...[
+      "Four.",
+      "[one]",
+      "Let me see. ",
+      "<tool_call>",
+      '\n{"name": "add", "argu',
+      'ments": {"a": 1, ',
+      '"b": 2}}\n',
+      "</tool_call>",
+    ],
+    ...[
+      "[two]",
+      '<tool_call>\n{"name": "add", "arguments": {"a": 3}}\n</tool_',
+      "call>\n<tool_call>",
+      '{"name": "sub", "arguments": {}}</tool_call>',
+    ],
+    ...["[cut]", '<tool_call>{"name": "add", "arguments": {"a"'],
+    ...["[wrong]", "<tool_call>no JSON here", " at all"],
+    // What follows the opening that is written for a forced call.
+    ...["add", '", "arguments": {"a": 5}}', '": ', '{"a": 6}', "}"],
+  ],
+  scripts: [
+    [
+      "[one]",
+      "Let me see. ",
+      "<tool_call>",
+      '\n{"name": "add", "argu',
+      'ments": {"a": 1, ',
+      '"b": 2}}\n',
+      "</tool_call>",
+      "<|end|>",
+    ],
+    [
+      "[two]",
+      '<tool_call>\n{"name": "add", "arguments": {"a": 3}}\n</tool_',
+      "call>\n<tool_call>",
+      '{"name": "sub", "arguments": {}}</tool_call>',
+      "<|end|>",
+    ],
+    ["[cut]", '<tool_call>{"name": "add", "arguments": {"a"', "<|end|>"],
+    ["[wrong]", "<tool_call>no JSON here", " at all", "<|end|>"],
+    ["Four.", "<|end|>"],
+    ['"', "add", '", "arguments": {"a": 5}}', "<|end|>"],
+    ['": ', '{"a": 6}', "}", "<|end|>"],
+  ],
+  template: hermesTemplate,
+};
+
+/** As Llama 3's. */
+const llamaTemplate =
+  '{% if tools %}<|system|><|start_header_id|>{% for t in tools %}{{ t | tojson }}{% endfor %}Say {"name": ..., "parameters": ...}<|end|>{% endif %}' +
+  "{% for m in messages %}{% if m.tool_calls %}<|python_tag|>{{ m.tool_calls[0].function.name }}{% endif %}" +
+  "<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{{ start or '' }}{% endif %}";
+
+const llama = {
+  ...common,
+  specials: [...scripted.specials, "<|python_tag|>"],
+  pieces: [
+    "Four.",
+    "[one]",
+    '{"name": "add", ',
+    '"parameters": {"a"',
+    ": 1}}",
+    "[tag]",
+    '{"name": "add", "parameters": {}}',
+    "[json]",
+    '{"sum": 4}',
+  ],
+  scripts: [
+    ["[one]", '{"name": "add", ', '"parameters": {"a"', ": 1}}", "<|end|>"],
+    ["[tag]", "<|python_tag|>", '{"name": "add", "parameters": {}}', "<|end|>"],
+    ["[json]", '{"sum": 4}', "<|end|>"],
+    ["Four.", "<|end|>"],
+  ],
+  template: llamaTemplate,
+};
+
+/** As Qwen3's: thinks, and calls tools after it. */
+const thinking = {
+  ...common,
+  specials: [...scripted.specials, "<tool_call>", "</tool_call>"],
+  pieces: [
+    ...["Four.", "[think]", "<think>", "\nTwo and ", "two.\n", "</think>", "\n\nFour"],
+    ...[
+      "[call]",
+      "<think>So ",
+      "a call.</think>",
+      '{"name": "add", "arguments": {}}',
+      "[long]",
+      "<think>Hm",
+      " and hm",
+    ],
+  ],
+  scripts: [
+    ["[think]", "<think>", "\nTwo and ", "two.\n", "</think>", "\n\nFour", "<|end|>"],
+    [
+      "[call]",
+      "<think>So ",
+      "a call.</think>",
+      "<tool_call>",
+      '{"name": "add", "arguments": {}}',
+      "</tool_call>",
+      "<|end|>",
+    ],
+    ["[long]", "<think>Hm", " and hm", "<think>Hm"],
+    ["Four.", "<|end|>"],
+  ],
+  template: `${hermesTemplate}{# <think></think> #}{% if open %}<think>{% endif %}`,
+};
+
+let served: Served;
+let off: Served;
+beforeAll(async () => {
+  const models = await Promise.all([
+    scriptedModel("hermes", hermes),
+    scriptedModel("llama", llama),
+    scriptedModel("thinking", thinking),
+    scriptedModel("plain"),
+  ]);
+  served = await Served.open({ models: models.map(({ model }) => model) });
+  off = await Served.open({ models: [models[0].model], toolParser: "none" });
+});
+afterAll(async () => {
+  await served?.close();
+  await off?.close();
+});
+
+const tools = ["add", "sub"].map((name) => ({
+  type: "function",
+  function: {
+    name,
+    description: `Can ${name}.`,
+    parameters: { type: "object", properties: { a: { type: "number" } } },
+  },
+}));
+
+/** What the chunks' deltas add up to. */
+function calls(chunks: ChatCompletionChunk[]): ToolCall[] {
+  const all: ToolCall[] = [];
+  for (const { index, id, function: piece } of chunks
+    .flatMap((c) => c.choices)
+    .flatMap((c) => c.delta.tool_calls ?? [])) {
+    if (id !== undefined) {
+      expect(all[index]).toBeUndefined();
+      all[index] = { id, type: "function", function: { name: piece.name!, arguments: "" } };
+    }
+    all[index]!.function.arguments += piece.arguments ?? "";
+  }
+  return all;
+}
+
+const plainCalls = (made: ToolCall[] | undefined) => made?.map(({ function: f }) => [f.name, JSON.parse(f.arguments)]);
+
+/** A reply in one piece and streamed, which must agree. */
+async function reply(body: Record<string, unknown>, on = served) {
+  const whole = { temperature: 0, max_tokens: 20, ...body };
+  const choice = (await on.chat(whole)).choices[0]!;
+  const chunks = await on.chunks(whole);
+  expect(textOf(chunks)).toBe(choice.message.content ?? "");
+  expect(plainCalls(calls(chunks))).toEqual(plainCalls(choice.message.tool_calls) ?? []);
+  expect(chunks.at(-1)!.choices[0]!.finish_reason).toBe(choice.finish_reason);
+  const thoughts = chunks.flatMap((c) => c.choices).map((c) => c.delta.reasoning ?? "");
+  expect(thoughts.join("") || null).toBe(choice.message.reasoning);
+  return choice;
+}
+
+describe.each(["hermes", "thinking"])("calls of the model %s", (model) => {
+  test("are parsed, with ids", async () => {
+    const from = start(model === "hermes" ? "[one]" : "[call]");
+    const { message, finish_reason } = await reply({ model, tools, ...from });
+    expect(finish_reason).toBe("tool_calls");
+    expect(message.tool_calls).toHaveLength(1);
+    expect(message.tool_calls![0]).toMatchObject({ type: "function", function: { name: "add" } });
+    expect(message.tool_calls![0]!.id).toMatch(/^\S{8,}$/);
+  });
+});
+
+describe("tool_choice auto", () => {
+  test("keeps the text around calls, and streams arguments as they come", async () => {
+    const body = { model: "hermes", tools, tool_choice: "auto", ...start("[one]") };
+    const { message } = await reply(body);
+    expect(message.content).toMatch(/^Let me see\./);
+    expect(plainCalls(message.tool_calls)).toEqual([["add", { a: 1, b: 2 }]]);
+    const deltas = (await served.chunks({ ...body, temperature: 0 })).flatMap(
+      (c) => c.choices[0]!.delta.tool_calls ?? [],
+    );
+    expect(deltas.length).toBeGreaterThan(1);
+    expect(deltas[0]).toMatchObject({ index: 0, type: "function", function: { name: "add" } });
+    for (const delta of deltas.slice(1))
+      expect(delta).toEqual({ index: 0, function: { arguments: expect.any(String) } });
+  });
+
+  test("content is null when there is nothing but a call", async () => {
+    const { message } = await reply({ model: "llama", tools, ...start("[one]") });
+    expect(message.content).toBeNull();
+    expect(plainCalls(message.tool_calls)).toEqual([["add", { a: 1 }]]);
+  });
+
+  test("a plain reply has no calls", async () => {
+    const { message, finish_reason } = await reply({ model: "hermes", tools });
+    expect(message.content).toBe("Four.");
+    expect(message).not.toHaveProperty("tool_calls");
+    expect(finish_reason).toBe("stop");
+  });
+
+  test("a call that is cut off by the limit is a length", async () => {
+    const body = { model: "hermes", tools, ...start("[one]"), max_tokens: 4 };
+    const { finish_reason, message } = (await served.chat(body)).choices[0]!;
+    expect(finish_reason).toBe("length");
+    expect(message.tool_calls![0]!.function).toEqual({ name: "add", arguments: expect.stringMatching(/^\{"a": 1/) });
+  });
+
+  test("what is no call after all is text", async () => {
+    const { message, finish_reason } = await reply({ model: "hermes", tools, ...start("[wrong]") });
+    expect(message.content).toContain("no JSON here");
+    expect(message).not.toHaveProperty("tool_calls");
+    expect(finish_reason).toBe("stop");
+  });
+
+  test("JSON that is no call of Llama 3's is text", async () => {
+    const { message } = await reply({ model: "llama", tools, ...start("[json]") });
+    expect(message.content).toBe('{"sum": 4}');
+    expect(message).not.toHaveProperty("tool_calls");
+  });
+
+  test("Llama 3's python tag is no text", async () => {
+    const { message } = await reply({ model: "llama", tools, ...start("[tag]") });
+    expect(message.content).toBeNull();
+    expect(plainCalls(message.tool_calls)).toEqual([["add", {}]]);
+  });
+
+  const both = [
+    ["add", { a: 3 }],
+    ["sub", {}],
+  ];
+  test.each([
+    [undefined, both],
+    [true, both],
+    [false, both.slice(0, 1)],
+    [null, both.slice(0, 1)],
+  ])("parallel_tool_calls %s", async (parallel_tool_calls, expected) => {
+    const { message, finish_reason } = await reply({ model: "hermes", tools, parallel_tool_calls, ...start("[two]") });
+    expect(plainCalls(message.tool_calls)).toEqual(expected);
+    expect(finish_reason).toBe("tool_calls");
+  });
+
+  test("works for each of n choices", async () => {
+    const { choices } = await served.chat({ model: "hermes", tools, n: 3, ...start("[one]") });
+    const made = choices.map(({ message }) => message.tool_calls![0]!);
+    expect(new Set(made.map(({ id }) => id)).size).toBe(3);
+  });
+
+  test("usage counts every token of a call", async () => {
+    const { usage } = await served.chat({ model: "hermes", tools, ...start("[one]") });
+    expect(usage.completion_tokens).toBe(7);
+  });
+});
+
+describe("tool_choice none", () => {
+  test("shows the tools to the template, and parses nothing", async () => {
+    const none = { model: "hermes", tools, tool_choice: "none", ...start("[one]") };
+    const { message, finish_reason } = await reply(none);
+    expect(message.content).toContain('<tool_call>\n{"name": "add"');
+    expect(message).not.toHaveProperty("tool_calls");
+    expect(finish_reason).toBe("stop");
+    const without = await served.chat({ model: "hermes", tool_choice: "none" });
+    expect((await served.chat(none)).usage.prompt_tokens).toBeGreaterThan(without.usage.prompt_tokens + 50);
+  });
+});
+
+describe("tool_choice required and a named function", () => {
+  test("begin the call", async () => {
+    const { message, finish_reason } = await reply({ model: "hermes", tools, tool_choice: "required" });
+    expect(plainCalls(message.tool_calls)).toEqual([["add", { a: 5 }]]);
+    expect(finish_reason).toBe("tool_calls");
+  });
+
+  test("name the function that is called", async () => {
+    const tool_choice = { type: "function", function: { name: "sub" } };
+    const { message, finish_reason } = await reply({ model: "hermes", tools, tool_choice });
+    expect(plainCalls(message.tool_calls)).toEqual([["sub", { a: 6 }]]);
+    expect(finish_reason).toBe("tool_calls");
+  });
+
+  test("a function that is not there is refused", async () => {
+    const tool_choice = { type: "function", function: { name: "mul" } };
+    await served.refusal({ model: "hermes", tools, tool_choice }, "tool_choice.function.name");
+  });
+});
+
+describe("without a way to read calls", () => {
+  test.each(["auto", "required", { type: "function", function: { name: "add" } }])(
+    "%j is refused",
+    async (tool_choice) => {
+      const refusal = await off.refusal({ tools, tool_choice }, "tool_choice");
+      expect(refusal.error.message).toMatch(/tool-parser|toolParser/);
+      await served.refusal({ model: "plain", tools, tool_choice }, "tool_choice");
+    },
+  );
+
+  test("tools without a choice are rendered, and the reply is text", async () => {
+    const { message } = await reply({ tools, ...start("[one]") }, off);
+    expect(message.content).toContain("<tool_call>");
+  });
+});
+
+test("a conversation with calls and their results is rendered", async () => {
+  const messages = [
+    ...hello,
+    {
+      role: "assistant",
+      content: null,
+      tool_calls: [{ id: "c1", type: "function", function: { name: "add", arguments: '{"a":1}' } }],
+    },
+    { role: "tool", tool_call_id: "c1", content: "4" },
+  ];
+  const chat_template = hermesTemplate.replaceAll("<|tool|>", "");
+  expect((await served.chat({ model: "hermes", tools, messages, chat_template })).choices[0]!.message.content).toBe(
+    "Four.",
+  );
+});
+
+describe("reasoning", () => {
+  const think = { model: "thinking", ...start("[think]"), logprobs: true, return_token_ids: true };
+
+  test("stands apart from the content, streamed too", async () => {
+    const { message, finish_reason } = await reply(think);
+    expect(message).toMatchObject({ reasoning: "Two and two.", content: "Four" });
+    expect(finish_reason).toBe("stop");
+    const chunks = await served.chunks({ ...think, temperature: 0 });
+    const last = chunks.findLastIndex((chunk) => chunk.choices[0]!.delta.reasoning);
+    expect(chunks.slice(0, last).every((chunk) => !chunk.choices[0]!.delta.content)).toBe(true);
+  });
+
+  test("may begin in the prompt", async () => {
+    const body = { model: "thinking", chat_template: "x<|assistant|>{# </think> #}<think>", temperature: 0 };
+    expect((await reply(body)).message).toMatchObject({ reasoning: "Two and two.", content: "Four" });
+  });
+
+  test("that never ends has no content", async () => {
+    const { message, finish_reason } = await reply({ model: "thinking", ...start("[long]"), max_tokens: 4 });
+    expect(message.content).toBeNull();
+    expect(message.reasoning).toMatch(/^Hm and hm/);
+    expect(finish_reason).toBe("length");
+  });
+
+  test("comes before calls", async () => {
+    const { message } = await reply({ model: "thinking", tools, ...start("[call]") });
+    expect(message).toMatchObject({ reasoning: "So a call.", content: null });
+    expect(plainCalls(message.tool_calls)).toEqual([["add", {}]]);
+  });
+
+  test("include_reasoning false withholds it, with logprobs and ids, but counts it", async () => {
+    const { choices, usage } = await served.chat({ ...think, include_reasoning: false });
+    expect(choices[0]).toMatchObject({
+      message: { reasoning: null, content: "Four" },
+      logprobs: null,
+      token_ids: null,
+    });
+    expect(usage.completion_tokens).toBe(6);
+    for (const chunk of await served.chunks({ ...think, include_reasoning: false })) {
+      expect(chunk.choices[0]!.delta).not.toHaveProperty("reasoning");
+      expect(chunk.choices[0]!.logprobs).toBeNull();
+    }
+  });
+
+  test("a model that does not think has none", async () => {
+    expect((await served.chat({ model: "hermes", include_reasoning: false, logprobs: true })).choices[0]).toMatchObject(
+      {
+        message: { reasoning: null, content: "Four." },
+        logprobs: { content: [{}, {}] },
+      },
+    );
+  });
+
+  test("special tokens of the formats do not show in plain replies", async () => {
+    const { message } = await reply({ model: "thinking", ...start("[call]") });
+    expect(message.content).toBe('{"name": "add", "arguments": {}}');
+  });
+});
