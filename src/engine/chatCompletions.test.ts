@@ -532,13 +532,15 @@ describe("sampling settings reach the device", () => {
     expect((await settingsOf({ top_k: 5 }))[0]!.topK).toBe(5);
   });
 
-  test("seeds are exact, choices counted, -1 and absence random", async () => {
+  test("seeds are exact, one more for each choice, -1 and absence random", async () => {
     const slots = await settingsOf({ seed: 9007199254740993n, n: 3 });
     expect(slots.map((slot) => [slot.seed, slot.choice])).toEqual([
       [9007199254740993n, 0],
-      [9007199254740993n, 1],
-      [9007199254740993n, 2],
+      [9007199254740994n, 0],
+      [9007199254740995n, 0],
     ]);
+    const last = await settingsOf({ seed: 2n ** 63n - 1n, n: 2 });
+    expect(last.map((slot) => slot.seed)).toEqual([2n ** 63n - 1n, -(2n ** 63n)]);
     const random = await Promise.all([{}, {}, { seed: -1 }, { seed: -1 }].map((params) => settingsOf(params)));
     expect(new Set(random.map((one) => one[0]!.seed)).size).toBe(4);
   });

@@ -63,7 +63,7 @@ export class Generating implements Generation {
       outputTokens: new Array<number>(request.n).fill(0),
       finishes: new Array<Finish | null>(request.n).fill(null),
     };
-    this.seed = params.seed ?? randomBytes(8).readBigUInt64LE();
+    this.seed = params.seed ?? randomBytes(8).readBigInt64LE();
     this.promptLogprobs =
       params.promptLogprobs === null ? null : new Array<PromptTokenLogprobs | null>(promptTokens.length).fill(null);
     this.choices = [];
@@ -106,8 +106,9 @@ export class Generating implements Generation {
       repetitionPenalty: params.repetitionPenalty,
       frequencyPenalty: params.frequencyPenalty,
       presencePenalty: params.presencePenalty,
-      seed: this.seed,
-      choice: sequence.index,
+      // As the request with the next seed would draw, and so on; seeds go round at 64 bits.
+      seed: BigInt.asIntN(64, this.seed + BigInt(sequence.index)),
+      choice: 0,
       minTokens: params.minTokens,
       endIds: params.minTokens > 0 ? endIds(params, this.device.config.vocab) : new Int32Array(0),
       biasIds: Int32Array.from(params.logitBias, ([id]) => id),
