@@ -40,13 +40,15 @@ export async function createChatCompletion(
     served.release();
     throw error;
   }
+  const { record } = generation;
+  host.metrics.requestStarted({ model: served.base.id, adapter: served.trained?.servedName ?? null, record });
   void generation.ended.then(() => {
     served.release();
     host.metrics.requestFinished({
       model: served.base.id,
       promptTokens: chat.generation.promptTokens.length,
       maxTokens: chat.generation.params.maxTokens,
-      record: generation.record,
+      record,
     });
   });
   return request.stream ? new ChunkStream(chat, generation) : completion(chat, generation);

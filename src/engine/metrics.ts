@@ -31,6 +31,15 @@ export interface FinishedRequest {
   record: Readonly<GenerationRecord>;
 }
 
+/** A request that has been taken on. */
+export interface StartedRequest {
+  /** Id of the base model. */
+  model: string;
+  /** Name of the trained model it asks; null: the base model itself. */
+  adapter: string | null;
+  record: Readonly<GenerationRecord>;
+}
+
 /** What a model's loop reports when it is asked. */
 export interface ObservedModel {
   id: string;
@@ -80,6 +89,8 @@ class Histogram {
 const labelsOf = (model: string): MetricLabels => ({ model_name: model, engine: "0" });
 
 export class InferenceMetrics {
+  /** Requests under way that ask a trained model. */
+  private readonly adapted = new Map<Readonly<GenerationRecord>, { model: string; adapter: string }>();
   private readonly finished = new Map<string, Map<string, number>>();
   private readonly timeToFirstToken = new Histogram(
     "time_to_first_token_seconds",
@@ -136,7 +147,12 @@ export class InferenceMetrics {
   private readonly choices = new Histogram("request_params_n", "Choices asked for.", CHOICES);
   private readonly limits = new Histogram("request_params_max_tokens", "Output tokens allowed.", TOKENS);
 
+  requestStarted({ model, adapter, record }: StartedRequest): void {
+    if (adapter !== null) this.adapted.set(record, { model, adapter });
+  }
+
   requestFinished({ model, promptTokens, maxTokens, record }: FinishedRequest): void {
+    this.adapted.delete(record);
     const { arrival, scheduled, firstToken, finished, outputTokens } = record;
     const n = outputTokens.length;
     const generated = outputTokens.reduce((sum, tokens) => sum + tokens, 0);
@@ -166,6 +182,19 @@ export class InferenceMetrics {
     const perToken = seconds(firstToken, finished) / (longest - 1);
     this.timePerOutputToken.observe(model, perToken);
     this.interTokenLatency.observe(model, perToken, Math.max(1, generated - n));
+  }
+
+  private adapterLabels(model: string): MetricLabels {
+    const names = { running: new Set<string>(), waiting: new Set<string>() };
+    for (const [{ scheduled }, asked] of this.adapted) {
+      if (asked.model === model) names[scheduled > 0 ? "running" : "waiting"].add(asked.adapter);
+    }
+    const list = (set: ReadonlySet<string>) => [...set].join(",");
+    return {
+      ...labelsOf(model),
+      running_lora_adapters: list(names.running),
+      waiting_lora_adapters: list(names.waiting),
+    };
   }
 
   /** Everything, with the present state of the models' loops. */
@@ -199,6 +228,12 @@ export class InferenceMetrics {
           labels: { ...labelsOf(id), block_size: "64", num_gpu_blocks: String(stats.pages) },
           value: 1,
         })),
+      },
+      {
+        name: "lora_requests_info",
+        help: "Trained models that are being asked; the value is the time, Unix seconds.",
+        kind: "gauge",
+        samples: models.map(({ id }) => ({ labels: this.adapterLabels(id), value: Date.now() / 1000 })),
       },
       counter(
         "prompt_tokens",
