@@ -13,7 +13,7 @@ import { isObject, type JsonObject, type Scalar, SchemaDocument, type SchemaNode
 import { isWithin } from "./emptiness.js";
 import { integerRange, multiplesInRange } from "./integers.js";
 import { ASSERTIONS, keywordError, listOf } from "./keywords.js";
-import { type Members, objectExpr } from "./members.js";
+import { type Member, type Members, MOST_LOOSE, objectExpr } from "./members.js";
 import { type Bound, fixedPointRange, numberRange } from "./numbers.js";
 import {
   arrayShape,
@@ -214,31 +214,40 @@ class SchemaCompiler {
   private object(branch: Branch): Expr {
     const shape = objectShape(this.document, branch, this.closed);
     const names = nameContent(this.branches, shape.names);
-    const declared: { member: Expr; required: boolean }[] = [];
-    for (const { name, value, required } of shape.declared) {
+    const ordered: Member[] = [];
+    const loose: Member[] = [];
+    for (const { name, value, required, declared } of shape.named) {
       const isAllowed = value !== null && (names === null || isMatch(names, name));
       const expr = isAllowed ? this.value(value) : NEVER;
       if (expr.kind === "never" && required) return NEVER;
-      if (expr.kind !== "never") declared.push({ member: seq(spelledText(name), this.json.colon, expr), required });
+      if (expr.kind === "never") continue;
+      const member = { member: seq(spelledText(name), this.json.colon, expr), required };
+      if (declared && !shape.anyOrder) ordered.push(member);
+      else loose.push(member);
     }
-    const declaredNames = shape.declared.map((property) => property.name);
-    const additional = this.additional(branch, shape, declaredNames, names);
-    const { min, max, anyOrder } = shape;
-    if (declaredNames.length === 0 && names === null && shape.patterns.length === 0 && min === 0 && max === -1) {
+    if (loose.length > MOST_LOOSE) {
+      const keyword = shape.anyOrder ? "x-property-order" : "required";
+      const why = `more than ${MOST_LOOSE} properties in any order cannot be enforced`;
+      throw keywordError(nodeWith(branch, keyword), keyword, why);
+    }
+    const { min, max } = shape;
+    if (shape.named.length === 0 && names === null && shape.patterns.length === 0 && min === 0 && max === -1) {
       const anyValue = shape.additional(new Set())!.every((node) => node.schema === true);
       if (anyValue) return this.json.object();
     }
-    this.checkCounts(branch, { declared, additional, min, max, anyOrder });
+    const given = shape.named.map((property) => property.name);
+    const members = { ordered, loose, additional: this.additional(branch, shape, given, names), min, max };
+    this.checkCounts(branch, members);
     try {
-      return objectExpr(this.json, { declared, additional, min, max, anyOrder });
+      return objectExpr(this.json, members);
     } catch (error) {
       throw error instanceof GrammarError ? error.under(...nodeWith(branch, error.path[0]).path) : error;
     }
   }
 
   /** Names that are not declared can be told apart from each other only by an automaton without bound. */
-  private checkCounts(branch: Branch, { declared, additional, min }: Members): void {
-    const required = declared.filter((one) => one.required).length;
+  private checkCounts(branch: Branch, { ordered, loose, additional, min }: Members): void {
+    const required = [...ordered, ...loose].filter((one) => one.required).length;
     if (additional === null || min <= required + 1) return;
     const why = `cannot be enforced: of names that are not declared, only one can be counted (${required} are required)`;
     throw keywordError(nodeWith(branch, "minProperties"), "minProperties", why);

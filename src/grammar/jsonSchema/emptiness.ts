@@ -54,7 +54,7 @@ export function isProvablyEmpty(
     },
     object: () => {
       const shape = objectShape(document, branch, closed);
-      const needed = shape.declared.filter((property) => property.required);
+      const needed = shape.named.filter((property) => property.required);
       if (shape.max !== -1 && needed.length > shape.max) return true;
       return needed.some((property) => property.value === null || noValue(property.value));
     },

@@ -4,31 +4,33 @@ import { GrammarError } from "../grammarError.js";
 import { alt, EMPTY, type Expr, NEVER, optional, repeat, seq } from "../ir.js";
 import type { JsonRules } from "../jsonValues.js";
 
+/** Name, colon and value; comes once at most. */
+export interface Member {
+  member: Expr;
+  required: boolean;
+}
+
 export interface Members {
-  /** Name, colon and value; each comes once at most. */
-  declared: readonly { member: Expr; required: boolean }[];
+  /** These come in order, before all others. */
+  ordered: readonly Member[];
+  /** These come in any order, between additional ones. */
+  loose: readonly Member[];
   /** A member with another name; null: there are none. */
   additional: Expr | null;
   min: number;
   /** -1: any number. */
   max: number;
-  /** Otherwise declared members come in order, and others after them. */
-  anyOrder: boolean;
 }
 
-/** Each subset of members that have come is a rule. */
-const MOST_IN_ANY_ORDER = 12;
+/** Each subset of loose members that have come is a rule. */
+export const MOST_LOOSE = 12;
 const MOST_STATES = 20_000;
 
 /** The object with its braces. */
 export function objectExpr(json: JsonRules, members: Members): Expr {
-  if (members.anyOrder && members.declared.length > MOST_IN_ANY_ORDER) {
-    throw new GrammarError(`"any" is supported up to ${MOST_IN_ANY_ORDER} properties`, ["x-property-order"]);
-  }
-  const writer = new MembersWriter(json, members);
-  const inside = members.anyOrder ? writer.unordered(0, 0) : writer.ordered(0, 0);
-  const mayBeEmpty = members.min === 0 && members.declared.every((one) => !one.required);
-  return json.enclosed("{", mayBeEmpty ? optional(inside) : inside, "}");
+  const inside = new MembersWriter(json, members).from(0, 0);
+  const needsNone = [...members.ordered, ...members.loose].every((one) => !one.required);
+  return json.enclosed("{", members.min === 0 && needsNone ? optional(inside) : inside, "}");
 }
 
 class MembersWriter {
@@ -43,57 +45,62 @@ class MembersWriter {
     private readonly members: Members,
   ) {
     this.cap = Math.max(1, members.min, members.max);
-    const first = members.declared.findIndex((one) => one.required);
-    this.firstRequired = first < 0 ? members.declared.length : first;
-    if (!members.anyOrder && (members.declared.length + 1) * (this.cap + 1) > MOST_STATES) {
+    const first = members.ordered.findIndex((one) => one.required);
+    this.firstRequired = first < 0 ? members.ordered.length : first;
+    if ((members.ordered.length + 2 ** members.loose.length) * (this.cap + 1) > MOST_STATES) {
       throw new GrammarError("counts so many members that it cannot be enforced", [
         members.max > members.min ? "maxProperties" : "minProperties",
       ]);
     }
   }
 
-  /** Members from the declared one `at` on, when `count` have come. What is empty from the start is left out. */
-  ordered(at: number, count: number): Expr {
+  /** Members from the ordered one `at` on, when `count` have come; never empty when none has. */
+  from(at: number, count: number): Expr {
+    const { ordered } = this.members;
     if (count === this.cap && this.members.max === -1) return this.tail(at);
+    if (at === ordered.length) return this.looseFrom(0, count);
     return this.rule(`${at} ${count}`, () => {
-      const parts = [this.end(at, count)];
-      for (let i = at; i < this.members.declared.length && this.hasRoom(count); i++) {
-        const { member, required } = this.members.declared[i]!;
-        parts.push(seq(this.separator(count), member, this.ordered(i + 1, this.next(count))));
+      const parts: Expr[] = [];
+      for (const [i, { member, required }] of ordered.entries()) {
+        if (i < at) continue;
+        if (!this.hasRoom(count)) {
+          return ordered.slice(at).some((one) => one.required) ? NEVER : this.from(ordered.length, count);
+        }
+        parts.push(seq(this.separator(count), member, this.from(i + 1, this.next(count))));
         if (required) return alt(...parts);
       }
-      const { additional, declared } = this.members;
-      if (additional !== null && this.hasRoom(count)) {
-        parts.push(seq(this.separator(count), additional, this.ordered(declared.length, this.next(count))));
-      }
-      return alt(...parts);
+      return alt(...parts, this.from(ordered.length, count));
     });
   }
 
-  /** Members in any order; bit i of `come`: the declared one i has come. */
-  unordered(come: number, count: number): Expr {
-    return this.rule(`any ${come} ${count}`, () => {
-      const { declared, additional, min } = this.members;
-      const isComplete = declared.every((one, i) => !one.required || come & (1 << i)) && count >= min && count > 0;
-      const parts = [isComplete ? EMPTY : NEVER];
-      if (!this.hasRoom(count)) return parts[0]!;
+  /** Members in any order; bit i of `come`: the loose one i has come. */
+  private looseFrom(come: number, count: number): Expr {
+    const { loose, additional, min } = this.members;
+    const isComplete = loose.every((one, i) => !one.required || come & (1 << i)) && count >= min && count > 0;
+    const end = isComplete ? EMPTY : NEVER;
+    if (!this.hasRoom(count)) return end;
+    return this.rule(`loose ${come} ${count}`, () => {
       const next = this.next(count);
-      for (const [i, { member }] of declared.entries()) {
+      const parts = [end];
+      for (const [i, { member }] of loose.entries()) {
         if (come & (1 << i)) continue;
-        parts.push(seq(this.separator(count), member, this.unordered(come | (1 << i), next)));
+        parts.push(seq(this.separator(count), member, this.looseFrom(come | (1 << i), next)));
       }
-      if (additional !== null) parts.push(seq(this.separator(count), additional, this.unordered(come, next)));
+      if (additional !== null) parts.push(seq(this.separator(count), additional, this.looseFrom(come, next)));
       return alt(...parts);
     });
   }
 
   /** The rest when only "all required ones" is left to be seen to. */
   private tail(at: number): Expr {
-    const { declared, additional } = this.members;
-    if (at >= declared.length) return additional === null ? EMPTY : repeat(seq(this.json.comma, additional), 0);
+    const { ordered, loose, additional } = this.members;
+    if (at >= ordered.length) {
+      if (loose.length > 0) return this.looseFrom(0, this.cap);
+      return additional === null ? EMPTY : repeat(seq(this.json.comma, additional), 0);
+    }
     const known = this.tails[at];
     if (known !== undefined) return known;
-    const { member, required } = declared[at]!;
+    const { member, required } = ordered[at]!;
     const one = seq(this.json.comma, member);
     const expr = seq(required ? one : optional(one), this.tail(at + 1));
     // Where the first member may be any of several, the rest after each is shared.
@@ -101,11 +108,6 @@ class MembersWriter {
     const shared = isShared ? this.json.rules.add(`members from ${at}`, expr) : expr;
     this.tails[at] = shared;
     return shared;
-  }
-
-  private end(at: number, count: number): Expr {
-    const isComplete = this.members.declared.slice(at).every((one) => !one.required);
-    return isComplete && count >= this.members.min && count > 0 ? EMPTY : NEVER;
   }
 
   private hasRoom(count: number): boolean {

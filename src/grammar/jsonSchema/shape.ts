@@ -149,7 +149,7 @@ function arrayParts(document: SchemaDocument, node: SchemaNode): { prefix: Schem
 
 export interface ObjectShape {
   /** Declared properties in order, then the names that are only required. */
-  declared: { name: string; value: Conjunction | null; required: boolean }[];
+  named: { name: string; value: Conjunction | null; required: boolean; declared: boolean }[];
   patterns: readonly { pattern: string; search: Expr }[];
   /** What the value of an undeclared name must satisfy that matches the given patterns; null: no such name. */
   additional(matched: ReadonlySet<string>): Conjunction | null;
@@ -190,10 +190,12 @@ export function objectShape(document: SchemaDocument, branch: Branch, closed: bo
     patternSearch(parts.find((part) => part.patterns.includes(pattern))!.node, pattern);
   const matchedBy = (name: string) => new Set(patterns.filter((pattern) => isMatch(searchOf(pattern), name)));
   return {
-    declared: [...new Set([...names, ...required])].map((name) => {
+    named: [...new Set([...names, ...required])].map((name) => {
       const matched = matchedBy(name);
-      const isForbidden = isClosed && matched.size === 0 && !names.has(name);
-      return { name, value: isForbidden ? null : conjunctionOf(name, matched), required: required.has(name) };
+      const declared = names.has(name);
+      const isForbidden = isClosed && matched.size === 0 && !declared;
+      const value = isForbidden ? null : conjunctionOf(name, matched);
+      return { name, value, required: required.has(name), declared };
     }),
     patterns: patterns.map((pattern) => ({ pattern, search: searchOf(pattern) })),
     additional: (matched) => (isClosed && matched.size === 0 ? null : conjunctionOf(null, matched)),
