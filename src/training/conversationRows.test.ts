@@ -15,7 +15,13 @@ beforeAll(async () => {
 
 const withSource = (source: string) =>
   createPromptRenderer(
-    { id: "base", tokenizer, template: new ChatTemplate(source), generationConfig: { eos_token_id: [902] } },
+    {
+      id: "base",
+      tokenizer,
+      template: new ChatTemplate(source),
+      generationConfig: { eos_token_id: [902] },
+      device: { config: { vocab: tokenizer.vocabSize } },
+    },
     new Date(2026, 0, 2),
   );
 const renderer = (template: string) => withSource(readFileSync(reference(`templates/${template}.jinja`), "utf8"));

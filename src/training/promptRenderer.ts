@@ -9,7 +9,9 @@ import type { PromptRenderer } from "./rows.js";
 
 /** Everything that rows of either kind need of a base model. `now` is the time in templates that show it. */
 export function createPromptRenderer(
-  base: Pick<TrainingBase, "id" | "tokenizer" | "template" | "generationConfig">,
+  base: Pick<TrainingBase, "id" | "tokenizer" | "template" | "generationConfig"> & {
+    device: { config: { vocab: number } };
+  },
   now: Date,
 ): PromptRenderer & ConversationRenderer & { readonly hasTemplate: boolean } {
   const { tokenizer, template } = base;
@@ -37,7 +39,8 @@ export function createPromptRenderer(
     });
   };
   return {
-    vocabSize: tokenizer.vocabSize,
+    // The model may know more ids than its tokenizer has texts for, and sample them.
+    vocabSize: base.device.config.vocab,
     hasTemplate: template !== null,
     endIds,
     text: (messages, tools, open) => textAt(messages, tools, open, now),

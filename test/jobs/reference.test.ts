@@ -1,0 +1,112 @@
+// Whole jobs against the same jobs in PyTorch (test/reference/jobs/make.py): three optimizer steps from an adapter that peft saved.
+
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { Engine } from "../../src/index.js";
+import type { NamedTensors } from "../../src/runtime/runtime.js";
+import type { ExperimentalConfig, SftConfig, TrainingEvent } from "../../src/types/training.js";
+import type { TrajectoryGroup } from "../../src/types/trajectories.js";
+import { readAdapterFolder, readSafetensors } from "../../src/weights/index.js";
+
+const reference = fileURLToPath(new URL("../reference", import.meta.url));
+const read = <T>(name: string): T => JSON.parse(readFileSync(join(reference, "jobs", name), "utf8")) as T;
+
+const rl = read<{ groups: TrajectoryGroup[]; configs: Record<string, ExperimentalConfig> }>("rl.json");
+const sft = read<{ config: SftConfig; conversations: unknown[] }>("sft.json");
+const expected = read<Record<string, { loss: number[]; grad_norm: number[] }>>("expected.json");
+
+let folder: string;
+let engine: Engine;
+let before: NamedTensors;
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "anneal-jobs-"));
+  cpSync(join(reference, "models/qwen3"), join(folder, "base"), { recursive: true });
+  cpSync(join(reference, "jobs/tokenizer"), join(folder, "base"), { recursive: true });
+  engine = await Engine.open({
+    home: join(folder, "home"),
+    models: [{ id: "reference", path: join(folder, "base") }],
+    dtype: "float32",
+    dataRoots: [folder],
+  });
+  before = (await readAdapterFolder(join(folder, "base/adapter"))).tensors;
+});
+afterAll(async () => {
+  await engine.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+async function importedModel(name: string): Promise<string> {
+  const path = join(folder, "base/adapter");
+  return (await engine.models.import({ project: "p", name, base_model: "reference", path })).id;
+}
+
+const adapterAt = async (modelId: string, step: number) =>
+  (await readAdapterFolder(engine.core.store.files.checkpointFolder(modelId, step))).tensors;
+
+/** Norm over all tensors of what `a` is away from `b`. */
+function distance(a: NamedTensors, b: NamedTensors): number {
+  let sum = 0;
+  expect([...a.keys()].sort()).toEqual([...b.keys()].sort());
+  for (const [name, { data }] of a) {
+    const other = b.get(name)!.data;
+    for (let i = 0; i < data.length; i++) sum += (data[i]! - other[i]!) ** 2;
+  }
+  return Math.sqrt(sum);
+}
+
+const norm = (tensors: NamedTensors) =>
+  Math.sqrt([...tensors.values()].reduce((sum, { data }) => sum + data.reduce((all, value) => all + value ** 2, 0), 0));
+
+async function check(name: string, modelId: string, events: TrainingEvent[]): Promise<void> {
+  const steps = events.filter(({ type }) => type === "gradient_step").map(({ data }) => data as Record<string, number>);
+  expect(steps).toHaveLength(3);
+  for (const [i, { loss, grad_norm }] of steps.entries()) {
+    // Logits of these weights reach 50: a ratio exp(a - b) of float32 logprobs is good to 1e-5, and losses cancel.
+    expect(Math.abs(loss! / expected[name]!.loss[i]! - 1)).toBeLessThan(1e-3);
+    expect(Math.abs(grad_norm! / expected[name]!.grad_norm[i]! - 1)).toBeLessThan(1e-3);
+  }
+  const wanted = (await readSafetensors(join(reference, "jobs", `expected_${name}.safetensors`))).tensors;
+  const made = await adapterAt(modelId, 1);
+  const moved = distance(before, wanted);
+  const error = distance(made, wanted);
+  expect(moved / norm(wanted)).toBeGreaterThan(1e-2);
+  expect(error / norm(wanted)).toBeLessThan(1e-4);
+  // Of what training changed, not only of what was there before.
+  expect(error / moved).toBeLessThan(1e-3);
+}
+
+async function eventsOf(jobId: string): Promise<TrainingEvent[]> {
+  await engine.trainingJobs.wait(jobId);
+  return (await engine.trainingJobs.events(jobId, { limit: 100 })).data;
+}
+
+describe("an imported adapter", () => {
+  it("becomes step 0 as it is, and answers", async () => {
+    const id = await importedModel("imported");
+    expect(await adapterAt(id, 0)).toEqual(before);
+    const ask = async (model: string) =>
+      (await engine.chat.completions.create({ model, messages: [{ role: "user", content: "a" }], temperature: 0 }))
+        .choices[0]!.message.content;
+    expect(await ask("local/p/imported")).not.toBe(await ask("reference"));
+  });
+});
+
+describe("a job makes of an adapter what PyTorch makes of it", () => {
+  it.each(Object.keys(rl.configs))("with the RL settings %s", async (name) => {
+    const modelId = await importedModel(`rl-${name}`);
+    const experimental_config = rl.configs[name]!;
+    const request = { model_id: modelId, trajectory_groups: rl.groups, experimental_config };
+    await check(name, modelId, await eventsOf((await engine.trainingJobs.create(request)).id));
+  });
+
+  it("from conversations, with a learning rate per batch", async () => {
+    const file = join(folder, "train.jsonl");
+    writeFileSync(file, sft.conversations.map((line) => `${JSON.stringify(line)}\n`).join(""));
+    const modelId = await importedModel("sft");
+    const request = { model_id: modelId, training_data_url: file, config: sft.config };
+    await check("sft", modelId, await eventsOf((await engine.sftTrainingJobs.create(request)).id));
+  });
+});

@@ -1,0 +1,291 @@
+"""Whole training jobs recomputed step by step in PyTorch, from the requests as clients send them.
+
+    python make.py        # torch 2.13, transformers 5.23, peft 0.21, tokenizers
+
+Reads ../models/qwen3 (weights and a peft adapter, both taken as float32) and writes beside itself: a byte-level tokenizer
+with a chat template, the requests (rl.json, sft.json) and, per job, the adapter that three optimizer steps make of the
+adapter they start from (expected_*.safetensors), with the losses and gradient norms on the way (expected.json).
+"""
+import json, os
+import torch
+from peft import PeftModel
+from safetensors.torch import save_file
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+FOLDER = os.path.join(HERE, "..", "models", "qwen3")
+VOCAB = 384
+TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+torch.set_num_threads(1)
+torch.use_deterministic_algorithms(True)
+
+
+def write(name, value):
+    with open(os.path.join(HERE, name), "w") as file:
+        json.dump(value, file, indent=1)
+        file.write("\n")
+
+
+def make_tokenizer():
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocab = {"<|endoftext|>": 0, "<|im_start|>": 1, "<|im_end|>": 2}
+    vocab.update({letter: index + 3 for index, letter in enumerate(alphabet)})
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(name, special=True) for name in list(vocab)[:3]])
+    os.makedirs(os.path.join(HERE, "tokenizer"), exist_ok=True)
+    tokenizer.save(os.path.join(HERE, "tokenizer", "tokenizer.json"))
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>", "chat_template": TEMPLATE}
+    write("tokenizer/tokenizer_config.json", config)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>")
+    fast.chat_template = TEMPLATE
+    return fast
+
+
+def load():
+    base = AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32, attn_implementation="eager")
+    return PeftModel.from_pretrained(base, os.path.join(FOLDER, "adapter"), is_trainable=True).eval()
+
+
+def token_logprobs(model, tokens):
+    """Entry i: log-probability of token i after those before it; the first is 0."""
+    logits = model(torch.tensor([tokens])).logits[0].float()
+    logs = torch.log_softmax(logits[:-1], -1)
+    return torch.cat([torch.zeros(1), logs[torch.arange(len(tokens) - 1), torch.tensor(tokens[1:])]])
+
+
+# --- reinforcement learning ------------------------------------------------------------------------------------------
+
+
+def make_groups(model):
+    generator = torch.Generator().manual_seed(20)
+
+    def ids(count):
+        return torch.randint(3, VOCAB, (count,), generator=generator).tolist()
+
+    def choice(prompt, count):
+        sampled = ids(count)
+        with torch.no_grad():
+            logs = token_logprobs(model, prompt + sampled)[len(prompt):]
+        noisy = (logs + 0.4 * torch.randn(count, generator=generator)).clamp(max=-1e-3)
+        content = [{"token": f"token_id:{i}", "logprob": round(float(value), 6)} for i, value in zip(sampled, noisy)]
+        message = {"role": "assistant", "content": "-"}
+        return {"index": 0, "finish_reason": "stop", "message": message, "logprobs": {"content": content},
+                "prompt_token_ids": prompt, "token_ids": sampled}
+
+    user = {"role": "user", "content": "-"}
+
+    def trajectory(reward, *choices, more=()):
+        items = [item for one in choices for item in (user, one)]
+        result = {"messages_and_choices": items, "reward": reward}
+        if more:
+            result["additional_histories"] = [{"messages_and_choices": [user, one]} for one in more]
+        return result
+
+    one, two, three = ids(30), ids(17), ids(80)
+    first = choice(two, 6)
+    second = choice(two + first["token_ids"] + ids(5), 7)
+    return [
+        {"trajectories": [trajectory(r, choice(one, n)) for r, n in ((1, 5), (0, 9), (0.5, 3), (0.2, 12))]},
+        {"trajectories": [trajectory(0.9, first, second), trajectory(-0.4, choice(two, 8), more=[choice(ids(11), 4)]),
+                          trajectory(0.1, choice(two, 10))]},
+        {"trajectories": [trajectory(r, choice(three, n)) for r, n in ((0.3, 5), (0.1, 10), (0.2, 5))]},
+    ]
+
+
+def rows_of(trajectory):
+    """Choices in order over the histories; one whose prompt continues the row so far extends it."""
+    rows = []
+    for history in [trajectory, *trajectory.get("additional_histories", [])]:
+        for item in history["messages_and_choices"]:
+            if "message" not in item:
+                continue
+            prompt = item["prompt_token_ids"]
+            if not rows or prompt[:len(rows[-1]["tokens"])] != rows[-1]["tokens"]:
+                rows.append({"tokens": [], "trained": [], "sampled": []})
+            row = rows[-1]
+            context = prompt[len(row["tokens"]):]
+            row["tokens"] += context + item["token_ids"]
+            row["trained"] += [0] * len(context) + [1] * len(item["token_ids"])
+            row["sampled"] += [0.0] * len(context) + [entry["logprob"] for entry in item["logprobs"]["content"]]
+    return rows
+
+
+def plan(groups, config):
+    """Per group its rows with final advantage and weight (all in double precision)."""
+    units = []
+    for group in groups:
+        rewards = torch.tensor([t["reward"] for t in group["trajectories"]], dtype=torch.float64)
+        advantages = rewards - rewards.mean()
+        kept = advantages.abs() > 1e-9
+        if config.get("scale_rewards", True):
+            advantages = advantages / (rewards.std(unbiased=False) + 1e-6)
+        unit = []
+        for trajectory, advantage, keep in zip(group["trajectories"], advantages.tolist(), kept.tolist()):
+            if not keep:
+                continue
+            rows = rows_of(trajectory)
+            weight = 1 / (sum(sum(row["trained"]) for row in rows) + 1e-6)
+            unit += [{**row, "advantage": advantage, "weight": weight} for row in rows]
+        units.append(unit)
+    every = [(row, sum(row["trained"])) for unit in units for row in unit]
+    tokens = sum(count for _, count in every)
+    scale = sum(row["weight"] * count for row, count in every) / tokens
+    balance = config.get("advantage_balance", 0)
+    for row, _ in every:
+        row["weight"] /= scale
+        if balance > 0 and row["advantage"] <= 0:
+            row["advantage"] *= 1 - balance
+        if balance < 0 and row["advantage"] >= 0:
+            row["advantage"] *= 1 + balance
+    size = sum(abs(row["advantage"]) * row["weight"] * count for row, count in every) / tokens
+    for row, _ in every:
+        row["advantage"] /= size
+    return units
+
+
+def policy_loss(model, unit, config, start):
+    new, old, original, reference, advantage, weight, segment = [], [], [], [], [], [], []
+    for index, row in enumerate(unit):
+        trained = torch.tensor(row["trained"]).bool()
+        count = int(trained.sum())
+        new.append(token_logprobs(model, row["tokens"])[trained])
+        sampled = torch.tensor(row["sampled"])[trained]
+        original.append(sampled)
+        old.append(row["start"][trained] if start else sampled)
+        with torch.no_grad(), model.disable_adapter():
+            reference.append(token_logprobs(model, row["tokens"])[trained])
+        advantage.append(torch.full((count,), row["advantage"]))
+        weight.append(torch.full((count,), row["weight"]))
+        segment.append(torch.full((count,), index))
+    new, old, original, reference, advantage, weight, segment = map(
+        torch.cat, (new, old, original, reference, advantage, weight, segment))
+    difference = new - old
+    rho = difference.exp()
+    if config.get("importance_sampling_level", "token") == "sequence":
+        means = torch.stack([difference[segment == s].mean() for s in range(int(segment.max()) + 1)])
+        rho = means[segment].exp()
+    ppo = config.get("ppo", False)
+    low = 1 - config.get("epsilon", 0.2 if ppo else 1.0)
+    high = 1 + config.get("epsilon_high", config.get("epsilon", 0.2) if ppo else 4.0)
+    if config.get("kimi_k2_tau"):
+        advantage = advantage - config["kimi_k2_tau"] * difference.detach()
+    if config.get("kl_penalty_coef"):
+        k = new.detach() - reference  # source "current_learner"
+        advantage = advantage + config["kl_penalty_coef"] * (k.mean() - k)
+    if ppo:
+        loss = -torch.minimum(rho * advantage, rho.clamp(low, high) * advantage)
+    else:
+        loss = -rho.clamp(low, high).detach() * advantage * new
+    if config.get("truncated_importance_sampling"):
+        ratio = (old - original).exp() if start else rho
+        loss = loss * ratio.detach().clamp(max=config["truncated_importance_sampling"])
+    return (loss * weight).sum() / len(new)
+
+
+# --- supervised ------------------------------------------------------------------------------------------------------
+
+CONVERSATIONS = [
+    [("user", "Hi."), ("assistant", "Hello, who is there?"), ("user", "Me."), ("assistant", "Good.")],
+    [("system", "Be brief."), ("user", "2 + 3?"), ("assistant", "5")],
+    [("user", "Say naïve."), ("assistant", "naïve")],
+    [("user", "a"), ("assistant", "b"), ("tool", "c"), ("assistant", "d")],
+    [("user", "The last one stands alone in its batch."), ("assistant", "Yes.")],
+]
+SFT = {"batch_size": 2, "learning_rate": [2e-3, 1e-3, 5e-4]}
+
+
+def sft_row(tokenizer, conversation):
+    messages = [{"role": role, "content": content} for role, content in conversation]
+
+    def render(count, open_turn):
+        return tokenizer.apply_chat_template(messages[:count], tokenize=False, add_generation_prompt=open_turn)
+
+    tokens, trained = [], []
+    for index, message in enumerate(messages):
+        if message["role"] != "assistant":
+            continue
+        prompt = tokenizer.encode(render(index, True), add_special_tokens=False)
+        whole = tokenizer.encode(render(index + 1, False), add_special_tokens=False)
+        trained += [0] * (len(prompt) - len(trained))
+        turn = whole[len(prompt):]
+        end = turn.index(tokenizer.eos_token_id) + 1
+        trained += [1] * end + [0] * (len(turn) - end)
+        tokens = whole
+    return {"messages": messages, "tokens": tokens, "trained": trained}
+
+
+def sft_loss(model, rows):
+    logs = [token_logprobs(model, row["tokens"])[torch.tensor(row["trained"]).bool()] for row in rows]
+    return -torch.cat(logs).mean()
+
+
+# --- jobs ------------------------------------------------------------------------------------------------------------
+
+
+def train(model, losses, rates, decay, clip):
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, betas=(0.9, 0.99), eps=1e-8, weight_decay=decay)
+    report = {"loss": [], "grad_norm": []}
+    for compute, rate in zip(losses, rates):
+        optimizer.zero_grad()
+        loss = compute()
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(parameters, clip)
+        optimizer.param_groups[0]["lr"] = rate
+        optimizer.step()
+        report["loss"].append(float(loss.detach()))
+        report["grad_norm"].append(float(norm))
+    return report
+
+
+def adapter_of(model):
+    return {name.replace(".default", ""): p.detach().clone().contiguous()
+            for name, p in model.named_parameters() if "lora_" in name}
+
+
+def rl_job(groups, config):
+    model = load()
+    units = plan(groups, config)
+    start = config.get("precalculate_logprobs", False)
+    if start:
+        with torch.no_grad():
+            for row in (row for unit in units for row in unit):
+                row["start"] = token_logprobs(model, row["tokens"])
+    losses = [lambda unit=unit: policy_loss(model, unit, config, start) for unit in units]
+    return train(model, losses, [config["learning_rate"]] * len(units), 0.1, 0.1), adapter_of(model)
+
+
+def main():
+    tokenizer = make_tokenizer()
+    groups = make_groups(load())
+    settings = {
+        "default": {"learning_rate": 1e-3},
+        "sequence_ppo": {"learning_rate": 1e-3, "ppo": True, "epsilon": 0.3, "epsilon_high": 0.5,
+                         "importance_sampling_level": "sequence", "scale_rewards": False, "advantage_balance": 0.25,
+                         "kimi_k2_tau": 0.05},
+        "corrected": {"learning_rate": 1e-3, "precalculate_logprobs": True, "truncated_importance_sampling": 1.2,
+                      "kl_penalty_coef": 0.1, "kl_penalty_source": "current_learner"},
+    }
+    write("rl.json", {"groups": groups, "configs": settings})
+    expected = {}
+    for name, config in settings.items():
+        expected[name], adapter = rl_job(groups, config)
+        save_file(adapter, os.path.join(HERE, f"expected_{name}.safetensors"))
+    rows = [sft_row(tokenizer, conversation) for conversation in CONVERSATIONS]
+    write("sft.json", {"config": SFT, "conversations": [{"messages": row["messages"]} for row in rows]})
+    model = load()
+    size = SFT["batch_size"]
+    batches = [rows[i:i + size] for i in range(0, len(rows), size)]
+    losses = [lambda batch=batch: sft_loss(model, batch) for batch in batches]
+    expected["sft"] = train(model, losses, SFT["learning_rate"], 0.0, 1.0)
+    save_file(adapter_of(model), os.path.join(HERE, "expected_sft.safetensors"))
+    write("expected.json", expected)
+
+
+main()
