@@ -8,6 +8,8 @@ import { Anchored } from "./regexAnchors.js";
 
 const DEEPEST = 250;
 const MOST_REPETITIONS = 1_000_000;
+/** Characters of `{2,5}`. */
+const LONGEST_COUNT = 40;
 
 const CONTROL_ESCAPES: ReadonlyMap<string, number> = new Map([
   ["t", 9],
@@ -91,15 +93,16 @@ class RegexReader {
   /** `{2}`, `{2,}`, `{2,5}` or `{,5}` at this place; null: none, a brace then stands for itself. */
   private readsCount(): { min: number; max: number; length: number } | null {
     if (this.next !== "{") return null;
-    const close = this.characters.indexOf("}", this.at);
-    if (close < 0 || close - this.at > 40) return null;
-    const inside = this.characters.slice(this.at + 1, close).join("");
+    const ahead = this.characters.slice(this.at, this.at + LONGEST_COUNT);
+    const close = ahead.indexOf("}");
+    if (close < 0) return null;
+    const inside = ahead.slice(1, close).join("");
     const match = /^(\d*)(,?)(\d*)$/.exec(inside);
     if (match === null || inside === "" || inside === ",") return null;
     const [, low, comma, high] = match as unknown as [string, string, string, string];
     const min = low === "" ? 0 : Number(low);
     const max = comma === "" ? min : high === "" ? -1 : Number(high);
-    return { min, max, length: close - this.at + 1 };
+    return { min, max, length: close + 1 };
   }
 
   private atom(): Anchored {

@@ -27,9 +27,31 @@ export class RuleBook {
     return reference;
   }
 
+  /** Takes over the rules of another grammar; its start under its new number. */
+  adopt(grammar: Grammar): Expr {
+    const offset = this.rules.length;
+    for (const [i, rule] of grammar.rules.entries()) this.add(grammar.names[i]!, moved(rule, offset));
+    return { kind: "rule", rule: grammar.start + offset };
+  }
+
   /** The grammar whose texts are those of `start`. */
   finish(start: Expr): Grammar {
     const root = start.kind === "rule" ? start : (this.add("root", start) as { kind: "rule"; rule: number });
     return { rules: this.rules, names: this.names, start: root.rule };
+  }
+}
+
+/** The expression with the numbers of its rules raised. */
+function moved(expr: Expr, offset: number): Expr {
+  switch (expr.kind) {
+    case "rule":
+      return { kind: "rule", rule: expr.rule + offset };
+    case "seq":
+    case "alt":
+      return { ...expr, items: expr.items.map((item) => moved(item, offset)) };
+    case "repeat":
+      return { ...expr, item: moved(expr.item, offset) };
+    default:
+      return expr;
   }
 }

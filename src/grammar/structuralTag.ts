@@ -1,0 +1,237 @@
+// Structural tags: text in which some parts, from a begin mark to an end mark, are constrained. Two shapes are known:
+// `{structures, triggers}`, and `{format}` made of parts that contain each other.
+
+import { ebnfToExpr } from "./ebnf.js";
+import { GrammarError, within } from "./grammarError.js";
+import { ANY_CHARACTER, ANY_TEXT, alt, and, EMPTY, type Expr, not, optional, repeat, seq, text } from "./ir.js";
+import { jsonSchemaToExpr } from "./jsonSchema/compile.js";
+import type { JsonRules } from "./jsonValues.js";
+import { regexToExpr } from "./regex.js";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+export interface StructuralTagOptions {
+  /** Objects that declare properties have no others unless they say so. */
+  closed: boolean;
+  /** Special tokens of the vocabulary by their text: a mark that is one is that token. */
+  specialTokens: ReadonlyMap<string, number>;
+}
+
+/** A part from mark to mark; what lies between is compiled already. */
+interface Tag {
+  begin: string;
+  content: Expr;
+  end: string;
+}
+
+const DEEPEST = 60;
+
+/** @throws GrammarError naming the field at fault. */
+export function structuralTagToExpr(json: JsonRules, tag: unknown, options: StructuralTagOptions): Expr {
+  return new TagCompiler(json, options).compile(fieldsOf(tag));
+}
+
+class TagCompiler {
+  constructor(
+    private readonly json: JsonRules,
+    private readonly options: StructuralTagOptions,
+  ) {}
+
+  compile(tag: Fields): Expr {
+    if (tag.format !== undefined) return within(["format"], () => this.format(tag.format, [], 0));
+    if (tag.structures === undefined) throw new GrammarError('needs "format", or "structures" and "triggers"');
+    const tags = listOf(tag, "structures").map((one, i) =>
+      within(["structures", String(i)], (): Tag => {
+        const structure = fieldsOf(one);
+        const content = within(["schema"], () => this.schema(structure.schema));
+        return { begin: textOf(structure, "begin"), content, end: textOf(structure, "end") };
+      }),
+    );
+    return this.triggered(tags, triggersOf(tag, tags), { excludes: [], atLeastOne: false, onlyOne: false });
+  }
+
+  /** A part; free text inside it holds none of `ends`, the marks that end what it stands in. */
+  private format(value: unknown, ends: readonly string[], depth: number): Expr {
+    if (depth > DEEPEST) throw new GrammarError(`is nested more than ${DEEPEST} levels deep`);
+    const fields = fieldsOf(value);
+    switch (fields.type) {
+      case "json_schema":
+        if (fields.style !== undefined && fields.style !== "json") {
+          throw new GrammarError(`the style "${String(fields.style)}" is not supported`, ["style"]);
+        }
+        return within(["json_schema"], () => this.schema(fields.json_schema));
+      case "const_string":
+        return this.mark(textOf(fields, "value"));
+      case "regex":
+        return within(["pattern"], () => this.without(regexToExpr(textOf(fields, "pattern", [])), excludesOf(fields)));
+      case "grammar":
+        return this.grammar(fields);
+      case "any_text":
+        return this.textWithout([...excludesOf(fields), ...ends]);
+      case "sequence":
+        return seq(...this.elements(fields, ends, depth));
+      case "or":
+        return alt(...this.elements(fields, ends, depth));
+      case "tag":
+        return this.enclosed(this.tag(fields, ends, depth));
+      case "triggered_tags": {
+        const tags = this.tags(fields, ends, depth);
+        const rules = { excludes: [...excludesOf(fields), ...ends], ...countsOf(fields) };
+        return this.triggered(tags, triggersOf(fields, tags), rules);
+      }
+      case "tags_with_separator":
+        return this.separated(fields, ends, depth);
+      default:
+        throw new GrammarError(`"${String(fields.type)}" is not supported`, ["type"]);
+    }
+  }
+
+  private schema(schema: unknown): Expr {
+    return jsonSchemaToExpr(this.json, schema, { closed: this.options.closed });
+  }
+
+  private grammar(fields: Fields): Expr {
+    return within(["grammar"], () => {
+      const { rules, start } = ebnfToExpr(textOf(fields, "grammar", []));
+      return this.json.rules.adopt(rules.finish(start));
+    });
+  }
+
+  /** Before the next element's own beginning free text goes on; only the last element meets the marks outside. */
+  private elements(fields: Fields, ends: readonly string[], depth: number): Expr[] {
+    return listOf(fields, "elements").map((element, i) =>
+      within(["elements", String(i)], () => this.format(element, ends, depth + 1)),
+    );
+  }
+
+  private tags(fields: Fields, ends: readonly string[], depth: number): Tag[] {
+    return listOf(fields, "tags").map((one, i) =>
+      within(["tags", String(i)], () => this.tag(fieldsOf(one), ends, depth + 1)),
+    );
+  }
+
+  private tag(fields: Fields, ends: readonly string[], depth: number): Tag {
+    if (fields.type !== undefined && fields.type !== "tag") throw new GrammarError('must be "tag"', ["type"]);
+    const end = textOf(fields, "end");
+    const inner = end === "" ? ends : [end];
+    const content = within(["content"], () => this.format(fields.content, inner, depth + 1));
+    return { begin: textOf(fields, "begin"), content, end };
+  }
+
+  private enclosed(tag: Tag): Expr {
+    return seq(this.mark(tag.begin), tag.content, this.mark(tag.end));
+  }
+
+  /** Free text; where a trigger comes up, one of the tags that begin with it must go on. */
+  private triggered(
+    tags: readonly Tag[],
+    triggers: readonly string[],
+    rules: { excludes: readonly string[]; atLeastOne: boolean; onlyOne: boolean },
+  ): Expr {
+    const marks = [...triggers, ...rules.excludes];
+    const parts = triggers.map((trigger) => {
+      const begun = tags.filter((tag) => tag.begin.startsWith(trigger));
+      const rest = begun.map((tag) => seq(this.mark(tag.begin.slice(trigger.length)), tag.content, this.mark(tag.end)));
+      return seq(this.textUpTo(trigger, marks), alt(...rest));
+    });
+    const one = this.json.rules.add("text and tag", alt(...parts));
+    const free = this.textWithout(marks);
+    if (rules.onlyOne) return rules.atLeastOne ? one : alt(free, one);
+    return seq(repeat(one, rules.atLeastOne ? 1 : 0), free);
+  }
+
+  private separated(fields: Fields, ends: readonly string[], depth: number): Expr {
+    const one = this.json.rules.add("tag", alt(...this.tags(fields, ends, depth).map((tag) => this.enclosed(tag))));
+    const { atLeastOne, onlyOne } = countsOf(fields);
+    const separator = this.mark(textOf(fields, "separator"));
+    const all = onlyOne ? one : seq(one, repeat(seq(separator, one), 0));
+    return atLeastOne ? all : optional(all);
+  }
+
+  /** Text that ends with `mark`, and in which no mark ends before. */
+  private textUpTo(mark: string, marks: readonly string[]): Expr {
+    const earlier = seq(ANY_TEXT, alt(...marks.map(text)), ANY_CHARACTER, ANY_TEXT);
+    if (this.hasToken(mark)) return seq(this.textWithout(marks), this.mark(mark));
+    return and(seq(ANY_TEXT, text(mark)), not(earlier));
+  }
+
+  private textWithout(marks: readonly string[]): Expr {
+    return this.without(ANY_TEXT, marks);
+  }
+
+  private without(expr: Expr, marks: readonly string[]): Expr {
+    const given = marks.filter((mark) => mark !== "");
+    if (given.length === 0) return expr;
+    const holding = not(seq(ANY_TEXT, alt(...given.map(text)), ANY_TEXT));
+    return expr === ANY_TEXT ? holding : and(expr, holding);
+  }
+
+  /** A mark: text, in which the texts of special tokens are those tokens. */
+  private mark(literal: string): Expr {
+    const parts: Expr[] = [];
+    let rest = literal;
+    while (rest !== "") {
+      const next = this.firstToken(rest);
+      if (next === null) break;
+      parts.push(text(rest.slice(0, next.at)), { kind: "token", id: next.id });
+      rest = rest.slice(next.at + next.length);
+    }
+    return seq(...parts, rest === "" ? EMPTY : text(rest));
+  }
+
+  private hasToken(literal: string): boolean {
+    return this.firstToken(literal) !== null;
+  }
+
+  /** The special token that stands first, the longest of those. */
+  private firstToken(literal: string): { at: number; length: number; id: number } | null {
+    let best: { at: number; length: number; id: number } | null = null;
+    for (const [token, id] of this.options.specialTokens) {
+      const at = token === "" ? -1 : literal.indexOf(token);
+      if (at < 0 || (best !== null && (at > best.at || (at === best.at && token.length <= best.length)))) continue;
+      best = { at, length: token.length, id };
+    }
+    return best;
+  }
+}
+
+function fieldsOf(value: unknown): Fields {
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Fields;
+  throw new GrammarError("must be an object");
+}
+
+function listOf(fields: Fields, name: string): readonly unknown[] {
+  const value = fields[name];
+  if (Array.isArray(value) && value.length > 0) return value;
+  throw new GrammarError("must be a list with at least one entry", [name]);
+}
+
+function textOf(fields: Fields, name: string, path: readonly string[] = [name]): string {
+  const value = fields[name];
+  if (typeof value === "string") return value;
+  throw new GrammarError("must be a string", path);
+}
+
+function excludesOf(fields: Fields): readonly string[] {
+  if (fields.excludes === undefined || fields.excludes === null) return [];
+  return textsOf(fields, "excludes");
+}
+
+function textsOf(fields: Fields, name: string): readonly string[] {
+  const value = fields[name];
+  if (Array.isArray(value) && value.every((one) => typeof one === "string")) return value as string[];
+  throw new GrammarError("must be a list of strings", [name]);
+}
+
+/** Each tag must begin with one of them, or nothing would bring it about. */
+function triggersOf(fields: Fields, tags: readonly Tag[]): readonly string[] {
+  const triggers = textsOf(fields, "triggers");
+  if (triggers.length === 0 || triggers.includes("")) throw new GrammarError("must hold texts", ["triggers"]);
+  const stray = tags.find((tag) => !triggers.some((trigger) => tag.begin.startsWith(trigger)));
+  if (stray !== undefined) throw new GrammarError(`none is the beginning of "${stray.begin}"`, ["triggers"]);
+  return triggers;
+}
+
+function countsOf(fields: Fields): { atLeastOne: boolean; onlyOne: boolean } {
+  return { atLeastOne: fields.at_least_one === true, onlyOne: fields.stop_after_first === true };
+}
