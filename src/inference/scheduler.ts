@@ -1,7 +1,8 @@
 // What runs in the next step. Every sequence needs (known tokens - computed tokens) more; there are no phases. Running
 // sequences come first, single tokens before pieces of long prompts, then waiting sequences join while the token
 // budget, the sequence limit and the free pages allow. When pages run out, the last in order gives up its own and is
-// computed again later.
+// computed again later. A request's further choices stand behind those who came after it, one for each: many choices
+// are served together while nobody else asks, and nobody waits for all of them.
 
 import { type BlockPool, PAGE_SIZE } from "./blockPool.js";
 import type { Sequence } from "./sequence.js";
@@ -196,8 +197,13 @@ export class Scheduler {
     let kept = 0;
     let i = 0;
     for (; i < this.waiting.length; i++) {
-      if (budget <= 0 || this.running.length >= this.options.maxSequences) break;
+      if (budget <= 0) break;
       const sequence = this.waiting[i]!;
+      if (this.running.length >= this.options.maxSequences) {
+        const freed = this.makePlace(sequence);
+        if (freed < 0) break;
+        budget += freed;
+      }
       const verdict = sequence.inFlight > 0 ? "later" : this.tryAdmit(sequence, budget, filling);
       if (verdict === "full") break;
       if (verdict === "later") {
@@ -210,6 +216,20 @@ export class Scheduler {
       if (sequence.chunk > 1) fills(sequence, filling);
     }
     if (kept < i) this.waiting.splice(kept, i - kept);
+  }
+
+  /**
+   * Takes the last running sequence's place when it is a further choice and `sequence` is a request's first. Returns the
+   * tokens that it had been given in this step; -1: no place.
+   */
+  private makePlace(sequence: Sequence): number {
+    const last = this.running[this.running.length - 1]!;
+    const isTurn = sequence.index === 0 && !sequence.admittedBefore && last.index > 0 && this.before(sequence, last);
+    if (!isTurn) return -1;
+    const freed = last.chunk;
+    this.preempt(last);
+    this.preemptions++;
+    return freed;
   }
 
   private tryAdmit(sequence: Sequence, budget: number, filling: Set<string>): "admitted" | "later" | "full" {
@@ -285,7 +305,9 @@ export class Scheduler {
     if (this.options.policy === "priority" && a.origin.priority !== b.origin.priority) {
       return a.origin.priority < b.origin.priority;
     }
-    return a.origin.arrival === b.origin.arrival ? a.index < b.index : a.origin.arrival < b.origin.arrival;
+    // Choice i of a request counts as if it had come i requests later.
+    const [turnOfA, turnOfB] = [a.origin.arrival + a.index, b.origin.arrival + b.index];
+    return turnOfA === turnOfB ? a.index < b.index : turnOfA < turnOfB;
   }
 }
 
