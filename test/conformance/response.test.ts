@@ -316,7 +316,8 @@ describe("without a port", () => {
       await engine.fetch(url, init(engine.apiKey, { ...asked, cache_salt: "y" })),
       await createServer(engine)(new Request(url, init(engine.apiKey, { ...asked, cache_salt: "z" }))),
     ];
-    for (const response of ways) expect({ ...(await response.json()), created: 0 }).toEqual({ ...over, created: 0 });
+    for (const response of ways)
+      expect({ ...((await response.json()) as ChatCompletion), created: 0 }).toEqual({ ...over, created: 0 });
     const direct = await engine.chat.completions.create({ ...asked, cache_salt: "w" });
     expect({ ...direct, created: 0 }).toEqual({ ...over, created: 0 });
   });

@@ -10,6 +10,13 @@ import type { ServedModel } from "../resolve.js";
 import { constraintOf } from "./constraint.js";
 import { MAX_LOGPROBS } from "./host.js";
 
+/** In float32 all tokens are equally likely long before. */
+const HOTTEST = 1e30;
+/** Beyond these a repeated token is as good as certain, or forbidden. */
+const [LEAST_PENALTY, MOST_PENALTY] = [1e-6, 1e6];
+
+const between = (least: number, value: number, most: number): number => Math.max(least, Math.min(value, most));
+
 /** Trained models are sampled neutrally whatever their base's folder says: training computes its logprobs so. */
 function defaultsFor(
   served: ServedModel,
@@ -39,11 +46,15 @@ export function samplingSettings(
   const { vocab } = config;
   const logprobs = wantedLogprobs(request, served.trained !== null, vocab);
   return {
-    temperature: request.temperature ?? defaults.temperature ?? 1,
+    temperature: Math.min(request.temperature ?? defaults.temperature ?? 1, HOTTEST),
     topP: request.top_p ?? defaults.top_p ?? 1,
     topK: topK <= 0 || topK >= vocab ? 0 : topK,
     minP: request.min_p ?? defaults.min_p ?? 0,
-    repetitionPenalty: request.repetition_penalty ?? defaults.repetition_penalty ?? 1,
+    repetitionPenalty: between(
+      LEAST_PENALTY,
+      request.repetition_penalty ?? defaults.repetition_penalty ?? 1,
+      MOST_PENALTY,
+    ),
     frequencyPenalty: request.frequency_penalty ?? 0,
     presencePenalty: request.presence_penalty ?? 0,
     seed: request.seed === undefined || request.seed === -1n ? null : request.seed,
@@ -112,7 +123,7 @@ function logprobCount(count: number, field: string, vocab: number): number {
 function logitBias(request: ChatRequest, vocab: number): [number, number][] {
   const biases = Object.entries(request.logit_bias ?? {}).map(([id, bias]): [number, number] => [
     Number(id),
-    Math.max(-100, Math.min(100, bias)),
+    between(-100, bias, 100),
   ]);
   const outside = biases.map(([id]) => id).filter((id) => id < 0 || id >= vocab);
   if (outside.length > 0) throw outsideVocabulary("logit_bias", outside, vocab);
