@@ -125,6 +125,37 @@ function remembering(draw: Draw): Conversation {
   return { tools: [], messages };
 }
 
+/** Skills that need many examples, and how often a drill asks for each. */
+const drilled: Readonly<Record<string, number>> = {
+  "two steps": 5,
+  "even or odd": 4,
+  "count one letter": 4,
+  "questions about a word": 4,
+  "is it a kind of": 4,
+  "name members of a kind": 2,
+  "compare numbers": 3,
+  "next day, month, letter": 2,
+  "compare lengths": 2,
+  add: 2,
+  subtract: 2,
+  story: 1,
+  reverse: 2,
+};
+const drillSkills: readonly Skill[] = single.flatMap((skill) => {
+  const share = drilled[skill.name];
+  return share === undefined ? [] : [{ ...skill, share }];
+});
+
+/** Short questions one after the other, without formats. */
+export function drawDrill(draw: Draw): Conversation {
+  const messages: Message[] = [];
+  for (let i = draw.integer(1, 6); i > 0; i--) {
+    const skill = draw.weighted(drillSkills);
+    addTurn(messages, draw, skill.make(draw), skill.name);
+  }
+  return { tools: [], messages };
+}
+
 function withTools(draw: Draw): Conversation {
   const tools = drawTools(draw);
   const messages: Message[] = [];

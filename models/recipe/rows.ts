@@ -1,4 +1,4 @@
-import { drawConversation } from "./conversation.js";
+import { drawConversation, drawDrill } from "./conversation.js";
 import { Draw } from "./draw.js";
 import { render } from "./rendering.js";
 import type { Encoder } from "./vocabulary.js";
@@ -16,7 +16,11 @@ export class RowStream {
   readonly #end: number;
   #waiting: { tokens: number[]; weights: number[] } | undefined;
 
-  constructor(encoder: Encoder, seed: number) {
+  readonly #drills: number;
+
+  /** `drills`: the share of conversations that are drills. */
+  constructor(encoder: Encoder, seed: number, drills: number) {
+    this.#drills = drills;
     this.#draw = new Draw(seed, false);
     this.#encoder = encoder;
     this.#end = encoder.id("<|endoftext|>");
@@ -25,7 +29,9 @@ export class RowStream {
   #conversation(): { tokens: number[]; weights: number[] } {
     const tokens: number[] = [];
     const weights: number[] = [];
-    for (const { text, assistant } of render(drawConversation(this.#draw))) {
+    const drill = this.#drills > 0 && this.#draw.chance(this.#drills);
+    const conversation = drill ? drawDrill(this.#draw) : drawConversation(this.#draw);
+    for (const { text, assistant } of render(conversation)) {
       for (const id of this.#encoder.encode(text)) {
         tokens.push(id);
         weights.push(assistant ? 1 : 0);

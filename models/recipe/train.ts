@@ -47,9 +47,18 @@ const recipe = {
   /** Loss weight of tokens the assistant does not write, before the decay. */
   othersWeight: 0.1,
   checkpointEvery: 500,
+  /** After that: steps whose conversations are mostly drills of the skills that need most examples. */
+  drillSteps: 1000,
+  drills: 0.65,
+  drillLearningRate: 1.2e-3,
 } as const;
+const allSteps = steps + recipe.drillSteps;
 
 function learningRate(step: number): number {
+  if (step >= steps) {
+    const rise = Math.min(1, (step - steps + 1) / recipe.warmup);
+    return recipe.drillLearningRate * rise * Math.max(0.01, (allSteps - step) / recipe.drillSteps);
+  }
   const decayFrom = steps * (1 - recipe.decay);
   if (step < recipe.warmup) return (recipe.learningRate * (step + 1)) / recipe.warmup;
   return step < decayFrom
@@ -59,7 +68,7 @@ function learningRate(step: number): number {
 
 /** The rows of one step: a function of the step alone, so that a resumed run sees the same data. */
 function rowsOf(encoder: Encoder, step: number): Row[] {
-  const stream = new RowStream(encoder, recipe.seed * 1_000_003 + step);
+  const stream = new RowStream(encoder, recipe.seed * 1_000_003 + step, step < steps ? 0 : recipe.drills);
   const others = step >= steps * (1 - recipe.decay) ? 0 : recipe.othersWeight;
   const packed = step % recipe.packedEvery === recipe.packedEvery - 1;
   const rows: Row[] = [];
@@ -159,7 +168,7 @@ const trainer = await model.trainWeights();
 const first = await resume(trainer);
 const began = performance.now();
 let seen = 0;
-for (let step = first; step < steps; step++) {
+for (let step = first; step < allSteps; step++) {
   const stepBegan = performance.now();
   const { loss, assistantLoss, tokens } = await trainOn(trainer, rowsOf(encoder, step));
   const rate = learningRate(step);
@@ -178,12 +187,12 @@ for (let step = first; step < steps; step++) {
     `${JSON.stringify({ step: step + 1, loss, assistantLoss, gradNorm, rate, tokens, stepSeconds: (performance.now() - stepBegan) / 1000 })}\n`,
   );
   if ((step + 1) % 10 === 0 || step < 5) {
-    const left = ((steps - step - 1) * seconds) / (step + 1 - first) / 60;
+    const left = ((allSteps - step - 1) * seconds) / (step + 1 - first) / 60;
     console.log(
-      `step ${step + 1}/${steps}  loss ${loss.toFixed(4)}  assistant ${assistantLoss.toFixed(4)}  grad ${gradNorm.toFixed(2)}  ${Math.round(seen / seconds)} tok/s  ${left.toFixed(1)} min left`,
+      `step ${step + 1}/${allSteps}  loss ${loss.toFixed(4)}  assistant ${assistantLoss.toFixed(4)}  grad ${gradNorm.toFixed(2)}  ${Math.round(seen / seconds)} tok/s  ${left.toFixed(1)} min left`,
     );
   }
-  if ((step + 1) % recipe.checkpointEvery === 0 || step + 1 === steps) await saveCheckpoint(trainer, step + 1);
+  if ((step + 1) % recipe.checkpointEvery === 0 || step + 1 === allSteps) await saveCheckpoint(trainer, step + 1);
 }
 const values = await trainer.read("value");
 const tensors: NamedTensor[] = tensorShapes().map(({ name, shape }) => ({ name, shape, data: values.get(name)!.data }));
