@@ -18,6 +18,9 @@ import { resolveModel } from "./resolve.js";
 /** Of the memory available at the start, what weights and pages may take when the operator set no limit. */
 const memoryShare = 0.75;
 
+/** Of the memory available when a job's steps begin, what the activations of one pass may take. */
+const activationShare = 0.5;
+
 /** Builds everything an engine consists of; on failure nothing is left open. `options.home` is canonical. */
 export async function openCore(options: ResolvedOptions): Promise<{ core: EngineCore; shutDown: () => Promise<void> }> {
   const store = openStore(options.home);
@@ -59,6 +62,11 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
         const model = store.models.get(modelId);
         if (!model) throw new NotFoundError(`model ${modelId} has been deleted`, { code: "model_not_found" });
         return baseOf(model);
+      },
+      activationMemory() {
+        const loaded = [...bases.values()].reduce((sum, { device }) => sum + device.bytes, 0);
+        const allowed = (options.memoryLimit ?? Number.POSITIVE_INFINITY) - loaded;
+        return Math.min(allowed, runtime.availableMemory() * activationShare);
       },
       publishCheckpoint(modelId, step, version) {
         const model = store.models.get(modelId);

@@ -2,7 +2,6 @@ import { z } from "zod";
 import { uuid } from "./names.js";
 import { trajectoryGroup } from "./trajectories.js";
 
-const positive = z.number().positive();
 const fraction = z.number().min(0);
 
 /** Unknown settings are ignored, as everywhere on the wire. */
@@ -43,7 +42,10 @@ export const trainingJobCreate = z.object({
 
 export const sftConfig = z.object({
   batch_size: z.union([z.int().min(1), z.literal("auto")]).nullish(),
-  learning_rate: z.union([positive, z.array(positive).min(1)]).nullish(),
+  // Schedules end at 0.
+  learning_rate: z.union([fraction, z.array(fraction).min(1)]).nullish(),
+  learning_rate_schedule: z.enum(["constant", "linear", "cosine"]).nullish(),
+  warmup_ratio: z.number().min(0).max(1).nullish(),
   metric_logging: z
     .object({ enabled: z.boolean().nullish(), target_training_step: z.int().min(0).nullish() })
     .nullish(),

@@ -33,6 +33,8 @@ export interface TrainingHost {
   readonly logger: Logger;
   /** The base model of a model. */
   base(modelId: string): Promise<TrainingBase>;
+  /** Bytes that a pass of training may take now, beside everything that is loaded. */
+  activationMemory(): number;
   /** Takes over a version on the device, to be served as the checkpoint at `step`; called right after the checkpoint exists. */
   publishCheckpoint(modelId: string, step: number, version: number): void;
 }

@@ -72,7 +72,7 @@ export async function planUnits(
   { maxRowTokens, optimizerStep }: { maxRowTokens: number; optimizerStep: TrainingOptions["optimizerStep"] },
 ): Promise<Plan> {
   const planned: PlannedTrajectory[][] = [];
-  const total = { rows: 0, tooLong: 0, trained: 0, offPolicy: 0, unlearnable: 0 };
+  const total = { rows: 0, tooLong: 0, trained: 0, offPolicy: 0, rerendered: 0, unlearnable: 0 };
   for (const [g, group] of groups.entries()) {
     const advantages = groupAdvantages(
       group.trajectories.map((trajectory) => trajectory.reward),
@@ -89,6 +89,7 @@ export async function planUnits(
       total.tooLong += tokenized.rows.length - rows.length;
       total.trained += tokenized.trainedTokens;
       total.offPolicy += tokenized.offPolicyTokens;
+      total.rerendered += tokenized.rerenderedTokens;
       if (tokenized.trainedTokens === 0) total.unlearnable += 1;
       const tokens = rows.reduce((sum, row) => sum + row.trained.reduce((count, one) => count + one, 0), 0);
       if (tokens === 0) continue;
@@ -121,6 +122,7 @@ export async function planUnits(
       num_datums: total.rows,
       num_dropped_rows: total.tooLong,
       off_policy_sampling: offPolicyShare,
+      rerendered_prompts: total.trained > 0 ? total.rerendered / total.trained : 0,
     },
     warnings,
   };
@@ -154,6 +156,8 @@ export interface RlContext {
   currentStep: number;
   /** When the job was asked for: the time in the prompts of trajectories that do not say when they began. */
   createdAt: Date;
+  /** For people who run the engine. */
+  warn(message: string): void;
   /** A version on the device of one of the model's checkpoints or of an adapter folder; the recipe releases it. */
   loadStep(step: number): Promise<number>;
   loadFolder(path: string): Promise<number>;
@@ -191,14 +195,29 @@ export async function createRlRecipe(
       objective: "rl",
       steps: plan.units.length,
       started: { counts: plan.counts, warnings: plan.warnings },
-      step: (index, trainer, limits) =>
-        rlStep(plan.units[index]!, policy, trainer, limits, { referenceVersion, startVersion }),
+      async step(index, trainer, limits) {
+        const metrics = await rlStep(plan.units[index]!, policy, trainer, limits, { referenceVersion, startVersion });
+        const warning = index === 0 ? ratioWarning(plan, policy, metrics) : null;
+        if (warning) context.warn(warning);
+        return metrics;
+      },
       close,
     };
   } catch (error) {
     close();
     throw error;
   }
+}
+
+/** The first step of a job sees the weights that most of its choices were sampled with: their ratios are then exactly 1. */
+function ratioWarning({ counts }: Plan, policy: Policy, metrics: Record<string, number>): string | null {
+  const exact = metrics.ratio_exact_share;
+  if (policy.precalculateLogprobs || counts.rerendered_prompts === 0 || exact === undefined || exact === 1) return null;
+  const share = `${Math.round(exact * 1000) / 10} %`;
+  return (
+    `only ${share} of the first step's importance ratios are 1, and prompts were rendered again: either the choices were sampled ` +
+    "with other weights, or their messages do not give the prompts they were sampled from (request return_token_ids)"
+  );
 }
 
 async function rlStep(

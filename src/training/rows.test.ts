@@ -64,6 +64,7 @@ describe("rows of turns that carry their ids", () => {
       ],
       trainedTokens: 3,
       sampledTokens: 3,
+      rerenderedTokens: 0,
       offPolicyTokens: 0,
     });
   });

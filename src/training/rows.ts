@@ -46,6 +46,8 @@ export interface TokenizedTrajectory {
   offPolicyTokens: number;
   /** Trained tokens whose logprob was recorded. */
   sampledTokens: number;
+  /** Of these, tokens of turns whose prompt was not recorded and had to be rendered again. */
+  rerenderedTokens: number;
 }
 
 export interface RowSettings {
@@ -115,7 +117,13 @@ export function tokenizeTrajectory(
   settings: RowSettings,
   path = "trajectory",
 ): TokenizedTrajectory {
-  const result: TokenizedTrajectory = { rows: [], trainedTokens: 0, offPolicyTokens: 0, sampledTokens: 0 };
+  const result: TokenizedTrajectory = {
+    rows: [],
+    trainedTokens: 0,
+    offPolicyTokens: 0,
+    sampledTokens: 0,
+    rerenderedTokens: 0,
+  };
   let open: OpenRow | null = null;
   const close = () => {
     if (open) result.rows.push(finishRow(open));
@@ -135,6 +143,7 @@ export function tokenizeTrajectory(
       result.trainedTokens += trained;
       if (offPolicy) result.offPolicyTokens += trained;
       if (turn.logprobs) result.sampledTokens += trained;
+      if (turn.logprobs && turn.promptIds === null) result.rerenderedTokens += trained;
     }
   }
   close();

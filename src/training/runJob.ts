@@ -76,7 +76,7 @@ export async function runJob(host: TrainingHost, job: JobRecord, signal: AbortSi
 async function makeSteps(run: Run, signal: AbortSignal): Promise<void> {
   recordStart(run);
   const { host, recipe, trainer, spec, state } = run;
-  const limits = { ...passLimits(run.base), signal };
+  const limits = { ...passLimits(run.base, run.host.activationMemory()), signal };
   let last: StepEvent | null = null;
   // A step is written to the disk while the next one is computed.
   let committed = Promise.resolve();
@@ -122,6 +122,7 @@ async function createRecipe(
       optimizerStep: host.options.optimizerStep,
       currentStep: state.from,
       createdAt,
+      warn: (message) => host.logger.warn(message, { job: job.id }),
       loadStep: (step) => loadCheckpointAdapter(base.device, store.files.checkpointFolder(job.modelId, step)),
       loadFolder: (path) => {
         const refuse = (message: string) => ValidationError.at("experimental_config.kl_ref_adapter_path", message);

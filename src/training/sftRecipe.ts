@@ -6,6 +6,7 @@ import type { SftConfig } from "../types/training.js";
 import { type ConversationRenderer, conversationRows } from "./conversationRows.js";
 import { accumulateGradient } from "./forwardBackward.js";
 import type { TrainingBase } from "./host.js";
+import { type LearningRateSettings, learningRates } from "./learningRates.js";
 import { countTrained, crossEntropyLoss } from "./losses.js";
 import { createPromptRenderer } from "./promptRenderer.js";
 import { finiteNumbers, OPTIMIZER, type Recipe } from "./recipe.js";
@@ -14,8 +15,8 @@ import { readExamples, TrainingDataError } from "./sftData.js";
 
 export interface SftSettings {
   batchSize: number;
-  /** One value for all batches, or one per batch. */
-  learningRate: number | number[];
+  /** What the values of all batches follow from, or one per batch. */
+  learningRate: LearningRateSettings | number[];
   turns: "all" | "last";
   /** Step whose metrics take the job's aggregate; null: batches are not logged. */
   loggingStep: number | null;
@@ -38,6 +39,13 @@ export function resolveSftSettings(config: SftConfig | null | undefined, nextSte
   const learningRate = config?.learning_rate ?? DEFAULT_LEARNING_RATE;
   const rates = Array.isArray(learningRate) ? learningRate : [learningRate];
   if (rates.length === 0) reject("learning_rate", "must hold one value per batch");
+  const schedule = config?.learning_rate_schedule ?? "constant";
+  const warmupRatio = config?.warmup_ratio ?? 0;
+  if (Array.isArray(learningRate) && (schedule !== "constant" || warmupRatio > 0)) {
+    const field = schedule === "constant" ? "warmup_ratio" : "learning_rate_schedule";
+    reject(field, "cannot be combined with a list of learning rates, which is a schedule itself");
+  }
+  if (!(warmupRatio >= 0 && warmupRatio <= 1)) reject("warmup_ratio", `must be between 0 and 1, got ${warmupRatio}`);
   for (const [i, rate] of rates.entries()) {
     const field = Array.isArray(learningRate) ? `learning_rate.${i}` : "learning_rate";
     if (!Number.isFinite(rate) || rate < 0) reject(field, `must be at least 0, got ${rate}`);
@@ -49,7 +57,7 @@ export function resolveSftSettings(config: SftConfig | null | undefined, nextSte
   if (issues.length > 0) throw new ValidationError(issues);
   return {
     batchSize,
-    learningRate,
+    learningRate: Array.isArray(learningRate) ? learningRate : { peak: learningRate, schedule, warmupRatio },
     turns: config?.assistant_turns ?? "all",
     loggingStep: logging?.enabled ? target : null,
   };
@@ -103,8 +111,9 @@ export async function createSftRecipe(
 ): Promise<Recipe> {
   const renderer = createPromptRenderer(base, createdAt);
   const batches = await planBatches(file, name, renderer, settings, base.contextLength);
-  const rates = settings.learningRate;
-  if (Array.isArray(rates) && rates.length !== batches.length) {
+  const given = settings.learningRate;
+  const rates = Array.isArray(given) ? given : learningRates(given, batches.length);
+  if (rates.length !== batches.length) {
     const message = `config.learning_rate holds ${rates.length} values for ${batches.length} batches`;
     throw new ValidationError([{ loc: ["body", "config", "learning_rate"], msg: message, type: "value_error" }]);
   }
@@ -121,7 +130,7 @@ export async function createSftRecipe(
     async step(index, trainer, limits) {
       const batch = trainable[index]!;
       const started = performance.now();
-      const learningRate = Array.isArray(rates) ? rates[batch.position]! : rates;
+      const learningRate = rates[batch.position]!;
       const { metrics } = await accumulateGradient(trainer, batch.rows, crossEntropyLoss(batch.rows), limits);
       limits.signal?.throwIfAborted();
       const { gradNorm } = await trainer.optimStep({ learningRate, ...OPTIMIZER.sft });

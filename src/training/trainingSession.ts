@@ -91,7 +91,7 @@ class Session implements TrainingSession {
   constructor(parts: SessionParts) {
     this.modelId = parts.modelId;
     this.#parts = parts;
-    this.#limits = { ...passLimits(parts.base), signal: parts.signal };
+    this.#limits = { ...passLimits(parts.base, parts.host.activationMemory()), signal: parts.signal };
   }
 
   async logprobs(rows: readonly TrainingRow[]): Promise<RowLogprobs> {

@@ -51,6 +51,10 @@ export interface SftConfig {
   batch_size?: number | "auto" | null;
   /** One value, or one per batch. Default 5e-5. */
   learning_rate?: number | number[] | null;
+  /** What becomes of one learning rate over the batches: kept, or falling to 0. Default "constant". */
+  learning_rate_schedule?: "constant" | "linear" | "cosine" | null;
+  /** Share of the batches over which one learning rate rises from 0 first, 0 to 1. Default 0. */
+  warmup_ratio?: number | null;
   metric_logging?: { enabled?: boolean | null; target_training_step?: number | null } | null;
   /** Which assistant turns are trained. Default "all". */
   assistant_turns?: "all" | "last" | null;

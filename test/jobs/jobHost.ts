@@ -6,6 +6,7 @@ import type { Store } from "../../src/store/store.js";
 import { loadTokenizer } from "../../src/text/index.js";
 import { writeInitialCheckpoint } from "../../src/training/checkpointFiles.js";
 import type { TrainingBase, TrainingHost } from "../../src/training/host.js";
+import type { Logger } from "../../src/types/logger.js";
 import type { Trajectory, TrajectoryGroup } from "../../src/types/trajectories.js";
 import { openWeightFolder } from "../../src/weights/index.js";
 
@@ -25,7 +26,7 @@ export async function loadTestBase(folder = modelFolder): Promise<TrainingBase> 
   };
 }
 
-export const quiet = { debug() {}, info() {}, warn() {}, error() {} };
+export const quiet: Logger = { debug() {}, info() {}, warn() {}, error() {} };
 
 /** Published versions are released at once, as a cache without room would. */
 export function createHost(store: Store, base: TrainingBase, logger = quiet): TrainingHost {
@@ -34,6 +35,7 @@ export function createHost(store: Store, base: TrainingBase, logger = quiet): Tr
     options: { optimizerStep: "group", dataRoots: [store.home], allowedHosts: [] },
     logger,
     base: async () => base,
+    activationMemory: () => 2 ** 30,
     publishCheckpoint: (_modelId, _step, version) => base.device.releaseAdapter(version),
   };
 }

@@ -1,16 +1,19 @@
 import { createHash } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { openStore, type Store } from "../../src/store/store.js";
 import { ChatTemplate } from "../../src/text/index.js";
+import { resolveTrainingData } from "../../src/training/dataLocation.js";
 import type { TrainingBase, TrainingOptions } from "../../src/training/host.js";
 import { type JobRequest, writeJobRequest } from "../../src/training/jobRequest.js";
 import { JobRunner } from "../../src/training/jobRunner.js";
-import type { ExperimentalConfig } from "../../src/types/training.js";
+import type { ExperimentalConfig, SftConfig } from "../../src/types/training.js";
 import type { TrajectoryChoice } from "../../src/types/trajectories.js";
 import { readSafetensors } from "../../src/weights/index.js";
-import { createHost, loadTestBase, madeUpGroups, registerModel } from "./jobHost.js";
+import { createHost, loadTestBase, madeUpGroups, quiet, registerModel } from "./jobHost.js";
 
 let base: TrainingBase;
 let store: Store;
@@ -29,8 +32,13 @@ afterEach(() => store.close());
 
 const newModel = () => registerModel(store, base, `m${made++}`);
 
-async function run(modelId: string, request: JobRequest, options: Partial<TrainingOptions> = {}) {
-  const host = createHost(store, base);
+async function run(
+  modelId: string,
+  request: JobRequest,
+  options: Partial<TrainingOptions> = {},
+  warn: (message: string) => void = () => undefined,
+) {
+  const host = createHost(store, base, { ...quiet, warn });
   const runner = new JobRunner({ ...host, options: { ...host.options, ...options } });
   const { id } = store.jobs.create({ kind: request.kind, modelId, entity: "local" });
   writeJobRequest(store.files, id, request);
@@ -159,5 +167,75 @@ describe("the optimizer's state", () => {
     base = host;
     expect(last).toMatchObject({ type: "training_failed" });
     expect(last.data.error_message).toContain("other weights");
+  });
+});
+
+describe("an RL job whose prompts were not recorded", () => {
+  it("warns when rendering them again does not give what was sampled from", async () => {
+    const groups = madeUpGroups(2);
+    for (const item of groups.flatMap((group) => group.trajectories.flatMap((one) => one.messages_and_choices))) {
+      if ("message" in item) delete item.prompt_token_ids;
+    }
+    const warnings: string[] = [];
+    const { started } = await run(await newModel(), rl({}, groups), {}, (message) => warnings.push(message));
+    expect(started.rerendered_prompts).toBe(1);
+    expect(warnings).toEqual([expect.stringContaining("only 0 % of the first step's importance ratios are 1")]);
+    await run(await newModel(), rl({ precalculate_logprobs: true }, groups), {}, (message) => warnings.push(message));
+    await run(await newModel(), rl({}), {}, (message) => warnings.push(message));
+    expect(warnings).toHaveLength(1);
+  });
+});
+
+describe("an SFT job", () => {
+  const lines = (count: number) =>
+    Array.from({ length: count }, (_, i) => {
+      const messages = [
+        { role: "user", content: `Say ${i}` },
+        { role: "assistant", content: `${i}` },
+      ];
+      return `${JSON.stringify({ messages })}\n`;
+    }).join("");
+
+  it("lets one learning rate rise and fall over its batches", async () => {
+    const data = join(store.home, "data.jsonl");
+    writeFileSync(data, lines(10));
+    const config = { learning_rate: 4e-4, learning_rate_schedule: "linear", warmup_ratio: 0.4 } as const;
+    const { steps } = await run(await newModel(), { kind: "sft", config, data });
+    expect(steps.map((step) => step.learning_rate)).toEqual([2e-4, 4e-4, 4e-4, 2e-4, 0]);
+    const list: SftConfig = { learning_rate: [1e-4, 0, 0, 0, 0], learning_rate_schedule: "cosine" };
+    const both = await run(await newModel(), { kind: "sft", config: list, data });
+    expect(both.last.data.error_message).toContain("learning_rate_schedule: cannot be combined with a list");
+  });
+
+  it("reads data from a host that the operator allowed, and from no other", async () => {
+    const server = createServer((request, response) => {
+      if (request.url === "/train.jsonl") response.end(lines(4));
+      else if (request.url === "/elsewhere") response.writeHead(302, { location: "/train.jsonl" }).end();
+      else response.writeHead(404).end();
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    try {
+      const { port } = server.address() as AddressInfo;
+      const url = (path: string) => `http://127.0.0.1:${port}/${path}`;
+      const sources = { dataRoots: [store.home], allowedHosts: [`127.0.0.1:${port}`], artifactFolder: () => null };
+      const data = resolveTrainingData(url("train.jsonl"), sources);
+      const { steps, last } = await run(await newModel(), { kind: "sft", config: {}, data });
+      expect([steps.length, last.type]).toEqual([2, "training_ended"]);
+      for (const [path, reason] of [
+        ["missing", "answered 404"],
+        ["elsewhere", "cannot be read"],
+      ] as const) {
+        const failed = await run(await newModel(), { kind: "sft", config: {}, data: url(path) });
+        expect(failed.last).toMatchObject({ type: "training_failed" });
+        expect(failed.last.data.error_message).toContain(reason);
+      }
+      const refused = { ...sources, allowedHosts: ["example.org", `127.0.0.1:${port + 1}`] };
+      for (const address of [url("train.jsonl"), `http://example.org@127.0.0.1:${port}/train.jsonl`]) {
+        expect(() => resolveTrainingData(address, refused)).toThrow("data from 127.0.0.1 is not allowed here");
+      }
+    } finally {
+      server.close();
+      server.closeAllConnections();
+    }
   });
 });
