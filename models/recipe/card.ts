@@ -83,7 +83,8 @@ npx tsx models/recipe/card.ts --work <folder> --evaluation <file>
 
 The loss covers the assistant's words with weight 1 and all other words with weight 0.1; while the learning rate falls to zero, and in the drills, the
 assistant's words alone. Most rows are single conversations of about 100 tokens; one step in eight packs
-conversations into rows of 1,024, the longest the model has seen (${config.max_position_embeddings.toLocaleString("en")} positions are allowed).
+conversations into rows of 1,024, the longest the model has seen (${config.max_position_embeddings.toLocaleString("en")} positions are allowed). The last 1,000
+steps are mostly drills of the skills that were weakest until then.
 
 The tokenizer is byte-level with ${config.vocab_size} entries: special tokens, bytes, and the most frequent whole words of the questions. A word outside the
 vocabulary is spelled byte by byte, and digits always stand alone, so the model sees the letters it is asked about.

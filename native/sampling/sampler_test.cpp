@@ -1,5 +1,5 @@
 // Checks the sampler against a plain restatement of its rules: sorts instead of buckets and heaps, doubles instead of floats.
-// Built as the target `sampler_test` of binding.gyp; prints one line per group and exits with 1 on the first difference.
+// Linked and run by test/native/programs.test.ts; prints a line per group and exits with 1 when anything differs.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
