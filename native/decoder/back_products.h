@@ -20,40 +20,54 @@ struct BackTerm {
   int rank = 0;
 };
 
-// f(row, rows, col, cols, tile, ld, worker) for tiles of the sum of the terms, [rows][width].
-template <class F> void back_product(Team& team, const Kernels& k, std::vector<WorkerScratch>& workers, int rows, int width, const BackTerm* terms, int count, F&& f) {
-  const int panels = int(panels_of(width));
-  if (terms[0].transposed) {
-    const Split split = split_product(team, rows, panels);
+// f(row, rows, col, cols, tile, ld, worker) for tiles of the sum of the terms, [rows][width]. Tiles lie in worker scratch, or
+// in `out` where there is one; a term's outputs from .. to - 1 take part, and `accumulate` adds to what is in `out`.
+struct BackProduct {
+  int rows, width;
+  const BackTerm* terms;
+  int count;
+  Matrix out = {};
+  int from = 0, to = INT32_MAX;
+  bool accumulate = false;
+};
+
+template <class F> void back_product(Team& team, const Kernels& k, std::vector<WorkerScratch>& workers, const BackProduct& p, F&& f) {
+  const int panels = int(panels_of(p.width));
+  auto place = [&](int row, int col, int panels, int worker) {
+    return p.out ? Matrix{p.out.at(row, col), p.out.ld} : Matrix{workers[worker].tile.floats(), int64_t(panels) * kLanes};
+  };
+  if (p.terms[0].transposed) {
+    const Split split = split_product(team, p.rows, panels);
     team.each(split.chunks(), [&](int64_t chunk, int worker) {
       const Tile t = tile_of(split, chunk);
-      float* sums = workers[worker].tile.floats();
-      const int64_t ld = int64_t(t.panels) * kLanes;
-      for (int i = 0; i < count; i++) {
-        const BackTerm& term = terms[i];
-        k.gemm(term.dy.at(t.row), term.dy.ld, t.rows, term.transposed + t.panel * panel_bytes(k, term.w->n), term.w->n, t.panels, sums, ld, i > 0);
-        if (term.a_t) k.gemm(term.g.at(t.row), term.g.ld, t.rows, term.a_t + t.panel * panel_bytes(k, term.rank), term.rank, t.panels, sums, ld, true);
+      const int col = t.panel * kLanes;
+      const Matrix sums = place(t.row, col, t.panels, worker);
+      for (int i = 0; i < p.count; i++) {
+        const BackTerm& term = p.terms[i];
+        k.gemm(term.dy.at(t.row), term.dy.ld, t.rows, term.transposed + t.panel * panel_bytes(k, term.w->n), term.w->n, t.panels, sums.data, sums.ld, i > 0);
+        if (term.a_t) k.gemm(term.g.at(t.row), term.g.ld, t.rows, term.a_t + t.panel * panel_bytes(k, term.rank), term.rank, t.panels, sums.data, sums.ld, true);
       }
-      f(t.row, t.rows, t.panel * kLanes, std::min(t.panels * kLanes, width - t.panel * kLanes), sums, ld, worker);
+      f(t.row, t.rows, col, std::min(t.panels * kLanes, p.width - col), sums.data, sums.ld, worker);
     });
     return;
   }
   constexpr int group = kBackwardColumns / kLanes;
   team.each((panels + group - 1) / group, [&](int64_t chunk, int worker) {
     const int panel = int(chunk) * group, mine = std::min(group, panels - panel), col = panel * kLanes;
-    const int64_t ld = int64_t(mine) * kLanes;
-    float* sums = workers[worker].tile.floats();
+    const Matrix sums = place(0, col, mine, worker);
     char* transposed = workers[worker].panel.data();
-    for (int i = 0; i < count; i++) {
-      const BackTerm& term = terms[i];
-      for (int n0 = 0; n0 < term.w->n; n0 += kBackwardReduction) {
-        const int n = std::min(kBackwardReduction, term.w->n - n0);
+    bool accumulate = p.accumulate;
+    for (int i = 0; i < p.count; i++) {
+      const BackTerm& term = p.terms[i];
+      for (int n0 = p.from; n0 < std::min(term.w->n, p.to); n0 += kBackwardReduction) {
+        const int n = std::min({kBackwardReduction, term.w->n - n0, p.to - n0});
         k.transpose_panels(term.w->panels.data(), term.w->n, term.w->k, col, mine * kLanes, n0, n, transposed);
-        k.gemm(term.dy.at(0, n0), term.dy.ld, rows, transposed, n, mine, sums, ld, i > 0 || n0 > 0);
+        k.gemm(term.dy.at(0, n0), term.dy.ld, p.rows, transposed, n, mine, sums.data, sums.ld, accumulate);
+        accumulate = true;
       }
-      if (term.a_t) k.gemm(term.g.data, term.g.ld, rows, term.a_t + panel * panel_bytes(k, term.rank), term.rank, mine, sums, ld, true);
+      if (term.a_t) k.gemm(term.g.data, term.g.ld, p.rows, term.a_t + panel * panel_bytes(k, term.rank), term.rank, mine, sums.data, sums.ld, true);
     }
-    f(0, rows, col, std::min(mine * kLanes, width - col), sums, ld, worker);
+    f(0, p.rows, col, std::min(mine * kLanes, p.width - col), sums.data, sums.ld, worker);
   });
 }
 

@@ -63,7 +63,7 @@ void Workspace::configure_backward(const Model& m, int lora_columns) {
 void Workspace::configure(const Model& m, int rows, int count, int block, int lora_columns) {
   const DecoderConfig& c = m.config;
   // A layer that stays in a core's cache is best applied to a run of rows at a time.
-  by_rows = count > 1 && m.layer_bytes() <= (int64_t(4) << 20) && rows >= 16 * count;
+  by_rows = count > 1 && m.layer_bytes() <= (int64_t(4) << 20) && rows >= 8 * count;
   if (by_rows) {
     span_rows = std::min(kTileRows, std::max(8, (rows / (4 * count) + 7) / 8 * 8));
     if (block > 1) span_rows = block;

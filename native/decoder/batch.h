@@ -138,7 +138,7 @@ struct Workspace {
 
 // Float32 elements of a worker's product tile.
 constexpr int kTileRows = 128, kTilePanels = 12;
-constexpr int kSpanRows = 1024;      // rows of a run that all workers share
+constexpr int kSpanRows = 512;      // rows of a run that all workers share
 constexpr int kBackwardColumns = 48, kBackwardReduction = 2048;   // of a worker's panel of transposed weights
 static_assert(kSpanRows * kBackwardColumns <= 2 * kTileRows * kTilePanels * kLanes);
 

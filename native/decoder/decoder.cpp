@@ -22,7 +22,7 @@ void check(const DecoderConfig& c) {
 }
 
 // Products that take less than waking the pool does.
-constexpr int64_t kInlineMacs = 1 << 20;
+constexpr int64_t kInlineMacs = 2 << 20;
 
 }  // namespace
 

@@ -1,9 +1,17 @@
-// Measures the decoder at a shape: make -C native/decoder bench SHAPE=tiny|smol|qwen
+// Measures the decoder at a shape: make -C native/decoder bench SHAPE="tiny|smol|qwen [workers]"
+// With one worker times are processor time, which a busy machine disturbs less.
+#include <ctime>
+
 #include "decoder_fixture.h"
 
 namespace {
 
-double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+bool processor_time = false;
+double seconds() {
+  timespec t{};
+  clock_gettime(processor_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+  return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
+}
 
 DecoderConfig shape(const std::string& name) {
   DecoderConfig c{};
@@ -43,6 +51,7 @@ int main(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "tiny";
   const DecoderConfig c = shape(name);
   TestPool pool(argc > 2 ? std::atoi(argv[2]) : 2);
+  processor_time = pool.workers() == 1;
   const TensorReader reader = [&](const std::string& tensor, int64_t, int64_t rows, float* dst) {
     const bool vector = tensor.ends_with("norm.weight");
     const int64_t cols = tensor.find("q_norm") != std::string::npos || tensor.find("k_norm") != std::string::npos ? c.head_dim

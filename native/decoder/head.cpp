@@ -88,9 +88,10 @@ void head_forward(Team& team, const Model& m, const Matrix& x, const std::vector
     });
     if (!units) return;
     const BackTerm term{b.residual, &head, mem.by_rows ? mem.transposed.data() : nullptr, {}};
-    back_product(t, k, workers, rows, head.k, &term, 1, [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
-      for (int i = 0; i < n; i++) std::memcpy(units.at(row0 + row + i, col), tile + i * ld, cols * sizeof(float));
-    });
+    // A large vocabulary in several loops, so that no chunk takes long.
+    const int stretch = mem.by_rows ? head.n : kBackwardReduction * 8;
+    for (int from = 0; from < head.n && t.ok(); from += stretch)
+      back_product(t, k, workers, {rows, head.k, &term, 1, units.from(row0), from, from + stretch, from > 0}, [](auto...) {});
   });
 }
 

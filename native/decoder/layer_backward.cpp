@@ -115,9 +115,7 @@ struct LayerBackward {
   }
 
   void collect(Team& team, Span& span, const BackTerm* terms, int count, int rows) const {
-    back_product(team, k, ws.workers, rows, c.hidden, terms, count, [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
-      for (int i = 0; i < n; i++) std::memcpy(span.d_normed.at(row + i, col), tile + i * ld, cols * sizeof(float));
-    });
+    back_product(team, k, ws.workers, {rows, c.hidden, terms, count, span.d_normed}, [](auto...) {});
   }
 
   void feed_forward(Team& team, Span& span, int row0, int rows) {
@@ -134,7 +132,7 @@ struct LayerBackward {
     const Rows d_down[] = {span.d_out};
     keep_outputs(team, down, d_down, 1, span, row0, rows);
     const BackTerm down_term = term(kDown, span.d_out, span);
-    back_product(team, k, ws.workers, rows, c.intermediate, &down_term, 1, [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
+    back_product(team, k, ws.workers, {rows, c.intermediate, &down_term, 1}, [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
       alignas(64) float d_gate[kTilePanels * kLanes], d_up[kTilePanels * kLanes];
       for (int i = 0; i < n; i++) {
         k.silu_mul_backward(gate.at(row + i, col), up.at(row + i, col), gate.ld, tile + i * ld, ld, 1, cols, d_gate, d_up, cols);
@@ -165,7 +163,7 @@ struct LayerBackward {
     const Rows d_o[] = {span.d_out};
     keep_outputs(team, o, d_o, 1, span, row0, rows);
     const BackTerm o_term = term(kO, span.d_out, span);
-    back_product(team, k, ws.workers, rows, m.q_width(), &o_term, 1, [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
+    back_product(team, k, ws.workers, {rows, m.q_width(), &o_term, 1}, [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
       for (int i = 0; i < n; i++)
         for (int from = col; from < col + cols;) {
           const int h = from / head, within = from % head, count = std::min(head - within, col + cols - from);
