@@ -56,7 +56,12 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
     };
     const trainingHost: TrainingHost = {
       store,
-      options: { optimizerStep: options.optimizerStep, dataRoots, allowedHosts: options.allowedHosts },
+      options: {
+        optimizerStep: options.optimizerStep,
+        optimizer: options.optimizer,
+        dataRoots,
+        allowedHosts: options.allowedHosts,
+      },
       logger: options.logger,
       async base(modelId) {
         const model = store.models.get(modelId);

@@ -6,6 +6,7 @@ import { z } from "zod";
 import { ValidationError } from "../errors.js";
 import { name } from "../schemas/names.js";
 import { validate } from "../schemas/validate.js";
+import { OPTIMIZER, type OptimizerSettings } from "../training/recipe.js";
 import type { Logger } from "../types/logger.js";
 import type { EngineOptions, ModelOptions } from "../types/options.js";
 
@@ -29,6 +30,17 @@ const logger = z.custom<Logger>(
 
 const projections = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"] as const;
 
+const optimizer = (defaults: OptimizerSettings) =>
+  z
+    .strictObject({
+      beta1: z.number().min(0).lt(1).default(defaults.beta1),
+      beta2: z.number().min(0).lt(1).default(defaults.beta2),
+      eps: z.number().positive().default(defaults.eps),
+      weightDecay: z.number().min(0).default(defaults.weightDecay),
+      maxGradNorm: z.number().min(0).default(defaults.maxGradNorm),
+    })
+    .prefault({});
+
 const engineOptions = z.object({
   home: z.string().min(1).nullish(),
   models: z
@@ -51,6 +63,7 @@ const engineOptions = z.object({
   maxQueue: count.default(2048),
   maxIdleAdapters: z.int().min(0).default(16),
   optimizerStep: z.enum(["group", "completion", "job"]).default("group"),
+  optimizer: z.strictObject({ rl: optimizer(OPTIMIZER.rl), sft: optimizer(OPTIMIZER.sft) }).prefault({}),
   adapter: z
     .strictObject({
       rank: count.default(8),

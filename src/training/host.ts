@@ -4,6 +4,7 @@ import type { DeviceModel } from "../runtime/runtime.js";
 import type { Store } from "../store/store.js";
 import type { ChatTemplate, Tokenizer } from "../text/index.js";
 import type { Logger } from "../types/logger.js";
+import type { Objective, OptimizerSettings } from "./recipe.js";
 
 /** A loaded base model. */
 export interface TrainingBase {
@@ -21,6 +22,7 @@ export interface TrainingBase {
 export interface TrainingOptions {
   /** What one optimizer step of an RL job sees. */
   optimizerStep: "group" | "completion" | "job";
+  optimizer: Record<Objective, OptimizerSettings>;
   /** Folders from which requests may name files. */
   dataRoots: readonly string[];
   /** Hosts from which `http(s):` training data may be read. */

@@ -12,7 +12,7 @@ import type { TrainingBase, TrainingOptions } from "./host.js";
 import { type PolicyRow, policyGradientLoss } from "./losses.js";
 import { type Policy, resolvePolicy } from "./policy.js";
 import { createPromptRenderer } from "./promptRenderer.js";
-import { finiteNumbers, OPTIMIZER, type Recipe } from "./recipe.js";
+import { finiteNumbers, type OptimizerSettings, type Recipe } from "./recipe.js";
 import { checkTrajectory, type PromptRenderer, type TrajectoryRow, tokenizeTrajectory } from "./rows.js";
 
 export interface RlRequestContext {
@@ -152,6 +152,7 @@ function unitsOf(groups: readonly PolicyRow[][], optimizerStep: TrainingOptions[
 export interface RlContext {
   base: TrainingBase;
   optimizerStep: TrainingOptions["optimizerStep"];
+  optimizer: OptimizerSettings;
   /** The step that the job trains from. */
   currentStep: number;
   /** When the job was asked for: the time in the prompts of trajectories that do not say when they began. */
@@ -196,7 +197,11 @@ export async function createRlRecipe(
       steps: plan.units.length,
       started: { counts: plan.counts, warnings: plan.warnings },
       async step(index, trainer, limits) {
-        const metrics = await rlStep(plan.units[index]!, policy, trainer, limits, { referenceVersion, startVersion });
+        const metrics = await rlStep(plan.units[index]!, policy, trainer, limits, {
+          referenceVersion,
+          startVersion,
+          optimizer: context.optimizer,
+        });
         const warning = index === 0 ? ratioWarning(plan, policy, metrics) : null;
         if (warning) context.warn(warning);
         return metrics;
@@ -225,22 +230,22 @@ async function rlStep(
   policy: Policy,
   trainer: Trainer,
   limits: PassLimits,
-  versions: { referenceVersion: number; startVersion: number },
+  context: { referenceVersion: number; startVersion: number; optimizer: OptimizerSettings },
 ): Promise<Record<string, number>> {
   const started = performance.now();
   let rows: PolicyRow[] = unit.rows;
   if (policy.klReference) {
-    const { logprobs } = await evaluateRows(trainer, rows, limits, versions.referenceVersion);
+    const { logprobs } = await evaluateRows(trainer, rows, limits, context.referenceVersion);
     rows = rows.map((row, r) => ({ ...row, reference: logprobs[r]! }));
   }
   if (policy.precalculateLogprobs) {
-    const { logprobs } = await evaluateRows(trainer, rows, limits, versions.startVersion);
+    const { logprobs } = await evaluateRows(trainer, rows, limits, context.startVersion);
     rows = rows.map((row, r) => ({ ...row, original: row.oldLogprobs, oldLogprobs: logprobs[r]! }));
   }
   const { metrics } = await accumulateGradient(trainer, rows, policyGradientLoss(rows, policy.loss), limits);
   limits.signal?.throwIfAborted();
   const learningRate = policy.learningRate * rows.length ** policy.learningRatePower;
-  const { gradNorm } = await trainer.optimStep({ learningRate, ...OPTIMIZER.rl });
+  const { gradNorm } = await trainer.optimStep({ learningRate, ...context.optimizer });
   const { loss, entropy, kl_policy_ref: kl, ...others } = metrics;
   const tokens = rows.reduce((sum, row) => sum + row.tokens.length, 0);
   return finiteNumbers({

@@ -113,13 +113,21 @@ async function createRecipe(
   if (request.kind === "sft") {
     const copy = join(store.files.jobFolder(job.id), "data.jsonl");
     if (!existsSync(copy)) await snapshotData(request.data, copy, signal);
-    return createSftRecipe(copy, request.data, resolveSftSettings(request.config, state.from + 1), base, createdAt);
+    return createSftRecipe(
+      copy,
+      request.data,
+      resolveSftSettings(request.config, state.from + 1),
+      base,
+      host.options.optimizer.sft,
+      createdAt,
+    );
   }
   return createRlRecipe(
     { trajectory_groups: request.groups, experimental_config: request.config },
     {
       base,
       optimizerStep: host.options.optimizerStep,
+      optimizer: host.options.optimizer.rl,
       currentStep: state.from,
       createdAt,
       warn: (message) => host.logger.warn(message, { job: job.id }),

@@ -9,7 +9,7 @@ import type { TrainingBase } from "./host.js";
 import { type LearningRateSettings, learningRates } from "./learningRates.js";
 import { countTrained, crossEntropyLoss } from "./losses.js";
 import { createPromptRenderer } from "./promptRenderer.js";
-import { finiteNumbers, OPTIMIZER, type Recipe } from "./recipe.js";
+import { finiteNumbers, type OptimizerSettings, type Recipe } from "./recipe.js";
 import type { TokenRow } from "./rows.js";
 import { readExamples, TrainingDataError } from "./sftData.js";
 
@@ -107,6 +107,7 @@ export async function createSftRecipe(
   name: string,
   settings: SftSettings,
   base: TrainingBase,
+  optimizer: OptimizerSettings,
   createdAt: Date,
 ): Promise<Recipe> {
   const renderer = createPromptRenderer(base, createdAt);
@@ -133,7 +134,7 @@ export async function createSftRecipe(
       const learningRate = rates[batch.position]!;
       const { metrics } = await accumulateGradient(trainer, batch.rows, crossEntropyLoss(batch.rows), limits);
       limits.signal?.throwIfAborted();
-      const { gradNorm } = await trainer.optimStep({ learningRate, ...OPTIMIZER.sft });
+      const { gradNorm } = await trainer.optimStep({ learningRate, ...optimizer });
       const tokens = batch.rows.reduce((total, row) => total + row.tokens.length, 0);
       return finiteNumbers({
         ...metrics,

@@ -20,7 +20,7 @@ import { crossEntropyLoss, policyGradientLoss, preferenceLoss } from "./losses.j
 import type { Release } from "./modelQueue.js";
 import { passLimits } from "./passLimits.js";
 import { resolvePolicy } from "./policy.js";
-import { type Objective, OPTIMIZER } from "./recipe.js";
+import type { Objective } from "./recipe.js";
 import type { TokenRow } from "./rows.js";
 
 const DEFAULT_BETA = 0.1;
@@ -118,8 +118,8 @@ class Session implements TrainingSession {
     if (!(learningRate >= 0)) {
       throw new BadRequestError(`learningRate must be at least 0, got ${learningRate}`, { param: "learningRate" });
     }
-    const { trainer, objective } = this.#parts;
-    return this.#inTurn(() => trainer.optimStep({ ...OPTIMIZER[objective], ...settings, learningRate }));
+    const { trainer, objective, host } = this.#parts;
+    return this.#inTurn(() => trainer.optimStep({ ...host.options.optimizer[objective], ...settings, learningRate }));
   }
 
   async sample(params: SampleParams): Promise<ChatCompletion> {

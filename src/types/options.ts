@@ -11,6 +11,16 @@ export interface ModelOptions {
   kvPages?: number;
 }
 
+/** AdamW with decoupled decay. */
+export interface OptimizerOptions {
+  beta1?: number;
+  beta2?: number;
+  eps?: number;
+  weightDecay?: number;
+  /** Gradients are clipped to this global norm; 0: not at all. */
+  maxGradNorm?: number;
+}
+
 export interface EngineOptions {
   /** Folder for everything durable, made if it is not there. Absent: nothing is kept after `close()`. */
   home?: string | null;
@@ -46,6 +56,8 @@ export interface EngineOptions {
   maxIdleAdapters?: number;
   /** What one optimizer step of an RL job sees; default "group". */
   optimizerStep?: "group" | "completion" | "job";
+  /** Default for both: betas 0.9 and 0.99, eps 1e-8. RL: weightDecay 0.1, maxGradNorm 0.1; SFT: weightDecay 0, maxGradNorm 1. */
+  optimizer?: { rl?: OptimizerOptions; sft?: OptimizerOptions };
   /** Adapters of new models; default rank 8, alpha 16, all seven projections. */
   adapter?: { rank?: number; alpha?: number; targets?: readonly string[] };
   /** Folders from which requests may name files; default: the home and the system's temporary folder. */

@@ -6,6 +6,7 @@ import type { Store } from "../../src/store/store.js";
 import { loadTokenizer } from "../../src/text/index.js";
 import { writeInitialCheckpoint } from "../../src/training/checkpointFiles.js";
 import type { TrainingBase, TrainingHost } from "../../src/training/host.js";
+import { OPTIMIZER } from "../../src/training/recipe.js";
 import type { Logger } from "../../src/types/logger.js";
 import type { Trajectory, TrajectoryGroup } from "../../src/types/trajectories.js";
 import { openWeightFolder } from "../../src/weights/index.js";
@@ -32,7 +33,7 @@ export const quiet: Logger = { debug() {}, info() {}, warn() {}, error() {} };
 export function createHost(store: Store, base: TrainingBase, logger = quiet): TrainingHost {
   return {
     store,
-    options: { optimizerStep: "group", dataRoots: [store.home], allowedHosts: [] },
+    options: { optimizerStep: "group", optimizer: OPTIMIZER, dataRoots: [store.home], allowedHosts: [] },
     logger,
     base: async () => base,
     activationMemory: () => 2 ** 30,

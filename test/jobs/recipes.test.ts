@@ -10,6 +10,7 @@ import { resolveTrainingData } from "../../src/training/dataLocation.js";
 import type { TrainingBase, TrainingOptions } from "../../src/training/host.js";
 import { type JobRequest, writeJobRequest } from "../../src/training/jobRequest.js";
 import { JobRunner } from "../../src/training/jobRunner.js";
+import { OPTIMIZER } from "../../src/training/recipe.js";
 import type { ExperimentalConfig, SftConfig } from "../../src/types/training.js";
 import type { TrajectoryChoice } from "../../src/types/trajectories.js";
 import { readSafetensors } from "../../src/weights/index.js";
@@ -84,6 +85,17 @@ describe("an RL job", () => {
     const { steps } = await run(await newModel(), rl(config));
     expect(steps[0]).toMatchObject({ ratio_exact_share: 1, ratio_max: 1 });
     expect(steps[1]!.ratio_exact_share).toBeLessThan(1);
+  });
+
+  it("steps as the operator set the optimizer", async () => {
+    const config = { learning_rate: 1e-3 };
+    const [plain, other, same] = [await newModel(), await newModel(), await newModel()];
+    await run(plain, rl(config));
+    const optimizer = { ...OPTIMIZER, rl: { ...OPTIMIZER.rl, weightDecay: 0, beta2: 0.9 } };
+    await run(other, rl(config), { optimizer });
+    await run(same, rl(config), { optimizer: { ...OPTIMIZER, sft: optimizer.rl } });
+    expect(adapterBits(other, 1)).not.toBe(adapterBits(plain, 1));
+    expect(adapterBits(same, 1)).toBe(adapterBits(plain, 1));
   });
 
   it("measures KL against the base model, a step, or a step back", async () => {
