@@ -9,6 +9,9 @@ import { renderPrompt } from "./chat/prompt.js";
 import type { EngineCore } from "./core.js";
 import { resolveModel } from "./resolve.js";
 
+/** Longest text to encode, in UTF-16 units: encoding stops everything else. */
+const LONGEST_TEXT = 1_000_000;
+
 /** Texts to tokens and back, as chat completions do it. */
 export class Tokens {
   readonly #core: EngineCore;
@@ -24,6 +27,12 @@ export class Tokens {
     const { prompt, messages, add_special_tokens, return_token_strs, ...chat } = validate(tokenizeRequest, params);
     if ((prompt == null) === (messages == null)) {
       throw ValidationError.at("prompt", "either prompt or messages is needed");
+    }
+    if (prompt != null && prompt.length > LONGEST_TEXT) {
+      throw ValidationError.at(
+        "prompt",
+        `${prompt.length} characters are more than the ${LONGEST_TEXT} of one request`,
+      );
     }
     const base = await this.#base(chat.model);
     const request = { ...chat, messages, add_special_tokens: add_special_tokens ?? false };

@@ -44,6 +44,9 @@ export interface BeamHost {
 export class BeamSearch {
   readonly root: Sequence;
   private live: Beam[];
+  private readonly beamOf = new Map<Sequence, Beam>();
+  /** Living beams whose row has not come. */
+  private awaited = 1;
   private readonly done: Hypothesis[] = [];
   private readonly beam: BeamSettings;
   private readonly endIds: ReadonlySet<number>;
@@ -62,6 +65,7 @@ export class BeamSearch {
     this.allowed = origin.params.allowedTokenIds === null ? null : new Set(origin.params.allowedTokenIds);
     this.root = new Sequence(origin, 0, prompt, null, candidatesNeeded(origin.params, this.endIds.size, vocab));
     this.live = [{ sequence: this.root, cumulative: 0, drawn: [], row: null }];
+    this.beamOf.set(this.root, this.live[0]!);
   }
 
   private readonly params: SamplingSettings;
@@ -73,11 +77,15 @@ export class BeamSearch {
 
   /** Takes the row of a beam's last token. Returns all choices, best first, when the search has ended. */
   report(sequence: Sequence, row: RowLogprobs): TokensEvent[] | null {
-    const beam = this.live.find((one) => one.sequence === sequence);
+    const beam = this.beamOf.get(sequence);
     if (beam === undefined) return null;
+    if (beam.row === null) this.awaited--;
     beam.row = row;
-    if (this.live.some((one) => one.row === null)) return null;
+    if (this.awaited > 0) return null;
     this.advance();
+    this.beamOf.clear();
+    for (const one of this.live) this.beamOf.set(one.sequence, one);
+    this.awaited = this.live.length;
     return this.live.length === 0 ? this.best() : null;
   }
 

@@ -309,8 +309,7 @@ describe("ending early", () => {
         (error: unknown) => error,
       ),
     );
-    await new Promise((resolve) => setTimeout(resolve, 30));
-    expect(loop.stats().running).toBe(64);
+    await expect.poll(() => loop.stats().running, { timeout: 10_000, interval: 1 }).toBe(64);
     for (const abort of aborts) abort.abort(new Error("enough"));
     expect(loop.stats()).toMatchObject({ running: 0, waiting: 0, cacheUsage: 0 });
     const { steps } = loop.stats();

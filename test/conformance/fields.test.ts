@@ -257,3 +257,20 @@ describe("the id", () => {
     for (const { choices } of await Promise.all(both)) expect(choices[0]!.message.content).toContain("five");
   });
 });
+
+describe("what would stop everything else while it is read", () => {
+  test("words without end are refused", async () => {
+    await served.refusal({ bad_words: Array.from({ length: 30_000 }, (_, i) => `never ${i}`) }, "bad_words");
+    const response = await served.request("POST", "/tokenize", { prompt: "z".repeat(1_000_001) });
+    expect(response.status).toBe(422);
+    await response.text();
+  });
+
+  test("ids that cannot be drawn cost nothing", async () => {
+    const stop_token_ids = Array.from({ length: 300_000 }, (_, i) => i + 500);
+    const before = performance.now();
+    const { choices } = await served.chat({ ...start("[words]"), stop_token_ids, n: 100, min_tokens: 2 });
+    expect(choices[99]!.message.content).toBe("One two three four five");
+    expect(performance.now() - before).toBeLessThan(10_000);
+  });
+});

@@ -83,7 +83,7 @@ test("also within messages, tools and other objects", async () => {
     (value: string) => ({ repetition_detection: `{"max_pattern_size":4,"min_pattern_size":${value},"min_count":2}` }),
     (value: string) => ({ documents: `[{"title":${value}}]` }),
   ];
-  await sendAll(inside.flatMap((body) => wild.map(body)));
+  await sendAll(inside.flatMap((body) => wild.map((value): Record<string, string> => body(value))));
   await expectFine();
 });
 

@@ -63,14 +63,15 @@ export function samplingSettings(
     eosId: tokenizer.eosId,
     extraEosIds: generationConfig.eos_token_id.filter((id) => id !== tokenizer.eosId),
     ignoreEos: request.ignore_eos,
-    stopTokenIds: request.stop_token_ids,
+    // Others are never drawn.
+    stopTokenIds: [...new Set(request.stop_token_ids)].filter((id) => id >= 0 && id < vocab),
     stop: request.stop,
     includeStop: request.include_stop_str_in_output,
     skipSpecialTokens: request.skip_special_tokens,
     spacesBetweenSpecialTokens: request.spaces_between_special_tokens,
     logitBias: logitBias(request, vocab),
     allowedTokenIds: allowedTokenIds(request, tokenizer, vocab),
-    badWords: request.bad_words.flatMap((word, i) => badWord(word, `bad_words.${i}`, tokenizer, vocab)),
+    badWords: badWords(request, tokenizer, vocab),
     logprobs,
     promptLogprobs: wantedPromptLogprobs(request, vocab),
     repetitionDetection: repetitionDetection(request),
@@ -136,7 +137,19 @@ function allowedTokenIds(request: ChatRequest, tokenizer: Tokenizer, vocab: numb
   const size = Math.min(tokenizer.vocabSize, vocab);
   const outside = request.allowed_token_ids.filter((id) => id < 0 || id >= size);
   if (outside.length > 0) throw outsideVocabulary("allowed_token_ids", outside, size);
-  return request.allowed_token_ids;
+  return [...new Set(request.allowed_token_ids)];
+}
+
+/** Characters of all bad words together: encoding them stops everything else. */
+const MOST_BAD_CHARACTERS = 100_000;
+
+function badWords(request: ChatRequest, tokenizer: Tokenizer, vocab: number): number[][] {
+  const characters = request.bad_words.reduce((sum, word) => sum + word.length, 0);
+  if (characters > MOST_BAD_CHARACTERS) {
+    const message = `${characters} characters are more than the ${MOST_BAD_CHARACTERS} that all words may have together`;
+    throw ValidationError.at("bad_words", message);
+  }
+  return request.bad_words.flatMap((word, i) => badWord(word, `bad_words.${i}`, tokenizer, vocab));
 }
 
 /**
