@@ -3,7 +3,14 @@ import { basename, join, resolve } from "node:path";
 import { ModelFileError } from "../errors.js";
 import { InferenceLoop } from "../inference/index.js";
 import type { DecoderConfig, DeviceModel, Runtime } from "../runtime/runtime.js";
-import { type ChatTemplate, compileChatTemplate, loadTokenizer, type Tokenizer } from "../text/index.js";
+import {
+  type ChatTemplate,
+  compileChatTemplate,
+  loadTokenizer,
+  TemplateError,
+  type Tokenizer,
+  TokenizerError,
+} from "../text/index.js";
 import type { ModelOptions } from "../types/options.js";
 import { openWeightFolder } from "../weights/index.js";
 import { diagnostics } from "./diagnostics.js";
@@ -39,6 +46,19 @@ export interface MemoryBudget {
   share: number;
 }
 
+/** @throws ModelFileError */
+async function loadText(folder: string): Promise<{ tokenizer: Tokenizer; template: ChatTemplate | null }> {
+  try {
+    const tokenizer = await loadTokenizer(folder);
+    const { chatTemplate } = tokenizer;
+    return { tokenizer, template: chatTemplate === null ? null : compileChatTemplate(chatTemplate) };
+  } catch (cause) {
+    if (cause instanceof TokenizerError) throw new ModelFileError(cause.file ?? folder, cause.reason, { cause });
+    if (cause instanceof TemplateError) throw new ModelFileError(folder, cause.message, { cause });
+    throw cause;
+  }
+}
+
 /**
  * Loads a folder onto the device.
  * @throws ModelFileError naming what is wrong with the folder; InsufficientMemoryError before memory is taken.
@@ -55,9 +75,9 @@ export async function loadBaseModel(
   if (!(await stat(folder).catch(() => null))?.isDirectory()) {
     throw new ModelFileError(folder, "there is no such folder", { hint: "name a Hugging Face model folder" });
   }
-  const [weights, tokenizer, generationConfig] = await Promise.all([
+  const [weights, { tokenizer, template }, generationConfig] = await Promise.all([
     openWeightFolder(folder),
-    loadTokenizer(folder),
+    loadText(folder),
     readGenerationDefaults(folder),
   ]);
   const { config, tensors } = weights;
@@ -67,7 +87,6 @@ export async function loadBaseModel(
       `has tokens up to ${tokenizer.vocabSize - 1}, the model only ${config.vocab} of them`,
     );
   }
-  const template = tokenizer.chatTemplate === null ? null : compileChatTemplate(tokenizer.chatTemplate);
   const contextLength = Math.min(options.contextLength ?? config.maxPositions, config.maxPositions);
   const wanted = model.dtype ?? options.dtype;
   const dtype = wanted === "auto" ? weights.dtype : wanted;

@@ -38,7 +38,7 @@ export async function readGenerationDefaults(folder: string): Promise<Generation
     top_p: number("top_p", 0, 1),
     top_k: number("top_k", -1, Number.MAX_SAFE_INTEGER),
     min_p: number("min_p", 0, 1),
-    repetition_penalty: number("repetition_penalty", 0, Number.MAX_VALUE),
+    repetition_penalty: number("repetition_penalty", 1e-6, 1e6),
     max_new_tokens: number("max_new_tokens", 1, Number.MAX_SAFE_INTEGER),
     eos_token_id: ends.length > 0 ? ends : ids(config, "eos_token_id"),
   };

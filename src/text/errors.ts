@@ -4,11 +4,11 @@ export class TokenizerError extends Error {
 
   /** `file` is the file at fault, when there is one. */
   constructor(
-    message: string,
+    readonly reason: string,
     readonly file?: string,
     options?: ErrorOptions,
   ) {
-    super(file === undefined ? message : `${file}: ${message}`, options);
+    super(file === undefined ? reason : `${file}: ${reason}`, options);
   }
 }
 

@@ -61,7 +61,9 @@ async function readHeaderText(file: string): Promise<{ text: string; start: numb
     throw new ModelFileError(file, cause.code === "ENOENT" ? "is missing" : cause.message, { cause });
   });
   try {
-    const { size } = await handle.stat();
+    const status = await handle.stat();
+    if (!status.isFile()) throw new ModelFileError(file, "is not a file");
+    const { size } = status;
     const prefix = Buffer.alloc(8);
     if ((await handle.read(prefix, 0, 8, 0)).bytesRead < 8) throw new ModelFileError(file, "is shorter than 8 bytes");
     const length = prefix.readBigUInt64LE();

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
-import { existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -101,11 +101,14 @@ describe("opening", () => {
   });
 
   it("names options that do not exist or cannot be", async () => {
-    const failure = Engine.open({ tread: 2, toolParser: "xml", models: [] } as object);
+    const optimizer = { rl: { beta2: 1 }, sft: { decay: 0 } };
+    const failure = Engine.open({ tread: 2, toolParser: "xml", models: [], optimizer } as object);
     await expect(failure).rejects.toBeInstanceOf(ValidationError);
     const { issues } = (await failure.catch((error) => error)) as ValidationError;
     expect(issues.map(({ loc }) => loc.join(".")).sort()).toEqual([
       "options.models",
+      "options.optimizer.rl.beta2",
+      "options.optimizer.sft.decay",
       "options.toolParser",
       "options.tread",
     ]);
@@ -118,6 +121,24 @@ describe("opening", () => {
     expect(small).toBeInstanceOf(InsufficientMemoryError);
     expect(small).toMatchObject({ available: 1e6, status: 503 });
     await (await Engine.open({ home })).close();
+  });
+
+  it("names the file of a model folder that is at fault", async () => {
+    const complaint = async (file: string, content: string) => {
+      const folder = join(home, "model");
+      rmSync(folder, { recursive: true, force: true });
+      cpSync(fileURLToPath(new URL("../../models/tiny", import.meta.url)), folder, { recursive: true });
+      writeFileSync(join(folder, file), content);
+      const error = await Engine.open({ models: [folder] }).catch((error: unknown) => error);
+      expect(error).toBeInstanceOf(ModelFileError);
+      return (error as ModelFileError).message.replace(folder, "");
+    };
+    expect(await complaint("tokenizer.json", "{")).toMatch(/^\/tokenizer.json: is not JSON/);
+    expect(await complaint("chat_template.jinja", "{% if x %}")).toMatch(/^: chat template, line 1: expected/);
+    const noPenalty = JSON.stringify({ repetition_penalty: 0 });
+    expect(await complaint("generation_config.json", noPenalty)).toContain(
+      "/generation_config.json: repetition_penalty",
+    );
   });
 
   it("takes the key and the entity of the owner", async () => {
