@@ -2,10 +2,10 @@
  * `anneal demo`: a model fails at a task, is trained by reinforcement learning with `train` as an application would do it, and is
  * scored again on words it was never trained on. Exits with 1 when the held-out score does not rise.
  */
-import { parseArgs } from "node:util";
 import { Engine } from "../engine/engine.js";
 import { train } from "../gather/train.js";
 import { heldOutWords, trainingWords } from "./demoWords.js";
+import { readFlags, readInteger, refuseArguments } from "./flags.js";
 import { rewardCurve } from "./rewardCurve.js";
 
 const SAMPLES_PER_WORD = 4;
@@ -25,21 +25,21 @@ before and after. Nothing is kept.
   --seed N     another run: other rollouts, other order of words (default 1)
   --steps N    training steps (default 20)`;
 
+const options = {
+  seed: { type: "string" },
+  steps: { type: "string" },
+  help: { type: "boolean", short: "h" },
+} as const;
+
 export async function demo(args: readonly string[]): Promise<number> {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      seed: { type: "string", default: "1" },
-      steps: { type: "string", default: "20" },
-      help: { type: "boolean", short: "h" },
-    },
-  });
+  const { values, positionals } = readFlags(args, options);
   if (values.help) {
     console.log(usage);
     return 0;
   }
-  const seed = integerOption("--seed", values.seed, 0, Number.MAX_SAFE_INTEGER);
-  const steps = integerOption("--steps", values.steps, 1, 1000);
+  refuseArguments(positionals);
+  const seed = readInteger("seed", values.seed, 0, 1e9) ?? 1;
+  const steps = readInteger("steps", values.steps, 1, 1000) ?? 20;
   const started = performance.now();
 
   await using engine = await Engine.open({});
@@ -123,13 +123,6 @@ export async function demo(args: readonly string[]): Promise<number> {
     `Held-out words: ${percent(before)} → ${percent(after)} in ${seconds.toFixed(0)} s${rose ? "" : ": no clear rise"}`,
   );
   return rose ? 0 : 1;
-}
-
-function integerOption(name: string, text: string, min: number, max: number): number {
-  const value = Number(text);
-  if (!Number.isInteger(value) || value < min || value > max)
-    throw new RangeError(`${name}: expected an integer from ${min} to ${max}, got "${text}"`);
-  return value;
 }
 
 /** Redraws one line on a terminal; prints a line each elsewhere. */

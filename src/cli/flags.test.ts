@@ -51,5 +51,6 @@ describe("flags", () => {
     ]);
     expect([readInteger("x", "0", 0), readInteger("x", undefined)]).toEqual([0, undefined]);
     expect(() => readInteger("x", "0")).toThrow(UsageError);
+    expect(() => readInteger("port", "65536", 0, 65535)).toThrow("from 0 to 65535");
   });
 });

@@ -32,7 +32,8 @@ export function readFlags<F extends Flags>(
   try {
     parsed = parseArgs({ args: [...args], options, allowPositionals: true, strict: true });
   } catch (error) {
-    throw new UsageError((error as Error).message);
+    // Of Node's message, the sentence that names the option.
+    throw new UsageError((error as Error).message.split(". ")[0]!);
   }
   const values = parsed.values as Record<string, unknown>;
   for (const [name, option] of Object.entries(options)) {
@@ -44,10 +45,16 @@ export function readFlags<F extends Flags>(
   return { values: values as Values<F>, positionals: parsed.positionals };
 }
 
-export function readInteger(flag: string, text: string | undefined, least = 1): number | undefined {
+/** @throws UsageError, for a command whose whole input is options. */
+export function refuseArguments(positionals: readonly string[]): void {
+  if (positionals.length > 0) throw new UsageError(`what is "${positionals[0]}"? this command takes only options`);
+}
+
+export function readInteger(flag: string, text: string | undefined, least = 1, most = 1e15): number | undefined {
   if (text === undefined) return undefined;
-  if (/^\d{1,15}$/.test(text) && Number(text) >= least) return Number(text);
-  throw new UsageError(`--${flag} takes a whole number from ${least}, not "${text}"`);
+  if (/^\d{1,15}$/.test(text) && Number(text) >= least && Number(text) <= most) return Number(text);
+  const range = most < 1e15 ? `from ${least} to ${most}` : `from ${least}`;
+  throw new UsageError(`--${flag} takes a whole number ${range}, not "${text}"`);
 }
 
 const units: Record<string, number> = { "": 1, k: 2 ** 10, m: 2 ** 20, g: 2 ** 30 };

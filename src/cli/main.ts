@@ -26,13 +26,17 @@ ${Object.entries(commands)
   .map(([name, { summary }]) => `  ${name.padEnd(8)} ${summary}`)
   .join("\n")}
 
-anneal COMMAND --help says more.`;
+anneal COMMAND --help says more; anneal --version says which one this is.`;
 
 async function main(args: readonly string[]): Promise<number> {
   const [name, ...rest] = args;
   if (name === undefined || name === "--help" || name === "-h" || name === "help") {
     console.log(usage);
     return name === undefined ? 2 : 0;
+  }
+  if (name === "--version") {
+    console.log((await import("../engine/packageVersion.js")).packageVersion());
+    return 0;
   }
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
   if (!command) throw new UsageError(`there is no command "${name}"`);

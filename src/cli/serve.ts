@@ -10,6 +10,7 @@ import {
   readEngineOptions,
   readFlags,
   readInteger,
+  refuseArguments,
 } from "./flags.js";
 import { withLoadingProgress } from "./progress.js";
 
@@ -67,12 +68,13 @@ function interrupted(): Promise<void> {
 }
 
 export async function serve(args: readonly string[]): Promise<number> {
-  const { values } = readFlags(args, options);
+  const { values, positionals } = readFlags(args, options);
   if (values.help) {
     console.log(usage);
     return 0;
   }
-  const port = readInteger("port", values.port, 0) ?? 8000;
+  refuseArguments(positionals);
+  const port = readInteger("port", values.port, 0, 65535) ?? 8000;
   const host = values.host ?? "127.0.0.1";
   const limits = {
     chatBodyLimit: readBytes("chat-body-limit", values["chat-body-limit"]),

@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -7,6 +7,10 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 
 const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 const tsx = pathToFileURL(fileURLToPath(import.meta.resolve("tsx"))).href;
+
+const manifest = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")) as {
+  version: string;
+};
 
 const children = new Set<ChildProcess>();
 
@@ -42,17 +46,27 @@ afterAll(() => {
 
 describe("anneal", () => {
   it("explains itself, and refuses what it does not know with status 2", async () => {
-    const [help, nothing, unknown, flag] = await Promise.all([
+    const [help, version, nothing, ...refused] = await Promise.all([
       command(["--help"]),
+      command(["--version"]),
       command([]),
       command(["fly"]),
-      command(["serve", "--port", "many"]),
+      command(["serve", "--port", "99999"]),
+      command(["serve", "./folder"]),
+      command(["serve", "--modle", "x"]),
+      command(["demo", "--seed", "x"]),
     ]);
     expect(help.code).toBe(0);
     for (const name of ["serve", "chat", "demo", "models", "runs", "keys"]) expect(help.out).toContain(name);
-    expect([nothing.code, unknown.code, flag.code]).toEqual([2, 2, 2]);
-    expect(unknown.err).toContain('there is no command "fly"');
-    expect(flag.err).toContain("--port");
+    expect(version).toMatchObject({ code: 0, out: `${manifest.version}\n` });
+    expect([nothing, ...refused].map(({ code }) => code)).toEqual([2, 2, 2, 2, 2, 2]);
+    expect(refused.map(({ err }) => err.split("\n")[0])).toEqual([
+      'anneal: there is no command "fly"',
+      'anneal: --port takes a whole number from 0 to 65535, not "99999"',
+      'anneal: what is "./folder"? this command takes only options',
+      "anneal: Unknown option '--modle'",
+      'anneal: --seed takes a whole number from 0 to 1000000000, not "x"',
+    ]);
   });
 
   it("answers one message and is gone", async () => {
