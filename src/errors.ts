@@ -86,7 +86,7 @@ export class InsufficientMemoryError extends UnavailableError {
     super(`${what} needs ${gib(needed)} of memory, ${gib(available)} are available`, {
       code: "insufficient_memory",
       param: option,
-      hint: `lower ${option}`,
+      hint: option === "models" ? "serve a smaller model, or raise memoryLimit" : `lower ${option}`,
     });
     this.needed = needed;
     this.available = available;
