@@ -282,7 +282,7 @@ describe("errors", () => {
 
   test("a failure in the middle of a stream is one error event and [DONE]", async () => {
     const failing = await Served.open({ models: [(await scriptedModel("m")).model] });
-    const response = await failing.post({ ...start("[loop]"), stream: true });
+    const response = await failing.post({ ...start("[loop]"), n: 500, stream: true });
     const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
     let text = (await reader.read()).value!;
     // Its model is taken away.
