@@ -219,7 +219,7 @@ test("top_logprobs are the likeliest tokens, falling, and greedy draws the first
 });
 
 test("beam search of width 1 is greedy, and wider beams are at least as likely", async () => {
-  const params: Params = { logprobs: true, max_tokens: 12, ignore_eos: true };
+  const params: Params = { logprobs: true, max_tokens: 12, ignore_eos: true, return_token_ids: true };
   const sum = (answer: ChatCompletion) =>
     answer.choices[0]!.logprobs!.content.reduce((total, entry) => total + entry.logprob, 0);
   const greedy = await ask("Spell cat.", { ...params, temperature: 0 });
@@ -231,7 +231,8 @@ test("beam search of width 1 is greedy, and wider beams are at least as likely",
   });
   expect(textsOf(one)).toEqual(textsOf(greedy));
   expect(sum(wide)).toBeGreaterThanOrEqual(sum(greedy));
-  expect(new Set(textsOf(wide)).size).toBe(8);
+  // Hidden tokens may make two of them one text.
+  expect(new Set(wide.choices.map((choice) => String(choice.token_ids))).size).toBe(8);
 });
 
 test("500 requests cancelled midway leave nothing, and the next is answered at once", async () => {
