@@ -17,11 +17,14 @@
       "defines": ["NAPI_VERSION=8"],
       "dependencies": ["kernels_portable"],
       "sources": [
-        "addon/addon.cpp", "addon/arguments.cpp", "addon/decoder_options.cpp", "addon/environment.cpp", "addon/model.cpp",
-        "addon/named_tensors.cpp", "addon/policy_loss_binding.cpp", "addon/step.cpp", "addon/tensor_source.cpp", "addon/trainer.cpp",
+        "addon/addon.cpp", "addon/arguments.cpp", "addon/decoder_options.cpp", "addon/environment.cpp",
+        "addon/grammar_binding.cpp", "addon/model.cpp",
+        "addon/named_tensors.cpp", "addon/policy_loss_binding.cpp", "addon/slot.cpp", "addon/step.cpp", "addon/tensor_source.cpp", "addon/trainer.cpp",
         "decoder/adapter.cpp", "decoder/batch.cpp", "decoder/decoder.cpp", "decoder/head.cpp", "decoder/layer_backward.cpp",
         "decoder/layer_forward.cpp", "decoder/parameters.cpp", "decoder/rope.cpp", "decoder/train_pass.cpp", "decoder/weights.cpp",
         "executor/executor.cpp", "executor/machine.cpp",
+        "grammar/automaton.cpp", "grammar/configurations.cpp", "grammar/expressions.cpp", "grammar/local_mask.cpp",
+        "grammar/mask_maker.cpp", "grammar/matcher.cpp", "grammar/network.cpp", "grammar/utf8.cpp", "grammar/vocabulary.cpp",
         "sampling/sampler.cpp",
         "training/policy_loss.cpp"
       ],

@@ -1,4 +1,5 @@
 // What the addon exports.
+#include "grammar_binding.h"
 #include "model.h"
 #include "named_tensors.h"
 #include "policy_loss_binding.h"
@@ -77,11 +78,13 @@ napi_value start(napi_env env, napi_value exports) {
     define_class<Cancellation>(js, "Cancellation", {describe<Cancellation, &Cancellation::abort>("abort"), describe<Cancellation, &Cancellation::progress>("progress")});
     define_model(js);
     define_trainer(js);
+    define_grammar(js);
     const std::pair<const char*, napi_callback> functions[] = {
         {"initialize", function<initialize>}, {"threads", function<threads>}, {"setThreads", function<set_threads>},
         {"kernelSets", function<kernel_sets>}, {"availableMemory", function<free_memory>}, {"memory", function<memory>},
         {"weightTensors", function<weight_tensors>}, {"adapterTensors", function<adapter_tensor_list>}, {"load", function<load_model>},
-        {"cancellation", function<make_cancellation>}, {"policyLoss", function<policy_loss_binding>}};
+        {"cancellation", function<make_cancellation>}, {"policyLoss", function<policy_loss_binding>},
+        {"grammarVocabulary", function<grammar_vocabulary>}, {"compileGrammar", function<compile_grammar>}};
     for (auto& [name, callback] : functions) {
       napi_value value;
       js.check(napi_create_function(env, name, NAPI_AUTO_LENGTH, callback, nullptr, &value));

@@ -52,7 +52,7 @@ class Pending {
   std::vector<std::weak_ptr<CallControl>> controls_;
 };
 
-enum Class : int { kModelClass, kTrainerClass, kPassClass, kCancellationClass, kClasses };
+enum Class : int { kModelClass, kTrainerClass, kPassClass, kCancellationClass, kGrammarVocabularyClass, kCompiledGrammarClass, kGrammarMatcherClass, kClasses };
 
 // Used on its JavaScript thread only.
 class Environment {

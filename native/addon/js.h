@@ -49,6 +49,8 @@ struct Js {
 
   napi_value int32s(const int32_t* data, size_t length) const { return typed(napi_int32_array, data, length, 4); }
   napi_value floats(const float* data, size_t length) const { return typed(napi_float32_array, data, length, 4); }
+  napi_value words(const uint32_t* data, size_t length) const { return typed(napi_uint32_array, data, length, 4); }
+  napi_value bytes(const uint8_t* data, size_t length) const { return typed(napi_uint8_array, data, length, 1); }
 
  private:
   napi_value typed(napi_typedarray_type type, const void* data, size_t length, size_t width) const {

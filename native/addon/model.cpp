@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "grammar_binding.h"
 #include "named_tensors.h"
 #include "tensor_source.h"
 #include "trainer.h"
@@ -104,6 +105,17 @@ SamplingParams sampling_params(const Argument& params, int vocab) {
   return p;
 }
 
+// The slot's own copy: what JavaScript does with the given one changes nothing here.
+std::unique_ptr<grammar::Matcher> slot_matcher(const Argument& argument, int vocab) {
+  if (argument.missing()) return nullptr;
+  const auto* given = unwrap<GrammarMatcher>(argument.js(), argument.value(), kGrammarMatcherClass);
+  if (!given) invalid(argument.path(), "must be a GrammarMatcher");
+  const int known = given->matcher().grammar().vocabulary().size();
+  if (known < vocab)
+    invalid(argument.path(), "is of a vocabulary of " + std::to_string(known) + " tokens, the model has " + std::to_string(vocab) + ": add tokens without bytes");
+  return std::make_unique<grammar::Matcher>(given->matcher());
+}
+
 }  // namespace
 
 // ---- model
@@ -123,7 +135,9 @@ napi_value Model::open_slot(const Arguments& arguments) {
   handle_->require_open();
   const int vocab = handle_->config.vocab;
   const Path path("params");
-  auto slot = std::make_shared<Slot>(sampling_params(arguments.at(0, path), vocab), vocab);
+  const auto params = arguments.at(0, path);
+  auto sampling = sampling_params(params, vocab);
+  auto slot = std::make_shared<Slot>(std::move(sampling), vocab, params.field("grammar", [&](Argument a) { return slot_matcher(a, vocab); }));
   if (handle_->slots.size() >= size_t(1) << 20) throw Failure{"invalid_argument", "too many open slots: close those that are not used", "slot"};
   do handle_->next_slot = handle_->next_slot == INT32_MAX ? 1 : handle_->next_slot + 1;
   while (handle_->slots.count(handle_->next_slot));
@@ -146,7 +160,7 @@ napi_value Model::rewind_slot(const Arguments& arguments) {
   const int outputs = int(arguments.at(1, outputs_path).integer(0, INT32_MAX));
   found->second->latest = 0;
   handle_->environment->post(Queue::inference, [slot = found->second, outputs] {
-    if (outputs < slot->sampler.outputs()) slot->sampler.rewind(outputs);
+    slot->rewind(outputs);
   });
   return arguments.js.undefined();
 }

@@ -2,7 +2,7 @@
 #pragma once
 #include <unordered_map>
 
-#include "../sampling/sampler.h"
+#include "slot.h"
 #include "wrapped.h"
 #include "decoder_options.h"
 
@@ -16,16 +16,6 @@ struct ModelState {
   std::unique_ptr<float[]> logits;
   int64_t logits_capacity = 0;
   std::vector<float> scratch;
-};
-
-// Sampling state of one choice. The JavaScript thread numbers the draws as it queues them; everything else belongs to the dispatcher.
-struct Slot {
-  Slot(SamplingParams params, int vocab) : sampler(std::move(params), vocab) {}
-  Sampler sampler;
-  int64_t draws = 0;              // queued so far (JavaScript thread)
-  int64_t latest = 0;             // the one that a step without tokens goes on from; 0: none (JavaScript thread)
-  int64_t drawn = 0;              // the one that gave `last`: another than asked for means that one was aborted
-  int32_t last = -1;              // -1: no token was permitted
 };
 
 struct TrainerHandle;

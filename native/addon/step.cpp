@@ -115,8 +115,9 @@ void Step::run(Pool& pool) {
   for (auto& s : sequences)
     if (s.sample) {
       s.slot->drawn = s.draw;
-      s.slot->last = s.sampled.token;
-      if (s.sampled.token >= 0) s.slot->sampler.accept(s.sampled.token);
+      s.slot->last = -1;
+      if (s.sampled.token >= 0) s.slot->accept(s.sampled.token);
+      s.sampled.token = s.slot->last;
     }
   seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -180,7 +181,7 @@ void Step::pass(Pool& pool, const std::vector<StepRun>& runs, const std::vector<
       if (next < 0) out.logprob = 0, out.rank = 0;
     }
     if (s.sample && row.token + 1 == int(s.tokens.size()))
-      s.sampled = s.slot->sampler.sample(*model->kernels, logits, s.output_index, nullptr, model->scratch.data() + int64_t(worker) * ld);
+      s.sampled = s.slot->sample(*model->kernels, logits, s.output_index, model->scratch.data() + int64_t(worker) * ld);
   });
   if (!complete) throw Failure{"aborted", "the step was aborted", ""};
 }
@@ -195,7 +196,7 @@ napi_value result(Js js, const Step& step) {
     tokens[i] = s.sampled.token;
     logprobs[i] = s.sampled.logprob;
     napi_value most_likely = none, rows = none;
-    if (s.sample && s.sampled.token >= 0 && s.slot->sampler.params().top_logprobs >= 0) {
+    if (s.sample && s.sampled.token >= 0 && s.slot->params().top_logprobs >= 0) {
       most_likely = js.object();
       js.set(most_likely, "ids", js.int32s(s.sampled.top_ids.data(), s.sampled.top_ids.size()));
       js.set(most_likely, "logprobs", js.floats(s.sampled.top_logprobs.data(), s.sampled.top_logprobs.size()));

@@ -278,8 +278,14 @@ Sampled Sampler::sample(const Kernels& kernels, float* logits, int position, con
     z = scratch;
   }
   if (grammar_mask)
-    for (int i = 0; i < n; i++)
-      if (!(grammar_mask[i >> 5] >> (i & 31) & 1)) z[i] = kMasked;
+    for (int i = 0; i < n; i += 32) {  // most words permit nothing, or everything
+      const uint32_t permitted = grammar_mask[i >> 5];
+      const int end = std::min(n, i + 32);
+      if (permitted == 0) std::fill(z + i, z + end, kMasked);
+      else if (~permitted != 0)
+        for (int j = i; j < end; j++)
+          if (!(permitted >> (j & 31) & 1)) z[j] = kMasked;
+    }
   if (p.restrict_allowed) {
     int32_t next = 0;
     for (int32_t id : p.allowed_ids) {

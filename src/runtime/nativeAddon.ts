@@ -9,6 +9,7 @@ import {
   ModelFileError,
   UnavailableError,
 } from "../errors.js";
+import type { CompiledGrammar, GrammarBudgets, GrammarVocabulary } from "./grammar.js";
 import type { PolicyLossMetrics, PolicyLossRow, PolicyLossSettings } from "./policyLoss.js";
 import type {
   AdapterSpec,
@@ -90,6 +91,13 @@ export interface NativeAddon {
     },
     cancellation?: NativeCancellation,
   ): Promise<NativeModel>;
+  grammarVocabulary(
+    tokens: Uint8Array,
+    offsets: Int32Array,
+    special: Int32Array,
+    end: Int32Array,
+  ): Promise<GrammarVocabulary>;
+  compileGrammar(vocabulary: GrammarVocabulary, program: Int32Array, budgets: GrammarBudgets): Promise<CompiledGrammar>;
   policyLoss(row: PolicyLossRow, settings: PolicyLossSettings): { dLogprobs: Float32Array; metrics: PolicyLossMetrics };
 }
 
@@ -117,6 +125,10 @@ function typedError(code: string, message: string, at: string): AnnealError {
   const param = at || null;
   switch (code) {
     case "invalid_argument":
+    case "invalid_grammar":
+    case "grammar_too_complex":
+    case "grammar_left_recursive":
+    case "grammar_empty":
       return new BadRequestError(message, { code, param });
     case "closed":
     case "conflict":

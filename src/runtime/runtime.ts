@@ -4,8 +4,19 @@
  * `BadRequestError` with code "invalid_argument" and the argument's path as `param`, use after `close()` a
  * `ConflictError` with code "closed", never a crash. An aborted call rejects with `signal.reason`.
  */
+export {
+  type CompiledGrammar,
+  compileGrammar,
+  type GrammarBudgets,
+  type GrammarMatcher,
+  type GrammarVocabulary,
+  prepareVocabulary,
+  type VocabularyParts,
+} from "./grammar.js";
 export { adapterTensors, openRuntime, weightTensors } from "./nativeRuntime.js";
 export { type PolicyLossMetrics, type PolicyLossRow, type PolicyLossSettings, policyLoss } from "./policyLoss.js";
+
+import type { GrammarMatcher } from "./grammar.js";
 
 export type ElementType = "float32" | "bfloat16";
 
@@ -115,6 +126,8 @@ export interface SlotParams {
   prompt: Int32Array;
   /** How many of the most likely tokens to report with each draw; -1: none. */
   topLogprobs: number;
+  /** Outputs follow it from its present state on, in a copy of the slot's own. Its vocabulary must cover the model's. */
+  grammar?: GrammarMatcher | null;
 }
 
 export interface StepSequence {

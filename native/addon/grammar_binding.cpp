@@ -1,0 +1,204 @@
+#include "grammar_binding.h"
+
+namespace anneal {
+
+namespace {
+
+constexpr size_t kMostForced = 4096;            // bytes of one call
+
+// Work on Node's thread pool: short and on its own, it must wait neither for a training step nor make inference wait.
+class Background {
+ public:
+  // Returns the promise. `work` runs on another thread, `settle` on the JavaScript thread; both may throw.
+  static napi_value start(Js js, std::function<void()> work, std::function<napi_value(Js)> settle) {
+    auto self = std::make_unique<Background>();
+    self->work_ = std::move(work);
+    self->settle_ = std::move(settle);
+    napi_value promise;
+    js.check(napi_create_promise(js.env, &self->deferred_, &promise));
+    js.check(napi_create_async_work(js.env, nullptr, js.text("anneal grammar"), execute, complete, self.get(), &self->async_));
+    if (const napi_status status = napi_queue_async_work(js.env, self->async_); status != napi_ok) {
+      napi_delete_async_work(js.env, self->async_);
+      js.check(status);
+    }
+    self.release();
+    return promise;
+  }
+
+ private:
+  static void execute(napi_env, void* data) {
+    auto& self = *static_cast<Background*>(data);
+    self.attempt([&] { self.work_(); });
+  }
+
+  static void complete(napi_env env, napi_status status, void* data) {
+    const std::unique_ptr<Background> self(static_cast<Background*>(data));
+    const Js js{env};
+    try {
+      napi_value result = nullptr;
+      if (status != napi_ok) self->failure_ = Failure{"aborted", "the call was aborted", ""};
+      if (!self->failure_) self->attempt([&] { result = self->settle_(js); });
+      if (self->failure_) js.check(napi_reject_deferred(env, self->deferred_, Environment::of(env)->error(*self->failure_)));
+      else js.check(napi_resolve_deferred(env, self->deferred_, result));
+    } catch (...) {
+      // Only an environment that is going away cannot settle a promise.
+    }
+    napi_delete_async_work(env, self->async_);
+  }
+
+  template <class F> void attempt(F&& body) {
+    try {
+      body();
+    } catch (const Failure& failure) {
+      failure_ = failure;
+    } catch (const grammar::GrammarError& error) {
+      failure_ = Failure{error.code, error.what(), error.param};
+    } catch (const std::invalid_argument& error) {
+      failure_ = Failure{"invalid_argument", error.what(), "vocabulary"};
+    } catch (const std::bad_alloc&) {
+      failure_ = Failure{"insufficient_memory", "the machine has not enough memory for this call", ""};
+    } catch (const std::exception& error) {
+      failure_ = Failure{"internal_error", error.what(), ""};
+    }
+  }
+
+  std::function<void()> work_;
+  std::function<napi_value(Js)> settle_;
+  std::optional<Failure> failure_;
+  napi_deferred deferred_ = nullptr;
+  napi_async_work async_ = nullptr;
+};
+
+// Errors of a matcher's own, which it has only when a grammar is ambiguous beyond all bounds.
+template <class F> auto guarded_matcher(F&& body) {
+  try {
+    return body();
+  } catch (const grammar::GrammarError& error) {
+    throw Failure{error.code, error.what(), error.param};
+  }
+}
+
+template <class T, napi_value (T::*Get)(const Arguments&)> napi_property_descriptor getter(const char* name) {
+  return {name, nullptr, nullptr, method<T, Get>, nullptr, nullptr, napi_enumerable, nullptr};
+}
+
+}  // namespace
+
+// ---- vocabulary
+
+GrammarVocabulary::GrammarVocabulary(Js js, std::shared_ptr<const grammar::Vocabulary> vocabulary) : js_(js), vocabulary_(std::move(vocabulary)) {
+  int64_t now;
+  napi_adjust_external_memory(js_.env, int64_t(vocabulary_->memory()), &now);
+}
+
+GrammarVocabulary::~GrammarVocabulary() {
+  int64_t now;
+  napi_adjust_external_memory(js_.env, -int64_t(vocabulary_->memory()), &now);
+}
+
+napi_value GrammarVocabulary::size(const Arguments& arguments) { return arguments.js.number(vocabulary_->size()); }
+
+napi_value grammar_vocabulary(const Arguments& arguments) {
+  const Path tokens_path("tokens"), offsets_path("offsets"), special_path("special"), end_path("end");
+  auto tokens = std::make_shared<std::vector<uint8_t>>(arguments.at(0, tokens_path).bytes());
+  const auto list = [&](size_t index, const Path& path) { return std::make_shared<std::vector<int32_t>>(arguments.at(index, path).int32s()); };
+  auto offsets = list(1, offsets_path), special = list(2, special_path), end = list(3, end_path);
+  auto made = std::make_shared<std::shared_ptr<const grammar::Vocabulary>>();
+  auto environment = Environment::of(arguments.js.env);
+  return Background::start(
+      arguments.js, [=] { *made = std::make_shared<grammar::Vocabulary>(*tokens, *offsets, *special, *end); },
+      [environment, made](Js js) { return wrap(*environment, std::make_unique<GrammarVocabulary>(js, std::move(*made))); });
+}
+
+// ---- compiling
+
+napi_value compile_grammar(const Arguments& arguments) {
+  const Path vocabulary_path("vocabulary"), program_path("program"), budgets_path("budgets");
+  const auto* vocabulary = unwrap<GrammarVocabulary>(arguments.js, arguments.values[0], kGrammarVocabularyClass);
+  if (!vocabulary) invalid(vocabulary_path, "must be a GrammarVocabulary");
+  auto program = std::make_shared<std::vector<int32_t>>(arguments.at(1, program_path).int32s());
+  grammar::Budgets budgets;
+  const auto given = arguments.at(2, budgets_path);
+  if (!given.missing()) {
+    given.object();
+    const auto read = [&](const char* name, int64_t& value, int64_t most) {
+      given.field(name, [&](Argument a) {
+        if (!a.missing()) value = a.integer(1, most);
+      });
+    };
+    read("milliseconds", budgets.milliseconds, 600'000);
+    read("states", budgets.states, 100'000'000);
+    read("bytes", budgets.bytes, int64_t(1) << 40);
+    // Nested expressions are read by nested calls.
+    read("nesting", budgets.nesting, 1000);
+    read("rules", budgets.rules, 10'000'000);
+  }
+  auto made = std::make_shared<std::shared_ptr<grammar::Grammar>>();
+  auto environment = Environment::of(arguments.js.env);
+  return Background::start(
+      arguments.js, [=, from = vocabulary->vocabulary()] { *made = grammar::Grammar::compile(from, *program, budgets); },
+      [environment, made](Js) { return wrap(*environment, std::make_unique<CompiledGrammar>(std::move(*made))); });
+}
+
+napi_value CompiledGrammar::matcher(const Arguments& arguments) {
+  return wrap(*Environment::of(arguments.js.env), std::make_unique<GrammarMatcher>(grammar::Matcher(grammar_)));
+}
+
+// ---- matcher
+
+namespace {
+
+napi_value boolean(Js js, bool value) {
+  napi_value result;
+  js.check(napi_get_boolean(js.env, value, &result));
+  return result;
+}
+
+}  // namespace
+
+napi_value GrammarMatcher::accept(const Arguments& arguments) {
+  const Path path("token");
+  const auto token = int32_t(arguments.at(0, path).integer(0, matcher_.grammar().vocabulary().size() - 1));
+  return boolean(arguments.js, guarded_matcher([&] { return matcher_.accept(token); }));
+}
+
+napi_value GrammarMatcher::accept_bytes(const Arguments& arguments) {
+  const Path path("bytes");
+  const auto bytes = arguments.at(0, path).bytes();
+  return boolean(arguments.js, guarded_matcher([&] { return matcher_.accept_bytes(bytes); }));
+}
+
+napi_value GrammarMatcher::mask(const Arguments& arguments) {
+  const auto mask = guarded_matcher([&] { return matcher_.mask(); });
+  return arguments.js.words(mask->data(), mask->size());
+}
+
+napi_value GrammarMatcher::complete(const Arguments& arguments) { return boolean(arguments.js, matcher_.complete()); }
+napi_value GrammarMatcher::finished(const Arguments& arguments) { return boolean(arguments.js, matcher_.finished()); }
+napi_value GrammarMatcher::steps(const Arguments& arguments) { return arguments.js.number(double(matcher_.steps())); }
+
+napi_value GrammarMatcher::forced(const Arguments& arguments) {
+  const auto bytes = guarded_matcher([&] { return matcher_.forced(kMostForced); });
+  return arguments.js.bytes(bytes.data(), bytes.size());
+}
+
+napi_value GrammarMatcher::rewind(const Arguments& arguments) {
+  const Path path("steps");
+  matcher_.rewind(size_t(arguments.at(0, path).integer(0, int64_t(matcher_.steps()))));
+  return arguments.js.undefined();
+}
+
+napi_value GrammarMatcher::clone(const Arguments& arguments) { return wrap(*Environment::of(arguments.js.env), std::make_unique<GrammarMatcher>(matcher_)); }
+
+void define_grammar(Js js) {
+  define_class<GrammarVocabulary>(js, "GrammarVocabulary", {getter<GrammarVocabulary, &GrammarVocabulary::size>("size")});
+  define_class<CompiledGrammar>(js, "CompiledGrammar", {describe<CompiledGrammar, &CompiledGrammar::matcher>("matcher")});
+  define_class<GrammarMatcher>(js, "GrammarMatcher",
+                               {describe<GrammarMatcher, &GrammarMatcher::accept>("accept"), describe<GrammarMatcher, &GrammarMatcher::accept_bytes>("acceptBytes"),
+                                describe<GrammarMatcher, &GrammarMatcher::mask>("mask"), getter<GrammarMatcher, &GrammarMatcher::complete>("complete"),
+                                getter<GrammarMatcher, &GrammarMatcher::finished>("finished"), getter<GrammarMatcher, &GrammarMatcher::steps>("steps"),
+                                describe<GrammarMatcher, &GrammarMatcher::forced>("forced"), describe<GrammarMatcher, &GrammarMatcher::rewind>("rewind"),
+                                describe<GrammarMatcher, &GrammarMatcher::clone>("clone")});
+}
+
+}  // namespace anneal

@@ -1,0 +1,60 @@
+// What compiling a grammar may cost, and how it fails.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace anneal::grammar {
+
+// `code`: "invalid_grammar" (the program is malformed), "grammar_too_complex" (a budget was passed), "grammar_left_recursive",
+// "grammar_empty" (nothing matches). `param` names what is at fault: "rules[3]", "budgets.states".
+struct GrammarError : std::runtime_error {
+  GrammarError(std::string code_, const std::string& message, std::string param_) : std::runtime_error(message), code(std::move(code_)), param(std::move(param_)) {}
+  std::string code, param;
+};
+
+struct Budgets {
+  int64_t milliseconds = 5000;
+  int64_t states = 400'000;               // of all automata built on the way
+  int64_t bytes = int64_t(512) << 20;     // of all automata built on the way
+  int64_t nesting = 512;                  // of expressions within a rule
+  int64_t rules = 50'000;
+};
+
+// Counts what one compilation has cost. Throws GrammarError "grammar_too_complex", naming the budget that was passed.
+class Spending {
+ public:
+  explicit Spending(const Budgets& budgets) : budgets_(budgets), end_(Clock::now() + std::chrono::milliseconds(budgets.milliseconds)) {}
+
+  const Budgets& budgets() const { return budgets_; }
+  void states(int64_t count) {
+    if ((states_ += count) > budgets_.states) past("states", budgets_.states, "states");
+    tick();
+  }
+  void bytes(int64_t count) {
+    if ((bytes_ += count) > budgets_.bytes) past("bytes", budgets_.bytes, "bytes of memory");
+  }
+  void nesting(int64_t depth) const {
+    if (depth > budgets_.nesting) past("nesting", budgets_.nesting, "levels of nested expressions");
+  }
+  void rules(int64_t count) const {
+    if (count > budgets_.rules) past("rules", budgets_.rules, "rules");
+  }
+  // Called at least every few microseconds; looks at the clock now and then.
+  void tick() {
+    if (++ticks_ % 256 == 0 && Clock::now() > end_) past("milliseconds", budgets_.milliseconds, "milliseconds of compiling");
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  [[noreturn]] static void past(const char* name, int64_t limit, const char* unit) {
+    throw GrammarError("grammar_too_complex", "the grammar needs more than " + std::to_string(limit) + " " + unit + ": simplify it or raise budgets." + name,
+                       std::string("budgets.") + name);
+  }
+  Budgets budgets_;
+  Clock::time_point end_;
+  int64_t states_ = 0, bytes_ = 0, ticks_ = 0;
+};
+
+}  // namespace anneal::grammar

@@ -1,0 +1,225 @@
+#include "configurations.h"
+
+#include <algorithm>
+
+namespace anneal::grammar {
+
+namespace {
+
+constexpr size_t kMostBytes = size_t(1) << 30;
+constexpr uint32_t kNowhere = 0;      // the frame below the two outermost ones; nothing returns to it
+
+}  // namespace
+
+Configurations::Configurations(const Network& network) : network_(network) {
+  frames_.intern({});
+  const uint64_t done = pack(Network::kDone, kNowhere), exit = pack(Network::kExit, kNowhere);
+  outside_ = frames_.intern({&done, 1});
+  unknown_ = frames_.intern({&exit, 1});
+  put(pack(network.rule(network.start_rule()).start, outside_));
+  start_ = close();
+}
+
+uint32_t Configurations::alone(int32_t state) {
+  // Not closed: that it may end its rule at once is not its own text.
+  const uint64_t item = pack(state, unknown_);
+  const uint32_t number = configurations_.intern({&item, 1});
+  rows_.resize(configurations_.size());
+  return number;
+}
+
+bool Configurations::has(uint32_t configuration, int32_t state) const {
+  for (uint64_t item : configurations_.at(configuration)) {
+    if (state_of(item) == state) return true;
+    if (state_of(item) > state) return false;
+  }
+  return false;
+}
+
+// ---- making a configuration
+
+void Configurations::put(uint64_t item) {
+  // Small sets are searched, large ones sorted when they are closed; in between an item may stand there twice.
+  if (set_.size() < 32 && std::find(set_.begin(), set_.end(), item) != set_.end()) return;
+  set_.push_back(item);
+}
+
+// Follows ended rules to where they return, and numbers the set.
+uint32_t Configurations::close() {
+  size_t at = 0, sorted = 64;
+  for (; at < set_.size(); ++at) {
+    const int32_t state = state_of(set_[at]);
+    if (state <= Network::kExit || !network_[state].accepts) continue;
+    for (uint64_t entry : frames_.at(frame_of(set_[at]))) put(entry);
+    if (set_.size() > sorted) {
+      // Duplicates among those not yet followed would be followed twice.
+      std::sort(set_.begin(), set_.begin() + std::ptrdiff_t(at) + 1);
+      std::vector<uint64_t> rest(set_.begin() + std::ptrdiff_t(at) + 1, set_.end()), fresh;
+      std::sort(rest.begin(), rest.end());
+      rest.erase(std::unique(rest.begin(), rest.end()), rest.end());
+      std::set_difference(rest.begin(), rest.end(), set_.begin(), set_.begin() + std::ptrdiff_t(at) + 1, std::back_inserter(fresh));
+      set_.resize(at + 1);
+      set_.insert(set_.end(), fresh.begin(), fresh.end());
+      sorted = set_.size() * 2;
+    }
+  }
+  std::erase_if(set_, [&](uint64_t item) { return state_of(item) > Network::kExit && network_[state_of(item)].last; });
+  std::sort(set_.begin(), set_.end());
+  set_.erase(std::unique(set_.begin(), set_.end()), set_.end());
+  const uint32_t number = configurations_.intern(set_);
+  rows_.resize(configurations_.size());
+  set_.clear();
+  return number;
+}
+
+// active_: the items and, for the rules they call, their start states with new frames. Rules are taken in an order in which all callers
+// at this place are known before the rule is; what returns from a new frame without reading is in the callers' automata already.
+void Configurations::expand(uint32_t configuration) {
+  constexpr auto kLeastFirst = [](const Call& a, const Call& b) { return b < a; };
+  set_.clear();
+  const auto items = configurations_.at(configuration);
+  active_.assign(items.begin(), items.end());
+  calls_.clear();
+  const auto call = [&](uint64_t item) {
+    for (auto& edge : network_.calls(state_of(item))) {
+      const int32_t order = network_.rule(edge.rule).order;
+      const auto want = [&](uint64_t entry) {
+        calls_.push_back({order, entry});
+        std::push_heap(calls_.begin(), calls_.end(), kLeastFirst);
+      };
+      // A call at the very end of a rule returns where the rule does: right recursion does not deepen the stack.
+      if (network_[edge.to].last) {
+        for (uint64_t entry : frames_.at(frame_of(item))) want(entry);
+      } else {
+        want(pack(edge.to, frame_of(item)));
+      }
+    }
+  };
+  for (uint64_t item : items) call(item);
+  while (!calls_.empty()) {
+    const int32_t order = calls_.front().order;
+    while (!calls_.empty() && calls_.front().order == order) {
+      if (set_.empty() || set_.back() != calls_.front().entry) set_.push_back(calls_.front().entry);
+      std::pop_heap(calls_.begin(), calls_.end(), kLeastFirst);
+      calls_.pop_back();
+    }
+    const uint64_t item = pack(network_.rule(network_.rule_at(order)).start, frames_.intern(set_));
+    set_.clear();
+    active_.push_back(item);
+    call(item);
+  }
+}
+
+void Configurations::fill(uint32_t configuration) {
+  if (memory() > kMostBytes)
+    throw GrammarError("grammar_too_complex", "the output can be read by the grammar in too many ways to follow all of them: make the grammar less ambiguous", "grammar");
+  expand(configuration);
+  steps_.clear();
+  bool cut[257] = {};
+  for (uint64_t item : active_)
+    for (auto& edge : network_.edges(state_of(item))) {
+      steps_.push_back({edge.lo, edge.hi, pack(edge.to, frame_of(item))});
+      cut[edge.lo] = cut[int(edge.hi) + 1] = true;
+    }
+  std::sort(steps_.begin(), steps_.end(), [](auto& a, auto& b) { return a.lo < b.lo; });
+  auto row = std::make_unique<Row>();
+  row->fill(kDead);
+  std::vector<Step> live;
+  size_t next = 0;
+  for (int lo = 0; lo < 256;) {
+    int hi = lo;
+    while (hi < 255 && !cut[hi + 1]) ++hi;
+    std::erase_if(live, [&](auto& s) { return s.hi < lo; });
+    for (; next < steps_.size() && steps_[next].lo <= lo; ++next) live.push_back(steps_[next]);
+    if (!live.empty()) {
+      for (auto& s : live) put(s.to);
+      std::fill(row->begin() + lo, row->begin() + hi + 1, close());
+    }
+    lo = hi + 1;
+  }
+  rows_[configuration] = std::move(row);
+  ++filled_;
+}
+
+// ---- tokens
+
+uint32_t Configurations::after_token(uint32_t configuration, int32_t token) {
+  if (!network_.has_tokens()) return kDead;
+  expand(configuration);
+  bool any = false;
+  for (uint64_t item : active_)
+    for (auto& edge : network_.tokens(state_of(item)))
+      if (edge.token == token) put(pack(edge.to, frame_of(item))), any = true;
+  return any ? close() : kDead;
+}
+
+std::vector<int32_t> Configurations::tokens(uint32_t configuration) {
+  std::vector<int32_t> result;
+  if (!network_.has_tokens()) return result;
+  expand(configuration);
+  for (uint64_t item : active_)
+    for (auto& edge : network_.tokens(state_of(item))) result.push_back(edge.token);
+  std::sort(result.begin(), result.end());
+  result.erase(std::unique(result.begin(), result.end()), result.end());
+  return result;
+}
+
+// ---- frames
+
+std::vector<Configurations::Item> Configurations::items(uint32_t configuration) const {
+  std::vector<Item> result;
+  for (uint64_t item : configurations_.at(configuration)) result.push_back({state_of(item), frame_of(item)});
+  return result;
+}
+
+uint32_t Configurations::returned(uint32_t frame) {
+  set_.clear();
+  for (uint64_t entry : frames_.at(frame)) put(entry);
+  return close();
+}
+
+uint32_t Configurations::united(uint32_t a, uint32_t b) {
+  const auto more = configurations_.at(b);
+  set_.assign(configurations_.at(a).begin(), configurations_.at(a).end());
+  set_.insert(set_.end(), more.begin(), more.end());
+  return close();
+}
+
+void Configurations::adopt(const Configurations& from, std::span<uint32_t> configurations) {
+  std::vector<uint32_t> known(from.frames_.size(), kDead);
+  for (uint32_t& configuration : configurations) {
+    const auto items = from.configurations_.at(configuration);
+    set_.clear();
+    for (uint64_t item : items) set_.push_back(pack(state_of(item), copy_frame(from, frame_of(item), known)));
+    std::sort(set_.begin(), set_.end());
+    configuration = configurations_.intern(set_);
+    set_.clear();
+  }
+  rows_.resize(configurations_.size());
+}
+
+// Frames are numbered after those below them, which may be many: not by recursion.
+uint32_t Configurations::copy_frame(const Configurations& from, uint32_t frame, std::vector<uint32_t>& known) {
+  std::vector<uint32_t> work{frame};
+  while (!work.empty()) {
+    const uint32_t f = work.back();
+    if (known[f] != kDead) {
+      work.pop_back();
+      continue;
+    }
+    std::vector<uint64_t> entries;
+    bool ready = true;
+    for (uint64_t entry : from.frames_.at(f)) {
+      const uint32_t below = known[frame_of(entry)];
+      if (below == kDead) work.push_back(frame_of(entry)), ready = false;
+      else entries.push_back(pack(state_of(entry), below));
+    }
+    if (!ready) continue;
+    std::sort(entries.begin(), entries.end());
+    known[f] = frames_.intern(entries);
+    work.pop_back();
+  }
+  return known[frame];
+}
+
+}  // namespace anneal::grammar

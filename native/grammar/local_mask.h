@@ -1,0 +1,39 @@
+// Which tokens are permitted in one state of one rule, whoever called the rule: the part of a mask that grammars can share.
+#pragma once
+#include <bitset>
+#include <memory>
+#include <string>
+
+#include "configurations.h"
+#include "vocabulary.h"
+
+namespace anneal::grammar {
+
+struct LocalMask {
+  // Tokens that end inside the rule or where it ends: bits if there are many, else a sorted list.
+  std::vector<uint32_t> bits;
+  std::vector<int32_t> tokens;
+  // Places in the vocabulary where the rule has ended and a token goes on: for each byte it goes on with, the nodes after that byte.
+  struct Exit {
+    uint8_t byte;
+    uint32_t end;                     // in nodes; the exits of a byte begin where those of the byte before end
+    uint64_t below;                   // nodes in all of their subtrees
+  };
+  std::vector<Exit> exits;
+  std::vector<uint32_t> nodes;
+  // Exits were too many to keep them all: only those of `asked` are here.
+  bool partial = false;
+  std::bitset<256> asked;
+
+  size_t memory() const { return sizeof(LocalMask) + bits.capacity() * 4 + tokens.capacity() * 4 + exits.capacity() * sizeof(Exit) + nodes.capacity() * 4; }
+};
+
+using Bytes = std::bitset<256>;
+
+// Walks the vocabulary from `state`. `follow`: null, all exits are kept unless they are more than `most_exits`; else those of these bytes.
+std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations, int32_t state, const Bytes* follow, size_t most_exits);
+
+// Describes all of the network that the next `bytes` bytes after a state can meet: equal descriptions, equal local masks. Empty: too long.
+std::string describe(const Network& network, int32_t state, int bytes);
+
+}  // namespace anneal::grammar

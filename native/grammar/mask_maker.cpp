@@ -1,0 +1,126 @@
+#include "mask_maker.h"
+
+#include <algorithm>
+
+namespace anneal::grammar {
+
+namespace {
+
+void permit(Mask& mask, int32_t token) { mask[size_t(token) / 32] |= 1u << (token % 32); }
+
+}  // namespace
+
+std::shared_ptr<const Mask> MaskMaker::mask(uint32_t configuration) {
+  const auto known = masks_.find(configuration);
+  if (known != masks_.end()) return known->second;
+  auto mask = std::make_shared<Mask>(vocabulary_.words(), 0);
+  make(configuration, *mask);
+  masks_.emplace(configuration, mask);
+  bytes_ += mask->size() * 4 + 64;
+  return mask;
+}
+
+void MaskMaker::make(uint32_t configuration, Mask& mask) {
+  if (configurations_.complete(configuration))
+    for (int32_t token : vocabulary_.end()) permit(mask, token);
+  for (int32_t token : configurations_.tokens(configuration)) permit(mask, token);
+  const auto& row = configurations_.after(configuration);
+  const auto& nodes = vocabulary_.nodes();
+  uint64_t below = 0;
+  int bytes = 0;
+  for (int byte = 0; byte < 256; ++byte)
+    if (const uint32_t child = vocabulary_.first_child(uint8_t(byte)); child && row[size_t(byte)] != Configurations::kDead) {
+      below += nodes[child].next - child;
+      ++bytes;
+    }
+  if (below > limits_.few_nodes && bytes > limits_.few_bytes) {
+    bool whole = true;
+    for (auto& [state, frame] : configurations_.items(configuration))
+      if (state > Network::kExit && !add_rule(state, frame, mask)) {
+        whole = false;
+        break;
+      }
+    if (whole) return;
+  }
+  for (int byte = 0; byte < 256; ++byte)
+    if (const uint32_t child = vocabulary_.first_child(uint8_t(byte)); child && row[size_t(byte)] != Configurations::kDead)
+      walk(child, nodes[child].next, row[size_t(byte)], mask);
+}
+
+// Permits the tokens of nodes [from, past), a subtree; `configuration` is the one after its first node's byte.
+void MaskMaker::walk(uint32_t from, uint32_t past, uint32_t configuration, Mask& mask) {
+  const auto& nodes = vocabulary_.nodes();
+  path_.resize(size_t(vocabulary_.longest()) + 1);
+  path_[nodes[from].depth] = configuration;
+  const auto tokens = [&](uint32_t i) {
+    for (int32_t token = nodes[i].token; token >= 0; token = vocabulary_.same_bytes(token)) permit(mask, token);
+  };
+  tokens(from);
+  for (uint32_t i = from + 1; i < past;) {
+    const auto& node = nodes[i];
+    const uint32_t now = configurations_.after(path_[node.depth - 1u])[node.byte];
+    if (now == Configurations::kDead) {
+      i = node.next;
+      continue;
+    }
+    path_[node.depth] = now;
+    tokens(i);
+    ++i;
+  }
+}
+
+// What one item permits. False: what follows its rule is so broad that walking the whole configuration is better.
+bool MaskMaker::add_rule(int32_t state, uint32_t frame, Mask& mask) {
+  auto part = local(state, nullptr);
+  if (!part->exits.empty() || part->partial) {
+    const uint32_t then = configurations_.returned(frame);
+    const auto row = configurations_.after(then);   // a copy: the walks below make more rows
+    if (part->partial) {
+      Bytes follow;
+      for (size_t byte = 0; byte < 256; ++byte) follow[byte] = row[byte] != Configurations::kDead;
+      // Where almost anything may follow, no list of exits helps.
+      if (follow.count() > limits_.most_follow) return false;
+      part = local(state, &follow);
+    }
+    uint64_t below = 0;
+    for (auto& exit : part->exits)
+      if (row[exit.byte] != Configurations::kDead) below += exit.below;
+    if (below > vocabulary_.nodes().size()) return false;
+    uint32_t begin = 0;
+    for (auto& exit : part->exits) {
+      if (row[exit.byte] != Configurations::kDead)
+        for (uint32_t i = begin; i < exit.end; ++i) walk(part->nodes[i], vocabulary_.nodes()[part->nodes[i]].next, row[exit.byte], mask);
+      begin = exit.end;
+    }
+  }
+  for (size_t i = 0; i < part->bits.size(); ++i) mask[i] |= part->bits[i];
+  for (int32_t token : part->tokens) permit(mask, token);
+  return true;
+}
+
+std::shared_ptr<const LocalMask> MaskMaker::local(int32_t state, const Bytes* follow) {
+  Known& known = locals_[state];
+  if (!follow && known.all) return known.all;
+  if (follow)
+    for (auto& mask : known.partial)
+      if (mask->asked == *follow) return mask;
+  const auto [description, fresh] = described_.try_emplace(state);
+  if (fresh) {
+    description->second = describe(network_, state, vocabulary_.longest());
+    bytes_ += description->second.size();
+  }
+  std::string key = description->second;
+  if (!key.empty() && follow) key += follow->to_string();
+  std::shared_ptr<const LocalMask> mask;
+  if (!key.empty()) mask = vocabulary_.find(key);
+  if (!mask) {
+    mask = make_local_mask(vocabulary_, configurations_, state, follow, limits_.most_exits);
+    if (!key.empty()) vocabulary_.keep(key, mask, mask->memory());
+    bytes_ += mask->memory();
+  }
+  if (follow) known.partial.push_back(mask);
+  else known.all = mask;
+  return mask;
+}
+
+}  // namespace anneal::grammar

@@ -1,0 +1,38 @@
+// The mask of a configuration: the union, over its states, of what each state permits inside its rule and of what follows where the rule ends.
+#pragma once
+#include "local_mask.h"
+#include "matcher.h"
+
+namespace anneal::grammar {
+
+class MaskMaker {
+ public:
+  MaskMaker(const Vocabulary& vocabulary, const Network& network, Configurations& configurations, const MaskLimits& limits)
+      : vocabulary_(vocabulary), network_(network), configurations_(configurations), limits_(limits) {}
+
+  // Remembered per configuration.
+  std::shared_ptr<const Mask> mask(uint32_t configuration);
+  size_t memory() const { return bytes_; }
+
+ private:
+  void make(uint32_t configuration, Mask& mask);
+  void walk(uint32_t from, uint32_t past, uint32_t configuration, Mask& mask);
+  bool add_rule(int32_t state, uint32_t frame, Mask& mask);
+  std::shared_ptr<const LocalMask> local(int32_t state, const Bytes* follow);
+
+  const Vocabulary& vocabulary_;
+  const Network& network_;
+  Configurations& configurations_;
+  const MaskLimits limits_;
+  std::unordered_map<uint32_t, std::shared_ptr<const Mask>> masks_;
+  struct Known {
+    std::shared_ptr<const LocalMask> all;           // may lack exits
+    std::vector<std::shared_ptr<const LocalMask>> partial;
+  };
+  std::unordered_map<int32_t, Known> locals_;
+  std::unordered_map<int32_t, std::string> described_;
+  std::vector<uint32_t> path_;                      // configurations by depth, of walk()
+  size_t bytes_ = 0;
+};
+
+}  // namespace anneal::grammar

@@ -1,0 +1,134 @@
+#include "matcher.h"
+
+#include "mask_maker.h"
+
+namespace anneal::grammar {
+
+namespace {
+
+constexpr size_t kSpaceBytes = size_t(96) << 20;
+
+}  // namespace
+
+// ---- grammar
+
+Grammar::Space::Space(const Grammar& grammar)
+    : configurations(grammar.network_), masks(std::make_unique<MaskMaker>(*grammar.vocabulary_, grammar.network_, configurations, grammar.limits_)) {}
+Grammar::Space::~Space() = default;
+
+Grammar::Grammar(std::shared_ptr<const Vocabulary> vocabulary, Network network, const MaskLimits& limits)
+    : vocabulary_(std::move(vocabulary)), network_(std::move(network)), limits_(limits) {}
+Grammar::~Grammar() = default;
+
+std::shared_ptr<Grammar> Grammar::compile(std::shared_ptr<const Vocabulary> vocabulary, std::span<const int32_t> words, const Budgets& budgets, const MaskLimits& limits) {
+  Spending spending(budgets);
+  Program program = decode(words, vocabulary->size(), spending);
+  for (int32_t node = 0; node < program.expressions.size(); ++node)
+    if (program.expressions[node].op == Op::token && vocabulary->is_end(program.expressions[node].a))
+      throw GrammarError("invalid_grammar", "program names token " + std::to_string(program.expressions[node].a) + ", which ends outputs: leave it out", "program");
+  auto grammar = std::shared_ptr<Grammar>(new Grammar(std::move(vocabulary), build_network(std::move(program), spending), limits));
+  grammar->space_ = std::make_shared<Space>(*grammar);
+  return grammar;
+}
+
+std::shared_ptr<Grammar::Space> Grammar::space() {
+  std::lock_guard lock(mutex_);
+  return space_;
+}
+
+std::shared_ptr<Grammar::Space> Grammar::replace(const std::shared_ptr<Space>& full) {
+  std::lock_guard lock(mutex_);
+  if (space_ == full) space_ = std::make_shared<Space>(*this);
+  return space_;
+}
+
+// ---- matcher
+
+Matcher::Matcher(std::shared_ptr<Grammar> grammar) : grammar_(std::move(grammar)), space_(grammar_->space()), history_{space_->configurations.start()} {}
+
+// Moves to a fresh space when this one is full; the others that use it move when it is their turn.
+void Matcher::make_room() {
+  {
+    std::lock_guard lock(space_->mutex);
+    if (space_->configurations.memory() + space_->masks->memory() < kSpaceBytes) return;
+  }
+  const auto old = space_;
+  const auto fresh = grammar_->replace(old);
+  std::scoped_lock lock(old->mutex, fresh->mutex);
+  auto history = history_;
+  fresh->configurations.adopt(old->configurations, {history.data(), history.size() - (finished() ? 1 : 0)});
+  history_ = std::move(history);
+  space_ = fresh;
+}
+
+bool Matcher::accept(int32_t token) {
+  const auto& vocabulary = grammar_->vocabulary();
+  if (finished() || token < 0 || token >= vocabulary.size()) return false;
+  if (vocabulary.is_end(token)) {
+    if (!complete()) return false;
+    history_.push_back(kFinished);
+    return true;
+  }
+  make_room();
+  std::lock_guard lock(space_->mutex);
+  auto& configurations = space_->configurations;
+  // A token may be named by the grammar, match as text, or both.
+  uint32_t now = configurations.after_token(history_.back(), token), text = Configurations::kDead;
+  const auto bytes = vocabulary.bytes(token);
+  if (vocabulary.is_text(token) && !bytes.empty()) {
+    text = history_.back();
+    for (size_t i = 0; i < bytes.size() && text != Configurations::kDead; ++i) text = configurations.after(text)[bytes[i]];
+  }
+  if (now == Configurations::kDead) now = text;
+  else if (text != Configurations::kDead) now = configurations.united(now, text);
+  if (now == Configurations::kDead) return false;
+  history_.push_back(now);
+  return true;
+}
+
+bool Matcher::accept_bytes(std::span<const uint8_t> bytes) {
+  if (finished()) return false;
+  make_room();
+  std::lock_guard lock(space_->mutex);
+  uint32_t now = history_.back();
+  for (uint8_t byte : bytes)
+    if ((now = space_->configurations.after(now)[byte]) == Configurations::kDead) return false;
+  history_.push_back(now);
+  return true;
+}
+
+std::shared_ptr<const Mask> Matcher::mask() {
+  if (finished()) return std::make_shared<const Mask>(grammar_->vocabulary().words(), 0);
+  make_room();
+  std::lock_guard lock(space_->mutex);
+  return space_->masks->mask(history_.back());
+}
+
+bool Matcher::complete() {
+  if (finished()) return true;
+  std::lock_guard lock(space_->mutex);
+  return space_->configurations.complete(history_.back());
+}
+
+std::vector<uint8_t> Matcher::forced(size_t most) {
+  std::vector<uint8_t> bytes;
+  if (finished()) return bytes;
+  make_room();
+  std::lock_guard lock(space_->mutex);
+  auto& configurations = space_->configurations;
+  for (uint32_t now = history_.back(); bytes.size() < most && !configurations.complete(now) && configurations.tokens(now).empty();) {
+    const auto& row = configurations.after(now);
+    int only = -1;
+    for (int byte = 0; byte < 256; ++byte)
+      if (row[size_t(byte)] != Configurations::kDead) {
+        if (only >= 0) return bytes;
+        only = byte;
+      }
+    if (only < 0) break;
+    bytes.push_back(uint8_t(only));
+    now = row[size_t(only)];
+  }
+  return bytes;
+}
+
+}  // namespace anneal::grammar

@@ -1,0 +1,91 @@
+// Structured outputs: a compiled grammar, and the state of one output that follows it.
+//
+// Everything here may be used from any thread; one Matcher is used by one thread at a time.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+
+#include "configurations.h"
+#include "vocabulary.h"
+
+namespace anneal::grammar {
+
+// Bit i % 32 of word i / 32 permits token i.
+using Mask = std::vector<uint32_t>;
+
+// Where masks stop being made by a plain walk of the vocabulary, and out of parts instead. Masks do not depend on it; their times do.
+struct MaskLimits {
+  uint64_t few_nodes = 4096;          // under the bytes that may come first: a plain walk costs less than looking parts up
+  int few_bytes = 6;                  // that may come first: the same
+  size_t most_exits = 1 << 14;        // kept of a state's part, where it is not known yet what follows its rule
+  size_t most_follow = 64;            // bytes that may follow a rule with more exits than that
+};
+
+class MaskMaker;
+
+class Grammar : public std::enable_shared_from_this<Grammar> {
+ public:
+  // `program`: see expressions.h. Throws GrammarError.
+  static std::shared_ptr<Grammar> compile(std::shared_ptr<const Vocabulary> vocabulary, std::span<const int32_t> program, const Budgets& budgets,
+                                          const MaskLimits& limits = {});
+  ~Grammar();
+
+  const Vocabulary& vocabulary() const { return *vocabulary_; }
+  const Network& network() const { return network_; }
+  size_t memory() const { return network_.memory(); }
+
+ private:
+  friend class Matcher;
+  // What matchers of the grammar have met so far, with the masks made. Replaced by a fresh one when it has grown large.
+  struct Space {
+    explicit Space(const Grammar& grammar);
+    ~Space();
+    std::mutex mutex;
+    Configurations configurations;
+    std::unique_ptr<MaskMaker> masks;
+  };
+  Grammar(std::shared_ptr<const Vocabulary> vocabulary, Network network, const MaskLimits& limits);
+  std::shared_ptr<Space> space();
+  std::shared_ptr<Space> replace(const std::shared_ptr<Space>& full);
+
+  std::shared_ptr<const Vocabulary> vocabulary_;
+  Network network_;
+  MaskLimits limits_;
+  std::mutex mutex_;                  // of space_
+  std::shared_ptr<Space> space_;
+};
+
+class Matcher {
+ public:
+  explicit Matcher(std::shared_ptr<Grammar> grammar);
+  Matcher(const Matcher&) = default;
+
+  const Grammar& grammar() const { return *grammar_; }
+  // Whether the token, or end of output, may follow; if not, nothing changes. Each accepted one is a step that rewind() can take back.
+  bool accept(int32_t token);
+  // One step as well: text that was put in rather than drawn.
+  bool accept_bytes(std::span<const uint8_t> bytes);
+  // The tokens that may follow; end tokens where the output may end.
+  std::shared_ptr<const Mask> mask();
+  // The output may end here.
+  bool complete();
+  // An end token was accepted: nothing may follow.
+  bool finished() const { return history_.back() == kFinished; }
+  // The bytes that must follow, at most `most`: until there is a choice, or the output may end.
+  std::vector<uint8_t> forced(size_t most);
+  size_t steps() const { return history_.size() - 1; }
+  // Takes back the last `steps` (at most steps()) steps.
+  void rewind(size_t steps) { history_.resize(history_.size() - steps); }
+
+ private:
+  static constexpr uint32_t kFinished = UINT32_MAX - 1;
+  void make_room();
+  std::shared_ptr<Grammar> grammar_;
+  std::shared_ptr<Grammar::Space> space_;
+  std::vector<uint32_t> history_;     // configurations: before the first step, and after each
+};
+
+}  // namespace anneal::grammar

@@ -1,0 +1,458 @@
+#include "network.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "utf8.h"
+
+namespace anneal::grammar {
+
+namespace {
+
+// States of automata, roughly; large counts saturate.
+constexpr int64_t kHuge = int64_t(1) << 40;
+int64_t times(int64_t a, int64_t b) { return a > 0 && b > kHuge / a ? kHuge : a * b; }
+
+constexpr int64_t kInlined = 16;      // a rule of at most this weight takes the place of its calls
+constexpr int64_t kUnrolled = 192;    // a counted repeat of more weight calls its item, so that a count costs one state
+constexpr int64_t kWide = 48;         // a repeat of this many different characters is free text
+
+}  // namespace
+
+// Rules keep their calls, because a mask belongs to the states of one rule: text bodies, which are expensive to mask, have the same
+// automaton in every grammar. For the same reason free text inside a rule becomes a rule of its own.
+class NetworkBuilder {
+ public:
+  NetworkBuilder(Program program, Spending& spending) : program_(std::move(program)), e_(program_.expressions), spending_(spending) {}
+
+  Network run() {
+    analyse();
+    const int32_t root = program_.rules[size_t(program_.start)];
+    if (!productive_[size_t(root)]) throw GrammarError("grammar_empty", "the grammar matches nothing", "rules[" + std::to_string(program_.start) + "]");
+    // States 0 and 1; neither leads anywhere.
+    net_.states_ = {{0, 0, 0, true, false}, {0, 0, 0, true, false}};
+    callee(root, program_.start);
+    for (size_t i = 0; i < callees_.size(); ++i) compile(int32_t(i));
+    order_rules();
+    return std::move(net_);
+  }
+
+ private:
+  struct Callee {
+    int32_t node;
+    int32_t owner;                    // the rule of the program that it stands in, for messages
+  };
+
+  // ---- what nodes can match
+
+  // Nodes that the start rule uses, each after its operands and, cycles aside, after the rules it uses. Expressions of unused rules cost
+  // nothing.
+  void find_used() {
+    std::vector<bool> seen(size_t(e_.size()), false);
+    std::vector<std::pair<int32_t, size_t>> path;
+    const auto enter = [&](int32_t node) {
+      if (!seen[size_t(node)]) seen[size_t(node)] = true, path.emplace_back(node, 0);
+    };
+    enter(program_.rules[size_t(program_.start)]);
+    while (!path.empty()) {
+      auto& [node, next] = path.back();
+      spending_.tick();
+      const size_t index = next++;
+      if (e_[node].op == Op::rule && index == 0) {
+        enter(program_.rules[size_t(e_[node].a)]);
+      } else if (has_operand_nodes(node) && index < e_.operands(node).size()) {
+        enter(e_.operands(node)[index]);
+      } else {
+        used_.push_back(node);
+        path.pop_back();
+      }
+    }
+  }
+
+  bool has_operand_nodes(int32_t node) const { return e_[node].op >= Op::seq && e_[node].op != Op::rule; }
+
+  void analyse() {
+    find_used();
+    const auto n = size_t(e_.size());
+    nullable_.assign(n, false), productive_.assign(n, false);
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (int32_t node : used_) {
+        spending_.tick();
+        const bool nullable = nullable_[size_t(node)] || matches_empty(node);
+        const bool productive = productive_[size_t(node)] || matches_something(node);
+        changed |= nullable != nullable_[size_t(node)] || productive != productive_[size_t(node)];
+        nullable_[size_t(node)] = nullable, productive_[size_t(node)] = productive;
+      }
+    }
+    find_recursive();
+    weight_.assign(n, 0), breadth_.assign(n, 0);
+    // A rule is weighed once the rules it uses are: `settled_` lists them in that order.
+    inlined_.assign(n, false);
+    std::vector<bool> weighed(n, false);
+    for (int32_t rule : settled_) {
+      weigh(program_.rules[size_t(rule)], weighed);
+      const int32_t node = program_.rules[size_t(rule)];
+      if (weight_[size_t(node)] <= kInlined && breadth_[size_t(node)] < kWide) inlined_[size_t(node)] = true;
+    }
+    for (int32_t node : used_) weigh(node, weighed);
+  }
+
+  bool matches_empty(int32_t node) const {
+    const Node& n = e_[node];
+    const auto items = has_operand_nodes(node) ? e_.operands(node) : std::span<const int32_t>();
+    const auto empty = [&](int32_t item) { return bool(nullable_[size_t(item)]); };
+    switch (n.op) {
+      case Op::empty: return true;
+      case Op::seq:
+      case Op::both: return std::ranges::all_of(items, empty);
+      case Op::alt: return std::ranges::any_of(items, empty);
+      case Op::repeat: return n.a == 0 || empty(items[0]);
+      case Op::rule: return empty(program_.rules[size_t(n.a)]);
+      // Operands are regular and come first, so they are settled.
+      case Op::negate: return !empty(items[0]);
+      default: return false;
+    }
+  }
+
+  bool matches_something(int32_t node) {
+    const Node& n = e_[node];
+    const auto items = has_operand_nodes(node) ? e_.operands(node) : std::span<const int32_t>();
+    const auto some = [&](int32_t item) { return bool(productive_[size_t(item)]); };
+    switch (n.op) {
+      case Op::never: return false;
+      case Op::seq: return std::ranges::all_of(items, some);
+      case Op::alt: return std::ranges::any_of(items, some);
+      case Op::repeat: return n.a == 0 || some(items[0]);
+      case Op::rule: return some(program_.rules[size_t(n.a)]);
+      case Op::both:
+      case Op::negate: return regular(node).size() > 0;
+      default: return true;
+    }
+  }
+
+  // Rules that neither are nor use recursive ones, each after those it uses.
+  void find_recursive() {
+    const size_t n = program_.rules.size();
+    std::vector<std::vector<int32_t>> users(n);
+    std::vector<int32_t> waiting(n, 0);
+    std::vector<bool> reached(n, false);
+    std::vector<int32_t> seen(size_t(e_.size()), -1), work, ready;
+    std::vector<int32_t> rules{program_.start};
+    reached[size_t(program_.start)] = true;
+    for (size_t i = 0; i < rules.size(); ++i) {
+      const int32_t rule = rules[i];
+      work = {program_.rules[size_t(rule)]};
+      while (!work.empty()) {
+        const int32_t node = work.back();
+        work.pop_back();
+        if (seen[size_t(node)] == rule) continue;
+        seen[size_t(node)] = rule;
+        spending_.tick();
+        if (e_[node].op == Op::rule) {
+          const int32_t used = e_[node].a;
+          users[size_t(used)].push_back(rule), ++waiting[size_t(rule)];
+          if (!reached[size_t(used)]) reached[size_t(used)] = true, rules.push_back(used);
+        } else if (has_operand_nodes(node)) {
+          for (int32_t item : e_.operands(node)) work.push_back(item);
+        }
+      }
+      if (waiting[size_t(rule)] == 0) ready.push_back(rule);
+    }
+    for (size_t i = 0; i < ready.size(); ++i)
+      for (int32_t user : users[size_t(ready[i])])
+        if (--waiting[size_t(user)] == 0) ready.push_back(user);
+    settled_ = std::move(ready);
+  }
+
+  // Number of states the node takes in its rule's automaton, about; and of how many characters its widest repeat is made.
+  void weigh(int32_t node, std::vector<bool>& weighed) {
+    if (weighed[size_t(node)]) return;
+    weighed[size_t(node)] = true;
+    const Node& n = e_[node];
+    int64_t weight = 1, breadth = 0;
+    switch (n.op) {
+      case Op::chars: weight = e_.operands(node).back() < 0x80 ? 1 : fragment(node).size() - 1; break;
+      case Op::bytes: weight = n.count; break;
+      case Op::rule: {
+        const int32_t target = program_.rules[size_t(n.a)];
+        if (inlined_[size_t(target)]) weight = weight_[size_t(target)];
+        break;
+      }
+      case Op::seq:
+      case Op::alt:
+        for (int32_t item : e_.operands(node)) {
+          weigh(item, weighed);
+          weight = std::min(kHuge, weight + weight_[size_t(item)]);
+          breadth = std::max(breadth, breadth_[size_t(item)]);
+        }
+        break;
+      case Op::repeat: {
+        const int32_t item = e_.operands(node)[0];
+        weigh(item, weighed);
+        weight = times(weight_[size_t(item)], std::max(1, n.b < 0 ? n.a : n.b));
+        breadth = n.b < 0 || n.b > 4 ? std::max(breadth_[size_t(item)], characters(item)) : breadth_[size_t(item)];
+        break;
+      }
+      case Op::both:
+      case Op::negate:
+        weight = regular(node).size();
+        breadth = kWide;
+        break;
+      default: break;
+    }
+    weight_[size_t(node)] = weight, breadth_[size_t(node)] = breadth;
+  }
+
+  // Code points that stand alone in the node: as a choice, or as the node itself.
+  int64_t characters(int32_t node) const {
+    int64_t count = 0;
+    const auto add = [&](int32_t chars) {
+      const auto ranges = e_.operands(chars);
+      for (size_t i = 0; i < ranges.size(); i += 2) count += ranges[i + 1] - ranges[i] + 1;
+    };
+    if (e_[node].op == Op::chars) add(node);
+    if (e_[node].op == Op::alt)
+      for (int32_t item : e_.operands(node))
+        if (e_[item].op == Op::chars) add(item);
+    if (e_[node].op == Op::rule && inlined_[size_t(program_.rules[size_t(e_[node].a)])]) return characters(program_.rules[size_t(e_[node].a)]);
+    return count;
+  }
+
+  // ---- automata of parts
+
+  const Automaton& fragment(int32_t chars) {
+    const auto known = parts_.find(chars);
+    if (known != parts_.end()) return known->second;
+    Nfa nfa(spending_);
+    const int32_t start = nfa.state(), accept = nfa.state();
+    std::vector<Utf8Sequence> sequences;
+    const auto ranges = e_.operands(chars);
+    for (size_t i = 0; i < ranges.size(); i += 2) utf8_sequences(ranges[i], ranges[i + 1], sequences);
+    for (auto& sequence : sequences) {
+      int32_t at = start;
+      for (int i = 0; i < sequence.length; ++i) {
+        const int32_t to = i + 1 == sequence.length ? accept : nfa.state();
+        nfa.bytes(at, sequence.bytes[size_t(i)].lo, sequence.bytes[size_t(i)].hi, to);
+        at = to;
+      }
+    }
+    return parts_.emplace(chars, deterministic(nfa, start, accept, spending_)).first->second;
+  }
+
+  // Of an intersection or a complement, or of an operand of one.
+  const Automaton& regular(int32_t node) {
+    const auto known = parts_.find(node);
+    if (known != parts_.end()) return known->second;
+    Automaton result;
+    if (e_[node].op == Op::both) {
+      const std::vector<int32_t> items(e_.operands(node).begin(), e_.operands(node).end());
+      result = regular(items[0]);
+      for (size_t i = 1; i < items.size(); ++i) result = intersection(result, regular(items[i]), spending_);
+    } else if (e_[node].op == Op::negate) {
+      const Automaton& item = regular(e_.operands(node)[0]);
+      result = difference(text(), item, spending_);
+    } else {
+      Nfa nfa(spending_);
+      const int32_t start = nfa.state(), accept = nfa.state();
+      expand(nfa, node, start, accept, true, nullptr);
+      result = deterministic(nfa, start, accept, spending_);
+    }
+    return parts_.emplace(node, std::move(result)).first->second;
+  }
+
+  // All valid UTF-8.
+  Automaton text() {
+    Nfa nfa(spending_);
+    const int32_t start = nfa.state();
+    std::vector<Utf8Sequence> sequences;
+    utf8_sequences(0, 0xD7FF, sequences);
+    utf8_sequences(0xE000, 0x10FFFF, sequences);
+    for (auto& sequence : sequences) {
+      int32_t at = start;
+      for (int i = 0; i < sequence.length; ++i) {
+        const int32_t to = i + 1 == sequence.length ? start : nfa.state();
+        nfa.bytes(at, sequence.bytes[size_t(i)].lo, sequence.bytes[size_t(i)].hi, to);
+        at = to;
+      }
+    }
+    return deterministic(nfa, start, start, spending_);
+  }
+
+  // ---- rules
+
+  int32_t callee(int32_t node, int32_t owner) {
+    const auto [it, fresh] = callee_of_.emplace(node, int32_t(callees_.size()));
+    if (fresh) {
+      callees_.push_back({node, owner});
+      spending_.rules(int64_t(callees_.size()));
+      spending_.bytes(64);
+    }
+    return it->second;
+  }
+
+  void call(Nfa& nfa, int32_t node, int32_t from, int32_t to, int32_t owner) {
+    if (nullable_[size_t(node)]) nfa.skip(from, to);
+    if (productive_[size_t(node)]) nfa.mark(from, callee(node, owner), to);
+  }
+
+  void embed(Nfa& nfa, const Automaton& part, int32_t from, int32_t to) {
+    if (part.size() == 0) return;
+    const int32_t base = nfa.size();
+    for (int32_t s = 0; s < part.size(); ++s) nfa.state();
+    nfa.skip(from, base);
+    for (int32_t s = 0; s < part.size(); ++s) {
+      for (auto& edge : part.edges(s)) nfa.bytes(base + s, edge.lo, edge.hi, base + edge.to);
+      if (part.accepts(s)) nfa.skip(base + s, to);
+    }
+  }
+
+  // Adds the node between two states, with no arc into the first and none out of the second. `owner` null: a regular part, without calls. `top`: the node is a whole rule.
+  void expand(Nfa& nfa, int32_t node, int32_t from, int32_t to, bool top, const int32_t* owner) {
+    const Node n = e_[node];
+    if (owner && !productive_[size_t(node)]) return;
+    switch (n.op) {
+      case Op::empty: nfa.skip(from, to); return;
+      case Op::never: return;
+      case Op::chars: {
+        const auto ranges = e_.operands(node);
+        if (ranges.back() >= 0x80) return embed(nfa, fragment(node), from, to);
+        for (size_t i = 0; i < ranges.size(); i += 2) nfa.bytes(from, uint8_t(ranges[i]), uint8_t(ranges[i + 1]), to);
+        return;
+      }
+      case Op::bytes: {
+        const auto bytes = e_.operands(node);
+        for (size_t i = 0; i < bytes.size(); ++i) {
+          const int32_t next = i + 1 == bytes.size() ? to : nfa.state();
+          nfa.bytes(from, uint8_t(bytes[i]), uint8_t(bytes[i]), next);
+          from = next;
+        }
+        return;
+      }
+      case Op::token: nfa.mark(from, ~n.a, to); return;
+      case Op::seq: {
+        const auto items = e_.operands(node);
+        for (size_t i = 0; i < items.size(); ++i) {
+          const int32_t next = i + 1 == items.size() ? to : nfa.state();
+          expand(nfa, items[i], from, next, false, owner);
+          from = next;
+        }
+        return;
+      }
+      case Op::alt:
+        for (int32_t item : e_.operands(node)) expand(nfa, item, from, to, false, owner);
+        return;
+      case Op::repeat: return expand_repeat(nfa, node, from, to, top, owner);
+      case Op::rule: {
+        const int32_t target = program_.rules[size_t(n.a)];
+        if (inlined_[size_t(target)]) return expand(nfa, target, from, to, false, owner);
+        return call(nfa, target, from, to, n.a);
+      }
+      case Op::both:
+      case Op::negate:
+        if (owner && !top) return call(nfa, node, from, to, *owner);
+        return embed(nfa, regular(node), from, to);
+    }
+  }
+
+  void expand_repeat(Nfa& nfa, int32_t node, int32_t from, int32_t to, bool top, const int32_t* owner) {
+    const Node n = e_[node];
+    const int32_t item = e_.operands(node)[0];
+    if (owner && !top && breadth_[size_t(node)] >= kWide) return call(nfa, node, from, to, *owner);
+    const int32_t copies = n.b < 0 ? n.a : n.b;
+    const bool calls = owner && copies > 2 && weight_[size_t(item)] > 1 && times(weight_[size_t(item)], copies) > kUnrolled;
+    const auto add = [&](int32_t a, int32_t b) {
+      if (calls) return call(nfa, item, a, b, *owner);
+      expand(nfa, item, a, b, false, owner);
+    };
+    if (owner && !productive_[size_t(item)]) return nfa.skip(from, to);         // matches "" only
+    int32_t at = nfa.state();
+    nfa.skip(from, at);
+    for (int32_t i = 0; i < copies; ++i) {
+      if (i >= n.a) nfa.skip(at, to);
+      const int32_t next = nfa.state();
+      spending_.tick();
+      spending_.bytes(4);
+      add(at, next);
+      at = next;
+    }
+    nfa.skip(at, to);
+    if (n.b < 0) {
+      const int32_t end = nfa.state();
+      add(at, end);
+      nfa.skip(end, at);
+    }
+  }
+
+  void compile(int32_t rule) {
+    const auto [node, owner] = callees_[size_t(rule)];
+    Nfa nfa(spending_);
+    const int32_t start = nfa.state(), accept = nfa.state();
+    expand(nfa, node, start, accept, true, &owner);
+    const Automaton automaton = deterministic(nfa, start, accept, spending_);
+    const int32_t base = net_.size();
+    net_.rules_.push_back({base, 0});
+    for (int32_t s = 0; s < automaton.size(); ++s) {
+      for (auto& edge : automaton.edges(s)) net_.edges_.push_back({edge.lo, edge.hi, base + edge.to});
+      for (auto& mark : automaton.marks(s)) {
+        if (mark.symbol < 0) net_.tokens_.push_back({~mark.symbol, base + mark.to});
+        else net_.calls_.push_back({mark.symbol, base + mark.to});
+      }
+      const bool leads_on = !automaton.edges(s).empty() || !automaton.marks(s).empty();
+      net_.states_.push_back({uint32_t(net_.edges_.size()), uint32_t(net_.calls_.size()), uint32_t(net_.tokens_.size()), automaton.accepts(s),
+                              automaton.accepts(s) && !leads_on});
+    }
+  }
+
+  // A cycle among calls from start states is left recursion. (A callee that can match "" is stepped over in the caller's own automaton, so
+  // that calls hidden behind it stand at the start as well.)
+  void order_rules() {
+    const auto n = size_t(net_.rules());
+    enum : uint8_t { fresh, open, ended };
+    std::vector<uint8_t> state(n, fresh);
+    struct Frame {
+      int32_t rule;
+      size_t next;
+    };
+    std::vector<Frame> path;
+    std::vector<int32_t> done;
+    for (int32_t root = 0; root < int32_t(n); ++root) {
+      if (state[size_t(root)] != fresh) continue;
+      state[size_t(root)] = open;
+      path.push_back({root, 0});
+      while (!path.empty()) {
+        auto& [rule, next] = path.back();
+        const auto calls = net_.calls(net_.rules_[size_t(rule)].start);
+        if (next == calls.size()) {
+          state[size_t(rule)] = ended;
+          done.push_back(rule);
+          path.pop_back();
+          continue;
+        }
+        const int32_t called = calls[next++].rule;
+        if (state[size_t(called)] == open) {
+          const auto owner = std::to_string(callees_[size_t(called)].owner);
+          throw GrammarError("grammar_left_recursive", "rule " + owner + " can call itself before it has read anything: begin it with something else", "rules[" + owner + "]");
+        }
+        if (state[size_t(called)] == fresh) state[size_t(called)] = open, path.push_back({called, 0});
+      }
+    }
+    net_.by_order_.assign(done.rbegin(), done.rend());
+    for (size_t i = 0; i < n; ++i) net_.rules_[size_t(net_.by_order_[i])].order = int32_t(i);
+  }
+
+  Program program_;
+  Expressions& e_;
+  Spending& spending_;
+  std::vector<int32_t> used_, settled_;
+  std::vector<bool> nullable_, productive_, inlined_;
+  std::vector<int64_t> weight_, breadth_;
+  std::unordered_map<int32_t, Automaton> parts_;
+  std::vector<Callee> callees_;
+  std::unordered_map<int32_t, int32_t> callee_of_;
+  Network net_;
+};
+
+Network build_network(Program program, Spending& spending) { return NetworkBuilder(std::move(program), spending).run(); }
+
+}  // namespace anneal::grammar

@@ -1,0 +1,77 @@
+/**
+ * Structured outputs at the compute boundary: a tokenizer's vocabulary, a grammar compiled for it, and the state of one
+ * output that follows the grammar. Masks and matching are native; objects are freed with the last reference, also one
+ * that a slot holds.
+ */
+import { nativeAddon } from "./nativeAddon.js";
+
+/** What a tokenizer's tokens are made of. */
+export interface VocabularyParts {
+  /** The bytes of all tokens, one after the other. A token without bytes matches no text: pad with such ones up to the model's vocabulary. */
+  tokens: Uint8Array;
+  /** Token i lies at offsets[i] .. offsets[i + 1]; one entry more than there are tokens. */
+  offsets: Int32Array;
+  /** Tokens that never match text: a grammar may name them one by one. */
+  special: Int32Array;
+  /** Tokens that end an output, permitted where the grammar is complete. They are special whether listed there or not. */
+  end: Int32Array;
+}
+
+/** Made once per tokenizer and shared by all grammars. */
+export interface GrammarVocabulary {
+  readonly size: number;
+}
+
+export interface CompiledGrammar {
+  /** At the beginning of an output. */
+  matcher(): GrammarMatcher;
+}
+
+export interface GrammarMatcher {
+  /** False, and nothing changes, where the token may not follow. Each accepted token or run of bytes is one step. */
+  accept(token: number): boolean;
+  /** Text that was put in rather than drawn: one step. */
+  acceptBytes(bytes: Uint8Array): boolean;
+  /** Bit i % 32 of word i / 32 permits token i; end tokens are permitted where the output may end. */
+  mask(): Uint32Array;
+  /** The output may end here. */
+  readonly complete: boolean;
+  /** An end token was accepted; nothing may follow. */
+  readonly finished: boolean;
+  readonly steps: number;
+  /** The bytes that must follow whatever is drawn; at most 4096 of them. Empty where there is a choice or the output may end. */
+  forced(): Uint8Array;
+  /** Takes back the last `steps` steps. */
+  rewind(steps: number): void;
+  clone(): GrammarMatcher;
+}
+
+/** What compiling may cost. Past one of them the grammar is refused with code "grammar_too_complex". */
+export interface GrammarBudgets {
+  milliseconds?: number;
+  /** Of all automata built on the way. */
+  states?: number;
+  bytes?: number;
+  /** Of expressions within a rule; at most 1000. */
+  nesting?: number;
+  rules?: number;
+}
+
+/** Off the JavaScript thread. @throws BadRequestError "invalid_argument" for offsets or ids that do not fit. */
+export async function prepareVocabulary(parts: VocabularyParts): Promise<GrammarVocabulary> {
+  return nativeAddon().grammarVocabulary(parts.tokens, parts.offsets, parts.special, parts.end);
+}
+
+/**
+ * Compiles a grammar in its encoded intermediate form, off the JavaScript thread.
+ *
+ * @throws BadRequestError with code "grammar_too_complex" (`param` names the budget), "grammar_left_recursive" (`param`
+ * names the rule by its index, "rules[3]"), "grammar_empty" (nothing matches) or "invalid_grammar" (malformed).
+ */
+export async function compileGrammar(
+  vocabulary: GrammarVocabulary,
+  program: Int32Array,
+  budgets: GrammarBudgets = {},
+): Promise<CompiledGrammar> {
+  return nativeAddon().compileGrammar(vocabulary, program, budgets);
+}
