@@ -1,4 +1,4 @@
-import { PayloadTooLargeError, ValidationError } from "../errors.js";
+import { BadRequestError, PayloadTooLargeError, ValidationError } from "../errors.js";
 import { type ExactFields, parseJson } from "./json.js";
 
 function tooLarge(limit: number): PayloadTooLargeError {
@@ -7,16 +7,22 @@ function tooLarge(limit: number): PayloadTooLargeError {
 
 /**
  * The body's bytes as they arrive.
- * @throws PayloadTooLargeError as soon as it is known to be longer than `limit` bytes.
+ * @throws PayloadTooLargeError as soon as it is known to be longer than `limit` bytes; BadRequestError when the client
+ *   is gone before its end.
  */
 export async function* readBody(request: Request, limit: number): AsyncGenerator<Uint8Array> {
   if (Number(request.headers.get("content-length") ?? 0) > limit) throw tooLarge(limit);
   if (!request.body) return;
   let length = 0;
-  for await (const chunk of request.body as unknown as AsyncIterable<Uint8Array>) {
-    length += chunk.byteLength;
-    if (length > limit) throw tooLarge(limit);
-    yield chunk;
+  try {
+    for await (const chunk of request.body as unknown as AsyncIterable<Uint8Array>) {
+      length += chunk.byteLength;
+      if (length > limit) throw tooLarge(limit);
+      yield chunk;
+    }
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code !== "ECONNRESET") throw cause;
+    throw new BadRequestError("the connection closed before the body ended", { code: "body_cut_short", cause });
   }
 }
 

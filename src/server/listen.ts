@@ -35,8 +35,12 @@ export async function listen(handler: FetchHandler, options: { host: string; por
       new Promise((resolve) => {
         const closeAll = "closeAllConnections" in server ? () => server.closeAllConnections() : () => undefined;
         const timer = setTimeout(closeAll, graceMs);
+        // A connection whose last reply has just ended stays open for the next request, which is not to come.
+        const closeIdle = "closeIdleConnections" in server ? () => server.closeIdleConnections() : () => undefined;
+        const idle = setInterval(closeIdle, 50);
         server.close(() => {
           clearTimeout(timer);
+          clearInterval(idle);
           resolve();
         });
       }),

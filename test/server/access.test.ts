@@ -1,5 +1,5 @@
 import { request as httpRequest } from "node:http";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { listen } from "../../src/server/listen.js";
 import { Harness } from "./harness.js";
 
@@ -119,6 +119,30 @@ describe("bodies", () => {
       "body",
       "project",
     ]);
+  });
+
+  it("cut short by a client that went away are no failure of the server", async () => {
+    const failed = vi.spyOn(server.engine.logger, "error");
+    const answers: number[] = [];
+    const handler = async (request: Request) => {
+      const response = await server.handler(request);
+      answers.push(response.status);
+      return response;
+    };
+    const listening = await listen(handler, { host: "127.0.0.1", port: 0 });
+    try {
+      const request = httpRequest(`${listening.address}/v1/chat/completions`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${server.engine.apiKey}`, "content-length": 500 },
+      });
+      request.on("error", () => undefined);
+      request.write('{"mess', () => setTimeout(() => request.destroy(), 50));
+      await vi.waitFor(() => expect(answers).toEqual([400]), { timeout: 5000 });
+      expect(failed).not.toHaveBeenCalled();
+    } finally {
+      failed.mockRestore();
+      await listening.close(0);
+    }
   });
 
   it("beyond the limit are refused, announced or not", async () => {
