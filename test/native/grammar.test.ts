@@ -1,0 +1,332 @@
+// Structured outputs through the addon: what a matcher permits, what a slot then draws, and that no call can harm the process.
+// The engine itself is checked against a second implementation by native/grammar/grammar_test.cpp.
+
+import { Worker } from "node:worker_threads";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { AnnealError } from "../../src/errors.js";
+import { alt, chars, encodeGrammar, type Grammar, repeat, seq, text } from "../../src/grammar/ir.js";
+import {
+  compileGrammar,
+  type DeviceModel,
+  type GrammarMatcher,
+  type GrammarVocabulary,
+  prepareVocabulary,
+  type StepSequence,
+} from "../../src/runtime/runtime.js";
+import { loadCase, plainSlot } from "./referenceModel.js";
+
+/** Every byte, some longer tokens, one special token, one that ends the output, and tokens without bytes up to `size`. */
+const LONGER = ["true", '","', '":', "ab", "bc", "é", "x]"];
+const SPECIAL = 256 + LONGER.length;
+const END = SPECIAL + 1;
+
+async function vocabularyOf(size: number): Promise<GrammarVocabulary> {
+  const utf8 = new TextEncoder();
+  const tokens = [
+    ...Array.from({ length: 256 }, (_, byte) => Uint8Array.of(byte)),
+    ...LONGER.map((t) => utf8.encode(t)),
+  ];
+  tokens.push(utf8.encode("<tool>"), utf8.encode("<end>"));
+  while (tokens.length < size) tokens.push(new Uint8Array());
+  const offsets = new Int32Array(tokens.length + 1);
+  tokens.forEach((token, i) => {
+    offsets[i + 1] = offsets[i]! + token.length;
+  });
+  return prepareVocabulary({
+    tokens: Buffer.concat(tokens.slice(0, size)) as Uint8Array,
+    offsets: offsets.slice(0, size + 1),
+    special: Int32Array.of(SPECIAL),
+    end: Int32Array.of(END),
+  });
+}
+
+const grammar = (...rules: Grammar["rules"]): Int32Array =>
+  encodeGrammar({ rules, names: rules.map((_, i) => `rule ${i}`), start: 0 });
+
+/** Lists of "true" or letters, nested. */
+const LISTS = grammar(
+  alt(text("true"), repeat(chars([0x61, 0x7a]), 1, 3), seq(text("["), { kind: "rule", rule: 1 }, text("]"))),
+  seq({ kind: "rule", rule: 0 }, repeat(seq(text(","), { kind: "rule", rule: 0 }), 0)),
+);
+
+function permitted(matcher: GrammarMatcher): number[] {
+  const ids: number[] = [];
+  matcher.mask().forEach((word, at) => {
+    for (let bit = 0; bit < 32; bit++) if ((word >>> bit) & 1) ids.push(at * 32 + bit);
+  });
+  return ids;
+}
+
+const byte = (character: string) => character.charCodeAt(0);
+const longer = (token: string) => 256 + LONGER.indexOf(token);
+
+async function failure(call: () => unknown): Promise<AnnealError> {
+  try {
+    await call();
+  } catch (error) {
+    expect(error).toBeInstanceOf(AnnealError);
+    return error as AnnealError;
+  }
+  throw new Error("the call succeeded");
+}
+
+describe("a matcher", () => {
+  let vocabulary: GrammarVocabulary;
+  beforeAll(async () => {
+    vocabulary = await vocabularyOf(300);
+  });
+
+  it("permits the tokens after which the output can be completed", async () => {
+    const matcher = (await compileGrammar(vocabulary, grammar(seq(text("ab"), alt(text("c"), text("é")))))).matcher();
+    expect(vocabulary.size).toBe(300);
+    expect(permitted(matcher)).toEqual([byte("a"), longer("ab")]);
+    expect(matcher.forced()).toEqual(Uint8Array.of(byte("a"), byte("b")));
+    expect(matcher.accept(byte("b"))).toBe(false);
+    expect(matcher.accept(byte("a"))).toBe(true);
+    expect(permitted(matcher)).toEqual([byte("b"), longer("bc")]);
+    const clone = matcher.clone();
+    expect(matcher.accept(longer("bc"))).toBe(true);
+    expect([matcher.complete, matcher.finished, matcher.steps]).toEqual([true, false, 2]);
+    expect(permitted(matcher)).toEqual([END]);
+    expect(matcher.accept(END)).toBe(true);
+    expect([matcher.finished, permitted(matcher)]).toEqual([true, []]);
+    // The clone went its own way.
+    expect(clone.acceptBytes(Uint8Array.of(byte("b"), 0xc3))).toBe(true);
+    expect(permitted(clone)).toEqual([0xa9]);
+    matcher.rewind(2);
+    expect(permitted(matcher)).toEqual([byte("b"), longer("bc")]);
+  });
+
+  it("permits special tokens only where the grammar names them", async () => {
+    const program = grammar(seq(text("<tool>"), { kind: "token", id: SPECIAL }, text("x")));
+    const matcher = (await compileGrammar(vocabulary, program)).matcher();
+    expect(permitted(matcher)).toEqual([byte("<")]);
+    expect(matcher.acceptBytes(new TextEncoder().encode("<tool>"))).toBe(true);
+    expect(permitted(matcher)).toEqual([SPECIAL]);
+    expect(matcher.accept(SPECIAL)).toBe(true);
+    expect(permitted(matcher)).toEqual([byte("x")]);
+  });
+
+  it("follows recursion", async () => {
+    const matcher = (await compileGrammar(vocabulary, LISTS)).matcher();
+    expect(matcher.acceptBytes(new TextEncoder().encode("[[true,ab],["))).toBe(true);
+    expect(matcher.accept(byte("x"))).toBe(true);
+    expect(permitted(matcher)).toContain(byte("]"));
+    expect(permitted(matcher)).not.toContain(END);
+    expect(matcher.accept(byte("]"))).toBe(true);
+    expect(matcher.accept(byte("]"))).toBe(true);
+    expect(matcher.complete).toBe(true);
+  });
+
+  it.each<[string, string | null, Int32Array]>([
+    ["grammar_empty", "rules[0]", grammar({ kind: "never" })],
+    [
+      "grammar_left_recursive",
+      "rules[0]",
+      grammar(
+        seq(repeat(text("a"), 0), { kind: "rule", rule: 1 }, text("b")),
+        alt({ kind: "rule", rule: 0 }, text("c")),
+      ),
+    ],
+    [
+      "grammar_too_complex",
+      "budgets.states",
+      grammar({ kind: "not", item: seq(repeat(chars([97, 98]), 0), text("a"), repeat(chars([97, 98]), 30, 30)) }),
+    ],
+    ["invalid_grammar", "program", Int32Array.of(1, 0, 1)],
+    ["invalid_grammar", "program", Int32Array.of(1, 0, 1, 4, END)],
+    ["invalid_grammar", "program", Int32Array.of(1, 0, 1, 9, 1, 8, 0)],
+  ])("refuses with %s at %s", async (code, param, program) => {
+    const error = await failure(() => compileGrammar(vocabulary, program, { states: 10_000 }));
+    expect([error.code, error.param]).toEqual([code, param]);
+  });
+
+  it("keeps the budget of time", async () => {
+    const program = grammar({
+      kind: "not",
+      item: seq(repeat(chars([97, 98]), 0), text("a"), repeat(chars([97, 98]), 40, 40)),
+    });
+    const error = await failure(() =>
+      compileGrammar(vocabulary, program, { milliseconds: 30, states: 1e8, bytes: 1e12 }),
+    );
+    expect([error.code, error.param]).toEqual(["grammar_too_complex", "budgets.milliseconds"]);
+  });
+
+  it("believes nothing it is given", async () => {
+    const compiled = await compileGrammar(vocabulary, LISTS);
+    const matcher = compiled.matcher();
+    const wrong: [string, () => unknown][] = [
+      ["token", () => matcher.accept(300)],
+      ["token", () => matcher.accept(-1)],
+      ["token", () => matcher.accept(0.5)],
+      ["bytes", () => matcher.acceptBytes("a" as never)],
+      ["steps", () => matcher.rewind(1)],
+      ["new", () => new (matcher.constructor as new () => unknown)()],
+      ["vocabulary", () => compileGrammar({ size: 1 }, LISTS)],
+      ["program", () => compileGrammar(vocabulary, [1, 2] as never)],
+      ["budgets.states", () => compileGrammar(vocabulary, LISTS, { states: 0 })],
+      [
+        "vocabulary",
+        () =>
+          prepareVocabulary({
+            tokens: Uint8Array.of(1),
+            offsets: Int32Array.of(0, 2),
+            special: new Int32Array(),
+            end: new Int32Array(),
+          }),
+      ],
+      [
+        "vocabulary",
+        () =>
+          prepareVocabulary({
+            tokens: Uint8Array.of(1),
+            offsets: Int32Array.of(0, 1),
+            special: Int32Array.of(1),
+            end: new Int32Array(),
+          }),
+      ],
+      [
+        "end",
+        () =>
+          prepareVocabulary({
+            tokens: Uint8Array.of(1),
+            offsets: Int32Array.of(0, 1),
+            special: new Int32Array(),
+            end: [] as never,
+          }),
+      ],
+    ];
+    for (const [param, call] of wrong) {
+      const error = await failure(call);
+      expect([error.code, error.param]).toEqual(["invalid_argument", param]);
+    }
+    expect(() => matcher.mask.call(compiled as never)).toThrow(TypeError);
+    expect(permitted(matcher)).toContain(byte("["));
+  });
+
+  it("ends with its worker thread, in the middle of compiling too", async () => {
+    const program = grammar({
+      kind: "not",
+      item: seq(repeat(chars([97, 98]), 0), text("a"), repeat(chars([97, 98]), 18, 18)),
+    });
+    const worker = new Worker(
+      `const { workerData, parentPort } = require("node:worker_threads");
+       const { createRequire } = require("node:module");
+       const addon = require(workerData.addon);
+       addon.initialize((code, message) => new Error(code + message));
+       (async () => {
+         const v = await addon.grammarVocabulary(Uint8Array.from({ length: 256 }, (_, i) => i), Int32Array.from({ length: 257 }, (_, i) => i), new Int32Array(), new Int32Array());
+         const g = await addon.compileGrammar(v, Int32Array.of(1, 0, 1, 3, 2, 97, 98), {});
+         const ok = g.matcher().accept(97);
+         void addon.compileGrammar(v, workerData.program, {});
+         parentPort.postMessage(ok);
+       })();`,
+      {
+        eval: true,
+        workerData: { addon: new URL("../../native/build/Release/anneal.node", import.meta.url).pathname, program },
+      },
+    );
+    const answer = await new Promise((resolve, reject) => worker.once("message", resolve).once("error", reject));
+    expect(answer).toBe(true);
+    await worker.terminate();
+    expect((await compileGrammar(vocabulary, LISTS)).matcher().accept(byte("["))).toBe(true);
+  });
+});
+
+describe("a slot with a grammar", () => {
+  let model: DeviceModel;
+  let vocabulary: GrammarVocabulary;
+  beforeAll(async () => {
+    model = await loadCase("qwen3", { kvPages: 8 });
+    vocabulary = await vocabularyOf(model.config.vocab);
+  });
+  afterAll(() => model.close());
+
+  const sequence = (change: Partial<StepSequence>): StepSequence => ({
+    slot: -1,
+    tokens: Int32Array.of(1, 2, 3),
+    position: 0,
+    blocks: Int32Array.of(0),
+    adapter: 0,
+    sample: true,
+    outputIndex: 0,
+    promptLogprobs: -1,
+    next: null,
+    ...change,
+  });
+
+  /** Draws `count` tokens, each step queued before the one before it has ended. */
+  async function draw(slot: number, count: number, from = 0, last?: number): Promise<number[]> {
+    const steps = Array.from({ length: count }, (_, i) =>
+      model.step([
+        sequence(
+          i === 0 && from === 0
+            ? { slot }
+            : {
+                slot,
+                tokens: i === 0 ? Int32Array.of(last!) : null,
+                position: 2 + from + i,
+                outputIndex: from + i,
+              },
+        ),
+      ]),
+    );
+    return (await Promise.all(steps)).map((output) => output.tokens[0]!);
+  }
+
+  it("draws only what follows the grammar, and nothing after the end", async () => {
+    const compiled = await compileGrammar(vocabulary, LISTS);
+    for (let seed = 0; seed < 5; seed++) {
+      const slot = model.openSlot(plainSlot({ seed: BigInt(seed), grammar: compiled.matcher() }));
+      const tokens = await draw(slot, 24);
+      const follower = compiled.matcher();
+      let ended = false;
+      for (const token of tokens) {
+        if (ended) expect(token).toBe(-1);
+        else {
+          expect(follower.accept(token)).toBe(true);
+          ended = token === END;
+        }
+      }
+      model.closeSlot(slot);
+    }
+  });
+
+  it("has a matcher of its own that goes back with the slot", async () => {
+    const compiled = await compileGrammar(
+      vocabulary,
+      grammar(repeat(alt(text("a"), text("b"), text("ab"), text("bc")), 12, 12)),
+    );
+    const matcher = compiled.matcher();
+    const slot = model.openSlot(plainSlot({ seed: 3n, grammar: matcher }));
+    const first = await draw(slot, 8);
+    expect(matcher.steps).toBe(0);
+    model.rewindSlot(slot, 3);
+    // Draws depend on their index only, so the same tokens come again: were the matcher not rewound, the count would run out.
+    expect(await draw(slot, 5, 3, first[2]!)).toEqual(first.slice(3));
+    const rest = await draw(slot, 20, 8, first[7]!);
+    const follower = compiled.matcher();
+    for (const token of [...first, ...rest].slice(0, [...first, ...rest].indexOf(END) + 1))
+      expect(follower.accept(token)).toBe(true);
+    expect(follower.finished).toBe(true);
+    model.closeSlot(slot);
+  });
+
+  it("goes on from the state of the matcher it was given", async () => {
+    const matcher = (await compileGrammar(vocabulary, grammar(text("abc")))).matcher();
+    matcher.acceptBytes(Uint8Array.of(byte("a")));
+    const slot = model.openSlot(plainSlot({ grammar: matcher, temperature: 0 }));
+    const tokens = await draw(slot, 3);
+    expect([`${longer("bc")},${END},-1`, `${byte("b")},${byte("c")},${END}`]).toContain(tokens.join());
+    model.closeSlot(slot);
+  });
+
+  it("must know all tokens of the model", async () => {
+    const small = await vocabularyOf(END + 1);
+    const matcher = (await compileGrammar(small, LISTS)).matcher();
+    for (const grammar of [matcher, {}, "a"]) {
+      const error = await failure(() => model.openSlot(plainSlot({ grammar: grammar as never })));
+      expect([error.code, error.param]).toEqual(["invalid_argument", "params.grammar"]);
+    }
+  });
+});
