@@ -17,7 +17,7 @@ import { queueJob } from "./queueJob.js";
 
 const time = (milliseconds: number | null) => (milliseconds === null ? null : new Date(milliseconds).toISOString());
 
-export function toJob(job: JobRecord): TrainingJob {
+function toJob(job: JobRecord): TrainingJob {
   return {
     id: job.id,
     status: job.status,

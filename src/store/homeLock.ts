@@ -57,8 +57,3 @@ export function lockHome(home: string): HomeLock {
     },
   };
 }
-
-/** The address at which a home's engine can be reached, if a process has it open and serves it. */
-export function servedAddress(home: string): string | null {
-  return readHolder(join(home, "lock.json")).address;
-}
