@@ -38,6 +38,11 @@ class NativeRuntime implements Runtime {
       timer?.unref();
       try {
         const model = await native.load({ config, tensors, dtype, kvPages, kernelSet }, cancellation);
+        if (signal?.aborted) {
+          // aborted after the last weight was read
+          model.close();
+          throw signal.reason;
+        }
         onProgress?.(1);
         return new NativeDeviceModel(model, config, dtype);
       } finally {

@@ -1,8 +1,9 @@
 // Supervised data: one conversation per line.
 
 import { createReadStream } from "node:fs";
+import { open } from "node:fs/promises";
 import { createInterface } from "node:readline";
-import { addAbortSignal, Readable } from "node:stream";
+import { Readable } from "node:stream";
 import type { ReadableStream } from "node:stream/web";
 import { AnnealError } from "../errors.js";
 import { streamFile } from "../store/durableFiles.js";
@@ -32,7 +33,7 @@ const ROLES = new Set(["system", "developer", "user", "assistant", "tool", "func
 /** Copies the data into `file`, whole or not at all, so that a job goes on with the data it began with. */
 export async function snapshotData(source: string, file: string, signal?: AbortSignal): Promise<void> {
   try {
-    await streamFile(file, addAbortSignalTo(await openSource(source, signal), signal));
+    await streamFile(file, readSource(source, signal));
   } catch (error) {
     signal?.throwIfAborted();
     if (error instanceof AnnealError) throw error;
@@ -40,12 +41,22 @@ export async function snapshotData(source: string, file: string, signal?: AbortS
   }
 }
 
-function addAbortSignalTo(stream: Readable, signal?: AbortSignal): Readable {
-  return signal ? addAbortSignal(signal, stream) : stream;
+/** The source's bytes. Opened inside the generator, so that nothing can fail before its reader listens. */
+async function* readSource(source: string, signal?: AbortSignal): AsyncGenerator<Uint8Array> {
+  signal?.throwIfAborted();
+  const stream = await openSource(source, signal);
+  try {
+    for await (const chunk of stream) {
+      signal?.throwIfAborted();
+      yield chunk as Uint8Array;
+    }
+  } finally {
+    stream.destroy();
+  }
 }
 
 async function openSource(source: string, signal?: AbortSignal): Promise<Readable> {
-  if (!/^https?:/i.test(source)) return createReadStream(source);
+  if (!/^https?:/i.test(source)) return (await open(source)).createReadStream();
   const response = await fetch(source, { signal, redirect: "error" });
   if (!response.ok || response.body === null) {
     throw new TrainingDataError(source, null, `the server answered ${response.status}`);
