@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from "vitest";
-import { type ChatHostOptions, openChat, type TestChat } from "../../test/fixtures/chatHost.js";
+import { CHATML_WITH_TOOLS, type ChatHostOptions, openChat, type TestChat } from "../../test/fixtures/chatHost.js";
 import { NotFoundError, RateLimitError, ValidationError } from "../errors.js";
 import type { ChatCompletionChunk } from "../types/chat.js";
 
@@ -593,11 +593,43 @@ describe("sampling settings reach the device", () => {
     await other.ask({ priority: -3, max_tokens: 1 });
   });
 
-  test("constraints are refused while there is no grammar engine", async () => {
+  test("a constraint that cannot be enforced is refused where it stands", async () => {
     const { ask } = await openChat();
-    expect((await refusal(ask({ structured_outputs: { regex: "a+" } }))).param).toBe("structured_outputs");
-    expect((await refusal(ask({ response_format: { type: "json_object" } }))).param).toBe("response_format");
+    const schema = { properties: { a: { type: "array", uniqueItems: true } } };
+    const cases: [object, string][] = [
+      [{ structured_outputs: { regex: "a(?=b)" } }, "structured_outputs.regex"],
+      [{ structured_outputs: { json: schema } }, "structured_outputs.json.properties.a.uniqueItems"],
+      [{ structured_outputs: { json: "{" } }, "structured_outputs.json"],
+      [{ structured_outputs: { json: true, whitespace_pattern: "(" } }, "structured_outputs.whitespace_pattern"],
+      [{ structured_outputs: { grammar: "root ::= x" } }, "structured_outputs.grammar"],
+      [
+        { structured_outputs: { structural_tag: { format: { type: "?" } } } },
+        "structured_outputs.structural_tag.format.type",
+      ],
+      [{ structured_outputs: { json: { not: {} } } }, "structured_outputs.json"],
+      [
+        { response_format: { type: "json_schema", json_schema: { schema } } },
+        "response_format.json_schema.schema.properties.a.uniqueItems",
+      ],
+      [{ response_format: { type: "structural_tag" } }, "response_format"],
+    ];
+    for (const [params, param] of cases) expect((await refusal(ask(params))).param).toBe(param);
     await ask({ response_format: { type: "text" }, max_tokens: 1 });
+  });
+
+  test("forced calls are refused with a constraint, and for parameters that cannot be enforced", async () => {
+    const { ask } = await openChat({ template: CHATML_WITH_TOOLS });
+    const parameters = { properties: { a: { uniqueItems: true } } };
+    const tools = [
+      { type: "function", function: { name: "f" } },
+      { type: "function", function: { name: "g", parameters } },
+    ];
+    const param = "tools.1.function.parameters.properties.a.uniqueItems";
+    expect((await refusal(ask({ tools, tool_choice: "required" }))).param).toBe(param);
+    const named = { type: "function", function: { name: "g" } };
+    expect((await refusal(ask({ tools, tool_choice: named }))).param).toBe(param);
+    const constrained = { tools: tools.slice(0, 1), tool_choice: "required", response_format: { type: "json_object" } };
+    expect((await refusal(ask(constrained))).param).toBe("response_format");
   });
 });
 

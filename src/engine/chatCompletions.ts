@@ -2,16 +2,18 @@
 
 import { ValidationError } from "../errors.js";
 import type { Generation } from "../inference/index.js";
+import type { CompiledGrammar } from "../runtime/runtime.js";
 import { type ChatRequest, chatCompletionCreate } from "../schemas/chat.js";
 import { validate } from "../schemas/validate.js";
+import { promptOpensReasoning } from "../text/index.js";
 import type { ChatCompletion, ChatCompletionChunk } from "../types/chat.js";
 import { ChunkStream } from "./chat/chunks.js";
 import { completion } from "./chat/completion.js";
-import { checkConstraint } from "./chat/constraint.js";
+import { compileConstraint, constraintOf } from "./chat/constraint.js";
 import type { ChatCall, ChatHost } from "./chat/host.js";
 import type { PreparedChat } from "./chat/preparedChat.js";
 import { renderPrompt, templateOf } from "./chat/prompt.js";
-import { planReply } from "./chat/replyPlan.js";
+import { planReply, type ReplyPlan } from "./chat/replyPlan.js";
 import { ReplyReader } from "./chat/replyReader.js";
 import { defaultMaxTokens, nonNeutralSettings, samplingSettings } from "./chat/samplingSettings.js";
 import { maxOutputTokens } from "./chat/tokenLimits.js";
@@ -34,7 +36,7 @@ export async function createChatCompletion(
   let chat: PreparedChat;
   let generation: Generation;
   try {
-    chat = prepareChat(host, request, served);
+    chat = await prepareChat(host, request, served);
     generation = served.base.loop.submit(chat.generation, call.signal);
   } catch (error) {
     served.release();
@@ -54,14 +56,15 @@ export async function createChatCompletion(
   return request.stream ? new ChunkStream(chat, generation) : completion(chat, generation);
 }
 
-function prepareChat(host: ChatHost, request: ChatRequest, served: ServedModel): PreparedChat {
+async function prepareChat(host: ChatHost, request: ChatRequest, served: ServedModel): Promise<PreparedChat> {
   const { base, trained } = served;
-  checkFeatures(host, request, served);
+  checkFeatures(request, served);
   const plan = planReply(host, request, templateOf(request, base), base.tokenizer);
   const limits = { context: base.loop.contextLength, byDefault: defaultMaxTokens(served, host.samplingDefaults) };
   const prompt = renderPrompt(request, base, limits, plan);
   const maxTokens = maxOutputTokens(request, prompt.tokens.length, limits);
   const settings = samplingSettings(request, served, host.samplingDefaults, maxTokens);
+  const grammar = await replyGrammar(host, request, served, plan, prompt.text);
   const requestId = request.request_id ?? crypto.randomUUID();
   return {
     id: `chatcmpl-${requestId}`,
@@ -73,6 +76,7 @@ function prepareChat(host: ChatHost, request: ChatRequest, served: ServedModel):
       requestId,
       promptTokens: prompt.tokens,
       adapter: served.adapter,
+      grammar,
       params: plan.needsSpecialTokens ? { ...settings, skipSpecialTokens: false } : settings,
       n: request.n,
       priority: request.priority,
@@ -93,9 +97,26 @@ function prepareChat(host: ChatHost, request: ChatRequest, served: ServedModel):
   };
 }
 
+/** What the reply's tokens must follow, from the constraint of the request or from the call that was opened. */
+async function replyGrammar(
+  host: ChatHost,
+  request: ChatRequest,
+  { base }: ServedModel,
+  plan: ReplyPlan,
+  prompt: string,
+): Promise<CompiledGrammar | null> {
+  const asked = constraintOf(request);
+  if (asked !== null && plan.forcedCalls !== null) {
+    throw ValidationError.at(asked.field, "cannot be combined with a tool_choice that asks for calls");
+  }
+  const wanted = asked ?? plan.forcedCalls;
+  if (wanted === null) return null;
+  if (asked === null || !plan.reasons) return compileConstraint(host.grammar, base, wanted, "none");
+  return compileConstraint(host.grammar, base, wanted, promptOpensReasoning(prompt) ? "open" : "possible");
+}
+
 /** Fields whose meaning depends on how the engine was opened. */
-function checkFeatures(host: ChatHost, request: ChatRequest, { base }: ServedModel): void {
-  checkConstraint(request, host.grammar);
+function checkFeatures(request: ChatRequest, { base }: ServedModel): void {
   if (request.priority !== 0 && base.loop.scheduler !== "priority") {
     throw ValidationError.at("priority", "needs the priority scheduler", "not_supported", {
       hint: 'open the engine with scheduler: "priority" (--scheduler priority)',

@@ -10,6 +10,7 @@ import { AdapterCache } from "./adapterCache.js";
 import { type BaseModel, closeBaseModel, loadBaseModel } from "./baseModel.js";
 import type { EngineCore } from "./core.js";
 import { diagnostics } from "./diagnostics.js";
+import { GrammarCache } from "./grammarCache.js";
 import { InferenceMetrics } from "./metrics.js";
 import { defaultDataRoots, type ResolvedOptions } from "./options.js";
 import { packageVersion } from "./packageVersion.js";
@@ -101,7 +102,7 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
         resolve: (name, caller) => resolveModel(core, name, caller),
         toolParser: options.toolParser,
         samplingDefaults: options.samplingDefaults,
-        grammar: null,
+        grammar: new GrammarCache(),
         metrics,
         version: packageVersion(),
       },

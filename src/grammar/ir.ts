@@ -120,13 +120,21 @@ export function text(literal: string): Expr {
 /** One after the other; what is trivial is folded. */
 export function seq(...items: readonly Expr[]): Expr {
   const kept: Expr[] = [];
+  /** The bytes that `kept` ends with, when they are of this call. */
+  let run: number[] | null = null;
+  const add = (item: Expr): void => {
+    if (item.kind !== "bytes") {
+      run = null;
+      kept.push(item);
+    } else if (run === null) {
+      run = [...item.bytes];
+      kept.push({ kind: "bytes", bytes: run });
+    } else for (const byte of item.bytes) run.push(byte);
+  };
   for (const item of items) {
     if (item.kind === "never") return NEVER;
-    const last = kept.at(-1);
-    if (item.kind === "bytes" && last?.kind === "bytes") {
-      kept[kept.length - 1] = { kind: "bytes", bytes: [...last.bytes, ...item.bytes] };
-    } else if (item.kind === "seq") kept.push(...item.items);
-    else if (item.kind !== "empty") kept.push(item);
+    if (item.kind === "seq") for (const inner of item.items) add(inner);
+    else if (item.kind !== "empty") add(item);
   }
   if (kept.length === 0) return EMPTY;
   return kept.length === 1 ? kept[0]! : { kind: "seq", items: kept };
@@ -135,9 +143,15 @@ export function seq(...items: readonly Expr[]): Expr {
 /** One of them; what is trivial is folded. */
 export function alt(...items: readonly Expr[]): Expr {
   const kept: Expr[] = [];
+  let hasEmpty = false;
+  const add = (item: Expr): void => {
+    if (item.kind === "never" || (item.kind === "empty" && hasEmpty)) return;
+    hasEmpty ||= item.kind === "empty";
+    kept.push(item);
+  };
   for (const item of items) {
-    if (item.kind === "alt") kept.push(...item.items);
-    else if (item.kind !== "never" && !(item.kind === "empty" && kept.includes(EMPTY))) kept.push(item);
+    if (item.kind === "alt") for (const inner of item.items) add(inner);
+    else add(item);
   }
   if (kept.length === 0) return NEVER;
   return kept.length === 1 ? kept[0]! : { kind: "alt", items: kept };

@@ -3,9 +3,10 @@
 
 import { ebnfToExpr } from "./ebnf.js";
 import { GrammarError, within } from "./grammarError.js";
-import { ANY_CHARACTER, ANY_TEXT, alt, and, EMPTY, type Expr, not, optional, repeat, seq, text } from "./ir.js";
+import { alt, type Expr, optional, repeat, seq } from "./ir.js";
 import { jsonSchemaToExpr } from "./jsonSchema/compile.js";
 import type { JsonRules } from "./jsonValues.js";
+import { freeTextUpTo, markExpr, textWithout, without } from "./marks.js";
 import { regexToExpr } from "./regex.js";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -63,11 +64,11 @@ class TagCompiler {
       case "const_string":
         return this.mark(textOf(fields, "value"));
       case "regex":
-        return within(["pattern"], () => this.without(regexToExpr(textOf(fields, "pattern", [])), excludesOf(fields)));
+        return within(["pattern"], () => without(regexToExpr(textOf(fields, "pattern", [])), excludesOf(fields)));
       case "grammar":
         return this.grammar(fields);
       case "any_text":
-        return this.textWithout([...excludesOf(fields), ...ends]);
+        return textWithout([...excludesOf(fields), ...ends]);
       case "sequence":
         return seq(...this.elements(fields, ends, depth));
       case "or":
@@ -132,10 +133,10 @@ class TagCompiler {
     const parts = triggers.map((trigger) => {
       const begun = tags.filter((tag) => tag.begin.startsWith(trigger));
       const rest = begun.map((tag) => seq(this.mark(tag.begin.slice(trigger.length)), tag.content, this.mark(tag.end)));
-      return seq(this.textUpTo(trigger, marks), alt(...rest));
+      return seq(freeTextUpTo(trigger, this.options.specialTokens, marks), alt(...rest));
     });
     const one = this.json.rules.add("text and tag", alt(...parts));
-    const free = this.textWithout(marks);
+    const free = textWithout(marks);
     if (rules.onlyOne) return rules.atLeastOne ? one : alt(free, one);
     return seq(repeat(one, rules.atLeastOne ? 1 : 0), free);
   }
@@ -148,50 +149,8 @@ class TagCompiler {
     return atLeastOne ? all : optional(all);
   }
 
-  /** Text that ends with `mark`, and in which no mark ends before. */
-  private textUpTo(mark: string, marks: readonly string[]): Expr {
-    const earlier = seq(ANY_TEXT, alt(...marks.map(text)), ANY_CHARACTER, ANY_TEXT);
-    if (this.hasToken(mark)) return seq(this.textWithout(marks), this.mark(mark));
-    return and(seq(ANY_TEXT, text(mark)), not(earlier));
-  }
-
-  private textWithout(marks: readonly string[]): Expr {
-    return this.without(ANY_TEXT, marks);
-  }
-
-  private without(expr: Expr, marks: readonly string[]): Expr {
-    const given = marks.filter((mark) => mark !== "");
-    if (given.length === 0) return expr;
-    const holding = not(seq(ANY_TEXT, alt(...given.map(text)), ANY_TEXT));
-    return expr === ANY_TEXT ? holding : and(expr, holding);
-  }
-
-  /** A mark: text, in which the texts of special tokens are those tokens. */
   private mark(literal: string): Expr {
-    const parts: Expr[] = [];
-    let rest = literal;
-    while (rest !== "") {
-      const next = this.firstToken(rest);
-      if (next === null) break;
-      parts.push(text(rest.slice(0, next.at)), { kind: "token", id: next.id });
-      rest = rest.slice(next.at + next.length);
-    }
-    return seq(...parts, rest === "" ? EMPTY : text(rest));
-  }
-
-  private hasToken(literal: string): boolean {
-    return this.firstToken(literal) !== null;
-  }
-
-  /** The special token that stands first, the longest of those. */
-  private firstToken(literal: string): { at: number; length: number; id: number } | null {
-    let best: { at: number; length: number; id: number } | null = null;
-    for (const [token, id] of this.options.specialTokens) {
-      const at = token === "" ? -1 : literal.indexOf(token);
-      if (at < 0 || (best !== null && (at > best.at || (at === best.at && token.length <= best.length)))) continue;
-      best = { at, length: token.length, id };
-    }
-    return best;
+    return markExpr(literal, this.options.specialTokens);
   }
 }
 

@@ -117,6 +117,7 @@ export class Generating implements Generation {
       badWords: params.badWords.map((word) => Int32Array.from(word)),
       prompt: params.repetitionPenalty === 1 ? new Int32Array(0) : Int32Array.from(this.request.promptTokens),
       topLogprobs: params.logprobs ?? -1,
+      grammar: this.request.grammar?.matcher() ?? null,
     });
   }
 

@@ -46,6 +46,7 @@ const request = (over: RequestOver = {}): GenerationRequest => ({
   requestId: "r",
   promptTokens: prompt(10),
   adapter: 0,
+  grammar: null,
   n: 1,
   priority: 0,
   cacheSalt: null,

@@ -1,5 +1,7 @@
 // What the inference room is asked for, and what it answers: tokens and settings, no messages.
 
+import type { CompiledGrammar } from "../runtime/runtime.js";
+
 /** Stop when the last tokens are `minCount` copies of one pattern of `minPatternSize` to `maxPatternSize` tokens. */
 export interface RepetitionDetection {
   maxPatternSize: number;
@@ -60,6 +62,8 @@ export interface GenerationRequest {
   /** Adapter version on the device, pinned for the whole request; 0: the base model. */
   adapter: number;
   params: SamplingSettings;
+  /** What the outputs of every choice must follow; null: anything. Not with beams. */
+  grammar: CompiledGrammar | null;
   n: number;
   /** Lower runs earlier; only under the priority scheduler. */
   priority: number;

@@ -1,63 +1,99 @@
 // What the text of a reply must look like, from whichever field of a request says so.
 
-import { ValidationError } from "../../errors.js";
+import { AnnealError, ValidationError } from "../../errors.js";
+import { type Constraint, GrammarError, type JsonFormat, type Thoughts } from "../../grammar/index.js";
+import type { CompiledGrammar } from "../../runtime/runtime.js";
 import type { ChatRequest } from "../../schemas/chat.js";
+import type { BaseModel } from "../baseModel.js";
 
-export type Constraint = {
+export interface RequestConstraint {
+  constraint: Constraint;
   /** The request's field, for messages. */
-  field: string;
-  whitespacePattern: string | null;
-  disableAnyWhitespace: boolean;
-  disableAdditionalProperties: boolean;
-} & (
-  | { kind: "json_schema"; schema: unknown }
-  | { kind: "json_object" }
-  | { kind: "regex"; pattern: string }
-  | { kind: "choice"; choices: readonly string[] }
-  | { kind: "grammar"; source: string }
-  | { kind: "structural_tag"; tag: unknown }
-);
-
-/** Turns constraints into automata over the tokens of a vocabulary. */
-export interface GrammarCompiler {
-  /** Throws ValidationError naming what cannot be enforced. */
-  compile(constraint: Constraint): unknown;
+  field: "response_format" | "structured_outputs" | "tools";
+  /** Where in the request a place of the constraint is. */
+  locate(path: readonly string[]): string[];
 }
 
+/** Turns constraints into automata over the tokens of a model's vocabulary. */
+export interface GrammarCompiler {
+  /** Off the JavaScript thread where it is long. Throws GrammarError, or what the runtime's compileGrammar throws. */
+  compile(base: BaseModel, constraint: Constraint, thoughts: Thoughts): Promise<CompiledGrammar>;
+}
+
+const PLAIN: JsonFormat = { whitespacePattern: null, disableAnyWhitespace: false, disableAdditionalProperties: false };
+
 /** The constraint of a request, or null. The schema has seen to it that there is one at most. */
-export function constraintOf(request: ChatRequest): Constraint | null {
-  const format = request.response_format;
-  const plain = { whitespacePattern: null, disableAnyWhitespace: false, disableAdditionalProperties: false };
-  if (format !== undefined && format.type !== "text") {
-    const field = "response_format";
-    if (format.type === "json_object") return { ...plain, field, kind: "json_object" };
-    if (format.type === "json_schema") {
-      return { ...plain, field, kind: "json_schema", schema: format.json_schema!.schema };
+export function constraintOf(request: ChatRequest): RequestConstraint | null {
+  return fromResponseFormat(request.response_format) ?? fromStructuredOutputs(request.structured_outputs);
+}
+
+function fromResponseFormat(format: ChatRequest["response_format"]): RequestConstraint | null {
+  const field = "response_format";
+  switch (format?.type) {
+    case "json_object":
+      return { field, constraint: { kind: "json_object", format: PLAIN }, locate: () => [field] };
+    case "json_schema": {
+      const constraint = { kind: "json_schema", schema: format.json_schema!.schema, format: PLAIN } as const;
+      return { field, constraint, locate: (path) => [field, "json_schema", "schema", ...path] };
     }
-    return { ...plain, field, kind: "structural_tag", tag: format };
+    case "structural_tag":
+      return {
+        field,
+        constraint: { kind: "structural_tag", tag: format, format: PLAIN },
+        locate: (path) => [field, ...path],
+      };
+    default:
+      return null;
   }
-  const outputs = request.structured_outputs;
+}
+
+function fromStructuredOutputs(outputs: ChatRequest["structured_outputs"]): RequestConstraint | null {
   if (outputs === undefined) return null;
-  const shared = {
-    field: "structured_outputs",
+  const format: JsonFormat = {
     whitespacePattern: outputs.whitespace_pattern ?? null,
     disableAnyWhitespace: outputs.disable_any_whitespace ?? false,
     disableAdditionalProperties: outputs.disable_additional_properties ?? false,
   };
-  if (outputs.json != null) return { ...shared, kind: "json_schema", schema: outputs.json };
-  if (outputs.regex != null) return { ...shared, kind: "regex", pattern: outputs.regex };
-  if (outputs.choice != null) return { ...shared, kind: "choice", choices: outputs.choice };
-  if (outputs.grammar != null) return { ...shared, kind: "grammar", source: outputs.grammar };
-  if (outputs.structural_tag != null) return { ...shared, kind: "structural_tag", tag: outputs.structural_tag };
-  return { ...shared, kind: "json_object" };
+  const field = "structured_outputs";
+  const from = (key: string, constraint: Constraint): RequestConstraint => ({
+    field,
+    constraint,
+    locate: (path) => (path[0] === "whitespace_pattern" ? [field, ...path] : [field, key, ...path]),
+  });
+  if (outputs.json != null) return from("json", { kind: "json_schema", schema: outputs.json, format });
+  if (outputs.regex != null) return from("regex", { kind: "regex", pattern: outputs.regex });
+  if (outputs.choice != null) return from("choice", { kind: "choice", choices: outputs.choice });
+  if (outputs.grammar != null) return from("grammar", { kind: "grammar", source: outputs.grammar });
+  if (outputs.structural_tag != null) {
+    return from("structural_tag", { kind: "structural_tag", tag: outputs.structural_tag, format });
+  }
+  return from("json_object", { kind: "json_object", format });
 }
 
-/** Without a grammar engine nothing can be enforced, so the field is refused rather than ignored. */
-export function checkConstraint(request: ChatRequest, grammar: GrammarCompiler | null): void {
-  const constraint = constraintOf(request);
-  if (constraint === null) return;
-  if (grammar === null) {
-    throw ValidationError.at(constraint.field, "this engine cannot constrain the text of a reply", "not_supported");
+/**
+ * The automaton of a constraint.
+ * @throws ValidationError naming what cannot be enforced, and where in the request it is.
+ */
+export async function compileConstraint(
+  compiler: GrammarCompiler,
+  base: BaseModel,
+  wanted: RequestConstraint,
+  thoughts: Thoughts,
+): Promise<CompiledGrammar> {
+  try {
+    return await compiler.compile(base, wanted.constraint, thoughts);
+  } catch (error) {
+    const refuse = (path: readonly string[], msg: string, type: string) =>
+      new ValidationError([{ loc: ["body", ...wanted.locate(path)], msg, type }], { cause: error });
+    if (error instanceof GrammarError) throw refuse(error.path, error.message, "value_error");
+    if (error instanceof AnnealError && NATIVE_REFUSALS.has(error.code)) throw refuse([], error.message, error.code);
+    throw error;
   }
-  grammar.compile(constraint);
 }
+
+const NATIVE_REFUSALS: ReadonlySet<string> = new Set([
+  "grammar_too_complex",
+  "grammar_left_recursive",
+  "grammar_empty",
+  "invalid_grammar",
+]);

@@ -12,8 +12,7 @@ export interface ChatHost {
   readonly toolParser: "auto" | "none" | "hermes" | "llama3";
   /** Sampling settings that a request leaves out: those of the model's folder, or none. */
   readonly samplingDefaults: "model" | "neutral";
-  /** null: requests for structured outputs are refused. */
-  readonly grammar: GrammarCompiler | null;
+  readonly grammar: GrammarCompiler;
   readonly metrics: InferenceMetrics;
   /** Of the package. */
   readonly version: string;

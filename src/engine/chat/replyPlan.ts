@@ -10,7 +10,9 @@ import {
   type Tokenizer,
   type ToolFormat,
 } from "../../text/index.js";
+import type { RequestConstraint } from "./constraint.js";
 import type { ChatHost } from "./host.js";
+import { callOpening, toolCallConstraint } from "./toolCallConstraint.js";
 
 export interface ReplyPlan {
   /** Whether the model's replies may begin with thoughts. */
@@ -23,6 +25,8 @@ export interface ReplyPlan {
   needsSpecialTokens: boolean;
   /** What is written for the model at the end of `prompt`: the beginning of a call, or "". */
   opening(prompt: string): string;
+  /** What must follow an opening; null: nothing was opened. */
+  forcedCalls: RequestConstraint | null;
 }
 
 /** @throws ValidationError when calls are asked for and cannot be read. */
@@ -40,10 +44,12 @@ export function planReply(
   if (choice !== "none" && known === null) throw noToolParser(host.toolParser);
   const toolFormat = choice === "none" ? null : known;
   const forced = choice === "required" || typeof choice === "object";
+  const name = typeof choice === "object" ? choice.function.name : null;
+  const several = request.parallel_tool_calls === undefined || request.parallel_tool_calls === true;
   return {
     reasons,
     toolFormat,
-    mostCalls: request.parallel_tool_calls === undefined || request.parallel_tool_calls ? Number.POSITIVE_INFINITY : 1,
+    mostCalls: several ? Number.POSITIVE_INFINITY : 1,
     needsSpecialTokens: marks(reasons, toolFormat).some((mark) => {
       const id = tokenizer.tokenToId(mark);
       return id !== null && tokenizer.specialIds.has(id);
@@ -51,8 +57,9 @@ export function planReply(
     opening(prompt) {
       if (!forced || toolFormat === null) return "";
       const thoughts = reasons && promptOpensReasoning(prompt) ? "\n</think>\n\n" : "";
-      return thoughts + callOpening(toolFormat, typeof choice === "object" ? choice.function.name : null);
+      return thoughts + callOpening(toolFormat, name);
     },
+    forcedCalls: forced && toolFormat !== null ? toolCallConstraint(toolFormat, request.tools!, name, several) : null,
   };
 }
 
@@ -71,11 +78,4 @@ function marks(reasons: boolean, format: ToolFormat | null): string[] {
   if (format === "hermes") found.push("<tool_call>", "</tool_call>");
   if (format === "llama3") found.push("<|python_tag|>");
   return found;
-}
-
-/** The text of a call up to its name, or up to its arguments when the name is given. */
-function callOpening(format: ToolFormat, name: string | null): string {
-  const [before, argumentKey] = format === "hermes" ? ["<tool_call>\n", "arguments"] : ["", "parameters"];
-  const start = `${before}{"name": "`;
-  return name === null ? start : `${start}${JSON.stringify(name).slice(1, -1)}", "${argumentKey}": `;
 }

@@ -1,0 +1,9 @@
+export {
+  type Constraint,
+  type ConstraintSetting,
+  constraintGrammar,
+  type JsonFormat,
+  type Thoughts,
+} from "./constraint.js";
+export { GrammarError } from "./grammarError.js";
+export { type Expr, encodeGrammar, type Grammar } from "./ir.js";

@@ -1,0 +1,52 @@
+// Marks in free text: where a part of another kind begins or ends. A mark may be, or hold, a special token.
+
+import { ANY_CHARACTER, ANY_TEXT, alt, and, EMPTY, type Expr, not, seq, text } from "./ir.js";
+
+/** A mark: text, in which the texts of special tokens are those tokens. */
+export function markExpr(literal: string, specialTokens: ReadonlyMap<string, number>): Expr {
+  const parts: Expr[] = [];
+  let rest = literal;
+  for (let next = firstToken(rest, specialTokens); next !== null; next = firstToken(rest, specialTokens)) {
+    parts.push(text(rest.slice(0, next.at)), { kind: "token", id: next.id });
+    rest = rest.slice(next.at + next.length);
+  }
+  return seq(...parts, rest === "" ? EMPTY : text(rest));
+}
+
+/** Text that ends with `mark`, and in which none of `marks` ends before. */
+export function freeTextUpTo(
+  mark: string,
+  specialTokens: ReadonlyMap<string, number>,
+  marks: readonly string[] = [mark],
+): Expr {
+  if (firstToken(mark, specialTokens) !== null) return seq(textWithout(marks), markExpr(mark, specialTokens));
+  const earlier = seq(ANY_TEXT, alt(...marks.map(text)), ANY_CHARACTER, ANY_TEXT);
+  return and(seq(ANY_TEXT, text(mark)), not(earlier));
+}
+
+/** Text that holds none of the marks. */
+export function textWithout(marks: readonly string[]): Expr {
+  return without(ANY_TEXT, marks);
+}
+
+/** What `expr` matches and holds none of the marks. */
+export function without(expr: Expr, marks: readonly string[]): Expr {
+  const given = marks.filter((mark) => mark !== "");
+  if (given.length === 0) return expr;
+  const holding = not(seq(ANY_TEXT, alt(...given.map(text)), ANY_TEXT));
+  return expr === ANY_TEXT ? holding : and(expr, holding);
+}
+
+/** The special token that stands first, the longest of those. */
+function firstToken(
+  literal: string,
+  specialTokens: ReadonlyMap<string, number>,
+): { at: number; length: number; id: number } | null {
+  let best: { at: number; length: number; id: number } | null = null;
+  for (const [token, id] of specialTokens) {
+    const at = token === "" ? -1 : literal.indexOf(token);
+    if (at < 0 || (best !== null && (at > best.at || (at === best.at && token.length <= best.length)))) continue;
+    best = { at, length: token.length, id };
+  }
+  return best;
+}

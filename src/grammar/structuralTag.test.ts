@@ -1,0 +1,129 @@
+import { expect, test } from "vitest";
+import { matches } from "../../test/grammar/irMatcher.js";
+import { EMPTY } from "./ir.js";
+import { JsonRules } from "./jsonValues.js";
+import { RuleBook } from "./ruleBook.js";
+import { structuralTagToExpr } from "./structuralTag.js";
+
+/** Special tokens stand in a text as U+D800 + id. */
+const CALL = "\ud807";
+
+function accepts(tag: unknown, text: string): boolean {
+  const rules = new RuleBook();
+  const options = { closed: false, specialTokens: new Map([["<|call|>", 7]]) };
+  return matches(rules.finish(structuralTagToExpr(new JsonRules(rules, EMPTY), tag, options)), text);
+}
+
+const integer = { type: "json_schema", json_schema: { type: "integer" } };
+const number = { type: "tag", begin: "<n>", content: integer, end: "</n>" };
+
+const CASES: [name: string, tag: unknown, good: string[], bad: string[]][] = [
+  [
+    "structures and triggers",
+    {
+      type: "structural_tag",
+      structures: [
+        { begin: "<f=a>", schema: { type: "integer" }, end: "</f>" },
+        { begin: "<f=b>", schema: { type: "boolean" }, end: "</f>" },
+      ],
+      triggers: ["<f="],
+    },
+    ["", "hello < f", "x<f=a>1</f>y<f=b>true</f>", "<<f=a>1</f>"],
+    ["<f=", "<f=a>true</f>", "<f=c>1</f>", "x<f=a>1</f", "<f=a>1</f><f="],
+  ],
+  [
+    "triggers that overlap themselves",
+    { format: { type: "triggered_tags", triggers: ["aa"], tags: [{ begin: "aab", content: integer, end: "." }] } },
+    ["aab1.", "xaab1.a", "a"],
+    ["aaab1.", "aa", "aac"],
+  ],
+  [
+    "any text in a tag",
+    { format: { type: "tag", begin: "<", content: { type: "any_text" }, end: ">" } },
+    ["<>", "<a b>"],
+    ["<a>b>", "a"],
+  ],
+  [
+    "one of several",
+    { format: { type: "or", elements: [{ type: "const_string", value: "no" }, number] } },
+    ["no", "<n>3</n>"],
+    ["<n>a</n>", ""],
+  ],
+  [
+    "one after another",
+    {
+      format: {
+        type: "sequence",
+        elements: [{ type: "regex", pattern: "a+" }, number, { type: "any_text", excludes: ["!"] }],
+      },
+    },
+    ["a<n>1</n>", "aa<n>1</n> and"],
+    ["<n>1</n>", "a<n>1</n>!"],
+  ],
+  [
+    "at least one tag",
+    { format: { type: "triggered_tags", triggers: ["<n"], tags: [number], at_least_one: true } },
+    ["<n>1</n>", "a<n>1</n>b<n>2</n>"],
+    ["", "abc"],
+  ],
+  [
+    "only one tag",
+    {
+      format: { type: "triggered_tags", triggers: ["<n"], tags: [number], at_least_one: true, stop_after_first: true },
+    },
+    ["<n>1</n>", "a<n>1</n>"],
+    ["a", "<n>1</n>b"],
+  ],
+  [
+    "tags with a separator",
+    { format: { type: "tags_with_separator", tags: [number], separator: ",", at_least_one: true } },
+    ["<n>1</n>", "<n>1</n>,<n>2</n>"],
+    ["", "<n>1</n><n>2</n>", "<n>1</n>,"],
+  ],
+  [
+    "a grammar inside",
+    { format: { type: "sequence", elements: [number, { type: "grammar", grammar: 'root ::= "x" root | "y"' }] } },
+    ["<n>1</n>xxy"],
+    ["<n>1</n>x"],
+  ],
+  [
+    "marks that are special tokens",
+    {
+      format: {
+        type: "triggered_tags",
+        triggers: ["<|call|>"],
+        tags: [{ begin: "<|call|>f:", content: integer, end: "" }],
+      },
+    },
+    ["", `hm${CALL}f:1`, `${CALL}f:1${CALL}f:2`],
+    [CALL, "<|call|>f:1", `${CALL}g:1`],
+  ],
+];
+
+test.each(CASES)("%s", (_, tag, good, bad) => {
+  for (const text of good) expect([text, accepts(tag, text)]).toEqual([text, true]);
+  for (const text of bad) expect([text, accepts(tag, text)]).toEqual([text, false]);
+});
+
+test.each<[unknown, string[], string]>([
+  [{}, [], "format"],
+  [{ format: { type: "qwen_xml_parameter" } }, ["format", "type"], "not supported"],
+  [
+    { format: { type: "sequence", elements: [{ type: "const_string" }] } },
+    ["format", "elements", "0", "value"],
+    "string",
+  ],
+  [
+    { structures: [{ begin: "a", schema: { type: "x" }, end: "" }], triggers: ["a"] },
+    ["structures", "0", "schema", "type"],
+    "one of",
+  ],
+  [{ structures: [{ begin: "a", schema: {}, end: "" }], triggers: ["b"] }, ["triggers"], "beginning"],
+  [
+    { format: { type: "tag", begin: "", end: "", content: { type: "regex", pattern: "(" } } },
+    ["format", "content", "pattern"],
+    "missing",
+  ],
+])("%j is refused at %j", (tag, path, message) => {
+  expect(() => accepts(tag, "")).toThrow(expect.objectContaining({ path, message: expect.stringContaining(message) }));
+});

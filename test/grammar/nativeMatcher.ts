@@ -1,0 +1,40 @@
+// Which texts a grammar matches, by the native engine over a vocabulary of single bytes.
+
+import { encodeGrammar, type Grammar } from "../../src/grammar/ir.js";
+import { type CompiledGrammar, compileGrammar, prepareVocabulary } from "../../src/runtime/runtime.js";
+
+const END = 256;
+const vocabulary = prepareVocabulary({
+  tokens: Uint8Array.from({ length: 256 }, (_, byte) => byte),
+  offsets: Int32Array.from({ length: 258 }, (_, id) => Math.min(id, 256)),
+  special: Int32Array.of(END),
+  end: Int32Array.of(END),
+});
+
+export async function compiled(grammar: Grammar): Promise<CompiledGrammar> {
+  return compileGrammar(await vocabulary, encodeGrammar(grammar));
+}
+
+export function takes(grammar: CompiledGrammar, text: string): boolean {
+  const matcher = grammar.matcher();
+  const bytes = new TextEncoder().encode(text);
+  return (bytes.length === 0 || matcher.acceptBytes(bytes)) && matcher.complete;
+}
+
+/** A text drawn byte by byte from what the masks permit; null when it comes to more than `most` bytes. */
+export function drawn(grammar: CompiledGrammar, next: () => number, most: number): string | null {
+  const matcher = grammar.matcher();
+  const bytes: number[] = [];
+  for (;;) {
+    const mask = matcher.mask();
+    const permitted: number[] = [];
+    for (let id = 0; id <= END; id++) if ((mask[id >> 5]! >>> (id & 31)) & 1) permitted.push(id);
+    if (permitted.length === 0) throw new Error(`nothing may follow ${JSON.stringify(Buffer.from(bytes).toString())}`);
+    // An end that may come is taken more often than its share, so that texts end.
+    const token = permitted.includes(END) && next() < 0.3 ? END : permitted[Math.floor(next() * permitted.length)]!;
+    if (token === END) return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(Uint8Array.from(bytes));
+    if (!matcher.accept(token)) throw new Error(`byte ${token} is in the mask and not accepted`);
+    bytes.push(token);
+    if (bytes.length > most) return null;
+  }
+}
