@@ -278,6 +278,34 @@ void random_grammars(int count) {
   std::printf("random grammars: %d followed (%d masks), %d left recursive (and %d that were rewritten), %d too complex, %d empty\n", compiled, masks, left_recursive, rewritten, too_complex, empty);
 }
 
+// Bounded texts of several bounds, with tokens that are longer than what is left: masks of one are taken from those of another.
+void bounded_texts() {
+  int masks = 0;
+  for (int number = 0; number < 12; ++number) {
+    Random random{unsigned(number)};
+    Words words = random_words(random);
+    const auto specials = std::vector<std::string>(words.tokens.end() - 4, words.tokens.end());
+    words.tokens.resize(words.tokens.size() - 4);
+    for (int i = 0; i < 120; ++i) {
+      std::string token;
+      for (int n = 1 + below(random, 40); n > 0; --n) token += kLetters[size_t(below(random, 24) ? below(random, 3) : below(random, 5))];
+      words.tokens.push_back(token);
+    }
+    words.special.clear();
+    for (auto& name : specials) words.special.insert(int(words.tokens.size())), words.tokens.push_back(name);
+    words.end = {int(words.tokens.size()) - 2, int(words.tokens.size()) - 1};
+    const auto vocabulary = words.vocabulary();
+    for (int bound : {60, 30, 75}) {
+      Maker m;
+      const auto letter = m.alt({m.chars({{0, '"' - 1}, {'"' + 1, 'b'}, {'d', 0x10FFFF}}), m.seq({m.text("c"), m.chars({{'a', 'c'}})})});
+      const auto program = m.program({m.seq({m.repeat(m.seq({m.text("\""), m.repeat(letter, number % 2 ? 3 : 0, bound), m.text("\"")}), 1, 4), m.text("a")})});
+      const auto grammar = Grammar::compile(vocabulary, program, {}, {0, 0, size_t(number % 3 ? 0 : 1 << 14), 256});
+      for (int i = 0; i < 3; ++i) masks += follow(random, words, m, 0, grammar, 20, number);
+    }
+  }
+  std::printf("bounded texts: %d masks\n", masks);
+}
+
 // ---- by hand
 
 Words plain_words() {
@@ -497,6 +525,7 @@ int main(int argc, char** argv) {
   stacks();
   threads();
   malformed(count * 4);
+  bounded_texts();
   random_grammars(count);
   if (failures) std::printf("%d failures\n", failures);
   return failures ? 1 : 0;

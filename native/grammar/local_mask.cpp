@@ -1,6 +1,7 @@
 #include "local_mask.h"
 
-#include <algorithm>
+#include <array>
+#include <bit>
 
 namespace anneal::grammar {
 
@@ -10,46 +11,72 @@ constexpr size_t kMostDescribed = 1 << 12;          // states
 
 }  // namespace
 
-std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations, int32_t state, const Bytes* follow,
-                                                 size_t most_exits) {
+std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations, int32_t state, const Bytes* follow, size_t most_exits,
+                                                 const Like& like) {
   const auto& nodes = vocabulary.nodes();
+  const auto& deepest = vocabulary.deepest();
   auto mask = std::make_shared<LocalMask>();
-  std::vector<std::vector<uint32_t>> exits(256);
-  std::vector<uint64_t> below(256, 0);
-  size_t count = 0;
+  mask->bits.assign(vocabulary.words(), 0);
+  size_t tokens = 0, count = 0;
+  std::array<std::vector<uint32_t>, 256> exits;
+  std::array<uint64_t, 256> below{};
+  const auto add_exit = [&](uint32_t child) {
+    const uint8_t byte = nodes[child].byte;
+    if (follow && !follow->test(byte)) return;
+    exits[byte].push_back(child);
+    below[byte] += nodes[child].next - child;
+    ++count;
+  };
+
+  // What depends on the first `known` bytes only is taken over.
+  const int known = like.mask ? Vocabulary::kSteps[like.step] : 0;
+  if (like.mask) {
+    const auto& few = vocabulary.short_tokens(like.step);
+    for (size_t i = 0; i < like.mask->bits.size(); ++i) tokens += size_t(std::popcount(mask->bits[i] = like.mask->bits[i] & few[i]));
+    for (int32_t token : like.mask->tokens)
+      if (few[size_t(token) / 32] >> (token % 32) & 1) mask->bits[size_t(token) / 32] |= 1u << (token % 32), ++tokens;
+    for (uint32_t child : like.mask->nodes)
+      if (nodes[child].depth <= known + 1) add_exit(child);
+  }
+
   std::vector<uint32_t> path(size_t(vocabulary.longest()) + 1);     // configurations by depth
   path[0] = configurations.alone(state);
   for (uint32_t i = 1; i < nodes.size();) {
     const auto& node = nodes[i];
+    if (deepest[i] <= known) {
+      i = node.next;
+      continue;
+    }
     const uint32_t now = configurations.after(path[node.depth - 1u])[node.byte];
     if (now == Configurations::kDead) {
       i = node.next;
       continue;
     }
     path[node.depth] = now;
-    for (int32_t token = node.token; token >= 0; token = vocabulary.same_bytes(token)) mask->tokens.push_back(token);
-    if (node.next > i + 1 && configurations.exits(now) && !mask->partial)
-      for (uint32_t child = i + 1; child < node.next; child = nodes[child].next) {
-        const uint8_t byte = nodes[child].byte;
-        if (follow && !follow->test(byte)) continue;
-        exits[byte].push_back(child);
-        below[byte] += nodes[child].next - child;
-        if (++count > most_exits && !follow) mask->partial = true;
+    if (node.depth > known) {
+      for (int32_t token = node.token; token >= 0; token = vocabulary.same_bytes(token)) mask->bits[size_t(token) / 32] |= 1u << (token % 32), ++tokens;
+      if (node.next > i + 1 && configurations.exits(now)) {
+        for (uint32_t child = i + 1; child < node.next; child = nodes[child].next) add_exit(child);
+        if (count > most_exits && !follow) {
+          auto nothing = std::make_shared<LocalMask>();
+          nothing->partial = true;
+          return nothing;
+        }
       }
+    }
     ++i;
   }
-  if (mask->tokens.size() * 32 > size_t(vocabulary.size())) {
-    mask->bits.assign(vocabulary.words(), 0);
-    for (int32_t token : mask->tokens) mask->bits[size_t(token) / 32] |= 1u << (token % 32);
-    mask->tokens = {};
-  }
-  mask->tokens.shrink_to_fit();
   if (follow) mask->partial = true, mask->asked = *follow;
-  else if (mask->partial) return mask;
   for (int byte = 0; byte < 256; ++byte) {
     if (exits[size_t(byte)].empty()) continue;
     mask->nodes.insert(mask->nodes.end(), exits[size_t(byte)].begin(), exits[size_t(byte)].end());
     mask->exits.push_back({uint8_t(byte), uint32_t(mask->nodes.size()), below[size_t(byte)]});
+  }
+  if (tokens * 32 <= size_t(vocabulary.size())) {
+    mask->tokens.reserve(tokens);
+    for (size_t i = 0; i < mask->bits.size(); ++i)
+      for (uint32_t word = mask->bits[i]; word != 0; word &= word - 1) mask->tokens.push_back(int32_t(i * 32) + std::countr_zero(word));
+    mask->bits = {};
   }
   return mask;
 }

@@ -21,7 +21,7 @@ struct LocalMask {
   };
   std::vector<Exit> exits;
   std::vector<uint32_t> nodes;
-  // Exits were too many to keep them all: only those of `asked` are here.
+  // Exits were too many to keep them all: only those of `asked` are here; nothing at all where that is empty.
   bool partial = false;
   std::bitset<256> asked;
 
@@ -30,8 +30,16 @@ struct LocalMask {
 
 using Bytes = std::bitset<256>;
 
-// Walks the vocabulary from `state`. `follow`: null, all exits are kept unless they are more than `most_exits`; else those of these bytes.
-std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations, int32_t state, const Bytes* follow, size_t most_exits);
+// A mask of another state that behaves the same for the first Vocabulary::kSteps[step] bytes.
+struct Like {
+  std::shared_ptr<const LocalMask> mask;
+  size_t step = 0;
+};
+
+// Walks the vocabulary from `state`. `follow`: null, all exits are kept, and if they are more than `most_exits`, the mask is partial and
+// holds nothing; else those of these bytes. With `like` (of the same follow), only tokens longer than it is good for are walked.
+std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations, int32_t state, const Bytes* follow, size_t most_exits,
+                                                 const Like& like);
 
 // Describes all of the network that the next `bytes` bytes after a state can meet: equal descriptions, equal local masks. Empty: too long.
 std::string describe(const Network& network, int32_t state, int bytes);

@@ -104,23 +104,35 @@ std::shared_ptr<const LocalMask> MaskMaker::local(int32_t state, const Bytes* fo
   if (follow)
     for (auto& mask : known.partial)
       if (mask->asked == *follow) return mask;
-  const auto [description, fresh] = described_.try_emplace(state);
-  if (fresh) {
-    description->second = describe(network_, state, vocabulary_.longest());
-    bytes_ += description->second.size();
-  }
-  std::string key = description->second;
-  if (!key.empty() && follow) key += follow->to_string();
+  const auto& descriptions = description(state);
+  // With the reach of the description: a state with nothing behind it and one that was described no further look the same.
+  const auto key = [&](size_t i) { return char('0' + i) + descriptions[i] + (follow ? follow->to_string() : "all"); };
   std::shared_ptr<const LocalMask> mask;
-  if (!key.empty()) mask = vocabulary_.find(key);
+  if (!descriptions[0].empty()) mask = vocabulary_.find(key(0));
   if (!mask) {
-    mask = make_local_mask(vocabulary_, configurations_, state, follow, limits_.most_exits);
-    if (!key.empty()) vocabulary_.keep(key, mask, mask->memory());
+    Like like;
+    for (size_t i = descriptions.size(); --i > 0 && !like.mask;)
+      if (!descriptions[i].empty())
+        if (auto found = vocabulary_.find(key(i)); found && (found->partial == (follow != nullptr))) like = {found, i - 1};
+    mask = make_local_mask(vocabulary_, configurations_, state, follow, limits_.most_exits, like);
     bytes_ += mask->memory();
+    for (size_t i = 0; i < descriptions.size(); ++i)
+      if (!descriptions[i].empty()) vocabulary_.keep(key(i), mask, i == 0 ? mask->memory() : 0);
   }
   if (follow) known.partial.push_back(mask);
   else known.all = mask;
   return mask;
+}
+
+const std::vector<std::string>& MaskMaker::description(int32_t state) {
+  const auto [it, fresh] = described_.try_emplace(state);
+  auto& list = it->second;
+  if (fresh) {
+    list.push_back(describe(network_, state, vocabulary_.longest()));
+    for (int step : Vocabulary::kSteps) list.push_back(step < vocabulary_.longest() ? describe(network_, state, step) : std::string());
+    for (auto& text : list) bytes_ += text.size();
+  }
+  return list;
 }
 
 }  // namespace anneal::grammar

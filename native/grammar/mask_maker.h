@@ -19,6 +19,7 @@ class MaskMaker {
   void walk(uint32_t from, uint32_t past, uint32_t configuration, Mask& mask);
   bool add_rule(int32_t state, uint32_t frame, Mask& mask);
   std::shared_ptr<const LocalMask> local(int32_t state, const Bytes* follow);
+  const std::vector<std::string>& description(int32_t state);
 
   const Vocabulary& vocabulary_;
   const Network& network_;
@@ -30,7 +31,8 @@ class MaskMaker {
     std::vector<std::shared_ptr<const LocalMask>> partial;
   };
   std::unordered_map<int32_t, Known> locals_;
-  std::unordered_map<int32_t, std::string> described_;
+  // Descriptions of states: for the longest token, and for each of Vocabulary::kSteps below that.
+  std::unordered_map<int32_t, std::vector<std::string>> described_;
   std::vector<uint32_t> path_;                      // configurations by depth, of walk()
   size_t bytes_ = 0;
 };

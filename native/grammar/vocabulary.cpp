@@ -88,6 +88,22 @@ Vocabulary::Vocabulary(std::span<const uint8_t> bytes, std::span<const int32_t> 
   close(0);
   nodes_[0].next = uint32_t(nodes_.size());
   nodes_.shrink_to_fit();
+
+  deepest_.reserve(nodes_.size());
+  for (auto& node : nodes_) deepest_.push_back(node.depth);
+  path.assign(size_t(longest_) + 1, 0);
+  for (uint32_t i = 1; i < nodes_.size(); ++i) {
+    const size_t depth = nodes_[i].depth;
+    path[depth] = i;
+    // Only a leaf can be deepest.
+    if (nodes_[i].next == i + 1)
+      for (size_t d = depth; d-- > 0 && deepest_[path[d]] < depth;) deepest_[path[d]] = uint16_t(depth);
+  }
+  for (size_t step = 0; step < std::size(kSteps); ++step) {
+    short_[step].assign(words(), 0);
+    for (size_t i = 0; i < count; ++i)
+      if (lengths_[i] <= kSteps[step]) short_[step][i / 32] |= 1u << (i % 32);
+  }
 }
 
 Vocabulary::~Vocabulary() = default;
@@ -95,7 +111,7 @@ Vocabulary::~Vocabulary() = default;
 bool Vocabulary::is_end(int32_t token) const { return std::binary_search(end_.begin(), end_.end(), token); }
 
 size_t Vocabulary::memory() const {
-  return bytes_.capacity() + (offsets_.capacity() + lengths_.capacity() + same_.capacity()) * 4 + text_.capacity() / 8 + nodes_.capacity() * sizeof(Node);
+  return bytes_.capacity() + (offsets_.capacity() + lengths_.capacity() + same_.capacity()) * 4 + text_.capacity() / 8 + nodes_.capacity() * (sizeof(Node) + 2) + std::size(kSteps) * words() * 4;
 }
 
 std::shared_ptr<const LocalMask> Vocabulary::find(const std::string& key) const {

@@ -1,6 +1,7 @@
 // The tokens of a tokenizer as a tree of bytes, flattened: what a mask walks.
 #pragma once
 #include <cstdint>
+#include <iterator>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -36,6 +37,11 @@ class Vocabulary {
   uint32_t first_child(uint8_t byte) const { return roots_[byte]; }
   // The next token with the same bytes; -1: none.
   int32_t same_bytes(int32_t token) const { return same_.empty() ? -1 : same_[size_t(token)]; }
+  // Bytes from the root to the deepest node at or below each node.
+  const std::vector<uint16_t>& deepest() const { return deepest_; }
+  // Bits of the tokens of at most kSteps[step] bytes.
+  static constexpr int kSteps[] = {8, 16, 32, 64};
+  const std::vector<uint32_t>& short_tokens(size_t step) const { return short_[step]; }
   bool is_text(int32_t token) const { return text_[size_t(token)]; }
   bool is_end(int32_t token) const;
   const std::vector<int32_t>& end() const { return end_; }
@@ -52,6 +58,8 @@ class Vocabulary {
   std::vector<int32_t> offsets_, lengths_, same_, end_;
   std::vector<bool> text_;
   std::vector<Node> nodes_;
+  std::vector<uint16_t> deepest_;
+  std::vector<uint32_t> short_[std::size(kSteps)];
   uint32_t roots_[256] = {};
   int longest_ = 0;
 
