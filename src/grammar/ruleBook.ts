@@ -4,7 +4,7 @@ import { GrammarError } from "./grammarError.js";
 import { type Expr, type Grammar, NEVER } from "./ir.js";
 
 /** A schema or grammar that comes to more has too many combinations. */
-const MOST_RULES = 50_000;
+const MOST_RULES = 20_000;
 
 export class RuleBook {
   private readonly rules: Expr[] = [];

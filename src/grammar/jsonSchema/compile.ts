@@ -9,12 +9,12 @@ import type { JsonRules } from "../jsonValues.js";
 import { isMatch } from "../regularMatch.js";
 import { Branches } from "./branches.js";
 import { asFraction, compareDecimals, isInteger, toDecimal } from "./decimals.js";
-import { isObject, type JsonObject, type Scalar, SchemaDocument, type SchemaNode } from "./document.js";
+import { isObject, type JsonObject, SchemaDocument, type SchemaNode } from "./document.js";
 import { isWithin } from "./emptiness.js";
 import { integerRange, multiplesInRange } from "./integers.js";
 import { ASSERTIONS, keywordError, listOf } from "./keywords.js";
 import { type Member, type Members, MOST_LOOSE, objectExpr } from "./members.js";
-import { type Bound, fixedPointRange, numberRange } from "./numbers.js";
+import { type Bound, fixedPointRange, fractionalRange, numberRange } from "./numbers.js";
 import {
   arrayShape,
   type Branch,
@@ -25,6 +25,7 @@ import {
   type NumberShape,
   numberShape,
   objectShape,
+  type TypeShape,
   typeOf,
   typeShape,
 } from "./shape.js";
@@ -118,13 +119,14 @@ class SchemaCompiler {
   }
 
   private branch(branch: Branch): Expr {
-    const { types, integer, literals } = typeShape(branch);
-    if (literals !== null) return this.literals(branch, literals, types, integer);
+    const shape = typeShape(branch);
+    if (shape.literals !== null) return this.literals(branch, shape);
+    const { types } = shape;
     const excluded = branch.flatMap((node) => node.excluded ?? []);
     const expr: Record<JsonType, () => Expr> = {
       null: () => text("null"),
       boolean: () => alt(...[true, false].filter((one) => !excluded.includes(one)).map((one) => text(String(one)))),
-      number: () => this.number(branch, integer),
+      number: () => this.number(branch, shape),
       string: () => this.string(branch),
       array: () => this.array(branch),
       object: () => this.object(branch),
@@ -132,9 +134,9 @@ class SchemaCompiler {
     return alt(...[...types].map((type) => expr[type]()));
   }
 
-  private literals(branch: Branch, literals: readonly Scalar[], types: ReadonlySet<JsonType>, integer: boolean): Expr {
+  private literals(branch: Branch, { literals, types, integer, fractional }: TypeShape): Expr {
     const { low, high, steps } = numberShape(branch);
-    const parts = literals.flatMap((value) => {
+    const parts = literals!.flatMap((value) => {
       if (!types.has(typeOf(value)) || typeof value === "string") return [];
       if (typeof value !== "number" && typeof value !== "bigint") return [text(String(value))];
       const decimal = toDecimal(value);
@@ -143,7 +145,8 @@ class SchemaCompiler {
         const [size, scale] = asFraction(step);
         return (numerator * scale) % (size * denominator) === 0n;
       });
-      const isAllowed = isWithin(value, low, high) && isMultiple && (!integer || isInteger(decimal));
+      const hasForm = isInteger(decimal) ? !fractional : !integer;
+      const isAllowed = isWithin(value, low, high) && isMultiple && hasForm;
       return isAllowed ? [text(Object.is(value, -0) ? "0" : String(value))] : [];
     });
     if (types.has("string")) parts.push(this.string(branch));
@@ -151,7 +154,7 @@ class SchemaCompiler {
   }
 
   /** Where single numbers are excluded, what lies between them. */
-  private number(branch: Branch, integer: boolean): Expr {
+  private number(branch: Branch, shape: TypeShape): Expr {
     const { low, high, steps } = numberShape(branch);
     const excluded = branch
       .flatMap((node) => node.excluded ?? [])
@@ -159,17 +162,24 @@ class SchemaCompiler {
       .map((value) => toDecimal(value as number | bigint))
       .sort(compareDecimals);
     const holes = excluded.map((value): Bound => ({ value, inclusive: false }));
-    const parts = [low, ...holes].map((from, i) => this.numbersBetween(from, holes[i] ?? high, integer, steps));
+    const parts = [low, ...holes].map((from, i) => this.numbersBetween(from, holes[i] ?? high, shape, steps));
     return alt(...parts);
   }
 
-  private numbersBetween(low: Bound | null, high: Bound | null, integer: boolean, steps: NumberShape["steps"]): Expr {
+  private numbersBetween(
+    low: Bound | null,
+    high: Bound | null,
+    { integer, fractional }: TypeShape,
+    steps: NumberShape["steps"],
+  ): Expr {
     let step: Fraction | null = null;
     for (const { step: next } of steps) step = leastMultiple(step, lowestTerms(asFraction(next)));
     const from = low && lowestInteger(low);
     const to = high && highestInteger(high);
+    if (step === null && fractional) return fractionalRange(low, high);
     if (step === null) return integer ? integerRange(from, to) : numberRange(low, high);
     const { node } = steps[0]!;
+    if (fractional && step[1] === 1n) return NEVER;
     if (integer || step[1] === 1n) {
       try {
         return multiplesInRange(this.json.rules, from, to, step[0]);
@@ -181,7 +191,8 @@ class SchemaCompiler {
     if (step[0] !== 1n || step[1] !== 10n ** BigInt(places)) {
       throw keywordError(node, "multipleOf", "can be enforced for integers and for 0.1, 0.01 and so on");
     }
-    return fixedPointRange(low, high, places);
+    const fixed = fixedPointRange(low, high, places);
+    return fractional ? and(fixed, fractionalRange(null, null)) : fixed;
   }
 
   private string(branch: Branch): Expr {

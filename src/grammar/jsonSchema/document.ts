@@ -20,6 +20,8 @@ export interface SchemaNode {
   readonly literals?: readonly Scalar[];
   /** The value is none of these. */
   readonly excluded?: readonly Scalar[];
+  /** If it is a number, it is no integer. */
+  readonly fractional?: true;
   /** If it is a string, it does not match. */
   readonly excludedText?: { readonly keyword: "pattern" | "format"; readonly value: string };
 }
@@ -82,7 +84,7 @@ export class SchemaDocument {
   derive(
     from: SchemaNode,
     what: string,
-    parts: Partial<Pick<SchemaNode, "schema" | "literals" | "excluded" | "excludedText">>,
+    parts: Partial<Pick<SchemaNode, "schema" | "literals" | "excluded" | "excludedText" | "fractional">>,
   ): SchemaNode {
     const key = `${from.id} ${what}`;
     let node = this.derived.get(key);

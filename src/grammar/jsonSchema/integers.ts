@@ -70,6 +70,7 @@ export function naturalRange(from: bigint, to: bigint | null): Expr {
 function digitsBetween(low: string, high: string): Expr {
   if (low === "") return EMPTY;
   const rest = low.length - 1;
+  if (/^0+ 9+$/.test(`${low} ${high}`)) return repeat(DIGIT, low.length, low.length);
   if (low[0] === high[0]) return seq(text(low[0]!), digitsBetween(low.slice(1), high.slice(1)));
   return alt(
     seq(text(low[0]!), digitsBetween(low.slice(1), "9".repeat(rest))),

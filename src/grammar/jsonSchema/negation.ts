@@ -70,11 +70,13 @@ function make(document: SchemaDocument, node: SchemaNode, what: string, schema: 
 function oppositeOfTypes(document: SchemaDocument, node: SchemaNode, schema: JsonObject): SchemaNode[] {
   const types = typesOf(node);
   if (types === null) return [];
-  if (types.has("integer") && !types.has("number")) {
-    throw keywordError(node, "type", '"integer" cannot be enforced inside not, or where alternatives may overlap');
+  const hasIntegers = types.has("integer") || types.has("number");
+  const others = TYPES.filter((type) => type !== "integer" && !types.has(type) && !(type === "number" && hasIntegers));
+  const found = others.length === 0 ? [] : [make(document, node, `type ${String(schema.type)}`, { type: others })];
+  if (hasIntegers && !types.has("number")) {
+    found.push(document.derive(node, "not integer", { schema: { type: "number" }, fractional: true }));
   }
-  const others = TYPES.filter((type) => type !== "integer" && !types.has(type));
-  return others.length === 0 ? [] : [make(document, node, `type ${String(schema.type)}`, { type: others })];
+  return found;
 }
 
 function oppositeOfValues(document: SchemaDocument, node: SchemaNode, schema: JsonObject): SchemaNode[] {

@@ -42,6 +42,13 @@ export function fixedPointRange(low: Bound | null, high: Bound | null, places: n
   return low === null && high === null ? form : and(form, numberRange(low, high));
 }
 
+/** Numbers that are no integers, as plain decimals. */
+export function fractionalRange(low: Bound | null, high: Bound | null): Expr {
+  const fraction = seq(text("."), repeat(text("0"), 0), digits(1, 9), ANY_DIGITS);
+  const form = seq(optional(text("-")), naturalRange(0n, null), fraction);
+  return low === null && high === null ? form : and(form, numberRange(low, high));
+}
+
 /** Sizes without sign. Bounds count without their signs. */
 function sizes(low: Bound | null, high: Bound | null): Expr {
   const parts: Expr[] = [];

@@ -18,6 +18,8 @@ export interface TypeShape {
   types: ReadonlySet<JsonType>;
   /** Numbers must be integers. */
   integer: boolean;
+  /** Numbers must not be integers. */
+  fractional: boolean;
   /** null: any value of the types. */
   literals: readonly Scalar[] | null;
 }
@@ -47,7 +49,9 @@ export function typeShape(branch: Branch): TypeShape {
     literals = literals.filter((value) => !excluded.some((one) => isSame(one, value)));
     types = new Set([...types].filter((type) => literals!.some((value) => typeOf(value) === type)));
   }
-  return { types, integer, literals };
+  const fractional = branch.some((node) => node.fractional);
+  if (integer && fractional) types.delete("number");
+  return { types, integer, fractional, literals };
 }
 
 /** Numbers are the same by value, however they are typed. */
