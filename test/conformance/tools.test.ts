@@ -289,7 +289,12 @@ describe("tool_choice none", () => {
 
 describe("tool_choice required and a named function", () => {
   test("begin the call", async () => {
-    const { message, finish_reason } = await reply({ model: "hermes", tools, tool_choice: "required" });
+    const { message, finish_reason } = await reply({
+      model: "hermes",
+      tools,
+      tool_choice: "required",
+      parallel_tool_calls: false,
+    });
     expect(plainCalls(message.tool_calls)).toEqual([["add", { a: 5 }]]);
     expect(finish_reason).toBe("tool_calls");
   });
