@@ -291,9 +291,9 @@ Automaton product(const Automaton& a, const Automaton& b, bool subtract, Spendin
   if (a.size() == 0 || (b.size() == 0 && !subtract)) return out;
   SpanSet pairs;
   const auto pair = [&](int32_t p, int32_t q) {
-    const uint64_t word = uint64_t(uint32_t(p)) << 32 | uint32_t(q);
+    const uint64_t word[] = {uint64_t(uint32_t(p)) << 32 | uint32_t(q)};
     const size_t before = pairs.size();
-    const uint32_t number = pairs.intern({&word, 1});
+    const uint32_t number = pairs.intern(word);
     if (pairs.size() > before) spending.states(1), spending.bytes(64);
     return int32_t(number);
   };

@@ -23,17 +23,19 @@ Configurations::Configurations(const Network& network) : network_(network) {
 uint32_t Configurations::alone(int32_t state) {
   // Not closed: that it may end its rule at once is not its own text.
   const uint64_t item = pack(state, unknown_);
-  const uint32_t number = configurations_.intern({&item, 1});
-  rows_.resize(configurations_.size());
-  return number;
+  return number({&item, 1});
 }
 
-bool Configurations::has(uint32_t configuration, int32_t state) const {
-  for (uint64_t item : configurations_.at(configuration)) {
-    if (state_of(item) == state) return true;
-    if (state_of(item) > state) return false;
+uint32_t Configurations::number(std::span<const uint64_t> items) {
+  const uint32_t result = configurations_.intern(items);
+  if (rows_.size() < configurations_.size()) {
+    uint8_t ends = 0;
+    for (uint64_t item : items)
+      if (state_of(item) <= Network::kExit) ends |= uint8_t(1 << state_of(item));
+    ends_.push_back(ends);
+    rows_.emplace_back();
   }
-  return false;
+  return result;
 }
 
 // ---- making a configuration
@@ -66,10 +68,9 @@ uint32_t Configurations::close() {
   std::erase_if(set_, [&](uint64_t item) { return state_of(item) > Network::kExit && network_[state_of(item)].last; });
   std::sort(set_.begin(), set_.end());
   set_.erase(std::unique(set_.begin(), set_.end()), set_.end());
-  const uint32_t number = configurations_.intern(set_);
-  rows_.resize(configurations_.size());
+  const uint32_t result = number(set_);
   set_.clear();
-  return number;
+  return result;
 }
 
 // active_: the items and, for the rules they call, their start states with new frames. Rules are taken in an order in which all callers
@@ -192,10 +193,9 @@ void Configurations::adopt(const Configurations& from, std::span<uint32_t> confi
     set_.clear();
     for (uint64_t item : items) set_.push_back(pack(state_of(item), copy_frame(from, frame_of(item), known)));
     std::sort(set_.begin(), set_.end());
-    configuration = configurations_.intern(set_);
+    configuration = number(set_);
     set_.clear();
   }
-  rows_.resize(configurations_.size());
 }
 
 // Frames are numbered after those below them, which may be many: not by recursion.

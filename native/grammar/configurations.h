@@ -32,8 +32,8 @@ class Configurations {
   uint32_t after_token(uint32_t configuration, int32_t token);
   // Tokens that may follow by their number, sorted.
   std::vector<int32_t> tokens(uint32_t configuration);
-  bool complete(uint32_t configuration) const { return has(configuration, Network::kDone); }
-  bool exits(uint32_t configuration) const { return has(configuration, Network::kExit); }
+  bool complete(uint32_t configuration) const { return ends_[configuration] & 1 << Network::kDone; }
+  bool exits(uint32_t configuration) const { return ends_[configuration] & 1 << Network::kExit; }
 
   // (state, frame), sorted. States that merely end their rule are followed into what they return to.
   struct Item {
@@ -51,13 +51,13 @@ class Configurations {
   void adopt(const Configurations& from, std::span<uint32_t> configurations);
 
   size_t size() const { return configurations_.size(); }
-  size_t memory() const { return frames_.bytes() + configurations_.bytes() + filled_ * sizeof(Row) + rows_.capacity() * 8; }
+  size_t memory() const { return frames_.bytes() + configurations_.bytes() + filled_ * sizeof(Row) + rows_.capacity() * 9; }
 
  private:
   static uint64_t pack(int32_t state, uint32_t frame) { return uint64_t(uint32_t(state)) << 32 | frame; }
   static int32_t state_of(uint64_t item) { return int32_t(item >> 32); }
   static uint32_t frame_of(uint64_t item) { return uint32_t(item); }
-  bool has(uint32_t configuration, int32_t state) const;
+  uint32_t number(std::span<const uint64_t> items);
   void put(uint64_t item);
   uint32_t close();
   void expand(uint32_t configuration);
@@ -67,6 +67,7 @@ class Configurations {
   const Network& network_;
   SpanSet frames_, configurations_;
   std::vector<std::unique_ptr<Row>> rows_;
+  std::vector<uint8_t> ends_;                       // of each configuration, bits kDone and kExit: whether it holds these states
   size_t filled_ = 0;
   uint32_t start_, outside_, unknown_;              // frames: of the grammar, of alone()
 

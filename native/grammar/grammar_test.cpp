@@ -518,7 +518,7 @@ void threads() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int count = argc > 1 ? std::atoi(argv[1]) : 1500;
+  const int count = argc > 1 ? std::atoi(argv[1]) : 600;
   vocabularies();
   refusals();
   left_recursion();

@@ -16,8 +16,11 @@ std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, C
   const auto& nodes = vocabulary.nodes();
   const auto& deepest = vocabulary.deepest();
   auto mask = std::make_shared<LocalMask>();
-  mask->bits.assign(vocabulary.words(), 0);
-  size_t tokens = 0, count = 0;
+  mask->bits.assign(vocabulary.words() + 1, 0);
+  const auto spare = uint32_t(vocabulary.words() * 32);
+  uint32_t* bits = mask->bits.data();
+  const bool twins = vocabulary.has_twins();
+  size_t count = 0;
   std::array<std::vector<uint32_t>, 256> exits;
   std::array<uint64_t, 256> below{};
   const auto add_exit = [&](uint32_t child) {
@@ -32,14 +35,16 @@ std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, C
   const int known = like.mask ? Vocabulary::kSteps[like.step] : 0;
   if (like.mask) {
     const auto& few = vocabulary.short_tokens(like.step);
-    for (size_t i = 0; i < like.mask->bits.size(); ++i) tokens += size_t(std::popcount(mask->bits[i] = like.mask->bits[i] & few[i]));
+    for (size_t i = 0; i < like.mask->bits.size(); ++i) bits[i] = like.mask->bits[i] & few[i];
     for (int32_t token : like.mask->tokens)
-      if (few[size_t(token) / 32] >> (token % 32) & 1) mask->bits[size_t(token) / 32] |= 1u << (token % 32), ++tokens;
+      if (few[size_t(token) / 32] >> (token % 32) & 1) bits[size_t(token) / 32] |= 1u << (token % 32);
     for (uint32_t child : like.mask->nodes)
       if (nodes[child].depth <= known + 1) add_exit(child);
   }
 
-  std::vector<uint32_t> path(size_t(vocabulary.longest()) + 1);     // configurations by depth
+  // By depth: the configuration, and whether the rule has ended there (not before its first byte, nor where that is known already).
+  std::vector<uint32_t> path(size_t(vocabulary.longest()) + 1);
+  std::vector<uint8_t> ended(path.size(), 0);
   path[0] = configurations.alone(state);
   for (uint32_t i = 1; i < nodes.size();) {
     const auto& node = nodes[i];
@@ -47,22 +52,27 @@ std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, C
       i = node.next;
       continue;
     }
+    if (ended[node.depth - 1u]) {
+      add_exit(i);
+      if (count > most_exits && !follow) {
+        auto nothing = std::make_shared<LocalMask>();
+        nothing->partial = true;
+        return nothing;
+      }
+    }
     const uint32_t now = configurations.after(path[node.depth - 1u])[node.byte];
     if (now == Configurations::kDead) {
       i = node.next;
       continue;
     }
     path[node.depth] = now;
+    ended[node.depth] = node.depth > known && configurations.exits(now);
     if (node.depth > known) {
-      for (int32_t token = node.token; token >= 0; token = vocabulary.same_bytes(token)) mask->bits[size_t(token) / 32] |= 1u << (token % 32), ++tokens;
-      if (node.next > i + 1 && configurations.exits(now)) {
-        for (uint32_t child = i + 1; child < node.next; child = nodes[child].next) add_exit(child);
-        if (count > most_exits && !follow) {
-          auto nothing = std::make_shared<LocalMask>();
-          nothing->partial = true;
-          return nothing;
-        }
-      }
+      // Whether a token ends at a node cannot be predicted: those that are none set a bit past the others.
+      const uint32_t bit = node.token < 0 ? spare : uint32_t(node.token);
+      bits[bit / 32] |= 1u << (bit % 32);
+      if (twins)
+        for (int32_t token = node.token; token >= 0; token = vocabulary.same_bytes(token)) bits[size_t(token) / 32] |= 1u << (token % 32);
     }
     ++i;
   }
@@ -72,6 +82,9 @@ std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, C
     mask->nodes.insert(mask->nodes.end(), exits[size_t(byte)].begin(), exits[size_t(byte)].end());
     mask->exits.push_back({uint8_t(byte), uint32_t(mask->nodes.size()), below[size_t(byte)]});
   }
+  mask->bits.pop_back();
+  size_t tokens = 0;
+  for (uint32_t word : mask->bits) tokens += size_t(std::popcount(word));
   if (tokens * 32 <= size_t(vocabulary.size())) {
     mask->tokens.reserve(tokens);
     for (size_t i = 0; i < mask->bits.size(); ++i)

@@ -9,7 +9,10 @@ namespace anneal::grammar {
 
 class SpanSet {
  public:
-  SpanSet() : slots_(64, kFree), ends_{0} {}
+  SpanSet() : slots_(64, kFree) {
+    ends_.reserve(slots_.size());
+    ends_.push_back(0);
+  }
 
   size_t size() const { return ends_.size() - 1; }
   size_t bytes() const { return words_.capacity() * 8 + ends_.capacity() * 8 + slots_.capacity() * 4 + hashes_.capacity() * 8; }

@@ -35,6 +35,7 @@ class Vocabulary {
   const std::vector<Node>& nodes() const { return nodes_; }
   // First child of the root with each byte; 0: none.
   uint32_t first_child(uint8_t byte) const { return roots_[byte]; }
+  bool has_twins() const { return !same_.empty(); }
   // The next token with the same bytes; -1: none.
   int32_t same_bytes(int32_t token) const { return same_.empty() ? -1 : same_[size_t(token)]; }
   // Bytes from the root to the deepest node at or below each node.
