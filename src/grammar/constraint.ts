@@ -9,6 +9,7 @@ import { freeTextUpTo, markExpr } from "./marks.js";
 import { regexToExpr } from "./regex.js";
 import { RuleBook } from "./ruleBook.js";
 import { structuralTagToExpr } from "./structuralTag.js";
+import { withWorkBudget } from "./workBudget.js";
 
 export type Constraint =
   | { kind: "json_schema"; schema: unknown; format: JsonFormat }
@@ -42,6 +43,10 @@ export interface ConstraintSetting {
 
 /** @throws GrammarError with the path within the constraint: below the schema or tag, else empty. */
 export function constraintGrammar(constraint: Constraint, setting: ConstraintSetting): Grammar {
+  return withWorkBudget(() => readGrammar(constraint, setting));
+}
+
+function readGrammar(constraint: Constraint, setting: ConstraintSetting): Grammar {
   if (constraint.kind === "grammar") {
     const { rules, start } = ebnfToExpr(constraint.source);
     return rules.finish(afterThoughts(rules, start, setting));

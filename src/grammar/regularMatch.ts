@@ -2,6 +2,7 @@
 // polynomial in both, whatever they are.
 
 import type { Expr } from "./ir.js";
+import { spend } from "./workBudget.js";
 
 /** `expr` holds no rules and no tokens. */
 export function isMatch(expr: Expr, text: string): boolean {
@@ -24,6 +25,7 @@ class Matching {
     let found = byStart.get(start);
     if (found === undefined) {
       found = this.find(expr, start);
+      spend(1);
       byStart.set(start, found);
     }
     return found;
@@ -87,7 +89,13 @@ class Matching {
   }
 
   private fromAll(expr: Expr, starts: ReadonlySet<number>): ReadonlySet<number> {
-    return new Set([...starts].flatMap((start) => [...this.ends(expr, start)]));
+    const found = new Set<number>();
+    for (const start of starts) {
+      const ends = this.ends(expr, start);
+      spend(1 + ends.size);
+      for (const end of ends) found.add(end);
+    }
+    return found;
   }
 
   /** [code point, where the next one begins]; -1 at the end. */

@@ -1,6 +1,7 @@
 // Schemas taken apart into branches: references followed, allOf merged, each combination of alternatives on its own.
 
 import { GrammarError } from "../grammarError.js";
+import { spend } from "../workBudget.js";
 import type { JsonObject, Scalar, SchemaDocument, SchemaNode } from "./document.js";
 import { isProvablyEmpty } from "./emptiness.js";
 import { checkKeywords, keysOf, keywordError, listOf, namesOf } from "./keywords.js";
@@ -8,6 +9,8 @@ import { negate } from "./negation.js";
 import type { Branch } from "./shape.js";
 
 const MOST_BRANCHES = 2000;
+/** Steps of work that a comparison of two alternatives comes to. */
+const COMPARISON = 100;
 
 export class Branches {
   private readonly known = new Map<number, Branch[]>();
@@ -26,6 +29,7 @@ export class Branches {
 
   /** Whether no value satisfies all of them; false when that is not seen. */
   excludeEachOther(nodes: readonly SchemaNode[]): boolean {
+    spend(COMPARISON);
     return this.of(nodes).every((branch) => isProvablyEmpty(this.document, this, branch, this.closed));
   }
 
@@ -176,5 +180,10 @@ function cross(left: readonly Branch[], right: readonly Branch[], node: SchemaNo
   if (left.length * right.length > MOST_BRANCHES) {
     throw new GrammarError(`has more than ${MOST_BRANCHES} combinations of alternatives`, node.path);
   }
-  return left.flatMap((a) => right.map((b) => [...new Set([...a, ...b])]));
+  return left.flatMap((a) =>
+    right.map((b) => {
+      spend(1 + a.length + b.length);
+      return [...new Set([...a, ...b])];
+    }),
+  );
 }

@@ -1,5 +1,6 @@
 // Whether a branch can be seen to hold no value at all. "No" only means that it was not seen.
 
+import { spend } from "../workBudget.js";
 import type { Branches } from "./branches.js";
 import { compareDecimals, toDecimal } from "./decimals.js";
 import type { Scalar, SchemaDocument } from "./document.js";
@@ -30,6 +31,7 @@ export function isProvablyEmpty(
 ): boolean {
   const noValue = (nodes: Conjunction): boolean =>
     depth < DEEPEST && branches.of(nodes).every((one) => isProvablyEmpty(document, branches, one, closed, depth + 1));
+  spend(10 * branch.length + 10);
   const { types, integer, literals } = typeShape(branch);
   const isEmpty: Record<JsonType, () => boolean> = {
     null: () => false,

@@ -4,6 +4,7 @@ import { GrammarError, within } from "../grammarError.js";
 import type { Expr } from "../ir.js";
 import { regexSearchToExpr } from "../regex.js";
 import { isMatch } from "../regularMatch.js";
+import { spend } from "../workBudget.js";
 import { compareDecimals, type Decimal, floor, toDecimal } from "./decimals.js";
 import { isObject, type JsonObject, type Scalar, type SchemaDocument, type SchemaNode } from "./document.js";
 import { boundsOf, countOf, keysOf, listOf, multipleOf, namesOf, tightest, typesOf } from "./keywords.js";
@@ -186,6 +187,7 @@ export function objectShape(document: SchemaDocument, branch: Branch, closed: bo
   const isClosed = closed && names.size + patterns.length > 0 && parts.every((part) => part.others.length === 0);
   const conjunctionOf = (name: string | null, matched: ReadonlySet<string>): SchemaNode[] =>
     parts.flatMap(({ node, properties, patterns: own, others }) => {
+      spend(2 + own.length);
       const found = own.filter((one) => matched.has(one)).map((one) => document.child(node, "patternProperties", one));
       if (name !== null && properties.has(name)) found.unshift(document.child(node, "properties", name));
       return found.length === 0 ? others : found;

@@ -1,0 +1,75 @@
+import { expect, test } from "vitest";
+import { matches } from "../../test/grammar/irMatcher.js";
+import { type Constraint, constraintGrammar } from "./constraint.js";
+import { GrammarError } from "./grammarError.js";
+
+const format = { whitespacePattern: null, disableAnyWhitespace: false, disableAdditionalProperties: false };
+const plain = { specialTokens: new Map<string, number>(), thoughts: "none" } as const;
+const yes: Constraint = { kind: "choice", choices: ["yes", "no"] };
+
+test.each([
+  ["none", ["yes"], ["<think></think>yes", "maybe"]],
+  [
+    "possible",
+    ["yes", "<think>a</think>no", "<think>\n</think>\n\nyes"],
+    ["<think>yes", "<think></think>", "a</think>yes"],
+  ],
+  ["open", ["</think>yes", "so </ think \n</think>\n\nno"], ["yes", "a</think>b</think>yes"]],
+] as const)("thoughts: %s", (thoughts, good, bad) => {
+  for (const specialTokens of [new Map(), new Map([["<other>", 3]])]) {
+    const grammar = constraintGrammar(yes, { specialTokens, thoughts });
+    for (const text of good) expect([text, matches(grammar, text)]).toEqual([text, true]);
+    for (const text of bad) expect([text, matches(grammar, text)]).toEqual([text, false]);
+  }
+});
+
+test("thoughts whose marks are special tokens", () => {
+  const specialTokens = new Map([
+    ["<think>", 1],
+    ["</think>", 2],
+  ]);
+  const grammar = constraintGrammar(
+    { kind: "grammar", source: 'root ::= "a"' },
+    { specialTokens, thoughts: "possible" },
+  );
+  // Special tokens stand in a text as U+D800 + id.
+  expect(matches(grammar, "\ud801hm\ud802a")).toBe(true);
+  expect(matches(grammar, "a")).toBe(true);
+  expect(matches(grammar, "<think>hm</think>a")).toBe(false);
+});
+
+test("schemas and tags may be JSON text", () => {
+  const grammar = constraintGrammar({ kind: "json_schema", schema: '{"const":[1]}', format }, plain);
+  expect(matches(grammar, "[1]")).toBe(true);
+  expect(() => constraintGrammar({ kind: "json_schema", schema: "{", format }, plain)).toThrow("is not JSON");
+});
+
+test("schemas that would take too long are refused in time", () => {
+  const nested = (depth: number): object =>
+    depth === 0 ? { type: "null" } : { anyOf: [nested(depth - 1), { items: nested(depth - 1) }] };
+  const many = (count: number) => Array.from({ length: count }, (_, i) => i);
+  const hostile: unknown[] = [
+    { oneOf: many(1500).map((i) => ({ type: "object", properties: { [`p${i}`]: { const: i } }, required: ["a"] })) },
+    {
+      type: "object",
+      patternProperties: { "(a*)*b": {}, "(a|a?)+$": {} },
+      properties: Object.fromEntries(many(3000).map((i) => [`${"a".repeat(300)}${i}`, {}])),
+    },
+    { type: "string", pattern: "(x+x+)+y", enum: many(5000).map((i) => "x".repeat(200) + i) },
+    { allOf: many(12).map(() => nested(6)) },
+    {
+      $defs: Object.fromEntries(
+        many(300).map((i) => [
+          `d${i}`,
+          { allOf: many(300).map((j) => ({ properties: { a: { $ref: `#/$defs/d${(i + j) % 300}` } } })) },
+        ]),
+      ),
+      $ref: "#/$defs/d0",
+    },
+  ];
+  for (const schema of hostile) {
+    const started = performance.now();
+    expect(() => constraintGrammar({ kind: "json_schema", schema, format }, plain)).toThrow(GrammarError);
+    expect(performance.now() - started).toBeLessThan(15_000);
+  }
+});

@@ -1,0 +1,236 @@
+// Constrained replies of the embedded model, drawn at a temperature at which it says nothing sensible by itself.
+
+import OpenAI from "openai";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Engine } from "../src/engine/engine.js";
+import { createServer } from "../src/server/createServer.js";
+import type { ChatCompletion, ChatCompletionChunk, ChatCompletionCreateParamsBase } from "../src/types/chat.js";
+
+let engine: Engine;
+beforeAll(async () => {
+  engine = await Engine.open({});
+});
+afterAll(async () => {
+  await engine.close();
+});
+
+type Params = Partial<ChatCompletionCreateParamsBase>;
+
+const wild = { temperature: 2, max_tokens: 300 } as const;
+const ask = (params: Params): Promise<ChatCompletion> =>
+  engine.chat.completions.create({ messages: [{ role: "user", content: "Hello?" }], ...wild, ...params });
+
+/** The texts of replies that ended by themselves: others are cut off, or never came out of their thoughts. */
+const finished = ({ choices }: ChatCompletion) =>
+  choices.filter((choice) => choice.finish_reason === "stop").map((choice) => choice.message.content!);
+
+const person = {
+  type: "object",
+  properties: {
+    name: { type: "string", minLength: 1, maxLength: 12 },
+    age: { type: "integer", minimum: 0, maximum: 120 },
+    score: { type: "number", exclusiveMinimum: 0, maximum: 1 },
+    born: { type: "string", format: "date" },
+    tags: { type: "array", items: { enum: ["red", "green"] }, minItems: 1, maxItems: 3 },
+    friend: {
+      anyOf: [
+        { type: "null" },
+        { type: "object", properties: { id: { const: 7 } }, required: ["id"], additionalProperties: false },
+      ],
+    },
+  },
+  required: ["name", "age", "tags", "friend"],
+  additionalProperties: false,
+};
+
+function expectPerson(text: string): void {
+  const value = JSON.parse(text) as Record<string, unknown>;
+  expect(Object.keys(person.properties)).toEqual(expect.arrayContaining(Object.keys(value)));
+  expect([...(value.name as string)].length).toBeGreaterThanOrEqual(1);
+  expect([...(value.name as string)].length).toBeLessThanOrEqual(12);
+  expect(Number.isInteger(value.age) && (value.age as number) >= 0 && (value.age as number) <= 120).toBe(true);
+  if ("score" in value) expect((value.score as number) > 0 && (value.score as number) <= 1).toBe(true);
+  if ("born" in value) {
+    const born = value.born as string;
+    // JavaScript moves a day that does not exist into the next month.
+    expect(new Date(`${born}T00:00:00Z`).toISOString().slice(0, 10)).toBe(born);
+  }
+  const tags = value.tags as string[];
+  expect(tags.length >= 1 && tags.length <= 3 && tags.every((tag) => tag === "red" || tag === "green")).toBe(true);
+  expect([null, '{"id":7}']).toContain(value.friend === null ? null : JSON.stringify(value.friend));
+}
+
+test("JSON of a schema, many at once", async () => {
+  const format: Params = { response_format: { type: "json_schema", json_schema: { name: "person", schema: person } } };
+  const answers = await Promise.all(
+    Array.from({ length: 8 }, (_, i) => ask({ ...format, n: 4, seed: 100 * i, max_tokens: 500 })),
+  );
+  const texts = answers.flatMap(finished);
+  expect(texts.length).toBeGreaterThan(12);
+  for (const text of texts) expectPerson(text);
+  expect(new Set(texts).size).toBeGreaterThan(10);
+});
+
+const KINDS: [name: string, outputs: NonNullable<Params["structured_outputs"]>, isGood: (text: string) => boolean][] = [
+  ["regex", { regex: "[a-c]{2}\\d+é?" }, (text) => /^[a-c]{2}\d+é?$/.test(text)],
+  ["choice", { choice: ["yes", "no", "it depends"] }, (text) => ["yes", "no", "it depends"].includes(text)],
+  [
+    "GBNF",
+    { grammar: 'root ::= "(" root ")" | [0-9]' },
+    (text) => /^(\(*)\d(\)*)$/.test(text) && text.length % 2 === 1,
+  ],
+  ["Lark", { grammar: 'start: NAME "=" /[0-9]/\nNAME: "a".."f"' }, (text) => /^[a-f]=\d$/.test(text)],
+  ["JSON schema as text", { json: '{"type":"boolean"}' }, (text) => text === "true" || text === "false"],
+  [
+    "compact JSON",
+    { json: { type: "array", items: { enum: [1, 22] }, minItems: 2, maxItems: 4 }, disable_any_whitespace: true },
+    (text) => /^\[(1|22)(,(1|22)){1,3}\]$/.test(text),
+  ],
+  [
+    "white space of its own",
+    { json: { type: "array", items: { const: 1 }, minItems: 2, maxItems: 2 }, whitespace_pattern: "\\t" },
+    (text) => text === "[\t1\t,\t1\t]",
+  ],
+  [
+    "structural tag",
+    {
+      structural_tag: {
+        format: {
+          type: "tag",
+          begin: "<a>",
+          content: { type: "json_schema", json_schema: { enum: [1, 2] } },
+          end: "</a>",
+        },
+      },
+    },
+    (text) => /^<a>[12]<\/a>$/.test(text),
+  ],
+];
+
+test.each(KINDS)("%s, with logprobs and penalties", async (_, structured_outputs, isGood) => {
+  const answer = await ask({ structured_outputs, n: 6, seed: 3, logprobs: true, frequency_penalty: 0.5 });
+  const texts = finished(answer);
+  expect(texts.length).toBeGreaterThan(0);
+  for (const text of texts) expect([text, isGood(text)]).toEqual([text, true]);
+  for (const choice of answer.choices) {
+    expect(choice.logprobs!.content.length).toBeGreaterThan(0);
+    // Of the model's own distribution, before the mask: they are finite and no certainties.
+    for (const { logprob } of choice.logprobs!.content) expect(Number.isFinite(logprob) && logprob <= 0).toBe(true);
+  }
+});
+
+test("any JSON object", async () => {
+  const answer = await ask({ response_format: { type: "json_object" }, n: 8, seed: 5, temperature: 1 });
+  for (const text of finished(answer)) expect(JSON.parse(text)).toBeTypeOf("object");
+});
+
+test("stop strings cut a constrained reply, and max_tokens truncates it", async () => {
+  const structured_outputs = { regex: "x(ab){30}" };
+  const stopped = await ask({ structured_outputs, stop: ["bab"], include_stop_str_in_output: true, seed: 1 });
+  const [choice] = stopped.choices;
+  if (choice!.message.content !== null) expect(choice!.message.content).toBe("xabab");
+  const short = await ask({ structured_outputs, max_tokens: 4, n: 4, seed: 2 });
+  for (const { finish_reason, message } of short.choices) {
+    expect(finish_reason).toBe("length");
+    // Thoughts that have only begun are shown as they are.
+    if (message.content?.startsWith("<")) continue;
+    expect(`x${"ab".repeat(30)}`.startsWith(message.content ?? "")).toBe(true);
+  }
+});
+
+test("streamed and whole replies are the same, whatever runs beside them", async () => {
+  const params: Params = { structured_outputs: { json: person }, seed: 9, n: 3 };
+  const beside = Array.from({ length: 20 }, (_, i) => ask({ seed: i, max_tokens: 20 }));
+  const whole = await ask(params);
+  const stream = await engine.chat.completions.create({
+    messages: [{ role: "user", content: "Hello?" }],
+    ...wild,
+    ...params,
+    stream: true,
+  });
+  const texts = ["", "", ""];
+  for await (const chunk of stream as AsyncIterable<ChatCompletionChunk>) {
+    for (const choice of chunk.choices) texts[choice.index] += choice.delta.content ?? "";
+  }
+  expect(texts).toEqual(whole.choices.map((choice) => choice.message.content ?? ""));
+  await Promise.all(beside);
+});
+
+test("over HTTP, with openai's client", async () => {
+  const handler = createServer(engine, {});
+  const client = new OpenAI({
+    baseURL: "http://test/v1",
+    apiKey: engine.core.ownerKey,
+    fetch: (url, init) => handler(new Request(url as string, init as RequestInit)),
+  });
+  const messages = [{ role: "user" as const, content: "Hello?" }];
+  const json_schema = { name: "person", schema: person, strict: true };
+  const format = { type: "json_schema" as const, json_schema };
+  const model = "anneal/tiny";
+  const answer = await client.chat.completions.create({
+    model,
+    messages,
+    response_format: format,
+    n: 4,
+    seed: 7,
+    max_tokens: 300,
+  });
+  for (const { message, finish_reason } of answer.choices) if (finish_reason === "stop") expectPerson(message.content!);
+  const refused = { ...format, json_schema: { ...json_schema, schema: { contains: {} } } };
+  await expect(
+    client.chat.completions.create({ model, messages, response_format: refused, stream: true }),
+  ).rejects.toMatchObject({
+    status: 422,
+    param: "response_format.json_schema.schema.contains",
+  });
+});
+
+describe("forced tool calls", () => {
+  const tools: Params["tools"] = [
+    {
+      type: "function",
+      function: {
+        name: "weather",
+        parameters: {
+          type: "object",
+          properties: { city: { enum: ["Oslo", "Rome"] }, days: { type: "integer", minimum: 1, maximum: 9 } },
+          required: ["city", "days"],
+          additionalProperties: false,
+        },
+      },
+    },
+    { type: "function", function: { name: "stop", parameters: { type: "object", additionalProperties: false } } },
+  ];
+  const calls = (answer: ChatCompletion) => answer.choices.flatMap((choice) => choice.message.tool_calls ?? []);
+
+  test("a named one", async () => {
+    const answer = await ask({
+      tools,
+      tool_choice: { type: "function", function: { name: "weather" } },
+      n: 8,
+      seed: 4,
+    });
+    expect(calls(answer).length).toBe(8);
+    for (const call of calls(answer)) {
+      expect(call.function.name).toBe("weather");
+      const { city, days } = JSON.parse(call.function.arguments) as { city: string; days: number };
+      expect(["Oslo", "Rome"]).toContain(city);
+      expect(days >= 1 && days <= 9).toBe(true);
+    }
+  });
+
+  test("any of them, one each", async () => {
+    const answer = await ask({ tools, tool_choice: "required", parallel_tool_calls: false, n: 12, seed: 6 });
+    expect(calls(answer).length).toBe(12);
+    expect(new Set(calls(answer).map((call) => call.function.name))).toEqual(new Set(["weather", "stop"]));
+    for (const call of calls(answer))
+      if (call.function.name === "stop") expect(JSON.parse(call.function.arguments)).toEqual({});
+    for (const choice of answer.choices) expect(choice.finish_reason).toBe("tool_calls");
+  });
+
+  test("several in one reply", async () => {
+    const answer = await ask({ tools, tool_choice: "required", n: 4, seed: 8, min_tokens: 80 });
+    expect(Math.max(...answer.choices.map((choice) => choice.message.tool_calls!.length))).toBeGreaterThan(1);
+    for (const call of calls(answer)) expect(["weather", "stop"]).toContain(call.function.name);
+  });
+});
