@@ -42,9 +42,6 @@ export const NUMBER: Expr = seq(
   ),
 );
 
-/** Any integer, without fraction, exponent or minus zero. */
-export const INTEGER: Expr = alt(text("0"), seq(optional(text("-")), NON_ZERO, repeat(DIGIT, 0)));
-
 /** The rules of free JSON in one rule book. */
 export class JsonRules {
   private valueRule: Expr | null = null;

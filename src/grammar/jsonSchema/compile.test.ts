@@ -23,7 +23,7 @@ const CASES: [schema: unknown, good: string[], bad: string[]][] = [
   [
     { type: "object", properties: { a: { type: "integer" }, b: { type: "string" } }, required: ["a"] },
     ['{"a":1}', '{"a":1,"b":"x"}', '{"a": 1, "b": "x", "c": [1]}', '{"a":1,"c":null}'],
-    ['{"b":"x","a":1}', '{"b":"x"}', '{"a":1.0}', '{"a":1,"a":2}', '{"a":1,"b":3}', '{"a":1,"\\u0061":2}'],
+    ['{"b":"x","a":1}', '{"b":"x"}', '{"a":1.5}', '{"a":1,"a":2}', '{"a":1,"b":3}', '{"a":1,"\\u0061":2}'],
   ],
   [
     {
@@ -35,20 +35,35 @@ const CASES: [schema: unknown, good: string[], bad: string[]][] = [
     ['{"a":1}', '{"b":"x","a":1}', '{"c":1,"b":"x","d":2,"a":1,"e":3}'],
     ['{"b":"x"}', '{"a":1,"a":2}', "{}"],
   ],
-  [{ type: "integer", minimum: -3, maximum: 120 }, ["-3", "0", "7", "99", "120"], ["-4", "121", "-0", "1200", "07"]],
+  [
+    { type: "integer", minimum: -3, maximum: 120 },
+    ["-3", "0", "-0", "7", "7.0", "99", "120", "1.2e2"],
+    ["-4", "121", "7.5", "1200", "07", "1.21e2"],
+  ],
   [{ type: "integer", exclusiveMinimum: 2.5 }, ["3", "10", "99999999999999999999"], ["2", "-3", "0"]],
   [{ type: "integer", multipleOf: 7, minimum: 10 }, ["14", "70", "105", "7000"], ["7", "15", "0", "-14"]],
   [
     { type: "number", minimum: 0, exclusiveMaximum: 1.5 },
-    ["0", "0.0", "1", "1.49999", "1e0", "1.4e0", "5e-3", "1.05e-7"],
-    ["1.5", "1.50", "2", "-1", "-0", "1.5e0", "1e1", "15e-2"],
+    ["0", "0.0", "-0.0", "1", "1.49999", "1e0", "1.4e0", "5e-3", "1.05e-7"],
+    ["1.5", "1.50", "2", "-1", "-0.1", "1.5e0", "1e1", "15e-2"],
   ],
   [
     { type: "number", exclusiveMinimum: -2.25 },
     ["-2.2", "0", "-2.2499", "5e10", "-1e0", "-0"],
     ["-2.25", "-2.250", "-3", "-2.3e0", "-1e1"],
   ],
-  [{ type: "number", multipleOf: 0.01 }, ["1.25", "3", "-0.5", "1.250"], ["1.255"]],
+  [{ type: "number", multipleOf: 0.01 }, ["1.25", "3", "-0.5", "1.250", "1e-2"], ["1.255", "1e-3"]],
+  [
+    { type: "number", multipleOf: 2.5, minimum: 0 },
+    ["0", "-0", "2.5", "5", "5.00", "12.50", "100", "1002.5"],
+    ["2", "-2.5", "0.5", "12.51", "3.5"],
+  ],
+  [{ type: "number", multipleOf: 0.25, minimum: -1, maximum: 1 }, ["-0.75", "1", "1.0", "2.5e-1"], ["0.3", "1.25"]],
+  [{ type: "integer" }, ["0", "-0", "1.0", "-12.00", "1e+21", "1.5E1", "1e308"], ["1.5", "1.25e1", "1e-1", ".5"]],
+  [{ $schema: "http://json-schema.org/draft-04/schema#", type: "integer" }, ["1", "-0"], ["1.0", "1e1"]],
+  [{ type: "number", not: { type: "integer" } }, ["1.5", "1e-7", "-1.25e1"], ["1", "1.0", "1.5e1", "1.50e1", "1e0"]],
+  [{ const: 120 }, ["120", "120.0", "1.2e2", "1.20e+02"], ["12", "120.1", "1.2e1"]],
+  [{ const: 1e-7 }, ["1e-7", "1e-07", "0.0000001"], ["1e-8", "0"]],
   [
     { enum: ["a", 1, null, { x: [1] }, "é\n"] },
     ['"a"', "1", "null", '{"x":[1]}', '{"x": [1]}', '"é\\n"', '"\\u00e9\\u000a"'],
@@ -359,7 +374,7 @@ test.each<[schema: unknown, path: string[], message: string]>([
   [{ type: "text" }, ["type"], "one of"],
   [{ type: "string", format: "color" }, ["format"], "cannot be enforced"],
   [{ type: "string", pattern: "a(?=b)" }, ["pattern"], "look-ahead"],
-  [{ type: "number", multipleOf: 0.3 }, ["multipleOf"], "0.1, 0.01"],
+  [{ type: "integer", multipleOf: 4096 }, ["multipleOf"], "close bounds"],
   [{ type: "integer", multipleOf: 0 }, ["multipleOf"], "more than 0"],
   [{ minLength: -1 }, ["minLength"], "at least 0"],
   [{ minimum: "1" }, ["minimum"], "number"],

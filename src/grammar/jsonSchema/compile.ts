@@ -8,13 +8,14 @@ import { freeString, quoted, spelled, spelledText } from "../jsonStrings.js";
 import type { JsonRules } from "../jsonValues.js";
 import { isMatch } from "../regularMatch.js";
 import { Branches } from "./branches.js";
-import { asFraction, compareDecimals, isInteger, toDecimal } from "./decimals.js";
+import { asFraction, commonMultiple, compareDecimals, isInteger, shifted, toDecimal } from "./decimals.js";
 import { isObject, type JsonObject, SchemaDocument, type SchemaNode } from "./document.js";
 import { isWithin } from "./emptiness.js";
-import { integerRange, multiplesInRange } from "./integers.js";
+import { fixedPointRange, fractionalRange, integerRange } from "./integers.js";
 import { ASSERTIONS, keywordError, listOf } from "./keywords.js";
 import { type Member, type Members, MOST_LOOSE, objectExpr } from "./members.js";
-import { type Bound, fixedPointRange, fractionalRange, numberRange } from "./numbers.js";
+import { multiplesInRange } from "./multiples.js";
+import { type Bound, numberRange, spelledNumber } from "./numbers.js";
 import {
   arrayShape,
   type Branch,
@@ -147,7 +148,7 @@ class SchemaCompiler {
       });
       const hasForm = isInteger(decimal) ? !fractional : !integer;
       const isAllowed = isWithin(value, low, high) && isMultiple && hasForm;
-      return isAllowed ? [text(Object.is(value, -0) ? "0" : String(value))] : [];
+      return isAllowed ? [spelledNumber(decimal)] : [];
     });
     if (types.has("string")) parts.push(this.string(branch));
     return alt(...parts);
@@ -172,27 +173,35 @@ class SchemaCompiler {
     { integer, fractional }: TypeShape,
     steps: NumberShape["steps"],
   ): Expr {
-    let step: Fraction | null = null;
-    for (const { step: next } of steps) step = leastMultiple(step, lowestTerms(asFraction(next)));
-    const from = low && lowestInteger(low);
-    const to = high && highestInteger(high);
-    if (step === null && fractional) return fractionalRange(low, high);
-    if (step === null) return integer ? integerRange(from, to) : numberRange(low, high);
+    const spelling = this.document.integersAreDigits ? "digits" : "any";
+    if (steps.length === 0) {
+      if (fractional) return fractionalRange(low, high);
+      return integer
+        ? integerRange(low && lowestInteger(low), high && highestInteger(high), spelling)
+        : numberRange(low, high);
+    }
+    const [step, places] = commonMultiple(
+      steps.map((one) => one.step),
+      integer,
+    );
+    if (fractional && places === 0) return NEVER;
+    if (step === 1n && places === 0) {
+      return integerRange(low && lowestInteger(low), high && highestInteger(high), spelling);
+    }
+    if (step === 1n) {
+      const fixed = fixedPointRange(low, high, places);
+      return fractional ? and(fixed, fractionalRange(null, null)) : fixed;
+    }
     const { node } = steps[0]!;
-    if (fractional && step[1] === 1n) return NEVER;
-    if (integer || step[1] === 1n) {
-      try {
-        return multiplesInRange(this.json.rules, from, to, step[0]);
-      } catch (error) {
-        throw error instanceof GrammarError ? keywordError(node, "multipleOf", error.message) : error;
-      }
+    if (fractional) throw keywordError(node, "multipleOf", "cannot be enforced where integers are excluded");
+    const scaled = (bound: Bound): Bound => ({ ...bound, value: shifted(bound.value, places) });
+    const from = low && lowestInteger(scaled(low));
+    const to = high && highestInteger(scaled(high));
+    try {
+      return multiplesInRange(this.json.rules, from, to, step, places);
+    } catch (error) {
+      throw error instanceof GrammarError ? keywordError(node, "multipleOf", error.message) : error;
     }
-    const places = String(step[1]).length - 1;
-    if (step[0] !== 1n || step[1] !== 10n ** BigInt(places)) {
-      throw keywordError(node, "multipleOf", "can be enforced for integers and for 0.1, 0.01 and so on");
-    }
-    const fixed = fixedPointRange(low, high, places);
-    return fractional ? and(fixed, fractionalRange(null, null)) : fixed;
   }
 
   private string(branch: Branch): Expr {
@@ -295,21 +304,4 @@ class SchemaCompiler {
 function nodeWith(branch: Branch, keyword: string | undefined): SchemaNode {
   const found = branch.find((node) => isObject(node.schema) && keyword !== undefined && keyword in node.schema);
   return found ?? branch[0]!;
-}
-
-type Fraction = [numerator: bigint, denominator: bigint];
-
-function lowestTerms([numerator, denominator]: Fraction): Fraction {
-  const shared = greatestDivisor(numerator, denominator);
-  return [numerator / shared, denominator / shared];
-}
-
-/** Of two fractions in lowest terms; null counts as no condition. */
-function leastMultiple(a: Fraction | null, b: Fraction): Fraction {
-  if (a === null) return b;
-  return [(a[0] * b[0]) / greatestDivisor(a[0], b[0]), greatestDivisor(a[1], b[1])];
-}
-
-function greatestDivisor(a: bigint, b: bigint): bigint {
-  return b === 0n ? a : greatestDivisor(b, a % b);
 }

@@ -18,6 +18,11 @@ export function toDecimal(value: number | bigint): Decimal {
   return { negative: sign === "-", digits, exponent: whole.length - leading + Number(exponent) };
 }
 
+/** Times ten to this power. */
+export function shifted(decimal: Decimal, power: number): Decimal {
+  return decimal.digits === "" ? decimal : { ...decimal, exponent: decimal.exponent + power };
+}
+
 export function compareDecimals(a: Decimal, b: Decimal): number {
   if (a.negative !== b.negative) return a.negative ? -1 : 1;
   return a.negative ? compareSizes(b, a) : compareSizes(a, b);
@@ -57,4 +62,21 @@ export function asFraction(decimal: Decimal): [numerator: bigint, denominator: b
   const denominator = 10n ** BigInt(fraction.length);
   const size = wholePart(decimal) * denominator + BigInt(fraction || "0");
   return [decimal.negative ? -size : size, denominator];
+}
+
+/** The least number that all `steps` (and 1, if `integer`) divide, as [n, places]: n / 10^places. */
+export function commonMultiple(steps: readonly Decimal[], integer: boolean): [step: bigint, places: number] {
+  const all = integer ? [...steps, toDecimal(1)] : steps;
+  const places = Math.max(...all.map((one) => fractionDigits(one).length));
+  let common = 1n;
+  for (const one of all) {
+    const [size] = asFraction(shifted(one, places));
+    common = (common / greatestDivisor(common, size)) * size;
+  }
+  const needed = Math.max(0, places - (/0*$/.exec(String(common))?.[0].length ?? 0));
+  return [common / 10n ** BigInt(places - needed), needed];
+}
+
+function greatestDivisor(a: bigint, b: bigint): bigint {
+  return b === 0n ? a : greatestDivisor(b, a % b);
 }

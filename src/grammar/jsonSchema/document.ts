@@ -58,6 +58,8 @@ export class SchemaDocument {
   readonly root: SchemaNode;
   /** Before draft 2019-09 what stands beside a $ref does not count. */
   readonly refReplaces: boolean;
+  /** Up to draft 4, 1.0 is no integer. */
+  readonly integersAreDigits: boolean;
   private readonly nodes = new Map<object, SchemaNode>();
   private readonly byUri = new Map<string, SchemaNode>();
   private readonly derived = new Map<string, SchemaNode>();
@@ -67,6 +69,7 @@ export class SchemaDocument {
   constructor(schema: JsonObject | boolean) {
     const dialect = isObject(schema) && typeof schema.$schema === "string" ? schema.$schema : "";
     this.refReplaces = /draft-0[1-7]\b/.test(dialect);
+    this.integersAreDigits = /draft-0[1-4]\b/.test(dialect);
     this.idKeyword = /draft-0[1-4]\b/.test(dialect) ? "id" : "$id";
     this.root = this.enter(schema, ROOT_URI, []);
     this.byUri.set(ROOT_URI, this.root);

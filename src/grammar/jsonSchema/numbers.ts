@@ -1,65 +1,96 @@
 // Numbers within bounds. Without bounds any spelling of JSON is accepted; with them, plain decimals (12.50) and
 // scientific notation with one digit before the point (1.25e+1), as programs write numbers: of other spellings no
-// automaton could tell the size. Minus zero is accepted where negative numbers are.
+// automaton could tell the size. Minus zero is zero.
 
 import { alt, and, chars, EMPTY, type Expr, NEVER, optional, repeat, seq, text } from "../ir.js";
 import { NUMBER } from "../jsonValues.js";
 import { type Decimal, fractionDigits, wholePart } from "./decimals.js";
-import { digits, naturalRange } from "./integers.js";
+import { DIGIT, digits, naturalRange, ZERO_FRACTION, ZEROS } from "./digitRanges.js";
 
 export interface Bound {
   value: Decimal;
   inclusive: boolean;
 }
 
-const DIGIT = chars([0x30, 0x39]);
 const ANY_DIGITS = repeat(DIGIT, 0);
 const ANY_FRACTION = optional(seq(text("."), repeat(DIGIT, 1)));
 const EXPONENT_MARK = chars([0x45, 0x45], [0x65, 0x65]);
-/** Double precision has larger exponents for some mantissas only. */
-const LARGEST_EXPONENT = 307;
+/** Double precision has it for some mantissas only. */
+const LARGEST_EXPONENT = 308;
+/** Of those, the ones that are certain to fit. */
+const LARGEST_MANTISSA = seq(text("1"), optional(seq(text("."), digits(0, 6), ANY_DIGITS)));
 
 /** Numbers between two bounds; null: no bound. */
 export function numberRange(low: Bound | null, high: Bound | null): Expr {
   if (low === null && high === null) return NUMBER;
-  const positive = sizes(low === null || low.value.negative ? null : low, high);
-  const canBePositive = high === null || !high.value.negative;
-  const parts: Expr[] = canBePositive ? [positive] : [];
-  if (low === null || low.value.negative) {
-    const least = high?.value.negative ? high : null;
-    const aboveZero = high !== null && high.value.digits === "" && !high.inclusive ? high : null;
-    parts.push(seq(text("-"), sizes(least ?? aboveZero, low)));
+  return alt(
+    bySide(low, high, (from, to) => between(from, to, plainAtLeast, plainAtMost, ANY_PLAIN)),
+    scientificRange(low, high),
+  );
+}
+
+/** Those of them in scientific notation, which zero has not. */
+export function scientificRange(low: Bound | null, high: Bound | null): Expr {
+  return bySide(low, high, (from, to) => between(from, to, scientificAtLeast, scientificAtMost, ANY_SCIENTIFIC));
+}
+
+/** Every spelling of one number, but for exponents after more than one digit. */
+export function spelledNumber({ negative, digits, exponent }: Decimal): Expr {
+  if (digits === "") return seq(optional(text("-")), text("0"), ZERO_FRACTION);
+  const whole = exponent <= 0 ? "0" : digits.slice(0, exponent).padEnd(exponent, "0");
+  const fraction = exponent >= 0 ? digits.slice(exponent) : "0".repeat(-exponent) + digits;
+  const plain = fraction === "" ? seq(text(whole), ZERO_FRACTION) : seq(text(`${whole}.${fraction}`), ZEROS);
+  const mantissa =
+    digits.length === 1 ? seq(text(digits), ZERO_FRACTION) : seq(text(`${digits[0]}.${digits.slice(1)}`), ZEROS);
+  const power = exponent - 1;
+  const sign = power < 0 ? text("-") : optional(power === 0 ? chars([0x2b, 0x2b], [0x2d, 0x2d]) : text("+"));
+  const scientific = seq(mantissa, EXPONENT_MARK, sign, ZEROS, text(String(Math.abs(power))));
+  return seq(negative ? text("-") : EMPTY, alt(plain, scientific));
+}
+
+/** Both signs of integers, from the sizes that each may have. */
+export function bySign(
+  low: bigint | null,
+  high: bigint | null,
+  sizes: (from: bigint, to: bigint | null) => Expr,
+): Expr {
+  const parts: Expr[] = [];
+  if (high === null || high >= 0n) parts.push(sizes(low !== null && low > 0n ? low : 0n, high));
+  if (low === null || low <= 0n) {
+    const from = high !== null && high < 0n ? -high : 0n;
+    parts.push(seq(text("-"), sizes(from, low === null ? null : -low)));
   }
   return alt(...parts);
 }
 
-/** Decimals of at most `places` digits after the point (more, if zeros), within bounds. */
-export function fixedPointRange(low: Bound | null, high: Bound | null, places: number): Expr {
-  const fraction = optional(
-    seq(text("."), alt(repeat(text("0"), 1), seq(repeat(DIGIT, 1, places), repeat(text("0"), 0)))),
-  );
-  const form = seq(optional(text("-")), naturalRange(0n, null), fraction);
-  return low === null && high === null ? form : and(form, numberRange(low, high));
-}
-
-/** Numbers that are no integers, as plain decimals. */
-export function fractionalRange(low: Bound | null, high: Bound | null): Expr {
-  const fraction = seq(text("."), repeat(text("0"), 0), digits(1, 9), ANY_DIGITS);
-  const form = seq(optional(text("-")), naturalRange(0n, null), fraction);
-  return low === null && high === null ? form : and(form, numberRange(low, high));
-}
-
-/** Sizes without sign. Bounds count without their signs. */
-function sizes(low: Bound | null, high: Bound | null): Expr {
+/** The same of numbers: `sizes` takes bounds by their sizes. */
+function bySide(low: Bound | null, high: Bound | null, sizes: (low: Bound | null, high: Bound | null) => Expr): Expr {
+  const isZero = (bound: Bound) => bound.value.digits === "";
   const parts: Expr[] = [];
-  if (low !== null) parts.push(alt(plainAtLeast(low), scientificAtLeast(low)));
-  if (high !== null) parts.push(alt(plainAtMost(high), scientificAtMost(high)));
-  if (parts.length === 0)
-    parts.push(alt(seq(naturalRange(0n, null), ANY_FRACTION), scientific(ANY_MANTISSA, null, null)));
-  return and(...parts);
+  if (high === null || !high.value.negative) {
+    parts.push(sizes(low === null || low.value.negative ? null : low, high));
+  }
+  if (low === null || low.value.negative || isZero(low)) {
+    const isBelowZero = high !== null && (high.value.negative || (isZero(high) && !high.inclusive));
+    parts.push(seq(text("-"), sizes(isBelowZero ? high : null, low)));
+  }
+  return alt(...parts);
+}
+
+function between(
+  low: Bound | null,
+  high: Bound | null,
+  atLeast: (bound: Bound) => Expr,
+  atMost: (bound: Bound) => Expr,
+  any: Expr,
+): Expr {
+  if (low === null) return high === null ? any : atMost(high);
+  return high === null ? atLeast(low) : and(atLeast(low), atMost(high));
 }
 
 const ANY_MANTISSA = seq(digits(1, 9), ANY_FRACTION);
+const ANY_PLAIN = seq(naturalRange(0n, null), ANY_FRACTION);
+const ANY_SCIENTIFIC = scientific(ANY_MANTISSA, null, null);
 
 function plainAtMost({ value, inclusive }: Bound): Expr {
   const whole = wholePart(value);
@@ -127,16 +158,23 @@ function scientificAtLeast({ value, inclusive }: Bound): Expr {
 }
 
 function scientific(mantissa: Expr, low: number | null, high: number | null): Expr {
+  const below = Math.min(high ?? LARGEST_EXPONENT, LARGEST_EXPONENT - 1);
+  const found = seq(mantissa, exponents(low, below));
+  if ((high ?? LARGEST_EXPONENT) < LARGEST_EXPONENT) return found;
+  return alt(found, seq(and(mantissa, LARGEST_MANTISSA), exponents(LARGEST_EXPONENT, LARGEST_EXPONENT)));
+}
+
+/** From the mark on. */
+export function exponents(low: number | null, high: number | null): Expr {
   const least = Math.max(low ?? -LARGEST_EXPONENT, -LARGEST_EXPONENT);
   const most = Math.min(high ?? LARGEST_EXPONENT, LARGEST_EXPONENT);
   if (least > most) return NEVER;
-  const zeros = repeat(text("0"), 0);
   const parts: Expr[] = [];
   if (most >= 0) {
-    parts.push(seq(optional(text("+")), zeros, naturalRange(BigInt(Math.max(least, 0)), BigInt(most))));
+    parts.push(seq(optional(text("+")), ZEROS, naturalRange(BigInt(Math.max(least, 0)), BigInt(most))));
   }
   if (least <= 0) {
-    parts.push(seq(text("-"), zeros, naturalRange(BigInt(Math.max(-most, 0)), BigInt(-least))));
+    parts.push(seq(text("-"), ZEROS, naturalRange(BigInt(Math.max(-most, 0)), BigInt(-least))));
   }
-  return seq(mantissa, EXPONENT_MARK, alt(...parts));
+  return seq(EXPONENT_MARK, alt(...parts));
 }
