@@ -40,8 +40,6 @@ export function errorResponse(error: unknown, style: ErrorStyle): Response {
   const { status } = publicError(error);
   const headers: Record<string, string> = {};
   if (status === 401) headers["www-authenticate"] = "Bearer";
-  // What is left of the body will not be read.
-  if (status === 413) headers.connection = "close";
   if (status === 429) headers["retry-after"] = "1";
   return Response.json(errorBody(error, style), { status, headers });
 }

@@ -1,4 +1,6 @@
+import { execFile } from "node:child_process";
 import { request as httpRequest } from "node:http";
+import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { listen } from "../../src/server/listen.js";
 import { Harness } from "./harness.js";
@@ -113,7 +115,7 @@ describe("bodies", () => {
   it("of another content type are refused", async () => {
     const headers = { "content-type": "text/plain" };
     const answer = await server.call("POST", "/v1/chat/completions", small, headers);
-    expect(answer).toMatchObject({ status: 422, body: { detail: [{ loc: ["header", "content-type"] }] } });
+    expect(answer).toMatchObject({ status: 422, body: { detail: [{ loc: ["body"], type: "content_type" }] } });
     const fine = { "content-type": "application/json; charset=utf-8" };
     expect((await server.call("POST", "/v1/preview/models", {}, fine)).body.detail[0]?.loc).toEqual([
       "body",
@@ -133,7 +135,11 @@ describe("bodies", () => {
     try {
       const request = httpRequest(`${listening.address}/v1/chat/completions`, {
         method: "POST",
-        headers: { authorization: `Bearer ${server.engine.apiKey}`, "content-length": 500 },
+        headers: {
+          authorization: `Bearer ${server.engine.apiKey}`,
+          "content-type": "application/json",
+          "content-length": 500,
+        },
       });
       request.on("error", () => undefined);
       request.write('{"mess', () => setTimeout(() => request.destroy(), 50));
@@ -167,6 +173,24 @@ describe("bodies", () => {
         for (let i = 0; i < 10; i++) request.write(Buffer.alloc(1024));
       });
       expect(status).toBe(413);
+    } finally {
+      await listening.close(0);
+    }
+  });
+
+  it("beyond the limit are refused before the client is cut off", async () => {
+    const listening = await listen(server.handler, { host: "127.0.0.1", port: 0 });
+    try {
+      // A process of its own: in this one, the body has been sent before the server looks at it.
+      const script = `
+        const body = "x".repeat(20_000_000);
+        const headers = { authorization: "Bearer ${server.engine.apiKey}", "content-type": "application/json" };
+        const response = await fetch("${listening.address}/v1/chat/completions", { method: "POST", headers, body });
+        console.log(response.status);`;
+      for (let i = 0; i < 3; i++) {
+        const { stdout } = await promisify(execFile)(process.execPath, ["--input-type=module", "-e", script]);
+        expect(stdout.trim()).toBe("413");
+      }
     } finally {
       await listening.close(0);
     }
