@@ -106,7 +106,8 @@ export async function loadBaseModel(
     weights.hash(),
   ]);
   const loop = new InferenceLoop(device, tokenizer, {
-    maxSequences: options.maxSequences,
+    // A sequence that is being computed gets its token in every step.
+    maxSequences: Math.min(options.maxSequences, options.tokenBudget),
     tokenBudget: options.tokenBudget,
     maxQueue: options.maxQueue,
     scheduler: options.scheduler,

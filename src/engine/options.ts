@@ -12,6 +12,10 @@ import type { EngineOptions, ModelOptions } from "../types/options.js";
 
 const dtype = z.enum(["auto", "float32", "bfloat16"]);
 const count = z.int().min(1);
+/** Beyond these a mistyped option would cost memory and time without end. */
+const MOST = { threads: 256, sequences: 4096, stepTokens: 65_536, queue: 1_000_000, rank: 1024 };
+/** With fewer tokens a step does little but begin and end. */
+const LEAST_STEP_TOKENS = 16;
 
 const modelOptions = z.strictObject({
   id: z.string().min(1).optional(),
@@ -49,7 +53,7 @@ const engineOptions = z.object({
     .optional(),
   device: z.enum(["auto", "cpu"]).default("auto"),
   dtype: dtype.default("auto"),
-  threads: count.optional(),
+  threads: count.max(MOST.threads).optional(),
   memoryLimit: z.number().positive().optional(),
   logger: logger.optional(),
   entity: name.default("local"),
@@ -57,16 +61,17 @@ const engineOptions = z.object({
   toolParser: z.enum(["auto", "none", "hermes", "llama3"]).default("auto"),
   scheduler: z.enum(["fcfs", "priority"]).default("fcfs"),
   samplingDefaults: z.enum(["model", "neutral"]).default("model"),
-  contextLength: count.optional(),
-  maxSequences: count.default(64),
-  tokenBudget: count.default(512),
-  maxQueue: count.default(2048),
+  /** One token of prompt, one of reply. */
+  contextLength: z.int().min(2).optional(),
+  maxSequences: count.max(MOST.sequences).default(64),
+  tokenBudget: z.int().min(LEAST_STEP_TOKENS).max(MOST.stepTokens).default(512),
+  maxQueue: count.max(MOST.queue).default(2048),
   maxIdleAdapters: z.int().min(0).default(16),
   optimizerStep: z.enum(["group", "completion", "job"]).default("group"),
   optimizer: z.strictObject({ rl: optimizer(OPTIMIZER.rl), sft: optimizer(OPTIMIZER.sft) }).prefault({}),
   adapter: z
     .strictObject({
-      rank: count.default(8),
+      rank: count.max(MOST.rank).default(8),
       alpha: z.number().positive().default(16),
       targets: z
         .array(z.enum(projections))

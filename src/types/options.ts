@@ -29,7 +29,7 @@ export interface EngineOptions {
   device?: "auto" | "cpu";
   /** Type of every model that does not set its own. */
   dtype?: "auto" | "float32" | "bfloat16";
-  /** Compute threads of the process; default: its cores. */
+  /** Compute threads of the process, 256 at most; default: its cores. */
   threads?: number;
   /** Bytes that weights and KV pages may take; default: three quarters of what is available. */
   memoryLimit?: number;
@@ -44,11 +44,11 @@ export interface EngineOptions {
   scheduler?: "fcfs" | "priority";
   /** Sampling settings that a request leaves out: the model folder's (default), or none at all. */
   samplingDefaults?: "model" | "neutral";
-  /** Longest context of a sequence in tokens; default and most: the model's. */
+  /** Longest context of a sequence in tokens; default and most: the model's; at least 2. */
   contextLength?: number;
-  /** Sequences computed at once; default 64. */
+  /** Sequences computed at once, 4096 at most and no more than `tokenBudget`; default 64. */
   maxSequences?: number;
-  /** Tokens computed in one step; default 512. */
+  /** Tokens computed in one step, 16 to 65536; default 512. */
   tokenBudget?: number;
   /** Requests waiting before further ones are refused with 429; default 2048. */
   maxQueue?: number;

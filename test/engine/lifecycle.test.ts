@@ -114,6 +114,21 @@ describe("opening", () => {
     ]);
   });
 
+  it.each([
+    { maxSequences: 1e9 },
+    { tokenBudget: 1 },
+    { tokenBudget: 1e9 },
+    { threads: 1e9 },
+    { contextLength: 1 },
+    { maxQueue: 1e12 },
+    { adapter: { rank: 1e9 } },
+  ])("names an option that is out of bounds: %j", async (options) => {
+    const failure = await Engine.open(options).catch((error) => error);
+    expect(failure).toBeInstanceOf(ValidationError);
+    expect(failure.issues).toHaveLength(1);
+    expect(failure.issues[0].loc.slice(0, 2)).toEqual(["options", Object.keys(options)[0]]);
+  });
+
   it("fails for what it cannot load, and then can be tried again", async () => {
     await expect(Engine.open({ home, models: ["/nowhere"] })).rejects.toBeInstanceOf(ModelFileError);
     await expect(Engine.open({ home, models: [home] })).rejects.toThrow(/config\.json/);
