@@ -160,9 +160,16 @@ describe("messages", () => {
     expect(show(shown, { role: "assistant", tool_calls: [] })).toEqual([{ role: "assistant", content: "" }]);
   });
 
+  it("show arguments that are no JSON as the text they are", () => {
+    for (const broken of ['{"a": 1', "add 2 and 3", "{'a': 1}"]) {
+      const [rendered] = show(shown, { role: "assistant", tool_calls: [call(broken)] });
+      expect(rendered).toMatchObject({ tool_calls: [{ function: { arguments: broken } }] });
+    }
+    const [rendered] = show(shown, { role: "assistant", tool_calls: [call("[1]"), call("null")] });
+    expect(rendered).toMatchObject({ tool_calls: [{ function: { arguments: [1] } }, { function: { arguments: {} } }] });
+  });
+
   it.each<[calls: unknown, location: string]>([
-    [[call("{")], "messages.0.tool_calls.0.function.arguments"],
-    [[call("[1]")], "messages.0.tool_calls.0.function.arguments"],
     [[call({}), call(3)], "messages.0.tool_calls.1.function.arguments"],
     [[{ type: "custom", function: { name: "f" } }], "messages.0.tool_calls.0.type"],
     [[{ type: "function" }], "messages.0.tool_calls.0.function"],

@@ -4,7 +4,7 @@ import { ConversationError } from "./errors.js";
 import { contentParts, contentText, type TextPart } from "./messageContent.js";
 import type { ChatTemplate } from "./template/chatTemplate.js";
 import { parseJson } from "./template/jsonValue.js";
-import { Dict, PythonError } from "./template/values.js";
+import { PythonError } from "./template/values.js";
 
 /** A message as a request writes it; fields that are not named below reach the template as they are. */
 export interface ConversationMessage {
@@ -84,20 +84,21 @@ function parsedToolCall(call: unknown, location: string): unknown {
   return { ...call, type, function: { ...definition, arguments: parsed } };
 }
 
-/** JSON text is read as Python reads it, so that a template prints 1.0 and long ints as they came. */
+/**
+ * JSON text is read as Python reads it, so that a template prints 1.0 and long ints as they came. Text that is no JSON
+ * is what a model wrote in its place: the template gets it as it stands, so that the model sees its mistake.
+ */
 function parsedArguments(given: unknown, location: string): unknown {
   if (given === undefined || given === null) return {};
   if (typeof given === "object" && !Array.isArray(given)) return given;
   if (typeof given !== "string") throw new ConversationError(location, "must be a JSON object, or one as text");
   if (given.trim() === "") return {};
   try {
-    const value = parseJson(given);
-    if (value instanceof Dict) return value;
+    return parseJson(given) ?? {};
   } catch (error) {
-    if (!(error instanceof PythonError)) throw error;
-    throw new ConversationError(location, `is not JSON: ${error.message}`);
+    if (error instanceof PythonError) return given;
+    throw error;
   }
-  throw new ConversationError(location, "must be a JSON object");
 }
 
 /** Developer messages speak as the system; all that the system says first becomes one message. */

@@ -125,8 +125,16 @@ describe("fields of messages", () => {
     const message = (...args: unknown[]) => ({ role: "assistant", content: null, tool_calls: args.map(call) });
     const template = "{% for c in messages[0].tool_calls %}{{ c.function.arguments | tojson }}{% endfor %}";
     expect(await seen(template, [message('{"a": 1.0}', "", null, { b: [2] })])).toBe('{"a": 1.0}{}{}{"b": [2]}');
-    await served.refusal({ messages: [message("{broken")] }, "messages.0.tool_calls.0.function.arguments");
-    await served.refusal({ messages: [message("[1]")] }, "messages.0.tool_calls.0.function.arguments");
+    await served.refusal({ messages: [message(5)] }, "messages.0.tool_calls.0.function.arguments");
+  });
+
+  test("arguments that a model broke can be sent back, and are shown as they are", async () => {
+    const call = { id: "c", type: "function", function: { name: "f", arguments: '{"a": ' } };
+    const messages = [
+      { role: "assistant", content: null, tool_calls: [call] },
+      { role: "tool", tool_call_id: "c", content: "not JSON" },
+    ];
+    expect(await seen("{{ messages[0].tool_calls[0].function.arguments }}", messages)).toBe('{"a": ');
   });
 
   test("a message that only calls has no content, and an empty list of calls is dropped", async () => {
