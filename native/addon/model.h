@@ -15,7 +15,7 @@ struct ModelState {
   // Of inference steps; they never overlap.
   std::unique_ptr<float[]> logits;
   int64_t logits_capacity = 0;
-  std::vector<float> scratch;
+  std::vector<SamplerScratch> scratch;          // [worker]
 };
 
 struct TrainerHandle;

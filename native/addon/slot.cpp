@@ -2,7 +2,7 @@
 
 namespace anneal {
 
-Sampled Slot::sample(const Kernels& kernels, float* logits, int position, float* scratch) {
+Sampled Slot::sample(const Kernels& kernels, const float* logits, int position, SamplerScratch& scratch) {
   if (!matcher_) return sampler_.sample(kernels, logits, position, nullptr, scratch);
   std::shared_ptr<const grammar::Mask> mask;
   try {

@@ -14,7 +14,7 @@ class Slot {
   Slot(SamplingParams params, int vocab, std::unique_ptr<grammar::Matcher> matcher) : sampler_(std::move(params), vocab), matcher_(std::move(matcher)) {}
 
   // See Sampler::sample. Token -1 as well where the grammar permits nothing, or is too ambiguous to be followed further.
-  Sampled sample(const Kernels& kernels, float* logits, int position, float* scratch);
+  Sampled sample(const Kernels& kernels, const float* logits, int position, SamplerScratch& scratch);
   void accept(int32_t token);
   // Forgets outputs after the first `outputs`.
   void rewind(int outputs);

@@ -169,19 +169,21 @@ void Step::pass(Pool& pool, const std::vector<StepRun>& runs, const std::vector<
     model->logits_capacity = needed;
   }
   if (!model->decoder->step(pool, runs.data(), int(runs.size()), {model->logits.get(), ld})) throw Failure{"aborted", "the step was aborted", ""};
-  model->scratch.resize(size_t(ld) * size_t(pool.workers()));
+  model->scratch.resize(size_t(pool.workers()));
+  for (SamplerScratch& scratch : model->scratch) scratch.size(vocab);
   const bool complete = pool.each(int64_t(rows.size()), [&](int64_t index, int worker) {
     const Row& row = rows[size_t(index)];
     Sequence& s = *row.sequence;
-    float* logits = model->logits.get() + index * ld;
+    const float* logits = model->logits.get() + index * ld;
+    SamplerScratch& scratch = model->scratch[size_t(worker)];
     if (s.prompt_logprobs >= 0) {
       const int32_t next = s.next[size_t(row.token)];
       auto& out = s.rows[size_t(row.token)];
-      out = row_logprobs(*model->kernels, logits, vocab, std::max(next, 0), s.prompt_logprobs);
+      out = row_logprobs(*model->kernels, logits, vocab, std::max(next, 0), s.prompt_logprobs, scratch);
       if (next < 0) out.logprob = 0, out.rank = 0;
     }
     if (s.sample && row.token + 1 == int(s.tokens.size()))
-      s.sampled = s.slot->sample(*model->kernels, logits, s.output_index, model->scratch.data() + int64_t(worker) * ld);
+      s.sampled = s.slot->sample(*model->kernels, logits, s.output_index, scratch);
   });
   if (!complete) throw Failure{"aborted", "the step was aborted", ""};
 }

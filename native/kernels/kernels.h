@@ -66,6 +66,13 @@ struct AdamWStep {
   double grad_scale;                // multiplies every gradient (clipping)
 };
 
+// How logits x become probabilities, the largest of them 1: with t = (x - shift) / divisor, e^t where t >= least and e^t >= floor, else 0.
+struct Probabilities {
+  float shift, divisor, least, floor;
+};
+
+constexpr int kLimits = 4;          // thresholds that sums_below tries at once
+
 struct Kernels {
   Isa isa;
   DType type;
@@ -128,8 +135,15 @@ struct Kernels {
   float (*entropy)(const float* logits, int n, float lse);
   // y (T, zero padded to ldy) = scale * (onehot(target) - softmax(logits)); the difference formed in float32 before rounding.
   void (*softmax_residual)(const float* logits, int n, float lse, int target, float scale, void* y, int64_t ldy);
-  // probabilities: y[i] = exp(x[i] - shift); returns their sum by the fixed tree (blocks of kLogitBlock in ascending order)
-  float (*exp_shifted)(const float* x, int n, float shift, float* y);
+
+  // ---- sampling from a row of n columns, in blocks of kLogitBlock; see sampling.h
+  bool (*lane_maxima)(const float* x, int n, float* maxima);
+  void (*keep_permitted)(const float* x, int n, const uint32_t* bits, float* y);
+  void (*probabilities)(const float* x, int n, const float* maxima, const Probabilities& how, float* y, double* masses);
+  void (*sums_below)(const float* p, int n, const double* masses, const float* limits, double* sums);
+  void (*drop_below)(float* p, int n, float least, double* masses);
+  int (*ids_at_least)(const float* x, int n, const float* maxima, float least, int32_t* ids);
+  int (*ids_between)(const float* p, int n, const double* masses, float low, float high, int32_t* ids, double* below);
 
   // ---- optimizer (element order fixed by the caller)
   double (*sum_squares)(const float* x, int64_t n);   // blocks of 4096 in ascending order

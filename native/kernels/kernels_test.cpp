@@ -7,6 +7,7 @@ namespace anneal::test {
 void test_products();
 void test_rows();
 void test_attention();
+void test_sampling();
 void bench();
 
 }  // namespace anneal::test
@@ -22,6 +23,7 @@ int main(int argc, char** argv) {
   test::test_products();
   test::test_rows();
   test::test_attention();
+  test::test_sampling();
   std::printf("%d checks, %d failed\n", test::checks, test::failures);
   return test::failures ? 1 : 0;
 }

@@ -55,20 +55,5 @@ template <class T> void softmax_residual(const float* logits, int n, float lse, 
   zero_fill(to, n, ldy);
 }
 
-// y[i] = e^(x[i] - shift); returns their sum: blocks in ascending order.
-float exp_shifted(const float* x, int n, float shift, float* y) {
-  float result = 0;
-  each_block(n, [&](int b, int count) {
-    F16 total = zero();
-    each16(count, [&](int64_t i, auto lanes) {
-      F16 p = exp(load(x + b + i, lanes) - all(shift));
-      store(y + b + i, p, lanes);
-      total = total + keep(p, lanes, 0.0f);
-    });
-    result = result + sum_lanes(total);
-  });
-  return result;
-}
-
 }  // namespace
 }  // namespace anneal

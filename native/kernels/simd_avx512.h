@@ -45,7 +45,11 @@ ANNEAL_INLINE F16 sqrt(F16 a) { return {_mm512_sqrt_ps(a.v)}; }
 ANNEAL_INLINE F16 max(F16 a, F16 b) { return {_mm512_max_ps(a.v, b.v)}; }
 ANNEAL_INLINE F16 min(F16 a, F16 b) { return {_mm512_min_ps(a.v, b.v)}; }
 ANNEAL_INLINE Mask16 less(F16 a, F16 b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ)}; }
+ANNEAL_INLINE Mask16 at_least(F16 a, F16 b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_GE_OQ)}; }
 ANNEAL_INLINE F16 select(Mask16 m, F16 yes, F16 no) { return {_mm512_mask_blend_ps(m.v, no.v, yes.v)}; }
+// Bit i is lane i.
+ANNEAL_INLINE uint32_t bits_of(Mask16 m) { return m.v; }
+ANNEAL_INLINE Mask16 mask_of_bits(uint32_t bits) { return {__mmask16(bits)}; }
 
 ANNEAL_INLINE I16 as_int(F16 a) { return {_mm512_castps_si512(a.v)}; }
 ANNEAL_INLINE F16 as_float(I16 a) { return {_mm512_castsi512_ps(a.v)}; }
@@ -84,6 +88,18 @@ ANNEAL_INLINE float max_lanes(F16 x) {
   __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
   b = _mm_max_ps(b, _mm_movehl_ps(b, b));
   return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
+}
+// 16 lanes of double.
+struct D16 {
+  __m512d lo, hi;
+};
+ANNEAL_INLINE D16 widen(F16 x) { return {_mm512_cvtps_pd(_mm512_castps512_ps256(x.v)), _mm512_cvtps_pd(_mm512_extractf32x8_ps(x.v, 1))}; }
+ANNEAL_INLINE D16 operator+(D16 a, D16 b) { return {_mm512_add_pd(a.lo, b.lo), _mm512_add_pd(a.hi, b.hi)}; }
+ANNEAL_INLINE double sum_lanes(D16 x) {
+  __m512d a = _mm512_add_pd(x.lo, x.hi);
+  __m256d b = _mm256_add_pd(_mm512_castpd512_pd256(a), _mm512_extractf64x4_pd(a, 1));
+  __m128d c = _mm_add_pd(_mm256_castpd256_pd128(b), _mm256_extractf128_pd(b, 1));
+  return _mm_cvtsd_f64(_mm_add_sd(c, _mm_unpackhi_pd(c, c)));
 }
 ANNEAL_INLINE float lane0(F16 x) { return _mm512_cvtss_f32(x.v); }
 

@@ -124,6 +124,17 @@ ANNEAL_INLINE F16 sqrt(F16 a) {
 ANNEAL_INLINE F16 max(F16 a, F16 b) { return {a.v > b.v ? a.v : b.v}; }
 ANNEAL_INLINE F16 min(F16 a, F16 b) { return {a.v < b.v ? a.v : b.v}; }
 ANNEAL_INLINE Mask16 less(F16 a, F16 b) { return {a.v < b.v}; }
+ANNEAL_INLINE Mask16 at_least(F16 a, F16 b) { return {a.v >= b.v}; }
+// Bit i is lane i.
+ANNEAL_INLINE uint32_t bits_of(Mask16 m) {
+  uint32_t bits = 0;
+  for (int i = 0; i < kLanes; i++) bits |= uint32_t(m.v[i] & 1) << i;
+  return bits;
+}
+ANNEAL_INLINE Mask16 mask_of_bits(uint32_t bits) {
+  const IntLanes lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return {((int32_t(bits) >> lane) & 1) != 0};
+}
 ANNEAL_INLINE F16 select(Mask16 m, F16 yes, F16 no) { return {m.v ? yes.v : no.v}; }
 
 ANNEAL_INLINE I16 as_int(F16 a) { return {(UintLanes)a.v}; }
@@ -156,6 +167,24 @@ ANNEAL_INLINE float max_lanes(F16 x) {
   for (int i = 0; i < 8; i++) s[i] = larger(x.v[i], x.v[i + 8]);
   for (int i = 0; i < 4; i++) s[i] = larger(s[i], s[i + 4]);
   return larger(larger(s[0], s[2]), larger(s[1], s[3]));
+}
+// 16 lanes of double.
+struct D16 {
+  double v[kLanes];
+};
+ANNEAL_INLINE D16 widen(F16 x) {
+  D16 r;
+  for (int i = 0; i < kLanes; i++) r.v[i] = double(x.v[i]);
+  return r;
+}
+ANNEAL_INLINE D16 operator+(D16 a, D16 b) {
+  for (int i = 0; i < kLanes; i++) a.v[i] += b.v[i];
+  return a;
+}
+ANNEAL_INLINE double sum_lanes(D16 x) {
+  for (int half = kLanes / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; i++) x.v[i] += x.v[i + half];
+  return x.v[0];
 }
 ANNEAL_INLINE float lane0(F16 x) { return x.v[0]; }
 

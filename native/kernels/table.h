@@ -4,6 +4,7 @@
 #include "attention_backward.h"
 #include "kv_page.h"
 #include "rope.h"
+#include "sampling.h"
 #include "silu.h"
 #include "sums.h"
 
@@ -45,7 +46,13 @@ template <class T> constexpr Kernels table(Isa isa) {
   k.log_sum_exp = log_sum_exp;
   k.entropy = entropy;
   k.softmax_residual = softmax_residual<T>;
-  k.exp_shifted = exp_shifted;
+  k.lane_maxima = lane_maxima;
+  k.keep_permitted = keep_permitted;
+  k.probabilities = probabilities;
+  k.sums_below = sums_below;
+  k.drop_below = drop_below;
+  k.ids_at_least = ids_at_least;
+  k.ids_between = ids_between;
   k.sum_squares = sum_squares;
   k.adamw = adamw;
   return k;

@@ -1,6 +1,7 @@
 #include "sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -13,9 +14,6 @@ namespace {
 
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
-// Loops over a whole row keep kWide independent lanes, which compilers turn into vector code without changing any result.
-constexpr int kWide = 16;
-
 // Better: larger value, or the same value with a lower id.
 struct Candidate {
   float value;
@@ -23,158 +21,130 @@ struct Candidate {
 };
 bool better(const Candidate& a, const Candidate& b) { return a.value > b.value || (a.value == b.value && a.id < b.id); }
 
-// The k best entries in falling order. A heap of the k best so far, its worst on top: most entries cost one comparison.
-std::vector<Candidate> top_candidates(const float* values, int n, int k) {
-  std::vector<Candidate> heap;
-  k = std::min(k, n);
-  if (k <= 0) return heap;
-  heap.reserve(k);
-  for (int i = 0; i < n; i++) {
-    if (int(heap.size()) == k && i % kWide == 0 && i + kWide <= n) {  // most groups hold nothing better
-      const float worst = heap.front().value;
-      bool any = false;
-      for (int j = 0; j < kWide; j++) any |= values[i + j] > worst;
-      if (!any) {
-        i += kWide - 1;
-        continue;
-      }
-    }
-    const Candidate c{values[i], i};
-    if (std::isnan(c.value)) continue;
-    if (int(heap.size()) < k) {
-      heap.push_back(c);
-      std::push_heap(heap.begin(), heap.end(), better);
-    } else if (c.value > heap.front().value) {  // an equal value with a higher id never displaces
-      std::pop_heap(heap.begin(), heap.end(), better);
-      heap.back() = c;
-      std::push_heap(heap.begin(), heap.end(), better);
-    }
-  }
-  std::sort_heap(heap.begin(), heap.end(), better);
-  return heap;
-}
+int blocks_of(int n) { return (n + kLogitBlock - 1) / kLogitBlock; }
 
-struct Peak {
-  int32_t at;    // of the first largest entry; -1 when every entry is masked
-  bool has_nan;
+// A row, with the maxima of its blocks' lanes.
+struct Row {
+  const Kernels& kernels;
+  const float* x;
+  int n;
+  const std::vector<float>& maxima;
+
+  float block_maximum(int block) const { return *std::max_element(&maxima[block * kLanes], &maxima[block * kLanes] + kLanes); }
+
+  float maximum() const { return *std::max_element(maxima.begin(), maxima.begin() + blocks_of(n) * kLanes); }
+
+  int32_t first(float value) const {
+    int b = 0;
+    while (block_maximum(b) != value) b++;
+    return int32_t(std::find(x + b * kLogitBlock, x + n, value) - x);
+  }
+
+  // A value that at least k entries reach, and few more: the k-th largest of the maxima of that many groups of entries or more.
+  float reached_by(int k) const {
+    const int blocks = blocks_of(n);
+    if (k > blocks * kLanes) return kMasked;
+    std::vector<float> groups;
+    if (k > blocks) groups.assign(maxima.begin(), maxima.begin() + blocks * kLanes);
+    else
+      for (int b = 0; b < blocks; b++) groups.push_back(block_maximum(b));
+    std::nth_element(groups.begin(), groups.begin() + k - 1, groups.end(), std::greater<float>());
+    return groups[k - 1];
+  }
+
+  // The k best entries (all that are no NaN, if fewer), the worst of them last, the others in any order.
+  std::vector<Candidate> best(int k, std::vector<int32_t>& ids) const {
+    std::vector<Candidate> found;
+    if (k <= 0) return found;
+    const int count = kernels.ids_at_least(x, n, maxima.data(), reached_by(std::min(k, n)), ids.data());
+    found.reserve(count);
+    for (int i = 0; i < count; i++) found.push_back({x[ids[i]], ids[i]});
+    if (count > k) {
+      std::nth_element(found.begin(), found.begin() + k - 1, found.end(), better);
+      found.resize(k);
+    } else if (count > 0) {
+      std::iter_swap(std::max_element(found.begin(), found.end(), better), found.end() - 1);
+    }
+    return found;
+  }
 };
-Peak peak(const float* z, int n) {
-  float best[kWide];
-  int32_t nans[kWide] = {};
-  std::fill(best, best + kWide, kMasked);
-  int i = 0;
-  for (; i + kWide <= n; i += kWide)
-    for (int j = 0; j < kWide; j++) {
-      best[j] = z[i + j] > best[j] ? z[i + j] : best[j];
-      nans[j] |= z[i + j] != z[i + j];
-    }
-  for (; i < n; i++) {
-    best[0] = z[i] > best[0] ? z[i] : best[0];
-    nans[0] |= z[i] != z[i];
-  }
-  const float top = *std::max_element(best, best + kWide);
-  const bool has_nan = std::any_of(nans, nans + kWide, [](int32_t x) { return x != 0; });
-  if (top == kMasked) return {-1, has_nan};
-  return {int32_t(std::find(z, z + n, top) - z), has_nan};
-}
 
-// Sum in double: lanes first, then the lanes in order.
-double sum(const float* p, int n) {
-  double lanes[kWide] = {};
-  int i = 0;
-  for (; i + kWide <= n; i += kWide)
-    for (int j = 0; j < kWide; j++) lanes[j] += double(p[i + j]);
-  for (; i < n; i++) lanes[0] += double(p[i]);
-  double total = 0;
-  for (double lane : lanes) total += lane;
-  return total;
-}
-
-// Entries below the k-th largest are masked; ties at the threshold survive.
-void keep_top_k(float* z, int n, int k) {
-  if (k <= 0 || k >= n) return;
-  float threshold;
-  if (k <= 1024) {
-    const auto top = top_candidates(z, n, k);
-    if (int(top.size()) < k) return;
-    threshold = top.back().value;
-  } else {
-    std::vector<float> copy;
-    copy.reserve(n);
-    for (int i = 0; i < n; i++)
-      if (!std::isnan(z[i])) copy.push_back(z[i]);
-    if (int(copy.size()) <= k) return;
-    std::nth_element(copy.begin(), copy.begin() + k - 1, copy.end(), std::greater<float>());
-    threshold = copy[k - 1];
+// The most likely tokens of a row in falling order.
+template <class Out> void report_best(const Row& row, int k, float lse, std::vector<int32_t>& ids, Out& out) {
+  auto best = row.best(k, ids);
+  std::sort(best.begin(), best.end(), better);
+  for (const Candidate& c : best) {
+    out.top_ids.push_back(c.id);
+    out.top_logprobs.push_back(c.value - lse);
   }
-  for (int i = 0; i < n; i++) z[i] = z[i] < threshold ? kMasked : z[i];
 }
 
 // p[i] are unnormalised probabilities, p[best] = 1 the largest. In rising order, entries are dropped while the sum of what has been
 // dropped is at most (1 - top_p) * total; among equals the higher id goes first; the best one stays.
-// Entries below allowance / n are gone whatever the rest is; buckets by exponent and three mantissa bits then find the cut
-// among the others without sorting more than one bucket.
-void keep_top_p(float* p, int n, float top_p, int32_t best) {
-  const double total = sum(p, n), allowance = (1.0 - double(top_p)) * total;
-  const float floor = float(allowance / n * (1 - 1e-6));
-  double small[kWide] = {};
-  std::vector<int32_t> rest;
-  rest.reserve(1024);
-  for (int i = 0; i < n; i += kWide) {
-    const int end = std::min(kWide, n - i);
-    bool any = false;
-    for (int j = 0; j < end; j++) any |= p[i + j] >= floor;
-    for (int j = 0; j < end; j++) {
-      const bool below = p[i + j] < floor;
-      small[j] += below ? double(p[i + j]) : 0.0;
-      if (!any) p[i + j] = 0;
+//
+// The value where that ends is first enclosed between two others, by sums of everything below a few thresholds (good to 2^-18, so
+// that decisions closer than that are left open), then found among the few entries in between.
+void keep_top_p(const Kernels& kernels, float* p, int n, float top_p, int32_t best, SamplerScratch& scratch) {
+  constexpr double kSure = 1 + 0x1p-18;
+  constexpr int kFew = 256;
+  double* masses = scratch.masses.data();
+  double total = 0;
+  for (int b = 0; b < blocks_of(n); b++) total += masses[b];
+  const double allowance = (1.0 - double(top_p)) * total;
+
+  // Bits of positive floats are in the order of their values. Everything below `low` goes: n values under allowance / n do at once.
+  // `high` stays.
+  auto value = [](uint32_t bits) { return std::bit_cast<float>(bits); };
+  uint32_t low = std::bit_cast<uint32_t>(std::max(float(allowance / n * (1 - 1e-6)), std::numeric_limits<float>::min()));
+  uint32_t high = std::bit_cast<uint32_t>(1.0f) + 1;
+  double below_low = 0, below_high = total;
+  for (bool guess = false; below_high - below_low > kFew * double(value(low)); guess = true) {
+    const uint32_t range = high - low;
+    uint32_t at[kLimits] = {low + range / 5, low + range / 5 * 2, low + range / 5 * 3, low + range / 5 * 4};
+    if (guess) {  // close around where the sum would be reached if it rose evenly
+      const double part = std::clamp((allowance - below_low) / (below_high - below_low), 0.04, 0.96);
+      at[1] = low + uint32_t(range * (part - 1.0 / 32)), at[2] = low + uint32_t(range * (part + 1.0 / 32));
+      at[0] = low + (at[1] - low) / 2, at[3] = at[2] + (high - at[2]) / 2;
     }
-    if (!any) continue;
-    for (int j = 0; j < end; j++) {
-      if (p[i + j] >= floor && p[i + j] > 0) rest.push_back(i + j);
-      else p[i + j] = 0;
+    float limits[kLimits];
+    double sums[kLimits];
+    for (int j = 0; j < kLimits; j++) limits[j] = value(at[j]);
+    kernels.sums_below(p, n, masses, limits, sums);
+    for (int j = 0; j < kLimits; j++) {
+      if (at[j] > low && sums[j] * kSure <= allowance) low = at[j], below_low = sums[j];
+      if (at[j] < high && sums[j] > allowance * kSure) {
+        high = at[j], below_high = sums[j];
+        break;
+      }
     }
+    if (high - low >= range) break;
   }
 
-  constexpr int kShift = 20, kBuckets = (0x3f800000 >> kShift) + 1;
-  auto bucket_of = [](float x) {
-    uint32_t bits;
-    std::memcpy(&bits, &x, 4);
-    return std::min(int(bits >> kShift), kBuckets - 1);
-  };
-  double mass[kBuckets] = {}, dropped = 0;
-  for (double lane : small) dropped += lane;
-  for (int32_t id : rest) mass[bucket_of(p[id])] += p[id];
-  int cut = 0;
-  while (cut < kBuckets - 1 && dropped + mass[cut] <= allowance) dropped += mass[cut++];
-
+  double dropped;
+  const int count = kernels.ids_between(p, n, masses, value(low), value(high), scratch.ids.data(), &dropped);
   std::vector<Candidate> edge;
-  for (int32_t id : rest) {
-    const int bucket = bucket_of(p[id]);
-    if (bucket == cut) edge.push_back({p[id], id});
-    else if (bucket < cut) p[id] = 0;
-  }
-  std::sort(edge.begin(), edge.end(), better);
-  while (!edge.empty() && dropped + edge.back().value <= allowance) {
+  edge.reserve(count);
+  for (int i = 0; i < count; i++) edge.push_back({p[scratch.ids[i]], scratch.ids[i]});
+  if (!std::is_sorted(edge.begin(), edge.end(), better)) std::sort(edge.begin(), edge.end(), better);
+  for (; !edge.empty() && dropped + edge.back().value <= allowance; edge.pop_back()) {
     dropped += edge.back().value;
-    p[edge.back().id] = 0;
-    edge.pop_back();
+    if (edge.back().id != best) p[edge.back().id] = 0;
   }
-  p[best] = 1;
+  kernels.drop_below(p, n, value(low), masses);
 }
 
 // Inverse of the cumulative sum in id order: whole blocks first, then inside one.
-int32_t draw(const float* p, int n, double u) {
-  const int blocks = (n + kLogitBlock - 1) / kLogitBlock;
-  std::vector<double> mass(blocks);
-  double total = 0;
-  for (int b = 0; b < blocks; b++) total += mass[b] = sum(p + b * kLogitBlock, std::min(kLogitBlock, n - b * kLogitBlock));
-  double left = u * total;
+int32_t draw(const float* p, int n, const std::vector<double>& masses, double u) {
+  const int blocks = blocks_of(n);
+  double left = 0;
+  for (int b = 0; b < blocks; b++) left += masses[b];
+  left *= u;
   int32_t last = -1;
   for (int b = 0; b < blocks; b++) {
     // A block is skipped only when something after it is left to draw.
-    if (left >= mass[b] && std::any_of(mass.begin() + b + 1, mass.end(), [](double m) { return m > 0; })) {
-      left -= mass[b];
+    if (masses[b] == 0) continue;
+    if (left >= masses[b] && std::any_of(masses.begin() + b + 1, masses.begin() + blocks, [](double m) { return m > 0; })) {
+      left -= masses[b];
       continue;
     }
     for (int i = b * kLogitBlock, end = std::min(n, (b + 1) * kLogitBlock); i < end; i++) {
@@ -190,12 +160,25 @@ int32_t draw(const float* p, int n, double u) {
 
 }  // namespace
 
+void SamplerScratch::size(int vocab) {
+  row.resize(vocab), ids.resize(vocab);
+  maxima.resize(blocks_of(vocab) * kLanes), masses.resize(blocks_of(vocab));
+}
+
 struct Sampler::State {
   SamplingParams params;
   int vocab;
+  std::vector<uint32_t> allowed;            // with restrict_allowed: bit i % 32 of word i / 32 permits id i
   std::vector<int32_t> outputs;
-  std::unordered_map<int32_t, int> counts;  // of output tokens
-  std::vector<int32_t> prompt_ids;          // sorted, unique, inside the vocabulary
+  struct Seen { int32_t id; bool in_prompt; int count; };
+  std::vector<Seen> seen;                   // ids of the outputs, and of the prompt where repetition is penalised
+  std::unordered_map<int32_t, int> seen_at;
+
+  Seen& see(int32_t id) {
+    const auto [at, fresh] = seen_at.try_emplace(id, int(seen.size()));
+    if (fresh) seen.push_back({id, false, 0});
+    return seen[at->second];
+  }
 
   bool edits_logits() const {
     const auto& p = params;
@@ -213,29 +196,27 @@ struct Sampler::State {
   }
 
   void penalise(float* z) const {
-    const float rho = params.repetition_penalty;
-    auto repeat = [&](int32_t id) { z[id] = z[id] > 0 ? z[id] / rho : z[id] * rho; };
-    if (rho != 1) {
-      for (int32_t id : prompt_ids) repeat(id);
-      for (const auto& [id, count] : counts)
-        if (!std::binary_search(prompt_ids.begin(), prompt_ids.end(), id)) repeat(id);
+    const auto& p = params;
+    if (p.repetition_penalty == 1 && p.frequency_penalty == 0 && p.presence_penalty == 0) return;
+    for (const auto& [id, in_prompt, count] : seen) {
+      if (p.repetition_penalty != 1 && (in_prompt || count > 0)) z[id] = z[id] > 0 ? z[id] / p.repetition_penalty : z[id] * p.repetition_penalty;
+      if (count == 0) continue;
+      if (p.frequency_penalty != 0) z[id] -= p.frequency_penalty * float(count);
+      if (p.presence_penalty != 0) z[id] -= p.presence_penalty;
     }
-    if (params.frequency_penalty != 0)
-      for (const auto& [id, count] : counts) z[id] -= params.frequency_penalty * float(count);
-    if (params.presence_penalty != 0)
-      for (const auto& [id, count] : counts) z[id] -= params.presence_penalty;
   }
 };
 
 Sampler::Sampler(SamplingParams params, int vocab) : state_(std::make_unique<State>()) {
   state_->vocab = vocab;
-  if (params.repetition_penalty != 1) {
-    auto& ids = state_->prompt_ids;
+  if (params.repetition_penalty != 1)
     for (int32_t id : params.prompt)
-      if (id >= 0 && id < vocab) ids.push_back(id);
-    std::sort(ids.begin(), ids.end());
-    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+      if (id >= 0 && id < vocab) state_->see(id).in_prompt = true;
+  if (params.restrict_allowed) {
+    state_->allowed.resize((vocab + 31) / 32);
+    for (int32_t id : params.allowed_ids) state_->allowed[id >> 5] |= 1u << (id & 31);
   }
+  params.allowed_ids = {};
   params.prompt = {};
   state_->params = std::move(params);
 }
@@ -247,86 +228,71 @@ int Sampler::outputs() const { return int(state_->outputs.size()); }
 
 void Sampler::accept(int32_t token) {
   state_->outputs.push_back(token);
-  state_->counts[token]++;
+  state_->see(token).count++;
 }
 
 void Sampler::rewind(int outputs) {
   auto& all = state_->outputs;
   while (int(all.size()) > outputs) {
-    auto it = state_->counts.find(all.back());
-    if (--it->second == 0) state_->counts.erase(it);
+    state_->see(all.back()).count--;
     all.pop_back();
   }
 }
 
-Sampled Sampler::sample(const Kernels& kernels, float* logits, int position, const uint32_t* grammar_mask, float* scratch) {
+Sampled Sampler::sample(const Kernels& kernels, const float* logits, int position, const uint32_t* grammar_mask, SamplerScratch& scratch) {
   const State& s = *state_;
   const SamplingParams& p = s.params;
   const int n = s.vocab;
   Sampled out{-1, 0, {}, {}};
 
   const float lse = kernels.log_sum_exp(logits, n);
-  if (p.top_logprobs > 0)
-    for (const auto& c : top_candidates(logits, n, p.top_logprobs)) {
-      out.top_ids.push_back(c.id);
-      out.top_logprobs.push_back(c.value - lse);
-    }
+  Row row{kernels, logits, n, scratch.maxima};
+  bool has_nan = kernels.lane_maxima(logits, n, scratch.maxima.data());
+  if (p.top_logprobs > 0) report_best(row, p.top_logprobs, lse, scratch.ids, out);
 
-  float* z = logits;
-  if (grammar_mask || s.edits_logits() || p.temperature != 0) {
-    std::memcpy(scratch, logits, sizeof(float) * n);
-    z = scratch;
+  float* z = scratch.row.data();
+  if (grammar_mask || s.edits_logits()) {
+    if (p.restrict_allowed) kernels.keep_permitted(logits, n, s.allowed.data(), z);
+    else std::memcpy(z, logits, sizeof(float) * n);
+    if (grammar_mask) kernels.keep_permitted(z, n, grammar_mask, z);
+    s.mask_bad_words(z);
+    if (outputs() < p.min_tokens)
+      for (int32_t id : p.end_ids)
+        if (id >= 0 && id < n) z[id] = kMasked;
+    for (size_t i = 0; i < p.bias_ids.size(); i++) z[p.bias_ids[i]] += p.bias_values[i];
+    s.penalise(z);
+    row.x = z;
+    has_nan = kernels.lane_maxima(z, n, scratch.maxima.data());
   }
-  if (grammar_mask)
-    for (int i = 0; i < n; i += 32) {  // most words permit nothing, or everything
-      const uint32_t permitted = grammar_mask[i >> 5];
-      const int end = std::min(n, i + 32);
-      if (permitted == 0) std::fill(z + i, z + end, kMasked);
-      else if (~permitted != 0)
-        for (int j = i; j < end; j++)
-          if (!(permitted >> (j & 31) & 1)) z[j] = kMasked;
-    }
-  if (p.restrict_allowed) {
-    int32_t next = 0;
-    for (int32_t id : p.allowed_ids) {
-      std::fill(z + next, z + id, kMasked);
-      next = id + 1;
-    }
-    std::fill(z + next, z + n, kMasked);
-  }
-  s.mask_bad_words(z);
-  if (outputs() < p.min_tokens)
-    for (int32_t id : p.end_ids)
-      if (id >= 0 && id < n) z[id] = kMasked;
-  for (size_t i = 0; i < p.bias_ids.size(); i++) z[p.bias_ids[i]] += p.bias_values[i];
-  s.penalise(z);
 
-  const auto [best, has_nan] = peak(z, n);
-  if (best < 0) return out;
-  const float top = z[best];
+  const float top = row.maximum();
+  if (top == kMasked) return out;
+  const int32_t best = row.first(top);
   if (p.temperature == 0 || top == std::numeric_limits<float>::infinity()) {
     out.token = best;
   } else {
-    if (has_nan)
-      for (int i = 0; i < n; i++)
-        if (std::isnan(z[i])) z[i] = kMasked;
+    if (has_nan) {
+      std::transform(row.x, row.x + n, z, [](float v) { return std::isnan(v) ? kMasked : v; });
+      row.x = z;
+    }
     // Subtracting the maximum before dividing keeps tiny temperatures finite; the distribution is the same.
-    if (p.temperature != 1)
-      for (int i = 0; i < n; i++) z[i] = (z[i] - top) / p.temperature;
-    // Top-k before min-p: both keep an upper part of the same order, so either order leaves the smaller part.
-    keep_top_k(z, n, p.top_k);
-    kernels.exp_shifted(z, n, p.temperature == 1 ? top : 0, z);
-    if (p.min_p > 0)
-      for (int i = 0; i < n; i++) z[i] = z[i] < p.min_p ? 0 : z[i];
-    if (p.top_p < 1) keep_top_p(z, n, p.top_p, best);
-    out.token = draw(z, n, uniform(p.seed, p.choice, uint32_t(position), 0));
+    Probabilities how{top, p.temperature, kMasked, p.min_p};
+    // e^least is below min_p, by more than a rounding: only saves looking.
+    if (p.min_p > 0) how.least = std::log(p.min_p) - 1e-3f;
+    // Top-k before min-p: both keep an upper part of the same order, so either order leaves the smaller part. Ties at the k-th survive.
+    if (p.top_k > 0 && p.top_k < n)
+      if (const auto kept = row.best(p.top_k, scratch.ids); int(kept.size()) == p.top_k)
+        how.least = std::max(how.least, (kept.back().value - top) / p.temperature);
+    kernels.probabilities(row.x, n, scratch.maxima.data(), how, z, scratch.masses.data());
+    if (p.top_p < 1) keep_top_p(kernels, z, n, p.top_p, best, scratch);
+    out.token = draw(z, n, scratch.masses, uniform(p.seed, p.choice, uint32_t(position), 0));
     if (out.token < 0) out.token = best;
   }
   out.logprob = logits[out.token] - lse;
   return out;
 }
 
-RowLogprobs row_logprobs(const Kernels& kernels, const float* logits, int vocab, int32_t token, int top) {
+RowLogprobs row_logprobs(const Kernels& kernels, const float* logits, int vocab, int32_t token, int top, SamplerScratch& scratch) {
   RowLogprobs out{0, 0, {}, {}};
   const float lse = kernels.log_sum_exp(logits, vocab);
   if (token >= 0 && token < vocab) {
@@ -334,9 +300,9 @@ RowLogprobs row_logprobs(const Kernels& kernels, const float* logits, int vocab,
     out.logprob = value - lse;
     for (int i = 0; i < vocab; i++) out.rank += logits[i] >= value;
   }
-  for (const auto& c : top_candidates(logits, vocab, top)) {
-    out.top_ids.push_back(c.id);
-    out.top_logprobs.push_back(c.value - lse);
+  if (top > 0) {
+    kernels.lane_maxima(logits, vocab, scratch.maxima.data());
+    report_best({kernels, logits, vocab, scratch.maxima}, top, lse, scratch.ids, out);
   }
   return out;
 }

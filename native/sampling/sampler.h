@@ -38,14 +38,22 @@ struct Sampled {
   std::vector<float> top_logprobs;
 };
 
+// Memory of whoever runs samplers, one at a time, over a vocabulary of the given size.
+struct SamplerScratch {
+  std::vector<float> row, maxima;
+  std::vector<double> masses;
+  std::vector<int32_t> ids;
+  void size(int vocab);
+};
+
 class Sampler {
  public:
   Sampler(SamplingParams params, int vocab);
   ~Sampler();
-  // Draws the next token from logits [vocab] (modified). `position` is the index of the output token being drawn: draws depend on
+  // Draws the next token from logits [vocab]. `position` is the index of the output token being drawn: draws depend on
   // (seed, choice, position) only. `grammar_mask` bit i of word i / 32 permits token i; null: no grammar.
   // The drawn token is not recorded: call accept().
-  Sampled sample(const Kernels& kernels, float* logits, int position, const uint32_t* grammar_mask, float* scratch /* [vocab] */);
+  Sampled sample(const Kernels& kernels, const float* logits, int position, const uint32_t* grammar_mask, SamplerScratch& scratch);
   void accept(int32_t token);         // appends to the output history
   void rewind(int outputs);           // forgets outputs after the first `outputs`
   int outputs() const;
@@ -63,6 +71,6 @@ struct RowLogprobs {
   std::vector<int32_t> top_ids;
   std::vector<float> top_logprobs;
 };
-RowLogprobs row_logprobs(const Kernels& kernels, const float* logits, int vocab, int32_t token, int top);
+RowLogprobs row_logprobs(const Kernels& kernels, const float* logits, int vocab, int32_t token, int top, SamplerScratch& scratch);
 
 }  // namespace anneal
