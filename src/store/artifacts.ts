@@ -27,6 +27,8 @@ export interface ArtifactTable {
   pendingFolder(key: ArtifactKey): string;
   /** @throws ValidationError when no file was put. */
   commit(key: ArtifactKey): ArtifactRecord;
+  /** Ends the commit that a crash cut short between its row and its folder. */
+  recover(): void;
   find(key: ArtifactKey, version: number): ArtifactRecord | null;
   latest(key: ArtifactKey): ArtifactRecord | null;
   folder(artifact: ArtifactRecord): string;
@@ -37,13 +39,14 @@ export function artifactTable(database: Database, root: string): ArtifactTable {
   const insert = database.prepare(
     "INSERT INTO artifacts (id, entity, project, name, version, created_at) VALUES (?, ?, ?, ?, ?, ?)",
   );
+  const forget = database.prepare("DELETE FROM artifacts WHERE id = ?");
   const byVersion = database.prepare<[string, string, string, number], Row>(
     "SELECT * FROM artifacts WHERE entity = ? AND project = ? AND name = ? AND version = ?",
   );
   const newest = database.prepare<[string, string, string], Row>(
     "SELECT * FROM artifacts WHERE entity = ? AND project = ? AND name = ? ORDER BY version DESC LIMIT 1",
   );
-  const allIds = database.prepare<[], { id: string }>("SELECT id FROM artifacts");
+  const everything = database.prepare<[], Row>("SELECT * FROM artifacts");
   const toRecord = ({ created_at, ...row }: Row): ArtifactRecord => ({ ...row, createdAt: created_at });
   // A hash, since names that differ only in case are one name to some file systems.
   const pendingOf = ({ entity, project, name }: ArtifactKey) =>
@@ -67,9 +70,21 @@ export function artifactTable(database: Database, root: string): ArtifactTable {
         version: (table.latest(key)?.version ?? -1) + 1,
         createdAt: Date.now(),
       };
-      commitFolder(pending, table.folder(record));
       insert.run(record.id, record.entity, record.project, record.name, record.version, record.createdAt);
+      try {
+        commitFolder(pending, table.folder(record));
+      } catch (error) {
+        forget.run(record.id);
+        throw error;
+      }
       return record;
+    },
+    recover() {
+      for (const row of everything.all()) {
+        const record = toRecord(row);
+        const pending = pendingOf(record);
+        if (existsSync(pending) && !existsSync(table.folder(record))) commitFolder(pending, table.folder(record));
+      }
     },
     find({ entity, project, name }, version) {
       const row = byVersion.get(entity, project, name, version);
@@ -80,7 +95,7 @@ export function artifactTable(database: Database, root: string): ArtifactTable {
       return row ? toRecord(row) : null;
     },
     folder: (artifact) => join(root, artifact.id),
-    ids: () => new Set(allIds.all().map((row) => row.id)),
+    ids: () => new Set(everything.all().map((row) => row.id)),
   };
   return table;
 }

@@ -1,4 +1,13 @@
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import Database from "better-sqlite3";
@@ -198,6 +207,21 @@ describe("artifacts", () => {
     expect(store.artifacts.find(key, 2)).toBeNull();
     reopen();
     expect(readFileSync(join(store.artifacts.folder(first), "train.jsonl"), "utf8")).toBe("first");
+  });
+});
+
+describe("an artifact", () => {
+  it("whose commit was cut short is whole at the next start, with every file that was put", () => {
+    const key = { entity: "local", project: "p", name: "cut" };
+    writeFileSync(join(store.artifacts.pendingFolder(key), "train.jsonl"), "kept");
+    const record = store.artifacts.commit(key);
+    // Where a crash between the row and the folder leaves them.
+    const pending = store.artifacts.pendingFolder(key);
+    rmSync(pending, { recursive: true });
+    renameSync(store.artifacts.folder(record), pending);
+    reopen();
+    expect(readFileSync(join(store.artifacts.folder(record), "train.jsonl"), "utf8")).toBe("kept");
+    expect(() => store.artifacts.commit(key)).toThrow(/no file/);
   });
 });
 

@@ -137,6 +137,7 @@ function buildStore(
     return job;
   }
 
+  artifacts.recover();
   sweepHome(home, {
     isCheckpoint: (modelId, step) => checkpoints.get(modelId, step) !== null,
     isUnfinishedJob: (jobId) => ["queued", "running"].includes(jobs.get(jobId)?.status ?? ""),
