@@ -1,5 +1,7 @@
 // A trajectory's history as the messages and tools that a chat completion would have been asked with.
 
+import { ValidationError } from "../errors.js";
+import { ConversationError, contentText as textOf } from "../text/index.js";
 import type { MessageOrChoice, TrajectoryChoice, TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
 
 export function isChoice(item: MessageOrChoice): item is TrajectoryChoice {
@@ -26,10 +28,12 @@ export function plainTools(tools: readonly TrajectoryTool[] | null | undefined):
   });
 }
 
-/** The text of a message's content, or null when it holds anything but text. */
-export function contentText(content: TrajectoryMessage["content"]): string | null {
-  if (content == null) return "";
-  if (typeof content === "string") return content;
-  if (content.some((part) => part.type !== "text" || typeof part.text !== "string")) return null;
-  return content.map((part) => part.text).join("");
+/** The text of a message's content, as templates get it. @throws ValidationError under `path` when it holds anything but text. */
+export function contentText(content: TrajectoryMessage["content"], path: string): string {
+  try {
+    return textOf(content, path);
+  } catch (error) {
+    if (error instanceof ConversationError) throw ValidationError.at(error.location, error.reason);
+    throw error;
+  }
 }

@@ -119,6 +119,37 @@ describe("rows of turns that carry their ids", () => {
   });
 });
 
+describe("a prompt that has to be rendered", () => {
+  const image = { role: "user" as const, content: [{ type: "text", text: "see" }, { type: "image_url" }] };
+  const renderable = { vocabSize: 1000, idOfBytes: unused.idOfBytes, hasTemplate: true };
+  const settings = { allowWithoutLogprobs: false };
+
+  it("holds text only, which is told before anything is rendered", () => {
+    const sampled = choice([1], [2], [-1]);
+    expect(() => checkTrajectory(trajectory([image, sampled]), renderable, settings, "g")).not.toThrow();
+    delete sampled.prompt_token_ids;
+    expect(() => checkTrajectory(trajectory([user, sampled]), renderable, settings, "g")).not.toThrow();
+    expect(() => checkTrajectory(trajectory([user, image, sampled]), renderable, settings, "g")).toThrow(
+      /body\.g\.messages_and_choices\.1\.content\.1\.type: "image_url" is not supported/,
+    );
+  });
+
+  it("names its turn when the template refuses it", () => {
+    const sampled = choice([1], [2], [-1]);
+    delete sampled.prompt_token_ids;
+    const renderer = {
+      ...unused,
+      prompt: () => {
+        throw new Error("roles must alternate");
+      },
+    };
+    const additional_histories = [{ messages_and_choices: [user, sampled] }];
+    expect(() => tokenizeTrajectory({ ...trajectory([user]), additional_histories }, renderer, settings, "g")).toThrow(
+      /g\.additional_histories\.0\.messages_and_choices\.1: its prompt cannot be rendered: roles must alternate/,
+    );
+  });
+});
+
 describe("a malformed trajectory", () => {
   const names = { vocabSize: 1000, idOfBytes: unused.idOfBytes, hasTemplate: false };
   const place = (item: MessageOrChoice, extra: Partial<Trajectory> = {}, allowWithoutLogprobs = false) => {

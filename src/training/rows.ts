@@ -6,6 +6,7 @@
 
 import { ValidationError } from "../errors.js";
 import type {
+  MessageOrChoice,
   Trajectory,
   TrajectoryChoice,
   TrajectoryHistory,
@@ -55,13 +56,26 @@ export interface RowSettings {
   allowWithoutLogprobs: boolean;
 }
 
+interface TrainedTurn {
+  item: MessageOrChoice;
+  turn: SampledTokens;
+  /** Which item of its history it is. */
+  index: number;
+  /** What its prompt is rendered from when it was not recorded. */
+  before(): TrajectoryMessage[];
+  tools: TrajectoryTool[] | null;
+  now: Date | null;
+  /** The path of the history's item at this index. */
+  place(index: number): string;
+}
+
 /** The assistant turns of a trajectory that are trained, in order, over its histories. `path` starts every error's place. */
 function* trainedTurns(
   trajectory: Trajectory,
   renderer: PromptRenderer,
   settings: RowSettings,
   path: string,
-): Generator<{ turn: SampledTokens; promptIds: () => number[]; offPolicy: boolean; place: string }> {
+): Generator<TrainedTurn> {
   const histories: [TrajectoryHistory, string][] = [[trajectory, `${path}.messages_and_choices`]];
   for (const [i, history] of (trajectory.additional_histories ?? []).entries()) {
     histories.push([history, `${path}.additional_histories.${i}.messages_and_choices`]);
@@ -69,19 +83,19 @@ function* trainedTurns(
   const began = new Date(trajectory.start_time ?? Number.NaN);
   const now = Number.isNaN(began.getTime()) ? null : began;
   for (const [history, place] of histories) {
+    const items = history.messages_and_choices;
     const tools = plainTools(history.tools);
-    for (const [i, item] of history.messages_and_choices.entries()) {
+    for (const [i, item] of items.entries()) {
       const turn = trainedTurn(item, renderer, settings, `${place}.${i}`);
       if (turn === null) continue;
-      const before = () => history.messages_and_choices.slice(0, i).map(plainMessage);
-      const promptIds = () => turn.promptIds ?? renderer.prompt(before(), tools, now);
-      yield { turn, promptIds, offPolicy: isChoice(item) && isOffPolicy(item), place: `${place}.${i}` };
+      const before = () => items.slice(0, i).map(plainMessage);
+      yield { item, turn, index: i, before, tools, now, place: (at) => `${place}.${at}` };
     }
   }
 }
 
 function trainedTurn(
-  item: TrajectoryHistory["messages_and_choices"][number],
+  item: MessageOrChoice,
   renderer: PromptRenderer,
   { allowWithoutLogprobs }: RowSettings,
   path: string,
@@ -96,9 +110,8 @@ function trainedTurn(
     const place = isChoice(item) ? `${path}.message.tool_calls` : `${path}.tool_calls`;
     throw ValidationError.at(place, "an assistant turn with tool calls can only be trained with its token ids");
   }
-  const text = contentText(message.content);
-  if (text === null) throw ValidationError.at(`${path}.content`, "only text can be trained without token ids");
-  return { ids: renderer.encode(text), logprobs: null, promptIds: null };
+  const place = isChoice(item) ? `${path}.message.content` : `${path}.content`;
+  return { ids: renderer.encode(contentText(message.content, place)), logprobs: null, promptIds: null };
 }
 
 /** Whether the choice says that it was not drawn from the plain softmax at temperature 1. */
@@ -109,7 +122,7 @@ function isOffPolicy(choice: TrajectoryChoice): boolean {
 
 /**
  * The rows of one trajectory.
- * @throws ValidationError when it contradicts itself; what the chat template raises.
+ * @throws ValidationError when it contradicts itself or a prompt cannot be rendered.
  */
 export function tokenizeTrajectory(
   trajectory: Trajectory,
@@ -129,9 +142,11 @@ export function tokenizeTrajectory(
     if (open) result.rows.push(finishRow(open));
     open = null;
   };
-  for (const { turn, promptIds, offPolicy } of trainedTurns(trajectory, renderer, settings, path)) {
+  for (const trained of trainedTurns(trajectory, renderer, settings, path)) {
+    const { item, turn } = trained;
     if (turn.ids.length === 0) continue;
-    const prompt = promptIds();
+    const offPolicy = isChoice(item) && isOffPolicy(item);
+    const prompt = turn.promptIds ?? renderPrompt(trained, renderer);
     if (open === null || !startsWith(prompt, open.tokens)) {
       close();
       open = { tokens: [], trained: [], logprobs: [] };
@@ -150,6 +165,14 @@ export function tokenizeTrajectory(
   return result;
 }
 
+function renderPrompt({ index, before, tools, now, place }: TrainedTurn, renderer: PromptRenderer): number[] {
+  try {
+    return renderer.prompt(before(), tools, now);
+  } catch (error) {
+    throw ValidationError.at(place(index), `its prompt cannot be rendered: ${(error as Error).message}`);
+  }
+}
+
 /** Checks what can be checked of a trajectory without rendering it. @throws ValidationError */
 export function checkTrajectory(
   trajectory: Trajectory,
@@ -164,10 +187,13 @@ export function checkTrajectory(
     encode: () => [],
     prompt: () => [],
   };
-  for (const { turn, place } of trainedTurns(trajectory, unrendered, settings, path)) {
-    if (turn.promptIds !== null || names.hasTemplate) continue;
-    const message = "required: the base model has no chat template to render the prompt with";
-    throw ValidationError.at(`${place}.prompt_token_ids`, message);
+  for (const { turn, index, before, place } of trainedTurns(trajectory, unrendered, settings, path)) {
+    if (turn.promptIds !== null) continue;
+    if (!names.hasTemplate) {
+      const message = "required: the base model has no chat template to render the prompt with";
+      throw ValidationError.at(`${place(index)}.prompt_token_ids`, message);
+    }
+    for (const [i, message] of before().entries()) contentText(message.content, `${place(i)}.content`);
   }
 }
 
