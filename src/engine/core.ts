@@ -34,5 +34,5 @@ export interface EngineCore {
   /** @throws UnavailableError when this engine does not serve the model's base. */
   baseOf(model: ModelRecord): BaseModel;
   /** A folder that a request names, if it lies under a data root. @throws ValidationError at `field` */
-  resolvePath(field: string, path: string): string;
+  adapterFolder(field: string, path: string): string;
 }

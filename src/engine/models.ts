@@ -6,7 +6,7 @@ import { trajectoryLog } from "../schemas/trajectories.js";
 import { validate } from "../schemas/validate.js";
 import type { ModelRecord } from "../store/records.js";
 import { writeInitialCheckpoint } from "../training/checkpointFiles.js";
-import { logMetrics } from "../training/logMetrics.js";
+import { recordGroups } from "../training/recordGroups.js";
 import type { ModelsResource, PageRequest, RequestOptions } from "../types/client.js";
 import type {
   Model,
@@ -51,7 +51,7 @@ export class Models implements ModelsResource {
 
   async import(params: ModelImportParams, options?: RequestOptions): Promise<Model> {
     const { path, ...checked } = validate(modelImport, params, { strict: this.#view.strict });
-    const source = this.#core.resolvePath("path", path);
+    const source = this.#core.adapterFolder("path", path);
     return this.#register(checked, options, (base, folder) => importAdapter(base, source, folder));
   }
 
@@ -180,15 +180,10 @@ export class Models implements ModelsResource {
     // Clients repeat the model's id in the body.
     const { split, trajectory_groups } = validate(trajectoryLog, params, { strict: this.#view.strict });
     const model = accessModel(store, this.#view.caller, modelId);
-    const metrics = logMetrics(trajectory_groups, split);
-    return store.transaction(() => {
-      const step = store.checkpoints.latest(model.id)?.step ?? 0;
-      store.trajectories.add(model.id, step, split, trajectory_groups);
-      store.metrics.append(model.id, step, metrics);
-      store.checkpoints.mergeMetrics(model.id, step, metrics);
-      return { step, metrics };
-    });
+    const step = store.checkpoints.latest(model.id)?.step ?? 0;
+    return { step, metrics: recordGroups(store, model.id, step, split, trajectory_groups) };
   }
+
   trajectories(modelId: string, query: TrajectoryQuery = {}, options?: RequestOptions): PageRequest<LoggedGroup> {
     const page = async (after: string | null | undefined): Promise<Page<LoggedGroup>> => {
       options?.signal?.throwIfAborted();

@@ -3,7 +3,7 @@ import { openRuntime } from "../runtime/runtime.js";
 import type { ModelRecord } from "../store/records.js";
 import { openStore } from "../store/store.js";
 import { loadCheckpointAdapter } from "../training/checkpointFiles.js";
-import { resolveUnderRoots } from "../training/dataLocation.js";
+import { resolveAdapterFolder } from "../training/dataLocation.js";
 import type { TrainingHost } from "../training/host.js";
 import { JobRunner } from "../training/jobRunner.js";
 import { AdapterCache } from "./adapterCache.js";
@@ -44,7 +44,7 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
 
     const dataRoots = options.dataRoots ?? defaultDataRoots(store.home);
     const adapters = new AdapterCache(options.maxIdleAdapters, (base, modelId, step) =>
-      loadCheckpointAdapter(base.device, store.files.checkpointFolder(modelId, step)),
+      loadCheckpointAdapter(base, store.files.checkpointFolder(modelId, step)),
     );
     const baseOf = (model: ModelRecord): BaseModel => {
       const base = bases.get(model.baseModel);
@@ -108,7 +108,8 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
       },
       closing: closing.signal,
       baseOf,
-      resolvePath: (field, path) => resolveUnderRoots(path, dataRoots, (message) => ValidationError.at(field, message)),
+      adapterFolder: (field, path) =>
+        resolveAdapterFolder(path, dataRoots, (message) => ValidationError.at(field, message)),
     };
     core.runner.start();
     diagnostics.engineOpen.publish({ home: options.home });

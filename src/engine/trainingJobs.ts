@@ -46,7 +46,7 @@ export class TrainingJobs implements TrainingJobsResource {
     const core = this.#core;
     const model = accessModel(core.store, this.#view.caller, model_id);
     // What can be told now is told now; the job resolves its settings again from the step it starts at.
-    checkRlRequest({ store: core.store, base: core.baseOf(model), resolvePath: core.resolvePath }, request);
+    checkRlRequest({ store: core.store, base: core.baseOf(model), adapterFolder: core.adapterFolder }, request);
     options?.signal?.throwIfAborted();
     return queueJob(this.#core, model, "rl", (jobId) =>
       writeJobRequest(this.#core.store.files, jobId, {

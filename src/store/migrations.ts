@@ -92,4 +92,18 @@ export const migrations: readonly string[] = [
     UNIQUE (entity, project, name, version)
   ) STRICT;
   `,
+  `
+  CREATE TABLE totals (
+    model_id TEXT NOT NULL REFERENCES models (id) ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    value REAL NOT NULL,
+    PRIMARY KEY (model_id, name)
+  ) STRICT, WITHOUT ROWID;
+
+  CREATE TABLE scenarios (           -- those that logged groups were about
+    model_id TEXT NOT NULL REFERENCES models (id) ON DELETE CASCADE,
+    scenario_id TEXT NOT NULL,
+    PRIMARY KEY (model_id, scenario_id)
+  ) STRICT, WITHOUT ROWID;
+  `,
 ];

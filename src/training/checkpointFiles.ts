@@ -1,11 +1,12 @@
 // What a checkpoint is on disk: a PEFT adapter, the optimizer's moments beside it, and what they belong to.
 
 import { existsSync } from "node:fs";
-import { readFile, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ModelFileError } from "../errors.js";
 import type { AdapterSpec, DeviceModel, NamedTensors, Trainer } from "../runtime/runtime.js";
 import { readAdapterFolder, writeAdapterFolder } from "../weights/adapterFolder.js";
+import { JsonFields } from "../weights/jsonFields.js";
 import { encodeSafetensors, readSafetensors } from "../weights/safetensors.js";
 import type { TrainingBase } from "./host.js";
 import type { Objective } from "./recipe.js";
@@ -47,6 +48,9 @@ export const DEFAULT_ADAPTER: AdapterSpec = {
 const ADAPTER_SEED = 3407n;
 const OPTIMIZER_FILE = "optimizer.safetensors";
 const META_FILE = "meta.json";
+
+/** What is read of an adapter's folder. */
+export const ADAPTER_FILES: readonly string[] = ["adapter_config.json", "adapter_model.safetensors", META_FILE];
 
 /** A trainer that goes on from `state`; moments of another objective are left behind. */
 export async function restoreTrainer(device: DeviceModel, state: AdapterState, objective: Objective): Promise<Trainer> {
@@ -106,30 +110,44 @@ export async function writeInitialCheckpoint(
   }
 }
 
-/** @throws ModelFileError when a file is damaged or the checkpoint was made from other weights. */
-export async function readCheckpoint(folder: string, base: TrainingBase): Promise<AdapterState> {
-  const metaFile = join(folder, META_FILE);
-  if (existsSync(metaFile)) {
-    const meta = JSON.parse(await readFile(metaFile, "utf8")) as CheckpointMeta;
-    if (meta.base_hash !== base.hash) {
-      throw new ModelFileError(
-        metaFile,
-        `the checkpoint was trained from other weights than those of "${base.id}" now`,
-        {
-          hint: "serve the base model it was made from",
-        },
-      );
+/**
+ * An adapter for `base`: a checkpoint, or any PEFT folder (which does not say what weights it was trained from).
+ * @throws ModelFileError when a file is damaged or the checkpoint was made from other weights.
+ */
+export async function readCheckpointAdapter(
+  folder: string,
+  base: Pick<TrainingBase, "id" | "hash">,
+): Promise<{ spec: AdapterSpec; tensors: NamedTensors }> {
+  const file = join(folder, META_FILE);
+  const meta = existsSync(file) ? await JsonFields.read(file) : null;
+  // Others may keep notes of their own under that name.
+  if (meta?.has("base_hash")) {
+    const origin = meta.string("base_model");
+    if (meta.string("base_hash") !== base.hash) {
+      const other = origin === base.id ? `"${base.id}" with other weights than it has now` : `"${origin}"`;
+      throw new ModelFileError(file, `the checkpoint was trained from ${other}; it does not fit "${base.id}"`, {
+        code: "base_model_changed",
+        hint: "serve the base model it was made from",
+      });
     }
   }
-  const { spec, tensors: values } = await readAdapterFolder(folder);
+  return readAdapterFolder(folder);
+}
+
+/** @throws ModelFileError when a file is damaged or the checkpoint was made from other weights. */
+export async function readCheckpoint(folder: string, base: TrainingBase): Promise<AdapterState> {
+  const { spec, tensors: values } = await readCheckpointAdapter(folder, base);
   const file = join(folder, OPTIMIZER_FILE);
   return { spec, values, optimizer: existsSync(file) ? await readOptimizer(file) : null };
 }
 
-/** Puts a checkpoint's adapter on the device. @returns its version. */
-export async function loadCheckpointAdapter(device: DeviceModel, folder: string): Promise<number> {
-  const { spec, tensors } = await readAdapterFolder(folder);
-  return device.loadAdapter(spec, tensors);
+/** Puts a checkpoint's adapter on its base's device. @returns its version. @throws as `readCheckpointAdapter` does. */
+export async function loadCheckpointAdapter(
+  base: Pick<TrainingBase, "id" | "hash" | "device">,
+  folder: string,
+): Promise<number> {
+  const { spec, tensors } = await readCheckpointAdapter(folder, base);
+  return base.device.loadAdapter(spec, tensors);
 }
 
 /** A state between two checkpoints as one file's content. */

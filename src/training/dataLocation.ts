@@ -1,9 +1,10 @@
 // Where a request may take data from: folders of this machine that the operator named, hosts it allowed, or artifacts.
 
-import { realpathSync, statSync } from "node:fs";
+import { lstatSync, realpathSync, statSync } from "node:fs";
 import { isAbsolute, join, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { ValidationError } from "../errors.js";
+import { ADAPTER_FILES } from "./checkpointFiles.js";
 
 export interface DataSources {
   dataRoots: readonly string[];
@@ -36,9 +37,27 @@ export function resolveTrainingData(url: string, sources: DataSources): string {
     const folder = sources.artifactFolder({ entity, project, name, version: version ? Number(version) : null });
     if (folder === null)
       throw refuse(`there is no artifact ${entity}/${project}/${name}${version ? `:v${version}` : ""}`);
-    return dataFile(folder, refuse);
+    return realpathSync(dataFile(folder, refuse));
   }
-  return dataFile(resolveUnderRoots(url, sources.dataRoots, refuse), refuse);
+  const place = resolveUnderRoots(url, sources.dataRoots, refuse);
+  // A link in the folder may lead out of the roots.
+  return resolveUnderRoots(dataFile(place, refuse), sources.dataRoots, refuse);
+}
+
+/** An adapter's folder as `resolveUnderRoots` finds it, if its files lie under the roots too. */
+export function resolveAdapterFolder(
+  location: string,
+  dataRoots: readonly string[],
+  refuse: (msg: string) => ValidationError,
+): string {
+  const folder = resolveUnderRoots(location, dataRoots, refuse);
+  for (const name of ADAPTER_FILES) {
+    const file = join(folder, name);
+    if (lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink()) {
+      resolveUnderRoots(file, dataRoots, (msg) => refuse(`${name} ${msg}`));
+    }
+  }
+  return folder;
 }
 
 /** An absolute path or `file:` URL, links followed, if it lies under one of the roots. */

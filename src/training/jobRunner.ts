@@ -1,6 +1,6 @@
 // The queue of training jobs: durable, in order per model, models beside each other.
 
-import { ConflictError } from "../errors.js";
+import { ConflictError, UnavailableError } from "../errors.js";
 import type { JobEnd } from "../store/store.js";
 import type { TrainingHost } from "./host.js";
 import { ModelQueue, type Release } from "./modelQueue.js";
@@ -84,6 +84,10 @@ export class JobRunner {
     } catch (error) {
       const reason = signal.aborted ? signal.reason : error;
       if (reason === CLOSING) return;
+      if (error instanceof UnavailableError && error.code === "base_model_missing") {
+        logger.warn("training job waits for an engine that serves its base model", { job: jobId, error });
+        return;
+      }
       if (reason !== CANCELLED) logger.error("training job failed", { job: jobId, error });
       this.#end(jobId, reason === CANCELLED ? cancelled() : failed(error));
     } finally {

@@ -15,23 +15,26 @@ const SECTIONS = ["reward", "loss", "offpolicy", "pipeline", "throughput", "cost
 export function logMetrics(groups: readonly TrajectoryGroup[], split: string): Record<string, number> {
   const trajectories = groups.flatMap((group) => group.trajectories);
   const exceptions = groups.reduce((sum, group) => sum + (group.exceptions?.length ?? 0), 0);
-  const metrics = new Map<string, number>();
+  const metrics = means(trajectories.map((trajectory) => trajectory.metrics));
+  for (const [name, mean] of means(groups.map((group) => group.metrics))) metrics.set(`group_${name}`, mean);
   if (trajectories.length > 0) metrics.set("reward", meanOf(trajectories.map((trajectory) => trajectory.reward)));
   if (trajectories.length + exceptions > 0) {
     metrics.set("exception_rate", exceptions / (trajectories.length + exceptions));
   }
   metrics.set("reward_std_dev", rewardDeviation(groups));
-  for (const [name, mean] of means(trajectories.map((trajectory) => trajectory.metrics))) metrics.set(name, mean);
-  for (const [name, mean] of means(groups.map((group) => group.metrics))) metrics.set(`group_${name}`, mean);
 
-  const keepsNames = SPLITS.has(split);
   const result: Record<string, number> = {};
   for (const [name, value] of metrics) {
     if (!Number.isFinite(value)) continue;
-    const complete = keepsNames && SECTIONS.some((section) => name.startsWith(`${section}/`));
+    const complete = keepsNames(split) && SECTIONS.some((section) => name.startsWith(`${section}/`));
     result[complete ? name : `${split}/${name}`] = value;
   }
   return result;
+}
+
+/** Whether names that are already complete stay as they are under this split. */
+export function keepsNames(split: string): boolean {
+  return SPLITS.has(split);
 }
 
 /** Mean over groups with more than one trajectory of the population deviation of their rewards; 0 if there are none. */

@@ -20,7 +20,7 @@ export interface RlRequestContext {
   /** Of the model. */
   base: TrainingBase;
   /** A folder that a request names, if it may be read. @throws ValidationError at `field` */
-  resolvePath(field: string, path: string): string;
+  adapterFolder(field: string, path: string): string;
 }
 
 /**
@@ -28,7 +28,7 @@ export interface RlRequestContext {
  * @throws ValidationError naming the field.
  */
 export function checkRlRequest(
-  { store, base, resolvePath }: RlRequestContext,
+  { store, base, adapterFolder }: RlRequestContext,
   { model_id: modelId, trajectory_groups: groups, experimental_config: config }: TrainingJobCreateParams,
 ): void {
   const policy = resolvePolicy(config, store.checkpoints.latest(modelId)?.step ?? 0);
@@ -37,7 +37,7 @@ export function checkRlRequest(
     const field = config?.kl_penalty_reference_step == null ? "kl_penalty_step_lag" : "kl_penalty_reference_step";
     throw ValidationError.at(`experimental_config.${field}`, `the model has no checkpoint at step ${reference.step}`);
   }
-  if (reference?.kind === "folder") resolvePath("experimental_config.kl_ref_adapter_path", reference.path);
+  if (reference?.kind === "folder") adapterFolder("experimental_config.kl_ref_adapter_path", reference.path);
   const renderer = createPromptRenderer(base, new Date());
   for (const [g, group] of groups.entries()) {
     for (const [t, trajectory] of group.trajectories.entries()) {

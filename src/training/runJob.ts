@@ -14,14 +14,15 @@ import {
   readStateFile,
   restoreTrainer,
   stateFile,
-  writeCheckpoint,
 } from "./checkpointFiles.js";
-import { resolveUnderRoots } from "./dataLocation.js";
-import type { TrainingBase, TrainingHost } from "./host.js";
+import { commitCheckpoint } from "./commitCheckpoint.js";
+import { resolveAdapterFolder } from "./dataLocation.js";
+import type { TrainingBase, TrainingHost, TrainingOptions } from "./host.js";
 import { type JobRequest, readJobRequest } from "./jobRequest.js";
-import { logMetrics, means } from "./logMetrics.js";
+import { means } from "./logMetrics.js";
 import { passLimits } from "./passLimits.js";
 import type { Recipe } from "./recipe.js";
+import { recordGroups } from "./recordGroups.js";
 import { createRlRecipe } from "./rlRecipe.js";
 import { snapshotData } from "./sftData.js";
 import { createSftRecipe, resolveSftSettings } from "./sftRecipe.js";
@@ -32,6 +33,8 @@ interface JobState {
   from: number;
   /** Optimizer steps made. */
   done: number;
+  /** The engine's settings when it began: a job that is taken up by an engine with others goes on with its own. */
+  settings: Pick<TrainingOptions, "optimizerStep" | "optimizer">;
 }
 
 interface Run {
@@ -54,15 +57,17 @@ export async function runJob(host: TrainingHost, job: JobRecord, signal: AbortSi
   const { store } = host;
   const latest = store.checkpoints.latest(job.modelId);
   if (latest === null) throw new NotFoundError("the model does not exist any more", { code: "model_not_found" });
-  const state: JobState = (job.state as JobState | null) ?? { from: latest.step, done: 0 };
+  const { optimizerStep, optimizer } = host.options;
+  const begun: JobState = { from: latest.step, done: 0, settings: { optimizerStep, optimizer } };
+  const state: JobState = { ...begun, ...(job.state as JobState | null) };
   const base = await host.base(job.modelId);
   const request = await readJobRequest(store.files, job.id);
   const recipe = await createRecipe(host, job, request, state, base, signal);
   try {
     signal.throwIfAborted();
     const parent = await readCheckpoint(store.files.checkpointFolder(job.modelId, state.from), base);
-    const begun = state.done > 0 ? await readStateFile(stateOf(host, job.id, state.done), parent.spec) : parent;
-    const trainer = await restoreTrainer(base.device, begun, recipe.objective);
+    const weights = state.done > 0 ? await readStateFile(stateOf(host, job.id, state.done), parent.spec) : parent;
+    const trainer = await restoreTrainer(base.device, weights, recipe.objective);
     try {
       await makeSteps({ host, job, request, state, base, recipe, spec: parent.spec, trainer }, signal);
     } finally {
@@ -118,7 +123,7 @@ async function createRecipe(
       request.data,
       resolveSftSettings(request.config, state.from + 1),
       base,
-      host.options.optimizer.sft,
+      state.settings.optimizer.sft,
       createdAt,
     );
   }
@@ -126,15 +131,15 @@ async function createRecipe(
     { trajectory_groups: request.groups, experimental_config: request.config },
     {
       base,
-      optimizerStep: host.options.optimizerStep,
-      optimizer: host.options.optimizer.rl,
+      optimizerStep: state.settings.optimizerStep,
+      optimizer: state.settings.optimizer.rl,
       currentStep: state.from,
       createdAt,
       warn: (message) => host.logger.warn(message, { job: job.id }),
-      loadStep: (step) => loadCheckpointAdapter(base.device, store.files.checkpointFolder(job.modelId, step)),
+      loadStep: (step) => loadCheckpointAdapter(base, store.files.checkpointFolder(job.modelId, step)),
       loadFolder: (path) => {
         const refuse = (message: string) => ValidationError.at("experimental_config.kl_ref_adapter_path", message);
-        return loadCheckpointAdapter(base.device, resolveUnderRoots(path, host.options.dataRoots, refuse));
+        return loadCheckpointAdapter(base, resolveAdapterFolder(path, host.options.dataRoots, refuse));
       },
     },
   );
@@ -151,10 +156,7 @@ function recordStart({ host, job, request, recipe, state }: Run): void {
     if (!first) return;
     store.jobs.update(job.id, { state });
     if (request.kind !== "rl") return;
-    const metrics = logMetrics(request.groups, "train");
-    store.checkpoints.mergeMetrics(job.modelId, state.from, metrics);
-    store.metrics.append(job.modelId, state.from, metrics);
-    store.trajectories.add(job.modelId, state.from, "train", request.groups);
+    recordGroups(store, job.modelId, state.from, "train", request.groups);
   });
   for (const warning of warnings) logger.warn(warning, { job: job.id });
 }
@@ -169,7 +171,7 @@ type StepEvent = { type: "gradient_step"; data: Record<string, number> };
 async function commitStep({ host, job, state }: Run, done: number, event: StepEvent, weights: AdapterState | null) {
   const { store } = host;
   if (weights) await streamFile(stateOf(host, job.id, done), stateFile(weights));
-  store.commitStep(job.id, { event, state: { from: state.from, done } satisfies JobState });
+  store.commitStep(job.id, { event, state: { ...state, done } satisfies JobState });
   rmSync(stateOf(host, job.id, done - 1), { force: true });
 }
 
@@ -180,23 +182,19 @@ async function finish(
 ): Promise<void> {
   const { store } = host;
   const step = state.from + 1;
-  const folder = store.files.temporary();
   const result = await captureState(trainer, spec, recipe.objective);
-  await writeCheckpoint(folder, result, base, { parent_step: state.from, job_id: job.id });
-  const version = await trainer.publish();
-  store.files.commitFolder(folder, store.files.checkpointFolder(job.modelId, step));
-  store.transaction(() => {
-    if (last) store.commitStep(job.id, { event: last, state: { from: state.from, done: recipe.steps } });
+  const place = { modelId: job.modelId, step };
+  await commitCheckpoint(host, base, trainer, place, result, { parent_step: state.from, job_id: job.id }, () => {
+    if (last) store.commitStep(job.id, { event: last, state: { ...state, done: recipe.steps } });
     const metrics = stepMetrics(host, job.id);
     if (Object.keys(metrics).length > 0) store.metrics.append(job.modelId, step, metrics);
-    logBatches(host, job, request, state);
     store.finishJob(job.id, {
       status: "succeeded",
       event: { type: "training_ended", data: {} },
       checkpoint: { step, metrics },
     });
+    logBatches(host, job, request, state);
   });
-  host.publishCheckpoint(job.modelId, step, version);
   store.files.remove(store.files.jobFolder(job.id));
 }
 
@@ -208,7 +206,10 @@ function stepMetrics(host: TrainingHost, jobId: string): Record<string, number> 
   return Object.fromEntries([...all].filter(([name]) => name.startsWith("loss/")));
 }
 
-/** What `metric_logging` asks for: every batch under `sft/`, and their means under `train/` at the target step. */
+/**
+ * What `metric_logging` asks for: every batch under `sft/`, and their means under `train/` at the target step, whose
+ * checkpoint shows them if there is one.
+ */
 function logBatches(host: TrainingHost, job: JobRecord, request: JobRequest, state: JobState): void {
   if (request.kind !== "sft") return;
   const { loggingStep } = resolveSftSettings(request.config, state.from + 1);
@@ -220,7 +221,11 @@ function logBatches(host: TrainingHost, job: JobRecord, request: JobRequest, sta
     const row = { ...named("sft", Object.entries(data)), "sft/gradient_step": i + 1 };
     host.store.metrics.append(job.modelId, loggingStep, row);
   }
-  host.store.metrics.append(job.modelId, loggingStep, named("train", means(payloads)));
+  const aggregate = named("train", means(payloads));
+  host.store.metrics.append(job.modelId, loggingStep, aggregate);
+  if (host.store.checkpoints.get(job.modelId, loggingStep)) {
+    host.store.checkpoints.mergeMetrics(job.modelId, loggingStep, aggregate);
+  }
 }
 
 function gradientSteps(host: TrainingHost, jobId: string): Record<string, unknown>[] {

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { afterAll, describe, expect, it } from "vitest";
 import { ValidationError } from "../errors.js";
-import { type DataSources, resolveTrainingData } from "./dataLocation.js";
+import { type DataSources, resolveAdapterFolder, resolveTrainingData } from "./dataLocation.js";
 import { readExamples, type SftExample, snapshotData, TrainingDataError } from "./sftData.js";
 
 const root = mkdtempSync(join(tmpdir(), "sft-data-"));
@@ -68,11 +68,15 @@ describe("training_data_url", () => {
     join(root, "..", "x"),
     join(root, "missing.jsonl"),
     join(root, "link"),
+    join(root, "with-link"),
     join(root, "empty"),
     `${root}\0`,
   ])("is refused with its name: %s", (url) => {
     mkdirSync(join(root, "empty"), { recursive: true });
     writeFileSync(join(outside, "train.jsonl"), line("secret"));
+    mkdirSync(join(root, "with-link"), { recursive: true });
+    const inFolder = join(root, "with-link", "train.jsonl");
+    if (!existsSync(inFolder)) symlinkSync(join(outside, "train.jsonl"), inFolder);
     if (!existsSync(join(root, "link"))) symlinkSync(join(outside, "train.jsonl"), join(root, "link"));
     expect(() => resolveTrainingData(url, sources)).toThrow(ValidationError);
     try {
@@ -93,6 +97,19 @@ describe("training_data_url", () => {
     };
     expect(refusal("/etc/passwd")).toBe(refusal("/etc/no-such-file"));
   });
+});
+
+it("an adapter's files may not be links that lead out", () => {
+  const folder = join(root, "adapter");
+  mkdirSync(folder);
+  writeFileSync(join(outside, "secret"), "{}");
+  const refuse = (message: string) => ValidationError.at("path", message);
+  expect(resolveAdapterFolder(folder, [root], refuse)).toBe(folder);
+  symlinkSync(join(outside, "secret"), join(folder, "adapter_config.json"));
+  expect(() => resolveAdapterFolder(folder, [root], refuse)).toThrow(
+    /path: adapter_config.json is not there, or outside/,
+  );
+  expect(resolveAdapterFolder(folder, [root, outside], refuse)).toBe(folder);
 });
 
 describe("supervised data", () => {
@@ -122,6 +139,17 @@ describe("supervised data", () => {
     expect(error).toBeInstanceOf(TrainingDataError);
     expect((error as Error).message).toContain("data, line 2:");
     expect((error as Error).message).toContain(message);
+  });
+
+  it("is not read through a link that has taken its place", async () => {
+    const file = write("swapped.jsonl", line("mine"));
+    const resolved = resolveTrainingData(file, sources);
+    rmSync(file);
+    writeFileSync(join(outside, "train.jsonl"), line("secret"));
+    symlinkSync(join(outside, "train.jsonl"), file);
+    const copy = join(root, "swapped-copy.jsonl");
+    await expect(snapshotData(resolved, copy)).rejects.toThrow(/no longer the file/);
+    expect(existsSync(copy)).toBe(false);
   });
 
   it("is copied whole or not at all", async () => {

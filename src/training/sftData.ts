@@ -1,14 +1,14 @@
 // Supervised data: one conversation per line.
 
 import { createReadStream } from "node:fs";
-import { open } from "node:fs/promises";
+import { open, realpath, stat } from "node:fs/promises";
 import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
 import type { ReadableStream } from "node:stream/web";
 import { AnnealError } from "../errors.js";
 import { streamFile } from "../store/durableFiles.js";
+import { type ConversationError, contentText } from "../text/index.js";
 import type { TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
-import { contentText } from "./plainMessages.js";
 
 export interface SftExample {
   /** 1-based, for messages about it. */
@@ -56,7 +56,13 @@ async function* readSource(source: string, signal?: AbortSignal): AsyncGenerator
 }
 
 async function openSource(source: string, signal?: AbortSignal): Promise<Readable> {
-  if (!/^https?:/i.test(source)) return (await open(source)).createReadStream();
+  if (!/^https?:/i.test(source)) {
+    // It may have been replaced since the job was asked for.
+    if ((await realpath(source)) !== source || !(await stat(source)).isFile()) {
+      throw new TrainingDataError(source, null, "is no longer the file that was asked for");
+    }
+    return (await open(source)).createReadStream();
+  }
   const response = await fetch(source, { signal, redirect: "error" });
   if (!response.ok || response.body === null) {
     throw new TrainingDataError(source, null, `the server answered ${response.status}`);
@@ -109,9 +115,12 @@ function checkMessage(value: unknown, path: string, refuse: (message: string) =>
   const message = value as Partial<TrajectoryMessage>;
   if (!ROLES.has(message.role as string)) throw refuse(`"${path}.role" must be one of ${[...ROLES].join(", ")}`);
   const { content } = message;
-  const isText =
-    content == null || typeof content === "string" || (Array.isArray(content) && contentText(content) !== null);
-  if (!isText) throw refuse(`"${path}.content" must be text`);
+  try {
+    contentText(content, `${path}.content`);
+  } catch (error) {
+    const { location, reason } = error as ConversationError;
+    throw refuse(`"${location}" ${reason}`);
+  }
   if (content == null && message.role !== "assistant") throw refuse(`"${path}.content" is missing`);
   if (message.tool_calls != null && !Array.isArray(message.tool_calls))
     throw refuse(`"${path}.tool_calls" must be a list`);

@@ -12,7 +12,8 @@ import type {
   TrainingRow,
   TrainingSession,
 } from "../types/trainingSession.js";
-import { captureState, readCheckpoint, restoreTrainer, writeCheckpoint } from "./checkpointFiles.js";
+import { captureState, readCheckpoint, restoreTrainer } from "./checkpointFiles.js";
+import { commitCheckpoint } from "./commitCheckpoint.js";
 import { accumulateGradient, evaluateRows, type LossFunction, type PassLimits } from "./forwardBackward.js";
 import type { TrainingBase, TrainingHost } from "./host.js";
 import type { JobRunner } from "./jobRunner.js";
@@ -137,16 +138,14 @@ class Session implements TrainingSession {
       const { host, base, modelId, trainer, spec, objective } = this.#parts;
       const { store } = host;
       const latest = store.checkpoints.latest(modelId);
-      if (latest === null)
-        throw new NotFoundError(`the model ${modelId} has been deleted`, { code: "model_not_found" });
+      if (latest === null) throw deleted(modelId);
       const state = await captureState(trainer, spec, objective);
-      const folder = store.files.temporary();
-      await writeCheckpoint(folder, state, base, { parent_step: latest.step, job_id: null });
-      const version = await trainer.publish();
       const step = latest.step + 1;
-      store.files.commitFolder(folder, store.files.checkpointFolder(modelId, step));
-      const { id } = store.checkpoints.create({ modelId, step, metrics });
-      host.publishCheckpoint(modelId, step, version);
+      const origin = { parent_step: latest.step, job_id: null };
+      const { id } = await commitCheckpoint(host, base, trainer, { modelId, step }, state, origin, () => {
+        if (store.models.get(modelId) === null) throw deleted(modelId);
+        return store.checkpoints.create({ modelId, step, metrics });
+      });
       return { id, step, metrics };
     });
   }
@@ -202,6 +201,10 @@ class Session implements TrainingSession {
     }
     return (await evaluateRows(this.#parts.trainer, checked, this.#limits, this.#parts.opened)).logprobs;
   }
+}
+
+function deleted(modelId: string): NotFoundError {
+  return new NotFoundError(`the model ${modelId} has been deleted`, { code: "model_not_found" });
 }
 
 function toTokenRow(row: TrainingRow, path: string, base: TrainingBase): TokenRow {

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { cpSync, mkdtempSync, rmSync } from "node:fs";
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -256,6 +256,18 @@ it("step 0 answers as the base does, bit by bit", async () => {
     return reply.choices[0]!.logprobs!.content.map(({ logprob }) => logprob);
   };
   expect(await ask("fresh@0")).toEqual(await ask("anneal/tiny"));
+});
+
+it("a checkpoint of other weights is neither served nor imported, and says which", async () => {
+  const { id, name } = await engine.models.create({ project: "p", name: "changed", base_model: "anneal/tiny" });
+  const folder = engine.core.store.files.checkpointFolder(id, 0);
+  const meta = JSON.parse(readFileSync(join(folder, "meta.json"), "utf8"));
+  writeFileSync(join(folder, "meta.json"), JSON.stringify({ ...meta, base_hash: "0".repeat(64) }));
+  const refusal = { status: 422, code: "base_model_changed", message: expect.stringContaining('"anneal/tiny"') };
+  await expect(engine.chat.completions.create({ model: name, messages, max_tokens: 1 })).rejects.toMatchObject(refusal);
+  const again = engine.models.import({ project: "p", name: "again", base_model: "anneal/tiny", path: folder });
+  await expect(again).rejects.toMatchObject(refusal);
+  expect((await engine.models.list()).data.map((entry) => entry.id)).not.toContain("wandb-artifact:///local/p/again");
 });
 
 it("nobody is at the address", async () => {

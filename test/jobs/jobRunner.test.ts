@@ -5,12 +5,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { UnavailableError } from "../../src/errors.js";
 import { openStore, type Store } from "../../src/store/store.js";
 import type { TrainingBase, TrainingHost } from "../../src/training/host.js";
 import { type JobRequest, writeJobRequest } from "../../src/training/jobRequest.js";
 import { JobRunner } from "../../src/training/jobRunner.js";
 import type { ExperimentalConfig } from "../../src/types/training.js";
-import { createHost, loadTestBase, madeUpGroups, registerModel } from "./jobHost.js";
+import { createHost, loadTestBase, madeUpGroups, quiet, registerModel } from "./jobHost.js";
 
 let base: TrainingBase;
 let home: string;
@@ -189,6 +190,56 @@ describe("a training job", () => {
     runner.enqueue(jobId);
     await ended(jobId);
     expect(events(jobId).at(-1)!.data.error_message).toMatch(/train\.jsonl, line/);
+  });
+});
+
+describe("a job that is taken up again", () => {
+  it("goes on with the settings it began with", async () => {
+    const modelId = await registerModel(store, base, "m");
+    const jobId = queue(modelId, rl(6));
+    runner.enqueue(jobId);
+    while (typesOf(jobId).length < 3) await new Promise((resolve) => setTimeout(resolve, 2));
+    await runner.close();
+    const made = typesOf(jobId).filter((type) => type === "gradient_step").length;
+    expect(made).toBeLessThan(6);
+    store.close();
+    reopen();
+    host.options.optimizerStep = "job";
+    runner.start();
+    await ended(jobId);
+    expect(typesOf(jobId)).toEqual(["training_started", ...new Array(6).fill("gradient_step"), "training_ended"]);
+  });
+
+  it("waits as long as its base model is not served", async () => {
+    const modelId = await registerModel(store, base, "m");
+    const jobId = queue(modelId, rl(1));
+    const warnings: string[] = [];
+    const host = createHost(store, base, { ...quiet, warn: (message) => warnings.push(message) });
+    const without = new JobRunner({
+      ...host,
+      base: async () => {
+        throw new UnavailableError("the base model is not served now", { code: "base_model_missing" });
+      },
+    });
+    without.start();
+    while (warnings.length === 0) await new Promise((resolve) => setTimeout(resolve, 2));
+    expect(warnings[0]).toContain("serves its base model");
+    await without.close();
+    expect(typesOf(jobId)).toEqual([]);
+    runner.start();
+    await ended(jobId);
+    expect(store.jobs.get(jobId)!.status).toBe("succeeded");
+  });
+
+  it("is refused by name when its base has other weights now", async () => {
+    const modelId = await registerModel(store, base, "m");
+    const jobId = queue(modelId, rl(1));
+    const other = new JobRunner(createHost(store, { ...base, hash: "0".repeat(64) }));
+    other.enqueue(jobId);
+    await ended(jobId);
+    await other.close();
+    expect(events(jobId).at(-1)!.data.error_message).toMatch(/trained from "anneal\/tiny" with other weights/);
+    expect(store.checkpoints.steps(modelId)).toEqual([0]);
   });
 });
 

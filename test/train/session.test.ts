@@ -192,6 +192,9 @@ describe("a supervised job", () => {
       expect(steps[0]![name], name).toBeTypeOf("number");
     }
     expect(Number(steps.at(-1)!.loss)).toBeLessThan(Number(steps[0]!.loss) / 2);
+    const mean = steps.reduce((sum, data) => sum + Number(data.loss), 0) / 6;
+    const newest = (await engine.checkpoints.list(model.id, { order: "desc", limit: 1 })).data[0]!;
+    expect(newest).toMatchObject({ step: 1, metrics: { "train/loss": expect.closeTo(mean, 9) } });
     const answer = await engine.chat.completions.create({
       model: `wandb-artifact:///local/p/${model.name}`,
       messages: [{ role: "user", content: "Who?" }],

@@ -1,0 +1,42 @@
+// A new checkpoint: first its folder, then its row, then it is served.
+
+import type { Trainer } from "../runtime/runtime.js";
+import { type AdapterState, type CheckpointMeta, writeCheckpoint } from "./checkpointFiles.js";
+import type { TrainingBase, TrainingHost } from "./host.js";
+
+/**
+ * Makes what the trainer holds, `state`, the checkpoint at `step`. `record` writes its row, in a transaction; when it
+ * throws there is no checkpoint, and nothing of it stays on disk or device.
+ */
+export async function commitCheckpoint<T>(
+  host: TrainingHost,
+  base: TrainingBase,
+  trainer: Trainer,
+  { modelId, step }: { modelId: string; step: number },
+  state: AdapterState,
+  origin: Pick<CheckpointMeta, "parent_step" | "job_id">,
+  record: () => T,
+): Promise<T> {
+  const { files, transaction } = host.store;
+  const temporary = files.temporary();
+  const final = files.checkpointFolder(modelId, step);
+  let version: number | null = null;
+  let result: T;
+  try {
+    await writeCheckpoint(temporary, state, base, origin);
+    version = await trainer.publish();
+    files.commitFolder(temporary, final);
+    try {
+      result = transaction(record);
+    } catch (error) {
+      files.remove(final);
+      throw error;
+    }
+  } catch (error) {
+    files.remove(temporary);
+    if (version !== null) base.device.releaseAdapter(version);
+    throw error;
+  }
+  host.publishCheckpoint(modelId, step, version);
+  return result;
+}

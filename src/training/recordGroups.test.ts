@@ -1,0 +1,58 @@
+import { expect, it } from "vitest";
+import { openStore } from "../store/store.js";
+import type { TrajectoryGroup } from "../types/trajectories.js";
+import { recordGroups } from "./recordGroups.js";
+
+const group = (
+  scenario: string | number | null,
+  metrics: Record<string, number>,
+  inGroup = false,
+): TrajectoryGroup => ({
+  trajectories: [
+    { messages_and_choices: [], reward: 1, metrics, metadata: inGroup ? {} : { scenario_id: scenario, other: "x" } },
+  ],
+  metadata: inGroup ? { scenario_id: scenario } : null,
+});
+
+it("keeps running totals of what adds up, and counts scenarios once", () => {
+  const store = openStore(null);
+  try {
+    const model = store.models.create({ entity: "local", project: "p", name: "m", baseModel: "b" });
+    store.checkpoints.create({ modelId: model.id, step: 0 });
+    const log = (split: string, groups: TrajectoryGroup[]) => recordGroups(store, model.id, 0, split, groups);
+    const first = log("train", [
+      group("a", { "time/step_actor_s": 2, "costs/judge": 0.5, "time/other": 9, "costs/cum/mine": 7, turns: 3 }),
+      group(1, { "time/step_actor_s": 4, "costs/judge": 1.5 }),
+    ]);
+    // Of means over the trajectories: 3 and 1.
+    expect(first).toEqual({
+      "train/reward": 1,
+      "train/reward_std_dev": 0,
+      "train/exception_rate": 0,
+      "train/turns": 3,
+      "time/step_actor_s": 3,
+      "time/other": 9,
+      "costs/judge": 1,
+      "costs/cum/mine": 7,
+      "time/cum/actor_s": 3,
+      "costs/cum/judge": 1,
+      "data/cum/num_unique_scenarios": 2,
+    });
+    expect(log("special", [group("z", { "costs/judge": 100 })])).not.toHaveProperty("costs/cum/judge");
+    const second = log("val", [
+      group("1", { "costs/judge": 0.25, "data/step_rows": 8 }, true),
+      group("b", {}),
+      group(null, {}),
+    ]);
+    expect(second).toMatchObject({ "costs/cum/judge": 1.25, "data/cum/rows": 8, "data/cum/num_unique_scenarios": 3 });
+    expect(second).not.toHaveProperty("time/cum/actor_s");
+    expect(log("val", [group(null, {})])).not.toHaveProperty("data/cum/num_unique_scenarios");
+    expect(store.checkpoints.get(model.id, 0)!.metrics).toMatchObject({
+      "time/cum/actor_s": 3,
+      "costs/cum/judge": 1.25,
+    });
+    expect([...store.trajectories.read(model.id)]).toHaveLength(7);
+  } finally {
+    store.close();
+  }
+});
