@@ -35,7 +35,7 @@ export const modelEntry = z.object({
 
 export const modelEntryList = z.object({ object: z.literal("list"), data: z.array(modelEntry) });
 
-export const checkpointsDelete = z.object({ steps: z.array(z.int().min(0)) });
+export const checkpointsDelete = z.object({ steps: z.array(z.int()) });
 
 export const checkpoint = z.object({ id: uuid, step: z.int(), metrics: z.record(z.string(), z.number()) });
 
