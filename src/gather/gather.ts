@@ -70,7 +70,7 @@ export async function gatherPinned<S>(
   const stop = new AbortController();
   const signal = options.signal ? AbortSignal.any([options.signal, stop.signal]) : stop.signal;
   const outcomes: (RolloutOutcome | null)[][] = scenarios.map(() => new Array(groupSize).fill(null));
-  const exceptions: TrajectoryException[][] = scenarios.map(() => []);
+  const exceptions: (TrajectoryException | null)[][] = scenarios.map(() => new Array(groupSize).fill(null));
   const total = scenarios.length * groupSize;
   const ended = { done: 0, good: 0, reward: 0, tokens: 0, failures: 0 };
 
@@ -91,7 +91,7 @@ export async function gatherPinned<S>(
     } catch (error) {
       if (signal.aborted) throw signal.reason;
       ended.failures += 1;
-      exceptions[group]!.push(describe(error));
+      exceptions[group]![member] = describe(error);
       if (ended.failures > maxExceptions) throw new RolloutError(ended.failures, error);
     }
     ended.done += 1;
@@ -121,7 +121,7 @@ export async function gatherPinned<S>(
   const kept = outcomes.flat().filter((outcome) => outcome !== null);
   const groups = outcomes.map((members, i) => ({
     trajectories: members.filter((outcome) => outcome !== null).map(({ trajectory }) => trajectory),
-    exceptions: exceptions[i]!,
+    exceptions: exceptions[i]!.filter((exception) => exception !== null),
   }));
   if (scoreGroup) {
     for (const [i, group] of groups.entries())

@@ -96,10 +96,10 @@ function createContext<S>(
     scenario,
     model: model.name,
     async chat(content, params = {}) {
-      conversation.push(...(typeof content === "string" ? [{ role: "user", content }] : content));
-      const completion = await complete({ ...params, messages: [...conversation] });
+      const asked = typeof content === "string" ? [{ role: "user", content }] : content;
+      const completion = await complete({ ...params, messages: [...conversation, ...asked] });
       const { content: text, tool_calls } = completion.choices[0]!.message;
-      conversation.push({ role: "assistant", content: text ?? "", ...(tool_calls ? { tool_calls } : {}) });
+      conversation.push(...asked, { role: "assistant", content: text ?? "", ...(tool_calls ? { tool_calls } : {}) });
       return text ?? "";
     },
     complete,

@@ -1,6 +1,6 @@
 // What a training step has done, and why it may have taught less than it could.
 
-import { meanOf } from "../training/advantages.js";
+import { groupAdvantages, meanOf } from "../training/advantages.js";
 import { means, rewardDeviation } from "../training/logMetrics.js";
 import type { PhaseReport, RewardReport, StepReport } from "../types/gather.js";
 import type { TrajectoryGroup } from "../types/trajectories.js";
@@ -66,7 +66,10 @@ export function rewardReport(groups: readonly TrajectoryGroup[]): RewardReport {
 function warningsOf({ gathered, job, entropies }: StepAccount): string[] {
   const warnings: string[] = [];
   const { groups } = gathered;
-  const flat = groups.filter((group) => new Set(group.trajectories.map(({ reward }) => reward)).size < 2).length;
+  const flat = groups.filter(({ trajectories }) => {
+    const rewards = trajectories.map(({ reward }) => reward);
+    return groupAdvantages(rewards, false).every((advantage) => advantage === 0);
+  }).length;
   if (flat > 0) warnings.push(`${flat} of ${groups.length} groups have equal rewards throughout and teach nothing`);
   const failed = groups.reduce((sum, group) => sum + (group.exceptions?.length ?? 0), 0);
   if (failed > 0) warnings.push(`${failed} rollouts failed and are left out`);
