@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { PagedDevice } from "../../test/fixtures/pagedDevice.js";
 import { loadTokenizer, type Tokenizer } from "../text/index.js";
 import { InferenceLoop } from "./inferenceLoop.js";
-import type { SamplingSettings, TokensEvent } from "./request.js";
+import type { GenerationRequest, SamplingSettings, TokensEvent } from "./request.js";
 
 let tokenizer: Tokenizer;
 beforeAll(async () => {
@@ -18,10 +18,15 @@ interface Options extends Partial<Omit<SamplingSettings, "beam">> {
   lengthPenalty?: number;
   pages?: number;
   tokenBudget?: number;
+  /** Every token is as likely as any other. */
+  flat?: boolean;
 }
 
-async function search({ width, lengthPenalty = 1, pages = 64, tokenBudget = 256, ...over }: Options) {
-  const device = PagedDevice.model({ vocab: VOCAB, pages });
+function begin(
+  { width, lengthPenalty = 1, pages = 64, tokenBudget = 256, flat = false, ...over }: Options,
+  signal?: AbortSignal,
+) {
+  const device = PagedDevice.model({ vocab: VOCAB, pages, flat });
   const loop = new InferenceLoop(device, tokenizer, {
     maxSequences: 64,
     tokenBudget,
@@ -29,7 +34,7 @@ async function search({ width, lengthPenalty = 1, pages = 64, tokenBudget = 256,
     scheduler: "fcfs",
     contextLength: 2048,
   });
-  const generation = loop.submit({
+  const request: GenerationRequest = {
     requestId: "r",
     promptTokens: PROMPT,
     adapter: 0,
@@ -67,7 +72,12 @@ async function search({ width, lengthPenalty = 1, pages = 64, tokenBudget = 256,
       beam: { width, lengthPenalty },
       ...over,
     },
-  });
+  };
+  return { loop, device, generation: loop.submit(request, signal) };
+}
+
+async function search(options: Options) {
+  const { loop, generation } = begin(options);
   const choices: TokensEvent[] = [];
   for await (const event of generation) if (event.type === "tokens") choices.push(event);
   return { choices, stats: loop.stats() };
@@ -166,5 +176,31 @@ describe("beam search", () => {
     const { choices } = await search({ width: 2, logprobs: 3 });
     expect(choices[0]!.top).toHaveLength(6);
     for (const top of choices[0]!.top!) expect([top.ids.length, top.logprobs.length]).toEqual([3, 3]);
+  });
+
+  test("of equal hypotheses takes those of the lowest ids", async () => {
+    // All tokens are equally likely, so only the order of ties decides.
+    const { choices } = await search({ width: 5, maxTokens: 2, flat: true });
+    expect(choices.map((choice) => choice.tokenIds)).toEqual([0, 1, 2, 3, 4].map((id) => [0, id]));
+  });
+
+  test("of thousands of beams finds what a plain search finds", async () => {
+    const { choices } = await search({ width: 2000, maxTokens: 3, pages: 5000, eosId: 5 });
+    expect(choices.map((choice) => choice.tokenIds)).toEqual(plainSearch(2000, 3, 5, 1).map((one) => one.tokens));
+  });
+
+  test.each([0, 3, 10, 30])("ends %d ms after its start when it is aborted", async (ms) => {
+    const leaving = new AbortController();
+    const { loop, device, generation } = begin({ width: 200, maxTokens: 50, pages: 150 }, leaving.signal);
+    setTimeout(() => leaving.abort(new Error("left")), ms);
+    const read = async () => {
+      for await (const _ of generation);
+    };
+    await expect(read()).rejects.toThrow("left");
+    await generation.ended;
+    while (loop.stats().running > 0) await new Promise((resolve) => setImmediate(resolve));
+    expect(loop.stats()).toMatchObject({ running: 0, waiting: 0, cacheUsage: 0 });
+    await loop.close();
+    expect(device.openSlots).toBe(0);
   });
 });

@@ -2,37 +2,47 @@
 
 import type { RowLogprobs } from "../runtime/runtime.js";
 import type { Tokenizer } from "../text/index.js";
+import { isTurnUsedUp, nextTurn } from "../turns.js";
+import { BeamText } from "./beamText.js";
+import { BestOf } from "./bestOf.js";
 import { ChoiceOutput } from "./choiceOutput.js";
 import type { BeamSettings, Finish, SamplingSettings, TokensEvent, TopLogprobs } from "./request.js";
 import { Sequence, type SequenceOrigin } from "./sequence.js";
 import { endIds } from "./stopping.js";
-import { StopStrings } from "./stopStrings.js";
 
+/** The last token of a hypothesis, linked to those before it: hypotheses share their beginnings. */
 interface Drawn {
+  before: Drawn | null;
+  token: number;
   logprob: number;
   top: TopLogprobs | null;
 }
 
-/** A hypothesis: its tokens lie in the sequence, aligned with `drawn`. */
 interface Beam {
   sequence: Sequence;
+  /** Its place among the living. */
+  place: number;
   cumulative: number;
-  drawn: Drawn[];
-  row: RowLogprobs | null;
+  last: Drawn | null;
+  /** null: no stop strings. */
+  text: BeamText | null;
+  /** Whether its row has come. */
+  isRead: boolean;
 }
 
 interface Candidate {
   beam: Beam;
-  token: number;
+  /** Its place among the permitted tokens of the beam's row. */
+  rank: number;
   cumulative: number;
   drawn: Drawn;
 }
 
 interface Hypothesis {
-  tokens: Int32Array;
-  drawn: Drawn[];
+  candidate: Candidate;
   finish: Finish;
   score: number;
+  outputs: number;
 }
 
 /** What the search asks of the scheduler. */
@@ -47,10 +57,17 @@ export class BeamSearch {
   private readonly beamOf = new Map<Sequence, Beam>();
   /** Living beams whose row has not come. */
   private awaited = 1;
-  private readonly done: Hypothesis[] = [];
+  /** The best continuations of the rows that have come. */
+  private next: BestOf<Candidate>;
+  private readonly done: BestOf<Hypothesis>;
   private readonly beam: BeamSettings;
+  private readonly params: SamplingSettings;
+  /** Ids no beam may draw before `minTokens` outputs. */
   private readonly endIds: ReadonlySet<number>;
+  /** Ids that end a beam. */
+  private readonly stopIds: ReadonlySet<number>;
   private readonly allowed: ReadonlySet<number> | null;
+  private isStopped = false;
 
   constructor(
     origin: SequenceOrigin,
@@ -59,68 +76,84 @@ export class BeamSearch {
     private readonly host: BeamHost,
     vocab: number,
   ) {
-    this.params = origin.params;
-    this.beam = origin.params.beam!;
-    this.endIds = new Set(endIds(origin.params, vocab));
-    this.allowed = origin.params.allowedTokenIds === null ? null : new Set(origin.params.allowedTokenIds);
-    this.root = new Sequence(origin, 0, prompt, null, candidatesNeeded(origin.params, this.endIds.size, vocab));
-    this.live = [{ sequence: this.root, cumulative: 0, drawn: [], row: null }];
+    const { params } = origin;
+    this.params = params;
+    this.beam = params.beam!;
+    this.endIds = new Set(endIds(params, vocab));
+    this.stopIds = new Set(params.ignoreEos ? params.stopTokenIds : this.endIds);
+    this.allowed = params.allowedTokenIds === null ? null : new Set(params.allowedTokenIds);
+    this.next = new BestOf(this.beam.width, isBefore);
+    this.done = new BestOf(this.beam.width, isBetter);
+    this.root = new Sequence(origin, 0, prompt, null, candidatesNeeded(params, this.endIds.size, vocab));
+    const text = params.stop.length === 0 ? null : BeamText.empty(params, tokenizer);
+    this.live = [{ sequence: this.root, place: 0, cumulative: 0, last: null, text, isRead: false }];
     this.beamOf.set(this.root, this.live[0]!);
   }
 
-  private readonly params: SamplingSettings;
-
-  /** The beams under way. */
-  get sequences(): Sequence[] {
-    return this.live.map((beam) => beam.sequence);
-  }
-
-  /** Takes the row of a beam's last token. Returns all choices, best first, when the search has ended. */
-  report(sequence: Sequence, row: RowLogprobs): TokensEvent[] | null {
+  /**
+   * Takes the row of a beam's last token. Once all beams have theirs, those of the next step are branched off, or `choice`
+   * is called with every choice, best first: then the search has ended, and it resolves to true.
+   */
+  async report(sequence: Sequence, row: RowLogprobs, choice: (event: TokensEvent) => void): Promise<boolean> {
     const beam = this.beamOf.get(sequence);
-    if (beam === undefined) return null;
-    if (beam.row === null) this.awaited--;
-    beam.row = row;
-    if (this.awaited > 0) return null;
-    this.advance();
+    if (beam === undefined || beam.isRead) return false;
+    beam.isRead = true;
+    this.read(beam, row);
+    if (isTurnUsedUp()) await nextTurn();
+    if (--this.awaited > 0) return false;
+    await this.advance();
+    if (this.live.length > 0 || this.isStopped) return false;
+    for (const [index, hypothesis] of this.done.inOrder().entries()) {
+      choice(this.event(hypothesis, index));
+      if (isTurnUsedUp()) await nextTurn();
+    }
+    return !this.isStopped;
+  }
+
+  /** Ends the search wherever it stands. */
+  stop(): void {
+    this.isStopped = true;
+    for (const { sequence } of this.live) this.host.finish(sequence);
+    this.live = [];
     this.beamOf.clear();
-    for (const one of this.live) this.beamOf.set(one.sequence, one);
-    this.awaited = this.live.length;
-    return this.live.length === 0 ? this.best() : null;
   }
 
-  private advance(): void {
-    const parents = this.live;
-    const next: Candidate[] = [];
-    for (const candidate of this.candidates(parents)) {
-      const ended = this.verdict(candidate);
-      if (ended !== null) this.complete(candidate, ended);
-      else if (next.length < this.beam.width) next.push(candidate);
-    }
-    const length = parents[0]!.sequence.outputs + 1;
-    const over = length >= this.params.maxTokens;
-    if (over) for (const candidate of next) this.complete(candidate, { reason: "length", stopReason: null });
-    this.live = over || this.isDecided(next) ? [] : next.map((candidate, index) => this.continue(candidate, index));
-    for (const parent of parents) this.host.finish(parent.sequence);
-  }
-
-  /** The 2 x width likeliest permitted continuations of every beam, best first. */
-  private candidates(parents: Beam[]): Candidate[] {
-    const all: Candidate[] = [];
-    for (const beam of parents) {
-      const { topIds, topLogprobs } = beam.row!;
-      const count = this.params.logprobs;
-      const top = count === null ? null : { ids: topIds.slice(0, count), logprobs: topLogprobs.slice(0, count) };
-      let taken = 0;
-      for (let i = 0; i < topIds.length && taken < 2 * this.beam.width; i++) {
-        const token = topIds[i]!;
-        if (!this.isPermitted(beam.sequence, token)) continue;
-        const logprob = topLogprobs[i]!;
-        all.push({ beam, token, cumulative: beam.cumulative + logprob, drawn: { logprob, top } });
-        taken++;
+  /** Sifts the 2 x width likeliest permitted continuations of a beam. */
+  private read(beam: Beam, { topIds, topLogprobs }: RowLogprobs): void {
+    const { sequence } = beam;
+    const top = this.topOf(topIds, topLogprobs);
+    const most = 2 * this.beam.width;
+    let mayGoOn = true;
+    for (let i = 0, rank = 0; i < topIds.length && rank < most; i++) {
+      const token = topIds[i]!;
+      if (!this.isPermitted(sequence, token)) continue;
+      const logprob = topLogprobs[i]!;
+      const cumulative = beam.cumulative + logprob;
+      // Logprobs fall along the row, so behind the first that comes too late only ends are of interest.
+      mayGoOn &&= this.isInTime(cumulative, beam.place);
+      const finish = mayGoOn || this.stopIds.size > 0 || beam.text !== null ? this.verdict(beam, token) : null;
+      if (!mayGoOn && finish === null) {
+        if (this.stopIds.size === 0 && beam.text === null) return;
+      } else {
+        const drawn = { before: beam.last, token, logprob, top };
+        const candidate = { beam, rank, cumulative, drawn };
+        if (finish === null) this.next.offer(candidate);
+        else this.complete(candidate, finish);
       }
+      rank++;
     }
-    return all.sort((a, b) => b.cumulative - a.cumulative);
+  }
+
+  private topOf(ids: Int32Array, logprobs: Float32Array): TopLogprobs | null {
+    const count = this.params.logprobs;
+    return count === null ? null : { ids: ids.slice(0, count), logprobs: logprobs.slice(0, count) };
+  }
+
+  /** Whether a candidate may be among the best of the next step. */
+  private isInTime(cumulative: number, place: number): boolean {
+    const worst = this.next.threshold;
+    if (worst === null || cumulative > worst.cumulative) return true;
+    return cumulative === worst.cumulative && place < worst.beam.place;
   }
 
   private isPermitted(sequence: Sequence, token: number): boolean {
@@ -129,42 +162,18 @@ export class BeamSearch {
     return !this.params.badWords.some((word) => completes(sequence, word, token));
   }
 
-  private verdict({ beam, token }: Candidate): Finish | null {
-    const { params } = this;
-    const outputs = beam.sequence.outputs + 1;
-    if (outputs < params.minTokens) return null;
-    const isEnd =
-      params.stopTokenIds.includes(token) ||
-      (!params.ignoreEos && (token === params.eosId || params.extraEosIds.includes(token)));
-    if (isEnd) return { reason: "stop", stopReason: token };
-    if (params.stop.length === 0) return null;
-    const stop = this.stopStringAtEnd(beam.sequence, token);
+  private verdict({ sequence, text }: Beam, token: number): Finish | null {
+    if (sequence.outputs + 1 < this.params.minTokens) return null;
+    if (this.stopIds.has(token)) return { reason: "stop", stopReason: token };
+    const stop = text === null ? null : text.stopAfter(token);
     return stop === null ? null : { reason: "stop", stopReason: stop };
   }
 
-  private stopStringAtEnd(sequence: Sequence, token: number): string | null {
-    const stops = new StopStrings(this.params.stop, this.params.includeStop);
-    const decoder = this.tokenizer.stream(this.params);
-    const outputs = [...sequence.tokens.subarray(sequence.promptLength, sequence.length), token];
-    for (const [i, output] of outputs.entries()) {
-      const shown = stops.push(decoder.push(output), i + 1 > this.params.minTokens);
-      if (typeof shown !== "string") return shown.stop;
-    }
-    return null;
-  }
-
   private complete(candidate: Candidate, finish: Finish): void {
-    const { sequence, drawn } = candidate.beam;
-    const tokens = new Int32Array(sequence.length + 1);
-    tokens.set(sequence.tokens.subarray(0, sequence.length));
-    tokens[sequence.length] = candidate.token;
-    const ended = candidate.token === this.params.eosId;
-    this.done.push({
-      tokens,
-      drawn: [...drawn, candidate.drawn],
-      finish,
-      score: this.score(candidate.cumulative, ended ? tokens.length - 1 : tokens.length),
-    });
+    const { promptLength, outputs } = candidate.beam.sequence;
+    const isEnd = candidate.drawn.token === this.params.eosId;
+    const score = this.score(candidate.cumulative, promptLength + outputs + (isEnd ? 0 : 1));
+    this.done.offer({ candidate, finish, score, outputs: outputs + 1 });
   }
 
   /** The length counts the prompt, without a final end of sequence. */
@@ -172,42 +181,84 @@ export class BeamSearch {
     return cumulative / length ** this.beam.lengthPenalty;
   }
 
+  /** Every row has come: the best continuations become the living beams. */
+  private async advance(): Promise<void> {
+    const parents = this.live;
+    const next = this.next.inOrder();
+    this.next = new BestOf(this.beam.width, isBefore);
+    this.beamOf.clear();
+    const isOver = parents[0]!.sequence.outputs + 1 >= this.params.maxTokens;
+    if (isOver) for (const candidate of next) this.complete(candidate, { reason: "length", stopReason: null });
+    const going = isOver || this.isDecided(next) ? [] : next;
+    this.awaited = going.length;
+
+    const children = new Map<Beam, number>();
+    for (const { beam } of going) children.set(beam, (children.get(beam) ?? 0) + 1);
+    this.live = parents.filter((parent) => children.has(parent));
+    for (const parent of parents) {
+      if (!children.has(parent)) this.host.finish(parent.sequence);
+      if (isTurnUsedUp()) await nextTurn();
+    }
+    for (const [place, candidate] of going.entries()) {
+      if (isTurnUsedUp()) await nextTurn();
+      if (this.isStopped) return;
+      const { beam: parent } = candidate;
+      const child = this.continue(candidate, place);
+      this.live.push(child);
+      this.beamOf.set(child.sequence, child);
+      const left = children.get(parent)! - 1;
+      children.set(parent, left);
+      // Its last child has its pages to itself.
+      if (left === 0) this.host.finish(parent.sequence);
+    }
+    if (!this.isStopped) this.live = this.live.slice(this.live.length - going.length);
+  }
+
   /** Whether no living beam can still reach the best `width` finished ones. Cumulative logprobs only fall. */
   private isDecided(next: Candidate[]): boolean {
-    const { width, lengthPenalty } = this.beam;
-    if (next.length === 0) return true;
-    if (this.done.length < width) return false;
-    const worst = this.done.map((one) => one.score).sort((a, b) => b - a)[width - 1]!;
-    return next.every(({ beam, cumulative }) => {
-      const { promptLength, length } = beam.sequence;
-      const kindest = lengthPenalty >= 0 ? promptLength + this.params.maxTokens : length + 1;
-      return this.score(cumulative, kindest) <= worst;
-    });
+    const best = next[0];
+    if (best === undefined) return true;
+    const worst = this.done.threshold;
+    if (worst === null) return false;
+    const { promptLength, length } = best.beam.sequence;
+    const kindest = this.beam.lengthPenalty >= 0 ? promptLength + this.params.maxTokens : length + 1;
+    return this.score(best.cumulative, kindest) <= worst.score;
   }
 
-  private continue({ beam, token, cumulative, drawn }: Candidate, index: number): Beam {
-    const sequence = Sequence.branch(beam.sequence, index, token);
+  private continue({ beam, cumulative, drawn }: Candidate, place: number): Beam {
+    const sequence = Sequence.branch(beam.sequence, place, drawn.token);
     this.host.branch(beam.sequence, sequence);
-    return { sequence, cumulative, drawn: [...beam.drawn, drawn], row: null };
+    const text = beam.text?.after(drawn.token) ?? null;
+    return { sequence, place, cumulative, last: drawn, text, isRead: false };
   }
 
-  private best(): TokensEvent[] {
-    const ranked = this.done.sort((a, b) => b.score - a.score).slice(0, this.beam.width);
-    return ranked.map((hypothesis, index) => this.event(hypothesis, index));
-  }
-
-  private event({ tokens, drawn, finish }: Hypothesis, index: number): TokensEvent {
-    const { promptLength } = this.root;
-    const sequence = new Sequence(this.root.origin, index, tokens.subarray(0, promptLength), null);
+  private event({ candidate, finish, outputs }: Hypothesis, index: number): TokensEvent {
+    const drawn = new Array<Drawn>(outputs);
+    let one: Drawn | null = candidate.drawn;
+    for (let i = outputs - 1; one !== null; i--, one = one.before) drawn[i] = one;
+    const sequence = new Sequence(this.root.origin, index, this.root.tokens, null);
     const output = new ChoiceOutput(sequence, this.params, this.tokenizer, false);
-    let ended: Finish | null = null;
-    for (let i = 0; i < drawn.length && ended === null; i++) {
-      sequence.append(tokens[promptLength + i]!);
-      ended = output.add(drawn[i]!.logprob, drawn[i]!.top);
+    for (const { token, logprob, top } of drawn) {
+      sequence.append(token);
+      if (output.add(logprob, top) !== null) return output.take(finish);
     }
-    if (ended === null) output.end(finish);
+    output.end(finish);
     return output.take(finish);
   }
+}
+
+/** Best first; of equal ones the earlier beam's, of one beam's the lower id. */
+function isBefore(a: Candidate, b: Candidate): boolean {
+  if (a.cumulative !== b.cumulative) return a.cumulative > b.cumulative;
+  return a.beam === b.beam ? a.rank < b.rank : a.beam.place < b.beam.place;
+}
+
+/** Best first; of equal ones the one that ended earlier, and by itself. */
+function isBetter(a: Hypothesis, b: Hypothesis): boolean {
+  if (a.score !== b.score) return a.score > b.score;
+  if (a.outputs !== b.outputs) return a.outputs < b.outputs;
+  const [aRanOut, bRanOut] = [a.finish.reason === "length", b.finish.reason === "length"];
+  return aRanOut === bRanOut ? isBefore(a.candidate, b.candidate) : bRanOut;
 }
 
 /** How many of a row's likeliest tokens hold 2 x width permitted ones for certain. */

@@ -1,9 +1,11 @@
 // Events between the loop and one reader: what the reader has not fetched yet gathers in one event per choice.
 
-import type { GenerationEvent } from "./request.js";
+import type { GenerationEvent, TokensEvent } from "./request.js";
 
 export class EventQueue implements AsyncIterator<GenerationEvent> {
   private readonly events: GenerationEvent[] = [];
+  /** Of each choice the event that waits to be read. */
+  private readonly unread = new Map<number, TokensEvent>();
   private waiting: { resolve(result: IteratorResult<GenerationEvent>): void; reject(error: unknown): void } | null =
     null;
   private ended: { error: unknown } | "done" | null = null;
@@ -18,7 +20,10 @@ export class EventQueue implements AsyncIterator<GenerationEvent> {
       resolve({ done: false, value: event });
       return;
     }
-    if (event.type === "tokens" && this.merge(event)) return;
+    if (event.type === "tokens") {
+      if (this.merge(event)) return;
+      this.unread.set(event.index, event);
+    }
     this.events.push(event);
   }
 
@@ -34,7 +39,7 @@ export class EventQueue implements AsyncIterator<GenerationEvent> {
   fail(error: unknown): void {
     if (this.ended !== null) return;
     this.ended = { error };
-    this.events.length = 0;
+    this.drop();
     if (this.waiting === null) return;
     const { reject } = this.waiting;
     this.waiting = null;
@@ -43,6 +48,7 @@ export class EventQueue implements AsyncIterator<GenerationEvent> {
 
   next(): Promise<IteratorResult<GenerationEvent>> {
     const event = this.events.shift();
+    if (event?.type === "tokens") this.unread.delete(event.index);
     if (event !== undefined) return Promise.resolve({ done: false, value: event });
     if (this.ended === "done") return Promise.resolve({ done: true, value: undefined });
     if (this.ended !== null) {
@@ -56,7 +62,7 @@ export class EventQueue implements AsyncIterator<GenerationEvent> {
   }
 
   return(): Promise<IteratorResult<GenerationEvent>> {
-    this.events.length = 0;
+    this.drop();
     if (this.ended === null) {
       this.ended = "done";
       this.onReturn();
@@ -66,14 +72,19 @@ export class EventQueue implements AsyncIterator<GenerationEvent> {
   }
 
   /** Appends to an unread event of the same choice. */
-  private merge(event: Extract<GenerationEvent, { type: "tokens" }>): boolean {
-    const unread = this.events.find((other) => other.type === "tokens" && other.index === event.index);
-    if (unread === undefined || unread.type !== "tokens") return false;
+  private merge(event: TokensEvent): boolean {
+    const unread = this.unread.get(event.index);
+    if (unread === undefined) return false;
     unread.text += event.text;
-    unread.tokenIds.push(...event.tokenIds);
-    if (event.logprobs !== null) unread.logprobs!.push(...event.logprobs);
-    if (event.top !== null) unread.top!.push(...event.top);
+    for (const id of event.tokenIds) unread.tokenIds.push(id);
+    for (const logprob of event.logprobs ?? []) unread.logprobs!.push(logprob);
+    for (const top of event.top ?? []) unread.top!.push(top);
     unread.finish = event.finish;
     return true;
+  }
+
+  private drop(): void {
+    this.events.length = 0;
+    this.unread.clear();
   }
 }

@@ -71,7 +71,7 @@ export class Generating implements Generation {
     if (params.beam !== null) {
       this.beams = new BeamSearch(origin, prompt, tokenizer, host, device.config.vocab);
       this.outputs = [];
-      this.unfinished = 1;
+      this.unfinished = 0;
       return;
     }
     this.beams = null;
@@ -122,18 +122,15 @@ export class Generating implements Generation {
   }
 
   /** Logprobs of prompt tokens from position `from` on, or the row a beam goes on from. */
-  rows(sequence: Sequence, from: number, rows: RowLogprobs[]): void {
+  async rows(sequence: Sequence, from: number, rows: RowLogprobs[]): Promise<void> {
     if (sequence.beamCandidates > 0 && from === sequence.length - 1) {
       this.begin();
-      const choices = this.beams!.report(sequence, rows[rows.length - 1]!);
-      if (choices === null) return;
-      for (const choice of choices) {
+      const hasEnded = await this.beams!.report(sequence, rows[rows.length - 1]!, (choice) => {
         this.record.outputTokens[choice.index] = choice.tokenIds.length;
         this.record.finishes[choice.index] = choice.finish;
         this.queue.push(choice);
-      }
-      this.unfinished = 0;
-      this.complete();
+      });
+      if (hasEnded) this.complete();
       return;
     }
     for (const [i, row] of rows.entries()) {
@@ -188,7 +185,8 @@ export class Generating implements Generation {
     if (this.record.finished > 0) return;
     this.record.finished = performance.now();
     this.unfollow?.();
-    for (const sequence of [...this.choices, ...(this.beams?.sequences ?? [])]) this.host.finish(sequence);
+    for (const sequence of this.choices) this.host.finish(sequence);
+    this.beams?.stop();
     this.host.ended();
     this.resolveEnded();
   }

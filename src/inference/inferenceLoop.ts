@@ -183,7 +183,7 @@ export class InferenceLoop {
         while (this.underWay.length < STEPS_UNDER_WAY && this.issue());
         step = this.underWay.shift();
         if (step === undefined) break;
-        this.postprocess(step, await step.output);
+        await this.postprocess(step, await step.output);
       } catch (error) {
         this.breakOff(error, step);
       }
@@ -247,7 +247,7 @@ export class InferenceLoop {
     return tokens;
   }
 
-  private postprocess(step: StepUnderWay, output: StepOutput): void {
+  private async postprocess(step: StepUnderWay, output: StepOutput): Promise<void> {
     this.counts.deviceSeconds += output.seconds;
     this.paceBy(output.seconds, step.tokens);
     for (let i = 0; i < step.runs.length; i++) {
@@ -262,7 +262,7 @@ export class InferenceLoop {
       }
       const generation = this.generationOf(sequence);
       const rows = output.prompt[i] ?? null;
-      if (rows !== null) generation.rows(sequence, step.positions[i]!, rows);
+      if (rows !== null) await generation.rows(sequence, step.positions[i]!, rows);
       if (!drew) continue;
       this.counts.generatedTokens++;
       generation.drew(sequence, output.tokens[i]!, output.logprobs[i]!, output.top[i] ?? null);

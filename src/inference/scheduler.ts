@@ -64,8 +64,8 @@ export class Scheduler {
 
   /** Ends a sequence, wherever it stands. Its full pages stay in the cache until they are needed. */
   finish(sequence: Sequence): void {
-    if (sequence.state === "running") remove(this.running, sequence);
-    else if (sequence.state === "waiting") remove(this.waiting, sequence);
+    if (sequence.state === "running") this.remove(this.running, sequence);
+    else if (sequence.state === "waiting") this.remove(this.waiting, sequence);
     sequence.state = "finished";
     this.publish(sequence);
     this.releaseBlocks(sequence);
@@ -87,7 +87,7 @@ export class Scheduler {
     for (;;) {
       const step = this.fill();
       // Pages held by beams that wait for their siblings may be what the siblings lack.
-      if (step !== null || this.waiting.length === 0 || !this.parkIdleBeam()) return step;
+      if (step !== null || this.waiting.length === 0 || !this.parkIdleBeams()) return step;
     }
   }
 
@@ -171,20 +171,33 @@ export class Scheduler {
   }
 
   private preempt(sequence: Sequence): void {
-    remove(this.running, sequence);
+    const isIdle = isIdleBeam(sequence);
+    this.remove(this.running, sequence);
     this.releaseBlocks(sequence);
     sequence.chunk = 0;
-    this.add(sequence);
+    if (isIdle) park(sequence);
+    else this.add(sequence);
   }
 
-  /** Takes the pages of a beam whose row has been reported; its branches will be computed again. */
-  private parkIdleBeam(): boolean {
-    const idle = this.running.findLast((one) => one.beamCandidates > 0 && one.wanted === 0 && one.inFlight === 0);
-    if (idle === undefined) return false;
-    remove(this.running, idle);
-    this.releaseBlocks(idle);
-    // In no list: it only waits to be finished.
-    idle.state = "waiting";
+  /**
+   * Takes the pages of beams whose row has been reported, the last first, as many as others wait for. False when there is
+   * none.
+   */
+  private parkIdleBeams(): boolean {
+    const { running, pool } = this;
+    const wanted = Math.min(this.waiting.length, this.options.tokenBudget);
+    let parked = 0;
+    for (let i = running.length - 1; i >= 0 && (parked === 0 || pool.free < wanted); i--) {
+      const idle = running[i]!;
+      if (!isIdleBeam(idle)) continue;
+      this.releaseBlocks(idle);
+      park(idle);
+      parked++;
+    }
+    if (parked === 0) return false;
+    let kept = 0;
+    for (const sequence of running) if (sequence.state === "running") running[kept++] = sequence;
+    running.length = kept;
     return true;
   }
 
@@ -194,15 +207,18 @@ export class Scheduler {
     if (budget > 0 && this.waiting.length > 0) {
       for (const sequence of this.running) if (sequence.chunk > 1) fills(sequence, filling);
     }
+    let active = 0;
+    for (const sequence of this.running) if (!isIdleBeam(sequence)) active++;
     let kept = 0;
     let i = 0;
     for (; i < this.waiting.length; i++) {
       if (budget <= 0) break;
       const sequence = this.waiting[i]!;
-      if (this.running.length >= this.options.maxSequences) {
+      if (active >= this.options.maxSequences) {
         const freed = this.makePlace(sequence);
         if (freed < 0) break;
         budget += freed;
+        active--;
       }
       const verdict = sequence.inFlight > 0 ? "later" : this.tryAdmit(sequence, budget, filling);
       if (verdict === "full") break;
@@ -213,6 +229,7 @@ export class Scheduler {
       budget -= sequence.chunk;
       sequence.state = "running";
       this.insert(this.running, sequence);
+      active++;
       if (sequence.chunk > 1) fills(sequence, filling);
     }
     if (kept < i) this.waiting.splice(kept, i - kept);
@@ -223,7 +240,7 @@ export class Scheduler {
    * tokens that it had been given in this step; -1: no place.
    */
   private makePlace(sequence: Sequence): number {
-    const last = this.running[this.running.length - 1]!;
+    const last = this.running.findLast((one) => !isIdleBeam(one))!;
     const isTurn = sequence.index === 0 && !sequence.admittedBefore && last.index > 0 && this.before(sequence, last);
     if (!isTurn) return -1;
     const freed = last.chunk;
@@ -296,9 +313,30 @@ export class Scheduler {
   }
 
   private insert(list: Sequence[], sequence: Sequence): void {
-    let at = list.length;
-    while (at > 0 && this.before(sequence, list[at - 1]!)) at--;
-    list.splice(at, 0, sequence);
+    list.splice(this.placeBehind(list, sequence), 0, sequence);
+  }
+
+  private remove(list: Sequence[], sequence: Sequence): void {
+    // Those of equal order (a beam and its branch) stand side by side.
+    for (let at = this.placeBehind(list, sequence) - 1; at >= 0; at--) {
+      if (list[at] === sequence) {
+        list.splice(at, 1);
+        return;
+      }
+      if (this.before(list[at]!, sequence)) return;
+    }
+  }
+
+  /** Where in an ordered list those begin that come after `sequence`. */
+  private placeBehind(list: Sequence[], sequence: Sequence): number {
+    let from = 0;
+    let to = list.length;
+    while (from < to) {
+      const middle = (from + to) >> 1;
+      if (this.before(sequence, list[middle]!)) to = middle;
+      else from = middle + 1;
+    }
+    return from;
   }
 
   private before(a: Sequence, b: Sequence): boolean {
@@ -311,9 +349,14 @@ export class Scheduler {
   }
 }
 
-function remove(list: Sequence[], sequence: Sequence): void {
-  const at = list.indexOf(sequence);
-  if (at >= 0) list.splice(at, 1);
+/** A beam whose row has been reported: it only holds pages, for its branches. */
+function isIdleBeam(sequence: Sequence): boolean {
+  return sequence.beamCandidates > 0 && sequence.wanted === 0 && sequence.inFlight === 0;
+}
+
+/** An idle beam without pages stands in no list: it only waits to be finished, and its branches will be computed again. */
+function park(sequence: Sequence): void {
+  sequence.state = "waiting";
 }
 
 /** The pages that the chunk given to `sequence` completes. */

@@ -65,9 +65,11 @@ export class Sequence {
   static branch(parent: Sequence, index: number, token: number): Sequence {
     const prompt = parent.tokens.subarray(0, parent.promptLength);
     const branch = new Sequence(parent.origin, index, prompt, null, parent.beamCandidates);
-    for (let i = parent.promptLength; i < parent.length; i++) branch.append(parent.tokens[i]!);
-    branch.append(token);
-    branch.hashes.push(...parent.hashes);
+    branch.tokens = new Int32Array(parent.length + 1);
+    branch.tokens.set(parent.tokens.subarray(0, parent.length));
+    branch.tokens[parent.length] = token;
+    branch.length = parent.length + 1;
+    for (const hash of parent.hashes) branch.hashes.push(hash);
     branch.published = parent.published;
     return branch;
   }

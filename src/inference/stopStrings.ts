@@ -14,16 +14,20 @@ export class StopStrings {
   private readonly longest: number;
   private readonly holdBack: number;
   /** Shown or not, the last `longest - 1` UTF-16 units of the text, and all that is held back. */
-  private tail = "";
+  private tail: string;
   /** Length of what is held back, at the end of `tail`, in UTF-16 units. */
-  private held = 0;
+  private held: number;
 
   constructor(
     private readonly stops: readonly string[],
     private readonly include: boolean,
+    from?: StopStrings,
   ) {
-    this.longest = stops.reduce((longest, stop) => Math.max(longest, stop.length), 0);
-    this.holdBack = include ? 0 : stops.reduce((most, stop) => Math.max(most, codePoints(stop) - 1), 0);
+    this.longest = from?.longest ?? stops.reduce((longest, stop) => Math.max(longest, stop.length), 0);
+    const heldBack = () => (include ? 0 : stops.reduce((most, stop) => Math.max(most, codePoints(stop) - 1), 0));
+    this.holdBack = from?.holdBack ?? heldBack();
+    this.tail = from?.tail ?? "";
+    this.held = from?.held ?? 0;
   }
 
   /**
@@ -53,6 +57,11 @@ export class StopStrings {
     const rest = this.tail.slice(this.tail.length - this.held);
     this.held = 0;
     return rest;
+  }
+
+  /** A search that goes on from here by itself. */
+  fork(): StopStrings {
+    return new StopStrings(this.stops, this.include, this);
   }
 
   private firstMatch(text: string, newFrom: number): { stop: string; end: number } | null {

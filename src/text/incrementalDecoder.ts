@@ -2,6 +2,7 @@
 
 import { SpaceCleaner } from "./spaceCleaner.js";
 import { type DecoderLayout, fallbackByte, plainText } from "./tokenBytes.js";
+import { openBytes } from "./utf8.js";
 
 export interface DecodeOptions {
   /** Leave special tokens out of the text. Default true. */
@@ -19,6 +20,8 @@ export interface IncrementalDecoder {
   push(id: number): string;
   /** The rest; an incomplete character becomes U+FFFD. The decoder is then spent. */
   flush(): string;
+  /** A decoder that goes on from here by itself. */
+  fork(): IncrementalDecoder;
 }
 
 /** What a decoder must know of its vocabulary. */
@@ -26,6 +29,8 @@ export interface DecodingVocabulary {
   layout: DecoderLayout;
   token(id: number): string | undefined;
   bytes(id: number): Uint8Array;
+  /** The text of a token whose bytes are UTF-8 by themselves; null for others. */
+  wholeText(id: number): string | null;
   isSpecial(id: number): boolean;
   isAdded(id: number): boolean;
   cleanUpSpaces: boolean;
@@ -34,24 +39,38 @@ export interface DecodingVocabulary {
 export function createDecoder(vocabulary: DecodingVocabulary, options: DecodeOptions): IncrementalDecoder {
   const skip = options.skipSpecialTokens ?? true;
   const joiner = createJoiner(vocabulary, options.spacesBetweenSpecialTokens ?? true);
-  const cleaner = vocabulary.cleanUpSpaces ? new SpaceCleaner() : null;
-  return {
-    push(id) {
-      const token = vocabulary.token(id);
-      if (token === undefined || (skip && vocabulary.isSpecial(id))) return "";
-      const text = joiner.push(id, token);
-      return cleaner === null ? text : cleaner.push(text);
-    },
-    flush() {
-      const text = joiner.flush();
-      return cleaner === null ? text : cleaner.push(text) + cleaner.flush();
-    },
-  };
+  return new Decoder(vocabulary, skip, joiner, vocabulary.cleanUpSpaces ? new SpaceCleaner() : null);
+}
+
+class Decoder implements IncrementalDecoder {
+  constructor(
+    private readonly vocabulary: DecodingVocabulary,
+    private readonly skipSpecial: boolean,
+    private readonly joiner: Joiner,
+    private readonly cleaner: SpaceCleaner | null,
+  ) {}
+
+  push(id: number): string {
+    const token = this.vocabulary.token(id);
+    if (token === undefined || (this.skipSpecial && this.vocabulary.isSpecial(id))) return "";
+    const text = this.joiner.push(id, token);
+    return this.cleaner === null ? text : this.cleaner.push(text);
+  }
+
+  flush(): string {
+    const text = this.joiner.flush();
+    return this.cleaner === null ? text : this.cleaner.push(text) + this.cleaner.flush();
+  }
+
+  fork(): Decoder {
+    return new Decoder(this.vocabulary, this.skipSpecial, this.joiner.fork(), this.cleaner?.fork() ?? null);
+  }
 }
 
 interface Joiner {
   push(id: number, token: string): string;
   flush(): string;
+  fork(): Joiner;
 }
 
 function createJoiner(vocabulary: DecodingVocabulary, spacesBetweenAdded: boolean): Joiner {
@@ -65,19 +84,41 @@ function createJoiner(vocabulary: DecodingVocabulary, spacesBetweenAdded: boolea
   }
 }
 
-class ByteLevelJoiner implements Joiner {
-  // A byte order mark is text like any other here.
-  private readonly utf8 = new TextDecoder("utf-8", { ignoreBOM: true });
+const NO_BYTES = new Uint8Array(0);
 
-  constructor(private readonly vocabulary: DecodingVocabulary) {}
+class ByteLevelJoiner implements Joiner {
+  constructor(
+    private readonly vocabulary: DecodingVocabulary,
+    /** Of a character that the tokens so far have begun. */
+    private open: Uint8Array = NO_BYTES,
+  ) {}
 
   push(id: number): string {
-    return this.utf8.decode(this.vocabulary.bytes(id), { stream: true });
+    const whole = this.open.length === 0 ? this.vocabulary.wholeText(id) : null;
+    if (whole !== null) return whole;
+    const own = this.vocabulary.bytes(id);
+    const bytes = new Uint8Array(this.open.length + own.length);
+    bytes.set(this.open);
+    bytes.set(own, this.open.length);
+    const closed = bytes.length - openBytes(bytes);
+    this.open = bytes.subarray(closed);
+    return textOf(bytes.subarray(0, closed));
   }
 
   flush(): string {
-    return this.utf8.decode();
+    const rest = textOf(this.open);
+    this.open = NO_BYTES;
+    return rest;
   }
+
+  fork(): ByteLevelJoiner {
+    return new ByteLevelJoiner(this.vocabulary, this.open);
+  }
+}
+
+/** A byte order mark is text like any other here. */
+function textOf(bytes: Uint8Array): string {
+  return bytes.length === 0 ? "" : new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
 }
 
 /**
@@ -108,6 +149,14 @@ class ByteFallbackJoiner implements Joiner {
 
   flush(): string {
     return this.withoutLeadingSpaces(this.endRun());
+  }
+
+  fork(): ByteFallbackJoiner {
+    const fork = new ByteFallbackJoiner(this.layout);
+    fork.run = [...this.run];
+    fork.started = this.started;
+    fork.spacesToDrop = this.spacesToDrop;
+    return fork;
   }
 
   private endRun(): string {
@@ -152,5 +201,11 @@ class SpacedJoiner implements Joiner {
 
   flush(): string {
     return "";
+  }
+
+  fork(): SpacedJoiner {
+    const fork = new SpacedJoiner(this.vocabulary, this.spacesBetweenAdded);
+    fork.last = this.last;
+    return fork;
   }
 }

@@ -26,3 +26,4 @@ export {
   type ToolFormat,
   type ToolParser,
 } from "./toolCalls.js";
+export { openBytes } from "./utf8.js";

@@ -38,6 +38,12 @@ export class SpaceCleaner {
     return clean(rest);
   }
 
+  fork(): SpaceCleaner {
+    const fork = new SpaceCleaner();
+    fork.held = this.held;
+    return fork;
+  }
+
   private safeCut(): number {
     let cut = this.held.lastIndexOf(" ");
     if (cut < 0 || this.held.length - cut >= LONGEST) return this.held.length;

@@ -51,6 +51,7 @@ export class Tokenizer {
   private readonly addedIds: ReadonlySet<number>;
   private readonly cleanUpSpaces: boolean;
   private readonly bytesById = new Map<number, Uint8Array>();
+  private readonly wholeTexts = new Map<number, string | null>();
 
   constructor(folder: TokenizerFolder, file: string) {
     checkEncodingLayout(folder, file);
@@ -106,6 +107,7 @@ export class Tokenizer {
         layout: this.layout,
         token: (id) => this.tokens[id],
         bytes: (id) => this.tokenBytes(id),
+        wholeText: (id) => this.wholeText(id),
         isSpecial: (id) => this.specialIds.has(id),
         isAdded: (id) => this.addedIds.has(id),
         cleanUpSpaces: this.cleanUpSpaces,
@@ -127,6 +129,20 @@ export class Tokenizer {
     const bytes = token === undefined ? new Uint8Array() : bytesOfToken(token, this.layout);
     if (token !== undefined) this.bytesById.set(id, bytes);
     return bytes;
+  }
+
+  /** The text of a token that is UTF-8 by itself; null when it begins or ends inside a character. "" for an unknown id. */
+  wholeText(id: number): string | null {
+    let text = this.wholeTexts.get(id);
+    if (text !== undefined) return text;
+    try {
+      text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(this.tokenBytes(id));
+    } catch {
+      text = null;
+    }
+    // Ids outside the vocabulary have no end.
+    if (this.tokens[id] !== undefined) this.wholeTexts.set(id, text);
+    return text;
   }
 
   /** The id of a token as the vocabulary writes it ("Ġthe", "<|im_end|>"), or null. */

@@ -1,27 +1,6 @@
 // The texts and bytes of single tokens, as logprobs show them.
 
-import type { Tokenizer } from "../../text/index.js";
-
-const textOfWholeTokens = new WeakMap<Tokenizer, Map<number, string | null>>();
-
-/** The text of a token that is UTF-8 by itself; null when it begins or ends inside a character. */
-function wholeText(tokenizer: Tokenizer, id: number): string | null {
-  let texts = textOfWholeTokens.get(tokenizer);
-  if (texts === undefined) {
-    texts = new Map();
-    textOfWholeTokens.set(tokenizer, texts);
-  }
-  let text = texts.get(id);
-  if (text === undefined) {
-    try {
-      text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(tokenizer.tokenBytes(id));
-    } catch {
-      text = null;
-    }
-    texts.set(id, text);
-  }
-  return text;
-}
+import { openBytes, type Tokenizer } from "../../text/index.js";
 
 /**
  * Texts of the tokens of one sequence, in order. A token that ends inside a character is shown without that character;
@@ -35,16 +14,16 @@ export class TokenTexts {
 
   /** The token's text in this place. */
   text(id: number): string {
-    const whole = this.open.length === 0 ? wholeText(this.tokenizer, id) : null;
+    const whole = this.open.length === 0 ? this.tokenizer.wholeText(id) : null;
     if (whole !== null) return whole;
     return new TextDecoder("utf-8", { ignoreBOM: true }).decode(this.withOpen(id), { stream: true });
   }
 
   /** Goes on behind the token. */
   advance(id: number): void {
-    if (this.open.length === 0 && wholeText(this.tokenizer, id) !== null) return;
+    if (this.open.length === 0 && this.tokenizer.wholeText(id) !== null) return;
     const bytes = this.withOpen(id);
-    this.open = bytes.slice(bytes.length - incompleteTail(bytes));
+    this.open = bytes.slice(bytes.length - openBytes(bytes));
   }
 
   /** UTF-8 of the token's own text, whatever stands before it. */
@@ -59,16 +38,4 @@ export class TokenTexts {
     bytes.set(own, this.open.length);
     return bytes;
   }
-}
-
-/** How many bytes at the end are the beginning of a character. */
-function incompleteTail(bytes: Uint8Array): number {
-  for (let back = 1; back <= Math.min(3, bytes.length); back++) {
-    const byte = bytes[bytes.length - back]!;
-    if (byte < 0x80) return 0;
-    if (byte < 0xc0) continue;
-    const length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2;
-    return back < length ? back : 0;
-  }
-  return 0;
 }
