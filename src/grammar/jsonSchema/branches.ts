@@ -7,8 +7,11 @@ import { isProvablyEmpty } from "./emptiness.js";
 import { checkKeywords, keysOf, keywordError, listOf, namesOf } from "./keywords.js";
 import { negate } from "./negation.js";
 import type { Branch } from "./shape.js";
+import { withoutUnevaluated } from "./unevaluated.js";
 
 const MOST_BRANCHES = 2000;
+/** Each set of alternatives is one of its own where what they evaluate counts. */
+const MOST_TOGETHER = 6;
 /** Steps of work that a comparison of two alternatives comes to. */
 const COMPARISON = 100;
 
@@ -59,7 +62,8 @@ export class Branches {
       if (keyword === "properties") hasOwn = true;
       if (alternatives !== null) found = cross(found, alternatives, node);
     }
-    return hasOwn ? found : cross(found, [[node]], node);
+    const all = hasOwn ? found : cross(found, [[node]], node);
+    return this.document.hasUnevaluated ? all.map((branch) => withoutUnevaluated(this.document, node, branch)) : all;
   }
 
   /** null: a keyword of the schema's own, or an annotation. */
@@ -68,21 +72,24 @@ export class Branches {
     switch (keyword) {
       case "$ref":
         return this.ofNode(document.resolve(node, "$ref"));
+      case "$dynamicRef":
+      case "$recursiveRef":
+        return this.ofNode(document.resolveDynamic(node, keyword));
       case "allOf":
         return this.of(listOf(node, keyword).map((i) => document.child(node, keyword, i)));
       case "anyOf":
-        return this.anyOf(listOf(node, keyword).map((i) => document.child(node, keyword, i)));
+        return this.anyOfKeyword(node);
       case "oneOf":
         return this.oneOf(node);
       case "not":
-        return this.anyOf(negate(document, document.child(node, "not")));
+        return this.negated(document.child(node, "not"));
       case "if":
         return this.ifThenElse(node, schema);
       case "const":
-        return this.anyOf(this.values(node, keyword, [schema.const]));
+        return this.silent(this.anyOf(this.values(node, keyword, [schema.const])));
       case "enum":
         if (!Array.isArray(schema.enum)) throw keywordError(node, keyword, "must be a list of values");
-        return this.anyOf(this.values(node, keyword, schema.enum));
+        return this.silent(this.anyOf(this.values(node, keyword, schema.enum)));
       case "dependentRequired":
       case "dependentSchemas":
       case "dependencies":
@@ -96,6 +103,36 @@ export class Branches {
     return nodes.flatMap((node) => this.ofNode(node));
   }
 
+  private negated(node: SchemaNode): Branch[] {
+    return this.silent(this.anyOf(negate(this.document, node)));
+  }
+
+  /** The same branches, of which nothing counts as evaluated. */
+  private silent(branches: Branch[]): Branch[] {
+    const { document } = this;
+    if (!document.hasUnevaluated) return branches;
+    return branches.map((branch) =>
+      branch.map((node) => {
+        if (node.silent) return node;
+        const { id, base, path, ...parts } = node;
+        return document.derive(node, "silent", { ...parts, silent: true });
+      }),
+    );
+  }
+
+  /** What several alternatives evaluate together makes a difference where something asks for the rest. */
+  private anyOfKeyword(node: SchemaNode): Branch[] {
+    const alternatives = listOf(node, "anyOf").map((i) => this.document.child(node, "anyOf", i));
+    if (!this.document.hasUnevaluated) return this.anyOf(alternatives);
+    if (alternatives.length > MOST_TOGETHER) {
+      const why = `of more than ${MOST_TOGETHER} alternatives cannot be enforced in a schema with unevaluated keywords`;
+      throw keywordError(node, "anyOf", why);
+    }
+    return Array.from({ length: 2 ** alternatives.length - 1 }, (_, i) =>
+      this.of(alternatives.filter((_, j) => (i + 1) & (1 << j))),
+    ).flat();
+  }
+
   /** Where two alternatives may both hold, each is taken without the other. */
   private oneOf(node: SchemaNode): Branch[] {
     const { document } = this;
@@ -106,7 +143,7 @@ export class Branches {
       for (const [j, other] of alternatives.entries()) {
         if (i === j || this.excludeEachOther([own, alternative, other])) continue;
         try {
-          found = cross(found, this.anyOf(negate(document, other)), node);
+          found = cross(found, this.negated(other), node);
         } catch (error) {
           if (!(error instanceof GrammarError)) throw error;
           const why = `alternatives ${Math.min(i, j)} and ${Math.max(i, j)} may hold together, which cannot be ruled out`;
@@ -119,11 +156,14 @@ export class Branches {
 
   private ifThenElse(node: SchemaNode, schema: JsonObject): Branch[] {
     const { document } = this;
-    if (schema.then === undefined && schema.else === undefined) return [[]];
+    if (schema.then === undefined && schema.else === undefined) {
+      // A condition without consequences still evaluates what it looks at.
+      return document.hasUnevaluated ? [[], ...this.ofNode(document.child(node, "if"))] : [[]];
+    }
     const condition = document.child(node, "if");
     const held = schema.then === undefined ? [condition] : [condition, document.child(node, "then")];
     const otherwise = schema.else === undefined ? [[]] : this.ofNode(document.child(node, "else"));
-    return [...this.of(held), ...cross(this.anyOf(negate(document, condition)), otherwise, node)];
+    return [...this.of(held), ...cross(this.negated(condition), otherwise, node)];
   }
 
   /** A name that is there asks for others, or for a schema of the whole object. */

@@ -338,6 +338,95 @@ const CASES: [schema: unknown, good: string[], bad: string[]][] = [
     ["null", '{"a":null}', '{"a":"x"}'],
     ['{"a":1}'],
   ],
+  [{ contains: { type: "null" } }, ["[null]", "[1,null,2]", "1"], ["[]", "[1]"]],
+  [
+    {
+      type: "array",
+      contains: { minimum: 5, type: "integer" },
+      minContains: 2,
+      maxContains: 3,
+      items: { type: "integer" },
+    },
+    ["[5,6]", "[1,5,2,6,7]"],
+    ["[5]", "[5,5,5,5]", '[5,5,"a"]', "[1,2]"],
+  ],
+  [
+    { type: "array", contains: { const: 1 }, minContains: 0, maxContains: 1, maxItems: 3 },
+    ["[]", "[1]", "[2,1.0,3]"],
+    ["[1,1]", "[2,2,2,2]"],
+  ],
+  [{ type: "array", not: { items: { type: "null" } } }, ["[1]", "[null,1]"], ["[]", "[null]"]],
+  [{ type: "array", not: { prefixItems: [{ const: 1 }] } }, ["[2]", "[2,1]"], ["[]", "[1]", "[1,2]"]],
+  [
+    { type: "array", oneOf: [{ items: { type: "string" } }, { items: { type: "integer" } }] },
+    ["[1]", '["a","b"]'],
+    ["[]", '["a",1]', "[null]"],
+  ],
+  [
+    { type: "array", items: { enum: ["a", "b", 1] }, uniqueItems: true },
+    ["[]", '["b","a"]', '["a",1,"b"]'],
+    ['["a","a"]', "[1,1.0]", '["\\u0061","c"]'],
+  ],
+  [
+    { type: "array", items: { type: "boolean" }, uniqueItems: true, minItems: 2 },
+    ["[true,false]"],
+    ["[true,true]", "[]"],
+  ],
+  [
+    { type: "array", prefixItems: [{ type: "string" }, { type: "boolean" }], items: false, uniqueItems: true },
+    ['["a",true]', "[]"],
+    ["[true,true]", '["a","a"]'],
+  ],
+  [
+    {
+      type: "object",
+      properties: { a: { type: "integer" } },
+      anyOf: [{ properties: { b: { type: "string" } } }, { properties: { c: { type: "null" } } }],
+      unevaluatedProperties: false,
+    },
+    ["{}", '{"a":1}', '{"a":1,"b":"x"}', '{"a":1,"c":null}', '{"b":"x","c":null}'],
+    ['{"d":1}', '{"b":1,"d":1}', '{"b":1,"c":1}'],
+  ],
+  [
+    {
+      type: "object",
+      $ref: "#/$defs/base",
+      properties: { b: {} },
+      unevaluatedProperties: false,
+      $defs: { base: { properties: { a: {} } } },
+    },
+    ['{"a":1,"b":2}'],
+    ['{"a":1,"c":2}'],
+  ],
+  [
+    { type: "object", not: { properties: { a: { const: 1 } }, required: ["a"] }, unevaluatedProperties: false },
+    ["{}"],
+    ['{"a":1}', '{"a":2}'],
+  ],
+  [
+    { type: "array", prefixItems: [true], contains: { type: "string" }, unevaluatedItems: { type: "integer" } },
+    ['["a"]', '[null,"a",1]'],
+    ["[1]", '[1,"a",null]'],
+  ],
+  [
+    {
+      $dynamicAnchor: "node",
+      type: "object",
+      properties: { next: { $dynamicRef: "#node" } },
+      additionalProperties: false,
+    },
+    ["{}", '{"next":{"next":{}}}'],
+    ['{"next":1}', '{"next":{"x":1}}'],
+  ],
+  [{ type: "integer", format: "int8" }, ["-128", "127"], ["128", "-129", "1.5"]],
+  [{ type: "string", format: "byte" }, ['""', '"YQ=="', '"YWJj"'], ['"YQ="', '"a"']],
+  [
+    { type: "string", format: "uuid4" },
+    ['"2eb8aa08-aa98-41ea-b4aa-73b441d16380"'],
+    ['"2eb8aa08-aa98-11ea-b4aa-73b441d16380"'],
+  ],
+  [{ type: "string", format: "iri" }, ['"http://ƒøø.ßår/?∂éœ=πîx#πîüx"', '"a:"'], ['"âππ"', '"http://a b"']],
+  [{ type: "string", format: "uri-template" }, ['"/x/{+a,b:3}{?q*}"', '""'], ['"{"', '"{a,}"', '"a b"']],
   [{ type: "object", properties: { a: true, b: false } }, ['{"a":1}', '{"c":1}'], ['{"b":1}']],
   [
     { type: "object", properties: { 'a"b': { type: "null" } }, additionalProperties: false },
@@ -364,9 +453,12 @@ test.each(CASES)("%j", async (schema, good, bad) => {
 });
 
 test.each<[schema: unknown, path: string[], message: string]>([
-  [{ properties: { a: { uniqueItems: true } } }, ["properties", "a", "uniqueItems"], "cannot be enforced"],
-  [{ contains: {} }, ["contains"], "cannot be enforced"],
-  [{ unevaluatedProperties: false }, ["unevaluatedProperties"], "cannot be enforced"],
+  [{ properties: { a: { uniqueItems: true } } }, ["properties", "a", "uniqueItems"], "a few known values"],
+  [{ items: { enum: Array.from({ length: 31 }, (_, i) => i) }, uniqueItems: true }, ["uniqueItems"], "30 different"],
+  [{ items: { enum: Array.from({ length: 20 }, (_, i) => i) }, uniqueItems: true }, ["uniqueItems"], "combinations"],
+  [{ contains: {}, minContains: 5000 }, ["contains"], "combinations"],
+  [{ $schema: "https://example.com/own" }, ["$schema"], "known dialect"],
+  [{ properties: { a: { required: true } } }, ["properties", "a", "required"], "list of strings"],
   [{ $ref: "#/nowhere" }, ["$ref"], "not found"],
   [{ $ref: "http://json-schema.org/draft-07/schema#" }, ["$ref"], "not found"],
   [{ $ref: "#" }, [], "refers to itself"],
@@ -381,8 +473,8 @@ test.each<[schema: unknown, path: string[], message: string]>([
   [{ properties: [] }, ["properties"], "object"],
   [{ properties: { a: 1 } }, ["properties", "a"], "schema"],
   [{ type: "object", minProperties: 2 }, ["minProperties"], "cannot be enforced"],
-  [{ not: { items: { type: "null" } } }, ["not", "items"], "inside not"],
-  [{ oneOf: [{ type: "array" }, { items: { type: "null" } }] }, ["oneOf"], "alternatives 0 and 1"],
+  [{ not: { additionalProperties: { type: "null" } } }, ["not", "additionalProperties"], "inside not"],
+  [{ oneOf: [{ type: "object" }, { propertyNames: { maxLength: 1 } }] }, ["oneOf"], "alternatives 0 and 1"],
   [{ patternProperties: { "(": {} } }, ["patternProperties", "("], "missing"],
   [
     { properties: Object.fromEntries(Array.from({ length: 13 }, (_, i) => [`p${i}`, {}])), "x-property-order": "any" },

@@ -3,11 +3,13 @@
 // "x-property-order": "any". A name that is not declared may come twice; JSON's readers then take the last one.
 
 import { GrammarError } from "../grammarError.js";
-import { alt, and, EMPTY, type Expr, NEVER, not, optional, repeat, seq, text } from "../ir.js";
+import { alt, and, type Expr, NEVER, not, seq, text } from "../ir.js";
 import { freeString, quoted, spelled, spelledText } from "../jsonStrings.js";
 import type { JsonRules } from "../jsonValues.js";
 import { isMatch } from "../regularMatch.js";
+import { arrayExpr } from "./arrays.js";
 import { Branches } from "./branches.js";
+import { countedArrayExpr } from "./countedArrays.js";
 import { asFraction, commonMultiple, compareDecimals, isInteger, shifted, toDecimal } from "./decimals.js";
 import { isObject, type JsonObject, SchemaDocument, type SchemaNode } from "./document.js";
 import { isWithin } from "./emptiness.js";
@@ -211,24 +213,14 @@ class SchemaCompiler {
   }
 
   private array(branch: Branch): Expr {
-    const { comma } = this.json;
-    const { prefix, rest, min, max } = arrayShape(this.document, branch);
-    if (prefix.length === 0 && rest.length === 0 && min === 0 && max === -1) return this.json.array();
-    const left = (taken: number) => (max === -1 ? -1 : Math.max(0, max - taken));
-    const others = (taken: number) => repeat(seq(comma, this.value(rest)), Math.max(0, min - taken), left(taken));
+    const shape = arrayShape(this.document, branch);
+    const { prefix, rest, min, max, contained, unique } = shape;
     if (max !== -1 && max < min) return NEVER;
-    let items: Expr;
-    if (prefix.length === 0) {
-      items = left(0) === 0 ? EMPTY : seq(this.value(rest), others(1));
-    } else {
-      let tail = others(prefix.length);
-      for (let i = prefix.length - 1; i > 0; i--) {
-        const item = seq(comma, this.value(prefix[i]!), tail);
-        tail = left(i) === 0 ? EMPTY : i < min ? item : optional(item);
-      }
-      items = left(0) === 0 ? EMPTY : seq(this.value(prefix[0]!), tail);
-    }
-    return this.json.enclosed("[", min === 0 ? optional(items) : items, "]");
+    const isFree = contained.length === 0 && unique === null && prefix.length === 0 && rest.length === 0;
+    if (isFree && min === 0 && max === -1) return this.json.array();
+    const value = (nodes: Conjunction) => this.value(nodes);
+    if (contained.length === 0 && unique === null) return arrayExpr(this.json, shape, value);
+    return countedArrayExpr(this.json, this.document, this.branches, shape, value);
   }
 
   private object(branch: Branch): Expr {

@@ -22,6 +22,10 @@ export interface SchemaNode {
   readonly excluded?: readonly Scalar[];
   /** If it is a number, it is no integer. */
   readonly fractional?: true;
+  /** `contains` counts items from this one on. */
+  readonly containsFrom?: number;
+  /** Stands for a condition under which nothing counts as evaluated. */
+  readonly silent?: true;
   /** If it is a string, it does not match. */
   readonly excludedText?: { readonly keyword: "pattern" | "format"; readonly value: string };
 }
@@ -51,6 +55,10 @@ const SCHEMA_MAP_KEYWORDS = [
   "dependencies",
 ];
 
+/** Those of json-schema.org, and OpenAPI's, whose further keywords are annotations. */
+const KNOWN_DIALECTS =
+  /^https?:\/\/(json-schema\.org\/(draft-0[4-7]\/(hyper-)?|draft\/20(19-09|20-12)\/)?schema#?|spec\.openapis\.org\/.*)$/;
+
 const DEEPEST = 400;
 const ROOT_URI = "schema:/";
 
@@ -58,19 +66,27 @@ export class SchemaDocument {
   readonly root: SchemaNode;
   /** Before draft 2019-09 what stands beside a $ref does not count. */
   readonly refReplaces: boolean;
-  /** Up to draft 4, 1.0 is no integer. */
+  /** Whether what is evaluated by which schema makes a difference. */
+  readonly hasUnevaluated: boolean;
+  /** From draft 2020-12 on, items that are found by \`contains\` count as evaluated. */
+  readonly containsEvaluates: boolean;
+  /** In draft 4, 1.0 is no integer. */
   readonly integersAreDigits: boolean;
   private readonly nodes = new Map<object, SchemaNode>();
   private readonly byUri = new Map<string, SchemaNode>();
   private readonly derived = new Map<string, SchemaNode>();
+  private readonly dialect: string;
   private readonly idKeyword: "$id" | "id";
   private count = 0;
 
   constructor(schema: JsonObject | boolean) {
-    const dialect = isObject(schema) && typeof schema.$schema === "string" ? schema.$schema : "";
-    this.refReplaces = /draft-0[1-7]\b/.test(dialect);
-    this.integersAreDigits = /draft-0[1-4]\b/.test(dialect);
-    this.idKeyword = /draft-0[1-4]\b/.test(dialect) ? "id" : "$id";
+    const dialect = dialectOf(schema);
+    this.dialect = dialect;
+    this.refReplaces = /draft-0[4-7]\b/.test(dialect);
+    this.hasUnevaluated = hasKey(schema, ["unevaluatedProperties", "unevaluatedItems"]);
+    this.containsEvaluates = !/2019-09/.test(dialect);
+    this.integersAreDigits = /draft-04\b/.test(dialect);
+    this.idKeyword = /draft-04\b/.test(dialect) ? "id" : "$id";
     this.root = this.enter(schema, ROOT_URI, []);
     this.byUri.set(ROOT_URI, this.root);
     this.byUri.set(this.root.base, this.root);
@@ -84,16 +100,12 @@ export class SchemaDocument {
   }
 
   /** A schema made up while taking another one apart; the same for the same `what`. */
-  derive(
-    from: SchemaNode,
-    what: string,
-    parts: Partial<Pick<SchemaNode, "schema" | "literals" | "excluded" | "excludedText" | "fractional">>,
-  ): SchemaNode {
+  derive(from: SchemaNode, what: string, parts: Partial<Omit<SchemaNode, "id" | "base" | "path">>): SchemaNode {
     const key = `${from.id} ${what}`;
     let node = this.derived.get(key);
     if (node === undefined) {
       node = { id: this.count++, schema: true, base: from.base, path: from.path, ...parts };
-      if (isObject(node.schema)) this.nodes.set(node.schema, node);
+      if (isObject(node.schema) && !this.nodes.has(node.schema)) this.nodes.set(node.schema, node);
       this.derived.set(key, node);
     }
     return node;
@@ -107,6 +119,28 @@ export class SchemaDocument {
     const target = this.find(reference, from.base);
     if (target === null) throw new GrammarError(`"${reference}" is not found in this schema`, path);
     return target;
+  }
+
+  /**
+   * What a reference leads to that means the outermost schema of its name on the way to it.
+   * @throws GrammarError also where that depends on the way.
+   */
+  resolveDynamic(from: SchemaNode, keyword: "$dynamicRef" | "$recursiveRef"): SchemaNode {
+    const target = this.resolve(from, keyword);
+    const anchor = keyword === "$dynamicRef" ? "$dynamicAnchor" : "$recursiveAnchor";
+    const name = isObject(target.schema) ? target.schema[anchor] : undefined;
+    const fragment = String((from.schema as JsonObject)[keyword]).split("#")[1];
+    const isDynamic = keyword === "$recursiveRef" ? name === true : name !== undefined && name === fragment;
+    if (!isDynamic) return target;
+    const named = [...new Set(this.nodes.values())].filter((node) => (node.schema as JsonObject)[anchor] === name);
+    // Every way begins at the root.
+    const outermost = named.find((node) => node.base === this.root.base);
+    if (outermost !== undefined) return outermost;
+    if (named.length === 1) return target;
+    throw new GrammarError("leads to different schemas on different ways, which cannot be enforced", [
+      ...from.path,
+      keyword,
+    ]);
   }
 
   private find(reference: string, base: string): SchemaNode | null {
@@ -165,6 +199,9 @@ export class SchemaDocument {
     const known = this.nodes.get(schema);
     if (known !== undefined) return known;
     if (path.length > DEEPEST) throw new GrammarError(`is nested more than ${DEEPEST} levels deep`, path.slice(0, 8));
+    if (path.length > 0 && schema.$schema !== undefined && dialectOf(schema) !== this.dialect) {
+      throw new GrammarError("another dialect inside a schema is not supported", [...path, "$schema"]);
+    }
     const base = this.baseOf(schema, outerBase, path);
     const node: SchemaNode = { id: this.count++, schema, base, path };
     this.nodes.set(schema, node);
@@ -207,6 +244,25 @@ export class SchemaDocument {
       if (typeof anchor === "string") this.byUri.set(`${node.base}#${anchor}`, node);
     }
   }
+}
+
+function hasKey(root: unknown, keys: readonly string[]): boolean {
+  const open: unknown[] = [root];
+  while (open.length > 0) {
+    const value = open.pop();
+    if (typeof value !== "object" || value === null) continue;
+    if (keys.some((key) => Object.hasOwn(value, key))) return true;
+    for (const inner of Object.values(value)) open.push(inner);
+  }
+  return false;
+}
+
+/** @throws GrammarError for a dialect that may give keywords another meaning. */
+function dialectOf(schema: JsonObject | boolean): string {
+  if (!isObject(schema) || schema.$schema === undefined) return "";
+  if (typeof schema.$schema !== "string") throw new GrammarError("must be a string", ["$schema"]);
+  if (KNOWN_DIALECTS.test(schema.$schema)) return schema.$schema;
+  throw new GrammarError("is not a known dialect: JSON Schema's drafts from 4 to 2020-12 are", ["$schema"]);
 }
 
 function ownValue(value: unknown, key: string): unknown {

@@ -1,29 +1,8 @@
 // The formats of strings, each as the document that defines it has it.
 
-import { ANY_CHARACTER, alt, and, type Expr, not, repeat, seq } from "../ir.js";
+import { ANY_CHARACTER, ANY_TEXT, alt, and, type Expr, not, repeat, seq } from "../ir.js";
 import { regexToExpr } from "../regex.js";
-
-const OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
-const IPV4 = `${OCTET}(?:\\.${OCTET}){3}`;
-const IPV6 = ipv6();
-const HEX = "[0-9A-Fa-f]";
-
-/** RFC 4291, 2.2: eight groups, one run of them left out, the last two perhaps as IPv4. */
-function ipv6(): string {
-  const group = "[0-9A-Fa-f]{1,4}";
-  const tail = `(?:${group}:${group}|${IPV4})`;
-  const forms = [`(?:${group}:){6}${tail}`];
-  for (let before = 0; before <= 7; before++) {
-    const start = before === 0 ? "" : `${group}(?::${group}){${before - 1}}`;
-    const after = 7 - before;
-    forms.push(`${start}::`);
-    for (let count = 1; count <= after; count++) {
-      forms.push(`${start}::${count === 1 ? group : `(?:${group}:){${count - 1}}${group}`}`);
-      if (count >= 2) forms.push(`${start}::${count === 2 ? IPV4 : `(?:${group}:){${count - 2}}${IPV4}`}`);
-    }
-  }
-  return `(?:${forms.join("|")})`;
-}
+import { HEX, IPV4, IPV6, IRI, URI, URI_TEMPLATE } from "./identifiers.js";
 
 /** RFC 3339, full-date, with the lengths of months and leap years. */
 const DATE = [
@@ -84,52 +63,94 @@ const EMAIL = (() => {
   return `(?:${atom}(?:\\.${atom})*|${quotedString})@(?:${LABEL}(?:\\.${LABEL})*|${literal})`;
 })();
 
-/** RFC 3986, appendix A. */
-const URI_PARTS = (() => {
-  const encoded = `%${HEX}{2}`;
-  const plain = "A-Za-z0-9._~!$&'()*+,;=\\-";
-  const character = `(?:[${plain}:@]|${encoded})`;
-  const segments = `(?:/${character}*)*`;
-  const host = `(?:\\[(?:${IPV6}|[vV]${HEX}+\\.[${plain}:]+)\\]|(?:[${plain}]|${encoded})*)`;
-  const authority = `(?:(?:[${plain}:]|${encoded})*@)?${host}(?::[0-9]*)?`;
-  const rooted = `/(?:${character}+${segments})?`;
-  const tail = `(?:\\?(?:${character}|[/?])*)?(?:#(?:${character}|[/?])*)?`;
-  const withoutColon = `(?:[${plain}@]|${encoded})+`;
-  return {
-    uri: `[A-Za-z][A-Za-z0-9+.-]*:(?://${authority}${segments}|${rooted}|${character}+${segments}|)${tail}`,
-    relative: `(?://${authority}${segments}|${rooted}|${withoutColon}${segments}|)${tail}`,
-  };
-})();
-
 /** RFC 6901. */
 const JSON_POINTER = "(?:/(?:[^/~]|~[01])*)*";
 
+/** RFC 4122, 4.1: of a version, in the variant that has versions. */
+function uuid(version: number): string {
+  return `${HEX}{8}-${HEX}{4}-${version}${HEX}{3}-[89ABab]${HEX}{3}-${HEX}{12}`;
+}
+
+const PREFIX_4 = "(?:[12]?[0-9]|3[0-2])";
+const PREFIX_6 = "(?:[1-9]?[0-9]|1[01][0-9]|12[0-8])";
+
+/** RFC 4648, 4 and 5, padded and not. */
+const BASE64 = "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?";
+const BASE64_URL = "(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2,3})?";
+
+const PATTERNS: Readonly<Record<string, string>> = {
+  date: DATE,
+  time: time(),
+  duration: DURATION,
+  email: EMAIL,
+  ipv4: IPV4,
+  ipv6: IPV6,
+  uri: URI.absolute,
+  iri: IRI.absolute,
+  "uri-template": URI_TEMPLATE,
+  uuid: `${HEX}{8}(?:-${HEX}{4}){3}-${HEX}{12}`,
+  "json-pointer": JSON_POINTER,
+  "relative-json-pointer": `(?:0|[1-9][0-9]*)(?:#|${JSON_POINTER})`,
+  // Names that OpenAPI, Pydantic and zod write.
+  byte: BASE64,
+  base64: BASE64,
+  base64url: BASE64_URL,
+  ...Object.fromEntries([1, 3, 4, 5, 6, 7, 8].map((version) => [`uuid${version}`, uuid(version)])),
+  ipvanyaddress: `${IPV4}|${IPV6}`,
+  ipv4interface: `${IPV4}(?:/${PREFIX_4})?`,
+  ipv6interface: `${IPV6}(?:/${PREFIX_6})?`,
+  cidrv4: `${IPV4}/${PREFIX_4}`,
+  cidrv6: `${IPV6}/${PREFIX_6}`,
+  cuid: "[cC][0-9a-z]{6,}",
+  cuid2: "[0-9a-z]+",
+  ulid: "[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}",
+  xid: "[0-9a-vA-V]{20}",
+  ksuid: "[A-Za-z0-9]{27}",
+  nanoid: "[A-Za-z0-9_-]{21}",
+  mac: "(?:[0-9A-F]{2}:){5}[0-9A-F]{2}|(?:[0-9a-f]{2}:){5}[0-9a-f]{2}",
+  hex: `${HEX}*`,
+  e164: "\\+[1-9][0-9]{6,14}",
+  lowercase: "[^A-Z]*",
+  uppercase: "[^a-z]*",
+};
+
+/** Names that say what a string is for, and zod's for what the pattern beside them says. */
+const ANY_STRING = ["password", "binary", "path", "includes", "starts_with", "ends_with"];
+
+/** Of numbers: integers of so many bits, and numbers that are stored as such. */
+const NUMERIC: ReadonlyMap<string, { low: bigint; high: bigint } | null> = new Map([
+  ...[8n, 16n, 32n, 64n].flatMap((bits): [string, { low: bigint; high: bigint }][] => [
+    [`int${bits}`, { low: -(2n ** (bits - 1n)), high: 2n ** (bits - 1n) - 1n }],
+    [`uint${bits}`, { low: 0n, high: 2n ** bits - 1n }],
+  ]),
+  ["float", null],
+  ["double", null],
+]);
+
 const FORMATS: ReadonlyMap<string, () => Expr> = new Map([
-  ["date", () => regexToExpr(DATE)],
-  ["time", () => regexToExpr(time())],
-  ["date-time", () => seq(regexToExpr(`${DATE}`), regexToExpr("[Tt]"), regexToExpr(time()))],
-  ["duration", () => regexToExpr(DURATION)],
-  ["email", () => regexToExpr(EMAIL)],
+  ...Object.entries(PATTERNS).map(([name, pattern]): [string, () => Expr] => [name, () => regexToExpr(pattern)]),
+  ...ANY_STRING.map((name): [string, () => Expr] => [name, () => ANY_TEXT]),
+  ["date-time", () => seq(regexToExpr(DATE), regexToExpr("[Tt]"), regexToExpr(time()))],
   ["hostname", hostname],
-  ["ipv4", () => regexToExpr(IPV4)],
-  ["ipv6", () => regexToExpr(IPV6)],
-  ["uri", () => regexToExpr(URI_PARTS.uri)],
-  ["uri-reference", () => alt(regexToExpr(URI_PARTS.uri), regexToExpr(URI_PARTS.relative))],
-  ["uuid", () => regexToExpr(`${HEX}{8}(?:-${HEX}{4}){3}-${HEX}{12}`)],
-  ["json-pointer", () => regexToExpr(JSON_POINTER)],
-  ["relative-json-pointer", () => regexToExpr(`(?:0|[1-9][0-9]*)(?:#|${JSON_POINTER})`)],
+  ["uri-reference", () => alt(regexToExpr(URI.absolute), regexToExpr(URI.relative))],
+  ["iri-reference", () => alt(regexToExpr(IRI.absolute), regexToExpr(IRI.relative))],
 ]);
 
 const known = new Map<string, Expr>();
 
 /** Names of formats that can be enforced. */
-export const FORMAT_NAMES: readonly string[] = [...FORMATS.keys()];
+export const FORMAT_NAMES: readonly string[] = [...FORMATS.keys(), ...NUMERIC.keys()];
 
-/** The texts of a format; null when it is not known. */
+/** The texts of a format; null when it says nothing about strings. */
 export function formatExpr(name: string): Expr | null {
   const make = FORMATS.get(name);
   if (make === undefined) return null;
   const expr = known.get(name) ?? make();
   known.set(name, expr);
   return expr;
+}
+
+/** The integers of a format; null when it says nothing about numbers. */
+export function formatIntegers(name: string): { low: bigint; high: bigint } | null {
+  return NUMERIC.get(name) ?? null;
 }

@@ -3,31 +3,24 @@
 import { GrammarError } from "../grammarError.js";
 import { compareDecimals, type Decimal, toDecimal } from "./decimals.js";
 import { isObject, type JsonObject, type SchemaNode } from "./document.js";
+import { FORMAT_NAMES, formatIntegers } from "./formats.js";
 import type { Bound } from "./numbers.js";
 
 export const TYPES = ["null", "boolean", "integer", "number", "string", "array", "object"] as const;
 export type TypeName = (typeof TYPES)[number];
 
-/** Keywords that assert something which an automaton cannot follow, or which is not followed here. */
-const REFUSED = [
-  "contains",
-  "minContains",
-  "maxContains",
-  "unevaluatedProperties",
-  "unevaluatedItems",
-  "$dynamicRef",
-  "$recursiveRef",
-  "extends",
-  "disallow",
-  "divisibleBy",
-];
+/** Keywords of draft 3 that later ones dropped. */
+const REFUSED = ["extends", "disallow", "divisibleBy"];
 
 /** Keywords that say something about a value; all others are annotations. */
 export const ASSERTIONS: ReadonlySet<string> = new Set([
   ...REFUSED,
-  ..."$ref allOf anyOf oneOf not if then else dependentRequired dependentSchemas dependencies".split(" "),
+  ..."$ref $dynamicRef $recursiveRef allOf anyOf oneOf not if then else dependentRequired dependentSchemas dependencies".split(
+    " ",
+  ),
   ..."type nullable const enum minimum maximum exclusiveMinimum exclusiveMaximum multipleOf".split(" "),
   ..."minLength maxLength pattern format items prefixItems additionalItems minItems maxItems uniqueItems".split(" "),
+  ..."contains minContains maxContains unevaluatedItems unevaluatedProperties".split(" "),
   ..."properties patternProperties additionalProperties propertyNames required minProperties maxProperties".split(" "),
   "x-property-order",
 ]);
@@ -41,17 +34,16 @@ export function keywordError(node: SchemaNode, keyword: string, message: string)
 export function checkKeywords(node: SchemaNode): void {
   const schema = node.schema as JsonObject;
   for (const keyword of REFUSED) {
-    if (schema[keyword] === undefined || assertsNothing(keyword, schema)) continue;
-    throw keywordError(node, keyword, "cannot be enforced");
+    if (schema[keyword] !== undefined) throw keywordError(node, keyword, "cannot be enforced");
   }
-  if (schema.uniqueItems === true && !(typeof schema.maxItems === "number" && schema.maxItems <= 1)) {
-    throw keywordError(node, "uniqueItems", "cannot be enforced");
+  const format = stringOf(node, "format");
+  if (format !== undefined && !FORMAT_NAMES.includes(format)) {
+    throw keywordError(node, "format", `"${format}" cannot be enforced; the known ones are ${FORMAT_NAMES.join(", ")}`);
   }
-}
-
-function assertsNothing(keyword: string, schema: JsonObject): boolean {
-  if (keyword === "minContains" || keyword === "maxContains") return schema.contains === undefined;
-  return (keyword === "unevaluatedProperties" || keyword === "unevaluatedItems") && schema[keyword] === true;
+  namesOf(node, "required");
+  if (schema.uniqueItems !== undefined && typeof schema.uniqueItems !== "boolean") {
+    throw keywordError(node, "uniqueItems", "must be a boolean");
+  }
 }
 
 export function typesOf(node: SchemaNode): ReadonlySet<TypeName> | null {
@@ -78,12 +70,23 @@ export function countOf(node: SchemaNode, keyword: string): number | undefined {
   return value;
 }
 
+/** How many items `contains` must find; `max` -1: any number. */
+export function containsCounts(node: SchemaNode): { min: number; max: number } {
+  return { min: countOf(node, "minContains") ?? 1, max: countOf(node, "maxContains") ?? -1 };
+}
+
 function decimalOf(node: SchemaNode, keyword: string): Decimal {
   const value = (node.schema as JsonObject)[keyword];
   if ((typeof value !== "number" || !Number.isFinite(value)) && typeof value !== "bigint") {
     throw keywordError(node, keyword, "must be a number");
   }
   return toDecimal(value);
+}
+
+/** The integers that a format such as int32 leaves; null: no such format. */
+export function integersOf(node: SchemaNode): ReturnType<typeof formatIntegers> {
+  const format = stringOf(node, "format");
+  return format === undefined ? null : formatIntegers(format);
 }
 
 /** The bounds that the schema sets, numeric and boolean spelling of the exclusive ones. */
@@ -98,7 +101,14 @@ export function boundsOf(node: SchemaNode): { low: Bound[]; high: Bound[] } {
     }
     return bounds;
   };
-  return { low: side("minimum", "exclusiveMinimum"), high: side("maximum", "exclusiveMaximum") };
+  const low = side("minimum", "exclusiveMinimum");
+  const high = side("maximum", "exclusiveMaximum");
+  const integers = integersOf(node);
+  if (integers !== null) {
+    low.push({ value: toDecimal(integers.low), inclusive: true });
+    high.push({ value: toDecimal(integers.high), inclusive: true });
+  }
+  return { low, high };
 }
 
 /** The bound that all of them come to. `direction` 1: lower bounds, -1: upper ones. */

@@ -11,10 +11,14 @@ import { bySign, spelledNumber } from "./numbers.js";
 const MOST_LISTED = 200n;
 /** Remainders are states. */
 const LARGEST_STEP = 1000n;
+const MOST_DIGITS = 15n;
+/** Each remainder is a state at each digit then. */
+const MOST_COUNTED = 200n;
 
 /**
  * Multiples of `step` / 10^`places` between `low` / 10^`places` and `high` / 10^`places`, both included; null: no bound.
- * As plain decimals where they are too many to be listed.
+ * As plain decimals where they are too many to be listed, and without a bound up to fifteen digits: of longer ones, double
+ * precision no longer tells whether they are multiples.
  */
 export function multiplesInRange(
   rules: RuleBook,
@@ -35,7 +39,11 @@ export function multiplesInRange(
     throw new GrammarError(`steps of more than ${LARGEST_STEP} units can be enforced only between close bounds`);
   }
   const multiples = new Multiples(rules, Number(step), places);
-  return bySign(low, high, (from, to) => multiples.range(from, to));
+  const limit = step > MOST_COUNTED ? null : 10n ** MOST_DIGITS - 1n;
+  const isWithin = (bound: bigint | null) => bound !== null && limit !== null && bound <= limit && bound >= -limit;
+  const most = high ?? (low === null || isWithin(low) ? limit : null);
+  const least = low ?? (limit !== null && (high === null || isWithin(high)) ? -limit : null);
+  return bySign(least, most, (from, to) => multiples.range(from, to));
 }
 
 function ceilTo(value: bigint, step: bigint): bigint {

@@ -5,7 +5,9 @@ import { isObject, type JsonObject, type Scalar, type SchemaDocument, type Schem
 import {
   boundsOf,
   checkKeywords,
+  containsCounts,
   countOf,
+  integersOf,
   keysOf,
   keywordError,
   listOf,
@@ -14,13 +16,16 @@ import {
   TYPES,
   typesOf,
 } from "./keywords.js";
+import { arrayParts } from "./shape.js";
 
 /** Keywords whose opposite is not written as schemas here. */
 const NOT_NEGATED = [
+  "$dynamicRef",
+  "$recursiveRef",
   "multipleOf",
-  "items",
-  "prefixItems",
-  "additionalItems",
+  "uniqueItems",
+  "unevaluatedItems",
+  "unevaluatedProperties",
   "additionalProperties",
   "patternProperties",
   "propertyNames",
@@ -30,6 +35,8 @@ const NOT_NEGATED = [
   "dependentSchemas",
   "dependencies",
 ];
+
+const NOT_HERE = "cannot be enforced inside not, or where alternatives may overlap";
 
 /** Limits by the opposite that says "one less" or "one more". */
 const COUNTS = [
@@ -48,9 +55,10 @@ export function negate(document: SchemaDocument, node: SchemaNode): SchemaNode[]
   }
   const { schema } = node;
   checkKeywords(node);
+  if (integersOf(node) !== null) throw keywordError(node, "format", NOT_HERE);
   for (const keyword of NOT_NEGATED) {
-    if (schema[keyword] !== undefined && schema[keyword] !== true) {
-      throw keywordError(node, keyword, "cannot be enforced inside not, or where alternatives may overlap");
+    if (schema[keyword] !== undefined && schema[keyword] !== (keyword !== "uniqueItems")) {
+      throw keywordError(node, keyword, NOT_HERE);
     }
   }
   return [
@@ -58,6 +66,7 @@ export function negate(document: SchemaDocument, node: SchemaNode): SchemaNode[]
     ...oppositeOfValues(document, node, schema),
     ...oppositeOfLimits(document, node),
     ...oppositeOfTexts(document, node),
+    ...oppositeOfItems(document, node, schema),
     ...oppositeOfMembers(document, node),
     ...oppositeOfCombinations(document, node, schema),
   ];
@@ -128,6 +137,27 @@ function oppositeOfTexts(document: SchemaDocument, node: SchemaNode): SchemaNode
     const schema = { type: "string" };
     return [document.derive(node, `not ${keyword}`, { schema, excludedText: { keyword, value } })];
   });
+}
+
+/** An item that is wrong at its place, or too few or too many that `contains` finds. */
+function oppositeOfItems(document: SchemaDocument, node: SchemaNode, schema: JsonObject): SchemaNode[] {
+  const type = "array";
+  const { prefix, rest } = arrayParts(document, node);
+  const found = prefix.map((item, i) => {
+    const prefixItems = [...Array.from({ length: i }, () => true), { not: item.schema }];
+    return make(document, node, `item ${i}`, { type, minItems: i + 1, prefixItems });
+  });
+  for (const { schema: item } of rest) {
+    const isOther = { type, contains: { not: item } };
+    found.push(document.derive(node, "not items", { schema: isOther, containsFrom: prefix.length }));
+  }
+  if (schema.contains !== undefined) {
+    const { contains } = schema;
+    const { min, max } = containsCounts(node);
+    if (min > 0) found.push(make(document, node, "contains", { type, contains, minContains: 0, maxContains: min - 1 }));
+    if (max !== -1) found.push(make(document, node, "contained", { type, contains, minContains: max + 1 }));
+  }
+  return found;
 }
 
 function oppositeOfMembers(document: SchemaDocument, node: SchemaNode): SchemaNode[] {

@@ -7,7 +7,18 @@ import { isMatch } from "../regularMatch.js";
 import { spend } from "../workBudget.js";
 import { compareDecimals, type Decimal, floor, toDecimal } from "./decimals.js";
 import { isObject, type JsonObject, type Scalar, type SchemaDocument, type SchemaNode } from "./document.js";
-import { boundsOf, countOf, keysOf, listOf, multipleOf, namesOf, tightest, typesOf } from "./keywords.js";
+import {
+  boundsOf,
+  containsCounts,
+  countOf,
+  integersOf,
+  keysOf,
+  listOf,
+  multipleOf,
+  namesOf,
+  tightest,
+  typesOf,
+} from "./keywords.js";
 import type { Bound } from "./numbers.js";
 
 export type JsonType = "null" | "boolean" | "number" | "string" | "array" | "object";
@@ -40,6 +51,7 @@ export function typeShape(branch: Branch): TypeShape {
     if (excludesNull) types.delete("null");
     if (excluded.includes(true) && excluded.includes(false)) types.delete("boolean");
     if (!isObject(node.schema)) continue;
+    integer ||= integersOf(node) !== null;
     const named = typesOf(node);
     if (named === null) continue;
     if (!named.has("number")) integer ||= named.has("integer");
@@ -126,6 +138,19 @@ export interface ArrayShape {
   rest: Conjunction;
   min: number;
   max: number;
+  contained: readonly Contained[];
+  /** The schema that says that no two items are equal; null: none does. */
+  unique: SchemaNode | null;
+}
+
+/** Items from `from` on that satisfy `schema` are at least `min` and at most `max` (-1: any number). */
+export interface Contained {
+  origin: SchemaNode;
+  schema: SchemaNode;
+  other: SchemaNode;
+  from: number;
+  min: number;
+  max: number;
 }
 
 export function arrayShape(document: SchemaDocument, branch: Branch): ArrayShape {
@@ -135,11 +160,20 @@ export function arrayShape(document: SchemaDocument, branch: Branch): ArrayShape
     parts.flatMap((part) => (i < part.prefix.length ? [part.prefix[i]!] : part.rest)),
   );
   const rest = parts.flatMap((part) => part.rest);
-  return { prefix, rest, ...countShape(branch, "minItems", "maxItems") };
+  const nodes = branch.filter((node) => isObject(node.schema));
+  const contained = nodes
+    .filter((node) => (node.schema as JsonObject).contains !== undefined)
+    .map((node): Contained => {
+      const schema = document.child(node, "contains");
+      const other = document.derive(node, "not contained", { schema: { not: schema.schema } });
+      return { origin: node, schema, other, from: node.containsFrom ?? 0, ...containsCounts(node) };
+    });
+  const unique = nodes.find((node) => (node.schema as JsonObject).uniqueItems === true) ?? null;
+  return { prefix, rest, ...countShape(branch, "minItems", "maxItems"), contained, unique };
 }
 
 /** `items` as a list, with `additionalItems`, is how older drafts write `prefixItems` and `items`. */
-function arrayParts(document: SchemaDocument, node: SchemaNode): { prefix: SchemaNode[]; rest: SchemaNode[] } {
+export function arrayParts(document: SchemaDocument, node: SchemaNode): { prefix: SchemaNode[]; rest: SchemaNode[] } {
   const schema = node.schema as JsonObject;
   const isOld = Array.isArray(schema.items);
   const listKeyword = isOld ? "items" : "prefixItems";

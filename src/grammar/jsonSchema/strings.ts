@@ -1,12 +1,12 @@
 // What the content of a string may be.
 
-import { GrammarError, within } from "../grammarError.js";
-import { ANY_CHARACTER, alt, and, type Expr, not, repeat, text } from "../ir.js";
+import { within } from "../grammarError.js";
+import { ANY_CHARACTER, ANY_TEXT, alt, and, type Expr, not, repeat, text } from "../ir.js";
 import { regexSearchToExpr } from "../regex.js";
 import { isMatch } from "../regularMatch.js";
 import type { Branches } from "./branches.js";
 import { isObject, type SchemaNode } from "./document.js";
-import { FORMAT_NAMES, formatExpr } from "./formats.js";
+import { formatExpr } from "./formats.js";
 import { stringOf } from "./keywords.js";
 import { type Branch, type Conjunction, countShape, typeShape } from "./shape.js";
 
@@ -44,23 +44,17 @@ function textConditions(node: SchemaNode): Expr[] {
   if (excluded.length > 0) found.push(not(alt(...excluded.map(text))));
   if (node.excludedText !== undefined) {
     const { keyword, value } = node.excludedText;
-    found.push(not(keyword === "pattern" ? search(node, value) : format(node, value)));
+    found.push(not(keyword === "pattern" ? search(node, value) : (formatExpr(value) ?? ANY_TEXT)));
   }
   if (!isObject(node.schema)) return found;
   const pattern = stringOf(node, "pattern");
   if (pattern !== undefined) found.push(search(node, pattern));
   const name = stringOf(node, "format");
-  if (name !== undefined) found.push(format(node, name));
+  const expr = name === undefined ? null : formatExpr(name);
+  if (expr !== null) found.push(expr);
   return found;
 }
 
 function search(node: SchemaNode, pattern: string): Expr {
   return within([...node.path, "pattern"], () => regexSearchToExpr(pattern));
-}
-
-function format(node: SchemaNode, name: string): Expr {
-  const expr = formatExpr(name);
-  if (expr !== null) return expr;
-  const names = FORMAT_NAMES.join(", ");
-  throw new GrammarError(`"${name}" cannot be enforced; the known ones are ${names}`, [...node.path, "format"]);
 }
