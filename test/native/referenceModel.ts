@@ -3,9 +3,11 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { type DeviceModel, type ElementType, openRuntime, type SlotParams } from "../../src/runtime/runtime.js";
+import { type DeviceModel, type ElementType, openRuntime } from "../../src/runtime/runtime.js";
 import { readAdapterFolder } from "../../src/weights/adapterFolder.js";
 import { openWeightFolder } from "../../src/weights/weightFolder.js";
+
+export { plainSlot } from "./plainSlot.js";
 
 export const CASES = ["llama", "llama3_rope", "llama_linear", "mistral", "qwen2", "qwen3", "qwen3_yarn"] as const;
 export type Case = (typeof CASES)[number];
@@ -51,30 +53,6 @@ export function expected(name: Case) {
       bfloat16: { logprobs_rms_error: number };
       adamw: { lr: number; loss: number[]; grad_norm: number[]; loss_after: number };
     },
-  };
-}
-
-/** Sampling without any filter. */
-export function plainSlot(params: Partial<SlotParams> = {}): SlotParams {
-  return {
-    temperature: 1,
-    topP: 1,
-    topK: 0,
-    minP: 0,
-    repetitionPenalty: 1,
-    frequencyPenalty: 0,
-    presencePenalty: 0,
-    seed: 0n,
-    choice: 0,
-    minTokens: 0,
-    endIds: new Int32Array(),
-    biasIds: new Int32Array(),
-    biasValues: new Float32Array(),
-    allowedIds: null,
-    badWords: [],
-    prompt: new Int32Array(),
-    topLogprobs: -1,
-    ...params,
   };
 }
 

@@ -1,0 +1,63 @@
+/** A batch of sequences that decode side by side, for measurements. */
+import type { DeviceModel, SlotParams, StepOutput, StepSequence } from "../src/runtime/runtime.js";
+
+const PAGE = 64;
+
+/** Pages that `openContexts` needs. */
+export const pagesFor = (sequences: number, context: number, further: number): number =>
+  sequences * Math.ceil((context + further) / PAGE);
+
+/** Token ids spread over the vocabulary. */
+export const spreadTokens = (count: number, vocab: number, salt: number): Int32Array =>
+  Int32Array.from(
+    { length: count },
+    (_, i) => ((Math.imul(i + 1, 2654435761) + Math.imul(salt + 1, 40503)) >>> 0) % vocab,
+  );
+
+/** What every row of a step has in common here. */
+export const plainRow = { adapter: 0, sample: true, outputIndex: 0, promptLogprobs: -1, next: null } as const;
+
+/** Prefills `sequences` contexts; answers with their blocks, which have room for `further` positions. */
+export async function openContexts(
+  model: DeviceModel,
+  sequences: number,
+  context: number,
+  further: number,
+): Promise<Int32Array[]> {
+  const each = pagesFor(1, context, further);
+  const blocks = Array.from({ length: sequences }, (_, s) => Int32Array.from({ length: each }, (_, i) => s * each + i));
+  for (const [s, own] of blocks.entries()) {
+    const tokens = spreadTokens(context, model.config.vocab, s);
+    await model.step([{ ...plainRow, slot: -1, sample: false, tokens, position: 0, blocks: own }]);
+  }
+  return blocks;
+}
+
+/** Sequences over those contexts that sample by `params`; `step(i)` draws the token after position context + i. */
+export class DecodeBatch {
+  private readonly slots: number[];
+  private drawn = 0;
+
+  constructor(
+    private readonly model: DeviceModel,
+    private readonly blocks: Int32Array[],
+    private readonly context: number,
+    params: (sequence: number) => SlotParams,
+  ) {
+    this.slots = blocks.map((_, s) => model.openSlot(params(s)));
+  }
+
+  step(index: number): Promise<StepOutput> {
+    const outputIndex = this.drawn++;
+    return this.model.step(
+      this.slots.map((slot, s): StepSequence => {
+        const tokens = outputIndex === 0 ? Int32Array.of(s) : null;
+        return { ...plainRow, slot, tokens, position: this.context + index, blocks: this.blocks[s]!, outputIndex };
+      }),
+    );
+  }
+
+  close(): void {
+    for (const slot of this.slots) this.model.closeSlot(slot);
+  }
+}
