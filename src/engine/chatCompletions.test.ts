@@ -719,6 +719,28 @@ describe("logprobs", () => {
     }
   });
 
+  test("a trained model's choice carries its prompt when messages and tools alone do not make it", async () => {
+    const { ask } = await says("ab");
+    const tools = [{ type: "function", function: { name: "f" } }];
+    for (const plain of [{}, { tools }, { chat_template_kwargs: {} }, { add_generation_prompt: true }]) {
+      expect((await ask({ model: "trained", ...plain })).choices[0]).not.toHaveProperty("prompt_token_ids");
+    }
+    for (const other of [
+      { chat_template_kwargs: { enable_thinking: false } },
+      { reasoning_effort: "low" },
+      { documents: [{ title: "t", text: "x" }] },
+      { add_generation_prompt: false },
+      { chat_template: "{% for m in messages %}{{ m.content }}{% endfor %}!" },
+      { truncate_prompt_tokens: 4 },
+    ]) {
+      const answer = await ask({ model: "trained", ...other });
+      expect(answer.choices[0]!.prompt_token_ids, JSON.stringify(other)).toEqual(answer.prompt_token_ids);
+      expect((await ask(other)).choices[0]).not.toHaveProperty("prompt_token_ids");
+    }
+    const withheld = await ask({ model: "trained", return_token_ids: false, reasoning_effort: "low" });
+    expect(withheld.choices[0]).not.toHaveProperty("prompt_token_ids");
+  });
+
   test("a trained model's choice records every setting that was not neutral", async () => {
     const { ask } = await says("ab");
     const settings = { temperature: 0.7, top_p: 0.9, top_k: 3, min_p: 0.1, bad_words: ["x"], min_tokens: 1 };

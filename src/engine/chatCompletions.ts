@@ -65,6 +65,7 @@ async function prepareChat(host: ChatHost, request: ChatRequest, served: ServedM
   const maxTokens = maxOutputTokens(request, prompt.tokens.length, limits);
   const settings = samplingSettings(request, served, host.samplingDefaults, maxTokens);
   const grammar = await replyGrammar(host, request, served, plan, prompt.text);
+  const returnTokenIds = request.return_token_ids ?? trained !== null;
   const requestId = request.request_id ?? crypto.randomUUID();
   return {
     id: `chatcmpl-${requestId}`,
@@ -87,7 +88,8 @@ async function prepareChat(host: ChatHost, request: ChatRequest, served: ServedM
     n: request.n,
     role: prompt.replyRole,
     echo: request.echo ? prompt.echo : null,
-    returnTokenIds: request.return_token_ids ?? trained !== null,
+    returnTokenIds,
+    promptIdsInChoices: returnTokenIds && trained !== null && !prompt.isPlain,
     tokensAsIds: request.return_tokens_as_token_ids ?? trained !== null,
     hideReasoning: plan.reasons && !request.include_reasoning,
     includeUsage: request.stream_options?.include_usage ?? false,

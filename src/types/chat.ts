@@ -202,6 +202,11 @@ export interface ChatCompletionChoice {
   /** The stop string or token id that ended it. */
   stop_reason: number | string | null;
   token_ids: number[] | null;
+  /**
+   * The prompt, repeated here when messages and tools alone do not make it (template arguments, documents, a template that
+   * shows the time) and the model can be trained: choices are often kept without the completion around them.
+   */
+  prompt_token_ids?: number[];
   /** Of a trained model: the settings that were not neutral, when there are any. */
   sampling_settings?: SamplingSettingsRecord;
 }

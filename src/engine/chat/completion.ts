@@ -53,6 +53,7 @@ function emptyChoice(chat: PreparedChat, index: number): ChatCompletionChoice {
     finish_reason: "abort",
     stop_reason: null,
     token_ids: null,
+    ...(chat.promptIdsInChoices ? { prompt_token_ids: [...chat.generation.promptTokens] } : {}),
     ...(chat.samplingRecord === null ? {} : { sampling_settings: chat.samplingRecord }),
   };
 }

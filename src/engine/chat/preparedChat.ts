@@ -21,6 +21,8 @@ export interface PreparedChat {
   /** Text of the last message, to stand before each choice's; null: none. */
   echo: string | null;
   returnTokenIds: boolean;
+  /** Each choice carries the prompt's ids too, for those who keep choices only and train on them. */
+  promptIdsInChoices: boolean;
   tokensAsIds: boolean;
   /** Reasoning, logprobs and token ids of a reply that reasons are withheld. */
   hideReasoning: boolean;

@@ -20,6 +20,8 @@ export interface RenderedPrompt {
   tokens: number[];
   /** What the template made, before anything was added or cut. */
   text: string;
+  /** Whether messages and tools alone make these tokens, at any time: training can then render them again. */
+  isPlain: boolean;
   /** Role of the message that the model writes. */
   replyRole: string;
   /** Text of the last message when the reply goes on under its role; null otherwise. */
@@ -61,9 +63,24 @@ export function renderPrompt(
   return {
     tokens: kept === null ? tokens : tokens.slice(-kept),
     text,
+    isPlain: opened === text && kept === null && isPlainRequest(request) && !template.mentions("strftime_now"),
     replyRole,
     echo: last.role === replyRole ? contentText(last.content, `messages.${messages.length - 1}.content`) : null,
   };
+}
+
+/** Whether nothing in the request makes the prompt another than messages and tools would. */
+function isPlainRequest(request: ChatRequest): boolean {
+  const { chat_template_kwargs: kwargs, documents, reasoning_effort: effort } = request;
+  return (
+    request.chat_template === undefined &&
+    Object.keys(kwargs ?? {}).length === 0 &&
+    (documents ?? null) === null &&
+    (effort ?? null) === null &&
+    (request.add_generation_prompt ?? true) &&
+    !request.continue_final_message &&
+    !request.add_special_tokens
+  );
 }
 
 /** The request's own template, or the model's. */
