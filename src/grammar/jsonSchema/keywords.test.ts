@@ -1,0 +1,40 @@
+import { expect, test } from "vitest";
+import { grammarOf } from "../../../test/grammar/schemaCases.js";
+
+test.each<[schema: unknown, path: string[], message: string]>([
+  [{ properties: { a: { uniqueItems: true } } }, ["properties", "a", "uniqueItems"], "a few known values"],
+  [{ items: { enum: Array.from({ length: 31 }, (_, i) => i) }, uniqueItems: true }, ["uniqueItems"], "30 different"],
+  [{ items: { enum: Array.from({ length: 20 }, (_, i) => i) }, uniqueItems: true }, ["uniqueItems"], "combinations"],
+  [{ contains: {}, minContains: 5000 }, ["contains"], "combinations"],
+  [{ $schema: "https://example.com/own" }, ["$schema"], "known dialect"],
+  [{ properties: { a: { required: true } } }, ["properties", "a", "required"], "list of strings"],
+  [{ $ref: "#/nowhere" }, ["$ref"], "not found"],
+  [{ $ref: "http://json-schema.org/draft-07/schema#" }, ["$ref"], "not found"],
+  [{ $ref: "#" }, [], "refers to itself"],
+  [{ anyOf: [{ type: "string" }, { $ref: "#" }] }, [], "refers to itself"],
+  [{ type: "text" }, ["type"], "one of"],
+  [{ type: "string", format: "color" }, ["format"], "cannot be enforced"],
+  [{ type: "string", pattern: "a(?=b)" }, ["pattern"], "look-ahead"],
+  [{ type: "integer", multipleOf: 4096 }, ["multipleOf"], "close bounds"],
+  [{ type: "integer", multipleOf: 0 }, ["multipleOf"], "more than 0"],
+  [{ minLength: -1 }, ["minLength"], "at least 0"],
+  [{ minimum: "1" }, ["minimum"], "number"],
+  [{ properties: [] }, ["properties"], "object"],
+  [{ properties: { a: 1 } }, ["properties", "a"], "schema"],
+  [{ type: "object", minProperties: 2 }, ["minProperties"], "cannot be enforced"],
+  [{ not: { additionalProperties: { type: "null" } } }, ["not", "additionalProperties"], "inside not"],
+  [{ oneOf: [{ type: "object" }, { propertyNames: { maxLength: 1 } }] }, ["oneOf"], "alternatives 0 and 1"],
+  [{ patternProperties: { "(": {} } }, ["patternProperties", "("], "missing"],
+  [
+    { properties: Object.fromEntries(Array.from({ length: 13 }, (_, i) => [`p${i}`, {}])), "x-property-order": "any" },
+    ["x-property-order"],
+    "more than 12",
+  ],
+  [
+    { allOf: Array.from({ length: 12 }, () => ({ anyOf: [{ minimum: 1 }, { maximum: 3 }] })) },
+    ["allOf", "10"],
+    "combinations",
+  ],
+])("%j is refused at %j", (schema, path, message) => {
+  expect(() => grammarOf(schema)).toThrow(expect.objectContaining({ path, message: expect.stringContaining(message) }));
+});
