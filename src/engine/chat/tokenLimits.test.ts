@@ -1,0 +1,80 @@
+import { beforeAll, describe, expect, test } from "vitest";
+import { openChat, refusal, type TestChat } from "../../../test/fixtures/chatHost.js";
+
+describe("token limits", () => {
+  let chat: TestChat;
+  let prompt: number;
+  beforeAll(async () => {
+    chat = await openChat({ loop: { contextLength: 64 }, draws: Array.from({ length: 100 }, () => 7) });
+    prompt = (await chat.ask({ max_tokens: 1 })).usage.prompt_tokens;
+  });
+
+  test("without a limit the reply goes to the end of the context", async () => {
+    const { usage, choices } = await chat.ask();
+    expect(usage.total_tokens).toBe(64);
+    expect(choices[0]).toMatchObject({ finish_reason: "length", stop_reason: null });
+  });
+
+  test("or to max_new_tokens of the model's folder, which a trained model ignores", async () => {
+    const draws = Array.from({ length: 100 }, () => 7);
+    const limited = await openChat({ loop: { contextLength: 64 }, generationConfig: { max_new_tokens: 5 }, draws });
+    expect((await limited.ask()).usage.completion_tokens).toBe(5);
+    expect((await limited.ask({ max_tokens: 9 })).usage.completion_tokens).toBe(9);
+    expect((await limited.ask({ model: "trained" })).usage.total_tokens).toBe(64);
+  });
+
+  test("max_completion_tokens wins over max_tokens", async () => {
+    const { usage } = await chat.ask({ max_tokens: 3, max_completion_tokens: 4 });
+    expect(usage.completion_tokens).toBe(4);
+  });
+
+  test("a limit above the context names its field", async () => {
+    expect((await refusal(chat.ask({ max_tokens: 65 }))).param).toBe("max_tokens");
+    expect((await refusal(chat.ask({ max_completion_tokens: 65 }))).param).toBe("max_completion_tokens");
+  });
+
+  test("prompt and limit together above the context are refused, not clamped", async () => {
+    const error = await refusal(chat.ask({ max_tokens: 64 - prompt + 1 }));
+    expect(error.param).toBe("input_tokens");
+    for (const number of [64, prompt, 64 - prompt + 1]) expect(error.message).toContain(String(number));
+    expect((await chat.ask({ max_tokens: 64 - prompt })).usage.total_tokens).toBe(64);
+  });
+
+  test("a prompt that fills or exceeds the context is refused", async () => {
+    const long = (n: number) => ({ messages: [{ role: "user", content: "7".repeat(n) }], max_tokens: undefined });
+    expect((await refusal(chat.ask(long(500)))).param).toBe("input_tokens");
+    const fit = Array.from({ length: 100 }, (_, n) => n).find(
+      (n) =>
+        chat.tokenizer.encode(`<|im_start|>user\n${"7".repeat(n)}<|im_end|>\n<|im_start|>assistant\n`).length === 64,
+    )!;
+    expect((await refusal(chat.ask(long(fit)))).param).toBe("input_tokens");
+  });
+
+  test("a text that cannot fit is refused before it is encoded", async () => {
+    const messages = [{ role: "user", content: "7".repeat(5_000_000) }];
+    const started = performance.now();
+    expect((await refusal(chat.ask({ messages }))).param).toBe("input_text");
+    expect(performance.now() - started).toBeLessThan(1000);
+  });
+
+  test("min_tokens above the limit is refused", async () => {
+    expect((await refusal(chat.ask({ max_tokens: 3, min_tokens: 4 }))).param).toBe("min_tokens");
+    expect((await refusal(chat.ask({ min_tokens: 64 }))).param).toBe("min_tokens");
+  });
+
+  test("truncate_prompt_tokens keeps the last tokens, and usage says so", async () => {
+    const whole = await chat.ask({ max_tokens: 1, return_token_ids: true });
+    const cut = await chat.ask({ max_tokens: 1, return_token_ids: true, truncate_prompt_tokens: 5 });
+    expect(cut.prompt_token_ids).toEqual(whole.prompt_token_ids!.slice(-5));
+    expect(cut.usage.prompt_tokens).toBe(5);
+    const long = { messages: [{ role: "user", content: "7 ".repeat(500) }] };
+    const most = await chat.ask({ ...long, max_tokens: 10, truncate_prompt_tokens: -1 });
+    expect(most.usage).toMatchObject({ prompt_tokens: 54, completion_tokens: 10 });
+    expect((await chat.ask({ ...long, truncate_prompt_tokens: -1 })).usage.total_tokens).toBe(64);
+    for (const truncate_prompt_tokens of [0, 65]) {
+      expect((await refusal(chat.ask({ truncate_prompt_tokens }))).param).toBe("truncate_prompt_tokens");
+    }
+    const over = chat.ask({ max_tokens: 10, truncate_prompt_tokens: 55 });
+    expect((await refusal(over)).param).toBe("truncate_prompt_tokens");
+  });
+});
