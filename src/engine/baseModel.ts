@@ -106,8 +106,7 @@ export async function loadBaseModel(
     weights.hash(),
   ]);
   const loop = new InferenceLoop(device, tokenizer, {
-    // A sequence that is being computed gets its token in every step.
-    maxSequences: Math.min(options.maxSequences, options.tokenBudget),
+    maxSequences: options.maxSequences,
     tokenBudget: options.tokenBudget,
     maxQueue: options.maxQueue,
     scheduler: options.scheduler,

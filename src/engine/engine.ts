@@ -10,7 +10,7 @@ import { Chat } from "./completions.js";
 import type { EngineCore } from "./core.js";
 import { health, systemCheck } from "./health.js";
 import { callerOfKey, Keys } from "./keys.js";
-import type { MetricFamily } from "./metrics.js";
+import type { MetricFamily } from "./metricFamilies.js";
 import { Models } from "./models.js";
 import { openCore } from "./openCore.js";
 import { resolveOptions } from "./options.js";
@@ -120,7 +120,8 @@ export class Engine extends Resources implements AnnealClient {
 
   /** Everything that is counted about inference. */
   metrics(): MetricFamily[] {
-    const models = [...this.core.bases.values()].map(({ id, loop }) => ({ id, stats: loop.stats() }));
+    const maxAdapters = this.core.options.maxSequences;
+    const models = [...this.core.bases.values()].map(({ id, loop }) => ({ id, maxAdapters, stats: loop.stats() }));
     return this.core.metrics.families(models);
   }
 

@@ -1,26 +1,7 @@
 // What the engine counts about inference, under the names of vLLM's metrics, as data: the server writes it out.
 
 import type { GenerationRecord, InferenceStats } from "../inference/index.js";
-
-export type MetricLabels = Readonly<Record<string, string>>;
-
-export interface MetricSample {
-  labels: MetricLabels;
-  value: number;
-}
-
-export interface HistogramSample {
-  labels: MetricLabels;
-  /** Observations at most `le`, cumulative; the last `le` is Infinity. */
-  buckets: { le: number; count: number }[];
-  sum: number;
-  count: number;
-}
-
-/** `name` is without prefix and, for counters, without `_total`. */
-export type MetricFamily =
-  | { name: string; help: string; kind: "gauge" | "counter"; samples: MetricSample[] }
-  | { name: string; help: string; kind: "histogram"; samples: HistogramSample[] };
+import { Histogram, type MetricFamily, type MetricLabels, type MetricSample } from "./metricFamilies.js";
 
 /** One request that has ended, successfully or not. */
 export interface FinishedRequest {
@@ -43,6 +24,8 @@ export interface StartedRequest {
 /** What a model's loop reports when it is asked. */
 export interface ObservedModel {
   id: string;
+  /** Trained models that one step may hold. */
+  maxAdapters: number;
   stats: InferenceStats;
 }
 
@@ -52,46 +35,13 @@ const LONG_TIMES = [0.05, 0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30,
 const TOKENS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000];
 const CHOICES = [1, 2, 5, 10, 20];
 
-class Histogram {
-  private readonly series = new Map<string, { counts: number[]; sum: number; count: number }>();
-
-  constructor(
-    readonly name: string,
-    readonly help: string,
-    private readonly bounds: readonly number[],
-  ) {}
-
-  observe(model: string, value: number, times = 1): void {
-    let series = this.series.get(model);
-    if (series === undefined) {
-      series = { counts: new Array<number>(this.bounds.length + 1).fill(0), sum: 0, count: 0 };
-      this.series.set(model, series);
-    }
-    const at = this.bounds.findIndex((bound) => value <= bound);
-    series.counts[at < 0 ? this.bounds.length : at]! += times;
-    series.sum += value * times;
-    series.count += times;
-  }
-
-  family(): MetricFamily {
-    const samples = [...this.series].map(([model, { counts, sum, count }]) => {
-      let below = 0;
-      const buckets = counts.map((inBucket, i) => {
-        below += inBucket;
-        return { le: this.bounds[i] ?? Number.POSITIVE_INFINITY, count: below };
-      });
-      return { labels: labelsOf(model), buckets, sum, count };
-    });
-    return { name: this.name, help: this.help, kind: "histogram", samples };
-  }
-}
-
 const labelsOf = (model: string): MetricLabels => ({ model_name: model, engine: "0" });
 
 export class InferenceMetrics {
   /** Requests under way that ask a trained model. */
   private readonly adapted = new Map<Readonly<GenerationRecord>, { model: string; adapter: string }>();
   private readonly finished = new Map<string, Map<string, number>>();
+  private readonly cached = new Map<string, number>();
   private readonly timeToFirstToken = new Histogram(
     "time_to_first_token_seconds",
     "Time from arrival to the first token.",
@@ -154,37 +104,39 @@ export class InferenceMetrics {
   requestFinished({ model, promptTokens, maxTokens, record }: FinishedRequest): void {
     this.adapted.delete(record);
     const { arrival, scheduled, firstToken, finished, outputTokens } = record;
+    const labels = labelsOf(model);
     const n = outputTokens.length;
     const generated = outputTokens.reduce((sum, tokens) => sum + tokens, 0);
     const longest = Math.max(...outputTokens);
     const seconds = (from: number, to: number) => (to - from) / 1000;
+    this.cached.set(model, (this.cached.get(model) ?? 0) + record.cachedTokens);
     const reasons = this.finished.get(model) ?? new Map<string, number>();
     this.finished.set(model, reasons);
     for (const finish of record.finishes) {
       const reason = finish?.reason ?? "abort";
       reasons.set(reason, (reasons.get(reason) ?? 0) + 1);
     }
-    this.latency.observe(model, seconds(arrival, finished));
-    this.promptLengths.observe(model, promptTokens);
-    this.computedPrompts.observe(model, promptTokens - record.cachedTokens);
-    this.outputLengths.observe(model, generated);
-    this.longestOutputs.observe(model, longest);
-    this.choices.observe(model, n);
-    this.limits.observe(model, maxTokens);
+    this.latency.observe(labels, seconds(arrival, finished));
+    this.promptLengths.observe(labels, promptTokens);
+    this.computedPrompts.observe(labels, promptTokens - record.cachedTokens);
+    this.outputLengths.observe(labels, generated);
+    this.longestOutputs.observe(labels, longest);
+    this.choices.observe(labels, n);
+    this.limits.observe(labels, maxTokens);
     if (scheduled === 0) return;
-    this.queueTime.observe(model, seconds(arrival, scheduled));
-    this.inferenceTime.observe(model, seconds(scheduled, finished));
+    this.queueTime.observe(labels, seconds(arrival, scheduled));
+    this.inferenceTime.observe(labels, seconds(scheduled, finished));
     if (firstToken === 0) return;
-    this.timeToFirstToken.observe(model, seconds(arrival, firstToken));
-    this.prefillTime.observe(model, seconds(scheduled, firstToken));
-    this.decodeTime.observe(model, seconds(firstToken, finished));
+    this.timeToFirstToken.observe(labels, seconds(arrival, firstToken));
+    this.prefillTime.observe(labels, seconds(scheduled, firstToken));
+    this.decodeTime.observe(labels, seconds(firstToken, finished));
     if (longest < 2) return;
     const perToken = seconds(firstToken, finished) / (longest - 1);
-    this.timePerOutputToken.observe(model, perToken);
-    this.interTokenLatency.observe(model, perToken, Math.max(1, generated - n));
+    this.timePerOutputToken.observe(labels, perToken);
+    this.interTokenLatency.observe(labels, perToken, Math.max(1, generated - n));
   }
 
-  private adapterLabels(model: string): MetricLabels {
+  private adapterLabels({ id: model, maxAdapters }: ObservedModel): MetricLabels {
     const names = { running: new Set<string>(), waiting: new Set<string>() };
     for (const [{ scheduled }, asked] of this.adapted) {
       if (asked.model === model) names[scheduled > 0 ? "running" : "waiting"].add(asked.adapter);
@@ -192,6 +144,7 @@ export class InferenceMetrics {
     const list = (set: ReadonlySet<string>) => [...set].join(",");
     return {
       ...labelsOf(model),
+      max_lora: String(maxAdapters),
       running_lora_adapters: list(names.running),
       waiting_lora_adapters: list(names.waiting),
     };
@@ -233,12 +186,17 @@ export class InferenceMetrics {
         name: "lora_requests_info",
         help: "Trained models that are being asked; the value is the time, Unix seconds.",
         kind: "gauge",
-        samples: models.map(({ id }) => ({ labels: this.adapterLabels(id), value: Date.now() / 1000 })),
+        samples: models.map((model) => ({ labels: this.adapterLabels(model), value: Date.now() / 1000 })),
       },
       counter(
         "prompt_tokens",
         "Prompt tokens.",
         perModel((stats) => stats.promptTokens),
+      ),
+      counter(
+        "prompt_tokens_cached",
+        "Prompt tokens of ended requests that were cached.",
+        models.map(({ id }) => ({ labels: labelsOf(id), value: this.cached.get(id) ?? 0 })),
       ),
       counter(
         "generation_tokens",

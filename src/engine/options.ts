@@ -114,6 +114,8 @@ export function resolveOptions(given: EngineOptions): ResolvedOptions {
   });
   return {
     ...rest,
+    // A sequence that is being computed gets its token in every step.
+    maxSequences: Math.min(rest.maxSequences, rest.tokenBudget),
     home: home == null ? null : resolve(home),
     models: (models ?? [embeddedModel]).map((model) => (typeof model === "string" ? { path: model } : model)),
     logger: logger ?? silent,

@@ -3,9 +3,10 @@ import type { Engine } from "../engine/engine.js";
 import { AnnealError, AuthenticationError, NotFoundError, ValidationError } from "../errors.js";
 import { readBody, readJson } from "./bodies.js";
 import { errorBody, errorResponse, publicError, styleOf } from "./errorBodies.js";
+import { HttpMetrics } from "./httpMetrics.js";
 import { inferenceRoutes, operationRoutes } from "./inferenceRoutes.js";
 import { previewRoutes } from "./previewRoutes.js";
-import type { Call, Route } from "./route.js";
+import { type Call, pathTemplate, type Route } from "./route.js";
 
 export interface ServerOptions {
   /** Bytes of a chat body at most; default 8 MiB. */
@@ -16,6 +17,13 @@ export interface ServerOptions {
 
 /** A web-standard handler: what Hono, Deno, Bun and Node's adapters mount. */
 export type FetchHandler = (request: Request) => Promise<Response>;
+
+/** What is known of a request on its way. */
+interface Variables {
+  /** Of its route. */
+  path?: string;
+  ended: () => void;
+}
 
 /** `routes` by their paths, in order. */
 function byPath(routes: readonly Route[]): Map<string, Route[]> {
@@ -43,9 +51,10 @@ function authenticate(engine: Engine, request: Request) {
 /** The whole HTTP face of an engine. Every path needs a key: the owner's (`engine.apiKey`) or one of `engine.keys`. */
 export function createServer(engine: Engine, options: ServerOptions = {}): FetchHandler {
   const limits = { chat: options.chatBodyLimit ?? 8 * 2 ** 20, large: options.bodyLimit ?? 2 ** 30 };
-  const routes: readonly Route[] = [...inferenceRoutes, ...previewRoutes, ...operationRoutes(() => routes)];
+  const http = new HttpMetrics();
+  const routes: readonly Route[] = [...inferenceRoutes, ...previewRoutes, ...operationRoutes(() => routes, http)];
   const { logger } = engine;
-  const app = new Hono({ strict: true });
+  const app = new Hono<{ Variables: Variables }>({ strict: true });
 
   const report = (error: unknown, request: Request) => {
     const { pathname } = new URL(request.url);
@@ -53,7 +62,12 @@ export function createServer(engine: Engine, options: ServerOptions = {}): Fetch
     logger.error("request failed", { method: request.method, path: pathname, error });
   };
 
-  async function answer(route: Route, request: Request, params: Record<string, string>): Promise<Response> {
+  async function answer(
+    route: Route,
+    request: Request,
+    params: Record<string, string>,
+    ended: () => void,
+  ): Promise<Response> {
     const limit = limits[route.bodyLimit ?? "large"];
     const call: Call = {
       engine,
@@ -64,17 +78,30 @@ export function createServer(engine: Engine, options: ServerOptions = {}): Fetch
       signal: request.signal,
       json: (exact) => readJson(request, limit, exact),
       bytes: () => readBody(request, limit),
+      ended,
       report: (error) => report(error, request),
     };
     const result = await route.handle(call);
     return result instanceof Response ? result : Response.json(result);
   }
 
+  app.use(async (context, next) => {
+    const begun = performance.now();
+    const { method } = context.req;
+    const ended = () => {
+      const seconds = (performance.now() - begun) / 1000;
+      http.answered({ method, path: context.get("path") ?? null, status: context.res.status, seconds });
+    };
+    context.set("ended", ended);
+    await next();
+    if (!context.res.headers.get("content-type")?.startsWith("text/event-stream")) ended();
+  });
   for (const [path, methods] of byPath(routes)) {
     app.all(path, async (context) => {
+      context.set("path", pathTemplate(methods[0]!));
       const { raw } = context.req;
       const route = methods.find(({ method }) => method === raw.method);
-      if (route) return answer(route, raw, context.req.param() as Record<string, string>);
+      if (route) return answer(route, raw, context.req.param() as Record<string, string>, context.get("ended"));
       authenticate(engine, raw);
       const allow = methods.map(({ method }) => method).join(", ");
       const error = new AnnealError(`${raw.method} is not possible here, only ${allow}`, 405, {
@@ -83,7 +110,7 @@ export function createServer(engine: Engine, options: ServerOptions = {}): Fetch
       return Response.json(errorBody(error, styleOf(context.req.path)), { status: 405, headers: { allow } });
     });
   }
-  app.notFound((context) => {
+  app.all("*", (context) => {
     authenticate(engine, context.req.raw);
     throw new NotFoundError(`there is nothing at ${context.req.path}`, { code: "unknown_path" });
   });

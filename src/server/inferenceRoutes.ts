@@ -4,6 +4,7 @@ import * as models from "../schemas/models.js";
 import { detokenizeRequest, tokenizeRequest } from "../schemas/tokens.js";
 import type { ChatCompletionCreateParams } from "../types/chat.js";
 import type { DetokenizeParams, TokenizeParams } from "../types/tokens.js";
+import type { HttpMetrics } from "./httpMetrics.js";
 import { renderMetrics } from "./metricsText.js";
 import { openApiDocument } from "./openapi.js";
 import type { Call, Route } from "./route.js";
@@ -19,7 +20,7 @@ function named(body: unknown, headers: Headers): unknown {
   return id && isObject ? { ...body, request_id: id } : body;
 }
 
-async function createCompletion({ as, request, json, signal, report }: Call): Promise<unknown> {
+async function createCompletion({ as, request, json, signal, report, ended }: Call): Promise<unknown> {
   const params = named(await json(exactFields), request.headers) as ChatCompletionCreateParams;
   const client = new AbortController();
   const reply = await as.chat.completions.create(params, { signal: AbortSignal.any([signal, client.signal]) });
@@ -27,6 +28,7 @@ async function createCompletion({ as, request, json, signal, report }: Call): Pr
   return eventStream(reply, {
     signal,
     failed: report,
+    ended,
     left: () => client.abort(new DOMException("the client has gone away", "AbortError")),
   });
 }
@@ -84,8 +86,8 @@ export const inferenceRoutes: readonly Route[] = [
 
 const check = z.object({ success: z.boolean(), duration: z.number(), errors: z.array(z.string()) });
 
-/** The parts of the face that tell of the engine itself; `routes` are all there are, for the document. */
-export function operationRoutes(routes: () => readonly Route[]): readonly Route[] {
+/** The parts of the face that tell of the engine and the server; `routes` are all there are, for the document. */
+export function operationRoutes(routes: () => readonly Route[], http: HttpMetrics): readonly Route[] {
   return [
     {
       method: "GET",
@@ -110,7 +112,7 @@ export function operationRoutes(routes: () => readonly Route[]): readonly Route[
       path: "/metrics",
       summary: "Prometheus metrics",
       handle: async ({ engine }) =>
-        new Response(renderMetrics(engine.metrics()), {
+        new Response(renderMetrics(engine.metrics(), "vllm:") + renderMetrics(http.families()), {
           headers: { "content-type": "text/plain; version=0.0.4; charset=utf-8" },
         }),
     },

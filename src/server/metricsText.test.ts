@@ -1,10 +1,11 @@
 import { expect, it } from "vitest";
+import type { MetricFamily } from "../engine/metricFamilies.js";
 import { renderMetrics } from "./metricsText.js";
 
 // The expected lines follow Prometheus' exposition format, version 0.0.4.
 it("writes gauges, counters and histograms", () => {
   const labels = { model_name: 'a "quoted\\" name' };
-  const text = renderMetrics([
+  const families: MetricFamily[] = [
     { name: "num_requests_running", help: "Now.", kind: "gauge", samples: [{ labels, value: 2 }] },
     { name: "prompt_tokens", help: "All.", kind: "counter", samples: [{ labels: {}, value: 7 }] },
     {
@@ -23,8 +24,8 @@ it("writes gauges, counters and histograms", () => {
         },
       ],
     },
-  ]);
-  expect(text.split("\n")).toEqual([
+  ];
+  expect(renderMetrics(families, "vllm:").split("\n")).toEqual([
     "# HELP vllm:num_requests_running Now.",
     "# TYPE vllm:num_requests_running gauge",
     'vllm:num_requests_running{model_name="a \\"quoted\\\\\\" name"} 2',
@@ -39,4 +40,5 @@ it("writes gauges, counters and histograms", () => {
     'vllm:latency_seconds_count{engine="0"} 3',
     "",
   ]);
+  expect(renderMetrics(families)).toContain("\nprompt_tokens_total 7\n");
 });

@@ -1,6 +1,4 @@
-import type { HistogramSample, MetricFamily, MetricLabels } from "../engine/metrics.js";
-
-const prefix = "vllm:";
+import type { HistogramSample, MetricFamily, MetricLabels } from "../engine/metricFamilies.js";
 
 function labelText(labels: MetricLabels): string {
   const quoted = (value: string) => value.replaceAll("\\", "\\\\").replaceAll('"', '\\"').replaceAll("\n", "\\n");
@@ -18,7 +16,7 @@ function* histogramLines(name: string, { labels, buckets, sum, count }: Histogra
   yield `${name}_count${labelText(labels)} ${count}`;
 }
 
-function* familyLines(family: MetricFamily): Generator<string> {
+function* familyLines(family: MetricFamily, prefix: string): Generator<string> {
   const name = prefix + family.name + (family.kind === "counter" ? "_total" : "");
   yield `# HELP ${name} ${family.help}`;
   yield `# TYPE ${name} ${family.kind}`;
@@ -26,7 +24,10 @@ function* familyLines(family: MetricFamily): Generator<string> {
   else for (const { labels, value } of family.samples) yield `${name}${labelText(labels)} ${numberText(value)}`;
 }
 
-/** Prometheus' text format, under vLLM's names. */
-export function renderMetrics(families: readonly MetricFamily[]): string {
-  return `${families.flatMap((family) => [...familyLines(family)]).join("\n")}\n`;
+/** Prometheus' text format. `prefix` stands before every name. */
+export function renderMetrics(families: readonly MetricFamily[], prefix = ""): string {
+  return families
+    .flatMap((family) => [...familyLines(family, prefix)])
+    .map((line) => `${line}\n`)
+    .join("");
 }

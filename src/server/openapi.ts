@@ -1,7 +1,7 @@
 import { z } from "zod";
 import * as errors from "../schemas/errors.js";
 import { styleOf } from "./errorBodies.js";
-import type { Route } from "./route.js";
+import { pathTemplate, type Route } from "./route.js";
 
 type Json = Record<string, unknown>;
 
@@ -50,7 +50,7 @@ function operation(route: Route): Json {
 export function openApiDocument(routes: readonly Route[]): Json {
   const paths: Record<string, Json> = {};
   for (const route of routes) {
-    const path = route.path.replace(/:(\w+)(\{[^}]*\})?/g, "{$1}");
+    const path = pathTemplate(route);
     paths[path] = { ...paths[path], [route.method.toLowerCase()]: operation(route) };
   }
   return {

@@ -18,6 +18,8 @@ export interface Call {
   json(exact?: ExactFields): Promise<unknown>;
   /** The body's bytes as they come. */
   bytes(): AsyncIterable<Uint8Array>;
+  /** To be called when an answer that is an event stream has ended; others end when they are given. */
+  ended(): void;
   /** For failures that can no longer become a status. */
   report(error: unknown): void;
 }
@@ -36,3 +38,6 @@ export interface Route {
   response?: z.ZodType;
   handle(call: Call): Promise<unknown>;
 }
+
+/** The route's path as OpenAPI writes it. */
+export const pathTemplate = ({ path }: Route): string => path.replace(/:(\w+)(\{[^}]*\})?/g, "{$1}");

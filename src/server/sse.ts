@@ -6,11 +6,12 @@ const done = encoder.encode("data: [DONE]\n\n");
 
 /**
  * Server-sent events of a stream of chunks, ended by `[DONE]`. A failure on the way is one event with an `error` object.
- * Nothing is asked of `chunks` before the client takes what there is. `left` is called when the client has gone away.
+ * Nothing is asked of `chunks` before the client takes what there is. `left` is called when the client has gone away,
+ * `ended` when nothing more will be sent, for whatever reason.
  */
 export function eventStream(
   chunks: AsyncIterable<unknown>,
-  { signal, failed, left }: { signal: AbortSignal; failed: (error: unknown) => void; left: () => void },
+  on: { signal: AbortSignal; failed: (error: unknown) => void; left: () => void; ended: () => void },
 ): Response {
   const iterator = chunks[Symbol.asyncIterator]();
   let gone = false;
@@ -26,16 +27,21 @@ export function eventStream(
       } catch (error) {
         if (gone) return;
         // As any fetch does: the body of an aborted request breaks off.
-        if (signal.aborted) return controller.error(signal.reason);
-        failed(error);
+        if (on.signal.aborted) {
+          on.ended();
+          return controller.error(on.signal.reason);
+        }
+        on.failed(error);
         controller.enqueue(event({ error: errorObject(error) }));
       }
       controller.enqueue(done);
       controller.close();
+      on.ended();
     },
     async cancel() {
       gone = true;
-      left();
+      on.left();
+      on.ended();
       await iterator.return?.();
     },
   });

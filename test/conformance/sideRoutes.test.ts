@@ -144,7 +144,14 @@ describe("metrics", () => {
       "lora_requests_info",
     ];
     const counters = [
-      ...["prompt_tokens", "generation_tokens", "num_preemptions", "prefix_cache_queries", "prefix_cache_hits"],
+      ...[
+        "prompt_tokens",
+        "prompt_tokens_cached",
+        "generation_tokens",
+        "num_preemptions",
+        "prefix_cache_queries",
+        "prefix_cache_hits",
+      ],
       "request_success",
     ];
     const histograms = [
@@ -179,6 +186,30 @@ describe("metrics", () => {
     expect(grown("request_params_n_count")).toBe(2);
   });
 
+  test("count requests over HTTP by handler, method and status", async () => {
+    const count = async (labels: string) => {
+      const line = (await read()).split("\n").find((one) => one.startsWith(`http_requests_total{${labels}}`));
+      return Number(line?.split(" ").at(-1) ?? 0);
+    };
+    const chat = 'handler="/v1/chat/completions",method="POST",status=';
+    const before = { fine: await count(`${chat}"2xx"`), refused: await count(`${chat}"4xx"`) };
+    await served.chat({ ...start("[words]") });
+    await served.chunks({ ...start("[words]") });
+    await (await served.post({ n: 0 })).text();
+    await served.request("GET", "/v1/preview/models/nobody");
+    await served.request("GET", "/nowhere");
+    expect(await count(`${chat}"2xx"`)).toBe(before.fine + 2);
+    expect(await count(`${chat}"4xx"`)).toBe(before.refused + 1);
+    expect(await count('handler="/v1/preview/models/{model_id}",method="GET",status="4xx"')).toBe(1);
+    expect(await count('handler="none",method="GET",status="4xx"')).toBe(1);
+    const text = await read();
+    expect(text).toContain("# TYPE http_request_duration_seconds histogram");
+    expect(text).toMatch(
+      /http_request_duration_seconds_bucket\{handler="\/v1\/chat\/completions",method="POST",le="\+Inf"\} \d/,
+    );
+    expect(text).toMatch(/http_request_duration_highr_seconds_count \d/);
+  });
+
   test("name the adapters in use, and come to rest after a client has gone", async () => {
     const made = await json("POST", "/v1/preview/models", { project: "p", name: "used", base_model: "m" });
     expect(made.status).toBe(200);
@@ -187,7 +218,9 @@ describe("metrics", () => {
     const response = await served.post(body, { signal: gone.signal });
     expect(response.status).toBe(200);
     await response.body!.getReader().read();
-    expect(await read()).toMatch(/vllm:lora_requests_info\{[^}]*running_lora_adapters="[^"]*used[^"]*"/);
+    expect(await read()).toMatch(
+      /vllm:lora_requests_info\{[^}]*max_lora="64"[^}]*running_lora_adapters="[^"]*used[^"]*"/,
+    );
     gone.abort();
     const deadline = Date.now() + 5000;
     while (value(await read(), "num_requests_running") !== 0 && Date.now() < deadline) {
