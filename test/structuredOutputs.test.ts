@@ -124,6 +124,71 @@ test("any JSON object", async () => {
   for (const text of finished(answer)) expect(JSON.parse(text)).toBeTypeOf("object");
 });
 
+test("what is forced is the same with a step for each token as without", async () => {
+  const few = { enum: ["constant", { a: [1, 2, { b: "constants of an enum" }] }, "constantly"] };
+  const schema = {
+    type: "object",
+    properties: { few, more: few },
+    required: ["few", "more"],
+    additionalProperties: false,
+  };
+  const cases: Params[] = [
+    { structured_outputs: { json: schema, disable_any_whitespace: true }, n: 3 },
+    { structured_outputs: { regex: "(xyz|zyx)0123456789(xyz|zyx)" }, n: 2, stop: ["9x"], frequency_penalty: 1 },
+    { structured_outputs: { choice: ["a longer choice, taken in the end"] }, max_tokens: 9 },
+    { structured_outputs: { choice: ["one of them", "none of them"] }, min_tokens: 3, repetition_penalty: 1.2 },
+  ];
+  const all = (more: Params) =>
+    Promise.all(
+      cases.flatMap((params, i) =>
+        [0, 1, 2, 3].map((seed) => ask({ ...params, ...more, seed: 10 * i + seed, return_token_ids: true })),
+      ),
+    );
+  const seen = (answers: ChatCompletion[]) =>
+    answers.map(({ choices, usage }) => ({
+      usage: [usage!.prompt_tokens, usage!.completion_tokens],
+      choices: choices.map((c) => [c.message.content, c.finish_reason, c.stop_reason, c.token_ids]),
+    }));
+  expect(seen(await all({}))).toEqual(seen(await all({ logprobs: true })));
+});
+
+test("what is forced takes no steps of its own", async () => {
+  const properties = { city: { enum: ["Oslo", "Rome"] }, country: { const: "known beforehand" } };
+  const parameters = { type: "object", properties, required: ["city", "country"], additionalProperties: false };
+  const call = async (logprobs: boolean) => {
+    const { loop } = engine.core.defaultBase;
+    const { steps } = loop.stats();
+    const answer = await ask({
+      tools: [{ type: "function", function: { name: "weather", parameters } }],
+      tool_choice: { type: "function", function: { name: "weather" } },
+      logprobs,
+      seed: 1,
+    });
+    return { tokens: answer.usage!.completion_tokens, steps: loop.stats().steps - steps };
+  };
+  const each = await call(true);
+  const together = await call(false);
+  expect(each.steps).toBeGreaterThanOrEqual(each.tokens);
+  expect(together.tokens).toBe(each.tokens);
+  expect(together.steps).toBeLessThan(each.tokens / 2);
+});
+
+test("stop ids end a constrained reply, where it is complete or where they are part of it", async () => {
+  const encode = (text: string) => engine.core.defaultBase.tokenizer.encode(text);
+  const [x] = encode("x");
+  const params: Params = { structured_outputs: { regex: "[0-9]{3}" }, n: 8, max_tokens: 400 };
+  const outside = await ask({ ...params, stop_token_ids: [x!], seed: 1, logit_bias: { [x!]: 100 } });
+  for (const { message, finish_reason, stop_reason } of outside.choices) {
+    // Thoughts are as free to end.
+    if (finish_reason !== "stop" || !message.content) continue;
+    expect(message.content).toMatch(/^[0-9]{3}$/);
+    expect(stop_reason).toBe(x);
+  }
+  const [seven] = encode("7");
+  const inside = await ask({ ...params, stop_token_ids: [seven!], seed: 2, logit_bias: { [seven!]: 100 } });
+  expect(inside.choices.some(({ stop_reason }) => stop_reason === seven)).toBe(true);
+});
+
 test("stop strings cut a constrained reply, and max_tokens truncates it", async () => {
   const structured_outputs = { regex: "x(ab){30}" };
   const stopped = await ask({ structured_outputs, stop: ["bab"], include_stop_str_in_output: true, seed: 1 });

@@ -4,8 +4,6 @@ namespace anneal {
 
 namespace {
 
-constexpr size_t kMostForced = 4096;            // bytes of one call
-
 // Work on Node's thread pool: short and on its own, it must wait neither for a training step nor make inference wait.
 class Background {
  public:
@@ -178,8 +176,7 @@ napi_value GrammarMatcher::finished(const Arguments& arguments) { return boolean
 napi_value GrammarMatcher::steps(const Arguments& arguments) { return arguments.js.number(double(matcher_.steps())); }
 
 napi_value GrammarMatcher::forced(const Arguments& arguments) {
-  const auto bytes = guarded_matcher([&] { return matcher_.forced(kMostForced); });
-  return arguments.js.bytes(bytes.data(), bytes.size());
+  return arguments.js.number(guarded_matcher([&] { return matcher_.forced(); }));
 }
 
 napi_value GrammarMatcher::rewind(const Arguments& arguments) {

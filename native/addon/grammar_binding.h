@@ -41,7 +41,7 @@ class GrammarMatcher {
   napi_value complete(const Arguments&);        // getter
   napi_value finished(const Arguments&);        // getter
   napi_value steps(const Arguments&);           // getter
-  napi_value forced(const Arguments&);          // () -> Uint8Array
+  napi_value forced(const Arguments&);          // () -> token or -1
   napi_value rewind(const Arguments&);          // (steps)
   napi_value clone(const Arguments&);           // () -> GrammarMatcher
 

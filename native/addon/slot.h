@@ -10,24 +10,34 @@ namespace anneal {
 
 class Slot {
  public:
-  // `matcher` (or null) is the slot's own: whoever gave it has another.
-  Slot(SamplingParams params, int vocab, std::unique_ptr<grammar::Matcher> matcher) : sampler_(std::move(params), vocab), matcher_(std::move(matcher)) {}
+  // `matcher` (or null) is the slot's own: whoever gave it has another. `stop_ids` (sorted) may follow where the output is complete.
+  Slot(SamplingParams params, int vocab, std::unique_ptr<grammar::Matcher> matcher, std::vector<int32_t> stop_ids)
+      : sampler_(std::move(params), vocab), vocab_(vocab), matcher_(std::move(matcher)), stop_ids_(std::move(stop_ids)) {}
 
+  // The next token where the grammar leaves no choice, whatever the logits say; -1 elsewhere.
+  int32_t forced();
   // See Sampler::sample. Token -1 as well where the grammar permits nothing, or is too ambiguous to be followed further.
   Sampled sample(const Kernels& kernels, const float* logits, int position, SamplerScratch& scratch);
-  void accept(int32_t token);
+  // Takes the token that a draw gave, and up to `most` tokens that are forced after it: they become `given`.
+  void accept(int32_t token, int most);
   // Forgets outputs after the first `outputs`.
   void rewind(int outputs);
   const SamplingParams& params() const { return sampler_.params(); }
 
   int64_t draws = 0;              // queued so far (JavaScript thread)
   int64_t latest = 0;             // the one that a step without tokens goes on from; 0: none (JavaScript thread)
-  int64_t drawn = 0;              // the one that gave `last`: another than asked for means that one was aborted
-  int32_t last = -1;              // -1: no token was permitted
+  int latest_jump = 0;            // forced tokens that it may take at most (JavaScript thread)
+  int64_t drawn = 0;              // the one that gave `given`: another than asked for means that one was aborted
+  std::vector<int32_t> given;     // the token drawn, and those forced after it; empty: no token was permitted
 
  private:
+  bool take(int32_t token);
+  bool may_stop() { return !stop_ids_.empty() && matcher_->complete(); }
+
   Sampler sampler_;
+  int vocab_;
   std::unique_ptr<grammar::Matcher> matcher_;      // one step per output, after those it came with
+  std::vector<int32_t> stop_ids_;
 };
 
 }  // namespace anneal

@@ -18,11 +18,13 @@ struct Sequence {
   int64_t draw = 0, after = 0;       // its own draw's number; that of the draw it goes on from, 0: tokens were given
   std::vector<int32_t> tokens, blocks, next;
   int position = 0;
+  int most = 0;                      // tokens at most: those after a draw are known only when the step runs
   AdapterRef adapter;
   bool sample = false;
-  int output_index = 0, prompt_logprobs = -1;
+  int output_index = 0, prompt_logprobs = -1, jump = 0;
   // Results.
   Sampled sampled{-2, 0, {}, {}};
+  std::vector<int32_t> forced;       // taken after the token sampled
   std::vector<RowLogprobs> rows;     // [tokens], with prompt_logprobs
 };
 
@@ -56,7 +58,7 @@ Sequence read_sequence(const Argument& entry, const ModelHandle& handle) {
     if (a.missing()) {
       if (!s.slot || s.slot->latest == 0) invalid(a.path(), "must be given: the slot has no sampled token to go on from");
       s.after = s.slot->latest;
-      s.tokens = {0};               // filled in when the step runs
+      s.most = 1 + s.slot->latest_jump;
       return;
     }
     s.tokens = a.int32s();
@@ -64,9 +66,10 @@ Sequence read_sequence(const Argument& entry, const ModelHandle& handle) {
     for (size_t i = 0; i < s.tokens.size(); ++i)
       if (s.tokens[i] < 0 || s.tokens[i] >= config.vocab)
         invalid(Path(a.path(), int64_t(i)), "is " + std::to_string(s.tokens[i]) + "; token ids are 0 to " + std::to_string(config.vocab - 1));
+    s.most = int(s.tokens.size());
   });
   s.position = int(entry.field("position", [&](Argument a) { return a.integer(0, config.max_positions - 1); }));
-  const int64_t end = s.position + int64_t(s.tokens.size());
+  const int64_t end = int64_t(s.position) + s.most;
   if (end > config.max_positions) invalid(Path(entry.path(), "tokens"), "reach past the model's " + std::to_string(config.max_positions) + " positions");
   const int pages = handle.pages;
   entry.field("blocks", [&](Argument a) {
@@ -79,6 +82,7 @@ Sequence read_sequence(const Argument& entry, const ModelHandle& handle) {
   s.adapter = entry.field("adapter", [&](Argument a) { return handle.adapter(a); });
   s.sample = entry.field("sample", [](Argument a) { return a.boolean(); });
   if (s.sample && !s.slot) invalid(Path(entry.path(), "slot"), "must be an open slot where sample is true");
+  s.jump = int(entry.field("jump", [](Argument a) { return a.missing() ? 0 : a.integer(0, 1 << 16); }));
   s.output_index = int(entry.field("outputIndex", [](Argument a) { return a.integer(0, INT32_MAX); }));
   s.prompt_logprobs = int(entry.field("promptLogprobs", [&](Argument a) { return a.integer(-1, config.vocab); }));
   if (s.prompt_logprobs >= 0) {
@@ -102,7 +106,7 @@ void require_disjoint(const std::vector<Sequence>& sequences, const Path& path) 
   for (size_t i = 0; i < sequences.size(); ++i) {
     const auto& s = sequences[i];
     const Path at(path, int64_t(i));
-    for (int64_t block = s.position / kPage; block * kPage < s.position + int64_t(s.tokens.size()); ++block)
+    for (int64_t block = s.position / kPage; block * kPage < int64_t(s.position) + s.most; ++block)
       if (!written.insert(s.blocks[size_t(block)]).second) invalid(Path(at, "blocks"), "writes page " + std::to_string(s.blocks[size_t(block)]) + ", which is written twice in this step");
     if (s.slot && !slots.insert(s.slot.get()).second) invalid(Path(at, "slot"), "is used twice in this step");
   }
@@ -115,9 +119,10 @@ void Step::run(Pool& pool) {
   for (auto& s : sequences)
     if (s.sample) {
       s.slot->drawn = s.draw;
-      s.slot->last = -1;
-      if (s.sampled.token >= 0) s.slot->accept(s.sampled.token);
-      s.sampled.token = s.slot->last;
+      s.slot->accept(s.sampled.token, s.jump);
+      const auto& given = s.slot->given;
+      s.sampled.token = given.empty() ? -1 : given[0];
+      if (given.size() > 1) s.forced.assign(given.begin() + 1, given.end());
     }
   seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -134,22 +139,27 @@ void Step::compute(Pool& pool) {
   };
   for (auto& s : sequences) {
     if (s.after) {
-      s.tokens[0] = s.slot->last;
       // The draw before this one found nothing permitted, or never took place: this sequence has ended.
-      if (s.slot->drawn != s.after || s.slot->last < 0) {
+      if (s.slot->drawn != s.after || s.slot->given.empty()) {
         if (s.sample) s.sampled.token = -1;
         continue;
       }
+      s.tokens = s.slot->given;
+      s.output_index += int(s.tokens.size()) - 1;
     }
+    // Without logits where the token is known beforehand and nothing is to be reported of it.
+    if (s.sample && s.slot->params().top_logprobs < 0)
+      if (const int32_t token = s.slot->forced(); token >= 0) s.sampled.token = token;
+    const bool samples = s.sample && s.sampled.token < 0;
     const int count = int(s.tokens.size());
     for (int done = 0; done < count;) {
       int n = count - done;
-      if (s.prompt_logprobs >= 0 || (s.sample && int64_t(rows.size()) >= capacity)) {
+      if (s.prompt_logprobs >= 0 || (samples && int64_t(rows.size()) >= capacity)) {
         if (int64_t(rows.size()) >= capacity) flush();
         if (s.prompt_logprobs >= 0) n = int(std::min<int64_t>(n, capacity - int64_t(rows.size())));
       }
       const bool last = done + n == count;
-      const int logits = s.prompt_logprobs >= 0 ? 2 : (s.sample && last ? 1 : 0);
+      const int logits = s.prompt_logprobs >= 0 ? 2 : (samples && last ? 1 : 0);
       runs.push_back({s.tokens.data() + done, n, s.position + done, s.blocks.data(), s.adapter, logits});
       for (int i = logits == 2 ? 0 : n - logits; i < n; ++i) rows.push_back({&s, done + i});
       done += n;
@@ -182,7 +192,7 @@ void Step::pass(Pool& pool, const std::vector<StepRun>& runs, const std::vector<
       out = row_logprobs(*model->kernels, logits, vocab, std::max(next, 0), s.prompt_logprobs, scratch);
       if (next < 0) out.logprob = 0, out.rank = 0;
     }
-    if (s.sample && row.token + 1 == int(s.tokens.size()))
+    if (s.sample && s.sampled.token < 0 && row.token + 1 == int(s.tokens.size()))
       s.sampled = s.slot->sample(*model->kernels, logits, s.output_index, scratch);
   });
   if (!complete) throw Failure{"aborted", "the step was aborted", ""};
@@ -192,7 +202,7 @@ napi_value result(Js js, const Step& step) {
   const size_t count = step.sequences.size();
   std::vector<int32_t> tokens(count);
   std::vector<float> logprobs(count);
-  napi_value top = js.array(count), prompt = js.array(count), none = js.null();
+  napi_value top = js.array(count), prompt = js.array(count), forced = js.array(count), none = js.null();
   for (size_t i = 0; i < count; ++i) {
     const auto& s = step.sequences[i];
     tokens[i] = s.sampled.token;
@@ -215,12 +225,14 @@ napi_value result(Js js, const Step& step) {
         js.set(rows, uint32_t(t), entry);
       }
     }
+    js.set(forced, uint32_t(i), s.forced.empty() ? none : js.int32s(s.forced.data(), s.forced.size()));
     js.set(top, uint32_t(i), most_likely);
     js.set(prompt, uint32_t(i), rows);
   }
   napi_value output = js.object();
   js.set(output, "tokens", js.int32s(tokens.data(), count));
   js.set(output, "logprobs", js.floats(logprobs.data(), count));
+  js.set(output, "forced", forced);
   js.set(output, "top", top);
   js.set(output, "prompt", prompt);
   js.set(output, "seconds", js.number(step.seconds));
@@ -241,13 +253,16 @@ napi_value start_step(const std::shared_ptr<ModelHandle>& handle, const Argument
   for (uint32_t i = 0; i < count; ++i) list.element(i, [&](Argument entry) { step->sequences.push_back(read_sequence(entry, *handle)); });
   require_disjoint(step->sequences, path);
   int64_t tokens = 0;
-  for (auto& s : step->sequences) tokens += int64_t(s.tokens.size());
+  for (auto& s : step->sequences) tokens += s.most;
   if (tokens > 1 << 20) invalid(path, "holds more than 1048576 tokens: cut the prefill into chunks");
   auto control = control_of(arguments.at(1, cancellation_path));
   // Reading arguments may have run JavaScript (getters), which may have closed the model.
   handle->require_open();
   for (auto& s : step->sequences)
-    if (s.sample) s.draw = s.slot->latest = ++s.slot->draws;
+    if (s.sample) {
+      s.draw = s.slot->latest = ++s.slot->draws;
+      s.slot->latest_jump = s.jump;
+    }
   return handle->environment->start(
       {.queue = Queue::inference, .control = std::move(control), .pending = {&handle->pending}},
       [step, executor = handle->environment->executor().get()] { step->run(*executor); },

@@ -49,13 +49,23 @@ void MaskMaker::make(uint32_t configuration, Mask& mask) {
 
 // Permits the tokens of nodes [from, past), a subtree; `configuration` is the one after its first node's byte.
 void MaskMaker::walk(uint32_t from, uint32_t past, uint32_t configuration, Mask& mask) {
+  visit(from, past, configuration, [&](int32_t token) {
+    permit(mask, token);
+    return true;
+  });
+}
+
+// Calls `found` with each token of the subtree that may follow, until it answers false; whether it never did.
+template <class F> bool MaskMaker::visit(uint32_t from, uint32_t past, uint32_t configuration, F&& found) {
   const auto& nodes = vocabulary_.nodes();
   path_.resize(size_t(vocabulary_.longest()) + 1);
   path_[nodes[from].depth] = configuration;
   const auto tokens = [&](uint32_t i) {
-    for (int32_t token = nodes[i].token; token >= 0; token = vocabulary_.same_bytes(token)) permit(mask, token);
+    for (int32_t token = nodes[i].token; token >= 0; token = vocabulary_.same_bytes(token))
+      if (!found(token)) return false;
+    return true;
   };
-  tokens(from);
+  if (!tokens(from)) return false;
   for (uint32_t i = from + 1; i < past;) {
     const auto& node = nodes[i];
     const uint32_t now = configurations_.after(path_[node.depth - 1u])[node.byte];
@@ -64,9 +74,38 @@ void MaskMaker::walk(uint32_t from, uint32_t past, uint32_t configuration, Mask&
       continue;
     }
     path_[node.depth] = now;
-    tokens(i);
+    if (!tokens(i)) return false;
     ++i;
   }
+  return true;
+}
+
+int32_t MaskMaker::only(uint32_t configuration) {
+  const auto known = only_.find(configuration);
+  if (known != only_.end()) return known->second;
+  const int32_t token = find_only(configuration);
+  only_.emplace(configuration, token);
+  bytes_ += 32;
+  return token;
+}
+
+int32_t MaskMaker::find_only(uint32_t configuration) {
+  int32_t only = -1;
+  const auto found = [&](int32_t token) {
+    if (only >= 0 && only != token) return false;
+    only = token;
+    return true;
+  };
+  if (configurations_.complete(configuration))
+    for (int32_t token : vocabulary_.end())
+      if (!found(token)) return -1;
+  for (int32_t token : configurations_.tokens(configuration))
+    if (!found(token)) return -1;
+  const auto row = configurations_.after(configuration);        // a copy: the walks below make more rows
+  for (int byte = 0; byte < 256; ++byte)
+    if (const uint32_t child = vocabulary_.first_child(uint8_t(byte)); child && row[size_t(byte)] != Configurations::kDead)
+      if (!visit(child, vocabulary_.nodes()[child].next, row[size_t(byte)], found)) return -1;
+  return only;
 }
 
 // What one item permits. False: what follows its rule is so broad that walking the whole configuration is better.

@@ -12,11 +12,15 @@ class MaskMaker {
 
   // Remembered per configuration.
   std::shared_ptr<const Mask> mask(uint32_t configuration);
+  // The one token that the mask would permit; -1: none, or more. Costs little where there are more: looking stops at the second.
+  int32_t only(uint32_t configuration);
   size_t memory() const { return bytes_; }
 
  private:
   void make(uint32_t configuration, Mask& mask);
   void walk(uint32_t from, uint32_t past, uint32_t configuration, Mask& mask);
+  template <class F> bool visit(uint32_t from, uint32_t past, uint32_t configuration, F&& found);
+  int32_t find_only(uint32_t configuration);
   bool add_rule(int32_t state, uint32_t frame, Mask& mask);
   std::shared_ptr<const LocalMask> local(int32_t state, const Bytes* follow);
   const std::vector<std::string>& description(int32_t state);
@@ -26,6 +30,7 @@ class MaskMaker {
   Configurations& configurations_;
   const MaskLimits limits_;
   std::unordered_map<uint32_t, std::shared_ptr<const Mask>> masks_;
+  std::unordered_map<uint32_t, int32_t> only_;
   struct Known {
     std::shared_ptr<const LocalMask> all;           // may lack exits
     std::vector<std::shared_ptr<const LocalMask>> partial;
@@ -33,7 +38,7 @@ class MaskMaker {
   std::unordered_map<int32_t, Known> locals_;
   // Descriptions of states: for the longest token, and for each of Vocabulary::kSteps below that.
   std::unordered_map<int32_t, std::vector<std::string>> described_;
-  std::vector<uint32_t> path_;                      // configurations by depth, of walk()
+  std::vector<uint32_t> path_;                      // configurations by depth, of visit()
   size_t bytes_ = 0;
 };
 

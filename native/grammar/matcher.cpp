@@ -64,11 +64,7 @@ void Matcher::make_room() {
 bool Matcher::accept(int32_t token) {
   const auto& vocabulary = grammar_->vocabulary();
   if (finished() || token < 0 || token >= vocabulary.size()) return false;
-  if (vocabulary.is_end(token)) {
-    if (!complete()) return false;
-    history_.push_back(kFinished);
-    return true;
-  }
+  if (vocabulary.is_end(token)) return end();
   make_room();
   std::lock_guard lock(space_->mutex);
   auto& configurations = space_->configurations;
@@ -83,6 +79,12 @@ bool Matcher::accept(int32_t token) {
   else if (text != Configurations::kDead) now = configurations.united(now, text);
   if (now == Configurations::kDead) return false;
   history_.push_back(now);
+  return true;
+}
+
+bool Matcher::end() {
+  if (finished() || !complete()) return false;
+  history_.push_back(kFinished);
   return true;
 }
 
@@ -110,25 +112,11 @@ bool Matcher::complete() {
   return space_->configurations.complete(history_.back());
 }
 
-std::vector<uint8_t> Matcher::forced(size_t most) {
-  std::vector<uint8_t> bytes;
-  if (finished()) return bytes;
+int32_t Matcher::forced() {
+  if (finished()) return -1;
   make_room();
   std::lock_guard lock(space_->mutex);
-  auto& configurations = space_->configurations;
-  for (uint32_t now = history_.back(); bytes.size() < most && !configurations.complete(now) && configurations.tokens(now).empty();) {
-    const auto& row = configurations.after(now);
-    int only = -1;
-    for (int byte = 0; byte < 256; ++byte)
-      if (row[size_t(byte)] != Configurations::kDead) {
-        if (only >= 0) return bytes;
-        only = byte;
-      }
-    if (only < 0) break;
-    bytes.push_back(uint8_t(only));
-    now = row[size_t(only)];
-  }
-  return bytes;
+  return space_->masks->only(history_.back());
 }
 
 }  // namespace anneal::grammar

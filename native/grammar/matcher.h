@@ -74,8 +74,10 @@ class Matcher {
   bool complete();
   // An end token was accepted: nothing may follow.
   bool finished() const { return history_.back() == kFinished; }
-  // The bytes that must follow, at most `most`: until there is a choice, or the output may end.
-  std::vector<uint8_t> forced(size_t most);
+  // The one token that may follow; -1 where there is a choice, or nothing may follow.
+  int32_t forced();
+  // Ends the output as an end token would; false, and nothing changes, where it is not complete. One step.
+  bool end();
   size_t steps() const { return history_.size() - 1; }
   // Takes back the last `steps` (at most steps()) steps.
   void rewind(size_t steps) { history_.resize(history_.size() - steps); }

@@ -186,12 +186,13 @@ struct Sampler::State {
            p.frequency_penalty != 0 || p.presence_penalty != 0;
   }
 
-  void mask_bad_words(float* z) const {
+  // Calls `forbid` with each token that would complete a bad word.
+  template <class F> void bad_words(F&& forbid) const {
     for (const auto& word : params.bad_words) {
       if (word.empty() || word.back() < 0 || word.back() >= vocab) continue;
       const size_t prefix = word.size() - 1;
       if (prefix > outputs.size()) continue;
-      if (std::equal(word.begin(), word.end() - 1, outputs.end() - prefix)) z[word.back()] = kMasked;
+      if (std::equal(word.begin(), word.end() - 1, outputs.end() - prefix)) forbid(word.back());
     }
   }
 
@@ -255,7 +256,7 @@ Sampled Sampler::sample(const Kernels& kernels, const float* logits, int positio
     if (p.restrict_allowed) kernels.keep_permitted(logits, n, s.allowed.data(), z);
     else std::memcpy(z, logits, sizeof(float) * n);
     if (grammar_mask) kernels.keep_permitted(z, n, grammar_mask, z);
-    s.mask_bad_words(z);
+    s.bad_words([&](int32_t id) { z[id] = kMasked; });
     if (outputs() < p.min_tokens)
       for (int32_t id : p.end_ids)
         if (id >= 0 && id < n) z[id] = kMasked;
@@ -290,6 +291,28 @@ Sampled Sampler::sample(const Kernels& kernels, const float* logits, int positio
   }
   out.logprob = logits[out.token] - lse;
   return out;
+}
+
+Sampled Sampler::given(const Kernels& kernels, const float* logits, int32_t token, SamplerScratch& scratch) const {
+  const State& s = *state_;
+  Sampled out{token, 0, {}, {}};
+  const float lse = kernels.log_sum_exp(logits, s.vocab);
+  if (s.params.top_logprobs > 0) {
+    kernels.lane_maxima(logits, s.vocab, scratch.maxima.data());
+    report_best({kernels, logits, s.vocab, scratch.maxima}, s.params.top_logprobs, lse, scratch.ids, out);
+  }
+  out.logprob = logits[token] - lse;
+  return out;
+}
+
+bool Sampler::permits(int32_t token) const {
+  const State& s = *state_;
+  const SamplingParams& p = s.params;
+  if (p.restrict_allowed && !(s.allowed[token >> 5] >> (token & 31) & 1)) return false;
+  if (outputs() < p.min_tokens && std::binary_search(p.end_ids.begin(), p.end_ids.end(), token)) return false;
+  bool permitted = true;
+  s.bad_words([&](int32_t id) { permitted &= id != token; });
+  return permitted;
 }
 
 RowLogprobs row_logprobs(const Kernels& kernels, const float* logits, int vocab, int32_t token, int top, SamplerScratch& scratch) {

@@ -54,6 +54,10 @@ class Sampler {
   // (seed, choice, position) only. `grammar_mask` bit i of word i / 32 permits token i; null: no grammar.
   // The drawn token is not recorded: call accept().
   Sampled sample(const Kernels& kernels, const float* logits, int position, const uint32_t* grammar_mask, SamplerScratch& scratch);
+  // As if `token` had been drawn: what to report of a row whose token is known beforehand.
+  Sampled given(const Kernels& kernels, const float* logits, int32_t token, SamplerScratch& scratch) const;
+  // Whether allowed ids, bad words and min_tokens leave the next token to be `token`.
+  bool permits(int32_t token) const;
   void accept(int32_t token);         // appends to the output history
   void rewind(int outputs);           // forgets outputs after the first `outputs`
   int outputs() const;

@@ -18,7 +18,7 @@ import type {
   TopLogprobs,
 } from "./request.js";
 import { Sequence, type SequenceOrigin } from "./sequence.js";
-import { endIds } from "./stopping.js";
+import { endIds, knownIds } from "./stopping.js";
 
 export interface GeneratingHost {
   branch(parent: Sequence, branch: Sequence): void;
@@ -49,7 +49,9 @@ export class Generating implements Generation {
     private readonly host: GeneratingHost,
   ) {
     const { params, promptTokens, adapter, cacheSalt, useCache, priority } = request;
-    const origin: SequenceOrigin = { params, adapter, cacheSalt, useCache, priority, arrival };
+    // Log-probabilities of forced tokens need a row of logits each.
+    const jumps = request.grammar !== null && params.logprobs === null;
+    const origin: SequenceOrigin = { params, adapter, cacheSalt, useCache, priority, arrival, jumps };
     this.queue = new EventQueue(() => this.leave());
     this.ended = new Promise((resolve) => {
       this.resolveEnded = resolve;
@@ -118,6 +120,7 @@ export class Generating implements Generation {
       prompt: params.repetitionPenalty === 1 ? new Int32Array(0) : Int32Array.from(this.request.promptTokens),
       topLogprobs: params.logprobs ?? -1,
       grammar: this.request.grammar?.matcher() ?? null,
+      stopIds: knownIds(params.stopTokenIds, this.device.config.vocab),
     });
   }
 
@@ -141,16 +144,15 @@ export class Generating implements Generation {
     }
   }
 
-  /** A choice drew `token`; -1: no token was permitted, which ends it. */
-  drew(sequence: Sequence, token: number, logprob: number, top: TopLogprobs | null): void {
+  /** A choice drew `token` and took the `forced` ones after it; -1: no token was permitted, which ends it. */
+  drew(sequence: Sequence, token: number, logprob: number, top: TopLogprobs | null, forced: Int32Array): void {
     this.begin();
     const output = this.outputs[sequence.index]!;
     let finish: Finish | null;
     if (token < 0) finish = output.end({ reason: "stop", stopReason: null });
     else {
-      sequence.append(token);
-      this.record.outputTokens[sequence.index]!++;
-      finish = output.add(logprob, top);
+      finish = this.append(sequence, token, logprob, top);
+      for (let i = 0; i < forced.length && finish === null; i++) finish = this.append(sequence, forced[i]!, 0, null);
     }
     if (finish !== null) {
       this.host.finish(sequence);
@@ -159,6 +161,12 @@ export class Generating implements Generation {
     }
     if (finish !== null || this.request.streaming) this.queue.push(output.take(finish));
     if (this.unfinished === 0) this.complete();
+  }
+
+  private append(sequence: Sequence, token: number, logprob: number, top: TopLogprobs | null): Finish | null {
+    sequence.append(token);
+    this.record.outputTokens[sequence.index]!++;
+    return this.outputs[sequence.index]!.add(logprob, top);
   }
 
   /** Ends everything; the reader gets `error`. */

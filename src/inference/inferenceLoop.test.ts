@@ -399,3 +399,73 @@ describe("pace", () => {
     expect((await all).choices).toHaveLength(2000);
   });
 });
+
+describe("forced tokens", () => {
+  /** After a token divisible by 3, as many tokens are forced as its hundreds digit (or eight times that) says. */
+  const force = (context: number[]): number | null => {
+    let back = 0;
+    while (back < context.length && context[context.length - 1 - back]! > 900) back++;
+    const drawn = context[context.length - 1 - back];
+    if (drawn === undefined || drawn % 3 !== 0) return null;
+    const run = Math.floor(drawn / 100) * (drawn % 2 === 0 ? 8 : 1);
+    return back < run ? 901 + ((drawn + back) % 100) : null;
+  };
+  // Draws below 900, so that forced tokens are told apart from drawn ones; -1 in the device's own hash is none.
+  const next = (context: number[], outputs: number, params: { seed: bigint; choice: number }): number => {
+    let h = Number(params.seed) + outputs * 7;
+    for (const token of context) h = (Math.imul(h ^ token, 0x01000193) + 0x9e3779b9) >>> 0;
+    return ((h ^ (h >>> 13)) >>> 0) % 900;
+  };
+  const grammar = { matcher: () => ({}) } as unknown as NonNullable<GenerationRequest["grammar"]>;
+  const device = { force, next, vocab: 1100 };
+  const over = (i: number, logprobs: number | null): RequestOver => ({
+    grammar,
+    n: 1 + (i % 3),
+    promptTokens: prompt(20 + i * 23, i),
+    streaming: i % 2 === 0,
+    params: { seed: BigInt(i), logprobs, maxTokens: 90 + i * 11, stop: i === 3 ? ["a"] : [], stopTokenIds: [955] },
+  });
+  const all = async (logprobs: number | null, pages: number) => {
+    const { loop, model } = open({ ...device, pages }, { contextLength: 400 });
+    const results = await Promise.all(
+      Array.from({ length: 8 }, (_, i) => read(loop.submit(request(over(i, logprobs))))),
+    );
+    const stats = loop.stats();
+    await loop.close();
+    expect(model.openSlots).toBe(0);
+    return {
+      stats,
+      seen: model.seen,
+      outputs: results.map(({ choices }) => choices.map(({ ids, text, finish }) => ({ ids, text, finish }))),
+    };
+  };
+
+  test("are taken without steps of their own, to the same effect", async () => {
+    const each = await all(0, 400);
+    const together = await all(null, 400);
+    expect(together.outputs).toEqual(each.outputs);
+    expect(together.seen.steps).toBeLessThan(each.seen.steps * 0.6);
+    expect(together.stats.generatedTokens).toBeGreaterThanOrEqual(
+      each.outputs.flat().reduce((sum, { ids }) => sum + ids.length, 0),
+    );
+  });
+
+  test("do not depend on room in pages", async () => {
+    const { outputs } = await all(0, 400);
+    let preemptions = 0;
+    for (let pages = 7; pages < 28; pages += 2) {
+      const scarce = await all(null, pages);
+      preemptions += scarce.stats.preemptions;
+      expect(scarce.outputs).toEqual(outputs);
+    }
+    expect(preemptions).toBeGreaterThan(5);
+  });
+
+  test("end at the limit", async () => {
+    const { loop } = open({ force: () => 902, vocab: 1100 });
+    const result = await read(loop.submit(request({ grammar, params: { maxTokens: 45 } })));
+    expect(result.choices[0]).toMatchObject({ ids: new Array(45).fill(902), finish: { reason: "length" } });
+    // The second takes what is left; one more had been handed over by then.
+    expect(loop.stats().steps).toBe(3);
+  });
+});

@@ -50,8 +50,9 @@ export interface InferenceStats {
 
 interface StepUnderWay {
   runs: Sequence[];
-  /** Per run: whether it draws a token, and the position of its first token. */
+  /** Per run: whether it draws a token, how many forced ones that may take, and the position of its first token. */
   draws: boolean[];
+  jumps: number[];
   positions: number[];
   tokens: number;
   output: Promise<StepOutput>;
@@ -63,6 +64,8 @@ const STEP_SIZES = [1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, Num
 const PATIENCE = 0.1;
 /** Pieces of a prompt are not made smaller than this: products of few rows use the machine badly. */
 const SMALLEST_PIECE = 64;
+
+const NOTHING = new Int32Array(0);
 
 /** Steps handed to the device before the first of them has come back. */
 const STEPS_UNDER_WAY = 2;
@@ -199,14 +202,19 @@ export class InferenceLoop {
     if (step.runs.length === 0) return true;
     const rows = step.runs.map((sequence) => sequence.row());
     const draws = rows.map((row) => row.sample);
+    const jumps = rows.map((row) => row.jump);
     const positions = rows.map((row) => row.position);
     const output = this.runOnDevice(step, rows);
     // Awaited in order; a failure is dealt with there.
     output.catch(() => undefined);
     const tokens = this.started(step);
     this.steps.issued(step);
-    for (const [i, sequence] of step.runs.entries()) if (draws[i]) sequence.pending++;
-    this.underWay.push({ runs: step.runs, draws, positions, tokens, output });
+    for (const [i, sequence] of step.runs.entries()) {
+      if (!draws[i]) continue;
+      sequence.pending++;
+      sequence.pendingForced += jumps[i]!;
+    }
+    this.underWay.push({ runs: step.runs, draws, jumps, positions, tokens, output });
     return true;
   }
 
@@ -253,8 +261,12 @@ export class InferenceLoop {
     for (let i = 0; i < step.runs.length; i++) {
       const sequence = step.runs[i]!;
       const drew = step.draws[i]!;
+      const forced = output.forced[i] ?? NOTHING;
       sequence.inFlight--;
-      if (drew) sequence.pending--;
+      if (drew) {
+        sequence.pending--;
+        sequence.tookForced(forced.length, step.jumps[i]!);
+      }
       if (sequence.state === "finished") {
         this.counts.discardedRows++;
         this.closeSlot(sequence);
@@ -264,8 +276,9 @@ export class InferenceLoop {
       const rows = output.prompt[i] ?? null;
       if (rows !== null) await generation.rows(sequence, step.positions[i]!, rows);
       if (!drew) continue;
-      this.counts.generatedTokens++;
-      generation.drew(sequence, output.tokens[i]!, output.logprobs[i]!, output.top[i] ?? null);
+      this.counts.generatedTokens += 1 + forced.length;
+      this.counts.stepTokens += forced.length;
+      generation.drew(sequence, output.tokens[i]!, output.logprobs[i]!, output.top[i] ?? null, forced);
     }
   }
 

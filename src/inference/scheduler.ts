@@ -167,6 +167,8 @@ export class Scheduler {
       }
     }
     while (sequence.blocks.length < needed) sequence.addBlock(pool.take());
+    const wished = Math.ceil(sequence.roomWished(chunk) / PAGE_SIZE);
+    while (sequence.blocks.length < wished && pool.free > 0) sequence.addBlock(pool.take());
     return true;
   }
 

@@ -15,7 +15,12 @@ export interface SequenceOrigin {
   priority: number;
   /** Order of arrival over all requests of the loop. */
   arrival: number;
+  /** Tokens that a grammar forces are taken together with the one drawn before them. */
+  jumps: boolean;
 }
+
+/** Forced tokens that one draw takes at most. */
+const LONGEST_JUMP = 31;
 
 export class Sequence {
   state: SequenceState = "waiting";
@@ -27,6 +32,8 @@ export class Sequence {
   computed = 0;
   /** Tokens drawn by steps in flight, known only on the native side so far. */
   pending = 0;
+  /** Forced tokens at most that those draws take. */
+  pendingForced = 0;
   /** Steps in flight that hold a row of this sequence. */
   inFlight = 0;
   /** Sampling state on the device; -1: none yet (or none at all, for beams). */
@@ -84,6 +91,30 @@ export class Sequence {
     const left = this.length + this.pending - this.computed;
     // Only the row of a beam's last token is reported, so that token is computed alone.
     return this.beamCandidates > 0 && left > 1 ? left - 1 : left;
+  }
+
+  /** Positions that pages should be held for when `chunk` more are computed: with room for forced tokens, if there is. */
+  roomWished(chunk: number): number {
+    const known = this.computed + chunk;
+    if (!this.origin.jumps) return known;
+    // Two draws may be in flight.
+    return Math.min(known + 2 * (1 + LONGEST_JUMP), this.promptLength + this.origin.params.maxTokens);
+  }
+
+  /** Forced tokens that the draw of the step being built may take: they end within the limit and the pages held. */
+  private get jump(): number {
+    const { origin, pending, pendingForced } = this;
+    if (!origin.jumps) return 0;
+    const outputs = this.outputs + pending + pendingForced + 1;
+    const held = this.held * PAGE_SIZE - this.promptLength;
+    return Math.max(0, Math.min(LONGEST_JUMP, Math.min(origin.params.maxTokens, held) - outputs));
+  }
+
+  /** A draw has taken `count` forced tokens of the `most` it was allowed. */
+  tookForced(count: number, most: number): void {
+    this.pendingForced -= most;
+    // A step in flight that goes on from the draw computes them with it, unless the pages have been given up meanwhile.
+    if (this.inFlight > 0 && this.state === "running") this.computed += count;
   }
 
   append(token: number): void {
@@ -147,7 +178,7 @@ export class Sequence {
    * The row this sequence takes in the step being built: `chunk` tokens from `computed` on. Reused from step to step:
    * the runtime copies it when the step is issued.
    */
-  row(): StepSequence {
+  row(): Required<StepSequence> {
     const { stepRow: row, origin, chunk } = this;
     const from = this.computed;
     const to = from + chunk;
@@ -159,6 +190,7 @@ export class Sequence {
     row.adapter = origin.adapter;
     row.sample = last && this.beamCandidates === 0;
     row.outputIndex = this.outputs + this.pending;
+    row.jump = row.sample ? this.jump : 0;
     row.promptLogprobs = -1;
     row.next = null;
     const promptLogprobs = this.index === 0 ? origin.params.promptLogprobs : null;
@@ -173,7 +205,7 @@ export class Sequence {
     return row;
   }
 
-  private readonly stepRow: StepSequence = {
+  private readonly stepRow: Required<StepSequence> = {
     slot: -1,
     tokens: null,
     position: 0,
@@ -181,6 +213,7 @@ export class Sequence {
     adapter: 0,
     sample: false,
     outputIndex: 0,
+    jump: 0,
     promptLogprobs: -1,
     next: null,
   };

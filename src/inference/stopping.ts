@@ -32,7 +32,12 @@ export class Stopping {
 export function endIds(params: SamplingSettings, vocab: number): Int32Array {
   const ids = new Set([...params.extraEosIds, ...params.stopTokenIds]);
   if (params.eosId !== null) ids.add(params.eosId);
-  return Int32Array.from([...ids].filter((id) => id >= 0 && id < vocab)).sort();
+  return knownIds(ids, vocab);
+}
+
+/** Those of the ids that are in the vocabulary, rising, each once. */
+export function knownIds(ids: Iterable<number>, vocab: number): Int32Array {
+  return Int32Array.from([...new Set(ids)].filter((id) => id >= 0 && id < vocab)).sort();
 }
 
 /** Whether `outputs` ends in `minCount` identical copies of a pattern within the sizes asked for. */

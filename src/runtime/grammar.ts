@@ -39,8 +39,8 @@ export interface GrammarMatcher {
   /** An end token was accepted; nothing may follow. */
   readonly finished: boolean;
   readonly steps: number;
-  /** The bytes that must follow whatever is drawn; at most 4096 of them. Empty where there is a choice or the output may end. */
-  forced(): Uint8Array;
+  /** The one token that may follow; -1 where there is a choice, or nothing may follow. */
+  forced(): number;
   /** Takes back the last `steps` steps. */
   rewind(steps: number): void;
   clone(): GrammarMatcher;

@@ -128,12 +128,17 @@ export interface SlotParams {
   topLogprobs: number;
   /** Outputs follow it from its present state on, in a copy of the slot's own. Its vocabulary must cover the model's. */
   grammar?: GrammarMatcher | null;
+  /** Tokens that may end an output where the grammar is complete, beside the end tokens of its vocabulary. */
+  stopIds?: Int32Array;
 }
 
 export interface StepSequence {
   /** -1: no sampling state (pure prefill or prompt logprobs) */
   slot: number;
-  /** Tokens to compute, or null: the one token this slot sampled last (it never has to visit JavaScript first). */
+  /**
+   * Tokens to compute, or null: the one this slot sampled last, and those forced after it (they need not visit
+   * JavaScript first). `blocks` must have room for as many as that row's `jump` allowed.
+   */
   tokens: Int32Array | null;
   /** Of the first token. */
   position: number;
@@ -143,8 +148,13 @@ export interface StepSequence {
   adapter: number;
   /** Draw a token from the last token's logits. */
   sample: boolean;
-  /** 0-based index of the output token drawn: draws depend on (seed, choice, outputIndex) only. */
+  /**
+   * 0-based index of the output token drawn: draws depend on (seed, choice, outputIndex) only. With `tokens` null it
+   * counts one token before the draw; those forced after it are added.
+   */
   outputIndex: number;
+  /** Tokens at most that are taken after the one drawn, while the slot's grammar permits no other; 0 if omitted. */
+  jump?: number;
   /** -1: none; k >= 0: for each computed token, the log-probability of `next` and of the k most likely tokens. */
   promptLogprobs: number;
   /** With promptLogprobs: the token following each computed token (length of tokens; -1: none). */
@@ -162,8 +172,10 @@ export interface RowLogprobs {
 export interface StepOutput {
   /** Per sequence: the sampled token, -1 if none was permitted (or the slot had no last token to go on from), -2 if `sample` was false. */
   tokens: Int32Array;
-  /** Per sequence: raw log softmax of the sampled token. */
+  /** Per sequence: raw log softmax of the sampled token; 0 where it was forced and the slot's topLogprobs is -1. */
   logprobs: Float32Array;
+  /** Per sequence: what was taken after the sampled token, at most `jump` tokens; null: nothing. */
+  forced: (Int32Array | null)[];
   top: ({ ids: Int32Array; logprobs: Float32Array } | null)[];
   /** Entries whose `next` is -1 have logprob 0 and rank 0. */
   prompt: (RowLogprobs[] | null)[];

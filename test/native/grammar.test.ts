@@ -80,7 +80,7 @@ describe("a matcher", () => {
     const matcher = (await compileGrammar(vocabulary, grammar(seq(text("ab"), alt(text("c"), text("é")))))).matcher();
     expect(vocabulary.size).toBe(300);
     expect(permitted(matcher)).toEqual([byte("a"), longer("ab")]);
-    expect(matcher.forced()).toEqual(Uint8Array.of(byte("a"), byte("b")));
+    expect(matcher.forced()).toBe(-1);
     expect(matcher.accept(byte("b"))).toBe(false);
     expect(matcher.accept(byte("a"))).toBe(true);
     expect(permitted(matcher)).toEqual([byte("b"), longer("bc")]);
@@ -88,8 +88,9 @@ describe("a matcher", () => {
     expect(matcher.accept(longer("bc"))).toBe(true);
     expect([matcher.complete, matcher.finished, matcher.steps]).toEqual([true, false, 2]);
     expect(permitted(matcher)).toEqual([END]);
+    expect(matcher.forced()).toBe(END);
     expect(matcher.accept(END)).toBe(true);
-    expect([matcher.finished, permitted(matcher)]).toEqual([true, []]);
+    expect([matcher.finished, permitted(matcher), matcher.forced()]).toEqual([true, [], -1]);
     // The clone went its own way.
     expect(clone.acceptBytes(Uint8Array.of(byte("b"), 0xc3))).toBe(true);
     expect(permitted(clone)).toEqual([0xa9]);
@@ -319,6 +320,79 @@ describe("a slot with a grammar", () => {
     const tokens = await draw(slot, 3);
     expect([`${longer("bc")},${END},-1`, `${byte("b")},${byte("c")},${END}`]).toContain(tokens.join());
     model.closeSlot(slot);
+  });
+
+  it("takes what is forced with the draw before it, and computes all of it in the next step", async () => {
+    // A letter, digits that are tokens of their own only, and a letter again.
+    const compiled = await compileGrammar(
+      vocabulary,
+      grammar(seq(chars([0x61, 0x7a]), text("0123456789"), chars([0x61, 0x7a]), text("01"))),
+    );
+    const one = model.openSlot(plainSlot({ seed: 5n, grammar: compiled.matcher() }));
+    const expected = await draw(one, 15);
+    expect(expected.slice(1, 11)).toEqual([..."0123456789"].map(byte));
+    for (const jump of [1, 4, 12, 60]) {
+      const slot = model.openSlot(plainSlot({ seed: 5n, grammar: compiled.matcher() }));
+      const tokens: number[] = [];
+      const blocks = Int32Array.of(0, 1);
+      let output = await model.step([sequence({ slot, jump, blocks })]);
+      for (let steps = 1; tokens.at(-1) !== END; steps++) {
+        expect(steps).toBeLessThan(16);
+        const { forced } = output;
+        const position = 3 + tokens.length;
+        const outputIndex = tokens.length + 1;
+        tokens.push(output.tokens[0]!, ...(forced[0] ?? []));
+        expect(forced[0]?.length ?? 0).toBeLessThanOrEqual(jump);
+        if (jump === 60 && steps === 1) expect(tokens).toEqual(expected.slice(0, 11));
+        output = await model.step([sequence({ slot, tokens: null, position, outputIndex, jump, blocks })]);
+      }
+      expect(tokens).toEqual(expected);
+      expect(output.tokens[0]).toBe(-1);
+      model.closeSlot(slot);
+    }
+    model.closeSlot(one);
+  });
+
+  it("needs room for what may be forced", async () => {
+    const compiled = await compileGrammar(vocabulary, grammar(text("0123456789")));
+    const slot = model.openSlot(plainSlot({ grammar: compiled.matcher() }));
+    const first = model.step([sequence({ slot, jump: 10 })]);
+    const error = await failure(() => model.step([sequence({ slot, tokens: null, position: 54, outputIndex: 1 })]));
+    expect([error.code, error.param]).toEqual(["invalid_argument", "sequences[0].blocks"]);
+    expect([...(await first).tokens, ...(await first).forced[0]!]).toEqual([..."0123456789"].map(byte).concat(END));
+    model.closeSlot(slot);
+  });
+
+  it("does not force what other settings forbid", async () => {
+    const compiled = await compileGrammar(vocabulary, grammar(text("012")));
+    const forbidding = [
+      { badWords: [Int32Array.of(byte("0"), byte("1"))] },
+      { allowedIds: Int32Array.of(byte("0"), byte("2")) },
+      { minTokens: 9, endIds: Int32Array.of(byte("1")) },
+    ];
+    for (const settings of forbidding) {
+      const slot = model.openSlot(plainSlot({ grammar: compiled.matcher(), ...settings }));
+      const first = await model.step([sequence({ slot, jump: 10 })]);
+      const second = await model.step([sequence({ slot, tokens: null, position: 3, outputIndex: 1, jump: 10 })]);
+      expect([first.tokens[0], first.forced[0], second.tokens[0]]).toEqual([byte("0"), null, -1]);
+      model.closeSlot(slot);
+    }
+  });
+
+  it("may stop with its stop ids where the grammar is complete, and only there", async () => {
+    const compiled = await compileGrammar(vocabulary, grammar(repeat(text("0"), 2, 2)));
+    const seen = new Set<string>();
+    for (let seed = 0; seed < 24; seed++) {
+      const stopIds = Int32Array.of(byte("9"), SPECIAL);
+      const slot = model.openSlot(
+        plainSlot({ seed: BigInt(seed), temperature: 50, grammar: compiled.matcher(), stopIds }),
+      );
+      const tokens = await draw(slot, 4);
+      expect([tokens[0], tokens[1], tokens[3]]).toEqual([byte("0"), byte("0"), -1]);
+      seen.add(String(tokens[2]));
+      model.closeSlot(slot);
+    }
+    expect(seen).toEqual(new Set([byte("9"), SPECIAL, END].map(String)));
   });
 
   it("must know all tokens of the model", async () => {

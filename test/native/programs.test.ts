@@ -53,6 +53,11 @@ describe.skipIf(process.platform === "win32")("programs of the compute core", { 
     expect(run("sampler_test", ["sampling/sampler_test.cpp"], ["sampling"])).toMatch(/^ok$/m);
   });
 
+  test("grammars permit what a second reading of them permits", () => {
+    const sources = ["grammar_test", "grammar_random_test", "grammar_reference"].map((name) => `grammar/${name}.cpp`);
+    expect(run("grammar_test", sources, ["grammar"], ["100"])).toMatch(/random grammars: [1-9]\d* followed/);
+  });
+
   test("every kernel is right, with the same bits on every instruction set", () => {
     expect(run("kernels_test", kernelTests, [])).toMatch(/[1-9]\d* checks, 0 failed/);
   });

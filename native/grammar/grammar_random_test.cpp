@@ -1,0 +1,137 @@
+// The grammar engine and the slow second reading side by side: what is permitted, complete, forced, and taken back.
+#include "grammar_fixture.h"
+
+namespace anneal::grammar {
+
+namespace {
+
+int forced = 0;                           // how often one token alone was permitted
+
+// Follows a grammar with a matcher and the reference side by side. Returns how many masks were compared.
+int follow(Random& random, const Words& words, Maker& maker, int start, const std::shared_ptr<Grammar>& grammar, int steps, int number) {
+  auto& language = maker.language;
+  Matcher matcher(grammar);
+  std::vector<int> states{language.rule(start)};
+  std::vector<std::shared_ptr<const Mask>> masks;
+  int compared = 0;
+  const int end = int(words.tokens.size()) - 1;
+  for (int step = 0; step < steps && !language.exhausted(); ++step) {
+    const int state = states.back();
+    const auto mask = matcher.mask();
+    ++compared;
+    std::vector<int> permitted, next(words.tokens.size(), language.never());
+    for (int token = 0; token < int(words.tokens.size()); ++token) {
+      bool expected;
+      if (words.end.count(token)) {
+        expected = language.nullable(state);
+      } else {
+        int after = language.after(state, 256 + token);
+        if (!words.special.count(token) && !words.tokens[size_t(token)].empty()) {
+          int text = state;
+          for (unsigned char byte : words.tokens[size_t(token)]) text = language.after(text, byte);
+          after = language.alt({after, text});
+        }
+        next[size_t(token)] = after;
+        expected = language.alive(after);
+      }
+      if (language.exhausted() || language.left_recursive()) return compared;
+      check(permits(*mask, token) == expected, "grammar %d step %d token %d: mask says %d, reference %d", number, step, token, permits(*mask, token), expected);
+      if (permits(*mask, token) != expected) return compared;
+      if (expected && !words.end.count(token)) permitted.push_back(token);
+      if (!expected) check(!matcher.accept(token), "grammar %d: token %d was accepted against the mask", number, token);
+    }
+    check(matcher.complete() == language.nullable(state), "grammar %d step %d: complete", number, step);
+    int count = 0, last = -1;
+    for (int token = 0; token < int(words.tokens.size()); ++token)
+      if (permits(*mask, token)) ++count, last = token;
+    forced += count == 1;
+    check(matcher.forced() == (count == 1 ? last : -1), "grammar %d step %d: %d is forced of %d", number, step, matcher.forced(), count);
+    if (language.nullable(state)) {
+      Matcher ended = matcher;
+      check(ended.accept(end) && ended.finished() && ended.complete() && !ended.accept(end) && !ended.accept(permitted.empty() ? 0 : permitted[0]), "grammar %d: after the end", number);
+      const auto nothing = ended.mask();
+      check(std::ranges::all_of(*nothing, [](uint32_t word) { return word == 0; }), "grammar %d: something is permitted after the end", number);
+      ended.rewind(1);
+      check(!ended.finished() && *ended.mask() == *mask, "grammar %d: rewound past the end", number);
+    }
+    masks.push_back(mask);
+    if (permitted.empty()) break;
+    const int token = permitted[size_t(below(random, int(permitted.size())))];
+    check(matcher.accept(token), "grammar %d: a permitted token %d was refused", number, token);
+    states.push_back(next[size_t(token)]);
+    if (below(random, 6) == 0) {
+      const int back = below(random, int(matcher.steps()) + 1);
+      matcher.rewind(size_t(back));
+      states.resize(states.size() - size_t(back));
+      if (size_t(back) > 0) check(*matcher.mask() == *masks[matcher.steps()], "grammar %d: mask after a rewind", number);
+      masks.resize(matcher.steps());
+    }
+  }
+  return compared;
+}
+
+}  // namespace
+
+void random_grammars(int count) {
+  int compiled = 0, left_recursive = 0, rewritten = 0, too_complex = 0, empty = 0, masks = 0;
+  for (int number = 0; number < count; ++number) {
+    Random random{unsigned(number)};
+    const auto words = random_words(random);
+    const auto vocabulary = words.vocabulary();
+    Maker maker;
+    const int rules = 1 + below(random, 4);
+    Generator generator{random, maker, rules, int(words.tokens.size()) - 4};
+    std::vector<Expr> expressions;
+    for (int i = 0; i < rules; ++i) expressions.push_back(generator.expr(1 + below(random, 4), number % 3 == 0));
+    const auto program = maker.program(expressions);
+    // Every way of making masks, whatever the sizes.
+    MaskLimits limits;
+    if (number % 2) limits = {0, 0, size_t(number % 4 == 1 ? 0 : 100), size_t(number % 8 == 1 ? 3 : 256)};
+    std::shared_ptr<Grammar> grammar;
+    try {
+      grammar = Grammar::compile(vocabulary, program, {}, limits);
+    } catch (const GrammarError& error) {
+      if (error.code == "grammar_left_recursive") ++left_recursive;
+      else if (error.code == "grammar_too_complex") ++too_complex;
+      else if (error.code == "grammar_empty") {
+        ++empty;
+        check(number % 3 != 0 || !maker.language.alive(expressions[0].language), "grammar %d: called empty, but is not", number);
+      } else check(false, "grammar %d: %s", number, error.what());
+      continue;
+    }
+    ++compiled;
+    masks += follow(random, words, maker, 0, grammar, 25, number);
+    rewritten += maker.language.left_recursive();
+  }
+  std::printf("random grammars: %d followed (%d masks), %d left recursive (and %d that were rewritten), %d too complex, %d empty, %d forced tokens\n", compiled, masks, left_recursive, rewritten, too_complex, empty, forced);
+}
+
+// Bounded texts of several bounds, with tokens that are longer than what is left: masks of one are taken from those of another.
+void bounded_texts() {
+  int masks = 0;
+  for (int number = 0; number < 12; ++number) {
+    Random random{unsigned(number)};
+    Words words = random_words(random);
+    const auto specials = std::vector<std::string>(words.tokens.end() - 4, words.tokens.end());
+    words.tokens.resize(words.tokens.size() - 4);
+    for (int i = 0; i < 120; ++i) {
+      std::string token;
+      for (int n = 1 + below(random, 40); n > 0; --n) token += kLetters[size_t(below(random, 24) ? below(random, 3) : below(random, 5))];
+      words.tokens.push_back(token);
+    }
+    words.special.clear();
+    for (auto& name : specials) words.special.insert(int(words.tokens.size())), words.tokens.push_back(name);
+    words.end = {int(words.tokens.size()) - 2, int(words.tokens.size()) - 1};
+    const auto vocabulary = words.vocabulary();
+    for (int bound : {60, 30, 75}) {
+      Maker m;
+      const auto letter = m.alt({m.chars({{0, '"' - 1}, {'"' + 1, 'b'}, {'d', 0x10FFFF}}), m.seq({m.text("c"), m.chars({{'a', 'c'}})})});
+      const auto program = m.program({m.seq({m.repeat(m.seq({m.text("\""), m.repeat(letter, number % 2 ? 3 : 0, bound), m.text("\"")}), 1, 4), m.text("a")})});
+      const auto grammar = Grammar::compile(vocabulary, program, {}, {0, 0, size_t(number % 3 ? 0 : 1 << 14), 256});
+      for (int i = 0; i < 3; ++i) masks += follow(random, words, m, 0, grammar, 20, number);
+    }
+  }
+  std::printf("bounded texts: %d masks\n", masks);
+}
+
+}  // namespace anneal::grammar
