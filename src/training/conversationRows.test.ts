@@ -67,6 +67,28 @@ describe("supervised rows", () => {
     ]);
   });
 
+  it("train a conversation that the assistant begins, whatever the template puts before it", () => {
+    const rows = conversationRows(
+      [assistant("Welcome"), user("Bye"), assistant("See you")],
+      null,
+      renderer("chatml"),
+      "all",
+    );
+    expect(rows.map(shown)).toEqual([
+      "<|im_start|>assistant\n[Welcome<|im_end|>]\n<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n[See you<|im_end|>]\n",
+    ]);
+    const withSystem = `{% if messages[0].role != 'system' %}<|im_start|>system\nBe kind.<|im_end|>\n{% endif %}
+{%- for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}
+{%- if add_generation_prompt %}<|im_start|>assistant\n{% endif %}`;
+    expect(conversationRows([assistant("Welcome")], null, withSource(withSystem), "all").map(shown)).toEqual([
+      "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>assistant\n[Welcome<|im_end|>]\n",
+    ]);
+    const headless = withSource("{% for m in messages %}{{ m.content }}{% endfor %}");
+    expect(() => conversationRows([assistant("Welcome")], null, headless, "all")).toThrow(
+      /cannot begin a conversation/,
+    );
+  });
+
   it("never train what a tool answered, in templates that render it as a user's turn", () => {
     const calls = [{ id: "1", type: "function" as const, function: { name: "add", arguments: '{"a": 1}' } }];
     const rows = conversationRows(

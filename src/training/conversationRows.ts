@@ -30,9 +30,9 @@ export function conversationRows(
   const rows: { tokens: number[]; trained: number[] }[] = [];
   for (const [i, message] of plain.entries()) {
     if (message.role !== "assistant" || (turns === "last" && i < plain.length - 1)) continue;
-    const prompt = renderer.text(plain.slice(0, i), wrapped, true);
     const whole = renderer.text(plain.slice(0, i + 1), wrapped, false);
-    const shared = whole.startsWith(prompt) ? prompt : openingOf(plain.slice(0, i), wrapped, renderer, prompt, whole);
+    const shared =
+      i === 0 ? firstOpening(wrapped, renderer, whole) : opening(plain.slice(0, i), wrapped, renderer, whole);
     const promptIds = renderer.encodeRendered(shared);
     const turnIds = renderer.encodeRendered(whole.slice(shared.length));
     let row = rows.at(-1);
@@ -49,20 +49,33 @@ export function conversationRows(
   return rows.map((row) => ({ tokens: Int32Array.from(row.tokens), trained: Uint8Array.from(row.trained) }));
 }
 
-/** Some templates open a turn with more than a finished turn keeps (an empty thinking block): the common part counts. */
-function openingOf(
+/**
+ * What stands before a turn's own text in `whole`, the rendering that ends with the turn. Some templates open a turn with
+ * more than a finished turn keeps (an empty thinking block): the common part counts.
+ */
+function opening(
   before: readonly TrajectoryMessage[],
   tools: readonly TrajectoryTool[] | null,
   renderer: ConversationRenderer,
-  prompt: string,
   whole: string,
 ): string {
-  const closed = before.length === 0 ? "" : renderer.text(before, tools, false);
+  const prompt = renderer.text(before, tools, true);
+  if (whole.startsWith(prompt)) return prompt;
+  const closed = renderer.text(before, tools, false);
   let length = 0;
   while (length < prompt.length && prompt[length] === whole[length]) length++;
   if (length < closed.length)
     throw new Error("the chat template does not render the assistant's turn after its prompt");
   return prompt.slice(0, length);
+}
+
+/** The same for a turn that nothing precedes: what opens the assistant's turn elsewhere opens it here. */
+function firstOpening(tools: readonly TrajectoryTool[] | null, renderer: ConversationRenderer, whole: string): string {
+  const elsewhere = [{ role: "user" as const, content: "x" }];
+  const header = renderer.text(elsewhere, tools, true).slice(renderer.text(elsewhere, tools, false).length);
+  const at = whole.indexOf(header);
+  if (header === "" || at < 0) throw new Error("the chat template cannot begin a conversation with the assistant");
+  return whole.slice(0, at + header.length);
 }
 
 /** Tokens up to and including the last end-of-turn token; all of them when there is none. What follows it is the template's. */

@@ -129,6 +129,9 @@ describe("supervised data", () => {
     ['{"messages":[{"role":"robot","content":"x"}]}', '"messages.0.role"'],
     ['{"messages":[{"role":"assistant","content":7}]}', '"messages.0.content"'],
     ['{"messages":[{"role":"user"},{"role":"assistant","content":"x"}]}', '"messages.0.content" is missing'],
+    ['{"messages":[{"role":"assistant","content":[{"type":"image_url"}]}]}', '"messages.0.content.0.type" "image_url"'],
+    ['{"messages":[{"role":"assistant","tool_calls":[null]}]}', '"messages.0.tool_calls.0"'],
+    ['{"messages":[{"role":"assistant","tool_calls":[{"function":{}}]}]}', '"messages.0.tool_calls.0"'],
     ['{"messages":[{"role":"assistant","content":"x"}],"tools":{}}', '"tools"'],
   ])("names the line that is none: %s", async (bad, message) => {
     const file = write("bad.jsonl", `${line("a")}\n${bad}\n`);

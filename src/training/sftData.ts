@@ -122,8 +122,12 @@ function checkMessage(value: unknown, path: string, refuse: (message: string) =>
     throw refuse(`"${location}" ${reason}`);
   }
   if (content == null && message.role !== "assistant") throw refuse(`"${path}.content" is missing`);
-  if (message.tool_calls != null && !Array.isArray(message.tool_calls))
-    throw refuse(`"${path}.tool_calls" must be a list`);
+  if (message.tool_calls == null) return;
+  if (!Array.isArray(message.tool_calls)) throw refuse(`"${path}.tool_calls" must be a list`);
+  for (const [i, call] of (message.tool_calls as unknown[]).entries()) {
+    const named = isObject(call) && isObject(call.function) && typeof call.function.name === "string";
+    if (!named) throw refuse(`"${path}.tool_calls.${i}" must be the call of a function`);
+  }
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {

@@ -115,7 +115,7 @@ export async function createSftRecipe(
   const given = settings.learningRate;
   const rates = Array.isArray(given) ? given : learningRates(given, batches.length);
   if (rates.length !== batches.length) {
-    const message = `config.learning_rate holds ${rates.length} values for ${batches.length} batches`;
+    const message = `holds ${rates.length} values for ${batches.length} batches`;
     throw new ValidationError([{ loc: ["body", "config", "learning_rate"], msg: message, type: "value_error" }]);
   }
   const trainable = batches.filter((batch) => batch.rows.some((row) => countTrained(row) > 0));
