@@ -1,7 +1,7 @@
 // Small models whose every probability is known. Embeddings are one-hot, attention and feed-forward add nothing, so the
 // logits after a token are one row of a table: what a model says is written down as texts and odds.
 
-import { mkdtempSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { writeSafetensors } from "../../src/weights/index.js";
@@ -35,9 +35,17 @@ function byteCharacters(): string[] {
   return Array.from({ length: 256 }, (_, byte) => String.fromCodePoint(isPrintable(byte) ? byte : next++));
 }
 
+const folders: string[] = [];
+
+/** Removes the folders that have been written. */
+export function removeBigramModels(): void {
+  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true });
+}
+
 /** Writes the folder of a model; its path and the ids of its pieces and specials. */
 export async function writeBigramModel(model: BigramModel): Promise<{ path: string; ids: Record<string, number> }> {
   const folder = mkdtempSync(join(tmpdir(), "anneal-bigram-"));
+  folders.push(folder);
   const added = [...model.specials, ...model.pieces];
   const ids: Record<string, number> = Object.fromEntries(added.map((text, i) => [text, 256 + i]));
   // One byte that is a character by itself may be named as well.

@@ -6,6 +6,7 @@ import { createServer, type ServerOptions } from "../../src/server/createServer.
 import { type Listening, listen } from "../../src/server/listen.js";
 import type { ChatCompletion, ChatCompletionChunk } from "../../src/types/chat.js";
 import type { EngineOptions } from "../../src/types/options.js";
+import { removeBigramModels } from "./bigramModel.js";
 
 export interface Refusal {
   detail: { loc: string[]; msg: string; type: string }[];
@@ -18,6 +19,8 @@ export type Body = Record<string, unknown> | string;
 export const hello = [{ role: "user", content: "Hello" }];
 
 export class Served {
+  private static running = 0;
+
   private constructor(
     readonly engine: Engine,
     private readonly listening: Listening,
@@ -25,6 +28,7 @@ export class Served {
 
   static async open(options: EngineOptions = {}, server: ServerOptions = {}): Promise<Served> {
     const engine = await Engine.open({ threads: 2, ...options });
+    Served.running++;
     return new Served(engine, await listen(createServer(engine, server), { host: "127.0.0.1", port: 0 }));
   }
 
@@ -35,6 +39,7 @@ export class Served {
   async close(): Promise<void> {
     await this.listening.close(0);
     await this.engine.close();
+    if (--Served.running === 0) removeBigramModels();
   }
 
   request(method: string, path: string, body?: Body, init: RequestInit = {}): Promise<Response> {
