@@ -84,12 +84,12 @@ const KINDS: [name: string, outputs: NonNullable<Params["structured_outputs"]>, 
   [
     "compact JSON",
     { json: { type: "array", items: { enum: [1, 22] }, minItems: 2, maxItems: 4 }, disable_any_whitespace: true },
-    (text) => /^\[(1|22)(,(1|22)){1,3}\]$/.test(text),
+    (text) => !/\s/.test(text) && /^(1|22)(,(1|22)){1,3}$/.test((JSON.parse(text) as number[]).join()),
   ],
   [
     "white space of its own",
     { json: { type: "array", items: { const: 1 }, minItems: 2, maxItems: 2 }, whitespace_pattern: "\\t" },
-    (text) => text === "[\t1\t,\t1\t]",
+    (text) => /^\[\t\S+\t,\t\S+\t\]$/.test(text) && (JSON.parse(text) as number[]).join() === "1,1",
   ],
   [
     "structural tag",
@@ -103,7 +103,7 @@ const KINDS: [name: string, outputs: NonNullable<Params["structured_outputs"]>, 
         },
       },
     },
-    (text) => /^<a>[12]<\/a>$/.test(text),
+    (text) => [1, 2].includes(Number(/^<a>(\S+)<\/a>$/.exec(text)![1])),
   ],
 ];
 
@@ -241,12 +241,12 @@ test("over HTTP, with openai's client", async () => {
     max_tokens: 300,
   });
   for (const { message, finish_reason } of answer.choices) if (finish_reason === "stop") expectPerson(message.content!);
-  const refused = { ...format, json_schema: { ...json_schema, schema: { contains: {} } } };
+  const refused = { ...format, json_schema: { ...json_schema, schema: { uniqueItems: true } } };
   await expect(
     client.chat.completions.create({ model, messages, response_format: refused, stream: true }),
   ).rejects.toMatchObject({
     status: 422,
-    param: "response_format.json_schema.schema.contains",
+    param: "response_format.json_schema.schema.uniqueItems",
   });
 });
 
