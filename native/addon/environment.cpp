@@ -116,7 +116,6 @@ napi_value Environment::start(const Options& options, std::function<void()> work
   for (Pending* list : options.pending) list->add(call->control);
   auto task = std::make_unique<CallTask>(call, port_);
   task->queue = options.queue;
-  task->preemptible = options.preemptible;
   task->owner = port_.get();
   napi_value promise;
   js_.check(napi_create_promise(js_.env, &call->deferred, &promise));

@@ -64,7 +64,6 @@ class Environment {
 
   struct Options {
     Queue queue = Queue::training;
-    bool preemptible = true;
     std::shared_ptr<CallControl> control;       // null: one of its own
     std::vector<Pending*> pending;              // lists the call belongs to
   };

@@ -227,13 +227,12 @@ napi_value Model::make_trainer(std::function<std::unique_ptr<Trainable>(Decoder&
   return handle->environment->start(
       {.pending = {&handle->pending}},
       [trainer, make = std::move(make)] { trainer->trainable = make(*trainer->model->decoder); },
-      [handle, trainer, place, unlock, all_weights](Js js) {
+      [handle, trainer, place, unlock](Js js) {
         handle->require_open();
         auto opened = std::make_shared<TrainerHandle>();
         opened->model = handle;
         opened->state = trainer;
         opened->tensors = trainer->trainable->tensors();
-        opened->all_weights = all_weights;
         opened->place = place;
         opened->weights = unlock;
         std::erase_if(handle->opened, [](const auto& known) { return known.expired(); });

@@ -122,9 +122,9 @@ Trainer::Trainer(Js js, std::shared_ptr<TrainerHandle> handle) : handle_(std::mo
   memory_.set(elements * 16);
 }
 
-napi_value Trainer::run(bool preemptible, std::function<void(TrainerState&)> work, std::function<napi_value(Js)> settle) {
+napi_value Trainer::run(std::function<void(TrainerState&)> work, std::function<napi_value(Js)> settle) {
   return handle_->model->environment->start(
-      {.preemptible = preemptible, .pending = {&handle_->pending, &handle_->model->pending}},
+      {.pending = {&handle_->pending, &handle_->model->pending}},
       [state = handle_->state, work = std::move(work)] { work(*state); }, std::move(settle));
 }
 
@@ -159,12 +159,11 @@ napi_value Trainer::start_pass(const Arguments& arguments, bool keep, int64_t me
         values->take(*made, pass->rows);
         if (keep) pass->pass = std::move(made);
       },
-      [handle = handle_, pass, keep, memory_budget, values](Js js) {
+      [handle = handle_, pass, keep, values](Js js) {
         napi_value result = values->out(js);
         if (keep) {
           handle->require_open();
-          const int64_t all = pass->rows.tokens * Decoder::activation_bytes_per_token(handle->model->config);
-          auto native = std::make_unique<Pass>(js, handle, pass, memory_budget > 0 ? std::min(all, memory_budget) : all);
+          auto native = std::make_unique<Pass>(handle, pass);
           js.set(result, "pass", wrap(*handle->model->environment, std::move(native)));
         }
         return result;
@@ -194,9 +193,7 @@ napi_value Trainer::optim_step(const Arguments& arguments) {
   ++handle_->generation;
   auto norm = std::make_shared<double>(0);
   auto steps = std::make_shared<int64_t>(0);
-  // A step of inference reads the weights: it must not see half of an update to them.
   return run(
-      !handle_->all_weights,
       [norm, steps, settings](TrainerState& trainer) {
         *norm = trainer.trainable->optim_step(settings);
         *steps = trainer.trainable->steps();
@@ -209,14 +206,14 @@ napi_value Trainer::optim_step(const Arguments& arguments) {
 
 napi_value Trainer::zero_grad(const Arguments&) {
   handle_->require_open();
-  return run(true, [](TrainerState& trainer) { trainer.trainable->zero_grad(); }, [](Js js) { return js.undefined(); });
+  return run([](TrainerState& trainer) { trainer.trainable->zero_grad(); }, [](Js js) { return js.undefined(); });
 }
 
 napi_value Trainer::publish(const Arguments&) {
   handle_->require_open();
   auto version = std::make_shared<AdapterRef>();
   return run(
-      true, [version](TrainerState& trainer) { *version = trainer.trainable->version(); },
+      [version](TrainerState& trainer) { *version = trainer.trainable->version(); },
       [handle = handle_, version](Js js) {
         handle->model->require_open();
         return js.number(*version ? handle->model->add_adapter(std::move(*version)) : 0);
@@ -229,7 +226,6 @@ napi_value Trainer::read(const Arguments& arguments) {
   handle_->require_open();
   auto values = std::make_shared<TensorValues>();
   return run(
-      true,
       [values, part](TrainerState& trainer) {
         const auto& tensors = trainer.trainable->tensors();
         for (size_t i = 0; i < tensors.size(); ++i) {
@@ -255,7 +251,6 @@ napi_value Trainer::write(const Arguments& arguments) {
   if (part == Trainable::Part::value) ++handle_->generation;
   auto now = std::make_shared<int64_t>(0);
   return run(
-      !handle_->all_weights,
       [values, part, steps, now](TrainerState& trainer) {
         for (size_t i = 0; i < values->size(); ++i) trainer.trainable->write(int(i), part, (*values)[i].data());
         if (part == Trainable::Part::value) trainer.trainable->refresh();
@@ -276,9 +271,8 @@ napi_value Trainer::close(const Arguments& arguments) {
 
 // ---- pass
 
-Pass::Pass(Js js, std::shared_ptr<TrainerHandle> trainer, std::shared_ptr<PassState> state, int64_t bytes)
-    : trainer_(std::move(trainer)), generation_(trainer_->generation), memory_(js) {
-  memory_.set(bytes);
+Pass::Pass(std::shared_ptr<TrainerHandle> trainer, std::shared_ptr<PassState> state)
+    : trainer_(std::move(trainer)), generation_(trainer_->generation) {
   for (auto& row : state->rows.rows) lengths_.push_back(row.tokens.size());
   holder_->state = std::move(state);
   std::erase_if(trainer_->passes, [](const auto& known) { return known.expired(); });
@@ -319,7 +313,6 @@ napi_value Pass::backward(const Arguments& arguments) {
       if (weights->rows[i][t] != 0 && !holder_->state->rows.rows[i].trained[t])
         invalid(Path(Path(path, int64_t(i)), int64_t(t)), "must be 0: this entry is not trained");
   auto state = std::move(holder_->state);
-  memory_.set(0);
   return trainer_->model->environment->start(
       {.pending = {&trainer_->pending, &trainer_->model->pending}},
       [state, weights] {
@@ -333,7 +326,6 @@ napi_value Pass::backward(const Arguments& arguments) {
 }
 
 napi_value Pass::close(const Arguments& arguments) {
-  memory_.set(0);
   if (holder_->state) trainer_->model->environment->executor()->retire(std::move(holder_->state));
   return arguments.js.undefined();
 }

@@ -21,7 +21,6 @@ struct TrainerHandle {
   std::shared_ptr<void> place, weights;         // while open: one of the model's trainers, and the only one if it trains the weights
   int64_t steps = 0;                            // optimizer steps that have ended
   int64_t generation = 0;                       // changes of the weights that have been queued
-  bool all_weights = false;
 
   ~TrainerHandle() { close(); }
   void require_open() const;
@@ -45,7 +44,7 @@ class Trainer {
   napi_value close(const Arguments&);
 
  private:
-  napi_value run(bool preemptible, std::function<void(TrainerState&)> work, std::function<napi_value(Js)> settle);
+  napi_value run(std::function<void(TrainerState&)> work, std::function<napi_value(Js)> settle);
   napi_value start_pass(const Arguments& arguments, bool keep, int64_t memory_budget, std::function<AdapterRef(TrainerState&)> adapter);
   std::shared_ptr<TrainerHandle> handle_;
   ExternalMemory memory_;
@@ -73,10 +72,11 @@ struct PassHolder {
   std::shared_ptr<PassState> state;
 };
 
+// Its memory is not reported to the collector, which would run at every pass: passes are closed by whoever made them.
 class Pass {
  public:
   static constexpr Class kClass = kPassClass;
-  Pass(Js js, std::shared_ptr<TrainerHandle> trainer, std::shared_ptr<PassState> state, int64_t bytes);
+  Pass(std::shared_ptr<TrainerHandle> trainer, std::shared_ptr<PassState> state);
   ~Pass();
 
   napi_value backward(const Arguments&);     // (dLogprobs, dFirst | undefined) -> promise
@@ -87,7 +87,6 @@ class Pass {
   std::shared_ptr<PassHolder> holder_ = std::make_shared<PassHolder>();
   std::vector<size_t> lengths_;
   int64_t generation_;
-  ExternalMemory memory_;
 };
 
 void define_trainer(Js js);

@@ -127,7 +127,7 @@ struct Workspace {
     if (by_rows) {
       all.each((rows + span_rows - 1) / span_rows, [&](int64_t chunk, int worker) {
         const int row0 = int(chunk) * span_rows;
-        Team one(worker);
+        Team one = all.one(worker);
         f(one, spans[worker], row0, std::min(span_rows, rows - row0));
       });
     } else {

@@ -81,7 +81,7 @@ bool DecoderImpl::step(Pool& pool, const StepRun* runs, int count, LogitsOut out
   attention_.size(rows, m.q_width(), k);
   workspace_.configure(m, rows, pool.workers(), 1, lora_columns);
   const bool small = rows * m.layer_bytes() / k.elem <= kInlineMacs;
-  Team team = small ? Team(0) : Team(pool);
+  Team team = small ? Team() : Team(pool);
   each_rows(team, rows, c.hidden, [&](int row, int n, int) {
     for (int i = row; i < row + n; i++) k.embed(m.weights->embedding.panels.data(), c.vocab, c.hidden, batch_.tokens[i], residual_.at(i));
   });

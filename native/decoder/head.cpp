@@ -20,7 +20,7 @@ struct HeadPass {
     if (mem.by_rows) {
       all.each((to - from + per - 1) / per, [&](int64_t chunk, int worker) {
         const int row = from + int(chunk) * per;
-        Team one(worker);
+        Team one = all.one(worker);
         f(one, mem.blocks[worker], row, std::min(per, to - row));
       });
     } else {

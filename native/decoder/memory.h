@@ -73,9 +73,21 @@ inline int64_t padded(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 class Team {
  public:
   explicit Team(Pool& pool) : pool_(&pool) {}
-  explicit Team(int worker) : worker_(worker) {}
+  // A team of one that does not give way to anybody.
+  Team() = default;
+  // The worker that runs a chunk of this team's; it breathes between its own.
+  Team one(int worker) const {
+    Team team;
+    team.chunk_of_ = pool_ ? pool_ : chunk_of_;
+    team.worker_ = worker;
+    return team;
+  }
   int workers() const { return pool_ ? pool_->workers() : 1; }
   bool ok() const { return ok_; }
+  // Within a chunk that takes long.
+  void breathe(int worker) const {
+    if (Pool* pool = pool_ ? pool_ : chunk_of_) pool->breathe(worker);
+  }
 
   template <class F> bool each(int64_t chunks, F&& f) {
     if (!ok_) return false;
@@ -85,13 +97,16 @@ class Team {
         f(chunk, worker);
       });
     } else {
-      for (int64_t chunk = 0; chunk < chunks; chunk++) f(chunk, worker_);
+      for (int64_t chunk = 0; chunk < chunks; chunk++) {
+        breathe(worker_);
+        f(chunk, worker_);
+      }
     }
     return ok_;
   }
 
  private:
-  Pool* pool_ = nullptr;
+  Pool *pool_ = nullptr, *chunk_of_ = nullptr;
   int worker_ = 0;
   bool ok_ = true;
 };

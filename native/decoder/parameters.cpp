@@ -196,6 +196,12 @@ class WeightParameters final : public Parameters {
   AdapterRef version() const override { return nullptr; }
   void refresh() override {
     FloatMode mode;
+    // A step of inference reads these weights: it must not see half of an update.
+    struct Unbroken {
+      Pool& pool;
+      explicit Unbroken(Pool& p) : pool(p) { pool.unbroken(true); }
+      ~Unbroken() { pool.unbroken(false); }
+    } unbroken(pool_);
     Team team(pool_);
     for (auto& [index, linear] : matrices_) {
       const Matrix values = parameters_[index].values();

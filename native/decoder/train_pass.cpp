@@ -93,7 +93,7 @@ void Pass::lay_out(const TrainRow* rows, int count) {
   b.add_tiles(m_.group());
   memory_->pages = Pages(m_.config, m_.kernels, std::move(memory_->pages));
   memory_->pages.reserve(pages);
-  for (int p = 0; p < pages; p++) memory_->pages.clear(p);
+  Team(pool_).each(pages, [&](int64_t page, int) { memory_->pages.clear(int(page)); });
   b.pages = &memory_->pages;
   m_.rope.reserve(last);
 }

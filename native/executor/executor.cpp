@@ -15,9 +15,22 @@ constexpr int kMaxThreads = 256;
 // Gaps between the loops of one step are a few microseconds; after this long a worker sleeps, so that a busy neighbour gets the core.
 constexpr int64_t kSpinNs = 30'000;
 
+// What training gets after a step: twice that step's time, less what it may take to reach the next point where it gives
+// way, but something in any case.
+int64_t training_time(int64_t step_ns) {
+  constexpr int64_t kSlackNs = 150'000;
+  return std::max(2 * step_ns - kSlackNs, step_ns / 2);
+}
+
+// After a step of inference the application's own thread hands out its tokens and asks for the next step.
+constexpr int64_t kDeliveryNs = 2'000'000;
+
 int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
+
+// Set while this thread works for an interrupting task: what it does then is not interrupted again.
+thread_local bool inner = false;
 
 // Spins for a while, then sleeps, until `value` is no longer `old`.
 template <class T> void wait_change(std::atomic<T>& value, T old) {
@@ -67,12 +80,13 @@ void Executor::set_threads(int threads) {
 void Executor::resize(int threads) {
   if (threads == workers_) return;
   quit_ = true;
-  epoch_.fetch_add(1);
-  epoch_.notify_all();
+  ring();
+  wake_resting();
   for (auto& thread : threads_) thread.join();
   threads_.clear();
   quit_ = false;
   workers_ = threads;
+  no_core_to_spare_ = threads > 1 && threads >= usable_cores();
   for (int worker = 1; worker < threads; ++worker) threads_.emplace_back([this, worker] { work(worker); });
 }
 
@@ -85,6 +99,8 @@ void Executor::submit(std::unique_ptr<Task> task) {
     queues_[int(task->queue)].push_back(std::move(task));
   }
   wake_.notify_all();
+  bell_.fetch_add(1);
+  bell_.notify_all();
 }
 
 void Executor::abort(const std::shared_ptr<Control>& control) {
@@ -177,6 +193,7 @@ void Executor::dispatch() {
 void Executor::run_task(std::unique_ptr<Task> task) {
   Task* const outer = std::exchange(current_, task.get());
   const bool inference = task->queue == Queue::inference;
+  if (depth_ == 0) training_ = !inference;
   const int64_t start = now_ns();
   if (!task->control->aborted) task->run();
   task->finish();
@@ -185,7 +202,11 @@ void Executor::run_task(std::unique_ptr<Task> task) {
   {
     std::lock_guard lock(mutex_);
     running_.pop_back();
-    if (inference) training_until_ = now_ns() + 2 * (now_ns() - start);
+    if (inference) {
+      const int64_t end = now_ns();
+      training_until_ = end + training_time(end - start);
+      rest_until_ = end + kDeliveryNs;
+    }
   }
   ended_.notify_all();
 }
@@ -202,87 +223,155 @@ void Executor::interrupt() {
   waiting_inference_.fetch_sub(1);
   running_.push_back({task->owner, task->control});
   lock.unlock();
+  depth_ = 1;
   run_task(std::move(task));
+  depth_ = 0;
+  if (helping_.exchange(false)) ring();
+}
+
+bool Executor::may_give_way() const {
+  return current_ && current_->queue == Queue::training && current_->preemptible && !current_->control->aborted;
+}
+
+void Executor::give_way() {
+  if (!may_give_way()) return;
+  while (!current_->control->aborted && should_yield()) interrupt();
 }
 
 bool Executor::checkpoint() {
-  Task* const task = current_;
-  if (!task) return true;
-  if (task->queue == Queue::training && task->preemptible)
-    while (!task->control->aborted && should_yield()) interrupt();
-  return !task->control->aborted;
+  give_way();
+  return !current_ || !current_->control->aborted;
+}
+
+void Executor::breathe(int worker) {
+  if (worker == 0) {
+    give_way();
+  } else {
+    help(worker);
+  }
+}
+
+void Executor::unbroken(bool on) {
+  if (current_ && current_->queue == Queue::training) current_->preemptible = !on;
 }
 
 // ---- loops
 
 bool Executor::run(int64_t chunks, ChunkFn fn, void* context) {
   if (!checkpoint()) return false;
-  Task* const task = current_;
-  const bool preemptible = task && task->queue == Queue::training && task->preemptible;
-  const std::atomic<bool>* aborted = task ? &task->control->aborted : nullptr;
-  int64_t next = 0;
-  while (next < chunks) {
-    loop_.fn = fn;
-    loop_.context = context;
-    loop_.chunks = chunks;
-    loop_.preemptible = preemptible;
-    loop_.aborted = aborted;
-    loop_.next.store(next, std::memory_order_relaxed);
-    const bool shared = workers_ > 1 && chunks - next > 1;
-    if (shared) {
-      open_.store(true);
-      epoch_.fetch_add(1);
-      epoch_.notify_all();
-    }
-    take_chunks(0);
-    if (shared) close_loop();
-    // Chunks are taken in order and every one taken was run: the rest starts where the counter stands.
-    next = std::min(chunks, loop_.next.load());
-    if (failed_.load()) {
-      std::lock_guard lock(failure_mutex_);
-      failed_ = false;
-      std::rethrow_exception(std::exchange(failure_, nullptr));
-    }
-    if (aborted && aborted->load()) return false;
-    if (next < chunks) interrupt();
+  Loop& loop = loops_[depth_];
+  loop.fn = fn;
+  loop.context = context;
+  loop.chunks = chunks;
+  loop.aborted = current_ ? &current_->control->aborted : nullptr;
+  loop.next.store(0, std::memory_order_relaxed);
+  const bool shared = workers_ > 1 && chunks > 1;
+  if (shared) {
+    loop.open.store(true);
+    if (depth_ > 0) helping_.store(true);
+    ring();
+    if (!training_ || depth_ > 0) wake_resting();
   }
-  return true;
+  take_chunks(loop, 0);
+  if (shared) close(loop);
+  if (loop.failed.load()) {
+    std::lock_guard lock(loop.failure_mutex);
+    loop.failed = false;
+    std::rethrow_exception(std::exchange(loop.failure, nullptr));
+  }
+  return !loop.aborted || !loop.aborted->load();
 }
 
-void Executor::take_chunks(int worker) {
-  Loop& loop = loop_;
+void Executor::take_chunks(Loop& loop, int worker) {
   try {
     for (;;) {
-      if (failed_.load(std::memory_order_relaxed)) return;
+      if (&loop == &loops_[0]) {
+        breathe(worker);
+        if (should_rest(worker)) return;
+      }
+      if (loop.failed.load(std::memory_order_relaxed)) return;
       if (loop.aborted && loop.aborted->load(std::memory_order_relaxed)) return;
-      if (loop.preemptible && should_yield()) return;
       const int64_t chunk = loop.next.fetch_add(1);
       if (chunk >= loop.chunks) return;
       loop.fn(loop.context, chunk, worker);
     }
   } catch (...) {
-    std::lock_guard lock(failure_mutex_);
-    if (!failure_) failure_ = std::current_exception();
-    failed_ = true;
+    std::lock_guard lock(loop.failure_mutex);
+    if (!loop.failure) loop.failure = std::current_exception();
+    loop.failed = true;
   }
 }
 
-void Executor::close_loop() {
-  open_.store(false);
-  for (int inside = inside_.load(); inside != 0; inside = inside_.load()) wait_change(inside_, inside);
+// Enter first, then look: a loop is rewritten only after it was closed and everyone had left.
+void Executor::enter(Loop& loop, int worker) {
+  loop.inside.fetch_add(1);
+  if (loop.open.load()) take_chunks(loop, worker);
+  if (loop.inside.fetch_sub(1) == 1) {
+    bell_.fetch_add(1);
+    bell_.notify_all();
+  }
+}
+
+// The dispatcher waits for the workers' last chunks, and meanwhile for inference.
+void Executor::close(Loop& loop) {
+  loop.open.store(false);
+  for (;;) {
+    const uint32_t seen = bell_.load();
+    if (loop.inside.load() == 0) return;
+    if (may_give_way() && waiting_inference_.load() > 0) {
+      give_way();
+      spin_pause();
+    } else {
+      wait_change(bell_, seen);
+    }
+  }
+}
+
+// Takes part in the loops of a task that interrupts until that ends.
+void Executor::help(int worker) {
+  if (inner || !helping_.load(std::memory_order_relaxed)) return;
+  inner = true;
+  while (helping_.load()) {
+    const uint32_t seen = epoch_.load();
+    if (loops_[1].open.load()) enter(loops_[1], worker);
+    if (helping_.load()) wait_change(epoch_, seen);
+  }
+  inner = false;
+}
+
+bool Executor::should_rest(int worker) const {
+  return no_core_to_spare_ && worker == workers_ - 1 && training_.load() && !helping_.load() && !quit_.load() && now_ns() < rest_until_.load();
+}
+
+// Where every core has a worker, the last one leaves its core to the application's thread while a chat goes on.
+void Executor::rest(int worker) {
+  if (!should_rest(worker)) return;
+  std::unique_lock lock(rest_mutex_);
+  resting_ = true;
+  while (should_rest(worker)) rest_.wait_for(lock, std::chrono::nanoseconds(std::max<int64_t>(1, rest_until_.load() - now_ns())));
+  resting_ = false;
+}
+
+void Executor::wake_resting() {
+  if (!resting_.load()) return;
+  std::lock_guard lock(rest_mutex_);
+  rest_.notify_all();
+}
+
+void Executor::ring() {
+  epoch_.fetch_add(1);
+  epoch_.notify_all();
 }
 
 void Executor::work(int worker) {
   FloatMode mode;
-  uint32_t seen = epoch_.load();
   for (;;) {
-    // Enter first, then look: a loop is rewritten only after it was closed and everyone had left.
-    inside_.fetch_add(1);
-    if (open_.load()) take_chunks(worker);
-    if (inside_.fetch_sub(1) == 1) inside_.notify_all();
+    const uint32_t seen = epoch_.load();
+    help(worker);
+    rest(worker);
+    enter(loops_[0], worker);
     if (quit_.load()) return;
     wait_change(epoch_, seen);
-    seen = epoch_.load();
   }
 }
 

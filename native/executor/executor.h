@@ -1,9 +1,10 @@
 // The process-wide executor: one dispatcher thread and a small pool that run all native work.
 //
 // Two queues. Inference tasks are short (one step); training tasks are long and give way to a waiting inference task
-// between any two of their chunks. After an inference task that interrupted training, training runs for up to twice that
-// task's time before the next one interrupts it: a chat's latency stays within three times its own, and training always
-// gets on.
+// between their chunks and wherever a chunk breathes. The dispatcher then runs the inference task on top of what it was
+// doing; the workers, each at its own next such point, help if that task has loops to share, and otherwise go on training.
+// After an inference task training runs for almost twice that task's time before the next one interrupts it: a chat's
+// latency stays within three times its own, and training always gets on.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -37,7 +38,7 @@ class Task {
   virtual void finish() = 0;
 
   Queue queue = Queue::training;
-  bool preemptible = true;          // training only
+  bool preemptible = true;          // training only, while it runs
   const void* owner = nullptr;
   std::shared_ptr<Control> control = std::make_shared<Control>();
 };
@@ -64,6 +65,8 @@ class Executor final : public Pool {
 
   int workers() const override { return workers_; }
   bool run(int64_t chunks, ChunkFn fn, void* context) override;
+  void breathe(int worker) override;
+  void unbroken(bool on) override;
   // Long serial work of a task calls this now and then: runs waiting inference, returns false if the task was aborted. Dispatcher only.
   bool checkpoint();
 
@@ -73,20 +76,32 @@ class Executor final : public Pool {
     ChunkFn fn = nullptr;
     void* context = nullptr;
     int64_t chunks = 0;
-    bool preemptible = false;
     const std::atomic<bool>* aborted = nullptr;
+    std::atomic<bool> open{false};
     alignas(64) std::atomic<int64_t> next{0};
+    alignas(64) std::atomic<int> inside{0};
+    std::mutex failure_mutex;
+    std::exception_ptr failure;
+    std::atomic<bool> failed{false};
   };
 
   void dispatch();
   void work(int worker);
-  void take_chunks(int worker);
-  void join_loop();
-  void close_loop();
+  void enter(Loop& loop, int worker);
+  void take_chunks(Loop& loop, int worker);
+  void close(Loop& loop);
+  void help(int worker);
+  bool should_rest(int worker) const;
+  void rest(int worker);
+  void wake_resting();
+  void ring();
   void resize(int threads);
   void run_task(std::unique_ptr<Task> task);
   void interrupt();
+  // Dispatcher only.
   bool should_yield() const;
+  bool may_give_way() const;
+  void give_way();
 
   std::mutex mutex_;
   std::condition_variable wake_, ended_;
@@ -99,15 +114,22 @@ class Executor final : public Pool {
   std::atomic<int> wanted_;
   std::atomic<int64_t> training_until_{0};          // ns; inference does not interrupt before
 
-  Loop loop_;
-  std::atomic<bool> open_{false}, quit_{false};
-  alignas(64) std::atomic<int> inside_{0};
-  alignas(64) std::atomic<uint32_t> epoch_{0};      // a new loop was opened, or workers must end
-  std::mutex failure_mutex_;
-  std::exception_ptr failure_;
-  std::atomic<bool> failed_{false};
+  Loop loops_[2];                                   // of the outer task, and of one that interrupts it
+  std::atomic<bool> helping_{false};                // workers stay with the interrupting task until it ends
+  std::atomic<bool> training_{false};               // the outer task is one of training
+  std::atomic<bool> quit_{false};
+  alignas(64) std::atomic<uint32_t> epoch_{0};      // rung for workers: a loop was opened, helping or the pool ends
+  alignas(64) std::atomic<uint32_t> bell_{0};       // rung for the dispatcher: a worker left a loop, an inference task waits
 
-  Task* current_ = nullptr;                         // dispatcher only
+  std::mutex rest_mutex_;
+  std::condition_variable rest_;
+  std::atomic<bool> resting_{false};
+  std::atomic<int64_t> rest_until_{0};              // ns
+  bool no_core_to_spare_ = false;
+
+  // Dispatcher only.
+  Task* current_ = nullptr;
+  int depth_ = 0;                                   // 1 while a task interrupts another
   int workers_ = 1;
   std::vector<std::thread> threads_;
   std::thread dispatcher_;

@@ -14,10 +14,15 @@ class Pool {
   // Constant during one task (one step, one forward, one backward); may differ in the next.
   virtual int workers() const = 0;
   // Runs fn for every chunk 0..chunks-1 and returns when all are done. Chunks should take 0.02 to 2 ms. Called by one thread at a time
-  // (the dispatcher). Training loops pass through preemption points between chunks (a waiting inference step may run in between, on other scratch).
+  // (the dispatcher). Training loops give way to a waiting inference step between chunks (it runs on other scratch).
   // Returns false if the work was aborted (the loop's remaining chunks were skipped; outputs are garbage and must not be used).
   // The first exception thrown by a chunk ends the loop and is thrown here.
   virtual bool run(int64_t chunks, ChunkFn fn, void* context) = 0;
+
+  // A chunk of training that takes long gives way here now and then: whatever it holds must be its own. `worker` is the chunk's.
+  virtual void breathe(int worker) { (void)worker; }
+  // Between true and false the running task is not interrupted, because what inference reads is being changed.
+  virtual void unbroken(bool on) { (void)on; }
 
   template <class F> bool each(int64_t chunks, F&& f) {
     auto* body = &f;
