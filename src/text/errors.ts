@@ -12,16 +12,6 @@ export class TokenizerError extends Error {
   }
 }
 
-/** A text too long to be encoded; lengths are in UTF-16 code units. */
-export class TextTooLongError extends TokenizerError {
-  constructor(
-    readonly length: number,
-    readonly limit: number,
-  ) {
-    super(`the text has ${length} characters, more than the ${limit} that may be encoded; shorten it`);
-  }
-}
-
 /**
  * What went wrong in a chat template:
  * - `syntax`: it is not a template;

@@ -1,8 +1,8 @@
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { TextTooLongError, TokenizerError } from "./errors.js";
+import { TokenizerError } from "./errors.js";
 import { loadTokenizer, type Tokenizer } from "./tokenizer.js";
 
 const REFERENCE = new URL("../../test/reference/tokenizers/", import.meta.url).pathname;
@@ -127,6 +127,38 @@ describe("a folder", () => {
     await refused(await variant((tokenizer) => Object.assign(tokenizer, { added_tokens: [{ id: 1 }] })), /entry 0/);
   });
 
+  it("with merges that are none is refused, naming the entry", async () => {
+    const merges = (...list: unknown[]) =>
+      variant((tokenizer) => {
+        tokenizer.model = { type: "BPE", vocab: { a: 0, b: 1, ab: 2, c: 3 }, merges: list };
+        tokenizer.added_tokens = [];
+      });
+    await refused(await merges("a b", "ab"), /tokenizer\.json: "model\.merges" entry 1 must be a text "a b"/);
+    await refused(await merges("a b", "a b c"), /entry 1 must be a text/);
+    await refused(await merges("a b", 7), /entry 1 must be a text/);
+    await refused(await merges("a b", ["a", "b"]), /entry 1 must be a text/);
+    await refused(await merges(["a", "b"], "a b"), /entry 1 must be a pair/);
+    await refused(await merges(["a", "b"], ["a"]), /entry 1 must be a pair/);
+    await refused(await merges(["a", "b"], ["a", null]), /entry 1 must be a pair/);
+    await refused(await merges(null), /entry 0 must be a pair/);
+    await refused(await merges("a b", "a x"), /entry 1 needs the token "x", which "model\.vocab" lacks/);
+    await refused(await merges(["a", "b"], ["b", "c"]), /entry 1 needs the token "bc"/);
+    await refused(await merges("a toString"), /entry 0 needs the token "toString"/);
+    expect((await loadTokenizer(await merges("#version: 0.2", "a b"))).encode("ab")).toEqual([2]);
+    expect((await loadTokenizer(await merges())).encode("ab")).toEqual([0, 1]);
+  });
+
+  it("with one id for two tokens is refused, naming them", async () => {
+    const vocab = await variant((tokenizer) => {
+      tokenizer.model = { type: "BPE", vocab: { a: 0, b: 1, c: 1 }, merges: [] };
+    });
+    await refused(vocab, /tokenizer\.json: token "c" in "model\.vocab" has the id 1, which is that of "b"/);
+    const added = (...tokens: object[]) => variant((tokenizer) => Object.assign(tokenizer, { added_tokens: tokens }));
+    await refused(await added({ id: 5, content: "<x>" }), /added token "<x>" has the id 5, which is that of/);
+    const twice = await added({ id: 950, content: "<x>" }, { id: 950, content: "<y>" });
+    await refused(twice, /added token "<y>" has the id 950, which is that of "<x>"/);
+  });
+
   it("in a layout that would be encoded wrongly is refused by name", async () => {
     const split = (change: object) =>
       variant((tokenizer) => {
@@ -166,7 +198,7 @@ describe("a folder", () => {
     const path = await variant((_, config) => Object.assign(config, { chat_template: list }));
     const tokenizer = await loadTokenizer(path);
     expect(tokenizer.chatTemplate).toBe("one");
-    expect(tokenizer.chatTemplates.get("tool_use")).toBe("two");
+    expect(tokenizer.chatTemplates.get("tool_use")).toMatchObject({ text: "two" });
     await writeFile(join(path, "chat_template.json"), JSON.stringify({ chat_template: "three" }));
     expect((await loadTokenizer(path)).chatTemplate).toBe("three");
     await writeFile(join(path, "chat_template.jinja"), "four");
@@ -204,12 +236,6 @@ describe("a folder", () => {
 });
 
 describe("limits", () => {
-  it("refuse a text that is too long before encoding it", async () => {
-    const tokenizer = await loadTokenizer(join(REFERENCE, "qwen"));
-    expect(() => tokenizer.encode("abcd", { maxCharacters: 3 })).toThrow(TextTooLongError);
-    expect(tokenizer.encode("abc", { maxCharacters: 3 }).length).toBeGreaterThan(0);
-  });
-
   it("keep the work per streamed id constant", async () => {
     const tokenizer = await loadTokenizer(join(REFERENCE, "llama2"));
     const id = tokenizer.tokenToId("<0x80>")!;
@@ -217,5 +243,63 @@ describe("limits", () => {
     const pieces = streamed(tokenizer, new Array<number>(200_000).fill(id), true);
     expect(pieces.join("").length).toBe(200_000);
     expect(process.cpuUsage(started).user).toBeLessThan(2_000_000);
+  });
+});
+
+describe("a long text", () => {
+  const long = "Three small boats, 27 of them red — über alles ein Fluß. 漢字 <|im_end|>\n".repeat(400);
+  let tokenizer: Tokenizer;
+  beforeAll(async () => {
+    tokenizer = await loadTokenizer(join(REFERENCE, "qwen"));
+  });
+  afterAll(() => tokenizer.close());
+
+  it("becomes the same ids in its thread, all or the last of them", async () => {
+    const ids = tokenizer.encode(long);
+    expect(await tokenizer.encodeAside(long)).toEqual(ids);
+    const both = await Promise.all([tokenizer.encodeAside(long, { last: 7 }), tokenizer.encodeAside(`${long}x`)]);
+    expect(both).toEqual([ids.slice(-7), tokenizer.encode(`${long}x`)]);
+    expect(await tokenizer.encodeAside("short", { last: 1 })).toEqual(tokenizer.encode("short").slice(-1));
+  });
+
+  it("leaves the event loop to others", async () => {
+    let turns = 0;
+    const timer = setInterval(() => turns++, 1);
+    await tokenizer.encodeAside(long.repeat(20));
+    clearInterval(timer);
+    expect(turns).toBeGreaterThan(20);
+  });
+
+  it("that nobody waits for any more is left out", async () => {
+    const leaving = new AbortController();
+    const texts = [0, 1, 2].map((i) => tokenizer.encodeAside(long.repeat(10 + i), { signal: leaving.signal }));
+    const kept = tokenizer.encodeAside(long);
+    leaving.abort(new Error("left"));
+    for (const text of texts) await expect(text).rejects.toThrow("left");
+    expect(await kept).toEqual(tokenizer.encode(long));
+    await expect(tokenizer.encodeAside(long, { signal: leaving.signal })).rejects.toThrow("left");
+  });
+
+  it("is refused once the tokenizer is closed, also on its way", async () => {
+    const closing = await loadTokenizer(join(REFERENCE, "qwen"));
+    const texts = [closing.encodeAside(long.repeat(10)), closing.encodeAside(long)];
+    const closed = closing.close();
+    for (const text of texts) await expect(text).rejects.toMatchObject({ code: "closed" });
+    await closed;
+    await expect(closing.encodeAside(long)).rejects.toMatchObject({ code: "closed" });
+    expect(await closing.encodeAside("short")).toEqual(closing.encode("short"));
+    await closing.close();
+  });
+
+  it("is refused when the folder has another tokenizer by now", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "anneal-tokenizer-"));
+    await cp(join(REFERENCE, "qwen"), folder, { recursive: true });
+    const stale = await loadTokenizer(folder);
+    await cp(join(REFERENCE, "llama2"), folder, { recursive: true });
+    const attempt = stale.encodeAside(long);
+    await expect(attempt).rejects.toThrow(/has changed since it was loaded/);
+    await expect(attempt).rejects.toMatchObject({ code: "encoding_failed", status: 503 });
+    await stale.close();
+    await rm(folder, { recursive: true });
   });
 });

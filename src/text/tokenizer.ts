@@ -2,10 +2,12 @@
 
 import { join } from "node:path";
 import { Tokenizer as HuggingFaceTokenizer } from "@huggingface/tokenizers";
-import { TextTooLongError, TokenizerError } from "./errors.js";
+import { isTurnUsedUp, nextTurn } from "../turns.js";
+import { EncodingThread } from "./encodingThread.js";
+import { TokenizerError } from "./errors.js";
 import { createDecoder, type DecodeOptions, type IncrementalDecoder } from "./incrementalDecoder.js";
 import { bytesOfToken, type DecoderLayout, readDecoderLayout } from "./tokenBytes.js";
-import { readTokenizerFolder, type TokenizerFolder } from "./tokenizerFolder.js";
+import { readTokenizerFolder, type TemplateSource, type TokenizerFolder } from "./tokenizerFolder.js";
 import { checkEncodingLayout, withExplicitSplit } from "./tokenizerLayout.js";
 
 /** The one call made of Hugging Face's library; an id is undefined for what its vocabulary does not cover. */
@@ -16,16 +18,17 @@ interface Encoder {
 export interface EncodeOptions {
   /** Whether the tokenizer adds what its post-processor says (usually a leading BOS). Default false. */
   addSpecialTokens?: boolean;
-  /** Most UTF-16 code units to encode; encoding is synchronous at about 1 MB/s. Default: no limit. */
-  maxCharacters?: number;
 }
+
+/** In UTF-16 units: a text beyond this would hold up everything else for more than a few milliseconds. */
+const LONG_TEXT = 8192;
 
 /**
  * Loads the tokenizer of a Hugging Face folder. Throws TokenizerError when a file is missing or malformed, or when the
  * layout would give other ids or texts than Hugging Face's own library.
  */
 export async function loadTokenizer(folder: string): Promise<Tokenizer> {
-  return new Tokenizer(await readTokenizerFolder(folder), join(folder, "tokenizer.json"));
+  return new Tokenizer(await readTokenizerFolder(folder), folder);
 }
 
 export class Tokenizer {
@@ -41,10 +44,14 @@ export class Tokenizer {
   readonly padId: number | null;
   /** The template named "default", or null when the folder has none. */
   readonly chatTemplate: string | null;
-  /** All templates by name: "default", "tool_use", "rag", ... */
-  readonly chatTemplates: ReadonlyMap<string, string>;
+  /** All templates by name, "default", "tool_use", "rag", ..., with the files they stand in. */
+  readonly chatTemplates: ReadonlyMap<string, TemplateSource>;
+
+  /** Of its files. */
+  readonly hash: string;
 
   private readonly encoder: Encoder;
+  private readonly thread: EncodingThread;
   private readonly layout: DecoderLayout;
   private readonly tokens: (string | undefined)[];
   private readonly ids: Map<string, number>;
@@ -53,8 +60,12 @@ export class Tokenizer {
   private readonly bytesById = new Map<number, Uint8Array>();
   private readonly wholeTexts = new Map<number, string | null>();
 
-  constructor(folder: TokenizerFolder, file: string) {
+  /** `path` is where `folder` was read. */
+  constructor(folder: TokenizerFolder, path: string) {
+    const file = join(path, "tokenizer.json");
     checkEncodingLayout(folder, file);
+    this.hash = folder.hash;
+    this.thread = new EncodingThread({ folder: path, hash: folder.hash });
     this.layout = readDecoderLayout(folder, file);
     try {
       const pre_tokenizer = withExplicitSplit(folder.tokenizer.pre_tokenizer);
@@ -76,19 +87,39 @@ export class Tokenizer {
     this.eosId = this.namedId("eos_token");
     this.padId = this.namedId("pad_token");
     this.chatTemplates = folder.chatTemplates;
-    this.chatTemplate = folder.chatTemplates.get("default") ?? null;
+    this.chatTemplate = folder.chatTemplates.get("default")?.text ?? null;
     this.cleanUpSpaces = folder.config.clean_up_tokenization_spaces === true;
   }
 
-  /** Token ids of `text`. Throws TextTooLongError beyond `maxCharacters`. */
+  /** Token ids of `text`, at about 1 MB/s. */
   encode(text: string, options: EncodeOptions = {}): number[] {
-    if (options.maxCharacters !== undefined && text.length > options.maxCharacters) {
-      throw new TextTooLongError(text.length, options.maxCharacters);
-    }
     if (text === "" && !options.addSpecialTokens) return [];
     const { ids } = this.encoder.encode(text, { add_special_tokens: options.addSpecialTokens ?? false });
     // A character that is neither in the vocabulary nor covered by an unknown token has no id.
     return ids.filter((id) => id !== undefined);
+  }
+
+  /**
+   * What `encode` gives, or the `last` so many of it. A long text is encoded in a thread of its own while everything else
+   * goes on. Rejects with the signal's reason, with ConflictError after `close`.
+   */
+  async encodeAside(
+    text: string,
+    options: EncodeOptions & { last?: number | null; signal?: AbortSignal } = {},
+  ): Promise<number[]> {
+    const { addSpecialTokens = false, last = null, signal } = options;
+    signal?.throwIfAborted();
+    if (text.length > LONG_TEXT) {
+      return Array.from(await this.thread.encode({ text, addSpecialTokens, last }, signal));
+    }
+    if (isTurnUsedUp()) await nextTurn();
+    const ids = this.encode(text, { addSpecialTokens });
+    return last === null ? ids : ids.slice(-last);
+  }
+
+  /** Ends the thread, if there is one. Short texts can still be encoded. */
+  close(): Promise<void> {
+    return this.thread.close();
   }
 
   /** The text of `ids`. Ids outside the vocabulary add nothing; incomplete characters become U+FFFD. */

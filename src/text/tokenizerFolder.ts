@@ -1,5 +1,6 @@
 // What a Hugging Face folder says about its tokenizer: the files, checked and put in one shape.
 
+import { createHash, type Hash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { TokenizerError } from "./errors.js";
@@ -27,7 +28,14 @@ export interface TokenizerFolder {
   /** Named special tokens: `bos_token` to its text. */
   specialTokens: Record<string, string>;
   /** Chat templates by name; the usual one is "default". */
-  chatTemplates: Map<string, string>;
+  chatTemplates: Map<string, TemplateSource>;
+  /** Of the files that encoding depends on. */
+  hash: string;
+}
+
+export interface TemplateSource {
+  text: string;
+  file: string;
 }
 
 /** Ids index arrays: a folder with one far outside any real vocabulary is refused instead of filling memory. */
@@ -43,16 +51,19 @@ export function isObject(value: Json | undefined): value is JsonObject {
  */
 export async function readTokenizerFolder(folder: string): Promise<TokenizerFolder> {
   const file = join(folder, "tokenizer.json");
-  const tokenizer = await readJsonObject(file);
+  const configFile = join(folder, "tokenizer_config.json");
+  const hash = createHash("sha256");
+  const tokenizer = await readJsonObject(file, hash);
   if (tokenizer === undefined) throw new TokenizerError("the file is missing; a model needs its tokenizer", file);
-  const config = (await readJsonObject(join(folder, "tokenizer_config.json"))) ?? {};
-  const tokenMap = (await readJsonObject(join(folder, "special_tokens_map.json"))) ?? {};
+  const config = (await readJsonObject(configFile, hash)) ?? {};
+  const tokenMap = (await readJsonObject(join(folder, "special_tokens_map.json"), hash)) ?? {};
 
   const model = tokenizer.model;
   if (!isObject(model)) throw new TokenizerError('"model" must be an object', file);
   const vocabulary = readVocabulary(model, file);
   const specialTokens = { ...namedTokens(tokenMap), ...namedTokens(config) };
-  const addedTokens = readAddedTokens(tokenizer, config, file);
+  const addedTokens = readAddedTokens(tokenizer, config, file, configFile);
+  checkAddedIds(addedTokens, vocabulary, file);
   markNamedTokens(addedTokens, specialTokens, vocabulary);
   return {
     tokenizer: { ...tokenizer, added_tokens: rawAddedTokens(tokenizer, config, addedTokens) },
@@ -62,6 +73,7 @@ export async function readTokenizerFolder(folder: string): Promise<TokenizerFold
     vocabulary,
     specialTokens,
     chatTemplates: await readChatTemplates(folder, config),
+    hash: hash.digest("hex"),
   };
 }
 
@@ -74,8 +86,9 @@ async function readTextFile(file: string): Promise<string | undefined> {
   }
 }
 
-async function readJsonObject(file: string): Promise<JsonObject | undefined> {
+async function readJsonObject(file: string, hash?: Hash): Promise<JsonObject | undefined> {
   const text = await readTextFile(file);
+  hash?.update(`${text?.length}\n${text}`);
   if (text === undefined) return undefined;
   let value: Json;
   try {
@@ -103,7 +116,10 @@ function readVocabulary(model: JsonObject, file: string): Map<number, string> {
     }
   } else if (isObject(model.vocab)) {
     for (const [text, id] of Object.entries(model.vocab)) {
-      vocabulary.set(checkId(id, `the id of token ${JSON.stringify(text)} in "model.vocab"`, file), text);
+      const where = `token ${JSON.stringify(text)} in "model.vocab"`;
+      const known = checkId(id, `the id of ${where}`, file);
+      if (vocabulary.has(known)) throw sameId(where, known, vocabulary.get(known)!, file);
+      vocabulary.set(known, text);
     }
   } else {
     throw new TokenizerError('"model.vocab" must be an object or a list', file);
@@ -112,7 +128,11 @@ function readVocabulary(model: JsonObject, file: string): Map<number, string> {
   return vocabulary;
 }
 
-function readAddedTokens(tokenizer: JsonObject, config: JsonObject, file: string): AddedToken[] {
+function sameId(where: string, id: number, other: string, file: string): TokenizerError {
+  return new TokenizerError(`${where} has the id ${id}, which is that of ${JSON.stringify(other)}`, file);
+}
+
+function readAddedTokens(tokenizer: JsonObject, config: JsonObject, file: string, configFile: string): AddedToken[] {
   const listed = tokenizer.added_tokens ?? [];
   if (!Array.isArray(listed)) throw new TokenizerError('"added_tokens" must be a list', file);
   const tokens = listed.map((entry, index) => addedToken(entry, `"added_tokens" entry ${index}`, file));
@@ -120,11 +140,21 @@ function readAddedTokens(tokenizer: JsonObject, config: JsonObject, file: string
   if (isObject(config.added_tokens_decoder)) {
     for (const [id, entry] of Object.entries(config.added_tokens_decoder)) {
       if (!isObject(entry)) continue;
-      const token = addedToken({ ...entry, id: Number(id) }, `"added_tokens_decoder" entry ${id}`, file);
+      const token = addedToken({ ...entry, id: Number(id) }, `"added_tokens_decoder" entry ${id}`, configFile);
       if (!known.has(token.content)) tokens.push(token);
     }
   }
   return tokens;
+}
+
+/** An id belongs to one text, be it in the vocabulary or added. */
+function checkAddedIds(added: readonly AddedToken[], vocabulary: ReadonlyMap<number, string>, file: string): void {
+  const texts = new Map<number, string>();
+  for (const { id, content } of added) {
+    const other = vocabulary.get(id) ?? texts.get(id) ?? content;
+    if (other !== content) throw sameId(`added token ${JSON.stringify(content)}`, id, other, file);
+    texts.set(id, content);
+  }
 }
 
 function addedToken(entry: Json, where: string, file: string): AddedToken {
@@ -173,25 +203,27 @@ function namedTokens(source: JsonObject): Record<string, string> {
 }
 
 /** chat_template.jinja wins over chat_template.json, which wins over tokenizer_config.json. */
-async function readChatTemplates(folder: string, config: JsonObject): Promise<Map<string, string>> {
-  const templates = new Map<string, string>();
+async function readChatTemplates(folder: string, config: JsonObject): Promise<Map<string, TemplateSource>> {
+  const templates = new Map<string, TemplateSource>();
   addTemplates(templates, config.chat_template, join(folder, "tokenizer_config.json"));
   const jsonFile = join(folder, "chat_template.json");
   addTemplates(templates, (await readJsonObject(jsonFile))?.chat_template, jsonFile);
-  const jinja = await readTextFile(join(folder, "chat_template.jinja"));
-  if (jinja !== undefined) templates.set("default", jinja);
+  const jinjaFile = join(folder, "chat_template.jinja");
+  const jinja = await readTextFile(jinjaFile);
+  if (jinja !== undefined) templates.set("default", { text: jinja, file: jinjaFile });
   const named = join(folder, "additional_chat_templates");
   for (const entry of await readdir(named).catch(() => [])) {
-    const text = entry.endsWith(".jinja") ? await readTextFile(join(named, entry)) : undefined;
-    if (text !== undefined) templates.set(entry.slice(0, -".jinja".length), text);
+    const file = join(named, entry);
+    const text = entry.endsWith(".jinja") ? await readTextFile(file) : undefined;
+    if (text !== undefined) templates.set(entry.slice(0, -".jinja".length), { text, file });
   }
   return templates;
 }
 
-function addTemplates(templates: Map<string, string>, value: Json | undefined, file: string): void {
+function addTemplates(templates: Map<string, TemplateSource>, value: Json | undefined, file: string): void {
   if (value === undefined || value === null) return;
   if (typeof value === "string") {
-    templates.set("default", value);
+    templates.set("default", { text: value, file });
     return;
   }
   const entries = Array.isArray(value) ? value : [value];
@@ -199,6 +231,6 @@ function addTemplates(templates: Map<string, string>, value: Json | undefined, f
     if (!isObject(entry) || typeof entry.name !== "string" || typeof entry.template !== "string") {
       throw new TokenizerError('"chat_template" must be a text or a list of {"name", "template"}', file);
     }
-    templates.set(entry.name, entry.template);
+    templates.set(entry.name, { text: entry.template, file });
   }
 }

@@ -11,9 +11,7 @@ export function checkEncodingLayout(folder: TokenizerFolder, file: string): void
   };
   const type = folder.model.type ?? (folder.model.merges === undefined ? "unknown" : "BPE");
   if (type !== "BPE" && type !== "Unigram") refuse(`model type ${JSON.stringify(type)}`);
-  if (type === "BPE" && !Array.isArray(folder.model.merges)) {
-    throw new TokenizerError('"model.merges" must be a list', file);
-  }
+  if (type === "BPE") checkMerges(folder.model, file);
   const singleWord = folder.addedTokens.find((token) => token.singleWord);
   if (singleWord !== undefined) {
     refuse(`"single_word" (added token ${JSON.stringify(singleWord.content)})`);
@@ -24,6 +22,28 @@ export function checkEncodingLayout(folder: TokenizerFolder, file: string): void
     // The library's \w knows ASCII only.
     if (step.type === "Whitespace") refuse("a Whitespace split");
     if (step.type === "Split") checkSplit(step, removed, refuse);
+  }
+}
+
+/** Every merge is of two tokens into a third: texts "a b" or pairs ["a", "b"], all of one kind. */
+function checkMerges(model: JsonObject, file: string): void {
+  const { merges } = model;
+  if (!Array.isArray(merges)) throw new TokenizerError('"model.merges" must be a list', file);
+  const vocabulary = isObject(model.vocab) ? model.vocab : {};
+  const prefix = typeof model.continuing_subword_prefix === "string" ? model.continuing_subword_prefix : "";
+  const asTexts = typeof merges[0] === "string";
+  for (const [index, merge] of merges.entries()) {
+    const where = `"model.merges" entry ${index}`;
+    if (asTexts && typeof merge === "string" && merge.startsWith("#version")) continue;
+    const pair = asTexts ? typeof merge === "string" && merge.split(" ") : merge;
+    if (!Array.isArray(pair) || pair.length !== 2 || !pair.every((part) => typeof part === "string")) {
+      throw new TokenizerError(`${where} must be ${asTexts ? 'a text "a b"' : 'a pair ["a", "b"]'}`, file);
+    }
+    const [left, right] = pair as [string, string];
+    for (const token of [left, right, left + right.slice(prefix.length)]) {
+      if (Object.hasOwn(vocabulary, token)) continue;
+      throw new TokenizerError(`${where} needs the token ${JSON.stringify(token)}, which "model.vocab" lacks`, file);
+    }
   }
 }
 
