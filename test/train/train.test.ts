@@ -1,7 +1,13 @@
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Engine } from "../../src/engine/engine.js";
 import { gather, RolloutError, train } from "../../src/gather/index.js";
+import { createServer } from "../../src/server/createServer.js";
+import { listen } from "../../src/server/listen.js";
+import type { AnnealClient } from "../../src/types/client.js";
 import type { Rollout, StepReport } from "../../src/types/gather.js";
 import type { Model } from "../../src/types/models.js";
 import type { TrajectoryChoice } from "../../src/types/trajectories.js";
@@ -208,6 +214,55 @@ describe("train", () => {
     expect(metrics).toHaveLength(3);
     for (const names of metrics) expect(names).toContain("val/reward");
     for (const names of metrics.slice(0, 2)) expect(names).toContain("train/reward");
+  });
+
+  it("makes the same run, to the bit, on an engine behind an address", async () => {
+    const listening = await listen(createServer(engine), { host: "127.0.0.1", port: 0 });
+    const connected = await Engine.connect(listening.address, { apiKey: engine.apiKey });
+    const rollout: Rollout<string> = async (context) => {
+      await context.chat(`Say ${context.scenario}.`, { max_tokens: 4 });
+      if (context.seed % 7n === 0n) throw new TypeError(`no ${context.scenario}`);
+      return { reward: Number(context.seed % 5n), metrics: { even: context.seed % 2n === 0n } };
+    };
+    const run = async (client: AnnealClient) => {
+      const trained = await newModel();
+      const options = {
+        model: trained,
+        scenarios: ["red", "blue"],
+        rollout,
+        validation: ["grey"],
+        groupSize: 5,
+        steps: 2,
+        maxExceptions: 10,
+        seed: 11n,
+        config: { learning_rate: 1e-3 },
+      };
+      const reports: unknown[] = [];
+      for await (const { jobId: _, seconds, metrics, ...report } of train(client, options)) {
+        const { duration, tokens_per_second, ...reproducible } = metrics;
+        expect([seconds.rollout, duration, tokens_per_second].every((value) => value! > 0)).toBe(true);
+        reports.push({ ...report, metrics: reproducible });
+      }
+      const { files } = engine.core.store;
+      const adapter = readFileSync(join(files.checkpointFolder(trained.id, 2), "adapter_model.safetensors"));
+      return { reports, adapter: createHash("sha256").update(adapter).digest("hex") };
+    };
+    try {
+      const here = await run(engine);
+      const there = await run(connected);
+      const seen = (value: unknown) =>
+        JSON.parse(
+          JSON.stringify(value, (key, entry) =>
+            ["duration", "start_time", "traceback"].includes(key) ? undefined : entry,
+          ),
+        );
+      expect(seen(there.reports)).toEqual(seen(here.reports));
+      expect(there.adapter).toBe(here.adapter);
+      expect(JSON.stringify(here.reports)).toContain('"type":"TypeError"');
+    } finally {
+      await connected.close();
+      await listening.close(0);
+    }
   });
 
   it("is on policy to the bit with choices that kept only their logprobs, as other clients store them", async () => {
