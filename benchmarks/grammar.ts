@@ -1,0 +1,127 @@
+/**
+ * Structured outputs: preparing a vocabulary, compiling schemas, masks, and what they cost a batch.
+ *
+ *   npx tsx benchmarks/grammar.ts [--peers <folder>] [--vocabulary 150000] [--schemas 300] [--batch 32] [--steps 24]
+ *
+ * With --peers, a folder where `npm install @mlc-ai/web-xgrammar js-tiktoken` was run: the vocabulary is that of a
+ * published tokenizer, and the same schemas go through web-xgrammar as well. --batch 0 leaves the model out.
+ * Grammars are compiled one after the other, none twice; masks are those met along valid instances.
+ */
+import { spawn } from "node:child_process";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { parseArgs } from "node:util";
+import { type ConstraintSetting, constraintGrammar, encodeGrammar } from "../src/grammar/index.js";
+import { compileGrammar, type GrammarVocabulary, prepareVocabulary } from "../src/runtime/runtime.js";
+import { batchCost } from "./grammar/batch.js";
+import { type Figures, noFigures, show } from "./grammar/figures.js";
+import { schemaCases } from "./grammar/schemas.js";
+import { type BenchmarkVocabulary, benchmarkVocabulary, LongestMatch } from "./grammar/vocabulary.js";
+
+const { values: options } = parseArgs({
+  options: {
+    peers: { type: "string" },
+    vocabulary: { type: "string", default: "150000" },
+    schemas: { type: "string", default: "300" },
+    batch: { type: "string", default: "32" },
+    steps: { type: "string", default: "24" },
+    folder: { type: "string", default: join(tmpdir(), "anneal-benchmarks") },
+  },
+});
+const format = { whitespacePattern: null, disableAnyWhitespace: false, disableAdditionalProperties: false };
+const setting: ConstraintSetting = { specialTokens: new Map(), thoughts: "none" };
+
+/** `size` >= the vocabulary's: the ids beyond have no bytes. */
+async function prepare({ tokens, end }: BenchmarkVocabulary, size: number): Promise<GrammarVocabulary> {
+  const offsets = new Int32Array(size + 1);
+  for (let i = 0; i < size; i++) offsets[i + 1] = offsets[i]! + (tokens[i]?.length ?? 0);
+  return prepareVocabulary({
+    tokens: Buffer.concat(tokens),
+    offsets,
+    special: Int32Array.of(end),
+    end: Int32Array.of(end),
+  });
+}
+
+async function own(vocabulary: BenchmarkVocabulary, schemas: number): Promise<Figures> {
+  const figures = noFigures();
+  const matching = new LongestMatch(vocabulary.tokens.slice(0, -1));
+  let began = performance.now();
+  const prepared = await prepare(vocabulary, vocabulary.tokens.length);
+  figures.prepare = performance.now() - began;
+  for (const { schema, texts } of schemaCases(schemas)) {
+    began = performance.now();
+    const program = encodeGrammar(constraintGrammar({ kind: "json_schema", schema, format }, setting));
+    const compiled = await compileGrammar(prepared, program);
+    figures.compile.push(performance.now() - began);
+    for (const text of texts) {
+      const matcher = compiled.matcher();
+      for (const id of [...matching.encode(text), vocabulary.end]) {
+        began = performance.now();
+        matcher.mask();
+        figures.mask.push(performance.now() - began);
+        if (matcher.accept(id)) continue;
+        figures.wrong++;
+        break;
+      }
+    }
+  }
+  return figures;
+}
+
+/** A process per stretch between two schemas that end it, or that take longer than a minute. */
+async function peer(folder: string, size: number, schemas: number): Promise<Figures> {
+  const figures = noFigures();
+  for (let next = 0; next < schemas; ) {
+    const script = join(import.meta.dirname, "grammar/peer.ts");
+    const args = [...process.execArgv, script, folder, String(size), String(schemas), String(next)];
+    const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "ignore"] });
+    const startOf = () => setTimeout(() => child.kill("SIGKILL"), 60_000);
+    let limit = startOf();
+    for await (const line of createInterface({ input: child.stdout })) {
+      clearTimeout(limit);
+      limit = startOf();
+      const told = JSON.parse(line) as Partial<{ number: number; refused: true; wrong: number; mask: number[] }> & {
+        prepare?: number;
+        compile?: number;
+      };
+      if (told.prepare !== undefined) figures.prepare = told.prepare;
+      if (told.number === undefined) continue;
+      next = told.number + 1;
+      if (told.refused) figures.refused++;
+      else {
+        figures.compile.push(told.compile!);
+        for (const time of told.mask!) figures.mask.push(time);
+        figures.wrong += told.wrong!;
+      }
+    }
+    clearTimeout(limit);
+    if (next < schemas) {
+      figures.crashed++;
+      next++;
+    }
+  }
+  return figures;
+}
+
+const size = Number(options.vocabulary);
+const vocabulary = await benchmarkVocabulary(options.peers, size);
+console.log(`${vocabulary.tokens.length} tokens (${vocabulary.name}), ${options.schemas} schemas\n`);
+console.log(
+  "| | preparation | compile 50 % / 99 % | mask 50 % / 99 % / 99.9 % | compiled / refused / crashed | wrong |",
+);
+console.log("|---|---|---|---|---|---|");
+show("anneal", await own(vocabulary, Number(options.schemas)));
+if (options.peers !== undefined) {
+  show("web-xgrammar", await peer(options.peers, size, Number(options.schemas)));
+}
+if (Number(options.batch) > 0) {
+  const schema = schemaCases(1)[0]!.schema;
+  const list = { type: "array", items: schema, minItems: 1000 };
+  const program = encodeGrammar(constraintGrammar({ kind: "json_schema", schema: list, format }, setting));
+  await batchCost(options.folder, Number(options.batch), Number(options.steps), async (modelSize) => {
+    const prepared = await prepare(vocabulary, modelSize);
+    return compileGrammar(prepared, program);
+  });
+}
