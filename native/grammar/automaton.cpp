@@ -103,6 +103,36 @@ std::vector<int32_t> useful_states(const Automaton& a) {
   return kept;
 }
 
+// The automaton of blocks of states, numbered as a breadth-first visit meets them. `block` of a state that goes: -1.
+template <class Block> Automaton renumbered(const Automaton& a, int32_t blocks, Block&& block) {
+  Automaton out;
+  std::vector<int32_t> order, block_number(blocks, -1);
+  const auto visit = [&](int32_t old) {
+    int32_t& known = block_number[block(old)];
+    if (known < 0) known = int32_t(order.size()), order.push_back(old);
+    return known;
+  };
+  visit(0);
+  for (size_t i = 0; i < order.size(); ++i) {
+    const int32_t s = order[i];
+    for (auto& e : a.edges(s))
+      if (block(e.to) >= 0) out.edge(e.lo, e.hi, visit(e.to));
+    for (auto& e : a.marks(s))
+      if (block(e.to) >= 0) out.mark(e.symbol, visit(e.to));
+    out.close_state(a.accepts(s));
+  }
+  return out;
+}
+
+// Only states that are of use; equal ones stay apart.
+Automaton trimmed(const Automaton& a) {
+  const auto kept = useful_states(a);
+  if (kept.empty()) return {};
+  std::vector<int32_t> number(a.size(), -1);
+  for (size_t i = 0; i < kept.size(); ++i) number[kept[i]] = int32_t(i);
+  return renumbered(a, int32_t(kept.size()), [&](int32_t s) { return number[s]; });
+}
+
 // Valmari and Lehtinen's refinement of states and transitions together: O(m log m) for partial automata with m transitions.
 Automaton minimal(const Automaton& a, Spending& spending) {
   const auto kept = useful_states(a);
@@ -158,23 +188,8 @@ Automaton minimal(const Automaton& a, Spending& spending) {
       }
     }
 
-  // One member stands for its block; blocks are numbered as a breadth-first visit meets them.
-  std::vector<int32_t> order, block_number(blocks.sets(), -1);
-  const auto visit = [&](int32_t old) {
-    int32_t& known = block_number[blocks.set(number[old])];
-    if (known < 0) known = int32_t(order.size()), order.push_back(old);
-    return known;
-  };
-  visit(kept[0]);
-  for (size_t i = 0; i < order.size(); ++i) {
-    const int32_t s = order[i];
-    for (auto& e : a.edges(s))
-      if (number[e.to] >= 0) out.edge(e.lo, e.hi, visit(e.to));
-    for (auto& e : a.marks(s))
-      if (number[e.to] >= 0) out.mark(e.symbol, visit(e.to));
-    out.close_state(a.accepts(s));
-  }
-  return out;
+  // One member stands for its block.
+  return renumbered(a, blocks.sets(), [&](int32_t s) { return number[s] < 0 ? -1 : blocks.set(number[s]); });
 }
 
 // ---- determinisation
@@ -285,6 +300,9 @@ class Subsets {
 
 // ---- products
 
+// Products this large come of long counts, which keep nearly all pairs apart: to look for equal ones costs more than it saves.
+constexpr int32_t kNearlyMinimal = 20'000;
+
 // Pairs of states; `subtract`: the second may be -1, which accepts nothing.
 Automaton product(const Automaton& a, const Automaton& b, bool subtract, Spending& spending) {
   Automaton out;
@@ -319,7 +337,7 @@ Automaton product(const Automaton& a, const Automaton& b, bool subtract, Spendin
     const bool second = q >= 0 && b.accepts(q);
     out.close_state(a.accepts(p) && second != subtract);
   }
-  return minimal(out, spending);
+  return out.size() > kNearlyMinimal ? trimmed(out) : minimal(out, spending);
 }
 
 }  // namespace

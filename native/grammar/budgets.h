@@ -16,7 +16,7 @@ struct GrammarError : std::runtime_error {
 
 struct Budgets {
   int64_t milliseconds = 5000;
-  int64_t states = 400'000;               // of all automata built on the way
+  int64_t states = 600'000;               // of all automata built on the way
   int64_t bytes = int64_t(512) << 20;     // of all automata built on the way
   int64_t nesting = 512;                  // of expressions within a rule
   int64_t rules = 50'000;

@@ -384,12 +384,17 @@ class NetworkBuilder {
     }
   }
 
-  void compile(int32_t rule) {
-    const auto [node, owner] = callees_[size_t(rule)];
+  Automaton deterministic_rule(int32_t node, int32_t owner) {
     Nfa nfa(spending_);
     const int32_t start = nfa.state(), accept = nfa.state();
     expand(nfa, node, start, accept, true, &owner);
-    const Automaton automaton = deterministic(nfa, start, accept, spending_);
+    return deterministic(nfa, start, accept, spending_);
+  }
+
+  void compile(int32_t rule) {
+    const auto [node, owner] = callees_[size_t(rule)];
+    const bool whole = e_[node].op == Op::both || e_[node].op == Op::negate;
+    const Automaton automaton = whole ? regular(node) : deterministic_rule(node, owner);
     const int32_t base = net_.size();
     net_.rules_.push_back({base, 0});
     for (int32_t s = 0; s < automaton.size(); ++s) {
