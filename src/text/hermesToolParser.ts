@@ -15,7 +15,7 @@ export class HermesToolParser implements ToolParser {
   private readonly collector = new ToolCallCollector();
   private state: "text" | "call" | "closing" = "text";
   private readonly opening = new TagSearch(OPEN);
-  /** In a call: its text, until it is certain. After one: what may be the closing tag. */
+  /** After a call: what may be the closing tag. */
   private held = "";
 
   push(text: string): ToolDelta {
@@ -25,9 +25,10 @@ export class HermesToolParser implements ToolParser {
   }
 
   flush(): ToolDelta {
-    const rest = this.state === "text" ? this.opening.flush() : this.held;
+    this.collector.breakOff();
+    const rest = this.opening.flush();
     const isTrailingSpace = this.collector.hasCalls && rest.trim() === "";
-    if (this.state !== "closing" && !isTrailingSpace) this.collector.addContent(rest);
+    if (!isTrailingSpace) this.collector.addContent(rest);
     this.held = "";
     return this.collector.take();
   }
@@ -42,29 +43,15 @@ export class HermesToolParser implements ToolParser {
     const { text: content, found } = this.opening.push(text);
     this.collector.addContent(content);
     if (found === null) return "";
-    this.held = found.space + OPEN;
     this.state = "call";
-    this.collector.beginCall();
+    this.collector.beginCall(found.space + OPEN);
     return found.after;
   }
 
   private readCall(text: string): string {
-    for (let index = 0; index < text.length; index++) {
-      const character = text[index]!;
-      const state = this.collector.read(character);
-      if (state === "failed") {
-        if (!this.collector.isCertain) this.collector.addContent(this.held);
-        this.held = "";
-        this.state = this.collector.isCertain ? "closing" : "text";
-        return text.slice(index);
-      }
-      this.held = this.collector.isCertain ? "" : this.held + character;
-      if (state === "done") {
-        this.state = "closing";
-        return text.slice(index + 1);
-      }
-    }
-    return "";
+    const { state, rest } = this.collector.readCall(text);
+    if (state !== "reading") this.state = this.collector.isCertain ? "closing" : "text";
+    return rest;
   }
 
   private readClosing(text: string): string {

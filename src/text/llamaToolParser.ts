@@ -9,7 +9,7 @@ const PYTHON_TAG = "<|python_tag|>";
 export class LlamaToolParser implements ToolParser {
   private readonly collector = new ToolCallCollector();
   private state: "before" | "call" | "text" = "before";
-  /** What is not yet known to be content. */
+  /** Before a call: what is not yet known to be content. */
   private held = "";
 
   push(text: string): ToolDelta {
@@ -19,6 +19,7 @@ export class LlamaToolParser implements ToolParser {
   }
 
   flush(): ToolDelta {
+    this.collector.breakOff();
     const isSeparator = this.collector.hasCalls && /^[\s;,]*$/.test(this.held);
     if (!isSeparator) this.collector.addContent(this.held);
     this.held = "";
@@ -41,9 +42,9 @@ export class LlamaToolParser implements ToolParser {
     const start = afterSpace.startsWith(PYTHON_TAG) ? afterSpace.slice(PYTHON_TAG.length).trimStart() : afterSpace;
     if (start === "") return "";
     if (start.startsWith("{")) {
-      this.held = this.held.slice(0, this.held.length - start.length);
+      this.collector.beginCall(this.held.slice(0, this.held.length - start.length));
+      this.held = "";
       this.state = "call";
-      this.collector.beginCall();
       return start;
     }
     this.collector.addContent(this.held);
@@ -53,21 +54,9 @@ export class LlamaToolParser implements ToolParser {
   }
 
   private readCall(text: string): string {
-    for (let index = 0; index < text.length; index++) {
-      const character = text[index]!;
-      const state = this.collector.read(character);
-      if (state === "failed") {
-        if (!this.collector.isCertain) this.collector.addContent(this.held);
-        this.held = "";
-        this.state = "text";
-        return text.slice(index);
-      }
-      this.held = this.collector.isCertain ? "" : this.held + character;
-      if (state === "done") {
-        this.state = "before";
-        return text.slice(index + 1);
-      }
-    }
-    return "";
+    const { state, rest } = this.collector.readCall(text);
+    if (state === "done") this.state = "before";
+    else if (state === "failed") this.state = "text";
+    return rest;
   }
 }

@@ -8,6 +8,8 @@ export class ToolCallCollector {
   private reader = new ToolCallReader();
   private announced = false;
   private calls = 0;
+  /** What has been read since before the call, until it is certain to be one. */
+  private uncertain = "";
   private content: string[] = [];
   private pieces: ToolCallPiece[] = [];
 
@@ -25,12 +27,35 @@ export class ToolCallCollector {
     if (text !== "") this.content.push(text);
   }
 
-  beginCall(): void {
+  /** A call may follow; `before` belongs to it if it is one, and is content otherwise. */
+  beginCall(before: string): void {
     this.reader = new ToolCallReader();
     this.announced = false;
+    this.uncertain = before;
   }
 
-  read(character: string): ReaderState {
+  /** Reads on in the call, to its end or to what cannot be part of one; gives what is left of `text`. */
+  readCall(text: string): { state: ReaderState; rest: string } {
+    for (let index = 0; index < text.length; index++) {
+      const character = text[index]!;
+      const state = this.read(character);
+      if (state === "failed") {
+        this.breakOff();
+        return { state, rest: text.slice(index) };
+      }
+      this.uncertain = this.isCertain ? "" : this.uncertain + character;
+      if (state === "done") return { state, rest: text.slice(index + 1) };
+    }
+    return { state: "reading", rest: "" };
+  }
+
+  /** The call ends here: what is not certain to be one is content. */
+  breakOff(): void {
+    this.addContent(this.uncertain);
+    this.uncertain = "";
+  }
+
+  private read(character: string): ReaderState {
     const state = this.reader.push(character);
     const { name } = this.reader;
     if (name !== null && !this.announced) {
