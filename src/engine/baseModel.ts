@@ -8,6 +8,7 @@ import {
   compileChatTemplate,
   loadTokenizer,
   TemplateError,
+  type TemplateSource,
   type Tokenizer,
   TokenizerError,
 } from "../text/index.js";
@@ -48,13 +49,14 @@ export interface MemoryBudget {
 
 /** @throws ModelFileError */
 async function loadText(folder: string): Promise<{ tokenizer: Tokenizer; template: ChatTemplate | null }> {
+  let template: TemplateSource | undefined;
   try {
     const tokenizer = await loadTokenizer(folder);
-    const { chatTemplate } = tokenizer;
-    return { tokenizer, template: chatTemplate === null ? null : compileChatTemplate(chatTemplate) };
+    template = tokenizer.chatTemplates.get("default");
+    return { tokenizer, template: template === undefined ? null : compileChatTemplate(template.text) };
   } catch (cause) {
     if (cause instanceof TokenizerError) throw new ModelFileError(cause.file ?? folder, cause.reason, { cause });
-    if (cause instanceof TemplateError) throw new ModelFileError(folder, cause.message, { cause });
+    if (cause instanceof TemplateError) throw new ModelFileError(template!.file, cause.message, { cause });
     throw cause;
   }
 }
@@ -131,7 +133,7 @@ export async function loadBaseModel(
   };
 }
 
-export async function closeBaseModel({ loop, device }: BaseModel): Promise<void> {
-  await loop.close();
+export async function closeBaseModel({ tokenizer, loop, device }: BaseModel): Promise<void> {
+  await Promise.all([tokenizer.close(), loop.close()]);
   device.close();
 }

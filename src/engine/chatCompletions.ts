@@ -36,7 +36,7 @@ export async function createChatCompletion(
   let chat: PreparedChat;
   let generation: Generation;
   try {
-    chat = await prepareChat(host, request, served);
+    chat = await prepareChat(host, request, served, call.signal);
     generation = served.base.loop.submit(chat.generation, call.signal);
   } catch (error) {
     served.release();
@@ -56,12 +56,17 @@ export async function createChatCompletion(
   return request.stream ? new ChunkStream(chat, generation) : completion(chat, generation);
 }
 
-async function prepareChat(host: ChatHost, request: ChatRequest, served: ServedModel): Promise<PreparedChat> {
+async function prepareChat(
+  host: ChatHost,
+  request: ChatRequest,
+  served: ServedModel,
+  signal: AbortSignal | undefined,
+): Promise<PreparedChat> {
   const { base, trained } = served;
   checkFeatures(request, served);
   const plan = planReply(host, request, templateOf(request, base), base.tokenizer);
   const limits = { context: base.loop.contextLength, byDefault: defaultMaxTokens(served, host.samplingDefaults) };
-  const prompt = renderPrompt(request, base, limits, plan);
+  const prompt = await renderPrompt(request, base, limits, { plan, signal });
   const maxTokens = maxOutputTokens(request, prompt.tokens.length, limits);
   const settings = samplingSettings(request, served, host.samplingDefaults, maxTokens);
   const grammar = await replyGrammar(host, request, served, plan, prompt.text);

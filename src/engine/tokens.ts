@@ -2,15 +2,15 @@ import { ValidationError } from "../errors.js";
 import { chatCompletionCreate } from "../schemas/chat.js";
 import { detokenizeRequest, tokenizeRequest } from "../schemas/tokens.js";
 import { validate } from "../schemas/validate.js";
+import type { Tokenizer } from "../text/index.js";
+import { isTurnUsedUp, nextTurn } from "../turns.js";
+import type { RequestOptions } from "../types/client.js";
 import type { DetokenizeParams, TokenizeParams, TokenizeResult } from "../types/tokens.js";
 import type { BaseModel } from "./baseModel.js";
 import type { View } from "./caller.js";
 import { renderPrompt } from "./chat/prompt.js";
 import type { EngineCore } from "./core.js";
 import { resolveModel } from "./resolve.js";
-
-/** Longest text to encode, in UTF-16 units: encoding stops everything else. */
-const LONGEST_TEXT = 1_000_000;
 
 /** Texts to tokens and back, as chat completions do it. */
 export class Tokens {
@@ -23,25 +23,19 @@ export class Tokens {
   }
 
   /** The tokens of a text, or of the prompt that a conversation becomes. */
-  async tokenize(params: TokenizeParams): Promise<TokenizeResult> {
+  async tokenize(params: TokenizeParams, { signal }: RequestOptions = {}): Promise<TokenizeResult> {
     const { prompt, messages, add_special_tokens, return_token_strs, ...chat } = validate(tokenizeRequest, params);
     if ((prompt == null) === (messages == null)) {
       throw ValidationError.at("prompt", "either prompt or messages is needed");
-    }
-    if (prompt != null && prompt.length > LONGEST_TEXT) {
-      throw ValidationError.at(
-        "prompt",
-        `${prompt.length} characters are more than the ${LONGEST_TEXT} of one request`,
-      );
     }
     const base = await this.#base(chat.model);
     const request = { ...chat, messages, add_special_tokens: add_special_tokens ?? false };
     const limits = { context: base.contextLength, byDefault: undefined };
     const tokens =
       prompt == null
-        ? [...renderPrompt(validate(chatCompletionCreate, request), base, limits).tokens]
-        : [...base.tokenizer.encode(prompt, { addSpecialTokens: add_special_tokens ?? true })];
-    const strings = return_token_strs ? tokens.map((id) => base.tokenizer.tokenText(id)) : null;
+        ? (await renderPrompt(validate(chatCompletionCreate, request), base, limits, { signal })).tokens
+        : await base.tokenizer.encodeAside(prompt, { addSpecialTokens: add_special_tokens ?? true, signal });
+    const strings = return_token_strs ? await tokenTexts(base.tokenizer, tokens) : null;
     return { count: tokens.length, max_model_len: base.contextLength, tokens, token_strs: strings };
   }
 
@@ -59,4 +53,13 @@ export class Tokens {
     release();
     return base;
   }
+}
+
+async function tokenTexts(tokenizer: Tokenizer, tokens: readonly number[]): Promise<string[]> {
+  const texts: string[] = [];
+  for (const id of tokens) {
+    texts.push(tokenizer.tokenText(id));
+    if (texts.length % 1024 === 0 && isTurnUsedUp()) await nextTurn();
+  }
+  return texts;
 }

@@ -15,6 +15,7 @@ export { ChatTemplate, compileChatTemplate, type RenderOptions } from "./templat
 export type { TemplateInput } from "./template/fromJavaScript.js";
 export type { ConversationMessage } from "./templateMessages.js";
 export { type EncodeOptions, loadTokenizer, Tokenizer } from "./tokenizer.js";
+export type { TemplateSource } from "./tokenizerFolder.js";
 export {
   createToolParser,
   type ParsedToolCall,

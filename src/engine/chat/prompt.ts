@@ -30,14 +30,15 @@ export interface RenderedPrompt {
 
 /**
  * The prompt that a conversation becomes, cut as `truncate_prompt_tokens` says. A `plan` may write the reply's beginning.
- * @throws ValidationError for messages or templates that cannot be rendered, and for texts that cannot fit.
+ * @throws ValidationError for messages or templates that cannot be rendered, and for texts that cannot fit; the signal's
+ * reason after an abort.
  */
-export function renderPrompt(
+export async function renderPrompt(
   request: ChatRequest,
   base: BaseModel,
   limits: TokenLimits,
-  plan?: ReplyPlan,
-): RenderedPrompt {
+  { plan, signal }: { plan?: ReplyPlan; signal?: AbortSignal } = {},
+): Promise<RenderedPrompt> {
   const messages = request.messages as readonly ConversationMessage[];
   const addGenerationPrompt = request.add_generation_prompt ?? !request.continue_final_message;
   const template = templateOf(request, base);
@@ -56,12 +57,13 @@ export function renderPrompt(
   const kept = keptPromptTokens(request, limits);
   checkTextLength(request, text, () => longestToken(base.tokenizer), limits);
   const opened = text + (plan?.opening(text) ?? "");
-  const tokens = base.tokenizer.encode(opened, { addSpecialTokens: request.add_special_tokens });
+  const addSpecialTokens = request.add_special_tokens;
+  const tokens = await base.tokenizer.encodeAside(opened, { addSpecialTokens, last: kept, signal });
   if (tokens.length === 0) throw ValidationError.at("messages", "the chat template makes an empty prompt of them");
   const last = messages.at(-1)!;
   const replyRole = addGenerationPrompt ? "assistant" : last.role;
   return {
-    tokens: kept === null ? tokens : tokens.slice(-kept),
+    tokens,
     text,
     isPlain: opened === text && kept === null && isPlainRequest(request) && !template.mentions("strftime_now"),
     replyRole,
