@@ -5,6 +5,7 @@ import { readBody, readJson } from "./bodies.js";
 import { errorBody, errorResponse, publicError, styleOf } from "./errorBodies.js";
 import { HttpMetrics } from "./httpMetrics.js";
 import { inferenceRoutes, operationRoutes } from "./inferenceRoutes.js";
+import { jsonResponse } from "./jsonResponse.js";
 import { previewRoutes } from "./previewRoutes.js";
 import { type Call, pathTemplate, type Route } from "./route.js";
 
@@ -82,7 +83,7 @@ export function createServer(engine: Engine, options: ServerOptions = {}): Fetch
       report: (error) => report(error, request),
     };
     const result = await route.handle(call);
-    return result instanceof Response ? result : Response.json(result);
+    return result instanceof Response ? result : jsonResponse(result);
   }
 
   app.use(async (context, next) => {

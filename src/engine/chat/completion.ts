@@ -1,6 +1,7 @@
 // The answer in one piece.
 
-import type { Generation, PromptTokenLogprobs } from "../../inference/index.js";
+import type { Generation, PromptTokenLogprobs, TokensEvent } from "../../inference/index.js";
+import { isTurnUsedUp, nextTurn } from "../../turns.js";
 import type { ChatCompletion, ChatCompletionChoice, ToolCall, ToolCallDelta } from "../../types/chat.js";
 import { type ChoiceStep, ChoiceWriter, usage } from "./choiceWriter.js";
 import { promptLogprobs } from "./logprobs.js";
@@ -17,7 +18,10 @@ export async function completion(chat: PreparedChat, generation: Generation): Pr
       cached = event.cachedTokens;
       prompt = event.promptLogprobs;
     } else {
-      add(choices[event.index]!, writers[event.index]!.write(event));
+      for (const piece of inPieces(event)) {
+        add(choices[event.index]!, writers[event.index]!.write(piece));
+        if (isTurnUsedUp()) await nextTurn();
+      }
     }
   }
   for (const choice of choices) finish(choice, chat);
@@ -31,10 +35,31 @@ export async function completion(chat: PreparedChat, generation: Generation): Pr
     service_tier: null,
     system_fingerprint: chat.fingerprint,
     usage: usage(promptTokens.length, completionTokens, cached),
-    prompt_logprobs: prompt === null ? null : promptLogprobs(chat.tokenizer, promptTokens, prompt),
+    prompt_logprobs: prompt === null ? null : await promptLogprobs(chat.tokenizer, promptTokens, prompt),
     prompt_token_ids: chat.returnTokenIds ? [...promptTokens] : null,
     kv_transfer_params: null,
   };
+}
+
+/** Tokens whose logprobs are written at once. */
+const PIECE = 256;
+
+/** An event as several of few tokens; the text comes with the last. */
+function* inPieces(event: TokensEvent): Generator<TokensEvent> {
+  const { tokenIds, logprobs, top } = event;
+  if (logprobs === null || tokenIds.length <= PIECE) return yield event;
+  for (let from = 0; from < tokenIds.length; from += PIECE) {
+    const to = from + PIECE;
+    const isLast = to >= tokenIds.length;
+    yield {
+      ...event,
+      text: isLast ? event.text : "",
+      tokenIds: tokenIds.slice(from, to),
+      logprobs: logprobs.slice(from, to),
+      top: top?.slice(from, to) ?? null,
+      finish: isLast ? event.finish : null,
+    };
+  }
 }
 
 function emptyChoice(chat: PreparedChat, index: number): ChatCompletionChoice {
@@ -69,11 +94,11 @@ function add(choice: ChatCompletionChoice, step: ChoiceStep): void {
   }
   if (step.logprobs !== null) {
     choice.logprobs ??= { content: [] };
-    choice.logprobs.content.push(...step.logprobs.content);
+    for (const entry of step.logprobs.content) choice.logprobs.content.push(entry);
   }
   if (step.tokenIds !== null) {
     choice.token_ids ??= [];
-    choice.token_ids.push(...step.tokenIds);
+    for (const id of step.tokenIds) choice.token_ids.push(id);
   }
   if (step.finishReason === null) return;
   choice.finish_reason = step.finishReason;

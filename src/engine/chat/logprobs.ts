@@ -2,6 +2,7 @@
 
 import type { PromptTokenLogprobs, TokensEvent, TopLogprobs } from "../../inference/index.js";
 import type { Tokenizer } from "../../text/index.js";
+import { isTurnUsedUp, nextTurn } from "../../turns.js";
 import type { ChoiceLogprobs, PromptLogprobs, TopLogprob } from "../../types/chat.js";
 import { TokenTexts } from "./tokenTexts.js";
 
@@ -44,18 +45,20 @@ export class LogprobWriter {
 }
 
 /** One entry per prompt token, the first null: the token itself first, then the likeliest by rank. */
-export function promptLogprobs(
+export async function promptLogprobs(
   tokenizer: Tokenizer,
   prompt: readonly number[],
   entries: readonly (PromptTokenLogprobs | null)[],
-): (PromptLogprobs | null)[] {
+): Promise<(PromptLogprobs | null)[]> {
   const texts = new TokenTexts(tokenizer);
-  return entries.map((entry, position) => {
+  const shown: (PromptLogprobs | null)[] = [];
+  for (const [position, entry] of entries.entries()) {
     const own = prompt[position]!;
-    const shown = entry === null ? null : promptEntry(texts, own, entry);
+    shown.push(entry === null ? null : promptEntry(texts, own, entry));
     texts.advance(own);
-    return shown;
-  });
+    if (isTurnUsedUp()) await nextTurn();
+  }
+  return shown;
 }
 
 /**
