@@ -149,7 +149,9 @@ describe("opening", () => {
       return (error as ModelFileError).message.replace(folder, "");
     };
     expect(await complaint("tokenizer.json", "{")).toMatch(/^\/tokenizer.json: is not JSON/);
-    expect(await complaint("chat_template.jinja", "{% if x %}")).toMatch(/^: chat template, line 1: expected/);
+    expect(await complaint("chat_template.jinja", "{% if x %}")).toMatch(
+      /^\/chat_template.jinja: chat template, line 1/,
+    );
     const noPenalty = JSON.stringify({ repetition_penalty: 0 });
     expect(await complaint("generation_config.json", noPenalty)).toContain(
       "/generation_config.json: repetition_penalty",
