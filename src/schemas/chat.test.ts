@@ -137,6 +137,9 @@ describe("fields out of bounds are refused where they stand", () => {
   test("the rule of a bound is named", () => {
     expect(refusal({ seed: 2n ** 63n }).type).toBe("less_than_equal");
     expect(refusal({ seed: -(2n ** 63n) - 1n }).type).toBe("greater_than_equal");
+    expect(refusal({ cache_salt: "" }).type).toBe("string_too_short");
+    expect(refusal({ allowed_token_ids: [] }).type).toBe("too_short");
+    expect(refusal({ top_p: 0 }).type).toBe("greater_than");
     expect(refusal({ top_p: 0 }).type).toBe("greater_than");
     expect(refusal({ messages: undefined }).type).toBe("missing");
   });

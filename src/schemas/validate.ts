@@ -27,18 +27,22 @@ function closestBranch(branches: readonly (readonly Issue[])[]): readonly Issue[
   return [...branches].sort((a, b) => depth(b) - depth(a) || a.length - b.length)[0] ?? [];
 }
 
+/** As Pydantic names the rule that a bound breaks. */
+function boundType({ code, origin, inclusive }: z.core.$ZodIssueTooSmall | z.core.$ZodIssueTooBig): string {
+  const end = code === "too_small" ? "short" : "long";
+  if (origin === "string") return `string_too_${end}`;
+  if (origin === "array") return `too_${end}`;
+  const side = code === "too_small" ? "greater_than" : "less_than";
+  return inclusive === false ? side : `${side}_equal`;
+}
+
 function describe(issue: Issue): { msg: string; type: string } {
   if (issue.code === "invalid_type") {
     if (issue.message.endsWith("received undefined")) return { msg: "field required", type: "missing" };
     return { msg: issue.message, type: `${issue.expected}_type` };
   }
   if (issue.code === "unrecognized_keys") return { msg: "unknown field", type: "extra_forbidden" };
-  if (issue.code === "too_small") {
-    return { msg: issue.message, type: issue.inclusive === false ? "greater_than" : "greater_than_equal" };
-  }
-  if (issue.code === "too_big") {
-    return { msg: issue.message, type: issue.inclusive === false ? "less_than" : "less_than_equal" };
-  }
+  if (issue.code === "too_small" || issue.code === "too_big") return { msg: issue.message, type: boundType(issue) };
   if (issue.code === "invalid_value") return { msg: issue.message, type: "literal_error" };
   if (issue.code === "invalid_format") return { msg: issue.message, type: `${issue.format}_parsing` };
   return { msg: issue.message, type: "value_error" };
