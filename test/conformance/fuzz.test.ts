@@ -104,3 +104,37 @@ test("fields together, drawn at random", async () => {
   await sendAll(bodies);
   await expectFine();
 });
+
+test("every field and parameter of every endpoint, also with ids that cannot be", async () => {
+  interface Operation {
+    parameters: { name: string; in: string }[];
+    requestBody?: { content: { "application/json": { schema: { properties?: object } } } };
+  }
+  const document = await (await served.request("GET", "/openapi.json")).json();
+  const { paths } = document as { paths: Record<string, Record<string, Operation>> };
+  const ids = ["0", "%00", "..%2f..%2fetc", "%F0%9F%98%80", "x".repeat(3000), "00000000-0000-0000-0000-000000000000"];
+  const values = ["null", "-1", "1e999", '"a"', '"../../x"', "[]", "[null]", "[{}]", "{}", '{"__proto__":{"a":1}}'];
+  const calls: [method: string, path: string, body?: string][] = [];
+  for (const [path, operations] of Object.entries(paths)) {
+    // Those of a completion have had their turn.
+    if (path.startsWith("/v1/chat/") || path.startsWith("/v1/preview/keys")) continue;
+    for (const [verb, { parameters, requestBody }] of Object.entries(operations)) {
+      const method = verb.toUpperCase();
+      const at = (id: string) => path.replace(/\{\w+\}/g, id);
+      for (const id of path.includes("{") ? ids : []) calls.push([method, at(id), method === "GET" ? undefined : "{}"]);
+      const named = parameters.filter((parameter) => parameter.in === "query").map(({ name }) => name);
+      for (const name of named) for (const value of ids) calls.push([method, `${at(ids[0]!)}?${name}=${value}`]);
+      const properties = Object.keys(requestBody?.content["application/json"].schema.properties ?? {});
+      for (const name of properties) {
+        for (const value of values) calls.push([method, at(ids[0]!), `{${JSON.stringify(name)}:${value}}`]);
+      }
+    }
+  }
+  expect(calls.length).toBeGreaterThan(300);
+  for (const [method, path, body] of calls) {
+    const response = await served.request(method, path, body, { signal: AbortSignal.timeout(20_000) });
+    const text = await response.text();
+    expect(response.status, `${method} ${path} ${body} gave ${text.slice(0, 500)}`).toBeLessThan(500);
+  }
+  await expectFine();
+});
