@@ -46,12 +46,13 @@ export async function describeRun(engine: AnnealClient, name: string, step?: num
   const checkpoints: Checkpoint[] = [];
   for await (const checkpoint of engine.checkpoints.list(model.id, { limit: 100 })) checkpoints.push(checkpoint);
   const latest = checkpoints.at(-1)!.step;
+  const history = await historyOf(engine, model, checkpoints);
   const lines = [`${model.name}, trained from ${model.base}, at step ${latest}`];
-  for (const metric of ["train/reward", "val/reward"]) lines.push(...curveOf(checkpoints, metric));
-  lines.push("", ...metricTable(checkpoints));
-  const shown = await trajectoriesOf(engine, model, step ?? null, checkpoints);
+  for (const metric of ["train/reward", "val/reward"]) lines.push(...curveOf(history, metric));
+  lines.push("", ...metricTable(history));
+  const shown = await trajectoriesOf(engine, model, step ?? null, history);
   if (shown === null) return [...lines, "", "No trajectories were logged yet."];
-  const metrics = checkpoints.find((checkpoint) => checkpoint.step === shown.step)?.metrics ?? {};
+  const metrics = history.find(({ step }) => step === shown.step)?.metrics ?? {};
   const ranked = shown.trajectories.sort((a, b) => b.reward - a.reward);
   lines.push("", `Step ${shown.step}, split ${shown.split}: ${ranked.length} trajectories`);
   for (const [key, value] of Object.entries(metrics).sort(([a], [b]) => (a < b ? -1 : 1))) {
@@ -94,8 +95,27 @@ async function findModel(engine: AnnealClient, name: string): Promise<Found> {
   });
 }
 
-function curveOf(checkpoints: readonly Checkpoint[], metric: string): string[] {
-  const known = checkpoints.filter(({ metrics }) => metrics[metric] !== undefined);
+interface StepMetrics {
+  step: number;
+  metrics: Record<string, number>;
+}
+
+/** The last value of every metric at every step, those of deleted checkpoints too. */
+async function historyOf(
+  engine: AnnealClient,
+  model: Found,
+  checkpoints: readonly Checkpoint[],
+): Promise<StepMetrics[]> {
+  const steps = new Map<number, Record<string, number>>();
+  for await (const { step, metrics } of engine.models.metrics(model.id, { limit: 100 })) {
+    steps.set(step, { ...steps.get(step), ...metrics });
+  }
+  for (const { step, metrics } of checkpoints) steps.set(step, { ...steps.get(step), ...metrics });
+  return [...steps].map(([step, metrics]) => ({ step, metrics })).sort((a, b) => a.step - b.step);
+}
+
+function curveOf(history: readonly StepMetrics[], metric: string): string[] {
+  const known = history.filter(({ metrics }) => metrics[metric] !== undefined);
   if (known.length === 0) return [];
   const values = known.map(({ metrics }) => metrics[metric]!);
   const range = { from: Math.min(0, ...values), to: Math.max(1, ...values) };
@@ -105,9 +125,9 @@ function curveOf(checkpoints: readonly Checkpoint[], metric: string): string[] {
 
 const columns = ["train/reward", "train/reward_std_dev", "val/reward", "loss/train", "loss/entropy", "loss/grad_norm"];
 
-function metricTable(checkpoints: readonly Checkpoint[]): string[] {
-  const shown = columns.filter((column) => checkpoints.some(({ metrics }) => metrics[column] !== undefined));
-  const rows = checkpoints.map(({ step, metrics }) => [
+function metricTable(history: readonly StepMetrics[]): string[] {
+  const shown = columns.filter((column) => history.some(({ metrics }) => metrics[column] !== undefined));
+  const rows = history.map(({ step, metrics }) => [
     String(step),
     ...shown.map((column) => (metrics[column] === undefined ? "-" : number(metrics[column]))),
   ]);
@@ -121,14 +141,14 @@ async function trajectoriesOf(
   engine: AnnealClient,
   model: Found,
   step: number | null,
-  checkpoints: readonly Checkpoint[],
+  history: readonly StepMetrics[],
 ): Promise<{ step: number; split: string; trajectories: Trajectory[] } | null> {
   const at = async (wanted: number) => {
     const groups: LoggedGroup[] = [];
     for await (const group of engine.models.trajectories(model.id, { step: wanted })) groups.push(group);
     return groups;
   };
-  const candidates = step === null ? checkpoints.map((checkpoint) => checkpoint.step).reverse() : [step];
+  const candidates = step === null ? history.map((one) => one.step).reverse() : [step];
   for (const candidate of candidates) {
     const groups = await at(candidate);
     const split = groups.some((group) => group.split === "train") ? "train" : groups[0]?.split;
@@ -138,7 +158,7 @@ async function trajectoriesOf(
   }
   if (step === null) return null;
   throw new NotFoundError(
-    `${model.name} has no trajectories at step ${step}; its latest step is ${checkpoints.at(-1)!.step}`,
+    `${model.name} has no trajectories at step ${step}; its latest step is ${history.at(-1)!.step}`,
     {
       code: "step_not_found",
       param: "step",

@@ -121,6 +121,8 @@ export async function connect(url: string, options: { apiKey: string }): Promise
       log: (id, params, options) => post(modelPath(id, "/log"), params, options),
       trajectories: (id, query = {}, options) =>
         listed(http, modelPath(id, "/trajectories"), { query: { ...query }, ...options }),
+      metrics: (id, query = {}, options) =>
+        listed(http, modelPath(id, "/metrics"), { query: { ...query }, ...options }),
     },
     checkpoints: {
       list: (id, query = {}, options) =>

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { ConflictError, NotFoundError, ValidationError } from "../errors.js";
 import { modelCreate, modelImport } from "../schemas/models.js";
-import { trajectoryQuery } from "../schemas/pages.js";
+import { metricQuery, trajectoryQuery } from "../schemas/pages.js";
 import { trajectoryLog } from "../schemas/trajectories.js";
 import { validate } from "../schemas/validate.js";
 import type { ModelRecord } from "../store/records.js";
@@ -9,6 +9,7 @@ import { writeInitialCheckpoint } from "../training/checkpointFiles.js";
 import { recordGroups } from "../training/recordGroups.js";
 import type { ModelsResource, PageRequest, RequestOptions } from "../types/client.js";
 import type {
+  MetricRow,
   Model,
   ModelCreateParams,
   ModelDeleted,
@@ -16,7 +17,7 @@ import type {
   ModelEntryList,
   ModelImportParams,
 } from "../types/models.js";
-import type { Page, TrajectoryQuery } from "../types/page.js";
+import type { MetricQuery, Page, TrajectoryQuery } from "../types/page.js";
 import type { LoggedGroup, LogParams, LogResult } from "../types/trajectories.js";
 import { accessModel } from "./access.js";
 import type { BaseModel } from "./baseModel.js";
@@ -28,6 +29,7 @@ import { servedName } from "./modelNames.js";
 import { makePage, PagePromise } from "./pages.js";
 
 const groupIdPrefix = "group-";
+const rowIdPrefix = "row-";
 
 function toModel({ id, entity, project, name, baseModel, runId }: ModelRecord): Model {
   return { id, entity, project, name, base_model: baseModel, run_id: runId };
@@ -199,6 +201,24 @@ export class Models implements ModelsResource {
         recorded_at: new Date(recordedAt).toISOString(),
       }));
       return makePage(groups, hasMore, page);
+    };
+    return new PagePromise(() => page(query.after));
+  }
+
+  metrics(modelId: string, query: MetricQuery = {}, options?: RequestOptions): PageRequest<MetricRow> {
+    const page = async (after: string | null | undefined): Promise<Page<MetricRow>> => {
+      options?.signal?.throwIfAborted();
+      const asked = validate(metricQuery, { ...query, after }, { from: "query", strict: this.#view.strict });
+      const model = accessModel(this.#core.store, this.#view.caller, modelId);
+      const position = asked.after == null ? null : Number(asked.after.slice(rowIdPrefix.length));
+      const { items, hasMore } = this.#core.store.metrics.list(model.id, { ...asked, after: position });
+      const rows = items.map(({ position, step, metrics, recordedAt }) => ({
+        id: `${rowIdPrefix}${position}`,
+        step,
+        metrics,
+        recorded_at: new Date(recordedAt).toISOString(),
+      }));
+      return makePage(rows, hasMore, page);
     };
     return new PagePromise(() => page(query.after));
   }

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { name, uuid } from "./names.js";
+import { metricRowId } from "./pages.js";
 
 export const modelCreate = z.object({
   project: name,
@@ -38,6 +39,14 @@ export const modelEntryList = z.object({ object: z.literal("list"), data: z.arra
 export const checkpointsDelete = z.object({ steps: z.array(z.int()) });
 
 export const checkpoint = z.object({ id: uuid, step: z.int(), metrics: z.record(z.string(), z.number()) });
+
+/** What was recorded at one time. */
+export const metricRow = z.object({
+  id: metricRowId,
+  step: z.int(),
+  metrics: z.record(z.string(), z.number()),
+  recorded_at: z.string(),
+});
 
 export const checkpointsDeleted = z.object({ deleted_count: z.int(), not_found_steps: z.array(z.int()) });
 

@@ -27,6 +27,11 @@ export const trajectoryQuery = pageQuery.extend({
   split: z.string().nullish(),
 });
 
+/** So are rows of metrics. */
+export const metricRowId = z.stringFormat("row id", /^row-\d{1,15}$/);
+
+export const metricQuery = pageQuery.extend({ after: metricRowId.nullish(), step: z.int().min(0).nullish() });
+
 /** The list envelope around items. */
 export const page = <T extends z.ZodType>(item: T) =>
   z.object({

@@ -2,10 +2,10 @@ import { z } from "zod";
 import * as artifacts from "../schemas/artifacts.js";
 import * as jobs from "../schemas/jobs.js";
 import * as models from "../schemas/models.js";
-import { orderedPageQuery, page, pageQuery, trajectoryQuery } from "../schemas/pages.js";
+import { metricQuery, orderedPageQuery, page, pageQuery, trajectoryQuery } from "../schemas/pages.js";
 import * as trajectories from "../schemas/trajectories.js";
 import type { ModelCreateParams, ModelImportParams } from "../types/models.js";
-import type { OrderedPageQuery, TrajectoryQuery } from "../types/page.js";
+import type { MetricQuery, OrderedPageQuery, TrajectoryQuery } from "../types/page.js";
 import type { SftTrainingJobCreateParams, TrainingJobCreateParams } from "../types/training.js";
 import type { LogParams } from "../types/trajectories.js";
 import type { Route } from "./route.js";
@@ -75,6 +75,14 @@ const modelRoutes: Route[] = [
     query: trajectoryQuery,
     response: page(trajectories.loggedGroup),
     handle: async ({ as, params, query }) => as.models.trajectories(params.model_id!, query as TrajectoryQuery),
+  },
+  {
+    method: "GET",
+    path: "/v1/preview/models/:model_id/metrics",
+    summary: "List the metrics that were recorded of a model, in time",
+    query: metricQuery,
+    response: page(models.metricRow),
+    handle: async ({ as, params, query }) => as.models.metrics(params.model_id!, query as MetricQuery),
   },
   {
     method: "GET",

@@ -83,7 +83,7 @@ describe("models and checkpoints", () => {
     expect(store.models.delete(model.id)).toBe(true);
     expect(store.checkpoints.steps(model.id)).toEqual([]);
     expect([...store.trajectories.read(model.id)]).toEqual([]);
-    expect(store.metrics.list(model.id)).toEqual([]);
+    expect(store.metrics.list(model.id, { limit: 9 }).items).toEqual([]);
     expect(store.models.delete(model.id)).toBe(false);
   });
 

@@ -144,6 +144,7 @@ class Session implements TrainingSession {
       const origin = { parent_step: latest.step, job_id: null };
       const { id } = await commitCheckpoint(host, base, trainer, { modelId, step }, state, origin, () => {
         if (store.models.get(modelId) === null) throw deleted(modelId);
+        if (Object.keys(metrics).length > 0) store.metrics.append(modelId, step, metrics);
         return store.checkpoints.create({ modelId, step, metrics });
       });
       return { id, step, metrics };

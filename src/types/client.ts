@@ -12,13 +12,14 @@ import type {
   ApiKeyCreated,
   Checkpoint,
   CheckpointsDeleted,
+  MetricRow,
   Model,
   ModelCreateParams,
   ModelDeleted,
   ModelEntryList,
   ModelImportParams,
 } from "./models.js";
-import type { OrderedPageQuery, Page, PageQuery, TrajectoryQuery } from "./page.js";
+import type { MetricQuery, OrderedPageQuery, Page, PageQuery, TrajectoryQuery } from "./page.js";
 import type {
   SftTrainingJobCreateParams,
   TrainingEvent,
@@ -63,6 +64,8 @@ export interface ModelsResource {
   log(modelId: string, params: LogParams, options?: RequestOptions): Promise<LogResult>;
   /** What was logged and trained on, in that order. */
   trajectories(modelId: string, query?: TrajectoryQuery, options?: RequestOptions): PageRequest<LoggedGroup>;
+  /** The history of its metrics, of deleted steps too: what was logged, what jobs reported, batches of supervised jobs. */
+  metrics(modelId: string, query?: MetricQuery, options?: RequestOptions): PageRequest<MetricRow>;
 }
 
 export interface CheckpointsResource {

@@ -78,3 +78,12 @@ export interface ApiKey {
 export interface ApiKeyCreated extends ApiKey {
   key: string;
 }
+
+/** Metrics as they were recorded at one time; a checkpoint shows the last value of each. */
+export interface MetricRow {
+  id: string;
+  step: number;
+  metrics: Record<string, number>;
+  /** ISO 8601. */
+  recorded_at: string;
+}

@@ -22,6 +22,11 @@ export interface TrajectoryQuery extends PageQuery {
   split?: string | null;
 }
 
+export interface MetricQuery extends PageQuery {
+  /** Default: all. */
+  step?: number | null;
+}
+
 export interface OrderedPageQuery extends PageQuery {
   /** By step; default "asc". */
   order?: "asc" | "desc" | null;

@@ -104,3 +104,10 @@ describe("a model's trajectories", () => {
     await expect(engine.models.trajectories(modelId, { after: "3" })).rejects.toMatchObject({ status: 422 });
   });
 });
+
+it("remembers the rewards of steps that have been deleted", async () => {
+  await engine.checkpoints.delete(modelId, { steps: [0, 1] });
+  const text = (await describeRun(engine, "p/runner")).join("\n");
+  expect(text).toMatch(/train\/reward, step 0 to 1\n/);
+  await expect(describeRun(engine, "p/runner", 1)).resolves.toContain("Step 1, split train: 8 trajectories");
+});

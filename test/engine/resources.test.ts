@@ -195,6 +195,12 @@ describe.each(["in process", "connected"] as const)("%s", (kind) => {
       trajectory_groups: [{ trajectories: [{ messages_and_choices: [], reward: 2 }] }],
     });
     expect(logged).toMatchObject({ step: 1, metrics: { "val/reward": 2 } });
+    const history = [];
+    for await (const row of client().models.metrics(model.id, { limit: 1 })) history.push(row);
+    expect(history.map(({ step }) => step)).toEqual([1, 1]);
+    expect(history[0]!.metrics).toHaveProperty("loss/train");
+    expect(history[1]!.metrics).toEqual(logged.metrics);
+    await expect(client().models.metrics(model.id, { after: "group-1" })).rejects.toMatchObject({ status: 422 });
     const key = await client().keys.create({ entity: "other", name: "theirs" });
     expect((await client().keys.list()).map((entry) => entry.id)).toContain(key.id);
     await client().keys.revoke(key.id);

@@ -195,6 +195,11 @@ describe("a supervised job", () => {
     const mean = steps.reduce((sum, data) => sum + Number(data.loss), 0) / 6;
     const newest = (await engine.checkpoints.list(model.id, { order: "desc", limit: 1 })).data[0]!;
     expect(newest).toMatchObject({ step: 1, metrics: { "train/loss": expect.closeTo(mean, 9) } });
+    const rows = [];
+    for await (const row of engine.models.metrics(model.id, { step: 1, limit: 3 })) rows.push(row);
+    const batches = rows.filter(({ metrics }) => "sft/gradient_step" in metrics);
+    expect(batches.map(({ metrics }) => metrics["sft/gradient_step"])).toEqual([1, 2, 3, 4, 5, 6]);
+    expect(batches.map(({ metrics }) => metrics["sft/loss"])).toEqual(steps.map((data) => data.loss));
     const answer = await engine.chat.completions.create({
       model: `wandb-artifact:///local/p/${model.name}`,
       messages: [{ role: "user", content: "Who?" }],
