@@ -69,15 +69,27 @@ function lookUp(property: string): readonly Range[] | null {
     return null;
   }
   const ranges: Range[] = [];
-  const piece = 0x1000;
-  for (let from = 0; from < 0x110000; from += piece) {
-    if (from >= 0xd800 && from < 0xe000) continue;
-    const to = from === 0xd000 ? 0xd800 : from + piece;
-    const text = String.fromCodePoint(...Array.from({ length: to - from }, (_, i) => from + i));
+  for (const { from, text } of allCharacters()) {
+    const units = from >= 0x10000 ? 2 : 1;
     for (const match of text.matchAll(run)) {
-      const units = from >= 0x10000 ? 2 : 1;
       ranges.push([from + match.index / units, from + (match.index + match[0].length) / units - 1]);
     }
   }
   return normalise(ranges);
+}
+
+let characters: readonly { from: number; text: string }[] | null = null;
+
+/** Every character in order, in pieces of one width. Kept: to make them takes longer than to search them. */
+function allCharacters(): readonly { from: number; text: string }[] {
+  if (characters !== null) return characters;
+  const piece = 0x1000;
+  const found: { from: number; text: string }[] = [];
+  for (let from = 0; from < 0x110000; from += piece) {
+    if (from >= 0xd800 && from < 0xe000) continue;
+    const to = from === 0xd000 ? 0xd800 : from + piece;
+    found.push({ from, text: String.fromCodePoint(...Array.from({ length: to - from }, (_, i) => from + i)) });
+  }
+  characters = found;
+  return found;
 }

@@ -84,6 +84,7 @@ export function spelled(expr: Expr): Expr {
     case "chars":
       return spelledCharacter(expr.ranges);
     case "bytes": {
+      if (expr.bytes.every(standsForItself)) return expr;
       const literal = new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(expr.bytes));
       return seq(...[...literal].map(spelledLiteralCharacter));
     }
@@ -107,9 +108,11 @@ export function spelled(expr: Expr): Expr {
 
 function spelledLiteralCharacter(character: string): Expr {
   const code = character.codePointAt(0)!;
-  return code >= 0x20 && code <= 0x7e && code !== 0x22 && code !== 0x5c
-    ? text(character)
-    : spelledCharacter([[code, code]]);
+  return standsForItself(code) ? text(character) : spelledCharacter([[code, code]]);
+}
+
+function standsForItself(code: number): boolean {
+  return code >= 0x20 && code <= 0x7e && code !== 0x22 && code !== 0x5c;
 }
 
 function spelledCharacter(ranges: readonly Range[]): Expr {
@@ -174,11 +177,20 @@ function hexDigit(values: readonly number[]): Expr {
   return chars(...codes.map((code): Range => [code, code]));
 }
 
-/** The part of the ranges within [from, from + size), counted from `from`. */
+/** The part of the ascending ranges within [from, from + size), counted from `from`. */
 function clipped(ranges: readonly Range[], from: number, size: number): Range[] {
-  return ranges
-    .map(([low, high]): Range => [Math.max(low - from, 0), Math.min(high - from, size - 1)])
-    .filter(([low, high]) => low <= high);
+  let first = 0;
+  for (let past = ranges.length; first < past; ) {
+    const middle = (first + past) >> 1;
+    if (ranges[middle]![1] < from) first = middle + 1;
+    else past = middle;
+  }
+  const found: Range[] = [];
+  for (let i = first; i < ranges.length && ranges[i]![0] < from + size; i++) {
+    const [low, high] = ranges[i]!;
+    found.push([Math.max(low - from, 0), Math.min(high - from, size - 1)]);
+  }
+  return found;
 }
 
 /** Neighbouring numbers joined; `ranges` ascend. */
@@ -192,9 +204,9 @@ function joined(ranges: readonly Range[]): Range[] {
   return result;
 }
 
+/** Of ascending ranges. */
 function intersection(a: readonly Range[], b: readonly Range[]): Range[] {
-  const parts = a.flatMap(([low, high]) =>
-    b.map(([from, to]): Range => [Math.max(low, from), Math.min(high, to)]).filter(([from, to]) => from <= to),
+  return normalise(
+    b.flatMap(([from, to]) => clipped(a, from, to - from + 1).map(([low, high]): Range => [low + from, high + from])),
   );
-  return normalise(parts);
 }
