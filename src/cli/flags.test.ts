@@ -14,6 +14,12 @@ describe("flags", () => {
       "--tool-parser",
       "hermes",
       "--scheduler=priority",
+      "--optimizer",
+      "rl.weightDecay=0.05",
+      "--optimizer=rl.eps=1e-6",
+      "--optimizer=sft.maxGradNorm=0",
+      "--adapter-rank=4",
+      "--adapter-target=q_proj",
     ];
     const environment = {
       ANNEAL_THREADS: "7",
@@ -28,18 +34,26 @@ describe("flags", () => {
       threads: 2,
       toolParser: "hermes",
       scheduler: "priority",
+      optimizer: { rl: { weightDecay: 0.05, eps: 1e-6 }, sft: { maxGradNorm: 0 } },
+      adapter: { rank: 4, targets: ["q_proj"] },
       memoryLimit: 1.5 * 2 ** 30,
       dataRoots: ["/x", "/y"],
       apiKey: "k",
     });
   });
 
-  it.each([["--thread", "2"], ["--threads"], ["--threads", "two"], ["--dtype", "fp8"], ["--memory-limit", "lots"]])(
-    "that cannot be understood are usage errors: %s %s",
-    (...args) => {
-      expect(() => readEngineOptions(readFlags(args, engineFlags, {}).values)).toThrow(UsageError);
-    },
-  );
+  it.each([
+    ["--thread", "2"],
+    ["--threads"],
+    ["--threads", "two"],
+    ["--dtype", "fp8"],
+    ["--memory-limit", "lots"],
+    ["--optimizer", "eps=1"],
+    ["--optimizer", "rl.eps=x"],
+    ["--adapter-alpha", "0"],
+  ])("that cannot be understood are usage errors: %s %s", (...args) => {
+    expect(() => readEngineOptions(readFlags(args, engineFlags, {}).values)).toThrow(UsageError);
+  });
 
   it("read sizes and counts", () => {
     expect(["0", "800m", "6GiB", "2k", "1.5g"].map((text) => readBytes("x", text))).toEqual([

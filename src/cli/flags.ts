@@ -72,6 +72,39 @@ function readChoice<T extends string>(flag: string, text: string | undefined, ch
   throw new UsageError(`--${flag} is one of ${choices.join(", ")}, not "${text}"`);
 }
 
+/** `rl.weightDecay=0.05` and the like; which names and values there are is for the engine to say. */
+function readOptimizer(texts: readonly string[] | undefined): EngineOptions["optimizer"] {
+  if (texts === undefined) return undefined;
+  const settings: Record<string, Record<string, number>> = {};
+  for (const text of texts) {
+    const match = /^(rl|sft)\.(\w+)=(\S+)$/.exec(text);
+    const value = Number(match?.[3]);
+    if (!match || !Number.isFinite(value)) {
+      throw new UsageError(`--optimizer takes a setting such as rl.weightDecay=0.05, not "${text}"`);
+    }
+    settings[match[1]!] = { ...settings[match[1]!], [match[2]!]: value };
+  }
+  return settings;
+}
+
+/** The shape of new models' adapters; undefined when no flag asks for one. */
+function readAdapter(values: Values<typeof engineFlags>): EngineOptions["adapter"] {
+  const rank = readInteger("adapter-rank", values["adapter-rank"]);
+  const alpha = values["adapter-alpha"] === undefined ? undefined : Number(values["adapter-alpha"]);
+  if (alpha !== undefined && !(alpha > 0 && Number.isFinite(alpha))) {
+    throw new UsageError(`--adapter-alpha takes a number above 0, not "${values["adapter-alpha"]}"`);
+  }
+  const targets = values["adapter-target"];
+  return rank === undefined && alpha === undefined && targets === undefined
+    ? undefined
+    : given({ rank, alpha, targets });
+}
+
+/** Without what was not given. */
+function given<T extends object>(options: T): T {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as T;
+}
+
 /** A folder, or `name=folder`. */
 function readModel(text: string): ModelOptions {
   const at = text.indexOf("=");
@@ -100,6 +133,10 @@ export const engineFlags = {
   scheduler: { type: "string" },
   "sampling-defaults": { type: "string" },
   "optimizer-step": { type: "string" },
+  optimizer: { type: "string", multiple: true },
+  "adapter-rank": { type: "string" },
+  "adapter-alpha": { type: "string" },
+  "adapter-target": { type: "string", multiple: true },
   entity: { type: "string" },
   "data-root": { type: "string", multiple: true },
   "allow-host": { type: "string", multiple: true },
@@ -117,13 +154,17 @@ export const engineUsage = `  --model PATH           a Hugging Face folder, or N
   --scheduler NAME       fcfs, priority
   --sampling-defaults D  model, neutral
   --optimizer-step S     group, completion, job
+  --optimizer SETTING    rl.NAME=VALUE or sft.NAME=VALUE; names: beta1, beta2, eps, weightDecay, maxGradNorm; repeatable
+  --adapter-rank N       of new models' adapters (default 8)
+  --adapter-alpha X      likewise (default 16)
+  --adapter-target NAME  a projection that they train, such as q_proj; repeatable (default: all seven)
   --entity NAME          the owner's entity (default local)
   --data-root PATH       folder from which requests may name files; repeatable
   --allow-host HOST      host from which training data may be read; repeatable`;
 
 /** The engine's options that the flags ask for; those not given are left to the engine. */
 export function readEngineOptions(values: Values<typeof engineFlags>): EngineOptions {
-  const options: EngineOptions = {
+  return given<EngineOptions>({
     models: values.model?.map(readModel),
     dtype: readChoice("dtype", values.dtype, ["auto", "float32", "bfloat16"]),
     threads: readInteger("threads", values.threads),
@@ -136,10 +177,11 @@ export function readEngineOptions(values: Values<typeof engineFlags>): EngineOpt
     scheduler: readChoice("scheduler", values.scheduler, ["fcfs", "priority"]),
     samplingDefaults: readChoice("sampling-defaults", values["sampling-defaults"], ["model", "neutral"]),
     optimizerStep: readChoice("optimizer-step", values["optimizer-step"], ["group", "completion", "job"]),
+    optimizer: readOptimizer(values.optimizer),
+    adapter: readAdapter(values),
     entity: values.entity,
     apiKey: values["api-key"],
     dataRoots: values["data-root"],
     allowedHosts: values["allow-host"],
-  };
-  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
+  });
 }
