@@ -13,6 +13,13 @@ constexpr int kWidenedK = 256;     // k of activations widened to float32 at a t
 constexpr int kBlockK = 4096;      // k for which three panels stay in the second-level cache
 constexpr int kPrefetch = 32;      // panel vectors ahead
 
+// Where a tile prefetches weights: for each of its panels, `step` bytes further per panel vector. One tile alone reads a little ahead of itself;
+// several over the same panels find them in the cache, and fetch the panels after these meanwhile, each its share.
+struct Ahead {
+  const char* at;
+  int64_t step;
+};
+
 // A register tile: MR rows of c by NR panels.
 template <int MR, int NR> struct Tile {
   F16 c[MR][NR];
@@ -32,7 +39,7 @@ template <int MR, int NR> struct Tile {
 };
 
 template <int MR, int NR>
-void multiply_tile(const float* a, int64_t lda, const float* w, int64_t panel, int k, float* c, int64_t ldc, bool accumulate) {
+void multiply_tile(const float* a, int64_t lda, const float* w, int64_t panel, int k, float* c, int64_t ldc, bool accumulate, Ahead ahead) {
   Tile<MR, NR> tile;
   tile.begin(c, ldc, accumulate);
   for (int kk = 0; kk < k; kk++) {
@@ -40,8 +47,9 @@ void multiply_tile(const float* a, int64_t lda, const float* w, int64_t panel, i
 #pragma GCC unroll 8
     for (int j = 0; j < NR; j++) {
       wide[j] = load(w + j * panel + int64_t(kk) * kLanes);
-      prefetch(w + j * panel + int64_t(kk + kPrefetch) * kLanes);
+      prefetch(ahead.at + j * panel * int64_t(sizeof(float)));
     }
+    ahead.at += ahead.step;
 #pragma GCC unroll 16
     for (int i = 0; i < MR; i++) {
       F16 x = all(a[i * lda + kk]);
@@ -53,7 +61,7 @@ void multiply_tile(const float* a, int64_t lda, const float* w, int64_t panel, i
 }
 
 template <int MR, int NR>
-void multiply_tile(const bf16* a, int64_t lda, const bf16* w, int64_t panel, int k, float* c, int64_t ldc, bool accumulate) {
+void multiply_tile(const bf16* a, int64_t lda, const bf16* w, int64_t panel, int k, float* c, int64_t ldc, bool accumulate, Ahead ahead) {
   Tile<MR, NR> tile;
   tile.begin(c, ldc, accumulate);
 #ifdef ANNEAL_PAIR_PRODUCT
@@ -62,8 +70,9 @@ void multiply_tile(const bf16* a, int64_t lda, const bf16* w, int64_t panel, int
 #pragma GCC unroll 8
     for (int j = 0; j < NR; j++) {
       pairs[j] = load_int(w + j * panel + int64_t(kk) * kLanes);
-      prefetch(w + j * panel + int64_t(kk + 2 * kPrefetch) * kLanes);
+      prefetch(ahead.at + j * panel * int64_t(sizeof(bf16)));
     }
+    ahead.at += ahead.step;
 #pragma GCC unroll 16
     for (int i = 0; i < MR; i++) {
       int pair;
@@ -88,9 +97,10 @@ void multiply_tile(const bf16* a, int64_t lda, const bf16* w, int64_t panel, int
       for (int j = 0; j < NR; j++) {
         const bf16* at = w + j * panel + int64_t(k0 + kk) * kLanes;
         pairs[j] = load_int(at);
-        prefetch(at + 2 * kPrefetch * kLanes);
+        prefetch(ahead.at + j * panel * int64_t(sizeof(bf16)));
         part[j] = as_float(pairs[j] & upper);
       }
+      ahead.at += ahead.step;
 #pragma GCC unroll 16
       for (int i = 0; i < MR; i++) {
         F16 x = all(wide[i][kk + 1]);
@@ -121,9 +131,9 @@ template <class T> ANNEAL_INLINE constexpr int tile_rows(int panels) {
 }
 
 template <class T, int MR, int NR>
-ANNEAL_INLINE void multiply_rows(int rows, const T* a, int64_t lda, const T* w, int64_t panel, int k, float* c, int64_t ldc, bool accumulate) {
-  if (rows == MR) return multiply_tile<MR, NR>(a, lda, w, panel, k, c, ldc, accumulate);
-  if constexpr (MR > 1) multiply_rows<T, MR - 1, NR>(rows, a, lda, w, panel, k, c, ldc, accumulate);
+ANNEAL_INLINE void multiply_rows(int rows, const T* a, int64_t lda, const T* w, int64_t panel, int k, float* c, int64_t ldc, bool accumulate, Ahead ahead) {
+  if (rows == MR) return multiply_tile<MR, NR>(a, lda, w, panel, k, c, ldc, accumulate, ahead);
+  if constexpr (MR > 1) multiply_rows<T, MR - 1, NR>(rows, a, lda, w, panel, k, c, ldc, accumulate, ahead);
 }
 
 // All m rows over NR panels, in tiles of nearly equal height.
@@ -134,7 +144,9 @@ void multiply_panels(const T* a, int64_t lda, int m, const T* w, int64_t panel, 
   const int height = m / tiles, taller = m % tiles;  // the first `taller` tiles have one row more
   for (int t = 0, row = 0; t < tiles; t++) {
     const int rows = height + (t < taller);
-    multiply_rows<T, most, NR>(rows, a + row * lda, lda, w, panel, k, c + row * ldc, ldc, accumulate);
+    const Ahead ahead = tiles == 1 ? Ahead{(const char*)(w + kStep<T> * kPrefetch * kLanes), 64}
+                                   : Ahead{(const char*)(w + NR * panel) + int64_t(k) * kLanes * int64_t(sizeof(T)) / tiles * t, 64 / tiles};
+    multiply_rows<T, most, NR>(rows, a + row * lda, lda, w, panel, k, c + row * ldc, ldc, accumulate, ahead);
     row += rows;
   }
 }
