@@ -68,11 +68,6 @@ export class Models implements ModelsResource {
     const { project, name, base_model } = params;
     const entity = params.entity ?? this.#view.caller.entity;
     checkEntity(this.#view.caller, entity);
-    const base = bases.get(base_model);
-    if (!base) {
-      const served = [...bases.keys()].map((id) => `"${id}"`).join(", ");
-      throw ValidationError.at("base_model", `there is no base model "${base_model}" here; there is ${served}`);
-    }
     const taken = (): Model | null => {
       const existing = store.models.find(entity, project, name);
       if (!existing) return null;
@@ -92,7 +87,13 @@ export class Models implements ModelsResource {
       }
       return toModel(existing);
     };
+    // A name that is taken is a conflict whatever base model is named with it.
     const early = taken();
+    const base = bases.get(base_model);
+    if (!base) {
+      const served = [...bases.keys()].map((id) => `"${id}"`).join(", ");
+      throw ValidationError.at("base_model", `there is no base model "${base_model}" here; there is ${served}`);
+    }
     if (early) return early;
 
     const id = randomUUID();

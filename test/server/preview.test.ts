@@ -45,6 +45,10 @@ describe("POST /v1/preview/models", () => {
     expect([clash.status, typeof clash.body.detail]).toEqual([409, "string"]);
     const again = await server.call("POST", "/v1/preview/models", { ...body, return_existing: true });
     expect([again.status, again.body.id]).toEqual([200, id]);
+    for (const return_existing of [true, false]) {
+      const other = { ...body, base_model: "other/base", return_existing };
+      expect((await server.call("POST", "/v1/preview/models", other)).status).toBe(409);
+    }
     const elsewhere = await server.call("POST", "/v1/preview/models", { ...body, entity: "team", project: "other" });
     expect([elsewhere.status, elsewhere.body.entity]).toEqual([200, "team"]);
   });
