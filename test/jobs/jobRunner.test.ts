@@ -58,6 +58,15 @@ async function ended(jobId: string): Promise<void> {
 const events = (jobId: string) => store.events.list(jobId, { limit: 1000 }).items;
 const typesOf = (jobId: string) => events(jobId).map((event) => event.type);
 
+/** Resolves within the event that makes `count` of a type: nothing has happened after it. */
+function reached(jobId: string, type: string, count = 1): Promise<void> {
+  return new Promise((resolve) => {
+    store.events.subscribe(jobId, (event) => {
+      if (event.type === type && store.events.count(jobId, type) === count) resolve();
+    });
+  });
+}
+
 /** Hash of every tensor file of a checkpoint. */
 function checkpointBits(of: Store, modelId: string, step: number): Record<string, string> {
   const folder = of.files.checkpointFolder(modelId, step);
@@ -135,23 +144,30 @@ describe("a training job", () => {
   it("waits for its model's earlier jobs but not for those of others", async () => {
     const one = await registerModel(store, base, "one");
     const other = await registerModel(store, base, "other");
-    const jobs = [queue(one, rl(4)), queue(one, rl(2)), queue(other, rl(2))];
+    // The first would take a hundred times as long as the other model's; it is cut short once that has ended.
+    const [first, second, beside] = [queue(one, rl(200)), queue(one, rl(2)), queue(other, rl(2))];
     const order: string[] = [];
-    for (const [i, id] of jobs.entries()) store.events.subscribe(id, (event) => order.push(`${i} ${event.type}`));
-    for (const id of jobs) runner.enqueue(id);
-    await Promise.all(jobs.map(ended));
-    expect(order.indexOf("1 training_started")).toBeGreaterThan(order.indexOf("0 training_ended"));
-    expect(order.indexOf("2 training_started")).toBeLessThan(order.indexOf("0 training_ended"));
-    expect(store.checkpoints.steps(one)).toEqual([0, 1, 2]);
+    for (const [name, id] of Object.entries({ first, second, beside })) {
+      store.events.subscribe(id, (event) => order.push(`${name} ${event.type}`));
+    }
+    for (const id of [first, second, beside]) runner.enqueue(id);
+    await ended(beside);
+    await runner.cancel(first);
+    await ended(second);
+    expect(order.indexOf("beside training_ended")).toBeLessThan(order.indexOf("first training_failed"));
+    expect(order.indexOf("second training_started")).toBeGreaterThan(order.indexOf("first training_failed"));
+    expect(store.checkpoints.steps(one)).toEqual([0, 1]);
+    expect(store.checkpoints.steps(other)).toEqual([0, 1]);
   });
 
   it("ends as cancelled without a checkpoint, whether it runs or waits", async () => {
     const modelId = await registerModel(store, base, "m");
     const running = queue(modelId, rl(50));
     const waiting = queue(modelId, rl(1));
+    const underWay = reached(running, "gradient_step");
     runner.enqueue(running);
     runner.enqueue(waiting);
-    while (!typesOf(running).includes("gradient_step")) await new Promise((resolve) => setTimeout(resolve, 2));
+    await underWay;
     await runner.cancel(waiting);
     await runner.cancel(running);
     for (const id of [running, waiting]) {
@@ -197,11 +213,11 @@ describe("a job that is taken up again", () => {
   it("goes on with the settings it began with", async () => {
     const modelId = await registerModel(store, base, "m");
     const jobId = queue(modelId, rl(6));
+    const halfWay = reached(jobId, "gradient_step", 2);
     runner.enqueue(jobId);
-    while (typesOf(jobId).length < 3) await new Promise((resolve) => setTimeout(resolve, 2));
+    await halfWay;
     await runner.close();
-    const made = typesOf(jobId).filter((type) => type === "gradient_step").length;
-    expect(made).toBeLessThan(6);
+    expect(store.events.count(jobId, "gradient_step")).toBeLessThan(6);
     store.close();
     reopen();
     host.options.optimizerStep = "job";
@@ -243,24 +259,35 @@ describe("a job that is taken up again", () => {
   });
 });
 
-/** Runs the jobs of a home in a process of its own; killed after `delay` milliseconds of work. */
-function runProcess(folder: string, delay: number | null): Promise<"killed" | number | null> {
+interface Exit {
+  code: number | null;
+  signal: NodeJS.Signals | null;
+  /** What it wrote on its way out. */
+  said: string;
+}
+
+/** Runs the jobs of a home in a process of its own, which kills itself after `events` more events. */
+function runProcess(folder: string, events?: number): Promise<Exit> {
   const script = fileURLToPath(new URL("./jobProcess.ts", import.meta.url));
+  const args = ["--import", "tsx", script, folder, ...(events === undefined ? [] : [String(events)])];
   return new Promise((resolve, reject) => {
-    const child = spawn(process.execPath, ["--import", "tsx", script, folder], {
-      stdio: ["ignore", "pipe", "inherit"],
-    });
-    let killed = false;
-    child.stdout.on("data", (text: Buffer) => {
-      if (delay === null || !text.toString().includes("started")) return;
-      setTimeout(() => {
-        killed = child.kill("SIGKILL");
-      }, delay);
+    const child = spawn(process.execPath, args, { stdio: ["ignore", "ignore", "pipe"] });
+    let said = "";
+    child.stderr.setEncoding("utf8").on("data", (text: string) => {
+      said += text;
     });
     child.on("error", reject);
-    child.on("close", (code) => resolve(killed ? "killed" : code));
+    child.on("close", (code, signal) => resolve({ code, signal, said }));
   });
 }
+
+async function expectExit(run: Promise<Exit>, how: Pick<Exit, "code" | "signal">): Promise<void> {
+  const exit = await run;
+  expect(exit, exit.said).toMatchObject(how);
+}
+
+const DONE = { code: 0, signal: null };
+const KILLED = { code: null, signal: "SIGKILL" } as const;
 
 describe("a job whose process dies", () => {
   it("goes on where its last event was and makes the same weights", { timeout: 240_000 }, async () => {
@@ -270,11 +297,10 @@ describe("a job whose process dies", () => {
     const copy = `${home}-undisturbed`;
     store.close();
     cpSync(home, copy, { recursive: true });
-    expect(await runProcess(copy, null)).toBe(0);
-    let kills = 0;
-    for (const delay of [0, 120, 260, 60, 180]) if ((await runProcess(home, delay)) === "killed") kills += 1;
-    expect(kills).toBeGreaterThan(2);
-    expect(await runProcess(home, null)).toBe(0);
+    await expectExit(runProcess(copy), DONE);
+    // Once the first job has started, after its steps 2 and 4, once the second has started, and after its step 2.
+    for (const events of [1, 2, 2, 4, 2]) await expectExit(runProcess(home, events), KILLED);
+    await expectExit(runProcess(home), DONE);
 
     reopen();
     const undisturbed = openStore(copy);
