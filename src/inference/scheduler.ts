@@ -1,8 +1,9 @@
 // What runs in the next step. Every sequence needs (known tokens - computed tokens) more; there are no phases. Running
 // sequences come first, single tokens before pieces of long prompts, then waiting sequences join while the token
 // budget, the sequence limit and the free pages allow. When pages run out, the last in order gives up its own and is
-// computed again later. A request's further choices stand behind those who came after it, one for each: many choices
-// are served together while nobody else asks, and nobody waits for all of them.
+// computed again later. A request's further choices stand behind those who came after it, one for each, and give up to
+// half of their places to others: many choices are served together while nobody else asks, and nobody waits for all of
+// them.
 
 import { type BlockPool, PAGE_SIZE } from "./blockPool.js";
 import type { Sequence } from "./sequence.js";
@@ -139,13 +140,28 @@ export class Scheduler {
   private makeRoom(sequence: Sequence, chunk: number): number {
     let lost = 0;
     while (!this.reserve(sequence, chunk)) {
-      const victim = this.running[this.running.length - 1]!;
+      const victim = this.lastToServe();
       lost += victim.chunk;
       this.preempt(victim);
       this.preemptions++;
       if (victim === sequence) break;
     }
     return lost;
+  }
+
+  /** The running sequence that gives up its pages first: the last in order, but of further choices while these are many. */
+  private lastToServe(): Sequence {
+    const { running } = this;
+    const last = running[running.length - 1]!;
+    if (last.index > 0 || isIdleBeam(last)) return last;
+    let further = 0;
+    let victim = last;
+    for (const one of running) {
+      if (!isFurther(one) || this.isMoreUrgent(one, last)) continue;
+      further++;
+      victim = one;
+    }
+    return further > running.length / 2 ? victim : last;
   }
 
   /** Pages for `chunk` more tokens, the first of them this sequence's alone; false, with nothing lost, without enough. */
@@ -211,20 +227,34 @@ export class Scheduler {
     }
     let active = 0;
     for (const sequence of this.running) if (!isIdleBeam(sequence)) active++;
+    const displaced: Sequence[] = [];
+    let isFull = false;
+    let canDisplace = true;
     let kept = 0;
     let i = 0;
-    for (; i < this.waiting.length; i++) {
-      if (budget <= 0) break;
+    for (; i < this.waiting.length && budget > 0 && (!isFull || canDisplace); i++) {
       const sequence = this.waiting[i]!;
-      if (active >= this.options.maxSequences) {
-        const freed = this.makePlace(sequence);
-        if (freed < 0) break;
-        budget += freed;
-        active--;
+      let verdict: "admitted" | "later" | "full" = "later";
+      if (sequence.inFlight === 0) {
+        const hasPlace: boolean = !isFull && active < this.options.maxSequences;
+        verdict = hasPlace ? this.tryAdmit(sequence, budget, filling) : "full";
+        if (verdict === "full" && sequence.index === 0 && canDisplace) {
+          const victims = this.victimsOf(sequence, active);
+          for (const victim of victims) {
+            this.remove(this.running, victim);
+            this.releaseBlocks(victim);
+            budget += victim.chunk;
+            victim.chunk = 0;
+            active--;
+            this.preemptions++;
+            displaced.push(victim);
+          }
+          canDisplace = victims.length > 0;
+          if (canDisplace) verdict = this.tryAdmit(sequence, budget, filling);
+        }
+        isFull ||= verdict === "full";
       }
-      const verdict = sequence.inFlight > 0 ? "later" : this.tryAdmit(sequence, budget, filling);
-      if (verdict === "full") break;
-      if (verdict === "later") {
+      if (verdict !== "admitted") {
         this.waiting[kept++] = sequence;
         continue;
       }
@@ -235,20 +265,29 @@ export class Scheduler {
       if (sequence.chunk > 1) fills(sequence, filling);
     }
     if (kept < i) this.waiting.splice(kept, i - kept);
+    for (const victim of displaced) this.add(victim);
   }
 
   /**
-   * Takes the last running sequence's place when it is a further choice and `sequence` is a request's first. Returns the
-   * tokens that it had been given in this step; -1: no place.
+   * The further choices, the last in order first, that make room when they go back to the waiting; none when the room
+   * would not do. Whoever asks is served beside requests for many choices: of `active` sequences, further choices keep
+   * half; of that half only those behind `sequence` in order give way.
    */
-  private makePlace(sequence: Sequence): number {
-    const last = this.running.findLast((one) => !isIdleBeam(one))!;
-    const isTurn = sequence.index === 0 && !sequence.admittedBefore && last.index > 0 && this.before(sequence, last);
-    if (!isTurn) return -1;
-    const freed = last.chunk;
-    this.preempt(last);
-    this.preemptions++;
-    return freed;
+  private victimsOf(sequence: Sequence, active: number): Sequence[] {
+    const further = this.running.filter((one) => isFurther(one) && !this.isMoreUrgent(one, sequence));
+    const mostPages = Math.ceil(sequence.length / PAGE_SIZE);
+    let pages = this.pool.free;
+    let places = this.options.maxSequences - active;
+    const victims: Sequence[] = [];
+    while (pages < mostPages || places < 1) {
+      const victim = further.pop();
+      if (victim === undefined) return [];
+      if (further.length + 1 <= active / 2 && !this.before(sequence, victim)) return [];
+      victims.push(victim);
+      for (const page of victim.blocks) if (!this.pool.isShared(page)) pages++;
+      places++;
+    }
+    return victims;
   }
 
   private tryAdmit(sequence: Sequence, budget: number, filling: Set<string>): "admitted" | "later" | "full" {
@@ -341,14 +380,22 @@ export class Scheduler {
     return from;
   }
 
+  private isMoreUrgent(a: Sequence, b: Sequence): boolean {
+    return this.options.policy === "priority" && a.origin.priority < b.origin.priority;
+  }
+
   private before(a: Sequence, b: Sequence): boolean {
-    if (this.options.policy === "priority" && a.origin.priority !== b.origin.priority) {
-      return a.origin.priority < b.origin.priority;
-    }
+    if (this.isMoreUrgent(a, b)) return true;
+    if (this.isMoreUrgent(b, a)) return false;
     // Choice i of a request counts as if it had come i requests later.
     const [turnOfA, turnOfB] = [a.origin.arrival + a.index, b.origin.arrival + b.index];
     return turnOfA === turnOfB ? a.index < b.index : turnOfA < turnOfB;
   }
+}
+
+/** Another choice of a request than the first one; an idle beam only waits. */
+function isFurther(sequence: Sequence): boolean {
+  return sequence.index > 0 && !isIdleBeam(sequence);
 }
 
 /** A beam whose row has been reported: it only holds pages, for its branches. */

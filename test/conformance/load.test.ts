@@ -106,6 +106,26 @@ describe("a request of very many choices", () => {
     expect((await large).choices).toHaveLength(1000);
   });
 
+  test("beside another, both without a limit, lets others through", async () => {
+    const scarce = await Served.open({ models: [{ id: "m", path, kvPages: 96 }], maxSequences: 16 });
+    try {
+      const leaving = new AbortController();
+      const large = [1, 2].map((seed) =>
+        scarce.post({ ...start("[count]"), seed, n: 1000, ignore_eos: true }, { signal: leaving.signal }),
+      );
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      // Each that comes lets another choice of both stand before the next.
+      await Promise.all(Array.from({ length: 300 }, () => scarce.chat({ ...start("[words]"), max_tokens: 1 })));
+      for (let i = 0; i < 5; i++) await scarce.text({ ...start("[words]"), cache_salt: String(i) });
+      // To answer all that stands before them would take three hundred choices of both, of a thousand tokens each.
+      expect(loopOf(scarce).stats().generatedTokens).toBeLessThan(200_000);
+      leaving.abort();
+      await Promise.allSettled(large);
+    } finally {
+      await scarce.close();
+    }
+  });
+
   test("says the same when it has been interrupted", async () => {
     const alone = drawn(await served.chat(many));
     const { preemptions } = loopOf(served).stats();
