@@ -261,9 +261,6 @@ describe("the id", () => {
 describe("what would stop everything else while it is read", () => {
   test("words without end are refused", async () => {
     await served.refusal({ bad_words: Array.from({ length: 30_000 }, (_, i) => `never ${i}`) }, "bad_words");
-    const response = await served.request("POST", "/tokenize", { prompt: "z".repeat(1_000_001) });
-    expect(response.status).toBe(422);
-    await response.text();
   });
 
   test("ids that cannot be drawn cost nothing", async () => {
