@@ -4,7 +4,7 @@ import { GrammarError } from "../grammarError.js";
 import { spend } from "../workBudget.js";
 import type { JsonObject, Scalar, SchemaDocument, SchemaNode } from "./document.js";
 import { isProvablyEmpty } from "./emptiness.js";
-import { checkKeywords, keysOf, keywordError, listOf, namesOf } from "./keywords.js";
+import { checkKeywords, keysOf, keywordError, listOf, namesOf, stringOf } from "./keywords.js";
 import { negate } from "./negation.js";
 import type { Branch } from "./shape.js";
 import { withoutUnevaluated } from "./unevaluated.js";
@@ -66,12 +66,22 @@ export class Branches {
     return this.document.hasUnevaluated ? all.map((branch) => withoutUnevaluated(this.document, node, branch)) : all;
   }
 
+  private ofContent(node: SchemaNode, keyword: "contentEncoding" | "contentMediaType"): SchemaNode {
+    if (stringOf(node, keyword) !== "base64" || keyword === "contentMediaType") {
+      throw keywordError(node, keyword, 'cannot be enforced; of draft 7, "contentEncoding": "base64" can');
+    }
+    return this.document.derive(node, keyword, { schema: { format: "base64" } });
+  }
+
   /** null: a keyword of the schema's own, or an annotation. */
   private ofKeyword(node: SchemaNode, schema: JsonObject, keyword: string): Branch[] | null {
     const { document } = this;
     switch (keyword) {
       case "$ref":
         return this.ofNode(document.resolve(node, "$ref"));
+      case "contentEncoding":
+      case "contentMediaType":
+        return document.contentIsAsserted ? [[this.ofContent(node, keyword)]] : null;
       case "$dynamicRef":
       case "$recursiveRef":
         return this.ofNode(document.resolveDynamic(node, keyword));

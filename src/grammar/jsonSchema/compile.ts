@@ -207,7 +207,7 @@ class SchemaCompiler {
   }
 
   private string(branch: Branch): Expr {
-    const content = stringContent(branch);
+    const content = stringContent(this.document, branch);
     if (!content.free) return quoted(spelled(content.content));
     return content.min === 0 && content.max === -1 ? this.json.string() : freeString(content.min, content.max);
   }
@@ -225,7 +225,7 @@ class SchemaCompiler {
 
   private object(branch: Branch): Expr {
     const shape = objectShape(this.document, branch, this.closed);
-    const names = nameContent(this.branches, shape.names);
+    const names = nameContent(this.document, this.branches, shape.names);
     const ordered: Member[] = [];
     const loose: Member[] = [];
     for (const { name, value, required, declared } of shape.named) {

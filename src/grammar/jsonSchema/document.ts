@@ -72,6 +72,10 @@ export class SchemaDocument {
   readonly containsEvaluates: boolean;
   /** In draft 4, 1.0 is no integer. */
   readonly integersAreDigits: boolean;
+  /** Before draft 7 host names are what RFC 1123 says, and no encoded international names are told from them. */
+  readonly hostnamesArePlain: boolean;
+  /** In draft 7 the content of strings is asserted, before it says nothing, later it is an annotation. */
+  readonly contentIsAsserted: boolean;
   private readonly nodes = new Map<object, SchemaNode>();
   private readonly byUri = new Map<string, SchemaNode>();
   private readonly derived = new Map<string, SchemaNode>();
@@ -86,6 +90,8 @@ export class SchemaDocument {
     this.hasUnevaluated = hasKey(schema, ["unevaluatedProperties", "unevaluatedItems"]);
     this.containsEvaluates = !/2019-09/.test(dialect);
     this.integersAreDigits = /draft-04\b/.test(dialect);
+    this.hostnamesArePlain = /draft-0[4-6]\b/.test(dialect);
+    this.contentIsAsserted = /draft-07\b/.test(dialect);
     this.idKeyword = /draft-04\b/.test(dialect) ? "id" : "$id";
     this.root = this.enter(schema, ROOT_URI, []);
     this.byUri.set(ROOT_URI, this.root);

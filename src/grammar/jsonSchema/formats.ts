@@ -46,13 +46,18 @@ const DURATION = (() => {
 
 const LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?";
 
+/** RFC 1123, 2.1: labels of up to 63 characters, 253 in all. */
+function plainHostname(): Expr {
+  return and(regexToExpr(`${LABEL}(?:\\.${LABEL})*`), repeat(ANY_CHARACTER, 1, 253));
+}
+
 /**
- * RFC 1123, 2.1: labels of up to 63 characters, 253 in all. Labels with "--" in the third and fourth place are left out:
- * they stand for international names, whose encoding would have to be checked.
+ * RFC 5890, 2.3.1, besides: labels with "--" in the third and fourth place are reserved. Those among them that stand for
+ * international names are left out: no automaton checks their encoding.
  */
 function hostname(): Expr {
   const reserved = regexToExpr("(?:[A-Za-z0-9.-]*\\.)?[A-Za-z0-9-]{2}--[A-Za-z0-9.-]*");
-  return and(regexToExpr(`${LABEL}(?:\\.${LABEL})*`), repeat(ANY_CHARACTER, 1, 253), not(reserved));
+  return and(plainHostname(), not(reserved));
 }
 
 /** RFC 5321, 4.1.2: Mailbox. */
@@ -141,12 +146,14 @@ const known = new Map<string, Expr>();
 /** Names of formats that can be enforced. */
 export const FORMAT_NAMES: readonly string[] = [...FORMATS.keys(), ...NUMERIC.keys()];
 
-/** The texts of a format; null when it says nothing about strings. */
-export function formatExpr(name: string): Expr | null {
-  const make = FORMATS.get(name);
+/** The texts of a format; null when it says nothing about strings. `plainHostnames`: as before draft 7. */
+export function formatExpr(name: string, plainHostnames: boolean): Expr | null {
+  const isPlain = plainHostnames && name === "hostname";
+  const make = isPlain ? plainHostname : FORMATS.get(name);
   if (make === undefined) return null;
-  const expr = known.get(name) ?? make();
-  known.set(name, expr);
+  const key = isPlain ? "plain hostname" : name;
+  const expr = known.get(key) ?? make();
+  known.set(key, expr);
   return expr;
 }
 

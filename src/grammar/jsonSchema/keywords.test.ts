@@ -1,6 +1,8 @@
 import { expect, test } from "vitest";
 import { grammarOf } from "../../../test/grammar/schemaCases.js";
 
+const DRAFT_7 = "http://json-schema.org/draft-07/schema#";
+
 test.each<[schema: unknown, path: string[], message: string]>([
   [{ properties: { a: { uniqueItems: true } } }, ["properties", "a", "uniqueItems"], "a few known values"],
   [{ items: { enum: Array.from({ length: 31 }, (_, i) => i) }, uniqueItems: true }, ["uniqueItems"], "30 different"],
@@ -8,6 +10,9 @@ test.each<[schema: unknown, path: string[], message: string]>([
   [{ contains: {}, minContains: 5000 }, ["contains"], "combinations"],
   [{ $schema: "https://example.com/own" }, ["$schema"], "known dialect"],
   [{ properties: { a: { required: true } } }, ["properties", "a", "required"], "list of strings"],
+  [{ $schema: DRAFT_7, contentMediaType: "text/html" }, ["contentMediaType"], "cannot be enforced"],
+  [{ $schema: DRAFT_7, contentEncoding: "base32" }, ["contentEncoding"], "cannot be enforced"],
+  [{ $schema: DRAFT_7, not: { contentEncoding: "base64" } }, ["not", "contentEncoding"], "inside not"],
   [{ $ref: "#/nowhere" }, ["$ref"], "not found"],
   [{ $ref: "http://json-schema.org/draft-07/schema#" }, ["$ref"], "not found"],
   [{ $ref: "#" }, [], "refers to itself"],

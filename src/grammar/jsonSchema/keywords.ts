@@ -20,7 +20,9 @@ export const ASSERTIONS: ReadonlySet<string> = new Set([
   ),
   ..."type nullable const enum minimum maximum exclusiveMinimum exclusiveMaximum multipleOf".split(" "),
   ..."minLength maxLength pattern format items prefixItems additionalItems minItems maxItems uniqueItems".split(" "),
-  ..."contains minContains maxContains unevaluatedItems unevaluatedProperties".split(" "),
+  ..."contentEncoding contentMediaType contains minContains maxContains unevaluatedItems unevaluatedProperties".split(
+    " ",
+  ),
   ..."properties patternProperties additionalProperties propertyNames required minProperties maxProperties".split(" "),
   "x-property-order",
 ]);

@@ -56,6 +56,9 @@ export function negate(document: SchemaDocument, node: SchemaNode): SchemaNode[]
   const { schema } = node;
   checkKeywords(node);
   if (integersOf(node) !== null) throw keywordError(node, "format", NOT_HERE);
+  for (const keyword of ["contentEncoding", "contentMediaType"]) {
+    if (document.contentIsAsserted && schema[keyword] !== undefined) throw keywordError(node, keyword, NOT_HERE);
+  }
   for (const keyword of NOT_NEGATED) {
     if (schema[keyword] !== undefined && schema[keyword] !== (keyword !== "uniqueItems")) {
       throw keywordError(node, keyword, NOT_HERE);
