@@ -25,10 +25,13 @@ export interface Policy {
 
 const DEFAULT_LEARNING_RATE = 5e-6;
 const DEFAULT_CHUNK = 1024;
+/** What the native core takes, as are the next. */
+const MAX_LEARNING_RATE = 1000;
+const MAX_SETTING = 1e30;
 
 /**
  * Resolves an RL configuration. `currentStep` is the step that the job trains from (a step lag counts back from it).
- * @throws ValidationError naming every field that is out of range, contradicts another, or would have no effect.
+ * @throws ValidationError naming every field that is out of range, or contradicts another.
  */
 export function resolvePolicy(given: ExperimentalConfig | null | undefined, currentStep: number): Policy {
   const config = given ?? {};
@@ -41,23 +44,23 @@ export function resolvePolicy(given: ExperimentalConfig | null | undefined, curr
     reject(field, `must be ${rule}, got ${value}`);
     return fallback;
   };
-  const positive = (value: number) => value > 0;
-  const notNegative = (value: number) => value >= 0;
+  const rate = (value: number) => value > 0 && value <= MAX_LEARNING_RATE;
+  const atLeastZero = `at least 0 and at most ${MAX_SETTING}`;
+  const notNegative = (value: number) => value >= 0 && value <= MAX_SETTING;
 
   // `loss_fn` wins over `ppo`, and either of the two scaling switches turns scaling off.
   const objective = config.loss_fn ?? (config.ppo === true ? "ppo" : "cispo");
   const ppo = objective === "ppo";
-  const epsilon = number("epsilon", ppo ? 0.2 : 1, notNegative, "at least 0");
-  const epsilonHigh = number("epsilon_high", ppo ? epsilon : 4, notNegative, "at least 0");
+  const epsilon = number("epsilon", ppo ? 0.2 : 1, notNegative, atLeastZero);
+  const epsilonHigh = number("epsilon_high", ppo ? epsilon : 4, notNegative, atLeastZero);
   const cap = "max_negative_advantage_importance_sampling_weight";
   if (config.kimi_k2_tau != null && config.variant_k2_tau != null && config.kimi_k2_tau !== config.variant_k2_tau) {
     reject("variant_k2_tau", "contradicts kimi_k2_tau, of which it is another spelling");
   }
-  const tau = number(config.kimi_k2_tau != null ? "kimi_k2_tau" : "variant_k2_tau", 0, notNegative, "at least 0");
-  const klCoef = number("kl_penalty_coef", 0, notNegative, "at least 0");
-  const truncation = number("truncated_importance_sampling", 0, notNegative, "at least 0");
+  const tau = number(config.kimi_k2_tau != null ? "kimi_k2_tau" : "variant_k2_tau", 0, notNegative, atLeastZero);
+  const klCoef = number("kl_penalty_coef", 0, notNegative, atLeastZero);
+  const truncation = number("truncated_importance_sampling", 0, notNegative, atLeastZero);
   const precalculateLogprobs = config.precalculate_logprobs ?? false;
-  if (config.plot_tensors === true) reject("plot_tensors", "is not available: nothing would be plotted");
   const isWhole = (value: number) => Number.isInteger(value) && value > 0;
   const chunk = number("logprob_calculation_chunk_size", DEFAULT_CHUNK, isWhole, "a whole number above 0");
   const longest = number("packed_sequence_length", chunk, isWhole, "a whole number above 0");
@@ -65,13 +68,13 @@ export function resolvePolicy(given: ExperimentalConfig | null | undefined, curr
     reject("packed_sequence_length", `must be a multiple of logprob_calculation_chunk_size (${chunk})`);
   }
   const policy: Policy = {
-    learningRate: number("learning_rate", DEFAULT_LEARNING_RATE, positive, "above 0"),
+    learningRate: number("learning_rate", DEFAULT_LEARNING_RATE, rate, `above 0 and at most ${MAX_LEARNING_RATE}`),
     loss: {
       objective,
       level: config.importance_sampling_level ?? "token",
       clipLow: 1 - epsilon,
       clipHigh: 1 + epsilonHigh,
-      ratioCap: number(cap, 0, notNegative, "at least 0"),
+      ratioCap: number(cap, 0, notNegative, atLeastZero),
       maskOutsideClip: config.mask_prob_ratio ?? false,
       tau,
       klCoef,

@@ -6,7 +6,7 @@ export interface ExperimentalConfig {
   learning_rate?: number | null;
   /** Default "cispo". */
   loss_fn?: "cispo" | "ppo" | null;
-  /** true: the ppo loss. Must not contradict `loss_fn`. */
+  /** true: the ppo loss, unless `loss_fn` says otherwise. */
   ppo?: boolean | null;
   /** Lower clip: the ratio is kept above 1 - epsilon. Default 1.0 (cispo), 0.2 (ppo). */
   epsilon?: number | null;
@@ -30,6 +30,7 @@ export interface ExperimentalConfig {
   logprob_calculation_chunk_size?: number | null;
   packed_sequence_length?: number | null;
   num_trajectories_learning_rate_multiplier_power?: number | null;
+  /** Accepted, without effect, as is the next. */
   scale_learning_rate_by_reward_std_dev?: boolean | null;
   plot_tensors?: boolean | null;
   kl_penalty_coef?: number | null;
