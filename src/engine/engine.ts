@@ -71,8 +71,9 @@ export class Engine extends Resources implements AnnealClient {
   /**
    * Opens a home, or keeps nothing when none is named. Opening a home again in this process gives the same engine,
    * with the options of the first opening; the last `close` closes it.
-   * @throws HomeLockedError when another process has the home open; InsufficientMemoryError; ModelFileError;
-   * ValidationError for options that do not exist or cannot be.
+   * @throws HomeLockedError when another process has the home open; UnavailableError with code "home_unusable" when its files
+   * cannot be made or written; InsufficientMemoryError; ModelFileError; ValidationError for options that do not exist or
+   * cannot be.
    */
   static async open(options: EngineOptions = {}): Promise<Engine> {
     const resolved = resolveOptions(options);

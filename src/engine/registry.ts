@@ -1,5 +1,5 @@
-import { mkdirSync, realpathSync } from "node:fs";
-import { resolve } from "node:path";
+import { realpathSync } from "node:fs";
+import { makeHome } from "../store/homeFolder.js";
 
 /** An engine that its openers share. */
 interface Shared<E> {
@@ -18,10 +18,10 @@ function registry<E>(): Map<string, Shared<E>> {
   return holder[registryKey];
 }
 
-/** One name for a folder however it is written; makes it. */
+/** One name for a folder, given by an absolute path, however it is written; makes it. */
 export function canonicalHome(home: string): string {
-  mkdirSync(home, { recursive: true, mode: 0o700 });
-  return realpathSync(resolve(home));
+  makeHome(home);
+  return realpathSync(home);
 }
 
 /** The engine of a home: opened by the first caller, counted for the others. */

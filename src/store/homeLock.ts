@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import Database from "better-sqlite3";
 import { HomeLockedError } from "../errors.js";
@@ -32,12 +32,14 @@ function readHolder(file: string): Holder {
  * @throws HomeLockedError with the holder's process id and, if it serves, its address.
  */
 export function lockHome(home: string): HomeLock {
-  mkdirSync(home, { recursive: true, mode: 0o700 });
   const description = join(home, "lock.json");
   const database = new Database(join(home, "lock.db"), { timeout: 0 });
+  const describe = (address: string | null) =>
+    writeFileSync(description, JSON.stringify({ pid: process.pid, address } satisfies Holder));
   try {
     database.pragma("journal_mode = DELETE");
     database.exec("BEGIN EXCLUSIVE");
+    describe(null);
   } catch (error) {
     database.close();
     if ((error as { code?: string }).code?.startsWith("SQLITE_BUSY")) {
@@ -46,9 +48,6 @@ export function lockHome(home: string): HomeLock {
     }
     throw error;
   }
-  const describe = (address: string | null) =>
-    writeFileSync(description, JSON.stringify({ pid: process.pid, address } satisfies Holder));
-  describe(null);
   return {
     setAddress: describe,
     release() {

@@ -266,6 +266,25 @@ describe("the home", () => {
     expect(JSON.parse(readFileSync(join(home, "lock.json"), "utf8"))).toEqual({ pid: process.pid, address: null });
   });
 
+  it("that cannot be is refused by an error that names it", () => {
+    const file = join(home, "file");
+    writeFileSync(file, "text");
+    mkdirSync(join(home, "other"));
+    writeFileSync(join(home, "other", "anneal.db"), "no database ".repeat(1000));
+    const impossible = [file, join(file, "below"), join(home, "other")];
+    // No name can be made there.
+    if (process.platform === "linux") impossible.push("/proc/anneal/home");
+    for (const folder of impossible) {
+      const refused = expect.objectContaining({
+        code: "home_unusable",
+        param: "home",
+        message: expect.stringContaining(folder),
+      });
+      expect(() => openStore(folder)).toThrow(refused);
+      expect(() => openStore(folder)).toThrow(refused);
+    }
+  });
+
   it("is gone after close when none was named", () => {
     const temporary = openStore(null);
     temporary.models.create({ entity: "local", project: "p", name: "m", baseModel: "b" });

@@ -8,6 +8,7 @@ import { type CheckpointTable, checkpointTable } from "./checkpoints.js";
 import { writeFileDurably } from "./durableFiles.js";
 import { type EventTable, eventTable } from "./events.js";
 import { type HomeFiles, homeFiles, sweepHome } from "./homeFiles.js";
+import { homeError, makeHome } from "./homeFolder.js";
 import { lockHome } from "./homeLock.js";
 import { type JobTable, jobTable } from "./jobs.js";
 import { type KeyTable, keyTable, makeKey } from "./keys.js";
@@ -66,11 +67,21 @@ export interface JobEnd {
 
 /**
  * Opens a home, or a temporary one when none is named.
- * @throws HomeLockedError when another process (or thread) has it open.
+ * @throws HomeLockedError when another process (or thread) has it open; UnavailableError with code "home_unusable" when its
+ * files cannot be made, read or written.
  */
 export function openStore(home: string | null): Store {
   const isTemporary = home === null;
   const folder = home === null ? makeTemporaryHome() : resolve(home);
+  makeHome(folder);
+  try {
+    return openFolder(folder, isTemporary);
+  } catch (error) {
+    throw homeError(folder, error);
+  }
+}
+
+function openFolder(folder: string, isTemporary: boolean): Store {
   const lock = lockHome(folder);
   const file = join(folder, "anneal.db");
   let database: Database.Database | undefined;
