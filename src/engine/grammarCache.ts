@@ -1,7 +1,8 @@
 // Compiled grammars, shared by all requests that ask for the same: compiled once, kept while they are used.
 
 import { createHash } from "node:crypto";
-import { type Constraint, constraintGrammar, encodeGrammar, GrammarError, type Thoughts } from "../grammar/index.js";
+import { GrammarError } from "../grammar/grammarError.js";
+import type { Constraint, Thoughts } from "../grammar/index.js";
 import {
   type CompiledGrammar,
   compileGrammar,
@@ -46,6 +47,8 @@ export class GrammarCache implements GrammarCompiler {
     constraint: Constraint,
     thoughts: Thoughts,
   ): Promise<CompiledGrammar> {
+    // Loaded by the first request that needs it: most processes start sooner without.
+    const { constraintGrammar, encodeGrammar } = await import("../grammar/index.js");
     const program = encodeGrammar(constraintGrammar(constraint, { specialTokens, thoughts }));
     return compileGrammar(await vocabulary, program);
   }

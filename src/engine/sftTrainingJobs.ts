@@ -2,7 +2,6 @@ import { sftTrainingJobCreate } from "../schemas/jobs.js";
 import { validate } from "../schemas/validate.js";
 import { resolveTrainingData } from "../training/dataLocation.js";
 import { writeJobRequest } from "../training/jobRequest.js";
-import { resolveSftSettings } from "../training/sftRecipe.js";
 import type { RequestOptions, SftTrainingJobsResource } from "../types/client.js";
 import type { SftTrainingJobCreateParams, TrainingJobCreated } from "../types/training.js";
 import { accessModel } from "./access.js";
@@ -34,6 +33,7 @@ export class SftTrainingJobs implements SftTrainingJobsResource {
         return found && store.artifacts.folder(found);
       },
     });
+    const { resolveSftSettings } = await import("../training/sftRecipe.js");
     resolveSftSettings(request.config, (store.checkpoints.latest(model.id)?.step ?? 0) + 1);
     return queueJob(this.#core, model, "sft", (jobId) =>
       writeJobRequest(store.files, jobId, { kind: "sft", config: request.config ?? {}, data }),

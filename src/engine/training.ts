@@ -1,4 +1,3 @@
-import { openTrainingSession } from "../training/trainingSession.js";
 import type { ChatCompletion } from "../types/chat.js";
 import type { Model } from "../types/models.js";
 import type { SessionOptions, TrainingSession } from "../types/trainingSession.js";
@@ -23,6 +22,7 @@ export class Training {
     const record = accessModel(this.#core.store, this.#view.caller, typeof model === "string" ? model : model.id);
     const base = this.#core.baseOf(record);
     const { trainingHost, runner, chatHost } = this.#core;
+    const { openTrainingSession } = await import("../training/trainingSession.js");
     return openTrainingSession(
       trainingHost,
       runner,

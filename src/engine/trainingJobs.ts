@@ -4,7 +4,6 @@ import { pageQuery } from "../schemas/pages.js";
 import { validate } from "../schemas/validate.js";
 import type { JobRecord } from "../store/records.js";
 import { writeJobRequest } from "../training/jobRequest.js";
-import { checkRlRequest } from "../training/rlRecipe.js";
 import type { PageRequest, RequestOptions, TrainingJobsResource } from "../types/client.js";
 import type { PageQuery } from "../types/page.js";
 import type { TrainingEvent, TrainingJob, TrainingJobCreated, TrainingJobCreateParams } from "../types/training.js";
@@ -45,6 +44,7 @@ export class TrainingJobs implements TrainingJobsResource {
     const { model_id, trajectory_groups, experimental_config } = request;
     const core = this.#core;
     const model = accessModel(core.store, this.#view.caller, model_id);
+    const { checkRlRequest } = await import("../training/rlRecipe.js");
     // What can be told now is told now; the job resolves its settings again from the step it starts at.
     checkRlRequest({ store: core.store, base: core.baseOf(model), adapterFolder: core.adapterFolder }, request);
     options?.signal?.throwIfAborted();

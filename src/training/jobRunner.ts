@@ -4,7 +4,6 @@ import { ConflictError, UnavailableError } from "../errors.js";
 import type { JobEnd } from "../store/store.js";
 import type { TrainingHost } from "./host.js";
 import { ModelQueue, type Release } from "./modelQueue.js";
-import { runJob } from "./runJob.js";
 
 interface Running {
   modelId: string;
@@ -80,7 +79,9 @@ export class JobRunner {
     try {
       release = await this.#queue.acquire(modelId, signal);
       const job = this.#host.store.jobs.get(jobId);
-      if (job !== null) await runJob(this.#host, job, signal);
+      if (job === null) return;
+      const { runJob } = await import("./runJob.js");
+      await runJob(this.#host, job, signal);
     } catch (error) {
       const reason = signal.aborted ? signal.reason : error;
       if (reason === CLOSING) return;

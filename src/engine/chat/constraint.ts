@@ -1,7 +1,8 @@
 // What the text of a reply must look like, from whichever field of a request says so.
 
 import { AnnealError, ValidationError } from "../../errors.js";
-import { type Constraint, GrammarError, type JsonFormat, type Thoughts } from "../../grammar/index.js";
+import { GrammarError } from "../../grammar/grammarError.js";
+import type { Constraint, JsonFormat, Thoughts } from "../../grammar/index.js";
 import type { CompiledGrammar } from "../../runtime/runtime.js";
 import type { ChatRequest } from "../../schemas/chat.js";
 import type { BaseModel } from "../baseModel.js";

@@ -1,0 +1,119 @@
+// The routes of the HTTP face, and what holds for all of them: keys, limits, errors, metrics.
+
+import { Hono } from "hono";
+import type { Engine } from "../engine/engine.js";
+import { AnnealError, AuthenticationError, NotFoundError, ValidationError } from "../errors.js";
+import { readBody, readJson } from "./bodies.js";
+import type { FetchHandler, ServerOptions } from "./createServer.js";
+import { errorBody, errorResponse, publicError, styleOf } from "./errorBodies.js";
+import { HttpMetrics } from "./httpMetrics.js";
+import { inferenceRoutes, operationRoutes } from "./inferenceRoutes.js";
+import { jsonResponse } from "./jsonResponse.js";
+import { previewRoutes } from "./previewRoutes.js";
+import { type Call, pathTemplate, type Route } from "./route.js";
+
+/** What is known of a request on its way. */
+interface Variables {
+  /** Of its route. */
+  path?: string;
+  ended: () => void;
+}
+
+/** `routes` by their paths, in order. */
+function byPath(routes: readonly Route[]): Map<string, Route[]> {
+  const paths = new Map<string, Route[]>();
+  for (const route of routes) paths.set(route.path, [...(paths.get(route.path) ?? []), route]);
+  return paths;
+}
+
+function readQuery(url: string): Record<string, string | number> {
+  const entries = [...new URL(url).searchParams].filter(([, value]) => value !== "");
+  return Object.fromEntries(entries.map(([key, value]) => [key, /^-?\d{1,15}$/.test(value) ? Number(value) : value]));
+}
+
+/** The engine as the bearer of the request's key may use it. */
+function authenticate(engine: Engine, request: Request) {
+  const token = /^Bearer +(\S+) *$/i.exec(request.headers.get("authorization") ?? "")?.[1];
+  if (token === undefined) {
+    throw new AuthenticationError("the request carries no API key", { hint: "send it as Authorization: Bearer KEY" });
+  }
+  const resources = engine.authenticate(token);
+  if (!resources) throw new AuthenticationError("the API key is not valid");
+  return resources;
+}
+
+export function application(engine: Engine, options: ServerOptions): FetchHandler {
+  const limits = { chat: options.chatBodyLimit ?? 8 * 2 ** 20, large: options.bodyLimit ?? 2 ** 30 };
+  const http = new HttpMetrics();
+  const routes: readonly Route[] = [...inferenceRoutes, ...previewRoutes, ...operationRoutes(() => routes, http)];
+  const { logger } = engine;
+  const app = new Hono<{ Variables: Variables }>({ strict: true });
+
+  const report = (error: unknown, request: Request) => {
+    const { pathname } = new URL(request.url);
+    if (error instanceof AnnealError && error.status < 500) return;
+    logger.error("request failed", { method: request.method, path: pathname, error });
+  };
+
+  async function answer(
+    route: Route,
+    request: Request,
+    params: Record<string, string>,
+    ended: () => void,
+  ): Promise<Response> {
+    const limit = limits[route.bodyLimit ?? "large"];
+    const call: Call = {
+      engine,
+      as: authenticate(engine, request),
+      request,
+      params,
+      query: readQuery(request.url),
+      signal: request.signal,
+      json: (exact) => readJson(request, limit, exact),
+      bytes: () => readBody(request, limit),
+      ended,
+      report: (error) => report(error, request),
+    };
+    const result = await route.handle(call);
+    return result instanceof Response ? result : jsonResponse(result);
+  }
+
+  app.use(async (context, next) => {
+    const begun = performance.now();
+    const { method } = context.req;
+    const ended = () => {
+      const seconds = (performance.now() - begun) / 1000;
+      http.answered({ method, path: context.get("path") ?? null, status: context.res.status, seconds });
+    };
+    context.set("ended", ended);
+    await next();
+    if (!context.res.headers.get("content-type")?.startsWith("text/event-stream")) ended();
+  });
+  for (const [path, methods] of byPath(routes)) {
+    app.all(path, async (context) => {
+      context.set("path", pathTemplate(methods[0]!));
+      const { raw } = context.req;
+      const route = methods.find(({ method }) => method === raw.method);
+      if (route) return answer(route, raw, context.req.param() as Record<string, string>, context.get("ended"));
+      authenticate(engine, raw);
+      const allow = methods.map(({ method }) => method).join(", ");
+      const error = new AnnealError(`${raw.method} is not possible here, only ${allow}`, 405, {
+        code: "method_not_allowed",
+      });
+      return Response.json(errorBody(error, styleOf(context.req.path)), { status: 405, headers: { allow } });
+    });
+  }
+  app.all("*", (context) => {
+    authenticate(engine, context.req.raw);
+    throw new NotFoundError(`there is nothing at ${context.req.path}`, { code: "unknown_path" });
+  });
+  app.onError((error, context) => {
+    if (context.req.raw.signal.aborted && error === context.req.raw.signal.reason)
+      return new Response(null, { status: 499 });
+    const deep = error instanceof RangeError && /call stack/.test(error.message);
+    const known = deep ? ValidationError.at("", "the body is nested too deeply", "json_invalid") : error;
+    if (publicError(known).status >= 500) report(known, context.req.raw);
+    return errorResponse(known, styleOf(context.req.path));
+  });
+  return async (request) => app.fetch(request);
+}
