@@ -1,12 +1,11 @@
 // What a job was asked for, kept in the job's folder from before its id is known to anyone until it has ended.
 
-import { createReadStream } from "node:fs";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { writeFileDurably } from "../store/durableFiles.js";
 import type { Store } from "../store/store.js";
 import type { ExperimentalConfig, SftConfig } from "../types/training.js";
 import type { TrajectoryGroup } from "../types/trajectories.js";
+import { fileLines } from "./fileLines.js";
 
 export type JobRequest =
   | { kind: "rl"; config: ExperimentalConfig; groups: TrajectoryGroup[] }
@@ -29,19 +28,15 @@ function* lines(request: JobRequest): Generator<string> {
 }
 
 export async function readJobRequest(files: Store["files"], jobId: string): Promise<JobRequest> {
-  const input = createReadStream(join(files.jobFolder(jobId), FILE), "utf8");
   let head: JobRequest | null = null;
-  try {
-    for await (const line of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
-      if (head === null) {
-        head = JSON.parse(line) as JobRequest;
-        if (head.kind === "rl") head.groups = [];
-      } else if (head.kind === "rl") {
-        head.groups.push(JSON.parse(line) as TrajectoryGroup);
-      }
+  for await (const bytes of fileLines(join(files.jobFolder(jobId), FILE))) {
+    const line = bytes.toString("utf8");
+    if (head === null) {
+      head = JSON.parse(line) as JobRequest;
+      if (head.kind === "rl") head.groups = [];
+    } else if (head.kind === "rl") {
+      head.groups.push(JSON.parse(line) as TrajectoryGroup);
     }
-  } finally {
-    input.destroy();
   }
   return head!;
 }

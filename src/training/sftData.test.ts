@@ -113,6 +113,18 @@ it("an adapter's files may not be links that lead out", () => {
 });
 
 describe("supervised data", () => {
+  it("may hold any character within a line, in pieces of any size", async () => {
+    const text = `a\u2028b\u2029${"é\u{1f600}".repeat(20_000)}`;
+    const examples = await read(write("separators.jsonl", `${line(text)}\n${line("b")}`));
+    expect(examples.map(({ messages }) => messages[1]!.content)).toEqual([text, "b"]);
+  });
+
+  it("names the line that is not UTF-8", async () => {
+    const file = join(root, "latin1.jsonl");
+    writeFileSync(file, `${line("a")}\n${line("caf\u00e9")}\n`, "latin1");
+    await expect(read(file)).rejects.toThrow("data, line 2: is not UTF-8");
+  });
+
   it("is read line by line, blank lines and a byte order mark aside", async () => {
     const examples = await read(write("ok.jsonl", `\uFEFF${line("a")}\r\n\n${line("b")}`));
     expect(examples.map(({ line: at, messages }) => [at, messages[1]!.content])).toEqual([

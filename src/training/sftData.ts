@@ -1,14 +1,13 @@
 // Supervised data: one conversation per line.
 
-import { createReadStream } from "node:fs";
 import { open, realpath, stat } from "node:fs/promises";
-import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
 import type { ReadableStream } from "node:stream/web";
 import { AnnealError } from "../errors.js";
 import { streamFile } from "../store/durableFiles.js";
 import { type ConversationError, contentText } from "../text/index.js";
 import type { TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
+import { fileLines } from "./fileLines.js";
 
 export interface SftExample {
   /** 1-based, for messages about it. */
@@ -72,17 +71,17 @@ async function openSource(source: string, signal?: AbortSignal): Promise<Readabl
 
 /** Reads conversations in order. @throws TrainingDataError for the first line that is no conversation. */
 export async function* readExamples(file: string, name: string): AsyncGenerator<SftExample> {
-  const input = createReadStream(file, "utf8");
+  const utf8 = new TextDecoder("utf-8", { fatal: true });
   let line = 0;
-  try {
-    for await (const text of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
-      line += 1;
-      const content = line === 1 ? text.replace(/^\uFEFF/, "") : text;
-      if (content.trim() === "") continue;
-      yield parseExample(content, name, line);
+  for await (const bytes of fileLines(file)) {
+    line += 1;
+    let text: string;
+    try {
+      text = utf8.decode(bytes);
+    } catch (error) {
+      throw new TrainingDataError(name, line, "is not UTF-8", error);
     }
-  } finally {
-    input.destroy();
+    if (text.trim() !== "") yield parseExample(text, name, line);
   }
 }
 

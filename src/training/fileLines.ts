@@ -1,0 +1,27 @@
+import { createReadStream } from "node:fs";
+
+const NEWLINE = 0x0a;
+const RETURN = 0x0d;
+
+/**
+ * A file's lines as bytes, without the "\n" or "\r\n" that ends them. `node:readline` would not do: in newer versions of
+ * Node it also ends lines at U+2028 and U+2029, which stand unescaped in the strings of valid JSON.
+ */
+export async function* fileLines(file: string): AsyncGenerator<Buffer> {
+  let begun: Buffer[] = [];
+  for await (const chunk of createReadStream(file) as AsyncIterable<Buffer>) {
+    let start = 0;
+    for (let end = chunk.indexOf(NEWLINE); end >= 0; end = chunk.indexOf(NEWLINE, start)) {
+      yield joined([...begun, chunk.subarray(start, end)]);
+      begun = [];
+      start = end + 1;
+    }
+    if (start < chunk.length) begun.push(chunk.subarray(start));
+  }
+  if (begun.length > 0) yield joined(begun);
+}
+
+function joined(pieces: Buffer[]): Buffer {
+  const line = Buffer.concat(pieces);
+  return line.at(-1) === RETURN ? line.subarray(0, -1) : line;
+}
