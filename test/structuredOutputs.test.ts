@@ -20,7 +20,7 @@ const wild = { temperature: 2, max_tokens: 300 } as const;
 const ask = (params: Params): Promise<ChatCompletion> =>
   engine.chat.completions.create({ messages: [{ role: "user", content: "Hello?" }], ...wild, ...params });
 
-/** The texts of replies that ended by themselves: others are cut off, or never came out of their thoughts. */
+/** The texts of replies that ended by themselves: others are cut off. */
 const finished = ({ choices }: ChatCompletion) =>
   choices.filter((choice) => choice.finish_reason === "stop").map((choice) => choice.message.content!);
 
@@ -59,6 +59,17 @@ function expectPerson(text: string): void {
   expect(tags.length >= 1 && tags.length <= 3 && tags.every((tag) => tag === "red" || tag === "green")).toBe(true);
   expect([null, '{"id":7}']).toContain(value.friend === null ? null : JSON.stringify(value.friend));
 }
+
+test.each([0, 1, 2])(
+  "a model that would not think does not begin to because an answer is constrained, at %d",
+  async (temperature) => {
+    const { choices } = await ask({ temperature, n: 32, seed: 3, structured_outputs: { regex: "[0-9]{3}" } });
+    for (const { message, finish_reason } of choices) {
+      expect(message).toMatchObject({ reasoning: null, content: expect.stringMatching(/^[0-9]{3}$/) });
+      expect(finish_reason).toBe("stop");
+    }
+  },
+);
 
 test("JSON of a schema, many at once", async () => {
   const format: Params = { response_format: { type: "json_schema", json_schema: { name: "person", schema: person } } };

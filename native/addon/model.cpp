@@ -138,8 +138,11 @@ napi_value Model::open_slot(const Arguments& arguments) {
   const auto params = arguments.at(0, path);
   auto sampling = sampling_params(params, vocab);
   auto matcher = params.field("grammar", [&](Argument a) { return slot_matcher(a, vocab); });
-  auto stop_ids = params.field("stopIds", [&](Argument a) { return a.missing() ? std::vector<int32_t>() : id_set(a, vocab); });
-  auto slot = std::make_shared<Slot>(std::move(sampling), vocab, std::move(matcher), std::move(stop_ids));
+  const auto few = [&](const char* name) {
+    return params.field(name, [&](Argument a) { return a.missing() ? std::vector<int32_t>() : id_set(a, vocab); });
+  };
+  auto stop_ids = few("stopIds"), thought_ids = few("thoughtIds");
+  auto slot = std::make_shared<Slot>(std::move(sampling), vocab, std::move(matcher), std::move(stop_ids), std::move(thought_ids));
   if (handle_->slots.size() >= size_t(1) << 20) throw Failure{"invalid_argument", "too many open slots: close those that are not used", "slot"};
   do handle_->next_slot = handle_->next_slot == INT32_MAX ? 1 : handle_->next_slot + 1;
   while (handle_->slots.count(handle_->next_slot));

@@ -15,15 +15,27 @@ int32_t Slot::forced() {
   }
 }
 
+bool Slot::wants_to_think(const float* logits) const {
+  const auto likeliest = int32_t(std::max_element(logits, logits + vocab_) - logits);
+  return std::binary_search(thought_ids_.begin(), thought_ids_.end(), likeliest);
+}
+
 Sampled Slot::sample(const Kernels& kernels, const float* logits, int position, SamplerScratch& scratch) {
   if (!matcher_) return sampler_.sample(kernels, logits, position, nullptr, scratch);
   if (const int32_t token = forced(); token >= 0) return sampler_.given(kernels, logits, token, scratch);
   try {
     const auto mask = matcher_->mask();
-    if (!may_stop()) return sampler_.sample(kernels, logits, position, mask->data(), scratch);
-    grammar::Mask wider = *mask;
-    for (int32_t id : stop_ids_) wider[size_t(id) / 32] |= 1u << (id % 32);
-    return sampler_.sample(kernels, logits, position, wider.data(), scratch);
+    const bool stops = may_stop(), answers = sampler_.outputs() == 0 && !thought_ids_.empty() && !wants_to_think(logits);
+    if (!stops && !answers) return sampler_.sample(kernels, logits, position, mask->data(), scratch);
+    grammar::Mask own = *mask;
+    if (answers) {
+      for (int32_t id : thought_ids_) own[size_t(id) / 32] &= ~(1u << (id % 32));
+      // An answer may begin as thoughts do, where these are spelled in several tokens.
+      if (std::all_of(own.begin(), own.end(), [](uint32_t word) { return word == 0; })) own = *mask;
+    }
+    if (stops)
+      for (int32_t id : stop_ids_) own[size_t(id) / 32] |= 1u << (id % 32);
+    return sampler_.sample(kernels, logits, position, own.data(), scratch);
   } catch (const grammar::GrammarError&) {
     // Of this choice only: the others of the step go on.
     return {-1, 0, {}, {}};

@@ -11,8 +11,14 @@ namespace anneal {
 class Slot {
  public:
   // `matcher` (or null) is the slot's own: whoever gave it has another. `stop_ids` (sorted) may follow where the output is complete.
-  Slot(SamplingParams params, int vocab, std::unique_ptr<grammar::Matcher> matcher, std::vector<int32_t> stop_ids)
-      : sampler_(std::move(params), vocab), vocab_(vocab), matcher_(std::move(matcher)), stop_ids_(std::move(stop_ids)) {}
+  // `thought_ids` (sorted) begin thoughts, which the matcher permits but which are the model's own wish: one of them is only drawn as the
+  // first output where the likeliest of all tokens is one.
+  Slot(SamplingParams params, int vocab, std::unique_ptr<grammar::Matcher> matcher, std::vector<int32_t> stop_ids, std::vector<int32_t> thought_ids)
+      : sampler_(std::move(params), vocab),
+        vocab_(vocab),
+        matcher_(std::move(matcher)),
+        stop_ids_(std::move(stop_ids)),
+        thought_ids_(std::move(thought_ids)) {}
 
   // The next token where the grammar leaves no choice, whatever the logits say; -1 elsewhere.
   int32_t forced();
@@ -33,11 +39,13 @@ class Slot {
  private:
   bool take(int32_t token);
   bool may_stop() { return !stop_ids_.empty() && matcher_->complete(); }
+  bool wants_to_think(const float* logits) const;
 
   Sampler sampler_;
   int vocab_;
   std::unique_ptr<grammar::Matcher> matcher_;      // one step per output, after those it came with
   std::vector<int32_t> stop_ids_;
+  std::vector<int32_t> thought_ids_;
 };
 
 }  // namespace anneal

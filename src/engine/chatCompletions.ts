@@ -1,8 +1,8 @@
 // Chat completions: check, render, run, answer.
 
 import { ValidationError } from "../errors.js";
-import type { Generation } from "../inference/index.js";
-import type { CompiledGrammar } from "../runtime/runtime.js";
+import type { Thoughts } from "../grammar/index.js";
+import type { Generation, GenerationRequest } from "../inference/index.js";
 import { type ChatRequest, chatCompletionCreate } from "../schemas/chat.js";
 import { validate } from "../schemas/validate.js";
 import { promptOpensReasoning } from "../text/index.js";
@@ -69,7 +69,7 @@ async function prepareChat(
   const prompt = await renderPrompt(request, base, limits, { plan, signal });
   const maxTokens = maxOutputTokens(request, prompt.tokens.length, limits);
   const settings = samplingSettings(request, served, host.samplingDefaults, maxTokens);
-  const grammar = await replyGrammar(host, request, served, plan, prompt.text);
+  const rules = await replyRules(host, request, served, plan, prompt.text);
   const returnTokenIds = request.return_token_ids ?? trained !== null;
   const requestId = request.request_id ?? crypto.randomUUID();
   return {
@@ -82,7 +82,7 @@ async function prepareChat(
       requestId,
       promptTokens: prompt.tokens,
       adapter: served.adapter,
-      grammar,
+      ...rules,
       params: plan.needsSpecialTokens ? { ...settings, skipSpecialTokens: false } : settings,
       n: request.n,
       priority: request.priority,
@@ -104,22 +104,27 @@ async function prepareChat(
   };
 }
 
-/** What the reply's tokens must follow, from the constraint of the request or from the call that was opened. */
-async function replyGrammar(
+/**
+ * What the reply's tokens must follow, from the constraint of the request or from the call that was opened. Thoughts come
+ * before it where the prompt has opened them, or where the model's first word would open them.
+ */
+async function replyRules(
   host: ChatHost,
   request: ChatRequest,
   { base }: ServedModel,
   plan: ReplyPlan,
   prompt: string,
-): Promise<CompiledGrammar | null> {
+): Promise<Pick<GenerationRequest, "grammar" | "thoughtIds">> {
   const asked = constraintOf(request);
   if (asked !== null && plan.forcedCalls !== null) {
     throw ValidationError.at(asked.field, "cannot be combined with a tool_choice that asks for calls");
   }
   const wanted = asked ?? plan.forcedCalls;
-  if (wanted === null) return null;
-  if (asked === null || !plan.reasons) return compileConstraint(host.grammar, base, wanted, "none");
-  return compileConstraint(host.grammar, base, wanted, promptOpensReasoning(prompt) ? "open" : "possible");
+  if (wanted === null) return { grammar: null };
+  const grammar = (thoughts: Thoughts) => compileConstraint(host.grammar, base, wanted, thoughts);
+  if (asked === null || !plan.reasons) return { grammar: await grammar("none") };
+  if (promptOpensReasoning(prompt)) return { grammar: await grammar("open") };
+  return { grammar: await grammar("possible"), thoughtIds: host.grammar.thoughtIds(base) };
 }
 
 /** Fields whose meaning depends on how the engine was opened. */

@@ -19,6 +19,7 @@ const MOST_KEPT = 256;
 interface ModelGrammars {
   vocabulary: Promise<GrammarVocabulary>;
   specialTokens: ReadonlyMap<string, number>;
+  thoughtIds: Int32Array;
   /** By constraint, the one used longest ago first. */
   grammars: Map<string, Promise<CompiledGrammar>>;
 }
@@ -42,6 +43,10 @@ export class GrammarCache implements GrammarCompiler {
     }
   }
 
+  thoughtIds(base: BaseModel): Int32Array {
+    return this.model(base).thoughtIds;
+  }
+
   private async compileAnew(
     { vocabulary, specialTokens }: ModelGrammars,
     constraint: Constraint,
@@ -57,9 +62,17 @@ export class GrammarCache implements GrammarCompiler {
     let model = this.models.get(base);
     if (model === undefined) {
       const { tokenizer } = base;
-      const special = [...tokenizer.specialIds].map((id): [string, number] => [tokenizer.tokenText(id), id]);
-      const vocabulary = prepareVocabulary(vocabularyOf(base));
-      model = { vocabulary, specialTokens: new Map(special), grammars: new Map() };
+      const special = [...tokenizer.specialIds, ...thoughtMarkIds(base)].map((id): [string, number] => [
+        tokenizer.tokenText(id),
+        id,
+      ]);
+      const parts = vocabularyOf(base);
+      model = {
+        vocabulary: prepareVocabulary(parts),
+        specialTokens: new Map(special),
+        thoughtIds: thoughtIdsOf(base, parts),
+        grammars: new Map(),
+      };
       this.models.set(base, model);
     }
     return model;
@@ -79,7 +92,8 @@ function keyOf(constraint: Constraint, thoughts: Thoughts): string {
 }
 
 /** Ids without a token of their own have no bytes, so that they never match. */
-function vocabularyOf({ tokenizer, config, generationConfig }: BaseModel): VocabularyParts {
+function vocabularyOf(base: BaseModel): VocabularyParts {
+  const { tokenizer, config, generationConfig } = base;
   const offsets = new Int32Array(config.vocab + 1);
   const pieces: Uint8Array[] = [];
   for (let id = 0; id < config.vocab; id++) {
@@ -92,7 +106,26 @@ function vocabularyOf({ tokenizer, config, generationConfig }: BaseModel): Vocab
   return {
     tokens: Buffer.concat(pieces),
     offsets,
-    special: Int32Array.from(tokenizer.specialIds),
+    special: Int32Array.from(new Set([...tokenizer.specialIds, ...thoughtMarkIds(base)])),
     end: Int32Array.from([...ends].filter((id) => id >= 0 && id < config.vocab)),
   };
+}
+
+/** Tokens of their own in most vocabularies of models that think: a grammar may name them, and no text is them. */
+const THOUGHT_MARKS = ["<think>", "</think>"];
+
+function thoughtMarkIds({ tokenizer }: BaseModel): number[] {
+  return THOUGHT_MARKS.map((mark) => tokenizer.tokenToId(mark)).filter((id) => id !== null);
+}
+
+/** `<think>`, or where that is no token, all that its spelling may begin with. */
+function thoughtIdsOf({ tokenizer }: BaseModel, { tokens, offsets }: VocabularyParts): Int32Array {
+  const opening = Buffer.from(THOUGHT_MARKS[0]!);
+  const id = tokenizer.tokenToId(THOUGHT_MARKS[0]!);
+  if (id !== null) return Int32Array.of(id);
+  return Int32Array.from(offsets.subarray(0, -1).keys()).filter((token) => {
+    const [from, to] = [offsets[token]!, offsets[token + 1]!];
+    const shared = Math.min(to - from, opening.length);
+    return shared > 0 && opening.compare(tokens, from, from + shared, 0, shared) === 0;
+  });
 }

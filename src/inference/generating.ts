@@ -121,6 +121,7 @@ export class Generating implements Generation {
       topLogprobs: params.logprobs ?? -1,
       grammar: this.request.grammar?.matcher() ?? null,
       stopIds: knownIds(params.stopTokenIds, this.device.config.vocab),
+      thoughtIds: this.request.thoughtIds ?? new Int32Array(0),
     });
   }
 

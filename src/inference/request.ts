@@ -64,6 +64,8 @@ export interface GenerationRequest {
   params: SamplingSettings;
   /** What the outputs of every choice must follow; null: anything. Not with beams. */
   grammar: CompiledGrammar | null;
+  /** Tokens that begin thoughts, which come before what the grammar is about where the model itself would think. */
+  thoughtIds?: Int32Array;
   n: number;
   /** Lower runs earlier; only under the priority scheduler. */
   priority: number;

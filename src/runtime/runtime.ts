@@ -130,6 +130,8 @@ export interface SlotParams {
   grammar?: GrammarMatcher | null;
   /** Tokens that may end an output where the grammar is complete, beside the end tokens of its vocabulary. */
   stopIds?: Int32Array;
+  /** Tokens that the grammar permits first, but that are drawn only where the likeliest token of all is one of them. */
+  thoughtIds?: Int32Array;
 }
 
 export interface StepSequence {

@@ -388,6 +388,16 @@ describe("reasoning", () => {
     }
   });
 
+  test("suspends a constraint where the model thinks, and only there", async () => {
+    const constrained = { model: "thinking", structured_outputs: { choice: ["Yes", "<b>"] } };
+    const { message } = await reply({ ...constrained, ...start("[think]") });
+    expect(message.reasoning).toBe("Two and two.");
+    expect(["Yes", "<b>"]).toContain(message.content);
+    const { choices } = await served.chat({ ...constrained, n: 20, temperature: 2, seed: 1 });
+    for (const { message } of choices) expect(message.reasoning).toBeNull();
+    expect(new Set(choices.map(({ message }) => message.content))).toEqual(new Set(["Yes", "<b>"]));
+  });
+
   test("a model that does not think has none", async () => {
     expect((await served.chat({ model: "hermes", include_reasoning: false, logprobs: true })).choices[0]).toMatchObject(
       {

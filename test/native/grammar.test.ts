@@ -322,6 +322,34 @@ describe("a slot with a grammar", () => {
     model.closeSlot(slot);
   });
 
+  it("begins thoughts only where the likeliest token of all would", async () => {
+    const compiled = await compileGrammar(vocabulary, grammar(repeat(alt(text("a"), text("b")), 4, 4)));
+    const first = async (thoughtIds: number[], seed = 0) => {
+      const params = {
+        grammar: compiled.matcher(),
+        temperature: 5,
+        seed: BigInt(seed),
+        thoughtIds: Int32Array.from(thoughtIds),
+      };
+      const slot = model.openSlot(plainSlot(params));
+      const [token] = await draw(slot, 1);
+      model.closeSlot(slot);
+      return token!;
+    };
+    const free = model.openSlot(plainSlot({ temperature: 0 }));
+    const [likeliest] = await draw(free, 1);
+    model.closeSlot(free);
+    const seeds = Array.from({ length: 20 }, (_, seed) => seed);
+    const drawn = async (ids: number[]) => new Set(await Promise.all(seeds.map((seed) => first(ids, seed))));
+    const opens = byte("a");
+    expect(likeliest).not.toBe(opens);
+    expect(await drawn([])).toContain(opens);
+    expect(await drawn([opens])).not.toContain(opens);
+    expect(await drawn([opens, likeliest!])).toContain(opens);
+    // Where an answer cannot begin otherwise, it begins so.
+    expect(await first([...Array(256 + LONGER.length).keys()])).toBeGreaterThanOrEqual(0);
+  });
+
   it("takes what is forced with the draw before it, and computes all of it in the next step", async () => {
     // A letter, digits that are tokens of their own only, and a letter again.
     const compiled = await compileGrammar(

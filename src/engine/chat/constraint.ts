@@ -19,6 +19,8 @@ export interface RequestConstraint {
 export interface GrammarCompiler {
   /** Off the JavaScript thread where it is long. Throws GrammarError, or what the runtime's compileGrammar throws. */
   compile(base: BaseModel, constraint: Constraint, thoughts: Thoughts): Promise<CompiledGrammar>;
+  /** The tokens that a model's thoughts may begin with. */
+  thoughtIds(base: BaseModel): Int32Array;
 }
 
 const PLAIN: JsonFormat = { whitespacePattern: null, disableAnyWhitespace: false, disableAdditionalProperties: false };
