@@ -33,7 +33,7 @@ export function readFlags<F extends Flags>(
     parsed = parseArgs({ args: [...args], options, allowPositionals: true, strict: true });
   } catch (error) {
     // Of Node's message, the sentence that names the option.
-    throw new UsageError((error as Error).message.split(". ")[0]!);
+    throw new UsageError((error as Error).message.split(/\.\s/)[0]!);
   }
   const values = parsed.values as Record<string, unknown>;
   for (const [name, option] of Object.entries(options)) {

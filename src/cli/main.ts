@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import { AnnealError } from "../errors.js";
+import { AnnealError, ValidationError } from "../errors.js";
 import { UsageError } from "./flags.js";
 
 interface Command {
@@ -28,7 +28,13 @@ ${Object.entries(commands)
 
 anneal COMMAND --help says more; anneal --version says which one this is.`;
 
+/** As in package.json. */
+const leastNode = 20;
+
 async function main(args: readonly string[]): Promise<number> {
+  if (Number.parseInt(process.versions.node, 10) < leastNode) {
+    throw new UsageError(`anneal needs Node ${leastNode} or later; this is ${process.version}`);
+  }
   const [name, ...rest] = args;
   if (name === undefined || name === "--help" || name === "-h" || name === "help") {
     console.log(usage);
@@ -44,6 +50,12 @@ async function main(args: readonly string[]): Promise<number> {
   return run(rest);
 }
 
+/** Whether a field came from a body, a path or an option says nothing on a command line. */
+function problem(error: AnnealError): string {
+  if (!(error instanceof ValidationError)) return error.message;
+  return error.issues.map(({ loc, msg }) => [loc.slice(loc.length > 1 ? 1 : 0).join("."), msg].join(": ")).join("; ");
+}
+
 try {
   process.exitCode = await main(process.argv.slice(2));
 } catch (error) {
@@ -52,10 +64,10 @@ try {
     process.stderr.write(`anneal: ${message}\nanneal --help lists what there is\n`);
     process.exitCode = 2;
   } else if (error instanceof AnnealError) {
-    process.stderr.write(`anneal: ${error.message}${error.hint ? `\n  ${error.hint}` : ""}\n`);
+    process.stderr.write(`anneal: ${problem(error)}${error.hint ? `\n  ${error.hint}` : ""}\n`);
     process.exitCode = 1;
   } else {
-    process.stderr.write(`anneal: ${code === "EADDRINUSE" ? `the port is taken (${message})` : (stack ?? message)}\n`);
+    process.stderr.write(`anneal: ${stack ?? message}\n`);
     process.exitCode = 1;
   }
 }

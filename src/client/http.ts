@@ -73,9 +73,17 @@ export class HttpConnection {
   readonly #base: URL;
   readonly #apiKey: string;
 
-  /** `url` is the server's address, with or without "/v1". */
+  /**
+   * @param url the server's address, with or without "/v1"
+   * @throws ValidationError when it is none.
+   */
   constructor(url: string, apiKey: string) {
-    const base = new URL(url);
+    const base = URL.canParse(url) ? new URL(url) : null;
+    if (!base?.protocol.startsWith("http")) {
+      throw new ValidationError([
+        { loc: ["url"], msg: `"${url}" is no address such as http://127.0.0.1:8000`, type: "value_error" },
+      ]);
+    }
     base.pathname = base.pathname.replace(/\/(v1\/?)?$/, "/");
     this.#base = base;
     this.#apiKey = apiKey;

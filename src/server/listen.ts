@@ -1,5 +1,6 @@
 import type { AddressInfo } from "node:net";
 import { createAdaptorServer } from "@hono/node-server";
+import { UnavailableError } from "../errors.js";
 import type { FetchHandler } from "./createServer.js";
 
 export interface Listening {
@@ -15,16 +16,38 @@ const bodyTimeoutMs = 3_600_000;
 /** Longer than the idle time of the pools in front of servers, so that they do not reuse a closed connection. */
 const idleTimeoutMs = 75_000;
 
-/** Serves a handler on a port of this machine; port 0 takes a free one. Rejects when the port is taken. */
+/** What to do about the system's refusal to listen, by its code. */
+const refusals: Readonly<Record<string, { why: string; hint: string }>> = {
+  EADDRINUSE: { why: "the port is taken", hint: "name another port, or 0 for any that is free" },
+  EACCES: { why: "this user may not take the port", hint: "name a port from 1024" },
+  EADDRNOTAVAIL: {
+    why: "the address is none of this machine's",
+    hint: "127.0.0.1 is this machine alone, 0.0.0.0 all its addresses",
+  },
+  ENOTFOUND: { why: "there is no such host", hint: "127.0.0.1 is this machine alone, 0.0.0.0 all its addresses" },
+};
+
+function listenError({ host, port }: { host: string; port: number }, error: NodeJS.ErrnoException): Error {
+  const refusal = refusals[error.code ?? ""];
+  if (!refusal) return error;
+  const detail = { code: "cannot_listen", hint: refusal.hint, cause: error };
+  return new UnavailableError(`cannot listen on ${host}:${port}: ${refusal.why}`, detail);
+}
+
+/**
+ * Serves a handler on a port of this machine; port 0 takes a free one.
+ * @throws UnavailableError with code "cannot_listen" when the port is taken or the host is not this machine's.
+ */
 export async function listen(handler: FetchHandler, options: { host: string; port: number }): Promise<Listening> {
   const server = createAdaptorServer({
     fetch: handler,
     serverOptions: { requestTimeout: bodyTimeoutMs, keepAliveTimeout: idleTimeoutMs },
   });
   await new Promise<void>((resolve, reject) => {
-    server.once("error", reject);
+    const refuse = (error: NodeJS.ErrnoException) => reject(listenError(options, error));
+    server.once("error", refuse);
     server.listen(options.port, options.host, () => {
-      server.off("error", reject);
+      server.off("error", refuse);
       resolve();
     });
   });
