@@ -4,6 +4,7 @@ import type { ChatMessage } from "../types/chat.js";
 import type { AnnealClient } from "../types/client.js";
 import { engineFlags, engineUsage, readEngineOptions, readFlags, UsageError } from "./flags.js";
 import { openHome } from "./openHome.js";
+import { printable } from "./printable.js";
 import { withLoadingProgress } from "./progress.js";
 
 export const usage = `anneal chat [options] [MESSAGE]
@@ -56,7 +57,7 @@ async function reply(
     for await (const chunk of chunks) {
       const piece = chunk.choices[0]?.delta.content ?? "";
       text += piece;
-      process.stdout.write(piece);
+      process.stdout.write(process.stdout.isTTY ? printable(piece) : piece);
     }
   } catch (error) {
     if (!signal.aborted) throw error;
@@ -128,7 +129,8 @@ export async function chat(args: readonly string[]): Promise<number> {
   };
   const opening: ChatMessage[] = values.system ? [{ role: "system", content: values.system }] : [];
   const engineOptions = readEngineOptions(values);
-  if (values.url && !values["api-key"]) throw new UsageError("--url needs --api-key");
+  if (values.url && !values["api-key"])
+    throw new UsageError("--url needs --api-key: anneal serve prints it, and the file owner-key of its home holds it");
   await using client = values.url
     ? await Engine.connect(values.url, { apiKey: values["api-key"]! })
     : values.home

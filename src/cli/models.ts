@@ -1,14 +1,16 @@
+import { existsSync } from "node:fs";
 import { resolve } from "node:path";
+import { findModel } from "./findModel.js";
 import { defaultHome, engineFlags, engineUsage, readEngineOptions, readFlags, UsageError } from "./flags.js";
 import { openHome } from "./openHome.js";
 
 export const usage = `anneal models [list]
 anneal models create PROJECT/NAME [--base MODEL]
 anneal models import PROJECT/NAME ADAPTER_FOLDER [--base MODEL]
-anneal models checkpoints ID
-anneal models delete ID
+anneal models checkpoints NAME
+anneal models delete NAME
 
-The models of a home. Works beside a running server.
+The models of a home. NAME is PROJECT/NAME, ENTITY/PROJECT/NAME or an id. Works beside a running server.
 
   --home PATH            (default ~/.anneal)
   --base MODEL           the base model's id (default: the first one served)
@@ -35,6 +37,7 @@ export async function models(args: readonly string[]): Promise<number> {
   }
   const name = verb === "create" || verb === "import" ? readName(target) : null;
   const engineOptions = readEngineOptions(values);
+  if (source && !existsSync(source)) throw new UsageError(`there is no folder ${source}`);
   if (source) engineOptions.dataRoots = [...(engineOptions.dataRoots ?? []), resolve(source)];
   await using engine = await openHome(values.home ?? defaultHome(), engineOptions);
   const base_model = values.base ?? (await engine.baseModels.list())[0]!;
@@ -45,12 +48,12 @@ export async function models(args: readonly string[]): Promise<number> {
   } else if (verb === "import") {
     console.log((await engine.models.import({ ...name!, base_model, path: resolve(source!) })).id);
   } else if (verb === "checkpoints") {
-    for await (const { step, metrics } of engine.checkpoints.list(target!)) {
+    for await (const { step, metrics } of engine.checkpoints.list((await findModel(engine, target!)).id)) {
       console.log([step, JSON.stringify(metrics)].join("\t"));
     }
   } else {
-    const { deleted_checkpoints } = await engine.models.delete(target!);
-    console.log(`deleted, with ${deleted_checkpoints} checkpoints`);
+    const { deleted_checkpoints } = await engine.models.delete((await findModel(engine, target!)).id);
+    console.log(`deleted, with its checkpoints (${deleted_checkpoints})`);
   }
   return 0;
 }

@@ -1,7 +1,8 @@
 import { NotFoundError } from "../errors.js";
 import type { AnnealClient } from "../types/client.js";
-import type { Checkpoint, ModelEntry } from "../types/models.js";
+import type { Checkpoint } from "../types/models.js";
 import type { LoggedGroup, Trajectory } from "../types/trajectories.js";
+import { type FoundModel, findModel } from "./findModel.js";
 import {
   defaultHome,
   engineFlags,
@@ -13,6 +14,7 @@ import {
 } from "./flags.js";
 import { openHome } from "./openHome.js";
 import { rewardCurve } from "./rewardCurve.js";
+import { shortNumber } from "./shortNumber.js";
 import { trajectoryText } from "./trajectoryText.js";
 
 export const usage = `anneal runs show NAME [--step N]
@@ -56,7 +58,7 @@ export async function describeRun(engine: AnnealClient, name: string, step?: num
   const ranked = shown.trajectories.sort((a, b) => b.reward - a.reward);
   lines.push("", `Step ${shown.step}, split ${shown.split}: ${ranked.length} trajectories`);
   for (const [key, value] of Object.entries(metrics).sort(([a], [b]) => (a < b ? -1 : 1))) {
-    lines.push(`  ${key.padEnd(40)} ${number(value)}`);
+    lines.push(`  ${key.padEnd(40)} ${shortNumber(value)}`);
   }
   const places = [
     ["Best", 0],
@@ -66,33 +68,10 @@ export async function describeRun(engine: AnnealClient, name: string, step?: num
   for (const [place, index] of places) {
     const trajectory = ranked[index];
     if (!trajectory) break;
-    lines.push("", `${place}, reward ${number(trajectory.reward)}`);
+    lines.push("", `${place}, reward ${shortNumber(trajectory.reward)}`);
     for (const line of trajectoryText(trajectory)) lines.push(`  ${line}`);
   }
   return lines;
-}
-
-interface Found {
-  id: string;
-  name: string;
-  base: string;
-}
-
-async function findModel(engine: AnnealClient, name: string): Promise<Found> {
-  const { data } = await engine.models.list();
-  const trained = data.flatMap((entry: ModelEntry): Found[] => {
-    if (entry.model_id === null) return [];
-    return [{ id: entry.model_id, name: entry.root.replace(/:step\d+$/, ""), base: entry.parent ?? "" }];
-  });
-  const wanted = name.replace(/^wandb-artifact:\/\/\/?/, "");
-  const matches = trained.filter((model) => model.name === wanted || model.name.endsWith(`/${wanted}`));
-  if (matches.length === 1) return matches[0]!;
-  const names = (matches.length > 0 ? matches : trained).map((model) => model.name);
-  const problem = matches.length > 1 ? `"${name}" may be any of ` : `there is no model "${name}" here; there is `;
-  throw new NotFoundError(`${problem}${names.length > 0 ? names.join(", ") : "none that was trained"}`, {
-    code: "model_not_found",
-    param: "model",
-  });
 }
 
 interface StepMetrics {
@@ -103,7 +82,7 @@ interface StepMetrics {
 /** The last value of every metric at every step, those of deleted checkpoints too. */
 async function historyOf(
   engine: AnnealClient,
-  model: Found,
+  model: FoundModel,
   checkpoints: readonly Checkpoint[],
 ): Promise<StepMetrics[]> {
   const steps = new Map<number, Record<string, number>>();
@@ -129,7 +108,7 @@ function metricTable(history: readonly StepMetrics[]): string[] {
   const shown = columns.filter((column) => history.some(({ metrics }) => metrics[column] !== undefined));
   const rows = history.map(({ step, metrics }) => [
     String(step),
-    ...shown.map((column) => (metrics[column] === undefined ? "-" : number(metrics[column]))),
+    ...shown.map((column) => (metrics[column] === undefined ? "-" : shortNumber(metrics[column]))),
   ]);
   const table = [["step", ...shown], ...rows];
   const widths = table[0]!.map((_, c) => Math.max(...table.map((row) => row[c]!.length)));
@@ -139,7 +118,7 @@ function metricTable(history: readonly StepMetrics[]): string[] {
 /** The trajectories that show a step best: those it trained on if there are any. null: none were logged at any step. */
 async function trajectoriesOf(
   engine: AnnealClient,
-  model: Found,
+  model: FoundModel,
   step: number | null,
   history: readonly StepMetrics[],
 ): Promise<{ step: number; split: string; trajectories: Trajectory[] } | null> {
@@ -165,8 +144,4 @@ async function trajectoriesOf(
       hint: "a job's trajectories are those of the step it started from",
     },
   );
-}
-
-function number(value: number): string {
-  return Number.isInteger(value) ? String(value) : value.toPrecision(4);
 }

@@ -1,4 +1,6 @@
 import type { MessageOrChoice, Trajectory, TrajectoryHistory, TrajectoryMessage } from "../types/trajectories.js";
+import { printable } from "./printable.js";
+import { shortNumber } from "./shortNumber.js";
 
 /** A trajectory as lines for a terminal: one conversation after the other, a message a paragraph. */
 export function trajectoryText(trajectory: Trajectory): string[] {
@@ -7,7 +9,9 @@ export function trajectoryText(trajectory: Trajectory): string[] {
     ...(h > 0 ? [`(history ${h + 1})`] : []),
     ...history.messages_and_choices.flatMap(messageText),
   ]);
-  const metrics = Object.entries(trajectory.metrics ?? {}).map(([name, value]) => `${name} ${value}`);
+  const metrics = Object.entries(trajectory.metrics ?? {}).map(
+    ([name, value]) => `${name} ${typeof value === "number" ? shortNumber(value) : value}`,
+  );
   if (metrics.length > 0) lines.push(`(${metrics.join(", ")})`);
   return lines.map(printable);
 }
@@ -30,9 +34,4 @@ function contentOf(content: TrajectoryMessage["content"]): string {
   if (content == null) return "";
   if (typeof content === "string") return content;
   return content.map((part) => part.text ?? `[${part.type}]`).join("");
-}
-
-/** What a model wrote must not steer the terminal. */
-function printable(line: string): string {
-  return line.replace(/\p{Cc}/gu, (character) => (character === "\t" ? "  " : "\ufffd"));
 }

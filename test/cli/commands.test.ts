@@ -1,46 +1,19 @@
-import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-
-const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
-const tsx = pathToFileURL(fileURLToPath(import.meta.resolve("tsx"))).href;
+import { command, finish, killAll, start } from "./command.js";
 
 const manifest = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")) as {
   version: string;
 };
-
-const children = new Set<ChildProcess>();
-
-function start(args: readonly string[], environment: Record<string, string> = {}): ChildProcess {
-  const child = spawn(process.execPath, ["--import", tsx, main, ...args], { env: { ...process.env, ...environment } });
-  children.add(child.on("close", () => children.delete(child)));
-  return child;
-}
-
-function finish(child: ChildProcess, input = ""): Promise<{ code: number | null; out: string; err: string }> {
-  let out = "";
-  let err = "";
-  child.stdout!.on("data", (chunk) => {
-    out += chunk;
-  });
-  child.stderr!.on("data", (chunk) => {
-    err += chunk;
-  });
-  child.stdin!.end(input);
-  return new Promise((resolve) => child.on("close", (code) => resolve({ code, out, err })));
-}
-
-const command = (args: readonly string[], input?: string) => finish(start(args), input);
 
 let home: string;
 beforeAll(() => {
   home = mkdtempSync(join(tmpdir(), "cli-test-"));
 });
 afterAll(() => {
-  for (const child of children) child.kill("SIGKILL");
+  killAll();
   rmSync(home, { recursive: true, force: true });
 });
 
@@ -75,6 +48,11 @@ describe("anneal", () => {
     expect(reply.out.trim().length).toBeGreaterThan(0);
     const missing = await command(["chat", "--model", join(home, "nothing"), "Hello"]);
     expect([missing.code, missing.err]).toEqual([1, expect.stringContaining("there is no such folder")]);
+    const nowhere = await command(["chat", "--url", "nonsense", "--api-key", "x", "Hello"]);
+    expect(nowhere).toMatchObject({
+      code: 1,
+      err: 'anneal: url: "nonsense" is no address such as http://127.0.0.1:8000\n',
+    });
   });
 });
 
@@ -124,10 +102,14 @@ describe("anneal serve", () => {
     const second = await command(["serve", "--port", "0", "--home", home]);
     expect(second.code).toBe(1);
     expect(second.err).toContain(base.replace("/v1", ""));
+    const taken = await command(["serve", "--port", new URL(base).port, "--home", join(home, "other")]);
+    expect(taken).toMatchObject({ code: 1, err: expect.stringMatching(/the port is taken\n {2}name another port/) });
 
     server.kill("SIGINT");
     expect((await closed).code).toBe(0);
     const offline = await command(["models", "--home", home]);
     expect(offline.out).toBe(listed.out);
+    const deleted = await command(["models", "delete", "demo/speller", "--home", home]);
+    expect(deleted).toMatchObject({ code: 0, out: "deleted, with its checkpoints (1)\n" });
   });
 });
