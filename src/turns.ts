@@ -6,7 +6,10 @@ const SLICE = 8;
 let began = 0;
 let next: Promise<void> | null = null;
 
-/** Whether long work should wait for `nextTurn` before its next piece. */
+/**
+ * Whether long work should wait for `nextTurn` before its next piece, and then ask again: those that wait go on one after
+ * another in the same turn, and the first of them may use it up.
+ */
 export function isTurnUsedUp(): boolean {
   return performance.now() - began > SLICE;
 }

@@ -6,6 +6,7 @@ import type { Generation, GenerationRequest } from "../inference/index.js";
 import { type ChatRequest, chatCompletionCreate } from "../schemas/chat.js";
 import { validate } from "../schemas/validate.js";
 import { promptOpensReasoning } from "../text/index.js";
+import { isTurnUsedUp, nextTurn } from "../turns.js";
 import type { ChatCompletion, ChatCompletionChunk } from "../types/chat.js";
 import { ChunkStream } from "./chat/chunks.js";
 import { completion } from "./chat/completion.js";
@@ -30,6 +31,8 @@ export async function createChatCompletion(
   params: unknown,
   call: ChatCall,
 ): Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>> {
+  // Requests that come in the hundreds at once are taken in over several turns.
+  while (isTurnUsedUp()) await nextTurn();
   const request = validate(chatCompletionCreate, params, { strict: call.strict });
   call.signal?.throwIfAborted();
   const served = await host.resolve(request.model, call.caller);
@@ -99,7 +102,7 @@ async function prepareChat(
     hideReasoning: plan.reasons && !request.include_reasoning,
     includeUsage: request.stream_options?.include_usage ?? false,
     continuousUsage: (request.stream_options?.include_usage && request.stream_options.continuous_usage_stats) ?? false,
-    samplingRecord: trained === null ? null : nonNeutralSettings(request, settings),
+    samplingRecord: trained === null ? null : nonNeutralSettings(request, settings, plan.forcedCalls !== null),
     newReader: () => new ReplyReader(plan, prompt.text),
   };
 }

@@ -59,7 +59,7 @@ async function tokenTexts(tokenizer: Tokenizer, tokens: readonly number[]): Prom
   const texts: string[] = [];
   for (const id of tokens) {
     texts.push(tokenizer.tokenText(id));
-    if (texts.length % 1024 === 0 && isTurnUsedUp()) await nextTurn();
+    while (texts.length % 1024 === 0 && isTurnUsedUp()) await nextTurn();
   }
   return texts;
 }

@@ -99,13 +99,13 @@ export class BeamSearch {
     if (beam === undefined || beam.isRead) return false;
     beam.isRead = true;
     this.read(beam, row);
-    if (isTurnUsedUp()) await nextTurn();
+    while (isTurnUsedUp()) await nextTurn();
     if (--this.awaited > 0) return false;
     await this.advance();
     if (this.live.length > 0 || this.isStopped) return false;
     for (const [index, hypothesis] of this.done.inOrder().entries()) {
       choice(this.event(hypothesis, index));
-      if (isTurnUsedUp()) await nextTurn();
+      while (isTurnUsedUp()) await nextTurn();
     }
     return !this.isStopped;
   }
@@ -197,10 +197,10 @@ export class BeamSearch {
     this.live = parents.filter((parent) => children.has(parent));
     for (const parent of parents) {
       if (!children.has(parent)) this.host.finish(parent.sequence);
-      if (isTurnUsedUp()) await nextTurn();
+      while (isTurnUsedUp()) await nextTurn();
     }
     for (const [place, candidate] of going.entries()) {
-      if (isTurnUsedUp()) await nextTurn();
+      while (isTurnUsedUp()) await nextTurn();
       if (this.isStopped) return;
       const { beam: parent } = candidate;
       const child = this.continue(candidate, place);

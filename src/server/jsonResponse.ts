@@ -24,7 +24,7 @@ function chunks(value: unknown): ReadableStream<Uint8Array> {
         const { done, value: piece } = texts.next();
         if (done) break;
         text += piece;
-        if (isTurnUsedUp()) await nextTurn();
+        while (isTurnUsedUp()) await nextTurn();
       }
       if (text === "") controller.close();
       else controller.enqueue(encoder.encode(text));

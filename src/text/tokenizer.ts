@@ -112,7 +112,7 @@ export class Tokenizer {
     if (text.length > LONG_TEXT) {
       return Array.from(await this.thread.encode({ text, addSpecialTokens, last }, signal));
     }
-    if (isTurnUsedUp()) await nextTurn();
+    while (isTurnUsedUp()) await nextTurn();
     const ids = this.encode(text, { addSpecialTokens });
     return last === null ? ids : ids.slice(-last);
   }

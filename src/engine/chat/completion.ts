@@ -20,7 +20,7 @@ export async function completion(chat: PreparedChat, generation: Generation): Pr
     } else {
       for (const piece of inPieces(event)) {
         add(choices[event.index]!, writers[event.index]!.write(piece));
-        if (isTurnUsedUp()) await nextTurn();
+        while (isTurnUsedUp()) await nextTurn();
       }
     }
   }

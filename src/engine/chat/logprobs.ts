@@ -56,7 +56,7 @@ export async function promptLogprobs(
     const own = prompt[position]!;
     shown.push(entry === null ? null : promptEntry(texts, own, entry));
     texts.advance(own);
-    if (isTurnUsedUp()) await nextTurn();
+    while (isTurnUsedUp()) await nextTurn();
   }
   return shown;
 }
