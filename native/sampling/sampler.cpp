@@ -21,6 +21,12 @@ struct Candidate {
 };
 bool better(const Candidate& a, const Candidate& b) { return a.value > b.value || (a.value == b.value && a.id < b.id); }
 
+// Integers in the order of the values: the bits, those of negative numbers turned over.
+uint32_t ordered(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  return bits ^ (uint32_t(int32_t(bits) >> 31) | 0x80000000u);
+}
+
 int blocks_of(int n) { return (n + kLogitBlock - 1) / kLogitBlock; }
 
 // A row, with the maxima of its blocks' lanes.
@@ -50,6 +56,24 @@ struct Row {
       for (int b = 0; b < blocks; b++) groups.push_back(block_maximum(b));
     std::nth_element(groups.begin(), groups.begin() + k - 1, groups.end(), std::greater<float>());
     return groups[k - 1];
+  }
+
+  // The k-th largest value, 1 <= k <= n, of a row without NaN.
+  float kth_largest(int k, std::vector<int32_t>& ids) const {
+    if (k <= blocks_of(n) * kLanes) return best(k, ids).back().value;
+    // Too many for the maxima to tell anything: entries are counted by the upper bits of their
+    // values, then only those of one count are put in order.
+    constexpr int kShift = 18;
+    std::vector<int32_t> counts(size_t(1) << (32 - kShift));
+    for (int i = 0; i < n; i++) counts[ordered(x[i]) >> kShift]++;
+    uint32_t at = uint32_t(counts.size()) - 1;
+    for (; k > counts[at]; at--) k -= counts[at];
+    std::vector<float> equals;
+    equals.reserve(counts[at]);
+    for (int i = 0; i < n; i++)
+      if (ordered(x[i]) >> kShift == at) equals.push_back(x[i]);
+    std::nth_element(equals.begin(), equals.begin() + k - 1, equals.end(), std::greater<float>());
+    return equals[k - 1];
   }
 
   // The k best entries (all that are no NaN, if fewer), the worst of them last, the others in any order.
@@ -281,9 +305,7 @@ Sampled Sampler::sample(const Kernels& kernels, const float* logits, int positio
     // e^least is below min_p, by more than a rounding: only saves looking.
     if (p.min_p > 0) how.least = std::log(p.min_p) - 1e-3f;
     // Top-k before min-p: both keep an upper part of the same order, so either order leaves the smaller part. Ties at the k-th survive.
-    if (p.top_k > 0 && p.top_k < n)
-      if (const auto kept = row.best(p.top_k, scratch.ids); int(kept.size()) == p.top_k)
-        how.least = std::max(how.least, (kept.back().value - top) / p.temperature);
+    if (p.top_k > 0 && p.top_k < n) how.least = std::max(how.least, (row.kth_largest(p.top_k, scratch.ids) - top) / p.temperature);
     kernels.probabilities(row.x, n, scratch.maxima.data(), how, z, scratch.masses.data());
     if (p.top_p < 1) keep_top_p(kernels, z, n, p.top_p, best, scratch);
     out.token = draw(z, n, scratch.masses, uniform(p.seed, p.choice, uint32_t(position), 0));
