@@ -122,6 +122,14 @@ describe("tool calls", () => {
     expect(choice.message.tool_calls![0]!.function).toEqual({ name: "add", arguments: '{"a": 7}' });
   });
 
+  test("a trained model's choice records that its call was forced", async () => {
+    const { ask } = await withTools('{"a": 7}}\n</tool_call>');
+    const tool_choice = { type: "function", function: { name: "sub" } };
+    const forced = (await ask({ model: "trained", tools, tool_choice })).choices[0]!;
+    expect(forced.sampling_settings).toEqual({ tool_choice });
+    expect((await ask({ model: "trained", tools })).choices[0]).not.toHaveProperty("sampling_settings");
+  });
+
   test("a call cut off by the limit keeps what there is, and ends with length", async () => {
     const { ask, tokenizer } = await withTools(one);
     const max_tokens = tokenizer.encode('<tool_call>\n{"name": "add", "arguments": {"a": 1,').length;

@@ -80,7 +80,11 @@ export function samplingSettings(
 }
 
 /** What of a request changes the distribution that its tokens are drawn from; null when nothing does. */
-export function nonNeutralSettings(request: ChatRequest, settings: SamplingSettings): SamplingSettingsRecord | null {
+export function nonNeutralSettings(
+  request: ChatRequest,
+  settings: SamplingSettings,
+  callsAreForced: boolean,
+): SamplingSettingsRecord | null {
   const record: SamplingSettingsRecord = {};
   if (settings.temperature !== 1) record.temperature = settings.temperature;
   if (settings.topP !== 1) record.top_p = settings.topP;
@@ -96,6 +100,7 @@ export function nonNeutralSettings(request: ChatRequest, settings: SamplingSetti
   if (settings.beam !== null) record.use_beam_search = true;
   const constraint = constraintOf(request);
   if (constraint !== null) record[constraint.field] = request[constraint.field as "response_format"];
+  if (callsAreForced) record.tool_choice = request.tool_choice;
   return Object.keys(record).length === 0 ? null : record;
 }
 
