@@ -3,7 +3,7 @@ import type { Readable } from "node:stream";
 import { ValidationError } from "../errors.js";
 import { artifactCreate, artifactFile, artifactName } from "../schemas/artifacts.js";
 import { validate } from "../schemas/validate.js";
-import { type StreamedFile, streamFile, writeFileDurably } from "../store/durableFiles.js";
+import { type StreamedFile, writeFileDurably } from "../store/durableFiles.js";
 import type { Artifact, ArtifactCreateParams } from "../types/artifacts.js";
 import type { ArtifactsResource, RequestOptions } from "../types/client.js";
 import { checkEntity, type View } from "./caller.js";
@@ -33,7 +33,7 @@ export class Artifacts implements ArtifactsResource {
   /** Stores one file of the name's next version, taking it in as it arrives; a file of that name is replaced. */
   async put(target: Record<string, unknown>, content: Readable | AsyncIterable<Uint8Array>): Promise<StreamedFile> {
     const { file, ...key } = validate(artifactFile, target, { from: "path" });
-    return streamFile(join(this.#core.store.artifacts.pendingFolder(this.#key(key)), file), content);
+    return this.#core.store.artifacts.put(this.#key(key), file, content);
   }
 
   /** Makes a version of the files put so far. */

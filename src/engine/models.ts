@@ -98,22 +98,25 @@ export class Models implements ModelsResource {
 
     const id = randomUUID();
     const folder = store.files.temporary();
+    let registered = false;
     try {
       await writeStepZero(base, folder);
+      await store.files.commitFolder(folder, store.files.checkpointFolder(id, 0));
       options?.signal?.throwIfAborted();
       // Somebody may have taken the name while the adapter was written.
       const late = taken();
       if (late) return late;
-      store.files.commitFolder(folder, store.files.checkpointFolder(id, 0));
       const model = store.transaction(() => {
         const record = store.models.create({ id, entity, project, name, baseModel: base_model });
         store.checkpoints.create({ modelId: id, step: 0 });
         return record;
       });
+      registered = true;
       diagnostics.checkpoint.publish({ modelId: id, step: 0 });
       return toModel(model);
     } finally {
       store.files.remove(folder);
+      if (!registered) store.files.remove(store.files.modelFolder(id));
     }
   }
 

@@ -3,7 +3,7 @@ import { existsSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import type { Database } from "better-sqlite3";
 import { ValidationError } from "../errors.js";
-import { commitFolder, makeFolder } from "./durableFiles.js";
+import { makeFolder, moveFile, moveFolder, type StreamedFile, streamFile } from "./durableFiles.js";
 import type { ArtifactRecord } from "./records.js";
 
 interface Row {
@@ -25,6 +25,8 @@ export interface ArtifactKey {
 export interface ArtifactTable {
   /** Where files of the next version are put. Made if it is not there. */
   pendingFolder(key: ArtifactKey): string;
+  /** Takes in one file of the next version, which is the one that is next when the file is whole. */
+  put(key: ArtifactKey, file: string, content: AsyncIterable<Uint8Array>): Promise<StreamedFile>;
   /** @throws ValidationError when no file was put. */
   commit(key: ArtifactKey): ArtifactRecord;
   /** Ends the commit that a crash cut short between its row and its folder. */
@@ -35,7 +37,8 @@ export interface ArtifactTable {
   ids(): Set<string>;
 }
 
-export function artifactTable(database: Database, root: string): ArtifactTable {
+/** `temporary` makes an empty folder on the file system of `root`. */
+export function artifactTable(database: Database, root: string, temporary: () => string): ArtifactTable {
   const insert = database.prepare(
     "INSERT INTO artifacts (id, entity, project, name, version, created_at) VALUES (?, ?, ?, ?, ?, ?)",
   );
@@ -58,6 +61,16 @@ export function artifactTable(database: Database, root: string): ArtifactTable {
       makeFolder(folder);
       return folder;
     },
+    async put(key, file, content) {
+      const folder = temporary();
+      try {
+        const written = await streamFile(join(folder, file), content);
+        moveFile(join(folder, file), join(table.pendingFolder(key), file));
+        return written;
+      } finally {
+        rmSync(folder, { recursive: true, force: true });
+      }
+    },
     commit(key) {
       const pending = pendingOf(key);
       if (!existsSync(pending) || readdirSync(pending).every((name) => name.endsWith(".part"))) {
@@ -72,7 +85,7 @@ export function artifactTable(database: Database, root: string): ArtifactTable {
       };
       insert.run(record.id, record.entity, record.project, record.name, record.version, record.createdAt);
       try {
-        commitFolder(pending, table.folder(record));
+        moveFolder(pending, table.folder(record));
       } catch (error) {
         forget.run(record.id);
         throw error;
@@ -83,7 +96,7 @@ export function artifactTable(database: Database, root: string): ArtifactTable {
       for (const row of everything.all()) {
         const record = toRecord(row);
         const pending = pendingOf(record);
-        if (existsSync(pending) && !existsSync(table.folder(record))) commitFolder(pending, table.folder(record));
+        if (existsSync(pending) && !existsSync(table.folder(record))) moveFolder(pending, table.folder(record));
       }
     },
     find({ entity, project, name }, version) {

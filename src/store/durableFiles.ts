@@ -1,15 +1,5 @@
-import {
-  closeSync,
-  existsSync,
-  fsyncSync,
-  mkdirSync,
-  openSync,
-  readdirSync,
-  renameSync,
-  rmSync,
-  writeSync,
-} from "node:fs";
-import { open, rename, rm } from "node:fs/promises";
+import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from "node:fs";
+import { open, readdir, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 
 /** Flushes a file or folder to the disk. Folders cannot be opened for that on Windows, where renames are journaled. */
@@ -23,13 +13,24 @@ function fsyncPath(path: string, folder: boolean): void {
   }
 }
 
-function fsyncTree(folder: string): void {
-  for (const entry of readdirSync(folder, { withFileTypes: true })) {
-    const path = join(folder, entry.name);
-    if (entry.isDirectory()) fsyncTree(path);
-    else fsyncPath(path, false);
+/** The same without holding up the thread. */
+async function flush(path: string, folder: boolean): Promise<void> {
+  if (folder && process.platform === "win32") return;
+  const file = await open(path, folder ? "r" : "r+");
+  try {
+    await file.sync();
+  } finally {
+    await file.close();
   }
-  fsyncPath(folder, true);
+}
+
+async function flushTree(folder: string): Promise<void> {
+  for (const entry of await readdir(folder, { withFileTypes: true })) {
+    const path = join(folder, entry.name);
+    if (entry.isDirectory()) await flushTree(path);
+    else await flush(path, false);
+  }
+  await flush(folder, true);
 }
 
 /** Makes `folder` and flushes every parent that had to be made. */
@@ -46,8 +47,13 @@ export function makeFolder(folder: string): void {
  * Moves a complete folder to its final name so that it is there whole or not at all, whenever the machine stops:
  * content first, then the name. A folder already at that name (left by a run that did not get to record it) is replaced.
  */
-export function commitFolder(temporary: string, final: string): void {
-  fsyncTree(temporary);
+export async function commitFolder(temporary: string, final: string): Promise<void> {
+  await flushTree(temporary);
+  moveFolder(temporary, final);
+}
+
+/** The end of `commitFolder`, for a folder whose content has been flushed. */
+export function moveFolder(temporary: string, final: string): void {
   makeFolder(dirname(final));
   if (existsSync(final)) {
     const aside = `${temporary}.replaced`;
@@ -74,6 +80,11 @@ export function writeFileDurably(path: string, content: string | Uint8Array | It
   } finally {
     closeSync(descriptor);
   }
+  moveFile(temporary, path);
+}
+
+/** Gives a flushed file its name; one of that name is replaced. */
+export function moveFile(temporary: string, path: string): void {
   renameSync(temporary, path);
   fsyncPath(dirname(path), true);
 }
@@ -100,6 +111,6 @@ export async function streamFile(path: string, chunks: AsyncIterable<Uint8Array>
   }
   await file.close();
   await rename(temporary, path);
-  fsyncPath(dirname(path), true);
+  await flush(dirname(path), true);
   return { bytes };
 }

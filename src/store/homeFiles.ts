@@ -10,7 +10,7 @@ export interface HomeFiles {
   /** An empty folder of its own, on the file system of the home; gone at the next start if nobody removes it. */
   temporary(): string;
   /** Content, then name, to the disk. Replaces what is there. */
-  commitFolder(temporary: string, final: string): void;
+  commitFolder(temporary: string, final: string): Promise<void>;
   makeFolder(folder: string): void;
   remove(folder: string): void;
 }

@@ -10,6 +10,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Readable } from "node:stream";
 import Database from "better-sqlite3";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { ConflictError, HomeLockedError, NotFoundError } from "../errors.js";
@@ -35,10 +36,10 @@ const makeModel = (name = "m") =>
   store.models.create({ entity: "local", project: "p", name, baseModel: "anneal/tiny" });
 
 /** A committed checkpoint with one file in its folder. */
-function makeCheckpoint(modelId: string, step: number) {
+async function makeCheckpoint(modelId: string, step: number) {
   const folder = store.files.temporary();
   writeFileSync(join(folder, "adapter_config.json"), "{}");
-  store.files.commitFolder(folder, store.files.checkpointFolder(modelId, step));
+  await store.files.commitFolder(folder, store.files.checkpointFolder(modelId, step));
   return store.checkpoints.create({ modelId, step });
 }
 
@@ -48,9 +49,9 @@ function reopen() {
 }
 
 describe("models and checkpoints", () => {
-  it("keeps what was written when it is opened again", () => {
+  it("keeps what was written when it is opened again", async () => {
     const model = makeModel();
-    makeCheckpoint(model.id, 0);
+    await makeCheckpoint(model.id, 0);
     store.checkpoints.mergeMetrics(model.id, 0, { "val/reward": 0.5, a: 1 });
     store.checkpoints.mergeMetrics(model.id, 0, { a: 2 });
     reopen();
@@ -60,9 +61,9 @@ describe("models and checkpoints", () => {
     expect(readdirSync(store.files.checkpointFolder(model.id, 0))).toEqual(["adapter_config.json"]);
   });
 
-  it("pages by id in both directions and refuses a cursor of another model", () => {
+  it("pages by id in both directions and refuses a cursor of another model", async () => {
     const model = makeModel();
-    for (let step = 0; step < 5; step++) makeCheckpoint(model.id, step);
+    for (let step = 0; step < 5; step++) await makeCheckpoint(model.id, step);
     const first = store.checkpoints.list(model.id, { limit: 2 });
     expect([first.items.map((c) => c.step), first.hasMore]).toEqual([[0, 1], true]);
     const rest = store.checkpoints.list(model.id, { limit: 3, after: first.items[1]!.id });
@@ -73,9 +74,9 @@ describe("models and checkpoints", () => {
     expect(() => store.checkpoints.list(other.id, { limit: 1, after: first.items[0]!.id })).toThrow(NotFoundError);
   });
 
-  it("deletes steps idempotently and everything of a model with it", () => {
+  it("deletes steps idempotently and everything of a model with it", async () => {
     const model = makeModel();
-    for (let step = 0; step < 3; step++) makeCheckpoint(model.id, step);
+    for (let step = 0; step < 3; step++) await makeCheckpoint(model.id, step);
     store.trajectories.add(model.id, 0, "val", [{ trajectories: [] }]);
     store.metrics.append(model.id, 0, { reward: 1 });
     expect(store.checkpoints.delete(model.id, [0, 0, 9])).toEqual([0]);
@@ -211,6 +212,37 @@ describe("artifacts", () => {
 });
 
 describe("an artifact", () => {
+  it("takes a file that comes in while a version is made into the next one", async () => {
+    const key = { entity: "local", project: "p", name: "busy" };
+    const texts = (version: number) => {
+      const folder = store.artifacts.folder(store.artifacts.find(key, version)!);
+      return readdirSync(folder).map((name) => [name, readFileSync(join(folder, name), "utf8")]);
+    };
+    let halfWay = () => {};
+    const half = new Promise<void>((resolve) => {
+      halfWay = resolve;
+    });
+    let goOn = () => {};
+    const rest = new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
+    async function* slow() {
+      yield Buffer.from("be");
+      halfWay();
+      await rest;
+      yield Buffer.from("side");
+    }
+    await store.artifacts.put(key, "train.jsonl", Readable.from(["first"]));
+    const put = store.artifacts.put(key, "late.jsonl", slow());
+    await half;
+    store.artifacts.commit(key);
+    goOn();
+    expect(await put).toEqual({ bytes: 6 });
+    store.artifacts.commit(key);
+    expect(texts(0)).toEqual([["train.jsonl", "first"]]);
+    expect(texts(1)).toEqual([["late.jsonl", "beside"]]);
+  });
+
   it("whose commit was cut short is whole at the next start, with every file that was put", () => {
     const key = { entity: "local", project: "p", name: "cut" };
     writeFileSync(join(store.artifacts.pendingFolder(key), "train.jsonl"), "kept");
@@ -226,9 +258,9 @@ describe("an artifact", () => {
 });
 
 describe("the home", () => {
-  it("sweeps folders that no row knows and keeps the others", () => {
+  it("sweeps folders that no row knows and keeps the others", async () => {
     const model = makeModel();
-    makeCheckpoint(model.id, 0);
+    await makeCheckpoint(model.id, 0);
     const job = store.jobs.create({ kind: "rl", modelId: model.id, entity: "local" });
     mkdirSync(store.files.checkpointFolder(model.id, 1), { recursive: true });
     mkdirSync(store.files.checkpointFolder("gone", 0), { recursive: true });
@@ -242,12 +274,12 @@ describe("the home", () => {
     expect(readdirSync(home)).not.toContain("temporary");
   });
 
-  it("replaces a folder that an interrupted run left under the final name", () => {
+  it("replaces a folder that an interrupted run left under the final name", async () => {
     const folder = store.files.checkpointFolder("m", 3);
     for (const text of ["old", "new"]) {
       const temporary = store.files.temporary();
       writeFileSync(join(temporary, "file"), text);
-      store.files.commitFolder(temporary, folder);
+      await store.files.commitFolder(temporary, folder);
     }
     expect(readFileSync(join(folder, "file"), "utf8")).toBe("new");
   });

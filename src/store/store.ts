@@ -116,7 +116,8 @@ function buildStore(
   const checkpoints = checkpointTable(database);
   const jobs = jobTable(database);
   const events = eventTable(database, runAfterCommit);
-  const artifacts = artifactTable(database, join(home, "artifacts"));
+  const files = homeFiles(home);
+  const artifacts = artifactTable(database, join(home, "artifacts"), files.temporary);
 
   function transaction<T>(action: () => T): T {
     if (afterCommit) {
@@ -166,7 +167,7 @@ function buildStore(
     metrics: metricTable(database),
     keys: keyTable(database),
     artifacts,
-    files: homeFiles(home),
+    files,
     transaction,
     startJob: (jobId, event) =>
       transaction(() => {

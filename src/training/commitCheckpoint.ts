@@ -25,7 +25,7 @@ export async function commitCheckpoint<T>(
   try {
     await writeCheckpoint(temporary, state, base, origin);
     version = await trainer.publish();
-    files.commitFolder(temporary, final);
+    await files.commitFolder(temporary, final);
     try {
       result = transaction(record);
     } catch (error) {
