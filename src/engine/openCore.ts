@@ -19,7 +19,7 @@ import { resolveModel } from "./resolve.js";
 /** Of the memory available at the start, what weights and pages may take when the operator set no limit. */
 const memoryShare = 0.75;
 
-/** Of the memory available when a job's steps begin, what the activations of one pass may take. */
+/** Of the memory available when a job's steps begin, what the activations of all jobs may take. */
 const activationShare = 0.5;
 
 /** Builds everything an engine consists of; on failure nothing is left open. `options.home` is canonical. */
@@ -60,6 +60,7 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
       options: {
         optimizerStep: options.optimizerStep,
         optimizer: options.optimizer,
+        maxTrainingJobs: options.maxTrainingJobs,
         dataRoots,
         allowedHosts: options.allowedHosts,
       },
@@ -72,7 +73,7 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
       activationMemory() {
         const loaded = [...bases.values()].reduce((sum, { device }) => sum + device.bytes, 0);
         const allowed = (options.memoryLimit ?? Number.POSITIVE_INFINITY) - loaded;
-        return Math.min(allowed, runtime.availableMemory() * activationShare);
+        return Math.min(allowed, runtime.availableMemory() * activationShare) / options.maxTrainingJobs;
       },
       publishCheckpoint(modelId, step, version) {
         const model = store.models.get(modelId);

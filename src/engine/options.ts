@@ -67,6 +67,7 @@ const engineOptions = z.object({
   tokenBudget: z.int().min(LEAST_STEP_TOKENS).max(MOST.stepTokens).default(512),
   maxQueue: count.max(MOST.queue).default(2048),
   maxIdleAdapters: z.int().min(0).default(16),
+  maxTrainingJobs: count.default(4),
   optimizerStep: z.enum(["group", "completion", "job"]).default("group"),
   optimizer: z.strictObject({ rl: optimizer(OPTIMIZER.rl), sft: optimizer(OPTIMIZER.sft) }).prefault({}),
   adapter: z

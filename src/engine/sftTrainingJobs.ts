@@ -33,8 +33,11 @@ export class SftTrainingJobs implements SftTrainingJobsResource {
         return found && store.artifacts.folder(found);
       },
     });
-    const { resolveSftSettings } = await import("../training/sftRecipe.js");
-    resolveSftSettings(request.config, (store.checkpoints.latest(model.id)?.step ?? 0) + 1);
+    const { checkRatesOfFile, resolveSftSettings } = await import("../training/sftRecipe.js");
+    // What can be told now is told now; the job resolves its settings again from the step it starts at.
+    const settings = resolveSftSettings(request.config, (store.checkpoints.latest(model.id)?.step ?? 0) + 1);
+    await checkRatesOfFile(settings, data);
+    options?.signal?.throwIfAborted();
     return queueJob(this.#core, model, "sft", (jobId) =>
       writeJobRequest(store.files, jobId, { kind: "sft", config: request.config ?? {}, data }),
     );

@@ -23,6 +23,8 @@ export interface TrainingOptions {
   /** What one optimizer step of an RL job sees. */
   optimizerStep: "group" | "completion" | "job";
   optimizer: Record<Objective, OptimizerSettings>;
+  /** Of different models. */
+  maxTrainingJobs: number;
   /** Folders from which requests may name files. */
   dataRoots: readonly string[];
   /** Hosts from which `http(s):` training data may be read. */

@@ -3,7 +3,8 @@
 import { ConflictError, UnavailableError } from "../errors.js";
 import type { JobEnd } from "../store/store.js";
 import type { TrainingHost } from "./host.js";
-import { ModelQueue, type Release } from "./modelQueue.js";
+import { Line, type Release } from "./line.js";
+import { ModelQueue } from "./modelQueue.js";
 
 interface Running {
   modelId: string;
@@ -18,12 +19,15 @@ const CLOSING = Symbol("closing");
 export class JobRunner {
   readonly #host: TrainingHost;
   readonly #queue = new ModelQueue();
+  /** Bounds the memory that jobs of different models take together. */
+  readonly #places: Line;
   /** Queued and running jobs of this process. */
   readonly #jobs = new Map<string, Running>();
   #closing = new AbortController();
 
   constructor(host: TrainingHost) {
     this.#host = host;
+    this.#places = new Line(host.options.maxTrainingJobs);
   }
 
   /** Takes up what an earlier process left, in the order in which it was asked for. */
@@ -53,7 +57,11 @@ export class JobRunner {
     await Promise.all(this.#host.store.jobs.unfinished(modelId).map((job) => this.cancel(job.id)));
   }
 
-  /** A place in the model's queue, like that of a job. Rejects with the signal's reason, or when the runner closes. */
+  /**
+   * A place in the model's queue, like that of a job, but not one of the places for jobs at once: an application that holds
+   * sessions while it waits for jobs must not stop them.
+   * Rejects with the signal's reason, or when the runner closes.
+   */
   async lease(modelId: string, signal?: AbortSignal): Promise<Release> {
     const closing = this.#closing.signal;
     const either = signal ? AbortSignal.any([signal, closing]) : closing;
@@ -75,9 +83,10 @@ export class JobRunner {
 
   async #run(jobId: string, modelId: string, signal: AbortSignal): Promise<void> {
     const { logger } = this.#host;
-    let release: Release | null = null;
+    const held: Release[] = [];
     try {
-      release = await this.#queue.acquire(modelId, signal);
+      held.push(await this.#queue.acquire(modelId, signal));
+      held.push(await this.#places.acquire(signal));
       const job = this.#host.store.jobs.get(jobId);
       if (job === null) return;
       const { runJob } = await import("./runJob.js");
@@ -92,7 +101,7 @@ export class JobRunner {
       if (reason !== CANCELLED) logger.error("training job failed", { job: jobId, error });
       this.#end(jobId, reason === CANCELLED ? cancelled() : failed(error));
     } finally {
-      release?.();
+      for (const release of held) release();
     }
   }
 

@@ -1,4 +1,5 @@
 import { expect, it } from "vitest";
+import { Line } from "./line.js";
 import { ModelQueue } from "./modelQueue.js";
 
 it("admits one at a time per model, in order, past those who gave up", async () => {
@@ -31,4 +32,30 @@ it("admits one at a time per model, in order, past those who gave up", async () 
   expect(order).toEqual(["other", "gave up", "second", "third"]);
   (await queue.acquire("m"))();
   await expect(queue.acquire("m", AbortSignal.abort("late"))).rejects.toBe("late");
+});
+
+it("keeps a place from the next one when it is given up twice", async () => {
+  const queue = new ModelQueue();
+  const first = await queue.acquire("m");
+  const second = queue.acquire("m");
+  first();
+  const release = await second;
+  first();
+  await expect(queue.acquire("m", AbortSignal.timeout(1))).rejects.toMatchObject({ name: "TimeoutError" });
+  release();
+});
+
+it("admits as many at once as a line has places", async () => {
+  const line = new Line(2);
+  const [first, second] = [await line.acquire(), await line.acquire()];
+  const third = line.acquire();
+  const fourth = line.acquire();
+  expect(line.isWaitedFor).toBe(true);
+  second();
+  (await third)();
+  (await fourth)();
+  expect(line.isWaitedFor).toBe(false);
+  first();
+  for (let i = 0; i < 2; i++) await line.acquire();
+  await expect(line.acquire(AbortSignal.timeout(1))).rejects.toMatchObject({ name: "TimeoutError" });
 });

@@ -88,7 +88,7 @@ describe("an RL configuration", () => {
   });
 
   it.each([
-    [{ learning_rate: 0 }, "learning_rate"],
+    [{ learning_rate: -1e-6 }, "learning_rate"],
     [{ learning_rate: Number.NaN }, "learning_rate"],
     [{ epsilon: -0.1 }, "epsilon"],
     [{ advantage_balance: 1.5 }, "advantage_balance"],

@@ -3,6 +3,7 @@
 import { ValidationError, type ValidationIssue } from "../errors.js";
 import type { PolicyLossSettings } from "../runtime/runtime.js";
 import type { ExperimentalConfig } from "../types/training.js";
+import { MAX_LEARNING_RATE } from "./recipe.js";
 
 /** Which logprobs the KL-shaped advantage is measured against. */
 export type KlReference = { kind: "base" } | { kind: "step"; step: number } | { kind: "folder"; path: string };
@@ -25,8 +26,7 @@ export interface Policy {
 
 const DEFAULT_LEARNING_RATE = 5e-6;
 const DEFAULT_CHUNK = 1024;
-/** What the native core takes, as are the next. */
-const MAX_LEARNING_RATE = 1000;
+/** What the native core takes. */
 const MAX_SETTING = 1e30;
 
 /**
@@ -44,7 +44,7 @@ export function resolvePolicy(given: ExperimentalConfig | null | undefined, curr
     reject(field, `must be ${rule}, got ${value}`);
     return fallback;
   };
-  const rate = (value: number) => value > 0 && value <= MAX_LEARNING_RATE;
+  const rate = (value: number) => value >= 0 && value <= MAX_LEARNING_RATE;
   const atLeastZero = `at least 0 and at most ${MAX_SETTING}`;
   const notNegative = (value: number) => value >= 0 && value <= MAX_SETTING;
 
@@ -68,7 +68,7 @@ export function resolvePolicy(given: ExperimentalConfig | null | undefined, curr
     reject("packed_sequence_length", `must be a multiple of logprob_calculation_chunk_size (${chunk})`);
   }
   const policy: Policy = {
-    learningRate: number("learning_rate", DEFAULT_LEARNING_RATE, rate, `above 0 and at most ${MAX_LEARNING_RATE}`),
+    learningRate: number("learning_rate", DEFAULT_LEARNING_RATE, rate, `between 0 and ${MAX_LEARNING_RATE}`),
     loss: {
       objective,
       level: config.importance_sampling_level ?? "token",

@@ -14,6 +14,9 @@ export interface OptimizerSettings {
   maxGradNorm: number;
 }
 
+/** What the native core takes. */
+export const MAX_LEARNING_RATE = 1000;
+
 /** AdamW as commonly used for adapters: RL decays and clips hard, SFT does not decay. */
 export const OPTIMIZER: Record<Objective, OptimizerSettings> = {
   rl: { beta1: 0.9, beta2: 0.99, eps: 1e-8, weightDecay: 0.1, maxGradNorm: 0.1 },

@@ -34,7 +34,7 @@ interface JobState {
   /** Optimizer steps made. */
   done: number;
   /** The engine's settings when it began: a job that is taken up by an engine with others goes on with its own. */
-  settings: Pick<TrainingOptions, "optimizerStep" | "optimizer">;
+  settings: Pick<TrainingOptions, "optimizerStep" | "optimizer"> & Pick<TrainingBase, "contextLength">;
 }
 
 interface Run {
@@ -57,10 +57,13 @@ export async function runJob(host: TrainingHost, job: JobRecord, signal: AbortSi
   const { store } = host;
   const latest = store.checkpoints.latest(job.modelId);
   if (latest === null) throw new NotFoundError("the model does not exist any more", { code: "model_not_found" });
+  const served = await host.base(job.modelId);
   const { optimizerStep, optimizer } = host.options;
-  const begun: JobState = { from: latest.step, done: 0, settings: { optimizerStep, optimizer } };
-  const state: JobState = { ...begun, ...(job.state as JobState | null) };
-  const base = await host.base(job.modelId);
+  const { contextLength } = served;
+  const begun: JobState = { from: latest.step, done: 0, settings: { optimizerStep, optimizer, contextLength } };
+  const stored = job.state as Partial<JobState> | null;
+  const state: JobState = { ...begun, ...stored, settings: { ...begun.settings, ...stored?.settings } };
+  const base: TrainingBase = { ...served, contextLength: state.settings.contextLength };
   const request = await readJobRequest(store.files, job.id);
   const recipe = await createRecipe(host, job, request, state, base, signal);
   try {

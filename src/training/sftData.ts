@@ -54,8 +54,11 @@ async function* readSource(source: string, signal?: AbortSignal): AsyncGenerator
   }
 }
 
+/** Whether data is to be fetched from another machine. */
+export const isRemote = (source: string): boolean => /^https?:/i.test(source);
+
 async function openSource(source: string, signal?: AbortSignal): Promise<Readable> {
-  if (!/^https?:/i.test(source)) {
+  if (!isRemote(source)) {
     // It may have been replaced since the job was asked for.
     if ((await realpath(source)) !== source || !(await stat(source)).isFile()) {
       throw new TrainingDataError(source, null, "is no longer the file that was asked for");
@@ -83,6 +86,17 @@ export async function* readExamples(file: string, name: string): AsyncGenerator<
     }
     if (text.trim() !== "") yield parseExample(text, name, line);
   }
+}
+
+/** How many `readExamples` would give. @throws TrainingDataError when the file cannot be read. */
+export async function countExamples(file: string): Promise<number> {
+  let count = 0;
+  try {
+    for await (const line of fileLines(file)) if (line.toString().trim() !== "") count += 1;
+  } catch (error) {
+    throw new TrainingDataError(file, null, `cannot be read (${(error as Error).message})`, error);
+  }
+  return count;
 }
 
 function parseExample(text: string, file: string, line: number): SftExample {

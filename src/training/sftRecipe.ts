@@ -9,9 +9,9 @@ import type { TrainingBase } from "./host.js";
 import { type LearningRateSettings, learningRates } from "./learningRates.js";
 import { countTrained, crossEntropyLoss } from "./losses.js";
 import { createPromptRenderer } from "./promptRenderer.js";
-import { finiteNumbers, type OptimizerSettings, type Recipe } from "./recipe.js";
+import { finiteNumbers, MAX_LEARNING_RATE, type OptimizerSettings, type Recipe } from "./recipe.js";
 import type { TokenRow } from "./rows.js";
-import { readExamples, TrainingDataError } from "./sftData.js";
+import { countExamples, isRemote, readExamples, TrainingDataError } from "./sftData.js";
 
 export interface SftSettings {
   batchSize: number;
@@ -48,7 +48,8 @@ export function resolveSftSettings(config: SftConfig | null | undefined, nextSte
   if (!(warmupRatio >= 0 && warmupRatio <= 1)) reject("warmup_ratio", `must be between 0 and 1, got ${warmupRatio}`);
   for (const [i, rate] of rates.entries()) {
     const field = Array.isArray(learningRate) ? `learning_rate.${i}` : "learning_rate";
-    if (!Number.isFinite(rate) || rate < 0) reject(field, `must be at least 0, got ${rate}`);
+    if (!(rate >= 0 && rate <= MAX_LEARNING_RATE))
+      reject(field, `must be between 0 and ${MAX_LEARNING_RATE}, got ${rate}`);
   }
   const logging = config?.metric_logging;
   const target = logging?.target_training_step ?? nextStep;
@@ -61,6 +62,20 @@ export function resolveSftSettings(config: SftConfig | null | undefined, nextSte
     turns: config?.assistant_turns ?? "all",
     loggingStep: logging?.enabled ? target : null,
   };
+}
+
+/**
+ * Counts the conversations that a list of learning rates is for, where they lie on this machine.
+ * @throws ValidationError unless it holds one per batch; TrainingDataError when the file cannot be read.
+ */
+export async function checkRatesOfFile({ batchSize, learningRate }: SftSettings, data: string): Promise<void> {
+  if (!Array.isArray(learningRate) || isRemote(data)) return;
+  checkRateCount(learningRate, Math.ceil((await countExamples(data)) / batchSize));
+}
+
+function checkRateCount(rates: readonly number[], batches: number): void {
+  if (rates.length === batches) return;
+  throw ValidationError.at("config.learning_rate", `holds ${rates.length} values for ${batches} batches`);
 }
 
 interface Batch {
@@ -114,10 +129,7 @@ export async function createSftRecipe(
   const batches = await planBatches(file, name, renderer, settings, base.contextLength);
   const given = settings.learningRate;
   const rates = Array.isArray(given) ? given : learningRates(given, batches.length);
-  if (rates.length !== batches.length) {
-    const message = `holds ${rates.length} values for ${batches.length} batches`;
-    throw new ValidationError([{ loc: ["body", "config", "learning_rate"], msg: message, type: "value_error" }]);
-  }
+  checkRateCount(rates, batches.length);
   const trainable = batches.filter((batch) => batch.rows.some((row) => countTrained(row) > 0));
   const sum = (of: (batch: Batch) => number) => batches.reduce((total, batch) => total + of(batch), 0);
   const dropped = sum((batch) => batch.dropped);

@@ -54,6 +54,8 @@ export interface EngineOptions {
   maxQueue?: number;
   /** Adapter versions kept loaded while nobody uses them; default 16. */
   maxIdleAdapters?: number;
+  /** Models that jobs train at once; jobs of further ones wait. They share the memory for activations. Default 4. */
+  maxTrainingJobs?: number;
   /** What one optimizer step of an RL job sees; default "group". */
   optimizerStep?: "group" | "completion" | "job";
   /** Default for both: betas 0.9 and 0.99, eps 1e-8. RL: weightDecay 0.1, maxGradNorm 0.1; SFT: weightDecay 0, maxGradNorm 1. */

@@ -33,7 +33,13 @@ export const quiet: Logger = { debug() {}, info() {}, warn() {}, error() {} };
 export function createHost(store: Store, base: TrainingBase, logger = quiet): TrainingHost {
   return {
     store,
-    options: { optimizerStep: "group", optimizer: OPTIMIZER, dataRoots: [store.home], allowedHosts: [] },
+    options: {
+      optimizerStep: "group",
+      optimizer: OPTIMIZER,
+      maxTrainingJobs: 4,
+      dataRoots: [store.home],
+      allowedHosts: [],
+    },
     logger,
     base: async () => base,
     activationMemory: () => 2 ** 30,
@@ -46,7 +52,7 @@ export async function registerModel(store: Store, base: TrainingBase, name: stri
   const model = store.models.create({ entity: "local", project: "p", name, baseModel: base.id });
   const folder = store.files.temporary();
   await writeInitialCheckpoint(base, folder);
-  store.files.commitFolder(folder, store.files.checkpointFolder(model.id, 0));
+  await store.files.commitFolder(folder, store.files.checkpointFolder(model.id, 0));
   store.checkpoints.create({ modelId: model.id, step: 0 });
   return model.id;
 }

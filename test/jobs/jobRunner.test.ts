@@ -160,6 +160,25 @@ describe("a training job", () => {
     expect(store.checkpoints.steps(other)).toEqual([0, 1]);
   });
 
+  it("waits when as many models train as may", async () => {
+    host.options.maxTrainingJobs = 2;
+    runner = new JobRunner(host);
+    const models = await Promise.all(["one", "two", "three"].map((name) => registerModel(store, base, name)));
+    const [first, second, third] = models.map((id) => queue(id, rl(200))) as [string, string, string];
+    const started = [first, second].map((id) => reached(id, "training_started"));
+    for (const id of [first, second, third]) runner.enqueue(id);
+    await Promise.all(started);
+    await reached(second, "gradient_step", 3);
+    expect(store.jobs.get(third)!.status).toBe("queued");
+    // A session needs no such place.
+    (await runner.lease(await registerModel(store, base, "four")))();
+    const admitted = reached(third, "training_started");
+    await runner.cancel(first);
+    await admitted;
+    expect(store.jobs.get(second)!.status).toBe("running");
+    for (const id of [second, third]) await runner.cancel(id);
+  });
+
   it("ends as cancelled without a checkpoint, whether it runs or waits", async () => {
     const modelId = await registerModel(store, base, "m");
     const running = queue(modelId, rl(50));
@@ -221,6 +240,7 @@ describe("a job that is taken up again", () => {
     store.close();
     reopen();
     host.options.optimizerStep = "job";
+    host.base = async () => ({ ...base, contextLength: 16 });
     runner.start();
     await ended(jobId);
     expect(typesOf(jobId)).toEqual(["training_started", ...new Array(6).fill("gradient_step"), "training_ended"]);

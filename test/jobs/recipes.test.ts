@@ -11,6 +11,7 @@ import type { TrainingBase, TrainingOptions } from "../../src/training/host.js";
 import { type JobRequest, writeJobRequest } from "../../src/training/jobRequest.js";
 import { JobRunner } from "../../src/training/jobRunner.js";
 import { OPTIMIZER } from "../../src/training/recipe.js";
+import { checkRatesOfFile, resolveSftSettings } from "../../src/training/sftRecipe.js";
 import type { ExperimentalConfig, SftConfig } from "../../src/types/training.js";
 import type { TrajectoryChoice } from "../../src/types/trajectories.js";
 import { readSafetensors } from "../../src/weights/index.js";
@@ -217,6 +218,28 @@ describe("an SFT job", () => {
     const list: SftConfig = { learning_rate: [1e-4, 0, 0, 0, 0], learning_rate_schedule: "cosine" };
     const both = await run(await newModel(), { kind: "sft", config: list, data });
     expect(both.last.data.error_message).toContain("learning_rate_schedule: cannot be combined with a list");
+  });
+
+  it("takes a list with one learning rate per batch, and tells at once of another", async () => {
+    const data = join(store.home, "data.jsonl");
+    writeFileSync(data, `\n${lines(5)}  \n`);
+    const config: SftConfig = { learning_rate: [1e-4, 0, 1e-5], batch_size: 2 };
+    await checkRatesOfFile(resolveSftSettings(config, 1), data);
+    const { steps } = await run(await newModel(), { kind: "sft", config, data });
+    expect(steps.map((step) => step.learning_rate)).toEqual(config.learning_rate);
+    for (const count of [2, 4]) {
+      const wrong = resolveSftSettings({ ...config, learning_rate: new Array(count).fill(1e-4) }, 1);
+      await expect(checkRatesOfFile(wrong, data)).rejects.toThrow(
+        `config.learning_rate: holds ${count} values for 3 batches`,
+      );
+      await expect(checkRatesOfFile(wrong, join(store.home, "missing"))).rejects.toMatchObject({
+        status: 422,
+        code: "invalid_training_data",
+      });
+    }
+    const wrong = await run(await newModel(), { kind: "sft", config: { learning_rate: [1e-4] }, data });
+    expect(wrong.last.data.error_message).toContain("holds 1 values for 3 batches");
+    await checkRatesOfFile(resolveSftSettings({ learning_rate: [1, 2] }, 1), "https://example.org/train.jsonl");
   });
 
   it("reads data from a host that the operator allowed, and from no other", async () => {

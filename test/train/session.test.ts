@@ -215,9 +215,10 @@ describe("a supervised job", () => {
     writeFileSync(file, [line("a"), line("b"), line("c")].join("\n"));
     const rates = await run(model, file, { learning_rate: [1e-3, 2e-3] });
     expect(rates.events.slice(1, 3).map((event) => event.data.learning_rate)).toEqual([1e-3, 2e-3]);
-    const wrong = await run(model, file, { learning_rate: [1e-3] });
-    expect(wrong.events.at(-1)).toMatchObject({ type: "training_failed" });
-    expect(wrong.events.at(-1)!.data.error_message).toContain("1 values for 2 batches");
+    await expect(run(model, file, { learning_rate: [1e-3] })).rejects.toMatchObject({
+      status: 422,
+      message: expect.stringContaining("config.learning_rate: holds 1 values for 2 batches"),
+    });
     writeFileSync(file, `${line("a")}\n{"messages": []}\n`);
     const bad = await run(model, file, {});
     expect(bad.events.at(-1)!.data.error_message).toMatch(/train\.jsonl, line 2/);
