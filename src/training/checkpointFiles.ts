@@ -7,7 +7,7 @@ import { ModelFileError } from "../errors.js";
 import type { AdapterSpec, DeviceModel, NamedTensors, Trainer } from "../runtime/runtime.js";
 import { readAdapterFolder, writeAdapterFolder } from "../weights/adapterFolder.js";
 import { JsonFields } from "../weights/jsonFields.js";
-import { encodeSafetensors, readSafetensors } from "../weights/safetensors.js";
+import { readSafetensors, safetensorsPieces } from "../weights/safetensors.js";
 import type { TrainingBase } from "./host.js";
 import type { Objective } from "./recipe.js";
 
@@ -155,7 +155,7 @@ export async function* stateFile(state: AdapterState): AsyncGenerator<Uint8Array
   const tensors: NamedTensors = new Map(prefixed("value", state.values));
   const metadata: Record<string, string> = {};
   if (state.optimizer) addOptimizer(state.optimizer, tensors, metadata);
-  yield encodeSafetensors(tensors, metadata);
+  yield* safetensorsPieces(tensors, metadata);
 }
 
 export async function readStateFile(file: string, spec: AdapterSpec): Promise<AdapterState> {
@@ -163,11 +163,11 @@ export async function readStateFile(file: string, spec: AdapterSpec): Promise<Ad
   return { spec, values: part("value", tensors), optimizer: toOptimizer(tensors, metadata) };
 }
 
-function optimizerFile(optimizer: OptimizerState): Uint8Array {
+function optimizerFile(optimizer: OptimizerState): Iterable<Uint8Array> {
   const tensors: NamedTensors = new Map();
   const metadata: Record<string, string> = {};
   addOptimizer(optimizer, tensors, metadata);
-  return encodeSafetensors(tensors, metadata);
+  return safetensorsPieces(tensors, metadata);
 }
 
 async function readOptimizer(file: string): Promise<OptimizerState | null> {

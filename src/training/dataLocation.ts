@@ -51,6 +51,7 @@ export function resolveAdapterFolder(
   refuse: (msg: string) => ValidationError,
 ): string {
   const folder = resolveUnderRoots(location, dataRoots, refuse);
+  if (!statSync(folder).isDirectory()) throw refuse("is not a folder");
   for (const name of ADAPTER_FILES) {
     const file = join(folder, name);
     if (lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink()) {

@@ -1,6 +1,7 @@
 // One training job from wherever it stands to its checkpoint.
 
-import { existsSync, rmSync } from "node:fs";
+import { existsSync } from "node:fs";
+import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { NotFoundError, ValidationError } from "../errors.js";
 import type { AdapterSpec, Trainer } from "../runtime/runtime.js";
@@ -175,7 +176,7 @@ async function commitStep({ host, job, state }: Run, done: number, event: StepEv
   const { store } = host;
   if (weights) await streamFile(stateOf(host, job.id, done), stateFile(weights));
   store.commitStep(job.id, { event, state: { ...state, done } satisfies JobState });
-  rmSync(stateOf(host, job.id, done - 1), { force: true });
+  await rm(stateOf(host, job.id, done - 1), { force: true });
 }
 
 /** The checkpoint's folder first; then its row, the last step's event and the terminal event in one transaction. */

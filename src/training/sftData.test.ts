@@ -110,6 +110,7 @@ it("an adapter's files may not be links that lead out", () => {
     /path: adapter_config.json is not there, or outside/,
   );
   expect(resolveAdapterFolder(folder, [root, outside], refuse)).toBe(folder);
+  expect(() => resolveAdapterFolder(write("adapter.bin", ""), [root], refuse)).toThrow("path: is not a folder");
 });
 
 describe("supervised data", () => {

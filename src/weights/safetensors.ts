@@ -57,8 +57,11 @@ function widenFloat16(values: Uint16Array): Float32Array {
   });
 }
 
-/** A file of float32 tensors, in the order given. */
-export function encodeSafetensors(tensors: NamedTensors, metadata: Record<string, string> = {}): Uint8Array {
+/** A file of float32 tensors, in the order given, in pieces of one tensor: views of them, not copies. */
+export function* safetensorsPieces(
+  tensors: NamedTensors,
+  metadata: Record<string, string> = {},
+): Generator<Uint8Array> {
   const entries: Record<string, unknown> = Object.keys(metadata).length > 0 ? { __metadata__: metadata } : {};
   let end = 0;
   for (const [name, { shape, data }] of tensors) {
@@ -67,15 +70,16 @@ export function encodeSafetensors(tensors: NamedTensors, metadata: Record<string
   }
   const json = Buffer.from(JSON.stringify(entries), "utf8");
   const length = Math.ceil(json.length / ALIGNMENT) * ALIGNMENT;
-  const file = Buffer.alloc(8 + length + end, " ");
-  file.writeBigUInt64LE(BigInt(length), 0);
-  json.copy(file, 8);
-  let at = 8 + length;
-  for (const { data } of tensors.values()) {
-    file.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), at);
-    at += data.byteLength;
-  }
-  return file;
+  const header = Buffer.alloc(8 + length, " ");
+  header.writeBigUInt64LE(BigInt(length), 0);
+  json.copy(header, 8);
+  yield header;
+  for (const { data } of tensors.values()) yield new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+}
+
+/** The same as one piece. */
+export function encodeSafetensors(tensors: NamedTensors, metadata: Record<string, string> = {}): Uint8Array {
+  return Buffer.concat([...safetensorsPieces(tensors, metadata)]);
 }
 
 /** Writes float32 tensors so that the file is there whole or not at all, whenever the machine stops. */
@@ -84,16 +88,16 @@ export async function writeSafetensors(
   tensors: NamedTensors,
   metadata: Record<string, string> = {},
 ): Promise<void> {
-  await writeWhole(file, encodeSafetensors(tensors, metadata));
+  await writeWhole(file, safetensorsPieces(tensors, metadata));
 }
 
 /** Temporary name, flush, rename, flush of the folder. */
-export async function writeWhole(file: string, content: Uint8Array | string): Promise<void> {
+export async function writeWhole(file: string, content: Iterable<Uint8Array> | string): Promise<void> {
   const temporary = `${file}.${process.pid}.tmp`;
   try {
     const handle = await open(temporary, "w");
     try {
-      await handle.writeFile(content);
+      for (const piece of typeof content === "string" ? [content] : content) await handle.appendFile(piece);
       await handle.sync();
     } finally {
       await handle.close();
