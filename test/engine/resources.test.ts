@@ -276,6 +276,23 @@ it("a checkpoint of other weights is neither served nor imported, and says which
   expect((await engine.models.list()).data.map((entry) => entry.id)).not.toContain("wandb-artifact:///local/p/again");
 });
 
+it("an adapter that does not fit is refused by file and tensor", async () => {
+  const { id } = await engine.models.create({ project: "p", name: "whole", base_model: "anneal/tiny" });
+  const folder = mkdtempSync(join(tmpdir(), "misfit-"));
+  cpSync(engine.core.store.files.checkpointFolder(id, 0), folder, { recursive: true });
+  const file = join(folder, "adapter_config.json");
+  const config = JSON.parse(readFileSync(file, "utf8"));
+  writeFileSync(file, JSON.stringify({ ...config, target_modules: ["q_proj"] }));
+  const misfit = engine.models.import({ project: "p", name: "misfit", base_model: "anneal/tiny", path: folder });
+  await expect(misfit).rejects.toMatchObject({
+    status: 422,
+    code: "unusable_model_file",
+    message: expect.stringContaining(join(folder, "adapter_model.safetensors")),
+    param: expect.stringMatching(/_proj\.lora_[AB]\.weight$/),
+  });
+  rmSync(folder, { recursive: true });
+});
+
 it("nobody is at the address", async () => {
   const lost = await Engine.connect("http://127.0.0.1:9", { apiKey: "x" });
   await expect(lost.models.create({ project: "p", name: "n", base_model: "b" })).rejects.toMatchObject({
