@@ -111,6 +111,13 @@ function readModel(text: string): ModelOptions {
   return at > 0 ? { id: text.slice(0, at), path: resolve(text.slice(at + 1)) } : { path: resolve(text) };
 }
 
+/** `PROJECT/NAME`, of a model that may be made. */
+export function readName(text: string | undefined): { project: string; name: string } {
+  const [project, name, ...rest] = (text ?? "").split("/");
+  if (!project || !name || rest.length > 0) throw new UsageError(`a model is named PROJECT/NAME, not "${text ?? ""}"`);
+  return { project, name };
+}
+
 export const defaultHome = (): string => join(homedir(), ".anneal");
 
 export const homeFlags = {

@@ -15,8 +15,16 @@ const commands: Record<string, Command> = {
   },
   chat: { summary: "talk with a model in the terminal", load: async () => (await import("./chat.js")).chat },
   demo: { summary: "watch a model learn, in about a minute", load: async () => (await import("./demo.js")).demo },
+  train: {
+    summary: "train a model on conversations, or by a reward",
+    load: async () => (await import("./train.js")).train,
+  },
   models: { summary: "list, create, import and delete models", load: async () => (await import("./models.js")).models },
   runs: { summary: "show what a model's training did", load: async () => (await import("./runs.js")).runs },
+  bench: {
+    summary: "measure a model's speed on this machine",
+    load: async () => (await import("./bench.js")).bench,
+  },
   keys: { summary: "make and revoke API keys", load: async () => (await import("./keys.js")).keys },
 };
 

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import { findModel } from "./findModel.js";
-import { defaultHome, engineFlags, engineUsage, readEngineOptions, readFlags, UsageError } from "./flags.js";
+import { defaultHome, engineFlags, engineUsage, readEngineOptions, readFlags, readName, UsageError } from "./flags.js";
 import { openHome } from "./openHome.js";
 
 export const usage = `anneal models [list]
@@ -17,12 +17,6 @@ The models of a home. NAME is PROJECT/NAME, ENTITY/PROJECT/NAME or an id. Works 
 ${engineUsage}`;
 
 const options = { ...engineFlags, base: { type: "string" } } as const;
-
-function readName(text: string | undefined): { project: string; name: string } {
-  const [project, name, ...rest] = (text ?? "").split("/");
-  if (!project || !name || rest.length > 0) throw new UsageError(`a model is named PROJECT/NAME, not "${text ?? ""}"`);
-  return { project, name };
-}
 
 export async function models(args: readonly string[]): Promise<number> {
   const { values, positionals } = readFlags(args, options);

@@ -26,3 +26,8 @@ export async function withLoadingProgress<T>(action: () => Promise<T>, output = 
     if (shown) output.write("\r\u001b[K");
   }
 }
+
+/** One line that is drawn over the last one, on a terminal; elsewhere nothing. null: takes it away. */
+export function statusLine(line: string | null, output = process.stderr): void {
+  if (output.isTTY) output.write(`\r\x1b[K${line === null ? "" : line.slice(0, (output.columns || 80) - 1)}`);
+}

@@ -30,7 +30,8 @@ describe("anneal", () => {
       command(["demo", "--seed", "x"]),
     ]);
     expect(help.code).toBe(0);
-    for (const name of ["serve", "chat", "demo", "models", "runs", "keys"]) expect(help.out).toContain(name);
+    for (const name of ["serve", "chat", "demo", "train", "models", "runs", "bench", "keys"])
+      expect(help.out).toContain(name);
     expect(version).toMatchObject({ code: 0, out: `${manifest.version}\n` });
     expect([nothing, ...refused].map(({ code }) => code)).toEqual([2, 2, 2, 2, 2, 2]);
     expect(refused.map(({ err }) => err.split("\n")[0])).toEqual([

@@ -1,0 +1,111 @@
+import { Engine } from "../engine/engine.js";
+import type { TrainingRow } from "../types/trainingSession.js";
+import { engineFlags, engineUsage, readEngineOptions, readFlags, readInteger, refuseArguments } from "./flags.js";
+import { statusLine, withLoadingProgress } from "./progress.js";
+
+export const usage = `anneal bench [options]
+
+Measures a model on this machine: tokens per second of reading prompts, of replies (1, 8 and 16 at once, each after a
+prompt), and of a training step. Medians, with the slowest and the fastest run in brackets. Nothing is kept.
+
+  --repeats N            runs of each measurement (default 3)
+${engineUsage}`;
+
+const options = { ...engineFlags, repeats: { type: "string" } } as const;
+
+/** Tokens of a prompt, of a reply and of a training row, where the model's context holds as many. */
+const PROMPT = 512;
+const REPLY = 64;
+const ROW = 256;
+const ROWS = 4;
+
+interface Measured {
+  what: string;
+  /** Of one run. */
+  tokens: number;
+  run(repeat: number): Promise<unknown>;
+}
+
+export async function bench(args: readonly string[]): Promise<number> {
+  const { values, positionals } = readFlags(args, options);
+  if (values.help) {
+    console.log(usage);
+    return 0;
+  }
+  refuseArguments(positionals);
+  const repeats = readInteger("repeats", values.repeats, 1, 1000) ?? 3;
+  await using engine = await withLoadingProgress(() => Engine.open(readEngineOptions(values)));
+  const base = (await engine.models.list()).data[0]!;
+  console.log(`${base.id}, context of ${base.max_model_len} tokens`);
+  const context = base.max_model_len;
+  const prompt = Math.min(PROMPT, context >> 1);
+  const reply = Math.min(REPLY, context >> 2);
+
+  await report(repeats, {
+    what: `prompt of ${prompt} tokens`,
+    tokens: prompt,
+    run: (repeat) => complete(engine, prompt, 1, `${repeat}`),
+  });
+  // A page and a token, the same every time: all but the last token of it is read once, in the first run.
+  const known = Math.min(65, prompt);
+  for (const atOnce of [1, 8, 16]) {
+    await report(repeats, {
+      what: `${atOnce} ${atOnce === 1 ? "reply" : "replies at once"}`,
+      tokens: atOnce * reply,
+      run: () => Promise.all(Array.from({ length: atOnce }, () => complete(engine, known, reply, "replies"))),
+    });
+  }
+  await measureTraining(engine, base.id, Math.min(ROW, context), repeats);
+  return 0;
+}
+
+/** A reply of exactly `reply` tokens to a prompt of exactly `prompt`; `salt` keeps prompts of others out of the cache. */
+async function complete(engine: Engine, prompt: number, reply: number, salt: string): Promise<void> {
+  const { usage } = await engine.chat.completions.create({
+    messages: [{ role: "user", content: "one two three four ".repeat(prompt) }],
+    truncate_prompt_tokens: prompt,
+    max_completion_tokens: reply,
+    ignore_eos: true,
+    temperature: 0,
+    cache_salt: salt,
+  });
+  if (usage!.prompt_tokens !== prompt || usage!.completion_tokens !== reply) {
+    throw new Error(`measured ${usage!.prompt_tokens} + ${usage!.completion_tokens} tokens, not ${prompt} + ${reply}`);
+  }
+}
+
+/** Forward, backward and optimizer step of an adapter on all projections. */
+async function measureTraining(engine: Engine, base_model: string, length: number, repeats: number): Promise<void> {
+  const model = await engine.models.create({ project: "bench", name: "bench", base_model });
+  const prompt = "one two three four ".repeat(length);
+  const { tokens } = await engine.tokens.tokenize({ prompt, add_special_tokens: false });
+  // Rows that begin alike would share the work.
+  const rows = Array.from({ length: ROWS }, (_, i): TrainingRow => {
+    return { tokens: tokens.slice(i, i + length), trained: new Uint8Array(length).fill(1) };
+  });
+  await using session = await engine.training.open(model.id);
+  await report(repeats, {
+    what: `training, ${ROWS} rows of ${length} tokens`,
+    tokens: ROWS * length,
+    async run() {
+      await session.forwardBackward(rows, { loss: "cross_entropy" });
+      await session.optimStep({ learningRate: 1e-5 });
+    },
+  });
+}
+
+/** Runs once unmeasured, then `repeats` times. */
+async function report(repeats: number, { what, tokens, run }: Measured): Promise<void> {
+  const rates: number[] = [];
+  for (let repeat = 0; repeat <= repeats; repeat++) {
+    statusLine(`${what}: ${repeat === 0 ? "first run" : `run ${repeat} of ${repeats}`}`);
+    const began = performance.now();
+    await run(repeat);
+    if (repeat > 0) rates.push((1000 * tokens) / (performance.now() - began));
+  }
+  statusLine(null);
+  rates.sort((a, b) => a - b);
+  const show = (rate: number) => (rate < 100 ? rate.toFixed(1) : rate.toFixed(0)).padStart(8);
+  const spread = `[${show(rates[0]!).trim()} - ${show(rates.at(-1)!).trim()}]`;
+  console.log(`${what.padEnd(32)} ${show(rates[rates.length >> 1]!)} tokens/s  ${spread}`);
+}

@@ -1,0 +1,181 @@
+import { access, readFile } from "node:fs/promises";
+import { resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import { train as trainByReward } from "../gather/train.js";
+import type { AnnealClient } from "../types/client.js";
+import type { TrainOptions, TrainProgress } from "../types/gather.js";
+import type { Model } from "../types/models.js";
+import {
+  defaultHome,
+  engineFlags,
+  engineUsage,
+  readEngineOptions,
+  readFlags,
+  readInteger,
+  readName,
+  UsageError,
+} from "./flags.js";
+import { openHome } from "./openHome.js";
+import { statusLine } from "./progress.js";
+import { rewardCurve } from "./rewardCurve.js";
+import { shortNumber } from "./shortNumber.js";
+
+export const usage = `anneal train PROJECT/NAME FILE [options]
+
+Trains a model, making it if it is not there, and shows how it goes. FILE is either
+
+  a .jsonl file    conversations to imitate: on each line an object with "messages" and, if it has them, "tools"
+  a module         reinforcement learning: its default export is what the library's \`train\` takes, without \`model\`:
+                   { scenarios, rollout, groupSize, steps, ... }
+
+Every pass over a file and every step of a module leaves a checkpoint. Ctrl-C cancels the job under way; what was made
+before stays. Works beside a running server.
+
+  --base MODEL           the base model's id (default: the first one served)
+  --learning-rate X      (default: 5e-5 for a file; what the module says, or 5e-6)
+  --epochs N             passes over a file (default 1)
+  --batch-size N         conversations of an optimizer step, for a file (default 2)
+  --steps N              instead of the module's
+  --home PATH            (default ~/.anneal)
+${engineUsage}`;
+
+const options = {
+  ...engineFlags,
+  base: { type: "string" },
+  "learning-rate": { type: "string" },
+  epochs: { type: "string" },
+  "batch-size": { type: "string" },
+  steps: { type: "string" },
+} as const;
+
+type Values = ReturnType<typeof readFlags<typeof options>>["values"];
+
+/** One way of training; answers with the last step made, null when none was. */
+type Recipe = (engine: AnnealClient, model: Model, signal: AbortSignal) => Promise<number | null>;
+
+export async function train(args: readonly string[]): Promise<number> {
+  const { values, positionals } = readFlags(args, options);
+  if (values.help) {
+    console.log(usage);
+    return 0;
+  }
+  const [target, file, ...rest] = positionals;
+  if (!file || rest.length > 0) throw new UsageError("train takes PROJECT/NAME and FILE");
+  const name = readName(target);
+  await access(file).catch(() => {
+    throw new UsageError(`there is no file ${file}`);
+  });
+  const recipe = /\.jsonl$/i.test(file) ? imitation(file, values) : await rewarded(file, values);
+  const interrupt = new AbortController();
+  const stop = () => interrupt.abort();
+  await using engine = await openHome(values.home ?? defaultHome(), readEngineOptions(values));
+  process.once("SIGINT", stop);
+  try {
+    const base_model = values.base ?? (await engine.baseModels.list())[0]!;
+    const model = await engine.models.create({ ...name, base_model, return_existing: true });
+    const step = await recipe(engine, model, interrupt.signal);
+    if (step !== null) console.log(`Served as ${model.entity}/${model.project}/${model.name}:step${step}`);
+  } catch (error) {
+    if (!interrupt.signal.aborted) throw error;
+    process.stderr.write("cancelled; checkpoints that were made stay\n");
+  } finally {
+    statusLine(null);
+    process.off("SIGINT", stop);
+  }
+  return interrupt.signal.aborted ? 130 : 0;
+}
+
+function readRate(text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const rate = Number(text);
+  if (text.trim() !== "" && Number.isFinite(rate) && rate >= 0) return rate;
+  throw new UsageError(`--learning-rate takes a number from 0, such as 1e-5, not "${text}"`);
+}
+
+/** Flags that say nothing about this kind of file. @throws UsageError */
+function refuse(values: Values, names: readonly (keyof Values)[], kind: string): void {
+  const given = names.find((name) => values[name] !== undefined);
+  if (given) throw new UsageError(`--${given} has no meaning for a ${kind}`);
+}
+
+/** Supervised passes over the conversations of a file. */
+function imitation(file: string, values: Values): Recipe {
+  refuse(values, ["steps"], ".jsonl file");
+  const epochs = readInteger("epochs", values.epochs) ?? 1;
+  const config = {
+    learning_rate: readRate(values["learning-rate"]) ?? null,
+    batch_size: readInteger("batch-size", values["batch-size"]) ?? null,
+  };
+  return async (engine, model, signal) => {
+    // As an artifact the data reaches an engine of another process too, and is the same in every pass.
+    const { entity, project, name } = model;
+    const files = { "train.jsonl": await readFile(file) };
+    const { url } = await engine.artifacts.create({ entity, project, name: `${name}-data`, files }, { signal });
+    let step: number | null = null;
+    for (let epoch = 1; epoch <= epochs; epoch++) {
+      const { id } = await engine.sftTrainingJobs.create({ model_id: model.id, training_data_url: url, config });
+      try {
+        step = await followPass(engine, id, `pass ${epoch} of ${epochs}`, signal);
+      } catch (error) {
+        if (signal.aborted) await engine.trainingJobs.cancel(id);
+        throw error;
+      }
+    }
+    return step;
+  };
+}
+
+async function followPass(engine: AnnealClient, id: string, what: string, signal: AbortSignal): Promise<number | null> {
+  const losses: number[] = [];
+  let batches = 0;
+  for await (const { type, data } of engine.trainingJobs.events(id, {}, { signal })) {
+    if (type === "training_started") batches = Number(data.num_sequences);
+    if (type === "gradient_step") losses.push(Number(data["loss/train"] ?? data.loss));
+    const loss = losses.length > 0 ? `, loss ${shortNumber(losses.at(-1)!)}` : "";
+    statusLine(`${what}: batch ${losses.length} of ${batches}${loss}`);
+  }
+  const { step } = await engine.trainingJobs.wait(id, { signal });
+  statusLine(null);
+  const mean = losses.reduce((sum, loss) => sum + loss, 0) / losses.length;
+  console.log(`${what}: ${losses.length} batches, mean loss ${shortNumber(mean)}`);
+  return step;
+}
+
+/** Reinforcement learning as a module describes it. */
+async function rewarded(file: string, values: Values): Promise<Recipe> {
+  refuse(values, ["epochs", "batch-size"], "module");
+  const { default: described } = (await import(pathToFileURL(resolve(file)).href)) as { default?: unknown };
+  if (typeof described !== "object" || described === null) {
+    throw new UsageError(`${file} has no default export: it should be { scenarios, rollout, groupSize, steps, ... }`);
+  }
+  const given = described as Omit<TrainOptions<unknown>, "model">;
+  for (const field of ["scenarios", "rollout", "groupSize"] as const) {
+    if (given[field] === undefined) throw new UsageError(`the default export of ${file} has no \`${field}\``);
+  }
+  const steps = readInteger("steps", values.steps) ?? given.steps;
+  const rate = readRate(values["learning-rate"]);
+  const config = rate === undefined ? given.config : { ...given.config, learning_rate: rate };
+  return async (engine, model, signal) => {
+    const rewards: number[] = [];
+    let last: number | null = null;
+    const run = { ...given, model, steps, config, signal, onProgress: showProgress };
+    for await (const { step, train, validation, seconds, warnings } of trainByReward(engine, run)) {
+      statusLine(null);
+      const scores = [`reward ${train.reward === null ? "none" : shortNumber(train.reward)}`];
+      if (validation?.reward != null) scores.push(`validation ${shortNumber(validation.reward)}`);
+      const time = seconds.rollout + seconds.training + seconds.validation;
+      console.log(`step ${step}: ${scores.join(", ")}, ${time.toFixed(1)} s`);
+      for (const warning of warnings) process.stderr.write(`  ${warning}\n`);
+      rewards.push(train.reward ?? 0);
+      last = step;
+    }
+    const range = { from: Math.min(0, ...rewards), to: Math.max(1, ...rewards) };
+    for (const line of rewardCurve(rewards, range)) console.log(line);
+    return last;
+  };
+}
+
+function showProgress({ phase, step, done, total, meanReward }: TrainProgress): void {
+  const reward = meanReward === null ? "" : `, mean reward ${shortNumber(meanReward)}`;
+  statusLine(`from step ${step}: ${phase}, ${done} of ${total}${reward}`);
+}

@@ -1,0 +1,79 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { UsageError } from "../../src/cli/flags.js";
+import { train as trainCommand } from "../../src/cli/train.js";
+import { Engine } from "../../src/engine/engine.js";
+import { printed } from "./printed.js";
+
+let folder: string;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), "cli-train-"));
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const file = (name: string, text: string): string => {
+  const path = join(folder, name);
+  writeFileSync(path, text);
+  return path;
+};
+const home = () => join(folder, "home");
+const train = (...args: string[]) => printed(() => trainCommand([...args, "--home", home()]));
+
+describe("anneal train", () => {
+  it("teaches the conversations of a file, a checkpoint each pass, and names a line that cannot be used", async () => {
+    const lines = ["cat", "dog", "bird", "fish", "cow", "pig", "hen", "ant"].map((word) =>
+      JSON.stringify({
+        messages: [
+          { role: "user", content: `Say ${word}.` },
+          { role: "assistant", content: `No, ${word}!` },
+        ],
+      }),
+    );
+    const data = file("data.jsonl", [...lines, ...lines, ...lines].join("\n"));
+    const taught = await train("p/taught", data, "--epochs", "2", "--learning-rate", "1e-3");
+    expect(taught.code).toBe(0);
+    const [first, second] = [...taught.out.matchAll(/pass \d of 2: 12 batches, mean loss ([\d.]+)/g)].map(
+      (m) => +m[1]!,
+    );
+    expect(second).toBeLessThan(first!);
+    expect(taught.out).toContain("Served as local/p/taught:step2");
+    await using engine = await Engine.open({ home: home() });
+    const messages = [{ role: "user", content: "Say dog." }] as const;
+    const reply = await engine.chat.completions.create({ model: "local/p/taught", messages, temperature: 0 });
+    expect(reply.choices[0]!.message.content).toBe("No, dog!");
+
+    const broken = train("p/broken", file("broken.jsonl", `${lines[0]}\nno line\n`));
+    await expect(broken).rejects.toThrow(/train\.jsonl, line 2: /);
+  });
+
+  it("reinforces what a module rewards", async () => {
+    const module = file(
+      "speller.mjs",
+      `export default {
+        scenarios: ["planet", "garden"], validation: ["window"], groupSize: 4, steps: 5,
+        rollout: async ({ chat, scenario }) => (await chat("Spell " + scenario)).length > 5 ? 1 : 0,
+      };`,
+    );
+    const reinforced = await train("p/reinforced", module, "--steps", "2");
+    expect(reinforced.code).toBe(0);
+    expect(reinforced.out).toMatch(/^step 1: reward [\d.]+, validation [\d.]+, [\d.]+ s\nstep 2: /);
+    expect(reinforced.out).toContain("Served as local/p/reinforced:step2");
+  });
+
+  it("says what it needs", async () => {
+    const empty = file("empty.mjs", "export const steps = 1;");
+    const partial = file("partial.mjs", "export default { scenarios: [1], groupSize: 2 };");
+    const missing = join(folder, "missing.jsonl");
+    const refused: [args: string[], message: string][] = [
+      [["p/m"], "train takes PROJECT/NAME and FILE"],
+      [["p", empty], 'a model is named PROJECT/NAME, not "p"'],
+      [["p/m", missing], `there is no file ${missing}`],
+      [["p/m", empty], `${empty} has no default export: it should be { scenarios, rollout, groupSize, steps, ... }`],
+      [["p/m", partial], `the default export of ${partial} has no \`rollout\``],
+      [["p/m", partial, "--epochs", "2"], "--epochs has no meaning for a module"],
+    ];
+    for (const [args, message] of refused) await expect(train(...args)).rejects.toThrow(new UsageError(message));
+  });
+});
