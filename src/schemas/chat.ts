@@ -47,7 +47,7 @@ const message = z.looseObject({
   tool_call_id: z.string().nullish(),
 });
 
-export const chatTool = z.looseObject({
+const chatTool = z.looseObject({
   type: z.literal("function"),
   function: z.looseObject({
     name: z.string().min(1),

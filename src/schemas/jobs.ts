@@ -5,7 +5,7 @@ import { trajectoryGroup } from "./trajectories.js";
 const fraction = z.number().min(0);
 
 /** Unknown settings are ignored, as everywhere on the wire. */
-export const experimentalConfig = z.object({
+const experimentalConfig = z.object({
   learning_rate: fraction.nullish(),
   loss_fn: z.enum(["cispo", "ppo"]).nullish(),
   ppo: z.boolean().nullish(),
@@ -40,7 +40,7 @@ export const trainingJobCreate = z.object({
   experimental_config: experimentalConfig.nullish(),
 });
 
-export const sftConfig = z.object({
+const sftConfig = z.object({
   batch_size: z.union([z.int().min(1), z.literal("auto")]).nullish(),
   // Schedules end at 0.
   learning_rate: z.union([fraction, z.array(fraction).min(1)]).nullish(),

@@ -72,7 +72,7 @@ const BYTE_OF_CHARACTER = byteOfCharacter();
 const UTF8 = new TextEncoder();
 
 /** The bytes of a byte-level token; a text with a character outside the table stands for its own UTF-8. */
-export function byteLevelBytes(token: string): Uint8Array {
+function byteLevelBytes(token: string): Uint8Array {
   const bytes = new Uint8Array(token.length);
   let length = 0;
   for (const character of token) {

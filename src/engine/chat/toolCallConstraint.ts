@@ -7,11 +7,10 @@ import type { RequestConstraint } from "./constraint.js";
 type Tool = NonNullable<ChatRequest["tools"]>[number];
 
 /** How a format writes a call: the text before its name, the key of its arguments, and the text after them. */
-export const CALL_TEXTS: Readonly<Record<ToolFormat, { before: string; key: string; after: string; between: string }>> =
-  {
-    hermes: { before: '<tool_call>\n{"name": "', key: "arguments", after: "}\n</tool_call>", between: "\n" },
-    llama3: { before: '{"name": "', key: "parameters", after: "}", between: "; " },
-  };
+const CALL_TEXTS: Readonly<Record<ToolFormat, { before: string; key: string; after: string; between: string }>> = {
+  hermes: { before: '<tool_call>\n{"name": "', key: "arguments", after: "}\n</tool_call>", between: "\n" },
+  llama3: { before: '{"name": "', key: "parameters", after: "}", between: "; " },
+};
 
 /** What the reply goes on with: the text of a call up to its name, or up to its arguments when the name is given. */
 export function callOpening(format: ToolFormat, name: string | null): string {

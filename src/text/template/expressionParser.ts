@@ -24,7 +24,7 @@ const CONSTANTS = new Map<string, null | boolean>([
   ["None", null],
 ]);
 
-export const NO_ARGUMENTS: CallArguments = { positional: [], named: [], spread: null, spreadNamed: null };
+const NO_ARGUMENTS: CallArguments = { positional: [], named: [], spread: null, spreadNamed: null };
 
 export class ExpressionParser {
   /** All names that have been read as variables. */

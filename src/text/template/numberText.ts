@@ -39,7 +39,7 @@ export function rounded(value: number, precision: number): number {
   return roundHalfEven(value / unit) * unit;
 }
 
-export function roundHalfEven(value: number): number {
+function roundHalfEven(value: number): number {
   const floor = Math.floor(value);
   if (value - floor !== 0.5) return Math.round(value);
   return floor % 2 === 0 ? floor : floor + 1;

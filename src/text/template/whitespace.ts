@@ -4,7 +4,7 @@ import { budget } from "./budget.js";
 import { charactersOf } from "./values.js";
 
 /** What Python's `str.strip()` and `split()` take for whitespace. */
-export function isSpace(code: number): boolean {
+function isSpace(code: number): boolean {
   if (code <= 0x20) return code === 0x20 || (code >= 0x09 && code <= 0x0d) || (code >= 0x1c && code <= 0x1f);
   if (code < 0xa0) return code === 0x85;
   return (
