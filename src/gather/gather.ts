@@ -1,11 +1,12 @@
 // Rollouts of many scenarios, some at a time, gathered into groups.
 
 import { setMaxListeners } from "node:events";
-import { AnnealError, BadRequestError } from "../errors.js";
+import { AnnealError } from "../errors.js";
 import type { AnnealClient } from "../types/client.js";
 import type { GatherOptions } from "../types/gather.js";
 import type { Model } from "../types/models.js";
 import type { Trajectory, TrajectoryException, TrajectoryGroup } from "../types/trajectories.js";
+import { badOption, checkGatherOptions } from "./checkOptions.js";
 import { type PinnedModel, type RolloutOutcome, runRollout } from "./rollout.js";
 import { deriveSeed } from "./seeds.js";
 
@@ -36,6 +37,7 @@ const DEFAULT_CONCURRENCY = 64;
  * group's `exceptions`. Rejects with RolloutError beyond `maxExceptions`, with `signal.reason` when aborted.
  */
 export async function gather<S>(client: AnnealClient, options: GatherOptions<S>): Promise<TrajectoryGroup[]> {
+  checkGatherOptions(options);
   const model = await pin(client, options.model, options.signal);
   return (await gatherPinned(client, model, options, "gather")).groups;
 }
@@ -61,11 +63,7 @@ export async function gatherPinned<S>(
   purpose: string,
 ): Promise<Gathered> {
   const { scenarios, rollout, groupSize, timeoutMs, maxExceptions = 0, seed = 0n, scoreGroup, onProgress } = options;
-  if (!Number.isInteger(groupSize) || groupSize < 1) throw badOption("groupSize", "a whole number above 0", groupSize);
   const concurrency = options.concurrency ?? DEFAULT_CONCURRENCY;
-  if (!Number.isInteger(concurrency) || concurrency < 1) {
-    throw badOption("concurrency", "a whole number above 0", concurrency);
-  }
   options.signal?.throwIfAborted();
   const stop = new AbortController();
   const signal = options.signal ? AbortSignal.any([options.signal, stop.signal]) : stop.signal;
@@ -153,8 +151,4 @@ async function scoreTogether<S>(
 function describe(error: unknown): TrajectoryException {
   if (!(error instanceof Error)) return { type: typeof error, message: String(error) };
   return { type: error.name, message: error.message, traceback: error.stack ?? null };
-}
-
-export function badOption(name: string, rule: string, value: unknown): BadRequestError {
-  return new BadRequestError(`${name} must be ${rule}, got ${JSON.stringify(value)}`, { param: name });
 }

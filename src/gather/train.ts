@@ -4,7 +4,8 @@ import { means } from "../training/logMetrics.js";
 import type { AnnealClient } from "../types/client.js";
 import type { GatherProgress, RewardReport, StepReport, TrainOptions, TrainProgress } from "../types/gather.js";
 import type { TrainingEvent } from "../types/training.js";
-import { badOption, type Gathered, gatherPinned, pin } from "./gather.js";
+import { checkTrainOptions } from "./checkOptions.js";
+import { type Gathered, gatherPinned, pin } from "./gather.js";
 import type { PinnedModel } from "./rollout.js";
 import { shuffledIndex } from "./seeds.js";
 import { type JobAccount, reportStep, rewardReport } from "./stepReport.js";
@@ -20,11 +21,9 @@ export async function* train<S>(
   client: AnnealClient,
   options: TrainOptions<S>,
 ): AsyncGenerator<StepReport, void, void> {
+  checkTrainOptions(options);
   const { model, scenarios, steps, validation, seed = 0n, signal } = options;
-  if (!Number.isInteger(steps) || steps < 0) throw badOption("steps", "a whole number", steps);
-  if (scenarios.length === 0) throw badOption("scenarios", "a list with at least one entry", scenarios);
   const perStep = Math.min(options.groupsPerStep ?? DEFAULT_GROUPS, scenarios.length);
-  if (!Number.isInteger(perStep) || perStep < 1) throw badOption("groupsPerStep", "a whole number above 0", perStep);
 
   let policy = await pin(client, model, signal);
   let baseline: RewardReport | null = null;

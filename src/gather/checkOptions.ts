@@ -1,0 +1,71 @@
+import { BadRequestError } from "../errors.js";
+import type { GatherOptions, TrainOptions } from "../types/gather.js";
+
+type Options = Record<string, unknown>;
+/** What a value must be, and whether it is. */
+type Rule = readonly [rule: string, holds: (value: unknown) => boolean];
+
+const whole = (least: number): Rule => [
+  `a whole number, at least ${least}`,
+  (value) => Number.isSafeInteger(value) && (value as number) >= least,
+];
+const list: Rule = ["a list", Array.isArray];
+const called: Rule = ["a function", (value) => typeof value === "function"];
+const object: Rule = ["an object", (value) => typeof value === "object" && value !== null];
+
+const GATHERING: { [K in keyof GatherOptions<unknown>]-?: Rule } = {
+  model: ["a model or its name", (value) => typeof value === "string" || object[1](value)],
+  scenarios: list,
+  rollout: called,
+  groupSize: whole(1),
+  concurrency: whole(1),
+  timeoutMs: [
+    "a whole number of milliseconds, 0 to 4294967295",
+    (value) => Number.isInteger(value) && (value as number) >= 0 && (value as number) < 2 ** 32,
+  ],
+  maxExceptions: ["a number, at least 0", (value) => typeof value === "number" && value >= 0],
+  seed: ["a whole number", (value) => typeof value === "bigint" || Number.isSafeInteger(value)],
+  scoreGroup: called,
+  onProgress: called,
+  signal: ["an AbortSignal", (value) => value instanceof AbortSignal],
+};
+
+const TRAINING: { [K in keyof TrainOptions<unknown>]-?: Rule } = {
+  ...GATHERING,
+  model: ["a model", object[1]],
+  scenarios: ["a list with at least one entry", (value) => Array.isArray(value) && value.length > 0],
+  steps: whole(0),
+  groupsPerStep: whole(1),
+  validation: list,
+  config: object,
+};
+
+const needed = new Set(["model", "scenarios", "rollout", "groupSize", "steps"]);
+
+/** @throws BadRequestError naming the first option that is unknown, missing, or not what it must be. */
+export function checkGatherOptions(options: object): void {
+  check(options as Options, GATHERING);
+}
+
+/** As `checkGatherOptions`. */
+export function checkTrainOptions(options: object): void {
+  check(options as Options, TRAINING);
+}
+
+function check(options: Options, rules: Readonly<Record<string, Rule>>): void {
+  const unknown = Object.keys(options).find((name) => !Object.hasOwn(rules, name));
+  if (unknown !== undefined) {
+    const known = Object.keys(rules).join(", ");
+    throw new BadRequestError(`there is no option ${unknown}; there are ${known}`, { param: unknown });
+  }
+  for (const [name, [rule, holds]] of Object.entries(rules)) {
+    const value = options[name];
+    if (value === undefined && !needed.has(name)) continue;
+    if (!holds(value)) throw badOption(name, rule, value);
+  }
+}
+
+export function badOption(name: string, rule: string, value: unknown): BadRequestError {
+  const given = typeof value === "bigint" ? String(value) : JSON.stringify(value);
+  return new BadRequestError(`${name} must be ${rule}, got ${given}`, { param: name });
+}
