@@ -23,6 +23,7 @@ import { passLimits } from "./passLimits.js";
 import { resolvePolicy } from "./policy.js";
 import type { Objective } from "./recipe.js";
 import type { TokenRow } from "./rows.js";
+import { checkedOptimStep, checkLoss, toTokenRows } from "./sessionInput.js";
 
 const DEFAULT_BETA = 0.1;
 
@@ -96,13 +97,14 @@ class Session implements TrainingSession {
   }
 
   async logprobs(rows: readonly TrainingRow[]): Promise<RowLogprobs> {
-    const checked = rows.map((row, r) => toTokenRow(row, `rows.${r}`, this.#parts.base));
+    const checked = toTokenRows(rows, this.#parts.base);
     return this.#inTurn(() => evaluateRows(this.#parts.trainer, checked, this.#limits));
   }
 
   async forwardBackward(rows: readonly TrainingRow[], choice: LossChoice) {
+    const checked = toTokenRows(rows, this.#parts.base);
     if (rows.length === 0) throw new BadRequestError("rows must not be empty", { param: "rows" });
-    const checked = rows.map((row, r) => toTokenRow(row, `rows.${r}`, this.#parts.base));
+    checkLoss(choice, rows);
     return this.#inTurn(async () => {
       const { trainer } = this.#parts;
       const loss = await this.#loss(rows, checked, choice);
@@ -115,12 +117,10 @@ class Session implements TrainingSession {
     });
   }
 
-  async optimStep({ learningRate, ...settings }: OptimStepParams): Promise<{ gradNorm: number }> {
-    if (!(learningRate >= 0)) {
-      throw new BadRequestError(`learningRate must be at least 0, got ${learningRate}`, { param: "learningRate" });
-    }
+  async optimStep(params: OptimStepParams): Promise<{ gradNorm: number }> {
+    const settings = checkedOptimStep(params);
     const { trainer, objective, host } = this.#parts;
-    return this.#inTurn(() => trainer.optimStep({ ...host.options.optimizer[objective], ...settings, learningRate }));
+    return this.#inTurn(() => trainer.optimStep({ ...host.options.optimizer[objective], ...settings }));
   }
 
   async sample(params: SampleParams): Promise<ChatCompletion> {
@@ -197,35 +197,16 @@ class Session implements TrainingSession {
   }
 
   async #reference(rows: readonly TrainingRow[], checked: TokenRow[]): Promise<Float32Array[]> {
-    if (rows.every((row) => row.referenceLogprobs)) {
-      return rows.map((_, r) => floats(rows, r, "referenceLogprobs", 0));
-    }
-    return (await evaluateRows(this.#parts.trainer, checked, this.#limits, this.#parts.opened)).logprobs;
+    const given = rows.map((row, r) => (row.referenceLogprobs ? floats(rows, r, "referenceLogprobs", 0) : null));
+    const { trainer, opened } = this.#parts;
+    const lacking = checked.filter((_, r) => given[r] === null);
+    const evaluated = (await evaluateRows(trainer, lacking, this.#limits, opened)).logprobs.values();
+    return given.map((reference) => reference ?? evaluated.next().value!);
   }
 }
 
 function deleted(modelId: string): NotFoundError {
   return new NotFoundError(`the model ${modelId} has been deleted`, { code: "model_not_found" });
-}
-
-function toTokenRow(row: TrainingRow, path: string, base: TrainingBase): TokenRow {
-  const tokens = Int32Array.from(row.tokens);
-  const { length } = tokens;
-  if (length === 0) throw new BadRequestError(`${path}.tokens must not be empty`, { param: `${path}.tokens` });
-  if (length > base.contextLength) {
-    const message = `${path}.tokens holds ${length} tokens, the context is ${base.contextLength}`;
-    throw new BadRequestError(message, { param: `${path}.tokens` });
-  }
-  for (const name of ["trained", "weights", "advantages", "oldLogprobs", "referenceLogprobs"] as const) {
-    const values = row[name];
-    if (values !== undefined && values.length !== length) {
-      throw new BadRequestError(`${path}.${name} must be as long as tokens (${length}), is ${values.length}`, {
-        param: `${path}.${name}`,
-      });
-    }
-  }
-  const trained = Uint8Array.from({ length }, (_, i) => (i > 0 && row.trained[i] ? 1 : 0));
-  return { tokens, trained };
 }
 
 type RowArray = "weights" | "advantages" | "oldLogprobs" | "referenceLogprobs";

@@ -9,7 +9,7 @@ export interface TrainingRow {
   trained: ArrayLike<number | boolean>;
   /** Policy and cross-entropy losses; default 1. */
   weights?: ArrayLike<number>;
-  /** Policy losses. */
+  /** Policy losses, which need them. */
   advantages?: ArrayLike<number>;
   /** Policy losses: at sampling time; NaN (and absent): the current ones, held constant. */
   oldLogprobs?: ArrayLike<number>;

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Engine } from "../../src/engine/engine.js";
 import type { Model } from "../../src/types/models.js";
-import type { TrainingRow } from "../../src/types/trainingSession.js";
+import type { LossChoice, OptimStepParams, TrainingRow } from "../../src/types/trainingSession.js";
 
 let engine: Engine;
 let folder: string;
@@ -129,10 +129,52 @@ describe("a training session", () => {
     [[{ tokens: [], trained: [] }], "rows.0.tokens"],
     [[{ tokens: [1, 2], trained: [1] }], "rows.0.trained"],
     [[{ tokens: [1, 2], trained: [0, 1], advantages: [1] }], "rows.0.advantages"],
+    [[{ tokens: [1, 2], trained: [0, 1] }], "rows.0.advantages"],
+    [[{ tokens: [1, 2.5], trained: [0, 1], advantages: [0, 1] }], "rows.0.tokens.1"],
+    [[null], "rows.0.tokens"],
     [[], "rows"],
   ] as [TrainingRow[], string][])("refuses rows that do not fit", async (bad, param) => {
     const session = await engine.training.open(await newModel());
     await expect(session.forwardBackward(bad, { loss: "cispo" })).rejects.toMatchObject({ param });
+    await session.close();
+  });
+
+  it("names losses and settings that it does not know, and values out of range", async () => {
+    const session = await engine.training.open(await newModel());
+    const row = { tokens: [1, 2], trained: [0, 1], advantages: [0, 1] };
+    for (const [param, loss] of [
+      ["loss", null],
+      ["loss", { loss: "reinforce" }],
+      ["epsilonHigh", { loss: "ppo", epsilonHigh: 0.3 }],
+      ["beta", { loss: "cross_entropy", beta: 1 }],
+      ["beta", { loss: "dpo", beta: 0 }],
+      ["learning_rate", { weights: [[0, 1]], learning_rate: 1 }],
+    ] as [string, LossChoice][]) {
+      await expect(session.forwardBackward([row, row], loss)).rejects.toMatchObject({ status: 400, param });
+    }
+    for (const [param, step] of [
+      ["learningRate", undefined],
+      ["learningRate", { learningRate: "1" }],
+      ["weight_decay", { learningRate: 1, weight_decay: 0 }],
+      ["beta1", { learningRate: 1, beta1: -1 }],
+    ] as [string, OptimStepParams][]) {
+      await expect(session.optimStep(step)).rejects.toMatchObject({ status: 400, param });
+    }
+    await session.optimStep({ learningRate: 0, beta1: undefined });
+    await session.close();
+  });
+
+  it("takes a reference from the rows that carry one, and evaluates the others'", async () => {
+    const session = await engine.training.open(await newModel());
+    const rows = [
+      { tokens: [5, 6, 7], trained: [0, 1, 1] },
+      { tokens: [5, 9, 9], trained: [0, 1, 1] },
+    ];
+    const own = (await session.logprobs(rows)).logprobs;
+    const moved = own[0]!.map((value) => value - 1);
+    const pairs = [{ ...rows[0]!, referenceLogprobs: moved }, rows[1]!];
+    const { metrics } = await session.forwardBackward(pairs, { loss: "dpo", beta: 0.5 });
+    expect(metrics.loss).toBeCloseTo(Math.log1p(Math.exp(-0.5 * 2)), 5);
     await session.close();
   });
 });

@@ -1,0 +1,100 @@
+// What the four verbs are given, checked before anything is computed.
+
+import { BadRequestError } from "../errors.js";
+import type { LossChoice, OptimStepParams, TrainingRow } from "../types/trainingSession.js";
+import type { TrainingBase } from "./host.js";
+import type { TokenRow } from "./rows.js";
+
+const POLICY_SETTINGS = [
+  "loss",
+  "epsilon",
+  "epsilon_high",
+  "importance_sampling_level",
+  "mask_prob_ratio",
+  "max_negative_advantage_importance_sampling_weight",
+  "kimi_k2_tau",
+  "variant_k2_tau",
+  "truncated_importance_sampling",
+  "kl_penalty_coef",
+  "kl_penalty_source",
+];
+type LossName = Extract<LossChoice, { loss: string }>["loss"];
+const SETTINGS: Readonly<Record<LossName, readonly string[]>> = {
+  cispo: POLICY_SETTINGS,
+  ppo: POLICY_SETTINGS,
+  cross_entropy: ["loss"],
+  dpo: ["loss", "beta"],
+};
+const OPTIMIZER = ["learningRate", "beta1", "beta2", "eps", "weightDecay", "maxGradNorm"];
+
+const bad = (param: string, message: string) => new BadRequestError(message, { param });
+
+function checkNames(given: object, known: readonly string[], of: string): void {
+  const unknown = Object.keys(given).find((name) => !known.includes(name));
+  if (unknown === undefined) return;
+  throw bad(unknown, `there is no setting ${unknown} of ${of}; there are ${known.join(", ")}`);
+}
+
+/** @throws BadRequestError naming the loss or setting that is not known, or what the rows lack for it. */
+export function checkLoss(choice: LossChoice, rows: readonly TrainingRow[]): void {
+  if (typeof choice !== "object" || choice === null)
+    throw bad("loss", "a loss must be chosen: { loss } or { weights }");
+  if ("weights" in choice) {
+    checkNames(choice, ["weights"], "a loss given by its weights");
+    return;
+  }
+  if (!Object.hasOwn(SETTINGS, choice.loss)) {
+    throw bad("loss", `loss must be one of ${Object.keys(SETTINGS).join(", ")}, got ${JSON.stringify(choice.loss)}`);
+  }
+  checkNames(choice, SETTINGS[choice.loss], choice.loss);
+  if (choice.loss === "dpo") {
+    const { beta } = choice;
+    if (beta !== undefined && !(Number.isFinite(beta) && beta > 0))
+      throw bad("beta", `beta must be above 0, got ${beta}`);
+  }
+  if (choice.loss !== "cispo" && choice.loss !== "ppo") return;
+  const r = rows.findIndex((row) => row.advantages === undefined);
+  if (r >= 0) throw bad(`rows.${r}.advantages`, `rows.${r}.advantages is missing: ${choice.loss} needs one per token`);
+}
+
+/** The settings that were given; those left out or undefined are not among them. @throws BadRequestError */
+export function checkedOptimStep(params: OptimStepParams): OptimStepParams {
+  const given = Object.fromEntries(Object.entries(params ?? {}).filter(([, value]) => value !== undefined));
+  checkNames(given, OPTIMIZER, "an optimizer step");
+  for (const name of ["learningRate", ...Object.keys(given)]) {
+    const value: unknown = given[name];
+    if (typeof value === "number" && value >= 0 && Number.isFinite(value)) continue;
+    throw bad(name, `${name} must be a finite number, at least 0, got ${String(value)}`);
+  }
+  return given as unknown as OptimStepParams;
+}
+
+/** The rows as the trainer takes them. @throws BadRequestError naming row and field. */
+export function toTokenRows(rows: readonly TrainingRow[], base: Pick<TrainingBase, "contextLength">): TokenRow[] {
+  if (!Array.isArray(rows)) throw bad("rows", "rows must be a list of rows");
+  return (rows as readonly TrainingRow[]).map((row, r) => toTokenRow(row, `rows.${r}`, base.contextLength));
+}
+
+function toTokenRow(row: TrainingRow, path: string, contextLength: number): TokenRow {
+  for (const name of ["tokens", "trained"] as const) {
+    if (typeof row?.[name]?.length !== "number") throw bad(`${path}.${name}`, `${path}.${name} must be a list`);
+  }
+  const { length } = row.tokens;
+  if (length === 0) throw bad(`${path}.tokens`, `${path}.tokens must not be empty`);
+  if (length > contextLength) {
+    throw bad(`${path}.tokens`, `${path}.tokens holds ${length} tokens, the context is ${contextLength}`);
+  }
+  const fraction = Array.prototype.findIndex.call(row.tokens, (id) => !Number.isInteger(id));
+  if (fraction >= 0) throw bad(`${path}.tokens.${fraction}`, `${path}.tokens.${fraction} must be a token id`);
+  for (const name of ["trained", "weights", "advantages", "oldLogprobs", "referenceLogprobs"] as const) {
+    const values = row[name];
+    if (values !== undefined && values.length !== length) {
+      const message = `${path}.${name} must be as long as tokens (${length}), is ${values.length}`;
+      throw bad(`${path}.${name}`, message);
+    }
+  }
+  return {
+    tokens: Int32Array.from(row.tokens),
+    trained: Uint8Array.from({ length }, (_, i) => (i > 0 && row.trained[i] ? 1 : 0)),
+  };
+}
