@@ -4,6 +4,7 @@ import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
 import { ValidationError } from "../errors.js";
+import { packageFolder } from "../packageFiles.js";
 import { name } from "../schemas/names.js";
 import { validate } from "../schemas/validate.js";
 import { OPTIMIZER, type OptimizerSettings } from "../training/recipe.js";
@@ -87,7 +88,7 @@ const engineOptions = z.object({
 const silent: Logger = { debug() {}, info() {}, warn() {}, error() {} };
 
 /** The model that comes with the package. */
-export const embeddedModel = { id: "anneal/tiny", path: fileURLToPath(new URL("../../models/tiny", import.meta.url)) };
+export const embeddedModel = { id: "anneal/tiny", path: fileURLToPath(new URL("models/tiny", packageFolder)) };
 
 export type ResolvedOptions = Omit<z.output<typeof engineOptions>, "home" | "models" | "logger" | "dataRoots"> & {
   /** Absolute. */

@@ -9,6 +9,7 @@ import {
   ModelFileError,
   UnavailableError,
 } from "../errors.js";
+import { packageFolder } from "../packageFiles.js";
 import type { CompiledGrammar, GrammarBudgets, GrammarVocabulary } from "./grammar.js";
 import type { PolicyLossMetrics, PolicyLossRow, PolicyLossSettings } from "./policyLoss.js";
 import type {
@@ -106,7 +107,7 @@ let loaded: NativeAddon | undefined;
 /** @throws UnavailableError when the addon was not built for this machine. */
 export function nativeAddon(): NativeAddon {
   if (loaded) return loaded;
-  const file = new URL("../../native/build/Release/anneal.node", import.meta.url);
+  const file = new URL("native/build/Release/anneal.node", packageFolder);
   try {
     loaded = createRequire(import.meta.url)(file.pathname) as NativeAddon;
   } catch (cause) {

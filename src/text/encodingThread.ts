@@ -1,10 +1,10 @@
 // Encoding of long texts in a thread of its own, so that whoever waits for it waits alone.
 
 import { createRequire } from "node:module";
-import { extname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
 import { ConflictError, UnavailableError } from "../errors.js";
+import { program } from "../packageFiles.js";
 import type { EncodedMessage, EncodingTask, EncodingThreadData } from "./encodingWorker.js";
 
 interface Job {
@@ -108,11 +108,11 @@ export class EncodingThread {
 }
 
 function thread(workerData: EncodingThreadData): Worker {
-  const program = new URL(`./encodingWorker${extname(import.meta.url)}`, import.meta.url);
-  if (!program.pathname.endsWith(".ts")) return new Worker(program, { workerData });
+  const file = program("text/encodingWorker");
+  if (!file.pathname.endsWith(".ts")) return new Worker(file, { workerData });
   // Run from its sources: a thread inherits nothing that would read TypeScript.
   const tsx = createRequire(import.meta.url).resolve("tsx/cjs/api");
-  const start = `require(${JSON.stringify(tsx)}).register(); require(${JSON.stringify(fileURLToPath(program))});`;
+  const start = `require(${JSON.stringify(tsx)}).register(); require(${JSON.stringify(fileURLToPath(file))});`;
   return new Worker(start, { eval: true, workerData });
 }
 
