@@ -14,6 +14,7 @@ export class Artifacts implements ArtifactsResource {
   readonly #core: EngineCore;
   readonly #view: View;
 
+  /** @internal */
   constructor(core: EngineCore, view: View) {
     this.#core = core;
     this.#view = view;

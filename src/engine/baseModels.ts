@@ -4,6 +4,7 @@ import type { EngineCore } from "./core.js";
 export class BaseModels implements BaseModelsResource {
   readonly #core: EngineCore;
 
+  /** @internal */
   constructor(core: EngineCore) {
     this.#core = core;
   }

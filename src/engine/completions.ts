@@ -14,6 +14,7 @@ class Completions implements ChatCompletionsResource {
   readonly #core: EngineCore;
   readonly #view: View;
 
+  /** @internal */
   constructor(core: EngineCore, view: View) {
     this.#core = core;
     this.#view = view;
@@ -40,6 +41,7 @@ class Completions implements ChatCompletionsResource {
 export class Chat {
   readonly completions: Completions;
 
+  /** @internal */
   constructor(core: EngineCore, view: View) {
     this.completions = new Completions(core, view);
   }

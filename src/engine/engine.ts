@@ -33,8 +33,10 @@ export class Resources {
   readonly keys: Keys;
   readonly training: Training;
   readonly tokens: Tokens;
+  /** @internal */
   readonly caller: Caller;
 
+  /** @internal */
   constructor(core: EngineCore, view: View) {
     this.chat = new Chat(core, view);
     this.models = new Models(core, view);
@@ -57,7 +59,10 @@ type Handler = (request: Request) => Promise<Response>;
  * and shaped as on the wire.
  */
 export class Engine extends Resources implements AnnealClient {
-  /** What the faces of the engine are built on; not for applications. */
+  /**
+   * What the faces of the engine are built on.
+   * @internal
+   */
   readonly core: EngineCore;
   readonly #shutDown: () => Promise<void>;
   #handler: Promise<Handler> | undefined;
@@ -88,7 +93,10 @@ export class Engine extends Resources implements AnnealClient {
     });
   }
 
-  /** The same interface to an engine behind an address. */
+  /**
+   * The same interface to an engine behind an address, such as "http://127.0.0.1:8000". Nothing is sent before it is used.
+   * @throws ValidationError for an address that is none.
+   */
   static async connect(url: string, options: { apiKey: string }): Promise<AnnealClient> {
     // Faces are loaded when they are asked for: an application that only opens engines does not pay for them.
     const { connect } = await import("../client/connect.js");
@@ -100,6 +108,7 @@ export class Engine extends Resources implements AnnealClient {
     return this.core.store.isTemporary ? null : this.core.store.home;
   }
 
+  /** The owner's key, which requests made with `fetch` or over a port carry. */
   get apiKey(): string {
     return this.core.ownerKey;
   }
@@ -108,7 +117,10 @@ export class Engine extends Resources implements AnnealClient {
     return this.core.options.logger;
   }
 
-  /** The engine as the bearer of an API key may use it, parameters taken as the wire takes them; null: the key is not valid. */
+  /**
+   * The engine as the bearer of an API key may use it, parameters taken as the wire takes them; null: the key is not valid.
+   * @internal
+   */
   authenticate(key: string): Resources | null {
     const caller = callerOfKey(this.core, key);
     return caller && new Resources(this.core, { caller, strict: false });
@@ -126,7 +138,10 @@ export class Engine extends Resources implements AnnealClient {
     return this.core.metrics.families(models);
   }
 
-  /** What a request's `model` stands for, pinned until its `release`. */
+  /**
+   * What a request's `model` stands for, pinned until its `release`.
+   * @internal
+   */
   resolve(name: string | null | undefined): Promise<ServedModel> {
     return resolveModel(this.core, name, this.core.owner);
   }

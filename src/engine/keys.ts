@@ -22,7 +22,10 @@ function toKey(record: KeyRecord): ApiKey {
   };
 }
 
-/** Whose key this is; null: nobody's. */
+/**
+ * Whose key this is; null: nobody's.
+ * @internal
+ */
 export function callerOfKey(core: EngineCore, key: string): Caller | null {
   if (equalSecrets(key, core.ownerKey)) return core.owner;
   const record = core.store.keys.find(key);
@@ -33,6 +36,7 @@ export class Keys implements KeysResource {
   readonly #core: EngineCore;
   readonly #view: View;
 
+  /** @internal */
   constructor(core: EngineCore, view: View) {
     this.#core = core;
     this.#view = view;

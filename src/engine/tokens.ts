@@ -17,6 +17,7 @@ export class Tokens {
   readonly #core: EngineCore;
   readonly #view: View;
 
+  /** @internal */
   constructor(core: EngineCore, view: View) {
     this.#core = core;
     this.#view = view;

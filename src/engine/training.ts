@@ -12,6 +12,7 @@ export class Training {
   readonly #core: EngineCore;
   readonly #view: View;
 
+  /** @internal */
   constructor(core: EngineCore, view: View) {
     this.#core = core;
     this.#view = view;

@@ -34,6 +34,7 @@ export class TrainingJobs implements TrainingJobsResource {
   readonly #core: EngineCore;
   readonly #view: View;
 
+  /** @internal */
   constructor(core: EngineCore, view: View) {
     this.#core = core;
     this.#view = view;
