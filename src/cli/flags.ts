@@ -139,6 +139,7 @@ export const engineFlags = {
   "tool-parser": { type: "string" },
   scheduler: { type: "string" },
   "sampling-defaults": { type: "string" },
+  "max-training-jobs": { type: "string" },
   "optimizer-step": { type: "string" },
   optimizer: { type: "string", multiple: true },
   "adapter-rank": { type: "string" },
@@ -160,6 +161,7 @@ export const engineUsage = `  --model PATH           a Hugging Face folder, or N
   --tool-parser NAME     none, auto, hermes, llama3
   --scheduler NAME       fcfs, priority
   --sampling-defaults D  model, neutral
+  --max-training-jobs N  models that jobs train at once (default 4)
   --optimizer-step S     group, completion, job
   --optimizer SETTING    rl.NAME=VALUE or sft.NAME=VALUE; names: beta1, beta2, eps, weightDecay, maxGradNorm; repeatable
   --adapter-rank N       of new models' adapters (default 8)
@@ -183,6 +185,7 @@ export function readEngineOptions(values: Values<typeof engineFlags>): EngineOpt
     toolParser: readChoice("tool-parser", values["tool-parser"], ["none", "auto", "hermes", "llama3"]),
     scheduler: readChoice("scheduler", values.scheduler, ["fcfs", "priority"]),
     samplingDefaults: readChoice("sampling-defaults", values["sampling-defaults"], ["model", "neutral"]),
+    maxTrainingJobs: readInteger("max-training-jobs", values["max-training-jobs"]),
     optimizerStep: readChoice("optimizer-step", values["optimizer-step"], ["group", "completion", "job"]),
     optimizer: readOptimizer(values.optimizer),
     adapter: readAdapter(values),
