@@ -1,15 +1,21 @@
+import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { groupAdvantages, normaliseBatch, trajectoryWeight, type Weighted } from "./advantages.js";
 
 /** Groups of (reward, trained tokens) to normalised (advantage, weight) of what is left. */
-function batch(groups: [number, number][][], scale: boolean, balance: number): Weighted[] {
-  const items = groups.flatMap((group) => {
+function batch(groups: [number, number][][], scale: boolean, balance: number) {
+  const items = groups.flatMap((group, g): (Weighted & { place: [number, number] })[] => {
     const advantages = groupAdvantages(
       group.map(([reward]) => reward),
       scale,
     );
     return group
-      .map(([, tokens], i) => ({ advantage: advantages[i]!, weight: trajectoryWeight(tokens), tokens }))
+      .map(([, tokens], t) => ({
+        place: [g, t] as [number, number],
+        advantage: advantages[t]!,
+        weight: trajectoryWeight(tokens),
+        tokens,
+      }))
       .filter((item) => item.advantage !== 0);
   });
   normaliseBatch(items, balance);
@@ -76,6 +82,31 @@ describe("advantages", () => {
       items.map((item) => item.weight),
       [1.3125, 2.625, 1.05, 0.525],
     );
+  });
+
+  it("of 300 random batches are what numpy makes of them", () => {
+    const cases = JSON.parse(
+      readFileSync(new URL("../../test/reference/advantages/cases.json", import.meta.url), "utf8"),
+    ) as {
+      groups: [number, number][][];
+      scale: boolean;
+      balance: number;
+      expected: [number, number, number, number][];
+    }[];
+    expect(cases.filter(({ expected }) => expected.length === 0).length).toBeGreaterThan(10);
+    for (const [i, { groups, scale, balance, expected }] of cases.entries()) {
+      const items = batch(groups, scale, balance);
+      expect(
+        items.map(({ place }) => place),
+        `case ${i}`,
+      ).toEqual(expected.map(([g, t]) => [g, t]));
+      for (const [k, [, , advantage, weight]] of expected.entries()) {
+        const { advantage: a, weight: w } = items[k]!;
+        // Rewards that differ by a millionth of their size keep nine digits of the difference.
+        expect(Math.abs(a - advantage), `case ${i}.${k}`).toBeLessThanOrEqual(1e-8 * Math.max(1, Math.abs(advantage)));
+        expect(Math.abs(w - weight), `case ${i}.${k}`).toBeLessThanOrEqual(1e-12 * weight);
+      }
+    }
   });
 
   it("are exactly 0 for equal rewards that have no exact binary form", () => {
