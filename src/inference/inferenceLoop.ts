@@ -159,11 +159,6 @@ export class InferenceLoop {
     };
   }
 
-  /** Forgets cached prefixes: to be called when the base weights themselves have changed. */
-  forgetPrefixes(): void {
-    this.pool.forgetAll();
-  }
-
   /** Ends what is under way with an error, and waits for the steps in flight. */
   async close(): Promise<void> {
     this.closed = true;
