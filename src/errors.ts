@@ -1,7 +1,3 @@
-/**
- * Everything that goes wrong on purpose: one base class, a subclass per wire status, and a stable `code` to match on.
- * Every message names the field or file at fault; `hint` says what to do.
- */
 export interface ErrorDetail {
   /** Stable machine-readable name, for example "invalid_request", "model_not_found". */
   code: string;
@@ -12,6 +8,10 @@ export interface ErrorDetail {
   cause?: unknown;
 }
 
+/**
+ * Everything that goes wrong on purpose: one base class, a subclass per wire status, and a stable `code` to match on.
+ * Every message names the field or file at fault; `hint` says what to do. An aborted call rejects with `signal.reason`.
+ */
 export class AnnealError extends Error {
   readonly code: string;
   readonly param: string | null;
@@ -67,13 +67,29 @@ function statusClass(status: number, defaultCode: string) {
 
 /** 400: not understandable at all (malformed JSON, wrong content type, wrong native argument). */
 export class BadRequestError extends statusClass(400, "bad_request") {}
+
+/** 401: no API key, or one that is not valid. */
 export class AuthenticationError extends statusClass(401, "invalid_api_key") {}
+
+/** 403: the key is valid, but what was asked for is not for its bearer. */
 export class PermissionDeniedError extends statusClass(403, "permission_denied") {}
+
+/** 404: there is no such model, checkpoint, job, artifact or address. */
 export class NotFoundError extends statusClass(404, "not_found") {}
+
+/** 409: the name is taken, or the state of things does not allow it. */
 export class ConflictError extends statusClass(409, "conflict") {}
+
+/** 413: the body is longer than the server takes. */
 export class PayloadTooLargeError extends statusClass(413, "payload_too_large") {}
+
+/** 429: as many requests wait as may wait; try again later. */
 export class RateLimitError extends statusClass(429, "queue_full") {}
+
+/** 500: a defect, or a device that failed. */
 export class InternalServerError extends statusClass(500, "internal_error") {}
+
+/** 503: it cannot be done now: the engine has been closed, or something that it needs is missing. */
 export class UnavailableError extends statusClass(503, "unavailable") {}
 
 /** Raised before memory is taken: what was needed, what is there, which option to lower. Sizes in bytes. */
