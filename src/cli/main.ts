@@ -74,6 +74,9 @@ try {
   } else if (error instanceof AnnealError) {
     process.stderr.write(`anneal: ${problem(error)}${error.hint ? `\n  ${error.hint}` : ""}\n`);
     process.exitCode = 1;
+  } else if (code === "ENOSPC" || code === "SQLITE_FULL") {
+    process.stderr.write(`anneal: the disk is full (${message})\n  free some of it, or name a --home on another\n`);
+    process.exitCode = 1;
   } else {
     process.stderr.write(`anneal: ${stack ?? message}\n`);
     process.exitCode = 1;
