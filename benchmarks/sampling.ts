@@ -1,10 +1,11 @@
 /**
  * What sampling options cost in a decode step, on every row of the batch, at the vocabulary of Qwen3 (151,936 entries):
  *
- *   npx tsx benchmarks/sampling.ts [--rows 1 --rows 8 ...] [--rounds 15] [--shape qwen3-0.6b] [--folder <cache>]
+ *   npx tsx benchmarks/sampling.ts [--rows 1 --rows 8 ...] [--rounds 15] [--only all ...] [--shape qwen3-0.6b] [--folder <cache>]
  *
- * Every round takes one step with each setting in turn and one without any option (greedy) between every two, so that a
- * machine that changes its pace changes all of them. Steps are compared at their lower quartile, which a busy neighbour disturbs least. Random weights give a nearly flat distribution, the hardest case for top_p.
+ * Every round takes one step with each setting in turn and one without any option (greedy) between every two. A cost is the
+ * median over the rounds of a step's time over the mean of the two plain steps around it, so that a machine that changes its
+ * pace changes all three. Random weights give a nearly flat distribution, the hardest case for top_p.
  */
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -20,6 +21,7 @@ const { values: options } = parseArgs({
     shape: { type: "string", default: "qwen3-0.6b" },
     rows: { type: "string", multiple: true, default: ["1", "8", "16", "32"] },
     rounds: { type: "string", default: "15" },
+    only: { type: "string", multiple: true },
     threads: { type: "string" },
     folder: { type: "string", default: join(tmpdir(), "anneal-benchmarks") },
   },
@@ -46,9 +48,10 @@ const badWords = { badWords: Array.from({ length: 100 }, (_, i) => spreadTokens(
 const minTokens = { minTokens: 1_000_000, endIds: sparse.slice(0, 5) };
 const logprobs = { topLogprobs: 20 };
 const masks = { ...bias, ...allowed, ...badWords, ...minTokens };
-const settings: [string, Partial<SlotParams>][] = [
+const every: [string, Partial<SlotParams>][] = [
   ["temperature 0.7", temperature],
   ["top_k 50", topK],
+  ["top_k 5000", { ...temperature, topK: 5000 }],
   ["top_p 0.9", topP],
   ["min_p 0.02", minP],
   ["penalties", penalties],
@@ -61,7 +64,9 @@ const settings: [string, Partial<SlotParams>][] = [
   ["all", { ...masks, ...penalties, ...logprobs, ...minP, ...topP, ...topK }],
 ];
 
-const lowerQuartile = (values: number[]): number => values.sort((a, b) => a - b)[values.length >> 2]!;
+const settings = every.filter(([name]) => options.only?.includes(name) ?? true);
+
+const median = (values: number[]): number => values.sort((a, b) => a - b)[values.length >> 1]!;
 
 const runtime = openRuntime(options.threads ? { threads: Number(options.threads) } : {});
 const batches = options.rows.map(Number);
@@ -81,19 +86,20 @@ for (const rows of batches) {
   };
   for (const one of [plain, ...batch]) await timed(one);
   const plainTimes: number[] = [];
-  const times = batch.map((): number[] => []);
+  const costs = batch.map((): number[] => []);
+  let before = await timed(plain);
   for (let round = 0; round < rounds; round++) {
     for (const [i, one] of batch.entries()) {
-      plainTimes.push(await timed(plain));
-      times[i]!.push(await timed(one));
+      const time = await timed(one);
+      const after = await timed(plain);
+      costs[i]!.push(time / ((before + after) / 2) - 1);
+      plainTimes.push(after);
+      before = after;
     }
   }
-  const base = lowerQuartile(plainTimes);
-  console.log(`\n${rows} rows: greedy, no option ${base.toFixed(2)} ms`);
+  console.log(`\n${rows} rows: greedy, no option ${median(plainTimes).toFixed(2)} ms`);
   for (const [i, [name]] of settings.entries()) {
-    const time = lowerQuartile(times[i]!);
-    const cost = `${(100 * (time / base - 1)).toFixed(1)} %`;
-    console.log(`  ${name.padEnd(24)} ${time.toFixed(2).padStart(8)} ms  ${cost.padStart(7)}`);
+    console.log(`  ${name.padEnd(24)} ${(100 * median(costs[i]!)).toFixed(1).padStart(6)} %`);
   }
   for (const one of [plain, ...batch]) one.close();
 }
