@@ -74,7 +74,7 @@ async function prepareChat(
   const settings = samplingSettings(request, served, host.samplingDefaults, maxTokens);
   const rules = await replyRules(host, request, served, plan, prompt.text);
   const returnTokenIds = request.return_token_ids ?? trained !== null;
-  const requestId = request.request_id ?? crypto.randomUUID();
+  const requestId = request.request_id || crypto.randomUUID();
   return {
     id: `chatcmpl-${requestId}`,
     created: Math.floor(Date.now() / 1000),

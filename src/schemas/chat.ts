@@ -214,7 +214,7 @@ const fields = z.object({
   priority: int64()
     .nullish()
     .transform((value) => Number(value ?? 0n)),
-  request_id: optional(z.string().min(1)),
+  request_id: optional(z.string()),
   return_tokens_as_token_ids: optional(z.boolean()),
   return_token_ids: optional(z.boolean()),
   cache_salt: optional(z.string().min(1)),

@@ -16,6 +16,9 @@ const bodyTimeoutMs = 3_600_000;
 /** Longer than the idle time of the pools in front of servers, so that they do not reuse a closed connection. */
 const idleTimeoutMs = 75_000;
 
+/** Connections that come at once and wait to be accepted; the system may allow fewer. One that finds no room is a second late at least. */
+const backlog = 4096;
+
 /** What to do about the system's refusal to listen, by its code. */
 const refusals: Readonly<Record<string, { why: string; hint: string }>> = {
   EADDRINUSE: { why: "the port is taken", hint: "name another port, or 0 for any that is free" },
@@ -46,7 +49,7 @@ export async function listen(handler: FetchHandler, options: { host: string; por
   await new Promise<void>((resolve, reject) => {
     const refuse = (error: NodeJS.ErrnoException) => reject(listenError(options, error));
     server.once("error", refuse);
-    server.listen(options.port, options.host, () => {
+    server.listen({ port: options.port, host: options.host, backlog }, () => {
       server.off("error", refuse);
       resolve();
     });

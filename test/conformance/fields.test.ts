@@ -238,6 +238,7 @@ test("an unknown model is not found", async () => {
 describe("the id", () => {
   test("names the request", async () => {
     expect((await served.chat({ request_id: "mine" })).id).toBe("chatcmpl-mine");
+    expect((await served.chat({ request_id: "" })).id).toMatch(/^chatcmpl-[0-9a-f-]{36}$/);
   });
 
   test("names the header X-Request-Id before the body's", async () => {
