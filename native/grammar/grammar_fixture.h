@@ -175,5 +175,6 @@ inline bool permits(const Mask& mask, int token) { return mask[size_t(token) / 3
 // Random grammars over random vocabularies, and bounded texts of several bounds: every token of every mask is compared.
 void random_grammars(int count);
 void bounded_texts();
+void excluded_texts();
 
 }  // namespace anneal::grammar

@@ -134,4 +134,28 @@ void bounded_texts() {
   std::printf("bounded texts: %d masks\n", masks);
 }
 
+// Any text but some names: masks of states within a name are taken from those of free text.
+void excluded_texts() {
+  int masks = 0;
+  for (int number = 0; number < 16; ++number) {
+    Random random{unsigned(number)};
+    const Words words = random_words(random);
+    const auto vocabulary = words.vocabulary();
+    Maker m;
+    const auto letter = m.chars({{0, '"' - 1}, {'"' + 1, 0x10FFFF}});
+    std::vector<Expr> names;
+    for (int i = 1 + below(random, 4); i > 0; --i) {
+      std::string name;
+      for (int n = 1 + below(random, 6); n > 0; --n) name += kLetters[size_t(below(random, 3))];
+      names.push_back(m.text(name));
+    }
+    const auto free = m.repeat(letter, 0, -1);
+    const auto member = m.seq({m.text("\""), m.both({free, m.negate(m.alt(names))}), m.text("\"a")});
+    const auto program = m.program({m.alt({m.seq({m.text("b"), m.repeat(member, 1, 3)}), m.seq({m.text("c"), m.text("\""), free, m.text("\"a")})})});
+    const auto grammar = Grammar::compile(vocabulary, program, {}, {0, 0, size_t(number % 3 ? 0 : 1 << 14), 256});
+    for (int i = 0; i < 4; ++i) masks += follow(random, words, m, 0, grammar, 20, number);
+  }
+  std::printf("excluded texts: %d masks\n", masks);
+}
+
 }  // namespace anneal::grammar

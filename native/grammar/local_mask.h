@@ -41,6 +41,16 @@ struct Like {
 std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations, int32_t state, const Bytes* follow, size_t most_exits,
                                                  const Like& like);
 
+// The mask of a state of the same network, made for the same `follow`, that goes on as this one after most bytes.
+struct Beside {
+  int32_t state;
+  std::shared_ptr<const LocalMask> mask;
+};
+
+// Walks only what differs from the other mask.
+std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations, int32_t state, const Bytes* follow, size_t most_exits,
+                                                 const Beside& beside);
+
 // Describes all of the network that the next `bytes` bytes after a state can meet: equal descriptions, equal local masks. Empty: too long.
 std::string describe(const Network& network, int32_t state, int bytes);
 

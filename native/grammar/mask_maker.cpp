@@ -138,16 +138,22 @@ bool MaskMaker::add_rule(int32_t state, uint32_t frame, Mask& mask) {
 }
 
 std::shared_ptr<const LocalMask> MaskMaker::local(int32_t state, const Bytes* follow) {
-  Known& known = locals_[state];
-  if (!follow && known.all) return known.all;
-  if (follow)
-    for (auto& mask : known.partial)
-      if (mask->asked == *follow) return mask;
+  if (const auto known = locals_.find(state); known != locals_.end()) {
+    if (!follow && known->second.all) return known->second.all;
+    if (follow)
+      for (auto& mask : known->second.partial)
+        if (mask->asked == *follow) return mask;
+  }
   const auto& descriptions = description(state);
   // With the reach of the description: a state with nothing behind it and one that was described no further look the same.
   const auto key = [&](size_t i) { return char('0' + i) + descriptions[i] + (follow ? follow->to_string() : "all"); };
   std::shared_ptr<const LocalMask> mask;
   if (!descriptions[0].empty()) mask = vocabulary_.find(key(0));
+  if (const int32_t other = mask ? -1 : neighbour(state); other >= 0) {
+    mask = make_local_mask(vocabulary_, configurations_, state, follow, limits_.most_exits, Beside{other, local(other, follow)});
+    bytes_ += mask->memory();
+    if (!descriptions[0].empty()) vocabulary_.keep(key(0), mask, mask->memory());
+  }
   if (!mask) {
     Like like;
     for (size_t i = descriptions.size(); --i > 0 && !like.mask;)
@@ -158,9 +164,29 @@ std::shared_ptr<const LocalMask> MaskMaker::local(int32_t state, const Bytes* fo
     for (size_t i = 0; i < descriptions.size(); ++i)
       if (!descriptions[i].empty()) vocabulary_.keep(key(i), mask, i == 0 ? mask->memory() : 0);
   }
+  Known& known = locals_[state];
   if (follow) known.partial.push_back(mask);
   else known.all = mask;
   return mask;
+}
+
+// A state that most bytes lead to and keep at: within text that only some names are excluded from, any text. -1: none.
+int32_t MaskMaker::neighbour(int32_t state) const {
+  int32_t other = -1, widest = 0, live = 0, alike = 0;
+  for (auto& edge : network_.edges(state)) {
+    const int32_t width = edge.hi - edge.lo + 1;
+    live += width;
+    if (width > widest) widest = width, other = edge.to;
+  }
+  if (other < 0 || other == state) return -1;
+  const auto theirs = network_.edges(other);
+  size_t i = 0;
+  for (auto& edge : network_.edges(state)) {
+    while (i < theirs.size() && theirs[i].hi < edge.lo) ++i;
+    for (size_t j = i; j < theirs.size() && theirs[j].lo <= edge.hi; ++j)
+      if (theirs[j].to == edge.to && edge.to == other) alike += std::min(edge.hi, theirs[j].hi) - std::max(edge.lo, theirs[j].lo) + 1;
+  }
+  return alike * 2 > live ? other : -1;
 }
 
 const std::vector<std::string>& MaskMaker::description(int32_t state) {

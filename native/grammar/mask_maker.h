@@ -23,6 +23,7 @@ class MaskMaker {
   int32_t find_only(uint32_t configuration);
   bool add_rule(int32_t state, uint32_t frame, Mask& mask);
   std::shared_ptr<const LocalMask> local(int32_t state, const Bytes* follow);
+  int32_t neighbour(int32_t state) const;
   const std::vector<std::string>& description(int32_t state);
 
   const Vocabulary& vocabulary_;
