@@ -2,6 +2,7 @@
 #pragma once
 #include <unordered_map>
 
+#include "mask_thread.h"
 #include "slot.h"
 #include "wrapped.h"
 #include "decoder_options.h"
@@ -16,6 +17,7 @@ struct ModelState {
   std::unique_ptr<float[]> logits;
   int64_t logits_capacity = 0;
   std::vector<SamplerScratch> scratch;          // [worker]
+  MaskThread masks;                             // of inference steps as well
 };
 
 struct TrainerHandle;

@@ -1,6 +1,7 @@
 #include "slot.h"
 
 #include <algorithm>
+#include <new>
 
 namespace anneal {
 
@@ -20,26 +21,48 @@ bool Slot::wants_to_think(const float* logits) const {
   return std::binary_search(thought_ids_.begin(), thought_ids_.end(), likeliest);
 }
 
-Sampled Slot::sample(const Kernels& kernels, const float* logits, int position, SamplerScratch& scratch) {
-  if (!matcher_) return sampler_.sample(kernels, logits, position, nullptr, scratch);
-  if (const int32_t token = forced(); token >= 0) return sampler_.given(kernels, logits, token, scratch);
+void Slot::prepare() noexcept {
+  if (!matcher_ || readiness_ != Readiness::none) return;
   try {
-    const auto mask = matcher_->mask();
-    const bool stops = may_stop(), answers = sampler_.outputs() == 0 && !thought_ids_.empty() && !wants_to_think(logits);
-    if (!stops && !answers) return sampler_.sample(kernels, logits, position, mask->data(), scratch);
-    grammar::Mask own = *mask;
-    if (answers) {
-      for (int32_t id : thought_ids_) own[size_t(id) / 32] &= ~(1u << (id % 32));
-      // An answer may begin as thoughts do, where these are spelled in several tokens.
-      if (std::all_of(own.begin(), own.end(), [](uint32_t word) { return word == 0; })) own = *mask;
+    sole_ = forced();
+    if (sole_ < 0) {
+      mask_ = matcher_->mask();
+      stops_ = may_stop();
     }
-    if (stops)
-      for (int32_t id : stop_ids_) own[size_t(id) / 32] |= 1u << (id % 32);
-    return sampler_.sample(kernels, logits, position, own.data(), scratch);
+    readiness_ = Readiness::ready;
   } catch (const grammar::GrammarError&) {
     // Of this choice only: the others of the step go on.
-    return {-1, 0, {}, {}};
+    readiness_ = Readiness::refused;
+  } catch (...) {
+    readiness_ = Readiness::failed;
   }
+}
+
+Sampled Slot::sample(const Kernels& kernels, const float* logits, int position, SamplerScratch& scratch) {
+  if (!matcher_) return sampler_.sample(kernels, logits, position, nullptr, scratch);
+  prepare();
+  if (readiness_ == Readiness::refused) return {-1, 0, {}, {}};
+  if (readiness_ == Readiness::failed) {
+    readiness_ = Readiness::none;
+    throw std::bad_alloc();
+  }
+  if (sole_ >= 0) return sampler_.given(kernels, logits, sole_, scratch);
+  const bool answers = sampler_.outputs() == 0 && !thought_ids_.empty() && !wants_to_think(logits);
+  if (!stops_ && !answers) return sampler_.sample(kernels, logits, position, mask_->data(), scratch);
+  grammar::Mask own = *mask_;
+  if (answers) {
+    for (int32_t id : thought_ids_) own[size_t(id) / 32] &= ~(1u << (id % 32));
+    // An answer may begin as thoughts do, where these are spelled in several tokens.
+    if (std::all_of(own.begin(), own.end(), [](uint32_t word) { return word == 0; })) own = *mask_;
+  }
+  if (stops_)
+    for (int32_t id : stop_ids_) own[size_t(id) / 32] |= 1u << (id % 32);
+  return sampler_.sample(kernels, logits, position, own.data(), scratch);
+}
+
+void Slot::forget() {
+  readiness_ = Readiness::none;
+  mask_.reset();
 }
 
 bool Slot::take(int32_t token) {
@@ -58,6 +81,7 @@ bool Slot::take(int32_t token) {
 }
 
 void Slot::accept(int32_t token, int most) {
+  forget();
   given.clear();
   for (; token >= 0 && take(token) && int(given.size()) <= most; token = forced());
 }
@@ -65,6 +89,7 @@ void Slot::accept(int32_t token, int most) {
 void Slot::rewind(int outputs) {
   const int back = sampler_.outputs() - outputs;
   if (back <= 0) return;
+  forget();
   sampler_.rewind(outputs);
   if (matcher_) matcher_->rewind(size_t(back));
 }

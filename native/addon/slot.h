@@ -22,12 +22,15 @@ class Slot {
 
   // The next token where the grammar leaves no choice, whatever the logits say; -1 elsewhere.
   int32_t forced();
+  // Finds out what the next draw may be, ahead of it: on any thread, while nothing else uses the slot.
+  void prepare() noexcept;
   // See Sampler::sample. Token -1 as well where the grammar permits nothing, or is too ambiguous to be followed further.
   Sampled sample(const Kernels& kernels, const float* logits, int position, SamplerScratch& scratch);
   // Takes the token that a draw gave, and up to `most` tokens that are forced after it: they become `given`.
   void accept(int32_t token, int most);
   // Forgets outputs after the first `outputs`.
   void rewind(int outputs);
+  bool constrained() const { return bool(matcher_); }
   const SamplingParams& params() const { return sampler_.params(); }
 
   int64_t draws = 0;              // queued so far (JavaScript thread)
@@ -37,7 +40,10 @@ class Slot {
   std::vector<int32_t> given;     // the token drawn, and those forced after it; empty: no token was permitted
 
  private:
+  // Whether it is known what the next draw may be; refused: it is too ambiguous; failed: memory ran out.
+  enum class Readiness { none, ready, refused, failed };
   bool take(int32_t token);
+  void forget();
   bool may_stop() { return !stop_ids_.empty() && matcher_->complete(); }
   bool wants_to_think(const float* logits) const;
 
@@ -46,6 +52,10 @@ class Slot {
   std::unique_ptr<grammar::Matcher> matcher_;      // one step per output, after those it came with
   std::vector<int32_t> stop_ids_;
   std::vector<int32_t> thought_ids_;
+  Readiness readiness_ = Readiness::none;
+  int32_t sole_ = -1;             // once ready: the one token that may follow, or -1 and
+  std::shared_ptr<const grammar::Mask> mask_;      // those that may, and
+  bool stops_ = false;            // whether stop ids may as well
 };
 
 }  // namespace anneal

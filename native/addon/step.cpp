@@ -178,7 +178,14 @@ void Step::pass(Pool& pool, const std::vector<StepRun>& runs, const std::vector<
     model->logits.reset(new float[size_t(needed)]);
     model->logits_capacity = needed;
   }
-  if (!model->decoder->step(pool, runs.data(), int(runs.size()), {model->logits.get(), ld})) throw Failure{"aborted", "the step was aborted", ""};
+  const auto draws = [](const Row& row) { return row.sequence->sample && row.sequence->sampled.token < 0 && row.token + 1 == int(row.sequence->tokens.size()); };
+  std::vector<Slot*> drawing;
+  for (const Row& row : rows)
+    if (draws(row) && row.sequence->slot->constrained()) drawing.push_back(row.sequence->slot.get());
+  {
+    const MaskThread::Work masks(model->masks, std::move(drawing));
+    if (!model->decoder->step(pool, runs.data(), int(runs.size()), {model->logits.get(), ld})) throw Failure{"aborted", "the step was aborted", ""};
+  }
   model->scratch.resize(size_t(pool.workers()));
   for (SamplerScratch& scratch : model->scratch) scratch.size(vocab);
   const bool complete = pool.each(int64_t(rows.size()), [&](int64_t index, int worker) {
@@ -192,8 +199,7 @@ void Step::pass(Pool& pool, const std::vector<StepRun>& runs, const std::vector<
       out = row_logprobs(*model->kernels, logits, vocab, std::max(next, 0), s.prompt_logprobs, scratch);
       if (next < 0) out.logprob = 0, out.rank = 0;
     }
-    if (s.sample && s.sampled.token < 0 && row.token + 1 == int(s.tokens.size()))
-      s.sampled = s.slot->sample(*model->kernels, logits, s.output_index, scratch);
+    if (draws(row)) s.sampled = s.slot->sample(*model->kernels, logits, s.output_index, scratch);
   });
   if (!complete) throw Failure{"aborted", "the step was aborted", ""};
 }
