@@ -1,10 +1,13 @@
 /**
  * Structured outputs: preparing a vocabulary, compiling schemas, masks, and what they cost a batch.
  *
- *   npx tsx benchmarks/grammar.ts [--peers <folder>] [--vocabulary 150000] [--schemas 300] [--batch 32] [--steps 24]
+ *   npx tsx benchmarks/grammar.ts [--peers <folder>] [--vocabulary 150000] [--schemas 300]
+ *     [--batch 32] [--steps 24] [--shape qwen3-0.6b --shape smollm2-135m --shape embedded]
  *
  * With --peers, a folder where `npm install @mlc-ai/web-xgrammar js-tiktoken` was run: the vocabulary is that of a
- * published tokenizer, and the same schemas go through web-xgrammar as well. --batch 0 leaves the model out.
+ * published tokenizer, and the same schemas go through web-xgrammar as well. --batch 0 leaves the
+ * models out. What a batch draws is spread over all that a schema permits: the models' weights are random, and the embedded
+ * one meets a vocabulary that is not its own.
  * Grammars are compiled one after the other, none twice; masks are those met along valid instances.
  */
 import { spawn } from "node:child_process";
@@ -18,6 +21,9 @@ import { batchCost } from "./grammar/batch.js";
 import { type Figures, noFigures, show } from "./grammar/figures.js";
 import { schemaCases } from "./grammar/schemas.js";
 import { type BenchmarkVocabulary, benchmarkVocabulary, LongestMatch } from "./grammar/vocabulary.js";
+import { type ModelShape, randomFolder } from "./modelShapes.js";
+
+const EMBEDDED = "embedded";
 
 const { values: options } = parseArgs({
   options: {
@@ -25,6 +31,7 @@ const { values: options } = parseArgs({
     vocabulary: { type: "string", default: "150000" },
     schemas: { type: "string", default: "300" },
     batch: { type: "string", default: "32" },
+    shape: { type: "string", multiple: true, default: ["qwen3-0.6b", "smollm2-135m", EMBEDDED] },
     steps: { type: "string", default: "24" },
     folder: { type: "string", default: join(tmpdir(), "anneal-benchmarks") },
   },
@@ -112,16 +119,27 @@ console.log(
   "| | preparation | compile 50 % / 99 % | mask 50 % / 99 % / 99.9 % | compiled / refused / crashed | wrong |",
 );
 console.log("|---|---|---|---|---|---|");
-show("anneal", await own(vocabulary, Number(options.schemas)));
-if (options.peers !== undefined) {
+if (Number(options.schemas) > 0) show("anneal", await own(vocabulary, Number(options.schemas)));
+if (options.peers !== undefined && Number(options.schemas) > 0) {
   show("web-xgrammar", await peer(options.peers, size, Number(options.schemas)));
 }
 if (Number(options.batch) > 0) {
   const schema = schemaCases(1)[0]!.schema;
   const list = { type: "array", items: schema, minItems: 1000 };
   const program = encodeGrammar(constraintGrammar({ kind: "json_schema", schema: list, format }, setting));
-  await batchCost(options.folder, Number(options.batch), Number(options.steps), async (modelSize) => {
-    const prepared = await prepare(vocabulary, modelSize);
-    return compileGrammar(prepared, program);
-  });
+  for (const name of options.shape) {
+    await batchCost({
+      name,
+      folder:
+        name === EMBEDDED
+          ? join(import.meta.dirname, "../models/tiny")
+          : randomFolder(options.folder, name as ModelShape),
+      sequences: Number(options.batch),
+      steps: Number(options.steps),
+      grammarOf: async (modelSize) => {
+        const fitting = await benchmarkVocabulary(options.peers, Math.min(size, modelSize));
+        return compileGrammar(await prepare(fitting, modelSize), program);
+      },
+    });
+  }
 }

@@ -1,81 +1,77 @@
 /** Steps of a batch with and without a constraint, taken in turn, so that both meet the same machine. */
-import { type CompiledGrammar, openRuntime } from "../../src/runtime/runtime.js";
+import type { CompiledGrammar, DeviceModel } from "../../src/runtime/runtime.js";
+import { openRuntime } from "../../src/runtime/runtime.js";
 import { openWeightFolder } from "../../src/weights/index.js";
-import { randomFolder } from "../modelShapes.js";
+import { DecodeBatch, openContexts, pagesFor } from "../decodeBatch.js";
 import { percentile } from "./figures.js";
 
-const shape = "qwen3-0.6b";
+/** Tokens before the measured ones, and what a fresh batch needs to meet what it will meet again and again. */
+const CONTEXT = 64;
+const WARM_UP = 4;
 
-export async function batchCost(
-  folder: string,
-  sequences: number,
-  steps: number,
-  grammarOf: (vocab: number) => Promise<CompiledGrammar>,
-): Promise<void> {
+export interface BatchSettings {
+  name: string;
+  /** A Hugging Face folder. */
+  folder: string;
+  sequences: number;
+  steps: number;
+  grammarOf: (vocab: number) => Promise<CompiledGrammar>;
+}
+
+export async function batchCost({ name, folder, sequences, steps, grammarOf }: BatchSettings): Promise<void> {
   const runtime = openRuntime();
-  const { config, tensors } = await openWeightFolder(randomFolder(folder, shape));
-  const pagesEach = Math.ceil((steps + 80) / 64);
-  const model = await runtime.load({ config, tensors, dtype: "bfloat16", kvPages: 2 * sequences * pagesEach });
+  const { config, tensors } = await openWeightFolder(folder);
+  const further = WARM_UP + steps;
+  const kvPages = 2 * pagesFor(sequences, CONTEXT, further);
+  const model = await runtime.load({ config, tensors, dtype: "bfloat16", kvPages });
   const grammar = await grammarOf(config.vocab);
-  const batch = (constrained: boolean) =>
-    Array.from({ length: sequences }, (_, i) => {
-      const at = (i + (constrained ? sequences : 0)) * pagesEach;
-      const slot = model.openSlot({
-        temperature: 1,
-        topP: 1,
-        topK: 0,
-        minP: 0,
-        repetitionPenalty: 1,
-        frequencyPenalty: 0,
-        presencePenalty: 0,
-        seed: BigInt(i),
-        choice: 0,
-        minTokens: 0,
-        endIds: new Int32Array(),
-        biasIds: new Int32Array(),
-        biasValues: new Float32Array(),
-        allowedIds: null,
-        badWords: [],
-        prompt: new Int32Array(),
-        topLogprobs: -1,
-        grammar: constrained ? grammar.matcher() : null,
-      });
-      return { slot, blocks: Int32Array.from({ length: pagesEach }, (_, page) => at + page) };
-    });
-  const step = async (rows: ReturnType<typeof batch>, number: number): Promise<{ ms: number; ended: number }> => {
-    const { seconds, tokens } = await model.step(
-      rows.map(({ slot, blocks }) => ({
-        slot,
-        blocks,
-        tokens: number === 0 ? Int32Array.of(1, 2, 3, 4) : null,
-        position: number === 0 ? 0 : 3 + number,
-        adapter: 0,
-        sample: true,
-        outputIndex: number,
-        promptLogprobs: -1,
-        next: null,
-      })),
-    );
-    return { ms: 1000 * seconds, ended: tokens.filter((token) => token < 0).length };
-  };
-  const free = batch(false);
-  const constrained = batch(true);
+  const blocks = await openContexts(model, 2 * sequences, CONTEXT, further);
+  const free = batch(model, blocks.slice(0, sequences), null);
+  const constrained = batch(model, blocks.slice(sequences), grammar);
   const times: [number[], number[]] = [[], []];
   let ended = 0;
-  for (let i = 0; i < steps; i++) {
-    for (const [which, rows] of [free, constrained].entries()) {
-      const { ms, ended: gone } = await step(rows, i);
-      ended += gone;
-      // The first step reads the prompt.
-      if (i > 0) times[which]!.push(ms);
+  for (let i = 0; i < further; i++) {
+    // Each goes first every other time.
+    for (const which of i % 2 === 0 ? [0, 1] : [1, 0]) {
+      const { seconds, tokens } = await (which === 0 ? free : constrained).step(i);
+      if (i >= WARM_UP) times[which]!.push(1000 * seconds);
+      ended += tokens.filter((token) => token < 0).length;
     }
   }
-  const mean = (values: number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
   const [without, within] = times;
+  const ratios = within.map((time, i) => time / without[i]!);
+  const percent = (ratio: number) => `${(100 * (ratio - 1)).toFixed(1)} %`;
+  const ms = (list: number[]) => percentile(list, 0.5).toFixed(2);
+  const sum = (list: number[]) => list.reduce((total, value) => total + value, 0);
   console.log(
-    `\n${shape}, ${sequences} sequences, ${runtime.threads} threads: a step takes ${mean(without).toFixed(1)} ms free, ` +
-      `${mean(within).toFixed(1)} ms constrained (${(100 * (mean(within) / mean(without) - 1)).toFixed(1)} %; medians ` +
-      `${percentile(without, 0.5).toFixed(1)} and ${percentile(within, 0.5).toFixed(1)}); ${ended} rows had ended`,
+    `${name}, ${sequences} sequences, ${runtime.threads} threads, ${steps} steps: ${ms(without)} ms free, ${ms(within)} ms ` +
+      `constrained (medians); in all ${percent(sum(within) / sum(without))}, median of pairs ${percent(percentile(ratios, 0.5))}` +
+      `${ended === 0 ? "" : `; ${ended} rows had ended`}`,
   );
+  free.close();
+  constrained.close();
   model.close();
+}
+
+function batch(model: DeviceModel, blocks: Int32Array[], grammar: CompiledGrammar | null): DecodeBatch {
+  return new DecodeBatch(model, blocks, CONTEXT, (sequence) => ({
+    temperature: 1,
+    topP: 1,
+    topK: 0,
+    minP: 0,
+    repetitionPenalty: 1,
+    frequencyPenalty: 0,
+    presencePenalty: 0,
+    seed: BigInt(sequence),
+    choice: 0,
+    minTokens: 0,
+    endIds: new Int32Array(),
+    biasIds: new Int32Array(),
+    biasValues: new Float32Array(),
+    allowedIds: null,
+    badWords: [],
+    prompt: new Int32Array(),
+    topLogprobs: -1,
+    grammar: grammar === null ? null : grammar.matcher(),
+  }));
 }

@@ -6,7 +6,7 @@
  * Prints a line of JSON after preparing the vocabulary and after each schema.
  */
 import { createRequire } from "node:module";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { schemaCases } from "./schemas.js";
 import { benchmarkVocabulary, LongestMatch } from "./vocabulary.js";
 
@@ -45,6 +45,8 @@ function byteLevel(token: Uint8Array): string {
 
 const [folder = "", size = "0", schemas = "0", first = "0"] = process.argv.slice(2);
 const file = createRequire(join(folder, "package.json")).resolve("@mlc-ai/web-xgrammar");
+// Its module is an ES module that reads the variables of a CommonJS one.
+Object.assign(globalThis, { require: createRequire(file), __filename: file, __dirname: dirname(file) });
 const peer = (await import(file)) as PeerModule;
 const vocabulary = await benchmarkVocabulary(folder, Number(size));
 const matching = new LongestMatch(vocabulary.tokens.slice(0, -1));
