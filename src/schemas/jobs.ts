@@ -1,11 +1,12 @@
 import { z } from "zod";
 import { uuid } from "./names.js";
 import { trajectoryGroup } from "./trajectories.js";
+import { settingsObject } from "./validate.js";
 
 const fraction = z.number().min(0);
 
-/** Unknown settings are ignored, as everywhere on the wire. */
-const experimentalConfig = z.object({
+/** On the wire unknown settings are ignored, in process they are errors. */
+const experimentalConfig = settingsObject({
   learning_rate: fraction.nullish(),
   loss_fn: z.enum(["cispo", "ppo"]).nullish(),
   ppo: z.boolean().nullish(),
@@ -40,15 +41,16 @@ export const trainingJobCreate = z.object({
   experimental_config: experimentalConfig.nullish(),
 });
 
-const sftConfig = z.object({
+const sftConfig = settingsObject({
   batch_size: z.union([z.int().min(1), z.literal("auto")]).nullish(),
   // Schedules end at 0.
   learning_rate: z.union([fraction, z.array(fraction).min(1)]).nullish(),
   learning_rate_schedule: z.enum(["constant", "linear", "cosine"]).nullish(),
   warmup_ratio: z.number().min(0).max(1).nullish(),
-  metric_logging: z
-    .object({ enabled: z.boolean().nullish(), target_training_step: z.int().min(0).nullish() })
-    .nullish(),
+  metric_logging: settingsObject({
+    enabled: z.boolean().nullish(),
+    target_training_step: z.int().min(0).nullish(),
+  }).nullish(),
   assistant_turns: z.enum(["all", "last"]).nullish(),
 });
 

@@ -52,6 +52,18 @@ describe("validate", () => {
     const body = { project: "p", name: "n", base_model: "b", colour: "red" };
     expect(validate(modelCreate, body)).toEqual({ project: "p", name: "n", base_model: "b" });
     expect(issuesOf(() => validate(modelCreate, body, { strict: true }))).toEqual(["body.colour extra_forbidden"]);
+    const job = { model_id: crypto.randomUUID(), training_data_url: "/data", experimental_config: { anything: 1 } };
+    const sft = { ...job, config: { epochs: 2, metric_logging: { step: 1 } } };
+    expect(validate(sftTrainingJobCreate, sft).config).toEqual({ metric_logging: {} });
+    expect(issuesOf(() => validate(sftTrainingJobCreate, sft, { strict: true }))).toEqual([
+      "body.config.metric_logging.step extra_forbidden",
+      "body.config.epochs extra_forbidden",
+    ]);
+    validate(sftTrainingJobCreate, { ...job, config: null }, { strict: true });
+    const rl = { ...job, training_data_url: undefined, trajectory_groups: [] };
+    expect(issuesOf(() => validate(trainingJobCreate, rl, { strict: true }))).toContain(
+      "body.experimental_config.anything extra_forbidden",
+    );
   });
 
   it("takes null for absent", () => {

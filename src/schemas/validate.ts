@@ -2,21 +2,40 @@ import { z } from "zod";
 import { ValidationError, type ValidationIssue } from "../errors.js";
 
 export interface ValidateOptions {
-  /** An unknown field of the outermost object is an error that names it. The wire ignores unknown fields; calls in process do not. */
+  /** An unknown field of the outermost object, or of its settings, is an error that names it. The wire ignores unknown fields; calls in process do not. */
   strict?: boolean;
   /** Where the value came from: the first part of every `loc`. */
   from?: "body" | "query" | "path" | "options";
 }
 
 const strictForms = new WeakMap<z.ZodObject, z.ZodObject>();
+const settings = new WeakSet<z.ZodType>();
+
+/** Marks an object of settings: where unknown fields are errors, those of the settings within are too. */
+export function settingsObject<S extends z.ZodRawShape>(shape: S): z.ZodObject<S> {
+  const schema = z.object(shape);
+  settings.add(schema);
+  return schema;
+}
 
 function strictForm(schema: z.ZodObject): z.ZodObject {
   let strict = strictForms.get(schema);
   if (!strict) {
-    strict = schema.strict();
+    const nested: Record<string, z.ZodType> = {};
+    for (const [name, field] of Object.entries(schema.shape as Record<string, z.ZodType>)) {
+      const inner = unwrapped(field);
+      if (inner instanceof z.ZodObject && settings.has(inner)) nested[name] = strictForm(inner).nullish();
+    }
+    strict = schema.extend(nested).strict();
     strictForms.set(schema, strict);
   }
   return strict;
+}
+
+function unwrapped(schema: z.ZodType): z.ZodType {
+  let inner = schema;
+  while (inner instanceof z.ZodOptional || inner instanceof z.ZodNullable) inner = inner.unwrap() as z.ZodType;
+  return inner;
 }
 
 type Issue = z.core.$ZodIssue;

@@ -1,7 +1,7 @@
 // What the four verbs are given, checked before anything is computed.
 
 import { BadRequestError } from "../errors.js";
-import type { LossChoice, OptimStepParams, TrainingRow } from "../types/trainingSession.js";
+import type { LossChoice, OptimStepParams, SessionOptions, TrainingRow } from "../types/trainingSession.js";
 import type { TrainingBase } from "./host.js";
 import type { TokenRow } from "./rows.js";
 
@@ -33,6 +33,14 @@ function checkNames(given: object, known: readonly string[], of: string): void {
   const unknown = Object.keys(given).find((name) => !known.includes(name));
   if (unknown === undefined) return;
   throw bad(unknown, `there is no setting ${unknown} of ${of}; there are ${known.join(", ")}`);
+}
+
+/** @throws BadRequestError */
+export function checkSessionOptions(options: SessionOptions): void {
+  checkNames(options, ["objective", "signal"], "a training session");
+  const { objective = "rl" } = options;
+  if (objective !== "rl" && objective !== "sft")
+    throw bad("objective", `objective must be rl or sft, got ${objective}`);
 }
 
 /** @throws BadRequestError naming the loss or setting that is not known, or what the rows lack for it. */

@@ -36,7 +36,10 @@ export async function snapshotData(source: string, file: string, signal?: AbortS
   } catch (error) {
     signal?.throwIfAborted();
     if (error instanceof AnnealError) throw error;
-    throw new TrainingDataError(source, null, `cannot be read (${(error as Error).message})`, error);
+    // What fetch throws says why only in its cause.
+    const { message, cause } = error as Error;
+    const why = cause instanceof Error && cause.message !== "" ? cause.message : message;
+    throw new TrainingDataError(source, null, `cannot be read (${why})`, error);
   }
 }
 

@@ -23,7 +23,7 @@ import { passLimits } from "./passLimits.js";
 import { resolvePolicy } from "./policy.js";
 import type { Objective } from "./recipe.js";
 import type { TokenRow } from "./rows.js";
-import { checkedOptimStep, checkLoss, toTokenRows } from "./sessionInput.js";
+import { checkedOptimStep, checkLoss, checkSessionOptions, toTokenRows } from "./sessionInput.js";
 
 const DEFAULT_BETA = 0.1;
 
@@ -38,8 +38,10 @@ export async function openTrainingSession(
   runner: JobRunner,
   modelId: string,
   complete: CompleteWith,
-  { objective = "rl", signal }: SessionOptions = {},
+  options: SessionOptions = {},
 ): Promise<TrainingSession> {
+  checkSessionOptions(options);
+  const { objective = "rl", signal } = options;
   const release = await runner.lease(modelId, signal);
   let trainer: Trainer | null = null;
   try {

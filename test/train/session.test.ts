@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Engine } from "../../src/engine/engine.js";
 import type { Model } from "../../src/types/models.js";
-import type { LossChoice, OptimStepParams, TrainingRow } from "../../src/types/trainingSession.js";
+import type { LossChoice, OptimStepParams, SessionOptions, TrainingRow } from "../../src/types/trainingSession.js";
 
 let engine: Engine;
 let folder: string;
@@ -162,6 +162,16 @@ describe("a training session", () => {
     }
     await session.optimStep({ learningRate: 0, beta1: undefined });
     await session.close();
+  });
+
+  it("refuses options that it does not know", async () => {
+    const model = await newModel();
+    await expect(engine.training.open(model, { objectiv: "sft" } as SessionOptions)).rejects.toMatchObject({
+      param: "objectiv",
+    });
+    await expect(engine.training.open(model, { objective: "dpo" } as never)).rejects.toMatchObject({
+      param: "objective",
+    });
   });
 
   it("takes a reference from the rows that carry one, and evaluates the others'", async () => {
