@@ -18,21 +18,22 @@ class Partition {
     std::iota(elements_.begin(), elements_.end(), 0);
     std::iota(place_.begin(), place_.end(), 0);
   }
-  // Sets are given by `key`: equal keys, equal sets.
-  template <class Key> Partition(int32_t n, Key&& key) : Partition(n) {
-    if (n == 0) return;
-    std::sort(elements_.begin(), elements_.end(), [&](int32_t a, int32_t b) { return key(a) < key(b); });
+  // Sets are given by `key`, which is below `keys`: equal keys, equal sets.
+  template <class Key> Partition(int32_t n, int32_t keys, Key&& key) : Partition(n) {
     first_.clear(), past_.clear(), marked_.clear();
-    for (int32_t i = 0; i < n; ++i) {
-      const int32_t element = elements_[i];
-      if (i == 0 || key(elements_[i - 1]) < key(element)) {
-        if (i > 0) past_.push_back(i);
-        first_.push_back(i), marked_.push_back(0);
+    std::vector<int32_t> at(size_t(keys) + 1, 0), set(size_t(keys), 0);
+    for (int32_t i = 0; i < n; ++i) ++at[key(i) + 1];
+    for (int32_t k = 0; k < keys; ++k) {
+      if (at[k + 1] > 0) {
+        set[k] = sets();
+        first_.push_back(at[k]), past_.push_back(at[k] + at[k + 1]), marked_.push_back(0);
       }
-      set_[element] = int32_t(first_.size()) - 1;
-      place_[element] = i;
+      at[k + 1] += at[k];
     }
-    past_.push_back(n);
+    for (int32_t i = 0; i < n; ++i) {
+      const int32_t k = key(i), place = at[k]++;
+      elements_[place] = i, place_[i] = place, set_[i] = set[k];
+    }
   }
 
   int32_t sets() const { return int32_t(first_.size()); }
@@ -148,6 +149,14 @@ Automaton minimal(const Automaton& a, Spending& spending) {
     for (auto& e : a.edges(s)) cut[e.lo] = cut[int(e.hi) + 1] = true;
   int32_t label_of[257];
   for (int32_t b = 0, label = 0; b <= 256; ++b) label_of[b] = label += cut[b];
+  // Marks are labels after those.
+  std::vector<int32_t> symbols;
+  for (int32_t s : kept)
+    for (auto& e : a.marks(s)) symbols.push_back(e.symbol);
+  std::sort(symbols.begin(), symbols.end());
+  symbols.erase(std::unique(symbols.begin(), symbols.end()), symbols.end());
+  const int32_t bytes = label_of[256] + 1, labels = bytes + int32_t(symbols.size());
+  const auto label_of_mark = [&](int32_t symbol) { return bytes + int32_t(std::lower_bound(symbols.begin(), symbols.end(), symbol) - symbols.begin()); };
   struct Transition {
     int32_t from, label, to;
   };
@@ -158,7 +167,7 @@ Automaton minimal(const Automaton& a, Spending& spending) {
       if (number[e.to] >= 0)
         for (int32_t label = label_of[e.lo]; label <= label_of[e.hi]; ++label) transitions.push_back({i, label, number[e.to]});
     for (auto& e : a.marks(kept[i]))
-      if (number[e.to] >= 0) transitions.push_back({i, e.symbol < 0 ? e.symbol : e.symbol + 257, number[e.to]});
+      if (number[e.to] >= 0) transitions.push_back({i, label_of_mark(e.symbol), number[e.to]});
   }
   const auto m = int32_t(transitions.size());
   spending.bytes(int64_t(m) * 40);
@@ -167,7 +176,7 @@ Automaton minimal(const Automaton& a, Spending& spending) {
   for (int32_t i = 0; i < n; ++i)
     if (a.accepts(kept[i])) blocks.mark(i);
   blocks.split();
-  Partition cords(m, [&](int32_t t) { return transitions[t].label; });
+  Partition cords(m, labels, [&](int32_t t) { return transitions[t].label; });
   std::vector<int32_t> begin(n + 1, 0), incoming(m);
   for (auto& t : transitions) ++begin[t.to + 1];
   for (int32_t i = 0; i < n; ++i) begin[i + 1] += begin[i];
@@ -257,23 +266,20 @@ class Subsets {
         if (arc.kind == Nfa::Arc::mark) marks_.push_back({arc.symbol, arc.to});
       }
     }
-    bool cut[257] = {};
-    for (auto& s : steps_) cut[s.lo] = cut[int(s.hi) + 1] = true;
     std::sort(steps_.begin(), steps_.end(), [](auto& a, auto& b) { return a.lo < b.lo; });
     // `live_` holds the steps that cover the byte range being looked at.
     live_.clear();
-    size_t next = 0;
-    for (int lo = 0; lo < 256;) {
-      int hi = lo;
-      while (hi < 255 && !cut[hi + 1]) ++hi;
-      std::erase_if(live_, [&](auto& s) { return s.hi < lo; });
-      for (; next < steps_.size() && steps_[next].lo <= lo; ++next) live_.push_back(steps_[next]);
-      if (!live_.empty()) {
-        for (auto& s : live_) add(s.to);
-        out_.edge(uint8_t(lo), uint8_t(hi), number());
-        spending_.bytes(sizeof(ByteEdge));
-      }
+    int lo = 0;
+    for (size_t next = 0; next < steps_.size() || !live_.empty();) {
+      if (live_.empty()) lo = steps_[next].lo;
+      for (; next < steps_.size() && steps_[next].lo == lo; ++next) live_.push_back(steps_[next]);
+      int hi = next < steps_.size() ? steps_[next].lo - 1 : 255;
+      for (auto& s : live_) hi = std::min(hi, int(s.hi));
+      for (auto& s : live_) add(s.to);
+      out_.edge(uint8_t(lo), uint8_t(hi), number());
+      spending_.bytes(sizeof(ByteEdge));
       lo = hi + 1;
+      std::erase_if(live_, [&](auto& s) { return s.hi < lo; });
     }
     std::sort(marks_.begin(), marks_.end(), [](auto& a, auto& b) { return a.symbol < b.symbol; });
     for (size_t i = 0; i < marks_.size();) {

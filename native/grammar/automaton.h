@@ -36,6 +36,9 @@ class Automaton {
     return {marks_.data() + from, states_[size_t(state)].marks - from};
   }
 
+  bool has_marks() const { return !marks_.empty(); }
+  size_t memory() const { return states_.capacity() * sizeof(State) + edges_.capacity() * sizeof(ByteEdge) + marks_.capacity() * sizeof(MarkEdge); }
+
   // Building: edges of the state that close_state() will end.
   void edge(uint8_t lo, uint8_t hi, int32_t to) {
     const size_t from = states_.empty() ? 0 : states_.back().edges;

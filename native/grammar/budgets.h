@@ -22,6 +22,11 @@ struct Budgets {
   int64_t rules = 50'000;
 };
 
+struct Cost {
+  int64_t states = 0, bytes = 0;
+  Cost operator-(const Cost& before) const { return {states - before.states, bytes - before.bytes}; }
+};
+
 // Counts what one compilation has cost. Throws GrammarError "grammar_too_complex", naming the budget that was passed.
 class Spending {
  public:
@@ -29,12 +34,15 @@ class Spending {
 
   const Budgets& budgets() const { return budgets_; }
   void states(int64_t count) {
-    if ((states_ += count) > budgets_.states) past("states", budgets_.states, "states");
+    if ((spent_.states += count) > budgets_.states) past("states", budgets_.states, "states");
     tick();
   }
   void bytes(int64_t count) {
-    if ((bytes_ += count) > budgets_.bytes) past("bytes", budgets_.bytes, "bytes of memory");
+    if ((spent_.bytes += count) > budgets_.bytes) past("bytes", budgets_.bytes, "bytes of memory");
   }
+  const Cost& spent() const { return spent_; }
+  // For what was made before: a grammar costs the same whatever was compiled earlier.
+  void pay(const Cost& cost) { states(cost.states), bytes(cost.bytes); }
   void nesting(int64_t depth) const {
     if (depth > budgets_.nesting) past("nesting", budgets_.nesting, "levels of nested expressions");
   }
@@ -54,7 +62,8 @@ class Spending {
   }
   Budgets budgets_;
   Clock::time_point end_;
-  int64_t states_ = 0, bytes_ = 0, ticks_ = 0;
+  Cost spent_;
+  int64_t ticks_ = 0;
 };
 
 }  // namespace anneal::grammar

@@ -16,24 +16,25 @@ int32_t Expressions::make(Op op, std::span<const int32_t> operands, int32_t a, i
       if (operands.empty()) return add(Op::empty, {}, 0, 0);
       break;
     case Op::seq: {
-      std::vector<int32_t> items;
+      items_.clear();
       for (int32_t item : operands) {
         if (nodes_[size_t(item)].op == Op::never) return add(Op::never, {}, 0, 0);
-        if (nodes_[size_t(item)].op != Op::empty) items.push_back(item);
+        if (nodes_[size_t(item)].op != Op::empty) items_.push_back(item);
       }
-      if (items.empty()) return add(Op::empty, {}, 0, 0);
-      if (items.size() == 1) return items[0];
-      return add(op, items, 0, 0);
+      if (items_.empty()) return add(Op::empty, {}, 0, 0);
+      if (items_.size() == 1) return items_[0];
+      return add(op, items_, 0, 0);
     }
     case Op::alt: {
-      std::vector<int32_t> items;
+      items_.clear();
       for (int32_t item : operands)
-        if (nodes_[size_t(item)].op != Op::never) items.push_back(item);
-      std::sort(items.begin(), items.end());
-      items.erase(std::unique(items.begin(), items.end()), items.end());
-      if (items.empty()) return add(Op::never, {}, 0, 0);
-      if (items.size() == 1) return items[0];
-      return add(op, items, 0, 0);
+        if (nodes_[size_t(item)].op != Op::never) items_.push_back(item);
+      const auto order = [&](int32_t item) { return std::pair(nodes_[size_t(item)].hash, item); };
+      std::sort(items_.begin(), items_.end(), [&](int32_t x, int32_t y) { return order(x) < order(y); });
+      items_.erase(std::unique(items_.begin(), items_.end()), items_.end());
+      if (items_.empty()) return add(Op::never, {}, 0, 0);
+      if (items_.size() == 1) return items_[0];
+      return add(op, items_, 0, 0);
     }
     case Op::repeat: {
       const Op item = nodes_[size_t(operands[0])].op;
@@ -52,23 +53,35 @@ int32_t Expressions::make(Op op, std::span<const int32_t> operands, int32_t a, i
 }
 
 int32_t Expressions::add(Op op, std::span<const int32_t> operands, int32_t a, int32_t b) {
+  const bool leaf = op == Op::chars || op == Op::bytes;
   uint64_t hash = uint64_t(op) * 0x9e3779b97f4a7c15ull;
-  const auto mix = [&](int32_t x) { hash = (hash ^ uint32_t(x)) * 0xff51afd7ed558ccdull, hash ^= hash >> 32; };
-  mix(a), mix(b);
-  for (int32_t x : operands) mix(x);
-  const auto [from, to] = known_.equal_range(hash);
-  for (auto it = from; it != to; ++it) {
-    const Node& n = nodes_[size_t(it->second)];
-    if (n.op == op && n.a == a && n.b == b && std::ranges::equal(this->operands(it->second), operands)) return it->second;
+  const auto mix = [&](uint64_t x) { hash = (hash ^ x) * 0xff51afd7ed558ccdull, hash ^= hash >> 32; };
+  mix(uint32_t(a)), mix(uint32_t(b));
+  for (int32_t x : operands) mix(leaf ? uint32_t(x) : nodes_[size_t(x)].hash);
+  size_t slot = hash & (slots_.size() - 1);
+  for (; slots_[slot] >= 0; slot = (slot + 1) & (slots_.size() - 1)) {
+    const int32_t known = slots_[slot];
+    const Node& n = nodes_[size_t(known)];
+    if (n.hash == hash && n.op == op && n.a == a && n.b == b && std::ranges::equal(this->operands(known), operands)) return known;
   }
   bool regular = op != Op::rule && op != Op::token;
-  if (op != Op::chars && op != Op::bytes)
+  if (!leaf)
     for (int32_t item : operands) regular = regular && nodes_[size_t(item)].regular;
   const auto node = int32_t(nodes_.size());
-  nodes_.push_back({op, a, b, uint32_t(operands_.size()), uint32_t(operands.size()), regular});
+  nodes_.push_back({op, a, b, uint32_t(operands_.size()), uint32_t(operands.size()), regular, hash});
   operands_.insert(operands_.end(), operands.begin(), operands.end());
-  known_.emplace(hash, node);
+  slots_[slot] = node;
+  if (nodes_.size() * 2 > slots_.size()) grow();
   return node;
+}
+
+void Expressions::grow() {
+  slots_.assign(slots_.size() * 2, -1);
+  for (size_t node = 0; node < nodes_.size(); ++node) {
+    size_t slot = nodes_[node].hash & (slots_.size() - 1);
+    while (slots_[slot] >= 0) slot = (slot + 1) & (slots_.size() - 1);
+    slots_[slot] = int32_t(node);
+  }
 }
 
 // ---- decoding
@@ -87,7 +100,7 @@ class Reader {
     if (out_.start < 0 || out_.start >= rules) fail("starts with a rule that does not exist");
     spending_.rules(rules);
     rules_ = rules;
-    for (int32_t i = 0; i < rules; ++i) out_.rules.push_back(expression(0));
+    for (int32_t i = 0; i < rules; ++i) out_.rules.push_back(expression(0).node);
     if (at_ != program_.size()) fail("goes on after its last rule");
     return std::move(out_);
   }
@@ -109,10 +122,20 @@ class Reader {
     return size_t(n);
   }
 
-  std::vector<int32_t> items(int64_t depth) {
-    std::vector<int32_t> nodes(count(1));
-    for (int32_t& node : nodes) node = expression(depth + 1);
-    return nodes;
+  struct Read {
+    int32_t node;
+    int64_t height;                   // levels of expressions inside it
+  };
+
+  // Onto `open_`, from where the caller takes them. Their greatest height.
+  int64_t items(int64_t depth) {
+    int64_t height = 0;
+    for (size_t n = count(1); n > 0; --n) {
+      const Read item = expression(depth + 1);
+      open_.push_back(item.node);
+      height = std::max(height, item.height);
+    }
+    return height;
   }
 
   std::vector<int32_t> code_points() {
@@ -132,7 +155,7 @@ class Reader {
     return ranges;
   }
 
-  int32_t expression(int64_t depth) {
+  Read expression(int64_t depth) {
     spending_.nesting(depth);
     spending_.tick();
     spending_.bytes(48);
@@ -141,47 +164,75 @@ class Reader {
     switch (Op(op)) {
       case Op::empty:
       case Op::never:
-        return e.make(Op(op));
-      case Op::chars:
-        return e.make(Op::chars, code_points());
+        return {e.make(Op(op)), 0};
       case Op::bytes: {
         std::vector<int32_t> bytes(count(1));
         for (int32_t& byte : bytes)
           if (byte = next(); byte < 0 || byte > 255) fail("has a byte that is not 0 to 255");
-        return e.make(Op::bytes, bytes);
+        return {e.make(Op::bytes, bytes), 0};
       }
       case Op::token: {
         const int32_t id = next();
         if (id < 0 || id >= tokens_) fail("names token " + std::to_string(id) + ", which the vocabulary lacks");
-        return e.make(Op::token, {}, id);
-      }
-      case Op::seq:
-      case Op::alt:
-        return e.make(Op(op), items(depth));
-      case Op::repeat: {
-        const int32_t min = next(), max = next();
-        if (min < 0 || max < -1 || (max >= 0 && max < min)) fail("repeats from " + std::to_string(min) + " to " + std::to_string(max) + " times");
-        const int32_t item = expression(depth + 1);
-        return e.make(Op::repeat, {&item, 1}, min, max);
+        return {e.make(Op::token, {}, id), 0};
       }
       case Op::rule: {
         const int32_t rule = next();
         if (rule < 0 || rule >= rules_) fail("uses rule " + std::to_string(rule) + ", which does not exist");
-        return e.make(Op::rule, {}, rule);
+        return {e.make(Op::rule, {}, rule), 0};
       }
-      case Op::both: {
-        const auto nodes = items(depth);
-        if (nodes.empty()) fail("intersects nothing");
-        for (int32_t node : nodes) require_regular(node, "intersects");
-        return e.make(Op::both, nodes);
+      case Op::same: {
+        const int32_t number = next();
+        if (number < 0 || size_t(number) >= numbered_.size() || numbered_[size_t(number)].node < 0) fail("repeats expression " + std::to_string(number) + ", which has not ended");
+        const Read known = numbered_[size_t(number)];
+        spending_.nesting(depth + known.height);
+        return known;
       }
-      case Op::negate: {
-        const int32_t item = expression(depth + 1);
-        require_regular(item, "complements");
-        return e.make(Op::negate, {&item, 1});
+      default: {
+        const size_t number = numbered_.size();
+        numbered_.push_back({-1, 0});
+        return numbered_[number] = composed(op, depth);
       }
     }
-    fail("has an unknown operation " + std::to_string(op));
+  }
+
+  Read composed(int32_t op, int64_t depth) {
+    auto& e = out_.expressions;
+    const size_t begin = open_.size();
+    int64_t height = 0, min = 0, max = 0;
+    switch (Op(op)) {
+      case Op::chars:
+        return {e.make(Op::chars, code_points()), 0};
+      case Op::seq:
+      case Op::alt:
+        height = items(depth);
+        break;
+      case Op::repeat:
+        min = next(), max = next();
+        if (min < 0 || max < -1 || (max >= 0 && max < min)) fail("repeats from " + std::to_string(min) + " to " + std::to_string(max) + " times");
+        height = item(depth);
+        break;
+      case Op::both:
+        height = items(depth);
+        if (open_.size() == begin) fail("intersects nothing");
+        for (size_t i = begin; i < open_.size(); ++i) require_regular(open_[i], "intersects");
+        break;
+      case Op::negate:
+        height = item(depth);
+        require_regular(open_.back(), "complements");
+        break;
+      default:
+        fail("has an unknown operation " + std::to_string(op));
+    }
+    const int32_t node = e.make(Op(op), {open_.data() + begin, open_.size() - begin}, int32_t(min), int32_t(max));
+    open_.resize(begin);
+    return {node, height + 1};
+  }
+
+  int64_t item(int64_t depth) {
+    const Read read = expression(depth + 1);
+    open_.push_back(read.node);
+    return read.height;
   }
 
   void require_regular(int32_t node, const char* what) const {
@@ -193,6 +244,8 @@ class Reader {
   Spending& spending_;
   Program out_;
   size_t at_ = 0;
+  std::vector<Read> numbered_;        // node -1: not ended
+  std::vector<int32_t> open_;         // operands of expressions that have not ended
 };
 
 // r = r t1 | r t2 | b1 | b2 is r = (b1 | b2) (t1 | t2)*. Other left recursion is refused when the automata are known.

@@ -2,7 +2,6 @@
 #pragma once
 #include <cstdint>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "budgets.h"
@@ -22,6 +21,7 @@ enum class Op : int32_t {
   rule = 8,        // index
   both = 9,        // n, expressions: intersection of regular expressions
   negate = 10,     // expression: the valid UTF-8 strings that a regular expression does not match
+  same = 11,       // number of an earlier expression; those of chars, seq, alt, repeat, both and negate are numbered as they begin
 };
 
 struct Node {
@@ -29,6 +29,7 @@ struct Node {
   int32_t a, b;                       // repeat: min, max; rule: index; token: id
   uint32_t first, count;              // operands: numbers of chars and bytes, nodes of the others
   bool regular;                       // holds neither rule nor token
+  uint64_t hash;                      // of what it is made of, whatever else was made: orders the choices of alt
 };
 
 // Equal expressions are one node, and operands come before the node that holds them.
@@ -41,9 +42,11 @@ class Expressions {
 
  private:
   int32_t add(Op op, std::span<const int32_t> operands, int32_t a, int32_t b);
+  void grow();
   std::vector<Node> nodes_;
   std::vector<int32_t> operands_;
-  std::unordered_multimap<uint64_t, int32_t> known_;
+  std::vector<int32_t> slots_ = std::vector<int32_t>(256, -1);      // nodes by their hashes
+  std::vector<int32_t> items_;                                      // scratch
 };
 
 struct Program {

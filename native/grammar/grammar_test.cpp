@@ -99,6 +99,17 @@ void refusals() {
       chain = i == (forwards ? 19999 : 0) ? std::move(chain) + Code{3, 1, 'x'} : std::move(chain) + Code{5, 3, 3, 1, '(', 8, forwards ? i + 1 : i - 1, 3, 1, ')'};
     check(refusal(chain) == "", "a chain of rules");
   }
+  // Expressions that are named again: what has not begun or not ended, nesting through names, and more copies than there is room for.
+  check(refusal(Code{1, 0, 1, 5, 2, 5, 2, 3, 1, 'a', 3, 1, 'b', 11, 1}) == "", "an expression that comes twice");
+  check(refusal(Code{1, 0, 1, 5, 2, 3, 1, 'a', 11, 0}) == "invalid_grammar", "an expression within itself");
+  check(refusal(Code{1, 0, 1, 5, 2, 3, 1, 'a', 11, 1}) == "invalid_grammar", "an expression that never comes");
+  check(refusal(Code{1, 0, 1, 11, -1}) == "invalid_grammar", "an expression with a negative number");
+  Code nested{1, 0, 601, 7, 0, 5, 3, 1, 'a'}, doubled{1, 0, 101, 7, 2, 2, 3, 1, 'a'};
+  for (int i = 0; i < 600; ++i) nested = std::move(nested) + Code{7, 0, 5, 11, i};
+  check(refusal(nested, {}, &param) == "grammar_too_complex" && param == "budgets.nesting", "nesting by name");
+  for (int i = 0; i < 100; ++i) doubled = std::move(doubled) + Code{5, 2, 11, i, 11, i};
+  doubled[1] = 100;
+  check(refusal(doubled) == "grammar_too_complex", "a text of 2^101 bytes");
   std::printf("refusals and budgets\n");
 }
 
@@ -231,6 +242,7 @@ int main(int argc, char** argv) {
   threads();
   malformed(count * 4);
   bounded_texts();
+  excluded_texts();
   random_grammars(count);
   if (failures) std::printf("%d failures\n", failures);
   return failures ? 1 : 0;

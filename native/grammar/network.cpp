@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "known_automata.h"
 #include "utf8.h"
 
 namespace anneal::grammar {
@@ -16,6 +17,7 @@ int64_t times(int64_t a, int64_t b) { return a > 0 && b > kHuge / a ? kHuge : a 
 constexpr int64_t kInlined = 16;      // a rule of at most this weight takes the place of its calls
 constexpr int64_t kUnrolled = 192;    // a counted repeat of more weight calls its item, so that a count costs one state
 constexpr int64_t kWide = 48;         // a repeat of this many different characters is free text
+constexpr int64_t kKept = 24;         // automata of rules of more weight are worth looking up
 
 }  // namespace
 
@@ -221,9 +223,15 @@ class NetworkBuilder {
 
   // ---- automata of parts
 
+  using Shared = std::shared_ptr<const Automaton>;
+
   const Automaton& fragment(int32_t chars) {
     const auto known = parts_.find(chars);
-    if (known != parts_.end()) return known->second;
+    if (known != parts_.end()) return *known->second;
+    return *parts_.emplace(chars, kept(spelled_out('c', chars).key, [&] { return new_fragment(chars); })).first->second;
+  }
+
+  Automaton new_fragment(int32_t chars) {
     Nfa nfa(spending_);
     const int32_t start = nfa.state(), accept = nfa.state();
     std::vector<Utf8Sequence> sequences;
@@ -237,28 +245,78 @@ class NetworkBuilder {
         at = to;
       }
     }
-    return parts_.emplace(chars, deterministic(nfa, start, accept, spending_)).first->second;
+    return deterministic(nfa, start, accept, spending_);
   }
 
   // Of an intersection or a complement, or of an operand of one.
-  const Automaton& regular(int32_t node) {
+  const Automaton& regular(int32_t node) { return *shared_regular(node); }
+
+  Shared shared_regular(int32_t node) {
     const auto known = parts_.find(node);
     if (known != parts_.end()) return known->second;
-    Automaton result;
+    return parts_.emplace(node, kept(spelled_out('p', node).key, [&] { return new_regular(node); })).first->second;
+  }
+
+  Automaton new_regular(int32_t node) {
     if (e_[node].op == Op::both) {
       const std::vector<int32_t> items(e_.operands(node).begin(), e_.operands(node).end());
-      result = regular(items[0]);
+      Automaton result = regular(items[0]);
       for (size_t i = 1; i < items.size(); ++i) result = intersection(result, regular(items[i]), spending_);
-    } else if (e_[node].op == Op::negate) {
-      const Automaton& item = regular(e_.operands(node)[0]);
-      result = difference(text(), item, spending_);
-    } else {
-      Nfa nfa(spending_);
-      const int32_t start = nfa.state(), accept = nfa.state();
-      expand(nfa, node, start, accept, true, nullptr);
-      result = deterministic(nfa, start, accept, spending_);
+      return result;
     }
-    return parts_.emplace(node, std::move(result)).first->second;
+    if (e_[node].op == Op::negate) return difference(text(), regular(e_.operands(node)[0]), spending_);
+    Nfa nfa(spending_);
+    const int32_t start = nfa.state(), accept = nfa.state();
+    expand(nfa, node, start, accept, true, nullptr);
+    return deterministic(nfa, start, accept, spending_);
+  }
+
+  // ---- automata of earlier grammars
+
+  struct SpelledOut {
+    std::string key;
+    std::vector<int32_t> nodes;       // what the expression is made of, by the numbers that the key gives them
+  };
+
+  // The whole of a regular expression, `kind` of automaton that is made of it first: equal keys, equal automata.
+  SpelledOut spelled_out(char kind, int32_t root) {
+    SpelledOut out{std::string(1, kind), {}};
+    const auto word = [&](int32_t x) { out.key.append(reinterpret_cast<const char*>(&x), sizeof x); };
+    numbers_.resize(size_t(e_.size()), -1);
+    // After its operands.
+    std::vector<std::pair<int32_t, size_t>> path{{root, 0}};
+    while (!path.empty()) {
+      auto& [node, next] = path.back();
+      const Node& n = e_[node];
+      const auto operands = e_.operands(node);
+      const bool leaf = !has_operand_nodes(node);
+      if (!leaf && next < operands.size()) {
+        const int32_t item = operands[next++];
+        if (numbers_[size_t(item)] < 0) path.emplace_back(item, 0);
+        continue;
+      }
+      path.pop_back();
+      if (numbers_[size_t(node)] >= 0) continue;
+      spending_.tick();
+      word(int32_t(n.op)), word(n.a), word(n.b), word(int32_t(operands.size()));
+      for (int32_t x : operands) word(leaf ? x : numbers_[size_t(x)]);
+      numbers_[size_t(node)] = int32_t(out.nodes.size());
+      out.nodes.push_back(node);
+    }
+    for (int32_t node : out.nodes) numbers_[size_t(node)] = -1;
+    return out;
+  }
+
+  template <class Make> Shared kept(const std::string& key, Make&& make) {
+    auto& known = KnownAutomata::instance();
+    if (const auto found = known.find(key)) {
+      spending_.pay(found->cost);
+      return found->automaton;
+    }
+    const auto before = spending_.spent();
+    const auto made = std::make_shared<const Automaton>(make());
+    known.keep(key, {made, spending_.spent() - before});
+    return made;
   }
 
   // All valid UTF-8.
@@ -313,7 +371,8 @@ class NetworkBuilder {
     if (owner && !productive_[size_t(node)]) return;
     switch (n.op) {
       case Op::empty: nfa.skip(from, to); return;
-      case Op::never: return;
+      case Op::never:
+      case Op::same: return;
       case Op::chars: {
         const auto ranges = e_.operands(node);
         if (ranges.back() >= 0x80) return embed(nfa, fragment(node), from, to);
@@ -384,6 +443,39 @@ class NetworkBuilder {
     }
   }
 
+  Shared rule_automaton(int32_t node, int32_t owner) {
+    if (e_[node].op == Op::both || e_[node].op == Op::negate) return shared_regular(node);
+    if (!e_[node].regular || weight_[size_t(node)] < kKept) return std::make_shared<const Automaton>(deterministic_rule(node, owner));
+    // Kept with the numbers that the key gives to what it calls.
+    auto& known = KnownAutomata::instance();
+    const auto [key, nodes] = spelled_out('r', node);
+    if (const auto found = known.find(key)) {
+      spending_.pay(found->cost);
+      return with_symbols(found->automaton, [&](int32_t symbol) { return callee(nodes[size_t(symbol)], owner); });
+    }
+    const auto before = spending_.spent();
+    const auto made = std::make_shared<const Automaton>(deterministic_rule(node, owner));
+    std::unordered_map<int32_t, int32_t> number_of;
+    for (size_t i = 0; i < nodes.size(); ++i) number_of.emplace(nodes[i], int32_t(i));
+    known.keep(key, {with_symbols(made, [&](int32_t symbol) { return number_of.at(callees_[size_t(symbol)].node); }), spending_.spent() - before});
+    return made;
+  }
+
+  template <class Symbol> static Shared with_symbols(const Shared& from, Symbol&& symbol) {
+    if (!from->has_marks()) return from;
+    auto out = std::make_shared<Automaton>();
+    std::vector<MarkEdge> marks;
+    for (int32_t s = 0; s < from->size(); ++s) {
+      for (auto& edge : from->edges(s)) out->edge(edge.lo, edge.hi, edge.to);
+      marks.clear();
+      for (auto& mark : from->marks(s)) marks.push_back({symbol(mark.symbol), mark.to});
+      std::sort(marks.begin(), marks.end(), [](auto& a, auto& b) { return a.symbol < b.symbol; });
+      for (auto& mark : marks) out->mark(mark.symbol, mark.to);
+      out->close_state(from->accepts(s));
+    }
+    return out;
+  }
+
   Automaton deterministic_rule(int32_t node, int32_t owner) {
     Nfa nfa(spending_);
     const int32_t start = nfa.state(), accept = nfa.state();
@@ -393,8 +485,8 @@ class NetworkBuilder {
 
   void compile(int32_t rule) {
     const auto [node, owner] = callees_[size_t(rule)];
-    const bool whole = e_[node].op == Op::both || e_[node].op == Op::negate;
-    const Automaton automaton = whole ? regular(node) : deterministic_rule(node, owner);
+    const Shared shared = rule_automaton(node, owner);
+    const Automaton& automaton = *shared;
     const int32_t base = net_.size();
     net_.rules_.push_back({base, 0});
     for (int32_t s = 0; s < automaton.size(); ++s) {
@@ -452,7 +544,8 @@ class NetworkBuilder {
   std::vector<int32_t> used_, settled_;
   std::vector<bool> nullable_, productive_, inlined_;
   std::vector<int64_t> weight_, breadth_;
-  std::unordered_map<int32_t, Automaton> parts_;
+  std::unordered_map<int32_t, Shared> parts_;
+  std::vector<int32_t> numbers_;                    // scratch of spelled_out()
   std::vector<Callee> callees_;
   std::unordered_map<int32_t, int32_t> callee_of_;
   Network net_;

@@ -48,14 +48,14 @@ export function classOfLetter(letter: string): readonly Range[] | undefined {
   return BY_LETTER.get(letter);
 }
 
-const properties = new Map<string, readonly Range[] | null>();
+const properties = new Map<string, readonly Range[]>();
 
 /** The characters with a Unicode property, such as "L", "Letter", "Script=Greek"; null when there is no such property. */
 export function propertyRanges(property: string): readonly Range[] | null {
-  let ranges = properties.get(property);
-  if (ranges === undefined) {
+  let ranges: readonly Range[] | null = properties.get(property) ?? null;
+  if (ranges === null) {
     ranges = /^[A-Za-z_]+(=[A-Za-z0-9_]+)?$/.test(property) ? lookUp(property) : null;
-    properties.set(property, ranges);
+    if (ranges !== null) properties.set(property, ranges);
   }
   return ranges;
 }

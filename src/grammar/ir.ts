@@ -48,6 +48,7 @@ const OPS = {
   rule: 8,
   and: 9,
   not: 10,
+  same: 11,
 } as const;
 
 /**
@@ -55,18 +56,29 @@ const OPS = {
  * and operands. Lists have their length before them:
  *
  * 0 empty; 1 never; 2 chars: n, n x (low, high); 3 bytes: n, bytes; 4 token: id; 5 seq: n, expressions; 6 alt: n,
- * expressions; 7 repeat: min, max, expression; 8 rule: index; 9 and: n, expressions; 10 not: expression.
+ * expressions; 7 repeat: min, max, expression; 8 rule: index; 9 and: n, expressions; 10 not: expression; 11 same: what
+ * an earlier expression is, by its number. Expressions of the kinds 2, 5, 6, 7, 9 and 10 are numbered as they begin.
  */
 export function encodeGrammar(grammar: Grammar): Int32Array {
   const words: number[] = [VERSION, grammar.start, grammar.rules.length];
+  const numbers = new Map<Expr, number>();
   // A stack of its own: expressions may be nested deeper than calls can be.
   const open: Expr[] = [...grammar.rules].reverse();
   for (let expr = open.pop(); expr !== undefined; expr = open.pop()) {
-    words.push(OPS[expr.kind]);
-    switch (expr.kind) {
+    const { kind } = expr;
+    if (kind !== "empty" && kind !== "never" && kind !== "bytes" && kind !== "token" && kind !== "rule") {
+      const number = numbers.get(expr);
+      if (number !== undefined) {
+        words.push(OPS.same, number);
+        continue;
+      }
+      numbers.set(expr, numbers.size);
+    }
+    words.push(OPS[kind]);
+    switch (kind) {
       case "chars":
         words.push(expr.ranges.length);
-        for (const [low, high] of expr.ranges) words.push(low, high);
+        for (const range of expr.ranges) words.push(range[0], range[1]);
         break;
       case "bytes":
         words.push(expr.bytes.length);
@@ -93,7 +105,7 @@ export function encodeGrammar(grammar: Grammar): Int32Array {
         break;
     }
   }
-  return Int32Array.from(words);
+  return new Int32Array(words);
 }
 
 /** Code points of text: all but the surrogates. */
@@ -113,8 +125,15 @@ const UTF8 = new TextEncoder();
 /** This text. A lone surrogate, which UTF-8 does not have, matches nothing. */
 export function text(literal: string): Expr {
   if (literal === "") return EMPTY;
-  if (/\p{Surrogate}/u.test(literal)) return NEVER;
-  return { kind: "bytes", bytes: [...UTF8.encode(literal)] };
+  const bytes: number[] = [];
+  for (let i = 0; i < literal.length; i++) {
+    const code = literal.charCodeAt(i);
+    if (code >= 0x80) {
+      return /\p{Surrogate}/u.test(literal) ? NEVER : { kind: "bytes", bytes: [...UTF8.encode(literal)] };
+    }
+    bytes.push(code);
+  }
+  return { kind: "bytes", bytes };
 }
 
 /** One after the other; what is trivial is folded. */
@@ -122,19 +141,21 @@ export function seq(...items: readonly Expr[]): Expr {
   const kept: Expr[] = [];
   /** The bytes that `kept` ends with, when they are of this call. */
   let run: number[] | null = null;
-  const add = (item: Expr): void => {
-    if (item.kind !== "bytes") {
-      run = null;
-      kept.push(item);
-    } else if (run === null) {
-      run = [...item.bytes];
-      kept.push({ kind: "bytes", bytes: run });
-    } else for (const byte of item.bytes) run.push(byte);
-  };
   for (const item of items) {
     if (item.kind === "never") return NEVER;
-    if (item.kind === "seq") for (const inner of item.items) add(inner);
-    else if (item.kind !== "empty") add(item);
+    for (const inner of item.kind === "seq" ? item.items : [item]) {
+      if (inner.kind === "empty") continue;
+      if (inner.kind !== "bytes" || kept.at(-1)?.kind !== "bytes") {
+        run = null;
+        kept.push(inner);
+      } else {
+        if (run === null) {
+          run = [...(kept.pop() as Extract<Expr, { kind: "bytes" }>).bytes];
+          kept.push({ kind: "bytes", bytes: run });
+        }
+        for (const byte of inner.bytes) run.push(byte);
+      }
+    }
   }
   if (kept.length === 0) return EMPTY;
   return kept.length === 1 ? kept[0]! : { kind: "seq", items: kept };
@@ -144,14 +165,12 @@ export function seq(...items: readonly Expr[]): Expr {
 export function alt(...items: readonly Expr[]): Expr {
   const kept: Expr[] = [];
   let hasEmpty = false;
-  const add = (item: Expr): void => {
-    if (item.kind === "never" || (item.kind === "empty" && hasEmpty)) return;
-    hasEmpty ||= item.kind === "empty";
-    kept.push(item);
-  };
   for (const item of items) {
-    if (item.kind === "alt") for (const inner of item.items) add(inner);
-    else add(item);
+    for (const inner of item.kind === "alt" ? item.items : [item]) {
+      if (inner.kind === "never" || (inner.kind === "empty" && hasEmpty)) continue;
+      hasEmpty ||= inner.kind === "empty";
+      kept.push(inner);
+    }
   }
   if (kept.length === 0) return NEVER;
   return kept.length === 1 ? kept[0]! : { kind: "alt", items: kept };

@@ -23,6 +23,7 @@ import {
   seq,
   text,
 } from "./ir.js";
+import { Remembered } from "./remembered.js";
 
 const SHORT_ESCAPES: ReadonlyMap<number, string> = new Map([
   [0x08, "b"],
@@ -44,8 +45,14 @@ const RAW: readonly Range[] = complement([
 /** Characters with a \uXXXX spelling where the characters are constrained. */
 const ESCAPED_BY_CODE: readonly Range[] = complement([[0x20, 0x7e]]);
 
-/** Spelled sets: regular expressions use few, again and again. */
-const known = new WeakMap<readonly Range[], Expr>();
+/** What was spelled before: formats, again and again. */
+const knownSpellings = new WeakMap<Expr, Expr>();
+
+/** Spelled characters, by their ranges: regular expressions use few sets, again and again. */
+const knownSets = new WeakMap<readonly Range[], Expr>();
+const knownSmallSets = new Remembered(256);
+const SMALL = 32;
+const hexDigits = new Remembered(256);
 
 const ANY_SHORT_ESCAPE = seq(
   text("\\"),
@@ -82,28 +89,35 @@ export function spelledText(literal: string): Expr {
 export function spelled(expr: Expr): Expr {
   switch (expr.kind) {
     case "chars":
-      return spelledCharacter(expr.ranges);
+      return expr.ranges.every(standForThemselves) ? expr : spelledCharacter(expr.ranges);
     case "bytes": {
       if (expr.bytes.every(standsForItself)) return expr;
       const literal = new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(expr.bytes));
       return seq(...[...literal].map(spelledLiteralCharacter));
     }
-    case "seq":
-      return seq(...expr.items.map(spelled));
-    case "alt":
-      return alt(...expr.items.map(spelled));
-    case "repeat":
-      return repeat(spelled(expr.item), expr.min, expr.max);
-    case "and":
-      return and(...expr.items.map(spelled));
-    case "not":
-      return and(CONSTRAINED_CONTENT, not(spelled(expr.item)));
     case "empty":
     case "never":
     case "token":
     case "rule":
       return expr;
   }
+  let found = knownSpellings.get(expr);
+  if (found === undefined) {
+    found = spelledParts(expr);
+    knownSpellings.set(expr, found);
+  }
+  return found;
+}
+
+function spelledParts(expr: Extract<Expr, { kind: "seq" | "alt" | "and" | "repeat" | "not" }>): Expr {
+  if (expr.kind === "not") return and(CONSTRAINED_CONTENT, not(spelled(expr.item)));
+  if (expr.kind === "repeat") {
+    const item = spelled(expr.item);
+    return item === expr.item ? expr : repeat(item, expr.min, expr.max);
+  }
+  const items = expr.items.map(spelled);
+  if (items.every((item, i) => item === expr.items[i])) return expr;
+  return expr.kind === "seq" ? seq(...items) : expr.kind === "alt" ? alt(...items) : and(...items);
 }
 
 function spelledLiteralCharacter(character: string): Expr {
@@ -115,16 +129,26 @@ function standsForItself(code: number): boolean {
   return code >= 0x20 && code <= 0x7e && code !== 0x22 && code !== 0x5c;
 }
 
+/** The quotation mark and the backslash lie between such ranges. */
+function standForThemselves([low, high]: Range): boolean {
+  return standsForItself(low) && standsForItself(high) && (low > 0x22 || high < 0x22) && (low > 0x5c || high < 0x5c);
+}
+
 function spelledCharacter(ranges: readonly Range[]): Expr {
-  let expr = known.get(ranges);
+  if (ranges.length <= SMALL) return knownSmallSets.get(ranges.join(" "), () => newSpelledCharacter(ranges));
+  let expr = knownSets.get(ranges);
   if (expr === undefined) {
-    const escapes = [...SHORT_ESCAPES]
-      .filter(([code]) => ranges.some(([low, high]) => low <= code && code <= high))
-      .map(([, letter]) => text(`\\${letter}`));
-    expr = alt(chars(...intersection(ranges, RAW)), ...escapes, escapedByCode(intersection(ranges, ESCAPED_BY_CODE)));
-    known.set(ranges, expr);
+    expr = newSpelledCharacter(ranges);
+    knownSets.set(ranges, expr);
   }
   return expr;
+}
+
+function newSpelledCharacter(ranges: readonly Range[]): Expr {
+  const escapes = [...SHORT_ESCAPES]
+    .filter(([code]) => ranges.some(([low, high]) => low <= code && code <= high))
+    .map(([, letter]) => text(`\\${letter}`));
+  return alt(chars(...intersection(ranges, RAW)), ...escapes, escapedByCode(intersection(ranges, ESCAPED_BY_CODE)));
 }
 
 /** `\uXXXX`, or two of them beyond the basic plane. */
@@ -170,6 +194,10 @@ function hexadecimal(ranges: readonly Range[], digits: number): Expr {
 }
 
 function hexDigit(values: readonly number[]): Expr {
+  return hexDigits.get(values.join(" "), () => newHexDigit(values));
+}
+
+function newHexDigit(values: readonly number[]): Expr {
   const codes = values.flatMap((value) => {
     const digit = value.toString(16);
     return [digit.charCodeAt(0), digit.toUpperCase().charCodeAt(0)];

@@ -10,6 +10,8 @@ const DEEPEST = 250;
 const MOST_REPETITIONS = 1_000_000;
 /** Characters of `{2,5}`. */
 const LONGEST_COUNT = 40;
+/** Characters of parts that are looked up among those before. */
+const LONGEST_SHARED = 200;
 
 const CONTROL_ESCAPES: ReadonlyMap<string, number> = new Map([
   ["t", 9],
@@ -34,6 +36,7 @@ export function regexSearchToExpr(pattern: string): Expr {
 
 class RegexReader {
   private readonly characters: readonly string[];
+  private readonly known = new Map<string, Anchored>();
   private at = 0;
   private depth = 0;
 
@@ -61,7 +64,19 @@ class RegexReader {
     return Anchored.sequence(items);
   }
 
+  /** What is written alike is one expression. */
   private quantified(): Anchored {
+    const begin = this.at;
+    const found = this.newQuantified();
+    const length = this.at - begin;
+    if (length === 1 || length > LONGEST_SHARED) return found;
+    const source = this.characters.slice(begin, this.at).join("");
+    const known = this.known.get(source);
+    if (known === undefined) this.known.set(source, found);
+    return known ?? found;
+  }
+
+  private newQuantified(): Anchored {
     const begin = this.at;
     const item = this.atom();
     const count = this.quantifier();
@@ -303,8 +318,16 @@ class RegexReader {
   }
 }
 
+/** Sets with a name, which are the same objects each time. */
+const knownSets = new WeakMap<readonly Range[], Anchored>();
+
 function one(ranges: readonly Range[]): Anchored {
-  return Anchored.plain(chars(...ranges), false);
+  let found = knownSets.get(ranges);
+  if (found === undefined) {
+    found = Anchored.plain(chars(...ranges), false);
+    knownSets.set(ranges, found);
+  }
+  return found;
 }
 
 function literal(character: string): Anchored {

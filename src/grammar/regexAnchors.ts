@@ -28,7 +28,8 @@ export class Anchored {
   }
 
   get hasAnchors(): boolean {
-    return this.parts.some((part, i) => i > 0 && part.expr.kind !== "never");
+    const [, start, end, both] = this.parts;
+    return start.expr.kind !== "never" || end.expr.kind !== "never" || both.expr.kind !== "never";
   }
 
   static sequence(items: readonly Anchored[]): Anchored {
@@ -41,6 +42,11 @@ export class Anchored {
   }
 
   static either(items: readonly Anchored[]): Anchored {
+    if (!items.some((item) => item.hasAnchors)) {
+      const expr = alt(...items.map((item) => item.parts[0].expr));
+      const nullable = items.some((item) => item.parts[0].nullable);
+      return Anchored.plain(expr, nullable);
+    }
     return new Anchored(fourParts((i) => items.map((item) => item.parts[i]!)));
   }
 
@@ -73,6 +79,7 @@ export class Anchored {
   private followedBy(right: Anchored): Anchored {
     const found: Part[][] = [[], [], [], []];
     for (const [i, a] of this.parts.entries()) {
+      if (a.expr.kind === "never") continue;
       for (const [j, b] of right.parts.entries()) {
         const first = j & AT_START ? onlyEmpty(a) : a;
         const second = i & AT_END ? onlyEmpty(b) : b;

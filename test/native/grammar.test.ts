@@ -70,6 +70,15 @@ async function failure(call: () => unknown): Promise<AnnealError> {
   throw new Error("the call succeeded");
 }
 
+it("encodes an expression that comes again by its number", async () => {
+  const letters = repeat(chars([0x61, 0x63]), 2, 2);
+  const program = grammar(seq(letters, text("-"), letters));
+  expect([...program]).toEqual([1, 0, 1, 5, 3, 7, 2, 2, 2, 1, 0x61, 0x63, 3, 1, 0x2d, 11, 1]);
+  const compiled = await compileGrammar(await vocabularyOf(300), program);
+  const takes = (bytes: string) => compiled.matcher().acceptBytes(Buffer.from(bytes));
+  expect(["ab-ca", "ab-cd", "a-b"].map(takes)).toEqual([true, false, false]);
+});
+
 describe("a matcher", () => {
   let vocabulary: GrammarVocabulary;
   beforeAll(async () => {

@@ -1,7 +1,8 @@
 // Integers within bounds, and the numbers that are none. A number without fraction is an integer however it is spelled: 12,
 // 12.0, 1.2e1. Scientific notation has one digit before the point here and as many after it as double precision can need.
 
-import { alt, and, type Expr, NEVER, not, optional, repeat, seq, text } from "../ir.js";
+import { alt, and, EMPTY, type Expr, NEVER, not, optional, repeat, seq, text } from "../ir.js";
+import { Remembered } from "../remembered.js";
 import { toDecimal } from "./decimals.js";
 import { DIGIT, digits, naturalRange, ZERO_FRACTION, ZEROS } from "./digitRanges.js";
 import { type Bound, bySign, exponents, numberRange, scientificRange } from "./numbers.js";
@@ -12,8 +13,16 @@ const MOST_FRACTION_DIGITS = 16;
 /** Whether an integer may be written with a fraction of zeros or with an exponent. Draft 4 takes neither for an integer. */
 export type IntegerSpelling = "any" | "digits";
 
+const ranges = new Remembered(256);
+/** By places, most digits and padding. */
+const scientifics = new Remembered(64);
+
 /** Integers from `low` to `high`, both included; null: no bound. Minus zero is zero. */
 export function integerRange(low: bigint | null, high: bigint | null, spelling: IntegerSpelling): Expr {
+  return ranges.get(`${low} ${high} ${spelling}`, () => newIntegerRange(low, high, spelling));
+}
+
+function newIntegerRange(low: bigint | null, high: bigint | null, spelling: IntegerSpelling): Expr {
   if (low !== null && high !== null && low > high) return NEVER;
   const plain = bySign(low, high, naturalRange);
   if (spelling === "digits") return plain;
@@ -48,7 +57,12 @@ function boundAt(value: bigint): Bound {
  * Scientific notation of numbers with at most `places` decimals: the exponent takes the rest of up to `most` digits after
  * the mantissa's point. `padding`: what may follow those digits.
  */
-function scientificWithPlaces(places: number, most: number, padding: Expr = text("")): Expr {
+function scientificWithPlaces(places: number, most: number, padding: Expr = EMPTY): Expr {
+  const key = `${places} ${most} ${padding.kind}`;
+  return scientifics.get(key, () => newScientificWithPlaces(places, most, padding));
+}
+
+function newScientificWithPlaces(places: number, most: number, padding: Expr): Expr {
   let fraction: Expr = NEVER;
   for (let count = most; count >= 1; count--) {
     fraction = seq(DIGIT, alt(seq(padding, exponents(count - places, null)), fraction));

@@ -4,6 +4,7 @@
 
 import { alt, and, chars, EMPTY, type Expr, NEVER, optional, repeat, seq, text } from "../ir.js";
 import { NUMBER } from "../jsonValues.js";
+import { Remembered } from "../remembered.js";
 import { type Decimal, fractionDigits, wholePart } from "./decimals.js";
 import { DIGIT, digits, naturalRange, ZERO_FRACTION, ZEROS } from "./digitRanges.js";
 
@@ -12,6 +13,7 @@ export interface Bound {
   inclusive: boolean;
 }
 
+const knownExponents = new Remembered(1024);
 const ANY_DIGITS = repeat(DIGIT, 0);
 const ANY_FRACTION = optional(seq(text("."), repeat(DIGIT, 1)));
 const EXPONENT_MARK = chars([0x45, 0x45], [0x65, 0x65]);
@@ -166,6 +168,10 @@ function scientific(mantissa: Expr, low: number | null, high: number | null): Ex
 
 /** From the mark on. */
 export function exponents(low: number | null, high: number | null): Expr {
+  return knownExponents.get(`${low} ${high}`, () => newExponents(low, high));
+}
+
+function newExponents(low: number | null, high: number | null): Expr {
   const least = Math.max(low ?? -LARGEST_EXPONENT, -LARGEST_EXPONENT);
   const most = Math.min(high ?? LARGEST_EXPONENT, LARGEST_EXPONENT);
   if (least > most) return NEVER;
