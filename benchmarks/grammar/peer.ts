@@ -45,9 +45,10 @@ function byteLevel(token: Uint8Array): string {
 
 const [folder = "", size = "0", schemas = "0", first = "0"] = process.argv.slice(2);
 const file = createRequire(join(folder, "package.json")).resolve("@mlc-ai/web-xgrammar");
-// Its module is an ES module that reads the variables of a CommonJS one.
+// Loaded as an ES module it reads the variables of a CommonJS one, and leaves what it exports in a global one.
 Object.assign(globalThis, { require: createRequire(file), __filename: file, __dirname: dirname(file) });
-const peer = (await import(file)) as PeerModule;
+await import(file);
+const peer = (globalThis as unknown as { xgrammar: PeerModule }).xgrammar;
 const vocabulary = await benchmarkVocabulary(folder, Number(size));
 const matching = new LongestMatch(vocabulary.tokens.slice(0, -1));
 const encoded = vocabulary.tokens.map(byteLevel);
