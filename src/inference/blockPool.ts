@@ -4,6 +4,9 @@ import { createHash } from "node:crypto";
 
 /** Positions per page. */
 export const PAGE_SIZE = 64;
+/** Positions that are found again together: parts of a page whose tokens are equal up to there. */
+export const PART_SIZE = 16;
+export const PARTS_PER_PAGE = PAGE_SIZE / PART_SIZE;
 
 const NONE = -1;
 
@@ -13,7 +16,8 @@ const NONE = -1;
  */
 export class BlockPool {
   private readonly references: Int32Array;
-  private readonly hashOf: (string | null)[];
+  /** Of the parts by which the page can be found. */
+  private readonly hashesOf: string[][];
   private readonly pageOf = new Map<string, number>();
   // A ring through `pages` as the sentinel.
   private readonly next: Int32Array;
@@ -22,7 +26,7 @@ export class BlockPool {
 
   constructor(readonly pages: number) {
     this.references = new Int32Array(pages);
-    this.hashOf = new Array<string | null>(pages).fill(null);
+    this.hashesOf = Array.from({ length: pages }, () => []);
     this.next = new Int32Array(pages + 1);
     this.previous = new Int32Array(pages + 1);
     for (let i = 0; i <= pages; i++) {
@@ -35,10 +39,6 @@ export class BlockPool {
   /** Pages nobody holds, cached ones included. */
   get free(): number {
     return this.freeCount;
-  }
-
-  get cached(): number {
-    return this.pageOf.size;
   }
 
   isHeld(page: number): boolean {
@@ -68,33 +68,32 @@ export class BlockPool {
   release(page: number): void {
     const left = --this.references[page]!;
     if (left > 0) return;
-    if (this.hashOf[page] === null) this.link(this.pages, page);
+    if (this.hashesOf[page]!.length === 0) this.link(this.pages, page);
     else this.link(this.previous[this.pages]!, page);
   }
 
-  /** The page with this content, or -1. */
+  /** The page that holds the part of this hash, or -1. */
   find(hash: string): number {
     return this.pageOf.get(hash) ?? NONE;
   }
 
-  /** Makes a full page findable. When another page has the same content already, that one stays. */
+  /** Makes a computed part of a page findable. When another page holds the same already, that one stays. */
   publish(page: number, hash: string): void {
-    if (this.hashOf[page] !== null || this.pageOf.has(hash)) return;
-    this.hashOf[page] = hash;
+    if (this.pageOf.has(hash)) return;
+    this.hashesOf[page]!.push(hash);
     this.pageOf.set(hash, page);
   }
 
   /** Forgets all cached content (after a failed step nobody knows what the pages hold). */
   forgetAll(): void {
-    for (const page of this.pageOf.values()) this.hashOf[page] = null;
+    for (const page of this.pageOf.values()) this.hashesOf[page]!.length = 0;
     this.pageOf.clear();
   }
 
   private forget(page: number): void {
-    const hash = this.hashOf[page]!;
-    if (hash === null) return;
-    this.hashOf[page] = null;
-    this.pageOf.delete(hash);
+    const hashes = this.hashesOf[page]!;
+    for (const hash of hashes) this.pageOf.delete(hash);
+    hashes.length = 0;
   }
 
   private unlink(page: number): void {
@@ -116,7 +115,7 @@ export class BlockPool {
 }
 
 /**
- * The content of a page is its tokens and everything before them, under one set of weights. The chain starts from what
+ * The content of a part is its tokens and everything before them, under one set of weights. The chain starts from what
  * else decides it: the adapter version (a reloaded adapter is another version) and the request's salt.
  */
 export function rootHash(adapter: number, salt: string | null): string {
@@ -125,8 +124,8 @@ export function rootHash(adapter: number, salt: string | null): string {
     .digest("base64");
 }
 
-/** Hash of the page that holds `tokens`, which follows the page (or root) of hash `parent`. */
-export function pageHash(parent: string, tokens: Int32Array): string {
+/** Hash of the part that holds `tokens`, which follows the part (or root) of hash `parent`. */
+export function partHash(parent: string, tokens: Int32Array): string {
   return createHash("sha256")
     .update(parent)
     .update(new Uint8Array(tokens.buffer, tokens.byteOffset, tokens.byteLength))

@@ -224,7 +224,7 @@ describe("pages", () => {
     expect(scarce).toMatchObject({ openSlots: 0, stats: { cacheUsage: 0 } });
   });
 
-  test("a prompt seen before is read from the cache in whole pages, its last token computed again", async () => {
+  test("a prompt seen before is read from the cache in parts of sixteen, its last token computed again", async () => {
     const { loop, model } = open();
     const first = await read(loop.submit(request({ promptTokens: prompt(200) })));
     const before = model.seen.tokens;
@@ -234,15 +234,29 @@ describe("pages", () => {
     expect(second.choices).toEqual(first.choices);
     const aligned = prompt(128, 9);
     await read(loop.submit(request({ promptTokens: aligned })));
-    expect((await read(loop.submit(request({ promptTokens: aligned })))).cached).toBe(64);
-    expect(loop.stats()).toMatchObject({ cacheHits: 256, cacheQueries: 656 });
+    expect((await read(loop.submit(request({ promptTokens: aligned })))).cached).toBe(112);
+    expect(loop.stats()).toMatchObject({ cacheHits: 304, cacheQueries: 656 });
   });
 
   test("what a request wrote is cached as well: a following turn reads it", async () => {
     const { loop } = open();
     const turn = await read(loop.submit(request({ promptTokens: prompt(60), params: { maxTokens: 100 } })));
     const next = [...prompt(60), ...turn.choices[0]!.ids, 1, 2, 3];
-    expect((await read(loop.submit(request({ promptTokens: next })))).cached).toBe(128);
+    expect((await read(loop.submit(request({ promptTokens: next })))).cached).toBe(144);
+  });
+
+  test("a prompt that begins like another goes on in a copy of its page, each as if alone", async () => {
+    const [one, other] = [prompt(60), [...prompt(40), ...prompt(20, 5)]];
+    const short = [...prompt(20), ...prompt(5, 7)];
+    const askOf = (loop: InferenceLoop) => (promptTokens: number[]) =>
+      read(loop.submit(request({ promptTokens, params: { maxTokens: 30 } })));
+    const alone = await Promise.all([one, other, short].map((promptTokens) => askOf(open().loop)(promptTokens)));
+    const { loop } = open();
+    const ask = askOf(loop);
+    const answers = [await ask(one), await ask(other), await ask(short), await ask(one), await ask(other)];
+    expect(answers.map((answer) => answer.choices)).toEqual([0, 1, 2, 0, 1].map((i) => alone[i]!.choices));
+    expect(answers.map((answer) => answer.cached)).toEqual([0, 32, 16, 48, 48]);
+    expect(loop.stats().cacheUsage).toBe(0);
   });
 
   test("pages are not shared between adapter versions or salts", async () => {
@@ -295,7 +309,7 @@ describe("pages", () => {
     const { loop } = open({ pages: 8 });
     for (let i = 0; i < 10; i++)
       await read(loop.submit(request({ promptTokens: prompt(300, i), params: { maxTokens: 2 } })));
-    expect((await read(loop.submit(request({ promptTokens: prompt(300, 9) })))).cached).toBe(256);
+    expect((await read(loop.submit(request({ promptTokens: prompt(300, 9) })))).cached).toBe(288);
     expect((await read(loop.submit(request({ promptTokens: prompt(300, 1) })))).cached).toBe(0);
   });
 });

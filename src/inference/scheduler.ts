@@ -5,7 +5,7 @@
 // half of their places to others: many choices are served together while nobody else asks, and nobody waits for all of
 // them.
 
-import { type BlockPool, PAGE_SIZE } from "./blockPool.js";
+import { type BlockPool, PAGE_SIZE, PART_SIZE, PARTS_PER_PAGE } from "./blockPool.js";
 import type { Sequence } from "./sequence.js";
 
 export interface SchedulerOptions {
@@ -63,7 +63,7 @@ export class Scheduler {
     this.insert(this.running, branch);
   }
 
-  /** Ends a sequence, wherever it stands. Its full pages stay in the cache until they are needed. */
+  /** Ends a sequence, wherever it stands. What its pages hold stays in the cache until they are needed. */
   finish(sequence: Sequence): void {
     if (sequence.state === "running") this.remove(this.running, sequence);
     else if (sequence.state === "waiting") this.remove(this.waiting, sequence);
@@ -309,6 +309,7 @@ export class Scheduler {
         sequence.addBlock(page);
       }
       sequence.computed = found.length * PAGE_SIZE;
+      this.copyParts(sequence);
     }
     const chunk = Math.min(sequence.wanted, budget);
     if (!this.reserve(sequence, chunk)) {
@@ -341,10 +342,33 @@ export class Scheduler {
     return found;
   }
 
+  /** Begins the page behind the cached ones with a copy of a cached page that begins as it does. */
+  private copyParts(sequence: Sequence): void {
+    const { pool } = this;
+    if (!sequence.origin.useCache) return;
+    const first = sequence.blocks.length * PARTS_PER_PAGE;
+    const most = Math.min(PARTS_PER_PAGE - 1, Math.floor((sequence.length - 1) / PART_SIZE) - first);
+    for (let parts = most; parts > 0; parts--) {
+      const from = pool.find(sequence.hashOfPart(first + parts - 1));
+      if (from < 0) continue;
+      pool.retain(from);
+      const to = pool.take();
+      pool.release(from);
+      if (to < 0) return;
+      sequence.addBlock(to);
+      sequence.computed += parts * PART_SIZE;
+      this.copyFrom.push(from);
+      this.copyTo.push(to);
+      return;
+    }
+  }
+
   private publish(sequence: Sequence): void {
     const full = sequence.newlyFull();
     if (full === null) return;
-    for (let i = full[0]; i < full[1]; i++) this.pool.publish(sequence.blocks[i]!, sequence.hashOfPage(i));
+    for (let i = full[0]; i < full[1]; i++) {
+      this.pool.publish(sequence.blocks[Math.floor(i / PARTS_PER_PAGE)]!, sequence.hashOfPart(i));
+    }
   }
 
   /** The end of the sequence first, so that what others are likelier to share is evicted last. */

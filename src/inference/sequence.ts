@@ -1,7 +1,7 @@
 // One choice on its way through the steps: its tokens, how far they are computed, and the pages they lie in.
 
 import type { StepSequence } from "../runtime/runtime.js";
-import { PAGE_SIZE, pageHash, rootHash } from "./blockPool.js";
+import { PAGE_SIZE, PART_SIZE, PARTS_PER_PAGE, partHash, rootHash } from "./blockPool.js";
 import type { SamplingSettings } from "./request.js";
 
 export type SequenceState = "waiting" | "running" | "finished";
@@ -155,19 +155,24 @@ export class Sequence {
 
   /** Hash of the full page `at`; its tokens must be known. */
   hashOfPage(at: number): string {
-    const fromSource = this.source === null ? 0 : Math.floor(this.promptLength / PAGE_SIZE);
-    if (at < fromSource) return this.source!.hashOfPage(at);
-    for (let i = this.hashes.length; i < fromSource; i++) this.hashes.push(this.source!.hashOfPage(i));
+    return this.hashOfPart((at + 1) * PARTS_PER_PAGE - 1);
+  }
+
+  /** Hash of the full part `at`, counted from the first token on; its tokens must be known. */
+  hashOfPart(at: number): string {
+    const fromSource = this.source === null ? 0 : Math.floor(this.promptLength / PART_SIZE);
+    if (at < fromSource) return this.source!.hashOfPart(at);
+    for (let i = this.hashes.length; i < fromSource; i++) this.hashes.push(this.source!.hashOfPart(i));
     for (let i = this.hashes.length; i <= at; i++) {
       const parent = this.hashes[i - 1] ?? rootHash(this.origin.adapter, this.origin.cacheSalt);
-      this.hashes.push(pageHash(parent, this.tokens.subarray(i * PAGE_SIZE, (i + 1) * PAGE_SIZE)));
+      this.hashes.push(partHash(parent, this.tokens.subarray(i * PART_SIZE, (i + 1) * PART_SIZE)));
     }
     return this.hashes[at]!;
   }
 
-  /** Pages filled with known tokens since the last call, as [from, to). */
+  /** Parts filled with known tokens since the last call, as [from, to). */
   newlyFull(): [from: number, to: number] | null {
-    const full = Math.floor(Math.min(this.computed, this.length) / PAGE_SIZE);
+    const full = Math.floor(Math.min(this.computed, this.length) / PART_SIZE);
     if (full <= this.published) return null;
     const from = this.published;
     this.published = full;

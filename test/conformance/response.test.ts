@@ -79,7 +79,7 @@ describe("the answer in one piece", () => {
     expect(choices[0]!.token_ids).toEqual(texts.map((text) => ids[text]));
   });
 
-  test("cached tokens are counted by whole pages, of one salt", async () => {
+  test("cached tokens are counted by sixteens, of one salt", async () => {
     const messages = [{ role: "user", content: "c".repeat(140) }];
     const cached = async (more: object = {}) => {
       const { usage } = await served.chat({ messages, max_tokens: 2, ...more });
@@ -90,6 +90,8 @@ describe("the answer in one piece", () => {
     expect(await cached({ cache_salt: "a" })).toBe(0);
     expect(await cached({ cache_salt: "b" })).toBe(0);
     expect(await cached({ cache_salt: "a" })).toBe(128);
+    const short = { messages: [{ role: "user", content: "d".repeat(30) }] };
+    expect([await cached(short), await cached(short)]).toEqual([0, 32]);
     const chunks = await served.chunks({ messages, max_tokens: 2, stream_options: { include_usage: true } });
     expect(chunks.at(-1)!.usage!.prompt_tokens_details).toEqual({ cached_tokens: 128 });
   });
