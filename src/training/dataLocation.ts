@@ -26,7 +26,8 @@ export function resolveTrainingData(url: string, sources: DataSources): string {
   const refuse = (msg: string) => ValidationError.at("training_data_url", msg);
   if (/^https?:/i.test(url)) {
     if (!URL.canParse(url)) throw refuse("is no valid URL");
-    const { hostname, host } = new URL(url);
+    const { hostname, host, username, password } = new URL(url);
+    if (username !== "" || password !== "") throw refuse("must not carry a user name or password");
     if (sources.allowedHosts.includes(hostname) || sources.allowedHosts.includes(host)) return url;
     throw refuse(`data from ${hostname} is not allowed here`);
   }

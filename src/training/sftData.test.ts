@@ -59,6 +59,7 @@ describe("training_data_url", () => {
   it.each([
     "relative.jsonl",
     "file://elsewhere/share",
+    "https://user:secret@data.example/x",
     "https://other.example/x",
     "http://",
     "wandb-artifact:///me/unknown/set:v3",
