@@ -12,33 +12,42 @@ export const DEFAULT_SPACE: Expr = alt(EMPTY, text(" "), seq(text("\n"), repeat(
 
 const DIGIT = chars([0x30, 0x39]);
 const NON_ZERO = chars([0x31, 0x39]);
-const NATURAL = alt(text("0"), seq(NON_ZERO, repeat(DIGIT, 0)));
+const FRACTION = optional(seq(text("."), repeat(DIGIT, 1)));
 const EXPONENT_MARK = chars([0x45, 0x45], [0x65, 0x65]);
-const SIGN = chars([0x2b, 0x2b], [0x2d, 0x2d]);
 const ZEROS = repeat(text("0"), 0);
 
-/** An exponent up to 307 in size: any larger one leaves the range of double precision. */
-const EXPONENT = seq(
-  EXPONENT_MARK,
-  optional(SIGN),
-  ZEROS,
-  alt(repeat(DIGIT, 1, 2), seq(chars([0x31, 0x32]), repeat(DIGIT, 2, 2)), seq(text("30"), chars([0x30, 0x37]))),
-);
+/** What the exponent 308 may follow: up to the largest double, 1.7976931348623157e308. */
+export const LARGEST_MANTISSA: Expr = seq(text("1"), optional(seq(text("."), largestFraction("7976931348623157"))));
 
-/** Any number in double precision's range of exponents, as JSON writes it. */
+function largestFraction(digits: string): Expr {
+  if (digits === "") return ZEROS;
+  const digit = digits.charCodeAt(0);
+  const below = seq(chars([0x30, digit - 1]), repeat(DIGIT, 0));
+  return alt(below, seq(text(digits[0]!), alt(EMPTY, largestFraction(digits.slice(1)))));
+}
+
+const decimal = (whole: Expr): Expr => seq(alt(text("0"), whole), FRACTION);
+
+function raised(digits: Expr): Expr {
+  return seq(EXPONENT_MARK, optional(text("+")), ZEROS, digits);
+}
+
+/**
+ * Any number as JSON writes it, but for exponents with which double precision reads it as infinite: up to 308 after one digit,
+ * and two digits after more. A number of more than 308 digits is still one, although few programs read it exactly.
+ */
 export const NUMBER: Expr = seq(
   optional(text("-")),
   alt(
-    seq(NATURAL, optional(seq(text("."), repeat(DIGIT, 1))), optional(EXPONENT)),
-    // Of the largest exponent, what is certain to fit: 1 up to 1.6...
     seq(
-      text("1"),
-      optional(seq(text("."), chars([0x30, 0x37 - 1]), repeat(DIGIT, 0))),
-      EXPONENT_MARK,
-      optional(text("+")),
-      ZEROS,
-      text("308"),
+      decimal(seq(NON_ZERO, repeat(DIGIT, 0))),
+      optional(alt(raised(repeat(DIGIT, 1, 2)), seq(EXPONENT_MARK, text("-"), repeat(DIGIT, 1)))),
     ),
+    seq(
+      decimal(NON_ZERO),
+      raised(alt(seq(chars([0x31, 0x32]), repeat(DIGIT, 2, 2)), seq(text("30"), chars([0x30, 0x37])))),
+    ),
+    seq(LARGEST_MANTISSA, raised(text("308"))),
   ),
 );
 

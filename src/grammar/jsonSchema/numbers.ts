@@ -3,7 +3,7 @@
 // automaton could tell the size. Minus zero is zero.
 
 import { alt, and, chars, EMPTY, type Expr, NEVER, optional, repeat, seq, text } from "../ir.js";
-import { NUMBER } from "../jsonValues.js";
+import { LARGEST_MANTISSA, NUMBER } from "../jsonValues.js";
 import { Remembered } from "../remembered.js";
 import { type Decimal, fractionDigits, wholePart } from "./decimals.js";
 import { DIGIT, digits, naturalRange, ZERO_FRACTION, ZEROS } from "./digitRanges.js";
@@ -17,11 +17,10 @@ const knownExponents = new Remembered(1024);
 const ANY_DIGITS = repeat(DIGIT, 0);
 const ANY_FRACTION = optional(seq(text("."), repeat(DIGIT, 1)));
 const EXPONENT_MARK = chars([0x45, 0x45], [0x65, 0x65]);
+/** Numbers of a smaller one may be read as zero. */
+const SMALLEST_EXPONENT = -323;
 /** Double precision has it for some mantissas only. */
 const LARGEST_EXPONENT = 308;
-/** Of those, the ones that are certain to fit. */
-const LARGEST_MANTISSA = seq(text("1"), optional(seq(text("."), digits(0, 6), ANY_DIGITS)));
-
 /** Numbers between two bounds; null: no bound. */
 export function numberRange(low: Bound | null, high: Bound | null): Expr {
   if (low === null && high === null) return NUMBER;
@@ -112,7 +111,8 @@ function fractionAtMost(bound: string, inclusive: boolean): Expr {
   return alt(none, seq(text("."), digitsAtMost(bound, inclusive, true)));
 }
 
-function digitsAtMost(bound: string, inclusive: boolean, needsDigit: boolean): Expr {
+/** Digits after the point that come to at most 0.`bound`. */
+export function digitsAtMost(bound: string, inclusive: boolean, needsDigit: boolean): Expr {
   if (bound === "") return inclusive ? repeat(text("0"), needsDigit ? 1 : 0) : NEVER;
   const digit = Number(bound[0]);
   return alt(
@@ -127,7 +127,8 @@ function fractionAtLeast(bound: string, inclusive: boolean): Expr {
   return alt(none, seq(text("."), digitsAtLeast(bound, inclusive, true)));
 }
 
-function digitsAtLeast(bound: string, inclusive: boolean, needsDigit: boolean): Expr {
+/** Digits after the point that come to at least 0.`bound`. */
+export function digitsAtLeast(bound: string, inclusive: boolean, needsDigit: boolean): Expr {
   if (bound === "") {
     return inclusive ? repeat(DIGIT, needsDigit ? 1 : 0) : seq(repeat(text("0"), 0), digits(1, 9), ANY_DIGITS);
   }
@@ -172,7 +173,7 @@ export function exponents(low: number | null, high: number | null): Expr {
 }
 
 function newExponents(low: number | null, high: number | null): Expr {
-  const least = Math.max(low ?? -LARGEST_EXPONENT, -LARGEST_EXPONENT);
+  const least = Math.max(low ?? SMALLEST_EXPONENT, SMALLEST_EXPONENT);
   const most = Math.min(high ?? LARGEST_EXPONENT, LARGEST_EXPONENT);
   if (least > most) return NEVER;
   const parts: Expr[] = [];
