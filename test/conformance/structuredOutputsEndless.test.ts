@@ -37,7 +37,7 @@ async function replies(params: Params, streamed: boolean): Promise<Reply[]> {
       calls: (message.tool_calls ?? []).map((call) => call.function),
     }));
   }
-  const found: Reply[] = Array.from({ length: request.n }, () => ({ text: "", finish: null, calls: [] }));
+  const found: Reply[] = Array.from({ length: request.n ?? 1 }, () => ({ text: "", finish: null, calls: [] }));
   const stream = await engine.chat.completions.create({ ...request, stream: true });
   for await (const { choices } of stream as AsyncIterable<ChatCompletionChunk>) {
     for (const { index, delta, finish_reason } of choices) {
