@@ -7,6 +7,11 @@ namespace anneal {
 
 int32_t Slot::forced() {
   if (!matcher_) return -1;
+  if (!forced_) forced_ = find_forced();
+  return *forced_;
+}
+
+int32_t Slot::find_forced() {
   try {
     if (may_stop()) return -1;
     const int32_t token = matcher_->forced();
@@ -62,10 +67,12 @@ Sampled Slot::sample(const Kernels& kernels, const float* logits, int position, 
 
 void Slot::forget() {
   readiness_ = Readiness::none;
+  forced_.reset();
   mask_.reset();
 }
 
 bool Slot::take(int32_t token) {
+  forced_.reset();
   // What the mask permitted is accepted, unless following it costs too much; then nothing was drawn.
   if (matcher_) {
     try {

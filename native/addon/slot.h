@@ -2,6 +2,7 @@
 // everything else belongs to the dispatcher.
 #pragma once
 #include <memory>
+#include <optional>
 
 #include "../grammar/matcher.h"
 #include "../sampling/sampler.h"
@@ -43,6 +44,7 @@ class Slot {
   // Whether it is known what the next draw may be; refused: it is too ambiguous; failed: memory ran out.
   enum class Readiness { none, ready, refused, failed };
   bool take(int32_t token);
+  int32_t find_forced();
   void forget();
   bool may_stop() { return !stop_ids_.empty() && matcher_->complete(); }
   bool wants_to_think(const float* logits) const;
@@ -52,6 +54,7 @@ class Slot {
   std::unique_ptr<grammar::Matcher> matcher_;      // one step per output, after those it came with
   std::vector<int32_t> stop_ids_;
   std::vector<int32_t> thought_ids_;
+  std::optional<int32_t> forced_; // what forced() says, until a token is taken
   Readiness readiness_ = Readiness::none;
   int32_t sole_ = -1;             // once ready: the one token that may follow, or -1 and
   std::shared_ptr<const grammar::Mask> mask_;      // those that may, and
