@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "../executor/machine.h"
 #include "../executor/pool.h"
 #include "../kernels/kernels.h"
 
@@ -23,26 +24,32 @@ class Buffer {
   Buffer& operator=(Buffer&& o) noexcept { swap(o); return *this; }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
-  ~Buffer() { std::free(raw_); }
+  ~Buffer() { release(); }
 
-  // calloc: large buffers arrive as untouched zero pages, so that what is never used costs nothing.
+  // Large buffers arrive as untouched zero pages, so that what is never used costs nothing.
   void reserve(size_t bytes) {
     if (bytes <= size_) return;
-    std::free(raw_);
-    raw_ = nullptr, data_ = nullptr, size_ = 0;
-    raw_ = std::calloc(bytes + 128, 1);
-    if (!raw_) throw std::bad_alloc();
-    data_ = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(raw_) + 63) & ~uintptr_t(63));
+    release();
+    data_ = take_large_pages(bytes);
+    if (!data_) {
+      raw_ = std::calloc(bytes + 128, 1);
+      if (!raw_) throw std::bad_alloc();
+      data_ = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(raw_) + 63) & ~uintptr_t(63));
+    }
     size_ = bytes;
   }
-  void release() { Buffer().swap(*this); }
+  void release() {
+    if (data_ && !raw_) give_large_pages(data_, size_);
+    std::free(raw_);
+    raw_ = nullptr, data_ = nullptr, size_ = 0;
+  }
   void swap(Buffer& o) noexcept { std::swap(raw_, o.raw_), std::swap(data_, o.data_), std::swap(size_, o.size_); }
   char* data() const { return data_; }
   float* floats() const { return reinterpret_cast<float*>(data_); }
   size_t size() const { return size_; }
 
  private:
-  void* raw_ = nullptr;
+  void* raw_ = nullptr;      // where data_ was allocated; null: on large pages
   char* data_ = nullptr;
   size_t size_ = 0;
 };

@@ -20,6 +20,7 @@
 #endif
 #ifdef __linux__
 #include <sched.h>
+#include <sys/mman.h>
 #endif
 #ifdef __APPLE__
 #include <mach/mach.h>
@@ -144,6 +145,42 @@ int64_t available_memory() {
   return INT64_MAX;
 #endif
 }
+
+#ifdef __linux__
+namespace {
+
+constexpr size_t kLargePage = size_t(2) << 20;
+
+// The end of the last page is a large one too, unless that takes a quarter more.
+size_t mapped_bytes(size_t bytes) {
+  const size_t whole = (bytes + kLargePage - 1) / kLargePage * kLargePage;
+  return whole - bytes <= bytes / 4 ? whole : bytes;
+}
+
+}  // namespace
+
+char* take_large_pages(size_t bytes) {
+  if (bytes > SIZE_MAX / 4) return nullptr;
+  const size_t mapped = mapped_bytes(bytes);
+  if (mapped < kLargePage) return nullptr;
+  void* const area = ::mmap(nullptr, mapped + kLargePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (area == MAP_FAILED) return nullptr;
+  char* const begin = static_cast<char*>(area);
+  const size_t skipped = (kLargePage - reinterpret_cast<uintptr_t>(begin) % kLargePage) % kLargePage;
+  const size_t page = size_t(::sysconf(_SC_PAGESIZE));
+  const size_t used = (mapped + page - 1) / page * page;
+  if (skipped > 0) ::munmap(begin, skipped);
+  ::munmap(begin + skipped + used, kLargePage - skipped);
+  // A system without large pages leaves it at small ones.
+  ::madvise(begin + skipped, mapped, MADV_HUGEPAGE);
+  return begin + skipped;
+}
+
+void give_large_pages(char* pages, size_t bytes) { ::munmap(pages, mapped_bytes(bytes)); }
+#else
+char* take_large_pages(size_t) { return nullptr; }
+void give_large_pages(char*, size_t) {}
+#endif
 
 void spin_pause() {
 #if defined(__x86_64__) || defined(_M_X64)
