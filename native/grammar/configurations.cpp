@@ -20,9 +20,19 @@ Configurations::Configurations(const Network& network) : network_(network) {
   start_ = close();
 }
 
-uint32_t Configurations::alone(int32_t state) {
+uint32_t Configurations::alone(int32_t state, std::span<const int32_t> returns) {
+  uint32_t frame = unknown_;
+  if (!returns.empty()) {
+    std::vector<uint64_t> entries;
+    for (int32_t to : returns) entries.push_back(pack(to, unknown_));
+    frame = frames_.intern(entries);
+  }
   // Not closed: that it may end its rule at once is not its own text.
-  const uint64_t item = pack(state, unknown_);
+  return one(state, frame);
+}
+
+uint32_t Configurations::one(int32_t state, uint32_t frame) {
+  const uint64_t item = pack(state, frame);
   return number({&item, 1});
 }
 
@@ -177,6 +187,23 @@ uint32_t Configurations::returned(uint32_t frame) {
   set_.clear();
   for (uint64_t entry : frames_.at(frame)) put(entry);
   return close();
+}
+
+uint32_t Configurations::called(int32_t to, uint32_t frame) {
+  if (network_[to].last) return frame;
+  const uint64_t entry = pack(to, frame);
+  return frames_.intern({&entry, 1});
+}
+
+std::optional<Configurations::Caller> Configurations::caller(uint32_t frame) const {
+  const auto entries = frames_.at(frame);
+  if (entries.empty()) return std::nullopt;
+  Caller result{{}, frame_of(entries.front())};
+  for (uint64_t entry : entries) {
+    if (state_of(entry) <= Network::kExit || frame_of(entry) != result.frame) return std::nullopt;
+    result.returns.push_back(state_of(entry));
+  }
+  return result;
 }
 
 uint32_t Configurations::united(uint32_t a, uint32_t b) {

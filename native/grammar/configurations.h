@@ -6,6 +6,7 @@
 #pragma once
 #include <array>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "network.h"
@@ -22,8 +23,9 @@ class Configurations {
 
   // Of the whole grammar, before the first byte.
   uint32_t start() const { return start_; }
-  // One state alone, its rule called by somebody unknown: where the rule ends, the configuration exits().
-  uint32_t alone(int32_t state);
+  // One state alone, its rule called by somebody unknown: where the rule ends, the configuration exits(). With `returns`, the rule returns to
+  // these states of another one, and where that ends, the configuration exits().
+  uint32_t alone(int32_t state, std::span<const int32_t> returns = {});
 
   const Row& after(uint32_t configuration) {
     if (!rows_[configuration]) fill(configuration);
@@ -43,7 +45,17 @@ class Configurations {
   std::vector<Item> items(uint32_t configuration) const;
   // After the rule of a frame has ended there.
   uint32_t returned(uint32_t frame);
+  // The frame of a rule that a state of `frame` calls to go on at `to`.
+  uint32_t called(int32_t to, uint32_t frame);
+  // The states that a frame returns to and the frame below them, if that is one for all of them.
+  struct Caller {
+    std::vector<int32_t> returns;
+    uint32_t frame;
+  };
+  std::optional<Caller> caller(uint32_t frame) const;
 
+  // One item.
+  uint32_t one(int32_t state, uint32_t frame);
   // Either of two.
   uint32_t united(uint32_t a, uint32_t b);
 

@@ -86,7 +86,8 @@ void random_grammars(int count) {
     const auto program = maker.program(expressions);
     // Every way of making masks, whatever the sizes.
     MaskLimits limits;
-    if (number % 2) limits = {0, 0, size_t(number % 4 == 1 ? 0 : 100), size_t(number % 8 == 1 ? 3 : 256)};
+    if (number % 2)
+      limits = {0, 0, size_t(number % 4 == 1 ? 0 : 100), size_t(number % 8 == 1 ? 3 : 256), uint64_t(number % 3 == 0 ? 1 : 1000), uint64_t(number % 5 == 0 ? 32 : 1)};
     std::shared_ptr<Grammar> grammar;
     try {
       grammar = Grammar::compile(vocabulary, program, {}, limits);

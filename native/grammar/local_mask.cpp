@@ -81,7 +81,7 @@ std::shared_ptr<const LocalMask> too_many_exits() {
 
 }  // namespace
 
-std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations, int32_t state, const Bytes* follow, size_t most_exits,
+std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations, uint32_t from, const Bytes* follow, size_t most_exits,
                                                  const Like& like) {
   const auto& nodes = vocabulary.nodes();
   const auto& deepest = vocabulary.deepest();
@@ -98,7 +98,7 @@ std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, C
   // By depth: the configuration, and whether the rule has ended there (not before its first byte, nor where that is known already).
   std::vector<uint32_t> path(size_t(vocabulary.longest()) + 1);
   std::vector<uint8_t> ended(path.size(), 0);
-  path[0] = configurations.alone(state);
+  path[0] = from;
   for (uint32_t i = 1; i < nodes.size();) {
     const auto& node = nodes[i];
     if (deepest[i] <= known) {
@@ -122,7 +122,7 @@ std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, C
   return draft.finish();
 }
 
-std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations, int32_t state, const Bytes* follow, size_t most_exits,
+std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations, uint32_t from, const Bytes* follow, size_t most_exits,
                                                  const Beside& beside) {
   if (!follow && beside.mask->partial) return too_many_exits();
   const auto& nodes = vocabulary.nodes();
@@ -134,7 +134,7 @@ std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, C
     bool ended;
   };
   std::vector<Place> path(size_t(vocabulary.longest()) + 1);
-  path[0] = {configurations.alone(state), configurations.alone(beside.state), false};
+  path[0] = {from, beside.from, false};
   const auto after = [&](uint32_t configuration, uint8_t byte) {
     return configuration == Configurations::kDead ? Configurations::kDead : configurations.after(configuration)[byte];
   };

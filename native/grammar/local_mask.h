@@ -1,4 +1,5 @@
-// Which tokens are permitted in one state of one rule, whoever called the rule: the part of a mask that grammars can share.
+// Which tokens are permitted in one state of one rule, whoever called the rule: the part of a mask that grammars can share. Where too much
+// can follow the rule itself, the rule that called it is taken with it, and "the rule" below is that one.
 #pragma once
 #include <bitset>
 #include <memory>
@@ -36,19 +37,19 @@ struct Like {
   size_t step = 0;
 };
 
-// Walks the vocabulary from `state`. `follow`: null, all exits are kept, and if they are more than `most_exits`, the mask is partial and
+// Walks the vocabulary from a configuration of Configurations::alone(). `follow`: null, all exits are kept, and if they are more than `most_exits`, the mask is partial and
 // holds nothing; else those of these bytes. With `like` (of the same follow), only tokens longer than it is good for are walked.
-std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations, int32_t state, const Bytes* follow, size_t most_exits,
+std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations, uint32_t from, const Bytes* follow, size_t most_exits,
                                                  const Like& like);
 
-// The mask of a state of the same network, made for the same `follow`, that goes on as this one after most bytes.
+// The mask of another such configuration, made for the same `follow`, that goes on as this one after most bytes.
 struct Beside {
-  int32_t state;
+  uint32_t from;
   std::shared_ptr<const LocalMask> mask;
 };
 
 // Walks only what differs from the other mask.
-std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations, int32_t state, const Bytes* follow, size_t most_exits,
+std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations, uint32_t from, const Bytes* follow, size_t most_exits,
                                                  const Beside& beside);
 
 // Describes all of the network that the next `bytes` bytes after a state can meet: equal descriptions, equal local masks. Empty: too long.

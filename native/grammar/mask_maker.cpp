@@ -6,6 +6,14 @@ namespace anneal::grammar {
 
 namespace {
 
+constexpr size_t kMostCalls = 8;      // of a state that is looked at by the rules it calls
+
+// What Vocabulary keeps a local mask by. With the reach of the description: a state with nothing behind it and one that was described no
+// further look the same.
+std::string key_of(size_t reach, const std::string& description, const Bytes* follow) {
+  return char('0' + reach) + description + (follow ? follow->to_string() : "all");
+}
+
 void permit(Mask& mask, int32_t token) { mask[size_t(token) / 32] |= 1u << (token % 32); }
 
 }  // namespace
@@ -36,7 +44,7 @@ void MaskMaker::make(uint32_t configuration, Mask& mask) {
   if (below > limits_.few_nodes && bytes > limits_.few_bytes) {
     bool whole = true;
     for (auto& [state, frame] : configurations_.items(configuration))
-      if (state > Network::kExit && !add_rule(state, frame, mask)) {
+      if (state > Network::kExit && !add_item(state, frame, mask)) {
         whole = false;
         break;
       }
@@ -109,8 +117,43 @@ int32_t MaskMaker::find_only(uint32_t configuration) {
 }
 
 // What one item permits. False: what follows its rule is so broad that walking the whole configuration is better.
-bool MaskMaker::add_rule(int32_t state, uint32_t frame, Mask& mask) {
-  auto part = local(state, nullptr);
+bool MaskMaker::add_item(int32_t state, uint32_t frame, Mask& mask) {
+  const uint64_t most = vocabulary_.nodes().size() / limits_.most_below;
+  if (is_called_mostly(state) && !is_known(state) && add_called(state, frame, mask)) return true;
+  if (add_place({state, {}}, frame, most, mask)) return true;
+  const auto caller = configurations_.caller(frame);
+  return caller && add_place({state, caller->returns}, caller->frame, most, mask);
+}
+
+// By the rules that the state calls, which are known from other states and grammars more often than it is.
+bool MaskMaker::add_called(int32_t state, uint32_t frame, Mask& mask) {
+  for (auto& edge : network_.calls(state))
+    if (!add_place({network_.rule(edge.rule).start, {}}, configurations_.called(edge.to, frame), vocabulary_.nodes().size() / limits_.few_below, mask)) return false;
+  const auto row = configurations_.after(configurations_.one(state, frame));      // a copy: the walks below make more rows
+  for (auto& edge : network_.edges(state))
+    for (int byte = edge.lo; byte <= edge.hi; ++byte)
+      if (const uint32_t child = vocabulary_.first_child(uint8_t(byte))) walk(child, vocabulary_.nodes()[child].next, row[size_t(byte)], mask);
+  return true;
+}
+
+bool MaskMaker::is_called_mostly(int32_t state) const {
+  const auto calls = network_.calls(state);
+  if (calls.empty() || calls.size() > kMostCalls) return false;
+  uint64_t below = 0;
+  for (auto& edge : network_.edges(state))
+    for (int byte = edge.lo; byte <= edge.hi; ++byte)
+      if (const uint32_t child = vocabulary_.first_child(uint8_t(byte))) below += vocabulary_.nodes()[child].next - child;
+  return below < vocabulary_.nodes().size() / limits_.few_below;
+}
+
+bool MaskMaker::is_known(int32_t state) {
+  const auto& text = description(state)[0];
+  return locals_.count(configurations_.alone(state)) > 0 || (!text.empty() && vocabulary_.find(key_of(0, text, nullptr)));
+}
+
+// False, and nothing changes: more than `most` nodes of the vocabulary would be walked behind it, or almost anything may follow.
+bool MaskMaker::add_place(const Place& place, uint32_t frame, uint64_t most, Mask& mask) {
+  auto part = local(place, nullptr);
   if (!part->exits.empty() || part->partial) {
     const uint32_t then = configurations_.returned(frame);
     const auto row = configurations_.after(then);   // a copy: the walks below make more rows
@@ -119,12 +162,12 @@ bool MaskMaker::add_rule(int32_t state, uint32_t frame, Mask& mask) {
       for (size_t byte = 0; byte < 256; ++byte) follow[byte] = row[byte] != Configurations::kDead;
       // Where almost anything may follow, no list of exits helps.
       if (follow.count() > limits_.most_follow) return false;
-      part = local(state, &follow);
+      part = local(place, &follow);
     }
     uint64_t below = 0;
     for (auto& exit : part->exits)
       if (row[exit.byte] != Configurations::kDead) below += exit.below;
-    if (below > vocabulary_.nodes().size()) return false;
+    if (below > most) return false;
     uint32_t begin = 0;
     for (auto& exit : part->exits) {
       if (row[exit.byte] != Configurations::kDead)
@@ -137,20 +180,22 @@ bool MaskMaker::add_rule(int32_t state, uint32_t frame, Mask& mask) {
   return true;
 }
 
-std::shared_ptr<const LocalMask> MaskMaker::local(int32_t state, const Bytes* follow) {
-  if (const auto known = locals_.find(state); known != locals_.end()) {
+std::shared_ptr<const LocalMask> MaskMaker::local(const Place& place, const Bytes* follow) {
+  const uint32_t from = configurations_.alone(place.state, place.returns);
+  if (const auto known = locals_.find(from); known != locals_.end()) {
     if (!follow && known->second.all) return known->second.all;
     if (follow)
       for (auto& mask : known->second.partial)
         if (mask->asked == *follow) return mask;
   }
-  const auto& descriptions = description(state);
-  // With the reach of the description: a state with nothing behind it and one that was described no further look the same.
-  const auto key = [&](size_t i) { return char('0' + i) + descriptions[i] + (follow ? follow->to_string() : "all"); };
+  const auto descriptions = description(place);
+  const auto key = [&](size_t i) { return key_of(i, descriptions[i], follow); };
   std::shared_ptr<const LocalMask> mask;
   if (!descriptions[0].empty()) mask = vocabulary_.find(key(0));
-  if (const int32_t other = mask ? -1 : neighbour(state); other >= 0) {
-    mask = make_local_mask(vocabulary_, configurations_, state, follow, limits_.most_exits, Beside{other, local(other, follow)});
+  if (const int32_t other = mask ? -1 : neighbour(place.state); other >= 0) {
+    const Place beside{other, place.returns};
+    const uint32_t from_beside = configurations_.alone(other, place.returns);
+    mask = make_local_mask(vocabulary_, configurations_, from, follow, limits_.most_exits, Beside{from_beside, local(beside, follow)});
     bytes_ += mask->memory();
     if (!descriptions[0].empty()) vocabulary_.keep(key(0), mask, mask->memory());
   }
@@ -159,12 +204,12 @@ std::shared_ptr<const LocalMask> MaskMaker::local(int32_t state, const Bytes* fo
     for (size_t i = descriptions.size(); --i > 0 && !like.mask;)
       if (!descriptions[i].empty())
         if (auto found = vocabulary_.find(key(i)); found && (found->partial == (follow != nullptr))) like = {found, i - 1};
-    mask = make_local_mask(vocabulary_, configurations_, state, follow, limits_.most_exits, like);
+    mask = make_local_mask(vocabulary_, configurations_, from, follow, limits_.most_exits, like);
     bytes_ += mask->memory();
     for (size_t i = 0; i < descriptions.size(); ++i)
       if (!descriptions[i].empty()) vocabulary_.keep(key(i), mask, i == 0 ? mask->memory() : 0);
   }
-  Known& known = locals_[state];
+  Known& known = locals_[from];
   if (follow) known.partial.push_back(mask);
   else known.all = mask;
   return mask;
@@ -196,6 +241,23 @@ const std::vector<std::string>& MaskMaker::description(int32_t state) {
     list.push_back(describe(network_, state, vocabulary_.longest()));
     for (int step : Vocabulary::kSteps) list.push_back(step < vocabulary_.longest() ? describe(network_, state, step) : std::string());
     for (auto& text : list) bytes_ += text.size();
+  }
+  return list;
+}
+
+// Empty where one of its states has none.
+std::vector<std::string> MaskMaker::description(const Place& place) {
+  auto list = description(place.state);
+  if (place.returns.empty()) return list;
+  for (size_t i = 0; i < list.size(); ++i) {
+    std::string whole = "returns";
+    const auto add = [&](const std::string& text) {
+      if (text.empty()) whole.clear();
+      else if (!whole.empty()) whole += std::to_string(text.size()) + ":" + text;
+    };
+    add(list[i]);
+    for (int32_t to : place.returns) add(description(to)[i]);
+    list[i] = std::move(whole);
   }
   return list;
 }

@@ -21,10 +21,20 @@ class MaskMaker {
   void walk(uint32_t from, uint32_t past, uint32_t configuration, Mask& mask);
   template <class F> bool visit(uint32_t from, uint32_t past, uint32_t configuration, F&& found);
   int32_t find_only(uint32_t configuration);
-  bool add_rule(int32_t state, uint32_t frame, Mask& mask);
-  std::shared_ptr<const LocalMask> local(int32_t state, const Bytes* follow);
+  // A state, whoever called its rule; or with what the rule returns to, whoever called that one.
+  struct Place {
+    int32_t state;
+    std::vector<int32_t> returns;
+  };
+  bool add_item(int32_t state, uint32_t frame, Mask& mask);
+  bool add_called(int32_t state, uint32_t frame, Mask& mask);
+  bool add_place(const Place& place, uint32_t frame, uint64_t most, Mask& mask);
+  bool is_called_mostly(int32_t state) const;
+  bool is_known(int32_t state);
+  std::shared_ptr<const LocalMask> local(const Place& place, const Bytes* follow);
   int32_t neighbour(int32_t state) const;
   const std::vector<std::string>& description(int32_t state);
+  std::vector<std::string> description(const Place& place);
 
   const Vocabulary& vocabulary_;
   const Network& network_;
@@ -36,7 +46,7 @@ class MaskMaker {
     std::shared_ptr<const LocalMask> all;           // may lack exits
     std::vector<std::shared_ptr<const LocalMask>> partial;
   };
-  std::unordered_map<int32_t, Known> locals_;
+  std::unordered_map<uint32_t, Known> locals_;      // by the configuration of the place alone
   // Descriptions of states: for the longest token, and for each of Vocabulary::kSteps below that.
   std::unordered_map<int32_t, std::vector<std::string>> described_;
   std::vector<uint32_t> path_;                      // configurations by depth, of visit()
