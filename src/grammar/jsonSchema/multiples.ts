@@ -40,9 +40,8 @@ export function multiplesInRange(
   }
   const multiples = new Multiples(rules, Number(step), places);
   const limit = step > MOST_COUNTED ? null : 10n ** MOST_DIGITS - 1n;
-  const isWithin = (bound: bigint | null) => bound !== null && limit !== null && bound <= limit && bound >= -limit;
-  const most = high ?? (low === null || isWithin(low) ? limit : null);
-  const least = low ?? (limit !== null && (high === null || isWithin(high)) ? -limit : null);
+  const most = high ?? (limit !== null && (low === null || low <= limit) ? limit : null);
+  const least = low ?? (limit !== null && (high === null || high >= -limit) ? -limit : null);
   return bySign(least, most, (from, to) => multiples.range(from, to));
 }
 
