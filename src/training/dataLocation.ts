@@ -27,9 +27,11 @@ export function resolveTrainingData(url: string, sources: DataSources): string {
   if (/^https?:/i.test(url)) {
     if (!URL.canParse(url)) throw refuse("is no valid URL");
     const { hostname, host, username, password } = new URL(url);
+    if (!sources.allowedHosts.includes(hostname) && !sources.allowedHosts.includes(host)) {
+      throw refuse(`data from ${hostname} is not allowed here`);
+    }
     if (username !== "" || password !== "") throw refuse("must not carry a user name or password");
-    if (sources.allowedHosts.includes(hostname) || sources.allowedHosts.includes(host)) return url;
-    throw refuse(`data from ${hostname} is not allowed here`);
+    return url;
   }
   if (url.startsWith("wandb-artifact:")) {
     const match = ARTIFACT.exec(url);
