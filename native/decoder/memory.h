@@ -30,16 +30,16 @@ class Buffer {
   void reserve(size_t bytes) {
     if (bytes <= size_) return;
     release();
-    data_ = take_large_pages(bytes);
+    data_ = take_large_pages(bytes + kSlack);
     if (!data_) {
-      raw_ = std::calloc(bytes + 128, 1);
+      raw_ = std::calloc(bytes + 63 + kSlack, 1);
       if (!raw_) throw std::bad_alloc();
       data_ = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(raw_) + 63) & ~uintptr_t(63));
     }
     size_ = bytes;
   }
   void release() {
-    if (data_ && !raw_) give_large_pages(data_, size_);
+    if (data_ && !raw_) give_large_pages(data_, size_ + kSlack);
     std::free(raw_);
     raw_ = nullptr, data_ = nullptr, size_ = 0;
   }
@@ -49,6 +49,7 @@ class Buffer {
   size_t size() const { return size_; }
 
  private:
+  static constexpr size_t kSlack = 64;  // a whole vector may be read at the end
   void* raw_ = nullptr;      // where data_ was allocated; null: on large pages
   char* data_ = nullptr;
   size_t size_ = 0;
