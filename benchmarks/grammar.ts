@@ -1,14 +1,15 @@
 /**
  * Structured outputs: preparing a vocabulary, compiling schemas, masks, and what they cost a batch.
  *
- *   npx tsx benchmarks/grammar.ts [--peers <folder>] [--vocabulary 150000] [--schemas 300]
+ *   npx tsx benchmarks/grammar.ts [--peers <folder>] [--vocabulary 150000] [--schemas 300] [--instances 3]
  *     [--batch 32] [--steps 24] [--shape qwen3-0.6b --shape smollm2-135m --shape embedded]
  *
  * With --peers, a folder where `npm install @mlc-ai/web-xgrammar js-tiktoken` was run: the vocabulary is that of a
  * published tokenizer, and the same schemas go through web-xgrammar as well. --batch 0 leaves the
  * models out. What a batch draws is spread over all that a schema permits: the models' weights are random, and the embedded
  * one meets a vocabulary that is not its own.
- * Grammars are compiled one after the other, none twice; masks are those met along valid instances.
+ * Grammars are compiled one after the other, none twice; masks are those met along valid instances, as many of each
+ * schema as --instances says (of ours; 0: grammars are only compiled).
  */
 import { spawn } from "node:child_process";
 import { tmpdir } from "node:os";
@@ -30,6 +31,7 @@ const { values: options } = parseArgs({
     peers: { type: "string" },
     vocabulary: { type: "string", default: "150000" },
     schemas: { type: "string", default: "300" },
+    instances: { type: "string", default: "3" },
     batch: { type: "string", default: "32" },
     shape: { type: "string", multiple: true, default: ["qwen3-0.6b", "smollm2-135m", EMBEDDED] },
     steps: { type: "string", default: "24" },
@@ -62,7 +64,7 @@ async function own(vocabulary: BenchmarkVocabulary, schemas: number): Promise<Fi
     const program = encodeGrammar(constraintGrammar({ kind: "json_schema", schema, format }, setting));
     const compiled = await compileGrammar(prepared, program);
     figures.compile.push(performance.now() - began);
-    for (const text of texts) {
+    for (const text of texts.slice(0, Number(options.instances))) {
       const matcher = compiled.matcher();
       for (const id of [...matching.encode(text), vocabulary.end]) {
         began = performance.now();

@@ -20,7 +20,7 @@ export function percentile(values: readonly number[], share: number): number {
 
 export function show(name: string, { prepare, compile, mask, refused, crashed, wrong }: Figures): void {
   const ms = (value: number) => `${value.toFixed(value < 10 ? 2 : 0)} ms`;
-  const us = (value: number) => `${(1000 * value).toFixed(0)} us`;
+  const us = (value: number) => (Number.isNaN(value) ? "-" : `${(1000 * value).toFixed(0)} us`);
   console.log(
     [
       `| ${name}`,
