@@ -3,8 +3,9 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { beforeAll, describe, expect, test } from "vitest";
-import { InferenceLoop, type SamplingSettings, type TokensEvent } from "../src/inference/index.js";
+import { InferenceLoop, type TokensEvent } from "../src/inference/index.js";
 import { loadTokenizer, type Tokenizer } from "../src/text/index.js";
+import { generationRequest } from "./fixtures/generationRequest.js";
 import { loadCase } from "./native/referenceModel.js";
 
 interface Expected {
@@ -25,14 +26,6 @@ beforeAll(async () => {
   tokenizer = await loadTokenizer(reference("tokenizers/qwen"));
 });
 
-const settings = (changes: Partial<SamplingSettings>): SamplingSettings => ({
-  ...{ temperature: 0, topP: 1, topK: 0, minP: 0, repetitionPenalty: 1, frequencyPenalty: 0, presencePenalty: 0 },
-  ...{ seed: null, maxTokens: 6, minTokens: 0, eosId: null, extraEosIds: [], ignoreEos: false, stopTokenIds: [] },
-  ...{ stop: [], includeStop: false, skipSpecialTokens: true, spacesBetweenSpecialTokens: true, logitBias: [] },
-  ...{ allowedTokenIds: null, badWords: [], logprobs: 0, promptLogprobs: null, repetitionDetection: null },
-  ...{ beam: null, ...changes },
-});
-
 describe.each(cases)("a search of width $width with end $eos and length penalty $penalty", (expected) => {
   test.each([64, 6])("finds what PyTorch finds, with %d pages", async (pages) => {
     const { width, steps, eos, penalty, beams } = expected;
@@ -40,11 +33,9 @@ describe.each(cases)("a search of width $width with end $eos and length penalty 
     const loop = new InferenceLoop(device, tokenizer, {
       ...{ maxSequences: 8, tokenBudget: 128, maxQueue: 10, scheduler: "fcfs", contextLength: 256 },
     });
-    const generation = loop.submit({
-      ...{ requestId: "r", promptTokens: prompt, adapter: 0, grammar: null, n: width, priority: 0 },
-      ...{ cacheSalt: null, useCache: true, streaming: false },
-      params: settings({ maxTokens: steps, eosId: eos, beam: { width, lengthPenalty: penalty } }),
-    });
+    const beam = { width, lengthPenalty: penalty };
+    const params = { temperature: 0, maxTokens: steps, eosId: eos, logprobs: 0, beam };
+    const generation = loop.submit(generationRequest({ promptTokens: prompt, n: width, params }));
     const choices: TokensEvent[] = [];
     for await (const event of generation) if (event.type === "tokens") choices.push(event);
     expect(choices.map(({ tokenIds }) => tokenIds)).toEqual(beams.map(({ tokens }) => tokens));

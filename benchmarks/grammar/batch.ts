@@ -2,6 +2,7 @@
 import type { CompiledGrammar, DeviceModel } from "../../src/runtime/runtime.js";
 import { openRuntime } from "../../src/runtime/runtime.js";
 import { openWeightFolder } from "../../src/weights/index.js";
+import { plainSlot } from "../../test/native/plainSlot.js";
 import { DecodeBatch, openContexts, pagesFor } from "../decodeBatch.js";
 import { percentile } from "./figures.js";
 
@@ -54,24 +55,6 @@ export async function batchCost({ name, folder, sequences, steps, grammarOf }: B
 }
 
 function batch(model: DeviceModel, blocks: Int32Array[], grammar: CompiledGrammar | null): DecodeBatch {
-  return new DecodeBatch(model, blocks, CONTEXT, (sequence) => ({
-    temperature: 1,
-    topP: 1,
-    topK: 0,
-    minP: 0,
-    repetitionPenalty: 1,
-    frequencyPenalty: 0,
-    presencePenalty: 0,
-    seed: BigInt(sequence),
-    choice: 0,
-    minTokens: 0,
-    endIds: new Int32Array(),
-    biasIds: new Int32Array(),
-    biasValues: new Float32Array(),
-    allowedIds: null,
-    badWords: [],
-    prompt: new Int32Array(),
-    topLogprobs: -1,
-    grammar: grammar === null ? null : grammar.matcher(),
-  }));
+  const slotOf = (sequence: number) => plainSlot({ seed: BigInt(sequence), grammar: grammar?.matcher() ?? null });
+  return new DecodeBatch(model, blocks, CONTEXT, slotOf);
 }

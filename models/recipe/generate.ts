@@ -1,4 +1,5 @@
 import type { DeviceModel } from "../../src/runtime/runtime.js";
+import { plainSlot } from "../../test/native/plainSlot.js";
 
 export interface Generation {
   temperature: number;
@@ -32,25 +33,9 @@ export async function generate(
     let running: Running[] = prompts.slice(from, from + options.batch).map((prompt, i) => {
       const pages = Math.ceil((prompt.length + options.maxTokens) / model.pageSize);
       const blocks = Int32Array.from({ length: pages }, () => page++);
-      const slot = model.openSlot({
-        temperature: options.temperature,
-        topP: 1,
-        topK: 0,
-        minP: 0,
-        repetitionPenalty: 1,
-        frequencyPenalty: 0,
-        presencePenalty: 0,
-        seed: options.seed,
-        choice: from + i,
-        minTokens: 0,
-        endIds: Int32Array.from(options.endIds),
-        biasIds: new Int32Array(),
-        biasValues: new Float32Array(),
-        allowedIds: null,
-        badWords: [],
-        prompt: new Int32Array(),
-        topLogprobs: -1,
-      });
+      const { temperature, seed } = options;
+      const endIds = Int32Array.from(options.endIds);
+      const slot = model.openSlot(plainSlot({ temperature, seed, choice: from + i, endIds }));
       return { index: from + i, slot, position: 0, blocks, output: [] };
     });
     while (running.length > 0) {

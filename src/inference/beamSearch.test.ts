@@ -1,9 +1,10 @@
 import { fileURLToPath } from "node:url";
 import { beforeAll, describe, expect, test } from "vitest";
+import { generationRequest } from "../../test/fixtures/generationRequest.js";
 import { PagedDevice } from "../../test/fixtures/pagedDevice.js";
 import { loadTokenizer, type Tokenizer } from "../text/index.js";
 import { InferenceLoop } from "./inferenceLoop.js";
-import type { GenerationRequest, SamplingSettings, TokensEvent } from "./request.js";
+import type { SamplingSettings, TokensEvent } from "./request.js";
 
 let tokenizer: Tokenizer;
 beforeAll(async () => {
@@ -34,45 +35,11 @@ function begin(
     scheduler: "fcfs",
     contextLength: 2048,
   });
-  const request: GenerationRequest = {
-    requestId: "r",
+  const request = generationRequest({
     promptTokens: PROMPT,
-    adapter: 0,
-    grammar: null,
     n: width,
-    priority: 0,
-    cacheSalt: null,
-    useCache: true,
-    streaming: false,
-    params: {
-      temperature: 1,
-      topP: 1,
-      topK: 0,
-      minP: 0,
-      repetitionPenalty: 1,
-      frequencyPenalty: 0,
-      presencePenalty: 0,
-      seed: null,
-      maxTokens: 6,
-      minTokens: 0,
-      eosId: null,
-      extraEosIds: [],
-      ignoreEos: false,
-      stopTokenIds: [],
-      stop: [],
-      includeStop: false,
-      skipSpecialTokens: true,
-      spacesBetweenSpecialTokens: true,
-      logitBias: [],
-      allowedTokenIds: null,
-      badWords: [],
-      logprobs: 0,
-      promptLogprobs: null,
-      repetitionDetection: null,
-      beam: { width, lengthPenalty },
-      ...over,
-    },
-  };
+    params: { maxTokens: 6, logprobs: 0, beam: { width, lengthPenalty }, ...over },
+  });
   return { loop, device, generation: loop.submit(request, signal) };
 }
 

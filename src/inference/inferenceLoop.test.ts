@@ -1,60 +1,19 @@
 import { fileURLToPath } from "node:url";
 import { beforeAll, describe, expect, test } from "vitest";
+import { generationRequest, type RequestOver } from "../../test/fixtures/generationRequest.js";
 import { PagedDevice, type PagedDeviceOptions } from "../../test/fixtures/pagedDevice.js";
 import { RateLimitError } from "../errors.js";
 import { loadTokenizer, type Tokenizer } from "../text/index.js";
 import { InferenceLoop, type InferenceLoopOptions } from "./inferenceLoop.js";
-import type { Finish, Generation, GenerationRequest, PromptTokenLogprobs, SamplingSettings } from "./request.js";
+import type { Finish, Generation, GenerationRequest, PromptTokenLogprobs } from "./request.js";
 
 let tokenizer: Tokenizer;
 beforeAll(async () => {
   tokenizer = await loadTokenizer(fileURLToPath(new URL("../../test/reference/tokenizers/qwen", import.meta.url)));
 });
 
-const settings = (over: Partial<SamplingSettings> = {}): SamplingSettings => ({
-  temperature: 1,
-  topP: 1,
-  topK: 0,
-  minP: 0,
-  repetitionPenalty: 1,
-  frequencyPenalty: 0,
-  presencePenalty: 0,
-  seed: 1n,
-  maxTokens: 20,
-  minTokens: 0,
-  eosId: null,
-  extraEosIds: [],
-  ignoreEos: false,
-  stopTokenIds: [],
-  stop: [],
-  includeStop: false,
-  skipSpecialTokens: true,
-  spacesBetweenSpecialTokens: true,
-  logitBias: [],
-  allowedTokenIds: null,
-  badWords: [],
-  logprobs: null,
-  promptLogprobs: null,
-  repetitionDetection: null,
-  beam: null,
-  ...over,
-});
-
-type RequestOver = Partial<Omit<GenerationRequest, "params">> & { params?: Partial<SamplingSettings> };
-
-const request = (over: RequestOver = {}): GenerationRequest => ({
-  requestId: "r",
-  promptTokens: prompt(10),
-  adapter: 0,
-  grammar: null,
-  n: 1,
-  priority: 0,
-  cacheSalt: null,
-  useCache: true,
-  streaming: false,
-  ...over,
-  params: settings(over.params),
-});
+const request = ({ params, ...over }: RequestOver = {}): GenerationRequest =>
+  generationRequest({ promptTokens: prompt(10), ...over, params: { seed: 1n, ...params } });
 
 const prompt = (length: number, seed = 1) => Array.from({ length }, (_, i) => (i * 31 + seed * 17) % 900);
 
