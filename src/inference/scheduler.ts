@@ -141,9 +141,7 @@ export class Scheduler {
     let lost = 0;
     while (!this.reserve(sequence, chunk)) {
       const victim = this.lastToServe();
-      lost += victim.chunk;
-      this.preempt(victim);
-      this.preemptions++;
+      lost += this.preempt(victim);
       if (victim === sequence) break;
     }
     return lost;
@@ -154,14 +152,13 @@ export class Scheduler {
     const { running } = this;
     const last = running[running.length - 1]!;
     if (last.index > 0 || isIdleBeam(last)) return last;
-    let further = 0;
-    let victim = last;
-    for (const one of running) {
-      if (!isFurther(one) || this.isMoreUrgent(one, last)) continue;
-      further++;
-      victim = one;
-    }
-    return further > running.length / 2 ? victim : last;
+    const further = this.furtherChoices(last);
+    return further.length > running.length / 2 ? further.at(-1)! : last;
+  }
+
+  /** The running further choices that may give way to `other`, in order. */
+  private furtherChoices(other: Sequence): Sequence[] {
+    return this.running.filter((one) => one.index > 0 && !isIdleBeam(one) && !this.isMoreUrgent(one, other));
   }
 
   /** Pages for `chunk` more tokens, the first of them this sequence's alone; false, with nothing lost, without enough. */
@@ -188,13 +185,23 @@ export class Scheduler {
     return true;
   }
 
-  private preempt(sequence: Sequence): void {
+  /** Returns the tokens that the sequence had been given in this step. */
+  private preempt(sequence: Sequence): number {
     const isIdle = isIdleBeam(sequence);
-    this.remove(this.running, sequence);
-    this.releaseBlocks(sequence);
-    sequence.chunk = 0;
+    const lost = this.displace(sequence);
     if (isIdle) park(sequence);
     else this.add(sequence);
+    return lost;
+  }
+
+  /** Takes pages and place of a running sequence; where it stands from now on is the caller's matter. Returns as `preempt`. */
+  private displace(sequence: Sequence): number {
+    this.remove(this.running, sequence);
+    this.releaseBlocks(sequence);
+    const lost = sequence.chunk;
+    sequence.chunk = 0;
+    this.preemptions++;
+    return lost;
   }
 
   /**
@@ -240,15 +247,9 @@ export class Scheduler {
         verdict = hasPlace ? this.tryAdmit(sequence, budget, filling) : "full";
         if (verdict === "full" && sequence.index === 0 && canDisplace) {
           const victims = this.victimsOf(sequence, active);
-          for (const victim of victims) {
-            this.remove(this.running, victim);
-            this.releaseBlocks(victim);
-            budget += victim.chunk;
-            victim.chunk = 0;
-            active--;
-            this.preemptions++;
-            displaced.push(victim);
-          }
+          for (const victim of victims) budget += this.displace(victim);
+          active -= victims.length;
+          displaced.push(...victims);
           canDisplace = victims.length > 0;
           if (canDisplace) verdict = this.tryAdmit(sequence, budget, filling);
         }
@@ -274,7 +275,7 @@ export class Scheduler {
    * half; of that half only those behind `sequence` in order give way.
    */
   private victimsOf(sequence: Sequence, active: number): Sequence[] {
-    const further = this.running.filter((one) => isFurther(one) && !this.isMoreUrgent(one, sequence));
+    const further = this.furtherChoices(sequence);
     const mostPages = Math.ceil(sequence.length / PAGE_SIZE);
     let pages = this.pool.free;
     let places = this.options.maxSequences - active;
@@ -415,11 +416,6 @@ export class Scheduler {
     const [turnOfA, turnOfB] = [a.origin.arrival + a.index, b.origin.arrival + b.index];
     return turnOfA === turnOfB ? a.index < b.index : turnOfA < turnOfB;
   }
-}
-
-/** Another choice of a request than the first one; an idle beam only waits. */
-function isFurther(sequence: Sequence): boolean {
-  return sequence.index > 0 && !isIdleBeam(sequence);
 }
 
 /** A beam whose row has been reported: it only holds pages, for its branches. */
