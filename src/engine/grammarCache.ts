@@ -62,14 +62,11 @@ export class GrammarCache implements GrammarCompiler {
     let model = this.models.get(base);
     if (model === undefined) {
       const { tokenizer } = base;
-      const special = [...tokenizer.specialIds, ...thoughtMarkIds(base)].map((id): [string, number] => [
-        tokenizer.tokenText(id),
-        id,
-      ]);
       const parts = vocabularyOf(base);
+      const named = Array.from(parts.special, (id): [string, number] => [tokenizer.tokenText(id), id]);
       model = {
         vocabulary: prepareVocabulary(parts),
-        specialTokens: new Map(special),
+        specialTokens: new Map(named),
         thoughtIds: thoughtIdsOf(base, parts),
         grammars: new Map(),
       };

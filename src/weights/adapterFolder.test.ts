@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { readAdapterFolder, writeAdapterFolder } from "./adapterFolder.js";
-import { encodeSafetensors, readSafetensors } from "./safetensors.js";
+import { readSafetensors, writeSafetensors } from "./safetensors.js";
 
 const adapter = fileURLToPath(new URL("../../test/reference/models/llama_linear/adapter", import.meta.url));
 let folder: string;
@@ -50,7 +50,7 @@ it("takes names that carry the adapter's name, and lists of longer module names"
   const file = join(folder, "adapter_model.safetensors");
   const { tensors } = await readSafetensors(file);
   const renamed = [...tensors].map(([name, tensor]) => [name.replace(".weight", ".default.weight"), tensor] as const);
-  writeFileSync(file, encodeSafetensors(new Map(renamed)));
+  await writeSafetensors(file, new Map(renamed));
   editConfig({ target_modules: ["self_attn.v_proj", "q_proj"] });
   const read = await readAdapterFolder(folder);
   expect(read.tensors).toEqual(tensors);
@@ -82,9 +82,9 @@ it("refuses tensors that fit no projection or not the rank", async () => {
   const file = join(folder, "adapter_model.safetensors");
   const { tensors } = await readSafetensors(file);
   const odd = new Map(tensors).set("base_model.model.lm_head.lora_A.weight", { shape: [0], data: new Float32Array() });
-  writeFileSync(file, encodeSafetensors(odd));
+  await writeSafetensors(file, odd);
   await expect(readAdapterFolder(folder)).rejects.toMatchObject({ param: "base_model.model.lm_head.lora_A.weight" });
-  writeFileSync(file, encodeSafetensors(tensors));
+  await writeSafetensors(file, tensors);
   editConfig({ r: 4 });
   await expect(readAdapterFolder(folder)).rejects.toThrow(/rank 4/);
   rmSync(file);

@@ -77,11 +77,6 @@ export function* safetensorsPieces(
   for (const { data } of tensors.values()) yield new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
 }
 
-/** The same as one piece. */
-export function encodeSafetensors(tensors: NamedTensors, metadata: Record<string, string> = {}): Uint8Array {
-  return Buffer.concat([...safetensorsPieces(tensors, metadata)]);
-}
-
 /** Writes float32 tensors so that the file is there whole or not at all, whenever the machine stops. */
 export async function writeSafetensors(
   file: string,

@@ -68,7 +68,7 @@ export class SchemaDocument {
   readonly refReplaces: boolean;
   /** Whether what is evaluated by which schema makes a difference. */
   readonly hasUnevaluated: boolean;
-  /** From draft 2020-12 on, items that are found by \`contains\` count as evaluated. */
+  /** From draft 2020-12 on, items that are found by `contains` count as evaluated. */
   readonly containsEvaluates: boolean;
   /** In draft 4, 1.0 is no integer. */
   readonly integersAreDigits: boolean;
