@@ -1,6 +1,7 @@
 #include "network.h"
 
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 
 #include "known_automata.h"
@@ -193,7 +194,7 @@ class NetworkBuilder {
         const int32_t item = e_.operands(node)[0];
         weigh(item, weighed);
         weight = times(weight_[size_t(item)], std::max(1, n.b < 0 ? n.a : n.b));
-        breadth = n.b < 0 || n.b > 4 ? std::max(breadth_[size_t(item)], characters(item)) : breadth_[size_t(item)];
+        breadth = n.b < 0 || n.b > 4 ? std::max(breadth_[size_t(item)], lone_characters(item)) : breadth_[size_t(item)];
         break;
       }
       case Op::both:
@@ -207,7 +208,7 @@ class NetworkBuilder {
   }
 
   // Code points that stand alone in the node: as a choice, or as the node itself.
-  int64_t characters(int32_t node) const {
+  int64_t lone_characters(int32_t node) const {
     int64_t count = 0;
     const auto add = [&](int32_t chars) {
       const auto ranges = e_.operands(chars);
@@ -217,7 +218,7 @@ class NetworkBuilder {
     if (e_[node].op == Op::alt)
       for (int32_t item : e_.operands(node))
         if (e_[item].op == Op::chars) add(item);
-    if (e_[node].op == Op::rule && inlined_[size_t(program_.rules[size_t(e_[node].a)])]) return characters(program_.rules[size_t(e_[node].a)]);
+    if (e_[node].op == Op::rule && inlined_[size_t(program_.rules[size_t(e_[node].a)])]) return lone_characters(program_.rules[size_t(e_[node].a)]);
     return count;
   }
 
@@ -231,20 +232,24 @@ class NetworkBuilder {
     return *parts_.emplace(chars, kept(spelled_out('c', chars).key, [&] { return new_fragment(chars); })).first->second;
   }
 
+  // One character of `ranges` (low and high of each in turn), in UTF-8.
+  static void characters(Nfa& nfa, std::span<const int32_t> ranges, int32_t from, int32_t to) {
+    std::vector<Utf8Sequence> sequences;
+    for (size_t i = 0; i < ranges.size(); i += 2) utf8_sequences(ranges[i], ranges[i + 1], sequences);
+    for (auto& sequence : sequences) {
+      int32_t at = from;
+      for (int i = 0; i < sequence.length; ++i) {
+        const int32_t next = i + 1 == sequence.length ? to : nfa.state();
+        nfa.bytes(at, sequence.bytes[size_t(i)].lo, sequence.bytes[size_t(i)].hi, next);
+        at = next;
+      }
+    }
+  }
+
   Automaton new_fragment(int32_t chars) {
     Nfa nfa(spending_);
     const int32_t start = nfa.state(), accept = nfa.state();
-    std::vector<Utf8Sequence> sequences;
-    const auto ranges = e_.operands(chars);
-    for (size_t i = 0; i < ranges.size(); i += 2) utf8_sequences(ranges[i], ranges[i + 1], sequences);
-    for (auto& sequence : sequences) {
-      int32_t at = start;
-      for (int i = 0; i < sequence.length; ++i) {
-        const int32_t to = i + 1 == sequence.length ? accept : nfa.state();
-        nfa.bytes(at, sequence.bytes[size_t(i)].lo, sequence.bytes[size_t(i)].hi, to);
-        at = to;
-      }
-    }
+    characters(nfa, e_.operands(chars), start, accept);
     return deterministic(nfa, start, accept, spending_);
   }
 
@@ -323,17 +328,7 @@ class NetworkBuilder {
   Automaton text() {
     Nfa nfa(spending_);
     const int32_t start = nfa.state();
-    std::vector<Utf8Sequence> sequences;
-    utf8_sequences(0, 0xD7FF, sequences);
-    utf8_sequences(0xE000, 0x10FFFF, sequences);
-    for (auto& sequence : sequences) {
-      int32_t at = start;
-      for (int i = 0; i < sequence.length; ++i) {
-        const int32_t to = i + 1 == sequence.length ? start : nfa.state();
-        nfa.bytes(at, sequence.bytes[size_t(i)].lo, sequence.bytes[size_t(i)].hi, to);
-        at = to;
-      }
-    }
+    characters(nfa, std::array{0, 0xD7FF, 0xE000, 0x10FFFF}, start, start);
     return deterministic(nfa, start, start, spending_);
   }
 
