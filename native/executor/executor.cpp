@@ -15,11 +15,11 @@ constexpr int kMaxThreads = 256;
 // Gaps between the loops of one step are a few microseconds; after this long a worker sleeps, so that a busy neighbour gets the core.
 constexpr int64_t kSpinNs = 30'000;
 
-// What training gets after a step: twice that step's time, less what it may take to reach the next point where it gives
-// way, but something in any case.
+// What training gets after a step: that step's time, less what it may take to reach the next point where it gives way, but
+// something in any case.
 int64_t training_time(int64_t step_ns) {
-  constexpr int64_t kSlackNs = 150'000;
-  return std::max(2 * step_ns - kSlackNs, step_ns / 2);
+  constexpr int64_t kSlackNs = 50'000;
+  return std::max(step_ns - kSlackNs, step_ns / 2);
 }
 
 // After a step of inference the application's own thread hands out its tokens and asks for the next step.

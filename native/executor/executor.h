@@ -3,8 +3,8 @@
 // Two queues. Inference tasks are short (one step); training tasks are long and give way to a waiting inference task
 // between their chunks and wherever a chunk breathes. The dispatcher then runs the inference task on top of what it was
 // doing; the workers, each at its own next such point, help if that task has loops to share, and otherwise go on training.
-// After an inference task training runs for almost twice that task's time before the next one interrupts it: a chat's
-// latency stays within three times its own, and training always gets on.
+// After an inference task training runs for as long as that took before the next one interrupts it: a chat takes twice its
+// own time at the median, within three times where a chunk runs late, and training always gets on.
 #pragma once
 #include <atomic>
 #include <condition_variable>
