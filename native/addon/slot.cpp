@@ -90,7 +90,11 @@ bool Slot::take(int32_t token) {
 void Slot::accept(int32_t token, int most) {
   forget();
   given.clear();
-  for (; token >= 0 && take(token) && int(given.size()) <= most; token = forced());
+  while (token >= 0 && take(token)) {
+    // Looked up now, while what was just touched is at hand; the next step asks for it as well.
+    token = forced();
+    if (int(given.size()) > most) return;
+  }
 }
 
 void Slot::rewind(int outputs) {

@@ -19,11 +19,12 @@ void permit(Mask& mask, int32_t token) { mask[size_t(token) / 32] |= 1u << (toke
 }  // namespace
 
 std::shared_ptr<const Mask> MaskMaker::mask(uint32_t configuration) {
-  const auto known = masks_.find(configuration);
-  if (known != masks_.end()) return known->second;
+  if (configuration < masks_.size() && masks_[configuration]) return masks_[configuration];
   auto mask = std::make_shared<Mask>(vocabulary_.words(), 0);
   make(configuration, *mask);
-  masks_.emplace(configuration, mask);
+  // Making it met further configurations.
+  if (masks_.size() < configurations_.size()) masks_.resize(configurations_.size());
+  masks_[configuration] = mask;
   bytes_ += mask->size() * 4 + 64;
   return mask;
 }
@@ -89,12 +90,11 @@ template <class F> bool MaskMaker::visit(uint32_t from, uint32_t past, uint32_t 
 }
 
 int32_t MaskMaker::only(uint32_t configuration) {
-  const auto known = only_.find(configuration);
-  if (known != only_.end()) return known->second;
+  if (configuration < only_.size() && only_[configuration] != kUnknown) return only_[configuration];
   const int32_t token = find_only(configuration);
-  only_.emplace(configuration, token);
-  bytes_ += 32;
-  return token;
+  // Looking met further configurations.
+  if (only_.size() < configurations_.size()) only_.resize(configurations_.size(), kUnknown);
+  return only_[configuration] = token;
 }
 
 int32_t MaskMaker::find_only(uint32_t configuration) {

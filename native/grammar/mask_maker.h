@@ -14,7 +14,7 @@ class MaskMaker {
   std::shared_ptr<const Mask> mask(uint32_t configuration);
   // The one token that the mask would permit; -1: none, or more. Costs little where there are more: looking stops at the second.
   int32_t only(uint32_t configuration);
-  size_t memory() const { return bytes_; }
+  size_t memory() const { return bytes_ + masks_.capacity() * sizeof(masks_[0]) + only_.capacity() * sizeof(only_[0]); }
 
  private:
   void make(uint32_t configuration, Mask& mask);
@@ -40,8 +40,9 @@ class MaskMaker {
   const Network& network_;
   Configurations& configurations_;
   const MaskLimits limits_;
-  std::unordered_map<uint32_t, std::shared_ptr<const Mask>> masks_;
-  std::unordered_map<uint32_t, int32_t> only_;
+  static constexpr int32_t kUnknown = -2;
+  std::vector<std::shared_ptr<const Mask>> masks_;  // by configuration, where it was asked for
+  std::vector<int32_t> only_;                       // by configuration, or kUnknown
   struct Known {
     std::shared_ptr<const LocalMask> all;           // may lack exits
     std::vector<std::shared_ptr<const LocalMask>> partial;
