@@ -3,12 +3,9 @@
 
 import { alt, and, EMPTY, type Expr, NEVER, not, optional, repeat, seq, text } from "../ir.js";
 import { Remembered } from "../remembered.js";
-import { toDecimal } from "./decimals.js";
 import { DIGIT, digits, naturalRange, ZERO_FRACTION, ZEROS } from "./digitRanges.js";
-import { type Bound, bySign, digitsAtLeast, digitsAtMost, exponents, numberRange, scientificRange } from "./numbers.js";
-
-/** Digits after the point of a double's shortest decimal. */
-const MOST_FRACTION_DIGITS = 16;
+import { type Bound, bySign, digitsAtLeast, digitsAtMost, exponents, numberRange } from "./numbers.js";
+import { MOST_FRACTION_DIGITS, scientificIntegers } from "./scientificIntegers.js";
 
 /** Numbers of so many digits are different ones in double precision, too. */
 const CERTAIN_DIGITS = 15;
@@ -32,10 +29,7 @@ function newIntegerRange(low: bigint | null, high: bigint | null, spelling: Inte
   if (low !== null && high !== null && low > high) return NEVER;
   const plain = bySign(low, high, naturalRange);
   if (spelling === "digits") return plain;
-  const range = scientificRange(low === null ? null : boundAt(low), high === null ? null : boundAt(high));
-  const digitsOf = (bound: bigint | null) => (bound === null ? MOST_FRACTION_DIGITS : String(bound).length);
-  const most = Math.min(MOST_FRACTION_DIGITS, Math.max(digitsOf(low), digitsOf(high)));
-  return alt(seq(plain, ZERO_FRACTION), and(scientificWithPlaces(0, most), range));
+  return alt(seq(plain, ZERO_FRACTION), scientificIntegers(low, high));
 }
 
 /** Decimals of at most `places` digits after the point, however they are spelled, within bounds. */
@@ -75,10 +69,6 @@ function farFromIntegers(distance: number): [low: string, high: string] {
   const digit = mantissa > 9 ? 1 : Math.ceil(mantissa);
   const others = -exponent - (mantissa > 9 ? 2 : 1);
   return [`${"0".repeat(others)}${digit}`, `${"9".repeat(others)}${10 - digit}`];
-}
-
-function boundAt(value: bigint): Bound {
-  return { value: toDecimal(value), inclusive: true };
 }
 
 /**
