@@ -60,52 +60,86 @@ const OPS = {
  * an earlier expression is, by its number. Expressions of the kinds 2, 5, 6, 7, 9 and 10 are numbered as they begin.
  */
 export function encodeGrammar(grammar: Grammar): Int32Array {
-  const words: number[] = [VERSION, grammar.start, grammar.rules.length];
+  const words = new Words();
+  words.add(VERSION);
+  words.add(grammar.start);
+  words.add(grammar.rules.length);
   const numbers = new Map<Expr, number>();
   // A stack of its own: expressions may be nested deeper than calls can be.
   const open: Expr[] = [...grammar.rules].reverse();
   for (let expr = open.pop(); expr !== undefined; expr = open.pop()) {
-    const { kind } = expr;
-    if (kind !== "empty" && kind !== "never" && kind !== "bytes" && kind !== "token" && kind !== "rule") {
-      const number = numbers.get(expr);
-      if (number !== undefined) {
-        words.push(OPS.same, number);
+    switch (expr.kind) {
+      case "empty":
+        words.add(OPS.empty);
         continue;
-      }
-      numbers.set(expr, numbers.size);
-    }
-    words.push(OPS[kind]);
-    switch (kind) {
-      case "chars":
-        words.push(expr.ranges.length);
-        for (const range of expr.ranges) words.push(range[0], range[1]);
-        break;
-      case "bytes":
-        words.push(expr.bytes.length);
-        for (const byte of expr.bytes) words.push(byte);
-        break;
+      case "never":
+        words.add(OPS.never);
+        continue;
       case "token":
-        words.push(expr.id);
-        break;
+        words.add(OPS.token);
+        words.add(expr.id);
+        continue;
       case "rule":
-        words.push(expr.rule);
+        words.add(OPS.rule);
+        words.add(expr.rule);
+        continue;
+      case "bytes":
+        words.add(OPS.bytes);
+        words.add(expr.bytes.length);
+        for (const byte of expr.bytes) words.add(byte);
+        continue;
+    }
+    const number = numbers.get(expr);
+    if (number !== undefined) {
+      words.add(OPS.same);
+      words.add(number);
+      continue;
+    }
+    numbers.set(expr, numbers.size);
+    switch (expr.kind) {
+      case "chars":
+        words.add(OPS.chars);
+        words.add(expr.ranges.length);
+        for (const [low, high] of expr.ranges) {
+          words.add(low);
+          words.add(high);
+        }
         break;
       case "repeat":
-        words.push(expr.min, expr.max);
+        words.add(OPS.repeat);
+        words.add(expr.min);
+        words.add(expr.max);
         open.push(expr.item);
         break;
       case "not":
+        words.add(OPS.not);
         open.push(expr.item);
         break;
-      case "seq":
-      case "alt":
-      case "and":
-        words.push(expr.items.length);
+      default:
+        words.add(OPS[expr.kind]);
+        words.add(expr.items.length);
         for (let i = expr.items.length - 1; i >= 0; i--) open.push(expr.items[i]!);
-        break;
     }
   }
-  return new Int32Array(words);
+  return words.all();
+}
+
+class Words {
+  private words = new Int32Array(2048);
+  private count = 0;
+
+  add(word: number): void {
+    if (this.count === this.words.length) {
+      const larger = new Int32Array(this.count * 2);
+      larger.set(this.words);
+      this.words = larger;
+    }
+    this.words[this.count++] = word;
+  }
+
+  all(): Int32Array {
+    return this.words.slice(0, this.count);
+  }
 }
 
 /** Code points of text: all but the surrogates. */

@@ -79,7 +79,7 @@ export function freeString(min = 0, max = -1): Expr {
 
 /** This text as a JSON string. */
 export function spelledText(literal: string): Expr {
-  return quoted(spelled(text(literal)));
+  return /^[ !#-[\]-~]*$/.test(literal) ? text(`"${literal}"`) : quoted(spelled(text(literal)));
 }
 
 /**

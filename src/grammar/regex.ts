@@ -5,13 +5,15 @@ import { classOfLetter, DOT, propertyRanges } from "./characterClasses.js";
 import { GrammarError } from "./grammarError.js";
 import { chars, complement, type Expr, type Range, text } from "./ir.js";
 import { Anchored } from "./regexAnchors.js";
+import { Remembered } from "./remembered.js";
 
 const DEEPEST = 250;
 const MOST_REPETITIONS = 1_000_000;
 /** Characters of `{2,5}`. */
 const LONGEST_COUNT = 40;
-/** Characters of parts that are looked up among those before. */
+/** Characters of patterns, and of parts of them, that are looked up among those before. */
 const LONGEST_SHARED = 200;
+const searches = new Remembered(256);
 
 const CONTROL_ESCAPES: ReadonlyMap<string, number> = new Map([
   ["t", 9],
@@ -31,7 +33,8 @@ export function regexToExpr(pattern: string): Expr {
 
 /** The texts that `pattern` matches somewhere, as JSON Schema's `pattern` means it. */
 export function regexSearchToExpr(pattern: string): Expr {
-  return new RegexReader(pattern).read().search();
+  const make = () => new RegexReader(pattern).read().search();
+  return pattern.length > LONGEST_SHARED ? make() : searches.get(pattern, make);
 }
 
 class RegexReader {

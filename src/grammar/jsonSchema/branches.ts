@@ -230,10 +230,12 @@ function cross(left: readonly Branch[], right: readonly Branch[], node: SchemaNo
   if (left.length * right.length > MOST_BRANCHES) {
     throw new GrammarError(`has more than ${MOST_BRANCHES} combinations of alternatives`, node.path);
   }
-  return left.flatMap((a) =>
-    right.map((b) => {
+  const found: Branch[] = [];
+  for (const a of left) {
+    for (const b of right) {
       spend(1 + a.length + b.length);
-      return [...new Set([...a, ...b])];
-    }),
-  );
+      found.push(a.length === 0 ? b : [...new Set([...a, ...b])]);
+    }
+  }
+  return found;
 }

@@ -11,7 +11,7 @@ import { arrayExpr } from "./arrays.js";
 import { Branches } from "./branches.js";
 import { countedArrayExpr } from "./countedArrays.js";
 import { asFraction, commonMultiple, compareDecimals, isInteger, shifted, toDecimal } from "./decimals.js";
-import { isObject, type JsonObject, SchemaDocument, type SchemaNode } from "./document.js";
+import { isObject, type JsonObject, type Scalar, SchemaDocument, type SchemaNode } from "./document.js";
 import { isWithin } from "./emptiness.js";
 import { fixedPointRange, fractionalRange, integerRange } from "./integers.js";
 import { ASSERTIONS, keywordError, listOf } from "./keywords.js";
@@ -75,19 +75,21 @@ class SchemaCompiler {
 
   /** A value that satisfies all of `nodes`. */
   private value(nodes: Conjunction): Expr {
-    const kept = new Map<number, SchemaNode>();
+    const targets = new Set<SchemaNode>();
     for (const node of nodes) {
       const target = this.withoutDetour(node);
       if (target.schema === false) return NEVER;
-      if (target.schema !== true) kept.set(target.id, target);
+      if (target.schema !== true) targets.add(target);
     }
-    if (kept.size === 0) return this.json.value();
-    const key = [...kept.keys()].join(" ");
+    const kept = [...targets];
+    const [first] = kept;
+    if (first === undefined) return this.json.value();
+    const key = kept.length === 1 ? String(first.id) : kept.map((node) => node.id).join(" ");
     let expr = this.known.get(key);
     if (expr === undefined) {
-      const rule = this.json.rules.reserve(`#/${[...kept.values()][0]!.path.join("/")}`);
+      const rule = this.json.rules.reserve(`#/${first.path.join("/")}`);
       this.known.set(key, rule);
-      this.waiting.push({ nodes: [...kept.values()], rule });
+      this.waiting.push({ nodes: kept, rule });
       expr = rule;
     }
     return expr;
@@ -95,12 +97,10 @@ class SchemaCompiler {
 
   /** Follows what is nothing but a reference, so that its target is compiled once. */
   private withoutDetour(node: SchemaNode): SchemaNode {
-    const seen = new Set<SchemaNode>();
-    for (let at = node; !seen.has(at); ) {
-      seen.add(at);
-      const asserted = isObject(at.schema) ? Object.keys(at.schema).filter((keyword) => ASSERTIONS.has(keyword)) : [];
-      const [keyword] = asserted;
-      if (asserted.length !== 1) return at;
+    const seen: SchemaNode[] = [];
+    for (let at = node; !seen.includes(at); ) {
+      const keyword = onlyAssertion(at);
+      seen.push(at);
       if (keyword === "$ref") at = this.document.resolve(at, "$ref");
       else if (keyword === "allOf" && listOf(at, "allOf").length === 1) at = this.document.child(at, "allOf", "0");
       else return at;
@@ -124,17 +124,24 @@ class SchemaCompiler {
   private branch(branch: Branch): Expr {
     const shape = typeShape(branch);
     if (shape.literals !== null) return this.literals(branch, shape);
-    const { types } = shape;
-    const excluded = branch.flatMap((node) => node.excluded ?? []);
-    const expr: Record<JsonType, () => Expr> = {
-      null: () => text("null"),
-      boolean: () => alt(...[true, false].filter((one) => !excluded.includes(one)).map((one) => text(String(one)))),
-      number: () => this.number(branch, shape),
-      string: () => this.string(branch),
-      array: () => this.array(branch),
-      object: () => this.object(branch),
-    };
-    return alt(...[...types].map((type) => expr[type]()));
+    return alt(...[...shape.types].map((type) => this.ofType(type, branch, shape)));
+  }
+
+  private ofType(type: JsonType, branch: Branch, shape: TypeShape): Expr {
+    switch (type) {
+      case "null":
+        return text("null");
+      case "boolean":
+        return alt(...[true, false].filter((one) => !isExcluded(branch, one)).map((one) => text(String(one))));
+      case "number":
+        return this.number(branch, shape);
+      case "string":
+        return this.string(branch);
+      case "array":
+        return this.array(branch);
+      case "object":
+        return this.object(branch);
+    }
   }
 
   private literals(branch: Branch, { literals, types, integer, fractional }: TypeShape): Expr {
@@ -290,6 +297,22 @@ class SchemaCompiler {
     }
     return members.length === 0 ? null : alt(...members);
   }
+}
+
+function isExcluded(branch: Branch, value: Scalar): boolean {
+  return branch.some((node) => node.excluded?.includes(value));
+}
+
+/** The one keyword of a schema that says something about a value; null: there is none, or more. */
+function onlyAssertion({ schema }: SchemaNode): string | null {
+  if (!isObject(schema)) return null;
+  let found: string | null = null;
+  for (const keyword of Object.keys(schema)) {
+    if (!ASSERTIONS.has(keyword)) continue;
+    if (found !== null) return null;
+    found = keyword;
+  }
+  return found;
 }
 
 /** The schema of the branch that has a keyword. */

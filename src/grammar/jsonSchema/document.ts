@@ -30,30 +30,16 @@ export interface SchemaNode {
   readonly excludedText?: { readonly keyword: "pattern" | "format"; readonly value: string };
 }
 
-/** Where schemas stand inside schemas. */
-const SCHEMA_KEYWORDS = [
-  "additionalProperties",
-  "items",
-  "additionalItems",
-  "unevaluatedItems",
-  "unevaluatedProperties",
-  "contains",
-  "propertyNames",
-  "not",
-  "if",
-  "then",
-  "else",
-  "contentSchema",
-];
-const SCHEMA_LIST_KEYWORDS = ["allOf", "anyOf", "oneOf", "prefixItems", "items"];
-const SCHEMA_MAP_KEYWORDS = [
-  "properties",
-  "patternProperties",
-  "$defs",
-  "definitions",
-  "dependentSchemas",
-  "dependencies",
-];
+/** Where schemas stand inside schemas: as the value of a keyword, or in its list, or below names. */
+const SCHEMA_KEYWORDS = new Set(
+  "additionalProperties items additionalItems unevaluatedItems unevaluatedProperties contains propertyNames not if then else contentSchema".split(
+    " ",
+  ),
+);
+const SCHEMA_LIST_KEYWORDS = new Set(["allOf", "anyOf", "oneOf", "prefixItems", "items"]);
+const SCHEMA_MAP_KEYWORDS = new Set(
+  "properties patternProperties $defs definitions dependentSchemas dependencies".split(" "),
+);
 
 /** Those of json-schema.org, and OpenAPI's, whose further keywords are annotations. */
 const KNOWN_DIALECTS =
@@ -102,7 +88,7 @@ export class SchemaDocument {
   child(parent: SchemaNode, ...keys: string[]): SchemaNode {
     let value: unknown = parent.schema;
     for (const key of keys) value = ownValue(value, key);
-    return this.node(value, parent.base, [...parent.path, ...keys]);
+    return this.nodes.get(value as object) ?? this.node(value, parent.base, [...parent.path, ...keys]);
   }
 
   /** A schema made up while taking another one apart; the same for the same `what`. */
@@ -212,22 +198,25 @@ export class SchemaDocument {
     const node: SchemaNode = { id: this.count++, schema, base, path };
     this.nodes.set(schema, node);
     this.register(node, outerBase);
-    for (const keyword of SCHEMA_KEYWORDS) {
-      if (isObject(schema[keyword])) this.enter(schema[keyword], base, [...path, keyword]);
-    }
-    for (const keyword of SCHEMA_LIST_KEYWORDS) {
-      const list = schema[keyword];
-      if (!Array.isArray(list)) continue;
-      for (const [i, item] of list.entries()) if (isObject(item)) this.enter(item, base, [...path, keyword, String(i)]);
-    }
-    for (const keyword of SCHEMA_MAP_KEYWORDS) {
-      const map = schema[keyword];
-      if (!isObject(map)) continue;
-      for (const [name, item] of Object.entries(map)) {
-        if (isObject(item)) this.enter(item, base, [...path, keyword, name]);
+    for (const keyword of Object.keys(schema)) {
+      const value = schema[keyword];
+      if (typeof value !== "object" || value === null) continue;
+      if (Array.isArray(value)) {
+        if (!SCHEMA_LIST_KEYWORDS.has(keyword)) continue;
+        for (const [i, item] of value.entries()) this.enterItem(item, base, path, keyword, String(i));
+      } else if (SCHEMA_KEYWORDS.has(keyword)) {
+        this.enter(value as JsonObject, base, [...path, keyword]);
+      } else if (SCHEMA_MAP_KEYWORDS.has(keyword)) {
+        for (const name of Object.keys(value)) {
+          this.enterItem((value as JsonObject)[name], base, path, keyword, name);
+        }
       }
     }
     return node;
+  }
+
+  private enterItem(item: unknown, base: string, path: readonly string[], keyword: string, key: string): void {
+    if (isObject(item)) this.enter(item, base, [...path, keyword, key]);
   }
 
   private baseOf(schema: JsonObject, outer: string, path: readonly string[]): string {

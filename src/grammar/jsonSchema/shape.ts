@@ -36,8 +36,10 @@ export interface TypeShape {
   literals: readonly Scalar[] | null;
 }
 
+const ALL_TYPES: readonly JsonType[] = ["null", "boolean", "number", "string", "array", "object"];
+
 export function typeShape(branch: Branch): TypeShape {
-  let types = new Set<JsonType>(["null", "boolean", "number", "string", "array", "object"]);
+  let types = ALL_TYPES;
   let integer = false;
   let literals: Scalar[] | null = null;
   for (const node of branch) {
@@ -48,23 +50,23 @@ export function typeShape(branch: Branch): TypeShape {
       literals =
         literals === null ? [...allowed] : literals.filter((value) => allowed.some((one) => isSame(one, value)));
     }
-    if (excludesNull) types.delete("null");
-    if (excluded.includes(true) && excluded.includes(false)) types.delete("boolean");
+    if (excludesNull) types = types.filter((type) => type !== "null");
+    if (excluded.includes(true) && excluded.includes(false)) types = types.filter((type) => type !== "boolean");
     if (!isObject(node.schema)) continue;
     integer ||= integersOf(node) !== null;
     const named = typesOf(node);
     if (named === null) continue;
     if (!named.has("number")) integer ||= named.has("integer");
-    types = new Set([...types].filter((type) => named.has(type) || (type === "number" && named.has("integer"))));
+    types = types.filter((type) => named.has(type) || (type === "number" && named.has("integer")));
   }
   if (literals !== null) {
     const excluded = branch.flatMap((node) => node.excluded ?? []);
     literals = literals.filter((value) => !excluded.some((one) => isSame(one, value)));
-    types = new Set([...types].filter((type) => literals!.some((value) => typeOf(value) === type)));
+    types = types.filter((type) => literals!.some((value) => typeOf(value) === type));
   }
   const fractional = branch.some((node) => node.fractional);
-  if (integer && fractional) types.delete("number");
-  return { types, integer, fractional, literals };
+  if (integer && fractional) types = types.filter((type) => type !== "number");
+  return { types: new Set(types), integer, fractional, literals };
 }
 
 /** Numbers are the same by value, however they are typed. */
@@ -219,13 +221,17 @@ export function objectShape(document: SchemaDocument, branch: Branch, closed: bo
   const required = new Set(nodes.flatMap((node) => namesOf(node, "required")));
   const patterns = [...new Set(parts.flatMap((part) => part.patterns))];
   const isClosed = closed && names.size + patterns.length > 0 && parts.every((part) => part.others.length === 0);
-  const conjunctionOf = (name: string | null, matched: ReadonlySet<string>): SchemaNode[] =>
-    parts.flatMap(({ node, properties, patterns: own, others }) => {
+  const conjunctionOf = (name: string | null, matched: ReadonlySet<string>): SchemaNode[] => {
+    const all: SchemaNode[] = [];
+    for (const { node, properties, patterns: own, others } of parts) {
       spend(2 + own.length);
-      const found = own.filter((one) => matched.has(one)).map((one) => document.child(node, "patternProperties", one));
-      if (name !== null && properties.has(name)) found.unshift(document.child(node, "properties", name));
-      return found.length === 0 ? others : found;
-    });
+      const before = all.length;
+      if (name !== null && properties.has(name)) all.push(document.child(node, "properties", name));
+      for (const one of own) if (matched.has(one)) all.push(document.child(node, "patternProperties", one));
+      if (all.length === before) all.push(...others);
+    }
+    return all;
+  };
   const searchOf = (pattern: string) =>
     patternSearch(parts.find((part) => part.patterns.includes(pattern))!.node, pattern);
   const matchedBy = (name: string) => new Set(patterns.filter((pattern) => isMatch(searchOf(pattern), name)));
