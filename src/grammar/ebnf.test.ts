@@ -22,6 +22,7 @@ ws ::= [ \\t\\n]*`,
   ["GBNF: counts", 'root ::= "a"{2} "b"{1,} "c"{,2} ("d" | "e"){0,1}', ["aab", "aabbcce"], ["ab", "aabccc", "aabde"]],
   ["GBNF: rules over several lines", 'root ::= "a" |\n  "b"\n  "c"\nother ::= "x"', ["a", "bc"], ["b", "x"]],
   ["GBNF: an empty alternative", 'root ::= "a" x\nx ::= "b" x | ""', ["a", "abbb"], ["b"]],
+  ["GBNF: names of digits and dashes", 'root ::= 1st -x_y\n1st ::= "a"\n-x_y ::= "b"', ["ab"], ["a"]],
   [
     "GBNF: left recursion of one rule",
     'root ::= root "+" n | root "-" n | n\nn ::= [0-9]',
@@ -57,6 +58,12 @@ VALUE: /[0-9\\/]/ | "x"i`,
     ['"a\\"b"'],
     ['"a', '"a"b'],
   ],
+  [
+    "Lark: both kinds of comments, around rules and in what they match",
+    '# one\nstart: "a" C_COMMENT # two\n  | "b" SH_COMMENT // three\n%import common (C_COMMENT, SH_COMMENT) # four',
+    ["a/**/", "a/* x* / */", "b# x"],
+    ["a/*", "a/**/*/", "b#\n"],
+  ],
 ];
 
 test.each(CASES)("%s", (_, source, good, bad) => {
@@ -86,6 +93,10 @@ describe("what is wrong is named", () => {
     ['start: x{"a"}', "templates"],
     ["%import foo.BAR\nstart: BAR", "common"],
     ["%declare X\nstart: X", "%declare"],
+    ['start: "ab".."z"', "from one character to one"],
+    ['start: "a"..""', "from one character to one"],
+    ['start: X\nX: y "a"\ny: "b"', 'the rule "y" cannot stand in a terminal'],
+    ['start: "a\\."', "escapes"],
     ['a: "x"', 'no rule "start"'],
     ["???", "rule must begin"],
     [`root ::= ${"(".repeat(5000)}`, "nested"],

@@ -12,5 +12,5 @@ import type { RuleBook } from "./ruleBook.js";
  */
 export function ebnfToExpr(source: string): { rules: RuleBook; start: Expr } {
   if (source.trim() === "") throw new GrammarError("is empty");
-  return /^[ \t]*[A-Za-z_][\w-]*[ \t]*::=/m.test(source) ? readGbnf(source) : readLark(source);
+  return /^[ \t]*[\w-]+[ \t]*::=/m.test(source) ? readGbnf(source) : readLark(source);
 }

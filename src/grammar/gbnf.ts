@@ -7,8 +7,8 @@ import { NamedRules } from "./namedRules.js";
 import type { RuleBook } from "./ruleBook.js";
 
 const SPACE = /(?:[ \t\r\n]|#[^\n]*)+/y;
-const NAME = /[A-Za-z_][\w-]*/y;
-const HEAD = /[A-Za-z_][\w-]*[ \t]*::=/y;
+const NAME = /[\w-]+/y;
+const HEAD = /[\w-]+[ \t]*::=/y;
 const COUNT = /\{\s*\d*\s*(?:,\s*\d*\s*)?\}/y;
 
 export function readGbnf(source: string): { rules: RuleBook; start: Expr } {

@@ -7,9 +7,9 @@ import { NamedRules } from "./namedRules.js";
 import { regexToExpr } from "./regex.js";
 import type { RuleBook } from "./ruleBook.js";
 
-const SPACE = /(?:[ \t\r]|\/\/[^\n]*|\\\n)+/y;
-const BLANK = /(?:[ \t\r\n]|\/\/[^\n]*)+/y;
-const NEXT_ALTERNATIVE = /(?:[ \t\r\n]|\/\/[^\n]*)*\|/y;
+const SPACE = /(?:[ \t\r]|(?:\/\/|#)[^\n]*|\\\n)+/y;
+const BLANK = /(?:[ \t\r\n]|(?:\/\/|#)[^\n]*)+/y;
+const NEXT_ALTERNATIVE = /(?:[ \t\r\n]|(?:\/\/|#)[^\n]*)*\|/y;
 const NAME = /_?[A-Za-z][A-Za-z0-9_]*|_[A-Za-z0-9_]+/y;
 const HEAD = /[?!]{0,2}(?:_?[A-Za-z][A-Za-z0-9_]*|_[A-Za-z0-9_]+)/y;
 
@@ -35,6 +35,10 @@ const COMMON: ReadonlyMap<string, string> = new Map([
   ["CR", "\\r"],
   ["LF", "\\n"],
   ["NEWLINE", "(?:\\r?\\n)+"],
+  ["SH_COMMENT", "#[^\\n]*"],
+  ["CPP_COMMENT", "//[^\\n]*"],
+  ["C_COMMENT", "/\\*[^*]*\\*+(?:[^/*][^*]*\\*+)*/"],
+  ["SQL_COMMENT", "--[^\\n]*"],
 ]);
 
 export function readLark(source: string): { rules: RuleBook; start: Expr } {
@@ -87,7 +91,7 @@ class LarkReader {
     if (directive !== "import") throw scanner.error(`%${directive ?? ""} is not supported`);
     const written = scanner
       .match(/[^\n]*/y)!
-      .replace(/\/\/.*$/, "")
+      .replace(/(?:\/\/|#).*$/, "")
       .trim();
     const many = /^common\s*\(([^)]*)\)$/.exec(written);
     const one = /^common\.(\w+)(?:\s*->\s*(\w+))?$/.exec(written);
@@ -160,6 +164,7 @@ class LarkReader {
     const name = scanner.match(NAME);
     if (name === null) throw scanner.error(`"${scanner.source[scanner.at]}" cannot stand here`);
     if (scanner.takes("{")) throw scanner.error("templates are not supported");
+    if (this.inTerminal && !isTerminal(name)) throw scanner.error(`the rule "${name}" cannot stand in a terminal`);
     const reference = this.rules.refer(name, line);
     return isTerminal(name) ? this.spaced(reference) : reference;
   }
@@ -175,13 +180,22 @@ class LarkReader {
 
   private literal(): Expr {
     const { scanner } = this;
-    const content = scanner.quotedText('"');
+    const content = this.quoted();
     if (scanner.match(/i(?![A-Za-z0-9_])/y) !== null) return anyCase(content);
     if (scanner.match(/[ \t]*\.\.[ \t]*"/y) === null) return text(content);
-    const low = content.codePointAt(0) ?? 0;
-    const high = scanner.quotedText('"').codePointAt(0) ?? -1;
+    const ends = [[...content], [...this.quoted()]];
+    if (ends.some((end) => end.length !== 1)) throw scanner.error("a range goes from one character to one character");
+    const [low, high] = ends.map(([end]) => end!.codePointAt(0)!) as [number, number];
     if (high < low) throw scanner.error("a range of characters is out of order");
     return chars([low, high]);
+  }
+
+  /** A string whose opening quote has been read. Other escapes than these stand for their backslash too, in Lark. */
+  private quoted(): string {
+    const { scanner } = this;
+    const other = scanner.looksAt(/(?:[^"\\\n]|\\[\\"ntfrxuU])*\\[^\\"ntfrxuU]/y);
+    if (other) throw scanner.error('of escapes, a string can have \\\\ \\" \\n \\t \\f \\r \\x \\u \\U');
+    return scanner.quotedText('"');
   }
 
   private regex(written: string): Expr {
