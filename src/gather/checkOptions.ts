@@ -20,8 +20,8 @@ const GATHERING: { [K in keyof GatherOptions<unknown>]-?: Rule } = {
   groupSize: whole(1),
   concurrency: whole(1),
   timeoutMs: [
-    "a whole number of milliseconds, 0 to 4294967295",
-    (value) => Number.isInteger(value) && (value as number) >= 0 && (value as number) < 2 ** 32,
+    "a whole number of milliseconds, 0 to 2147483647",
+    (value) => Number.isInteger(value) && (value as number) >= 0 && (value as number) < 2 ** 31,
   ],
   maxExceptions: ["a number, at least 0", (value) => typeof value === "number" && value >= 0],
   seed: ["a whole number", (value) => typeof value === "bigint" || Number.isSafeInteger(value)],
@@ -53,6 +53,7 @@ export function checkTrainOptions(options: object): void {
 }
 
 function check(options: Options, rules: Readonly<Record<string, Rule>>): void {
+  if (!object[1](options)) throw badOption("options", object[0], options);
   const unknown = Object.keys(options).find((name) => !Object.hasOwn(rules, name));
   if (unknown !== undefined) {
     const known = Object.keys(rules).join(", ");

@@ -7,7 +7,7 @@ import type { GatherOptions } from "../types/gather.js";
 import type { Model } from "../types/models.js";
 import type { Trajectory, TrajectoryException, TrajectoryGroup } from "../types/trajectories.js";
 import { badOption, checkGatherOptions } from "./checkOptions.js";
-import { type PinnedModel, type RolloutOutcome, runRollout } from "./rollout.js";
+import { type PinnedModel, type RolloutOutcome, runRollout, untilAborted } from "./rollout.js";
 import { deriveSeed } from "./seeds.js";
 
 /** More rollouts failed than `maxExceptions` allows; `cause` is what the first one threw. */
@@ -73,9 +73,11 @@ export async function gatherPinned<S>(
   const ended = { done: 0, good: 0, reward: 0, tokens: 0, failures: 0 };
 
   const attempt = async (group: number, member: number) => {
-    const timeout = timeoutMs === undefined ? [] : [AbortSignal.timeout(timeoutMs)];
+    const limit = new AbortController();
+    // It keeps the process alive, which nothing else may do while a rollout waits for what never comes.
+    const timer = timeoutMs === undefined ? undefined : setTimeout(() => limit.abort(timeIsOver(timeoutMs)), timeoutMs);
     // Its own, however many completions listen to it at once.
-    const rolloutSignal = AbortSignal.any([signal, ...timeout]);
+    const rolloutSignal = AbortSignal.any([signal, limit.signal]);
     setMaxListeners(0, rolloutSignal);
     try {
       const outcome = await runRollout(client, model, scenarios[group]!, rollout, {
@@ -91,6 +93,8 @@ export async function gatherPinned<S>(
       ended.failures += 1;
       exceptions[group]![member] = describe(error);
       if (ended.failures > maxExceptions) throw new RolloutError(ended.failures, error);
+    } finally {
+      clearTimeout(timer);
     }
     ended.done += 1;
     onProgress?.({
@@ -141,11 +145,16 @@ async function scoreTogether<S>(
   signal: AbortSignal,
 ): Promise<void> {
   if (trajectories.length === 0) return;
-  const rewards = await scoreGroup(trajectories, { scenario, signal });
-  if (rewards.length !== trajectories.length || !rewards.every(Number.isFinite)) {
-    throw badOption("scoreGroup", `answer with ${trajectories.length} finite rewards, one per trajectory`, rewards);
+  const rewards: unknown = await untilAborted(Promise.resolve(scoreGroup(trajectories, { scenario, signal })), signal);
+  if (!Array.isArray(rewards) || rewards.length !== trajectories.length || !rewards.every(Number.isFinite)) {
+    const rule = `a function that answers with ${trajectories.length} finite rewards, one per trajectory`;
+    throw badOption("scoreGroup", rule, rewards);
   }
-  for (const [i, trajectory] of trajectories.entries()) trajectory.reward = rewards[i]!;
+  for (const [i, trajectory] of trajectories.entries()) trajectory.reward = rewards[i];
+}
+
+function timeIsOver(milliseconds: number): DOMException {
+  return new DOMException(`the rollout took longer than ${milliseconds} ms`, "TimeoutError");
 }
 
 function describe(error: unknown): TrajectoryException {

@@ -28,7 +28,8 @@ export function recordedFetch(options: RecordedFetchOptions): typeof fetch {
     const signal = AbortSignal.any([request.signal, options.signal]);
     const { method, url } = request;
     const body = method === "GET" || method === "HEAD" ? undefined : await request.text();
-    const prepared = isCompletion(method, url) ? options.prepare(JSON.parse(body ?? "null")) : null;
+    const asked = isCompletion(method, url) ? completionParams(body) : null;
+    const prepared = asked && options.prepare(asked);
     if (prepared === null) return options.fetch(url, { method, headers, body, signal });
     const response = await options.fetch(url, { method, headers, body: JSON.stringify(prepared), signal });
     if (!response.ok || response.body === null) return response;
@@ -44,6 +45,16 @@ export function recordedFetch(options: RecordedFetchOptions): typeof fetch {
 
 function isCompletion(method: string, url: string): boolean {
   return method === "POST" && /\/chat\/completions\/?$/.test(new URL(url).pathname);
+}
+
+/** null: no JSON object, which the engine refuses by itself. */
+function completionParams(body: string | undefined): ChatCompletionCreateParams | null {
+  try {
+    const value: unknown = JSON.parse(body ?? "");
+    return typeof value === "object" ? (value as ChatCompletionCreateParams | null) : null;
+  } catch {
+    return null;
+  }
 }
 
 /** Passes server-sent events on unchanged and hands over the completion they make up, before the reader sees the end. */

@@ -61,7 +61,8 @@ export class RolloutRecorder {
   /** The first history and the others. */
   histories(): TrajectoryHistory & { additional_histories: TrajectoryHistory[] } {
     const [main, ...others] = this.#histories.map(({ items, tools }) => ({
-      messages_and_choices: items,
+      // A copy: a completion that nobody waited for may still come.
+      messages_and_choices: [...items],
       ...(tools ? { tools: tools as readonly TrajectoryTool[] as TrajectoryTool[] } : {}),
     }));
     return { ...(main ?? { messages_and_choices: [] }), additional_histories: others };

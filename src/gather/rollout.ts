@@ -36,10 +36,11 @@ export async function runRollout<S>(
   const started = new Date();
   const begin = performance.now();
   const context = createContext(client, model, scenario, recorder, seed, signal);
-  const result = await untilAborted(rollout(context), signal);
+  const result = await untilAborted(Promise.resolve(rollout(context)), signal);
   const { reward, metrics, metadata }: RolloutResult = typeof result === "number" ? { reward: result } : (result ?? {});
   if (typeof reward !== "number" || !Number.isFinite(reward)) {
-    throw new AnnealError(`a rollout must answer with a finite reward, got ${reward}`, 422, {
+    const got = typeof result === "object" && result !== null ? reward : result;
+    throw new AnnealError(`a rollout must answer with a finite reward, got ${typeof got} ${got}`, 422, {
       code: "invalid_reward",
       param: "rollout",
     });
@@ -52,9 +53,9 @@ export async function runRollout<S>(
     metrics: {
       completion_tokens: recorder.completions > 0 ? recorder.completionTokens / recorder.completions : 0,
       duration: (performance.now() - begin) / 1000,
-      ...metrics,
+      ...definedEntries("metrics", metrics, ["number", "boolean"]),
     },
-    metadata: metadata ?? {},
+    metadata: definedEntries("metadata", metadata, ["number", "boolean", "string", "null"]),
     logs: [],
     start_time: started.toISOString(),
   };
@@ -115,8 +116,26 @@ function createContext<S>(
   };
 }
 
-/** A rollout that does not look at its signal is left behind. */
-function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+/** The entries that have a value: undefined and numbers that are not finite are none. */
+function definedEntries<T>(
+  field: string,
+  record: Readonly<Record<string, T>> | null | undefined,
+  types: readonly string[],
+): Record<string, T> {
+  const typeOf = (value: T) => (value === null ? "null" : typeof value);
+  const entries = Object.entries(record ?? {}).filter(
+    ([, value]) => value !== undefined && (typeof value !== "number" || Number.isFinite(value)),
+  );
+  const wrong = entries.find(([, value]) => !types.includes(typeOf(value)));
+  if (wrong) {
+    const message = `${field}.${wrong[0]} of a rollout must be ${types.join(" or ")}, got ${typeOf(wrong[1])}`;
+    throw new AnnealError(message, 422, { code: "invalid_result", param: "rollout" });
+  }
+  return Object.fromEntries(entries);
+}
+
+/** Work that does not look at the signal is left behind. */
+export function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   if (signal.aborted) return Promise.reject(signal.reason);
   return new Promise<T>((resolve, reject) => {
     const abort = () => reject(signal.reason);

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import OpenAI from "openai";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { Engine } from "../../src/engine/engine.js";
 import { gather, RolloutError, train } from "../../src/gather/index.js";
 import { createServer } from "../../src/server/createServer.js";
@@ -163,6 +163,53 @@ describe("gather", () => {
     await expect(aborted).rejects.toBe("enough");
   });
 
+  it("keeps the process alive until a rollout's time is over", async () => {
+    const timers = vi.spyOn(globalThis, "setTimeout");
+    const options = { model, scenarios: [0], groupSize: 1, maxExceptions: 1, timeoutMs: 53 };
+    await gather(engine, { ...options, rollout: () => new Promise(() => {}) });
+    const made = timers.mock.calls.findIndex(([, delay]) => delay === 53);
+    expect((timers.mock.results[made]!.value as NodeJS.Timeout).hasRef()).toBe(true);
+    timers.mockRestore();
+  });
+
+  it("leaves out what has no value in a rollout's metrics, and fails the rollout for what cannot be one", async () => {
+    const answers: unknown[] = [
+      { reward: 1, metrics: { a: Number.NaN, b: undefined, c: true }, metadata: { d: undefined, e: null } },
+      { reward: 1, metrics: { a: "one" } },
+      { reward: 1, metadata: { a: ["one"] } },
+      "1",
+    ];
+    const rollout = (({ scenario }) => answers[scenario]) as Rollout<number>;
+    const options = { model, scenarios: [0, 1, 2, 3], rollout, groupSize: 1, maxExceptions: 3 };
+    const groups = await gather(engine, options);
+    const { metrics, metadata } = groups[0]!.trajectories[0]!;
+    expect([Object.keys(metrics!), metadata]).toEqual([["completion_tokens", "duration", "c"], { e: null }]);
+    expect(groups.slice(1).map((group) => group.exceptions![0]!.message)).toEqual([
+      "metrics.a of a rollout must be number or boolean, got string",
+      "metadata.a of a rollout must be number or boolean or string or null, got object",
+      "a rollout must answer with a finite reward, got string 1",
+    ]);
+  });
+
+  it("passes on to the engine what is no completion, and takes nothing more once the rollout has answered", async () => {
+    let late: Promise<unknown> = Promise.resolve();
+    const [group] = await gather(engine, {
+      model,
+      scenarios: [0],
+      groupSize: 1,
+      async rollout({ chat, fetch }) {
+        const init = { method: "POST", headers: { "content-type": "application/json" }, body: "no JSON" };
+        const { status } = await fetch("http://engine/v1/chat/completions", init);
+        await chat("red", { max_tokens: 2 });
+        late = chat("blue", { max_tokens: 2 });
+        return status;
+      },
+    });
+    await late;
+    const [trajectory] = group!.trajectories;
+    expect([trajectory!.reward, trajectory!.messages_and_choices.length]).toEqual([422, 2]);
+  });
+
   it("scores groups together", async () => {
     const groups = await gather(engine, {
       model,
@@ -176,6 +223,18 @@ describe("gather", () => {
 });
 
 describe("train", () => {
+  it("names a scoring that cannot be, and does not wait for one when aborted", async () => {
+    const options = { model, scenarios: [0], rollout: async () => 0, groupSize: 2 };
+    const unscored = gather(engine, { ...options, scoreGroup: async () => undefined as never });
+    await expect(unscored).rejects.toMatchObject({ code: "bad_request", param: "scoreGroup" });
+    const stop = new AbortController();
+    const scoreGroup = () => {
+      stop.abort("enough");
+      return new Promise<never>(() => {});
+    };
+    await expect(gather(engine, { ...options, scoreGroup, signal: stop.signal })).rejects.toBe("enough");
+  });
+
   it("starts on policy to the bit, and reports what it did", async () => {
     const trained = await newModel();
     const reports: StepReport[] = [];
