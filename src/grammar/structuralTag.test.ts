@@ -63,16 +63,45 @@ const CASES: [name: string, tag: unknown, good: string[], bad: string[]][] = [
   [
     "at least one tag",
     { format: { type: "triggered_tags", triggers: ["<n"], tags: [number], at_least_one: true } },
-    ["<n>1</n>", "a<n>1</n>b<n>2</n>"],
-    ["", "abc"],
+    ["<n>1</n>", "<n>1</n>b<n>2</n>"],
+    ["", "abc", "a<n>1</n>"],
   ],
   [
     "only one tag",
     {
       format: { type: "triggered_tags", triggers: ["<n"], tags: [number], at_least_one: true, stop_after_first: true },
     },
-    ["<n>1</n>", "a<n>1</n>"],
-    ["a", "<n>1</n>b"],
+    ["<n>1</n>"],
+    ["a", "a<n>1</n>", "<n>1</n>b"],
+  ],
+  [
+    "one tag at most",
+    { format: { type: "triggered_tags", triggers: ["<n"], tags: [number], stop_after_first: true } },
+    ["", "a", "a<n>1</n>"],
+    ["<n>1</n>b"],
+  ],
+  [
+    "parts that may be left out or come several times",
+    {
+      format: {
+        type: "sequence",
+        elements: [
+          { type: "optional", content: number },
+          { type: "plus", content: { type: "const_string", value: "ab" } },
+          { type: "repeat", min: 1, max: 2, content: { type: "regex", pattern: "[0-9]" } },
+          { type: "star", content: { type: "const_string", value: "." } },
+          { type: "repeat", min: 1, max: -1, content: { type: "const_string", value: "!" } },
+        ],
+      },
+    },
+    ["ab1!", "<n>1</n>abab12...!!"],
+    ["1!", "ab!", "ab123!", "ab1.", "<n>1</n><n>1</n>ab1!"],
+  ],
+  [
+    "a tag with several ends, around text that is not long",
+    { format: { type: "tag", begin: "<", content: { type: "any_text", max_chars: 2 }, end: [">", "/"] } },
+    ["<>", "<a\u{1f600}/"],
+    ["<abc>", "<a/>"],
   ],
   [
     "tags with a separator",
@@ -119,6 +148,15 @@ test.each<[unknown, string[], string]>([
     "one of",
   ],
   [{ structures: [{ begin: "a", schema: {}, end: "" }], triggers: ["b"] }, ["triggers"], "beginning"],
+  [{ format: { type: "any_text", max_tokens: 3 } }, ["format", "max_tokens"], "not supported"],
+  [{ format: { ...integer, any_order: true } }, ["format", "any_order"], "not supported"],
+  [
+    { format: { type: "tags_with_separator", tags: [number], separator: "", at_least_one: "yes" } },
+    ["format", "at_least_one"],
+    "true or false",
+  ],
+  [{ format: { type: "repeat", min: 2, max: 1, content: integer } }, ["format", "max"], "at least min"],
+  [{ format: integer, structures: [] }, [], "both"],
   [
     { format: { type: "tag", begin: "", end: "", content: { type: "regex", pattern: "(" } } },
     ["format", "content", "pattern"],

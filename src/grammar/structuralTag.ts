@@ -3,7 +3,7 @@
 
 import { ebnfToExpr } from "./ebnf.js";
 import { GrammarError, within } from "./grammarError.js";
-import { alt, type Expr, optional, repeat, seq } from "./ir.js";
+import { ANY_CHARACTER, alt, and, type Expr, optional, repeat, seq } from "./ir.js";
 import { jsonSchemaToExpr } from "./jsonSchema/compile.js";
 import type { JsonRules } from "./jsonValues.js";
 import { freeTextUpTo, markExpr, textWithout, without } from "./marks.js";
@@ -22,10 +22,30 @@ export interface StructuralTagOptions {
 interface Tag {
   begin: string;
   content: Expr;
-  end: string;
+  /** Any of them ends it. */
+  ends: readonly string[];
 }
 
 const DEEPEST = 60;
+const MOST_REPETITIONS = 1_000_000;
+
+/** What a part of each type may say. Anything else would go unheeded, so it is refused. */
+const FIELDS: ReadonlyMap<unknown, readonly string[]> = new Map([
+  ["json_schema", ["json_schema", "style"]],
+  ["const_string", ["value"]],
+  ["regex", ["pattern", "excludes"]],
+  ["grammar", ["grammar"]],
+  ["any_text", ["excludes", "max_chars"]],
+  ["sequence", ["elements"]],
+  ["or", ["elements"]],
+  ["optional", ["content"]],
+  ["star", ["content"]],
+  ["plus", ["content"]],
+  ["repeat", ["content", "min", "max"]],
+  ["tag", ["begin", "content", "end"]],
+  ["triggered_tags", ["triggers", "tags", "excludes", "at_least_one", "stop_after_first"]],
+  ["tags_with_separator", ["tags", "separator", "at_least_one", "stop_after_first"]],
+]);
 
 /** @throws GrammarError naming the field at fault. */
 export function structuralTagToExpr(json: JsonRules, tag: unknown, options: StructuralTagOptions): Expr {
@@ -39,13 +59,19 @@ class TagCompiler {
   ) {}
 
   compile(tag: Fields): Expr {
+    if (tag.type !== undefined && tag.type !== "structural_tag") {
+      throw new GrammarError('must be "structural_tag"', ["type"]);
+    }
+    if (tag.format !== undefined && tag.structures !== undefined) {
+      throw new GrammarError('has both "format" and "structures"');
+    }
     if (tag.format !== undefined) return within(["format"], () => this.format(tag.format, [], 0));
     if (tag.structures === undefined) throw new GrammarError('needs "format", or "structures" and "triggers"');
     const tags = listOf(tag, "structures").map((one, i) =>
       within(["structures", String(i)], (): Tag => {
         const structure = fieldsOf(one);
         const content = within(["schema"], () => this.schema(structure.schema));
-        return { begin: textOf(structure, "begin"), content, end: textOf(structure, "end") };
+        return { begin: textOf(structure, "begin"), content, ends: [textOf(structure, "end")] };
       }),
     );
     return this.triggered(tags, triggersOf(tag, tags), { excludes: [], atLeastOne: false, onlyOne: false });
@@ -55,6 +81,9 @@ class TagCompiler {
   private format(value: unknown, ends: readonly string[], depth: number): Expr {
     if (depth > DEEPEST) throw new GrammarError(`is nested more than ${DEEPEST} levels deep`);
     const fields = fieldsOf(value);
+    const known = FIELDS.get(fields.type);
+    if (known === undefined) throw new GrammarError(`"${String(fields.type)}" is not supported`, ["type"]);
+    checkFields(fields, known);
     switch (fields.type) {
       case "json_schema":
         if (fields.style !== undefined && fields.style !== "json") {
@@ -68,7 +97,7 @@ class TagCompiler {
       case "grammar":
         return this.grammar(fields);
       case "any_text":
-        return textWithout([...excludesOf(fields), ...ends]);
+        return this.anyText(fields, ends);
       case "sequence":
         return seq(...this.elements(fields, ends, depth));
       case "or":
@@ -83,8 +112,24 @@ class TagCompiler {
       case "tags_with_separator":
         return this.separated(fields, ends, depth);
       default:
-        throw new GrammarError(`"${String(fields.type)}" is not supported`, ["type"]);
+        return this.repeated(fields, ends, depth);
     }
+  }
+
+  private anyText(fields: Fields, ends: readonly string[]): Expr {
+    const free = textWithout([...excludesOf(fields), ...ends]);
+    if (fields.max_chars === undefined || fields.max_chars === null) return free;
+    return and(free, repeat(ANY_CHARACTER, 0, countOf(fields, "max_chars", 0)));
+  }
+
+  private repeated(fields: Fields, ends: readonly string[], depth: number): Expr {
+    const content = within(["content"], () => this.format(fields.content, ends, depth + 1));
+    if (fields.type === "optional") return optional(content);
+    if (fields.type !== "repeat") return repeat(content, fields.type === "plus" ? 1 : 0);
+    const min = countOf(fields, "min", 0);
+    const max = countOf(fields, "max", -1);
+    if (max !== -1 && max < min) throw new GrammarError("must be -1 or at least min", ["max"]);
+    return repeat(content, min, max);
   }
 
   private schema(schema: unknown): Expr {
@@ -113,17 +158,23 @@ class TagCompiler {
 
   private tag(fields: Fields, ends: readonly string[], depth: number): Tag {
     if (fields.type !== undefined && fields.type !== "tag") throw new GrammarError('must be "tag"', ["type"]);
-    const end = textOf(fields, "end");
-    const inner = end === "" ? ends : [end];
+    checkFields(fields, FIELDS.get("tag")!);
+    const own = Array.isArray(fields.end) && fields.end.length > 0 ? textsOf(fields, "end") : [textOf(fields, "end")];
+    const inner = own.includes("") ? [...own, ...ends] : own;
     const content = within(["content"], () => this.format(fields.content, inner, depth + 1));
-    return { begin: textOf(fields, "begin"), content, end };
+    return { begin: textOf(fields, "begin"), content, ends: own };
   }
 
-  private enclosed(tag: Tag): Expr {
-    return seq(this.mark(tag.begin), tag.content, this.mark(tag.end));
+  /** A tag of whose beginning `begun` has been read. */
+  private enclosed(tag: Tag, begun = 0): Expr {
+    const end = alt(...tag.ends.map((one) => this.mark(one)));
+    return seq(this.mark(tag.begin.slice(begun)), tag.content, end);
   }
 
-  /** Free text; where a trigger comes up, one of the tags that begin with it must go on. */
+  /**
+   * Free text; where a trigger comes up, one of the tags that begin with it must go on. Where there must be at least
+   * one, the first one comes before all text.
+   */
   private triggered(
     tags: readonly Tag[],
     triggers: readonly string[],
@@ -132,13 +183,14 @@ class TagCompiler {
     const marks = [...triggers, ...rules.excludes];
     const parts = triggers.map((trigger) => {
       const begun = tags.filter((tag) => tag.begin.startsWith(trigger));
-      const rest = begun.map((tag) => seq(this.mark(tag.begin.slice(trigger.length)), tag.content, this.mark(tag.end)));
+      const rest = begun.map((tag) => this.enclosed(tag, trigger.length));
       return seq(freeTextUpTo(trigger, this.options.specialTokens, marks), alt(...rest));
     });
     const one = this.json.rules.add("text and tag", alt(...parts));
     const free = textWithout(marks);
-    if (rules.onlyOne) return rules.atLeastOne ? one : alt(free, one);
-    return seq(repeat(one, rules.atLeastOne ? 1 : 0), free);
+    if (!rules.atLeastOne) return rules.onlyOne ? alt(free, one) : seq(repeat(one, 0), free);
+    const first = this.json.rules.add("tag", alt(...tags.map((tag) => this.enclosed(tag))));
+    return rules.onlyOne ? first : seq(first, repeat(one, 0), free);
   }
 
   private separated(fields: Fields, ends: readonly string[], depth: number): Expr {
@@ -157,6 +209,13 @@ class TagCompiler {
 function fieldsOf(value: unknown): Fields {
   if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Fields;
   throw new GrammarError("must be an object");
+}
+
+function checkFields(fields: Fields, known: readonly string[]): void {
+  for (const [name, value] of Object.entries(fields)) {
+    if (name === "type" || known.includes(name) || value === undefined || value === null || value === false) continue;
+    throw new GrammarError("is not supported", [name]);
+  }
 }
 
 function listOf(fields: Fields, name: string): readonly unknown[] {
@@ -192,5 +251,19 @@ function triggersOf(fields: Fields, tags: readonly Tag[]): readonly string[] {
 }
 
 function countsOf(fields: Fields): { atLeastOne: boolean; onlyOne: boolean } {
-  return { atLeastOne: fields.at_least_one === true, onlyOne: fields.stop_after_first === true };
+  return { atLeastOne: isSet(fields, "at_least_one"), onlyOne: isSet(fields, "stop_after_first") };
+}
+
+function isSet(fields: Fields, name: string): boolean {
+  const value = fields[name] ?? false;
+  if (typeof value === "boolean") return value;
+  throw new GrammarError("must be true or false", [name]);
+}
+
+function countOf(fields: Fields, name: string, least: number): number {
+  const value = fields[name];
+  if (Number.isInteger(value) && (value as number) >= least && (value as number) <= MOST_REPETITIONS) {
+    return value as number;
+  }
+  throw new GrammarError(`must be a whole number from ${least} to ${MOST_REPETITIONS}`, [name]);
 }
