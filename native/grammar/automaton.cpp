@@ -1,213 +1,22 @@
 #include "automaton.h"
 
 #include <algorithm>
-#include <numeric>
 
+#include "minimal.h"
 #include "span_set.h"
 
 namespace anneal::grammar {
 
 namespace {
 
-// ---- minimisation
-
-// A partition of 0..n-1 refined by marking elements and splitting every set into its marked and its other elements.
-class Partition {
- public:
-  explicit Partition(int32_t n) : elements_(n), place_(n), set_(n, 0), first_{0}, past_{n}, marked_{0} {
-    std::iota(elements_.begin(), elements_.end(), 0);
-    std::iota(place_.begin(), place_.end(), 0);
-  }
-  // Sets are given by `key`, which is below `keys`: equal keys, equal sets.
-  template <class Key> Partition(int32_t n, int32_t keys, Key&& key) : Partition(n) {
-    first_.clear(), past_.clear(), marked_.clear();
-    std::vector<int32_t> at(size_t(keys) + 1, 0), set(size_t(keys), 0);
-    for (int32_t i = 0; i < n; ++i) ++at[key(i) + 1];
-    for (int32_t k = 0; k < keys; ++k) {
-      if (at[k + 1] > 0) {
-        set[k] = sets();
-        first_.push_back(at[k]), past_.push_back(at[k] + at[k + 1]), marked_.push_back(0);
-      }
-      at[k + 1] += at[k];
-    }
-    for (int32_t i = 0; i < n; ++i) {
-      const int32_t k = key(i), place = at[k]++;
-      elements_[place] = i, place_[i] = place, set_[i] = set[k];
-    }
-  }
-
-  int32_t sets() const { return int32_t(first_.size()); }
-  int32_t set(int32_t element) const { return set_[element]; }
-  std::span<const int32_t> members(int32_t set) const { return {elements_.data() + first_[set], size_t(past_[set] - first_[set])}; }
-
-  void mark(int32_t element) {
-    const int32_t set = set_[element], from = place_[element], to = first_[set] + marked_[set];
-    if (from < to) return;
-    elements_[from] = elements_[to];
-    place_[elements_[from]] = from;
-    elements_[to] = element;
-    place_[element] = to;
-    if (marked_[set]++ == 0) touched_.push_back(set);
-  }
-
-  void split() {
-    for (; !touched_.empty(); touched_.pop_back()) {
-      const int32_t set = touched_.back(), middle = first_[set] + marked_[set];
-      const int32_t marked = marked_[set];
-      marked_[set] = 0;
-      if (middle == past_[set]) continue;
-      // The smaller part becomes the new set: every element is moved O(log n) times.
-      if (marked <= past_[set] - middle) {
-        first_.push_back(first_[set]), past_.push_back(middle);
-        first_[set] = middle;
-      } else {
-        first_.push_back(middle), past_.push_back(past_[set]);
-        past_[set] = middle;
-      }
-      marked_.push_back(0);
-      const int32_t fresh = sets() - 1;
-      for (int32_t i = first_[fresh]; i < past_[fresh]; ++i) set_[elements_[i]] = fresh;
-    }
-  }
-
- private:
-  std::vector<int32_t> elements_, place_, set_, first_, past_, marked_, touched_;
-};
-
-// Every state is reached from the start and reaches acceptance; others go, with the edges to them. Returns the old numbers of what stays.
-std::vector<int32_t> useful_states(const Automaton& a) {
-  const int32_t n = a.size();
-  // Incoming edges as lists.
-  std::vector<int32_t> heads(n, -1), from, next;
-  const auto incoming = [&](int32_t s, int32_t to) {
-    from.push_back(s), next.push_back(heads[to]);
-    heads[to] = int32_t(from.size()) - 1;
-  };
-  for (int32_t s = 0; s < n; ++s) {
-    for (auto& e : a.edges(s)) incoming(s, e.to);
-    for (auto& e : a.marks(s)) incoming(s, e.to);
-  }
-  std::vector<bool> useful(n, false);
-  std::vector<int32_t> work;
-  for (int32_t s = 0; s < n; ++s)
-    if (a.accepts(s)) useful[s] = true, work.push_back(s);
-  while (!work.empty()) {
-    const int32_t s = work.back();
-    work.pop_back();
-    for (int32_t i = heads[s]; i >= 0; i = next[i])
-      if (!useful[from[i]]) useful[from[i]] = true, work.push_back(from[i]);
-  }
-  if (n == 0 || !useful[0]) return {};
-  std::vector<int32_t> kept;
-  for (int32_t s = 0; s < n; ++s)
-    if (useful[s]) kept.push_back(s);
-  return kept;
-}
-
-// The automaton of blocks of states, numbered as a breadth-first visit meets them. `block` of a state that goes: -1.
-template <class Block> Automaton renumbered(const Automaton& a, int32_t blocks, Block&& block) {
-  Automaton out;
-  std::vector<int32_t> order, block_number(blocks, -1);
-  const auto visit = [&](int32_t old) {
-    int32_t& known = block_number[block(old)];
-    if (known < 0) known = int32_t(order.size()), order.push_back(old);
-    return known;
-  };
-  visit(0);
-  for (size_t i = 0; i < order.size(); ++i) {
-    const int32_t s = order[i];
-    for (auto& e : a.edges(s))
-      if (block(e.to) >= 0) out.edge(e.lo, e.hi, visit(e.to));
-    for (auto& e : a.marks(s))
-      if (block(e.to) >= 0) out.mark(e.symbol, visit(e.to));
-    out.close_state(a.accepts(s));
-  }
-  return out;
-}
-
-// Only states that are of use; equal ones stay apart.
-Automaton trimmed(const Automaton& a) {
-  const auto kept = useful_states(a);
-  if (kept.empty()) return {};
-  std::vector<int32_t> number(a.size(), -1);
-  for (size_t i = 0; i < kept.size(); ++i) number[kept[i]] = int32_t(i);
-  return renumbered(a, int32_t(kept.size()), [&](int32_t s) { return number[s]; });
-}
-
-// Valmari and Lehtinen's refinement of states and transitions together: O(m log m) for partial automata with m transitions.
-Automaton minimal(const Automaton& a, Spending& spending) {
-  const auto kept = useful_states(a);
-  const auto n = int32_t(kept.size());
-  Automaton out;
-  if (n == 0) return out;
-  std::vector<int32_t> number(a.size(), -1);
-  for (int32_t i = 0; i < n; ++i) number[kept[i]] = i;
-
-  // Bytes that no edge tells apart are one label.
-  bool cut[257] = {};
-  for (int32_t s : kept)
-    for (auto& e : a.edges(s)) cut[e.lo] = cut[int(e.hi) + 1] = true;
-  int32_t label_of[257];
-  for (int32_t b = 0, label = 0; b <= 256; ++b) label_of[b] = label += cut[b];
-  // Marks are labels after those.
-  std::vector<int32_t> symbols;
-  for (int32_t s : kept)
-    for (auto& e : a.marks(s)) symbols.push_back(e.symbol);
-  std::sort(symbols.begin(), symbols.end());
-  symbols.erase(std::unique(symbols.begin(), symbols.end()), symbols.end());
-  const int32_t bytes = label_of[256] + 1, labels = bytes + int32_t(symbols.size());
-  const auto label_of_mark = [&](int32_t symbol) { return bytes + int32_t(std::lower_bound(symbols.begin(), symbols.end(), symbol) - symbols.begin()); };
-  struct Transition {
-    int32_t from, label, to;
-  };
-  std::vector<Transition> transitions;
-  for (int32_t i = 0; i < n; ++i) {
-    spending.tick();
-    for (auto& e : a.edges(kept[i]))
-      if (number[e.to] >= 0)
-        for (int32_t label = label_of[e.lo]; label <= label_of[e.hi]; ++label) transitions.push_back({i, label, number[e.to]});
-    for (auto& e : a.marks(kept[i]))
-      if (number[e.to] >= 0) transitions.push_back({i, label_of_mark(e.symbol), number[e.to]});
-  }
-  const auto m = int32_t(transitions.size());
-  spending.bytes(int64_t(m) * 40);
-
-  Partition blocks(n);
-  for (int32_t i = 0; i < n; ++i)
-    if (a.accepts(kept[i])) blocks.mark(i);
-  blocks.split();
-  Partition cords(m, labels, [&](int32_t t) { return transitions[t].label; });
-  std::vector<int32_t> begin(n + 1, 0), incoming(m);
-  for (auto& t : transitions) ++begin[t.to + 1];
-  for (int32_t i = 0; i < n; ++i) begin[i + 1] += begin[i];
-  {
-    auto at = begin;
-    for (int32_t t = 0; t < m; ++t) incoming[at[transitions[t].to]++] = t;
-  }
-  if (m > 0)
-    for (int32_t b = 1, c = 0; c < cords.sets(); ++c) {
-      for (int32_t t : cords.members(c)) blocks.mark(transitions[t].from);
-      blocks.split();
-      spending.tick();
-      for (; b < blocks.sets(); ++b) {
-        // Marking moves elements of cords only.
-        for (int32_t state : blocks.members(b))
-          for (int32_t i = begin[state]; i < begin[state + 1]; ++i) cords.mark(incoming[i]);
-        cords.split();
-      }
-    }
-
-  // One member stands for its block.
-  return renumbered(a, blocks.sets(), [&](int32_t s) { return number[s] < 0 ? -1 : blocks.set(number[s]); });
-}
-
 // ---- determinisation
 
 class Subsets {
  public:
-  Subsets(const Nfa& nfa, int32_t accept, Spending& spending) : nfa_(nfa), accept_(accept), spending_(spending), seen_(size_t(nfa.size()), 0) {}
+  Subsets(const Nfa& nfa, int32_t accept, Spending& spending) : nfa_(nfa), accept_(accept), spending_(spending), seen_(size_t(nfa.size()), 0), alone_(size_t(nfa.size()), -1) {}
 
   Automaton run(int32_t start) {
+    out_.expect(nfa_.size());
     add(start);
     number();
     for (uint32_t i = 0; i < sets_.size(); ++i) state(i);
@@ -242,6 +51,14 @@ class Subsets {
     }
   }
 
+  // What one step leads to, which is nearly always all that a byte leads to.
+  int32_t number_of(int32_t state) {
+    int32_t& known = alone_[size_t(state)];
+    if (known < 0) add(state), known = number();
+    return known;
+  }
+
+  // Of the set that was collected.
   int32_t number() {
     std::sort(set_.begin(), set_.end());
     const size_t before = sets_.size();
@@ -275,8 +92,14 @@ class Subsets {
       for (; next < steps_.size() && steps_[next].lo == lo; ++next) live_.push_back(steps_[next]);
       int hi = next < steps_.size() ? steps_[next].lo - 1 : 255;
       for (auto& s : live_) hi = std::min(hi, int(s.hi));
-      for (auto& s : live_) add(s.to);
-      out_.edge(uint8_t(lo), uint8_t(hi), number());
+      int32_t to = -1;
+      if (live_.size() == 1) {
+        to = number_of(live_[0].to);
+      } else {
+        for (auto& s : live_) add(s.to);
+        to = number();
+      }
+      out_.edge(uint8_t(lo), uint8_t(hi), to);
       spending_.bytes(sizeof(ByteEdge));
       lo = hi + 1;
       std::erase_if(live_, [&](auto& s) { return s.hi < lo; });
@@ -295,6 +118,7 @@ class Subsets {
   const int32_t accept_;
   Spending& spending_;
   std::vector<uint32_t> seen_;
+  std::vector<int32_t> alone_;        // sets that one state comes to; -1: not known yet
   uint32_t round_ = 1;
   std::vector<int32_t> work_;
   std::vector<uint64_t> set_;
@@ -343,7 +167,7 @@ Automaton product(const Automaton& a, const Automaton& b, bool subtract, Spendin
     const bool second = q >= 0 && b.accepts(q);
     out.close_state(a.accepts(p) && second != subtract);
   }
-  return out.size() > kNearlyMinimal ? trimmed(out) : minimal(out, spending);
+  return out.size() > kNearlyMinimal ? trimmed(out) : minimal(std::move(out), spending);
 }
 
 }  // namespace

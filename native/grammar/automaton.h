@@ -36,10 +36,13 @@ class Automaton {
     return {marks_.data() + from, states_[size_t(state)].marks - from};
   }
 
+  size_t edge_count() const { return edges_.size(); }
   bool has_marks() const { return !marks_.empty(); }
   size_t memory() const { return states_.capacity() * sizeof(State) + edges_.capacity() * sizeof(ByteEdge) + marks_.capacity() * sizeof(MarkEdge); }
 
-  // Building: edges of the state that close_state() will end.
+  // Building. About so many states are to come.
+  void expect(int32_t states) { states_.reserve(size_t(states)), edges_.reserve(size_t(states)); }
+  // Edges of the state that close_state() will end.
   void edge(uint8_t lo, uint8_t hi, int32_t to) {
     const size_t from = states_.empty() ? 0 : states_.back().edges;
     if (edges_.size() > from && edges_.back().to == to && int(edges_.back().hi) + 1 == lo) edges_.back().hi = hi;
@@ -57,7 +60,7 @@ class Automaton {
 // Nondeterministic, with silent steps. One state accepts, named when it is made deterministic.
 class Nfa {
  public:
-  explicit Nfa(Spending& spending) : spending_(spending) {}
+  explicit Nfa(Spending& spending) : spending_(spending) { heads_.reserve(64), arcs_.reserve(64); }
   int32_t state() {
     heads_.push_back(-1);
     return int32_t(heads_.size()) - 1;

@@ -10,7 +10,7 @@ namespace anneal::grammar {
 class SpanSet {
  public:
   SpanSet() : slots_(64, kFree) {
-    ends_.reserve(slots_.size());
+    ends_.reserve(slots_.size()), hashes_.reserve(slots_.size()), words_.reserve(2 * slots_.size());
     ends_.push_back(0);
   }
 
