@@ -68,11 +68,25 @@ int32_t Expressions::add(Op op, std::span<const int32_t> operands, int32_t a, in
   if (!leaf)
     for (int32_t item : operands) regular = regular && nodes_[size_t(item)].regular;
   const auto node = int32_t(nodes_.size());
-  nodes_.push_back({op, a, b, uint32_t(operands_.size()), uint32_t(operands.size()), regular, hash});
+  nodes_.push_back({op, a, b, uint32_t(operands_.size()), uint32_t(operands.size()), regular, is_text(op, operands), hash});
   operands_.insert(operands_.end(), operands.begin(), operands.end());
   slots_[slot] = node;
   if (nodes_.size() * 2 > slots_.size()) grow();
   return node;
+}
+
+bool Expressions::is_text(Op op, std::span<const int32_t> operands) const {
+  const auto text = [&](int32_t item) { return nodes_[size_t(item)].text; };
+  switch (op) {
+    case Op::token:
+    case Op::rule: return false;
+    case Op::bytes: return std::ranges::all_of(operands, [](int32_t byte) { return byte < 0x80; });
+    case Op::seq:
+    case Op::alt:
+    case Op::repeat: return std::ranges::all_of(operands, text);
+    case Op::both: return std::ranges::any_of(operands, text);
+    default: return true;
+  }
 }
 
 void Expressions::grow() {

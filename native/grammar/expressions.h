@@ -29,6 +29,7 @@ struct Node {
   int32_t a, b;                       // repeat: min, max; rule: index; token: id
   uint32_t first, count;              // operands: numbers of chars and bytes, nodes of the others
   bool regular;                       // holds neither rule nor token
+  bool text;                          // is known to match nothing but valid UTF-8
   uint64_t hash;                      // of what it is made of, whatever else was made: orders the choices of alt
 };
 
@@ -42,6 +43,7 @@ class Expressions {
 
  private:
   int32_t add(Op op, std::span<const int32_t> operands, int32_t a, int32_t b);
+  bool is_text(Op op, std::span<const int32_t> operands) const;
   void grow();
   std::vector<Node> nodes_;
   std::vector<int32_t> operands_;

@@ -35,7 +35,9 @@ class NetworkBuilder {
     // States 0 and 1; neither leads anywhere.
     net_.states_ = {{0, 0, 0, true, false}, {0, 0, 0, true, false}};
     callee(root, program_.start);
-    for (size_t i = 0; i < callees_.size(); ++i) compile(int32_t(i));
+    // Each may add to them.
+    for (size_t i = 0; i < callees_.size(); ++i) automata_.push_back(rule_automaton(callees_[i].node, callees_[i].owner));
+    put_together();
     order_rules();
     return std::move(net_);
   }
@@ -49,7 +51,7 @@ class NetworkBuilder {
   // ---- what nodes can match
 
   // Nodes that the start rule uses, each after its operands and, cycles aside, after the rules it uses. Expressions of unused rules cost
-  // nothing.
+  // nothing. An intersection or complement is used as a whole.
   void find_used() {
     std::vector<bool> seen(size_t(e_.size()), false);
     std::vector<std::pair<int32_t, size_t>> path;
@@ -63,7 +65,7 @@ class NetworkBuilder {
       const size_t index = next++;
       if (e_[node].op == Op::rule && index == 0) {
         enter(program_.rules[size_t(e_[node].a)]);
-      } else if (has_operand_nodes(node) && index < e_.operands(node).size()) {
+      } else if (has_parts(node) && index < e_.operands(node).size()) {
         enter(e_.operands(node)[index]);
       } else {
         used_.push_back(node);
@@ -73,14 +75,23 @@ class NetworkBuilder {
   }
 
   bool has_operand_nodes(int32_t node) const { return e_[node].op >= Op::seq && e_[node].op != Op::rule; }
+  bool has_parts(int32_t node) const { return has_operand_nodes(node) && e_[node].op != Op::both && e_[node].op != Op::negate; }
 
   void analyse() {
     find_used();
     const auto n = size_t(e_.size());
     nullable_.assign(n, false), productive_.assign(n, false);
+    // What holds no rule is settled by its operands, which come first.
+    for (int32_t node = 0; node < e_.size(); ++node)
+      if (e_[node].regular) nullable_[size_t(node)] = matches_empty(node);
+    std::vector<int32_t> open;
+    for (int32_t node : used_) {
+      if (e_[node].regular) productive_[size_t(node)] = matches_something(node);
+      else open.push_back(node);
+    }
     for (bool changed = true; changed;) {
       changed = false;
-      for (int32_t node : used_) {
+      for (int32_t node : open) {
         spending_.tick();
         const bool nullable = nullable_[size_t(node)] || matches_empty(node);
         const bool productive = productive_[size_t(node)] || matches_something(node);
@@ -112,7 +123,6 @@ class NetworkBuilder {
       case Op::alt: return std::ranges::any_of(items, empty);
       case Op::repeat: return n.a == 0 || empty(items[0]);
       case Op::rule: return empty(program_.rules[size_t(n.a)]);
-      // Operands are regular and come first, so they are settled.
       case Op::negate: return !empty(items[0]);
       default: return false;
     }
@@ -149,7 +159,7 @@ class NetworkBuilder {
       while (!work.empty()) {
         const int32_t node = work.back();
         work.pop_back();
-        if (seen[size_t(node)] == rule) continue;
+        if (e_[node].regular || seen[size_t(node)] == rule) continue;
         seen[size_t(node)] = rule;
         spending_.tick();
         if (e_[node].op == Op::rule) {
@@ -263,17 +273,24 @@ class NetworkBuilder {
   }
 
   Automaton new_regular(int32_t node) {
-    if (e_[node].op == Op::both) {
-      const std::vector<int32_t> items(e_.operands(node).begin(), e_.operands(node).end());
-      Automaton result = regular(items[0]);
-      for (size_t i = 1; i < items.size(); ++i) result = intersection(result, regular(items[i]), spending_);
-      return result;
-    }
+    if (e_[node].op == Op::both) return new_both(node);
     if (e_[node].op == Op::negate) return difference(text(), regular(e_.operands(node)[0]), spending_);
     Nfa nfa(spending_);
     const int32_t start = nfa.state(), accept = nfa.state();
     expand(nfa, node, start, accept, true, nullptr);
     return deterministic(nfa, start, accept, spending_);
+  }
+
+  // From text, what is negated is taken away: that needs no complement.
+  Automaton new_both(int32_t node) {
+    const auto items = e_.operands(node);
+    const bool is_text = std::ranges::any_of(items, [&](int32_t item) { return e_[item].text && e_[item].op != Op::negate; });
+    std::vector<int32_t> kept, removed;
+    for (int32_t item : items) (is_text && e_[item].op == Op::negate ? removed : kept).push_back(item);
+    Automaton result = regular(kept[0]);
+    for (size_t i = 1; i < kept.size(); ++i) result = intersection(result, regular(kept[i]), spending_);
+    for (int32_t item : removed) result = difference(result, regular(e_.operands(item)[0]), spending_);
+    return result;
   }
 
   // ---- automata of earlier grammars
@@ -478,10 +495,14 @@ class NetworkBuilder {
     return deterministic(nfa, start, accept, spending_);
   }
 
-  void compile(int32_t rule) {
-    const auto [node, owner] = callees_[size_t(rule)];
-    const Shared shared = rule_automaton(node, owner);
-    const Automaton& automaton = *shared;
+  void put_together() {
+    size_t states = net_.states_.size(), edges = 0;
+    for (auto& automaton : automata_) states += size_t(automaton->size()), edges += automaton->edge_count();
+    net_.states_.reserve(states), net_.edges_.reserve(edges), net_.rules_.reserve(automata_.size());
+    for (auto& automaton : automata_) add_rule(*automaton);
+  }
+
+  void add_rule(const Automaton& automaton) {
     const int32_t base = net_.size();
     net_.rules_.push_back({base, 0});
     for (int32_t s = 0; s < automaton.size(); ++s) {
@@ -542,6 +563,7 @@ class NetworkBuilder {
   std::unordered_map<int32_t, Shared> parts_;
   std::vector<int32_t> numbers_;                    // scratch of spelled_out()
   std::vector<Callee> callees_;
+  std::vector<Shared> automata_;                    // of the callees
   std::unordered_map<int32_t, int32_t> callee_of_;
   Network net_;
 };
