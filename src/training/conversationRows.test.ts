@@ -46,9 +46,36 @@ function shown({ tokens, trained }: TokenRow): string {
 const user = (content: string): TrajectoryMessage => ({ role: "user", content });
 const assistant = (content: string): TrajectoryMessage => ({ role: "assistant", content });
 
+/** The rows of a conversation of any length. */
+async function supervised(
+  ...given: Parameters<typeof conversationRows> extends [...infer Most, number] ? Most : never
+) {
+  return (await conversationRows(...given, Number.POSITIVE_INFINITY))!;
+}
+
 describe("supervised rows", () => {
-  it("train what the assistant says and its end of turn, nothing else", () => {
-    const rows = conversationRows(
+  it("may be of any length", async () => {
+    const [row] = await supervised([user("x"), assistant("1 ".repeat(200_000))], null, renderer("chatml"), "all");
+    expect(row!.tokens.length).toBeGreaterThan(200_000);
+  });
+
+  it("are not rendered further once one is too long", async () => {
+    const turns = Array.from({ length: 40 }, () => [user("Hi"), assistant("Hello")]).flat();
+    const { text, ...others } = renderer("chatml");
+    let rendered = 0;
+    const counting = {
+      ...others,
+      text: (...given: Parameters<typeof text>) => {
+        rendered += 1;
+        return text(...given);
+      },
+    };
+    expect(await conversationRows(turns, null, counting, "all", 30)).toBeNull();
+    expect(rendered).toBeLessThan(20);
+  });
+
+  it("train what the assistant says and its end of turn, nothing else", async () => {
+    const rows = await supervised(
       [{ role: "system", content: "Be brief." }, user("Hi"), assistant("Hello"), user("Bye"), assistant("See you")],
       null,
       renderer("chatml"),
@@ -67,8 +94,8 @@ describe("supervised rows", () => {
     ]);
   });
 
-  it("train a conversation that the assistant begins, whatever the template puts before it", () => {
-    const rows = conversationRows(
+  it("train a conversation that the assistant begins, whatever the template puts before it", async () => {
+    const rows = await supervised(
       [assistant("Welcome"), user("Bye"), assistant("See you")],
       null,
       renderer("chatml"),
@@ -80,18 +107,18 @@ describe("supervised rows", () => {
     const withSystem = `{% if messages[0].role != 'system' %}<|im_start|>system\nBe kind.<|im_end|>\n{% endif %}
 {%- for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}
 {%- if add_generation_prompt %}<|im_start|>assistant\n{% endif %}`;
-    expect(conversationRows([assistant("Welcome")], null, withSource(withSystem), "all").map(shown)).toEqual([
+    expect((await supervised([assistant("Welcome")], null, withSource(withSystem), "all")).map(shown)).toEqual([
       "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>assistant\n[Welcome<|im_end|>]\n",
     ]);
     const headless = withSource("{% for m in messages %}{{ m.content }}{% endfor %}");
-    expect(() => conversationRows([assistant("Welcome")], null, headless, "all")).toThrow(
+    await expect(supervised([assistant("Welcome")], null, headless, "all")).rejects.toThrow(
       /cannot begin a conversation/,
     );
   });
 
-  it("never train what a tool answered, in templates that render it as a user's turn", () => {
+  it("never train what a tool answered, in templates that render it as a user's turn", async () => {
     const calls = [{ id: "1", type: "function" as const, function: { name: "add", arguments: '{"a": 1}' } }];
-    const rows = conversationRows(
+    const rows = await supervised(
       [
         user("1?"),
         { role: "assistant", content: "", tool_calls: calls },
@@ -112,8 +139,8 @@ describe("supervised rows", () => {
     ]);
   });
 
-  it("start a row where the template takes the thoughts out of earlier turns", () => {
-    const rows = conversationRows(
+  it("start a row where the template takes the thoughts out of earlier turns", async () => {
+    const rows = await supervised(
       [user("a"), assistant("<think>\nhm\n</think>\n\nb"), user("c"), assistant("d")],
       null,
       renderer("qwen_thinking"),
@@ -126,8 +153,8 @@ describe("supervised rows", () => {
     ]);
   });
 
-  it("train all that follows the last prompt when only the last turn is asked for", () => {
-    const rows = conversationRows(
+  it("train all that follows the last prompt when only the last turn is asked for", async () => {
+    const rows = await supervised(
       [user("a"), assistant("b"), user("c"), assistant("d")],
       null,
       renderer("chatml"),

@@ -1,5 +1,6 @@
 // A conversation as rows for supervised training: what the assistant said, each turn after the prompt it would have got.
 
+import { setImmediate as breathe } from "node:timers/promises";
 import type { TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
 import { plainMessage, plainTools } from "./plainMessages.js";
 import type { TokenRow } from "./rows.js";
@@ -17,19 +18,22 @@ export interface ConversationRenderer {
  * "all": every assistant turn up to its end-of-turn token, found by rendering the conversation up to and including it.
  * A turn whose prompt does not continue the row so far (templates that rewrite earlier turns) starts a row of its own.
  * "last": all that follows the prompt of the last turn.
+ * null when a row is longer than `maxTokens`: what follows is not rendered then, since every turn renders all before it.
  * @throws Error when a turn's rendering does not continue its prompt's.
  */
-export function conversationRows(
+export async function conversationRows(
   messages: readonly TrajectoryMessage[],
   tools: readonly TrajectoryTool[] | null,
   renderer: ConversationRenderer,
   turns: "all" | "last",
-): TokenRow[] {
+  maxTokens: number,
+): Promise<TokenRow[] | null> {
   const plain = messages.map(plainMessage);
   const wrapped = plainTools(tools);
   const rows: { tokens: number[]; trained: number[] }[] = [];
   for (const [i, message] of plain.entries()) {
     if (message.role !== "assistant" || (turns === "last" && i < plain.length - 1)) continue;
+    await breathe();
     const whole = renderer.text(plain.slice(0, i + 1), wrapped, false);
     const shared =
       i === 0 ? firstOpening(wrapped, renderer, whole) : opening(plain.slice(0, i), wrapped, renderer, whole);
@@ -41,7 +45,8 @@ export function conversationRows(
       rows.push(row);
     }
     const context = promptIds.slice(row.tokens.length);
-    row.tokens.push(...context, ...turnIds);
+    row.tokens = row.tokens.concat(context, turnIds);
+    if (row.tokens.length > maxTokens) return null;
     const trained = turns === "last" ? turnIds.length : turnLength(turnIds, renderer.endIds);
     for (const _ of context) row.trained.push(0);
     for (const t of turnIds.keys()) row.trained.push(t < trained && row.trained.length > 0 ? 1 : 0);

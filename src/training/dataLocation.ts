@@ -97,9 +97,10 @@ export function resolveUnderRoots(
 }
 
 function dataFile(path: string, refuse: (msg: string) => ValidationError): string {
-  const kind = (file: string) => statSync(file, { throwIfNoEntry: false });
-  if (kind(path)?.isFile()) return path;
-  const found = DATA_FILES.map((name) => join(path, name)).find((file) => kind(file)?.isFile());
+  const isFile = (file: string) => statSync(file, { throwIfNoEntry: false })?.isFile() ?? false;
+  if (isFile(path)) return path;
+  if (!statSync(path).isDirectory()) throw refuse("is neither a file nor a folder");
+  const found = DATA_FILES.map((name) => join(path, name)).find(isFile);
   if (found === undefined) throw refuse(`the folder has neither ${DATA_FILES.join(" nor ")}`);
   return found;
 }

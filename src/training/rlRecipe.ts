@@ -82,6 +82,7 @@ export async function planUnits(
     for (const [t, trajectory] of group.trajectories.entries()) {
       const advantage = advantages[t]!;
       if (advantage === 0) continue;
+      await breathe();
       const path = `trajectory_groups.${g}.trajectories.${t}`;
       const tokenized = tokenizeTrajectory(trajectory, renderer, policy, path);
       const rows = tokenized.rows.filter((row) => row.tokens.length <= maxRowTokens);
@@ -96,7 +97,6 @@ export async function planUnits(
       items.push({ rows, advantage, weight: trajectoryWeight(tokenized.trainedTokens), tokens });
     }
     planned.push(items);
-    await breathe();
   }
   normaliseBatch(planned.flat(), policy.balance);
   const groupRows = planned.map((items) => items.flatMap(policyRows));

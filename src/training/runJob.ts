@@ -129,6 +129,7 @@ async function createRecipe(
       base,
       state.settings.optimizer.sft,
       createdAt,
+      signal,
     );
   }
   return createRlRecipe(

@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -71,9 +72,11 @@ describe("training_data_url", () => {
     join(root, "link"),
     join(root, "with-link"),
     join(root, "empty"),
+    join(root, "pipe"),
     `${root}\0`,
   ])("is refused with its name: %s", (url) => {
     mkdirSync(join(root, "empty"), { recursive: true });
+    if (!existsSync(join(root, "pipe"))) execFileSync("mkfifo", [join(root, "pipe")]);
     writeFileSync(join(outside, "train.jsonl"), line("secret"));
     mkdirSync(join(root, "with-link"), { recursive: true });
     const inFolder = join(root, "with-link", "train.jsonl");

@@ -1,6 +1,5 @@
 // Supervised fine-tuning: conversations to batches to one cross-entropy step per batch.
 
-import { setImmediate as breathe } from "node:timers/promises";
 import { ValidationError, type ValidationIssue } from "../errors.js";
 import type { SftConfig } from "../types/training.js";
 import { type ConversationRenderer, conversationRows } from "./conversationRows.js";
@@ -93,6 +92,7 @@ export async function planBatches(
   renderer: ConversationRenderer,
   settings: SftSettings,
   maxRowTokens: number,
+  signal?: AbortSignal,
 ): Promise<Batch[]> {
   const batches: Batch[] = [];
   for await (const { line, messages, tools } of readExamples(file, name)) {
@@ -100,16 +100,16 @@ export async function planBatches(
     if (batch === undefined || batch.trajectories === settings.batchSize) {
       batch = { position: batches.length, rows: [], trajectories: 0, dropped: 0 };
       batches.push(batch);
-      await breathe();
     }
-    let rows: TokenRow[];
+    signal?.throwIfAborted();
+    let rows: TokenRow[] | null;
     try {
-      rows = conversationRows(messages, tools, renderer, settings.turns);
+      rows = await conversationRows(messages, tools, renderer, settings.turns, maxRowTokens);
     } catch (error) {
       throw new TrainingDataError(name, line, (error as Error).message, error);
     }
     batch.trajectories += 1;
-    if (rows.some((row) => row.tokens.length > maxRowTokens)) batch.dropped += 1;
+    if (rows === null) batch.dropped += 1;
     else batch.rows.push(...rows);
   }
   if (batches.length === 0) throw new TrainingDataError(name, null, "holds no conversation");
@@ -124,9 +124,10 @@ export async function createSftRecipe(
   base: TrainingBase,
   optimizer: OptimizerSettings,
   createdAt: Date,
+  signal?: AbortSignal,
 ): Promise<Recipe> {
   const renderer = createPromptRenderer(base, createdAt);
-  const batches = await planBatches(file, name, renderer, settings, base.contextLength);
+  const batches = await planBatches(file, name, renderer, settings, base.contextLength, signal);
   const given = settings.learningRate;
   const rates = Array.isArray(given) ? given : learningRates(given, batches.length);
   checkRateCount(rates, batches.length);
