@@ -20,7 +20,7 @@ export class Training {
 
   /** Opens a model's latest checkpoint for training; holds the model's place in the job queue until it is closed. */
   async open(model: Model | string, options?: SessionOptions): Promise<TrainingSession> {
-    const record = accessModel(this.#core.store, this.#view.caller, typeof model === "string" ? model : model.id);
+    const record = accessModel(this.#core.store, this.#view.caller, typeof model === "string" ? model : model?.id);
     const base = this.#core.baseOf(record);
     const { trainingHost, runner, chatHost } = this.#core;
     const { openTrainingSession } = await import("../training/trainingSession.js");

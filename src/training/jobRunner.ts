@@ -23,6 +23,8 @@ export class JobRunner {
   readonly #places: Line;
   /** Queued and running jobs of this process. */
   readonly #jobs = new Map<string, Running>();
+  /** What ends the sessions that are open. */
+  readonly #sessions = new Set<() => Promise<void>>();
   #closing = new AbortController();
 
   constructor(host: TrainingHost) {
@@ -68,9 +70,16 @@ export class JobRunner {
     try {
       return await this.#queue.acquire(modelId, either);
     } catch (error) {
-      if (error === CLOSING) throw new ConflictError("the engine is being closed", { code: "closed" });
+      if (error === CLOSING) throw engineClosing();
       throw error;
     }
+  }
+
+  /** `end` is called and waited for when the runner closes, unless it is taken back before. */
+  beforeClose(end: () => Promise<void>): Release {
+    if (this.#closing.signal.aborted) throw engineClosing();
+    this.#sessions.add(end);
+    return () => this.#sessions.delete(end);
   }
 
   /** Ends the work in flight; jobs stay where they are, to be taken up by the next process. */
@@ -78,7 +87,7 @@ export class JobRunner {
     this.#closing.abort(CLOSING);
     const jobs = [...this.#jobs.values()];
     for (const job of jobs) job.abort.abort(CLOSING);
-    await Promise.all(jobs.map((job) => job.ended));
+    await Promise.all([...jobs.map((job) => job.ended), ...[...this.#sessions].map((end) => end())]);
   }
 
   async #run(jobId: string, modelId: string, signal: AbortSignal): Promise<void> {
@@ -113,6 +122,10 @@ export class JobRunner {
     store.finishJob(jobId, end);
     store.files.remove(store.files.jobFolder(jobId));
   }
+}
+
+function engineClosing(): ConflictError {
+  return new ConflictError("the engine is being closed", { code: "closed" });
 }
 
 function cancelled(): JobEnd {

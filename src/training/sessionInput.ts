@@ -25,6 +25,9 @@ const SETTINGS: Readonly<Record<LossName, readonly string[]>> = {
   cross_entropy: ["loss"],
   dpo: ["loss", "beta"],
 };
+const OPTIONAL = ["weights", "advantages", "oldLogprobs", "referenceLogprobs"] as const;
+/** Beyond it an id would become another one; which ids the model has is the native core's to say. */
+const MAX_ID = 2 ** 31 - 1;
 const OPTIMIZER = ["learningRate", "beta1", "beta2", "eps", "weightDecay", "maxGradNorm"];
 
 const bad = (param: string, message: string) => new BadRequestError(message, { param });
@@ -37,8 +40,10 @@ function checkNames(given: object, known: readonly string[], of: string): void {
 
 /** @throws BadRequestError */
 export function checkSessionOptions(options: SessionOptions): void {
+  if (typeof options !== "object" || options === null) throw bad("options", "options must be an object");
   checkNames(options, ["objective", "signal"], "a training session");
-  const { objective = "rl" } = options;
+  const { objective = "rl", signal } = options;
+  if (signal !== undefined && !(signal instanceof AbortSignal)) throw bad("signal", "signal must be an AbortSignal");
   if (objective !== "rl" && objective !== "sft")
     throw bad("objective", `objective must be rl or sft, got ${objective}`);
 }
@@ -61,7 +66,7 @@ export function checkLoss(choice: LossChoice, rows: readonly TrainingRow[]): voi
       throw bad("beta", `beta must be above 0, got ${beta}`);
   }
   if (choice.loss !== "cispo" && choice.loss !== "ppo") return;
-  const r = rows.findIndex((row) => row.advantages === undefined);
+  const r = rows.findIndex((row) => row.advantages == null);
   if (r >= 0) throw bad(`rows.${r}.advantages`, `rows.${r}.advantages is missing: ${choice.loss} needs one per token`);
 }
 
@@ -77,6 +82,18 @@ export function checkedOptimStep(params: OptimStepParams): OptimStepParams {
   return given as unknown as OptimStepParams;
 }
 
+/** A checkpoint's own metrics. @throws BadRequestError */
+export function checkedMetrics(params: { metrics?: Record<string, number> }): Record<string, number> {
+  if (typeof params !== "object" || params === null) throw bad("params", "what to save must be an object");
+  checkNames(params, ["metrics"], "a saved state");
+  const metrics = { ...params.metrics };
+  for (const [name, value] of Object.entries(metrics)) {
+    if (Number.isFinite(value)) continue;
+    throw bad(`metrics.${name}`, `metrics.${name} must be a finite number, got ${String(value)}`);
+  }
+  return metrics;
+}
+
 /** The rows as the trainer takes them. @throws BadRequestError naming row and field. */
 export function toTokenRows(rows: readonly TrainingRow[], base: Pick<TrainingBase, "contextLength">): TokenRow[] {
   if (!Array.isArray(rows)) throw bad("rows", "rows must be a list of rows");
@@ -87,16 +104,17 @@ function toTokenRow(row: TrainingRow, path: string, contextLength: number): Toke
   for (const name of ["tokens", "trained"] as const) {
     if (typeof row?.[name]?.length !== "number") throw bad(`${path}.${name}`, `${path}.${name} must be a list`);
   }
+  checkNames(row, ["tokens", "trained", ...OPTIONAL], `${path}`);
   const { length } = row.tokens;
   if (length === 0) throw bad(`${path}.tokens`, `${path}.tokens must not be empty`);
   if (length > contextLength) {
     throw bad(`${path}.tokens`, `${path}.tokens holds ${length} tokens, the context is ${contextLength}`);
   }
-  const fraction = Array.prototype.findIndex.call(row.tokens, (id) => !Number.isInteger(id));
-  if (fraction >= 0) throw bad(`${path}.tokens.${fraction}`, `${path}.tokens.${fraction} must be a token id`);
-  for (const name of ["trained", "weights", "advantages", "oldLogprobs", "referenceLogprobs"] as const) {
+  const wrong = Array.prototype.findIndex.call(row.tokens, (id) => !Number.isInteger(id) || id < 0 || id > MAX_ID);
+  if (wrong >= 0) throw bad(`${path}.tokens.${wrong}`, `${path}.tokens.${wrong} must be a token id`);
+  for (const name of ["trained", ...OPTIONAL] as const) {
     const values = row[name];
-    if (values !== undefined && values.length !== length) {
+    if (values != null && values.length !== length) {
       const message = `${path}.${name} must be as long as tokens (${length}), is ${values.length}`;
       throw bad(`${path}.${name}`, message);
     }

@@ -23,7 +23,7 @@ import { passLimits } from "./passLimits.js";
 import { resolvePolicy } from "./policy.js";
 import type { Objective } from "./recipe.js";
 import type { TokenRow } from "./rows.js";
-import { checkedOptimStep, checkLoss, checkSessionOptions, toTokenRows } from "./sessionInput.js";
+import { checkedMetrics, checkedOptimStep, checkLoss, checkSessionOptions, toTokenRows } from "./sessionInput.js";
 
 const DEFAULT_BETA = 0.1;
 
@@ -50,20 +50,12 @@ export async function openTrainingSession(
     const base = await host.base(modelId);
     const state = await readCheckpoint(host.store.files.checkpointFolder(modelId, latest.step), base);
     trainer = await restoreTrainer(base.device, state, objective);
-    const opened = await trainer.publish();
     signal?.throwIfAborted();
-    return new Session({
-      host,
-      base,
-      modelId,
-      trainer,
-      spec: state.spec,
-      objective,
-      opened,
-      release,
-      complete,
-      signal,
-    });
+    const opened = await trainer.publish();
+    const { spec } = state;
+    const session = new Session({ host, base, modelId, trainer, spec, objective, opened, release, complete, signal });
+    session.onClose(runner.beforeClose(() => session.end()));
+    return session;
   } catch (error) {
     trainer?.close();
     release();
@@ -89,13 +81,22 @@ class Session implements TrainingSession {
   readonly modelId: string;
   readonly #parts: SessionParts;
   readonly #limits: PassLimits;
+  readonly #ending = new AbortController();
   #last: Promise<unknown> = Promise.resolve();
+  readonly #samples = new Set<Promise<unknown>>();
   #closed = false;
+  #closing: Promise<void> | null = null;
+  #forget: Release = () => undefined;
 
   constructor(parts: SessionParts) {
     this.modelId = parts.modelId;
     this.#parts = parts;
-    this.#limits = { ...passLimits(parts.base, parts.host.activationMemory()), signal: parts.signal };
+    const signal = AbortSignal.any(parts.signal ? [parts.signal, this.#ending.signal] : [this.#ending.signal]);
+    this.#limits = { ...passLimits(parts.base, parts.host.activationMemory()), signal };
+  }
+
+  onClose(call: Release): void {
+    this.#forget = call;
   }
 
   async logprobs(rows: readonly TrainingRow[]): Promise<RowLogprobs> {
@@ -126,16 +127,17 @@ class Session implements TrainingSession {
   }
 
   async sample(params: SampleParams): Promise<ChatCompletion> {
-    const { trainer, complete, base, signal } = this.#parts;
-    const version = await this.#inTurn(() => trainer.publish());
-    try {
-      return await complete(version, params, signal);
-    } finally {
-      base.device.releaseAdapter(version);
-    }
+    const { trainer, complete, base } = this.#parts;
+    // Others may go on as soon as there is a version of the weights.
+    const sample = this.#inTurn(() => trainer.publish()).then((version) =>
+      complete(version, params, this.#limits.signal).finally(() => base.device.releaseAdapter(version)),
+    );
+    this.#samples.add(sample);
+    return sample.finally(() => this.#samples.delete(sample));
   }
 
-  saveState({ metrics = {} }: { metrics?: Record<string, number> } = {}): Promise<Checkpoint> {
+  async saveState(params: { metrics?: Record<string, number> } = {}): Promise<Checkpoint> {
+    const metrics = checkedMetrics(params);
     return this.#inTurn(async () => {
       const { host, base, modelId, trainer, spec, objective } = this.#parts;
       const { store } = host;
@@ -153,14 +155,25 @@ class Session implements TrainingSession {
     });
   }
 
-  async close(): Promise<void> {
-    if (this.#closed) return;
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
     this.#closed = true;
-    await this.#last.catch(() => undefined);
+    await Promise.allSettled([this.#last, ...this.#samples]);
     const { trainer, base, opened, release } = this.#parts;
     base.device.releaseAdapter(opened);
     trainer.close();
     release();
+    this.#forget();
+  }
+
+  /** Closes before the engine does; calls under way reject. */
+  end(): Promise<void> {
+    this.#ending.abort(new ConflictError("the engine is being closed", { code: "closed" }));
+    return this.close();
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -219,7 +232,7 @@ function floats(rows: readonly TrainingRow[], r: number, name: RowArray, fallbac
 }
 
 function givenGradient(rows: readonly TokenRow[], weights: readonly ArrayLike<number>[]): LossFunction {
-  if (weights.length !== rows.length || rows.some((row, r) => weights[r]!.length !== row.tokens.length)) {
+  if (weights?.length !== rows.length || rows.some((row, r) => weights[r]?.length !== row.tokens.length)) {
     throw new BadRequestError("weights must hold one list per row, as long as the row", { param: "weights" });
   }
   const gradient = weights.map((row) => Float32Array.from(row));

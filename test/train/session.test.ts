@@ -164,8 +164,47 @@ describe("a training session", () => {
     await session.close();
   });
 
+  it("refuses rows and states that cannot be", async () => {
+    const session = await engine.training.open(await newModel());
+    const row = { tokens: [1, 2], trained: [0, 1] };
+    for (const [param, given] of [
+      ["rows.0.tokens.1", { ...row, tokens: [1, 2 ** 32 + 1] }],
+      ["advantage", { ...row, advantage: [0, 1] }],
+      ["rows.0.advantages", { ...row, advantages: null }],
+    ] as [string, TrainingRow][]) {
+      await expect(session.forwardBackward([given], { loss: "ppo" })).rejects.toMatchObject({ status: 400, param });
+    }
+    for (const weights of [null, [null], [[1]]] as never[]) {
+      const refused = session.forwardBackward([row], { weights });
+      await expect(refused).rejects.toMatchObject({ status: 400, param: "weights" });
+    }
+    for (const [param, state] of [
+      ["metrics.a", { metrics: { a: Number.NaN } }],
+      ["metrics.a", { metrics: { a: "1" } }],
+      ["metric", { metric: {} }],
+      ["params", null],
+    ] as [string, { metrics: Record<string, number> }][]) {
+      await expect(session.saveState(state)).rejects.toMatchObject({ status: 400, param });
+    }
+    await session.close();
+  });
+
+  it("is closed by its engine, whose calls then say so", async () => {
+    const closing = await Engine.open({ home: join(folder, "closing") });
+    const model = await closing.models.create({ project: "p", name: "m", base_model: "anneal/tiny" });
+    const session = await closing.training.open(model);
+    const sample = session.sample({ messages: [{ role: "user", content: "Hi" }], max_tokens: 2000, ignore_eos: true });
+    const step = session.forwardBackward(rows, { loss: "cross_entropy" });
+    const [, ...ended] = await Promise.allSettled([closing.close(), sample, step]);
+    expect(ended.map((one) => one.status === "fulfilled" || one.reason.code)).toEqual(["closed", expect.anything()]);
+    await expect(session.saveState()).rejects.toMatchObject({ code: "closed" });
+    await session.close();
+  });
+
   it("refuses options that it does not know", async () => {
     const model = await newModel();
+    await expect(engine.training.open(model, null as never)).rejects.toMatchObject({ param: "options" });
+    await expect(engine.training.open(null as never)).rejects.toMatchObject({ status: 422 });
     await expect(engine.training.open(model, { objectiv: "sft" } as SessionOptions)).rejects.toMatchObject({
       param: "objectiv",
     });
