@@ -39,6 +39,7 @@ class Expressions {
   int32_t make(Op op, std::span<const int32_t> operands = {}, int32_t a = 0, int32_t b = 0);
   const Node& operator[](int32_t node) const { return nodes_[size_t(node)]; }
   std::span<const int32_t> operands(int32_t node) const { return {operands_.data() + nodes_[size_t(node)].first, nodes_[size_t(node)].count}; }
+  bool has_operand_nodes(int32_t node) const { return nodes_[size_t(node)].op >= Op::seq && nodes_[size_t(node)].op != Op::rule; }
   int32_t size() const { return int32_t(nodes_.size()); }
 
  private:

@@ -4,6 +4,7 @@
 #include <array>
 #include <unordered_map>
 
+#include "expression_weights.h"
 #include "known_automata.h"
 #include "utf8.h"
 
@@ -11,13 +12,7 @@ namespace anneal::grammar {
 
 namespace {
 
-// States of automata, roughly; large counts saturate.
-constexpr int64_t kHuge = int64_t(1) << 40;
-int64_t times(int64_t a, int64_t b) { return a > 0 && b > kHuge / a ? kHuge : a * b; }
-
-constexpr int64_t kInlined = 16;      // a rule of at most this weight takes the place of its calls
 constexpr int64_t kUnrolled = 192;    // a counted repeat of more weight calls its item, so that a count costs one state
-constexpr int64_t kWide = 48;         // a repeat of this many different characters is free text
 constexpr int64_t kKept = 24;         // automata of rules of more weight are worth looking up
 
 }  // namespace
@@ -26,12 +21,12 @@ constexpr int64_t kKept = 24;         // automata of rules of more weight are wo
 // automaton in every grammar. For the same reason free text inside a rule becomes a rule of its own.
 class NetworkBuilder {
  public:
-  NetworkBuilder(Program program, Spending& spending) : program_(std::move(program)), e_(program_.expressions), spending_(spending) {}
+  NetworkBuilder(Program program, Spending& spending)
+      : program_(std::move(program)), e_(program_.expressions), spending_(spending), weights_(program_, spending, [this](int32_t node) { return part(node).size(); }) {}
 
   Network run() {
-    analyse();
     const int32_t root = program_.rules[size_t(program_.start)];
-    if (!productive_[size_t(root)]) throw GrammarError("grammar_empty", "the grammar matches nothing", "rules[" + std::to_string(program_.start) + "]");
+    if (!weights_.productive(root)) throw GrammarError("grammar_empty", "the grammar matches nothing", "rules[" + std::to_string(program_.start) + "]");
     // States 0 and 1; neither leads anywhere.
     net_.states_ = {{0, 0, 0, true, false}, {0, 0, 0, true, false}};
     callee(root, program_.start);
@@ -47,190 +42,6 @@ class NetworkBuilder {
     int32_t node;
     int32_t owner;                    // the rule of the program that it stands in, for messages
   };
-
-  // ---- what nodes can match
-
-  // Nodes that the start rule uses, each after its operands and, cycles aside, after the rules it uses. Expressions of unused rules cost
-  // nothing. An intersection or complement is used as a whole.
-  void find_used() {
-    std::vector<bool> seen(size_t(e_.size()), false);
-    std::vector<std::pair<int32_t, size_t>> path;
-    const auto enter = [&](int32_t node) {
-      if (!seen[size_t(node)]) seen[size_t(node)] = true, path.emplace_back(node, 0);
-    };
-    enter(program_.rules[size_t(program_.start)]);
-    while (!path.empty()) {
-      auto& [node, next] = path.back();
-      spending_.tick();
-      const size_t index = next++;
-      if (e_[node].op == Op::rule && index == 0) {
-        enter(program_.rules[size_t(e_[node].a)]);
-      } else if (has_parts(node) && index < e_.operands(node).size()) {
-        enter(e_.operands(node)[index]);
-      } else {
-        used_.push_back(node);
-        path.pop_back();
-      }
-    }
-  }
-
-  bool has_operand_nodes(int32_t node) const { return e_[node].op >= Op::seq && e_[node].op != Op::rule; }
-  bool has_parts(int32_t node) const { return has_operand_nodes(node) && e_[node].op != Op::both && e_[node].op != Op::negate; }
-
-  void analyse() {
-    find_used();
-    const auto n = size_t(e_.size());
-    nullable_.assign(n, false), productive_.assign(n, false);
-    // What holds no rule is settled by its operands, which come first.
-    for (int32_t node = 0; node < e_.size(); ++node)
-      if (e_[node].regular) nullable_[size_t(node)] = matches_empty(node);
-    std::vector<int32_t> open;
-    for (int32_t node : used_) {
-      if (e_[node].regular) productive_[size_t(node)] = matches_something(node);
-      else open.push_back(node);
-    }
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (int32_t node : open) {
-        spending_.tick();
-        const bool nullable = nullable_[size_t(node)] || matches_empty(node);
-        const bool productive = productive_[size_t(node)] || matches_something(node);
-        changed |= nullable != nullable_[size_t(node)] || productive != productive_[size_t(node)];
-        nullable_[size_t(node)] = nullable, productive_[size_t(node)] = productive;
-      }
-    }
-    find_recursive();
-    weight_.assign(n, 0), breadth_.assign(n, 0);
-    // A rule is weighed once the rules it uses are: `settled_` lists them in that order.
-    inlined_.assign(n, false);
-    std::vector<bool> weighed(n, false);
-    for (int32_t rule : settled_) {
-      weigh(program_.rules[size_t(rule)], weighed);
-      const int32_t node = program_.rules[size_t(rule)];
-      if (weight_[size_t(node)] <= kInlined && breadth_[size_t(node)] < kWide) inlined_[size_t(node)] = true;
-    }
-    for (int32_t node : used_) weigh(node, weighed);
-  }
-
-  bool matches_empty(int32_t node) const {
-    const Node& n = e_[node];
-    const auto items = has_operand_nodes(node) ? e_.operands(node) : std::span<const int32_t>();
-    const auto empty = [&](int32_t item) { return bool(nullable_[size_t(item)]); };
-    switch (n.op) {
-      case Op::empty: return true;
-      case Op::seq:
-      case Op::both: return std::ranges::all_of(items, empty);
-      case Op::alt: return std::ranges::any_of(items, empty);
-      case Op::repeat: return n.a == 0 || empty(items[0]);
-      case Op::rule: return empty(program_.rules[size_t(n.a)]);
-      case Op::negate: return !empty(items[0]);
-      default: return false;
-    }
-  }
-
-  bool matches_something(int32_t node) {
-    const Node& n = e_[node];
-    const auto items = has_operand_nodes(node) ? e_.operands(node) : std::span<const int32_t>();
-    const auto some = [&](int32_t item) { return bool(productive_[size_t(item)]); };
-    switch (n.op) {
-      case Op::never: return false;
-      case Op::seq: return std::ranges::all_of(items, some);
-      case Op::alt: return std::ranges::any_of(items, some);
-      case Op::repeat: return n.a == 0 || some(items[0]);
-      case Op::rule: return some(program_.rules[size_t(n.a)]);
-      case Op::both:
-      case Op::negate: return regular(node).size() > 0;
-      default: return true;
-    }
-  }
-
-  // Rules that neither are nor use recursive ones, each after those it uses.
-  void find_recursive() {
-    const size_t n = program_.rules.size();
-    std::vector<std::vector<int32_t>> users(n);
-    std::vector<int32_t> waiting(n, 0);
-    std::vector<bool> reached(n, false);
-    std::vector<int32_t> seen(size_t(e_.size()), -1), work, ready;
-    std::vector<int32_t> rules{program_.start};
-    reached[size_t(program_.start)] = true;
-    for (size_t i = 0; i < rules.size(); ++i) {
-      const int32_t rule = rules[i];
-      work = {program_.rules[size_t(rule)]};
-      while (!work.empty()) {
-        const int32_t node = work.back();
-        work.pop_back();
-        if (e_[node].regular || seen[size_t(node)] == rule) continue;
-        seen[size_t(node)] = rule;
-        spending_.tick();
-        if (e_[node].op == Op::rule) {
-          const int32_t used = e_[node].a;
-          users[size_t(used)].push_back(rule), ++waiting[size_t(rule)];
-          if (!reached[size_t(used)]) reached[size_t(used)] = true, rules.push_back(used);
-        } else if (has_operand_nodes(node)) {
-          for (int32_t item : e_.operands(node)) work.push_back(item);
-        }
-      }
-      if (waiting[size_t(rule)] == 0) ready.push_back(rule);
-    }
-    for (size_t i = 0; i < ready.size(); ++i)
-      for (int32_t user : users[size_t(ready[i])])
-        if (--waiting[size_t(user)] == 0) ready.push_back(user);
-    settled_ = std::move(ready);
-  }
-
-  // Number of states the node takes in its rule's automaton, about; and of how many characters its widest repeat is made.
-  void weigh(int32_t node, std::vector<bool>& weighed) {
-    if (weighed[size_t(node)]) return;
-    weighed[size_t(node)] = true;
-    const Node& n = e_[node];
-    int64_t weight = 1, breadth = 0;
-    switch (n.op) {
-      case Op::chars: weight = e_.operands(node).back() < 0x80 ? 1 : fragment(node).size() - 1; break;
-      case Op::bytes: weight = n.count; break;
-      case Op::rule: {
-        const int32_t target = program_.rules[size_t(n.a)];
-        if (inlined_[size_t(target)]) weight = weight_[size_t(target)];
-        break;
-      }
-      case Op::seq:
-      case Op::alt:
-        for (int32_t item : e_.operands(node)) {
-          weigh(item, weighed);
-          weight = std::min(kHuge, weight + weight_[size_t(item)]);
-          breadth = std::max(breadth, breadth_[size_t(item)]);
-        }
-        break;
-      case Op::repeat: {
-        const int32_t item = e_.operands(node)[0];
-        weigh(item, weighed);
-        weight = times(weight_[size_t(item)], std::max(1, n.b < 0 ? n.a : n.b));
-        breadth = n.b < 0 || n.b > 4 ? std::max(breadth_[size_t(item)], lone_characters(item)) : breadth_[size_t(item)];
-        break;
-      }
-      case Op::both:
-      case Op::negate:
-        weight = regular(node).size();
-        breadth = kWide;
-        break;
-      default: break;
-    }
-    weight_[size_t(node)] = weight, breadth_[size_t(node)] = breadth;
-  }
-
-  // Code points that stand alone in the node: as a choice, or as the node itself.
-  int64_t lone_characters(int32_t node) const {
-    int64_t count = 0;
-    const auto add = [&](int32_t chars) {
-      const auto ranges = e_.operands(chars);
-      for (size_t i = 0; i < ranges.size(); i += 2) count += ranges[i + 1] - ranges[i] + 1;
-    };
-    if (e_[node].op == Op::chars) add(node);
-    if (e_[node].op == Op::alt)
-      for (int32_t item : e_.operands(node))
-        if (e_[item].op == Op::chars) add(item);
-    if (e_[node].op == Op::rule && inlined_[size_t(program_.rules[size_t(e_[node].a)])]) return lone_characters(program_.rules[size_t(e_[node].a)]);
-    return count;
-  }
 
   // ---- automata of parts
 
@@ -262,6 +73,8 @@ class NetworkBuilder {
     characters(nfa, e_.operands(chars), start, accept);
     return deterministic(nfa, start, accept, spending_);
   }
+
+  const Automaton& part(int32_t node) { return e_[node].op == Op::chars ? fragment(node) : regular(node); }
 
   // Of an intersection or a complement, or of an operand of one.
   const Automaton& regular(int32_t node) { return *shared_regular(node); }
@@ -311,7 +124,7 @@ class NetworkBuilder {
       auto& [node, next] = path.back();
       const Node& n = e_[node];
       const auto operands = e_.operands(node);
-      const bool leaf = !has_operand_nodes(node);
+      const bool leaf = !e_.has_operand_nodes(node);
       if (!leaf && next < operands.size()) {
         const int32_t item = operands[next++];
         if (numbers_[size_t(item)] < 0) path.emplace_back(item, 0);
@@ -362,8 +175,8 @@ class NetworkBuilder {
   }
 
   void call(Nfa& nfa, int32_t node, int32_t from, int32_t to, int32_t owner) {
-    if (nullable_[size_t(node)]) nfa.skip(from, to);
-    if (productive_[size_t(node)]) nfa.mark(from, callee(node, owner), to);
+    if (weights_.nullable(node)) nfa.skip(from, to);
+    if (weights_.productive(node)) nfa.mark(from, callee(node, owner), to);
   }
 
   void embed(Nfa& nfa, const Automaton& part, int32_t from, int32_t to) {
@@ -380,7 +193,7 @@ class NetworkBuilder {
   // Adds the node between two states, with no arc into the first and none out of the second. `owner` null: a regular part, without calls. `top`: the node is a whole rule.
   void expand(Nfa& nfa, int32_t node, int32_t from, int32_t to, bool top, const int32_t* owner) {
     const Node n = e_[node];
-    if (owner && !productive_[size_t(node)]) return;
+    if (owner && !weights_.productive(node)) return;
     switch (n.op) {
       case Op::empty: nfa.skip(from, to); return;
       case Op::never:
@@ -416,7 +229,7 @@ class NetworkBuilder {
       case Op::repeat: return expand_repeat(nfa, node, from, to, top, owner);
       case Op::rule: {
         const int32_t target = program_.rules[size_t(n.a)];
-        if (inlined_[size_t(target)]) return expand(nfa, target, from, to, false, owner);
+        if (weights_.inlined(target)) return expand(nfa, target, from, to, false, owner);
         return call(nfa, target, from, to, n.a);
       }
       case Op::both:
@@ -429,14 +242,14 @@ class NetworkBuilder {
   void expand_repeat(Nfa& nfa, int32_t node, int32_t from, int32_t to, bool top, const int32_t* owner) {
     const Node n = e_[node];
     const int32_t item = e_.operands(node)[0];
-    if (owner && !top && breadth_[size_t(node)] >= kWide) return call(nfa, node, from, to, *owner);
+    if (owner && !top && weights_.is_wide(node)) return call(nfa, node, from, to, *owner);
     const int32_t copies = n.b < 0 ? n.a : n.b;
-    const bool calls = owner && copies > 2 && weight_[size_t(item)] > 1 && times(weight_[size_t(item)], copies) > kUnrolled;
+    const bool calls = owner && copies > 2 && weights_.weight(item) > 1 && weights_.repeated(item, copies) > kUnrolled;
     const auto add = [&](int32_t a, int32_t b) {
       if (calls) return call(nfa, item, a, b, *owner);
       expand(nfa, item, a, b, false, owner);
     };
-    if (owner && !productive_[size_t(item)]) return nfa.skip(from, to);         // matches "" only
+    if (owner && !weights_.productive(item)) return nfa.skip(from, to);         // matches "" only
     int32_t at = nfa.state();
     nfa.skip(from, at);
     for (int32_t i = 0; i < copies; ++i) {
@@ -457,7 +270,7 @@ class NetworkBuilder {
 
   Shared rule_automaton(int32_t node, int32_t owner) {
     if (e_[node].op == Op::both || e_[node].op == Op::negate) return shared_regular(node);
-    if (!e_[node].regular || weight_[size_t(node)] < kKept) return std::make_shared<const Automaton>(deterministic_rule(node, owner));
+    if (!e_[node].regular || weights_.weight(node) < kKept) return std::make_shared<const Automaton>(deterministic_rule(node, owner));
     // Kept with the numbers that the key gives to what it calls.
     auto& known = KnownAutomata::instance();
     const auto [key, nodes] = spelled_out('r', node);
@@ -557,11 +370,9 @@ class NetworkBuilder {
   Program program_;
   Expressions& e_;
   Spending& spending_;
-  std::vector<int32_t> used_, settled_;
-  std::vector<bool> nullable_, productive_, inlined_;
-  std::vector<int64_t> weight_, breadth_;
   std::unordered_map<int32_t, Shared> parts_;
   std::vector<int32_t> numbers_;                    // scratch of spelled_out()
+  ExpressionWeights weights_;                       // made of parts
   std::vector<Callee> callees_;
   std::vector<Shared> automata_;                    // of the callees
   std::unordered_map<int32_t, int32_t> callee_of_;
