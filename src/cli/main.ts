@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 import { AnnealError, ValidationError } from "../errors.js";
 import { UsageError } from "./flags.js";
+import { printable } from "./printable.js";
 
 interface Command {
   summary: string;
@@ -72,7 +73,7 @@ try {
     process.stderr.write(`anneal: ${message}\nanneal --help lists what there is\n`);
     process.exitCode = 2;
   } else if (error instanceof AnnealError) {
-    process.stderr.write(`anneal: ${problem(error)}${error.hint ? `\n  ${error.hint}` : ""}\n`);
+    process.stderr.write(`anneal: ${printable(problem(error))}${error.hint ? `\n  ${error.hint}` : ""}\n`);
     process.exitCode = 1;
   } else if (code === "ENOSPC" || code === "SQLITE_FULL") {
     process.stderr.write(`anneal: the disk is full (${message})\n  free some of it, or name a --home on another\n`);

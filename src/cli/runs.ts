@@ -13,6 +13,7 @@ import {
   UsageError,
 } from "./flags.js";
 import { openHome } from "./openHome.js";
+import { printable } from "./printable.js";
 import { rewardCurve } from "./rewardCurve.js";
 import { shortNumber } from "./shortNumber.js";
 import { trajectoryText } from "./trajectoryText.js";
@@ -58,7 +59,7 @@ export async function describeRun(engine: AnnealClient, name: string, step?: num
   const ranked = shown.trajectories.sort((a, b) => b.reward - a.reward);
   lines.push("", `Step ${shown.step}, split ${shown.split}: ${ranked.length} trajectories`);
   for (const [key, value] of Object.entries(metrics).sort(([a], [b]) => (a < b ? -1 : 1))) {
-    lines.push(`  ${key.padEnd(40)} ${shortNumber(value)}`);
+    lines.push(`  ${printable(key).padEnd(40)} ${shortNumber(value)}`);
   }
   const places = [
     ["Best", 0],

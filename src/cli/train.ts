@@ -1,4 +1,4 @@
-import { access, readFile } from "node:fs/promises";
+import { readFile, stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { train as trainByReward } from "../gather/train.js";
@@ -62,9 +62,10 @@ export async function train(args: readonly string[]): Promise<number> {
   const [target, file, ...rest] = positionals;
   if (!file || rest.length > 0) throw new UsageError("train takes PROJECT/NAME and FILE");
   const name = readName(target);
-  await access(file).catch(() => {
-    throw new UsageError(`there is no file ${file}`);
-  });
+  const isFile = await stat(file)
+    .then((found) => found.isFile())
+    .catch(() => false);
+  if (!isFile) throw new UsageError(`there is no file ${file}`);
   const recipe = /\.jsonl$/i.test(file) ? imitation(file, values) : await rewarded(file, values);
   const interrupt = new AbortController();
   const stop = () => interrupt.abort();
@@ -127,17 +128,22 @@ function imitation(file: string, values: Values): Recipe {
 
 async function followPass(engine: AnnealClient, id: string, what: string, signal: AbortSignal): Promise<number | null> {
   const losses: number[] = [];
+  const warnings: unknown[] = [];
   let batches = 0;
   for await (const { type, data } of engine.trainingJobs.events(id, {}, { signal })) {
-    if (type === "training_started") batches = Number(data.num_sequences);
+    if (type === "training_started") {
+      batches = Number(data.num_sequences);
+      if (Array.isArray(data.warnings)) warnings.push(...data.warnings);
+    }
     if (type === "gradient_step") losses.push(Number(data["loss/train"] ?? data.loss));
     const loss = losses.length > 0 ? `, loss ${shortNumber(losses.at(-1)!)}` : "";
     statusLine(`${what}: batch ${losses.length} of ${batches}${loss}`);
   }
   const { step } = await engine.trainingJobs.wait(id, { signal });
   statusLine(null);
+  for (const warning of warnings) process.stderr.write(`  ${warning}\n`);
   const mean = losses.reduce((sum, loss) => sum + loss, 0) / losses.length;
-  console.log(`${what}: ${losses.length} batches, mean loss ${shortNumber(mean)}`);
+  console.log(`${what}: ${losses.length} batches${losses.length > 0 ? `, mean loss ${shortNumber(mean)}` : ""}`);
   return step;
 }
 

@@ -20,7 +20,7 @@ const spoken = (reward: number, content: string): Trajectory => ({
       },
     },
   ],
-  metrics: { turns: 1 },
+  metrics: { turns: 1, "odd\u001b[2J": 1 },
   reward,
 });
 
@@ -55,7 +55,7 @@ describe("runs show", () => {
     expect(worst).toBeGreaterThan(median!);
     expect(text).toContain("user: Look it up.");
     expect(text).toContain('calls find({"x":1}) (cut off)');
-    expect(text).toContain("(turns 1)");
+    expect(text).toContain("(turns 1, odd");
     expect(text).not.toContain("\u001b");
   });
 

@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { UsageError } from "../../src/cli/flags.js";
 import { train as trainCommand } from "../../src/cli/train.js";
 import { Engine } from "../../src/engine/engine.js";
@@ -48,6 +48,19 @@ describe("anneal train", () => {
     await expect(broken).rejects.toThrow(/train\.jsonl, line 2: /);
   });
 
+  it("tells of conversations that are too long", async () => {
+    const messages = [
+      { role: "user", content: "x" },
+      { role: "assistant", content: "word ".repeat(3000) },
+    ];
+    const complained = vi.spyOn(process.stderr, "write").mockReturnValue(true);
+    const { out } = await train("p/long", file("long.jsonl", JSON.stringify({ messages })));
+    const told = complained.mock.calls.map(([line]) => line).join("");
+    complained.mockRestore();
+    expect(out).toContain("pass 1 of 1: 0 batches\n");
+    expect(told).toContain("1 conversations longer than 2048 tokens were dropped");
+  });
+
   it("reinforces what a module rewards", async () => {
     const module = file(
       "speller.mjs",
@@ -70,6 +83,7 @@ describe("anneal train", () => {
       [["p/m"], "train takes PROJECT/NAME and FILE"],
       [["p", empty], 'a model is named PROJECT/NAME, not "p"'],
       [["p/m", missing], `there is no file ${missing}`],
+      [["p/m", folder], `there is no file ${folder}`],
       [["p/m", empty], `${empty} has no default export: it should be { scenarios, rollout, groupSize, steps, ... }`],
       [["p/m", partial], `the default export of ${partial} has no \`rollout\``],
       [["p/m", partial, "--epochs", "2"], "--epochs has no meaning for a module"],
