@@ -57,6 +57,8 @@ test("schemas that would take too long are refused in time", () => {
     },
     { type: "string", pattern: "(x+x+)+y", enum: many(5000).map((i) => "x".repeat(200) + i) },
     { allOf: many(12).map(() => nested(6)) },
+    { type: "number", not: { enum: many(20_000) } },
+    { const: many(20_000) },
     {
       $defs: Object.fromEntries(
         many(300).map((i) => [
@@ -72,4 +74,23 @@ test("schemas that would take too long are refused in time", () => {
     expect(() => constraintGrammar({ kind: "json_schema", schema, format }, plain)).toThrow(GrammarError);
     expect(performance.now() - started).toBeLessThan(15_000);
   }
+});
+
+test("long lists of values are read in time", () => {
+  const many = (count: number) => Array.from({ length: count }, (_, i) => i);
+  const words = (count: number, from: number) => many(count).map((i) => `w${i + from}`);
+  const started = performance.now();
+  for (const schema of [
+    { allOf: [{ enum: words(10_000, 0) }, { enum: words(10_000, 5_000) }, { not: { enum: words(4_900, 5_000) } }] },
+    { const: many(10_000) },
+  ]) {
+    constraintGrammar({ kind: "json_schema", schema, format }, plain);
+  }
+  expect(performance.now() - started).toBeLessThan(5000);
+});
+
+test("a list that is too large for the stack is refused by name", () => {
+  const choices = Array.from({ length: 300_000 }, () => "a");
+  expect(() => constraintGrammar({ kind: "choice", choices }, plain)).toThrow(GrammarError);
+  expect(() => constraintGrammar({ kind: "regex", pattern: "a|".repeat(300_000) }, plain)).toThrow(GrammarError);
 });

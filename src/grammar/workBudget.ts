@@ -8,11 +8,14 @@ const MOST_STEPS = 20_000_000;
 
 let left = Number.POSITIVE_INFINITY;
 
-/** Runs `read`; past the budget `spend` throws. */
+/** Runs `read`; past the budget `spend` throws. What is too large for the stack is past it too. */
 export function withWorkBudget<T>(read: () => T): T {
   left = MOST_STEPS;
   try {
     return read();
+  } catch (error) {
+    // Lists of a hundred thousand entries do not fit on the stack of calls, where they are arguments.
+    throw error instanceof RangeError ? new GrammarError("is too large to compile: simplify it") : error;
   } finally {
     left = Number.POSITIVE_INFINITY;
   }

@@ -13,12 +13,14 @@ export function arrayExpr(json: JsonRules, shape: ArrayShape, value: (nodes: Con
   if (left(0) === 0) items = EMPTY;
   else if (prefix.length === 0) items = seq(value(rest), others(1));
   else {
-    let tail = others(prefix.length);
+    // What follows the first item, from its end. It is put together once: at each item it would be copied again.
+    let tail = [others(prefix.length)];
     for (let i = prefix.length - 1; i > 0; i--) {
-      const item = seq(json.comma, value(prefix[i]!), tail);
-      tail = left(i) === 0 ? EMPTY : i < min ? item : optional(item);
+      if (left(i) === 0) tail = [];
+      else tail.push(value(prefix[i]!), json.comma);
+      if (left(i) !== 0 && i >= min) tail = [optional(seq(...tail.reverse()))];
     }
-    items = seq(value(prefix[0]!), tail);
+    items = seq(value(prefix[0]!), ...tail.reverse());
   }
   return json.enclosed("[", min === 0 ? optional(items) : items, "]");
 }

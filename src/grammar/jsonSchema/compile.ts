@@ -7,6 +7,7 @@ import { alt, and, type Expr, NEVER, not, seq, text } from "../ir.js";
 import { freeString, quoted, spelled, spelledText } from "../jsonStrings.js";
 import type { JsonRules } from "../jsonValues.js";
 import { isMatch } from "../regularMatch.js";
+import { spend } from "../workBudget.js";
 import { arrayExpr } from "./arrays.js";
 import { Branches } from "./branches.js";
 import { countedArrayExpr } from "./countedArrays.js";
@@ -36,6 +37,8 @@ import { nameContent, stringContent } from "./strings.js";
 
 /** Each set of patterns that a name may match has a rule of its own. */
 const MOST_PATTERNS = 6;
+/** Steps of work that a range of numbers comes to. */
+const RANGE = 2000;
 
 export interface JsonSchemaOptions {
   /** Objects that declare properties have no others unless they say so. */
@@ -172,6 +175,7 @@ class SchemaCompiler {
       .map((value) => toDecimal(value as number | bigint))
       .sort(compareDecimals);
     const holes = excluded.map((value): Bound => ({ value, inclusive: false }));
+    spend(RANGE * holes.length);
     const parts = [low, ...holes].map((from, i) => this.numbersBetween(from, holes[i] ?? high, shape, steps));
     return alt(...parts);
   }

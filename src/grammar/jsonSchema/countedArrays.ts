@@ -11,7 +11,7 @@ import {
   type Conjunction,
   type Contained,
   highestInteger,
-  isSame,
+  keyOf,
   lowestInteger,
   numberShape,
   typeShape,
@@ -138,7 +138,8 @@ function waysToCount(
 
 /** Equal items are ruled out where all that can be equal are of a few known values. */
 class UsedValues {
-  private readonly values: Scalar[] = [];
+  /** The bit of each value. */
+  private readonly bits = new Map<string, number>();
   /** By position, the last one for all that follow: null where no other item can be equal. */
   private readonly tracked: (readonly Scalar[] | null)[] = [];
 
@@ -159,9 +160,9 @@ class UsedValues {
         throw keywordError(origin, "uniqueItems", why);
       }
       this.tracked.push(sets[i]!);
-      for (const value of sets[i] ?? []) if (!this.values.some((one) => isSame(one, value))) this.values.push(value);
+      for (const key of (sets[i] ?? []).map(keyOf)) if (!this.bits.has(key)) this.bits.set(key, this.bits.size);
     }
-    if (this.values.length > MOST_VALUES) {
+    if (this.bits.size > MOST_VALUES) {
       throw keywordError(origin, "uniqueItems", `can be enforced for at most ${MOST_VALUES} different values`);
     }
   }
@@ -170,7 +171,7 @@ class UsedValues {
     const values = this.tracked[Math.min(position, this.tracked.length - 1)];
     if (values === null || values === undefined) return [{ node: null, used }];
     return values.flatMap((value) => {
-      const bit = 1 << this.values.findIndex((one) => isSame(one, value));
+      const bit = 1 << this.bits.get(keyOf(value))!;
       if (used & bit) return [];
       const what = `the value ${typeof value} ${String(value)}`;
       return [{ node: this.document.derive(this.origin, what, { schema: { const: value } }), used: used | bit }];
@@ -199,6 +200,6 @@ class UsedValues {
         }
       }
     }
-    return found.filter((value, i) => found.findIndex((one) => isSame(one, value)) === i);
+    return [...new Map(found.map((value) => [keyOf(value), value])).values()];
   }
 }

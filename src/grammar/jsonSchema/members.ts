@@ -25,6 +25,7 @@ export interface Members {
 /** Each subset of loose members that have come is a rule. */
 export const MOST_LOOSE = 12;
 const MOST_STATES = 20_000;
+const MOST_COPIED = 64;
 
 /** The object with its braces. */
 export function objectExpr(json: JsonRules, members: Members): Expr {
@@ -103,9 +104,10 @@ class MembersWriter {
     const { member, required } = ordered[at]!;
     const one = seq(this.json.comma, member);
     const expr = seq(required ? one : optional(one), this.tail(at + 1));
-    // Where the first member may be any of several, the rest after each is shared.
+    // Where the first member may be any of several, the rest after each is shared. Others are put together in parts, as
+    // each member copies what follows it.
     const isShared = at <= this.firstRequired && this.firstRequired > 0;
-    const shared = isShared ? this.json.rules.add(`members from ${at}`, expr) : expr;
+    const shared = isShared || at % MOST_COPIED === 0 ? this.json.rules.add(`members from ${at}`, expr) : expr;
     this.tails[at] = shared;
     return shared;
   }

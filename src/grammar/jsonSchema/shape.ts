@@ -47,8 +47,8 @@ export function typeShape(branch: Branch): TypeShape {
     const excludesNull = excluded.includes(null);
     if (node.literals !== undefined) {
       const { literals: allowed } = node;
-      literals =
-        literals === null ? [...allowed] : literals.filter((value) => allowed.some((one) => isSame(one, value)));
+      const keys = new Set(allowed.map(keyOf));
+      literals = literals === null ? [...allowed] : literals.filter((value) => keys.has(keyOf(value)));
     }
     if (excludesNull) types = types.filter((type) => type !== "null");
     if (excluded.includes(true) && excluded.includes(false)) types = types.filter((type) => type !== "boolean");
@@ -60,8 +60,8 @@ export function typeShape(branch: Branch): TypeShape {
     types = types.filter((type) => named.has(type) || (type === "number" && named.has("integer")));
   }
   if (literals !== null) {
-    const excluded = branch.flatMap((node) => node.excluded ?? []);
-    literals = literals.filter((value) => !excluded.some((one) => isSame(one, value)));
+    const excluded = new Set(branch.flatMap((node) => node.excluded ?? []).map(keyOf));
+    literals = literals.filter((value) => !excluded.has(keyOf(value)));
     types = types.filter((type) => literals!.some((value) => typeOf(value) === type));
   }
   const fractional = branch.some((node) => node.fractional);
@@ -69,13 +69,11 @@ export function typeShape(branch: Branch): TypeShape {
   return { types: new Set(types), integer, fractional, literals };
 }
 
-/** Numbers are the same by value, however they are typed. */
-export function isSame(a: Scalar, b: Scalar): boolean {
-  const isNumeric = (value: Scalar) => typeof value === "number" || typeof value === "bigint";
-  if (isNumeric(a) && isNumeric(b)) {
-    return compareDecimals(toDecimal(a as number | bigint), toDecimal(b as number | bigint)) === 0;
-  }
-  return a === b;
+/** The same for the same values: numbers are the same by value, however they are typed. */
+export function keyOf(value: Scalar): string {
+  if (typeof value !== "number" && typeof value !== "bigint") return `${typeof value} ${value}`;
+  const { negative, digits, exponent } = toDecimal(value);
+  return `${negative ? "-" : ""}0.${digits}e${exponent}`;
 }
 
 export function typeOf(value: Scalar): JsonType {
