@@ -2,6 +2,7 @@
 
 import { GrammarError } from "./grammarError.js";
 import { alt, chars, complement, type Expr, type Range, repeat, seq, text } from "./ir.js";
+import { READING, spend } from "./workBudget.js";
 
 const DEEPEST = 250;
 const MOST_REPETITIONS = 1_000_000;
@@ -27,7 +28,9 @@ export class EbnfScanner {
   private lineKnown = 1;
   private lineKnownAt = 0;
 
-  constructor(readonly source: string) {}
+  constructor(readonly source: string) {
+    spend(READING * source.length);
+  }
 
   /** From 1. Asked for again and again, so it is counted on from where it was asked for last. */
   get line(): number {

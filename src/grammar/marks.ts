@@ -13,15 +13,27 @@ export function markExpr(literal: string, specialTokens: ReadonlyMap<string, num
   return seq(...parts, rest === "" ? EMPTY : text(rest));
 }
 
-/** Text that ends with `mark`, and in which none of `marks` ends before. */
+/** Text that ends with `mark`, and before that is free of `marks`. */
 export function freeTextUpTo(
   mark: string,
   specialTokens: ReadonlyMap<string, number>,
-  marks: readonly string[] = [mark],
+  marks: FreeOfMarks = freeOfMarks([mark]),
 ): Expr {
-  if (firstToken(mark, specialTokens) !== null) return seq(textWithout(marks), markExpr(mark, specialTokens));
-  const earlier = seq(ANY_TEXT, alt(...marks.map(text)), ANY_CHARACTER, ANY_TEXT);
-  return and(seq(ANY_TEXT, text(mark)), not(earlier));
+  if (firstToken(mark, specialTokens) !== null) return seq(marks.everywhere, markExpr(mark, specialTokens));
+  return and(seq(ANY_TEXT, text(mark)), marks.beforeEnd);
+}
+
+/** Text free of some marks; what several texts are free of is one expression, however many marks there are. */
+export interface FreeOfMarks {
+  /** None of the marks ends in it. */
+  everywhere: Expr;
+  /** None of them ends before its last character. */
+  beforeEnd: Expr;
+}
+
+export function freeOfMarks(marks: readonly string[]): FreeOfMarks {
+  const beforeEnd = not(seq(ANY_TEXT, alt(...marks.map(text)), ANY_CHARACTER, ANY_TEXT));
+  return { everywhere: textWithout(marks), beforeEnd };
 }
 
 /** Text that holds none of the marks. */

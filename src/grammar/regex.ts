@@ -6,6 +6,7 @@ import { GrammarError } from "./grammarError.js";
 import { chars, complement, type Expr, type Range, text } from "./ir.js";
 import { Anchored } from "./regexAnchors.js";
 import { Remembered } from "./remembered.js";
+import { READING, spend } from "./workBudget.js";
 
 const DEEPEST = 250;
 const MOST_REPETITIONS = 1_000_000;
@@ -44,6 +45,7 @@ class RegexReader {
   private depth = 0;
 
   constructor(pattern: string) {
+    spend(READING * pattern.length);
     this.characters = [...pattern];
   }
 

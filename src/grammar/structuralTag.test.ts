@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { matches } from "../../test/grammar/irMatcher.js";
-import { EMPTY } from "./ir.js";
+import { EMPTY, encodeGrammar } from "./ir.js";
 import { JsonRules } from "./jsonValues.js";
 import { RuleBook } from "./ruleBook.js";
 import { structuralTagToExpr } from "./structuralTag.js";
@@ -164,4 +164,16 @@ test.each<[unknown, string[], string]>([
   ],
 ])("%j is refused at %j", (tag, path, message) => {
   expect(() => accepts(tag, "")).toThrow(expect.objectContaining({ path, message: expect.stringContaining(message) }));
+});
+
+test("thousands of triggers are read in time", () => {
+  const triggers = Array.from({ length: 2000 }, (_, i) => `<call ${i}>`);
+  const tags = triggers.map((begin) => ({ begin, content: { type: "const_string", value: "" }, end: "." }));
+  const started = performance.now();
+  const rules = new RuleBook();
+  const options = { closed: false, specialTokens: new Map() };
+  const tag = { format: { type: "triggered_tags", triggers, tags } };
+  const grammar = rules.finish(structuralTagToExpr(new JsonRules(rules, EMPTY), tag, options));
+  expect(encodeGrammar(grammar).length).toBeLessThan(1_000_000);
+  expect(performance.now() - started).toBeLessThan(2000);
 });

@@ -6,7 +6,7 @@ import { GrammarError, within } from "./grammarError.js";
 import { ANY_CHARACTER, alt, and, type Expr, optional, repeat, seq } from "./ir.js";
 import { jsonSchemaToExpr } from "./jsonSchema/compile.js";
 import type { JsonRules } from "./jsonValues.js";
-import { freeTextUpTo, markExpr, textWithout, without } from "./marks.js";
+import { freeOfMarks, freeTextUpTo, markExpr, textWithout, without } from "./marks.js";
 import { regexToExpr } from "./regex.js";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -180,14 +180,14 @@ class TagCompiler {
     triggers: readonly string[],
     rules: { excludes: readonly string[]; atLeastOne: boolean; onlyOne: boolean },
   ): Expr {
-    const marks = [...triggers, ...rules.excludes];
+    const marks = freeOfMarks([...triggers, ...rules.excludes]);
     const parts = triggers.map((trigger) => {
       const begun = tags.filter((tag) => tag.begin.startsWith(trigger));
       const rest = begun.map((tag) => this.enclosed(tag, trigger.length));
       return seq(freeTextUpTo(trigger, this.options.specialTokens, marks), alt(...rest));
     });
     const one = this.json.rules.add("text and tag", alt(...parts));
-    const free = textWithout(marks);
+    const free = marks.everywhere;
     if (!rules.atLeastOne) return rules.onlyOne ? alt(free, one) : seq(repeat(one, 0), free);
     const first = this.json.rules.add("tag", alt(...tags.map((tag) => this.enclosed(tag))));
     return rules.onlyOne ? first : seq(first, repeat(one, 0), free);

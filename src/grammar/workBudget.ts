@@ -5,6 +5,8 @@ import { GrammarError } from "./grammarError.js";
 
 /** Steps of well under a microsecond. */
 const MOST_STEPS = 20_000_000;
+/** Steps that a character of a regular expression or of a grammar's text comes to. */
+export const READING = 10;
 
 let left = Number.POSITIVE_INFINITY;
 

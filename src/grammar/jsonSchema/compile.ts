@@ -37,8 +37,9 @@ import { nameContent, stringContent } from "./strings.js";
 
 /** Each set of patterns that a name may match has a rule of its own. */
 const MOST_PATTERNS = 6;
-/** Steps of work that a range of numbers comes to. */
+/** Steps of work that a range of numbers comes to, and a single one. */
 const RANGE = 2000;
+const LITERAL = 100;
 
 export interface JsonSchemaOptions {
   /** Objects that declare properties have no others unless they say so. */
@@ -148,6 +149,7 @@ class SchemaCompiler {
   }
 
   private literals(branch: Branch, { literals, types, integer, fractional }: TypeShape): Expr {
+    spend(LITERAL * literals!.length);
     const { low, high, steps } = numberShape(branch);
     const parts = literals!.flatMap((value) => {
       if (!types.has(typeOf(value)) || typeof value === "string") return [];

@@ -23,6 +23,8 @@ test.each<[schema: unknown, path: string[], message: string]>([
   [{ type: "integer", multipleOf: 4096 }, ["multipleOf"], "close bounds"],
   [{ type: "integer", multipleOf: 0 }, ["multipleOf"], "more than 0"],
   [{ minLength: -1 }, ["minLength"], "at least 0"],
+  [{ type: "string", minLength: 2 ** 32 }, ["minLength"], "any text"],
+  [{ type: "array", minItems: 2 ** 32 + 1 }, ["minItems"], "any text"],
   [{ minimum: "1" }, ["minimum"], "number"],
   [{ properties: [] }, ["properties"], "object"],
   [{ properties: { a: 1 } }, ["properties", "a"], "schema"],
@@ -42,4 +44,12 @@ test.each<[schema: unknown, path: string[], message: string]>([
   ],
 ])("%j is refused at %j", (schema, path, message) => {
   expect(() => grammarOf(schema)).toThrow(expect.objectContaining({ path, message: expect.stringContaining(message) }));
+});
+
+test.each([2 ** 31, 2 ** 32, 2 ** 32 + 2, Number.MAX_SAFE_INTEGER])("nothing is limited by %d", (limit) => {
+  const same = (limited: object, free: object) => expect(grammarOf(limited)).toEqual(grammarOf(free));
+  same({ type: "string", maxLength: limit }, { type: "string" });
+  same({ type: "string", pattern: "a", maxLength: limit }, { type: "string", pattern: "a" });
+  same({ type: "array", maxItems: limit, contains: {}, maxContains: limit }, { type: "array", contains: {} });
+  same({ type: "object", maxProperties: limit }, { type: "object" });
 });

@@ -62,14 +62,19 @@ export function typesOf(node: SchemaNode): ReadonlySet<TypeName> | null {
   return found;
 }
 
-/** A count such as minLength; undefined when it is absent. */
+/** Characters of the longest string there can be in this process: nothing that is counted in a text comes to more. */
+const MOST_COUNTED = 2 ** 29;
+
+/** A count such as minLength; undefined when it is absent, or a limit that nothing reaches. */
 export function countOf(node: SchemaNode, keyword: string): number | undefined {
   const value = (node.schema as JsonObject)[keyword];
   if (value === undefined) return undefined;
   if (typeof value !== "number" || !Number.isSafeInteger(value) || value < 0) {
     throw keywordError(node, keyword, "must be an integer of at least 0");
   }
-  return value;
+  if (value <= MOST_COUNTED) return value;
+  if (keyword.startsWith("min")) throw keywordError(node, keyword, "is more than any text has");
+  return undefined;
 }
 
 /** How many items `contains` must find; `max` -1: any number. */
