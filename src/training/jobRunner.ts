@@ -1,5 +1,6 @@
 // The queue of training jobs: durable, in order per model, models beside each other.
 
+import { setTimeout as sleep } from "node:timers/promises";
 import { ConflictError, UnavailableError } from "../errors.js";
 import type { JobEnd } from "../store/store.js";
 import type { TrainingHost } from "./host.js";
@@ -15,6 +16,9 @@ interface Running {
 /** Why a job stops before its end. */
 const CANCELLED = Symbol("cancelled");
 const CLOSING = Symbol("closing");
+
+/** Between attempts to write what a full disk did not take, in milliseconds. */
+const WRITE_AGAIN_AFTER = 500;
 
 export class JobRunner {
   readonly #host: TrainingHost;
@@ -108,9 +112,22 @@ export class JobRunner {
         return;
       }
       if (reason !== CANCELLED) logger.error("training job failed", { job: jobId, error });
-      this.#end(jobId, reason === CANCELLED ? cancelled() : failed(error));
+      await this.#endOnceWritable(jobId, reason === CANCELLED ? cancelled() : failed(error));
     } finally {
       for (const release of held) release();
+    }
+  }
+
+  /** Whoever watches the job waits for its end: what keeps it from being written (a full disk) is waited out, or left to the next process. */
+  async #endOnceWritable(jobId: string, end: JobEnd): Promise<void> {
+    const { signal } = this.#closing;
+    for (let told = false; !signal.aborted; told = true) {
+      try {
+        return this.#end(jobId, end);
+      } catch (error) {
+        if (!told) this.#host.logger.error("the end of a training job cannot be written yet", { job: jobId, error });
+      }
+      await sleep(WRITE_AGAIN_AFTER, undefined, { signal }).catch(() => undefined);
     }
   }
 

@@ -4,7 +4,7 @@ import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync }
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import { UnavailableError } from "../../src/errors.js";
 import { openStore, type Store } from "../../src/store/store.js";
 import type { TrainingBase, TrainingHost } from "../../src/training/host.js";
@@ -214,6 +214,22 @@ describe("a training job", () => {
     expect(typesOf(bad)).toEqual(["training_failed"]);
     expect(events(bad)[0]!.data.error_message).toContain("chat template");
     expect(store.jobs.get(good)!.status).toBe("succeeded");
+  });
+
+  it("ends when its end can be written, whatever keeps it from that, and holds up nobody else", async () => {
+    const [failing, other] = [await registerModel(store, base, "failing"), await registerModel(store, base, "other")];
+    const finish = store.finishJob;
+    const refused = new Set<string>();
+    const bad = queue(failing, { kind: "sft", config: {}, data: join(home, "missing.jsonl") });
+    const good = queue(other, rl(1));
+    vi.spyOn(store, "finishJob").mockImplementation((jobId, end) => {
+      if (jobId !== bad || refused.has(jobId)) return finish(jobId, end);
+      refused.add(jobId);
+      throw new Error("database or disk is full");
+    });
+    runner.start();
+    await Promise.all([ended(bad), ended(good)]);
+    expect([[...refused], typesOf(bad), typesOf(good).at(-1)]).toEqual([[bad], ["training_failed"], "training_ended"]);
   });
 
   it("trains on data, batch by batch, and names the bad line", async () => {
