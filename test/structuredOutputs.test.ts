@@ -232,6 +232,17 @@ test("streamed and whole replies are the same, whatever runs beside them", async
   await Promise.all(beside);
 });
 
+test("a response_format may be a structural tag, in both shapes", async () => {
+  const content = { type: "json_schema", json_schema: { enum: ["x", "y"] } };
+  const format = { type: "tag", begin: "<a>", content, end: "</a>" };
+  const inside = await ask({ response_format: { type: "structural_tag", format }, seed: 1 });
+  expect(inside.choices[0]!.message.content).toMatch(/^<a>"(x|y|\\u007[89])"<\/a>$/);
+  const structures = [{ begin: "e", schema: { const: "x" }, end: "" }];
+  const answer = await ask({ response_format: { type: "structural_tag", structures, triggers: ["e"] }, n: 4, seed: 1 });
+  for (const { message } of answer.choices) expect(message.content).not.toMatch(/e[^"]/);
+  expect(answer.choices.map((choice) => choice.message.content).join()).toContain('e"');
+});
+
 test("over HTTP, with openai's client", async () => {
   const handler = createServer(engine, {});
   const client = new OpenAI({

@@ -50,6 +50,10 @@ export interface ChatResponseFormat {
     schema?: { [key: string]: unknown } | null;
     strict?: boolean | null;
   };
+  /** With the type "structural_tag": either this, or `structures` and `triggers`. */
+  format?: { [key: string]: unknown };
+  structures?: readonly { begin: string; schema: { [key: string]: unknown }; end: string }[];
+  triggers?: readonly string[];
 }
 
 /** Exactly one of `json`, `regex`, `choice`, `grammar`, `json_object` and `structural_tag`. */
