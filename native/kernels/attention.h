@@ -116,10 +116,15 @@ template <class T> void attend_segment(const AttentionTask& t, int begin, int en
     state.maximum[r] = kLowest;
     store(state.sums + r * kLanes, zero());
   }
+  const int64_t key_panel = panel_size<T>(t.head_dim), value_panel = panel_size<T>(kPage);
   for (int b = begin; b < end; b++) {
-    gemm<T>(t.q, t.ldq, t.rows, t.k_pages[b], t.head_dim, kKeyPanels, scratch.scores, kPage, false);
+    // Each product fetches what it will read a block later: pages come from memory and lie apart, so that nothing else could tell.
+    const bool last = b + 1 == t.blocks;
+    multiply_block<T>((const T*)t.q, t.ldq, t.rows, (const T*)t.k_pages[b], key_panel, t.head_dim, kKeyPanels, scratch.scores, kPage, false,
+                      (const char*)(last ? t.v_pages[b] : t.k_pages[b + 1]));
     softmax_block(t, b, scratch, state, width, b == begin);
-    gemm<T>(scratch.probabilities, kPage, t.rows, t.v_pages[b], kPage, width / kLanes, state.out, width, b > begin);
+    multiply_block<T>(scratch.probabilities, kPage, t.rows, (const T*)t.v_pages[b], value_panel, kPage, width / kLanes, state.out, width, b > begin,
+                      last ? nullptr : (const char*)t.v_pages[b + 1]);
   }
 }
 

@@ -14,7 +14,8 @@ constexpr int kBlockK = 4096;      // k for which three panels stay in the secon
 constexpr int kPrefetch = 32;      // panel vectors ahead
 
 // Where a tile prefetches weights: for each of its panels, `step` bytes further per panel vector. One tile alone reads a little ahead of itself;
-// several over the same panels find them in the cache, and fetch the panels after these meanwhile, each its share.
+// several over the same panels find them in the cache, and fetch the panels after these meanwhile, each its share. Where the caller knows what
+// it will read after the product, that is fetched instead.
 struct Ahead {
   const char* at;
   int64_t step;
@@ -136,43 +137,46 @@ ANNEAL_INLINE void multiply_rows(int rows, const T* a, int64_t lda, const T* w, 
   if constexpr (MR > 1) multiply_rows<T, MR - 1, NR>(rows, a, lda, w, panel, k, c, ldc, accumulate, ahead);
 }
 
-// All m rows over NR panels, in tiles of nearly equal height.
+// All m rows over NR panels, in tiles of nearly equal height. `next`: null, or NR panels' worth of memory that is read later.
 template <class T, int NR>
-void multiply_panels(const T* a, int64_t lda, int m, const T* w, int64_t panel, int k, float* c, int64_t ldc, bool accumulate) {
+void multiply_panels(const T* a, int64_t lda, int m, const T* w, int64_t panel, int k, float* c, int64_t ldc, bool accumulate, const char* next) {
   constexpr int most = tile_rows<T>(NR);
   const int tiles = (m + most - 1) / most;
   const int height = m / tiles, taller = m % tiles;  // the first `taller` tiles have one row more
   for (int t = 0, row = 0; t < tiles; t++) {
     const int rows = height + (t < taller);
-    const Ahead ahead = tiles == 1 ? Ahead{(const char*)(w + kStep<T> * kPrefetch * kLanes), 64}
-                                   : Ahead{(const char*)(w + NR * panel) + int64_t(k) * kLanes * int64_t(sizeof(T)) / tiles * t, 64 / tiles};
+    const Ahead ahead = next         ? Ahead{next + int64_t(k) * kLanes * int64_t(sizeof(T)) / tiles * t, 64 / tiles}
+                        : tiles == 1 ? Ahead{(const char*)(w + kStep<T> * kPrefetch * kLanes), 64}
+                                     : Ahead{(const char*)(w + NR * panel) + int64_t(k) * kLanes * int64_t(sizeof(T)) / tiles * t, 64 / tiles};
     multiply_rows<T, most, NR>(rows, a + row * lda, lda, w, panel, k, c + row * ldc, ldc, accumulate, ahead);
     row += rows;
   }
 }
 
+// `next`: null, or as much memory as the panels take, which is read later.
 template <class T> void multiply_block(const T* a, int64_t lda, int m, const T* w, int64_t panel, int k, int npanels, float* c, int64_t ldc,
-                                       bool accumulate) {
+                                       bool accumulate, const char* next = nullptr) {
   while (npanels > 0) {
     int width;
     if (m <= kFewRows && npanels >= kFewRowsPanels) {
-      multiply_panels<T, kFewRowsPanels>(a, lda, m, w, panel, k, c, ldc, accumulate);
+      multiply_panels<T, kFewRowsPanels>(a, lda, m, w, panel, k, c, ldc, accumulate, next);
       width = kFewRowsPanels;
     } else if (kBestPanels == 3 && npanels == 4) {
-      multiply_panels<T, 4>(a, lda, m, w, panel, k, c, ldc, accumulate);
+      multiply_panels<T, 4>(a, lda, m, w, panel, k, c, ldc, accumulate, next);
       width = 4;
     } else if (kBestPanels == 3 && npanels >= 3) {
-      multiply_panels<T, 3>(a, lda, m, w, panel, k, c, ldc, accumulate);
+      multiply_panels<T, 3>(a, lda, m, w, panel, k, c, ldc, accumulate, next);
       width = 3;
     } else if (kBestPanels == 3 && npanels == 2) {
-      multiply_panels<T, 2>(a, lda, m, w, panel, k, c, ldc, accumulate);
+      multiply_panels<T, 2>(a, lda, m, w, panel, k, c, ldc, accumulate, next);
       width = 2;
     } else {
-      multiply_panels<T, 1>(a, lda, m, w, panel, k, c, ldc, accumulate);
+      multiply_panels<T, 1>(a, lda, m, w, panel, k, c, ldc, accumulate, next);
       width = 1;
     }
     npanels -= width;
     w += width * panel;
+    if (next) next += width * panel * int64_t(sizeof(T));
     c += width * kLanes;
   }
 }

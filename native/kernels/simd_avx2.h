@@ -140,7 +140,8 @@ ANNEAL_INLINE double sum_lanes(D16 x) {
 }
 ANNEAL_INLINE float lane0(F16 x) { return _mm256_cvtss_f32(x.lo); }
 
-ANNEAL_INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
+// Into the second-level cache: what is fetched ahead would not all fit the first.
+ANNEAL_INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T1); }
 
 // 8 x 8 transposition of 32-bit elements.
 ANNEAL_INLINE void transpose8(__m256i* r) {

@@ -103,7 +103,8 @@ ANNEAL_INLINE double sum_lanes(D16 x) {
 }
 ANNEAL_INLINE float lane0(F16 x) { return _mm512_cvtss_f32(x.v); }
 
-ANNEAL_INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
+// Into the second-level cache: what is fetched ahead would not all fit the first.
+ANNEAL_INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T1); }
 
 // The 16 x 16 matrix of 32-bit elements r[row] lane column becomes r[column] lane row.
 ANNEAL_INLINE void transpose16(I16* r) {

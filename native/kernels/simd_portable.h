@@ -188,7 +188,8 @@ ANNEAL_INLINE double sum_lanes(D16 x) {
 }
 ANNEAL_INLINE float lane0(F16 x) { return x.v[0]; }
 
-ANNEAL_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
+// Into the second-level cache: what is fetched ahead would not all fit the first.
+ANNEAL_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 // The 16 x 16 matrix of 32-bit elements r[row] lane column becomes r[column] lane row.
 ANNEAL_INLINE void transpose16(I16* r) {
