@@ -31,9 +31,11 @@ interface WireError {
 }
 
 /** The error that a response stands for: of the class that the engine would have thrown in process. */
-export function toError(status: number, body: unknown): AnnealError {
+export function toError(status: number, body: unknown, headers = new Headers()): AnnealError {
   const { error, detail } = (typeof body === "object" && body !== null ? body : {}) as WireError;
-  const given = { ...(error?.code ? { code: error.code } : {}), ...(error?.param ? { param: error.param } : {}) };
+  const code = error?.code ?? headers.get("x-error-code");
+  const param = error?.param ?? decodeURIComponent(headers.get("x-error-param") ?? "");
+  const given = { ...(code ? { code } : {}), ...(param ? { param } : {}) };
   if (status === 422 && Array.isArray(detail)) return new ValidationError(detail, given);
   const message = error?.message ?? (typeof detail === "string" ? detail : `the server answered ${status}`);
   const Class = classes[status as keyof typeof classes];
@@ -124,7 +126,7 @@ export class HttpConnection {
           signal,
         });
         if (response.ok || accept.includes(response.status)) return response;
-        const error = toError(response.status, await response.json().catch(() => null));
+        const error = toError(response.status, await response.json().catch(() => null), response.headers);
         if (delay === undefined || ![429, 500, 503].includes(response.status)) throw error;
       } catch (error) {
         signal?.throwIfAborted();

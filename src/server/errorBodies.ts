@@ -12,6 +12,9 @@ export interface ErrorObject {
 
 export const styleOf = (path: string): ErrorStyle => (path.startsWith("/v1/preview/") ? "detail" : "error");
 
+/** In characters: a header has its limits, and a longer one tells nobody more. */
+const LONGEST_PARAM = 500;
+
 /** What the operating system and the database say when nothing more can be written. */
 const DISK_FULL = new Set(["ENOSPC", "EDQUOT", "SQLITE_FULL"]);
 
@@ -42,9 +45,15 @@ export function errorBody(error: unknown, style: ErrorStyle): object {
   return style === "detail" ? { detail: errorObject(error).message } : { error: errorObject(error) };
 }
 
+/**
+ * Bodies of the `detail` style have no place for an error's code and parameter, which another engine's client asks for:
+ * the headers `x-error-code` and `x-error-param` (percent-encoded) carry them.
+ */
 export function errorResponse(error: unknown, style: ErrorStyle): Response {
-  const { status } = publicError(error);
-  const headers: Record<string, string> = {};
+  const { status, code, param } = publicError(error);
+  const headers: Record<string, string> = { "x-error-code": code };
+  if (param !== null && param.length <= LONGEST_PARAM)
+    headers["x-error-param"] = encodeURIComponent(param.toWellFormed());
   if (status === 401) headers["www-authenticate"] = "Bearer";
   if (status === 429) headers["retry-after"] = "1";
   return Response.json(errorBody(error, style), { status, headers });

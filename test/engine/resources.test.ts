@@ -113,7 +113,8 @@ describe.each(["in process", "connected"] as const)("%s", (kind) => {
     const unknown = client().chat.completions.create({ model: "none", messages });
     await expect(unknown).rejects.toMatchObject({ name: "NotFoundError", code: "model_not_found", param: "model" });
     await create("clash");
-    await expect(create("clash")).rejects.toMatchObject({ name: "ConflictError", status: 409 });
+    const clash = { name: "ConflictError", status: 409, code: "model_exists", param: "name" };
+    await expect(create("clash")).rejects.toMatchObject(clash);
   });
 
   it("stops when the signal says so", async () => {
