@@ -59,6 +59,7 @@ test("schemas that would take too long are refused in time", () => {
     { allOf: many(12).map(() => nested(6)) },
     { type: "number", not: { enum: many(20_000) } },
     { const: many(20_000) },
+    { oneOf: many(20_000).map((i) => ({ const: i })) },
     {
       $defs: Object.fromEntries(
         many(300).map((i) => [
@@ -83,6 +84,7 @@ test("long lists of values are read in time", () => {
   for (const schema of [
     { allOf: [{ enum: words(10_000, 0) }, { enum: words(10_000, 5_000) }, { not: { enum: words(4_900, 5_000) } }] },
     { const: many(10_000) },
+    { oneOf: words(1_500, 0).map((word) => ({ const: word, title: word })) },
   ]) {
     constraintGrammar({ kind: "json_schema", schema, format }, plain);
   }

@@ -23,6 +23,11 @@ testSchemas([
     ['{"k":"a"}', '{"k":"c"}'],
   ],
   [
+    { oneOf: [{ const: 1 }, { const: "1" }, { const: 1.0 }, { const: 2 }, { const: null }, { const: [1] }] },
+    ['"1"', "2", "null", "[1]"],
+    ["1", "3"],
+  ],
+  [
     { type: "object", oneOf: [{ required: ["a"] }, { required: ["b"] }] },
     ['{"a":1}', '{"b":1,"c":2}'],
     ['{"a":1,"b":2}', '{"c":1}'],

@@ -6,7 +6,7 @@ import type { JsonObject, Scalar, SchemaDocument, SchemaNode } from "./document.
 import { isProvablyEmpty } from "./emptiness.js";
 import { checkKeywords, keysOf, keywordError, listOf, namesOf, stringOf } from "./keywords.js";
 import { negate } from "./negation.js";
-import type { Branch } from "./shape.js";
+import { type Branch, keyOf } from "./shape.js";
 import { withoutUnevaluated } from "./unevaluated.js";
 
 const MOST_BRANCHES = 2000;
@@ -148,10 +148,18 @@ export class Branches {
     const { document } = this;
     const alternatives = listOf(node, "oneOf").map((i) => document.child(node, "oneOf", i));
     const own = document.derive(node, "own keywords", { schema: withoutCombinations(node.schema as JsonObject) });
+    const constants = alternatives.map(constantOf);
+    const areApart = alternatives.map((one, i) =>
+      alternatives.slice(0, i).map((other, j) => {
+        spend(COMPARISON / 10);
+        if (constants[i] !== null && constants[j] !== null && constants[i] !== constants[j]) return true;
+        return this.excludeEachOther([own, one, other]);
+      }),
+    );
     return alternatives.flatMap((alternative, i) => {
       let found = this.ofNode(alternative);
       for (const [j, other] of alternatives.entries()) {
-        if (i === j || this.excludeEachOther([own, alternative, other])) continue;
+        if (i === j || areApart[Math.max(i, j)]![Math.min(i, j)]) continue;
         try {
           found = cross(found, this.negated(other), node);
         } catch (error) {
@@ -219,6 +227,12 @@ export class Branches {
 
 function constant(value: unknown): JsonObject {
   return { const: value };
+}
+
+/** Which of all single values a schema asks for; null: it does not ask for one. */
+function constantOf({ schema }: SchemaNode): string | null {
+  if (typeof schema === "boolean" || schema.$ref !== undefined || schema.const === undefined) return null;
+  return typeof schema.const === "object" && schema.const !== null ? null : keyOf(schema.const as Scalar);
 }
 
 function withoutCombinations(schema: JsonObject): JsonObject {
