@@ -71,8 +71,8 @@ std::string Argument::text(size_t most_bytes) const {
   return result;
 }
 
-// A detached buffer reads as an empty array; what another thread writes meanwhile only changes values, which are checked on the copy.
-template <class T> std::vector<T> Argument::typed(napi_typedarray_type type, const char* name) const {
+// A detached buffer reads as an empty array.
+template <class T> std::span<T> Argument::typed(napi_typedarray_type type, const char* name) const {
   bool is_typed = false;
   js_.check(napi_is_typedarray(js_.env, value_, &is_typed));
   napi_typedarray_type actual = napi_int8_array;
@@ -80,14 +80,26 @@ template <class T> std::vector<T> Argument::typed(napi_typedarray_type type, con
   void* data = nullptr;
   if (is_typed) js_.check(napi_get_typedarray_info(js_.env, value_, &actual, &length, &data, nullptr, nullptr));
   if (!is_typed || actual != type) invalid(path_, std::string("must be ") + name);
-  std::vector<T> copy(data ? length : 0);
-  if (!copy.empty()) std::memcpy(copy.data(), data, copy.size() * sizeof(T));
+  return {static_cast<T*>(data), data ? length : 0};
+}
+
+// What another thread writes meanwhile only changes values, which are checked on the copy.
+template <class T> std::vector<T> Argument::copied(napi_typedarray_type type, const char* name) const {
+  const auto values = typed<T>(type, name);
+  std::vector<T> copy(values.size());
+  if (!copy.empty()) std::memcpy(copy.data(), values.data(), copy.size() * sizeof(T));
   return copy;
 }
 
-std::vector<int32_t> Argument::int32s() const { return typed<int32_t>(napi_int32_array, "an Int32Array"); }
-std::vector<float> Argument::floats() const { return typed<float>(napi_float32_array, "a Float32Array"); }
-std::vector<uint8_t> Argument::bytes() const { return typed<uint8_t>(napi_uint8_array, "a Uint8Array"); }
+std::vector<int32_t> Argument::int32s() const { return copied<int32_t>(napi_int32_array, "an Int32Array"); }
+std::vector<float> Argument::floats() const { return copied<float>(napi_float32_array, "a Float32Array"); }
+std::vector<uint8_t> Argument::bytes() const { return copied<uint8_t>(napi_uint8_array, "a Uint8Array"); }
+
+std::span<uint32_t> Argument::words(size_t length) const {
+  const auto place = typed<uint32_t>(napi_uint32_array, "a Uint32Array");
+  if (place.size() != length) invalid(path_, "holds " + std::to_string(place.size()) + " words, " + std::to_string(length) + " are needed");
+  return place;
+}
 
 std::vector<float> Argument::finite_floats() const {
   auto values = floats();

@@ -1,6 +1,7 @@
 // Arguments from JavaScript, copied and checked. Each reader throws Failure "invalid_argument" with the path of what is wrong.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,7 @@ class Argument {
   std::vector<float> floats() const;                          // Float32Array, anything in it
   std::vector<float> finite_floats() const;
   std::vector<uint8_t> bytes() const;                         // Uint8Array
+  std::span<uint32_t> words(size_t length) const;             // a Uint32Array of that length, to be written before JavaScript runs again
   uint32_t array_length(uint32_t most) const;                 // must be an Array
   void object() const;                                        // must be an object
 
@@ -54,7 +56,8 @@ class Argument {
   }
 
  private:
-  template <class T> std::vector<T> typed(napi_typedarray_type type, const char* name) const;
+  template <class T> std::span<T> typed(napi_typedarray_type type, const char* name) const;
+  template <class T> std::vector<T> copied(napi_typedarray_type type, const char* name) const;
   Js js_;
   napi_value value_;
   const Path& path_;

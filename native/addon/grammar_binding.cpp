@@ -1,5 +1,7 @@
 #include "grammar_binding.h"
 
+#include <algorithm>
+
 namespace anneal {
 
 namespace {
@@ -167,8 +169,13 @@ napi_value GrammarMatcher::accept_bytes(const Arguments& arguments) {
 }
 
 napi_value GrammarMatcher::mask(const Arguments& arguments) {
+  const Path path("into");
+  const auto into = arguments.at(0, path);
   const auto mask = guarded_matcher([&] { return matcher_.mask(); });
-  return arguments.js.words(mask->data(), mask->size());
+  if (into.missing()) return arguments.js.words(mask->data(), mask->size());
+  const auto place = into.words(mask->size());
+  std::copy(mask->begin(), mask->end(), place.begin());
+  return into.value();
 }
 
 napi_value GrammarMatcher::complete(const Arguments& arguments) { return boolean(arguments.js, matcher_.complete()); }

@@ -32,8 +32,11 @@ export interface GrammarMatcher {
   accept(token: number): boolean;
   /** Text that was put in rather than drawn: one step. */
   acceptBytes(bytes: Uint8Array): boolean;
-  /** Bit i % 32 of word i / 32 permits token i; end tokens are permitted where the output may end. */
-  mask(): Uint32Array;
+  /**
+   * Bit i % 32 of word i / 32 permits token i; end tokens are permitted where the output may end. Written into the array that
+   * is given (a word for every 32 tokens begun), else into a new one.
+   */
+  mask(into?: Uint32Array): Uint32Array;
   /** The output may end here. */
   readonly complete: boolean;
   /** An end token was accepted; nothing may follow. */

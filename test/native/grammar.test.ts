@@ -210,6 +210,18 @@ describe("a matcher", () => {
       const error = await failure(call);
       expect([error.code, error.param]).toEqual(["invalid_argument", param]);
     }
+    for (const into of [
+      new Uint32Array(),
+      new Uint32Array(matcher.mask().length + 1),
+      new Int32Array(1),
+      [] as never,
+    ]) {
+      const error = await failure(() => matcher.mask(into as never));
+      expect([error.code, error.param]).toEqual(["invalid_argument", "into"]);
+    }
+    const words = new Uint32Array(matcher.mask().length).fill(7);
+    expect(matcher.mask(words)).toBe(words);
+    expect(words).toEqual(matcher.mask());
     expect(() => matcher.mask.call(compiled as never)).toThrow(TypeError);
     expect(permitted(matcher)).toContain(byte("["));
   });
