@@ -43,6 +43,12 @@ describe("anneal", () => {
     ]);
   });
 
+  it("does not mind a reader that has seen enough", async () => {
+    const unread = start(["--help"]);
+    unread.stdout!.destroy();
+    expect(await finish(unread)).toMatchObject({ code: 0, err: "" });
+  });
+
   it("answers one message and is gone", async () => {
     const reply = await command(["chat", "--max-tokens", "4", "--temperature", "0"], "Hello");
     expect(reply).toMatchObject({ code: 0, err: "" });
