@@ -33,6 +33,6 @@ export interface EngineCore {
   readonly closing: AbortSignal;
   /** @throws UnavailableError when this engine does not serve the model's base. */
   baseOf(model: ModelRecord): BaseModel;
-  /** A folder that a request names, if it lies under a data root. @throws ValidationError at `field` */
-  adapterFolder(field: string, path: string): string;
+  /** A folder that a request names, if it lies under a data root and its caller may read it. @throws ValidationError at `field` */
+  adapterFolder(caller: Caller, field: string, path: string): string;
 }

@@ -6,6 +6,7 @@ import { loadCheckpointAdapter } from "../training/checkpointFiles.js";
 import { resolveAdapterFolder } from "../training/dataLocation.js";
 import type { TrainingHost } from "../training/host.js";
 import { JobRunner } from "../training/jobRunner.js";
+import { checkReadable } from "./access.js";
 import { AdapterCache } from "./adapterCache.js";
 import { type BaseModel, closeBaseModel, loadBaseModel } from "./baseModel.js";
 import type { EngineCore } from "./core.js";
@@ -109,8 +110,11 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
       },
       closing: closing.signal,
       baseOf,
-      adapterFolder: (field, path) =>
-        resolveAdapterFolder(path, dataRoots, (message) => ValidationError.at(field, message)),
+      adapterFolder(caller, field, path) {
+        const folder = resolveAdapterFolder(path, dataRoots, (message) => ValidationError.at(field, message));
+        checkReadable(store.home, caller, folder, field);
+        return folder;
+      },
     };
     core.runner.start();
     diagnostics.engineOpen.publish({ home: options.home });

@@ -4,7 +4,7 @@ import { resolveTrainingData } from "../training/dataLocation.js";
 import { writeJobRequest } from "../training/jobRequest.js";
 import type { RequestOptions, SftTrainingJobsResource } from "../types/client.js";
 import type { SftTrainingJobCreateParams, TrainingJobCreated } from "../types/training.js";
-import { accessModel } from "./access.js";
+import { accessModel, checkReadable } from "./access.js";
 import { checkEntity, type View } from "./caller.js";
 import type { EngineCore } from "./core.js";
 import { queueJob } from "./queueJob.js";
@@ -34,6 +34,10 @@ export class SftTrainingJobs implements SftTrainingJobsResource {
         return found && store.artifacts.folder(found);
       },
     });
+    // Artifacts lie in the home too; whose they are was looked at above.
+    if (!request.training_data_url.startsWith("wandb-artifact:")) {
+      checkReadable(store.home, this.#view.caller, data, "training_data_url");
+    }
     const { checkRatesOfFile, resolveSftSettings } = await import("../training/sftRecipe.js");
     // What can be told now is told now; the job resolves its settings again from the step it starts at.
     const settings = resolveSftSettings(request.config, (store.checkpoints.latest(model.id)?.step ?? 0) + 1);

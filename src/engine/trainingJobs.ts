@@ -47,7 +47,8 @@ export class TrainingJobs implements TrainingJobsResource {
     const model = accessModel(core.store, this.#view.caller, model_id);
     const { checkRlRequest } = await import("../training/rlRecipe.js");
     // What can be told now is told now; the job resolves its settings again from the step it starts at.
-    checkRlRequest({ store: core.store, base: core.baseOf(model), adapterFolder: core.adapterFolder }, request);
+    const adapterFolder = (field: string, path: string) => core.adapterFolder(this.#view.caller, field, path);
+    checkRlRequest({ store: core.store, base: core.baseOf(model), adapterFolder }, request);
     options?.signal?.throwIfAborted();
     return queueJob(this.#core, model, "rl", (jobId) =>
       writeJobRequest(this.#core.store.files, jobId, {

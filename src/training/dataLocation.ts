@@ -15,6 +15,9 @@ export interface DataSources {
 
 const ARTIFACT = /^wandb-artifact:\/\/\/?([^/:]+)\/([^/:]+)\/([^/:]+)(?::(?:v(\d{1,9})|latest))?$/;
 
+/** The same answer for what is not there and what must not be seen, so that nobody can probe the file system. */
+export const NOT_READABLE = "is not there, or outside the folders that data may be read from";
+
 /** Names under which a folder holds trajectories, in order of preference. */
 const DATA_FILES = ["trajectories.jsonl", "train.jsonl"];
 
@@ -81,8 +84,7 @@ export function resolveUnderRoots(
   if (!isAbsolute(path) || path.includes("\0")) {
     throw refuse("must be a file: URL, an absolute path, an http(s): URL or wandb-artifact:///entity/project/name:vN");
   }
-  // The same answer for what is not there and what must not be seen, so that nobody can probe the file system.
-  const hidden = () => refuse("is not there, or outside the folders that data may be read from");
+  const hidden = () => refuse(NOT_READABLE);
   try {
     const real = realpathSync(path);
     const inside = dataRoots.some((root) => {

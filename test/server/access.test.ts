@@ -78,6 +78,24 @@ describe("keys", () => {
     const chat = { messages: [{ role: "user", content: "hi" }], model: "wandb-artifact:///local/test/mine" };
     const refused = await server.call("POST", "/v1/chat/completions", chat, as);
     expect(refused).toMatchObject({ status: 403, body: { error: { param: "model" } } });
+    // What the engine keeps in its home is not theirs by its path either.
+    const { store } = server.engine.core;
+    const [adapter, model_id] = [store.files.checkpointFolder(mine, 0), theirs.body.id];
+    const ownerKey = `${store.home}/owner-key`;
+    const kl = { kl_penalty_coef: 0.1, kl_ref_adapter_path: adapter };
+    for (const [path, request, field] of [
+      ["models/import", { ...body, name: "taken", path: adapter }, "path"],
+      ["sft-training-jobs", { model_id, training_data_url: ownerKey }, "training_data_url"],
+      ["training-jobs", { model_id, trajectory_groups: [], experimental_config: kl }, "kl_ref_adapter_path"],
+    ] as const) {
+      const hidden = await server.call("POST", `/v1/preview/${path}`, request, as);
+      const [detail] = hidden.body.detail as unknown as { loc: string[]; msg: string }[];
+      expect([hidden.status, detail!.loc.at(-1), detail!.msg]).toEqual([
+        422,
+        field,
+        expect.stringContaining("outside"),
+      ]);
+    }
     // Bare names are looked up in the key's own entity.
     expect((await server.call("POST", "/v1/chat/completions", { ...chat, model: "mine" }, as)).status).toBe(404);
     const listed = (await server.call("GET", "/v1/models", undefined, as)).body.data.map((model) => model.id);
