@@ -272,6 +272,32 @@ test("over HTTP, with openai's client", async () => {
   });
 });
 
+test("integers beyond 2^53 are those that were written", async () => {
+  const server = createServer(engine, {});
+  const reply = async (constraint: string): Promise<string> => {
+    const response = await server(
+      new Request("http://localhost/v1/chat/completions", {
+        method: "POST",
+        headers: { "content-type": "application/json", authorization: `Bearer ${engine.core.ownerKey}` },
+        body: `{"messages":[{"role":"user","content":"Hello?"}],"temperature":0,"max_tokens":100,${constraint}}`,
+      }),
+    );
+    const { choices } = (await response.json()) as ChatCompletion;
+    return choices[0]!.message.content!;
+  };
+  const schema = '{"type":"string","const":"9007199254740993"}';
+  expect(await reply(`"structured_outputs":{"json":${schema}}`)).toBe('"9007199254740993"');
+  const listed = (value: string) => `{"type":"array","items":false,"prefixItems":[{"const":${value}}],"minItems":1}`;
+  // However it is spelled: with a point, an exponent, zeros.
+  const written = /^\[\s*9\.?007199254740993/;
+  expect(await reply(`"structured_outputs":{"json":${listed("9007199254740993")}}`)).toMatch(written);
+  expect(await reply(`"structured_outputs":{"json":${JSON.stringify(listed("9007199254740993"))}}`)).toMatch(written);
+  const format = `{"type":"json_schema","json_schema":{"name":"n","schema":${listed("9007199254740993")}}}`;
+  expect(await reply(`"response_format":${format}`)).toMatch(written);
+  // No grammar of the one is taken for the other.
+  expect(await reply(`"structured_outputs":{"json":${listed('{"bigint":"9007199254740993"}')}}`)).toContain("bigint");
+});
+
 describe("forced tool calls", () => {
   const tools: Params["tools"] = [
     {

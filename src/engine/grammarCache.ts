@@ -76,12 +76,17 @@ export class GrammarCache implements GrammarCompiler {
   }
 }
 
+/** What JSON cannot say is said by objects of one field; objects with such a field are said by their entries. */
+function distinct(_: string, value: unknown): unknown {
+  if (typeof value === "bigint") return { bigint: String(value) };
+  const isMistakable = typeof value === "object" && value !== null && ("bigint" in value || "entries" in value);
+  return isMistakable && !Array.isArray(value) ? { entries: Object.entries(value) } : value;
+}
+
 /** Two constraints of one key are the same. */
 function keyOf(constraint: Constraint, thoughts: Thoughts): string {
   try {
-    const text = JSON.stringify([constraint, thoughts], (_, value) =>
-      typeof value === "bigint" ? { bigint: String(value) } : value,
-    );
+    const text = JSON.stringify([constraint, thoughts], distinct);
     return createHash("sha256").update(text).digest("base64");
   } catch {
     throw new GrammarError("must be plain JSON, not nested too deep");

@@ -1,5 +1,6 @@
 // A constraint on the whole text of a reply, as a grammar.
 
+import { parseJsonText } from "../json.js";
 import { ebnfToExpr } from "./ebnf.js";
 import { GrammarError, within } from "./grammarError.js";
 import { alt, chars, EMPTY, type Expr, type Grammar, repeat, seq, text } from "./ir.js";
@@ -100,7 +101,7 @@ function spaceOf(format: JsonFormat): Expr {
 function parsedIfText(value: unknown): unknown {
   if (typeof value !== "string") return value;
   try {
-    return JSON.parse(value);
+    return parseJsonText(value, "all");
   } catch (error) {
     throw new GrammarError(`is not JSON: ${(error as Error).message}`);
   }

@@ -1,5 +1,5 @@
 import { BadRequestError, PayloadTooLargeError, ValidationError } from "../errors.js";
-import { type ExactFields, parseJson } from "./json.js";
+import { type ExactFields, parseJson } from "../json.js";
 
 /** What is still read of a body that is too long: a client that is cut off while it sends never sees why. */
 const drained = { bytes: 64 * 2 ** 20, ms: 1000 };

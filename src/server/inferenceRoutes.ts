@@ -11,7 +11,7 @@ import type { Call, Route } from "./route.js";
 import { eventStream } from "./sse.js";
 
 /** Fields whose integers may lie beyond what a number holds. */
-const exactFields = ["seed", "truncate_prompt_tokens", "priority"];
+const exactFields = ["seed", "truncate_prompt_tokens", "priority", "response_format", "structured_outputs"];
 
 /** A proxy in front names a request by its header, whatever the body says. */
 function named(body: unknown, headers: Headers): unknown {

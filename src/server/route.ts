@@ -1,6 +1,6 @@
 import type { z } from "zod";
 import type { Engine, Resources } from "../engine/engine.js";
-import type { ExactFields } from "./json.js";
+import type { ExactFields } from "../json.js";
 
 /** What a handler has to work with. */
 export interface Call {

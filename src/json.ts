@@ -1,13 +1,16 @@
 import { isUtf8 } from "node:buffer";
-import { ValidationError } from "../errors.js";
+import { ValidationError } from "./errors.js";
 
 /** Longest JSON text that JavaScript can hold as one string, with room to spare. */
 const longestString = 400 * 2 ** 20;
 
 const deepest = 1000;
 
-/** Fields of the outermost object whose integers are read exactly: as bigint where a number would round them. */
-export type ExactFields = readonly string[];
+/**
+ * Fields of the outermost object in which integers are read exactly, at any depth: as bigint where a number would round them.
+ * "all": in every field.
+ */
+export type ExactFields = readonly string[] | "all";
 
 function malformed(message: string): ValidationError {
   return new ValidationError([{ loc: ["body"], msg: `not valid JSON: ${message}`, type: "json_invalid" }], {
@@ -22,18 +25,22 @@ function malformed(message: string): ValidationError {
 export function parseJson(body: Buffer, exact: ExactFields = []): unknown {
   if (!isUtf8(body)) throw malformed("the text is not UTF-8");
   const start = body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf ? 3 : 0;
-  if (body.length <= longestString) {
-    const text = body.toString("utf8", start);
-    const mayBeExact = exact.some((field) => text.includes(`"${field}"`)) && /[^\d.]\d{16}/.test(text);
-    if (!mayBeExact) {
-      try {
-        return JSON.parse(text) as unknown;
-      } catch (error) {
-        throw malformed((error as Error).message);
-      }
-    }
+  try {
+    if (body.length <= longestString) return parseJsonText(body.toString("utf8", start), exact, body.subarray(start));
+    return new JsonReader(body, start, exact).readAll();
+  } catch (error) {
+    throw malformed((error as Error).message);
   }
-  return new JsonReader(body, start, new Set(exact)).readAll();
+}
+
+/**
+ * @param utf8 the text's bytes, where they are at hand
+ * @throws SyntaxError
+ */
+export function parseJsonText(text: string, exact: ExactFields, utf8?: Buffer): unknown {
+  const isNamed = exact === "all" || exact.some((field) => text.includes(`"${field}"`));
+  const mayRound = isNamed && /(^|[^\d.])\d{16}/.test(text);
+  return mayRound ? new JsonReader(utf8 ?? Buffer.from(text), 0, exact).readAll() : (JSON.parse(text) as unknown);
 }
 
 const quote = 0x22;
@@ -43,25 +50,25 @@ const numberGrammar = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 /** Recursive descent over the bytes: for bodies longer than a string, and for integers beyond 2^53. */
 class JsonReader {
   readonly #bytes: Buffer;
-  readonly #exact: ReadonlySet<string>;
+  readonly #exact: ReadonlySet<string> | "all";
   #at: number;
   #depth = 0;
 
-  constructor(bytes: Buffer, start: number, exact: ReadonlySet<string>) {
+  constructor(bytes: Buffer, start: number, exact: ExactFields) {
     this.#bytes = bytes;
     this.#at = start;
-    this.#exact = exact;
+    this.#exact = exact === "all" ? exact : new Set(exact);
   }
 
   readAll(): unknown {
-    const value = this.#value(false);
+    const value = this.#value(this.#exact === "all");
     this.#space();
     if (this.#at < this.#bytes.length) this.#fail("text after the value");
     return value;
   }
 
   #fail(message: string): never {
-    throw malformed(`${message} at byte ${this.#at}`);
+    throw new SyntaxError(`${message} at byte ${this.#at}`);
   }
 
   #space(): void {
@@ -81,9 +88,9 @@ class JsonReader {
   #value(exact: boolean): unknown {
     switch (this.#peek()) {
       case 0x7b:
-        return this.#object();
+        return this.#object(exact);
       case 0x5b:
-        return this.#array();
+        return this.#array(exact);
       case quote:
         return this.#string();
       case 0x74:
@@ -153,13 +160,13 @@ class JsonReader {
     if (++this.#depth > deepest) this.#fail(`nested more than ${deepest} deep`);
   }
 
-  #array(): unknown[] {
+  #array(exact: boolean): unknown[] {
     const values: unknown[] = [];
     this.#enter();
     if (this.#peek() === 0x5d) this.#at++;
     else {
       for (;;) {
-        values.push(this.#value(false));
+        values.push(this.#value(exact));
         if (this.#separator(0x5d)) break;
       }
     }
@@ -167,7 +174,7 @@ class JsonReader {
     return values;
   }
 
-  #object(): Record<string, unknown> {
+  #object(exact: boolean): Record<string, unknown> {
     const object: Record<string, unknown> = {};
     this.#enter();
     if (this.#peek() === 0x7d) this.#at++;
@@ -177,7 +184,7 @@ class JsonReader {
         const key = this.#string();
         if (this.#peek() !== 0x3a) this.#fail('expected ":"');
         this.#at++;
-        const value = this.#value(this.#depth === 1 && this.#exact.has(key));
+        const value = this.#value(exact || (this.#depth === 1 && this.#exact !== "all" && this.#exact.has(key)));
         // As JSON.parse does: a field of this name is data, not the prototype.
         if (key === "__proto__") {
           Object.defineProperty(object, key, { value, enumerable: true, configurable: true, writable: true });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ValidationError } from "../errors.js";
+import { ValidationError } from "./errors.js";
 import { parseJson } from "./json.js";
 
 /** Makes the byte reader read it: an integer beyond 2^53 beside an exact field. */
@@ -11,12 +11,16 @@ const viaReader = (text: string) => {
 };
 
 describe("parseJson", () => {
-  it("reads integers of exact fields exactly, at the top only", () => {
+  it("reads integers of exact fields exactly, at any depth within them", () => {
     const text = '{"seed": 9223372036854775807, "n": 9223372036854775807, "x": {"seed": 9007199254740993}}';
     expect(parseJson(Buffer.from(text), ["seed"])).toEqual({
       seed: 9223372036854775807n,
       n: 2 ** 63,
       x: { seed: 9007199254740992 },
+    });
+    expect(parseJson(Buffer.from('{"x": {"y": [{"z": 9007199254740993}]}, "w": 9007199254740993}'), ["x"])).toEqual({
+      x: { y: [{ z: 9007199254740993n }] },
+      w: 9007199254740992,
     });
     expect(parseJson(Buffer.from('{"seed": -9223372036854775808}'), ["seed"])).toEqual({ seed: -9223372036854775808n });
     expect(parseJson(Buffer.from('{"seed": 9007199254740991, "k": 12345678901234567890}'), ["seed"])).toEqual({
@@ -24,6 +28,17 @@ describe("parseJson", () => {
       k: Number("12345678901234567890"),
     });
     expect(parseJson(Buffer.from('{"seed": 1e20, "k": 12345678901234567890}'), ["seed"])).toMatchObject({ seed: 1e20 });
+  });
+
+  it("reads all integers exactly where it is told to", () => {
+    expect(parseJson(Buffer.from("9007199254740993"), "all")).toBe(9007199254740993n);
+    expect(
+      parseJson(Buffer.from('{"a":[9007199254740993,{"b":-18446744073709551615}],"c":1,"d":1e300}'), "all"),
+    ).toEqual({
+      a: [9007199254740993n, { b: -18446744073709551615n }],
+      c: 1,
+      d: 1e300,
+    });
   });
 
   const samples = [
