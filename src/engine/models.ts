@@ -185,9 +185,12 @@ export class Models implements ModelsResource {
     options?.signal?.throwIfAborted();
     const { store } = this.#core;
     // Clients repeat the model's id in the body.
-    const { split, trajectory_groups } = validate(trajectoryLog, params, { strict: this.#view.strict });
+    const { split, trajectory_groups, step: given } = validate(trajectoryLog, params, { strict: this.#view.strict });
     const model = accessModel(store, this.#view.caller, modelId);
-    const step = store.checkpoints.latest(model.id)?.step ?? 0;
+    const step = given ?? store.checkpoints.latest(model.id)?.step ?? 0;
+    if (given != null && !store.checkpoints.get(model.id, given)) {
+      throw new NotFoundError(`${model.name} has no step ${given}`, { code: "step_not_found", param: "step" });
+    }
     return { step, metrics: recordGroups(store, model.id, step, split, trajectory_groups) };
   }
 

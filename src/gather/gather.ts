@@ -46,7 +46,10 @@ export async function gather<S>(client: AnnealClient, options: GatherOptions<S>)
 export async function pin(client: AnnealClient, model: Model | string, signal?: AbortSignal): Promise<PinnedModel> {
   if (typeof model === "string") return { name: model, step: stepOfName(model) };
   const page = await client.checkpoints.list(model.id, { limit: 1, order: "desc" }, { signal });
-  const step = page.data[0]?.step ?? 0;
+  return pinnedAt(model, page.data[0]?.step ?? 0);
+}
+
+export function pinnedAt(model: Model, step: number): { name: string; step: number } {
   return { name: `wandb-artifact:///${model.entity}/${model.project}/${model.name}:step${step}`, step };
 }
 

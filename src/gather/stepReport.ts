@@ -9,6 +9,8 @@ import type { Gathered } from "./gather.js";
 /** What a job's events said. */
 export interface JobAccount {
   id: string;
+  /** Of the checkpoint that it made. */
+  step: number;
   /** Payload of the first event. */
   started: Record<string, unknown>;
   /** Means over its gradient steps. */
@@ -17,7 +19,6 @@ export interface JobAccount {
 }
 
 export interface StepAccount {
-  step: number;
   gathered: Gathered;
   job: JobAccount;
   baseline: RewardReport | null;
@@ -38,7 +39,7 @@ export function reportStep(account: StepAccount): StepReport {
   const trajectories = gathered.groups.flatMap((group) => group.trajectories);
   const ranked = [...trajectories].sort((a, b) => b.reward - a.reward);
   return {
-    step: account.step,
+    step: job.step,
     jobId: job.id,
     train: rewardReport(gathered.groups),
     validation: validation?.report ?? null,

@@ -5,7 +5,7 @@ import type { AnnealClient } from "../types/client.js";
 import type { GatherProgress, RewardReport, StepReport, TrainOptions, TrainProgress } from "../types/gather.js";
 import type { TrainingEvent } from "../types/training.js";
 import { checkTrainOptions } from "./checkOptions.js";
-import { type Gathered, gatherPinned, pin } from "./gather.js";
+import { type Gathered, gatherPinned, pin, pinnedAt } from "./gather.js";
 import type { PinnedModel } from "./rollout.js";
 import { shuffledIndex } from "./seeds.js";
 import { type JobAccount, reportStep, rewardReport } from "./stepReport.js";
@@ -25,12 +25,13 @@ export async function* train<S>(
   const { model, scenarios, steps, validation, seed = 0n, signal } = options;
   const perStep = Math.min(options.groupsPerStep ?? DEFAULT_GROUPS, scenarios.length);
 
-  let policy = await pin(client, model, signal);
   let baseline: RewardReport | null = null;
-  const before = validation && steps > 0 ? await validate(client, policy, options) : null;
+  const before = validation && steps > 0 ? await validate(client, await pin(client, model, signal), options) : null;
   if (before) baseline = before.report;
   const entropies: number[] = [];
   for (let made = 0; made < steps; made++) {
+    // The latest step, whoever made it.
+    const policy = await pin(client, model, signal);
     const first = (policy.step ?? 0) * perStep;
     const chosen = Array.from(
       { length: perStep },
@@ -41,12 +42,10 @@ export async function* train<S>(
       gatherPinned(client, policy, { ...options, scenarios: chosen, onProgress }, "train"),
     );
     const [job, trainingSeconds] = await timed(runJob(client, options, policy, gathered));
-    policy = await pin(client, model, signal);
-    const after = validation ? await validate(client, policy, options) : null;
+    const after = validation ? await validate(client, pinnedAt(model, job.step), options) : null;
     const entropy = job.metrics["loss/entropy"];
     if (entropy !== undefined) entropies.push(entropy);
     yield reportStep({
-      step: policy.step ?? 0,
       gathered,
       job,
       baseline,
@@ -65,7 +64,8 @@ async function validate<S>(client: AnnealClient, policy: PinnedModel, options: T
   const work = gatherPinned(client, policy, { ...options, scenarios, groupSize: 1, onProgress }, "validation");
   const [gathered, seconds] = await timed(work);
   const groups = gathered.groups;
-  await client.models.log(options.model.id, { split: "val", trajectory_groups: groups }, { signal: options.signal });
+  const log = { split: "val", trajectory_groups: groups, step: policy.step };
+  await client.models.log(options.model.id, log, { signal: options.signal });
   return { report: rewardReport(groups), tokens: gathered.completionTokens, seconds };
 }
 
@@ -78,7 +78,7 @@ async function runJob<S>(
 ): Promise<JobAccount> {
   const request = { model_id: model.id, trajectory_groups: gathered.groups, experimental_config: config ?? null };
   const { id } = await client.trainingJobs.create(request, { signal });
-  const account: JobAccount = { id, started: {}, metrics: {}, trainedTokens: 0 };
+  const account: JobAccount = { id, step: 0, started: {}, metrics: {}, trainedTokens: 0 };
   const payloads: Record<string, number>[] = [];
   let total = 0;
   try {
@@ -94,7 +94,7 @@ async function runJob<S>(
         meanReward: null,
       });
     }
-    await client.trainingJobs.wait(id, { signal });
+    account.step = (await client.trainingJobs.wait(id, { signal })).step!;
   } catch (error) {
     if (signal?.aborted) await client.trainingJobs.cancel(id);
     throw error;

@@ -105,6 +105,10 @@ export const loggedGroup = z.object({
   recorded_at: z.string(),
 });
 
-export const trajectoryLog = z.object({ split: name, trajectory_groups: z.array(trajectoryGroup) });
+export const trajectoryLog = z.object({
+  split: name,
+  trajectory_groups: z.array(trajectoryGroup),
+  step: z.int().min(0).nullish(),
+});
 
 export const logResult = z.object({ step: z.int(), metrics: z.record(z.string(), z.number()) });

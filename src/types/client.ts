@@ -60,7 +60,7 @@ export interface ModelsResource {
   retrieve(modelId: string, options?: RequestOptions): Promise<Model>;
   /** Cancels its jobs and removes its checkpoints. */
   delete(modelId: string, options?: RequestOptions): Promise<ModelDeleted>;
-  /** Stores trajectories and attaches their metrics to the latest checkpoint. */
+  /** Stores trajectories and attaches their metrics to the latest checkpoint, or to that of `step`. */
   log(modelId: string, params: LogParams, options?: RequestOptions): Promise<LogResult>;
   /** What was logged and trained on, in that order. */
   trajectories(modelId: string, query?: TrajectoryQuery, options?: RequestOptions): PageRequest<LoggedGroup>;

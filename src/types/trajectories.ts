@@ -106,6 +106,8 @@ export interface LogParams {
   /** For example "val". */
   split: string;
   trajectory_groups: TrajectoryGroup[];
+  /** Of the checkpoint that they were gathered with; default: the latest. */
+  step?: number | null;
 }
 
 export interface LogResult {

@@ -359,6 +359,40 @@ describe("train", () => {
     expect(types).toEqual(["training_started", "gradient_step", "training_ended"]);
   });
 
+  it("names and validates the step that its own job made, whatever others train meanwhile", async () => {
+    const trained = await newModel();
+    const other = { trajectory_groups: [], model_id: trained.id };
+    const waiting: Engine["trainingJobs"]["wait"] = async (id, options) => {
+      const job = await engine.trainingJobs.wait(id, options);
+      await engine.trainingJobs.wait((await engine.trainingJobs.create(other)).id);
+      return job;
+    };
+    const trainingJobs = Object.assign(Object.create(engine.trainingJobs), {
+      create: engine.trainingJobs.create.bind(engine.trainingJobs),
+      events: engine.trainingJobs.events.bind(engine.trainingJobs),
+      wait: waiting,
+    });
+    const client: AnnealClient = Object.assign(Object.create(engine), { trainingJobs });
+    const options = { model: trained, scenarios: [1], validation: [2], groupSize: 2, steps: 2 };
+    const asked: string[] = [];
+    const rollout: Rollout<number> = async ({ chat, model: name, seed }) => {
+      asked.push(name.slice(name.lastIndexOf(":") + 1));
+      await chat("Hi", short);
+      return Number(seed % 5n);
+    };
+    const reports: StepReport[] = [];
+    for await (const report of train(client, { ...options, rollout })) reports.push(report);
+    expect(reports.map(({ step }) => step)).toEqual([1, 3]);
+    for (const { step, jobId } of reports) expect((await engine.trainingJobs.retrieve(jobId)).step).toBe(step);
+    expect(asked).toEqual(["step0", "step0", "step0", "step1", "step2", "step2", "step3"]);
+    const { data } = await engine.checkpoints.list(trained.id);
+    const validated = data.filter(({ metrics }) => metrics["val/reward"] !== undefined).map(({ step }) => step);
+    expect(validated).toEqual([0, 1, 3]);
+    await expect(engine.models.log(trained.id, { split: "val", trajectory_groups: [], step: 9 })).rejects.toMatchObject(
+      { code: "step_not_found", param: "step" },
+    );
+  });
+
   it("says when nothing can be learned, and still makes its step", async () => {
     const trained = await newModel();
     const rollout: Rollout<number> = async ({ chat }) => Number((await chat("Hi", short)) === "");
