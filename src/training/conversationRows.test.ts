@@ -59,6 +59,29 @@ describe("supervised rows", () => {
     expect(row!.tokens.length).toBeGreaterThan(200_000);
   });
 
+  it("take an assistant's turn of weight 0 as context, in the place it has in later prompts", async () => {
+    const chatml = renderer("chatml");
+    const all = [user("a"), assistant("b"), user("c"), assistant("d")];
+    const weighed = (...weights: (0 | 1 | null | undefined)[]) =>
+      supervised(
+        all.map((message, i) => (i % 2 ? { ...message, weight: weights[(i - 1) / 2] } : message)),
+        null,
+        chatml,
+        "all",
+      );
+    const [whole] = await supervised(all, null, chatml, "all");
+    const [second] = await weighed(0, 1);
+    expect(second!.tokens).toEqual(whole!.tokens);
+    expect(shown(second!)).toBe(shown(whole!).replace(/\[(b[^\]]*)\]/, "$1"));
+    expect(shown(second!)).toContain("[d");
+    const [first, ...rest] = await weighed(1, 0);
+    expect([rest, shown(first!)]).toEqual([[], shown((await supervised(all.slice(0, 2), null, chatml, "all"))[0]!)]);
+    expect(await weighed(null, undefined)).toEqual([whole]);
+    expect(await weighed(0, 0)).toEqual([]);
+    const last = [...all.slice(0, 3), { ...all[3]!, weight: 0 as const }];
+    expect(await supervised(last, null, chatml, "last")).toEqual([]);
+  });
+
   it("are not rendered further once one is too long", async () => {
     const turns = Array.from({ length: 40 }, () => [user("Hi"), assistant("Hello")]).flat();
     const { text, ...others } = renderer("chatml");

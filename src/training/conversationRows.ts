@@ -4,6 +4,7 @@ import { setImmediate as breathe } from "node:timers/promises";
 import type { TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
 import { plainMessage, plainTools } from "./plainMessages.js";
 import type { TokenRow } from "./rows.js";
+import type { SftMessage } from "./sftData.js";
 
 export interface ConversationRenderer {
   /** The conversation as text; with `open` it ends where the assistant's next turn begins. */
@@ -17,12 +18,12 @@ export interface ConversationRenderer {
 /**
  * "all": every assistant turn up to its end-of-turn token, found by rendering the conversation up to and including it.
  * A turn whose prompt does not continue the row so far (templates that rewrite earlier turns) starts a row of its own.
- * "last": all that follows the prompt of the last turn.
+ * "last": all that follows the prompt of the last turn. A turn of weight 0 is only part of what precedes others.
  * null when a row is longer than `maxTokens`: what follows is not rendered then, since every turn renders all before it.
  * @throws Error when a turn's rendering does not continue its prompt's.
  */
 export async function conversationRows(
-  messages: readonly TrajectoryMessage[],
+  messages: readonly SftMessage[],
   tools: readonly TrajectoryTool[] | null,
   renderer: ConversationRenderer,
   turns: "all" | "last",
@@ -33,6 +34,7 @@ export async function conversationRows(
   const rows: { tokens: number[]; trained: number[] }[] = [];
   for (const [i, message] of plain.entries()) {
     if (message.role !== "assistant" || (turns === "last" && i < plain.length - 1)) continue;
+    if (messages[i]!.weight === 0) continue;
     await breathe();
     const whole = renderer.text(plain.slice(0, i + 1), wrapped, false);
     const shared =

@@ -147,6 +147,8 @@ describe("supervised data", () => {
     ['{"messages":[{"role":"assistant","content":7}]}', '"messages.0.content"'],
     ['{"messages":[{"role":"user"},{"role":"assistant","content":"x"}]}', '"messages.0.content" is missing'],
     ['{"messages":[{"role":"assistant","content":[{"type":"image_url"}]}]}', '"messages.0.content.0.type" "image_url"'],
+    ['{"messages":[{"role":"assistant","content":"x","weight":0.5}]}', '"messages.0.weight" must be 0'],
+    ['{"messages":[{"role":"assistant","content":"x","weight":true}]}', '"messages.0.weight" must be 0'],
     ['{"messages":[{"role":"assistant","tool_calls":[null]}]}', '"messages.0.tool_calls.0"'],
     ['{"messages":[{"role":"assistant","tool_calls":[{"function":{}}]}]}', '"messages.0.tool_calls.0"'],
     ['{"messages":[{"role":"assistant","content":"x"}],"tools":{}}', '"tools"'],

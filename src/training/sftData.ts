@@ -9,10 +9,15 @@ import { type ConversationError, contentText } from "../text/index.js";
 import type { TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
 import { fileLines } from "./fileLines.js";
 
+/** An assistant turn of weight 0 is context, as it would be in the prompt of a later turn; else it is trained. */
+export interface SftMessage extends TrajectoryMessage {
+  weight?: 0 | 1 | null;
+}
+
 export interface SftExample {
   /** 1-based, for messages about it. */
   line: number;
-  messages: TrajectoryMessage[];
+  messages: SftMessage[];
   tools: TrajectoryTool[] | null;
 }
 
@@ -121,16 +126,19 @@ function parseExample(text: string, file: string, line: number): SftExample {
     throw refuse('"tools" must be a list of tools');
   return {
     line,
-    messages: messages as TrajectoryMessage[],
+    messages: messages as SftMessage[],
     tools: (tools as TrajectoryTool[] | null | undefined) ?? null,
   };
 }
 
 function checkMessage(value: unknown, path: string, refuse: (message: string) => TrainingDataError): void {
   if (!isObject(value)) throw refuse(`"${path}" must be a message`);
-  const message = value as Partial<TrajectoryMessage>;
+  const message = value as Partial<SftMessage>;
   if (!ROLES.has(message.role as string)) throw refuse(`"${path}.role" must be one of ${[...ROLES].join(", ")}`);
-  const { content } = message;
+  const { content, weight } = message;
+  if (message.role === "assistant" && weight != null && weight !== 0 && weight !== 1) {
+    throw refuse(`"${path}.weight" must be 0 (context) or 1 (trained)`);
+  }
   try {
     contentText(content, `${path}.content`);
   } catch (error) {

@@ -63,7 +63,10 @@ export interface SftConfig {
 
 export interface SftTrainingJobCreateParams {
   model_id: string;
-  /** A `file:` URL or absolute path under a data root, an `http(s):` URL on an allowed host, or `wandb-artifact:///entity/project/name:vN`. */
+  /**
+   * Conversations, one `{ messages, tools? }` per line; an assistant message's `weight` of 0 keeps it from being trained.
+   * A `file:` URL or absolute path under a data root, an `http(s):` URL on an allowed host, or `wandb-artifact:///entity/project/name:vN`.
+   */
   training_data_url: string;
   config?: SftConfig | null;
   experimental_config?: Record<string, unknown> | null;
