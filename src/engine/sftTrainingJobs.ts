@@ -1,6 +1,6 @@
 import { sftTrainingJobCreate } from "../schemas/jobs.js";
 import { validate } from "../schemas/validate.js";
-import { resolveTrainingData } from "../training/dataLocation.js";
+import { resolveTrainingData, trainingDataName } from "../training/dataLocation.js";
 import { writeJobRequest } from "../training/jobRequest.js";
 import type { RequestOptions, SftTrainingJobsResource } from "../types/client.js";
 import type { SftTrainingJobCreateParams, TrainingJobCreated } from "../types/training.js";
@@ -41,10 +41,11 @@ export class SftTrainingJobs implements SftTrainingJobsResource {
     const { checkRatesOfFile, resolveSftSettings } = await import("../training/sftRecipe.js");
     // What can be told now is told now; the job resolves its settings again from the step it starts at.
     const settings = resolveSftSettings(request.config, (store.checkpoints.latest(model.id)?.step ?? 0) + 1);
-    await checkRatesOfFile(settings, data);
+    const name = trainingDataName(request.training_data_url, data);
+    await checkRatesOfFile(settings, data, name);
     options?.signal?.throwIfAborted();
     return queueJob(this.#core, model, "sft", (jobId) =>
-      writeJobRequest(store.files, jobId, { kind: "sft", config: request.config ?? {}, data }),
+      writeJobRequest(store.files, jobId, { kind: "sft", config: request.config ?? {}, data, name }),
     );
   }
 }

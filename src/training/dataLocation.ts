@@ -1,7 +1,7 @@
 // Where a request may take data from: folders of this machine that the operator named, hosts it allowed, or artifacts.
 
 import { lstatSync, realpathSync, statSync } from "node:fs";
-import { isAbsolute, join, sep } from "node:path";
+import { basename, isAbsolute, join, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { ValidationError } from "../errors.js";
 import { ADAPTER_FILES } from "./checkpointFiles.js";
@@ -48,6 +48,14 @@ export function resolveTrainingData(url: string, sources: DataSources): string {
   const place = resolveUnderRoots(url, sources.dataRoots, refuse);
   // A link in the folder may lead out of the roots.
   return resolveUnderRoots(dataFile(place, refuse), sources.dataRoots, refuse);
+}
+
+/** What messages call the data that `url` led to: what was asked for, and of a folder or an artifact its file. */
+export function trainingDataName(url: string, data: string): string {
+  if (/^https?:/i.test(url)) return url;
+  if (url.startsWith("wandb-artifact:")) return `${url}/${basename(data)}`;
+  const path = /^file:/i.test(url) ? fileURLToPath(url) : url;
+  return statSync(path).isDirectory() ? join(path, basename(data)) : path;
 }
 
 /** An adapter's folder as `resolveUnderRoots` finds it, if its files lie under the roots too. */

@@ -9,8 +9,8 @@ import { fileLines } from "./fileLines.js";
 
 export type JobRequest =
   | { kind: "rl"; config: ExperimentalConfig; groups: TrajectoryGroup[] }
-  /** `data` is the resolved file or folder on this machine, or an http(s) URL. */
-  | { kind: "sft"; config: SftConfig; data: string };
+  /** `data` is the resolved file on this machine, or an http(s) URL; `name` is what messages call it, if anything else. */
+  | { kind: "sft"; config: SftConfig; data: string; name?: string };
 
 const FILE = "request.jsonl";
 

@@ -121,10 +121,11 @@ async function createRecipe(
   const createdAt = new Date(job.createdAt);
   if (request.kind === "sft") {
     const copy = join(store.files.jobFolder(job.id), "data.jsonl");
-    if (!existsSync(copy)) await snapshotData(request.data, copy, signal);
+    const { data, name = data } = request;
+    if (!existsSync(copy)) await snapshotData(data, name, copy, signal);
     return createSftRecipe(
       copy,
-      request.data,
+      name,
       resolveSftSettings(request.config, state.from + 1),
       base,
       state.settings.optimizer.sft,

@@ -170,17 +170,19 @@ describe("supervised data", () => {
     writeFileSync(join(outside, "train.jsonl"), line("secret"));
     symlinkSync(join(outside, "train.jsonl"), file);
     const copy = join(root, "swapped-copy.jsonl");
-    await expect(snapshotData(resolved, copy)).rejects.toThrow(/no longer the file/);
+    await expect(snapshotData(resolved, "data", copy)).rejects.toThrow(/no longer the file/);
     expect(existsSync(copy)).toBe(false);
   });
 
   it("is copied whole or not at all", async () => {
     const copy = join(root, "copy.jsonl");
-    await expect(snapshotData(join(root, "gone.jsonl"), copy)).rejects.toThrow(/gone\.jsonl: cannot be read/);
+    await expect(snapshotData(join(root, "gone.jsonl"), "data", copy)).rejects.toThrow(/^data: cannot be read/);
     expect(existsSync(copy)).toBe(false);
-    await expect(snapshotData(write("src.jsonl", line("a")), copy, AbortSignal.abort("stop"))).rejects.toBe("stop");
+    await expect(snapshotData(write("src.jsonl", line("a")), "data", copy, AbortSignal.abort("stop"))).rejects.toBe(
+      "stop",
+    );
     expect(existsSync(copy)).toBe(false);
-    await snapshotData(write("src.jsonl", line("a")), copy);
+    await snapshotData(write("src.jsonl", line("a")), "data", copy);
     expect(readFileSync(copy, "utf8")).toBe(line("a"));
   });
 });

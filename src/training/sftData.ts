@@ -34,24 +34,27 @@ export class TrainingDataError extends AnnealError {
 
 const ROLES = new Set(["system", "developer", "user", "assistant", "tool", "function"]);
 
-/** Copies the data into `file`, whole or not at all, so that a job goes on with the data it began with. */
-export async function snapshotData(source: string, file: string, signal?: AbortSignal): Promise<void> {
+/**
+ * Copies the data into `file`, whole or not at all, so that a job goes on with the data it began with. `name` is what the
+ * source is called in messages. @throws TrainingDataError when it cannot be read.
+ */
+export async function snapshotData(source: string, name: string, file: string, signal?: AbortSignal): Promise<void> {
   try {
-    await streamFile(file, readSource(source, signal));
+    await streamFile(file, readSource(source, name, signal));
   } catch (error) {
     signal?.throwIfAborted();
     if (error instanceof AnnealError) throw error;
     // What fetch throws says why only in its cause.
     const { message, cause } = error as Error;
     const why = cause instanceof Error && cause.message !== "" ? cause.message : message;
-    throw new TrainingDataError(source, null, `cannot be read (${why})`, error);
+    throw new TrainingDataError(name, null, `cannot be read (${why})`, error);
   }
 }
 
 /** The source's bytes. Opened inside the generator, so that nothing can fail before its reader listens. */
-async function* readSource(source: string, signal?: AbortSignal): AsyncGenerator<Uint8Array> {
+async function* readSource(source: string, name: string, signal?: AbortSignal): AsyncGenerator<Uint8Array> {
   signal?.throwIfAborted();
-  const stream = await openSource(source, signal);
+  const stream = await openSource(source, name, signal);
   try {
     for await (const chunk of stream) {
       signal?.throwIfAborted();
@@ -65,17 +68,17 @@ async function* readSource(source: string, signal?: AbortSignal): AsyncGenerator
 /** Whether data is to be fetched from another machine. */
 export const isRemote = (source: string): boolean => /^https?:/i.test(source);
 
-async function openSource(source: string, signal?: AbortSignal): Promise<Readable> {
+async function openSource(source: string, name: string, signal?: AbortSignal): Promise<Readable> {
   if (!isRemote(source)) {
     // It may have been replaced since the job was asked for.
     if ((await realpath(source)) !== source || !(await stat(source)).isFile()) {
-      throw new TrainingDataError(source, null, "is no longer the file that was asked for");
+      throw new TrainingDataError(name, null, "is no longer the file that was asked for");
     }
     return (await open(source)).createReadStream();
   }
   const response = await fetch(source, { signal, redirect: "error" });
   if (!response.ok || response.body === null) {
-    throw new TrainingDataError(source, null, `the server answered ${response.status}`);
+    throw new TrainingDataError(name, null, `the server answered ${response.status}`);
   }
   return Readable.fromWeb(response.body as ReadableStream);
 }
@@ -97,12 +100,12 @@ export async function* readExamples(file: string, name: string): AsyncGenerator<
 }
 
 /** How many `readExamples` would give. @throws TrainingDataError when the file cannot be read. */
-export async function countExamples(file: string): Promise<number> {
+export async function countExamples(file: string, name: string): Promise<number> {
   let count = 0;
   try {
     for await (const line of fileLines(file)) if (line.toString().trim() !== "") count += 1;
   } catch (error) {
-    throw new TrainingDataError(file, null, `cannot be read (${(error as Error).message})`, error);
+    throw new TrainingDataError(name, null, `cannot be read (${(error as Error).message})`, error);
   }
   return count;
 }

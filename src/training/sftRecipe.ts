@@ -67,9 +67,13 @@ export function resolveSftSettings(config: SftConfig | null | undefined, nextSte
  * Counts the conversations that a list of learning rates is for, where they lie on this machine.
  * @throws ValidationError unless it holds one per batch; TrainingDataError when the file cannot be read.
  */
-export async function checkRatesOfFile({ batchSize, learningRate }: SftSettings, data: string): Promise<void> {
+export async function checkRatesOfFile(
+  { batchSize, learningRate }: SftSettings,
+  data: string,
+  name: string,
+): Promise<void> {
   if (!Array.isArray(learningRate) || isRemote(data)) return;
-  checkRateCount(learningRate, Math.ceil((await countExamples(data)) / batchSize));
+  checkRateCount(learningRate, Math.ceil((await countExamples(data, name)) / batchSize));
 }
 
 function checkRateCount(rates: readonly number[], batches: number): void {

@@ -224,22 +224,22 @@ describe("an SFT job", () => {
     const data = join(store.home, "data.jsonl");
     writeFileSync(data, `\n${lines(5)}  \n`);
     const config: SftConfig = { learning_rate: [1e-4, 0, 1e-5], batch_size: 2 };
-    await checkRatesOfFile(resolveSftSettings(config, 1), data);
+    await checkRatesOfFile(resolveSftSettings(config, 1), data, "data");
     const { steps } = await run(await newModel(), { kind: "sft", config, data });
     expect(steps.map((step) => step.learning_rate)).toEqual(config.learning_rate);
     for (const count of [2, 4]) {
       const wrong = resolveSftSettings({ ...config, learning_rate: new Array(count).fill(1e-4) }, 1);
-      await expect(checkRatesOfFile(wrong, data)).rejects.toThrow(
+      await expect(checkRatesOfFile(wrong, data, "data")).rejects.toThrow(
         `config.learning_rate: holds ${count} values for 3 batches`,
       );
-      await expect(checkRatesOfFile(wrong, join(store.home, "missing"))).rejects.toMatchObject({
+      await expect(checkRatesOfFile(wrong, join(store.home, "missing"), "data")).rejects.toMatchObject({
         status: 422,
         code: "invalid_training_data",
       });
     }
     const wrong = await run(await newModel(), { kind: "sft", config: { learning_rate: [1e-4] }, data });
     expect(wrong.last.data.error_message).toContain("holds 1 values for 3 batches");
-    await checkRatesOfFile(resolveSftSettings({ learning_rate: [1, 2] }, 1), "https://example.org/train.jsonl");
+    await checkRatesOfFile(resolveSftSettings({ learning_rate: [1, 2] }, 1), "https://example.org/train.jsonl", "data");
   });
 
   it("reads data from a host that the operator allowed, and from no other", async () => {

@@ -1,6 +1,7 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Engine } from "../../src/engine/engine.js";
 import type { Model } from "../../src/types/models.js";
@@ -313,6 +314,21 @@ describe("a supervised job", () => {
     writeFileSync(file, `${line("a")}\n{"messages": []}\n`);
     const bad = await run(model, file, {});
     expect(bad.events.at(-1)!.data.error_message).toMatch(/train\.jsonl, line 2/);
+  });
+
+  it("calls its data what it was asked for as", async () => {
+    const model = await newModel();
+    const saidOf = async (url: string) => (await run(model, url, {})).events.at(-1)!.data.error_message as string;
+    const files = { "train.jsonl": `${line("a")}\n{}` };
+    const { url } = await engine.artifacts.create({ project: "p", name: "bad", files });
+    expect(await saidOf(url)).toMatch("wandb-artifact:///local/p/bad:v0/train.jsonl, line 2: ");
+    const place = join(folder, "place");
+    mkdirSync(place);
+    writeFileSync(join(place, "train.jsonl"), "{}");
+    symlinkSync(place, join(folder, "linked"));
+    for (const asked of [join(folder, "linked"), pathToFileURL(join(folder, "linked/train.jsonl")).href]) {
+      expect(await saidOf(asked)).toMatch(`${join(folder, "linked", "train.jsonl")}, line 1: `);
+    }
   });
 
   it("refuses what cannot be right when it is made", async () => {
