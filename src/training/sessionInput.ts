@@ -48,6 +48,13 @@ export function checkSessionOptions(options: SessionOptions): void {
     throw bad("objective", `objective must be rl or sft, got ${objective}`);
 }
 
+/** @throws BadRequestError naming what a session has settled: its own weights answer, with a whole completion. */
+export function checkSample(params: object): void {
+  const { model, stream } = (params ?? {}) as { model?: unknown; stream?: unknown };
+  if (model != null) throw bad("model", "model cannot be chosen: a session samples its own weights");
+  if (stream != null && stream !== false) throw bad("stream", "a session's samples cannot be streamed");
+}
+
 /** @throws BadRequestError naming the loss or setting that is not known, or what the rows lack for it. */
 export function checkLoss(choice: LossChoice, rows: readonly TrainingRow[]): void {
   if (typeof choice !== "object" || choice === null)

@@ -23,7 +23,14 @@ import { passLimits } from "./passLimits.js";
 import { resolvePolicy } from "./policy.js";
 import type { Objective } from "./recipe.js";
 import type { TokenRow } from "./rows.js";
-import { checkedMetrics, checkedOptimStep, checkLoss, checkSessionOptions, toTokenRows } from "./sessionInput.js";
+import {
+  checkedMetrics,
+  checkedOptimStep,
+  checkLoss,
+  checkSample,
+  checkSessionOptions,
+  toTokenRows,
+} from "./sessionInput.js";
 
 const DEFAULT_BETA = 0.1;
 
@@ -127,6 +134,7 @@ class Session implements TrainingSession {
   }
 
   async sample(params: SampleParams): Promise<ChatCompletion> {
+    checkSample(params);
     const { trainer, complete, base } = this.#parts;
     // Others may go on as soon as there is a version of the weights.
     const sample = this.#inTurn(() => trainer.publish()).then((version) =>

@@ -162,6 +162,15 @@ describe("a training session", () => {
       await expect(session.optimStep(step)).rejects.toMatchObject({ status: 400, param });
     }
     await session.optimStep({ learningRate: 0, beta1: undefined });
+    const messages = [{ role: "user" as const, content: "Hi" }];
+    for (const [param, value] of [
+      ["model", "anneal/tiny"],
+      ["stream", true],
+    ] as const) {
+      const sample = session.sample({ messages, max_tokens: 1, [param]: value });
+      await expect(sample).rejects.toMatchObject({ status: 400, param });
+    }
+    await session.sample({ messages, max_tokens: 1, stream: false, model: null } as never);
     await session.close();
   });
 
