@@ -1,6 +1,7 @@
 // Marks in free text: where a part of another kind begins or ends. A mark may be, or hold, a special token.
 
 import { ANY_CHARACTER, ANY_TEXT, alt, and, EMPTY, type Expr, not, seq, text } from "./ir.js";
+import { spend } from "./workBudget.js";
 
 /** A mark: text, in which the texts of special tokens are those tokens. */
 export function markExpr(literal: string, specialTokens: ReadonlyMap<string, number>): Expr {
@@ -34,6 +35,44 @@ export interface FreeOfMarks {
 export function freeOfMarks(marks: readonly string[]): FreeOfMarks {
   const beforeEnd = not(seq(ANY_TEXT, alt(...marks.map(text)), ANY_CHARACTER, ANY_TEXT));
   return { everywhere: textWithout(marks), beforeEnd };
+}
+
+/** How a text ends: with one of some marks, and which of them it is. */
+export interface Ending {
+  readonly marks: readonly string[];
+  /** "": what follows is not known, or is none of them. */
+  readonly mark: string;
+}
+
+/** Text that holds none of `excludes`, and that before its ending holds no beginning of a mark that the ending completes. */
+export function freeTextBefore(
+  ending: Ending,
+  excludes: readonly string[],
+  specialTokens: ReadonlyMap<string, number>,
+): Expr {
+  const free = textWithout([...excludes, ...ending.marks]);
+  const begun = begunMarks(ending, specialTokens);
+  return begun.length === 0 ? free : and(free, not(seq(ANY_TEXT, alt(...begun.map(text)))));
+}
+
+/**
+ * What text before the ending must not end in, lest a mark comes about there that begins in the text: of "```" the first
+ * character.
+ */
+export function begunMarks({ marks, mark }: Ending, specialTokens: ReadonlyMap<string, number>): string[] {
+  const found: string[] = [];
+  if (mark === "") return found;
+  for (const one of marks) {
+    spend(1);
+    for (let length = one.indexOf(mark[0]!, 1); length > 0; length = one.indexOf(mark[0]!, length + 1)) {
+      spend(one.length);
+      const begun = one.slice(0, length);
+      if (!mark.startsWith(one.slice(length)) || found.some((shorter) => begun.endsWith(shorter))) continue;
+      // A special token is no part of the text.
+      if (firstToken(begun, specialTokens) === null) found.push(begun);
+    }
+  }
+  return found;
 }
 
 /** Text that holds none of the marks. */

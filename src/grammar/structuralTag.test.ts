@@ -134,6 +134,82 @@ test.each(CASES)("%s", (_, tag, good, bad) => {
   for (const text of bad) expect([text, accepts(tag, text)]).toEqual([text, false]);
 });
 
+const anyText = { type: "any_text" };
+const fenced = (content: unknown) => ({ format: { type: "tag", begin: "", content, end: "```" } });
+
+test.each<[name: string, tag: unknown, good: string[], bad: string[]]>([
+  ["any text", fenced(anyText), ["```", "a``b```", " ```"], ["````", "`````", "a````", "a```b```"]],
+  [
+    "text of its own length",
+    fenced({ type: "any_text", max_chars: 2 }),
+    ["```", "ab```", "`b```"],
+    ["````", "a````", "abc```"],
+  ],
+  [
+    "text that the mark does not follow",
+    fenced({ type: "sequence", elements: [anyText, { type: "const_string", value: "." }, anyText] }),
+    ["``.```", ".```", "a.b```"],
+    [".````", "a.`````"],
+  ],
+  [
+    "text several times",
+    fenced({ type: "plus", content: { type: "sequence", elements: [{ type: "const_string", value: "." }, anyText] } }),
+    [".`.```", ".```", ".a.b``c```"],
+    [".````", ".a.`````", "```"],
+  ],
+  [
+    "text that may be left out",
+    fenced({ type: "optional", content: { type: "or", elements: [anyText, integer] } }),
+    ["```", "1```", "a```"],
+    ["````", "1````"],
+  ],
+  [
+    "text around tags",
+    fenced({ type: "triggered_tags", triggers: ["<n"], tags: [number] }),
+    ["```", "``<n>1</n>```", "<n>1</n>`<n>2</n>a```"],
+    ["````", "<n>1</n>````"],
+  ],
+  [
+    "tags that end where the outer one does",
+    fenced({
+      type: "tags_with_separator",
+      tags: [{ begin: "-", content: anyText, end: "" }],
+      separator: ",",
+      at_least_one: true,
+    }),
+    ["-a```", "-`,-b```"],
+    ["-````", "-a,-````"],
+  ],
+])("text ends where the mark of its tag first comes up: %s", (_, tag, good, bad) => {
+  for (const text of good) expect([text, accepts(tag, text)]).toEqual([text, true]);
+  for (const text of bad) expect([text, accepts(tag, text)]).toEqual([text, false]);
+});
+
+test("text ends at the first of the marks of its tag, whatever they are", () => {
+  const words = (longest: number): string[] =>
+    Array.from({ length: longest + 1 }, (_, length) =>
+      Array.from({ length: 2 ** length }, (_, i) =>
+        Array.from({ length }, (_, bit) => ((i >> bit) & 1 ? "b" : "a")).join(""),
+      ),
+    ).flat();
+  const marks = words(4).slice(1);
+  const short = words(3).slice(1);
+  const wrong: [ends: string[], text: string, isAccepted: boolean][] = [];
+  const pairs = short.flatMap((one, i) => short.slice(i + 1).map((other) => [one, other]));
+  for (const end of [...marks.map((mark) => [mark]), ...pairs]) {
+    const rules = new RuleBook();
+    const tag = { format: { type: "tag", begin: "", content: anyText, end } };
+    const options = { closed: false, specialTokens: new Map() };
+    const grammar = rules.finish(structuralTagToExpr(new JsonRules(rules, EMPTY), tag, options));
+    for (const text of words(end.length === 1 ? 8 : 6)) {
+      const first = Math.min(...end.map((mark) => text.indexOf(mark)).filter((at) => at >= 0));
+      const isWhole = Number.isFinite(first) && end.includes(text.slice(first));
+      if (matches(grammar, text) !== isWhole) wrong.push([end, text, !isWhole]);
+    }
+  }
+  expect(wrong).toEqual([]);
+});
+
 test.each<[unknown, string[], string]>([
   [{}, [], "format"],
   [{ format: { type: "qwen_xml_parameter" } }, ["format", "type"], "not supported"],

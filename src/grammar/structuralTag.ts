@@ -6,8 +6,9 @@ import { GrammarError, within } from "./grammarError.js";
 import { ANY_CHARACTER, alt, and, type Expr, optional, repeat, seq } from "./ir.js";
 import { jsonSchemaToExpr } from "./jsonSchema/compile.js";
 import type { JsonRules } from "./jsonValues.js";
-import { freeOfMarks, freeTextUpTo, markExpr, textWithout, without } from "./marks.js";
+import { begunMarks, type Ending, freeOfMarks, freeTextBefore, freeTextUpTo, markExpr, without } from "./marks.js";
 import { regexToExpr } from "./regex.js";
+import { spend } from "./workBudget.js";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -18,16 +19,18 @@ export interface StructuralTagOptions {
   specialTokens: ReadonlyMap<string, number>;
 }
 
-/** A part from mark to mark; what lies between is compiled already. */
+/** A part from mark to mark; what comes after its beginning is compiled already. */
 interface Tag {
   begin: string;
-  content: Expr;
-  /** Any of them ends it. */
-  ends: readonly string[];
+  rest: Expr;
 }
+
+const NO_ENDING: Ending = { marks: [], mark: "" };
 
 const DEEPEST = 60;
 const MOST_REPETITIONS = 1_000_000;
+/** Steps of work that a part comes to. */
+const PART = 1000;
 
 /** What a part of each type may say. Anything else would go unheeded, so it is refused. */
 const FIELDS: ReadonlyMap<unknown, readonly string[]> = new Map([
@@ -65,21 +68,23 @@ class TagCompiler {
     if (tag.format !== undefined && tag.structures !== undefined) {
       throw new GrammarError('has both "format" and "structures"');
     }
-    if (tag.format !== undefined) return within(["format"], () => this.format(tag.format, [], 0));
+    if (tag.format !== undefined) return within(["format"], () => this.format(tag.format, NO_ENDING, 0));
     if (tag.structures === undefined) throw new GrammarError('needs "format", or "structures" and "triggers"');
     const tags = listOf(tag, "structures").map((one, i) =>
       within(["structures", String(i)], (): Tag => {
         const structure = fieldsOf(one);
         const content = within(["schema"], () => this.schema(structure.schema));
-        return { begin: textOf(structure, "begin"), content, ends: [textOf(structure, "end")] };
+        return { begin: textOf(structure, "begin"), rest: seq(content, this.mark(textOf(structure, "end"))) };
       }),
     );
-    return this.triggered(tags, triggersOf(tag, tags), { excludes: [], atLeastOne: false, onlyOne: false });
+    const rules = { excludes: [], atLeastOne: false, onlyOne: false };
+    return this.triggered(tags, triggersOf(tag, tags), rules, NO_ENDING);
   }
 
-  /** A part; free text inside it holds none of `ends`, the marks that end what it stands in. */
-  private format(value: unknown, ends: readonly string[], depth: number): Expr {
+  /** A part; free text inside it holds none of the marks that end what it stands in. */
+  private format(value: unknown, ending: Ending, depth: number): Expr {
     if (depth > DEEPEST) throw new GrammarError(`is nested more than ${DEEPEST} levels deep`);
+    spend(PART);
     const fields = fieldsOf(value);
     const known = FIELDS.get(fields.type);
     if (known === undefined) throw new GrammarError(`"${String(fields.type)}" is not supported`, ["type"]);
@@ -97,39 +102,41 @@ class TagCompiler {
       case "grammar":
         return this.grammar(fields);
       case "any_text":
-        return this.anyText(fields, ends);
+        return this.anyText(fields, ending);
       case "sequence":
-        return seq(...this.elements(fields, ends, depth));
+        return seq(...this.elements(fields, ending, depth, inside(ending)));
       case "or":
-        return alt(...this.elements(fields, ends, depth));
+        return alt(...this.elements(fields, ending, depth));
       case "tag":
-        return this.enclosed(this.tag(fields, ends, depth));
+        return this.enclosed(this.tag(fields, ending, depth));
       case "triggered_tags": {
-        const tags = this.tags(fields, ends, depth);
-        const rules = { excludes: [...excludesOf(fields), ...ends], ...countsOf(fields) };
-        return this.triggered(tags, triggersOf(fields, tags), rules);
+        const tags = this.tags(fields, ending, depth);
+        const rules = { excludes: excludesOf(fields), ...countsOf(fields) };
+        return this.triggered(tags, triggersOf(fields, tags), rules, ending);
       }
       case "tags_with_separator":
-        return this.separated(fields, ends, depth);
+        return this.separated(fields, ending, depth);
       default:
-        return this.repeated(fields, ends, depth);
+        return this.repeated(fields, ending, depth);
     }
   }
 
-  private anyText(fields: Fields, ends: readonly string[]): Expr {
-    const free = textWithout([...excludesOf(fields), ...ends]);
+  private anyText(fields: Fields, ending: Ending): Expr {
+    const free = freeTextBefore(ending, excludesOf(fields), this.options.specialTokens);
     if (fields.max_chars === undefined || fields.max_chars === null) return free;
     return and(free, repeat(ANY_CHARACTER, 0, countOf(fields, "max_chars", 0)));
   }
 
-  private repeated(fields: Fields, ends: readonly string[], depth: number): Expr {
-    const content = within(["content"], () => this.format(fields.content, ends, depth + 1));
-    if (fields.type === "optional") return optional(content);
-    if (fields.type !== "repeat") return repeat(content, fields.type === "plus" ? 1 : 0);
-    const min = countOf(fields, "min", 0);
-    const max = countOf(fields, "max", -1);
+  private repeated(fields: Fields, ending: Ending, depth: number): Expr {
+    const contentBefore = (ahead: Ending) => within(["content"], () => this.format(fields.content, ahead, depth + 1));
+    const last = contentBefore(ending);
+    if (fields.type === "optional") return optional(last);
+    const min = fields.type === "repeat" ? countOf(fields, "min", 0) : fields.type === "plus" ? 1 : 0;
+    const max = fields.type === "repeat" ? countOf(fields, "max", -1) : -1;
     if (max !== -1 && max < min) throw new GrammarError("must be -1 or at least min", ["max"]);
-    return repeat(content, min, max);
+    if (max === 0 || !this.completesMark(ending)) return repeat(last, min, max);
+    const before = repeat(contentBefore(inside(ending)), Math.max(0, min - 1), max === -1 ? -1 : max - 1);
+    return min === 0 ? optional(seq(before, last)) : seq(before, last);
   }
 
   private schema(schema: unknown): Expr {
@@ -144,31 +151,43 @@ class TagCompiler {
   }
 
   /** Before the next element's own beginning free text goes on; only the last element meets the marks outside. */
-  private elements(fields: Fields, ends: readonly string[], depth: number): Expr[] {
-    return listOf(fields, "elements").map((element, i) =>
-      within(["elements", String(i)], () => this.format(element, ends, depth + 1)),
+  private elements(fields: Fields, ending: Ending, depth: number, before: Ending = ending): Expr[] {
+    const all = listOf(fields, "elements");
+    return all.map((element, i) =>
+      within(["elements", String(i)], () => this.format(element, i < all.length - 1 ? before : ending, depth + 1)),
     );
   }
 
-  private tags(fields: Fields, ends: readonly string[], depth: number): Tag[] {
+  private tags(fields: Fields, ending: Ending, depth: number): Tag[] {
     return listOf(fields, "tags").map((one, i) =>
-      within(["tags", String(i)], () => this.tag(fieldsOf(one), ends, depth + 1)),
+      within(["tags", String(i)], () => this.tag(fieldsOf(one), ending, depth + 1)),
     );
   }
 
-  private tag(fields: Fields, ends: readonly string[], depth: number): Tag {
+  private tag(fields: Fields, ending: Ending, depth: number): Tag {
     if (fields.type !== undefined && fields.type !== "tag") throw new GrammarError('must be "tag"', ["type"]);
     checkFields(fields, FIELDS.get("tag")!);
     const own = Array.isArray(fields.end) && fields.end.length > 0 ? textsOf(fields, "end") : [textOf(fields, "end")];
-    const inner = own.includes("") ? [...own, ...ends] : own;
-    const content = within(["content"], () => this.format(fields.content, inner, depth + 1));
-    return { begin: textOf(fields, "begin"), content, ends: own };
+    const marks = own.includes("") ? [...own, ...ending.marks] : own;
+    // Ends before which free text may end alike have one content.
+    const alike = new Map<string, { ahead: Ending; ends: string[] }>();
+    for (const end of own) {
+      const ahead = { marks, mark: end === "" ? ending.mark : end };
+      const key = begunMarks(ahead, this.options.specialTokens).sort().join("\n");
+      const known = alike.get(key);
+      if (known === undefined) alike.set(key, { ahead, ends: [end] });
+      else known.ends.push(end);
+    }
+    const rest = [...alike.values()].map(({ ahead, ends }) => {
+      const content = within(["content"], () => this.format(fields.content, ahead, depth + 1));
+      return seq(content, alt(...ends.map((end) => this.mark(end))));
+    });
+    return { begin: textOf(fields, "begin"), rest: alt(...rest) };
   }
 
   /** A tag of whose beginning `begun` has been read. */
   private enclosed(tag: Tag, begun = 0): Expr {
-    const end = alt(...tag.ends.map((one) => this.mark(one)));
-    return seq(this.mark(tag.begin.slice(begun)), tag.content, end);
+    return seq(this.mark(tag.begin.slice(begun)), tag.rest);
   }
 
   /**
@@ -179,31 +198,52 @@ class TagCompiler {
     tags: readonly Tag[],
     triggers: readonly string[],
     rules: { excludes: readonly string[]; atLeastOne: boolean; onlyOne: boolean },
+    ending: Ending,
   ): Expr {
-    const marks = freeOfMarks([...triggers, ...rules.excludes]);
+    const { specialTokens } = this.options;
+    const marks = freeOfMarks([...triggers, ...rules.excludes, ...ending.marks]);
     const parts = triggers.map((trigger) => {
       const begun = tags.filter((tag) => tag.begin.startsWith(trigger));
       const rest = begun.map((tag) => this.enclosed(tag, trigger.length));
-      return seq(freeTextUpTo(trigger, this.options.specialTokens, marks), alt(...rest));
+      return seq(freeTextUpTo(trigger, specialTokens, marks), alt(...rest));
     });
     const one = this.json.rules.add("text and tag", alt(...parts));
-    const free = marks.everywhere;
+    const isAnywhere = !this.completesMark(ending);
+    const free = isAnywhere
+      ? marks.everywhere
+      : freeTextBefore(ending, [...triggers, ...rules.excludes], specialTokens);
     if (!rules.atLeastOne) return rules.onlyOne ? alt(free, one) : seq(repeat(one, 0), free);
     const first = this.json.rules.add("tag", alt(...tags.map((tag) => this.enclosed(tag))));
     return rules.onlyOne ? first : seq(first, repeat(one, 0), free);
   }
 
-  private separated(fields: Fields, ends: readonly string[], depth: number): Expr {
-    const one = this.json.rules.add("tag", alt(...this.tags(fields, ends, depth).map((tag) => this.enclosed(tag))));
+  private separated(fields: Fields, ending: Ending, depth: number): Expr {
+    const oneBefore = (ahead: Ending) =>
+      this.json.rules.add("tag", alt(...this.tags(fields, ahead, depth).map((tag) => this.enclosed(tag))));
     const { atLeastOne, onlyOne } = countsOf(fields);
     const separator = this.mark(textOf(fields, "separator"));
-    const all = onlyOne ? one : seq(one, repeat(seq(separator, one), 0));
+    const last = oneBefore(ending);
+    let all = last;
+    if (!onlyOne) {
+      const before = this.completesMark(ending) ? oneBefore(inside(ending)) : last;
+      all = seq(repeat(seq(before, separator), 0), last);
+    }
     return atLeastOne ? all : optional(all);
+  }
+
+  /** Whether free text right before the ending must not end in just anything. */
+  private completesMark(ending: Ending): boolean {
+    return begunMarks(ending, this.options.specialTokens).length > 0;
   }
 
   private mark(literal: string): Expr {
     return markExpr(literal, this.options.specialTokens);
   }
+}
+
+/** For what does not stand right before the ending. */
+function inside({ marks }: Ending): Ending {
+  return { marks, mark: "" };
 }
 
 function fieldsOf(value: unknown): Fields {
