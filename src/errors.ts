@@ -109,6 +109,13 @@ export class InsufficientMemoryError extends UnavailableError {
   }
 }
 
+/** Nothing more can be written: what was under way has not happened. Jobs that it kept from ending end once there is room. */
+export class DiskFullError extends UnavailableError {
+  constructor(cause: unknown) {
+    super("the disk is full", { code: "disk_full", hint: "free some of it, or put the home on another", cause });
+  }
+}
+
 /** Another process has the home folder open. */
 export class HomeLockedError extends ConflictError {
   readonly pid: number;

@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 import { AnnealError, ValidationError } from "../errors.js";
+import { namedFullDisk } from "../store/fullDisk.js";
 import { UsageError } from "./flags.js";
 import { printable } from "./printable.js";
 
@@ -74,16 +75,14 @@ for (const output of [process.stdout, process.stderr]) {
 
 try {
   process.exitCode = await main(process.argv.slice(2));
-} catch (error) {
+} catch (cause) {
+  const error = namedFullDisk(cause);
   const { code, message, stack } = error as NodeJS.ErrnoException;
   if (error instanceof UsageError || code?.startsWith("ERR_PARSE_ARGS")) {
     process.stderr.write(`anneal: ${message}\nanneal --help lists what there is\n`);
     process.exitCode = 2;
   } else if (error instanceof AnnealError) {
     process.stderr.write(`anneal: ${printable(problem(error))}${error.hint ? `\n  ${error.hint}` : ""}\n`);
-    process.exitCode = 1;
-  } else if (code === "ENOSPC" || code === "SQLITE_FULL") {
-    process.stderr.write(`anneal: the disk is full (${message})\n  free some of it, or name a --home on another\n`);
     process.exitCode = 1;
   } else {
     process.stderr.write(`anneal: ${stack ?? message}\n`);

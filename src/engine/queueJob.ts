@@ -13,8 +13,8 @@ export function queueJob(
 ): TrainingJobCreated {
   const { store } = core;
   const id = randomUUID();
-  writeRequest(id);
   try {
+    writeRequest(id);
     store.transaction(() => {
       if (!store.models.get(model.id)) {
         throw new NotFoundError(`model ${model.id} has been deleted`, { code: "model_not_found", param: "model_id" });

@@ -1,4 +1,5 @@
-import { AnnealError, InternalServerError, UnavailableError, ValidationError } from "../errors.js";
+import { AnnealError, InternalServerError, ValidationError } from "../errors.js";
+import { namedFullDisk } from "../store/fullDisk.js";
 
 /** How a family of paths words its errors: `/v1/preview/...` as `detail`, the others as an `error` object. */
 export type ErrorStyle = "detail" | "error";
@@ -15,15 +16,10 @@ export const styleOf = (path: string): ErrorStyle => (path.startsWith("/v1/previ
 /** In characters: a header has its limits, and a longer one tells nobody more. */
 const LONGEST_PARAM = 500;
 
-/** What the operating system and the database say when nothing more can be written. */
-const DISK_FULL = new Set(["ENOSPC", "EDQUOT", "SQLITE_FULL"]);
-
 /** What a client may see of any error: those that are not ours say nothing about the inside. */
 export function publicError(error: unknown): AnnealError {
-  if (error instanceof AnnealError) return error;
-  if (DISK_FULL.has((error as NodeJS.ErrnoException)?.code ?? "")) {
-    return new UnavailableError("the server's disk is full", { code: "disk_full", cause: error });
-  }
+  const named = namedFullDisk(error);
+  if (named instanceof AnnealError) return named;
   return new InternalServerError("Internal server error", { cause: error });
 }
 

@@ -1,6 +1,7 @@
 import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from "node:fs";
 import { open, readdir, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { naming } from "./fullDisk.js";
 
 /** Flushes a file or folder to the disk. Folders cannot be opened for that on Windows, where renames are journaled. */
 function fsyncPath(path: string, folder: boolean): void {
@@ -66,22 +67,27 @@ export function moveFolder(temporary: string, final: string): void {
   fsyncPath(dirname(final), true);
 }
 
-/** Writes a file so that a reader sees the old or the new content, never a part. */
-export function writeFileDurably(path: string, content: string | Uint8Array | Iterable<string>, mode = 0o644): void {
-  const temporary = `${path}.${process.pid}.part`;
-  const descriptor = openSync(temporary, "w", mode);
-  try {
-    const parts = typeof content === "string" || content instanceof Uint8Array ? [content] : content;
-    for (const part of parts) {
-      const bytes = typeof part === "string" ? Buffer.from(part) : part;
-      for (let done = 0; done < bytes.length; ) done += writeSync(descriptor, bytes, done);
+/** Writes a file so that a reader sees the old or the new content, never a part. @throws DiskFullError */
+export const writeFileDurably = naming(
+  (path: string, content: string | Uint8Array | Iterable<string>, mode: number = 0o644): void => {
+    const temporary = `${path}.${process.pid}.part`;
+    const descriptor = openSync(temporary, "w", mode);
+    try {
+      const parts = typeof content === "string" || content instanceof Uint8Array ? [content] : content;
+      for (const part of parts) {
+        const bytes = typeof part === "string" ? Buffer.from(part) : part;
+        for (let done = 0; done < bytes.length; ) done += writeSync(descriptor, bytes, done);
+      }
+      fsyncSync(descriptor);
+    } catch (error) {
+      rmSync(temporary, { force: true });
+      throw error;
+    } finally {
+      closeSync(descriptor);
     }
-    fsyncSync(descriptor);
-  } finally {
-    closeSync(descriptor);
-  }
-  moveFile(temporary, path);
-}
+    moveFile(temporary, path);
+  },
+);
 
 /** Gives a flushed file its name; one of that name is replaced. */
 export function moveFile(temporary: string, path: string): void {
@@ -94,7 +100,7 @@ export interface StreamedFile {
 }
 
 /** Writes a file from chunks as they come, with the promise of `writeFileDurably`; a stream that breaks off leaves nothing. */
-export async function streamFile(path: string, chunks: AsyncIterable<Uint8Array>): Promise<StreamedFile> {
+export const streamFile = naming(async (path: string, chunks: AsyncIterable<Uint8Array>): Promise<StreamedFile> => {
   const temporary = `${path}.${process.pid}.${Math.random().toString(36).slice(2)}.part`;
   const file = await open(temporary, "w");
   let bytes = 0;
@@ -113,4 +119,4 @@ export async function streamFile(path: string, chunks: AsyncIterable<Uint8Array>
   await rename(temporary, path);
   await flush(dirname(path), true);
   return { bytes };
-}
+});

@@ -6,6 +6,7 @@ import {
   renameSync,
   rmSync,
   statSync,
+  symlinkSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
@@ -13,7 +14,9 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import Database from "better-sqlite3";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { ConflictError, HomeLockedError, NotFoundError } from "../errors.js";
+import { ConflictError, DiskFullError, HomeLockedError, NotFoundError } from "../errors.js";
+import { streamFile, writeFileDurably } from "./durableFiles.js";
+import { namingFullDisks } from "./fullDisk.js";
 import { equalSecrets } from "./keys.js";
 import { migrate } from "./migrate.js";
 import { migrations } from "./migrations.js";
@@ -30,6 +33,39 @@ beforeEach(() => {
 afterEach(() => {
   store.close();
   rmSync(home, { recursive: true, force: true });
+});
+
+describe("a full disk", () => {
+  it("is one error, whether the database meets it", () => {
+    const database = new Database(":memory:");
+    database.exec("CREATE TABLE notes (text TEXT)");
+    const insert = database.prepare("INSERT INTO notes VALUES (?)");
+    const table = namingFullDisks({ write: (text: string) => void insert.run(text), name: "notes" });
+    table.write("fits");
+    database.pragma(`max_page_count = ${database.pragma("page_count", { simple: true })}`);
+    expect(() => table.write("x".repeat(100_000))).toThrow(DiskFullError);
+    expect(() => table.write({} as string)).toThrow(RangeError);
+    expect(table.name).toBe("notes");
+    database.close();
+  });
+
+  it.skipIf(process.platform !== "linux")("or a file, of which it leaves nothing", async () => {
+    const path = join(home, "note");
+    symlinkSync("/dev/full", `${path}.${process.pid}.part`);
+    expect(() => writeFileDurably(path, "text")).toThrow(
+      expect.objectContaining({ name: "DiskFullError", status: 503, code: "disk_full" }),
+    );
+    expect(readdirSync(home).filter((name) => name.startsWith("note"))).toEqual([]);
+    const full = Object.assign(new Error("no space left on device"), { code: "ENOSPC" });
+    const chunks = Readable.from(
+      (function* () {
+        yield new Uint8Array(1);
+        throw full;
+      })(),
+    );
+    await expect(streamFile(path, chunks)).rejects.toMatchObject({ name: "DiskFullError", cause: full });
+    expect(readdirSync(home).filter((name) => name.startsWith("note"))).toEqual([]);
+  });
 });
 
 const makeModel = (name = "m") =>

@@ -7,6 +7,7 @@ import { type ArtifactTable, artifactTable } from "./artifacts.js";
 import { type CheckpointTable, checkpointTable } from "./checkpoints.js";
 import { writeFileDurably } from "./durableFiles.js";
 import { type EventTable, eventTable } from "./events.js";
+import { namingFullDisks } from "./fullDisk.js";
 import { type HomeFiles, homeFiles, sweepHome } from "./homeFiles.js";
 import { homeError, makeHome } from "./homeFolder.js";
 import { lockHome } from "./homeLock.js";
@@ -21,7 +22,7 @@ import { type TrajectoryTable, trajectoryTable } from "./trajectories.js";
 
 /**
  * What an engine keeps. Every method is synchronous and durable on return: what it wrote is there after a crash of the
- * process or of the machine.
+ * process or of the machine. What the disk has no room for is a DiskFullError, and has not been written.
  */
 export interface Store {
   /** Absolute. */
@@ -156,18 +157,18 @@ function buildStore(
     artifactIds: artifacts.ids(),
   });
 
-  return {
+  return namingFullDisks<Store>({
     home,
     isTemporary,
-    models,
-    checkpoints,
-    jobs,
-    events,
-    trajectories: trajectoryTable(database),
-    metrics: metricTable(database),
-    keys: keyTable(database),
-    artifacts,
-    files,
+    models: namingFullDisks(models),
+    checkpoints: namingFullDisks(checkpoints),
+    jobs: namingFullDisks(jobs),
+    events: namingFullDisks(events),
+    trajectories: namingFullDisks(trajectoryTable(database)),
+    metrics: namingFullDisks(metricTable(database)),
+    keys: namingFullDisks(keyTable(database)),
+    artifacts: namingFullDisks(artifacts),
+    files: namingFullDisks(files),
     transaction,
     startJob: (jobId, event) =>
       transaction(() => {
@@ -211,5 +212,5 @@ function buildStore(
       lock.release();
       if (isTemporary) rmSync(home, { recursive: true, force: true });
     },
-  };
+  });
 }

@@ -5,6 +5,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ModelFileError } from "../errors.js";
 import type { AdapterSpec, DeviceModel, NamedTensors, Trainer } from "../runtime/runtime.js";
+import { naming } from "../store/fullDisk.js";
 import { readAdapterFolder, writeAdapterFolder } from "../weights/adapterFolder.js";
 import { JsonFields } from "../weights/jsonFields.js";
 import { readSafetensors, safetensorsPieces } from "../weights/safetensors.js";
@@ -70,24 +71,26 @@ export async function captureState(trainer: Trainer, spec: AdapterSpec, objectiv
   return { spec, values, optimizer: { objective, steps: trainer.steps, moment1, moment2 } };
 }
 
-/** Fills an empty folder. Not flushed: the caller commits the folder. */
-export async function writeCheckpoint(
-  folder: string,
-  state: AdapterState,
-  base: TrainingBase,
-  origin: Pick<CheckpointMeta, "parent_step" | "job_id">,
-): Promise<void> {
-  await writeAdapterFolder(folder, state.spec, state.values, base.id);
-  if (state.optimizer) await writeFile(join(folder, OPTIMIZER_FILE), optimizerFile(state.optimizer));
-  const meta: CheckpointMeta = {
-    base_model: base.id,
-    base_hash: base.hash,
-    weight_type: base.device.dtype,
-    kernel_set: base.device.kernelSet,
-    ...origin,
-  };
-  await writeFile(join(folder, META_FILE), `${JSON.stringify(meta, null, 2)}\n`);
-}
+/** Fills an empty folder. Not flushed: the caller commits the folder. Rejects with DiskFullError when there is no room. */
+export const writeCheckpoint = naming(
+  async (
+    folder: string,
+    state: AdapterState,
+    base: TrainingBase,
+    origin: Pick<CheckpointMeta, "parent_step" | "job_id">,
+  ): Promise<void> => {
+    await writeAdapterFolder(folder, state.spec, state.values, base.id);
+    if (state.optimizer) await writeFile(join(folder, OPTIMIZER_FILE), optimizerFile(state.optimizer));
+    const meta: CheckpointMeta = {
+      base_model: base.id,
+      base_hash: base.hash,
+      weight_type: base.device.dtype,
+      kernel_set: base.device.kernelSet,
+      ...origin,
+    };
+    await writeFile(join(folder, META_FILE), `${JSON.stringify(meta, null, 2)}\n`);
+  },
+);
 
 /** Step 0 of a model: A as initialised by the seed, B zero, so that it answers as the base model does. */
 export async function writeInitialCheckpoint(

@@ -1,0 +1,34 @@
+// What the operating system and the database say when nothing more can be written, as one error of the library.
+
+import { DiskFullError } from "../errors.js";
+
+const CODES = new Set(["ENOSPC", "EDQUOT", "SQLITE_FULL"]);
+
+/** A full disk as DiskFullError, whoever met it; other errors as they are. */
+export function namedFullDisk(error: unknown): unknown {
+  return CODES.has((error as NodeJS.ErrnoException | null | undefined)?.code ?? "") ? new DiskFullError(error) : error;
+}
+
+/** The same functions, synchronous or not, that throw (reject with) `namedFullDisk` of what they throw. */
+export function namingFullDisks<T extends object>(functions: T): T {
+  const named = Object.entries(functions).map(([name, value]) => [
+    name,
+    typeof value === "function" ? naming(value) : value,
+  ]);
+  return Object.fromEntries(named) as T;
+}
+
+export function naming<A extends unknown[], R>(action: (...given: A) => R): (...given: A) => R {
+  const fail = (error: unknown): never => {
+    throw namedFullDisk(error);
+  };
+  return (...given) => {
+    let result: R;
+    try {
+      result = action(...given);
+    } catch (error) {
+      return fail(error);
+    }
+    return result instanceof Promise ? (result.catch(fail) as R) : result;
+  };
+}
