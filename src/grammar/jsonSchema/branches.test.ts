@@ -1,4 +1,6 @@
-import { testSchemas } from "../../../test/grammar/schemaCases.js";
+import { expect, test } from "vitest";
+import { grammarOf, testSchemas } from "../../../test/grammar/schemaCases.js";
+import { withWorkBudget } from "../workBudget.js";
 
 testSchemas([
   [
@@ -74,3 +76,26 @@ testSchemas([
     ['{"a":1}', '{"b":"x","c":1}'],
   ],
 ]);
+
+test("six hundred alternatives are told apart by what they require", () => {
+  const kinds = Array.from({ length: 300 }, (_, i) => ({
+    type: "object",
+    properties: { kind: { const: `kind ${i}` }, value: { type: "integer" } },
+    required: ["kind", "value"],
+  }));
+  const names = Array.from({ length: 300 }, (_, i) => ({
+    type: "object",
+    properties: { [`name ${i}`]: { type: "integer" } },
+    required: [`name ${i}`],
+    additionalProperties: false,
+  }));
+  const schema = { oneOf: [...kinds, ...names] };
+  const read = () => withWorkBudget(() => grammarOf(schema));
+  expect(read().rules.length).toBeGreaterThan(600);
+});
+
+test("alternatives that contain the whole may still overlap", () => {
+  const child = { type: "object", properties: { child: { $ref: "#" } }, required: ["child"] };
+  const leaf = { type: "object", properties: { leaf: { type: "integer" } }, required: ["leaf"] };
+  expect(() => grammarOf({ oneOf: [child, leaf] })).toThrow(expect.objectContaining({ path: ["oneOf"] }));
+});

@@ -6,7 +6,8 @@ import type { JsonObject, Scalar, SchemaDocument, SchemaNode } from "./document.
 import { isProvablyEmpty } from "./emptiness.js";
 import { checkKeywords, keysOf, keywordError, listOf, namesOf, stringOf } from "./keywords.js";
 import { negate } from "./negation.js";
-import { type Branch, keyOf } from "./shape.js";
+import { areSeenApart, outlineOf } from "./outlines.js";
+import type { Branch } from "./shape.js";
 import { withoutUnevaluated } from "./unevaluated.js";
 
 const MOST_BRANCHES = 2000;
@@ -14,6 +15,12 @@ const MOST_BRANCHES = 2000;
 const MOST_TOGETHER = 6;
 /** Steps of work that a comparison of two alternatives comes to. */
 const COMPARISON = 100;
+
+class CircularError extends GrammarError {
+  constructor(path: readonly string[]) {
+    super("refers to itself without a property or item between", path);
+  }
+}
 
 export class Branches {
   private readonly known = new Map<number, Branch[]>();
@@ -30,6 +37,16 @@ export class Branches {
     return nodes.reduce<Branch[]>((found, node) => cross(found, this.ofNode(node), node), [[]]);
   }
 
+  /** As `of`; null where that is part of the question, as one of the schemas is being taken apart. */
+  ofKnown(nodes: readonly SchemaNode[]): Branch[] | null {
+    try {
+      return this.of(nodes);
+    } catch (error) {
+      if (error instanceof CircularError) return null;
+      throw error;
+    }
+  }
+
   /** Whether no value satisfies all of them; false when that is not seen. */
   excludeEachOther(nodes: readonly SchemaNode[]): boolean {
     spend(COMPARISON);
@@ -39,13 +56,15 @@ export class Branches {
   private ofNode(node: SchemaNode): Branch[] {
     const known = this.known.get(node.id);
     if (known !== undefined) return known;
-    if (this.open.has(node.id))
-      throw new GrammarError("refers to itself without a property or item between", node.path);
+    if (this.open.has(node.id)) throw new CircularError(node.path);
     this.open.add(node.id);
-    const found = this.takenApart(node);
-    this.open.delete(node.id);
-    this.known.set(node.id, found);
-    return found;
+    try {
+      const found = this.takenApart(node);
+      this.known.set(node.id, found);
+      return found;
+    } finally {
+      this.open.delete(node.id);
+    }
   }
 
   private takenApart(node: SchemaNode): Branch[] {
@@ -148,12 +167,11 @@ export class Branches {
     const { document } = this;
     const alternatives = listOf(node, "oneOf").map((i) => document.child(node, "oneOf", i));
     const own = document.derive(node, "own keywords", { schema: withoutCombinations(node.schema as JsonObject) });
-    const constants = alternatives.map(constantOf);
+    const outlines = alternatives.map((one) => outlineOf(document, this, [own, one], this.closed));
     const areApart = alternatives.map((one, i) =>
       alternatives.slice(0, i).map((other, j) => {
         spend(COMPARISON / 10);
-        if (constants[i] !== null && constants[j] !== null && constants[i] !== constants[j]) return true;
-        return this.excludeEachOther([own, one, other]);
+        return areSeenApart(outlines[i]!, outlines[j]!) || this.excludeEachOther([own, one, other]);
       }),
     );
     return alternatives.flatMap((alternative, i) => {
@@ -227,12 +245,6 @@ export class Branches {
 
 function constant(value: unknown): JsonObject {
   return { const: value };
-}
-
-/** Which of all single values a schema asks for; null: it does not ask for one. */
-function constantOf({ schema }: SchemaNode): string | null {
-  if (typeof schema === "boolean" || schema.$ref !== undefined || schema.const === undefined) return null;
-  return typeof schema.const === "object" && schema.const !== null ? null : keyOf(schema.const as Scalar);
 }
 
 function withoutCombinations(schema: JsonObject): JsonObject {

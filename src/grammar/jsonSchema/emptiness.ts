@@ -29,8 +29,10 @@ export function isProvablyEmpty(
   closed: boolean,
   depth = 0,
 ): boolean {
-  const noValue = (nodes: Conjunction): boolean =>
-    depth < DEEPEST && branches.of(nodes).every((one) => isProvablyEmpty(document, branches, one, closed, depth + 1));
+  const noValue = (nodes: Conjunction): boolean => {
+    const inner = depth < DEEPEST ? branches.ofKnown(nodes) : null;
+    return inner?.every((one) => isProvablyEmpty(document, branches, one, closed, depth + 1)) ?? false;
+  };
   spend(10 * branch.length + 10);
   const { types, integer, literals } = typeShape(branch);
   const isEmpty: Record<JsonType, () => boolean> = {
