@@ -31,6 +31,19 @@ it("replaces a file only when the new one is whole", async () => {
   expect((await readSafetensors(file)).tensors).toEqual(tensors);
 });
 
+// What the format's reference reader refuses as an incomplete buffer and an invalid offset.
+it("refuses bytes that belong to no tensor", async () => {
+  const file = join(folder, "stray.safetensors");
+  const whole = Buffer.concat([...safetensorsPieces(tensors)]);
+  writeFileSync(file, Buffer.concat([whole, Buffer.alloc(64)]));
+  await expect(readSafetensors(file)).rejects.toThrow(`${file}: holds 64 bytes that belong to no tensor`);
+  const header = Buffer.from(JSON.stringify({ x: { dtype: "U8", shape: [1], data_offsets: [3, 4] } }));
+  const size = Buffer.alloc(8);
+  size.writeBigUInt64LE(BigInt(header.length));
+  writeFileSync(file, Buffer.concat([size, header, Buffer.alloc(4)]));
+  await expect(readSafetensors(file)).rejects.toThrow("holds 3 bytes that belong to no tensor");
+});
+
 it("widens bfloat16 and float16 exactly", async () => {
   const file = join(folder, "half.safetensors");
   // bits and values from the formats' definitions (bfloat16: the upper half of a float32; IEEE 754 binary16)

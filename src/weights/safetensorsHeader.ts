@@ -38,7 +38,10 @@ export interface SafetensorsHeader {
   metadata: Record<string, string>;
 }
 
-/** @throws ModelFileError when the file is cut short, its header is damaged, or tensors overlap or lie outside the file. */
+/**
+ * @throws ModelFileError when the file is cut short, its header is damaged, or its data is not the tensors one after the
+ * other to the last byte, as the format has it.
+ */
 export async function readSafetensorsHeader(file: string): Promise<SafetensorsHeader> {
   const { text, start, end } = await readHeaderText(file);
   let parsed: unknown;
@@ -52,7 +55,7 @@ export async function readSafetensorsHeader(file: string): Promise<SafetensorsHe
   for (const name of entries.names) {
     if (name !== "__metadata__") tensors.set(name, storedTensor(entries, name, start, end));
   }
-  refuseOverlap(file, tensors);
+  checkLayout(file, tensors, start, end);
   return { tensors, metadata: metadataOf(entries) };
 }
 
@@ -106,13 +109,17 @@ function sizes(entry: JsonFields, name: string): number[] {
   return value;
 }
 
-function refuseOverlap(file: string, tensors: ReadonlyMap<string, StoredTensor>): void {
+function checkLayout(file: string, tensors: ReadonlyMap<string, StoredTensor>, start: number, end: number): void {
   const sorted = [...tensors].sort(([, a], [, b]) => a.offset - b.offset || a.bytes - b.bytes);
-  for (let i = 1; i < sorted.length; i++) {
-    const [before, { offset, bytes }] = sorted[i - 1]!;
-    const [name, next] = sorted[i]!;
-    if (offset + bytes > next.offset) throw new ModelFileError(file, `${before} and ${name} overlap`, { param: name });
+  let unclaimed = end - start;
+  for (const [i, [name, { offset, bytes }]] of sorted.entries()) {
+    const before = sorted[i - 1];
+    if (before && before[1].offset + before[1].bytes > offset) {
+      throw new ModelFileError(file, `${before[0]} and ${name} overlap`, { param: name });
+    }
+    unclaimed -= bytes;
   }
+  if (unclaimed > 0) throw new ModelFileError(file, `holds ${unclaimed} bytes that belong to no tensor: it is damaged`);
 }
 
 function metadataOf(entries: JsonFields): Record<string, string> {
