@@ -18,9 +18,15 @@ const MOST = { threads: 256, sequences: 4096, stepTokens: 65_536, queue: 1_000_0
 /** With fewer tokens a step does little but begin and end. */
 const LEAST_STEP_TOKENS = 16;
 
+/** What every operating system refuses in a path. */
+const path = z
+  .string()
+  .min(1)
+  .refine((text) => !text.includes("\0"), "must not hold a zero byte");
+
 const modelOptions = z.strictObject({
   id: z.string().min(1).optional(),
-  path: z.string().min(1),
+  path,
   dtype: dtype.optional(),
   kvPages: count.optional(),
 });
@@ -47,9 +53,9 @@ const optimizer = (defaults: OptimizerSettings) =>
     .prefault({});
 
 const engineOptions = z.object({
-  home: z.string().min(1).nullish(),
+  home: path.nullish(),
   models: z
-    .array(z.union([z.string().min(1), modelOptions]))
+    .array(z.union([path, modelOptions]))
     .min(1)
     .optional(),
   device: z.enum(["auto", "cpu"]).default("auto"),
@@ -81,7 +87,7 @@ const engineOptions = z.object({
         .default([...projections]),
     })
     .prefault({}),
-  dataRoots: z.array(z.string().min(1)).optional(),
+  dataRoots: z.array(path).optional(),
   allowedHosts: z.array(z.string().min(1)).default([]),
 });
 

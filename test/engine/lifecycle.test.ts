@@ -122,6 +122,9 @@ describe("opening", () => {
     { contextLength: 1 },
     { maxQueue: 1e12 },
     { adapter: { rank: 1e9 } },
+    { home: "\0" },
+    { dataRoots: ["/tmp\0"] },
+    { models: ["\0"] },
   ])("names an option that is out of bounds: %j", async (options) => {
     const failure = await Engine.open(options).catch((error) => error);
     expect(failure).toBeInstanceOf(ValidationError);
