@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { AnnealError, ModelFileError } from "../errors.js";
-import { readCheckpointAdapter, writeCheckpoint } from "../training/checkpointFiles.js";
+import { readAdapter, writeCheckpoint } from "../training/checkpointFiles.js";
 import type { BaseModel } from "./baseModel.js";
 
 /**
@@ -8,7 +8,7 @@ import type { BaseModel } from "./baseModel.js";
  * @throws ModelFileError when it is no such adapter, does not fit the base model, or is a checkpoint of another.
  */
 export async function importAdapter(base: BaseModel, source: string, folder: string): Promise<void> {
-  const { spec, tensors: values } = await readCheckpointAdapter(source, base);
+  const { spec, tensors: values } = await readAdapter(source, base, "elsewhere");
   try {
     base.device.releaseAdapter(await base.device.loadAdapter(spec, values));
   } catch (error) {

@@ -2,7 +2,7 @@ import { NotFoundError, UnavailableError, ValidationError } from "../errors.js";
 import { openRuntime } from "../runtime/runtime.js";
 import type { ModelRecord } from "../store/records.js";
 import { openStore } from "../store/store.js";
-import { loadCheckpointAdapter } from "../training/checkpointFiles.js";
+import { loadAdapter } from "../training/checkpointFiles.js";
 import { resolveAdapterFolder } from "../training/dataLocation.js";
 import type { TrainingHost } from "../training/host.js";
 import { JobRunner } from "../training/jobRunner.js";
@@ -45,7 +45,7 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
 
     const dataRoots = options.dataRoots ?? defaultDataRoots(store.home);
     const adapters = new AdapterCache(options.maxIdleAdapters, (base, modelId, step) =>
-      loadCheckpointAdapter(base, store.files.checkpointFolder(modelId, step)),
+      loadAdapter(base, store.files.checkpointFolder(modelId, step), "checkpoint"),
     );
     const baseOf = (model: ModelRecord): BaseModel => {
       const base = bases.get(model.baseModel);

@@ -113,13 +113,17 @@ export async function writeInitialCheckpoint(
   }
 }
 
+/** Where a folder of adapter files comes from: a checkpoint says what weights it was trained from, others need not. */
+export type AdapterOrigin = "checkpoint" | "elsewhere";
+
 /**
- * An adapter for `base`: a checkpoint, or any PEFT folder (which does not say what weights it was trained from).
- * @throws ModelFileError when a file is damaged or the checkpoint was made from other weights.
+ * An adapter for `base`.
+ * @throws ModelFileError when a file is damaged, or missing, or the adapter was made from other weights.
  */
-export async function readCheckpointAdapter(
+export async function readAdapter(
   folder: string,
   base: Pick<TrainingBase, "id" | "hash">,
+  from: AdapterOrigin,
 ): Promise<{ spec: AdapterSpec; tensors: NamedTensors }> {
   const file = join(folder, META_FILE);
   const meta = existsSync(file) ? await JsonFields.read(file) : null;
@@ -133,23 +137,29 @@ export async function readCheckpointAdapter(
         hint: "serve the base model it was made from",
       });
     }
+  } else if (from === "checkpoint") {
+    const lacks = meta ? "does not say what weights the checkpoint was trained from" : "is missing";
+    throw new ModelFileError(file, `${lacks}: the checkpoint is damaged`, {
+      hint: "import the folder as a model of its own if its adapter is known to fit",
+    });
   }
   return readAdapterFolder(folder);
 }
 
 /** @throws ModelFileError when a file is damaged or the checkpoint was made from other weights. */
 export async function readCheckpoint(folder: string, base: TrainingBase): Promise<AdapterState> {
-  const { spec, tensors: values } = await readCheckpointAdapter(folder, base);
+  const { spec, tensors: values } = await readAdapter(folder, base, "checkpoint");
   const file = join(folder, OPTIMIZER_FILE);
   return { spec, values, optimizer: existsSync(file) ? await readOptimizer(file) : null };
 }
 
-/** Puts a checkpoint's adapter on its base's device. @returns its version. @throws as `readCheckpointAdapter` does. */
-export async function loadCheckpointAdapter(
+/** Puts an adapter on its base's device. @returns its version. @throws as `readAdapter` does. */
+export async function loadAdapter(
   base: Pick<TrainingBase, "id" | "hash" | "device">,
   folder: string,
+  from: AdapterOrigin,
 ): Promise<number> {
-  const { spec, tensors } = await readCheckpointAdapter(folder, base);
+  const { spec, tensors } = await readAdapter(folder, base, from);
   return base.device.loadAdapter(spec, tensors);
 }
 

@@ -10,7 +10,7 @@ import type { JobRecord } from "../store/records.js";
 import {
   type AdapterState,
   captureState,
-  loadCheckpointAdapter,
+  loadAdapter,
   readCheckpoint,
   readStateFile,
   restoreTrainer,
@@ -142,10 +142,10 @@ async function createRecipe(
       currentStep: state.from,
       createdAt,
       warn: (message) => host.logger.warn(message, { job: job.id }),
-      loadStep: (step) => loadCheckpointAdapter(base, store.files.checkpointFolder(job.modelId, step)),
+      loadStep: (step) => loadAdapter(base, store.files.checkpointFolder(job.modelId, step), "checkpoint"),
       loadFolder: (path) => {
         const refuse = (message: string) => ValidationError.at("experimental_config.kl_ref_adapter_path", message);
-        return loadCheckpointAdapter(base, resolveAdapterFolder(path, host.options.dataRoots, refuse));
+        return loadAdapter(base, resolveAdapterFolder(path, host.options.dataRoots, refuse), "elsewhere");
       },
     },
   );

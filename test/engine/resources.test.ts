@@ -277,6 +277,21 @@ it("a checkpoint of other weights is neither served nor imported, and says which
   expect((await engine.models.list()).data.map((entry) => entry.id)).not.toContain("wandb-artifact:///local/p/again");
 });
 
+it("a checkpoint that has lost what it belongs to is not served; its adapter can be imported", async () => {
+  const { id, name } = await engine.models.create({ project: "p", name: "lost", base_model: "anneal/tiny" });
+  const folder = engine.core.store.files.checkpointFolder(id, 0);
+  const meta = join(folder, "meta.json");
+  const ask = () => engine.chat.completions.create({ model: name, messages, max_tokens: 1 });
+  rmSync(meta);
+  const refusal = { status: 422, code: "unusable_model_file", param: meta };
+  await expect(ask()).rejects.toMatchObject({ ...refusal, message: expect.stringContaining("damaged") });
+  await expect(engine.training.open(id)).rejects.toMatchObject(refusal);
+  writeFileSync(meta, "{}");
+  await expect(ask()).rejects.toMatchObject(refusal);
+  await engine.models.import({ project: "p", name: "found", base_model: "anneal/tiny", path: folder });
+  await engine.chat.completions.create({ model: "found", messages, max_tokens: 1 });
+});
+
 it("an adapter that does not fit is refused by file and tensor", async () => {
   const { id } = await engine.models.create({ project: "p", name: "whole", base_model: "anneal/tiny" });
   const folder = mkdtempSync(join(tmpdir(), "misfit-"));
