@@ -1,5 +1,5 @@
 import { defaultHome, homeFlags, readFlags, UsageError } from "./flags.js";
-import { openHome } from "./openHome.js";
+import { openExistingHome, openHome } from "./openHome.js";
 
 export const usage = `anneal keys create [--entity E] [--name N] | list | revoke ID   [--home PATH]
 
@@ -16,7 +16,8 @@ export async function keys(args: readonly string[]): Promise<number> {
   }
   const known = verb === "create" || verb === "list" ? id === undefined : verb === "revoke" && id !== undefined;
   if (!known || rest.length > 0) throw new UsageError("keys takes create, list, or revoke ID");
-  await using engine = await openHome(values.home ?? defaultHome(), { apiKey: values["api-key"] });
+  const open = verb === "create" ? openHome : openExistingHome;
+  await using engine = await open(values.home ?? defaultHome(), { apiKey: values["api-key"] });
   if (verb === "create") {
     const key = await engine.keys.create({ entity: values.entity, name: values.name });
     process.stderr.write(`key ${key.id} of ${key.entity}; it is shown this once:\n`);

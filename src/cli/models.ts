@@ -1,8 +1,10 @@
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
+import { Engine } from "../engine/engine.js";
+import { isHome } from "../store/homeFolder.js";
 import { findModel } from "./findModel.js";
 import { defaultHome, engineFlags, engineUsage, readEngineOptions, readFlags, readName, UsageError } from "./flags.js";
-import { openHome } from "./openHome.js";
+import { openExistingHome, openHome } from "./openHome.js";
 
 export const usage = `anneal models [list]
 anneal models create PROJECT/NAME [--base MODEL]
@@ -33,7 +35,11 @@ export async function models(args: readonly string[]): Promise<number> {
   const engineOptions = readEngineOptions(values);
   if (source && !existsSync(source)) throw new UsageError(`there is no folder ${source}`);
   if (source) engineOptions.dataRoots = [...(engineOptions.dataRoots ?? []), resolve(source)];
-  await using engine = await openHome(values.home ?? defaultHome(), engineOptions);
+  const home = values.home ?? defaultHome();
+  const open = name === null ? openExistingHome : openHome;
+  // What can be served is told before anything is kept.
+  const nothingKept = verb === "list" && values.home === undefined && !isHome(home);
+  await using engine = nothingKept ? await Engine.open(engineOptions) : await open(home, engineOptions);
   const base_model = values.base ?? (await engine.baseModels.list())[0]!;
   if (verb === "list") {
     for (const model of (await engine.models.list()).data) console.log([model.id, model.root].join("\t"));

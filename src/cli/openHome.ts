@@ -1,6 +1,7 @@
 import { connectToHome } from "../client/connectToHome.js";
 import { Engine } from "../engine/engine.js";
-import { HomeLockedError } from "../errors.js";
+import { HomeLockedError, NotFoundError } from "../errors.js";
+import { isHome } from "../store/homeFolder.js";
 import type { AnnealClient } from "../types/client.js";
 import type { EngineOptions } from "../types/options.js";
 import { withLoadingProgress } from "./progress.js";
@@ -13,4 +14,14 @@ export async function openHome(home: string, options: EngineOptions): Promise<An
     if (!(error instanceof HomeLockedError) || error.address === null) throw error;
     return connectToHome(home, error.address, options.apiKey);
   }
+}
+
+/** The same for commands that only look at what there is, or take away of it. @throws NotFoundError rather than make a home. */
+export async function openExistingHome(home: string, options: EngineOptions): Promise<AnnealClient> {
+  if (isHome(home)) return openHome(home, options);
+  throw new NotFoundError(`there is no home at ${home}`, {
+    code: "home_not_found",
+    param: "home",
+    hint: "name another with --home; anneal serve, train and models create make one",
+  });
 }

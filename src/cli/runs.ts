@@ -12,7 +12,7 @@ import {
   readInteger,
   UsageError,
 } from "./flags.js";
-import { openHome } from "./openHome.js";
+import { openExistingHome } from "./openHome.js";
 import { printable } from "./printable.js";
 import { rewardCurve } from "./rewardCurve.js";
 import { shortNumber } from "./shortNumber.js";
@@ -38,7 +38,7 @@ export async function runs(args: readonly string[]): Promise<number> {
   const [verb, name] = positionals;
   if (verb !== "show" || !name || positionals.length > 2) throw new UsageError("runs takes: show NAME");
   const step = readInteger("step", values.step, 0);
-  await using engine = await openHome(values.home ?? defaultHome(), readEngineOptions(values));
+  await using engine = await openExistingHome(values.home ?? defaultHome(), readEngineOptions(values));
   for (const line of await describeRun(engine, name, step)) console.log(line);
   return 0;
 }

@@ -1,6 +1,11 @@
 import { existsSync, mkdirSync, statSync } from "node:fs";
-import { dirname } from "node:path";
+import { dirname, join } from "node:path";
 import { UnavailableError } from "../errors.js";
+
+export const databaseFile = (home: string): string => join(home, "anneal.db");
+
+/** Whether an engine has ever kept anything in that folder. */
+export const isHome = (folder: string): boolean => existsSync(databaseFile(folder));
 
 /**
  * Makes a home and the folders above it, if they are not there, readable by this user alone. One folder at a time: the

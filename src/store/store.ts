@@ -9,7 +9,7 @@ import { writeFileDurably } from "./durableFiles.js";
 import { type EventTable, eventTable } from "./events.js";
 import { namingFullDisks } from "./fullDisk.js";
 import { type HomeFiles, homeFiles, sweepHome } from "./homeFiles.js";
-import { homeError, makeHome } from "./homeFolder.js";
+import { databaseFile, homeError, makeHome } from "./homeFolder.js";
 import { lockHome } from "./homeLock.js";
 import { type JobTable, jobTable } from "./jobs.js";
 import { type KeyTable, keyTable, makeKey } from "./keys.js";
@@ -84,7 +84,7 @@ export function openStore(home: string | null): Store {
 
 function openFolder(folder: string, isTemporary: boolean): Store {
   const lock = lockHome(folder);
-  const file = join(folder, "anneal.db");
+  const file = databaseFile(folder);
   let database: Database.Database | undefined;
   try {
     database = new Database(file);

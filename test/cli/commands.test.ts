@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -61,6 +61,18 @@ describe("anneal", () => {
       err: 'anneal: url: "nonsense" is no address such as http://127.0.0.1:8000\n',
     });
   });
+});
+
+it("reading commands make no home", async () => {
+  const typo = join(home, "typo");
+  const commands = [["runs", "show", "speller"], ["models"], ["models", "delete", "demo/speller"], ["keys", "list"]];
+  const said = await Promise.all(commands.map((args) => command([...args, "--home", typo])));
+  for (const { code, err } of said)
+    expect([code, err.split("\n")[0]]).toEqual([1, `anneal: there is no home at ${typo}`]);
+  expect(existsSync(typo)).toBe(false);
+  const fresh = await finish(start(["models"], { HOME: typo }));
+  expect(fresh).toMatchObject({ code: 0, out: expect.stringContaining("anneal/tiny") });
+  expect(existsSync(typo)).toBe(false);
 });
 
 describe("anneal serve", () => {
