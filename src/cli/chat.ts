@@ -3,7 +3,7 @@ import { Engine } from "../engine/engine.js";
 import type { ChatMessage } from "../types/chat.js";
 import type { AnnealClient } from "../types/client.js";
 import { engineFlags, engineUsage, readEngineOptions, readFlags, UsageError } from "./flags.js";
-import { openHome } from "./openHome.js";
+import { openExistingHome } from "./openHome.js";
 import { printable } from "./printable.js";
 import { withLoadingProgress } from "./progress.js";
 
@@ -134,7 +134,7 @@ export async function chat(args: readonly string[]): Promise<number> {
   await using client = values.url
     ? await Engine.connect(values.url, { apiKey: values["api-key"]! })
     : values.home
-      ? await openHome(values.home, engineOptions)
+      ? await openExistingHome(values.home, engineOptions)
       : await withLoadingProgress(() => Engine.open(engineOptions));
 
   if (positionals.length === 0 && process.stdin.isTTY) {
