@@ -63,33 +63,54 @@ export function propertyRanges(property: string): readonly Range[] | null {
 /** Asks JavaScript's own regular expressions, which know Unicode's tables. */
 function lookUp(property: string): readonly Range[] | null {
   let run: RegExp;
+  let one: RegExp;
   try {
     run = new RegExp(`\\p{${property}}+`, "gu");
+    one = new RegExp(`\\p{${property}}`, "u");
   } catch {
     return null;
   }
   const ranges: Range[] = [];
-  for (const { from, text } of allCharacters()) {
+  for (const { from, text } of assignedCharacters()) {
     const units = from >= 0x10000 ? 2 : 1;
     for (const match of text.matchAll(run)) {
       ranges.push([from + match.index / units, from + (match.index + match[0].length) / units - 1]);
     }
   }
+  for (const [low, high] of ALIKE) if (one.test(String.fromCodePoint(low))) ranges.push([low, high]);
   return normalise(ranges);
 }
 
+const PLANE = 0x10000;
+/** Planes in which nothing is assigned, or all for private use. */
+const PLANES_ALIKE = [4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16];
+
+/** Ranges in which each character has the properties of the first; the last two of a plane are no characters. */
+const ALIKE: readonly Range[] = PLANES_ALIKE.flatMap((plane): Range[] => [
+  [plane * PLANE, plane * PLANE + 0xfffd],
+  [plane * PLANE + 0xfffe, plane * PLANE + 0xffff],
+]);
+
 let characters: readonly { from: number; text: string }[] | null = null;
 
-/** Every character in order, in pieces of one width. Kept: to make them takes longer than to search them. */
-function allCharacters(): readonly { from: number; text: string }[] {
-  if (characters !== null) return characters;
-  const piece = 0x1000;
-  const found: { from: number; text: string }[] = [];
-  for (let from = 0; from < 0x110000; from += piece) {
-    if (from >= 0xd800 && from < 0xe000) continue;
-    const to = from === 0xd000 ? 0xd800 : from + piece;
-    found.push({ from, text: String.fromCodePoint(...Array.from({ length: to - from }, (_, i) => from + i)) });
+/** All characters of the other planes in order, in pieces of one width. Kept: to make them takes as long as to search them. */
+function assignedCharacters(): readonly { from: number; text: string }[] {
+  const pieces: Range[] = [
+    [0, 0xd7ff],
+    [0xe000, 0xffff],
+    [PLANE, 4 * PLANE - 1],
+    [14 * PLANE, 15 * PLANE - 1],
+  ];
+  characters ??= pieces.map(([low, high]) => ({ from: low, text: charactersFrom(low, high) }));
+  return characters;
+}
+
+function charactersFrom(low: number, high: number): string {
+  const units = new Uint16Array((high - low + 1) * (low < PLANE ? 1 : 2));
+  let count = 0;
+  for (let code = low; code <= high; code++) {
+    if (low >= PLANE) units[count++] = 0xd7c0 + (code >> 10);
+    units[count++] = low < PLANE ? code : 0xdc00 + (code & 0x3ff);
   }
-  characters = found;
-  return found;
+  return new TextDecoder("utf-16le", { ignoreBOM: true }).decode(units);
 }
