@@ -167,6 +167,39 @@ describe("the answer in chunks", () => {
   });
 });
 
+describe("the iterator of a stream", () => {
+  test("gives calls that come at once a chunk each, in order", async () => {
+    const { ask, stream } = await openChat();
+    const params = { temperature: 0, max_tokens: 6, n: 2, stream_options: { include_usage: true } };
+    const iterator = (await stream(params))[Symbol.asyncIterator]();
+    const results = await Promise.all(Array.from({ length: 40 }, () => iterator.next()));
+    const chunks = results.flatMap((result) => (result.done ? [] : [result.value]));
+    expect(results.slice(chunks.length).every(({ done }) => done)).toBe(true);
+    expect(chunks.map(({ usage }) => usage !== undefined)).toEqual([...Array(chunks.length - 1).fill(false), true]);
+    const { choices } = await ask({ temperature: 0, max_tokens: 6, n: 2 });
+    for (const { index, message } of choices) expect(contentOf(chunks, index)).toBe(message.content);
+  });
+
+  test("ends a call that waits when it is left", async () => {
+    const { stream } = await openChat();
+    const iterator = (await stream({ ignore_eos: true, max_tokens: 900 }))[Symbol.asyncIterator]();
+    const waiting = Array.from({ length: 3 }, () => iterator.next());
+    await iterator.return!();
+    expect((await Promise.all(waiting)).at(-1)).toEqual({ done: true, value: undefined });
+  });
+
+  test("ends with an error", async () => {
+    const { stream } = await openChat();
+    const abort = new AbortController();
+    const params = { ignore_eos: true, max_tokens: 900, stream_options: { include_usage: true } };
+    const iterator = (await stream(params, abort.signal))[Symbol.asyncIterator]();
+    await iterator.next();
+    abort.abort("enough");
+    await expect(iterator.next()).rejects.toBe("enough");
+    expect(await iterator.next()).toEqual({ done: true, value: undefined });
+  });
+});
+
 describe("aborting", () => {
   test("rejects with the signal's reason", async () => {
     const { ask, stream, loop } = await openChat();

@@ -63,11 +63,10 @@ export class EventQueue implements AsyncIterator<GenerationEvent> {
 
   return(): Promise<IteratorResult<GenerationEvent>> {
     this.drop();
-    if (this.ended === null) {
-      this.ended = "done";
-      this.onReturn();
-    }
+    const isEarly = this.ended === null;
     this.ended = "done";
+    this.end();
+    if (isEarly) this.onReturn();
     return Promise.resolve({ done: true, value: undefined });
   }
 

@@ -13,6 +13,8 @@ export class ChunkStream implements AsyncIterableIterator<ChatCompletionChunk> {
   private unfinished: number;
   private cached = 0;
   private done = false;
+  /** The last call of `next` that was made. */
+  private latest: Promise<unknown> = Promise.resolve();
 
   constructor(
     private readonly chat: PreparedChat,
@@ -27,12 +29,20 @@ export class ChunkStream implements AsyncIterableIterator<ChatCompletionChunk> {
     return this;
   }
 
-  async next(): Promise<IteratorResult<ChatCompletionChunk>> {
+  /** As with any async generator, calls need not wait for each other: every one gets a chunk of its own, in order. */
+  next(): Promise<IteratorResult<ChatCompletionChunk>> {
+    const result = this.latest.then(() => this.advance());
+    this.latest = result.catch(() => undefined);
+    return result;
+  }
+
+  private async advance(): Promise<IteratorResult<ChatCompletionChunk>> {
     for (;;) {
       const chunk = this.ready.shift();
       if (chunk !== undefined) return { done: false, value: chunk };
       if (this.done) return { done: true, value: undefined };
-      const { done, value } = await this.events.next();
+      const { done, value } = await this.nextEvent();
+      if (this.done) return { done: true, value: undefined };
       if (done) {
         this.done = true;
         if (this.chat.includeUsage) this.ready.push(this.usageChunk());
@@ -50,6 +60,16 @@ export class ChunkStream implements AsyncIterableIterator<ChatCompletionChunk> {
     this.ready = [];
     await this.events.return?.();
     return { done: true, value: undefined };
+  }
+
+  /** Nothing comes after an error. */
+  private async nextEvent(): Promise<IteratorResult<GenerationEvent>> {
+    try {
+      return await this.events.next();
+    } catch (error) {
+      this.done = true;
+      throw error;
+    }
   }
 
   /** A chunk with the role for every choice, then those with echoed text. */
