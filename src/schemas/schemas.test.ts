@@ -26,6 +26,15 @@ function issuesOf(action: () => unknown) {
 const choice = { finish_reason: "stop", index: 0, message: { role: "assistant", content: "4" } };
 
 describe("validate", () => {
+  it("lists a hundred of the fields at fault, and says when there are more", () => {
+    const action = (count: number) => () =>
+      validate(trainingJobCreate, { model_id, trajectory_groups: Array(count).fill(5) });
+    expect(issuesOf(action(100))).toHaveLength(100);
+    const many = issuesOf(action(100_000));
+    expect(many).toHaveLength(101);
+    expect(many.at(-1)).toBe("body too_many_issues");
+  });
+
   it("names every field at fault, array positions as strings", () => {
     const body = {
       model_id: "x",

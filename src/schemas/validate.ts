@@ -80,13 +80,32 @@ function* toIssues(issues: readonly Issue[], prefix: readonly string[]): Generat
   }
 }
 
+/** Issues that an error lists: nobody reads more of them, and a large body has millions. */
+const MOST_ISSUES = 100;
+
+function listed(issues: readonly Issue[], from: string): ValidationIssue[] {
+  const list: ValidationIssue[] = [];
+  for (const issue of toIssues(issues, [from])) {
+    if (list.length < MOST_ISSUES) list.push(issue);
+    else {
+      list.push({
+        loc: [from],
+        msg: `there are more: only the first ${MOST_ISSUES} are listed`,
+        type: "too_many_issues",
+      });
+      break;
+    }
+  }
+  return list;
+}
+
 /**
  * Checks a value against a schema and returns it typed, with defaults filled in.
- * @throws ValidationError with one issue per violation.
+ * @throws ValidationError with one issue per violation, up to MOST_ISSUES.
  */
 export function validate<S extends z.ZodType>(schema: S, value: unknown, options: ValidateOptions = {}): z.output<S> {
   const form = options.strict && schema instanceof z.ZodObject ? strictForm(schema) : schema;
   const result = form.safeParse(value);
   if (result.success) return result.data as z.output<S>;
-  throw new ValidationError([...toIssues(result.error.issues, [options.from ?? "body"])]);
+  throw new ValidationError(listed(result.error.issues, options.from ?? "body"));
 }

@@ -172,8 +172,13 @@ function badWord(word: string, field: string, tokenizer: Tokenizer, vocab: numbe
   return sequences;
 }
 
+/** Token ids that a message names. */
+const MOST_NAMED = 100;
+
 function outsideVocabulary(field: string, ids: readonly number[], vocab: number): ValidationError {
-  return ValidationError.at(field, `token ids ${ids.join(", ")} are outside the vocabulary of ${vocab} tokens`);
+  const more = ids.length > MOST_NAMED ? ` and ${ids.length - MOST_NAMED} more` : "";
+  const named = `${ids.slice(0, MOST_NAMED).join(", ")}${more}`;
+  return ValidationError.at(field, `token ids ${named} are outside the vocabulary of ${vocab} tokens`);
 }
 
 function repetitionDetection(request: ChatRequest): SamplingSettings["repetitionDetection"] {
