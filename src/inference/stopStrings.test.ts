@@ -41,6 +41,15 @@ test("of several matches the one that completes first in the text wins, ties by 
   expect(run(["cd", "bcd"], false, ["abcd"])).toEqual({ shown: ["ab"], stop: "cd" });
 });
 
+test("very many are searched at once, for all choices of a request", () => {
+  const stops = Array.from({ length: 100_000 }, (_, i) => `stop ${i}.`);
+  const choices = Array.from({ length: 64 }, () => new StopStrings(stops, false));
+  const begun = performance.now();
+  for (let i = 0; i < 30; i++) for (const choice of choices) expect(choice.push(" text", true)).toBeTypeOf("string");
+  expect(performance.now() - begun).toBeLessThan(2000);
+  expect(choices[5]!.push(" stop 77777.", true)).toMatchObject({ stop: "stop 77777." });
+});
+
 test("a match must end in text that was searched", () => {
   expect(run(["ab"], false, ["ab", "c"], 1)).toEqual({ shown: ["a", "b", "c"], stop: null });
   expect(run(["ab"], false, ["a", "b"], 1)).toEqual({ shown: ["", ""], stop: "ab" });

@@ -6,26 +6,66 @@ export interface StopMatch {
   text: string;
 }
 
+/** What all choices of a request need to know of its stop strings. There may be very many. */
+class StopList {
+  /** In UTF-16 units. */
+  readonly longest: number;
+  readonly mostCodePoints: number;
+  /** By their last UTF-16 unit, each in list order. */
+  private readonly byEnd = new Map<number, string[]>();
+
+  constructor(stops: readonly string[]) {
+    let [longest, mostCodePoints] = [0, 0];
+    for (const stop of new Set(stops)) {
+      longest = Math.max(longest, stop.length);
+      mostCodePoints = Math.max(mostCodePoints, codePoints(stop));
+      const end = stop.charCodeAt(stop.length - 1);
+      const alike = this.byEnd.get(end);
+      if (alike === undefined) this.byEnd.set(end, [stop]);
+      else alike.push(stop);
+    }
+    this.longest = longest;
+    this.mostCodePoints = mostCodePoints;
+  }
+
+  /** Of the matches that end behind `from`, the one that ends first; ties by list order. */
+  firstMatch(text: string, from: number): { stop: string; end: number } | null {
+    for (let end = from + 1; end <= text.length; end++) {
+      const stop = this.byEnd.get(text.charCodeAt(end - 1))?.find((candidate) => text.endsWith(candidate, end));
+      if (stop !== undefined) return { stop, end };
+    }
+    return null;
+  }
+}
+
+const lists = new WeakMap<readonly string[], StopList>();
+
+function listOf(stops: readonly string[]): StopList {
+  const list = lists.get(stops) ?? new StopList(stops);
+  lists.set(stops, list);
+  return list;
+}
+
 /**
  * Searches every piece together with what came before it, so a match may span pieces. Without `include`, the last
  * (longest stop string - 1) code points are held back until the end, since they may yet belong to a match.
  */
 export class StopStrings {
-  private readonly longest: number;
+  private readonly list: StopList;
   private readonly holdBack: number;
   /** Shown or not, the last `longest - 1` UTF-16 units of the text, and all that is held back. */
   private tail: string;
   /** Length of what is held back, at the end of `tail`, in UTF-16 units. */
   private held: number;
 
+  /** `stops` must not change: what is worked out of them is kept with them. */
   constructor(
     private readonly stops: readonly string[],
     private readonly include: boolean,
     from?: StopStrings,
   ) {
-    this.longest = from?.longest ?? stops.reduce((longest, stop) => Math.max(longest, stop.length), 0);
-    const heldBack = () => (include ? 0 : stops.reduce((most, stop) => Math.max(most, codePoints(stop) - 1), 0));
-    this.holdBack = from?.holdBack ?? heldBack();
+    this.list = listOf(stops);
+    this.holdBack = include ? 0 : Math.max(0, this.list.mostCodePoints - 1);
     this.tail = from?.tail ?? "";
     this.held = from?.held ?? 0;
   }
@@ -39,7 +79,7 @@ export class StopStrings {
     const text = this.tail + piece;
     const shownUpTo = this.tail.length - this.held;
     if (search) {
-      const match = this.firstMatch(text, this.tail.length);
+      const match = this.list.firstMatch(text, this.tail.length);
       if (match !== null) {
         const end = this.include ? match.end : match.end - match.stop.length;
         return { stop: match.stop, text: text.slice(shownUpTo, Math.max(end, shownUpTo)) };
@@ -48,7 +88,7 @@ export class StopStrings {
     const keep = lastCodePoints(text, this.holdBack);
     const shown = Math.max(shownUpTo, text.length - keep);
     this.held = text.length - shown;
-    this.tail = text.slice(Math.min(shown, Math.max(0, text.length - this.longest + 1)));
+    this.tail = text.slice(Math.min(shown, Math.max(0, text.length - this.list.longest + 1)));
     return text.slice(shownUpTo, shown);
   }
 
@@ -62,15 +102,6 @@ export class StopStrings {
   /** A search that goes on from here by itself. */
   fork(): StopStrings {
     return new StopStrings(this.stops, this.include, this);
-  }
-
-  private firstMatch(text: string, newFrom: number): { stop: string; end: number } | null {
-    let first: { stop: string; end: number } | null = null;
-    for (const stop of this.stops) {
-      const at = text.indexOf(stop, Math.max(0, newFrom - stop.length + 1));
-      if (at >= 0 && (first === null || at + stop.length < first.end)) first = { stop, end: at + stop.length };
-    }
-    return first;
   }
 }
 
