@@ -164,9 +164,12 @@ export class BeamSearch {
 
   private verdict({ sequence, text }: Beam, token: number): Finish | null {
     if (sequence.outputs + 1 < this.params.minTokens) return null;
-    if (this.stopIds.has(token)) return { reason: "stop", stopReason: token };
-    const stop = text === null ? null : text.stopAfter(token);
-    return stop === null ? null : { reason: "stop", stopReason: stop };
+    const isEnd = this.stopIds.has(token);
+    // The text of an end counts only where it is shown; a stop string in it is then what ends the text.
+    const isRead = text !== null && (!isEnd || this.params.includeStop);
+    const stop = isRead ? text.stopAfter(token) : null;
+    if (stop !== null) return { reason: "stop", stopReason: stop };
+    return isEnd ? { reason: "stop", stopReason: token } : null;
   }
 
   private complete(candidate: Candidate, finish: Finish): void {

@@ -256,6 +256,17 @@ describe("beam search", () => {
     expect(usage.completion_tokens).toBe(choices[0]!.token_ids!.length + choices[1]!.token_ids!.length);
   });
 
+  test("names the stop string that ends its text, also within an end that is shown", async () => {
+    const beams = { use_beam_search: true, n: 2, length_penalty: 0, max_tokens: 3, skip_special_tokens: false };
+    const first = async (body: object) => {
+      const { message, stop_reason } = (await served.chat({ ...start("[dice]"), ...beams, ...body })).choices[0]!;
+      return [message.content, stop_reason];
+    };
+    expect(await first({ stop: ["end"], include_stop_str_in_output: true })).toEqual(["B<|end", "end"]);
+    expect(await first({ include_stop_str_in_output: true })).toEqual(["B<|end|>", end()]);
+    expect(await first({ stop: ["end"] })).toEqual(["B", end()]);
+  });
+
   test("streams each choice in one piece", async () => {
     const chunks = await served.chunks({
       ...start("[dice]"),
