@@ -46,7 +46,7 @@ export class Tokens {
     const bad = tokens.findIndex((id) => id >= base.config.vocab);
     if (bad >= 0)
       throw ValidationError.at(`tokens.${bad}`, `must be below the vocabulary's size, ${base.config.vocab}`);
-    return { prompt: tokens.length === 0 ? "" : base.tokenizer.decode(tokens, { skipSpecialTokens: false }) };
+    return { prompt: await textOf(base.tokenizer, tokens) };
   }
 
   async #base(name: string | null | undefined): Promise<BaseModel> {
@@ -54,6 +54,16 @@ export class Tokens {
     release();
     return base;
   }
+}
+
+async function textOf(tokenizer: Tokenizer, tokens: readonly number[]): Promise<string> {
+  const decoder = tokenizer.stream({ skipSpecialTokens: false });
+  const pieces: string[] = [];
+  for (const id of tokens) {
+    pieces.push(decoder.push(id));
+    while (pieces.length % 1024 === 0 && isTurnUsedUp()) await nextTurn();
+  }
+  return pieces.join("") + decoder.flush();
 }
 
 async function tokenTexts(tokenizer: Tokenizer, tokens: readonly number[]): Promise<string[]> {
