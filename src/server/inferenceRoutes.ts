@@ -71,7 +71,7 @@ export const inferenceRoutes: readonly Route[] = [
       tokens: z.array(z.int()),
       token_strs: z.array(z.string()).nullable(),
     }),
-    handle: async ({ as, json, signal }) => as.tokens.tokenize((await json()) as TokenizeParams, { signal }),
+    handle: async ({ as, json, signal }) => as.tokens.tokenize((await json(exactFields)) as TokenizeParams, { signal }),
   },
   {
     method: "POST",

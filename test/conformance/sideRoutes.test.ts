@@ -109,6 +109,11 @@ describe("tokenize", () => {
     }
   });
 
+  test("whatever else a completion's request says", async () => {
+    const body = `{"messages":[{"role":"user","content":"One two"}],"seed":9223372036854775807,"n":2}`;
+    expect((await served.request("POST", "/tokenize", body)).status).toBe(200);
+  });
+
   test("what cannot be", async () => {
     expect((await json("POST", "/tokenize", {})).status).toBe(422);
     expect((await json("POST", "/tokenize", { prompt: 5 })).status).toBe(422);
