@@ -47,9 +47,18 @@ function checkContentType(request: Request): void {
   throw new ValidationError([{ loc: ["body"], msg, type: "content_type" }], { code: "content_type" });
 }
 
-/** @throws PayloadTooLargeError; ValidationError for another content type or malformed JSON. */
+/** @throws ValidationError */
+function checkContentEncoding(request: Request): void {
+  const encoding = request.headers.get("content-encoding") ?? "identity";
+  if (encoding.trim().toLowerCase() === "identity") return;
+  const msg = `the content encoding ${encoding} is not supported: send the body as it is`;
+  throw new ValidationError([{ loc: ["body"], msg, type: "content_encoding" }], { code: "content_encoding" });
+}
+
+/** @throws PayloadTooLargeError; ValidationError for another content type, compression or malformed JSON. */
 export async function readJson(request: Request, limit: number, exact: ExactFields = []): Promise<unknown> {
   checkContentType(request);
+  checkContentEncoding(request);
   const chunks: Uint8Array[] = [];
   for await (const chunk of readBody(request, limit)) chunks.push(chunk);
   return parseJson(chunks.length === 1 ? Buffer.from(chunks[0]!) : Buffer.concat(chunks), exact);

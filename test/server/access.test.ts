@@ -130,6 +130,15 @@ describe("bodies", () => {
     expect(preview.body.error).toBeUndefined();
   });
 
+  it("that are compressed are refused by the name of their encoding", async () => {
+    const headers = { "content-encoding": "gzip" };
+    const answer = await server.call("POST", "/v1/chat/completions", small, headers);
+    expect(answer).toMatchObject({ status: 422, body: { detail: [{ loc: ["body"], type: "content_encoding" }] } });
+    expect(answer.body.detail[0]!.msg).toContain("gzip");
+    const plain = { "content-encoding": "identity" };
+    expect((await server.call("POST", "/v1/chat/completions", small, plain)).status).toBe(200);
+  });
+
   it("of another content type are refused", async () => {
     const headers = { "content-type": "text/plain" };
     const answer = await server.call("POST", "/v1/chat/completions", small, headers);
