@@ -199,11 +199,13 @@ describe("turns without recorded prompts", () => {
       logprobs: { content: ids.map((id) => ({ token: `token_id:${id}`, logprob: -0.5 })) },
     };
   }
-  const rows = (items: MessageOrChoice[], template = "chatml", allowWithoutLogprobs = false) =>
-    tokenizeTrajectory({ messages_and_choices: items, reward: 1 }, renderer(template), { allowWithoutLogprobs }).rows;
+  const rows = async (items: MessageOrChoice[], template = "chatml", allowWithoutLogprobs = false) => {
+    const given = { messages_and_choices: items, reward: 1 };
+    return (await tokenizeTrajectory(given, renderer(template), { allowWithoutLogprobs })).rows;
+  };
 
-  it("get the very ids of the prompt that was served, and their own", () => {
-    const [row, ...more] = rows([
+  it("get the very ids of the prompt that was served, and their own", async () => {
+    const [row, ...more] = await rows([
       user("Hi"),
       choice("Hello", [...text("Hello"), END]),
       user("Bye"),
@@ -224,10 +226,10 @@ describe("turns without recorded prompts", () => {
     );
   });
 
-  it("stand alone when what was sampled is not how the text is encoded", () => {
+  it("stand alone when what was sampled is not how the text is encoded", async () => {
     const letters = [..."Hello"].flatMap((letter) => text(letter));
     expect(letters).not.toEqual(text("Hello"));
-    const found = rows([
+    const found = await rows([
       user("Hi"),
       choice("Hello", [...letters, END]),
       user("Bye"),
@@ -246,33 +248,34 @@ describe("turns without recorded prompts", () => {
     ]);
   });
 
-  it("see the time at which they began", () => {
+  it("see the time at which they began", async () => {
     const dated = withSource("{{ strftime_now('%Y-%m-%d') }}{{ messages[0].content }}");
-    const shownWith = (start_time?: string) => {
+    const shownWith = async (start_time?: string) => {
       const given = { messages_and_choices: [user(" Hi"), choice("x", [END])], reward: 1, start_time };
-      return shown(tokenizeTrajectory(given, dated, { allowWithoutLogprobs: false }).rows[0]!);
+      return shown((await tokenizeTrajectory(given, dated, { allowWithoutLogprobs: false })).rows[0]!);
     };
-    expect(shownWith("2025-06-07T12:00:00")).toBe("2025-06-07 Hi[<|im_end|>]");
-    expect(shownWith()).toBe("2026-01-02 Hi[<|im_end|>]");
+    expect(await shownWith("2025-06-07T12:00:00")).toBe("2025-06-07 Hi[<|im_end|>]");
+    expect(await shownWith()).toBe("2026-01-02 Hi[<|im_end|>]");
   });
 
-  it("train plain assistant messages only when that is allowed, without their end of turn", () => {
-    expect(rows([user("Hi"), assistant("Hello")])).toEqual([]);
-    const [row] = rows([user("Hi"), assistant("Hello"), user("more")], "chatml", true);
+  it("train plain assistant messages only when that is allowed, without their end of turn", async () => {
+    expect(await rows([user("Hi"), assistant("Hello")])).toEqual([]);
+    const [row] = await rows([user("Hi"), assistant("Hello"), user("more")], "chatml", true);
     expect(shown(row!)).toBe("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n[Hello]");
     expect([...row!.logprobs].every(Number.isNaN)).toBe(true);
   });
 
-  it("wrap tools that come bare, and leave wrapped ones alone", () => {
+  it("wrap tools that come bare, and leave wrapped ones alone", async () => {
     const bare = { name: "add", description: "adds", parameters: { type: "object", properties: {} } };
     const items = [user("Hi"), choice("x", [...text("x"), END])];
-    const ids = (tools: object[]) => {
+    const ids = async (tools: object[]) => {
       const given = { messages_and_choices: items, tools: tools as never, reward: 1 };
-      return [...tokenizeTrajectory(given, renderer("qwen_thinking"), { allowWithoutLogprobs: false }).rows[0]!.tokens];
+      const { rows } = await tokenizeTrajectory(given, renderer("qwen_thinking"), { allowWithoutLogprobs: false });
+      return [...rows[0]!.tokens];
     };
-    const wrapped = ids([{ type: "function", function: bare }]);
-    expect(ids([bare])).toEqual(wrapped);
-    expect(ids([{ function: bare }])).toEqual(wrapped);
+    const wrapped = await ids([{ type: "function", function: bare }]);
+    expect(await ids([bare])).toEqual(wrapped);
+    expect(await ids([{ function: bare }])).toEqual(wrapped);
     expect(tokenizer.decode(wrapped)).toContain('{"type": "function", "function": {"name": "add"');
   });
 });

@@ -55,6 +55,12 @@ interface PlannedTrajectory extends Weighted {
   rows: TrajectoryRow[];
 }
 
+interface PlanLimits {
+  maxRowTokens: number;
+  optimizerStep: TrainingOptions["optimizerStep"];
+  signal: AbortSignal;
+}
+
 export interface Plan {
   units: Unit[];
   counts: Record<string, number>;
@@ -69,7 +75,7 @@ export async function planUnits(
   groups: readonly TrajectoryGroup[],
   renderer: PromptRenderer,
   policy: Policy,
-  { maxRowTokens, optimizerStep }: { maxRowTokens: number; optimizerStep: TrainingOptions["optimizerStep"] },
+  { maxRowTokens, optimizerStep, signal }: PlanLimits,
 ): Promise<Plan> {
   const planned: PlannedTrajectory[][] = [];
   const total = { rows: 0, tooLong: 0, trained: 0, offPolicy: 0, rerendered: 0, unlearnable: 0 };
@@ -84,7 +90,7 @@ export async function planUnits(
       if (advantage === 0) continue;
       await breathe();
       const path = `trajectory_groups.${g}.trajectories.${t}`;
-      const tokenized = tokenizeTrajectory(trajectory, renderer, policy, path);
+      const tokenized = await tokenizeTrajectory(trajectory, renderer, policy, path, signal);
       const rows = tokenized.rows.filter((row) => row.tokens.length <= maxRowTokens);
       total.rows += rows.length;
       total.tooLong += tokenized.rows.length - rows.length;
@@ -157,6 +163,8 @@ export interface RlContext {
   currentStep: number;
   /** When the job was asked for: the time in the prompts of trajectories that do not say when they began. */
   createdAt: Date;
+  /** Ends the preparation. */
+  signal: AbortSignal;
   /** For people who run the engine. */
   warn(message: string): void;
   /** A version on the device of one of the model's checkpoints or of an adapter folder; the recipe releases it. */
@@ -175,6 +183,7 @@ export async function createRlRecipe(
   const plan = await planUnits(request.trajectory_groups, createPromptRenderer(base, context.createdAt), policy, {
     maxRowTokens,
     optimizerStep: context.optimizerStep,
+    signal: context.signal,
   });
   const versions: number[] = [];
   const held = async (version: Promise<number>) => {

@@ -34,8 +34,8 @@ const trajectory = (items: MessageOrChoice[], ...others: MessageOrChoice[][]): T
 });
 const user: MessageOrChoice = { role: "user", content: "hi" };
 
-function tokenized(given: Trajectory, allowWithoutLogprobs = false) {
-  const result = tokenizeTrajectory(given, unused, { allowWithoutLogprobs });
+async function tokenized(given: Trajectory, allowWithoutLogprobs = false) {
+  const result = await tokenizeTrajectory(given, unused, { allowWithoutLogprobs });
   return {
     ...result,
     rows: result.rows.map((row) => ({
@@ -47,14 +47,14 @@ function tokenized(given: Trajectory, allowWithoutLogprobs = false) {
 }
 
 describe("rows of turns that carry their ids", () => {
-  it("join turns whose prompt continues the row, and train every sampled token", () => {
+  it("join turns whose prompt continues the row, and train every sampled token", async () => {
     const given = trajectory([
       user,
       choice([1, 2], [3, 4], [-0.5, -0.25]),
       user,
       choice([1, 2, 3, 4, 5, 6], [7], [-2]),
     ]);
-    expect(tokenized(given)).toEqual({
+    expect(await tokenized(given)).toEqual({
       rows: [
         {
           tokens: [1, 2, 3, 4, 5, 6, 7],
@@ -69,53 +69,53 @@ describe("rows of turns that carry their ids", () => {
     });
   });
 
-  it("start a row where a template rewrote what was said", () => {
+  it("start a row where a template rewrote what was said", async () => {
     const given = trajectory([user, choice([1, 2], [3, 4], [-1, -1]), user, choice([1, 2, 4, 5], [7], [-2])]);
-    expect(tokenized(given).rows.map(({ tokens, trained }) => [tokens, trained])).toEqual([
+    expect((await tokenized(given)).rows.map(({ tokens, trained }) => [tokens, trained])).toEqual([
       [[1, 2, 3, 4], "0011"],
       [[1, 2, 4, 5, 7], "00001"],
     ]);
   });
 
-  it("go through additional histories in order", () => {
+  it("go through additional histories in order", async () => {
     const given = trajectory(
       [user, choice([1], [2], [-1])],
       [user, choice([1, 2, 3], [4], [-1])],
       [user, choice([9], [8], [-1])],
     );
-    expect(tokenized(given).rows.map((row) => row.tokens)).toEqual([
+    expect((await tokenized(given)).rows.map((row) => row.tokens)).toEqual([
       [1, 2, 3, 4],
       [9, 8],
     ]);
   });
 
-  it("take the rest as context: messages, and choices without logprobs", () => {
+  it("take the rest as context: messages, and choices without logprobs", async () => {
     const assistant: MessageOrChoice = { role: "assistant", content: "said before" };
     const given = trajectory([user, assistant, choice([1, 2], [3], null), choice([1, 2, 3, 4], [5], [-1])]);
-    expect(tokenized(given).rows).toEqual([
+    expect((await tokenized(given)).rows).toEqual([
       { tokens: [1, 2, 3, 4, 5], trained: "00001", logprobs: [null, null, null, null, -1] },
     ]);
-    const allowed = tokenized(trajectory([user, choice([1, 2], [3], null)]), true);
+    const allowed = await tokenized(trajectory([user, choice([1, 2], [3], null)]), true);
     expect(allowed.rows).toEqual([{ tokens: [1, 2, 3], trained: "001", logprobs: [null, null, null] }]);
     expect(allowed).toMatchObject({ trainedTokens: 1, sampledTokens: 0 });
   });
 
-  it("read ids from token_id strings, or from a token's bytes", () => {
+  it("read ids from token_id strings, or from a token's bytes", async () => {
     const strings = choice([1], null, [-1, -2]);
     strings.logprobs!.content![1] = { token: "A", logprob: -2, bytes: [65] };
-    expect(tokenized(trajectory([user, strings])).rows[0]!.tokens).toEqual([1, 0, 65]);
+    expect((await tokenized(trajectory([user, strings]))).rows[0]!.tokens).toEqual([1, 0, 65]);
   });
 
-  it("never train a token that nothing precedes", () => {
-    expect(tokenized(trajectory([choice([], [3, 4], [-1, -2])])).rows).toEqual([
+  it("never train a token that nothing precedes", async () => {
+    expect((await tokenized(trajectory([choice([], [3, 4], [-1, -2])]))).rows).toEqual([
       { tokens: [3, 4], trained: "01", logprobs: [null, -2] },
     ]);
   });
 
-  it("count tokens of choices that were not sampled plainly", () => {
+  it("count tokens of choices that were not sampled plainly", async () => {
     const cold = { ...choice([1], [2, 3], [-1, -1]), sampling_settings: { temperature: 0.5 } };
     const plain = { ...choice([9], [8], [-1]), sampling_settings: {} };
-    expect(tokenized(trajectory([user, cold, plain]))).toMatchObject({ trainedTokens: 3, offPolicyTokens: 2 });
+    expect(await tokenized(trajectory([user, cold, plain]))).toMatchObject({ trainedTokens: 3, offPolicyTokens: 2 });
   });
 });
 
@@ -134,7 +134,7 @@ describe("a prompt that has to be rendered", () => {
     );
   });
 
-  it("names its turn when the template refuses it", () => {
+  it("names its turn when the template refuses it", async () => {
     const sampled = choice([1], [2], [-1]);
     delete sampled.prompt_token_ids;
     const renderer = {
@@ -144,9 +144,46 @@ describe("a prompt that has to be rendered", () => {
       },
     };
     const additional_histories = [{ messages_and_choices: [user, sampled] }];
-    expect(() => tokenizeTrajectory({ ...trajectory([user]), additional_histories }, renderer, settings, "g")).toThrow(
+    const tokenizing = tokenizeTrajectory({ ...trajectory([user]), additional_histories }, renderer, settings, "g");
+    await expect(tokenizing).rejects.toThrow(
       /g\.additional_histories\.0\.messages_and_choices\.1: its prompt cannot be rendered: roles must alternate/,
     );
+  });
+});
+
+describe("a trajectory of many turns without their prompts", () => {
+  const settings = { allowWithoutLogprobs: false };
+  let read = 0;
+  const items = Array.from({ length: 300 }, (_, i) => {
+    const sampled = choice([1], [i], [-1]);
+    delete sampled.prompt_token_ids;
+    const message = {
+      role: "user" as const,
+      get content() {
+        read += 1;
+        return "hi";
+      },
+    };
+    return [message, sampled];
+  }).flat();
+
+  it("is checked in time that grows with its length", () => {
+    checkTrajectory(trajectory(items, items), { ...unused, hasTemplate: true }, settings, "g");
+    expect(read).toBeGreaterThanOrEqual(600);
+    expect(read).toBeLessThan(3000);
+  });
+
+  it("leaves off rendering when it is told to", async () => {
+    const stop = new AbortController();
+    let rendered = 0;
+    const prompt = () => {
+      rendered += 1;
+      setImmediate(() => stop.abort("enough"));
+      return [1];
+    };
+    const tokenizing = tokenizeTrajectory(trajectory(items), { ...unused, prompt }, settings, "g", stop.signal);
+    await expect(tokenizing).rejects.toBe("enough");
+    expect(rendered).toBeLessThan(5);
   });
 });
 

@@ -4,6 +4,7 @@
 // as the chat completion that made it was. Turns whose prompt continues the row so far extend it; any other turn (a
 // template that rewrites history, another conversation) starts a row of its own.
 
+import { setImmediate as breathe } from "node:timers/promises";
 import { ValidationError } from "../errors.js";
 import type {
   MessageOrChoice,
@@ -59,8 +60,9 @@ export interface RowSettings {
 interface TrainedTurn {
   item: MessageOrChoice;
   turn: SampledTokens;
-  /** Which item of its history it is. */
+  /** Which item of which history it is. */
   index: number;
+  items: readonly MessageOrChoice[];
   /** What its prompt is rendered from when it was not recorded. */
   before(): TrajectoryMessage[];
   tools: TrajectoryTool[] | null;
@@ -89,7 +91,7 @@ function* trainedTurns(
       const turn = trainedTurn(item, renderer, settings, `${place}.${i}`);
       if (turn === null) continue;
       const before = () => items.slice(0, i).map(plainMessage);
-      yield { item, turn, index: i, before, tools, now, place: (at) => `${place}.${at}` };
+      yield { item, turn, index: i, items, before, tools, now, place: (at) => `${place}.${at}` };
     }
   }
 }
@@ -121,15 +123,17 @@ function isOffPolicy(choice: TrajectoryChoice): boolean {
 }
 
 /**
- * The rows of one trajectory.
+ * The rows of one trajectory. Rendering prompts again takes a while, so others get their turn, and `signal` is looked at,
+ * before each.
  * @throws ValidationError when it contradicts itself or a prompt cannot be rendered.
  */
-export function tokenizeTrajectory(
+export async function tokenizeTrajectory(
   trajectory: Trajectory,
   renderer: PromptRenderer,
   settings: RowSettings,
   path = "trajectory",
-): TokenizedTrajectory {
+  signal?: AbortSignal,
+): Promise<TokenizedTrajectory> {
   const result: TokenizedTrajectory = {
     rows: [],
     trainedTokens: 0,
@@ -146,6 +150,8 @@ export function tokenizeTrajectory(
     const { item, turn } = trained;
     if (turn.ids.length === 0) continue;
     const offPolicy = isChoice(item) && isOffPolicy(item);
+    if (turn.promptIds === null) await breathe();
+    signal?.throwIfAborted();
     const prompt = turn.promptIds ?? renderPrompt(trained, renderer);
     if (open === null || !startsWith(prompt, open.tokens)) {
       close();
@@ -187,13 +193,18 @@ export function checkTrajectory(
     encode: () => [],
     prompt: () => [],
   };
-  for (const { turn, index, before, place } of trainedTurns(trajectory, unrendered, settings, path)) {
+  // Every prompt begins with those before it: of each history, how far messages have been looked at.
+  let history: readonly MessageOrChoice[] | null = null;
+  let checked = 0;
+  for (const { turn, index, items, place } of trainedTurns(trajectory, unrendered, settings, path)) {
     if (turn.promptIds !== null) continue;
     if (!names.hasTemplate) {
       const message = "required: the base model has no chat template to render the prompt with";
       throw ValidationError.at(`${place(index)}.prompt_token_ids`, message);
     }
-    for (const [i, message] of before().entries()) contentText(message.content, `${place(i)}.content`);
+    if (items !== history) checked = 0;
+    history = items;
+    for (; checked < index; checked++) contentText(plainMessage(items[checked]!).content, `${place(checked)}.content`);
   }
 }
 

@@ -141,6 +141,7 @@ async function createRecipe(
       optimizer: state.settings.optimizer.rl,
       currentStep: state.from,
       createdAt,
+      signal,
       warn: (message) => host.logger.warn(message, { job: job.id }),
       loadStep: (step) => loadAdapter(base, store.files.checkpointFolder(job.modelId, step), "checkpoint"),
       loadFolder: (path) => {
