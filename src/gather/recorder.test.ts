@@ -3,7 +3,7 @@ import type { ChatCompletion } from "../types/chat.js";
 import type { TrajectoryChoice } from "../types/trajectories.js";
 import { recordedFetch } from "./recordedFetch.js";
 import { RolloutRecorder } from "./recorder.js";
-import { deriveSeed, requestSeed, shuffledIndex } from "./seeds.js";
+import { deriveSeed, endlessShuffle, requestSeed } from "./seeds.js";
 
 function completion(...contents: string[]): ChatCompletion {
   return {
@@ -198,7 +198,9 @@ describe("seeds", () => {
   });
 
   it("order scenarios so that each comes once before any comes again", () => {
-    const order = Array.from({ length: 21 }, (_, i) => shuffledIndex(5, 7, i));
+    const at = endlessShuffle(5, 7);
+    const order = Array.from({ length: 21 }, (_, i) => at(i));
+    expect(order.map((_, i) => endlessShuffle(5, 7)(i))).toEqual(order);
     for (let round = 0; round < 3; round++) {
       expect(new Set(order.slice(7 * round, 7 * round + 7)).size).toBe(7);
     }

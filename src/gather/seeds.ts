@@ -13,13 +13,25 @@ export function requestSeed(rollout: bigint, completion: number): number {
   return Number(deriveSeed(rollout, "completion", completion) >> 11n);
 }
 
-/** Position `index` of an endless sequence over 0..count-1 that uses every number once before any again. */
-export function shuffledIndex(run: number | bigint, count: number, index: number): number {
-  const round = Math.floor(index / count);
+/** An endless sequence over 0..count-1, by position, that uses every number once before any again. */
+export function endlessShuffle(run: number | bigint, count: number): (index: number) => number {
+  let round = -1;
+  let order: number[] = [];
+  return (index) => {
+    const wanted = Math.floor(index / count);
+    if (wanted !== round) {
+      round = wanted;
+      order = shuffled(run, count, round);
+    }
+    return order[index % count]!;
+  };
+}
+
+function shuffled(run: number | bigint, count: number, round: number): number[] {
   const order = Array.from({ length: count }, (_, i) => i);
   for (let i = count - 1; i > 0; i--) {
     const j = Number(deriveSeed(run, "order", round, i) % BigInt(i + 1));
     [order[i], order[j]] = [order[j]!, order[i]!];
   }
-  return order[index % count]!;
+  return order;
 }

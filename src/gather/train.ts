@@ -7,7 +7,7 @@ import type { TrainingEvent } from "../types/training.js";
 import { checkTrainOptions } from "./checkOptions.js";
 import { type Gathered, gatherPinned, pin, pinnedAt } from "./gather.js";
 import type { PinnedModel } from "./rollout.js";
-import { shuffledIndex } from "./seeds.js";
+import { endlessShuffle } from "./seeds.js";
 import { type JobAccount, reportStep, rewardReport } from "./stepReport.js";
 
 const DEFAULT_GROUPS = 16;
@@ -25,6 +25,7 @@ export async function* train<S>(
   const { model, scenarios, steps, validation, seed = 0n, signal } = options;
   const perStep = Math.min(options.groupsPerStep ?? DEFAULT_GROUPS, scenarios.length);
 
+  const chosenAt = endlessShuffle(seed, scenarios.length);
   let baseline: RewardReport | null = null;
   const before = validation && steps > 0 ? await validate(client, await pin(client, model, signal), options) : null;
   if (before) baseline = before.report;
@@ -33,10 +34,7 @@ export async function* train<S>(
     // The latest step, whoever made it.
     const policy = await pin(client, model, signal);
     const first = (policy.step ?? 0) * perStep;
-    const chosen = Array.from(
-      { length: perStep },
-      (_, i) => scenarios[shuffledIndex(seed, scenarios.length, first + i)]!,
-    );
+    const chosen = Array.from({ length: perStep }, (_, i) => scenarios[chosenAt(first + i)]!);
     const onProgress = progressOf(options, "rollout", policy);
     const [gathered, rolloutSeconds] = await timed(
       gatherPinned(client, policy, { ...options, scenarios: chosen, onProgress }, "train"),
