@@ -5,6 +5,7 @@ import { ValidationError } from "../errors.js";
 import type { ModelCreateParams } from "../types/models.js";
 import type { SftTrainingJobCreateParams, TrainingJob, TrainingJobCreateParams } from "../types/training.js";
 import type { MessageOrChoice, TrajectoryGroup, TrajectoryTool } from "../types/trajectories.js";
+import { chatCompletionCreate } from "./chat.js";
 import { sftTrainingJobCreate, type trainingJob, trainingJobCreate } from "./jobs.js";
 import { modelCreate } from "./models.js";
 import { orderedPageQuery } from "./pages.js";
@@ -33,6 +34,13 @@ describe("validate", () => {
     const many = issuesOf(action(100_000));
     expect(many).toHaveLength(101);
     expect(many.at(-1)).toBe("body too_many_issues");
+    const messages = [{ role: "user" }];
+    const wrong = { messages, engine_xargs: { list: Array(150_000).fill(null) } };
+    expect(issuesOf(() => validate(chatCompletionCreate, wrong))).toHaveLength(101);
+    const document = Object.fromEntries(Array.from({ length: 150_000 }, (_, i) => [`key${i}`, i]));
+    expect(issuesOf(() => validate(chatCompletionCreate, { messages, documents: [document] }))).toEqual([
+      "body value_error",
+    ]);
   });
 
   it("names every field at fault, array positions as strings", () => {

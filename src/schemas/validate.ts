@@ -42,7 +42,7 @@ type Issue = z.core.$ZodIssue;
 
 /** Of a union's branches, the one that was meant: the one that got deepest into the value, then with the least to complain about. */
 function closestBranch(branches: readonly (readonly Issue[])[]): readonly Issue[] {
-  const depth = (issues: readonly Issue[]) => Math.max(0, ...issues.map((issue) => issue.path.length));
+  const depth = (issues: readonly Issue[]) => issues.reduce((most, issue) => Math.max(most, issue.path.length), 0);
   return [...branches].sort((a, b) => depth(b) - depth(a) || a.length - b.length)[0] ?? [];
 }
 
@@ -99,13 +99,25 @@ function listed(issues: readonly Issue[], from: string): ValidationIssue[] {
   return list;
 }
 
+/** What zod does of a value runs out of stack when it is nested very deep, or has very many faults in one place. */
+function safely<T>(work: () => T, from: string): T {
+  try {
+    return work();
+  } catch (cause) {
+    if (!(cause instanceof RangeError)) throw cause;
+    const msg = "is nested too deeply, or wrong in too many places";
+    throw new ValidationError([{ loc: [from], msg, type: "value_error" }], { cause });
+  }
+}
+
 /**
  * Checks a value against a schema and returns it typed, with defaults filled in.
  * @throws ValidationError with one issue per violation, up to MOST_ISSUES.
  */
 export function validate<S extends z.ZodType>(schema: S, value: unknown, options: ValidateOptions = {}): z.output<S> {
   const form = options.strict && schema instanceof z.ZodObject ? strictForm(schema) : schema;
-  const result = form.safeParse(value);
+  const from = options.from ?? "body";
+  const result = safely(() => form.safeParse(value), from);
   if (result.success) return result.data as z.output<S>;
-  throw new ValidationError(listed(result.error.issues, options.from ?? "body"));
+  throw new ValidationError(listed(result.error.issues, from));
 }
