@@ -126,8 +126,20 @@ function toTokenRow(row: TrainingRow, path: string, contextLength: number): Toke
       throw bad(`${path}.${name}`, message);
     }
   }
+  for (const name of OPTIONAL) {
+    if (row[name] != null) checkNumbers(row[name], `${path}.${name}`, name === "oldLogprobs");
+  }
   return {
     tokens: Int32Array.from(row.tokens),
     trained: Uint8Array.from({ length }, (_, i) => (i > 0 && row.trained[i] ? 1 : 0)),
   };
+}
+
+/** What a float32 holds; NaN, which stands for no value, only where there may be none. @throws BadRequestError naming the entry */
+export function checkNumbers(values: ArrayLike<number>, path: string, mayLack = false): void {
+  const holds = (value: unknown) =>
+    typeof value === "number" && (Number.isFinite(Math.fround(value)) || (mayLack && Number.isNaN(value)));
+  const wrong = Array.prototype.findIndex.call(values, (value) => !holds(value));
+  if (wrong < 0) return;
+  throw bad(`${path}.${wrong}`, `${path}.${wrong} must be a finite number, got ${String(values[wrong])}`);
 }

@@ -27,6 +27,7 @@ import {
   checkedMetrics,
   checkedOptimStep,
   checkLoss,
+  checkNumbers,
   checkSample,
   checkSessionOptions,
   toTokenRows,
@@ -243,6 +244,7 @@ function givenGradient(rows: readonly TokenRow[], weights: readonly ArrayLike<nu
   if (weights?.length !== rows.length || rows.some((row, r) => weights[r]?.length !== row.tokens.length)) {
     throw new BadRequestError("weights must hold one list per row, as long as the row", { param: "weights" });
   }
+  for (const [r, row] of weights.entries()) checkNumbers(row, `weights.${r}`);
   const gradient = weights.map((row) => Float32Array.from(row));
   return () => ({ gradient, metrics: {} });
 }

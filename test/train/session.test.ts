@@ -181,6 +181,9 @@ describe("a training session", () => {
       ["rows.0.tokens.1", { ...row, tokens: [1, 2 ** 32 + 1] }],
       ["advantage", { ...row, advantage: [0, 1] }],
       ["rows.0.advantages", { ...row, advantages: null }],
+      ["rows.0.advantages.1", { ...row, advantages: [0, Number.NaN] }],
+      ["rows.0.weights.0", { ...row, advantages: [0, 1], weights: ["1", 1] }],
+      ["rows.0.oldLogprobs.1", { ...row, advantages: [0, 1], oldLogprobs: [Number.NaN, 1e39] }],
     ] as [string, TrainingRow][]) {
       await expect(session.forwardBackward([given], { loss: "ppo" })).rejects.toMatchObject({ status: 400, param });
     }
@@ -188,6 +191,8 @@ describe("a training session", () => {
       const refused = session.forwardBackward([row], { weights });
       await expect(refused).rejects.toMatchObject({ status: 400, param: "weights" });
     }
+    const refused = session.forwardBackward([row], { weights: [[0, Number.POSITIVE_INFINITY]] });
+    await expect(refused).rejects.toMatchObject({ status: 400, param: "weights.0.1" });
     for (const [param, state] of [
       ["metrics.a", { metrics: { a: Number.NaN } }],
       ["metrics.a", { metrics: { a: "1" } }],
