@@ -39,6 +39,9 @@ describe("options of gather and train", () => {
     ["scenarios", { scenarios: [] }],
     ["validation", { validation: 3 }],
     ["config", { config: "fast" }],
+    ["config.learning_rat", { config: { learning_rat: 1e-3 } }],
+    ["config.learning_rate", { config: { learning_rate: "1e-3" } }],
+    ["config.epsilon", { config: { loss_fn: "ppo", epsilon: -1 } }],
     ["groupsPerStep", { groupsPerStep: 0 }],
   ])("of train alone: %s is named", (param, wrong) => {
     expect(() => checkTrainOptions({ ...training, ...wrong })).toThrow(expect.objectContaining({ param }));

@@ -1,4 +1,7 @@
-import { BadRequestError } from "../errors.js";
+import { BadRequestError, ValidationError } from "../errors.js";
+import { experimentalConfig } from "../schemas/jobs.js";
+import { validate } from "../schemas/validate.js";
+import { resolvePolicy } from "../training/policy.js";
 import type { GatherOptions, TrainOptions } from "../types/gather.js";
 
 type Options = Record<string, unknown>;
@@ -47,9 +50,18 @@ export function checkGatherOptions(options: object): void {
   check(options as Options, GATHERING);
 }
 
-/** As `checkGatherOptions`. */
+/** As `checkGatherOptions`; ValidationError naming what the jobs would refuse of `config`, before anything is rolled out. */
 export function checkTrainOptions(options: object): void {
   check(options as Options, TRAINING);
+  const { config } = options as Options;
+  if (config === undefined) return;
+  try {
+    resolvePolicy(validate(experimentalConfig, config, { strict: true }), 0);
+  } catch (error) {
+    if (!(error instanceof ValidationError)) throw error;
+    const fieldOf = (loc: string[]) => loc.filter((part) => part !== "body" && part !== "experimental_config");
+    throw new ValidationError(error.issues.map((issue) => ({ ...issue, loc: ["config", ...fieldOf(issue.loc)] })));
+  }
 }
 
 function check(options: Options, rules: Readonly<Record<string, Rule>>): void {

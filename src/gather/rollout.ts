@@ -1,6 +1,6 @@
 // One attempt at a scenario, and the trajectory it leaves.
 
-import { AnnealError } from "../errors.js";
+import { AnnealError, BadRequestError } from "../errors.js";
 import type { ChatCompletionCreateParams, ChatMessage } from "../types/chat.js";
 import type { AnnealClient } from "../types/client.js";
 import type { Rollout, RolloutCompletionParams, RolloutContext, RolloutResult } from "../types/gather.js";
@@ -87,6 +87,10 @@ function createContext<S>(
   };
 
   const complete: RolloutContext<S>["complete"] = async (params: RolloutCompletionParams) => {
+    if ((params as ChatCompletionCreateParams).stream) {
+      const hint = "stream through the rollout's fetch";
+      throw new BadRequestError("a rollout's own completions cannot be streamed", { param: "stream", hint });
+    }
     const prepared = prepare(params);
     const completion = await client.chat.completions.create({ ...(prepared ?? params), stream: false }, { signal });
     if (prepared) recorder.record(prepared, completion);

@@ -6,7 +6,7 @@ import { settingsObject } from "./validate.js";
 const fraction = z.number().min(0);
 
 /** On the wire unknown settings are ignored, in process they are errors. */
-const experimentalConfig = settingsObject({
+export const experimentalConfig = settingsObject({
   learning_rate: fraction.nullish(),
   loss_fn: z.enum(["cispo", "ppo"]).nullish(),
   ppo: z.boolean().nullish(),

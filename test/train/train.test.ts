@@ -210,6 +210,13 @@ describe("gather", () => {
     expect([trajectory!.reward, trajectory!.messages_and_choices.length]).toEqual([422, 2]);
   });
 
+  it("names what a rollout's own completions cannot do", async () => {
+    const streaming: Rollout<number> = async ({ chat }) =>
+      Number(await chat("Hi", { ...short, stream: true } as object));
+    const gathering = gather(engine, { model, scenarios: [1], rollout: streaming, groupSize: 1 });
+    await expect(gathering).rejects.toMatchObject({ code: "rollout_failed", cause: { status: 400, param: "stream" } });
+  });
+
   it("scores groups together", async () => {
     const groups = await gather(engine, {
       model,
