@@ -3,20 +3,28 @@ import { createReadStream } from "node:fs";
 const NEWLINE = 0x0a;
 const RETURN = 0x0d;
 
+/** A line that is longer than its reader takes, told before it is held in memory. */
+export class LongLineError extends Error {}
+
 /**
  * A file's lines as bytes, without the "\n" or "\r\n" that ends them. `node:readline` would not do: in newer versions of
  * Node it also ends lines at U+2028 and U+2029, which stand unescaped in the strings of valid JSON.
+ * @throws LongLineError once it would hold more than `longest` bytes of a line.
  */
-export async function* fileLines(file: string): AsyncGenerator<Buffer> {
+export async function* fileLines(file: string, longest = Number.POSITIVE_INFINITY): AsyncGenerator<Buffer> {
   let begun: Buffer[] = [];
+  let held = 0;
   for await (const chunk of createReadStream(file) as AsyncIterable<Buffer>) {
     let start = 0;
     for (let end = chunk.indexOf(NEWLINE); end >= 0; end = chunk.indexOf(NEWLINE, start)) {
       yield joined([...begun, chunk.subarray(start, end)]);
       begun = [];
+      held = 0;
       start = end + 1;
     }
     if (start < chunk.length) begun.push(chunk.subarray(start));
+    held += chunk.length - start;
+    if (held > longest) throw new LongLineError(`a line is longer than ${longest} bytes`);
   }
   if (begun.length > 0) yield joined(begun);
 }

@@ -130,6 +130,12 @@ describe("supervised data", () => {
     await expect(read(file)).rejects.toThrow("data, line 2: is not UTF-8");
   });
 
+  it("names a line that is too long to be held", async () => {
+    const file = write("endless.jsonl", `${line("a")}\n${"x".repeat(65 * 2 ** 20)}`);
+    await expect(read(file)).rejects.toThrow("data, line 2: is longer than 67108864 bytes");
+    rmSync(file);
+  });
+
   it("is read line by line, blank lines and a byte order mark aside", async () => {
     const examples = await read(write("ok.jsonl", `\uFEFF${line("a")}\r\n\n${line("b")}`));
     expect(examples.map(({ line: at, messages }) => [at, messages[1]!.content])).toEqual([

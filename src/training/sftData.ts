@@ -7,7 +7,7 @@ import { AnnealError } from "../errors.js";
 import { streamFile } from "../store/durableFiles.js";
 import { type ConversationError, contentText } from "../text/index.js";
 import type { TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
-import { fileLines } from "./fileLines.js";
+import { fileLines, LongLineError } from "./fileLines.js";
 
 /** An assistant turn of weight 0 is context, as it would be in the prompt of a later turn; else it is trained. */
 export interface SftMessage extends TrajectoryMessage {
@@ -31,6 +31,9 @@ export class TrainingDataError extends AnnealError {
     });
   }
 }
+
+/** Of one line in bytes: far more text than any model reads at once. */
+const LONGEST_LINE = 64 * 2 ** 20;
 
 const ROLES = new Set(["system", "developer", "user", "assistant", "tool", "function"]);
 
@@ -87,15 +90,20 @@ async function openSource(source: string, name: string, signal?: AbortSignal): P
 export async function* readExamples(file: string, name: string): AsyncGenerator<SftExample> {
   const utf8 = new TextDecoder("utf-8", { fatal: true });
   let line = 0;
-  for await (const bytes of fileLines(file)) {
-    line += 1;
-    let text: string;
-    try {
-      text = utf8.decode(bytes);
-    } catch (error) {
-      throw new TrainingDataError(name, line, "is not UTF-8", error);
+  try {
+    for await (const bytes of fileLines(file, LONGEST_LINE)) {
+      line += 1;
+      let text: string;
+      try {
+        text = utf8.decode(bytes);
+      } catch (error) {
+        throw new TrainingDataError(name, line, "is not UTF-8", error);
+      }
+      if (text.trim() !== "") yield parseExample(text, name, line);
     }
-    if (text.trim() !== "") yield parseExample(text, name, line);
+  } catch (error) {
+    if (!(error instanceof LongLineError)) throw error;
+    throw new TrainingDataError(name, line + 1, `is longer than ${LONGEST_LINE} bytes`, error);
   }
 }
 
@@ -103,7 +111,7 @@ export async function* readExamples(file: string, name: string): AsyncGenerator<
 export async function countExamples(file: string, name: string): Promise<number> {
   let count = 0;
   try {
-    for await (const line of fileLines(file)) if (line.toString().trim() !== "") count += 1;
+    for await (const line of fileLines(file, LONGEST_LINE)) if (line.toString().trim() !== "") count += 1;
   } catch (error) {
     throw new TrainingDataError(name, null, `cannot be read (${(error as Error).message})`, error);
   }
