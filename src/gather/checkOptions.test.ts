@@ -20,6 +20,7 @@ describe("options of gather and train", () => {
 
   it.each([
     ["groupSize", { groupSize: 1.5 }],
+    ["groupSize", { groupSize: 2 ** 40 }],
     ["scenarios", { scenarios: "abc" }],
     ["rollout", { rollout: 3 }],
     ["concurrency", { concurrency: 0 }],

@@ -8,19 +8,22 @@ type Options = Record<string, unknown>;
 /** What a value must be, and whether it is. */
 type Rule = readonly [rule: string, holds: (value: unknown) => boolean];
 
-const whole = (least: number): Rule => [
-  `a whole number, at least ${least}`,
-  (value) => Number.isSafeInteger(value) && (value as number) >= least,
+const whole = (least: number, most = Number.MAX_SAFE_INTEGER): Rule => [
+  most < Number.MAX_SAFE_INTEGER ? `a whole number from ${least} to ${most}` : `a whole number, at least ${least}`,
+  (value) => Number.isSafeInteger(value) && (value as number) >= least && (value as number) <= most,
 ];
 const list: Rule = ["a list", Array.isArray];
 const called: Rule = ["a function", (value) => typeof value === "function"];
 const object: Rule = ["an object", (value) => typeof value === "object" && value !== null];
 
+/** Of one scenario: with more a mistyped number would take all memory. */
+const MOST_ROLLOUTS = 65_536;
+
 const GATHERING: { [K in keyof GatherOptions<unknown>]-?: Rule } = {
   model: ["a model or its name", (value) => typeof value === "string" || object[1](value)],
   scenarios: list,
   rollout: called,
-  groupSize: whole(1),
+  groupSize: whole(1, MOST_ROLLOUTS),
   concurrency: whole(1),
   timeoutMs: [
     "a whole number of milliseconds, 0 to 2147483647",
