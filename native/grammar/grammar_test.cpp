@@ -1,5 +1,6 @@
 // Checks the grammar engine against a slow second reading (grammar_reference.h), and by hand: refusals, malformed programs, threads.
 // make -C native/grammar test; prints one line per group and exits with 1 when something differed.
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -147,6 +148,46 @@ void stacks() {
   std::printf("stacks\n");
 }
 
+// Many words one after the other, of which some begin others.
+void repeated_words() {
+  Random random{21};
+  Maker m;
+  const auto vocabulary = plain_words().vocabulary();
+  const auto word = [&](int longest) {
+    std::string text;
+    for (int n = 1 + below(random, longest); n > 0; --n) text += "ab"[below(random, 2)];
+    return text;
+  };
+  std::set<std::string> words;
+  while (words.size() < 100) words.insert(word(9));
+  std::vector<Expr> items;
+  for (auto& one : words) items.push_back(m.text(one));
+  for (auto [min, max] : {std::pair{0, 1}, {2, 2}, {1, 2}, {0, -1}, {1, -1}, {2, -1}}) {
+    const auto grammar = Grammar::compile(vocabulary, m.program({m.seq({m.repeat(m.alt(items), min, max), m.text(".")})}), {});
+    for (int round = 0; round < 2000; ++round) {
+      const std::string text = word(14);
+      // Of each beginning: whether it is 0, 1, 2, or 3 and more words.
+      std::vector<std::array<bool, 4>> counts(text.size() + 1);
+      counts[0][0] = true;
+      for (size_t from = 0; from < text.size(); ++from)
+        for (size_t to = from + 1; to <= text.size(); ++to)
+          if (words.contains(text.substr(from, to - from)))
+            for (size_t count = 0; count < 4; ++count) counts[to][std::min(count + 1, size_t(3))] |= counts[from][count];
+      bool wanted = false;
+      for (int count = min; count <= (max < 0 ? 3 : max); ++count) wanted |= counts[text.size()][size_t(count)];
+      check(accepts(grammar, text + ".") == wanted, "repeated words: %s, %d to %d times", text.c_str(), min, max);
+    }
+  }
+  // Of 20000 words 2000 begin others: the cost grows with the number of words, not with its square, which would be seconds.
+  items.clear();
+  for (int i = 0; i < 20000; ++i) items.push_back(m.text("w" + std::to_string(i)));
+  Budgets budgets;
+  budgets.milliseconds = 1500;
+  const auto error = refusal(m.program({m.repeat(m.alt(items), 1, -1)}), budgets);
+  check(error.empty(), "20000 repeated words: %s", error.c_str());
+  std::printf("repeated words\n");
+}
+
 // Programs that mean nothing never do harm.
 void malformed(int count) {
   Random random{99};
@@ -240,6 +281,7 @@ int main(int argc, char** argv) {
   left_recursion();
   stacks();
   threads();
+  repeated_words();
   malformed(count * 4);
   bounded_texts();
   excluded_texts();

@@ -13,6 +13,7 @@ namespace anneal::grammar {
 namespace {
 
 constexpr int64_t kUnrolled = 192;    // a counted repeat of more weight calls its item, so that a count costs one state
+constexpr uint32_t kManyWords = 64;   // a choice of so many words is an automaton of its own where it is repeated
 constexpr int64_t kKept = 24;         // automata of rules of more weight are worth looking up
 
 }  // namespace
@@ -245,8 +246,11 @@ class NetworkBuilder {
     if (owner && !top && weights_.is_wide(node)) return call(nfa, node, from, to, *owner);
     const int32_t copies = n.b < 0 ? n.a : n.b;
     const bool calls = owner && copies > 2 && weights_.weight(item) > 1 && weights_.repeated(item, copies) > kUnrolled;
+    // Where a word may end and another begin, words that are not yet told apart by their first letters would meet all others.
+    const bool words = !calls && (n.b < 0 || n.b > 1) && are_many_words(item);
     const auto add = [&](int32_t a, int32_t b) {
       if (calls) return call(nfa, item, a, b, *owner);
+      if (words) return embed(nfa, regular(item), a, b);
       expand(nfa, item, a, b, false, owner);
     };
     if (owner && !weights_.productive(item)) return nfa.skip(from, to);         // matches "" only
@@ -266,6 +270,11 @@ class NetworkBuilder {
       add(at, end);
       nfa.skip(end, at);
     }
+  }
+
+  bool are_many_words(int32_t node) const {
+    const auto is_word = [&](int32_t item) { return e_[item].op == Op::bytes; };
+    return e_[node].op == Op::alt && e_[node].count >= kManyWords && std::ranges::all_of(e_.operands(node), is_word);
   }
 
   Shared rule_automaton(int32_t node, int32_t owner) {
