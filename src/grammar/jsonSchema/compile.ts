@@ -1,5 +1,7 @@
-// JSON Schema to the intermediate form. Values are written as JSON.stringify writes them: integers without fraction and
-// exponent, properties in the order in which they are declared and then all others, unless a schema says
+// JSON Schema to the intermediate form. Every value that a schema allows has a text here, though not every spelling that
+// JSON knows: where a number's size or form counts, it is plain or in scientific notation with one digit before the point,
+// which is not zero (20, 20.0 and 2.0e1 are one integer, 200e-1 is not taken); plain letters of constrained strings stand
+// as themselves. Properties come in the order in which they are declared and then all others, unless a schema says
 // "x-property-order": "any". A name that is not declared may come twice; JSON's readers then take the last one.
 
 import { GrammarError } from "../grammarError.js";
