@@ -52,8 +52,22 @@ export interface Exchange {
   accept?: readonly number[];
 }
 
+/**
+ * JSON has no NaN and no infinity: written as null, such a setting would be the default without a word.
+ * @throws ValidationError naming a field of the body, or of an object in it, that is one.
+ */
+function refuseNonFinite(value: unknown, path = ""): void {
+  if (typeof value === "number" && !Number.isFinite(value)) {
+    throw ValidationError.at(path, `must be a finite number, not ${value}`, "finite_number");
+  }
+  const isNested = path.includes(".") || typeof value !== "object" || value === null || Array.isArray(value);
+  if (isNested) return;
+  for (const [key, item] of Object.entries(value)) refuseNonFinite(item, path === "" ? key : `${path}.${key}`);
+}
+
 /** Bigints are written as the integers they are, which `JSON.stringify` cannot. */
 function toJson(value: unknown): string {
+  refuseNonFinite(value);
   const exact: string[] = [];
   // A private-use character keeps the places apart from any text of the value.
   const mark = "\ue000bigint";

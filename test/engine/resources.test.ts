@@ -117,6 +117,18 @@ describe.each(["in process", "connected"] as const)("%s", (kind) => {
     await expect(create("clash")).rejects.toMatchObject(clash);
   });
 
+  it("takes no number for the default that is none", async () => {
+    for (const temperature of [Number.NaN, Number.POSITIVE_INFINITY]) {
+      const hot = client().chat.completions.create({ messages, temperature });
+      await expect(hot).rejects.toMatchObject({ name: "ValidationError", status: 422, param: "temperature" });
+    }
+    const { id } = await create("finite");
+    const config = { learning_rate: Number.NaN };
+    const job = { model_id: id, training_data_url: "file:///nothing", config };
+    const refused = { name: "ValidationError", status: 422, param: "config.learning_rate" };
+    await expect(client().sftTrainingJobs.create(job)).rejects.toMatchObject(refused);
+  });
+
   it("stops when the signal says so", async () => {
     const reason = new Error("enough");
     const signal = AbortSignal.abort(reason);
