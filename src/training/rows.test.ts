@@ -211,6 +211,7 @@ describe("a malformed trajectory", () => {
     unknown.logprobs!.content![0]!.token = "no such token";
     expect(place(unknown)).toBe(`${at}.logprobs.content.0.token`);
     expect(place(choice([1], [2], [-1]), { reward: Number.NaN })).toBe("g.0.reward");
+    expect(place(choice([1], [2], [-1]), { reward: -1e308 })).toBe("g.0.reward");
     const calls = [{ id: "1", type: "function" as const, function: { name: "f", arguments: "{}" } }];
     expect(place({ role: "assistant", content: "", tool_calls: calls }, {}, true)).toBe(`${at}.tool_calls`);
     expect(place({ role: "assistant", content: "", tool_calls: calls })).toBeNull();

@@ -179,6 +179,9 @@ function renderPrompt({ index, before, tools, now, place }: TrainedTurn, rendere
   }
 }
 
+/** Beyond it the squares of a group's rewards have no sum. */
+const MAX_REWARD = 1e150;
+
 /** Checks what can be checked of a trajectory without rendering it. @throws ValidationError */
 export function checkTrajectory(
   trajectory: Trajectory,
@@ -186,7 +189,9 @@ export function checkTrajectory(
   settings: RowSettings,
   path: string,
 ): void {
-  if (!Number.isFinite(trajectory.reward)) throw ValidationError.at(`${path}.reward`, "must be a finite number");
+  if (!(Math.abs(trajectory.reward) <= MAX_REWARD)) {
+    throw ValidationError.at(`${path}.reward`, `must be a number between -${MAX_REWARD} and ${MAX_REWARD}`);
+  }
   const unrendered: PromptRenderer = {
     vocabSize: names.vocabSize,
     idOfBytes: (bytes) => names.idOfBytes(bytes),
