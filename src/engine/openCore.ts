@@ -37,7 +37,8 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
       const base = await loadBaseModel(runtime, model, options, { total: budget, share });
       if (bases.has(base.id)) {
         await closeBaseModel(base);
-        throw ValidationError.at("models", `two models have the id "${base.id}"`);
+        const msg = `two models have the id "${base.id}"; give one of them an id of its own`;
+        throw new ValidationError([{ loc: ["options", "models", String(index)], msg, type: "value_error" }]);
       }
       bases.set(base.id, base);
       budget -= base.device.bytes;

@@ -132,6 +132,12 @@ describe("opening", () => {
     expect(failure.issues[0].loc.slice(0, 2)).toEqual(["options", Object.keys(options)[0]]);
   });
 
+  it("names a model whose id another has", async () => {
+    const path = fileURLToPath(new URL("../../models/tiny", import.meta.url));
+    const twice = Engine.open({ models: [path, { id: "other", path }, path] });
+    await expect(twice).rejects.toMatchObject({ status: 422, issues: [{ loc: ["options", "models", "2"] }] });
+  });
+
   it("fails for what it cannot load, and then can be tried again", async () => {
     await expect(Engine.open({ home, models: ["/nowhere"] })).rejects.toBeInstanceOf(ModelFileError);
     await expect(Engine.open({ home, models: [home] })).rejects.toThrow(/config\.json/);
