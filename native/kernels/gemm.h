@@ -13,9 +13,9 @@ constexpr int kWidenedK = 256;     // k of activations widened to float32 at a t
 constexpr int kBlockK = 4096;      // k for which three panels stay in the second-level cache
 constexpr int kPrefetch = 32;      // panel vectors ahead
 
-// Where a tile prefetches weights: for each of its panels, `step` bytes further per panel vector. One tile alone reads a little ahead of itself;
-// several over the same panels find them in the cache, and fetch the panels after these meanwhile, each its share. Where the caller knows what
-// it will read after the product, that is fetched instead.
+// Where a tile prefetches weights: for each of its panels, `step` bytes further per panel vector. Few rows read a little ahead of themselves:
+// they wait for memory anyway. More rows find their panels in the cache, and fetch the panels after these meanwhile, each tile its share.
+// Where the caller knows what it will read after the product, that is fetched instead.
 struct Ahead {
   const char* at;
   int64_t step;
@@ -39,10 +39,23 @@ template <int MR, int NR> struct Tile {
   }
 };
 
+// Rows of activations, from two bases: the offsets of eight rows from one do not fit the registers beside the rest, and g++ then moves one
+// through a vector register, which costs the products a cycle in 25.
+template <class T, int MR> struct ActivationRows {
+  const T *upper, *lower;
+  int64_t lda;
+
+  ANNEAL_INLINE ActivationRows(const T* a, int64_t lda_) : upper(a), lower(MR > 4 ? a + 4 * lda_ : a), lda(lda_) {
+    asm("" : "+r"(lower));            // not to be derived from the other again
+  }
+  ANNEAL_INLINE const T* at(int i) const { return i < 4 ? upper + i * lda : lower + (i - 4) * lda; }
+};
+
 template <int MR, int NR>
 void multiply_tile(const float* a, int64_t lda, const float* w, int64_t panel, int k, float* c, int64_t ldc, bool accumulate, Ahead ahead) {
   Tile<MR, NR> tile;
   tile.begin(c, ldc, accumulate);
+  const ActivationRows<float, MR> x_rows(a, lda);
   for (int kk = 0; kk < k; kk++) {
     F16 wide[NR];
 #pragma GCC unroll 8
@@ -53,7 +66,7 @@ void multiply_tile(const float* a, int64_t lda, const float* w, int64_t panel, i
     ahead.at += ahead.step;
 #pragma GCC unroll 16
     for (int i = 0; i < MR; i++) {
-      F16 x = all(a[i * lda + kk]);
+      F16 x = all(x_rows.at(i)[kk]);
 #pragma GCC unroll 8
       for (int j = 0; j < NR; j++) tile.c[i][j] = fma(x, wide[j], tile.c[i][j]);
     }
@@ -66,6 +79,7 @@ void multiply_tile(const bf16* a, int64_t lda, const bf16* w, int64_t panel, int
   Tile<MR, NR> tile;
   tile.begin(c, ldc, accumulate);
 #ifdef ANNEAL_PAIR_PRODUCT
+  const ActivationRows<bf16, MR> x_rows(a, lda);
   for (int kk = 0; kk < k; kk += 2) {
     I16 pairs[NR];
 #pragma GCC unroll 8
@@ -77,7 +91,7 @@ void multiply_tile(const bf16* a, int64_t lda, const bf16* w, int64_t panel, int
 #pragma GCC unroll 16
     for (int i = 0; i < MR; i++) {
       int pair;
-      __builtin_memcpy(&pair, a + i * lda + kk, 4);
+      __builtin_memcpy(&pair, x_rows.at(i) + kk, 4);
       I16 x = all_int(pair);
 #pragma GCC unroll 8
       for (int j = 0; j < NR; j++) tile.c[i][j] = pair_product(tile.c[i][j], pairs[j], x);
@@ -145,9 +159,9 @@ void multiply_panels(const T* a, int64_t lda, int m, const T* w, int64_t panel, 
   const int height = m / tiles, taller = m % tiles;  // the first `taller` tiles have one row more
   for (int t = 0, row = 0; t < tiles; t++) {
     const int rows = height + (t < taller);
-    const Ahead ahead = next         ? Ahead{next + int64_t(k) * kLanes * int64_t(sizeof(T)) / tiles * t, 64 / tiles}
-                        : tiles == 1 ? Ahead{(const char*)(w + kStep<T> * kPrefetch * kLanes), 64}
-                                     : Ahead{(const char*)(w + NR * panel) + int64_t(k) * kLanes * int64_t(sizeof(T)) / tiles * t, 64 / tiles};
+    const Ahead ahead = next            ? Ahead{next + int64_t(k) * kLanes * int64_t(sizeof(T)) / tiles * t, 64 / tiles}
+                        : m <= kFewRows ? Ahead{(const char*)(w + kStep<T> * kPrefetch * kLanes), 64}
+                                        : Ahead{(const char*)(w + NR * panel) + int64_t(k) * kLanes * int64_t(sizeof(T)) / tiles * t, 64 / tiles};
     multiply_rows<T, most, NR>(rows, a + row * lda, lda, w, panel, k, c + row * ldc, ldc, accumulate, ahead);
     row += rows;
   }
