@@ -1,3 +1,4 @@
+import { inspect } from "node:util";
 import { BadRequestError, ValidationError } from "../errors.js";
 import { experimentalConfig } from "../schemas/jobs.js";
 import { validate } from "../schemas/validate.js";
@@ -82,6 +83,6 @@ function check(options: Options, rules: Readonly<Record<string, Rule>>): void {
 }
 
 export function badOption(name: string, rule: string, value: unknown): BadRequestError {
-  const given = typeof value === "bigint" ? String(value) : JSON.stringify(value);
+  const given = inspect(value, { depth: 1, breakLength: Number.POSITIVE_INFINITY });
   return new BadRequestError(`${name} must be ${rule}, got ${given}`, { param: name });
 }

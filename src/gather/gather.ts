@@ -148,7 +148,7 @@ async function scoreTogether<S>(
   signal: AbortSignal,
 ): Promise<void> {
   if (trajectories.length === 0) return;
-  const rewards: unknown = await untilAborted(Promise.resolve(scoreGroup(trajectories, { scenario, signal })), signal);
+  const rewards: unknown = await untilAborted(() => scoreGroup(trajectories, { scenario, signal }), signal);
   if (!Array.isArray(rewards) || rewards.length !== trajectories.length || !rewards.every(Number.isFinite)) {
     const rule = `a function that answers with ${trajectories.length} finite rewards, one per trajectory`;
     throw badOption("scoreGroup", rule, rewards);

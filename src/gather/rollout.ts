@@ -1,5 +1,6 @@
 // One attempt at a scenario, and the trajectory it leaves.
 
+import { inspect } from "node:util";
 import { AnnealError, BadRequestError } from "../errors.js";
 import type { ChatCompletionCreateParams, ChatMessage } from "../types/chat.js";
 import type { AnnealClient } from "../types/client.js";
@@ -36,11 +37,11 @@ export async function runRollout<S>(
   const started = new Date();
   const begin = performance.now();
   const context = createContext(client, model, scenario, recorder, seed, signal);
-  const result = await untilAborted(Promise.resolve(rollout(context)), signal);
+  const result = await untilAborted(() => rollout(context), signal);
   const { reward, metrics, metadata }: RolloutResult = typeof result === "number" ? { reward: result } : (result ?? {});
   if (typeof reward !== "number" || !Number.isFinite(reward)) {
     const got = typeof result === "object" && result !== null ? reward : result;
-    throw new AnnealError(`a rollout must answer with a finite reward, got ${typeof got} ${got}`, 422, {
+    throw new AnnealError(`a rollout must answer with a finite reward, got ${inspect(got)}`, 422, {
       code: "invalid_reward",
       param: "rollout",
     });
@@ -138,11 +139,13 @@ function definedEntries<T>(
   return Object.fromEntries(entries);
 }
 
-/** Work that does not look at the signal is left behind. */
-export function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  if (signal.aborted) return Promise.reject(signal.reason);
+/** Work that does not look at the signal is left behind; none is begun after it. */
+export async function untilAborted<T>(begin: () => T | Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted();
+  const work = Promise.resolve(begin());
   return new Promise<T>((resolve, reject) => {
     const abort = () => reject(signal.reason);
+    if (signal.aborted) abort();
     signal.addEventListener("abort", abort, { once: true });
     work.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
   });

@@ -163,6 +163,19 @@ describe("gather", () => {
     await expect(aborted).rejects.toBe("enough");
   });
 
+  it("begins no rollout once it is aborted", async () => {
+    const stop = new AbortController();
+    let begun = 0;
+    const rollout: Rollout<number> = async ({ signal }) => {
+      begun += 1;
+      signal.throwIfAborted();
+      return 1;
+    };
+    const given = { model, scenarios: [0, 1, 2], rollout, groupSize: 1, concurrency: 1, signal: stop.signal };
+    await expect(gather(engine, { ...given, onProgress: () => stop.abort("enough") })).rejects.toBe("enough");
+    expect(begun).toBe(1);
+  });
+
   it("keeps the process alive until a rollout's time is over", async () => {
     const timers = vi.spyOn(globalThis, "setTimeout");
     const options = { model, scenarios: [0], groupSize: 1, maxExceptions: 1, timeoutMs: 53 };
@@ -178,16 +191,18 @@ describe("gather", () => {
       { reward: 1, metrics: { a: "one" } },
       { reward: 1, metadata: { a: ["one"] } },
       "1",
+      undefined,
     ];
     const rollout = (({ scenario }) => answers[scenario]) as Rollout<number>;
-    const options = { model, scenarios: [0, 1, 2, 3], rollout, groupSize: 1, maxExceptions: 3 };
+    const options = { model, scenarios: [0, 1, 2, 3, 4], rollout, groupSize: 1, maxExceptions: 4 };
     const groups = await gather(engine, options);
     const { metrics, metadata } = groups[0]!.trajectories[0]!;
     expect([Object.keys(metrics!), metadata]).toEqual([["completion_tokens", "duration", "c"], { e: null }]);
     expect(groups.slice(1).map((group) => group.exceptions![0]!.message)).toEqual([
       "metrics.a of a rollout must be number or boolean, got string",
       "metadata.a of a rollout must be number or boolean or string or null, got object",
-      "a rollout must answer with a finite reward, got string 1",
+      "a rollout must answer with a finite reward, got '1'",
+      "a rollout must answer with a finite reward, got undefined",
     ]);
   });
 
@@ -234,6 +249,11 @@ describe("train", () => {
     const options = { model, scenarios: [0], rollout: async () => 0, groupSize: 2 };
     const unscored = gather(engine, { ...options, scoreGroup: async () => undefined as never });
     await expect(unscored).rejects.toMatchObject({ code: "bad_request", param: "scoreGroup" });
+    const uncounted = gather(engine, { ...options, scoreGroup: () => [Number.NaN, 1n] as never });
+    await expect(uncounted).rejects.toMatchObject({
+      param: "scoreGroup",
+      message: expect.stringMatching(/got \[ NaN, 1n \]$/),
+    });
     const stop = new AbortController();
     const scoreGroup = () => {
       stop.abort("enough");
