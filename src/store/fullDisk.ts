@@ -18,6 +18,7 @@ export function namingFullDisks<T extends object>(functions: T): T {
   return Object.fromEntries(named) as T;
 }
 
+/** The same for one function. */
 export function naming<A extends unknown[], R>(action: (...given: A) => R): (...given: A) => R {
   const fail = (error: unknown): never => {
     throw namedFullDisk(error);

@@ -118,7 +118,10 @@ export class JobRunner {
     }
   }
 
-  /** Whoever watches the job waits for its end: what keeps it from being written (a full disk) is waited out, or left to the next process. */
+  /**
+   * Whoever watches the job waits for its end: what keeps it from being written (a full disk) is waited out, or left to the
+   * next process.
+   */
   async #endOnceWritable(jobId: string, end: JobEnd): Promise<void> {
     const { signal } = this.#closing;
     for (let told = false; !signal.aborted; told = true) {

@@ -111,7 +111,7 @@ function toTokenRow(row: TrainingRow, path: string, contextLength: number): Toke
   for (const name of ["tokens", "trained"] as const) {
     if (typeof row?.[name]?.length !== "number") throw bad(`${path}.${name}`, `${path}.${name} must be a list`);
   }
-  checkNames(row, ["tokens", "trained", ...OPTIONAL], `${path}`);
+  checkNames(row, ["tokens", "trained", ...OPTIONAL], path);
   const { length } = row.tokens;
   if (length === 0) throw bad(`${path}.tokens`, `${path}.tokens must not be empty`);
   if (length > contextLength) {
@@ -135,7 +135,10 @@ function toTokenRow(row: TrainingRow, path: string, contextLength: number): Toke
   };
 }
 
-/** What a float32 holds; NaN, which stands for no value, only where there may be none. @throws BadRequestError naming the entry */
+/**
+ * What a float32 holds; NaN, which stands for no value, only where there may be none.
+ * @throws BadRequestError naming the entry
+ */
 export function checkNumbers(values: ArrayLike<number>, path: string, mayLack = false): void {
   const holds = (value: unknown) =>
     typeof value === "number" && (Number.isFinite(Math.fround(value)) || (mayLack && Number.isNaN(value)));
