@@ -89,7 +89,7 @@ interface Batch {
   dropped: number;
 }
 
-/** The batches of a data file in its order; rows longer than `maxRowTokens` are dropped. @throws TrainingDataError */
+/** The batches of a data file in its order; conversations with a row beyond `maxRowTokens` are dropped. @throws TrainingDataError */
 export async function planBatches(
   file: string,
   name: string,
