@@ -62,6 +62,14 @@ test("schemas that would take too long are refused in time", () => {
     { oneOf: many(20_000).map((i) => ({ const: i })) },
     {
       $defs: Object.fromEntries(
+        many(3000)
+          .map((i) => [`d${i}`, { $ref: `#/$defs/d${i + 1}` }])
+          .concat([["d3000", {}]]),
+      ),
+      properties: Object.fromEntries(many(1000).map((i) => [`p${i}`, { $ref: "#/$defs/d0" }])),
+    },
+    {
+      $defs: Object.fromEntries(
         many(300).map((i) => [
           `d${i}`,
           { allOf: many(300).map((j) => ({ properties: { a: { $ref: `#/$defs/d${(i + j) % 300}` } } })) },

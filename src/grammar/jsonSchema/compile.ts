@@ -42,6 +42,8 @@ const MOST_PATTERNS = 6;
 /** Steps of work that a range of numbers comes to, and a single one. */
 const RANGE = 2000;
 const LITERAL = 100;
+/** And a reference that is followed. */
+const DETOUR = 20;
 
 export interface JsonSchemaOptions {
   /** Objects that declare properties have no others unless they say so. */
@@ -103,12 +105,14 @@ class SchemaCompiler {
 
   /** Follows what is nothing but a reference, so that its target is compiled once. */
   private withoutDetour(node: SchemaNode): SchemaNode {
-    const seen: SchemaNode[] = [];
-    for (let at = node; !seen.includes(at); ) {
+    const seen = new Set<SchemaNode>();
+    for (let at = node; !seen.has(at); ) {
       const keyword = onlyAssertion(at);
-      seen.push(at);
+      if (keyword !== "$ref" && keyword !== "allOf") return at;
+      spend(DETOUR);
+      seen.add(at);
       if (keyword === "$ref") at = this.document.resolve(at, "$ref");
-      else if (keyword === "allOf" && listOf(at, "allOf").length === 1) at = this.document.child(at, "allOf", "0");
+      else if (listOf(at, "allOf").length === 1) at = this.document.child(at, "allOf", "0");
       else return at;
     }
     return node;
