@@ -69,10 +69,9 @@ const MOST_COUNTED = 2 ** 29;
 export function countOf(node: SchemaNode, keyword: string): number | undefined {
   const value = (node.schema as JsonObject)[keyword];
   if (value === undefined) return undefined;
-  if (typeof value !== "number" || !Number.isSafeInteger(value) || value < 0) {
-    throw keywordError(node, keyword, "must be an integer of at least 0");
-  }
-  if (value <= MOST_COUNTED) return value;
+  const isWhole = typeof value === "bigint" || (typeof value === "number" && Number.isInteger(value));
+  if (!isWhole || value < 0) throw keywordError(node, keyword, "must be an integer of at least 0");
+  if (value <= MOST_COUNTED) return Number(value);
   if (keyword.startsWith("min")) throw keywordError(node, keyword, "is more than any text has");
   return undefined;
 }
