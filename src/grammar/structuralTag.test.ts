@@ -146,6 +146,12 @@ test.each<[name: string, tag: unknown, good: string[], bad: string[]]>([
     ["````", "a````", "abc```"],
   ],
   [
+    "any text before several marks, some of two lines",
+    { format: { type: "tag", begin: "", content: anyText, end: ["x", "yz", "a\nbx", "ay", "by"] } },
+    ["x", "cyz", "a\nbx", "ay"],
+    ["ayz", "byz", "xx"],
+  ],
+  [
     "text that the mark does not follow",
     fenced({ type: "sequence", elements: [anyText, { type: "const_string", value: "." }, anyText] }),
     ["``.```", ".```", "a.b```"],

@@ -173,7 +173,7 @@ class TagCompiler {
     const alike = new Map<string, { ahead: Ending; ends: string[] }>();
     for (const end of own) {
       const ahead = { marks, mark: end === "" ? ending.mark : end };
-      const key = begunMarks(ahead, this.options.specialTokens).sort().join("\n");
+      const key = JSON.stringify(begunMarks(ahead, this.options.specialTokens).sort());
       const known = alike.get(key);
       if (known === undefined) alike.set(key, { ahead, ends: [end] });
       else known.ends.push(end);
