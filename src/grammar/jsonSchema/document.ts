@@ -31,15 +31,29 @@ export interface SchemaNode {
 }
 
 /** Where schemas stand inside schemas: as the value of a keyword, or in its list, or below names. */
-const SCHEMA_KEYWORDS = new Set(
-  "additionalProperties items additionalItems unevaluatedItems unevaluatedProperties contains propertyNames not if then else contentSchema".split(
-    " ",
-  ),
-);
+const SCHEMA_KEYWORDS = new Set([
+  "additionalProperties",
+  "items",
+  "additionalItems",
+  "unevaluatedItems",
+  "unevaluatedProperties",
+  "contains",
+  "propertyNames",
+  "not",
+  "if",
+  "then",
+  "else",
+  "contentSchema",
+]);
 const SCHEMA_LIST_KEYWORDS = new Set(["allOf", "anyOf", "oneOf", "prefixItems", "items"]);
-const SCHEMA_MAP_KEYWORDS = new Set(
-  "properties patternProperties $defs definitions dependentSchemas dependencies".split(" "),
-);
+const SCHEMA_MAP_KEYWORDS = new Set([
+  "properties",
+  "patternProperties",
+  "$defs",
+  "definitions",
+  "dependentSchemas",
+  "dependencies",
+]);
 
 /** Those of json-schema.org, and OpenAPI's, whose further keywords are annotations. */
 const KNOWN_DIALECTS =
