@@ -122,7 +122,8 @@ class NetworkBuilder {
     // After its operands.
     std::vector<std::pair<int32_t, size_t>> path{{root, 0}};
     while (!path.empty()) {
-      auto& [node, next] = path.back();
+      const int32_t node = path.back().first;
+      size_t& next = path.back().second;
       const Node& n = e_[node];
       const auto operands = e_.operands(node);
       const bool leaf = !e_.has_operand_nodes(node);
