@@ -34,12 +34,21 @@ interface WireError {
 export function toError(status: number, body: unknown, headers = new Headers()): AnnealError {
   const { error, detail } = (typeof body === "object" && body !== null ? body : {}) as WireError;
   const code = error?.code ?? headers.get("x-error-code");
-  const param = error?.param ?? decodeURIComponent(headers.get("x-error-param") ?? "");
+  const param = error?.param ?? decoded(headers.get("x-error-param") ?? "");
   const given = { ...(code ? { code } : {}), ...(param ? { param } : {}) };
   if (status === 422 && Array.isArray(detail)) return new ValidationError(detail, given);
   const message = error?.message ?? (typeof detail === "string" ? detail : `the server answered ${status}`);
   const Class = classes[status as keyof typeof classes];
   return Class ? new Class(message, given) : new AnnealError(message, status, { code: "unexpected_status", ...given });
+}
+
+/** What a proxy wrote may be no encoding: then it is taken as it is. */
+function decoded(header: string): string {
+  try {
+    return decodeURIComponent(header);
+  } catch {
+    return header;
+  }
 }
 
 export interface Exchange {
