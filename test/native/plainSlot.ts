@@ -1,15 +1,20 @@
 import type { SlotParams } from "../../src/runtime/runtime.js";
 
-/** Sampling without any filter. */
+/** Sampling that leaves the distribution as it is. */
+export const PLAIN_SAMPLING = {
+  temperature: 1,
+  topP: 1,
+  topK: 0,
+  minP: 0,
+  repetitionPenalty: 1,
+  frequencyPenalty: 0,
+  presencePenalty: 0,
+};
+
+/** A slot that samples so. */
 export function plainSlot(params: Partial<SlotParams> = {}): SlotParams {
   return {
-    temperature: 1,
-    topP: 1,
-    topK: 0,
-    minP: 0,
-    repetitionPenalty: 1,
-    frequencyPenalty: 0,
-    presencePenalty: 0,
+    ...PLAIN_SAMPLING,
     seed: 0n,
     choice: 0,
     minTokens: 0,
