@@ -1,11 +1,10 @@
 // Reading the text of a grammar character by character; what the notations have in common.
 
 import { GrammarError } from "./grammarError.js";
-import { alt, chars, complement, type Expr, type Range, repeat, seq, text } from "./ir.js";
+import { alt, chars, complement, type Expr, MOST_REPETITIONS, type Range, repeat, seq, text } from "./ir.js";
 import { READING, spend } from "./workBudget.js";
 
 const DEEPEST = 250;
-const MOST_REPETITIONS = 1_000_000;
 
 const ESCAPES: ReadonlyMap<string, number> = new Map([
   ["t", 9],

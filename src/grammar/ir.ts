@@ -210,6 +210,9 @@ export function alt(...items: readonly Expr[]): Expr {
   return kept.length === 1 ? kept[0]! : { kind: "alt", items: kept };
 }
 
+/** That a grammar may ask for in so many words. */
+export const MOST_REPETITIONS = 1_000_000;
+
 export function repeat(item: Expr, min: number, max = -1): Expr {
   if (max !== -1 && max < min) return NEVER;
   if (max === 0 || item.kind === "empty") return EMPTY;

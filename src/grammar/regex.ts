@@ -3,13 +3,12 @@
 
 import { classOfLetter, DOT, propertyRanges } from "./characterClasses.js";
 import { GrammarError } from "./grammarError.js";
-import { chars, complement, type Expr, type Range, text } from "./ir.js";
+import { chars, complement, type Expr, MOST_REPETITIONS, type Range, text } from "./ir.js";
 import { Anchored } from "./regexAnchors.js";
 import { Remembered } from "./remembered.js";
 import { READING, spend } from "./workBudget.js";
 
 const DEEPEST = 250;
-const MOST_REPETITIONS = 1_000_000;
 /** Characters of `{2,5}`. */
 const LONGEST_COUNT = 40;
 /** Characters of patterns, and of parts of them, that are looked up among those before. */

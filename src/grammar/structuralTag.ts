@@ -3,7 +3,7 @@
 
 import { ebnfToExpr } from "./ebnf.js";
 import { GrammarError, within } from "./grammarError.js";
-import { ANY_CHARACTER, alt, and, type Expr, optional, repeat, seq } from "./ir.js";
+import { ANY_CHARACTER, alt, and, type Expr, MOST_REPETITIONS, optional, repeat, seq } from "./ir.js";
 import { jsonSchemaToExpr } from "./jsonSchema/compile.js";
 import type { JsonRules } from "./jsonValues.js";
 import { begunMarks, type Ending, freeOfMarks, freeTextBefore, freeTextUpTo, markExpr, without } from "./marks.js";
@@ -28,7 +28,6 @@ interface Tag {
 const NO_ENDING: Ending = { marks: [], mark: "" };
 
 const DEEPEST = 60;
-const MOST_REPETITIONS = 1_000_000;
 /** Steps of work that a part comes to. */
 const PART = 1000;
 

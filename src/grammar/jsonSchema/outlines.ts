@@ -5,7 +5,7 @@ import { GrammarError } from "../grammarError.js";
 import { spend } from "../workBudget.js";
 import type { Branches } from "./branches.js";
 import type { SchemaDocument } from "./document.js";
-import { type Branch, type Conjunction, type JsonType, keyOf, objectShape, typeShape } from "./shape.js";
+import { ALL_TYPES, type Branch, type Conjunction, type JsonType, keyOf, objectShape, typeShape } from "./shape.js";
 
 /** One for each branch. */
 export type Outline = readonly BranchOutline[];
@@ -25,10 +25,7 @@ interface Values {
   literals: ReadonlySet<string> | null;
 }
 
-const ANY: Values = {
-  types: new Set<JsonType>(["null", "boolean", "number", "string", "array", "object"]),
-  literals: null,
-};
+const ANY: Values = { types: new Set(ALL_TYPES), literals: null };
 
 /** The outline of what satisfies all of `nodes`. `closed`: objects that declare properties have no others. */
 export function outlineOf(document: SchemaDocument, branches: Branches, nodes: Conjunction, closed: boolean): Outline {

@@ -36,7 +36,7 @@ export interface TypeShape {
   literals: readonly Scalar[] | null;
 }
 
-const ALL_TYPES: readonly JsonType[] = ["null", "boolean", "number", "string", "array", "object"];
+export const ALL_TYPES: readonly JsonType[] = ["null", "boolean", "number", "string", "array", "object"];
 
 export function typeShape(branch: Branch): TypeShape {
   let types = ALL_TYPES;
