@@ -41,8 +41,11 @@ class StopList {
 const lists = new WeakMap<readonly string[], StopList>();
 
 function listOf(stops: readonly string[]): StopList {
-  const list = lists.get(stops) ?? new StopList(stops);
-  lists.set(stops, list);
+  let list = lists.get(stops);
+  if (list === undefined) {
+    list = new StopList(stops);
+    lists.set(stops, list);
+  }
   return list;
 }
 
