@@ -103,7 +103,7 @@ async function prepareChat(
     includeUsage: request.stream_options?.include_usage ?? false,
     continuousUsage: (request.stream_options?.include_usage && request.stream_options.continuous_usage_stats) ?? false,
     samplingRecord: trained === null ? null : nonNeutralSettings(request, settings, plan.forcedCalls !== null),
-    newReader: () => new ReplyReader(plan, prompt.text),
+    newReader: () => new ReplyReader(plan, prompt.text, request.stream),
   };
 }
 

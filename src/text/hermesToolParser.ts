@@ -12,11 +12,15 @@ const CLOSE = "</tool_call>";
  * of a call, a missing closing tag and stray brackets are forgiven.
  */
 export class HermesToolParser implements ToolParser {
-  private readonly collector = new ToolCallCollector();
+  private readonly collector: ToolCallCollector;
   private state: "text" | "call" | "closing" = "text";
   private readonly opening = new TagSearch(OPEN);
   /** After a call: what may be the closing tag. */
   private held = "";
+
+  constructor(asTheyCome: boolean) {
+    this.collector = new ToolCallCollector(asTheyCome);
+  }
 
   push(text: string): ToolDelta {
     let rest = text;
@@ -50,7 +54,7 @@ export class HermesToolParser implements ToolParser {
 
   private readCall(text: string): string {
     const { state, rest } = this.collector.readCall(text);
-    if (state !== "reading") this.state = this.collector.isCertain ? "closing" : "text";
+    if (state !== "reading") this.state = state === "call" ? "closing" : "text";
     return rest;
   }
 

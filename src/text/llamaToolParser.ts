@@ -7,10 +7,14 @@ const PYTHON_TAG = "<|python_tag|>";
 
 /** An answer that does not begin with a call is content, to its end. */
 export class LlamaToolParser implements ToolParser {
-  private readonly collector = new ToolCallCollector();
+  private readonly collector: ToolCallCollector;
   private state: "before" | "call" | "text" = "before";
   /** Before a call: what is not yet known to be content. */
   private held = "";
+
+  constructor(asTheyCome: boolean) {
+    this.collector = new ToolCallCollector(asTheyCome);
+  }
 
   push(text: string): ToolDelta {
     let rest = text;
@@ -55,8 +59,8 @@ export class LlamaToolParser implements ToolParser {
 
   private readCall(text: string): string {
     const { state, rest } = this.collector.readCall(text);
-    if (state === "done") this.state = "before";
-    else if (state === "failed") this.state = "text";
+    if (state === "call") this.state = "before";
+    else if (state === "content") this.state = "text";
     return rest;
   }
 }

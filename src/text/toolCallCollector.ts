@@ -1,22 +1,27 @@
 // What one piece of text gives: content, and pieces of calls.
 
-import { type ReaderState, ToolCallReader } from "./toolCallReader.js";
+import { ToolCallReader } from "./toolCallReader.js";
 import type { ToolCallPiece, ToolDelta } from "./toolCalls.js";
 
-/** Reads calls one after the other and gathers what a delta will say. */
+/** Whether a call is still being read, has been one, or was none, so that it is content as it stands. */
+export type CallState = "reading" | "call" | "content";
+
+/**
+ * Reads calls one after the other and gathers what a delta will say. Calls that are handed out as they come are calls from
+ * their arguments' first character on, whatever follows; others only once their object is whole and valid JSON.
+ */
 export class ToolCallCollector {
   private reader = new ToolCallReader();
   private announced = false;
   private calls = 0;
-  /** What has been read since before the call, until it is certain to be one. */
-  private uncertain = "";
+  /** What stands before the object of the call being read. */
+  private before = "";
+  /** The object as far as it was read, of a call that has not been handed out. */
+  private object = "";
   private content: string[] = [];
   private pieces: ToolCallPiece[] = [];
 
-  /** Whether the call being read is certain to be one. */
-  get isCertain(): boolean {
-    return this.reader.name !== null;
-  }
+  constructor(private readonly asTheyCome: boolean) {}
 
   /** Whether there has been any call. */
   get hasCalls(): boolean {
@@ -31,32 +36,44 @@ export class ToolCallCollector {
   beginCall(before: string): void {
     this.reader = new ToolCallReader();
     this.announced = false;
-    this.uncertain = before;
+    this.before = before;
+    this.object = "";
   }
 
   /** Reads on in the call, to its end or to what cannot be part of one; gives what is left of `text`. */
-  readCall(text: string): { state: ReaderState; rest: string } {
+  readCall(text: string): { state: CallState; rest: string } {
     for (let index = 0; index < text.length; index++) {
       const character = text[index]!;
-      const state = this.read(character);
-      if (state === "failed") {
-        this.breakOff();
-        return { state, rest: text.slice(index) };
-      }
-      this.uncertain = this.isCertain ? "" : this.uncertain + character;
-      if (state === "done") return { state, rest: text.slice(index + 1) };
+      const state = this.reader.push(character);
+      if (this.asTheyCome) this.handOut();
+      if (state === "failed") return { state: this.breakOff(), rest: text.slice(index) };
+      if (!this.announced) this.object += character;
+      if (state === "done") return { state: this.endCall(), rest: text.slice(index + 1) };
     }
     return { state: "reading", rest: "" };
   }
 
-  /** The call ends here: what is not certain to be one is content. */
-  breakOff(): void {
-    this.addContent(this.uncertain);
-    this.uncertain = "";
+  /** The call ends here, unfinished: it is content unless it has been handed out. */
+  breakOff(): CallState {
+    const state = this.announced ? "call" : "content";
+    if (state === "content") this.addContent(this.before + this.object);
+    this.before = "";
+    this.object = "";
+    return state;
   }
 
-  private read(character: string): ReaderState {
-    const state = this.reader.push(character);
+  private endCall(): CallState {
+    if (!this.asTheyCome) {
+      if (!isJson(this.object)) return this.breakOff();
+      this.announced = true;
+      this.pieces.push({ index: this.calls++, name: this.reader.name!, arguments: this.reader.takeArguments() });
+    }
+    this.before = "";
+    this.object = "";
+    return "call";
+  }
+
+  private handOut(): void {
     const { name } = this.reader;
     if (name !== null && !this.announced) {
       this.announced = true;
@@ -64,7 +81,6 @@ export class ToolCallCollector {
     }
     const text = this.reader.takeArguments();
     if (text !== "") this.addArguments(text);
-    return state;
   }
 
   private addArguments(text: string): void {
@@ -79,5 +95,14 @@ export class ToolCallCollector {
     this.content = [];
     this.pieces = [];
     return delta;
+  }
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
   }
 }

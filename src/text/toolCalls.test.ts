@@ -10,7 +10,7 @@ import {
 } from "./toolCalls.js";
 
 function streamed(format: ToolFormat, text: string, size: number) {
-  const parser = createToolParser(format);
+  const parser = createToolParser(format, true);
   let content = "";
   const toolCalls: ParsedToolCall[] = [];
   const take = (delta: { content: string; toolCalls: ToolCallPiece[] }) => {
@@ -27,10 +27,34 @@ function streamed(format: ToolFormat, text: string, size: number) {
   return { content, toolCalls };
 }
 
-function expectParsed(format: ToolFormat, text: string, content: string, ...calls: [name: string, given: string][]) {
+/** A whole answer, in pieces that are all read before any of it is told. */
+function gathered(format: ToolFormat, text: string, size: number) {
+  const parser = createToolParser(format, false);
+  const deltas = [];
+  for (let at = 0; at < text.length; at += size) deltas.push(parser.push(text.slice(at, at + size)));
+  deltas.push(parser.flush());
+  return {
+    content: deltas.map(({ content }) => content).join(""),
+    toolCalls: deltas.flatMap(({ toolCalls }) =>
+      toolCalls.map(({ name, arguments: given }) => ({ name, arguments: given })),
+    ),
+  };
+}
+
+function expectGathered(format: ToolFormat, text: string, content: string, ...calls: [name: string, given: string][]) {
   const expected = { content, toolCalls: calls.map(([name, given]) => ({ name, arguments: given })) };
   expect(parseToolCalls(format, text), text).toEqual(expected);
+  for (const size of [1, 2, 3, 7, 11]) expect(gathered(format, text, size), `${size}: ${text}`).toEqual(expected);
+}
+
+function expectStreamed(format: ToolFormat, text: string, content: string, ...calls: [name: string, given: string][]) {
+  const expected = { content, toolCalls: calls.map(([name, given]) => ({ name, arguments: given })) };
   for (const size of [1, 2, 3, 7, 11]) expect(streamed(format, text, size), `${size}: ${text}`).toEqual(expected);
+}
+
+function expectParsed(format: ToolFormat, text: string, content: string, ...calls: [name: string, given: string][]) {
+  expectGathered(format, text, content, ...calls);
+  expectStreamed(format, text, content, ...calls);
 }
 
 describe("hermes", () => {
@@ -85,8 +109,21 @@ describe("hermes", () => {
     expectParsed("hermes", `<tool_call>${tool('{"name": "f"}')}`, "<tool_call>", ["f", "{}"]);
   });
 
-  it("keeps a call that was cut off, and forgives a slip after one", () => {
-    expectParsed("hermes", '<tool_call>{"name": "f", "arguments": {"x": 1', "", ["f", '{"x": 1']);
+  it("leaves a call that never ends, or is no JSON, in the content, unless it has been handed out", () => {
+    const cut = '<tool_call>{"name": "f", "arguments": {"x": 1';
+    expectGathered("hermes", cut, cut);
+    expectGathered("hermes", `Hm.\n${tool('{"name": "g"}')}\n${cut}`, `Hm.\n${cut}`, ["g", "{}"]);
+    expectStreamed("hermes", cut, "", ["f", '{"x": 1']);
+    for (const body of [
+      '{"name": "f", "arguments": {x: 1}}',
+      '{"name": "f", "arguments": {"x": 1,}}',
+      '{"name": "f", "arguments": {}, what}',
+    ]) {
+      expectGathered("hermes", `${tool(body)} b`, `${tool(body)} b`);
+    }
+  });
+
+  it("forgives a slip after a call", () => {
     expectParsed("hermes", '<tool_call>{"name": "f", "arguments": {}}', "", ["f", "{}"]);
     expectParsed("hermes", `<tool_call>{"name": "f", "arguments": {}}}\n</tool_call>`, "", ["f", "{}"]);
     expectParsed("hermes", `<tool_call>{"name": "f", "arguments": {}}\nDone`, "Done", ["f", "{}"]);
@@ -94,7 +131,7 @@ describe("hermes", () => {
   });
 
   it("streams the name first, then the arguments as they come", () => {
-    const parser = createToolParser("hermes");
+    const parser = createToolParser("hermes", true);
     expect(parser.push('Hm <tool_call>\n{"name": "f", "argum')).toEqual({ content: "Hm", toolCalls: [] });
     expect(parser.push('ents": {"ci')).toEqual({
       content: "",
@@ -138,7 +175,8 @@ describe("llama3", () => {
 
   it("keeps text after a call as content", () => {
     expectParsed("llama3", '{"name": "f", "parameters": {}} Done', " Done", ["f", "{}"]);
-    expectParsed("llama3", '{"name": "f", "parameters": {"x"', "", ["f", '{"x"']);
+    expectGathered("llama3", '{"name": "f", "parameters": {"x"', '{"name": "f", "parameters": {"x"');
+    expectStreamed("llama3", '{"name": "f", "parameters": {"x"', "", ["f", '{"x"']);
   });
 });
 

@@ -26,7 +26,7 @@ export interface ToolDelta {
 
 export interface ToolParser {
   push(text: string): ToolDelta;
-  /** What was held back; a call that was cut off keeps the arguments it has. */
+  /** What was held back. */
   flush(): ToolDelta;
 }
 
@@ -46,19 +46,20 @@ export function recogniseToolFormat(templateSource: string): ToolFormat | null {
   return isLlama && has("tool_calls") && has("parameters") ? "llama3" : null;
 }
 
-export function createToolParser(format: ToolFormat): ToolParser {
-  return format === "hermes" ? new HermesToolParser() : new LlamaToolParser();
+/**
+ * `asTheyCome`: calls are handed out while they are written, so that one that is cut off keeps the arguments it has. Otherwise
+ * a call comes in one piece, once it is whole and valid JSON; what never gets there is content as it stands.
+ */
+export function createToolParser(format: ToolFormat, asTheyCome: boolean): ToolParser {
+  return format === "hermes" ? new HermesToolParser(asTheyCome) : new LlamaToolParser(asTheyCome);
 }
 
 /** Content and calls of a whole answer. */
 export function parseToolCalls(format: ToolFormat, text: string): { content: string; toolCalls: ParsedToolCall[] } {
-  const parser = createToolParser(format);
+  const parser = createToolParser(format, false);
   const deltas = [parser.push(text), parser.flush()];
-  const toolCalls: ParsedToolCall[] = [];
-  for (const piece of deltas.flatMap((delta) => delta.toolCalls)) {
-    const call = toolCalls[piece.index];
-    if (call === undefined) toolCalls.push({ name: piece.name ?? "", arguments: piece.arguments });
-    else call.arguments += piece.arguments;
-  }
+  const toolCalls = deltas
+    .flatMap((delta) => delta.toolCalls)
+    .map(({ name, arguments: given }) => ({ name: name!, arguments: given }));
   return { content: deltas.map((delta) => delta.content).join(""), toolCalls };
 }

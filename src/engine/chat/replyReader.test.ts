@@ -130,12 +130,29 @@ describe("tool calls", () => {
     expect((await ask({ model: "trained", tools })).choices[0]).not.toHaveProperty("sampling_settings");
   });
 
-  test("a call cut off by the limit keeps what there is, and ends with length", async () => {
-    const { ask, tokenizer } = await withTools(one);
-    const max_tokens = tokenizer.encode('<tool_call>\n{"name": "add", "arguments": {"a": 1,').length;
+  test("a call cut off by the limit is content, after those that are whole; a stream has told what came of it", async () => {
+    const { ask, chunks, tokenizer } = await withTools(`${two}\n${one}`);
+    const said = `${two}\n<tool_call>\n{"name": "add", "arguments": {"a": 1,`;
+    const max_tokens = tokenizer.encode(said).length;
     const choice = (await ask({ tools, max_tokens })).choices[0]!;
     expect(choice.finish_reason).toBe("length");
-    expect(choice.message.tool_calls![0]!.function).toEqual({ name: "add", arguments: '{"a": 1,' });
+    expect(choice.message.content).toContain('<tool_call>\n{"name": "add", "arguments": {"a": 1,');
+    expect(choice.message.tool_calls!.map((call) => call.function)).toEqual([{ name: "sub", arguments: "{}" }]);
+    const all = await chunks({ tools, max_tokens });
+    expect(all.at(-1)!.choices[0]!.finish_reason).toBe("length");
+    expect(assembled(all).calls.map((call) => call.arguments)).toEqual(["{}", '{"a": 1,']);
+  });
+
+  test("a forced call cut off by the limit is content with its opening", async () => {
+    const { ask, tokenizer } = await withTools('{"a": 7}}\n</tool_call>');
+    const max_tokens = tokenizer.encode('{"a"').length;
+    const params = { tools, tool_choice: { type: "function", function: { name: "sub" } }, max_tokens };
+    const choice = (await ask(params)).choices[0]!;
+    expect(choice).toMatchObject({
+      finish_reason: "length",
+      message: { content: expect.stringMatching(/^<tool_call>\n\{"name": "sub", "arguments": \{"a"/) },
+    });
+    expect(choice.message).not.toHaveProperty("tool_calls");
   });
 });
 

@@ -18,14 +18,18 @@ export class ReplyReader {
   /** What the opening written for the model came to, until the model has said something. */
   private opened: ReplyDelta | null = null;
 
-  /** `prompt` is the text that the reply goes on from, without the opening of a call. */
+  /**
+   * `prompt` is the text that the reply goes on from, without the opening of a call; `streams`: what is read is told at once,
+   * so that the pieces of a call go out before it is known to end.
+   */
   constructor(
     private readonly plan: ReplyPlan,
     prompt: string,
+    streams: boolean,
   ) {
     const startsInside = promptOpensReasoning(prompt);
     this.reasoning = plan.reasons ? new ReasoningParser({ startsInside }) : null;
-    this.tools = plan.toolFormat === null ? null : createToolParser(plan.toolFormat);
+    this.tools = plan.toolFormat === null ? null : createToolParser(plan.toolFormat, streams);
     const opening = plan.opening(prompt);
     if (opening !== "") this.opened = this.push(opening);
   }
