@@ -44,7 +44,8 @@ export class Budget {
   /** Counts `count` elementary operations. */
   step(count = 1): void {
     this.steps -= count;
-    if (this.steps < 0) this.exceeded(`more than ${this.limits.steps} steps`);
+    // Written so that NaN, which infinite counts can give, exceeds as well.
+    if (!(this.steps >= 0)) this.exceeded(`more than ${this.limits.steps} steps`);
     if (this.steps < this.nextClockRead) {
       this.nextClockRead = this.steps - STEPS_BETWEEN_CLOCK_READS;
       if (performance.now() > this.deadline) this.exceeded(`more than ${this.limits.milliseconds} ms`);
@@ -53,7 +54,7 @@ export class Budget {
 
   /** Counts a text of `length` about to be made; call it before making one that may be large. */
   text(length: number): void {
-    if (length > this.limits.textLength) this.exceeded(`a text of more than ${this.limits.textLength} characters`);
+    if (!(length <= this.limits.textLength)) this.exceeded(`a text of more than ${this.limits.textLength} characters`);
     this.characters -= length;
     if (this.characters < 0) this.exceeded(`more than ${this.limits.characters} characters of text`);
     this.step(1 + Math.floor(length / CHARACTERS_PER_STEP));

@@ -1,6 +1,7 @@
 // Filters over lists and mappings.
 
 import { attributePath } from "./attributePath.js";
+import { budget } from "./budget.js";
 import { bind, integerArgument, textArgument } from "./callValues.js";
 import { equal, sortedBy } from "./comparison.js";
 import { applyFilter, type Filter } from "./filters.js";
@@ -129,7 +130,10 @@ function batch(value: Value, given: Given): Value {
   const batches: Value[][] = [];
   for (let start = 0; start < items.length; start += size) batches.push(items.slice(start, start + size));
   const last = batches.at(-1);
-  if (last !== undefined && fill !== undefined && fill !== null) while (last.length < size) last.push(fill);
+  if (last !== undefined && fill !== undefined && fill !== null) {
+    budget().step(size - last.length);
+    while (last.length < size) last.push(fill);
+  }
   return new Generator(batches);
 }
 
@@ -143,7 +147,8 @@ function columns(value: Value, given: Given): Value {
   const longer = items.length % count;
   const result: Value[][] = [];
   let start = 0;
-  for (let column = 0; column < Math.min(count, items.length + 1); column++) {
+  budget().step(count);
+  for (let column = 0; column < count; column++) {
     const end = start + size + (column < longer ? 1 : 0);
     const part = items.slice(start, end);
     if (fill !== undefined && fill !== null && column >= longer) part.push(fill);
