@@ -135,10 +135,13 @@ export class HomeLockedError extends ConflictError {
 /** A model folder, adapter or data file that cannot be used: names the file, and the field in it. */
 export class ModelFileError extends AnnealError {
   readonly file: string;
+  /** The message without the file. */
+  readonly reason: string;
 
-  constructor(file: string, message: string, detail: Partial<ErrorDetail> = {}) {
-    super(`${file}: ${message}`, 422, { code: "unusable_model_file", param: file, ...detail });
+  constructor(file: string, reason: string, detail: Partial<ErrorDetail> = {}) {
+    super(`${file}: ${reason}`, 422, { code: "unusable_model_file", param: file, ...detail });
     this.file = file;
+    this.reason = reason;
   }
 }
 

@@ -36,6 +36,17 @@ float widen_f16(uint16_t bits) {
   return value;
 }
 
+// On the bits: not a branch per value, and whatever the floating-point mode.
+bool all_finite(const float* values, int64_t n) {
+  uint32_t found = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, values + i, 4);
+    found |= uint32_t((bits & 0x7f800000) == 0x7f800000);
+  }
+  return found == 0;
+}
+
 }  // namespace
 
 std::vector<WeightShape> weight_shapes(const DecoderConfig& c) {
@@ -117,20 +128,18 @@ void TensorSource::read(const std::string& name, int64_t row0, int64_t rows, flo
   const Tensor& tensor = found->second;
   if (row0 < 0 || rows < 0 || row0 + rows > tensor.rows) throw std::runtime_error(name + ": rows out of range");
   const int width = tensor.type == Type::f32 ? 4 : 2;
-  int64_t at = row0 * tensor.cols, left = rows * tensor.cols;
-  if (tensor.type == Type::f32) {
-    tensor.file->read(tensor.offset + at * width, dst, size_t(left) * 4);
-    return;
-  }
-  std::vector<uint16_t> staging(size_t(std::min(left, kStagingElements)));
-  while (left > 0) {
-    const int64_t n = std::min(left, kStagingElements);
-    tensor.file->read(tensor.offset + at * width, staging.data(), size_t(n) * 2);
+  const int64_t end = (row0 + rows) * tensor.cols;
+  std::vector<uint16_t> staging(tensor.type == Type::f32 ? 0 : size_t(std::min(rows * tensor.cols, kStagingElements)));
+  for (int64_t at = row0 * tensor.cols; at < end;) {
+    const int64_t n = std::min(end - at, kStagingElements);
+    void* const to = tensor.type == Type::f32 ? static_cast<void*>(dst) : staging.data();
+    tensor.file->read(tensor.offset + at * width, to, size_t(n * width));
     if (tensor.type == Type::bf16)
       for (int64_t i = 0; i < n; ++i) dst[i] = widen_bf16(staging[size_t(i)]);
-    else
+    else if (tensor.type == Type::f16)
       for (int64_t i = 0; i < n; ++i) dst[i] = widen_f16(staging[size_t(i)]);
-    at += n, left -= n, dst += n;
+    if (!all_finite(dst, n)) throw FileError(tensor.path, name + " holds values that are not finite numbers");
+    at += n, dst += n;
   }
 }
 

@@ -24,7 +24,7 @@ class TensorSource {
   TensorSource(const Argument& tensors, const DecoderConfig& config);
   // Throws FileError. Any thread.
   void open();
-  // Decoder's TensorReader. Any thread.
+  // Decoder's TensorReader. Any thread. Throws FileError, also for a value that is no finite number.
   void read(const std::string& name, int64_t row0, int64_t rows, float* dst) const;
 
  private:

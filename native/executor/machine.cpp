@@ -198,6 +198,9 @@ ReadOnlyFile::ReadOnlyFile(const std::string& path) : path_(path) {
   MultiByteToWideChar(CP_UTF8, 0, path.c_str(), -1, wide.data(), length);
   handle_ = CreateFileW(wide.c_str(), GENERIC_READ, FILE_SHARE_READ, nullptr, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, nullptr);
   if (handle_ == INVALID_HANDLE_VALUE) throw FileError(path, "cannot be opened (error " + std::to_string(GetLastError()) + ")");
+  if (GetFileType(handle_) == FILE_TYPE_DISK) return;
+  CloseHandle(handle_);
+  throw FileError(path, "is not a regular file");
 }
 
 ReadOnlyFile::~ReadOnlyFile() { CloseHandle(handle_); }
@@ -219,7 +222,8 @@ void ReadOnlyFile::read(int64_t offset, void* dst, size_t bytes) const {
 
 #else
 
-ReadOnlyFile::ReadOnlyFile(const std::string& path) : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+// Nonblocking: opening a pipe that nobody writes to must not hold up the thread. It changes nothing for regular files.
+ReadOnlyFile::ReadOnlyFile(const std::string& path) : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)) {
   if (descriptor_ < 0) throw FileError(path, std::strerror(errno));
   struct stat status;
   if (::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode)) return;

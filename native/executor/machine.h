@@ -28,10 +28,10 @@ struct FileError : std::runtime_error {
   std::string file;
 };
 
-// A file opened for positioned reads from any thread.
+// A regular file opened for positioned reads from any thread.
 class ReadOnlyFile {
  public:
-  // Throws FileError.
+  // Throws FileError, also for a pipe or a device, without waiting for it.
   explicit ReadOnlyFile(const std::string& path);
   ~ReadOnlyFile();
   ReadOnlyFile(const ReadOnlyFile&) = delete;

@@ -1,6 +1,7 @@
 // The compiled addon as JavaScript sees it, loaded at first use.
 
 import { createRequire } from "node:module";
+import { fileURLToPath } from "node:url";
 import {
   AnnealError,
   BadRequestError,
@@ -107,9 +108,9 @@ let loaded: NativeAddon | undefined;
 /** @throws UnavailableError when the addon was not built for this machine. */
 export function nativeAddon(): NativeAddon {
   if (loaded) return loaded;
-  const file = new URL("native/build/Release/anneal.node", packageFolder);
+  const file = fileURLToPath(new URL("native/build/Release/anneal.node", packageFolder));
   try {
-    loaded = createRequire(import.meta.url)(file.pathname) as NativeAddon;
+    loaded = createRequire(import.meta.url)(file) as NativeAddon;
   } catch (cause) {
     throw new UnavailableError(`the native part of anneal cannot be loaded: ${(cause as Error).message}`, {
       code: "native_addon_missing",

@@ -1,8 +1,10 @@
 // What a Hugging Face folder says about its tokenizer: the files, checked and put in one shape.
 
 import { createHash, type Hash } from "node:crypto";
-import { readdir, readFile } from "node:fs/promises";
+import { readdir } from "node:fs/promises";
 import { join } from "node:path";
+import { ModelFileError } from "../errors.js";
+import { readRegularFile } from "../regularFile.js";
 import { TokenizerError } from "./errors.js";
 
 export type Json = null | boolean | number | string | Json[] | JsonObject;
@@ -40,6 +42,9 @@ export interface TemplateSource {
 
 /** Ids index arrays: a folder with one far outside any real vocabulary is refused instead of filling memory. */
 const MAX_TOKEN_ID = 1 << 24;
+
+/** The largest tokenizer.json of a published model is about 35 MB. */
+const MAX_FILE_BYTES = 128 * 2 ** 20;
 
 export function isObject(value: Json | undefined): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
@@ -79,10 +84,11 @@ export async function readTokenizerFolder(folder: string): Promise<TokenizerFold
 
 async function readTextFile(file: string): Promise<string | undefined> {
   try {
-    return await readFile(file, "utf8");
+    return (await readRegularFile(file, MAX_FILE_BYTES)).toString("utf8");
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-    throw new TokenizerError(`cannot be read (${(error as Error).message})`, file, { cause: error });
+    if (!(error instanceof ModelFileError)) throw error;
+    if ((error.cause as NodeJS.ErrnoException | undefined)?.code === "ENOENT") return undefined;
+    throw new TokenizerError(error.reason, file, { cause: error });
   }
 }
 

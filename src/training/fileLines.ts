@@ -1,4 +1,4 @@
-import { createReadStream } from "node:fs";
+import { openRegularFile } from "../regularFile.js";
 
 const NEWLINE = 0x0a;
 const RETURN = 0x0d;
@@ -9,12 +9,14 @@ export class LongLineError extends Error {}
 /**
  * A file's lines as bytes, without the "\n" or "\r\n" that ends them. `node:readline` would not do: in newer versions of
  * Node it also ends lines at U+2028 and U+2029, which stand unescaped in the strings of valid JSON.
- * @throws LongLineError once it would hold more than `longest` bytes of a line.
+ * @throws ModelFileError when it is no regular file, LongLineError once it would hold more than `longest` bytes of a line.
  */
 export async function* fileLines(file: string, longest = Number.POSITIVE_INFINITY): AsyncGenerator<Buffer> {
   let begun: Buffer[] = [];
   let held = 0;
-  for await (const chunk of createReadStream(file) as AsyncIterable<Buffer>) {
+  // Closed with its stream.
+  const handle = await openRegularFile(file);
+  for await (const chunk of handle.createReadStream() as AsyncIterable<Buffer>) {
     let start = 0;
     for (let end = chunk.indexOf(NEWLINE); end >= 0; end = chunk.indexOf(NEWLINE, start)) {
       yield joined([...begun, chunk.subarray(start, end)]);

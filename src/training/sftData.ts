@@ -1,9 +1,10 @@
 // Supervised data: one conversation per line.
 
-import { open, realpath, stat } from "node:fs/promises";
+import { realpath } from "node:fs/promises";
 import { Readable } from "node:stream";
 import type { ReadableStream } from "node:stream/web";
-import { AnnealError } from "../errors.js";
+import { AnnealError, ModelFileError } from "../errors.js";
+import { openRegularFile } from "../regularFile.js";
 import { streamFile } from "../store/durableFiles.js";
 import { type ConversationError, contentText } from "../text/index.js";
 import type { TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
@@ -46,6 +47,7 @@ export async function snapshotData(source: string, name: string, file: string, s
     await streamFile(file, readSource(source, name, signal));
   } catch (error) {
     signal?.throwIfAborted();
+    if (error instanceof ModelFileError) throw new TrainingDataError(name, null, error.reason, error);
     if (error instanceof AnnealError) throw error;
     // What fetch throws says why only in its cause.
     const { message, cause } = error as Error;
@@ -74,10 +76,10 @@ export const isRemote = (source: string): boolean => /^https?:/i.test(source);
 async function openSource(source: string, name: string, signal?: AbortSignal): Promise<Readable> {
   if (!isRemote(source)) {
     // It may have been replaced since the job was asked for.
-    if ((await realpath(source)) !== source || !(await stat(source)).isFile()) {
+    if ((await realpath(source)) !== source) {
       throw new TrainingDataError(name, null, "is no longer the file that was asked for");
     }
-    return (await open(source)).createReadStream();
+    return (await openRegularFile(source)).createReadStream();
   }
   const response = await fetch(source, { signal, redirect: "error" });
   if (!response.ok || response.body === null) {
@@ -113,7 +115,9 @@ export async function countExamples(file: string, name: string): Promise<number>
   try {
     for await (const line of fileLines(file, LONGEST_LINE)) if (line.toString().trim() !== "") count += 1;
   } catch (error) {
-    throw new TrainingDataError(name, null, `cannot be read (${(error as Error).message})`, error);
+    const { message } = error as Error;
+    const reason = error instanceof ModelFileError ? error.reason : `cannot be read (${message})`;
+    throw new TrainingDataError(name, null, reason, error);
   }
   return count;
 }

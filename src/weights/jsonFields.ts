@@ -1,7 +1,7 @@
 // Fields of a JSON file that someone else wrote: every one is checked where it is read, errors name file and field.
 
-import { readFile, stat } from "node:fs/promises";
 import { ModelFileError } from "../errors.js";
+import { readRegularFile } from "../regularFile.js";
 
 /** Longest JSON file read, in bytes: configurations are a few kilobytes, an index of a large model a few megabytes. */
 const MOST_BYTES = 64 * 2 ** 20;
@@ -24,16 +24,7 @@ export class JsonFields {
   }
 
   static async read(file: string): Promise<JsonFields> {
-    let text: string;
-    try {
-      const { size } = await stat(file);
-      if (size > MOST_BYTES) throw new ModelFileError(file, `is larger than ${MOST_BYTES} bytes`);
-      text = await readFile(file, "utf8");
-    } catch (cause) {
-      if (cause instanceof ModelFileError) throw cause;
-      const missing = (cause as NodeJS.ErrnoException).code === "ENOENT";
-      throw new ModelFileError(file, missing ? "is missing" : (cause as Error).message, { cause });
-    }
+    const text = (await readRegularFile(file, MOST_BYTES)).toString("utf8");
     try {
       return new JsonFields(file, JSON.parse(text.replace(/^\uFEFF/, "")));
     } catch (cause) {

@@ -3,6 +3,7 @@
 import { type FileHandle, open, rename, rm } from "node:fs/promises";
 import { dirname } from "node:path";
 import { ModelFileError } from "../errors.js";
+import { openRegularFile } from "../regularFile.js";
 import type { NamedTensors } from "../runtime/runtime.js";
 import { readSafetensorsHeader, type StoredTensor } from "./safetensorsHeader.js";
 
@@ -14,7 +15,7 @@ export async function readSafetensors(
   file: string,
 ): Promise<{ tensors: NamedTensors; metadata: Record<string, string> }> {
   const header = await readSafetensorsHeader(file);
-  const handle = await open(file, "r");
+  const handle = await openRegularFile(file);
   try {
     const tensors: NamedTensors = new Map();
     for (const [name, stored] of header.tensors) {

@@ -1,7 +1,7 @@
 // The header of a safetensors file: which tensors it holds and where, checked against the file's size before anything is believed.
 
-import { open } from "node:fs/promises";
 import { ModelFileError } from "../errors.js";
+import { openRegularFile } from "../regularFile.js";
 import { JsonFields } from "./jsonFields.js";
 
 /** As in the reference implementation. */
@@ -60,13 +60,9 @@ export async function readSafetensorsHeader(file: string): Promise<SafetensorsHe
 }
 
 async function readHeaderText(file: string): Promise<{ text: string; start: number; end: number }> {
-  const handle = await open(file, "r").catch((cause: NodeJS.ErrnoException) => {
-    throw new ModelFileError(file, cause.code === "ENOENT" ? "is missing" : cause.message, { cause });
-  });
+  const handle = await openRegularFile(file);
   try {
-    const status = await handle.stat();
-    if (!status.isFile()) throw new ModelFileError(file, "is not a file");
-    const { size } = status;
+    const { size } = await handle.stat();
     const prefix = Buffer.alloc(8);
     if ((await handle.read(prefix, 0, 8, 0)).bytesRead < 8) throw new ModelFileError(file, "is shorter than 8 bytes");
     const length = prefix.readBigUInt64LE();

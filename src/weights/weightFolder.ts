@@ -2,9 +2,10 @@
 
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
-import { type FileHandle, open } from "node:fs/promises";
+import type { FileHandle } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { ModelFileError } from "../errors.js";
+import { openRegularFile } from "../regularFile.js";
 import { type DecoderConfig, type ElementType, type TensorLocation, weightTensors } from "../runtime/runtime.js";
 import { decoderConfig } from "./decoderConfig.js";
 import { JsonFields } from "./jsonFields.js";
@@ -111,7 +112,7 @@ async function hashWeights(config: DecoderConfig, tensors: readonly TensorLocati
   try {
     for (const { name, file, offset, bytes, dtype, shape } of tensors.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
       hash.update(`\n${name} ${dtype} ${shape.join("x")}\n`);
-      const handle = handles.get(file) ?? (await open(file, "r"));
+      const handle = handles.get(file) ?? (await openRegularFile(file));
       handles.set(file, handle);
       for (let done = 0; done < bytes; ) {
         const { bytesRead } = await handle.read(chunk, 0, Math.min(chunk.length, bytes - done), offset + done);

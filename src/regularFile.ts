@@ -1,0 +1,49 @@
+// Files that somebody else names. Only regular ones are read: a pipe or a device would hold up its reader, or never end.
+
+import { constants, type Stats } from "node:fs";
+import { type FileHandle, open } from "node:fs/promises";
+import { ModelFileError } from "./errors.js";
+
+// Without waiting for whoever writes to a pipe, and without taking a terminal; neither is known to Windows.
+const FLAGS = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0) | (constants.O_NOCTTY ?? 0);
+
+/** @throws ModelFileError when it is missing, cannot be opened, or is not a regular file. */
+export async function openRegularFile(file: string): Promise<FileHandle> {
+  const handle = await open(file, FLAGS).catch((cause: NodeJS.ErrnoException) => {
+    // Of the system's message, the part that does not repeat the path.
+    const reason = cause.code === "ENOENT" ? "is missing" : cause.message.replace(/, \w+ '.*$/s, "");
+    throw new ModelFileError(file, reason, { cause });
+  });
+  const status = await handle.stat();
+  if (status.isFile()) return handle;
+  await handle.close();
+  throw new ModelFileError(file, `is ${kindOf(status)}, not a regular file`);
+}
+
+function kindOf(status: Stats): string {
+  if (status.isDirectory()) return "a folder";
+  return status.isFIFO() ? "a pipe" : "a device";
+}
+
+/**
+ * A whole file that is no longer than `maxBytes`, whatever size it claims.
+ * @throws ModelFileError as `openRegularFile` does, and for a longer file.
+ */
+export async function readRegularFile(file: string, maxBytes: number): Promise<Buffer> {
+  const handle = await openRegularFile(file);
+  try {
+    const { size } = await handle.stat();
+    const pieces: Buffer[] = [];
+    let length = 0;
+    // One byte more than it claims tells the end. Files of the kernel claim none.
+    for (let next = size + 1; size <= maxBytes && length <= maxBytes; next = 65_536) {
+      const { buffer, bytesRead } = await handle.read(Buffer.allocUnsafe(next), 0, next, null);
+      if (bytesRead === 0) return Buffer.concat(pieces);
+      pieces.push(buffer.subarray(0, bytesRead));
+      length += bytesRead;
+    }
+  } finally {
+    await handle.close();
+  }
+  throw new ModelFileError(file, `is larger than ${maxBytes} bytes`);
+}
