@@ -22,7 +22,7 @@
         "addon/named_tensors.cpp", "addon/policy_loss_binding.cpp", "addon/slot.cpp", "addon/step.cpp", "addon/tensor_source.cpp", "addon/trainer.cpp",
         "decoder/adapter.cpp", "decoder/batch.cpp", "decoder/decoder.cpp", "decoder/head.cpp", "decoder/layer_backward.cpp",
         "decoder/layer_forward.cpp", "decoder/parameters.cpp", "decoder/rope.cpp", "decoder/train_pass.cpp", "decoder/weights.cpp",
-        "executor/executor.cpp", "executor/machine.cpp",
+        "executor/background.cpp", "executor/executor.cpp", "executor/machine.cpp",
         "grammar/automaton.cpp", "grammar/configurations.cpp", "grammar/expression_weights.cpp", "grammar/expressions.cpp",
         "grammar/known_automata.cpp", "grammar/local_mask.cpp",
         "grammar/mask_maker.cpp", "grammar/matcher.cpp", "grammar/minimal.cpp", "grammar/network.cpp", "grammar/utf8.cpp", "grammar/vocabulary.cpp",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <system_error>
 
 #include "../executor/machine.h"
 
@@ -100,12 +101,24 @@ std::shared_ptr<Environment> Environment::of(napi_env env) {
 void Environment::clean_up(void* self) {
   auto& environment = *static_cast<Environment*>(self);
   if (environment.executor_) environment.executor_->drop(environment.port_.get());
+  if (environment.background_) environment.background_->drop(environment.port_.get());
   environment.port_->close();
 }
 
 const std::shared_ptr<Executor>& Environment::executor() {
   if (!executor_) executor_ = Executor::shared();
   return executor_;
+}
+
+const std::shared_ptr<Background>& Environment::background() {
+  if (!background_) background_ = Background::shared();
+  return background_;
+}
+
+void Environment::abort(const std::shared_ptr<CallControl>& control) {
+  control->aborted = true;
+  if (executor_) executor_->abort(control);
+  if (background_) background_->abort(control);
 }
 
 napi_value Environment::start(const Options& options, std::function<void()> work, std::function<napi_value(Js)> settle) {
@@ -120,7 +133,16 @@ napi_value Environment::start(const Options& options, std::function<void()> work
   napi_value promise;
   js_.check(napi_create_promise(js_.env, &call->deferred, &promise));
   if (in_flight_++ == 0) js_.check(napi_ref_threadsafe_function(js_.env, port_->wake_));
-  executor()->submit(std::move(task));
+  if (!options.client) {
+    executor()->submit(std::move(task));
+    return promise;
+  }
+  try {
+    background()->submit(std::move(task), *options.client);
+  } catch (const std::system_error&) {
+    call->failure = Failure{"no_threads", "the system starts no further thread for this call", ""};
+    port_->post(std::move(call));
+  }
   return promise;
 }
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "../executor/executor.h"
+#include "../executor/background.h"
 #include "js.h"
 
 namespace anneal {
@@ -17,7 +17,7 @@ struct CallControl : Control {
   std::atomic<bool> closed{false};     // its model, trainer or pass was closed
 };
 
-// One asynchronous call: work on the dispatcher, then a promise settled on the JavaScript thread.
+// One asynchronous call: work on another thread, then a promise settled on the JavaScript thread.
 struct Call {
   std::function<void()> work;                   // may throw Failure, FileError, std::exception
   std::function<napi_value(Js)> settle;         // makes the result; may throw Failure
@@ -61,13 +61,17 @@ class Environment {
   static std::shared_ptr<Environment> of(napi_env env);
 
   const std::shared_ptr<Executor>& executor();
+  const std::shared_ptr<Background>& background();
+  // Ends the calls of a control wherever they wait or run.
+  void abort(const std::shared_ptr<CallControl>& control);
 
   struct Options {
     Queue queue = Queue::training;
     std::shared_ptr<CallControl> control;       // null: one of its own
     std::vector<Pending*> pending;              // lists the call belongs to
+    std::optional<std::string> client;          // the work runs in the background, in this one's turn; else on the dispatcher
   };
-  // Returns the promise. `settle` runs on the JavaScript thread, `work` on the dispatcher.
+  // Returns the promise. `settle` runs on the JavaScript thread, `work` on another.
   napi_value start(const Options& options, std::function<void()> work, std::function<napi_value(Js)> settle);
   // Queued work without a result; must not fail.
   void post(Queue queue, std::function<void()> work);
@@ -88,6 +92,7 @@ class Environment {
 
   Js js_;
   std::shared_ptr<Executor> executor_;
+  std::shared_ptr<Background> background_;
   std::shared_ptr<Port> port_ = std::make_shared<Port>();
   int in_flight_ = 0;                           // the process is kept alive while there are any
 };

@@ -6,68 +6,21 @@ namespace anneal {
 
 namespace {
 
-// Work on Node's thread pool: short and on its own, it must wait neither for a training step nor make inference wait.
-class Background {
- public:
-  // Returns the promise. `work` runs on another thread, `settle` on the JavaScript thread; both may throw.
-  static napi_value start(Js js, std::function<void()> work, std::function<napi_value(Js)> settle) {
-    auto self = std::make_unique<Background>();
-    self->work_ = std::move(work);
-    self->settle_ = std::move(settle);
-    napi_value promise;
-    js.check(napi_create_promise(js.env, &self->deferred_, &promise));
-    js.check(napi_create_async_work(js.env, nullptr, js.text("anneal grammar"), execute, complete, self.get(), &self->async_));
-    if (const napi_status status = napi_queue_async_work(js.env, self->async_); status != napi_ok) {
-      napi_delete_async_work(js.env, self->async_);
-      js.check(status);
-    }
-    self.release();
-    return promise;
-  }
-
- private:
-  static void execute(napi_env, void* data) {
-    auto& self = *static_cast<Background*>(data);
-    self.attempt([&] { self.work_(); });
-  }
-
-  static void complete(napi_env env, napi_status status, void* data) {
-    const std::unique_ptr<Background> self(static_cast<Background*>(data));
-    const Js js{env};
-    try {
-      napi_value result = nullptr;
-      if (status != napi_ok) self->failure_ = Failure{"aborted", "the call was aborted", ""};
-      if (!self->failure_) self->attempt([&] { result = self->settle_(js); });
-      if (self->failure_) js.check(napi_reject_deferred(env, self->deferred_, Environment::of(env)->error(*self->failure_)));
-      else js.check(napi_resolve_deferred(env, self->deferred_, result));
-    } catch (...) {
-      // Only an environment that is going away cannot settle a promise.
-    }
-    napi_delete_async_work(env, self->async_);
-  }
-
-  template <class F> void attempt(F&& body) {
-    try {
-      body();
-    } catch (const Failure& failure) {
-      failure_ = failure;
-    } catch (const grammar::GrammarError& error) {
-      failure_ = Failure{error.code, error.what(), error.param};
-    } catch (const std::invalid_argument& error) {
-      failure_ = Failure{"invalid_argument", error.what(), "vocabulary"};
-    } catch (const std::bad_alloc&) {
-      failure_ = Failure{"insufficient_memory", "the machine has not enough memory for this call", ""};
-    } catch (const std::exception& error) {
-      failure_ = Failure{"internal_error", error.what(), ""};
-    }
-  }
-
-  std::function<void()> work_;
-  std::function<napi_value(Js)> settle_;
-  std::optional<Failure> failure_;
-  napi_deferred deferred_ = nullptr;
-  napi_async_work async_ = nullptr;
-};
+// Starts long work of grammars in the background, with its errors as failures.
+napi_value start(Js js, Environment::Options options, std::function<void()> work, std::function<napi_value(Js)> settle) {
+  return Environment::of(js.env)->start(
+      options,
+      [work = std::move(work)] {
+        try {
+          work();
+        } catch (const grammar::GrammarError& error) {
+          throw Failure{error.code, error.what(), error.param};
+        } catch (const std::invalid_argument& error) {
+          throw Failure{"invalid_argument", error.what(), "vocabulary"};
+        }
+      },
+      std::move(settle));
+}
 
 // Errors of a matcher's own, which it has only when a grammar is ambiguous beyond all bounds.
 template <class F> auto guarded_matcher(F&& body) {
@@ -105,8 +58,9 @@ napi_value grammar_vocabulary(const Arguments& arguments) {
   auto offsets = list(1, offsets_path), special = list(2, special_path), end = list(3, end_path);
   auto made = std::make_shared<std::shared_ptr<const grammar::Vocabulary>>();
   auto environment = Environment::of(arguments.js.env);
-  return Background::start(
-      arguments.js, [=] { *made = std::make_shared<grammar::Vocabulary>(*tokens, *offsets, *special, *end); },
+  // Made once per model, before anyone's grammar.
+  return start(
+      arguments.js, {.client = ""}, [=] { *made = std::make_shared<grammar::Vocabulary>(*tokens, *offsets, *special, *end); },
       [environment, made](Js js) { return wrap(*environment, std::make_unique<GrammarVocabulary>(js, std::move(*made))); });
 }
 
@@ -133,10 +87,14 @@ napi_value compile_grammar(const Arguments& arguments) {
     read("nesting", budgets.nesting, 1000);
     read("rules", budgets.rules, 10'000'000);
   }
+  const Path client_path("client"), cancellation_path("cancellation");
+  auto control = control_of(arguments.at(4, cancellation_path));
+  if (!control) control = std::make_shared<CallControl>();
   auto made = std::make_shared<std::shared_ptr<grammar::Grammar>>();
   auto environment = Environment::of(arguments.js.env);
-  return Background::start(
-      arguments.js, [=, from = vocabulary->vocabulary()] { *made = grammar::Grammar::compile(from, *program, budgets); },
+  return start(
+      arguments.js, {.control = control, .client = arguments.at(3, client_path).text(1024)},
+      [=, from = vocabulary->vocabulary()] { *made = grammar::Grammar::compile(from, *program, budgets, {}, &control->aborted); },
       [environment, made](Js) { return wrap(*environment, std::make_unique<CompiledGrammar>(std::move(*made))); });
 }
 

@@ -52,7 +52,7 @@ class GrammarMatcher {
 void define_grammar(Js js);
 // grammarVocabulary(tokens, offsets, special, end) -> promise of a GrammarVocabulary
 napi_value grammar_vocabulary(const Arguments& arguments);
-// compileGrammar(vocabulary, program, budgets?) -> promise of a CompiledGrammar
+// compileGrammar(vocabulary, program, budgets, client, cancellation?) -> promise of a CompiledGrammar
 napi_value compile_grammar(const Arguments& arguments);
 
 }  // namespace anneal

@@ -8,7 +8,7 @@
 namespace anneal {
 
 struct Arguments {
-  static constexpr size_t kMost = 4;
+  static constexpr size_t kMost = 5;
   Js js;
   napi_value self = nullptr, values[kMost] = {};
 
@@ -106,7 +106,7 @@ class Cancellation {
   const std::shared_ptr<CallControl>& control() const { return control_; }
 
   napi_value abort(const Arguments& arguments) {
-    environment_->executor()->abort(control_);
+    environment_->abort(control_);
     return arguments.js.undefined();
   }
   napi_value progress(const Arguments& arguments) { return arguments.js.number(control_->progress.load()); }

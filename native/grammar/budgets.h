@@ -1,6 +1,8 @@
 // What compiling a grammar may cost, and how it fails.
 #pragma once
-#include <chrono>
+#include <time.h>
+
+#include <atomic>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -8,14 +10,14 @@
 namespace anneal::grammar {
 
 // `code`: "invalid_grammar" (the program is malformed), "grammar_too_complex" (a budget was passed), "grammar_left_recursive",
-// "grammar_empty" (nothing matches). `param` names what is at fault: "rules[3]", "budgets.states".
+// "grammar_empty" (nothing matches), "aborted". `param` names what is at fault: "rules[3]", "budgets.states".
 struct GrammarError : std::runtime_error {
   GrammarError(std::string code_, const std::string& message, std::string param_) : std::runtime_error(message), code(std::move(code_)), param(std::move(param_)) {}
   std::string code, param;
 };
 
 struct Budgets {
-  int64_t milliseconds = 5000;
+  int64_t milliseconds = 5000;            // of the compiling thread's own time, so that a busy machine refuses no more than an idle one
   int64_t states = 600'000;               // of all automata built on the way
   int64_t bytes = int64_t(512) << 20;     // of all automata built on the way
   int64_t nesting = 512;                  // of expressions within a rule
@@ -27,10 +29,12 @@ struct Cost {
   Cost operator-(const Cost& before) const { return {states - before.states, bytes - before.bytes}; }
 };
 
-// Counts what one compilation has cost. Throws GrammarError "grammar_too_complex", naming the budget that was passed.
+// Counts what one compilation has cost. Throws GrammarError "grammar_too_complex", naming the budget that was passed, and "aborted" when the
+// flag has been set meanwhile.
 class Spending {
  public:
-  explicit Spending(const Budgets& budgets) : budgets_(budgets), end_(Clock::now() + std::chrono::milliseconds(budgets.milliseconds)) {}
+  explicit Spending(const Budgets& budgets, const std::atomic<bool>* aborted = nullptr)
+      : budgets_(budgets), aborted_(aborted), end_(thread_ns() + budgets.milliseconds * 1'000'000) {}
 
   const Budgets& budgets() const { return budgets_; }
   void states(int64_t count) {
@@ -49,19 +53,26 @@ class Spending {
   void rules(int64_t count) const {
     if (count > budgets_.rules) past("rules", budgets_.rules, "rules");
   }
-  // Called at least every few microseconds; looks at the clock now and then.
+  // Called at least every few microseconds; looks at the flag and the clock now and then.
   void tick() {
-    if (++ticks_ % 256 == 0 && Clock::now() > end_) past("milliseconds", budgets_.milliseconds, "milliseconds of compiling");
+    if (++ticks_ % 256 != 0) return;
+    if (aborted_ && *aborted_) throw GrammarError("aborted", "compiling was aborted", "");
+    if (thread_ns() > end_) past("milliseconds", budgets_.milliseconds, "milliseconds of compiling");
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
+  static int64_t thread_ns() {
+    timespec spent{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &spent);
+    return int64_t(spent.tv_sec) * 1'000'000'000 + spent.tv_nsec;
+  }
   [[noreturn]] static void past(const char* name, int64_t limit, const char* unit) {
     throw GrammarError("grammar_too_complex", "the grammar needs more than " + std::to_string(limit) + " " + unit + ": simplify it or raise budgets." + name,
                        std::string("budgets.") + name);
   }
   Budgets budgets_;
-  Clock::time_point end_;
+  const std::atomic<bool>* aborted_;
+  int64_t end_;
   Cost spent_;
   int64_t ticks_ = 0;
 };

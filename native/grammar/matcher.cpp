@@ -20,8 +20,9 @@ Grammar::Grammar(std::shared_ptr<const Vocabulary> vocabulary, Network network, 
     : vocabulary_(std::move(vocabulary)), network_(std::move(network)), limits_(limits) {}
 Grammar::~Grammar() = default;
 
-std::shared_ptr<Grammar> Grammar::compile(std::shared_ptr<const Vocabulary> vocabulary, std::span<const int32_t> words, const Budgets& budgets, const MaskLimits& limits) {
-  Spending spending(budgets);
+std::shared_ptr<Grammar> Grammar::compile(std::shared_ptr<const Vocabulary> vocabulary, std::span<const int32_t> words, const Budgets& budgets, const MaskLimits& limits,
+                                          const std::atomic<bool>* aborted) {
+  Spending spending(budgets, aborted);
   Program program = decode(words, vocabulary->size(), spending);
   for (int32_t node = 0; node < program.expressions.size(); ++node)
     if (program.expressions[node].op == Op::token && vocabulary->is_end(program.expressions[node].a))

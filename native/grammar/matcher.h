@@ -30,9 +30,9 @@ class MaskMaker;
 
 class Grammar : public std::enable_shared_from_this<Grammar> {
  public:
-  // `program`: see expressions.h. Throws GrammarError.
+  // `program`: see expressions.h. Throws GrammarError; "aborted" soon after the flag is set.
   static std::shared_ptr<Grammar> compile(std::shared_ptr<const Vocabulary> vocabulary, std::span<const int32_t> program, const Budgets& budgets,
-                                          const MaskLimits& limits = {});
+                                          const MaskLimits& limits = {}, const std::atomic<bool>* aborted = nullptr);
   ~Grammar();
 
   const Vocabulary& vocabulary() const { return *vocabulary_; }

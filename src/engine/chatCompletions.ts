@@ -3,6 +3,7 @@
 import { ValidationError } from "../errors.js";
 import type { Thoughts } from "../grammar/index.js";
 import type { Generation, GenerationRequest } from "../inference/index.js";
+import type { CompiledGrammar } from "../runtime/runtime.js";
 import { type ChatRequest, chatCompletionCreate } from "../schemas/chat.js";
 import { validate } from "../schemas/validate.js";
 import { promptOpensReasoning } from "../text/index.js";
@@ -10,7 +11,7 @@ import { isTurnUsedUp, nextTurn } from "../turns.js";
 import type { ChatCompletion, ChatCompletionChunk } from "../types/chat.js";
 import { ChunkStream } from "./chat/chunks.js";
 import { completion } from "./chat/completion.js";
-import { compileConstraint, constraintOf } from "./chat/constraint.js";
+import { compileConstraint, constraintOf, type RequestConstraint } from "./chat/constraint.js";
 import type { ChatCall, ChatHost } from "./chat/host.js";
 import type { PreparedChat } from "./chat/preparedChat.js";
 import { renderPrompt, templateOf } from "./chat/prompt.js";
@@ -39,7 +40,7 @@ export async function createChatCompletion(
   let chat: PreparedChat;
   let generation: Generation;
   try {
-    chat = await prepareChat(host, request, served, call.signal);
+    chat = await prepareChat(host, request, served, call);
     generation = served.base.loop.submit(chat.generation, call.signal);
   } catch (error) {
     served.release();
@@ -63,7 +64,7 @@ async function prepareChat(
   host: ChatHost,
   request: ChatRequest,
   served: ServedModel,
-  signal: AbortSignal | undefined,
+  { caller, signal }: ChatCall,
 ): Promise<PreparedChat> {
   const { base, trained } = served;
   checkFeatures(request, served);
@@ -72,7 +73,9 @@ async function prepareChat(
   const prompt = await renderPrompt(request, base, limits, { plan, signal });
   const maxTokens = maxOutputTokens(request, prompt.tokens.length, limits);
   const settings = samplingSettings(request, served, host.samplingDefaults, maxTokens);
-  const rules = await replyRules(host, request, served, plan, prompt.text);
+  const compile = (wanted: RequestConstraint, thoughts: Thoughts) =>
+    compileConstraint(host.grammar, base, wanted, thoughts, { client: caller.entity, signal });
+  const rules = await replyRules(host, request, served, plan, prompt.text, compile);
   const returnTokenIds = request.return_token_ids ?? trained !== null;
   const requestId = request.request_id || crypto.randomUUID();
   return {
@@ -117,6 +120,7 @@ async function replyRules(
   { base }: ServedModel,
   plan: ReplyPlan,
   prompt: string,
+  compile: (wanted: RequestConstraint, thoughts: Thoughts) => Promise<CompiledGrammar>,
 ): Promise<Pick<GenerationRequest, "grammar" | "thoughtIds">> {
   const asked = constraintOf(request);
   if (asked !== null && plan.forcedCalls !== null) {
@@ -124,7 +128,7 @@ async function replyRules(
   }
   const wanted = asked ?? plan.forcedCalls;
   if (wanted === null) return { grammar: null };
-  const grammar = (thoughts: Thoughts) => compileConstraint(host.grammar, base, wanted, thoughts);
+  const grammar = (thoughts: Thoughts) => compile(wanted, thoughts);
   if (asked === null || !plan.reasons) return { grammar: await grammar("none") };
   if (promptOpensReasoning(prompt)) return { grammar: await grammar("open") };
   return { grammar: await grammar("possible"), thoughtIds: host.grammar.thoughtIds(base) };

@@ -3,9 +3,11 @@
 import { createHash } from "node:crypto";
 import { GrammarError } from "../grammar/grammarError.js";
 import type { Constraint, Thoughts } from "../grammar/index.js";
+import { onAbort } from "../inference/abortListeners.js";
 import {
   type CompiledGrammar,
   compileGrammar,
+  type GrammarRequest,
   type GrammarVocabulary,
   prepareVocabulary,
   type VocabularyParts,
@@ -21,41 +23,53 @@ interface ModelGrammars {
   specialTokens: ReadonlyMap<string, number>;
   thoughtIds: Int32Array;
   /** By constraint, the one used longest ago first. */
-  grammars: Map<string, Promise<CompiledGrammar>>;
+  grammars: Map<string, Compilation>;
+}
+
+interface Compilation {
+  grammar: Promise<CompiledGrammar>;
+  /** Requests that wait for it: with the last one gone nobody needs it any more. */
+  waiting: number;
+  isCompiled: boolean;
+  abort: AbortController;
 }
 
 export class GrammarCache implements GrammarCompiler {
   private readonly models = new WeakMap<BaseModel, ModelGrammars>();
 
-  async compile(base: BaseModel, constraint: Constraint, thoughts: Thoughts): Promise<CompiledGrammar> {
-    const model = this.model(base);
+  async compile(
+    base: BaseModel,
+    constraint: Constraint,
+    thoughts: Thoughts,
+    { client, signal }: GrammarRequest = {},
+  ): Promise<CompiledGrammar> {
+    signal?.throwIfAborted();
+    const { grammars, ...model } = this.model(base);
     const key = keyOf(constraint, thoughts);
-    let grammar = model.grammars.get(key);
-    model.grammars.delete(key);
-    grammar ??= this.compileAnew(model, constraint, thoughts);
-    model.grammars.set(key, grammar);
-    if (model.grammars.size > MOST_KEPT) model.grammars.delete(model.grammars.keys().next().value!);
+    const compilation =
+      grammars.get(key) ?? start((signal) => compileAnew(model, constraint, thoughts, { client, signal }));
+    grammars.delete(key);
+    grammars.set(key, compilation);
+    if (grammars.size > MOST_KEPT) grammars.delete(grammars.keys().next().value!);
+    const drop = () => {
+      if (grammars.get(key) === compilation) grammars.delete(key);
+    };
+    compilation.waiting++;
     try {
-      return await grammar;
+      return await untilAborted(compilation.grammar, signal);
     } catch (error) {
-      if (model.grammars.get(key) === grammar) model.grammars.delete(key);
+      if (!signal?.aborted) drop();
       throw error;
+    } finally {
+      if (--compilation.waiting === 0 && !compilation.isCompiled) {
+        drop();
+        compilation.abort.abort();
+      }
     }
   }
 
   thoughtIds(base: BaseModel): Int32Array {
     return this.model(base).thoughtIds;
-  }
-
-  private async compileAnew(
-    { vocabulary, specialTokens }: ModelGrammars,
-    constraint: Constraint,
-    thoughts: Thoughts,
-  ): Promise<CompiledGrammar> {
-    // Loaded by the first request that needs it: most processes start sooner without.
-    const { constraintGrammar, encodeGrammar } = await import("../grammar/index.js");
-    const program = encodeGrammar(constraintGrammar(constraint, { specialTokens, thoughts }));
-    return compileGrammar(await vocabulary, program);
   }
 
   private model(base: BaseModel): ModelGrammars {
@@ -74,6 +88,40 @@ export class GrammarCache implements GrammarCompiler {
     }
     return model;
   }
+}
+
+async function compileAnew(
+  { vocabulary, specialTokens }: Pick<ModelGrammars, "vocabulary" | "specialTokens">,
+  constraint: Constraint,
+  thoughts: Thoughts,
+  request: GrammarRequest,
+): Promise<CompiledGrammar> {
+  // Loaded by the first request that needs it: most processes start sooner without.
+  const { constraintGrammar, encodeGrammar } = await import("../grammar/index.js");
+  request.signal?.throwIfAborted();
+  const program = encodeGrammar(constraintGrammar(constraint, { specialTokens, thoughts }));
+  return compileGrammar(await vocabulary, program, {}, request);
+}
+
+function start(compile: (signal: AbortSignal) => Promise<CompiledGrammar>): Compilation {
+  const abort = new AbortController();
+  const compilation = { grammar: compile(abort.signal), waiting: 0, isCompiled: false, abort };
+  compilation.grammar.then(
+    () => {
+      compilation.isCompiled = true;
+    },
+    () => undefined,
+  );
+  return compilation;
+}
+
+/** What `promise` resolves to; an abort rejects with the signal's reason, whatever the promise does. */
+function untilAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return promise;
+  return new Promise((resolve, reject) => {
+    const unfollow = onAbort(signal, () => reject(signal.reason));
+    promise.then(resolve, reject).finally(unfollow);
+  });
 }
 
 /** What JSON cannot say is said by objects of one field; objects with such a field are said by their entries. */

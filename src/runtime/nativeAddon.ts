@@ -99,7 +99,13 @@ export interface NativeAddon {
     special: Int32Array,
     end: Int32Array,
   ): Promise<GrammarVocabulary>;
-  compileGrammar(vocabulary: GrammarVocabulary, program: Int32Array, budgets: GrammarBudgets): Promise<CompiledGrammar>;
+  compileGrammar(
+    vocabulary: GrammarVocabulary,
+    program: Int32Array,
+    budgets: GrammarBudgets,
+    client: string,
+    cancellation?: NativeCancellation,
+  ): Promise<CompiledGrammar>;
   policyLoss(row: PolicyLossRow, settings: PolicyLossSettings): { dLogprobs: Float32Array; metrics: PolicyLossMetrics };
 }
 
@@ -137,6 +143,8 @@ function typedError(code: string, message: string, at: string): AnnealError {
       return new ConflictError(message, { code, param });
     case "insufficient_memory":
       return new UnavailableError(message, { code, param, hint: "use a smaller model, fewer pages or shorter rows" });
+    case "no_threads":
+      return new UnavailableError(message, { code, hint: "raise the limits of threads and memory of this process" });
     case "unusable_model_file":
       return new ModelFileError(at, message);
     case "aborted":

@@ -9,6 +9,7 @@ export {
   compileGrammar,
   type GrammarBudgets,
   type GrammarMatcher,
+  type GrammarRequest,
   type GrammarVocabulary,
   prepareVocabulary,
   type VocabularyParts,

@@ -1,6 +1,7 @@
 // Structured outputs through the addon: what a matcher permits, what a slot then draws, and that no call can harm the process.
 // The engine itself is checked against a second implementation by native/grammar/grammar_test.cpp.
 
+import { readFile } from "node:fs/promises";
 import { Worker } from "node:worker_threads";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { AnnealError } from "../../src/errors.js";
@@ -162,6 +163,59 @@ describe("a matcher", () => {
     expect([error.code, error.param]).toEqual(["grammar_too_complex", "budgets.milliseconds"]);
   });
 
+  describe("compiling for many", () => {
+    /** Hours of work. */
+    const endless = grammar({
+      kind: "not",
+      item: seq(repeat(chars([97, 98]), 0), text("a"), repeat(chars([97, 98]), 40, 40)),
+    });
+    const unbounded = { milliseconds: 600_000, states: 1e8, bytes: 1e12 };
+    const reason = new Error("no longer needed");
+
+    it("stops when it is aborted, whether it has begun or waits", async () => {
+      const abort = new AbortController();
+      const compiling = Array.from({ length: 40 }, () =>
+        compileGrammar(vocabulary, endless, unbounded, { signal: abort.signal }).catch((error) => error),
+      );
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      abort.abort(reason);
+      expect(new Set(await Promise.all(compiling))).toEqual(new Set([reason]));
+      expect((await compileGrammar(vocabulary, LISTS)).matcher().accept(byte("["))).toBe(true);
+      await expect(compileGrammar(vocabulary, LISTS, {}, { signal: abort.signal })).rejects.toBe(reason);
+    });
+
+    it("lets clients take turns, and leaves Node's own threads alone", async () => {
+      const abort = new AbortController();
+      let ended = 0;
+      const compiling = Array.from({ length: 40 }, () =>
+        compileGrammar(vocabulary, endless, unbounded, { client: "one", signal: abort.signal }).catch(() => ended++),
+      );
+      const other = await compileGrammar(vocabulary, LISTS, {}, { client: "other" });
+      expect(other.matcher().accept(byte("["))).toBe(true);
+      expect((await readFile(new URL(import.meta.url), "utf8")).length).toBeGreaterThan(0);
+      expect(ended).toBe(0);
+      abort.abort(reason);
+      await Promise.all(compiling);
+      expect(ended).toBe(40);
+    });
+
+    it("ends with its worker thread while others wait behind it", async () => {
+      const source = `const { workerData, parentPort } = require("node:worker_threads");
+        const addon = require(workerData.addon);
+        addon.initialize((code, message) => new Error(code + message));
+        (async () => {
+          const v = await addon.grammarVocabulary(Uint8Array.from({ length: 256 }, (_, i) => i), Int32Array.from({ length: 257 }, (_, i) => i), new Int32Array(), new Int32Array());
+          for (let i = 0; i < 20; i++) void addon.compileGrammar(v, workerData.program, workerData.budgets, "worker");
+          parentPort.postMessage("compiling");
+        })();`;
+      const addon = new URL("../../native/build/Release/anneal.node", import.meta.url).pathname;
+      const worker = new Worker(source, { eval: true, workerData: { addon, program: endless, budgets: unbounded } });
+      await new Promise((resolve, reject) => worker.once("message", resolve).once("error", reject));
+      await worker.terminate();
+      expect((await compileGrammar(vocabulary, LISTS)).matcher().accept(byte("["))).toBe(true);
+    });
+  });
+
   it("believes nothing it is given", async () => {
     const compiled = await compileGrammar(vocabulary, LISTS);
     const matcher = compiled.matcher();
@@ -238,9 +292,9 @@ describe("a matcher", () => {
        addon.initialize((code, message) => new Error(code + message));
        (async () => {
          const v = await addon.grammarVocabulary(Uint8Array.from({ length: 256 }, (_, i) => i), Int32Array.from({ length: 257 }, (_, i) => i), new Int32Array(), new Int32Array());
-         const g = await addon.compileGrammar(v, Int32Array.of(1, 0, 1, 3, 2, 97, 98), {});
+         const g = await addon.compileGrammar(v, Int32Array.of(1, 0, 1, 3, 2, 97, 98), {}, "worker");
          const ok = g.matcher().accept(97);
-         void addon.compileGrammar(v, workerData.program, {});
+         void addon.compileGrammar(v, workerData.program, {}, "worker");
          parentPort.postMessage(ok);
        })();`,
       {

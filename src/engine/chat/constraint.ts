@@ -3,7 +3,7 @@
 import { AnnealError, ValidationError } from "../../errors.js";
 import { GrammarError } from "../../grammar/grammarError.js";
 import type { Constraint, JsonFormat, Thoughts } from "../../grammar/index.js";
-import type { CompiledGrammar } from "../../runtime/runtime.js";
+import type { CompiledGrammar, GrammarRequest } from "../../runtime/runtime.js";
 import type { ChatRequest } from "../../schemas/chat.js";
 import type { BaseModel } from "../baseModel.js";
 
@@ -18,7 +18,12 @@ export interface RequestConstraint {
 /** Turns constraints into automata over the tokens of a model's vocabulary. */
 export interface GrammarCompiler {
   /** Off the JavaScript thread where it is long. Throws GrammarError, or what the runtime's compileGrammar throws. */
-  compile(base: BaseModel, constraint: Constraint, thoughts: Thoughts): Promise<CompiledGrammar>;
+  compile(
+    base: BaseModel,
+    constraint: Constraint,
+    thoughts: Thoughts,
+    request?: GrammarRequest,
+  ): Promise<CompiledGrammar>;
   /** The tokens that a model's thoughts may begin with. */
   thoughtIds(base: BaseModel): Int32Array;
 }
@@ -82,9 +87,10 @@ export async function compileConstraint(
   base: BaseModel,
   wanted: RequestConstraint,
   thoughts: Thoughts,
+  request: GrammarRequest,
 ): Promise<CompiledGrammar> {
   try {
-    return await compiler.compile(base, wanted.constraint, thoughts);
+    return await compiler.compile(base, wanted.constraint, thoughts, request);
   } catch (error) {
     const refuse = (path: readonly string[], msg: string, type: string) =>
       new ValidationError([{ loc: ["body", ...wanted.locate(path)], msg, type }], { cause: error });
