@@ -1,17 +1,10 @@
-import { Engine } from "../engine/engine.js";
+import type { Engine } from "../engine/engine.js";
 import type { TrainingRow } from "../types/trainingSession.js";
-import { engineFlags, engineUsage, readEngineOptions, readFlags, readInteger, refuseArguments } from "./flags.js";
-import { statusLine, withLoadingProgress } from "./progress.js";
-
-export const usage = `anneal bench [options]
-
-Measures a model on this machine: tokens per second of reading prompts, of replies (1, 8 and 16 at once, each after a
-prompt), and of a training step. Medians, with the slowest and the fastest run in brackets. Nothing is kept.
-
-  --repeats N            runs of each measurement (default 3)
-${engineUsage}`;
-
-const options = { ...engineFlags, repeats: { type: "string" } } as const;
+import { defineCommand } from "./command.js";
+import { engineFlags, readEngineOptions } from "./engineFlags.js";
+import { integer } from "./flags.js";
+import { openEngine } from "./openHome.js";
+import { statusLine } from "./progress.js";
 
 /** Tokens of a prompt, of a reply and of a training row, where the model's context holds as many. */
 const PROMPT = 512;
@@ -26,15 +19,20 @@ interface Measured {
   run(repeat: number): Promise<unknown>;
 }
 
-export async function bench(args: readonly string[]): Promise<number> {
-  const { values, positionals } = readFlags(args, options);
-  if (values.help) {
-    console.log(usage);
+export const bench = defineCommand({
+  name: "bench",
+  summary: "measure a model's speed on this machine",
+  details: `Measures a model on this machine: tokens per second of reading prompts, of replies (1, 8 and 16 at once, each after a
+prompt), and of a training step. Medians, with the slowest and the fastest run in brackets. Nothing is kept.`,
+  flags: { repeats: integer("N", "runs of each measurement (default 3)", { to: 1000 }), ...engineFlags },
+  async run(values) {
+    await using engine = await openEngine(readEngineOptions(values));
+    await measure(engine, values.repeats ?? 3);
     return 0;
-  }
-  refuseArguments(positionals);
-  const repeats = readInteger("repeats", values.repeats, 1, 1000) ?? 3;
-  await using engine = await withLoadingProgress(() => Engine.open(readEngineOptions(values)));
+  },
+});
+
+async function measure(engine: Engine, repeats: number): Promise<void> {
   const base = (await engine.models.list()).data[0]!;
   console.log(`${base.id}, context of ${base.max_model_len} tokens`);
   const context = base.max_model_len;
@@ -56,7 +54,6 @@ export async function bench(args: readonly string[]): Promise<number> {
     });
   }
   await measureTraining(engine, base.id, Math.min(ROW, context), repeats);
-  return 0;
 }
 
 /** A reply of exactly `reply` tokens to a prompt of exactly `prompt`; `salt` keeps prompts of others out of the cache. */

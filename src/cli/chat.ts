@@ -1,41 +1,32 @@
 import { createInterface, type Interface } from "node:readline";
-import { Engine } from "../engine/engine.js";
 import type { ChatMessage } from "../types/chat.js";
 import type { AnnealClient } from "../types/client.js";
-import { engineFlags, engineUsage, readEngineOptions, readFlags, UsageError } from "./flags.js";
-import { openExistingHome } from "./openHome.js";
+import { defineCommand } from "./command.js";
+import { engineFlags, readEngineOptions } from "./engineFlags.js";
+import { integer, number, text, UsageError, type Values } from "./flags.js";
+import { openEngine, openExistingHome } from "./openHome.js";
 import { printable } from "./printable.js";
-import { withLoadingProgress } from "./progress.js";
 
-export const usage = `anneal chat [options] [MESSAGE]
-
-Talks with a model in the terminal. With a MESSAGE, or when input does not come from a terminal: one reply.
-Ctrl-C ends a reply; at the prompt it ends the conversation. /clear starts anew.
-
-  --use NAME             the model to talk with, such as local/project/name:step3 (default: the first base model)
-  --system TEXT          what the model is told first
-  --temperature T        0 is greedy
-  --max-tokens N         of a reply
-  --seed N
-  --url URL              an engine served elsewhere (with --api-key)
-  --home PATH            the home of trained models (default: none, nothing is kept)
-${engineUsage}`;
-
-const options = {
+const flags = {
+  use: text("NAME", "the model to talk with, such as local/project/name:step3 (default: the first base model)"),
+  system: text("TEXT", "what the model is told first"),
+  temperature: number("T", "0 is greedy"),
+  "max-tokens": integer("N", "of a reply"),
+  seed: number("N", "of the sampling"),
+  url: text("URL", "an engine served elsewhere (with --api-key)"),
   ...engineFlags,
-  use: { type: "string" },
-  system: { type: "string" },
-  temperature: { type: "string" },
-  "max-tokens": { type: "string" },
-  seed: { type: "string" },
-  url: { type: "string" },
-} as const;
+  home: text("PATH", "the home of trained models (default: none, nothing is kept)"),
+};
 
-function readNumber(flag: string, text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  if (text.trim() !== "" && Number.isFinite(Number(text))) return Number(text);
-  throw new UsageError(`--${flag} takes a number, not "${text}"`);
-}
+export const chat = defineCommand({
+  name: "chat",
+  arguments: ["[MESSAGE...]"],
+  summary: "talk with a model in the terminal",
+  details: `Talks with a model in the terminal. With a MESSAGE, or when input does not come from a terminal: one reply.
+Ctrl-C ends a reply; at the prompt it ends the conversation. /clear starts anew.`,
+  flags,
+  run: talk,
+});
 
 interface Settings {
   model: string | undefined;
@@ -115,33 +106,28 @@ async function readInput(): Promise<string> {
   return Buffer.concat(chunks).toString("utf8").trim();
 }
 
-export async function chat(args: readonly string[]): Promise<number> {
-  const { values, positionals } = readFlags(args, options);
-  if (values.help) {
-    console.log(usage);
-    return 0;
-  }
+async function talk(values: Values<typeof flags>, words: readonly string[]): Promise<number> {
   const settings: Settings = {
     model: values.use,
-    temperature: readNumber("temperature", values.temperature),
-    max_completion_tokens: readNumber("max-tokens", values["max-tokens"]),
-    seed: readNumber("seed", values.seed),
+    temperature: values.temperature,
+    max_completion_tokens: values["max-tokens"],
+    seed: values.seed,
   };
   const opening: ChatMessage[] = values.system ? [{ role: "system", content: values.system }] : [];
   const engineOptions = readEngineOptions(values);
   if (values.url && !values["api-key"])
     throw new UsageError("--url needs --api-key: anneal serve prints it, and the file owner-key of its home holds it");
   await using client = values.url
-    ? await Engine.connect(values.url, { apiKey: values["api-key"]! })
+    ? await (await import("../client/connect.js")).connect(values.url, { apiKey: values["api-key"]! })
     : values.home
       ? await openExistingHome(values.home, engineOptions)
-      : await withLoadingProgress(() => Engine.open(engineOptions));
+      : await openEngine(engineOptions);
 
-  if (positionals.length === 0 && process.stdin.isTTY) {
+  if (words.length === 0 && process.stdin.isTTY) {
     await converse(client, opening, settings);
     return 0;
   }
-  const content = positionals.length > 0 ? positionals.join(" ") : await readInput();
+  const content = words.length > 0 ? words.join(" ") : await readInput();
   if (content === "") throw new UsageError("there is no message");
   const abort = new AbortController();
   const stop = () => abort.abort();

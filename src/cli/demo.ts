@@ -2,10 +2,10 @@
  * `anneal demo`: a model fails at a task, is trained by reinforcement learning with `train` as an application would do it, and is
  * scored again on words it was never trained on. Exits with 1 when the held-out score does not rise.
  */
-import { Engine } from "../engine/engine.js";
-import { train } from "../gather/train.js";
+import { defineCommand } from "./command.js";
 import { heldOutWords, trainingWords } from "./demoWords.js";
-import { readFlags, readInteger, refuseArguments } from "./flags.js";
+import { integer } from "./flags.js";
+import { openEngine } from "./openHome.js";
 import { rewardCurve } from "./rewardCurve.js";
 
 const SAMPLES_PER_WORD = 4;
@@ -17,32 +17,22 @@ const reversed = (word: string): string => [...word].reverse().join("");
 const reward = (word: string, reply: string): number => (reply.trim() === reversed(word) ? 1 : 0);
 const percent = (share: number): string => `${(100 * share).toFixed(0)} %`;
 
-export const usage = `anneal demo [--seed N] [--steps N]
+export const demo = defineCommand({
+  name: "demo",
+  summary: "watch a model learn, in about a minute",
+  details: `Trains the embedded model by reinforcement learning on a task it mostly fails at, and scores it on held-out words
+before and after. Nothing is kept.`,
+  flags: {
+    seed: integer("N", "another run: other rollouts, other order of words (default 1)", { from: 0, to: 1e9 }),
+    steps: integer("N", "training steps (default 20)", { to: 1000 }),
+  },
+  run: ({ seed = 1, steps = 20 }) => learn(seed, steps),
+});
 
-Trains the embedded model by reinforcement learning on a task it mostly fails at, and scores it on held-out words
-before and after. Nothing is kept.
-
-  --seed N     another run: other rollouts, other order of words (default 1)
-  --steps N    training steps (default 20)`;
-
-const options = {
-  seed: { type: "string" },
-  steps: { type: "string" },
-  help: { type: "boolean", short: "h" },
-} as const;
-
-export async function demo(args: readonly string[]): Promise<number> {
-  const { values, positionals } = readFlags(args, options);
-  if (values.help) {
-    console.log(usage);
-    return 0;
-  }
-  refuseArguments(positionals);
-  const seed = readInteger("seed", values.seed, 0, 1e9) ?? 1;
-  const steps = readInteger("steps", values.steps, 1, 1000) ?? 20;
+async function learn(seed: number, steps: number): Promise<number> {
   const started = performance.now();
-
-  await using engine = await Engine.open({});
+  const { train } = await import("../gather/train.js");
+  await using engine = await openEngine({});
   const model = await engine.models.create({ project: "demo", name: "speller", base_model: "anneal/tiny" });
   const name = `${model.entity}/${model.project}/${model.name}`;
 

@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { describe, expect, it } from "vitest";
-import { engineFlags, readBytes, readEngineOptions, readFlags, readInteger, UsageError } from "./flags.js";
+import { engineFlags, readEngineOptions } from "./engineFlags.js";
+import { bytes, integer, readFlags, UsageError } from "./flags.js";
 
 describe("flags", () => {
   it("become the engine's options, the environment standing in for what is not given", () => {
@@ -56,15 +57,16 @@ describe("flags", () => {
   });
 
   it("read sizes and counts", () => {
-    expect(["0", "800m", "6GiB", "2k", "1.5g"].map((text) => readBytes("x", text))).toEqual([
+    expect(["0", "800m", "6GiB", "2k", "1.5g"].map((text) => bytes("SIZE", "").read([text], "x"))).toEqual([
       0,
       800 * 2 ** 20,
       6 * 2 ** 30,
       2048,
       1.5 * 2 ** 30,
     ]);
-    expect([readInteger("x", "0", 0), readInteger("x", undefined)]).toEqual([0, undefined]);
-    expect(() => readInteger("x", "0")).toThrow(UsageError);
-    expect(() => readInteger("port", "65536", 0, 65535)).toThrow("from 0 to 65535");
+    const count = (text: string, from?: number, to?: number) => integer("N", "", { from, to }).read([text], "--port");
+    expect(count("0", 0)).toBe(0);
+    expect(() => count("0")).toThrow(UsageError);
+    expect(() => count("65536", 0, 65535)).toThrow("--port takes a whole number from 0 to 65535");
   });
 });

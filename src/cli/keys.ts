@@ -1,34 +1,63 @@
-import { defaultHome, homeFlags, readFlags, UsageError } from "./flags.js";
+import type { ApiKey } from "../types/models.js";
+import { type CommandGroup, defineCommand } from "./command.js";
+import { defaultHome, homeFlags } from "./engineFlags.js";
+import { text } from "./flags.js";
+import { json, printListing } from "./listing.js";
 import { openExistingHome, openHome } from "./openHome.js";
 
-export const usage = `anneal keys create [--entity E] [--name N] | list | revoke ID   [--home PATH]
+const beside = "A key of an entity sees only that entity's models. Works beside a running server.";
 
-API keys for others. A key of an entity sees only that entity's models. Works beside a running server.`;
-
-const options = { ...homeFlags, entity: { type: "string" }, name: { type: "string" } } as const;
-
-export async function keys(args: readonly string[]): Promise<number> {
-  const { values, positionals } = readFlags(args, options);
-  const [verb = "list", id, ...rest] = positionals;
-  if (values.help) {
-    console.log(usage);
+const list = defineCommand({
+  name: "keys list",
+  summary: "show the keys there are",
+  details: `Shows the keys that were made, valid or revoked. ${beside}`,
+  flags: { json, ...homeFlags },
+  async run(values) {
+    await using engine = await openExistingHome(values.home ?? defaultHome(), { apiKey: values["api-key"] });
+    const columns = [
+      { title: "ID", cell: (key: ApiKey) => key.id },
+      { title: "ENTITY", cell: (key: ApiKey) => key.entity },
+      { title: "KEY", cell: (key: ApiKey) => `${key.prefix}...` },
+      { title: "NAME", cell: (key: ApiKey) => key.name },
+      { title: "STATE", cell: (key: ApiKey) => (key.revoked_at ? `revoked ${key.revoked_at}` : "valid") },
+    ];
+    printListing(await engine.keys.list(), columns, values.json);
     return 0;
-  }
-  const known = verb === "create" || verb === "list" ? id === undefined : verb === "revoke" && id !== undefined;
-  if (!known || rest.length > 0) throw new UsageError("keys takes create, list, or revoke ID");
-  const open = verb === "create" ? openHome : openExistingHome;
-  await using engine = await open(values.home ?? defaultHome(), { apiKey: values["api-key"] });
-  if (verb === "create") {
+  },
+});
+
+const create = defineCommand({
+  name: "keys create",
+  summary: "make a key for someone",
+  details: `Makes a key, which is shown this once. ${beside}`,
+  flags: {
+    ...homeFlags,
+    entity: text("E", "whose models the key sees (default: the owner's)"),
+    name: text("N", "what it is called in lists"),
+  },
+  async run(values) {
+    await using engine = await openHome(values.home ?? defaultHome(), { apiKey: values["api-key"] });
     const key = await engine.keys.create({ entity: values.entity, name: values.name });
     process.stderr.write(`key ${key.id} of ${key.entity}; it is shown this once:\n`);
     console.log(key.key);
-  } else if (verb === "list") {
-    for (const key of await engine.keys.list()) {
-      const state = key.revoked_at ? `revoked ${key.revoked_at}` : "valid";
-      console.log([key.id, key.entity, `${key.prefix}...`, key.name ?? "-", state].join("\t"));
-    }
-  } else {
+    return 0;
+  },
+});
+
+const revoke = defineCommand({
+  name: "keys revoke",
+  arguments: ["ID"],
+  summary: "end a key's validity",
+  flags: homeFlags,
+  async run(values, [id]) {
+    await using engine = await openExistingHome(values.home ?? defaultHome(), { apiKey: values["api-key"] });
     await engine.keys.revoke(id!);
-  }
-  return 0;
-}
+    return 0;
+  },
+});
+
+export const keys: CommandGroup = {
+  name: "keys",
+  summary: "make and revoke API keys",
+  commands: [list, create, revoke],
+};

@@ -1,42 +1,17 @@
 #!/usr/bin/env node
 import { AnnealError, ValidationError } from "../errors.js";
 import { namedFullDisk } from "../store/fullDisk.js";
+import { findCommand, groupHelp, isGroup, runCommand, summaries } from "./command.js";
+import { commands } from "./commands.js";
 import { UsageError } from "./flags.js";
 import { printable } from "./printable.js";
 
-interface Command {
-  summary: string;
-  /** Loaded when it is asked for. @returns the exit status. */
-  load(): Promise<(args: readonly string[]) => Promise<number>>;
-}
-
-const commands: Record<string, Command> = {
-  serve: {
-    summary: "serve chat completions and training over HTTP",
-    load: async () => (await import("./serve.js")).serve,
-  },
-  chat: { summary: "talk with a model in the terminal", load: async () => (await import("./chat.js")).chat },
-  demo: { summary: "watch a model learn, in about a minute", load: async () => (await import("./demo.js")).demo },
-  train: {
-    summary: "train a model on conversations, or by a reward",
-    load: async () => (await import("./train.js")).train,
-  },
-  models: { summary: "list, create, import and delete models", load: async () => (await import("./models.js")).models },
-  runs: { summary: "show what a model's training did", load: async () => (await import("./runs.js")).runs },
-  bench: {
-    summary: "measure a model's speed on this machine",
-    load: async () => (await import("./bench.js")).bench,
-  },
-  keys: { summary: "make and revoke API keys", load: async () => (await import("./keys.js")).keys },
-};
-
 const usage = `anneal COMMAND [options]
 
-${Object.entries(commands)
-  .map(([name, { summary }]) => `  ${name.padEnd(8)} ${summary}`)
-  .join("\n")}
+${summaries(commands.map(({ name, summary }) => ({ name, summary })))}
 
-anneal COMMAND --help says more; anneal --version says which one this is.`;
+anneal COMMAND --help says more; anneal --version says which one this is. Every option can also be set as an environment
+variable: ANNEAL_PORT for --port, ANNEAL_HOME for --home.`;
 
 /** As in package.json. */
 const leastNode = 20;
@@ -45,7 +20,7 @@ async function main(args: readonly string[]): Promise<number> {
   if (Number.parseInt(process.versions.node, 10) < leastNode) {
     throw new UsageError(`anneal needs Node ${leastNode} or later; this is ${process.version}`);
   }
-  const [name, ...rest] = args;
+  const [name] = args;
   if (name === undefined || name === "--help" || name === "-h" || name === "help") {
     console.log(usage);
     return name === undefined ? 2 : 0;
@@ -54,16 +29,28 @@ async function main(args: readonly string[]): Promise<number> {
     console.log((await import("../engine/packageVersion.js")).packageVersion());
     return 0;
   }
-  const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
-  if (!command) throw new UsageError(`there is no command "${name}"`);
-  const run = await command.load();
-  return run(rest);
+  const { found, rest } = findCommand(commands, args);
+  if (!isGroup(found)) return runCommand(found, rest);
+  console.log(groupHelp(found));
+  return 0;
 }
 
 /** Whether a field came from a body, a path or an option says nothing on a command line. */
 function problem(error: AnnealError): string {
   if (!(error instanceof ValidationError)) return error.message;
   return error.issues.map(({ loc, msg }) => [loc.slice(loc.length > 1 ? 1 : 0).join("."), msg].join(": ")).join("; ");
+}
+
+const WIDTH = 100;
+
+/** Indented lines of at most WIDTH characters, but for longer words. */
+function wrapped(text: string): string {
+  const lines = [" "];
+  for (const word of text.split(" ")) {
+    if (lines.at(-1)!.length + word.length >= WIDTH) lines.push(" ");
+    lines.push(`${lines.pop()} ${word}`);
+  }
+  return lines.join("\n");
 }
 
 // Whoever reads the output (`head`, a pager) may have seen enough: the work goes on without a reader.
@@ -77,9 +64,9 @@ try {
   process.exitCode = await main(process.argv.slice(2));
 } catch (cause) {
   const error = namedFullDisk(cause);
-  const { code, message, stack } = error as NodeJS.ErrnoException;
-  if (error instanceof UsageError || code?.startsWith("ERR_PARSE_ARGS")) {
-    process.stderr.write(`anneal: ${message}\nanneal --help lists what there is\n`);
+  const { message, stack } = error as NodeJS.ErrnoException;
+  if (error instanceof UsageError) {
+    process.stderr.write(`anneal: ${message}\n${wrapped(error.hint ?? "--help says how it is used")}\n`);
     process.exitCode = 2;
   } else if (error instanceof AnnealError) {
     process.stderr.write(`anneal: ${printable(problem(error))}${error.hint ? `\n  ${error.hint}` : ""}\n`);

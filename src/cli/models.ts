@@ -1,59 +1,101 @@
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
-import { Engine } from "../engine/engine.js";
 import { isHome } from "../store/homeFolder.js";
+import type { ModelEntry } from "../types/models.js";
+import { type CommandGroup, defineCommand } from "./command.js";
+import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
 import { findModel } from "./findModel.js";
-import { defaultHome, engineFlags, engineUsage, readEngineOptions, readFlags, readName, UsageError } from "./flags.js";
-import { openExistingHome, openHome } from "./openHome.js";
+import { text, UsageError } from "./flags.js";
+import { json, printListing } from "./listing.js";
+import { readName } from "./modelName.js";
+import { openEngine, openExistingHome, openHome } from "./openHome.js";
 
-export const usage = `anneal models [list]
-anneal models create PROJECT/NAME [--base MODEL]
-anneal models import PROJECT/NAME ADAPTER_FOLDER [--base MODEL]
-anneal models checkpoints NAME
-anneal models delete NAME
+const naming = "NAME is PROJECT/NAME, ENTITY/PROJECT/NAME or an id. Works beside a running server.";
 
-The models of a home. NAME is PROJECT/NAME, ENTITY/PROJECT/NAME or an id. Works beside a running server.
+const base = text("MODEL", "the base model's id (default: the first one served)");
 
-  --home PATH            (default ~/.anneal)
-  --base MODEL           the base model's id (default: the first one served)
-${engineUsage}`;
-
-const options = { ...engineFlags, base: { type: "string" } } as const;
-
-export async function models(args: readonly string[]): Promise<number> {
-  const { values, positionals } = readFlags(args, options);
-  if (values.help) {
-    console.log(usage);
+const list = defineCommand({
+  name: "models list",
+  summary: "show what can be served: base models and trained ones",
+  flags: { json, ...engineFlags },
+  async run(values) {
+    const options = readEngineOptions(values);
+    const home = values.home ?? defaultHome();
+    // What can be served is told before anything is kept.
+    const nothingKept = values.home === undefined && !isHome(home);
+    await using engine = nothingKept ? await openEngine(options) : await openExistingHome(home, options);
+    const columns = [
+      { title: "ID", cell: (model: ModelEntry) => model.id },
+      { title: "NOW", cell: (model: ModelEntry) => model.root },
+    ];
+    printListing((await engine.models.list()).data, columns, values.json);
     return 0;
-  }
-  const [verb = "list", target, source] = positionals;
-  const arity = { list: 1, create: 2, import: 3, checkpoints: 2, delete: 2 }[verb];
-  if (arity === undefined || positionals.length > arity || (positionals.length < arity && verb !== "list")) {
-    throw new UsageError("models takes list, create, import, checkpoints or delete");
-  }
-  const name = verb === "create" || verb === "import" ? readName(target) : null;
-  const engineOptions = readEngineOptions(values);
-  if (source && !existsSync(source)) throw new UsageError(`there is no folder ${source}`);
-  if (source) engineOptions.dataRoots = [...(engineOptions.dataRoots ?? []), resolve(source)];
-  const home = values.home ?? defaultHome();
-  const open = name === null ? openExistingHome : openHome;
-  // What can be served is told before anything is kept.
-  const nothingKept = verb === "list" && values.home === undefined && !isHome(home);
-  await using engine = nothingKept ? await Engine.open(engineOptions) : await open(home, engineOptions);
-  const base_model = values.base ?? (await engine.baseModels.list())[0]!;
-  if (verb === "list") {
-    for (const model of (await engine.models.list()).data) console.log([model.id, model.root].join("\t"));
-  } else if (verb === "create") {
-    console.log((await engine.models.create({ ...name!, base_model })).id);
-  } else if (verb === "import") {
-    console.log((await engine.models.import({ ...name!, base_model, path: resolve(source!) })).id);
-  } else if (verb === "checkpoints") {
+  },
+});
+
+const create = defineCommand({
+  name: "models create",
+  arguments: ["PROJECT/NAME"],
+  summary: "make a model that can be trained",
+  flags: { base, ...engineFlags },
+  async run(values, [target]) {
+    const name = readName(target!);
+    await using engine = await openHome(values.home ?? defaultHome(), readEngineOptions(values));
+    const base_model = values.base ?? (await engine.baseModels.list())[0]!;
+    console.log((await engine.models.create({ ...name, base_model })).id);
+    return 0;
+  },
+});
+
+const importAdapter = defineCommand({
+  name: "models import",
+  arguments: ["PROJECT/NAME", "ADAPTER_FOLDER"],
+  summary: "make a model of a PEFT adapter",
+  flags: { base, ...engineFlags },
+  async run(values, [target, source]) {
+    const name = readName(target!);
+    const path = resolve(source!);
+    if (!existsSync(path)) throw new UsageError(`there is no folder ${source}`);
+    const options = readEngineOptions(values);
+    options.dataRoots = [...(options.dataRoots ?? []), path];
+    await using engine = await openHome(values.home ?? defaultHome(), options);
+    const base_model = values.base ?? (await engine.baseModels.list())[0]!;
+    console.log((await engine.models.import({ ...name, base_model, path })).id);
+    return 0;
+  },
+});
+
+const checkpoints = defineCommand({
+  name: "models checkpoints",
+  arguments: ["NAME"],
+  summary: "show a model's checkpoints and their metrics",
+  details: `Shows a model's checkpoints and their metrics. ${naming}`,
+  flags: engineFlags,
+  async run(values, [target]) {
+    await using engine = await openExistingHome(values.home ?? defaultHome(), readEngineOptions(values));
     for await (const { step, metrics } of engine.checkpoints.list((await findModel(engine, target!)).id)) {
       console.log([step, JSON.stringify(metrics)].join("\t"));
     }
-  } else {
+    return 0;
+  },
+});
+
+const remove = defineCommand({
+  name: "models delete",
+  arguments: ["NAME"],
+  summary: "delete a model with its checkpoints",
+  details: `Deletes a model with its checkpoints, and cancels its jobs. ${naming}`,
+  flags: engineFlags,
+  async run(values, [target]) {
+    await using engine = await openExistingHome(values.home ?? defaultHome(), readEngineOptions(values));
     const { deleted_checkpoints } = await engine.models.delete((await findModel(engine, target!)).id);
     console.log(`deleted, with its checkpoints (${deleted_checkpoints})`);
-  }
-  return 0;
-}
+    return 0;
+  },
+});
+
+export const models: CommandGroup = {
+  name: "models",
+  summary: "list, create, import and delete models",
+  commands: [list, create, importAdapter, checkpoints, remove],
+};

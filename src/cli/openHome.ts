@@ -1,17 +1,22 @@
-import { connectToHome } from "../client/connectToHome.js";
-import { Engine } from "../engine/engine.js";
 import { HomeLockedError, NotFoundError } from "../errors.js";
 import { isHome } from "../store/homeFolder.js";
 import type { AnnealClient } from "../types/client.js";
 import type { EngineOptions } from "../types/options.js";
 import { withLoadingProgress } from "./progress.js";
 
+/** An engine of this process. Its code is loaded when a command needs one, not to say how commands are used. */
+export async function openEngine(options: EngineOptions) {
+  const { Engine } = await import("../engine/engine.js");
+  return withLoadingProgress(() => Engine.open(options));
+}
+
 /** The engine of a home: opened here, or reached where another process serves it. */
 export async function openHome(home: string, options: EngineOptions): Promise<AnnealClient> {
   try {
-    return await withLoadingProgress(() => Engine.open({ ...options, home }));
+    return await openEngine({ ...options, home });
   } catch (error) {
     if (!(error instanceof HomeLockedError) || error.address === null) throw error;
+    const { connectToHome } = await import("../client/connectToHome.js");
     return connectToHome(home, error.address, options.apiKey);
   }
 }

@@ -2,46 +2,31 @@ import { NotFoundError } from "../errors.js";
 import type { AnnealClient } from "../types/client.js";
 import type { Checkpoint } from "../types/models.js";
 import type { LoggedGroup, Trajectory } from "../types/trajectories.js";
+import { type CommandGroup, defineCommand } from "./command.js";
+import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
 import { type FoundModel, findModel } from "./findModel.js";
-import {
-  defaultHome,
-  engineFlags,
-  engineUsage,
-  readEngineOptions,
-  readFlags,
-  readInteger,
-  UsageError,
-} from "./flags.js";
+import { integer } from "./flags.js";
 import { openExistingHome } from "./openHome.js";
 import { printable } from "./printable.js";
 import { rewardCurve } from "./rewardCurve.js";
 import { shortNumber } from "./shortNumber.js";
 import { trajectoryText } from "./trajectoryText.js";
 
-export const usage = `anneal runs show NAME [--step N]
-
-What training did: rewards over steps, metrics, and the best, median and worst trajectory of a step. NAME is a model's
-name, PROJECT/NAME or ENTITY/PROJECT/NAME. Works beside a running server.
-
-  --step N               (default: the last step with trajectories)
-  --home PATH            (default ~/.anneal)
-${engineUsage}`;
-
-const options = { ...engineFlags, step: { type: "string" } } as const;
-
-export async function runs(args: readonly string[]): Promise<number> {
-  const { values, positionals } = readFlags(args, options);
-  if (values.help) {
-    console.log(usage);
+const show = defineCommand({
+  name: "runs show",
+  arguments: ["NAME"],
+  summary: "draw a model's rewards, metrics and trajectories",
+  details: `What training did: rewards over steps, metrics, and the best, median and worst trajectory of a step. NAME is a model's
+name, PROJECT/NAME or ENTITY/PROJECT/NAME. Works beside a running server.`,
+  flags: { step: integer("N", "(default: the last step with trajectories)", { from: 0 }), ...engineFlags },
+  async run(values, [name]) {
+    await using engine = await openExistingHome(values.home ?? defaultHome(), readEngineOptions(values));
+    for (const line of await describeRun(engine, name!, values.step)) console.log(line);
     return 0;
-  }
-  const [verb, name] = positionals;
-  if (verb !== "show" || !name || positionals.length > 2) throw new UsageError("runs takes: show NAME");
-  const step = readInteger("step", values.step, 0);
-  await using engine = await openExistingHome(values.home ?? defaultHome(), readEngineOptions(values));
-  for (const line of await describeRun(engine, name, step)) console.log(line);
-  return 0;
-}
+  },
+});
+
+export const runs: CommandGroup = { name: "runs", summary: "show what a model's training did", commands: [show] };
 
 /** @throws NotFoundError naming what there is, for a model or a step that there is not. */
 export async function describeRun(engine: AnnealClient, name: string, step?: number): Promise<string[]> {

@@ -1,41 +1,27 @@
-import { Engine } from "../engine/engine.js";
-import { createServer } from "../server/createServer.js";
-import { listen } from "../server/listen.js";
 import type { Logger } from "../types/logger.js";
-import {
-  defaultHome,
-  engineFlags,
-  engineUsage,
-  readBytes,
-  readEngineOptions,
-  readFlags,
-  readInteger,
-  refuseArguments,
-} from "./flags.js";
-import { withLoadingProgress } from "./progress.js";
+import { defineCommand } from "./command.js";
+import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
+import { bytes, integer, text, toggle, type Values } from "./flags.js";
+import { openEngine } from "./openHome.js";
 
-export const usage = `anneal serve [options]
-
-Serves chat completions and training over HTTP. Needs no configuration: makes its home, serves the embedded model,
-prints the address and an API key. Every option can also be set as an environment variable (ANNEAL_PORT, ...).
-
-  --host HOST            address to listen on (default 127.0.0.1)
-  --port N               port; 0 takes a free one (default 8000)
-  --home PATH            folder for everything durable (default ~/.anneal)
-  --api-key KEY          the owner's key for this run (default: the one kept in the home)
-${engineUsage}
-  --chat-body-limit SIZE bytes of a chat request at most (default 8MiB)
-  --body-limit SIZE      bytes of any other request at most (default 1GiB)
-  --verbose              also say what is done, not only what goes wrong`;
-
-const options = {
+const flags = {
+  host: text("HOST", "address to listen on (default 127.0.0.1)"),
+  port: integer("N", "port; 0 takes a free one (default 8000)", { from: 0, to: 65535 }),
   ...engineFlags,
-  host: { type: "string" },
-  port: { type: "string" },
-  "chat-body-limit": { type: "string" },
-  "body-limit": { type: "string" },
-  verbose: { type: "boolean" },
-} as const;
+  "api-key": text("KEY", "the owner's key for this run (default: the one kept in the home)"),
+  "chat-body-limit": bytes("SIZE", "bytes of a chat request at most (default 8MiB)"),
+  "body-limit": bytes("SIZE", "bytes of any other request at most (default 1GiB)"),
+  verbose: toggle("also say what is done, not only what goes wrong"),
+};
+
+export const serve = defineCommand({
+  name: "serve",
+  summary: "serve chat completions and training over HTTP",
+  details: `Serves chat completions and training over HTTP. Needs no configuration: makes its home, serves the embedded model,
+prints the address and an API key.`,
+  flags,
+  run: serveUntilInterrupted,
+});
 
 /** One line per message, on standard error. */
 function terminalLogger(verbose: boolean): Logger {
@@ -67,27 +53,20 @@ function interrupted(): Promise<void> {
   });
 }
 
-export async function serve(args: readonly string[]): Promise<number> {
-  const { values, positionals } = readFlags(args, options);
-  if (values.help) {
-    console.log(usage);
-    return 0;
-  }
-  refuseArguments(positionals);
-  const port = readInteger("port", values.port, 0, 65535) ?? 8000;
-  const host = values.host ?? "127.0.0.1";
-  const limits = {
-    chatBodyLimit: readBytes("chat-body-limit", values["chat-body-limit"]),
-    bodyLimit: readBytes("body-limit", values["body-limit"]),
-  };
-  const engineOptions = {
-    toolParser: "none" as const,
+async function serveUntilInterrupted(values: Values<typeof flags>): Promise<number> {
+  const { host = "127.0.0.1", port = 8000 } = values;
+  const limits = { chatBodyLimit: values["chat-body-limit"], bodyLimit: values["body-limit"] };
+  const [{ createServer }, { listen }] = await Promise.all([
+    import("../server/createServer.js"),
+    import("../server/listen.js"),
+  ]);
+  const stopped = interrupted();
+  const engine = await openEngine({
+    toolParser: "none",
     ...readEngineOptions(values),
     home: values.home ?? defaultHome(),
     logger: terminalLogger(values.verbose ?? false),
-  };
-  const stopped = interrupted();
-  const engine = await withLoadingProgress(() => Engine.open(engineOptions));
+  });
   try {
     const listening = await listen(createServer(engine, limits), { host, port });
     engine.setAddress(listening.address);

@@ -1,66 +1,54 @@
 import { readFile, stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { train as trainByReward } from "../gather/train.js";
 import type { AnnealClient } from "../types/client.js";
 import type { TrainOptions, TrainProgress } from "../types/gather.js";
 import type { Model } from "../types/models.js";
-import {
-  defaultHome,
-  engineFlags,
-  engineUsage,
-  readEngineOptions,
-  readFlags,
-  readInteger,
-  readName,
-  UsageError,
-} from "./flags.js";
+import { defineCommand } from "./command.js";
+import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
+import { integer, number, text, UsageError, type Values } from "./flags.js";
+import { readName } from "./modelName.js";
 import { openHome } from "./openHome.js";
 import { statusLine } from "./progress.js";
 import { rewardCurve } from "./rewardCurve.js";
 import { shortNumber } from "./shortNumber.js";
 
-export const usage = `anneal train PROJECT/NAME FILE [options]
+const flags = {
+  base: text("MODEL", "the base model's id (default: the first one served)"),
+  "learning-rate": number(
+    "X",
+    "(default: 5e-5 for a file; what the module says, or 5e-6)",
+    (rate) => rate >= 0,
+    "from 0, such as 1e-5",
+  ),
+  epochs: integer("N", "passes over a file (default 1)"),
+  "batch-size": integer("N", "conversations of an optimizer step, for a file (default 2)"),
+  steps: integer("N", "instead of the module's"),
+  ...engineFlags,
+};
 
-Trains a model, making it if it is not there, and shows how it goes. FILE is either
+type Given = Values<typeof flags>;
+
+export const train = defineCommand({
+  name: "train",
+  arguments: ["PROJECT/NAME", "FILE"],
+  summary: "train a model on conversations, or by a reward",
+  details: `Trains a model, making it if it is not there, and shows how it goes. FILE is either
 
   a .jsonl file    conversations to imitate: on each line an object with "messages" and, if it has them, "tools"
   a module         reinforcement learning: its default export is what the library's \`train\` takes, without \`model\`:
                    { scenarios, rollout, groupSize, steps, ... }
 
 Every pass over a file and every step of a module leaves a checkpoint. Ctrl-C cancels the job under way; what was made
-before stays. Works beside a running server.
-
-  --base MODEL           the base model's id (default: the first one served)
-  --learning-rate X      (default: 5e-5 for a file; what the module says, or 5e-6)
-  --epochs N             passes over a file (default 1)
-  --batch-size N         conversations of an optimizer step, for a file (default 2)
-  --steps N              instead of the module's
-  --home PATH            (default ~/.anneal)
-${engineUsage}`;
-
-const options = {
-  ...engineFlags,
-  base: { type: "string" },
-  "learning-rate": { type: "string" },
-  epochs: { type: "string" },
-  "batch-size": { type: "string" },
-  steps: { type: "string" },
-} as const;
-
-type Values = ReturnType<typeof readFlags<typeof options>>["values"];
+before stays. Works beside a running server.`,
+  flags,
+  run: (values, [target, file]) => trainOn(target!, file!, values),
+});
 
 /** One way of training; answers with the last step made, null when none was. */
 type Recipe = (engine: AnnealClient, model: Model, signal: AbortSignal) => Promise<number | null>;
 
-export async function train(args: readonly string[]): Promise<number> {
-  const { values, positionals } = readFlags(args, options);
-  if (values.help) {
-    console.log(usage);
-    return 0;
-  }
-  const [target, file, ...rest] = positionals;
-  if (!file || rest.length > 0) throw new UsageError("train takes PROJECT/NAME and FILE");
+async function trainOn(target: string, file: string, values: Given): Promise<number> {
   const name = readName(target);
   const isFile = await stat(file)
     .then((found) => found.isFile())
@@ -86,26 +74,19 @@ export async function train(args: readonly string[]): Promise<number> {
   return interrupt.signal.aborted ? 130 : 0;
 }
 
-function readRate(text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  const rate = Number(text);
-  if (text.trim() !== "" && Number.isFinite(rate) && rate >= 0) return rate;
-  throw new UsageError(`--learning-rate takes a number from 0, such as 1e-5, not "${text}"`);
-}
-
 /** Flags that say nothing about this kind of file. @throws UsageError */
-function refuse(values: Values, names: readonly (keyof Values)[], kind: string): void {
+function refuse(values: Given, names: readonly (keyof Given)[], kind: string): void {
   const given = names.find((name) => values[name] !== undefined);
   if (given) throw new UsageError(`--${given} has no meaning for a ${kind}`);
 }
 
 /** Supervised passes over the conversations of a file. */
-function imitation(file: string, values: Values): Recipe {
+function imitation(file: string, values: Given): Recipe {
   refuse(values, ["steps"], ".jsonl file");
-  const epochs = readInteger("epochs", values.epochs) ?? 1;
+  const epochs = values.epochs ?? 1;
   const config = {
-    learning_rate: readRate(values["learning-rate"]) ?? null,
-    batch_size: readInteger("batch-size", values["batch-size"]) ?? null,
+    learning_rate: values["learning-rate"] ?? null,
+    batch_size: values["batch-size"] ?? null,
   };
   return async (engine, model, signal) => {
     // As an artifact the data reaches an engine of another process too, and is the same in every pass.
@@ -148,7 +129,7 @@ async function followPass(engine: AnnealClient, id: string, what: string, signal
 }
 
 /** Reinforcement learning as a module describes it. */
-async function rewarded(file: string, values: Values): Promise<Recipe> {
+async function rewarded(file: string, values: Given): Promise<Recipe> {
   refuse(values, ["epochs", "batch-size"], "module");
   const { default: described } = (await import(pathToFileURL(resolve(file)).href)) as { default?: unknown };
   if (typeof described !== "object" || described === null) {
@@ -158,12 +139,13 @@ async function rewarded(file: string, values: Values): Promise<Recipe> {
   for (const field of ["scenarios", "rollout", "groupSize"] as const) {
     if (given[field] === undefined) throw new UsageError(`the default export of ${file} has no \`${field}\``);
   }
-  const steps = readInteger("steps", values.steps) ?? given.steps;
-  const rate = readRate(values["learning-rate"]);
+  const steps = values.steps ?? given.steps;
+  const rate = values["learning-rate"];
   const config = rate === undefined ? given.config : { ...given.config, learning_rate: rate };
   return async (engine, model, signal) => {
     const rewards: number[] = [];
     let last: number | null = null;
+    const { train: trainByReward } = await import("../gather/train.js");
     const run = { ...given, model, steps, config, signal, onProgress: showProgress };
     for await (const { step, train, validation, seconds, warnings } of trainByReward(engine, run)) {
       statusLine(null);

@@ -1,9 +1,10 @@
 import { expect, it } from "vitest";
 import { bench } from "../../src/cli/bench.js";
+import { runCommand } from "../../src/cli/command.js";
 import { printed } from "./printed.js";
 
 it("measures prompts, replies and training", async () => {
-  const { code, out } = await printed(() => bench(["--repeats", "1", "--context-length", "128"]));
+  const { code, out } = await printed(() => runCommand(bench, ["--repeats", "1", "--context-length", "128"]));
   expect(code).toBe(0);
   const [model, ...rows] = out.trim().split("\n");
   expect(model).toBe("anneal/tiny, context of 128 tokens");

@@ -38,7 +38,7 @@ describe("anneal", () => {
       'anneal: there is no command "fly"',
       'anneal: --port takes a whole number from 0 to 65535, not "99999"',
       'anneal: what is "./folder"? this command takes only options',
-      "anneal: Unknown option '--modle'",
+      "anneal: there is no option --modle; did you mean --model?",
       'anneal: --seed takes a whole number from 0 to 1000000000, not "x"',
     ]);
   });

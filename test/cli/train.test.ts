@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { runCommand } from "../../src/cli/command.js";
 import { UsageError } from "../../src/cli/flags.js";
 import { train as trainCommand } from "../../src/cli/train.js";
 import { Engine } from "../../src/engine/engine.js";
@@ -19,7 +20,7 @@ const file = (name: string, text: string): string => {
   return path;
 };
 const home = () => join(folder, "home");
-const train = (...args: string[]) => printed(() => trainCommand([...args, "--home", home()]));
+const train = (...args: string[]) => printed(() => runCommand(trainCommand, [...args, "--home", home()]));
 
 describe("anneal train", () => {
   it("teaches the conversations of a file, a checkpoint each pass, and names a line that cannot be used", async () => {

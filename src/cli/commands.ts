@@ -1,0 +1,13 @@
+// Every command there is, in the order in which help lists them.
+
+import { bench } from "./bench.js";
+import { chat } from "./chat.js";
+import type { Command, CommandGroup } from "./command.js";
+import { demo } from "./demo.js";
+import { keys } from "./keys.js";
+import { models } from "./models.js";
+import { runs } from "./runs.js";
+import { serve } from "./serve.js";
+import { train } from "./train.js";
+
+export const commands: readonly (Command | CommandGroup)[] = [serve, chat, demo, train, models, runs, bench, keys];

@@ -1,0 +1,103 @@
+// The options that every command has which opens an engine.
+
+import { homedir } from "node:os";
+import { join, resolve } from "node:path";
+import type { EngineOptions, ModelOptions } from "../types/options.js";
+import { bytes, choice, type Flag, integer, number, repeated, text, UsageError, type Values } from "./flags.js";
+
+export const defaultHome = (): string => join(homedir(), ".anneal");
+
+export const homeFlags = {
+  home: text("PATH", "folder for everything durable (default ~/.anneal)"),
+  "api-key": text("KEY", "the owner's key (default: the one kept in the home)"),
+};
+
+/** `rl.weightDecay=0.05` and the like; which names and values there are is for the engine to say. */
+const optimizer: Flag<EngineOptions["optimizer"]> = {
+  value: "SETTING",
+  help: "rl.NAME=VALUE or sft.NAME=VALUE; names: beta1, beta2, eps, weightDecay, maxGradNorm; repeatable",
+  repeatable: true,
+  read(texts, name) {
+    const settings: Record<string, Record<string, number>> = {};
+    for (const given of texts) {
+      const match = /^(rl|sft)\.(\w+)=(\S+)$/.exec(given);
+      const value = Number(match?.[3]);
+      if (!match || !Number.isFinite(value)) {
+        throw new UsageError(`${name} takes a setting such as rl.weightDecay=0.05, not "${given}"`);
+      }
+      settings[match[1]!] = { ...settings[match[1]!], [match[2]!]: value };
+    }
+    return settings;
+  },
+};
+
+/** A folder, or `name=folder`. */
+const models: Flag<ModelOptions[]> = {
+  value: "PATH",
+  help: "a Hugging Face folder, or NAME=PATH; repeatable (default: the embedded model)",
+  repeatable: true,
+  read: (texts) =>
+    texts.map((given) => {
+      const at = given.indexOf("=");
+      return at > 0 ? { id: given.slice(0, at), path: resolve(given.slice(at + 1)) } : { path: resolve(given) };
+    }),
+};
+
+export const engineFlags = {
+  ...homeFlags,
+  model: models,
+  dtype: choice("TYPE", ["auto", "float32", "bfloat16"]),
+  threads: integer("N", "compute threads"),
+  "memory-limit": bytes("SIZE", "for weights and cache, such as 6GiB"),
+  "context-length": integer("N", "tokens of a sequence at most"),
+  "max-sequences": integer("N", "sequences computed at once"),
+  "token-budget": integer("N", "tokens computed in one step"),
+  "max-queue": integer("N", "requests waiting at most"),
+  "tool-parser": choice("NAME", ["none", "auto", "hermes", "llama3"]),
+  scheduler: choice("NAME", ["fcfs", "priority"]),
+  "sampling-defaults": choice("D", ["model", "neutral"]),
+  "max-training-jobs": integer("N", "models that jobs train at once (default 4)"),
+  "optimizer-step": choice("S", ["group", "completion", "job"]),
+  optimizer,
+  "adapter-rank": integer("N", "of new models' adapters (default 8)"),
+  "adapter-alpha": number("X", "likewise (default 16)", (alpha) => alpha > 0, "above 0"),
+  "adapter-target": repeated("NAME", "a projection that they train, such as q_proj; repeatable (default: all seven)"),
+  entity: text("NAME", "the owner's entity (default local)"),
+  "data-root": repeated("PATH", "folder from which requests may name files; repeatable"),
+  "allow-host": repeated("HOST", "host from which training data may be read; repeatable"),
+};
+
+/** Without what was not given. */
+function given<T extends object>(options: T): T {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as T;
+}
+
+/** The engine's options that the flags ask for; those not given are left to the engine. */
+export function readEngineOptions(values: Values<typeof engineFlags>): EngineOptions {
+  const adapter = given<NonNullable<EngineOptions["adapter"]>>({
+    rank: values["adapter-rank"],
+    alpha: values["adapter-alpha"],
+    targets: values["adapter-target"],
+  });
+  return given<EngineOptions>({
+    models: values.model,
+    dtype: values.dtype,
+    threads: values.threads,
+    memoryLimit: values["memory-limit"],
+    contextLength: values["context-length"],
+    maxSequences: values["max-sequences"],
+    tokenBudget: values["token-budget"],
+    maxQueue: values["max-queue"],
+    toolParser: values["tool-parser"],
+    scheduler: values.scheduler,
+    samplingDefaults: values["sampling-defaults"],
+    maxTrainingJobs: values["max-training-jobs"],
+    optimizerStep: values["optimizer-step"],
+    optimizer: values.optimizer,
+    adapter: Object.keys(adapter).length > 0 ? adapter : undefined,
+    entity: values.entity,
+    apiKey: values["api-key"],
+    dataRoots: values["data-root"],
+    allowedHosts: values["allow-host"],
+  });
+}
