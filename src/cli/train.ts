@@ -109,14 +109,14 @@ function imitation(file: string, values: Given): Recipe {
 
 async function followPass(engine: AnnealClient, id: string, what: string, signal: AbortSignal): Promise<number | null> {
   const losses: number[] = [];
-  const warnings: unknown[] = [];
+  const warnings: string[] = [];
   let batches = 0;
-  for await (const { type, data } of engine.trainingJobs.events(id, {}, { signal })) {
-    if (type === "training_started") {
-      batches = Number(data.num_sequences);
-      if (Array.isArray(data.warnings)) warnings.push(...data.warnings);
+  for await (const event of engine.trainingJobs.events(id, {}, { signal })) {
+    if (event.type === "training_started") {
+      batches = event.data.num_sequences;
+      warnings.push(...(event.data.warnings ?? []));
     }
-    if (type === "gradient_step") losses.push(Number(data["loss/train"] ?? data.loss));
+    if (event.type === "gradient_step") losses.push(event.data["loss/train"] ?? event.data.loss!);
     const loss = losses.length > 0 ? `, loss ${shortNumber(losses.at(-1)!)}` : "";
     statusLine(`${what}: batch ${losses.length} of ${batches}${loss}`);
   }

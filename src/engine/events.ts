@@ -5,7 +5,7 @@ import type { TrainingEvent } from "../types/training.js";
 import { makePage } from "./pages.js";
 
 function toEvent({ id, type, data }: EventRecord): TrainingEvent {
-  return { id, type, data };
+  return { id, type, data } as TrainingEvent;
 }
 
 const isLast = (event: TrainingEvent) => event.type === "training_ended" || event.type === "training_failed";

@@ -30,6 +30,7 @@ const GATHERING: { [K in keyof GatherOptions<unknown>]-?: Rule } = {
     "a whole number of milliseconds, 0 to 2147483647",
     (value) => Number.isInteger(value) && (value as number) >= 0 && (value as number) < 2 ** 31,
   ],
+  maxExceptionShare: ["a number from 0 to 1", (value) => typeof value === "number" && value >= 0 && value <= 1],
   maxExceptions: ["a number, at least 0", (value) => typeof value === "number" && value >= 0],
   seed: ["a whole number", (value) => typeof value === "bigint" || Number.isSafeInteger(value)],
   scoreGroup: called,

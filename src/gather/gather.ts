@@ -7,17 +7,17 @@ import type { GatherOptions } from "../types/gather.js";
 import type { Model } from "../types/models.js";
 import type { Trajectory, TrajectoryException, TrajectoryGroup } from "../types/trajectories.js";
 import { badOption, checkGatherOptions } from "./checkOptions.js";
-import { type PinnedModel, type RolloutOutcome, runRollout, untilAborted } from "./rollout.js";
+import { type PinnedModel, type RolloutOutcome, rewardOf, runRollout, untilAborted } from "./rollout.js";
 import { deriveSeed } from "./seeds.js";
 
-/** More rollouts failed than `maxExceptions` allows; `cause` is what the first one threw. */
+/** More rollouts failed than `maxExceptionShare` and `maxExceptions` allow; `cause` is what the first of them threw. */
 export class RolloutError extends AnnealError {
-  constructor(failures: number, cause: unknown) {
+  constructor(failures: number, total: number, cause: unknown) {
     const message = cause instanceof Error ? cause.message : String(cause);
-    super(`${failures === 1 ? "a rollout" : `${failures} rollouts`} failed: ${message}`, 500, {
+    super(`${failures} of ${total} ${total === 1 ? "rollout" : "rollouts"} failed: ${message}`, 500, {
       code: "rollout_failed",
       param: "rollout",
-      hint: "mend the rollout, or let some fail with maxExceptions",
+      hint: "mend the rollout, or let more fail with maxExceptionShare",
       cause,
     });
   }
@@ -31,6 +31,7 @@ export interface Gathered {
 }
 
 const DEFAULT_CONCURRENCY = 64;
+const DEFAULT_EXCEPTION_SHARE = 0.5;
 
 /**
  * Attempts every scenario `groupSize` times. One group per scenario, in their order; rollouts that threw are in the
@@ -65,7 +66,7 @@ export async function gatherPinned<S>(
   options: Omit<GatherOptions<S>, "model">,
   purpose: string,
 ): Promise<Gathered> {
-  const { scenarios, rollout, groupSize, timeoutMs, maxExceptions = 0, seed = 0n, scoreGroup, onProgress } = options;
+  const { scenarios, rollout, groupSize, timeoutMs, maxExceptions, seed = 0n, scoreGroup, onProgress } = options;
   const concurrency = options.concurrency ?? DEFAULT_CONCURRENCY;
   options.signal?.throwIfAborted();
   const stop = new AbortController();
@@ -73,7 +74,17 @@ export async function gatherPinned<S>(
   const outcomes: (RolloutOutcome | null)[][] = scenarios.map(() => new Array(groupSize).fill(null));
   const exceptions: (TrajectoryException | null)[][] = scenarios.map(() => new Array(groupSize).fill(null));
   const total = scenarios.length * groupSize;
+  const share = options.maxExceptionShare ?? (maxExceptions === undefined ? DEFAULT_EXCEPTION_SHARE : 1);
+  const mayFail = Math.min(maxExceptions ?? total, Math.floor(share * total));
   const ended = { done: 0, good: 0, reward: 0, tokens: 0, failures: 0 };
+
+  let first: { error: unknown } | null = null;
+  const fail = (group: number, member: number, error: unknown) => {
+    ended.failures += 1;
+    exceptions[group]![member] = describe(error);
+    first ??= { error };
+    if (ended.failures > mayFail) throw new RolloutError(ended.failures, total, first.error);
+  };
 
   const attempt = async (group: number, member: number) => {
     const limit = new AbortController();
@@ -93,9 +104,7 @@ export async function gatherPinned<S>(
       ended.tokens += outcome.completionTokens;
     } catch (error) {
       if (signal.aborted) throw signal.reason;
-      ended.failures += 1;
-      exceptions[group]![member] = describe(error);
-      if (ended.failures > maxExceptions) throw new RolloutError(ended.failures, error);
+      fail(group, member, error);
     } finally {
       clearTimeout(timer);
     }
@@ -123,15 +132,23 @@ export async function gatherPinned<S>(
     throw error;
   }
 
+  if (scoreGroup) {
+    for (const [group, members] of outcomes.entries()) {
+      const trajectories = members.flatMap((outcome) => outcome?.trajectory ?? []);
+      const thrown = await scoreTogether(trajectories, scenarios[group]!, scoreGroup, signal);
+      if (!thrown) continue;
+      for (const [member, outcome] of members.entries()) {
+        if (outcome === null) continue;
+        members[member] = null;
+        fail(group, member, thrown.error);
+      }
+    }
+  }
   const kept = outcomes.flat().filter((outcome) => outcome !== null);
   const groups = outcomes.map((members, i) => ({
     trajectories: members.filter((outcome) => outcome !== null).map(({ trajectory }) => trajectory),
     exceptions: exceptions[i]!.filter((exception) => exception !== null),
   }));
-  if (scoreGroup) {
-    for (const [i, group] of groups.entries())
-      await scoreTogether(group.trajectories, scenarios[i]!, scoreGroup, signal);
-  }
   const sum = (of: (outcome: RolloutOutcome) => number) => kept.reduce((whole, outcome) => whole + of(outcome), 0);
   return {
     groups,
@@ -141,19 +158,28 @@ export async function gatherPinned<S>(
   };
 }
 
+/** Sets the rewards of a group; answers with what `scoreGroup` threw, if it did. */
 async function scoreTogether<S>(
   trajectories: Trajectory[],
   scenario: S,
   scoreGroup: NonNullable<GatherOptions<S>["scoreGroup"]>,
   signal: AbortSignal,
-): Promise<void> {
-  if (trajectories.length === 0) return;
-  const rewards: unknown = await untilAborted(() => scoreGroup(trajectories, { scenario, signal }), signal);
-  if (!Array.isArray(rewards) || rewards.length !== trajectories.length || !rewards.every(Number.isFinite)) {
+): Promise<{ error: unknown } | null> {
+  if (trajectories.length === 0) return null;
+  let rewards: unknown;
+  try {
+    rewards = await untilAborted(() => scoreGroup(trajectories, { scenario, signal }), signal);
+  } catch (error) {
+    if (signal.aborted) throw signal.reason;
+    return { error };
+  }
+  const given = Array.isArray(rewards) && rewards.length === trajectories.length ? rewards.map(rewardOf) : [null];
+  if (given.includes(null)) {
     const rule = `a function that answers with ${trajectories.length} finite rewards, one per trajectory`;
     throw badOption("scoreGroup", rule, rewards);
   }
-  for (const [i, trajectory] of trajectories.entries()) trajectory.reward = rewards[i];
+  for (const [i, trajectory] of trajectories.entries()) trajectory.reward = given[i]!;
+  return null;
 }
 
 function timeIsOver(milliseconds: number): DOMException {

@@ -38,9 +38,14 @@ export async function runRollout<S>(
   const begin = performance.now();
   const context = createContext(client, model, scenario, recorder, seed, signal);
   const result = await untilAborted(() => rollout(context), signal);
-  const { reward, metrics, metadata }: RolloutResult = typeof result === "number" ? { reward: result } : (result ?? {});
-  if (typeof reward !== "number" || !Number.isFinite(reward)) {
-    const got = typeof result === "object" && result !== null ? reward : result;
+  const {
+    reward: given,
+    metrics,
+    metadata,
+  }: RolloutResult = typeof result === "object" ? (result ?? {}) : { reward: result };
+  const reward = rewardOf(given);
+  if (reward === null) {
+    const got = typeof result === "object" && result !== null ? given : result;
     throw new AnnealError(`a rollout must answer with a finite reward, got ${inspect(got)}`, 422, {
       code: "invalid_reward",
       param: "rollout",
@@ -62,6 +67,12 @@ export async function runRollout<S>(
   };
   const { completionTokens, completions, truncated } = recorder;
   return { trajectory, completionTokens, completions, truncated };
+}
+
+/** null: no reward. */
+export function rewardOf(value: unknown): number | null {
+  if (typeof value === "boolean") return Number(value);
+  return typeof value === "number" && Number.isFinite(value) ? value : null;
 }
 
 function createContext<S>(

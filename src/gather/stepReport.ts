@@ -3,7 +3,8 @@
 import { groupAdvantages, meanOf } from "../training/advantages.js";
 import { means, rewardDeviation } from "../training/logMetrics.js";
 import type { PhaseReport, RewardReport, StepReport } from "../types/gather.js";
-import type { TrajectoryGroup } from "../types/trajectories.js";
+import type { TrainingStartedEvent } from "../types/training.js";
+import type { TrajectoryException, TrajectoryGroup } from "../types/trajectories.js";
 import type { Gathered } from "./gather.js";
 
 /** What a job's events said. */
@@ -12,7 +13,7 @@ export interface JobAccount {
   /** Of the checkpoint that it made. */
   step: number;
   /** Payload of the first event. */
-  started: Record<string, unknown>;
+  started: TrainingStartedEvent["data"] | null;
   /** Means over its gradient steps. */
   metrics: Record<string, number>;
   trainedTokens: number;
@@ -61,7 +62,11 @@ export function reportStep(account: StepAccount): StepReport {
 
 export function rewardReport(groups: readonly TrajectoryGroup[]): RewardReport {
   const rewards = groups.flatMap((group) => group.trajectories.map((trajectory) => trajectory.reward));
-  return { reward: rewards.length > 0 ? meanOf(rewards) : null, deviation: rewardDeviation(groups) };
+  return {
+    reward: rewards.length > 0 ? meanOf(rewards) : null,
+    deviation: rewardDeviation(groups),
+    exceptions: groups.reduce((sum, group) => sum + (group.exceptions?.length ?? 0), 0),
+  };
 }
 
 function warningsOf({ gathered, job, entropies }: StepAccount): string[] {
@@ -72,14 +77,16 @@ function warningsOf({ gathered, job, entropies }: StepAccount): string[] {
     return groupAdvantages(rewards, false).every((advantage) => advantage === 0);
   }).length;
   if (flat > 0) warnings.push(`${flat} of ${groups.length} groups have equal rewards throughout and teach nothing`);
-  const failed = groups.reduce((sum, group) => sum + (group.exceptions?.length ?? 0), 0);
-  if (failed > 0) warnings.push(`${failed} rollouts failed and are left out`);
+  const failures = groups.flatMap((group) => group.exceptions ?? []);
+  if (failures.length > 0) {
+    const all = failures.length + groups.reduce((sum, group) => sum + group.trajectories.length, 0);
+    warnings.push(`${failures.length} of ${all} rollouts failed and are left out: ${mostFrequent(failures)}`);
+  }
   if (gathered.completions === 0) warnings.push("no completion was made with the model");
   if (gathered.truncated > MANY_TRUNCATED * gathered.completions) {
     warnings.push(`${gathered.truncated} of ${gathered.completions} replies were cut off at their token limit`);
   }
-  const told = job.started.warnings;
-  if (Array.isArray(told)) warnings.push(...told.map(String));
+  warnings.push(...(job.started?.warnings ?? []));
   const [first] = entropies;
   const last = entropies.at(-1);
   if (first !== undefined && last !== undefined && last < LOW_ENTROPY * first) {
@@ -87,4 +94,15 @@ function warningsOf({ gathered, job, entropies }: StepAccount): string[] {
   }
   if ((job.metrics.skipped_update ?? 0) > 0) warnings.push("a gradient was not finite and its update was skipped");
   return warnings;
+}
+
+/** What was thrown most often, and how often the rest of it was something else. */
+function mostFrequent(failures: readonly TrajectoryException[]): string {
+  const counts = new Map<string, number>();
+  for (const { type, message } of failures) {
+    const said = `${type}: ${message}`;
+    counts.set(said, (counts.get(said) ?? 0) + 1);
+  }
+  const [[said, times]] = [...counts].sort(([, a], [, b]) => b - a) as [[string, number]];
+  return counts.size === 1 ? said : `${said} (${times} times), and ${counts.size - 1} others`;
 }

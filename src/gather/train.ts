@@ -76,7 +76,7 @@ async function runJob<S>(
 ): Promise<JobAccount> {
   const request = { model_id: model.id, trajectory_groups: gathered.groups, experimental_config: config ?? null };
   const { id } = await client.trainingJobs.create(request, { signal });
-  const account: JobAccount = { id, step: 0, started: {}, metrics: {}, trainedTokens: 0 };
+  const account: JobAccount = { id, step: 0, started: null, metrics: {}, trainedTokens: 0 };
   const payloads: Record<string, number>[] = [];
   let total = 0;
   try {
@@ -103,10 +103,10 @@ async function runJob<S>(
 }
 
 function read(event: TrainingEvent, account: JobAccount, payloads: Record<string, number>[]): number | undefined {
-  if (event.type === "gradient_step") payloads.push(event.data as Record<string, number>);
+  if (event.type === "gradient_step") payloads.push(event.data);
   if (event.type !== "training_started") return undefined;
   account.started = event.data;
-  return Number(event.data.num_sequences);
+  return event.data.num_sequences;
 }
 
 function progressOf<S>(

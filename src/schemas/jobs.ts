@@ -74,8 +74,12 @@ export const trainingJob = z.object({
   error: z.string().nullable(),
 });
 
-export const trainingEvent = z.object({
-  id: uuid,
-  type: z.enum(["training_started", "gradient_step", "training_ended", "training_failed"]),
-  data: z.record(z.string(), z.unknown()),
-});
+const event = <T extends string, D extends z.ZodType>(type: T, data: D) =>
+  z.object({ id: uuid, type: z.literal(type), data });
+
+export const trainingEvent = z.discriminatedUnion("type", [
+  event("training_started", z.looseObject({ num_sequences: z.int(), warnings: z.array(z.string()).optional() })),
+  event("gradient_step", z.record(z.string(), z.number())),
+  event("training_ended", z.looseObject({})),
+  event("training_failed", z.looseObject({ error_message: z.string() })),
+]);

@@ -79,7 +79,8 @@ export const trajectory = history.extend({
     .nullish()
     .transform((items) => items ?? []),
   additional_histories: z.array(history).nullish(),
-  reward: z.number(),
+  /** Right or wrong is a reward too: 1 or 0. */
+  reward: z.union([z.number(), z.boolean()]).transform(Number),
   initial_policy_version: z.int().nullish(),
   final_policy_version: z.int().nullish(),
   metrics: freeMetrics,

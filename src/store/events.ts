@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import type { Database } from "better-sqlite3";
 import { NotFoundError } from "../errors.js";
-import type { TrainingEvent, TrainingEventType } from "../types/training.js";
-import type { EventRecord, Slice } from "./records.js";
+import type { TrainingEventType } from "../types/training.js";
+import type { EventRecord, NewEvent, Slice } from "./records.js";
 
 interface Row {
   position: number;
@@ -24,7 +24,7 @@ function toRecord(row: Row): EventRecord {
 }
 
 export interface EventTable {
-  append(jobId: string, event: Pick<TrainingEvent, "type" | "data">): EventRecord;
+  append(jobId: string, event: NewEvent): EventRecord;
   /** In the order in which they happened. @throws NotFoundError for an `after` that is no event of the job. */
   list(jobId: string, query: { after?: string | null; limit: number }): Slice<EventRecord>;
   count(jobId: string, type: TrainingEventType): number;

@@ -1,4 +1,4 @@
-import type { TrainingEvent, TrainingJobStatus } from "../types/training.js";
+import type { TrainingEventType, TrainingJobStatus } from "../types/training.js";
 
 /** Rows as the rest of the library sees them. Times are Unix milliseconds. */
 export interface ModelRecord {
@@ -39,7 +39,14 @@ export interface JobRecord {
   state: unknown;
 }
 
-export interface EventRecord extends TrainingEvent {
+/** An event as it is written; what `data` holds follows from the type. */
+export interface NewEvent {
+  type: TrainingEventType;
+  data: Record<string, unknown>;
+}
+
+export interface EventRecord extends NewEvent {
+  id: string;
   jobId: string;
   createdAt: number;
 }

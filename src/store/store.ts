@@ -2,7 +2,6 @@ import { existsSync, readFileSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
 import Database from "better-sqlite3";
 import { ConflictError } from "../errors.js";
-import type { TrainingEvent } from "../types/training.js";
 import { type ArtifactTable, artifactTable } from "./artifacts.js";
 import { type CheckpointTable, checkpointTable } from "./checkpoints.js";
 import { writeFileDurably } from "./durableFiles.js";
@@ -16,7 +15,7 @@ import { type KeyTable, keyTable, makeKey } from "./keys.js";
 import { type MetricTable, metricTable } from "./metrics.js";
 import { migrate } from "./migrate.js";
 import { type ModelTable, modelTable } from "./models.js";
-import type { CheckpointRecord, JobRecord } from "./records.js";
+import type { CheckpointRecord, JobRecord, NewEvent } from "./records.js";
 import { makeTemporaryHome } from "./temporaryHome.js";
 import { type TrajectoryTable, trajectoryTable } from "./trajectories.js";
 
@@ -41,9 +40,9 @@ export interface Store {
   /** All writes of `action` together, or none of them. May be nested. */
   transaction<T>(action: () => T): T;
   /** The job runs: from now on, or again after a restart. `event` is written the first time only. */
-  startJob(jobId: string, event: Pick<TrainingEvent, "type" | "data">): void;
+  startJob(jobId: string, event: NewEvent): void;
   /** A step's event and the job's state after it, together. */
-  commitStep(jobId: string, step: { event: Pick<TrainingEvent, "type" | "data">; state: unknown }): void;
+  commitStep(jobId: string, step: { event: NewEvent; state: unknown }): void;
   /**
    * The job's last event, its status and its checkpoint, together: the folder of the checkpoint must have been committed
    * before. Does nothing when the job has ended already.
@@ -61,7 +60,7 @@ export interface Store {
 
 export interface JobEnd {
   status: "succeeded" | "failed" | "cancelled";
-  event: Pick<TrainingEvent, "type" | "data">;
+  event: NewEvent;
   error?: string | null;
   checkpoint?: { step: number; metrics?: Record<string, number> } | null;
 }

@@ -27,13 +27,14 @@ export interface RolloutContext<S> {
 }
 
 export interface RolloutResult {
-  reward: number;
+  /** true is 1, false is 0. */
+  reward: number | boolean;
   metrics?: Record<string, number | boolean>;
   metadata?: Record<string, number | string | boolean | null>;
 }
 
 /** One attempt at a scenario; answers with its reward. */
-export type Rollout<S> = (context: RolloutContext<S>) => Promise<number | RolloutResult>;
+export type Rollout<S> = (context: RolloutContext<S>) => Promise<number | boolean | RolloutResult>;
 
 export interface GatherProgress {
   /** Rollouts that have ended, of all. */
@@ -56,15 +57,20 @@ export interface GatherOptions<S> {
   concurrency?: number;
   /** Of one rollout. Default: no limit. */
   timeoutMs?: number;
-  /** Rollouts that may fail before the run ends with their cause. Default 0. */
+  /**
+   * Share of the rollouts, 0 to 1, that may fail; with one more the run ends with what the first threw. Those that failed are
+   * counted, kept as `exceptions` of their groups, and left out of the training. Default 0.5, or 1 with `maxExceptions`.
+   */
+  maxExceptionShare?: number;
+  /** Likewise, a number of rollouts. */
   maxExceptions?: number;
   /** Names the run: the same seed gives the same rollouts. Default 0. */
   seed?: number | bigint;
-  /** Scores a group's trajectories together: their rewards, in order. */
+  /** Scores a group's trajectories together: their rewards, in order. When it throws, they all count as failed. */
   scoreGroup?: (
     trajectories: readonly Trajectory[],
     context: { scenario: S; signal: AbortSignal },
-  ) => Promise<readonly number[]>;
+  ) => Promise<readonly (number | boolean)[]>;
   onProgress?: (progress: GatherProgress) => void;
   signal?: AbortSignal;
 }
@@ -93,6 +99,8 @@ export interface RewardReport {
   reward: number | null;
   /** Mean over groups of more than one trajectory of the population deviation of their rewards. */
   deviation: number;
+  /** Rollouts that failed and are left out. */
+  exceptions: number;
 }
 
 export interface PhaseReport<T> {

@@ -91,14 +91,42 @@ export interface TrainingJob {
   error: string | null;
 }
 
-export type TrainingEventType = "training_started" | "gradient_step" | "training_ended" | "training_failed";
-
-/**
- * `training_started` carries `num_sequences`, `gradient_step` numbers only, `training_failed` an `error_message`.
- * A job has exactly one of the last two types, and nothing after it.
- */
-export interface TrainingEvent {
+/** The first event of a job. */
+export interface TrainingStartedEvent {
   id: string;
-  type: TrainingEventType;
+  type: "training_started";
+  data: {
+    /** Optimizer steps that the job will make, one `gradient_step` each. */
+    num_sequences: number;
+    /** Why less is learned than could be. */
+    warnings?: string[];
+    /** Counts of what the data held. */
+    [count: string]: unknown;
+  };
+}
+
+/** An optimizer step: its loss, its gradient's norm and what else was measured. */
+export interface GradientStepEvent {
+  id: string;
+  type: "gradient_step";
+  data: Record<string, number>;
+}
+
+/** The last event of a job that succeeded: its checkpoint is served. */
+export interface TrainingEndedEvent {
+  id: string;
+  type: "training_ended";
   data: Record<string, unknown>;
 }
+
+/** The last event of a job that failed, or ("cancelled") was cancelled. */
+export interface TrainingFailedEvent {
+  id: string;
+  type: "training_failed";
+  data: { error_message: string; [more: string]: unknown };
+}
+
+/** Told apart by `type`. A job has exactly one of the last two types, and nothing after it. */
+export type TrainingEvent = TrainingStartedEvent | GradientStepEvent | TrainingEndedEvent | TrainingFailedEvent;
+
+export type TrainingEventType = TrainingEvent["type"];

@@ -139,6 +139,57 @@ describe("gather", () => {
     expect((error as RolloutError).cause).toBeInstanceOf(TypeError);
   });
 
+  it("goes on while no more than a share of the rollouts fail, and says what they failed of", async () => {
+    const trained = await newModel();
+    const rollout: Rollout<number> = async ({ chat, scenario, seed }) => {
+      await chat("Hi", short);
+      if (scenario === 1) throw new TypeError("no luck");
+      return Number(seed % 5n);
+    };
+    const options = { model: trained, scenarios: [0, 1, 2, 3], rollout, groupSize: 4 };
+    for await (const report of train(engine, { ...options, steps: 1 })) {
+      expect(report.train.exceptions).toBe(4);
+      expect(report.warnings).toContain("4 of 16 rollouts failed and are left out: TypeError: no luck");
+    }
+    const strict = gather(engine, { ...options, maxExceptionShare: 0.1 });
+    await expect(strict).rejects.toThrow(/^2 of 16 rollouts failed: no luck$/);
+    const failing = gather(engine, { ...options, scenarios: [1, 1, 2] });
+    await expect(failing).rejects.toThrow(/^7 of 12 rollouts failed: no luck$/);
+  });
+
+  it("takes right and wrong as rewards", async () => {
+    const rollout: Rollout<number> = async ({ scenario }) => (scenario > 1 ? { reward: scenario > 2 } : scenario > 0);
+    const options = { model, scenarios: [0, 1, 2, 3], rollout, groupSize: 1 };
+    const rewards = async (more: object = {}) =>
+      (await gather(engine, { ...options, ...more })).map((group) => group.trajectories[0]!.reward);
+    expect(await rewards()).toEqual([0, 1, 0, 1]);
+    const scoreGroup = async (_: unknown, { scenario }: { scenario: number }) => [scenario < 2];
+    expect(await rewards({ scoreGroup })).toEqual([1, 1, 0, 0]);
+    const messages_and_choices = [{ role: "user" as const, content: "x" }];
+    const groups = [
+      { trajectories: [true, false].map((reward) => ({ messages_and_choices, reward: reward as never })) },
+    ];
+    const { metrics } = await engine.models.log(model.id, { split: "val", trajectory_groups: groups });
+    expect(metrics["val/reward"]).toBe(0.5);
+  });
+
+  it("counts the trajectories of a group whose scoring throws as failed", async () => {
+    const rollout: Rollout<number> = async () => 1;
+    const scoreGroup = async (trajectories: readonly unknown[], { scenario }: { scenario: number }) => {
+      if (scenario === 1) throw new RangeError("no judge");
+      return trajectories.map(() => 2);
+    };
+    const options = { model, rollout, groupSize: 2, scoreGroup };
+    const groups = await gather(engine, { ...options, scenarios: [0, 1] });
+    expect(groups.map((group) => [group.trajectories.length, group.exceptions!.length])).toEqual([
+      [2, 0],
+      [0, 2],
+    ]);
+    expect(groups[1]!.exceptions![0]).toMatchObject({ type: "RangeError", message: "no judge" });
+    const hopeless = gather(engine, { ...options, scenarios: [1] });
+    await expect(hopeless).rejects.toMatchObject({ code: "rollout_failed", cause: { message: "no judge" } });
+  });
+
   it("ends rollouts that take too long, and everything when aborted", async () => {
     const stuck: Rollout<number> = ({ scenario }) => (scenario === 0 ? new Promise(() => {}) : Promise.resolve(1));
     const groups = await gather(engine, {
