@@ -207,12 +207,13 @@ void Step::pass(Pool& pool, const std::vector<StepRun>& runs, const std::vector<
 napi_value result(Js js, const Step& step) {
   const size_t count = step.sequences.size();
   std::vector<int32_t> tokens(count);
-  std::vector<float> logprobs(count);
+  std::vector<float> logprobs(count), temperature_logprobs(count);
   napi_value top = js.array(count), prompt = js.array(count), forced = js.array(count), none = js.null();
   for (size_t i = 0; i < count; ++i) {
     const auto& s = step.sequences[i];
     tokens[i] = s.sampled.token;
     logprobs[i] = s.sampled.logprob;
+    temperature_logprobs[i] = s.sampled.temperature_logprob;
     napi_value most_likely = none, rows = none;
     if (s.sample && s.sampled.token >= 0 && s.slot->params().top_logprobs >= 0) {
       most_likely = js.object();
@@ -238,6 +239,7 @@ napi_value result(Js js, const Step& step) {
   napi_value output = js.object();
   js.set(output, "tokens", js.int32s(tokens.data(), count));
   js.set(output, "logprobs", js.floats(logprobs.data(), count));
+  js.set(output, "temperatureLogprobs", js.floats(temperature_logprobs.data(), count));
   js.set(output, "forced", forced);
   js.set(output, "top", top);
   js.set(output, "prompt", prompt);

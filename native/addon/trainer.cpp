@@ -30,6 +30,9 @@ void TrainerHandle::close() {
 
 namespace {
 
+// Logits divided by these stay far from the limits of float32.
+constexpr float kMinTemperature = 1e-6f, kMaxTemperature = 1e6f;
+
 TrainRows read_rows(const Argument& list, const DecoderConfig& config) {
   TrainRows result;
   const uint32_t count = list.array_length(1 << 16);
@@ -54,6 +57,13 @@ TrainRows read_rows(const Argument& list, const DecoderConfig& config) {
           if (row.trained.size() != row.tokens.size()) invalid(a.path(), "must be as long as tokens");
         }
         row.trained.back() = 0;
+      });
+      entry.field("temperatures", [&](Argument a) {
+        if (a.missing()) return;
+        row.temperatures = a.finite_floats();
+        if (row.temperatures.size() != row.tokens.size()) invalid(a.path(), "must be as long as tokens");
+        for (size_t t = 0; t < row.temperatures.size(); ++t)
+          if (row.temperatures[t] < kMinTemperature || row.temperatures[t] > kMaxTemperature) invalid(Path(a.path(), int64_t(t)), "must be between 1e-6 and 1e6");
       });
       entry.field("prefix", [&](Argument a) {
         if (a.missing()) return;
@@ -132,36 +142,38 @@ napi_value Trainer::steps(const Arguments& arguments) { return arguments.js.numb
 
 napi_value Trainer::tensors(const Arguments& arguments) { return named_tensors_out(arguments.js, handle_->tensors, nullptr); }
 
-napi_value Trainer::start_pass(const Arguments& arguments, bool keep, int64_t memory_budget, std::function<AdapterRef(TrainerState&)> adapter) {
+napi_value Trainer::start_pass(const Arguments& arguments, Keep keep, std::function<AdapterRef(TrainerState&)> adapter) {
   const Path rows_path("rows"), cancellation_path("cancellation");
   auto pass = std::make_shared<PassState>();
   pass->rows = read_rows(arguments.at(0, rows_path), handle_->model->config);
+  pass->entropy_gradient = keep.entropy_gradient;
   auto control = control_of(arguments.at(2, cancellation_path));
   handle_->require_open();
   pass->trainer = handle_->state;
   auto values = std::make_shared<PassValues>();
   return handle_->model->environment->start(
       {.control = std::move(control), .pending = {&handle_->pending, &handle_->model->pending}},
-      [pass, keep, memory_budget, values, adapter = std::move(adapter), executor = handle_->model->environment->executor().get()] {
+      [pass, keep, values, adapter = std::move(adapter), executor = handle_->model->environment->executor().get()] {
         const auto& rows = pass->rows.rows;
         std::vector<TrainRow> described;
         std::vector<const uint8_t*> trained;
         std::vector<uint8_t> first_trained;
         for (auto& row : rows) {
-          described.push_back({row.tokens.data(), int(row.tokens.size()), row.prefix, row.prefix_length});
+          described.push_back({row.tokens.data(), int(row.tokens.size()), row.prefix, row.prefix_length, row.temperatures.empty() ? nullptr : row.temperatures.data()});
           trained.push_back(row.trained.data());
           first_trained.push_back(row.prefix >= 0);
         }
         TrainerState& trainer = *pass->trainer;
         auto made = trainer.model->decoder->forward(*executor, described.data(), int(rows.size()), trained.data(), first_trained.data(),
-                                                    keep ? trainer.trainable.get() : nullptr, adapter(trainer), memory_budget);
+                                                    keep.activations ? trainer.trainable.get() : nullptr, adapter(trainer), keep.memory_budget,
+                                                    keep.entropy_gradient);
         if (!made) throw Failure{"aborted", "the forward pass was aborted", ""};
         values->take(*made, pass->rows);
-        if (keep) pass->pass = std::move(made);
+        if (keep.activations) pass->pass = std::move(made);
       },
       [handle = handle_, pass, keep, values](Js js) {
         napi_value result = values->out(js);
-        if (keep) {
+        if (keep.activations) {
           handle->require_open();
           auto native = std::make_unique<Pass>(handle, pass);
           js.set(result, "pass", wrap(*handle->model->environment, std::move(native)));
@@ -172,18 +184,18 @@ napi_value Trainer::start_pass(const Arguments& arguments, bool keep, int64_t me
 
 napi_value Trainer::forward(const Arguments& arguments) {
   handle_->require_open();
-  const Path budget_path("memoryBudget");
-  const auto argument = arguments.at(1, budget_path);
-  const int64_t budget = argument.missing() ? 0 : argument.integer(0, int64_t(1) << 52);
-  return start_pass(arguments, true, budget, [](TrainerState& trainer) { return trainer.trainable->version(); });
+  const Path budget_path("memoryBudget"), entropy_path("entropyGradient");
+  const auto budget = arguments.at(1, budget_path), entropy = arguments.at(3, entropy_path);
+  const Keep keep{true, !entropy.missing() && entropy.boolean(), budget.missing() ? 0 : budget.integer(0, int64_t(1) << 52)};
+  return start_pass(arguments, keep, [](TrainerState& trainer) { return trainer.trainable->version(); });
 }
 
 napi_value Trainer::evaluate(const Arguments& arguments) {
   handle_->require_open();
   const Path adapter_path("adapter");
   const auto argument = arguments.at(1, adapter_path);
-  if (argument.missing()) return start_pass(arguments, false, 0, [](TrainerState& trainer) { return trainer.trainable->version(); });
-  return start_pass(arguments, false, 0, [adapter = handle_->model->adapter(argument)](TrainerState&) { return adapter; });
+  if (argument.missing()) return start_pass(arguments, {}, [](TrainerState& trainer) { return trainer.trainable->version(); });
+  return start_pass(arguments, {}, [adapter = handle_->model->adapter(argument)](TrainerState&) { return adapter; });
 }
 
 napi_value Trainer::optim_step(const Arguments& arguments) {
@@ -284,19 +296,23 @@ Pass::~Pass() {
 }
 
 napi_value Pass::backward(const Arguments& arguments) {
-  const Path path("dLogprobs"), first_path("dFirst");
-  const auto list = arguments.at(0, path);
-  if (list.array_length(1 << 16) != lengths_.size()) invalid(path, "must have one array for each row");
+  const Path path("dLogprobs"), first_path("dFirst"), entropies_path("dEntropies");
   struct Weights {
-    std::vector<std::vector<float>> rows;
+    std::vector<std::vector<float>> rows, entropies;
     std::vector<float> first;
   };
   auto weights = std::make_shared<Weights>();
-  for (size_t i = 0; i < lengths_.size(); ++i)
-    list.element(uint32_t(i), [&](Argument a) {
-      weights->rows.push_back(a.finite_floats());
-      if (weights->rows[i].size() != lengths_[i]) invalid(a.path(), "must be as long as the row's logprobs");
-    });
+  const auto read = [&](const Argument& list, std::vector<std::vector<float>>& to) {
+    if (list.array_length(1 << 16) != lengths_.size()) invalid(list.path(), "must have one array for each row");
+    for (size_t i = 0; i < lengths_.size(); ++i)
+      list.element(uint32_t(i), [&](Argument a) {
+        to.push_back(a.finite_floats());
+        if (to[i].size() != lengths_[i]) invalid(a.path(), "must be as long as the row's logprobs");
+      });
+  };
+  read(arguments.at(0, path), weights->rows);
+  const auto entropies = arguments.at(2, entropies_path);
+  if (!entropies.missing()) read(entropies, weights->entropies);
   const auto first = arguments.at(1, first_path);
   if (first.missing()) {
     weights->first.assign(lengths_.size(), 0);
@@ -308,17 +324,22 @@ napi_value Pass::backward(const Arguments& arguments) {
   if (!holder_->state) throw Failure{"closed", "the pass was closed, or its backward has been called", ""};
   if (generation_ != trainer_->generation) throw Failure{"conflict", "the weights have changed since this pass: make a new one", ""};
   // What was not asked for has no activations; the last entry of a row predicts nothing.
-  for (size_t i = 0; i < lengths_.size(); ++i)
-    for (size_t t = 0; t < lengths_[i]; ++t)
-      if (weights->rows[i][t] != 0 && !holder_->state->rows.rows[i].trained[t])
-        invalid(Path(Path(path, int64_t(i)), int64_t(t)), "must be 0: this entry is not trained");
+  const auto require_trained = [&](const std::vector<std::vector<float>>& rows, const Path& path) {
+    for (size_t i = 0; i < rows.size(); ++i)
+      for (size_t t = 0; t < lengths_[i]; ++t)
+        if (rows[i][t] != 0 && !holder_->state->rows.rows[i].trained[t]) invalid(Path(Path(path, int64_t(i)), int64_t(t)), "must be 0: this entry is not trained");
+  };
+  require_trained(weights->rows, path);
+  require_trained(weights->entropies, entropies_path);
+  if (!weights->entropies.empty() && !holder_->state->entropy_gradient) invalid(entropies_path, "needs a pass made with entropyGradient");
   auto state = std::move(holder_->state);
   return trainer_->model->environment->start(
       {.pending = {&trainer_->pending, &trainer_->model->pending}},
       [state, weights] {
-        std::vector<const float*> rows;
+        std::vector<const float*> rows, entropies;
         for (auto& row : weights->rows) rows.push_back(row.data());
-        const bool complete = state->pass->backward(rows.data(), weights->first.data());
+        for (auto& row : weights->entropies) entropies.push_back(row.data());
+        const bool complete = state->pass->backward(rows.data(), weights->first.data(), entropies.empty() ? nullptr : entropies.data());
         state->pass.reset();
         if (!complete) throw Failure{"aborted", "the backward pass was aborted", ""};
       },

@@ -34,7 +34,7 @@ class Trainer {
 
   napi_value steps(const Arguments&);
   napi_value tensors(const Arguments&);
-  napi_value forward(const Arguments&);      // (rows, memoryBudget, cancellation?) -> promise of {pass, logprobs, entropies, first, firstEntropy}
+  napi_value forward(const Arguments&);      // (rows, memoryBudget, cancellation?, entropyGradient?) -> promise of {pass, logprobs, entropies, first, firstEntropy}
   napi_value evaluate(const Arguments&);     // (rows, adapter | undefined, cancellation?) -> promise of the same without pass
   napi_value optim_step(const Arguments&);   // (settings) -> promise of gradNorm
   napi_value zero_grad(const Arguments&);
@@ -45,7 +45,11 @@ class Trainer {
 
  private:
   napi_value run(std::function<void(TrainerState&)> work, std::function<napi_value(Js)> settle);
-  napi_value start_pass(const Arguments& arguments, bool keep, int64_t memory_budget, std::function<AdapterRef(TrainerState&)> adapter);
+  struct Keep {
+    bool activations = false, entropy_gradient = false;
+    int64_t memory_budget = 0;
+  };
+  napi_value start_pass(const Arguments& arguments, Keep keep, std::function<AdapterRef(TrainerState&)> adapter);
   std::shared_ptr<TrainerHandle> handle_;
   ExternalMemory memory_;
 };
@@ -55,6 +59,7 @@ struct TrainRows {
   struct Row {
     std::vector<int32_t> tokens;
     std::vector<uint8_t> trained;         // as long as tokens
+    std::vector<float> temperatures;      // as long as tokens, above 0; empty: 1
     int prefix = -1, prefix_length = 0;
   };
   std::vector<Row> rows;
@@ -64,6 +69,7 @@ struct TrainRows {
 struct PassState {
   std::shared_ptr<TrainerState> trainer;
   TrainRows rows;
+  bool entropy_gradient = false;
   std::unique_ptr<TrainPass> pass;
 };
 
@@ -79,7 +85,7 @@ class Pass {
   Pass(std::shared_ptr<TrainerHandle> trainer, std::shared_ptr<PassState> state);
   ~Pass();
 
-  napi_value backward(const Arguments&);     // (dLogprobs, dFirst | undefined) -> promise
+  napi_value backward(const Arguments&);     // (dLogprobs, dFirst | undefined, dEntropies | undefined) -> promise
   napi_value close(const Arguments&);
 
  private:

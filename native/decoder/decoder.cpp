@@ -139,8 +139,9 @@ std::unique_ptr<Trainable> DecoderImpl::train_weights() {
 }
 
 std::unique_ptr<TrainPass> DecoderImpl::forward(Pool& pool, const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained,
-                                                Trainable* trainable, const AdapterRef& adapter, int64_t memory_budget) {
-  return train_forward(*model_, pool, rows, count, trained, first_trained, static_cast<Parameters*>(trainable), adapter, memory_budget, train_memory_);
+                                                Trainable* trainable, const AdapterRef& adapter, int64_t memory_budget, bool entropy_gradient) {
+  return train_forward(*model_, pool, rows, count, trained, first_trained, static_cast<Parameters*>(trainable), adapter, entropy_gradient, memory_budget,
+                       train_memory_);
 }
 
 }  // namespace anneal

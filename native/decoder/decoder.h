@@ -102,6 +102,9 @@ struct TrainRow {
   const int32_t* tokens;
   int count;
   int prefix = -1, prefix_length = 0;
+  // [count] what the logits of each entry are divided by, above 0; null: 1 everywhere. Logprobs and entropies are those of the softmax
+  // at that temperature.
+  const float* temperatures = nullptr;
 };
 
 // The saved activations of a forward pass over rows, and its results.
@@ -114,9 +117,10 @@ class TrainPass {
   virtual const float* entropies(int row) const = 0;        // [count] nats, full vocabulary
   virtual float first_logprob(int row) const = 0;           // rows with a prefix: of tokens[0] after the prefix; else 0
   virtual float first_entropy(int row) const = 0;
-  // Given dL/dlogprob of every row's entries ([row][t]; null: zeros) and of the first_logprobs ([row]; null: zeros), adds the gradient of L to
-  // the trainable's. Entries outside `trained` are ignored. Returns false if aborted (nothing counted). May be called again.
-  virtual bool backward(const float* const* dlogprob, const float* dfirst) = 0;
+  // Given dL/dlogprob of every row's entries ([row][t]; null: zeros), of the first_logprobs ([row]; null: zeros), and dL/dentropy of the
+  // entries (null: zeros; else the pass was made with their gradient), adds the gradient of L to the trainable's. Entries outside
+  // `trained` are ignored. Returns false if aborted (nothing counted). May be called again.
+  virtual bool backward(const float* const* dlogprob, const float* dfirst, const float* const* dentropy = nullptr) = 0;
 };
 
 class Decoder {
@@ -147,9 +151,10 @@ class Decoder {
   // Forward over rows with activations kept. `trainable` null: evaluation of `adapter` only (no backward). `trained[row][t]` says which entries need
   // logprobs at all (others are 0 and cost no head pass); null: all. Pages for K and V are the pass's own, not the cache's.
   // `memory_budget` bytes for saved activations (0: no limit): whole layers are recomputed in backward as far as needed.
+  // `entropy_gradient`: backward may be given gradients by entropies, which costs another product with the head.
   // Returns null if aborted.
   virtual std::unique_ptr<TrainPass> forward(Pool&, const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained,
-                                             Trainable* trainable, const AdapterRef& adapter, int64_t memory_budget) = 0;
+                                             Trainable* trainable, const AdapterRef& adapter, int64_t memory_budget, bool entropy_gradient = false) = 0;
   static int64_t activation_bytes_per_token(const DecoderConfig&);
 };
 

@@ -20,7 +20,7 @@ class DecoderImpl final : public Decoder {
   std::unique_ptr<Trainable> train_adapter(const LoraSpec&, uint64_t seed, const AdapterReader* values) override;
   std::unique_ptr<Trainable> train_weights() override;
   std::unique_ptr<TrainPass> forward(Pool&, const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained,
-                                     Trainable* trainable, const AdapterRef& adapter, int64_t memory_budget) override;
+                                     Trainable* trainable, const AdapterRef& adapter, int64_t memory_budget, bool entropy_gradient) override;
 
  private:
   std::unique_ptr<Model> model_;

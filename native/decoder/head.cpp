@@ -1,5 +1,5 @@
-// The gradient of one log-probability with respect to the last hidden state does not depend on the loss: it is made here, in
-// the pass that has the logits, and scaled later. Logits never exist for more than a block of rows per worker.
+// The gradients of one log-probability and of one entropy with respect to the last hidden state do not depend on the loss: they are
+// made here, in the pass that has the logits, and scaled later. Logits never exist for more than a block of rows per worker.
 #include "head.h"
 
 namespace anneal {
@@ -40,6 +40,22 @@ struct HeadPass {
              b.logits.at(t.row, int64_t(t.panel) * kLanes), b.logits.ld, false);
     });
   }
+
+  // Row i of the block as its entry's temperature has it; called once.
+  const float* tempered(HeadMemory::Block& b, int i, const Entry& entry) {
+    float* logits = b.logits.at(i);
+    if (entry.inverse_temperature != 1) k.scale(logits, head.n, entry.inverse_temperature, logits);
+    return logits;
+  }
+
+  // out[row0 + i] = block's residual[i] . head.
+  void project(Team& team, HeadMemory::Block& b, int row0, int rows, const Matrix& out) {
+    const BackTerm term{b.residual, &head, mem.by_rows ? mem.transposed.data() : nullptr, {}};
+    // A large vocabulary in several loops, so that no chunk takes long.
+    const int stretch = mem.by_rows ? head.n : kBackwardReduction * 8;
+    for (int from = 0; from < head.n && team.ok(); from += stretch)
+      back_product(team, k, workers, {rows, head.k, &term, 1, out.from(row0), from, from + stretch, from > 0}, [](auto...) {});
+  }
 };
 
 constexpr int64_t kLogitBytes = int64_t(96) << 20, kCachedHead = int64_t(4) << 20;
@@ -68,34 +84,39 @@ void HeadMemory::configure(const Model& m, int entries, int workers, bool gradie
   }
 }
 
-void head_forward(Team& team, const Model& m, const Matrix& x, const std::vector<Entry>& entries, float* logprobs, float* entropies, const Matrix& units,
+void head_forward(Team& team, const Model& m, const Matrix& x, const std::vector<Entry>& entries, float* logprobs, float* entropies, const Units& units,
                   std::vector<WorkerScratch>& workers, HeadMemory& mem) {
   HeadPass pass{team, m, x, entries, workers, mem};
   const Kernels& k = m.kernels;
   const Linear& head = pass.head;
-  if (units && mem.by_rows) transpose_weight(team, k, head, mem.transposed.data());
+  if (units.logprob && mem.by_rows) transpose_weight(team, k, head, mem.transposed.data());
   pass.each_block(0, int(entries.size()), [&](Team& t, HeadMemory::Block& b, int row0, int rows) {
     pass.logits(t, b, row0, rows);
     each_rows(t, rows, head.n, [&](int row, int n, int) {
       for (int i = row; i < row + n; i++) {
-        const float* logits = b.logits.at(i);
         const int e = row0 + i, target = entries[e].target;
+        const float* logits = pass.tempered(b, i, entries[e]);
         const float lse = k.log_sum_exp(logits, head.n);
         logprobs[e] = logits[target] - lse;
         entropies[e] = k.entropy(logits, head.n, lse);
-        if (units) k.softmax_residual(logits, head.n, lse, target, 1.0f, b.residual.at(i), b.residual.ld);
+        if (units.logprob) k.softmax_residual(logits, head.n, lse, target, entries[e].inverse_temperature, b.residual.at(i), b.residual.ld);
       }
     });
-    if (!units) return;
-    const BackTerm term{b.residual, &head, mem.by_rows ? mem.transposed.data() : nullptr, {}};
-    // A large vocabulary in several loops, so that no chunk takes long.
-    const int stretch = mem.by_rows ? head.n : kBackwardReduction * 8;
-    for (int from = 0; from < head.n && t.ok(); from += stretch)
-      back_product(t, k, workers, {rows, head.k, &term, 1, units.from(row0), from, from + stretch, from > 0}, [](auto...) {});
+    if (units.logprob) pass.project(t, b, row0, rows, units.logprob);
+    if (!units.entropy) return;
+    each_rows(t, rows, head.n, [&](int row, int n, int) {
+      for (int i = row; i < row + n; i++) {
+        const float* logits = b.logits.at(i);
+        const int e = row0 + i;
+        k.policy_residual(logits, head.n, k.log_sum_exp(logits, head.n), entropies[e], entries[e].target, 0, entries[e].inverse_temperature,
+                          b.residual.at(i), b.residual.ld);
+      }
+    });
+    pass.project(t, b, row0, rows, units.entropy);
   });
 }
 
-void head_weight_gradient(Team& team, const Model& m, const Matrix& x, const std::vector<Entry>& entries, const float* d_logprobs, const Matrix& out,
+void head_weight_gradient(Team& team, const Model& m, const Matrix& x, const std::vector<Entry>& entries, const HeadGradient& d, const Matrix& out,
                           std::vector<WorkerScratch>& workers, HeadMemory& mem) {
   HeadPass pass{team, m, x, entries, workers, mem};
   const Kernels& k = m.kernels;
@@ -107,9 +128,14 @@ void head_weight_gradient(Team& team, const Model& m, const Matrix& x, const std
       pass.logits(t, b, row0, rows);
       each_rows(t, rows, head.n, [&](int row, int n, int) {
         for (int i = row; i < row + n; i++) {
-          const float* logits = b.logits.at(i);
           const int e = row0 + i;
-          k.softmax_residual(logits, head.n, k.log_sum_exp(logits, head.n), entries[e].target, d_logprobs[e], b.residual.at(i), b.residual.ld);
+          const float* logits = pass.tempered(b, i, entries[e]);
+          const float lse = k.log_sum_exp(logits, head.n), scale = entries[e].inverse_temperature;
+          if (d.by_entropy)
+            k.policy_residual(logits, head.n, lse, k.entropy(logits, head.n, lse), entries[e].target, scale * d.by_logprob[e], scale * d.by_entropy[e],
+                              b.residual.at(i), b.residual.ld);
+          else
+            k.softmax_residual(logits, head.n, lse, entries[e].target, scale * d.by_logprob[e], b.residual.at(i), b.residual.ld);
         }
       });
       const int block = (row0 - from) / mem.block_rows;

@@ -4,12 +4,15 @@
 
 namespace anneal {
 
-// A prediction: the hidden state of row `hidden` of the batch, and the token that came.
-struct Entry { int hidden, target; };
+// A prediction: the hidden state of row `hidden` of the batch, the token that came, and what the logits are multiplied with.
+struct Entry {
+  int hidden, target;
+  float inverse_temperature = 1;
+};
 
 struct HeadMemory {
   struct Block {
-    RowStore normed, residual;   // final norm; d logprob / d logits
+    RowStore normed, residual;   // final norm; a gradient with respect to logits
     MatrixStore logits;
   };
   std::vector<Block> blocks;
@@ -22,12 +25,22 @@ struct HeadMemory {
   void configure(const Model&, int entries, int workers, bool gradient, bool weight_gradient);
 };
 
-// logprobs, entropies [entries]; units [entries][hidden] (or none): d logprob / d normed hidden state.
-void head_forward(Team&, const Model&, const Matrix& x, const std::vector<Entry>&, float* logprobs, float* entropies, const Matrix& units,
+// Gradients with respect to the normed hidden state, [entries][hidden] each, or none.
+struct Units {
+  Matrix logprob, entropy;
+};
+
+// logprobs, entropies [entries], and their units.
+void head_forward(Team&, const Model&, const Matrix& x, const std::vector<Entry>&, float* logprobs, float* entropies, const Units&,
                   std::vector<WorkerScratch>&, HeadMemory&);
 
-// out[vocab][hidden] += sum over entries of d_logprob x d logprob / d head.
-void head_weight_gradient(Team&, const Model&, const Matrix& x, const std::vector<Entry>&, const float* d_logprobs, const Matrix& out,
+// Of a loss, by every entry's logprob and (or none: null) entropy.
+struct HeadGradient {
+  const float *by_logprob, *by_entropy;
+};
+
+// out[vocab][hidden] += d loss / d head.
+void head_weight_gradient(Team&, const Model&, const Matrix& x, const std::vector<Entry>&, const HeadGradient&, const Matrix& out,
                           std::vector<WorkerScratch>&, HeadMemory&);
 
 }  // namespace anneal

@@ -28,8 +28,8 @@ class Pass final : public TrainPass {
   float first_logprob(int row) const override { return first_logprobs_[row]; }
   float first_entropy(int row) const override { return first_entropies_[row]; }
 
-  bool forward(const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained, int64_t budget);
-  bool backward(const float* const* dlogprob, const float* dfirst) override;
+  bool forward(const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained, bool entropy_gradient, int64_t budget);
+  bool backward(const float* const* dlogprob, const float* dfirst, const float* const* dentropy) override;
 
  private:
   // Where an entry's results go: [row][t], or the row's first own token (t < 0).
@@ -106,7 +106,7 @@ void Pass::list_entries(const TrainRow* rows, int count, const uint8_t* const* t
     if (row.prefix >= 0 && row.prefix_length > 0 && row.count > 0 && (!first_trained || first_trained[r]))
       list.push_back({{token_at(rows, row.prefix, row.prefix_length - 1), row.tokens[0]}, {r, -1}});
     for (int t = 0; t + 1 < row.count; t++)
-      if (!trained || !trained[r] || trained[r][t]) list.push_back({{row0_[r] + t, row.tokens[t + 1]}, {r, t}});
+      if (!trained || !trained[r] || trained[r][t]) list.push_back({{row0_[r] + t, row.tokens[t + 1], row.temperatures ? 1.0f / row.temperatures[t] : 1.0f}, {r, t}});
   }
   std::stable_sort(list.begin(), list.end(), [](const auto& x, const auto& y) { return x.first.hidden < y.first.hidden; });
   entries_from_.assign(tokens + 1, 0);
@@ -141,7 +141,7 @@ LayerActivations Pass::activations(int layer) {
   return a;
 }
 
-bool Pass::forward(const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained, int64_t budget) {
+bool Pass::forward(const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained, bool entropy_gradient, int64_t budget) {
   const DecoderConfig& c = m_.config;
   const Kernels& k = m_.kernels;
   TrainMemory& mem = *memory_;
@@ -165,6 +165,7 @@ bool Pass::forward(const TrainRow* rows, int count, const uint8_t* const* traine
     }
     if (first_kept_ > 0) mem.again.size(m_, tokens);
     mem.units.size(std::max(found, 1), c.hidden);
+    if (entropy_gradient) mem.entropy_units.size(std::max(found, 1), c.hidden);
   } else {
     mem.x.resize(std::max<size_t>(mem.x.size(), 1));
     mem.x[0].size(tokens, c.hidden);
@@ -178,8 +179,10 @@ bool Pass::forward(const TrainRow* rows, int count, const uint8_t* const* traine
   });
   for (int l = 0; l < c.layers && team.ok(); l++) layer_forward(team, m_, mem.batch, l, activations(l), mem.workspace);
   std::vector<float> logprobs(found), entropies(found);
-  head_forward(team, m_, trainable_ ? mem.x[c.layers] : mem.x[0], entries_, logprobs.data(), entropies.data(), trainable_ ? mem.units : Matrix{},
-               mem.workspace.workers, mem.head);
+  Units units;
+  if (trainable_) units.logprob = mem.units;
+  if (trainable_ && entropy_gradient) units.entropy = mem.entropy_units;
+  head_forward(team, m_, trainable_ ? mem.x[c.layers] : mem.x[0], entries_, logprobs.data(), entropies.data(), units, mem.workspace.workers, mem.head);
   for (int e = 0; e < found; e++) {
     const Source s = sources_[e];
     (s.t < 0 ? first_logprobs_[s.row] : logprobs_[row0_[s.row] + s.t]) = logprobs[e];
@@ -188,7 +191,7 @@ bool Pass::forward(const TrainRow* rows, int count, const uint8_t* const* traine
   return team.ok();
 }
 
-bool Pass::backward(const float* const* dlogprob, const float* dfirst) {
+bool Pass::backward(const float* const* dlogprob, const float* dfirst, const float* const* dentropy) {
   FloatMode mode;
   const DecoderConfig& c = m_.config;
   const Kernels& k = m_.kernels;
@@ -196,10 +199,11 @@ bool Pass::backward(const float* const* dlogprob, const float* dfirst) {
   const Batch& batch = mem.batch;
   const int tokens = batch.rows, blocks = (tokens + kBlockRows - 1) / kBlockRows;
   if (tokens == 0) return true;
-  std::vector<float> d(entries_.size());
+  std::vector<float> d(entries_.size()), by_entropy(dentropy ? entries_.size() : 0);
   for (size_t e = 0; e < d.size(); e++) {
     const Source s = sources_[e];
     d[e] = s.t < 0 ? (dfirst ? dfirst[s.row] : 0) : (dlogprob[s.row] ? dlogprob[s.row][s.t] : 0);
+    if (dentropy && s.t >= 0 && dentropy[s.row]) by_entropy[e] = dentropy[s.row][s.t];
   }
 
   const ModelGradients wanted = trainable_->begin();
@@ -216,7 +220,8 @@ bool Pass::backward(const float* const* dlogprob, const float* dfirst) {
   mem.backward.configure(m_, batch, mem.workspace, wanted, adapter_.get());
   mem.d_x.size(tokens, c.hidden);
   Team team(pool_);
-  if (wanted.head) head_weight_gradient(team, m_, mem.x[c.layers], entries_, d.data(), wanted.head, mem.workspace.workers, mem.head);
+  const HeadGradient by{d.data(), dentropy ? by_entropy.data() : nullptr};
+  if (wanted.head) head_weight_gradient(team, m_, mem.x[c.layers], entries_, by, wanted.head, mem.workspace.workers, mem.head);
 
   MatrixStore partial;
   if (wanted.final_norm) partial.size(blocks, c.hidden);
@@ -227,7 +232,10 @@ bool Pass::backward(const float* const* dlogprob, const float* dfirst) {
       std::memset(mem.d_x.at(t), 0, mem.d_x.ld * sizeof(float));
       if (entries_from_[t] == entries_from_[t + 1]) continue;
       std::memset(dh, 0, c.hidden * sizeof(float));
-      for (int e = entries_from_[t]; e < entries_from_[t + 1]; e++) k.add_scaled(dh, mem.units.at(e), d[e], c.hidden);
+      for (int e = entries_from_[t]; e < entries_from_[t + 1]; e++) {
+        k.add_scaled(dh, mem.units.at(e), d[e], c.hidden);
+        if (dentropy) k.add_scaled(dh, mem.entropy_units.at(e), by_entropy[e], c.hidden);
+      }
       k.rmsnorm_backward(mem.x[c.layers].at(t), mem.x[c.layers].ld, m_.weights->final_norm.data(), c.rms_eps, dh, c.hidden, 1, c.hidden, mem.d_x.at(t),
                          mem.d_x.ld, sums);
     }
@@ -271,11 +279,11 @@ void TrainMemory::Kept::size(const Model& m, int rows) {
 }
 
 std::unique_ptr<TrainPass> train_forward(Model& m, Pool& pool, const TrainRow* rows, int count, const uint8_t* const* trained,
-                                         const uint8_t* first_trained, Parameters* trainable, const AdapterRef& adapter, int64_t memory_budget,
+                                         const uint8_t* first_trained, Parameters* trainable, const AdapterRef& adapter, bool entropy_gradient, int64_t memory_budget,
                                          std::shared_ptr<TrainMemorySlot> slot) {
   FloatMode mode;
   auto pass = std::make_unique<Pass>(m, pool, trainable, trainable ? trainable->version() : adapter, std::move(slot));
-  if (!pass->forward(rows, count, trained, first_trained, memory_budget)) return nullptr;
+  if (!pass->forward(rows, count, trained, first_trained, entropy_gradient, memory_budget)) return nullptr;
   return pass;
 }
 

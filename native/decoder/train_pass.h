@@ -23,7 +23,7 @@ struct TrainMemory {
   std::vector<Kept> kept;        // layers that are not computed again
   Kept again;                    // of the layer that is
   RowStore attention;            // of evaluations
-  MatrixStore units, d_x;
+  MatrixStore units, entropy_units, d_x;
   BackwardMemory backward;
   HeadMemory head;
 };
@@ -48,6 +48,7 @@ class TrainMemorySlot {
 };
 
 std::unique_ptr<TrainPass> train_forward(Model&, Pool&, const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained,
-                                         Parameters* trainable, const AdapterRef&, int64_t memory_budget, std::shared_ptr<TrainMemorySlot>);
+                                         Parameters* trainable, const AdapterRef&, bool entropy_gradient, int64_t memory_budget,
+                                         std::shared_ptr<TrainMemorySlot>);
 
 }  // namespace anneal

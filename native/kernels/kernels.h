@@ -135,6 +135,9 @@ struct Kernels {
   float (*entropy)(const float* logits, int n, float lse);
   // y (T, zero padded to ldy) = scale * (onehot(target) - softmax(logits)); the difference formed in float32 before rounding.
   void (*softmax_residual)(const float* logits, int n, float lse, int target, float scale, void* y, int64_t ldy);
+  // y (T, zero padded to ldy) = d (by_logprob * log p[target] + by_entropy * entropy) / d logits, given log-sum-exp and entropy.
+  void (*policy_residual)(const float* logits, int n, float lse, float entropy, int target, float by_logprob, float by_entropy, void* y, int64_t ldy);
+  void (*scale)(const float* x, int n, float s, float* y);               // y = s * x; y may be x
 
   // ---- sampling from a row of n columns, in blocks of kLogitBlock; see sampling.h
   bool (*lane_maxima)(const float* x, int n, float* maxima);

@@ -55,5 +55,28 @@ template <class T> void softmax_residual(const float* logits, int n, float lse, 
   zero_fill(to, n, ldy);
 }
 
+// y (T, zero padded to ldy) = by_logprob * d ln p[target] / d logits + by_entropy * dH / d logits
+//                           = by_logprob * (onehot(target) - p) - by_entropy * p (ln p + H), with p = softmax.
+template <class T> void policy_residual(const float* logits, int n, float lse, float entropy, int target, float by_logprob, float by_entropy, void* y, int64_t ldy) {
+  T* to = (T*)y;
+  const F16 s = all(by_logprob), shift = all(lse), h = all(entropy), w = all(by_entropy);
+  // Where p is 0 so is the entropy's part, though ln p may be infinite.
+  const auto of_entropy = [&](F16 t, F16 p) { return select(less(t, all(kExpLowest)), zero(), w * negate(p * (t + h))); };
+  each16(n, [&](int64_t i, auto lanes) {
+    const F16 t = load(logits + i, lanes) - shift, p = exp(t);
+    store(to + i, s * (zero() - p) + of_entropy(t, p), lanes);
+  });
+  if (target >= 0 && target < n) {
+    const float t = logits[target] - lse, p = exp(t);
+    narrow(by_logprob * (1.0f - p) + (t < kExpLowest ? 0.0f : by_entropy * -(p * (t + entropy))), to[target]);
+  }
+  zero_fill(to, n, ldy);
+}
+
+// y = s * x; y may be x.
+void scale(const float* x, int n, float s, float* y) {
+  each16(n, [&](int64_t i, auto lanes) { store(y + i, all(s) * load(x + i, lanes), lanes); });
+}
+
 }  // namespace
 }  // namespace anneal

@@ -69,14 +69,22 @@ void test_logits() {
         k.softmax_residual(x.data(), n, lse, target, 0.25f, y.at, ld);
         Floats residual = widened(k, y.at, 1, ld, ld);
         out.insert(out.end(), residual.begin(), residual.end());
-        for (float v : {lse, k.entropy(x.data(), n, lse)}) out.push_back(v);
+        const float entropy = k.entropy(x.data(), n, lse);
+        for (float v : {lse, entropy}) out.push_back(v);
+        std::memset(y.at, 0xff, y.bytes);
+        k.policy_residual(x.data(), n, lse, entropy, target, 0.25f, -0.5f, y.at, ld);
+        residual = widened(k, y.at, 1, ld, ld);
+        out.insert(out.end(), residual.begin(), residual.end());
+        Floats scaled(n);
+        k.scale(x.data(), n, 1.75f, scaled.data());
+        out.insert(out.end(), scaled.begin(), scaled.end());
         return out;
       });
       double top = -1e30, sum = 0, entropy = 0;
       for (int i = 0; i < n; i++) top = std::fmax(top, x[i]);
       for (int i = 0; i < n; i++) sum += std::exp(x[i] - top);
       const double lse = top + std::log(sum);
-      std::vector<double> want(n + ld + 2);
+      std::vector<double> want(n + ld + 2 + ld + n);
       for (int i = 0; i < n; i++) {
         double p = std::exp(x[i] - lse);
         want[i] = p;
@@ -85,6 +93,11 @@ void test_logits() {
       }
       want[n + ld] = lse;
       want[n + ld + 1] = entropy;
+      for (int i = 0; i < n; i++) {
+        const double p = want[i];
+        want[n + ld + 2 + i] = want[n + i] + 0.5 * p * (x[i] - lse + entropy);
+        want[n + ld + 2 + ld + i] = 1.75 * x[i];
+      }
       near("logits n=" + std::to_string(n) + " " + name(type), got, want, type == DType::f32 ? 3e-6 : 4e-3, 0.1);
     }
   }
@@ -94,6 +107,9 @@ void test_logits() {
     float lse = k->log_sum_exp(masked.data(), 600);
     expect(lse == 2, "log_sum_exp with masked logits");
     expect(k->entropy(masked.data(), 600, lse) == 0, "entropy with masked logits");
+    Floats residual(600);
+    k->policy_residual(masked.data(), 600, lse, 0, 3, 1, 1, residual.data(), 600);
+    expect(residual[3] == 1 && residual[550] == -1 && residual[0] == 0, "policy_residual with masked logits");
     Floats bad(600, 1.0f);
     bad[77] = NAN;
     expect(std::isnan(k->log_sum_exp(bad.data(), 600)), "log_sum_exp of NaN is NaN");

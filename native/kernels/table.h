@@ -46,6 +46,8 @@ template <class T> constexpr Kernels table(Isa isa) {
   k.log_sum_exp = log_sum_exp;
   k.entropy = entropy;
   k.softmax_residual = softmax_residual<T>;
+  k.policy_residual = policy_residual<T>;
+  k.scale = scale;
   k.lane_maxima = lane_maxima;
   k.keep_permitted = keep_permitted;
   k.probabilities = probabilities;

@@ -182,6 +182,14 @@ int32_t draw(const float* p, int n, const std::vector<double>& masses, double u)
   return last;
 }
 
+// The same operations, in the same order, as the head of a training pass makes at this temperature. Overwrites scratch.row.
+void report_temperature(const Kernels& kernels, const SamplingParams& p, const float* logits, int n, SamplerScratch& scratch, Sampled& out) {
+  if (p.top_logprobs < 0 || p.temperature == 0 || p.temperature == 1) return;
+  float* z = scratch.row.data();
+  kernels.scale(logits, n, 1.0f / p.temperature, z);
+  out.temperature_logprob = z[out.token] - kernels.log_sum_exp(z, n);
+}
+
 }  // namespace
 
 void SamplerScratch::size(int vocab) {
@@ -312,6 +320,7 @@ Sampled Sampler::sample(const Kernels& kernels, const float* logits, int positio
     if (out.token < 0) out.token = best;
   }
   out.logprob = logits[out.token] - lse;
+  report_temperature(kernels, p, logits, n, scratch, out);
   return out;
 }
 
@@ -324,6 +333,7 @@ Sampled Sampler::given(const Kernels& kernels, const float* logits, int32_t toke
     report_best({kernels, logits, s.vocab, scratch.maxima}, s.params.top_logprobs, lse, scratch.ids, out);
   }
   out.logprob = logits[token] - lse;
+  report_temperature(kernels, s.params, logits, s.vocab, scratch, out);
   return out;
 }
 

@@ -5,6 +5,7 @@
 // (repetition, frequency, presence), temperature, min-p, top-k, top-p, draw. Ties go to the lowest id.
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -36,6 +37,9 @@ struct Sampled {
   float logprob;                      // raw log softmax of the model's logits, before everything above
   std::vector<int32_t> top_ids;       // falling probability, ties by lower id
   std::vector<float> top_logprobs;
+  // Log softmax of the model's logits divided by the temperature, for training at it; NaN where nothing is reported, or the temperature
+  // is 0 or 1.
+  float temperature_logprob = std::numeric_limits<float>::quiet_NaN();
 };
 
 // Memory of whoever runs samplers, one at a time, over a vocabulary of the given size.

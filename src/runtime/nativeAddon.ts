@@ -38,7 +38,7 @@ export interface NativeTensor {
 }
 
 export interface NativePass {
-  backward(dLogprobs: Float32Array[], dFirst?: Float32Array): Promise<void>;
+  backward(dLogprobs: Float32Array[], dFirst?: Float32Array, dEntropies?: Float32Array[]): Promise<void>;
   close(): void;
 }
 
@@ -49,6 +49,7 @@ export interface NativeTrainer {
     rows: TrainRow[],
     memoryBudget: number | undefined,
     cancellation?: NativeCancellation,
+    entropyGradient?: boolean,
   ): Promise<PassResult & { pass: NativePass }>;
   evaluate(rows: TrainRow[], adapter: number | undefined, cancellation?: NativeCancellation): Promise<PassResult>;
   optimStep(settings: object): Promise<number>;

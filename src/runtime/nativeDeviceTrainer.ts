@@ -16,9 +16,10 @@ export class NativeDeviceTrainer implements Trainer {
     return this.#native.steps();
   }
 
-  forward(rows: TrainRow[], options: { memoryBudget?: number; signal?: AbortSignal } = {}): Promise<TrainPass> {
-    return cancellable(options.signal, async (cancellation) => {
-      const { pass, ...result } = await this.#native.forward(rows, options.memoryBudget, cancellation);
+  forward(rows: TrainRow[], options: Parameters<Trainer["forward"]>[1] = {}): Promise<TrainPass> {
+    const { memoryBudget, entropyGradient, signal } = options;
+    return cancellable(signal, async (cancellation) => {
+      const { pass, ...result } = await this.#native.forward(rows, memoryBudget, cancellation, entropyGradient);
       return new NativeTrainPass(pass, result);
     });
   }
@@ -74,8 +75,8 @@ class NativeTrainPass implements TrainPass {
     this.firstEntropy = result.firstEntropy;
   }
 
-  async backward(dLogprobs: Float32Array[], dFirst?: Float32Array): Promise<void> {
-    await this.#native.backward(dLogprobs, dFirst);
+  async backward(dLogprobs: Float32Array[], dFirst?: Float32Array, dEntropies?: Float32Array[]): Promise<void> {
+    await this.#native.backward(dLogprobs, dFirst, dEntropies);
   }
 
   close(): void {

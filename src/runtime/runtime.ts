@@ -177,6 +177,11 @@ export interface StepOutput {
   tokens: Int32Array;
   /** Per sequence: raw log softmax of the sampled token; 0 where it was forced and the slot's topLogprobs is -1. */
   logprobs: Float32Array;
+  /**
+   * Per sequence: log softmax, at the slot's temperature, of the sampled token: the bits that training at that temperature
+   * computes. NaN where it is 0 or 1, or the slot's topLogprobs is -1.
+   */
+  temperatureLogprobs: Float32Array;
   /** Per sequence: what was taken after the sampled token, at most `jump` tokens; null: nothing. */
   forced: (Int32Array | null)[];
   top: ({ ids: Int32Array; logprobs: Float32Array } | null)[];
@@ -230,6 +235,11 @@ export interface TrainRow {
   tokens: Int32Array;
   /** Index t is 1 when the prediction of token t + 1 is wanted; absent: all. */
   trained?: Uint8Array;
+  /**
+   * Index t is what the logits that predict token t + 1 are divided by, 1e-6 to 1e6; absent: 1. Logprobs and entropies are then
+   * of the softmax at that temperature.
+   */
+  temperatures?: Float32Array;
   /** Index of an earlier row whose first `prefixLength` tokens this row continues: they are computed once. */
   prefix?: number;
   prefixLength?: number;
@@ -247,8 +257,14 @@ export interface PassResult {
 
 export interface Trainer {
   readonly steps: number;
-  /** Forward with activations kept on the native side. `memoryBudget` bytes of activations; 0 or absent: no limit. */
-  forward(rows: TrainRow[], options?: { memoryBudget?: number; signal?: AbortSignal }): Promise<TrainPass>;
+  /**
+   * Forward with activations kept on the native side. `memoryBudget` bytes of activations; 0 or absent: no limit.
+   * `entropyGradient`: backward may be given derivatives by entropies, at the price of one more product with the head.
+   */
+  forward(
+    rows: TrainRow[],
+    options?: { memoryBudget?: number; entropyGradient?: boolean; signal?: AbortSignal },
+  ): Promise<TrainPass>;
   /** No activations kept. `adapter`: a version id, 0 the base, absent this trainer's own weights. */
   evaluate(rows: TrainRow[], options?: { adapter?: number; signal?: AbortSignal }): Promise<PassResult>;
   /** Clips by global norm (0: no clipping), one AdamW step with decoupled decay, gradients cleared. A gradNorm that is not finite left the weights as they were. */
@@ -271,7 +287,10 @@ export interface Trainer {
 }
 
 export interface TrainPass extends PassResult {
-  /** Accumulates the gradient of a loss whose derivative by each logprob is given (same lengths as logprobs). Frees the activations. */
-  backward(dLogprobs: Float32Array[], dFirst?: Float32Array): Promise<void>;
+  /**
+   * Accumulates the gradient of a loss whose derivatives by each logprob, and by each entropy, are given (same lengths as
+   * logprobs). Frees the activations.
+   */
+  backward(dLogprobs: Float32Array[], dFirst?: Float32Array, dEntropies?: Float32Array[]): Promise<void>;
   close(): void;
 }
