@@ -118,7 +118,11 @@ function toTrajectoryChoice(choice: ChatCompletionChoice, promptIds: readonly nu
       ...(reasoning ? { reasoning } : {}),
     },
     logprobs: choice.logprobs && {
-      content: choice.logprobs.content.map(({ token, logprob }) => ({ token, logprob })),
+      content: choice.logprobs.content.map(({ token, logprob, temperature_logprob }) => ({
+        token,
+        logprob,
+        ...(temperature_logprob === undefined ? {} : { temperature_logprob }),
+      })),
     },
     token_ids: choice.token_ids,
     prompt_token_ids: promptIds === null ? null : [...promptIds],

@@ -243,7 +243,7 @@ export class BeamSearch {
     const output = new ChoiceOutput(sequence, this.params, this.tokenizer, false);
     for (const { token, logprob, top } of drawn) {
       sequence.append(token);
-      if (output.add(logprob, top) !== null) return output.take(finish);
+      if (output.add({ logprob, temperatureLogprob: Number.NaN, top }) !== null) return output.take(finish);
     }
     output.end(finish);
     return output.take(finish);

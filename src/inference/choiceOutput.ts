@@ -6,6 +6,15 @@ import type { Sequence } from "./sequence.js";
 import { Stopping } from "./stopping.js";
 import { type StopMatch, StopStrings } from "./stopStrings.js";
 
+/** What a step reports of a token besides its id. */
+export interface TokenLogprobs {
+  /** Raw. */
+  logprob: number;
+  /** At the request's temperature; nothing at 0 and 1. */
+  temperatureLogprob: number;
+  top: TopLogprobs | null;
+}
+
 export class ChoiceOutput {
   private readonly decoder: IncrementalDecoder;
   private readonly stopStrings: StopStrings | null;
@@ -15,7 +24,9 @@ export class ChoiceOutput {
   private text = "";
   private tokenIds: number[] = [];
   private logprobs: number[] = [];
+  private temperatureLogprobs: number[] = [];
   private top: TopLogprobs[] = [];
+  private readonly isTempered: boolean;
 
   constructor(
     private readonly sequence: Sequence,
@@ -30,15 +41,18 @@ export class ChoiceOutput {
     this.stopStrings = params.stop.length === 0 ? null : new StopStrings(params.stop, params.includeStop);
     this.stopping = new Stopping(params);
     this.decodeLate = !streaming && this.stopStrings === null;
+    const { temperature } = params;
+    this.isTempered = params.logprobs !== null && params.beam === null && temperature !== 0 && temperature !== 1;
   }
 
   /** Takes the token just appended to the sequence; the verdict when the choice ends with it. */
-  add(logprob: number, top: TopLogprobs | null): Finish | null {
+  add({ logprob, temperatureLogprob, top }: TokenLogprobs): Finish | null {
     const { sequence, params } = this;
     const token = sequence.tokens[sequence.length - 1]!;
     this.tokenIds.push(token);
     if (params.logprobs !== null) {
       this.logprobs.push(logprob);
+      if (this.isTempered) this.temperatureLogprobs.push(temperatureLogprob);
       if (top !== null) this.top.push(top);
     }
     let finish = this.stopping.check(sequence.tokens, sequence.promptLength, sequence.length);
@@ -70,6 +84,7 @@ export class ChoiceOutput {
       text: this.text,
       tokenIds: this.tokenIds,
       logprobs: params.logprobs === null ? null : this.logprobs,
+      temperatureLogprobs: this.isTempered ? this.temperatureLogprobs : null,
       top: params.logprobs === null ? null : this.top,
       finish,
     };
@@ -77,6 +92,7 @@ export class ChoiceOutput {
     this.tokenIds = [];
     if (params.logprobs !== null) {
       this.logprobs = [];
+      this.temperatureLogprobs = [];
       this.top = [];
     }
     return event;

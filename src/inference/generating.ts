@@ -6,7 +6,7 @@ import type { DeviceModel, RowLogprobs } from "../runtime/runtime.js";
 import type { Tokenizer } from "../text/index.js";
 import { onAbort } from "./abortListeners.js";
 import { BeamSearch } from "./beamSearch.js";
-import { ChoiceOutput } from "./choiceOutput.js";
+import { ChoiceOutput, type TokenLogprobs } from "./choiceOutput.js";
 import { EventQueue } from "./eventQueue.js";
 import type {
   Finish,
@@ -15,7 +15,6 @@ import type {
   GenerationRecord,
   GenerationRequest,
   PromptTokenLogprobs,
-  TopLogprobs,
 } from "./request.js";
 import { Sequence, type SequenceOrigin } from "./sequence.js";
 import { endIds, knownIds } from "./stopping.js";
@@ -146,14 +145,16 @@ export class Generating implements Generation {
   }
 
   /** A choice drew `token` and took the `forced` ones after it; -1: no token was permitted, which ends it. */
-  drew(sequence: Sequence, token: number, logprob: number, top: TopLogprobs | null, forced: Int32Array): void {
+  drew(sequence: Sequence, token: number, forced: Int32Array, logprobs: TokenLogprobs): void {
     this.begin();
     const output = this.outputs[sequence.index]!;
     let finish: Finish | null;
     if (token < 0) finish = output.end({ reason: "stop", stopReason: null });
     else {
-      finish = this.append(sequence, token, logprob, top);
-      for (let i = 0; i < forced.length && finish === null; i++) finish = this.append(sequence, forced[i]!, 0, null);
+      finish = this.append(sequence, token, logprobs);
+      for (let i = 0; i < forced.length && finish === null; i++) {
+        finish = this.append(sequence, forced[i]!, { logprob: 0, temperatureLogprob: 0, top: null });
+      }
     }
     if (finish !== null) {
       this.host.finish(sequence);
@@ -164,10 +165,10 @@ export class Generating implements Generation {
     if (this.unfinished === 0) this.complete();
   }
 
-  private append(sequence: Sequence, token: number, logprob: number, top: TopLogprobs | null): Finish | null {
+  private append(sequence: Sequence, token: number, logprobs: TokenLogprobs): Finish | null {
     sequence.append(token);
     this.record.outputTokens[sequence.index]!++;
-    return this.outputs[sequence.index]!.add(logprob, top);
+    return this.outputs[sequence.index]!.add(logprobs);
   }
 
   /** Ends everything; the reader gets `error`. */

@@ -273,7 +273,11 @@ export class InferenceLoop {
       if (!drew) continue;
       this.counts.generatedTokens += 1 + forced.length;
       this.counts.stepTokens += forced.length;
-      generation.drew(sequence, output.tokens[i]!, output.logprobs[i]!, output.top[i] ?? null, forced);
+      generation.drew(sequence, output.tokens[i]!, forced, {
+        logprob: output.logprobs[i]!,
+        temperatureLogprob: output.temperatureLogprobs[i]!,
+        top: output.top[i] ?? null,
+      });
     }
   }
 

@@ -111,6 +111,8 @@ export type GenerationEvent =
       tokenIds: number[];
       /** Of `tokenIds`, raw; null when not asked for. */
       logprobs: number[] | null;
+      /** Of `tokenIds`, at the request's temperature; null when not asked for, and at temperatures 0 and 1. */
+      temperatureLogprobs: number[] | null;
       top: TopLogprobs[] | null;
       finish: Finish | null;
     };

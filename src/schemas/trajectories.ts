@@ -29,7 +29,10 @@ const topLogprob = z.looseObject({
   bytes: z.array(z.int()).nullish(),
 });
 
-const logprob = topLogprob.extend({ top_logprobs: z.array(topLogprob).nullish() });
+const logprob = topLogprob.extend({
+  top_logprobs: z.array(topLogprob).nullish(),
+  temperature_logprob: z.number().nullish(),
+});
 
 const tokenIds = z.array(z.int().min(0));
 

@@ -20,9 +20,13 @@ export function packRows(rows: readonly TokenRow[]): PackedRow[] {
     if (prefix < 0) whole.push(index);
     const own = row.tokens.length - length;
     const trained = new Uint8Array(own);
-    for (let t = 0; t + 1 < own; t++) trained[t] = row.trained[length + t + 1]!;
+    const temperatures = row.temperatures && new Float32Array(own).fill(1);
+    for (let t = 0; t + 1 < own; t++) {
+      trained[t] = row.trained[length + t + 1]!;
+      if (temperatures && trained[t]) temperatures[t] = row.temperatures![length + t + 1]!;
+    }
     const tokens = row.tokens.slice(length);
-    return prefix < 0 ? { tokens, trained } : { tokens, trained, prefix, prefixLength: length };
+    return { tokens, trained, temperatures, ...(prefix < 0 ? {} : { prefix, prefixLength: length }) };
   });
 }
 

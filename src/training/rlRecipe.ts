@@ -117,7 +117,9 @@ export async function planUnits(
   }
   if (offPolicyShare > 0) {
     const share = `${Math.round(offPolicyShare * 1000) / 10} %`;
-    warnings.push(`${share} of the trained tokens were sampled with settings other than temperature 1 and no filters`);
+    warnings.push(
+      `${share} of the trained tokens were sampled with settings that training does not follow: filters, penalties, masks, or a temperature without its logprobs`,
+    );
   }
   return {
     units,
@@ -138,6 +140,7 @@ function policyRows({ rows, advantage, weight }: PlannedTrajectory): PolicyRow[]
   return rows.map((row) => ({
     tokens: row.tokens,
     trained: row.trained,
+    temperatures: row.temperatures,
     oldLogprobs: row.logprobs,
     advantages: new Float32Array(row.tokens.length).fill(advantage),
     weights: new Float32Array(row.tokens.length).fill(weight),

@@ -33,10 +33,12 @@ export interface TokenRow {
   tokens: Int32Array;
   /** 1: to be trained. The first token of a row never is: nothing predicts it. */
   trained: Uint8Array;
+  /** Of the softmax that each trained token's logprob and entropy are of; absent: 1 everywhere. */
+  temperatures?: Float32Array;
 }
 
 export interface TrajectoryRow extends TokenRow {
-  /** Of the sampled tokens at sampling time, natural logarithms; NaN where there is none. */
+  /** Of the sampled tokens at sampling time, at their temperatures, natural logarithms; NaN where there is none. */
   logprobs: Float32Array;
 }
 
@@ -44,7 +46,7 @@ export interface TokenizedTrajectory {
   rows: TrajectoryRow[];
   /** Over all rows. */
   trainedTokens: number;
-  /** Of these, tokens of choices that recorded a sampling setting which was not neutral. */
+  /** Of these, tokens of choices that recorded a sampling setting which training does not follow. */
   offPolicyTokens: number;
   /** Trained tokens whose logprob was recorded. */
   sampledTokens: number;
@@ -113,13 +115,14 @@ function trainedTurn(
     throw ValidationError.at(place, "an assistant turn with tool calls can only be trained with its token ids");
   }
   const place = isChoice(item) ? `${path}.message.content` : `${path}.content`;
-  return { ids: renderer.encode(contentText(message.content, place)), logprobs: null, promptIds: null };
+  return { ids: renderer.encode(contentText(message.content, place)), logprobs: null, temperature: 1, promptIds: null };
 }
 
-/** Whether the choice says that it was not drawn from the plain softmax at temperature 1. */
-function isOffPolicy(choice: TrajectoryChoice): boolean {
+/** Whether the choice says that it was not drawn from the plain softmax at the temperature it is trained at. */
+function isOffPolicy(choice: TrajectoryChoice, { temperature }: SampledTokens): boolean {
   const settings = choice.sampling_settings;
-  return typeof settings === "object" && settings !== null && Object.keys(settings).length > 0;
+  if (typeof settings !== "object" || settings === null) return false;
+  return Object.keys(settings).some((name) => name !== "temperature" || temperature === 1);
 }
 
 /**
@@ -149,18 +152,18 @@ export async function tokenizeTrajectory(
   for (const trained of trainedTurns(trajectory, renderer, settings, path)) {
     const { item, turn } = trained;
     if (turn.ids.length === 0) continue;
-    const offPolicy = isChoice(item) && isOffPolicy(item);
+    const offPolicy = isChoice(item) && isOffPolicy(item, turn);
     if (turn.promptIds === null) await breathe();
     signal?.throwIfAborted();
     const prompt = turn.promptIds ?? renderPrompt(trained, renderer);
     if (open === null || !startsWith(prompt, open.tokens)) {
       close();
-      open = { tokens: [], trained: [], logprobs: [] };
+      open = { tokens: [], trained: [], logprobs: [], temperatures: [] };
     }
-    for (const id of prompt.slice(open.tokens.length)) push(open, id, 0, Number.NaN);
+    for (const id of prompt.slice(open.tokens.length)) push(open, id, 0, Number.NaN, 1);
     for (const [i, id] of turn.ids.entries()) {
       const trained = open.tokens.length > 0 ? 1 : 0;
-      push(open, id, trained, trained ? (turn.logprobs?.[i] ?? Number.NaN) : Number.NaN);
+      push(open, id, trained, trained ? (turn.logprobs?.[i] ?? Number.NaN) : Number.NaN, turn.temperature);
       result.trainedTokens += trained;
       if (offPolicy) result.offPolicyTokens += trained;
       if (turn.logprobs) result.sampledTokens += trained;
@@ -217,19 +220,23 @@ interface OpenRow {
   tokens: number[];
   trained: number[];
   logprobs: number[];
+  temperatures: number[];
 }
 
-function push(row: OpenRow, id: number, trained: number, logprob: number): void {
+function push(row: OpenRow, id: number, trained: number, logprob: number, temperature: number): void {
   row.tokens.push(id);
   row.trained.push(trained);
   row.logprobs.push(logprob);
+  row.temperatures.push(temperature);
 }
 
 function finishRow(row: OpenRow): TrajectoryRow {
+  const isTempered = row.temperatures.some((temperature) => temperature !== 1);
   return {
     tokens: Int32Array.from(row.tokens),
     trained: Uint8Array.from(row.trained),
     logprobs: Float32Array.from(row.logprobs),
+    ...(isTempered ? { temperatures: Float32Array.from(row.temperatures) } : {}),
   };
 }
 

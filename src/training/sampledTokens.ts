@@ -11,8 +11,10 @@ export interface TokenNames {
 
 export interface SampledTokens {
   ids: number[];
-  /** One per id, natural logarithms; null: none were recorded. */
+  /** One per id, natural logarithms, at `temperature`; null: none were recorded. */
   logprobs: number[] | null;
+  /** What the tokens are trained at: 1 unless the choice recorded its logprobs at the temperature that it was sampled with. */
+  temperature: number;
   /** The prompt that was sampled from; null: it was not recorded. */
   promptIds: number[] | null;
 }
@@ -42,11 +44,24 @@ export function sampledTokens(choice: TrajectoryChoice, names: TokenNames, path:
   checkIds(ids, names, `${path}.token_ids`);
   const promptIds = choice.prompt_token_ids ?? null;
   if (promptIds) checkIds(promptIds, names, `${path}.prompt_token_ids`);
+  const temperature = recordedTemperature(choice, entries);
+  const field = temperature === null ? "logprob" : "temperature_logprob";
   const logprobs = entries?.map((entry, i) => {
-    if (Number.isFinite(entry.logprob) && entry.logprob <= 1e-3) return entry.logprob;
-    throw ValidationError.at(`${path}.logprobs.content.${i}.logprob`, "must be a finite number, at most 0");
+    const logprob = entry[field];
+    if (logprob != null && Number.isFinite(logprob) && logprob <= 1e-3) return logprob;
+    throw ValidationError.at(`${path}.logprobs.content.${i}.${field}`, "must be a finite number, at most 0");
   });
-  return { ids, logprobs: logprobs ?? null, promptIds };
+  return { ids, logprobs: logprobs ?? null, temperature: temperature ?? 1, promptIds };
+}
+
+/** Beyond these a softmax is as good as one-hot or uniform, and teaches nothing. */
+const [MIN_TRAINED_TEMPERATURE, MAX_TRAINED_TEMPERATURE] = [1e-2, 1e2];
+
+/** What a choice was sampled with, when it says what its tokens' logprobs were then; null: they are to be trained at 1. */
+function recordedTemperature(choice: TrajectoryChoice, entries: readonly TrajectoryLogprob[] | null): number | null {
+  const { temperature } = (choice.sampling_settings ?? {}) as { temperature?: unknown };
+  if (typeof temperature !== "number" || entries?.[0]?.temperature_logprob == null) return null;
+  return temperature >= MIN_TRAINED_TEMPERATURE && temperature <= MAX_TRAINED_TEMPERATURE ? temperature : null;
 }
 
 function idOfEntry(entry: TrajectoryLogprob, names: TokenNames, path: string): number {

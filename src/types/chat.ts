@@ -167,6 +167,8 @@ export interface TopLogprob {
 
 export interface TokenLogprob extends TopLogprob {
   top_logprobs: TopLogprob[];
+  /** Of a trained model sampled at a temperature that is neither 0 nor 1: the logprob at it, which training needs. */
+  temperature_logprob?: number;
 }
 
 export interface ChoiceLogprobs {

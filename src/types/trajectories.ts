@@ -23,6 +23,8 @@ export interface TrajectoryLogprob {
   token: string;
   /** Natural logarithm, temperature 1, before any filter. */
   logprob: number;
+  /** At the temperature in the choice's `sampling_settings`, before any filter; the token is then trained at that temperature. */
+  temperature_logprob?: number | null;
   bytes?: number[] | null;
   top_logprobs?: { token: string; logprob: number; bytes?: number[] | null }[] | null;
 }

@@ -23,7 +23,7 @@ export class ChoiceWriter {
 
   constructor(private readonly chat: PreparedChat) {
     this.reader = chat.newReader();
-    this.logprobs = new LogprobWriter(chat.tokenizer, chat.tokensAsIds);
+    this.logprobs = new LogprobWriter(chat.tokenizer, chat.tokensAsIds, chat.samplingRecord !== null);
   }
 
   write(event: TokensEvent): ChoiceStep {

@@ -46,7 +46,7 @@ const PIECE = 256;
 
 /** An event as several of few tokens; the text comes with the last. */
 function* inPieces(event: TokensEvent): Generator<TokensEvent> {
-  const { tokenIds, logprobs, top } = event;
+  const { tokenIds, logprobs, temperatureLogprobs, top } = event;
   if (logprobs === null || tokenIds.length <= PIECE) return yield event;
   for (let from = 0; from < tokenIds.length; from += PIECE) {
     const to = from + PIECE;
@@ -56,6 +56,7 @@ function* inPieces(event: TokensEvent): Generator<TokensEvent> {
       text: isLast ? event.text : "",
       tokenIds: tokenIds.slice(from, to),
       logprobs: logprobs.slice(from, to),
+      temperatureLogprobs: temperatureLogprobs?.slice(from, to) ?? null,
       top: top?.slice(from, to) ?? null,
       finish: isLast ? event.finish : null,
     };

@@ -19,6 +19,8 @@ export class LogprobWriter {
     tokenizer: Tokenizer,
     /** Tokens are written `token_id:N`. */
     private readonly asIds: boolean,
+    /** Entries say what the token's logprob was at the temperature it was drawn with, where that was not 1. */
+    private readonly withTemperature: boolean,
   ) {
     this.texts = new TokenTexts(tokenizer);
   }
@@ -26,8 +28,13 @@ export class LogprobWriter {
   write(event: TokensEvent): ChoiceLogprobs | null {
     const { logprobs, top } = event;
     if (logprobs === null) return null;
+    const tempered = this.withTemperature ? event.temperatureLogprobs : null;
     const content = event.tokenIds.map((id, i) => {
-      const entry = { ...this.entry(id, logprobs[i]!), top_logprobs: this.list(top?.[i]) };
+      const entry = {
+        ...this.entry(id, logprobs[i]!),
+        top_logprobs: this.list(top?.[i]),
+        ...(tempered === null ? {} : { temperature_logprob: floored(tempered[i]!) }),
+      };
       this.texts.advance(id);
       return entry;
     });
