@@ -1,3 +1,5 @@
+import { basename } from "node:path";
+
 export interface ErrorDetail {
   /** Stable machine-readable name, for example "invalid_request", "model_not_found". */
   code: string;
@@ -143,6 +145,21 @@ export class ModelFileError extends AnnealError {
     this.file = file;
     this.reason = reason;
   }
+}
+
+/**
+ * An error as others than the owner may see it: of a file that cannot be used they are told the name, not where it lies or
+ * what is in it.
+ */
+export function errorForOthers(error: unknown): unknown {
+  if (!(error instanceof ModelFileError)) return error;
+  const { file, code } = error;
+  return new ModelFileError(basename(file), "cannot be used", { code, hint: "the log of the engine says why" });
+}
+
+/** A message of the operating system without the path that it ends in; other messages as they are. */
+export function systemReason({ message, code }: NodeJS.ErrnoException): string {
+  return typeof code === "string" && /^E[A-Z0-9]+$/.test(code) ? message.replace(/, \w+ '.*$/s, "") : message;
 }
 
 /** What waiting for a training job rejects with when the job did not succeed. */

@@ -43,6 +43,11 @@ export function parseJsonText(text: string, exact: ExactFields, utf8?: Buffer): 
   return mayRound ? new JsonReader(utf8 ?? Buffer.from(text), 0, exact).readAll() : (JSON.parse(text) as unknown);
 }
 
+/** What `JSON.parse` found wrong, without the piece of the text that it quotes. */
+export function jsonReason(error: unknown): string {
+  return (error as Error).message.replace(/^Unexpected token.*$/s, "there is an unexpected character");
+}
+
 const quote = 0x22;
 const backslash = 0x5c;
 const numberGrammar = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;

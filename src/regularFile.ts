@@ -2,7 +2,7 @@
 
 import { constants, type Stats } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
-import { ModelFileError } from "./errors.js";
+import { ModelFileError, systemReason } from "./errors.js";
 
 // Without waiting for whoever writes to a pipe, and without taking a terminal; neither is known to Windows.
 const FLAGS = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0) | (constants.O_NOCTTY ?? 0);
@@ -10,8 +10,7 @@ const FLAGS = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0) | (constants.O_NO
 /** @throws ModelFileError when it is missing, cannot be opened, or is not a regular file. */
 export async function openRegularFile(file: string): Promise<FileHandle> {
   const handle = await open(file, FLAGS).catch((cause: NodeJS.ErrnoException) => {
-    // Of the system's message, the part that does not repeat the path.
-    const reason = cause.code === "ENOENT" ? "is missing" : cause.message.replace(/, \w+ '.*$/s, "");
+    const reason = cause.code === "ENOENT" ? "is missing" : systemReason(cause);
     throw new ModelFileError(file, reason, { cause });
   });
   const status = await handle.stat();

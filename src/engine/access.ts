@@ -1,12 +1,9 @@
-import { realpathSync } from "node:fs";
-import { relative, sep } from "node:path";
 import { z } from "zod";
-import { NotFoundError, ValidationError } from "../errors.js";
+import { NotFoundError } from "../errors.js";
 import { uuid } from "../schemas/names.js";
 import { validate } from "../schemas/validate.js";
 import type { JobRecord, ModelRecord } from "../store/records.js";
 import type { Store } from "../store/store.js";
-import { NOT_READABLE } from "../training/dataLocation.js";
 import { type Caller, checkEntity } from "./caller.js";
 
 const modelPath = z.object({ model_id: uuid });
@@ -22,15 +19,6 @@ export function accessModel(store: Store, caller: Caller, modelId: string): Mode
   if (!model) throw new NotFoundError(`no model ${modelId}`, { code: "model_not_found", param: "model_id" });
   checkEntity(caller, model.entity, "model_id");
   return model;
-}
-
-/** What the engine itself keeps in a home: every entity's checkpoints and data, and the owner's key. */
-const KEPT = /^(checkpoints|artifacts|jobs|temporary|owner-key|anneal\.db.*|lock\..*)$/;
-
-/** Refuses a path into what the engine keeps in its home to all but the owner. @throws ValidationError at `field` */
-export function checkReadable(home: string, caller: Caller, path: string, field: string): void {
-  const [entry] = relative(realpathSync(home), path).split(sep);
-  if (!caller.owner && KEPT.test(entry!)) throw ValidationError.at(field, NOT_READABLE);
 }
 
 /** A job by the id a caller gave. Throws as accessModel does. */

@@ -22,8 +22,6 @@ export interface EngineCore {
   readonly runner: JobRunner;
   /** What training sees of the engine. */
   readonly trainingHost: TrainingHost;
-  /** Real paths of the folders from which requests may name files. */
-  readonly dataRoots: readonly string[];
   readonly owner: Caller;
   readonly ownerKey: string;
   readonly metrics: InferenceMetrics;
@@ -33,6 +31,6 @@ export interface EngineCore {
   readonly closing: AbortSignal;
   /** @throws UnavailableError when this engine does not serve the model's base. */
   baseOf(model: ModelRecord): BaseModel;
-  /** A folder that a request names, if it lies under a data root and its caller may read it. @throws ValidationError at `field` */
+  /** An adapter's folder that a request names, if its caller may read it. @throws ValidationError at `field` */
   adapterFolder(caller: Caller, field: string, path: string): string;
 }

@@ -6,14 +6,14 @@ import { loadAdapter } from "../training/checkpointFiles.js";
 import { resolveAdapterFolder } from "../training/dataLocation.js";
 import type { TrainingHost } from "../training/host.js";
 import { JobRunner } from "../training/jobRunner.js";
-import { checkReadable } from "./access.js";
 import { AdapterCache } from "./adapterCache.js";
 import { type BaseModel, closeBaseModel, loadBaseModel } from "./baseModel.js";
 import type { EngineCore } from "./core.js";
 import { diagnostics } from "./diagnostics.js";
+import { fileRights, readerOf } from "./fileRights.js";
 import { GrammarCache } from "./grammarCache.js";
 import { InferenceMetrics } from "./metrics.js";
-import { defaultDataRoots, type ResolvedOptions } from "./options.js";
+import type { ResolvedOptions } from "./options.js";
 import { packageVersion } from "./packageVersion.js";
 import { resolveModel } from "./resolve.js";
 
@@ -44,7 +44,6 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
       budget -= base.device.bytes;
     }
 
-    const dataRoots = options.dataRoots ?? defaultDataRoots(store.home);
     const adapters = new AdapterCache(options.maxIdleAdapters, (base, modelId, step) =>
       loadAdapter(base, store.files.checkpointFolder(modelId, step), "checkpoint"),
     );
@@ -63,10 +62,10 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
         optimizerStep: options.optimizerStep,
         optimizer: options.optimizer,
         maxTrainingJobs: options.maxTrainingJobs,
-        dataRoots,
         allowedHosts: options.allowedHosts,
       },
       logger: options.logger,
+      fileRights: (reader) => fileRights(reader, store.home, options.dataRoots),
       async base(modelId) {
         const model = store.models.get(modelId);
         if (!model) throw new NotFoundError(`model ${modelId} has been deleted`, { code: "model_not_found" });
@@ -97,7 +96,6 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
       adapters,
       runner: new JobRunner(trainingHost),
       trainingHost,
-      dataRoots,
       owner: { entity: options.entity, owner: true },
       ownerKey: options.apiKey ?? store.ownerKey(),
       metrics,
@@ -112,9 +110,8 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
       closing: closing.signal,
       baseOf,
       adapterFolder(caller, field, path) {
-        const folder = resolveAdapterFolder(path, dataRoots, (message) => ValidationError.at(field, message));
-        checkReadable(store.home, caller, folder, field);
-        return folder;
+        const rights = trainingHost.fileRights(readerOf(caller));
+        return resolveAdapterFolder(path, rights, (message) => ValidationError.at(field, message));
       },
     };
     core.runner.start();

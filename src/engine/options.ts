@@ -1,5 +1,4 @@
 import { realpathSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
@@ -101,7 +100,7 @@ export type ResolvedOptions = Omit<z.output<typeof engineOptions>, "home" | "mod
   home: string | null;
   models: ModelOptions[];
   logger: Logger;
-  /** Real paths; null: to be set once the home is known. */
+  /** Real paths; null: the operator named none. */
   dataRoots: string[] | null;
 };
 
@@ -130,6 +129,3 @@ export function resolveOptions(given: EngineOptions): ResolvedOptions {
     dataRoots: dataRoots?.map(realFolder) ?? null,
   };
 }
-
-/** Where requests may name files when the operator has not said so. */
-export const defaultDataRoots = (home: string): string[] => [realpathSync(home), realpathSync(tmpdir())];

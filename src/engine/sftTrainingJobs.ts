@@ -4,9 +4,10 @@ import { resolveTrainingData, trainingDataName } from "../training/dataLocation.
 import { writeJobRequest } from "../training/jobRequest.js";
 import type { RequestOptions, SftTrainingJobsResource } from "../types/client.js";
 import type { SftTrainingJobCreateParams, TrainingJobCreated } from "../types/training.js";
-import { accessModel, checkReadable } from "./access.js";
+import { accessModel } from "./access.js";
 import { checkEntity, type View } from "./caller.js";
 import type { EngineCore } from "./core.js";
+import { readerOf } from "./fileRights.js";
 import { queueJob } from "./queueJob.js";
 
 /** Supervised jobs; their lives are followed through the other jobs' resource. */
@@ -22,11 +23,12 @@ export class SftTrainingJobs implements SftTrainingJobsResource {
 
   async create(params: SftTrainingJobCreateParams, options?: RequestOptions): Promise<TrainingJobCreated> {
     options?.signal?.throwIfAborted();
-    const { store, dataRoots, options: engineOptions } = this.#core;
+    const { store, trainingHost, options: engineOptions } = this.#core;
     const request = validate(sftTrainingJobCreate, params, { strict: this.#view.strict });
+    const reader = readerOf(this.#view.caller);
     const model = accessModel(store, this.#view.caller, request.model_id);
     const data = resolveTrainingData(request.training_data_url, {
-      dataRoots,
+      rights: trainingHost.fileRights(reader),
       allowedHosts: engineOptions.allowedHosts,
       artifactFolder: ({ version, ...key }) => {
         checkEntity(this.#view.caller, key.entity, "training_data_url");
@@ -34,14 +36,10 @@ export class SftTrainingJobs implements SftTrainingJobsResource {
         return found && store.artifacts.folder(found);
       },
     });
-    // Artifacts lie in the home too; whose they are was looked at above.
-    if (!request.training_data_url.startsWith("wandb-artifact:")) {
-      checkReadable(store.home, this.#view.caller, data, "training_data_url");
-    }
     const { checkRatesOfFile, resolveSftSettings } = await import("../training/sftRecipe.js");
     // What can be told now is told now; the job resolves its settings again from the step it starts at.
     const settings = resolveSftSettings(request.config, (store.checkpoints.latest(model.id)?.step ?? 0) + 1);
-    const name = trainingDataName(request.training_data_url, data);
+    const name = trainingDataName(request.training_data_url, data, reader);
     await checkRatesOfFile(settings, data, name);
     options?.signal?.throwIfAborted();
     return queueJob(this.#core, model, "sft", (jobId) =>

@@ -11,6 +11,7 @@ import { accessJob, accessModel } from "./access.js";
 import type { View } from "./caller.js";
 import type { EngineCore } from "./core.js";
 import { eventPage, followEvents } from "./events.js";
+import { readerOf } from "./fileRights.js";
 import { PagePromise } from "./pages.js";
 import { queueJob } from "./queueJob.js";
 
@@ -55,6 +56,7 @@ export class TrainingJobs implements TrainingJobsResource {
         kind: "rl",
         config: experimental_config ?? {},
         groups: trajectory_groups,
+        reader: readerOf(this.#view.caller),
       }),
     );
   }

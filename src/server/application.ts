@@ -2,7 +2,7 @@
 
 import { Hono } from "hono";
 import type { Engine } from "../engine/engine.js";
-import { AnnealError, AuthenticationError, NotFoundError, ValidationError } from "../errors.js";
+import { AnnealError, AuthenticationError, errorForOthers, NotFoundError, ValidationError } from "../errors.js";
 import { readBody, readJson } from "./bodies.js";
 import type { FetchHandler, ServerOptions } from "./createServer.js";
 import { errorBody, errorResponse, publicError, styleOf } from "./errorBodies.js";
@@ -62,9 +62,10 @@ export function application(engine: Engine, options: ServerOptions): FetchHandle
     ended: () => void,
   ): Promise<Response> {
     const limit = limits[route.bodyLimit ?? "large"];
+    const as = authenticate(engine, request);
     const call: Call = {
       engine,
-      as: authenticate(engine, request),
+      as,
       request,
       params,
       query: readQuery(request.url),
@@ -74,8 +75,14 @@ export function application(engine: Engine, options: ServerOptions): FetchHandle
       ended,
       report: (error) => report(error, request),
     };
-    const result = await route.handle(call);
-    return result instanceof Response ? result : jsonResponse(result);
+    try {
+      const result = await route.handle(call);
+      return result instanceof Response ? result : jsonResponse(result);
+    } catch (error) {
+      const shown = as.caller.owner ? error : errorForOthers(error);
+      if (shown !== error) logger.warn("request refused", { path: route.path, error });
+      throw shown;
+    }
   }
 
   app.use(async (context, next) => {

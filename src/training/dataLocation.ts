@@ -6,8 +6,22 @@ import { fileURLToPath } from "node:url";
 import { ValidationError } from "../errors.js";
 import { ADAPTER_FILES } from "./checkpointFiles.js";
 
+/** On whose behalf a file is read. */
+export type Reader = "owner" | "other";
+
+/** What a reader may read of this machine's files. */
+export interface FileRights {
+  readonly reader: Reader;
+  /** Real paths of the folders in which it must lie. */
+  readonly roots: readonly string[];
+  /** Whether files of a folder may be links, if they lead to where their reader may read. */
+  readonly followLinks: boolean;
+  /** Of a real path under a root: whether it is kept from the reader all the same. */
+  isHidden(path: string): boolean;
+}
+
 export interface DataSources {
-  dataRoots: readonly string[];
+  rights: FileRights;
   allowedHosts: readonly string[];
   /** The folder of an artifact, or null when there is no such one; version null is the latest. */
   artifactFolder(name: { entity: string; project: string; name: string; version: number | null }): string | null;
@@ -45,42 +59,47 @@ export function resolveTrainingData(url: string, sources: DataSources): string {
       throw refuse(`there is no artifact ${entity}/${project}/${name}${version ? `:v${version}` : ""}`);
     return realpathSync(dataFile(folder, refuse));
   }
-  const place = resolveUnderRoots(url, sources.dataRoots, refuse);
-  // A link in the folder may lead out of the roots.
-  return resolveUnderRoots(dataFile(place, refuse), sources.dataRoots, refuse);
+  const { rights } = sources;
+  const place = resolveUnderRoots(url, rights, refuse);
+  const file = dataFile(place, refuse);
+  return file === place ? file : resolveInFolder(file, rights, refuse);
 }
 
-/** What messages call the data that `url` led to: what was asked for, and of a folder or an artifact its file. */
-export function trainingDataName(url: string, data: string): string {
+/**
+ * What messages call the data that `url` led to: what was asked for, and of a folder or an artifact its file. Others than
+ * the owner are told no more of this machine than the file's name.
+ */
+export function trainingDataName(url: string, data: string, reader: Reader): string {
   if (/^https?:/i.test(url)) return url;
   if (url.startsWith("wandb-artifact:")) return `${url}/${basename(data)}`;
+  if (reader === "other") return basename(data);
   const path = /^file:/i.test(url) ? fileURLToPath(url) : url;
   return statSync(path).isDirectory() ? join(path, basename(data)) : path;
 }
 
-/** An adapter's folder as `resolveUnderRoots` finds it, if its files lie under the roots too. */
+/** An adapter's folder as `resolveUnderRoots` finds it, if its files may be read too. */
 export function resolveAdapterFolder(
   location: string,
-  dataRoots: readonly string[],
+  rights: FileRights,
   refuse: (msg: string) => ValidationError,
 ): string {
-  const folder = resolveUnderRoots(location, dataRoots, refuse);
+  const folder = resolveUnderRoots(location, rights, refuse);
   if (!statSync(folder).isDirectory()) throw refuse("is not a folder");
   for (const name of ADAPTER_FILES) {
     const file = join(folder, name);
-    if (lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink()) {
-      resolveUnderRoots(file, dataRoots, (msg) => refuse(`${name} ${msg}`));
-    }
+    if (lstatSync(file, { throwIfNoEntry: false })) resolveInFolder(file, rights, (msg) => refuse(`${name} ${msg}`));
   }
   return folder;
 }
 
-/** An absolute path or `file:` URL, links followed, if it lies under one of the roots. */
-export function resolveUnderRoots(
-  location: string,
-  dataRoots: readonly string[],
-  refuse: (msg: string) => ValidationError,
-): string {
+/** A file found in a folder that was resolved before: what it is itself, and where it leads as a link, is looked at as well. */
+function resolveInFolder(file: string, rights: FileRights, refuse: (msg: string) => ValidationError): string {
+  if (!rights.followLinks && lstatSync(file).isSymbolicLink()) throw refuse(NOT_READABLE);
+  return resolveUnderRoots(file, rights, refuse);
+}
+
+/** An absolute path or `file:` URL, links followed, if it lies under one of the roots and is not hidden. */
+function resolveUnderRoots(location: string, rights: FileRights, refuse: (msg: string) => ValidationError): string {
   let path = location;
   if (/^file:/i.test(location)) {
     try {
@@ -95,11 +114,11 @@ export function resolveUnderRoots(
   const hidden = () => refuse(NOT_READABLE);
   try {
     const real = realpathSync(path);
-    const inside = dataRoots.some((root) => {
+    const inside = rights.roots.some((root) => {
       const base = realpathSync(root);
       return real === base || real.startsWith(base.endsWith(sep) ? base : base + sep);
     });
-    if (inside) return real;
+    if (inside && !rights.isHidden(real)) return real;
   } catch {
     throw hidden();
   }

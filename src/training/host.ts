@@ -4,6 +4,7 @@ import type { DeviceModel } from "../runtime/runtime.js";
 import type { Store } from "../store/store.js";
 import type { ChatTemplate, Tokenizer } from "../text/index.js";
 import type { Logger } from "../types/logger.js";
+import type { FileRights, Reader } from "./dataLocation.js";
 import type { Objective, OptimizerSettings } from "./recipe.js";
 
 /** A loaded base model. */
@@ -25,8 +26,6 @@ export interface TrainingOptions {
   optimizer: Record<Objective, OptimizerSettings>;
   /** Of different models. */
   maxTrainingJobs: number;
-  /** Folders from which requests may name files. */
-  dataRoots: readonly string[];
   /** Hosts from which `http(s):` training data may be read. */
   allowedHosts: readonly string[];
 }
@@ -35,6 +34,7 @@ export interface TrainingHost {
   readonly store: Store;
   readonly options: TrainingOptions;
   readonly logger: Logger;
+  fileRights(reader: Reader): FileRights;
   /** The base model of a model. */
   base(modelId: string): Promise<TrainingBase>;
   /** Bytes that a pass of training may take now, beside everything that is loaded. */

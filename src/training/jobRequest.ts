@@ -5,10 +5,12 @@ import { writeFileDurably } from "../store/durableFiles.js";
 import type { Store } from "../store/store.js";
 import type { ExperimentalConfig, SftConfig } from "../types/training.js";
 import type { TrajectoryGroup } from "../types/trajectories.js";
+import type { Reader } from "./dataLocation.js";
 import { fileLines } from "./fileLines.js";
 
 export type JobRequest =
-  | { kind: "rl"; config: ExperimentalConfig; groups: TrajectoryGroup[] }
+  /** `reader` (absent: the owner) is who named the adapter folder of `config`, if it has one. */
+  | { kind: "rl"; config: ExperimentalConfig; groups: TrajectoryGroup[]; reader?: Reader }
   /** `data` is the resolved file on this machine, or an http(s) URL; `name` is what messages call it, if anything else. */
   | { kind: "sft"; config: SftConfig; data: string; name?: string };
 

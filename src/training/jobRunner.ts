@@ -1,7 +1,8 @@
 // The queue of training jobs: durable, in order per model, models beside each other.
 
+import { basename } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { ConflictError, UnavailableError } from "../errors.js";
+import { ConflictError, ModelFileError, systemReason, UnavailableError } from "../errors.js";
 import type { JobEnd } from "../store/store.js";
 import type { TrainingHost } from "./host.js";
 import { Line, type Release } from "./line.js";
@@ -153,7 +154,14 @@ function cancelled(): JobEnd {
   return { status: "cancelled", error, event: { type: "training_failed", data: { error_message: error } } };
 }
 
+/** Everyone who sees the job sees this: of a file, its name. The log has its path. */
+function jobError(cause: unknown): string {
+  if (cause instanceof ModelFileError) return `${basename(cause.file)}: ${cause.reason}`;
+  if (!(cause instanceof Error)) return String(cause);
+  return systemReason(cause);
+}
+
 function failed(cause: unknown): JobEnd {
-  const error = cause instanceof Error ? cause.message : String(cause);
+  const error = jobError(cause);
   return { status: "failed", error, event: { type: "training_failed", data: { error_message: error } } };
 }

@@ -3,7 +3,7 @@
 import { existsSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { NotFoundError, ValidationError } from "../errors.js";
+import { errorForOthers, NotFoundError, ValidationError } from "../errors.js";
 import type { AdapterSpec, Trainer } from "../runtime/runtime.js";
 import { streamFile } from "../store/durableFiles.js";
 import type { JobRecord } from "../store/records.js";
@@ -146,7 +146,11 @@ async function createRecipe(
       loadStep: (step) => loadAdapter(base, store.files.checkpointFolder(job.modelId, step), "checkpoint"),
       loadFolder: (path) => {
         const refuse = (message: string) => ValidationError.at("experimental_config.kl_ref_adapter_path", message);
-        return loadAdapter(base, resolveAdapterFolder(path, host.options.dataRoots, refuse), "elsewhere");
+        const reader = request.reader ?? "owner";
+        const folder = resolveAdapterFolder(path, host.fileRights(reader), refuse);
+        return loadAdapter(base, folder, "elsewhere").catch((error) => {
+          throw reader === "owner" ? error : errorForOthers(error);
+        });
       },
     },
   );

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { afterAll, describe, expect, it } from "vitest";
 import { ValidationError } from "../errors.js";
-import { type DataSources, resolveAdapterFolder, resolveTrainingData } from "./dataLocation.js";
+import { type DataSources, type FileRights, resolveAdapterFolder, resolveTrainingData } from "./dataLocation.js";
 import { readExamples, type SftExample, snapshotData, TrainingDataError } from "./sftData.js";
 
 const root = mkdtempSync(join(tmpdir(), "sft-data-"));
@@ -21,8 +21,15 @@ function write(name: string, content: string): string {
   return file;
 }
 
+const under = (...roots: string[]): FileRights => ({
+  reader: "owner",
+  roots,
+  followLinks: true,
+  isHidden: () => false,
+});
+
 const sources: DataSources = {
-  dataRoots: [root],
+  rights: under(root),
   allowedHosts: ["data.example"],
   artifactFolder: ({ project, version }) =>
     project === "known" ? join(root, `artifact-v${version ?? "latest"}`) : null,
@@ -108,13 +115,18 @@ it("an adapter's files may not be links that lead out", () => {
   mkdirSync(folder);
   writeFileSync(join(outside, "secret"), "{}");
   const refuse = (message: string) => ValidationError.at("path", message);
-  expect(resolveAdapterFolder(folder, [root], refuse)).toBe(folder);
+  expect(resolveAdapterFolder(folder, under(root), refuse)).toBe(folder);
   symlinkSync(join(outside, "secret"), join(folder, "adapter_config.json"));
-  expect(() => resolveAdapterFolder(folder, [root], refuse)).toThrow(
+  expect(() => resolveAdapterFolder(folder, under(root), refuse)).toThrow(
     /path: adapter_config.json is not there, or outside/,
   );
-  expect(resolveAdapterFolder(folder, [root, outside], refuse)).toBe(folder);
-  expect(() => resolveAdapterFolder(write("adapter.bin", ""), [root], refuse)).toThrow("path: is not a folder");
+  expect(resolveAdapterFolder(folder, under(root, outside), refuse)).toBe(folder);
+  // To others than the owner links are closed wherever they lead, and so is what is hidden.
+  const others: FileRights = { ...under(root, outside), reader: "other", followLinks: false };
+  expect(() => resolveAdapterFolder(folder, others, refuse)).toThrow(/adapter_config.json is not there, or outside/);
+  const hidden = { ...others, followLinks: true, isHidden: (path: string) => path.endsWith("secret") };
+  expect(() => resolveAdapterFolder(folder, hidden, refuse)).toThrow(/adapter_config.json is not there, or outside/);
+  expect(() => resolveAdapterFolder(write("adapter.bin", ""), under(root), refuse)).toThrow("path: is not a folder");
 });
 
 describe("supervised data", () => {

@@ -3,7 +3,8 @@
 import { realpath } from "node:fs/promises";
 import { Readable } from "node:stream";
 import type { ReadableStream } from "node:stream/web";
-import { AnnealError, ModelFileError } from "../errors.js";
+import { AnnealError, ModelFileError, systemReason } from "../errors.js";
+import { jsonReason } from "../json.js";
 import { openRegularFile } from "../regularFile.js";
 import { streamFile } from "../store/durableFiles.js";
 import { type ConversationError, contentText } from "../text/index.js";
@@ -50,8 +51,8 @@ export async function snapshotData(source: string, name: string, file: string, s
     if (error instanceof ModelFileError) throw new TrainingDataError(name, null, error.reason, error);
     if (error instanceof AnnealError) throw error;
     // What fetch throws says why only in its cause.
-    const { message, cause } = error as Error;
-    const why = cause instanceof Error && cause.message !== "" ? cause.message : message;
+    const { cause } = error as Error;
+    const why = systemReason(cause instanceof Error && cause.message !== "" ? cause : (error as Error));
     throw new TrainingDataError(name, null, `cannot be read (${why})`, error);
   }
 }
@@ -115,8 +116,7 @@ export async function countExamples(file: string, name: string): Promise<number>
   try {
     for await (const line of fileLines(file, LONGEST_LINE)) if (line.toString().trim() !== "") count += 1;
   } catch (error) {
-    const { message } = error as Error;
-    const reason = error instanceof ModelFileError ? error.reason : `cannot be read (${message})`;
+    const reason = error instanceof ModelFileError ? error.reason : `cannot be read (${systemReason(error as Error)})`;
     throw new TrainingDataError(name, null, reason, error);
   }
   return count;
@@ -128,7 +128,7 @@ function parseExample(text: string, file: string, line: number): SftExample {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw refuse(`no valid JSON (${(error as Error).message})`, error);
+    throw refuse(`no valid JSON (${jsonReason(error)})`, error);
   }
   const { messages, tools } = (value ?? {}) as { messages?: unknown; tools?: unknown };
   if (!Array.isArray(messages) || messages.length === 0)

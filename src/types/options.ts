@@ -62,7 +62,10 @@ export interface EngineOptions {
   optimizer?: { rl?: OptimizerOptions; sft?: OptimizerOptions };
   /** Adapters of new models; default rank 8, alpha 16, all seven projections. */
   adapter?: { rank?: number; alpha?: number; targets?: readonly string[] };
-  /** Folders from which requests may name files; default: the home and the system's temporary folder. */
+  /**
+   * Folders from which requests may name files; default: the home and the system's temporary folder for the owner, none for
+   * the bearers of other keys. What the engine keeps in its home is the owner's alone in any case.
+   */
   dataRoots?: readonly string[];
   /** Hosts from which `http(s):` training data may be read; default: none. */
   allowedHosts?: readonly string[];

@@ -1,6 +1,7 @@
 // Fields of a JSON file that someone else wrote: every one is checked where it is read, errors name file and field.
 
 import { ModelFileError } from "../errors.js";
+import { jsonReason } from "../json.js";
 import { readRegularFile } from "../regularFile.js";
 
 /** Longest JSON file read, in bytes: configurations are a few kilobytes, an index of a large model a few megabytes. */
@@ -29,7 +30,7 @@ export class JsonFields {
       return new JsonFields(file, JSON.parse(text.replace(/^\uFEFF/, "")));
     } catch (cause) {
       if (cause instanceof ModelFileError) throw cause;
-      throw new ModelFileError(file, `is not valid JSON: ${(cause as Error).message}`, { cause });
+      throw new ModelFileError(file, `is not valid JSON: ${jsonReason(cause)}`, { cause });
     }
   }
 

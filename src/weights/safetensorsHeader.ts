@@ -1,6 +1,7 @@
 // The header of a safetensors file: which tensors it holds and where, checked against the file's size before anything is believed.
 
 import { ModelFileError } from "../errors.js";
+import { jsonReason } from "../json.js";
 import { openRegularFile } from "../regularFile.js";
 import { JsonFields } from "./jsonFields.js";
 
@@ -48,7 +49,7 @@ export async function readSafetensorsHeader(file: string): Promise<SafetensorsHe
   try {
     parsed = JSON.parse(text);
   } catch (cause) {
-    throw new ModelFileError(file, `has a header that is not valid JSON: ${(cause as Error).message}`, { cause });
+    throw new ModelFileError(file, `has a header that is not valid JSON: ${jsonReason(cause)}`, { cause });
   }
   const entries = new JsonFields(file, parsed);
   const tensors = new Map<string, StoredTensor>();

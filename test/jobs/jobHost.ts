@@ -1,6 +1,7 @@
 // A training host around the embedded model, for tests that watch jobs without an engine.
 
 import { fileURLToPath } from "node:url";
+import { fileRights } from "../../src/engine/fileRights.js";
 import { openRuntime } from "../../src/runtime/runtime.js";
 import type { Store } from "../../src/store/store.js";
 import { loadTokenizer } from "../../src/text/index.js";
@@ -37,10 +38,10 @@ export function createHost(store: Store, base: TrainingBase, logger = quiet): Tr
       optimizerStep: "group",
       optimizer: OPTIMIZER,
       maxTrainingJobs: 4,
-      dataRoots: [store.home],
       allowedHosts: [],
     },
     logger,
+    fileRights: (reader) => fileRights(reader, store.home, [store.home]),
     base: async () => base,
     activationMemory: () => 2 ** 30,
     publishCheckpoint: (_modelId, _step, version) => base.device.releaseAdapter(version),

@@ -4,6 +4,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { fileRights } from "../../src/engine/fileRights.js";
 import { openStore, type Store } from "../../src/store/store.js";
 import { ChatTemplate } from "../../src/text/index.js";
 import { resolveTrainingData } from "../../src/training/dataLocation.js";
@@ -252,7 +253,8 @@ describe("an SFT job", () => {
     try {
       const { port } = server.address() as AddressInfo;
       const url = (path: string) => `http://127.0.0.1:${port}/${path}`;
-      const sources = { dataRoots: [store.home], allowedHosts: [`127.0.0.1:${port}`], artifactFolder: () => null };
+      const rights = fileRights("owner", store.home, [store.home]);
+      const sources = { rights, allowedHosts: [`127.0.0.1:${port}`], artifactFolder: () => null };
       const data = resolveTrainingData(url("train.jsonl"), sources);
       const { steps, last } = await run(await newModel(), { kind: "sft", config: {}, data });
       expect([steps.length, last.type]).toEqual([2, "training_ended"]);

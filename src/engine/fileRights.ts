@@ -1,0 +1,27 @@
+// Whose requests may name which files of this machine. Everything that decides it is here.
+
+import { realpathSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { relative, sep } from "node:path";
+import type { FileRights, Reader } from "../training/dataLocation.js";
+import type { Caller } from "./caller.js";
+
+/** What the engine itself keeps in a home: every entity's checkpoints and data, and the owner's key. */
+const KEPT = /^(checkpoints|artifacts|jobs|temporary|quarantine|checksums|owner-key|anneal\.db.*|lock\..*)$/;
+
+export const readerOf = (caller: Caller): Reader => (caller.owner ? "owner" : "other");
+
+/**
+ * The owner reads under the data roots: those that the operator named (`dataRoots`, real paths), else the home and the
+ * system's temporary folder. Others read under roots that the operator named only, never through links in a folder, and
+ * nothing that the engine keeps in its home.
+ */
+export function fileRights(reader: Reader, home: string, dataRoots: readonly string[] | null): FileRights {
+  const folder = realpathSync(home);
+  if (reader === "owner") {
+    const roots = dataRoots ?? [folder, realpathSync(tmpdir())];
+    return { reader, roots, followLinks: true, isHidden: () => false };
+  }
+  const isHidden = (path: string) => KEPT.test(relative(folder, path).split(sep)[0]!);
+  return { reader, roots: dataRoots ?? [], followLinks: false, isHidden };
+}
