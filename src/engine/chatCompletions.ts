@@ -5,7 +5,7 @@ import type { Thoughts } from "../grammar/index.js";
 import type { Generation, GenerationRequest } from "../inference/index.js";
 import type { CompiledGrammar } from "../runtime/runtime.js";
 import { type ChatRequest, chatCompletionCreate } from "../schemas/chat.js";
-import { validate } from "../schemas/validate.js";
+import { validateInTurns } from "../schemas/validate.js";
 import { promptOpensReasoning } from "../text/index.js";
 import { isTurnUsedUp, nextTurn } from "../turns.js";
 import type { ChatCompletion, ChatCompletionChunk } from "../types/chat.js";
@@ -34,7 +34,7 @@ export async function createChatCompletion(
 ): Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>> {
   // Requests that come in the hundreds at once are taken in over several turns.
   while (isTurnUsedUp()) await nextTurn();
-  const request = validate(chatCompletionCreate, params, { strict: call.strict });
+  const request = await validateInTurns(chatCompletionCreate, params, { strict: call.strict });
   call.signal?.throwIfAborted();
   const served = await host.resolve(request.model, call.caller);
   let chat: PreparedChat;

@@ -3,7 +3,7 @@ import { ConflictError, NotFoundError, ValidationError } from "../errors.js";
 import { modelCreate, modelImport } from "../schemas/models.js";
 import { metricQuery, trajectoryQuery } from "../schemas/pages.js";
 import { trajectoryLog } from "../schemas/trajectories.js";
-import { validate } from "../schemas/validate.js";
+import { validate, validateInTurns } from "../schemas/validate.js";
 import type { ModelRecord } from "../store/records.js";
 import { writeInitialCheckpoint } from "../training/checkpointFiles.js";
 import { recordGroups } from "../training/recordGroups.js";
@@ -185,7 +185,11 @@ export class Models implements ModelsResource {
     options?.signal?.throwIfAborted();
     const { store } = this.#core;
     // Clients repeat the model's id in the body.
-    const { split, trajectory_groups, step: given } = validate(trajectoryLog, params, { strict: this.#view.strict });
+    const {
+      split,
+      trajectory_groups,
+      step: given,
+    } = await validateInTurns(trajectoryLog, params, { strict: this.#view.strict });
     const model = accessModel(store, this.#view.caller, modelId);
     const step = given ?? store.checkpoints.latest(model.id)?.step ?? 0;
     if (given != null && !store.checkpoints.get(model.id, given)) {

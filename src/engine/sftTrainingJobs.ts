@@ -1,5 +1,5 @@
 import { sftTrainingJobCreate } from "../schemas/jobs.js";
-import { validate } from "../schemas/validate.js";
+import { validateInTurns } from "../schemas/validate.js";
 import { resolveTrainingData, trainingDataName } from "../training/dataLocation.js";
 import { writeJobRequest } from "../training/jobRequest.js";
 import type { RequestOptions, SftTrainingJobsResource } from "../types/client.js";
@@ -24,7 +24,7 @@ export class SftTrainingJobs implements SftTrainingJobsResource {
   async create(params: SftTrainingJobCreateParams, options?: RequestOptions): Promise<TrainingJobCreated> {
     options?.signal?.throwIfAborted();
     const { store, trainingHost, options: engineOptions } = this.#core;
-    const request = validate(sftTrainingJobCreate, params, { strict: this.#view.strict });
+    const request = await validateInTurns(sftTrainingJobCreate, params, { strict: this.#view.strict });
     const reader = readerOf(this.#view.caller);
     const model = accessModel(store, this.#view.caller, request.model_id);
     const data = resolveTrainingData(request.training_data_url, {

@@ -1,7 +1,7 @@
 import { ValidationError } from "../errors.js";
 import { chatCompletionCreate } from "../schemas/chat.js";
 import { detokenizeRequest, tokenizeRequest } from "../schemas/tokens.js";
-import { validate } from "../schemas/validate.js";
+import { validateInTurns } from "../schemas/validate.js";
 import type { Tokenizer } from "../text/index.js";
 import { isTurnUsedUp, nextTurn } from "../turns.js";
 import type { RequestOptions } from "../types/client.js";
@@ -25,7 +25,10 @@ export class Tokens {
 
   /** The tokens of a text, or of the prompt that a conversation becomes. */
   async tokenize(params: TokenizeParams, { signal }: RequestOptions = {}): Promise<TokenizeResult> {
-    const { prompt, messages, add_special_tokens, return_token_strs, ...chat } = validate(tokenizeRequest, params);
+    const { prompt, messages, add_special_tokens, return_token_strs, ...chat } = await validateInTurns(
+      tokenizeRequest,
+      params,
+    );
     if ((prompt == null) === (messages == null)) {
       throw ValidationError.at("prompt", "either prompt or messages is needed");
     }
@@ -34,14 +37,14 @@ export class Tokens {
     const limits = { context: base.contextLength, byDefault: undefined };
     const tokens =
       prompt == null
-        ? (await renderPrompt(validate(chatCompletionCreate, request), base, limits, { signal })).tokens
+        ? (await renderPrompt(await validateInTurns(chatCompletionCreate, request), base, limits, { signal })).tokens
         : await base.tokenizer.encodeAside(prompt, { addSpecialTokens: add_special_tokens ?? true, signal });
     const strings = return_token_strs ? await tokenTexts(base.tokenizer, tokens) : null;
     return { count: tokens.length, max_model_len: base.contextLength, tokens, token_strs: strings };
   }
 
   async detokenize(params: DetokenizeParams): Promise<{ prompt: string }> {
-    const { model, tokens } = validate(detokenizeRequest, params, { strict: this.#view.strict });
+    const { model, tokens } = await validateInTurns(detokenizeRequest, params, { strict: this.#view.strict });
     const base = await this.#base(model);
     const bad = tokens.findIndex((id) => id >= base.config.vocab);
     if (bad >= 0)

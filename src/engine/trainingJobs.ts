@@ -1,7 +1,7 @@
 import { TrainingFailedError } from "../errors.js";
 import { trainingJobCreate } from "../schemas/jobs.js";
 import { pageQuery } from "../schemas/pages.js";
-import { validate } from "../schemas/validate.js";
+import { validate, validateInTurns } from "../schemas/validate.js";
 import type { JobRecord } from "../store/records.js";
 import { writeJobRequest } from "../training/jobRequest.js";
 import type { PageRequest, RequestOptions, TrainingJobsResource } from "../types/client.js";
@@ -42,7 +42,7 @@ export class TrainingJobs implements TrainingJobsResource {
   }
 
   async create(params: TrainingJobCreateParams, options?: RequestOptions): Promise<TrainingJobCreated> {
-    const request = validate(trainingJobCreate, params, { strict: this.#view.strict });
+    const request = await validateInTurns(trainingJobCreate, params, { strict: this.#view.strict });
     const { model_id, trajectory_groups, experimental_config } = request;
     const core = this.#core;
     const model = accessModel(core.store, this.#view.caller, model_id);

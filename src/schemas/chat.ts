@@ -1,6 +1,7 @@
 // The request of a chat completion: every field, its bounds, and the rules between fields that need no model.
 
 import { z } from "zod";
+import { list, MAX_ISSUES, map } from "./limited.js";
 
 const INT64_MIN = -(2n ** 63n);
 const INT64_MAX = 2n ** 63n - 1n;
@@ -37,13 +38,22 @@ const flag = (byDefault: boolean) =>
     .nullish()
     .transform((value) => value ?? byDefault);
 
-const freeObject = z.record(z.string(), z.unknown());
+const MAX_MESSAGES = 131_072;
+const MAX_PARTS = 16_384;
+const MAX_TOOLS = 4096;
+const MAX_STOPS = 1024;
+/** As many as the largest vocabularies have. */
+const MAX_TOKEN_IDS = 2 ** 19;
+const MAX_TEXTS = 16_384;
+const MAX_FIELDS = 65_536;
+
+const freeObject = map(z.unknown(), MAX_FIELDS);
 
 const message = z.looseObject({
   role: z.string().min(1),
-  content: z.union([z.string(), z.array(z.unknown())]).nullish(),
+  content: z.union([z.string(), list(z.unknown(), MAX_PARTS)]).nullish(),
   name: z.string().nullish(),
-  tool_calls: z.array(z.unknown()).nullish(),
+  tool_calls: list(z.unknown(), MAX_TOOLS).nullish(),
   tool_call_id: z.string().nullish(),
 });
 
@@ -89,7 +99,7 @@ const structuredOutputs = z
   .looseObject({
     json: z.union([z.string().min(1), freeObject, z.boolean()]).nullish(),
     regex: z.string().nullish(),
-    choice: z.array(z.string()).min(1).nullish(),
+    choice: list(z.string(), MAX_TEXTS).min(1).nullish(),
     grammar: z.string().min(1).nullish(),
     json_object: z.boolean().nullish(),
     structural_tag: z.union([z.string().min(1), freeObject]).nullish(),
@@ -128,20 +138,20 @@ const repetitionDetection = z
     }
   });
 
-const logitBias = z.record(z.string(), z.number()).superRefine((biases, ctx) => {
-  for (const key of Object.keys(biases)) {
-    if (/^-?\d+$/.test(key)) continue;
+const logitBias = map(z.number(), MAX_TOKEN_IDS).superRefine((biases, ctx) => {
+  const wrong = Object.keys(biases).filter((key) => !/^-?\d+$/.test(key));
+  for (const key of wrong.slice(0, MAX_ISSUES)) {
     ctx.addIssue({ code: "custom", path: [key], message: "keys must be token ids written as integers" });
   }
 });
 
-const stop = z.union([z.string().min(1), z.array(z.string().min(1))]).transform((value) => [value].flat());
+const stop = z.union([z.string().min(1), list(z.string().min(1), MAX_STOPS)]).transform((value) => [value].flat());
 
 /** `-1` and the counts from 0 on. */
 const logprobCount = z.int().min(-1);
 
 const fields = z.object({
-  messages: z.array(message).min(1),
+  messages: list(message, MAX_MESSAGES).min(1),
   model: optional(z.string()),
   frequency_penalty: optional(z.number().min(-2).max(2)),
   presence_penalty: optional(z.number().min(-2).max(2)),
@@ -170,7 +180,7 @@ const fields = z.object({
   top_p: optional(z.number().positive().max(1)),
   top_k: optional(z.int().min(-1)),
   min_p: optional(z.number().min(0).max(1)),
-  tools: optional(z.array(chatTool)),
+  tools: optional(list(chatTool, MAX_TOOLS)),
   tool_choice: optional(toolChoice),
   reasoning_effort: optional(z.enum(["low", "medium", "high"])),
   include_reasoning: flag(true),
@@ -182,8 +192,7 @@ const fields = z.object({
     .number()
     .nullish()
     .transform((value) => value ?? 1),
-  stop_token_ids: z
-    .array(z.int())
+  stop_token_ids: list(z.int(), MAX_TOKEN_IDS)
     .nullish()
     .transform((value) => value ?? []),
   include_stop_str_in_output: flag(false),
@@ -197,16 +206,15 @@ const fields = z.object({
   spaces_between_special_tokens: flag(true),
   truncate_prompt_tokens: optional(int64(-1n).transform(Number)),
   prompt_logprobs: optional(logprobCount),
-  allowed_token_ids: optional(z.array(z.int()).min(1)),
-  bad_words: z
-    .array(z.string().min(1))
+  allowed_token_ids: optional(list(z.int(), MAX_TOKEN_IDS).min(1)),
+  bad_words: list(z.string().min(1), MAX_TEXTS)
     .nullish()
     .transform((value) => value ?? []),
   echo: flag(false),
   add_generation_prompt: optional(z.boolean()),
   continue_final_message: flag(false),
   add_special_tokens: flag(false),
-  documents: optional(z.array(z.record(z.string(), z.string()))),
+  documents: optional(list(map(z.string(), MAX_FIELDS), MAX_TEXTS)),
   chat_template: optional(z.string()),
   chat_template_kwargs: optional(freeObject),
   mm_processor_kwargs: optional(freeObject),
@@ -220,7 +228,7 @@ const fields = z.object({
   cache_salt: optional(z.string().min(1)),
   kv_transfer_params: optional(freeObject),
   engine_xargs: optional(
-    z.record(z.string(), z.union([z.string(), z.number(), z.array(z.union([z.string(), z.number()]))])),
+    map(z.union([z.string(), z.number(), list(z.union([z.string(), z.number()]), MAX_TEXTS)]), MAX_FIELDS),
   ),
   repetition_detection: optional(repetitionDetection),
 });

@@ -1,6 +1,7 @@
 import { z } from "zod";
+import { list, map } from "./limited.js";
 import { uuid } from "./names.js";
-import { trajectoryGroup } from "./trajectories.js";
+import { trajectoryGroups } from "./trajectories.js";
 import { settingsObject } from "./validate.js";
 
 const fraction = z.number().min(0);
@@ -37,14 +38,17 @@ export const experimentalConfig = settingsObject({
 
 export const trainingJobCreate = z.object({
   model_id: uuid,
-  trajectory_groups: z.array(trajectoryGroup),
+  trajectory_groups: trajectoryGroups,
   experimental_config: experimentalConfig.nullish(),
 });
+
+/** Learning rates of single steps. */
+const MAX_STEPS = 1_000_000;
 
 const sftConfig = settingsObject({
   batch_size: z.union([z.int().min(1), z.literal("auto")]).nullish(),
   // Schedules end at 0.
-  learning_rate: z.union([fraction, z.array(fraction).min(1)]).nullish(),
+  learning_rate: z.union([fraction, list(fraction, MAX_STEPS).min(1)]).nullish(),
   learning_rate_schedule: z.enum(["constant", "linear", "cosine"]).nullish(),
   warmup_ratio: z.number().min(0).max(1).nullish(),
   metric_logging: settingsObject({
@@ -58,7 +62,7 @@ export const sftTrainingJobCreate = z.object({
   model_id: uuid,
   training_data_url: z.string().min(1),
   config: sftConfig.nullish(),
-  experimental_config: z.record(z.string(), z.unknown()).nullish(),
+  experimental_config: map(z.unknown(), 1024).nullish(),
 });
 
 export const trainingJobCreated = z.object({ id: uuid });

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { list } from "./limited.js";
 import { name, uuid } from "./names.js";
 import { metricRowId } from "./pages.js";
 
@@ -36,7 +37,7 @@ export const modelEntry = z.object({
 
 export const modelEntryList = z.object({ object: z.literal("list"), data: z.array(modelEntry) });
 
-export const checkpointsDelete = z.object({ steps: z.array(z.int()) });
+export const checkpointsDelete = z.object({ steps: list(z.int(), 1_000_000) });
 
 export const checkpoint = z.object({ id: uuid, step: z.int(), metrics: z.record(z.string(), z.number()) });
 
@@ -48,7 +49,7 @@ export const metricRow = z.object({
   recorded_at: z.string(),
 });
 
-export const checkpointsDeleted = z.object({ deleted_count: z.int(), not_found_steps: z.array(z.int()) });
+export const checkpointsDeleted = z.object({ deleted_count: z.int(), not_found_steps: list(z.int(), 1_000_000) });
 
 export const keyCreate = z.object({ entity: name.nullish(), name: z.string().max(128).nullish() });
 

@@ -9,8 +9,8 @@ import { chatCompletionCreate } from "./chat.js";
 import { sftTrainingJobCreate, type trainingJob, trainingJobCreate } from "./jobs.js";
 import { modelCreate } from "./models.js";
 import { orderedPageQuery } from "./pages.js";
-import { trajectoryGroup } from "./trajectories.js";
-import { validate } from "./validate.js";
+import { trajectoryGroup, trajectoryLog } from "./trajectories.js";
+import { validate, validateInTurns } from "./validate.js";
 
 const model_id = "5f0a8f3c-6a51-4a3e-9c55-6d7f0f8f2a10";
 
@@ -27,19 +27,76 @@ function issuesOf(action: () => unknown) {
 const choice = { finish_reason: "stop", index: 0, message: { role: "assistant", content: "4" } };
 
 describe("validate", () => {
-  it("lists a hundred of the fields at fault, and says when there are more", () => {
+  it("stops looking after a handful of faults, and does not look into lists and maps that are too long", async () => {
+    let looked = 0;
+    const counted = <T extends object>(target: T): T =>
+      new Proxy(target, {
+        get: (object, key) => {
+          if (/^\d+$/.test(String(key))) looked++;
+          return Reflect.get(object, key);
+        },
+      });
+    const faulty = () => counted(Array(100_000).fill(1));
+    const tooLong = () => counted(Array(2_000_000).fill("a"));
+    for (const [schema, value] of [
+      [chatCompletionCreate, { messages: faulty() }],
+      [trainingJobCreate, { model_id, trajectory_groups: faulty() }],
+      [trainingJobCreate, { model_id, trajectory_groups: [{ trajectories: faulty() }] }],
+      [trajectoryLog, { split: "val", trajectory_groups: [{ trajectories: [{ messages_and_choices: faulty() }] }] }],
+      [chatCompletionCreate, { messages: [{ role: "user" }], stop: tooLong() }],
+      [chatCompletionCreate, { messages: [{ role: "user" }], stop_token_ids: tooLong() }],
+      [chatCompletionCreate, { messages: tooLong() }],
+    ] as const) {
+      looked = 0;
+      const issues = issuesOf(() => validate(schema, value));
+      expect(issues.length).toBeGreaterThan(0);
+      expect(issues.length).toBeLessThan(18);
+      expect(looked).toBeLessThan(40);
+      looked = 0;
+      await expect(validateInTurns(schema, value)).rejects.toThrow(ValidationError);
+      // Its size is counted once, up to what is small.
+      expect(looked).toBeLessThan(20_000);
+    }
+    const names = Object.fromEntries(Array.from({ length: 100_000 }, (_, i) => [`name${i}`, 1]));
+    const trajectory = { messages_and_choices: [], reward: 1, metrics: names };
+    expect(
+      issuesOf(() => validate(trajectoryLog, { split: "val", trajectory_groups: [{ trajectories: [trajectory] }] })),
+    ).toEqual(["body.trajectory_groups.0.trajectories.0.metrics too_long"]);
+  });
+
+  it("gives other work its turn while it checks a large value, with the same outcome", async () => {
+    const trajectories = Array.from({ length: 30_000 }, () => ({ messages_and_choices: [choice], reward: 1 }));
+    const value = { split: "val", trajectory_groups: [{ trajectories }] };
+    let turns = 0;
+    const counting = setInterval(() => turns++, 0);
+    const checked = await validateInTurns(trajectoryLog, value);
+    clearInterval(counting);
+    expect(turns).toBeGreaterThan(3);
+    expect(checked).toEqual(validate(trajectoryLog, value));
+    const wrong = { split: "val", trajectory_groups: [{ trajectories: [...trajectories, 1] }] };
+    const error = await validateInTurns(trajectoryLog, wrong).catch((error) => error);
+    expect(error.issues).toEqual([
+      {
+        loc: ["body", "trajectory_groups", "0", "trajectories", "30000"],
+        msg: expect.any(String),
+        type: "object_type",
+      },
+    ]);
+  });
+
+  it("lists a handful of the fields at fault, and says when there are more", () => {
     const action = (count: number) => () =>
       validate(trainingJobCreate, { model_id, trajectory_groups: Array(count).fill(5) });
-    expect(issuesOf(action(100))).toHaveLength(100);
+    expect(issuesOf(action(16))).toHaveLength(16);
     const many = issuesOf(action(100_000));
-    expect(many).toHaveLength(101);
+    expect(many).toHaveLength(17);
     expect(many.at(-1)).toBe("body too_many_issues");
     const messages = [{ role: "user" }];
-    const wrong = { messages, engine_xargs: { list: Array(150_000).fill(null) } };
-    expect(issuesOf(() => validate(chatCompletionCreate, wrong))).toHaveLength(101);
+    const wrong = { messages, engine_xargs: { list: Array(15_000).fill(null) } };
+    expect(issuesOf(() => validate(chatCompletionCreate, wrong))).toHaveLength(17);
     const document = Object.fromEntries(Array.from({ length: 150_000 }, (_, i) => [`key${i}`, i]));
     expect(issuesOf(() => validate(chatCompletionCreate, { messages, documents: [document] }))).toEqual([
-      "body value_error",
+      "body.documents.0 too_long",
     ]);
   });
 

@@ -1,15 +1,16 @@
 import { z } from "zod";
+import { list } from "./limited.js";
 
 /** Either `prompt` or `messages`; with `messages` the fields that shape a chat completion's prompt apply as there. */
 export const tokenizeRequest = z.looseObject({
   model: z.string().nullish(),
   prompt: z.string().nullish(),
-  messages: z.array(z.looseObject({ role: z.string() })).nullish(),
+  messages: list(z.looseObject({ role: z.string() }), 131_072).nullish(),
   add_special_tokens: z.boolean().nullish(),
   return_token_strs: z.boolean().nullish(),
 });
 
 export const detokenizeRequest = z.object({
   model: z.string().nullish(),
-  tokens: z.array(z.int().min(0)),
+  tokens: list(z.int().min(0), 2 ** 24),
 });

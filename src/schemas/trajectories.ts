@@ -1,6 +1,22 @@
 import { z } from "zod";
+import { list, map } from "./limited.js";
 import { name } from "./names.js";
 import { loggedGroupId } from "./pages.js";
+
+const MAX_GROUPS = 1_000_000;
+const MAX_TRAJECTORIES = 1_000_000;
+const MAX_MESSAGES = 131_072;
+const MAX_PARTS = 16_384;
+const MAX_TOOLS = 4096;
+/** Far more than a context holds. */
+const MAX_TOKENS = 2 ** 24;
+const MAX_TOP_LOGPROBS = 2 ** 19;
+const MAX_HISTORIES = 16_384;
+const MAX_EXCEPTIONS = 131_072;
+const MAX_LOGS = 131_072;
+const MAX_METADATA = 4096;
+export const MAX_METRICS = 4096;
+const MAX_FIELDS = 65_536;
 
 const toolCall = z.looseObject({
   id: z.string(),
@@ -13,28 +29,28 @@ const toolCall = z.looseObject({
 
 const contentPart = z.looseObject({ type: z.string(), text: z.string().optional() });
 
-const content = z.union([z.string(), z.array(contentPart)]);
+const content = z.union([z.string(), list(contentPart, MAX_PARTS)]);
 
 const message = z.looseObject({
   role: z.enum(["system", "developer", "user", "assistant", "tool", "function"]),
   content: content.nullish(),
   name: z.string().nullish(),
-  tool_calls: z.array(toolCall).nullish(),
+  tool_calls: list(toolCall, MAX_TOOLS).nullish(),
   tool_call_id: z.string().nullish(),
 });
 
 const topLogprob = z.looseObject({
   token: z.string(),
   logprob: z.number(),
-  bytes: z.array(z.int()).nullish(),
+  bytes: list(z.int(), MAX_PARTS).nullish(),
 });
 
 const logprob = topLogprob.extend({
-  top_logprobs: z.array(topLogprob).nullish(),
+  top_logprobs: list(topLogprob, MAX_TOP_LOGPROBS).nullish(),
   temperature_logprob: z.number().nullish(),
 });
 
-const tokenIds = z.array(z.int().min(0));
+const tokenIds = list(z.int().min(0), MAX_TOKENS);
 
 const choice = z.looseObject({
   index: z.int().nullish(),
@@ -45,9 +61,9 @@ const choice = z.looseObject({
       .nullish()
       .transform((role) => role ?? "assistant"),
     content: z.string().nullish(),
-    tool_calls: z.array(toolCall).nullish(),
+    tool_calls: list(toolCall, MAX_TOOLS).nullish(),
   }),
-  logprobs: z.looseObject({ content: z.array(logprob).nullish() }).nullish(),
+  logprobs: z.looseObject({ content: list(logprob, MAX_TOKENS).nullish() }).nullish(),
   prompt_token_ids: tokenIds.nullish(),
   token_ids: tokenIds.nullish(),
 });
@@ -61,27 +77,26 @@ const tool = z.looseObject({
     .looseObject({
       name: z.string(),
       description: z.string().nullish(),
-      parameters: z.record(z.string(), z.unknown()).nullish(),
+      parameters: map(z.unknown(), MAX_FIELDS).nullish(),
       strict: z.boolean().nullish(),
     })
     .optional(),
 });
 
 const history = z.object({
-  messages_and_choices: z.array(messageOrChoice),
-  tools: z.array(tool).nullish(),
+  messages_and_choices: list(messageOrChoice, MAX_MESSAGES),
+  tools: list(tool, MAX_TOOLS).nullish(),
 });
 
-const freeMetrics = z.record(z.string(), z.union([z.number(), z.boolean()])).nullish();
-const metadata = z.record(z.string(), z.union([z.number(), z.string(), z.boolean(), z.null()])).nullish();
-const logs = z.array(z.string()).nullish();
+const freeMetrics = map(z.union([z.number(), z.boolean()]), MAX_METRICS).nullish();
+const metadata = map(z.union([z.number(), z.string(), z.boolean(), z.null()]), MAX_METADATA).nullish();
+const logs = list(z.string(), MAX_LOGS).nullish();
 
 export const trajectory = history.extend({
-  messages_and_choices: z
-    .array(messageOrChoice)
+  messages_and_choices: list(messageOrChoice, MAX_MESSAGES)
     .nullish()
     .transform((items) => items ?? []),
-  additional_histories: z.array(history).nullish(),
+  additional_histories: list(history, MAX_HISTORIES).nullish(),
   /** Right or wrong is a reward too: 1 or 0. */
   reward: z.union([z.number(), z.boolean()]).transform(Number),
   initial_policy_version: z.int().nullish(),
@@ -92,13 +107,17 @@ export const trajectory = history.extend({
   start_time: z.string().nullish(),
 });
 
+const exception = z.object({ type: z.string(), message: z.string(), traceback: z.string().nullish() });
+
 export const trajectoryGroup = z.object({
-  trajectories: z.array(trajectory),
-  exceptions: z.array(z.object({ type: z.string(), message: z.string(), traceback: z.string().nullish() })).nullish(),
+  trajectories: list(trajectory, MAX_TRAJECTORIES),
+  exceptions: list(exception, MAX_EXCEPTIONS).nullish(),
   metrics: freeMetrics,
   metadata,
   logs,
 });
+
+export const trajectoryGroups = list(trajectoryGroup, MAX_GROUPS);
 
 /** A group as it was logged. */
 export const loggedGroup = z.object({
@@ -111,7 +130,7 @@ export const loggedGroup = z.object({
 
 export const trajectoryLog = z.object({
   split: name,
-  trajectory_groups: z.array(trajectoryGroup),
+  trajectory_groups: trajectoryGroups,
   step: z.int().min(0).nullish(),
 });
 

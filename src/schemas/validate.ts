@@ -1,5 +1,7 @@
 import { z } from "zod";
 import { ValidationError, type ValidationIssue } from "../errors.js";
+import { sizeLeft } from "../valueSize.js";
+import { MAX_ISSUES } from "./limited.js";
 
 export interface ValidateOptions {
   /** An unknown field of the outermost object, or of its settings, is an error that names it. The wire ignores unknown fields; calls in process do not. */
@@ -50,7 +52,7 @@ function closestBranch(branches: readonly (readonly Issue[])[]): readonly Issue[
 function boundType({ code, origin, inclusive }: z.core.$ZodIssueTooSmall | z.core.$ZodIssueTooBig): string {
   const end = code === "too_small" ? "short" : "long";
   if (origin === "string") return `string_too_${end}`;
-  if (origin === "array") return `too_${end}`;
+  if (origin === "array" || origin === "map") return `too_${end}`;
   const side = code === "too_small" ? "greater_than" : "less_than";
   return inclusive === false ? side : `${side}_equal`;
 }
@@ -80,17 +82,14 @@ function* toIssues(issues: readonly Issue[], prefix: readonly string[]): Generat
   }
 }
 
-/** Issues that an error lists: nobody reads more of them, and a large body has millions. */
-const MOST_ISSUES = 100;
-
 function listed(issues: readonly Issue[], from: string): ValidationIssue[] {
   const list: ValidationIssue[] = [];
   for (const issue of toIssues(issues, [from])) {
-    if (list.length < MOST_ISSUES) list.push(issue);
+    if (list.length < MAX_ISSUES) list.push(issue);
     else {
       list.push({
         loc: [from],
-        msg: `there are more: only the first ${MOST_ISSUES} are listed`,
+        msg: `there are more: only the first ${MAX_ISSUES} are listed`,
         type: "too_many_issues",
       });
       break;
@@ -99,25 +98,61 @@ function listed(issues: readonly Issue[], from: string): ValidationIssue[] {
   return list;
 }
 
-/** What zod does of a value runs out of stack when it is nested very deep, or has very many faults in one place. */
-function safely<T>(work: () => T, from: string): T {
-  try {
-    return work();
-  } catch (cause) {
-    if (!(cause instanceof RangeError)) throw cause;
-    const msg = "is nested too deeply, or wrong in too many places";
-    throw new ValidationError([{ loc: [from], msg, type: "value_error" }], { cause });
-  }
+/** What zod does of a value runs out of stack when it is nested very deep. */
+function tooDeep(cause: unknown, from: string): unknown {
+  if (!(cause instanceof RangeError)) return cause;
+  return new ValidationError([{ loc: [from], msg: "is nested too deeply", type: "value_error" }], { cause });
+}
+
+function outcome<S extends z.ZodType>(result: z.ZodSafeParseResult<unknown>, from: string): z.output<S> {
+  if (result.success) return result.data as z.output<S>;
+  throw new ValidationError(listed(result.error.issues, from));
 }
 
 /**
  * Checks a value against a schema and returns it typed, with defaults filled in.
- * @throws ValidationError with one issue per violation, up to MOST_ISSUES.
+ * @throws ValidationError with one issue per violation, up to MAX_ISSUES.
  */
 export function validate<S extends z.ZodType>(schema: S, value: unknown, options: ValidateOptions = {}): z.output<S> {
-  const form = options.strict && schema instanceof z.ZodObject ? strictForm(schema) : schema;
-  const from = options.from ?? "body";
-  const result = safely(() => form.safeParse(value), from);
-  if (result.success) return result.data as z.output<S>;
-  throw new ValidationError(listed(result.error.issues, from));
+  const { form, from } = formOf(schema, options);
+  let result: z.ZodSafeParseResult<unknown>;
+  try {
+    result = form.safeParse(value);
+  } catch (error) {
+    throw tooDeep(error, from);
+  }
+  return outcome<S>(result, from);
+}
+
+/** Values inside one that is checked at once: a matter of a few milliseconds. */
+const AT_ONCE = 10_000;
+
+/** The same for values that may be large: between the elements of their lists, other work of the thread has its turn. */
+export async function validateInTurns<S extends z.ZodType>(
+  schema: S,
+  value: unknown,
+  options: ValidateOptions = {},
+): Promise<z.output<S>> {
+  if (isSmall(value)) return validate(schema, value, options);
+  const { form, from } = formOf(schema, options);
+  let result: z.ZodSafeParseResult<unknown>;
+  try {
+    result = await form.safeParseAsync(value);
+  } catch (error) {
+    throw tooDeep(error, from);
+  }
+  return outcome<S>(result, from);
+}
+
+function isSmall(value: unknown): boolean {
+  try {
+    return sizeLeft(value, AT_ONCE) >= 0;
+  } catch {
+    // Nested deeper than the stack allows, which the check then says.
+    return true;
+  }
+}
+
+function formOf(schema: z.ZodType, { strict, from = "body" }: ValidateOptions): { form: z.ZodType; from: string } {
+  return { form: strict && schema instanceof z.ZodObject ? strictForm(schema) : schema, from };
 }

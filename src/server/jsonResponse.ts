@@ -1,6 +1,7 @@
 // A value as a JSON response: a large one in pieces, between which the event loop turns, and of any length.
 
 import { isTurnUsedUp, nextTurn } from "../turns.js";
+import { sizeLeft } from "../valueSize.js";
 
 /** Values inside a value that is written at once, at most. */
 const SMALL = 500;
@@ -10,7 +11,7 @@ const ONE_TEXT = 20_000;
 const CHUNK = 65_536;
 
 export function jsonResponse(value: unknown): Response {
-  if (left(value, ONE_TEXT) >= 0) return Response.json(value);
+  if (sizeLeft(value, ONE_TEXT) >= 0) return Response.json(value);
   return new Response(chunks(value), { headers: { "content-type": "application/json" } });
 }
 
@@ -34,7 +35,7 @@ function chunks(value: unknown): ReadableStream<Uint8Array> {
 
 /** What `JSON.stringify` gives for plain data, piece by piece. */
 export function* pieces(value: unknown): Generator<string> {
-  if (typeof value !== "object" || value === null || left(value, SMALL) >= 0) {
+  if (typeof value !== "object" || value === null || sizeLeft(value, SMALL) >= 0) {
     yield JSON.stringify(value) ?? "null";
   } else if (Array.isArray(value)) {
     yield* piecesOfList(value);
@@ -54,27 +55,11 @@ function* piecesOfList(list: readonly unknown[]): Generator<string> {
   let before = "[";
   for (let from = 0; from < list.length; before = ",") {
     let to = from;
-    for (let rest = SMALL; to < list.length && rest >= 0; to++) rest = left(list[to], rest);
+    for (let rest = SMALL; to < list.length && rest >= 0; to++) rest = sizeLeft(list[to], rest);
     yield before;
     if (to === from + 1) yield* pieces(list[from]);
     else yield JSON.stringify(list.slice(from, to)).slice(1, -1);
     from = to;
   }
   yield "]";
-}
-
-/** What remains of `allowed` after the values inside `value`, itself included; below 0: there are more. */
-function left(value: unknown, allowed: number): number {
-  let rest = allowed - 1;
-  if (typeof value === "string") return rest - (value.length >> 6);
-  if (typeof value !== "object" || value === null) return rest;
-  if (Array.isArray(value)) {
-    for (let i = 0; i < value.length && rest >= 0; i++) rest = left(value[i], rest);
-    return rest;
-  }
-  for (const key in value) {
-    if (rest < 0) break;
-    rest = left((value as Record<string, unknown>)[key], rest);
-  }
-  return rest;
 }

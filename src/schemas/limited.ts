@@ -1,0 +1,105 @@
+// Lists and maps of requests: their length is looked at before what they hold, and looking stops after a handful of faults.
+
+import { z } from "zod";
+import { isTurnUsedUp, nextTurn } from "../turns.js";
+
+/** Faults that an error lists: nobody reads more of them, and a large body has millions. */
+export const MAX_ISSUES = 16;
+
+type Payload = z.core.ParsePayload;
+
+interface ListDef extends z.core.$ZodArrayDef {
+  max: number;
+}
+
+interface MapDef extends z.core.$ZodRecordDef {
+  max: number;
+}
+
+const LimitedList = z.core.$constructor(
+  "LimitedList",
+  (inst: z.ZodArray & { _zod: { def: ListDef } }, def: ListDef) => {
+    z.ZodArray.init(inst, def);
+    const parseWhole = inst._zod.parse;
+    inst._zod.parse = (payload, ctx) => {
+      const input = payload.value as unknown;
+      if (!Array.isArray(input) || input.length > def.max) return parseWhole(payload, ctx);
+      const values: unknown[] = [];
+      payload.value = values;
+      return inTurns(input.length, payload, ctx, (i) => {
+        const result = def.element._zod.run({ value: input[i], issues: [] }, ctx);
+        return whenDone(result, ({ value, issues }) => {
+          values[i] = value;
+          addIssues(payload, i, issues);
+        });
+      });
+    };
+  },
+);
+
+const LimitedMap = z.core.$constructor("LimitedMap", (inst: z.ZodRecord & { _zod: { def: MapDef } }, def: MapDef) => {
+  z.ZodRecord.init(inst, def);
+  const parseWhole = inst._zod.parse;
+  inst._zod.parse = (payload, ctx) => {
+    const input = payload.value as unknown;
+    if (!z.core.util.isPlainObject(input)) return parseWhole(payload, ctx);
+    const keys = Object.keys(input);
+    if (keys.length > def.max) {
+      const message = `Too big: expected at most ${def.max} entries`;
+      payload.issues.push({ code: "too_big", origin: "map", maximum: def.max, inclusive: true, message, input, inst });
+      return payload;
+    }
+    const values: Record<string, unknown> = {};
+    payload.value = values;
+    return inTurns(keys.length, payload, ctx, (i) => {
+      const key = keys[i]!;
+      if (key === "__proto__") return;
+      const result = def.valueType._zod.run({ value: input[key], issues: [] }, ctx);
+      return whenDone(result, ({ value, issues }) => {
+        values[key] = value;
+        addIssues(payload, key, issues);
+      });
+    });
+  };
+});
+
+/** At most `max` elements. */
+export function list<T extends z.ZodType>(element: T, max: number): z.ZodArray<T> {
+  return new LimitedList({ type: "array", element, max }).max(max) as z.ZodArray as z.ZodArray<T>;
+}
+
+/** An object of any names, at most `max` of them. */
+export function map<T extends z.ZodType>(valueType: T, max: number): z.ZodRecord<z.ZodString, T> {
+  const def: MapDef = { type: "record", keyType: z.string(), valueType, max };
+  return new LimitedMap(def) as z.ZodRecord as z.ZodRecord<z.ZodString, T>;
+}
+
+/**
+ * Parses entries 0 to `count` until there are more issues than are listed; in a validation that may wait, other work has its turn in
+ * between.
+ */
+function inTurns(
+  count: number,
+  payload: Payload,
+  ctx: z.core.ParseContextInternal,
+  parse: (i: number) => void | Promise<void>,
+): z.core.util.MaybeAsync<Payload> {
+  const goOn = (from: number): z.core.util.MaybeAsync<Payload> => {
+    for (let i = from; i < count && payload.issues.length <= MAX_ISSUES; i++) {
+      const pending = parse(i);
+      if (pending !== undefined) return pending.then(() => goOn(i + 1));
+      if (ctx.async && i % 32 === 31 && isTurnUsedUp()) return nextTurn().then(() => goOn(i + 1));
+    }
+    return payload;
+  };
+  return goOn(0);
+}
+
+function whenDone(result: z.core.util.MaybeAsync<Payload>, use: (result: Payload) => void): void | Promise<void> {
+  if (result instanceof Promise) return result.then(use);
+  use(result);
+}
+
+function addIssues(payload: Payload, key: PropertyKey, issues: Payload["issues"]): void {
+  if (issues.length > 0) payload.issues.push(...z.core.util.prefixIssues(key, issues));
+}
