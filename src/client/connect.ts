@@ -69,6 +69,7 @@ function trainingJobs(http: HttpConnection): AnnealClient["trainingJobs"] {
   const jobs: AnnealClient["trainingJobs"] = {
     create: (body, options) =>
       http.json<TrainingJobCreated>(`${preview}/training-jobs`, { method: "POST", body, ...options }),
+    list: (query = {}, options) => listed(http, `${preview}/training-jobs`, { query: { ...query }, ...options }),
     retrieve: (id, options) => http.json<TrainingJob>(jobPath(id), { ...options }),
     events(id, query = {}, options): PageRequest<TrainingEvent> {
       const page = listed<TrainingEvent>(http, jobPath(id, "/events"), { query: { ...query }, ...options });

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { NotFoundError } from "../errors.js";
 import type { JobKind, ModelRecord } from "../store/records.js";
-import type { TrainingJobCreated } from "../types/training.js";
+import type { TrainingJobCreated, TrainingRun } from "../types/training.js";
 import type { EngineCore } from "./core.js";
 
 /** Makes a job durable (request first, then its row), gives it to the runner, and answers without waiting for it. */
@@ -10,6 +10,7 @@ export function queueJob(
   model: ModelRecord,
   kind: JobKind,
   writeRequest: (jobId: string) => void,
+  run: TrainingRun | null = null,
 ): TrainingJobCreated {
   const { store } = core;
   const id = randomUUID();
@@ -19,7 +20,7 @@ export function queueJob(
       if (!store.models.get(model.id)) {
         throw new NotFoundError(`model ${model.id} has been deleted`, { code: "model_not_found", param: "model_id" });
       }
-      store.jobs.create({ id, kind, modelId: model.id, entity: model.entity });
+      store.jobs.create({ id, kind, modelId: model.id, entity: model.entity, run });
     });
   } catch (error) {
     store.files.remove(store.files.jobFolder(id));

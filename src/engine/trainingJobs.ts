@@ -1,18 +1,18 @@
 import { TrainingFailedError } from "../errors.js";
-import { trainingJobCreate } from "../schemas/jobs.js";
+import { jobQuery, trainingJobCreate } from "../schemas/jobs.js";
 import { pageQuery } from "../schemas/pages.js";
 import { validate, validateInTurns } from "../schemas/validate.js";
 import type { JobRecord } from "../store/records.js";
 import { writeJobRequest } from "../training/jobRequest.js";
 import type { PageRequest, RequestOptions, TrainingJobsResource } from "../types/client.js";
-import type { PageQuery } from "../types/page.js";
+import type { JobQuery, Page, PageQuery } from "../types/page.js";
 import type { TrainingEvent, TrainingJob, TrainingJobCreated, TrainingJobCreateParams } from "../types/training.js";
 import { accessJob, accessModel } from "./access.js";
 import type { View } from "./caller.js";
 import type { EngineCore } from "./core.js";
 import { eventPage, followEvents } from "./events.js";
 import { readerOf } from "./fileRights.js";
-import { PagePromise } from "./pages.js";
+import { makePage, PagePromise } from "./pages.js";
 import { queueJob } from "./queueJob.js";
 
 const time = (milliseconds: number | null) => (milliseconds === null ? null : new Date(milliseconds).toISOString());
@@ -27,6 +27,7 @@ function toJob(job: JobRecord): TrainingJob {
     ended_at: time(job.endedAt),
     step: job.step,
     error: job.error,
+    ...(job.run === null ? {} : { run: job.run }),
   };
 }
 
@@ -43,7 +44,7 @@ export class TrainingJobs implements TrainingJobsResource {
 
   async create(params: TrainingJobCreateParams, options?: RequestOptions): Promise<TrainingJobCreated> {
     const request = await validateInTurns(trainingJobCreate, params, { strict: this.#view.strict });
-    const { model_id, trajectory_groups, experimental_config } = request;
+    const { model_id, trajectory_groups, experimental_config, run } = request;
     const core = this.#core;
     const model = accessModel(core.store, this.#view.caller, model_id);
     const { checkRlRequest } = await import("../training/rlRecipe.js");
@@ -51,14 +52,34 @@ export class TrainingJobs implements TrainingJobsResource {
     const adapterFolder = (field: string, path: string) => core.adapterFolder(this.#view.caller, field, path);
     checkRlRequest({ store: core.store, base: core.baseOf(model), adapterFolder }, request);
     options?.signal?.throwIfAborted();
-    return queueJob(this.#core, model, "rl", (jobId) =>
-      writeJobRequest(this.#core.store.files, jobId, {
-        kind: "rl",
-        config: experimental_config ?? {},
-        groups: trajectory_groups,
-        reader: readerOf(this.#view.caller),
-      }),
+    return queueJob(
+      this.#core,
+      model,
+      "rl",
+      (jobId) =>
+        writeJobRequest(this.#core.store.files, jobId, {
+          kind: "rl",
+          config: experimental_config ?? {},
+          groups: trajectory_groups,
+          reader: readerOf(this.#view.caller),
+        }),
+      run ?? null,
     );
+  }
+
+  list(query: JobQuery = {}, options?: RequestOptions): PageRequest<TrainingJob> {
+    const page = async (after: string | null | undefined): Promise<Page<TrainingJob>> => {
+      options?.signal?.throwIfAborted();
+      const { store } = this.#core;
+      const { caller, strict } = this.#view;
+      const asked = validate(jobQuery, { ...query, after }, { from: "query", strict });
+      if (asked.after) accessJob(store, caller, asked.after);
+      const modelId = asked.model_id == null ? null : accessModel(store, caller, asked.model_id).id;
+      const entity = caller.owner ? null : caller.entity;
+      const { items, hasMore } = store.jobs.list({ ...asked, modelId, entity });
+      return makePage(items.map(toJob), hasMore, page);
+    };
+    return new PagePromise(() => page(query.after));
   }
 
   async retrieve(jobId: string, options?: RequestOptions): Promise<TrainingJob> {

@@ -1,6 +1,6 @@
 import { inspect } from "node:util";
 import { BadRequestError, ValidationError } from "../errors.js";
-import { experimentalConfig } from "../schemas/jobs.js";
+import { experimentalConfig, MAX_RUN_NAME } from "../schemas/jobs.js";
 import { validate } from "../schemas/validate.js";
 import { resolvePolicy } from "../training/policy.js";
 import type { GatherOptions, TrainOptions } from "../types/gather.js";
@@ -43,6 +43,11 @@ const TRAINING: { [K in keyof TrainOptions<unknown>]-?: Rule } = {
   model: ["a model", object[1]],
   scenarios: ["a list with at least one entry", (value) => Array.isArray(value) && value.length > 0],
   steps: whole(0),
+  name: [
+    `a text of 1 to ${MAX_RUN_NAME} characters`,
+    (value) => typeof value === "string" && value.length > 0 && value.length <= MAX_RUN_NAME,
+  ],
+  resume: ["true or false", (value) => typeof value === "boolean"],
   groupsPerStep: whole(1),
   validation: list,
   config: object,

@@ -3,10 +3,11 @@
 import { means } from "../training/logMetrics.js";
 import type { AnnealClient } from "../types/client.js";
 import type { GatherProgress, RewardReport, StepReport, TrainOptions, TrainProgress } from "../types/gather.js";
-import type { TrainingEvent } from "../types/training.js";
+import type { TrainingEvent, TrainingRun } from "../types/training.js";
 import { checkTrainOptions } from "./checkOptions.js";
 import { type Gathered, gatherPinned, pin, pinnedAt } from "./gather.js";
 import type { PinnedModel } from "./rollout.js";
+import { openRun, waitForJobs } from "./run.js";
 import { endlessShuffle } from "./seeds.js";
 import { type JobAccount, reportStep, rewardReport } from "./stepReport.js";
 
@@ -14,33 +15,41 @@ const DEFAULT_GROUPS = 16;
 
 /**
  * Makes `steps` checkpoints, yielding a report after each. Every report's job has ended when it is yielded, so the loop
- * may be left at any time; a run goes on where the model stands. Rejects as `gather` does, or when a job fails; when
- * aborted, the job under way is cancelled.
+ * may be left at any time. With the name of a run that was cut off, even by the end of the process, the run is taken up
+ * again: what it lacks of `steps` is made, with the rollouts that it would have made. Otherwise a new run begins where the
+ * model stands. Rejects as `gather` does, or when a job fails; when aborted, the job under way is cancelled.
  */
 export async function* train<S>(
   client: AnnealClient,
   options: TrainOptions<S>,
 ): AsyncGenerator<StepReport, void, void> {
   checkTrainOptions(options);
-  const { model, scenarios, steps, validation, seed = 0n, signal } = options;
+  const { model, scenarios, steps, validation, signal } = options;
   const perStep = Math.min(options.groupsPerStep ?? DEFAULT_GROUPS, scenarios.length);
 
+  await waitForJobs(client, options);
+  const { run, made } = await openRun(client, options, perStep);
+  const seed = BigInt(run.seed);
   const chosenAt = endlessShuffle(seed, scenarios.length);
   let baseline: RewardReport | null = null;
-  const before = validation && steps > 0 ? await validate(client, await pin(client, model, signal), options) : null;
-  if (before) baseline = before.report;
   const entropies: number[] = [];
-  for (let made = 0; made < steps; made++) {
+  if (made > 0) entropies.push(...(await earlierEntropies(client, options, run)));
+  if (made < steps && validation && !(made > 0 && (await isValidated(client, options)))) {
+    const { report } = await validate(client, await pin(client, model, signal), options, seed);
+    if (made === 0) baseline = report;
+  }
+  for (let index = made; index < steps; index++) {
+    await waitForJobs(client, options);
     // The latest step, whoever made it.
     const policy = await pin(client, model, signal);
     const first = (policy.step ?? 0) * perStep;
     const chosen = Array.from({ length: perStep }, (_, i) => scenarios[chosenAt(first + i)]!);
     const onProgress = progressOf(options, "rollout", policy);
     const [gathered, rolloutSeconds] = await timed(
-      gatherPinned(client, policy, { ...options, scenarios: chosen, onProgress }, "train"),
+      gatherPinned(client, policy, { ...options, seed, scenarios: chosen, onProgress }, "train"),
     );
-    const [job, trainingSeconds] = await timed(runJob(client, options, policy, gathered));
-    const after = validation ? await validate(client, pinnedAt(model, job.step), options) : null;
+    const [job, trainingSeconds] = await timed(runJob(client, options, run, policy, gathered));
+    const after = validation ? await validate(client, pinnedAt(model, job.step), options, seed) : null;
     const entropy = job.metrics["loss/entropy"];
     if (entropy !== undefined) entropies.push(entropy);
     yield reportStep({
@@ -55,11 +64,31 @@ export async function* train<S>(
   }
 }
 
+/** Whether the model's latest checkpoint has been validated: a run may have been cut off just before. */
+async function isValidated<S>(client: AnnealClient, { model, signal }: TrainOptions<S>): Promise<boolean> {
+  const page = await client.checkpoints.list(model.id, { limit: 1, order: "desc" }, { signal });
+  return page.data[0]?.metrics["val/reward"] !== undefined;
+}
+
+/** Of the steps that the run made before it was cut off, those that are still there. */
+async function earlierEntropies<S>(
+  client: AnnealClient,
+  { model, signal }: TrainOptions<S>,
+  run: TrainingRun,
+): Promise<number[]> {
+  const found: number[] = [];
+  for await (const { step, metrics } of client.checkpoints.list(model.id, { limit: 100 }, { signal })) {
+    const entropy = metrics["loss/entropy"];
+    if (step > run.first_step && entropy !== undefined) found.push(entropy);
+  }
+  return found;
+}
+
 /** Attempts the validation scenarios once each and attaches the result to the step's checkpoint. */
-async function validate<S>(client: AnnealClient, policy: PinnedModel, options: TrainOptions<S>) {
+async function validate<S>(client: AnnealClient, policy: PinnedModel, options: TrainOptions<S>, seed: bigint) {
   const onProgress = progressOf(options, "validation", policy);
   const scenarios = options.validation!;
-  const work = gatherPinned(client, policy, { ...options, scenarios, groupSize: 1, onProgress }, "validation");
+  const work = gatherPinned(client, policy, { ...options, seed, scenarios, groupSize: 1, onProgress }, "validation");
   const [gathered, seconds] = await timed(work);
   const groups = gathered.groups;
   const log = { split: "val", trajectory_groups: groups, step: policy.step };
@@ -71,10 +100,11 @@ async function validate<S>(client: AnnealClient, policy: PinnedModel, options: T
 async function runJob<S>(
   client: AnnealClient,
   { model, config, signal, onProgress }: TrainOptions<S>,
+  run: TrainingRun,
   policy: PinnedModel,
   gathered: Gathered,
 ): Promise<JobAccount> {
-  const request = { model_id: model.id, trajectory_groups: gathered.groups, experimental_config: config ?? null };
+  const request = { model_id: model.id, trajectory_groups: gathered.groups, experimental_config: config ?? null, run };
   const { id } = await client.trainingJobs.create(request, { signal });
   const account: JobAccount = { id, step: 0, started: null, metrics: {}, trainedTokens: 0 };
   const payloads: Record<string, number>[] = [];

@@ -1,8 +1,13 @@
 import { z } from "zod";
 import { list, map } from "./limited.js";
 import { uuid } from "./names.js";
+import { orderedPageQuery } from "./pages.js";
 import { trajectoryGroups } from "./trajectories.js";
 import { settingsObject } from "./validate.js";
+
+export const MAX_RUN_NAME = 256;
+/** Of a 64-bit integer with its sign, and room to spare. */
+const MAX_SEED_DIGITS = 40;
 
 const fraction = z.number().min(0);
 
@@ -36,10 +41,21 @@ export const experimentalConfig = settingsObject({
   kl_ref_adapter_path: z.string().nullish(),
 });
 
+const trainingRun = z.object({
+  id: uuid,
+  name: z.string().max(MAX_RUN_NAME).nullable(),
+  first_step: z.int().min(0),
+  steps: z.int().min(0),
+  seed: z.string().max(MAX_SEED_DIGITS),
+  scenarios: z.int().min(0),
+  groups_per_step: z.int().min(0),
+});
+
 export const trainingJobCreate = z.object({
   model_id: uuid,
   trajectory_groups: trajectoryGroups,
   experimental_config: experimentalConfig.nullish(),
+  run: trainingRun.nullish(),
 });
 
 /** Learning rates of single steps. */
@@ -67,16 +83,21 @@ export const sftTrainingJobCreate = z.object({
 
 export const trainingJobCreated = z.object({ id: uuid });
 
+const jobStatus = z.enum(["queued", "running", "succeeded", "failed", "cancelled"]);
+
 export const trainingJob = z.object({
   id: uuid,
-  status: z.enum(["queued", "running", "succeeded", "failed", "cancelled"]),
+  status: jobStatus,
   model_id: uuid,
   created_at: z.string(),
   started_at: z.string().nullable(),
   ended_at: z.string().nullable(),
   step: z.int().nullable(),
   error: z.string().nullable(),
+  run: trainingRun.optional(),
 });
+
+export const jobQuery = orderedPageQuery.extend({ model_id: uuid.nullish(), status: jobStatus.nullish() });
 
 const event = <T extends string, D extends z.ZodType>(type: T, data: D) =>
   z.object({ id: uuid, type: z.literal(type), data });

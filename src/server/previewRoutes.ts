@@ -5,7 +5,7 @@ import * as models from "../schemas/models.js";
 import { metricQuery, orderedPageQuery, page, pageQuery, trajectoryQuery } from "../schemas/pages.js";
 import * as trajectories from "../schemas/trajectories.js";
 import type { ModelCreateParams, ModelImportParams } from "../types/models.js";
-import type { MetricQuery, OrderedPageQuery, TrajectoryQuery } from "../types/page.js";
+import type { JobQuery, MetricQuery, OrderedPageQuery, TrajectoryQuery } from "../types/page.js";
 import type { SftTrainingJobCreateParams, TrainingJobCreateParams } from "../types/training.js";
 import type { LogParams } from "../types/trajectories.js";
 import type { Route } from "./route.js";
@@ -109,6 +109,14 @@ const jobRoutes: Route[] = [
     body: jobs.sftTrainingJobCreate,
     response: jobs.trainingJobCreated,
     handle: async ({ as, json }) => as.sftTrainingJobs.create((await json()) as SftTrainingJobCreateParams),
+  },
+  {
+    method: "GET",
+    path: "/v1/preview/training-jobs",
+    summary: "List training jobs of either kind",
+    query: jobs.jobQuery,
+    response: page(jobs.trainingJob),
+    handle: async ({ as, query }) => as.trainingJobs.list(query as JobQuery),
   },
   {
     method: "GET",

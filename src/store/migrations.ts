@@ -106,4 +106,7 @@ export const migrations: readonly string[] = [
     PRIMARY KEY (model_id, scenario_id)
   ) STRICT, WITHOUT ROWID;
   `,
+  `
+  ALTER TABLE jobs ADD COLUMN run TEXT; -- JSON: what the job is a part of
+  `,
 ];

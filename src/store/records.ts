@@ -1,4 +1,4 @@
-import type { TrainingEventType, TrainingJobStatus } from "../types/training.js";
+import type { TrainingEventType, TrainingJobStatus, TrainingRun } from "../types/training.js";
 
 /** Rows as the rest of the library sees them. Times are Unix milliseconds. */
 export interface ModelRecord {
@@ -35,6 +35,7 @@ export interface JobRecord {
   /** Step of the checkpoint it made. */
   step: number | null;
   error: string | null;
+  run: TrainingRun | null;
   /** The runner's own account of where the job goes on; null: nothing done yet. JSON. */
   state: unknown;
 }

@@ -207,7 +207,10 @@ export async function createRlRecipe(
     return {
       objective: "rl",
       steps: plan.units.length,
-      started: { counts: plan.counts, warnings: plan.warnings },
+      started: {
+        counts: plan.counts,
+        warnings: [...plan.warnings, ...staleWarnings(request.trajectory_groups, context.currentStep)],
+      },
       async step(index, trainer, limits) {
         const metrics = await rlStep(plan.units[index]!, policy, trainer, limits, {
           referenceVersion,
@@ -224,6 +227,18 @@ export async function createRlRecipe(
     close();
     throw error;
   }
+}
+
+/** Trajectories that say that another step sampled them than the one that is trained. */
+function staleWarnings(groups: readonly TrajectoryGroup[], current: number): string[] {
+  const trajectories = groups.flatMap((group) => group.trajectories);
+  const sampledAt = trajectories.flatMap((one) => one.final_policy_version ?? one.initial_policy_version ?? []);
+  const stale = sampledAt.filter((step) => step !== current);
+  if (stale.length === 0) return [];
+  const steps = [...new Set(stale)].sort((a, b) => a - b).join(", ");
+  return [
+    `${stale.length} of ${trajectories.length} trajectories are stale: sampled at step ${steps}, trained from step ${current}`,
+  ];
 }
 
 /** The first step of a job sees the weights that most of its choices were sampled with: their ratios are then exactly 1. */

@@ -19,7 +19,7 @@ import type {
   ModelEntryList,
   ModelImportParams,
 } from "./models.js";
-import type { MetricQuery, OrderedPageQuery, Page, PageQuery, TrajectoryQuery } from "./page.js";
+import type { JobQuery, MetricQuery, OrderedPageQuery, Page, PageQuery, TrajectoryQuery } from "./page.js";
 import type {
   SftTrainingJobCreateParams,
   TrainingEvent,
@@ -77,6 +77,8 @@ export interface CheckpointsResource {
 export interface TrainingJobsResource {
   /** Answers when the job is queued, with its id. */
   create(params: TrainingJobCreateParams, options?: RequestOptions): Promise<TrainingJobCreated>;
+  /** Jobs of either kind. */
+  list(query?: JobQuery, options?: RequestOptions): PageRequest<TrainingJob>;
   retrieve(jobId: string, options?: RequestOptions): Promise<TrainingJob>;
   /** Awaited: a page of what has happened. Iterated over: every event as it happens, to the last. */
   events(jobId: string, query?: PageQuery, options?: RequestOptions): PageRequest<TrainingEvent>;

@@ -76,15 +76,23 @@ export interface GatherOptions<S> {
 }
 
 export interface TrainProgress extends GatherProgress {
-  phase: "rollout" | "validation" | "training";
-  /** Step of the policy at work. */
+  /** "waiting": for jobs of the model that others made, or an earlier process left. */
+  phase: "waiting" | "rollout" | "validation" | "training";
+  /** Step of the policy at work; 0 while none is. */
   step: number;
 }
 
 export interface TrainOptions<S> extends Omit<GatherOptions<S>, "model" | "onProgress"> {
   model: Model;
-  /** Training jobs to make, one checkpoint each. */
+  /** Training jobs of the whole run, one checkpoint each. */
   steps: number;
+  /** Of this run among those of the model: under it the run is taken up again after it was cut off. */
+  name?: string;
+  /**
+   * Whether to go on with the model's latest run of this name (or without one, if none is given), with its seed, rather than
+   * begin another; a run that has made all its steps yields nothing. Default: true with a name, else false.
+   */
+  resume?: boolean;
   /** Scenarios of one step, drawn without repetition until all have been used. Default: all, at most 16. */
   groupsPerStep?: number;
   /** Scenarios that are never trained on: attempted once at the first step and after every job, and logged as split "val". */

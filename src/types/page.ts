@@ -1,3 +1,5 @@
+import type { TrainingJobStatus } from "./training.js";
+
 /** One page of a list, as on the wire. Iterating over it walks this page's items and then those of all later pages. */
 export interface Page<T> extends AsyncIterable<T> {
   object: "list";
@@ -20,6 +22,14 @@ export interface TrajectoryQuery extends PageQuery {
   /** Default: all. */
   step?: number | null;
   split?: string | null;
+}
+
+export interface JobQuery extends PageQuery {
+  /** Default: all that the caller may see. */
+  model_id?: string | null;
+  status?: TrainingJobStatus | null;
+  /** By creation; default "asc". */
+  order?: "asc" | "desc" | null;
 }
 
 export interface MetricQuery extends PageQuery {

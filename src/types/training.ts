@@ -44,6 +44,24 @@ export interface TrainingJobCreateParams {
   model_id: string;
   trajectory_groups: TrajectoryGroup[];
   experimental_config?: ExperimentalConfig | null;
+  /** Kept with the job, without a meaning for it. */
+  run?: TrainingRun | null;
+}
+
+/** What several jobs of a model are parts of, as `train` notes it to take a run up again. */
+export interface TrainingRun {
+  id: string;
+  /** null: the application gave none. */
+  name: string | null;
+  /** The model's step when the run began. */
+  first_step: number;
+  /** Jobs of the whole run. */
+  steps: number;
+  /** As decimal text: it may have 64 bits. */
+  seed: string;
+  /** How many the scenarios are, and how many of them a job takes. */
+  scenarios: number;
+  groups_per_step: number;
 }
 
 /** Settings of a supervised job. Absent and null both mean the default. */
@@ -89,6 +107,8 @@ export interface TrainingJob {
   /** Step of the checkpoint that the job made; null until it has succeeded. */
   step: number | null;
   error: string | null;
+  /** Of a job that `train` made. */
+  run?: TrainingRun;
 }
 
 /** The first event of a job. */

@@ -446,6 +446,7 @@ describe("train", () => {
       return job;
     };
     const trainingJobs = Object.assign(Object.create(engine.trainingJobs), {
+      list: engine.trainingJobs.list.bind(engine.trainingJobs),
       create: engine.trainingJobs.create.bind(engine.trainingJobs),
       events: engine.trainingJobs.events.bind(engine.trainingJobs),
       wait: waiting,
