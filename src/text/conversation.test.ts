@@ -254,7 +254,8 @@ describe("the last message continued", () => {
     const start = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n";
     expect(continued(chatml, "Sure, the ")).toBe(`${start}Sure, the `);
     expect(continued(chatml, "Sure\n\n")).toBe(`${start}Sure\n\n`);
-    expect(continued(chatml, "")).toBe(start);
+    for (const empty of ["", null, undefined]) expect(continued(chatml, empty)).toBe(start);
+    expect(continued(readTemplate("gemma_parts"), [])).toBe(continued(readTemplate("gemma_parts"), ""));
     expect(continued(chatml, [{ type: "text", text: "a" }, "b"])).toBe(`${start}a\nb`);
     const partly = renderConversation(chatml, {
       messages: [{ role: "user", content: "Hi th" }],

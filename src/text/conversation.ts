@@ -42,7 +42,7 @@ export function renderConversation(template: ChatTemplate, conversation: Convers
   }
   if (conversation.messages.length === 0) throw new ConversationError("messages", "must not be empty");
   const messages = templateMessages(template, conversation.messages);
-  if (continues) markEnd(messages, conversation.messages);
+  if (continues) markEnd(messages, `messages.${conversation.messages.length - 1}.content`);
   const text = template.render(templateVariables(template, conversation, messages, addGenerationPrompt), {
     now: conversation.now,
     limits: conversation.limits,
@@ -80,18 +80,16 @@ function withParameters(tool: unknown): unknown {
 }
 
 /** Appends the sentinel to the text of the last message, or to its last part. */
-function markEnd(messages: TemplateMessage[], given: readonly ConversationMessage[]): void {
+function markEnd(messages: TemplateMessage[], location: string): void {
   const last = messages.at(-1)!;
-  const isAbsent = (given.at(-1)!.content ?? null) === null;
-  if (Array.isArray(last.content) && last.content.length > 0) {
+  if (Array.isArray(last.content)) {
     const parts: TextPart[] = [...last.content];
-    const part = parts.pop()!;
+    const part = parts.pop() ?? { type: "text", text: "" };
     last.content = [...parts, { ...part, text: part.text + SENTINEL }];
-  } else if (typeof last.content === "string" && !isAbsent) {
+  } else if (last.content !== null) {
     last.content += SENTINEL;
   } else {
-    const location = `messages.${given.length - 1}.content`;
-    throw new ConversationError(location, "is empty, so there is nothing to continue");
+    throw new ConversationError(location, "is null beside tool calls, so there is nothing to continue");
   }
 }
 
