@@ -298,6 +298,40 @@ test("integers beyond 2^53 are those that were written", async () => {
   expect(await reply(`"structured_outputs":{"json":${listed('{"bigint":"9007199254740993"}')}}`)).toContain("bigint");
 });
 
+describe("an object that declares properties and says nothing of others", () => {
+  const schema = { type: "object", properties: { a: { enum: [1, 2] } }, required: ["a"] };
+  const names = (texts: string[]) => new Set(texts.flatMap((text) => Object.keys(JSON.parse(text) as object)));
+  const drawn = async (params: Params) => names(finished(await ask({ ...params, n: 16, seed: 21 })));
+  const format = (strict?: boolean): Params => ({
+    response_format: { type: "json_schema", json_schema: { name: "a", schema, strict } },
+  });
+
+  test("has others in the formats of replies", async () => {
+    expect((await drawn(format())).size).toBeGreaterThan(1);
+    expect((await drawn(format(false))).size).toBeGreaterThan(1);
+    expect((await drawn({ structured_outputs: { json: schema } })).size).toBeGreaterThan(1);
+  });
+
+  test("has none where the format is strict, where they are disabled, and in arguments of tools", async () => {
+    const only = new Set(["a"]);
+    expect(await drawn(format(true))).toEqual(only);
+    expect(await drawn({ structured_outputs: { json: schema, disable_additional_properties: true } })).toEqual(only);
+    const tools = [{ type: "function", function: { name: "f", parameters: schema } }];
+    const answer = await ask({ tools, tool_choice: "required", n: 8, seed: 2 });
+    const calls = answer.choices.flatMap((choice) => choice.message.tool_calls ?? []);
+    expect(calls.length).toBeGreaterThan(4);
+    expect(names(calls.map((call) => call.function.arguments))).toEqual(only);
+  });
+
+  test("has others where it says so, strict or not", async () => {
+    const open = { ...schema, additionalProperties: { type: "boolean" } };
+    const strict: Params = {
+      response_format: { type: "json_schema", json_schema: { name: "a", schema: open, strict: true } },
+    };
+    expect((await drawn(strict)).size).toBeGreaterThan(1);
+  });
+});
+
 describe("forced tool calls", () => {
   const tools: Params["tools"] = [
     {
@@ -330,6 +364,16 @@ describe("forced tool calls", () => {
       expect(["Oslo", "Rome"]).toContain(city);
       expect(days >= 1 && days <= 9).toBe(true);
     }
+  });
+
+  test("are part of what is drawn and counted, not of the prompt", async () => {
+    const params: Params = { tools, seed: 4, return_token_ids: true };
+    const tool_choice = { type: "function", function: { name: "weather" } };
+    const forced = await ask({ ...params, tool_choice, thinking_token_budget: 0 });
+    expect(forced.usage.prompt_tokens).toBe((await ask({ ...params, tool_choice: "none" })).usage.prompt_tokens);
+    const { tokenizer } = engine.core.defaultBase;
+    expect(tokenizer.decode(forced.choices[0]!.token_ids!)).toContain('<tool_call>\n{"name": "weather", "arguments": ');
+    expect(forced.usage.completion_tokens).toBe(forced.choices[0]!.token_ids!.length);
   });
 
   test("any of them, one each", async () => {

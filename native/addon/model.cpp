@@ -102,6 +102,9 @@ SamplingParams sampling_params(const Argument& params, int vocab) {
   });
   p.prompt = params.field("prompt", [&](Argument a) { return token_ids(a, vocab); });
   p.top_logprobs = int(whole("topLogprobs", -1, vocab));
+  params.field("logprobIds", [&](Argument a) {
+    if (!a.missing()) p.logprob_ids = token_ids(a, vocab);
+  });
   return p;
 }
 
@@ -114,6 +117,20 @@ std::unique_ptr<grammar::Matcher> slot_matcher(const Argument& argument, int voc
   if (known < vocab)
     invalid(argument.path(), "is of a vocabulary of " + std::to_string(known) + " tokens, the model has " + std::to_string(vocab) + ": add tokens without bytes");
   return std::make_unique<grammar::Matcher>(given->matcher());
+}
+
+std::optional<ThinkingBudget> thinking_budget(const Argument& argument, int vocab) {
+  if (argument.missing()) return std::nullopt;
+  argument.object();
+  const auto tag = [&](const char* name) {
+    return argument.field(name, [&](Argument a) {
+      auto ids = token_ids(a, vocab);
+      if (ids.empty()) invalid(a.path(), "must not be empty");
+      return ids;
+    });
+  };
+  const auto count = [&](const char* name, int64_t least) { return int(argument.field(name, [&](Argument a) { return a.integer(least, INT32_MAX); })); };
+  return ThinkingBudget(count("tokens", 0), count("used", -1), tag("open"), tag("close"));
 }
 
 }  // namespace
@@ -142,7 +159,8 @@ napi_value Model::open_slot(const Arguments& arguments) {
     return params.field(name, [&](Argument a) { return a.missing() ? std::vector<int32_t>() : id_set(a, vocab); });
   };
   auto stop_ids = few("stopIds"), thought_ids = few("thoughtIds");
-  auto slot = std::make_shared<Slot>(std::move(sampling), vocab, std::move(matcher), std::move(stop_ids), std::move(thought_ids));
+  auto thinking = params.field("thinking", [&](Argument a) { return thinking_budget(a, vocab); });
+  auto slot = std::make_shared<Slot>(std::move(sampling), vocab, std::move(matcher), std::move(stop_ids), std::move(thought_ids), std::move(thinking));
   if (handle_->slots.size() >= size_t(1) << 20) throw Failure{"invalid_argument", "too many open slots: close those that are not used", "slot"};
   do handle_->next_slot = handle_->next_slot == INT32_MAX ? 1 : handle_->next_slot + 1;
   while (handle_->slots.count(handle_->next_slot));

@@ -6,13 +6,23 @@
 namespace anneal {
 
 int32_t Slot::forced() {
-  if (!matcher_) return -1;
+  if (!matcher_ && !thinking_) return -1;
   if (!forced_) forced_ = find_forced();
   return *forced_;
 }
 
+// Whatever else is asked of the tokens, but for the grammar: thoughts do not end inside a character.
+int32_t Slot::end_of_thoughts() {
+  if (!thinking_) return -1;
+  const int32_t token = thinking_->forced(sampler_.all_outputs());
+  if (token < 0 || !matcher_) return token;
+  grammar::Matcher ahead(*matcher_);
+  return ahead.accept(token) ? token : -1;
+}
+
 int32_t Slot::find_forced() {
   try {
+    if (const int32_t token = end_of_thoughts(); token >= 0 || !matcher_) return token;
     if (may_stop()) return -1;
     const int32_t token = matcher_->forced();
     return token >= 0 && token < vocab_ && sampler_.permits(token) ? token : -1;
@@ -44,7 +54,10 @@ void Slot::prepare() noexcept {
 }
 
 Sampled Slot::sample(const Kernels& kernels, const float* logits, int position, SamplerScratch& scratch) {
-  if (!matcher_) return sampler_.sample(kernels, logits, position, nullptr, scratch);
+  if (!matcher_) {
+    const int32_t token = forced();
+    return token >= 0 ? sampler_.given(kernels, logits, token, scratch) : sampler_.sample(kernels, logits, position, nullptr, scratch);
+  }
   prepare();
   if (readiness_ == Readiness::refused) return {-1, 0, {}, {}};
   if (readiness_ == Readiness::failed) {

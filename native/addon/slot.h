@@ -6,6 +6,7 @@
 
 #include "../grammar/matcher.h"
 #include "../sampling/sampler.h"
+#include "../sampling/thinking_budget.h"
 
 namespace anneal {
 
@@ -13,15 +14,17 @@ class Slot {
  public:
   // `matcher` (or null) is the slot's own: whoever gave it has another. `stop_ids` (sorted) may follow where the output is complete.
   // `thought_ids` (sorted) begin thoughts, which the matcher permits but which are the model's own wish: one of them is only drawn as the
-  // first output where the likeliest of all tokens is one.
-  Slot(SamplingParams params, int vocab, std::unique_ptr<grammar::Matcher> matcher, std::vector<int32_t> stop_ids, std::vector<int32_t> thought_ids)
+  // first output where the likeliest of all tokens is one. `thinking`: null for thoughts of any length.
+  Slot(SamplingParams params, int vocab, std::unique_ptr<grammar::Matcher> matcher, std::vector<int32_t> stop_ids, std::vector<int32_t> thought_ids,
+       std::optional<ThinkingBudget> thinking)
       : sampler_(std::move(params), vocab),
         vocab_(vocab),
         matcher_(std::move(matcher)),
         stop_ids_(std::move(stop_ids)),
-        thought_ids_(std::move(thought_ids)) {}
+        thought_ids_(std::move(thought_ids)),
+        thinking_(std::move(thinking)) {}
 
-  // The next token where the grammar leaves no choice, whatever the logits say; -1 elsewhere.
+  // The next token where the grammar or the thinking budget leaves no choice, whatever the logits say; -1 elsewhere.
   int32_t forced();
   // Finds out what the next draw may be, ahead of it: on any thread, while nothing else uses the slot.
   void prepare() noexcept;
@@ -45,6 +48,7 @@ class Slot {
   enum class Readiness { none, ready, refused, failed };
   bool take(int32_t token);
   int32_t find_forced();
+  int32_t end_of_thoughts();
   void forget();
   bool may_stop() { return !stop_ids_.empty() && matcher_->complete(); }
   bool wants_to_think(const float* logits) const;
@@ -54,6 +58,7 @@ class Slot {
   std::unique_ptr<grammar::Matcher> matcher_;      // one step per output, after those it came with
   std::vector<int32_t> stop_ids_;
   std::vector<int32_t> thought_ids_;
+  std::optional<ThinkingBudget> thinking_;
   std::optional<int32_t> forced_; // what forced() says, until a token is taken
   Readiness readiness_ = Readiness::none;
   int32_t sole_ = -1;             // once ready: the one token that may follow, or -1 and

@@ -103,6 +103,18 @@ template <class Out> void report_best(const Row& row, int k, float lse, std::vec
   }
 }
 
+// The token drawn, then the others that were asked for, in the order given.
+void report_chosen(const std::vector<int32_t>& ids, const float* logits, float lse, Sampled& out) {
+  const auto report = [&](int32_t id) {
+    out.top_ids.push_back(id);
+    out.top_logprobs.push_back(logits[id] - lse);
+  };
+  if (ids.empty()) return;
+  report(out.token);
+  for (int32_t id : ids)
+    if (id != out.token) report(id);
+}
+
 // p[i] are unnormalised probabilities, p[best] = 1 the largest. In rising order, entries are dropped while the sum of what has been
 // dropped is at most (1 - top_p) * total; among equals the higher id goes first; the best one stays.
 //
@@ -258,6 +270,7 @@ Sampler::~Sampler() = default;
 
 const SamplingParams& Sampler::params() const { return state_->params; }
 int Sampler::outputs() const { return int(state_->outputs.size()); }
+std::span<const int32_t> Sampler::all_outputs() const { return state_->outputs; }
 
 void Sampler::accept(int32_t token) {
   state_->outputs.push_back(token);
@@ -320,6 +333,7 @@ Sampled Sampler::sample(const Kernels& kernels, const float* logits, int positio
     if (out.token < 0) out.token = best;
   }
   out.logprob = logits[out.token] - lse;
+  report_chosen(p.logprob_ids, logits, lse, out);
   report_temperature(kernels, p, logits, n, scratch, out);
   return out;
 }
@@ -333,6 +347,7 @@ Sampled Sampler::given(const Kernels& kernels, const float* logits, int32_t toke
     report_best({kernels, logits, s.vocab, scratch.maxima}, s.params.top_logprobs, lse, scratch.ids, out);
   }
   out.logprob = logits[token] - lse;
+  report_chosen(s.params.logprob_ids, logits, lse, out);
   report_temperature(kernels, s.params, logits, s.vocab, scratch, out);
   return out;
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "../kernels/kernels.h"
@@ -30,12 +31,13 @@ struct SamplingParams {
   std::vector<std::vector<int32_t>> bad_words;
   std::vector<int32_t> prompt;        // for the repetition penalty
   int top_logprobs = -1;              // how many of the most likely tokens to report; -1: none
+  std::vector<int32_t> logprob_ids;   // report the token drawn and these instead
 };
 
 struct Sampled {
   int32_t token;                      // -1: no token is permitted
   float logprob;                      // raw log softmax of the model's logits, before everything above
-  std::vector<int32_t> top_ids;       // falling probability, ties by lower id
+  std::vector<int32_t> top_ids;       // falling probability, ties by lower id; or as logprob_ids say
   std::vector<float> top_logprobs;
   // Log softmax of the model's logits divided by the temperature, for training at it; NaN where nothing is reported, or the temperature
   // is 0 or 1.
@@ -65,6 +67,7 @@ class Sampler {
   void accept(int32_t token);         // appends to the output history
   void rewind(int outputs);           // forgets outputs after the first `outputs`
   int outputs() const;
+  std::span<const int32_t> all_outputs() const;
   const SamplingParams& params() const;
 
  private:

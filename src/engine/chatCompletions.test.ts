@@ -106,6 +106,27 @@ describe("the answer in chunks", () => {
     for (const chunk of all.slice(0, -1)) expect(chunk.usage ?? null).toBeNull();
   });
 
+  test("stream_interval gathers tokens, but for the first and the last chunk", async () => {
+    const { chunks, tokenizer } = await says("Hello there, you are one of many");
+    const every = await chunks({ return_token_ids: true, logprobs: true });
+    const sizes = async (stream_interval: number) => {
+      const all = await chunks({ stream_interval, return_token_ids: true, logprobs: true });
+      const written = all.slice(1).map((chunk) => chunk.choices[0]!);
+      expect(contentOf(all)).toBe("Hello there, you are one of many");
+      expect(written.flatMap((choice) => choice.logprobs!.content)).toEqual(
+        every.slice(1).flatMap((chunk) => chunk.choices[0]!.logprobs!.content),
+      );
+      return written.map((choice) => choice.token_ids!.length);
+    };
+    const total = tokenizer.encode("Hello there, you are one of many").length + 1;
+    expect(await sizes(1)).toEqual(Array.from({ length: total }, () => 1));
+    const threes = await sizes(3);
+    expect(threes[0]).toBe(1);
+    for (const size of threes.slice(1, -1)) expect(size).toBe(3);
+    expect(threes.reduce((sum, size) => sum + size, 0)).toBe(total);
+    expect(await sizes(1000)).toEqual([1, total - 1]);
+  });
+
   test("without include_usage there is no usage, and the fingerprint is on the last chunk", async () => {
     const all = await (await says("Hello")).chunks();
     for (const chunk of all) expect(chunk.usage ?? null).toBeNull();

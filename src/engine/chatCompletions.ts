@@ -3,10 +3,10 @@
 import { ValidationError } from "../errors.js";
 import type { Thoughts } from "../grammar/index.js";
 import type { Generation, GenerationRequest } from "../inference/index.js";
-import type { CompiledGrammar } from "../runtime/runtime.js";
+import type { CompiledGrammar, ThinkingBudget } from "../runtime/runtime.js";
 import { type ChatRequest, chatCompletionCreate } from "../schemas/chat.js";
 import { validateInTurns } from "../schemas/validate.js";
-import { promptOpensReasoning } from "../text/index.js";
+import { REASONING_TAGS, type Tokenizer } from "../text/index.js";
 import { isTurnUsedUp, nextTurn } from "../turns.js";
 import type { ChatCompletion, ChatCompletionChunk } from "../types/chat.js";
 import { ChunkStream } from "./chat/chunks.js";
@@ -68,14 +68,17 @@ async function prepareChat(
 ): Promise<PreparedChat> {
   const { base, trained } = served;
   checkFeatures(request, served);
-  const plan = planReply(host, request, templateOf(request, base), base.tokenizer);
   const limits = { context: base.loop.contextLength, byDefault: defaultMaxTokens(served, host.samplingDefaults) };
-  const prompt = await renderPrompt(request, base, limits, { plan, signal });
+  const prompt = await renderPrompt(request, base, limits, signal);
+  const plan = planReply(host, request, templateOf(request, base), base.tokenizer, prompt.thought);
   const maxTokens = maxOutputTokens(request, prompt.tokens.length, limits);
-  const settings = samplingSettings(request, served, host.samplingDefaults, maxTokens);
+  const settings = {
+    ...samplingSettings(request, served, host.samplingDefaults, maxTokens),
+    thinking: thinkingBudget(request, base.tokenizer, plan, prompt.thought),
+  };
   const compile = (wanted: RequestConstraint, thoughts: Thoughts) =>
     compileConstraint(host.grammar, base, wanted, thoughts, { client: caller.entity, signal });
-  const rules = await replyRules(host, request, served, plan, prompt.text, compile);
+  const rules = await replyRules(host, request, served, plan, prompt.thought, compile);
   const returnTokenIds = request.return_token_ids ?? trained !== null;
   const requestId = request.request_id || crypto.randomUUID();
   return {
@@ -95,6 +98,7 @@ async function prepareChat(
       cacheSalt: request.cache_salt ?? null,
       useCache: settings.promptLogprobs === null,
       streaming: request.stream,
+      streamInterval: request.stream_interval,
     },
     n: request.n,
     role: prompt.replyRole,
@@ -106,12 +110,36 @@ async function prepareChat(
     includeUsage: request.stream_options?.include_usage ?? false,
     continuousUsage: (request.stream_options?.include_usage && request.stream_options.continuous_usage_stats) ?? false,
     samplingRecord: trained === null ? null : nonNeutralSettings(request, settings, plan.forcedCalls !== null),
-    newReader: () => new ReplyReader(plan, prompt.text, request.stream),
+    newReader: () => new ReplyReader(plan, prompt.thought, request.stream),
   };
 }
 
+/** How long the reply may think. */
+function thinkingBudget(
+  request: ChatRequest,
+  tokenizer: Tokenizer,
+  plan: ReplyPlan,
+  thought: string | null,
+): ThinkingBudget | null {
+  const { thinking_token_budget: tokens } = request;
+  if (tokens === undefined) return null;
+  if (!plan.reasons) {
+    const message = "needs a model that thinks: the chat template shows no <think>";
+    throw ValidationError.at("thinking_token_budget", message, "not_supported");
+  }
+  const ids = (text: string) => Int32Array.from(tokenizer.encode(text));
+  return {
+    tokens: Math.min(tokens, MAX_INT32),
+    used: thought === null ? -1 : ids(thought).length,
+    open: ids(REASONING_TAGS.open),
+    close: ids(REASONING_TAGS.close),
+  };
+}
+
+const MAX_INT32 = 2 ** 31 - 1;
+
 /**
- * What the reply's tokens must follow, from the constraint of the request or from the call that was opened. Thoughts come
+ * What the reply's tokens must follow, from the constraint of the request or from the calls it must make. Thoughts come
  * before it where the prompt has opened them, or where the model's first word would open them.
  */
 async function replyRules(
@@ -119,7 +147,7 @@ async function replyRules(
   request: ChatRequest,
   { base }: ServedModel,
   plan: ReplyPlan,
-  prompt: string,
+  thought: string | null,
   compile: (wanted: RequestConstraint, thoughts: Thoughts) => Promise<CompiledGrammar>,
 ): Promise<Pick<GenerationRequest, "grammar" | "thoughtIds">> {
   const asked = constraintOf(request);
@@ -129,8 +157,8 @@ async function replyRules(
   const wanted = asked ?? plan.forcedCalls;
   if (wanted === null) return { grammar: null };
   const grammar = (thoughts: Thoughts) => compile(wanted, thoughts);
-  if (asked === null || !plan.reasons) return { grammar: await grammar("none") };
-  if (promptOpensReasoning(prompt)) return { grammar: await grammar("open") };
+  if (!plan.reasons) return { grammar: await grammar("none") };
+  if (thought !== null) return { grammar: await grammar("open") };
   return { grammar: await grammar("possible"), thoughtIds: host.grammar.thoughtIds(base) };
 }
 

@@ -75,6 +75,12 @@ export class ChoiceOutput {
     return ended;
   }
 
+  /** Whether `interval` tokens have gathered, or the first one. */
+  isDue(interval: number): boolean {
+    const gathered = this.tokenIds.length;
+    return gathered >= interval || gathered === this.sequence.outputs;
+  }
+
   /** What has gathered since the last call. */
   take(finish: Finish | null): TokensEvent {
     const { params } = this;

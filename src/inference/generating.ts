@@ -118,6 +118,8 @@ export class Generating implements Generation {
       badWords: params.badWords.map((word) => Int32Array.from(word)),
       prompt: params.repetitionPenalty === 1 ? new Int32Array(0) : Int32Array.from(this.request.promptTokens),
       topLogprobs: params.logprobs ?? -1,
+      logprobIds: params.logprobTokenIds === null ? null : Int32Array.from(params.logprobTokenIds),
+      thinking: params.thinking,
       grammar: this.request.grammar?.matcher() ?? null,
       stopIds: knownIds(params.stopTokenIds, this.device.config.vocab),
       thoughtIds: this.request.thoughtIds ?? new Int32Array(0),
@@ -161,7 +163,8 @@ export class Generating implements Generation {
       this.record.finishes[sequence.index] = finish;
       this.unfinished--;
     }
-    if (finish !== null || this.request.streaming) this.queue.push(output.take(finish));
+    const { streaming, streamInterval = 1 } = this.request;
+    if (finish !== null || (streaming && output.isDue(streamInterval))) this.queue.push(output.take(finish));
     if (this.unfinished === 0) this.complete();
   }
 

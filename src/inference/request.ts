@@ -1,6 +1,6 @@
 // What the inference room is asked for, and what it answers: tokens and settings, no messages.
 
-import type { CompiledGrammar } from "../runtime/runtime.js";
+import type { CompiledGrammar, ThinkingBudget } from "../runtime/runtime.js";
 
 /** Stop when the last tokens are `minCount` copies of one pattern of `minPatternSize` to `maxPatternSize` tokens. */
 export interface RepetitionDetection {
@@ -50,9 +50,13 @@ export interface SamplingSettings {
   badWords: readonly (readonly number[])[];
   /** null: none; k: the logprob of each sampled token and the k most likely. */
   logprobs: number | null;
+  /** Of each sampled token, logprobs of itself and of these are listed instead; null: of the most likely. */
+  logprobTokenIds: readonly number[] | null;
   /** null: none; k: logprob and rank of each prompt token and the k most likely. */
   promptLogprobs: number | null;
   repetitionDetection: RepetitionDetection | null;
+  /** null: thoughts of any length. */
+  thinking: ThinkingBudget | null;
   beam: BeamSettings | null;
 }
 
@@ -75,6 +79,8 @@ export interface GenerationRequest {
   useCache: boolean;
   /** True: events as tokens come. False: one event per choice, at its end. */
   streaming: boolean;
+  /** Tokens that an event of a streamed choice waits for; its first and last do not wait. Default 1. */
+  streamInterval?: number;
 }
 
 /** Parallel arrays, falling probability, ties by lower id. */

@@ -11,6 +11,8 @@ const settings = (over: Partial<SamplingSettings>) =>
     ignoreEos: false,
     stopTokenIds: [9],
     repetitionDetection: null,
+    logprobTokenIds: null,
+    thinking: null,
     ...over,
   }) as SamplingSettings;
 

@@ -100,6 +100,17 @@ export interface Runtime {
   load(options: LoadOptions): Promise<DeviceModel>;
 }
 
+export interface ThinkingBudget {
+  /** Tokens that thoughts may have; where they have them, `close` is forced. */
+  tokens: number;
+  /** Tokens of the thoughts that the prompt ends in; -1: it has opened none. */
+  used: number;
+  /** Begins thoughts in the output; not empty. */
+  open: Int32Array;
+  /** Ends them; not empty. */
+  close: Int32Array;
+}
+
 /** Sampling state of one choice; sampling itself is native. Order and meaning of the filters are vLLM's. */
 export interface SlotParams {
   /** 0: greedy */
@@ -127,6 +138,10 @@ export interface SlotParams {
   prompt: Int32Array;
   /** How many of the most likely tokens to report with each draw; -1: none. */
   topLogprobs: number;
+  /** Where topLogprobs is 0: the drawn token and these are reported instead, in this order. */
+  logprobIds?: Int32Array | null;
+  /** Ends thoughts that have become as long as they may be. */
+  thinking?: ThinkingBudget | null;
   /** Outputs follow it from its present state on, in a copy of the slot's own. Its vocabulary must cover the model's. */
   grammar?: GrammarMatcher | null;
   /** Tokens that may end an output where the grammar is complete, beside the end tokens of its vocabulary. */
@@ -184,6 +199,7 @@ export interface StepOutput {
   temperatureLogprobs: Float32Array;
   /** Per sequence: what was taken after the sampled token, at most `jump` tokens; null: nothing. */
   forced: (Int32Array | null)[];
+  /** Per sequence: the most likely tokens, or those of the slot's logprobIds. */
   top: ({ ids: Int32Array; logprobs: Float32Array } | null)[];
   /** Entries whose `next` is -1 have logprob 0 and rank 0. */
   prompt: (RowLogprobs[] | null)[];

@@ -44,6 +44,10 @@ describe("fields out of bounds are refused where they stand", () => {
     ["top_logprobs", { logprobs: true, top_logprobs: "all" }],
     ["top_logprobs", { top_logprobs: 2 }],
     ["top_logprobs", { logprobs: false, top_logprobs: -1 }],
+    ["logprob_token_ids", { logprobs: true, logprob_token_ids: [] }],
+    ["logprob_token_ids.0", { logprobs: true, logprob_token_ids: ["3"] }],
+    ["logprob_token_ids", { logprob_token_ids: [3] }],
+    ["logprob_token_ids", { logprobs: true, use_beam_search: true, logprob_token_ids: [3] }],
     ["max_tokens", { max_tokens: 0 }],
     ["max_completion_tokens", { max_completion_tokens: 0 }],
     ["max_completion_tokens", { max_completion_tokens: 1.5 }],
@@ -77,10 +81,18 @@ describe("fields out of bounds are refused where they stand", () => {
     ["tool_choice", { tools: [tool], tool_choice: "always" }],
     ["tool_choice.function.name", { tools: [tool], tool_choice: { type: "function", function: { name: "sub" } } }],
     ["reasoning_effort", { reasoning_effort: "extreme" }],
+    ["thinking_token_budget", { thinking_token_budget: -2 }],
+    ["thinking_token_budget", { thinking_token_budget: 1.5 }],
+    ["thinking_token_budget", { use_beam_search: true, thinking_token_budget: 3 }],
     ["min_tokens", { min_tokens: -1 }],
     ["stop_token_ids.1", { stop_token_ids: [1, "2"] }],
     ["truncate_prompt_tokens", { truncate_prompt_tokens: -2 }],
     ["truncate_prompt_tokens", { truncate_prompt_tokens: 2n ** 63n }],
+    ["truncation_side", { truncation_side: "middle" }],
+    ["return_token_offsets", { return_token_offsets: "yes" }],
+    ["stream_interval", { stream_interval: 0 }],
+    ["stream_interval", { stream_interval: 1.5 }],
+    ["vllm_xargs.a", { vllm_xargs: { a: true } }],
     ["prompt_logprobs", { prompt_logprobs: -2 }],
     ["prompt_logprobs", { stream: true, prompt_logprobs: 1 }],
     ["prompt_logprobs", { stream: true, prompt_logprobs: -1 }],
@@ -144,6 +156,14 @@ describe("fields out of bounds are refused where they stand", () => {
     expect(refusal({ messages: undefined }).type).toBe("missing");
   });
 
+  test("values of another type are refused, with the type that is expected and the one that came", () => {
+    for (const field of ["max_tokens", "temperature", "seed", "n", "top_k", "min_tokens", "truncate_prompt_tokens"]) {
+      expect(refusal({ [field]: "5" }).msg).toContain("expected number, received string");
+    }
+    expect(refusal({ logprobs: "true" }).msg).toContain("expected boolean, received string");
+    expect(refusal({ stop_token_ids: ["5"] })).toMatchObject({ at: "body.stop_token_ids.0", type: "number_type" });
+  });
+
   test("all violations are listed at once", () => {
     try {
       read({ n: 0, temperature: -1, logit_bias: { a: 1, b: 1 } });
@@ -177,6 +197,11 @@ describe("what is accepted", () => {
     { continue_final_message: true, add_generation_prompt: false },
     { kv_transfer_params: {} },
     { engine_xargs: { a: "x", b: 1, c: ["x", 1] } },
+    { vllm_xargs: { a: "x", b: 1, c: ["x", 1] } },
+    { thinking_token_budget: 0 },
+    { use_beam_search: true, thinking_token_budget: -1 },
+    { truncation_side: "right", return_token_offsets: true, stream_interval: 3 },
+    ...["none", "minimal", "low", "medium", "high", "xhigh", "max"].map((reasoning_effort) => ({ reasoning_effort })),
     { mm_processor_kwargs: { anything: { at: "all" } } },
     { repetition_detection: {} },
     { repetition_detection: { max_pattern_size: 0, min_count: 0 } },
@@ -192,9 +217,9 @@ describe("what is accepted", () => {
 
   test("null is the same as absent for every field", () => {
     const absent = read({});
-    // Two fields give null a meaning of its own.
+    // One field gives null a meaning of its own.
     const names = Object.keys(chatCompletionCreate.shape).filter(
-      (name) => !["messages", "top_logprobs", "parallel_tool_calls"].includes(name),
+      (name) => !["messages", "parallel_tool_calls"].includes(name),
     );
     expect(names.length).toBeGreaterThan(50);
     for (const name of names) expect(read({ [name]: null })).toEqual(absent);

@@ -147,6 +147,11 @@ const logitBias = map(z.number(), MAX_TOKEN_IDS).superRefine((biases, ctx) => {
 
 const stop = z.union([z.string().min(1), list(z.string().min(1), MAX_STOPS)]).transform((value) => [value].flat());
 
+const extraArguments = map(
+  z.union([z.string(), z.number(), list(z.union([z.string(), z.number()]), MAX_TEXTS)]),
+  MAX_FIELDS,
+);
+
 /** `-1` and the counts from 0 on. */
 const logprobCount = z.int().min(-1);
 
@@ -158,8 +163,8 @@ const fields = z.object({
   repetition_penalty: optional(z.number().positive()),
   logit_bias: optional(logitBias),
   logprobs: optional(z.boolean()),
-  /** null is told apart from absent: then no logprobs are returned. */
-  top_logprobs: logprobCount.nullish(),
+  top_logprobs: optional(logprobCount),
+  logprob_token_ids: optional(list(z.int(), MAX_TOKEN_IDS).min(1)),
   /** Bounded only where it counts: `max_completion_tokens` beside it makes it irrelevant. */
   max_tokens: optional(z.int()),
   max_completion_tokens: optional(z.int().min(1)),
@@ -182,7 +187,13 @@ const fields = z.object({
   min_p: optional(z.number().min(0).max(1)),
   tools: optional(list(chatTool, MAX_TOOLS)),
   tool_choice: optional(toolChoice),
-  reasoning_effort: optional(z.enum(["low", "medium", "high"])),
+  reasoning_effort: optional(z.enum(["none", "minimal", "low", "medium", "high", "xhigh", "max"])),
+  /** -1 is the same as absent: no bound. */
+  thinking_token_budget: z
+    .int()
+    .min(-1)
+    .nullish()
+    .transform((value) => (value === -1 || value === null ? undefined : value)),
   include_reasoning: flag(true),
   /** null is told apart from absent: it keeps the first call only, as false does. */
   parallel_tool_calls: z.boolean().nullish(),
@@ -205,6 +216,7 @@ const fields = z.object({
   skip_special_tokens: flag(true),
   spaces_between_special_tokens: flag(true),
   truncate_prompt_tokens: optional(int64(-1n).transform(Number)),
+  truncation_side: optional(z.enum(["left", "right"])),
   prompt_logprobs: optional(logprobCount),
   allowed_token_ids: optional(list(z.int(), MAX_TOKEN_IDS).min(1)),
   bad_words: list(z.string().min(1), MAX_TEXTS)
@@ -225,12 +237,19 @@ const fields = z.object({
   request_id: optional(z.string()),
   return_tokens_as_token_ids: optional(z.boolean()),
   return_token_ids: optional(z.boolean()),
+  /** Of rendered prompts; generating ignores it. */
+  return_token_offsets: optional(z.boolean()),
   cache_salt: optional(z.string().min(1)),
   kv_transfer_params: optional(freeObject),
-  engine_xargs: optional(
-    map(z.union([z.string(), z.number(), list(z.union([z.string(), z.number()]), MAX_TEXTS)]), MAX_FIELDS),
-  ),
+  engine_xargs: optional(extraArguments),
+  /** Another spelling of `engine_xargs`. */
+  vllm_xargs: optional(extraArguments),
   repetition_detection: optional(repetitionDetection),
+  stream_interval: z
+    .int()
+    .min(1)
+    .nullish()
+    .transform((value) => value ?? 1),
 });
 
 type Fields = z.output<typeof fields>;
@@ -246,6 +265,9 @@ function* contradictions(request: Fields): Generator<[path: string[], message: s
   }
   const top = request.top_logprobs ?? 0;
   if (top !== 0 && request.logprobs !== true) yield [["top_logprobs"], "needs logprobs to be true"];
+  if (request.logprob_token_ids !== undefined && request.logprobs !== true) {
+    yield [["logprob_token_ids"], "needs logprobs to be true"];
+  }
   if (stream && (request.prompt_logprobs ?? 0) !== 0) {
     yield [["prompt_logprobs"], "is not available when stream is true"];
   }
@@ -280,6 +302,8 @@ function* beamSearchContradictions(request: Fields): Generator<[path: string[], 
   if (request.presence_penalty) yield [["presence_penalty"], message];
   if ((request.repetition_penalty ?? 1) !== 1) yield [["repetition_penalty"], message];
   if (Object.keys(request.logit_bias ?? {}).length > 0) yield [["logit_bias"], message];
+  if (request.logprob_token_ids !== undefined) yield [["logprob_token_ids"], message];
+  if (request.thinking_token_budget !== undefined) yield [["thinking_token_budget"], message];
   if (request.structured_outputs !== undefined) yield [["structured_outputs"], message];
   if ((request.response_format?.type ?? "text") !== "text") yield [["response_format"], message];
   if ((request.repetition_detection?.max_pattern_size ?? 0) > 0) yield [["repetition_detection"], message];

@@ -1,7 +1,7 @@
 // The thread that encodes long texts: the same tokenizer, read from the same folder.
 
 import { parentPort, workerData } from "node:worker_threads";
-import { loadTokenizer, type Tokenizer } from "./tokenizer.js";
+import { type KeptTokens, keptTokens, loadTokenizer, type Tokenizer } from "./tokenizer.js";
 
 /** The tokenizer to be: its folder, and the hash of its files when they were first read. */
 export interface EncodingThreadData {
@@ -12,8 +12,8 @@ export interface EncodingThreadData {
 export interface EncodingTask {
   text: string;
   addSpecialTokens: boolean;
-  /** How many ids to give, from the end; null: all. */
-  last: number | null;
+  /** null: all. */
+  keep: KeptTokens | null;
 }
 
 export interface EncodedMessage {
@@ -28,9 +28,9 @@ async function sameTokenizer({ folder, hash }: EncodingThreadData): Promise<Toke
   throw new Error(`the tokenizer in ${folder} has changed since it was loaded; open the engine again`);
 }
 
-function encode(tokenizer: Tokenizer, { text, addSpecialTokens, last }: EncodingTask): EncodedMessage {
+function encode(tokenizer: Tokenizer, { text, addSpecialTokens, keep }: EncodingTask): EncodedMessage {
   const ids = tokenizer.encode(text, { addSpecialTokens });
-  return { ids: Int32Array.from(last === null ? ids : ids.slice(-last)), failure: null };
+  return { ids: Int32Array.from(keptTokens(ids, keep)), failure: null };
 }
 
 if (parentPort !== null) {

@@ -3,7 +3,9 @@ export * from "./errors.js";
 export type { DecodeOptions, IncrementalDecoder } from "./incrementalDecoder.js";
 export { contentParts, contentText, type TextPart } from "./messageContent.js";
 export {
+  isInsideReasoning,
   promptOpensReasoning,
+  REASONING_TAGS,
   type ReasoningDelta,
   type ReasoningOptions,
   ReasoningParser,
@@ -14,7 +16,7 @@ export { DEFAULT_LIMITS, type TemplateLimits } from "./template/budget.js";
 export { ChatTemplate, compileChatTemplate, type RenderOptions } from "./template/chatTemplate.js";
 export type { TemplateInput } from "./template/fromJavaScript.js";
 export type { ConversationMessage } from "./templateMessages.js";
-export { type EncodeOptions, loadTokenizer, Tokenizer } from "./tokenizer.js";
+export { type EncodeOptions, type KeptTokens, loadTokenizer, Tokenizer } from "./tokenizer.js";
 export type { TemplateSource } from "./tokenizerFolder.js";
 export {
   createToolParser,

@@ -38,6 +38,11 @@ describe("an answer", () => {
     for (const size of [1, 2, 3, 5, 8]) expect(streamed(text, size, startsInside)).toEqual({ reasoning, content });
   });
 
+  it("that goes on amid its thoughts keeps the white space it goes on with", () => {
+    const parts = { reasoning: " well", content: "Yes." };
+    expect(splitReasoning(" well</think>\n\nYes.", { startsInside: "midway" })).toEqual(parts);
+  });
+
   it("streams what is certain at once", () => {
     const parser = new ReasoningParser();
     expect(parser.push("<think>\n")).toEqual({ reasoning: "", content: "" });

@@ -4,6 +4,7 @@ import { TagSearch } from "./tagSearch.js";
 
 const OPEN = "<think>";
 const CLOSE = "</think>";
+export const REASONING_TAGS = { open: OPEN, close: CLOSE } as const;
 
 /** Whether a template writes and reads `<think>`, so that its model's answers may begin with thoughts. */
 export function recogniseReasoning(templateSource: string): boolean {
@@ -15,14 +16,19 @@ export function promptOpensReasoning(prompt: string): boolean {
   return prompt.trimEnd().endsWith(OPEN);
 }
 
+/** Whether an answer that is to go on has opened `<think>` and not closed it, so that it goes on inside the thoughts. */
+export function isInsideReasoning(answer: string): boolean {
+  return answer.trimStart().startsWith(OPEN) && !answer.includes(CLOSE);
+}
+
 export interface ReasoningDelta {
   reasoning: string;
   content: string;
 }
 
 export interface ReasoningOptions {
-  /** The prompt has opened the thoughts already (`promptOpensReasoning`). Default false. */
-  startsInside?: boolean;
+  /** The prompt has opened the thoughts already; "midway": and has some of them. Default false. */
+  startsInside?: boolean | "midway";
 }
 
 /**
@@ -39,7 +45,7 @@ export class ReasoningParser {
 
   constructor(options: ReasoningOptions = {}) {
     this.state = options.startsInside ? "thinking" : "start";
-    this.atBeginning = this.state === "thinking";
+    this.atBeginning = options.startsInside === true;
   }
 
   /** Whether the thoughts have ended, or never began. */

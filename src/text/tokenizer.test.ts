@@ -257,9 +257,16 @@ describe("a long text", () => {
   it("becomes the same ids in its thread, all or the last of them", async () => {
     const ids = tokenizer.encode(long);
     expect(await tokenizer.encodeAside(long)).toEqual(ids);
-    const both = await Promise.all([tokenizer.encodeAside(long, { last: 7 }), tokenizer.encodeAside(`${long}x`)]);
+    const both = await Promise.all([
+      tokenizer.encodeAside(long, { keep: { side: "last", count: 7 } }),
+      tokenizer.encodeAside(`${long}x`),
+    ]);
     expect(both).toEqual([ids.slice(-7), tokenizer.encode(`${long}x`)]);
-    expect(await tokenizer.encodeAside("short", { last: 1 })).toEqual(tokenizer.encode("short").slice(-1));
+    const first = { keep: { side: "first", count: 7 } } as const;
+    expect(await tokenizer.encodeAside(long, first)).toEqual(ids.slice(0, 7));
+    expect(await tokenizer.encodeAside("short words", first)).toEqual(tokenizer.encode("short words").slice(0, 7));
+    const last = { keep: { side: "last", count: 1 } } as const;
+    expect(await tokenizer.encodeAside("short", last)).toEqual(tokenizer.encode("short").slice(-1));
   });
 
   it("leaves the event loop to others", async () => {

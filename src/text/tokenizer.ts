@@ -20,6 +20,18 @@ export interface EncodeOptions {
   addSpecialTokens?: boolean;
 }
 
+/** A part of a text's ids: so many of the first or of the last. */
+export interface KeptTokens {
+  side: "first" | "last";
+  count: number;
+}
+
+/** `keep` null: all. */
+export function keptTokens(ids: number[], keep: KeptTokens | null): number[] {
+  if (keep === null) return ids;
+  return keep.side === "first" ? ids.slice(0, keep.count) : ids.slice(-keep.count);
+}
+
 /** In UTF-16 units: a text beyond this would hold up everything else for more than a few milliseconds. */
 const LONG_TEXT = 8192;
 
@@ -100,21 +112,20 @@ export class Tokenizer {
   }
 
   /**
-   * What `encode` gives, or the `last` so many of it. A long text is encoded in a thread of its own while everything else
+   * What `encode` gives, or the part of it to `keep`. A long text is encoded in a thread of its own while everything else
    * goes on. Rejects with the signal's reason, with ConflictError after `close`.
    */
   async encodeAside(
     text: string,
-    options: EncodeOptions & { last?: number | null; signal?: AbortSignal } = {},
+    options: EncodeOptions & { keep?: KeptTokens | null; signal?: AbortSignal } = {},
   ): Promise<number[]> {
-    const { addSpecialTokens = false, last = null, signal } = options;
+    const { addSpecialTokens = false, keep = null, signal } = options;
     signal?.throwIfAborted();
     if (text.length > LONG_TEXT) {
-      return Array.from(await this.thread.encode({ text, addSpecialTokens, last }, signal));
+      return Array.from(await this.thread.encode({ text, addSpecialTokens, keep }, signal));
     }
     while (isTurnUsedUp()) await nextTurn();
-    const ids = this.encode(text, { addSpecialTokens });
-    return last === null ? ids : ids.slice(-last);
+    return keptTokens(this.encode(text, { addSpecialTokens }), keep);
   }
 
   /** Ends the thread, if there is one. Short texts can still be encoded. */

@@ -84,6 +84,8 @@ export interface ChatCompletionCreateParamsBase {
   logit_bias?: { [tokenId: string]: number } | null;
   logprobs?: boolean | null;
   top_logprobs?: number | null;
+  /** Tokens whose logprobs every entry lists, instead of the likeliest. Needs `logprobs: true`. */
+  logprob_token_ids?: readonly number[] | null;
   /** Deprecated: `max_completion_tokens` wins. */
   max_tokens?: number | null;
   max_completion_tokens?: number | null;
@@ -102,8 +104,10 @@ export interface ChatCompletionCreateParamsBase {
   tools?: readonly ChatTool[] | null;
   /** "none", "auto", "required" or a function of `tools`. */
   tool_choice?: string | ChatToolChoiceFunction | { type: string } | null;
-  /** "low", "medium" or "high". */
+  /** "none", "minimal", "low", "medium", "high", "xhigh" or "max"; what it does is up to the chat template. */
   reasoning_effort?: string | null;
+  /** Tokens at most that the model may think; then its thoughts are closed. -1: any number. */
+  thinking_token_budget?: number | null;
   include_reasoning?: boolean | null;
   parallel_tool_calls?: boolean | null;
   user?: string | null;
@@ -115,8 +119,10 @@ export interface ChatCompletionCreateParamsBase {
   min_tokens?: number | null;
   skip_special_tokens?: boolean | null;
   spaces_between_special_tokens?: boolean | null;
-  /** Keep the last k prompt tokens; -1: as many as the context has room for. */
+  /** Keep k prompt tokens; -1: as many as the context has room for. */
   truncate_prompt_tokens?: number | null;
+  /** Which end of the prompt is cut: "left" (the default) keeps its last tokens, "right" its first. */
+  truncation_side?: string | null;
   prompt_logprobs?: number | null;
   allowed_token_ids?: readonly number[] | null;
   bad_words?: readonly string[] | null;
@@ -135,9 +141,15 @@ export interface ChatCompletionCreateParamsBase {
   request_id?: string | null;
   return_tokens_as_token_ids?: boolean | null;
   return_token_ids?: boolean | null;
+  /** Of rendered prompts; generating ignores it. */
+  return_token_offsets?: boolean | null;
+  /** Tokens that a chunk of a stream waits for; the first and the last chunk do not wait. Default 1. */
+  stream_interval?: number | null;
   cache_salt?: string | null;
   kv_transfer_params?: { [key: string]: unknown } | null;
   engine_xargs?: { [key: string]: string | number | readonly (string | number)[] } | null;
+  /** Another spelling of `engine_xargs`. */
+  vllm_xargs?: { [key: string]: string | number | readonly (string | number)[] } | null;
   repetition_detection?: {
     max_pattern_size?: number | null;
     min_pattern_size?: number | null;

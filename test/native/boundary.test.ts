@@ -147,6 +147,12 @@ describe("a slot", () => {
     ["params.badWords[0]", { badWords: [ids()] }],
     ["params.prompt[0]", { prompt: ids(1 << 30) }],
     ["params.topLogprobs", { topLogprobs: -2 }],
+    ["params.logprobIds[1]", { logprobIds: ids(3, 384) }],
+    ["params.thinking", { thinking: 3 }],
+    ["params.thinking.tokens", { thinking: { tokens: -1, used: 0, open: ids(1), close: ids(2) } }],
+    ["params.thinking.used", { thinking: { tokens: 1, used: -2, open: ids(1), close: ids(2) } }],
+    ["params.thinking.open", { thinking: { tokens: 1, used: 0, open: ids(), close: ids(2) } }],
+    ["params.thinking.close[0]", { thinking: { tokens: 1, used: 0, open: ids(1), close: ids(384) } }],
   ])("names %s", async (param, change) => {
     const error = await failure(() => model.openSlot(plainSlot(change)));
     expect(error).toMatchObject({ code: "invalid_argument", param });

@@ -12,6 +12,7 @@ import {
   type GrammarMatcher,
   type GrammarVocabulary,
   prepareVocabulary,
+  type SlotParams,
   type StepSequence,
 } from "../../src/runtime/runtime.js";
 import { loadCase, plainSlot } from "./referenceModel.js";
@@ -423,6 +424,53 @@ describe("a slot with a grammar", () => {
     expect(await drawn([opens, likeliest!])).toContain(opens);
     // Where an answer cannot begin otherwise, it begins so.
     expect(await first([...Array(256 + LONGER.length).keys()])).toBeGreaterThanOrEqual(0);
+  });
+
+  it("closes thoughts that are as long as they may be, and no sooner than a grammar permits", async () => {
+    const [open, close] = [Int32Array.of(byte("(")), Int32Array.of(byte(")"), byte("!"))];
+    const budget = { open, close, used: 0, tokens: 3 };
+    const drawn = async (params: Partial<SlotParams>, count: number) => {
+      const slot = model.openSlot(plainSlot({ temperature: 1.5, seed: 9n, ...params }));
+      const tokens = await draw(slot, count);
+      model.closeSlot(slot);
+      return tokens;
+    };
+    const free = await drawn({}, 12);
+    const closed = await drawn({ thinking: budget }, 12);
+    expect(closed.slice(0, 5)).toEqual([...free.slice(0, 3), ...close]);
+    // With logprobs the close is drawn from logits like any other token.
+    expect(await drawn({ thinking: budget, topLogprobs: 0 }, 12)).toEqual(closed);
+    expect((await drawn({ thinking: { ...budget, used: 2 } }, 3)).slice(1)).toEqual([...close]);
+    expect((await drawn({ thinking: { ...budget, used: 7 } }, 2)).slice(0)).toEqual([...close]);
+    const again = model.openSlot(plainSlot({ temperature: 1.5, seed: 9n, thinking: budget }));
+    await draw(again, 8);
+    model.rewindSlot(again, 4);
+    expect(await draw(again, 8, 4, closed[3])).toEqual(closed.slice(4));
+    model.closeSlot(again);
+    // Thoughts that nothing opened are not closed; those that the output opens are, once.
+    expect(await drawn({ thinking: { ...budget, used: -1 } }, 12)).toEqual(free);
+    const opens = { ...budget, open: Int32Array.of(free[1]!), used: -1, tokens: 2 };
+    const behind = free.indexOf(free[1]!) + 3;
+    expect((await drawn({ thinking: opens }, 6)).slice(behind, behind + 2)).toEqual([...close]);
+    expect(await drawn({ thinking: { ...budget, close: Int32Array.of(free[1]!) } }, 12)).toEqual(free);
+    // Characters of two bytes may not be cut in two: after three bytes, the close waits for the fourth.
+    const text = seq(repeat(chars([0x80, 0xff]), 2), { kind: "bytes", bytes: [...close] });
+    const grammarOfIt = (await compileGrammar(vocabulary, grammar(text))).matcher();
+    const bytes = await drawn({ thinking: budget, grammar: grammarOfIt }, 12);
+    const at = bytes.findIndex((token, i) => token === close[0] && bytes[i + 1] === close[1]);
+    expect([4, 6]).toContain(at);
+  });
+
+  it("reports the log-probabilities of the tokens it is asked for", async () => {
+    const all = model.openSlot(plainSlot({ temperature: 0, topLogprobs: 384 }));
+    const some = model.openSlot(plainSlot({ temperature: 0, topLogprobs: 0, logprobIds: Int32Array.of(7, 3, 9) }));
+    const [whole, named] = [await model.step([sequence({ slot: all })]), await model.step([sequence({ slot: some })])];
+    const drawn = whole.tokens[0]!;
+    const others = [7, 3, 9].filter((id) => id !== drawn);
+    expect([...named.top[0]!.ids]).toEqual([drawn, ...others]);
+    const { ids, logprobs } = whole.top[0]!;
+    expect([...named.top[0]!.logprobs]).toEqual([drawn, ...others].map((id) => logprobs[ids.indexOf(id)]));
+    for (const slot of [all, some]) model.closeSlot(slot);
   });
 
   it("takes what is forced with the draw before it, and computes all of it in the next step", async () => {

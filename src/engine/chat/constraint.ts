@@ -41,7 +41,9 @@ function fromResponseFormat(format: ChatRequest["response_format"]): RequestCons
     case "json_object":
       return { field, constraint: { kind: "json_object", format: PLAIN }, locate: () => [field] };
     case "json_schema": {
-      const constraint = { kind: "json_schema", schema: format.json_schema!.schema, format: PLAIN } as const;
+      const { schema, strict } = format.json_schema!;
+      const json: JsonFormat = { ...PLAIN, disableAdditionalProperties: strict === true };
+      const constraint = { kind: "json_schema", schema, format: json } as const;
       return { field, constraint, locate: (path) => [field, "json_schema", "schema", ...path] };
     }
     case "structural_tag":

@@ -28,3 +28,6 @@ export interface ChatCall {
 
 /** The most logprobs that may be asked for per token. */
 export const MAX_LOGPROBS = 20;
+
+/** The most tokens that may be named to have their logprobs reported at every position. */
+export const MAX_LOGPROB_TOKEN_IDS = 128;

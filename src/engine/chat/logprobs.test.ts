@@ -5,7 +5,9 @@ describe("logprobs", () => {
   test("only as requested", async () => {
     const { ask } = await says("ab");
     expect((await ask()).choices[0]!.logprobs).toBeNull();
-    expect((await ask({ logprobs: true, top_logprobs: null })).choices[0]!.logprobs).toBeNull();
+    const absent = (await ask({ logprobs: true })).choices[0]!.logprobs!.content;
+    expect(absent.map((entry) => entry.top_logprobs)).toEqual([[], [], []].slice(0, absent.length));
+    expect((await ask({ logprobs: true, top_logprobs: null })).choices[0]!.logprobs!.content).toEqual(absent);
   });
 
   test("one entry per output token, the end included, with its own text and bytes", async () => {
@@ -45,6 +47,19 @@ describe("logprobs", () => {
     expect((await refusal(ask({ logprobs: true, top_logprobs: 21 }))).param).toBe("top_logprobs");
     expect((await refusal(ask({ logprobs: true, top_logprobs: -1 }))).param).toBe("top_logprobs");
     expect((await refusal(ask({ prompt_logprobs: 21 }))).param).toBe("prompt_logprobs");
+  });
+
+  test("logprob_token_ids: the drawn token and those named, instead of the likeliest", async () => {
+    const { ask, tokenizer } = await says("ab");
+    const params = { logprobs: true, top_logprobs: 2, return_token_ids: true, logprob_token_ids: [9, 3, 9] };
+    const choice = (await ask(params)).choices[0]!;
+    for (const [i, entry] of choice.logprobs!.content.entries()) {
+      const own = choice.token_ids![i]!;
+      expect(entry.top_logprobs.map((top) => top.token)).toEqual([own, 9, 3].map((id) => tokenizer.tokenText(id)));
+    }
+    for (const logprob_token_ids of [[3, 907], [-1], Array.from({ length: 129 }, () => 3)]) {
+      expect((await refusal(ask({ logprobs: true, logprob_token_ids }))).param).toBe("logprob_token_ids");
+    }
   });
 
   test("token_id strings leave the bytes as they are", async () => {

@@ -8,18 +8,20 @@ import {
   type ConversationMessage,
   compileChatTemplate,
   contentText,
+  isInsideReasoning,
+  promptOpensReasoning,
+  REASONING_TAGS,
   renderConversation,
   TemplateError,
   type Tokenizer,
 } from "../../text/index.js";
 import type { BaseModel } from "../baseModel.js";
-import type { ReplyPlan } from "./replyPlan.js";
 import { checkTextLength, keptPromptTokens, type TokenLimits } from "./tokenLimits.js";
 
 export interface RenderedPrompt {
   tokens: number[];
-  /** What the template made, before anything was added or cut. */
-  text: string;
+  /** What of a thought the prompt ends in, so that the reply goes on with it; null: none is open. */
+  thought: string | null;
   /** Whether messages and tools alone make these tokens, at any time: training can then render them again. */
   isPlain: boolean;
   /** Role of the message that the model writes. */
@@ -29,7 +31,7 @@ export interface RenderedPrompt {
 }
 
 /**
- * The prompt that a conversation becomes, cut as `truncate_prompt_tokens` says. A `plan` may write the reply's beginning.
+ * The prompt that a conversation becomes, cut as `truncate_prompt_tokens` says.
  * @throws ValidationError for messages or templates that cannot be rendered, and for texts that cannot fit; the signal's
  * reason after an abort.
  */
@@ -37,7 +39,7 @@ export async function renderPrompt(
   request: ChatRequest,
   base: BaseModel,
   limits: TokenLimits,
-  { plan, signal }: { plan?: ReplyPlan; signal?: AbortSignal } = {},
+  signal?: AbortSignal,
 ): Promise<RenderedPrompt> {
   const messages = request.messages as readonly ConversationMessage[];
   const addGenerationPrompt = request.add_generation_prompt ?? !request.continue_final_message;
@@ -56,19 +58,25 @@ export async function renderPrompt(
   );
   const kept = keptPromptTokens(request, limits);
   checkTextLength(request, text, () => longestToken(base.tokenizer), limits);
-  const opened = text + (plan?.opening(text) ?? "");
   const addSpecialTokens = request.add_special_tokens;
-  const tokens = await base.tokenizer.encodeAside(opened, { addSpecialTokens, last: kept, signal });
+  const tokens = await base.tokenizer.encodeAside(text, { addSpecialTokens, keep: kept, signal });
   if (tokens.length === 0) throw ValidationError.at("messages", "the chat template makes an empty prompt of them");
   const last = messages.at(-1)!;
   const replyRole = addGenerationPrompt ? "assistant" : last.role;
   return {
     tokens,
-    text,
-    isPlain: opened === text && kept === null && isPlainRequest(request) && !template.mentions("strftime_now"),
+    thought: openThought(text, request.continue_final_message ? contentText(last.content, "messages") : ""),
+    isPlain: kept === null && isPlainRequest(request) && !template.mentions("strftime_now"),
     replyRole,
     echo: last.role === replyRole ? contentText(last.content, `messages.${messages.length - 1}.content`) : null,
   };
+}
+
+/** `continued`: the answer that the prompt ends with, to be gone on with. */
+function openThought(prompt: string, continued: string): string | null {
+  if (!promptOpensReasoning(prompt) && !isInsideReasoning(continued)) return null;
+  const at = prompt.lastIndexOf(REASONING_TAGS.open);
+  return at < 0 ? null : prompt.slice(at + REASONING_TAGS.open.length);
 }
 
 /** Whether nothing in the request makes the prompt another than messages and tools would. */

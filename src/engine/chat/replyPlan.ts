@@ -1,10 +1,10 @@
-// What a reply may consist of beside text, and how it is brought to begin with a tool call when it must.
+// What a reply may consist of beside text: thoughts, and tool calls that it makes or must make.
 
 import { ValidationError } from "../../errors.js";
 import type { ChatRequest } from "../../schemas/chat.js";
 import {
   type ChatTemplate,
-  promptOpensReasoning,
+  REASONING_TAGS,
   recogniseReasoning,
   recogniseToolFormat,
   type Tokenizer,
@@ -12,7 +12,7 @@ import {
 } from "../../text/index.js";
 import type { RequestConstraint } from "./constraint.js";
 import type { ChatHost } from "./host.js";
-import { callOpening, toolCallConstraint } from "./toolCallConstraint.js";
+import { toolCallConstraint } from "./toolCallConstraint.js";
 
 export interface ReplyPlan {
   /** Whether the model's replies may begin with thoughts. */
@@ -23,20 +23,22 @@ export interface ReplyPlan {
   mostCalls: number;
   /** Whether the marks that are looked for are special tokens, which text leaves out otherwise. */
   needsSpecialTokens: boolean;
-  /** What is written for the model at the end of `prompt`: the beginning of a call, or "". */
-  opening(prompt: string): string;
-  /** What must follow an opening; null: nothing was opened. */
+  /** The calls that the reply must be; null: none has to be made. */
   forcedCalls: RequestConstraint | null;
 }
 
-/** @throws ValidationError when calls are asked for and cannot be read. */
+/**
+ * `thought`: what of a thought the prompt ends in, or null.
+ * @throws ValidationError when calls are asked for and cannot be read.
+ */
 export function planReply(
   host: ChatHost,
   request: ChatRequest,
   template: ChatTemplate,
   tokenizer: Tokenizer,
+  thought: string | null,
 ): ReplyPlan {
-  const reasons = recogniseReasoning(template.source);
+  const reasons = thought !== null || recogniseReasoning(template.source);
   const format = host.toolParser === "auto" ? recogniseToolFormat(template.source) : host.toolParser;
   const known = format === "none" ? null : format;
   const byDefault = (request.tools ?? []).length > 0 && known !== null ? "auto" : "none";
@@ -54,11 +56,6 @@ export function planReply(
       const id = tokenizer.tokenToId(mark);
       return id !== null && tokenizer.specialIds.has(id);
     }),
-    opening(prompt) {
-      if (!forced || toolFormat === null) return "";
-      const thoughts = reasons && promptOpensReasoning(prompt) ? "\n</think>\n\n" : "";
-      return thoughts + callOpening(toolFormat, name);
-    },
     forcedCalls: forced && toolFormat !== null ? toolCallConstraint(toolFormat, request.tools!, name, several) : null,
   };
 }
@@ -74,7 +71,7 @@ function noToolParser(option: ChatHost["toolParser"]): ValidationError {
 }
 
 function marks(reasons: boolean, format: ToolFormat | null): string[] {
-  const found = reasons ? ["<think>", "</think>"] : [];
+  const found: string[] = reasons ? Object.values(REASONING_TAGS) : [];
   if (format === "hermes") found.push("<tool_call>", "</tool_call>");
   if (format === "llama3") found.push("<|python_tag|>");
   return found;

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { CHATML_WITH_THOUGHTS, CHATML_WITH_TOOLS, openChat } from "../../../test/fixtures/chatHost.js";
+import { CHATML, CHATML_WITH_THOUGHTS, CHATML_WITH_TOOLS, openChat, refusal } from "../../../test/fixtures/chatHost.js";
 import { ValidationError } from "../../errors.js";
+import type { SlotParams } from "../../runtime/runtime.js";
 import type { ChatCompletionChunk } from "../../types/chat.js";
 
 const tool = (name: string) => ({ type: "function", function: { name, parameters: { type: "object" } } });
@@ -104,26 +105,24 @@ describe("tool calls", () => {
     expect(assembled(await chunks({ tools, parallel_tool_calls })).calls.map((call) => call.name)).toEqual(["add"]);
   });
 
-  test("a named function is called whatever the model would have said", async () => {
-    const { ask, chunks } = await withTools('{"a": 7}}\n</tool_call>');
-    const params = { tools, tool_choice: { type: "function", function: { name: "sub" } } };
-    const choice = (await ask(params)).choices[0]!;
-    expect(choice.finish_reason).toBe("tool_calls");
-    expect(choice.message.content).toBeNull();
-    expect(choice.message.tool_calls![0]!.function).toEqual({ name: "sub", arguments: '{"a": 7}' });
-    const { content, calls } = assembled(await chunks(params));
-    expect([content, calls[0]!.name, calls[0]!.arguments]).toEqual(["", "sub", '{"a": 7}']);
-  });
-
-  test("required makes the reply begin with a call", async () => {
-    const { ask } = await withTools('add", "arguments": {"a": 7}}\n</tool_call>');
-    const choice = (await ask({ tools, tool_choice: "required" })).choices[0]!;
-    expect(choice.finish_reason).toBe("tool_calls");
-    expect(choice.message.tool_calls![0]!.function).toEqual({ name: "add", arguments: '{"a": 7}' });
+  test("a forced call is read from what the model says, and counted with it", async () => {
+    const { ask, chunks, tokenizer } = await withTools(two);
+    for (const tool_choice of ["required", { type: "function", function: { name: "sub" } }]) {
+      const params = { tools, tool_choice, return_token_ids: true };
+      const answer = await ask(params);
+      const choice = answer.choices[0]!;
+      expect(choice.finish_reason).toBe("tool_calls");
+      expect(choice.message.content).toBeNull();
+      expect(choice.message.tool_calls![0]!.function).toEqual({ name: "sub", arguments: "{}" });
+      expect(tokenizer.decode(choice.token_ids!)).toBe(two);
+      expect(answer.prompt_token_ids).toEqual((await ask({ tools, return_token_ids: true })).prompt_token_ids);
+      const { content, calls } = assembled(await chunks(params));
+      expect([content, calls[0]!.name, calls[0]!.arguments]).toEqual(["", "sub", "{}"]);
+    }
   });
 
   test("a trained model's choice records that its call was forced", async () => {
-    const { ask } = await withTools('{"a": 7}}\n</tool_call>');
+    const { ask } = await withTools(two);
     const tool_choice = { type: "function", function: { name: "sub" } };
     const forced = (await ask({ model: "trained", tools, tool_choice })).choices[0]!;
     expect(forced.sampling_settings).toEqual({ tool_choice });
@@ -144,14 +143,11 @@ describe("tool calls", () => {
   });
 
   test("a forced call cut off by the limit is content with its opening", async () => {
-    const { ask, tokenizer } = await withTools('{"a": 7}}\n</tool_call>');
-    const max_tokens = tokenizer.encode('{"a"').length;
-    const params = { tools, tool_choice: { type: "function", function: { name: "sub" } }, max_tokens };
-    const choice = (await ask(params)).choices[0]!;
-    expect(choice).toMatchObject({
-      finish_reason: "length",
-      message: { content: expect.stringMatching(/^<tool_call>\n\{"name": "sub", "arguments": \{"a"/) },
-    });
+    const { ask, tokenizer } = await withTools(one);
+    const said = '<tool_call>\n{"name": "add", "arguments": {"a": 1,';
+    const params = { tools, tool_choice: { type: "function", function: { name: "add" } } };
+    const choice = (await ask({ ...params, max_tokens: tokenizer.encode(said).length })).choices[0]!;
+    expect(choice).toMatchObject({ finish_reason: "length", message: { content: said } });
     expect(choice.message).not.toHaveProperty("tool_calls");
   });
 });
@@ -171,6 +167,57 @@ describe("reasoning", () => {
     const template = `${CHATML_WITH_THOUGHTS}{{- '<think>\\n' }}`;
     const { ask } = await withThoughts("Hm.\n</think>\n\nSeven", template);
     expect((await ask()).choices[0]!.message).toMatchObject({ reasoning: "Hm.", content: "Seven" });
+  });
+
+  describe("that the last message has begun", () => {
+    const continued = (content: string) => ({
+      messages: [
+        { role: "user", content: "3 + 4?" },
+        { role: "assistant", content },
+      ],
+      continue_final_message: true,
+    });
+
+    test.each([CHATML_WITH_THOUGHTS, CHATML])("goes on, whatever the template", async (template) => {
+      const { ask, chunks } = await withThoughts(" it is 7.\n</think>\n\nSeven", template);
+      const params = continued("<think>\nHm, let me see:");
+      const { message } = (await ask(params)).choices[0]!;
+      expect(message).toMatchObject({ reasoning: " it is 7.", content: "Seven" });
+      expect(assembled(await chunks(params))).toMatchObject({ reasoning: " it is 7.", content: "Seven" });
+    });
+
+    test("and is over where it was closed, or never was one", async () => {
+      const { ask } = await withThoughts("a b");
+      for (const content of ["<think>\nHm\n</think>\n\nIt is", "It is", "A <think> begins"]) {
+        expect((await ask(continued(content))).choices[0]!.message).toMatchObject({ reasoning: null, content: "a b" });
+      }
+    });
+  });
+
+  test("thinking_token_budget needs a model that thinks, and counts the thoughts of the prompt", async () => {
+    const { ask, device, tokenizer } = await withThoughts("Hm</think>7");
+    const slots: SlotParams[] = [];
+    const open = device.openSlot.bind(device);
+    device.openSlot = (slot) => {
+      slots.push(slot);
+      return open(slot);
+    };
+    const ids = (text: string) => Int32Array.from(tokenizer.encode(text));
+    const tags = { open: ids("<think>"), close: ids("</think>") };
+    await ask({ thinking_token_budget: 5 });
+    const thought = "\nHm, let me";
+    const messages = [{ role: "assistant", content: `<think>${thought}` }];
+    await ask({ messages, continue_final_message: true, thinking_token_budget: 5 });
+    await ask({ thinking_token_budget: -1 });
+    expect(slots.map((slot) => slot.thinking)).toEqual([
+      { tokens: 5, used: -1, ...tags },
+      { tokens: 5, used: ids(thought).length, ...tags },
+      null,
+    ]);
+    const params = { model: "trained", thinking_token_budget: 5 };
+    expect((await ask(params)).choices[0]!.sampling_settings).toEqual({ thinking_token_budget: 5 });
+    const silent = await openChat({ says: "7" });
+    expect((await refusal(silent.ask({ thinking_token_budget: 5 }))).param).toBe("thinking_token_budget");
   });
 
   test("nothing but thoughts: the content is null", async () => {

@@ -1,7 +1,7 @@
 // A choice's text taken apart: what it thinks, what it says, which tools it calls.
 
 import { randomBytes } from "node:crypto";
-import { createToolParser, promptOpensReasoning, ReasoningParser, type ToolParser } from "../../text/index.js";
+import { createToolParser, ReasoningParser, type ToolParser } from "../../text/index.js";
 import type { ToolCallDelta } from "../../types/chat.js";
 import type { ReplyPlan } from "./replyPlan.js";
 
@@ -15,23 +15,19 @@ export interface ReplyDelta {
 export class ReplyReader {
   private readonly reasoning: ReasoningParser | null;
   private readonly tools: ToolParser | null;
-  /** What the opening written for the model came to, until the model has said something. */
-  private opened: ReplyDelta | null = null;
 
   /**
-   * `prompt` is the text that the reply goes on from, without the opening of a call; `streams`: what is read is told at once,
-   * so that the pieces of a call go out before it is known to end.
+   * `thought`: what of a thought the prompt ends in, or null; `streams`: what is read is told at once, so that the pieces of a
+   * call go out before it is known to end.
    */
   constructor(
     private readonly plan: ReplyPlan,
-    prompt: string,
+    thought: string | null,
     streams: boolean,
   ) {
-    const startsInside = promptOpensReasoning(prompt);
+    const startsInside = thought === null ? false : thought.trim() === "" ? true : "midway";
     this.reasoning = plan.reasons ? new ReasoningParser({ startsInside }) : null;
     this.tools = plan.toolFormat === null ? null : createToolParser(plan.toolFormat, streams);
-    const opening = plan.opening(prompt);
-    if (opening !== "") this.opened = this.push(opening);
   }
 
   push(text: string): ReplyDelta {
@@ -65,10 +61,6 @@ export class ReplyReader {
         );
       }
     }
-    if (this.opened === null) return delta;
-    delta.content = this.opened.content + delta.content;
-    delta.toolCalls.unshift(...this.opened.toolCalls);
-    this.opened = null;
     return delta;
   }
 }

@@ -76,6 +76,15 @@ describe("sampling settings reach the device", () => {
     expect((await refusal(ask({ allowed_token_ids: [-1] }))).param).toBe("allowed_token_ids");
   });
 
+  test("stop_token_ids are checked", async () => {
+    const { ask } = await openChat();
+    for (const id of [907, -1]) {
+      const error = await refusal(ask({ stop_token_ids: [3, id] }));
+      expect(error.param).toBe("stop_token_ids");
+      expect(error.message).toContain(`${id} `);
+    }
+  });
+
   test("bad_words: the bare tokens, and those after a space when they are as many and begin otherwise", async () => {
     const { tokenizer, ask } = await openChat();
     const encoded = (word: string) => [tokenizer.encode(word), tokenizer.encode(` ${word}`)] as const;

@@ -8,7 +8,7 @@ import type { SamplingSettingsRecord } from "../../types/chat.js";
 import type { BaseModel } from "../baseModel.js";
 import type { ServedModel } from "../resolve.js";
 import { constraintOf } from "./constraint.js";
-import { MAX_LOGPROBS } from "./host.js";
+import { MAX_LOGPROB_TOKEN_IDS, MAX_LOGPROBS } from "./host.js";
 
 /** In float32 all tokens are equally likely long before. */
 const HOTTEST = 1e30;
@@ -39,7 +39,7 @@ export function samplingSettings(
   served: ServedModel,
   samplingDefaults: "model" | "neutral",
   maxTokens: number,
-): SamplingSettings {
+): Omit<SamplingSettings, "thinking"> {
   const { tokenizer, config, generationConfig } = served.base;
   const defaults = defaultsFor(served, samplingDefaults);
   const topK = request.top_k ?? defaults.top_k ?? 0;
@@ -63,8 +63,7 @@ export function samplingSettings(
     eosId: tokenizer.eosId,
     extraEosIds: generationConfig.eos_token_id.filter((id) => id !== tokenizer.eosId),
     ignoreEos: request.ignore_eos,
-    // Others are never drawn.
-    stopTokenIds: [...new Set(request.stop_token_ids)].filter((id) => id >= 0 && id < vocab),
+    stopTokenIds: stopTokenIds(request, vocab),
     stop: request.stop,
     includeStop: request.include_stop_str_in_output,
     skipSpecialTokens: request.skip_special_tokens,
@@ -73,6 +72,7 @@ export function samplingSettings(
     allowedTokenIds: allowedTokenIds(request, tokenizer, vocab),
     badWords: badWords(request, tokenizer, vocab),
     logprobs,
+    logprobTokenIds: logprobTokenIds(request, vocab),
     promptLogprobs: wantedPromptLogprobs(request, vocab),
     repetitionDetection: repetitionDetection(request),
     beam: request.use_beam_search ? { width: request.n, lengthPenalty: request.length_penalty } : null,
@@ -97,6 +97,7 @@ export function nonNeutralSettings(
   if (settings.allowedTokenIds !== null) record.allowed_token_ids = settings.allowedTokenIds;
   if (request.bad_words.length > 0) record.bad_words = request.bad_words;
   if (settings.minTokens > 0) record.min_tokens = settings.minTokens;
+  if (settings.thinking !== null) record.thinking_token_budget = settings.thinking.tokens;
   if (settings.beam !== null) record.use_beam_search = true;
   const constraint = constraintOf(request);
   if (constraint !== null) record[constraint.field] = request[constraint.field as "response_format"];
@@ -106,9 +107,20 @@ export function nonNeutralSettings(
 
 function wantedLogprobs(request: ChatRequest, trained: boolean, vocab: number): number | null {
   if (!(request.logprobs ?? trained)) return null;
-  // A base model's request that says `null` gets none.
-  if (request.top_logprobs === null && !trained) return null;
+  if (request.logprob_token_ids !== undefined) return 0;
   return logprobCount(request.top_logprobs ?? 0, "top_logprobs", vocab);
+}
+
+function logprobTokenIds(request: ChatRequest, vocab: number): number[] | null {
+  const ids = request.logprob_token_ids;
+  if (ids === undefined) return null;
+  if (ids.length > MAX_LOGPROB_TOKEN_IDS) {
+    const message = `${ids.length} are more than the ${MAX_LOGPROB_TOKEN_IDS} tokens that may be named`;
+    throw ValidationError.at("logprob_token_ids", message);
+  }
+  const outside = ids.filter((id) => id < 0 || id >= vocab);
+  if (outside.length > 0) throw outsideVocabulary("logprob_token_ids", outside, vocab);
+  return [...new Set(ids)];
 }
 
 function wantedPromptLogprobs(request: ChatRequest, vocab: number): number | null {
@@ -135,6 +147,12 @@ function logitBias(request: ChatRequest, vocab: number): [number, number][] {
   if (outside.length > 0) throw outsideVocabulary("logit_bias", outside, vocab);
   // "7" and "07" are one token.
   return [...new Map(biases)].sort(([a], [b]) => a - b);
+}
+
+function stopTokenIds(request: ChatRequest, vocab: number): number[] {
+  const outside = request.stop_token_ids.filter((id) => id < 0 || id >= vocab);
+  if (outside.length > 0) throw outsideVocabulary("stop_token_ids", outside, vocab);
+  return [...new Set(request.stop_token_ids)];
 }
 
 function allowedTokenIds(request: ChatRequest, tokenizer: Tokenizer, vocab: number): number[] | null {

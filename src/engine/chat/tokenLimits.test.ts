@@ -33,11 +33,12 @@ describe("token limits", () => {
     expect((await refusal(chat.ask({ max_completion_tokens: 65 }))).param).toBe("max_completion_tokens");
   });
 
-  test("prompt and limit together above the context are refused, not clamped", async () => {
-    const error = await refusal(chat.ask({ max_tokens: 64 - prompt + 1 }));
-    expect(error.param).toBe("input_tokens");
-    for (const number of [64, prompt, 64 - prompt + 1]) expect(error.message).toContain(String(number));
-    expect((await chat.ask({ max_tokens: 64 - prompt })).usage.total_tokens).toBe(64);
+  test("a limit beyond what the prompt leaves is lowered to that room", async () => {
+    for (const max_tokens of [64 - prompt, 64 - prompt + 1, 64]) {
+      const { usage, choices } = await chat.ask({ max_tokens });
+      expect(usage.total_tokens).toBe(64);
+      expect(choices[0]!.finish_reason).toBe("length");
+    }
   });
 
   test("a prompt that fills or exceeds the context is refused", async () => {
@@ -74,7 +75,19 @@ describe("token limits", () => {
     for (const truncate_prompt_tokens of [0, 65]) {
       expect((await refusal(chat.ask({ truncate_prompt_tokens }))).param).toBe("truncate_prompt_tokens");
     }
-    const over = chat.ask({ max_tokens: 10, truncate_prompt_tokens: 55 });
-    expect((await refusal(over)).param).toBe("truncate_prompt_tokens");
+    const lowered = await chat.ask({ ...long, max_tokens: 10, truncate_prompt_tokens: 60 });
+    expect(lowered.usage).toMatchObject({ prompt_tokens: 60, completion_tokens: 4 });
+    expect((await refusal(chat.ask({ ...long, truncate_prompt_tokens: 64 }))).param).toBe("input_tokens");
+  });
+
+  test("truncation_side says which end is kept", async () => {
+    const params = { max_tokens: 1, return_token_ids: true };
+    const whole = (await chat.ask(params)).prompt_token_ids!;
+    const cut = async (truncation_side: string | null) =>
+      (await chat.ask({ ...params, truncate_prompt_tokens: 3, truncation_side })).prompt_token_ids;
+    expect(await cut("right")).toEqual(whole.slice(0, 3));
+    expect(await cut("left")).toEqual(whole.slice(-3));
+    expect(await cut(null)).toEqual(whole.slice(-3));
+    expect((await chat.ask({ ...params, truncation_side: "right" })).prompt_token_ids).toEqual(whole);
   });
 });

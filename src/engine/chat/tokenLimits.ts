@@ -2,6 +2,7 @@
 
 import { ValidationError } from "../../errors.js";
 import type { ChatRequest } from "../../schemas/chat.js";
+import type { KeptTokens } from "../../text/index.js";
 
 export interface TokenLimits {
   /** Positions of prompt and reply together. */
@@ -18,24 +19,22 @@ function requestedOutput(request: ChatRequest): { field: string; tokens: number 
   return request.max_tokens === undefined ? null : { field: "max_tokens", tokens: request.max_tokens };
 }
 
-/** Prompt tokens to keep, from the end; null: all. */
-export function keptPromptTokens(request: ChatRequest, { context }: TokenLimits): number | null {
-  const keep = request.truncate_prompt_tokens;
-  if (keep === undefined) return null;
+/** Prompt tokens to keep; null: all. */
+export function keptPromptTokens(request: ChatRequest, { context }: TokenLimits): KeptTokens | null {
+  const count = request.truncate_prompt_tokens;
+  if (count === undefined) return null;
   const field = "truncate_prompt_tokens";
-  if (keep === 0) throw ValidationError.at(field, "0 leaves no prompt");
-  const output = requestedOutput(request)?.tokens;
-  // Without a limit there must be room for one token at least.
-  if (keep === -1) return Math.max(1, context - (output ?? 1));
-  const most = context - (output ?? 0);
-  if (keep > most) {
-    const reply = output === undefined ? "" : ` with ${output} output tokens`;
-    throw ValidationError.at(field, `${keep} is more than the ${most} tokens that a prompt may have${reply}`);
+  if (count === 0) throw ValidationError.at(field, "0 leaves no prompt");
+  if (count > context) {
+    throw ValidationError.at(field, `${count} is more than the model's context of ${context} tokens`);
   }
-  return keep;
+  const side = request.truncation_side === "right" ? "first" : "last";
+  // Without a limit there must be room for one token at least.
+  if (count === -1) return { side, count: Math.max(1, context - (requestedOutput(request)?.tokens ?? 1)) };
+  return { side, count };
 }
 
-/** Output tokens of a request with `prompt` prompt tokens, at most. */
+/** Output tokens of a request with `prompt` prompt tokens, at most: what was asked for, or the room that is left. */
 export function maxOutputTokens(request: ChatRequest, prompt: number, { context, byDefault }: TokenLimits): number {
   const requested = requestedOutput(request);
   if (requested !== null && requested.tokens > context) {
@@ -45,13 +44,7 @@ export function maxOutputTokens(request: ChatRequest, prompt: number, { context,
   if (prompt > context) {
     throw tooLong(`the prompt has ${prompt} tokens, more than the model's context of ${context}`);
   }
-  if (requested !== null && prompt + requested.tokens > context) {
-    throw tooLong(
-      `the model's context is ${context} tokens, but ${prompt} prompt tokens and ${requested.tokens} output tokens ` +
-        `(${requested.field}) make ${prompt + requested.tokens}`,
-    );
-  }
-  const limit = requested?.tokens ?? Math.min(context - prompt, byDefault ?? Number.POSITIVE_INFINITY);
+  const limit = Math.min(context - prompt, requested?.tokens ?? byDefault ?? Number.POSITIVE_INFINITY);
   if (limit < 1) {
     throw tooLong(`the prompt fills the model's context of ${context} tokens: there is no room for a reply`);
   }
@@ -64,7 +57,7 @@ export function maxOutputTokens(request: ChatRequest, prompt: number, { context,
 function tooLong(message: string): ValidationError {
   return ValidationError.at("messages", message, "context_length_exceeded", {
     param: "input_tokens",
-    hint: "shorten the messages, lower max_completion_tokens, or set truncate_prompt_tokens",
+    hint: "shorten the messages, or set truncate_prompt_tokens",
   });
 }
 

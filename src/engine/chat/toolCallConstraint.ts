@@ -12,56 +12,45 @@ const CALL_TEXTS: Readonly<Record<ToolFormat, { before: string; key: string; aft
   llama3: { before: '{"name": "', key: "parameters", after: "}", between: "; " },
 };
 
-/** What the reply goes on with: the text of a call up to its name, or up to its arguments when the name is given. */
-export function callOpening(format: ToolFormat, name: string | null): string {
-  const { before } = CALL_TEXTS[format];
-  return name === null ? before : before + callHead(format, name);
-}
-
-function callHead(format: ToolFormat, name: string): string {
-  return `${JSON.stringify(name).slice(1, -1)}", "${CALL_TEXTS[format].key}": `;
-}
-
-/** `name`: the one function to call, whose opening is written up to the arguments; null: any, once or `several` times. */
+/** `name`: the one function to call; null: any, once or `several` times. */
 export function toolCallConstraint(
   format: ToolFormat,
   tools: readonly Tool[],
   name: string | null,
   several: boolean,
 ): RequestConstraint {
-  const { before, after, between } = CALL_TEXTS[format];
-  const jsonFormat = { whitespacePattern: null, disableAnyWhitespace: false, disableAdditionalProperties: false };
+  const { before, key, after, between } = CALL_TEXTS[format];
+  const head = (tool: Tool) => `${JSON.stringify(tool.function.name).slice(1, -1)}", "${key}": `;
   const argumentsOf = (tool: Tool) => ({ type: "json_schema", json_schema: schemaOf(tool) });
+  const constraint = (elements: object[]): RequestConstraint["constraint"] => ({
+    kind: "structural_tag",
+    tag: { format: { type: "sequence", elements } },
+    // Names that a function does not declare are of no use to it.
+    format: { whitespacePattern: null, disableAnyWhitespace: false, disableAdditionalProperties: true },
+  });
   if (name !== null) {
     const index = tools.findIndex((tool) => tool.function.name === name);
-    const elements = [argumentsOf(tools[index]!), { type: "const_string", value: after }];
+    const tool = tools[index]!;
+    const opening = { type: "const_string", value: before + head(tool) };
     return {
       field: "tools",
-      constraint: { kind: "structural_tag", tag: { format: { type: "sequence", elements } }, format: jsonFormat },
-      // "format", "elements", "0", "json_schema", ...
+      constraint: constraint([opening, argumentsOf(tool), { type: "const_string", value: after }]),
+      // "format", "elements", "1", "json_schema", ...
       locate: (path) => ["tools", String(index), "function", "parameters", ...path.slice(4)],
     };
   }
-  const tags = tools.map((tool) => ({
-    type: "tag",
-    begin: callHead(format, tool.function.name),
-    content: argumentsOf(tool),
-    end: after,
-  }));
-  const tag = {
-    format: {
-      type: "tags_with_separator",
-      tags,
-      separator: between + before,
-      at_least_one: true,
-      stop_after_first: !several,
-    },
+  const calls = {
+    type: "tags_with_separator",
+    tags: tools.map((tool) => ({ type: "tag", begin: head(tool), content: argumentsOf(tool), end: after })),
+    separator: between + before,
+    at_least_one: true,
+    stop_after_first: !several,
   };
   return {
     field: "tools",
-    constraint: { kind: "structural_tag", tag, format: jsonFormat },
-    // "format", "tags", i, "content", "json_schema", ...
-    locate: (path) => ["tools", path[2] ?? "0", "function", "parameters", ...path.slice(5)],
+    constraint: constraint([{ type: "const_string", value: before }, calls]),
+    // "format", "elements", "1", "tags", i, "content", "json_schema", ...
+    locate: (path) => ["tools", path[4] ?? "0", "function", "parameters", ...path.slice(7)],
   };
 }
 
