@@ -3,11 +3,9 @@
 import { realpathSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { relative, sep } from "node:path";
+import { isKept } from "../store/homeFolder.js";
 import type { FileRights, Reader } from "../training/dataLocation.js";
 import type { Caller } from "./caller.js";
-
-/** What the engine itself keeps in a home: every entity's checkpoints and data, and the owner's key. */
-const KEPT = /^(checkpoints|artifacts|jobs|temporary|quarantine|checksums|owner-key|anneal\.db.*|lock\..*)$/;
 
 export const readerOf = (caller: Caller): Reader => (caller.owner ? "owner" : "other");
 
@@ -22,6 +20,6 @@ export function fileRights(reader: Reader, home: string, dataRoots: readonly str
     const roots = dataRoots ?? [folder, realpathSync(tmpdir())];
     return { reader, roots, followLinks: true, isHidden: () => false };
   }
-  const isHidden = (path: string) => KEPT.test(relative(folder, path).split(sep)[0]!);
+  const isHidden = (path: string) => isKept(relative(folder, path).split(sep)[0]!);
   return { reader, roots: dataRoots ?? [], followLinks: false, isHidden };
 }

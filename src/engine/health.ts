@@ -1,4 +1,5 @@
 import { UnavailableError } from "../errors.js";
+import { quarantined } from "../store/sweep.js";
 import type { CheckResult, HealthReport, SystemReport } from "../types/health.js";
 import type { EngineCore } from "./core.js";
 
@@ -28,5 +29,9 @@ export async function systemCheck(core: EngineCore): Promise<SystemReport> {
       for (const base of core.bases.values()) base.loop.stats();
     }),
     gpu_queue: await check(() => undefined),
+    home: await check(() => {
+      const { length } = quarantined(core.store.home);
+      if (length > 0) throw new Error(`${length} folders that the database does not know are in quarantine`);
+    }),
   };
 }

@@ -114,6 +114,16 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
         return resolveAdapterFolder(path, rights, (message) => ValidationError.at(field, message));
       },
     };
+    const { quarantined, restored } = store.swept;
+    if (quarantined.length > 0) {
+      options.logger.warn("folders that the home's database does not know were moved to its quarantine", {
+        home: options.home,
+        folders: quarantined,
+      });
+    }
+    if (restored.length > 0) {
+      options.logger.warn("folders came back from quarantine", { home: options.home, folders: restored });
+    }
     core.runner.start();
     diagnostics.engineOpen.publish({ home: options.home });
     options.logger.info("engine opened", { home: options.home, models: [...bases.keys()] });

@@ -100,7 +100,7 @@ export function operationRoutes(routes: () => readonly Route[], http: HttpMetric
       method: "GET",
       path: "/v1/system-check",
       summary: "Whether what requests need works",
-      response: z.object({ api: z.literal(true), database: check, cpu_queue: check, gpu_queue: check }),
+      response: z.object({ api: z.literal(true), database: check, cpu_queue: check, gpu_queue: check, home: check }),
       async handle({ engine }) {
         const report = await engine.systemCheck();
         const works = report.database.success && report.cpu_queue.success && report.gpu_queue.success;

@@ -36,6 +36,8 @@ export interface CheckpointTable {
     modelId: string,
     query: { after?: string | null; limit: number; order?: "asc" | "desc" },
   ): Slice<CheckpointRecord>;
+  /** Of all models. */
+  all(): { modelId: string; step: number }[];
   /** Every step, ascending. */
   steps(modelId: string): number[];
   latest(modelId: string): CheckpointRecord | null;
@@ -62,6 +64,9 @@ export function checkpointTable(database: Database): CheckpointTable {
   const allSteps = database.prepare<[string], { step: number }>(
     "SELECT step FROM checkpoints WHERE model_id = ? ORDER BY step",
   );
+  const everything = database.prepare<[], { modelId: string; step: number }>(
+    "SELECT model_id AS modelId, step FROM checkpoints",
+  );
   const newest = database.prepare<[string], Row>(
     "SELECT * FROM checkpoints WHERE model_id = ? ORDER BY step DESC LIMIT 1",
   );
@@ -85,6 +90,7 @@ export function checkpointTable(database: Database): CheckpointTable {
       const rows = (order === "asc" ? ascending : descending).all(modelId, start, limit + 1);
       return { items: rows.slice(0, limit).map(toRecord), hasMore: rows.length > limit };
     },
+    all: () => everything.all(),
     steps: (modelId) => allSteps.all(modelId).map((row) => row.step),
     latest(modelId) {
       const row = newest.get(modelId);

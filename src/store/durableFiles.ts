@@ -1,7 +1,8 @@
 import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from "node:fs";
-import { open, readdir, rename, rm } from "node:fs/promises";
+import { chmod, open, readdir, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { naming } from "./fullDisk.js";
+import { PRIVATE_FILE, PRIVATE_FOLDER } from "./homeFolder.js";
 
 /** Flushes a file or folder to the disk. Folders cannot be opened for that on Windows, where renames are journaled. */
 function fsyncPath(path: string, folder: boolean): void {
@@ -25,18 +26,24 @@ async function flush(path: string, folder: boolean): Promise<void> {
   }
 }
 
+/** The same for all there is in a folder, and takes it from other users. */
 async function flushTree(folder: string): Promise<void> {
   for (const entry of await readdir(folder, { withFileTypes: true })) {
     const path = join(folder, entry.name);
-    if (entry.isDirectory()) await flushTree(path);
-    else await flush(path, false);
+    if (entry.isDirectory()) {
+      await flushTree(path);
+    } else {
+      await chmod(path, PRIVATE_FILE);
+      await flush(path, false);
+    }
   }
+  await chmod(folder, PRIVATE_FOLDER);
   await flush(folder, true);
 }
 
 /** Makes `folder` and flushes every parent that had to be made. */
 export function makeFolder(folder: string): void {
-  const first = mkdirSync(folder, { recursive: true });
+  const first = mkdirSync(folder, { recursive: true, mode: PRIVATE_FOLDER });
   if (first === undefined) return;
   for (let path = folder; ; path = dirname(path)) {
     fsyncPath(dirname(path), true);
@@ -68,26 +75,24 @@ export function moveFolder(temporary: string, final: string): void {
 }
 
 /** Writes a file so that a reader sees the old or the new content, never a part. @throws DiskFullError */
-export const writeFileDurably = naming(
-  (path: string, content: string | Uint8Array | Iterable<string>, mode: number = 0o644): void => {
-    const temporary = `${path}.${process.pid}.part`;
-    const descriptor = openSync(temporary, "w", mode);
-    try {
-      const parts = typeof content === "string" || content instanceof Uint8Array ? [content] : content;
-      for (const part of parts) {
-        const bytes = typeof part === "string" ? Buffer.from(part) : part;
-        for (let done = 0; done < bytes.length; ) done += writeSync(descriptor, bytes, done);
-      }
-      fsyncSync(descriptor);
-    } catch (error) {
-      rmSync(temporary, { force: true });
-      throw error;
-    } finally {
-      closeSync(descriptor);
+export const writeFileDurably = naming((path: string, content: string | Uint8Array | Iterable<string>): void => {
+  const temporary = `${path}.${process.pid}.part`;
+  const descriptor = openSync(temporary, "w", PRIVATE_FILE);
+  try {
+    const parts = typeof content === "string" || content instanceof Uint8Array ? [content] : content;
+    for (const part of parts) {
+      const bytes = typeof part === "string" ? Buffer.from(part) : part;
+      for (let done = 0; done < bytes.length; ) done += writeSync(descriptor, bytes, done);
     }
-    moveFile(temporary, path);
-  },
-);
+    fsyncSync(descriptor);
+  } catch (error) {
+    rmSync(temporary, { force: true });
+    throw error;
+  } finally {
+    closeSync(descriptor);
+  }
+  moveFile(temporary, path);
+});
 
 /** Gives a flushed file its name; one of that name is replaced. */
 export function moveFile(temporary: string, path: string): void {
@@ -102,7 +107,7 @@ export interface StreamedFile {
 /** Writes a file from chunks as they come, with the promise of `writeFileDurably`; a stream that breaks off leaves nothing. */
 export const streamFile = naming(async (path: string, chunks: AsyncIterable<Uint8Array>): Promise<StreamedFile> => {
   const temporary = `${path}.${process.pid}.${Math.random().toString(36).slice(2)}.part`;
-  const file = await open(temporary, "w");
+  const file = await open(temporary, "w", PRIVATE_FILE);
   let bytes = 0;
   try {
     for await (const chunk of chunks) {

@@ -1,8 +1,16 @@
-import { existsSync, mkdirSync, statSync } from "node:fs";
+import { chmodSync, closeSync, existsSync, lstatSync, mkdirSync, openSync, readdirSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { UnavailableError } from "../errors.js";
 
 export const databaseFile = (home: string): string => join(home, "anneal.db");
+
+/** What the engine itself keeps in a home: every entity's checkpoints and data, and the owner's key. */
+export const isKept = (entry: string): boolean =>
+  /^(checkpoints|artifacts|jobs|temporary|quarantine|owner-key|anneal\.db.*|lock\..*)$/.test(entry);
+
+/** Permissions of what lies in a home: this user's alone. */
+export const PRIVATE_FILE = 0o600;
+export const PRIVATE_FOLDER = 0o700;
 
 /** Whether an engine has ever kept anything in that folder. */
 export const isHome = (folder: string): boolean => existsSync(databaseFile(folder));
@@ -23,9 +31,41 @@ export function makeHome(home: string): void {
   if (!statSync(home).isDirectory()) throw unusable(home, "it is not a folder");
 }
 
+/** Takes a home and what the engine keeps in it from all other users, whatever permissions they were given before. */
+export function makePrivate(home: string): void {
+  if (process.platform === "win32") return;
+  for (const entry of readdirSync(home)) if (isKept(entry)) tighten(join(home, entry));
+  chmodUnlessAnothers(home, PRIVATE_FOLDER);
+}
+
+/** A folder last, so that one that is closed already has been gone through. */
+function tighten(path: string): void {
+  const status = lstatSync(path, { throwIfNoEntry: false });
+  if (!status || status.isSymbolicLink() || (status.mode & 0o077) === 0) return;
+  if (status.isDirectory()) for (const entry of readdirSync(path)) tighten(join(path, entry));
+  chmodUnlessAnothers(path, status.isDirectory() ? PRIVATE_FOLDER : PRIVATE_FILE);
+}
+
+/** What belongs to another user is theirs to close. */
+function chmodUnlessAnothers(path: string, mode: number): void {
+  try {
+    chmodSync(path, mode);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EPERM") throw error;
+  }
+}
+
+/**
+ * Makes an empty database that others cannot read, of which SQLite then takes the permissions for the files beside it. One
+ * that exists is not opened: closing it here would end the locks that this process has on it.
+ */
+export function makeDatabaseFile(file: string): void {
+  if (!existsSync(file)) closeSync(openSync(file, "a", PRIVATE_FILE));
+}
+
 function makeOne(path: string): void {
   try {
-    mkdirSync(path, { mode: 0o700 });
+    mkdirSync(path, { mode: PRIVATE_FOLDER });
   } catch (error) {
     // Another process may have made it meanwhile.
     if (!statSync(path, { throwIfNoEntry: false })?.isDirectory()) throw error;

@@ -2,6 +2,7 @@ import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import Database from "better-sqlite3";
 import { HomeLockedError } from "../errors.js";
+import { makeDatabaseFile, PRIVATE_FILE } from "./homeFolder.js";
 
 /** Who has a home open. */
 interface Holder {
@@ -33,9 +34,11 @@ function readHolder(file: string): Holder {
  */
 export function lockHome(home: string): HomeLock {
   const description = join(home, "lock.json");
-  const database = new Database(join(home, "lock.db"), { timeout: 0 });
+  const file = join(home, "lock.db");
+  makeDatabaseFile(file);
+  const database = new Database(file, { timeout: 0 });
   const describe = (address: string | null) =>
-    writeFileSync(description, JSON.stringify({ pid: process.pid, address } satisfies Holder));
+    writeFileSync(description, JSON.stringify({ pid: process.pid, address } satisfies Holder), { mode: PRIVATE_FILE });
   try {
     database.pragma("journal_mode = DELETE");
     database.exec("BEGIN EXCLUSIVE");

@@ -1,4 +1,7 @@
 import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -7,13 +10,14 @@ import {
   rmSync,
   statSync,
   symlinkSync,
+  truncateSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import Database from "better-sqlite3";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { ConflictError, DiskFullError, HomeLockedError, NotFoundError } from "../errors.js";
 import { streamFile, writeFileDurably } from "./durableFiles.js";
 import { namingFullDisks } from "./fullDisk.js";
@@ -22,6 +26,7 @@ import { migrate } from "./migrate.js";
 import { migrations } from "./migrations.js";
 import type { EventRecord } from "./records.js";
 import { openStore, type Store } from "./store.js";
+import { quarantined } from "./sweep.js";
 
 let home: string;
 let store: Store;
@@ -294,7 +299,7 @@ describe("an artifact", () => {
 });
 
 describe("the home", () => {
-  it("sweeps folders that no row knows and keeps the others", async () => {
+  it("sets folders aside that no row knows, removes those that are done with, and keeps the others", async () => {
     const model = makeModel();
     await makeCheckpoint(model.id, 0);
     const job = store.jobs.create({ kind: "rl", modelId: model.id, entity: "local" });
@@ -302,12 +307,148 @@ describe("the home", () => {
     mkdirSync(store.files.checkpointFolder("gone", 0), { recursive: true });
     mkdirSync(store.files.jobFolder(job.id), { recursive: true });
     mkdirSync(store.files.jobFolder("gone"), { recursive: true });
+    const ended = store.jobs.create({ kind: "rl", modelId: model.id, entity: "local" });
+    store.finishJob(ended.id, { status: "cancelled", event: { type: "training_failed", data: {} } });
+    mkdirSync(store.files.jobFolder(ended.id));
+    // The job that is not finished will make its checkpoint again.
+    const cutOff = store.files.checkpointFolder(model.id, 2);
+    mkdirSync(cutOff);
+    writeFileSync(join(cutOff, "meta.json"), JSON.stringify({ job_id: job.id }));
     store.files.temporary();
     reopen();
+    const aside = [`checkpoints/${model.id}/1`, "checkpoints/gone", "jobs/gone"];
+    expect(store.swept.quarantined.toSorted()).toEqual(aside.toSorted());
+    expect(quarantined(home).length).toBe(3);
+    expect(existsSync(cutOff)).toBe(true);
+    rmSync(cutOff, { recursive: true });
     expect(readdirSync(join(home, "checkpoints"))).toEqual([model.id]);
     expect(readdirSync(store.files.modelFolder(model.id))).toEqual(["0"]);
     expect(readdirSync(join(home, "jobs"))).toEqual([job.id]);
     expect(readdirSync(home)).not.toContain("temporary");
+  });
+
+  it.each(["is missing", "is empty", "is older"])(
+    "loses nothing when its database %s, and has it back with the database",
+    async (what) => {
+      const file = join(home, "anneal.db");
+      const older = join(home, "older.db");
+      const aged = makeModel("aged");
+      await makeCheckpoint(aged.id, 0);
+      store.close();
+      copyFileSync(file, older);
+      store = openStore(home);
+      const model = makeModel();
+      for (const step of [0, 1]) await makeCheckpoint(model.id, step);
+      await makeCheckpoint(aged.id, 1);
+      const key = { entity: "local", project: "p", name: "data" };
+      writeFileSync(join(store.artifacts.pendingFolder(key), "train.jsonl"), "data");
+      const artifact = store.artifacts.commit(key);
+      const job = store.jobs.create({ kind: "rl", modelId: model.id, entity: "local" });
+      mkdirSync(store.files.jobFolder(job.id), { recursive: true });
+      writeFileSync(join(store.files.jobFolder(job.id), "request.jsonl"), "{}");
+      store.close();
+      const whole = join(home, "whole.db");
+      copyFileSync(file, whole);
+
+      if (what === "is missing") rmSync(file);
+      else if (what === "is empty") truncateSync(file, 0);
+      else copyFileSync(older, file);
+      store = openStore(home);
+      const expected = [`checkpoints/${model.id}`, `jobs/${job.id}`, `artifacts/${artifact.id}`];
+      expected.push(what === "is older" ? `checkpoints/${aged.id}/1` : `checkpoints/${aged.id}`);
+      expect(store.swept.quarantined.toSorted()).toEqual(expected.toSorted());
+      const [time] = readdirSync(join(home, "quarantine"));
+      const kept = join(home, "quarantine", time!, "checkpoints", model.id, "1", "adapter_config.json");
+      expect(readFileSync(kept, "utf8")).toBe("{}");
+      // Opening it again moves and removes nothing.
+      reopen();
+      expect(store.swept).toEqual({ quarantined: [], restored: [] });
+      expect(existsSync(kept)).toBe(true);
+
+      store.close();
+      copyFileSync(whole, file);
+      store = openStore(home);
+      expect(store.swept.quarantined).toEqual([]);
+      expect(store.swept.restored.length).toBe(what === "is older" ? 5 : 6);
+      for (const [id, step] of [
+        [aged.id, 0],
+        [aged.id, 1],
+        [model.id, 0],
+        [model.id, 1],
+      ] as const) {
+        expect(readdirSync(store.files.checkpointFolder(id, step))).toEqual(["adapter_config.json"]);
+      }
+      expect(readFileSync(join(store.artifacts.folder(artifact), "train.jsonl"), "utf8")).toBe("data");
+      expect(existsSync(join(store.files.jobFolder(job.id), "request.jsonl"))).toBe(true);
+      expect(quarantined(home)).toEqual([]);
+    },
+  );
+
+  it("follows no link out of it", async () => {
+    const outside = mkdtempSync(join(tmpdir(), "store-outside-"));
+    try {
+      const precious = join(outside, "0", "precious");
+      mkdirSync(join(outside, "0"));
+      writeFileSync(precious, "here");
+      const model = makeModel();
+      await makeCheckpoint(model.id, 0);
+      for (const place of ["checkpoints", "jobs", "artifacts", `checkpoints/${model.id}`]) {
+        mkdirSync(join(home, place), { recursive: true });
+        symlinkSync(outside, join(home, place, "7"));
+      }
+      rmSync(join(home, "temporary"), { recursive: true, force: true });
+      symlinkSync(outside, join(home, "temporary"));
+      reopen();
+      expect(store.swept.quarantined).toHaveLength(4);
+      // A folder that somebody keeps elsewhere is left to them.
+      store.close();
+      rmSync(join(home, "jobs"), { recursive: true });
+      symlinkSync(outside, join(home, "jobs"));
+      store = openStore(home);
+      expect(store.swept.quarantined).toEqual([]);
+      expect(readFileSync(precious, "utf8")).toBe("here");
+    } finally {
+      rmSync(outside, { recursive: true, force: true });
+    }
+  });
+
+  it.skipIf(process.platform === "win32")("is this user's alone, whatever it was", async () => {
+    const model = makeModel();
+    await makeCheckpoint(model.id, 0);
+    store.ownerKey();
+    await store.artifacts.put({ entity: "e", project: "p", name: "n" }, "f", Readable.from(["x"]));
+    const open = (path: string) => {
+      const status = statSync(path);
+      const below = status.isDirectory() ? readdirSync(path).flatMap((name): string[] => open(join(path, name))) : [];
+      return (status.mode & 0o077) === 0 ? below : [path, ...below];
+    };
+    expect(open(home)).toEqual([]);
+    store.close();
+    writeFileSync(join(home, "notes"), "mine");
+    const loosen = (path: string) => {
+      const folder = statSync(path).isDirectory();
+      chmodSync(path, folder ? 0o755 : 0o644);
+      if (folder) for (const name of readdirSync(path)) loosen(join(path, name));
+    };
+    loosen(home);
+    store = openStore(home);
+    makeModel("later");
+    expect(open(home)).toEqual([join(home, "notes")]);
+  });
+
+  it("has everything in anneal.db alone soon after it was written", async () => {
+    const model = makeModel();
+    const copied = () => {
+      const copy = mkdtempSync(join(tmpdir(), "store-copy-"));
+      copyFileSync(join(home, "anneal.db"), join(copy, "anneal.db"));
+      const other = openStore(copy);
+      const found = other.models.get(model.id);
+      other.close();
+      rmSync(copy, { recursive: true });
+      return found;
+    };
+    expect(copied()).toBeNull();
+    await vi.waitFor(() => expect(copied()).toEqual(model), { timeout: 10_000, interval: 500 });
   });
 
   it("replaces a folder that an interrupted run left under the final name", async () => {

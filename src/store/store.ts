@@ -7,8 +7,8 @@ import { type CheckpointTable, checkpointTable } from "./checkpoints.js";
 import { writeFileDurably } from "./durableFiles.js";
 import { type EventTable, eventTable } from "./events.js";
 import { namingFullDisks } from "./fullDisk.js";
-import { type HomeFiles, homeFiles, sweepHome } from "./homeFiles.js";
-import { databaseFile, homeError, makeHome } from "./homeFolder.js";
+import { type HomeFiles, homeFiles } from "./homeFiles.js";
+import { databaseFile, homeError, makeDatabaseFile, makeHome, makePrivate } from "./homeFolder.js";
 import { lockHome } from "./homeLock.js";
 import { type JobTable, jobTable } from "./jobs.js";
 import { type KeyTable, keyTable, makeKey } from "./keys.js";
@@ -16,6 +16,7 @@ import { type MetricTable, metricTable } from "./metrics.js";
 import { migrate } from "./migrate.js";
 import { type ModelTable, modelTable } from "./models.js";
 import type { CheckpointRecord, JobRecord, NewEvent } from "./records.js";
+import { type Swept, sweepHome } from "./sweep.js";
 import { makeTemporaryHome } from "./temporaryHome.js";
 import { type TrajectoryTable, trajectoryTable } from "./trajectories.js";
 
@@ -26,6 +27,8 @@ import { type TrajectoryTable, trajectoryTable } from "./trajectories.js";
 export interface Store {
   /** Absolute. */
   readonly home: string;
+  /** What was found in the home when it was opened that did not fit its database. */
+  readonly swept: Swept;
   /** True: the home is removed by `close`. */
   readonly isTemporary: boolean;
   readonly models: ModelTable;
@@ -82,21 +85,56 @@ export function openStore(home: string | null): Store {
 }
 
 function openFolder(folder: string, isTemporary: boolean): Store {
+  makePrivate(folder);
   const lock = lockHome(folder);
   const file = databaseFile(folder);
   let database: Database.Database | undefined;
   try {
+    makeDatabaseFile(file);
     database = new Database(file);
     database.pragma("journal_mode = WAL");
     database.pragma(`synchronous = ${isTemporary ? "OFF" : "FULL"}`);
     database.pragma("foreign_keys = ON");
     migrate(database, file);
+    moveLogIntoDatabase(database);
     return buildStore(database, folder, isTemporary, lock);
   } catch (error) {
     database?.close();
     lock.release();
     if (isTemporary) rmSync(folder, { recursive: true, force: true });
     throw error;
+  }
+}
+
+/** Between two times that the write-ahead log goes into the database, in milliseconds. */
+const MOVE_LOG_EVERY = 2000;
+
+/** Afterwards `anneal.db` alone holds everything, unless another process is reading it. */
+function moveLogIntoDatabase(database: Database.Database): void {
+  database.pragma("wal_checkpoint(TRUNCATE)");
+}
+
+/** Keeps `anneal.db` no older than a few seconds, so that a copy of that file alone is a recent one. @returns what ends it. */
+function moveLogRegularly(database: Database.Database): () => void {
+  const changes = database.prepare<[], number>("SELECT total_changes()").pluck();
+  let moved = changes.get();
+  const timer = setInterval(() => {
+    if (changes.get() === moved) return;
+    // What a full disk keeps from being moved stays in the log, where it is as safe.
+    tryTo(() => {
+      database.pragma("wal_checkpoint(PASSIVE)");
+      moved = changes.get();
+    });
+  }, MOVE_LOG_EVERY);
+  timer.unref();
+  return () => clearInterval(timer);
+}
+
+function tryTo(action: () => void): void {
+  try {
+    action();
+  } catch {
+    // It is tried again.
   }
 }
 
@@ -150,14 +188,17 @@ function buildStore(
   }
 
   artifacts.recover();
-  sweepHome(home, {
-    isCheckpoint: (modelId, step) => checkpoints.get(modelId, step) !== null,
-    isUnfinishedJob: (jobId) => ["queued", "running"].includes(jobs.get(jobId)?.status ?? ""),
-    artifactIds: artifacts.ids(),
+  const swept = sweepHome(home, {
+    checkpoints: checkpoints.all,
+    unfinishedJobs: () => jobs.unfinished().map(({ id }) => id),
+    isJob: (id) => jobs.get(id) !== null,
+    artifactIds: artifacts.ids,
   });
+  const stopMoving = isTemporary ? () => undefined : moveLogRegularly(database);
 
   return namingFullDisks<Store>({
     home,
+    swept,
     isTemporary,
     models: namingFullDisks(models),
     checkpoints: namingFullDisks(checkpoints),
@@ -200,13 +241,15 @@ function buildStore(
       }),
     ownerKey() {
       const file = join(home, "owner-key");
-      if (!existsSync(file)) writeFileDurably(file, `${makeKey()}\n`, 0o600);
+      if (!existsSync(file)) writeFileDurably(file, `${makeKey()}\n`);
       return readFileSync(file, "utf8").trim();
     },
     check: () => void database.prepare("SELECT COUNT(*) FROM models").get(),
     setAddress: (address) => lock.setAddress(address),
     close() {
       if (!database.open) return;
+      stopMoving();
+      if (!isTemporary) tryTo(() => moveLogIntoDatabase(database));
       database.close();
       lock.release();
       if (isTemporary) rmSync(home, { recursive: true, force: true });

@@ -14,4 +14,6 @@ export interface SystemReport {
   database: CheckResult;
   cpu_queue: CheckResult;
   gpu_queue: CheckResult;
+  /** Fails when folders that the database does not know lie in quarantine; the engine works all the same. */
+  home: CheckResult;
 }
