@@ -2,7 +2,7 @@
 
 import { ConversationError } from "./errors.js";
 import type { TextPart } from "./messageContent.js";
-import type { TemplateLimits } from "./template/budget.js";
+import { DEFAULT_LIMITS, type TemplateLimits } from "./template/budget.js";
 import type { ChatTemplate } from "./template/chatTemplate.js";
 import type { TemplateInput } from "./template/fromJavaScript.js";
 import { type ConversationMessage, type TemplateMessage, templateMessages } from "./templateMessages.js";
@@ -27,6 +27,9 @@ export interface Conversation {
   limits?: Partial<TemplateLimits>;
 }
 
+/** Granted beyond the default limit: common templates take up to 160 for a short message. */
+const STEPS_PER_MESSAGE = 200;
+
 /** Stands at the end of a message that is to be continued; its last space shows whether the template trims. */
 const SENTINEL = "FINAL_MESSAGE_CONTINUES_HERE ";
 
@@ -45,7 +48,7 @@ export function renderConversation(template: ChatTemplate, conversation: Convers
   if (continues) markEnd(messages, `messages.${conversation.messages.length - 1}.content`);
   const text = template.render(templateVariables(template, conversation, messages, addGenerationPrompt), {
     now: conversation.now,
-    limits: conversation.limits,
+    limits: { steps: DEFAULT_LIMITS.steps + STEPS_PER_MESSAGE * messages.length, ...conversation.limits },
   });
   return continues ? cutAtSentinel(text) : text;
 }

@@ -17,7 +17,7 @@ export class TokenizerError extends Error {
  * - `syntax`: it is not a template;
  * - `raised`: it called `raise_exception`, and `message` is its text;
  * - `runtime`: a value was used as its type does not allow;
- * - `budget`: it asked for more steps, text, depth or time than a template may use.
+ * - `budget`: it asked for more steps, text or depth than a template may use.
  */
 export type TemplateErrorKind = "syntax" | "raised" | "runtime" | "budget";
 

@@ -5,7 +5,19 @@ import { numberOf } from "./comparison.js";
 import { percentFormat } from "./percentFormat.js";
 import { textOfValue } from "./printing.js";
 import type { BinaryOperator } from "./syntax.js";
-import { Float, integer, isText, Markup, raise, Tuple, textOf, typeName, Undefined, type Value } from "./values.js";
+import {
+  Float,
+  integer,
+  isText,
+  Markup,
+  raise,
+  STEPS_PER_BIG_INTEGER,
+  Tuple,
+  textOf,
+  typeName,
+  Undefined,
+  type Value,
+} from "./values.js";
 
 /** Longest int, in bits, that arithmetic may give. */
 const MAX_INTEGER_BITS = 8_192;
@@ -60,6 +72,7 @@ function integerOperation(operator: BinaryOperator, a: number | bigint, b: numbe
     const quick = smallOperation(operator, a, b);
     if (quick !== null) return quick;
   }
+  budget().step(STEPS_PER_BIG_INTEGER);
   const x = BigInt(a);
   const y = BigInt(b);
   switch (operator) {
@@ -153,14 +166,15 @@ function repeated(left: Value, right: Value): Value {
   const count = Math.max(0, Number(number));
   if (isText(sequence)) {
     const text = textOf(sequence);
+    if (text === "" || count === 0) return sequence instanceof Markup ? new Markup("") : "";
     budget().text(text.length * count);
-    const result = text === "" ? "" : text.repeat(count);
+    const result = text.repeat(count);
     return sequence instanceof Markup ? new Markup(result) : result;
   }
   const items = Array.isArray(sequence) ? sequence : sequence instanceof Tuple ? sequence.items : null;
   if (items === null) return unsupported("*", left, right);
-  budget().step(items.length * count);
   const result: Value[] = [];
+  if (items.length > 0) budget().step(items.length * count);
   if (items.length > 0) for (let turn = 0; turn < count; turn++) for (const item of items) result.push(item);
   return Array.isArray(sequence) ? result : new Tuple(result);
 }
@@ -177,8 +191,11 @@ export function signed(operator: "+" | "-", value: Value): Value {
 
 const HTML_ESCAPES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&#34;", "'": "&#39;" };
 
+/** Longest that a character becomes. */
+const MAX_HTML_GROWTH = 5;
+
 export function escapeHtml(text: string): string {
-  budget().text(text.length);
+  budget().text(text.length * MAX_HTML_GROWTH);
   return text.replace(/[&<>"']/g, (character) => HTML_ESCAPES[character]!);
 }
 

@@ -4,9 +4,18 @@ import { budget } from "./budget.js";
 import { numberOf } from "./comparison.js";
 import { attribute, item } from "./lookup.js";
 import { fixed, floatText, grouped, withTwoDigitExponent } from "./numberText.js";
-import { generalText } from "./percentFormat.js";
+import { characterOf, generalText, STEPS_PER_NUMBER } from "./percentFormat.js";
 import { representation, textOfValue } from "./printing.js";
-import { type CallValues, charactersOf, Float, raise, typeName, type Value, wideCharacters } from "./values.js";
+import {
+  type CallValues,
+  charactersOf,
+  Float,
+  raise,
+  STEPS_PER_BIG_INTEGER,
+  typeName,
+  type Value,
+  wideCharacters,
+} from "./values.js";
 
 const FIELD = /\{\{|\}\}|\{([^{}!:]*)(?:!([rsa]))?(?::([^{}]*))?\}|[{}]/g;
 const SPECIFICATION = /^(?:([\s\S])?([<>=^]))?([-+ ])?(#)?(0)?(\d+)?([,_])?(?:\.(\d+))?([bcdeEfFgGnosxX%])?$/u;
@@ -14,19 +23,21 @@ const MAX_WIDTH = 10_000;
 
 export function braceFormat(format: string, values: CallValues): string {
   let automatic = 0;
-  const text = format.replace(FIELD, (whole, path: string | undefined, conversion, specification) => {
+  budget().text(format.length);
+  return format.replace(FIELD, (whole, path: string | undefined, conversion, specification) => {
+    budget().step();
     if (whole === "{{") return "{";
     if (whole === "}}") return "}";
     if (path === undefined) return raise("ValueError", `Single '${whole}' encountered in format string`);
     const name = /^[^.[]*/.exec(path)![0];
     const index = name === "" ? String(automatic++) : name;
     const value = followPath(argumentNamed(values, index), path.slice(name.length));
-    if (conversion === "s") return formatted(textOfValue(value), specification ?? "");
-    if (conversion !== undefined) return formatted(representation(value), specification ?? "");
-    return formatted(value, specification ?? "");
+    const shown = conversion === undefined ? value : conversion === "s" ? textOfValue(value) : representation(value);
+    const text = formatted(shown, specification ?? "");
+    // The whole is put together when all fields are known, so each is charged for as it comes.
+    budget().text(text.length);
+    return text;
   });
-  budget().text(text.length);
-  return text;
 }
 
 function argumentNamed(values: CallValues, name: string): Value {
@@ -44,6 +55,7 @@ function argumentNamed(values: CallValues, name: string): Value {
 function followPath(start: Value, path: string): Value {
   let value = start;
   for (const [, name, key] of path.matchAll(/\.([^.[]+)|\[([^[\]]*)\]/g)) {
+    budget().step();
     value = name !== undefined ? attribute(value, name) : item(value, /^\d+$/.test(key!) ? Number(key) : key!);
   }
   return value;
@@ -58,6 +70,8 @@ export function formatted(value: Value, specification: string): string {
   const size = Number(width ?? 0);
   const digits = precision === undefined ? null : Number(precision);
   if (size > MAX_WIDTH || (digits ?? 0) > MAX_WIDTH) raise("ValueError", "Too many decimal digits in format string");
+  budget().step(typeof value === "bigint" ? STEPS_PER_BIG_INTEGER : STEPS_PER_NUMBER);
+  budget().text(size + (digits ?? 0));
   const number = typeof value === "boolean" && type === undefined ? null : numberOf(value);
   if (number === null) {
     if (type !== undefined && type !== "s") {
@@ -125,7 +139,7 @@ function digitsOf(
     case "d":
       return inBase(10, "");
     case "c":
-      return String.fromCodePoint(Number(number));
+      return characterOf(number);
     case "s":
       return raise("ValueError", `Unknown format code 's' for object of type '${isFloat ? "float" : "int"}'`);
     case "f":

@@ -1,5 +1,6 @@
 // Which argument of a call goes to which parameter.
 
+import { budget } from "./budget.js";
 import { numberOf } from "./comparison.js";
 import { type CallValues, Float, isText, raise, textOf, typeName, type Value } from "./values.js";
 
@@ -16,6 +17,7 @@ export function bind(
   if (values.positional.length > names.length) {
     raise("TypeError", `${callee}() takes at most ${names.length} argument(s) (${values.positional.length} given)`);
   }
+  budget().step(names.length + (names.length * values.named.size) / 8);
   const bound: (Value | undefined)[] = names.map((_, index) => values.positional[index]);
   for (const [name, value] of values.named) {
     const index = names.indexOf(name);
@@ -28,12 +30,17 @@ export function bind(
   return bound;
 }
 
+/** Python's limit of an index, 2^63, as the double nearest to it. */
+const MAX_INDEX = 2 ** 63;
+
 /** A given int, or `otherwise` when the argument is absent or None. */
 export function integerArgument(value: Value | undefined, otherwise: number): number {
   if (value === undefined || value === null) return otherwise;
   const number = value instanceof Float ? null : numberOf(value);
   if (number === null) return raise("TypeError", `'${typeName(value)}' object cannot be interpreted as an integer`);
-  return Number(number);
+  const index = Number(number);
+  if (Math.abs(index) > MAX_INDEX) raise("OverflowError", "cannot fit 'int' into an index-sized integer");
+  return index;
 }
 
 /** A given text, or `otherwise` when the argument is absent. */

@@ -106,8 +106,6 @@ describe("a template that asks for too much", () => {
     expect(limited(turns, { steps: 500 })).toMatch(/line 1: the template asks for more than 500 steps/);
     expect(limited("{{ 'abcdef' ~ 'ghi' }}", { textLength: 8 })).toMatch(/a text of more than 8 characters/);
     expect(limited(turns, { characters: 100 })).toMatch(/more than 100 characters of text/);
-    const busy = "{% for a in range(90000) %}{{ a }}{% endfor %}".repeat(9);
-    expect(limited(busy, { milliseconds: 5 })).toMatch(/more than 5 ms/);
   });
 
   it("refuses deep nesting while parsing", () => {

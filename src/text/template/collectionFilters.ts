@@ -24,6 +24,7 @@ import {
   type Value,
 } from "./values.js";
 import { applyTest } from "./valueTests.js";
+import { splitAt } from "./whitespace.js";
 
 type Given = CallValues;
 
@@ -33,7 +34,10 @@ function comparisonKey(attribute: Value | undefined, caseSensitive: Value | unde
   const keepCase = caseSensitive !== undefined && truth(caseSensitive);
   return (item) => {
     const key = path(item);
-    return !keepCase && isText(key) ? textOf(key).toLowerCase() : key;
+    if (keepCase || !isText(key)) return key;
+    const text = textOf(key);
+    budget().text(text.length);
+    return text.toLowerCase();
   };
 }
 
@@ -45,7 +49,10 @@ function sort(value: Value, given: Given): Value {
   const [reverse, caseSensitive, attribute] = bind("sort", ["reverse", "case_sensitive", "attribute"], given);
   const items = Array.from(iterate(value));
   // Several attributes with commas sort by the first, then by the next.
-  const paths = attribute !== undefined && isText(attribute) ? textOf(attribute).split(",") : [attribute ?? null];
+  const paths =
+    attribute !== undefined && isText(attribute)
+      ? splitAt(textOf(attribute), ",", Number.POSITIVE_INFINITY, false)
+      : [attribute ?? null];
   const keys = paths.map((path) => comparisonKey(path, caseSensitive));
   const key = keys.length === 1 ? keys[0]! : (item: Value) => new Tuple(keys.map((one) => one(item)));
   return sortedBy(items, key, isTrue(reverse));
@@ -128,6 +135,7 @@ function batch(value: Value, given: Given): Value {
   if (size < 1) raise("ValueError", "linecount must be at least 1");
   const items = Array.from(iterate(value));
   const batches: Value[][] = [];
+  budget().step(items.length);
   for (let start = 0; start < items.length; start += size) batches.push(items.slice(start, start + size));
   const last = batches.at(-1);
   if (last !== undefined && fill !== undefined && fill !== null) {
@@ -147,7 +155,7 @@ function columns(value: Value, given: Given): Value {
   const longer = items.length % count;
   const result: Value[][] = [];
   let start = 0;
-  budget().step(count);
+  budget().step(2 * count + items.length);
   for (let column = 0; column < count; column++) {
     const end = start + size + (column < longer ? 1 : 0);
     const part = items.slice(start, end);
@@ -212,6 +220,7 @@ export const collectionFilters: Record<string, Filter> = {
   },
   reverse: (value) => {
     if (!isText(value)) return new Generator(Array.from(iterate(value)).reverse(), "list_reverseiterator");
+    budget().text(textOf(value).length);
     const text = charactersOf(textOf(value)).reverse().join("");
     return value instanceof Markup ? new Markup(text) : text;
   },

@@ -2,6 +2,7 @@
 
 import { budget } from "./budget.js";
 import type { ComparisonOperator } from "./syntax.js";
+import { indexOf } from "./textSearch.js";
 import {
   Dict,
   Float,
@@ -26,8 +27,9 @@ export function numberOf(value: Value): number | bigint | null {
 
 export function equal(left: Value, right: Value): boolean {
   budget().step();
+  // Before anything else compares them: long texts cost more than a step.
+  if (isText(left) || isText(right)) return isText(left) && isText(right) && equalTexts(textOf(left), textOf(right));
   if (left === right) return !(left instanceof Float && Number.isNaN(left.value));
-  if (isText(left) || isText(right)) return isText(left) && isText(right) && textOf(left) === textOf(right);
   const a = numberOf(left);
   const b = numberOf(right);
   if (a !== null || b !== null) return a !== null && b !== null && a <= b && a >= b;
@@ -41,9 +43,15 @@ export function equal(left: Value, right: Value): boolean {
   return x.length === y.length && x.every((item, index) => equal(item, y[index]!));
 }
 
+export function equalTexts(left: string, right: string): boolean {
+  if (left.length !== right.length) return false;
+  budget().step(left.length >> 6);
+  return left === right;
+}
+
 function equalDicts(left: Dict, right: Dict): boolean {
   if (left.size !== right.size) return false;
-  for (const [key, value] of left.entries()) {
+  for (const [key, value] of left.countedEntries()) {
     const other = right.get(key);
     if (other === undefined || !equal(value, other)) return false;
   }
@@ -91,8 +99,7 @@ export function contains(container: Value, item: Value): boolean {
     if (!isText(item)) {
       return raise("TypeError", `'in <string>' requires string as left operand, not ${typeName(item)}`);
     }
-    budget().step(textOf(container).length >> 4);
-    return textOf(container).includes(textOf(item));
+    return indexOf(textOf(container), textOf(item)) >= 0;
   }
   if (container instanceof Dict) return container.has(item);
   if (!isIterable(container)) raise("TypeError", `argument of type '${typeName(container)}' is not iterable`);
@@ -124,6 +131,7 @@ export function compare(operator: ComparisonOperator, left: Value, right: Value)
 /** Sorted by `key`, equal ones in their old order, also when reversed. */
 export function sortedBy(items: readonly Value[], key: (item: Value) => Value, reverse = false): Value[] {
   const sign = reverse ? -1 : 1;
+  budget().step(2 * items.length);
   const keyed = items.map((item) => ({ item, key: key(item) }));
   return keyed.sort((a, b) => sign * order(a.key, b.key)).map(({ item }) => item);
 }

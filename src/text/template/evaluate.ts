@@ -8,7 +8,6 @@ import { attribute, item } from "./lookup.js";
 import { LoopContext } from "./loopContext.js";
 import { textOfValue } from "./printing.js";
 import { slice } from "./slicing.js";
-import { joined } from "./stringMethods.js";
 import type { CallArguments, Expression, FilterCall } from "./syntax.js";
 import {
   Callable,
@@ -17,6 +16,7 @@ import {
   Float,
   isText,
   iterate,
+  joined,
   raise,
   Tuple,
   textOf,
@@ -26,6 +26,9 @@ import {
   type Value,
 } from "./values.js";
 import { applyTest } from "./valueTests.js";
+
+/** A mapping takes more memory than other values. */
+const STEPS_PER_DICT = 8;
 
 /** Finds a variable; Undefined when there is none. */
 export type Lookup = (name: string) => Value;
@@ -80,6 +83,7 @@ export function evaluate(expression: Expression, lookup: Lookup): Value {
     case "tuple":
       return new Tuple(expression.items.map(value));
     case "dict":
+      budget().step(STEPS_PER_DICT);
       return new Dict(expression.entries.map((entry) => [value(entry.key), value(entry.value)]));
   }
 }
@@ -115,7 +119,7 @@ export function evaluateArguments(given: CallArguments, lookup: Lookup): CallVal
     if (!(mapping instanceof Dict)) {
       return raise("TypeError", `argument after ** must be a mapping, not ${typeName(mapping)}`);
     }
-    for (const [key, value] of mapping.entries()) {
+    for (const [key, value] of mapping.countedEntries()) {
       if (!isText(key)) raise("TypeError", "keywords must be strings");
       named.set(textOf(key), value);
     }

@@ -14,6 +14,9 @@ import type { Token, TokenKind } from "./tokens.js";
 /** How deep expressions and statements may nest; real templates stay below 20. */
 const MAX_DEPTH = 64;
 
+/** Longest int, as Python 3.11 and later read it. */
+const MAX_DIGITS = 4_300;
+
 const COMPARISONS: ReadonlySet<string> = new Set(["==", "!=", "<", "<=", ">", ">="]);
 const CONSTANTS = new Map<string, null | boolean>([
   ["true", true],
@@ -212,7 +215,7 @@ export class ExpressionParser {
         return { kind: "constant", value: parts.join("") };
       }
       case "integer":
-        return { kind: "integer", value: integerOf(token.value) };
+        return { kind: "integer", value: integerOf(token) };
       case "float":
         return { kind: "float", value: Number(token.value) };
       case "operator":
@@ -270,7 +273,7 @@ export class ExpressionParser {
     const token = this.next();
     if (token.kind === "name") return { kind: "attribute", object, name: token.value };
     if (token.kind === "integer") {
-      return { kind: "item", object, index: { kind: "integer", value: integerOf(token.value) } };
+      return { kind: "item", object, index: { kind: "integer", value: integerOf(token) } };
     }
     return this.fail("expected a name or a number after '.'", token.line);
   }
@@ -350,7 +353,8 @@ export class ExpressionParser {
 }
 
 /** An int within 2^53 is a number, beyond it a bigint. */
-function integerOf(digits: string): number | bigint {
+function integerOf({ value: digits, line }: Token): number | bigint {
+  if (digits.length > MAX_DIGITS) throw new TemplateError("syntax", `an int of more than ${MAX_DIGITS} digits`, line);
   const value = Number(digits);
   return Number.isSafeInteger(value) ? value : BigInt(digits);
 }

@@ -14,13 +14,18 @@ function filters(): Record<string, Filter> {
 
 let byName: Record<string, Filter> | null = null;
 
-export function filterExists(name: string): boolean {
+/** All filters; asked for late, since filters apply filters. */
+export function filtersByName(): Readonly<Record<string, Filter>> {
   byName ??= filters();
-  return Object.hasOwn(byName, name);
+  return byName;
+}
+
+export function filterExists(name: string): boolean {
+  return Object.hasOwn(filtersByName(), name);
 }
 
 export function applyFilter(name: string, value: Value, given: CallValues): Value {
   budget().step();
   if (!filterExists(name)) return raise("TemplateRuntimeError", `No filter named '${name}'.`);
-  return byName![name]!(value, given);
+  return filtersByName()[name]!(value, given);
 }

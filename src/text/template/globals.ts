@@ -1,6 +1,7 @@
 // The functions every template can call.
 
 import { TemplateError } from "../errors.js";
+import { budget } from "./budget.js";
 import { bind, integerArgument, textArgument } from "./callValues.js";
 import { representation, textOfValue } from "./printing.js";
 import { strftime } from "./strftime.js";
@@ -36,10 +37,11 @@ function range({ positional }: CallValues): Value {
 
 /** The pairs of a mapping or of a list of pairs. */
 function pairsOf(value: Value): Iterable<readonly [Value, Value]> {
-  if (value instanceof Dict) return value.entries();
+  if (value instanceof Dict) return value.countedEntries();
   return Array.from(iterate(value), (pair) => {
     const [key, item, ...rest] = itemsOf(pair);
     if (key === undefined || item === undefined || rest.length > 0) raise("ValueError", "expected pairs");
+    budget().step();
     return [key, item] as const;
   });
 }

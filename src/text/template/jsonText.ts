@@ -3,7 +3,18 @@
 import { budget } from "./budget.js";
 import { order } from "./comparison.js";
 import { floatText } from "./numberText.js";
-import { Dict, Float, isText, raise, Tuple, textOf, typeName, type Value } from "./values.js";
+import {
+  Dict,
+  Float,
+  isText,
+  joined,
+  raise,
+  STEPS_PER_BIG_INTEGER,
+  Tuple,
+  textOf,
+  typeName,
+  type Value,
+} from "./values.js";
 
 export interface JsonLayout {
   ensureAscii: boolean;
@@ -24,6 +35,7 @@ function write(value: Value, layout: JsonLayout, depth: number): string {
   budget().step();
   if (depth > MAX_NESTING) raise("RecursionError", "maximum recursion depth exceeded while encoding a JSON object");
   if (value === null) return "null";
+  if (typeof value === "bigint") budget().step(STEPS_PER_BIG_INTEGER);
   if (typeof value === "boolean" || typeof value === "number" || typeof value === "bigint") return value.toString();
   if (isText(value)) return quoted(textOf(value), layout.ensureAscii);
   if (value instanceof Float) return jsonFloat(value.value);
@@ -31,7 +43,7 @@ function write(value: Value, layout: JsonLayout, depth: number): string {
   if (Array.isArray(value)) return enclosed("[", value.map(inner), "]", layout, depth);
   if (value instanceof Tuple) return enclosed("[", value.items.map(inner), "]", layout, depth);
   if (!(value instanceof Dict)) return raise("TypeError", `Object of type ${typeName(value)} is not JSON serializable`);
-  const entries = Array.from(value.entries());
+  const entries = Array.from(value.countedEntries());
   if (layout.sortKeys) entries.sort(([a], [b]) => order(a, b));
   const written = entries.map(([key, item]) => {
     return quoted(keyText(key), layout.ensureAscii) + layout.keySeparator + inner(item);
@@ -41,11 +53,11 @@ function write(value: Value, layout: JsonLayout, depth: number): string {
 
 function enclosed(open: string, items: string[], close: string, layout: JsonLayout, depth: number): string {
   if (items.length === 0) return open + close;
+  if (layout.indent !== null) budget().text(layout.indent.length * (2 * depth + 1));
   const newline = layout.indent === null ? "" : `\n${layout.indent.repeat(depth + 1)}`;
   const lastNewline = layout.indent === null ? "" : `\n${layout.indent.repeat(depth)}`;
   const separator = layout.itemSeparator + newline;
-  budget().text(items.reduce((sum, item) => sum + item.length + separator.length, 0));
-  return open + newline + items.join(separator) + lastNewline + close;
+  return open + newline + joined(items, separator) + lastNewline + close;
 }
 
 function keyText(key: Value): string {
@@ -63,8 +75,9 @@ function jsonFloat(value: number): string {
 }
 
 function quoted(text: string, ensureAscii: boolean): string {
-  budget().text(text.length);
+  budget().text(ensureAscii ? 6 * text.length : text.length);
   const json = JSON.stringify(text);
+  budget().text(json.length - text.length);
   if (!ensureAscii) return json;
   return json.replace(/[\u0080-\uffff]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }

@@ -4,7 +4,6 @@ import { Dict, Float, integer, raise, type Value } from "./values.js";
 
 const MAX_NESTING = 200;
 const NUMBER = /-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?/y;
-const STRING = /"(?:[^"\\]|\\[\s\S])*"/y;
 const CONSTANTS: readonly [text: string, value: Value][] = [
   ["true", true],
   ["false", false],
@@ -95,10 +94,16 @@ class Reader {
   }
 
   private string(): string {
-    const match = this.match(STRING);
-    if (match === null) return this.fail("expected a string");
+    const { text, position } = this;
+    if (text[position] !== '"') return this.fail("expected a string");
+    let end = position + 1;
+    // A regular expression would remember every character on its way.
+    while (end < text.length && text[end] !== '"') end += text[end] === "\\" ? 2 : 1;
+    if (end >= text.length) return this.fail("expected a string");
     try {
-      return JSON.parse(match[0]) as string;
+      const value = JSON.parse(text.slice(position, end + 1)) as string;
+      this.position = end + 1;
+      return value;
     } catch {
       return this.fail("a string with a bad escape or control character");
     }

@@ -1,5 +1,6 @@
 // `value.name` and `value[key]`: fields, items and methods, and what the sandbox keeps away.
 
+import { budget } from "./budget.js";
 import { bind, integerArgument } from "./callValues.js";
 import { equal, numberOf } from "./comparison.js";
 import { representation } from "./printing.js";
@@ -108,7 +109,7 @@ function dictMethod(dict: Dict, name: string): Value | undefined {
     case "values":
       return new Callable(name, () => new DictView("values", dict.values()));
     case "copy":
-      return new Callable(name, () => new Dict(dict.entries()));
+      return new Callable(name, () => new Dict(dict.countedEntries()));
     default:
       return CHANGES_DICT.has(name) ? unsafe(dict, name) : undefined;
   }
@@ -128,12 +129,16 @@ function listMethod(list: readonly Value[], name: string): Value | undefined {
         return list.filter((candidate) => equal(candidate, wanted!)).length;
       });
     case "copy":
-      return new Callable(name, () => [...list]);
+      return new Callable(name, () => {
+        budget().step(list.length);
+        return [...list];
+      });
     // Jinja2 3.1.6 refuses these two; older versions let them through, and the list is a copy of the input.
     case "pop":
       return new Callable(name, (values) => {
         const index = integerArgument(bind(name, ["index"], values)[0], -1);
         const at = index < 0 ? index + list.length : index;
+        budget().step(list.length >> 4);
         if (at < 0 || at >= list.length)
           raise("IndexError", list.length === 0 ? "pop from empty list" : "pop index out of range");
         return (list as Value[]).splice(at, 1)[0]!;

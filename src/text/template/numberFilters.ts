@@ -2,15 +2,28 @@
 
 import { binary } from "./arithmetic.js";
 import { attributePath } from "./attributePath.js";
+import { budget } from "./budget.js";
 import { bind, integerArgument, textArgument } from "./callValues.js";
 import { numberOf } from "./comparison.js";
 import type { Filter } from "./filters.js";
 import { fixed, rounded } from "./numberText.js";
-import { Float, integer, isText, iterate, lengthOf, raise, textOf, typeName, Undefined, type Value } from "./values.js";
+import {
+  Float,
+  integer,
+  isText,
+  iterate,
+  lengthOf,
+  raise,
+  STEPS_PER_BIG_INTEGER,
+  textOf,
+  typeName,
+  Undefined,
+  type Value,
+} from "./values.js";
 import { stripped } from "./whitespace.js";
 
 const DECIMAL = /^[+-]?\d+(?:_\d+)*$/;
-const FLOAT = /^[+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$/;
+const FLOAT = /^[+-]?(?:\d+(?:_\d+)*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$/;
 const SPECIAL_FLOAT = /^([+-]?)(inf|infinity|nan)$/i;
 /** Longest digits Python turns into an int. */
 const MAX_DIGITS = 4_300;
@@ -24,6 +37,7 @@ const BASE_PREFIX: Record<number, string> = { 2: "0b", 8: "0o", 16: "0x" };
 function parsedInteger(text: string, base: number): number | bigint | null {
   const digits = stripped(text, null, "both");
   if (digits.length > MAX_DIGITS) return null;
+  if (digits.length > 16) budget().step(STEPS_PER_BIG_INTEGER);
   if (base === 10) return DECIMAL.test(digits) ? integer(BigInt(digits.replaceAll("_", "").replace("+", ""))) : null;
   const match = BASES[base]?.exec(digits);
   if (!match) return null;
@@ -79,11 +93,24 @@ function round(value: Value, given: Parameters<Filter>[1]): Value {
   const number = numeric(value, "round()");
   if (how === "common") {
     if (value instanceof Float) return new Float(rounded(value.value, places));
-    return places >= 0 ? number : integer(BigInt(rounded(Number(number), places)));
+    return places >= 0 ? number : roundedInteger(BigInt(number), -places);
   }
   if (how !== "ceil" && how !== "floor") raise("FilterArgumentError", "method must be common, ceil or floor");
   const scaled = Number(number) * 10 ** places;
   return new Float((how === "ceil" ? Math.ceil(scaled) : Math.floor(scaled)) / 10 ** places);
+}
+
+/** To `zeros` zeros, halves to even. */
+function roundedInteger(value: bigint, zeros: number): number | bigint {
+  budget().step(STEPS_PER_BIG_INTEGER);
+  if (zeros > MAX_DIGITS) return 0;
+  const unit = 10n ** BigInt(zeros);
+  const size = value < 0n ? -value : value;
+  const rest = size % unit;
+  const down = size - rest;
+  const isUp = 2n * rest > unit || (2n * rest === unit && (down / unit) % 2n === 1n);
+  const result = isUp ? down + unit : down;
+  return integer(value < 0n ? -result : result);
 }
 
 const SIZE_PREFIXES = ["", "k", "M", "G", "T", "P", "E", "Z", "Y"];

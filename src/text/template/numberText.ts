@@ -20,6 +20,7 @@ export function withTwoDigitExponent(text: string): string {
  * digits after the last one decide.
  */
 export function fixed(value: number, precision: number): string {
+  if (!Number.isFinite(value)) return floatText(value);
   if (Math.abs(value) >= 1e21) return BigInt(value).toString() + (precision > 0 ? `.${"0".repeat(precision)}` : "");
   const places = Math.min(100, precision);
   const exact = value.toFixed(Math.min(100, places + 40));
@@ -36,6 +37,7 @@ export function rounded(value: number, precision: number): number {
   if (!Number.isFinite(value) || value === 0) return value;
   if (precision >= 0) return Number(fixed(value, Math.min(precision, 100)));
   const unit = 10 ** -precision;
+  if (unit > 2 * Math.abs(value)) return 0;
   return roundHalfEven(value / unit) * unit;
 }
 
@@ -47,5 +49,7 @@ function roundHalfEven(value: number): number {
 
 /** Digits in groups from the right, as the `,` and `_` options of a format ask. */
 export function grouped(digits: string, separator: string): string {
-  return digits.replace(/\B(?=(\d{3})+(?!\d))/g, separator);
+  const first = digits.length % 3;
+  const groups = digits.slice(first).match(/\d{3}/g) ?? [];
+  return (first === 0 ? groups : [digits.slice(0, first), ...groups]).join(separator);
 }

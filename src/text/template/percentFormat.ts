@@ -4,10 +4,23 @@ import { budget } from "./budget.js";
 import { numberOf } from "./comparison.js";
 import { fixed, withTwoDigitExponent } from "./numberText.js";
 import { representation, textOfValue } from "./printing.js";
-import { charactersOf, Dict, Float, isText, raise, Tuple, textOf, typeName, type Value } from "./values.js";
+import {
+  charactersOf,
+  Dict,
+  Float,
+  isText,
+  raise,
+  STEPS_PER_BIG_INTEGER,
+  Tuple,
+  textOf,
+  typeName,
+  type Value,
+} from "./values.js";
 
 const CONVERSION = /%(?:\(([^()]*)\))?([-+ 0#]*)(\d+|\*)?(?:\.(\d*))?[hlL]?([\s\S]?)/g;
 const MAX_WIDTH = 10_000;
+/** What writing a number in any form costs. */
+export const STEPS_PER_NUMBER = 16;
 
 export function percentFormat(format: string, values: Value): string {
   budget().text(format.length);
@@ -23,11 +36,15 @@ export function percentFormat(format: string, values: Value): string {
     const value = key === undefined ? next() : (mapping!.get(key) ?? raise("KeyError", representation(key)));
     const digits = precision === undefined ? null : Number(precision);
     if (size > MAX_WIDTH || (digits ?? 0) > MAX_WIDTH) raise("ValueError", "width too big");
-    return padded(converted(value, conversion, flags, digits), conversion, flags, size);
+    budget().step(typeof value === "bigint" ? STEPS_PER_BIG_INTEGER : STEPS_PER_NUMBER);
+    budget().text(size + (digits ?? 0));
+    const written = converted(value, conversion, flags, digits);
+    // The whole is put together when all values are known, so each is charged for as it comes.
+    budget().text(written.length);
+    return padded(written, conversion, flags, size);
   });
   const leftOver = values instanceof Tuple ? used < list.length : used === 0 && mapping === null && !isList(values);
   if (leftOver) raise("TypeError", "not all arguments converted during string formatting");
-  budget().text(text.length);
   return text;
 }
 
@@ -44,7 +61,7 @@ function converted(value: Value, conversion: string, flags: string, precision: n
     const text = conversion === "s" ? textOfValue(value) : representation(value);
     return precision === null ? text : charactersOf(text).slice(0, precision).join("");
   }
-  if (conversion === "c") return isText(value) ? textOf(value) : String.fromCodePoint(Number(numberOf(value) ?? 0));
+  if (conversion === "c") return isText(value) ? textOf(value) : characterOf(numberOf(value) ?? 0);
   const number = numberOf(value);
   if (number === null) {
     const need = "diu".includes(conversion) ? "a real number is required" : "an integer is required";
@@ -55,8 +72,19 @@ function converted(value: Value, conversion: string, flags: string, precision: n
   return flags.includes("+") ? `+${text}` : flags.includes(" ") ? ` ${text}` : text;
 }
 
+/** The character of a code point. */
+export function characterOf(code: number | bigint): string {
+  const point = Number(code);
+  const isCode = Number.isInteger(point) && point >= 0 && point <= 0x10ffff;
+  return isCode ? String.fromCodePoint(point) : raise("OverflowError", "%c arg not in range(0x110000)");
+}
+
 function numberText(number: number | bigint, isFloat: boolean, conversion: string, precision: number | null): string {
-  const whole = () => (isFloat ? BigInt(Math.trunc(Number(number))) : BigInt(number));
+  const whole = () => {
+    if (!isFloat) return BigInt(number);
+    if (Number.isFinite(Number(number))) return BigInt(Math.trunc(Number(number)));
+    return raise("OverflowError", "cannot convert float infinity or NaN to integer");
+  };
   switch (conversion) {
     case "d":
     case "i":

@@ -7,10 +7,12 @@ import {
   Dict,
   DictView,
   Float,
+  joined,
   Markup,
   Namespace,
   Range,
   raise,
+  STEPS_PER_BIG_INTEGER,
   Tuple,
   typeName,
   Undefined,
@@ -35,25 +37,25 @@ export function representation(value: Value): string {
 function write(value: Value, depth: number): string {
   budget().step();
   if (depth > MAX_NESTING) raise("RecursionError", "maximum recursion depth exceeded while getting the repr");
-  const text = writeUncounted(value, depth);
-  if (typeof value === "object") budget().text(text.length);
-  return text;
-}
-
-function writeUncounted(value: Value, depth: number): string {
   const inner = (item: Value) => write(item, depth + 1);
-  const list = (items: readonly Value[]) => items.map(inner).join(", ");
+  const list = (items: readonly Value[]) => joined(items.map(inner), ", ");
   if (value === null) return "None";
   if (value === true) return "True";
   if (value === false) return "False";
   if (typeof value === "string") return quoted(value);
-  if (typeof value === "number" || typeof value === "bigint") return value.toString();
+  if (typeof value === "number") return value.toString();
+  if (typeof value === "bigint") {
+    budget().step(STEPS_PER_BIG_INTEGER);
+    return value.toString();
+  }
   if (Array.isArray(value)) return `[${list(value)}]`;
   if (value instanceof Float) return floatText(value.value);
   if (value instanceof Tuple)
     return value.items.length === 1 ? `(${inner(value.items[0]!)},)` : `(${list(value.items)})`;
-  if (value instanceof Dict)
-    return `{${Array.from(value.entries(), ([k, v]) => `${inner(k)}: ${inner(v)}`).join(", ")}}`;
+  if (value instanceof Dict) {
+    const entries = Array.from(value.countedEntries(), ([k, v]) => joined([inner(k), inner(v)], ": "));
+    return `{${joined(entries, ", ")}}`;
+  }
   if (value instanceof DictView) return `${value.typeName}([${list(value.items)}])`;
   if (value instanceof Markup) return `Markup(${quoted(value.text)})`;
   if (value instanceof Range) return `range(${value.start}, ${value.stop}${value.step === 1 ? "" : `, ${value.step}`})`;
@@ -75,6 +77,7 @@ function quoted(text: string): string {
     if (character === "'" || character === '"') return character;
     return NAMED_ESCAPES[character] ?? escapedCodePoint(character.codePointAt(0)!);
   });
+  budget().text(body.length - text.length);
   return quote + body + quote;
 }
 

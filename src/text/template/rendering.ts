@@ -23,6 +23,18 @@ interface RunningLoop {
   left: boolean;
 }
 
+/** Longest reason of an error: it may quote values and texts of the template. */
+const MAX_REASON = 10_000;
+
+function clipped(reason: string): string {
+  return reason.length <= MAX_REASON ? reason : `${reason.slice(0, MAX_REASON)}...`;
+}
+
+/** What a turn of a loop costs beside its body: a scope of its own. */
+const STEPS_PER_TURN = 4;
+/** What printing a value costs beside making it. */
+const STEPS_PER_PRINT = 2;
+
 /** A recursive loop about to begin over `iterable`. */
 interface LoopCall {
   iterable: Value;
@@ -80,9 +92,11 @@ export class Rendering {
 
   private asTemplateError(error: unknown): TemplateError {
     if (error instanceof TemplateError) {
-      return error.line === undefined ? new TemplateError(error.kind, error.reason, this.line) : error;
+      return new TemplateError(error.kind, clipped(error.reason), error.line ?? this.line);
     }
-    if (error instanceof PythonError) return new TemplateError("runtime", `${error.type}: ${error.message}`, this.line);
+    if (error instanceof PythonError) {
+      return new TemplateError("runtime", clipped(`${error.type}: ${error.message}`), this.line);
+    }
     // The JavaScript stack ends before the budget's depth does when expressions are nested deeply as well.
     if (error instanceof RangeError) return new TemplateError("budget", "the template nests too deeply", this.line);
     throw error;
@@ -121,6 +135,7 @@ export class Rendering {
     const { expression, line } = this.program.expressions[index]!;
     return this.guarded(() => {
       this.line = line;
+      this.budget.step(STEPS_PER_PRINT);
       const text = textOfValue(this.evaluate(expression));
       this.budget.text(text.length);
       return text;
@@ -155,7 +170,7 @@ export class Rendering {
     const loop = this.loops.at(-1)!;
     if (loop.left) return false;
     return this.guarded(() => {
-      this.budget.step();
+      this.budget.step(STEPS_PER_TURN);
       loop.interrupted = false;
       loop.context.index++;
       this.scope = new Scope(loop.outer);

@@ -1,14 +1,20 @@
 // `strftime_now`: the date in the words of C's strftime, English names, local time.
 
+import { budget } from "./budget.js";
+
 const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const MONTHS = [
   ...["January", "February", "March", "April", "May", "June"],
   ...["July", "August", "September", "October", "November", "December"],
 ];
 const DAY_MILLISECONDS = 86_400_000;
+/** What one directive costs: it may ask the calendar several times. */
+const STEPS_PER_DIRECTIVE = 32;
 
 export function strftime(date: Date, format: string): string {
+  budget().text(format.length);
   return format.replace(/%([-_0^#]?)([a-zA-Z%])/g, (whole, flag: string, directive: string) => {
+    budget().step(STEPS_PER_DIRECTIVE);
     const text = directiveText(date, directive);
     if (text === undefined) return whole;
     if (flag === "-") return text.replace(/^[0 ]+(?=.)/, "");

@@ -5,6 +5,7 @@ import { budget } from "./budget.js";
 import { bind, integerArgument, textArgument } from "./callValues.js";
 import { capitalized, caseSwapped, isAllLower, isAllUpper, isTitled, titled } from "./letterCase.js";
 import { slicedText } from "./slicing.js";
+import { indexOf, lastIndexOf } from "./textSearch.js";
 import {
   Callable,
   type CallValues,
@@ -13,6 +14,7 @@ import {
   isText,
   itemsOf,
   iterate,
+  joined,
   Markup,
   raise,
   Tuple,
@@ -22,7 +24,7 @@ import {
   type Value,
   wideCharacters,
 } from "./values.js";
-import { occurrences, replaced, type Side, splitAt, splitAtSpaces, splitLines, stripped } from "./whitespace.js";
+import { countOf, replaced, type Side, splitAt, splitAtSpaces, splitLines, stripped } from "./whitespace.js";
 
 type Method = (text: string, values: CallValues) => Value;
 
@@ -53,7 +55,10 @@ function affix(name: string, matches: (text: string, affix: string) => boolean):
     const part = start === undefined && end === undefined ? text : slicedText(text, start ?? null, end ?? null, null);
     const candidates = given instanceof Tuple ? given.items : [given!];
     return candidates.some((candidate) => {
-      if (isText(candidate)) return matches(part, textOf(candidate));
+      if (isText(candidate)) {
+        budget().step(1 + (textOf(candidate).length >> 6));
+        return matches(part, textOf(candidate));
+      }
       return raise("TypeError", `${name} first arg must be str or a tuple of str, not ${typeName(candidate)}`);
     });
   };
@@ -65,7 +70,7 @@ function find(name: string, last: boolean, mustExist: boolean): Method {
     const [part, start, end] = bind(name, ["sub", "start", "end"], values, 1);
     const within = slicedText(text, start ?? null, end ?? null, null);
     const wanted = textArgument(part, "");
-    const unit = last ? within.lastIndexOf(wanted) : within.indexOf(wanted);
+    const unit = last ? lastIndexOf(within, wanted) : indexOf(within, wanted);
     if (unit < 0) return mustExist ? raise("ValueError", "substring not found") : -1;
     const skipped = integerArgument(start, 0);
     const length = wideCharacters(text)?.length ?? text.length;
@@ -78,7 +83,7 @@ function partition(fromRight: boolean): Method {
   return (text, values) => {
     const separator = textArgument(bind("partition", ["sep"], values, 1)[0], "");
     if (separator === "") raise("ValueError", "empty separator");
-    const at = fromRight ? text.lastIndexOf(separator) : text.indexOf(separator);
+    const at = fromRight ? lastIndexOf(text, separator) : indexOf(text, separator);
     if (at < 0) return new Tuple(fromRight ? ["", "", text] : [text, "", ""]);
     return new Tuple([text.slice(0, at), separator, text.slice(at + separator.length)]);
   };
@@ -88,10 +93,14 @@ function partition(fromRight: boolean): Method {
 function justify(name: string, place: (text: string, missing: number, fill: string) => string): Method {
   return (text, values) => {
     const [width, fill] = bind(name, ["width", "fillchar"], values, 1);
+    const character = textArgument(fill, " ");
+    if (character.length > 2 || Array.from(character).length !== 1) {
+      raise("TypeError", "The fill character must be exactly one character long");
+    }
     const missing = integerArgument(width, 0) - (wideCharacters(text)?.length ?? text.length);
     if (missing <= 0) return text;
-    budget().text(text.length + missing);
-    return place(text, missing, textArgument(fill, " "));
+    budget().text(text.length + missing * character.length);
+    return place(text, missing, character);
   };
 }
 
@@ -110,7 +119,7 @@ function plain(name: string, apply: (text: string) => Value): Method {
   };
 }
 
-const METHODS: Record<string, Method> = {
+export const STRING_METHODS: Readonly<Record<string, Method>> = {
   strip: strip("both"),
   lstrip: strip("left"),
   rstrip: strip("right"),
@@ -140,7 +149,7 @@ const METHODS: Record<string, Method> = {
   rindex: find("rindex", true, true),
   count: (text, values) => {
     const [part, start, end] = bind("count", ["sub", "start", "end"], values, 1);
-    return occurrences(slicedText(text, start ?? null, end ?? null, null), textArgument(part, ""));
+    return countOf(slicedText(text, start ?? null, end ?? null, null), textArgument(part, ""));
   },
   join: (text, values) => {
     const [items] = bind("join", ["iterable"], values, 1);
@@ -154,8 +163,9 @@ const METHODS: Record<string, Method> = {
   format_map: (text, values) => {
     const [mapping] = bind("format_map", ["mapping"], values, 1);
     const named = new Map<string, Value>();
-    if (mapping instanceof Dict)
-      for (const [key, value] of mapping.entries()) if (isText(key)) named.set(textOf(key), value);
+    if (mapping instanceof Dict) {
+      for (const [key, value] of mapping.countedEntries()) if (isText(key)) named.set(textOf(key), value);
+    }
     return braceFormat(text, { positional: [], named });
   },
   partition: partition(false),
@@ -166,7 +176,8 @@ const METHODS: Record<string, Method> = {
   zfill: (text, values) => {
     const width = integerArgument(bind("zfill", ["width"], values, 1)[0], 0);
     const sign = /^[+-]/.exec(text)?.[0] ?? "";
-    if (width > text.length) budget().text(width);
+    if (width <= text.length) return text;
+    budget().text(width);
     return sign + text.slice(sign.length).padStart(width - sign.length, "0");
   },
   expandtabs: (text, values) => {
@@ -192,21 +203,13 @@ const METHODS: Record<string, Method> = {
   isidentifier: plain("isidentifier", (text) => /^[\p{L}\p{Nl}_][\p{L}\p{N}\p{M}\p{Pc}]*$/u.test(text)),
 };
 
+/** Replaces up to `count` times, everywhere when it is negative. */
 export function replacedWithin(text: string, from: string, to: string, count: number): string {
-  const limit = count < 0 ? Number.POSITIVE_INFINITY : count;
-  const times = Math.min(limit, occurrences(text, from));
-  budget().text(text.length + times * Math.max(0, to.length - from.length));
-  return replaced(text, from, to, limit);
-}
-
-export function joined(parts: readonly string[], separator: string): string {
-  const length = parts.reduce((sum, part) => sum + part.length + separator.length, 0);
-  budget().text(length);
-  return parts.join(separator);
+  return replaced(text, from, to, count < 0 ? Number.POSITIVE_INFINITY : count);
 }
 
 function expandTabs(text: string, size: number): string {
-  budget().text(text.length + occurrences(text, "\t") * Math.max(0, size));
+  budget().text(text.length + countOf(text, "\t") * Math.max(0, size));
   let column = 0;
   const expand = (character: string) => {
     if (character === "\t") {
@@ -222,7 +225,7 @@ function expandTabs(text: string, size: number): string {
 
 /** The method `name` of a text, or undefined when `str` has none. A method of a Markup gives Markup. */
 export function stringMethod(receiver: string | Markup, name: string): Value | undefined {
-  const method = Object.hasOwn(METHODS, name) ? METHODS[name] : undefined;
+  const method = Object.hasOwn(STRING_METHODS, name) ? STRING_METHODS[name] : undefined;
   if (method === undefined) return undefined;
   return new Callable(name, (values) => {
     const text = textOf(receiver);

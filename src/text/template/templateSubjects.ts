@@ -1,6 +1,6 @@
 // What a template speaks of, read from its syntax: names, roles, and whether it takes contents apart.
 
-import type { CallArguments, Expression, Statement, Target } from "./syntax.js";
+import type { CallArguments, Expression, Statement } from "./syntax.js";
 
 export interface TemplateSubjects {
   /** Every variable, attribute, key and text in the template's code. */
@@ -28,57 +28,64 @@ function* nodesIn(value: unknown): Iterable<Node> {
     const next = open.pop();
     if (typeof next !== "object" || next === null) continue;
     if ("kind" in next) yield next as Node;
-    open.push(...Object.values(next).reverse());
+    for (const child of Object.values(next).reverse()) open.push(child);
   }
 }
+
+/** Stands among names for the content of a message itself. */
+const CONTENT = Symbol("content");
+type Source = string | typeof CONTENT;
 
 /** A name counts as content when a `set` gives it content, or a macro is called with content in its place. */
 function iteratesContent(nodes: Node[]): boolean {
-  const aliases = new Set<string>();
-  const isContent = (expression: Expression): boolean => {
-    switch (expression.kind) {
-      case "name":
-        return aliases.has(expression.name);
-      case "attribute":
-        return expression.name === "content";
-      case "item":
-        if (expression.index.kind === "slice") return isContent(expression.object);
-        return expression.index.kind === "constant" && expression.index.value === "content";
-      case "filter":
-        return isContent(expression.value);
-      case "conditional":
-        return isContent(expression.value) || (expression.otherwise !== null && isContent(expression.otherwise));
-      default:
-        return false;
-    }
-  };
   const macros = new Map<string, string[]>();
   for (const node of nodes) if (node.kind === "macro") macros.set(node.name, node.signature.parameters);
-  for (let known = -1; known < aliases.size; ) {
-    known = aliases.size;
-    for (const node of nodes) {
-      if (node.kind === "set" && isContent(node.value)) addName(aliases, node.target);
-      if (node.kind === "call" && "callee" in node && node.callee.kind === "name") {
-        addParameters(aliases, macros.get(node.callee.name) ?? [], node.arguments, isContent);
-      }
+  const names = new Map<Source, string[]>();
+  const flows = (from: Expression, to: string) => {
+    for (const source of sourcesOf(from)) {
+      const known = names.get(source);
+      if (known === undefined) names.set(source, [to]);
+      else known.push(to);
+    }
+  };
+  for (const node of nodes) {
+    if (node.kind === "set" && node.target.kind === "name") flows(node.value, node.target.name);
+    if (node.kind === "call" && "callee" in node && node.callee.kind === "name") {
+      passedTo(macros.get(node.callee.name) ?? [], node.arguments, flows);
     }
   }
-  return nodes.some((node) => node.kind === "for" && isContent(node.iterable));
+  const content = new Set<Source>([CONTENT]);
+  // A set that grows while it is walked: what was added is walked as well.
+  for (const source of content) for (const name of names.get(source) ?? []) content.add(name);
+  return nodes.some((node) => node.kind === "for" && sourcesOf(node.iterable).some((source) => content.has(source)));
 }
 
-function addName(aliases: Set<string>, target: Target): void {
-  if (target.kind === "name") aliases.add(target.name);
+/** The variables, or the content, that an expression is or takes its value from. */
+function sourcesOf(expression: Expression): Source[] {
+  switch (expression.kind) {
+    case "name":
+      return [expression.name];
+    case "attribute":
+      return expression.name === "content" ? [CONTENT] : [];
+    case "item":
+      if (expression.index.kind === "slice") return sourcesOf(expression.object);
+      return expression.index.kind === "constant" && expression.index.value === "content" ? [CONTENT] : [];
+    case "filter":
+      return sourcesOf(expression.value);
+    case "conditional":
+      return [
+        ...sourcesOf(expression.value),
+        ...(expression.otherwise === null ? [] : sourcesOf(expression.otherwise)),
+      ];
+    default:
+      return [];
+  }
 }
 
-function addParameters(
-  aliases: Set<string>,
-  parameters: string[],
-  given: CallArguments,
-  isContent: (expression: Expression) => boolean,
-): void {
+function passedTo(parameters: string[], given: CallArguments, flows: (from: Expression, to: string) => void): void {
   for (const [index, value] of given.positional.entries()) {
     const parameter = parameters[index];
-    if (parameter !== undefined && isContent(value)) aliases.add(parameter);
+    if (parameter !== undefined) flows(value, parameter);
   }
-  for (const { name, value } of given.named) if (isContent(value)) aliases.add(name);
+  for (const { name, value } of given.named) flows(value, name);
 }

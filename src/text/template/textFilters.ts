@@ -9,12 +9,14 @@ import { jsonText } from "./jsonText.js";
 import { capitalized } from "./letterCase.js";
 import { percentFormat } from "./percentFormat.js";
 import { textOfValue } from "./printing.js";
-import { centered, joined, replacedWithin } from "./stringMethods.js";
+import { centered, replacedWithin } from "./stringMethods.js";
 import {
   charactersOf,
   Dict,
   isText,
   itemsOf,
+  iterate,
+  joined,
   lengthOf,
   Markup,
   raise,
@@ -24,9 +26,10 @@ import {
   Undefined,
   type Value,
 } from "./values.js";
-import { splitLines, stripped } from "./whitespace.js";
+import { splitAt, splitAtSpaces, splitLines, stripped } from "./whitespace.js";
 
-const MAX_INDENT = 1_000;
+/** Longest that a character becomes in a URL: four bytes of UTF-8, three characters each, for two code units. */
+const MAX_URL_GROWTH = 9;
 
 /** A filter of the value's text; Markup stays Markup. */
 function onText(names: string[], apply: (text: string, ...given: (Value | undefined)[]) => string): Filter {
@@ -38,11 +41,20 @@ function onText(names: string[], apply: (text: string, ...given: (Value | undefi
   };
 }
 
+/** A filter of the value's text whose result is never Markup. */
+function onPlainText(apply: (text: string) => Value): Filter {
+  return (value) => {
+    const text = textOfValue(value);
+    budget().text(text.length);
+    return apply(text);
+  };
+}
+
 function indentOf(width: Value | undefined, otherwise: number): string {
   if (width !== undefined && isText(width)) return textOf(width);
-  const spaces = integerArgument(width, otherwise);
-  if (spaces > MAX_INDENT) raise("ValueError", `an indent of more than ${MAX_INDENT} spaces`);
-  return " ".repeat(Math.max(0, spaces));
+  const spaces = Math.max(0, integerArgument(width, otherwise));
+  budget().text(spaces);
+  return " ".repeat(spaces);
 }
 
 function tojson(value: Value, given: Parameters<Filter>[1]): Value {
@@ -64,9 +76,9 @@ function indented(text: string, width?: Value, first?: Value, blank?: Value): st
   const indent = indentOf(width, 4);
   const indentBlank = blank !== undefined && truth(blank);
   const lines = splitLines(`${text}\n`, false);
+  budget().text(text.length + lines.length * indent.length);
   const rest = lines.slice(1).map((line) => (indentBlank || line !== "" ? indent + line : line));
   const start = first !== undefined && truth(first) ? indent : "";
-  budget().text(text.length + lines.length * indent.length);
   return start + [lines[0] ?? "", ...rest].join("\n");
 }
 
@@ -91,6 +103,7 @@ function withoutTags(text: string): string {
   const parts: string[] = [];
   let at = 0;
   for (;;) {
+    budget().step();
     const open = text.indexOf("<", at);
     const comment = open >= 0 && text.startsWith("<!--", open);
     const close = open < 0 ? -1 : text.indexOf(comment ? "-->" : ">", open);
@@ -99,15 +112,17 @@ function withoutTags(text: string): string {
     at = close + (comment ? 3 : 1);
   }
   parts.push(text.slice(at));
-  return parts.join("").split(/\s+/).filter(Boolean).join(" ");
+  return joined(splitAtSpaces(joined(parts, ""), Number.POSITIVE_INFINITY, false), " ");
 }
 
 /** A text is quoted whole; a mapping or pairs become `key=value&...`. */
 function urlEncoded(value: Value): string {
-  const quoted = (text: string) =>
-    encodeURIComponent(Buffer.from(text).toString()).replace(/[!'()*]/g, (character) => {
+  const quoted = (text: string) => {
+    budget().text(text.length * MAX_URL_GROWTH);
+    return encodeURIComponent(Buffer.from(text).toString()).replace(/[!'()*]/g, (character) => {
       return `%${character.charCodeAt(0).toString(16).toUpperCase()}`;
     });
+  };
   if (isText(value) || !(value instanceof Dict || Array.isArray(value))) {
     return quoted(textOfValue(value)).replaceAll("%2F", "/");
   }
@@ -122,23 +137,27 @@ function urlEncoded(value: Value): string {
 
 function wrapped(text: string, width?: Value): string {
   const most = Math.max(1, integerArgument(width, 79));
-  return text
-    .split("\n")
-    .map((line) => {
-      const lines: string[] = [];
-      let current = "";
-      for (const word of line.split(" ")) {
-        if (current !== "" && current.length + 1 + word.length > most) {
-          lines.push(current);
-          current = word;
-        } else {
-          current = current === "" ? word : `${current} ${word}`;
-        }
-        for (; current.length > most; current = current.slice(most)) lines.push(current.slice(0, most));
+  const lines: string[] = [];
+  const add = (line: string) => {
+    budget().step();
+    lines.push(line);
+  };
+  for (const line of splitAt(text, "\n", Number.POSITIVE_INFINITY, false)) {
+    let current = "";
+    for (const word of splitAt(line, " ", Number.POSITIVE_INFINITY, false)) {
+      if (current !== "" && current.length + 1 + word.length > most) {
+        add(current);
+        current = word;
+      } else {
+        current = current === "" ? word : `${current} ${word}`;
       }
-      return [...lines, current].join("\n");
-    })
-    .join("\n");
+      let cut = 0;
+      for (; current.length - cut > most; cut += most) add(current.slice(cut, cut + most));
+      if (cut > 0) current = current.slice(cut);
+    }
+    add(current);
+  }
+  return joined(lines, "\n");
 }
 
 export const textFilters: Record<string, Filter> = {
@@ -158,17 +177,24 @@ export const textFilters: Record<string, Filter> = {
   }),
   center: onText(["width"], (text, width) => {
     const missing = integerArgument(width, 80) - lengthOf(text);
-    if (missing > 0) budget().text(missing);
+    if (missing > 0) budget().text(text.length + missing);
     return missing > 0 ? centered(text, missing, " ") : text;
   }),
-  striptags: (value) => withoutTags(textOfValue(value)),
+  striptags: onPlainText(withoutTags),
   string: (value) => (value instanceof Markup ? value : textOfValue(value)),
   safe: (value) => new Markup(textOfValue(value)),
   escape: (value) => new Markup(escapedUnlessSafe(value)),
   e: (value) => new Markup(escapedUnlessSafe(value)),
   forceescape: (value) => new Markup(escapeHtml(textOfValue(value))),
   urlencode: (value) => urlEncoded(value),
-  wordcount: (value) => textOfValue(value).match(/[\p{L}\p{N}_]+/gu)?.length ?? 0,
+  wordcount: onPlainText((text) => {
+    let words = 0;
+    for (const _ of text.matchAll(/[\p{L}\p{N}_]+/gu)) {
+      budget().step();
+      words++;
+    }
+    return words;
+  }),
   tojson,
   format: (value, given) => {
     const values = given.named.size === 0 ? new Tuple(given.positional) : new Dict(given.named);
@@ -177,7 +203,7 @@ export const textFilters: Record<string, Filter> = {
   join: (value, given) => {
     const [separator, attribute] = bind("join", ["d", "attribute"], given);
     const path = attribute === undefined ? null : attributePath(attribute);
-    const parts = Array.from(itemsOf(value), (item) => textOfValue(path === null ? item : path(item)));
+    const parts = Array.from(iterate(value), (item) => textOfValue(path === null ? item : path(item)));
     return joined(parts, textOfValue(separator ?? ""));
   },
   default: defaulted,

@@ -101,10 +101,7 @@ class Lexer {
 
   /** Goes on at `position`, counting lines. */
   private moveTo(position: number): void {
-    for (let at = this.source.indexOf("\n", this.position); at >= 0 && at < position; ) {
-      this.line++;
-      at = this.source.indexOf("\n", at + 1);
-    }
+    for (let at = this.position; at < position; at++) if (this.source[at] === "\n") this.line++;
     this.position = position;
   }
 

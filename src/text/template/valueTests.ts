@@ -1,6 +1,7 @@
 // What may follow `is`.
 
-import { compare, contains, equal, numberOf, order } from "./comparison.js";
+import { budget } from "./budget.js";
+import { compare, contains, equal, equalTexts, numberOf, order } from "./comparison.js";
 import { filterExists } from "./filters.js";
 import { isAllLower, isAllUpper } from "./letterCase.js";
 import { textOfValue } from "./printing.js";
@@ -55,7 +56,13 @@ function nameOf(value: Value): string {
   return isText(value) ? textOf(value) : "";
 }
 
-const TESTS: Record<string, ValueTest> = {
+function countedText(value: Value): string {
+  const text = textOfValue(value);
+  budget().text(text.length);
+  return text;
+}
+
+export const VALUE_TESTS: Readonly<Record<string, ValueTest>> = {
   defined: (value) => !(value instanceof Undefined),
   undefined: (value) => value instanceof Undefined,
   none: (value) => value === null,
@@ -74,12 +81,15 @@ const TESTS: Record<string, ValueTest> = {
   odd: (value) => Math.abs(remainder(value, 2)) === 1,
   even: (value) => remainder(value, 2) === 0,
   divisibleby: (value, divisor) => remainder(value, given(divisor)) === 0,
-  lower: (value) => isAllLower(textOfValue(value)),
-  upper: (value) => isAllUpper(textOfValue(value)),
-  sameas: (value, other) => value === other,
+  lower: (value) => isAllLower(countedText(value)),
+  upper: (value) => isAllUpper(countedText(value)),
+  sameas: (value, other) => {
+    if (typeof value === "string") return typeof other === "string" && equalTexts(value, other);
+    return value === other;
+  },
   in: (value, container) => contains(given(container), value),
   filter: (value) => filterExists(nameOf(value)),
-  test: (value) => Object.hasOwn(TESTS, nameOf(value)),
+  test: (value) => Object.hasOwn(VALUE_TESTS, nameOf(value)),
   eq: (value, other) => equal(value, given(other)),
   equalto: (value, other) => equal(value, given(other)),
   ne: (value, other) => !equal(value, given(other)),
@@ -98,6 +108,6 @@ const TESTS: Record<string, ValueTest> = {
 };
 
 export function applyTest(name: string, value: Value, positional: Value[]): boolean {
-  if (!Object.hasOwn(TESTS, name)) return raise("TemplateRuntimeError", `No test named '${name}'.`);
-  return TESTS[name]!(value, ...positional);
+  if (!Object.hasOwn(VALUE_TESTS, name)) return raise("TemplateRuntimeError", `No test named '${name}'.`);
+  return VALUE_TESTS[name]!(value, ...positional);
 }

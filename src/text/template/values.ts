@@ -85,19 +85,29 @@ export class Dict extends PythonObject {
     else entry[1] = value;
   }
 
+  /** Whoever copies them charges the budget. */
   entries(): Iterable<readonly [Value, Value]> {
     return this.entriesByHash.values();
   }
 
+  /** The same, charged for being copied. */
+  countedEntries(): Iterable<readonly [Value, Value]> {
+    budget().step(2 * this.size);
+    return this.entriesByHash.values();
+  }
+
   keys(): Value[] {
+    budget().step(this.size);
     return Array.from(this.entriesByHash.values(), ([key]) => key);
   }
 
   values(): Value[] {
+    budget().step(this.size);
     return Array.from(this.entriesByHash.values(), ([, value]) => value);
   }
 
   pairs(): Tuple[] {
+    budget().step(3 * this.size);
     return Array.from(this.entriesByHash.values(), ([key, value]) => new Tuple([key, value]));
   }
 }
@@ -224,21 +234,38 @@ export function truth(value: Value): boolean {
 
 type HashKey = string | number | bigint | null;
 
+/** Longer texts are charged for when they are hashed. */
+const MAX_FREE_KEY = 64;
+
 /** Equal Python keys have equal hash keys: 1, 1.0 and True are one key. Texts never meet the other kinds. */
 function hashKey(value: Value): HashKey {
-  if (value === null || typeof value === "number" || typeof value === "bigint") return value;
-  if (typeof value === "string") return `s${value}`;
+  if (value === null || typeof value === "number") return value;
+  if (typeof value === "string") return textKey(value);
   if (typeof value === "boolean") return value ? 1 : 0;
-  if (value instanceof Markup) return `s${value.text}`;
+  if (typeof value === "bigint") {
+    budget().step(STEPS_PER_BIG_INTEGER);
+    return value;
+  }
+  if (value instanceof Markup) return textKey(value.text);
   if (value instanceof Float) return Number.isInteger(value.value) ? integer(BigInt(value.value)) : value.value;
-  if (value instanceof Tuple) return `t${value.items.map((item) => tupleItemKey(hashKey(item))).join("")}`;
+  if (value instanceof Tuple) return `t${joined(value.items.map(tupleItemKey), "")}`;
   return raise("TypeError", `unhashable type: '${typeName(value)}'`);
 }
 
-function tupleItemKey(key: HashKey): string {
+function textKey(text: string): string {
+  if (text.length > MAX_FREE_KEY) budget().text(text.length);
+  return `s${text}`;
+}
+
+function tupleItemKey(item: Value): string {
+  budget().step();
+  const key = hashKey(item);
   const text = `${typeof key}${String(key)}`;
   return `${text.length}:${text}`;
 }
+
+/** What one operation on an int beyond 2^53 costs: it may have thousands of digits. */
+export const STEPS_PER_BIG_INTEGER = 64;
 
 /** An int in its normal form: a number where that is exact. */
 export function integer(value: number | bigint): number | bigint {
@@ -296,6 +323,15 @@ export function wideCharacters(text: string): string[] | null {
   if (!SURROGATE.test(text)) return null;
   budget().step(text.length);
   return Array.from(text);
+}
+
+/** The texts with `separator` between them, charged for before they are joined. */
+export function joined(parts: readonly string[], separator: string): string {
+  budget().step(parts.length);
+  let length = 0;
+  for (const part of parts) length += part.length + separator.length;
+  budget().text(length);
+  return parts.join(separator);
 }
 
 /** The characters by code point; a step of the budget each. */

@@ -1,7 +1,8 @@
 // Taking characters off the ends of a text, and splitting it, in linear time.
 
 import { budget } from "./budget.js";
-import { charactersOf } from "./values.js";
+import { occurrences, occurrencesFromRight } from "./textSearch.js";
+import { charactersOf, joined } from "./values.js";
 
 /** What Python's `str.strip()` and `split()` take for whitespace. */
 function isSpace(code: number): boolean {
@@ -21,11 +22,18 @@ function isSpace(code: number): boolean {
 
 export type Side = "both" | "left" | "right";
 
+/** More characters than these are looked up in a set. */
+const MAX_LISTED_CHARACTERS = 8;
+
 /** Without the whitespace, or the `characters`, at the ends. */
 export function stripped(text: string, characters: string | null, side: Side): string {
+  budget().step(1 + (text.length >> 4));
   if (characters !== null && /[\ud800-\udfff]/.test(characters)) return strippedWide(text, characters, side);
-  const isStripped = (index: number) =>
-    characters === null ? isSpace(text.charCodeAt(index)) : characters.includes(text[index]!);
+  const many = characters !== null && characters.length > MAX_LISTED_CHARACTERS ? characterSet(characters) : null;
+  const isStripped = (index: number) => {
+    if (characters === null) return isSpace(text.charCodeAt(index));
+    return many === null ? characters.includes(text[index]!) : many.has(text[index]!);
+  };
   let start = 0;
   let end = text.length;
   if (side !== "right") while (start < end && isStripped(start)) start++;
@@ -33,8 +41,13 @@ export function stripped(text: string, characters: string | null, side: Side): s
   return text.slice(start, end);
 }
 
+function characterSet(characters: string): Set<string> {
+  budget().step(characters.length);
+  return new Set(characters);
+}
+
 function strippedWide(text: string, characters: string, side: Side): string {
-  const stripping = new Set(characters);
+  const stripping = characterSet(characters);
   const all = charactersOf(text);
   let start = 0;
   let end = all.length;
@@ -81,14 +94,20 @@ export function splitAtSpaces(text: string, limit: number, fromRight: boolean): 
 
 /** `split(separator)` with at most `limit` cuts, from the left or the right. */
 export function splitAt(text: string, separator: string, limit: number, fromRight: boolean): string[] {
-  budget().step(occurrences(text, separator));
-  const parts = text.split(separator);
-  if (parts.length <= limit + 1) return parts;
-  if (fromRight) {
-    const cut = parts.length - limit;
-    return [parts.slice(0, cut).join(separator), ...parts.slice(cut)];
-  }
-  return [...parts.slice(0, limit), parts.slice(limit).join(separator)];
+  const search = fromRight ? occurrencesFromRight : occurrences;
+  return cutAt(text, separator, search(text, separator, limit));
+}
+
+/** What stands before, between and after the `places` where `separator` is. */
+function cutAt(text: string, separator: string, places: readonly number[]): string[] {
+  let start = 0;
+  const parts = places.map((place) => {
+    const part = text.slice(start, place);
+    start = place + separator.length;
+    return part;
+  });
+  parts.push(text.slice(start));
+  return parts;
 }
 
 /** Line ends that `str.splitlines()` knows. */
@@ -110,18 +129,15 @@ export function splitLines(text: string, keepEnds: boolean): string[] {
 
 /** `replace` with at most `limit` replacements; an empty `from` stands before every character and at the end. */
 export function replaced(text: string, from: string, to: string, limit: number): string {
-  if (limit === Number.POSITIVE_INFINITY && from !== "") return text.replaceAll(from, to.replaceAll("$", "$$$$"));
-  if (from !== "") return splitAt(text, from, limit, false).join(to);
+  if (from !== "") return joined(splitAt(text, from, limit, false), to);
   const characters = charactersOf(text);
   const places = Math.min(limit, characters.length + 1);
+  budget().text(text.length + places * to.length);
   const head = characters.slice(0, places).map((character) => to + character);
   return head.join("") + (places > characters.length ? to : "") + characters.slice(places).join("");
 }
 
 /** How often `part` occurs without overlap. */
-export function occurrences(text: string, part: string): number {
-  if (part === "") return charactersOf(text).length + 1;
-  let count = 0;
-  for (let at = text.indexOf(part); at >= 0; at = text.indexOf(part, at + part.length)) count++;
-  return count;
+export function countOf(text: string, part: string): number {
+  return part === "" ? charactersOf(text).length + 1 : occurrences(text, part).length;
 }
