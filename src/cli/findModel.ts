@@ -11,26 +11,45 @@ export interface FoundModel {
   base: string;
 }
 
+/** What may follow a trained model's name: which step of it is meant. */
+const stepSuffix = /:(?:step\d+|latest)$|@\d+$/;
+
 /**
- * The trained model that a name, `project/name`, `entity/project/name` or an id stands for.
+ * The trained model that a name, `project/name`, `entity/project/name` or an id stands for, whatever step is named after it.
  * @throws NotFoundError naming what there is.
  */
 export async function findModel(engine: AnnealClient, name: string): Promise<FoundModel> {
-  const { data } = await engine.models.list();
-  const trained = data.flatMap((entry: ModelEntry): FoundModel[] => {
+  return matching((await engine.models.list()).data, name);
+}
+
+function matching(entries: readonly ModelEntry[], name: string, others: readonly string[] = []): FoundModel {
+  const trained = entries.flatMap((entry): FoundModel[] => {
     if (entry.model_id === null) return [];
     return [{ id: entry.model_id, name: entry.root.replace(/:step\d+$/, ""), base: entry.parent ?? "" }];
   });
-  const wanted = name.replace(/^wandb-artifact:\/\/\/?/, "").replace(/:(step\d+|latest)$/, "");
+  const wanted = name.replace(/^wandb-artifact:\/\/\/?/, "").replace(stepSuffix, "");
   const matches = trained.filter(
     (model) => model.id === wanted || model.name === wanted || model.name.endsWith(`/${wanted}`),
   );
   if (matches.length === 1) return matches[0]!;
-  const names = (matches.length > 0 ? matches : trained).map((model) => model.name);
+  const names = [...others, ...(matches.length > 0 ? matches : trained).map((model) => model.name)];
   const problem = matches.length > 1 ? `"${name}" may be any of ` : `there is no model "${name}" here; there is `;
   throw new NotFoundError(`${problem}${names.length > 0 ? names.join(", ") : "none that was trained"}`, {
     code: "model_not_found",
     param: "model",
     ...(matches.length > 1 ? {} : { hint: "--home names the home to look in (default ~/.anneal)" }),
   });
+}
+
+/**
+ * What a request calls the model that a user names: a base model's id, or a trained model as for `findModel`, of the step
+ * that is named after it.
+ * @throws NotFoundError naming what there is.
+ */
+export async function servedModel(engine: AnnealClient, name: string): Promise<string> {
+  const { data } = await engine.models.list();
+  if (data.some(({ id, root }) => id === name || root === name)) return name;
+  const bases = data.filter(({ model_id }) => model_id === null).map(({ id }) => id);
+  const step = stepSuffix.exec(name)?.[0].replace("@", ":step") ?? "";
+  return matching(data, name, bases).name + step;
 }

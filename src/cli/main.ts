@@ -1,10 +1,11 @@
 #!/usr/bin/env node
-import { AnnealError, ValidationError } from "../errors.js";
+import { AnnealError } from "../errors.js";
 import { namedFullDisk } from "../store/fullDisk.js";
 import { findCommand, groupHelp, isGroup, runCommand, summaries } from "./command.js";
 import { commands } from "./commands.js";
 import { UsageError } from "./flags.js";
 import { printable } from "./printable.js";
+import { problem } from "./problem.js";
 
 const usage = `anneal COMMAND [options]
 
@@ -35,12 +36,6 @@ async function main(args: readonly string[]): Promise<number> {
   return 0;
 }
 
-/** Whether a field came from a body, a path or an option says nothing on a command line. */
-function problem(error: AnnealError): string {
-  if (!(error instanceof ValidationError)) return error.message;
-  return error.issues.map(({ loc, msg }) => [loc.slice(loc.length > 1 ? 1 : 0).join("."), msg].join(": ")).join("; ");
-}
-
 const WIDTH = 100;
 
 /** Indented lines of at most WIDTH characters, but for longer words. */
@@ -69,7 +64,7 @@ try {
     process.stderr.write(`anneal: ${message}\n${wrapped(error.hint ?? "--help says how it is used")}\n`);
     process.exitCode = 2;
   } else if (error instanceof AnnealError) {
-    process.stderr.write(`anneal: ${printable(problem(error))}${error.hint ? `\n  ${error.hint}` : ""}\n`);
+    process.stderr.write(`anneal: ${printable(problem(error))}\n`);
     process.exitCode = 1;
   } else {
     process.stderr.write(`anneal: ${stack ?? message}\n`);

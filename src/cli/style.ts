@@ -2,14 +2,14 @@ import util from "node:util";
 
 type Style = Parameters<typeof util.styleText>[0];
 
-/** Whether a stream shows colours. FORCE_COLOR and NO_COLOR are heeded as Node does: the first wins over the second. */
+/** Whether a stream shows colours. FORCE_COLOR wins over NO_COLOR, as in Node; an empty NO_COLOR says nothing. */
 export function hasColor(
   stream: Pick<NodeJS.WriteStream, "isTTY" | "hasColors">,
   environment: Readonly<Record<string, string | undefined>> = process.env,
 ): boolean {
   const { FORCE_COLOR, NO_COLOR } = environment;
   if (FORCE_COLOR !== undefined) return !["0", "false"].includes(FORCE_COLOR);
-  return !NO_COLOR && Boolean(stream.isTTY) && stream.hasColors(environment);
+  return !NO_COLOR && Boolean(stream.isTTY) && stream.hasColors({ ...environment, NO_COLOR: undefined });
 }
 
 /** Styles text for a stream. */

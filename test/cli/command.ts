@@ -6,9 +6,12 @@ const tsx = pathToFileURL(fileURLToPath(import.meta.resolve("tsx"))).href;
 
 const children = new Set<ChildProcess>();
 
+/** Node's arguments for a command. */
+export const nodeArguments = (args: readonly string[]): string[] => ["--import", tsx, main, ...args];
+
 /** Starts the command line in a process of its own. */
 export function start(args: readonly string[], environment: Record<string, string> = {}): ChildProcess {
-  const child = spawn(process.execPath, ["--import", tsx, main, ...args], { env: { ...process.env, ...environment } });
+  const child = spawn(process.execPath, nodeArguments(args), { env: { ...process.env, ...environment } });
   children.add(child.on("close", () => children.delete(child)));
   return child;
 }

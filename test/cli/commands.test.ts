@@ -115,6 +115,17 @@ describe("anneal serve", () => {
     const unknown = await command(["runs", "show", "other", "--home", home]);
     expect(unknown.code).toBe(1);
     expect(unknown.err).toContain('there is no model "other" here; there is local/demo/speller');
+    const talk = ["chat", "--max-tokens", "2", "hi", "--use"];
+    const [beside, step, unserved] = await Promise.all([
+      command([...talk, "demo/speller", "--home", home]),
+      command([...talk, "local/demo/speller:step0", "--url", base.replace("/v1", ""), "--api-key", key]),
+      command([...talk, "demo/nobody", "--home", home]),
+    ]);
+    expect([beside, step]).toMatchObject([
+      { code: 0, err: "" },
+      { code: 0, err: "" },
+    ]);
+    expect(unserved.err).toContain('there is no model "demo/nobody" here; there is anneal/tiny, local/demo/speller');
     const made = await command(["keys", "create", "--entity", "team", "--home", home]);
     const models = await fetch(`${base}/models`, { headers: { authorization: `Bearer ${made.out.trim()}` } });
     expect(((await models.json()) as { data: unknown[] }).data).toHaveLength(1);
