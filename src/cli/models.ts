@@ -56,9 +56,7 @@ const importAdapter = defineCommand({
     const name = readName(target!);
     const path = resolve(source!);
     if (!existsSync(path)) throw new UsageError(`there is no folder ${source}`);
-    const options = readEngineOptions(values);
-    options.dataRoots = [...(options.dataRoots ?? []), path];
-    await using engine = await openHome(values.home ?? defaultHome(), options);
+    await using engine = await openHome(values.home ?? defaultHome(), readEngineOptions(values));
     const base_model = values.base ?? (await engine.baseModels.list())[0]!;
     console.log((await engine.models.import({ ...name, base_model, path })).id);
     return 0;

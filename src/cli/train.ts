@@ -1,9 +1,10 @@
 import { readFile, stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
+import { AnnealError, ConflictError } from "../errors.js";
 import type { AnnealClient } from "../types/client.js";
 import type { TrainOptions, TrainProgress } from "../types/gather.js";
-import type { Model } from "../types/models.js";
+import type { Model, ModelCreateParams } from "../types/models.js";
 import { defineCommand } from "./command.js";
 import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
 import { integer, number, text, UsageError, type Values } from "./flags.js";
@@ -54,16 +55,23 @@ async function trainOn(target: string, file: string, values: Given): Promise<num
     .then((found) => found.isFile())
     .catch(() => false);
   if (!isFile) throw new UsageError(`there is no file ${file}`);
-  const recipe = /\.jsonl$/i.test(file) ? imitation(file, values) : await rewarded(file, values);
+  const recipe = await (/\.jsonl$/i.test(file) ? imitation(file, values) : rewarded(file, values));
   const interrupt = new AbortController();
   const stop = () => interrupt.abort();
   await using engine = await openHome(values.home ?? defaultHome(), readEngineOptions(values));
   process.once("SIGINT", stop);
   try {
     const base_model = values.base ?? (await engine.baseModels.list())[0]!;
-    const model = await engine.models.create({ ...name, base_model, return_existing: true });
-    const step = await recipe(engine, model, interrupt.signal);
-    if (step !== null) console.log(`Served as ${model.entity}/${model.project}/${model.name}:step${step}`);
+    const { model, isNew } = await findOrCreate(engine, { ...name, base_model });
+    try {
+      const step = await recipe(engine, model, interrupt.signal);
+      if (step !== null) console.log(`Served as ${model.entity}/${model.project}/${model.name}:step${step}`);
+    } catch (error) {
+      // A model that has learned nothing is of no use to anyone.
+      const latest = await engine.checkpoints.list(model.id, { limit: 1, order: "desc" });
+      if (isNew && latest.data[0]?.step === 0) await engine.models.delete(model.id);
+      throw error;
+    }
   } catch (error) {
     if (!interrupt.signal.aborted) throw error;
     process.stderr.write("cancelled; checkpoints that were made stay\n");
@@ -74,25 +82,37 @@ async function trainOn(target: string, file: string, values: Given): Promise<num
   return interrupt.signal.aborted ? 130 : 0;
 }
 
+async function findOrCreate(
+  engine: AnnealClient,
+  params: ModelCreateParams,
+): Promise<{ model: Model; isNew: boolean }> {
+  try {
+    return { model: await engine.models.create(params), isNew: true };
+  } catch (error) {
+    if (!(error instanceof ConflictError)) throw error;
+    return { model: await engine.models.create({ ...params, return_existing: true }), isNew: false };
+  }
+}
+
 /** Flags that say nothing about this kind of file. @throws UsageError */
 function refuse(values: Given, names: readonly (keyof Given)[], kind: string): void {
   const given = names.find((name) => values[name] !== undefined);
   if (given) throw new UsageError(`--${given} has no meaning for a ${kind}`);
 }
 
-/** Supervised passes over the conversations of a file. */
-function imitation(file: string, values: Given): Recipe {
+/** Supervised passes over the conversations of a file. @throws TrainingDataError naming a line of it that is none. */
+async function imitation(file: string, values: Given): Promise<Recipe> {
   refuse(values, ["steps"], ".jsonl file");
+  const { readExamples } = await import("../training/sftData.js");
+  for await (const example of readExamples(file, file)) void example;
   const epochs = values.epochs ?? 1;
   const config = {
     learning_rate: values["learning-rate"] ?? null,
     batch_size: values["batch-size"] ?? null,
   };
   return async (engine, model, signal) => {
-    // As an artifact the data reaches an engine of another process too, and is the same in every pass.
-    const { entity, project, name } = model;
-    const files = { "train.jsonl": await readFile(file) };
-    const { url } = await engine.artifacts.create({ entity, project, name: `${name}-data`, files }, { signal });
+    const { Engine } = await import("../engine/engine.js");
+    const url = engine instanceof Engine ? file : await upload(engine, model, file);
     let step: number | null = null;
     for (let epoch = 1; epoch <= epochs; epoch++) {
       const { id } = await engine.sftTrainingJobs.create({ model_id: model.id, training_data_url: url, config });
@@ -100,11 +120,21 @@ function imitation(file: string, values: Given): Recipe {
         step = await followPass(engine, id, `pass ${epoch} of ${epochs}`, signal);
       } catch (error) {
         if (signal.aborted) await engine.trainingJobs.cancel(id);
+        // Its user knows the file, not what became of it.
+        if (error instanceof AnnealError) error.message = error.message.replaceAll(`${url}/${UPLOADED}`, file);
         throw error;
       }
     }
     return step;
   };
+}
+
+const UPLOADED = "train.jsonl";
+
+/** Brings the data to an engine of another process. */
+async function upload(engine: AnnealClient, { entity, project, name }: Model, file: string): Promise<string> {
+  const files = { [UPLOADED]: await readFile(file) };
+  return (await engine.artifacts.create({ entity, project, name: `${name}-data`, files })).url;
 }
 
 async function followPass(engine: AnnealClient, id: string, what: string, signal: AbortSignal): Promise<number | null> {

@@ -5,7 +5,7 @@ import type { TrainingHost } from "../training/host.js";
 import type { JobRunner } from "../training/jobRunner.js";
 import type { AdapterCache } from "./adapterCache.js";
 import type { BaseModel } from "./baseModel.js";
-import type { Caller } from "./caller.js";
+import type { Caller, View } from "./caller.js";
 import type { ChatHost } from "./chat/host.js";
 import type { InferenceMetrics } from "./metrics.js";
 import type { ResolvedOptions } from "./options.js";
@@ -32,5 +32,5 @@ export interface EngineCore {
   /** @throws UnavailableError when this engine does not serve the model's base. */
   baseOf(model: ModelRecord): BaseModel;
   /** An adapter's folder that a request names, if its caller may read it. @throws ValidationError at `field` */
-  adapterFolder(caller: Caller, field: string, path: string): string;
+  adapterFolder(view: View, field: string, path: string): string;
 }

@@ -54,7 +54,7 @@ export class Models implements ModelsResource {
 
   async import(params: ModelImportParams, options?: RequestOptions): Promise<Model> {
     const { path, ...checked } = validate(modelImport, params, { strict: this.#view.strict });
-    const source = this.#core.adapterFolder(this.#view.caller, "path", path);
+    const source = this.#core.adapterFolder(this.#view, "path", path);
     return this.#register(checked, options, (base, folder) => importAdapter(base, source, folder));
   }
 

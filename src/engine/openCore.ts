@@ -109,8 +109,8 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
       },
       closing: closing.signal,
       baseOf,
-      adapterFolder(caller, field, path) {
-        const rights = trainingHost.fileRights(readerOf(caller));
+      adapterFolder(view, field, path) {
+        const rights = trainingHost.fileRights(readerOf(view));
         return resolveAdapterFolder(path, rights, (message) => ValidationError.at(field, message));
       },
     };

@@ -1,3 +1,4 @@
+import { resolve } from "node:path";
 import { TrainingFailedError } from "../errors.js";
 import { jobQuery, trainingJobCreate } from "../schemas/jobs.js";
 import { pageQuery } from "../schemas/pages.js";
@@ -49,8 +50,14 @@ export class TrainingJobs implements TrainingJobsResource {
     const model = accessModel(core.store, this.#view.caller, model_id);
     const { checkRlRequest } = await import("../training/rlRecipe.js");
     // What can be told now is told now; the job resolves its settings again from the step it starts at.
-    const adapterFolder = (field: string, path: string) => core.adapterFolder(this.#view.caller, field, path);
+    const adapterFolder = (field: string, path: string) => core.adapterFolder(this.#view, field, path);
     checkRlRequest({ store: core.store, base: core.baseOf(model), adapterFolder }, request);
+    const reader = readerOf(this.#view);
+    let config = experimental_config;
+    // Relative to where the application is now, which another process that goes on with the job may not be.
+    if (reader === "application" && config?.kl_ref_adapter_path != null) {
+      config = { ...config, kl_ref_adapter_path: resolve(config.kl_ref_adapter_path) };
+    }
     options?.signal?.throwIfAborted();
     return queueJob(
       this.#core,
@@ -59,9 +66,9 @@ export class TrainingJobs implements TrainingJobsResource {
       (jobId) =>
         writeJobRequest(this.#core.store.files, jobId, {
           kind: "rl",
-          config: experimental_config ?? {},
+          config: config ?? {},
           groups: trajectory_groups,
-          reader: readerOf(this.#view.caller),
+          reader,
         }),
       run ?? null,
     );

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import type { TrainingConversation } from "../types/training.js";
 import { list, map } from "./limited.js";
 import { uuid } from "./names.js";
 import { orderedPageQuery } from "./pages.js";
@@ -74,9 +75,15 @@ const sftConfig = settingsObject({
   assistant_turns: z.enum(["all", "last"]).nullish(),
 });
 
+/** In a request itself; files have no such bound. */
+const MAX_CONVERSATIONS = 1_000_000;
+/** Checked as the lines of a file are. */
+const conversation = z.unknown() as z.ZodType<TrainingConversation>;
+
 export const sftTrainingJobCreate = z.object({
   model_id: uuid,
-  training_data_url: z.string().min(1),
+  training_data_url: z.string().min(1).nullish(),
+  data: list(conversation, MAX_CONVERSATIONS).nullish(),
   config: sftConfig.nullish(),
   experimental_config: map(z.unknown(), 1024).nullish(),
 });

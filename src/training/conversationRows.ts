@@ -1,10 +1,10 @@
 // A conversation as rows for supervised training: what the assistant said, each turn after the prompt it would have got.
 
 import { setImmediate as breathe } from "node:timers/promises";
+import type { TrainingMessage } from "../types/training.js";
 import type { TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
 import { plainMessage, plainTools } from "./plainMessages.js";
 import type { TokenRow } from "./rows.js";
-import type { SftMessage } from "./sftData.js";
 
 export interface ConversationRenderer {
   /** The conversation as text; with `open` it ends where the assistant's next turn begins. */
@@ -23,7 +23,7 @@ export interface ConversationRenderer {
  * @throws Error when a turn's rendering does not continue its prompt's.
  */
 export async function conversationRows(
-  messages: readonly SftMessage[],
+  messages: readonly TrainingMessage[],
   tools: readonly TrajectoryTool[] | null,
   renderer: ConversationRenderer,
   turns: "all" | "last",

@@ -3,17 +3,17 @@
 import { lstatSync, realpathSync, statSync } from "node:fs";
 import { basename, isAbsolute, join, sep } from "node:path";
 import { fileURLToPath } from "node:url";
-import { ValidationError } from "../errors.js";
+import { systemReason, ValidationError } from "../errors.js";
 import { ADAPTER_FILES } from "./checkpointFiles.js";
 
-/** On whose behalf a file is read. */
-export type Reader = "owner" | "other";
+/** On whose behalf a file is read: of the application in this process, or of a request with the owner's or another key. */
+export type Reader = "application" | "owner" | "other";
 
 /** What a reader may read of this machine's files. */
 export interface FileRights {
   readonly reader: Reader;
-  /** Real paths of the folders in which it must lie. */
-  readonly roots: readonly string[];
+  /** Real paths of the folders in which it must lie; null: anywhere. Then it may also be named by a relative path. */
+  readonly roots: readonly string[] | null;
   /** Whether files of a folder may be links, if they lead to where their reader may read. */
   readonly followLinks: boolean;
   /** Of a real path under a root: whether it is kept from the reader all the same. */
@@ -98,7 +98,7 @@ function resolveInFolder(file: string, rights: FileRights, refuse: (msg: string)
   return resolveUnderRoots(file, rights, refuse);
 }
 
-/** An absolute path or `file:` URL, links followed, if it lies under one of the roots and is not hidden. */
+/** A path or `file:` URL, links followed, if it lies under one of the roots and is not hidden. */
 function resolveUnderRoots(location: string, rights: FileRights, refuse: (msg: string) => ValidationError): string {
   let path = location;
   if (/^file:/i.test(location)) {
@@ -106,6 +106,14 @@ function resolveUnderRoots(location: string, rights: FileRights, refuse: (msg: s
       path = fileURLToPath(location);
     } catch {
       throw refuse("is no valid file URL");
+    }
+  }
+  if (rights.roots === null) {
+    try {
+      return realpathSync(path);
+    } catch (cause) {
+      const error = cause as NodeJS.ErrnoException;
+      throw refuse(`${path} ${error.code === "ENOENT" ? "is not there" : `cannot be read (${systemReason(error)})`}`);
     }
   }
   if (!isAbsolute(path) || path.includes("\0")) {

@@ -11,10 +11,16 @@ import { fileLines } from "./fileLines.js";
 export type JobRequest =
   /** `reader` (absent: the owner) is who named the adapter folder of `config`, if it has one. */
   | { kind: "rl"; config: ExperimentalConfig; groups: TrajectoryGroup[]; reader?: Reader }
-  /** `data` is the resolved file on this machine, or an http(s) URL; `name` is what messages call it, if anything else. */
+  /**
+   * `data` is the resolved file on this machine, or an http(s) URL; `name` is what messages call it, if anything else. What the
+   * request held itself is already where the job keeps its copy.
+   */
   | { kind: "sft"; config: SftConfig; data: string; name?: string };
 
 const FILE = "request.jsonl";
+
+/** Where a supervised job keeps its copy of the data. */
+export const dataCopy = (files: Store["files"], jobId: string): string => join(files.jobFolder(jobId), "data.jsonl");
 
 /** Writes a request to the disk; the first line holds everything but the groups, which follow one per line. */
 export function writeJobRequest(files: Store["files"], jobId: string, request: JobRequest): void {

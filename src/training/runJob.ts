@@ -19,7 +19,7 @@ import {
 import { commitCheckpoint } from "./commitCheckpoint.js";
 import { resolveAdapterFolder } from "./dataLocation.js";
 import type { TrainingBase, TrainingHost, TrainingOptions } from "./host.js";
-import { type JobRequest, readJobRequest } from "./jobRequest.js";
+import { dataCopy, type JobRequest, readJobRequest } from "./jobRequest.js";
 import { means } from "./logMetrics.js";
 import { passLimits } from "./passLimits.js";
 import type { Recipe } from "./recipe.js";
@@ -120,7 +120,7 @@ async function createRecipe(
   // Templates may show the time: a resumed job must see the one it began with.
   const createdAt = new Date(job.createdAt);
   if (request.kind === "sft") {
-    const copy = join(store.files.jobFolder(job.id), "data.jsonl");
+    const copy = dataCopy(store.files, job.id);
     const { data, name = data } = request;
     if (!existsSync(copy)) await snapshotData(data, name, copy, signal);
     return createSftRecipe(
@@ -149,7 +149,7 @@ async function createRecipe(
         const reader = request.reader ?? "owner";
         const folder = resolveAdapterFolder(path, host.fileRights(reader), refuse);
         return loadAdapter(base, folder, "elsewhere").catch((error) => {
-          throw reader === "owner" ? error : errorForOthers(error);
+          throw reader === "other" ? errorForOthers(error) : error;
         });
       },
     },

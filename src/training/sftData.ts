@@ -3,23 +3,20 @@
 import { realpath } from "node:fs/promises";
 import { Readable } from "node:stream";
 import type { ReadableStream } from "node:stream/web";
-import { AnnealError, ModelFileError, systemReason } from "../errors.js";
+import { AnnealError, ModelFileError, systemReason, ValidationError } from "../errors.js";
 import { jsonReason } from "../json.js";
 import { openRegularFile } from "../regularFile.js";
 import { streamFile } from "../store/durableFiles.js";
 import { type ConversationError, contentText } from "../text/index.js";
+import { isTurnUsedUp, nextTurn } from "../turns.js";
+import type { TrainingMessage } from "../types/training.js";
 import type { TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
 import { fileLines, LongLineError } from "./fileLines.js";
-
-/** An assistant turn of weight 0 is context, as it would be in the prompt of a later turn; else it is trained. */
-export interface SftMessage extends TrajectoryMessage {
-  weight?: 0 | 1 | null;
-}
 
 export interface SftExample {
   /** 1-based, for messages about it. */
   line: number;
-  messages: SftMessage[];
+  messages: TrainingMessage[];
   tools: TrajectoryTool[] | null;
 }
 
@@ -110,6 +107,18 @@ export async function* readExamples(file: string, name: string): AsyncGenerator<
   }
 }
 
+/** Conversations that a request holds itself, as the lines of a file. @throws ValidationError for the first that is none. */
+export async function conversationLines(data: readonly unknown[]): Promise<string[]> {
+  const lines: string[] = [];
+  for (const [i, value] of data.entries()) {
+    checkConversation(value, (message) => ValidationError.at(`data.${i}`, message));
+    lines.push(`${JSON.stringify(value)}\n`);
+    while (isTurnUsedUp()) await nextTurn();
+  }
+  if (lines.length === 0) throw ValidationError.at("data", "holds no conversation");
+  return lines;
+}
+
 /** How many `readExamples` would give. @throws TrainingDataError when the file cannot be read. */
 export async function countExamples(file: string, name: string): Promise<number> {
   let count = 0;
@@ -130,6 +139,11 @@ function parseExample(text: string, file: string, line: number): SftExample {
   } catch (error) {
     throw refuse(`no valid JSON (${jsonReason(error)})`, error);
   }
+  return { line, ...checkConversation(value, refuse) };
+}
+
+/** @throws what `refuse` makes of the fault. */
+function checkConversation(value: unknown, refuse: (message: string) => Error): Omit<SftExample, "line"> {
   const { messages, tools } = (value ?? {}) as { messages?: unknown; tools?: unknown };
   if (!Array.isArray(messages) || messages.length === 0)
     throw refuse('"messages" must be a list with at least one entry');
@@ -140,15 +154,14 @@ function parseExample(text: string, file: string, line: number): SftExample {
   if (tools != null && !(Array.isArray(tools) && tools.every(isObject)))
     throw refuse('"tools" must be a list of tools');
   return {
-    line,
-    messages: messages as SftMessage[],
+    messages: messages as TrainingMessage[],
     tools: (tools as TrajectoryTool[] | null | undefined) ?? null,
   };
 }
 
-function checkMessage(value: unknown, path: string, refuse: (message: string) => TrainingDataError): void {
+function checkMessage(value: unknown, path: string, refuse: (message: string) => Error): void {
   if (!isObject(value)) throw refuse(`"${path}" must be a message`);
-  const message = value as Partial<SftMessage>;
+  const message = value as Partial<TrainingMessage>;
   if (!ROLES.has(message.role as string)) throw refuse(`"${path}.role" must be one of ${[...ROLES].join(", ")}`);
   const { content, weight } = message;
   if (message.role === "assistant" && weight != null && weight !== 0 && weight !== 1) {

@@ -76,7 +76,7 @@ export async function checkRatesOfFile(
   checkRateCount(learningRate, Math.ceil((await countExamples(data, name)) / batchSize));
 }
 
-function checkRateCount(rates: readonly number[], batches: number): void {
+export function checkRateCount(rates: readonly number[], batches: number): void {
   if (rates.length === batches) return;
   throw ValidationError.at("config.learning_rate", `holds ${rates.length} values for ${batches} batches`);
 }

@@ -1,4 +1,4 @@
-import type { TrajectoryGroup } from "./trajectories.js";
+import type { TrajectoryGroup, TrajectoryMessage, TrajectoryTool } from "./trajectories.js";
 
 /** Settings of a reinforcement learning job. Absent and null both mean the default. */
 export interface ExperimentalConfig {
@@ -79,13 +79,27 @@ export interface SftConfig {
   assistant_turns?: "all" | "last" | null;
 }
 
+/** A conversation to imitate: its last message is the assistant's. */
+export interface TrainingConversation {
+  messages: TrainingMessage[];
+  tools?: TrajectoryTool[] | null;
+}
+
+/** An assistant turn of weight 0 is context, as it would be in the prompt of a later turn; else it is trained. */
+export interface TrainingMessage extends TrajectoryMessage {
+  weight?: 0 | 1 | null;
+}
+
+/** With either `data` or `training_data_url`. */
 export interface SftTrainingJobCreateParams {
   model_id: string;
+  data?: TrainingConversation[] | null;
   /**
-   * Conversations, one `{ messages, tools? }` per line; an assistant message's `weight` of 0 keeps it from being trained.
-   * A `file:` URL or absolute path under a data root, an `http(s):` URL on an allowed host, or `wandb-artifact:///entity/project/name:vN`.
+   * Conversations as in `data`, one per line of a JSONL file, or of `trajectories.jsonl` or `train.jsonl` in a folder. In process:
+   * any path or `file:` URL. In a request: a `file:` URL or absolute path under a data root. Both: an `http(s):` URL on an
+   * allowed host, or `wandb-artifact:///entity/project/name:vN`.
    */
-  training_data_url: string;
+  training_data_url?: string | null;
   config?: SftConfig | null;
   experimental_config?: Record<string, unknown> | null;
 }

@@ -19,6 +19,9 @@ const file = (name: string, text: string): string => {
   writeFileSync(path, text);
   return path;
 };
+const FAILING = `export default {
+  scenarios: [1], groupSize: 2, steps: 1, rollout: async () => { throw new Error("no luck"); },
+};`;
 const home = () => join(folder, "home");
 const train = (...args: string[]) => printed(() => runCommand(trainCommand, [...args, "--home", home()]));
 
@@ -45,8 +48,25 @@ describe("anneal train", () => {
     const reply = await engine.chat.completions.create({ model: "local/p/taught", messages, temperature: 0 });
     expect(reply.choices[0]!.message.content).toBe("No, dog!");
 
-    const broken = train("p/broken", file("broken.jsonl", `${lines[0]}\nno line\n`));
-    await expect(broken).rejects.toThrow(/train\.jsonl, line 2: /);
+    const broken = file("broken.jsonl", `${lines[0]}\nno line\n`);
+    await expect(train("p/broken", broken)).rejects.toThrow(`${broken}, line 2: no valid JSON`);
+  });
+
+  it("leaves no model behind whose first job failed, and one that was there as it was", async () => {
+    const messages = [
+      { role: "user", content: "x", tool_calls: [] },
+      { role: "assistant", content: "y" },
+    ];
+    const data = file("fine.jsonl", JSON.stringify({ messages }));
+    const failing = ["--learning-rate", "0.1", "--batch-size", "1"];
+    const failed = train("p/failed", file("failing.mjs", FAILING), "--learning-rate", "0.1");
+    await expect(failed).rejects.toThrow(/no luck/);
+    expect((await train("p/kept", data, ...failing)).code).toBe(0);
+    await expect(train("p/kept", file("failing.mjs", FAILING))).rejects.toThrow(/no luck/);
+    await using engine = await Engine.open({ home: home() });
+    const names = (await engine.models.list()).data.map(({ root }) => root);
+    expect(names).toContain("local/p/kept:step1");
+    expect(names.filter((name) => name.includes("failed") || name.includes("broken"))).toEqual([]);
   });
 
   it("tells of conversations that are too long", async () => {

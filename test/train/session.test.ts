@@ -353,7 +353,7 @@ describe("a supervised job", () => {
         training_data_url: url,
         config,
       });
-    await expect(create("/etc/hostname", {})).rejects.toMatchObject({
+    await expect(create("/etc/no-such-file", {})).rejects.toMatchObject({
       status: 422,
       param: "training_data_url",
     });
