@@ -94,6 +94,13 @@ export class InternalServerError extends statusClass(500, "internal_error") {}
 /** 503: it cannot be done now: the engine has been closed, or something that it needs is missing. */
 export class UnavailableError extends statusClass(503, "unavailable") {}
 
+/** Used after it was closed, or in the middle of its work when it was: code "closed", whatever it was. */
+export class ClosedError extends UnavailableError {
+  constructor(message: string) {
+    super(message, { code: "closed" });
+  }
+}
+
 /** Raised before memory is taken: what was needed, what is there, which option to lower. Sizes in bytes. */
 export class InsufficientMemoryError extends UnavailableError {
   readonly needed: number;

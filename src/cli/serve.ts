@@ -2,6 +2,7 @@ import type { Logger } from "../types/logger.js";
 import { defineCommand } from "./command.js";
 import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
 import { bytes, integer, text, toggle, type Values } from "./flags.js";
+import { interrupted } from "./interrupted.js";
 import { openEngine } from "./openHome.js";
 
 const flags = {
@@ -11,6 +12,7 @@ const flags = {
   "api-key": text("KEY", "the owner's key for this run (default: the one kept in the home)"),
   "chat-body-limit": bytes("SIZE", "bytes of a chat request at most (default 8MiB)"),
   "body-limit": bytes("SIZE", "bytes of any other request at most (default 1GiB)"),
+  "allow-origin": text("ORIGIN", "pages of this origin may call from a browser; several with commas, * for all"),
   verbose: toggle("also say what is done, not only what goes wrong"),
 };
 
@@ -41,21 +43,18 @@ function terminalLogger(verbose: boolean): Logger {
   };
 }
 
-/** Resolves at the first interrupt or termination signal; a second one ends the process at once. */
-function interrupted(): Promise<void> {
-  return new Promise((resolve) => {
-    for (const signal of ["SIGINT", "SIGTERM"] as const) {
-      process.once(signal, () => {
-        process.once(signal, () => process.exit(130));
-        resolve();
-      });
-    }
-  });
+function originsOf(flag: string | undefined): string | string[] | undefined {
+  const origins = flag?.split(",").map((origin) => origin.trim().replace(/\/$/, ""));
+  return origins?.includes("*") ? "*" : origins;
 }
 
 async function serveUntilInterrupted(values: Values<typeof flags>): Promise<number> {
   const { host = "127.0.0.1", port = 8000 } = values;
-  const limits = { chatBodyLimit: values["chat-body-limit"], bodyLimit: values["body-limit"] };
+  const face = {
+    chatBodyLimit: values["chat-body-limit"],
+    bodyLimit: values["body-limit"],
+    allowOrigin: originsOf(values["allow-origin"]),
+  };
   const [{ createServer }, { listen }] = await Promise.all([
     import("../server/createServer.js"),
     import("../server/listen.js"),
@@ -68,7 +67,7 @@ async function serveUntilInterrupted(values: Values<typeof flags>): Promise<numb
     logger: terminalLogger(values.verbose ?? false),
   });
   try {
-    const listening = await listen(createServer(engine, limits), { host, port });
+    const listening = await listen(createServer(engine, face), { host, port });
     engine.setAddress(listening.address);
     const models = await engine.baseModels.list();
     console.log(`Serving ${models.join(", ")} at ${listening.address}/v1`);

@@ -1,10 +1,10 @@
-import { UnavailableError } from "../errors.js";
+import { ClosedError } from "../errors.js";
 import { quarantined } from "../store/sweep.js";
 import type { CheckResult, HealthReport, SystemReport } from "../types/health.js";
 import type { EngineCore } from "./core.js";
 
 export function health(core: EngineCore): HealthReport {
-  if (core.closing.aborted) throw new UnavailableError("the engine is closing", { code: "closed" });
+  if (core.closing.aborted) throw new ClosedError("the engine is closing");
   return { status: "ok" };
 }
 

@@ -1,4 +1,4 @@
-import { NotFoundError, UnavailableError, ValidationError } from "../errors.js";
+import { ClosedError, NotFoundError, UnavailableError, ValidationError } from "../errors.js";
 import { openRuntime } from "../runtime/runtime.js";
 import type { ModelRecord } from "../store/records.js";
 import { openStore } from "../store/store.js";
@@ -87,7 +87,7 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
     const core: EngineCore = {
       options,
       get store() {
-        if (isShut) throw new UnavailableError("the engine has been closed", { code: "closed" });
+        if (isShut) throw new ClosedError("the engine has been closed");
         return store;
       },
       runtime,
@@ -130,7 +130,7 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
 
     const shutDown = async () => {
       if (closing.signal.aborted) return;
-      closing.abort(new UnavailableError("the engine has been closed", { code: "closed" }));
+      closing.abort(new ClosedError("the engine has been closed"));
       try {
         await core.runner.close();
         await Promise.all([...bases.values()].map(closeBaseModel));

@@ -2,7 +2,7 @@
 // device computes one, the tokens of the one before are decoded, judged and handed out. The next step starts from tokens
 // that stay on the device, so a choice that has just ended costs one discarded row.
 
-import { ConflictError, RateLimitError } from "../errors.js";
+import { ClosedError, RateLimitError } from "../errors.js";
 import type { DeviceModel, StepOutput, StepSequence } from "../runtime/runtime.js";
 import type { Tokenizer } from "../text/index.js";
 import { BlockPool, PAGE_SIZE } from "./blockPool.js";
@@ -111,11 +111,11 @@ export class InferenceLoop {
 
   /**
    * Queues a request whose settings are resolved: prompt + maxTokens fit `contextLength`, ids are in the vocabulary.
-   * Throws RateLimitError when too many wait, ConflictError after `close`. Iterating rejects with `signal.reason` after
+   * Throws RateLimitError when too many wait, ClosedError after `close`. Iterating rejects with `signal.reason` after
    * an abort; leaving the iteration early aborts.
    */
   submit(request: GenerationRequest, signal?: AbortSignal): Generation {
-    if (this.closed) throw new ConflictError("the model has been closed", { code: "closed" });
+    if (this.closed) throw new ClosedError("the model has been closed");
     signal?.throwIfAborted();
     if (this.unstarted >= this.options.maxQueue) {
       throw new RateLimitError(`${this.unstarted} requests are waiting already; try again later`, {
@@ -162,7 +162,7 @@ export class InferenceLoop {
   /** Ends what is under way with an error, and waits for the steps in flight. */
   async close(): Promise<void> {
     this.closed = true;
-    const error = new ConflictError("the model has been closed", { code: "closed" });
+    const error = new ClosedError("the model has been closed");
     for (const generation of [...this.generations]) generation.fail(error);
     await this.turning;
   }

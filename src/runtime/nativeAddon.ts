@@ -5,6 +5,7 @@ import { fileURLToPath } from "node:url";
 import {
   AnnealError,
   BadRequestError,
+  ClosedError,
   ConflictError,
   InternalServerError,
   ModelFileError,
@@ -140,6 +141,7 @@ function typedError(code: string, message: string, at: string): AnnealError {
     case "grammar_empty":
       return new BadRequestError(message, { code, param });
     case "closed":
+      return new ClosedError(message);
     case "conflict":
       return new ConflictError(message, { code, param });
     case "insufficient_memory":

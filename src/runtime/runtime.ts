@@ -2,7 +2,7 @@
  * The compute boundary: what the rest of the library sees of a device. Ids, block tables, token sources and scalars cross
  * it; page and panel layouts do not. Arguments are copied and checked on the native side of the call: a wrong one is a
  * `BadRequestError` with code "invalid_argument" and the argument's path as `param`, use after `close()` a
- * `ConflictError` with code "closed", never a crash. An aborted call rejects with `signal.reason`.
+ * `ClosedError`, never a crash. An aborted call rejects with `signal.reason`.
  */
 export {
   type CompiledGrammar,

@@ -1,10 +1,13 @@
 // The routes of the HTTP face, and what holds for all of them: keys, limits, errors, metrics.
 
+import { randomUUID } from "node:crypto";
 import { Hono } from "hono";
+import { cors } from "hono/cors";
+import { getPath } from "hono/utils/url";
 import type { Engine } from "../engine/engine.js";
 import { AnnealError, AuthenticationError, errorForOthers, NotFoundError, ValidationError } from "../errors.js";
 import { readBody, readJson } from "./bodies.js";
-import type { FetchHandler, ServerOptions } from "./createServer.js";
+import type { ServerOptions } from "./createServer.js";
 import { errorBody, errorResponse, publicError, styleOf } from "./errorBodies.js";
 import { HttpMetrics } from "./httpMetrics.js";
 import { inferenceRoutes, operationRoutes } from "./inferenceRoutes.js";
@@ -12,10 +15,17 @@ import { jsonResponse } from "./jsonResponse.js";
 import { previewRoutes } from "./previewRoutes.js";
 import { type Call, pathTemplate, type Route } from "./route.js";
 
+const METHODS = ["GET", "POST", "PUT", "DELETE"];
+/** What a page may read of an answer beyond what browsers always show. */
+const EXPOSED_HEADERS = ["x-request-id", "x-error-code", "x-error-param", "retry-after"];
+/** For which a browser need not ask again. */
+const PREFLIGHT_SECONDS = 7200;
+
 /** What is known of a request on its way. */
 interface Variables {
   /** Of its route. */
   path?: string;
+  requestId: string;
   ended: () => void;
 }
 
@@ -24,6 +34,19 @@ function byPath(routes: readonly Route[]): Map<string, Route[]> {
   const paths = new Map<string, Route[]>();
   for (const route of routes) paths.set(route.path, [...(paths.get(route.path) ?? []), route]);
   return paths;
+}
+
+/** The client's name for a request if it is fit to be sent back, else one of ours. */
+function requestIdOf(headers: Headers): string {
+  const given = headers.get("x-request-id") ?? "";
+  return /^[\x20-\x7e]{1,256}$/.test(given) ? given : randomUUID();
+}
+
+/** The path below `base`; one that is not below it is nowhere. */
+function pathBelow(base: string, request: Request): string {
+  const path = getPath(request);
+  if (base === "") return path;
+  return path.startsWith(`${base}/`) ? path.slice(base.length) : "/";
 }
 
 function readQuery(url: string): Record<string, string | number> {
@@ -42,24 +65,24 @@ function authenticate(engine: Engine, request: Request) {
   return resources;
 }
 
-export function application(engine: Engine, options: ServerOptions): FetchHandler {
+export function application(engine: Engine, options: ServerOptions): (request: Request) => Promise<Response> {
   const limits = { chat: options.chatBodyLimit ?? 8 * 2 ** 20, large: options.bodyLimit ?? 2 ** 30 };
   const http = new HttpMetrics();
   const routes: readonly Route[] = [...inferenceRoutes, ...previewRoutes, ...operationRoutes(() => routes, http)];
   const { logger } = engine;
-  const app = new Hono<{ Variables: Variables }>({ strict: true });
+  const basePath = (options.basePath ?? "").replace(/\/+$/, "");
+  const app = new Hono<{ Variables: Variables }>({ strict: true, getPath: (request) => pathBelow(basePath, request) });
 
-  const report = (error: unknown, request: Request) => {
-    const { pathname } = new URL(request.url);
+  const report = (error: unknown, { method, url }: Request, requestId: string) => {
     if (error instanceof AnnealError && error.status < 500) return;
-    logger.error("request failed", { method: request.method, path: pathname, error });
+    logger.error("request failed", { method, path: new URL(url).pathname, request: requestId, error });
   };
 
   async function answer(
     route: Route,
     request: Request,
     params: Record<string, string>,
-    ended: () => void,
+    { ended, requestId }: Pick<Variables, "ended" | "requestId">,
   ): Promise<Response> {
     const limit = limits[route.bodyLimit ?? "large"];
     const as = authenticate(engine, request);
@@ -67,13 +90,14 @@ export function application(engine: Engine, options: ServerOptions): FetchHandle
       engine,
       as,
       request,
+      requestId,
       params,
       query: readQuery(request.url),
       signal: request.signal,
       json: (exact) => readJson(request, limit, exact),
       bytes: () => readBody(request, limit),
       ended,
-      report: (error) => report(error, request),
+      report: (error) => report(error, request, requestId),
     };
     try {
       const result = await route.handle(call);
@@ -93,15 +117,21 @@ export function application(engine: Engine, options: ServerOptions): FetchHandle
       http.answered({ method, path: context.get("path") ?? null, status: context.res.status, seconds });
     };
     context.set("ended", ended);
+    context.set("requestId", requestIdOf(context.req.raw.headers));
     await next();
+    context.header("x-request-id", context.get("requestId"));
     if (!context.res.headers.get("content-type")?.startsWith("text/event-stream")) ended();
   });
+  if (options.allowOrigin !== undefined) {
+    const origin = typeof options.allowOrigin === "string" ? options.allowOrigin : [...options.allowOrigin];
+    app.use(cors({ origin, allowMethods: METHODS, exposeHeaders: EXPOSED_HEADERS, maxAge: PREFLIGHT_SECONDS }));
+  }
   for (const [path, methods] of byPath(routes)) {
     app.all(path, async (context) => {
       context.set("path", pathTemplate(methods[0]!));
       const { raw } = context.req;
       const route = methods.find(({ method }) => method === raw.method);
-      if (route) return answer(route, raw, context.req.param() as Record<string, string>, context.get("ended"));
+      if (route) return answer(route, raw, context.req.param() as Record<string, string>, context.var);
       authenticate(engine, raw);
       const allow = methods.map(({ method }) => method).join(", ");
       const error = new AnnealError(`${raw.method} is not possible here, only ${allow}`, 405, {
@@ -119,7 +149,7 @@ export function application(engine: Engine, options: ServerOptions): FetchHandle
       return new Response(null, { status: 499 });
     const deep = error instanceof RangeError && /call stack/.test(error.message);
     const known = deep ? ValidationError.at("", "the body is nested too deeply", "json_invalid") : error;
-    if (publicError(known).status >= 500) report(known, context.req.raw);
+    if (publicError(known).status >= 500) report(known, context.req.raw, context.get("requestId"));
     return errorResponse(known, styleOf(context.req.path));
   });
   return async (request) => app.fetch(request);

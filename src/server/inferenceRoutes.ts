@@ -13,15 +13,16 @@ import { eventStream } from "./sse.js";
 /** Fields whose integers may lie beyond what a number holds. */
 const exactFields = ["seed", "truncate_prompt_tokens", "priority", "response_format", "structured_outputs"];
 
-/** A proxy in front names a request by its header, whatever the body says. */
-function named(body: unknown, headers: Headers): unknown {
-  const id = headers.get("x-request-id");
-  const isObject = typeof body === "object" && body !== null && !Array.isArray(body);
-  return id && isObject ? { ...body, request_id: id } : body;
+/** A proxy in front names a request by its header, whatever the body says; what nobody names has the name of the answer's header. */
+function named(body: unknown, { request, requestId }: Call): unknown {
+  if (typeof body !== "object" || body === null || Array.isArray(body)) return body;
+  const inBody = (body as { request_id?: unknown }).request_id ?? "";
+  return request.headers.get("x-request-id") || inBody === "" ? { ...body, request_id: requestId } : body;
 }
 
-async function createCompletion({ as, request, json, signal, report, ended }: Call): Promise<unknown> {
-  const params = named(await json(exactFields), request.headers) as ChatCompletionCreateParams;
+async function createCompletion(call: Call): Promise<unknown> {
+  const { as, json, signal, report, ended } = call;
+  const params = named(await json(exactFields), call) as ChatCompletionCreateParams;
   const client = new AbortController();
   const reply = await as.chat.completions.create(params, { signal: AbortSignal.any([signal, client.signal]) });
   if (!(Symbol.asyncIterator in reply)) return reply;

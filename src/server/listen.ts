@@ -1,7 +1,6 @@
 import type { AddressInfo } from "node:net";
 import { createAdaptorServer } from "@hono/node-server";
 import { UnavailableError } from "../errors.js";
-import type { FetchHandler } from "./createServer.js";
 
 export interface Listening {
   /** For example "http://127.0.0.1:8000". */
@@ -41,7 +40,10 @@ function listenError({ host, port }: { host: string; port: number }, error: Node
  * Serves a handler on a port of this machine; port 0 takes a free one.
  * @throws UnavailableError with code "cannot_listen" when the port is taken or the host is not this machine's.
  */
-export async function listen(handler: FetchHandler, options: { host: string; port: number }): Promise<Listening> {
+export async function listen(
+  handler: (request: Request) => Promise<Response>,
+  options: { host: string; port: number },
+): Promise<Listening> {
   const server = createAdaptorServer({
     fetch: handler,
     serverOptions: { requestTimeout: bodyTimeoutMs, keepAliveTimeout: idleTimeoutMs },

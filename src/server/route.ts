@@ -8,6 +8,8 @@ export interface Call {
   /** The engine as the caller may use it. */
   as: Resources;
   request: Request;
+  /** The client's name for the request, or one made for it. */
+  requestId: string;
   /** Of the path, decoded. */
   params: Record<string, string>;
   /** Of the address; whole numbers as numbers, empty values left out. */

@@ -3,7 +3,7 @@
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
-import { ConflictError, UnavailableError } from "../errors.js";
+import { ClosedError, UnavailableError } from "../errors.js";
 import { program } from "../packageFiles.js";
 import type { EncodedMessage, EncodingTask, EncodingThreadData } from "./encodingWorker.js";
 
@@ -24,7 +24,7 @@ export class EncodingThread {
 
   /**
    * Token ids of a text; shorter ones go first. An abort rejects with the signal's reason; a text that is being encoded
-   * then is finished for nobody. Throws ConflictError after `close`, UnavailableError when the thread fails.
+   * then is finished for nobody. Throws ClosedError after `close`, UnavailableError when the thread fails.
    */
   encode(task: EncodingTask, signal?: AbortSignal): Promise<Int32Array> {
     signal?.throwIfAborted();
@@ -52,7 +52,7 @@ export class EncodingThread {
     });
   }
 
-  /** Ends the thread; texts on their way reject with ConflictError. */
+  /** Ends the thread; texts on their way reject with ClosedError. */
   async close(): Promise<void> {
     this.closed = true;
     this.fail(closedError());
@@ -116,8 +116,8 @@ function thread(workerData: EncodingThreadData): Worker {
   return new Worker(start, { eval: true, workerData });
 }
 
-function closedError(): ConflictError {
-  return new ConflictError("the model has been closed", { code: "closed" });
+function closedError(): ClosedError {
+  return new ClosedError("the model has been closed");
 }
 
 function failed(message: string, cause?: Error): UnavailableError {

@@ -2,7 +2,7 @@
 
 import { basename } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { ConflictError, ModelFileError, systemReason, UnavailableError } from "../errors.js";
+import { ClosedError, ModelFileError, systemReason, UnavailableError } from "../errors.js";
 import type { JobEnd } from "../store/store.js";
 import type { TrainingHost } from "./host.js";
 import { Line, type Release } from "./line.js";
@@ -145,8 +145,8 @@ export class JobRunner {
   }
 }
 
-function engineClosing(): ConflictError {
-  return new ConflictError("the engine is being closed", { code: "closed" });
+function engineClosing(): ClosedError {
+  return new ClosedError("the engine is being closed");
 }
 
 function cancelled(): JobEnd {

@@ -1,6 +1,6 @@
 // The four verbs: everything the training jobs do, in an application's hands.
 
-import { BadRequestError, ConflictError, NotFoundError } from "../errors.js";
+import { BadRequestError, ClosedError, NotFoundError } from "../errors.js";
 import type { AdapterSpec, Trainer } from "../runtime/runtime.js";
 import type { ChatCompletion } from "../types/chat.js";
 import type { Checkpoint } from "../types/models.js";
@@ -181,7 +181,7 @@ class Session implements TrainingSession {
 
   /** Closes before the engine does; calls under way reject. */
   end(): Promise<void> {
-    this.#ending.abort(new ConflictError("the engine is being closed", { code: "closed" }));
+    this.#ending.abort(new ClosedError("the engine is being closed"));
     return this.close();
   }
 
@@ -191,7 +191,7 @@ class Session implements TrainingSession {
 
   /** One call at a time, in the order in which they were made. */
   #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    if (this.#closed) return Promise.reject(new ConflictError("the training session was closed", { code: "closed" }));
+    if (this.#closed) return Promise.reject(new ClosedError("the training session was closed"));
     const result = this.#last.then(work, work);
     this.#last = result.catch(() => undefined);
     return result;

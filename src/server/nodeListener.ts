@@ -1,0 +1,23 @@
+// The HTTP face where Node's own http, or Express, calls it: with a message that came in and a response to write to.
+
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { getRequestListener } from "@hono/node-server";
+
+/** A body parser that came before has read the body, and leaves what it made of it. */
+type ParsedMessage = IncomingMessage & { body?: unknown; rawBody?: unknown };
+
+export type NodeListener = (incoming: IncomingMessage, outgoing: ServerResponse) => void;
+
+export function nodeListener(handler: (request: Request) => Promise<Response>): NodeListener {
+  const listener = getRequestListener((request) => handler(request), { overrideGlobalObjects: false });
+  return (incoming, outgoing) => {
+    restoreBody(incoming);
+    void listener(incoming, outgoing);
+  };
+}
+
+function restoreBody(incoming: ParsedMessage): void {
+  const { body } = incoming;
+  if (body === undefined || incoming.rawBody instanceof Buffer || !incoming.readableEnded) return;
+  incoming.rawBody = Buffer.isBuffer(body) ? body : Buffer.from(typeof body === "string" ? body : JSON.stringify(body));
+}

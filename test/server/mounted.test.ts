@@ -1,0 +1,180 @@
+// The HTTP face mounted in what applications serve with.
+
+import { createServer as createHttpServer, type RequestListener } from "node:http";
+import type { AddressInfo } from "node:net";
+import express from "express";
+import { Hono } from "hono";
+import OpenAI from "openai";
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import { createServer } from "../../src/server/createServer.js";
+import { Harness } from "./harness.js";
+
+let server: Harness;
+beforeAll(async () => {
+  server = await Harness.open();
+});
+afterAll(() => server?.close());
+
+const open: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const close of open.splice(0)) await close();
+});
+
+/** @returns the address. */
+async function serve(listener: RequestListener): Promise<string> {
+  const http = createHttpServer(listener);
+  await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
+  open.push(
+    () =>
+      new Promise((resolve) => {
+        http.close(() => resolve());
+        http.closeAllConnections();
+      }),
+  );
+  return `http://127.0.0.1:${(http.address() as AddressInfo).port}`;
+}
+
+const key = () => ({ authorization: `Bearer ${server.engine.apiKey}` });
+
+const messages = [{ role: "user" as const, content: "What is 3 + 4?" }];
+
+/** Everything that a client does: a list, a chat, a stream, one that is left, and errors. */
+async function expectsAll(baseURL: string) {
+  const client = new OpenAI({ baseURL, apiKey: server.engine.apiKey, maxRetries: 0 });
+  expect((await client.models.list()).data[0]!.id).toBe("anneal/tiny");
+  const ask = { model: "anneal/tiny", messages, max_tokens: 8, temperature: 0 };
+  const { choices } = await client.chat.completions.create(ask);
+  let streamed = "";
+  for await (const chunk of await client.chat.completions.create({ ...ask, stream: true })) {
+    streamed += chunk.choices[0]?.delta.content ?? "";
+  }
+  expect(streamed).toBe(choices[0]!.message.content);
+  const endless = { ...ask, max_tokens: 100, temperature: 1, ignore_eos: true, stream: true } as const;
+  for await (const _ of await client.chat.completions.create(endless)) break;
+  await vi.waitFor(() => {
+    const running = server.engine.metrics().find(({ name }) => name.endsWith("num_requests_running"));
+    expect(running!.samples).toMatchObject([{ value: 0 }]);
+  });
+  await expect(client.chat.completions.create({ ...ask, max_tokens: -1 })).rejects.toMatchObject({ status: 422 });
+  await expect(new OpenAI({ baseURL, apiKey: "wrong", maxRetries: 0 }).models.list()).rejects.toMatchObject({
+    status: 401,
+  });
+  await expect(client.get("/nowhere")).rejects.toMatchObject({ status: 404 });
+}
+
+describe("mounted", () => {
+  it("in Node's own http", async () => {
+    await expectsAll(`${await serve(createServer(server.engine))}/v1`);
+  });
+
+  it("in Node's own http below a path", async () => {
+    const address = await serve(createServer(server.engine, { basePath: "/llm" }));
+    await expectsAll(`${address}/llm/v1`);
+    expect((await fetch(`${address}/v1/models`, { headers: key() })).status).toBe(404);
+    expect((await fetch(`${address}/llmother/v1/models`, { headers: key() })).status).toBe(404);
+  });
+
+  it("in Express, alone and below a path", async () => {
+    const app = express();
+    app.get("/hello", (_, response) => void response.send("hello"));
+    app.use("/llm", createServer(server.engine));
+    app.use(createServer(server.engine));
+    const address = await serve(app);
+    expect(await (await fetch(`${address}/hello`)).text()).toBe("hello");
+    await expectsAll(`${address}/llm/v1`);
+    await expectsAll(`${address}/v1`);
+  });
+
+  it("in Express behind a body parser", async () => {
+    const app = express().use(express.json(), createServer(server.engine));
+    await expectsAll(`${await serve(app)}/v1`);
+  });
+
+  it("in Hono below a path", async () => {
+    const app = new Hono().mount("/llm", createServer(server.engine));
+    const client = new OpenAI({
+      baseURL: "http://any/llm/v1",
+      apiKey: server.engine.apiKey,
+      fetch: async (input, init) => app.request(new Request(input as string, init)),
+    });
+    expect((await client.models.list()).data[0]!.id).toBe("anneal/tiny");
+    const ask = { model: "anneal/tiny", messages, max_tokens: 8 };
+    expect((await client.chat.completions.create(ask)).choices).toHaveLength(1);
+  });
+
+  it("nowhere: the engine's own fetch is enough for a client", async () => {
+    const client = new OpenAI({ apiKey: server.engine.apiKey, fetch: server.engine.fetch });
+    expect((await client.models.list()).data[0]!.id).toBe("anneal/tiny");
+  });
+});
+
+describe("pages in a browser", () => {
+  const preflight = (origin: string): RequestInit => ({
+    method: "OPTIONS",
+    headers: {
+      origin,
+      "access-control-request-method": "POST",
+      "access-control-request-headers": "authorization, content-type",
+    },
+  });
+
+  it("may call when their origin is allowed, and ask so without a key", async () => {
+    const handler = createServer(server.engine, { allowOrigin: ["https://app.example", "http://localhost:5173"] });
+    const call = (init: RequestInit) => handler(new Request("http://test/v1/models", init));
+    const asked = await call(preflight("https://app.example"));
+    expect(asked.status).toBe(204);
+    expect(asked.headers.get("access-control-allow-origin")).toBe("https://app.example");
+    expect(asked.headers.get("access-control-allow-headers")).toMatch(/authorization/);
+    expect(asked.headers.get("access-control-allow-methods")).toMatch(/DELETE/);
+    const origin = "http://localhost:5173";
+    const answer = await call({ headers: { ...key(), origin } });
+    expect([answer.status, answer.headers.get("access-control-allow-origin")]).toEqual([200, origin]);
+    expect(answer.headers.get("vary")).toMatch(/origin/i);
+    // A page sees what went wrong, too.
+    const refused = await call({ headers: { origin } });
+    expect([refused.status, refused.headers.get("access-control-allow-origin")]).toEqual([401, origin]);
+    for (const init of [preflight("https://evil.example"), { headers: { origin: "https://evil.example" } }]) {
+      expect((await call(init)).headers.get("access-control-allow-origin")).toBeNull();
+    }
+  });
+
+  it("of all origins may call where all are allowed, and none where nothing is said", async () => {
+    const all = await createServer(server.engine, { allowOrigin: "*" })(
+      new Request("http://test/v1/chat/completions", preflight("https://any.example")),
+    );
+    expect([all.status, all.headers.get("access-control-allow-origin")]).toEqual([204, "*"]);
+    const none = await server.handler(new Request("http://test/v1/models", preflight("https://any.example")));
+    expect([none.status, none.headers.get("access-control-allow-origin")]).toEqual([401, null]);
+  });
+});
+
+describe("x-request-id", () => {
+  const id = async (path: string, init: RequestInit = {}) => {
+    const response = await server.handler(new Request(`http://test${path}`, init));
+    return response.headers.get("x-request-id");
+  };
+
+  it("comes back as it was sent, whatever the answer is", async () => {
+    const headers = { "x-request-id": "mine 1" };
+    expect(await id("/v1/models", { headers: { ...key(), ...headers } })).toBe("mine 1");
+    expect(await id("/v1/models", { headers })).toBe("mine 1");
+    expect(await id("/nowhere", { headers: { ...key(), ...headers } })).toBe("mine 1");
+  });
+
+  it("is made where none was sent, or one too long, and names the completion", async () => {
+    expect(await id("/v1/models")).toMatch(/^[0-9a-f-]{36}$/);
+    expect(await id("/v1/models", { headers: { "x-request-id": "x".repeat(300) } })).toMatch(/^[0-9a-f-]{36}$/);
+    const response = await server.request("POST", "/v1/chat/completions", { messages, max_tokens: 1 });
+    const completion = (await response.json()) as { id: string };
+    expect(completion.id).toBe(`chatcmpl-${response.headers.get("x-request-id")}`);
+  });
+
+  it("is in the log of what failed", async () => {
+    const logged = vi.spyOn(server.engine.logger, "error").mockImplementation(() => undefined);
+    const failing = vi.spyOn(server.engine, "health").mockRejectedValue(new Error("no"));
+    await id("/v1/health", { headers: { ...key(), "x-request-id": "failed" } });
+    expect(logged).toHaveBeenCalledWith("request failed", expect.objectContaining({ request: "failed" }));
+    failing.mockRestore();
+    logged.mockRestore();
+  });
+});
