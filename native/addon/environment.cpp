@@ -17,20 +17,26 @@ class CallTask final : public Task {
   void run() override {
     call_->ran = true;
     try {
-      call_->work();
-    } catch (const Failure& failure) {
-      call_->failure = failure;
-    } catch (const FileError& error) {
-      call_->failure = Failure{"unusable_model_file", error.what(), error.file};
-    } catch (const std::bad_alloc&) {
-      call_->failure = Failure{"insufficient_memory", "the machine has not enough memory for this call", ""};
-    } catch (const std::exception& error) {
-      call_->failure = Failure{"internal_error", error.what(), ""};
+      try {
+        call_->work();
+      } catch (const Failure& failure) {
+        call_->failure = failure;
+      } catch (const Aborted& error) {
+        call_->failure = Failure{"aborted", error.what(), ""};
+      } catch (const FileError& error) {
+        call_->failure = Failure{"unusable_model_file", error.what(), error.file};
+      } catch (const std::bad_alloc&) {
+        call_->out_of_memory = true;
+      } catch (const std::exception& error) {
+        call_->failure = Failure{"internal_error", error.what(), ""};
+      }
+    } catch (...) {
+      // There was no memory for the message.
+      call_->out_of_memory = true;
     }
   }
 
   void finish() override {
-    if (!call_->ran) call_->failure = Failure{"aborted", "the call was aborted", ""};
     call_->work = nullptr;
     if (call_->deferred) port_->post(std::move(call_));
   }
@@ -44,26 +50,33 @@ class CallTask final : public Task {
 
 // ---- port
 
-void Port::post(std::shared_ptr<Call> call) {
+void Port::post(std::shared_ptr<Call> call) noexcept {
   std::lock_guard lock(mutex_);
   if (closed_) return;
-  finished_.push_back(std::move(call));
+  (last_ ? last_->next : first_) = call;
+  last_ = std::move(call);
   napi_call_threadsafe_function(wake_, nullptr, napi_tsfn_nonblocking);
 }
 
 std::shared_ptr<Call> Port::take() {
   std::lock_guard lock(mutex_);
-  if (finished_.empty()) return nullptr;
-  auto call = std::move(finished_.front());
-  finished_.pop_front();
+  auto call = std::move(first_);
+  if (!call) return nullptr;
+  first_ = std::move(call->next);
+  if (!first_) last_.reset();
   return call;
 }
 
 void Port::close() {
-  std::deque<std::shared_ptr<Call>> gone;
-  std::lock_guard lock(mutex_);
-  closed_ = true;
-  gone.swap(finished_);
+  std::shared_ptr<Call> gone;
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+    gone = std::move(first_);
+    last_.reset();
+  }
+  // One by one: a long list that goes at once would go one inside the other.
+  while (gone) gone = std::move(gone->next);
 }
 
 // ---- pending
@@ -106,7 +119,11 @@ void Environment::clean_up(void* self) {
 }
 
 const std::shared_ptr<Executor>& Environment::executor() {
-  if (!executor_) executor_ = Executor::shared();
+  try {
+    if (!executor_) executor_ = Executor::shared();
+  } catch (const NoThreads& error) {
+    throw Failure{"no_threads", error.what(), ""};
+  }
   return executor_;
 }
 
@@ -130,17 +147,19 @@ napi_value Environment::start(const Options& options, std::function<void()> work
   auto task = std::make_unique<CallTask>(call, port_);
   task->queue = options.queue;
   task->owner = port_.get();
+  const auto runner = options.client ? nullptr : executor();   // may fail: before there is a promise to keep
   napi_value promise;
   js_.check(napi_create_promise(js_.env, &call->deferred, &promise));
   if (in_flight_++ == 0) js_.check(napi_ref_threadsafe_function(js_.env, port_->wake_));
   if (!options.client) {
-    executor()->submit(std::move(task));
+    runner->submit(std::move(task));
     return promise;
   }
   try {
     background()->submit(std::move(task), *options.client);
   } catch (const std::system_error&) {
-    call->failure = Failure{"no_threads", "the system starts no further thread for this call", ""};
+    call->failure = Failure{"no_threads", NoThreads().what(), ""};
+    call->ran = true;
     port_->post(std::move(call));
   }
   return promise;
@@ -171,6 +190,8 @@ void Environment::deliver(napi_env env, napi_value, void* context, void*) {
 
 void Environment::settle(Js js, Call& call) {
   napi_value result = nullptr;
+  if (call.out_of_memory) call.failure = Failure{"insufficient_memory", "the machine has not enough memory for this call", ""};
+  if (!call.ran) call.failure = Failure{"aborted", "the call was aborted", ""};
   if (!call.failure) {
     try {
       result = call.settle(js);

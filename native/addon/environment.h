@@ -1,6 +1,5 @@
 // One Node environment (the main thread, or a worker thread): its calls in flight, and how their results get home.
 #pragma once
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -25,19 +24,21 @@ struct Call {
   napi_deferred deferred = nullptr;
   std::optional<Failure> failure;
   bool ran = false;
+  bool out_of_memory = false;                   // said without taking any
+  std::shared_ptr<Call> next;                   // in its port
 };
 
 // Finished calls on their way to the JavaScript thread.
 class Port {
  public:
-  void post(std::shared_ptr<Call> call);
+  void post(std::shared_ptr<Call> call) noexcept;
   std::shared_ptr<Call> take();
   void close();
 
  private:
   friend class Environment;
   std::mutex mutex_;
-  std::deque<std::shared_ptr<Call>> finished_;
+  std::shared_ptr<Call> first_, last_;          // a list through the calls themselves: posting one takes no memory
   napi_threadsafe_function wake_ = nullptr;
   bool closed_ = false;
 };

@@ -44,7 +44,11 @@ class MaskThread {
       slots_ = std::move(slots);
       next_ = 0;
     }
-    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+    try {
+      if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+    } catch (const std::exception&) {
+      // No thread to be had: finish() makes all of them.
+    }
     wake_.notify_one();
   }
 

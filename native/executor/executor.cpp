@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <system_error>
 #include <utility>
 
 #include "../kernels/kernels.h"
@@ -57,8 +58,12 @@ std::shared_ptr<Executor> Executor::shared() {
 }
 
 Executor::Executor(int threads) : wanted_(std::clamp(threads, 1, kMaxThreads)) {
-  resize(wanted_);
-  dispatcher_ = std::thread([this] { dispatch(); });
+  running_.reserve(2);   // a task, and one that interrupts it: the dispatcher must not run out of memory between tasks
+  try {
+    dispatcher_ = std::thread([this] { dispatch(); });
+  } catch (const std::system_error&) {
+    throw NoThreads();
+  }
 }
 
 Executor::~Executor() {
@@ -85,9 +90,17 @@ void Executor::resize(int threads) {
   for (auto& thread : threads_) thread.join();
   threads_.clear();
   quit_ = false;
+  // Told before the first of them starts; loops begin only after the last one has, or could not.
   workers_ = threads;
   no_core_to_spare_ = threads > 1 && threads >= usable_cores();
-  for (int worker = 1; worker < threads; ++worker) threads_.emplace_back([this, worker] { work(worker); });
+  int started = 1;
+  try {
+    threads_.reserve(size_t(threads));
+    for (; started < threads; ++started) threads_.emplace_back([this, worker = started] { work(worker); });
+  } catch (const std::exception&) {   // std::system_error, or no memory for the thread's own
+    workers_ = started;
+    wanted_.compare_exchange_strong(threads, started);
+  }
 }
 
 // ---- tasks
@@ -230,7 +243,7 @@ void Executor::interrupt() {
 }
 
 bool Executor::may_give_way() const {
-  return current_ && current_->queue == Queue::training && current_->preemptible && !current_->control->aborted;
+  return current_ && current_->queue == Queue::training && !current_->control->aborted;
 }
 
 void Executor::give_way() {
@@ -249,10 +262,6 @@ void Executor::breathe(int worker) {
   } else {
     help(worker);
   }
-}
-
-void Executor::unbroken(bool on) {
-  if (current_ && current_->queue == Queue::training) current_->preemptible = !on;
 }
 
 // ---- loops

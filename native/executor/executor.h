@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -38,9 +39,13 @@ class Task {
   virtual void finish() = 0;
 
   Queue queue = Queue::training;
-  bool preemptible = true;          // training only, while it runs
   const void* owner = nullptr;
   std::shared_ptr<Control> control = std::make_shared<Control>();
+};
+
+// The system starts no further thread: its limit of processes or of memory is reached.
+struct NoThreads : std::runtime_error {
+  NoThreads() : std::runtime_error("no thread can be started: the system's limit of processes or of memory is reached") {}
 };
 
 class Executor final : public Pool {
@@ -48,6 +53,7 @@ class Executor final : public Pool {
   // The executor of this process, made at first use and ended by whoever lets go last.
   static std::shared_ptr<Executor> shared();
 
+  // Throws NoThreads when not even the dispatcher can start. Workers that cannot start are done without.
   explicit Executor(int threads);
   ~Executor() override;
 
@@ -59,6 +65,7 @@ class Executor final : public Pool {
   // Lets the dispatcher let go of something between two tasks (so that no task is using it).
   void retire(std::shared_ptr<void> object);
 
+  // As many as were asked for, or as many as could be started.
   int threads() const { return wanted_.load(); }
   // Takes effect before the next task that does not interrupt another.
   void set_threads(int threads);
@@ -66,7 +73,6 @@ class Executor final : public Pool {
   int workers() const override { return workers_; }
   bool run(int64_t chunks, ChunkFn fn, void* context) override;
   void breathe(int worker) override;
-  void unbroken(bool on) override;
   // Long serial work of a task calls this now and then: runs waiting inference, returns false if the task was aborted. Dispatcher only.
   bool checkpoint();
 
@@ -125,12 +131,12 @@ class Executor final : public Pool {
   std::condition_variable rest_;
   std::atomic<bool> resting_{false};
   std::atomic<int64_t> rest_until_{0};              // ns
-  bool no_core_to_spare_ = false;
+  std::atomic<bool> no_core_to_spare_{false};
 
+  std::atomic<int> workers_{1};                     // written by the dispatcher, when no worker is in a loop
   // Dispatcher only.
   Task* current_ = nullptr;
   int depth_ = 0;                                   // 1 while a task interrupts another
-  int workers_ = 1;
   std::vector<std::thread> threads_;
   std::thread dispatcher_;
 };

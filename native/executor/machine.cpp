@@ -94,6 +94,8 @@ int64_t reclaimable(const std::string& folder) {
 
 }  // namespace
 
+int whole_cores(double quota) { return int(std::clamp(quota, 1.0, 1e6)); }
+
 int usable_cores() {
 #ifdef __linux__
   cpu_set_t set;
@@ -105,9 +107,7 @@ int usable_cores() {
       const std::string siblings = first_line("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
       cores.insert(siblings.empty() ? "cpu" + std::to_string(cpu) : siblings);
     }
-  const double quota = cpu_quota();
-  const int allowed = quota < 1e6 ? std::max(1, int(quota + 0.5)) : CPU_SETSIZE;
-  return std::max(1, std::min(int(cores.size()), allowed));
+  return std::max(1, std::min(int(cores.size()), whole_cores(cpu_quota())));
 #elif defined(__APPLE__)
   int cores = 0;
   size_t size = sizeof cores;

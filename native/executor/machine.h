@@ -10,6 +10,9 @@ namespace anneal {
 // Physical cores this process may use: affinity and control-group quota respected, hyper-threads of one core counted once. At least 1.
 int usable_cores();
 
+// Cores that a quota of processor time keeps busy: a thread more would be throttled, and all others wait for it. At least 1.
+int whole_cores(double quota);
+
 // Bytes that could be taken now without swapping, also by the limits of the process's control group.
 int64_t available_memory();
 

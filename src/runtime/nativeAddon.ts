@@ -51,6 +51,7 @@ export interface NativeTrainer {
     memoryBudget: number | undefined,
     cancellation?: NativeCancellation,
     entropyGradient?: boolean,
+    keepBytes?: number,
   ): Promise<PassResult & { pass: NativePass }>;
   evaluate(rows: TrainRow[], adapter: number | undefined, cancellation?: NativeCancellation): Promise<PassResult>;
   optimStep(settings: object): Promise<number>;

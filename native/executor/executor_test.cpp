@@ -1,0 +1,147 @@
+// The executor where the system gives it less than it asks for, and what it promises about interruption and abort.
+#include "executor.h"
+
+#include <sys/resource.h>
+
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "machine.h"
+
+using namespace anneal;
+
+namespace {
+
+int failures = 0;
+void expect(bool ok, const std::string& what) {
+  if (ok) return;
+  failures++;
+  std::printf("FAILED %s\n", what.c_str());
+}
+
+class TestTask final : public Task {
+ public:
+  TestTask(Queue q, std::function<void()> run, std::function<void()> finish) : run_(std::move(run)), finish_(std::move(finish)) { queue = q; }
+  void run() override { run_(); }
+  void finish() override { finish_(); }
+
+ private:
+  std::function<void()> run_, finish_;
+};
+
+// Runs a task and waits until it has finished.
+void run(Executor& executor, Queue queue, std::function<void()> work) {
+  std::atomic<bool> done{false};
+  executor.submit(std::make_unique<TestTask>(queue, std::move(work), [&] {
+    done = true;
+    done.notify_all();
+  }));
+  done.wait(false);
+}
+
+// The sum of 0..chunks-1, computed by all workers.
+int64_t sum(Executor& executor, int64_t chunks) {
+  std::atomic<int64_t> total{0};
+  run(executor, Queue::training, [&] { executor.each(chunks, [&](int64_t chunk, int) { total += chunk; }); });
+  return total;
+}
+
+int64_t address_space() {
+  std::ifstream in("/proc/self/statm");
+  int64_t pages = 0;
+  in >> pages;
+  return pages * 4096;
+}
+
+// Before the process has had any thread, whose stack could serve again.
+void no_thread() {
+  rlimit before{};
+  getrlimit(RLIMIT_AS, &before);
+  rlimit little = before;
+  little.rlim_cur = rlim_t(address_space() + (int64_t(1) << 20));
+  setrlimit(RLIMIT_AS, &little);
+  bool refused = false;
+  try {
+    Executor executor(2);
+  } catch (const NoThreads&) {
+    refused = true;
+  }
+  setrlimit(RLIMIT_AS, &before);
+  expect(refused, "an executor without any thread is a typed error");
+}
+
+void few_threads() {
+  // Room for the stacks of a few threads.
+  rlimit before{};
+  getrlimit(RLIMIT_AS, &before);
+  rlimit little = before;
+  little.rlim_cur = rlim_t(address_space() + (int64_t(48) << 20));
+  {
+    Executor executor(1);
+    setrlimit(RLIMIT_AS, &little);
+    executor.set_threads(64);
+    expect(sum(executor, 1000) == 499500, "sum with fewer threads than asked for");
+    const int threads = executor.threads();
+    expect(threads >= 1 && threads < 64, "goes on with the threads that started: " + std::to_string(threads));
+    expect(executor.workers() == threads, "workers are those that started");
+    expect(sum(executor, 100) == 4950, "and once more");
+    setrlimit(RLIMIT_AS, &before);
+    executor.set_threads(threads + 2);
+    expect(sum(executor, 1000) == 499500, "sum after there is room again");
+    expect(executor.threads() == threads + 2, "starts more when there is room again");
+  }
+}
+
+void failures_of_chunks() {
+  Executor executor(4);
+  bool caught = false;
+  run(executor, Queue::training, [&] {
+    try {
+      executor.each(100, [&](int64_t chunk, int) {
+        if (chunk == 57) throw std::bad_alloc();
+      });
+    } catch (const std::bad_alloc&) {
+      caught = true;
+    }
+  });
+  expect(caught, "a chunk's exception is thrown where the loop was started");
+  expect(sum(executor, 10) == 45, "and the executor goes on");
+}
+
+void interruption() {
+  Executor executor(2);
+  std::atomic<bool> started{false}, go_on{false}, done{false};
+  std::atomic<int> order{0}, inference_at{0}, training_at{0};
+  executor.submit(std::make_unique<TestTask>(
+      Queue::training,
+      [&] {
+        executor.each(4, [&](int64_t, int) {
+          started = true;
+          while (!go_on) std::this_thread::yield();
+        });
+        training_at = ++order;
+      },
+      [&] {
+        done = true;
+        done.notify_all();
+      }));
+  while (!started) std::this_thread::yield();
+  executor.submit(std::make_unique<TestTask>(Queue::inference, [&] { inference_at = ++order; }, [] {}));
+  go_on = true;
+  done.wait(false);
+  expect(inference_at == 1 && training_at == 2, "a step interrupts training between its chunks");
+}
+
+}  // namespace
+
+int main() {
+  expect(whole_cores(0.3) == 1 && whole_cores(1) == 1 && whole_cores(1.5) == 1 && whole_cores(2.9) == 2 && whole_cores(8) == 8, "a quota is rounded down");
+  expect(usable_cores() >= 1, "at least one core");
+  no_thread();
+  few_threads();
+  failures_of_chunks();
+  interruption();
+  std::printf(failures ? "%d failures\n" : "all passed\n", failures);
+  return failures ? 1 : 0;
+}
