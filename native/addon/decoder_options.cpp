@@ -37,8 +37,6 @@ DecoderConfig decoder_config(const Argument& config, DType dtype) {
   c.v_bias = flag("vBias");
   c.o_bias = flag("oBias");
   c.mlp_bias = flag("mlpBias");
-  if (c.hidden % 2) invalid(Path(config.path(), "hidden"), "must be even");
-  if (c.intermediate % 2) invalid(Path(config.path(), "intermediate"), "must be even");
   if (c.head_dim % 2) invalid(Path(config.path(), "headDim"), "must be even");
   if (c.heads % c.kv_heads || c.heads / c.kv_heads > kAttentionRows)
     invalid(Path(config.path(), "heads"), "must be a multiple of kvHeads, at most " + std::to_string(kAttentionRows) + " times as many");

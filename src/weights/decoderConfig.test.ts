@@ -102,6 +102,13 @@ describe("decoderConfig", () => {
     expect(refused({ ...qwen3, layer_types: ["full_attention", "full_attention"] })).toBeNull();
   });
 
+  it("takes odd widths", () => {
+    const odd = decoderConfig(
+      new JsonFields("config.json", { ...llama, hidden_size: 63, head_dim: 16, intermediate_size: 127 }),
+    );
+    expect(odd).toMatchObject({ hidden: 63, intermediate: 127 });
+  });
+
   it.each<[string, object]>([
     ["model_type", { ...llama, model_type: "gemma2" }],
     ["model_type", { ...llama, model_type: "constructor" }],

@@ -58,7 +58,7 @@ const FAMILIES: Record<string, Family> = {
 export function decoderConfig(fields: JsonFields): DecoderConfig {
   const family = familyOf(fields);
   refuseUnsupported(fields, family);
-  const hidden = fields.integer("hidden_size", 2, 2 ** 17);
+  const hidden = fields.integer("hidden_size", 1, 2 ** 17);
   const heads = fields.integer("num_attention_heads", 1, 1024);
   const kvHeads = fields.integer("num_key_value_heads", 1, 1024, heads);
   const maxPositions = fields.integer("max_position_embeddings", 1, 2 ** 24);
@@ -67,14 +67,8 @@ export function decoderConfig(fields: JsonFields): DecoderConfig {
     fields.fail("hidden_size", `must be a multiple of num_attention_heads (${heads}) where head_dim is absent`);
   }
   const headDim = fields.integer("head_dim", 2, 512, family.headDim ?? hidden / heads);
-  const intermediate = fields.integer("intermediate_size", 2, 2 ** 19);
-  for (const [name, value] of Object.entries({
-    hidden_size: hidden,
-    head_dim: headDim,
-    intermediate_size: intermediate,
-  })) {
-    if (value % 2 !== 0) fields.fail(name, "must be even");
-  }
+  const intermediate = fields.integer("intermediate_size", 1, 2 ** 19);
+  if (headDim % 2 !== 0) fields.fail("head_dim", "must be even");
   refuseSlidingWindow(fields, family, maxPositions);
   const attentionBias = fields.boolean("attention_bias", family.qkvBias === "always");
   const qkvBias = family.qkvBias !== "never" && attentionBias;
