@@ -52,7 +52,7 @@ function row(content: Int32Array, trained: number): TokenRow {
 interface Measurement {
   rows: TokenRow[];
   /** Bytes of saved activations; 0: no limit. */
-  memoryBudget: number;
+  keepBytes: number;
   /** Whether rows share their beginnings. */
   packed: boolean;
 }
@@ -63,24 +63,24 @@ const budgets = [2048, 512, 64];
 const measurements: Record<string, Measurement> = {
   step: {
     rows: Array.from({ length: 4 }, (_, i) => row(tokens(256, i), 255)),
-    memoryBudget: 2048 * MiB,
+    keepBytes: 2048 * MiB,
     packed: true,
   },
-  packed: { rows: group, memoryBudget: 2048 * MiB, packed: true },
-  separate: { rows: group, memoryBudget: 2048 * MiB, packed: false },
+  packed: { rows: group, keepBytes: 2048 * MiB, packed: true },
+  separate: { rows: group, keepBytes: 2048 * MiB, packed: false },
 };
 for (const budget of budgets) {
-  measurements[`long-${budget}`] = { rows: [row(tokens(4096, 0), 4095)], memoryBudget: budget * MiB, packed: true };
+  measurements[`long-${budget}`] = { rows: [row(tokens(4096, 0), 4095)], keepBytes: budget * MiB, packed: true };
 }
 
 /** One pass for all rows, each of them whole. */
-async function separateGradient(trainer: Trainer, rows: readonly TokenRow[], memoryBudget: number): Promise<void> {
+async function separateGradient(trainer: Trainer, rows: readonly TokenRow[], keepBytes: number): Promise<void> {
   // On the device, entry t is about the token that follows token t.
   const whole: TrainRow[] = rows.map(({ tokens, trained }) => ({
     tokens,
     trained: Uint8Array.from(trained, (_, t) => trained[t + 1] ?? 0),
   }));
-  const pass = await trainer.forward(whole, { memoryBudget });
+  const pass = await trainer.forward(whole, { keepBytes });
   await pass.backward(whole.map(({ trained }) => Float32Array.from(trained!, (one) => -one)));
   pass.close();
 }
@@ -92,7 +92,7 @@ interface Result {
   gradient: string;
 }
 
-async function measure({ rows, memoryBudget, packed }: Measurement): Promise<Result> {
+async function measure({ rows, keepBytes, packed }: Measurement): Promise<Result> {
   const folder = await openWeightFolder(randomFolder(options.folder, shape));
   const runtime = openRuntime(options.threads ? { threads: Number(options.threads) } : {});
   const { config, tensors: weights } = folder;
@@ -102,8 +102,8 @@ async function measure({ rows, memoryBudget, packed }: Measurement): Promise<Res
   const loss = () => ({ gradient: rows.map((row) => Float32Array.from(row.trained, (one) => -one)), metrics: {} });
   const gradient = () =>
     packed
-      ? accumulateGradient(trainer, rows, loss, { maxTokens: 16_384, memoryBudget })
-      : separateGradient(trainer, rows, memoryBudget);
+      ? accumulateGradient(trainer, rows, loss, { maxTokens: 16_384, memoryBudget: 0, keepBytes })
+      : separateGradient(trainer, rows, keepBytes);
   await gradient();
   const hash = createHash("sha256");
   for (const [name, { data }] of await trainer.read("gradient")) hash.update(name).update(new Uint8Array(data.buffer));

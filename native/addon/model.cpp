@@ -218,7 +218,10 @@ napi_value Model::load_adapter(const Arguments& arguments) {
   auto made = std::make_shared<AdapterRef>();
   return handle_->environment->start(
       {.pending = {&handle_->pending}},
-      [state = handle_->state, spec, values, made] { *made = state->decoder->load_adapter(spec, adapter_reader(spec, *values)); },
+      [state = handle_->state, spec, values, made, executor = handle_->environment->executor().get()] {
+        *made = state->decoder->load_adapter(*executor, spec, adapter_values(spec, *values));
+        if (!*made) throw Aborted();
+      },
       [handle = handle_, made](Js js) {
         handle->require_open();
         return js.number(handle->add_adapter(std::move(*made)));
@@ -273,7 +276,7 @@ napi_value Model::train_adapter(const Arguments& arguments) {
   if (handle_->weights_trained) throw Failure{"conflict", "the model's weights are being trained: close that trainer first", ""};
   return make_trainer([spec, seed, values](Decoder& decoder) {
     if (!values) return decoder.train_adapter(spec, seed, nullptr);
-    const auto reader = adapter_reader(spec, *values);
+    const auto reader = adapter_values(spec, *values);
     return decoder.train_adapter(spec, seed, &reader);
   });
 }

@@ -54,14 +54,13 @@ TensorValues named_tensors(const Argument& list, const std::vector<Trainable::Te
   return values;
 }
 
-Decoder::AdapterReader adapter_reader(const LoraSpec& spec, const TensorValues& values) {
+Decoder::AdapterValues adapter_values(const LoraSpec& spec, const TensorValues& values) {
   std::array<int, kProjections> place{};
   int targets = 0;
   for (int p = 0; p < kProjections; ++p)
     if (spec.targets[p]) place[size_t(p)] = targets++;
-  return [place, targets, &values](int layer, Projection p, bool b, float* dst) {
-    const auto& source = values.at(size_t((int64_t(layer) * targets + place[p]) * 2 + (b ? 1 : 0)));
-    std::copy(source.begin(), source.end(), dst);
+  return [place, targets, &values](int layer, Projection p, bool b) {
+    return values.at(size_t((int64_t(layer) * targets + place[p]) * 2 + (b ? 1 : 0))).data();
   };
 }
 

@@ -16,8 +16,8 @@ std::vector<Trainable::Tensor> adapter_tensors(const DecoderConfig& config, cons
 // Reads [{name, shape, data}, ...]: exactly the tensors of `expected`, finite, in any order.
 TensorValues named_tensors(const Argument& list, const std::vector<Trainable::Tensor>& expected);
 
-// Reads adapter values for Decoder::load_adapter and train_adapter; `values` must outlive it.
-Decoder::AdapterReader adapter_reader(const LoraSpec& spec, const TensorValues& values);
+// Adapter values for Decoder::load_adapter and train_adapter; `values` must outlive it.
+Decoder::AdapterValues adapter_values(const LoraSpec& spec, const TensorValues& values);
 
 napi_value named_tensors_out(Js js, const std::vector<Trainable::Tensor>& tensors, const TensorValues* values);
 

@@ -142,18 +142,18 @@ napi_value Trainer::steps(const Arguments& arguments) { return arguments.js.numb
 
 napi_value Trainer::tensors(const Arguments& arguments) { return named_tensors_out(arguments.js, handle_->tensors, nullptr); }
 
-napi_value Trainer::start_pass(const Arguments& arguments, Keep keep, std::function<AdapterRef(TrainerState&)> adapter) {
+napi_value Trainer::start_pass(const Arguments& arguments, bool keep, const PassOptions& options, std::function<AdapterRef(TrainerState&)> adapter) {
   const Path rows_path("rows"), cancellation_path("cancellation");
   auto pass = std::make_shared<PassState>();
   pass->rows = read_rows(arguments.at(0, rows_path), handle_->model->config);
-  pass->entropy_gradient = keep.entropy_gradient;
+  pass->entropy_gradient = options.entropy_gradient;
   auto control = control_of(arguments.at(2, cancellation_path));
   handle_->require_open();
   pass->trainer = handle_->state;
   auto values = std::make_shared<PassValues>();
   return handle_->model->environment->start(
       {.control = std::move(control), .pending = {&handle_->pending, &handle_->model->pending}},
-      [pass, keep, values, adapter = std::move(adapter), executor = handle_->model->environment->executor().get()] {
+      [pass, keep, options, values, adapter = std::move(adapter), executor = handle_->model->environment->executor().get()] {
         const auto& rows = pass->rows.rows;
         std::vector<TrainRow> described;
         std::vector<const uint8_t*> trained;
@@ -164,16 +164,20 @@ napi_value Trainer::start_pass(const Arguments& arguments, Keep keep, std::funct
           first_trained.push_back(row.prefix >= 0);
         }
         TrainerState& trainer = *pass->trainer;
-        auto made = trainer.model->decoder->forward(*executor, described.data(), int(rows.size()), trained.data(), first_trained.data(),
-                                                    keep.activations ? trainer.trainable.get() : nullptr, adapter(trainer), keep.memory_budget,
-                                                    keep.entropy_gradient);
+        std::unique_ptr<TrainPass> made;
+        try {
+          made = trainer.model->decoder->forward(*executor, described.data(), int(rows.size()), trained.data(), first_trained.data(),
+                                                 keep ? trainer.trainable.get() : nullptr, adapter(trainer), options);
+        } catch (const NoRoom& error) {
+          throw Failure{"insufficient_memory", std::string("a pass over these rows ") + error.what(), "memoryBudget"};
+        }
         if (!made) throw Failure{"aborted", "the forward pass was aborted", ""};
         values->take(*made, pass->rows);
-        if (keep.activations) pass->pass = std::move(made);
+        if (keep) pass->pass = std::move(made);
       },
       [handle = handle_, pass, keep, values](Js js) {
         napi_value result = values->out(js);
-        if (keep.activations) {
+        if (keep) {
           handle->require_open();
           auto native = std::make_unique<Pass>(handle, pass);
           js.set(result, "pass", wrap(*handle->model->environment, std::move(native)));
@@ -184,18 +188,21 @@ napi_value Trainer::start_pass(const Arguments& arguments, Keep keep, std::funct
 
 napi_value Trainer::forward(const Arguments& arguments) {
   handle_->require_open();
-  const Path budget_path("memoryBudget"), entropy_path("entropyGradient");
-  const auto budget = arguments.at(1, budget_path), entropy = arguments.at(3, entropy_path);
-  const Keep keep{true, !entropy.missing() && entropy.boolean(), budget.missing() ? 0 : budget.integer(0, int64_t(1) << 52)};
-  return start_pass(arguments, keep, [](TrainerState& trainer) { return trainer.trainable->version(); });
+  const Path budget_path("memoryBudget"), entropy_path("entropyGradient"), keep_path("keepBytes");
+  const auto bytes = [](const Argument& a) { return a.missing() ? 0 : a.integer(0, int64_t(1) << 52); };
+  const auto entropy = arguments.at(3, entropy_path);
+  const PassOptions options{.keep_bytes = bytes(arguments.at(4, keep_path)),
+                            .memory_budget = bytes(arguments.at(1, budget_path)),
+                            .entropy_gradient = !entropy.missing() && entropy.boolean()};
+  return start_pass(arguments, true, options, [](TrainerState& trainer) { return trainer.trainable->version(); });
 }
 
 napi_value Trainer::evaluate(const Arguments& arguments) {
   handle_->require_open();
   const Path adapter_path("adapter");
   const auto argument = arguments.at(1, adapter_path);
-  if (argument.missing()) return start_pass(arguments, {}, [](TrainerState& trainer) { return trainer.trainable->version(); });
-  return start_pass(arguments, {}, [adapter = handle_->model->adapter(argument)](TrainerState&) { return adapter; });
+  if (argument.missing()) return start_pass(arguments, false, {}, [](TrainerState& trainer) { return trainer.trainable->version(); });
+  return start_pass(arguments, false, {}, [adapter = handle_->model->adapter(argument)](TrainerState&) { return adapter; });
 }
 
 napi_value Trainer::optim_step(const Arguments& arguments) {

@@ -34,7 +34,7 @@ class Trainer {
 
   napi_value steps(const Arguments&);
   napi_value tensors(const Arguments&);
-  napi_value forward(const Arguments&);      // (rows, memoryBudget, cancellation?, entropyGradient?) -> promise of {pass, logprobs, entropies, first, firstEntropy}
+  napi_value forward(const Arguments&);      // (rows, memoryBudget, cancellation?, entropyGradient?, keepBytes?) -> promise of {pass, logprobs, entropies, first, firstEntropy}
   napi_value evaluate(const Arguments&);     // (rows, adapter | undefined, cancellation?) -> promise of the same without pass
   napi_value optim_step(const Arguments&);   // (settings) -> promise of gradNorm
   napi_value zero_grad(const Arguments&);
@@ -45,11 +45,7 @@ class Trainer {
 
  private:
   napi_value run(std::function<void(TrainerState&)> work, std::function<napi_value(Js)> settle);
-  struct Keep {
-    bool activations = false, entropy_gradient = false;
-    int64_t memory_budget = 0;
-  };
-  napi_value start_pass(const Arguments& arguments, Keep keep, std::function<AdapterRef(TrainerState&)> adapter);
+  napi_value start_pass(const Arguments& arguments, bool keep, const PassOptions& options, std::function<AdapterRef(TrainerState&)> adapter);
   std::shared_ptr<TrainerHandle> handle_;
   ExternalMemory memory_;
 };

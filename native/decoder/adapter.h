@@ -28,6 +28,7 @@ float lora_scale(const LoraSpec&);
 
 // Values of A [rank][k] (b false) or B [n][rank] (b true), row-major.
 using LoraValues = std::function<Matrix(int layer, int projection, bool b)>;
-std::shared_ptr<AdapterVersion> make_adapter_version(const DecoderConfig&, const Kernels&, const LoraSpec&, bool backward, const LoraValues&);
+// Null if aborted.
+std::shared_ptr<AdapterVersion> make_adapter_version(const DecoderConfig&, const Kernels&, Pool&, const LoraSpec&, bool backward, const LoraValues&);
 
 }  // namespace anneal

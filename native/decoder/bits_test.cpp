@@ -1,8 +1,10 @@
 // The promises about bits: a token's logits and log-probability do not depend on how the work was cut, batched, spread over
 // workers or compiled; gradients are a function of the rows alone.
+#include <deque>
 #include <filesystem>
 
 #include "decoder_fixture.h"
+#include "memory.h"
 
 namespace {
 
@@ -30,20 +32,23 @@ struct Case {
     LoraSpec spec{rank, float(2 * rank)};
     for (bool& t : spec.targets) t = true;
     const DecoderConfig& c = m.config;
-    return m.decoder->load_adapter(spec, [&](int layer, Projection p, bool b, float* dst) {
+    std::deque<std::vector<float>> kept;
+    return m.decoder->load_adapter(m.pool, spec, [&](int layer, Projection p, bool b) {
       const int q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
       const int n[] = {q, kv, kv, c.hidden, c.intermediate, c.intermediate, c.hidden};
       const int k[] = {c.hidden, c.hidden, c.hidden, q, c.hidden, c.hidden, c.intermediate};
       const int count = rank * (b ? n[p] : k[p]);
       const std::vector<int32_t> values = some_tokens(count, 2001, seed + layer * 100 + p * 2 + b);
+      std::vector<float>& dst = kept.emplace_back(count);
       for (int i = 0; i < count; i++) dst[i] = float(values[i] - 1000) * 1e-3f * 0.2f;
+      return dst.data();
     });
   }
 
   // One sequence, cut in every way; instruction sets; workers.
   void check_cuts(const std::vector<int32_t>& tokens, bool all_isas) {
     Loaded reference = load(best_isa());
-    std::vector<AdapterRef> adapters = {nullptr, reference.decoder->load_adapter(saved.spec, saved.reader())};
+    std::vector<AdapterRef> adapters = {nullptr, reference.decoder->load_adapter(one, saved.spec, saved.reader())};
     for (size_t a = 0; a < adapters.size(); a++) {
       const std::vector<float> wanted = logits_of(reference, one, tokens, adapters[a], 100000);
       const std::string what = name + (a ? " with adapter" : "");
@@ -54,20 +59,20 @@ struct Case {
       for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512bf16}) {
         if (!all_isas || !kernels(isa, type) || isa == best_isa()) continue;
         Loaded other = load(isa);
-        const AdapterRef adapter = a ? other.decoder->load_adapter(saved.spec, saved.reader()) : nullptr;
+        const AdapterRef adapter = a ? other.decoder->load_adapter(one, saved.spec, saved.reader()) : nullptr;
         expect(same_bits(logits_of(other, two, tokens, adapter, 50), wanted), what + " on " + isa_name(isa));
       }
       // The same numbers in training's forward pass.
       const TrainRow row{tokens.data(), int(tokens.size())};
       const std::vector<float> logprobs = logprobs_from(*kernels(best_isa(), type), wanted, tokens, reference.config.vocab);
       for (TestPool* pool : {&one, &two}) {
-        auto pass = reference.decoder->forward(*pool, &row, 1, nullptr, nullptr, nullptr, adapters[a], 0);
+        auto pass = reference.decoder->forward(*pool, &row, 1, nullptr, nullptr, nullptr, adapters[a], {});
         expect(same_bits({pass->logprobs(0), pass->logprobs(0) + tokens.size() - 1}, logprobs), what + ": logprobs of evaluation");
       }
       if (a) {
         auto reader = saved.reader();
         auto trainable = reference.decoder->train_adapter(saved.spec, 1, &reader);
-        auto pass = reference.decoder->forward(two, &row, 1, nullptr, nullptr, trainable.get(), nullptr, 0);
+        auto pass = reference.decoder->forward(two, &row, 1, nullptr, nullptr, trainable.get(), nullptr, {});
         expect(same_bits({pass->logprobs(0), pass->logprobs(0) + tokens.size() - 1}, logprobs), what + ": logprobs of training");
         expect(same_bits(logits_of(reference, two, tokens, trainable->version(), 20), wanted), what + ": logits of the trainable's version");
       }
@@ -77,7 +82,7 @@ struct Case {
   // Decode steps of 16 sequences, three adapters and none among them, against each alone.
   void check_batches() {
     Loaded m = load(best_isa());
-    const AdapterRef adapters[] = {nullptr, m.decoder->load_adapter(saved.spec, saved.reader()), random_adapter(m, 3, 5), random_adapter(m, 20, 6)};
+    const AdapterRef adapters[] = {nullptr, m.decoder->load_adapter(one, saved.spec, saved.reader()), random_adapter(m, 3, 5), random_adapter(m, 20, 6)};
     const int vocab = m.config.vocab, ld = (vocab + 15) / 16 * 16, count = 16;
     Sequences sequences;
     std::vector<std::vector<float>> wanted;
@@ -112,10 +117,8 @@ struct Case {
     // Whatever a page held before: here infinities and what comes of them.
     LoraSpec wild{1, 1};
     wild.targets[kV] = true;
-    const AdapterRef infinite = m.decoder->load_adapter(wild, [&](int, Projection, bool b, float* dst) {
-      const int n = b ? m.config.kv_heads * m.config.head_dim : m.config.hidden;
-      for (int i = 0; i < n; i++) dst[i] = 1e38f;
-    });
+    const std::vector<float> huge(m.config.hidden + m.config.kv_heads * m.config.head_dim, 1e38f);
+    const AdapterRef infinite = m.decoder->load_adapter(one, wild, [&](int, Projection, bool) { return huge.data(); });
     logits_of(m, two, sequences[15], infinite, 1000);
     expect(same_bits(logits_of(m, two, sequences[8], nullptr, 9), wanted[8]), name + ": pages that held infinities");
     // A copied page continues like its original.
@@ -130,12 +133,12 @@ struct Case {
     expect(same_bits(a, b), name + ": copied page");
   }
 
-  std::vector<std::vector<float>> gradients(Isa isa, TestPool& pool, const Sequences& rows, bool full, int64_t budget = 0) {
+  std::vector<std::vector<float>> gradients(Isa isa, TestPool& pool, const Sequences& rows, bool full, PassOptions room = {}) {
     Loaded m = load(isa);
     auto reader = saved.reader();
     auto trainable = full ? m.decoder->train_weights() : m.decoder->train_adapter(saved.spec, 1, &reader);
-    train_on(*m.decoder, pool, rows, trainable.get(), nullptr, budget);
-    train_on(*m.decoder, pool, {rows[0]}, trainable.get(), nullptr, budget);   // a second one adds up
+    train_on(*m.decoder, pool, rows, trainable.get(), nullptr, room);
+    train_on(*m.decoder, pool, {rows[0]}, trainable.get(), nullptr, room);   // a second one adds up
     return gradients_of(*trainable);
   }
 
@@ -144,13 +147,45 @@ struct Case {
       const auto wanted = gradients(best_isa(), one, rows, full);
       const std::string what = name + (full ? " full" : " adapter") + " gradients: ";
       expect(gradients(best_isa(), two, rows, full) == wanted, what + "two workers");
-      expect(gradients(best_isa(), two, rows, full, 1) == wanted, what + "all layers computed again");
-      expect(gradients(best_isa(), one, rows, full, 1 << 20) == wanted, what + "some layers computed again");
+      expect(gradients(best_isa(), two, rows, full, {.keep_bytes = 1}) == wanted, what + "all layers computed again");
+      expect(gradients(best_isa(), one, rows, full, {.keep_bytes = 1 << 20}) == wanted, what + "some layers computed again");
+      check_room(rows, full, wanted);
       for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx512})
         if (kernels(isa, type) && isa != best_isa()) expect(gradients(isa, two, rows, full) == wanted, what + isa_name(isa));
       const auto moved = after_steps(one, rows, full);
       expect(after_steps(two, rows, full) == moved, what + "two optimizer steps");
     }
+  }
+
+  // The limit of a pass is one: less than a pass needs is refused, and just that is enough.
+  void check_room(const Sequences& rows, bool full, const std::vector<std::vector<float>>& wanted) {
+    const std::string what = name + (full ? " full" : " adapter") + " room of a pass: ";
+    int64_t needed = 0;
+    try {
+      gradients(best_isa(), two, rows, full, {.memory_budget = 1});
+    } catch (const NoRoom& error) {
+      needed = error.needed;
+    }
+    expect(needed > 0, what + "one byte");
+    try {
+      gradients(best_isa(), two, rows, full, {.memory_budget = needed - 1});
+      expect(false, what + "a byte less than is needed");
+    } catch (const NoRoom&) {
+    }
+    MemoryAccount outside;
+    MemoryAccount::Scope scope(outside);
+    Loaded m = load(best_isa());
+    auto reader = saved.reader();
+    auto trainable = full ? m.decoder->train_weights() : m.decoder->train_adapter(saved.spec, 1, &reader);
+    const int64_t before = outside.bytes;
+    int64_t most = 0;
+    train_on(*m.decoder, two, rows, trainable.get(), nullptr, {.memory_budget = needed}, &most);
+    expect(outside.bytes == before, what + "memory taken beside the pass");
+    expect(most > 0 && most <= needed, what + "holds " + std::to_string(most) + " of " + std::to_string(needed));
+    // Held memory of another shape does not count on top.
+    train_on(*m.decoder, two, {rows[0]}, trainable.get(), nullptr, {.memory_budget = needed}, &most);
+    expect(most <= needed, what + "after a pass of another shape");
+    expect(gradients_of(*trainable) == wanted, what + "gradients");
   }
 
   std::vector<std::vector<float>> after_steps(TestPool& pool, const Sequences& rows, bool full) {
@@ -203,7 +238,7 @@ struct Case {
         std::vector<float> logprobs[2], entropies[2];
         for (int form = 0; form < 2; form++) {
           auto trainable = full ? m.decoder->train_weights() : m.decoder->train_adapter(saved.spec, 1, &reader);
-          auto pass = m.decoder->forward(two, form ? packed : unpacked, 4, form ? packed_masks.data() : masks.data(), nullptr, trainable.get(), nullptr, 0);
+          auto pass = m.decoder->forward(two, form ? packed : unpacked, 4, form ? packed_masks.data() : masks.data(), nullptr, trainable.get(), nullptr, {});
           for (int r = 0; r < 4; r++) {
             const int start = int(whole[r].size()) - int(tails[r].size());
             const float *l = pass->logprobs(r), *e = pass->entropies(r);
@@ -222,6 +257,76 @@ struct Case {
     }
   }
 
+  // Rows and columns from `width` on are dropped, or made zeros.
+  static void narrow(Array& a, int dimension, int64_t width, bool drop) {
+    Array out{a.shape, {}};
+    if (drop) out.shape[dimension] = width;
+    const int64_t cols = a.shape.size() == 2 ? a.shape[1] : 1;
+    for (int64_t i = 0; i < int64_t(a.values.size()); i++) {
+      const bool beyond = (dimension == 0 ? i / cols : i % cols) >= width;
+      if (!beyond || !drop) out.values.push_back(beyond ? 0 : a.values[i]);
+    }
+    a = std::move(out);
+  }
+
+  // Models of an odd width against the same ones with a further channel of zeros.
+  void check_odd_widths(const std::vector<int32_t>& tokens) {
+    struct Numbers {
+      std::vector<float> logits, decoded, logprobs;
+      std::vector<std::vector<float>> gradients;
+    };
+    auto numbers = [&](const DecoderConfig& c, const Arrays& w) {
+      Loaded m(c, w, best_isa(), one);
+      Numbers out;
+      out.logits = logits_of(m, two, tokens, nullptr, 1000);
+      out.decoded = logits_of(m, one, tokens, nullptr, 1);
+      auto trainable = m.decoder->train_weights();
+      train_on(*m.decoder, two, {tokens}, trainable.get(), &out.logprobs);
+      for (size_t i = 0; i < trainable->tensors().size(); i++)
+        if (trainable->tensors()[i].name.ends_with("k_proj.weight") || trainable->tensors()[i].name.ends_with("gate_proj.weight"))
+          out.gradients.push_back(read_part(*trainable, int(i), Trainable::Part::gradient));
+      return out;
+    };
+    const DecoderConfig whole = read_config(folder, type);
+    for (bool hidden : {false, true}) {
+      DecoderConfig narrow_config = whole, wide_config = whole;
+      Arrays dropped = weights, zeroed = weights;
+      const int width = (hidden ? whole.hidden : whole.intermediate) - 1;
+      (hidden ? narrow_config.hidden : narrow_config.intermediate) = width;
+      for (bool drop : {false, true})
+        for (auto& [tensor, a] : drop ? dropped : zeroed) {
+          const bool input = hidden && (tensor.find("q_proj.w") + 1 || tensor.find("k_proj.w") + 1 || tensor.find("v_proj.w") + 1 || tensor.find("embed") + 1 || tensor.find("lm_head") + 1);
+          const bool gate = tensor.find("gate_proj.w") + 1 || tensor.find("up_proj.w") + 1, down = tensor.find("down_proj.w") + 1, o = tensor.find("o_proj.w") + 1;
+          const bool norm = tensor.find("layernorm") + 1 || tensor == "model.norm.weight";
+          if (hidden ? down || o || norm : gate) narrow(a, 0, width, drop);
+          if (hidden ? input || gate : down) narrow(a, 1, width, drop);
+          // The mean of squares is over a channel more.
+          if (hidden && norm && drop)
+            for (float& x : a.values) x *= std::sqrt(float(width + 1) / float(width));
+        }
+      if (hidden) narrow_config.rms_eps *= float(width + 1) / float(width);
+      const Numbers odd = numbers(narrow_config, dropped), even = numbers(wide_config, zeroed);
+      const std::string what = name + (hidden ? " hidden width " : " intermediate width ") + std::to_string(width) + ": ";
+      expect(same_bits(odd.logits, odd.decoded), what + "decode and prefill");
+      const double tolerance = type == DType::f32 ? 1e-4 : 3e-2;
+      if (hidden) {
+        below(max_difference(odd.logits, even.logits), 10 * tolerance, what + "logits");
+        for (size_t i = 0; i < odd.gradients.size(); i++) {
+          // Rows of the narrow one, with the norm's scale in them.
+          std::vector<float> rows;
+          for (size_t j = 0; j < even.gradients[i].size(); j++)
+            if (int(j) % (width + 1) < width) rows.push_back(even.gradients[i][j]);
+          below(relative_difference(odd.gradients[i], rows), tolerance, what + "gradient");
+        }
+      } else {
+        expect(same_bits(odd.logits, even.logits) && same_bits(odd.logprobs, even.logprobs), what + "logits");
+        for (size_t i = 0; i < odd.gradients.size(); i++) {
+          expect(std::equal(odd.gradients[i].begin(), odd.gradients[i].end(), even.gradients[i].begin()), what + "gradient");
+        }
+      }
+    }
+  }
+
   // An aborted pass counts nothing.
   void check_aborts(const Sequences& rows) {
     Loaded m = load(best_isa());
@@ -236,21 +341,50 @@ struct Case {
     for (const auto& x : d) pointers.push_back(x.data());
     TestPool aborting(2);
     aborting.abort_after = 4;
-    expect(!m.decoder->forward(aborting, list.data(), int(list.size()), nullptr, nullptr, trainable.get(), nullptr, 0), name + ": aborted forward");
+    expect(!m.decoder->forward(aborting, list.data(), int(list.size()), nullptr, nullptr, trainable.get(), nullptr, {}), name + ": aborted forward");
     // Loops of a whole backward pass, on another trainable.
     auto spare = m.decoder->train_adapter(saved.spec, 1, &reader);
     aborting.abort_after = 0;
-    auto whole = m.decoder->forward(aborting, list.data(), int(list.size()), nullptr, nullptr, spare.get(), nullptr, 0);
+    auto whole = m.decoder->forward(aborting, list.data(), int(list.size()), nullptr, nullptr, spare.get(), nullptr, {});
     const int64_t start = aborting.runs;
     whole->backward(pointers.data(), nullptr);
     const int64_t loops = aborting.runs - start;
     for (int64_t runs : {int64_t(2), loops / 2, loops * 3 / 4, loops}) {
       aborting.abort_after = 0;
-      auto pass = m.decoder->forward(aborting, list.data(), int(list.size()), nullptr, nullptr, trainable.get(), nullptr, 0);
+      auto pass = m.decoder->forward(aborting, list.data(), int(list.size()), nullptr, nullptr, trainable.get(), nullptr, {});
       aborting.abort_after = aborting.runs + runs;
       expect(!pass->backward(pointers.data(), nullptr), name + ": aborted backward");
     }
     expect(gradients_of(*trainable) == before, name + ": gradients after an aborted backward");
+  }
+
+  // Training that is closed in the middle of an optimizer step leaves the model with the weights of before, or those of after.
+  void check_aborted_steps(const Sequences& rows) {
+    TestPool aborting(2);
+    bool whole = false;
+    std::vector<float> before, after;
+    {
+      Loaded m = load(best_isa());
+      before = logits_of(m, one, rows[0], nullptr, 1000);
+      auto trainable = m.decoder->train_weights();
+      train_on(*m.decoder, two, rows, trainable.get());
+      trainable->optim_step({1e-2f});
+      after = logits_of(m, one, rows[0], nullptr, 1000);
+    }
+    for (int64_t runs = 1; !whole; runs++) {
+      Loaded closing(folder, weights, type, best_isa(), aborting, 4096);
+      auto trainable = closing.decoder->train_weights();
+      train_on(*closing.decoder, two, rows, trainable.get());
+      aborting.abort_after = aborting.runs + runs;
+      try {
+        trainable->optim_step({1e-2f});
+        whole = true;
+      } catch (const Aborted&) {
+      }
+      aborting.abort_after = 0;
+      trainable.reset();
+      expect(same_bits(logits_of(closing, one, rows[0], nullptr, 1000), whole ? after : before), name + ": weights after a step that was aborted at loop " + std::to_string(runs));
+    }
   }
 };
 
@@ -271,5 +405,7 @@ void check_bits(const std::string& folder) {
     c.check_gradients(rows);
     c.check_prefixes();
     c.check_aborts(rows);
+    c.check_aborted_steps(rows);
+    if (name == "qwen2" || name == "llama") c.check_odd_widths(rows[0]);
   }
 }

@@ -15,7 +15,6 @@ void check(const DecoderConfig& c) {
     if (!ok) throw std::runtime_error(std::string("decoder configuration: ") + what);
   };
   require(c.hidden > 0 && c.intermediate > 0 && c.layers > 0 && c.vocab > 0 && c.max_positions > 0, "sizes must be positive");
-  require(c.hidden % 2 == 0 && c.intermediate % 2 == 0, "hidden and intermediate sizes must be even");
   require(c.head_dim > 0 && c.head_dim % 2 == 0, "head_dim must be even");
   require(c.kv_heads > 0 && c.heads % c.kv_heads == 0, "the number of heads must be a multiple of the number of key-value heads");
   require(c.heads / c.kv_heads <= kAttentionRows, "at most 64 query heads may share a key-value head");
@@ -115,18 +114,14 @@ bool DecoderImpl::step(Pool& pool, const StepRun* runs, int count, LogitsOut out
   return team.ok() && head_team.ok();
 }
 
-AdapterRef DecoderImpl::load_adapter(const LoraSpec& spec, const AdapterReader& read) {
-  std::vector<float> staging;
-  return make_adapter_version(model_->config, model_->kernels, spec, false, [&](int layer, int p, bool b) {
-    const ProjectionShape shape = projection_shape(model_->config, p);
-    const int64_t ld = b ? spec.rank : shape.k;
-    staging.assign(ld * (b ? shape.n : spec.rank), 0);
-    read(layer, Projection(p), b, staging.data());
-    return Matrix{staging.data(), ld};
+AdapterRef DecoderImpl::load_adapter(Pool& pool, const LoraSpec& spec, const AdapterValues& values) {
+  return make_adapter_version(model_->config, model_->kernels, pool, spec, false, [&](int layer, int p, bool b) {
+    // Not written to.
+    return Matrix{const_cast<float*>(values(layer, Projection(p), b)), b ? spec.rank : projection_shape(model_->config, p).k};
   });
 }
 
-std::unique_ptr<Trainable> DecoderImpl::train_adapter(const LoraSpec& spec, uint64_t seed, const AdapterReader* values) {
+std::unique_ptr<Trainable> DecoderImpl::train_adapter(const LoraSpec& spec, uint64_t seed, const AdapterValues* values) {
   auto parameters = train_adapter_parameters(*model_, pool_, spec, seed, values);
   parameters->at_end([slot = train_memory_] { slot->take(); });
   return parameters;
@@ -139,9 +134,8 @@ std::unique_ptr<Trainable> DecoderImpl::train_weights() {
 }
 
 std::unique_ptr<TrainPass> DecoderImpl::forward(Pool& pool, const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained,
-                                                Trainable* trainable, const AdapterRef& adapter, int64_t memory_budget, bool entropy_gradient) {
-  return train_forward(*model_, pool, rows, count, trained, first_trained, static_cast<Parameters*>(trainable), adapter, entropy_gradient, memory_budget,
-                       train_memory_);
+                                                Trainable* trainable, const AdapterRef& adapter, const PassOptions& options) {
+  return train_forward(*model_, pool, rows, count, trained, first_trained, static_cast<Parameters*>(trainable), adapter, options, train_memory_);
 }
 
 }  // namespace anneal

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -81,6 +82,7 @@ class Trainable {
   virtual void zero_grad() = 0;
   // Clips by global norm, one AdamW step (weights of full training decay, norms and biases do not; adapters decay), gradients cleared, compute copies refreshed. Returns the norm before clipping.
   // A non-finite norm leaves parameters untouched, clears gradients, and is returned as it is.
+  // Throws Aborted: then the trainable must not be used further, and what was made of it last stays as it is.
   virtual double optim_step(const OptimizerSettings&) = 0;
   // The version made by the latest step: what forward passes of this trainable use, and what publishing hands out. Null for full training.
   virtual AdapterRef version() const = 0;
@@ -89,10 +91,21 @@ class Trainable {
   // Tensors by Hugging Face / PEFT name (base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight, or model.layers...), row-major float32.
   struct Tensor { std::string name; int64_t rows, cols; };   // cols 0: a vector of `rows`
   virtual const std::vector<Tensor>& tensors() const = 0;
-  enum class Part { value, gradient, moment1, moment2 };
+  enum class Part { value, gradient, moment1, moment2 };         // gradients are read only
   virtual void read(int tensor, Part, float* dst) const = 0;
   virtual void write(int tensor, Part, const float* src) = 0;  // after writing values call refresh()
-  virtual void refresh() = 0;
+  virtual void refresh() = 0;                                  // throws Aborted, with the version of before in use
+};
+
+// Bytes are 0 where there is no limit. The numbers do not depend on them.
+struct PassOptions {
+  int64_t keep_bytes = 0;         // layers are kept up to here, and computed again in backward beyond
+  int64_t memory_budget = 0;      // the pass never takes more: it is refused with NoRoom
+  bool entropy_gradient = false;  // backward may be given gradients by entropies, which costs another product with the head
+};
+struct NoRoom : std::runtime_error {
+  NoRoom(int64_t needed_, int64_t limit) : std::runtime_error("needs at least " + std::to_string(needed_) + " bytes, " + std::to_string(limit) + " are allowed"), needed(needed_) {}
+  int64_t needed;
 };
 
 // One training row: tokens attend to each other causally. With `prefix >= 0` the row continues the first `prefix_length` tokens
@@ -117,6 +130,7 @@ class TrainPass {
   virtual const float* entropies(int row) const = 0;        // [count] nats, full vocabulary
   virtual float first_logprob(int row) const = 0;           // rows with a prefix: of tokens[0] after the prefix; else 0
   virtual float first_entropy(int row) const = 0;
+  virtual int64_t bytes() const = 0;                        // of memory that it holds
   // Given dL/dlogprob of every row's entries ([row][t]; null: zeros), of the first_logprobs ([row]; null: zeros), and dL/dentropy of the
   // entries (null: zeros; else the pass was made with their gradient), adds the gradient of L to the trainable's. Entries outside
   // `trained` are ignored. Returns false if aborted (nothing counted). May be called again.
@@ -140,21 +154,20 @@ class Decoder {
   virtual void copy_page(int from, int to) = 0;
   virtual void clear_page(int page) = 0;     // zeros: a page must be cleared before a new sequence writes its first slot (done inside step at slot 0 as well)
 
-  // Adapters. Values row-major float32 in PEFT order: lora_A [rank][in], lora_B [out][rank] per (layer, target).
-  using AdapterReader = std::function<void(int layer, Projection, bool b, float* dst)>;
-  virtual AdapterRef load_adapter(const LoraSpec&, const AdapterReader&) = 0;
-  // A trainable adapter; A from kaiming-uniform(a = sqrt 5) with the counter-based generator keyed by seed, B zero (or values from the reader).
-  virtual std::unique_ptr<Trainable> train_adapter(const LoraSpec&, uint64_t seed, const AdapterReader* values) = 0;
+  // Adapters. Row-major float32 values in PEFT order, which live until the call returns: lora_A [rank][in], lora_B [out][rank] per (layer, target).
+  using AdapterValues = std::function<const float*(int layer, Projection, bool b)>;
+  // Null if aborted.
+  virtual AdapterRef load_adapter(Pool&, const LoraSpec&, const AdapterValues&) = 0;
+  // A trainable adapter; A from kaiming-uniform(a = sqrt 5) with the counter-based generator keyed by seed, B zero (or the values given).
+  virtual std::unique_ptr<Trainable> train_adapter(const LoraSpec&, uint64_t seed, const AdapterValues* values) = 0;
   // All weights trained in place (float32 masters beside the compute weights). No adapters or other training at the same time.
   virtual std::unique_ptr<Trainable> train_weights() = 0;
 
   // Forward over rows with activations kept. `trainable` null: evaluation of `adapter` only (no backward). `trained[row][t]` says which entries need
   // logprobs at all (others are 0 and cost no head pass); null: all. Pages for K and V are the pass's own, not the cache's.
-  // `memory_budget` bytes for saved activations (0: no limit): whole layers are recomputed in backward as far as needed.
-  // `entropy_gradient`: backward may be given gradients by entropies, which costs another product with the head.
-  // Returns null if aborted.
+  // Returns null if aborted; throws NoRoom.
   virtual std::unique_ptr<TrainPass> forward(Pool&, const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained,
-                                             Trainable* trainable, const AdapterRef& adapter, int64_t memory_budget, bool entropy_gradient = false) = 0;
+                                             Trainable* trainable, const AdapterRef& adapter, const PassOptions&) = 0;
   static int64_t activation_bytes_per_token(const DecoderConfig&);
 };
 

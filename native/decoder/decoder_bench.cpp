@@ -101,7 +101,7 @@ int main(int argc, char** argv) {
     double forward = 0, backward = 0, step = 0;
     for (int i = 0; i < 3; i++) {
       const double t0 = seconds();
-      auto pass = d->forward(pool, train_rows.data(), rows, nullptr, nullptr, trainable, nullptr, 0);
+      auto pass = d->forward(pool, train_rows.data(), rows, nullptr, nullptr, trainable, nullptr, {});
       const double t1 = seconds();
       pass->backward(pointers.data(), nullptr);
       const double t2 = seconds();

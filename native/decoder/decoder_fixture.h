@@ -97,10 +97,15 @@ inline DecoderConfig read_config(const std::string& folder, DType type) {
 struct Loaded {
   std::string folder;
   DecoderConfig config;
+  Pool& pool;
   std::unique_ptr<Decoder> decoder;
-  Loaded(const std::string& at, const Arrays& weights, DType type, Isa isa, Pool& pool, int max_positions = 0) : folder(at), config(read_config(at, type)) {
+  Loaded(const std::string& at, const Arrays& weights, DType type, Isa isa, Pool& pool, int max_positions = 0) : folder(at), config(read_config(at, type)), pool(pool) {
     if (max_positions) config.max_positions = max_positions;
-    decoder = Decoder::create(config, *kernels(isa, type), pool, 128, reader(weights), nullptr);
+    create(weights, isa);
+  }
+  Loaded(const DecoderConfig& c, const Arrays& weights, Isa isa, Pool& pool) : config(c), pool(pool) { create(weights, isa); }
+  void create(const Arrays& weights, Isa isa) {
+    decoder = Decoder::create(config, *kernels(isa, config.dtype), pool, 128, reader(weights), nullptr);
   }
   static TensorReader reader(const Arrays& weights) {
     return [&weights](const std::string& name, int64_t row0, int64_t rows, float* dst) {
@@ -128,11 +133,8 @@ struct SavedAdapter {
       for (int p = 0; p < kProjections; p++)
         if (std::string(kShort[p]).ends_with(t.string)) spec.targets[p] = true;
   }
-  Decoder::AdapterReader reader() const {
-    return [this](int layer, Projection p, bool b, float* dst) {
-      const Array& a = tensors.at(lora_name(layer, p, b));
-      std::memcpy(dst, a.values.data(), a.values.size() * sizeof(float));
-    };
+  Decoder::AdapterValues reader() const {
+    return [this](int layer, Projection p, bool b) { return tensors.at(lora_name(layer, p, b)).values.data(); };
   }
 };
 
@@ -184,11 +186,12 @@ inline std::vector<float> read_part(const Trainable& t, int i, Trainable::Part p
 using Sequences = std::vector<std::vector<int32_t>>;
 
 // Mean cross-entropy of the rows, forward and backward. Returns the loss.
-inline double train_on(Decoder& d, Pool& pool, const Sequences& rows, Trainable* t, std::vector<float>* logprobs = nullptr, int64_t budget = 0) {
+inline double train_on(Decoder& d, Pool& pool, const Sequences& rows, Trainable* t, std::vector<float>* logprobs = nullptr, PassOptions room = {},
+                       int64_t* held = nullptr) {
   std::vector<TrainRow> list;
   int predicted = 0;
   for (const auto& r : rows) list.push_back({r.data(), int(r.size())}), predicted += int(r.size()) - 1;
-  auto pass = d.forward(pool, list.data(), int(list.size()), nullptr, nullptr, t, nullptr, budget);
+  auto pass = d.forward(pool, list.data(), int(list.size()), nullptr, nullptr, t, nullptr, room);
   if (!pass) return NAN;
   double loss = 0;
   std::vector<std::vector<float>> gradients;
@@ -202,6 +205,7 @@ inline double train_on(Decoder& d, Pool& pool, const Sequences& rows, Trainable*
   }
   for (const auto& g : gradients) pointers.push_back(g.data());
   if (!pass->backward(pointers.data(), nullptr)) return NAN;
+  if (held) *held = pass->bytes();
   return loss;
 }
 

@@ -16,11 +16,11 @@ class DecoderImpl final : public Decoder {
   bool step(Pool&, const StepRun* runs, int count, LogitsOut) override;
   void copy_page(int from, int to) override { pages_.copy(from, to); }
   void clear_page(int page) override { pages_.clear(page); }
-  AdapterRef load_adapter(const LoraSpec&, const AdapterReader&) override;
-  std::unique_ptr<Trainable> train_adapter(const LoraSpec&, uint64_t seed, const AdapterReader* values) override;
+  AdapterRef load_adapter(Pool&, const LoraSpec&, const AdapterValues&) override;
+  std::unique_ptr<Trainable> train_adapter(const LoraSpec&, uint64_t seed, const AdapterValues* values) override;
   std::unique_ptr<Trainable> train_weights() override;
   std::unique_ptr<TrainPass> forward(Pool&, const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained,
-                                     Trainable* trainable, const AdapterRef& adapter, int64_t memory_budget, bool entropy_gradient) override;
+                                     Trainable* trainable, const AdapterRef& adapter, const PassOptions& options) override;
 
  private:
   std::unique_ptr<Model> model_;

@@ -20,7 +20,7 @@ void check_reference(const std::string& folder, Isa isa, Pool& pool) {
   Sequences rows;
   for (int r = 0; r < 3; r++) rows.push_back(expected.at("row" + std::to_string(r) + ".tokens").integers());
 
-  const AdapterRef adapter = m.decoder->load_adapter(saved.spec, saved.reader());
+  const AdapterRef adapter = m.decoder->load_adapter(pool, saved.spec, saved.reader());
   for (int r = 0; r < 3; r++) {
     const std::string row = "row" + std::to_string(r);
     below(max_difference(logits_of(m, pool, rows[r], nullptr, 1000), expected.at(row + ".logits").values), 1e-4, name + " " + row + " logits");

@@ -338,7 +338,7 @@ constexpr int64_t kWindowBytes = int64_t(192) << 20;
 
 }  // namespace
 
-void BackwardMemory::configure(const Model& m, const Batch& batch, const Workspace& ws, const ModelGradients& wanted, const AdapterVersion* adapter) {
+void BackwardMemory::configure(const Model& m, const Batch& batch, int pages, const Workspace& ws, const ModelGradients& wanted, const AdapterVersion* adapter) {
   const DecoderConfig& c = m.config;
   const Kernels& k = m.kernels;
   const int rank = adapter ? adapter->padded_rank() : 0;
@@ -363,10 +363,11 @@ void BackwardMemory::configure(const Model& m, const Batch& batch, const Workspa
     }
     if (g.bias[p]) partial_bias[p].size(all_blocks, w.n);
   }
+  if (wanted.final_norm) partial_final_norm.size(all_blocks, c.hidden);
   if (g.input_norm) partial_input_norm.size(all_blocks, c.hidden), partial_post_norm.size(all_blocks, c.hidden);
   if (g.q_norm) partial_q_norm.size(all_blocks, c.head_dim), partial_k_norm.size(all_blocks, c.head_dim);
   for (MatrixStore* s : {&out, &d_out, &d_q}) s->size(int64_t(batch.rows) * c.heads, c.head_dim);
-  uses.assign(batch.pages->count(), {});
+  uses.assign(pages, {});
   for (size_t s = 0; s < batch.sequences.size(); s++) {
     const Sequence& sequence = batch.sequences[s];
     if (sequence.rows == 0) continue;

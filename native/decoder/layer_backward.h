@@ -14,13 +14,14 @@ struct BackwardMemory {
   TokenBlocks g[kProjections], z[kProjections];
   MatrixStore out, d_out, d_q;         // [kv_heads][rows][group][head_ld]
   MatrixStore d_k, d_v;                // [page][kv_heads][kPage][head_ld]
+  MatrixStore partial_final_norm;
   MatrixStore partial_input_norm, partial_post_norm, partial_q_norm, partial_k_norm;   // [blocks][...]
   MatrixStore partial_bias[kProjections];
   // Sequences that see a page, and as which of their blocks.
   struct Use { int sequence, block; };
   std::vector<std::vector<Use>> uses;
 
-  void configure(const Model&, const Batch&, const Workspace&, const ModelGradients&, const AdapterVersion*);
+  void configure(const Model&, const Batch&, int pages, const Workspace&, const ModelGradients&, const AdapterVersion*);
 };
 
 // Turns dx from the gradient of the layer's output into that of its input (unless input_gradient is false), and adds the

@@ -15,7 +15,29 @@
 
 namespace anneal {
 
-// Zeroed, 64-byte aligned bytes. Growing throws the old contents away.
+// Bytes that buffers took while this was their thread's account. While it only counts, they take nothing: the same code that prepares
+// a pass then says what that needs.
+struct MemoryAccount {
+  int64_t bytes = 0;
+  bool counts_only = false;
+
+  class Scope {
+   public:
+    explicit Scope(MemoryAccount& account) : before_(std::exchange(current(), &account)) {}
+    ~Scope() { current() = before_; }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    MemoryAccount* before_;
+  };
+  static MemoryAccount*& current() {
+    thread_local MemoryAccount* account = nullptr;
+    return account;
+  }
+};
+
+// Zeroed, 64-byte aligned bytes. Growing throws the old contents away. A buffer must not outlive the account it was taken under.
 class Buffer {
  public:
   Buffer() = default;
@@ -29,6 +51,11 @@ class Buffer {
   // Large buffers arrive as untouched zero pages, so that what is never used costs nothing.
   void reserve(size_t bytes) {
     if (bytes <= size_) return;
+    MemoryAccount* const account = MemoryAccount::current();
+    if (account && account->counts_only) {
+      account->bytes += int64_t(bytes - size_);
+      return;
+    }
     release();
     data_ = take_large_pages(bytes + kSlack);
     if (!data_) {
@@ -37,13 +64,16 @@ class Buffer {
       data_ = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(raw_) + 63) & ~uintptr_t(63));
     }
     size_ = bytes;
+    if (account) (account_ = account)->bytes += int64_t(size_);
   }
   void release() {
+    if (account_) account_->bytes -= int64_t(size_);
+
     if (data_ && !raw_) give_large_pages(data_, size_ + kSlack);
     std::free(raw_);
-    raw_ = nullptr, data_ = nullptr, size_ = 0;
+    raw_ = nullptr, data_ = nullptr, size_ = 0, account_ = nullptr;
   }
-  void swap(Buffer& o) noexcept { std::swap(raw_, o.raw_), std::swap(data_, o.data_), std::swap(size_, o.size_); }
+  void swap(Buffer& o) noexcept { std::swap(raw_, o.raw_), std::swap(data_, o.data_), std::swap(size_, o.size_), std::swap(account_, o.account_); }
   char* data() const { return data_; }
   float* floats() const { return reinterpret_cast<float*>(data_); }
   size_t size() const { return size_; }
@@ -53,6 +83,7 @@ class Buffer {
   void* raw_ = nullptr;      // where data_ was allocated; null: on large pages
   char* data_ = nullptr;
   size_t size_ = 0;
+  MemoryAccount* account_ = nullptr;
 };
 
 // Row-major elements of the compute type. No data: the rows are not kept.

@@ -3,11 +3,10 @@
 
 #include <cmath>
 
+#include "products.h"
+
 namespace anneal {
 namespace {
-
-// Elements of an optimizer chunk: a fixed division, so that the norm does not depend on the number of workers.
-constexpr int64_t kChunk = 1 << 16;
 
 uint64_t mix(uint64_t x) {   // the finaliser of SplitMix64
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
@@ -27,6 +26,7 @@ int Parameters::add(std::string name, int64_t rows, int64_t cols, bool decay) {
   tensors_.push_back({std::move(name), rows, cols});
   Parameter p{cols ? rows : 1, cols ? cols : rows, padded(cols ? cols : rows), decay, {}, {}, {}, {}, {}};
   for (Buffer* b : {&p.value, &p.gradient, &p.moment1, &p.moment2}) b->reserve(p.size() * sizeof(float));
+  for (int64_t from = 0; from < p.size(); from += kPiece) pieces_.push_back({int(parameters_.size()), from, std::min(kPiece, p.size() - from)});
   parameters_.push_back(std::move(p));
   return int(parameters_.size()) - 1;
 }
@@ -42,57 +42,67 @@ const Buffer& Parameters::part(const Parameter& p, Part which) const {
 
 void Parameters::read(int tensor, Part which, float* dst) const {
   const Parameter& p = parameters_[tensor];
-  for (int64_t r = 0; r < p.rows; r++) std::memcpy(dst + r * p.cols, part(p, which).floats() + r * p.ld, p.cols * sizeof(float));
+  if (which == Part::gradient && gradient_ == Gradient::dropped) {
+    std::memset(dst, 0, p.rows * p.cols * sizeof(float));
+    return;
+  }
+  Team team(pool_);
+  each_rows(team, int(p.rows), int(p.cols), [&](int row, int count, int) {
+    for (int r = row; r < row + count; r++) std::memcpy(dst + r * p.cols, part(p, which).floats() + r * p.ld, p.cols * sizeof(float));
+  });
 }
 
 void Parameters::write(int tensor, Part which, const float* src) {
   const Parameter& p = parameters_[tensor];
-  for (int64_t r = 0; r < p.rows; r++) std::memcpy(part(p, which).floats() + r * p.ld, src + r * p.cols, p.cols * sizeof(float));
-  if (which == Part::gradient) clean_ = false;
+  Team team(pool_);
+  each_rows(team, int(p.rows), int(p.cols), [&](int row, int count, int) {
+    for (int r = row; r < row + count; r++) std::memcpy(part(p, which).floats() + r * p.ld, src + r * p.cols, p.cols * sizeof(float));
+  });
 }
 
-void Parameters::zero_grad() {
-  if (!clean_)
-    for (Parameter& p : parameters_) std::memset(p.gradient.data(), 0, p.size() * sizeof(float));
-  clean_ = true;
+ModelGradients Parameters::wanted() const {
+  return gradients([&](int i) { return Matrix{parameters_[i].gradient.floats(), parameters_[i].ld}; });
 }
 
-ModelGradients Parameters::begin() {
-  pending_ = !clean_;
+bool Parameters::begin(ModelGradients& destination) {
+  pending_ = gradient_ == Gradient::present;
   if (pending_)
-    for (Parameter& p : parameters_) {
-      p.pending.reserve(p.size() * sizeof(float));
-      std::memset(p.pending.data(), 0, p.size() * sizeof(float));
-    }
-  clean_ = false;
-  return gradients([&](int i) { return Matrix{(pending_ ? parameters_[i].pending : parameters_[i].gradient).floats(), parameters_[i].ld}; });
+    for (Parameter& p : parameters_) p.pending.reserve(p.size() * sizeof(float));
+  const auto place = [&](Parameter& p) { return (pending_ ? p.pending : p.gradient).floats(); };
+  if (gradient_ != Gradient::zeros &&
+      !each_piece([&](int64_t, int i, int64_t from, int64_t count) { std::memset(place(parameters_[i]) + from, 0, count * sizeof(float)); }))
+    return false;
+  if (!pending_) gradient_ = Gradient::dropped;   // until commit()
+  destination = gradients([&](int i) { return Matrix{place(parameters_[i]), parameters_[i].ld}; });
+  return true;
 }
 
-void Parameters::commit(bool count) {
+bool Parameters::commit() {
   if (pending_) {
-    if (count)
-      for (Parameter& p : parameters_) kernels_.add(p.gradient.floats(), p.pending.floats(), p.size());
-  } else if (!count) {
-    zero_grad();
+    if (!each_piece([&](int64_t, int i, int64_t from, int64_t count) {
+          kernels_.add(parameters_[i].pending.floats() + from, parameters_[i].gradient.floats() + from, count);
+        }))
+      return false;
+    for (Parameter& p : parameters_) p.gradient.swap(p.pending);
   }
-  pending_ = false;
+  gradient_ = Gradient::present;
+  return true;
 }
 
 double Parameters::optim_step(const OptimizerSettings& s) {
   FloatMode mode;
-  struct Chunk { int parameter; int64_t from, count; };
-  std::vector<Chunk> chunks;
-  for (size_t i = 0; i < parameters_.size(); i++)
-    for (int64_t from = 0; from < parameters_[i].size(); from += kChunk) chunks.push_back({int(i), from, std::min(kChunk, parameters_[i].size() - from)});
-  std::vector<double> squares(chunks.size());
-  Team team(pool_);
-  team.each(chunks.size(), [&](int64_t i, int) {
-    const Chunk& c = chunks[i];
-    squares[i] = kernels_.sum_squares(parameters_[c.parameter].gradient.floats() + c.from, c.count);
-  });
-  double sum = 0;
-  for (double x : squares) sum += x;
-  const double norm = std::sqrt(sum);
+  double norm = 0;
+  if (gradient_ == Gradient::dropped && !each_piece([&](int64_t, int i, int64_t from, int64_t count) {
+        std::memset(parameters_[i].gradient.floats() + from, 0, count * sizeof(float));
+      }))
+    throw Aborted();
+  std::vector<double> squares(pieces());
+  if (!each_piece([&](int64_t piece, int i, int64_t from, int64_t count) {
+        squares[piece] = kernels_.sum_squares(parameters_[i].gradient.floats() + from, count);
+      }))
+    throw Aborted();
+  for (double x : squares) norm += x;
+  norm = std::sqrt(norm);
   if (!std::isfinite(norm)) {
     zero_grad();
     return norm;
@@ -102,13 +112,14 @@ double Parameters::optim_step(const OptimizerSettings& s) {
   step.bias1 = float(1 - std::pow(double(s.beta1), double(steps_)));
   step.bias2 = float(1 - std::pow(double(s.beta2), double(steps_)));
   if (s.max_grad_norm > 0) step.grad_scale = float(std::min(1.0, s.max_grad_norm / (norm + 1e-6)));
-  team.each(chunks.size(), [&](int64_t i, int) {
-    const Chunk& c = chunks[i];
-    Parameter& p = parameters_[c.parameter];
+  const bool complete = each_piece([&](int64_t, int i, int64_t from, int64_t count) {
+    Parameter& p = parameters_[i];
     AdamWStep mine = step;
     if (!p.decay) mine.weight_decay = 0;
-    kernels_.adamw(p.value.floats() + c.from, p.gradient.floats() + c.from, p.moment1.floats() + c.from, p.moment2.floats() + c.from, c.count, mine);
+    kernels_.adamw(p.value.floats() + from, p.gradient.floats() + from, p.moment1.floats() + from, p.moment2.floats() + from, count, mine);
   });
+  // What was aborted here is being closed: the masters go, and what was made of them last stays in use.
+  if (!complete) throw Aborted();
   zero_grad();
   refresh();
   return norm;
@@ -118,7 +129,7 @@ namespace {
 
 class AdapterParameters final : public Parameters {
  public:
-  AdapterParameters(const Model& m, Pool& pool, const LoraSpec& spec, uint64_t seed, const Decoder::AdapterReader* values)
+  AdapterParameters(const Model& m, Pool& pool, const LoraSpec& spec, uint64_t seed, const Decoder::AdapterValues* values)
       : Parameters(pool, m.kernels), model_(m), spec_(spec), index_(m.config.layers) {
     for (int l = 0; l < m.config.layers; l++)
       for (int p = 0; p < kProjections; p++) {
@@ -135,7 +146,9 @@ class AdapterParameters final : public Parameters {
   bool full() const override { return false; }
   AdapterRef version() const override { return version_; }
   void refresh() override {
-    version_ = make_adapter_version(model_.config, kernels_, spec_, true, [&](int l, int p, bool b) { return parameters_[index_[l][p] + b].values(); });
+    auto made = make_adapter_version(model_.config, kernels_, pool_, spec_, true, [&](int l, int p, bool b) { return parameters_[index_[l][p] + b].values(); });
+    if (!made) throw Aborted();
+    version_ = std::move(made);
   }
 
  protected:
@@ -149,22 +162,20 @@ class AdapterParameters final : public Parameters {
   }
 
  private:
-  void initialise(int l, int p, const ProjectionShape& shape, uint64_t seed, const Decoder::AdapterReader* values) {
+  void initialise(int l, int p, const ProjectionShape& shape, uint64_t seed, const Decoder::AdapterValues* values) {
     const int a = index_[l][p];
     if (values) {
-      std::vector<float> staging;
-      for (int b = 0; b < 2; b++) {
-        staging.assign(int64_t(spec_.rank) * (b ? shape.n : shape.k), 0);
-        (*values)(l, Projection(p), b, staging.data());
-        write(a + b, Part::value, staging.data());
-      }
+      for (int b = 0; b < 2; b++) write(a + b, Part::value, (*values)(l, Projection(p), b));
       return;
     }
     // Kaiming-uniform with a = sqrt(5) is uniform in +-1 / sqrt(inputs).
     const float bound = 1 / std::sqrt(float(shape.k));
     const Matrix rows = parameters_[a].values();
-    for (int r = 0; r < spec_.rank; r++)
-      for (int i = 0; i < shape.k; i++) *rows.at(r, i) = bound * uniform(seed, uint64_t(l) * kProjections + p, uint64_t(r) * shape.k + i);
+    Team team(pool_);
+    each_rows(team, spec_.rank, shape.k, [&](int row, int count, int) {
+      for (int r = row; r < row + count; r++)
+        for (int i = 0; i < shape.k; i++) *rows.at(r, i) = bound * uniform(seed, uint64_t(l) * kProjections + p, uint64_t(r) * shape.k + i);
+    });
   }
 
   const Model& model_;
@@ -194,25 +205,24 @@ class WeightParameters final : public Parameters {
   }
   bool full() const override { return true; }
   AdapterRef version() const override { return nullptr; }
+  // Into a second copy, and then all at once: a step of inference, and whoever goes on after training was closed in the middle of this, sees
+  // the weights of before or those of after.
   void refresh() override {
     FloatMode mode;
-    // A step of inference reads these weights: it must not see half of an update.
-    struct Unbroken {
-      Pool& pool;
-      explicit Unbroken(Pool& p) : pool(p) { pool.unbroken(true); }
-      ~Unbroken() { pool.unbroken(false); }
-    } unbroken(pool_);
     Team team(pool_);
-    for (auto& [index, linear] : matrices_) {
-      const Matrix values = parameters_[index].values();
-      const size_t bytes = panel_bytes(kernels_, linear->k);
-      const int per = 64;
-      team.each((linear->n + per - 1) / per, [&, linear = linear](int64_t chunk, int) {
+    for (Trained& trained : matrices_) {
+      const Linear& linear = *trained.linear;
+      const Matrix values = parameters_[trained.parameter].values();
+      const size_t bytes = panel_bytes(kernels_, linear.k);
+      trained.next.reserve(panels_of(linear.n) * bytes);
+      const int per = std::max(1, int(kPiece / (int64_t(linear.k) * kLanes))) * kLanes;
+      team.each((linear.n + per - 1) / per, [&](int64_t chunk, int) {
         const int row = int(chunk) * per;
-        kernels_.pack(values.at(row), DType::f32, values.ld, std::min(per, linear->n - row), linear->k,
-                      linear->panels.data() + row / kLanes * bytes);
+        kernels_.pack(values.at(row), DType::f32, values.ld, std::min(per, linear.n - row), linear.k, trained.next.data() + row / kLanes * bytes);
       });
     }
+    if (!team.ok()) throw Aborted();
+    for (Trained& trained : matrices_) trained.linear->panels.swap(trained.next);
     for (auto& [index, to] : vectors_) std::memcpy(to->data(), parameters_[index].value.data(), to->size() * sizeof(float));
   }
 
@@ -240,8 +250,14 @@ class WeightParameters final : public Parameters {
   void matrix(std::string name, Linear& w) {
     const int index = add(std::move(name), w.n, w.k, true);
     const Matrix values = parameters_[index].values();
-    kernels_.unpack(w.panels.data(), w.n, w.k, values.data, values.ld);
-    matrices_.push_back({index, &w});
+    const int per = std::max(1, int(kPiece / (int64_t(w.k) * kLanes))) * kLanes;
+    Team team(pool_);
+    team.each((w.n + per - 1) / per, [&](int64_t chunk, int) {
+      const int row = int(chunk) * per;
+      kernels_.unpack(w.panels.data() + row / kLanes * panel_bytes(kernels_, w.k), std::min(per, w.n - row), w.k, values.at(row), values.ld);
+    });
+    if (!team.ok()) throw Aborted();
+    matrices_.push_back({index, &w, {}});
   }
   void vector(std::string name, std::vector<float>& v) {
     if (v.empty()) return;
@@ -251,13 +267,15 @@ class WeightParameters final : public Parameters {
   }
 
   Model& model_;
-  std::vector<std::pair<int, Linear*>> matrices_;
+  // A matrix, its master, and where its next version is made.
+  struct Trained { int parameter; Linear* linear; Buffer next; };
+  std::vector<Trained> matrices_;
   std::vector<std::pair<int, std::vector<float>*>> vectors_;
 };
 
 }  // namespace
 
-std::unique_ptr<Parameters> train_adapter_parameters(const Model& m, Pool& pool, const LoraSpec& spec, uint64_t seed, const Decoder::AdapterReader* values) {
+std::unique_ptr<Parameters> train_adapter_parameters(const Model& m, Pool& pool, const LoraSpec& spec, uint64_t seed, const Decoder::AdapterValues* values) {
   return std::make_unique<AdapterParameters>(m, pool, spec, seed, values);
 }
 

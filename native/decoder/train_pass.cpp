@@ -27,8 +27,9 @@ class Pass final : public TrainPass {
   const float* entropies(int row) const override { return entropies_.data() + row0_[row]; }
   float first_logprob(int row) const override { return first_logprobs_[row]; }
   float first_entropy(int row) const override { return first_entropies_[row]; }
+  int64_t bytes() const override { return memory_->account.bytes; }
 
-  bool forward(const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained, bool entropy_gradient, int64_t budget);
+  bool forward(const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained, const PassOptions& options);
   bool backward(const float* const* dlogprob, const float* dfirst, const float* const* dentropy) override;
 
  private:
@@ -38,7 +39,10 @@ class Pass final : public TrainPass {
   void lay_out(const TrainRow* rows, int count);
   void list_entries(const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained);
   int token_at(const TrainRow* rows, int row, int position) const;
-  void choose_kept(int64_t budget);
+  void take_memory(const PassOptions&);
+  void configure(TrainMemory&, const ModelGradients&) const;
+  void configure_backward(TrainMemory&, const ModelGradients&) const;
+  int64_t needed(TrainMemory&, const ModelGradients&) const;
   LayerActivations activations(int layer);
   bool recomputed(int layer) const { return layer < first_kept_; }
 
@@ -54,7 +58,10 @@ class Pass final : public TrainPass {
   std::vector<Source> sources_;
   std::vector<int> entries_from_;              // [tokens + 1]: entries of each hidden state
   std::vector<float> logprobs_, entropies_, first_logprobs_, first_entropies_;
+  int pages_ = 0;
+  bool entropy_gradient_ = false;
   int first_kept_ = 0;                         // layers below are computed again in backward
+  int64_t limit_ = INT64_MAX;                  // of the pass's memory, bytes
 };
 
 // Follows prefixes to the row that computes a position.
@@ -91,10 +98,7 @@ void Pass::lay_out(const TrainRow* rows, int count) {
   }
   if (adapter_) b.segments.push_back({0, b.rows, adapter_.get()});
   b.add_tiles(m_.group());
-  memory_->pages = Pages(m_.config, m_.kernels, std::move(memory_->pages));
-  memory_->pages.reserve(pages);
-  Team(pool_).each(pages, [&](int64_t page, int) { memory_->pages.clear(int(page)); });
-  b.pages = &memory_->pages;
+  pages_ = pages;
   m_.rope.reserve(last);
 }
 
@@ -117,13 +121,80 @@ void Pass::list_entries(const TrainRow* rows, int count, const uint8_t* const* t
   for (int i = 0; i < tokens; i++) entries_from_[i + 1] += entries_from_[i];
 }
 
-void Pass::choose_kept(int64_t budget) {
-  const int layers = m_.config.layers, elem = m_.kernels.elem;
-  const int64_t rows = memory_->batch.rows, layer_bytes = kept_bytes_per_row(m_.config, elem) * rows;
-  const int64_t all = always_bytes_per_row(m_.config, elem) * rows * layers;
-  first_kept_ = 0;
+// Prepares `mem` for the forward pass. Its batch has been laid out.
+void Pass::configure(TrainMemory& mem, const ModelGradients& wanted) const {
+  const DecoderConfig& c = m_.config;
+  const int tokens = memory_->batch.rows;
+  mem.pages = Pages(c, m_.kernels, std::move(mem.pages));
+  mem.pages.reserve(pages_);
+  mem.workspace.configure(m_, tokens, pool_.workers(), kBlockRows, adapter_ ? adapter_->padded_rank() : 0);
+  if (trainable_) {
+    mem.x.resize(c.layers + 1), mem.kept.resize(c.layers);
+    for (MatrixStore& x : mem.x) x.size(tokens, c.hidden);
+    for (int l = 0; l < c.layers; l++) {
+      if (recomputed(l))
+        mem.kept[l] = {};
+      else
+        mem.kept[l].size(m_, tokens);
+    }
+    if (first_kept_ > 0) mem.again.size(m_, tokens);
+    mem.units.size(std::max(int(entries_.size()), 1), c.hidden);
+    if (entropy_gradient_) mem.entropy_units.size(std::max(int(entries_.size()), 1), c.hidden);
+    mem.d_x.size(tokens, c.hidden);
+    configure_backward(mem, wanted);
+  } else {
+    mem.x.resize(std::max<size_t>(mem.x.size(), 1));
+    mem.x[0].size(tokens, c.hidden);
+    mem.attention.size(tokens, m_.q_width(), m_.kernels);
+    mem.head.configure(m_, int(entries_.size()), pool_.workers(), false, false);
+  }
+}
+
+void Pass::configure_backward(TrainMemory& mem, const ModelGradients& wanted) const {
+  mem.workspace.configure_backward(m_, adapter_ ? adapter_->padded_rank() : 0);
+  mem.backward.configure(m_, memory_->batch, pages_, mem.workspace, wanted, adapter_.get());
+  mem.head.configure(m_, int(entries_.size()), pool_.workers(), true, trainable_->full());
+}
+
+// Bytes that `mem` has to grow by.
+int64_t Pass::needed(TrainMemory& mem, const ModelGradients& wanted) const {
+  MemoryAccount counted{0, true};
+  MemoryAccount::Scope scope(counted);
+  configure(mem, wanted);
+  return counted.bytes;
+}
+
+// Keeps as many layers as there is room for, and takes memory.
+void Pass::take_memory(const PassOptions& options) {
+  const ModelGradients wanted = trainable_ ? trainable_->wanted() : ModelGradients{};
+  const int layers = trainable_ ? m_.config.layers : 0;
+  auto whole = [&](int first_kept) {
+    first_kept_ = first_kept;
+    TrainMemory fresh;
+    return needed(fresh, wanted);
+  };
+  const int64_t limit = options.memory_budget > 0 ? options.memory_budget : INT64_MAX, keep = options.keep_bytes > 0 ? std::min(options.keep_bytes, limit) : limit;
+  int low = 0, high = layers;   // the least number of layers to be computed again
+  if (const int64_t least = keep < INT64_MAX ? whole(high) : 0; least > limit) throw NoRoom(least, limit);
   // The layer being computed again takes the place of a kept one.
-  if (budget > 0 && all + layers * layer_bytes > budget) first_kept_ = layers - int(std::clamp<int64_t>((budget - all) / layer_bytes - 1, 0, layers));
+  while (low < high && keep < INT64_MAX) {
+    const int middle = (low + high) / 2;
+    if (whole(middle) <= keep)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  first_kept_ = keep < INT64_MAX ? high : 0;
+  // What is there already may be of another shape.
+  if (limit < INT64_MAX && memory_->account.bytes + needed(*memory_, wanted) > limit) {
+    auto fresh = std::make_unique<TrainMemory>();
+    std::swap(fresh->batch, memory_->batch);
+    memory_ = std::move(fresh);
+  }
+  limit_ = limit;
+  MemoryAccount::Scope scope(memory_->account);
+  configure(*memory_, wanted);
+  memory_->batch.pages = &memory_->pages;
 }
 
 LayerActivations Pass::activations(int layer) {
@@ -141,39 +212,21 @@ LayerActivations Pass::activations(int layer) {
   return a;
 }
 
-bool Pass::forward(const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained, bool entropy_gradient, int64_t budget) {
+bool Pass::forward(const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained, const PassOptions& options) {
   const DecoderConfig& c = m_.config;
   const Kernels& k = m_.kernels;
-  TrainMemory& mem = *memory_;
+  entropy_gradient_ = options.entropy_gradient;
   lay_out(rows, count);
   list_entries(rows, count, trained, first_trained);
-  const int tokens = mem.batch.rows, found = int(entries_.size());
+  const int tokens = memory_->batch.rows, found = int(entries_.size());
   logprobs_.assign(tokens, 0), entropies_.assign(tokens, 0);
   first_logprobs_.assign(count, 0), first_entropies_.assign(count, 0);
   if (tokens == 0) return true;
 
-  mem.workspace.configure(m_, tokens, pool_.workers(), kBlockRows, adapter_ ? adapter_->padded_rank() : 0);
-  if (trainable_) {
-    choose_kept(budget);
-    mem.x.resize(c.layers + 1), mem.kept.resize(c.layers);
-    for (MatrixStore& x : mem.x) x.size(tokens, c.hidden);
-    for (int l = 0; l < c.layers; l++) {
-      if (recomputed(l))
-        mem.kept[l] = {};
-      else
-        mem.kept[l].size(m_, tokens);
-    }
-    if (first_kept_ > 0) mem.again.size(m_, tokens);
-    mem.units.size(std::max(found, 1), c.hidden);
-    if (entropy_gradient) mem.entropy_units.size(std::max(found, 1), c.hidden);
-  } else {
-    mem.x.resize(std::max<size_t>(mem.x.size(), 1));
-    mem.x[0].size(tokens, c.hidden);
-    mem.attention.size(tokens, m_.q_width(), k);
-  }
-  mem.head.configure(m_, found, pool_.workers(), trainable_, trainable_ && trainable_->full());
-
+  take_memory(options);
+  TrainMemory& mem = *memory_;
   Team team(pool_);
+  team.each(pages_, [&](int64_t page, int) { memory_->pages.clear(int(page)); });
   each_rows(team, tokens, c.hidden, [&](int row, int n, int) {
     for (int i = row; i < row + n; i++) k.embed(m_.weights->embedding.panels.data(), c.vocab, c.hidden, mem.batch.tokens[i], mem.x[0].at(i));
   });
@@ -181,7 +234,7 @@ bool Pass::forward(const TrainRow* rows, int count, const uint8_t* const* traine
   std::vector<float> logprobs(found), entropies(found);
   Units units;
   if (trainable_) units.logprob = mem.units;
-  if (trainable_ && entropy_gradient) units.entropy = mem.entropy_units;
+  if (trainable_ && entropy_gradient_) units.entropy = mem.entropy_units;
   head_forward(team, m_, trainable_ ? mem.x[c.layers] : mem.x[0], entries_, logprobs.data(), entropies.data(), units, mem.workspace.workers, mem.head);
   for (int e = 0; e < found; e++) {
     const Source s = sources_[e];
@@ -206,27 +259,28 @@ bool Pass::backward(const float* const* dlogprob, const float* dfirst, const flo
     if (dentropy && s.t >= 0 && dentropy[s.row]) by_entropy[e] = dentropy[s.row][s.t];
   }
 
-  const ModelGradients wanted = trainable_->begin();
-  struct Uncounted {   // whatever ends the pass early
-    Parameters* parameters;
-    ~Uncounted() {
-      if (parameters) parameters->commit(false);
-    }
-  } uncounted{trainable_};
-  // The pool may have changed since the forward pass.
-  mem.workspace.configure(m_, tokens, pool_.workers(), kBlockRows, adapter_ ? adapter_->padded_rank() : 0);
-  mem.head.configure(m_, int(entries_.size()), pool_.workers(), true, trainable_->full());
-  mem.workspace.configure_backward(m_, adapter_ ? adapter_->padded_rank() : 0);
-  mem.backward.configure(m_, batch, mem.workspace, wanted, adapter_.get());
-  mem.d_x.size(tokens, c.hidden);
+  {  // The pool may have changed since the forward pass.
+    const ModelGradients shape = trainable_->wanted();
+    const auto grow = [&](MemoryAccount& account) {
+      MemoryAccount::Scope scope(account);
+      mem.workspace.configure(m_, tokens, pool_.workers(), kBlockRows, adapter_ ? adapter_->padded_rank() : 0);
+      configure_backward(mem, shape);
+    };
+    MemoryAccount counted{0, true};
+    grow(counted);
+    if (mem.account.bytes + counted.bytes > limit_) throw NoRoom(mem.account.bytes + counted.bytes, limit_);
+    grow(mem.account);
+  }
+  ModelGradients wanted;
+  if (!trainable_->begin(wanted)) return false;
   Team team(pool_);
   const HeadGradient by{d.data(), dentropy ? by_entropy.data() : nullptr};
   if (wanted.head) head_weight_gradient(team, m_, mem.x[c.layers], entries_, by, wanted.head, mem.workspace.workers, mem.head);
 
-  MatrixStore partial;
-  if (wanted.final_norm) partial.size(blocks, c.hidden);
+  MatrixStore& partial = mem.backward.partial_final_norm;
   team.each(blocks, [&](int64_t block, int worker) {
     float* sums = wanted.final_norm ? partial.at(block) : nullptr;
+    if (sums) std::memset(sums, 0, partial.ld * sizeof(float));
     float* dh = mem.workspace.workers[worker].tile.floats();
     for (int t = int(block) * kBlockRows; t < std::min(tokens, int(block + 1) * kBlockRows); t++) {
       std::memset(mem.d_x.at(t), 0, mem.d_x.ld * sizeof(float));
@@ -259,10 +313,7 @@ bool Pass::backward(const float* const* dlogprob, const float* dfirst, const flo
       for (int t = 0; t < tokens; t++) k.add(wanted.embedding.at(batch.tokens[t], col), mem.d_x.at(t, col), std::min(kColumns, c.hidden - col));
     });
   }
-  if (!team.ok()) return false;
-  trainable_->commit(true);
-  uncounted.parameters = nullptr;
-  return true;
+  return team.ok() && trainable_->commit();
 }
 
 }  // namespace
@@ -279,11 +330,11 @@ void TrainMemory::Kept::size(const Model& m, int rows) {
 }
 
 std::unique_ptr<TrainPass> train_forward(Model& m, Pool& pool, const TrainRow* rows, int count, const uint8_t* const* trained,
-                                         const uint8_t* first_trained, Parameters* trainable, const AdapterRef& adapter, bool entropy_gradient, int64_t memory_budget,
+                                         const uint8_t* first_trained, Parameters* trainable, const AdapterRef& adapter, const PassOptions& options,
                                          std::shared_ptr<TrainMemorySlot> slot) {
   FloatMode mode;
   auto pass = std::make_unique<Pass>(m, pool, trainable, trainable ? trainable->version() : adapter, std::move(slot));
-  if (!pass->forward(rows, count, trained, first_trained, entropy_gradient, memory_budget)) return nullptr;
+  if (!pass->forward(rows, count, trained, first_trained, options)) return nullptr;
   return pass;
 }
 

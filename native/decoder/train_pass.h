@@ -10,6 +10,7 @@ namespace anneal {
 
 // Everything a pass needs besides the weights; big, so it is kept from pass to pass.
 struct TrainMemory {
+  MemoryAccount account;         // of all that follows
   struct Kept {
     MatrixStore x_mid;
     RowStore q, k, gate, up, attention;
@@ -48,7 +49,6 @@ class TrainMemorySlot {
 };
 
 std::unique_ptr<TrainPass> train_forward(Model&, Pool&, const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained,
-                                         Parameters* trainable, const AdapterRef&, bool entropy_gradient, int64_t memory_budget,
-                                         std::shared_ptr<TrainMemorySlot>);
+                                         Parameters* trainable, const AdapterRef&, const PassOptions&, std::shared_ptr<TrainMemorySlot>);
 
 }  // namespace anneal

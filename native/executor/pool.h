@@ -1,12 +1,18 @@
 // The workers that all compute shares, and how a loop over chunks is spread over them.
 #pragma once
 #include <cstdint>
+#include <stdexcept>
 
 namespace anneal {
 
 // A function called with (context, chunk index, worker index). Chunks are handed out dynamically: results must not
 // depend on who runs which. Scratch is indexed by worker (0 <= worker < Pool::workers()), never by chunk.
 using ChunkFn = void (*)(void* context, int64_t chunk, int worker);
+
+// Thrown by what cannot say otherwise that its work was aborted.
+struct Aborted : std::runtime_error {
+  Aborted() : std::runtime_error("the call was aborted") {}
+};
 
 class Pool {
  public:
@@ -21,8 +27,6 @@ class Pool {
 
   // A chunk of training that takes long gives way here now and then: whatever it holds must be its own. `worker` is the chunk's.
   virtual void breathe(int worker) { (void)worker; }
-  // Between true and false the running task is not interrupted, because what inference reads is being changed.
-  virtual void unbroken(bool on) { (void)on; }
 
   template <class F> bool each(int64_t chunks, F&& f) {
     auto* body = &f;

@@ -16,8 +16,8 @@ import type {
   Trainer,
 } from "./runtime.js";
 
-/** Master, gradient and two moments, float32. */
-const BYTES_PER_TRAINED_WEIGHT = 16;
+/** Master, gradient, gradient of the open pass and two moments, float32; and the compute weights' next version. */
+const bytesPerTrainedWeight = (dtype: ElementType) => 20 + (dtype === "float32" ? 4 : 2);
 
 export class NativeDeviceModel implements DeviceModel {
   readonly #native: NativeModel;
@@ -74,7 +74,10 @@ export class NativeDeviceModel implements DeviceModel {
   async trainWeights(): Promise<Trainer> {
     const needed = nativeAddon()
       .weightTensors(this.config)
-      .reduce((sum, { shape }) => sum + BYTES_PER_TRAINED_WEIGHT * shape.reduce((product, size) => product * size), 0);
+      .reduce(
+        (sum, { shape }) => sum + bytesPerTrainedWeight(this.dtype) * shape.reduce((product, size) => product * size),
+        0,
+      );
     const available = nativeAddon().availableMemory();
     if (needed > available) throw new InsufficientMemoryError("training all weights", needed, available, "model");
     return new NativeDeviceTrainer(await this.#native.trainWeights());

@@ -17,9 +17,10 @@ export class NativeDeviceTrainer implements Trainer {
   }
 
   forward(rows: TrainRow[], options: Parameters<Trainer["forward"]>[1] = {}): Promise<TrainPass> {
-    const { memoryBudget, entropyGradient, signal } = options;
+    const { memoryBudget, keepBytes, entropyGradient, signal } = options;
     return cancellable(signal, async (cancellation) => {
-      const { pass, ...result } = await this.#native.forward(rows, memoryBudget, cancellation, entropyGradient);
+      const made = this.#native.forward(rows, memoryBudget, cancellation, entropyGradient, keepBytes);
+      const { pass, ...result } = await made;
       return new NativeTrainPass(pass, result);
     });
   }

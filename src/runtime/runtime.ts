@@ -274,12 +274,15 @@ export interface PassResult {
 export interface Trainer {
   readonly steps: number;
   /**
-   * Forward with activations kept on the native side. `memoryBudget` bytes of activations; 0 or absent: no limit.
-   * `entropyGradient`: backward may be given derivatives by entropies, at the price of one more product with the head.
+   * Forward with activations kept on the native side. The pass and its backward take `memoryBudget` bytes at most (0 or
+   * absent: no limit); where that is not enough even with all layers computed again in backward, it rejects with code
+   * "insufficient_memory" and says what is needed. Up to `keepBytes` (absent: the budget) layers are kept rather than
+   * computed again. The numbers do not depend on either. `entropyGradient`: backward may be given derivatives by
+   * entropies, at the price of one more product with the head.
    */
   forward(
     rows: TrainRow[],
-    options?: { memoryBudget?: number; entropyGradient?: boolean; signal?: AbortSignal },
+    options?: { memoryBudget?: number; keepBytes?: number; entropyGradient?: boolean; signal?: AbortSignal },
   ): Promise<TrainPass>;
   /** No activations kept. `adapter`: a version id, 0 the base, absent this trainer's own weights. */
   evaluate(rows: TrainRow[], options?: { adapter?: number; signal?: AbortSignal }): Promise<PassResult>;

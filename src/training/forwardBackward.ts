@@ -1,6 +1,7 @@
 // One gradient from many rows: passes that fit in memory add up to the gradient of one pass.
 
-import type { Trainer } from "../runtime/runtime.js";
+import { AnnealError } from "../errors.js";
+import type { Trainer, TrainPass } from "../runtime/runtime.js";
 import { type PackedRow, packRows } from "./packing.js";
 import type { TokenRow } from "./rows.js";
 
@@ -22,8 +23,10 @@ export type LossFunction = (values: RowValues) => {
 export interface PassLimits {
   /** Tokens in one pass, shared beginnings counted in every row; a longer row runs alone. */
   maxTokens: number;
-  /** Bytes of activations in one pass; layers are recomputed as needed. 0: no limit. The numbers do not depend on it. */
+  /** Bytes that one pass may take; rows that do not fit together run in several passes. 0: no limit. */
   memoryBudget: number;
+  /** Bytes up to which layers are kept rather than recomputed; absent: the budget. The numbers do not depend on it. */
+  keepBytes?: number;
   signal?: AbortSignal;
 }
 
@@ -40,12 +43,12 @@ export async function accumulateGradient(
 ): Promise<RowValues & { metrics: Record<string, number> }> {
   const batches = splitRows(rows, limits.maxTokens);
   const single = batches.length === 1 ? packRows(batches[0]!) : null;
-  if (single) {
-    const pass = await trainer.forward(single, limits);
+  const pass = single && (await forwardIfItFits(trainer, single, limits));
+  if (pass) {
     try {
-      const values = toRowValues(rows, single, pass);
+      const values = toRowValues(rows, single!, pass);
       const { gradient, metrics } = loss(values);
-      if (hasGradient(gradient)) await pass.backward(toDevice(single, gradient));
+      if (hasGradient(gradient)) await pass.backward(toDevice(single!, gradient));
       return { ...values, metrics };
     } finally {
       pass.close();
@@ -57,16 +60,42 @@ export async function accumulateGradient(
   for (const batch of batches) {
     const part = gradient.slice(start, start + batch.length);
     start += batch.length;
-    if (!hasGradient(part)) continue;
-    const packed = packRows(batch);
-    const pass = await trainer.forward(packed, limits);
-    try {
-      await pass.backward(toDevice(packed, part));
-    } finally {
-      pass.close();
-    }
+    await backward(trainer, batch, part, limits);
   }
   return { ...values, metrics };
+}
+
+/** The pass; null where several rows need more memory than the budget. */
+async function forwardIfItFits(trainer: Trainer, rows: PackedRow[], limits: PassLimits): Promise<TrainPass | null> {
+  try {
+    return await trainer.forward(rows, limits);
+  } catch (error) {
+    const doesNotFit = error instanceof AnnealError && error.code === "insufficient_memory";
+    if (doesNotFit && error.param === "memoryBudget" && rows.length > 1) return null;
+    throw error;
+  }
+}
+
+/** Forward and backward over rows whose gradient is known, in halves where they do not fit in memory together. */
+async function backward(
+  trainer: Trainer,
+  rows: readonly TokenRow[],
+  gradient: readonly Float32Array[],
+  limits: PassLimits,
+): Promise<void> {
+  if (!hasGradient(gradient)) return;
+  const packed = packRows(rows);
+  const pass = await forwardIfItFits(trainer, packed, limits);
+  if (!pass) {
+    const half = Math.ceil(rows.length / 2);
+    await backward(trainer, rows.slice(0, half), gradient.slice(0, half), limits);
+    return backward(trainer, rows.slice(half), gradient.slice(half), limits);
+  }
+  try {
+    await pass.backward(toDevice(packed, gradient));
+  } finally {
+    pass.close();
+  }
 }
 
 /** The values of all rows without keeping anything. `adapter`: a version, 0 the base model, absent the trainer's own weights. */

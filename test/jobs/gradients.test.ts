@@ -56,6 +56,22 @@ function relativeDifference(a: NamedTensors, b: NamedTensors): number {
 }
 
 describe("a gradient", () => {
+  it("of rows that do not fit in memory together is made of passes that do", async () => {
+    const whole = await gradient(limits.maxTokens);
+    const packed = packRows(rows);
+    const refusal = await trainer.forward(packed, { memoryBudget: 1 }).catch((error: Error) => error.message);
+    const needed = Number(/at least (\d+) bytes/.exec(refusal as string)![1]);
+    await trainer.zeroGrad();
+    const tight = { maxTokens: limits.maxTokens, memoryBudget: needed - 1 };
+    const { logprobs } = await accumulateGradient(trainer, rows, crossEntropyLoss(rows), tight);
+    expect(logprobs).toEqual(whole.logprobs);
+    expect(relativeDifference(whole.tensors, await trainer.read("gradient"))).toBeLessThan(1e-5);
+    // A row alone that does not fit is an error.
+    const one = accumulateGradient(trainer, rows, crossEntropyLoss(rows), { ...tight, memoryBudget: 1 });
+    await expect(one).rejects.toMatchObject({ code: "insufficient_memory", param: "memoryBudget" });
+    await trainer.zeroGrad();
+  });
+
   it("is the same whether rows share their beginning, run alone, or in several passes", async () => {
     expect(packRows(rows).filter((row) => row.prefix !== undefined)).toHaveLength(4);
     const together = await gradient(limits.maxTokens);

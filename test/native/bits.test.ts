@@ -2,6 +2,7 @@
 // any number of threads.
 
 import { afterAll, describe, expect, it } from "vitest";
+import type { AnnealError } from "../../src/errors.js";
 import {
   type DeviceModel,
   type ElementType,
@@ -129,7 +130,7 @@ describe.each(["float32", "bfloat16"] as const)("training in %s", (dtype) => {
     { tokens: rows[0]!, trained: Uint8Array.from(rows[0]!, (_, t) => t % 3) },
   ];
 
-  async function learn(options: { threads: number; memoryBudget?: number; kernelSet?: string }) {
+  async function learn(options: { threads: number; keepBytes?: number; kernelSet?: string }) {
     runtime.setThreads(options.threads);
     const model = await loadCase("qwen3", { dtype, kernelSet: options.kernelSet });
     const { spec, tensors } = await caseAdapter("qwen3");
@@ -138,7 +139,7 @@ describe.each(["float32", "bfloat16"] as const)("training in %s", (dtype) => {
     const record = (values: NamedTensors) => trace.push([...values.values()].flatMap(({ data }) => bits(data)));
     for (let step = 0; step < 2; step++) {
       for (let pass = 0; pass < 2; pass++) {
-        const forward = await trainer.forward(group, { memoryBudget: options.memoryBudget });
+        const forward = await trainer.forward(group, { keepBytes: options.keepBytes });
         trace.push(...forward.logprobs.map(bits), bits(forward.first), ...forward.entropies.map(bits));
         await forward.backward(
           forward.logprobs.map((row, r) =>
@@ -166,9 +167,25 @@ describe.each(["float32", "bfloat16"] as const)("training in %s", (dtype) => {
     const once = await learn({ threads: 1 });
     for (const count of [2, 3, 5]) expect(await learn({ threads: count })).toEqual(once);
     // Room for one layer at most: the others are computed again.
-    expect(await learn({ threads: 2, memoryBudget: 1 })).toEqual(once);
+    expect(await learn({ threads: 2, keepBytes: 1 })).toEqual(once);
     for (const kernelSet of runtime.kernelSets.filter((set) => set !== "portable" || dtype === "float32"))
       expect(await learn({ threads: 2, kernelSet })).toEqual(once);
+  });
+
+  it("refuses a pass that its budget cannot hold, saying what it needs, and holds it within just that", async () => {
+    const model = await loadCase("qwen3", { dtype });
+    const { spec, tensors } = await caseAdapter("qwen3");
+    const trainer = await model.trainAdapter(spec, { seed: 3n, tensors });
+    const refusal = await trainer.forward(group, { memoryBudget: 1 }).catch((error: AnnealError) => error);
+    expect(refusal).toMatchObject({ code: "insufficient_memory", param: "memoryBudget" });
+    const needed = Number(/at least (\d+) bytes/.exec((refusal as AnnealError).message)![1]);
+    await expect(trainer.forward(group, { memoryBudget: needed - 1 })).rejects.toMatchObject({
+      code: "insufficient_memory",
+    });
+    const whole = await trainer.forward(group);
+    const tight = await trainer.forward(group, { memoryBudget: needed });
+    expect(tight.logprobs).toEqual(whole.logprobs);
+    model.close();
   });
 
   it("computes a shared prompt as if each row had its own", async () => {

@@ -29,9 +29,9 @@ describe.each(["llama", "qwen3"] as const)("%s", (name) => {
   });
   afterAll(() => model.close());
 
-  async function gradient(trainer: Trainer, byLogprob: number, memoryBudget = 0) {
+  async function gradient(trainer: Trainer, byLogprob: number, keepBytes = 0) {
     await trainer.zeroGrad();
-    const pass = await trainer.forward(rows(), { entropyGradient: true, memoryBudget });
+    const pass = await trainer.forward(rows(), { entropyGradient: true, keepBytes });
     const ofLogprobs = rowValues("by_logprob").map((row) => toEntries(row.map((value) => value * byLogprob)));
     const ofEntropies = rowValues("by_entropy").map((row) => toEntries(row));
     await pass.backward(ofLogprobs, undefined, ofEntropies);
