@@ -1,49 +1,24 @@
-// How texts are spelled as JSON strings.
-//
-// Where any text is permitted (perhaps of bounded length), so is every valid spelling: each character as itself where
-// JSON allows it, by its short escape, or by \uXXXX. Where the characters themselves are constrained (names of
-// properties, const, enum, pattern, format), a character of printable ASCII has one spelling: itself, or \" and \\ for
-// those two; control characters have their short escape and \uXXXX; all others stand as themselves or as \uXXXX. That
-// accepts what JSON.stringify and Python's json.dumps write, and leaves nothing to choose inside a known name.
-//
-// Halves of surrogate pairs are no characters and are accepted in pairs only. Hexadecimal digits have either case.
+// How texts are spelled as JSON strings: every text in one way. Characters stand as themselves, but for those that JSON
+// does not take so: the quotation mark, the backslash and control characters have their short escape, or where there is none
+// \u00XX. That is what JSON.stringify and Python's json.dumps(ensure_ascii=False) write, and it leaves a model nothing to
+// choose about a text but the text.
 
-import {
-  alt,
-  and,
-  chars,
-  complement,
-  EMPTY,
-  type Expr,
-  NEVER,
-  normalise,
-  not,
-  type Range,
-  repeat,
-  seq,
-  text,
-} from "./ir.js";
+import { alt, and, chars, complement, type Expr, normalise, not, type Range, repeat, seq, text } from "./ir.js";
 import { Remembered } from "./remembered.js";
 
-const SHORT_ESCAPES: ReadonlyMap<number, string> = new Map([
-  [0x08, "b"],
-  [0x09, "t"],
-  [0x0a, "n"],
-  [0x0c, "f"],
-  [0x0d, "r"],
-  [0x22, '"'],
-  [0x5c, "\\"],
-]);
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const FIRST_PLAIN = 0x20;
 
 /** Characters that stand in a JSON string as themselves. */
-const RAW: readonly Range[] = complement([
-  [0, 0x1f],
-  [0x22, 0x22],
-  [0x5c, 0x5c],
+const PLAIN: readonly Range[] = complement([
+  [0, FIRST_PLAIN - 1],
+  [QUOTE, QUOTE],
+  [BACKSLASH, BACKSLASH],
 ]);
 
-/** Characters with a \uXXXX spelling where the characters are constrained. */
-const ESCAPED_BY_CODE: readonly Range[] = complement([[0x20, 0x7e]]);
+/** The others. */
+const ESCAPED: readonly number[] = [...Array(FIRST_PLAIN).keys(), QUOTE, BACKSLASH];
 
 /** What was spelled before: formats, again and again. */
 const knownSpellings = new WeakMap<Expr, Expr>();
@@ -52,49 +27,35 @@ const knownSpellings = new WeakMap<Expr, Expr>();
 const knownSets = new WeakMap<readonly Range[], Expr>();
 const knownSmallSets = new Remembered(256);
 const SMALL = 32;
-const hexDigits = new Remembered(256);
 
-const ANY_SHORT_ESCAPE = seq(
-  text("\\"),
-  chars(...[...'"\\/bfnrt'].map((c): Range => [c.charCodeAt(0), c.charCodeAt(0)])),
-);
-
-/** One character of a string that may hold any, in every spelling. */
-export const FREE_CHARACTER: Expr = alt(chars(...RAW), ANY_SHORT_ESCAPE, escapedByCode([[0, 0x10ffff]]));
-
-/** One character in the spellings of constrained strings. */
-export const CONSTRAINED_CHARACTER: Expr = spelledCharacter([[0, 0x10ffff]]);
-
-/** Any content of a string, in the spellings of constrained strings. */
-export const CONSTRAINED_CONTENT: Expr = repeat(CONSTRAINED_CHARACTER, 0);
+/** One character of any string. */
+const STRING_CHARACTER: Expr = spelledCharacter([[0, 0x10ffff]]);
+const STRING_CONTENT: Expr = repeat(STRING_CHARACTER, 0);
 
 export function quoted(content: Expr): Expr {
   return seq(text('"'), content, text('"'));
 }
 
-/** A string of `min` to `max` code points (-1: any number), in every spelling. */
+/** A string of `min` to `max` code points (-1: any number). */
 export function freeString(min = 0, max = -1): Expr {
-  return quoted(repeat(FREE_CHARACTER, min, max));
+  return quoted(repeat(STRING_CHARACTER, min, max));
 }
 
 /** This text as a JSON string. */
 export function spelledText(literal: string): Expr {
-  return /^[ !#-[\]-~]*$/.test(literal) ? text(`"${literal}"`) : quoted(spelled(text(literal)));
+  return quoted(spelled(text(literal)));
 }
 
 /**
- * The spellings, without quotes, of the texts that `expr` matches. Every spelling means one text, so that intersection
- * and complement carry over.
+ * The spellings, without quotes, of the texts that `expr` matches. Each text has one, so that intersection and complement
+ * carry over.
  */
 export function spelled(expr: Expr): Expr {
   switch (expr.kind) {
     case "chars":
-      return expr.ranges.every(standForThemselves) ? expr : spelledCharacter(expr.ranges);
-    case "bytes": {
-      if (expr.bytes.every(standsForItself)) return expr;
-      const literal = new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(expr.bytes));
-      return seq(...[...literal].map(spelledLiteralCharacter));
-    }
+      return expr.ranges.every(isPlain) ? expr : spelledCharacter(expr.ranges);
+    case "bytes":
+      return expr.bytes.every(standsForItself) ? expr : text(spelling(Uint8Array.from(expr.bytes)));
     case "empty":
     case "never":
     case "token":
@@ -110,7 +71,7 @@ export function spelled(expr: Expr): Expr {
 }
 
 function spelledParts(expr: Extract<Expr, { kind: "seq" | "alt" | "and" | "repeat" | "not" }>): Expr {
-  if (expr.kind === "not") return and(CONSTRAINED_CONTENT, not(spelled(expr.item)));
+  if (expr.kind === "not") return and(STRING_CONTENT, not(spelled(expr.item)));
   if (expr.kind === "repeat") {
     const item = spelled(expr.item);
     return item === expr.item ? expr : repeat(item, expr.min, expr.max);
@@ -120,18 +81,17 @@ function spelledParts(expr: Extract<Expr, { kind: "seq" | "alt" | "and" | "repea
   return expr.kind === "seq" ? seq(...items) : expr.kind === "alt" ? alt(...items) : and(...items);
 }
 
-function spelledLiteralCharacter(character: string): Expr {
-  const code = character.codePointAt(0)!;
-  return standsForItself(code) ? text(character) : spelledCharacter([[code, code]]);
+function spelling(utf8: Uint8Array): string {
+  return JSON.stringify(new TextDecoder("utf-8", { ignoreBOM: true }).decode(utf8)).slice(1, -1);
 }
 
-function standsForItself(code: number): boolean {
-  return code >= 0x20 && code <= 0x7e && code !== 0x22 && code !== 0x5c;
+/** Bytes of characters beyond ASCII do, too. */
+function standsForItself(byte: number): boolean {
+  return byte >= FIRST_PLAIN && byte !== QUOTE && byte !== BACKSLASH;
 }
 
-/** The quotation mark and the backslash lie between such ranges. */
-function standForThemselves([low, high]: Range): boolean {
-  return standsForItself(low) && standsForItself(high) && (low > 0x22 || high < 0x22) && (low > 0x5c || high < 0x5c);
+function isPlain([low, high]: Range): boolean {
+  return low >= FIRST_PLAIN && (low > QUOTE || high < QUOTE) && (low > BACKSLASH || high < BACKSLASH);
 }
 
 function spelledCharacter(ranges: readonly Range[]): Expr {
@@ -145,64 +105,8 @@ function spelledCharacter(ranges: readonly Range[]): Expr {
 }
 
 function newSpelledCharacter(ranges: readonly Range[]): Expr {
-  const escapes = [...SHORT_ESCAPES]
-    .filter(([code]) => ranges.some(([low, high]) => low <= code && code <= high))
-    .map(([, letter]) => text(`\\${letter}`));
-  return alt(chars(...intersection(ranges, RAW)), ...escapes, escapedByCode(intersection(ranges, ESCAPED_BY_CODE)));
-}
-
-/** `\uXXXX`, or two of them beyond the basic plane. */
-function escapedByCode(ranges: readonly Range[]): Expr {
-  const basic = intersection(ranges, [[0, 0xffff]]);
-  const marker = text("\\u");
-  const found: Expr[] = basic.length === 0 ? [] : [seq(marker, hexadecimal(basic, 4))];
-  // Code points beyond it as 20 bits: the upper ten in one half of the pair, the lower ten in the other.
-  const pairs = ranges
-    .filter(([, high]) => high > 0xffff)
-    .map(([low, high]): Range => [Math.max(low, 0x10000) - 0x10000, high - 0x10000]);
-  const byLower = new Map<string, { lower: Range[]; upper: Range[] }>();
-  for (let upper = 0; pairs.length > 0 && upper < 1024; upper++) {
-    const lower = clipped(pairs, upper * 1024, 1024);
-    if (lower.length === 0) continue;
-    const key = JSON.stringify(lower);
-    const group = byLower.get(key) ?? { lower, upper: [] };
-    group.upper.push([0xd800 + upper, 0xd800 + upper]);
-    byLower.set(key, group);
-  }
-  for (const { lower, upper } of byLower.values()) {
-    const second = lower.map(([low, high]): Range => [low + 0xdc00, high + 0xdc00]);
-    found.push(seq(marker, hexadecimal(joined(upper), 4), marker, hexadecimal(second, 4)));
-  }
-  return alt(...found);
-}
-
-/** Numbers of the given ranges in `digits` hexadecimal digits, as a tree over the digits. */
-function hexadecimal(ranges: readonly Range[], digits: number): Expr {
-  if (ranges.length === 0) return NEVER;
-  if (digits === 0) return EMPTY;
-  const size = 16 ** (digits - 1);
-  const groups = new Map<string, { rest: Range[]; digits: number[] }>();
-  for (let digit = 0; digit < 16; digit++) {
-    const rest = clipped(ranges, digit * size, size);
-    if (rest.length === 0) continue;
-    const key = JSON.stringify(rest);
-    const group = groups.get(key) ?? { rest, digits: [] };
-    group.digits.push(digit);
-    groups.set(key, group);
-  }
-  return alt(...[...groups.values()].map((group) => seq(hexDigit(group.digits), hexadecimal(group.rest, digits - 1))));
-}
-
-function hexDigit(values: readonly number[]): Expr {
-  return hexDigits.get(values.join(" "), () => newHexDigit(values));
-}
-
-function newHexDigit(values: readonly number[]): Expr {
-  const codes = values.flatMap((value) => {
-    const digit = value.toString(16);
-    return [digit.charCodeAt(0), digit.toUpperCase().charCodeAt(0)];
-  });
-  return chars(...codes.map((code): Range => [code, code]));
+  const escaped = ESCAPED.filter((code) => ranges.some(([low, high]) => low <= code && code <= high));
+  return alt(chars(...intersection(ranges, PLAIN)), ...escaped.map((code) => text(spelling(Uint8Array.of(code)))));
 }
 
 /** The part of the ascending ranges within [from, from + size), counted from `from`. */
@@ -219,17 +123,6 @@ function clipped(ranges: readonly Range[], from: number, size: number): Range[] 
     found.push([Math.max(low - from, 0), Math.min(high - from, size - 1)]);
   }
   return found;
-}
-
-/** Neighbouring numbers joined; `ranges` ascend. */
-function joined(ranges: readonly Range[]): Range[] {
-  const result: [number, number][] = [];
-  for (const [low, high] of ranges) {
-    const last = result.at(-1);
-    if (last !== undefined && last[1] + 1 === low) last[1] = high;
-    else result.push([low, high]);
-  }
-  return result;
 }
 
 /** Of ascending ranges. */

@@ -1,7 +1,7 @@
 // JSON Schema to the intermediate form. Every value that a schema allows has a text here, though not every spelling that
-// JSON knows: where a number's size or form counts, it is plain or in scientific notation with one digit before the point,
-// which is not zero (20, 20.0 and 2.0e1 are one integer, 200e-1 is not taken); plain letters of constrained strings stand
-// as themselves. Properties come in the order in which they are declared and then all others, unless a schema says
+// JSON knows: integers are digits alone, and so are numbers that the schema names, where they are integers; where a number's
+// size counts, it is plain or in scientific notation with one digit before the point, which is not zero (2.5 and 2.50e0, not
+// 25e-1); strings escape only what must be. Properties come in the order in which they are declared and then all others, unless a schema says
 // "x-property-order": "any". A name that is not declared may come twice; JSON's readers then take the last one.
 
 import { GrammarError } from "../grammarError.js";
@@ -20,7 +20,7 @@ import { fixedPointRange, fractionalRange, integerRange } from "./integers.js";
 import { ASSERTIONS, keywordError, listOf } from "./keywords.js";
 import { type Member, type Members, MOST_LOOSE, objectExpr } from "./members.js";
 import { multiplesInRange } from "./multiples.js";
-import { type Bound, numberRange, spelledNumber } from "./numbers.js";
+import { type Bound, numberRange, plainDecimal } from "./numbers.js";
 import {
   arrayShape,
   type Branch,
@@ -168,7 +168,7 @@ class SchemaCompiler {
       });
       const hasForm = isInteger(decimal) ? !fractional : !integer;
       const isAllowed = isWithin(value, low, high) && isMultiple && hasForm;
-      return isAllowed ? [spelledNumber(decimal)] : [];
+      return isAllowed ? [text(isInteger(decimal) ? plainDecimal(decimal) : String(value))] : [];
     });
     if (types.has("string")) parts.push(this.string(branch));
     return alt(...parts);
@@ -194,12 +194,9 @@ class SchemaCompiler {
     { integer, fractional }: TypeShape,
     steps: NumberShape["steps"],
   ): Expr {
-    const spelling = this.document.integersAreDigits ? "digits" : "any";
     if (steps.length === 0) {
       if (fractional) return fractionalRange(low, high);
-      return integer
-        ? integerRange(low && lowestInteger(low), high && highestInteger(high), spelling)
-        : numberRange(low, high);
+      return integer ? integerRange(low && lowestInteger(low), high && highestInteger(high)) : numberRange(low, high);
     }
     const [step, places] = commonMultiple(
       steps.map((one) => one.step),
@@ -207,7 +204,7 @@ class SchemaCompiler {
     );
     if (fractional && places === 0) return NEVER;
     if (step === 1n && places === 0) {
-      return integerRange(low && lowestInteger(low), high && highestInteger(high), spelling);
+      return integerRange(low && lowestInteger(low), high && highestInteger(high));
     }
     if (step === 1n) {
       const fixed = fixedPointRange(low, high, places);

@@ -1,11 +1,9 @@
 // Strings of decimal digits between two others.
 
-import { alt, chars, EMPTY, type Expr, NEVER, optional, repeat, seq, text } from "../ir.js";
+import { alt, chars, EMPTY, type Expr, NEVER, repeat, seq, text } from "../ir.js";
 
 export const DIGIT: Expr = digits(0, 9);
 export const ZEROS: Expr = repeat(text("0"), 0);
-/** A point and zeros change no value. */
-export const ZERO_FRACTION: Expr = optional(seq(text("."), repeat(text("0"), 1)));
 
 /** Decimal numbers without sign and leading zeros from `from` to `to`. */
 export function naturalRange(from: bigint, to: bigint | null): Expr {

@@ -70,8 +70,6 @@ export class SchemaDocument {
   readonly hasUnevaluated: boolean;
   /** From draft 2020-12 on, items that are found by `contains` count as evaluated. */
   readonly containsEvaluates: boolean;
-  /** In draft 4, 1.0 is no integer. */
-  readonly integersAreDigits: boolean;
   /** Before draft 7 host names are what RFC 1123 says, and no encoded international names are told from them. */
   readonly hostnamesArePlain: boolean;
   /** In draft 7 the content of strings is asserted, before it says nothing, later it is an annotation. */
@@ -89,7 +87,6 @@ export class SchemaDocument {
     this.refReplaces = /draft-0[4-7]\b/.test(dialect);
     this.hasUnevaluated = hasKey(schema, ["unevaluatedProperties", "unevaluatedItems"]);
     this.containsEvaluates = !/2019-09/.test(dialect);
-    this.integersAreDigits = /draft-04\b/.test(dialect);
     this.hostnamesArePlain = /draft-0[4-6]\b/.test(dialect);
     this.contentIsAsserted = /draft-07\b/.test(dialect);
     this.idKeyword = /draft-04\b/.test(dialect) ? "id" : "$id";

@@ -1,19 +1,19 @@
-// Integers within bounds, and the numbers that are none. A number without fraction is an integer however it is spelled: 12,
-// 12.0, 1.2e1. Scientific notation has one digit before the point here and as many after it as double precision can need.
+// Integers within bounds, and the numbers that are none. An integer is digits alone, as programs write it: neither 12.0 nor
+// 1.2e1. Where a number need not be an integer, scientific notation has one digit before the point and as many after it as
+// double precision can need.
 
 import { alt, and, EMPTY, type Expr, NEVER, not, optional, repeat, seq, text } from "../ir.js";
 import { Remembered } from "../remembered.js";
-import { DIGIT, digits, naturalRange, ZERO_FRACTION, ZEROS } from "./digitRanges.js";
+import { DIGIT, digits, naturalRange, ZEROS } from "./digitRanges.js";
 import { type Bound, bySign, digitsAtLeast, digitsAtMost, exponents, numberRange } from "./numbers.js";
-import { MOST_FRACTION_DIGITS, scientificIntegers } from "./scientificIntegers.js";
+
+/** Digits after the point of a double's shortest decimal. */
+const MAX_FRACTION_DIGITS = 16;
 
 /** Numbers of so many digits are different ones in double precision, too. */
 const CERTAIN_DIGITS = 15;
 /** Binary digits of a double. */
 const PRECISION = 53;
-
-/** Whether an integer may be written with a fraction of zeros or with an exponent. Draft 4 takes neither for an integer. */
-export type IntegerSpelling = "any" | "digits";
 
 const ranges = new Remembered(256);
 /** By places, most digits and padding. */
@@ -21,22 +21,17 @@ const scientifics = new Remembered(64);
 let fractional: Expr | undefined;
 
 /** Integers from `low` to `high`, both included; null: no bound. Minus zero is zero. */
-export function integerRange(low: bigint | null, high: bigint | null, spelling: IntegerSpelling): Expr {
-  return ranges.get(`${low} ${high} ${spelling}`, () => newIntegerRange(low, high, spelling));
-}
-
-function newIntegerRange(low: bigint | null, high: bigint | null, spelling: IntegerSpelling): Expr {
-  if (low !== null && high !== null && low > high) return NEVER;
-  const plain = bySign(low, high, naturalRange);
-  if (spelling === "digits") return plain;
-  return alt(seq(plain, ZERO_FRACTION), scientificIntegers(low, high));
+export function integerRange(low: bigint | null, high: bigint | null): Expr {
+  return ranges.get(`${low} ${high}`, () =>
+    low !== null && high !== null && low > high ? NEVER : bySign(low, high, naturalRange),
+  );
 }
 
 /** Decimals of at most `places` digits after the point, however they are spelled, within bounds. */
 export function fixedPointRange(low: Bound | null, high: Bound | null, places: number): Expr {
   const fraction = optional(seq(text("."), alt(repeat(text("0"), 1), seq(repeat(DIGIT, 1, places), ZEROS))));
   const plain = seq(optional(text("-")), naturalRange(0n, null), fraction);
-  return and(alt(plain, scientificWithPlaces(places, MOST_FRACTION_DIGITS)), numberRange(low, high));
+  return and(alt(plain, scientificWithPlaces(places, MAX_FRACTION_DIGITS)), numberRange(low, high));
 }
 
 /** Numbers that are no integers, and that double precision does not round to one as it does 4503599627370497.1. */
@@ -56,7 +51,7 @@ function newFractional(): Expr {
   });
   const mantissa = (places: number) => seq(digits(1, 9), optional(seq(text("."), repeat(DIGIT, 1, places))));
   const scientific = alt(
-    seq(mantissa(MOST_FRACTION_DIGITS), exponents(null, -2)),
+    seq(mantissa(MAX_FRACTION_DIGITS), exponents(null, -2)),
     and(seq(mantissa(CERTAIN_DIGITS - 1), exponents(-1, null)), not(unsignedWithPlaces(0, CERTAIN_DIGITS - 1, ZEROS))),
   );
   return seq(optional(text("-")), alt(small, ...others, scientific));

@@ -4,8 +4,8 @@ import { GrammarError } from "../grammarError.js";
 import { alt, EMPTY, type Expr, NEVER, seq, text } from "../ir.js";
 import type { RuleBook } from "../ruleBook.js";
 import { shifted, toDecimal } from "./decimals.js";
-import { ZERO_FRACTION, ZEROS } from "./digitRanges.js";
-import { bySign, spelledNumber } from "./numbers.js";
+import { ZEROS } from "./digitRanges.js";
+import { bySign, plainDecimal } from "./numbers.js";
 
 /** Multiples between bounds are listed up to this many. */
 const MOST_LISTED = 200n;
@@ -31,7 +31,7 @@ export function multiplesInRange(
   if (isBounded && (high - low) / step <= MOST_LISTED) {
     const found: Expr[] = [];
     for (let value = ceilTo(low, step); value <= high; value += step) {
-      found.push(spelledNumber(shifted(toDecimal(value), -places)));
+      found.push(text(plainDecimal(shifted(toDecimal(value), -places))));
     }
     return alt(...found);
   }
@@ -82,7 +82,7 @@ class Multiples {
 
   /** Digits between two strings of equal length that complete a number of this remainder to a multiple. */
   private between(low: string, high: string, remainder: number): Expr {
-    if (low === "") return remainder === 0 ? (this.places === 0 ? ZERO_FRACTION : ZEROS) : NEVER;
+    if (low === "") return remainder === 0 ? (this.places === 0 ? EMPTY : ZEROS) : NEVER;
     return this.rule(`${low} ${high} ${remainder}`, () => {
       const parts: Expr[] = [];
       const rest = low.length - 1;

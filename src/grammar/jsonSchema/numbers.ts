@@ -6,7 +6,7 @@ import { alt, and, chars, EMPTY, type Expr, NEVER, optional, repeat, seq, text }
 import { LARGEST_MANTISSA, NUMBER } from "../jsonValues.js";
 import { Remembered } from "../remembered.js";
 import { type Decimal, fractionDigits, wholePart } from "./decimals.js";
-import { DIGIT, digits, naturalRange, ZERO_FRACTION, ZEROS } from "./digitRanges.js";
+import { DIGIT, digits, naturalRange, ZEROS } from "./digitRanges.js";
 
 export interface Bound {
   value: Decimal;
@@ -35,18 +35,10 @@ export function scientificRange(low: Bound | null, high: Bound | null): Expr {
   return bySide(low, high, (from, to) => between(from, to, scientificAtLeast, scientificAtMost, ANY_SCIENTIFIC));
 }
 
-/** Every spelling of one number, but for exponents after more than one digit. */
-export function spelledNumber({ negative, digits, exponent }: Decimal): Expr {
-  if (digits === "") return seq(optional(text("-")), text("0"), ZERO_FRACTION);
-  const whole = exponent <= 0 ? "0" : digits.slice(0, exponent).padEnd(exponent, "0");
-  const fraction = exponent >= 0 ? digits.slice(exponent) : "0".repeat(-exponent) + digits;
-  const plain = fraction === "" ? seq(text(whole), ZERO_FRACTION) : seq(text(`${whole}.${fraction}`), ZEROS);
-  const mantissa =
-    digits.length === 1 ? seq(text(digits), ZERO_FRACTION) : seq(text(`${digits[0]}.${digits.slice(1)}`), ZEROS);
-  const power = exponent - 1;
-  const sign = power < 0 ? text("-") : optional(power === 0 ? chars([0x2b, 0x2b], [0x2d, 0x2d]) : text("+"));
-  const scientific = seq(mantissa, EXPONENT_MARK, sign, ZEROS, text(String(Math.abs(power))));
-  return seq(negative ? text("-") : EMPTY, alt(plain, scientific));
+/** One number, as a plain decimal: digits alone where it is an integer. */
+export function plainDecimal(decimal: Decimal): string {
+  const fraction = fractionDigits(decimal);
+  return `${decimal.negative ? "-" : ""}${wholePart(decimal)}${fraction === "" ? "" : `.${fraction}`}`;
 }
 
 /** Both signs of integers, from the sizes that each may have. */

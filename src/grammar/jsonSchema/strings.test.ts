@@ -5,8 +5,18 @@ testSchemas([
   [{ type: "string", pattern: "b" }, ['"abc"', '"b"', '"\\n b"'], ['"ac"']],
   [
     { type: "string", minLength: 2, maxLength: 3 },
-    ['"ab"', '"é😀"', '"\\u00e9\\ud83d\\ude00c"'],
-    ['"a"', '"abcd"', '"\\ud83d\\ude00"'],
+    ['"ab"', '"é😀"', '"\\n\\""', '"\\u0000\\u001f\\\\"'],
+    [
+      '"a"',
+      '"abcd"',
+      '"\\n"',
+      '"\\u0061b"',
+      '"\\u00e9b"',
+      '"\\/b"',
+      '"\\u001F\\n"',
+      '"\\u000a\\n"',
+      '"\\ud83d\\ude00b"',
+    ],
   ],
   [
     { type: "string", format: "date" },
