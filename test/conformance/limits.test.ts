@@ -49,11 +49,11 @@ describe("output tokens", () => {
     expect(await outputs({ max_tokens: 4 })).toMatchObject({ output: 4 });
   });
 
-  test("may fill the context, not go beyond", async () => {
-    expect(await outputs({ messages: messages(199), max_tokens: 56 })).toMatchObject({ output: 56 });
-    const refusal = await served.refusal({ ...endless, messages: messages(199), max_tokens: 57 }, "messages");
-    expect(refusal.error.param).toBe("input_tokens");
-    for (const number of ["256", "57", "200"]) expect(refusal.error.message).toContain(number);
+  test("are lowered to the room that the prompt leaves", async () => {
+    for (const max_tokens of [56, 57, CONTEXT]) {
+      const filled = await outputs({ ...endless, messages: messages(199), max_tokens });
+      expect(filled).toMatchObject({ finish: "length", output: 56 });
+    }
   });
 
   test.each(["max_tokens", "max_completion_tokens"])("%s beyond the context is that field's fault", async (field) => {
@@ -107,11 +107,19 @@ describe("truncate_prompt_tokens", () => {
     expect(await outputs({ messages: long, truncate_prompt_tokens: -1 })).toMatchObject({ prompt: 255, output: 1 });
   });
 
-  test("more than the output leaves room for is refused", async () => {
-    const refusal = await served.refusal({ truncate_prompt_tokens: 201, max_tokens: 56 }, "truncate_prompt_tokens");
-    expect(refusal.error.param).toBe("truncate_prompt_tokens");
-    await served.chat({ truncate_prompt_tokens: 200, max_tokens: 56 });
+  test("may leave the output less room than it asks for, but not exceed the context", async () => {
+    const long = { messages: messages(CONTEXT + 100), max_tokens: 56 };
+    expect(await outputs({ ...long, truncate_prompt_tokens: 201 })).toMatchObject({ prompt: 201, output: 55 });
     await served.refusal({ truncate_prompt_tokens: CONTEXT + 1 }, "truncate_prompt_tokens");
+  });
+
+  test("keeps the end that truncation_side does not cut", async () => {
+    const [all, left, right] = await Promise.all(
+      [{}, { truncate_prompt_tokens: 3 }, { truncate_prompt_tokens: 3, truncation_side: "right" }].map(async (body) => {
+        return (await served.chat({ ...body, max_tokens: 1, return_token_ids: true })).prompt_token_ids!;
+      }),
+    );
+    expect([left, right]).toEqual([all!.slice(-3), all!.slice(0, 3)]);
   });
 
   test("makes a prompt fit that would not", async () => {

@@ -41,14 +41,20 @@ describe("logprobs", () => {
   });
 
   test("have no top entries without top_logprobs, and with 0", async () => {
-    for (const top_logprobs of [undefined, 0]) {
+    for (const top_logprobs of [undefined, null, 0]) {
       const [[entry]] = (await entries({ top_logprobs, temperature: 0 })) as [[unknown]];
       expect(entry).toEqual({ token: "A", logprob: expect.closeTo(LN.A, 3), bytes: [65], top_logprobs: [] });
     }
   });
 
-  test("top_logprobs null gives none at all", async () => {
-    expect((await served.chat({ ...dice, top_logprobs: null })).choices[0]!.logprobs).toBeNull();
+  test("list the tokens of logprob_token_ids instead, behind the drawn one", async () => {
+    const drawn = await entries({ logprob_token_ids: [ids.B, ids.C, ids.A], top_logprobs: 2, n: 20, seed: 1 });
+    for (const [entry] of drawn) {
+      const others = ["B", "C", "A"].filter((token) => token !== entry!.token);
+      expect(entry!.top_logprobs.map(({ token }) => token)).toEqual([entry!.token, ...others]);
+      for (const { token, logprob } of entry!.top_logprobs) expect(logprob).toBeCloseTo(LN[token as "A"], 3);
+    }
+    await served.refusal({ ...dice, logprobs: true, logprob_token_ids: [100_000] }, "logprob_token_ids");
   });
 
   test("list exactly the k likeliest, falling, whatever was drawn", async () => {

@@ -293,10 +293,15 @@ describe("add_generation_prompt and continue_final_message", () => {
     expect(await prompt(body)).toBe("<|user|>Hello<|end|><|assistant|>One  ");
   });
 
-  test.each([{ content: null }, {}])("a last message with %j cannot be continued", async (content) => {
+  test.each([{ content: null }, {}])("a last message with %j is empty", async (content) => {
     const messages = [...hello, { role: "assistant", ...content }];
-    const response = await served.post({ messages, continue_final_message: true });
-    expect(response.status, await response.text()).toBe(422);
+    expect(await prompt({ messages, continue_final_message: true })).toBe("<|user|>Hello<|end|><|assistant|>");
+  });
+
+  test("but not one that calls tools and says nothing", async () => {
+    const call = { type: "function", function: { name: "f", arguments: "{}" } };
+    const messages = [...hello, { role: "assistant", content: null, tool_calls: [call] }];
+    expect((await served.post({ messages, continue_final_message: true })).status).toBe(422);
   });
 
   test("nor one that the template does not show", async () => {

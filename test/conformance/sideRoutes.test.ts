@@ -249,7 +249,7 @@ test("openapi.json describes every field of a request", async () => {
   const { body } = await json<Document>("GET", "/openapi.json");
   expect(body.openapi).toMatch(/^3\./);
   const { schema } = body.paths["/v1/chat/completions"]!.post!.requestBody.content["application/json"]!;
-  expect(Object.keys(schema.properties)).toHaveLength(55);
+  expect(Object.keys(schema.properties)).toHaveLength(61);
   expect(schema.required).toEqual(["messages"]);
   for (const path of ["/v1/chat/completions/", "/v1/models", "/v1/health", "/tokenize", "/metrics"]) {
     expect(body.paths).toHaveProperty([path]);

@@ -35,8 +35,8 @@ const hermes = {
     ],
     ...["[cut]", '<tool_call>{"name": "add", "arguments": {"a"'],
     ...["[wrong]", "<tool_call>no JSON here", " at all"],
-    // What follows the opening that is written for a forced call.
-    ...["add", '", "arguments": {"a": 5}}', '": ', '{"a": 6}', "}"],
+    ...["[add]", '<tool_call>\n{"name": "', "add", '", "arguments": {"a": 5}}', "\n</tool_call>"],
+    ...["[sub]", '<tool_call>\n{"name": "sub", "arguments": ', '{"a": 6}'],
   ],
   scripts: [
     [
@@ -59,8 +59,8 @@ const hermes = {
     ["[cut]", '<tool_call>{"name": "add", "arguments": {"a"', "<|end|>"],
     ["[wrong]", "<tool_call>no JSON here", " at all", "<|end|>"],
     ["Four.", "<|end|>"],
-    ['"', "add", '", "arguments": {"a": 5}}', "<|end|>"],
-    ['": ', '{"a": 6}', "}", "<|end|>"],
+    ["[add]", '<tool_call>\n{"name": "', "add", '", "arguments": {"a": 5}}', "\n</tool_call>", "<|end|>"],
+    ["[sub]", '<tool_call>\n{"name": "sub", "arguments": ', '{"a": 6}', "}", "\n</tool_call>"],
   ],
   template: hermesTemplate,
 };
@@ -289,22 +289,28 @@ describe("tool_choice none", () => {
 });
 
 describe("tool_choice required and a named function", () => {
-  test("begin the call", async () => {
-    const { message, finish_reason } = await reply({
-      model: "hermes",
-      tools,
-      tool_choice: "required",
-      parallel_tool_calls: false,
+  test("make the reply a call, which is drawn and counted", async () => {
+    const { message, finish_reason, token_ids } = await reply({
+      ...{ model: "hermes", tools, tool_choice: "required", parallel_tool_calls: false, return_token_ids: true },
+      ...start("[add]"),
     });
     expect(plainCalls(message.tool_calls)).toEqual([["add", { a: 5 }]]);
     expect(finish_reason).toBe("tool_calls");
+    expect(token_ids).toHaveLength(5);
   });
 
   test("name the function that is called", async () => {
     const tool_choice = { type: "function", function: { name: "sub" } };
-    const { message, finish_reason } = await reply({ model: "hermes", tools, tool_choice });
+    const { message, finish_reason } = await reply({ model: "hermes", tools, tool_choice, ...start("[sub]") });
     expect(plainCalls(message.tool_calls)).toEqual([["sub", { a: 6 }]]);
     expect(finish_reason).toBe("tool_calls");
+  });
+
+  test("leave the model no other reply", async () => {
+    for (const tool_choice of ["required", { type: "function", function: { name: "sub" } }]) {
+      const { message } = await reply({ model: "hermes", tools, tool_choice, max_tokens: 3, ...start("[words]") });
+      expect(message.content).toMatch(/^<(tool|t$|to$)/);
+    }
   });
 
   test("a function that is not there is refused", async () => {
