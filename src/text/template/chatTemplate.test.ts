@@ -50,6 +50,20 @@ describe("what Python's Jinja2 renders", () => {
     for (const { source, ...outcome } of cases) expectOutcome(source, variables, now, outcome as Outcome);
   });
 
+  it("for every filter of several items and every kind of input", () => {
+    const { cases } = readJson<{ cases: Record<string, string | null> }>("inputs.json");
+    const rendered = Object.keys(cases).map((source) => {
+      try {
+        return [source, compileChatTemplate(source).render({})];
+      } catch (error) {
+        expect(error).toBeInstanceOf(TemplateError);
+        return [source, null];
+      }
+    });
+    expect(rendered.length).toBeGreaterThan(2_000);
+    expect(Object.fromEntries(rendered)).toEqual(cases);
+  });
+
   const recorded = readJson<{
     now: string;
     conversations: Record<string, Variables>;

@@ -54,8 +54,8 @@ function sort(value: Value, given: Given): Value {
       ? splitAt(textOf(attribute), ",", Number.POSITIVE_INFINITY, false)
       : [attribute ?? null];
   const keys = paths.map((path) => comparisonKey(path, caseSensitive));
-  const key = keys.length === 1 ? keys[0]! : (item: Value) => new Tuple(keys.map((one) => one(item)));
-  return sortedBy(items, key, isTrue(reverse));
+  // Compared as lists, so that what has none of the attributes is equal and stays in place.
+  return sortedBy(items, (item) => new Tuple(keys.map((one) => one(item))), isTrue(reverse));
 }
 
 function dictsort(value: Value, given: Given): Value {
@@ -85,6 +85,24 @@ function unique(value: Value, given: Given): Value {
 function lazily(value: Value, expand: (item: Value) => Value[]): Generator {
   function* items(): Iterable<Value> {
     for (const item of iterate(value)) yield* expand(item);
+  }
+  return new Generator(items());
+}
+
+/** The same, except that a false value is empty whatever it is, and that nothing is looked at before it is read. */
+function lazilyIfTrue(value: Value, prepared: () => (item: Value) => Value[]): Generator {
+  function* items(): Iterable<Value> {
+    if (!truth(value)) return;
+    const expand = prepared();
+    for (const item of iterate(value)) yield* expand(item);
+  }
+  return new Generator(items());
+}
+
+/** A generator of the items of a list that is made when its first item is read. */
+function deferred(make: () => Iterable<Value>): Generator {
+  function* items(): Iterable<Value> {
+    yield* make();
   }
   return new Generator(items());
 }
@@ -131,24 +149,30 @@ class Group extends Tuple {
 
 function batch(value: Value, given: Given): Value {
   const [count, fill] = bind("batch", ["linecount", "fill_with"], given, 1);
-  const size = integerArgument(count, 1);
+  return deferred(() => batches(value, integerArgument(count, 1), fill));
+}
+
+function batches(value: Value, size: number, fill: Value | undefined): Value[][] {
   if (size < 1) raise("ValueError", "linecount must be at least 1");
   const items = Array.from(iterate(value));
-  const batches: Value[][] = [];
+  const result: Value[][] = [];
   budget().step(items.length);
-  for (let start = 0; start < items.length; start += size) batches.push(items.slice(start, start + size));
-  const last = batches.at(-1);
+  for (let start = 0; start < items.length; start += size) result.push(items.slice(start, start + size));
+  const last = result.at(-1);
   if (last !== undefined && fill !== undefined && fill !== null) {
     budget().step(size - last.length);
     while (last.length < size) last.push(fill);
   }
-  return new Generator(batches);
+  return result;
 }
 
 /** Jinja2's `slice`: the items in `slices` columns, the first ones longer. */
 function columns(value: Value, given: Given): Value {
   const [slices, fill] = bind("slice", ["slices", "fill_with"], given, 1);
-  const count = integerArgument(slices, 1);
+  return deferred(() => columnsOf(value, integerArgument(slices, 1), fill));
+}
+
+function columnsOf(value: Value, count: number, fill: Value | undefined): Value[][] {
   if (count < 1) raise("ZeroDivisionError", "integer division or modulo by zero");
   const items = Array.from(iterate(value));
   const size = Math.floor(items.length / count);
@@ -163,30 +187,33 @@ function columns(value: Value, given: Given): Value {
     result.push(part);
     start = end;
   }
-  return new Generator(result);
+  return result;
 }
 
 function map(value: Value, given: Given): Value {
-  if (given.positional.length === 0 && given.named.has("attribute")) {
-    const path = attributePath(given.named.get("attribute")!, given.named.get("default"));
-    return lazily(value, (item) => [path(item)]);
-  }
-  const [name, ...positional] = given.positional;
-  if (name === undefined || !isText(name)) return raise("FilterArgumentError", "map requires a filter argument");
-  return lazily(value, (item) => [applyFilter(textOf(name), item, { positional, named: given.named })]);
+  return lazilyIfTrue(value, () => {
+    if (given.positional.length === 0 && given.named.has("attribute")) {
+      const path = attributePath(given.named.get("attribute")!, given.named.get("default"));
+      return (item) => [path(item)];
+    }
+    const [name, ...positional] = given.positional;
+    if (name === undefined || !isText(name)) return raise("FilterArgumentError", "map requires a filter argument");
+    return (item) => [applyFilter(textOf(name), item, { positional, named: given.named })];
+  });
 }
 
 /** `select`, `reject`, `selectattr` and `rejectattr`: the items for which a test, or their truth, is `wanted`. */
 function selecting(byAttribute: boolean, wanted: boolean): Filter {
-  return (value, given) => {
-    const path = byAttribute ? attributePath(given.positional[0] ?? missingAttributeName()) : attributePath(null);
-    const [test, ...positional] = given.positional.slice(byAttribute ? 1 : 0);
-    return lazily(value, (item) => {
-      const seen = path(item);
-      const passes = test === undefined ? truth(seen) : applyTest(textArgument(test, ""), seen, positional);
-      return passes === wanted ? [item] : [];
+  return (value, given) =>
+    lazilyIfTrue(value, () => {
+      const path = byAttribute ? attributePath(given.positional[0] ?? missingAttributeName()) : attributePath(null);
+      const [name, ...positional] = given.positional.slice(byAttribute ? 1 : 0);
+      return (item) => {
+        const seen = path(item);
+        const passes = name === undefined ? truth(seen) : applyTest(textArgument(name, ""), seen, positional);
+        return passes === wanted ? [item] : [];
+      };
     });
-  };
 }
 
 function missingAttributeName(): never {
@@ -225,9 +252,11 @@ export const collectionFilters: Record<string, Filter> = {
     return value instanceof Markup ? new Markup(text) : text;
   },
   items: (value) => {
-    if (value instanceof Undefined) return new Generator([]);
-    if (!(value instanceof Dict)) return raise("TypeError", "Can only get item pairs from a mapping.");
-    return new Generator(value.pairs());
+    return deferred(() => {
+      if (value instanceof Undefined) return [];
+      if (!(value instanceof Dict)) return raise("TypeError", "Can only get item pairs from a mapping.");
+      return value.pairs();
+    });
   },
   attr: (value, given) => {
     const [name] = bind("attr", ["name"], given, 1);

@@ -13,6 +13,7 @@ import { centered, replacedWithin } from "./stringMethods.js";
 import {
   charactersOf,
   Dict,
+  isIterable,
   isText,
   itemsOf,
   iterate,
@@ -23,6 +24,7 @@ import {
   Tuple,
   textOf,
   truth,
+  typeName,
   Undefined,
   type Value,
 } from "./values.js";
@@ -82,11 +84,24 @@ function indented(text: string, width?: Value, first?: Value, blank?: Value): st
   return start + [lines[0] ?? "", ...rest].join("\n");
 }
 
-function truncated(text: string, length?: Value, killWords?: Value, end?: Value, leeway?: Value): string {
+const truncate: Filter = (value, values) => {
+  const [length, killWords, end, leeway] = bind("truncate", ["length", "killwords", "end", "leeway"], values);
   const most = integerArgument(length, 255);
   const ending = textArgument(end, "...");
-  const characters = charactersOf(text);
-  if (characters.length <= most + integerArgument(leeway, 5)) return text;
+  if (most < lengthOf(ending)) raise("AssertionError", `expected length >= ${lengthOf(ending)}, got ${most}`);
+  const slack = integerArgument(leeway, 5);
+  if (slack < 0) raise("AssertionError", `expected leeway >= 0, got ${slack}`);
+  // Whatever has a length and is short stays what it is.
+  if (lengthOf(value) <= most + slack) return value;
+  if (!isText(value)) return raise("AttributeError", `'${typeName(value)}' object has no attribute 'rsplit'`);
+  budget().text(textOf(value).length);
+  const result = truncated(charactersOf(textOf(value)), most, ending, killWords);
+  return value instanceof Markup ? new Markup(result) : result;
+};
+
+const indent = onText(["width", "first", "blank"], indented);
+
+function truncated(characters: string[], most: number, ending: string, killWords: Value | undefined): string {
   const kept = characters.slice(0, Math.max(0, most - lengthOf(ending))).join("");
   if (killWords !== undefined && truth(killWords)) return kept + ending;
   const space = kept.lastIndexOf(" ");
@@ -123,15 +138,13 @@ function urlEncoded(value: Value): string {
       return `%${character.charCodeAt(0).toString(16).toUpperCase()}`;
     });
   };
-  if (isText(value) || !(value instanceof Dict || Array.isArray(value))) {
-    return quoted(textOfValue(value)).replaceAll("%2F", "/");
-  }
-  const pairs = value instanceof Dict ? value.pairs() : value;
-  const parts = pairs.map((pair) =>
-    itemsOf(pair)
-      .map((part) => quoted(textOfValue(part)).replaceAll("%20", "+"))
-      .join("="),
-  );
+  if (isText(value) || !isIterable(value)) return quoted(textOfValue(value)).replaceAll("%2F", "/");
+  const pairs = value instanceof Dict ? value.pairs() : iterate(value);
+  const parts = Array.from(pairs, (pair) => {
+    const [key, item, ...rest] = itemsOf(pair);
+    if (key === undefined || item === undefined || rest.length > 0) raise("ValueError", "expected pairs to unpack");
+    return [key, item].map((part) => quoted(textOfValue(part)).replaceAll("%20", "+")).join("=");
+  });
   return joined(parts, "&");
 }
 
@@ -169,8 +182,12 @@ export const textFilters: Record<string, Filter> = {
   lower: onText([], (text) => text.toLowerCase()),
   capitalize: onText([], capitalized),
   title: onText([], titled),
-  indent: onText(["width", "first", "blank"], indented),
-  truncate: onText(["length", "killwords", "end", "leeway"], truncated),
+  indent: (value, values) => {
+    if (value instanceof Undefined) return value.fail();
+    if (!isText(value)) return raise("TypeError", `unsupported operand type(s) for +=: '${typeName(value)}' and 'str'`);
+    return indent(value, values);
+  },
+  truncate,
   wordwrap: onText(["width"], wrapped),
   replace: onText(["old", "new", "count"], (text, from, to, count) => {
     return replacedWithin(text, textOfValue(from ?? ""), textOfValue(to ?? ""), integerArgument(count, -1));

@@ -249,6 +249,8 @@ function hashKey(value: Value): HashKey {
   if (value instanceof Markup) return textKey(value.text);
   if (value instanceof Float) return Number.isInteger(value.value) ? integer(BigInt(value.value)) : value.value;
   if (value instanceof Tuple) return `t${joined(value.items.map(tupleItemKey), "")}`;
+  // All undefined values are one key.
+  if (value instanceof Undefined) return "u";
   return raise("TypeError", `unhashable type: '${typeName(value)}'`);
 }
 

@@ -1,12 +1,13 @@
 """What Python's Jinja2 renders, in the environment that transformers gives chat templates.
 
-    python make.py      # Jinja2 3.1.6, Python 3.11; writes expected.json and constructs.json beside this file
+    python make.py      # Jinja2 3.1.6, Python 3.11; writes expected.json, constructs.json and inputs.json beside this file
 """
 import datetime, json, os
 import jinja2
 from jinja2.ext import Extension, loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from constructs import BLOCKS, SOURCES, VARIABLES
+import inputs
 from conversations import CONVERSATIONS, SPECIAL_TOKENS
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -65,6 +66,9 @@ if __name__ == "__main__":
         json.dump({"now": NOW.isoformat(), "conversations": conversations, "expected": expected}, out, indent=1)
     with open(os.path.join(HERE, "constructs.json"), "w") as out:
         json.dump({"now": NOW.isoformat(), "variables": VARIABLES, "cases": constructs}, out, indent=1)
+    cases = {source: render(source, {}).get("text") for source in inputs.SOURCES}
+    with open(os.path.join(HERE, "inputs.json"), "w") as out:
+        json.dump({"what": "the text of each source; null where Python raises", "cases": cases}, out, indent=0)
     rendered = sum("text" in case for cases in expected.values() for case in cases.values())
     print(len(expected), "templates", len(conversations), "conversations", rendered, "rendered;", len(constructs), "constructs",
           sum("error" in case for case in constructs), "errors")
