@@ -1,7 +1,6 @@
 // A job as the runner sees it: so many optimizer steps, one after the other, each a pure function of the weights before it.
 
-import type { Trainer } from "../runtime/runtime.js";
-import type { PassLimits } from "./forwardBackward.js";
+import type { Learner } from "./learner.js";
 
 /** Which objective the moments of an optimizer belong to: they are cleared when it changes. */
 export type Objective = "rl" | "sft";
@@ -31,9 +30,9 @@ export interface Recipe {
   readonly started: { counts: Record<string, number>; warnings: string[] };
   /**
    * Gradient and optimizer step `index`. The payload holds finite numbers only.
-   * Rejects with `limits.signal`'s reason when aborted; the trainer is then not to be used any more.
+   * Rejects as the learner's verbs do; the step is then not to be taken again.
    */
-  step(index: number, trainer: Trainer, limits: PassLimits): Promise<Record<string, number>>;
+  step(index: number, learner: Learner): Promise<Record<string, number>>;
   /** Frees what the recipe holds on the device. */
   close(): void;
 }

@@ -2,17 +2,16 @@
 
 import { setImmediate as breathe } from "node:timers/promises";
 import { ValidationError } from "../errors.js";
-import type { Trainer } from "../runtime/runtime.js";
 import type { Store } from "../store/store.js";
 import type { TrainingJobCreateParams } from "../types/training.js";
 import type { TrajectoryGroup } from "../types/trajectories.js";
 import { groupAdvantages, normaliseBatch, trajectoryWeight, type Weighted } from "./advantages.js";
-import { accumulateGradient, evaluateRows, type PassLimits } from "./forwardBackward.js";
 import type { TrainingBase, TrainingOptions } from "./host.js";
+import type { Learner } from "./learner.js";
 import { type PolicyRow, policyGradientLoss } from "./losses.js";
 import { type Policy, resolvePolicy } from "./policy.js";
 import { createPromptRenderer } from "./promptRenderer.js";
-import { finiteNumbers, type OptimizerSettings, type Recipe } from "./recipe.js";
+import { finiteNumbers, type Recipe } from "./recipe.js";
 import { checkTrajectory, type PromptRenderer, type TrajectoryRow, tokenizeTrajectory } from "./rows.js";
 
 export interface RlRequestContext {
@@ -161,7 +160,6 @@ function unitsOf(groups: readonly PolicyRow[][], optimizerStep: TrainingOptions[
 export interface RlContext {
   base: TrainingBase;
   optimizerStep: TrainingOptions["optimizerStep"];
-  optimizer: OptimizerSettings;
   /** The step that the job trains from. */
   currentStep: number;
   /** When the job was asked for: the time in the prompts of trajectories that do not say when they began. */
@@ -211,12 +209,8 @@ export async function createRlRecipe(
         counts: plan.counts,
         warnings: [...plan.warnings, ...staleWarnings(request.trajectory_groups, context.currentStep)],
       },
-      async step(index, trainer, limits) {
-        const metrics = await rlStep(plan.units[index]!, policy, trainer, limits, {
-          referenceVersion,
-          startVersion,
-          optimizer: context.optimizer,
-        });
+      async step(index, learner) {
+        const metrics = await rlStep(plan.units[index]!, policy, learner, { referenceVersion, startVersion });
         const warning = index === 0 ? ratioWarning(plan, policy, metrics) : null;
         if (warning) context.warn(warning);
         return metrics;
@@ -255,24 +249,22 @@ function ratioWarning({ counts }: Plan, policy: Policy, metrics: Record<string, 
 async function rlStep(
   unit: Unit,
   policy: Policy,
-  trainer: Trainer,
-  limits: PassLimits,
-  context: { referenceVersion: number; startVersion: number; optimizer: OptimizerSettings },
+  learner: Learner,
+  versions: { referenceVersion: number; startVersion: number },
 ): Promise<Record<string, number>> {
   const started = performance.now();
   let rows: PolicyRow[] = unit.rows;
   if (policy.klReference) {
-    const { logprobs } = await evaluateRows(trainer, rows, limits, context.referenceVersion);
+    const { logprobs } = await learner.logprobs(rows, versions.referenceVersion);
     rows = rows.map((row, r) => ({ ...row, reference: logprobs[r]! }));
   }
   if (policy.precalculateLogprobs) {
-    const { logprobs } = await evaluateRows(trainer, rows, limits, context.startVersion);
+    const { logprobs } = await learner.logprobs(rows, versions.startVersion);
     rows = rows.map((row, r) => ({ ...row, original: row.oldLogprobs, oldLogprobs: logprobs[r]! }));
   }
-  const { metrics } = await accumulateGradient(trainer, rows, policyGradientLoss(rows, policy.loss), limits);
-  limits.signal?.throwIfAborted();
+  const { metrics } = await learner.forwardBackward(rows, policyGradientLoss(rows, policy.loss));
   const learningRate = policy.learningRate * rows.length ** policy.learningRatePower;
-  const { gradNorm } = await trainer.optimStep({ learningRate, ...context.optimizer });
+  const { gradNorm } = await learner.optimStep({ learningRate });
   const { loss, entropy, kl_policy_ref: kl, ...others } = metrics;
   const tokens = rows.reduce((sum, row) => sum + row.tokens.length, 0);
   return finiteNumbers({

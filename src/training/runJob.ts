@@ -20,6 +20,7 @@ import { commitCheckpoint } from "./commitCheckpoint.js";
 import { resolveAdapterFolder } from "./dataLocation.js";
 import type { TrainingBase, TrainingHost, TrainingOptions } from "./host.js";
 import { dataCopy, type JobRequest, readJobRequest } from "./jobRequest.js";
+import { Learner } from "./learner.js";
 import { means } from "./logMetrics.js";
 import { passLimits } from "./passLimits.js";
 import type { Recipe } from "./recipe.js";
@@ -86,13 +87,14 @@ async function makeSteps(run: Run, signal: AbortSignal): Promise<void> {
   recordStart(run);
   const { host, recipe, trainer, spec, state } = run;
   const limits = { ...passLimits(run.base, run.host.activationMemory()), signal };
+  const learner = new Learner(trainer, state.settings.optimizer[recipe.objective], limits);
   let last: StepEvent | null = null;
   // A step is written to the disk while the next one is computed.
   let committed = Promise.resolve();
   try {
     for (let index = state.done; index < recipe.steps; index++) {
       signal.throwIfAborted();
-      last = { type: "gradient_step", data: await recipe.step(index, trainer, limits) };
+      last = { type: "gradient_step", data: await recipe.step(index, learner) };
       // The last step is committed with the checkpoint.
       if (index === recipe.steps - 1) break;
       // A home that goes with the process needs no state to resume from.
@@ -123,22 +125,13 @@ async function createRecipe(
     const copy = dataCopy(store.files, job.id);
     const { data, name = data } = request;
     if (!existsSync(copy)) await snapshotData(data, name, copy, signal);
-    return createSftRecipe(
-      copy,
-      name,
-      resolveSftSettings(request.config, state.from + 1),
-      base,
-      state.settings.optimizer.sft,
-      createdAt,
-      signal,
-    );
+    return createSftRecipe(copy, name, resolveSftSettings(request.config, state.from + 1), base, createdAt, signal);
   }
   return createRlRecipe(
     { trajectory_groups: request.groups, experimental_config: request.config },
     {
       base,
       optimizerStep: state.settings.optimizerStep,
-      optimizer: state.settings.optimizer.rl,
       currentStep: state.from,
       createdAt,
       signal,

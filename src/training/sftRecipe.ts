@@ -3,12 +3,11 @@
 import { ValidationError, type ValidationIssue } from "../errors.js";
 import type { SftConfig } from "../types/training.js";
 import { type ConversationRenderer, conversationRows } from "./conversationRows.js";
-import { accumulateGradient } from "./forwardBackward.js";
 import type { TrainingBase } from "./host.js";
 import { type LearningRateSettings, learningRates } from "./learningRates.js";
 import { countTrained, crossEntropyLoss } from "./losses.js";
 import { createPromptRenderer } from "./promptRenderer.js";
-import { finiteNumbers, MAX_LEARNING_RATE, type OptimizerSettings, type Recipe } from "./recipe.js";
+import { finiteNumbers, MAX_LEARNING_RATE, type Recipe } from "./recipe.js";
 import type { TokenRow } from "./rows.js";
 import { countExamples, isRemote, readExamples, TrainingDataError } from "./sftData.js";
 
@@ -126,7 +125,6 @@ export async function createSftRecipe(
   name: string,
   settings: SftSettings,
   base: TrainingBase,
-  optimizer: OptimizerSettings,
   createdAt: Date,
   signal?: AbortSignal,
 ): Promise<Recipe> {
@@ -145,13 +143,12 @@ export async function createSftRecipe(
       counts: { num_trajectories: sum((batch) => batch.trajectories), num_dropped_trajectories: dropped },
       warnings: dropped > 0 ? [`${dropped} conversations longer than ${base.contextLength} tokens were dropped`] : [],
     },
-    async step(index, trainer, limits) {
+    async step(index, learner) {
       const batch = trainable[index]!;
       const started = performance.now();
       const learningRate = rates[batch.position]!;
-      const { metrics } = await accumulateGradient(trainer, batch.rows, crossEntropyLoss(batch.rows), limits);
-      limits.signal?.throwIfAborted();
-      const { gradNorm } = await trainer.optimStep({ learningRate, ...optimizer });
+      const { metrics } = await learner.forwardBackward(batch.rows, crossEntropyLoss(batch.rows));
+      const { gradNorm } = await learner.optimStep({ learningRate });
       const tokens = batch.rows.reduce((total, row) => total + row.tokens.length, 0);
       return finiteNumbers({
         ...metrics,

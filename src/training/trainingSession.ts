@@ -14,9 +14,10 @@ import type {
 } from "../types/trainingSession.js";
 import { captureState, readCheckpoint, restoreTrainer } from "./checkpointFiles.js";
 import { commitCheckpoint } from "./commitCheckpoint.js";
-import { accumulateGradient, evaluateRows, type LossFunction, type PassLimits } from "./forwardBackward.js";
+import type { LossFunction } from "./forwardBackward.js";
 import type { TrainingBase, TrainingHost } from "./host.js";
 import type { JobRunner } from "./jobRunner.js";
+import { Learner } from "./learner.js";
 import type { Release } from "./line.js";
 import { crossEntropyLoss, policyGradientLoss, preferenceLoss } from "./losses.js";
 import { passLimits } from "./passLimits.js";
@@ -88,7 +89,8 @@ interface SessionParts {
 class Session implements TrainingSession {
   readonly modelId: string;
   readonly #parts: SessionParts;
-  readonly #limits: PassLimits;
+  readonly #signal: AbortSignal;
+  readonly #learner: Learner;
   readonly #ending = new AbortController();
   #last: Promise<unknown> = Promise.resolve();
   readonly #samples = new Set<Promise<unknown>>();
@@ -100,7 +102,9 @@ class Session implements TrainingSession {
     this.modelId = parts.modelId;
     this.#parts = parts;
     const signal = AbortSignal.any(parts.signal ? [parts.signal, this.#ending.signal] : [this.#ending.signal]);
-    this.#limits = { ...passLimits(parts.base, parts.host.activationMemory()), signal };
+    this.#signal = signal;
+    const limits = { ...passLimits(parts.base, parts.host.activationMemory()), signal };
+    this.#learner = new Learner(parts.trainer, parts.host.options.optimizer[parts.objective], limits);
   }
 
   onClose(call: Release): void {
@@ -109,29 +113,19 @@ class Session implements TrainingSession {
 
   async logprobs(rows: readonly TrainingRow[]): Promise<RowLogprobs> {
     const checked = toTokenRows(rows, this.#parts.base);
-    return this.#inTurn(() => evaluateRows(this.#parts.trainer, checked, this.#limits));
+    return this.#inTurn(() => this.#learner.logprobs(checked));
   }
 
   async forwardBackward(rows: readonly TrainingRow[], choice: LossChoice) {
     const checked = toTokenRows(rows, this.#parts.base);
     if (rows.length === 0) throw new BadRequestError("rows must not be empty", { param: "rows" });
     checkLoss(choice, rows);
-    return this.#inTurn(async () => {
-      const { trainer } = this.#parts;
-      const loss = await this.#loss(rows, checked, choice);
-      try {
-        return await accumulateGradient(trainer, checked, loss, this.#limits);
-      } catch (error) {
-        await trainer.zeroGrad();
-        throw error;
-      }
-    });
+    return this.#inTurn(async () => this.#learner.forwardBackward(checked, await this.#loss(rows, checked, choice)));
   }
 
   async optimStep(params: OptimStepParams): Promise<{ gradNorm: number }> {
     const settings = checkedOptimStep(params);
-    const { trainer, objective, host } = this.#parts;
-    return this.#inTurn(() => trainer.optimStep({ ...host.options.optimizer[objective], ...settings }));
+    return this.#inTurn(() => this.#learner.optimStep(settings));
   }
 
   async sample(params: SampleParams): Promise<ChatCompletion> {
@@ -139,7 +133,7 @@ class Session implements TrainingSession {
     const { trainer, complete, base } = this.#parts;
     // Others may go on as soon as there is a version of the weights.
     const sample = this.#inTurn(() => trainer.publish()).then((version) =>
-      complete(version, params, this.#limits.signal).finally(() => base.device.releaseAdapter(version)),
+      complete(version, params, this.#signal).finally(() => base.device.releaseAdapter(version)),
     );
     this.#samples.add(sample);
     return sample.finally(() => this.#samples.delete(sample));
@@ -222,9 +216,8 @@ class Session implements TrainingSession {
 
   async #reference(rows: readonly TrainingRow[], checked: TokenRow[]): Promise<Float32Array[]> {
     const given = rows.map((row, r) => (row.referenceLogprobs ? floats(rows, r, "referenceLogprobs", 0) : null));
-    const { trainer, opened } = this.#parts;
     const lacking = checked.filter((_, r) => given[r] === null);
-    const evaluated = (await evaluateRows(trainer, lacking, this.#limits, opened)).logprobs.values();
+    const evaluated = (await this.#learner.logprobs(lacking, this.#parts.opened)).logprobs.values();
     return given.map((reference) => reference ?? evaluated.next().value!);
   }
 }
