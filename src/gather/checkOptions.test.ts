@@ -36,6 +36,9 @@ describe("options of gather and train", () => {
 
   it.each([
     ["steps", { steps: undefined }],
+    ["groupSize", { groupSize: 1 }],
+    ["config.entropy_coef", { config: { entropy_coef: -1 } }],
+    ["config.warmup_ratio", { config: { warmup_ratio: 2 } }],
     ["model", { model: "by name" }],
     ["scenarios", { scenarios: [] }],
     ["validation", { validation: 3 }],

@@ -42,6 +42,8 @@ const TRAINING: { [K in keyof TrainOptions<unknown>]-?: Rule } = {
   ...GATHERING,
   model: ["a model", object[1]],
   scenarios: ["a list with at least one entry", (value) => Array.isArray(value) && value.length > 0],
+  // The one rollout of a group of its own would be compared with nothing.
+  groupSize: whole(2, MOST_ROLLOUTS),
   steps: whole(0),
   name: [
     `a text of 1 to ${MAX_RUN_NAME} characters`,

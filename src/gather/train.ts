@@ -1,9 +1,11 @@
 // The loop of reinforcement learning: rollouts, one training job on them, a report; again.
 
+import { learningRates } from "../training/learningRates.js";
 import { means } from "../training/logMetrics.js";
+import { resolvePolicy } from "../training/policy.js";
 import type { AnnealClient } from "../types/client.js";
 import type { GatherProgress, RewardReport, StepReport, TrainOptions, TrainProgress } from "../types/gather.js";
-import type { TrainingEvent, TrainingRun } from "../types/training.js";
+import type { ExperimentalConfig, TrainingEvent, TrainingRun } from "../types/training.js";
 import { checkTrainOptions } from "./checkOptions.js";
 import { type Gathered, gatherPinned, pin, pinnedAt } from "./gather.js";
 import type { PinnedModel } from "./rollout.js";
@@ -48,7 +50,8 @@ export async function* train<S>(
     const [gathered, rolloutSeconds] = await timed(
       gatherPinned(client, policy, { ...options, seed, scenarios: chosen, onProgress }, "train"),
     );
-    const [job, trainingSeconds] = await timed(runJob(client, options, run, policy, gathered));
+    const config = configAt(options, index);
+    const [job, trainingSeconds] = await timed(runJob(client, { ...options, config }, run, policy, gathered));
     const after = validation ? await validate(client, pinnedAt(model, job.step), options, seed) : null;
     const entropy = job.metrics["loss/entropy"];
     if (entropy !== undefined) entropies.push(entropy);
@@ -82,6 +85,14 @@ async function earlierEntropies<S>(
     if (step > run.first_step && entropy !== undefined) found.push(entropy);
   }
   return found;
+}
+
+/** The settings of one of the run's jobs: a learning rate's schedule spans the run, so that each job has a rate of its own. */
+function configAt<S>({ config, steps }: TrainOptions<S>, index: number): ExperimentalConfig | undefined {
+  if (config?.learning_rate_schedule == null && config?.warmup_ratio == null) return config;
+  const { learningRate: peak, schedule } = resolvePolicy(config, 0);
+  const { learning_rate_schedule: _, warmup_ratio: __, ...own } = config;
+  return { ...own, learning_rate: learningRates({ peak, ...schedule }, steps)[index]! };
 }
 
 /** Attempts the validation scenarios once each and attaches the result to the step's checkpoint. */

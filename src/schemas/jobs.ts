@@ -12,9 +12,16 @@ const MAX_SEED_DIGITS = 40;
 
 const fraction = z.number().min(0);
 
+const schedule = {
+  learning_rate_schedule: z.enum(["constant", "linear", "cosine"]).nullish(),
+  warmup_ratio: z.number().min(0).max(1).nullish(),
+};
+
 /** On the wire unknown settings are ignored, in process they are errors. */
 export const experimentalConfig = settingsObject({
   learning_rate: fraction.nullish(),
+  ...schedule,
+  entropy_coef: fraction.nullish(),
   loss_fn: z.enum(["cispo", "ppo"]).nullish(),
   ppo: z.boolean().nullish(),
   epsilon: fraction.nullish(),
@@ -66,8 +73,7 @@ const sftConfig = settingsObject({
   batch_size: z.union([z.int().min(1), z.literal("auto")]).nullish(),
   // Schedules end at 0.
   learning_rate: z.union([fraction, list(fraction, MAX_STEPS).min(1)]).nullish(),
-  learning_rate_schedule: z.enum(["constant", "linear", "cosine"]).nullish(),
-  warmup_ratio: z.number().min(0).max(1).nullish(),
+  ...schedule,
   metric_logging: settingsObject({
     enabled: z.boolean().nullish(),
     target_training_step: z.int().min(0).nullish(),

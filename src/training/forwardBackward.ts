@@ -13,12 +13,20 @@ export interface RowValues {
   entropies: Float32Array[];
 }
 
-/** A loss as a function of all rows' logprobs. */
-export type LossFunction = (values: RowValues) => {
-  /** Per row, entry i: d(loss) / d(logprob of token i); used where the token is trained. */
-  gradient: Float32Array[];
-  metrics: Record<string, number>;
-};
+/** A loss as a function of all rows' logprobs and entropies. */
+export interface LossFunction {
+  (
+    values: RowValues,
+  ): {
+    /** Per row, entry i: d(loss) / d(logprob of token i); used where the token is trained. */
+    gradient: Float32Array[];
+    /** Per row, entry i: d(loss) / d(entropy at token i); of a loss that uses entropies. */
+    entropyGradient?: Float32Array[];
+    metrics: Record<string, number>;
+  };
+  /** Whether it has a gradient by entropies, which costs another product with the head. */
+  readonly usesEntropy?: true;
+}
 
 export interface PassLimits {
   /** Tokens in one pass, shared beginnings counted in every row; a longer row runs alone. */
@@ -42,33 +50,33 @@ export async function accumulateGradient(
   limits: PassLimits,
 ): Promise<RowValues & { metrics: Record<string, number> }> {
   const batches = splitRows(rows, limits.maxTokens);
+  const options = { ...limits, entropyGradient: loss.usesEntropy ?? false };
   const single = batches.length === 1 ? packRows(batches[0]!) : null;
-  const pass = single && (await forwardIfItFits(trainer, single, limits));
+  const pass = single && (await forwardIfItFits(trainer, single, options));
   if (pass) {
     try {
       const values = toRowValues(rows, single!, pass);
-      const { gradient, metrics } = loss(values);
-      if (hasGradient(gradient)) await pass.backward(toDevice(single!, gradient));
+      const { metrics, ...gradients } = loss(values);
+      if (hasGradient(gradients)) await pass.backward(...toDevice(single!, gradients));
       return { ...values, metrics };
     } finally {
       pass.close();
     }
   }
   const values = await evaluateRows(trainer, rows, limits);
-  const { gradient, metrics } = loss(values);
+  const { metrics, ...gradients } = loss(values);
   let start = 0;
   for (const batch of batches) {
-    const part = gradient.slice(start, start + batch.length);
+    await backward(trainer, batch, slice(gradients, start, start + batch.length), options);
     start += batch.length;
-    await backward(trainer, batch, part, limits);
   }
   return { ...values, metrics };
 }
 
 /** The pass; null where several rows need more memory than the budget. */
-async function forwardIfItFits(trainer: Trainer, rows: PackedRow[], limits: PassLimits): Promise<TrainPass | null> {
+async function forwardIfItFits(trainer: Trainer, rows: PackedRow[], options: PassOptions): Promise<TrainPass | null> {
   try {
-    return await trainer.forward(rows, limits);
+    return await trainer.forward(rows, options);
   } catch (error) {
     const doesNotFit = error instanceof AnnealError && error.code === "insufficient_memory";
     if (doesNotFit && error.param === "memoryBudget" && rows.length > 1) return null;
@@ -80,19 +88,19 @@ async function forwardIfItFits(trainer: Trainer, rows: PackedRow[], limits: Pass
 async function backward(
   trainer: Trainer,
   rows: readonly TokenRow[],
-  gradient: readonly Float32Array[],
-  limits: PassLimits,
+  gradients: Gradients,
+  options: PassOptions,
 ): Promise<void> {
-  if (!hasGradient(gradient)) return;
+  if (!hasGradient(gradients)) return;
   const packed = packRows(rows);
-  const pass = await forwardIfItFits(trainer, packed, limits);
+  const pass = await forwardIfItFits(trainer, packed, options);
   if (!pass) {
     const half = Math.ceil(rows.length / 2);
-    await backward(trainer, rows.slice(0, half), gradient.slice(0, half), limits);
-    return backward(trainer, rows.slice(half), gradient.slice(half), limits);
+    await backward(trainer, rows.slice(0, half), slice(gradients, 0, half), options);
+    return backward(trainer, rows.slice(half), slice(gradients, half, rows.length), options);
   }
   try {
-    await pass.backward(toDevice(packed, gradient));
+    await pass.backward(...toDevice(packed, gradients));
   } finally {
     pass.close();
   }
@@ -130,8 +138,16 @@ function splitRows(rows: readonly TokenRow[], maxTokens: number): TokenRow[][] {
   return batches;
 }
 
-function hasGradient(gradient: readonly Float32Array[]): boolean {
-  return gradient.some((row) => row.some((value) => value !== 0));
+type Gradients = Omit<ReturnType<LossFunction>, "metrics">;
+type PassOptions = PassLimits & { entropyGradient: boolean };
+
+function hasGradient({ gradient, entropyGradient = [] }: Gradients): boolean {
+  return [...gradient, ...entropyGradient].some((row) => row.some((value) => value !== 0));
+}
+
+/** Of rows `from` to `to` - 1. */
+function slice({ gradient, entropyGradient }: Gradients, from: number, to: number): Gradients {
+  return { gradient: gradient.slice(from, to), entropyGradient: entropyGradient?.slice(from, to) };
 }
 
 /** Own index t of a packed row is about its token t + 1; own token 0 is token `prefixLength` of the whole row. */
@@ -150,10 +166,15 @@ function toRowValues(
   return { logprobs: spread(pass.logprobs), entropies: spread(pass.entropies) };
 }
 
-function toDevice(packed: readonly PackedRow[], gradient: readonly Float32Array[]): Float32Array[] {
-  return packed.map(({ trained, prefixLength = 0 }, r) => {
-    const own = new Float32Array(trained.length);
-    for (let t = 0; t < trained.length; t++) if (trained[t]) own[t] = gradient[r]![prefixLength + t + 1]!;
-    return own;
-  });
+function toDevice(
+  packed: readonly PackedRow[],
+  { gradient, entropyGradient }: Gradients,
+): Parameters<TrainPass["backward"]> {
+  const own = (whole: readonly Float32Array[]) =>
+    packed.map(({ trained, prefixLength = 0 }, r) => {
+      const values = new Float32Array(trained.length);
+      for (let t = 0; t < trained.length; t++) if (trained[t]) values[t] = whole[r]![prefixLength + t + 1]!;
+      return values;
+    });
+  return [own(gradient), undefined, entropyGradient && own(entropyGradient)];
 }

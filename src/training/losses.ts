@@ -57,9 +57,36 @@ function policyMetrics(metrics: NativeMetrics, settings: PolicyLossSettings): Re
   };
 }
 
+/** `loss` less `coefficient` times the mean over all trained tokens of the entropy, each counted with its weight; 0: `loss` itself. */
+export function withEntropyBonus(
+  loss: LossFunction,
+  rows: readonly (TokenRow & { weights?: Float32Array })[],
+  coefficient: number,
+): LossFunction {
+  if (coefficient === 0) return loss;
+  const tokens = Math.max(1, sumOf(rows, countTrained));
+  const slopes = rows.map((row) =>
+    Float32Array.from(row.trained, (trained, i) => (trained ? (-coefficient * (row.weights?.[i] ?? 1)) / tokens : 0)),
+  );
+  const evaluate: LossFunction = (values) => {
+    const { gradient, metrics } = loss(values);
+    let bonus = 0;
+    for (const [r, slope] of slopes.entries()) {
+      for (const [i, value] of slope.entries()) if (value !== 0) bonus += value * values.entropies[r]![i]!;
+    }
+    const policyLoss = metrics.loss ?? 0;
+    return {
+      gradient,
+      entropyGradient: slopes,
+      metrics: { ...metrics, loss: policyLoss + bonus, policy_loss: policyLoss },
+    };
+  };
+  return Object.assign(evaluate, { usesEntropy: true as const });
+}
+
 /** Mean over all trained tokens of minus the logprob, each counted with its weight (1 if none are given). */
 export function crossEntropyLoss(rows: readonly (TokenRow & { weights?: Float32Array })[]): LossFunction {
-  const tokens = rows.reduce((sum, row) => sum + countTrained(row), 0);
+  const tokens = sumOf(rows, countTrained);
   return ({ logprobs, entropies }) => {
     let loss = 0;
     let entropy = 0;
@@ -120,6 +147,10 @@ export function preferenceLoss(rows: readonly (TokenRow & { reference: Float32Ar
 
 export function countTrained(row: TokenRow): number {
   return row.trained.reduce((sum, trained) => sum + (trained ? 1 : 0), 0);
+}
+
+function sumOf<T>(items: readonly T[], of: (item: T) => number): number {
+  return items.reduce((sum, item) => sum + of(item), 0);
 }
 
 function joined(parts: readonly Float32Array[]): Float32Array {

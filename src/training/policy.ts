@@ -3,6 +3,7 @@
 import { ValidationError, type ValidationIssue } from "../errors.js";
 import type { PolicyLossSettings } from "../runtime/runtime.js";
 import type { ExperimentalConfig } from "../types/training.js";
+import type { LearningRateSettings } from "./learningRates.js";
 import { MAX_LEARNING_RATE } from "./recipe.js";
 
 /** Which logprobs the KL-shaped advantage is measured against. */
@@ -10,6 +11,10 @@ export type KlReference = { kind: "base" } | { kind: "step"; step: number } | { 
 
 export interface Policy {
   learningRate: number;
+  /** What becomes of it over the optimizer steps. */
+  schedule: Omit<LearningRateSettings, "peak">;
+  /** Of the mean entropy that is taken from the loss. */
+  entropyCoef: number;
   loss: PolicyLossSettings;
   scaleRewards: boolean;
   balance: number;
@@ -69,6 +74,11 @@ export function resolvePolicy(given: ExperimentalConfig | null | undefined, curr
   }
   const policy: Policy = {
     learningRate: number("learning_rate", DEFAULT_LEARNING_RATE, rate, `between 0 and ${MAX_LEARNING_RATE}`),
+    schedule: {
+      schedule: config.learning_rate_schedule ?? "constant",
+      warmupRatio: number("warmup_ratio", 0, (value) => value >= 0 && value <= 1, "between 0 and 1"),
+    },
+    entropyCoef: number("entropy_coef", 0, notNegative, atLeastZero),
     loss: {
       objective,
       level: config.importance_sampling_level ?? "token",

@@ -8,7 +8,8 @@ import type { TrajectoryGroup } from "../types/trajectories.js";
 import { groupAdvantages, normaliseBatch, trajectoryWeight, type Weighted } from "./advantages.js";
 import type { TrainingBase, TrainingOptions } from "./host.js";
 import type { Learner } from "./learner.js";
-import { type PolicyRow, policyGradientLoss } from "./losses.js";
+import { learningRates } from "./learningRates.js";
+import { type PolicyRow, policyGradientLoss, withEntropyBonus } from "./losses.js";
 import { type Policy, resolvePolicy } from "./policy.js";
 import { createPromptRenderer } from "./promptRenderer.js";
 import { finiteNumbers, type Recipe } from "./recipe.js";
@@ -110,6 +111,12 @@ export async function planUnits(
   const trainable = planned.filter((items) => items.length > 0).length;
   const offPolicyShare = total.trained > 0 ? total.offPolicy / total.trained : 0;
   const warnings: string[] = [];
+  const alone = groups.filter((group) => group.trajectories.length === 1).length;
+  if (alone > 0) {
+    warnings.push(
+      `${alone} of ${groups.length} groups hold a single trajectory and train nothing: rewards are compared within a group`,
+    );
+  }
   if (total.tooLong > 0) warnings.push(`${total.tooLong} rows longer than ${maxRowTokens} tokens were dropped`);
   if (total.unlearnable > 0) {
     warnings.push(`${total.unlearnable} trajectories have no choice with logprobs and train nothing`);
@@ -186,14 +193,14 @@ export async function createRlRecipe(
     optimizerStep: context.optimizerStep,
     signal: context.signal,
   });
-  const versions: number[] = [];
+  const loadedVersions: number[] = [];
   const held = async (version: Promise<number>) => {
     const loaded = await version;
-    versions.push(loaded);
+    loadedVersions.push(loaded);
     return loaded;
   };
   const close = () => {
-    for (const version of versions.splice(0)) if (version > 0) base.device.releaseAdapter(version);
+    for (const version of loadedVersions.splice(0)) if (version > 0) base.device.releaseAdapter(version);
   };
   try {
     const reference = policy.klReference;
@@ -202,6 +209,8 @@ export async function createRlRecipe(
     if (reference?.kind === "folder") referenceVersion = await held(context.loadFolder(reference.path));
     const precalculate = policy.precalculateLogprobs && plan.units.length > 0;
     const startVersion = precalculate ? await held(context.loadStep(context.currentStep)) : 0;
+    const rates = learningRates({ peak: policy.learningRate, ...policy.schedule }, plan.units.length);
+    const versions = { referenceVersion, startVersion };
     return {
       objective: "rl",
       steps: plan.units.length,
@@ -210,7 +219,7 @@ export async function createRlRecipe(
         warnings: [...plan.warnings, ...staleWarnings(request.trajectory_groups, context.currentStep)],
       },
       async step(index, learner) {
-        const metrics = await rlStep(plan.units[index]!, policy, learner, { referenceVersion, startVersion });
+        const metrics = await rlStep(plan.units[index]!, policy, learner, versions, rates[index]!);
         const warning = index === 0 ? ratioWarning(plan, policy, metrics) : null;
         if (warning) context.warn(warning);
         return metrics;
@@ -251,6 +260,7 @@ async function rlStep(
   policy: Policy,
   learner: Learner,
   versions: { referenceVersion: number; startVersion: number },
+  learningRate: number,
 ): Promise<Record<string, number>> {
   const started = performance.now();
   let rows: PolicyRow[] = unit.rows;
@@ -262,22 +272,24 @@ async function rlStep(
     const { logprobs } = await learner.logprobs(rows, versions.startVersion);
     rows = rows.map((row, r) => ({ ...row, original: row.oldLogprobs, oldLogprobs: logprobs[r]! }));
   }
-  const { metrics } = await learner.forwardBackward(rows, policyGradientLoss(rows, policy.loss));
-  const learningRate = policy.learningRate * rows.length ** policy.learningRatePower;
-  const { gradNorm } = await learner.optimStep({ learningRate });
-  const { loss, entropy, kl_policy_ref: kl, ...others } = metrics;
+  const loss = withEntropyBonus(policyGradientLoss(rows, policy.loss), rows, policy.entropyCoef);
+  const { metrics } = await learner.forwardBackward(rows, loss);
+  const { gradNorm } = await learner.optimStep({
+    learningRate: learningRate * rows.length ** policy.learningRatePower,
+  });
+  const { loss: total, policy_loss: policyLoss = total, entropy, kl_policy_ref: kl, ...others } = metrics;
   const tokens = rows.reduce((sum, row) => sum + row.tokens.length, 0);
   return finiteNumbers({
-    "loss/train": loss!,
+    "loss/train": total!,
     "loss/entropy": entropy!,
-    "loss/learning_rate": policy.learningRate,
+    "loss/learning_rate": learningRate,
     "loss/grad_norm": gradNorm,
     ...(kl === undefined ? {} : { "loss/kl_policy_ref": kl, kl_policy_ref: kl }),
     // The same under the plain names that older clients read.
-    loss: loss!,
-    policy_loss: loss!,
+    loss: total!,
+    policy_loss: policyLoss!,
     entropy: entropy!,
-    learning_rate: policy.learningRate,
+    learning_rate: learningRate,
     grad_norm: gradNorm,
     ...others,
     skipped_update: Number.isFinite(gradNorm) ? 0 : 1,

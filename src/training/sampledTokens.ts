@@ -19,6 +19,14 @@ export interface SampledTokens {
   promptIds: number[] | null;
 }
 
+/** Beyond these a softmax is as good as one-hot or uniform, and teaches nothing. */
+export const MIN_TRAINED_TEMPERATURE = 1e-2;
+export const MAX_TRAINED_TEMPERATURE = 1e2;
+
+export function isTrainable(temperature: number): boolean {
+  return temperature >= MIN_TRAINED_TEMPERATURE && temperature <= MAX_TRAINED_TEMPERATURE;
+}
+
 const TOKEN_ID = /^token_id:(\d{1,10})$/;
 
 /** Entries of `logprobs.content`; null when the choice has none. An empty list with nothing sampled counts as none. */
@@ -54,14 +62,11 @@ export function sampledTokens(choice: TrajectoryChoice, names: TokenNames, path:
   return { ids, logprobs: logprobs ?? null, temperature: temperature ?? 1, promptIds };
 }
 
-/** Beyond these a softmax is as good as one-hot or uniform, and teaches nothing. */
-const [MIN_TRAINED_TEMPERATURE, MAX_TRAINED_TEMPERATURE] = [1e-2, 1e2];
-
 /** What a choice was sampled with, when it says what its tokens' logprobs were then; null: they are to be trained at 1. */
 function recordedTemperature(choice: TrajectoryChoice, entries: readonly TrajectoryLogprob[] | null): number | null {
   const { temperature } = (choice.sampling_settings ?? {}) as { temperature?: unknown };
   if (typeof temperature !== "number" || entries?.[0]?.temperature_logprob == null) return null;
-  return temperature >= MIN_TRAINED_TEMPERATURE && temperature <= MAX_TRAINED_TEMPERATURE ? temperature : null;
+  return isTrainable(temperature) ? temperature : null;
 }
 
 function idOfEntry(entry: TrajectoryLogprob, names: TokenNames, path: string): number {

@@ -4,6 +4,7 @@ import { BadRequestError } from "../errors.js";
 import type { LossChoice, OptimStepParams, SessionOptions, TrainingRow } from "../types/trainingSession.js";
 import type { TrainingBase } from "./host.js";
 import type { TokenRow } from "./rows.js";
+import { isTrainable, MAX_TRAINED_TEMPERATURE, MIN_TRAINED_TEMPERATURE } from "./sampledTokens.js";
 
 const POLICY_SETTINGS = [
   "loss",
@@ -17,6 +18,7 @@ const POLICY_SETTINGS = [
   "truncated_importance_sampling",
   "kl_penalty_coef",
   "kl_penalty_source",
+  "entropy_coef",
 ];
 type LossName = Extract<LossChoice, { loss: string }>["loss"];
 const SETTINGS: Readonly<Record<LossName, readonly string[]>> = {
@@ -25,7 +27,7 @@ const SETTINGS: Readonly<Record<LossName, readonly string[]>> = {
   cross_entropy: ["loss"],
   dpo: ["loss", "beta"],
 };
-const OPTIONAL = ["weights", "advantages", "oldLogprobs", "referenceLogprobs"] as const;
+const OPTIONAL = ["weights", "advantages", "oldLogprobs", "referenceLogprobs", "temperatures"] as const;
 /** Beyond it an id would become another one; which ids the model has is the native core's to say. */
 const MAX_ID = 2 ** 31 - 1;
 const OPTIMIZER = ["learningRate", "beta1", "beta2", "eps", "weightDecay", "maxGradNorm"];
@@ -60,7 +62,7 @@ export function checkLoss(choice: LossChoice, rows: readonly TrainingRow[]): voi
   if (typeof choice !== "object" || choice === null)
     throw bad("loss", "a loss must be chosen: { loss } or { weights }");
   if ("weights" in choice) {
-    checkNames(choice, ["weights"], "a loss given by its weights");
+    checkNames(choice, ["weights", "entropyWeights"], "a loss given by its weights");
     return;
   }
   if (!Object.hasOwn(SETTINGS, choice.loss)) {
@@ -129,7 +131,14 @@ function toTokenRow(row: TrainingRow, path: string, contextLength: number): Toke
   for (const name of OPTIONAL) {
     if (row[name] != null) checkNumbers(row[name], `${path}.${name}`, name === "oldLogprobs");
   }
+  const { temperatures } = row;
+  const outside = temperatures ? Array.prototype.findIndex.call(temperatures, (value) => !isTrainable(value)) : -1;
+  if (outside >= 0) {
+    const range = `between ${MIN_TRAINED_TEMPERATURE} and ${MAX_TRAINED_TEMPERATURE}`;
+    throw bad(`${path}.temperatures.${outside}`, `${path}.temperatures.${outside} must be ${range}`);
+  }
   return {
+    ...(temperatures ? { temperatures: Float32Array.from(temperatures) } : {}),
     tokens: Int32Array.from(row.tokens),
     trained: Uint8Array.from({ length }, (_, i) => (i > 0 && row.trained[i] ? 1 : 0)),
   };

@@ -19,7 +19,7 @@ import type { TrainingBase, TrainingHost } from "./host.js";
 import type { JobRunner } from "./jobRunner.js";
 import { Learner } from "./learner.js";
 import type { Release } from "./line.js";
-import { crossEntropyLoss, policyGradientLoss, preferenceLoss } from "./losses.js";
+import { crossEntropyLoss, policyGradientLoss, preferenceLoss, withEntropyBonus } from "./losses.js";
 import { passLimits } from "./passLimits.js";
 import { resolvePolicy } from "./policy.js";
 import type { Objective } from "./recipe.js";
@@ -192,7 +192,7 @@ class Session implements TrainingSession {
   }
 
   async #loss(rows: readonly TrainingRow[], checked: TokenRow[], choice: LossChoice): Promise<LossFunction> {
-    if ("weights" in choice) return givenGradient(checked, choice.weights);
+    if ("weights" in choice) return givenGradient(checked, choice);
     if (choice.loss === "cross_entropy") {
       return crossEntropyLoss(checked.map((row, r) => ({ ...row, weights: floats(rows, r, "weights", 1) })));
     }
@@ -202,7 +202,7 @@ class Session implements TrainingSession {
       return preferenceLoss(pairs, choice.beta ?? DEFAULT_BETA);
     }
     const { loss, ...settings } = choice;
-    const { loss: resolved } = resolvePolicy({ ...settings, loss_fn: loss }, 0);
+    const { loss: resolved, entropyCoef } = resolvePolicy({ ...settings, loss_fn: loss }, 0);
     const reference = resolved.klCoef > 0 ? await this.#reference(rows, checked) : null;
     const policyRows = checked.map((row, r) => ({
       ...row,
@@ -211,7 +211,7 @@ class Session implements TrainingSession {
       oldLogprobs: floats(rows, r, "oldLogprobs", Number.NaN),
       ...(reference ? { reference: reference[r]! } : {}),
     }));
-    return policyGradientLoss(policyRows, resolved);
+    return withEntropyBonus(policyGradientLoss(policyRows, resolved), policyRows, entropyCoef);
   }
 
   async #reference(rows: readonly TrainingRow[], checked: TokenRow[]): Promise<Float32Array[]> {
@@ -233,11 +233,21 @@ function floats(rows: readonly TrainingRow[], r: number, name: RowArray, fallbac
   return values ? Float32Array.from(values) : new Float32Array(rows[r]!.tokens.length).fill(fallback);
 }
 
-function givenGradient(rows: readonly TokenRow[], weights: readonly ArrayLike<number>[]): LossFunction {
-  if (weights?.length !== rows.length || rows.some((row, r) => weights[r]?.length !== row.tokens.length)) {
-    throw new BadRequestError("weights must hold one list per row, as long as the row", { param: "weights" });
+function givenGradient(
+  rows: readonly TokenRow[],
+  { weights, entropyWeights }: Extract<LossChoice, { weights: unknown }>,
+): LossFunction {
+  const gradient = slopesOf(rows, weights, "weights");
+  if (entropyWeights === undefined) return () => ({ gradient, metrics: {} });
+  const entropyGradient = slopesOf(rows, entropyWeights, "entropyWeights");
+  return Object.assign(() => ({ gradient, entropyGradient, metrics: {} }), { usesEntropy: true as const });
+}
+
+/** Tokens that are not trained have no slope. */
+function slopesOf(rows: readonly TokenRow[], lists: readonly ArrayLike<number>[], name: string): Float32Array[] {
+  if (lists?.length !== rows.length || rows.some((row, r) => lists[r]?.length !== row.tokens.length)) {
+    throw new BadRequestError(`${name} must hold one list per row, as long as the row`, { param: name });
   }
-  for (const [r, row] of weights.entries()) checkNumbers(row, `weights.${r}`);
-  const gradient = weights.map((row) => Float32Array.from(row));
-  return () => ({ gradient, metrics: {} });
+  for (const [r, row] of lists.entries()) checkNumbers(row, `${name}.${r}`);
+  return lists.map((row) => Float32Array.from(row));
 }

@@ -51,7 +51,7 @@ export interface GatherOptions<S> {
   model: Model | string;
   scenarios: readonly S[];
   rollout: Rollout<S>;
-  /** Attempts at each scenario; their rewards are compared with each other. */
+  /** Attempts at each scenario; their rewards are compared with each other, so training needs at least 2. */
   groupSize: number;
   /** Rollouts under way at once. Default 64. */
   concurrency?: number;

@@ -4,6 +4,12 @@ import type { TrajectoryGroup, TrajectoryMessage, TrajectoryTool } from "./traje
 export interface ExperimentalConfig {
   /** Default 5e-6. */
   learning_rate?: number | null;
+  /** What becomes of it over the job's optimizer steps (in `train`, over the run's jobs): kept, or falling to 0. Default "constant". */
+  learning_rate_schedule?: "constant" | "linear" | "cosine" | null;
+  /** Share of the steps over which it rises from 0 first, 0 to 1. Default 0. */
+  warmup_ratio?: number | null;
+  /** Subtracts this times the mean entropy of the trained tokens (in nats, over the whole vocabulary) from the loss. Default 0. */
+  entropy_coef?: number | null;
   /** Default "cispo". */
   loss_fn?: "cispo" | "ppo" | null;
   /** true: the ppo loss, unless `loss_fn` says otherwise. */

@@ -13,6 +13,8 @@ export interface TrainingRow {
   advantages?: ArrayLike<number>;
   /** Policy losses: at sampling time; NaN (and absent): the current ones, held constant. */
   oldLogprobs?: ArrayLike<number>;
+  /** What logits are divided by, 0.01 to 100: logprobs, entropies and losses are those of the softmax at it. Default 1. */
+  temperatures?: ArrayLike<number>;
   /** Of a reference model, for dpo and KL-shaped advantages; default: those of the weights the session was opened with. */
   referenceLogprobs?: ArrayLike<number>;
 }
@@ -30,6 +32,7 @@ export type PolicyLossOptions = Pick<
   | "truncated_importance_sampling"
   | "kl_penalty_coef"
   | "kl_penalty_source"
+  | "entropy_coef"
 >;
 
 export type LossChoice =
@@ -39,8 +42,11 @@ export type LossChoice =
   | { loss: "cross_entropy" }
   /** Rows in pairs, the preferred one first. `beta` defaults to 0.1. */
   | { loss: "dpo"; beta?: number }
-  /** d(loss) / d(logprob) per row and token: any loss that is a function of logprobs. */
-  | { weights: readonly ArrayLike<number>[] };
+  /**
+   * d(loss) / d(logprob) per row and token, and d(loss) / d(entropy) where the loss looks at entropies: any loss that is a
+   * function of these.
+   */
+  | { weights: readonly ArrayLike<number>[]; entropyWeights?: readonly ArrayLike<number>[] };
 
 export interface OptimStepParams {
   learningRate: number;

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type DeviceModel, type NamedTensors, openRuntime, type Trainer } from "../../src/runtime/runtime.js";
 import { DEFAULT_ADAPTER } from "../../src/training/checkpointFiles.js";
-import { accumulateGradient, evaluateRows } from "../../src/training/forwardBackward.js";
-import { crossEntropyLoss, policyGradientLoss, preferenceLoss } from "../../src/training/losses.js";
+import { accumulateGradient, evaluateRows, type LossFunction } from "../../src/training/forwardBackward.js";
+import { crossEntropyLoss, policyGradientLoss, preferenceLoss, withEntropyBonus } from "../../src/training/losses.js";
 import { packRows } from "../../src/training/packing.js";
 import { resolvePolicy } from "../../src/training/policy.js";
 import { OPTIMIZER } from "../../src/training/recipe.js";
@@ -103,6 +103,24 @@ describe("a gradient", () => {
       limits,
     );
     expect(metrics).toMatchObject({ ratio_exact_share: 1, ratio_max: 1, ratio_min: 1, approx_kl: 0 });
+  });
+
+  it("of an entropy bonus is the same however the rows are cut, and nothing without a coefficient", async () => {
+    const plain = crossEntropyLoss(rows);
+    expect(withEntropyBonus(plain, rows, 0)).toBe(plain);
+    const bonus = withEntropyBonus(plain, rows, 0.25);
+    const taken = async (loss: LossFunction, maxTokens = limits.maxTokens) => {
+      await trainer.zeroGrad();
+      const { metrics } = await accumulateGradient(trainer, rows, loss, { ...limits, maxTokens });
+      return { metrics, tensors: await trainer.read("gradient") };
+    };
+    const together = await taken(bonus);
+    expect(relativeDifference(together.tensors, (await taken(bonus, 1)).tensors)).toBeLessThan(1e-5);
+    const without = await taken(plain);
+    expect(relativeDifference(together.tensors, without.tensors)).toBeGreaterThan(1e-3);
+    const { loss, entropy } = without.metrics;
+    expect(together.metrics.loss).toBeCloseTo(loss! - 0.25 * entropy!, 6);
+    expect(together.metrics.policy_loss).toBe(loss);
   });
 
   it("of a preference is what finite differences say", () => {

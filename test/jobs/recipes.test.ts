@@ -132,6 +132,22 @@ describe("an RL job", () => {
     expect(steps[0]!["loss/learning_rate"]).toBe(4e-3);
   });
 
+  it("lets the learning rate rise and fall over its steps", async () => {
+    const config = { learning_rate: 1e-3, learning_rate_schedule: "linear", warmup_ratio: 0.5 } as const;
+    const { steps } = await run(await newModel(), rl(config, madeUpGroups(4)));
+    expect(steps.map((step) => step["loss/learning_rate"])).toEqual([5e-4, 1e-3, 1e-3, 0]);
+  });
+
+  it("warns of groups that have nothing to compare", async () => {
+    const [first, second] = madeUpGroups(2);
+    const { started, steps } = await run(
+      await newModel(),
+      rl({}, [first!, { trajectories: second!.trajectories.slice(0, 1) }]),
+    );
+    expect(steps).toHaveLength(1);
+    expect(started.warnings).toEqual([expect.stringMatching(/^1 of 2 groups hold a single trajectory/)]);
+  });
+
   it("drops rows that are too long, and says so", async () => {
     const config = { packed_sequence_length: 36, logprob_calculation_chunk_size: 12 };
     const { started, last } = await run(await newModel(), rl(config));

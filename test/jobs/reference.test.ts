@@ -14,7 +14,11 @@ import { readAdapterFolder, readSafetensors } from "../../src/weights/index.js";
 const reference = fileURLToPath(new URL("../reference", import.meta.url));
 const read = <T>(name: string): T => JSON.parse(readFileSync(join(reference, "jobs", name), "utf8")) as T;
 
-const rl = read<{ groups: TrajectoryGroup[]; configs: Record<string, ExperimentalConfig> }>("rl.json");
+type RlJobs = { groups: TrajectoryGroup[]; configs: Record<string, ExperimentalConfig> };
+const rl = ["rl.json", "rl_tempered.json"].flatMap((name) => {
+  const { groups, configs } = read<RlJobs>(name);
+  return Object.entries(configs).map(([name, config]) => ({ name, config, groups }));
+});
 const sft = read<{ config: SftConfig; conversations: unknown[] }>("sft.json");
 const expected = read<Record<string, { loss: number[]; grad_norm: number[] }>>("expected.json");
 
@@ -95,10 +99,9 @@ describe("an imported adapter", () => {
 });
 
 describe("a job makes of an adapter what PyTorch makes of it", () => {
-  it.each(Object.keys(rl.configs))("with the RL settings %s", async (name) => {
+  it.each(rl)("with the RL settings $name", async ({ name, config, groups }) => {
     const modelId = await importedModel(`rl-${name}`);
-    const experimental_config = rl.configs[name]!;
-    const request = { model_id: modelId, trajectory_groups: rl.groups, experimental_config };
+    const request = { model_id: modelId, trajectory_groups: groups, experimental_config: config };
     await check(name, modelId, await eventsOf((await engine.trainingJobs.create(request)).id));
   });
 

@@ -84,6 +84,31 @@ describe("a training session", () => {
     });
   });
 
+  it("takes an entropy bonus and temperatures, and hand-written losses of entropies, to the bit", async () => {
+    const [model, other] = [await newModel(), await newModel()];
+    await using builtIn = await engine.training.open(model);
+    await using byHand = await engine.training.open(other);
+    const tempered = rows.map((row, r) => ({
+      ...row,
+      temperatures: Array.from(row.trained, (_, i) => (i % 2 ? 0.7 : 1.5)),
+      advantages: new Array(24).fill(r - 0.5),
+    }));
+    const { entropies } = await byHand.logprobs(tempered);
+    expect(entropies).not.toEqual((await byHand.logprobs(rows)).entropies);
+    const slopes = (slope: (r: number) => number) =>
+      tempered.map((row, r) => Float32Array.from(row.trained, (trained) => (trained ? slope(r) : 0)));
+    const { metrics } = await builtIn.forwardBackward(tempered, { loss: "cispo", entropy_coef: 0.5 });
+    // Ratios of 1: the gradient by a logprob is minus the advantage, over the number of tokens.
+    await byHand.forwardBackward(tempered, {
+      weights: slopes((r) => (0.5 - r) / 24),
+      entropyWeights: slopes(() => -0.5 / 24),
+    });
+    const step = { learningRate: 1e-3 };
+    expect(await byHand.optimStep(step)).toEqual(await builtIn.optimStep(step));
+    expect(await byHand.logprobs(tempered)).toEqual(await builtIn.logprobs(tempered));
+    expect(metrics.loss).toBeCloseTo(metrics.policy_loss! - 0.5 * metrics.entropy!, 6);
+  });
+
   it("prefers what dpo says is preferred", async () => {
     const session = await engine.training.open(await newModel());
     let first: number | undefined;
@@ -150,6 +175,16 @@ describe("a training session", () => {
       ["beta", { loss: "cross_entropy", beta: 1 }],
       ["beta", { loss: "dpo", beta: 0 }],
       ["learning_rate", { weights: [[0, 1]], learning_rate: 1 }],
+      [
+        "entropyWeights",
+        {
+          weights: [
+            [0, 1],
+            [0, 1],
+          ],
+          entropyWeights: [[0, 1]],
+        },
+      ],
     ] as [string, LossChoice][]) {
       await expect(session.forwardBackward([row, row], loss)).rejects.toMatchObject({ status: 400, param });
     }
@@ -183,6 +218,8 @@ describe("a training session", () => {
       ["rows.0.advantages", { ...row, advantages: null }],
       ["rows.0.advantages.1", { ...row, advantages: [0, Number.NaN] }],
       ["rows.0.weights.0", { ...row, advantages: [0, 1], weights: ["1", 1] }],
+      ["rows.0.temperatures.1", { ...row, advantages: [0, 1], temperatures: [1, 0] }],
+      ["rows.0.temperatures", { ...row, advantages: [0, 1], temperatures: [1] }],
       ["rows.0.oldLogprobs.1", { ...row, advantages: [0, 1], oldLogprobs: [Number.NaN, 1e39] }],
     ] as [string, TrainingRow][]) {
       await expect(session.forwardBackward([given], { loss: "ppo" })).rejects.toMatchObject({ status: 400, param });

@@ -353,6 +353,14 @@ describe("train", () => {
     for (const names of metrics.slice(0, 2)) expect(names).toContain("train/reward");
   });
 
+  it("lets the learning rate follow its schedule over the run", async () => {
+    const options = { model: await newModel(), scenarios: ["red"], rollout: drawn, groupSize: 4, steps: 4 };
+    const config = { learning_rate: 1e-4, learning_rate_schedule: "linear" as const, warmup_ratio: 0.25 };
+    const rates: number[] = [];
+    for await (const { metrics } of train(engine, { ...options, config })) rates.push(metrics["loss/learning_rate"]!);
+    expect(rates).toEqual([1e-4, 1e-4, 5e-5, 0]);
+  });
+
   it("makes the same run, to the bit, on an engine behind an address", async () => {
     const listening = await listen(createServer(engine), { host: "127.0.0.1", port: 0 });
     const connected = await Engine.connect(listening.address, { apiKey: engine.apiKey });

@@ -6,7 +6,7 @@ Reads ../models/qwen3 (weights and a peft adapter, both taken as float32) and wr
 with a chat template, the requests (rl.json, sft.json) and, per job, the adapter that three optimizer steps make of the
 adapter they start from (expected_*.safetensors), with the losses and gradient norms on the way (expected.json).
 """
-import json, os
+import copy, itertools, json, math, os
 import torch
 from peft import PeftModel
 from safetensors.torch import save_file
@@ -52,11 +52,19 @@ def load():
     return PeftModel.from_pretrained(base, os.path.join(FOLDER, "adapter"), is_trainable=True).eval()
 
 
-def token_logprobs(model, tokens):
-    """Entry i: log-probability of token i after those before it; the first is 0."""
+def token_values(model, tokens, temperatures=None):
+    """Entry i: log-probability of token i after those before it, and the entropy there; the first are 0. `temperatures[i]`
+    divides the logits that predict token i."""
     logits = model(torch.tensor([tokens])).logits[0].float()
+    if temperatures is not None:
+        logits = logits / torch.tensor(temperatures + temperatures[:1])[1:, None]
     logs = torch.log_softmax(logits[:-1], -1)
-    return torch.cat([torch.zeros(1), logs[torch.arange(len(tokens) - 1), torch.tensor(tokens[1:])]])
+    chosen = logs[torch.arange(len(tokens) - 1), torch.tensor(tokens[1:])]
+    return torch.cat([torch.zeros(1), chosen]), torch.cat([torch.zeros(1), -(logs.exp() * logs).sum(-1)])
+
+
+def token_logprobs(model, tokens, temperatures=None):
+    return token_values(model, tokens, temperatures)[0]
 
 
 # --- reinforcement learning ------------------------------------------------------------------------------------------
@@ -98,6 +106,27 @@ def make_groups(model):
     ]
 
 
+def at_temperatures(model, groups, generator):
+    """The same groups, their choices sampled at temperatures: each entry also says the (noisy) logprob at its own."""
+    temperatures = itertools.cycle([0.6, 1.3, 1, 0.85])
+    groups = copy.deepcopy(groups)
+    for trajectory in (trajectory for group in groups for trajectory in group["trajectories"]):
+        for history in [trajectory, *trajectory.get("additional_histories", [])]:
+            for choice in (item for item in history["messages_and_choices"] if "message" in item):
+                temperature = next(temperatures)
+                if temperature == 1:
+                    continue
+                prompt, sampled = choice["prompt_token_ids"], choice["token_ids"]
+                with torch.no_grad():
+                    tokens = prompt + sampled
+                    logs = token_logprobs(model, tokens, [float(temperature)] * len(tokens))[len(prompt):]
+                noisy = (logs + 0.4 * torch.randn(len(sampled), generator=generator)).clamp(max=-1e-3)
+                choice["sampling_settings"] = {"temperature": temperature}
+                for entry, value in zip(choice["logprobs"]["content"], noisy):
+                    entry["temperature_logprob"] = round(float(value), 6)
+    return groups
+
+
 def rows_of(trajectory):
     """Choices in order over the histories; one whose prompt continues the row so far extends it."""
     rows = []
@@ -107,12 +136,15 @@ def rows_of(trajectory):
                 continue
             prompt = item["prompt_token_ids"]
             if not rows or prompt[:len(rows[-1]["tokens"])] != rows[-1]["tokens"]:
-                rows.append({"tokens": [], "trained": [], "sampled": []})
+                rows.append({"tokens": [], "trained": [], "sampled": [], "temperatures": []})
             row = rows[-1]
             context = prompt[len(row["tokens"]):]
             row["tokens"] += context + item["token_ids"]
             row["trained"] += [0] * len(context) + [1] * len(item["token_ids"])
-            row["sampled"] += [0.0] * len(context) + [entry["logprob"] for entry in item["logprobs"]["content"]]
+            entries, temperature = item["logprobs"]["content"], item.get("sampling_settings", {}).get("temperature", 1)
+            field = "logprob" if temperature == 1 else "temperature_logprob"
+            row["sampled"] += [0.0] * len(context) + [entry[field] for entry in entries]
+            row["temperatures"] += [1.0] * len(context) + [float(temperature)] * len(entries)
     return rows
 
 
@@ -150,21 +182,23 @@ def plan(groups, config):
 
 
 def policy_loss(model, unit, config, start):
-    new, old, original, reference, advantage, weight, segment = [], [], [], [], [], [], []
+    new, entropy, old, original, reference, advantage, weight, segment = [], [], [], [], [], [], [], []
     for index, row in enumerate(unit):
         trained = torch.tensor(row["trained"]).bool()
         count = int(trained.sum())
-        new.append(token_logprobs(model, row["tokens"])[trained])
+        logprobs, entropies = token_values(model, row["tokens"], row["temperatures"])
+        new.append(logprobs[trained])
+        entropy.append(entropies[trained])
         sampled = torch.tensor(row["sampled"])[trained]
         original.append(sampled)
         old.append(row["start"][trained] if start else sampled)
         with torch.no_grad(), model.disable_adapter():
-            reference.append(token_logprobs(model, row["tokens"])[trained])
+            reference.append(token_logprobs(model, row["tokens"], row["temperatures"])[trained])
         advantage.append(torch.full((count,), row["advantage"]))
         weight.append(torch.full((count,), row["weight"]))
         segment.append(torch.full((count,), index))
-    new, old, original, reference, advantage, weight, segment = map(
-        torch.cat, (new, old, original, reference, advantage, weight, segment))
+    new, entropy, old, original, reference, advantage, weight, segment = map(
+        torch.cat, (new, entropy, old, original, reference, advantage, weight, segment))
     difference = new - old
     rho = difference.exp()
     if config.get("importance_sampling_level", "token") == "sequence":
@@ -185,6 +219,7 @@ def policy_loss(model, unit, config, start):
     if config.get("truncated_importance_sampling"):
         ratio = (old - original).exp() if start else rho
         loss = loss * ratio.detach().clamp(max=config["truncated_importance_sampling"])
+    loss = loss - config.get("entropy_coef", 0) * entropy
     return (loss * weight).sum() / len(new)
 
 
@@ -249,6 +284,17 @@ def adapter_of(model):
             for name, p in model.named_parameters() if "lora_" in name}
 
 
+def scheduled(config, steps):
+    """A rise over a share of the steps, then constant, or falling to 0 in a line or a half cosine."""
+    peak, kind = config["learning_rate"], config.get("learning_rate_schedule", "constant")
+    warmup = math.floor(config.get("warmup_ratio", 0) * steps)
+    rates = [peak * (step + 1) / warmup for step in range(warmup)]
+    for step in range(steps - warmup):
+        progress = step / (steps - warmup - 1) if steps - warmup > 1 else 0
+        rates.append(peak * {"constant": 1, "linear": 1 - progress, "cosine": (1 + math.cos(math.pi * progress)) / 2}[kind])
+    return rates
+
+
 def rl_job(groups, config):
     model = load()
     units = plan(groups, config)
@@ -256,9 +302,10 @@ def rl_job(groups, config):
     if start:
         with torch.no_grad():
             for row in (row for unit in units for row in unit):
-                row["start"] = token_logprobs(model, row["tokens"])
+                row["start"] = token_logprobs(model, row["tokens"], row["temperatures"])
     losses = [lambda unit=unit: policy_loss(model, unit, config, start) for unit in units]
-    return train(model, losses, [config["learning_rate"]] * len(units), 0.1, 0.1), adapter_of(model)
+    rates = scheduled(config, len(units))
+    return train(model, losses, rates, 0.1, 0.1), adapter_of(model)
 
 
 def main():
@@ -271,11 +318,19 @@ def main():
                          "kimi_k2_tau": 0.05},
         "corrected": {"learning_rate": 1e-3, "precalculate_logprobs": True, "truncated_importance_sampling": 1.2,
                       "kl_penalty_coef": 0.1, "kl_penalty_source": "current_learner"},
+        "bonus": {"learning_rate": 1e-3, "entropy_coef": 0.1, "learning_rate_schedule": "linear", "warmup_ratio": 0.67},
+    }
+    tempered = at_temperatures(load(), groups, torch.Generator().manual_seed(21))
+    at_temperature = {
+        "tempered": {"learning_rate": 2e-3, "learning_rate_schedule": "cosine"},
+        "tempered_bonus": {"learning_rate": 1e-3, "entropy_coef": 0.3, "truncated_importance_sampling": 1.5,
+                           "kl_penalty_coef": 0.1, "kl_penalty_source": "current_learner"},
     }
     write("rl.json", {"groups": groups, "configs": settings})
+    write("rl_tempered.json", {"groups": tempered, "configs": at_temperature})
     expected = {}
-    for name, config in settings.items():
-        expected[name], adapter = rl_job(groups, config)
+    for name, config in (settings | at_temperature).items():
+        expected[name], adapter = rl_job(tempered if name in at_temperature else groups, config)
         save_file(adapter, os.path.join(HERE, f"expected_{name}.safetensors"))
     rows = [sft_row(tokenizer, conversation) for conversation in CONVERSATIONS]
     write("sft.json", {"config": SFT, "conversations": [{"messages": row["messages"]} for row in rows]})
