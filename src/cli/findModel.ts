@@ -22,11 +22,16 @@ export async function findModel(engine: AnnealClient, name: string): Promise<Fou
   return matching((await engine.models.list()).data, name);
 }
 
-function matching(entries: readonly ModelEntry[], name: string, others: readonly string[] = []): FoundModel {
-  const trained = entries.flatMap((entry): FoundModel[] => {
+/** The trained ones among all that can be served. */
+export function trainedModels(entries: readonly ModelEntry[]): FoundModel[] {
+  return entries.flatMap((entry): FoundModel[] => {
     if (entry.model_id === null) return [];
     return [{ id: entry.model_id, name: entry.root.replace(/:step\d+$/, ""), base: entry.parent ?? "" }];
   });
+}
+
+function matching(entries: readonly ModelEntry[], name: string, others: readonly string[] = []): FoundModel {
+  const trained = trainedModels(entries);
   const wanted = name.replace(/^wandb-artifact:\/\/\/?/, "").replace(stepSuffix, "");
   const matches = trained.filter(
     (model) => model.id === wanted || model.name === wanted || model.name.endsWith(`/${wanted}`),

@@ -6,6 +6,7 @@ import { commands } from "./commands.js";
 import { UsageError } from "./flags.js";
 import { printable } from "./printable.js";
 import { problem } from "./problem.js";
+import { red } from "./style.js";
 
 const usage = `anneal COMMAND [options]
 
@@ -59,15 +60,15 @@ try {
   process.exitCode = await main(process.argv.slice(2));
 } catch (cause) {
   const error = namedFullDisk(cause);
-  const { message, stack } = error as NodeJS.ErrnoException;
+  const { message, stack, syscall } = error as NodeJS.ErrnoException;
+  const name = red("anneal:", process.stderr);
+  process.exitCode = 1;
   if (error instanceof UsageError) {
-    process.stderr.write(`anneal: ${message}\n${wrapped(error.hint ?? "--help says how it is used")}\n`);
+    process.stderr.write(`${name} ${message}\n${wrapped(error.hint ?? "--help says how it is used")}\n`);
     process.exitCode = 2;
-  } else if (error instanceof AnnealError) {
-    process.stderr.write(`anneal: ${printable(problem(error))}\n`);
-    process.exitCode = 1;
-  } else {
-    process.stderr.write(`anneal: ${stack ?? message}\n`);
-    process.exitCode = 1;
+  } else if (error instanceof AnnealError) process.stderr.write(`${name} ${printable(problem(error))}\n`);
+  else {
+    // What the operating system refuses is no fault of the program: where it was met helps nobody.
+    process.stderr.write(`${name} ${syscall === undefined ? (stack ?? message) : message}\n`);
   }
 }

@@ -4,13 +4,36 @@ import type { Checkpoint } from "../types/models.js";
 import type { LoggedGroup, Trajectory } from "../types/trajectories.js";
 import { type CommandGroup, defineCommand } from "./command.js";
 import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
-import { type FoundModel, findModel } from "./findModel.js";
+import { type FoundModel, findModel, trainedModels } from "./findModel.js";
 import { integer } from "./flags.js";
+import { json, printListing } from "./listing.js";
 import { openExistingHome } from "./openHome.js";
 import { printable } from "./printable.js";
 import { rewardCurve } from "./rewardCurve.js";
 import { shortNumber } from "./shortNumber.js";
 import { trajectoryText } from "./trajectoryText.js";
+
+const list = defineCommand({
+  name: "runs list",
+  summary: "show the models that were trained, and how far",
+  flags: { json, ...engineFlags },
+  async run(values) {
+    await using engine = await openExistingHome(values.home ?? defaultHome(), readEngineOptions(values));
+    const runs = await listRuns(engine);
+    const metric = (name: string) => ({
+      title: name.toUpperCase(),
+      cell: ({ metrics }: RunSummary) => (metrics[name] === undefined ? null : shortNumber(metrics[name])),
+    });
+    const columns = [
+      { title: "NAME", cell: (run: RunSummary) => run.name },
+      { title: "BASE", cell: (run: RunSummary) => run.base },
+      { title: "STEP", cell: (run: RunSummary) => run.step },
+      ...["train/reward", "val/reward", "loss/train"].map(metric),
+    ];
+    printListing(runs, columns, values.json);
+    return 0;
+  },
+});
 
 const show = defineCommand({
   name: "runs show",
@@ -18,30 +41,81 @@ const show = defineCommand({
   summary: "draw a model's rewards, metrics and trajectories",
   details: `What training did: rewards over steps, metrics, and the best, median and worst trajectory of a step. NAME is a model's
 name, PROJECT/NAME or ENTITY/PROJECT/NAME. Works beside a running server.`,
-  flags: { step: integer("N", "(default: the last step with trajectories)", { from: 0 }), ...engineFlags },
+  flags: { step: integer("N", "(default: the last step with trajectories)", { from: 0 }), json, ...engineFlags },
   async run(values, [name]) {
     await using engine = await openExistingHome(values.home ?? defaultHome(), readEngineOptions(values));
-    for (const line of await describeRun(engine, name!, values.step)) console.log(line);
+    const run = await readRun(engine, name!, values.step);
+    if (values.json) console.log(JSON.stringify(run, null, 2));
+    else for (const line of runText(run)) console.log(line);
     return 0;
   },
 });
 
-export const runs: CommandGroup = { name: "runs", summary: "show what a model's training did", commands: [show] };
+export const runs: CommandGroup = {
+  name: "runs",
+  summary: "show what the training of models did",
+  commands: [list, show],
+};
+
+interface RunSummary extends FoundModel {
+  /** The latest one. */
+  step: number;
+  /** The last value of each metric that there is, of whatever step. */
+  metrics: Record<string, number>;
+}
+
+/** Every trained model of an engine. */
+export async function listRuns(engine: AnnealClient): Promise<RunSummary[]> {
+  const models = trainedModels((await engine.models.list()).data);
+  return Promise.all(
+    models.map(async (model) => {
+      const checkpoints = await checkpointsOf(engine, model);
+      const history = await historyOf(engine, model, checkpoints);
+      const metrics = Object.assign({}, ...history.map((entry) => entry.metrics));
+      return { ...model, step: checkpoints.at(-1)!.step, metrics };
+    }),
+  );
+}
+
+interface Run {
+  model: FoundModel;
+  /** The latest one. */
+  step: number;
+  /** Of every step. */
+  history: StepMetrics[];
+  /** null: no trajectories were logged. */
+  shown: ShownTrajectories | null;
+}
+
+interface ShownTrajectories {
+  step: number;
+  split: string;
+  /** The best first. */
+  trajectories: Trajectory[];
+}
 
 /** @throws NotFoundError naming what there is, for a model or a step that there is not. */
-export async function describeRun(engine: AnnealClient, name: string, step?: number): Promise<string[]> {
+export async function readRun(engine: AnnealClient, name: string, step?: number): Promise<Run> {
   const model = await findModel(engine, name);
-  const checkpoints: Checkpoint[] = [];
-  for await (const checkpoint of engine.checkpoints.list(model.id, { limit: 100 })) checkpoints.push(checkpoint);
-  const latest = checkpoints.at(-1)!.step;
+  const checkpoints = await checkpointsOf(engine, model);
   const history = await historyOf(engine, model, checkpoints);
+  const shown = await trajectoriesOf(engine, model, step ?? null, history);
+  return { model, step: checkpoints.at(-1)!.step, history, shown };
+}
+
+async function checkpointsOf(engine: AnnealClient, { id }: FoundModel): Promise<Checkpoint[]> {
+  const checkpoints: Checkpoint[] = [];
+  for await (const checkpoint of engine.checkpoints.list(id, { limit: 100 })) checkpoints.push(checkpoint);
+  return checkpoints;
+}
+
+export function runText({ model, step: latest, history, shown }: Run): string[] {
   const lines = [`${model.name}, trained from ${model.base}, at step ${latest}`];
   for (const metric of ["train/reward", "val/reward"]) lines.push(...curveOf(history, metric));
   lines.push("", ...metricTable(history));
-  const shown = await trajectoriesOf(engine, model, step ?? null, history);
   if (shown === null) return [...lines, "", "No trajectories were logged yet."];
   const metrics = history.find(({ step }) => step === shown.step)?.metrics ?? {};
-  const ranked = shown.trajectories.sort((a, b) => b.reward - a.reward);
+  const ranked = shown.trajectories;
   lines.push("", `Step ${shown.step}, split ${shown.split}: ${ranked.length} trajectories`);
   for (const [key, value] of Object.entries(metrics).sort(([a], [b]) => (a < b ? -1 : 1))) {
     lines.push(`  ${printable(key).padEnd(40)} ${shortNumber(value)}`);
@@ -107,7 +181,7 @@ async function trajectoriesOf(
   model: FoundModel,
   step: number | null,
   history: readonly StepMetrics[],
-): Promise<{ step: number; split: string; trajectories: Trajectory[] } | null> {
+): Promise<ShownTrajectories | null> {
   const at = async (wanted: number) => {
     const groups: LoggedGroup[] = [];
     for await (const group of engine.models.trajectories(model.id, { step: wanted })) groups.push(group);
@@ -119,7 +193,7 @@ async function trajectoriesOf(
     const split = groups.some((group) => group.split === "train") ? "train" : groups[0]?.split;
     if (split === undefined) continue;
     const trajectories = groups.filter((group) => group.split === split).flatMap(({ group }) => group.trajectories);
-    return { step: candidate, split, trajectories };
+    return { step: candidate, split, trajectories: trajectories.sort((a, b) => b.reward - a.reward) };
   }
   if (step === null) return null;
   throw new NotFoundError(

@@ -1,9 +1,7 @@
 import { readFile, stat } from "node:fs/promises";
-import { resolve } from "node:path";
-import { pathToFileURL } from "node:url";
 import { AnnealError, ConflictError } from "../errors.js";
 import type { AnnealClient } from "../types/client.js";
-import type { TrainOptions, TrainProgress } from "../types/gather.js";
+import type { TrainProgress } from "../types/gather.js";
 import type { Model, ModelCreateParams } from "../types/models.js";
 import { defineCommand } from "./command.js";
 import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
@@ -13,6 +11,7 @@ import { openHome } from "./openHome.js";
 import { statusLine } from "./progress.js";
 import { rewardCurve } from "./rewardCurve.js";
 import { shortNumber } from "./shortNumber.js";
+import { loadTrainingModule } from "./trainingModule.js";
 
 const flags = {
   base: text("MODEL", "the base model's id (default: the first one served)"),
@@ -161,14 +160,7 @@ async function followPass(engine: AnnealClient, id: string, what: string, signal
 /** Reinforcement learning as a module describes it. */
 async function rewarded(file: string, values: Given): Promise<Recipe> {
   refuse(values, ["epochs", "batch-size"], "module");
-  const { default: described } = (await import(pathToFileURL(resolve(file)).href)) as { default?: unknown };
-  if (typeof described !== "object" || described === null) {
-    throw new UsageError(`${file} has no default export: it should be { scenarios, rollout, groupSize, steps, ... }`);
-  }
-  const given = described as Omit<TrainOptions<unknown>, "model">;
-  for (const field of ["scenarios", "rollout", "groupSize"] as const) {
-    if (given[field] === undefined) throw new UsageError(`the default export of ${file} has no \`${field}\``);
-  }
+  const given = await loadTrainingModule(file);
   const steps = values.steps ?? given.steps;
   const rate = values["learning-rate"];
   const config = rate === undefined ? given.config : { ...given.config, learning_rate: rate };

@@ -13,7 +13,7 @@ import {
   TokenizerError,
 } from "../text/index.js";
 import type { ModelOptions } from "../types/options.js";
-import { openWeightFolder } from "../weights/index.js";
+import { noModelFolder, openWeightFolder } from "../weights/index.js";
 import { diagnostics } from "./diagnostics.js";
 import { type GenerationDefaults, readGenerationDefaults } from "./generationDefaults.js";
 import { planPages } from "./memoryPlan.js";
@@ -74,9 +74,8 @@ export async function loadBaseModel(
   const started = performance.now();
   const folder = resolve(model.path);
   const id = model.id ?? (folder === resolve(embeddedModel.path) ? embeddedModel.id : basename(folder));
-  if (!(await stat(folder).catch(() => null))?.isDirectory()) {
-    throw new ModelFileError(folder, "there is no such folder", { hint: "name a Hugging Face model folder" });
-  }
+  const found = await stat(folder).catch(() => null);
+  if (!found?.isDirectory()) throw noModelFolder(folder, found !== null);
   const [weights, { tokenizer, template }, generationConfig] = await Promise.all([
     openWeightFolder(folder),
     loadText(folder),

@@ -1,11 +1,13 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { describeRun } from "../../src/cli/runs.js";
+import { listRuns, readRun, runText } from "../../src/cli/runs.js";
 import { Engine } from "../../src/index.js";
 import type { Trajectory } from "../../src/types/trajectories.js";
 import { madeUpGroups } from "../jobs/jobHost.js";
 
 let engine: Engine;
 let modelId: string;
+
+const describeRun = async (...asked: Parameters<typeof readRun>) => runText(await readRun(...asked));
 
 const spoken = (reward: number, content: string): Trajectory => ({
   messages_and_choices: [
@@ -37,6 +39,14 @@ beforeAll(async () => {
   await engine.models.log(modelId, { split: "val", trajectory_groups: [{ trajectories }] });
 });
 afterAll(() => engine.close());
+
+it("runs list tells of every trained model how far it is", async () => {
+  const [trained, untrained] = await listRuns(engine);
+  expect(trained).toMatchObject({ name: "local/p/runner", base: "anneal/tiny", step: 2 });
+  // Of the step that was trained last, and of the one that was scored last.
+  expect(trained!.metrics).toMatchObject({ "train/reward": 1.5, "val/reward": 0.875 });
+  expect(untrained).toMatchObject({ name: "local/q/runner", step: 0, metrics: {} });
+});
 
 describe("runs show", () => {
   it("draws rewards over steps, and the latest step's best, median and worst trajectory", async () => {

@@ -6,6 +6,7 @@ import { runCommand } from "../../src/cli/command.js";
 import { UsageError } from "../../src/cli/flags.js";
 import { train as trainCommand } from "../../src/cli/train.js";
 import { Engine } from "../../src/engine/engine.js";
+import { command } from "./command.js";
 import { printed } from "./printed.js";
 
 let folder: string;
@@ -100,6 +101,10 @@ describe("anneal train", () => {
     const empty = file("empty.mjs", "export const steps = 1;");
     const partial = file("partial.mjs", "export default { scenarios: [1], groupSize: 2 };");
     const missing = join(folder, "missing.jsonl");
+    const data = file("package.json", "{}");
+    const wrong = file("wrong.mjs", "\nconst a = ;");
+    const failing = file("failing.mjs", "\nnull.x;");
+    const astray = file("astray.mjs", 'import "./nowhere.mjs";');
     const refused: [args: string[], message: string][] = [
       [["p/m"], "train takes PROJECT/NAME and FILE"],
       [["p", empty], 'a model is named PROJECT/NAME, not "p"'],
@@ -107,8 +112,25 @@ describe("anneal train", () => {
       [["p/m", folder], `there is no file ${folder}`],
       [["p/m", empty], `${empty} has no default export: it should be { scenarios, rollout, groupSize, steps, ... }`],
       [["p/m", partial], `the default export of ${partial} has no \`rollout\``],
+      [
+        ["p/m", data],
+        `${data} is neither a .jsonl file of conversations nor a module (.js, .mjs, .cjs, .ts, .mts, .cts)`,
+      ],
       [["p/m", partial, "--epochs", "2"], "--epochs has no meaning for a module"],
     ];
-    for (const [args, message] of refused) await expect(train(...args)).rejects.toThrow(new UsageError(message));
+    for (const [args, message] of refused) {
+      await expect(train(...args)).rejects.toMatchObject({ constructor: UsageError, message });
+    }
+    // Syntax errors and TypeScript are Node's own to find, which tests run without.
+    const node = (name: string) => command(["train", "p/m", name, "--home", home()]);
+    const said = await Promise.all([wrong, failing, astray].map(node));
+    expect(said.map(({ code, err }) => [code, err.split("\n").length])).toEqual([
+      [2, 3],
+      [2, 3],
+      [2, 3],
+    ]);
+    expect(said[0]!.err).toMatch(/wrong\.mjs cannot be loaded: \w*Error: .*\s+.*wrong\.mjs:2/);
+    expect(said[1]!.err).toMatch(/failing\.mjs cannot be loaded: TypeError: .*\s+.*at \S*failing\.mjs:2/);
+    expect(said[2]!.err).toMatch(/astray\.mjs cannot be loaded: Error.*nowhere\.mjs/);
   });
 });
