@@ -10,7 +10,7 @@ import { readBody, readJson } from "./bodies.js";
 import type { ServerOptions } from "./createServer.js";
 import { errorBody, errorResponse, publicError, styleOf } from "./errorBodies.js";
 import { HttpMetrics } from "./httpMetrics.js";
-import { inferenceRoutes, operationRoutes } from "./inferenceRoutes.js";
+import { inferenceRoutes, openRoutes, operationRoutes } from "./inferenceRoutes.js";
 import { jsonResponse } from "./jsonResponse.js";
 import { previewRoutes } from "./previewRoutes.js";
 import { type Call, pathTemplate, type Route } from "./route.js";
@@ -138,6 +138,12 @@ export function application(engine: Engine, options: ServerOptions): (request: R
         code: "method_not_allowed",
       });
       return Response.json(errorBody(error, styleOf(context.req.path)), { status: 405, headers: { allow } });
+    });
+  }
+  for (const { methods, path, open } of openRoutes) {
+    app.on([...methods], path, (context) => {
+      context.set("path", path);
+      return open(engine);
     });
   }
   app.all("*", (context) => {

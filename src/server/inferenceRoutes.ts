@@ -1,4 +1,7 @@
 import { z } from "zod";
+import type { Engine } from "../engine/engine.js";
+import type { MetricFamily } from "../engine/metricFamilies.js";
+import { packageVersion } from "../engine/packageVersion.js";
 import { chatCompletionCreate } from "../schemas/chat.js";
 import * as models from "../schemas/models.js";
 import { detokenizeRequest, tokenizeRequest } from "../schemas/tokens.js";
@@ -7,7 +10,7 @@ import type { DetokenizeParams, TokenizeParams } from "../types/tokens.js";
 import type { HttpMetrics } from "./httpMetrics.js";
 import { renderMetrics } from "./metricsText.js";
 import { openApiDocument } from "./openapi.js";
-import type { Call, Route } from "./route.js";
+import type { Call, OpenRoute, Route } from "./route.js";
 import { eventStream } from "./sse.js";
 
 /** Fields whose integers may lie beyond what a number holds. */
@@ -85,6 +88,30 @@ export const inferenceRoutes: readonly Route[] = [
   },
 ];
 
+/** 200 while the engine takes requests. */
+async function probe(engine: Engine): Promise<Response> {
+  await engine.health();
+  return new Response(null, { status: 200 });
+}
+
+export const openRoutes: readonly OpenRoute[] = [
+  { methods: ["GET"], path: "/health", summary: "Whether the engine takes requests, as a status", open: probe },
+  { methods: ["GET", "POST"], path: "/ping", summary: "The same", open: probe },
+  {
+    methods: ["GET"],
+    path: "/version",
+    summary: "The version of the package",
+    response: z.object({ version: z.string() }),
+    open: () => Response.json({ version: packageVersion() }),
+  },
+];
+
+/** Of all models together. */
+function total(families: readonly MetricFamily[], name: string): number {
+  const samples = families.find((family) => family.name === name)?.samples ?? [];
+  return samples.reduce((sum, sample) => sum + ("value" in sample ? sample.value : 0), 0);
+}
+
 const check = z.object({ success: z.boolean(), duration: z.number(), errors: z.array(z.string()) });
 
 /** The parts of the face that tell of the engine and the server; `routes` are all there are, for the document. */
@@ -110,6 +137,16 @@ export function operationRoutes(routes: () => readonly Route[], http: HttpMetric
     },
     {
       method: "GET",
+      path: "/load",
+      summary: "How many sequences are being computed or wait",
+      response: z.object({ server_load: z.int() }),
+      async handle({ engine }) {
+        const families = engine.metrics();
+        return { server_load: total(families, "num_requests_running") + total(families, "num_requests_waiting") };
+      },
+    },
+    {
+      method: "GET",
       path: "/metrics",
       summary: "Prometheus metrics",
       handle: async ({ engine }) =>
@@ -122,7 +159,7 @@ export function operationRoutes(routes: () => readonly Route[], http: HttpMetric
       path: "/openapi.json",
       summary: "This document",
       response: z.looseObject({}),
-      handle: async () => openApiDocument(routes()),
+      handle: async () => openApiDocument(routes(), openRoutes),
     },
   ];
 }

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import * as errors from "../schemas/errors.js";
 import { styleOf } from "./errorBodies.js";
-import { pathTemplate, type Route } from "./route.js";
+import { type OpenRoute, pathTemplate, type Route } from "./route.js";
 
 type Json = Record<string, unknown>;
 
@@ -29,6 +29,10 @@ function parameters(route: Route): Json[] {
   return [...path, ...query];
 }
 
+function success(response: z.ZodType | undefined): Json {
+  return { description: "Success", ...(response ? json(jsonSchema(response, "output")) : {}) };
+}
+
 function operation(route: Route): Json {
   const other = styleOf(route.path) === "detail" ? errors.detailBody : errors.errorBody;
   return {
@@ -36,10 +40,7 @@ function operation(route: Route): Json {
     parameters: parameters(route),
     ...(route.body ? { requestBody: { required: true, ...json(jsonSchema(route.body, "input")) } } : {}),
     responses: {
-      200: {
-        description: "Success",
-        ...(route.response ? json(jsonSchema(route.response, "output")) : {}),
-      },
+      200: success(route.response),
       422: { description: "Validation failure", ...json(jsonSchema(errors.validationBody, "output")) },
       default: { description: "Failure", ...json(jsonSchema(other, "output")) },
     },
@@ -47,11 +48,15 @@ function operation(route: Route): Json {
 }
 
 /** OpenAPI 3.1, from the schemas that check requests. */
-export function openApiDocument(routes: readonly Route[]): Json {
+export function openApiDocument(routes: readonly Route[], openRoutes: readonly OpenRoute[]): Json {
   const paths: Record<string, Json> = {};
   for (const route of routes) {
     const path = pathTemplate(route);
     paths[path] = { ...paths[path], [route.method.toLowerCase()]: operation(route) };
+  }
+  for (const { path, summary, response, methods } of openRoutes) {
+    const described = { summary, security: [], responses: { 200: success(response) } };
+    paths[path] = Object.fromEntries(methods.map((method) => [method.toLowerCase(), described]));
   }
   return {
     openapi: "3.1.0",

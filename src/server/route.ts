@@ -41,5 +41,11 @@ export interface Route {
   handle(call: Call): Promise<unknown>;
 }
 
+/** An endpoint that answers without a key: probes of load balancers carry none. */
+export interface OpenRoute extends Pick<Route, "path" | "summary" | "response"> {
+  methods: readonly ("GET" | "POST")[];
+  open(engine: Engine): Promise<Response> | Response;
+}
+
 /** The route's path as OpenAPI writes it. */
-export const pathTemplate = ({ path }: Route): string => path.replace(/:(\w+)(\{[^}]*\})?/g, "{$1}");
+export const pathTemplate = ({ path }: Pick<Route, "path">): string => path.replace(/:(\w+)(\{[^}]*\})?/g, "{$1}");

@@ -32,6 +32,7 @@ const endpoints = [
   ["GET", "/v1/preview/base-models"],
   ["PUT", "/v1/preview/artifacts/e/p/n/f"],
   ["GET", "/metrics"],
+  ["GET", "/load"],
   ["POST", "/tokenize"],
   ["POST", "/detokenize"],
   ["GET", "/openapi.json"],
@@ -55,6 +56,23 @@ describe("keys", () => {
         });
       }
     }
+  });
+
+  it("are needed neither by probes nor for the version", async () => {
+    const open = (method: string, path: string) => server.engine.fetch(new Request(`http://engine${path}`, { method }));
+    for (const [method, path] of [
+      ["GET", "/health"],
+      ["HEAD", "/health"],
+      ["GET", "/ping"],
+      ["POST", "/ping"],
+    ] as const) {
+      const response = await open(method, path);
+      expect([response.status, await response.text()]).toEqual([200, ""]);
+    }
+    const { version } = (await (await open("GET", "/version")).json()) as { version: string };
+    expect(version).toMatch(/^\d+\.\d+\.\d+/);
+    expect((await open("POST", "/health")).status).toBe(401);
+    expect(await server.call("GET", "/load")).toMatchObject({ status: 200, body: { server_load: 0 } });
   });
 
   it("of an entity see and make only what is that entity's", async () => {
