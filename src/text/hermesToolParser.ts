@@ -18,8 +18,8 @@ export class HermesToolParser implements ToolParser {
   /** After a call: what may be the closing tag. */
   private held = "";
 
-  constructor(asTheyCome: boolean) {
-    this.collector = new ToolCallCollector(asTheyCome);
+  constructor(asTheyCome: boolean, offered: ReadonlySet<string> | null) {
+    this.collector = new ToolCallCollector(asTheyCome, offered);
   }
 
   push(text: string): ToolDelta {

@@ -12,8 +12,8 @@ export class LlamaToolParser implements ToolParser {
   /** Before a call: what is not yet known to be content. */
   private held = "";
 
-  constructor(asTheyCome: boolean) {
-    this.collector = new ToolCallCollector(asTheyCome);
+  constructor(asTheyCome: boolean, offered: ReadonlySet<string> | null) {
+    this.collector = new ToolCallCollector(asTheyCome, offered);
   }
 
   push(text: string): ToolDelta {

@@ -8,7 +8,8 @@ export type CallState = "reading" | "call" | "content";
 
 /**
  * Reads calls one after the other and gathers what a delta will say. Calls that are handed out as they come are calls from
- * their arguments' first character on, whatever follows; others only once their object is whole and valid JSON.
+ * their arguments' first character on, whatever follows; others only once their object is whole and valid JSON. What names
+ * a function that was not offered is no call.
  */
 export class ToolCallCollector {
   private reader = new ToolCallReader();
@@ -21,7 +22,11 @@ export class ToolCallCollector {
   private content: string[] = [];
   private pieces: ToolCallPiece[] = [];
 
-  constructor(private readonly asTheyCome: boolean) {}
+  /** `offered`: the functions that may be called; null: any. */
+  constructor(
+    private readonly asTheyCome: boolean,
+    private readonly offered: ReadonlySet<string> | null,
+  ) {}
 
   /** Whether there has been any call. */
   get hasCalls(): boolean {
@@ -45,6 +50,9 @@ export class ToolCallCollector {
     for (let index = 0; index < text.length; index++) {
       const character = text[index]!;
       const state = this.reader.push(character);
+      if (this.reader.name !== null && this.offered?.has(this.reader.name) === false) {
+        return { state: this.breakOff(), rest: text.slice(index) };
+      }
       if (this.asTheyCome) this.handOut();
       if (state === "failed") return { state: this.breakOff(), rest: text.slice(index) };
       if (!this.announced) this.object += character;

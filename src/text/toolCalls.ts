@@ -48,10 +48,15 @@ export function recogniseToolFormat(templateSource: string): ToolFormat | null {
 
 /**
  * `asTheyCome`: calls are handed out while they are written, so that one that is cut off keeps the arguments it has. Otherwise
- * a call comes in one piece, once it is whole and valid JSON; what never gets there is content as it stands.
+ * a call comes in one piece, once it is whole and valid JSON; what never gets there is content as it stands, and so is what
+ * names a function beside those `offered` (null: any may be called).
  */
-export function createToolParser(format: ToolFormat, asTheyCome: boolean): ToolParser {
-  return format === "hermes" ? new HermesToolParser(asTheyCome) : new LlamaToolParser(asTheyCome);
+export function createToolParser(
+  format: ToolFormat,
+  asTheyCome: boolean,
+  offered: ReadonlySet<string> | null = null,
+): ToolParser {
+  return format === "hermes" ? new HermesToolParser(asTheyCome, offered) : new LlamaToolParser(asTheyCome, offered);
 }
 
 /** Content and calls of a whole answer. */

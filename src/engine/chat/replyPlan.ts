@@ -19,6 +19,8 @@ export interface ReplyPlan {
   reasons: boolean;
   /** null: calls are not looked for. */
   toolFormat: ToolFormat | null;
+  /** The functions that may be called. */
+  offeredTools: ReadonlySet<string>;
   /** Calls beyond these are dropped. */
   mostCalls: number;
   /** Whether the marks that are looked for are special tokens, which text leaves out otherwise. */
@@ -51,6 +53,7 @@ export function planReply(
   return {
     reasons,
     toolFormat,
+    offeredTools: new Set((request.tools ?? []).map((tool) => tool.function.name)),
     mostCalls: several ? Number.POSITIVE_INFINITY : 1,
     needsSpecialTokens: marks(reasons, toolFormat).some((mark) => {
       const id = tokenizer.tokenToId(mark);

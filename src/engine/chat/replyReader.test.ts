@@ -105,6 +105,22 @@ describe("tool calls", () => {
     expect(assembled(await chunks({ tools, parallel_tool_calls })).calls.map((call) => call.name)).toEqual(["add"]);
   });
 
+  test("a function that was not offered is not called: the text is content, whole and streamed", async () => {
+    const other = '<tool_call>\n{"name": "delete", "arguments": {"all": true}}\n</tool_call>';
+    const { ask, chunks } = await withTools(`So:\n${other}\n${one}`);
+    const choice = (await ask({ tools })).choices[0]!;
+    expect(choice.message.tool_calls!.map((call) => call.function.name)).toEqual(["add"]);
+    expect(choice.message.content).toContain(`So:\n${other}`);
+    const { content, calls } = assembled(await chunks({ tools }));
+    expect([content, calls.map((call) => call.name)]).toEqual([choice.message.content, ["add"]]);
+    const alone = (await (await withTools(other)).ask({ tools })).choices[0]!;
+    expect(alone).toMatchObject({ finish_reason: "stop", message: { content: other } });
+    const early = '{"parameters": {}, "name": "delete"}';
+    const llama = await openChat({ says: early, toolParser: "llama3" });
+    expect((await llama.ask({ tools })).choices[0]!.message).toMatchObject({ content: early });
+    expect(assembled(await llama.chunks({ tools }))).toMatchObject({ content: early, calls: [] });
+  });
+
   test("a forced call is read from what the model says, and counted with it", async () => {
     const { ask, chunks, tokenizer } = await withTools(two);
     for (const tool_choice of ["required", { type: "function", function: { name: "sub" } }]) {

@@ -27,7 +27,7 @@ export class ReplyReader {
   ) {
     const startsInside = thought === null ? false : thought.trim() === "" ? true : "midway";
     this.reasoning = plan.reasons ? new ReasoningParser({ startsInside }) : null;
-    this.tools = plan.toolFormat === null ? null : createToolParser(plan.toolFormat, streams);
+    this.tools = plan.toolFormat === null ? null : createToolParser(plan.toolFormat, streams, plan.offeredTools);
   }
 
   push(text: string): ReplyDelta {
