@@ -90,6 +90,7 @@ napi_value start(napi_env env, napi_value exports) {
       js.check(napi_create_function(env, name, NAPI_AUTO_LENGTH, callback, nullptr, &value));
       js.set(exports, name, value);
     }
+    js.set(exports, "version", js.text(ANNEAL_VERSION));
     return exports;
   });
 }

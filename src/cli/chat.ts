@@ -79,7 +79,7 @@ async function openClient(values: Values<typeof flags>): Promise<AnnealClient> {
 async function greet({ client, model }: Conversation): Promise<void> {
   const { data } = await client.models.list();
   const trained = data.filter(({ model_id }) => model_id !== null).length;
-  const { packageVersion } = await import("../engine/packageVersion.js");
+  const { packageVersion } = await import("../packageFiles.js");
   console.log(`${bold(`anneal ${packageVersion()}`)}  ${model ?? data[0]!.id}`);
   const others = trained > 0 ? `; ${trained} trained ${trained === 1 ? "model" : "models"}: /model` : "";
   console.log(dim(`/help says what can be done here; Ctrl-C stops a reply, twice leaves${others}`));

@@ -28,7 +28,7 @@ async function main(args: readonly string[]): Promise<number> {
     return name === undefined ? 2 : 0;
   }
   if (name === "--version") {
-    console.log((await import("../engine/packageVersion.js")).packageVersion());
+    console.log((await import("../packageFiles.js")).packageVersion());
     return 0;
   }
   const { found, rest } = findCommand(commands, args);

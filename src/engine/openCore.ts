@@ -1,4 +1,5 @@
 import { ClosedError, NotFoundError, UnavailableError, ValidationError } from "../errors.js";
+import { packageVersion } from "../packageFiles.js";
 import { openRuntime } from "../runtime/runtime.js";
 import type { ModelRecord } from "../store/records.js";
 import { openStore } from "../store/store.js";
@@ -14,7 +15,6 @@ import { fileRights, readerOf } from "./fileRights.js";
 import { GrammarCache } from "./grammarCache.js";
 import { InferenceMetrics } from "./metrics.js";
 import type { ResolvedOptions } from "./options.js";
-import { packageVersion } from "./packageVersion.js";
 import { resolveModel } from "./resolve.js";
 
 /** Of the memory available at the start, what weights and pages may take when the operator set no limit. */

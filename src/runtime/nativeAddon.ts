@@ -1,7 +1,5 @@
 // The compiled addon as JavaScript sees it, loaded at first use.
 
-import { createRequire } from "node:module";
-import { fileURLToPath } from "node:url";
 import {
   AnnealError,
   BadRequestError,
@@ -11,7 +9,8 @@ import {
   ModelFileError,
   UnavailableError,
 } from "../errors.js";
-import { packageFolder } from "../packageFiles.js";
+import { packageVersion } from "../packageFiles.js";
+import { loadCore } from "./coreFile.js";
 import type { CompiledGrammar, GrammarBudgets, GrammarVocabulary } from "./grammar.js";
 import type { PolicyLossMetrics, PolicyLossRow, PolicyLossSettings } from "./policyLoss.js";
 import type {
@@ -117,16 +116,7 @@ let loaded: NativeAddon | undefined;
 /** @throws UnavailableError when the addon was not built for this machine. */
 export function nativeAddon(): NativeAddon {
   if (loaded) return loaded;
-  const file = fileURLToPath(new URL("native/build/Release/anneal.node", packageFolder));
-  try {
-    loaded = createRequire(import.meta.url)(file) as NativeAddon;
-  } catch (cause) {
-    throw new UnavailableError(`the native part of anneal cannot be loaded: ${(cause as Error).message}`, {
-      code: "native_addon_missing",
-      hint: "run `npm rebuild anneal`, and allow its install script",
-      cause,
-    });
-  }
+  loaded = loadCore(packageVersion()) as NativeAddon;
   loaded.initialize(typedError);
   return loaded;
 }

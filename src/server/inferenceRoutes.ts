@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { Engine } from "../engine/engine.js";
 import type { MetricFamily } from "../engine/metricFamilies.js";
-import { packageVersion } from "../engine/packageVersion.js";
+import { packageVersion } from "../packageFiles.js";
 import { chatCompletionCreate } from "../schemas/chat.js";
 import * as models from "../schemas/models.js";
 import { detokenizeRequest, tokenizeRequest } from "../schemas/tokens.js";

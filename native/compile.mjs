@@ -1,0 +1,279 @@
+// Compiles the compute core into one Node-API addon with any C++20 compiler of GCC's or Clang's kind; no Python, no download.
+//
+//   node native/compile.mjs                               for this machine, into native/build/Release/anneal.node
+//   node native/compile.mjs --target linux-arm64-musl     for another one; the compiler is Zig's (`zig` or `python3 -m ziglang`)
+//
+// Every .cpp file below native/ belongs to the addon, except programs of tests and benchmarks. Kernels are compiled once per
+// instruction set, each file with flags of its own, so that code of one set never reaches a machine without it.
+
+import { spawn, spawnSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { availableParallelism } from "node:os";
+import { basename, dirname, join, relative, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+
+const NATIVE = dirname(fileURLToPath(import.meta.url));
+
+/** Platforms that packages are made for, and how Zig names them: the oldest system that the addon runs on. */
+export const TARGETS = {
+  "linux-x64": "x86_64-linux-gnu.2.28",
+  "linux-arm64": "aarch64-linux-gnu.2.28",
+  "linux-x64-musl": "x86_64-linux-musl",
+  "linux-arm64-musl": "aarch64-linux-musl",
+  "darwin-arm64": "aarch64-macos.12.0",
+  "win32-x64": "x86_64-windows-gnu",
+};
+
+const FLAGS = [
+  "-std=gnu++20",
+  "-O3",
+  "-fPIC",
+  // No arithmetic that was not written: results are the same bits on every machine.
+  "-ffp-contract=off",
+  "-fno-math-errno",
+  "-fvisibility=hidden",
+  "-pthread",
+  "-Wall",
+  "-Wextra",
+  "-Wno-unused-parameter",
+  "-Wno-missing-field-initializers",
+  "-Wno-psabi",
+  "-DNAPI_VERSION=8",
+];
+/** False warnings of GCC: intrinsics leave a register undefined on purpose, and version 12 misjudges how strings are joined. */
+const GCC_FLAGS = ["-Wno-uninitialized", "-Wno-maybe-uninitialized", "-Wno-restrict"];
+
+const AVX2 = ["-mavx2", "-mfma"];
+const AVX512 = ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma"];
+const INSTRUCTION_SETS = {
+  "isa_avx2.cpp": AVX2,
+  "isa_avx512.cpp": AVX512,
+  "isa_avx512bf16.cpp": [...AVX512, "-mavx512bf16"],
+};
+
+/** What JavaScript compares with its own package before it trusts the addon. */
+const { version } = JSON.parse(readFileSync(join(NATIVE, "..", "package.json"), "utf8"));
+
+/** Flags of single files, by their names. */
+const FLAGS_OF = { ...INSTRUCTION_SETS, "addon.cpp": [`-DANNEAL_VERSION="${version}"`] };
+
+const NOT_THE_ADDON = /(_test|_bench|_reference)\.cpp$/;
+
+/**
+ * @typedef {object} CompileOptions
+ * @property {string} [target] a platform of TARGETS; this machine's where absent
+ * @property {string} [compiler] the command, words apart by spaces; $CXX, then g++, c++, clang++ where absent
+ * @property {string} [output] the addon's file
+ * @property {number} [jobs] compilers at once
+ * @property {(done: number, total: number, file: string) => void} [onProgress]
+ */
+
+/**
+ * Compiles what changed since the last time and links the addon.
+ * @param {CompileOptions} options
+ * @returns {Promise<string>} the addon's file
+ * @throws {CompileError}
+ */
+export async function compile(options = {}) {
+  const { target, jobs = availableParallelism(), onProgress = () => {} } = options;
+  if (target !== undefined && !(target in TARGETS))
+    throw new CompileError(`unknown target "${target}"; known are ${Object.keys(TARGETS).join(", ")}`);
+  const folder = join(NATIVE, "build", target ?? "Release");
+  const output = resolve(options.output ?? join(folder, "anneal.node"));
+  const compiler = target ? [...zig(), "c++", "-target", TARGETS[target]] : hostCompiler(options.compiler);
+  const platform = target?.split("-")[0] ?? process.platform;
+  const arch = target?.split("-")[1] ?? process.arch;
+
+  const units = sources()
+    .filter((file) => arch === "x64" || !(basename(file) in INSTRUCTION_SETS))
+    .map((file) => ({ file, object: join(folder, "objects", relative(NATIVE, file).replace(/\.cpp$/, ".o")) }));
+  const flags = [...FLAGS, ...(target ? [] : gccFlags(compiler)), `-I${nodeApi().include_dir}`];
+  let done = 0;
+  let failed;
+  const queue = units.values();
+  const worker = async () => {
+    for (const { file, object } of queue) {
+      if (failed) return;
+      const command = [
+        ...compiler,
+        ...flags,
+        ...(FLAGS_OF[basename(file)] ?? []),
+        "-MMD",
+        "-MF",
+        `${object}.d`,
+        "-c",
+        file,
+        "-o",
+        object,
+      ];
+      if (!isFresh(object, command)) {
+        mkdirSync(dirname(object), { recursive: true });
+        await run(command).catch((error) => {
+          failed ??= error;
+        });
+        if (failed) return;
+        writeFileSync(`${object}.command`, digest(command));
+      }
+      onProgress(++done, units.length + 1, relative(NATIVE, file));
+    }
+  };
+  await Promise.all(Array.from({ length: Math.max(1, jobs) }, worker));
+  if (failed) throw failed;
+
+  const partial = `${output}.${process.pid}.partial`;
+  mkdirSync(dirname(output), { recursive: true });
+  const libraries = await linkerFlags(platform, target, folder);
+  await run([
+    ...compiler,
+    "-shared",
+    ...(target ? ["-s"] : []),
+    "-o",
+    partial,
+    ...units.map(({ object }) => object),
+    ...libraries,
+  ]);
+  // A process that has the old addon open keeps it; nobody sees half of the new one.
+  renameSync(partial, output);
+  for (const extra of [".lib", ".pdb"]) rmSync(partial.replace(/\.partial$/, extra), { force: true });
+  onProgress(units.length + 1, units.length + 1, basename(output));
+  return output;
+}
+
+/** Compiling failed; the message says of what and ends with what the compiler wrote. */
+export class CompileError extends Error {}
+
+function sources(folder = NATIVE) {
+  const files = [];
+  for (const entry of readdirSync(folder, { withFileTypes: true })) {
+    const path = join(folder, entry.name);
+    if (entry.isDirectory() && path !== join(NATIVE, "build")) files.push(...sources(path));
+    else if (entry.name.endsWith(".cpp") && !NOT_THE_ADDON.test(entry.name)) files.push(path);
+  }
+  return files.sort();
+}
+
+function hostCompiler(given = process.env.CXX) {
+  const candidates = given ? [given] : ["g++", "c++", "clang++"];
+  for (const candidate of candidates) {
+    const words = candidate.split(" ").filter((word) => word !== "");
+    if (spawnSync(words[0], [...words.slice(1), "--version"], { stdio: "ignore" }).status === 0) return words;
+  }
+  throw new CompileError(
+    `no C++ compiler: ${candidates.join(", ")} cannot be started; install g++ 12 or clang 15 or later (Debian: apt install g++, ` +
+      "macOS: xcode-select --install), or name one in the environment variable CXX",
+  );
+}
+
+function zig() {
+  for (const words of [["zig"], ["python3", "-m", "ziglang"]])
+    if (spawnSync(words[0], [...words.slice(1), "version"], { stdio: "ignore" }).status === 0) return words;
+  throw new CompileError("another platform's core is compiled by Zig, which is not there: pip install ziglang");
+}
+
+function gccFlags(compiler) {
+  const { stdout } = spawnSync(compiler[0], [...compiler.slice(1), "--version"], { encoding: "utf8" });
+  return /clang/i.test(stdout) ? [] : GCC_FLAGS;
+}
+
+function nodeApi() {
+  return createRequire(import.meta.url)("node-api-headers");
+}
+
+/** Undefined symbols of Node-API are found in the process that loads the addon. */
+async function linkerFlags(platform, target, folder) {
+  if (platform === "darwin") return ["-Wl,-undefined,dynamic_lookup"];
+  if (platform === "win32") {
+    const library = join(folder, "node_api.lib");
+    if (!target) throw new CompileError("on Windows the core is compiled with --target win32-x64");
+    mkdirSync(folder, { recursive: true });
+    await run([
+      ...zig(),
+      "dlltool",
+      "-d",
+      nodeApi().def_paths.node_api_def,
+      "-D",
+      "node.exe",
+      "-m",
+      "i386:x86-64",
+      "-l",
+      library,
+    ]);
+    return [library, "-lpsapi"];
+  }
+  // The C++ library of the machine that compiles need not be the one of the machine that runs.
+  const libraries = target ? [] : ["-static-libgcc"];
+  return ["-pthread", ...libraries, "-Wl,--gc-sections", "-Wl,-z,relro,-z,now"];
+}
+
+/** Whether an object is newer than all it was made of, and made by this command. */
+function isFresh(object, command) {
+  try {
+    if (readFileSync(`${object}.command`, "utf8") !== digest(command)) return false;
+    const made = statSync(object).mtimeMs;
+    const rule = readFileSync(`${object}.d`, "utf8").replaceAll("\\\n", " ");
+    const files = rule.slice(rule.indexOf(": ") + 2).match(/(?:\\ |\S)+/g) ?? [];
+    return files.every((file) => statSync(file.replaceAll("\\ ", " ")).mtimeMs < made);
+  } catch {
+    return false;
+  }
+}
+
+function digest(command) {
+  return createHash("sha256").update(command.join("\0")).digest("hex");
+}
+
+function run([program, ...args]) {
+  return new Promise((done, fail) => {
+    const child = spawn(program, args, { stdio: ["ignore", "pipe", "pipe"] });
+    let said = "";
+    for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (said += data));
+    child.once("error", (cause) => fail(new CompileError(`${program} cannot be started`, { cause })));
+    child.once("close", (code, signal) => {
+      if (code === 0) {
+        if (said.trim()) process.stderr.write(said);
+        return done();
+      }
+      const why = signal ? `was ended by ${signal} (too little memory? try --jobs 1)` : `failed with ${code}`;
+      fail(new CompileError(`${program} ${why}:\n${args.at(-3) ?? ""}\n${said}`));
+    });
+  });
+}
+
+/** One line that moves on a terminal; a line every few seconds elsewhere. */
+function progress() {
+  const begun = Date.now();
+  let told = 0;
+  return (done, total, file) => {
+    const seconds = (Date.now() - begun) / 1000;
+    const left = done === total ? "" : `, about ${Math.ceil((seconds / done) * (total - done))} s left`;
+    const line = `[${done}/${total}] ${file}  ${Math.round(seconds)} s${left}`;
+    if (process.stdout.isTTY) process.stdout.write(`\r\x1b[K${line}${done === total ? "\n" : ""}`);
+    else if (done === total || Date.now() - told > 5000) {
+      told = Date.now();
+      process.stdout.write(`${line}\n`);
+    }
+  };
+}
+
+if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
+  const { values } = parseArgs({
+    options: {
+      target: { type: "string" },
+      compiler: { type: "string" },
+      output: { type: "string" },
+      jobs: { type: "string" },
+    },
+  });
+  try {
+    const jobs = values.jobs === undefined ? undefined : Number(values.jobs);
+    const file = await compile({ ...values, jobs, onProgress: progress() });
+    process.stdout.write(`${existsSync(file) ? relative(process.cwd(), file) : file}\n`);
+  } catch (error) {
+    if (!(error instanceof CompileError)) throw error;
+    process.stderr.write(`${error.message}\n`);
+    process.exitCode = 1;
+  }
+}

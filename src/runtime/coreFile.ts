@@ -1,0 +1,61 @@
+// Where the compiled core of this machine lies: built here from the sources, or in the package of its platform.
+
+import { existsSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { UnavailableError } from "../errors.js";
+import { packageFolder } from "../packageFiles.js";
+
+/** Platforms that have a package with the core in it; on Linux one for each C library, of which an installer takes the one that fits. */
+const PREBUILT = ["linux-x64", "linux-arm64", "linux-x64-musl", "linux-arm64-musl", "darwin-arm64", "win32-x64"];
+
+const BUILD_HINT = "run `npx anneal build`, which compiles it here with a C++20 compiler";
+
+/**
+ * Loads the core: the one built in this package's folder if there is one, otherwise the platform package's.
+ * @param version what the core must have been built for: the package's own version
+ * @throws UnavailableError `native_addon_missing`, saying what was tried and what to do
+ */
+export function loadCore(version: string): unknown {
+  const require = createRequire(import.meta.url);
+  const failures: string[] = [];
+  for (const file of coreFiles(require)) {
+    try {
+      const core = require(file) as { version?: string };
+      if (core.version === version) return core;
+      failures.push(`${file} was built for anneal ${core.version ?? "of another time"}, not ${version}`);
+    } catch (cause) {
+      failures.push((cause as Error).message);
+    }
+  }
+  const platform = `${process.platform}-${process.arch}`;
+  const known = PREBUILT.some((name) => name.startsWith(platform));
+  const message =
+    failures.length > 0
+      ? `the compute core of anneal cannot be loaded: ${failures.join("; ")}`
+      : known
+        ? `the compute core of anneal for ${platform} is not installed: its package @anneal/${platform} is an optional dependency, which the installer left out`
+        : `anneal has no prebuilt compute core for ${platform}`;
+  throw new UnavailableError(message, {
+    code: "native_addon_missing",
+    hint: known ? `install again with optional dependencies, or ${BUILD_HINT}` : BUILD_HINT,
+  });
+}
+
+function coreFiles(require: NodeJS.Require): string[] {
+  const files: string[] = [];
+  if (packageFolder.protocol === "file:") {
+    const built = join(fileURLToPath(packageFolder), "native", "build", "Release", "anneal.node");
+    if (existsSync(built)) files.push(built);
+  }
+  for (const name of PREBUILT) {
+    if (!name.startsWith(`${process.platform}-${process.arch}`)) continue;
+    try {
+      files.push(require.resolve(`@anneal/${name}`));
+    } catch {
+      // Not the package of this machine's C library.
+    }
+  }
+  return files;
+}
