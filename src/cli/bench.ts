@@ -4,7 +4,7 @@ import { defineCommand } from "./command.js";
 import { engineFlags, readEngineOptions } from "./engineFlags.js";
 import { integer } from "./flags.js";
 import { openEngine } from "./openHome.js";
-import { statusLine } from "./progress.js";
+import { ProgressBar } from "./progress.js";
 
 /** Tokens of a prompt, of a reply and of a training row, where the model's context holds as many. */
 const PROMPT = 512;
@@ -94,13 +94,14 @@ async function measureTraining(engine: Engine, base_model: string, length: numbe
 /** Runs once unmeasured, then `repeats` times. */
 async function report(repeats: number, { what, tokens, run }: Measured): Promise<void> {
   const rates: number[] = [];
+  using bar = new ProgressBar(what);
   for (let repeat = 0; repeat <= repeats; repeat++) {
-    statusLine(`${what}: ${repeat === 0 ? "first run" : `run ${repeat} of ${repeats}`}`);
+    bar.show(repeat, repeats + 1);
     const began = performance.now();
     await run(repeat);
     if (repeat > 0) rates.push((1000 * tokens) / (performance.now() - began));
   }
-  statusLine(null);
+  bar.end();
   rates.sort((a, b) => a - b);
   const show = (rate: number) => (rate < 100 ? rate.toFixed(1) : rate.toFixed(0)).padStart(8);
   const spread = `[${show(rates[0]!).trim()} - ${show(rates.at(-1)!).trim()}]`;

@@ -1,33 +1,101 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 
 /** Nothing is shown of what is done within this time. */
-const patienceMs = 1000;
+const PATIENCE_MS = 1000;
 
-const width = 30;
+const WIDTH = 30;
 
-/**
- * Shows how far the loading of models has come, on a terminal, while `action` runs and if that takes its time.
- */
-export async function withLoadingProgress<T>(action: () => Promise<T>, output = process.stderr): Promise<T> {
-  const started = performance.now();
-  let shown = false;
+/** How a count is told, such as bytes as megabytes. */
+interface Unit {
+  name: string;
+  /** Of it in the counted unit. */
+  size: number;
+}
+
+const MEGABYTES: Unit = { name: "MB", size: 1e6 };
+
+/** `done` of `total` after some seconds, as a bar with rate and time left. */
+export function progressText(what: string, done: number, total: number, seconds: number, unit?: Unit): string {
+  const share = total > 0 ? Math.min(1, done / total) : 0;
+  const bar = "#".repeat(Math.round(share * WIDTH)).padEnd(WIDTH, ".");
+  const count = unit ? `${Math.round(share * 100)} %` : `${done} of ${total}`;
+  if (done === 0 || seconds === 0) return `${what} [${bar}] ${count}`;
+  const rate = done / seconds;
+  const told = unit ? `, ${shortRate(rate / unit.size)} ${unit.name}/s` : `, ${shortRate(rate)}/s`;
+  return `${what} [${bar}] ${count}${told}, ${duration((total - done) / rate)} left`;
+}
+
+const shortRate = (rate: number): string => (rate < 10 ? rate.toPrecision(2) : rate.toFixed(0));
+
+/** Seconds as a user reads them. */
+function duration(seconds: number): string {
+  const whole = Math.ceil(seconds);
+  if (whole < 100) return `${whole} s`;
+  return whole < 6000 ? `${Math.round(whole / 60)} min` : `${(whole / 3600).toFixed(1)} h`;
+}
+
+/** A bar on a terminal for something that is counted, once it takes its time. */
+export class ProgressBar {
+  readonly #what: string;
+  readonly #unit: Unit | undefined;
+  readonly #output: NodeJS.WriteStream;
+  readonly #started = performance.now();
+  /** What is counted may stand still for long. */
+  readonly #timer: NodeJS.Timeout;
+  #shown = { done: 0, total: 0, note: "" };
+
+  constructor(what: string, unit?: Unit, output: NodeJS.WriteStream = process.stderr) {
+    this.#what = what;
+    this.#unit = unit;
+    this.#output = output;
+    this.#timer = setInterval(() => this.#draw(), PATIENCE_MS).unref();
+  }
+
+  /** `note` is told behind the bar. */
+  show(done: number, total: number, note = ""): void {
+    this.#shown = { done, total, note };
+    this.#draw();
+  }
+
+  end(): void {
+    clearInterval(this.#timer);
+    statusLine(null, this.#output);
+  }
+
+  [Symbol.dispose](): void {
+    this.end();
+  }
+
+  #draw(): void {
+    const { done, total, note } = this.#shown;
+    const elapsed = performance.now() - this.#started;
+    if (elapsed < PATIENCE_MS) return;
+    statusLine(progressText(this.#what, done, total, elapsed / 1000, this.#unit) + note, this.#output);
+  }
+}
+
+/** Shows how far the loading of models has come while `action` runs. */
+export async function withLoadingProgress<T>(
+  action: () => Promise<T>,
+  output: NodeJS.WriteStream = process.stderr,
+): Promise<T> {
+  const bars = new Map<string, ProgressBar>();
   const show = (message: unknown) => {
-    if (!output.isTTY || performance.now() - started < patienceMs) return;
-    const { id, fraction } = message as { id: string; fraction: number };
-    const filled = Math.round(fraction * width);
-    output.write(`\rloading ${id} [${"#".repeat(filled).padEnd(width, ".")}] ${Math.round(fraction * 100)} %`);
-    shown = true;
+    const { id, fraction, bytes } = message as { id: string; fraction: number; bytes: number };
+    const bar = bars.get(id) ?? new ProgressBar(`loading ${id}`, MEGABYTES, output);
+    bars.set(id, bar);
+    bar.show(fraction * bytes, bytes);
   };
   subscribe("anneal:model:progress", show);
   try {
     return await action();
   } finally {
     unsubscribe("anneal:model:progress", show);
-    if (shown) output.write("\r\u001b[K");
+    for (const bar of bars.values()) bar.end();
   }
 }
 
 /** One line that is drawn over the last one, on a terminal; elsewhere nothing. null: takes it away. */
-export function statusLine(line: string | null, output = process.stderr): void {
+export function statusLine(line: string | null, output: NodeJS.WriteStream = process.stderr): void {
   if (output.isTTY) output.write(`\r\x1b[K${line === null ? "" : line.slice(0, (output.columns || 80) - 1)}`);
 }

@@ -8,7 +8,7 @@ import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
 import { integer, number, text, UsageError, type Values } from "./flags.js";
 import { readName } from "./modelName.js";
 import { openHome } from "./openHome.js";
-import { statusLine } from "./progress.js";
+import { ProgressBar, statusLine } from "./progress.js";
 import { rewardCurve } from "./rewardCurve.js";
 import { shortNumber } from "./shortNumber.js";
 import { loadTrainingModule } from "./trainingModule.js";
@@ -140,17 +140,23 @@ async function followPass(engine: AnnealClient, id: string, what: string, signal
   const losses: number[] = [];
   const warnings: string[] = [];
   let batches = 0;
-  for await (const event of engine.trainingJobs.events(id, {}, { signal })) {
-    if (event.type === "training_started") {
-      batches = event.data.num_sequences;
-      warnings.push(...(event.data.warnings ?? []));
+  let bar = new ProgressBar(what);
+  try {
+    for await (const event of engine.trainingJobs.events(id, {}, { signal })) {
+      if (event.type === "training_started") {
+        batches = event.data.num_sequences;
+        // What came before was waiting.
+        bar = new ProgressBar(what);
+        warnings.push(...(event.data.warnings ?? []));
+      }
+      if (event.type === "gradient_step") losses.push(event.data["loss/train"] ?? event.data.loss!);
+      const loss = losses.length > 0 ? `, loss ${shortNumber(losses.at(-1)!)}` : "";
+      bar.show(losses.length, batches, loss);
     }
-    if (event.type === "gradient_step") losses.push(event.data["loss/train"] ?? event.data.loss!);
-    const loss = losses.length > 0 ? `, loss ${shortNumber(losses.at(-1)!)}` : "";
-    statusLine(`${what}: batch ${losses.length} of ${batches}${loss}`);
+  } finally {
+    bar.end();
   }
   const { step } = await engine.trainingJobs.wait(id, { signal });
-  statusLine(null);
   for (const warning of warnings) process.stderr.write(`  ${warning}\n`);
   const mean = losses.reduce((sum, loss) => sum + loss, 0) / losses.length;
   console.log(`${what}: ${losses.length} batches${losses.length > 0 ? `, mean loss ${shortNumber(mean)}` : ""}`);

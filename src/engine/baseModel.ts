@@ -102,7 +102,7 @@ export async function loadBaseModel(
       tensors,
       dtype,
       kvPages,
-      onProgress: (fraction) => diagnostics.modelProgress.publish({ id, fraction }),
+      onProgress: (fraction) => diagnostics.modelProgress.publish({ id, fraction, bytes: needs.weights }),
     }),
     weights.hash(),
   ]);

@@ -8,7 +8,7 @@ export const diagnostics = {
   engineClose: channel("anneal:engine:close"),
   /** `{ id, folder, dtype, bytes, kvPages, seconds }` */
   modelLoad: channel("anneal:model:load"),
-  /** `{ id, fraction }`, 0 to 1, while weights are read */
+  /** `{ id, fraction, bytes }`, while weights are read: 0 to 1, of how many bytes */
   modelProgress: channel("anneal:model:progress"),
   /** `{ modelId, step }`, once it can be served */
   checkpoint: channel("anneal:checkpoint"),
