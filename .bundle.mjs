@@ -8,10 +8,12 @@ const { version, dependencies, peerDependencies } = JSON.parse(readFileSync("pac
 const BUNDLED = ["zod"];
 
 await build({
-  entryPoints: ["src/index.ts", "src/cli/main.ts", "src/text/encodingWorker.ts"],
+  entryPoints: ["src/index.ts", "src/cli/main.ts", "src/text/textWorker.ts"],
   outdir: "dist",
   bundle: true,
   splitting: true,
+  // What only a start from the sources needs.
+  dropLabels: ["SOURCES"],
   format: "esm",
   platform: "node",
   target: "node20",

@@ -72,7 +72,7 @@ async function textOf(tokenizer: Tokenizer, tokens: readonly number[]): Promise<
 async function tokenTexts(tokenizer: Tokenizer, tokens: readonly number[]): Promise<string[]> {
   const texts: string[] = [];
   for (const id of tokens) {
-    texts.push(tokenizer.tokenText(id));
+    texts.push(tokenizer.piece(id));
     while (texts.length % 1024 === 0 && isTurnUsedUp()) await nextTurn();
   }
   return texts;

@@ -2,7 +2,9 @@ import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type Conversation, renderConversation } from "./conversation.js";
 import { TokenizerError } from "./errors.js";
+import { compileChatTemplate } from "./template/chatTemplate.js";
 import { loadTokenizer, type Tokenizer } from "./tokenizer.js";
 
 const REFERENCE = new URL("../../test/reference/tokenizers/", import.meta.url).pathname;
@@ -309,4 +311,49 @@ describe("a long text", () => {
     await stale.close();
     await rm(folder, { recursive: true });
   });
+});
+
+describe("a conversation rendered in a thread of its own", () => {
+  const messages = [{ role: "user", content: "Hi" }];
+  const folder = join(REFERENCE, "qwen");
+
+  it("becomes the same text, and fails with the same errors", async () => {
+    const tokenizer = await loadTokenizer(folder);
+    const tools = [{ type: "function", function: { name: "f", parameters: { const: 12345678901234567890n } } }];
+    const conversation = { messages, tools, specialTokens: { eos_token: "<end>" }, now: new Date(0) };
+    const source = "{{ messages[0].content }}{{ tools | tojson }}{{ eos_token }}{{ strftime_now('%Y') }}";
+    const here = renderConversation(compileChatTemplate(source), conversation);
+    expect(here).toContain("12345678901234567890");
+    expect(await tokenizer.renderAside(source, conversation)).toBe(here);
+    const failing = async (template: string, given: Conversation) => {
+      const error = await tokenizer.renderAside(template, given).catch((reason: unknown) => reason);
+      expect(() => renderConversation(compileChatTemplate(template), given)).toThrow(error as Error);
+      return error;
+    };
+    expect(await failing("{{ raise_exception('no') }}", { messages })).toMatchObject({ kind: "raised", reason: "no" });
+    expect(await failing("{% if %}", { messages })).toMatchObject({ kind: "syntax", line: 1 });
+    expect(await failing("{{ range(9) | batch(10 ** 9, 1) | list }}", { messages })).toMatchObject({ kind: "budget" });
+    expect(await failing("x", { messages: [] })).toMatchObject({ location: "messages" });
+    const notJson = { messages, kwargs: { f: () => 1 } };
+    await expect(tokenizer.renderAside("x", notJson)).rejects.toMatchObject({ location: "chat_template_kwargs" });
+    await tokenizer.close();
+    await expect(tokenizer.renderAside("x", { messages })).rejects.toMatchObject({ code: "closed" });
+  });
+
+  it("leaves the event loop to others", async () => {
+    const tokenizer = await loadTokenizer(folder);
+    await tokenizer.renderAside("x", { messages });
+    const busy = "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}";
+    const before = performance.eventLoopUtilization();
+    await expect(tokenizer.renderAside(busy, { messages })).rejects.toMatchObject({ kind: "budget" });
+    expect(performance.eventLoopUtilization(before).utilization).toBeLessThan(0.3);
+    await tokenizer.close();
+  });
+});
+
+it("shows a token as the vocabulary writes it", async () => {
+  const tokenizer = await loadTokenizer(join(REFERENCE, "qwen"));
+  expect(tokenizer.encode(" the\n").map((id) => tokenizer.piece(id))).toEqual(["Ġthe", "Ċ"]);
+  expect(tokenizer.piece(tokenizer.eosId!)).toBe(tokenizer.specialTokens.eos_token);
+  expect(tokenizer.piece(10 ** 6)).toBe("");
 });

@@ -3,9 +3,10 @@
 import { join } from "node:path";
 import { Tokenizer as HuggingFaceTokenizer } from "@huggingface/tokenizers";
 import { isTurnUsedUp, nextTurn } from "../turns.js";
-import { EncodingThread } from "./encodingThread.js";
+import type { Conversation } from "./conversation.js";
 import { TokenizerError } from "./errors.js";
 import { createDecoder, type DecodeOptions, type IncrementalDecoder } from "./incrementalDecoder.js";
+import { TextThread } from "./textThread.js";
 import { bytesOfToken, type DecoderLayout, readDecoderLayout } from "./tokenBytes.js";
 import { readTokenizerFolder, type TemplateSource, type TokenizerFolder } from "./tokenizerFolder.js";
 import { checkEncodingLayout, withExplicitSplit } from "./tokenizerLayout.js";
@@ -63,7 +64,9 @@ export class Tokenizer {
   readonly hash: string;
 
   private readonly encoder: Encoder;
-  private readonly thread: EncodingThread;
+  private readonly thread: TextThread;
+  /** Apart from the other, so that a template that takes long delays no encoding. */
+  private readonly renderingThread: TextThread;
   private readonly layout: DecoderLayout;
   private readonly tokens: (string | undefined)[];
   private readonly ids: Map<string, number>;
@@ -77,7 +80,8 @@ export class Tokenizer {
     const file = join(path, "tokenizer.json");
     checkEncodingLayout(folder, file);
     this.hash = folder.hash;
-    this.thread = new EncodingThread({ folder: path, hash: folder.hash });
+    this.thread = new TextThread({ folder: path, hash: folder.hash });
+    this.renderingThread = new TextThread({ folder: path, hash: folder.hash });
     this.layout = readDecoderLayout(folder, file);
     try {
       const pre_tokenizer = withExplicitSplit(folder.tokenizer.pre_tokenizer);
@@ -128,9 +132,17 @@ export class Tokenizer {
     return keptTokens(this.encode(text, { addSpecialTokens }), keep);
   }
 
-  /** Ends the thread, if there is one. Short texts can still be encoded. */
-  close(): Promise<void> {
-    return this.thread.close();
+  /**
+   * What `renderConversation` gives and throws for the template of this source, in a thread of its own. Rejects with the
+   * signal's reason, with ClosedError after `close`, with UnavailableError when it takes more memory than the thread has.
+   */
+  renderAside(source: string, conversation: Conversation, signal?: AbortSignal): Promise<string> {
+    return this.renderingThread.render({ source, conversation }, signal);
+  }
+
+  /** Ends the threads, if there are any. Short texts can still be encoded. */
+  async close(): Promise<void> {
+    await Promise.all([this.thread.close(), this.renderingThread.close()]);
   }
 
   /** The text of `ids`. Ids outside the vocabulary add nothing; incomplete characters become U+FFFD. */
@@ -185,6 +197,11 @@ export class Tokenizer {
     // Ids outside the vocabulary have no end.
     if (this.tokens[id] !== undefined) this.wholeTexts.set(id, text);
     return text;
+  }
+
+  /** A token as the vocabulary writes it ("Ġthe", "<|im_end|>"); "" for an unknown id. */
+  piece(id: number): string {
+    return this.tokens[id] ?? "";
   }
 
   /** The id of a token as the vocabulary writes it ("Ġthe", "<|im_end|>"), or null. */

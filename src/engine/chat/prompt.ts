@@ -4,9 +4,9 @@ import { ValidationError } from "../../errors.js";
 import type { ChatRequest } from "../../schemas/chat.js";
 import {
   type ChatTemplate,
+  type Conversation,
   ConversationError,
   type ConversationMessage,
-  compileChatTemplate,
   contentText,
   isInsideReasoning,
   promptOpensReasoning,
@@ -44,17 +44,22 @@ export async function renderPrompt(
   const messages = request.messages as readonly ConversationMessage[];
   const addGenerationPrompt = request.add_generation_prompt ?? !request.continue_final_message;
   const template = templateOf(request, base);
-  const text = refusing(request, () =>
-    renderConversation(template, {
-      messages,
-      tools: request.tools,
-      documents: request.documents,
-      addGenerationPrompt,
-      continueFinalMessage: request.continue_final_message,
-      reasoningEffort: request.reasoning_effort,
-      kwargs: request.chat_template_kwargs,
-      specialTokens: base.tokenizer.specialTokens,
-    }),
+  const conversation: Conversation = {
+    messages,
+    tools: request.tools,
+    documents: request.documents,
+    addGenerationPrompt,
+    continueFinalMessage: request.continue_final_message,
+    reasoningEffort: request.reasoning_effort,
+    kwargs: request.chat_template_kwargs,
+    specialTokens: base.tokenizer.specialTokens,
+  };
+  // A request's own template is not even read on the thread that everything shares.
+  const isBrief = template === base.template && isShort(conversation);
+  const text = await refusing(request, () =>
+    isBrief
+      ? renderConversation(base.template!, conversation)
+      : base.tokenizer.renderAside(template.source, conversation, signal),
   );
   const kept = keptPromptTokens(request, limits);
   checkTextLength(request, text, () => longestToken(base.tokenizer), limits);
@@ -66,7 +71,11 @@ export async function renderPrompt(
   return {
     tokens,
     thought: openThought(text, request.continue_final_message ? contentText(last.content, "messages") : ""),
-    isPlain: kept === null && isPlainRequest(request) && !template.mentions("strftime_now"),
+    isPlain:
+      kept === null &&
+      template === base.template &&
+      isPlainRequest(request) &&
+      !base.template!.mentions("strftime_now"),
     replyRole,
     echo: last.role === replyRole ? contentText(last.content, `messages.${messages.length - 1}.content`) : null,
   };
@@ -93,10 +102,26 @@ function isPlainRequest(request: ChatRequest): boolean {
   );
 }
 
+/** Messages and UTF-16 units that a template is through with in a few milliseconds. */
+const MAX_SHORT_MESSAGES = 64;
+const MAX_SHORT_LENGTH = 32_768;
+
+function isShort({ messages, tools, documents, kwargs }: Conversation): boolean {
+  if (messages.length > MAX_SHORT_MESSAGES) return false;
+  let left = MAX_SHORT_LENGTH;
+  const open: unknown[] = [messages, tools, documents, kwargs];
+  while (open.length > 0 && left >= 0) {
+    const value = open.pop();
+    left -= typeof value === "string" ? value.length : 8;
+    if (typeof value === "object" && value !== null) for (const child of Object.values(value)) open.push(child);
+  }
+  return left >= 0;
+}
+
 /** The request's own template, or the model's. */
-export function templateOf(request: ChatRequest, base: BaseModel): ChatTemplate {
-  const own = ownTemplate(request);
-  if (own !== undefined) return refusing(request, () => compileChatTemplate(own));
+export function templateOf(request: ChatRequest, base: BaseModel): Pick<ChatTemplate, "source"> {
+  const source = ownTemplate(request);
+  if (source !== undefined) return { source };
   if (base.template !== null) return base.template;
   throw ValidationError.at("chat_template", "is required: the model's tokenizer defines none", "missing");
 }
@@ -108,9 +133,9 @@ function ownTemplate(request: ChatRequest): string | undefined {
 }
 
 /** What a template or a conversation throws, as the fault of a field of the request. */
-function refusing<T>(request: ChatRequest, work: () => T): T {
+async function refusing<T>(request: ChatRequest, work: () => T | Promise<T>): Promise<T> {
   try {
-    return work();
+    return await work();
   } catch (error) {
     if (error instanceof ConversationError) throw ValidationError.at(error.location, error.reason);
     if (!(error instanceof TemplateError)) throw error;

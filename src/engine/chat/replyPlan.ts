@@ -36,7 +36,7 @@ export interface ReplyPlan {
 export function planReply(
   host: ChatHost,
   request: ChatRequest,
-  template: ChatTemplate,
+  template: Pick<ChatTemplate, "source">,
   tokenizer: Tokenizer,
   thought: string | null,
 ): ReplyPlan {

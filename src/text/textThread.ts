@@ -1,0 +1,170 @@
+// Encoding and rendering of long texts in a thread of its own, so that whoever waits for it waits alone.
+
+import { createRequire } from "node:module";
+import { fileURLToPath } from "node:url";
+import { Worker, type WorkerOptions } from "node:worker_threads";
+import { ClosedError, UnavailableError } from "../errors.js";
+import { program } from "../packageFiles.js";
+import { ConversationError, TemplateError } from "./errors.js";
+import type {
+  EncodingTask,
+  RenderingFault,
+  RenderingTask,
+  TextAnswer,
+  TextTask,
+  TextThreadData,
+} from "./textWorker.js";
+
+interface Job {
+  task: TextTask;
+  /** Roughly in proportion to its work: UTF-16 units, or messages as if each had a hundred. */
+  size: number;
+  resolve(answer: TextAnswer): void;
+  reject(error: unknown): void;
+}
+
+/** Memory of the thread's JavaScript: what would take more ends the thread, not the process. */
+const MAX_HEAP_MEGABYTES = 2_048;
+
+/** Started by its first task. It does not keep the process alive while it has nothing to do. */
+export class TextThread {
+  private worker: Worker | null = null;
+  private readonly waiting: Job[] = [];
+  private running: Job | null = null;
+  private closed = false;
+
+  constructor(private readonly tokenizer: TextThreadData) {}
+
+  /**
+   * Token ids of a text; shorter ones go first. An abort rejects with the signal's reason; a text that is being encoded
+   * then is finished for nobody. Throws ClosedError after `close`, UnavailableError when the thread fails.
+   */
+  async encode(task: Omit<EncodingTask, "kind">, signal?: AbortSignal): Promise<Int32Array> {
+    const answer = await this.run({ ...task, kind: "encode" }, task.text.length, signal);
+    if ("ids" in answer) return answer.ids;
+    throw failed("encoded", "failure" in answer ? answer.failure : "no ids came back");
+  }
+
+  /** What `renderConversation` gives and throws, in the same order and with the same errors as `encode`. */
+  async render(task: Omit<RenderingTask, "kind">, signal?: AbortSignal): Promise<string> {
+    const size = 100 * task.conversation.messages.length;
+    const answer = await this.run({ ...task, kind: "render" }, size, signal);
+    if ("text" in answer) return answer.text;
+    if ("fault" in answer) throw errorOf(answer.fault);
+    throw failed("rendered", "failure" in answer ? answer.failure : "no text came back");
+  }
+
+  private run(task: TextTask, size: number, signal?: AbortSignal): Promise<TextAnswer> {
+    signal?.throwIfAborted();
+    return new Promise((resolve, reject) => {
+      if (this.closed) return reject(closedError());
+      const job: Job = {
+        task,
+        size,
+        resolve(answer) {
+          signal?.removeEventListener("abort", left);
+          resolve(answer);
+        },
+        reject(error) {
+          signal?.removeEventListener("abort", left);
+          reject(error);
+        },
+      };
+      const left = () => {
+        const at = this.waiting.indexOf(job);
+        if (at >= 0) this.waiting.splice(at, 1);
+        reject(signal!.reason);
+      };
+      signal?.addEventListener("abort", left, { once: true });
+      this.waiting.push(job);
+      this.next();
+    });
+  }
+
+  /** Ends the thread; texts on their way reject with ClosedError. */
+  async close(): Promise<void> {
+    this.closed = true;
+    this.fail(closedError());
+    for (const job of this.waiting.splice(0)) job.reject(closedError());
+    await this.worker?.terminate();
+    this.worker = null;
+  }
+
+  private next(): void {
+    if (this.running !== null || this.closed) return;
+    if (this.waiting.length === 0) {
+      this.worker?.unref();
+      return;
+    }
+    let shortest = 0;
+    for (const [i, { size }] of this.waiting.entries()) if (size < this.waiting[shortest]!.size) shortest = i;
+    const job = this.waiting.splice(shortest, 1)[0]!;
+    this.running = job;
+    this.worker ??= this.start();
+    this.worker.ref();
+    try {
+      this.worker.postMessage(job.task);
+    } catch (error) {
+      // What cannot be copied is no JSON: a function, say.
+      this.fail(new ConversationError("chat_template_kwargs", `holds what is no JSON (${(error as Error).message})`));
+      this.next();
+    }
+  }
+
+  private start(): Worker {
+    const worker = thread(this.tokenizer);
+    worker.on("message", (answer: TextAnswer) => {
+      const job = this.running;
+      this.running = null;
+      job?.resolve(answer);
+      this.next();
+    });
+    worker.on("error", (error) => this.ended(worker, error));
+    worker.on("exit", (code) => this.ended(worker, new Error(`it ended with code ${code}`)));
+    return worker;
+  }
+
+  /** A thread that has died takes its text with it; the next text gets another thread. */
+  private ended(worker: Worker, error: Error): void {
+    if (this.worker !== worker) return;
+    this.worker = null;
+    this.fail(failed("read or written", error.message, error));
+    this.next();
+  }
+
+  private fail(error: unknown): void {
+    const job = this.running;
+    this.running = null;
+    job?.reject(error);
+  }
+}
+
+function thread(workerData: TextThreadData): Worker {
+  const file = program("text/textWorker");
+  const options = { workerData, resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MEGABYTES } };
+  // The bundle has no sources to run from, and is made without what bears this label.
+  // biome-ignore lint/correctness/noUnusedLabels: the bundler drops it by its name.
+  // biome-ignore lint/suspicious/noConfusingLabels: as above.
+  SOURCES: if (file.pathname.endsWith(".ts")) return threadFromSources(file, options);
+  return new Worker(file, options);
+}
+
+/** A thread inherits nothing that would read TypeScript. */
+function threadFromSources(file: URL, options: WorkerOptions): Worker {
+  const tsx = createRequire(import.meta.url).resolve("tsx/cjs/api");
+  const start = `require(${JSON.stringify(tsx)}).register(); require(${JSON.stringify(fileURLToPath(file))});`;
+  return new Worker(start, { ...options, eval: true });
+}
+
+function errorOf(fault: RenderingFault): Error {
+  if (fault.name === "TemplateError") return new TemplateError(fault.kind, fault.reason, fault.line);
+  return new ConversationError(fault.location, fault.reason);
+}
+
+function closedError(): ClosedError {
+  return new ClosedError("the model has been closed");
+}
+
+function failed(done: string, message: string, cause?: Error): UnavailableError {
+  return new UnavailableError(`the text could not be ${done}: ${message}`, { code: "encoding_failed", cause });
+}
