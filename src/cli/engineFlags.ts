@@ -3,7 +3,7 @@
 import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import type { EngineOptions, ModelOptions } from "../types/options.js";
-import { bytes, choice, type Flag, integer, number, repeated, text, UsageError, type Values } from "./flags.js";
+import { bytes, choice, type Flag, integer, number, repeated, text, toggle, UsageError, type Values } from "./flags.js";
 
 export const defaultHome = (): string => join(homedir(), ".anneal");
 
@@ -62,6 +62,7 @@ export const engineFlags = {
   "adapter-rank": integer("N", "of new models' adapters (default 8)"),
   "adapter-alpha": number("X", "likewise (default 16)", (alpha) => alpha > 0, "above 0"),
   "adapter-target": repeated("NAME", "a projection that they train, such as q_proj; repeatable (default: all seven)"),
+  verify: toggle("refuse base models whose weights have changed since the home first saw them"),
   entity: text("NAME", "the owner's entity (default local)"),
   "data-root": repeated("PATH", "folder from which requests may name files; repeatable"),
   "allow-host": repeated("HOST", "host from which training data may be read; repeatable"),
@@ -95,6 +96,7 @@ export function readEngineOptions(values: Values<typeof engineFlags>): EngineOpt
     optimizerStep: values["optimizer-step"],
     optimizer: values.optimizer,
     adapter: Object.keys(adapter).length > 0 ? adapter : undefined,
+    verify: values.verify,
     entity: values.entity,
     apiKey: values["api-key"],
     dataRoots: values["data-root"],

@@ -71,7 +71,8 @@ async function serveUntilInterrupted(values: Values<typeof flags>): Promise<numb
     engine.setAddress(listening.address);
     const models = await engine.baseModels.list();
     console.log(`Serving ${models.join(", ")} at ${listening.address}/v1`);
-    console.log(`API key: ${engine.apiKey}`);
+    // Whoever gave a key knows it, and may not want it in a log.
+    console.log(`API key: ${values["api-key"] === undefined ? engine.apiKey : "the one that was given"}`);
     console.log(`Home:    ${engine.home}`);
     await stopped;
     process.stderr.write("closing; jobs go on at the next start\n");

@@ -1,6 +1,4 @@
-import { join } from "node:path";
-import { AnnealError, ModelFileError } from "../errors.js";
-import { readAdapter, writeCheckpoint } from "../training/checkpointFiles.js";
+import { putOnDevice, readAdapter, writeCheckpoint } from "../training/checkpointFiles.js";
 import type { BaseModel } from "./baseModel.js";
 
 /**
@@ -9,13 +7,6 @@ import type { BaseModel } from "./baseModel.js";
  */
 export async function importAdapter(base: BaseModel, source: string, folder: string): Promise<void> {
   const { spec, tensors: values } = await readAdapter(source, base, "elsewhere");
-  try {
-    base.device.releaseAdapter(await base.device.loadAdapter(spec, values));
-  } catch (error) {
-    if (!(error instanceof AnnealError) || error.status !== 400) throw error;
-    // The native core knows tensors, not the file that they came from.
-    const { message, param } = error;
-    throw new ModelFileError(join(source, "adapter_model.safetensors"), message, { param, cause: error });
-  }
+  base.device.releaseAdapter(await putOnDevice(base, source, spec, values));
   await writeCheckpoint(folder, { spec, values, optimizer: null }, base, { parent_step: null, job_id: null });
 }

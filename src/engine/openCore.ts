@@ -9,6 +9,7 @@ import type { TrainingHost } from "../training/host.js";
 import { JobRunner } from "../training/jobRunner.js";
 import { AdapterCache } from "./adapterCache.js";
 import { type BaseModel, closeBaseModel, loadBaseModel } from "./baseModel.js";
+import { checkWeights } from "./checkWeights.js";
 import type { EngineCore } from "./core.js";
 import { diagnostics } from "./diagnostics.js";
 import { fileRights, readerOf } from "./fileRights.js";
@@ -41,6 +42,7 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
         throw new ValidationError([{ loc: ["options", "models", String(index)], msg, type: "value_error" }]);
       }
       bases.set(base.id, base);
+      checkWeights(store, base, options);
       budget -= base.device.bytes;
     }
 

@@ -64,6 +64,7 @@ const engineOptions = z.object({
   logger: logger.optional(),
   entity: name.default("local"),
   apiKey: z.string().min(1).optional(),
+  verify: z.boolean().default(false),
   toolParser: z.enum(["auto", "none", "hermes", "llama3"]).default("auto"),
   scheduler: z.enum(["fcfs", "priority"]).default("fcfs"),
   samplingDefaults: z.enum(["model", "neutral"]).default("model"),

@@ -109,4 +109,11 @@ export const migrations: readonly string[] = [
   `
   ALTER TABLE jobs ADD COLUMN run TEXT; -- JSON: what the job is a part of
   `,
+  `
+  CREATE TABLE base_weights (
+    base_model TEXT PRIMARY KEY,
+    hash TEXT NOT NULL,              -- SHA-256 of configuration and tensors, hexadecimal
+    recorded_at INTEGER NOT NULL
+  ) STRICT;
+  `,
 ];

@@ -3,6 +3,7 @@ import { join, resolve } from "node:path";
 import Database from "better-sqlite3";
 import { ConflictError } from "../errors.js";
 import { type ArtifactTable, artifactTable } from "./artifacts.js";
+import { type BaseWeightsTable, baseWeightsTable } from "./baseWeights.js";
 import { type CheckpointTable, checkpointTable } from "./checkpoints.js";
 import { writeFileDurably } from "./durableFiles.js";
 import { type EventTable, eventTable } from "./events.js";
@@ -39,6 +40,7 @@ export interface Store {
   readonly metrics: MetricTable;
   readonly keys: KeyTable;
   readonly artifacts: ArtifactTable;
+  readonly baseWeights: BaseWeightsTable;
   readonly files: HomeFiles;
   /** All writes of `action` together, or none of them. May be nested. */
   transaction<T>(action: () => T): T;
@@ -208,6 +210,7 @@ function buildStore(
     metrics: namingFullDisks(metricTable(database)),
     keys: namingFullDisks(keyTable(database)),
     artifacts: namingFullDisks(artifacts),
+    baseWeights: namingFullDisks(baseWeightsTable(database)),
     files: namingFullDisks(files),
     transaction,
     startJob: (jobId, event) =>

@@ -3,8 +3,9 @@
 import { existsSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { ModelFileError } from "../errors.js";
+import { BadRequestError, ModelFileError } from "../errors.js";
 import type { AdapterSpec, DeviceModel, NamedTensors, Trainer } from "../runtime/runtime.js";
+import { type Checksums, folderChecksums, META_FILE, verifyChecksums } from "../store/checksums.js";
 import { naming } from "../store/fullDisk.js";
 import { readAdapterFolder, writeAdapterFolder } from "../weights/adapterFolder.js";
 import { JsonFields } from "../weights/jsonFields.js";
@@ -36,6 +37,8 @@ export interface CheckpointMeta {
   /** null for step 0 and imports. */
   parent_step: number | null;
   job_id: string | null;
+  /** Of its other files; checkpoints of earlier versions have none. */
+  sha256?: Checksums;
 }
 
 /** Projections of every layer that adapters of new models train, and their rank. */
@@ -48,7 +51,6 @@ export const DEFAULT_ADAPTER: AdapterSpec = {
 
 const ADAPTER_SEED = 3407n;
 const OPTIMIZER_FILE = "optimizer.safetensors";
-const META_FILE = "meta.json";
 
 /** What is read of an adapter's folder. */
 export const ADAPTER_FILES: readonly string[] = ["adapter_config.json", "adapter_model.safetensors", META_FILE];
@@ -87,6 +89,7 @@ export const writeCheckpoint = naming(
       weight_type: base.device.dtype,
       kernel_set: base.device.kernelSet,
       ...origin,
+      sha256: await folderChecksums(folder),
     };
     await writeFile(join(folder, META_FILE), `${JSON.stringify(meta, null, 2)}\n`);
   },
@@ -117,7 +120,7 @@ export async function writeInitialCheckpoint(
 export type AdapterOrigin = "checkpoint" | "elsewhere";
 
 /**
- * An adapter for `base`.
+ * An adapter for `base`; of a checkpoint, if its files are what was written.
  * @throws ModelFileError when a file is damaged, or missing, or the adapter was made from other weights.
  */
 export async function readAdapter(
@@ -143,12 +146,14 @@ export async function readAdapter(
       hint: "import the folder as a model of its own if its adapter is known to fit",
     });
   }
+  if (from === "checkpoint") await verifyChecksums(folder, ADAPTER_FILES);
   return readAdapterFolder(folder);
 }
 
 /** @throws ModelFileError when a file is damaged or the checkpoint was made from other weights. */
 export async function readCheckpoint(folder: string, base: TrainingBase): Promise<AdapterState> {
   const { spec, tensors: values } = await readAdapter(folder, base, "checkpoint");
+  await verifyChecksums(folder, [OPTIMIZER_FILE]);
   const file = join(folder, OPTIMIZER_FILE);
   return { spec, values, optimizer: existsSync(file) ? await readOptimizer(file) : null };
 }
@@ -160,7 +165,24 @@ export async function loadAdapter(
   from: AdapterOrigin,
 ): Promise<number> {
   const { spec, tensors } = await readAdapter(folder, base, from);
-  return base.device.loadAdapter(spec, tensors);
+  return putOnDevice(base, folder, spec, tensors);
+}
+
+/** What was read of a folder as a version on the device. @throws ModelFileError naming the tensor that does not fit. */
+export async function putOnDevice(
+  base: Pick<TrainingBase, "device">,
+  folder: string,
+  spec: AdapterSpec,
+  tensors: NamedTensors,
+): Promise<number> {
+  try {
+    return await base.device.loadAdapter(spec, tensors);
+  } catch (error) {
+    if (!(error instanceof BadRequestError)) throw error;
+    // The native core knows tensors, not the file that they came from.
+    const { message, param } = error;
+    throw new ModelFileError(join(folder, "adapter_model.safetensors"), message, { param, cause: error });
+  }
 }
 
 /** A state between two checkpoints as one file's content. */

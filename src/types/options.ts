@@ -38,6 +38,11 @@ export interface EngineOptions {
   entity?: string;
   /** The owner's API key for this run, instead of the one kept in the home. */
   apiKey?: string;
+  /**
+   * Refuse base models whose weights are not those that the home first saw under their names; default false: say so in the
+   * log. Checkpoints are always compared with what was written.
+   */
+  verify?: boolean;
   /** How tool calls are read from a model's text; default "auto": from its chat template. */
   toolParser?: "auto" | "none" | "hermes" | "llama3";
   /** "priority": lower `priority` runs earlier; default "fcfs": requests run in order, and a priority is refused. */
