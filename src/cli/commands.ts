@@ -4,10 +4,21 @@ import { bench } from "./bench.js";
 import { chat } from "./chat.js";
 import type { Command, CommandGroup } from "./command.js";
 import { demo } from "./demo.js";
+import { home } from "./home.js";
 import { keys } from "./keys.js";
 import { models } from "./models.js";
 import { runs } from "./runs.js";
 import { serve } from "./serve.js";
 import { train } from "./train.js";
 
-export const commands: readonly (Command | CommandGroup)[] = [serve, chat, demo, train, models, runs, bench, keys];
+export const commands: readonly (Command | CommandGroup)[] = [
+  serve,
+  chat,
+  demo,
+  train,
+  models,
+  runs,
+  bench,
+  home,
+  keys,
+];

@@ -2,7 +2,8 @@
 
 import { DiskFullError } from "../errors.js";
 
-const CODES = new Set(["ENOSPC", "EDQUOT", "SQLITE_FULL"]);
+/** No room on the disk, in the user's quota, or under the limit of a file's size; SQLite tells only the first by a name of its own. */
+const CODES = new Set(["ENOSPC", "EDQUOT", "EFBIG", "SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE"]);
 
 /** A full disk as DiskFullError, whoever met it; other errors as they are. */
 export function namedFullDisk(error: unknown): unknown {

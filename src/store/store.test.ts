@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import {
   chmodSync,
   copyFileSync,
@@ -52,6 +53,30 @@ describe("a full disk", () => {
     expect(() => table.write({} as string)).toThrow(RangeError);
     expect(table.name).toBe("notes");
     database.close();
+  });
+
+  it.each(["ENOSPC", "EDQUOT", "EFBIG", "SQLITE_IOERR_WRITE"])("or the limits of users and files do: %s", (code) => {
+    const refuse = namingFullDisks({
+      write() {
+        throw Object.assign(new Error(code), { code });
+      },
+    });
+    expect(() => refuse.write()).toThrow(expect.objectContaining({ name: "DiskFullError", code: "disk_full" }));
+  });
+
+  it.skipIf(process.platform !== "linux")("that a file's size is limited to is as full", () => {
+    const script = `import { openStore } from ${JSON.stringify(new URL("./store.ts", import.meta.url).href)};
+      const store = openStore(${JSON.stringify(join(home, "limited"))});
+      const seen = [];
+      try {
+        for (let i = 0; i < 4000; i++) store.models.create({ entity: "e", project: "p", name: i + "x".repeat(500), baseModel: "b" });
+      } catch (error) { seen.push(error.code); }
+      try { await store.artifacts.put({ entity: "e", project: "p", name: "n" }, "f", [Buffer.alloc(4e6)]); }
+      catch (error) { seen.push(error.code); }
+      console.log(seen.join());`;
+    const command = `ulimit -f 1000; exec "$0" --import tsx --input-type=module -e "$1"`;
+    const said = execFileSync("bash", ["-c", command, process.execPath, script], { encoding: "utf8" });
+    expect(said.trim()).toBe("disk_full,disk_full");
   });
 
   it.skipIf(process.platform !== "linux")("or a file, of which it leaves nothing", async () => {

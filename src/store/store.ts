@@ -16,6 +16,7 @@ import { type KeyTable, keyTable, makeKey } from "./keys.js";
 import { type MetricTable, metricTable } from "./metrics.js";
 import { migrate } from "./migrate.js";
 import { type ModelTable, modelTable } from "./models.js";
+import { knownContent } from "./openedHome.js";
 import type { CheckpointRecord, JobRecord, NewEvent } from "./records.js";
 import { type Swept, sweepHome } from "./sweep.js";
 import { makeTemporaryHome } from "./temporaryHome.js";
@@ -190,12 +191,7 @@ function buildStore(
   }
 
   artifacts.recover();
-  const swept = sweepHome(home, {
-    checkpoints: checkpoints.all,
-    unfinishedJobs: () => jobs.unfinished().map(({ id }) => id),
-    isJob: (id) => jobs.get(id) !== null,
-    artifactIds: artifacts.ids,
-  });
+  const swept = sweepHome(home, knownContent({ checkpoints, jobs, artifacts }));
   const stopMoving = isTemporary ? () => undefined : moveLogRegularly(database);
 
   return namingFullDisks<Store>({

@@ -31,11 +31,20 @@ const QUARANTINE = "quarantine";
 export function sweepHome(home: string, known: KnownContent): Swept {
   const aside = join(QUARANTINE, new Date().toISOString().replaceAll(":", "-"));
   const swept: Swept = { quarantined: [], restored: restore(home, known) };
-  const quarantine = (path: string) => {
-    if (move(join(home, path), join(home, aside, path))) swept.quarantined.push(path);
-  };
   rmSync(join(home, "temporary"), { recursive: true, force: true });
+  for (const path of [...unknownPaths(home, known)]) {
+    if (move(join(home, path), join(home, aside, path))) swept.quarantined.push(path);
+  }
+  const unfinished = new Set(known.unfinishedJobs());
+  for (const jobId of entries(home, "jobs")) {
+    if (known.isJob(jobId) && !unfinished.has(jobId))
+      rmSync(join(home, "jobs", jobId), { recursive: true, force: true });
+  }
+  return swept;
+}
 
+/** What lies in a home and no row knows, relative to it. Links are not followed. */
+export function* unknownPaths(home: string, known: KnownContent): Generator<string> {
   const steps = new Map<string, Set<string>>();
   for (const { modelId, step } of known.checkpoints()) {
     steps.set(modelId, (steps.get(modelId) ?? new Set()).add(String(step)));
@@ -45,23 +54,18 @@ export function sweepHome(home: string, known: KnownContent): Swept {
     const model = join("checkpoints", modelId);
     const kept = steps.get(modelId);
     if (!kept || !isFolder(join(home, model))) {
-      quarantine(model);
+      yield model;
       continue;
     }
     for (const step of entries(home, model)) {
       const path = join(model, step);
       // A job that was cut off before its checkpoint had a row makes it again, in the same place.
-      if (!kept.has(step) && !unfinished.has(jobOf(join(home, path)) ?? "")) quarantine(path);
+      if (!kept.has(step) && !unfinished.has(jobOf(join(home, path)) ?? "")) yield path;
     }
   }
-  for (const jobId of entries(home, "jobs")) {
-    const path = join("jobs", jobId);
-    if (!known.isJob(jobId)) quarantine(path);
-    else if (!unfinished.has(jobId)) rmSync(join(home, path), { recursive: true, force: true });
-  }
+  for (const jobId of entries(home, "jobs")) if (!known.isJob(jobId)) yield join("jobs", jobId);
   const artifacts = known.artifactIds().add("pending");
-  for (const id of entries(home, "artifacts")) if (!artifacts.has(id)) quarantine(join("artifacts", id));
-  return swept;
+  for (const id of entries(home, "artifacts")) if (!artifacts.has(id)) yield join("artifacts", id);
 }
 
 /** What is known and not in its place, but in quarantine, is moved back. @returns its paths. */

@@ -2,7 +2,8 @@
 
 import { basename } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { ClosedError, ModelFileError, systemReason, UnavailableError } from "../errors.js";
+import { ClosedError, DiskFullError, ModelFileError, systemReason, UnavailableError } from "../errors.js";
+import { namedFullDisk } from "../store/fullDisk.js";
 import type { JobEnd } from "../store/store.js";
 import type { TrainingHost } from "./host.js";
 import { Line, type Release } from "./line.js";
@@ -20,6 +21,10 @@ const CLOSING = Symbol("closing");
 
 /** Between attempts to write what a full disk did not take, in milliseconds. */
 const WRITE_AGAIN_AFTER = 500;
+
+/** Between attempts of a job that a full disk stopped, in milliseconds: a step is computed again in each. */
+const MIN_WAIT_FOR_ROOM = 500;
+const MAX_WAIT_FOR_ROOM = 30_000;
 
 export class JobRunner {
   readonly #host: TrainingHost;
@@ -101,10 +106,7 @@ export class JobRunner {
     try {
       held.push(await this.#queue.acquire(modelId, signal));
       held.push(await this.#places.acquire(signal));
-      const job = this.#host.store.jobs.get(jobId);
-      if (job === null) return;
-      const { runJob } = await import("./runJob.js");
-      await runJob(this.#host, job, signal);
+      await this.#runWithRoom(jobId, signal);
     } catch (error) {
       const reason = signal.aborted ? signal.reason : error;
       if (reason === CLOSING) return;
@@ -116,6 +118,24 @@ export class JobRunner {
       await this.#endOnceWritable(jobId, reason === CANCELLED ? cancelled() : failed(error));
     } finally {
       for (const release of held) release();
+    }
+  }
+
+  /** Goes on from the last step that was written whenever the disk was full. */
+  async #runWithRoom(jobId: string, signal: AbortSignal): Promise<void> {
+    const { store, logger } = this.#host;
+    const { runJob } = await import("./runJob.js");
+    for (let wait = MIN_WAIT_FOR_ROOM; ; wait = Math.min(2 * wait, MAX_WAIT_FOR_ROOM)) {
+      const job = store.jobs.get(jobId);
+      if (job === null) return;
+      try {
+        return await runJob(this.#host, job, signal);
+      } catch (error) {
+        const named = namedFullDisk(error);
+        if (signal.aborted || !(named instanceof DiskFullError)) throw error;
+        logger.warn("training job waits for room on the disk", { job: jobId, error: named });
+        await sleep(wait, undefined, { signal });
+      }
     }
   }
 

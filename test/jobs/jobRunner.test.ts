@@ -216,6 +216,57 @@ describe("a training job", () => {
     expect(store.jobs.get(good)!.status).toBe("succeeded");
   });
 
+  it("waits for room on a full disk, wherever it is met, and makes the same weights", async () => {
+    const modelId = await registerModel(store, base, "waiting");
+    const untouched = await registerModel(store, base, "untouched");
+    const full = () => Object.assign(new Error("no space left on device"), { code: "EDQUOT" });
+    const [start, step, commit] = [store.startJob, store.commitStep, store.files.commitFolder];
+    const [waiting, other] = [queue(modelId, rl(2)), queue(untouched, rl(2))];
+    const met: string[] = [];
+    const once = (place: string, jobId: string) => {
+      if (jobId !== waiting || met.includes(place)) return;
+      met.push(place);
+      throw full();
+    };
+    vi.spyOn(store, "startJob").mockImplementation((jobId, event) => {
+      once("start", jobId);
+      start(jobId, event);
+    });
+    vi.spyOn(store, "commitStep").mockImplementation((jobId, made) => {
+      once("step", jobId);
+      step(jobId, made);
+    });
+    vi.spyOn(store.files, "commitFolder").mockImplementation(async (from, to) => {
+      once("checkpoint", to.includes(modelId) ? waiting : other);
+      await commit(from, to);
+    });
+    const warn = vi.spyOn(host.logger, "warn");
+    runner.start();
+    await Promise.all([ended(waiting), ended(other)]);
+    expect(met).toEqual(["start", "step", "checkpoint"]);
+    expect(typesOf(waiting)).toEqual(typesOf(other));
+    expect(store.jobs.get(waiting)!.status).toBe("succeeded");
+    expect(checkpointBits(store, modelId, 1)).toEqual(checkpointBits(store, untouched, 1));
+    expect(warn.mock.calls.filter(([message]) => message.includes("waits for room"))).toHaveLength(3);
+    warn.mockRestore();
+  });
+
+  it("that waits for room can be cancelled", async () => {
+    const modelId = await registerModel(store, base, "cancelled");
+    const jobId = queue(modelId, rl(1));
+    const full = Object.assign(new Error("file too large"), { code: "EFBIG" });
+    const met = new Promise<void>((resolve) => {
+      vi.spyOn(store, "startJob").mockImplementation(() => {
+        resolve();
+        throw full;
+      });
+    });
+    runner.enqueue(jobId);
+    await met;
+    await runner.cancel(jobId);
+    expect(store.jobs.get(jobId)!.status).toBe("cancelled");
+  });
+
   it("ends when its end can be written, whatever keeps it from that, and holds up nobody else", async () => {
     const [failing, other] = [await registerModel(store, base, "failing"), await registerModel(store, base, "other")];
     const finish = store.finishJob;

@@ -309,6 +309,9 @@ describe("artifacts and supervised jobs", () => {
   it("refuses names outside the rules and versions without files", async () => {
     expect((await server.call("PUT", "/v1/preview/artifacts/local/test/data/..%2Fx", "x")).status).toBe(422);
     expect((await server.call("PUT", "/v1/preview/artifacts/local/te%20st/data/x", "x")).status).toBe(422);
+    // Files on their way in are called so.
+    const part = await server.call("PUT", "/v1/preview/artifacts/local/test/data/x.part", "x");
+    expect([part.status, part.body.detail[0]!.loc.at(-1)]).toEqual([422, "file"]);
     expect((await server.call("POST", "/v1/preview/artifacts/local/test/nothing")).status).toBe(422);
   });
 

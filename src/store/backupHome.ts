@@ -1,0 +1,160 @@
+import { existsSync, lstatSync, mkdirSync, readdirSync, rmdirSync, rmSync } from "node:fs";
+import { cp, realpath } from "node:fs/promises";
+import { basename, dirname, join, relative, resolve, sep } from "node:path";
+import Database from "better-sqlite3";
+import { ConflictError, UnavailableError, ValidationError } from "../errors.js";
+import type { HomeBackup, HomeProblem } from "../types/home.js";
+import { verifyChecksums } from "./checksums.js";
+import { commitFolder } from "./durableFiles.js";
+import { naming } from "./fullDisk.js";
+import { homeFiles } from "./homeFiles.js";
+import { databaseFile, PRIVATE_FOLDER } from "./homeFolder.js";
+import { databaseError, openForReading, problemOf, type Tables, tablesOf } from "./openedHome.js";
+
+/** Pages of the database copied before others get their turn: 8 MiB. */
+const PAGES_AT_ONCE = 2048;
+/** A database that is written to is begun again; after this many pages in excess it is copied in one go. */
+const MAX_COPIED_TWICE = 4;
+/** Of the database, while jobs make steps faster than their files are copied. */
+const MAX_ATTEMPTS = 50;
+
+/**
+ * Copies a home to `target`, a new folder, which is a home of its own: the database as it is at one moment, and the files of
+ * everything that is in it. Works beside an engine that has the home open; jobs go on from there in either. What is in
+ * quarantine is left out.
+ * @throws NotFoundError when there is no home; ConflictError when `target` is there already and not empty; ValidationError when
+ * it lies in the home; DiskFullError.
+ */
+export const backupHome = naming(async (home: string, target: string): Promise<HomeBackup> => {
+  const source = await wholePath(home);
+  const folder = await wholePath(target);
+  const live = openForReading(source);
+  const temporary = `${folder}.${process.pid}.part`;
+  try {
+    checkTarget(source, folder);
+    mkdirSync(temporary, { recursive: true, mode: PRIVATE_FOLDER });
+    const report = await copyHome(live, source, temporary);
+    if (existsSync(folder)) rmdirSync(folder);
+    await commitFolder(temporary, folder);
+    return { folder, ...report };
+  } catch (error) {
+    throw databaseError(source, error);
+  } finally {
+    live.close();
+    rmSync(temporary, { recursive: true, force: true });
+  }
+});
+
+/** Links followed, of what is there. */
+async function wholePath(path: string): Promise<string> {
+  const absolute = resolve(path);
+  const parent = dirname(absolute);
+  if (existsSync(absolute) || parent === absolute) return realpath(absolute);
+  return join(await wholePath(parent), basename(absolute));
+}
+
+function checkTarget(home: string, target: string): void {
+  const status = lstatSync(target, { throwIfNoEntry: false });
+  if (status && (!status.isDirectory() || readdirSync(target).length > 0)) {
+    throw new ConflictError(`${target} is there already`, { code: "backup_exists", param: "target" });
+  }
+  const path = relative(home, target);
+  if (path !== ".." && !path.startsWith(`..${sep}`)) {
+    const msg = "must not lie in the home itself";
+    throw new ValidationError([{ loc: ["target"], msg, type: "value_error" }]);
+  }
+}
+
+/** Folders that were copied, by their path; the id says of which row. */
+type Copied = Map<string, string>;
+
+async function copyHome(live: Database.Database, home: string, target: string): Promise<Omit<HomeBackup, "folder">> {
+  const now = tablesOf(live, home);
+  const copied: Copied = new Map();
+  for (let attempt = 1; ; attempt++) {
+    const file = databaseFile(target);
+    for (const name of readdirSync(target)) if (name.startsWith("anneal.db")) rmSync(join(target, name));
+    await copyDatabase(live, file);
+    const database = new Database(file);
+    try {
+      const then = tablesOf(database, target);
+      // First what changes fast.
+      const jobs = then.jobs.unfinished();
+      for (const { id } of jobs) await copyFolder(home, target, join("jobs", id));
+      const moved = jobs.some((job) => JSON.stringify(now.jobs.get(job.id)) !== JSON.stringify(job));
+      if (moved && attempt < MAX_ATTEMPTS) continue;
+      if (moved) {
+        throw new UnavailableError("jobs make steps faster than their files are copied", {
+          code: "backup_failed",
+          hint: "try again when they have ended",
+        });
+      }
+      const problems = await copyCheckpoints(home, target, then, now, copied);
+      const artifacts = then.artifacts.ids();
+      for (const id of artifacts) {
+        const path = join("artifacts", id);
+        if (!(await copyFolder(home, target, path))) problems.push({ path, kind: "missing", reason: "is missing" });
+      }
+      for (const path of [join("artifacts", "pending"), "owner-key"]) await copyFolder(home, target, path);
+      const checkpoints = then.checkpoints.all().length;
+      return { checkpoints, artifacts: artifacts.size, jobs: jobs.length, problems };
+    } finally {
+      // Into one file again.
+      database.pragma("journal_mode = DELETE");
+      database.close();
+    }
+  }
+}
+
+async function copyDatabase(live: Database.Database, file: string): Promise<void> {
+  let copiedPages = 0;
+  await live.backup(file, {
+    progress({ totalPages }) {
+      copiedPages += PAGES_AT_ONCE;
+      return copiedPages > totalPages * MAX_COPIED_TWICE ? 2 ** 31 - 1 : PAGES_AT_ONCE;
+    },
+  });
+}
+
+/** Those of `then`; a checkpoint or model that was deleted since is taken out of it. @returns what is wrong with the others. */
+async function copyCheckpoints(
+  home: string,
+  target: string,
+  then: Tables,
+  now: Tables,
+  copied: Copied,
+): Promise<HomeProblem[]> {
+  const problems: HomeProblem[] = [];
+  const [from, to] = [homeFiles(home), homeFiles(target)];
+  for (const { modelId, step } of then.checkpoints.all()) {
+    const { id } = then.checkpoints.get(modelId, step)!;
+    const path = relative(home, from.checkpointFolder(modelId, step));
+    if (copied.get(path) === id) continue;
+    try {
+      rmSync(join(target, path), { recursive: true, force: true });
+      await cp(join(home, path), join(target, path), { recursive: true, verbatimSymlinks: true });
+      await verifyChecksums(to.checkpointFolder(modelId, step));
+      copied.set(path, id);
+    } catch (error) {
+      if (now.checkpoints.get(modelId, step)?.id === id) problems.push(problemOf(target, path, error));
+      else if (now.models.get(modelId)) then.checkpoints.delete(modelId, [step]);
+      else then.models.delete(modelId);
+    }
+  }
+  return problems;
+}
+
+/** False: it is not there. */
+async function copyFolder(home: string, target: string, path: string): Promise<boolean> {
+  const to = join(target, path);
+  rmSync(to, { recursive: true, force: true });
+  if (!existsSync(join(home, path))) return false;
+  mkdirSync(dirname(to), { recursive: true, mode: PRIVATE_FOLDER });
+  try {
+    await cp(join(home, path), to, { recursive: true, verbatimSymlinks: true });
+  } catch (error) {
+    // A file may be replaced while it is listed; the database tells whether one that counts was.
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+  }
+  return true;
+}

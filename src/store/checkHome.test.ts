@@ -1,0 +1,146 @@
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { backupHome } from "./backupHome.js";
+import { checkHome } from "./checkHome.js";
+import { folderChecksums } from "./checksums.js";
+import { openStore, type Store } from "./store.js";
+
+let top: string;
+let home: string;
+let store: Store;
+
+beforeEach(() => {
+  top = mkdtempSync(join(tmpdir(), "home-test-"));
+  home = join(top, "home");
+  store = openStore(home);
+});
+afterEach(() => {
+  store.close();
+  rmSync(top, { recursive: true, force: true });
+});
+
+async function makeCheckpoint(modelId: string, step: number): Promise<string> {
+  const folder = store.files.temporary();
+  writeFileSync(join(folder, "adapter_model.safetensors"), "weights");
+  writeFileSync(join(folder, "meta.json"), JSON.stringify({ sha256: await folderChecksums(folder) }));
+  const final = store.files.checkpointFolder(modelId, step);
+  await store.files.commitFolder(folder, final);
+  store.checkpoints.create({ modelId, step });
+  return final;
+}
+
+const makeModel = (name: string) => store.models.create({ entity: "e", project: "p", name, baseModel: "b" });
+
+describe("a check", () => {
+  it("finds nothing wrong with a home that is whole, open or closed", async () => {
+    const model = makeModel("m");
+    await makeCheckpoint(model.id, 0);
+    const whole = { home, models: 1, checkpoints: 1, artifacts: 0, jobs: 0, problems: [], quarantined: [] };
+    expect(await checkHome(home)).toEqual(whole);
+    store.close();
+    expect(await checkHome(home)).toEqual(whole);
+    // Looking at it leaves it to others.
+    store = openStore(home);
+  });
+
+  it("names what is missing, damaged, unknown and set aside", async () => {
+    const model = makeModel("m");
+    const [flipped, lost, partly] = [0, 1, 2].map((step) => makeCheckpoint(model.id, step));
+    writeFileSync(join(await flipped!, "adapter_model.safetensors"), "Weights");
+    rmSync(await lost!, { recursive: true });
+    rmSync(join(await partly!, "adapter_model.safetensors"));
+    const job = store.jobs.create({ kind: "rl", modelId: model.id, entity: "e" });
+    mkdirSync(join(home, "checkpoints", "nobody's"));
+    const at = (step: number, file: string) => `checkpoints/${model.id}/${step}/${file}`;
+    const { problems } = await checkHome(home);
+    expect(problems.map(({ kind, path }) => [kind, path])).toEqual([
+      ["damaged", at(0, "adapter_model.safetensors")],
+      ["missing", at(1, "meta.json")],
+      ["missing", at(2, "adapter_model.safetensors")],
+      ["missing", `jobs/${job.id}`],
+      ["unknown", "checkpoints/nobody's"],
+    ]);
+    store.close();
+    store = openStore(home);
+    const after = await checkHome(home);
+    expect(after.problems).toHaveLength(4);
+    expect(after.quarantined).toEqual([expect.stringMatching(/^quarantine\/.*\/checkpoints\/nobody's$/)]);
+  });
+
+  it("says what is wrong with the database", async () => {
+    for (let i = 0; i < 300; i++) makeModel(`${i}-${"x".repeat(1000)}`);
+    store.close();
+    const file = join(home, "anneal.db");
+    const content = readFileSync(file);
+    writeFileSync(file, Buffer.concat([content.subarray(0, 8192), Buffer.alloc(40_000, 7), content.subarray(48_192)]));
+    const report = await checkHome(home).catch((error) => error);
+    expect(report.code === "home_unusable" || report.problems.length > 0).toBe(true);
+    truncateSync(file, 100);
+    await expect(checkHome(home)).rejects.toMatchObject({ code: "home_unusable" });
+    rmSync(file);
+    await expect(checkHome(home)).rejects.toMatchObject({ code: "home_not_found" });
+    store = openStore(join(top, "other"));
+  });
+});
+
+describe("a backup", () => {
+  it("is a home with everything that is in the database", async () => {
+    const model = makeModel("m");
+    await makeCheckpoint(model.id, 0);
+    const key = { entity: "e", project: "p", name: "data" };
+    for (const text of ["first", "pending"]) {
+      writeFileSync(join(store.artifacts.pendingFolder(key), "train.jsonl"), text);
+      if (text === "first") store.artifacts.commit(key);
+    }
+    const owner = store.ownerKey();
+    const target = join(top, "deep", "copy");
+    expect(await backupHome(home, target)).toEqual({
+      folder: target,
+      checkpoints: 1,
+      artifacts: 1,
+      jobs: 0,
+      problems: [],
+    });
+    expect(statSync(target).mode & 0o077).toBe(0);
+    const copy = openStore(target);
+    expect(copy.swept.quarantined).toEqual([]);
+    expect(copy.ownerKey()).toBe(owner);
+    expect(copy.models.list()).toEqual([model]);
+    expect(existsSync(join(copy.files.checkpointFolder(model.id, 0), "adapter_model.safetensors"))).toBe(true);
+    expect(copy.artifacts.commit(key).version).toBe(1);
+    copy.close();
+  });
+
+  it("tells what is missing or damaged, and copies the rest", async () => {
+    const model = makeModel("m");
+    for (const step of [0, 1]) await makeCheckpoint(model.id, step);
+    writeFileSync(join(store.files.checkpointFolder(model.id, 1), "adapter_model.safetensors"), "other");
+    const { problems } = await backupHome(home, join(top, "copy"));
+    const path = `checkpoints/${model.id}/1/adapter_model.safetensors`;
+    expect(problems).toEqual([expect.objectContaining({ kind: "damaged", path: expect.stringContaining(path) })]);
+    expect((await checkHome(join(top, "copy"))).checkpoints).toBe(2);
+  });
+
+  it("replaces nothing, and is not put into its own home", async () => {
+    mkdirSync(join(top, "full"));
+    writeFileSync(join(top, "full", "file"), "");
+    await expect(backupHome(home, join(top, "full"))).rejects.toMatchObject({ code: "backup_exists" });
+    await expect(backupHome(home, home)).rejects.toMatchObject({ code: "backup_exists" });
+    await expect(backupHome(home, join(home, "copy"))).rejects.toMatchObject({ status: 422 });
+    await expect(backupHome(join(top, "none"), join(top, "copy"))).rejects.toMatchObject({ code: "home_not_found" });
+    mkdirSync(join(top, "empty"));
+    await backupHome(home, join(top, "empty"));
+    expect(existsSync(join(top, "empty", "anneal.db"))).toBe(true);
+  });
+});

@@ -1,0 +1,80 @@
+import { existsSync } from "node:fs";
+import { join, relative, resolve } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { HomeProblem, HomeReport } from "../types/home.js";
+import { verifyChecksums } from "./checksums.js";
+import { homeFiles } from "./homeFiles.js";
+import { databaseError, knownContent, openForReading, problemOf, tablesOf } from "./openedHome.js";
+import { quarantined, unknownPaths } from "./sweep.js";
+
+/** In which what is being written gets its row, in milliseconds. */
+const WRITTEN_WITHIN = 1000;
+
+/**
+ * Compares a home with its database: the database's own consistency, every checkpoint's files and their checksums, the folders
+ * of artifacts and jobs, and what the database does not know. Changes nothing, and works beside an engine that has the home
+ * open. It reads every file, the database in one go.
+ * @throws NotFoundError when there is no home; UnavailableError when its database cannot be read at all.
+ */
+export async function checkHome(home: string): Promise<HomeReport> {
+  const folder = resolve(home);
+  const database = openForReading(folder);
+  try {
+    const tables = tablesOf(database, folder);
+    const files = homeFiles(folder);
+    const problems: HomeProblem[] = [];
+    for (const reason of database.pragma("integrity_check") as { integrity_check: string }[]) {
+      if (reason.integrity_check === "ok") continue;
+      problems.push({ path: "anneal.db", kind: "damaged", reason: reason.integrity_check });
+    }
+    if ((database.pragma("foreign_key_check") as unknown[]).length > 0) {
+      problems.push({ path: "anneal.db", kind: "damaged", reason: "rows refer to others that are not there" });
+    }
+    const checkpoints = tables.checkpoints.all();
+    for (const { modelId, step } of checkpoints) {
+      const path = files.checkpointFolder(modelId, step);
+      try {
+        await verifyChecksums(path);
+      } catch (error) {
+        // It may have been deleted meanwhile.
+        if (tables.checkpoints.get(modelId, step)) problems.push(problemOf(folder, relative(folder, path), error));
+      }
+    }
+    const artifacts = [...tables.artifacts.ids()].map((id) => join("artifacts", id));
+    const jobs = tables.jobs.unfinished().map(({ id }) => join("jobs", id));
+    for (const path of [...artifacts, ...jobs]) {
+      if (existsSync(join(folder, path))) continue;
+      const isWanted = tables.artifacts.ids().has(path.slice("artifacts/".length)) || isUnfinished(path);
+      if (isWanted) problems.push({ path, kind: "missing", reason: "is missing" });
+    }
+    problems.push(...(await unknown()));
+    return {
+      home: folder,
+      models: tables.models.list().length,
+      checkpoints: checkpoints.length,
+      artifacts: artifacts.length,
+      jobs: jobs.length,
+      problems,
+      quarantined: quarantined(folder),
+    };
+
+    function isUnfinished(path: string): boolean {
+      return tables.jobs.unfinished().some(({ id }) => path === join("jobs", id));
+    }
+
+    async function unknown(): Promise<HomeProblem[]> {
+      const known = knownContent(tables);
+      const found = [...unknownPaths(folder, known)];
+      if (found.length === 0) return [];
+      await sleep(WRITTEN_WITHIN);
+      const still = new Set(unknownPaths(folder, known));
+      return found
+        .filter((path) => still.has(path))
+        .map((path) => ({ path, kind: "unknown", reason: "the database does not know it" }));
+    }
+  } catch (error) {
+    throw databaseError(folder, error);
+  } finally {
+    database.close();
+  }
+}
