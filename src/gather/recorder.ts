@@ -1,11 +1,11 @@
 // The histories of one rollout, written as its completions come.
 
-import type { ChatCompletion, ChatCompletionChoice, ChatMessage } from "../types/chat.js";
+import type { ChatCompletion, ChatCompletionChoice, ChatMessageParam } from "../types/chat.js";
 import type { MessageOrChoice, TrajectoryChoice, TrajectoryHistory, TrajectoryTool } from "../types/trajectories.js";
 
 /** The parts of a request that say which conversation it belongs to. */
 export interface RecordedRequest {
-  messages: readonly ChatMessage[];
+  messages: readonly ChatMessageParam[];
   tools?: readonly object[] | null;
 }
 
@@ -52,7 +52,7 @@ export class RolloutRecorder {
       if (!found) this.#histories.push(history);
       history.items.push(...request.messages.slice(history.keys.length).map(toTrajectoryMessage));
       history.items.push(toTrajectoryChoice(choice, completion.prompt_token_ids));
-      history.keys = [...keys, messageKey(choice.message as ChatMessage)];
+      history.keys = [...keys, messageKey(choice.message as ChatMessageParam)];
       this.#completionTokens += choice.token_ids?.length ?? choice.logprobs?.content.length ?? 0;
       if (choice.finish_reason === "length") this.#truncated += 1;
     }
@@ -79,7 +79,7 @@ export class RolloutRecorder {
 }
 
 /** Equal for messages that render alike: who says what, which calls; not how the object is spelled. */
-function messageKey(message: ChatMessage): string {
+function messageKey(message: ChatMessageParam): string {
   const calls = (message.tool_calls ?? []) as { function?: { name: string; arguments?: unknown } }[];
   return JSON.stringify([
     message.role,
@@ -94,14 +94,14 @@ function argumentsText(value: unknown): string {
   return typeof value === "string" ? value : JSON.stringify(value ?? {});
 }
 
-function textOf(content: ChatMessage["content"]): unknown {
+function textOf(content: ChatMessageParam["content"]): unknown {
   if (content == null) return "";
   if (typeof content === "string") return content;
   const texts = content.map((part) => (typeof part === "string" ? part : (part as { text?: unknown }).text));
   return texts.every((text) => typeof text === "string") ? texts.join("") : content;
 }
 
-function toTrajectoryMessage(message: ChatMessage): MessageOrChoice {
+function toTrajectoryMessage(message: ChatMessageParam): MessageOrChoice {
   return structuredClone(message) as unknown as MessageOrChoice;
 }
 

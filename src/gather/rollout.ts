@@ -2,7 +2,7 @@
 
 import { inspect } from "node:util";
 import { AnnealError, BadRequestError } from "../errors.js";
-import type { ChatCompletionCreateParams, ChatMessage } from "../types/chat.js";
+import type { ChatCompletionCreateParams, ChatMessageParam } from "../types/chat.js";
 import type { AnnealClient } from "../types/client.js";
 import type { Rollout, RolloutCompletionParams, RolloutContext, RolloutResult } from "../types/gather.js";
 import type { Trajectory } from "../types/trajectories.js";
@@ -84,7 +84,7 @@ function createContext<S>(
   signal: AbortSignal,
 ): RolloutContext<S> {
   let completions = 0;
-  const conversation: ChatMessage[] = [];
+  const conversation: ChatMessageParam[] = [];
 
   /** What every recorded completion carries; a request for another model is none of this rollout's. */
   const prepare = <P extends ChatCompletionCreateParams>(params: P): P | null => {

@@ -1,25 +1,84 @@
 // Chat completions as they go over the wire and through `engine.chat.completions.create`.
 
-/** A part of a message. Parts other than text are refused by text models. */
-export interface ChatContentPart {
-  type: string;
-  text?: string;
+export interface ChatTextPart {
+  type: "text";
+  text: string;
 }
 
-/** Calls of other types than "function" are refused; the type is wide so that other libraries' messages fit. */
-export interface ChatMessageToolCall {
-  id?: string;
-  type?: string;
-  function?: { name: string; arguments?: string | Record<string, unknown> | null };
+/** Parts that text models refuse; they are here so that messages of the `openai` package fit. */
+export type ChatMediaPart =
+  | { type: "image_url"; image_url: { url: string; detail?: "auto" | "low" | "high" } }
+  | { type: "input_audio"; input_audio: { data: string; format: "wav" | "mp3" } }
+  | { type: "file"; file: { file_data?: string; file_id?: string; filename?: string } };
+
+export interface ChatRefusalPart {
+  type: "refusal";
+  refusal: string;
 }
 
-/** A message of a request. Roles are not restricted: the chat template decides. Further fields reach the template. */
-export interface ChatMessage {
+export interface ChatSystemMessage {
+  role: "system";
+  content: string | ChatTextPart[];
+  name?: string;
+}
+
+export interface ChatDeveloperMessage {
+  role: "developer";
+  content: string | ChatTextPart[];
+  name?: string;
+}
+
+export interface ChatUserMessage {
+  role: "user";
+  content: string | (ChatTextPart | ChatMediaPart)[];
+  name?: string;
+}
+
+export interface ChatAssistantMessage {
+  role: "assistant";
+  /** With `tool_calls` it may be absent or null. */
+  content?: string | (ChatTextPart | ChatRefusalPart)[] | null;
+  name?: string;
+  /** Calls of the type "custom" are refused. */
+  tool_calls?: (ToolCall | { id: string; type: "custom"; custom: { name: string; input: string } })[];
+  /** What the assistant thought, where the template shows it. */
+  reasoning?: string | null;
+  refusal?: string | null;
+  audio?: { id: string } | null;
+  function_call?: { name: string; arguments: string } | null;
+}
+
+export interface ChatToolMessage {
+  role: "tool";
+  content: string | ChatTextPart[];
+  tool_call_id: string;
+}
+
+export interface ChatFunctionMessage {
+  role: "function";
+  content: string | null;
+  name: string;
+}
+
+/** A message of a conversation: the same as the `openai` package's, in both directions. */
+export type ChatMessage =
+  | ChatSystemMessage
+  | ChatDeveloperMessage
+  | ChatUserMessage
+  | ChatAssistantMessage
+  | ChatToolMessage
+  | ChatFunctionMessage;
+
+/**
+ * A message as a request takes it: any `ChatMessage`, and what is said less strictly. Roles are not restricted, the chat
+ * template decides; further fields reach it.
+ */
+export interface ChatMessageParam {
   role: string;
-  content?: string | readonly (ChatContentPart | string | object)[] | null;
+  content?: string | readonly (string | object)[] | null;
   name?: string | null;
   /** Of an assistant message. */
-  tool_calls?: readonly (ChatMessageToolCall | object)[] | null;
+  tool_calls?: readonly object[] | null;
   /** Of a tool message. */
   tool_call_id?: string;
   /** What the assistant thought, where the template shows it. */
@@ -74,7 +133,7 @@ export interface StructuredOutputs {
 }
 
 export interface ChatCompletionCreateParamsBase {
-  messages: readonly ChatMessage[];
+  messages: ChatMessageParam[];
   /** Default: the engine's first base model. */
   model?: string | null;
   frequency_penalty?: number | null;
@@ -199,7 +258,8 @@ export interface ToolCall {
 }
 
 export interface ChatCompletionMessage {
-  role: string;
+  /** With `add_generation_prompt: false` it is the role of the message that the model goes on with, whichever that is. */
+  role: "assistant";
   content: string | null;
   refusal: null;
   annotations: null;

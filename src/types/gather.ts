@@ -1,4 +1,4 @@
-import type { ChatCompletion, ChatCompletionCreateParamsNonStreaming, ChatMessage } from "./chat.js";
+import type { ChatCompletion, ChatCompletionCreateParamsNonStreaming, ChatMessageParam } from "./chat.js";
 import type { Model } from "./models.js";
 import type { ExperimentalConfig } from "./training.js";
 import type { Trajectory, TrajectoryGroup } from "./trajectories.js";
@@ -13,7 +13,7 @@ export interface RolloutContext<S> {
   readonly model: string;
   /** Adds a user message (or messages) to this rollout's conversation and answers with the model's reply, which is added too. */
   chat(
-    content: string | readonly ChatMessage[],
+    content: string | readonly ChatMessageParam[],
     params?: Omit<RolloutCompletionParams, "messages" | "n">,
   ): Promise<string>;
   /** One completion with full control. */

@@ -1,10 +1,10 @@
-import type { ChatMessage } from "./chat.js";
+import type { ChatMessageParam } from "./chat.js";
 
 /** Either `prompt` or `messages`; with `messages` the fields that shape a chat completion's prompt apply as there. */
 export interface TokenizeParams {
   model?: string | null;
   prompt?: string | null;
-  messages?: readonly ChatMessage[] | null;
+  messages?: ChatMessageParam[] | null;
   /** Default true for a prompt, false for messages. */
   add_special_tokens?: boolean | null;
   return_token_strs?: boolean | null;

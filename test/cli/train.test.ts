@@ -45,7 +45,7 @@ describe("anneal train", () => {
     expect(second).toBeLessThan(first!);
     expect(taught.out).toContain("Served as local/p/taught:step2");
     await using engine = await Engine.open({ home: home() });
-    const messages = [{ role: "user", content: "Say dog." }] as const;
+    const messages = [{ role: "user", content: "Say dog." }];
     const reply = await engine.chat.completions.create({ model: "local/p/taught", messages, temperature: 0 });
     expect(reply.choices[0]!.message.content).toBe("No, dog!");
 

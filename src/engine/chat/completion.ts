@@ -67,7 +67,8 @@ function emptyChoice(chat: PreparedChat, index: number): ChatCompletionChoice {
   return {
     index,
     message: {
-      role: chat.role,
+      // The type says what it nearly always is.
+      role: chat.role as "assistant",
       content: "",
       refusal: null,
       annotations: null,
