@@ -1,9 +1,3 @@
-import { isUtf8 } from "node:buffer";
-import { ValidationError } from "./errors.js";
-
-/** Longest JSON text that JavaScript can hold as one string, with room to spare. */
-const longestString = 400 * 2 ** 20;
-
 const deepest = 1000;
 
 /**
@@ -12,35 +6,11 @@ const deepest = 1000;
  */
 export type ExactFields = readonly string[] | "all";
 
-function malformed(message: string): ValidationError {
-  return new ValidationError([{ loc: ["body"], msg: `not valid JSON: ${message}`, type: "json_invalid" }], {
-    code: "json_invalid",
-  });
-}
-
-/**
- * Reads a JSON body of any size.
- * @throws ValidationError of type "json_invalid"
- */
-export function parseJson(body: Buffer, exact: ExactFields = []): unknown {
-  if (!isUtf8(body)) throw malformed("the text is not UTF-8");
-  const start = body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf ? 3 : 0;
-  try {
-    if (body.length <= longestString) return parseJsonText(body.toString("utf8", start), exact, body.subarray(start));
-    return new JsonReader(body, start, exact).readAll();
-  } catch (error) {
-    throw malformed((error as Error).message);
-  }
-}
-
-/**
- * @param utf8 the text's bytes, where they are at hand
- * @throws SyntaxError
- */
-export function parseJsonText(text: string, exact: ExactFields, utf8?: Buffer): unknown {
+/** @throws SyntaxError */
+export function parseJsonText(text: string, exact: ExactFields): unknown {
   const isNamed = exact === "all" || exact.some((field) => text.includes(`"${field}"`));
   const mayRound = isNamed && /(^|[^\d.])\d{16}/.test(text);
-  return mayRound ? new JsonReader(utf8 ?? Buffer.from(text), 0, exact).readAll() : (JSON.parse(text) as unknown);
+  return mayRound ? new JsonReader(Buffer.from(text), exact).readAll() : (JSON.parse(text) as unknown);
 }
 
 /** What `JSON.parse` found wrong, without the piece of the text that it quotes. */
@@ -52,16 +22,15 @@ const quote = 0x22;
 const backslash = 0x5c;
 const numberGrammar = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 
-/** Recursive descent over the bytes: for bodies longer than a string, and for integers beyond 2^53. */
+/** Recursive descent over the bytes: for integers beyond 2^53. */
 class JsonReader {
   readonly #bytes: Buffer;
   readonly #exact: ReadonlySet<string> | "all";
-  #at: number;
+  #at = 0;
   #depth = 0;
 
-  constructor(bytes: Buffer, start: number, exact: ExactFields) {
+  constructor(bytes: Buffer, exact: ExactFields) {
     this.#bytes = bytes;
-    this.#at = start;
     this.#exact = exact === "all" ? exact : new Set(exact);
   }
 

@@ -1,7 +1,7 @@
 // The request of a chat completion: every field, its bounds, and the rules between fields that need no model.
 
 import { z } from "zod";
-import { list, MAX_ISSUES, map } from "./limited.js";
+import { list, looseObject, MAX_ISSUES, map } from "./limited.js";
 
 const INT64_MIN = -(2n ** 63n);
 const INT64_MAX = 2n ** 63n - 1n;
@@ -44,12 +44,13 @@ const MAX_TOOLS = 4096;
 const MAX_STOPS = 1024;
 /** As many as the largest vocabularies have. */
 const MAX_TOKEN_IDS = 2 ** 19;
+const MAX_BIASES = 131_072;
 const MAX_TEXTS = 16_384;
 const MAX_FIELDS = 65_536;
 
 const freeObject = map(z.unknown(), MAX_FIELDS);
 
-const message = z.looseObject({
+const message = looseObject({
   role: z.string().min(1),
   content: z.union([z.string(), list(z.unknown(), MAX_PARTS)]).nullish(),
   name: z.string().nullish(),
@@ -57,9 +58,9 @@ const message = z.looseObject({
   tool_call_id: z.string().nullish(),
 });
 
-const chatTool = z.looseObject({
+const chatTool = looseObject({
   type: z.literal("function"),
-  function: z.looseObject({
+  function: looseObject({
     name: z.string().min(1),
     description: z.string().nullish(),
     parameters: freeObject.nullish(),
@@ -72,57 +73,50 @@ const toolChoice = z.union([
   z.object({ type: z.literal("function"), function: z.object({ name: z.string().min(1) }) }),
 ]);
 
-const responseFormat = z
-  .looseObject({
-    type: z.enum(["text", "json_object", "json_schema", "structural_tag"]),
-    json_schema: z
-      .looseObject({
-        name: z.string().nullish(),
-        description: z.string().nullish(),
-        schema: z.union([freeObject, z.boolean()]).nullish(),
-        strict: z.boolean().nullish(),
-      })
-      .nullish(),
-  })
-  .superRefine((format, ctx) => {
-    if (format.type !== "json_schema") return;
-    if (format.json_schema == null) {
-      ctx.addIssue({ code: "custom", path: ["json_schema"], message: 'is required when the type is "json_schema"' });
-    } else if (format.json_schema.schema == null) {
-      ctx.addIssue({ code: "custom", path: ["json_schema", "schema"], message: "is required" });
-    }
-  });
+const responseFormat = looseObject({
+  type: z.enum(["text", "json_object", "json_schema", "structural_tag"]),
+  json_schema: looseObject({
+    name: z.string().nullish(),
+    description: z.string().nullish(),
+    schema: z.union([freeObject, z.boolean()]).nullish(),
+    strict: z.boolean().nullish(),
+  }).nullish(),
+}).superRefine((format, ctx) => {
+  if (format.type !== "json_schema") return;
+  if (format.json_schema == null) {
+    ctx.addIssue({ code: "custom", path: ["json_schema"], message: 'is required when the type is "json_schema"' });
+  } else if (format.json_schema.schema == null) {
+    ctx.addIssue({ code: "custom", path: ["json_schema", "schema"], message: "is required" });
+  }
+});
 
 const CONSTRAINTS = ["json", "regex", "choice", "grammar", "json_object", "structural_tag"] as const;
 
-const structuredOutputs = z
-  .looseObject({
-    json: z.union([z.string().min(1), freeObject, z.boolean()]).nullish(),
-    regex: z.string().nullish(),
-    choice: list(z.string(), MAX_TEXTS).min(1).nullish(),
-    grammar: z.string().min(1).nullish(),
-    json_object: z.boolean().nullish(),
-    structural_tag: z.union([z.string().min(1), freeObject]).nullish(),
-    disable_fallback: z.boolean().nullish(),
-    disable_any_whitespace: z.boolean().nullish(),
-    disable_additional_properties: z.boolean().nullish(),
-    whitespace_pattern: z.string().nullish(),
-    _backend: z.enum(["auto", "anneal"]).nullish(),
-    _backend_was_auto: z.boolean().nullish(),
-  })
-  .superRefine((outputs, ctx) => {
-    const given = CONSTRAINTS.filter((name) => outputs[name] != null && outputs[name] !== false);
-    if (given.length === 1) return;
-    const what = given.length === 0 ? "none is set" : `${given.join(" and ")} are set`;
-    ctx.addIssue({ code: "custom", message: `exactly one of ${CONSTRAINTS.join(", ")} must be set; ${what}` });
-  });
+const structuredOutputs = looseObject({
+  json: z.union([z.string().min(1), freeObject, z.boolean()]).nullish(),
+  regex: z.string().nullish(),
+  choice: list(z.string(), MAX_TEXTS).min(1).nullish(),
+  grammar: z.string().min(1).nullish(),
+  json_object: z.boolean().nullish(),
+  structural_tag: z.union([z.string().min(1), freeObject]).nullish(),
+  disable_fallback: z.boolean().nullish(),
+  disable_any_whitespace: z.boolean().nullish(),
+  disable_additional_properties: z.boolean().nullish(),
+  whitespace_pattern: z.string().nullish(),
+  _backend: z.enum(["auto", "anneal"]).nullish(),
+  _backend_was_auto: z.boolean().nullish(),
+}).superRefine((outputs, ctx) => {
+  const given = CONSTRAINTS.filter((name) => outputs[name] != null && outputs[name] !== false);
+  if (given.length === 1) return;
+  const what = given.length === 0 ? "none is set" : `${given.join(" and ")} are set`;
+  ctx.addIssue({ code: "custom", message: `exactly one of ${CONSTRAINTS.join(", ")} must be set; ${what}` });
+});
 
-const repetitionDetection = z
-  .looseObject({
-    max_pattern_size: z.int().min(0).nullish(),
-    min_pattern_size: z.int().min(0).nullish(),
-    min_count: z.int().min(0).nullish(),
-  })
+const repetitionDetection = looseObject({
+  max_pattern_size: z.int().min(0).nullish(),
+  min_pattern_size: z.int().min(0).nullish(),
+  min_count: z.int().min(0).nullish(),
+})
   .transform((fields) => ({
     max_pattern_size: fields.max_pattern_size ?? 0,
     min_pattern_size: fields.min_pattern_size ?? 0,
@@ -138,7 +132,7 @@ const repetitionDetection = z
     }
   });
 
-const logitBias = map(z.number(), MAX_TOKEN_IDS).superRefine((biases, ctx) => {
+const logitBias = map(z.number(), MAX_BIASES).superRefine((biases, ctx) => {
   const wrong = Object.keys(biases).filter((key) => !/^-?\d+$/.test(key));
   for (const key of wrong.slice(0, MAX_ISSUES)) {
     ctx.addIssue({ code: "custom", path: [key], message: "keys must be token ids written as integers" });
@@ -179,7 +173,7 @@ const fields = z.object({
   stop: stop.nullish().transform((value) => value ?? []),
   stream: flag(false),
   stream_options: optional(
-    z.looseObject({ include_usage: z.boolean().nullish(), continuous_usage_stats: z.boolean().nullish() }),
+    looseObject({ include_usage: z.boolean().nullish(), continuous_usage_stats: z.boolean().nullish() }),
   ),
   temperature: optional(z.number().min(0)),
   top_p: optional(z.number().positive().max(1)),

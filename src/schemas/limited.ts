@@ -6,6 +6,9 @@ import { isTurnUsedUp, nextTurn } from "../turns.js";
 /** Faults that an error lists: nobody reads more of them, and a large body has millions. */
 export const MAX_ISSUES = 16;
 
+/** Fields of one object, unknown ones included. */
+const MAX_FIELDS = 4096;
+
 type Payload = z.core.ParsePayload;
 
 interface ListDef extends z.core.$ZodArrayDef {
@@ -45,8 +48,7 @@ const LimitedMap = z.core.$constructor("LimitedMap", (inst: z.ZodRecord & { _zod
     if (!z.core.util.isPlainObject(input)) return parseWhole(payload, ctx);
     const keys = Object.keys(input);
     if (keys.length > def.max) {
-      const message = `Too big: expected at most ${def.max} entries`;
-      payload.issues.push({ code: "too_big", origin: "map", maximum: def.max, inclusive: true, message, input, inst });
+      payload.issues.push(tooManyEntries(def.max, input, inst));
       return payload;
     }
     const values: Record<string, unknown> = {};
@@ -63,6 +65,24 @@ const LimitedMap = z.core.$constructor("LimitedMap", (inst: z.ZodRecord & { _zod
   };
 });
 
+const LimitedObject = z.core.$constructor("LimitedObject", (inst: z.ZodObject, def: z.core.$ZodObjectDef) => {
+  z.ZodObject.init(inst, def);
+  const parseWhole = inst._zod.parse;
+  inst._zod.parse = (payload, ctx) => {
+    const input = payload.value as unknown;
+    if (z.core.util.isPlainObject(input) && Object.keys(input).length > MAX_FIELDS) {
+      payload.issues.push(tooManyEntries(MAX_FIELDS, input, inst));
+      return payload;
+    }
+    return parseWhole(payload, ctx);
+  };
+});
+
+function tooManyEntries(maximum: number, input: unknown, inst: z.core.$ZodType): z.core.$ZodRawIssue {
+  const message = `Too big: expected at most ${maximum} entries`;
+  return { code: "too_big", origin: "map", maximum, inclusive: true, message, input, inst };
+}
+
 /** At most `max` elements. */
 export function list<T extends z.ZodType>(element: T, max: number): z.ZodArray<T> {
   return new LimitedList({ type: "array", element, max }).max(max) as z.ZodArray as z.ZodArray<T>;
@@ -72,6 +92,12 @@ export function list<T extends z.ZodType>(element: T, max: number): z.ZodArray<T
 export function map<T extends z.ZodType>(valueType: T, max: number): z.ZodRecord<z.ZodString, T> {
   const def: MapDef = { type: "record", keyType: z.string(), valueType, max };
   return new LimitedMap(def) as z.ZodRecord as z.ZodRecord<z.ZodString, T>;
+}
+
+/** An object that may have fields beyond those of its shape, as zod's own, but at most MAX_FIELDS. */
+export function looseObject<S extends z.ZodRawShape>(shape: S): z.ZodObject<S, z.core.$loose> {
+  const def = { type: "object", shape, catchall: z.unknown() } as const;
+  return new LimitedObject(def) as z.ZodObject as z.ZodObject<S, z.core.$loose>;
 }
 
 /**

@@ -57,6 +57,10 @@ describe("validate", () => {
       // Its size is counted once, up to what is small.
       expect(looked).toBeLessThan(20_000);
     }
+    const fields = Object.fromEntries(Array.from({ length: 100_000 }, (_, i) => [`field${i}`, 1]));
+    expect(issuesOf(() => validate(chatCompletionCreate, { messages: [{ role: "user", ...fields }] }))).toEqual([
+      "body.messages.0 too_long",
+    ]);
     const names = Object.fromEntries(Array.from({ length: 100_000 }, (_, i) => [`name${i}`, 1]));
     const trajectory = { messages_and_choices: [], reward: 1, metrics: names };
     expect(

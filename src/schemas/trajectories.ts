@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { list, map } from "./limited.js";
+import { list, looseObject, map } from "./limited.js";
 import { name } from "./names.js";
 import { loggedGroupId } from "./pages.js";
 
@@ -18,20 +18,20 @@ const MAX_METADATA = 4096;
 export const MAX_METRICS = 4096;
 const MAX_FIELDS = 65_536;
 
-const toolCall = z.looseObject({
+const toolCall = looseObject({
   id: z.string(),
   type: z
     .literal("function")
     .nullish()
     .transform(() => "function" as const),
-  function: z.looseObject({ name: z.string(), arguments: z.string() }),
+  function: looseObject({ name: z.string(), arguments: z.string() }),
 });
 
-const contentPart = z.looseObject({ type: z.string(), text: z.string().optional() });
+const contentPart = looseObject({ type: z.string(), text: z.string().optional() });
 
 const content = z.union([z.string(), list(contentPart, MAX_PARTS)]);
 
-const message = z.looseObject({
+const message = looseObject({
   role: z.enum(["system", "developer", "user", "assistant", "tool", "function"]),
   content: content.nullish(),
   name: z.string().nullish(),
@@ -39,7 +39,7 @@ const message = z.looseObject({
   tool_call_id: z.string().nullish(),
 });
 
-const topLogprob = z.looseObject({
+const topLogprob = looseObject({
   token: z.string(),
   logprob: z.number(),
   bytes: list(z.int(), MAX_PARTS).nullish(),
@@ -52,10 +52,10 @@ const logprob = topLogprob.extend({
 
 const tokenIds = list(z.int().min(0), MAX_TOKENS);
 
-const choice = z.looseObject({
+const choice = looseObject({
   index: z.int().nullish(),
   finish_reason: z.string().nullable(),
-  message: z.looseObject({
+  message: looseObject({
     role: z
       .string()
       .nullish()
@@ -63,7 +63,7 @@ const choice = z.looseObject({
     content: z.string().nullish(),
     tool_calls: list(toolCall, MAX_TOOLS).nullish(),
   }),
-  logprobs: z.looseObject({ content: list(logprob, MAX_TOKENS).nullish() }).nullish(),
+  logprobs: looseObject({ content: list(logprob, MAX_TOKENS).nullish() }).nullish(),
   prompt_token_ids: tokenIds.nullish(),
   token_ids: tokenIds.nullish(),
 });
@@ -71,16 +71,14 @@ const choice = z.looseObject({
 /** A choice has `message` and `finish_reason`, a message has `role`. */
 const messageOrChoice = z.union([choice, message]);
 
-const tool = z.looseObject({
+const tool = looseObject({
   type: z.literal("function").nullish(),
-  function: z
-    .looseObject({
-      name: z.string(),
-      description: z.string().nullish(),
-      parameters: map(z.unknown(), MAX_FIELDS).nullish(),
-      strict: z.boolean().nullish(),
-    })
-    .optional(),
+  function: looseObject({
+    name: z.string(),
+    description: z.string().nullish(),
+    parameters: map(z.unknown(), MAX_FIELDS).nullish(),
+    strict: z.boolean().nullish(),
+  }).optional(),
 });
 
 const history = z.object({

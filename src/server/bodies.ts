@@ -1,5 +1,7 @@
 import { BadRequestError, PayloadTooLargeError, ValidationError } from "../errors.js";
-import { type ExactFields, parseJson } from "../json.js";
+import type { ExactFields } from "../json.js";
+import { parseJsonInTurns } from "../jsonInTurns.js";
+import { isTurnUsedUp, nextTurn } from "../turns.js";
 
 /** What is still read of a body that is too long: a client that is cut off while it sends never sees why. */
 const drained = { bytes: 64 * 2 ** 20, ms: 1000 };
@@ -61,5 +63,19 @@ export async function readJson(request: Request, limit: number, exact: ExactFiel
   checkContentEncoding(request);
   const chunks: Uint8Array[] = [];
   for await (const chunk of readBody(request, limit)) chunks.push(chunk);
-  return parseJson(chunks.length === 1 ? Buffer.from(chunks[0]!) : Buffer.concat(chunks), exact);
+  return parseJsonInTurns(await joined(chunks), exact);
+}
+
+/** Empties the list as it goes: a body is there twice at most. */
+async function joined(chunks: Uint8Array[]): Promise<Buffer> {
+  const [first] = chunks;
+  if (first !== undefined && chunks.length === 1) return Buffer.from(first.buffer, first.byteOffset, first.byteLength);
+  const whole = Buffer.allocUnsafeSlow(chunks.reduce((sum, { byteLength }) => sum + byteLength, 0));
+  let end = whole.length;
+  for (let chunk = chunks.pop(); chunk !== undefined; chunk = chunks.pop()) {
+    end -= chunk.byteLength;
+    whole.set(chunk, end);
+    while (isTurnUsedUp()) await nextTurn();
+  }
+  return whole;
 }

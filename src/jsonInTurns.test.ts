@@ -1,0 +1,188 @@
+import { describe, expect, it } from "vitest";
+import { ValidationError } from "./errors.js";
+import { parseJsonInTurns } from "./jsonInTurns.js";
+
+/** Makes the byte reader read it: an integer beyond 2^53 beside an exact field. */
+const viaReader = async (text: string) => {
+  const body = Buffer.from(`{"seed":9223372036854775807,"value":${text}}`);
+  const { value } = (await parseJsonInTurns(body, ["seed"])) as { value: unknown };
+  return value;
+};
+
+/** Far more than what is parsed at once. */
+const LONG = 300_000;
+
+/** Makes it be read in pieces: as a field among long ones, as an entry of a long list that is one, and deep inside. */
+const inPieces = async (text: string) => {
+  const pad = JSON.stringify(Array.from({ length: LONG / 4 }, (_, i) => i % 1000));
+  const field = `{"pad":${pad},"value":${text},"object":{"s":"${"x".repeat(LONG)}"}}`;
+  const count = Math.ceil(LONG / (text.length + 1));
+  const list = `[${Array(count).fill(text).join(",")}]`;
+  const deep = `[[${pad},{"a":${text},"pad":${pad}}],${list}]`;
+  const bodies = [field, list, deep];
+  const read = await Promise.allSettled(bodies.map((body) => parseJsonInTurns(Buffer.from(body))));
+  return bodies.map((body, i) => ({ body, outcome: read[i]! }));
+};
+
+describe("parseJsonInTurns", () => {
+  it("reads integers of exact fields exactly, at any depth within them", async () => {
+    const text = '{"seed": 9223372036854775807, "n": 9223372036854775807, "x": {"seed": 9007199254740993}}';
+    expect(await parseJsonInTurns(Buffer.from(text), ["seed"])).toEqual({
+      seed: 9223372036854775807n,
+      n: 2 ** 63,
+      x: { seed: 9007199254740992 },
+    });
+    expect(
+      await parseJsonInTurns(Buffer.from('{"x": {"y": [{"z": 9007199254740993}]}, "w": 9007199254740993}'), ["x"]),
+    ).toEqual({
+      x: { y: [{ z: 9007199254740993n }] },
+      w: 9007199254740992,
+    });
+    expect(await parseJsonInTurns(Buffer.from('{"seed": -9223372036854775808}'), ["seed"])).toEqual({
+      seed: -9223372036854775808n,
+    });
+    expect(
+      await parseJsonInTurns(Buffer.from('{"seed": 9007199254740991, "k": 12345678901234567890}'), ["seed"]),
+    ).toEqual({
+      seed: 9007199254740991,
+      k: Number("12345678901234567890"),
+    });
+    expect(await parseJsonInTurns(Buffer.from('{"seed": 1e20, "k": 12345678901234567890}'), ["seed"])).toMatchObject({
+      seed: 1e20,
+    });
+  });
+
+  it("reads all integers exactly where it is told to", async () => {
+    expect(await parseJsonInTurns(Buffer.from("9007199254740993"), "all")).toBe(9007199254740993n);
+    expect(
+      await parseJsonInTurns(
+        Buffer.from('{"a":[9007199254740993,{"b":-18446744073709551615}],"c":1,"d":1e300}'),
+        "all",
+      ),
+    ).toEqual({
+      a: [9007199254740993n, { b: -18446744073709551615n }],
+      c: 1,
+      d: 1e300,
+    });
+  });
+
+  const samples = [
+    "0",
+    "-0",
+    "1.5e-3",
+    "-12.25E+2",
+    "1e400",
+    '""',
+    '"a\\u00e9\\n\\"\\\\/\\ud83d\\ude00"',
+    '"é😀\u2028"',
+    "[]",
+    "{}",
+    " [ 1 , [ ] , { } ] ",
+    '{"a":{"b":[null,true,false]},"a":2}',
+    '{"__proto__":{"x":1},"constructor":2}',
+    '"\\ud800"',
+    "\t\r\n1 ",
+    "",
+    "01",
+    "1.",
+    ".5",
+    "+1",
+    "-",
+    "1e",
+    "nul",
+    "tru",
+    "[1,]",
+    "[,1]",
+    "{,}",
+    '{"a"}',
+    '{"a":}',
+    '{"a":1,}',
+    "{a:1}",
+    '"a',
+    '"\n"',
+    '"\\x"',
+    '"\\u12"',
+    "[1 2]",
+    "1 2",
+    "]",
+    "}",
+    "NaN",
+    "Infinity",
+    "'a'",
+    "[1",
+    '{"a":1',
+    "\u00a01",
+  ];
+  it.each(samples)("reads %j as JSON.parse does", async (text) => {
+    const parsed = (body: string): unknown => {
+      try {
+        return JSON.parse(body);
+      } catch {
+        return ValidationError;
+      }
+    };
+    const expected = parsed(text);
+    if (expected === ValidationError) {
+      await expect(parseJsonInTurns(Buffer.from(text))).rejects.toThrow(ValidationError);
+      await expect(viaReader(text)).rejects.toThrow(ValidationError);
+    } else {
+      expect(await parseJsonInTurns(Buffer.from(text))).toStrictEqual(expected);
+      expect(JSON.stringify(await viaReader(text))).toBe(JSON.stringify(expected));
+      expect(await viaReader(text)).toStrictEqual(expected);
+    }
+    for (const { body, outcome } of await inPieces(text)) {
+      const expected = parsed(body);
+      if (expected === ValidationError) expect(outcome).toMatchObject({ reason: expect.any(ValidationError) });
+      else expect(JSON.stringify((outcome as PromiseFulfilledResult<unknown>).value)).toBe(JSON.stringify(expected));
+    }
+  });
+
+  it("reads exact fields exactly in pieces too", async () => {
+    const big = "9007199254740993";
+    const many = Array(LONG / 10)
+      .fill(big)
+      .join(",");
+    const body = `{"x":[[${many}]],"y":[${big},${many}],"x2":${big},"x":{"a":[${many}],"b":${big}}}`;
+    const { x, y, x2 } = (await parseJsonInTurns(Buffer.from(body), ["x"])) as {
+      x: { a: bigint[]; b: bigint };
+      y: number[];
+      x2: number;
+    };
+    expect(new Set(x.a)).toEqual(new Set([BigInt(big)]));
+    expect([x.a.length, x.b]).toEqual([LONG / 10, BigInt(big)]);
+    expect([new Set(y), x2]).toEqual([new Set([Number(big)]), Number(big)]);
+  });
+
+  it("gives other work its turn", async () => {
+    let turns = 0;
+    const counting = setInterval(() => turns++, 0);
+    const body = Buffer.from(JSON.stringify(Array.from({ length: 1_000_000 }, (_, i) => ({ i, text: `text ${i}` }))));
+    expect((await parseJsonInTurns(body)) as unknown[]).toHaveLength(1_000_000);
+    clearInterval(counting);
+    expect(turns).toBeGreaterThan(5);
+  });
+
+  it("refuses what is not UTF-8, endless nesting and endless space", async () => {
+    const refused = (body: Buffer) => expect(parseJsonInTurns(body)).rejects;
+    await refused(Buffer.from([0x22, 0xff, 0x22])).toThrow(/UTF-8/);
+    await refused(
+      Buffer.concat([Buffer.from(`["${"a".repeat(LONG)}","`), Buffer.from([0xff]), Buffer.from('"]')]),
+    ).toThrow(/UTF-8/);
+    await expect(viaReader("[".repeat(50_000))).rejects.toThrow(/nested/);
+    await refused(Buffer.from("[".repeat(100_000_000))).toThrow(/nested|end/);
+    await refused(Buffer.from(`[1,${" ".repeat(10_000_000)}2]`)).toThrow(/white space/);
+    expect(await parseJsonInTurns(Buffer.from("\ufeff[1]"))).toEqual([1]);
+  });
+
+  it("does not touch prototypes", async () => {
+    const polluting = '{"__proto__":{"polluted":1}}';
+    await viaReader(polluting);
+    const [{ outcome }] = (await inPieces(polluting)) as unknown as [
+      { outcome: PromiseFulfilledResult<{ value: object }> },
+    ];
+    expect(Object.keys(outcome.value.value)).toEqual(["__proto__"]);
+    const long = `{"a":"${"x".repeat(LONG)}","__proto__":{"polluted":1}}`;
+    expect(Object.keys((await parseJsonInTurns(Buffer.from(long))) as object)).toEqual(["a", "__proto__"]);
+    expect(({} as { polluted?: number }).polluted).toBeUndefined();
+  });
+});

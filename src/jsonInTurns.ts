@@ -1,0 +1,227 @@
+// JSON bodies of any size, read in pieces between which other work of the thread has its turn.
+
+import { isUtf8 } from "node:buffer";
+import { ValidationError } from "./errors.js";
+import { type ExactFields, parseJsonText } from "./json.js";
+import { isTurnUsedUp, nextTurn } from "./turns.js";
+
+/** Bytes that are parsed at once: a matter of a millisecond. */
+const PIECE = 65_536;
+
+/** Of arrays and objects longer than a piece. */
+const MAX_DEPTH = 1000;
+
+/**
+ * Reads a JSON body of any size: the values, as JSON.parse gives them, but for integers of `exact`, which are bigint where a
+ * number would round them.
+ * @throws ValidationError of type "json_invalid"
+ */
+export async function parseJsonInTurns(body: Buffer, exact: ExactFields = []): Promise<unknown> {
+  const hasMark = body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf;
+  const reader = new PieceReader(hasMark ? body.subarray(3) : body);
+  try {
+    const pieces = reader.readAll(exact);
+    for (;;) {
+      const { done, value } = pieces.next();
+      if (done) return value;
+      while (isTurnUsedUp()) await nextTurn();
+    }
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    const issue = { loc: ["body"], msg: `not valid JSON: ${error.message}`, type: "json_invalid" };
+    throw new ValidationError([issue], { code: "json_invalid" });
+  }
+}
+
+/** Bytes of white space in one place. */
+const MAX_SPACE = 2 ** 20;
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+const OPEN_LIST = 0x5b;
+const CLOSE_LIST = 0x5d;
+const OPEN_OBJECT = 0x7b;
+const CLOSE_OBJECT = 0x7d;
+
+/** Yields after every piece. */
+type Pieces<T> = Generator<void, T>;
+
+class PieceReader {
+  private at = 0;
+  private depth = 0;
+
+  constructor(private readonly bytes: Buffer) {}
+
+  *readAll(exact: ExactFields): Pieces<unknown> {
+    if (this.bytes.length <= PIECE) return this.parse(0, this.bytes.length, exact);
+    const value = yield* this.value(exact);
+    this.space();
+    if (this.at < this.bytes.length) this.fail("text after the value");
+    return value;
+  }
+
+  private *value(exact: ExactFields): Pieces<unknown> {
+    this.space();
+    const first = this.bytes[this.at];
+    const end = this.endOfValue(this.at);
+    if (end === null) return yield* first === OPEN_LIST ? this.list(exact) : this.object(exact);
+    const value = this.parse(this.at, end, exact);
+    this.at = end;
+    yield;
+    return value;
+  }
+
+  private *list(exact: ExactFields): Pieces<unknown[]> {
+    const values: unknown[] = [];
+    const within = exact === "all" ? exact : [];
+    this.enter();
+    for (let isFirst = true; ; isFirst = false) {
+      const run = this.run(CLOSE_LIST);
+      if (run !== null) {
+        const some = this.parse(this.at, run.end, within, "[", "]") as unknown[];
+        if (some.length === 0 && !(isFirst && run.isLast)) this.fail("expected a value");
+        for (const value of some) values.push(value);
+        this.at = run.end + 1;
+        yield;
+        if (run.isLast) break;
+      } else {
+        values.push(yield* this.value(within));
+        if (this.separator(CLOSE_LIST)) break;
+      }
+    }
+    this.depth--;
+    return values;
+  }
+
+  private *object(exact: ExactFields): Pieces<Record<string, unknown>> {
+    const object: Record<string, unknown> = {};
+    this.enter();
+    for (let isFirst = true; ; isFirst = false) {
+      const run = this.run(CLOSE_OBJECT);
+      if (run !== null) {
+        const some = this.parse(this.at, run.end, exact, "{", "}") as Record<string, unknown>;
+        const members = Object.entries(some);
+        if (members.length === 0 && !(isFirst && run.isLast)) this.fail("expected a field name");
+        for (const [key, value] of members) setField(object, key, value);
+        this.at = run.end + 1;
+        yield;
+        if (run.isLast) break;
+      } else {
+        this.space();
+        if (this.bytes[this.at] !== QUOTE) this.fail("expected a field name");
+        const end = this.endOfString(this.at);
+        const key = this.parse(this.at, end, []) as string;
+        this.at = end;
+        this.space();
+        if (this.bytes[this.at] !== COLON) this.fail('expected ":"');
+        this.at++;
+        setField(object, key, yield* this.value(exact === "all" || exact.includes(key) ? "all" : []));
+        if (this.separator(CLOSE_OBJECT)) break;
+      }
+    }
+    this.depth--;
+    return object;
+  }
+
+  /**
+   * Whole entries from here on, as many as a piece holds: up to `end`, where a comma is, or the end of the list or object.
+   * null: the next entry is longer than that.
+   */
+  private run(closing: number): { end: number; isLast: boolean } | null {
+    const { bytes } = this;
+    const most = Math.min(bytes.length, this.at + PIECE);
+    let depth = 0;
+    let comma: number | null = null;
+    for (let at = this.at; at < most; at++) {
+      const byte = bytes[at]!;
+      if (byte === QUOTE) at = this.endOfString(at) - 1;
+      else if (byte === OPEN_LIST || byte === OPEN_OBJECT) depth++;
+      else if (byte === CLOSE_LIST || byte === CLOSE_OBJECT) {
+        if (depth === 0 && byte === closing) return { end: at, isLast: true };
+        depth--;
+      } else if (byte === COMMA && depth === 0) comma = at;
+    }
+    if (comma !== null) return { end: comma, isLast: false };
+    if (most === bytes.length) this.fail("unexpected end", most);
+    return null;
+  }
+
+  /** null: it is a list or an object longer than a piece. */
+  private endOfValue(start: number): number | null {
+    const { bytes } = this;
+    const first = bytes[start];
+    if (first === undefined) this.fail("unexpected end");
+    if (first === QUOTE) return this.endOfString(start);
+    const isNested = first === OPEN_LIST || first === OPEN_OBJECT;
+    const most = Math.min(bytes.length, start + PIECE);
+    let depth = 0;
+    for (let at = start; at < most; at++) {
+      const byte = bytes[at]!;
+      if (byte === QUOTE) at = this.endOfString(at) - 1;
+      else if (byte === OPEN_LIST || byte === OPEN_OBJECT) depth++;
+      else if (byte === CLOSE_LIST || byte === CLOSE_OBJECT) {
+        if (depth-- === 0) return at;
+        if (depth === 0 && isNested) return at + 1;
+      } else if (depth === 0 && (byte === COMMA || byte === COLON)) return at;
+    }
+    return isNested && most < bytes.length ? null : most;
+  }
+
+  /** Past the closing quote of the string that begins at `start`. */
+  private endOfString(start: number): number {
+    const { bytes } = this;
+    for (let from = start + 1; ; ) {
+      const quote = bytes.indexOf(QUOTE, from);
+      if (quote === -1) this.fail("unterminated string", start);
+      let before = quote;
+      while (bytes[before - 1] === BACKSLASH) before--;
+      if ((quote - before) % 2 === 0) return quote + 1;
+      from = quote + 1;
+    }
+  }
+
+  private parse(start: number, end: number, exact: ExactFields, opening = "", closing = ""): unknown {
+    const piece = this.bytes.subarray(start, end);
+    if (!isUtf8(piece)) this.fail("the text is not UTF-8");
+    try {
+      return parseJsonText(opening + piece.toString() + closing, exact);
+    } catch (error) {
+      return this.fail((error as Error).message, start);
+    }
+  }
+
+  private space(): void {
+    for (const from = this.at; ; ) {
+      if (this.at - from > MAX_SPACE) this.fail("too much white space");
+      const byte = this.bytes[this.at];
+      if (byte !== 0x20 && byte !== 0x0a && byte !== 0x0d && byte !== 0x09) return;
+      this.at++;
+    }
+  }
+
+  private enter(): void {
+    this.at++;
+    if (++this.depth > MAX_DEPTH) this.fail(`nested more than ${MAX_DEPTH} deep`);
+  }
+
+  /** Consumes a comma (false) or the closing byte (true). */
+  private separator(closing: number): boolean {
+    this.space();
+    const byte = this.bytes[this.at];
+    if (byte !== closing && byte !== COMMA) this.fail('expected "," or the end');
+    this.at++;
+    return byte === closing;
+  }
+
+  private fail(message: string, at = this.at): never {
+    throw new SyntaxError(this.bytes.length <= PIECE ? message : `${message} (after byte ${at})`);
+  }
+}
+
+/** As JSON.parse does: a field of the name "__proto__" is data, not the prototype. */
+function setField(object: Record<string, unknown>, key: string, value: unknown): void {
+  if (key !== "__proto__") object[key] = value;
+  else Object.defineProperty(object, key, { value, enumerable: true, configurable: true, writable: true });
+}
