@@ -6,7 +6,7 @@
 #include "tensor_source.h"
 #include "trainer.h"
 
-namespace anneal {
+namespace anneal::addon {
 
 namespace {
 
@@ -97,6 +97,6 @@ napi_value start(napi_env env, napi_value exports) {
 
 }  // namespace
 
-}  // namespace anneal
+}  // namespace anneal::addon
 
-NAPI_MODULE_INIT() { return anneal::start(env, exports); }
+NAPI_MODULE_INIT() { return anneal::addon::start(env, exports); }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace anneal {
+namespace anneal::addon {
 
 std::string Path::text() const {
   const std::string before = parent ? parent->text() : "";
@@ -122,4 +122,4 @@ void Argument::object() const {
   if (js_.type(value_) != napi_object) invalid(path_, "must be an object");
 }
 
-}  // namespace anneal
+}  // namespace anneal::addon

@@ -7,7 +7,7 @@
 
 #include "js.h"
 
-namespace anneal {
+namespace anneal::addon {
 
 // Where a value was found: "sequences[3].tokens". Text is made only when something is wrong.
 struct Path {
@@ -63,4 +63,4 @@ class Argument {
   const Path& path_;
 };
 
-}  // namespace anneal
+}  // namespace anneal::addon

@@ -1,6 +1,6 @@
 #include "decoder_options.h"
 
-namespace anneal {
+namespace anneal::addon {
 
 namespace {
 constexpr const char* kPlaces[kProjections] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"};
@@ -105,4 +105,4 @@ OptimizerSettings optimizer_settings(const Argument& settings) {
   return s;
 }
 
-}  // namespace anneal
+}  // namespace anneal::addon

@@ -6,7 +6,7 @@
 
 #include "../executor/machine.h"
 
-namespace anneal {
+namespace anneal::addon {
 
 namespace {
 
@@ -232,4 +232,4 @@ napi_value Environment::instance(Class which, void* native, bool& taken) {
   return result;
 }
 
-}  // namespace anneal
+}  // namespace anneal::addon

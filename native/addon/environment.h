@@ -9,7 +9,7 @@
 #include "../executor/background.h"
 #include "js.h"
 
-namespace anneal {
+namespace anneal::addon {
 
 // Why a call ended early.
 struct CallControl : Control {
@@ -121,4 +121,4 @@ template <class F> napi_value guarded(napi_env env, F&& body) {
   }
 }
 
-}  // namespace anneal
+}  // namespace anneal::addon

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace anneal {
+namespace anneal::addon {
 
 namespace {
 
@@ -163,4 +163,4 @@ void define_grammar(Js js) {
                                 describe<GrammarMatcher, &GrammarMatcher::clone>("clone")});
 }
 
-}  // namespace anneal
+}  // namespace anneal::addon

@@ -3,7 +3,7 @@
 #include "../grammar/matcher.h"
 #include "wrapped.h"
 
-namespace anneal {
+namespace anneal::addon {
 
 class GrammarVocabulary {
  public:
@@ -55,4 +55,4 @@ napi_value grammar_vocabulary(const Arguments& arguments);
 // compileGrammar(vocabulary, program, budgets, client, cancellation?) -> promise of a CompiledGrammar
 napi_value compile_grammar(const Arguments& arguments);
 
-}  // namespace anneal
+}  // namespace anneal::addon

@@ -7,7 +7,7 @@
 #include "tensor_source.h"
 #include "trainer.h"
 
-namespace anneal {
+namespace anneal::addon {
 
 // ---- handle
 
@@ -356,4 +356,4 @@ void define_model(Js js) {
                        describe<Model, &Model::close>("close")});
 }
 
-}  // namespace anneal
+}  // namespace anneal::addon

@@ -2,12 +2,12 @@
 #pragma once
 #include <unordered_map>
 
-#include "mask_thread.h"
-#include "slot.h"
+#include "../inference/mask_thread.h"
+#include "../inference/slot.h"
 #include "wrapped.h"
 #include "decoder_options.h"
 
-namespace anneal {
+namespace anneal::addon {
 
 // What tasks use. Touched on the dispatcher only, except what is constant.
 struct ModelState {
@@ -76,4 +76,4 @@ void define_model(Js js);
 napi_value load_model(const Arguments& arguments);
 const Kernels* find_kernels(const std::string& name, DType dtype);
 
-}  // namespace anneal
+}  // namespace anneal::addon

@@ -6,7 +6,7 @@
 
 #include "decoder_options.h"
 
-namespace anneal {
+namespace anneal::addon {
 
 std::vector<Trainable::Tensor> adapter_tensors(const DecoderConfig& c, const LoraSpec& spec) {
   const int64_t q = int64_t(c.heads) * c.head_dim, kv = int64_t(c.kv_heads) * c.head_dim;
@@ -79,4 +79,4 @@ napi_value named_tensors_out(Js js, const std::vector<Trainable::Tensor>& tensor
   return list;
 }
 
-}  // namespace anneal
+}  // namespace anneal::addon

@@ -2,10 +2,10 @@
 #pragma once
 #include <memory>
 
-#include "../decoder/decoder.h"
+#include "../backends/cpu/decoder.h"
 #include "arguments.h"
 
-namespace anneal {
+namespace anneal::addon {
 
 // Row-major values in the order of a list of tensors.
 using TensorValues = std::vector<std::vector<float>>;
@@ -21,4 +21,4 @@ Decoder::AdapterValues adapter_values(const LoraSpec& spec, const TensorValues& 
 
 napi_value named_tensors_out(Js js, const std::vector<Trainable::Tensor>& tensors, const TensorValues* values);
 
-}  // namespace anneal
+}  // namespace anneal::addon

@@ -4,7 +4,7 @@
 
 #include "../training/policy_loss.h"
 
-namespace anneal {
+namespace anneal::addon {
 
 namespace {
 
@@ -97,4 +97,4 @@ napi_value policy_loss_binding(const Arguments& arguments) {
   return result;
 }
 
-}  // namespace anneal
+}  // namespace anneal::addon

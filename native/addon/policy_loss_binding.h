@@ -2,8 +2,8 @@
 #pragma once
 #include "wrapped.h"
 
-namespace anneal {
+namespace anneal::addon {
 
 napi_value policy_loss_binding(const Arguments& arguments);
 
-}  // namespace anneal
+}  // namespace anneal::addon

@@ -5,7 +5,7 @@
 
 #include "model.h"
 
-namespace anneal {
+namespace anneal::addon {
 
 namespace {
 
@@ -277,4 +277,4 @@ napi_value start_step(const std::shared_ptr<ModelHandle>& handle, const Argument
       [step](Js js) { return result(js, *step); });
 }
 
-}  // namespace anneal
+}  // namespace anneal::addon

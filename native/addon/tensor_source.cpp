@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace anneal {
+namespace anneal::addon {
 
 namespace {
 
@@ -143,4 +143,4 @@ void TensorSource::read(const std::string& name, int64_t row0, int64_t rows, flo
   }
 }
 
-}  // namespace anneal
+}  // namespace anneal::addon

@@ -5,11 +5,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "../decoder/decoder.h"
+#include "../backends/cpu/decoder.h"
 #include "../executor/machine.h"
 #include "arguments.h"
 
-namespace anneal {
+namespace anneal::addon {
 
 // The tensors of a decoder in Hugging Face's names; a vector has cols 0 and `rows` elements.
 struct WeightShape {
@@ -38,4 +38,4 @@ class TensorSource {
   std::unordered_map<std::string, Tensor> tensors_;
 };
 
-}  // namespace anneal
+}  // namespace anneal::addon

@@ -5,7 +5,7 @@
 
 #include "named_tensors.h"
 
-namespace anneal {
+namespace anneal::addon {
 
 // ---- handle
 
@@ -367,4 +367,4 @@ void define_trainer(Js js) {
   define_class<Pass>(js, "Pass", {describe<Pass, &Pass::backward>("backward"), describe<Pass, &Pass::close>("close")});
 }
 
-}  // namespace anneal
+}  // namespace anneal::addon

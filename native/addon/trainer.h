@@ -2,7 +2,7 @@
 #pragma once
 #include "model.h"
 
-namespace anneal {
+namespace anneal::addon {
 
 // What tasks use; destroyed by the dispatcher between two tasks, or with the last task that holds it.
 struct TrainerState {
@@ -93,4 +93,4 @@ class Pass {
 
 void define_trainer(Js js);
 
-}  // namespace anneal
+}  // namespace anneal::addon

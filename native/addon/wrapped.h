@@ -5,7 +5,7 @@
 #include "arguments.h"
 #include "environment.h"
 
-namespace anneal {
+namespace anneal::addon {
 
 struct Arguments {
   static constexpr size_t kMost = 5;
@@ -124,4 +124,4 @@ inline std::shared_ptr<CallControl> control_of(const Argument& argument) {
   return cancellation->control();
 }
 
-}  // namespace anneal
+}  // namespace anneal::addon

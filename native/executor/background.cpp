@@ -5,7 +5,7 @@
 
 #include "machine.h"
 
-namespace anneal {
+namespace anneal::executor {
 
 namespace {
 
@@ -132,4 +132,4 @@ void Background::drop(const void* owner) {
   });
 }
 
-}  // namespace anneal
+}  // namespace anneal::executor

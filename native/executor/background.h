@@ -14,7 +14,7 @@
 
 #include "executor.h"
 
-namespace anneal {
+namespace anneal::executor {
 
 class Background {
  public:
@@ -65,4 +65,4 @@ class Background {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace anneal
+}  // namespace anneal::executor

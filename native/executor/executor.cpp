@@ -5,10 +5,10 @@
 #include <system_error>
 #include <utility>
 
-#include "../kernels/kernels.h"
+#include "float_mode.h"
 #include "machine.h"
 
-namespace anneal {
+namespace anneal::executor {
 
 namespace {
 
@@ -384,4 +384,4 @@ void Executor::work(int worker) {
   }
 }
 
-}  // namespace anneal
+}  // namespace anneal::executor

@@ -20,7 +20,7 @@
 
 #include "pool.h"
 
-namespace anneal {
+namespace anneal::executor {
 
 enum class Queue : uint8_t { inference, training };
 
@@ -141,4 +141,4 @@ class Executor final : public Pool {
   std::thread dispatcher_;
 };
 
-}  // namespace anneal
+}  // namespace anneal::executor

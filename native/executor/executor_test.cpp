@@ -9,7 +9,7 @@
 
 #include "machine.h"
 
-using namespace anneal;
+using namespace anneal::executor;
 
 namespace {
 

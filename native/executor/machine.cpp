@@ -30,7 +30,7 @@
 #include <immintrin.h>
 #endif
 
-namespace anneal {
+namespace anneal::executor {
 
 namespace {
 
@@ -249,4 +249,4 @@ void ReadOnlyFile::read(int64_t offset, void* dst, size_t bytes) const {
 
 #endif
 
-}  // namespace anneal
+}  // namespace anneal::executor

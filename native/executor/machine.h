@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace anneal {
+namespace anneal::executor {
 
 // Physical cores this process may use: affinity and control-group quota respected, hyper-threads of one core counted once. At least 1.
 int usable_cores();
@@ -53,4 +53,4 @@ class ReadOnlyFile {
 #endif
 };
 
-}  // namespace anneal
+}  // namespace anneal::executor

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <stdexcept>
 
-namespace anneal {
+namespace anneal::executor {
 
 // A function called with (context, chunk index, worker index). Chunks are handed out dynamically: results must not
 // depend on who runs which. Scratch is indexed by worker (0 <= worker < Pool::workers()), never by chunk.
@@ -34,4 +34,4 @@ class Pool {
   }
 };
 
-}  // namespace anneal
+}  // namespace anneal::executor

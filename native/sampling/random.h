@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-namespace anneal {
+namespace anneal::sampling {
 
 inline std::array<uint32_t, 4> philox(uint64_t key, std::array<uint32_t, 4> counter) {
   uint32_t k0 = uint32_t(key), k1 = uint32_t(key >> 32);
@@ -24,4 +24,4 @@ inline double uniform(uint64_t seed, uint32_t stream, uint32_t position, uint32_
   return double((uint64_t(r[0]) << 32 | r[1]) >> 11) * 0x1p-53;
 }
 
-}  // namespace anneal
+}  // namespace anneal::sampling

@@ -9,7 +9,12 @@
 
 #include "random.h"
 
-namespace anneal {
+namespace anneal::sampling {
+
+using cpu::kLanes;
+using cpu::kLimits;
+using cpu::kLogitBlock;
+using cpu::Probabilities;
 namespace {
 
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
@@ -377,4 +382,4 @@ RowLogprobs row_logprobs(const Kernels& kernels, const float* logits, int vocab,
   return out;
 }
 
-}  // namespace anneal
+}  // namespace anneal::sampling

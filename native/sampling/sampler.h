@@ -10,9 +10,11 @@
 #include <span>
 #include <vector>
 
-#include "../kernels/kernels.h"
+#include "../backends/cpu/kernels/kernels.h"
 
-namespace anneal {
+namespace anneal::sampling {
+
+using cpu::Kernels;
 
 struct SamplingParams {
   float temperature = 1;              // 0: greedy
@@ -84,4 +86,4 @@ struct RowLogprobs {
 };
 RowLogprobs row_logprobs(const Kernels& kernels, const float* logits, int vocab, int32_t token, int top, SamplerScratch& scratch);
 
-}  // namespace anneal
+}  // namespace anneal::sampling

@@ -12,6 +12,8 @@
 #include "sampler.h"
 
 using namespace anneal;
+using namespace anneal::cpu;
+using namespace anneal::sampling;
 
 namespace {
 

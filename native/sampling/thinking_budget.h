@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace anneal {
+namespace anneal::sampling {
 
 class ThinkingBudget {
  public:
@@ -50,4 +50,4 @@ class ThinkingBudget {
   bool closed_ = false;
 };
 
-}  // namespace anneal
+}  // namespace anneal::sampling

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <vector>
 
-namespace anneal {
+namespace anneal::training {
 
 namespace {
 
@@ -196,4 +196,4 @@ PolicyLossMetrics policy_loss(const PolicyLossRow& row, const PolicyLossSettings
   return metrics;
 }
 
-}  // namespace anneal
+}  // namespace anneal::training

@@ -6,7 +6,7 @@
 #pragma once
 #include <cstdint>
 
-namespace anneal {
+namespace anneal::training {
 
 enum class PolicyObjective : uint8_t { cispo, ppo };
 // Which ratio is clipped: of the token, of its whole segment (geometric mean), or a mean of the two.
@@ -58,4 +58,4 @@ struct PolicyLossMetrics {
 // or a segment out of range.
 PolicyLossMetrics policy_loss(const PolicyLossRow&, const PolicyLossSettings&, float* dlogprobs);
 
-}  // namespace anneal
+}  // namespace anneal::training

@@ -8,27 +8,23 @@ import { describe, expect, test } from "vitest";
  * needed: a C++20 compiler. (Not on Windows, where the objects lie elsewhere.)
  */
 const native = join(import.meta.dirname, "../../native");
-const release = join(native, "build/Release");
-const kernelTests = readdirSync(join(native, "kernels"))
+const objectsFolder = join(native, "build/Release/objects");
+const kernelTests = readdirSync(join(native, "backends/cpu/kernels"))
   .filter((name) => name.endsWith(".cpp") && /_(test|bench)\./.test(name))
-  .map((name) => `kernels/${name}`);
+  .map((name) => `backends/cpu/kernels/${name}`);
 /** May be a launcher and its compiler: "ccache g++". */
 const [compiler, ...launched] = (process.env.CXX ?? "c++").split(" ");
 
 function objects(room: string): string[] {
-  const folder = join(release, "obj.target/anneal", room);
-  return readdirSync(folder)
+  return readdirSync(join(objectsFolder, room), { recursive: true, encoding: "utf8" })
     .filter((name) => name.endsWith(".o"))
-    .map((name) => join(folder, name));
+    .map((name) => join(objectsFolder, room, name));
 }
 
 /** Compiles and links a program; answers with its output, or throws with it when a check failed. */
 function run(name: string, sources: string[], rooms: string[], args: string[] = []): string {
   const out = join(native, "build/programs");
   mkdirSync(out, { recursive: true });
-  const archives = ["kernels_portable", "kernels_avx2", "kernels_avx512", "kernels_avx512bf16"]
-    .map((library) => join(release, `${library}.a`))
-    .filter(existsSync);
   const program = join(out, name);
   execFileSync(
     compiler!,
@@ -41,8 +37,6 @@ function run(name: string, sources: string[], rooms: string[], args: string[] = 
       program,
       ...sources.map((source) => join(native, source)),
       ...rooms.flatMap(objects),
-      ...archives,
-      ...archives,
       "-pthread",
     ],
     { stdio: ["ignore", "ignore", "pipe"] },
@@ -57,7 +51,9 @@ function run(name: string, sources: string[], rooms: string[], args: string[] = 
 
 describe.skipIf(process.platform === "win32")("programs of the compute core", { timeout: 600_000 }, () => {
   test("the sampler follows its rules", () => {
-    expect(run("sampler_test", ["sampling/sampler_test.cpp"], ["sampling"])).toMatch(/^ok$/m);
+    expect(run("sampler_test", ["sampling/sampler_test.cpp"], ["sampling", "backends/cpu", "executor"])).toMatch(
+      /^ok$/m,
+    );
   });
 
   // On Linux, where a limit of memory keeps threads from starting.
@@ -71,15 +67,15 @@ describe.skipIf(process.platform === "win32")("programs of the compute core", { 
   });
 
   test("every kernel is right, with the same bits on every instruction set", () => {
-    expect(run("kernels_test", kernelTests, [])).toMatch(/[1-9]\d* checks, 0 failed/);
+    expect(run("kernels_test", kernelTests, ["backends/cpu/kernels", "executor"])).toMatch(/[1-9]\d* checks, 0 failed/);
   });
 
   test("the decoder gives PyTorch's numbers, and one set of bits in every pass", () => {
     const reference = join(import.meta.dirname, "../reference/models");
     const output = run(
       "decoder_test",
-      ["decoder/decoder_test.cpp", "decoder/bits_test.cpp"],
-      ["decoder", "executor"],
+      ["backends/cpu/decoder_test.cpp", "backends/cpu/bits_test.cpp"],
+      ["backends/cpu", "executor"],
       [reference],
     );
     expect(output).toMatch(/all passed\n$/);
@@ -88,7 +84,7 @@ describe.skipIf(process.platform === "win32")("programs of the compute core", { 
   // A weak symbol could be replaced at link time by a copy compiled for another instruction set.
   test("kernel objects hold no weak symbols", () => {
     for (const set of ["portable", "avx2", "avx512", "avx512bf16"]) {
-      const object = join(release, `obj.target/kernels_${set}/kernels/isa_${set}.o`);
+      const object = join(objectsFolder, `backends/cpu/kernels/isa_${set}.o`);
       if (!existsSync(object)) continue;
       const symbols = execFileSync("nm", ["-C", object], { encoding: "utf8" });
       expect(symbols.split("\n").filter((line) => / [WVu] /.test(line))).toEqual([]);

@@ -1,0 +1,34 @@
+// A published version of a low-rank adapter: compute copies that never change.
+#pragma once
+#include <array>
+#include <functional>
+#include <vector>
+
+#include "decoder.h"
+#include "memory.h"
+
+namespace anneal::cpu {
+
+// y += B (s (A x)) of one projection. Ranks are padded to whole panels with zeros.
+struct LowRank {
+  Buffer a, b;       // panels of A [rank][k] and B [n][rank]
+  Buffer a_t, b_t;   // panels of their transposes, for backward; empty in versions that are only served
+  explicit operator bool() const { return a.data() != nullptr; }
+};
+
+class AdapterVersion {
+ public:
+  int rank = 0;
+  float scale = 1;
+  std::vector<std::array<LowRank, kProjections>> layers;
+  int padded_rank() const { return int(padded(rank)); }
+};
+
+float lora_scale(const LoraSpec&);
+
+// Values of A [rank][k] (b false) or B [n][rank] (b true), row-major.
+using LoraValues = std::function<Matrix(int layer, int projection, bool b)>;
+// Null if aborted.
+std::shared_ptr<AdapterVersion> make_adapter_version(const DecoderConfig&, const Kernels&, Pool&, const LoraSpec&, bool backward, const LoraValues&);
+
+}  // namespace anneal::cpu

@@ -1,0 +1,125 @@
+// Products of backward: with the transposed weight, and over tokens.
+#pragma once
+#include <vector>
+
+#include "products.h"
+
+namespace anneal::cpu {
+
+// Tokens of a block of the sums over tokens. A fixed division of the pass's rows: partial sums of norms and biases are
+// added block by block, whoever computed them.
+constexpr int kBlockRows = 128;
+
+// One summand of a gradient with respect to a projection's input: dy W + g A.
+struct BackTerm {
+  Rows dy;
+  const Linear* w;
+  const char* transposed = nullptr;   // panels of W^T, or null: blocks of it are transposed on the way
+  Rows g;
+  const char* a_t = nullptr;          // panels of A^T, or null: no adapter
+  int rank = 0;
+};
+
+// f(row, rows, col, cols, tile, ld, worker) for tiles of the sum of the terms, [rows][width]. Tiles lie in worker scratch, or
+// in `out` where there is one; a term's outputs from .. to - 1 take part, and `accumulate` adds to what is in `out`.
+struct BackProduct {
+  int rows, width;
+  const BackTerm* terms;
+  int count;
+  Matrix out = {};
+  int from = 0, to = INT32_MAX;
+  bool accumulate = false;
+};
+
+template <class F> void back_product(Team& team, const Kernels& k, std::vector<WorkerScratch>& workers, const BackProduct& p, F&& f) {
+  const int panels = int(panels_of(p.width));
+  auto place = [&](int row, int col, int panels, int worker) {
+    return p.out ? Matrix{p.out.at(row, col), p.out.ld} : Matrix{workers[worker].tile.floats(), int64_t(panels) * kLanes};
+  };
+  if (p.terms[0].transposed) {
+    const Split split = split_product(team, p.rows, panels);
+    team.each(split.chunks(), [&](int64_t chunk, int worker) {
+      const Tile t = tile_of(split, chunk);
+      const int col = t.panel * kLanes;
+      const Matrix sums = place(t.row, col, t.panels, worker);
+      for (int i = 0; i < p.count; i++) {
+        const BackTerm& term = p.terms[i];
+        k.gemm(term.dy.at(t.row), term.dy.ld, t.rows, term.transposed + t.panel * panel_bytes(k, term.w->n), term.w->n, t.panels, sums.data, sums.ld, i > 0);
+        if (term.a_t) k.gemm(term.g.at(t.row), term.g.ld, t.rows, term.a_t + t.panel * panel_bytes(k, term.rank), term.rank, t.panels, sums.data, sums.ld, true);
+      }
+      f(t.row, t.rows, col, std::min(t.panels * kLanes, p.width - col), sums.data, sums.ld, worker);
+    });
+    return;
+  }
+  constexpr int group = kBackwardColumns / kLanes;
+  team.each((panels + group - 1) / group, [&](int64_t chunk, int worker) {
+    const int panel = int(chunk) * group, mine = std::min(group, panels - panel), col = panel * kLanes;
+    const Matrix sums = place(0, col, mine, worker);
+    char* transposed = workers[worker].panel.data();
+    bool accumulate = p.accumulate;
+    for (int i = 0; i < p.count; i++) {
+      const BackTerm& term = p.terms[i];
+      for (int n0 = p.from; n0 < std::min(term.w->n, p.to); n0 += kBackwardReduction) {
+        const int n = std::min({kBackwardReduction, term.w->n - n0, p.to - n0});
+        team.breathe(worker);
+        k.transpose_panels(term.w->panels.data(), term.w->n, term.w->k, col, mine * kLanes, n0, n, transposed);
+        k.gemm(term.dy.at(0, n0), term.dy.ld, p.rows, transposed, n, mine, sums.data, sums.ld, accumulate);
+        accumulate = true;
+      }
+      if (term.a_t) k.gemm(term.g.data, term.g.ld, p.rows, term.a_t + panel * panel_bytes(k, term.rank), term.rank, mine, sums.data, sums.ld, true);
+    }
+    f(0, p.rows, col, std::min(mine * kLanes, p.width - col), sums.data, sums.ld, worker);
+  });
+}
+
+// Panels of W^T.
+inline void transpose_weight(Team& team, const Kernels& k, const Linear& w, char* out) {
+  constexpr int group = kBackwardColumns / kLanes;
+  const int panels = int(panels_of(w.k));
+  team.each((panels + group - 1) / group, [&](int64_t chunk, int) {
+    const int panel = int(chunk) * group, mine = std::min(group, panels - panel);
+    k.transpose_panels(w.panels.data(), w.n, w.k, panel * kLanes, mine * kLanes, 0, w.n, out + panel * panel_bytes(k, w.n));
+  });
+}
+
+// Something of every row, transposed block by block for sums over tokens: as left operand [columns][block rows], or as
+// right operand (panels with the rows as reduction).
+struct TokenBlocks {
+  Buffer memory;
+  size_t stride = 0;      // bytes of a block
+  void size(const Kernels& k, int columns, int block_rows, int blocks) {
+    stride = size_t(padded(columns)) * block_rows * k.elem;
+    memory.reserve(stride * blocks);
+  }
+  char* block(int64_t b) const { return memory.data() + b * stride; }
+};
+
+// out[m][n] += sum over tokens of left[token][m] right[token][n].
+struct TokenSum {
+  const TokenBlocks *left, *right;
+  int m, n;
+  Matrix out;
+};
+
+// One owner for every tile of every sum; tokens in row order.
+inline void sum_over_tokens(Team& team, const Kernels& k, const std::vector<TokenSum>& sums, int rows, int block_rows) {
+  constexpr int kRows = 48;
+  struct Part { int sum, row, panel; };
+  std::vector<Part> parts;
+  for (size_t s = 0; s < sums.size(); s++)
+    for (int64_t panel = 0; panel < panels_of(sums[s].n); panel += kTilePanels)
+      for (int row = 0; row < sums[s].m; row += kRows) parts.push_back({int(s), row, int(panel)});
+  team.each(int64_t(parts.size()), [&](int64_t chunk, int worker) {
+    const Part& p = parts[chunk];
+    const TokenSum& s = sums[p.sum];
+    const int m = std::min(kRows, s.m - p.row), panels = std::min<int>(kTilePanels, panels_of(s.n) - p.panel);
+    for (int row = 0, b = 0; row < rows; row += block_rows, b++) {
+      const int n = std::min(block_rows, rows - row);
+      team.breathe(worker);
+      k.gemm(s.left->block(b) + size_t(p.row) * block_rows * k.elem, block_rows, m, s.right->block(b) + p.panel * panel_bytes(k, n), n, panels,
+             s.out.at(p.row, int64_t(p.panel) * kLanes), s.out.ld, true);
+    }
+  });
+}
+
+}  // namespace anneal::cpu

@@ -1,0 +1,145 @@
+// What a pass computes over: rows of tokens, the sequences they belong to, and the memory the pass works in.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "adapter.h"
+#include "decoder.h"
+#include "memory.h"
+#include "pages.h"
+#include "rope.h"
+#include "weights.h"
+
+namespace anneal::cpu {
+
+struct Model {
+  DecoderConfig config;
+  const Kernels& kernels;
+  std::unique_ptr<Weights> weights;
+  RopeTable rope;
+
+  int q_width() const { return config.heads * config.head_dim; }
+  int kv_width() const { return config.kv_heads * config.head_dim; }
+  int group() const { return config.heads / config.kv_heads; }   // query heads of a key-value head
+  int64_t head_ld() const { return padded(config.head_dim); }    // float32 per head in attention's outputs
+  int64_t layer_bytes() const {
+    int64_t sum = 0;
+    for (const Linear& w : weights->layers[0].projections) sum += panels_of(w.n) * panel_bytes(kernels, w.k);
+    return sum;
+  }
+};
+
+// Tokens that stand at consecutive positions of one sequence.
+struct Sequence {
+  int row0, rows, position;
+  const int32_t* blocks;
+};
+
+// Rows that use one adapter.
+struct Segment {
+  int row0, rows;
+  const AdapterVersion* adapter;
+};
+
+// Query rows of one attention task: tokens [row, row + rows) of a sequence.
+struct QueryTile { int sequence, row, rows; };
+
+// A slot of a page that a token's key and value go to.
+struct Slot { int32_t page, slot; };
+
+struct Batch {
+  int rows = 0;
+  Pages* pages = nullptr;
+  std::vector<int32_t> tokens, positions;     // [rows]
+  std::vector<int32_t> query_positions;       // [rows * group]: the position of each query row
+  std::vector<Slot> slots;                    // [rows]
+  std::vector<Slot> copies;                   // further slots of a row: copies_from[row] .. copies_from[row + 1]
+  std::vector<int32_t> copies_from;           // [rows + 1], or empty: no copies
+  std::vector<Sequence> sequences;
+  std::vector<Segment> segments;              // rows without an adapter are in none
+  std::vector<QueryTile> tiles;
+
+  void clear();
+  void add(const int32_t* tokens, int count, int position, const int32_t* blocks, int group);
+  void add_tiles(int group);
+};
+
+// Rows and matrices that own their memory. Their leading dimension depends on the columns alone, so that padding stays zero.
+struct RowStore : Rows {
+  Buffer memory;
+  void size(int64_t rows, int64_t cols, const Kernels& k) {
+    elem = k.elem, ld = padded(cols);
+    memory.reserve(size_t(rows) * ld * elem);
+    data = memory.data();
+  }
+};
+struct MatrixStore : Matrix {
+  Buffer memory;
+  void size(int64_t rows, int64_t cols) {
+    ld = padded(cols);
+    memory.reserve(size_t(rows) * ld * sizeof(float));
+    data = memory.floats();
+  }
+};
+
+// Temporaries of a run of rows within one layer.
+struct Span {
+  RowStore normed, q, k, v, gate, up, act;
+  RowStore z[kProjections];           // s A x of each adapted projection
+  // Backward: gradients of what the names say, rounded for the products; g: s B^T dy of each adapted projection.
+  RowStore d_out, d_gate, d_up, d_q, d_k, d_v, g[kProjections];
+  MatrixStore d_normed;
+  void size(const Model&, int rows, int lora_columns);
+  void size_backward(const Model&, int rows, int lora_columns);
+};
+
+// Temporaries of one worker.
+struct WorkerScratch {
+  Buffer tile, panel, attention, head;
+  Buffer attention_backward;
+  std::vector<const void*> k_pages, v_pages;
+};
+
+// What a forward pass over one layer leaves behind. In a step all residuals are one buffer and nothing else is kept.
+struct LayerActivations {
+  Matrix x_in, x_mid, x_out;    // residual stream [rows][hidden]; no x_out: the layer stops before its last product
+  Rows q, k;                    // before norm and rope; no data: not kept
+  Rows gate, up;                // likewise
+  Rows attention;               // [rows][heads * head_dim], always there
+  float* lse = nullptr;         // [kv_heads][rows][group], or null
+};
+
+// How a pass spreads its rows: one run of rows per worker at a time (small layers, many rows), or all workers on every product.
+struct Workspace {
+  bool by_rows = false;
+  int span_rows = 0;
+  std::vector<Span> spans;
+  std::vector<WorkerScratch> workers;
+  RowStore queries;             // roped [kv_heads][rows][group][head_dim]
+
+  // block: by_rows spans are multiples of it (1: any). lora_columns: padded rank, or 0.
+  void configure(const Model&, int rows, int workers, int block, int lora_columns);
+  // After configure, for a backward pass.
+  void configure_backward(const Model&, int lora_columns);
+
+  // f(team, span, row0, rows) for all runs of rows.
+  template <class F> void each_span(Team& all, int rows, F&& f) {
+    if (by_rows) {
+      all.each((rows + span_rows - 1) / span_rows, [&](int64_t chunk, int worker) {
+        const int row0 = int(chunk) * span_rows;
+        Team one = all.one(worker);
+        f(one, spans[worker], row0, std::min(span_rows, rows - row0));
+      });
+    } else {
+      for (int row0 = 0; row0 < rows && all.ok(); row0 += span_rows) f(all, spans[0], row0, std::min(span_rows, rows - row0));
+    }
+  }
+};
+
+// Float32 elements of a worker's product tile.
+constexpr int kTileRows = 128, kTilePanels = 12;
+constexpr int kSpanRows = 512;      // rows of a run that all workers share
+constexpr int kBackwardColumns = 48, kBackwardReduction = 2048;   // of a worker's panel of transposed weights
+static_assert(kSpanRows * kBackwardColumns <= 2 * kTileRows * kTilePanels * kLanes);
+
+}  // namespace anneal::cpu

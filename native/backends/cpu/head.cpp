@@ -1,0 +1,154 @@
+// The gradients of one log-probability and of one entropy with respect to the last hidden state do not depend on the loss: they are
+// made here, in the pass that has the logits, and scaled later. Logits never exist for more than a block of rows per worker.
+#include "head.h"
+
+namespace anneal::cpu {
+namespace {
+
+struct HeadPass {
+  Team& all;
+  const Model& m;
+  const Matrix& x;
+  const std::vector<Entry>& entries;
+  std::vector<WorkerScratch>& workers;
+  HeadMemory& mem;
+  const Kernels& k = m.kernels;
+  const Linear& head = m.weights->head();
+
+  template <class F> void each_block(int from, int to, F&& f) {
+    const int per = mem.block_rows;
+    if (mem.by_rows) {
+      all.each((to - from + per - 1) / per, [&](int64_t chunk, int worker) {
+        const int row = from + int(chunk) * per;
+        Team one = all.one(worker);
+        f(one, mem.blocks[worker], row, std::min(per, to - row));
+      });
+    } else {
+      for (int row = from; row < to && all.ok(); row += per) f(all, mem.blocks[0], row, std::min(per, to - row));
+    }
+  }
+
+  void logits(Team& team, HeadMemory::Block& b, int row0, int rows) {
+    each_rows(team, rows, m.config.hidden, [&](int row, int n, int) {
+      for (int i = row; i < row + n; i++)
+        k.rmsnorm(x.at(entries[row0 + i].hidden), x.ld, m.weights->final_norm.data(), m.config.rms_eps, 1, m.config.hidden, b.normed.at(i), b.normed.ld);
+    });
+    const Split split = split_product(team, rows, panels_of(head.n));
+    team.each(split.chunks(), [&](int64_t chunk, int) {
+      const Tile t = tile_of(split, chunk);
+      k.gemm(b.normed.at(t.row), b.normed.ld, t.rows, head.panels.data() + t.panel * panel_bytes(k, head.k), head.k, t.panels,
+             b.logits.at(t.row, int64_t(t.panel) * kLanes), b.logits.ld, false);
+    });
+  }
+
+  // Row i of the block as its entry's temperature has it; called once.
+  const float* tempered(HeadMemory::Block& b, int i, const Entry& entry) {
+    float* logits = b.logits.at(i);
+    if (entry.inverse_temperature != 1) k.scale(logits, head.n, entry.inverse_temperature, logits);
+    return logits;
+  }
+
+  // out[row0 + i] = block's residual[i] . head.
+  void project(Team& team, HeadMemory::Block& b, int row0, int rows, const Matrix& out) {
+    const BackTerm term{b.residual, &head, mem.by_rows ? mem.transposed.data() : nullptr, {}};
+    // A large vocabulary in several loops, so that no chunk takes long.
+    const int stretch = mem.by_rows ? head.n : kBackwardReduction * 8;
+    for (int from = 0; from < head.n && team.ok(); from += stretch)
+      back_product(team, k, workers, {rows, head.k, &term, 1, out.from(row0), from, from + stretch, from > 0}, [](auto...) {});
+  }
+};
+
+constexpr int64_t kLogitBytes = int64_t(96) << 20, kCachedHead = int64_t(4) << 20;
+
+}  // namespace
+
+void HeadMemory::configure(const Model& m, int entries, int workers, bool gradient, bool weight_gradient) {
+  const Kernels& k = m.kernels;
+  const Linear& head = m.weights->head();
+  const int64_t bytes = panels_of(head.n) * panel_bytes(k, head.k);
+  by_rows = workers > 1 && bytes <= kCachedHead;
+  block_rows = by_rows ? 64 : int(std::clamp<int64_t>(kLogitBytes / (padded(head.n) * 4), 16, 256)) / 16 * 16;
+  blocks.resize(std::max<size_t>(blocks.size(), by_rows ? workers : 1));
+  for (Block& b : blocks) {
+    const int rows = std::min(block_rows, std::max(entries, 1));
+    b.normed.size(rows, head.k, k);
+    b.logits.size(rows, head.n);
+    if (gradient) b.residual.size(rows, head.n, k);
+  }
+  if (gradient && by_rows) transposed.reserve(panels_of(head.k) * panel_bytes(k, head.n));
+  if (weight_gradient) {
+    window_blocks = int(std::max<int64_t>(1, kLogitBytes / (padded(head.n) * block_rows * k.elem)));
+    const int count = std::min(window_blocks, (entries + block_rows - 1) / block_rows);
+    left.size(k, head.n, block_rows, count);
+    right.size(k, head.k, block_rows, count);
+  }
+}
+
+void head_forward(Team& team, const Model& m, const Matrix& x, const std::vector<Entry>& entries, float* logprobs, float* entropies, const Units& units,
+                  std::vector<WorkerScratch>& workers, HeadMemory& mem) {
+  HeadPass pass{team, m, x, entries, workers, mem};
+  const Kernels& k = m.kernels;
+  const Linear& head = pass.head;
+  if (units.logprob && mem.by_rows) transpose_weight(team, k, head, mem.transposed.data());
+  pass.each_block(0, int(entries.size()), [&](Team& t, HeadMemory::Block& b, int row0, int rows) {
+    pass.logits(t, b, row0, rows);
+    each_rows(t, rows, head.n, [&](int row, int n, int) {
+      for (int i = row; i < row + n; i++) {
+        const int e = row0 + i, target = entries[e].target;
+        const float* logits = pass.tempered(b, i, entries[e]);
+        const float lse = k.log_sum_exp(logits, head.n);
+        logprobs[e] = logits[target] - lse;
+        entropies[e] = k.entropy(logits, head.n, lse);
+        if (units.logprob) k.softmax_residual(logits, head.n, lse, target, entries[e].inverse_temperature, b.residual.at(i), b.residual.ld);
+      }
+    });
+    if (units.logprob) pass.project(t, b, row0, rows, units.logprob);
+    if (!units.entropy) return;
+    each_rows(t, rows, head.n, [&](int row, int n, int) {
+      for (int i = row; i < row + n; i++) {
+        const float* logits = b.logits.at(i);
+        const int e = row0 + i;
+        k.policy_residual(logits, head.n, k.log_sum_exp(logits, head.n), entropies[e], entries[e].target, 0, entries[e].inverse_temperature,
+                          b.residual.at(i), b.residual.ld);
+      }
+    });
+    pass.project(t, b, row0, rows, units.entropy);
+  });
+}
+
+void head_weight_gradient(Team& team, const Model& m, const Matrix& x, const std::vector<Entry>& entries, const HeadGradient& d, const Matrix& out,
+                          std::vector<WorkerScratch>& workers, HeadMemory& mem) {
+  HeadPass pass{team, m, x, entries, workers, mem};
+  const Kernels& k = m.kernels;
+  const Linear& head = pass.head;
+  const int window = mem.window_blocks * mem.block_rows;
+  for (int from = 0; from < int(entries.size()) && team.ok(); from += window) {
+    const int to = std::min(int(entries.size()), from + window);
+    pass.each_block(from, to, [&](Team& t, HeadMemory::Block& b, int row0, int rows) {
+      pass.logits(t, b, row0, rows);
+      each_rows(t, rows, head.n, [&](int row, int n, int) {
+        for (int i = row; i < row + n; i++) {
+          const int e = row0 + i;
+          const float* logits = pass.tempered(b, i, entries[e]);
+          const float lse = k.log_sum_exp(logits, head.n), scale = entries[e].inverse_temperature;
+          if (d.by_entropy)
+            k.policy_residual(logits, head.n, lse, k.entropy(logits, head.n, lse), entries[e].target, scale * d.by_logprob[e], scale * d.by_entropy[e],
+                              b.residual.at(i), b.residual.ld);
+          else
+            k.softmax_residual(logits, head.n, lse, entries[e].target, scale * d.by_logprob[e], b.residual.at(i), b.residual.ld);
+        }
+      });
+      const int block = (row0 - from) / mem.block_rows;
+      constexpr int kColumns = 1024;
+      t.each((head.n + kColumns - 1) / kColumns, [&](int64_t chunk, int) {
+        const int col = int(chunk) * kColumns;
+        k.transpose(b.residual.at(0, col), k.type, b.residual.ld, rows, std::min(kColumns, head.n - col),
+                    mem.left.block(block) + size_t(col) * mem.block_rows * k.elem, mem.block_rows);
+      });
+      k.pack_transposed(b.normed.data, k.type, b.normed.ld, rows, head.k, mem.right.block(block));
+    });
+    sum_over_tokens(team, k, {{&mem.left, &mem.right, head.n, head.k, out}}, to - from, mem.block_rows);
+  }
+}
+
+}  // namespace anneal::cpu

@@ -1,0 +1,164 @@
+// Causal attention of up to 64 query rows over pages of 64 keys: online softmax over the pages in ascending order,
+// segments of 1,024 positions merged in ascending order.
+//
+// A row's result depends on its own query, position and pages only: keys it does not see have p = 0 in the same lanes, and
+// rows are never reduced with each other. Scores, maxima, sums and outputs are float32; probabilities are rounded to T for
+// the product with V, their sum takes them unrounded. The full score matrix never exists.
+#pragma once
+#include "gemm.h"
+#include "logits.h"
+
+namespace anneal::cpu {
+namespace {
+
+constexpr int kKeyPanels = kPage / kLanes;
+constexpr int kSegmentBlocks = kSegment / kPage;
+
+// Hands out pieces of a scratch area, 64-byte aligned; from null it only counts.
+struct Scratch {
+  char* at;
+  size_t used = 0;
+
+  template <class T> ANNEAL_INLINE T* take(size_t n) {
+    T* p = (T*)(at + used);
+    used += (n * sizeof(T) + 63) / 64 * 64;
+    return p;
+  }
+};
+
+// Running softmax of every row over the blocks of a segment.
+struct SegmentState {
+  float* maximum;  // [rows]
+  float* sums;     // [rows][16], reduced at the end
+  float* out;      // [rows][width], not yet divided by the sum
+
+  static ANNEAL_INLINE SegmentState in(Scratch& s, int width) {
+    return {s.take<float>(kAttentionRows), s.take<float>(kAttentionRows * kLanes), s.take<float>(size_t(kAttentionRows) * width)};
+  }
+};
+
+template <class T> struct AttentionScratch {
+  float* scores;         // [rows][64]
+  T* probabilities;      // [rows][64]
+  SegmentState total, segment;
+  size_t bytes;
+
+  ANNEAL_INLINE AttentionScratch(void* at, int head_dim) {
+    Scratch s{(char*)at};
+    const int width = round_to(head_dim, kLanes);
+    scores = s.take<float>(kAttentionRows * kPage);
+    probabilities = s.take<T>(kAttentionRows * kPage);
+    total = SegmentState::in(s, width);
+    segment = SegmentState::in(s, width);
+    bytes = s.used;
+  }
+};
+
+template <class T> size_t attention_scratch(int head_dim) { return AttentionScratch<T>(nullptr, head_dim).bytes; }
+
+// Up to 16 rows of one block: scores into probabilities (T), and the rows' maxima, sums and outputs brought up to date.
+// A score times the scale is formed in the same fused step as its distance from the maximum.
+template <class T, bool masked>
+ANNEAL_INLINE void softmax_rows(const AttentionTask& t, int block, int row0, int rows, const AttentionScratch<T>& scratch, const SegmentState& state,
+                                int width, bool fresh) {
+  alignas(64) float high[kLanes], now[kLanes], shrink[kLanes];
+  for (int i = 0; i < rows; i++) {
+    const float* scores = scratch.scores + (row0 + i) * kPage;
+    const int visible = masked ? t.positions[row0 + i] - block * kPage + 1 : kPage;
+    F16 s[kKeyPanels];
+#pragma GCC unroll 4
+    for (int j = 0; j < kKeyPanels; j++) {
+      s[j] = load(scores + j * kLanes);
+      if (masked) s[j] = select(first(visible - j * kLanes), s[j], all(kLowest));
+    }
+    const float largest = max_lanes(max(max(s[0], s[1]), max(s[2], s[3])));
+    high[i] = visible > 0 ? largest * t.scale : kLowest;
+  }
+  const Part lanes{rows};
+  const F16 before = load(state.maximum + row0, lanes), after = max(before, load(high, lanes));
+  store(state.maximum + row0, after, lanes);
+  store(now, after);
+  store(shrink, exp(before - after));
+  const F16 scale = all(t.scale);
+  for (int i = 0; i < rows; i++) {
+    const int r = row0 + i;
+    const int visible = masked ? t.positions[r] - block * kPage + 1 : kPage;
+    const F16 shift = all(-now[i]), factor = all(shrink[i]);
+    F16 p[kKeyPanels];
+#pragma GCC unroll 4
+    for (int j = 0; j < kKeyPanels; j++) {
+      p[j] = exp(fma(load(scratch.scores + r * kPage + j * kLanes), scale, shift));
+      if (masked) p[j] = select(first(visible - j * kLanes), p[j], zero());
+      store(scratch.probabilities + r * kPage + j * kLanes, p[j]);
+    }
+    float *sums = state.sums + r * kLanes, *out = state.out + int64_t(r) * width;
+    store(sums, fma(load(sums), factor, (p[0] + p[1]) + (p[2] + p[3])));
+    if (!fresh)
+      for (int d = 0; d < width; d += kLanes) store(out + d, load(out + d) * factor);
+  }
+}
+
+template <class T>
+ANNEAL_INLINE void softmax_block(const AttentionTask& t, int block, const AttentionScratch<T>& scratch, const SegmentState& state, int width,
+                                 bool fresh) {
+  for (int row0 = 0; row0 < t.rows; row0 += kLanes) {
+    const int rows = t.rows - row0 < kLanes ? t.rows - row0 : kLanes;
+    int lowest = t.positions[row0];
+    for (int i = 1; i < rows; i++) lowest = t.positions[row0 + i] < lowest ? t.positions[row0 + i] : lowest;
+    if (lowest >= block * kPage + kPage - 1) softmax_rows<T, false>(t, block, row0, rows, scratch, state, width, fresh);
+    else softmax_rows<T, true>(t, block, row0, rows, scratch, state, width, fresh);
+  }
+}
+
+template <class T> void attend_segment(const AttentionTask& t, int begin, int end, const AttentionScratch<T>& scratch, const SegmentState& state) {
+  const int width = round_to(t.head_dim, kLanes);
+  for (int r = 0; r < t.rows; r++) {
+    state.maximum[r] = kLowest;
+    store(state.sums + r * kLanes, zero());
+  }
+  const int64_t key_panel = panel_size<T>(t.head_dim), value_panel = panel_size<T>(kPage);
+  for (int b = begin; b < end; b++) {
+    // Each product fetches what it will read a block later: pages come from memory and lie apart, so that nothing else could tell.
+    const bool last = b + 1 == t.blocks;
+    multiply_block<T>((const T*)t.q, t.ldq, t.rows, (const T*)t.k_pages[b], key_panel, t.head_dim, kKeyPanels, scratch.scores, kPage, false,
+                      (const char*)(last ? t.v_pages[b] : t.k_pages[b + 1]));
+    softmax_block(t, b, scratch, state, width, b == begin);
+    multiply_block<T>(scratch.probabilities, kPage, t.rows, (const T*)t.v_pages[b], value_panel, kPage, width / kLanes, state.out, width, b > begin,
+                      last ? nullptr : (const char*)t.v_pages[b + 1]);
+  }
+}
+
+// total <- total and segment of one row, a later segment onto the earlier ones.
+ANNEAL_INLINE void merge_segment(const SegmentState& total, const SegmentState& segment, int r, int width) {
+  const float before = total.maximum[r], other = segment.maximum[r];
+  if (other == kLowest) return;  // the row sees nothing of it
+  const float now = other > before ? other : before;
+  const F16 a = exp(all(before - now)), b = exp(all(other - now));
+  float *sums = total.sums + r * kLanes, *out = total.out + r * width;
+  store(sums, fma(load(segment.sums + r * kLanes), b, load(sums) * a));
+  for (int i = 0; i < width; i += kLanes) store(out + i, fma(load(segment.out + r * width + i), b, load(out + i) * a));
+  total.maximum[r] = now;
+}
+
+template <class T> void attention(const AttentionTask& t) {
+  const AttentionScratch<T> scratch(t.scratch, t.head_dim);
+  const int width = round_to(t.head_dim, kLanes);
+  for (int begin = 0; begin < t.blocks; begin += kSegmentBlocks) {
+    const int end = begin + kSegmentBlocks < t.blocks ? begin + kSegmentBlocks : t.blocks;
+    attend_segment(t, begin, end, scratch, begin == 0 ? scratch.total : scratch.segment);
+    if (begin > 0)
+      for (int r = 0; r < t.rows; r++) merge_segment(scratch.total, scratch.segment, r, width);
+  }
+  for (int r = 0; r < t.rows; r++) {
+    const float sum = sum_lanes(load(scratch.total.sums + r * kLanes));
+    const F16 inverse = all(1.0f / sum);
+    const float* from = scratch.total.out + r * width;
+    float* to = t.out + r * t.ldo;
+    // Adding 0 turns -0 into 0: blocks that a row does not see may change the sign of a zero.
+    each16(t.head_dim, [&](int64_t i, auto lanes) { store(to + i, fma(load(from + i), inverse, zero()), lanes); });
+    if (t.lse) t.lse[r] = scratch.total.maximum[r] + log(sum);
+  }
+}
+
+}  // namespace
+}  // namespace anneal::cpu

@@ -1,0 +1,29 @@
+// Checks of every kernel: against a double-precision reference, bit for bit across instruction sets, row counts and ways to split
+// the work, and (gradients) against finite differences. Build and run: make -C native/kernels test. Throughput: make -C native/kernels bench.
+#include "kernels_fixture.h"
+
+namespace anneal::test {
+
+void test_products();
+void test_rows();
+void test_attention();
+void test_sampling();
+void bench();
+
+}  // namespace anneal::test
+
+int main(int argc, char** argv) {
+  using namespace anneal::cpu;
+  FloatMode mode;
+  std::printf("best: %s\n", isa_name(best_isa()));
+  if (argc > 1 && !std::strcmp(argv[1], "--bench")) {
+    test::bench();
+    return 0;
+  }
+  test::test_products();
+  test::test_rows();
+  test::test_attention();
+  test::test_sampling();
+  std::printf("%d checks, %d failed\n", test::checks, test::failures);
+  return test::failures ? 1 : 0;
+}

@@ -1,0 +1,82 @@
+// Over one row of float32 logits: log-sum-exp, entropy, softmax and its gradient. Padded columns never enter.
+#pragma once
+#include "exp_log.h"
+
+namespace anneal::cpu {
+namespace {
+
+constexpr float kLowest = -3.402823466e+38f;
+
+// body(first column, columns) for each absolute block of kLogitBlock columns, in ascending order.
+template <class Body> ANNEAL_INLINE void each_block(int n, Body&& body) {
+  for (int b = 0; b < n; b += kLogitBlock) body(b, n - b < kLogitBlock ? n - b : kLogitBlock);
+}
+
+// (maximum, sum of e^(x - maximum)) of each block, combined in ascending order. -infinity is a logit like any other.
+float log_sum_exp(const float* logits, int n) {
+  float maximum = kLowest, sum = 0;
+  each_block(n, [&](int b, int count) {
+    const float* x = logits + b;
+    F16 high = all(kLowest);
+    each16(count, [&](int64_t i, auto lanes) { high = max(high, keep(load(x + i, lanes), lanes, kLowest)); });
+    const float block_max = max_lanes(high);
+    F16 total = zero();
+    each16(count, [&](int64_t i, auto lanes) { total = total + keep(exp(load(x + i, lanes) - all(block_max)), lanes, 0.0f); });
+    const float block_sum = sum_lanes(total);
+    const float larger = block_max > maximum ? block_max : maximum;
+    sum = sum * exp(maximum - larger) + block_sum * exp(block_max - larger);
+    maximum = larger;
+  });
+  return maximum + log(sum);
+}
+
+// -sum p ln p with p = e^(x - lse).
+float entropy(const float* logits, int n, float lse) {
+  float result = 0;
+  each_block(n, [&](int b, int count) {
+    F16 total = zero();
+    each16(count, [&](int64_t i, auto lanes) {
+      F16 t = load(logits + b + i, lanes) - all(lse);
+      F16 p = exp(t);
+      // Where p is 0 the term is 0, though t may be infinite.
+      total = total + keep(select(less(t, all(kExpLowest)), zero(), negate(p * t)), lanes, 0.0f);
+    });
+    result = result + sum_lanes(total);
+  });
+  return result;
+}
+
+// y (T, zero padded to ldy) = scale * (onehot(target) - softmax).
+template <class T> void softmax_residual(const float* logits, int n, float lse, int target, float scale, void* y, int64_t ldy) {
+  T* to = (T*)y;
+  const F16 s = all(scale), shift = all(lse);
+  each16(n, [&](int64_t i, auto lanes) { store(to + i, s * (zero() - exp(load(logits + i, lanes) - shift)), lanes); });
+  if (target >= 0 && target < n) narrow(scale * (1.0f - exp(logits[target] - lse)), to[target]);
+  zero_fill(to, n, ldy);
+}
+
+// y (T, zero padded to ldy) = by_logprob * d ln p[target] / d logits + by_entropy * dH / d logits
+//                           = by_logprob * (onehot(target) - p) - by_entropy * p (ln p + H), with p = softmax.
+template <class T> void policy_residual(const float* logits, int n, float lse, float entropy, int target, float by_logprob, float by_entropy, void* y, int64_t ldy) {
+  T* to = (T*)y;
+  const F16 s = all(by_logprob), shift = all(lse), h = all(entropy), w = all(by_entropy);
+  // Where p is 0 so is the entropy's part, though ln p may be infinite.
+  const auto of_entropy = [&](F16 t, F16 p) { return select(less(t, all(kExpLowest)), zero(), w * negate(p * (t + h))); };
+  each16(n, [&](int64_t i, auto lanes) {
+    const F16 t = load(logits + i, lanes) - shift, p = exp(t);
+    store(to + i, s * (zero() - p) + of_entropy(t, p), lanes);
+  });
+  if (target >= 0 && target < n) {
+    const float t = logits[target] - lse, p = exp(t);
+    narrow(by_logprob * (1.0f - p) + (t < kExpLowest ? 0.0f : by_entropy * -(p * (t + entropy))), to[target]);
+  }
+  zero_fill(to, n, ldy);
+}
+
+// y = s * x; y may be x.
+void scale(const float* x, int n, float s, float* y) {
+  each16(n, [&](int64_t i, auto lanes) { store(y + i, all(s) * load(x + i, lanes), lanes); });
+}
+
+}  // namespace
+}  // namespace anneal::cpu

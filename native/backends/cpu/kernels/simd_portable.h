@@ -1,0 +1,224 @@
+// 16 float lanes in the compiler's own vector types: any architecture. Where the baseline has no fused multiply-add
+// it is computed exactly through double with rounding to odd.
+#pragma once
+#include "element.h"
+
+namespace anneal::cpu {
+namespace {
+
+typedef float FloatLanes __attribute__((vector_size(64)));
+typedef int32_t IntLanes __attribute__((vector_size(64)));
+typedef uint32_t UintLanes __attribute__((vector_size(64)));
+
+struct F16 {
+  FloatLanes v;
+};
+struct I16 {
+  UintLanes v;
+};
+struct Mask16 {
+  IntLanes v;
+};
+
+ANNEAL_INLINE Mask16 first(int n) {
+  const IntLanes lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return {lane < n};
+}
+
+ANNEAL_INLINE F16 zero() { return {FloatLanes{}}; }
+ANNEAL_INLINE F16 all(float x) { return {FloatLanes{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}}; }
+ANNEAL_INLINE I16 all_int(int x) {
+  const uint32_t u = uint32_t(x);
+  return {UintLanes{u, u, u, u, u, u, u, u, u, u, u, u, u, u, u, u}};
+}
+ANNEAL_INLINE F16 load(const float* p, Full = {}) {
+  F16 r;
+  __builtin_memcpy(&r, p, sizeof r);
+  return r;
+}
+ANNEAL_INLINE F16 load(const float* p, Part n) {
+  F16 r = zero();
+  for (int i = 0; i < n.n; i++) r.v[i] = p[i];
+  return r;
+}
+ANNEAL_INLINE void store(float* p, F16 x, Full = {}) { __builtin_memcpy(p, &x, sizeof x); }
+ANNEAL_INLINE void store(float* p, F16 x, Part n) {
+  for (int i = 0; i < n.n; i++) p[i] = x.v[i];
+}
+ANNEAL_INLINE I16 load_int(const void* p) {
+  I16 r;
+  __builtin_memcpy(&r, p, sizeof r);
+  return r;
+}
+ANNEAL_INLINE void store_int(void* p, I16 x) { __builtin_memcpy(p, &x, sizeof x); }
+// 16 words, zero-extended to 32 bits.
+ANNEAL_INLINE I16 load_words(const bf16* p, Part n) {
+  I16 r = all_int(0);
+  for (int i = 0; i < n.n; i++) r.v[i] = p[i].bits;
+  return r;
+}
+ANNEAL_INLINE I16 load_words(const bf16* p, Full = {}) { return load_words(p, Part{kLanes}); }
+ANNEAL_INLINE void store_words(bf16* p, I16 x, Part n) {
+  for (int i = 0; i < n.n; i++) p[i].bits = uint16_t(x.v[i]);
+}
+ANNEAL_INLINE void store_words(bf16* p, I16 x, Full = {}) { store_words(p, x, Part{kLanes}); }
+
+ANNEAL_INLINE F16 operator+(F16 a, F16 b) { return {a.v + b.v}; }
+ANNEAL_INLINE F16 operator-(F16 a, F16 b) { return {a.v - b.v}; }
+ANNEAL_INLINE F16 operator*(F16 a, F16 b) { return {a.v * b.v}; }
+ANNEAL_INLINE F16 operator/(F16 a, F16 b) { return {a.v / b.v}; }
+
+#if defined(__FMA__) || defined(__aarch64__) || defined(__riscv)
+ANNEAL_INLINE F16 fma(F16 a, F16 b, F16 c) {
+  F16 r;
+  for (int i = 0; i < kLanes; i++) r.v[i] = __builtin_fmaf(a.v[i], b.v[i], c.v[i]);
+  return r;
+}
+#else
+typedef float FloatQuarter __attribute__((vector_size(16)));
+typedef double DoubleQuarter __attribute__((vector_size(32)));
+typedef double DoublePair __attribute__((vector_size(16)));
+typedef int64_t WordPair __attribute__((vector_size(16)));
+
+// a * b + d rounded to odd in double: the product is exact, the sum's last bit remembers anything lost.
+ANNEAL_INLINE DoublePair fma_to_odd(DoublePair a, DoublePair b, DoublePair d) {
+  const DoublePair p = a * b;
+  const DoublePair s = p + d;
+  const DoublePair t = s - p;
+  const DoublePair lost = (p - (s - t)) + (d - t);  // exact; NaN where s is infinite or NaN, which stay
+  const WordPair up = lost > 0, inexact = up | (lost < 0), even = ((WordPair)s & 1) - 1;
+  const WordPair inward = up ^ (s > 0);
+  // An even result moves to the odd neighbour on the side of what was lost: + 1 outward, - 1 inward, in its bits.
+  return (DoublePair)((WordPair)s + ((inward | 1) & inexact & even));
+}
+
+// Then the second rounding, to float, is the only one that counts (Boldo and Melquiond, 2008).
+ANNEAL_INLINE FloatQuarter fma_quarter(FloatQuarter a, FloatQuarter b, FloatQuarter c) {
+  const DoubleQuarter wide[3] = {__builtin_convertvector(a, DoubleQuarter), __builtin_convertvector(b, DoubleQuarter),
+                                 __builtin_convertvector(c, DoubleQuarter)};
+  DoublePair x[2], y[2], z[2];
+  __builtin_memcpy(x, &wide[0], 32);
+  __builtin_memcpy(y, &wide[1], 32);
+  __builtin_memcpy(z, &wide[2], 32);
+  for (int i = 0; i < 2; i++) z[i] = fma_to_odd(x[i], y[i], z[i]);
+  DoubleQuarter sum;
+  __builtin_memcpy(&sum, z, 32);
+  return __builtin_convertvector(sum, FloatQuarter);
+}
+ANNEAL_INLINE F16 fma(F16 a, F16 b, F16 c) {
+  FloatQuarter x[4], y[4], z[4];
+  __builtin_memcpy(x, &a, 64);
+  __builtin_memcpy(y, &b, 64);
+  __builtin_memcpy(z, &c, 64);
+  for (int i = 0; i < 4; i++) z[i] = fma_quarter(x[i], y[i], z[i]);
+  __builtin_memcpy(&c, z, 64);
+  return c;
+}
+#endif
+ANNEAL_INLINE F16 sqrt(F16 a) {
+  F16 r;
+  for (int i = 0; i < kLanes; i++) r.v[i] = __builtin_sqrtf(a.v[i]);
+  return r;
+}
+// The second operand when either is NaN.
+ANNEAL_INLINE F16 max(F16 a, F16 b) { return {a.v > b.v ? a.v : b.v}; }
+ANNEAL_INLINE F16 min(F16 a, F16 b) { return {a.v < b.v ? a.v : b.v}; }
+ANNEAL_INLINE Mask16 less(F16 a, F16 b) { return {a.v < b.v}; }
+ANNEAL_INLINE Mask16 at_least(F16 a, F16 b) { return {a.v >= b.v}; }
+// Bit i is lane i.
+ANNEAL_INLINE uint32_t bits_of(Mask16 m) {
+  uint32_t bits = 0;
+  for (int i = 0; i < kLanes; i++) bits |= uint32_t(m.v[i] & 1) << i;
+  return bits;
+}
+ANNEAL_INLINE Mask16 mask_of_bits(uint32_t bits) {
+  const IntLanes lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return {((int32_t(bits) >> lane) & 1) != 0};
+}
+ANNEAL_INLINE F16 select(Mask16 m, F16 yes, F16 no) { return {m.v ? yes.v : no.v}; }
+
+ANNEAL_INLINE I16 as_int(F16 a) { return {(UintLanes)a.v}; }
+ANNEAL_INLINE F16 as_float(I16 a) { return {(FloatLanes)a.v}; }
+ANNEAL_INLINE I16 operator+(I16 a, I16 b) { return {a.v + b.v}; }
+ANNEAL_INLINE I16 operator|(I16 a, I16 b) { return {a.v | b.v}; }
+ANNEAL_INLINE I16 operator&(I16 a, I16 b) { return {a.v & b.v}; }
+ANNEAL_INLINE I16 operator^(I16 a, I16 b) { return {a.v ^ b.v}; }
+template <int n> ANNEAL_INLINE I16 shift_left(I16 a) { return {a.v << n}; }
+template <int n> ANNEAL_INLINE I16 shift_right(I16 a) { return {a.v >> n}; }
+
+// bfloat16 of each lane in its low 16 bits (see narrow()).
+ANNEAL_INLINE I16 round_words(F16 x) {
+  UintLanes u = (UintLanes)x.v, upper = u >> 16;
+  UintLanes r = (u + (upper & 1) + 0x7fff) >> 16;
+  r = (u & 0x7f800000u) == 0 ? upper & 0x8000u : r;
+  return {x.v != x.v ? upper | 0x40u : r};
+}
+
+// Lanes i and i + 8, then i + 4, i + 2, i + 1: the one tree of every row reduction.
+ANNEAL_INLINE float sum_lanes(F16 x) {
+  float s[8];
+  for (int i = 0; i < 8; i++) s[i] = x.v[i] + x.v[i + 8];
+  for (int i = 0; i < 4; i++) s[i] = s[i] + s[i + 4];
+  return (s[0] + s[2]) + (s[1] + s[3]);
+}
+ANNEAL_INLINE float larger(float a, float b) { return a > b ? a : b; }
+ANNEAL_INLINE float max_lanes(F16 x) {
+  float s[8];
+  for (int i = 0; i < 8; i++) s[i] = larger(x.v[i], x.v[i + 8]);
+  for (int i = 0; i < 4; i++) s[i] = larger(s[i], s[i + 4]);
+  return larger(larger(s[0], s[2]), larger(s[1], s[3]));
+}
+// 16 lanes of double.
+struct D16 {
+  double v[kLanes];
+};
+ANNEAL_INLINE D16 widen(F16 x) {
+  D16 r;
+  for (int i = 0; i < kLanes; i++) r.v[i] = double(x.v[i]);
+  return r;
+}
+ANNEAL_INLINE D16 operator+(D16 a, D16 b) {
+  for (int i = 0; i < kLanes; i++) a.v[i] += b.v[i];
+  return a;
+}
+ANNEAL_INLINE double sum_lanes(D16 x) {
+  for (int half = kLanes / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; i++) x.v[i] += x.v[i + half];
+  return x.v[0];
+}
+ANNEAL_INLINE float lane0(F16 x) { return x.v[0]; }
+
+// Into the second-level cache: what is fetched ahead would not all fit the first.
+ANNEAL_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
+
+// The 16 x 16 matrix of 32-bit elements r[row] lane column becomes r[column] lane row.
+ANNEAL_INLINE void transpose16(I16* r) {
+  uint32_t m[16][16];
+  __builtin_memcpy(m, r, sizeof m);
+  for (int i = 0; i < 16; i++)
+    for (int j = 0; j < 16; j++) r[i].v[j] = m[j][i];
+}
+
+// A 16 x 16 block of words held as pairs: in, v[j] lane n = words (n, 2j), (n, 2j + 1); out, v[i] lane k = words (2i, k), (2i + 1, k).
+ANNEAL_INLINE void transpose_pairs(I16* v) {
+  uint16_t in[8][16][2], out[8][16][2];
+  __builtin_memcpy(in, v, sizeof in);
+  for (int n = 0; n < 16; n++)
+    for (int k = 0; k < 16; k++) out[n / 2][k][n & 1] = in[k / 2][n][k & 1];
+  __builtin_memcpy(v, out, sizeof out);
+}
+
+// Register tiles of the product: rows for 1, 2, 3, 4 panels side by side, and panels where rows are few.
+#if defined(__aarch64__)
+constexpr int kTileRows[5] = {0, 5, 2, 1, 1};
+constexpr int kWidenedTileRows[5] = {0, 4, 2, 1, 1};
+#else
+constexpr int kTileRows[5] = {0, 2, 1, 1, 1};
+constexpr int kWidenedTileRows[5] = {0, 2, 1, 1, 1};
+#endif
+constexpr int kFewRows = 1;
+constexpr int kFewRowsPanels = 1;
+constexpr int kBestPanels = 1;
+
+}  // namespace
+}  // namespace anneal::cpu

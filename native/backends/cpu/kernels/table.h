@@ -1,0 +1,64 @@
+// The table of kernels of this file's instruction set.
+#pragma once
+#include "adamw.h"
+#include "attention_backward.h"
+#include "kv_page.h"
+#include "rope.h"
+#include "sampling.h"
+#include "silu.h"
+#include "sums.h"
+
+namespace anneal::cpu {
+namespace {
+
+template <class T> constexpr Kernels table(Isa isa) {
+  Kernels k{};
+  k.isa = isa;
+  k.type = kType<T>;
+  k.elem = int(sizeof(T));
+  k.k_step = kStep<T>;
+  k.gemm = gemm<T>;
+  k.pack = pack<T>;
+  k.unpack = unpack<T>;
+  k.pack_transposed = pack_transposed<T>;
+  k.transpose_panels = transpose_panels<T>;
+  k.transpose = transpose<T>;
+  k.round_rows = round_rows<T>;
+  k.widen_rows = widen_rows<T>;
+  k.embed = embed<T>;
+  k.bias_add = bias_add;
+  k.add = add;
+  k.add_scaled = add_scaled;
+  k.column_sums = column_sums;
+  k.rmsnorm = rmsnorm<T>;
+  k.rmsnorm_backward = rmsnorm_backward;
+  k.head_norm_rope = head_norm_rope<T>;
+  k.head_norm_rope_backward = head_norm_rope_backward<T>;
+  k.silu_mul = silu_mul<T>;
+  k.silu_mul_backward = silu_mul_backward<T>;
+  k.page_bytes = page_bytes<T>;
+  k.attention_scratch = attention_scratch<T>;
+  k.attention_backward_scratch = attention_backward_scratch<T>;
+  k.kv_write = kv_write<T>;
+  k.attention = attention<T>;
+  k.attention_backward_dq = attention_backward_dq<T>;
+  k.attention_backward_dkv = attention_backward_dkv<T>;
+  k.log_sum_exp = log_sum_exp;
+  k.entropy = entropy;
+  k.softmax_residual = softmax_residual<T>;
+  k.policy_residual = policy_residual<T>;
+  k.scale = scale;
+  k.lane_maxima = lane_maxima;
+  k.keep_permitted = keep_permitted;
+  k.probabilities = probabilities;
+  k.sums_below = sums_below;
+  k.drop_below = drop_below;
+  k.ids_at_least = ids_at_least;
+  k.ids_between = ids_between;
+  k.sum_squares = sum_squares;
+  k.adamw = adamw;
+  return k;
+}
+
+}  // namespace
+}  // namespace anneal::cpu

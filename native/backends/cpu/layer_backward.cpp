@@ -1,0 +1,384 @@
+// The forward pass saved what products made; norms, rope and the gate's product are computed again. Order within a layer:
+// feed-forward and output projection by runs of rows, attention by query tile and by page, then queries, keys and values by
+// runs of rows. After each window of rows the sums over tokens take up its transposes.
+#include "layer_backward.h"
+
+#include <cmath>
+
+#include "layer_forward.h"
+
+namespace anneal::cpu {
+namespace {
+
+// The four inputs of the seven projections.
+enum Input : int { kInputNormed, kAttended, kPostNormed, kActivated };
+constexpr Input kInputOf[kProjections] = {kInputNormed, kInputNormed, kInputNormed, kAttended, kPostNormed, kPostNormed, kActivated};
+
+struct LayerBackward {
+  Team& all;
+  const Model& m;
+  const Batch& batch;
+  int layer;
+  const LayerActivations& a;
+  const AdapterVersion* adapter;
+  const LayerGradients& wanted;
+  bool input_gradient;
+  const Matrix& dx;
+  Workspace& ws;
+  BackwardMemory& mem;
+  const DecoderConfig& c = m.config;
+  const Kernels& k = m.kernels;
+  const Layer& w = m.weights->layers[layer];
+  int window0 = 0;
+
+  bool lora(int p) const { return adapter && adapter->layers[layer][p]; }
+  bool sums(int p) const { return wanted.weight[p] || wanted.a[p]; }
+
+  BackTerm term(int p, const Rows& dy, const Span& span) const {
+    BackTerm t{dy, &w.projections[p], mem.transpose_layers ? mem.transposed[p].data() : nullptr, span.g[p]};
+    if (lora(p)) t.a_t = adapter->layers[layer][p].a_t.data(), t.rank = adapter->rank;
+    return t;
+  }
+
+  // g = round(s dy B)
+  void lora_up(Team& team, int p, const Rows& dy, Span& span, int rows) const {
+    if (!lora(p)) return;
+    constexpr int kBlock = 32;
+    const int columns = adapter->padded_rank();
+    team.each((rows + kBlock - 1) / kBlock, [&](int64_t chunk, int worker) {
+      const int row = int(chunk) * kBlock, n = std::min(kBlock, rows - row);
+      float* sums = ws.workers[worker].tile.floats();
+      k.gemm(dy.at(row), dy.ld, n, adapter->layers[layer][p].b_t.data(), w.projections[p].n, columns / kLanes, sums, columns, false);
+      k.round_rows(sums, columns, n, columns, adapter->scale, span.g[p].at(row), span.g[p].ld);
+    });
+  }
+
+  // f(block of the window, first row of the run, rows) for the blocks of a run.
+  template <class F> void each_block(Team& team, int row0, int rows, F&& f) const {
+    team.each((rows + kBlockRows - 1) / kBlockRows, [&](int64_t chunk, int worker) {
+      const int row = int(chunk) * kBlockRows;
+      f((row0 - window0 + row) / kBlockRows, row, std::min(kBlockRows, rows - row), worker);
+    });
+  }
+
+  // Keeps the transposes of a run's output gradients (and g, z), and its bias sums.
+  void keep_outputs(Team& team, const int* projections, const Rows* dys, int count, const Span& span, int row0, int rows) const {
+    each_block(team, row0, rows, [&](int b, int row, int n, int worker) {
+      for (int i = 0; i < count; i++) {
+        const int p = projections[i];
+        if (sums(p)) k.transpose(dys[i].at(row), k.type, dys[i].ld, n, w.projections[p].n, mem.dy[p].block(b), kBlockRows);
+        if (wanted.a[p]) {
+          k.transpose(span.g[p].at(row), k.type, span.g[p].ld, n, adapter->padded_rank(), mem.g[p].block(b), kBlockRows);
+          k.pack_transposed(span.z[p].at(row), k.type, span.z[p].ld, n, adapter->padded_rank(), mem.z[p].block(b));
+        }
+        if (wanted.bias[p]) {
+          float* partial = mem.partial_bias[p].at((row0 + row) / kBlockRows);
+          float* wide = ws.workers[worker].tile.floats();
+          std::memset(partial, 0, mem.partial_bias[p].ld * sizeof(float));
+          for (int r = row; r < row + n; r++) {
+            k.widen_rows(dys[i].at(r), dys[i].ld, 1, w.projections[p].n, wide, w.projections[p].n);
+            k.column_sums(wide, w.projections[p].n, 1, w.projections[p].n, partial);
+          }
+        }
+      }
+    });
+  }
+
+  // Keeps the transposes of a run's projection inputs, and s A x for the adapters.
+  void keep_inputs(Team& team, Input input, const int* projections, int count, const Rows& x, int width, Span& span, int row0, int rows) const {
+    bool any = false, adapted = false;
+    for (int i = 0; i < count; i++) any |= sums(projections[i]), adapted |= bool(wanted.a[projections[i]]);
+    if (!any) return;
+    if (adapted) {
+      Rows z[3];
+      for (int i = 0; i < count; i++) z[i] = span.z[projections[i]];
+      lora_down(team, m, batch, layer, projections, count, x, row0, rows, z, ws);
+    }
+    each_block(team, row0, rows, [&](int b, int row, int n, int) { k.pack_transposed(x.at(row), k.type, x.ld, n, width, mem.x[input].block(b)); });
+  }
+
+  void normed(Team& team, const Matrix& x, const std::vector<float>& weight, const Rows& y, int rows) const {
+    each_rows(team, rows, c.hidden, [&](int row, int n, int) { k.rmsnorm(x.at(row), x.ld, weight.data(), c.rms_eps, n, c.hidden, y.at(row), y.ld); });
+  }
+
+  void norm_backward(Team& team, const Matrix& x, const std::vector<float>& weight, const Matrix& dy, MatrixStore& partial, bool weight_wanted, int row0,
+                     int rows) const {
+    each_block(team, row0, rows, [&](int, int row, int n, int) {
+      float* sums = weight_wanted ? partial.at((row0 + row) / kBlockRows) : nullptr;
+      if (sums) std::memset(sums, 0, partial.ld * sizeof(float));
+      k.rmsnorm_backward(x.at(row0 + row), x.ld, weight.data(), c.rms_eps, dy.at(row), dy.ld, n, c.hidden, dx.at(row0 + row), dx.ld, sums);
+    });
+  }
+
+  void round_dx(Team& team, const Rows& to, int row0, int rows) const {
+    each_rows(team, rows, c.hidden, [&](int row, int n, int) { k.round_rows(dx.at(row0 + row), dx.ld, n, c.hidden, 1.0f, to.at(row), to.ld); });
+  }
+
+  void collect(Team& team, Span& span, const BackTerm* terms, int count, int rows) const {
+    back_product(team, k, ws.workers, {rows, c.hidden, terms, count, span.d_normed}, [](auto...) {});
+  }
+
+  void feed_forward(Team& team, Span& span, int row0, int rows) {
+    static constexpr int down[] = {kDown}, gate_up[] = {kGate, kUp};
+    const Rows gate = a.gate.from(row0), up = a.up.from(row0);
+    round_dx(team, span.d_out, row0, rows);
+    lora_up(team, kDown, span.d_out, span, rows);
+    if (sums(kDown)) {
+      each_rows(team, rows, c.intermediate, [&](int row, int n, int) {
+        k.silu_mul(gate.at(row), up.at(row), gate.ld, n, c.intermediate, span.act.at(row), span.act.ld);
+      });
+      keep_inputs(team, kActivated, down, 1, span.act, c.intermediate, span, row0, rows);
+    }
+    const Rows d_down[] = {span.d_out};
+    keep_outputs(team, down, d_down, 1, span, row0, rows);
+    const BackTerm down_term = term(kDown, span.d_out, span);
+    back_product(team, k, ws.workers, {rows, c.intermediate, &down_term, 1}, [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
+      alignas(64) float d_gate[kTilePanels * kLanes], d_up[kTilePanels * kLanes];
+      for (int i = 0; i < n; i++) {
+        k.silu_mul_backward(gate.at(row + i, col), up.at(row + i, col), gate.ld, tile + i * ld, ld, 1, cols, d_gate, d_up, cols);
+        k.round_rows(d_gate, cols, 1, cols, 1.0f, span.d_gate.at(row + i, col), cols);
+        k.round_rows(d_up, cols, 1, cols, 1.0f, span.d_up.at(row + i, col), cols);
+      }
+    });
+    lora_up(team, kGate, span.d_gate, span, rows);
+    lora_up(team, kUp, span.d_up, span, rows);
+    if (sums(kGate) || sums(kUp)) {
+      normed(team, a.x_mid.from(row0), w.post_norm, span.normed, rows);
+      keep_inputs(team, kPostNormed, gate_up, 2, span.normed, c.hidden, span, row0, rows);
+    }
+    const Rows d_gate_up[] = {span.d_gate, span.d_up};
+    keep_outputs(team, gate_up, d_gate_up, 2, span, row0, rows);
+    const BackTerm terms[] = {term(kGate, span.d_gate, span), term(kUp, span.d_up, span)};
+    collect(team, span, terms, 2, rows);
+    norm_backward(team, a.x_mid, w.post_norm, span.d_normed, mem.partial_post_norm, wanted.post_norm, row0, rows);
+  }
+
+  void output_projection(Team& team, Span& span, int row0, int rows) {
+    static constexpr int o[] = {kO};
+    const Rows attention = a.attention.from(row0);
+    const int group = m.group(), head = c.head_dim;
+    round_dx(team, span.d_out, row0, rows);
+    lora_up(team, kO, span.d_out, span, rows);
+    keep_inputs(team, kAttended, o, 1, attention, m.q_width(), span, row0, rows);
+    const Rows d_o[] = {span.d_out};
+    keep_outputs(team, o, d_o, 1, span, row0, rows);
+    const BackTerm o_term = term(kO, span.d_out, span);
+    back_product(team, k, ws.workers, {rows, m.q_width(), &o_term, 1}, [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
+      for (int i = 0; i < n; i++)
+        for (int from = col; from < col + cols;) {
+          const int h = from / head, within = from % head, count = std::min(head - within, col + cols - from);
+          const int64_t query = (int64_t(h / group) * batch.rows + row0 + row + i) * group + h % group;
+          std::memcpy(mem.d_out.at(query, within), tile + i * ld + (from - col), count * sizeof(float));
+          from += count;
+        }
+    });
+    each_rows(team, rows, 4 * m.q_width(), [&](int row, int n, int worker) {
+      rope_queries(m, batch, layer, a.q.from(row0), row0, row, n, ws.queries, ws.workers[worker].head.floats());
+      for (int i = row; i < row + n; i++)
+        for (int h = 0; h < c.heads; h++)
+          k.widen_rows(attention.at(i, int64_t(h) * head), attention.ld, 1, head,
+                       mem.out.at((int64_t(h / group) * batch.rows + row0 + i) * group + h % group), mem.out.ld);
+    });
+  }
+
+  AttentionBackwardTask attention_task(int head, int row, int rows, int worker) const {
+    const int group = m.group();
+    const int64_t query = (int64_t(head) * batch.rows + row) * group;
+    AttentionBackwardTask t{};
+    t.rows = rows * group, t.head_dim = c.head_dim, t.scale = 1.0f / std::sqrt(float(c.head_dim));
+    t.q = ws.queries.at(query), t.ldq = c.head_dim;
+    t.out = mem.out.at(query), t.ldo = mem.out.ld;
+    t.dout = mem.d_out.at(query), t.lddo = mem.d_out.ld;
+    t.lse = a.lse + query;
+    t.positions = batch.query_positions.data() + int64_t(row) * group;
+    t.dq = mem.d_q.at(query), t.lddq = mem.d_q.ld;
+    t.scratch = ws.workers[worker].attention_backward.data();
+    return t;
+  }
+
+  void attention() {
+    const int heads = c.kv_heads;
+    all.each(int64_t(batch.tiles.size()) * heads, [&](int64_t chunk, int worker) {
+      const QueryTile& tile = batch.tiles[chunk / heads];
+      const int head = int(chunk % heads);
+      const Sequence& s = batch.sequences[tile.sequence];
+      WorkerScratch& scratch = ws.workers[worker];
+      AttentionBackwardTask t = attention_task(head, tile.row, tile.rows, worker);
+      t.blocks = batch.positions[tile.row + tile.rows - 1] / kPage + 1;
+      scratch.k_pages.resize(t.blocks), scratch.v_pages.resize(t.blocks);
+      for (int b = 0; b < t.blocks; b++) {
+        scratch.k_pages[b] = batch.pages->keys(s.blocks[b], layer, head);
+        scratch.v_pages[b] = batch.pages->values(s.blocks[b], layer, head);
+      }
+      t.k_pages = scratch.k_pages.data(), t.v_pages = scratch.v_pages.data();
+      k.attention_backward_dq(t);
+    });
+    const int per_tile = std::max(1, kAttentionRows / m.group());
+    all.each(int64_t(mem.uses.size()) * heads, [&](int64_t chunk, int worker) {
+      const int page = int(chunk / heads), head = int(chunk % heads);
+      const int64_t first = chunk * kPage;
+      float *dk = mem.d_k.at(first), *dv = mem.d_v.at(first);
+      std::memset(dk, 0, kPage * mem.d_k.ld * sizeof(float));
+      std::memset(dv, 0, kPage * mem.d_v.ld * sizeof(float));
+      const void *keys = batch.pages->keys(page, layer, head), *values = batch.pages->values(page, layer, head);
+      for (const BackwardMemory::Use& use : mem.uses[page]) {
+        const Sequence& s = batch.sequences[use.sequence];
+        for (int row = std::max(0, use.block * kPage - s.position); row < s.rows; row += per_tile) {
+          all.breathe(worker);
+          AttentionBackwardTask t = attention_task(head, s.row0 + row, std::min(per_tile, s.rows - row), worker);
+          t.block = use.block;
+          t.k_pages = &keys, t.v_pages = &values;
+          t.dk = dk, t.dv = dv, t.lddkv = mem.d_k.ld;
+          k.attention_backward_dkv(t);
+        }
+      }
+    });
+  }
+
+  // Gradient of a token's key or value: its own slot, then the copies.
+  void slot_gradients(const MatrixStore& d, int row, float* out) const {
+    auto add = [&](Slot s, bool first) {
+      for (int h = 0; h < c.kv_heads; h++) {
+        const float* from = d.at((int64_t(s.page) * c.kv_heads + h) * kPage + s.slot);
+        if (first)
+          std::memcpy(out + h * c.head_dim, from, c.head_dim * sizeof(float));
+        else
+          k.add(out + h * c.head_dim, from, c.head_dim);
+      }
+    };
+    add(batch.slots[row], true);
+    if (!batch.copies_from.empty())
+      for (int j = batch.copies_from[row]; j < batch.copies_from[row + 1]; j++) add(batch.copies[j], false);
+  }
+
+  void queries_keys_values(Team& team, Span& span, int row0, int rows) {
+    static constexpr int qkv[] = {kQ, kK, kV};
+    const int group = m.group(), head = c.head_dim;
+    each_block(team, row0, rows, [&](int, int row, int n, int worker) {
+      const int block = (row0 + row) / kBlockRows;
+      float* q_sums = wanted.q_norm ? mem.partial_q_norm.at(block) : nullptr;
+      float* k_sums = wanted.k_norm ? mem.partial_k_norm.at(block) : nullptr;
+      if (q_sums) std::memset(q_sums, 0, mem.partial_q_norm.ld * sizeof(float));
+      if (k_sums) std::memset(k_sums, 0, mem.partial_k_norm.ld * sizeof(float));
+      float* d = ws.workers[worker].head.floats();
+      for (int i = row; i < row + n; i++) {
+        const int t = row0 + i, position = batch.positions[t];
+        const float *cos = m.rope.cos(position), *sin = m.rope.sin(position);
+        for (int h = 0; h < c.heads; h++)
+          std::memcpy(d + h * head, mem.d_q.at((int64_t(h / group) * batch.rows + t) * group + h % group), head * sizeof(float));
+        k.head_norm_rope_backward(a.q.at(t), head, c.heads, head, w.q_norm_weight(), c.rms_eps, cos, sin, d, d, q_sums);
+        k.round_rows(d, m.q_width(), 1, m.q_width(), 1.0f, span.d_q.at(i), span.d_q.ld);
+        slot_gradients(mem.d_k, t, d);
+        k.head_norm_rope_backward(a.k ? a.k.at(t) : a.q.at(t), head, c.kv_heads, head, w.k_norm_weight(), c.rms_eps, cos, sin, d, d, k_sums);
+        k.round_rows(d, m.kv_width(), 1, m.kv_width(), 1.0f, span.d_k.at(i), span.d_k.ld);
+        slot_gradients(mem.d_v, t, d);
+        k.round_rows(d, m.kv_width(), 1, m.kv_width(), 1.0f, span.d_v.at(i), span.d_v.ld);
+      }
+    });
+    const Rows dys[] = {span.d_q, span.d_k, span.d_v};
+    for (int i = 0; i < 3; i++) lora_up(team, qkv[i], dys[i], span, rows);
+    if (sums(kQ) || sums(kK) || sums(kV)) {
+      normed(team, a.x_in.from(row0), w.input_norm, span.normed, rows);
+      keep_inputs(team, kInputNormed, qkv, 3, span.normed, c.hidden, span, row0, rows);
+    }
+    keep_outputs(team, qkv, dys, 3, span, row0, rows);
+    if (!input_gradient) return;
+    const BackTerm terms[] = {term(kQ, dys[0], span), term(kK, dys[1], span), term(kV, dys[2], span)};
+    collect(team, span, terms, 3, rows);
+    norm_backward(team, a.x_in, w.input_norm, span.d_normed, mem.partial_input_norm, wanted.input_norm, row0, rows);
+  }
+
+  void sum_window(const int* projections, int count, int rows) {
+    std::vector<TokenSum> list;
+    for (int i = 0; i < count; i++) {
+      const int p = projections[i];
+      const Linear& linear = w.projections[p];
+      if (wanted.weight[p]) list.push_back({&mem.dy[p], &mem.x[kInputOf[p]], linear.n, linear.k, wanted.weight[p]});
+      if (wanted.a[p]) {
+        list.push_back({&mem.g[p], &mem.x[kInputOf[p]], adapter->rank, linear.k, wanted.a[p]});
+        list.push_back({&mem.dy[p], &mem.z[p], linear.n, adapter->padded_rank(), wanted.b[p]});
+      }
+    }
+    if (!list.empty()) sum_over_tokens(all, k, list, rows, kBlockRows);
+  }
+
+  template <class F> void each_window(const int* projections, int count, F&& f) {
+    for (window0 = 0; window0 < batch.rows && all.ok(); window0 += mem.window) {
+      const int rows = std::min(mem.window, batch.rows - window0);
+      ws.each_span(all, rows, [&](Team& team, Span& span, int row0, int n) { f(team, span, window0 + row0, n); });
+      sum_window(projections, count, rows);
+    }
+  }
+
+  void add_partials(const MatrixStore& partial, int n, float* to) const {
+    if (to) k.column_sums(partial.data, partial.ld, (batch.rows + kBlockRows - 1) / kBlockRows, n, to);
+  }
+
+  void run() {
+    if (mem.transpose_layers)
+      for (int p = 0; p < kProjections; p++) transpose_weight(all, k, w.projections[p], mem.transposed[p].data());
+    static constexpr int after_attention[] = {kO, kGate, kUp, kDown}, before_attention[] = {kQ, kK, kV};
+    each_window(after_attention, 4, [&](Team& team, Span& span, int row0, int rows) {
+      feed_forward(team, span, row0, rows);
+      output_projection(team, span, row0, rows);
+    });
+    attention();
+    each_window(before_attention, 3, [&](Team& team, Span& span, int row0, int rows) { queries_keys_values(team, span, row0, rows); });
+    if (!all.ok()) return;
+    add_partials(mem.partial_input_norm, c.hidden, wanted.input_norm);
+    add_partials(mem.partial_post_norm, c.hidden, wanted.post_norm);
+    add_partials(mem.partial_q_norm, c.head_dim, wanted.q_norm);
+    add_partials(mem.partial_k_norm, c.head_dim, wanted.k_norm);
+    for (int p = 0; p < kProjections; p++) add_partials(mem.partial_bias[p], w.projections[p].n, wanted.bias[p]);
+  }
+};
+
+// Bytes of transposes that a window may hold.
+constexpr int64_t kWindowBytes = int64_t(192) << 20;
+
+}  // namespace
+
+void BackwardMemory::configure(const Model& m, const Batch& batch, int pages, const Workspace& ws, const ModelGradients& wanted, const AdapterVersion* adapter) {
+  const DecoderConfig& c = m.config;
+  const Kernels& k = m.kernels;
+  const int rank = adapter ? adapter->padded_rank() : 0;
+  const LayerGradients& g = wanted.layers[0];
+  transpose_layers = ws.by_rows;
+  int64_t row_bytes = 0;
+  for (int p = 0; p < kProjections; p++) {
+    const Linear& w = m.weights->layers[0].projections[p];
+    if (transpose_layers) transposed[p].reserve(panels_of(w.k) * panel_bytes(k, w.n));
+    row_bytes += (padded(w.n) + padded(w.k) + 2 * rank) * k.elem;
+  }
+  window = ws.by_rows ? int(std::clamp<int64_t>(kWindowBytes / row_bytes, kBlockRows, batch.rows + kBlockRows)) / kBlockRows * kBlockRows : ws.span_rows;
+  const int blocks = (std::min(window, batch.rows) + kBlockRows - 1) / kBlockRows, all_blocks = (batch.rows + kBlockRows - 1) / kBlockRows;
+  for (int p = 0; p < kProjections; p++) {
+    const Linear& w = m.weights->layers[0].projections[p];
+    if (!g.weight[p] && !g.a[p]) continue;
+    dy[p].size(k, w.n, kBlockRows, blocks);
+    x[kInputOf[p]].size(k, w.k, kBlockRows, blocks);
+    if (g.a[p]) {
+      this->g[p].size(k, rank, kBlockRows, blocks);
+      z[p].size(k, rank, kBlockRows, blocks);
+    }
+    if (g.bias[p]) partial_bias[p].size(all_blocks, w.n);
+  }
+  if (wanted.final_norm) partial_final_norm.size(all_blocks, c.hidden);
+  if (g.input_norm) partial_input_norm.size(all_blocks, c.hidden), partial_post_norm.size(all_blocks, c.hidden);
+  if (g.q_norm) partial_q_norm.size(all_blocks, c.head_dim), partial_k_norm.size(all_blocks, c.head_dim);
+  for (MatrixStore* s : {&out, &d_out, &d_q}) s->size(int64_t(batch.rows) * c.heads, c.head_dim);
+  uses.assign(pages, {});
+  for (size_t s = 0; s < batch.sequences.size(); s++) {
+    const Sequence& sequence = batch.sequences[s];
+    if (sequence.rows == 0) continue;
+    for (int b = 0; b <= (sequence.position + sequence.rows - 1) / kPage; b++) uses[sequence.blocks[b]].push_back({int(s), b});
+  }
+  for (MatrixStore* s : {&d_k, &d_v}) s->size(int64_t(uses.size()) * c.kv_heads * kPage, c.head_dim);
+}
+
+void layer_backward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, const AdapterVersion* adapter,
+                    const LayerGradients& wanted, bool input_gradient, const Matrix& dx, Workspace& ws, BackwardMemory& memory) {
+  LayerBackward{team, m, batch, layer, a, adapter, wanted, input_gradient, dx, ws, memory}.run();
+}
+
+}  // namespace anneal::cpu

@@ -1,0 +1,207 @@
+#include "layer_forward.h"
+
+#include <cmath>
+
+#include "products.h"
+
+namespace anneal::cpu {
+namespace {
+
+// Tile of x W^T + bias + B z. `row` counts from the run's start, which is row0 of the batch.
+struct ProjectionTile {
+  const Model& m;
+  const Batch& batch;
+  int layer;
+
+  void operator()(int p, const Rows& x, int row0, const Tile& t, const Rows& z, float* c, int64_t ldc, bool accumulate) const {
+    const Kernels& k = m.kernels;
+    const Linear& w = m.weights->layers[layer].projections[p];
+    k.gemm(x.at(t.row), x.ld, t.rows, w.panels.data() + t.panel * panel_bytes(k, w.k), w.k, t.panels, c, ldc, accumulate);
+    if (!w.bias.empty()) k.bias_add(c, ldc, t.rows, std::min(t.panels * kLanes, w.n - t.panel * kLanes), w.bias.data() + t.panel * kLanes);
+    for (const Segment& s : batch.segments) {
+      const LowRank& low = s.adapter->layers[layer][p];
+      const int from = std::max(t.row, s.row0 - row0), to = std::min(t.row + t.rows, s.row0 + s.rows - row0);
+      if (from >= to || !low) continue;
+      const int rank = s.adapter->rank;
+      k.gemm(z.at(from), z.ld, to - from, low.b.data() + t.panel * panel_bytes(k, rank), rank, t.panels, c + (from - t.row) * ldc, ldc, true);
+    }
+  }
+};
+
+void norm_rows(Team& team, const Model& m, const Matrix& x, const std::vector<float>& weight, int rows, const Rows& y) {
+  each_rows(team, rows, m.config.hidden, [&](int row, int count, int) {
+    m.kernels.rmsnorm(x.at(row), x.ld, weight.data(), m.config.rms_eps, count, m.config.hidden, y.at(row), y.ld);
+  });
+}
+
+// Residual rows + x W^T, in float32.
+void add_product(Team& team, const ProjectionTile& tile, int p, const Rows& x, int row0, int rows, const Rows& z, const Matrix& from, const Matrix& to) {
+  const int n = tile.m.config.hidden;
+  const Split split = split_product(team, rows, panels_of(n));
+  team.each(split.chunks(), [&](int64_t chunk, int) {
+    const Tile t = tile_of(split, chunk);
+    const int64_t col = int64_t(t.panel) * kLanes;
+    if (from.data != to.data)
+      for (int i = 0; i < t.rows; i++)
+        std::memcpy(to.at(row0 + t.row + i, col), from.at(row0 + t.row + i, col), size_t(t.panels) * kLanes * sizeof(float));
+    tile(p, x, row0, t, z, to.at(row0 + t.row, col), to.ld, true);
+  });
+}
+
+void queries_keys_values(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, Span& span, Workspace& ws, int row0,
+                         int rows) {
+  const DecoderConfig& c = m.config;
+  const Kernels& k = m.kernels;
+  const Layer& w = m.weights->layers[layer];
+  const ProjectionTile tile{m, batch, layer};
+  norm_rows(team, m, a.x_in.from(row0), w.input_norm, rows, span.normed);
+
+  static constexpr int projections[] = {kQ, kK, kV};
+  Rows z[] = {span.z[kQ], span.z[kK], span.z[kV]};
+  lora_down(team, m, batch, layer, projections, 3, span.normed, row0, rows, z, ws);
+
+  const Rows out[] = {a.q ? a.q.from(row0) : span.q, a.k ? a.k.from(row0) : span.k, span.v};
+  const Split q_split = split_product(team, rows, panels_of(m.q_width())), kv_split = split_product(team, rows, panels_of(m.kv_width()));
+  team.each(q_split.chunks() + 2 * kv_split.chunks(), [&](int64_t chunk, int worker) {
+    int p = 0;
+    if (chunk >= q_split.chunks()) {
+      chunk -= q_split.chunks();
+      p = 1 + int(chunk / kv_split.chunks());
+      chunk %= kv_split.chunks();
+    }
+    const Tile t = tile_of(p == 0 ? q_split : kv_split, chunk);
+    const int width = p == 0 ? m.q_width() : m.kv_width(), col = t.panel * kLanes, cols = std::min(t.panels * kLanes, width - col);
+    float* sums = ws.workers[worker].tile.floats();
+    tile(projections[p], span.normed, row0, t, z[p], sums, t.panels * kLanes, false);
+    round_tile(k, sums, t.panels * kLanes, t.rows, cols, out[p], t.row, col);
+  });
+
+  each_rows(team, rows, 4 * m.q_width(), [&](int row, int count, int worker) {
+    float* heads = ws.workers[worker].head.floats();
+    rope_queries(m, batch, layer, out[0], row0, row, count, ws.queries, heads);
+    float* keys = heads;
+    float* values = heads + padded(m.kv_width());
+    for (int i = row; i < row + count; i++) {
+      const int position = batch.positions[row0 + i];
+      k.head_norm_rope(out[1].at(i), c.head_dim, c.kv_heads, c.head_dim, w.k_norm_weight(), c.rms_eps, m.rope.cos(position), m.rope.sin(position),
+                       keys);
+      k.widen_rows(out[2].at(i), out[2].ld, 1, m.kv_width(), values, m.kv_width());
+      auto write = [&](Slot s) {
+        for (int h = 0; h < c.kv_heads; h++)
+          k.kv_write(keys + h * c.head_dim, values + h * c.head_dim, s.slot, c.head_dim, batch.pages->keys(s.page, layer, h),
+                     batch.pages->values(s.page, layer, h));
+      };
+      write(batch.slots[row0 + i]);
+      if (!batch.copies_from.empty())
+        for (int j = batch.copies_from[row0 + i]; j < batch.copies_from[row0 + i + 1]; j++) write(batch.copies[j]);
+    }
+  });
+}
+
+void attend(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, Workspace& ws) {
+  const DecoderConfig& c = m.config;
+  const Kernels& k = m.kernels;
+  const int group = m.group(), heads = c.kv_heads;
+  const int64_t ld = m.head_ld();
+  team.each(int64_t(batch.tiles.size()) * heads, [&](int64_t chunk, int worker) {
+    const QueryTile& tile = batch.tiles[chunk / heads];
+    const int head = int(chunk % heads);
+    const Sequence& s = batch.sequences[tile.sequence];
+    WorkerScratch& w = ws.workers[worker];
+    float* out = w.head.floats();
+    const int blocks = batch.positions[tile.row + tile.rows - 1] / kPage + 1;
+    w.k_pages.resize(blocks), w.v_pages.resize(blocks);
+    for (int b = 0; b < blocks; b++) {
+      w.k_pages[b] = batch.pages->keys(s.blocks[b], layer, head);
+      w.v_pages[b] = batch.pages->values(s.blocks[b], layer, head);
+    }
+    const int64_t query = (int64_t(head) * batch.rows + tile.row) * group;
+    k.attention({tile.rows * group, c.head_dim, 1.0f / std::sqrt(float(c.head_dim)), ws.queries.at(query), c.head_dim,
+                 batch.query_positions.data() + int64_t(tile.row) * group, blocks, w.k_pages.data(), w.v_pages.data(), out, ld,
+                 a.lse ? a.lse + query : nullptr, w.attention.data()});
+    for (int i = 0; i < tile.rows * group; i++)
+      k.round_rows(out + i * ld, ld, 1, c.head_dim, 1.0f, a.attention.at(tile.row + i / group, (int64_t(head) * group + i % group) * c.head_dim),
+                   c.head_dim);
+  });
+}
+
+void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, Span& span, Workspace& ws, int row0, int rows) {
+  const DecoderConfig& c = m.config;
+  const Kernels& k = m.kernels;
+  const Layer& w = m.weights->layers[layer];
+  const ProjectionTile tile{m, batch, layer};
+
+  const Rows attention = a.attention.from(row0);
+  static constexpr int o[] = {kO};
+  lora_down(team, m, batch, layer, o, 1, attention, row0, rows, &span.z[kO], ws);
+  add_product(team, tile, kO, attention, row0, rows, span.z[kO], a.x_in, a.x_mid);
+
+  norm_rows(team, m, a.x_mid.from(row0), w.post_norm, rows, span.normed);
+  static constexpr int gate_up[] = {kGate, kUp};
+  Rows z[] = {span.z[kGate], span.z[kUp]};
+  lora_down(team, m, batch, layer, gate_up, 2, span.normed, row0, rows, z, ws);
+  const Rows gate = a.gate ? a.gate.from(row0) : span.gate, up = a.up ? a.up.from(row0) : span.up;
+  const Split split = split_product(team, rows, panels_of(c.intermediate), 2);
+  team.each(split.chunks(), [&](int64_t chunk, int worker) {
+    const Tile t = tile_of(split, chunk);
+    const int col = t.panel * kLanes, cols = std::min(t.panels * kLanes, c.intermediate - col);
+    float* sums = ws.workers[worker].tile.floats();
+    tile(kGate, span.normed, row0, t, z[0], sums, t.panels * kLanes, false);
+    round_tile(k, sums, t.panels * kLanes, t.rows, cols, gate, t.row, col);
+    tile(kUp, span.normed, row0, t, z[1], sums, t.panels * kLanes, false);
+    round_tile(k, sums, t.panels * kLanes, t.rows, cols, up, t.row, col);
+    for (int i = t.row; i < t.row + t.rows; i++) k.silu_mul(gate.at(i, col), up.at(i, col), gate.ld, 1, cols, span.act.at(i, col), cols);
+  });
+
+  if (!a.x_out) return;
+  static constexpr int down[] = {kDown};
+  lora_down(team, m, batch, layer, down, 1, span.act, row0, rows, &span.z[kDown], ws);
+  add_product(team, tile, kDown, span.act, row0, rows, span.z[kDown], a.x_mid, a.x_out);
+}
+
+}  // namespace
+
+void rope_queries(const Model& m, const Batch& batch, int layer, const Rows& q, int row0, int row, int rows, const Rows& queries, float* heads) {
+  const DecoderConfig& c = m.config;
+  const int group = m.group(), width = group * c.head_dim;
+  for (int i = row; i < row + rows; i++) {
+    const int position = batch.positions[row0 + i];
+    m.kernels.head_norm_rope(q.at(i), c.head_dim, c.heads, c.head_dim, m.weights->layers[layer].q_norm_weight(), c.rms_eps, m.rope.cos(position),
+                             m.rope.sin(position), heads);
+    for (int h = 0; h < c.kv_heads; h++)
+      m.kernels.round_rows(heads + h * width, width, 1, width, 1.0f, queries.at((int64_t(h) * batch.rows + row0 + i) * group), width);
+  }
+}
+
+void lora_down(Team& team, const Model& m, const Batch& batch, int layer, const int* projections, int count, const Rows& input, int row0, int rows,
+               Rows* z, Workspace& ws) {
+  bool adapted = false;
+  for (const Segment& s : batch.segments)
+    for (int p = 0; p < count; p++) adapted |= bool(s.adapter->layers[layer][projections[p]]);
+  if (!adapted) return;
+  const Kernels& k = m.kernels;
+  constexpr int kBlock = 32;
+  const int blocks = (rows + kBlock - 1) / kBlock;
+  team.each(int64_t(blocks) * count, [&](int64_t chunk, int worker) {
+    const int p = int(chunk % count), row = int(chunk / count) * kBlock, end = std::min(rows, row + kBlock);
+    float* sums = ws.workers[worker].tile.floats();
+    for (const Segment& s : batch.segments) {
+      const LowRank& low = s.adapter->layers[layer][projections[p]];
+      const int from = std::max(row, s.row0 - row0), to = std::min(end, s.row0 + s.rows - row0);
+      if (from >= to || !low) continue;
+      const int columns = s.adapter->padded_rank();
+      k.gemm(input.at(from), input.ld, to - from, low.a.data(), m.weights->layers[layer].projections[projections[p]].k, columns / kLanes, sums, columns,
+             false);
+      k.round_rows(sums, columns, to - from, columns, s.adapter->scale, z[p].at(from), z[p].ld);
+    }
+  });
+}
+
+void layer_forward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, Workspace& ws) {
+  ws.each_span(team, batch.rows,
+               [&](Team& t, Span& span, int row0, int rows) { queries_keys_values(t, m, batch, layer, a, span, ws, row0, rows); });
+  attend(team, m, batch, layer, a, ws);
+  ws.each_span(team, batch.rows, [&](Team& t, Span& span, int row0, int rows) { feed_forward(t, m, batch, layer, a, span, ws, row0, rows); });
+}
+
+}  // namespace anneal::cpu

@@ -1,0 +1,284 @@
+// AdamW (Loshchilov and Hutter 2019, decoupled weight decay) over named tensors, with clipping by the global norm.
+#include "parameters.h"
+
+#include <cmath>
+
+#include "products.h"
+
+namespace anneal::cpu {
+namespace {
+
+uint64_t mix(uint64_t x) {   // the finaliser of SplitMix64
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
+}
+
+// Uniform in [-1, 1), a function of its arguments alone.
+float uniform(uint64_t seed, uint64_t stream, uint64_t index) {
+  const uint64_t bits = mix(mix(mix(seed + 0x9e3779b97f4a7c15ull) ^ stream) + index * 0x9e3779b97f4a7c15ull);
+  return float(int64_t(bits >> 40) - (1 << 23)) * (1.0f / (1 << 23));
+}
+
+}  // namespace
+
+int Parameters::add(std::string name, int64_t rows, int64_t cols, bool decay) {
+  tensors_.push_back({std::move(name), rows, cols});
+  Parameter p{cols ? rows : 1, cols ? cols : rows, padded(cols ? cols : rows), decay, {}, {}, {}, {}, {}};
+  for (Buffer* b : {&p.value, &p.gradient, &p.moment1, &p.moment2}) b->reserve(p.size() * sizeof(float));
+  for (int64_t from = 0; from < p.size(); from += kPiece) pieces_.push_back({int(parameters_.size()), from, std::min(kPiece, p.size() - from)});
+  parameters_.push_back(std::move(p));
+  return int(parameters_.size()) - 1;
+}
+
+const Buffer& Parameters::part(const Parameter& p, Part which) const {
+  switch (which) {
+    case Part::value: return p.value;
+    case Part::gradient: return p.gradient;
+    case Part::moment1: return p.moment1;
+    default: return p.moment2;
+  }
+}
+
+void Parameters::read(int tensor, Part which, float* dst) const {
+  const Parameter& p = parameters_[tensor];
+  if (which == Part::gradient && gradient_ == Gradient::dropped) {
+    std::memset(dst, 0, p.rows * p.cols * sizeof(float));
+    return;
+  }
+  Team team(pool_);
+  each_rows(team, int(p.rows), int(p.cols), [&](int row, int count, int) {
+    for (int r = row; r < row + count; r++) std::memcpy(dst + r * p.cols, part(p, which).floats() + r * p.ld, p.cols * sizeof(float));
+  });
+}
+
+void Parameters::write(int tensor, Part which, const float* src) {
+  const Parameter& p = parameters_[tensor];
+  Team team(pool_);
+  each_rows(team, int(p.rows), int(p.cols), [&](int row, int count, int) {
+    for (int r = row; r < row + count; r++) std::memcpy(part(p, which).floats() + r * p.ld, src + r * p.cols, p.cols * sizeof(float));
+  });
+}
+
+ModelGradients Parameters::wanted() const {
+  return gradients([&](int i) { return Matrix{parameters_[i].gradient.floats(), parameters_[i].ld}; });
+}
+
+bool Parameters::begin(ModelGradients& destination) {
+  pending_ = gradient_ == Gradient::present;
+  if (pending_)
+    for (Parameter& p : parameters_) p.pending.reserve(p.size() * sizeof(float));
+  const auto place = [&](Parameter& p) { return (pending_ ? p.pending : p.gradient).floats(); };
+  if (gradient_ != Gradient::zeros &&
+      !each_piece([&](int64_t, int i, int64_t from, int64_t count) { std::memset(place(parameters_[i]) + from, 0, count * sizeof(float)); }))
+    return false;
+  if (!pending_) gradient_ = Gradient::dropped;   // until commit()
+  destination = gradients([&](int i) { return Matrix{place(parameters_[i]), parameters_[i].ld}; });
+  return true;
+}
+
+bool Parameters::commit() {
+  if (pending_) {
+    if (!each_piece([&](int64_t, int i, int64_t from, int64_t count) {
+          kernels_.add(parameters_[i].pending.floats() + from, parameters_[i].gradient.floats() + from, count);
+        }))
+      return false;
+    for (Parameter& p : parameters_) p.gradient.swap(p.pending);
+  }
+  gradient_ = Gradient::present;
+  return true;
+}
+
+double Parameters::optim_step(const OptimizerSettings& s) {
+  FloatMode mode;
+  double norm = 0;
+  if (gradient_ == Gradient::dropped && !each_piece([&](int64_t, int i, int64_t from, int64_t count) {
+        std::memset(parameters_[i].gradient.floats() + from, 0, count * sizeof(float));
+      }))
+    throw Aborted();
+  std::vector<double> squares(pieces());
+  if (!each_piece([&](int64_t piece, int i, int64_t from, int64_t count) {
+        squares[piece] = kernels_.sum_squares(parameters_[i].gradient.floats() + from, count);
+      }))
+    throw Aborted();
+  for (double x : squares) norm += x;
+  norm = std::sqrt(norm);
+  if (!std::isfinite(norm)) {
+    zero_grad();
+    return norm;
+  }
+  steps_++;
+  AdamWStep step{s.learning_rate, s.beta1, s.beta2, s.eps, s.weight_decay, 0, 0, 1};
+  step.bias1 = float(1 - std::pow(double(s.beta1), double(steps_)));
+  step.bias2 = float(1 - std::pow(double(s.beta2), double(steps_)));
+  if (s.max_grad_norm > 0) step.grad_scale = float(std::min(1.0, s.max_grad_norm / (norm + 1e-6)));
+  const bool complete = each_piece([&](int64_t, int i, int64_t from, int64_t count) {
+    Parameter& p = parameters_[i];
+    AdamWStep mine = step;
+    if (!p.decay) mine.weight_decay = 0;
+    kernels_.adamw(p.value.floats() + from, p.gradient.floats() + from, p.moment1.floats() + from, p.moment2.floats() + from, count, mine);
+  });
+  // What was aborted here is being closed: the masters go, and what was made of them last stays in use.
+  if (!complete) throw Aborted();
+  zero_grad();
+  refresh();
+  return norm;
+}
+
+namespace {
+
+class AdapterParameters final : public Parameters {
+ public:
+  AdapterParameters(const Model& m, Pool& pool, const LoraSpec& spec, uint64_t seed, const Decoder::AdapterValues* values)
+      : Parameters(pool, m.kernels), model_(m), spec_(spec), index_(m.config.layers) {
+    for (int l = 0; l < m.config.layers; l++)
+      for (int p = 0; p < kProjections; p++) {
+        index_[l][p] = -1;
+        if (!spec.targets[p]) continue;
+        const ProjectionShape shape = projection_shape(m.config, p);
+        const std::string name = "base_model.model." + projection_name(l, p);
+        index_[l][p] = add(name + ".lora_A.weight", spec.rank, shape.k, true);
+        add(name + ".lora_B.weight", shape.n, spec.rank, true);
+        initialise(l, p, shape, seed, values);
+      }
+    refresh();
+  }
+  bool full() const override { return false; }
+  AdapterRef version() const override { return version_; }
+  void refresh() override {
+    auto made = make_adapter_version(model_.config, kernels_, pool_, spec_, true, [&](int l, int p, bool b) { return parameters_[index_[l][p] + b].values(); });
+    if (!made) throw Aborted();
+    version_ = std::move(made);
+  }
+
+ protected:
+  ModelGradients gradients(const std::function<Matrix(int)>& of) const override {
+    ModelGradients g;
+    g.layers.resize(index_.size());
+    for (size_t l = 0; l < index_.size(); l++)
+      for (int p = 0; p < kProjections; p++)
+        if (index_[l][p] >= 0) g.layers[l].a[p] = of(index_[l][p]), g.layers[l].b[p] = of(index_[l][p] + 1);
+    return g;
+  }
+
+ private:
+  void initialise(int l, int p, const ProjectionShape& shape, uint64_t seed, const Decoder::AdapterValues* values) {
+    const int a = index_[l][p];
+    if (values) {
+      for (int b = 0; b < 2; b++) write(a + b, Part::value, (*values)(l, Projection(p), b));
+      return;
+    }
+    // Kaiming-uniform with a = sqrt(5) is uniform in +-1 / sqrt(inputs).
+    const float bound = 1 / std::sqrt(float(shape.k));
+    const Matrix rows = parameters_[a].values();
+    Team team(pool_);
+    each_rows(team, spec_.rank, shape.k, [&](int row, int count, int) {
+      for (int r = row; r < row + count; r++)
+        for (int i = 0; i < shape.k; i++) *rows.at(r, i) = bound * uniform(seed, uint64_t(l) * kProjections + p, uint64_t(r) * shape.k + i);
+    });
+  }
+
+  const Model& model_;
+  LoraSpec spec_;
+  std::vector<std::array<int, kProjections>> index_;   // of A; B follows
+  AdapterRef version_;
+};
+
+class WeightParameters final : public Parameters {
+ public:
+  WeightParameters(Model& m, Pool& pool) : Parameters(pool, m.kernels), model_(m) {
+    Weights& w = *m.weights;
+    matrix("model.embed_tokens.weight", w.embedding);
+    for (int l = 0; l < m.config.layers; l++) {
+      Layer& layer = w.layers[l];
+      for (int p = 0; p < kProjections; p++) {
+        matrix(projection_name(l, p) + ".weight", layer.projections[p]);
+        vector(projection_name(l, p) + ".bias", layer.projections[p].bias);
+      }
+      vector(layer_name(l, "input_layernorm.weight"), layer.input_norm);
+      vector(layer_name(l, "post_attention_layernorm.weight"), layer.post_norm);
+      vector(layer_name(l, "self_attn.q_norm.weight"), layer.q_norm);
+      vector(layer_name(l, "self_attn.k_norm.weight"), layer.k_norm);
+    }
+    vector("model.norm.weight", w.final_norm);
+    if (w.untied_head.n) matrix("lm_head.weight", w.untied_head);
+  }
+  bool full() const override { return true; }
+  AdapterRef version() const override { return nullptr; }
+  // Into a second copy, and then all at once: a step of inference, and whoever goes on after training was closed in the middle of this, sees
+  // the weights of before or those of after.
+  void refresh() override {
+    FloatMode mode;
+    Team team(pool_);
+    for (Trained& trained : matrices_) {
+      const Linear& linear = *trained.linear;
+      const Matrix values = parameters_[trained.parameter].values();
+      const size_t bytes = panel_bytes(kernels_, linear.k);
+      trained.next.reserve(panels_of(linear.n) * bytes);
+      const int per = std::max(1, int(kPiece / (int64_t(linear.k) * kLanes))) * kLanes;
+      team.each((linear.n + per - 1) / per, [&](int64_t chunk, int) {
+        const int row = int(chunk) * per;
+        kernels_.pack(values.at(row), DType::f32, values.ld, std::min(per, linear.n - row), linear.k, trained.next.data() + row / kLanes * bytes);
+      });
+    }
+    if (!team.ok()) throw Aborted();
+    for (Trained& trained : matrices_) trained.linear->panels.swap(trained.next);
+    for (auto& [index, to] : vectors_) std::memcpy(to->data(), parameters_[index].value.data(), to->size() * sizeof(float));
+  }
+
+ protected:
+  ModelGradients gradients(const std::function<Matrix(int)>& of) const override {
+    ModelGradients g;
+    int i = 0;
+    auto next_vector = [&](const std::vector<float>& v) { return v.empty() ? nullptr : of(i++).data; };
+    g.embedding = g.head = of(i++);
+    for (const Layer& layer : model_.weights->layers) {
+      LayerGradients& out = g.layers.emplace_back();
+      for (int p = 0; p < kProjections; p++) {
+        out.weight[p] = of(i++);
+        out.bias[p] = next_vector(layer.projections[p].bias);
+      }
+      out.input_norm = next_vector(layer.input_norm), out.post_norm = next_vector(layer.post_norm);
+      out.q_norm = next_vector(layer.q_norm), out.k_norm = next_vector(layer.k_norm);
+    }
+    g.final_norm = of(i++).data;
+    if (model_.weights->untied_head.n) g.head = of(i++);
+    return g;
+  }
+
+ private:
+  void matrix(std::string name, Linear& w) {
+    const int index = add(std::move(name), w.n, w.k, true);
+    const Matrix values = parameters_[index].values();
+    const int per = std::max(1, int(kPiece / (int64_t(w.k) * kLanes))) * kLanes;
+    Team team(pool_);
+    team.each((w.n + per - 1) / per, [&](int64_t chunk, int) {
+      const int row = int(chunk) * per;
+      kernels_.unpack(w.panels.data() + row / kLanes * panel_bytes(kernels_, w.k), std::min(per, w.n - row), w.k, values.at(row), values.ld);
+    });
+    if (!team.ok()) throw Aborted();
+    matrices_.push_back({index, &w, {}});
+  }
+  void vector(std::string name, std::vector<float>& v) {
+    if (v.empty()) return;
+    const int index = add(std::move(name), int64_t(v.size()), 0, false);
+    write(index, Part::value, v.data());
+    vectors_.push_back({index, &v});
+  }
+
+  Model& model_;
+  // A matrix, its master, and where its next version is made.
+  struct Trained { int parameter; Linear* linear; Buffer next; };
+  std::vector<Trained> matrices_;
+  std::vector<std::pair<int, std::vector<float>*>> vectors_;
+};
+
+}  // namespace
+
+std::unique_ptr<Parameters> train_adapter_parameters(const Model& m, Pool& pool, const LoraSpec& spec, uint64_t seed, const Decoder::AdapterValues* values) {
+  return std::make_unique<AdapterParameters>(m, pool, spec, seed, values);
+}
+
+std::unique_ptr<Parameters> train_weight_parameters(Model& m, Pool& pool) { return std::make_unique<WeightParameters>(m, pool); }
+
+}  // namespace anneal::cpu

@@ -1,0 +1,56 @@
+// How a product is cut into chunks. No cut changes a bit of the result: every output is one chain over its reduction.
+#pragma once
+#include <algorithm>
+
+#include "batch.h"
+
+namespace anneal::cpu {
+
+struct Split {
+  int rows, panels, block, group;     // row blocks of `block`, panel groups of `group`
+  int walks;                          // runs of neighbouring groups that are taken by turns
+  int row_blocks() const { return (rows + block - 1) / block; }
+  int groups() const { return (panels + group - 1) / group; }
+  int64_t chunks() const { return int64_t(row_blocks()) * groups(); }
+};
+
+struct Tile { int row, rows, panel, panels; };
+
+// Neighbouring chunks share weights. With one block of rows they have none in common: then workers that take chunks by turns walk through
+// runs of their own, each group's weights following those before, so that what a product fetches ahead is what its worker needs next.
+inline Tile tile_of(const Split& s, int64_t chunk) {
+  const int row = int(chunk % s.row_blocks()) * s.block;
+  int group = int(chunk / s.row_blocks());
+  if (s.row_blocks() == 1) {
+    const int walk = group % s.walks, least = s.groups() / s.walks, longer = s.groups() % s.walks;
+    group = walk * least + std::min(walk, longer) + group / s.walks;
+  }
+  const int panel = group * s.group;
+  return {row, std::min(s.block, s.rows - row), panel, std::min(s.group, s.panels - panel)};
+}
+
+// width: outputs that are computed together (gate and up: 2).
+inline Split split_product(const Team& team, int rows, int panels, int width = 1) {
+  Split s{rows, panels, std::min(rows, kTileRows), std::min(panels, kTilePanels), team.workers()};
+  if (team.workers() > 1)
+    while (s.group * width > 3 && s.chunks() < 4 * team.workers()) s.group = s.group > 6 ? s.group - 3 : s.group > 3 ? 3 : 1;
+  return s;
+}
+
+// Elementwise work over rows of n elements.
+inline int rows_per_chunk(int n) { return std::max(1, (1 << 15) / n); }
+
+template <class F> void each_rows(Team& team, int rows, int n, F&& f) {
+  const int per = rows_per_chunk(n);
+  team.each((rows + per - 1) / per, [&](int64_t chunk, int worker) {
+    const int row = int(chunk) * per;
+    f(row, std::min(per, rows - row), worker);
+  });
+}
+
+// Rounds a tile of `cols` columns into part of wider rows.
+inline void round_tile(const Kernels& k, const float* c, int64_t ldc, int rows, int cols, const Rows& dst, int row, int64_t col) {
+  for (int i = 0; i < rows; i++) k.round_rows(c + i * ldc, ldc, 1, cols, 1.0f, dst.at(row + i, col), cols);
+}
+
+}  // namespace anneal::cpu

@@ -1,0 +1,151 @@
+// For tests: just enough JSON and safetensors to read small model folders and recorded numbers.
+#pragma once
+#include <cctype>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace anneal::cpu::reference {
+
+struct Json {
+  enum Kind { null, boolean, number, text, list, object } kind = null;
+  double value = 0;
+  std::string string;
+  std::vector<Json> items;
+  std::map<std::string, Json> fields;
+  bool has(const std::string& key) const { return fields.count(key) && fields.at(key).kind != null; }
+  const Json& operator[](const std::string& key) const {
+    if (!fields.count(key)) throw std::runtime_error("no field " + key);
+    return fields.at(key);
+  }
+  double number_or(const std::string& key, double otherwise) const { return has(key) ? fields.at(key).value : otherwise; }
+};
+
+class JsonParser {
+ public:
+  explicit JsonParser(const std::string& s) : s_(s) {}
+  Json parse() {
+    skip();
+    Json j;
+    const char c = s_.at(at_);
+    if (c == '{' || c == '[') {
+      at_++;
+      j.kind = c == '{' ? Json::object : Json::list;
+      const char end = c == '{' ? '}' : ']';
+      for (skip(); s_.at(at_) != end; skip()) {
+        if (s_[at_] == ',') {
+          at_++;
+          continue;
+        }
+        if (c == '[') {
+          j.items.push_back(parse());
+        } else {
+          std::string key = quoted();
+          skip();
+          at_++;
+          j.fields[key] = parse();
+        }
+      }
+      at_++;
+    } else if (c == '"') {
+      j.kind = Json::text, j.string = quoted();
+    } else if (std::isalpha(c)) {
+      j.kind = c == 'n' ? Json::null : Json::boolean, j.value = c == 't';
+      while (at_ < s_.size() && std::isalpha(s_[at_])) at_++;
+    } else {
+      size_t used = 0;
+      j.kind = Json::number, j.value = std::stod(s_.substr(at_, 40), &used);
+      at_ += used;
+    }
+    return j;
+  }
+
+ private:
+  void skip() {
+    while (std::isspace(s_.at(at_)) ) at_++;
+  }
+  std::string quoted() {
+    std::string out;
+    for (at_++; s_.at(at_) != '"'; at_++) {
+      if (s_[at_] == '\\') at_++;
+      out += s_.at(at_);
+    }
+    at_++;
+    return out;
+  }
+  const std::string& s_;
+  size_t at_ = 0;
+};
+
+inline std::string read_text(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw std::runtime_error("cannot read " + path);
+  std::stringstream s;
+  s << in.rdbuf();
+  return s.str();
+}
+inline bool exists(const std::string& path) { return std::ifstream(path).good(); }
+inline Json read_json(const std::string& path) {
+  const std::string s = read_text(path);
+  return JsonParser(s).parse();
+}
+
+struct Array {
+  std::vector<int64_t> shape;
+  std::vector<float> values;
+  std::vector<int32_t> integers() const { return {values.begin(), values.end()}; }
+};
+using Arrays = std::map<std::string, Array>;
+
+inline void read_safetensors(const std::string& path, Arrays& out) {
+  const std::string s = read_text(path);
+  uint64_t header = 0;
+  std::memcpy(&header, s.data(), 8);
+  const std::string text = s.substr(8, header);
+  const Json j = JsonParser(text).parse();
+  for (const auto& [name, t] : j.fields) {
+    if (name == "__metadata__") continue;
+    Array a;
+    int64_t n = 1;
+    for (const Json& d : t["shape"].items) a.shape.push_back(int64_t(d.value)), n *= int64_t(d.value);
+    const char* at = s.data() + 8 + header + int64_t(t["data_offsets"].items[0].value);
+    a.values.resize(n);
+    const std::string& type = t["dtype"].string;
+    for (int64_t i = 0; i < n; i++) {
+      if (type == "F32") {
+        std::memcpy(&a.values[i], at + 4 * i, 4);
+      } else if (type == "I32") {
+        int32_t v;
+        std::memcpy(&v, at + 4 * i, 4);
+        a.values[i] = float(v);
+      } else if (type == "BF16") {
+        uint32_t bits = 0;
+        std::memcpy(reinterpret_cast<char*>(&bits) + 2, at + 2 * i, 2);
+        std::memcpy(&a.values[i], &bits, 4);
+      } else {
+        throw std::runtime_error(path + ": type " + type);
+      }
+    }
+    out[name] = std::move(a);
+  }
+}
+
+inline Arrays read_weights(const std::string& folder) {
+  Arrays out;
+  if (!exists(folder + "/model.safetensors.index.json")) {
+    read_safetensors(folder + "/model.safetensors", out);
+    return out;
+  }
+  std::map<std::string, bool> files;
+  const Json index = read_json(folder + "/model.safetensors.index.json");
+  for (const auto& [name, file] : index["weight_map"].fields) files[file.string] = true;
+  for (const auto& [file, seen] : files) read_safetensors(folder + "/" + file, out);
+  return out;
+}
+
+}  // namespace anneal::cpu::reference

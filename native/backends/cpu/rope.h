@@ -1,0 +1,27 @@
+// Cosines and sines of the rotary embedding, by position.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "decoder.h"
+
+namespace anneal::cpu {
+
+class RopeTable {
+ public:
+  RopeTable(const RopeConfig&, int head_dim, int max_positions);
+  // Makes positions 0..count-1 available. Addresses handed out before stay valid.
+  void reserve(int count);
+  // [head_dim / 2], times the attention factor. The position must have been reserved.
+  const float* cos(int position) const { return blocks_[position / kBlock].get() + int64_t(position % kBlock) * 2 * half_; }
+  const float* sin(int position) const { return cos(position) + half_; }
+
+ private:
+  static constexpr int kBlock = 1024;
+  int half_;
+  float attention_factor_ = 1;
+  std::vector<float> inverse_frequencies_;
+  std::vector<std::unique_ptr<float[]>> blocks_;
+};
+
+}  // namespace anneal::cpu

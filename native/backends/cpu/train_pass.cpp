@@ -1,0 +1,346 @@
+#include "train_pass.h"
+
+#include <algorithm>
+
+#include "layer_forward.h"
+
+namespace anneal::cpu {
+namespace {
+
+int64_t kept_bytes_per_row(const DecoderConfig& c, int elem) {
+  const int64_t q = int64_t(c.heads) * c.head_dim, kv = int64_t(c.kv_heads) * c.head_dim;
+  return 4 * padded(c.hidden) + elem * (2 * q + (c.qk_norm ? kv : 0) + 2 * int64_t(c.intermediate)) + 4 * c.heads;
+}
+
+// Bytes of a row that every layer takes, kept or not: the residual, keys and values.
+int64_t always_bytes_per_row(const DecoderConfig& c, int elem) { return 4 * padded(c.hidden) + elem * 2 * int64_t(c.kv_heads) * c.head_dim; }
+
+class Pass final : public TrainPass {
+ public:
+  Pass(Model& m, Pool& pool, Parameters* trainable, AdapterRef adapter, std::shared_ptr<TrainMemorySlot> slot)
+      : m_(m), pool_(pool), trainable_(trainable), adapter_(std::move(adapter)), slot_(std::move(slot)), memory_(slot_->take()) {
+    if (!memory_) memory_ = std::make_unique<TrainMemory>();
+  }
+  ~Pass() override { slot_->give(std::move(memory_)); }
+
+  const float* logprobs(int row) const override { return logprobs_.data() + row0_[row]; }
+  const float* entropies(int row) const override { return entropies_.data() + row0_[row]; }
+  float first_logprob(int row) const override { return first_logprobs_[row]; }
+  float first_entropy(int row) const override { return first_entropies_[row]; }
+  int64_t bytes() const override { return memory_->account.bytes; }
+
+  bool forward(const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained, const PassOptions& options);
+  bool backward(const float* const* dlogprob, const float* dfirst, const float* const* dentropy) override;
+
+ private:
+  // Where an entry's results go: [row][t], or the row's first own token (t < 0).
+  struct Source { int row, t; };
+
+  void lay_out(const TrainRow* rows, int count);
+  void list_entries(const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained);
+  int token_at(const TrainRow* rows, int row, int position) const;
+  void take_memory(const PassOptions&);
+  void configure(TrainMemory&, const ModelGradients&) const;
+  void configure_backward(TrainMemory&, const ModelGradients&) const;
+  int64_t needed(TrainMemory&, const ModelGradients&) const;
+  LayerActivations activations(int layer);
+  bool recomputed(int layer) const { return layer < first_kept_; }
+
+  Model& m_;
+  Pool& pool_;
+  Parameters* trainable_;
+  AdapterRef adapter_;
+  std::shared_ptr<TrainMemorySlot> slot_;
+  std::unique_ptr<TrainMemory> memory_;
+  std::vector<std::vector<int32_t>> tables_;   // block table of each row
+  std::vector<int> row0_;                      // [rows + 1]
+  std::vector<Entry> entries_;
+  std::vector<Source> sources_;
+  std::vector<int> entries_from_;              // [tokens + 1]: entries of each hidden state
+  std::vector<float> logprobs_, entropies_, first_logprobs_, first_entropies_;
+  int pages_ = 0;
+  bool entropy_gradient_ = false;
+  int first_kept_ = 0;                         // layers below are computed again in backward
+  int64_t limit_ = INT64_MAX;                  // of the pass's memory, bytes
+};
+
+// Follows prefixes to the row that computes a position.
+int Pass::token_at(const TrainRow* rows, int row, int position) const {
+  while (rows[row].prefix >= 0 && position < rows[row].prefix_length) row = rows[row].prefix;
+  return row0_[row] + position - (rows[row].prefix >= 0 ? rows[row].prefix_length : 0);
+}
+
+void Pass::lay_out(const TrainRow* rows, int count) {
+  Batch& b = memory_->batch;
+  b.clear();
+  tables_.assign(count, {});
+  row0_.assign(count + 1, 0);
+  int pages = 0, last = 0;
+  std::vector<std::pair<int, Slot>> copies;
+  for (int r = 0; r < count; r++) {
+    const TrainRow& row = rows[r];
+    const int start = row.prefix >= 0 ? row.prefix_length : 0, whole = start / kPage;
+    std::vector<int32_t>& table = tables_[r];
+    if (start > 0) table.assign(tables_[row.prefix].begin(), tables_[row.prefix].begin() + whole);
+    for (int block = whole; block * kPage < start + row.count; block++) table.push_back(pages++);
+    // The block in which the prefix ends is this row's own; the prefix's tokens write it too.
+    if (row.count > 0)
+      for (int p = whole * kPage; p < start; p++) copies.push_back({token_at(rows, row.prefix, p), {table[whole], p % kPage}});
+    if (row.count > 0) b.add(row.tokens, row.count, start, table.data(), m_.group());
+    row0_[r + 1] = b.rows;
+    last = std::max(last, start + row.count);
+  }
+  if (!copies.empty()) {
+    std::stable_sort(copies.begin(), copies.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
+    b.copies_from.assign(b.rows + 1, 0);
+    for (const auto& copy : copies) b.copies.push_back(copy.second), b.copies_from[copy.first + 1]++;
+    for (int i = 0; i < b.rows; i++) b.copies_from[i + 1] += b.copies_from[i];
+  }
+  if (adapter_) b.segments.push_back({0, b.rows, adapter_.get()});
+  b.add_tiles(m_.group());
+  pages_ = pages;
+  m_.rope.reserve(last);
+}
+
+void Pass::list_entries(const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained) {
+  const int tokens = memory_->batch.rows;
+  std::vector<std::pair<Entry, Source>> list;
+  for (int r = 0; r < count; r++) {
+    const TrainRow& row = rows[r];
+    if (row.prefix >= 0 && row.prefix_length > 0 && row.count > 0 && (!first_trained || first_trained[r]))
+      list.push_back({{token_at(rows, row.prefix, row.prefix_length - 1), row.tokens[0]}, {r, -1}});
+    for (int t = 0; t + 1 < row.count; t++)
+      if (!trained || !trained[r] || trained[r][t]) list.push_back({{row0_[r] + t, row.tokens[t + 1], row.temperatures ? 1.0f / row.temperatures[t] : 1.0f}, {r, t}});
+  }
+  std::stable_sort(list.begin(), list.end(), [](const auto& x, const auto& y) { return x.first.hidden < y.first.hidden; });
+  entries_from_.assign(tokens + 1, 0);
+  for (const auto& [entry, source] : list) {
+    entries_.push_back(entry), sources_.push_back(source);
+    entries_from_[entry.hidden + 1]++;
+  }
+  for (int i = 0; i < tokens; i++) entries_from_[i + 1] += entries_from_[i];
+}
+
+// Prepares `mem` for the forward pass. Its batch has been laid out.
+void Pass::configure(TrainMemory& mem, const ModelGradients& wanted) const {
+  const DecoderConfig& c = m_.config;
+  const int tokens = memory_->batch.rows;
+  mem.pages = Pages(c, m_.kernels, std::move(mem.pages));
+  mem.pages.reserve(pages_);
+  mem.workspace.configure(m_, tokens, pool_.workers(), kBlockRows, adapter_ ? adapter_->padded_rank() : 0);
+  if (trainable_) {
+    mem.x.resize(c.layers + 1), mem.kept.resize(c.layers);
+    for (MatrixStore& x : mem.x) x.size(tokens, c.hidden);
+    for (int l = 0; l < c.layers; l++) {
+      if (recomputed(l))
+        mem.kept[l] = {};
+      else
+        mem.kept[l].size(m_, tokens);
+    }
+    if (first_kept_ > 0) mem.again.size(m_, tokens);
+    mem.units.size(std::max(int(entries_.size()), 1), c.hidden);
+    if (entropy_gradient_) mem.entropy_units.size(std::max(int(entries_.size()), 1), c.hidden);
+    mem.d_x.size(tokens, c.hidden);
+    configure_backward(mem, wanted);
+  } else {
+    mem.x.resize(std::max<size_t>(mem.x.size(), 1));
+    mem.x[0].size(tokens, c.hidden);
+    mem.attention.size(tokens, m_.q_width(), m_.kernels);
+    mem.head.configure(m_, int(entries_.size()), pool_.workers(), false, false);
+  }
+}
+
+void Pass::configure_backward(TrainMemory& mem, const ModelGradients& wanted) const {
+  mem.workspace.configure_backward(m_, adapter_ ? adapter_->padded_rank() : 0);
+  mem.backward.configure(m_, memory_->batch, pages_, mem.workspace, wanted, adapter_.get());
+  mem.head.configure(m_, int(entries_.size()), pool_.workers(), true, trainable_->full());
+}
+
+// Bytes that `mem` has to grow by.
+int64_t Pass::needed(TrainMemory& mem, const ModelGradients& wanted) const {
+  MemoryAccount counted{0, true};
+  MemoryAccount::Scope scope(counted);
+  configure(mem, wanted);
+  return counted.bytes;
+}
+
+// Keeps as many layers as there is room for, and takes memory.
+void Pass::take_memory(const PassOptions& options) {
+  const ModelGradients wanted = trainable_ ? trainable_->wanted() : ModelGradients{};
+  const int layers = trainable_ ? m_.config.layers : 0;
+  auto whole = [&](int first_kept) {
+    first_kept_ = first_kept;
+    TrainMemory fresh;
+    return needed(fresh, wanted);
+  };
+  const int64_t limit = options.memory_budget > 0 ? options.memory_budget : INT64_MAX, keep = options.keep_bytes > 0 ? std::min(options.keep_bytes, limit) : limit;
+  int low = 0, high = layers;   // the least number of layers to be computed again
+  if (const int64_t least = keep < INT64_MAX ? whole(high) : 0; least > limit) throw NoRoom(least, limit);
+  // The layer being computed again takes the place of a kept one.
+  while (low < high && keep < INT64_MAX) {
+    const int middle = (low + high) / 2;
+    if (whole(middle) <= keep)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  first_kept_ = keep < INT64_MAX ? high : 0;
+  // What is there already may be of another shape.
+  if (limit < INT64_MAX && memory_->account.bytes + needed(*memory_, wanted) > limit) {
+    auto fresh = std::make_unique<TrainMemory>();
+    std::swap(fresh->batch, memory_->batch);
+    memory_ = std::move(fresh);
+  }
+  limit_ = limit;
+  MemoryAccount::Scope scope(memory_->account);
+  configure(*memory_, wanted);
+  memory_->batch.pages = &memory_->pages;
+}
+
+LayerActivations Pass::activations(int layer) {
+  LayerActivations a;
+  if (!trainable_) {
+    a.x_in = a.x_mid = a.x_out = memory_->x[0];
+    a.attention = memory_->attention;
+    return a;
+  }
+  TrainMemory::Kept& kept = recomputed(layer) ? memory_->again : memory_->kept[layer];
+  a.x_in = memory_->x[layer], a.x_mid = kept.x_mid, a.x_out = memory_->x[layer + 1];
+  a.q = kept.q, a.gate = kept.gate, a.up = kept.up, a.attention = kept.attention;
+  if (m_.config.qk_norm) a.k = kept.k;
+  a.lse = kept.lse.floats();
+  return a;
+}
+
+bool Pass::forward(const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained, const PassOptions& options) {
+  const DecoderConfig& c = m_.config;
+  const Kernels& k = m_.kernels;
+  entropy_gradient_ = options.entropy_gradient;
+  lay_out(rows, count);
+  list_entries(rows, count, trained, first_trained);
+  const int tokens = memory_->batch.rows, found = int(entries_.size());
+  logprobs_.assign(tokens, 0), entropies_.assign(tokens, 0);
+  first_logprobs_.assign(count, 0), first_entropies_.assign(count, 0);
+  if (tokens == 0) return true;
+
+  take_memory(options);
+  TrainMemory& mem = *memory_;
+  Team team(pool_);
+  team.each(pages_, [&](int64_t page, int) { memory_->pages.clear(int(page)); });
+  each_rows(team, tokens, c.hidden, [&](int row, int n, int) {
+    for (int i = row; i < row + n; i++) k.embed(m_.weights->embedding.panels.data(), c.vocab, c.hidden, mem.batch.tokens[i], mem.x[0].at(i));
+  });
+  for (int l = 0; l < c.layers && team.ok(); l++) layer_forward(team, m_, mem.batch, l, activations(l), mem.workspace);
+  std::vector<float> logprobs(found), entropies(found);
+  Units units;
+  if (trainable_) units.logprob = mem.units;
+  if (trainable_ && entropy_gradient_) units.entropy = mem.entropy_units;
+  head_forward(team, m_, trainable_ ? mem.x[c.layers] : mem.x[0], entries_, logprobs.data(), entropies.data(), units, mem.workspace.workers, mem.head);
+  for (int e = 0; e < found; e++) {
+    const Source s = sources_[e];
+    (s.t < 0 ? first_logprobs_[s.row] : logprobs_[row0_[s.row] + s.t]) = logprobs[e];
+    (s.t < 0 ? first_entropies_[s.row] : entropies_[row0_[s.row] + s.t]) = entropies[e];
+  }
+  return team.ok();
+}
+
+bool Pass::backward(const float* const* dlogprob, const float* dfirst, const float* const* dentropy) {
+  FloatMode mode;
+  const DecoderConfig& c = m_.config;
+  const Kernels& k = m_.kernels;
+  TrainMemory& mem = *memory_;
+  const Batch& batch = mem.batch;
+  const int tokens = batch.rows, blocks = (tokens + kBlockRows - 1) / kBlockRows;
+  if (tokens == 0) return true;
+  std::vector<float> d(entries_.size()), by_entropy(dentropy ? entries_.size() : 0);
+  for (size_t e = 0; e < d.size(); e++) {
+    const Source s = sources_[e];
+    d[e] = s.t < 0 ? (dfirst ? dfirst[s.row] : 0) : (dlogprob[s.row] ? dlogprob[s.row][s.t] : 0);
+    if (dentropy && s.t >= 0 && dentropy[s.row]) by_entropy[e] = dentropy[s.row][s.t];
+  }
+
+  {  // The pool may have changed since the forward pass.
+    const ModelGradients shape = trainable_->wanted();
+    const auto grow = [&](MemoryAccount& account) {
+      MemoryAccount::Scope scope(account);
+      mem.workspace.configure(m_, tokens, pool_.workers(), kBlockRows, adapter_ ? adapter_->padded_rank() : 0);
+      configure_backward(mem, shape);
+    };
+    MemoryAccount counted{0, true};
+    grow(counted);
+    if (mem.account.bytes + counted.bytes > limit_) throw NoRoom(mem.account.bytes + counted.bytes, limit_);
+    grow(mem.account);
+  }
+  ModelGradients wanted;
+  if (!trainable_->begin(wanted)) return false;
+  Team team(pool_);
+  const HeadGradient by{d.data(), dentropy ? by_entropy.data() : nullptr};
+  if (wanted.head) head_weight_gradient(team, m_, mem.x[c.layers], entries_, by, wanted.head, mem.workspace.workers, mem.head);
+
+  MatrixStore& partial = mem.backward.partial_final_norm;
+  team.each(blocks, [&](int64_t block, int worker) {
+    float* sums = wanted.final_norm ? partial.at(block) : nullptr;
+    if (sums) std::memset(sums, 0, partial.ld * sizeof(float));
+    float* dh = mem.workspace.workers[worker].tile.floats();
+    for (int t = int(block) * kBlockRows; t < std::min(tokens, int(block + 1) * kBlockRows); t++) {
+      std::memset(mem.d_x.at(t), 0, mem.d_x.ld * sizeof(float));
+      if (entries_from_[t] == entries_from_[t + 1]) continue;
+      std::memset(dh, 0, c.hidden * sizeof(float));
+      for (int e = entries_from_[t]; e < entries_from_[t + 1]; e++) {
+        k.add_scaled(dh, mem.units.at(e), d[e], c.hidden);
+        if (dentropy) k.add_scaled(dh, mem.entropy_units.at(e), by_entropy[e], c.hidden);
+      }
+      k.rmsnorm_backward(mem.x[c.layers].at(t), mem.x[c.layers].ld, m_.weights->final_norm.data(), c.rms_eps, dh, c.hidden, 1, c.hidden, mem.d_x.at(t),
+                         mem.d_x.ld, sums);
+    }
+  });
+  if (wanted.final_norm) k.column_sums(partial.data, partial.ld, blocks, c.hidden, wanted.final_norm);
+
+  for (int l = c.layers - 1; l >= 0 && team.ok(); l--) {
+    LayerActivations a = activations(l);
+    if (recomputed(l)) {
+      LayerActivations again = a;
+      again.x_out = {};
+      layer_forward(team, m_, batch, l, again, mem.workspace);
+    }
+    layer_backward(team, m_, batch, l, a, adapter_.get(), wanted.layers[l], l > 0 || trainable_->full(), mem.d_x, mem.workspace, mem.backward);
+  }
+  // Embedding rows take the gradients of their tokens in row order, after the head's when tied.
+  if (wanted.embedding) {
+    constexpr int kColumns = 64;
+    team.each((c.hidden + kColumns - 1) / kColumns, [&](int64_t chunk, int) {
+      const int col = int(chunk) * kColumns;
+      for (int t = 0; t < tokens; t++) k.add(wanted.embedding.at(batch.tokens[t], col), mem.d_x.at(t, col), std::min(kColumns, c.hidden - col));
+    });
+  }
+  return team.ok() && trainable_->commit();
+}
+
+}  // namespace
+
+void TrainMemory::Kept::size(const Model& m, int rows) {
+  const DecoderConfig& c = m.config;
+  x_mid.size(rows, c.hidden);
+  q.size(rows, m.q_width(), m.kernels);
+  if (c.qk_norm) k.size(rows, m.kv_width(), m.kernels);
+  gate.size(rows, c.intermediate, m.kernels);
+  up.size(rows, c.intermediate, m.kernels);
+  attention.size(rows, m.q_width(), m.kernels);
+  lse.reserve(size_t(rows) * c.heads * sizeof(float));
+}
+
+std::unique_ptr<TrainPass> train_forward(Model& m, Pool& pool, const TrainRow* rows, int count, const uint8_t* const* trained,
+                                         const uint8_t* first_trained, Parameters* trainable, const AdapterRef& adapter, const PassOptions& options,
+                                         std::shared_ptr<TrainMemorySlot> slot) {
+  FloatMode mode;
+  auto pass = std::make_unique<Pass>(m, pool, trainable, trainable ? trainable->version() : adapter, std::move(slot));
+  if (!pass->forward(rows, count, trained, first_trained, options)) return nullptr;
+  return pass;
+}
+
+int64_t Decoder::activation_bytes_per_token(const DecoderConfig& c) {
+  const int elem = c.dtype == DType::f32 ? 4 : 2;
+  return c.layers * (kept_bytes_per_row(c, elem) + always_bytes_per_row(c, elem));
+}
+
+}  // namespace anneal::cpu

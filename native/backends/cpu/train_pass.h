@@ -1,0 +1,54 @@
+// Training passes: forward over rows with activations kept, and backward from gradients of log-probabilities.
+#pragma once
+#include <memory>
+#include <mutex>
+
+#include "head.h"
+#include "layer_backward.h"
+
+namespace anneal::cpu {
+
+// Everything a pass needs besides the weights; big, so it is kept from pass to pass.
+struct TrainMemory {
+  MemoryAccount account;         // of all that follows
+  struct Kept {
+    MatrixStore x_mid;
+    RowStore q, k, gate, up, attention;
+    Buffer lse;
+    void size(const Model&, int rows);
+  };
+  Batch batch;
+  Pages pages;
+  Workspace workspace;
+  std::vector<MatrixStore> x;    // residual stream before each layer, and after the last
+  std::vector<Kept> kept;        // layers that are not computed again
+  Kept again;                    // of the layer that is
+  RowStore attention;            // of evaluations
+  MatrixStore units, entropy_units, d_x;
+  BackwardMemory backward;
+  HeadMemory head;
+};
+
+// Where a pass finds memory and leaves it. Shared, so that passes and trainables may outlive each other.
+// A pass may end on another thread than the next one begins on (its task was aborted before it ran).
+class TrainMemorySlot {
+ public:
+  std::unique_ptr<TrainMemory> take() {
+    std::lock_guard lock(mutex_);
+    return std::move(memory_);
+  }
+  // Kept if nothing is.
+  void give(std::unique_ptr<TrainMemory> memory) {
+    std::lock_guard lock(mutex_);
+    if (!memory_) memory_.swap(memory);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unique_ptr<TrainMemory> memory_;
+};
+
+std::unique_ptr<TrainPass> train_forward(Model&, Pool&, const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained,
+                                         Parameters* trainable, const AdapterRef&, const PassOptions&, std::shared_ptr<TrainMemorySlot>);
+
+}  // namespace anneal::cpu

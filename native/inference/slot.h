@@ -1,0 +1,76 @@
+// Sampling state of one choice: its sampler, and what its grammar permits. The JavaScript thread numbers the draws as it queues them;
+// everything else belongs to the dispatcher.
+#pragma once
+#include <memory>
+#include <optional>
+
+#include "../grammar/matcher.h"
+#include "../sampling/sampler.h"
+#include "../sampling/thinking_budget.h"
+
+namespace anneal::inference {
+
+using cpu::Kernels;
+using sampling::Sampled;
+using sampling::Sampler;
+using sampling::SamplerScratch;
+using sampling::SamplingParams;
+using sampling::ThinkingBudget;
+
+class Slot {
+ public:
+  // `matcher` (or null) is the slot's own: whoever gave it has another. `stop_ids` (sorted) may follow where the output is complete.
+  // `thought_ids` (sorted) begin thoughts, which the matcher permits but which are the model's own wish: one of them is only drawn as the
+  // first output where the likeliest of all tokens is one. `thinking`: null for thoughts of any length.
+  Slot(SamplingParams params, int vocab, std::unique_ptr<grammar::Matcher> matcher, std::vector<int32_t> stop_ids, std::vector<int32_t> thought_ids,
+       std::optional<ThinkingBudget> thinking)
+      : sampler_(std::move(params), vocab),
+        vocab_(vocab),
+        matcher_(std::move(matcher)),
+        stop_ids_(std::move(stop_ids)),
+        thought_ids_(std::move(thought_ids)),
+        thinking_(std::move(thinking)) {}
+
+  // The next token where the grammar or the thinking budget leaves no choice, whatever the logits say; -1 elsewhere.
+  int32_t forced();
+  // Finds out what the next draw may be, ahead of it: on any thread, while nothing else uses the slot.
+  void prepare() noexcept;
+  // See Sampler::sample. Token -1 as well where the grammar permits nothing, or is too ambiguous to be followed further.
+  Sampled sample(const Kernels& kernels, const float* logits, int position, SamplerScratch& scratch);
+  // Takes the token that a draw gave, and up to `most` tokens that are forced after it: they become `given`.
+  void accept(int32_t token, int most);
+  // Forgets outputs after the first `outputs`.
+  void rewind(int outputs);
+  bool constrained() const { return bool(matcher_); }
+  const SamplingParams& params() const { return sampler_.params(); }
+
+  int64_t draws = 0;              // queued so far (JavaScript thread)
+  int64_t latest = 0;             // the one that a step without tokens goes on from; 0: none (JavaScript thread)
+  int latest_jump = 0;            // forced tokens that it may take at most (JavaScript thread)
+  int64_t drawn = 0;              // the one that gave `given`: another than asked for means that one was aborted
+  std::vector<int32_t> given;     // the token drawn, and those forced after it; empty: no token was permitted
+
+ private:
+  // Whether it is known what the next draw may be; refused: it is too ambiguous; failed: memory ran out.
+  enum class Readiness { none, ready, refused, failed };
+  bool take(int32_t token);
+  int32_t find_forced();
+  int32_t end_of_thoughts();
+  void forget();
+  bool may_stop() { return !stop_ids_.empty() && matcher_->complete(); }
+  bool wants_to_think(const float* logits) const;
+
+  Sampler sampler_;
+  int vocab_;
+  std::unique_ptr<grammar::Matcher> matcher_;      // one step per output, after those it came with
+  std::vector<int32_t> stop_ids_;
+  std::vector<int32_t> thought_ids_;
+  std::optional<ThinkingBudget> thinking_;
+  std::optional<int32_t> forced_; // what forced() says, until a token is taken
+  Readiness readiness_ = Readiness::none;
+  int32_t sole_ = -1;             // once ready: the one token that may follow, or -1 and
+  std::shared_ptr<const grammar::Mask> mask_;      // those that may, and
+  bool stops_ = false;            // whether stop ids may as well
+};
+
+}  // namespace anneal::inference
