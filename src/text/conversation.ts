@@ -62,7 +62,7 @@ function templateVariables(
   const { tools, documents, reasoningEffort } = conversation;
   const variables: Record<string, unknown> = { ...conversation.specialTokens, ...conversation.kwargs };
   // Templates ask whether these are none, so they are always there.
-  variables.tools = tools && tools.length > 0 ? tools.map(withParameters) : (variables.tools ?? null);
+  variables.tools = tools && tools.length > 0 ? tools.map(shownTool) : (variables.tools ?? null);
   variables.documents = documents ?? variables.documents ?? null;
   variables.messages = messages;
   variables.add_generation_prompt = addGenerationPrompt;
@@ -75,11 +75,12 @@ function templateVariables(
   return variables as Record<string, TemplateInput>;
 }
 
-/** A function that is described without parameters takes an empty object of them. */
-function withParameters(tool: unknown): unknown {
-  const definition = (tool as { function?: object & { parameters?: unknown } } | null)?.function;
-  if (typeof definition !== "object" || definition === null || (definition.parameters ?? null) !== null) return tool;
-  return { ...(tool as object), function: { ...definition, parameters: {} } };
+/** A tool with the fields that vLLM shows, in its order: what is absent is null, what it does not know is left out. */
+function shownTool(tool: unknown): unknown {
+  const { type, function: definition } = (tool ?? {}) as { type?: unknown; function?: Record<string, unknown> | null };
+  if (typeof definition !== "object" || definition === null) return tool;
+  const { name, description = null, parameters = null } = definition;
+  return { type: type ?? "function", function: { name, description, parameters } };
 }
 
 /** Appends the sentinel to the text of the last message, or to its last part. */

@@ -204,12 +204,20 @@ describe("template variables", () => {
     expect(await seen(template, hello, off)).toBe("False!");
   });
 
-  test("tools reach the template with parameters, an empty list is none", async () => {
+  test("tools reach the template as vLLM shows them, an empty list is none", async () => {
     const template =
       "{% if tools %}{% for t in tools %}{{ t.function.name }}:{{ t.function.parameters | tojson }}{% endfor %}{% else %}none{% endif %}";
     const tools = [{ type: "function", function: { name: "f" } }];
-    expect(await seen(template, hello, { tools })).toBe("f:{}");
-    expect(await seen(template, hello, { tools, tool_choice: "none" })).toBe("f:{}");
+    expect(await seen(template, hello, { tools })).toBe("f:null");
+    expect(await seen(template, hello, { tools, tool_choice: "none" })).toBe("f:null");
+    const known = { name: "f", description: "d", parameters: { type: "object", x: 1 } };
+    const more = [{ type: "function", other: 1, function: { strict: true, ...known, extra: 2 } }];
+    expect(await seen("{{ tools | tojson }}", hello, { tools: more })).toBe(
+      '[{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object", "x": 1}}}]',
+    );
+    expect(await seen("{{ tools | tojson }}", hello, { tools })).toBe(
+      '[{"type": "function", "function": {"name": "f", "description": null, "parameters": null}}]',
+    );
     expect(await seen(template, hello, { tools: [] })).toBe("none");
   });
 

@@ -97,7 +97,8 @@ function dictMethod(dict: Dict, name: string): Value | undefined {
     case "get":
       return new Callable(name, (values) => {
         const [key, otherwise] = bind(name, ["key", "default"], values, 1);
-        return dict.get(key!) ?? otherwise ?? null;
+        const value = dict.get(key!);
+        return value === undefined ? (otherwise ?? null) : value;
       });
     case "items":
       return new Callable(name, (values) => {

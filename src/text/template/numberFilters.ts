@@ -56,16 +56,17 @@ function parsedFloat(text: string): number | null {
 }
 
 function toInteger(value: Value, given: Parameters<Filter>[1]): Value {
-  const [otherwise, base] = bind("int", ["default", "base"], given);
+  const [fallback, base] = bind("int", ["default", "base"], given);
+  const otherwise = fallback === undefined ? 0 : fallback;
   if (value instanceof Undefined) return value.fail();
-  if (value instanceof Float) return truncated(value.value) ?? otherwise ?? 0;
+  if (value instanceof Float) return truncated(value.value) ?? otherwise;
   if (isText(value)) {
     const whole = parsedInteger(textOf(value), integerArgument(base, 10));
     if (whole !== null) return whole;
     const number = parsedFloat(textOf(value));
-    return (number === null ? null : truncated(number)) ?? otherwise ?? 0;
+    return (number === null ? null : truncated(number)) ?? otherwise;
   }
-  return numberOf(value) ?? otherwise ?? 0;
+  return numberOf(value) ?? otherwise;
 }
 
 function truncated(value: number): number | bigint | null {
@@ -78,7 +79,7 @@ function toFloat(value: Value, given: Parameters<Filter>[1]): Value {
   const [otherwise] = bind("float", ["default"], given);
   if (value instanceof Undefined) return value.fail();
   const number = isText(value) ? parsedFloat(textOf(value)) : numberOf(value);
-  return number === null ? (otherwise ?? new Float(0)) : new Float(Number(number));
+  return number === null ? (otherwise === undefined ? new Float(0) : otherwise) : new Float(Number(number));
 }
 
 function numeric(value: Value, what: string): number | bigint {
@@ -142,7 +143,7 @@ export const numberFilters: Record<string, Filter> = {
   sum: (value, given) => {
     const [attribute, start] = bind("sum", ["attribute", "start"], given);
     const path = attributePath(attribute ?? null);
-    let total: Value = start ?? 0;
+    let total: Value = start === undefined ? 0 : start;
     for (const item of iterate(value)) total = binary("+", total, path(item));
     return total;
   },

@@ -33,7 +33,8 @@ export function percentFormat(format: string, values: Value): string {
     if (conversion === "") return raise("ValueError", "incomplete format");
     if (key !== undefined && mapping === null) raise("TypeError", "format requires a mapping");
     const size = width === "*" ? Number(numberOf(next()) ?? 0) : Number(width ?? 0);
-    const value = key === undefined ? next() : (mapping!.get(key) ?? raise("KeyError", representation(key)));
+    const value = key === undefined ? next() : mapping!.get(key);
+    if (value === undefined) return raise("KeyError", representation(key!));
     const digits = precision === undefined ? null : Number(precision);
     if (size > MAX_WIDTH || (digits ?? 0) > MAX_WIDTH) raise("ValueError", "width too big");
     budget().step(typeof value === "bigint" ? STEPS_PER_BIG_INTEGER : STEPS_PER_NUMBER);

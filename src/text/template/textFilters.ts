@@ -189,8 +189,8 @@ export const textFilters: Record<string, Filter> = {
   },
   truncate,
   wordwrap: onText(["width"], wrapped),
-  replace: onText(["old", "new", "count"], (text, from, to, count) => {
-    return replacedWithin(text, textOfValue(from ?? ""), textOfValue(to ?? ""), integerArgument(count, -1));
+  replace: onText(["old", "new", "count"], (text, from = "", to = "", count) => {
+    return replacedWithin(text, textOfValue(from), textOfValue(to), integerArgument(count, -1));
   }),
   center: onText(["width"], (text, width) => {
     const missing = integerArgument(width, 80) - lengthOf(text);
@@ -221,7 +221,7 @@ export const textFilters: Record<string, Filter> = {
     const [separator, attribute] = bind("join", ["d", "attribute"], given);
     const path = attribute === undefined ? null : attributePath(attribute);
     const parts = Array.from(iterate(value), (item) => textOfValue(path === null ? item : path(item)));
-    return joined(parts, textOfValue(separator ?? ""));
+    return joined(parts, textOfValue(separator === undefined ? "" : separator));
   },
   default: defaulted,
   d: defaulted,
@@ -230,5 +230,5 @@ export const textFilters: Record<string, Filter> = {
 function defaulted(value: Value, given: Parameters<Filter>[1]): Value {
   const [otherwise, alsoFalse] = bind("default", ["default_value", "boolean"], given);
   const replace = value instanceof Undefined || (alsoFalse !== undefined && truth(alsoFalse) && !truth(value));
-  return replace ? (otherwise ?? "") : value;
+  return replace ? (otherwise === undefined ? "" : otherwise) : value;
 }

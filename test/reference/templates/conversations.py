@@ -6,7 +6,7 @@ WEATHER = {"type": "function", "function": {
         "city": {"type": "string", "description": "a city & its <country>"},
         "days": {"type": "integer"}, "unit": {"type": "string", "enum": ["C", "F"]}}}}}
 SEARCH = {"type": "function", "function": {
-    "name": "search", "parameters": {"type": "object", "properties": {
+    "name": "search", "description": None, "parameters": {"type": "object", "properties": {
         "terms": {"type": "array", "items": {"type": "string"}}, "limit": {"type": ["integer", "null"]},
         "filter": {"type": "object"}, "fuzzy": {"type": "boolean"}, "score": {"type": "number"}}}}}
 CALL = {"id": "abcdef123", "type": "function", "function": {"name": "get_weather", "arguments": {"city": "Łódź", "days": 2}}}

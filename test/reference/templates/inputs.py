@@ -26,3 +26,10 @@ SOURCES += [f"{{{{ ({value}) is {test} }}}}" for value in INPUTS
             for test in ["defined", "none", "iterable", "sequence", "mapping", "string", "number", "integer", "float", "boolean", "true", "false", "callable", "sameas none"]]
 SOURCES += [f"{{% if {value} | selectattr('x') | list %}}some{{% else %}}none{{% endif %}}" for value in INPUTS]
 SOURCES += [f"{{{{ ({value} | select) is defined }}}}{{{{ 'yes' if {value} | select else 'no' }}}}" for value in INPUTS]
+
+# None is a value like others: what stands in for something absent does not stand in for None.
+SOURCES += ["{{ {'a': none}.get('a', 'd') }}{{ {}.get('a', none) }}", "{{ missing | default(none) }}", "{{ none | default('d') }}", "{{ 'x' | int(none) }}",
+            "{{ 'x' | float(none) }}", "{{ '%(a)s' % {'a': none} }}", "{{ '%s' % none }}", "{{ [1, 2] | join(none) }}", "{{ [1] | sum(start=none) }}",
+            "{{ [none] | first }}{{ [none] | last }}{{ [none] | min }}", "{{ 'a' | replace('a', none) }}", "{{ '{}'.format(none) }}{{ '{a}'.format(a=none) }}",
+            "{{ [{'a': none}] | map(attribute='a', default='d') | list }}", "{% macro m(a='d') %}{{ a }}{% endmacro %}{{ m(none) }}{{ m() }}",
+            "{{ dict(a=none) }}{{ namespace(a=none).a }}", "{{ [none, 1] | groupby('x', default=none) | list }}", "{{ {'a': none}.a | default('d', true) }}"]
