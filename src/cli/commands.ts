@@ -4,6 +4,7 @@ import { bench } from "./bench.js";
 import { chat } from "./chat.js";
 import type { Command, CommandGroup } from "./command.js";
 import { demo } from "./demo.js";
+import { exportModel } from "./export.js";
 import { home } from "./home.js";
 import { keys } from "./keys.js";
 import { models } from "./models.js";
@@ -17,6 +18,7 @@ export const commands: readonly (Command | CommandGroup)[] = [
   demo,
   train,
   models,
+  exportModel,
   runs,
   bench,
   home,

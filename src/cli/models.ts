@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import { isHome } from "../store/homeFolder.js";
-import type { ModelEntry } from "../types/models.js";
+import type { Checkpoint, ModelEntry } from "../types/models.js";
 import { type CommandGroup, defineCommand } from "./command.js";
 import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
 import { findModel } from "./findModel.js";
@@ -9,6 +9,7 @@ import { text, UsageError } from "./flags.js";
 import { json, printListing } from "./listing.js";
 import { readName } from "./modelName.js";
 import { openEngine, openExistingHome, openHome } from "./openHome.js";
+import { shortNumber } from "./shortNumber.js";
 
 const naming = "NAME is PROJECT/NAME, ENTITY/PROJECT/NAME or an id. Works beside a running server.";
 
@@ -66,14 +67,44 @@ const importAdapter = defineCommand({
 const checkpoints = defineCommand({
   name: "models checkpoints",
   arguments: ["NAME"],
-  summary: "show a model's checkpoints and their metrics",
-  details: `Shows a model's checkpoints and their metrics. ${naming}`,
-  flags: engineFlags,
+  summary: "show a model's checkpoints",
+  details: `Shows a model's checkpoints: step, date, score (the reward in validation, or else in training), size and folder. With --json
+all their metrics. ${naming}`,
+  flags: { json, ...engineFlags },
   async run(values, [target]) {
     await using engine = await openExistingHome(values.home ?? defaultHome(), readEngineOptions(values));
-    for await (const { step, metrics } of engine.checkpoints.list((await findModel(engine, target!)).id)) {
-      console.log([step, JSON.stringify(metrics)].join("\t"));
-    }
+    const { id } = await findModel(engine, target!);
+    const found: Checkpoint[] = [];
+    for await (const checkpoint of engine.checkpoints.list(id, { limit: 100 })) found.push(checkpoint);
+    const columns = [
+      { title: "STEP", cell: (checkpoint: Checkpoint) => checkpoint.step },
+      { title: "DATE", cell: (checkpoint: Checkpoint) => checkpoint.created_at.replace(/\.\d+Z$/, "Z") },
+      { title: "SCORE", cell: scoreOf },
+      { title: "SIZE", cell: (checkpoint: Checkpoint) => `${(checkpoint.bytes / 2 ** 20).toFixed(1)}M` },
+      { title: "FOLDER", cell: (checkpoint: Checkpoint) => checkpoint.path ?? null },
+    ];
+    printListing(found, columns, values.json);
+    return 0;
+  },
+});
+
+function scoreOf({ metrics }: Checkpoint): string | null {
+  const score = metrics["val/reward"] ?? metrics["train/reward"];
+  return score === undefined ? null : shortNumber(score);
+}
+
+const rollback = defineCommand({
+  name: "models rollback",
+  arguments: ["NAME", "STEP"],
+  summary: "make an earlier step the latest again",
+  details: `Makes a new checkpoint with the weights of an earlier one, from which training goes on; all checkpoints stay. ${naming}`,
+  flags: engineFlags,
+  async run(values, [target, given]) {
+    if (!/^\d{1,15}$/.test(given!)) throw new UsageError(`a step is a whole number, not "${given}"`);
+    await using engine = await openExistingHome(values.home ?? defaultHome(), readEngineOptions(values));
+    const model = await findModel(engine, target!);
+    const { step } = await engine.models.rollback(model.id, Number(given));
+    console.log(`${model.name}:step${step} is what it was at step ${given}`);
     return 0;
   },
 });
@@ -95,5 +126,5 @@ const remove = defineCommand({
 export const models: CommandGroup = {
   name: "models",
   summary: "list, create, import and delete models",
-  commands: [list, create, importAdapter, checkpoints, remove],
+  commands: [list, create, importAdapter, checkpoints, rollback, remove],
 };

@@ -119,6 +119,8 @@ export async function connect(url: string, options: { apiKey: string }): Promise
       list: (options) => http.json<ModelEntryList>("/v1/models", { ...options }),
       retrieve: (id, options) => http.json<Model>(modelPath(id), { ...options }),
       delete: (id, options) => http.json<ModelDeleted>(modelPath(id), { method: "DELETE", ...options }),
+      export: (id, params, options) => post(modelPath(id, "/export"), params, options),
+      rollback: (id, step, options) => post(modelPath(id, "/rollback"), { step }, options),
       log: (id, params, options) => post(modelPath(id, "/log"), params, options),
       trajectories: (id, query = {}, options) =>
         listed(http, modelPath(id, "/trajectories"), { query: { ...query }, ...options }),

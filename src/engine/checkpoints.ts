@@ -2,6 +2,7 @@ import { ValidationError } from "../errors.js";
 import { checkpointsDelete } from "../schemas/models.js";
 import { orderedPageQuery } from "../schemas/pages.js";
 import { validate, validateInTurns } from "../schemas/validate.js";
+import { describeCheckpoint } from "../training/describeCheckpoint.js";
 import type { CheckpointsResource, PageRequest, RequestOptions } from "../types/client.js";
 import type { Checkpoint, CheckpointsDeleted } from "../types/models.js";
 import type { OrderedPageQuery, Page } from "../types/page.js";
@@ -25,12 +26,11 @@ export class Checkpoints implements CheckpointsResource {
       options?.signal?.throwIfAborted();
       const checked = validate(orderedPageQuery, { ...query, after }, { from: "query", strict: this.#view.strict });
       const model = accessModel(this.#core.store, this.#view.caller, modelId);
-      const { items, hasMore } = this.#core.store.checkpoints.list(model.id, checked);
-      return makePage(
-        items.map(({ id, step, metrics }) => ({ id, step, metrics })),
-        hasMore,
-        page,
-      );
+      const { store } = this.#core;
+      const { caller } = this.#view;
+      const { items, hasMore } = store.checkpoints.list(model.id, checked);
+      const described = items.map((record) => describeCheckpoint(store.files, record, caller.owner));
+      return makePage(await Promise.all(described), hasMore, page);
     };
     return new PagePromise(() => page(query.after));
   }

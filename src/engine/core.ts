@@ -33,4 +33,6 @@ export interface EngineCore {
   baseOf(model: ModelRecord): BaseModel;
   /** An adapter's folder that a request names, if its caller may read it. @throws ValidationError at `field` */
   adapterFolder(view: View, field: string, path: string): string;
+  /** Where a caller may have a folder made. @throws ValidationError at `field` */
+  newFolder(view: View, field: string, path: string): string;
 }

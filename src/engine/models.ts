@@ -1,20 +1,24 @@
 import { randomUUID } from "node:crypto";
 import { ConflictError, NotFoundError, ValidationError } from "../errors.js";
-import { modelCreate, modelImport } from "../schemas/models.js";
+import { modelCreate, modelExport, modelImport, modelRollback } from "../schemas/models.js";
 import { metricQuery, trajectoryQuery } from "../schemas/pages.js";
 import { trajectoryLog } from "../schemas/trajectories.js";
 import { validate, validateInTurns } from "../schemas/validate.js";
 import type { ModelRecord } from "../store/records.js";
 import { writeInitialCheckpoint } from "../training/checkpointFiles.js";
+import { describeCheckpoint } from "../training/describeCheckpoint.js";
 import { recordGroups } from "../training/recordGroups.js";
 import type { ModelsResource, PageRequest, RequestOptions } from "../types/client.js";
 import type {
+  Checkpoint,
   MetricRow,
   Model,
   ModelCreateParams,
   ModelDeleted,
   ModelEntry,
   ModelEntryList,
+  ModelExported,
+  ModelExportParams,
   ModelImportParams,
 } from "../types/models.js";
 import type { MetricQuery, Page, TrajectoryQuery } from "../types/page.js";
@@ -33,6 +37,10 @@ const rowIdPrefix = "row-";
 
 function toModel({ id, entity, project, name, baseModel, runId }: ModelRecord): Model {
   return { id, entity, project, name, base_model: baseModel, run_id: runId };
+}
+
+export function noStep(model: ModelRecord, step: number): NotFoundError {
+  return new NotFoundError(`${model.name} has no step ${step}`, { code: "step_not_found", param: "step" });
 }
 
 export class Models implements ModelsResource {
@@ -181,6 +189,30 @@ export class Models implements ModelsResource {
     return { model_id: model.id, deleted_checkpoints: remaining.length, deleted_run: true };
   }
 
+  async export(modelId: string, params: ModelExportParams, options?: RequestOptions): Promise<ModelExported> {
+    options?.signal?.throwIfAborted();
+    const core = this.#core;
+    const { path, step: given, ...asked } = validate(modelExport, params, { strict: this.#view.strict });
+    const model = accessModel(core.store, this.#view.caller, modelId);
+    const target = core.newFolder(this.#view, "path", path);
+    const step = given ?? core.store.checkpoints.latest(model.id)!.step;
+    if (!core.store.checkpoints.get(model.id, step)) throw noStep(model, step);
+    const checkpoint = core.store.files.checkpointFolder(model.id, step);
+    const { exportCheckpoint } = await import("./exportModel.js");
+    return { step, ...(await exportCheckpoint(checkpoint, target, core.baseOf(model), asked, options?.signal)) };
+  }
+
+  async rollback(modelId: string, step: number, options?: RequestOptions): Promise<Checkpoint> {
+    options?.signal?.throwIfAborted();
+    const { caller } = this.#view;
+    const asked = validate(modelRollback, { step }, { strict: this.#view.strict });
+    const model = accessModel(this.#core.store, caller, modelId);
+    if (!this.#core.store.checkpoints.get(model.id, asked.step)) throw noStep(model, asked.step);
+    const { rollBack } = await import("./rollback.js");
+    const made = await rollBack(this.#core, model, asked.step, options?.signal);
+    return describeCheckpoint(this.#core.store.files, made, caller.owner);
+  }
+
   async log(modelId: string, params: LogParams, options?: RequestOptions): Promise<LogResult> {
     options?.signal?.throwIfAborted();
     const { store } = this.#core;
@@ -193,7 +225,7 @@ export class Models implements ModelsResource {
     const model = accessModel(store, this.#view.caller, modelId);
     const step = given ?? store.checkpoints.latest(model.id)?.step ?? 0;
     if (given != null && !store.checkpoints.get(model.id, given)) {
-      throw new NotFoundError(`${model.name} has no step ${given}`, { code: "step_not_found", param: "step" });
+      throw noStep(model, given);
     }
     return { step, metrics: recordGroups(store, model.id, step, split, trajectory_groups) };
   }

@@ -1,10 +1,13 @@
+import { realpathSync } from "node:fs";
+import { relative, sep } from "node:path";
 import { ClosedError, NotFoundError, UnavailableError, ValidationError } from "../errors.js";
 import { packageVersion } from "../packageFiles.js";
 import { openRuntime } from "../runtime/runtime.js";
+import { isKept } from "../store/homeFolder.js";
 import type { ModelRecord } from "../store/records.js";
 import { openStore } from "../store/store.js";
 import { loadAdapter } from "../training/checkpointFiles.js";
-import { resolveAdapterFolder } from "../training/dataLocation.js";
+import { resolveAdapterFolder, resolveNewFolder } from "../training/dataLocation.js";
 import type { TrainingHost } from "../training/host.js";
 import { JobRunner } from "../training/jobRunner.js";
 import { AdapterCache } from "./adapterCache.js";
@@ -111,6 +114,14 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
       },
       closing: closing.signal,
       baseOf,
+      newFolder(view, field, path) {
+        const rights = trainingHost.fileRights(readerOf(view));
+        const refuse = (message: string) => ValidationError.at(field, message);
+        const folder = resolveNewFolder(path, rights, refuse);
+        if (isKept(relative(realpathSync(store.home), folder).split(sep)[0]!))
+          throw refuse("lies in what the engine keeps");
+        return folder;
+      },
       adapterFolder(view, field, path) {
         const rights = trainingHost.fileRights(readerOf(view));
         return resolveAdapterFolder(path, rights, (message) => ValidationError.at(field, message));

@@ -39,7 +39,35 @@ export const modelEntryList = z.object({ object: z.literal("list"), data: z.arra
 
 export const checkpointsDelete = z.object({ steps: list(z.int(), 1_000_000) });
 
-export const checkpoint = z.object({ id: uuid, step: z.int(), metrics: z.record(z.string(), z.number()) });
+export const checkpoint = z.object({
+  id: uuid,
+  step: z.int(),
+  metrics: z.record(z.string(), z.number()),
+  created_at: z.string(),
+  bytes: z.int(),
+  path: z.string().optional(),
+});
+
+/** Smaller files would be mostly names. */
+const MIN_SHARD_BYTES = 2 ** 20;
+
+export const modelExport = z.object({
+  path: z.string().min(1),
+  step: z.int().min(0).nullish(),
+  format: z.enum(["peft", "merged"]).nullish(),
+  base_model: z.string().min(1).nullish(),
+  dtype: z.enum(["float32", "bfloat16"]).nullish(),
+  max_shard_bytes: z.int().min(MIN_SHARD_BYTES).nullish(),
+});
+
+export const modelExported = z.object({
+  path: z.string(),
+  step: z.int(),
+  format: z.enum(["peft", "merged"]),
+  base_model: z.string(),
+});
+
+export const modelRollback = z.object({ step: z.int().min(0) });
 
 /** What was recorded at one time. */
 export const metricRow = z.object({

@@ -4,7 +4,7 @@ import * as jobs from "../schemas/jobs.js";
 import * as models from "../schemas/models.js";
 import { metricQuery, orderedPageQuery, page, pageQuery, trajectoryQuery } from "../schemas/pages.js";
 import * as trajectories from "../schemas/trajectories.js";
-import type { ModelCreateParams, ModelImportParams } from "../types/models.js";
+import type { ModelCreateParams, ModelExportParams, ModelImportParams } from "../types/models.js";
 import type { JobQuery, MetricQuery, OrderedPageQuery, TrajectoryQuery } from "../types/page.js";
 import type { SftTrainingJobCreateParams, TrainingJobCreateParams } from "../types/training.js";
 import type { LogParams } from "../types/trajectories.js";
@@ -59,6 +59,24 @@ const modelRoutes: Route[] = [
     response: models.checkpointsDeleted,
     handle: async ({ as, params, json }) =>
       as.checkpoints.delete(params.model_id!, (await json()) as { steps: number[] }),
+  },
+  {
+    method: "POST",
+    path: "/v1/preview/models/:model_id/export",
+    summary: "Write a checkpoint as a folder on the server, as an adapter or merged with its base model (owner only)",
+    body: models.modelExport,
+    response: models.modelExported,
+    handle: async ({ as, params, json, signal }) =>
+      as.models.export(params.model_id!, (await json()) as ModelExportParams, { signal }),
+  },
+  {
+    method: "POST",
+    path: "/v1/preview/models/:model_id/rollback",
+    summary: "Make an earlier step the latest again, as a new checkpoint",
+    body: models.modelRollback,
+    response: models.checkpoint,
+    handle: async ({ as, params, json, signal }) =>
+      as.models.rollback(params.model_id!, ((await json()) as { step: number } | null)?.step as number, { signal }),
   },
   {
     method: "POST",

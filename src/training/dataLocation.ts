@@ -1,7 +1,7 @@
 // Where a request may take data from: folders of this machine that the operator named, hosts it allowed, or artifacts.
 
 import { lstatSync, realpathSync, statSync } from "node:fs";
-import { basename, isAbsolute, join, sep } from "node:path";
+import { basename, dirname, isAbsolute, join, relative, resolve, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { systemReason, ValidationError } from "../errors.js";
 import { ADAPTER_FILES } from "./checkpointFiles.js";
@@ -90,6 +90,22 @@ export function resolveAdapterFolder(
     if (lstatSync(file, { throwIfNoEntry: false })) resolveInFolder(file, rights, (msg) => refuse(`${name} ${msg}`));
   }
   return folder;
+}
+
+/** A path whose nearest folder that exists may be read: what is made there is seen by whoever reads there. */
+export function resolveNewFolder(
+  location: string,
+  rights: FileRights,
+  refuse: (msg: string) => ValidationError,
+): string {
+  if (rights.roots === null) return resolve(location);
+  if (rights.reader === "other") throw refuse("only the owner may have files written");
+  if (!isAbsolute(location) || location.includes("\0")) throw refuse("must be an absolute path");
+  const path = resolve(location);
+  let existing = path;
+  while (lstatSync(existing, { throwIfNoEntry: false }) === undefined) existing = dirname(existing);
+  const real = resolveUnderRoots(existing, rights, refuse);
+  return join(real, relative(existing, path));
 }
 
 /** A file found in a folder that was resolved before: what it is itself, and where it leads as a link, is looked at as well. */

@@ -14,6 +14,7 @@ import type {
 } from "../types/trainingSession.js";
 import { captureState, readCheckpoint, restoreTrainer } from "./checkpointFiles.js";
 import { commitCheckpoint } from "./commitCheckpoint.js";
+import { describeCheckpoint } from "./describeCheckpoint.js";
 import type { LossFunction } from "./forwardBackward.js";
 import type { TrainingBase, TrainingHost } from "./host.js";
 import type { JobRunner } from "./jobRunner.js";
@@ -149,12 +150,12 @@ class Session implements TrainingSession {
       const state = await captureState(trainer, spec, objective);
       const step = latest.step + 1;
       const origin = { parent_step: latest.step, job_id: null };
-      const { id } = await commitCheckpoint(host, base, trainer, { modelId, step }, state, origin, () => {
+      const record = await commitCheckpoint(host, base, trainer, { modelId, step }, state, origin, () => {
         if (store.models.get(modelId) === null) throw deleted(modelId);
         if (Object.keys(metrics).length > 0) store.metrics.append(modelId, step, metrics);
         return store.checkpoints.create({ modelId, step, metrics });
       });
-      return { id, step, metrics };
+      return describeCheckpoint(store.files, record, true);
     });
   }
 

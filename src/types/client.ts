@@ -17,6 +17,8 @@ import type {
   ModelCreateParams,
   ModelDeleted,
   ModelEntryList,
+  ModelExported,
+  ModelExportParams,
   ModelImportParams,
 } from "./models.js";
 import type { JobQuery, MetricQuery, OrderedPageQuery, Page, PageQuery, TrajectoryQuery } from "./page.js";
@@ -60,6 +62,13 @@ export interface ModelsResource {
   retrieve(modelId: string, options?: RequestOptions): Promise<Model>;
   /** Cancels its jobs and removes its checkpoints. */
   delete(modelId: string, options?: RequestOptions): Promise<ModelDeleted>;
+  /** Writes a checkpoint as a folder for other programs. ValidationError at `path` when something is there. */
+  export(modelId: string, params: ModelExportParams, options?: RequestOptions): Promise<ModelExported>;
+  /**
+   * Makes an earlier step the latest again, as a new checkpoint with its weights and its optimizer's state; all others stay.
+   * Waits for the model's jobs. The latest step itself is answered as it is.
+   */
+  rollback(modelId: string, step: number, options?: RequestOptions): Promise<Checkpoint>;
   /** Stores trajectories and attaches their metrics to the latest checkpoint, or to that of `step`. */
   log(modelId: string, params: LogParams, options?: RequestOptions): Promise<LogResult>;
   /** What was logged and trained on, in that order. */

@@ -57,6 +57,41 @@ export interface Checkpoint {
   id: string;
   step: number;
   metrics: Record<string, number>;
+  /** ISO 8601. */
+  created_at: string;
+  /** Of all its files. */
+  bytes: number;
+  /** Its folder on the machine of the engine, a PEFT adapter; not told to others than the owner. */
+  path?: string;
+}
+
+export interface ModelExportParams {
+  /** A folder that is not there, or empty. In process: any path. In a request: an absolute path under a data root. */
+  path: string;
+  /** Default: the latest. */
+  step?: number | null;
+  /**
+   * "peft": the adapter, for a base model that its reader loads too. "merged": a whole model in Hugging Face's layout, with the
+   * adapter added into the weights. Default "peft".
+   */
+  format?: "peft" | "merged" | null;
+  /**
+   * What the adapter's configuration calls the base model. Default: its id where that reads `owner/name`, as on a hub, else its
+   * folder on this machine.
+   */
+  base_model?: string | null;
+  /** Of merged weights. Default: as the base model is stored. */
+  dtype?: "float32" | "bfloat16" | null;
+  /** Of one file of merged weights. Default 5e9. */
+  max_shard_bytes?: number | null;
+}
+
+export interface ModelExported {
+  path: string;
+  step: number;
+  format: "peft" | "merged";
+  /** As in the adapter's configuration. */
+  base_model: string;
 }
 
 export interface CheckpointsDeleted {

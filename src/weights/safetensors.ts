@@ -5,6 +5,7 @@ import { dirname } from "node:path";
 import { ModelFileError } from "../errors.js";
 import { openRegularFile } from "../regularFile.js";
 import type { NamedTensors } from "../runtime/runtime.js";
+import { widen } from "./floats.js";
 import { readSafetensorsHeader, type StoredTensor } from "./safetensorsHeader.js";
 
 /** Header sizes are multiples of this, so that data is aligned. */
@@ -38,24 +39,26 @@ async function readFloats(handle: FileHandle, file: string, name: string, stored
     if (bytesRead === 0) throw new ModelFileError(file, `ends inside ${name}`, { param: name });
     done += bytesRead;
   }
-  if (dtype === "F32") return new Float32Array(raw.buffer);
-  return (dtype === "BF16" ? widenBfloat16 : widenFloat16)(new Uint16Array(raw.buffer));
+  return widen(dtype, raw);
 }
 
-function widenBfloat16(values: Uint16Array): Float32Array {
-  const bits = new Uint32Array(values.length);
-  for (let i = 0; i < values.length; i++) bits[i] = values[i]! << 16;
-  return new Float32Array(bits.buffer);
-}
-
-function widenFloat16(values: Uint16Array): Float32Array {
-  return Float32Array.from(values, (bits) => {
-    const sign = bits & 0x8000 ? -1 : 1;
-    const exponent = (bits >> 10) & 31;
-    const fraction = bits & 1023;
-    if (exponent === 31) return fraction ? Number.NaN : sign * Number.POSITIVE_INFINITY;
-    return exponent === 0 ? sign * fraction * 2 ** -24 : sign * (1024 + fraction) * 2 ** (exponent - 25);
-  });
+/** What stands before the tensors of a file, whose data follows in this order without gaps. */
+export function safetensorsHeader(
+  tensors: readonly { name: string; shape: readonly number[]; dtype: string; bytes: number }[],
+  metadata: Record<string, string> = {},
+): Uint8Array {
+  const entries: Record<string, unknown> = Object.keys(metadata).length > 0 ? { __metadata__: metadata } : {};
+  let end = 0;
+  for (const { name, shape, dtype, bytes } of tensors) {
+    entries[name] = { dtype, shape, data_offsets: [end, end + bytes] };
+    end += bytes;
+  }
+  const json = Buffer.from(JSON.stringify(entries), "utf8");
+  const length = Math.ceil(json.length / ALIGNMENT) * ALIGNMENT;
+  const header = Buffer.alloc(8 + length, " ");
+  header.writeBigUInt64LE(BigInt(length), 0);
+  json.copy(header, 8);
+  return header;
 }
 
 /** A file of float32 tensors, in the order given, in pieces of one tensor: views of them, not copies. */
@@ -63,18 +66,13 @@ export function* safetensorsPieces(
   tensors: NamedTensors,
   metadata: Record<string, string> = {},
 ): Generator<Uint8Array> {
-  const entries: Record<string, unknown> = Object.keys(metadata).length > 0 ? { __metadata__: metadata } : {};
-  let end = 0;
-  for (const [name, { shape, data }] of tensors) {
-    entries[name] = { dtype: "F32", shape, data_offsets: [end, end + data.byteLength] };
-    end += data.byteLength;
-  }
-  const json = Buffer.from(JSON.stringify(entries), "utf8");
-  const length = Math.ceil(json.length / ALIGNMENT) * ALIGNMENT;
-  const header = Buffer.alloc(8 + length, " ");
-  header.writeBigUInt64LE(BigInt(length), 0);
-  json.copy(header, 8);
-  yield header;
+  const entries = [...tensors].map(([name, { shape, data }]) => ({
+    name,
+    shape,
+    dtype: "F32",
+    bytes: data.byteLength,
+  }));
+  yield safetensorsHeader(entries, metadata);
   for (const { data } of tensors.values()) yield new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
 }
 

@@ -32,8 +32,9 @@ describe("POST /v1/preview/models", () => {
       run_id: expect.any(String),
     });
     const list = await server.call("GET", `/v1/preview/models/${body.id}/checkpoints`);
-    expect(list.body.data).toEqual([{ id: expect.stringMatching(uuid), step: 0, metrics: {} }]);
     const folder = join(server.home, "checkpoints", body.id, "0");
+    const said = { created_at: expect.stringMatching(/Z$/), bytes: expect.any(Number), path: folder };
+    expect(list.body.data).toEqual([{ id: expect.stringMatching(uuid), step: 0, metrics: {}, ...said }]);
     expect(readdirSync(folder)).toEqual(expect.arrayContaining(["adapter_config.json", "adapter_model.safetensors"]));
     expect((await server.call("GET", `/v1/preview/models/${body.id}`)).body).toEqual(body);
   });

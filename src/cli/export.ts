@@ -1,0 +1,70 @@
+import { rename, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { ValidationError } from "../errors.js";
+import type { AnnealClient } from "../types/client.js";
+import type { ModelExported, ModelExportParams } from "../types/models.js";
+import { defineCommand } from "./command.js";
+import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
+import { findModel } from "./findModel.js";
+import { choice, text } from "./flags.js";
+import { openExistingHome } from "./openHome.js";
+
+const flags = {
+  format: choice("FORMAT", ["peft", "merged"], "an adapter (the default), or a whole model"),
+  base: text("NAME", "what the adapter calls its base model (default: the name or folder it was loaded from)"),
+  weights: choice("TYPE", ["float32", "bfloat16"], "of a whole model (default: as the base model is stored)"),
+  ...engineFlags,
+};
+
+export const exportModel = defineCommand({
+  name: "export",
+  arguments: ["NAME[:STEP]", "DIR"],
+  summary: "write a checkpoint as a folder for other programs",
+  details: `Writes a checkpoint (the latest, or that of :STEP) into DIR, which must not be there or be empty: as an adapter that PEFT and
+vLLM load beside its base model, or merged with it into a whole Hugging Face folder, which anneal serves with --model too. NAME
+is PROJECT/NAME, ENTITY/PROJECT/NAME or an id. Works beside a running server.`,
+  flags,
+  async run(values, [target, folder]) {
+    const [, name, step] = /^(.*?)(?:[:@](?:step)?(\d+))?$/.exec(target!)!;
+    await using engine = await openExistingHome(values.home ?? defaultHome(), readEngineOptions(values));
+    const { id } = await findModel(engine, name!);
+    const { path, ...made } = await exported(engine, id, {
+      path: resolve(folder!),
+      step: step === undefined ? null : Number(step),
+      format: values.format ?? null,
+      base_model: values.base ?? null,
+      dtype: values.weights ?? null,
+    });
+    const base = made.format === "peft" ? `, for the base model ${made.base_model}` : "";
+    console.log(`step ${made.step} as ${path}${base}`);
+    return 0;
+  },
+});
+
+/** A server writes only under its data roots: then it writes where it may, and the folder is moved. */
+async function exported(engine: AnnealClient, id: string, params: ModelExportParams): Promise<ModelExported> {
+  const { Engine } = await import("../engine/engine.js");
+  try {
+    return await engine.models.export(id, params);
+  } catch (error) {
+    if (engine instanceof Engine || !(error instanceof ValidationError) || error.param !== "path") throw error;
+    const aside = join(tmpdir(), `anneal-export-${process.pid}`);
+    const made = await engine.models.export(id, { ...params, path: aside }).catch(() => {
+      throw error;
+    });
+    return { ...made, path: await moved(aside, params.path) };
+  }
+}
+
+async function moved(from: string, to: string): Promise<string> {
+  try {
+    await rename(from, to);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EXDEV") throw error;
+    const { cp } = await import("node:fs/promises");
+    await cp(from, to, { recursive: true, errorOnExist: true, force: false });
+    await rm(from, { recursive: true });
+  }
+  return to;
+}

@@ -1,0 +1,23 @@
+import { readdir, stat } from "node:fs/promises";
+import { join } from "node:path";
+import type { CheckpointRecord } from "../store/records.js";
+import type { Store } from "../store/store.js";
+import type { Checkpoint } from "../types/models.js";
+
+/** A checkpoint as an application sees it; `shown`: with its path, which is not for everyone. */
+export async function describeCheckpoint(
+  files: Store["files"],
+  { id, modelId, step, metrics, createdAt }: CheckpointRecord,
+  shown: boolean,
+): Promise<Checkpoint> {
+  const path = files.checkpointFolder(modelId, step);
+  const created_at = new Date(createdAt).toISOString();
+  return { id, step, metrics, created_at, bytes: await sizeOf(path), ...(shown ? { path } : {}) };
+}
+
+/** 0 for a folder that was deleted meanwhile. */
+async function sizeOf(folder: string): Promise<number> {
+  const names = await readdir(folder).catch(() => []);
+  const sizes = await Promise.all(names.map((name) => stat(join(folder, name)).catch(() => null)));
+  return sizes.reduce((sum, status) => sum + (status?.size ?? 0), 0);
+}

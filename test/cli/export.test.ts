@@ -1,0 +1,56 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { findCommand, isGroup, runCommand } from "../../src/cli/command.js";
+import { commands } from "../../src/cli/commands.js";
+import { Engine } from "../../src/engine/engine.js";
+import { printed } from "./printed.js";
+
+let folder: string;
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "cli-export-"));
+  await using engine = await Engine.open({ home: join(folder, "home") });
+  const model = await engine.models.create({ project: "p", name: "m", base_model: "anneal/tiny" });
+  const session = await engine.training.open(model);
+  await session.saveState({ metrics: { "val/reward": 0.25, "train/reward": 0.5 } });
+  await session.close();
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const command = (...args: string[]) =>
+  printed(async () => {
+    const { found, rest } = findCommand(commands, args);
+    if (isGroup(found)) throw new Error("that is a group");
+    return runCommand(found, [...rest, "--home", join(folder, "home")]);
+  });
+
+it("lists checkpoints with date, score, size and folder, and goes back to one", async () => {
+  const { out } = await command("models", "checkpoints", "p/m");
+  const rows = out
+    .trim()
+    .split("\n")
+    .map((line) => line.split("\t"));
+  expect(rows.map(([step, , score]) => [step, score])).toEqual([
+    ["0", "-"],
+    ["1", "0.2500"],
+  ]);
+  for (const [, date, , size, path] of rows) {
+    expect(date).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/);
+    expect(size).toMatch(/^\d\.\dM$/);
+    expect(existsSync(join(path!, "adapter_model.safetensors"))).toBe(true);
+  }
+  const listed = JSON.parse((await command("models", "checkpoints", "p/m", "--json")).out);
+  expect(listed[1].metrics).toEqual({ "val/reward": 0.25, "train/reward": 0.5 });
+  expect((await command("models", "rollback", "p/m", "0")).out).toBe("local/p/m:step2 is what it was at step 0\n");
+});
+
+it("exports a step as an adapter or as a whole model", async () => {
+  const adapter = join(folder, "adapter");
+  expect((await command("export", "p/m:step1", adapter)).out).toContain(`step 1 as ${adapter}, for the base model /`);
+  expect(existsSync(join(adapter, "adapter_config.json"))).toBe(true);
+  const merged = join(folder, "new", "merged");
+  expect((await command("export", "m", merged, "--format", "merged")).out).toBe(`step 2 as ${merged}\n`);
+  expect(readFileSync(join(merged, "config.json"), "utf8")).toContain('"bfloat16"');
+  await expect(command("export", "p/m", merged)).rejects.toThrow("is not empty");
+});
