@@ -42,8 +42,7 @@ export class SftTrainingJobs implements SftTrainingJobsResource {
     if (request.data != null) {
       const { conversationLines } = await import("../training/sftData.js");
       const lines = await conversationLines(request.data);
-      const { batchSize, learningRate } = settings;
-      if (Array.isArray(learningRate)) checkRateCount(learningRate, Math.ceil(lines.length / batchSize));
+      checkRateCount(settings, lines.length);
       options?.signal?.throwIfAborted();
       return queueJob(this.#core, model, "sft", (jobId) => {
         writeJobRequest(store.files, jobId, { kind: "sft", config, data: GIVEN_DATA });

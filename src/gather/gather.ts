@@ -2,13 +2,13 @@
 
 import { setMaxListeners } from "node:events";
 import { AnnealError } from "../errors.js";
+import { deriveSeed } from "../seeds.js";
 import type { AnnealClient } from "../types/client.js";
 import type { GatherOptions } from "../types/gather.js";
 import type { Model } from "../types/models.js";
 import type { Trajectory, TrajectoryException, TrajectoryGroup } from "../types/trajectories.js";
 import { badOption, checkGatherOptions } from "./checkOptions.js";
 import { type PinnedModel, type RolloutOutcome, rewardOf, runRollout, untilAborted } from "./rollout.js";
-import { deriveSeed } from "./seeds.js";
 
 /** More rollouts failed than `maxExceptionShare` and `maxExceptions` allow; `cause` is what the first of them threw. */
 export class RolloutError extends AnnealError {

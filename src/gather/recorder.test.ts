@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
+import { deriveSeed, endlessShuffle, requestSeed } from "../seeds.js";
 import type { ChatCompletion } from "../types/chat.js";
 import type { TrajectoryChoice } from "../types/trajectories.js";
 import { recordedFetch } from "./recordedFetch.js";
 import { RolloutRecorder } from "./recorder.js";
-import { deriveSeed, endlessShuffle, requestSeed } from "./seeds.js";
 
 function completion(...contents: string[]): ChatCompletion {
   return {

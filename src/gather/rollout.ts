@@ -2,13 +2,13 @@
 
 import { inspect } from "node:util";
 import { AnnealError, BadRequestError } from "../errors.js";
+import { requestSeed } from "../seeds.js";
 import type { ChatCompletionCreateParams, ChatMessageParam } from "../types/chat.js";
 import type { AnnealClient } from "../types/client.js";
 import type { Rollout, RolloutCompletionParams, RolloutContext, RolloutResult } from "../types/gather.js";
 import type { Trajectory } from "../types/trajectories.js";
 import { recordedFetch } from "./recordedFetch.js";
 import { RolloutRecorder } from "./recorder.js";
-import { requestSeed } from "./seeds.js";
 
 /** The model under way, pinned. */
 export interface PinnedModel {

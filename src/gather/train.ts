@@ -1,5 +1,6 @@
 // The loop of reinforcement learning: rollouts, one training job on them, a report; again.
 
+import { endlessShuffle } from "../seeds.js";
 import { learningRates } from "../training/learningRates.js";
 import { means } from "../training/logMetrics.js";
 import { resolvePolicy } from "../training/policy.js";
@@ -10,7 +11,6 @@ import { checkTrainOptions } from "./checkOptions.js";
 import { type Gathered, gatherPinned, pin, pinnedAt } from "./gather.js";
 import type { PinnedModel } from "./rollout.js";
 import { openRun, waitForJobs } from "./run.js";
-import { endlessShuffle } from "./seeds.js";
 import { type JobAccount, reportStep, rewardReport } from "./stepReport.js";
 
 const DEFAULT_GROUPS = 16;

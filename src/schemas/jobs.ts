@@ -11,10 +11,19 @@ export const MAX_RUN_NAME = 256;
 const MAX_SEED_DIGITS = 40;
 
 const fraction = z.number().min(0);
+const MAX_EPOCHS = 10_000;
 
 const schedule = {
   learning_rate_schedule: z.enum(["constant", "linear", "cosine"]).nullish(),
   warmup_ratio: z.number().min(0).max(1).nullish(),
+};
+
+const validation = {
+  validation_ratio: z.number().min(0).lt(1).nullish(),
+  validation_interval: z.int().min(1).nullish(),
+  early_stopping_patience: z.int().min(1).nullish(),
+  early_stopping_threshold: fraction.nullish(),
+  keep_best: z.boolean().nullish(),
 };
 
 /** On the wire unknown settings are ignored, in process they are errors. */
@@ -22,6 +31,7 @@ export const experimentalConfig = settingsObject({
   learning_rate: fraction.nullish(),
   ...schedule,
   entropy_coef: fraction.nullish(),
+  ...validation,
   loss_fn: z.enum(["cispo", "ppo"]).nullish(),
   ppo: z.boolean().nullish(),
   epsilon: fraction.nullish(),
@@ -79,6 +89,10 @@ const sftConfig = settingsObject({
     target_training_step: z.int().min(0).nullish(),
   }).nullish(),
   assistant_turns: z.enum(["all", "last"]).nullish(),
+  num_epochs: z.int().min(1).max(MAX_EPOCHS).nullish(),
+  shuffle: z.boolean().nullish(),
+  seed: z.int().nullish(),
+  ...validation,
 });
 
 /** In a request itself; files have no such bound. */

@@ -5,6 +5,7 @@ import type { PolicyLossSettings } from "../runtime/runtime.js";
 import type { ExperimentalConfig } from "../types/training.js";
 import type { LearningRateSettings } from "./learningRates.js";
 import { MAX_LEARNING_RATE } from "./recipe.js";
+import { resolveValidation, type ValidationSettings } from "./validation.js";
 
 /** Which logprobs the KL-shaped advantage is measured against. */
 export type KlReference = { kind: "base" } | { kind: "step"; step: number } | { kind: "folder"; path: string };
@@ -25,6 +26,8 @@ export interface Policy {
   maxRowTokens: number | null;
   /** The learning rate of a step is multiplied by (rows in it) ^ this. */
   learningRatePower: number;
+  /** null: no group is held out. */
+  validation: ValidationSettings | null;
   /** null: no KL-shaped advantage. */
   klReference: KlReference | null;
 }
@@ -98,6 +101,7 @@ export function resolvePolicy(given: ExperimentalConfig | null | undefined, curr
     allowWithoutLogprobs: config.allow_training_without_logprobs ?? false,
     maxRowTokens: config.packed_sequence_length == null ? null : longest,
     learningRatePower: number("num_trajectories_learning_rate_multiplier_power", 0, () => true, "a finite number"),
+    validation: resolveValidation(config, reject),
     klReference: klReference(config, klCoef, currentStep, reject),
   };
   if (issues.length > 0) throw new ValidationError(issues);

@@ -1,6 +1,7 @@
 // A job as the runner sees it: so many optimizer steps, one after the other, each a pure function of the weights before it.
 
 import type { Learner } from "./learner.js";
+import type { ValidationSettings } from "./validation.js";
 
 /** Which objective the moments of an optimizer belong to: they are cleared when it changes. */
 export type Objective = "rl" | "sft";
@@ -22,6 +23,13 @@ export const OPTIMIZER: Record<Objective, OptimizerSettings> = {
   sft: { beta1: 0.9, beta2: 0.99, eps: 1e-8, weightDecay: 0, maxGradNorm: 1 },
 };
 
+export interface RecipeValidation extends ValidationSettings {
+  /** Optimizer steps between two looks. */
+  interval: number;
+  /** The loss of what is held out, with the weights as they are. */
+  loss(learner: Learner): Promise<number>;
+}
+
 export interface Recipe {
   readonly objective: Objective;
   /** Optimizer steps, one `gradient_step` event each. */
@@ -33,6 +41,8 @@ export interface Recipe {
    * Rejects as the learner's verbs do; the step is then not to be taken again.
    */
   step(index: number, learner: Learner): Promise<Record<string, number>>;
+  /** null: nothing is held out. */
+  readonly validation: RecipeValidation | null;
   /** Frees what the recipe holds on the device. */
   close(): void;
 }

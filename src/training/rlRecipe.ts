@@ -12,8 +12,9 @@ import { learningRates } from "./learningRates.js";
 import { type PolicyRow, policyGradientLoss, withEntropyBonus } from "./losses.js";
 import { type Policy, resolvePolicy } from "./policy.js";
 import { createPromptRenderer } from "./promptRenderer.js";
-import { finiteNumbers, type Recipe } from "./recipe.js";
+import { finiteNumbers, type Recipe, type RecipeValidation } from "./recipe.js";
 import { checkTrajectory, type PromptRenderer, type TrajectoryRow, tokenizeTrajectory } from "./rows.js";
+import { heldOut } from "./validation.js";
 
 export interface RlRequestContext {
   store: Store;
@@ -63,6 +64,8 @@ interface PlanLimits {
 
 export interface Plan {
   units: Unit[];
+  /** Of the groups that are held out. */
+  heldOut: PolicyRow[];
   counts: Record<string, number>;
   warnings: string[];
 }
@@ -104,11 +107,13 @@ export async function planUnits(
     }
     planned.push(items);
   }
-  normaliseBatch(planned.flat(), policy.balance);
-  const groupRows = planned.map((items) => items.flatMap(policyRows));
+  const teaching = planned.filter((items) => items.length > 0);
+  const isHeldOut = policy.validation ? await heldOut(policy.validation, teaching.length, 0) : new Set<number>();
+  const [kept, trained] = [true, false].map((held) => teaching.filter((_, g) => isHeldOut.has(g) === held));
+  for (const part of [kept!, trained!]) normaliseBatch(part.flat(), policy.balance);
+  const groupRows = trained!.map((items) => items.flatMap(policyRows));
   const units = unitsOf(groupRows, optimizerStep).filter((unit) => unit.rows.length > 0);
   const trajectories = groups.reduce((sum, group) => sum + group.trajectories.length, 0);
-  const trainable = planned.filter((items) => items.length > 0).length;
   const offPolicyShare = total.trained > 0 ? total.offPolicy / total.trained : 0;
   const warnings: string[] = [];
   const alone = groups.filter((group) => group.trajectories.length === 1).length;
@@ -127,11 +132,16 @@ export async function planUnits(
       `${share} of the trained tokens were sampled with settings that training does not follow: filters, penalties, masks, or a temperature without its logprobs`,
     );
   }
+  if (policy.validation && isHeldOut.size === 0) {
+    warnings.push("nothing could be held out for validation: fewer than two groups teach anything");
+  }
   return {
     units,
+    heldOut: kept!.flatMap((items) => items.flatMap(policyRows)),
     counts: {
       num_groups_submitted: groups.length,
-      num_groups_trainable: trainable,
+      num_groups_trainable: teaching.length,
+      ...(policy.validation ? { num_groups_validation: isHeldOut.size } : {}),
       num_trajectories: trajectories,
       num_datums: total.rows,
       num_dropped_rows: total.tooLong,
@@ -218,6 +228,7 @@ export async function createRlRecipe(
         counts: plan.counts,
         warnings: [...plan.warnings, ...staleWarnings(request.trajectory_groups, context.currentStep)],
       },
+      validation: validationOf(plan, policy, versions),
       async step(index, learner) {
         const metrics = await rlStep(plan.units[index]!, policy, learner, versions, rates[index]!);
         const warning = index === 0 ? ratioWarning(plan, policy, metrics) : null;
@@ -255,15 +266,20 @@ function ratioWarning({ counts }: Plan, policy: Policy, metrics: Record<string, 
   );
 }
 
-async function rlStep(
-  unit: Unit,
+/** Versions on the device. */
+interface Versions {
+  referenceVersion: number;
+  startVersion: number;
+}
+
+/** The rows with what other weights than the trained ones say of them, as far as the loss looks at it. */
+async function withOtherLogprobs(
+  given: PolicyRow[],
   policy: Policy,
   learner: Learner,
-  versions: { referenceVersion: number; startVersion: number },
-  learningRate: number,
-): Promise<Record<string, number>> {
-  const started = performance.now();
-  let rows: PolicyRow[] = unit.rows;
+  versions: Versions,
+): Promise<PolicyRow[]> {
+  let rows = given;
   if (policy.klReference) {
     const { logprobs } = await learner.logprobs(rows, versions.referenceVersion);
     rows = rows.map((row, r) => ({ ...row, reference: logprobs[r]! }));
@@ -272,6 +288,36 @@ async function rlStep(
     const { logprobs } = await learner.logprobs(rows, versions.startVersion);
     rows = rows.map((row, r) => ({ ...row, original: row.oldLogprobs, oldLogprobs: logprobs[r]! }));
   }
+  return rows;
+}
+
+/**
+ * The loss of held-out groups is ppo's, whatever the job's: its value falls as the policy improves, which that of cispo (a
+ * gradient's stand-in) need not.
+ */
+function validationOf({ heldOut: given, units }: Plan, policy: Policy, versions: Versions): RecipeValidation | null {
+  if (!policy.validation || given.length === 0) return null;
+  let rows: PolicyRow[] | null = null;
+  return {
+    ...policy.validation,
+    interval: policy.validation.interval ?? units.length,
+    async loss(learner) {
+      rows ??= await withOtherLogprobs(given, policy, learner, versions);
+      const loss = policyGradientLoss(rows, { ...policy.loss, objective: "ppo" });
+      return loss(await learner.logprobs(rows)).metrics.loss!;
+    },
+  };
+}
+
+async function rlStep(
+  unit: Unit,
+  policy: Policy,
+  learner: Learner,
+  versions: Versions,
+  learningRate: number,
+): Promise<Record<string, number>> {
+  const started = performance.now();
+  const rows = await withOtherLogprobs(unit.rows, policy, learner, versions);
   const loss = withEntropyBonus(policyGradientLoss(rows, policy.loss), rows, policy.entropyCoef);
   const { metrics } = await learner.forwardBackward(rows, loss);
   const { gradNorm } = await learner.optimStep({

@@ -23,11 +23,12 @@ import { dataCopy, type JobRequest, readJobRequest } from "./jobRequest.js";
 import { Learner } from "./learner.js";
 import { means } from "./logMetrics.js";
 import { passLimits } from "./passLimits.js";
-import type { Recipe } from "./recipe.js";
+import { finiteNumbers, type Recipe } from "./recipe.js";
 import { recordGroups } from "./recordGroups.js";
 import { createRlRecipe } from "./rlRecipe.js";
 import { snapshotData } from "./sftData.js";
 import { createSftRecipe, resolveSftSettings } from "./sftRecipe.js";
+import { type Standing, standingAfter } from "./validation.js";
 
 /** Where a job goes on: kept in its row, in the transaction of the step's event. */
 interface JobState {
@@ -35,6 +36,8 @@ interface JobState {
   from: number;
   /** Optimizer steps made. */
   done: number;
+  /** What its held-out data said; null: it has none, or has not been looked at. */
+  standing: Standing | null;
   /** The engine's settings when it began: a job that is taken up by an engine with others goes on with its own. */
   settings: Pick<TrainingOptions, "optimizerStep" | "optimizer"> & Pick<TrainingBase, "contextLength">;
 }
@@ -62,7 +65,8 @@ export async function runJob(host: TrainingHost, job: JobRecord, signal: AbortSi
   const served = await host.base(job.modelId);
   const { optimizerStep, optimizer } = host.options;
   const { contextLength } = served;
-  const begun: JobState = { from: latest.step, done: 0, settings: { optimizerStep, optimizer, contextLength } };
+  const settings = { optimizerStep, optimizer, contextLength };
+  const begun: JobState = { from: latest.step, done: 0, standing: null, settings };
   const stored = job.state as Partial<JobState> | null;
   const state: JobState = { ...begun, ...stored, settings: { ...begun.settings, ...stored?.settings } };
   const base: TrainingBase = { ...served, contextLength: state.settings.contextLength };
@@ -88,26 +92,47 @@ async function makeSteps(run: Run, signal: AbortSignal): Promise<void> {
   const { host, recipe, trainer, spec, state } = run;
   const limits = { ...passLimits(run.base, run.host.activationMemory()), signal };
   const learner = new Learner(trainer, state.settings.optimizer[recipe.objective], limits);
+  const { validation } = recipe;
+  let standing = state.standing;
+  /** The best weights, where they are on no disk. */
+  let best: AdapterState | null = null;
+  if (validation && standing === null && recipe.steps > 0) {
+    standing = standingAfter(null, 0, await validation.loss(learner), validation);
+  }
   let last: StepEvent | null = null;
+  let done = state.done;
   // A step is written to the disk while the next one is computed.
   let committed = Promise.resolve();
   try {
-    for (let index = state.done; index < recipe.steps; index++) {
+    while (done < recipe.steps) {
       signal.throwIfAborted();
-      last = { type: "gradient_step", data: await recipe.step(index, learner) };
+      const data = await recipe.step(done, learner);
+      done += 1;
+      last = { type: "gradient_step", data };
+      const isLast = done === recipe.steps;
+      let stops = isLast;
+      if (validation && (isLast || done % validation.interval === 0)) {
+        const loss = await validation.loss(learner);
+        if (Number.isFinite(loss)) data["val/loss"] = loss;
+        standing = standingAfter(standing, done, loss, validation);
+        stops ||= validation.patience !== null && standing.waited >= validation.patience;
+      }
+      const isBest = validation?.keepBest && standing?.best.done === done;
       // The last step is committed with the checkpoint.
-      if (index === recipe.steps - 1) break;
+      if (stops) break;
       // A home that goes with the process needs no state to resume from.
-      const weights = host.store.isTemporary ? null : await captureState(trainer, spec, recipe.objective);
+      const isKept = !host.store.isTemporary || isBest;
+      const weights = isKept ? await captureState(trainer, spec, recipe.objective) : null;
+      if (isBest && host.store.isTemporary) best = weights;
       await committed;
-      committed = commitStep(run, index + 1, last, weights);
+      committed = commitStep(run, { done, standing }, last, host.store.isTemporary ? null : weights);
       committed.catch(() => undefined);
     }
   } finally {
     await committed;
   }
   signal.throwIfAborted();
-  await finish(run, last);
+  await finish(run, { last, done, standing, best });
 }
 
 async function createRecipe(
@@ -172,34 +197,70 @@ function stateOf(host: TrainingHost, jobId: string, done: number): string {
 type StepEvent = { type: "gradient_step"; data: Record<string, number> };
 
 /** The weights after a step are on the disk before its event can be seen. */
-async function commitStep({ host, job, state }: Run, done: number, event: StepEvent, weights: AdapterState | null) {
+async function commitStep(
+  { host, job, state }: Run,
+  made: Pick<JobState, "done" | "standing">,
+  event: StepEvent,
+  weights: AdapterState | null,
+) {
   const { store } = host;
+  const { done, standing } = made;
   if (weights) await streamFile(stateOf(host, job.id, done), stateFile(weights));
-  store.commitStep(job.id, { event, state: { ...state, done } satisfies JobState });
-  await rm(stateOf(host, job.id, done - 1), { force: true });
+  const before = store.jobs.get(job.id)?.state as JobState | null;
+  store.commitStep(job.id, { event, state: { ...state, ...made } satisfies JobState });
+  // What is still needed: this step, and the best one.
+  for (const step of [done - 1, before?.standing?.best.done]) {
+    if (step === undefined || step === done || step === standing?.best.done) continue;
+    await rm(stateOf(host, job.id, step), { force: true });
+  }
 }
 
 /** The checkpoint's folder first; then its row, the last step's event and the terminal event in one transaction. */
-async function finish(
-  { host, job, request, base, trainer, recipe, spec, state }: Run,
-  last: StepEvent | null,
-): Promise<void> {
+async function finish(run: Run, { last, ...reached }: Reached & { last: StepEvent | null }): Promise<void> {
+  const { host, job, request, base, trainer, recipe, state } = run;
   const { store } = host;
+  const { done, standing } = reached;
   const step = state.from + 1;
-  const result = await captureState(trainer, spec, recipe.objective);
+  const result = await weightsToKeep(run, reached);
+  const kept = recipe.validation?.keepBest ? standing?.best.loss : last?.data["val/loss"];
+  const validated: Record<string, number> = standing && kept !== undefined ? { "val/loss": kept } : {};
   const place = { modelId: job.modelId, step };
   await commitCheckpoint(host, base, trainer, place, result, { parent_step: state.from, job_id: job.id }, () => {
-    if (last) store.commitStep(job.id, { event: last, state: { ...state, done: recipe.steps } });
-    const metrics = stepMetrics(host, job.id);
+    if (last) store.commitStep(job.id, { event: last, state: { ...state, done, standing } });
+    const metrics = finiteNumbers({ ...stepMetrics(host, job.id), ...validated });
     if (Object.keys(metrics).length > 0) store.metrics.append(job.modelId, step, metrics);
     store.finishJob(job.id, {
       status: "succeeded",
-      event: { type: "training_ended", data: {} },
+      event: {
+        type: "training_ended",
+        data: standing ? { best_gradient_step: standing.best.done, ...finiteNumbers(validated) } : {},
+      },
       checkpoint: { step, metrics },
     });
     logBatches(host, job, request, state);
   });
   store.files.remove(store.files.jobFolder(job.id));
+}
+
+/** What a job has come to. */
+interface Reached extends Pick<JobState, "done" | "standing"> {
+  /** The best weights, where they are on no disk. */
+  best: AdapterState | null;
+}
+
+/** The state of the checkpoint, which the trainer then holds: the best one where that is to be kept, else the last. */
+async function weightsToKeep(run: Run, { done, standing, best }: Reached): Promise<AdapterState> {
+  const { host, job, recipe, trainer, spec, state, base } = run;
+  if (!recipe.validation?.keepBest || !standing || standing.best.done === done) {
+    return captureState(trainer, spec, recipe.objective);
+  }
+  const { best: at } = standing;
+  if (at.done === 0) host.logger.warn("no step of the training job improved its validation loss", { job: job.id });
+  const { files } = host.store;
+  const first = () => readCheckpoint(files.checkpointFolder(job.modelId, state.from), base);
+  const kept = best ?? (await (at.done === 0 ? first() : readStateFile(stateOf(host, job.id, at.done), spec)));
+  await trainer.write("value", kept.values);
+  return kept;
 }
 
 /** Means over the job's gradient steps of what they reported under `loss/`. */

@@ -7,15 +7,22 @@ import type { TrainingBase } from "./host.js";
 import { type LearningRateSettings, learningRates } from "./learningRates.js";
 import { countTrained, crossEntropyLoss } from "./losses.js";
 import { createPromptRenderer } from "./promptRenderer.js";
-import { finiteNumbers, MAX_LEARNING_RATE, type Recipe } from "./recipe.js";
+import { finiteNumbers, MAX_LEARNING_RATE, type Recipe, type RecipeValidation } from "./recipe.js";
 import type { TokenRow } from "./rows.js";
 import { countExamples, isRemote, readExamples, TrainingDataError } from "./sftData.js";
+import { heldOut, heldOutCount, resolveValidation, shuffledInTurns, type ValidationSettings } from "./validation.js";
 
 export interface SftSettings {
   batchSize: number;
   /** What the values of all batches follow from, or one per batch. */
   learningRate: LearningRateSettings | number[];
   turns: "all" | "last";
+  epochs: number;
+  shuffle: boolean;
+  /** Of the orders, and of what is held out. */
+  seed: number;
+  /** null: nothing is held out. */
+  validation: ValidationSettings | null;
   /** Step whose metrics take the job's aggregate; null: batches are not logged. */
   loggingStep: number | null;
 }
@@ -49,6 +56,11 @@ export function resolveSftSettings(config: SftConfig | null | undefined, nextSte
     if (!(rate >= 0 && rate <= MAX_LEARNING_RATE))
       reject(field, `must be between 0 and ${MAX_LEARNING_RATE}, got ${rate}`);
   }
+  const epochs = config?.num_epochs ?? 1;
+  if (!Number.isInteger(epochs) || epochs < 1) reject("num_epochs", `must be a whole number above 0, got ${epochs}`);
+  const seed = config?.seed ?? 0;
+  if (!Number.isSafeInteger(seed)) reject("seed", `must be a whole number, got ${seed}`);
+  const validation = resolveValidation(config ?? {}, reject);
   const logging = config?.metric_logging;
   const target = logging?.target_training_step ?? nextStep;
   if (!Number.isInteger(target) || target < 0)
@@ -58,6 +70,10 @@ export function resolveSftSettings(config: SftConfig | null | undefined, nextSte
     batchSize,
     learningRate: Array.isArray(learningRate) ? learningRate : { peak: learningRate, schedule, warmupRatio },
     turns: config?.assistant_turns ?? "all",
+    epochs,
+    shuffle: config?.shuffle ?? false,
+    seed,
+    validation,
     loggingStep: logging?.enabled ? target : null,
   };
 }
@@ -66,57 +82,95 @@ export function resolveSftSettings(config: SftConfig | null | undefined, nextSte
  * Counts the conversations that a list of learning rates is for, where they lie on this machine.
  * @throws ValidationError unless it holds one per batch; TrainingDataError when the file cannot be read.
  */
-export async function checkRatesOfFile(
-  { batchSize, learningRate }: SftSettings,
-  data: string,
-  name: string,
-): Promise<void> {
-  if (!Array.isArray(learningRate) || isRemote(data)) return;
-  checkRateCount(learningRate, Math.ceil((await countExamples(data, name)) / batchSize));
+export async function checkRatesOfFile(settings: SftSettings, data: string, name: string): Promise<void> {
+  if (!Array.isArray(settings.learningRate) || isRemote(data)) return;
+  checkRateCount(settings, await countExamples(data, name));
 }
 
-export function checkRateCount(rates: readonly number[], batches: number): void {
-  if (rates.length === batches) return;
+/** Checks a list of learning rates for so many conversations, those held out among them. @throws ValidationError */
+export function checkRateCount(settings: SftSettings, conversations: number): void {
+  const { learningRate: rates } = settings;
+  const batches = batchesOf(settings, conversations);
+  if (!Array.isArray(rates) || rates.length === batches) return;
   throw ValidationError.at("config.learning_rate", `holds ${rates.length} values for ${batches} batches`);
 }
 
+/** Every epoch has batches of its own; its last one may be smaller. */
+function batchesOf({ batchSize, epochs, validation }: SftSettings, conversations: number): number {
+  const trained = conversations - (validation ? heldOutCount(validation, conversations) : 0);
+  return epochs * Math.ceil(trained / batchSize);
+}
+
+/** The rows of one conversation; null: it is too long, and dropped. */
+type Conversation = TokenRow[] | null;
+
 interface Batch {
-  /** Position among all batches of the data: its entry of a list of learning rates. */
+  /** Position among all batches of the job: its entry of a list of learning rates. */
   position: number;
   rows: TokenRow[];
   trajectories: number;
   dropped: number;
 }
 
-/** The batches of a data file in its order; conversations with a row beyond `maxRowTokens` are dropped. @throws TrainingDataError */
-export async function planBatches(
+interface SftPlan {
+  batches: Batch[];
+  /** Of one epoch. */
+  batchesPerEpoch: number;
+  heldOut: TokenRow[];
+  counts: Record<string, number>;
+}
+
+/** The conversations of a data file in its order; those with a row beyond `maxRowTokens` are dropped. @throws TrainingDataError */
+async function readConversations(
   file: string,
   name: string,
   renderer: ConversationRenderer,
-  settings: SftSettings,
+  turns: SftSettings["turns"],
   maxRowTokens: number,
   signal?: AbortSignal,
-): Promise<Batch[]> {
-  const batches: Batch[] = [];
+): Promise<Conversation[]> {
+  const conversations: Conversation[] = [];
   for await (const { line, messages, tools } of readExamples(file, name)) {
-    let batch = batches.at(-1);
-    if (batch === undefined || batch.trajectories === settings.batchSize) {
-      batch = { position: batches.length, rows: [], trajectories: 0, dropped: 0 };
-      batches.push(batch);
-    }
     signal?.throwIfAborted();
-    let rows: TokenRow[] | null;
     try {
-      rows = await conversationRows(messages, tools, renderer, settings.turns, maxRowTokens);
+      conversations.push(await conversationRows(messages, tools, renderer, turns, maxRowTokens));
     } catch (error) {
       throw new TrainingDataError(name, line, (error as Error).message, error);
     }
-    batch.trajectories += 1;
-    if (rows === null) batch.dropped += 1;
-    else batch.rows.push(...rows);
   }
-  if (batches.length === 0) throw new TrainingDataError(name, null, "holds no conversation");
-  return batches;
+  if (conversations.length === 0) throw new TrainingDataError(name, null, "holds no conversation");
+  return conversations;
+}
+
+/** Which conversations are trained when. Follows from the conversations and the settings. */
+export async function planBatches(conversations: readonly Conversation[], settings: SftSettings): Promise<SftPlan> {
+  const { batchSize, epochs, shuffle, seed, validation } = settings;
+  const isHeldOut = validation ? await heldOut(validation, conversations.length, seed) : new Set<number>();
+  const trained = conversations.filter((_, i) => !isHeldOut.has(i));
+  const batches: Batch[] = [];
+  for (let epoch = 0; epoch < epochs; epoch++) {
+    const order = shuffle ? await shuffledInTurns(seed, trained.length, epoch) : [...trained.keys()];
+    for (let from = 0; from < order.length; from += batchSize) {
+      const members = order.slice(from, from + batchSize).map((i) => trained[i]!);
+      batches.push({
+        position: batches.length,
+        rows: members.flatMap((rows) => rows ?? []),
+        trajectories: members.length,
+        dropped: members.filter((rows) => rows === null).length,
+      });
+    }
+  }
+  const kept = conversations.filter((_, i) => isHeldOut.has(i)).flatMap((rows) => rows ?? []);
+  return {
+    batches,
+    batchesPerEpoch: batches.length / epochs,
+    heldOut: kept.filter((row) => countTrained(row) > 0),
+    counts: {
+      num_trajectories: conversations.length,
+      num_dropped_trajectories: conversations.filter((rows) => rows === null).length,
+      ...(validation ? { num_validation_trajectories: isHeldOut.size } : {}),
+    },
+  };
 }
 
 /** Prepares an SFT job, asked for at `createdAt`, from its copy of the data; `name` is what the data is called in messages. */
@@ -129,20 +183,25 @@ export async function createSftRecipe(
   signal?: AbortSignal,
 ): Promise<Recipe> {
   const renderer = createPromptRenderer(base, createdAt);
-  const batches = await planBatches(file, name, renderer, settings, base.contextLength, signal);
+  const conversations = await readConversations(file, name, renderer, settings.turns, base.contextLength, signal);
+  checkRateCount(settings, conversations.length);
+  const plan = await planBatches(conversations, settings);
   const given = settings.learningRate;
-  const rates = Array.isArray(given) ? given : learningRates(given, batches.length);
-  checkRateCount(rates, batches.length);
-  const trainable = batches.filter((batch) => batch.rows.some((row) => countTrained(row) > 0));
-  const sum = (of: (batch: Batch) => number) => batches.reduce((total, batch) => total + of(batch), 0);
-  const dropped = sum((batch) => batch.dropped);
+  const rates = Array.isArray(given) ? given : learningRates(given, plan.batches.length);
+  const trainable = plan.batches.filter((batch) => batch.rows.some((row) => countTrained(row) > 0));
+  const dropped = plan.counts.num_dropped_trajectories!;
+  const warnings =
+    dropped > 0 ? [`${dropped} conversations longer than ${base.contextLength} tokens were dropped`] : [];
+  if (settings.validation && plan.heldOut.length === 0) {
+    warnings.push(
+      "nothing could be held out for validation: there are too few conversations, or those held out train nothing",
+    );
+  }
   return {
     objective: "sft",
     steps: trainable.length,
-    started: {
-      counts: { num_trajectories: sum((batch) => batch.trajectories), num_dropped_trajectories: dropped },
-      warnings: dropped > 0 ? [`${dropped} conversations longer than ${base.contextLength} tokens were dropped`] : [],
-    },
+    started: { counts: plan.counts, warnings },
+    validation: validationOf(plan, settings),
     async step(index, learner) {
       const batch = trainable[index]!;
       const started = performance.now();
@@ -161,5 +220,18 @@ export async function createSftRecipe(
       });
     },
     close() {},
+  };
+}
+
+function validationOf(
+  { heldOut: rows, batchesPerEpoch }: SftPlan,
+  { validation }: SftSettings,
+): RecipeValidation | null {
+  if (!validation || rows.length === 0) return null;
+  const loss = crossEntropyLoss(rows);
+  return {
+    ...validation,
+    interval: validation.interval ?? batchesPerEpoch,
+    loss: async (learner) => loss(await learner.logprobs(rows)).metrics.loss!,
   };
 }

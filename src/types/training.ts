@@ -1,7 +1,24 @@
 import type { TrajectoryGroup, TrajectoryMessage, TrajectoryTool } from "./trajectories.js";
 
-/** Settings of a reinforcement learning job. Absent and null both mean the default. */
-export interface ExperimentalConfig {
+/** Held-out data of a job, and what follows from its loss (`val/loss` of events and checkpoints). */
+export interface ValidationConfig {
+  /** Share of the conversations, or of the groups that teach, that is held out: at least 0, below 1. Default 0: none. */
+  validation_ratio?: number | null;
+  /** Optimizer steps between two validations; there is one before the first and one after the last too. Default: an epoch. */
+  validation_interval?: number | null;
+  /** Validations in a row without improvement after which training ends. Default: it does not. */
+  early_stopping_patience?: number | null;
+  /** By how much the loss must fall to count as an improvement, at least 0. Default 0. */
+  early_stopping_threshold?: number | null;
+  /** Make the checkpoint of the weights with the lowest loss (at worst those the job began with), not of the last. Default true. */
+  keep_best?: boolean | null;
+}
+
+/**
+ * Settings of a reinforcement learning job. Absent and null both mean the default. The loss of held-out groups is minus the
+ * mean, over their trained tokens, of the ratio (clipped as ppo does, between the loss's own bounds) times the advantage.
+ */
+export interface ExperimentalConfig extends ValidationConfig {
   /** Default 5e-6. */
   learning_rate?: number | null;
   /** What becomes of it over the job's optimizer steps (in `train`, over the run's jobs): kept, or falling to 0. Default "constant". */
@@ -71,7 +88,13 @@ export interface TrainingRun {
 }
 
 /** Settings of a supervised job. Absent and null both mean the default. */
-export interface SftConfig {
+export interface SftConfig extends ValidationConfig {
+  /** Passes over the conversations. Default 1. */
+  num_epochs?: number | null;
+  /** Take the conversations of each epoch in another order. Default false: as they are given. */
+  shuffle?: boolean | null;
+  /** Of the shuffled orders, and of which conversations are held out. Default 0. */
+  seed?: number | null;
   /** Trajectories per optimizer step; "auto" or absent: 2. */
   batch_size?: number | "auto" | null;
   /** One value, or one per batch. Default 5e-5. */

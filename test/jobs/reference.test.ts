@@ -20,7 +20,7 @@ const rl = ["rl.json", "rl_tempered.json"].flatMap((name) => {
   return Object.entries(configs).map(([name, config]) => ({ name, config, groups }));
 });
 const sft = read<{ config: SftConfig; conversations: unknown[] }>("sft.json");
-const expected = read<Record<string, { loss: number[]; grad_norm: number[] }>>("expected.json");
+const expected = read<Record<string, { loss: number[]; grad_norm: number[]; validation?: number[] }>>("expected.json");
 
 let folder: string;
 let engine: Engine;
@@ -66,7 +66,7 @@ const norm = (tensors: NamedTensors) =>
 
 async function check(name: string, modelId: string, events: TrainingEvent[]): Promise<void> {
   const steps = events.filter(({ type }) => type === "gradient_step").map(({ data }) => data as Record<string, number>);
-  expect(steps).toHaveLength(3);
+  expect(steps).toHaveLength(expected[name]!.loss.length);
   for (const [i, { loss, grad_norm }] of steps.entries()) {
     // Logits of these weights reach 50: a ratio exp(a - b) of float32 logprobs is good to 1e-5, and losses cancel.
     expect(Math.abs(loss! / expected[name]!.loss[i]! - 1)).toBeLessThan(1e-3);
@@ -111,5 +111,22 @@ describe("a job makes of an adapter what PyTorch makes of it", () => {
     const modelId = await importedModel("sft");
     const request = { model_id: modelId, training_data_url: file, config: sft.config };
     await check("sft", modelId, await eventsOf((await engine.sftTrainingJobs.create(request)).id));
+  });
+
+  it("from conversations in shuffled epochs, with some held out for validation", async () => {
+    const file = join(folder, "epochs.jsonl");
+    writeFileSync(file, sft.conversations.map((line) => `${JSON.stringify(line)}\n`).join(""));
+    const modelId = await importedModel("sft-epochs");
+    const config = read<SftConfig>("sft_epochs.json");
+    const { id } = await engine.sftTrainingJobs.create({ model_id: modelId, training_data_url: file, config });
+    const events = await eventsOf(id);
+    await check("sft_epochs", modelId, events);
+    const validations = events.flatMap(({ data }) => (data as Record<string, number>)["val/loss"] ?? []);
+    const wanted = expected.sft_epochs!.validation!;
+    // The last one twice: of the last step and of the job.
+    expect(validations).toHaveLength(wanted.length + 1);
+    for (const [i, value] of wanted.entries()) expect(Math.abs(validations[i]! / value - 1)).toBeLessThan(1e-3);
+    const [latest] = (await engine.checkpoints.list(modelId, { limit: 1, order: "desc" })).data;
+    expect(latest!.metrics["val/loss"]).toBe(validations.at(-1));
   });
 });

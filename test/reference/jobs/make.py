@@ -6,7 +6,7 @@ Reads ../models/qwen3 (weights and a peft adapter, both taken as float32) and wr
 with a chat template, the requests (rl.json, sft.json) and, per job, the adapter that three optimizer steps make of the
 adapter they start from (expected_*.safetensors), with the losses and gradient norms on the way (expected.json).
 """
-import copy, itertools, json, math, os
+import copy, hashlib, itertools, json, math, os
 import torch
 from peft import PeftModel
 from safetensors.torch import save_file
@@ -260,6 +260,41 @@ def sft_loss(model, rows):
     return -torch.cat(logs).mean()
 
 
+def shuffled(seed, count, order_of):
+    """As the engine shuffles: Fisher and Yates' exchanges, each drawn from a hash of what it is for."""
+    order = list(range(count))
+    for i in range(count - 1, 0, -1):
+        text = json.dumps([str(seed), "order", order_of, i], separators=(",", ":"))
+        j = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") % (i + 1)
+        order[i], order[j] = order[j], order[i]
+    return order
+
+
+SFT_EPOCHS = {"batch_size": 2, "num_epochs": 2, "shuffle": True, "seed": 5, "validation_ratio": 0.3, "keep_best": False,
+              "learning_rate": 2e-3, "learning_rate_schedule": "cosine", "warmup_ratio": 0.25}
+
+
+def sft_epochs_job(rows):
+    model, config = load(), SFT_EPOCHS
+    held_out = set(shuffled(config["seed"], len(rows), "validation")[:max(1, math.floor(config["validation_ratio"] * len(rows)))])
+    trained = [row for i, row in enumerate(rows) if i not in held_out]
+    kept = [row for i, row in enumerate(rows) if i in held_out]
+    batches = []
+    for epoch in range(config["num_epochs"]):
+        order = shuffled(config["seed"], len(trained), epoch)
+        batches += [[trained[i] for i in order[at:at + 2]] for at in range(0, len(order), 2)]
+    validations = []
+
+    def loss_of(index):
+        if index % (len(batches) // config["num_epochs"]) == 0:
+            validations.append(float(sft_loss(model, kept).detach()))
+        return sft_loss(model, batches[index])
+
+    report = train(model, [lambda index=index: loss_of(index) for index in range(len(batches))], scheduled(config, len(batches)), 0.0, 1.0)
+    validations.append(float(sft_loss(model, kept).detach()))
+    return {**report, "validation": validations[1:]}, adapter_of(model)
+
+
 # --- jobs ------------------------------------------------------------------------------------------------------------
 
 
@@ -340,6 +375,9 @@ def main():
     losses = [lambda batch=batch: sft_loss(model, batch) for batch in batches]
     expected["sft"] = train(model, losses, SFT["learning_rate"], 0.0, 1.0)
     save_file(adapter_of(model), os.path.join(HERE, "expected_sft.safetensors"))
+    write("sft_epochs.json", SFT_EPOCHS)
+    expected["sft_epochs"], adapter = sft_epochs_job(rows)
+    save_file(adapter, os.path.join(HERE, "expected_sft_epochs.safetensors"))
     write("expected.json", expected)
 
 

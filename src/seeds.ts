@@ -21,17 +21,26 @@ export function endlessShuffle(run: number | bigint, count: number): (index: num
     const wanted = Math.floor(index / count);
     if (wanted !== round) {
       round = wanted;
-      order = shuffled(run, count, round);
+      const work = shuffling(run, count, round);
+      let step = work.next();
+      while (!step.done) step = work.next();
+      order = step.value;
     }
     return order[index % count]!;
   };
 }
 
-function shuffled(run: number | bigint, count: number, round: number): number[] {
+/** 0..count-1 in an order that follows from the run and the round; pauses after every exchange, for whoever has other work. */
+export function* shuffling(
+  run: number | bigint,
+  count: number,
+  round: number | string,
+): Generator<undefined, number[], undefined> {
   const order = Array.from({ length: count }, (_, i) => i);
   for (let i = count - 1; i > 0; i--) {
     const j = Number(deriveSeed(run, "order", round, i) % BigInt(i + 1));
     [order[i], order[j]] = [order[j]!, order[i]!];
+    yield;
   }
   return order;
 }
