@@ -4,6 +4,8 @@ import { bench } from "./bench.js";
 import { chat } from "./chat.js";
 import type { Command, CommandGroup } from "./command.js";
 import { demo } from "./demo.js";
+import { devices } from "./devices.js";
+import { doctor } from "./doctor.js";
 import { exportModel } from "./export.js";
 import { home } from "./home.js";
 import { keys } from "./keys.js";
@@ -22,5 +24,7 @@ export const commands: readonly (Command | CommandGroup)[] = [
   runs,
   bench,
   home,
+  devices,
+  doctor,
   keys,
 ];

@@ -146,6 +146,7 @@ async function followPass(engine: AnnealClient, id: string, what: string, signal
       if (event.type === "training_started") {
         batches = event.data.num_sequences;
         // What came before was waiting.
+        bar.end();
         bar = new ProgressBar(what);
         warnings.push(...(event.data.warnings ?? []));
       }

@@ -1,0 +1,91 @@
+import { accessSync, constants, existsSync, statfsSync, statSync } from "node:fs";
+import { dirname, resolve } from "node:path";
+import { defineCommand } from "./command.js";
+import { gigabytes, listDevices } from "./devices.js";
+import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
+import { json } from "./listing.js";
+import { openEngine } from "./openHome.js";
+import { printable } from "./printable.js";
+import { problem } from "./problem.js";
+import { green, red } from "./style.js";
+
+interface Finding {
+  check: string;
+  ok: boolean;
+  /** What was found, or what is wrong and what to do. */
+  detail: string;
+}
+
+/** Below this a run of training may not find room for its checkpoints. */
+const MIN_DISK_BYTES = 2 ** 30;
+
+async function examine(check: string, look: () => string | Promise<string>): Promise<Finding> {
+  try {
+    return { check, ok: true, detail: await look() };
+  } catch (error) {
+    return { check, ok: false, detail: problem(error) };
+  }
+}
+
+export const doctor = defineCommand({
+  name: "doctor",
+  summary: "check that this machine, a home and a model folder are in order",
+  details: `Checks Node, the compute core, memory, the home, and that the model loads and replies. Exits with 1 when something is wrong.
+Nothing is made or changed.`,
+  flags: { json, ...engineFlags },
+  async run(values) {
+    const home = resolve(values.home ?? defaultHome());
+    const findings: Finding[] = [];
+    const report = async (check: string, look: () => string | Promise<string>) => {
+      const finding = await examine(check, look);
+      findings.push(finding);
+      if (values.json) return;
+      const mark = finding.ok ? green("ok   ") : red("wrong");
+      console.log(`${mark}  ${check.padEnd(8)}  ${printable(finding.detail).replaceAll("\n", "\n       ")}`);
+    };
+    await report("node", () => `${process.version} for ${process.platform}-${process.arch}`);
+    await report("core", async () => {
+      const [cpu] = await listDevices();
+      const { name, threads, instruction_sets } = cpu!;
+      return `${name}, ${instruction_sets.at(-1)}, ${threads} ${threads === 1 ? "thread" : "threads"}`;
+    });
+    await report("memory", async () => {
+      const { available, total } = (await listDevices())[0]!.memory;
+      return `${gigabytes(available)} of ${gigabytes(total)} available`;
+    });
+    await report("home", () => examineHome(home));
+    // Without a home: what it does is kept nowhere, and a server of that home may run on.
+    await report("model", () => reply(values));
+    if (values.json) console.log(JSON.stringify(findings, null, 2));
+    return findings.every(({ ok }) => ok) ? 0 : 1;
+  },
+});
+
+/** @throws Error saying what is wrong with it. */
+function examineHome(home: string): string {
+  let folder = home;
+  while (!existsSync(folder)) folder = dirname(folder);
+  const found = statSync(folder);
+  if (!found.isDirectory()) throw new Error(`${folder} is not a folder`);
+  accessSync(folder, constants.R_OK | constants.W_OK | constants.X_OK);
+  const { bavail, bsize } = statfsSync(folder);
+  const free = bavail * bsize;
+  if (free < MIN_DISK_BYTES) throw new Error(`${folder}: only ${gigabytes(free)} are free on its disk`);
+  if (folder !== home) return `${home}, which is not there yet; ${gigabytes(free)} free`;
+  if (process.platform !== "win32" && (found.mode & 0o077) !== 0) {
+    throw new Error(`other users can enter ${home}: chmod 700 '${home}'`);
+  }
+  return `${home}, ${gigabytes(free)} free`;
+}
+
+async function reply(values: Parameters<typeof readEngineOptions>[0]): Promise<string> {
+  const began = performance.now();
+  await using engine = await openEngine(readEngineOptions(values));
+  const ids: string[] = [];
+  for (const { id } of (await engine.models.list()).data) {
+    const messages = [{ role: "user" as const, content: "Hello" }];
+    await engine.chat.completions.create({ model: id, messages, max_completion_tokens: 1 });
+    ids.push(id);
+  }
+  return `${ids.join(", ")} replied within ${((performance.now() - began) / 1000).toFixed(1)} s`;
+}

@@ -1,0 +1,50 @@
+import { chmodSync, existsSync, mkdtempSync, rmSync } from "node:fs";
+import { availableParallelism, tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { runCommand } from "../../src/cli/command.js";
+import { devices } from "../../src/cli/devices.js";
+import { doctor } from "../../src/cli/doctor.js";
+import { printed } from "./printed.js";
+
+let home: string;
+beforeAll(() => {
+  home = mkdtempSync(join(tmpdir(), "doctor-"));
+});
+afterAll(() => rmSync(home, { recursive: true, force: true }));
+
+const examine = async (...args: string[]) => {
+  const { code, out } = await printed(() => runCommand(doctor, [...args, "--json"]));
+  const findings = JSON.parse(out) as { check: string; ok: boolean; detail: string }[];
+  return { code, wrong: findings.filter(({ ok }) => !ok), checks: findings.map(({ check }) => check) };
+};
+
+it("finds nothing wrong with a sound machine, and makes nothing", async () => {
+  const absent = join(home, "absent");
+  const { code, wrong, checks } = await examine("--home", absent);
+  expect(wrong).toEqual([]);
+  expect([code, checks]).toEqual([0, ["node", "core", "memory", "home", "model"]]);
+  expect(existsSync(absent)).toBe(false);
+});
+
+it("says what is wrong with a home that others can enter, and with a model that is not there", async () => {
+  chmodSync(home, 0o755);
+  const { code, wrong } = await examine("--home", home, "--model", join(home, "nothing"));
+  expect(code).toBe(1);
+  expect(wrong).toEqual([
+    { check: "home", ok: false, detail: `other users can enter ${home}: chmod 700 '${home}'` },
+    { check: "model", ok: false, detail: expect.stringContaining("there is no such folder") },
+  ]);
+});
+
+it("lists the processor with what it can do", async () => {
+  const { out } = await printed(() => runCommand(devices, ["--json"]));
+  const [cpu, ...others] = JSON.parse(out);
+  expect(others).toEqual([]);
+  expect(cpu).toMatchObject({ id: "cpu", instruction_sets: expect.arrayContaining(["portable"]) });
+  expect(cpu.threads).toBeLessThanOrEqual(availableParallelism());
+  expect(cpu.memory.available).toBeGreaterThan(0);
+  expect(cpu.memory.available).toBeLessThanOrEqual(cpu.memory.total);
+  const row = (await printed(() => runCommand(devices, []))).out.split("\t");
+  expect(row.slice(0, 2)).toEqual(["cpu", cpu.name]);
+});
