@@ -4,7 +4,7 @@ import { parentPort, workerData } from "node:worker_threads";
 import { type Conversation, renderConversation } from "./conversation.js";
 import { ConversationError, TemplateError, type TemplateErrorKind } from "./errors.js";
 import { compileChatTemplate } from "./template/chatTemplate.js";
-import { type KeptTokens, keptTokens, loadTokenizer, type Tokenizer } from "./tokenizer.js";
+import { type KeptTokens, keptTokens, loadUntriedTokenizer, type Tokenizer } from "./tokenizer.js";
 
 /** The tokenizer to be: its folder, and the hash of its files when they were first read. */
 export interface TextThreadData {
@@ -44,7 +44,7 @@ export type TextAnswer =
 let sameTokenizer: Promise<Tokenizer> | null = null;
 
 async function loadSameTokenizer({ folder, hash }: TextThreadData): Promise<Tokenizer> {
-  const tokenizer = await loadTokenizer(folder);
+  const tokenizer = await loadUntriedTokenizer(folder);
   if (tokenizer.hash === hash) return tokenizer;
   throw new Error(`the tokenizer in ${folder} has changed since it was loaded; open the engine again`);
 }

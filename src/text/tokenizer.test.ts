@@ -161,6 +161,33 @@ describe("a folder", () => {
     await refused(twice, /added token "<y>" has the id 950, which is that of "<x>"/);
   });
 
+  it("that makes texts explode is refused, naming the step", async () => {
+    const twice = { type: "Replace", pattern: { String: "a" }, content: "aa" };
+    const normalizer = { type: "Sequence", normalizers: Array.from({ length: 30 }, () => twice) };
+    const doubling = await variant((tokenizer) => Object.assign(tokenizer, { normalizer }));
+    await refused(doubling, /tokenizer\.json: "normalizer\.normalizers\.4" makes texts more than 16 times as long/);
+    const anywhere = { type: "Replace", pattern: { Regex: "" }, content: "x".repeat(1_000_000) };
+    const filling = await variant((tokenizer) => Object.assign(tokenizer, { normalizer: anywhere }));
+    await refused(filling, /"normalizer" makes texts more than 16 times/);
+    const decoder = { type: "Sequence", decoders: [{ ...twice, content: "a".repeat(99) }, { type: "Fuse" }] };
+    const long = await variant((tokenizer) => Object.assign(tokenizer, { decoder }));
+    await refused(long, /"decoder\.decoders\.0" makes texts/);
+  });
+
+  it("with a regular expression is tried first, and refused by its field when it takes too long", async () => {
+    const split = (Regex: string) =>
+      variant((tokenizer) => {
+        const pretokenizers = [{ type: "Split", pattern: { Regex }, behavior: "Isolated", invert: false }];
+        tokenizer.pre_tokenizer = { type: "Sequence", pretokenizers };
+      });
+    const bomb = await split("(?:0+)+x|[\\s\\S]");
+    const before = performance.eventLoopUtilization();
+    await refused(bomb, /"pre_tokenizer\.pretokenizers\.0\.pattern\.Regex": a regular expression takes more than 10 s/);
+    expect(performance.eventLoopUtilization(before).utilization).toBeLessThan(0.5);
+    await refused(await split("("), /tokenizer\.json/);
+    expect((await loadTokenizer(await split("\\p{L}+|[^\\p{L}]"))).encode("a b").length).toBeGreaterThan(0);
+  });
+
   it("in a layout that would be encoded wrongly is refused by name", async () => {
     const split = (change: object) =>
       variant((tokenizer) => {

@@ -10,6 +10,7 @@ import { TextThread } from "./textThread.js";
 import { bytesOfToken, type DecoderLayout, readDecoderLayout } from "./tokenBytes.js";
 import { readTokenizerFolder, type TemplateSource, type TokenizerFolder } from "./tokenizerFolder.js";
 import { checkEncodingLayout, withExplicitSplit } from "./tokenizerLayout.js";
+import { tryTokenizer } from "./tokenizerTrial.js";
 
 /** The one call made of Hugging Face's library; an id is undefined for what its vocabulary does not cover. */
 interface Encoder {
@@ -40,8 +41,15 @@ const LONG_TEXT = 8192;
  * Loads the tokenizer of a Hugging Face folder. Throws TokenizerError when a file is missing or malformed, or when the
  * layout would give other ids or texts than Hugging Face's own library.
  */
-export async function loadTokenizer(folder: string): Promise<Tokenizer> {
-  return new Tokenizer(await readTokenizerFolder(folder), folder);
+export async function loadTokenizer(path: string): Promise<Tokenizer> {
+  const folder = await readTokenizerFolder(path);
+  await tryTokenizer(folder, path, join(path, "tokenizer.json"));
+  return new Tokenizer(folder, path);
+}
+
+/** The same without a trial, for a thread that whoever started it can end. */
+export async function loadUntriedTokenizer(path: string): Promise<Tokenizer> {
+  return new Tokenizer(await readTokenizerFolder(path), path);
 }
 
 export class Tokenizer {

@@ -48,7 +48,7 @@ function checkMerges(model: JsonObject, file: string): void {
 }
 
 /** GPT-2's split, which byte-level pre-tokenizers make unless told otherwise. */
-const BYTE_LEVEL_SPLIT = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+export const BYTE_LEVEL_SPLIT = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 /**
  * A pre-tokenizer in which byte-level's own split is written out. JavaScript's `\s`, which the library's own has, takes
