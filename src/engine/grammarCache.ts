@@ -21,6 +21,8 @@ const MOST_KEPT = 256;
 interface ModelGrammars {
   vocabulary: Promise<GrammarVocabulary>;
   specialTokens: ReadonlyMap<string, number>;
+  /** Those that literals may be drawn as. */
+  literalTokens: ReadonlyMap<string, number>;
   thoughtIds: Int32Array;
   /** By constraint, the one used longest ago first. */
   grammars: Map<string, Compilation>;
@@ -81,6 +83,7 @@ export class GrammarCache implements GrammarCompiler {
       model = {
         vocabulary: prepareVocabulary(parts),
         specialTokens: new Map(named),
+        literalTokens: new Map(named.filter(([text]) => THOUGHT_MARKS.includes(text))),
         thoughtIds: thoughtIdsOf(base, parts),
         grammars: new Map(),
       };
@@ -91,7 +94,7 @@ export class GrammarCache implements GrammarCompiler {
 }
 
 async function compileAnew(
-  { vocabulary, specialTokens }: Pick<ModelGrammars, "vocabulary" | "specialTokens">,
+  { vocabulary, specialTokens, literalTokens }: Pick<ModelGrammars, "vocabulary" | "specialTokens" | "literalTokens">,
   constraint: Constraint,
   thoughts: Thoughts,
   request: GrammarRequest,
@@ -99,7 +102,7 @@ async function compileAnew(
   // Loaded by the first request that needs it: most processes start sooner without.
   const { constraintGrammar, encodeGrammar } = await import("../grammar/index.js");
   request.signal?.throwIfAborted();
-  const program = encodeGrammar(constraintGrammar(constraint, { specialTokens, thoughts }));
+  const program = encodeGrammar(constraintGrammar(constraint, { specialTokens, literalTokens, thoughts }));
   return compileGrammar(await vocabulary, program, {}, request);
 }
 
@@ -161,7 +164,9 @@ function vocabularyOf(base: BaseModel): VocabularyParts {
   };
 }
 
-/** Tokens of their own in most vocabularies of models that think: a grammar may name them, and no text is them. */
+/**
+ * Tokens of their own in most vocabularies of models that think: a grammar may name them, its literals may be
+ * them, and no other text is. */
 const THOUGHT_MARKS = ["<think>", "</think>"];
 
 function thoughtMarkIds({ tokenizer }: BaseModel): number[] {

@@ -38,6 +38,28 @@ test("thoughts whose marks are special tokens", () => {
   expect(matches(grammar, "<think>hm</think>a")).toBe(false);
 });
 
+test("literals that are tokens may be drawn as these", () => {
+  const literalTokens = new Map([
+    ["<think>", 1],
+    ["</think>", 2],
+  ]);
+  const setting = { specialTokens: literalTokens, literalTokens, thoughts: "none" } as const;
+  const good = ["<think>é</think>yes", "\ud801é\ud802yes", "\ud801é</think>yes"];
+  const constraints: Constraint[] = [
+    { kind: "regex", pattern: "(<think>é</think>)+yes" },
+    { kind: "choice", choices: ["<think>é</think>yes"] },
+    { kind: "grammar", source: 'root ::= open "é</think>" "yes"\nopen ::= "<think>"' },
+  ];
+  for (const constraint of constraints) {
+    const grammar = constraintGrammar(constraint, setting);
+    for (const text of good) expect([constraint, text, matches(grammar, text)]).toEqual([constraint, text, true]);
+    for (const text of ["é\ud802yes", "\ud802é\ud801yes"]) expect(matches(grammar, text)).toBe(false);
+  }
+  const any = constraintGrammar({ kind: "regex", pattern: "[^a]*|.{3}" }, setting);
+  expect(matches(any, "<think>")).toBe(true);
+  expect(matches(any, "\ud801")).toBe(false);
+});
+
 test("schemas and tags may be JSON text", () => {
   const grammar = constraintGrammar({ kind: "json_schema", schema: '{"const":[1]}', format }, plain);
   expect(matches(grammar, "[1]")).toBe(true);

@@ -6,6 +6,7 @@ import { GrammarError, within } from "./grammarError.js";
 import { alt, chars, EMPTY, type Expr, type Grammar, repeat, seq, text } from "./ir.js";
 import { jsonSchemaToExpr } from "./jsonSchema/compile.js";
 import { DEFAULT_SPACE, JsonRules } from "./jsonValues.js";
+import { withLiteralTokens } from "./literalTokens.js";
 import { freeTextUpTo, markExpr } from "./marks.js";
 import { regexToExpr } from "./regex.js";
 import { RuleBook } from "./ruleBook.js";
@@ -36,6 +37,8 @@ export interface JsonFormat {
 export type Thoughts = "none" | "possible" | "open";
 
 export interface ConstraintSetting {
+  /** Tokens, by their text, that literals of the constraint may be drawn as; each is among the special ones. */
+  literalTokens?: ReadonlyMap<string, number>;
   /** Those of the vocabulary, by their text. */
   specialTokens: ReadonlyMap<string, number>;
   /** "open": the reply begins inside them. */
@@ -44,7 +47,7 @@ export interface ConstraintSetting {
 
 /** @throws GrammarError with the path within the constraint: below the schema or tag, else empty. */
 export function constraintGrammar(constraint: Constraint, setting: ConstraintSetting): Grammar {
-  return withWorkBudget(() => readGrammar(constraint, setting));
+  return withWorkBudget(() => withLiteralTokens(readGrammar(constraint, setting), setting.literalTokens ?? new Map()));
 }
 
 function readGrammar(constraint: Constraint, setting: ConstraintSetting): Grammar {

@@ -368,6 +368,12 @@ describe("reasoning", () => {
     expect((await reply(body)).message).toMatchObject({ reasoning: "Two and two.", content: "Four" });
   });
 
+  test("may be what a grammar asks for, in tokens of their own", async () => {
+    const structured_outputs = { regex: "<think>[^<]*</think>\\s*Four" };
+    const choice = await reply({ ...think, structured_outputs, temperature: 0 });
+    expect(choice).toMatchObject({ finish_reason: "stop", message: { reasoning: "Two and two.", content: "Four" } });
+  });
+
   test("that never ends has no content", async () => {
     const { message, finish_reason } = await reply({ model: "thinking", ...start("[long]"), max_tokens: 4 });
     expect(message.content).toBeNull();
