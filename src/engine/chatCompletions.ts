@@ -110,6 +110,7 @@ async function prepareChat(
     includeUsage: request.stream_options?.include_usage ?? false,
     continuousUsage: (request.stream_options?.include_usage && request.stream_options.continuous_usage_stats) ?? false,
     samplingRecord: trained === null ? null : nonNeutralSettings(request, settings, plan.forcedCalls !== null),
+    readsReply: plan.reasons || plan.toolFormat !== null,
     newReader: () => new ReplyReader(plan, prompt.thought, request.stream),
   };
 }

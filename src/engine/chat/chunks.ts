@@ -87,7 +87,7 @@ export class ChunkStream implements AsyncIterableIterator<ChatCompletionChunk> {
   private content(event: TokensEvent): void {
     const { chat } = this;
     const step = this.writers[event.index]!.write(event);
-    const chunk = this.chunk(event.index, deltaOf(step));
+    const chunk = this.chunk(event.index, deltaOf(step, chat.readsReply));
     const choice = chunk.choices[0]!;
     choice.logprobs = step.logprobs;
     choice.token_ids = step.tokenIds;
@@ -125,11 +125,15 @@ export class ChunkStream implements AsyncIterableIterator<ChatCompletionChunk> {
   }
 }
 
-/** Content of "" says that text is held back. */
-function deltaOf({ delta }: ChoiceStep): ChatCompletionDelta {
+/**
+ * Content of "" says that text is held back, or that there is none. A reply that is taken apart ends without: who reads
+ * calls or thoughts would take it for an answer that begins.
+ */
+function deltaOf({ delta, finishReason }: ChoiceStep, readsReply: boolean): ChatCompletionDelta {
   const shown: ChatCompletionDelta = {};
   if (delta.reasoning !== "") shown.reasoning = delta.reasoning;
   if (delta.content !== "") shown.content = delta.content;
   if (delta.toolCalls.length > 0) shown.tool_calls = delta.toolCalls;
-  return Object.keys(shown).length === 0 ? { content: "" } : shown;
+  const isEmptyEnd = readsReply && finishReason !== null;
+  return Object.keys(shown).length > 0 || isEmptyEnd ? shown : { content: "" };
 }

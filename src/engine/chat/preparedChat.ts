@@ -29,6 +29,8 @@ export interface PreparedChat {
   includeUsage: boolean;
   continuousUsage: boolean;
   samplingRecord: SamplingSettingsRecord | null;
+  /** Whether thoughts or calls are looked for in the text. */
+  readsReply: boolean;
   /** Takes a choice's text apart; one per choice. */
   newReader(): ReplyReader;
 }

@@ -68,6 +68,14 @@ describe("tool calls", () => {
     expect(pieces.length).toBeGreaterThan(calls.length);
   });
 
+  test("end a stream without content", async () => {
+    const { chunks } = await withTools(one);
+    const last = (all: ChatCompletionChunk[]) => all.at(-1)!.choices[0]!;
+    expect(last(await chunks({ tools }))).toMatchObject({ delta: {}, finish_reason: "tool_calls" });
+    expect(last(await chunks({ tools })).delta).not.toHaveProperty("content");
+    expect(last(await chunks({ tools, tool_choice: "none" })).delta).toEqual({ content: "" });
+  });
+
   test("tool_choice none leaves the text as it is, and the tools in the prompt", async () => {
     const { ask, tokenizer } = await withTools(one);
     const answer = await ask({ tools, tool_choice: "none", return_token_ids: true });
