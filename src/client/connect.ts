@@ -136,6 +136,12 @@ export async function connect(url: string, options: { apiKey: string }): Promise
     sftTrainingJobs: {
       create: (params, options) => post<TrainingJobCreated>(`${preview}/sft-training-jobs`, params, options),
     },
+    trainingSessions: {
+      list: (options) => http.json(`${preview}/training-sessions`, { ...options }),
+      async close(id, options) {
+        await http.send(`${preview}/training-sessions/${segment(id)}`, { method: "DELETE", ...options });
+      },
+    },
     artifacts: artifacts(http, async () => (await http.json<{ entity: string }>(`${preview}/caller`)).entity),
     baseModels: { list: (options) => http.json<string[]>(`${preview}/base-models`, { ...options }) },
     keys: {

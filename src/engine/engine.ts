@@ -20,6 +20,7 @@ import { SftTrainingJobs } from "./sftTrainingJobs.js";
 import { Tokens } from "./tokens.js";
 import { Training } from "./training.js";
 import { TrainingJobs } from "./trainingJobs.js";
+import { TrainingSessions } from "./trainingSessions.js";
 
 /** The resources of an engine as one caller may use them. */
 export class Resources {
@@ -28,6 +29,7 @@ export class Resources {
   readonly checkpoints: Checkpoints;
   readonly trainingJobs: TrainingJobs;
   readonly sftTrainingJobs: SftTrainingJobs;
+  readonly trainingSessions: TrainingSessions;
   readonly artifacts: Artifacts;
   readonly baseModels: BaseModels;
   readonly keys: Keys;
@@ -43,6 +45,7 @@ export class Resources {
     this.checkpoints = new Checkpoints(core, view);
     this.trainingJobs = new TrainingJobs(core, view);
     this.sftTrainingJobs = new SftTrainingJobs(core, view);
+    this.trainingSessions = new TrainingSessions(core, view);
     this.artifacts = new Artifacts(core, view);
     this.baseModels = new BaseModels(core);
     this.keys = new Keys(core, view);

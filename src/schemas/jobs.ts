@@ -124,6 +124,8 @@ export const trainingJob = z.object({
   run: trainingRun.optional(),
 });
 
+export const trainingSession = z.object({ id: uuid, model_id: uuid, opened_at: z.string() });
+
 export const jobQuery = orderedPageQuery.extend({ model_id: uuid.nullish(), status: jobStatus.nullish() });
 
 const event = <T extends string, D extends z.ZodType>(type: T, data: D) =>

@@ -160,6 +160,26 @@ const jobRoutes: Route[] = [
   },
 ];
 
+const sessionRoutes: Route[] = [
+  {
+    method: "GET",
+    path: "/v1/preview/training-sessions",
+    summary: "List the sessions that hold models, in the process of the engine",
+    response: z.array(jobs.trainingSession),
+    handle: ({ as }) => as.trainingSessions.list(),
+  },
+  {
+    method: "DELETE",
+    path: "/v1/preview/training-sessions/:session_id",
+    summary: "Close a session that holds a model; what it did not save is gone",
+    response: z.object({}),
+    handle: async ({ as, params }) => {
+      await as.trainingSessions.close(params.session_id!);
+      return {};
+    },
+  },
+];
+
 const artifactRoutes: Route[] = [
   {
     method: "PUT",
@@ -212,4 +232,10 @@ const keyRoutes: Route[] = [
   },
 ];
 
-export const previewRoutes: readonly Route[] = [...modelRoutes, ...jobRoutes, ...artifactRoutes, ...keyRoutes];
+export const previewRoutes: readonly Route[] = [
+  ...modelRoutes,
+  ...jobRoutes,
+  ...sessionRoutes,
+  ...artifactRoutes,
+  ...keyRoutes,
+];

@@ -15,6 +15,15 @@ interface Running {
   ended: Promise<void>;
 }
 
+/** A training session that holds its model. */
+export interface OpenSession {
+  id: string;
+  modelId: string;
+  openedAt: number;
+  /** Its calls under way reject, saying why. */
+  end(why: string): Promise<void>;
+}
+
 /** Why a job stops before its end. */
 const CANCELLED = Symbol("cancelled");
 const CLOSING = Symbol("closing");
@@ -33,8 +42,7 @@ export class JobRunner {
   readonly #places: Line;
   /** Queued and running jobs of this process. */
   readonly #jobs = new Map<string, Running>();
-  /** What ends the sessions that are open. */
-  readonly #sessions = new Set<() => Promise<void>>();
+  readonly #sessions = new Set<OpenSession>();
   #closing = new AbortController();
 
   constructor(host: TrainingHost) {
@@ -74,22 +82,38 @@ export class JobRunner {
    * sessions while it waits for jobs must not stop them.
    * Rejects with the signal's reason, or when the runner closes.
    */
-  async lease(modelId: string, signal?: AbortSignal): Promise<Release> {
+  async lease(modelId: string, signal?: AbortSignal, session: string | null = null): Promise<Release> {
     const closing = this.#closing.signal;
     const either = signal ? AbortSignal.any([signal, closing]) : closing;
+    const waiting = session === null ? {} : { session };
     try {
-      return await this.#queue.acquire(modelId, either);
+      return await this.#queue.acquire(modelId, either, { session, onWait: this.#tellOfWait(modelId, waiting) });
     } catch (error) {
       if (error === CLOSING) throw engineClosing();
       throw error;
     }
   }
 
-  /** `end` is called and waited for when the runner closes, unless it is taken back before. */
-  beforeClose(end: () => Promise<void>): Release {
+  /** The session is ended and waited for when the runner closes, unless it is taken back before. */
+  register(session: OpenSession): Release {
     if (this.#closing.signal.aborted) throw engineClosing();
-    this.#sessions.add(end);
-    return () => this.#sessions.delete(end);
+    this.#sessions.add(session);
+    return () => this.#sessions.delete(session);
+  }
+
+  /** Those that are open, in the order in which they were opened. */
+  sessions(): OpenSession[] {
+    return [...this.#sessions];
+  }
+
+  /** A session that somebody forgot to close would be waited for in silence, and for ever. */
+  #tellOfWait(modelId: string, waiting: { job?: string; session?: string }) {
+    return (holder: string) => {
+      const message = "waits for a training session, which holds the model until it is closed";
+      const opened = [...this.#sessions].find(({ id }) => id === holder)?.openedAt ?? Date.now();
+      const since = new Date(opened).toISOString();
+      this.#host.logger.warn(message, { ...waiting, model: modelId, holder, since });
+    };
   }
 
   /** Ends the work in flight; jobs stay where they are, to be taken up by the next process. */
@@ -97,14 +121,18 @@ export class JobRunner {
     this.#closing.abort(CLOSING);
     const jobs = [...this.#jobs.values()];
     for (const job of jobs) job.abort.abort(CLOSING);
-    await Promise.all([...jobs.map((job) => job.ended), ...[...this.#sessions].map((end) => end())]);
+    await Promise.all([
+      ...jobs.map((job) => job.ended),
+      ...[...this.#sessions].map((session) => session.end("the engine is being closed")),
+    ]);
   }
 
   async #run(jobId: string, modelId: string, signal: AbortSignal): Promise<void> {
     const { logger } = this.#host;
     const held: Release[] = [];
     try {
-      held.push(await this.#queue.acquire(modelId, signal));
+      const onWait = this.#tellOfWait(modelId, { job: jobId });
+      held.push(await this.#queue.acquire(modelId, signal, { onWait }));
       held.push(await this.#places.acquire(signal));
       await this.#runWithRoom(jobId, signal);
     } catch (error) {

@@ -1,5 +1,6 @@
 // The four verbs: everything the training jobs do, in an application's hands.
 
+import { randomUUID } from "node:crypto";
 import { BadRequestError, ClosedError, NotFoundError } from "../errors.js";
 import type { AdapterSpec, Trainer } from "../runtime/runtime.js";
 import type { ChatCompletion } from "../types/chat.js";
@@ -52,7 +53,8 @@ export async function openTrainingSession(
 ): Promise<TrainingSession> {
   checkSessionOptions(options);
   const { objective = "rl", signal } = options;
-  const release = await runner.lease(modelId, signal);
+  const id = randomUUID();
+  const release = await runner.lease(modelId, signal, id);
   let trainer: Trainer | null = null;
   try {
     const latest = host.store.checkpoints.latest(modelId);
@@ -63,8 +65,21 @@ export async function openTrainingSession(
     signal?.throwIfAborted();
     const opened = await trainer.publish();
     const { spec } = state;
-    const session = new Session({ host, base, modelId, trainer, spec, objective, opened, release, complete, signal });
-    session.onClose(runner.beforeClose(() => session.end()));
+    const session = new Session({
+      id,
+      host,
+      base,
+      modelId,
+      trainer,
+      spec,
+      objective,
+      opened,
+      release,
+      complete,
+      signal,
+    });
+    const end = (why: string) => session.end(why);
+    session.onClose(runner.register({ id, modelId, openedAt: Date.now(), end }));
     return session;
   } catch (error) {
     trainer?.close();
@@ -74,6 +89,7 @@ export async function openTrainingSession(
 }
 
 interface SessionParts {
+  id: string;
   host: TrainingHost;
   base: TrainingBase;
   modelId: string;
@@ -88,6 +104,7 @@ interface SessionParts {
 }
 
 class Session implements TrainingSession {
+  readonly id: string;
   readonly modelId: string;
   readonly #parts: SessionParts;
   readonly #signal: AbortSignal;
@@ -100,6 +117,7 @@ class Session implements TrainingSession {
   #forget: Release = () => undefined;
 
   constructor(parts: SessionParts) {
+    this.id = parts.id;
     this.modelId = parts.modelId;
     this.#parts = parts;
     const signal = AbortSignal.any(parts.signal ? [parts.signal, this.#ending.signal] : [this.#ending.signal]);
@@ -174,9 +192,9 @@ class Session implements TrainingSession {
     this.#forget();
   }
 
-  /** Closes before the engine does; calls under way reject. */
-  end(): Promise<void> {
-    this.#ending.abort(new ClosedError("the engine is being closed"));
+  /** Closes on behalf of others; calls under way and later ones reject, saying why. */
+  end(why: string): Promise<void> {
+    this.#ending.abort(new ClosedError(why));
     return this.close();
   }
 
@@ -186,7 +204,12 @@ class Session implements TrainingSession {
 
   /** One call at a time, in the order in which they were made. */
   #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    if (this.#closed) return Promise.reject(new ClosedError("the training session was closed"));
+    if (this.#closed) {
+      const why = this.#ending.signal.aborted
+        ? this.#ending.signal.reason
+        : new ClosedError("the training session was closed");
+      return Promise.reject(why);
+    }
     const result = this.#last.then(work, work);
     this.#last = result.catch(() => undefined);
     return result;

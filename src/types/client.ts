@@ -29,6 +29,7 @@ import type {
   TrainingJobCreated,
   TrainingJobCreateParams,
 } from "./training.js";
+import type { TrainingSessionInfo } from "./trainingSession.js";
 import type { LoggedGroup, LogParams, LogResult } from "./trajectories.js";
 
 export interface RequestOptions {
@@ -101,6 +102,13 @@ export interface SftTrainingJobsResource {
   create(params: SftTrainingJobCreateParams, options?: RequestOptions): Promise<TrainingJobCreated>;
 }
 
+export interface TrainingSessionsResource {
+  /** Those that are open in the process of the engine; who waits for one is told its id in the engine's log. */
+  list(options?: RequestOptions): Promise<TrainingSessionInfo[]>;
+  /** Closes a session that somebody else opened: its calls reject with ClosedError, what it did not save is gone. */
+  close(sessionId: string, options?: RequestOptions): Promise<void>;
+}
+
 export interface ArtifactsResource {
   /** Stores the files as the next version of the name and answers with its URL. */
   create(params: ArtifactCreateParams, options?: RequestOptions): Promise<Artifact>;
@@ -125,6 +133,7 @@ export interface AnnealClient {
   readonly checkpoints: CheckpointsResource;
   readonly trainingJobs: TrainingJobsResource;
   readonly sftTrainingJobs: SftTrainingJobsResource;
+  readonly trainingSessions: TrainingSessionsResource;
   readonly artifacts: ArtifactsResource;
   readonly baseModels: BaseModelsResource;
   readonly keys: KeysResource;

@@ -73,8 +73,17 @@ export interface SessionOptions {
   signal?: AbortSignal;
 }
 
+/** A session that holds a model, whose jobs wait until it is closed. */
+export interface TrainingSessionInfo {
+  id: string;
+  model_id: string;
+  /** ISO 8601. */
+  opened_at: string;
+}
+
 /** A model's weights in training. Holds the model's place in the job queue until closed; calls run one after the other. */
 export interface TrainingSession extends AsyncDisposable {
+  readonly id: string;
   readonly modelId: string;
   logprobs(rows: readonly TrainingRow[]): Promise<RowLogprobs>;
   /** Adds to the gradient; the rows of one call share one reduction. A rejection clears the gradient. */

@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { Engine } from "../../src/engine/engine.js";
 import type { Model } from "../../src/types/models.js";
 import type { LossChoice, OptimStepParams, SessionOptions, TrainingRow } from "../../src/types/trainingSession.js";
@@ -239,6 +239,46 @@ describe("a training session", () => {
       await expect(session.saveState(state)).rejects.toMatchObject({ status: 400, param });
     }
     await session.close();
+  });
+
+  it("is named to whoever waits for it, and can be closed from outside", async () => {
+    const warned: { message: string; details: Record<string, unknown> }[] = [];
+    const warn = (message: string, details?: object) => warned.push({ message, details: { ...details } });
+    const logger = { debug() {}, info() {}, error() {}, warn };
+    await using watched = await Engine.open({ logger });
+    const model = await watched.models.create({ project: "p", name: "held", base_model: "anneal/tiny" });
+    const forgotten = await watched.training.open(model);
+    const { id: job } = await watched.trainingJobs.create({ model_id: model.id, trajectory_groups: [] });
+    const next = watched.training.open(model);
+    await vi.waitFor(() => expect(warned).toHaveLength(2));
+    const held = { model: model.id, holder: forgotten.id, since: expect.stringMatching(/Z$/) };
+    expect(warned[0]).toEqual({
+      message: expect.stringContaining("waits for a training session"),
+      details: { job, ...held },
+    });
+    expect(warned[1]!.details).toMatchObject(held);
+
+    const request = (method: string, path: string) =>
+      watched.fetch(`http://engine/v1/preview/training-sessions${path}`, {
+        method,
+        headers: { authorization: `Bearer ${watched.apiKey}` },
+      });
+    const listed = (await (await request("GET", "")).json()) as { id: string }[];
+    expect(listed).toEqual([{ id: forgotten.id, model_id: model.id, opened_at: expect.any(String) }]);
+    expect((await request("DELETE", `/${listed[0]!.id}`)).status).toBe(200);
+    await expect(forgotten.saveState()).rejects.toMatchObject({
+      code: "closed",
+      message: `the training session ${forgotten.id} was closed from outside`,
+    });
+    expect((await watched.trainingJobs.wait(job)).step).toBe(1);
+    const session = await next;
+    expect((await watched.trainingSessions.list()).map(({ id }) => id)).toEqual([session.id]);
+    await watched.trainingSessions.close(session.id);
+    expect(await watched.trainingSessions.list()).toEqual([]);
+    await expect(watched.trainingSessions.close(session.id)).rejects.toMatchObject({
+      status: 404,
+      param: "session_id",
+    });
   });
 
   it("is closed by its engine, whose calls then say so", async () => {
