@@ -20,6 +20,7 @@ import type {
   ModelExported,
   ModelExportParams,
   ModelImportParams,
+  ModelOptimizer,
 } from "../types/models.js";
 import type { MetricQuery, Page, TrajectoryQuery } from "../types/page.js";
 import type { LoggedGroup, LogParams, LogResult } from "../types/trajectories.js";
@@ -43,6 +44,21 @@ export function noStep(model: ModelRecord, step: number): NotFoundError {
   return new NotFoundError(`${model.name} has no step ${step}`, { code: "step_not_found", param: "step" });
 }
 
+/** Without what is null. */
+function given<T extends object>(settings: T | null | undefined): { [K in keyof T]?: NonNullable<T[K]> } {
+  const entries = Object.entries(settings ?? {}).filter(([, value]) => value != null);
+  return Object.fromEntries(entries) as { [K in keyof T]?: NonNullable<T[K]> };
+}
+
+/** What a model's own row keeps of them; null: it has none. */
+function optimizerSettings({ optimizer }: Pick<ModelCreateParams, "optimizer">): unknown {
+  const own = Object.entries(given(optimizer)).map(([objective, settings]) => {
+    const { weight_decay: weightDecay, max_grad_norm: maxGradNorm, ...others } = settings as ModelOptimizer;
+    return [objective, given({ ...others, weightDecay, maxGradNorm })];
+  });
+  return own.length === 0 ? null : Object.fromEntries(own);
+}
+
 export class Models implements ModelsResource {
   readonly #core: EngineCore;
   readonly #view: View;
@@ -55,9 +71,8 @@ export class Models implements ModelsResource {
 
   async create(params: ModelCreateParams, options?: RequestOptions): Promise<Model> {
     const checked = validate(modelCreate, params, { strict: this.#view.strict });
-    return this.#register(checked, options, (base, folder) =>
-      writeInitialCheckpoint(base, folder, this.#core.options.adapter),
-    );
+    const adapter = { ...this.#core.options.adapter, ...given(checked.adapter) };
+    return this.#register(checked, options, (base, folder) => writeInitialCheckpoint(base, folder, adapter));
   }
 
   async import(params: ModelImportParams, options?: RequestOptions): Promise<Model> {
@@ -68,7 +83,7 @@ export class Models implements ModelsResource {
 
   /** The folder of step 0 is there before the model is: whoever sees the model can use it. */
   async #register(
-    params: ModelCreateParams,
+    params: Omit<ModelCreateParams, "adapter">,
     options: RequestOptions | undefined,
     writeStepZero: (base: BaseModel, folder: string) => Promise<void>,
   ): Promise<Model> {
@@ -116,7 +131,8 @@ export class Models implements ModelsResource {
       const late = taken();
       if (late) return late;
       const model = store.transaction(() => {
-        const record = store.models.create({ id, entity, project, name, baseModel: base_model });
+        const optimizer = optimizerSettings(params);
+        const record = store.models.create({ id, entity, project, name, baseModel: base_model, optimizer });
         store.checkpoints.create({ modelId: id, step: 0 });
         return record;
       });

@@ -4,6 +4,7 @@ import { fileURLToPath } from "node:url";
 import { z } from "zod";
 import { ValidationError } from "../errors.js";
 import { packageFolder } from "../packageFiles.js";
+import { MAX_ADAPTER_RANK, PROJECTIONS } from "../schemas/models.js";
 import { name } from "../schemas/names.js";
 import { validate } from "../schemas/validate.js";
 import { OPTIMIZER, type OptimizerSettings } from "../training/recipe.js";
@@ -13,7 +14,7 @@ import type { EngineOptions, ModelOptions } from "../types/options.js";
 const dtype = z.enum(["auto", "float32", "bfloat16"]);
 const count = z.int().min(1);
 /** Beyond these a mistyped option would cost memory and time without end. */
-const MOST = { threads: 256, sequences: 4096, stepTokens: 65_536, queue: 1_000_000, rank: 1024 };
+const MOST = { threads: 256, sequences: 4096, stepTokens: 65_536, queue: 1_000_000 };
 /** With fewer tokens a step does little but begin and end. */
 const LEAST_STEP_TOKENS = 16;
 
@@ -37,8 +38,6 @@ const logger = z.custom<Logger>(
     ),
   "must have the methods debug, info, warn and error",
 );
-
-const projections = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"] as const;
 
 const optimizer = (defaults: OptimizerSettings) =>
   z
@@ -79,12 +78,12 @@ const engineOptions = z.object({
   optimizer: z.strictObject({ rl: optimizer(OPTIMIZER.rl), sft: optimizer(OPTIMIZER.sft) }).prefault({}),
   adapter: z
     .strictObject({
-      rank: count.max(MOST.rank).default(8),
+      rank: count.max(MAX_ADAPTER_RANK).default(8),
       alpha: z.number().positive().default(16),
       targets: z
-        .array(z.enum(projections))
+        .array(z.enum(PROJECTIONS))
         .min(1)
-        .default([...projections]),
+        .default([...PROJECTIONS]),
     })
     .prefault({}),
   dataRoots: z.array(path).optional(),

@@ -2,16 +2,38 @@ import { z } from "zod";
 import { list } from "./limited.js";
 import { name, uuid } from "./names.js";
 import { metricRowId } from "./pages.js";
+import { settingsObject } from "./validate.js";
 
-export const modelCreate = z.object({
+/** More is no adapter any more. */
+export const MAX_ADAPTER_RANK = 1024;
+export const PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"] as const;
+
+const adapter = settingsObject({
+  rank: z.int().min(1).max(MAX_ADAPTER_RANK).nullish(),
+  alpha: z.number().positive().nullish(),
+  targets: list(z.enum(PROJECTIONS), PROJECTIONS.length).min(1).nullish(),
+});
+
+const optimizer = settingsObject({
+  beta1: z.number().min(0).lt(1).nullish(),
+  beta2: z.number().min(0).lt(1).nullish(),
+  eps: z.number().positive().nullish(),
+  weight_decay: z.number().min(0).nullish(),
+  max_grad_norm: z.number().min(0).nullish(),
+});
+
+const newModel = {
   project: name,
   name,
   base_model: z.string().min(1),
   entity: name.nullish(),
   return_existing: z.boolean().nullish(),
-});
+  optimizer: settingsObject({ rl: optimizer.nullish(), sft: optimizer.nullish() }).nullish(),
+};
 
-export const modelImport = modelCreate.extend({ path: z.string().min(1) });
+export const modelCreate = z.object({ ...newModel, adapter: adapter.nullish() });
+
+export const modelImport = z.object({ ...newModel, path: z.string().min(1) });
 
 export const model = z.object({
   id: uuid,

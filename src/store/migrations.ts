@@ -116,4 +116,7 @@ export const migrations: readonly string[] = [
     recorded_at INTEGER NOT NULL
   ) STRICT;
   `,
+  `
+  ALTER TABLE models ADD COLUMN optimizer TEXT; -- JSON: its own settings by objective
+  `,
 ];

@@ -9,16 +9,29 @@ interface Row {
   name: string;
   base_model: string;
   run_id: string;
+  optimizer: string | null;
   created_at: number;
 }
 
 function toRecord(row: Row): ModelRecord {
   const { id, entity, project, name } = row;
-  return { id, entity, project, name, baseModel: row.base_model, runId: row.run_id, createdAt: row.created_at };
+  const optimizer: unknown = row.optimizer === null ? null : JSON.parse(row.optimizer);
+  return {
+    id,
+    entity,
+    project,
+    name,
+    baseModel: row.base_model,
+    runId: row.run_id,
+    optimizer,
+    createdAt: row.created_at,
+  };
 }
 
 export interface ModelTable {
-  create(model: { id?: string; entity: string; project: string; name: string; baseModel: string }): ModelRecord;
+  create(
+    model: Pick<ModelRecord, "entity" | "project" | "name" | "baseModel"> & { id?: string; optimizer?: unknown },
+  ): ModelRecord;
   get(id: string): ModelRecord | null;
   find(entity: string, project: string, name: string): ModelRecord | null;
   /** In order of creation. */
@@ -29,7 +42,7 @@ export interface ModelTable {
 
 export function modelTable(database: Database): ModelTable {
   const insert = database.prepare(
-    "INSERT INTO models (id, entity, project, name, base_model, run_id, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+    "INSERT INTO models (id, entity, project, name, base_model, run_id, optimizer, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
   );
   const byId = database.prepare<[string], Row>("SELECT * FROM models WHERE id = ?");
   const byName = database.prepare<[string, string, string], Row>(
@@ -41,7 +54,7 @@ export function modelTable(database: Database): ModelTable {
   );
   const remove = database.prepare<[string]>("DELETE FROM models WHERE id = ?");
   return {
-    create({ id = randomUUID(), entity, project, name, baseModel }) {
+    create({ id = randomUUID(), entity, project, name, baseModel, optimizer = null }) {
       const record: ModelRecord = {
         id,
         entity,
@@ -49,9 +62,11 @@ export function modelTable(database: Database): ModelTable {
         name,
         baseModel,
         runId: randomUUID().replaceAll("-", "").slice(0, 8),
+        optimizer,
         createdAt: Date.now(),
       };
-      insert.run(record.id, entity, project, name, baseModel, record.runId, record.createdAt);
+      const settings = optimizer === null ? null : JSON.stringify(optimizer);
+      insert.run(record.id, entity, project, name, baseModel, record.runId, settings, record.createdAt);
       return record;
     },
     get(id) {

@@ -8,6 +8,8 @@ export interface ModelRecord {
   name: string;
   baseModel: string;
   runId: string;
+  /** Settings by objective that go before the engine's; null: none. */
+  optimizer: unknown;
   createdAt: number;
 }
 

@@ -30,6 +30,15 @@ export interface TrainingOptions {
   allowedHosts: readonly string[];
 }
 
+/** The optimizers of a model: its own settings, then the engine's. */
+export function optimizersOf(
+  { store, options }: Pick<TrainingHost, "store" | "options">,
+  modelId: string,
+): TrainingOptions["optimizer"] {
+  const own = store.models.get(modelId)?.optimizer as Partial<Record<Objective, Partial<OptimizerSettings>>> | null;
+  return { rl: { ...options.optimizer.rl, ...own?.rl }, sft: { ...options.optimizer.sft, ...own?.sft } };
+}
+
 export interface TrainingHost {
   readonly store: Store;
   readonly options: TrainingOptions;

@@ -18,7 +18,7 @@ import {
 } from "./checkpointFiles.js";
 import { commitCheckpoint } from "./commitCheckpoint.js";
 import { resolveAdapterFolder } from "./dataLocation.js";
-import type { TrainingBase, TrainingHost, TrainingOptions } from "./host.js";
+import { optimizersOf, type TrainingBase, type TrainingHost, type TrainingOptions } from "./host.js";
 import { dataCopy, type JobRequest, readJobRequest } from "./jobRequest.js";
 import { Learner } from "./learner.js";
 import { means } from "./logMetrics.js";
@@ -63,7 +63,8 @@ export async function runJob(host: TrainingHost, job: JobRecord, signal: AbortSi
   const latest = store.checkpoints.latest(job.modelId);
   if (latest === null) throw new NotFoundError("the model does not exist any more", { code: "model_not_found" });
   const served = await host.base(job.modelId);
-  const { optimizerStep, optimizer } = host.options;
+  const { optimizerStep } = host.options;
+  const optimizer = optimizersOf(host, job.modelId);
   const { contextLength } = served;
   const settings = { optimizerStep, optimizer, contextLength };
   const begun: JobState = { from: latest.step, done: 0, standing: null, settings };

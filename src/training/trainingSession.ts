@@ -17,7 +17,7 @@ import { captureState, readCheckpoint, restoreTrainer } from "./checkpointFiles.
 import { commitCheckpoint } from "./commitCheckpoint.js";
 import { describeCheckpoint } from "./describeCheckpoint.js";
 import type { LossFunction } from "./forwardBackward.js";
-import type { TrainingBase, TrainingHost } from "./host.js";
+import { optimizersOf, type TrainingBase, type TrainingHost } from "./host.js";
 import type { JobRunner } from "./jobRunner.js";
 import { Learner } from "./learner.js";
 import type { Release } from "./line.js";
@@ -123,7 +123,7 @@ class Session implements TrainingSession {
     const signal = AbortSignal.any(parts.signal ? [parts.signal, this.#ending.signal] : [this.#ending.signal]);
     this.#signal = signal;
     const limits = { ...passLimits(parts.base, parts.host.activationMemory()), signal };
-    this.#learner = new Learner(parts.trainer, parts.host.options.optimizer[parts.objective], limits);
+    this.#learner = new Learner(parts.trainer, optimizersOf(parts.host, parts.modelId)[parts.objective], limits);
   }
 
   onClose(call: Release): void {

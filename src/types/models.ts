@@ -8,7 +8,17 @@ export interface Model {
   run_id: string;
 }
 
-export interface ModelCreateParams {
+/** AdamW's settings of a model's jobs and sessions; what is left out is the engine's. */
+export interface ModelOptimizer {
+  beta1?: number | null;
+  beta2?: number | null;
+  eps?: number | null;
+  weight_decay?: number | null;
+  /** Gradients are clipped to it; 0: not at all. */
+  max_grad_norm?: number | null;
+}
+
+interface NewModel {
   /** `[A-Za-z0-9._-]`, 1 to 128 characters, not "." or "..": the same rule for `name` and `entity`. */
   project: string;
   name: string;
@@ -18,9 +28,21 @@ export interface ModelCreateParams {
   entity?: string | null;
   /** An existing model of that name is returned instead of a conflict, if it has the same base model. */
   return_existing?: boolean | null;
+  /** Kept with the model. */
+  optimizer?: { rl?: ModelOptimizer | null; sft?: ModelOptimizer | null } | null;
 }
 
-export interface ModelImportParams extends ModelCreateParams {
+export interface ModelCreateParams extends NewModel {
+  /**
+   * Of the model's LoRA: rank 1 to 1024, alpha (outputs are scaled by alpha / rank), and which projections of every layer
+   * have one. What is left out is the engine's `adapter` option: rank 8, alpha 16, all seven.
+   */
+  adapter?: { rank?: number | null; alpha?: number | null; targets?: AdapterTarget[] | null } | null;
+}
+
+export type AdapterTarget = "q_proj" | "k_proj" | "v_proj" | "o_proj" | "gate_proj" | "up_proj" | "down_proj";
+
+export interface ModelImportParams extends NewModel {
   /** A PEFT adapter folder (`adapter_config.json`, `adapter_model.safetensors`): becomes the model's first checkpoint. */
   path: string;
 }
