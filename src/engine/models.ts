@@ -7,7 +7,8 @@ import { validate, validateInTurns } from "../schemas/validate.js";
 import type { ModelRecord } from "../store/records.js";
 import { writeInitialCheckpoint } from "../training/checkpointFiles.js";
 import { describeCheckpoint } from "../training/describeCheckpoint.js";
-import { recordGroups } from "../training/recordGroups.js";
+import { checkMetricNames } from "../training/logMetrics.js";
+import { recordGroupsInTurns } from "../training/recordGroups.js";
 import type { ModelsResource, PageRequest, RequestOptions } from "../types/client.js";
 import type {
   Checkpoint,
@@ -238,12 +239,13 @@ export class Models implements ModelsResource {
       trajectory_groups,
       step: given,
     } = await validateInTurns(trajectoryLog, params, { strict: this.#view.strict });
+    checkMetricNames(trajectory_groups);
     const model = accessModel(store, this.#view.caller, modelId);
     const step = given ?? store.checkpoints.latest(model.id)?.step ?? 0;
     if (given != null && !store.checkpoints.get(model.id, given)) {
       throw noStep(model, given);
     }
-    return { step, metrics: recordGroups(store, model.id, step, split, trajectory_groups) };
+    return { step, metrics: await recordGroupsInTurns(store, model.id, step, split, trajectory_groups) };
   }
 
   trajectories(modelId: string, query: TrajectoryQuery = {}, options?: RequestOptions): PageRequest<LoggedGroup> {

@@ -5,6 +5,7 @@ import { pageQuery } from "../schemas/pages.js";
 import { validate, validateInTurns } from "../schemas/validate.js";
 import type { JobRecord } from "../store/records.js";
 import { writeJobRequest } from "../training/jobRequest.js";
+import { checkMetricNames } from "../training/logMetrics.js";
 import type { PageRequest, RequestOptions, TrainingJobsResource } from "../types/client.js";
 import type { JobQuery, Page, PageQuery } from "../types/page.js";
 import type { TrainingEvent, TrainingJob, TrainingJobCreated, TrainingJobCreateParams } from "../types/training.js";
@@ -46,6 +47,7 @@ export class TrainingJobs implements TrainingJobsResource {
   async create(params: TrainingJobCreateParams, options?: RequestOptions): Promise<TrainingJobCreated> {
     const request = await validateInTurns(trainingJobCreate, params, { strict: this.#view.strict });
     const { model_id, trajectory_groups, experimental_config, run } = request;
+    checkMetricNames(trajectory_groups);
     const core = this.#core;
     const model = accessModel(core.store, this.#view.caller, model_id);
     const { checkRlRequest } = await import("../training/rlRecipe.js");

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { jsonResponse, pieces } from "./jsonResponse.js";
+import { pieces } from "../jsonPieces.js";
+import { jsonResponse } from "./jsonResponse.js";
 
 const entry = (i: number) => ({
   token: `"${i}é\u2028`,

@@ -119,4 +119,10 @@ export const migrations: readonly string[] = [
   `
   ALTER TABLE models ADD COLUMN optimizer TEXT; -- JSON: its own settings by objective
   `,
+  `
+  CREATE TABLE unfinished_batches (  -- what is still being written: the rows of these are not there yet
+    id INTEGER PRIMARY KEY AUTOINCREMENT -- never used again: rows keep it
+  ) STRICT;
+  ALTER TABLE trajectories ADD COLUMN batch INTEGER;
+  `,
 ];

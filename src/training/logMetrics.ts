@@ -1,5 +1,6 @@
 // What is logged about trajectories: one number per name.
 
+import { ValidationError } from "../errors.js";
 import type { Trajectory, TrajectoryGroup } from "../types/trajectories.js";
 import { meanOf, populationDeviation } from "./advantages.js";
 
@@ -30,6 +31,21 @@ export function logMetrics(groups: readonly TrajectoryGroup[], split: string): R
     result[complete ? name : `${split}/${name}`] = value;
   }
   return result;
+}
+
+/** Different names that the trajectories and groups of one request may have: each is a row of the model's totals. */
+export const MAX_METRIC_NAMES = 4096;
+
+/** @throws ValidationError */
+export function checkMetricNames(groups: readonly TrajectoryGroup[]): void {
+  const names = new Set<string>();
+  for (const group of groups) {
+    for (const { metrics } of [group, ...group.trajectories]) {
+      for (const name in metrics) names.add(name);
+      if (names.size <= MAX_METRIC_NAMES) continue;
+      throw ValidationError.at("trajectory_groups", `have more than ${MAX_METRIC_NAMES} different metrics`, "too_long");
+    }
+  }
 }
 
 /** Whether names that are already complete stay as they are under this split. */

@@ -1,7 +1,12 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { expect, it } from "vitest";
+import { ValidationError } from "../errors.js";
 import { openStore } from "../store/store.js";
 import type { TrajectoryGroup } from "../types/trajectories.js";
-import { recordGroups } from "./recordGroups.js";
+import { checkMetricNames, MAX_METRIC_NAMES } from "./logMetrics.js";
+import { prepareGroups, recordGroups, recordGroupsInTurns } from "./recordGroups.js";
 
 const group = (
   scenario: string | number | null,
@@ -55,4 +60,51 @@ it("keeps running totals of what adds up, and counts scenarios once", () => {
   } finally {
     store.close();
   }
+});
+
+it("records many groups in turns as it does at once, and lets others see all of them or none", async () => {
+  const home = mkdtempSync(join(tmpdir(), "record-groups-test-"));
+  let store = openStore(home);
+  try {
+    const made = ["many", "once"].map((name) => {
+      const model = store.models.create({ entity: "local", project: "p", name, baseModel: "b" });
+      store.checkpoints.create({ modelId: model.id, step: 0 });
+      return model.id;
+    });
+    const [many, once] = made as [string, string];
+    const groups = Array.from({ length: 2000 }, (_, i) => group(i % 7, { "costs/judge": i, turns: i % 3 }));
+    const seen: number[] = [];
+    const looking = setInterval(() => seen.push(store.trajectories.list(many, { limit: 10 }).items.length), 0);
+    const metrics = await recordGroupsInTurns(store, many, 0, "train", groups);
+    clearInterval(looking);
+    expect(seen.length).toBeGreaterThan(2);
+    expect(new Set(seen)).toEqual(new Set([0]));
+    expect(metrics).toEqual(recordGroups(store, once, 0, "train", groups));
+    expect([...store.trajectories.read(many)].map(({ group }) => group)).toEqual(groups);
+
+    const { record } = await prepareGroups(store, many, 0, "val", groups);
+    expect(() =>
+      store.transaction(() => {
+        record();
+        throw new Error("taken back");
+      }),
+    ).toThrow("taken back");
+    const discarded = await prepareGroups(store, many, 0, "val", groups);
+    discarded.discard();
+    // As after a crash.
+    store.close();
+    store = openStore(home);
+    expect(store.trajectories.list(many, { split: "val", limit: 1 }).items).toEqual([]);
+    expect([...store.trajectories.read(many)]).toHaveLength(groups.length);
+  } finally {
+    store.close();
+    rmSync(home, { recursive: true, force: true });
+  }
+});
+
+it("refuses more names of metrics than a model's totals should have", () => {
+  const named = (from: number, count: number) =>
+    group("a", Object.fromEntries(Array.from({ length: count }, (_, i) => [`name${from + i}`, 1])));
+  checkMetricNames([named(0, MAX_METRIC_NAMES), named(0, MAX_METRIC_NAMES)]);
+  expect(() => checkMetricNames([named(0, MAX_METRIC_NAMES), named(5, MAX_METRIC_NAMES)])).toThrow(ValidationError);
 });

@@ -24,7 +24,7 @@ import { Learner } from "./learner.js";
 import { means } from "./logMetrics.js";
 import { passLimits } from "./passLimits.js";
 import { finiteNumbers, type Recipe } from "./recipe.js";
-import { recordGroups } from "./recordGroups.js";
+import { prepareGroups } from "./recordGroups.js";
 import { createRlRecipe } from "./rlRecipe.js";
 import { snapshotData } from "./sftData.js";
 import { createSftRecipe, resolveSftSettings } from "./sftRecipe.js";
@@ -89,7 +89,7 @@ export async function runJob(host: TrainingHost, job: JobRecord, signal: AbortSi
 }
 
 async function makeSteps(run: Run, signal: AbortSignal): Promise<void> {
-  recordStart(run);
+  await recordStart(run);
   const { host, recipe, trainer, spec, state } = run;
   const limits = { ...passLimits(run.base, run.host.activationMemory()), signal };
   const learner = new Learner(trainer, state.settings.optimizer[recipe.objective], limits);
@@ -176,18 +176,24 @@ async function createRecipe(
 }
 
 /** The job's first event, and what its groups say of the step they were sampled at; written once. */
-function recordStart({ host, job, request, recipe, state }: Run): void {
+async function recordStart({ host, job, request, recipe, state }: Run): Promise<void> {
   const { store, logger } = host;
   const { counts, warnings } = recipe.started;
-  store.transaction(() => {
-    const first = store.events.count(job.id, "training_started") === 0;
+  const first = store.events.count(job.id, "training_started") === 0;
+  const isLogged = first && request.kind === "rl";
+  const groups = isLogged ? await prepareGroups(store, job.modelId, state.from, "train", request.groups) : null;
+  const write = () => {
     const data = { num_sequences: recipe.steps, ...counts, ...(warnings.length > 0 ? { warnings } : {}) };
     store.startJob(job.id, { type: "training_started", data });
     if (!first) return;
     store.jobs.update(job.id, { state });
-    if (request.kind !== "rl") return;
-    recordGroups(store, job.modelId, state.from, "train", request.groups);
-  });
+    groups?.record();
+  };
+  try {
+    store.transaction(write);
+  } finally {
+    groups?.discard();
+  }
   for (const warning of warnings) logger.warn(warning, { job: job.id });
 }
 
