@@ -11,7 +11,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import type { EngineCore } from "../src/engine/core.js";
+import type { EngineCore } from "../src/engine/core/core.js";
 import { Engine } from "../src/index.js";
 
 const { values: options } = parseArgs({

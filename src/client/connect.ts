@@ -1,5 +1,5 @@
-import { makePage, PagePromise } from "../engine/pages.js";
 import { TrainingFailedError } from "../errors.js";
+import { makePage, PagePromise } from "../pages.js";
 import type { Artifact, ArtifactCreateParams } from "../types/artifacts.js";
 import type { ChatCompletion, ChatCompletionChunk, ChatCompletionCreateParams } from "../types/chat.js";
 import type { AnnealClient, ChatCompletionsResource, PageRequest, RequestOptions } from "../types/client.js";

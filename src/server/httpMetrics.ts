@@ -1,6 +1,6 @@
 // How many requests came over HTTP and how long they took, under the names that Prometheus dashboards expect of a server.
 
-import { Histogram, type MetricFamily, type MetricLabels } from "../engine/metricFamilies.js";
+import { Histogram, type MetricFamily, type MetricLabels } from "../engine/core/metricFamilies.js";
 
 const COARSE = [0.1, 0.5, 1];
 const FINE = [0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 7.5, 10, 30, 60];

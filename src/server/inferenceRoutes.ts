@@ -1,6 +1,6 @@
 import { z } from "zod";
+import type { MetricFamily } from "../engine/core/metricFamilies.js";
 import type { Engine } from "../engine/engine.js";
-import type { MetricFamily } from "../engine/metricFamilies.js";
 import { packageVersion } from "../packageFiles.js";
 import { chatCompletionCreate } from "../schemas/chat.js";
 import * as models from "../schemas/models.js";

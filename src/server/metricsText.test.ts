@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { MetricFamily } from "../engine/metricFamilies.js";
+import type { MetricFamily } from "../engine/core/metricFamilies.js";
 import { renderMetrics } from "./metricsText.js";
 
 // The expected lines follow Prometheus' exposition format, version 0.0.4.

@@ -1,4 +1,4 @@
-import type { HistogramSample, MetricFamily, MetricLabels } from "../engine/metricFamilies.js";
+import type { HistogramSample, MetricFamily, MetricLabels } from "../engine/core/metricFamilies.js";
 
 function labelText(labels: MetricLabels): string {
   const quoted = (value: string) => value.replaceAll("\\", "\\\\").replaceAll('"', '\\"').replaceAll("\n", "\\n");

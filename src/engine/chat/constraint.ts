@@ -5,7 +5,7 @@ import { GrammarError } from "../../grammar/grammarError.js";
 import type { Constraint, JsonFormat, Thoughts } from "../../grammar/index.js";
 import type { CompiledGrammar, GrammarRequest } from "../../runtime/runtime.js";
 import type { ChatRequest } from "../../schemas/chat.js";
-import type { BaseModel } from "../baseModel.js";
+import type { BaseModel } from "../core/baseModel.js";
 
 export interface RequestConstraint {
   constraint: Constraint;

@@ -1,8 +1,8 @@
 // What chat completions need of the engine around them.
 
-import type { Caller } from "../caller.js";
-import type { InferenceMetrics } from "../metrics.js";
-import type { ServedModel } from "../resolve.js";
+import type { Caller } from "../core/caller.js";
+import type { InferenceMetrics } from "../core/metrics.js";
+import type { ServedModel } from "../core/resolve.js";
 import type { GrammarCompiler } from "./constraint.js";
 
 export interface ChatHost {

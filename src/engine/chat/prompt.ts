@@ -15,7 +15,7 @@ import {
   TemplateError,
   type Tokenizer,
 } from "../../text/index.js";
-import type { BaseModel } from "../baseModel.js";
+import type { BaseModel } from "../core/baseModel.js";
 import { checkTextLength, keptPromptTokens, type TokenLimits } from "./tokenLimits.js";
 
 export interface RenderedPrompt {

@@ -5,8 +5,8 @@ import type { SamplingSettings } from "../../inference/index.js";
 import type { ChatRequest } from "../../schemas/chat.js";
 import type { Tokenizer } from "../../text/index.js";
 import type { SamplingSettingsRecord } from "../../types/chat.js";
-import type { BaseModel } from "../baseModel.js";
-import type { ServedModel } from "../resolve.js";
+import type { BaseModel } from "../core/baseModel.js";
+import type { ServedModel } from "../core/resolve.js";
 import { constraintOf } from "./constraint.js";
 import { MAX_LOGPROB_TOKEN_IDS, MAX_LOGPROBS } from "./host.js";
 

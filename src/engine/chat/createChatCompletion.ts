@@ -1,0 +1,173 @@
+// Chat completions: check, render, run, answer.
+
+import { ValidationError } from "../../errors.js";
+import type { Thoughts } from "../../grammar/index.js";
+import type { Generation, GenerationRequest } from "../../inference/index.js";
+import type { CompiledGrammar, ThinkingBudget } from "../../runtime/runtime.js";
+import { type ChatRequest, chatCompletionCreate } from "../../schemas/chat.js";
+import { validateInTurns } from "../../schemas/validate.js";
+import { REASONING_TAGS, type Tokenizer } from "../../text/index.js";
+import { isTurnUsedUp, nextTurn } from "../../turns.js";
+import type { ChatCompletion, ChatCompletionChunk } from "../../types/chat.js";
+import type { ServedModel } from "../core/resolve.js";
+import { ChunkStream } from "./chunks.js";
+import { completion } from "./completion.js";
+import { compileConstraint, constraintOf, type RequestConstraint } from "./constraint.js";
+import type { ChatCall, ChatHost } from "./host.js";
+import type { PreparedChat } from "./preparedChat.js";
+import { renderPrompt, templateOf } from "./prompt.js";
+import { planReply, type ReplyPlan } from "./replyPlan.js";
+import { ReplyReader } from "./replyReader.js";
+import { defaultMaxTokens, nonNeutralSettings, samplingSettings } from "./samplingSettings.js";
+import { maxOutputTokens } from "./tokenLimits.js";
+
+/**
+ * Answers a conversation. With `stream: true` the promise resolves, to the chunks, once the request has been accepted:
+ * everything that can be checked is checked before. Leaving the loop over the chunks aborts, as the signal does; an
+ * aborted call rejects with the signal's reason.
+ * @throws ValidationError, NotFoundError for an unknown model, RateLimitError when too many requests wait.
+ */
+export async function createChatCompletion(
+  host: ChatHost,
+  params: unknown,
+  call: ChatCall,
+): Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>> {
+  // Requests that come in the hundreds at once are taken in over several turns.
+  while (isTurnUsedUp()) await nextTurn();
+  const request = await validateInTurns(chatCompletionCreate, params, { strict: call.strict });
+  call.signal?.throwIfAborted();
+  const served = await host.resolve(request.model, call.caller);
+  let chat: PreparedChat;
+  let generation: Generation;
+  try {
+    chat = await prepareChat(host, request, served, call);
+    generation = served.base.loop.submit(chat.generation, call.signal);
+  } catch (error) {
+    served.release();
+    throw error;
+  }
+  const { record } = generation;
+  host.metrics.requestStarted({ model: served.base.id, adapter: served.trained?.servedName ?? null, record });
+  void generation.ended.then(() => {
+    served.release();
+    host.metrics.requestFinished({
+      model: served.base.id,
+      promptTokens: chat.generation.promptTokens.length,
+      maxTokens: chat.generation.params.maxTokens,
+      record,
+    });
+  });
+  return request.stream ? new ChunkStream(chat, generation) : completion(chat, generation);
+}
+
+async function prepareChat(
+  host: ChatHost,
+  request: ChatRequest,
+  served: ServedModel,
+  { caller, signal }: ChatCall,
+): Promise<PreparedChat> {
+  const { base, trained } = served;
+  checkFeatures(request, served);
+  const limits = { context: base.loop.contextLength, byDefault: defaultMaxTokens(served, host.samplingDefaults) };
+  const prompt = await renderPrompt(request, base, limits, signal);
+  const plan = planReply(host, request, templateOf(request, base), base.tokenizer, prompt.thought);
+  const maxTokens = maxOutputTokens(request, prompt.tokens.length, limits);
+  const settings = {
+    ...samplingSettings(request, served, host.samplingDefaults, maxTokens),
+    thinking: thinkingBudget(request, base.tokenizer, plan, prompt.thought),
+  };
+  const compile = (wanted: RequestConstraint, thoughts: Thoughts) =>
+    compileConstraint(host.grammar, base, wanted, thoughts, { client: caller.entity, signal });
+  const rules = await replyRules(host, request, served, plan, prompt.thought, compile);
+  const returnTokenIds = request.return_token_ids ?? trained !== null;
+  const requestId = request.request_id || crypto.randomUUID();
+  return {
+    id: `chatcmpl-${requestId}`,
+    created: Math.floor(Date.now() / 1000),
+    model: trained?.servedName ?? base.id,
+    fingerprint: `anneal-${host.version}-${base.hash.slice(0, 8)}`,
+    tokenizer: base.tokenizer,
+    generation: {
+      requestId,
+      promptTokens: prompt.tokens,
+      adapter: served.adapter,
+      ...rules,
+      params: plan.needsSpecialTokens ? { ...settings, skipSpecialTokens: false } : settings,
+      n: request.n,
+      priority: request.priority,
+      cacheSalt: request.cache_salt ?? null,
+      useCache: settings.promptLogprobs === null,
+      streaming: request.stream,
+      streamInterval: request.stream_interval,
+    },
+    n: request.n,
+    role: prompt.replyRole,
+    echo: request.echo ? prompt.echo : null,
+    returnTokenIds,
+    promptIdsInChoices: returnTokenIds && trained !== null && !prompt.isPlain,
+    tokensAsIds: request.return_tokens_as_token_ids ?? trained !== null,
+    hideReasoning: plan.reasons && !request.include_reasoning,
+    includeUsage: request.stream_options?.include_usage ?? false,
+    continuousUsage: (request.stream_options?.include_usage && request.stream_options.continuous_usage_stats) ?? false,
+    samplingRecord: trained === null ? null : nonNeutralSettings(request, settings, plan.forcedCalls !== null),
+    readsReply: plan.reasons || plan.toolFormat !== null,
+    newReader: () => new ReplyReader(plan, prompt.thought, request.stream),
+  };
+}
+
+/** How long the reply may think. */
+function thinkingBudget(
+  request: ChatRequest,
+  tokenizer: Tokenizer,
+  plan: ReplyPlan,
+  thought: string | null,
+): ThinkingBudget | null {
+  const { thinking_token_budget: tokens } = request;
+  if (tokens === undefined) return null;
+  if (!plan.reasons) {
+    const message = "needs a model that thinks: the chat template shows no <think>";
+    throw ValidationError.at("thinking_token_budget", message, "not_supported");
+  }
+  const ids = (text: string) => Int32Array.from(tokenizer.encode(text));
+  return {
+    tokens: Math.min(tokens, MAX_INT32),
+    used: thought === null ? -1 : ids(thought).length,
+    open: ids(REASONING_TAGS.open),
+    close: ids(REASONING_TAGS.close),
+  };
+}
+
+const MAX_INT32 = 2 ** 31 - 1;
+
+/**
+ * What the reply's tokens must follow, from the constraint of the request or from the calls it must make. Thoughts come
+ * before it where the prompt has opened them, or where the model's first word would open them.
+ */
+async function replyRules(
+  host: ChatHost,
+  request: ChatRequest,
+  { base }: ServedModel,
+  plan: ReplyPlan,
+  thought: string | null,
+  compile: (wanted: RequestConstraint, thoughts: Thoughts) => Promise<CompiledGrammar>,
+): Promise<Pick<GenerationRequest, "grammar" | "thoughtIds">> {
+  const asked = constraintOf(request);
+  if (asked !== null && plan.forcedCalls !== null) {
+    throw ValidationError.at(asked.field, "cannot be combined with a tool_choice that asks for calls");
+  }
+  const wanted = asked ?? plan.forcedCalls;
+  if (wanted === null) return { grammar: null };
+  const grammar = (thoughts: Thoughts) => compile(wanted, thoughts);
+  if (!plan.reasons) return { grammar: await grammar("none") };
+  if (thought !== null) return { grammar: await grammar("open") };
+  return { grammar: await grammar("possible"), thoughtIds: host.grammar.thoughtIds(base) };
+}
+
+/** Fields whose meaning depends on how the engine was opened. */
+function checkFeatures(request: ChatRequest, { base }: ServedModel): void {
+  if (request.priority !== 0 && base.loop.scheduler !== "priority") {
+    throw ValidationError.at("priority", "needs the priority scheduler", "not_supported", {
+      hint: 'open the engine with scheduler: "priority" (--scheduler priority)',
+    });
+  }
+}

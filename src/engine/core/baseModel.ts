@@ -1,0 +1,138 @@
+import { stat } from "node:fs/promises";
+import { basename, join, resolve } from "node:path";
+import { ModelFileError } from "../../errors.js";
+import { InferenceLoop } from "../../inference/index.js";
+import type { DecoderConfig, DeviceModel, Runtime } from "../../runtime/runtime.js";
+import {
+  type ChatTemplate,
+  compileChatTemplate,
+  loadTokenizer,
+  TemplateError,
+  type TemplateSource,
+  type Tokenizer,
+  TokenizerError,
+} from "../../text/index.js";
+import type { ModelOptions } from "../../types/options.js";
+import { noModelFolder, openWeightFolder } from "../../weights/index.js";
+import { diagnostics } from "./diagnostics.js";
+import { type GenerationDefaults, readGenerationDefaults } from "./generationDefaults.js";
+import { planPages } from "./memoryPlan.js";
+import { embeddedModel, type ResolvedOptions } from "./options.js";
+
+/** A loaded Hugging Face folder. */
+export interface BaseModel {
+  /** The name that requests use. */
+  readonly id: string;
+  readonly folder: string;
+  readonly config: DecoderConfig;
+  /** Positions that a sequence may have. */
+  readonly contextLength: number;
+  readonly tokenizer: Tokenizer;
+  /** null: the folder has none, so requests must bring one. */
+  readonly template: ChatTemplate | null;
+  readonly generationConfig: GenerationDefaults;
+  /** Of the weights. */
+  readonly hash: string;
+  readonly device: DeviceModel;
+  readonly loop: InferenceLoop;
+  /** When its configuration was last written, Unix seconds. */
+  readonly created: number;
+}
+
+export type { GenerationDefaults };
+
+/** Bytes for a model and its pages: all there are, and its share of them beside other models. */
+export interface MemoryBudget {
+  total: number;
+  share: number;
+}
+
+/** @throws ModelFileError */
+async function loadText(folder: string): Promise<{ tokenizer: Tokenizer; template: ChatTemplate | null }> {
+  let template: TemplateSource | undefined;
+  try {
+    const tokenizer = await loadTokenizer(folder);
+    template = tokenizer.chatTemplates.get("default");
+    return { tokenizer, template: template === undefined ? null : compileChatTemplate(template.text) };
+  } catch (cause) {
+    if (cause instanceof TokenizerError) throw new ModelFileError(cause.file ?? folder, cause.reason, { cause });
+    if (cause instanceof TemplateError) throw new ModelFileError(template!.file, cause.message, { cause });
+    throw cause;
+  }
+}
+
+/**
+ * Loads a folder onto the device.
+ * @throws ModelFileError naming what is wrong with the folder; InsufficientMemoryError before memory is taken.
+ */
+export async function loadBaseModel(
+  runtime: Runtime,
+  model: ModelOptions,
+  options: ResolvedOptions,
+  budget: MemoryBudget,
+): Promise<BaseModel> {
+  const started = performance.now();
+  const folder = resolve(model.path);
+  const id = model.id ?? (folder === resolve(embeddedModel.path) ? embeddedModel.id : basename(folder));
+  const found = await stat(folder).catch(() => null);
+  if (!found?.isDirectory()) throw noModelFolder(folder, found !== null);
+  const [weights, { tokenizer, template }, generationConfig] = await Promise.all([
+    openWeightFolder(folder),
+    loadText(folder),
+    readGenerationDefaults(folder),
+  ]);
+  const { config, tensors } = weights;
+  if (tokenizer.vocabSize > config.vocab) {
+    throw new ModelFileError(
+      join(folder, "tokenizer.json"),
+      `has tokens up to ${tokenizer.vocabSize - 1}, the model only ${config.vocab} of them`,
+    );
+  }
+  const contextLength = Math.min(options.contextLength ?? config.maxPositions, config.maxPositions);
+  const wanted = model.dtype ?? options.dtype;
+  const dtype = wanted === "auto" ? weights.dtype : wanted;
+  const needs = runtime.memory(config, dtype);
+  const limits = { contextLength, maxSequences: options.maxSequences };
+  // A model too large for its share may still fit what there is.
+  const bytes = Math.max(budget.share, Math.min(budget.total, needs.weights * 1.5));
+  const kvPages = model.kvPages ?? planPages(id, needs, bytes, limits);
+  const [device, hash] = await Promise.all([
+    runtime.load({
+      config,
+      tensors,
+      dtype,
+      kvPages,
+      onProgress: (fraction) => diagnostics.modelProgress.publish({ id, fraction, bytes: needs.weights }),
+    }),
+    weights.hash(),
+  ]);
+  const loop = new InferenceLoop(device, tokenizer, {
+    maxSequences: options.maxSequences,
+    tokenBudget: options.tokenBudget,
+    maxQueue: options.maxQueue,
+    scheduler: options.scheduler,
+    contextLength,
+  });
+  const { mtimeMs } = await stat(join(folder, "config.json"));
+  const seconds = (performance.now() - started) / 1000;
+  diagnostics.modelLoad.publish({ id, folder, dtype, bytes: device.bytes, kvPages, seconds });
+  options.logger.info("model loaded", { id, dtype, bytes: device.bytes, kvPages, seconds });
+  return {
+    id,
+    folder,
+    config,
+    contextLength: loop.contextLength,
+    tokenizer,
+    template,
+    generationConfig,
+    hash,
+    device,
+    loop,
+    created: Math.floor(mtimeMs / 1000),
+  };
+}
+
+export async function closeBaseModel({ tokenizer, loop, device }: BaseModel): Promise<void> {
+  await Promise.all([tokenizer.close(), loop.close()]);
+  device.close();
+}

@@ -1,0 +1,38 @@
+import type { Runtime } from "../../runtime/runtime.js";
+import type { ModelRecord } from "../../store/records.js";
+import type { Store } from "../../store/store.js";
+import type { TrainingHost } from "../../training/host.js";
+import type { JobRunner } from "../../training/jobRunner.js";
+import type { ChatHost } from "../chat/host.js";
+import type { AdapterCache } from "./adapterCache.js";
+import type { BaseModel } from "./baseModel.js";
+import type { Caller, View } from "./caller.js";
+import type { InferenceMetrics } from "./metrics.js";
+import type { ResolvedOptions } from "./options.js";
+
+/** What an engine consists of; its resources are views of this for one caller. */
+export interface EngineCore {
+  readonly options: ResolvedOptions;
+  readonly store: Store;
+  readonly runtime: Runtime;
+  /** By id, in the order in which they were named. */
+  readonly bases: ReadonlyMap<string, BaseModel>;
+  readonly defaultBase: BaseModel;
+  readonly adapters: AdapterCache;
+  readonly runner: JobRunner;
+  /** What training sees of the engine. */
+  readonly trainingHost: TrainingHost;
+  readonly owner: Caller;
+  readonly ownerKey: string;
+  readonly metrics: InferenceMetrics;
+  /** What chat completions see of the engine. */
+  readonly chatHost: ChatHost;
+  /** Aborted when the engine closes. */
+  readonly closing: AbortSignal;
+  /** @throws UnavailableError when this engine does not serve the model's base. */
+  baseOf(model: ModelRecord): BaseModel;
+  /** An adapter's folder that a request names, if its caller may read it. @throws ValidationError at `field` */
+  adapterFolder(view: View, field: string, path: string): string;
+  /** Where a caller may have a folder made. @throws ValidationError at `field` */
+  newFolder(view: View, field: string, path: string): string;
+}

@@ -1,0 +1,45 @@
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { JsonFields } from "../../weights/jsonFields.js";
+
+/** What a model folder says about sampling. */
+export interface GenerationDefaults {
+  temperature?: number;
+  top_p?: number;
+  /** 0: off. */
+  top_k?: number;
+  min_p?: number;
+  repetition_penalty?: number;
+  max_new_tokens?: number;
+  /** Tokens that end a reply. */
+  eos_token_id: number[];
+}
+
+function ids(fields: JsonFields, name: string): number[] {
+  const value = fields.get(name) ?? [];
+  const list: unknown[] = Array.isArray(value) ? value : [value];
+  if (list.every((id): id is number => Number.isInteger(id) && (id as number) >= 0)) return list;
+  return fields.fail(name, "must be a token id or a list of them");
+}
+
+/**
+ * Reads generation_config.json, and from config.json the end tokens if that does not name them.
+ * @throws ModelFileError naming file and field
+ */
+export async function readGenerationDefaults(folder: string): Promise<GenerationDefaults> {
+  const config = await JsonFields.read(join(folder, "config.json"));
+  const file = join(folder, "generation_config.json");
+  const given = existsSync(file) ? await JsonFields.read(file) : new JsonFields(file, {});
+  const number = (name: string, least: number, most: number) =>
+    given.get(name) === null ? undefined : given.number(name, least, most);
+  const ends = ids(given, "eos_token_id");
+  return {
+    temperature: number("temperature", 0, Number.MAX_VALUE),
+    top_p: number("top_p", 0, 1),
+    top_k: number("top_k", -1, Number.MAX_SAFE_INTEGER),
+    min_p: number("min_p", 0, 1),
+    repetition_penalty: number("repetition_penalty", 1e-6, 1e6),
+    max_new_tokens: number("max_new_tokens", 1, Number.MAX_SAFE_INTEGER),
+    eos_token_id: ends.length > 0 ? ends : ids(config, "eos_token_id"),
+  };
+}

@@ -1,0 +1,186 @@
+// Compiled grammars, shared by all requests that ask for the same: compiled once, kept while they are used.
+
+import { createHash } from "node:crypto";
+import { GrammarError } from "../../grammar/grammarError.js";
+import type { Constraint, Thoughts } from "../../grammar/index.js";
+import { onAbort } from "../../inference/abortListeners.js";
+import {
+  type CompiledGrammar,
+  compileGrammar,
+  type GrammarRequest,
+  type GrammarVocabulary,
+  prepareVocabulary,
+  type VocabularyParts,
+} from "../../runtime/runtime.js";
+import type { GrammarCompiler } from "../chat/constraint.js";
+import type { BaseModel } from "./baseModel.js";
+
+/** Grammars of one model that are kept when nothing uses them. */
+const MOST_KEPT = 256;
+
+interface ModelGrammars {
+  vocabulary: Promise<GrammarVocabulary>;
+  specialTokens: ReadonlyMap<string, number>;
+  /** Those that literals may be drawn as. */
+  literalTokens: ReadonlyMap<string, number>;
+  thoughtIds: Int32Array;
+  /** By constraint, the one used longest ago first. */
+  grammars: Map<string, Compilation>;
+}
+
+interface Compilation {
+  grammar: Promise<CompiledGrammar>;
+  /** Requests that wait for it: with the last one gone nobody needs it any more. */
+  waiting: number;
+  isCompiled: boolean;
+  abort: AbortController;
+}
+
+export class GrammarCache implements GrammarCompiler {
+  private readonly models = new WeakMap<BaseModel, ModelGrammars>();
+
+  async compile(
+    base: BaseModel,
+    constraint: Constraint,
+    thoughts: Thoughts,
+    { client, signal }: GrammarRequest = {},
+  ): Promise<CompiledGrammar> {
+    signal?.throwIfAborted();
+    const { grammars, ...model } = this.model(base);
+    const key = keyOf(constraint, thoughts);
+    const compilation =
+      grammars.get(key) ?? start((signal) => compileAnew(model, constraint, thoughts, { client, signal }));
+    grammars.delete(key);
+    grammars.set(key, compilation);
+    if (grammars.size > MOST_KEPT) grammars.delete(grammars.keys().next().value!);
+    const drop = () => {
+      if (grammars.get(key) === compilation) grammars.delete(key);
+    };
+    compilation.waiting++;
+    try {
+      return await untilAborted(compilation.grammar, signal);
+    } catch (error) {
+      if (!signal?.aborted) drop();
+      throw error;
+    } finally {
+      if (--compilation.waiting === 0 && !compilation.isCompiled) {
+        drop();
+        compilation.abort.abort();
+      }
+    }
+  }
+
+  thoughtIds(base: BaseModel): Int32Array {
+    return this.model(base).thoughtIds;
+  }
+
+  private model(base: BaseModel): ModelGrammars {
+    let model = this.models.get(base);
+    if (model === undefined) {
+      const { tokenizer } = base;
+      const parts = vocabularyOf(base);
+      const named = Array.from(parts.special, (id): [string, number] => [tokenizer.tokenText(id), id]);
+      model = {
+        vocabulary: prepareVocabulary(parts),
+        specialTokens: new Map(named),
+        literalTokens: new Map(named.filter(([text]) => THOUGHT_MARKS.includes(text))),
+        thoughtIds: thoughtIdsOf(base, parts),
+        grammars: new Map(),
+      };
+      this.models.set(base, model);
+    }
+    return model;
+  }
+}
+
+async function compileAnew(
+  { vocabulary, specialTokens, literalTokens }: Pick<ModelGrammars, "vocabulary" | "specialTokens" | "literalTokens">,
+  constraint: Constraint,
+  thoughts: Thoughts,
+  request: GrammarRequest,
+): Promise<CompiledGrammar> {
+  // Loaded by the first request that needs it: most processes start sooner without.
+  const { constraintGrammar, encodeGrammar } = await import("../../grammar/index.js");
+  request.signal?.throwIfAborted();
+  const program = encodeGrammar(constraintGrammar(constraint, { specialTokens, literalTokens, thoughts }));
+  return compileGrammar(await vocabulary, program, {}, request);
+}
+
+function start(compile: (signal: AbortSignal) => Promise<CompiledGrammar>): Compilation {
+  const abort = new AbortController();
+  const compilation = { grammar: compile(abort.signal), waiting: 0, isCompiled: false, abort };
+  compilation.grammar.then(
+    () => {
+      compilation.isCompiled = true;
+    },
+    () => undefined,
+  );
+  return compilation;
+}
+
+/** What `promise` resolves to; an abort rejects with the signal's reason, whatever the promise does. */
+function untilAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return promise;
+  return new Promise((resolve, reject) => {
+    const unfollow = onAbort(signal, () => reject(signal.reason));
+    promise.then(resolve, reject).finally(unfollow);
+  });
+}
+
+/** What JSON cannot say is said by objects of one field; objects with such a field are said by their entries. */
+function distinct(_: string, value: unknown): unknown {
+  if (typeof value === "bigint") return { bigint: String(value) };
+  const isMistakable = typeof value === "object" && value !== null && ("bigint" in value || "entries" in value);
+  return isMistakable && !Array.isArray(value) ? { entries: Object.entries(value) } : value;
+}
+
+/** Two constraints of one key are the same. */
+function keyOf(constraint: Constraint, thoughts: Thoughts): string {
+  try {
+    const text = JSON.stringify([constraint, thoughts], distinct);
+    return createHash("sha256").update(text).digest("base64");
+  } catch {
+    throw new GrammarError("must be plain JSON, not nested too deep");
+  }
+}
+
+/** Ids without a token of their own have no bytes, so that they never match. */
+function vocabularyOf(base: BaseModel): VocabularyParts {
+  const { tokenizer, config, generationConfig } = base;
+  const offsets = new Int32Array(config.vocab + 1);
+  const pieces: Uint8Array[] = [];
+  for (let id = 0; id < config.vocab; id++) {
+    const bytes = id < tokenizer.vocabSize ? tokenizer.tokenBytes(id) : new Uint8Array(0);
+    pieces.push(bytes);
+    offsets[id + 1] = offsets[id]! + bytes.length;
+  }
+  const ends = new Set(generationConfig.eos_token_id);
+  if (tokenizer.eosId !== null) ends.add(tokenizer.eosId);
+  return {
+    tokens: Buffer.concat(pieces),
+    offsets,
+    special: Int32Array.from(new Set([...tokenizer.specialIds, ...thoughtMarkIds(base)])),
+    end: Int32Array.from([...ends].filter((id) => id >= 0 && id < config.vocab)),
+  };
+}
+
+/**
+ * Tokens of their own in most vocabularies of models that think: a grammar may name them, its literals may be
+ * them, and no other text is. */
+const THOUGHT_MARKS = ["<think>", "</think>"];
+
+function thoughtMarkIds({ tokenizer }: BaseModel): number[] {
+  return THOUGHT_MARKS.map((mark) => tokenizer.tokenToId(mark)).filter((id) => id !== null);
+}
+
+/** `<think>`, or where that is no token, all that its spelling may begin with. */
+function thoughtIdsOf({ tokenizer }: BaseModel, { tokens, offsets }: VocabularyParts): Int32Array {
+  const opening = Buffer.from(THOUGHT_MARKS[0]!);
+  const id = tokenizer.tokenToId(THOUGHT_MARKS[0]!);
+  if (id !== null) return Int32Array.of(id);
+  return Int32Array.from(offsets.subarray(0, -1).keys()).filter((token) => {
+    const [from, to] = [offsets[token]!, offsets[token + 1]!];
+    const shared = Math.min(to - from, opening.length);
+    return shared > 0 && opening.compare(tokens, from, from + shared, 0, shared) === 0;
+  });
+}

@@ -1,0 +1,32 @@
+import { describe, expect, it } from "vitest";
+import { InsufficientMemoryError } from "../../errors.js";
+import { planPages } from "./memoryPlan.js";
+
+const MiB = 2 ** 20;
+const limits = { contextLength: 1024, maxSequences: 4 };
+
+describe("planPages", () => {
+  it("takes pages for every sequence when there is room", () => {
+    expect(planPages("m", { weights: 100 * MiB, page: MiB }, 1000 * MiB, limits)).toBe(4 * 17);
+  });
+
+  it("takes half of what the weights leave when there is less, and one context at least", () => {
+    expect(planPages("m", { weights: 100 * MiB, page: MiB }, 180 * MiB, limits)).toBe(40);
+    expect(planPages("m", { weights: 100 * MiB, page: MiB }, 120 * MiB, limits)).toBe(17);
+  });
+
+  it("says which option to lower when one context does not fit", () => {
+    const failure = (budget: number) => {
+      try {
+        planPages("m", { weights: 100 * MiB, page: MiB }, budget, limits);
+      } catch (error) {
+        return error as InsufficientMemoryError;
+      }
+      return null;
+    };
+    expect(failure(110 * MiB)).toBeInstanceOf(InsufficientMemoryError);
+    expect(failure(110 * MiB)).toMatchObject({ param: "contextLength", needed: 117 * MiB, available: 110 * MiB });
+    expect(failure(90 * MiB)).toMatchObject({ param: "models" });
+    expect(failure(117 * MiB)).toBeNull();
+  });
+});

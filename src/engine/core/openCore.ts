@@ -1,0 +1,163 @@
+import { realpathSync } from "node:fs";
+import { relative, sep } from "node:path";
+import { ClosedError, NotFoundError, UnavailableError, ValidationError } from "../../errors.js";
+import { packageVersion } from "../../packageFiles.js";
+import { openRuntime } from "../../runtime/runtime.js";
+import { isKept } from "../../store/homeFolder.js";
+import type { ModelRecord } from "../../store/records.js";
+import { openStore } from "../../store/store.js";
+import { loadAdapter } from "../../training/checkpointFiles.js";
+import { resolveAdapterFolder, resolveNewFolder } from "../../training/dataLocation.js";
+import type { TrainingHost } from "../../training/host.js";
+import { JobRunner } from "../../training/jobRunner.js";
+import { AdapterCache } from "./adapterCache.js";
+import { type BaseModel, closeBaseModel, loadBaseModel } from "./baseModel.js";
+import { checkWeights } from "./checkWeights.js";
+import type { EngineCore } from "./core.js";
+import { diagnostics } from "./diagnostics.js";
+import { fileRights, readerOf } from "./fileRights.js";
+import { GrammarCache } from "./grammarCache.js";
+import { InferenceMetrics } from "./metrics.js";
+import type { ResolvedOptions } from "./options.js";
+import { resolveModel } from "./resolve.js";
+
+/** Of the memory available at the start, what weights and pages may take when the operator set no limit. */
+const memoryShare = 0.75;
+
+/** Of the memory available when a job's steps begin, what the activations of all jobs may take. */
+const activationShare = 0.5;
+
+/** Builds everything an engine consists of; on failure nothing is left open. `options.home` is canonical. */
+export async function openCore(options: ResolvedOptions): Promise<{ core: EngineCore; shutDown: () => Promise<void> }> {
+  const store = openStore(options.home);
+  const bases = new Map<string, BaseModel>();
+  const closing = new AbortController();
+  try {
+    const runtime = openRuntime({ threads: options.threads });
+    let budget = options.memoryLimit ?? runtime.availableMemory() * memoryShare;
+    for (const [index, model] of options.models.entries()) {
+      // What is left is shared by the models still to come, so that the first does not take every page.
+      const share = budget / (options.models.length - index);
+      const base = await loadBaseModel(runtime, model, options, { total: budget, share });
+      if (bases.has(base.id)) {
+        await closeBaseModel(base);
+        const msg = `two models have the id "${base.id}"; give one of them an id of its own`;
+        throw new ValidationError([{ loc: ["options", "models", String(index)], msg, type: "value_error" }]);
+      }
+      bases.set(base.id, base);
+      checkWeights(store, base, options);
+      budget -= base.device.bytes;
+    }
+
+    const adapters = new AdapterCache(options.maxIdleAdapters, (base, modelId, step) =>
+      loadAdapter(base, store.files.checkpointFolder(modelId, step), "checkpoint"),
+    );
+    const baseOf = (model: ModelRecord): BaseModel => {
+      const base = bases.get(model.baseModel);
+      if (base) return base;
+      throw new UnavailableError(`the base model "${model.baseModel}" of ${model.name} is not served now`, {
+        code: "base_model_missing",
+        param: "model",
+        hint: "open the engine with that model among `models`",
+      });
+    };
+    const trainingHost: TrainingHost = {
+      store,
+      options: {
+        optimizerStep: options.optimizerStep,
+        optimizer: options.optimizer,
+        maxTrainingJobs: options.maxTrainingJobs,
+        allowedHosts: options.allowedHosts,
+      },
+      logger: options.logger,
+      fileRights: (reader) => fileRights(reader, store.home, options.dataRoots),
+      async base(modelId) {
+        const model = store.models.get(modelId);
+        if (!model) throw new NotFoundError(`model ${modelId} has been deleted`, { code: "model_not_found" });
+        return baseOf(model);
+      },
+      activationMemory() {
+        const loaded = [...bases.values()].reduce((sum, { device }) => sum + device.bytes, 0);
+        const allowed = (options.memoryLimit ?? Number.POSITIVE_INFINITY) - loaded;
+        return Math.min(allowed, runtime.availableMemory() * activationShare) / options.maxTrainingJobs;
+      },
+      publishCheckpoint(modelId, step, version) {
+        const model = store.models.get(modelId);
+        if (model) adapters.put(baseOf(model), modelId, step, version);
+        diagnostics.checkpoint.publish({ modelId, step });
+      },
+    };
+    const metrics = new InferenceMetrics();
+    let isShut = false;
+    const core: EngineCore = {
+      options,
+      get store() {
+        if (isShut) throw new ClosedError("the engine has been closed");
+        return store;
+      },
+      runtime,
+      bases,
+      defaultBase: [...bases.values()][0]!,
+      adapters,
+      runner: new JobRunner(trainingHost),
+      trainingHost,
+      owner: { entity: options.entity, owner: true },
+      ownerKey: options.apiKey ?? store.ownerKey(),
+      metrics,
+      chatHost: {
+        resolve: (name, caller) => resolveModel(core, name, caller),
+        toolParser: options.toolParser,
+        samplingDefaults: options.samplingDefaults,
+        grammar: new GrammarCache(),
+        metrics,
+        version: packageVersion(),
+      },
+      closing: closing.signal,
+      baseOf,
+      newFolder(view, field, path) {
+        const rights = trainingHost.fileRights(readerOf(view));
+        const refuse = (message: string) => ValidationError.at(field, message);
+        const folder = resolveNewFolder(path, rights, refuse);
+        if (isKept(relative(realpathSync(store.home), folder).split(sep)[0]!))
+          throw refuse("lies in what the engine keeps");
+        return folder;
+      },
+      adapterFolder(view, field, path) {
+        const rights = trainingHost.fileRights(readerOf(view));
+        return resolveAdapterFolder(path, rights, (message) => ValidationError.at(field, message));
+      },
+    };
+    const { quarantined, restored } = store.swept;
+    if (quarantined.length > 0) {
+      options.logger.warn("folders that the home's database does not know were moved to its quarantine", {
+        home: options.home,
+        folders: quarantined,
+      });
+    }
+    if (restored.length > 0) {
+      options.logger.warn("folders came back from quarantine", { home: options.home, folders: restored });
+    }
+    core.runner.start();
+    diagnostics.engineOpen.publish({ home: options.home });
+    options.logger.info("engine opened", { home: options.home, models: [...bases.keys()] });
+
+    const shutDown = async () => {
+      if (closing.signal.aborted) return;
+      closing.abort(new ClosedError("the engine has been closed"));
+      try {
+        await core.runner.close();
+        await Promise.all([...bases.values()].map(closeBaseModel));
+      } finally {
+        isShut = true;
+        store.close();
+      }
+      diagnostics.engineClose.publish({ home: options.home });
+      options.logger.info("engine closed", { home: options.home });
+    };
+    return { core, shutDown };
+  } catch (error) {
+    for (const base of bases.values()) await closeBaseModel(base);
+    store.close();
+    throw error;
+  }
+}

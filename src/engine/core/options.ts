@@ -1,0 +1,131 @@
+import { realpathSync } from "node:fs";
+import { resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { z } from "zod";
+import { ValidationError } from "../../errors.js";
+import { packageFolder } from "../../packageFiles.js";
+import { MAX_ADAPTER_RANK, PROJECTIONS } from "../../schemas/models.js";
+import { name } from "../../schemas/names.js";
+import { validate } from "../../schemas/validate.js";
+import { OPTIMIZER, type OptimizerSettings } from "../../training/recipe.js";
+import type { Logger } from "../../types/logger.js";
+import type { EngineOptions, ModelOptions } from "../../types/options.js";
+
+const dtype = z.enum(["auto", "float32", "bfloat16"]);
+const count = z.int().min(1);
+/** Beyond these a mistyped option would cost memory and time without end. */
+const MOST = { threads: 256, sequences: 4096, stepTokens: 65_536, queue: 1_000_000 };
+/** With fewer tokens a step does little but begin and end. */
+const LEAST_STEP_TOKENS = 16;
+
+/** What every operating system refuses in a path. */
+const path = z
+  .string()
+  .min(1)
+  .refine((text) => !text.includes("\0"), "must not hold a zero byte");
+
+const modelOptions = z.strictObject({
+  id: z.string().min(1).optional(),
+  path,
+  dtype: dtype.optional(),
+  kvPages: count.optional(),
+});
+
+const logger = z.custom<Logger>(
+  (value) =>
+    ["debug", "info", "warn", "error"].every(
+      (method) => typeof (value as Record<string, unknown> | null)?.[method] === "function",
+    ),
+  "must have the methods debug, info, warn and error",
+);
+
+const optimizer = (defaults: OptimizerSettings) =>
+  z
+    .strictObject({
+      beta1: z.number().min(0).lt(1).default(defaults.beta1),
+      beta2: z.number().min(0).lt(1).default(defaults.beta2),
+      eps: z.number().positive().default(defaults.eps),
+      weightDecay: z.number().min(0).default(defaults.weightDecay),
+      maxGradNorm: z.number().min(0).default(defaults.maxGradNorm),
+    })
+    .prefault({});
+
+const engineOptions = z.object({
+  home: path.nullish(),
+  models: z
+    .array(z.union([path, modelOptions]))
+    .min(1)
+    .optional(),
+  device: z.enum(["auto", "cpu"]).default("auto"),
+  dtype: dtype.default("auto"),
+  threads: count.max(MOST.threads).optional(),
+  memoryLimit: z.number().positive().optional(),
+  logger: logger.optional(),
+  entity: name.default("local"),
+  apiKey: z.string().min(1).optional(),
+  verify: z.boolean().default(false),
+  toolParser: z.enum(["auto", "none", "hermes", "llama3"]).default("auto"),
+  scheduler: z.enum(["fcfs", "priority"]).default("fcfs"),
+  samplingDefaults: z.enum(["model", "neutral"]).default("model"),
+  /** One token of prompt, one of reply. */
+  contextLength: z.int().min(2).optional(),
+  maxSequences: count.max(MOST.sequences).default(64),
+  tokenBudget: z.int().min(LEAST_STEP_TOKENS).max(MOST.stepTokens).default(512),
+  maxQueue: count.max(MOST.queue).default(2048),
+  maxIdleAdapters: z.int().min(0).default(16),
+  maxTrainingJobs: count.default(4),
+  optimizerStep: z.enum(["group", "completion", "job"]).default("group"),
+  optimizer: z.strictObject({ rl: optimizer(OPTIMIZER.rl), sft: optimizer(OPTIMIZER.sft) }).prefault({}),
+  adapter: z
+    .strictObject({
+      rank: count.max(MAX_ADAPTER_RANK).default(8),
+      alpha: z.number().positive().default(16),
+      targets: z
+        .array(z.enum(PROJECTIONS))
+        .min(1)
+        .default([...PROJECTIONS]),
+    })
+    .prefault({}),
+  dataRoots: z.array(path).optional(),
+  allowedHosts: z.array(z.string().min(1)).default([]),
+});
+
+const silent: Logger = { debug() {}, info() {}, warn() {}, error() {} };
+
+/** The model that comes with the package. */
+export const embeddedModel = { id: "anneal/tiny", path: fileURLToPath(new URL("models/tiny", packageFolder)) };
+
+export type ResolvedOptions = Omit<z.output<typeof engineOptions>, "home" | "models" | "logger" | "dataRoots"> & {
+  /** Absolute. */
+  home: string | null;
+  models: ModelOptions[];
+  logger: Logger;
+  /** Real paths; null: the operator named none. */
+  dataRoots: string[] | null;
+};
+
+function realFolder(path: string, index: number): string {
+  try {
+    return realpathSync(path);
+  } catch {
+    const loc = ["options", "dataRoots", String(index)];
+    throw new ValidationError([{ loc, msg: `there is no folder ${path}`, type: "value_error" }]);
+  }
+}
+
+/** @throws ValidationError naming unknown and wrong options. */
+export function resolveOptions(given: EngineOptions): ResolvedOptions {
+  const { home, models, logger, dataRoots, ...rest } = validate(engineOptions, given, {
+    strict: true,
+    from: "options",
+  });
+  return {
+    ...rest,
+    // A sequence that is being computed gets its token in every step.
+    maxSequences: Math.min(rest.maxSequences, rest.tokenBudget),
+    home: home == null ? null : resolve(home),
+    models: (models ?? [embeddedModel]).map((model) => (typeof model === "string" ? { path: model } : model)),
+    logger: logger ?? silent,
+    dataRoots: dataRoots?.map(realFolder) ?? null,
+  };
+}

@@ -1,0 +1,48 @@
+import type {
+  ChatCompletion,
+  ChatCompletionChunk,
+  ChatCompletionCreateParams,
+  ChatCompletionCreateParamsNonStreaming,
+  ChatCompletionCreateParamsStreaming,
+} from "../../types/chat.js";
+import type { ChatCompletionsResource, RequestOptions } from "../../types/client.js";
+import { createChatCompletion } from "../chat/createChatCompletion.js";
+import type { View } from "../core/caller.js";
+import type { EngineCore } from "../core/core.js";
+
+class Completions implements ChatCompletionsResource {
+  readonly #core: EngineCore;
+  readonly #view: View;
+
+  /** @internal */
+  constructor(core: EngineCore, view: View) {
+    this.#core = core;
+    this.#view = view;
+  }
+
+  create(params: ChatCompletionCreateParamsNonStreaming, options?: RequestOptions): Promise<ChatCompletion>;
+  create(
+    params: ChatCompletionCreateParamsStreaming,
+    options?: RequestOptions,
+  ): Promise<AsyncIterable<ChatCompletionChunk>>;
+  create(
+    params: ChatCompletionCreateParams,
+    options?: RequestOptions,
+  ): Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>>;
+  async create(
+    params: ChatCompletionCreateParams,
+    options?: RequestOptions,
+  ): Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>> {
+    const { caller, strict } = this.#view;
+    return createChatCompletion(this.#core.chatHost, params, { caller, strict, signal: options?.signal });
+  }
+}
+
+export class Chat {
+  readonly completions: Completions;
+
+  /** @internal */
+  constructor(core: EngineCore, view: View) {
+    this.completions = new Completions(core, view);
+  }
+}

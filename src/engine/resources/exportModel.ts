@@ -1,0 +1,73 @@
+// A checkpoint as a folder for other programs.
+
+import { randomUUID } from "node:crypto";
+import { existsSync, readdirSync, rmdirSync } from "node:fs";
+import { mkdir, rm } from "node:fs/promises";
+import { dirname } from "node:path";
+import { ValidationError } from "../../errors.js";
+import { moveFolder } from "../../store/durableFiles.js";
+import { naming } from "../../store/fullDisk.js";
+import { readAdapter } from "../../training/checkpointFiles.js";
+import type { ModelExported, ModelExportParams } from "../../types/models.js";
+import { writeAdapterFolder } from "../../weights/adapterFolder.js";
+import { writeMergedFolder } from "../../weights/mergedFolder.js";
+import type { BaseModel } from "../core/baseModel.js";
+import { embeddedModel } from "../core/options.js";
+
+/** As `transformers` cuts weights into files. */
+const DEFAULT_SHARD_BYTES = 5e9;
+
+/**
+ * Writes the adapter in `checkpoint` to `target`, which is there whole or not at all.
+ * @throws ValidationError at `path` when something is there already; ModelFileError when the checkpoint is damaged.
+ */
+export const exportCheckpoint = naming(
+  async (
+    checkpoint: string,
+    target: string,
+    base: BaseModel,
+    { format = "peft", base_model, dtype, max_shard_bytes }: Omit<ModelExportParams, "path" | "step">,
+    signal?: AbortSignal,
+  ): Promise<Pick<ModelExported, "path" | "format" | "base_model">> => {
+    checkFree(target);
+    const adapter = await readAdapter(checkpoint, base, "checkpoint");
+    const name = base_model ?? resolvableName(base);
+    await mkdir(dirname(target), { recursive: true });
+    const temporary = `${target}.${randomUUID()}.part`;
+    await mkdir(temporary);
+    try {
+      if (format === "merged") {
+        const options = { maxShardBytes: max_shard_bytes ?? DEFAULT_SHARD_BYTES, ...(dtype ? { dtype } : {}), signal };
+        await writeMergedFolder(temporary, base.folder, adapter, options);
+      } else {
+        await writeAdapterFolder(temporary, adapter.spec, adapter.tensors, name);
+      }
+      signal?.throwIfAborted();
+      checkFree(target);
+      if (existsSync(target)) rmdirSync(target);
+      moveFolder(temporary, target);
+    } finally {
+      await rm(temporary, { recursive: true, force: true });
+    }
+    return { path: target, format: format ?? "peft", base_model: name };
+  },
+);
+
+function checkFree(target: string): void {
+  if (!existsSync(target)) return;
+  let entries: string[];
+  try {
+    entries = readdirSync(target);
+  } catch {
+    throw ValidationError.at("path", `${target} is no folder`);
+  }
+  if (entries.length > 0) throw ValidationError.at("path", `${target} is not empty`);
+}
+
+/**
+ * What other programs find the base model by: its id where that is one of a hub (`owner/name`), else its folder on this
+ * machine.
+ */
+function resolvableName({ id, folder }: BaseModel): string {
+  return id.includes("/") && id !== embeddedModel.id ? id : folder;
+}

@@ -1,0 +1,37 @@
+import { ClosedError } from "../../errors.js";
+import { quarantined } from "../../store/sweep.js";
+import type { CheckResult, HealthReport, SystemReport } from "../../types/health.js";
+import type { EngineCore } from "../core/core.js";
+
+export function health(core: EngineCore): HealthReport {
+  if (core.closing.aborted) throw new ClosedError("the engine is closing");
+  return { status: "ok" };
+}
+
+async function check(probe: () => unknown): Promise<CheckResult> {
+  const start = performance.now();
+  const errors: string[] = [];
+  try {
+    await probe();
+  } catch (error) {
+    errors.push((error as Error).message);
+  }
+  return { success: errors.length === 0, duration: (performance.now() - start) / 1000, errors };
+}
+
+/** Whether what requests need works: the database, and computing (on the processor; no device of another kind is in use). */
+export async function systemCheck(core: EngineCore): Promise<SystemReport> {
+  return {
+    api: true,
+    database: await check(() => core.store.check()),
+    cpu_queue: await check(() => {
+      if (core.closing.aborted) throw new Error("the engine is closing");
+      for (const base of core.bases.values()) base.loop.stats();
+    }),
+    gpu_queue: await check(() => undefined),
+    home: await check(() => {
+      const { length } = quarantined(core.store.home);
+      if (length > 0) throw new Error(`${length} folders that the database does not know are in quarantine`);
+    }),
+  };
+}

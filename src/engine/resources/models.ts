@@ -1,0 +1,287 @@
+import { randomUUID } from "node:crypto";
+import { ConflictError, NotFoundError, ValidationError } from "../../errors.js";
+import { makePage, PagePromise } from "../../pages.js";
+import { modelCreate, modelExport, modelImport, modelRollback } from "../../schemas/models.js";
+import { metricQuery, trajectoryQuery } from "../../schemas/pages.js";
+import { trajectoryLog } from "../../schemas/trajectories.js";
+import { validate, validateInTurns } from "../../schemas/validate.js";
+import type { ModelRecord } from "../../store/records.js";
+import { writeInitialCheckpoint } from "../../training/checkpointFiles.js";
+import { describeCheckpoint } from "../../training/describeCheckpoint.js";
+import { checkMetricNames } from "../../training/logMetrics.js";
+import { recordGroupsInTurns } from "../../training/recordGroups.js";
+import type { ModelsResource, PageRequest, RequestOptions } from "../../types/client.js";
+import type {
+  Checkpoint,
+  MetricRow,
+  Model,
+  ModelCreateParams,
+  ModelDeleted,
+  ModelEntry,
+  ModelEntryList,
+  ModelExported,
+  ModelExportParams,
+  ModelImportParams,
+  ModelOptimizer,
+} from "../../types/models.js";
+import type { MetricQuery, Page, TrajectoryQuery } from "../../types/page.js";
+import type { LoggedGroup, LogParams, LogResult } from "../../types/trajectories.js";
+import { accessModel } from "../core/access.js";
+import type { BaseModel } from "../core/baseModel.js";
+import { checkEntity, type View } from "../core/caller.js";
+import type { EngineCore } from "../core/core.js";
+import { diagnostics } from "../core/diagnostics.js";
+import { servedName } from "../core/modelNames.js";
+import { importAdapter } from "./importAdapter.js";
+
+const groupIdPrefix = "group-";
+const rowIdPrefix = "row-";
+
+function toModel({ id, entity, project, name, baseModel, runId }: ModelRecord): Model {
+  return { id, entity, project, name, base_model: baseModel, run_id: runId };
+}
+
+export function noStep(model: ModelRecord, step: number): NotFoundError {
+  return new NotFoundError(`${model.name} has no step ${step}`, { code: "step_not_found", param: "step" });
+}
+
+/** Without what is null. */
+function given<T extends object>(settings: T | null | undefined): { [K in keyof T]?: NonNullable<T[K]> } {
+  const entries = Object.entries(settings ?? {}).filter(([, value]) => value != null);
+  return Object.fromEntries(entries) as { [K in keyof T]?: NonNullable<T[K]> };
+}
+
+/** What a model's own row keeps of them; null: it has none. */
+function optimizerSettings({ optimizer }: Pick<ModelCreateParams, "optimizer">): unknown {
+  const own = Object.entries(given(optimizer)).map(([objective, settings]) => {
+    const { weight_decay: weightDecay, max_grad_norm: maxGradNorm, ...others } = settings as ModelOptimizer;
+    return [objective, given({ ...others, weightDecay, maxGradNorm })];
+  });
+  return own.length === 0 ? null : Object.fromEntries(own);
+}
+
+export class Models implements ModelsResource {
+  readonly #core: EngineCore;
+  readonly #view: View;
+
+  /** @internal */
+  constructor(core: EngineCore, view: View) {
+    this.#core = core;
+    this.#view = view;
+  }
+
+  async create(params: ModelCreateParams, options?: RequestOptions): Promise<Model> {
+    const checked = validate(modelCreate, params, { strict: this.#view.strict });
+    const adapter = { ...this.#core.options.adapter, ...given(checked.adapter) };
+    return this.#register(checked, options, (base, folder) => writeInitialCheckpoint(base, folder, adapter));
+  }
+
+  async import(params: ModelImportParams, options?: RequestOptions): Promise<Model> {
+    const { path, ...checked } = validate(modelImport, params, { strict: this.#view.strict });
+    const source = this.#core.adapterFolder(this.#view, "path", path);
+    return this.#register(checked, options, (base, folder) => importAdapter(base, source, folder));
+  }
+
+  /** The folder of step 0 is there before the model is: whoever sees the model can use it. */
+  async #register(
+    params: Omit<ModelCreateParams, "adapter">,
+    options: RequestOptions | undefined,
+    writeStepZero: (base: BaseModel, folder: string) => Promise<void>,
+  ): Promise<Model> {
+    options?.signal?.throwIfAborted();
+    const { store, bases } = this.#core;
+    const { project, name, base_model } = params;
+    const entity = params.entity ?? this.#view.caller.entity;
+    checkEntity(this.#view.caller, entity);
+    const taken = (): Model | null => {
+      const existing = store.models.find(entity, project, name);
+      if (!existing) return null;
+      const full = `${entity}/${project}/${name}`;
+      if (!params.return_existing) {
+        throw new ConflictError(`the model ${full} exists already`, {
+          code: "model_exists",
+          param: "name",
+          hint: "choose another name, or ask for it with return_existing",
+        });
+      }
+      if (existing.baseModel !== base_model) {
+        throw new ConflictError(`the model ${full} exists already, with base model "${existing.baseModel}"`, {
+          code: "model_exists",
+          param: "base_model",
+        });
+      }
+      return toModel(existing);
+    };
+    // A name that is taken is a conflict whatever base model is named with it.
+    const early = taken();
+    const base = bases.get(base_model);
+    if (!base) {
+      const served = [...bases.keys()].map((id) => `"${id}"`).join(", ");
+      throw ValidationError.at("base_model", `there is no base model "${base_model}" here; there is ${served}`);
+    }
+    if (early) return early;
+
+    const id = randomUUID();
+    const folder = store.files.temporary();
+    let registered = false;
+    try {
+      await writeStepZero(base, folder);
+      await store.files.commitFolder(folder, store.files.checkpointFolder(id, 0));
+      options?.signal?.throwIfAborted();
+      // Somebody may have taken the name while the adapter was written.
+      const late = taken();
+      if (late) return late;
+      const model = store.transaction(() => {
+        const optimizer = optimizerSettings(params);
+        const record = store.models.create({ id, entity, project, name, baseModel: base_model, optimizer });
+        store.checkpoints.create({ modelId: id, step: 0 });
+        return record;
+      });
+      registered = true;
+      diagnostics.checkpoint.publish({ modelId: id, step: 0 });
+      return toModel(model);
+    } finally {
+      store.files.remove(folder);
+      if (!registered) store.files.remove(store.files.modelFolder(id));
+    }
+  }
+
+  async list(options?: RequestOptions): Promise<ModelEntryList> {
+    options?.signal?.throwIfAborted();
+    const { store, bases } = this.#core;
+    const { caller } = this.#view;
+    const entries: ModelEntry[] = [...bases.values()].map((base) => ({
+      id: base.id,
+      object: "model",
+      created: base.created,
+      owned_by: "anneal",
+      root: base.id,
+      parent: null,
+      model_id: null,
+      max_model_len: base.contextLength,
+    }));
+    for (const model of store.models.list(caller.owner ? {} : { entity: caller.entity })) {
+      const base = bases.get(model.baseModel);
+      const latest = store.checkpoints.latest(model.id);
+      if (!base || !latest) continue;
+      entries.push({
+        id: servedName(model),
+        object: "model",
+        created: Math.floor(model.createdAt / 1000),
+        owned_by: model.entity,
+        root: `${model.entity}/${model.project}/${model.name}:step${latest.step}`,
+        parent: base.id,
+        model_id: model.id,
+        max_model_len: base.contextLength,
+      });
+    }
+    return { object: "list", data: entries };
+  }
+
+  /** The entry of `list` with this id. */
+  async entry(id: string): Promise<ModelEntry> {
+    const entry = (await this.list()).data.find((candidate) => candidate.id === id);
+    if (entry) return entry;
+    throw new NotFoundError(`there is no model "${id}"`, { code: "model_not_found", param: "model" });
+  }
+
+  async retrieve(modelId: string, options?: RequestOptions): Promise<Model> {
+    options?.signal?.throwIfAborted();
+    return toModel(accessModel(this.#core.store, this.#view.caller, modelId));
+  }
+
+  async delete(modelId: string, options?: RequestOptions): Promise<ModelDeleted> {
+    options?.signal?.throwIfAborted();
+    const { store, runner, adapters } = this.#core;
+    const model = accessModel(store, this.#view.caller, modelId);
+    const remaining = store.transaction(() => {
+      const steps = store.checkpoints.steps(model.id);
+      // The model goes first, so that no job can be queued for it any more; its jobs' rows stay.
+      store.models.delete(model.id);
+      return steps;
+    });
+    await runner.cancelModel(model.id);
+    adapters.forget(model.id);
+    store.files.remove(store.files.modelFolder(model.id));
+    return { model_id: model.id, deleted_checkpoints: remaining.length, deleted_run: true };
+  }
+
+  async export(modelId: string, params: ModelExportParams, options?: RequestOptions): Promise<ModelExported> {
+    options?.signal?.throwIfAborted();
+    const core = this.#core;
+    const { path, step: given, ...asked } = validate(modelExport, params, { strict: this.#view.strict });
+    const model = accessModel(core.store, this.#view.caller, modelId);
+    const target = core.newFolder(this.#view, "path", path);
+    const step = given ?? core.store.checkpoints.latest(model.id)!.step;
+    if (!core.store.checkpoints.get(model.id, step)) throw noStep(model, step);
+    const checkpoint = core.store.files.checkpointFolder(model.id, step);
+    const { exportCheckpoint } = await import("./exportModel.js");
+    return { step, ...(await exportCheckpoint(checkpoint, target, core.baseOf(model), asked, options?.signal)) };
+  }
+
+  async rollback(modelId: string, step: number, options?: RequestOptions): Promise<Checkpoint> {
+    options?.signal?.throwIfAborted();
+    const { caller } = this.#view;
+    const asked = validate(modelRollback, { step }, { strict: this.#view.strict });
+    const model = accessModel(this.#core.store, caller, modelId);
+    if (!this.#core.store.checkpoints.get(model.id, asked.step)) throw noStep(model, asked.step);
+    const { rollBack } = await import("./rollback.js");
+    const made = await rollBack(this.#core, model, asked.step, options?.signal);
+    return describeCheckpoint(this.#core.store.files, made, caller.owner);
+  }
+
+  async log(modelId: string, params: LogParams, options?: RequestOptions): Promise<LogResult> {
+    options?.signal?.throwIfAborted();
+    const { store } = this.#core;
+    // Clients repeat the model's id in the body.
+    const {
+      split,
+      trajectory_groups,
+      step: given,
+    } = await validateInTurns(trajectoryLog, params, { strict: this.#view.strict });
+    checkMetricNames(trajectory_groups);
+    const model = accessModel(store, this.#view.caller, modelId);
+    const step = given ?? store.checkpoints.latest(model.id)?.step ?? 0;
+    if (given != null && !store.checkpoints.get(model.id, given)) {
+      throw noStep(model, given);
+    }
+    return { step, metrics: await recordGroupsInTurns(store, model.id, step, split, trajectory_groups) };
+  }
+
+  trajectories(modelId: string, query: TrajectoryQuery = {}, options?: RequestOptions): PageRequest<LoggedGroup> {
+    const page = async (after: string | null | undefined): Promise<Page<LoggedGroup>> => {
+      options?.signal?.throwIfAborted();
+      const asked = validate(trajectoryQuery, { ...query, after }, { from: "query", strict: this.#view.strict });
+      const model = accessModel(this.#core.store, this.#view.caller, modelId);
+      const position = asked.after == null ? null : Number(asked.after.slice(groupIdPrefix.length));
+      const { items, hasMore } = this.#core.store.trajectories.list(model.id, { ...asked, after: position });
+      const groups = items.map(({ position, step, split, group, recordedAt }) => ({
+        id: `${groupIdPrefix}${position}`,
+        step,
+        split,
+        group,
+        recorded_at: new Date(recordedAt).toISOString(),
+      }));
+      return makePage(groups, hasMore, page);
+    };
+    return new PagePromise(() => page(query.after));
+  }
+
+  metrics(modelId: string, query: MetricQuery = {}, options?: RequestOptions): PageRequest<MetricRow> {
+    const page = async (after: string | null | undefined): Promise<Page<MetricRow>> => {
+      options?.signal?.throwIfAborted();
+      const asked = validate(metricQuery, { ...query, after }, { from: "query", strict: this.#view.strict });
+      const model = accessModel(this.#core.store, this.#view.caller, modelId);
+      const position = asked.after == null ? null : Number(asked.after.slice(rowIdPrefix.length));
+      const { items, hasMore } = this.#core.store.metrics.list(model.id, { ...asked, after: position });
+      const rows = items.map(({ position, step, metrics, recordedAt }) => ({
+        id: `${rowIdPrefix}${position}`,
+        step,
+        metrics,
+        recorded_at: new Date(recordedAt).toISOString(),
+      }));
+      return makePage(rows, hasMore, page);
+    };
+    return new PagePromise(() => page(query.after));
+  }
+}

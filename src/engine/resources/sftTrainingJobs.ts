@@ -1,0 +1,75 @@
+import { ValidationError } from "../../errors.js";
+import { sftTrainingJobCreate } from "../../schemas/jobs.js";
+import { validateInTurns } from "../../schemas/validate.js";
+import { writeFileDurably } from "../../store/durableFiles.js";
+import { resolveTrainingData, trainingDataName } from "../../training/dataLocation.js";
+import { dataCopy, writeJobRequest } from "../../training/jobRequest.js";
+import type { RequestOptions, SftTrainingJobsResource } from "../../types/client.js";
+import type { SftTrainingJobCreateParams, TrainingJobCreated } from "../../types/training.js";
+import { accessModel } from "../core/access.js";
+import { checkEntity, type View } from "../core/caller.js";
+import type { EngineCore } from "../core/core.js";
+import { readerOf } from "../core/fileRights.js";
+import { queueJob } from "./queueJob.js";
+
+/** What messages call the data that a request holds itself. */
+const GIVEN_DATA = "the data given";
+
+/** Supervised jobs; their lives are followed through the other jobs' resource. */
+export class SftTrainingJobs implements SftTrainingJobsResource {
+  readonly #core: EngineCore;
+  readonly #view: View;
+
+  /** @internal */
+  constructor(core: EngineCore, view: View) {
+    this.#core = core;
+    this.#view = view;
+  }
+
+  async create(params: SftTrainingJobCreateParams, options?: RequestOptions): Promise<TrainingJobCreated> {
+    options?.signal?.throwIfAborted();
+    const { store } = this.#core;
+    const request = await validateInTurns(sftTrainingJobCreate, params, { strict: this.#view.strict });
+    const model = accessModel(store, this.#view.caller, request.model_id);
+    const { checkRateCount, checkRatesOfFile, resolveSftSettings } = await import("../../training/sftRecipe.js");
+    // What can be told now is told now; the job resolves its settings again from the step it starts at.
+    const settings = resolveSftSettings(request.config, (store.checkpoints.latest(model.id)?.step ?? 0) + 1);
+    const config = request.config ?? {};
+    if ((request.data == null) === (request.training_data_url == null)) {
+      const problem = request.data == null ? "is missing, and so is data" : "cannot be combined with data";
+      throw ValidationError.at("training_data_url", problem);
+    }
+    if (request.data != null) {
+      const { conversationLines } = await import("../../training/sftData.js");
+      const lines = await conversationLines(request.data);
+      checkRateCount(settings, lines.length);
+      options?.signal?.throwIfAborted();
+      return queueJob(this.#core, model, "sft", (jobId) => {
+        writeJobRequest(store.files, jobId, { kind: "sft", config, data: GIVEN_DATA });
+        writeFileDurably(dataCopy(store.files, jobId), lines);
+      });
+    }
+    const { data, name } = this.#locate(request.training_data_url!);
+    await checkRatesOfFile(settings, data, name);
+    options?.signal?.throwIfAborted();
+    return queueJob(this.#core, model, "sft", (jobId) =>
+      writeJobRequest(store.files, jobId, { kind: "sft", config, data, name }),
+    );
+  }
+
+  /** The file on this machine that is meant (or the http(s) URL as it is), and what messages call it. */
+  #locate(url: string): { data: string; name: string } {
+    const { store, trainingHost, options } = this.#core;
+    const reader = readerOf(this.#view);
+    const data = resolveTrainingData(url, {
+      rights: trainingHost.fileRights(reader),
+      allowedHosts: options.allowedHosts,
+      artifactFolder: ({ version, ...key }) => {
+        checkEntity(this.#view.caller, key.entity, "training_data_url");
+        const found = version === null ? store.artifacts.latest(key) : store.artifacts.find(key, version);
+        return found && store.artifacts.folder(found);
+      },
+    });
+    return { data, name: trainingDataName(url, data, reader) };
+  }
+}

@@ -1,0 +1,79 @@
+import { ValidationError } from "../../errors.js";
+import { chatCompletionCreate } from "../../schemas/chat.js";
+import { detokenizeRequest, tokenizeRequest } from "../../schemas/tokens.js";
+import { validateInTurns } from "../../schemas/validate.js";
+import type { Tokenizer } from "../../text/index.js";
+import { isTurnUsedUp, nextTurn } from "../../turns.js";
+import type { RequestOptions } from "../../types/client.js";
+import type { DetokenizeParams, TokenizeParams, TokenizeResult } from "../../types/tokens.js";
+import { renderPrompt } from "../chat/prompt.js";
+import type { BaseModel } from "../core/baseModel.js";
+import type { View } from "../core/caller.js";
+import type { EngineCore } from "../core/core.js";
+import { resolveModel } from "../core/resolve.js";
+
+/** Texts to tokens and back, as chat completions do it. */
+export class Tokens {
+  readonly #core: EngineCore;
+  readonly #view: View;
+
+  /** @internal */
+  constructor(core: EngineCore, view: View) {
+    this.#core = core;
+    this.#view = view;
+  }
+
+  /** The tokens of a text, or of the prompt that a conversation becomes. */
+  async tokenize(params: TokenizeParams, { signal }: RequestOptions = {}): Promise<TokenizeResult> {
+    const { prompt, messages, add_special_tokens, return_token_strs, ...chat } = await validateInTurns(
+      tokenizeRequest,
+      params,
+    );
+    if ((prompt == null) === (messages == null)) {
+      throw ValidationError.at("prompt", "either prompt or messages is needed");
+    }
+    const base = await this.#base(chat.model);
+    const request = { ...chat, messages, add_special_tokens: add_special_tokens ?? false };
+    const limits = { context: base.contextLength, byDefault: undefined };
+    const tokens =
+      prompt == null
+        ? (await renderPrompt(await validateInTurns(chatCompletionCreate, request), base, limits, signal)).tokens
+        : await base.tokenizer.encodeAside(prompt, { addSpecialTokens: add_special_tokens ?? true, signal });
+    const strings = return_token_strs ? await tokenTexts(base.tokenizer, tokens) : null;
+    return { count: tokens.length, max_model_len: base.contextLength, tokens, token_strs: strings };
+  }
+
+  async detokenize(params: DetokenizeParams): Promise<{ prompt: string }> {
+    const { model, tokens } = await validateInTurns(detokenizeRequest, params, { strict: this.#view.strict });
+    const base = await this.#base(model);
+    const bad = tokens.findIndex((id) => id >= base.config.vocab);
+    if (bad >= 0)
+      throw ValidationError.at(`tokens.${bad}`, `must be below the vocabulary's size, ${base.config.vocab}`);
+    return { prompt: await textOf(base.tokenizer, tokens) };
+  }
+
+  async #base(name: string | null | undefined): Promise<BaseModel> {
+    const { base, release } = await resolveModel(this.#core, name, this.#view.caller);
+    release();
+    return base;
+  }
+}
+
+async function textOf(tokenizer: Tokenizer, tokens: readonly number[]): Promise<string> {
+  const decoder = tokenizer.stream({ skipSpecialTokens: false });
+  const pieces: string[] = [];
+  for (const id of tokens) {
+    pieces.push(decoder.push(id));
+    while (pieces.length % 1024 === 0 && isTurnUsedUp()) await nextTurn();
+  }
+  return pieces.join("") + decoder.flush();
+}
+
+async function tokenTexts(tokenizer: Tokenizer, tokens: readonly number[]): Promise<string[]> {
+  const texts: string[] = [];
+  for (const id of tokens) {
+    texts.push(tokenizer.piece(id));
+    while (texts.length % 1024 === 0 && isTurnUsedUp()) await nextTurn();
+  }
+  return texts;
+}

@@ -1,0 +1,134 @@
+import { resolve } from "node:path";
+import { TrainingFailedError } from "../../errors.js";
+import { makePage, PagePromise } from "../../pages.js";
+import { jobQuery, trainingJobCreate } from "../../schemas/jobs.js";
+import { pageQuery } from "../../schemas/pages.js";
+import { validate, validateInTurns } from "../../schemas/validate.js";
+import type { JobRecord } from "../../store/records.js";
+import { writeJobRequest } from "../../training/jobRequest.js";
+import { checkMetricNames } from "../../training/logMetrics.js";
+import type { PageRequest, RequestOptions, TrainingJobsResource } from "../../types/client.js";
+import type { JobQuery, Page, PageQuery } from "../../types/page.js";
+import type { TrainingEvent, TrainingJob, TrainingJobCreated, TrainingJobCreateParams } from "../../types/training.js";
+import { accessJob, accessModel } from "../core/access.js";
+import type { View } from "../core/caller.js";
+import type { EngineCore } from "../core/core.js";
+import { readerOf } from "../core/fileRights.js";
+import { eventPage, followEvents } from "./jobEvents.js";
+import { queueJob } from "./queueJob.js";
+
+const time = (milliseconds: number | null) => (milliseconds === null ? null : new Date(milliseconds).toISOString());
+
+function toJob(job: JobRecord): TrainingJob {
+  return {
+    id: job.id,
+    status: job.status,
+    model_id: job.modelId,
+    created_at: time(job.createdAt)!,
+    started_at: time(job.startedAt),
+    ended_at: time(job.endedAt),
+    step: job.step,
+    error: job.error,
+    ...(job.run === null ? {} : { run: job.run }),
+  };
+}
+
+/** Reinforcement learning jobs, and the life of jobs of either kind. */
+export class TrainingJobs implements TrainingJobsResource {
+  readonly #core: EngineCore;
+  readonly #view: View;
+
+  /** @internal */
+  constructor(core: EngineCore, view: View) {
+    this.#core = core;
+    this.#view = view;
+  }
+
+  async create(params: TrainingJobCreateParams, options?: RequestOptions): Promise<TrainingJobCreated> {
+    const request = await validateInTurns(trainingJobCreate, params, { strict: this.#view.strict });
+    const { model_id, trajectory_groups, experimental_config, run } = request;
+    checkMetricNames(trajectory_groups);
+    const core = this.#core;
+    const model = accessModel(core.store, this.#view.caller, model_id);
+    const { checkRlRequest } = await import("../../training/rlRecipe.js");
+    // What can be told now is told now; the job resolves its settings again from the step it starts at.
+    const adapterFolder = (field: string, path: string) => core.adapterFolder(this.#view, field, path);
+    checkRlRequest({ store: core.store, base: core.baseOf(model), adapterFolder }, request);
+    const reader = readerOf(this.#view);
+    let config = experimental_config;
+    // Relative to where the application is now, which another process that goes on with the job may not be.
+    if (reader === "application" && config?.kl_ref_adapter_path != null) {
+      config = { ...config, kl_ref_adapter_path: resolve(config.kl_ref_adapter_path) };
+    }
+    options?.signal?.throwIfAborted();
+    return queueJob(
+      this.#core,
+      model,
+      "rl",
+      (jobId) =>
+        writeJobRequest(this.#core.store.files, jobId, {
+          kind: "rl",
+          config: config ?? {},
+          groups: trajectory_groups,
+          reader,
+        }),
+      run ?? null,
+    );
+  }
+
+  list(query: JobQuery = {}, options?: RequestOptions): PageRequest<TrainingJob> {
+    const page = async (after: string | null | undefined): Promise<Page<TrainingJob>> => {
+      options?.signal?.throwIfAborted();
+      const { store } = this.#core;
+      const { caller, strict } = this.#view;
+      const asked = validate(jobQuery, { ...query, after }, { from: "query", strict });
+      if (asked.after) accessJob(store, caller, asked.after);
+      const modelId = asked.model_id == null ? null : accessModel(store, caller, asked.model_id).id;
+      const entity = caller.owner ? null : caller.entity;
+      const { items, hasMore } = store.jobs.list({ ...asked, modelId, entity });
+      return makePage(items.map(toJob), hasMore, page);
+    };
+    return new PagePromise(() => page(query.after));
+  }
+
+  async retrieve(jobId: string, options?: RequestOptions): Promise<TrainingJob> {
+    options?.signal?.throwIfAborted();
+    return toJob(accessJob(this.#core.store, this.#view.caller, jobId));
+  }
+
+  events(jobId: string, query: PageQuery = {}, options?: RequestOptions): PageRequest<TrainingEvent> {
+    const core = this.#core;
+    const view = this.#view;
+    const checked = () => {
+      const { after, limit } = validate(pageQuery, query, { from: "query", strict: view.strict });
+      return { job: accessJob(core.store, view.caller, jobId), after: after ?? null, limit };
+    };
+    const page = new PagePromise(async () => {
+      const { job, after, limit } = checked();
+      return eventPage(core.store, job.id, { after, limit });
+    });
+    return {
+      // biome-ignore lint/suspicious/noThenProperty: awaited, this is its first page.
+      then: page.then.bind(page),
+      [Symbol.asyncIterator]: async function* () {
+        const { job, after } = checked();
+        const signals = [core.closing, options?.signal].filter((signal) => signal !== undefined);
+        yield* followEvents(core.store, job.id, after, AbortSignal.any(signals));
+      },
+    };
+  }
+
+  async wait(jobId: string, options?: RequestOptions): Promise<TrainingJob> {
+    for await (const event of this.events(jobId, {}, options)) void event;
+    const job = await this.retrieve(jobId, options);
+    if (job.status === "succeeded") return job;
+    throw new TrainingFailedError(job.id, job.error ?? job.status, job.status === "cancelled");
+  }
+
+  async cancel(jobId: string, options?: RequestOptions): Promise<TrainingJob> {
+    options?.signal?.throwIfAborted();
+    const job = accessJob(this.#core.store, this.#view.caller, jobId);
+    await this.#core.runner.cancel(job.id);
+    return toJob(this.#core.store.jobs.get(job.id) ?? job);
+  }
+}
