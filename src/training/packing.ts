@@ -4,7 +4,7 @@ import type { TrainRow } from "../runtime/runtime.js";
 import type { TokenRow } from "./rows.js";
 
 /** Below this many tokens a shared beginning is not worth the copy of its last page. */
-const SMALLEST_SHARED_PREFIX = 16;
+export const MIN_SHARED_PREFIX = 16;
 
 /** A row on the device: `tokens` are those after the prefix, and entry t of `trained` is about the one that follows token t. */
 export type PackedRow = TrainRow & { trained: Uint8Array };
@@ -37,7 +37,7 @@ function longestPrefix(rows: readonly TokenRow[], candidates: readonly number[],
   let best = { prefix: -1, length: 0 };
   for (const prefix of candidates) {
     const length = Math.min(commonPrefix(rows[prefix]!.tokens, row.tokens), most);
-    if (length >= SMALLEST_SHARED_PREFIX && length > best.length) best = { prefix, length };
+    if (length >= MIN_SHARED_PREFIX && length > best.length) best = { prefix, length };
   }
   return best;
 }

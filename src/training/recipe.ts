@@ -1,6 +1,7 @@
 // A job as the runner sees it: so many optimizer steps, one after the other, each a pure function of the weights before it.
 
 import type { Learner } from "./learner.js";
+import type { TokenRow } from "./rows.js";
 import type { ValidationSettings } from "./validation.js";
 
 /** Which objective the moments of an optimizer belong to: they are cleared when it changes. */
@@ -41,10 +42,24 @@ export interface Recipe {
    * Rejects as the learner's verbs do; the step is then not to be taken again.
    */
   step(index: number, learner: Learner): Promise<Record<string, number>>;
+  /** For the estimate of what the job takes. */
+  readonly work: {
+    /** Tokens computed forward and backward, by optimizer step. */
+    perStep: readonly number[];
+    /** Tokens that are evaluated besides, over the job. */
+    evaluated: number;
+    /** A row like those of the job; null: there are no steps. */
+    probe: TokenRow | null;
+  };
   /** null: nothing is held out. */
   readonly validation: RecipeValidation | null;
   /** Frees what the recipe holds on the device. */
   close(): void;
+}
+
+/** How often so many steps look at held-out data: before the first, between, and after the last. */
+export function looksOf(steps: number, { interval }: RecipeValidation): number {
+  return 1 + Math.ceil(steps / interval);
 }
 
 /** JSON has no NaN or infinity: such values are left out. */

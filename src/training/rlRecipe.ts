@@ -6,13 +6,14 @@ import type { Store } from "../store/store.js";
 import type { TrainingJobCreateParams } from "../types/training.js";
 import type { TrajectoryGroup } from "../types/trajectories.js";
 import { groupAdvantages, normaliseBatch, trajectoryWeight, type Weighted } from "./advantages.js";
+import { computedTokens } from "./estimate.js";
 import type { TrainingBase, TrainingOptions } from "./host.js";
 import type { Learner } from "./learner.js";
 import { learningRates } from "./learningRates.js";
 import { type PolicyRow, policyGradientLoss, withEntropyBonus } from "./losses.js";
 import { type Policy, resolvePolicy } from "./policy.js";
 import { createPromptRenderer } from "./promptRenderer.js";
-import { finiteNumbers, type Recipe, type RecipeValidation } from "./recipe.js";
+import { finiteNumbers, looksOf, type Recipe, type RecipeValidation } from "./recipe.js";
 import { checkTrajectory, type PromptRenderer, type TrajectoryRow, tokenizeTrajectory } from "./rows.js";
 import { heldOut } from "./validation.js";
 
@@ -221,6 +222,11 @@ export async function createRlRecipe(
     const startVersion = precalculate ? await held(context.loadStep(context.currentStep)) : 0;
     const rates = learningRates({ peak: policy.learningRate, ...policy.schedule }, plan.units.length);
     const versions = { referenceVersion, startVersion };
+    const validation = validationOf(plan, policy, versions);
+    const perStep = plan.units.map((unit) => computedTokens(unit.rows));
+    const total = perStep.reduce((sum, tokens) => sum + tokens, 0);
+    // Of weights other than the trained ones.
+    const passes = Number(policy.klReference !== null) + Number(policy.precalculateLogprobs);
     return {
       objective: "rl",
       steps: plan.units.length,
@@ -228,7 +234,14 @@ export async function createRlRecipe(
         counts: plan.counts,
         warnings: [...plan.warnings, ...staleWarnings(request.trajectory_groups, context.currentStep)],
       },
-      validation: validationOf(plan, policy, versions),
+      validation,
+      work: {
+        perStep,
+        evaluated:
+          passes * total +
+          (validation ? (passes + looksOf(perStep.length, validation)) * computedTokens(plan.heldOut) : 0),
+        probe: plan.units[0]?.rows[0] ?? null,
+      },
       async step(index, learner) {
         const metrics = await rlStep(plan.units[index]!, policy, learner, versions, rates[index]!);
         const warning = index === 0 ? ratioWarning(plan, policy, metrics) : null;

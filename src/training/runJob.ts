@@ -7,6 +7,7 @@ import { errorForOthers, NotFoundError, ValidationError } from "../errors.js";
 import type { AdapterSpec, Trainer } from "../runtime/runtime.js";
 import { streamFile } from "../store/durableFiles.js";
 import type { JobRecord } from "../store/records.js";
+import type { TrainingEstimate } from "../types/training.js";
 import {
   type AdapterState,
   captureState,
@@ -18,6 +19,7 @@ import {
 } from "./checkpointFiles.js";
 import { commitCheckpoint } from "./commitCheckpoint.js";
 import { resolveAdapterFolder } from "./dataLocation.js";
+import { estimateJob } from "./estimate.js";
 import { optimizersOf, type TrainingBase, type TrainingHost, type TrainingOptions } from "./host.js";
 import { dataCopy, type JobRequest, readJobRequest } from "./jobRequest.js";
 import { Learner } from "./learner.js";
@@ -89,10 +91,11 @@ export async function runJob(host: TrainingHost, job: JobRecord, signal: AbortSi
 }
 
 async function makeSteps(run: Run, signal: AbortSignal): Promise<void> {
-  await recordStart(run);
   const { host, recipe, trainer, spec, state } = run;
   const limits = { ...passLimits(run.base, run.host.activationMemory()), signal };
   const learner = new Learner(trainer, state.settings.optimizer[recipe.objective], limits);
+  const hasBegun = host.store.events.count(run.job.id, "training_started") > 0;
+  await recordStart(run, hasBegun ? null : await estimateJob(recipe, run.base, trainer, learner, limits));
   const { validation } = recipe;
   let standing = state.standing;
   /** The best weights, where they are on no disk. */
@@ -176,14 +179,17 @@ async function createRecipe(
 }
 
 /** The job's first event, and what its groups say of the step they were sampled at; written once. */
-async function recordStart({ host, job, request, recipe, state }: Run): Promise<void> {
+async function recordStart(
+  { host, job, request, recipe, state }: Run,
+  estimate: TrainingEstimate | null,
+): Promise<void> {
   const { store, logger } = host;
   const { counts, warnings } = recipe.started;
   const first = store.events.count(job.id, "training_started") === 0;
   const isLogged = first && request.kind === "rl";
   const groups = isLogged ? await prepareGroups(store, job.modelId, state.from, "train", request.groups) : null;
   const write = () => {
-    const data = { num_sequences: recipe.steps, ...counts, ...(warnings.length > 0 ? { warnings } : {}) };
+    const data = { num_sequences: recipe.steps, ...counts, estimate, ...(warnings.length > 0 ? { warnings } : {}) };
     store.startJob(job.id, { type: "training_started", data });
     if (!first) return;
     store.jobs.update(job.id, { state });
@@ -194,6 +200,7 @@ async function recordStart({ host, job, request, recipe, state }: Run): Promise<
   } finally {
     groups?.discard();
   }
+  if (estimate) logger.info("training job begins", { job: job.id, steps: recipe.steps, ...estimate });
   for (const warning of warnings) logger.warn(warning, { job: job.id });
 }
 

@@ -3,11 +3,12 @@
 import { ValidationError, type ValidationIssue } from "../errors.js";
 import type { SftConfig } from "../types/training.js";
 import { type ConversationRenderer, conversationRows } from "./conversationRows.js";
+import { computedTokens } from "./estimate.js";
 import type { TrainingBase } from "./host.js";
 import { type LearningRateSettings, learningRates } from "./learningRates.js";
 import { countTrained, crossEntropyLoss } from "./losses.js";
 import { createPromptRenderer } from "./promptRenderer.js";
-import { finiteNumbers, MAX_LEARNING_RATE, type Recipe, type RecipeValidation } from "./recipe.js";
+import { finiteNumbers, looksOf, MAX_LEARNING_RATE, type Recipe, type RecipeValidation } from "./recipe.js";
 import type { TokenRow } from "./rows.js";
 import { countExamples, isRemote, readExamples, TrainingDataError } from "./sftData.js";
 import { heldOut, heldOutCount, resolveValidation, shuffledInTurns, type ValidationSettings } from "./validation.js";
@@ -197,11 +198,17 @@ export async function createSftRecipe(
       "nothing could be held out for validation: there are too few conversations, or those held out train nothing",
     );
   }
+  const validation = validationOf(plan, settings);
   return {
     objective: "sft",
     steps: trainable.length,
     started: { counts: plan.counts, warnings },
-    validation: validationOf(plan, settings),
+    validation,
+    work: {
+      perStep: trainable.map((batch) => computedTokens(batch.rows)),
+      evaluated: validation ? looksOf(trainable.length, validation) * computedTokens(plan.heldOut) : 0,
+      probe: trainable[0]?.rows[0] ?? null,
+    },
     async step(index, learner) {
       const batch = trainable[index]!;
       const started = performance.now();

@@ -154,6 +154,16 @@ export interface TrainingJob {
   run?: TrainingRun;
 }
 
+/** What a job will take, told before its first step. */
+export interface TrainingEstimate {
+  /** Computed forward and backward; what rows share counts once. */
+  tokens: number;
+  /** Besides the model: activations of the largest pass, and the state of what is trained. */
+  memory_bytes: number;
+  /** On this machine as busy as it is, validation included; early stopping ends sooner. */
+  seconds?: number;
+}
+
 /** The first event of a job. */
 export interface TrainingStartedEvent {
   id: string;
@@ -161,6 +171,8 @@ export interface TrainingStartedEvent {
   data: {
     /** Optimizer steps that the job will make, one `gradient_step` each. */
     num_sequences: number;
+    /** Of jobs that are not over in a moment, `seconds` too. */
+    estimate?: TrainingEstimate;
     /** Why less is learned than could be. */
     warnings?: string[];
     /** Counts of what the data held. */

@@ -1,0 +1,83 @@
+// What a job says it will take, before its first step.
+
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { Engine } from "../../src/index.js";
+import { DEFAULT_ADAPTER } from "../../src/training/checkpointFiles.js";
+import { computedTokens, estimateJob } from "../../src/training/estimate.js";
+import type { TrainingBase } from "../../src/training/host.js";
+import { Learner } from "../../src/training/learner.js";
+import { packRows } from "../../src/training/packing.js";
+import { OPTIMIZER } from "../../src/training/recipe.js";
+import type { TrainingStartedEvent } from "../../src/types/training.js";
+import { loadTestBase, madeUpGroups } from "./jobHost.js";
+
+let base: TrainingBase;
+beforeAll(async () => {
+  base = await loadTestBase();
+});
+afterAll(() => base.device.close());
+
+const row = (length: number, from: number) => {
+  const tokens = Int32Array.from({ length }, (_, i) => (i * 37) % 700);
+  return { tokens, trained: Uint8Array.from(tokens, (_, i) => (i >= from ? 1 : 0)) };
+};
+
+describe("an estimate", () => {
+  it("counts what rows share once, as passes do", () => {
+    const rows = [row(80, 70), row(90, 70), row(75, 50), row(40, 10)];
+    const packed = packRows(rows).reduce((sum, { tokens }) => sum + tokens.length, 0);
+    expect(computedTokens(rows)).toBe(packed);
+    expect(packed).toBeLessThan(80 + 90 + 75 + 40);
+  });
+
+  it("times passes whose gradient it clears, and counts activations and the trained parameters", async () => {
+    const trainer = await base.device.trainAdapter(DEFAULT_ADAPTER, { seed: 1n });
+    const limits = { maxTokens: 4096, memoryBudget: 2 ** 30 };
+    const learner = new Learner(trainer, OPTIMIZER.sft, limits);
+    const work = { perStep: [6000, 3000], evaluated: 300, probe: row(100, 20) };
+    const estimate = await estimateJob({ work }, base, trainer, learner, limits);
+    expect(estimate.tokens).toBe(9000);
+    expect(estimate.seconds).toBeGreaterThan(0);
+    for (const { data } of (await trainer.read("gradient")).values())
+      expect(data.every((value) => value === 0)).toBe(true);
+    expect(trainer.steps).toBe(0);
+    const smaller = await estimateJob({ work: { ...work, perStep: [500, 500] } }, base, trainer, learner, limits);
+    expect(smaller).not.toHaveProperty("seconds");
+    expect(estimate.memory_bytes).toBeGreaterThan(smaller.memory_bytes);
+    const parameters = [...(await trainer.read("value")).values()].reduce((sum, { data }) => sum + data.length, 0);
+    const none = await estimateJob(
+      { work: { perStep: [], evaluated: 0, probe: null } },
+      base,
+      trainer,
+      learner,
+      limits,
+    );
+    expect(none).toEqual({ tokens: 0, memory_bytes: 16 * parameters });
+    trainer.close();
+  });
+
+  it("is in a job's first event and in the log, and of the order of what the job takes", async () => {
+    const logged: unknown[] = [];
+    const logger = {
+      debug() {},
+      warn() {},
+      error() {},
+      info: (text: string, data?: object) => logged.push([text, data]),
+    };
+    await using engine = await Engine.open({ logger });
+    const model = await engine.models.create({ project: "p", name: "m", base_model: "anneal/tiny" });
+    const { id } = await engine.trainingJobs.create({ model_id: model.id, trajectory_groups: madeUpGroups(120) });
+    const begin = performance.now();
+    await engine.trainingJobs.wait(id);
+    const taken = (performance.now() - begin) / 1000;
+    const [first] = (await engine.trainingJobs.events(id)).data;
+    const { estimate } = (first as TrainingStartedEvent).data;
+    expect(logged).toContainEqual([
+      "training job begins",
+      expect.objectContaining({ job: id, steps: 120, ...estimate }),
+    ]);
+    // Machines are busy: only that it is no other unit.
+    expect(estimate!.seconds!).toBeGreaterThan(taken / 50);
+    expect(estimate!.seconds!).toBeLessThan(taken * 50);
+  });
+});
