@@ -229,7 +229,7 @@ export class BeamSearch {
   }
 
   private continue({ beam, cumulative, drawn }: Candidate, place: number): Beam {
-    const sequence = Sequence.branch(beam.sequence, place, drawn.token);
+    const sequence = beam.sequence.fork(place, drawn.token);
     this.host.branch(beam.sequence, sequence);
     const text = beam.text?.after(drawn.token) ?? null;
     return { sequence, place, cumulative, last: drawn, text, isRead: false };

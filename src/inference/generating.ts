@@ -2,9 +2,9 @@
 // events, and ends by itself, by its reader or by an abort.
 
 import { randomBytes } from "node:crypto";
+import { onAbort } from "../abortListeners.js";
 import type { DeviceModel, RowLogprobs } from "../runtime/runtime.js";
 import type { Tokenizer } from "../text/index.js";
-import { onAbort } from "./abortListeners.js";
 import { BeamSearch } from "./beamSearch.js";
 import { ChoiceOutput, type TokenLogprobs } from "./choiceOutput.js";
 import { EventQueue } from "./eventQueue.js";
@@ -49,8 +49,8 @@ export class Generating implements Generation {
   ) {
     const { params, promptTokens, adapter, cacheSalt, useCache, priority } = request;
     // Log-probabilities of forced tokens need a row of logits each.
-    const jumps = request.grammar !== null && params.logprobs === null;
-    const origin: SequenceOrigin = { params, adapter, cacheSalt, useCache, priority, arrival, jumps };
+    const jumpForward = request.grammar !== null && params.logprobs === null;
+    const origin: SequenceOrigin = { params, adapter, cacheSalt, useCache, priority, arrival, jumpForward };
     this.queue = new EventQueue(() => this.leave());
     this.ended = new Promise((resolve) => {
       this.resolveEnded = resolve;
@@ -128,7 +128,7 @@ export class Generating implements Generation {
 
   /** Logprobs of prompt tokens from position `from` on, or the row a beam goes on from. */
   async rows(sequence: Sequence, from: number, rows: RowLogprobs[]): Promise<void> {
-    if (sequence.beamCandidates > 0 && from === sequence.length - 1) {
+    if (sequence.candidates > 0 && from === sequence.length - 1) {
       this.begin();
       const hasEnded = await this.beams!.report(sequence, rows[rows.length - 1]!, (choice) => {
         this.record.outputTokens[choice.index] = choice.tokenIds.length;

@@ -5,8 +5,8 @@
 import { ClosedError, RateLimitError } from "../errors.js";
 import type { DeviceModel, StepOutput, StepSequence } from "../runtime/runtime.js";
 import type { Tokenizer } from "../text/index.js";
-import { BlockPool, PAGE_SIZE } from "./blockPool.js";
 import { Generating } from "./generating.js";
+import { PAGE_SIZE, PagePool } from "./pagePool.js";
 import type { Generation, GenerationRequest } from "./request.js";
 import { type ScheduledStep, Scheduler } from "./scheduler.js";
 import type { Sequence } from "./sequence.js";
@@ -60,11 +60,6 @@ interface StepUnderWay {
 
 const STEP_SIZES = [1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, Number.POSITIVE_INFINITY];
 
-/** Seconds that a step should take at most when others wait for it to draw their next token. */
-const PATIENCE = 0.1;
-/** Pieces of a prompt are not made smaller than this: products of few rows use the machine badly. */
-const SMALLEST_PIECE = 64;
-
 const NOTHING = new Int32Array(0);
 
 /** Steps handed to the device before the first of them has come back. */
@@ -74,7 +69,7 @@ export class InferenceLoop {
   /** Positions a sequence may have: what the context and the pages allow. */
   readonly contextLength: number;
   readonly scheduler: "fcfs" | "priority";
-  private readonly pool: BlockPool;
+  private readonly pool: PagePool;
   private readonly steps: Scheduler;
   private readonly generations = new Set<Generating>();
   private readonly ofSequence = new Map<Sequence, Generating>();
@@ -83,7 +78,6 @@ export class InferenceLoop {
   private unstarted = 0;
   private turning: Promise<void> | null = null;
   private closed = false;
-  private secondsPerToken = 0;
   private readonly stepSizes = new Array<number>(STEP_SIZES.length).fill(0);
   private readonly counts = {
     promptTokens: 0,
@@ -99,7 +93,7 @@ export class InferenceLoop {
     private readonly tokenizer: Tokenizer,
     private readonly options: InferenceLoopOptions,
   ) {
-    this.pool = new BlockPool(device.pages);
+    this.pool = new PagePool(device.pages);
     this.steps = new Scheduler(this.pool, {
       maxSequences: options.maxSequences,
       tokenBudget: options.tokenBudget,
@@ -125,7 +119,7 @@ export class InferenceLoop {
     const generation = new Generating(request, this.arrivals++, this.tokenizer, this.device, {
       branch: (parent, branch) => {
         this.ofSequence.set(branch, generation);
-        this.steps.addBranch(parent, branch);
+        this.steps.addFork(parent, branch);
       },
       finish: (sequence) => this.retire(sequence),
       ended: () => {
@@ -152,8 +146,8 @@ export class InferenceLoop {
       cacheUsage: 1 - this.pool.free / this.pool.pages,
       pages: this.pool.pages,
       preemptions: this.steps.preemptions,
-      cacheQueries: this.steps.cacheQueries,
-      cacheHits: this.steps.cacheHits,
+      cacheQueries: this.steps.prefixCache.queries,
+      cacheHits: this.steps.prefixCache.hits,
       ...this.counts,
       stepSizes: STEP_SIZES.map((le, i) => ({ le, count: this.stepSizes[i]! })),
     };
@@ -194,8 +188,8 @@ export class InferenceLoop {
     const step = this.steps.schedule();
     if (step === null) return false;
     this.openSlots(step);
-    if (step.runs.length === 0) return true;
-    const rows = step.runs.map((sequence) => sequence.row());
+    if (step.sequences.length === 0) return true;
+    const rows = step.sequences.map((sequence) => sequence.row());
     const draws = rows.map((row) => row.sample);
     const jumps = rows.map((row) => row.jump);
     const positions = rows.map((row) => row.position);
@@ -204,24 +198,25 @@ export class InferenceLoop {
     output.catch(() => undefined);
     const tokens = this.started(step);
     this.steps.issued(step);
-    for (const [i, sequence] of step.runs.entries()) {
+    for (const [i, sequence] of step.sequences.entries()) {
       if (!draws[i]) continue;
       sequence.pending++;
       sequence.pendingForced += jumps[i]!;
     }
-    this.underWay.push({ runs: step.runs, draws, jumps, positions, tokens, output });
+    this.underWay.push({ runs: step.sequences, draws, jumps, positions, tokens, output });
     return true;
   }
 
   private async runOnDevice(step: ScheduledStep, rows: StepSequence[]): Promise<StepOutput> {
-    if (step.copyFrom.length > 0) this.device.copyPages(Int32Array.from(step.copyFrom), Int32Array.from(step.copyTo));
+    const { from, to } = step.copies;
+    if (from.length > 0) this.device.copyPages(Int32Array.from(from), Int32Array.from(to));
     return this.device.step(rows);
   }
 
   /** Sampling settings that the device refuses end their own request only. */
   private openSlots(step: ScheduledStep): void {
-    for (const sequence of step.runs) {
-      if (sequence.slot >= 0 || sequence.beamCandidates > 0 || sequence.state === "finished") continue;
+    for (const sequence of step.sequences) {
+      if (sequence.slot >= 0 || sequence.candidates > 0 || sequence.state === "finished") continue;
       const generation = this.generationOf(sequence);
       try {
         generation.openSlot(sequence);
@@ -229,7 +224,7 @@ export class InferenceLoop {
         generation.fail(error);
       }
     }
-    step.runs = step.runs.filter((sequence) => sequence.state === "running");
+    step.sequences = step.sequences.filter((sequence) => sequence.state === "running");
   }
 
   /** Counts a step; the tokens it computes. */
@@ -237,7 +232,7 @@ export class InferenceLoop {
     this.counts.steps++;
     const now = performance.now();
     let tokens = 0;
-    for (const sequence of step.runs) {
+    for (const sequence of step.sequences) {
       tokens += sequence.chunk;
       const generation = this.generationOf(sequence);
       if (generation.record.scheduled > 0) continue;
@@ -252,7 +247,7 @@ export class InferenceLoop {
 
   private async postprocess(step: StepUnderWay, output: StepOutput): Promise<void> {
     this.counts.deviceSeconds += output.seconds;
-    this.paceBy(output.seconds, step.tokens);
+    this.steps.prefillLimit.observe(step.tokens, output.seconds);
     for (let i = 0; i < step.runs.length; i++) {
       const sequence = step.runs[i]!;
       const drew = step.draws[i]!;
@@ -260,7 +255,7 @@ export class InferenceLoop {
       sequence.inFlight--;
       if (drew) {
         sequence.pending--;
-        sequence.tookForced(forced.length, step.jumps[i]!);
+        sequence.settleForced(forced.length, step.jumps[i]!);
       }
       if (sequence.state === "finished") {
         this.counts.discardedRows++;
@@ -279,14 +274,6 @@ export class InferenceLoop {
         top: output.top[i] ?? null,
       });
     }
-  }
-
-  /** Sizes the pieces of long prompts by how fast the last large steps were; results do not depend on it. */
-  private paceBy(seconds: number, tokens: number): void {
-    if (tokens < SMALLEST_PIECE) return;
-    const perToken = seconds / tokens;
-    this.secondsPerToken = this.secondsPerToken === 0 ? perToken : 0.75 * this.secondsPerToken + 0.25 * perToken;
-    this.steps.longestPiece = Math.max(SMALLEST_PIECE, Math.floor(PATIENCE / this.secondsPerToken));
   }
 
   /** After a failed step nobody knows what its pages hold: all that runs ends with the error. */

@@ -1,7 +1,7 @@
-// One choice on its way through the steps: its tokens, how far they are computed, and the pages they lie in.
+// A sequence: its tokens, how many of them are computed, and the pages that hold their keys and values.
 
 import type { StepSequence } from "../runtime/runtime.js";
-import { PAGE_SIZE, PART_SIZE, PARTS_PER_PAGE, partHash, rootHash } from "./blockPool.js";
+import { PAGE_SIZE } from "./pagePool.js";
 import type { SamplingSettings } from "./request.js";
 
 export type SequenceState = "waiting" | "running" | "finished";
@@ -15,12 +15,12 @@ export interface SequenceOrigin {
   priority: number;
   /** Order of arrival over all requests of the loop. */
   arrival: number;
-  /** Tokens that a grammar forces are taken together with the one drawn before them. */
-  jumps: boolean;
+  /** Tokens that the grammar forces are taken together with the one drawn before them (jump-forward decoding). */
+  jumpForward: boolean;
 }
 
 /** Forced tokens that one draw takes at most. */
-const LONGEST_JUMP = 31;
+const MAX_FORCED_TOKENS = 31;
 
 export class Sequence {
   state: SequenceState = "waiting";
@@ -45,11 +45,14 @@ export class Sequence {
   /** Tokens the step being built computes. */
   chunk = 0;
 
-  private blockTable = new Int32Array(0);
-  private held = 0;
-  private view: Int32Array = this.blockTable;
-  private published = 0;
-  private readonly hashes: string[];
+  /** Of prefixes, as far as they have been needed; the prefix cache's. */
+  readonly prefixHashes: string[] = [];
+  /** Prefix hashes under which its pages can be found. */
+  publishedHashes = 0;
+
+  private pages = new Int32Array(0);
+  private pageCount = 0;
+  private pageView: Int32Array = this.pages;
 
   constructor(
     readonly origin: SequenceOrigin,
@@ -59,26 +62,24 @@ export class Sequence {
     prompt: Int32Array,
     /** The choice whose prompt pages this one shares, once they are computed. */
     readonly source: Sequence | null,
-    /** Beams draw nothing: each step reports the most likely tokens of the row, this many. 0: not a beam. */
-    readonly beamCandidates = 0,
+    /** 0: it samples. Otherwise it samples nothing: so many of the likeliest tokens to follow its last are reported. */
+    readonly candidates = 0,
   ) {
     this.promptLength = prompt.length;
     this.length = prompt.length;
     this.tokens = prompt;
-    this.hashes = [];
   }
 
-  /** A beam that goes on from `parent` with one more token; it holds no pages yet. */
-  static branch(parent: Sequence, index: number, token: number): Sequence {
-    const prompt = parent.tokens.subarray(0, parent.promptLength);
-    const branch = new Sequence(parent.origin, index, prompt, null, parent.beamCandidates);
-    branch.tokens = new Int32Array(parent.length + 1);
-    branch.tokens.set(parent.tokens.subarray(0, parent.length));
-    branch.tokens[parent.length] = token;
-    branch.length = parent.length + 1;
-    for (const hash of parent.hashes) branch.hashes.push(hash);
-    branch.published = parent.published;
-    return branch;
+  /** One that goes on from here with one more token; it holds no pages yet. */
+  fork(index: number, token: number): Sequence {
+    const fork = new Sequence(this.origin, index, this.tokens.subarray(0, this.promptLength), null, this.candidates);
+    fork.tokens = new Int32Array(this.length + 1);
+    fork.tokens.set(this.tokens.subarray(0, this.length));
+    fork.tokens[this.length] = token;
+    fork.length = this.length + 1;
+    for (const hash of this.prefixHashes) fork.prefixHashes.push(hash);
+    fork.publishedHashes = this.publishedHashes;
+    return fork;
   }
 
   get outputs(): number {
@@ -86,35 +87,40 @@ export class Sequence {
   }
 
   /** Tokens that the next step could compute. */
-  get wanted(): number {
-    if (this.beamCandidates === 0 && this.outputs + this.pending >= this.origin.params.maxTokens) return 0;
+  get uncomputed(): number {
+    if (this.candidates === 0 && this.outputs + this.pending >= this.origin.params.maxTokens) return 0;
     const left = this.length + this.pending - this.computed;
-    // Only the row of a beam's last token is reported, so that token is computed alone.
-    return this.beamCandidates > 0 && left > 1 ? left - 1 : left;
+    // Candidates are reported of one row, so the last token is computed alone.
+    return this.candidates > 0 && left > 1 ? left - 1 : left;
   }
 
-  /** Positions that pages should be held for when `chunk` more are computed: with room for forced tokens, if there is. */
-  roomWished(chunk: number): number {
+  /** Its candidates have been reported: it only holds pages, for its forks. */
+  get isIdle(): boolean {
+    return this.candidates > 0 && this.uncomputed === 0 && this.inFlight === 0;
+  }
+
+  /** Positions that pages should be held for when `chunk` more tokens are computed: forced ones may follow. */
+  positionsWithLookahead(chunk: number): number {
     const known = this.computed + chunk;
-    if (!this.origin.jumps) return known;
+    if (!this.origin.jumpForward) return known;
     // Two draws may be in flight.
-    return Math.min(known + 2 * (1 + LONGEST_JUMP), this.promptLength + this.origin.params.maxTokens);
+    return Math.min(known + 2 * (1 + MAX_FORCED_TOKENS), this.promptLength + this.origin.params.maxTokens);
   }
 
   /** Forced tokens that the draw of the step being built may take: they end within the limit and the pages held. */
-  private get jump(): number {
+  private get maxForced(): number {
     const { origin, pending, pendingForced } = this;
-    if (!origin.jumps) return 0;
+    if (!origin.jumpForward) return 0;
     const outputs = this.outputs + pending + pendingForced + 1;
-    const held = this.held * PAGE_SIZE - this.promptLength;
-    return Math.max(0, Math.min(LONGEST_JUMP, Math.min(origin.params.maxTokens, held) - outputs));
+    const held = this.pageCount * PAGE_SIZE - this.promptLength;
+    return Math.max(0, Math.min(MAX_FORCED_TOKENS, Math.min(origin.params.maxTokens, held) - outputs));
   }
 
-  /** A draw has taken `count` forced tokens of the `most` it was allowed. */
-  tookForced(count: number, most: number): void {
-    this.pendingForced -= most;
+  /** A draw has taken so many forced tokens of those it was allowed. */
+  settleForced(taken: number, allowed: number): void {
+    this.pendingForced -= allowed;
     // A step in flight that goes on from the draw computes them with it, unless the pages have been given up meanwhile.
-    if (this.inFlight > 0 && this.state === "running") this.computed += count;
+    if (this.inFlight > 0 && this.state === "running") this.computed += taken;
   }
 
   append(token: number): void {
@@ -127,56 +133,30 @@ export class Sequence {
   }
 
   /** Page ids in order of position. Copied by whoever keeps it. */
-  get blocks(): Int32Array {
-    return this.view;
+  get pageTable(): Int32Array {
+    return this.pageView;
   }
 
-  addBlock(page: number): void {
-    if (this.held === this.blockTable.length) {
-      const pages = Math.ceil(this.length / PAGE_SIZE) + 2;
-      const larger = new Int32Array(Math.max(pages, this.blockTable.length * 2));
-      larger.set(this.blockTable);
-      this.blockTable = larger;
+  addPage(page: number): void {
+    if (this.pageCount === this.pages.length) {
+      const capacity = Math.ceil(this.length / PAGE_SIZE) + 2;
+      const larger = new Int32Array(Math.max(capacity, this.pages.length * 2));
+      larger.set(this.pages);
+      this.pages = larger;
     }
-    this.blockTable[this.held++] = page;
-    this.view = this.blockTable.subarray(0, this.held);
+    this.pages[this.pageCount++] = page;
+    this.pageView = this.pages.subarray(0, this.pageCount);
   }
 
-  replaceBlock(at: number, page: number): void {
-    this.blockTable[at] = page;
+  replacePage(at: number, page: number): void {
+    this.pages[at] = page;
   }
 
-  clearBlocks(): void {
-    this.held = 0;
-    this.view = this.blockTable.subarray(0, 0);
-    this.published = 0;
+  clearPages(): void {
+    this.pageCount = 0;
+    this.pageView = this.pages.subarray(0, 0);
+    this.publishedHashes = 0;
     this.computed = 0;
-  }
-
-  /** Hash of the full page `at`; its tokens must be known. */
-  hashOfPage(at: number): string {
-    return this.hashOfPart((at + 1) * PARTS_PER_PAGE - 1);
-  }
-
-  /** Hash of the full part `at`, counted from the first token on; its tokens must be known. */
-  hashOfPart(at: number): string {
-    const fromSource = this.source === null ? 0 : Math.floor(this.promptLength / PART_SIZE);
-    if (at < fromSource) return this.source!.hashOfPart(at);
-    for (let i = this.hashes.length; i < fromSource; i++) this.hashes.push(this.source!.hashOfPart(i));
-    for (let i = this.hashes.length; i <= at; i++) {
-      const parent = this.hashes[i - 1] ?? rootHash(this.origin.adapter, this.origin.cacheSalt);
-      this.hashes.push(partHash(parent, this.tokens.subarray(i * PART_SIZE, (i + 1) * PART_SIZE)));
-    }
-    return this.hashes[at]!;
-  }
-
-  /** Parts filled with known tokens since the last call, as [from, to). */
-  newlyFull(): [from: number, to: number] | null {
-    const full = Math.floor(Math.min(this.computed, this.length) / PART_SIZE);
-    if (full <= this.published) return null;
-    const from = this.published;
-    this.published = full;
-    return [from, full];
   }
 
   /**
@@ -191,16 +171,16 @@ export class Sequence {
     row.slot = this.slot;
     row.tokens = from < this.length ? this.tokens.subarray(from, to) : null;
     row.position = from;
-    row.blocks = this.view;
+    row.blocks = this.pageView;
     row.adapter = origin.adapter;
-    row.sample = last && this.beamCandidates === 0;
+    row.sample = last && this.candidates === 0;
     row.outputIndex = this.outputs + this.pending;
-    row.jump = row.sample ? this.jump : 0;
+    row.jump = row.sample ? this.maxForced : 0;
     row.promptLogprobs = -1;
     row.next = null;
     const promptLogprobs = this.index === 0 ? origin.params.promptLogprobs : null;
-    if (last && this.beamCandidates > 0) {
-      row.promptLogprobs = this.beamCandidates;
+    if (last && this.candidates > 0) {
+      row.promptLogprobs = this.candidates;
       row.next = NO_NEXT;
     } else if (promptLogprobs !== null && from < this.promptLength - 1 && this.outputs === 0) {
       row.promptLogprobs = promptLogprobs;

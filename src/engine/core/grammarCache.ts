@@ -1,9 +1,9 @@
 // Compiled grammars, shared by all requests that ask for the same: compiled once, kept while they are used.
 
 import { createHash } from "node:crypto";
+import { onAbort } from "../../abortListeners.js";
 import { GrammarError } from "../../grammar/grammarError.js";
 import type { Constraint, Thoughts } from "../../grammar/index.js";
-import { onAbort } from "../../inference/abortListeners.js";
 import {
   type CompiledGrammar,
   compileGrammar,

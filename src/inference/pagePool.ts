@@ -1,12 +1,7 @@
-// Who owns which page of the key-value cache: reference counts, sharing by content, eviction of the least recently used.
-
-import { createHash } from "node:crypto";
+// The pages of the KV cache: reference counts, lookup by content, eviction of the least recently used.
 
 /** Positions per page. */
 export const PAGE_SIZE = 64;
-/** Positions that are found again together: parts of a page whose tokens are equal up to there. */
-export const PART_SIZE = 16;
-export const PARTS_PER_PAGE = PAGE_SIZE / PART_SIZE;
 
 const NONE = -1;
 
@@ -14,12 +9,12 @@ const NONE = -1;
  * Free pages stand in one list, first to be taken first: pages without known content in front, then cached pages by the
  * time they were freed. A cached page keeps its content, and can be shared again, until it is taken.
  */
-export class BlockPool {
+export class PagePool {
   private readonly references: Int32Array;
-  /** Of the parts by which the page can be found. */
+  /** Of each page, the hashes by which it can be found. */
   private readonly hashesOf: string[][];
   private readonly pageOf = new Map<string, number>();
-  // A ring through `pages` as the sentinel.
+  // The free list: a ring through `pages` as the sentinel.
   private readonly next: Int32Array;
   private readonly previous: Int32Array;
   private freeCount: number;
@@ -36,7 +31,7 @@ export class BlockPool {
     this.freeCount = pages;
   }
 
-  /** Pages nobody holds, cached ones included. */
+  /** Pages that no sequence holds, cached ones included. */
   get free(): number {
     return this.freeCount;
   }
@@ -72,12 +67,12 @@ export class BlockPool {
     else this.link(this.previous[this.pages]!, page);
   }
 
-  /** The page that holds the part of this hash, or -1. */
+  /** The page published under this hash, or -1. */
   find(hash: string): number {
     return this.pageOf.get(hash) ?? NONE;
   }
 
-  /** Makes a computed part of a page findable. When another page holds the same already, that one stays. */
+  /** Makes a page findable. When another page holds the same already, that one stays. */
   publish(page: number, hash: string): void {
     if (this.pageOf.has(hash)) return;
     this.hashesOf[page]!.push(hash);
@@ -112,22 +107,4 @@ export class BlockPool {
     this.previous[after] = page;
     this.freeCount++;
   }
-}
-
-/**
- * The content of a part is its tokens and everything before them, under one set of weights. The chain starts from what
- * else decides it: the adapter version (a reloaded adapter is another version) and the request's salt.
- */
-export function rootHash(adapter: number, salt: string | null): string {
-  return createHash("sha256")
-    .update(`${adapter}\n${salt === null ? "" : `=${salt}`}`)
-    .digest("base64");
-}
-
-/** Hash of the part that holds `tokens`, which follows the part (or root) of hash `parent`. */
-export function partHash(parent: string, tokens: Int32Array): string {
-  return createHash("sha256")
-    .update(parent)
-    .update(new Uint8Array(tokens.buffer, tokens.byteOffset, tokens.byteLength))
-    .digest("base64");
 }
