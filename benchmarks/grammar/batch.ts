@@ -1,6 +1,5 @@
 /** Steps of a batch with and without a constraint, taken in turn, so that both meet the same machine. */
-import type { CompiledGrammar, DeviceModel } from "../../src/runtime/runtime.js";
-import { openRuntime } from "../../src/runtime/runtime.js";
+import { type CompiledGrammar, type DeviceModel, openRuntime } from "../../src/runtime/runtime.js";
 import { openWeightFolder } from "../../src/weights/index.js";
 import { plainSlot } from "../../test/native/plainSlot.js";
 import { DecodeBatch, openContexts, pagesFor } from "../decodeBatch.js";

@@ -2,7 +2,7 @@ import type { AnnealClient } from "../types/client.js";
 import type { HealthReport, SystemReport } from "../types/health.js";
 import type { Logger } from "../types/logger.js";
 import type { EngineOptions } from "../types/options.js";
-import type { Caller, View } from "./core/caller.js";
+import type { Caller, View } from "./core/access.js";
 import type { EngineCore } from "./core/core.js";
 import type { MetricFamily } from "./core/metricFamilies.js";
 import { openCore } from "./core/openCore.js";

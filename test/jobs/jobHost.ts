@@ -1,7 +1,7 @@
 // A training host around the embedded model, for tests that watch jobs without an engine.
 
 import { fileURLToPath } from "node:url";
-import { fileRights } from "../../src/engine/core/fileRights.js";
+import { fileRights } from "../../src/engine/core/access.js";
 import { openRuntime } from "../../src/runtime/runtime.js";
 import type { Store } from "../../src/store/store.js";
 import { loadTokenizer } from "../../src/text/index.js";

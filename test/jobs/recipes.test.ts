@@ -4,7 +4,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { fileRights } from "../../src/engine/core/fileRights.js";
+import { fileRights } from "../../src/engine/core/access.js";
 import { openStore, type Store } from "../../src/store/store.js";
 import { ChatTemplate } from "../../src/text/index.js";
 import { resolveTrainingData } from "../../src/training/dataLocation.js";

@@ -6,6 +6,7 @@ import type { Constraint, JsonFormat, Thoughts } from "../../grammar/index.js";
 import type { CompiledGrammar, GrammarRequest } from "../../runtime/runtime.js";
 import type { ChatRequest } from "../../schemas/chat.js";
 import type { BaseModel } from "../core/baseModel.js";
+import type { GrammarCompiler } from "../core/grammarCache.js";
 
 export interface RequestConstraint {
   constraint: Constraint;
@@ -13,19 +14,6 @@ export interface RequestConstraint {
   field: "response_format" | "structured_outputs" | "tools";
   /** Where in the request a place of the constraint is. */
   locate(path: readonly string[]): string[];
-}
-
-/** Turns constraints into automata over the tokens of a model's vocabulary. */
-export interface GrammarCompiler {
-  /** Off the JavaScript thread where it is long. Throws GrammarError, or what the runtime's compileGrammar throws. */
-  compile(
-    base: BaseModel,
-    constraint: Constraint,
-    thoughts: Thoughts,
-    request?: GrammarRequest,
-  ): Promise<CompiledGrammar>;
-  /** The tokens that a model's thoughts may begin with. */
-  thoughtIds(base: BaseModel): Int32Array;
 }
 
 const PLAIN: JsonFormat = { whitespacePattern: null, disableAnyWhitespace: false, disableAdditionalProperties: false };

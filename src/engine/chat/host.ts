@@ -1,9 +1,9 @@
 // What chat completions need of the engine around them.
 
-import type { Caller } from "../core/caller.js";
+import type { Caller } from "../core/access.js";
+import type { GrammarCompiler } from "../core/grammarCache.js";
 import type { InferenceMetrics } from "../core/metrics.js";
 import type { ServedModel } from "../core/resolve.js";
-import type { GrammarCompiler } from "./constraint.js";
 
 export interface ChatHost {
   /** Finds and pins a model; throws NotFoundError with code "model_not_found". */

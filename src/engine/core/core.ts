@@ -3,10 +3,10 @@ import type { ModelRecord } from "../../store/records.js";
 import type { Store } from "../../store/store.js";
 import type { TrainingHost } from "../../training/host.js";
 import type { JobRunner } from "../../training/jobRunner.js";
-import type { ChatHost } from "../chat/host.js";
+import type { Caller, View } from "./access.js";
 import type { AdapterCache } from "./adapterCache.js";
 import type { BaseModel } from "./baseModel.js";
-import type { Caller, View } from "./caller.js";
+import type { GrammarCompiler } from "./grammarCache.js";
 import type { InferenceMetrics } from "./metrics.js";
 import type { ResolvedOptions } from "./options.js";
 
@@ -25,8 +25,7 @@ export interface EngineCore {
   readonly owner: Caller;
   readonly ownerKey: string;
   readonly metrics: InferenceMetrics;
-  /** What chat completions see of the engine. */
-  readonly chatHost: ChatHost;
+  readonly grammars: GrammarCompiler;
   /** Aborted when the engine closes. */
   readonly closing: AbortSignal;
   /** @throws UnavailableError when this engine does not serve the model's base. */

@@ -12,11 +12,10 @@ import {
   prepareVocabulary,
   type VocabularyParts,
 } from "../../runtime/runtime.js";
-import type { GrammarCompiler } from "../chat/constraint.js";
 import type { BaseModel } from "./baseModel.js";
 
 /** Grammars of one model that are kept when nothing uses them. */
-const MOST_KEPT = 256;
+const MAX_IDLE_GRAMMARS = 256;
 
 interface ModelGrammars {
   vocabulary: Promise<GrammarVocabulary>;
@@ -36,6 +35,19 @@ interface Compilation {
   abort: AbortController;
 }
 
+/** Turns constraints into automata over the tokens of a model's vocabulary. */
+export interface GrammarCompiler {
+  /** Off the JavaScript thread where it is long. Throws GrammarError, or what the runtime's compileGrammar throws. */
+  compile(
+    base: BaseModel,
+    constraint: Constraint,
+    thoughts: Thoughts,
+    request?: GrammarRequest,
+  ): Promise<CompiledGrammar>;
+  /** The tokens that a model's thoughts may begin with. */
+  thoughtIds(base: BaseModel): Int32Array;
+}
+
 export class GrammarCache implements GrammarCompiler {
   private readonly models = new WeakMap<BaseModel, ModelGrammars>();
 
@@ -52,7 +64,7 @@ export class GrammarCache implements GrammarCompiler {
       grammars.get(key) ?? start((signal) => compileAnew(model, constraint, thoughts, { client, signal }));
     grammars.delete(key);
     grammars.set(key, compilation);
-    if (grammars.size > MOST_KEPT) grammars.delete(grammars.keys().next().value!);
+    if (grammars.size > MAX_IDLE_GRAMMARS) grammars.delete(grammars.keys().next().value!);
     const drop = () => {
       if (grammars.get(key) === compilation) grammars.delete(key);
     };

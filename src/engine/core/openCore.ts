@@ -1,25 +1,22 @@
 import { realpathSync } from "node:fs";
 import { relative, sep } from "node:path";
-import { ClosedError, NotFoundError, UnavailableError, ValidationError } from "../../errors.js";
-import { packageVersion } from "../../packageFiles.js";
+import { ClosedError, ModelFileError, NotFoundError, UnavailableError, ValidationError } from "../../errors.js";
 import { openRuntime } from "../../runtime/runtime.js";
 import { isKept } from "../../store/homeFolder.js";
 import type { ModelRecord } from "../../store/records.js";
-import { openStore } from "../../store/store.js";
+import { openStore, type Store } from "../../store/store.js";
 import { loadAdapter } from "../../training/checkpointFiles.js";
 import { resolveAdapterFolder, resolveNewFolder } from "../../training/dataLocation.js";
 import type { TrainingHost } from "../../training/host.js";
 import { JobRunner } from "../../training/jobRunner.js";
+import { fileRights, readerOf } from "./access.js";
 import { AdapterCache } from "./adapterCache.js";
 import { type BaseModel, closeBaseModel, loadBaseModel } from "./baseModel.js";
-import { checkWeights } from "./checkWeights.js";
 import type { EngineCore } from "./core.js";
 import { diagnostics } from "./diagnostics.js";
-import { fileRights, readerOf } from "./fileRights.js";
 import { GrammarCache } from "./grammarCache.js";
 import { InferenceMetrics } from "./metrics.js";
 import type { ResolvedOptions } from "./options.js";
-import { resolveModel } from "./resolve.js";
 
 /** Of the memory available at the start, what weights and pages may take when the operator set no limit. */
 const memoryShare = 0.75;
@@ -104,14 +101,7 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
       owner: { entity: options.entity, owner: true },
       ownerKey: options.apiKey ?? store.ownerKey(),
       metrics,
-      chatHost: {
-        resolve: (name, caller) => resolveModel(core, name, caller),
-        toolParser: options.toolParser,
-        samplingDefaults: options.samplingDefaults,
-        grammar: new GrammarCache(),
-        metrics,
-        version: packageVersion(),
-      },
+      grammars: new GrammarCache(),
       closing: closing.signal,
       baseOf,
       newFolder(view, field, path) {
@@ -160,4 +150,21 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
     store.close();
     throw error;
   }
+}
+
+/**
+ * Compares a base model's weights with those that the home first saw under its name. Without `verify` a difference is only
+ * logged.
+ * @throws ModelFileError with code "weights_changed"
+ */
+function checkWeights(
+  store: Store,
+  base: BaseModel,
+  { verify, logger }: Pick<ResolvedOptions, "verify" | "logger">,
+): void {
+  if (store.baseWeights.recordOnce(base.id, base.hash) === base.hash) return;
+  const problem = `these are not the weights that the home knows as "${base.id}": they were changed, or are damaged`;
+  const hint = `put the files back, or take the new ones with: anneal home accept ${base.id}`;
+  if (verify) throw new ModelFileError(base.folder, problem, { code: "weights_changed", hint });
+  logger.warn(problem, { folder: base.folder, hint });
 }

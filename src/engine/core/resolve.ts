@@ -1,7 +1,7 @@
 import { NotFoundError } from "../../errors.js";
 import type { ModelRecord } from "../../store/records.js";
+import { type Caller, checkEntity } from "./access.js";
 import type { BaseModel } from "./baseModel.js";
-import { type Caller, checkEntity } from "./caller.js";
 import type { EngineCore } from "./core.js";
 import { type ModelName, parseModelName, servedName } from "./modelNames.js";
 

@@ -6,7 +6,7 @@ import { validate } from "../../schemas/validate.js";
 import { type StreamedFile, writeFileDurably } from "../../store/durableFiles.js";
 import type { Artifact, ArtifactCreateParams } from "../../types/artifacts.js";
 import type { ArtifactsResource, RequestOptions } from "../../types/client.js";
-import { checkEntity, type View } from "../core/caller.js";
+import { checkEntity, type View } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
 
 /** Training data kept by the engine: files are put one by one under a name, then committed as its next version. */

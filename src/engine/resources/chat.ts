@@ -1,3 +1,4 @@
+import { packageVersion } from "../../packageFiles.js";
 import type {
   ChatCompletion,
   ChatCompletionChunk,
@@ -7,8 +8,24 @@ import type {
 } from "../../types/chat.js";
 import type { ChatCompletionsResource, RequestOptions } from "../../types/client.js";
 import { createChatCompletion } from "../chat/createChatCompletion.js";
-import type { View } from "../core/caller.js";
+import type { ChatHost } from "../chat/host.js";
+import type { View } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
+import { resolveModel } from "../core/resolve.js";
+
+const VERSION = packageVersion();
+
+/** What chat completions see of the engine. */
+export function chatHost(core: EngineCore): ChatHost {
+  return {
+    resolve: (name, caller) => resolveModel(core, name, caller),
+    toolParser: core.options.toolParser,
+    samplingDefaults: core.options.samplingDefaults,
+    grammar: core.grammars,
+    metrics: core.metrics,
+    version: VERSION,
+  };
+}
 
 class Completions implements ChatCompletionsResource {
   readonly #core: EngineCore;
@@ -34,7 +51,7 @@ class Completions implements ChatCompletionsResource {
     options?: RequestOptions,
   ): Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>> {
     const { caller, strict } = this.#view;
-    return createChatCompletion(this.#core.chatHost, params, { caller, strict, signal: options?.signal });
+    return createChatCompletion(chatHost(this.#core), params, { caller, strict, signal: options?.signal });
   }
 }
 

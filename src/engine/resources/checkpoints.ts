@@ -7,8 +7,7 @@ import { describeCheckpoint } from "../../training/describeCheckpoint.js";
 import type { CheckpointsResource, PageRequest, RequestOptions } from "../../types/client.js";
 import type { Checkpoint, CheckpointsDeleted } from "../../types/models.js";
 import type { OrderedPageQuery, Page } from "../../types/page.js";
-import { accessModel } from "../core/access.js";
-import type { View } from "../core/caller.js";
+import { accessModel, type View } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
 
 export class Checkpoints implements CheckpointsResource {

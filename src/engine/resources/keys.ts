@@ -7,7 +7,7 @@ import { equalSecrets } from "../../store/keys.js";
 import type { KeyRecord } from "../../store/records.js";
 import type { KeysResource, RequestOptions } from "../../types/client.js";
 import type { ApiKey, ApiKeyCreated } from "../../types/models.js";
-import type { Caller, View } from "../core/caller.js";
+import type { Caller, View } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
 
 function toKey(record: KeyRecord): ApiKey {

@@ -26,23 +26,17 @@ import type {
 } from "../../types/models.js";
 import type { MetricQuery, Page, TrajectoryQuery } from "../../types/page.js";
 import type { LoggedGroup, LogParams, LogResult } from "../../types/trajectories.js";
-import { accessModel } from "../core/access.js";
+import { accessModel, checkEntity, stepNotFound, type View } from "../core/access.js";
 import type { BaseModel } from "../core/baseModel.js";
-import { checkEntity, type View } from "../core/caller.js";
 import type { EngineCore } from "../core/core.js";
 import { diagnostics } from "../core/diagnostics.js";
 import { servedName } from "../core/modelNames.js";
-import { importAdapter } from "./importAdapter.js";
 
 const groupIdPrefix = "group-";
 const rowIdPrefix = "row-";
 
 function toModel({ id, entity, project, name, baseModel, runId }: ModelRecord): Model {
   return { id, entity, project, name, base_model: baseModel, run_id: runId };
-}
-
-export function noStep(model: ModelRecord, step: number): NotFoundError {
-  return new NotFoundError(`${model.name} has no step ${step}`, { code: "step_not_found", param: "step" });
 }
 
 /** Without what is null. */
@@ -79,6 +73,7 @@ export class Models implements ModelsResource {
   async import(params: ModelImportParams, options?: RequestOptions): Promise<Model> {
     const { path, ...checked } = validate(modelImport, params, { strict: this.#view.strict });
     const source = this.#core.adapterFolder(this.#view, "path", path);
+    const { importAdapter } = await import("./modelFolders.js");
     return this.#register(checked, options, (base, folder) => importAdapter(base, source, folder));
   }
 
@@ -213,9 +208,9 @@ export class Models implements ModelsResource {
     const model = accessModel(core.store, this.#view.caller, modelId);
     const target = core.newFolder(this.#view, "path", path);
     const step = given ?? core.store.checkpoints.latest(model.id)!.step;
-    if (!core.store.checkpoints.get(model.id, step)) throw noStep(model, step);
+    if (!core.store.checkpoints.get(model.id, step)) throw stepNotFound(model, step);
     const checkpoint = core.store.files.checkpointFolder(model.id, step);
-    const { exportCheckpoint } = await import("./exportModel.js");
+    const { exportCheckpoint } = await import("./modelFolders.js");
     return { step, ...(await exportCheckpoint(checkpoint, target, core.baseOf(model), asked, options?.signal)) };
   }
 
@@ -224,7 +219,7 @@ export class Models implements ModelsResource {
     const { caller } = this.#view;
     const asked = validate(modelRollback, { step }, { strict: this.#view.strict });
     const model = accessModel(this.#core.store, caller, modelId);
-    if (!this.#core.store.checkpoints.get(model.id, asked.step)) throw noStep(model, asked.step);
+    if (!this.#core.store.checkpoints.get(model.id, asked.step)) throw stepNotFound(model, asked.step);
     const { rollBack } = await import("./rollback.js");
     const made = await rollBack(this.#core, model, asked.step, options?.signal);
     return describeCheckpoint(this.#core.store.files, made, caller.owner);
@@ -243,7 +238,7 @@ export class Models implements ModelsResource {
     const model = accessModel(store, this.#view.caller, modelId);
     const step = given ?? store.checkpoints.latest(model.id)?.step ?? 0;
     if (given != null && !store.checkpoints.get(model.id, given)) {
-      throw noStep(model, given);
+      throw stepNotFound(model, given);
     }
     return { step, metrics: await recordGroupsInTurns(store, model.id, step, split, trajectory_groups) };
   }

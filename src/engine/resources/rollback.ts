@@ -1,8 +1,8 @@
 import type { CheckpointRecord, ModelRecord } from "../../store/records.js";
 import { readCheckpoint, writeCheckpoint } from "../../training/checkpointFiles.js";
+import { stepNotFound } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
 import { diagnostics } from "../core/diagnostics.js";
-import { noStep } from "./models.js";
 
 /** What was measured of the weights, rather than of the training that made them. */
 const OF_WEIGHTS = /^(val|test)\//;
@@ -23,7 +23,7 @@ export async function rollBack(
   try {
     const source = store.checkpoints.get(model.id, step);
     const latest = store.checkpoints.latest(model.id);
-    if (!source || !latest) throw noStep(model, step);
+    if (!source || !latest) throw stepNotFound(model, step);
     if (source.step === latest.step) return source;
     const base = core.baseOf(model);
     const state = await readCheckpoint(store.files.checkpointFolder(model.id, step), base);

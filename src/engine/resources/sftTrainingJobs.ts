@@ -6,11 +6,9 @@ import { resolveTrainingData, trainingDataName } from "../../training/dataLocati
 import { dataCopy, writeJobRequest } from "../../training/jobRequest.js";
 import type { RequestOptions, SftTrainingJobsResource } from "../../types/client.js";
 import type { SftTrainingJobCreateParams, TrainingJobCreated } from "../../types/training.js";
-import { accessModel } from "../core/access.js";
-import { checkEntity, type View } from "../core/caller.js";
+import { accessModel, checkEntity, readerOf, type View } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
-import { readerOf } from "../core/fileRights.js";
-import { queueJob } from "./queueJob.js";
+import { queueJob } from "./trainingJobs.js";
 
 /** What messages call the data that a request holds itself. */
 const GIVEN_DATA = "the data given";

@@ -7,8 +7,8 @@ import { isTurnUsedUp, nextTurn } from "../../turns.js";
 import type { RequestOptions } from "../../types/client.js";
 import type { DetokenizeParams, TokenizeParams, TokenizeResult } from "../../types/tokens.js";
 import { renderPrompt } from "../chat/prompt.js";
+import type { View } from "../core/access.js";
 import type { BaseModel } from "../core/baseModel.js";
-import type { View } from "../core/caller.js";
 import type { EngineCore } from "../core/core.js";
 import { resolveModel } from "../core/resolve.js";
 

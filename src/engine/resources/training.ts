@@ -2,10 +2,10 @@ import type { ChatCompletion } from "../../types/chat.js";
 import type { Model } from "../../types/models.js";
 import type { SessionOptions, TrainingSession } from "../../types/trainingSession.js";
 import { createChatCompletion } from "../chat/createChatCompletion.js";
-import { accessModel } from "../core/access.js";
-import type { View } from "../core/caller.js";
+import { accessModel, type View } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
 import { servedName } from "../core/modelNames.js";
+import { chatHost } from "./chat.js";
 
 /** The four verbs, in an application's hands. */
 export class Training {
@@ -22,7 +22,7 @@ export class Training {
   async open(model: Model | string, options?: SessionOptions): Promise<TrainingSession> {
     const record = accessModel(this.#core.store, this.#view.caller, typeof model === "string" ? model : model?.id);
     const base = this.#core.baseOf(record);
-    const { trainingHost, runner, chatHost } = this.#core;
+    const { trainingHost, runner } = this.#core;
     const { openTrainingSession } = await import("../../training/trainingSession.js");
     return openTrainingSession(
       trainingHost,
@@ -33,7 +33,7 @@ export class Training {
         const step = this.#core.store.checkpoints.latest(record.id)?.step ?? 0;
         const trained = { modelId: record.id, name, entity, project, step, servedName: servedName(record) };
         const host = {
-          ...chatHost,
+          ...chatHost(this.#core),
           // The session holds the version: there is nothing to release.
           resolve: async () => ({ base, trained, adapter, release: () => undefined }),
         };

@@ -5,7 +5,7 @@ import { validate } from "../../schemas/validate.js";
 import type { OpenSession } from "../../training/jobRunner.js";
 import type { RequestOptions, TrainingSessionsResource } from "../../types/client.js";
 import type { TrainingSessionInfo } from "../../types/trainingSession.js";
-import { checkEntity, type View } from "../core/caller.js";
+import { checkEntity, type View } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
 
 const sessionPath = z.object({ session_id: uuid });

@@ -1,4 +1,4 @@
-// A checkpoint as a folder for other programs.
+// Models from folders of other programs, and as folders for them.
 
 import { randomUUID } from "node:crypto";
 import { existsSync, readdirSync, rmdirSync } from "node:fs";
@@ -7,7 +7,7 @@ import { dirname } from "node:path";
 import { ValidationError } from "../../errors.js";
 import { moveFolder } from "../../store/durableFiles.js";
 import { naming } from "../../store/fullDisk.js";
-import { readAdapter } from "../../training/checkpointFiles.js";
+import { putOnDevice, readAdapter, writeCheckpoint } from "../../training/checkpointFiles.js";
 import type { ModelExported, ModelExportParams } from "../../types/models.js";
 import { writeAdapterFolder } from "../../weights/adapterFolder.js";
 import { writeMergedFolder } from "../../weights/mergedFolder.js";
@@ -16,6 +16,16 @@ import { embeddedModel } from "../core/options.js";
 
 /** As `transformers` cuts weights into files. */
 const DEFAULT_SHARD_BYTES = 5e9;
+
+/**
+ * Copies a PEFT adapter into an empty folder, as a checkpoint of a model on `base`.
+ * @throws ModelFileError when it is no such adapter, does not fit the base model, or is a checkpoint of another.
+ */
+export async function importAdapter(base: BaseModel, source: string, folder: string): Promise<void> {
+  const { spec, tensors: values } = await readAdapter(source, base, "elsewhere");
+  base.device.releaseAdapter(await putOnDevice(base, source, spec, values));
+  await writeCheckpoint(folder, { spec, values, optimizer: null }, base, { parent_step: null, job_id: null });
+}
 
 /**
  * Writes the adapter in `checkpoint` to `target`, which is there whole or not at all.
