@@ -8,7 +8,7 @@ const OPEN = "<tool_call>";
 const CLOSE = "</tool_call>";
 
 /**
- * The white space before a call belongs to nobody. A block that is no call is content as it stands. After the object
+ * The white space before the first call is content, between calls it belongs to nobody. A block that is no call is content as it stands. After the object
  * of a call, a missing closing tag and stray brackets are forgiven.
  */
 export class HermesToolParser implements ToolParser {
@@ -48,7 +48,8 @@ export class HermesToolParser implements ToolParser {
     this.collector.addContent(content);
     if (found === null) return "";
     this.state = "call";
-    this.collector.beginCall(found.space + OPEN);
+    if (!this.collector.hasCalls) this.collector.addContent(found.space);
+    this.collector.beginCall(this.collector.hasCalls ? found.space + OPEN : OPEN);
     return found.after;
   }
 

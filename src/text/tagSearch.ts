@@ -3,7 +3,7 @@
 /** What a piece of text made certain. */
 export interface BeforeTag {
   text: string;
-  /** Once the tag has come: the white space before it, which belongs to nobody, and what follows it. */
+  /** Once the tag has come: the white space before it, and what follows it. */
   found: { space: string; after: string } | null;
 }
 

@@ -66,9 +66,10 @@ describe("hermes", () => {
       "f",
       '{"a": [1, {"b": "}"}]}',
     ]);
-    expectParsed("hermes", `On it.\n${tool('{"name": "f", "arguments": {}}')}\n`, "On it.", ["f", "{}"]);
+    expectParsed("hermes", `On it.\n${tool('{"name": "f", "arguments": {}}')}\n`, "On it.\n", ["f", "{}"]);
+    expectParsed("hermes", ` \n${tool('{"name": "f", "arguments": {}}')}`, " \n", ["f", "{}"]);
     const two = `${tool('{"name":"f","arguments":{"x":1}}')}\n${tool('{"name": "g", "arguments": {"y": 2}}')}`;
-    expectParsed("hermes", `a ${two} b`, "a b", ["f", '{"x":1}'], ["g", '{"y": 2}']);
+    expectParsed("hermes", `a ${two} b`, "a  b", ["f", '{"x":1}'], ["g", '{"y": 2}']);
     expectParsed("hermes", "", "");
   });
 
@@ -112,7 +113,7 @@ describe("hermes", () => {
   it("leaves a call that never ends, or is no JSON, in the content, unless it has been handed out", () => {
     const cut = '<tool_call>{"name": "f", "arguments": {"x": 1';
     expectGathered("hermes", cut, cut);
-    expectGathered("hermes", `Hm.\n${tool('{"name": "g"}')}\n${cut}`, `Hm.\n${cut}`, ["g", "{}"]);
+    expectGathered("hermes", `Hm.\n${tool('{"name": "g"}')}\n${cut}`, `Hm.\n\n${cut}`, ["g", "{}"]);
     expectStreamed("hermes", cut, "", ["f", '{"x": 1']);
     for (const body of [
       '{"name": "f", "arguments": {x: 1}}',
@@ -132,7 +133,7 @@ describe("hermes", () => {
 
   it("streams the name first, then the arguments as they come", () => {
     const parser = createToolParser("hermes", true);
-    expect(parser.push('Hm <tool_call>\n{"name": "f", "argum')).toEqual({ content: "Hm", toolCalls: [] });
+    expect(parser.push('Hm <tool_call>\n{"name": "f", "argum')).toEqual({ content: "Hm ", toolCalls: [] });
     expect(parser.push('ents": {"ci')).toEqual({
       content: "",
       toolCalls: [

@@ -38,7 +38,7 @@ describe("tool calls", () => {
     for (const params of [{}, { tool_choice: "auto" }]) {
       const choice = (await ask({ tools, ...params })).choices[0]!;
       expect(choice.finish_reason).toBe("tool_calls");
-      expect(choice.message.content).toBe("Let me see.");
+      expect(choice.message.content).toBe("Let me see.\n");
       expect(choice.message.tool_calls).toEqual([
         { id: expect.stringMatching(/^call_[0-9a-f]{24}$/), type: "function", function: expect.anything() },
         { id: expect.stringMatching(/^call_/), type: "function", function: { name: "sub", arguments: "{}" } },
