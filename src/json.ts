@@ -1,16 +1,37 @@
-const deepest = 1000;
+const MAX_DEPTH = 1000;
 
 /**
- * Fields of the outermost object in which integers are read exactly, at any depth: as bigint where a number would round them.
- * "all": in every field.
+ * What of a number's spelling is kept where it says more than the number: "integers", those beyond 2^53, as bigint;
+ * "floats", these and whole numbers with a fraction or exponent (`1.0`, `1e3`), as Number objects, which JSON.stringify,
+ * structuredClone and arithmetic take as numbers.
  */
-export type ExactFields = readonly string[] | "all";
+export type Exactness = "integers" | "floats";
+
+/** For the whole text, or for fields of the outermost object, at any depth below them. */
+export type ExactFields = Exactness | Readonly<Record<string, Exactness>>;
+
+const LONG_INTEGER = /(^|[^\d.])\d{16}/;
+const WHOLE_FLOAT = /(?:^|[:[,\s])-?\d+(?:\.0+|(?:\.\d+)?[eE][+-]?\d+)\s*(?:$|[,\]}])/;
 
 /** @throws SyntaxError */
 export function parseJsonText(text: string, exact: ExactFields): unknown {
-  const isNamed = exact === "all" || exact.some((field) => text.includes(`"${field}"`));
-  const mayRound = isNamed && /(^|[^\d.])\d{16}/.test(text);
-  return mayRound ? new JsonReader(Buffer.from(text), exact).readAll() : (JSON.parse(text) as unknown);
+  return maySayMore(text, exact) ? new JsonReader(Buffer.from(text), exact).readAll() : (JSON.parse(text) as unknown);
+}
+
+function maySayMore(text: string, exact: ExactFields): boolean {
+  const kinds =
+    typeof exact === "string"
+      ? [exact]
+      : Object.entries(exact).flatMap(([field, kind]) => (text.includes(`"${field}"`) ? [kind] : []));
+  return (kinds.length > 0 && LONG_INTEGER.test(text)) || (kinds.includes("floats") && WHOLE_FLOAT.test(text));
+}
+
+/** A copy without the Number objects of "floats". */
+export function withoutFloatMarks(value: unknown): unknown {
+  if (typeof value !== "object" || value === null) return value;
+  if (value instanceof Number) return value.valueOf();
+  if (Array.isArray(value)) return value.map(withoutFloatMarks);
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, withoutFloatMarks(item)]));
 }
 
 /** What `JSON.parse` found wrong, without the piece of the text that it quotes. */
@@ -22,20 +43,22 @@ const quote = 0x22;
 const backslash = 0x5c;
 const numberGrammar = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 
-/** Recursive descent over the bytes: for integers beyond 2^53. */
+/** Recursive descent over the bytes, for numbers whose spelling matters. */
 class JsonReader {
   readonly #bytes: Buffer;
-  readonly #exact: ReadonlySet<string> | "all";
+  readonly #fields: ReadonlyMap<string, Exactness>;
+  readonly #everywhere: Exactness | null;
   #at = 0;
   #depth = 0;
 
   constructor(bytes: Buffer, exact: ExactFields) {
     this.#bytes = bytes;
-    this.#exact = exact === "all" ? exact : new Set(exact);
+    this.#everywhere = typeof exact === "string" ? exact : null;
+    this.#fields = new Map(typeof exact === "string" ? [] : Object.entries(exact));
   }
 
   readAll(): unknown {
-    const value = this.#value(this.#exact === "all");
+    const value = this.#value(this.#everywhere);
     this.#space();
     if (this.#at < this.#bytes.length) this.#fail("text after the value");
     return value;
@@ -59,7 +82,7 @@ class JsonReader {
     return this.#bytes[this.#at];
   }
 
-  #value(exact: boolean): unknown {
+  #value(exact: Exactness | null): unknown {
     switch (this.#peek()) {
       case 0x7b:
         return this.#object(exact);
@@ -86,7 +109,7 @@ class JsonReader {
     return value;
   }
 
-  #number(exact: boolean): number | bigint {
+  #number(exact: Exactness | null): number | bigint | object {
     const start = this.#at;
     for (;;) {
       const byte = this.#bytes[this.#at] ?? 0;
@@ -100,7 +123,9 @@ class JsonReader {
       this.#fail("unexpected character");
     }
     const value = Number(text);
-    return exact && /^-?\d+$/.test(text) && !Number.isSafeInteger(value) ? BigInt(text) : value;
+    if (exact === null) return value;
+    if (/^-?\d+$/.test(text)) return Number.isSafeInteger(value) ? value : BigInt(text);
+    return exact === "floats" && Number.isInteger(value) ? new Number(value) : value;
   }
 
   #string(): string {
@@ -131,10 +156,10 @@ class JsonReader {
 
   #enter(): void {
     this.#at++;
-    if (++this.#depth > deepest) this.#fail(`nested more than ${deepest} deep`);
+    if (++this.#depth > MAX_DEPTH) this.#fail(`nested more than ${MAX_DEPTH} deep`);
   }
 
-  #array(exact: boolean): unknown[] {
+  #array(exact: Exactness | null): unknown[] {
     const values: unknown[] = [];
     this.#enter();
     if (this.#peek() === 0x5d) this.#at++;
@@ -148,7 +173,7 @@ class JsonReader {
     return values;
   }
 
-  #object(exact: boolean): Record<string, unknown> {
+  #object(exact: Exactness | null): Record<string, unknown> {
     const object: Record<string, unknown> = {};
     this.#enter();
     if (this.#peek() === 0x7d) this.#at++;
@@ -158,7 +183,7 @@ class JsonReader {
         const key = this.#string();
         if (this.#peek() !== 0x3a) this.#fail('expected ":"');
         this.#at++;
-        const value = this.#value(exact || (this.#depth === 1 && this.#exact !== "all" && this.#exact.has(key)));
+        const value = this.#value(exact ?? (this.#depth === 1 ? (this.#fields.get(key) ?? null) : null));
         // As JSON.parse does: a field of this name is data, not the prototype.
         if (key === "__proto__") {
           Object.defineProperty(object, key, { value, enumerable: true, configurable: true, writable: true });

@@ -1,11 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { ValidationError } from "./errors.js";
+import { withoutFloatMarks } from "./json.js";
 import { parseJsonInTurns } from "./jsonInTurns.js";
 
 /** Makes the byte reader read it: an integer beyond 2^53 beside an exact field. */
 const viaReader = async (text: string) => {
   const body = Buffer.from(`{"seed":9223372036854775807,"value":${text}}`);
-  const { value } = (await parseJsonInTurns(body, ["seed"])) as { value: unknown };
+  const { value } = (await parseJsonInTurns(body, { seed: "integers" })) as { value: unknown };
   return value;
 };
 
@@ -27,37 +28,66 @@ const inPieces = async (text: string) => {
 describe("parseJsonInTurns", () => {
   it("reads integers of exact fields exactly, at any depth within them", async () => {
     const text = '{"seed": 9223372036854775807, "n": 9223372036854775807, "x": {"seed": 9007199254740993}}';
-    expect(await parseJsonInTurns(Buffer.from(text), ["seed"])).toEqual({
+    expect(await parseJsonInTurns(Buffer.from(text), { seed: "integers" })).toEqual({
       seed: 9223372036854775807n,
       n: 2 ** 63,
       x: { seed: 9007199254740992 },
     });
     expect(
-      await parseJsonInTurns(Buffer.from('{"x": {"y": [{"z": 9007199254740993}]}, "w": 9007199254740993}'), ["x"]),
+      await parseJsonInTurns(Buffer.from('{"x": {"y": [{"z": 9007199254740993}]}, "w": 9007199254740993}'), {
+        x: "integers",
+      }),
     ).toEqual({
       x: { y: [{ z: 9007199254740993n }] },
       w: 9007199254740992,
     });
-    expect(await parseJsonInTurns(Buffer.from('{"seed": -9223372036854775808}'), ["seed"])).toEqual({
+    expect(await parseJsonInTurns(Buffer.from('{"seed": -9223372036854775808}'), { seed: "integers" })).toEqual({
       seed: -9223372036854775808n,
     });
     expect(
-      await parseJsonInTurns(Buffer.from('{"seed": 9007199254740991, "k": 12345678901234567890}'), ["seed"]),
+      await parseJsonInTurns(Buffer.from('{"seed": 9007199254740991, "k": 12345678901234567890}'), {
+        seed: "integers",
+      }),
     ).toEqual({
       seed: 9007199254740991,
       k: Number("12345678901234567890"),
     });
-    expect(await parseJsonInTurns(Buffer.from('{"seed": 1e20, "k": 12345678901234567890}'), ["seed"])).toMatchObject({
+    expect(
+      await parseJsonInTurns(Buffer.from('{"seed": 1e20, "k": 12345678901234567890}'), { seed: "integers" }),
+    ).toMatchObject({
       seed: 1e20,
     });
   });
 
+  it("tells whole floats from integers in fields whose spelling counts, at any depth within them", async () => {
+    const text =
+      '{"t": {"a": [1.0, -2.50e1, 1e3, 1, 0.5, -0.0, 12345678901234567890]}, "s": [1.0, "x 1.0, "], "i": 1e0}';
+    const read = await parseJsonInTurns(Buffer.from(text), { t: "floats", i: "integers" });
+    expect(read).toEqual({
+      t: { a: [new Number(1), new Number(-25), new Number(1000), 1, 0.5, new Number(-0), 12345678901234567890n] },
+      s: [1, "x 1.0, "],
+      i: 1,
+    });
+    expect(withoutFloatMarks(read)).toEqual({
+      t: { a: [1, -25, 1000, 1, 0.5, -0, 12345678901234567890n] },
+      s: [1, "x 1.0, "],
+      i: 1,
+    });
+    for (const { body } of await inPieces('{"v":1.0}')) {
+      const marked = JSON.stringify(await parseJsonInTurns(Buffer.from(body), "floats"), (_, value) =>
+        value instanceof Number ? "float" : value,
+      );
+      expect(marked).toContain('{"v":"float"}');
+      expect(marked).not.toContain('{"v":1');
+    }
+  });
+
   it("reads all integers exactly where it is told to", async () => {
-    expect(await parseJsonInTurns(Buffer.from("9007199254740993"), "all")).toBe(9007199254740993n);
+    expect(await parseJsonInTurns(Buffer.from("9007199254740993"), "integers")).toBe(9007199254740993n);
     expect(
       await parseJsonInTurns(
         Buffer.from('{"a":[9007199254740993,{"b":-18446744073709551615}],"c":1,"d":1e300}'),
-        "all",
+        "integers",
       ),
     ).toEqual({
       a: [9007199254740993n, { b: -18446744073709551615n }],
@@ -143,7 +173,7 @@ describe("parseJsonInTurns", () => {
       .fill(big)
       .join(",");
     const body = `{"x":[[${many}]],"y":[${big},${many}],"x2":${big},"x":{"a":[${many}],"b":${big}}}`;
-    const { x, y, x2 } = (await parseJsonInTurns(Buffer.from(body), ["x"])) as {
+    const { x, y, x2 } = (await parseJsonInTurns(Buffer.from(body), { x: "integers" })) as {
       x: { a: bigint[]; b: bigint };
       y: number[];
       x2: number;

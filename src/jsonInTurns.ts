@@ -12,11 +12,11 @@ const PIECE = 65_536;
 const MAX_DEPTH = 1000;
 
 /**
- * Reads a JSON body of any size: the values, as JSON.parse gives them, but for integers of `exact`, which are bigint where a
- * number would round them.
+ * Reads a JSON body of any size: the values, as JSON.parse gives them, but for numbers of `exact` whose spelling
+ * says more.
  * @throws ValidationError of type "json_invalid"
  */
-export async function parseJsonInTurns(body: Buffer, exact: ExactFields = []): Promise<unknown> {
+export async function parseJsonInTurns(body: Buffer, exact: ExactFields = {}): Promise<unknown> {
   const hasMark = body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf;
   const reader = new PieceReader(hasMark ? body.subarray(3) : body);
   try {
@@ -75,7 +75,7 @@ class PieceReader {
 
   private *list(exact: ExactFields): Pieces<unknown[]> {
     const values: unknown[] = [];
-    const within = exact === "all" ? exact : [];
+    const within = typeof exact === "string" ? exact : {};
     this.enter();
     for (let isFirst = true; ; isFirst = false) {
       const run = this.run(CLOSE_LIST);
@@ -112,12 +112,12 @@ class PieceReader {
         this.space();
         if (this.bytes[this.at] !== QUOTE) this.fail("expected a field name");
         const end = this.endOfString(this.at);
-        const key = this.parse(this.at, end, []) as string;
+        const key = this.parse(this.at, end, {}) as string;
         this.at = end;
         this.space();
         if (this.bytes[this.at] !== COLON) this.fail('expected ":"');
         this.at++;
-        setField(object, key, yield* this.value(exact === "all" || exact.includes(key) ? "all" : []));
+        setField(object, key, yield* this.value(typeof exact === "string" ? exact : ownField(exact, key)));
         if (this.separator(CLOSE_OBJECT)) break;
       }
     }
@@ -218,6 +218,10 @@ class PieceReader {
   private fail(message: string, at = this.at): never {
     throw new SyntaxError(this.bytes.length <= PIECE ? message : `${message} (after byte ${at})`);
   }
+}
+
+function ownField(exact: Exclude<ExactFields, string>, key: string): ExactFields {
+  return Object.hasOwn(exact, key) ? exact[key]! : {};
 }
 
 /** As JSON.parse does: a field of the name "__proto__" is data, not the prototype. */

@@ -104,7 +104,7 @@ function spaceOf(format: JsonFormat): Expr {
 function parsedIfText(value: unknown): unknown {
   if (typeof value !== "string") return value;
   try {
-    return parseJsonText(value, "all");
+    return parseJsonText(value, "integers");
   } catch (error) {
     throw new GrammarError(`is not JSON: ${(error as Error).message}`);
   }

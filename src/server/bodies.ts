@@ -58,7 +58,7 @@ function checkContentEncoding(request: Request): void {
 }
 
 /** @throws PayloadTooLargeError; ValidationError for another content type, compression or malformed JSON. */
-export async function readJson(request: Request, limit: number, exact: ExactFields = []): Promise<unknown> {
+export async function readJson(request: Request, limit: number, exact: ExactFields = {}): Promise<unknown> {
   checkContentType(request);
   checkContentEncoding(request);
   const chunks: Uint8Array[] = [];

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import type { MetricFamily } from "../engine/core/metricFamilies.js";
 import type { Engine } from "../engine/engine.js";
+import type { ExactFields } from "../json.js";
 import { packageVersion } from "../packageFiles.js";
 import { chatCompletionCreate } from "../schemas/chat.js";
 import * as models from "../schemas/models.js";
@@ -13,8 +14,17 @@ import { openApiDocument } from "./openapi.js";
 import type { Call, OpenRoute, Route } from "./route.js";
 import { eventStream } from "./sse.js";
 
-/** Fields whose integers may lie beyond what a number holds. */
-const exactFields = ["seed", "truncate_prompt_tokens", "priority", "response_format", "structured_outputs"];
+/** Integers may lie beyond what a number holds; what a template shows is shown as it is spelled. */
+const EXACT_FIELDS: ExactFields = {
+  seed: "integers",
+  truncate_prompt_tokens: "integers",
+  priority: "integers",
+  response_format: "integers",
+  structured_outputs: "integers",
+  messages: "floats",
+  tools: "floats",
+  chat_template_kwargs: "floats",
+};
 
 /** A proxy in front names a request by its header, whatever the body says; what nobody names has the name of the answer's header. */
 function named(body: unknown, { request, requestId }: Call): unknown {
@@ -25,7 +35,7 @@ function named(body: unknown, { request, requestId }: Call): unknown {
 
 async function createCompletion(call: Call): Promise<unknown> {
   const { as, json, signal, report, ended } = call;
-  const params = named(await json(exactFields), call) as ChatCompletionCreateParams;
+  const params = named(await json(EXACT_FIELDS), call) as ChatCompletionCreateParams;
   const client = new AbortController();
   const reply = await as.chat.completions.create(params, { signal: AbortSignal.any([signal, client.signal]) });
   if (!(Symbol.asyncIterator in reply)) return reply;
@@ -75,7 +85,8 @@ export const inferenceRoutes: readonly Route[] = [
       tokens: z.array(z.int()),
       token_strs: z.array(z.string()).nullable(),
     }),
-    handle: async ({ as, json, signal }) => as.tokens.tokenize((await json(exactFields)) as TokenizeParams, { signal }),
+    handle: async ({ as, json, signal }) =>
+      as.tokens.tokenize((await json(EXACT_FIELDS)) as TokenizeParams, { signal }),
   },
   {
     method: "POST",

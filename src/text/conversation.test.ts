@@ -142,10 +142,13 @@ describe("contents", () => {
 describe("messages", () => {
   const call = (given: unknown) => ({ id: "c1", type: "function", function: { name: "f", arguments: given } });
 
-  it("keep name, tool_call_id and what else they carry, unless it is null", () => {
-    const message = { role: "tool", content: "x", name: "n", tool_call_id: "c1", extra: 1 };
-    const more = { tool_calls: [], audio: null, reasoning: null };
+  it("keep name and tool_call_id, and show nothing else that they carry", () => {
+    const message = { role: "tool", content: "x", name: "n", tool_call_id: "c1" };
+    const more = { tool_calls: [], audio: null, reasoning: null, extra: 1, tools: [], prefix: true };
     expect(show(shown, { ...message, ...more })).toEqual([message]);
+    expect(show(shown, { role: "user", content: "x", tool_call_id: "c1", weight: 0.5 })).toEqual([
+      { role: "user", content: "x" },
+    ]);
   });
 
   it("have the arguments of their calls parsed, in Python's eyes", () => {
@@ -160,17 +163,27 @@ describe("messages", () => {
     expect(show(shown, { role: "assistant", tool_calls: [] })).toEqual([{ role: "assistant", content: "" }]);
   });
 
-  it("show arguments that are no JSON as the text they are", () => {
-    for (const broken of ['{"a": 1', "add 2 and 3", "{'a': 1}"]) {
+  it("show an empty object for arguments that are none, so that a model's mistake does not end the conversation", () => {
+    for (const broken of [
+      '{"a": 1',
+      "add 2 and 3",
+      "{'a': 1}",
+      "[1]",
+      "null",
+      "3",
+      '"a"',
+      3,
+      [1],
+      new Number(3),
+      true,
+    ]) {
       const [rendered] = show(shown, { role: "assistant", tool_calls: [call(broken)] });
-      expect(rendered).toMatchObject({ tool_calls: [{ function: { arguments: broken } }] });
+      expect(rendered).toMatchObject({ tool_calls: [{ function: { name: "f", arguments: {} } }] });
     }
-    const [rendered] = show(shown, { role: "assistant", tool_calls: [call("[1]"), call("null")] });
-    expect(rendered).toMatchObject({ tool_calls: [{ function: { arguments: [1] } }, { function: { arguments: {} } }] });
   });
 
   it.each<[calls: unknown, location: string]>([
-    [[call({}), call(3)], "messages.0.tool_calls.1.function.arguments"],
+    [[call({}), { function: 3 }], "messages.0.tool_calls.1.function"],
     [[{ type: "custom", function: { name: "f" } }], "messages.0.tool_calls.0.type"],
     [[{ type: "function" }], "messages.0.tool_calls.0.function"],
     [[{ function: {} }], "messages.0.tool_calls.0.function.name"],
@@ -194,12 +207,26 @@ describe("messages", () => {
     const developer = { role: "developer", content: "Two.", tools: [{ name: "t" }] };
     const user = { role: "user", content: "c" };
     expect(show(shown, { role: "system", content: "One." }, developer, user)).toEqual([
-      { role: "system", content: "One.\n\nTwo.", tools: [{ name: "t" }] },
+      { role: "system", content: "One.\n\nTwo." },
       user,
     ]);
-    expect(show(shown, user, developer)).toEqual([user, { ...developer, role: "system" }]);
+    const late = { role: "system", content: "Three." };
+    expect(show(shown, user, developer)).toEqual([{ role: "system", content: "Two." }, user]);
+    expect(show(shown, { role: "system", content: "One." }, user, developer, user, late)).toEqual([
+      { role: "system", content: "One.\n\nTwo.\n\nThree." },
+      user,
+      user,
+    ]);
+    const parts = renderConversation(shownParts, {
+      messages: [user, { role: "system", content: ["a", "b"] }, developer],
+    });
+    expect(parts).toContain('{"type": "text", "text": "a\\nb\\n\\nTwo."}');
     const knows = compileChatTemplate("{% for m in messages %}{{ m.role == 'developer' }}{% endfor %}");
     expect(renderConversation(knows, { messages: [developer] })).toBe("True");
+    const tools = compileChatTemplate(
+      "{% for m in messages %}{{ m.role == 'developer' }}{{ m.tools | tojson }}{% endfor %}",
+    );
+    expect(renderConversation(tools, { messages: [developer] })).toBe('True[{"name": "t"}]');
     const systems = [
       { role: "system", content: "One." },
       { role: "system", content: "Two." },
@@ -223,6 +250,23 @@ describe("variables", () => {
       "{{ tools is none }}{{ documents is none }}{{ add_generation_prompt }}{{ enable_thinking is defined }}";
     expect(variable(source)).toBe("TrueTrueTrueFalse");
     expect(variable("{{ tools }}", { tools: [] })).toBe("None");
+  });
+
+  it("tell floats from integers where they are Number objects", () => {
+    const parameters = {
+      default: new Number(1),
+      maximum: 1,
+      multipleOf: 0.5,
+      minimum: new Number(-0),
+      most: 2n ** 64n,
+    };
+    const conversation = {
+      tools: [{ type: "function", function: { name: "f", parameters } }],
+      kwargs: { scale: new Number(2000) },
+    };
+    expect(variable("{{ tools[0].function.parameters | tojson }} {{ scale }}", conversation)).toBe(
+      '{"default": 1.0, "maximum": 1, "multipleOf": 0.5, "minimum": -0.0, "most": 18446744073709551616} 2000.0',
+    );
   });
 
   it("come from special tokens, then kwargs, then the request's own fields", () => {

@@ -4,9 +4,9 @@ import { ConversationError } from "./errors.js";
 import { contentParts, contentText, type TextPart } from "./messageContent.js";
 import type { ChatTemplate } from "./template/chatTemplate.js";
 import { parseJson } from "./template/jsonValue.js";
-import { PythonError } from "./template/values.js";
+import { Dict, PythonError } from "./template/values.js";
 
-/** A message as a request writes it; fields that are not named below reach the template as they are. */
+/** A message as a request writes it; fields that vLLM does not show to a template are accepted and not shown. */
 export interface ConversationMessage {
   role: string;
   content?: string | readonly unknown[] | null;
@@ -17,13 +17,21 @@ export interface ConversationMessage {
 export interface TemplateMessage {
   role: string;
   content: string | TextPart[] | null;
-  [field: string]: unknown;
+  name?: string;
+  /** Of a tool's answer. */
+  tool_call_id?: string;
+  /** Of an assistant, as are its thoughts. */
+  tool_calls?: unknown[];
+  reasoning?: string;
+  reasoning_content?: string;
+  /** Of a developer. */
+  tools?: unknown;
 }
 
 /**
  * The messages for `template`: contents as texts or, when it takes contents apart, as parts; arguments of tool calls
- * parsed; reasoning under both of its names; developer messages as system messages when the template knows no
- * developer. Throws ConversationError naming the field.
+ * parsed; reasoning under both of its names; developer messages as part of the first system message when the template
+ * knows no developer. Throws ConversationError naming the field.
  */
 export function templateMessages(template: ChatTemplate, messages: readonly ConversationMessage[]): TemplateMessage[] {
   const result = messages.map((message, index) => {
@@ -34,7 +42,7 @@ export function templateMessages(template: ChatTemplate, messages: readonly Conv
 }
 
 function templateMessage(message: ConversationMessage, location: string, wantsParts: boolean): TemplateMessage {
-  const { role, content, name, tool_call_id, tool_calls, reasoning, reasoning_content, ...extra } = message;
+  const { role, content, name, tool_call_id, tool_calls, tools, reasoning, reasoning_content } = message;
   if (typeof role !== "string" || role === "") {
     throw new ConversationError(`${location}.role`, "is required and must be a text");
   }
@@ -45,7 +53,7 @@ function templateMessage(message: ConversationMessage, location: string, wantsPa
   const hasNone = (content === undefined || content === null) && toolCalls.length > 0;
   if (!hasNone) result.content = templateContent(message, `${location}.content`, wantsParts);
   if (typeof name === "string") result.name = name;
-  if (typeof tool_call_id === "string") result.tool_call_id = tool_call_id;
+  if (role === "tool" && typeof tool_call_id === "string") result.tool_call_id = tool_call_id;
   if (toolCalls.length > 0) result.tool_calls = toolCalls;
   const thoughts = isAssistant ? (reasoning ?? reasoning_content) : undefined;
   if (thoughts !== undefined && thoughts !== null) {
@@ -54,7 +62,7 @@ function templateMessage(message: ConversationMessage, location: string, wantsPa
     result.reasoning_content = thoughts;
   }
   // Templates take null for something that is there.
-  for (const [field, value] of Object.entries(extra)) if (value !== null) result[field] = value;
+  if (role === "developer" && tools !== undefined && tools !== null) result.tools = tools;
   return result;
 }
 
@@ -80,37 +88,44 @@ function parsedToolCall(call: unknown, location: string): unknown {
   }
   const { name, arguments: given } = definition as Record<string, unknown>;
   if (typeof name !== "string") throw new ConversationError(`${location}.function.name`, "must be a text");
-  const parsed = parsedArguments(given, `${location}.function.arguments`);
+  const parsed = parsedArguments(given);
   return { ...call, type, function: { ...definition, arguments: parsed } };
 }
 
 /**
- * JSON text is read as Python reads it, so that a template prints 1.0 and long ints as they came. Text that is no JSON
- * is what a model wrote in its place: the template gets it as it stands, so that the model sees its mistake.
+ * JSON text is read as Python reads it, so that a template prints 1.0 and long ints as they came. What is no object, or
+ * no JSON at all, is what a model once wrote: refusing it would refuse every later turn of the conversation, and
+ * templates need an object, so it is an empty one.
  */
-function parsedArguments(given: unknown, location: string): unknown {
-  if (given === undefined || given === null) return {};
-  if (typeof given === "object" && !Array.isArray(given)) return given;
-  if (typeof given !== "string") throw new ConversationError(location, "must be a JSON object, or one as text");
-  if (given.trim() === "") return {};
+function parsedArguments(given: unknown): unknown {
+  if (typeof given === "string") return parsedObject(given) ?? {};
+  const isObject = typeof given === "object" && given !== null && !Array.isArray(given);
+  return isObject && !(given instanceof Number) ? given : {};
+}
+
+function parsedObject(text: string): Dict | null {
   try {
-    return parseJson(given) ?? {};
+    const value = parseJson(text);
+    return value instanceof Dict ? value : null;
   } catch (error) {
-    if (error instanceof PythonError) return given;
+    if (error instanceof PythonError) return null;
     throw error;
   }
 }
 
-/** Developer messages speak as the system; all that the system says first becomes one message. */
+/**
+ * Developer messages speak as the system, whose messages, wherever they stand, become one at the beginning: many
+ * templates refuse or leave out a later one.
+ */
 function withoutDeveloper(messages: TemplateMessage[]): TemplateMessage[] {
-  const renamed = messages.map((message) => {
-    return message.role === "developer" ? { ...message, role: "system" } : message;
-  });
-  const firstOther = renamed.findIndex((message) => message.role !== "system");
-  const leading = renamed.slice(0, firstOther < 0 ? renamed.length : firstOther);
-  if (leading.length < 2) return renamed;
-  const text = leading.map(({ content }) => contentText(content, "messages")).join("\n\n");
-  const inParts = leading.some(({ content }) => Array.isArray(content));
-  const merged = Object.assign({}, ...leading, { content: inParts ? [{ type: "text", text }] : text });
-  return [merged as TemplateMessage, ...renamed.slice(leading.length)];
+  const isSystem = ({ role }: TemplateMessage) => role === "system" || role === "developer";
+  const systems = messages.filter(isSystem);
+  const { tools: _, ...first } = systems[0]!;
+  const merged: TemplateMessage = { ...first, role: "system" };
+  if (systems.length > 1) {
+    const text = systems.map(({ content }) => contentText(content, "messages")).join("\n\n");
+    const inParts = systems.some(({ content }) => Array.isArray(content));
+    merged.content = inParts ? [{ type: "text", text }] : text;
+  }
+  return [merged, ...messages.filter((message) => !isSystem(message))];
 }

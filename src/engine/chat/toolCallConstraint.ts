@@ -1,5 +1,6 @@
 // A reply that must be tool calls, each with arguments that its function's parameters allow.
 
+import { withoutFloatMarks } from "../../json.js";
 import type { ChatRequest } from "../../schemas/chat.js";
 import type { ToolFormat } from "../../text/index.js";
 import type { RequestConstraint } from "./constraint.js";
@@ -56,6 +57,6 @@ export function toolCallConstraint(
 
 /** Arguments are always an object. */
 function schemaOf(tool: Tool): object {
-  const parameters = tool.function.parameters ?? {};
+  const parameters = withoutFloatMarks(tool.function.parameters ?? {}) as object;
   return "type" in parameters ? parameters : { type: "object", ...parameters };
 }
