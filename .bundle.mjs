@@ -1,25 +1,92 @@
 // Bundles the sources into dist: one module graph for the library, the command and the programs that threads run.
 
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join, relative, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
-const { version, dependencies, peerDependencies } = JSON.parse(readFileSync("package.json", "utf8"));
-/** Pure JavaScript that is small, or of which only a part is used, travels inside. */
-const BUNDLED = ["zod"];
+const ROOT = fileURLToPath(new URL(".", import.meta.url));
+const { version, engines, dependencies } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
 
-await build({
-  entryPoints: ["src/index.ts", "src/cli/main.ts", "src/text/textWorker.ts"],
-  outdir: "dist",
-  bundle: true,
-  splitting: true,
-  // What only a start from the sources needs.
-  dropLabels: ["SOURCES"],
-  format: "esm",
-  platform: "node",
-  target: "node20",
-  sourcemap: true,
-  keepNames: true,
-  logLevel: "warning",
-  define: { ANNEAL_VERSION: JSON.stringify(version) },
-  external: Object.keys({ ...dependencies, ...peerDependencies }).filter((name) => !BUNDLED.includes(name)),
-});
+/**
+ * @typedef {object} BundleOptions
+ * @property {string} outdir
+ * @property {string} [node] the oldest Node that the bundle is for, such as ">=22"; the repository's where absent
+ */
+
+/**
+ * Everything but what must be installed, the `dependencies` of package.json, travels inside; the notices of what does are
+ * collected in `THIRD_PARTY.txt`.
+ * @param {BundleOptions} options
+ */
+export async function bundle({ outdir, node = engines.node }) {
+  const { metafile } = await build({
+    absWorkingDir: ROOT,
+    entryPoints: ["src/index.ts", "src/cli/main.ts", "src/text/textWorker.ts"],
+    outdir,
+    bundle: true,
+    splitting: true,
+    // What only a start from the sources needs.
+    dropLabels: ["SOURCES"],
+    format: "esm",
+    platform: "node",
+    target: "node20",
+    sourcemap: true,
+    // The sources travel beside the bundle.
+    sourcesContent: false,
+    keepNames: true,
+    logLevel: "warning",
+    metafile: true,
+    define: { ANNEAL_VERSION: JSON.stringify(version), ANNEAL_NODE: JSON.stringify(node) },
+    // The same code without Node's file system, of which its other entry requires packages that are not there.
+    alias: { nunjucks: "nunjucks/browser/nunjucks.js" },
+    plugins: [onlyEnglish],
+    external: Object.keys(dependencies),
+  });
+  removeOthers(outdir, new Set(Object.keys(metafile.outputs).map((path) => join(ROOT, path))));
+  writeFileSync(join(outdir, "THIRD_PARTY.txt"), notices(Object.keys(metafile.inputs)));
+}
+
+/** Of the fifty languages in which zod describes mistakes, the one that is used. */
+const onlyEnglish = {
+  name: "only-english",
+  setup({ onLoad }) {
+    onLoad({ filter: /zod\/v4\/locales\/index\.js$/ }, () => ({
+      contents: 'export { default as en } from "./en.js";',
+    }));
+  },
+};
+
+/** Chunks of earlier builds, which nothing leads to. */
+function removeOthers(outdir, made) {
+  for (const entry of readdirSync(outdir, { recursive: true })) {
+    const path = resolve(outdir, entry);
+    if (/\.js(\.map)?$/.test(entry) && !made.has(path)) rmSync(path);
+  }
+}
+
+/** @param {string[]} inputs paths of modules */
+function notices(inputs) {
+  const folders = inputs.map((path) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path)?.[0]).filter(Boolean);
+  const found = new Set(folders);
+  // A package may be a bundle itself.
+  for (const folder of found) {
+    const { dependencies = {} } = manifest(folder);
+    for (const name of Object.keys(dependencies)) found.add(join("node_modules", name));
+  }
+  const parts = [...found].sort().map((folder) => {
+    const { name, version, license } = manifest(folder);
+    const file = readdirSync(join(ROOT, folder)).find((entry) => /^licen[cs]e(\.|$)/i.test(entry));
+    if (!file) throw new Error(`${relative(ROOT, folder)} has no notice to travel with it`);
+    return `${name} ${version} (${license})\n\n${readFileSync(join(ROOT, folder, file), "utf8").trim()}\n`;
+  });
+  return `The files beside this one contain these packages.\n\n${parts.join(`\n${"-".repeat(80)}\n\n`)}`;
+}
+
+function manifest(folder) {
+  return JSON.parse(readFileSync(join(ROOT, folder, "package.json"), "utf8"));
+}
+
+if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
+  await bundle({ outdir: join(ROOT, "dist") });
+}

@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 import { AnnealError } from "../errors.js";
+import { minNode, packageVersion } from "../packageFiles.js";
 import { namedFullDisk } from "../store/fullDisk.js";
 import { findCommand, groupHelp, isGroup, runCommand, summaries } from "./command.js";
 import { commands } from "./commands.js";
@@ -15,12 +16,9 @@ ${summaries(commands.map(({ name, summary }) => ({ name, summary })))}
 anneal COMMAND --help says more; anneal --version says which one this is. Every option can also be set as an environment
 variable: ANNEAL_PORT for --port, ANNEAL_HOME for --home.`;
 
-/** As in package.json. */
-const leastNode = 20;
-
 async function main(args: readonly string[]): Promise<number> {
-  if (Number.parseInt(process.versions.node, 10) < leastNode) {
-    throw new UsageError(`anneal needs Node ${leastNode} or later; this is ${process.version}`);
+  if (Number.parseInt(process.versions.node, 10) < minNode()) {
+    throw new UsageError(`anneal needs Node ${minNode()} or later; this is ${process.version}`);
   }
   const [name] = args;
   if (name === undefined || name === "--help" || name === "-h" || name === "help") {
@@ -28,7 +26,7 @@ async function main(args: readonly string[]): Promise<number> {
     return name === undefined ? 2 : 0;
   }
   if (name === "--version") {
-    console.log((await import("../packageFiles.js")).packageVersion());
+    console.log(packageVersion());
     return 0;
   }
   const { found, rest } = findCommand(commands, args);

@@ -2,76 +2,57 @@ import type { AnnealClient } from "../types/client.js";
 import type { HealthReport, SystemReport } from "../types/health.js";
 import type { Logger } from "../types/logger.js";
 import type { EngineOptions } from "../types/options.js";
-import type { Caller, View } from "./core/access.js";
+import type { Caller } from "./core/access.js";
 import type { EngineCore } from "./core/core.js";
 import type { MetricFamily } from "./core/metricFamilies.js";
-import { openCore } from "./core/openCore.js";
-import { resolveOptions } from "./core/options.js";
 import { canonicalHome, closeShared, openShared } from "./core/registry.js";
-import { resolveModel, type ServedModel } from "./core/resolve.js";
-import { Artifacts } from "./resources/artifacts.js";
-import { BaseModels } from "./resources/baseModels.js";
-import { Chat } from "./resources/chat.js";
-import { Checkpoints } from "./resources/checkpoints.js";
-import { health, systemCheck } from "./resources/health.js";
-import { callerOfKey, Keys } from "./resources/keys.js";
-import { Models } from "./resources/models.js";
-import { SftTrainingJobs } from "./resources/sftTrainingJobs.js";
-import { Tokens } from "./resources/tokens.js";
-import { Training } from "./resources/training.js";
-import { TrainingJobs } from "./resources/trainingJobs.js";
-import { TrainingSessions } from "./resources/trainingSessions.js";
+import type { ServedModel } from "./core/resolve.js";
+import type { Artifacts } from "./resources/artifacts.js";
+import type { BaseModels } from "./resources/baseModels.js";
+import type { Chat } from "./resources/chat.js";
+import type { Checkpoints } from "./resources/checkpoints.js";
+import type { Keys } from "./resources/keys.js";
+import type { Models } from "./resources/models.js";
+import type { Resources } from "./resources/resources.js";
+import type { SftTrainingJobs } from "./resources/sftTrainingJobs.js";
+import type { Tokens } from "./resources/tokens.js";
+import type { Training } from "./resources/training.js";
+import type { TrainingJobs } from "./resources/trainingJobs.js";
+import type { TrainingSessions } from "./resources/trainingSessions.js";
 
-/** The resources of an engine as one caller may use them. */
-export class Resources {
-  readonly chat: Chat;
-  readonly models: Models;
-  readonly checkpoints: Checkpoints;
-  readonly trainingJobs: TrainingJobs;
-  readonly sftTrainingJobs: SftTrainingJobs;
-  readonly trainingSessions: TrainingSessions;
-  readonly artifacts: Artifacts;
-  readonly baseModels: BaseModels;
-  readonly keys: Keys;
-  readonly training: Training;
-  readonly tokens: Tokens;
-  /** @internal */
-  readonly caller: Caller;
-
-  /** @internal */
-  constructor(core: EngineCore, view: View) {
-    this.chat = new Chat(core, view);
-    this.models = new Models(core, view);
-    this.checkpoints = new Checkpoints(core, view);
-    this.trainingJobs = new TrainingJobs(core, view);
-    this.sftTrainingJobs = new SftTrainingJobs(core, view);
-    this.trainingSessions = new TrainingSessions(core, view);
-    this.artifacts = new Artifacts(core, view);
-    this.baseModels = new BaseModels(core);
-    this.keys = new Keys(core, view);
-    this.training = new Training(core, view);
-    this.tokens = new Tokens(core, view);
-    this.caller = view.caller;
-  }
-}
-
+type Parts = typeof import("./parts.js");
 type Handler = (request: Request) => Promise<Response>;
 
 /**
  * Models, training and chat in this process. Everything an application does goes through its resources, which are named
  * and shaped as on the wire.
  */
-export class Engine extends Resources implements AnnealClient {
+export class Engine implements AnnealClient {
+  declare readonly chat: Chat;
+  declare readonly models: Models;
+  declare readonly checkpoints: Checkpoints;
+  declare readonly trainingJobs: TrainingJobs;
+  declare readonly sftTrainingJobs: SftTrainingJobs;
+  declare readonly trainingSessions: TrainingSessions;
+  declare readonly artifacts: Artifacts;
+  declare readonly baseModels: BaseModels;
+  declare readonly keys: Keys;
+  declare readonly training: Training;
+  declare readonly tokens: Tokens;
+  /** @internal */
+  declare readonly caller: Caller;
   /**
    * What the faces of the engine are built on.
    * @internal
    */
   readonly core: EngineCore;
+  readonly #parts: Parts;
   readonly #shutDown: () => Promise<void>;
   #handler: Promise<Handler> | undefined;
 
-  private constructor(core: EngineCore, shutDown: () => Promise<void>) {
-    super(core, { caller: core.owner, strict: true });
+  private constructor(parts: Parts, core: EngineCore, shutDown: () => Promise<void>) {
+    Object.assign(this, new parts.Resources(core, { caller: core.owner, strict: true }));
+    this.#parts = parts;
     this.core = core;
     this.#shutDown = shutDown;
   }
@@ -84,15 +65,17 @@ export class Engine extends Resources implements AnnealClient {
    * cannot be.
    */
   static async open(options: EngineOptions = {}): Promise<Engine> {
-    const resolved = resolveOptions(options);
+    // Loaded only here: an application starts at once, whether it opens an engine or not.
+    const parts = await import("./parts.js");
+    const resolved = parts.resolveOptions(options);
     if (resolved.home === null) {
-      const { core, shutDown } = await openCore(resolved);
-      return new Engine(core, shutDown);
+      const { core, shutDown } = await parts.openCore(resolved);
+      return new Engine(parts, core, shutDown);
     }
     const home = canonicalHome(resolved.home);
     return openShared(home, async () => {
-      const { core, shutDown } = await openCore({ ...resolved, home });
-      return new Engine(core, () => closeShared(home, shutDown));
+      const { core, shutDown } = await parts.openCore({ ...resolved, home });
+      return new Engine(parts, core, () => closeShared(home, shutDown));
     });
   }
 
@@ -125,8 +108,8 @@ export class Engine extends Resources implements AnnealClient {
    * @internal
    */
   authenticate(key: string): Resources | null {
-    const caller = callerOfKey(this.core, key);
-    return caller && new Resources(this.core, { caller, strict: false });
+    const caller = this.#parts.callerOfKey(this.core, key);
+    return caller && new this.#parts.Resources(this.core, { caller, strict: false });
   }
 
   /** Tells processes that find the home in use where this engine can be reached; null: nowhere. */
@@ -146,7 +129,7 @@ export class Engine extends Resources implements AnnealClient {
    * @internal
    */
   resolve(name: string | null | undefined): Promise<ServedModel> {
-    return resolveModel(this.core, name, this.core.owner);
+    return this.#parts.resolveModel(this.core, name, this.core.owner);
   }
 
   /** The whole HTTP face without a port: takes what the global `fetch` takes. Requests carry a key, such as `apiKey`. */
@@ -160,11 +143,11 @@ export class Engine extends Resources implements AnnealClient {
   };
 
   async health(): Promise<HealthReport> {
-    return health(this.core);
+    return this.#parts.health(this.core);
   }
 
   async systemCheck(): Promise<SystemReport> {
-    return systemCheck(this.core);
+    return this.#parts.systemCheck(this.core);
   }
 
   /** Ends what is in flight, leaves jobs to be resumed by the next opening, frees memory and files. */

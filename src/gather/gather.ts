@@ -1,7 +1,6 @@
 // Rollouts of many scenarios, some at a time, gathered into groups.
 
 import { setMaxListeners } from "node:events";
-import { AnnealError } from "../errors.js";
 import { deriveSeed } from "../seeds.js";
 import type { AnnealClient } from "../types/client.js";
 import type { GatherOptions } from "../types/gather.js";
@@ -9,19 +8,7 @@ import type { Model } from "../types/models.js";
 import type { Trajectory, TrajectoryException, TrajectoryGroup } from "../types/trajectories.js";
 import { badOption, checkGatherOptions } from "./checkOptions.js";
 import { type PinnedModel, type RolloutOutcome, rewardOf, runRollout, untilAborted } from "./rollout.js";
-
-/** More rollouts failed than `maxExceptionShare` and `maxExceptions` allow; `cause` is what the first of them threw. */
-export class RolloutError extends AnnealError {
-  constructor(failures: number, total: number, cause: unknown) {
-    const message = cause instanceof Error ? cause.message : String(cause);
-    super(`${failures} of ${total} ${total === 1 ? "rollout" : "rollouts"} failed: ${message}`, 500, {
-      code: "rollout_failed",
-      param: "rollout",
-      hint: "mend the rollout, or let more fail with maxExceptionShare",
-      cause,
-    });
-  }
-}
+import { RolloutError } from "./rolloutError.js";
 
 export interface Gathered {
   groups: TrajectoryGroup[];
@@ -33,10 +20,6 @@ export interface Gathered {
 const DEFAULT_CONCURRENCY = 64;
 const DEFAULT_EXCEPTION_SHARE = 0.5;
 
-/**
- * Attempts every scenario `groupSize` times. One group per scenario, in their order; rollouts that threw are in the
- * group's `exceptions`. Rejects with RolloutError beyond `maxExceptions`, with `signal.reason` when aborted.
- */
 export async function gather<S>(client: AnnealClient, options: GatherOptions<S>): Promise<TrajectoryGroup[]> {
   checkGatherOptions(options);
   const model = await pin(client, options.model, options.signal);

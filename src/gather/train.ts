@@ -15,12 +15,6 @@ import { type JobAccount, reportStep, rewardReport } from "./stepReport.js";
 
 const DEFAULT_GROUPS = 16;
 
-/**
- * Makes `steps` checkpoints, yielding a report after each. Every report's job has ended when it is yielded, so the loop
- * may be left at any time. With the name of a run that was cut off, even by the end of the process, the run is taken up
- * again: what it lacks of `steps` is made, with the rollouts that it would have made. Otherwise a new run begins where the
- * model stands. Rejects as `gather` does, or when a job fails; when aborted, the job under way is cancelled.
- */
 export async function* train<S>(
   client: AnnealClient,
   options: TrainOptions<S>,

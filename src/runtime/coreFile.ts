@@ -1,11 +1,9 @@
 // Where the compiled core of this machine lies: built here from the sources, or in the package of its platform.
 
 import { existsSync } from "node:fs";
-import { createRequire } from "node:module";
-import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { UnavailableError } from "../errors.js";
-import { packageFolder } from "../packageFiles.js";
+import { packageFolder, packageRequire } from "../packageFiles.js";
 
 /** Platforms that have a package with the core in it; on Linux one for each C library, of which an installer takes the one that fits. */
 const PREBUILT = ["linux-x64", "linux-arm64", "linux-x64-musl", "linux-arm64-musl", "darwin-arm64", "win32-x64"];
@@ -18,11 +16,10 @@ const BUILD_HINT = "run `npx anneal build`, which compiles it here with a C++20 
  * @throws UnavailableError `native_addon_missing`, saying what was tried and what to do
  */
 export function loadCore(version: string): unknown {
-  const require = createRequire(import.meta.url);
   const failures: string[] = [];
-  for (const file of coreFiles(require)) {
+  for (const file of coreFiles()) {
     try {
-      const core = require(file) as { version?: string };
+      const core = packageRequire(file) as { version?: string };
       if (core.version === version) return core;
       failures.push(`${file} was built for anneal ${core.version ?? "of another time"}, not ${version}`);
     } catch (cause) {
@@ -43,16 +40,14 @@ export function loadCore(version: string): unknown {
   });
 }
 
-function coreFiles(require: NodeJS.Require): string[] {
+function coreFiles(): string[] {
   const files: string[] = [];
-  if (packageFolder.protocol === "file:") {
-    const built = join(fileURLToPath(packageFolder), "native", "build", "Release", "anneal.node");
-    if (existsSync(built)) files.push(built);
-  }
+  const built = fileURLToPath(new URL("native/build/Release/anneal.node", packageFolder()));
+  if (existsSync(built)) files.push(built);
   for (const name of PREBUILT) {
     if (!name.startsWith(`${process.platform}-${process.arch}`)) continue;
     try {
-      files.push(require.resolve(`@anneal/${name}`));
+      files.push(packageRequire.resolve(`@anneal/${name}`));
     } catch {
       // Not the package of this machine's C library.
     }

@@ -1,5 +1,6 @@
 import type { z } from "zod";
-import type { Engine, Resources } from "../engine/engine.js";
+import type { Engine } from "../engine/engine.js";
+import type { Resources } from "../engine/resources/resources.js";
 import type { ExactFields } from "../json.js";
 
 /** What a handler has to work with. */

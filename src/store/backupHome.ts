@@ -1,7 +1,7 @@
 import { existsSync, lstatSync, mkdirSync, readdirSync, rmdirSync, rmSync } from "node:fs";
 import { cp, realpath } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve, sep } from "node:path";
-import Database from "better-sqlite3";
+import type { Database } from "better-sqlite3";
 import { ConflictError, UnavailableError, ValidationError } from "../errors.js";
 import type { HomeBackup, HomeProblem } from "../types/home.js";
 import { verifyChecksums } from "./checksums.js";
@@ -10,6 +10,7 @@ import { naming } from "./fullDisk.js";
 import { homeFiles } from "./homeFiles.js";
 import { databaseFile, PRIVATE_FOLDER } from "./homeFolder.js";
 import { databaseError, openForReading, problemOf, type Tables, tablesOf } from "./openedHome.js";
+import { openDatabase } from "./sqlite.js";
 
 /** Pages of the database copied before others get their turn: 8 MiB. */
 const PAGES_AT_ONCE = 2048;
@@ -68,14 +69,14 @@ function checkTarget(home: string, target: string): void {
 /** Folders that were copied, by their path; the id says of which row. */
 type Copied = Map<string, string>;
 
-async function copyHome(live: Database.Database, home: string, target: string): Promise<Omit<HomeBackup, "folder">> {
+async function copyHome(live: Database, home: string, target: string): Promise<Omit<HomeBackup, "folder">> {
   const now = tablesOf(live, home);
   const copied: Copied = new Map();
   for (let attempt = 1; ; attempt++) {
     const file = databaseFile(target);
     for (const name of readdirSync(target)) if (name.startsWith("anneal.db")) rmSync(join(target, name));
     await copyDatabase(live, file);
-    const database = new Database(file);
+    const database = openDatabase(file);
     try {
       const then = tablesOf(database, target);
       // First what changes fast.
@@ -106,7 +107,7 @@ async function copyHome(live: Database.Database, home: string, target: string): 
   }
 }
 
-async function copyDatabase(live: Database.Database, file: string): Promise<void> {
+async function copyDatabase(live: Database, file: string): Promise<void> {
   let copiedPages = 0;
   await live.backup(file, {
     progress({ totalPages }) {

@@ -1,8 +1,8 @@
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import Database from "better-sqlite3";
 import { HomeLockedError } from "../errors.js";
 import { makeDatabaseFile, PRIVATE_FILE } from "./homeFolder.js";
+import { openDatabase } from "./sqlite.js";
 
 /** Who has a home open. */
 interface Holder {
@@ -36,7 +36,7 @@ export function lockHome(home: string): HomeLock {
   const description = join(home, "lock.json");
   const file = join(home, "lock.db");
   makeDatabaseFile(file);
-  const database = new Database(file, { timeout: 0 });
+  const database = openDatabase(file, { timeout: 0 });
   const describe = (address: string | null) =>
     writeFileSync(description, JSON.stringify({ pid: process.pid, address } satisfies Holder), { mode: PRIVATE_FILE });
   try {

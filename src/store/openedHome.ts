@@ -1,7 +1,7 @@
 // A home looked at from beside: its database opened for reading, also while an engine of this or another process has it open.
 
 import { join, resolve } from "node:path";
-import Database from "better-sqlite3";
+import type { Database } from "better-sqlite3";
 import { ConflictError, ModelFileError, NotFoundError, UnavailableError } from "../errors.js";
 import type { HomeProblem } from "../types/home.js";
 import { type ArtifactTable, artifactTable } from "./artifacts.js";
@@ -10,6 +10,7 @@ import { databaseFile, isHome } from "./homeFolder.js";
 import { type JobTable, jobTable } from "./jobs.js";
 import { migrations } from "./migrations.js";
 import { type ModelTable, modelTable } from "./models.js";
+import { openDatabase } from "./sqlite.js";
 import type { KnownContent } from "./sweep.js";
 
 export interface Tables {
@@ -19,7 +20,7 @@ export interface Tables {
   artifacts: ArtifactTable;
 }
 
-export function tablesOf(database: Database.Database, home: string): Tables {
+export function tablesOf(database: Database, home: string): Tables {
   const noFolder = () => {
     throw new Error("nothing is put into a home from beside it");
   };
@@ -50,13 +51,13 @@ export function problemOf(home: string, path: string, error: unknown): HomeProbl
  * @throws NotFoundError with code "home_not_found"; UnavailableError with code "home_unusable" when its database cannot be
  * read; ConflictError when another version of this library wrote it.
  */
-export function openForReading(home: string): Database.Database {
+export function openForReading(home: string): Database {
   if (!isHome(home)) {
     throw new NotFoundError(`there is no home at ${home}`, { code: "home_not_found", param: "home" });
   }
-  let database: Database.Database | undefined;
+  let database: Database | undefined;
   try {
-    database = new Database(databaseFile(home), { readonly: true, fileMustExist: true });
+    database = openDatabase(databaseFile(home), { readonly: true, fileMustExist: true });
     const version = database.pragma("user_version", { simple: true }) as number;
     if (version === migrations.length) return database;
     throw new ConflictError(`the database of ${home} has version ${version}, this library has ${migrations.length}`, {

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
-import Database from "better-sqlite3";
+import type { Database } from "better-sqlite3";
 import { ConflictError } from "../errors.js";
 import { type ArtifactTable, artifactTable } from "./artifacts.js";
 import { type BaseWeightsTable, baseWeightsTable } from "./baseWeights.js";
@@ -18,6 +18,7 @@ import { migrate } from "./migrate.js";
 import { type ModelTable, modelTable } from "./models.js";
 import { knownContent } from "./openedHome.js";
 import type { CheckpointRecord, JobRecord, NewEvent } from "./records.js";
+import { openDatabase } from "./sqlite.js";
 import { type Swept, sweepHome } from "./sweep.js";
 import { makeTemporaryHome } from "./temporaryHome.js";
 import { type TrajectoryTable, trajectoryTable } from "./trajectories.js";
@@ -91,10 +92,10 @@ function openFolder(folder: string, isTemporary: boolean): Store {
   makePrivate(folder);
   const lock = lockHome(folder);
   const file = databaseFile(folder);
-  let database: Database.Database | undefined;
+  let database: Database | undefined;
   try {
     makeDatabaseFile(file);
-    database = new Database(file);
+    database = openDatabase(file);
     database.pragma("journal_mode = WAL");
     database.pragma(`synchronous = ${isTemporary ? "OFF" : "FULL"}`);
     database.pragma("foreign_keys = ON");
@@ -113,12 +114,12 @@ function openFolder(folder: string, isTemporary: boolean): Store {
 const MOVE_LOG_EVERY = 2000;
 
 /** Afterwards `anneal.db` alone holds everything, unless another process is reading it. */
-function moveLogIntoDatabase(database: Database.Database): void {
+function moveLogIntoDatabase(database: Database): void {
   database.pragma("wal_checkpoint(TRUNCATE)");
 }
 
 /** Keeps `anneal.db` no older than a few seconds, so that a copy of that file alone is a recent one. @returns what ends it. */
-function moveLogRegularly(database: Database.Database): () => void {
+function moveLogRegularly(database: Database): () => void {
   const changes = database.prepare<[], number>("SELECT total_changes()").pluck();
   let moved = changes.get();
   const timer = setInterval(() => {
@@ -141,12 +142,7 @@ function tryTo(action: () => void): void {
   }
 }
 
-function buildStore(
-  database: Database.Database,
-  home: string,
-  isTemporary: boolean,
-  lock: ReturnType<typeof lockHome>,
-): Store {
+function buildStore(database: Database, home: string, isTemporary: boolean, lock: ReturnType<typeof lockHome>): Store {
   let afterCommit: (() => void)[] | null = null;
   const runAfterCommit = (action: () => void) => {
     if (afterCommit) afterCommit.push(action);

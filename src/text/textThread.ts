@@ -1,10 +1,9 @@
 // Encoding and rendering of long texts in a thread of its own, so that whoever waits for it waits alone.
 
-import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import { Worker, type WorkerOptions } from "node:worker_threads";
 import { ClosedError, UnavailableError } from "../errors.js";
-import { program } from "../packageFiles.js";
+import { packageRequire, program } from "../packageFiles.js";
 import { ConversationError, TemplateError } from "./errors.js";
 import type {
   EncodingTask,
@@ -151,7 +150,7 @@ function thread(workerData: TextThreadData): Worker {
 
 /** A thread inherits nothing that would read TypeScript. */
 function threadFromSources(file: URL, options: WorkerOptions): Worker {
-  const tsx = createRequire(import.meta.url).resolve("tsx/cjs/api");
+  const tsx = packageRequire.resolve("tsx/cjs/api");
   const start = `require(${JSON.stringify(tsx)}).register(); require(${JSON.stringify(fileURLToPath(file))});`;
   return new Worker(start, { ...options, eval: true });
 }

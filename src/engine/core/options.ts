@@ -93,7 +93,12 @@ const engineOptions = z.object({
 const silent: Logger = { debug() {}, info() {}, warn() {}, error() {} };
 
 /** The model that comes with the package. */
-export const embeddedModel = { id: "anneal/tiny", path: fileURLToPath(new URL("models/tiny", packageFolder)) };
+export const embeddedModel = {
+  id: "anneal/tiny",
+  get path(): string {
+    return fileURLToPath(new URL("models/tiny", packageFolder()));
+  },
+};
 
 export type ResolvedOptions = Omit<z.output<typeof engineOptions>, "home" | "models" | "logger" | "dataRoots"> & {
   /** Absolute. */

@@ -1,0 +1,46 @@
+import type { Caller, View } from "../core/access.js";
+import type { EngineCore } from "../core/core.js";
+import { Artifacts } from "./artifacts.js";
+import { BaseModels } from "./baseModels.js";
+import { Chat } from "./chat.js";
+import { Checkpoints } from "./checkpoints.js";
+import { Keys } from "./keys.js";
+import { Models } from "./models.js";
+import { SftTrainingJobs } from "./sftTrainingJobs.js";
+import { Tokens } from "./tokens.js";
+import { Training } from "./training.js";
+import { TrainingJobs } from "./trainingJobs.js";
+import { TrainingSessions } from "./trainingSessions.js";
+
+/** The resources of an engine as one caller may use them. */
+export class Resources {
+  readonly chat: Chat;
+  readonly models: Models;
+  readonly checkpoints: Checkpoints;
+  readonly trainingJobs: TrainingJobs;
+  readonly sftTrainingJobs: SftTrainingJobs;
+  readonly trainingSessions: TrainingSessions;
+  readonly artifacts: Artifacts;
+  readonly baseModels: BaseModels;
+  readonly keys: Keys;
+  readonly training: Training;
+  readonly tokens: Tokens;
+  /** @internal */
+  readonly caller: Caller;
+
+  /** @internal */
+  constructor(core: EngineCore, view: View) {
+    this.chat = new Chat(core, view);
+    this.models = new Models(core, view);
+    this.checkpoints = new Checkpoints(core, view);
+    this.trainingJobs = new TrainingJobs(core, view);
+    this.sftTrainingJobs = new SftTrainingJobs(core, view);
+    this.trainingSessions = new TrainingSessions(core, view);
+    this.artifacts = new Artifacts(core, view);
+    this.baseModels = new BaseModels(core);
+    this.keys = new Keys(core, view);
+    this.training = new Training(core, view);
+    this.tokens = new Tokens(core, view);
+    this.caller = view.caller;
+  }
+}

@@ -1,0 +1,59 @@
+import { execFileSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+import { afterEach, beforeEach, expect, it } from "vitest";
+
+let folder: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "anneal-sqlite-"));
+});
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+/** The error of opening a database where better-sqlite3 is what `manifest` and `program` say, or absent. */
+async function failure(installed?: { manifest: object; program: string }): Promise<Record<string, string>> {
+  if (installed) {
+    const target = join(folder, "node_modules", "better-sqlite3");
+    mkdirSync(target, { recursive: true });
+    writeFileSync(join(target, "package.json"), JSON.stringify(installed.manifest));
+    writeFileSync(join(target, "index.js"), installed.program);
+  }
+  await build({
+    entryPoints: [fileURLToPath(new URL("sqlite.ts", import.meta.url))],
+    outfile: join(folder, "sqlite.mjs"),
+    bundle: true,
+    format: "esm",
+    platform: "node",
+    external: ["better-sqlite3"],
+  });
+  const program = `import { openDatabase } from "./sqlite.mjs";
+    try { openDatabase(":memory:"); } catch ({ name, message, code, hint }) { console.log(JSON.stringify({ name, message, code, hint })); }`;
+  const written = execFileSync(process.execPath, ["--input-type=module", "-e", program], { cwd: folder });
+  return JSON.parse(written.toString());
+}
+
+it("says in an error of its own that SQLite is not installed", async () => {
+  const error = await failure();
+  expect(error).toMatchObject({ name: "UnavailableError", code: "sqlite_missing" });
+  expect(error.message).toContain("Cannot find module 'better-sqlite3");
+  expect(error.hint).toContain("better-sqlite3");
+});
+
+it("says in an error of its own that its binary does not load", async () => {
+  const manifest = { version: "12.0.0", engines: { node: "20.x || 22.x" }, main: "index.js" };
+  const program = `module.exports = class { constructor() { throw new Error("was compiled against a different Node.js\\nmore"); } };`;
+  const error = await failure({ manifest, program });
+  expect(error).toMatchObject({ name: "UnavailableError", code: "sqlite_missing" });
+  expect(error.message).toBe(
+    "SQLite, which keeps the home, cannot be loaded: was compiled against a different Node.js",
+  );
+});
+
+it("does not load a binary that is for a later Node", async () => {
+  const manifest = { version: "99.0.0", engines: { node: ">=99" }, main: "index.js" };
+  const error = await failure({ manifest, program: "process.abort();" });
+  expect(error.code).toBe("sqlite_missing");
+  expect(error.message).toContain(`better-sqlite3 99.0.0 needs Node 99 or later; this is ${process.version}`);
+});
