@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { beforeAll, describe, expect, test } from "vitest";
-import { InferenceLoop, type TokensEvent } from "../src/inference/index.js";
+import { generate, InferenceLoop, type TokensEvent } from "../src/inference/index.js";
 import { loadTokenizer, type Tokenizer } from "../src/text/index.js";
 import { generationRequest } from "./fixtures/generationRequest.js";
 import { loadCase } from "./native/referenceModel.js";
@@ -35,7 +35,7 @@ describe.each(cases)("a search of width $width with end $eos and length penalty 
     });
     const beam = { width, lengthPenalty: penalty };
     const params = { temperature: 0, maxTokens: steps, eosId: eos, logprobs: 0, beam };
-    const generation = loop.submit(generationRequest({ promptTokens: prompt, n: width, params }));
+    const generation = generate(loop, generationRequest({ promptTokens: prompt, n: width, params }));
     const choices: TokensEvent[] = [];
     for await (const event of generation) if (event.type === "tokens") choices.push(event);
     expect(choices.map(({ tokenIds }) => tokenIds)).toEqual(beams.map(({ tokens }) => tokens));

@@ -3,6 +3,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { generationRequest } from "../../test/fixtures/generationRequest.js";
 import { PagedDevice } from "../../test/fixtures/pagedDevice.js";
 import { loadTokenizer, type Tokenizer } from "../text/index.js";
+import { beamSearch } from "./beamSearch.js";
 import { InferenceLoop } from "./inferenceLoop.js";
 import type { SamplingSettings, TokensEvent } from "./request.js";
 
@@ -40,7 +41,7 @@ function begin(
     n: width,
     params: { maxTokens: 6, logprobs: 0, beam: { width, lengthPenalty }, ...over },
   });
-  return { loop, device, generation: loop.submit(request, signal) };
+  return { loop, device, generation: beamSearch(loop, request, signal) };
 }
 
 async function search(options: Options) {

@@ -1,14 +1,29 @@
-// Beam search over one prompt: `width` beams advance together, one token a step, ranked by cumulative raw logprob.
+// Beam search over one prompt: `width` beams advance together, one token a step, ranked by cumulative raw logprob. It
+// stands on top of the loop, which scores sequences and forks them.
 
+import { ClosedError } from "../errors.js";
 import type { RowLogprobs } from "../runtime/runtime.js";
-import type { Tokenizer } from "../text/index.js";
+import type { IncrementalDecoder, Tokenizer } from "../text/index.js";
 import { isTurnUsedUp, nextTurn } from "../turns.js";
-import { BeamText } from "./beamText.js";
 import { BestOf } from "./bestOf.js";
 import { ChoiceOutput } from "./choiceOutput.js";
-import type { BeamSettings, Finish, SamplingSettings, TokensEvent, TopLogprobs } from "./request.js";
-import { Sequence, type SequenceOrigin } from "./sequence.js";
+import { EventQueue } from "./eventQueue.js";
+import type { InferenceLoop } from "./inferenceLoop.js";
+import type {
+  BeamSettings,
+  Finish,
+  Generation,
+  GenerationEvent,
+  GenerationRecord,
+  GenerationRequest,
+  SamplingSettings,
+  TokensEvent,
+  TopLogprobs,
+} from "./request.js";
+import type { ScoringRequest } from "./scoringRequest.js";
+import { Sequence } from "./sequence.js";
 import { endIds } from "./stopping.js";
+import { StopStrings } from "./stopStrings.js";
 
 /** The last token of a hypothesis, linked to those before it: hypotheses share their beginnings. */
 interface Drawn {
@@ -26,8 +41,6 @@ interface Beam {
   last: Drawn | null;
   /** null: no stop strings. */
   text: BeamText | null;
-  /** Whether its row has come. */
-  isRead: boolean;
 }
 
 interface Candidate {
@@ -45,18 +58,19 @@ interface Hypothesis {
   outputs: number;
 }
 
-/** What the search asks of the scheduler. */
-export interface BeamHost {
-  branch(parent: Sequence, branch: Sequence): void;
-  finish(sequence: Sequence): void;
+/**
+ * Answers a request with the choices that beam search finds, best first, all at the end. Its `params.beam` must be set.
+ * @throws as `InferenceLoop.submit`, and so does iterating
+ */
+export function beamSearch(loop: InferenceLoop, request: GenerationRequest, signal?: AbortSignal): Generation {
+  return new BeamSearch(loop, request, signal);
 }
 
-export class BeamSearch {
-  readonly root: Sequence;
-  private live: Beam[];
-  private readonly beamOf = new Map<Sequence, Beam>();
-  /** Living beams whose row has not come. */
-  private awaited = 1;
+class BeamSearch implements Generation {
+  readonly record: GenerationRecord;
+  readonly ended: Promise<void>;
+  private readonly scoring: ScoringRequest;
+  private readonly events: EventQueue;
   /** The best continuations of the rows that have come. */
   private next: BestOf<Candidate>;
   private readonly done: BestOf<Hypothesis>;
@@ -67,55 +81,73 @@ export class BeamSearch {
   /** Ids that end a beam. */
   private readonly stopIds: ReadonlySet<number>;
   private readonly allowed: ReadonlySet<number> | null;
-  private isStopped = false;
 
   constructor(
-    origin: SequenceOrigin,
-    prompt: Int32Array,
-    private readonly tokenizer: Tokenizer,
-    private readonly host: BeamHost,
-    vocab: number,
+    private readonly loop: InferenceLoop,
+    request: GenerationRequest,
+    signal: AbortSignal | undefined,
   ) {
-    const { params } = origin;
+    const { params } = request;
     this.params = params;
     this.beam = params.beam!;
-    this.endIds = new Set(endIds(params, vocab));
+    this.endIds = new Set(endIds(params, loop.vocab));
     this.stopIds = new Set(params.ignoreEos ? params.stopTokenIds : this.endIds);
     this.allowed = params.allowedTokenIds === null ? null : new Set(params.allowedTokenIds);
     this.next = new BestOf(this.beam.width, isBefore);
     this.done = new BestOf(this.beam.width, isBetter);
-    this.root = new Sequence(origin, 0, prompt, null, candidatesNeeded(params, this.endIds.size, vocab));
-    const text = params.stop.length === 0 ? null : BeamText.empty(params, tokenizer);
-    this.live = [{ sequence: this.root, place: 0, cumulative: 0, last: null, text, isRead: false }];
-    this.beamOf.set(this.root, this.live[0]!);
+    this.scoring = loop.submitScoring(request, candidatesNeeded(params, this.endIds.size, loop.vocab), signal);
+    this.record = this.scoring.record;
+    this.ended = this.scoring.ended;
+    this.events = new EventQueue(() => this.scoring.fail(new ClosedError("nobody reads the beams any more")));
+    this.search().catch((error: unknown) => {
+      this.scoring.fail(error);
+      this.events.fail(error);
+    });
   }
 
-  /**
-   * Takes the row of a beam's last token. Once all beams have theirs, those of the next step are branched off, or `choice`
-   * is called with every choice, best first: then the search has ended, and it resolves to true.
-   */
-  async report(sequence: Sequence, row: RowLogprobs, choice: (event: TokensEvent) => void): Promise<boolean> {
-    const beam = this.beamOf.get(sequence);
-    if (beam === undefined || beam.isRead) return false;
-    beam.isRead = true;
-    this.read(beam, row);
-    while (isTurnUsedUp()) await nextTurn();
-    if (--this.awaited > 0) return false;
-    await this.advance();
-    if (this.live.length > 0 || this.isStopped) return false;
-    for (const [index, hypothesis] of this.done.inOrder().entries()) {
-      choice(this.event(hypothesis, index));
-      while (isTurnUsedUp()) await nextTurn();
+  [Symbol.asyncIterator](): AsyncIterator<GenerationEvent> {
+    return this.events;
+  }
+
+  private async search(): Promise<void> {
+    const text = this.params.stop.length === 0 ? null : BeamText.empty(this.params, this.loop.tokenizer);
+    let live: Beam[] = [{ sequence: this.scoring.root, place: 0, cumulative: 0, last: null, text }];
+    while (live.length > 0) {
+      await this.readRows(live);
+      live = await this.advance(live);
     }
-    return !this.isStopped;
+    for (const [index, hypothesis] of this.done.inOrder().entries()) {
+      const choice = this.event(hypothesis, index);
+      this.record.outputTokens[index] = choice.tokenIds.length;
+      this.record.finishes[index] = choice.finish;
+      this.events.push(choice);
+      await this.giveTurns();
+    }
+    this.events.end();
+    this.scoring.end();
   }
 
-  /** Ends the search wherever it stands. */
-  stop(): void {
-    this.isStopped = true;
-    for (const { sequence } of this.live) this.host.finish(sequence);
-    this.live = [];
-    this.beamOf.clear();
+  /** Takes in the likeliest next tokens of every beam. */
+  private async readRows(live: readonly Beam[]): Promise<void> {
+    const awaited = new Map(live.map((beam) => [beam.sequence, beam]));
+    while (awaited.size > 0) {
+      const { sequence, row } = await this.scoring.next();
+      if (sequence === this.scoring.root && awaited.has(sequence)) {
+        const { cachedTokens } = this.record;
+        this.events.push({ type: "prompt", cachedTokens, promptLogprobs: this.scoring.promptLogprobs });
+      }
+      const beam = awaited.get(sequence);
+      if (beam === undefined) continue;
+      awaited.delete(sequence);
+      this.read(beam, row);
+      await this.giveTurns();
+    }
+  }
+
+  /** Lets the event loop turn when this work has taken its share. @throws what has ended the request meanwhile */
+  private async giveTurns(): Promise<void> {
+    while (isTurnUsedUp()) await nextTurn();
+    this.scoring.throwIfEnded();
   }
 
   /** Sifts the 2 x width likeliest permitted continuations of a beam. */
@@ -184,37 +216,31 @@ export class BeamSearch {
     return cumulative / length ** this.beam.lengthPenalty;
   }
 
-  /** Every row has come: the best continuations become the living beams. */
-  private async advance(): Promise<void> {
-    const parents = this.live;
+  /** The beams of the next step, forked off those whose rows have all been read; none when the search is over. */
+  private async advance(parents: readonly Beam[]): Promise<Beam[]> {
     const next = this.next.inOrder();
     this.next = new BestOf(this.beam.width, isBefore);
-    this.beamOf.clear();
     const isOver = parents[0]!.sequence.outputs + 1 >= this.params.maxTokens;
     if (isOver) for (const candidate of next) this.complete(candidate, { reason: "length", stopReason: null });
-    const going = isOver || this.isDecided(next) ? [] : next;
-    this.awaited = going.length;
+    const chosen = isOver || this.isDecided(next) ? [] : next;
 
-    const children = new Map<Beam, number>();
-    for (const { beam } of going) children.set(beam, (children.get(beam) ?? 0) + 1);
-    this.live = parents.filter((parent) => children.has(parent));
+    const forksLeft = new Map<Beam, number>();
+    for (const { beam } of chosen) forksLeft.set(beam, (forksLeft.get(beam) ?? 0) + 1);
     for (const parent of parents) {
-      if (!children.has(parent)) this.host.finish(parent.sequence);
-      while (isTurnUsedUp()) await nextTurn();
+      if (!forksLeft.has(parent)) this.loop.end(parent.sequence);
+      await this.giveTurns();
     }
-    for (const [place, candidate] of going.entries()) {
-      while (isTurnUsedUp()) await nextTurn();
-      if (this.isStopped) return;
+    const live: Beam[] = [];
+    for (const [place, candidate] of chosen.entries()) {
+      await this.giveTurns();
       const { beam: parent } = candidate;
-      const child = this.continue(candidate, place);
-      this.live.push(child);
-      this.beamOf.set(child.sequence, child);
-      const left = children.get(parent)! - 1;
-      children.set(parent, left);
-      // Its last child has its pages to itself.
-      if (left === 0) this.host.finish(parent.sequence);
+      live.push(this.fork(candidate, place));
+      const left = forksLeft.get(parent)! - 1;
+      forksLeft.set(parent, left);
+      // Its last fork has its pages to itself.
+      if (left === 0) this.loop.end(parent.sequence);
     }
-    if (!this.isStopped) this.live = this.live.slice(this.live.length - going.length);
+    return live;
   }
 
   /** Whether no living beam can still reach the best `width` finished ones. Cumulative logprobs only fall. */
@@ -228,19 +254,18 @@ export class BeamSearch {
     return this.score(best.cumulative, kindest) <= worst.score;
   }
 
-  private continue({ beam, cumulative, drawn }: Candidate, place: number): Beam {
-    const sequence = beam.sequence.fork(place, drawn.token);
-    this.host.branch(beam.sequence, sequence);
-    const text = beam.text?.after(drawn.token) ?? null;
-    return { sequence, place, cumulative, last: drawn, text, isRead: false };
+  private fork({ beam, cumulative, drawn }: Candidate, place: number): Beam {
+    const sequence = this.loop.fork(beam.sequence, place, drawn.token);
+    return { sequence, place, cumulative, last: drawn, text: beam.text?.after(drawn.token) ?? null };
   }
 
   private event({ candidate, finish, outputs }: Hypothesis, index: number): TokensEvent {
     const drawn = new Array<Drawn>(outputs);
     let one: Drawn | null = candidate.drawn;
     for (let i = outputs - 1; one !== null; i--, one = one.before) drawn[i] = one;
-    const sequence = new Sequence(this.root.origin, index, this.root.tokens, null);
-    const output = new ChoiceOutput(sequence, this.params, this.tokenizer, false);
+    const { root } = this.scoring;
+    const sequence = new Sequence(root.owner, index, root.tokens, null);
+    const output = new ChoiceOutput(sequence, this.params, this.loop.tokenizer, false);
     for (const { token, logprob, top } of drawn) {
       sequence.append(token);
       if (output.add({ logprob, temperatureLogprob: Number.NaN, top }) !== null) return output.take(finish);
@@ -279,4 +304,31 @@ function completes(sequence: Sequence, word: readonly number[], token: number): 
     if (sequence.tokens[sequence.length - before + i] !== word[i]) return false;
   }
   return true;
+}
+
+/** The text of one beam so far, as far as stop strings need it. Never changes: what follows a token is another text. */
+class BeamText {
+  private constructor(
+    private readonly decoder: IncrementalDecoder,
+    private readonly stops: StopStrings,
+    private readonly outputs: number,
+    private readonly minTokens: number,
+  ) {}
+
+  static empty(params: SamplingSettings, tokenizer: Tokenizer): BeamText {
+    const stops = new StopStrings(params.stop, params.includeStop);
+    return new BeamText(tokenizer.stream(params), stops, 0, params.minTokens);
+  }
+
+  /** The stop string that `token` would complete, or null. */
+  stopAfter(token: number): string | null {
+    const shown = this.stops.fork().push(this.decoder.fork().push(token), this.outputs + 1 > this.minTokens);
+    return typeof shown === "string" ? null : shown.stop;
+  }
+
+  after(token: number): BeamText {
+    const next = new BeamText(this.decoder.fork(), this.stops.fork(), this.outputs + 1, this.minTokens);
+    next.stops.push(next.decoder.push(token), next.outputs > this.minTokens);
+    return next;
+  }
 }

@@ -1,19 +1,10 @@
 // From the tokens of one choice to what its reader sees: text, ids, logprobs, and when it ends.
 
 import type { IncrementalDecoder, Tokenizer } from "../text/index.js";
-import type { Finish, SamplingSettings, TokensEvent, TopLogprobs } from "./request.js";
+import type { Finish, SamplingSettings, TokenLogprobs, TokensEvent, TopLogprobs } from "./request.js";
 import type { Sequence } from "./sequence.js";
 import { Stopping } from "./stopping.js";
 import { type StopMatch, StopStrings } from "./stopStrings.js";
-
-/** What a step reports of a token besides its id. */
-export interface TokenLogprobs {
-  /** Raw. */
-  logprob: number;
-  /** At the request's temperature; nothing at 0 and 1. */
-  temperatureLogprob: number;
-  top: TopLogprobs | null;
-}
 
 export class ChoiceOutput {
   private readonly decoder: IncrementalDecoder;

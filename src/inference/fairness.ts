@@ -97,14 +97,14 @@ export class ServiceOrder {
   }
 
   private isMoreUrgent(a: Sequence, b: Sequence): boolean {
-    return this.policy === "priority" && a.origin.priority < b.origin.priority;
+    return this.policy === "priority" && a.request.priority < b.request.priority;
   }
 
   private precedes(a: Sequence, b: Sequence): boolean {
     if (this.isMoreUrgent(a, b)) return true;
     if (this.isMoreUrgent(b, a)) return false;
     // Choice i of a request counts as if it had come i requests later.
-    const [arrivalOfA, arrivalOfB] = [a.origin.arrival + a.index, b.origin.arrival + b.index];
+    const [arrivalOfA, arrivalOfB] = [a.owner.arrival + a.index, b.owner.arrival + b.index];
     return arrivalOfA === arrivalOfB ? a.index < b.index : arrivalOfA < arrivalOfB;
   }
 }

@@ -1,3 +1,18 @@
-export { InferenceLoop, type InferenceLoopOptions, type InferenceStats } from "./inferenceLoop.js";
-export { PAGE_SIZE } from "./pagePool.js";
+// The way into the room: a loop per model, and `generate` to ask it.
+
+import { beamSearch } from "./beamSearch.js";
+import type { InferenceLoop } from "./inferenceLoop.js";
+import type { Generation, GenerationRequest } from "./request.js";
+
+export { InferenceLoop, type InferenceLoopOptions } from "./inferenceLoop.js";
+export type { InferenceStats } from "./inferenceStats.js";
 export type * from "./request.js";
+
+/**
+ * Answers a request whose settings are resolved, by sampling or, where it asks for beams, by beam search. Iterating rejects
+ * with `signal.reason` after an abort; leaving the iteration early aborts.
+ * @throws RateLimitError when too many requests wait; ClosedError after the loop has been closed
+ */
+export function generate(loop: InferenceLoop, request: GenerationRequest, signal?: AbortSignal): Generation {
+  return request.params.beam === null ? loop.submit(request, signal) : beamSearch(loop, request, signal);
+}

@@ -1,20 +1,24 @@
-// Schedule, run, postprocess: the loop that serves all requests of one model. Two steps are under way at most: while the
+// Schedule, run, postprocess: the loop that serves all requests of one model. Two steps are in flight at most: while the
 // device computes one, the tokens of the one before are decoded, judged and handed out. The next step starts from tokens
 // that stay on the device, so a choice that has just ended costs one discarded row.
 
 import { ClosedError, RateLimitError } from "../errors.js";
 import type { DeviceModel, StepOutput, StepSequence } from "../runtime/runtime.js";
 import type { Tokenizer } from "../text/index.js";
-import { Generating } from "./generating.js";
+import { type InferenceStats, StepCounts } from "./inferenceStats.js";
 import { PAGE_SIZE, PagePool } from "./pagePool.js";
 import type { Generation, GenerationRequest } from "./request.js";
+import type { RequestState } from "./requestState.js";
+import { SamplerSlots } from "./samplerSlots.js";
+import { SamplingRequest } from "./samplingRequest.js";
 import { type ScheduledStep, Scheduler } from "./scheduler.js";
+import { ScoringRequest } from "./scoringRequest.js";
 import type { Sequence } from "./sequence.js";
 
 export interface InferenceLoopOptions {
   /** Sequences in one step at most. */
   maxSequences: number;
-  /** Tokens in one step at most: a longer prompt is spread over steps. */
+  /** Tokens in one step at most: a longer prompt is prefilled in chunks. */
   tokenBudget: number;
   /** Requests that have not started at most; one more is refused with RateLimitError. */
   maxQueue: number;
@@ -23,92 +27,124 @@ export interface InferenceLoopOptions {
   contextLength: number;
 }
 
-export interface InferenceStats {
-  /** Sequences. */
-  running: number;
-  waiting: number;
-  /** Share of pages in use, 0 to 1. */
-  cacheUsage: number;
-  pages: number;
-  preemptions: number;
-  /** Prompt tokens looked up in the prefix cache, and found there. */
-  cacheQueries: number;
-  cacheHits: number;
-  /** Of prompts that have started (cached ones included), and drawn. */
-  promptTokens: number;
-  generatedTokens: number;
-  steps: number;
-  /** Rows computed for choices that had ended meanwhile. */
-  discardedRows: number;
-  /** Tokens over all steps. */
-  stepTokens: number;
-  /** Steps of at most `le` tokens, cumulative. */
-  stepSizes: { le: number; count: number }[];
-  /** Seconds the device computed. */
-  deviceSeconds: number;
+/** A sequence's part of a step in flight. */
+interface Run {
+  sequence: Sequence;
+  /** Position of the first token it computes. */
+  position: number;
+  samples: boolean;
+  /** Forced tokens at most that it takes after the one drawn. */
+  maxForced: number;
 }
 
-interface StepUnderWay {
-  runs: Sequence[];
-  /** Per run: whether it draws a token, how many forced ones that may take, and the position of its first token. */
-  draws: boolean[];
-  jumps: number[];
-  positions: number[];
+interface StepInFlight {
+  runs: Run[];
+  /** Tokens it computes. */
   tokens: number;
   output: Promise<StepOutput>;
 }
 
-const STEP_SIZES = [1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, Number.POSITIVE_INFINITY];
+const NO_TOKENS = new Int32Array(0);
 
-const NOTHING = new Int32Array(0);
-
-/** Steps handed to the device before the first of them has come back. */
-const STEPS_UNDER_WAY = 2;
+const MAX_STEPS_IN_FLIGHT = 2;
 
 export class InferenceLoop {
   /** Positions a sequence may have: what the context and the pages allow. */
   readonly contextLength: number;
-  readonly scheduler: "fcfs" | "priority";
+  readonly policy: "fcfs" | "priority";
   private readonly pool: PagePool;
-  private readonly steps: Scheduler;
-  private readonly generations = new Set<Generating>();
-  private readonly ofSequence = new Map<Sequence, Generating>();
-  private readonly underWay: StepUnderWay[] = [];
+  private readonly scheduler: Scheduler;
+  private readonly slots: SamplerSlots;
+  /** Requests that have not ended. */
+  private readonly requests = new Set<RequestState>();
+  private readonly inFlight: StepInFlight[] = [];
+  private readonly counts = new StepCounts();
   private arrivals = 0;
   private unstarted = 0;
-  private turning: Promise<void> | null = null;
+  private serving: Promise<void> | null = null;
   private closed = false;
-  private readonly stepSizes = new Array<number>(STEP_SIZES.length).fill(0);
-  private readonly counts = {
-    promptTokens: 0,
-    generatedTokens: 0,
-    steps: 0,
-    discardedRows: 0,
-    stepTokens: 0,
-    deviceSeconds: 0,
-  };
 
   constructor(
     private readonly device: DeviceModel,
-    private readonly tokenizer: Tokenizer,
+    readonly tokenizer: Tokenizer,
     private readonly options: InferenceLoopOptions,
   ) {
     this.pool = new PagePool(device.pages);
-    this.steps = new Scheduler(this.pool, {
+    this.scheduler = new Scheduler(this.pool, {
       maxSequences: options.maxSequences,
       tokenBudget: options.tokenBudget,
       policy: options.scheduler,
     });
+    this.slots = new SamplerSlots(device);
     this.contextLength = Math.min(options.contextLength, device.pages * PAGE_SIZE);
-    this.scheduler = options.scheduler;
+    this.policy = options.scheduler;
+  }
+
+  /** Tokens the model knows. */
+  get vocab(): number {
+    return this.device.config.vocab;
   }
 
   /**
    * Queues a request whose settings are resolved: prompt + maxTokens fit `contextLength`, ids are in the vocabulary.
-   * Throws RateLimitError when too many wait, ClosedError after `close`. Iterating rejects with `signal.reason` after
-   * an abort; leaving the iteration early aborts.
+   * Iterating rejects with `signal.reason` after an abort; leaving the iteration early aborts.
+   * @throws RateLimitError when too many wait; ClosedError after `close`
    */
   submit(request: GenerationRequest, signal?: AbortSignal): Generation {
+    this.checkRoom(signal);
+    return this.queue(new SamplingRequest(request, this.arrivals++, this.tokenizer, this.onEnd), signal);
+  }
+
+  /**
+   * Queues a request that samples nothing but tells the likeliest tokens to follow the prompt, `candidates` of them, and
+   * those to follow each fork.
+   * @throws as `submit`
+   */
+  submitScoring(request: GenerationRequest, candidates: number, signal?: AbortSignal): ScoringRequest {
+    this.checkRoom(signal);
+    return this.queue(new ScoringRequest(request, this.arrivals++, candidates, this.onEnd), signal);
+  }
+
+  /** A sequence that goes on from `parent`, which must not have ended, with one more token. They share pages. */
+  fork(parent: Sequence, index: number, token: number): Sequence {
+    const fork = parent.fork(index, token);
+    fork.owner.sequences.add(fork);
+    this.scheduler.addFork(parent, fork);
+    return fork;
+  }
+
+  /** Takes a sequence out of the schedule, and frees its pages and its slot. */
+  end(sequence: Sequence): void {
+    if (sequence.state === "finished") return;
+    this.scheduler.finish(sequence);
+    sequence.owner.sequences.delete(sequence);
+    this.slots.close(sequence);
+  }
+
+  stats(): InferenceStats {
+    const { scheduler, pool } = this;
+    return {
+      running: scheduler.running.length,
+      waiting: scheduler.waitingCount,
+      cacheUsage: 1 - pool.free / pool.pages,
+      pages: pool.pages,
+      preemptions: scheduler.preemptions,
+      cacheQueries: scheduler.prefixCache.queries,
+      cacheHits: scheduler.prefixCache.hits,
+      ...this.counts,
+      stepSizes: this.counts.stepSizes.map((bucket) => ({ ...bucket })),
+    };
+  }
+
+  /** Ends all requests with an error, and waits for the steps in flight. */
+  async close(): Promise<void> {
+    this.closed = true;
+    const error = new ClosedError("the model has been closed");
+    for (const request of [...this.requests]) request.fail(error);
+    await this.serving;
+  }
+
+  private checkRoom(signal: AbortSignal | undefined): void {
     if (this.closed) throw new ClosedError("the model has been closed");
     signal?.throwIfAborted();
     if (this.unstarted >= this.options.maxQueue) {
@@ -116,193 +152,146 @@ export class InferenceLoop {
         hint: "send fewer requests at once, or raise maxQueue",
       });
     }
-    const generation = new Generating(request, this.arrivals++, this.tokenizer, this.device, {
-      branch: (parent, branch) => {
-        this.ofSequence.set(branch, generation);
-        this.steps.addFork(parent, branch);
-      },
-      finish: (sequence) => this.retire(sequence),
-      ended: () => {
-        this.generations.delete(generation);
-        if (generation.record.scheduled === 0) this.unstarted--;
-        this.wake();
-      },
-    });
-    this.generations.add(generation);
+  }
+
+  private queue<T extends RequestState>(request: T, signal: AbortSignal | undefined): T {
+    this.requests.add(request);
     this.unstarted++;
-    for (const sequence of generation.sequences) {
-      this.ofSequence.set(sequence, generation);
-      this.steps.add(sequence);
-    }
-    generation.follow(signal);
+    for (const sequence of request.sequences) this.scheduler.add(sequence);
+    request.follow(signal);
     this.wake();
-    return generation;
+    return request;
   }
 
-  stats(): InferenceStats {
-    return {
-      running: this.steps.running.length,
-      waiting: this.steps.waitingCount,
-      cacheUsage: 1 - this.pool.free / this.pool.pages,
-      pages: this.pool.pages,
-      preemptions: this.steps.preemptions,
-      cacheQueries: this.steps.prefixCache.queries,
-      cacheHits: this.steps.prefixCache.hits,
-      ...this.counts,
-      stepSizes: STEP_SIZES.map((le, i) => ({ le, count: this.stepSizes[i]! })),
-    };
-  }
-
-  /** Ends what is under way with an error, and waits for the steps in flight. */
-  async close(): Promise<void> {
-    this.closed = true;
-    const error = new ClosedError("the model has been closed");
-    for (const generation of [...this.generations]) generation.fail(error);
-    await this.turning;
-  }
+  private readonly onEnd = (request: RequestState): void => {
+    for (const sequence of request.sequences) this.end(sequence);
+    this.requests.delete(request);
+    if (request.record.scheduled === 0) this.unstarted--;
+    this.wake();
+  };
 
   private wake(): void {
     // A turn of the event loop later, so that requests that come together start together.
-    this.turning ??= new Promise<void>((resolve) => {
-      setImmediate(() => void this.turn().then(resolve));
+    this.serving ??= new Promise<void>((resolve) => {
+      setImmediate(() => void this.serve().then(resolve));
     });
   }
 
-  private async turn(): Promise<void> {
+  private async serve(): Promise<void> {
     for (;;) {
-      let step: StepUnderWay | undefined;
+      let step: StepInFlight | undefined;
       try {
-        while (this.underWay.length < STEPS_UNDER_WAY && this.issue());
-        step = this.underWay.shift();
+        while (this.inFlight.length < MAX_STEPS_IN_FLIGHT) {
+          const scheduled = this.scheduler.schedule();
+          if (scheduled === null) break;
+          this.run(scheduled);
+        }
+        step = this.inFlight.shift();
         if (step === undefined) break;
         await this.postprocess(step, await step.output);
       } catch (error) {
         this.breakOff(error, step);
       }
     }
-    this.turning = null;
+    this.serving = null;
   }
 
-  /** Hands one more step to the device; false when there is nothing to run. */
-  private issue(): boolean {
-    const step = this.steps.schedule();
-    if (step === null) return false;
+  /** Hands a step to the device. */
+  private run(step: ScheduledStep): void {
     this.openSlots(step);
-    if (step.sequences.length === 0) return true;
+    if (step.sequences.length === 0) return;
     const rows = step.sequences.map((sequence) => sequence.row());
-    const draws = rows.map((row) => row.sample);
-    const jumps = rows.map((row) => row.jump);
-    const positions = rows.map((row) => row.position);
-    const output = this.runOnDevice(step, rows);
+    const runs = step.sequences.map((sequence, i) => {
+      const { position, sample, jump } = rows[i]!;
+      return { sequence, position, samples: sample, maxForced: jump };
+    });
+    const output = this.compute(step, rows);
     // Awaited in order; a failure is dealt with there.
     output.catch(() => undefined);
-    const tokens = this.started(step);
-    this.steps.issued(step);
-    for (const [i, sequence] of step.sequences.entries()) {
-      if (!draws[i]) continue;
+    const tokens = this.count(step);
+    this.scheduler.issued(step);
+    for (const { sequence, samples, maxForced } of runs) {
+      if (!samples) continue;
       sequence.pending++;
-      sequence.pendingForced += jumps[i]!;
+      sequence.pendingForced += maxForced;
     }
-    this.underWay.push({ runs: step.sequences, draws, jumps, positions, tokens, output });
-    return true;
+    this.inFlight.push({ runs, tokens, output });
   }
 
-  private async runOnDevice(step: ScheduledStep, rows: StepSequence[]): Promise<StepOutput> {
-    const { from, to } = step.copies;
-    if (from.length > 0) this.device.copyPages(Int32Array.from(from), Int32Array.from(to));
-    return this.device.step(rows);
-  }
-
-  /** Sampling settings that the device refuses end their own request only. */
+  /** Settings that the device refuses end their own request only. */
   private openSlots(step: ScheduledStep): void {
     for (const sequence of step.sequences) {
-      if (sequence.slot >= 0 || sequence.candidates > 0 || sequence.state === "finished") continue;
-      const generation = this.generationOf(sequence);
+      if (sequence.state === "finished") continue;
       try {
-        generation.openSlot(sequence);
+        this.slots.open(sequence);
       } catch (error) {
-        generation.fail(error);
+        sequence.owner.fail(error);
       }
     }
     step.sequences = step.sequences.filter((sequence) => sequence.state === "running");
   }
 
-  /** Counts a step; the tokens it computes. */
-  private started(step: ScheduledStep): number {
-    this.counts.steps++;
+  private async compute({ copies: { from, to } }: ScheduledStep, rows: StepSequence[]): Promise<StepOutput> {
+    if (from.length > 0) this.device.copyPages(Int32Array.from(from), Int32Array.from(to));
+    return this.device.step(rows);
+  }
+
+  /** Counts a step, and those that start with it; the tokens it computes. */
+  private count({ sequences }: ScheduledStep): number {
     const now = performance.now();
     let tokens = 0;
-    for (const sequence of step.sequences) {
-      tokens += sequence.chunk;
-      const generation = this.generationOf(sequence);
-      if (generation.record.scheduled > 0) continue;
-      generation.record.scheduled = now;
+    for (const { chunk, promptLength, owner } of sequences) {
+      tokens += chunk;
+      if (owner.record.scheduled > 0) continue;
+      owner.record.scheduled = now;
       this.unstarted--;
-      this.counts.promptTokens += sequence.promptLength;
+      this.counts.promptTokens += promptLength;
     }
-    this.counts.stepTokens += tokens;
-    for (let i = STEP_SIZES.length - 1; i >= 0 && tokens <= STEP_SIZES[i]!; i--) this.stepSizes[i]!++;
+    this.counts.step(tokens);
     return tokens;
   }
 
-  private async postprocess(step: StepUnderWay, output: StepOutput): Promise<void> {
+  private async postprocess(step: StepInFlight, output: StepOutput): Promise<void> {
     this.counts.deviceSeconds += output.seconds;
-    this.steps.prefillLimit.observe(step.tokens, output.seconds);
-    for (let i = 0; i < step.runs.length; i++) {
-      const sequence = step.runs[i]!;
-      const drew = step.draws[i]!;
-      const forced = output.forced[i] ?? NOTHING;
+    this.scheduler.prefillLimit.observe(step.tokens, output.seconds);
+    for (const [i, { sequence, position, samples, maxForced }] of step.runs.entries()) {
+      const forced = output.forced[i] ?? NO_TOKENS;
       sequence.inFlight--;
-      if (drew) {
+      if (samples) {
         sequence.pending--;
-        sequence.settleForced(forced.length, step.jumps[i]!);
+        sequence.settleForced(forced.length, maxForced);
       }
       if (sequence.state === "finished") {
         this.counts.discardedRows++;
-        this.closeSlot(sequence);
+        this.slots.close(sequence);
         continue;
       }
-      const generation = this.generationOf(sequence);
       const rows = output.prompt[i] ?? null;
-      if (rows !== null) await generation.rows(sequence, step.positions[i]!, rows);
-      if (!drew) continue;
+      if (rows !== null) await sequence.owner.scored(sequence, position, rows);
+      if (!samples) continue;
       this.counts.generatedTokens += 1 + forced.length;
       this.counts.stepTokens += forced.length;
-      generation.drew(sequence, output.tokens[i]!, forced, {
+      const logprobs = {
         logprob: output.logprobs[i]!,
         temperatureLogprob: output.temperatureLogprobs[i]!,
         top: output.top[i] ?? null,
-      });
+      };
+      if (sequence.owner.sampled(sequence, { token: output.tokens[i]!, forced, logprobs })) this.end(sequence);
     }
   }
 
   /** After a failed step nobody knows what its pages hold: all that runs ends with the error. */
-  private breakOff(error: unknown, step: StepUnderWay | undefined): void {
-    const runs = step?.runs ?? [];
-    for (const sequence of runs) {
+  private breakOff(error: unknown, step: StepInFlight | undefined): void {
+    const sequences = (step?.runs ?? []).map((run) => run.sequence);
+    for (const sequence of sequences) {
       sequence.inFlight--;
-      if (sequence.state === "finished") this.closeSlot(sequence);
+      if (sequence.state === "finished") this.slots.close(sequence);
     }
-    const broken = new Set([...runs, ...this.steps.running].map((sequence) => this.ofSequence.get(sequence)));
-    for (const generation of broken) generation?.fail(error);
+    const broken = new Set<Sequence["owner"]>();
+    for (const sequence of [...sequences, ...this.scheduler.running]) {
+      if (sequence.state !== "finished") broken.add(sequence.owner);
+    }
+    for (const request of broken) request.fail(error);
     this.pool.forgetAll();
-  }
-
-  private generationOf(sequence: Sequence): Generating {
-    return this.ofSequence.get(sequence)!;
-  }
-
-  private retire(sequence: Sequence): void {
-    if (sequence.state === "finished") return;
-    this.steps.finish(sequence);
-    this.ofSequence.delete(sequence);
-    this.closeSlot(sequence);
-  }
-
-  private closeSlot(sequence: Sequence): void {
-    // A step in flight may still name it; the last of them closes it.
-    if (sequence.inFlight > 0) return;
-    if (sequence.slot >= 0) this.device.closeSlot(sequence.slot);
-    sequence.slot = -1;
   }
 }

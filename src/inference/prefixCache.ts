@@ -48,7 +48,7 @@ export class PrefixCache {
    */
   match(sequence: Sequence): number[] | null {
     const found: number[] = [];
-    if (!sequence.origin.useCache) return found;
+    if (!sequence.request.useCache) return found;
     const fullPages = Math.floor((sequence.length - 1) / PAGE_SIZE);
     for (let i = 0; i < fullPages; i++) {
       const hash = pageHash(sequence, i);
@@ -63,7 +63,7 @@ export class PrefixCache {
   load(sequence: Sequence, matched: readonly number[]): void {
     for (const page of matched) this.tables.retain(sequence, page);
     sequence.computed = matched.length * PAGE_SIZE;
-    if (!sequence.origin.useCache) return;
+    if (!sequence.request.useCache) return;
     const first = matched.length * HASHES_PER_PAGE;
     const last = Math.min(first + HASHES_PER_PAGE - 1, Math.floor((sequence.length - 1) / HASH_STRIDE));
     for (let end = last; end > first; end--) {
@@ -103,7 +103,7 @@ function prefixHash(sequence: Sequence, at: number): string {
 }
 
 /** What else decides the content: the adapter version (a reloaded adapter is another version) and the request's salt. */
-function rootHash({ origin: { adapter, cacheSalt } }: Sequence): string {
+function rootHash({ request: { adapter, cacheSalt } }: Sequence): string {
   return createHash("sha256")
     .update(`${adapter}\n${cacheSalt === null ? "" : `=${cacheSalt}`}`)
     .digest("base64");

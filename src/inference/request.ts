@@ -89,6 +89,15 @@ export interface TopLogprobs {
   logprobs: Float32Array;
 }
 
+/** What a step reports of a token besides its id. */
+export interface TokenLogprobs {
+  /** Raw. */
+  logprob: number;
+  /** At the request's temperature; nothing at 0 and 1. */
+  temperatureLogprob: number;
+  top: TopLogprobs | null;
+}
+
 export interface PromptTokenLogprobs {
   logprob: number;
   /** Tokens at least as likely as this one; 1 is the best. */

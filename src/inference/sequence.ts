@@ -1,22 +1,38 @@
 // A sequence: its tokens, how many of them are computed, and the pages that hold their keys and values.
 
-import type { StepSequence } from "../runtime/runtime.js";
+import type { RowLogprobs, StepSequence } from "../runtime/runtime.js";
 import { PAGE_SIZE } from "./pagePool.js";
-import type { SamplingSettings } from "./request.js";
+import type { GenerationRecord, GenerationRequest, TokenLogprobs } from "./request.js";
 
 export type SequenceState = "waiting" | "running" | "finished";
 
-/** What all choices of one request share. */
-export interface SequenceOrigin {
-  params: SamplingSettings;
-  adapter: number;
-  cacheSalt: string | null;
-  useCache: boolean;
-  priority: number;
+/** What a step has drawn for a sequence. */
+export interface SampledTokens {
+  /** -1: no token was permitted, which ends the sequence. */
+  token: number;
+  /** Taken after it, since the grammar permitted no other. */
+  forced: Int32Array;
+  logprobs: TokenLogprobs;
+}
+
+/** The request under way that a sequence belongs to: it is told what steps have computed. */
+export interface SequenceOwner {
+  readonly request: GenerationRequest;
   /** Order of arrival over all requests of the loop. */
-  arrival: number;
+  readonly arrival: number;
+  /** Of the first choice; choice i draws with seed + i. */
+  readonly seed: bigint;
   /** Tokens that the grammar forces are taken together with the one drawn before them (jump-forward decoding). */
-  jumpForward: boolean;
+  readonly jumpForward: boolean;
+  readonly record: GenerationRecord;
+  /** Those that have not ended. */
+  readonly sequences: Set<Sequence>;
+  /** A token was drawn; true when the sequence ends with it. */
+  sampled(sequence: Sequence, tokens: SampledTokens): boolean;
+  /** Rows of logprobs, of the tokens from position `from` on. The loop waits for the promise. */
+  scored(sequence: Sequence, from: number, rows: readonly RowLogprobs[]): Promise<void> | null;
+  /** Ends the request with an error. */
+  fail(error: unknown): void;
 }
 
 /** Forced tokens that one draw takes at most. */
@@ -28,6 +44,7 @@ export class Sequence {
   tokens: Int32Array;
   length: number;
   readonly promptLength: number;
+  readonly request: GenerationRequest;
   /** Tokens whose keys and values are in the cache, or will be once the steps already issued have run. */
   computed = 0;
   /** Tokens drawn by steps in flight, known only on the native side so far. */
@@ -55,7 +72,7 @@ export class Sequence {
   private pageView: Int32Array = this.pages;
 
   constructor(
-    readonly origin: SequenceOrigin,
+    readonly owner: SequenceOwner,
     /** The choice. */
     readonly index: number,
     /** Not written to: choices of one request share it. */
@@ -65,6 +82,7 @@ export class Sequence {
     /** 0: it samples. Otherwise it samples nothing: so many of the likeliest tokens to follow its last are reported. */
     readonly candidates = 0,
   ) {
+    this.request = owner.request;
     this.promptLength = prompt.length;
     this.length = prompt.length;
     this.tokens = prompt;
@@ -72,7 +90,7 @@ export class Sequence {
 
   /** One that goes on from here with one more token; it holds no pages yet. */
   fork(index: number, token: number): Sequence {
-    const fork = new Sequence(this.origin, index, this.tokens.subarray(0, this.promptLength), null, this.candidates);
+    const fork = new Sequence(this.owner, index, this.tokens.subarray(0, this.promptLength), null, this.candidates);
     fork.tokens = new Int32Array(this.length + 1);
     fork.tokens.set(this.tokens.subarray(0, this.length));
     fork.tokens[this.length] = token;
@@ -88,7 +106,7 @@ export class Sequence {
 
   /** Tokens that the next step could compute. */
   get uncomputed(): number {
-    if (this.candidates === 0 && this.outputs + this.pending >= this.origin.params.maxTokens) return 0;
+    if (this.candidates === 0 && this.outputs + this.pending >= this.request.params.maxTokens) return 0;
     const left = this.length + this.pending - this.computed;
     // Candidates are reported of one row, so the last token is computed alone.
     return this.candidates > 0 && left > 1 ? left - 1 : left;
@@ -102,18 +120,18 @@ export class Sequence {
   /** Positions that pages should be held for when `chunk` more tokens are computed: forced ones may follow. */
   positionsWithLookahead(chunk: number): number {
     const known = this.computed + chunk;
-    if (!this.origin.jumpForward) return known;
+    if (!this.owner.jumpForward) return known;
     // Two draws may be in flight.
-    return Math.min(known + 2 * (1 + MAX_FORCED_TOKENS), this.promptLength + this.origin.params.maxTokens);
+    return Math.min(known + 2 * (1 + MAX_FORCED_TOKENS), this.promptLength + this.request.params.maxTokens);
   }
 
   /** Forced tokens that the draw of the step being built may take: they end within the limit and the pages held. */
   private get maxForced(): number {
-    const { origin, pending, pendingForced } = this;
-    if (!origin.jumpForward) return 0;
+    const { owner, pending, pendingForced } = this;
+    if (!owner.jumpForward) return 0;
     const outputs = this.outputs + pending + pendingForced + 1;
     const held = this.pageCount * PAGE_SIZE - this.promptLength;
-    return Math.max(0, Math.min(MAX_FORCED_TOKENS, Math.min(origin.params.maxTokens, held) - outputs));
+    return Math.max(0, Math.min(MAX_FORCED_TOKENS, Math.min(this.request.params.maxTokens, held) - outputs));
   }
 
   /** A draw has taken so many forced tokens of those it was allowed. */
@@ -164,7 +182,7 @@ export class Sequence {
    * the runtime copies it when the step is issued.
    */
   row(): Required<StepSequence> {
-    const { stepRow: row, origin, chunk } = this;
+    const { stepRow: row, request, chunk } = this;
     const from = this.computed;
     const to = from + chunk;
     const last = to === this.length + this.pending;
@@ -172,13 +190,13 @@ export class Sequence {
     row.tokens = from < this.length ? this.tokens.subarray(from, to) : null;
     row.position = from;
     row.blocks = this.pageView;
-    row.adapter = origin.adapter;
+    row.adapter = request.adapter;
     row.sample = last && this.candidates === 0;
     row.outputIndex = this.outputs + this.pending;
     row.jump = row.sample ? this.maxForced : 0;
     row.promptLogprobs = -1;
     row.next = null;
-    const promptLogprobs = this.index === 0 ? origin.params.promptLogprobs : null;
+    const promptLogprobs = this.index === 0 ? request.params.promptLogprobs : null;
     if (last && this.candidates > 0) {
       row.promptLogprobs = this.candidates;
       row.next = NO_NEXT;

@@ -2,7 +2,7 @@
 
 import { ValidationError } from "../../errors.js";
 import type { Thoughts } from "../../grammar/index.js";
-import type { Generation, GenerationRequest } from "../../inference/index.js";
+import { type Generation, type GenerationRequest, generate } from "../../inference/index.js";
 import type { CompiledGrammar, ThinkingBudget } from "../../runtime/runtime.js";
 import { type ChatRequest, chatCompletionCreate } from "../../schemas/chat.js";
 import { validateInTurns } from "../../schemas/validate.js";
@@ -41,7 +41,7 @@ export async function createChatCompletion(
   let generation: Generation;
   try {
     chat = await prepareChat(host, request, served, call);
-    generation = served.base.loop.submit(chat.generation, call.signal);
+    generation = generate(served.base.loop, chat.generation, call.signal);
   } catch (error) {
     served.release();
     throw error;
@@ -165,7 +165,7 @@ async function replyRules(
 
 /** Fields whose meaning depends on how the engine was opened. */
 function checkFeatures(request: ChatRequest, { base }: ServedModel): void {
-  if (request.priority !== 0 && base.loop.scheduler !== "priority") {
+  if (request.priority !== 0 && base.loop.policy !== "priority") {
     throw ValidationError.at("priority", "needs the priority scheduler", "not_supported", {
       hint: 'open the engine with scheduler: "priority" (--scheduler priority)',
     });

@@ -1,0 +1,52 @@
+// Sampling state on the device: a slot per sampled sequence, from its first step until it has ended and no step in flight
+// names it any more.
+
+import type { DeviceModel, SlotParams } from "../runtime/runtime.js";
+import type { Sequence } from "./sequence.js";
+import { endIds, knownIds } from "./stopping.js";
+
+export class SamplerSlots {
+  constructor(private readonly device: DeviceModel) {}
+
+  /** Opens the slot of a sequence that has none. @throws BadRequestError for settings that the device refuses */
+  open(sequence: Sequence): void {
+    if (sequence.slot >= 0 || sequence.candidates > 0) return;
+    sequence.slot = this.device.openSlot(slotParams(sequence, this.device.config.vocab));
+  }
+
+  /** Closes the slot of a sequence that has ended, unless a step in flight still names it: the last of them closes it. */
+  close(sequence: Sequence): void {
+    if (sequence.inFlight > 0) return;
+    if (sequence.slot >= 0) this.device.closeSlot(sequence.slot);
+    sequence.slot = -1;
+  }
+}
+
+function slotParams({ request, owner, index }: Sequence, vocab: number): SlotParams {
+  const { params } = request;
+  return {
+    temperature: params.temperature,
+    topP: params.topP,
+    topK: params.topK,
+    minP: params.minP,
+    repetitionPenalty: params.repetitionPenalty,
+    frequencyPenalty: params.frequencyPenalty,
+    presencePenalty: params.presencePenalty,
+    // As the request with the next seed would draw, and so on; seeds go round at 64 bits.
+    seed: BigInt.asIntN(64, owner.seed + BigInt(index)),
+    choice: 0,
+    minTokens: params.minTokens,
+    endIds: params.minTokens > 0 ? endIds(params, vocab) : new Int32Array(0),
+    biasIds: Int32Array.from(params.logitBias, ([id]) => id),
+    biasValues: Float32Array.from(params.logitBias, ([, bias]) => bias),
+    allowedIds: params.allowedTokenIds === null ? null : Int32Array.from(new Set(params.allowedTokenIds)).sort(),
+    badWords: params.badWords.map((word) => Int32Array.from(word)),
+    prompt: params.repetitionPenalty === 1 ? new Int32Array(0) : Int32Array.from(request.promptTokens),
+    topLogprobs: params.logprobs ?? -1,
+    logprobIds: params.logprobTokenIds === null ? null : Int32Array.from(params.logprobTokenIds),
+    thinking: params.thinking,
+    grammar: request.grammar?.matcher() ?? null,
+    stopIds: knownIds(params.stopTokenIds, vocab),
+    thoughtIds: request.thoughtIds ?? new Int32Array(0),
+  };
+}
