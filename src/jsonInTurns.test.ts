@@ -192,7 +192,7 @@ describe("parseJsonInTurns", () => {
     expect(turns).toBeGreaterThan(5);
   });
 
-  it("refuses what is not UTF-8, endless nesting and endless space", async () => {
+  it("refuses what is not UTF-8, endless nesting, endless space and fields without number", async () => {
     const refused = (body: Buffer) => expect(parseJsonInTurns(body)).rejects;
     await refused(Buffer.from([0x22, 0xff, 0x22])).toThrow(/UTF-8/);
     await refused(
@@ -201,6 +201,8 @@ describe("parseJsonInTurns", () => {
     await expect(viaReader("[".repeat(50_000))).rejects.toThrow(/nested/);
     await refused(Buffer.from("[".repeat(100_000_000))).toThrow(/nested|end/);
     await refused(Buffer.from(`[1,${" ".repeat(10_000_000)}2]`)).toThrow(/white space/);
+    const fields = Array.from({ length: LONG }, (_, i) => `"${i}":0`).join(",");
+    await refused(Buffer.from(`{${fields}}`)).toThrow(/more than \d+ fields/);
     expect(await parseJsonInTurns(Buffer.from("\ufeff[1]"))).toEqual([1]);
   });
 

@@ -33,6 +33,9 @@ export async function parseJsonInTurns(body: Buffer, exact: ExactFields = {}): P
   }
 }
 
+/** Of one object: more than any map of a request may have. */
+const MAX_FIELDS = 2 ** 18;
+
 /** Bytes of white space in one place. */
 const MAX_SPACE = 2 ** 20;
 
@@ -97,6 +100,7 @@ class PieceReader {
 
   private *object(exact: ExactFields): Pieces<Record<string, unknown>> {
     const object: Record<string, unknown> = {};
+    let fields = 0;
     this.enter();
     for (let isFirst = true; ; isFirst = false) {
       const run = this.run(CLOSE_OBJECT);
@@ -105,6 +109,8 @@ class PieceReader {
         const members = Object.entries(some);
         if (members.length === 0 && !(isFirst && run.isLast)) this.fail("expected a field name");
         for (const [key, value] of members) setField(object, key, value);
+        fields += members.length;
+        if (fields > MAX_FIELDS) this.fail(`more than ${MAX_FIELDS} fields in an object`);
         this.at = run.end + 1;
         yield;
         if (run.isLast) break;

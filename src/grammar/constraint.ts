@@ -45,9 +45,15 @@ export interface ConstraintSetting {
   thoughts: Thoughts;
 }
 
-/** @throws GrammarError with the path within the constraint: below the schema or tag, else empty. */
-export function constraintGrammar(constraint: Constraint, setting: ConstraintSetting): Grammar {
-  return withWorkBudget(() => withLiteralTokens(readGrammar(constraint, setting), setting.literalTokens ?? new Map()));
+/**
+ * @param steps of work at most; by default as many as any constraint may be
+ * @throws GrammarError with the path within the constraint: below the schema or tag, else empty.
+ */
+export function constraintGrammar(constraint: Constraint, setting: ConstraintSetting, steps?: number): Grammar {
+  return withWorkBudget(
+    () => withLiteralTokens(readGrammar(constraint, setting), setting.literalTokens ?? new Map()),
+    steps,
+  );
 }
 
 function readGrammar(constraint: Constraint, setting: ConstraintSetting): Grammar {

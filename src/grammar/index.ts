@@ -7,3 +7,4 @@ export {
 } from "./constraint.js";
 export { GrammarError } from "./grammarError.js";
 export { type Expr, encodeGrammar, type Grammar } from "./ir.js";
+export { constraintProgram } from "./program.js";

@@ -1,4 +1,4 @@
-// How much work one constraint may be while it is read, on the JavaScript thread: counted, so that the same input always
+// How much work one constraint may be while it is read: counted, so that the same input always
 // has the same outcome. Reading is synchronous, so one count at a time is enough.
 
 import { GrammarError } from "./grammarError.js";
@@ -10,9 +10,20 @@ export const READING = 10;
 
 let left = Number.POSITIVE_INFINITY;
 
+/** A budget is used up: a larger one may do. */
+export class TooMuchWork extends GrammarError {
+  constructor(path: readonly string[] = []) {
+    super("is too much work to compile: simplify it", path);
+  }
+
+  override under(...outer: readonly string[]): TooMuchWork {
+    return new TooMuchWork([...outer, ...this.path]);
+  }
+}
+
 /** Runs `read`; past the budget `spend` throws. What is too large for the stack is past it too. */
-export function withWorkBudget<T>(read: () => T): T {
-  left = MOST_STEPS;
+export function withWorkBudget<T>(read: () => T, steps = MOST_STEPS): T {
+  left = steps;
   try {
     return read();
   } catch (error) {
@@ -23,8 +34,8 @@ export function withWorkBudget<T>(read: () => T): T {
   }
 }
 
-/** @throws GrammarError when there is nothing left of the budget. */
+/** @throws TooMuchWork when there is nothing left of the budget. */
 export function spend(steps: number): void {
   left -= steps;
-  if (left < 0) throw new GrammarError("is too much work to compile: simplify it");
+  if (left < 0) throw new TooMuchWork();
 }

@@ -6,6 +6,7 @@ import { cors } from "hono/cors";
 import { getPath } from "hono/utils/url";
 import type { Engine } from "../engine/engine.js";
 import { AnnealError, AuthenticationError, errorForOthers, NotFoundError, ValidationError } from "../errors.js";
+import type { Release } from "../line.js";
 import { readBody, readJson } from "./bodies.js";
 import type { ServerOptions } from "./createServer.js";
 import { errorBody, errorResponse, publicError, styleOf } from "./errorBodies.js";
@@ -86,6 +87,7 @@ export function application(engine: Engine, options: ServerOptions): (request: R
   ): Promise<Response> {
     const limit = limits[route.bodyLimit ?? "large"];
     const as = authenticate(engine, request);
+    const releases: Release[] = [];
     const call: Call = {
       engine,
       as,
@@ -94,7 +96,7 @@ export function application(engine: Engine, options: ServerOptions): (request: R
       params,
       query: readQuery(request.url),
       signal: request.signal,
-      json: (exact) => readJson(request, limit, exact),
+      json: (exact = {}) => readJson(request, limit, exact, (release) => releases.push(release)),
       bytes: () => readBody(request, limit),
       ended,
       report: (error) => report(error, request, requestId),
@@ -106,6 +108,8 @@ export function application(engine: Engine, options: ServerOptions): (request: R
       const shown = as.caller.owner ? error : errorForOthers(error);
       if (shown !== error) logger.warn("request refused", { path: route.path, error });
       throw shown;
+    } finally {
+      for (const release of releases) release();
     }
   }
 

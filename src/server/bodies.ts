@@ -1,6 +1,7 @@
 import { BadRequestError, PayloadTooLargeError, ValidationError } from "../errors.js";
 import type { ExactFields } from "../json.js";
 import { parseJsonInTurns } from "../jsonInTurns.js";
+import { Line, type Release } from "../line.js";
 import { isTurnUsedUp, nextTurn } from "../turns.js";
 
 /** What is still read of a body that is too long: a client that is cut off while it sends never sees why. */
@@ -57,12 +58,28 @@ function checkContentEncoding(request: Request): void {
   throw new ValidationError([{ loc: ["body"], msg, type: "content_encoding" }], { code: "content_encoding" });
 }
 
-/** @throws PayloadTooLargeError; ValidationError for another content type, compression or malformed JSON. */
-export async function readJson(request: Request, limit: number, exact: ExactFields = {}): Promise<unknown> {
+/** Bytes from which a body waits until no other such body is worked on: in memory it is about nine times as large. */
+const LARGE = 16 * 2 ** 20;
+
+const largeBodies = new Line(1);
+
+/**
+ * @param onRelease is given what ends the turn of a large body, to be called when its work is done
+ * @throws PayloadTooLargeError; ValidationError for another content type, compression or malformed JSON.
+ */
+export async function readJson(
+  request: Request,
+  limit: number,
+  exact: ExactFields,
+  onRelease: (release: Release) => void,
+): Promise<unknown> {
   checkContentType(request);
   checkContentEncoding(request);
   const chunks: Uint8Array[] = [];
   for await (const chunk of readBody(request, limit)) chunks.push(chunk);
+  if (chunks.reduce((sum, { byteLength }) => sum + byteLength, 0) > LARGE) {
+    onRelease(await largeBodies.acquire(request.signal));
+  }
   return parseJsonInTurns(await joined(chunks), exact);
 }
 

@@ -5,7 +5,10 @@ import type { NodeListener } from "./nodeListener.js";
 export interface ServerOptions {
   /** Bytes of a chat body at most; default 8 MiB. */
   chatBodyLimit?: number;
-  /** Bytes of any other body at most; default 1 GiB. */
+  /**
+   * Bytes of any other body at most; default 1 GiB. Worked on, a body takes about nine times its size in memory; of those
+   * above 16 MiB one at a time is.
+   */
   bodyLimit?: number;
   /**
    * Origins whose pages in a browser may call, such as "https://app.example"; "*": all. Default: none. Preflight requests

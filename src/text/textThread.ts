@@ -1,9 +1,8 @@
 // Encoding and rendering of long texts in a thread of its own, so that whoever waits for it waits alone.
 
-import { fileURLToPath } from "node:url";
-import { Worker, type WorkerOptions } from "node:worker_threads";
+import type { Worker } from "node:worker_threads";
 import { ClosedError, UnavailableError } from "../errors.js";
-import { packageRequire, program } from "../packageFiles.js";
+import { startThread } from "../thread.js";
 import { ConversationError, TemplateError } from "./errors.js";
 import type {
   EncodingTask,
@@ -139,20 +138,7 @@ export class TextThread {
 }
 
 function thread(workerData: TextThreadData): Worker {
-  const file = program("text/textWorker");
-  const options = { workerData, resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MEGABYTES } };
-  // The bundle has no sources to run from, and is made without what bears this label.
-  // biome-ignore lint/correctness/noUnusedLabels: the bundler drops it by its name.
-  // biome-ignore lint/suspicious/noConfusingLabels: as above.
-  SOURCES: if (file.pathname.endsWith(".ts")) return threadFromSources(file, options);
-  return new Worker(file, options);
-}
-
-/** A thread inherits nothing that would read TypeScript. */
-function threadFromSources(file: URL, options: WorkerOptions): Worker {
-  const tsx = packageRequire.resolve("tsx/cjs/api");
-  const start = `require(${JSON.stringify(tsx)}).register(); require(${JSON.stringify(fileURLToPath(file))});`;
-  return new Worker(start, { ...options, eval: true });
+  return startThread("text/textWorker", { workerData, resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MEGABYTES } });
 }
 
 function errorOf(fault: RenderingFault): Error {

@@ -3,10 +3,10 @@
 import { basename } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ClosedError, DiskFullError, ModelFileError, systemReason, UnavailableError } from "../errors.js";
+import { Line, type Release } from "../line.js";
 import { namedFullDisk } from "../store/fullDisk.js";
 import type { JobEnd } from "../store/store.js";
 import type { TrainingHost } from "./host.js";
-import { Line, type Release } from "./line.js";
 import { ModelQueue } from "./modelQueue.js";
 
 interface Running {

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { Line } from "./line.js";
+import { Line } from "../line.js";
 import { ModelQueue } from "./modelQueue.js";
 
 it("admits one at a time per model, in order, past those who gave up", async () => {

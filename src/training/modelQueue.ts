@@ -1,6 +1,6 @@
 // Who may train a model: one at a time, in the order of asking; models do not wait for each other.
 
-import { Line, once, type Release } from "./line.js";
+import { Line, once, type Release } from "../line.js";
 
 interface Place {
   line: Line;

@@ -2,6 +2,7 @@
 
 import { randomUUID } from "node:crypto";
 import { BadRequestError, ClosedError, NotFoundError } from "../errors.js";
+import type { Release } from "../line.js";
 import type { AdapterSpec, Trainer } from "../runtime/runtime.js";
 import type { ChatCompletion } from "../types/chat.js";
 import type { Checkpoint } from "../types/models.js";
@@ -20,7 +21,6 @@ import type { LossFunction } from "./forwardBackward.js";
 import { optimizersOf, type TrainingBase, type TrainingHost } from "./host.js";
 import type { JobRunner } from "./jobRunner.js";
 import { Learner } from "./learner.js";
-import type { Release } from "./line.js";
 import { crossEntropyLoss, policyGradientLoss, preferenceLoss, withEntropyBonus } from "./losses.js";
 import { passLimits } from "./passLimits.js";
 import { resolvePolicy } from "./policy.js";

@@ -112,9 +112,9 @@ async function compileAnew(
   request: GrammarRequest,
 ): Promise<CompiledGrammar> {
   // Loaded by the first request that needs it: most processes start sooner without.
-  const { constraintGrammar, encodeGrammar } = await import("../../grammar/index.js");
+  const { constraintProgram } = await import("../../grammar/index.js");
   request.signal?.throwIfAborted();
-  const program = encodeGrammar(constraintGrammar(constraint, { specialTokens, literalTokens, thoughts }));
+  const program = await constraintProgram(constraint, { specialTokens, literalTokens, thoughts }, request.signal);
   return compileGrammar(await vocabulary, program, {}, request);
 }
 

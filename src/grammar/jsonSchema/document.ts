@@ -1,6 +1,7 @@
 // A JSON Schema as a document: its sub-schemas, their base URIs, and what references lead to.
 
 import { GrammarError } from "../grammarError.js";
+import { spend } from "../workBudget.js";
 
 export type JsonObject = Readonly<Record<string, unknown>>;
 export type Scalar = string | number | bigint | boolean | null;
@@ -31,6 +32,10 @@ export interface SchemaNode {
 }
 
 /** Where schemas stand inside schemas: as the value of a keyword, or in its list, or below names. */
+/** Steps that a schema, and any object, comes to where a document is taken in. */
+const ENTERING = 30;
+const LOOKING = 5;
+
 const SCHEMA_KEYWORDS = new Set([
   "additionalProperties",
   "items",
@@ -205,6 +210,7 @@ export class SchemaDocument {
     if (path.length > 0 && schema.$schema !== undefined && dialectOf(schema) !== this.dialect) {
       throw new GrammarError("another dialect inside a schema is not supported", [...path, "$schema"]);
     }
+    spend(ENTERING + path.length);
     const base = this.baseOf(schema, outerBase, path);
     const node: SchemaNode = { id: this.count++, schema, base, path };
     this.nodes.set(schema, node);
@@ -257,6 +263,7 @@ function hasKey(root: unknown, keys: readonly string[]): boolean {
   while (open.length > 0) {
     const value = open.pop();
     if (typeof value !== "object" || value === null) continue;
+    spend(LOOKING);
     if (keys.some((key) => Object.hasOwn(value, key))) return true;
     for (const inner of Object.values(value)) open.push(inner);
   }
