@@ -340,6 +340,9 @@ describe("the home", () => {
     mkdirSync(cutOff);
     writeFileSync(join(cutOff, "meta.json"), JSON.stringify({ job_id: job.id }));
     store.files.temporary();
+    // A process that died while it wrote a job's request.
+    mkdirSync(store.files.jobFolder("cut"));
+    writeFileSync(join(store.files.jobFolder("cut"), "request.jsonl.1234.part"), "{");
     reopen();
     const aside = [`checkpoints/${model.id}/1`, "checkpoints/gone", "jobs/gone"];
     expect(store.swept.quarantined.toSorted()).toEqual(aside.toSorted());

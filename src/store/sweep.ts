@@ -25,15 +25,16 @@ export interface Swept {
 const QUARANTINE = "quarantine";
 
 /**
- * Removes temporary folders and those of jobs that have ended; moves what no row knows to `quarantine/TIME`, under the path
- * that it had. Links are moved as links and never followed.
+ * Removes temporary folders, those of jobs that have ended and files whose writing was cut off; moves what no row knows to
+ * `quarantine/TIME`, under the path that it had. Links are moved as links and never followed.
  */
 export function sweepHome(home: string, known: KnownContent): Swept {
   const aside = join(QUARANTINE, new Date().toISOString().replaceAll(":", "-"));
   const swept: Swept = { quarantined: [], restored: restore(home, known) };
   rmSync(join(home, "temporary"), { recursive: true, force: true });
   for (const path of [...unknownPaths(home, known)]) {
-    if (move(join(home, path), join(home, aside, path))) swept.quarantined.push(path);
+    if (holdsOnlyParts(join(home, path))) rmSync(join(home, path), { recursive: true });
+    else if (move(join(home, path), join(home, aside, path))) swept.quarantined.push(path);
   }
   const unfinished = new Set(known.unfinishedJobs());
   for (const jobId of entries(home, "jobs")) {
@@ -84,6 +85,13 @@ function restore(home: string, known: KnownContent): string[] {
   });
   for (const time of times) removeEmpty(join(home, QUARANTINE, time));
   return restored;
+}
+
+/** Whether a folder holds nothing but files whose writing was cut off: nobody was told of them, and nothing can be read from them. */
+function holdsOnlyParts(folder: string): boolean {
+  if (!isFolder(folder)) return false;
+  const names = readdirSync(folder);
+  return names.length > 0 && names.every((name) => name.endsWith(".part"));
 }
 
 /** What has been set aside and is still there, relative to the home. */
