@@ -108,3 +108,20 @@ function cutAtSentinel(text: string): string {
   const kept = text.slice(0, at);
   return text.startsWith(SENTINEL, at) ? kept : kept.trimEnd();
 }
+
+/** Messages and UTF-16 units that a template is through with in a few milliseconds. */
+const MAX_SHORT_MESSAGES = 64;
+const MAX_SHORT_LENGTH = 32_768;
+
+/** Whether rendering it on the application's thread holds up nothing else. */
+export function isShortConversation({ messages, tools, documents, kwargs }: Conversation): boolean {
+  if (messages.length > MAX_SHORT_MESSAGES) return false;
+  let left = MAX_SHORT_LENGTH;
+  const open: unknown[] = [messages, tools, documents, kwargs];
+  while (open.length > 0 && left >= 0) {
+    const value = open.pop();
+    left -= typeof value === "string" ? value.length : 8;
+    if (typeof value === "object" && value !== null) for (const child of Object.values(value)) open.push(child);
+  }
+  return left >= 0;
+}

@@ -1,5 +1,6 @@
 // Encoding and rendering of long texts in a thread of its own, so that whoever waits for it waits alone.
 
+import { readFileSync } from "node:fs";
 import type { Worker } from "node:worker_threads";
 import { ClosedError, UnavailableError } from "../errors.js";
 import { startThread } from "../thread.js";
@@ -11,6 +12,7 @@ import type {
   TextAnswer,
   TextTask,
   TextThreadData,
+  ThreadStart,
 } from "./textWorker.js";
 
 interface Job {
@@ -30,6 +32,9 @@ export class TextThread {
   private readonly waiting: Job[] = [];
   private running: Job | null = null;
   private closed = false;
+  /** Of the process when the thread started, in microseconds. */
+  private startedAt: NodeJS.CpuUsage | undefined;
+  private times: string | null = null;
 
   constructor(private readonly tokenizer: TextThreadData) {}
 
@@ -50,6 +55,21 @@ export class TextThread {
     if ("text" in answer) return answer.text;
     if ("fault" in answer) throw errorOf(answer.fault);
     throw failed("rendered", "failure" in answer ? answer.failure : "no text came back");
+  }
+
+  /**
+   * How long the thread has been on a processor, in seconds; 0 before it runs. Where the operating system does not tell
+   * that of a thread, the time of the whole process since then, which is no less.
+   */
+  cpuSeconds(): number {
+    if (this.worker === null) return 0;
+    try {
+      if (this.times !== null) return processorSeconds(readFileSync(this.times, "latin1"));
+    } catch {
+      // The thread is gone, or its times are not to be seen.
+    }
+    const { user, system } = process.cpuUsage(this.startedAt);
+    return (user + system) / 1e6;
   }
 
   private run(task: TextTask, size: number, signal?: AbortSignal): Promise<TextAnswer> {
@@ -110,8 +130,14 @@ export class TextThread {
   }
 
   private start(): Worker {
+    this.times = null;
+    this.startedAt = process.cpuUsage();
     const worker = thread(this.tokenizer);
-    worker.on("message", (answer: TextAnswer) => {
+    worker.on("message", (answer: TextAnswer | ThreadStart) => {
+      if ("times" in answer) {
+        this.times = answer.times;
+        return;
+      }
       const job = this.running;
       this.running = null;
       job?.resolve(answer);
@@ -135,6 +161,15 @@ export class TextThread {
     this.running = null;
     job?.reject(error);
   }
+}
+
+/** Of Linux's clock, in which it tells times to every program. */
+const TICKS_PER_SECOND = 100;
+
+/** Of a thread's `stat`: fields 14 and 15, counted from 1; the second one is a name in brackets. */
+function processorSeconds(stat: string): number {
+  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;
 }
 
 function thread(workerData: TextThreadData): Worker {

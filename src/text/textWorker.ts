@@ -1,5 +1,6 @@
 // The thread that encodes and renders long texts: the same tokenizer, read from the same folder, and the same templates.
 
+import { readlinkSync } from "node:fs";
 import { parentPort, workerData } from "node:worker_threads";
 import { type Conversation, renderConversation } from "./conversation.js";
 import { ConversationError, TemplateError, type TemplateErrorKind } from "./errors.js";
@@ -33,6 +34,11 @@ export type TextTask = EncodingTask | RenderingTask;
 export type RenderingFault =
   | { name: "TemplateError"; kind: TemplateErrorKind; reason: string; line: number | undefined }
   | { name: "ConversationError"; location: string; reason: string };
+
+/** What a thread says of itself before it answers: where the operating system tells its times, if it does. */
+export interface ThreadStart {
+  times: string | null;
+}
 
 export type TextAnswer =
   | { ids: Int32Array }
@@ -77,8 +83,18 @@ async function answer(task: TextTask): Promise<TextAnswer> {
   }
 }
 
+/** Linux names the thread that asks. */
+function ownTimes(): string | null {
+  try {
+    return `/proc/${readlinkSync("/proc/thread-self")}/stat`;
+  } catch {
+    return null;
+  }
+}
+
 if (parentPort !== null) {
   const port = parentPort;
+  port.postMessage({ times: ownTimes() } satisfies ThreadStart);
   port.on("message", async (task: TextTask) => {
     const result = await answer(task);
     port.postMessage(result, "ids" in result ? [result.ids.buffer as ArrayBuffer] : []);

@@ -285,45 +285,45 @@ describe("a long text", () => {
 
   it("becomes the same ids in its thread, all or the last of them", async () => {
     const ids = tokenizer.encode(long);
-    expect(await tokenizer.encodeAside(long)).toEqual(ids);
+    expect(await tokenizer.encodeAsync(long)).toEqual(ids);
     const both = await Promise.all([
-      tokenizer.encodeAside(long, { keep: { side: "last", count: 7 } }),
-      tokenizer.encodeAside(`${long}x`),
+      tokenizer.encodeAsync(long, { keep: { side: "last", count: 7 } }),
+      tokenizer.encodeAsync(`${long}x`),
     ]);
     expect(both).toEqual([ids.slice(-7), tokenizer.encode(`${long}x`)]);
     const first = { keep: { side: "first", count: 7 } } as const;
-    expect(await tokenizer.encodeAside(long, first)).toEqual(ids.slice(0, 7));
-    expect(await tokenizer.encodeAside("short words", first)).toEqual(tokenizer.encode("short words").slice(0, 7));
+    expect(await tokenizer.encodeAsync(long, first)).toEqual(ids.slice(0, 7));
+    expect(await tokenizer.encodeAsync("short words", first)).toEqual(tokenizer.encode("short words").slice(0, 7));
     const last = { keep: { side: "last", count: 1 } } as const;
-    expect(await tokenizer.encodeAside("short", last)).toEqual(tokenizer.encode("short").slice(-1));
+    expect(await tokenizer.encodeAsync("short", last)).toEqual(tokenizer.encode("short").slice(-1));
   });
 
   it("leaves the event loop to others", async () => {
     let turns = 0;
     const timer = setInterval(() => turns++, 1);
-    await tokenizer.encodeAside(long.repeat(20));
+    await tokenizer.encodeAsync(long.repeat(20));
     clearInterval(timer);
     expect(turns).toBeGreaterThan(20);
   });
 
   it("that nobody waits for any more is left out", async () => {
     const leaving = new AbortController();
-    const texts = [0, 1, 2].map((i) => tokenizer.encodeAside(long.repeat(10 + i), { signal: leaving.signal }));
-    const kept = tokenizer.encodeAside(long);
+    const texts = [0, 1, 2].map((i) => tokenizer.encodeAsync(long.repeat(10 + i), { signal: leaving.signal }));
+    const kept = tokenizer.encodeAsync(long);
     leaving.abort(new Error("left"));
     for (const text of texts) await expect(text).rejects.toThrow("left");
     expect(await kept).toEqual(tokenizer.encode(long));
-    await expect(tokenizer.encodeAside(long, { signal: leaving.signal })).rejects.toThrow("left");
+    await expect(tokenizer.encodeAsync(long, { signal: leaving.signal })).rejects.toThrow("left");
   });
 
   it("is refused once the tokenizer is closed, also on its way", async () => {
     const closing = await loadTokenizer(join(REFERENCE, "qwen"));
-    const texts = [closing.encodeAside(long.repeat(10)), closing.encodeAside(long)];
+    const texts = [closing.encodeAsync(long.repeat(10)), closing.encodeAsync(long)];
     const closed = closing.close();
     for (const text of texts) await expect(text).rejects.toMatchObject({ code: "closed" });
     await closed;
-    await expect(closing.encodeAside(long)).rejects.toMatchObject({ code: "closed" });
-    expect(await closing.encodeAside("short")).toEqual(closing.encode("short"));
+    await expect(closing.encodeAsync(long)).rejects.toMatchObject({ code: "closed" });
+    expect(await closing.encodeAsync("short")).toEqual(closing.encode("short"));
     await closing.close();
   });
 
@@ -332,7 +332,7 @@ describe("a long text", () => {
     await cp(join(REFERENCE, "qwen"), folder, { recursive: true });
     const stale = await loadTokenizer(folder);
     await cp(join(REFERENCE, "llama2"), folder, { recursive: true });
-    const attempt = stale.encodeAside(long);
+    const attempt = stale.encodeAsync(long);
     await expect(attempt).rejects.toThrow(/has changed since it was loaded/);
     await expect(attempt).rejects.toMatchObject({ code: "encoding_failed", status: 503 });
     await stale.close();
@@ -346,14 +346,15 @@ describe("a conversation rendered in a thread of its own", () => {
 
   it("becomes the same text, and fails with the same errors", async () => {
     const tokenizer = await loadTokenizer(folder);
-    const tools = [{ type: "function", function: { name: "f", parameters: { const: 12345678901234567890n } } }];
+    const parameters = { const: 12345678901234567890n, default: new Number(1) };
+    const tools = [{ type: "function", function: { name: "f", parameters } }];
     const conversation = { messages, tools, specialTokens: { eos_token: "<end>" }, now: new Date(0) };
     const source = "{{ messages[0].content }}{{ tools | tojson }}{{ eos_token }}{{ strftime_now('%Y') }}";
     const here = renderConversation(compileChatTemplate(source), conversation);
-    expect(here).toContain("12345678901234567890");
-    expect(await tokenizer.renderAside(source, conversation)).toBe(here);
+    expect(here).toContain('{"const": 12345678901234567890, "default": 1.0}');
+    expect(await tokenizer.renderAsync({ source }, conversation)).toBe(here);
     const failing = async (template: string, given: Conversation) => {
-      const error = await tokenizer.renderAside(template, given).catch((reason: unknown) => reason);
+      const error = await tokenizer.renderAsync({ source: template }, given).catch((reason: unknown) => reason);
       expect(() => renderConversation(compileChatTemplate(template), given)).toThrow(error as Error);
       return error;
     };
@@ -362,17 +363,32 @@ describe("a conversation rendered in a thread of its own", () => {
     expect(await failing("{{ range(9) | batch(10 ** 9, 1) | list }}", { messages })).toMatchObject({ kind: "budget" });
     expect(await failing("x", { messages: [] })).toMatchObject({ location: "messages" });
     const notJson = { messages, kwargs: { f: () => 1 } };
-    await expect(tokenizer.renderAside("x", notJson)).rejects.toMatchObject({ location: "chat_template_kwargs" });
+    await expect(tokenizer.renderAsync({ source: "x" }, notJson)).rejects.toMatchObject({
+      location: "chat_template_kwargs",
+    });
     await tokenizer.close();
-    await expect(tokenizer.renderAside("x", { messages })).rejects.toMatchObject({ code: "closed" });
+    await expect(tokenizer.renderAsync({ source: "x" }, { messages })).rejects.toMatchObject({ code: "closed" });
+  });
+
+  it("is long, or its template is not the model's own", async () => {
+    const tokenizer = await loadTokenizer(folder);
+    const template = compileChatTemplate("{% for m in messages %}{{ m.content }}{% endfor %}");
+    const many = { messages: Array.from({ length: 1000 }, (_, i) => ({ role: "user", content: `${i},` })) };
+    const long = { messages: [{ role: "user", content: "x".repeat(100_000) }] };
+    for (const given of [many, long, { messages }])
+      expect(await tokenizer.renderAsync(template, given)).toBe(renderConversation(template, given));
+    await tokenizer.close();
+    expect(await tokenizer.renderAsync(template, { messages })).toBe("Hi");
+    for (const given of [many, long])
+      await expect(tokenizer.renderAsync(template, given)).rejects.toMatchObject({ code: "closed" });
   });
 
   it("leaves the event loop to others", async () => {
     const tokenizer = await loadTokenizer(folder);
-    await tokenizer.renderAside("x", { messages });
+    await tokenizer.renderAsync({ source: "x" }, { messages });
     const busy = "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}";
     const before = performance.eventLoopUtilization();
-    await expect(tokenizer.renderAside(busy, { messages })).rejects.toMatchObject({ kind: "budget" });
+    await expect(tokenizer.renderAsync({ source: busy }, { messages })).rejects.toMatchObject({ kind: "budget" });
     expect(performance.eventLoopUtilization(before).utilization).toBeLessThan(0.3);
     await tokenizer.close();
   });

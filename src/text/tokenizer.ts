@@ -3,9 +3,10 @@
 import { join } from "node:path";
 import { Tokenizer as HuggingFaceTokenizer } from "@huggingface/tokenizers";
 import { isTurnUsedUp, nextTurn } from "../turns.js";
-import type { Conversation } from "./conversation.js";
+import { type Conversation, isShortConversation, renderConversation } from "./conversation.js";
 import { TokenizerError } from "./errors.js";
 import { createDecoder, type DecodeOptions, type IncrementalDecoder } from "./incrementalDecoder.js";
+import { ChatTemplate } from "./template/chatTemplate.js";
 import { TextThread } from "./textThread.js";
 import { bytesOfToken, type DecoderLayout, readDecoderLayout } from "./tokenBytes.js";
 import { readTokenizerFolder, type TemplateSource, type TokenizerFolder } from "./tokenizerFolder.js";
@@ -127,7 +128,7 @@ export class Tokenizer {
    * What `encode` gives, or the part of it to `keep`. A long text is encoded in a thread of its own while everything else
    * goes on. Rejects with the signal's reason, with ConflictError after `close`.
    */
-  async encodeAside(
+  async encodeAsync(
     text: string,
     options: EncodeOptions & { keep?: KeptTokens | null; signal?: AbortSignal } = {},
   ): Promise<number[]> {
@@ -141,11 +142,21 @@ export class Tokenizer {
   }
 
   /**
-   * What `renderConversation` gives and throws for the template of this source, in a thread of its own. Rejects with the
-   * signal's reason, with ClosedError after `close`, with UnavailableError when it takes more memory than the thread has.
+   * What `renderConversation` gives and throws. A long conversation, and whatever is rendered by a template that is only
+   * its source, is rendered in a thread of its own. Rejects with the signal's reason, with ClosedError after `close`, with
+   * UnavailableError when it takes more memory than the thread has.
    */
-  renderAside(source: string, conversation: Conversation, signal?: AbortSignal): Promise<string> {
-    return this.renderingThread.render({ source, conversation }, signal);
+  async renderAsync(
+    template: ChatTemplate | Pick<ChatTemplate, "source">,
+    conversation: Conversation,
+    signal?: AbortSignal,
+  ): Promise<string> {
+    signal?.throwIfAborted();
+    if (!(template instanceof ChatTemplate) || !isShortConversation(conversation)) {
+      return this.renderingThread.render({ source: template.source, conversation }, signal);
+    }
+    while (isTurnUsedUp()) await nextTurn();
+    return renderConversation(template, conversation);
   }
 
   /** Ends the threads, if there are any. Short texts can still be encoded. */

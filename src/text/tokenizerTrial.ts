@@ -8,8 +8,9 @@ import { BYTE_LEVEL_SPLIT, checkEncodingLayout } from "./tokenizerLayout.js";
 
 /** How much longer a normalizer or decoder may make a text; SentencePiece's put one character for another. */
 const MAX_GROWTH = 16;
-/** A tokenizer is through in a fraction of a second; a thread may have to wait for a processor. */
-const MAX_TRIAL_MILLISECONDS = 10_000;
+/** On a processor: on a busy machine a thread may wait long. A tokenizer takes a fraction of a second. */
+const MAX_TRIAL_SECONDS = 10;
+const POLL_MILLISECONDS = 100;
 /** UTF-16 units of one trial: cubic time shows, and hundreds of trials take a moment. */
 const TRIAL_LENGTH = 2_048;
 /** Characters whose repetitions are tried, beside those of the expressions themselves. */
@@ -48,7 +49,9 @@ export async function tryTokenizer(folder: TokenizerFolder, path: string, file: 
   })();
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(slow(unknown, file)), MAX_TRIAL_MILLISECONDS);
+    timer = setInterval(() => {
+      if (thread.cpuSeconds() > MAX_TRIAL_SECONDS) reject(slow(unknown, file));
+    }, POLL_MILLISECONDS);
   });
   try {
     await Promise.race([trial, late]);
@@ -57,7 +60,7 @@ export async function tryTokenizer(folder: TokenizerFolder, path: string, file: 
     const fields = unknown.map(({ field }) => `"${field}"`).join(", ");
     throw new TokenizerError(`${fields} cannot be used (${(error as Error).message})`, file, { cause: error });
   } finally {
-    clearTimeout(timer);
+    clearInterval(timer);
     // What is still being tried is for nobody.
     trial.catch(() => undefined);
     await thread.close();
@@ -67,7 +70,7 @@ export async function tryTokenizer(folder: TokenizerFolder, path: string, file: 
 function slow(expressions: readonly Expression[], file: string): TokenizerError {
   const fields = expressions.map(({ field }) => `"${field}"`).join(", ");
   return new TokenizerError(
-    `${fields}: a regular expression takes more than ${MAX_TRIAL_MILLISECONDS / 1000} s for a short text`,
+    `${fields}: a regular expression takes more than ${MAX_TRIAL_SECONDS} s for a short text`,
     file,
   );
 }

@@ -48,12 +48,21 @@ const assistant = (content: string): TrajectoryMessage => ({ role: "assistant", 
 
 /** The rows of a conversation of any length. */
 async function supervised(
-  ...given: Parameters<typeof conversationRows> extends [...infer Most, number] ? Most : never
+  ...given: Parameters<typeof conversationRows> extends [...infer Most, number, AbortSignal?] ? Most : never
 ) {
   return (await conversationRows(...given, Number.POSITIVE_INFINITY))!;
 }
 
 describe("supervised rows", () => {
+  it("of long conversations are rendered and encoded while the event loop does other things", async () => {
+    const messages = Array.from({ length: 40 }, (_, i) => (i % 2 ? assistant : user)("some words ".repeat(8_000)));
+    await conversationRows([user("x".repeat(50_000)), assistant("y")], null, renderer("chatml"), "last", 1e9);
+    const before = performance.eventLoopUtilization();
+    const row = (await conversationRows(messages, null, renderer("chatml"), "last", 1e9))!;
+    expect(performance.eventLoopUtilization(before).utilization).toBeLessThan(0.5);
+    expect(row[0]!.tokens.length).toBeGreaterThan(1e6);
+  });
+
   it("may be of any length", async () => {
     const [row] = await supervised([user("x"), assistant("1 ".repeat(200_000))], null, renderer("chatml"), "all");
     expect(row!.tokens.length).toBeGreaterThan(200_000);

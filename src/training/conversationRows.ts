@@ -1,6 +1,6 @@
 // A conversation as rows for supervised training: what the assistant said, each turn after the prompt it would have got.
 
-import { setImmediate as breathe } from "node:timers/promises";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { TrainingMessage } from "../types/training.js";
 import type { TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
 import { plainMessage, plainTools } from "./plainMessages.js";
@@ -8,9 +8,14 @@ import type { TokenRow } from "./rows.js";
 
 export interface ConversationRenderer {
   /** The conversation as text; with `open` it ends where the assistant's next turn begins. */
-  text(messages: readonly TrajectoryMessage[], tools: readonly TrajectoryTool[] | null, open: boolean): string;
+  text(
+    messages: readonly TrajectoryMessage[],
+    tools: readonly TrajectoryTool[] | null,
+    open: boolean,
+    signal?: AbortSignal,
+  ): Promise<string>;
   /** Ids of text in which special tokens are written out. */
-  encodeRendered(text: string): number[];
+  encodeRendered(text: string, signal?: AbortSignal): Promise<number[]>;
   /** Ids that end an assistant turn. */
   readonly endIds: ReadonlySet<number>;
 }
@@ -28,6 +33,7 @@ export async function conversationRows(
   renderer: ConversationRenderer,
   turns: "all" | "last",
   maxTokens: number,
+  signal?: AbortSignal,
 ): Promise<TokenRow[] | null> {
   const plain = messages.map(plainMessage);
   const wrapped = plainTools(tools);
@@ -35,12 +41,13 @@ export async function conversationRows(
   for (const [i, message] of plain.entries()) {
     if (message.role !== "assistant" || (turns === "last" && i < plain.length - 1)) continue;
     if (messages[i]!.weight === 0) continue;
-    await breathe();
-    const whole = renderer.text(plain.slice(0, i + 1), wrapped, false);
-    const shared =
-      i === 0 ? firstOpening(wrapped, renderer, whole) : opening(plain.slice(0, i), wrapped, renderer, whole);
-    const promptIds = renderer.encodeRendered(shared);
-    const turnIds = renderer.encodeRendered(whole.slice(shared.length));
+    await nextTurn();
+    const whole = await renderer.text(plain.slice(0, i + 1), wrapped, false, signal);
+    const shared = await (i === 0
+      ? firstOpening(wrapped, renderer, whole, signal)
+      : opening(plain.slice(0, i), wrapped, renderer, whole, signal));
+    const promptIds = await renderer.encodeRendered(shared, signal);
+    const turnIds = await renderer.encodeRendered(whole.slice(shared.length), signal);
     let row = rows.at(-1);
     if (row === undefined || !startsWith(promptIds, row.tokens)) {
       row = { tokens: [], trained: [] };
@@ -60,15 +67,16 @@ export async function conversationRows(
  * What stands before a turn's own text in `whole`, the rendering that ends with the turn. Some templates open a turn with
  * more than a finished turn keeps (an empty thinking block): the common part counts.
  */
-function opening(
+async function opening(
   before: readonly TrajectoryMessage[],
   tools: readonly TrajectoryTool[] | null,
   renderer: ConversationRenderer,
   whole: string,
-): string {
-  const prompt = renderer.text(before, tools, true);
+  signal?: AbortSignal,
+): Promise<string> {
+  const prompt = await renderer.text(before, tools, true, signal);
   if (whole.startsWith(prompt)) return prompt;
-  const closed = renderer.text(before, tools, false);
+  const closed = await renderer.text(before, tools, false, signal);
   let length = 0;
   while (length < prompt.length && prompt[length] === whole[length]) length++;
   if (length < closed.length)
@@ -77,9 +85,15 @@ function opening(
 }
 
 /** The same for a turn that nothing precedes: what opens the assistant's turn elsewhere opens it here. */
-function firstOpening(tools: readonly TrajectoryTool[] | null, renderer: ConversationRenderer, whole: string): string {
+async function firstOpening(
+  tools: readonly TrajectoryTool[] | null,
+  renderer: ConversationRenderer,
+  whole: string,
+  signal?: AbortSignal,
+): Promise<string> {
   const elsewhere = [{ role: "user" as const, content: "x" }];
-  const header = renderer.text(elsewhere, tools, true).slice(renderer.text(elsewhere, tools, false).length);
+  const closed = await renderer.text(elsewhere, tools, false, signal);
+  const header = (await renderer.text(elsewhere, tools, true, signal)).slice(closed.length);
   const at = whole.indexOf(header);
   if (header === "" || at < 0) throw new Error("the chat template cannot begin a conversation with the assistant");
   return whole.slice(0, at + header.length);

@@ -1,7 +1,7 @@
 // How training turns conversations into ids: as the chat completions of the same base model do.
 
 import { ValidationError } from "../errors.js";
-import { renderConversation, type Tokenizer } from "../text/index.js";
+import type { Tokenizer } from "../text/index.js";
 import type { TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
 import type { ConversationRenderer } from "./conversationRows.js";
 import type { TrainingBase } from "./host.js";
@@ -19,34 +19,38 @@ export function createPromptRenderer(
   if (tokenizer.eosId !== null) endIds.add(tokenizer.eosId);
   let byBytes: Map<string, number> | null = null;
 
-  const textAt = (
+  const textAt = async (
     messages: readonly TrajectoryMessage[],
     tools: readonly TrajectoryTool[] | null,
     open: boolean,
     time: Date,
+    signal?: AbortSignal,
   ) => {
     if (template === null) {
       throw new ValidationError([
         { loc: ["body", "model_id"], msg: `the base model "${base.id}" has no chat template`, type: "value_error" },
       ]);
     }
-    return renderConversation(template, {
+    const conversation = {
       messages: messages.map((message) => ({ ...message })),
       tools,
       addGenerationPrompt: open,
       specialTokens: tokenizer.specialTokens,
       now: time,
-    });
+    };
+    return tokenizer.renderAsync(template, conversation, signal);
   };
   return {
     // The model may know more ids than its tokenizer has texts for, and sample them.
     vocabSize: base.device.config.vocab,
     hasTemplate: template !== null,
     endIds,
-    text: (messages, tools, open) => textAt(messages, tools, open, now),
-    encodeRendered: (rendered) => tokenizer.encode(rendered),
-    prompt: (messages, tools, time) => tokenizer.encode(textAt(messages, tools, true, time ?? now)),
-    encode: (plain) => tokenizer.encode(plain),
+    text: (messages, tools, open, signal) => textAt(messages, tools, open, now, signal),
+    encodeRendered: (rendered, signal) => tokenizer.encodeAsync(rendered, { signal }),
+    async prompt(messages, tools, time, signal) {
+      return tokenizer.encodeAsync(await textAt(messages, tools, true, time ?? now, signal), { signal });
+    },
+    encode: (plain, signal) => tokenizer.encodeAsync(plain, { signal }),
     idOfBytes(bytes) {
       byBytes ??= idsByBytes(tokenizer);
       return byBytes.get(Buffer.from(bytes).toString("latin1")) ?? null;

@@ -176,7 +176,7 @@ describe("a trajectory of many turns without their prompts", () => {
   it("leaves off rendering when it is told to", async () => {
     const stop = new AbortController();
     let rendered = 0;
-    const prompt = () => {
+    const prompt = async () => {
       rendered += 1;
       setImmediate(() => stop.abort("enough"));
       return [1];

@@ -4,8 +4,8 @@
 // as the chat completion that made it was. Turns whose prompt continues the row so far extend it; any other turn (a
 // template that rewrites history, another conversation) starts a row of its own.
 
-import { setImmediate as breathe } from "node:timers/promises";
-import { ValidationError } from "../errors.js";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { ClosedError, UnavailableError, ValidationError } from "../errors.js";
 import type {
   MessageOrChoice,
   Trajectory,
@@ -23,9 +23,14 @@ export interface PromptRenderer extends TokenNames {
    * The prompt of a completion of `messages`, ready for the assistant's turn. `now` is what the template takes for the
    * time; null: not known. Throws what the template raises.
    */
-  prompt(messages: readonly TrajectoryMessage[], tools: readonly TrajectoryTool[] | null, now: Date | null): number[];
+  prompt(
+    messages: readonly TrajectoryMessage[],
+    tools: readonly TrajectoryTool[] | null,
+    now: Date | null,
+    signal?: AbortSignal,
+  ): Promise<number[]>;
   /** Ids of plain text, without special tokens. */
-  encode(text: string): number[];
+  encode(text: string, signal?: AbortSignal): Promise<number[]>;
 }
 
 /** A sequence of tokens, not shifted: entry i of every array is about token i. */
@@ -59,9 +64,17 @@ export interface RowSettings {
   allowWithoutLogprobs: boolean;
 }
 
+/** An assistant turn of which nothing was recorded but its text. */
+interface WrittenTurn {
+  text: string;
+  logprobs: null;
+  temperature: number;
+  promptIds: null;
+}
+
 interface TrainedTurn {
   item: MessageOrChoice;
-  turn: SampledTokens;
+  turn: SampledTokens | WrittenTurn;
   /** Which item of which history it is. */
   index: number;
   items: readonly MessageOrChoice[];
@@ -76,7 +89,7 @@ interface TrainedTurn {
 /** The assistant turns of a trajectory that are trained, in order, over its histories. `path` starts every error's place. */
 function* trainedTurns(
   trajectory: Trajectory,
-  renderer: PromptRenderer,
+  names: TokenNames,
   settings: RowSettings,
   path: string,
 ): Generator<TrainedTurn> {
@@ -90,7 +103,7 @@ function* trainedTurns(
     const items = history.messages_and_choices;
     const tools = plainTools(history.tools);
     for (const [i, item] of items.entries()) {
-      const turn = trainedTurn(item, renderer, settings, `${place}.${i}`);
+      const turn = trainedTurn(item, names, settings, `${place}.${i}`);
       if (turn === null) continue;
       const before = () => items.slice(0, i).map(plainMessage);
       yield { item, turn, index: i, items, before, tools, now, place: (at) => `${place}.${at}` };
@@ -100,12 +113,12 @@ function* trainedTurns(
 
 function trainedTurn(
   item: MessageOrChoice,
-  renderer: PromptRenderer,
+  names: TokenNames,
   { allowWithoutLogprobs }: RowSettings,
   path: string,
-): SampledTokens | null {
+): SampledTokens | WrittenTurn | null {
   if (isChoice(item)) {
-    const turn = sampledTokens(item, renderer, path);
+    const turn = sampledTokens(item, names, path);
     if (turn !== null && (turn.logprobs !== null || allowWithoutLogprobs)) return turn;
   }
   if (!allowWithoutLogprobs || (!isChoice(item) && item.role !== "assistant")) return null;
@@ -115,11 +128,11 @@ function trainedTurn(
     throw ValidationError.at(place, "an assistant turn with tool calls can only be trained with its token ids");
   }
   const place = isChoice(item) ? `${path}.message.content` : `${path}.content`;
-  return { ids: renderer.encode(contentText(message.content, place)), logprobs: null, temperature: 1, promptIds: null };
+  return { text: contentText(message.content, place), logprobs: null, temperature: 1, promptIds: null };
 }
 
 /** Whether the choice says that it was not drawn from the plain softmax at the temperature it is trained at. */
-function isOffPolicy(choice: TrajectoryChoice, { temperature }: SampledTokens): boolean {
+function isOffPolicy(choice: TrajectoryChoice, { temperature }: { temperature: number }): boolean {
   const settings = choice.sampling_settings;
   if (typeof settings !== "object" || settings === null) return false;
   return Object.keys(settings).some((name) => name !== "temperature" || temperature === 1);
@@ -151,17 +164,18 @@ export async function tokenizeTrajectory(
   };
   for (const trained of trainedTurns(trajectory, renderer, settings, path)) {
     const { item, turn } = trained;
-    if (turn.ids.length === 0) continue;
+    const ids = "ids" in turn ? turn.ids : await renderer.encode(turn.text, signal);
+    if (ids.length === 0) continue;
     const offPolicy = isChoice(item) && isOffPolicy(item, turn);
-    if (turn.promptIds === null) await breathe();
+    if (turn.promptIds === null) await nextTurn();
     signal?.throwIfAborted();
-    const prompt = turn.promptIds ?? renderPrompt(trained, renderer);
+    const prompt = turn.promptIds ?? (await renderPrompt(trained, renderer, signal));
     if (open === null || !startsWith(prompt, open.tokens)) {
       close();
       open = { tokens: [], trained: [], logprobs: [], temperatures: [] };
     }
     for (const id of prompt.slice(open.tokens.length)) push(open, id, 0, Number.NaN, 1);
-    for (const [i, id] of turn.ids.entries()) {
+    for (const [i, id] of ids.entries()) {
       const trained = open.tokens.length > 0 ? 1 : 0;
       push(open, id, trained, trained ? (turn.logprobs?.[i] ?? Number.NaN) : Number.NaN, turn.temperature);
       result.trainedTokens += trained;
@@ -174,10 +188,16 @@ export async function tokenizeTrajectory(
   return result;
 }
 
-function renderPrompt({ index, before, tools, now, place }: TrainedTurn, renderer: PromptRenderer): number[] {
+async function renderPrompt(
+  { index, before, tools, now, place }: TrainedTurn,
+  renderer: PromptRenderer,
+  signal?: AbortSignal,
+): Promise<number[]> {
   try {
-    return renderer.prompt(before(), tools, now);
+    return await renderer.prompt(before(), tools, now, signal);
   } catch (error) {
+    signal?.throwIfAborted();
+    if (error instanceof ClosedError || error instanceof UnavailableError) throw error;
     throw ValidationError.at(place(index), `its prompt cannot be rendered: ${(error as Error).message}`);
   }
 }
@@ -195,16 +215,10 @@ export function checkTrajectory(
   if (!(Math.abs(trajectory.reward) <= MAX_REWARD)) {
     throw ValidationError.at(`${path}.reward`, `must be a number between -${MAX_REWARD} and ${MAX_REWARD}`);
   }
-  const unrendered: PromptRenderer = {
-    vocabSize: names.vocabSize,
-    idOfBytes: (bytes) => names.idOfBytes(bytes),
-    encode: () => [],
-    prompt: () => [],
-  };
   // Every prompt begins with those before it: of each history, how far messages have been looked at.
   let history: readonly MessageOrChoice[] | null = null;
   let checked = 0;
-  for (const { turn, index, items, place } of trainedTurns(trajectory, unrendered, settings, path)) {
+  for (const { turn, index, items, place } of trainedTurns(trajectory, names, settings, path)) {
     if (turn.promptIds !== null) continue;
     if (!names.hasTemplate) {
       const message = "required: the base model has no chat template to render the prompt with";

@@ -1,6 +1,6 @@
 // Supervised fine-tuning: conversations to batches to one cross-entropy step per batch.
 
-import { ValidationError, type ValidationIssue } from "../errors.js";
+import { ClosedError, UnavailableError, ValidationError, type ValidationIssue } from "../errors.js";
 import type { SftConfig } from "../types/training.js";
 import { type ConversationRenderer, conversationRows } from "./conversationRows.js";
 import { computedTokens } from "./estimate.js";
@@ -134,8 +134,10 @@ async function readConversations(
   for await (const { line, messages, tools } of readExamples(file, name)) {
     signal?.throwIfAborted();
     try {
-      conversations.push(await conversationRows(messages, tools, renderer, turns, maxRowTokens));
+      conversations.push(await conversationRows(messages, tools, renderer, turns, maxRowTokens, signal));
     } catch (error) {
+      signal?.throwIfAborted();
+      if (error instanceof ClosedError || error instanceof UnavailableError) throw error;
       throw new TrainingDataError(name, line, (error as Error).message, error);
     }
   }

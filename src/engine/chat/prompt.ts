@@ -11,7 +11,6 @@ import {
   isInsideReasoning,
   promptOpensReasoning,
   REASONING_TAGS,
-  renderConversation,
   TemplateError,
   type Tokenizer,
 } from "../../text/index.js";
@@ -54,17 +53,11 @@ export async function renderPrompt(
     kwargs: request.chat_template_kwargs,
     specialTokens: base.tokenizer.specialTokens,
   };
-  // A request's own template is not even read on the thread that everything shares.
-  const isBrief = template === base.template && isShort(conversation);
-  const text = await refusing(request, () =>
-    isBrief
-      ? renderConversation(base.template!, conversation)
-      : base.tokenizer.renderAside(template.source, conversation, signal),
-  );
+  const text = await refusing(request, () => base.tokenizer.renderAsync(template, conversation, signal));
   const kept = keptPromptTokens(request, limits);
   checkTextLength(request, text, () => longestToken(base.tokenizer), limits);
   const addSpecialTokens = request.add_special_tokens;
-  const tokens = await base.tokenizer.encodeAside(text, { addSpecialTokens, keep: kept, signal });
+  const tokens = await base.tokenizer.encodeAsync(text, { addSpecialTokens, keep: kept, signal });
   if (tokens.length === 0) throw ValidationError.at("messages", "the chat template makes an empty prompt of them");
   const last = messages.at(-1)!;
   const replyRole = addGenerationPrompt ? "assistant" : last.role;
@@ -100,22 +93,6 @@ function isPlainRequest(request: ChatRequest): boolean {
     !request.continue_final_message &&
     !request.add_special_tokens
   );
-}
-
-/** Messages and UTF-16 units that a template is through with in a few milliseconds. */
-const MAX_SHORT_MESSAGES = 64;
-const MAX_SHORT_LENGTH = 32_768;
-
-function isShort({ messages, tools, documents, kwargs }: Conversation): boolean {
-  if (messages.length > MAX_SHORT_MESSAGES) return false;
-  let left = MAX_SHORT_LENGTH;
-  const open: unknown[] = [messages, tools, documents, kwargs];
-  while (open.length > 0 && left >= 0) {
-    const value = open.pop();
-    left -= typeof value === "string" ? value.length : 8;
-    if (typeof value === "object" && value !== null) for (const child of Object.values(value)) open.push(child);
-  }
-  return left >= 0;
 }
 
 /** The request's own template, or the model's. */

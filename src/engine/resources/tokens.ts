@@ -38,7 +38,7 @@ export class Tokens {
     const tokens =
       prompt == null
         ? (await renderPrompt(await validateInTurns(chatCompletionCreate, request), base, limits, signal)).tokens
-        : await base.tokenizer.encodeAside(prompt, { addSpecialTokens: add_special_tokens ?? true, signal });
+        : await base.tokenizer.encodeAsync(prompt, { addSpecialTokens: add_special_tokens ?? true, signal });
     const strings = return_token_strs ? await tokenTexts(base.tokenizer, tokens) : null;
     return { count: tokens.length, max_model_len: base.contextLength, tokens, token_strs: strings };
   }
