@@ -62,9 +62,11 @@ async function measure(what: string, work: Work, body: () => Promise<unknown>): 
 
 /** Elements of the products of one token: in the layers, and in the head. */
 function productsOf({ config }: DeviceModel): { layers: number; head: number } {
-  const { hidden, heads, kvHeads, headDim, intermediate } = config;
+  const { hidden, layers } = config;
+  const { heads, kvHeads, headDim } = layers[0]!.attention;
+  const { intermediate } = layers[0]!.feedForward;
   const attention = 2 * hidden * heads * headDim + 2 * hidden * kvHeads * headDim;
-  return { layers: config.layers * (attention + 3 * hidden * intermediate), head: hidden * config.vocab };
+  return { layers: layers.length * (attention + 3 * hidden * intermediate), head: hidden * config.vocab };
 }
 
 async function decode(model: DeviceModel, sequences: number): Promise<void> {
@@ -73,8 +75,9 @@ async function decode(model: DeviceModel, sequences: number): Promise<void> {
   const batch = new DecodeBatch(model, blocks, CONTEXT, () => plainSlot({ temperature: 0 }));
   const { layers, head } = productsOf(model);
   const { config } = model;
-  const cache = sequences * (CONTEXT + steps / 2) * config.layers * 2 * config.kvHeads * config.headDim;
-  const scores = cache * (config.heads / config.kvHeads);
+  const { heads, kvHeads, headDim } = config.layers[0]!.attention;
+  const cache = sequences * (CONTEXT + steps / 2) * config.layers.length * 2 * kvHeads * headDim;
+  const scores = cache * (heads / kvHeads);
   await measure(
     `decode, ${sequences} sequences`,
     {
@@ -93,7 +96,8 @@ async function prefill(model: DeviceModel): Promise<void> {
   const blocks = Int32Array.from({ length: pagesFor(1, CONTEXT, 0) }, (_, i) => i);
   const tokens = spreadTokens(CONTEXT, model.config.vocab, 0);
   const { layers } = productsOf(model);
-  const scores = model.config.layers * 2 * (CONTEXT / 2) * model.config.heads * model.config.headDim;
+  const { heads, headDim } = model.config.layers[0]!.attention;
+  const scores = model.config.layers.length * 2 * (CONTEXT / 2) * heads * headDim;
   await measure(
     "prefill, 512 tokens",
     { tokens: CONTEXT, bytes: 2 * layers, operations: 2 * CONTEXT * (layers + scores) },

@@ -1,6 +1,9 @@
 // What the addon exports.
+#include "../backends/devices.h"
+#include "../executor/machine.h"
 #include "grammar_binding.h"
 #include "model.h"
+#include "model_options.h"
 #include "named_tensors.h"
 #include "policy_loss_binding.h"
 #include "tensor_source.h"
@@ -28,41 +31,40 @@ napi_value set_threads(const Arguments& arguments) {
 
 napi_value kernel_sets(const Arguments& arguments) {
   const Js js = arguments.js;
-  std::vector<const char*> names;
-  for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512bf16})
-    if (kernels(isa, DType::f32) && kernels(isa, DType::bf16)) names.push_back(isa_name(isa));
+  const auto names = backends::open_device(*Environment::of(js.env)->executor())->arithmetics();
   napi_value list = js.array(names.size());
   for (size_t i = 0; i < names.size(); ++i) js.set(list, uint32_t(i), js.text(names[i]));
   return list;
 }
 
-napi_value free_memory(const Arguments& arguments) { return arguments.js.number(double(available_memory())); }
+napi_value free_memory(const Arguments& arguments) { return arguments.js.number(double(executor::available_memory())); }
 
 // memory(config, dtype) -> {weights, page, activationPerToken}, bytes
 napi_value memory(const Arguments& arguments) {
   const Js js = arguments.js;
   const Path config_path("config"), dtype_path("dtype");
-  const auto config = decoder_config(arguments.at(0, config_path), element_type(arguments.at(1, dtype_path)));
+  const auto spec = model_spec(arguments.at(0, config_path), tensor_format(arguments.at(1, dtype_path)));
+  const auto device = backends::open_device(*Environment::of(js.env)->executor());
+  require(*device, spec, config_path);
+  const auto bytes = device->memory(spec);
   napi_value result = js.object();
-  js.set(result, "weights", js.number(double(Decoder::weight_bytes(config))));
-  js.set(result, "page", js.number(double(Decoder::page_bytes(config))));
-  js.set(result, "activationPerToken", js.number(double(Decoder::activation_bytes_per_token(config))));
+  js.set(result, "weights", js.number(double(bytes.weights)));
+  js.set(result, "page", js.number(double(bytes.page)));
+  js.set(result, "activationPerToken", js.number(double(bytes.activations_per_token)));
   return result;
 }
 
 // weightTensors(config) -> [{name, shape}]
 napi_value weight_tensors(const Arguments& arguments) {
   const Path path("config");
-  std::vector<Trainable::Tensor> tensors;
-  for (auto& shape : weight_shapes(decoder_config(arguments.at(0, path), DType::f32))) tensors.push_back({shape.name, shape.rows, shape.cols});
-  return named_tensors_out(arguments.js, tensors, nullptr);
+  return named_tensors_out(arguments.js, model::weight_tensors(model_spec(arguments.at(0, path), model::TensorFormat::f32)), nullptr);
 }
 
 // adapterTensors(config, spec) -> [{name, shape}]
-napi_value adapter_tensor_list(const Arguments& arguments) {
+napi_value adapter_tensors(const Arguments& arguments) {
   const Path config_path("config"), spec_path("spec");
-  const auto config = decoder_config(arguments.at(0, config_path), DType::f32);
-  return named_tensors_out(arguments.js, adapter_tensors(config, lora_spec(arguments.at(1, spec_path))), nullptr);
+  const auto spec = model_spec(arguments.at(0, config_path), model::TensorFormat::f32);
+  return named_tensors_out(arguments.js, model::adapter_tensors(spec, lora_spec(arguments.at(1, spec_path))), nullptr);
 }
 
 napi_value make_cancellation(const Arguments& arguments) {
@@ -82,7 +84,7 @@ napi_value start(napi_env env, napi_value exports) {
     const std::pair<const char*, napi_callback> functions[] = {
         {"initialize", function<initialize>}, {"threads", function<threads>}, {"setThreads", function<set_threads>},
         {"kernelSets", function<kernel_sets>}, {"availableMemory", function<free_memory>}, {"memory", function<memory>},
-        {"weightTensors", function<weight_tensors>}, {"adapterTensors", function<adapter_tensor_list>}, {"load", function<load_model>},
+        {"weightTensors", function<weight_tensors>}, {"adapterTensors", function<adapter_tensors>}, {"load", function<load_model>},
         {"cancellation", function<make_cancellation>}, {"policyLoss", function<policy_loss_binding>},
         {"grammarVocabulary", function<grammar_vocabulary>}, {"compileGrammar", function<compile_grammar>}};
     for (auto& [name, callback] : functions) {

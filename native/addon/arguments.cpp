@@ -16,6 +16,11 @@ void invalid(const Path& path, const std::string& problem) {
   throw Failure{"invalid_argument", where + " " + problem, where};
 }
 
+void invalid(const Path& path, const model::InvalidInput& input) {
+  const Path entry(path, int64_t(input.entry)), field(entry, input.field);
+  invalid(input.element < 0 ? field : Path(field, input.element), input.problem);
+}
+
 bool Argument::missing() const {
   const auto type = js_.type(value_);
   return type == napi_undefined || type == napi_null;

@@ -1,10 +1,13 @@
 // Arguments from JavaScript, copied and checked. Each reader throws Failure "invalid_argument" with the path of what is wrong.
 #pragma once
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "../model/invalid_input.h"
 #include "js.h"
 
 namespace anneal::addon {
@@ -21,6 +24,8 @@ struct Path {
 };
 
 [[noreturn]] void invalid(const Path& path, const std::string& problem);
+// Of an entry of the list at `path`.
+[[noreturn]] void invalid(const Path& path, const model::InvalidInput& input);
 
 // A value and where it was found.
 class Argument {
@@ -62,5 +67,16 @@ class Argument {
   napi_value value_;
   const Path& path_;
 };
+
+// The value of one of a few names.
+template <class T> T one_of(const Argument& argument, std::initializer_list<std::pair<const char*, T>> choices) {
+  const auto name = argument.text(64);
+  std::string known;
+  for (auto& [choice, value] : choices) {
+    if (name == choice) return value;
+    known += (known.empty() ? "\"" : ", \"") + std::string(choice) + "\"";
+  }
+  invalid(argument.path(), "must be one of " + known);
+}
 
 }  // namespace anneal::addon

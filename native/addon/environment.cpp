@@ -10,7 +10,7 @@ namespace anneal::addon {
 
 namespace {
 
-class CallTask final : public Task {
+class CallTask final : public executor::Task {
  public:
   CallTask(std::shared_ptr<Call> call, std::shared_ptr<Port> port) : call_(std::move(call)), port_(std::move(port)) { control = call_->control; }
 
@@ -21,9 +21,9 @@ class CallTask final : public Task {
         call_->work();
       } catch (const Failure& failure) {
         call_->failure = failure;
-      } catch (const Aborted& error) {
+      } catch (const executor::Aborted& error) {
         call_->failure = Failure{"aborted", error.what(), ""};
-      } catch (const FileError& error) {
+      } catch (const executor::FileError& error) {
         call_->failure = Failure{"unusable_model_file", error.what(), error.file};
       } catch (const std::bad_alloc&) {
         call_->out_of_memory = true;
@@ -121,14 +121,14 @@ void Environment::clean_up(void* self) {
 const std::shared_ptr<Executor>& Environment::executor() {
   try {
     if (!executor_) executor_ = Executor::shared();
-  } catch (const NoThreads& error) {
+  } catch (const executor::NoThreads& error) {
     throw Failure{"no_threads", error.what(), ""};
   }
   return executor_;
 }
 
-const std::shared_ptr<Background>& Environment::background() {
-  if (!background_) background_ = Background::shared();
+const std::shared_ptr<executor::Background>& Environment::background() {
+  if (!background_) background_ = executor::Background::shared();
   return background_;
 }
 
@@ -158,7 +158,7 @@ napi_value Environment::start(const Options& options, std::function<void()> work
   try {
     background()->submit(std::move(task), *options.client);
   } catch (const std::system_error&) {
-    call->failure = Failure{"no_threads", NoThreads().what(), ""};
+    call->failure = Failure{"no_threads", executor::NoThreads().what(), ""};
     call->ran = true;
     port_->post(std::move(call));
   }

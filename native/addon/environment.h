@@ -11,8 +11,11 @@
 
 namespace anneal::addon {
 
+using executor::Executor;
+using executor::Queue;
+
 // Why a call ended early.
-struct CallControl : Control {
+struct CallControl : executor::Control {
   std::atomic<bool> closed{false};     // its model, trainer or pass was closed
 };
 
@@ -62,7 +65,7 @@ class Environment {
   static std::shared_ptr<Environment> of(napi_env env);
 
   const std::shared_ptr<Executor>& executor();
-  const std::shared_ptr<Background>& background();
+  const std::shared_ptr<executor::Background>& background();
   // Ends the calls of a control wherever they wait or run.
   void abort(const std::shared_ptr<CallControl>& control);
 
@@ -93,7 +96,7 @@ class Environment {
 
   Js js_;
   std::shared_ptr<Executor> executor_;
-  std::shared_ptr<Background> background_;
+  std::shared_ptr<executor::Background> background_;
   std::shared_ptr<Port> port_ = std::make_shared<Port>();
   int in_flight_ = 0;                           // the process is kept alive while there are any
 };

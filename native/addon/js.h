@@ -11,19 +11,7 @@
 #include <string>
 #include <string_view>
 
-namespace anneal::executor {}
-namespace anneal::cpu {}
-namespace anneal::sampling {}
-namespace anneal::inference {}
-namespace anneal::training {}
-
 namespace anneal::addon {
-
-using namespace executor;
-using namespace cpu;
-using namespace sampling;
-using namespace inference;
-using namespace training;
 
 // A typed error on its way to JavaScript: becomes a subclass of AnnealError by its code.
 struct Failure {

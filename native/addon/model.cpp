@@ -2,12 +2,17 @@
 
 #include <algorithm>
 
+#include "../backends/devices.h"
 #include "grammar_binding.h"
+#include "model_options.h"
 #include "named_tensors.h"
 #include "tensor_source.h"
 #include "trainer.h"
 
 namespace anneal::addon {
+
+using sampling::SamplingParams;
+using sampling::ThinkingBudget;
 
 // ---- handle
 
@@ -150,7 +155,7 @@ napi_value Model::info(const Arguments& arguments) {
 
 napi_value Model::open_slot(const Arguments& arguments) {
   handle_->require_open();
-  const int vocab = handle_->config.vocab;
+  const int vocab = handle_->spec.vocab;
   const Path path("params");
   const auto params = arguments.at(0, path);
   auto sampling = sampling_params(params, vocab);
@@ -175,19 +180,6 @@ napi_value Model::close_slot(const Arguments& arguments) {
   return arguments.js.undefined();
 }
 
-napi_value Model::rewind_slot(const Arguments& arguments) {
-  handle_->require_open();
-  const Path path("slot"), outputs_path("outputs");
-  const auto found = handle_->slots.find(int32_t(arguments.at(0, path).integer(0, INT32_MAX)));
-  if (found == handle_->slots.end()) invalid(path, "is not open");
-  const int outputs = int(arguments.at(1, outputs_path).integer(0, INT32_MAX));
-  found->second->latest = 0;
-  handle_->environment->post(Queue::inference, [slot = found->second, outputs] {
-    slot->rewind(outputs);
-  });
-  return arguments.js.undefined();
-}
-
 napi_value Model::step(const Arguments& arguments) { return start_step(handle_, arguments); }
 
 napi_value Model::copy_pages(const Arguments& arguments) {
@@ -204,7 +196,7 @@ napi_value Model::copy_pages(const Arguments& arguments) {
   if (from.size() != to.size()) invalid(to_path, "must be as long as from");
   handle_->environment->post(Queue::inference, [state = handle_->state, from = std::move(from), to = std::move(to)] {
     for (size_t i = 0; i < from.size(); ++i)
-      if (from[i] != to[i]) state->decoder->copy_page(from[i], to[i]);
+      if (from[i] != to[i]) state->backend->copy_page(from[i], to[i]);
   });
   return arguments.js.undefined();
 }
@@ -212,15 +204,15 @@ napi_value Model::copy_pages(const Arguments& arguments) {
 napi_value Model::load_adapter(const Arguments& arguments) {
   const Path spec_path("spec"), tensors_path("tensors");
   const auto spec = lora_spec(arguments.at(0, spec_path));
-  auto values = std::make_shared<TensorValues>(named_tensors(arguments.at(1, tensors_path), adapter_tensors(handle_->config, spec)));
+  auto values = std::make_shared<TensorValues>(named_tensors(arguments.at(1, tensors_path), model::adapter_tensors(handle_->spec, spec)));
   handle_->require_open();
   if (handle_->weights_trained) throw Failure{"conflict", "the model's weights are being trained: close that trainer before loading adapters", ""};
   auto made = std::make_shared<AdapterRef>();
   return handle_->environment->start(
       {.pending = {&handle_->pending}},
-      [state = handle_->state, spec, values, made, executor = handle_->environment->executor().get()] {
-        *made = state->decoder->load_adapter(*executor, spec, adapter_values(spec, *values));
-        if (!*made) throw Aborted();
+      [state = handle_->state, spec, values, made] {
+        *made = state->backend->load_adapter(spec, adapter_values(spec, *values));
+        if (!*made) throw executor::Aborted();
       },
       [handle = handle_, made](Js js) {
         handle->require_open();
@@ -237,7 +229,7 @@ napi_value Model::release_adapter(const Arguments& arguments) {
   return arguments.js.undefined();
 }
 
-napi_value Model::make_trainer(std::function<std::unique_ptr<Trainable>(Decoder&)> make) {
+napi_value Model::make_trainer(std::function<std::unique_ptr<backends::Trainable>(backends::Backend&)> make) {
   auto trainer = std::make_shared<TrainerState>();
   trainer->model = handle_->state;
   auto handle = handle_;
@@ -250,13 +242,16 @@ napi_value Model::make_trainer(std::function<std::unique_ptr<Trainable>(Decoder&
   });
   return handle->environment->start(
       {.pending = {&handle->pending}},
-      [trainer, make = std::move(make)] { trainer->trainable = make(*trainer->model->decoder); },
+      [trainer, make = std::move(make)] {
+        backends::Backend& backend = *trainer->model->backend;
+        trainer->trainer = std::make_unique<training::Trainer>(backend, make(backend));
+      },
       [handle, trainer, place, unlock](Js js) {
         handle->require_open();
         auto opened = std::make_shared<TrainerHandle>();
         opened->model = handle;
         opened->state = trainer;
-        opened->tensors = trainer->trainable->tensors();
+        opened->tensors = trainer->trainer->trainable().tensors();
         opened->place = place;
         opened->weights = unlock;
         std::erase_if(handle->opened, [](const auto& known) { return known.expired(); });
@@ -271,13 +266,13 @@ napi_value Model::train_adapter(const Arguments& arguments) {
   const uint64_t seed = arguments.at(1, seed_path).bits64();
   const auto list = arguments.at(2, tensors_path);
   std::shared_ptr<TensorValues> values;
-  if (!list.missing()) values = std::make_shared<TensorValues>(named_tensors(list, adapter_tensors(handle_->config, spec)));
+  if (!list.missing()) values = std::make_shared<TensorValues>(named_tensors(list, model::adapter_tensors(handle_->spec, spec)));
   handle_->require_open();
   if (handle_->weights_trained) throw Failure{"conflict", "the model's weights are being trained: close that trainer first", ""};
-  return make_trainer([spec, seed, values](Decoder& decoder) {
-    if (!values) return decoder.train_adapter(spec, seed, nullptr);
+  return make_trainer([spec, seed, values](backends::Backend& backend) {
+    if (!values) return backend.train_adapter(spec, seed, nullptr);
     const auto reader = adapter_values(spec, *values);
-    return decoder.train_adapter(spec, seed, &reader);
+    return backend.train_adapter(spec, seed, &reader);
   });
 }
 
@@ -286,7 +281,7 @@ napi_value Model::train_weights(const Arguments&) {
   if (handle_->trainers > 0) throw Failure{"conflict", "another trainer of this model is open: close it first", ""};
   if (!handle_->adapters.empty()) throw Failure{"conflict", "adapters of this model are loaded: release them first", ""};
   handle_->weights_trained = true;
-  return make_trainer([](Decoder& decoder) { return decoder.train_weights(); });
+  return make_trainer([](backends::Backend& backend) { return backend.train_weights(); });
 }
 
 napi_value Model::close(const Arguments& arguments) {
@@ -297,52 +292,58 @@ napi_value Model::close(const Arguments& arguments) {
 
 // ---- loading
 
-const Kernels* find_kernels(const std::string& name, DType dtype) {
-  for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512bf16})
-    if (name == isa_name(isa)) return kernels(isa, dtype);
-  return nullptr;
+void require(const backends::Device& device, const model::ModelSpec& spec, const Path& config) {
+  try {
+    device.require(spec);
+  } catch (const model::UnsupportedModel& error) {
+    invalid(Path(config, error.field.c_str()), error.problem);
+  }
 }
 
 napi_value load_model(const Arguments& arguments) {
   const Path path("options"), cancellation_path("cancellation");
   const auto options = arguments.at(0, path);
   options.object();
-  const DType dtype = options.field("dtype", [](Argument a) { return element_type(a); });
-  const auto config = options.field("config", [&](Argument a) { return decoder_config(a, dtype); });
-  const int pages = int(options.field("kvPages", [](Argument a) { return a.integer(1, 1 << 24); }));
-  const Kernels* set = options.field("kernelSet", [&](Argument a) -> const Kernels* {
-    if (a.missing()) return kernels(best_isa(), dtype);
-    const Kernels* found = find_kernels(a.text(32), dtype);
-    if (!found) invalid(a.path(), "cannot run on this machine");
-    return found;
-  });
-  auto source = std::make_shared<TensorSource>(options.field("tensors", [&](Argument a) { return TensorSource(a, config); }));
-  auto control = control_of(arguments.at(1, cancellation_path));
-  if (!control) control = std::make_shared<CallControl>();
   auto environment = Environment::of(arguments.js.env);
   auto state = std::make_shared<ModelState>();
-  state->kernels = set;
+  state->device = backends::open_device(*environment->executor());
+  const auto format = options.field("dtype", [](Argument a) { return tensor_format(a); });
+  const auto spec = options.field("config", [&](Argument a) { return model_spec(a, format); });
+  require(*state->device, spec, Path(path, "config"));
+  const int pages = int(options.field("kvPages", [](Argument a) { return a.integer(1, 1 << 24); }));
+  const auto arithmetic = options.field("kernelSet", [&](Argument a) {
+    if (a.missing()) return std::string();
+    const auto known = state->device->arithmetics();
+    const auto found = std::find(known.begin(), known.end(), a.text(32));
+    if (found == known.end()) invalid(a.path(), "cannot run on this machine");
+    return *found;
+  });
+  auto source = std::make_shared<TensorSource>(options.field("tensors", [&](Argument a) { return TensorSource(a, spec); }));
+  auto control = control_of(arguments.at(1, cancellation_path));
+  if (!control) control = std::make_shared<CallControl>();
   return environment->start(
       {.control = control},
-      [state, config, pages, source, control, executor = environment->executor().get()] {
+      [state, spec, pages, arithmetic, source, control, executor = environment->executor().get()] {
         source->open();
-        state->decoder = Decoder::create(
-            config, *state->kernels, *executor, pages,
+        state->backend = state->device->load(
+            spec, pages, arithmetic,
             [&](const std::string& name, int64_t row0, int64_t rows, float* dst) { source->read(name, row0, rows, dst); },
             [&](double done) {
               control->progress = done;
               return executor->checkpoint();
             });
-        if (!state->decoder) throw Failure{"aborted", "loading was aborted", ""};
+        if (!state->backend) throw Failure{"aborted", "loading was aborted", ""};
+        state->stepper = std::make_unique<inference::Stepper>(*state->backend);
       },
-      [environment, state, config, pages](Js js) {
+      [environment, state, spec, pages](Js js) {
         auto handle = std::make_shared<ModelHandle>();
+        const auto bytes = state->device->memory(spec);
         handle->environment = environment;
         handle->state = state;
-        handle->config = config;
+        handle->spec = spec;
         handle->pages = pages;
-        handle->bytes = Decoder::weight_bytes(config) + pages * Decoder::page_bytes(config);
-        handle->kernel_set = isa_name(state->kernels->isa);
+        handle->bytes = bytes.weights + pages * bytes.page;
+        handle->kernel_set = state->backend->name();
         return wrap(*environment, std::make_unique<Model>(js, std::move(handle)));
       });
 }
@@ -350,7 +351,7 @@ napi_value load_model(const Arguments& arguments) {
 void define_model(Js js) {
   define_class<Model>(js, "Model",
                       {describe<Model, &Model::info>("info"), describe<Model, &Model::open_slot>("openSlot"), describe<Model, &Model::close_slot>("closeSlot"),
-                       describe<Model, &Model::rewind_slot>("rewindSlot"), describe<Model, &Model::step>("step"), describe<Model, &Model::copy_pages>("copyPages"),
+                       describe<Model, &Model::step>("step"), describe<Model, &Model::copy_pages>("copyPages"),
                        describe<Model, &Model::load_adapter>("loadAdapter"), describe<Model, &Model::release_adapter>("releaseAdapter"),
                        describe<Model, &Model::train_adapter>("trainAdapter"), describe<Model, &Model::train_weights>("trainWeights"),
                        describe<Model, &Model::close>("close")});

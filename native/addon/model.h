@@ -2,22 +2,20 @@
 #pragma once
 #include <unordered_map>
 
-#include "../inference/mask_thread.h"
-#include "../inference/slot.h"
+#include "../backends/backend.h"
+#include "../inference/step.h"
 #include "wrapped.h"
-#include "decoder_options.h"
 
 namespace anneal::addon {
 
+using backends::AdapterRef;
+using inference::Slot;
+
 // What tasks use. Touched on the dispatcher only, except what is constant.
 struct ModelState {
-  std::unique_ptr<Decoder> decoder;
-  const Kernels* kernels;
-  // Of inference steps; they never overlap.
-  std::unique_ptr<float[]> logits;
-  int64_t logits_capacity = 0;
-  std::vector<SamplerScratch> scratch;          // [worker]
-  MaskThread masks;                             // of inference steps as well
+  std::unique_ptr<backends::Device> device;
+  std::unique_ptr<backends::Backend> backend;
+  std::unique_ptr<inference::Stepper> stepper;
 };
 
 struct TrainerHandle;
@@ -26,10 +24,10 @@ struct TrainerHandle;
 struct ModelHandle {
   std::shared_ptr<Environment> environment;
   std::shared_ptr<ModelState> state;            // null once closed
-  DecoderConfig config;
+  model::ModelSpec spec;
   int pages;
   int64_t bytes;
-  const char* kernel_set;
+  std::string kernel_set;
   Pending pending;
   std::unordered_map<int32_t, std::shared_ptr<Slot>> slots;
   std::unordered_map<int32_t, AdapterRef> adapters;
@@ -55,7 +53,6 @@ class Model {
   napi_value info(const Arguments&);            // {pages, bytes, kernelSet}
   napi_value open_slot(const Arguments&);       // (params) -> slot
   napi_value close_slot(const Arguments&);      // (slot)
-  napi_value rewind_slot(const Arguments&);     // (slot, outputs)
   napi_value step(const Arguments&);            // (sequences, cancellation?) -> promise
   napi_value copy_pages(const Arguments&);      // (from, to)
   napi_value load_adapter(const Arguments&);    // (spec, tensors) -> promise of the version
@@ -65,7 +62,7 @@ class Model {
   napi_value close(const Arguments&);
 
  private:
-  napi_value make_trainer(std::function<std::unique_ptr<Trainable>(Decoder&)> make);
+  napi_value make_trainer(std::function<std::unique_ptr<backends::Trainable>(backends::Backend&)> make);
   std::shared_ptr<ModelHandle> handle_;
   ExternalMemory memory_;
 };
@@ -74,6 +71,7 @@ napi_value start_step(const std::shared_ptr<ModelHandle>& handle, const Argument
 void define_model(Js js);
 // load({config, tensors, dtype, kvPages, kernelSet?}, cancellation?) -> promise of a Model
 napi_value load_model(const Arguments& arguments);
-const Kernels* find_kernels(const std::string& name, DType dtype);
+// Throws Failure "invalid_argument" at `config` where the device does not have what a model asks for.
+void require(const backends::Device& device, const model::ModelSpec& spec, const Path& config);
 
 }  // namespace anneal::addon

@@ -4,26 +4,11 @@
 #include <array>
 #include <unordered_map>
 
-#include "decoder_options.h"
-
 namespace anneal::addon {
 
-std::vector<Trainable::Tensor> adapter_tensors(const DecoderConfig& c, const LoraSpec& spec) {
-  const int64_t q = int64_t(c.heads) * c.head_dim, kv = int64_t(c.kv_heads) * c.head_dim;
-  const int64_t out[kProjections] = {q, kv, kv, c.hidden, c.intermediate, c.intermediate, c.hidden};
-  const int64_t in[kProjections] = {c.hidden, c.hidden, c.hidden, q, c.hidden, c.hidden, c.intermediate};
-  std::vector<Trainable::Tensor> tensors;
-  for (int layer = 0; layer < c.layers; ++layer)
-    for (int p = 0; p < kProjections; ++p)
-      if (spec.targets[p]) {
-        const std::string at = "base_model.model.model.layers." + std::to_string(layer) + "." + projection_place(p);
-        tensors.push_back({at + ".lora_A.weight", spec.rank, in[p]});
-        tensors.push_back({at + ".lora_B.weight", out[p], spec.rank});
-      }
-  return tensors;
-}
+using model::kProjections;
 
-TensorValues named_tensors(const Argument& list, const std::vector<Trainable::Tensor>& expected) {
+TensorValues named_tensors(const Argument& list, const std::vector<model::TensorShape>& expected) {
   std::unordered_map<std::string, size_t> index;
   for (size_t i = 0; i < expected.size(); ++i) index.emplace(expected[i].name, i);
   TensorValues values(expected.size());
@@ -46,7 +31,7 @@ TensorValues named_tensors(const Argument& list, const std::vector<Trainable::Te
       const std::vector<int64_t> wanted = tensor.cols ? std::vector<int64_t>{tensor.rows, tensor.cols} : std::vector<int64_t>{tensor.rows};
       auto& data = values[found->second];
       data = entry.field("data", [&](Argument a) { return Argument(a.js(), a.value(), path).finite_floats(); });
-      if (shape != wanted || int64_t(data.size()) != tensor.rows * std::max<int64_t>(1, tensor.cols))
+      if (shape != wanted || int64_t(data.size()) != tensor.elements())
         invalid(path, "must have the shape [" + std::to_string(tensor.rows) + (tensor.cols ? ", " + std::to_string(tensor.cols) : "") + "]");
     });
   for (size_t i = 0; i < expected.size(); ++i)
@@ -54,17 +39,17 @@ TensorValues named_tensors(const Argument& list, const std::vector<Trainable::Te
   return values;
 }
 
-Decoder::AdapterValues adapter_values(const LoraSpec& spec, const TensorValues& values) {
+backends::AdapterValues adapter_values(const model::LoraSpec& spec, const TensorValues& values) {
   std::array<int, kProjections> place{};
   int targets = 0;
   for (int p = 0; p < kProjections; ++p)
     if (spec.targets[p]) place[size_t(p)] = targets++;
-  return [place, targets, &values](int layer, Projection p, bool b) {
+  return [place, targets, &values](int layer, int p, bool b) {
     return values.at(size_t((int64_t(layer) * targets + place[p]) * 2 + (b ? 1 : 0))).data();
   };
 }
 
-napi_value named_tensors_out(Js js, const std::vector<Trainable::Tensor>& tensors, const TensorValues* values) {
+napi_value named_tensors_out(Js js, const std::vector<model::TensorShape>& tensors, const TensorValues* values) {
   napi_value list = js.array(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto& tensor = tensors[i];

@@ -6,17 +6,14 @@
 
 namespace anneal::addon {
 
-namespace {
+using training::ImportanceLevel;
+using training::KlSource;
+using training::PolicyLossMetrics;
+using training::PolicyLossRow;
+using training::PolicyLossSettings;
+using training::PolicyObjective;
 
-template <class T> T one_of(const Argument& argument, std::initializer_list<std::pair<const char*, T>> choices) {
-  const auto name = argument.text(32);
-  std::string known;
-  for (auto& [choice, value] : choices) {
-    if (name == choice) return value;
-    known += (known.empty() ? "\"" : ", \"") + std::string(choice) + "\"";
-  }
-  invalid(argument.path(), "must be one of " + known);
-}
+namespace {
 
 PolicyLossSettings settings_of(const Argument& settings) {
   settings.object();

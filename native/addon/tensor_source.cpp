@@ -49,38 +49,9 @@ bool all_finite(const float* values, int64_t n) {
 
 }  // namespace
 
-std::vector<WeightShape> weight_shapes(const DecoderConfig& c) {
-  std::vector<WeightShape> shapes;
-  const int64_t hidden = c.hidden, q = int64_t(c.heads) * c.head_dim, kv = int64_t(c.kv_heads) * c.head_dim, inner = c.intermediate;
-  const auto linear = [&](const std::string& name, int64_t rows, int64_t cols, bool bias) {
-    shapes.push_back({name + ".weight", rows, cols});
-    if (bias) shapes.push_back({name + ".bias", rows, 0});
-  };
-  linear("model.embed_tokens", c.vocab, hidden, false);
-  for (int layer = 0; layer < c.layers; ++layer) {
-    const std::string at = "model.layers." + std::to_string(layer) + ".";
-    shapes.push_back({at + "input_layernorm.weight", hidden, 0});
-    linear(at + "self_attn.q_proj", q, hidden, c.q_bias);
-    linear(at + "self_attn.k_proj", kv, hidden, c.k_bias);
-    linear(at + "self_attn.v_proj", kv, hidden, c.v_bias);
-    linear(at + "self_attn.o_proj", hidden, q, c.o_bias);
-    if (c.qk_norm) {
-      shapes.push_back({at + "self_attn.q_norm.weight", c.head_dim, 0});
-      shapes.push_back({at + "self_attn.k_norm.weight", c.head_dim, 0});
-    }
-    shapes.push_back({at + "post_attention_layernorm.weight", hidden, 0});
-    linear(at + "mlp.gate_proj", inner, hidden, c.mlp_bias);
-    linear(at + "mlp.up_proj", inner, hidden, c.mlp_bias);
-    linear(at + "mlp.down_proj", hidden, inner, c.mlp_bias);
-  }
-  shapes.push_back({"model.norm.weight", hidden, 0});
-  if (!c.tied_head) linear("lm_head", c.vocab, hidden, false);
-  return shapes;
-}
-
-TensorSource::TensorSource(const Argument& list, const DecoderConfig& config) {
-  std::unordered_map<std::string, WeightShape> wanted;
-  for (auto& shape : weight_shapes(config)) wanted.emplace(shape.name, shape);
+TensorSource::TensorSource(const Argument& list, const model::ModelSpec& spec) {
+  std::unordered_map<std::string, model::TensorShape> wanted;
+  for (auto& shape : model::weight_tensors(spec)) wanted.emplace(shape.name, shape);
   const uint32_t count = list.array_length(1 << 20);
   for (uint32_t i = 0; i < count; ++i)
     list.element(i, [&](Argument entry) {
@@ -114,10 +85,10 @@ TensorSource::TensorSource(const Argument& list, const DecoderConfig& config) {
 }
 
 void TensorSource::open() {
-  std::unordered_map<std::string, std::shared_ptr<ReadOnlyFile>> files;
+  std::unordered_map<std::string, std::shared_ptr<executor::ReadOnlyFile>> files;
   for (auto& [name, tensor] : tensors_) {
     auto& file = files[tensor.path];
-    if (!file) file = std::make_shared<ReadOnlyFile>(tensor.path);
+    if (!file) file = std::make_shared<executor::ReadOnlyFile>(tensor.path);
     tensor.file = file;
   }
 }
@@ -138,7 +109,7 @@ void TensorSource::read(const std::string& name, int64_t row0, int64_t rows, flo
       for (int64_t i = 0; i < n; ++i) dst[i] = widen_bf16(staging[size_t(i)]);
     else if (tensor.type == Type::f16)
       for (int64_t i = 0; i < n; ++i) dst[i] = widen_f16(staging[size_t(i)]);
-    if (!all_finite(dst, n)) throw FileError(tensor.path, name + " holds values that are not finite numbers");
+    if (!all_finite(dst, n)) throw executor::FileError(tensor.path, name + " holds values that are not finite numbers");
     at += n, dst += n;
   }
 }

@@ -1,5 +1,6 @@
 // Training as JavaScript sees it: a trainer over an adapter or all weights, and passes with their activations.
 #pragma once
+#include "../training/trainer.h"
 #include "model.h"
 
 namespace anneal::addon {
@@ -7,7 +8,7 @@ namespace anneal::addon {
 // What tasks use; destroyed by the dispatcher between two tasks, or with the last task that holds it.
 struct TrainerState {
   std::shared_ptr<ModelState> model;
-  std::unique_ptr<Trainable> trainable;
+  std::unique_ptr<training::Trainer> trainer;
 };
 
 struct PassHolder;
@@ -15,7 +16,7 @@ struct PassHolder;
 struct TrainerHandle {
   std::shared_ptr<ModelHandle> model;
   std::shared_ptr<TrainerState> state;          // null once closed
-  std::vector<Trainable::Tensor> tensors;
+  std::vector<model::TensorShape> tensors;
   Pending pending;
   std::vector<std::weak_ptr<PassHolder>> passes;
   std::shared_ptr<void> place, weights;         // while open: one of the model's trainers, and the only one if it trains the weights
@@ -34,7 +35,7 @@ class Trainer {
 
   napi_value steps(const Arguments&);
   napi_value tensors(const Arguments&);
-  napi_value forward(const Arguments&);      // (rows, memoryBudget, cancellation?, entropyGradient?, keepBytes?) -> promise of {pass, logprobs, entropies, first, firstEntropy}
+  napi_value forward(const Arguments&);      // (rows, memoryBudget, cancellation?, entropyGradient?, keepBytes?) -> promise of {pass, logprobs, entropies}
   napi_value evaluate(const Arguments&);     // (rows, adapter | undefined, cancellation?) -> promise of the same without pass
   napi_value optim_step(const Arguments&);   // (settings) -> promise of gradNorm
   napi_value zero_grad(const Arguments&);
@@ -45,28 +46,13 @@ class Trainer {
 
  private:
   napi_value run(std::function<void(TrainerState&)> work, std::function<napi_value(Js)> settle);
-  napi_value start_pass(const Arguments& arguments, bool keep, const PassOptions& options, std::function<AdapterRef(TrainerState&)> adapter);
   std::shared_ptr<TrainerHandle> handle_;
   ExternalMemory memory_;
 };
 
-// Rows of a pass, checked.
-struct TrainRows {
-  struct Row {
-    std::vector<int32_t> tokens;
-    std::vector<uint8_t> trained;         // as long as tokens
-    std::vector<float> temperatures;      // as long as tokens, above 0; empty: 1
-    int prefix = -1, prefix_length = 0;
-  };
-  std::vector<Row> rows;
-  int64_t tokens = 0;
-};
-
 struct PassState {
   std::shared_ptr<TrainerState> trainer;
-  TrainRows rows;
-  bool entropy_gradient = false;
-  std::unique_ptr<TrainPass> pass;
+  training::Pass pass;
 };
 
 // A pass whose backward has not been called. Null once closed.
@@ -81,13 +67,13 @@ class Pass {
   Pass(std::shared_ptr<TrainerHandle> trainer, std::shared_ptr<PassState> state);
   ~Pass();
 
-  napi_value backward(const Arguments&);     // (dLogprobs, dFirst | undefined, dEntropies | undefined) -> promise
+  napi_value backward(const Arguments&);     // (dLogprobs, dEntropies | undefined) -> promise
   napi_value close(const Arguments&);
 
  private:
   std::shared_ptr<TrainerHandle> trainer_;
   std::shared_ptr<PassHolder> holder_ = std::make_shared<PassHolder>();
-  std::vector<size_t> lengths_;
+  size_t rows_;
   int64_t generation_;
 };
 

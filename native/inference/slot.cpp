@@ -14,7 +14,7 @@ int32_t Slot::forced() {
 // Whatever else is asked of the tokens, but for the grammar: thoughts do not end inside a character.
 int32_t Slot::end_of_thoughts() {
   if (!thinking_) return -1;
-  const int32_t token = thinking_->forced(sampler_.all_outputs());
+  const int32_t token = thinking_->forced(state_.outputs());
   if (token < 0 || !matcher_) return token;
   grammar::Matcher ahead(*matcher_);
   return ahead.accept(token) ? token : -1;
@@ -25,15 +25,10 @@ int32_t Slot::find_forced() {
     if (const int32_t token = end_of_thoughts(); token >= 0 || !matcher_) return token;
     if (may_stop()) return -1;
     const int32_t token = matcher_->forced();
-    return token >= 0 && token < vocab_ && sampler_.permits(token) ? token : -1;
+    return token >= 0 && token < vocab_ && state_.permits(token) ? token : -1;
   } catch (const grammar::GrammarError&) {
     return -1;
   }
-}
-
-bool Slot::wants_to_think(const float* logits) const {
-  const auto likeliest = int32_t(std::max_element(logits, logits + vocab_) - logits);
-  return std::binary_search(thought_ids_.begin(), thought_ids_.end(), likeliest);
 }
 
 void Slot::prepare() noexcept {
@@ -53,29 +48,38 @@ void Slot::prepare() noexcept {
   }
 }
 
-Sampled Slot::sample(const Kernels& kernels, const float* logits, int position, SamplerScratch& scratch) {
-  if (!matcher_) {
-    const int32_t token = forced();
-    return token >= 0 ? sampler_.given(kernels, logits, token, scratch) : sampler_.sample(kernels, logits, position, nullptr, scratch);
+bool Slot::ask(int output, backends::RowRequest& request) {
+  if (matcher_) {
+    prepare();
+    if (readiness_ == Readiness::refused) return false;
+    if (readiness_ == Readiness::failed) {
+      readiness_ = Readiness::none;
+      throw std::bad_alloc();
+    }
   }
-  prepare();
-  if (readiness_ == Readiness::refused) return {-1, 0, {}, {}};
-  if (readiness_ == Readiness::failed) {
-    readiness_ = Readiness::none;
-    throw std::bad_alloc();
+  request.draw = &state_;
+  request.output = output;
+  request.given = matcher_ ? sole_ : forced();
+  if (!matcher_ || sole_ >= 0) return true;
+  const auto with_stops = [&](grammar::Mask& mask) {
+    if (stops_)
+      for (int32_t id : stop_ids_) mask[size_t(id) / 32] |= 1u << (id % 32);
+  };
+  request.mask = mask_->data();
+  if (stops_) {
+    own_mask_ = *mask_;
+    with_stops(own_mask_);
+    request.mask = own_mask_.data();
   }
-  if (sole_ >= 0) return sampler_.given(kernels, logits, sole_, scratch);
-  const bool answers = sampler_.outputs() == 0 && !thought_ids_.empty() && !wants_to_think(logits);
-  if (!stops_ && !answers) return sampler_.sample(kernels, logits, position, mask_->data(), scratch);
-  grammar::Mask own = *mask_;
-  if (answers) {
-    for (int32_t id : thought_ids_) own[size_t(id) / 32] &= ~(1u << (id % 32));
-    // An answer may begin as thoughts do, where these are spelled in several tokens.
-    if (std::all_of(own.begin(), own.end(), [](uint32_t word) { return word == 0; })) own = *mask_;
-  }
-  if (stops_)
-    for (int32_t id : stop_ids_) own[size_t(id) / 32] |= 1u << (id % 32);
-  return sampler_.sample(kernels, logits, position, own.data(), scratch);
+  if (!state_.outputs().empty() || thought_ids_.empty()) return true;
+  answer_mask_ = *mask_;
+  for (int32_t id : thought_ids_) answer_mask_[size_t(id) / 32] &= ~(1u << (id % 32));
+  // An answer may begin as thoughts do, where these are spelled in several tokens.
+  if (std::all_of(answer_mask_.begin(), answer_mask_.end(), [](uint32_t word) { return word == 0; })) answer_mask_ = *mask_;
+  with_stops(answer_mask_);
+  request.likeliest = thought_ids_;
+  request.other_mask = answer_mask_.data();
+  return true;
 }
 
 void Slot::forget() {
@@ -96,7 +100,7 @@ bool Slot::take(int32_t token) {
     }
   }
   given.push_back(token);
-  sampler_.accept(token);
+  state_.accept(token);
   return true;
 }
 
@@ -108,14 +112,6 @@ void Slot::accept(int32_t token, int most) {
     token = forced();
     if (int(given.size()) > most) return;
   }
-}
-
-void Slot::rewind(int outputs) {
-  const int back = sampler_.outputs() - outputs;
-  if (back <= 0) return;
-  forget();
-  sampler_.rewind(outputs);
-  if (matcher_) matcher_->rewind(size_t(back));
 }
 
 }  // namespace anneal::inference

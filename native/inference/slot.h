@@ -4,17 +4,14 @@
 #include <memory>
 #include <optional>
 
+#include "../backends/backend.h"
 #include "../grammar/matcher.h"
-#include "../sampling/sampler.h"
 #include "../sampling/thinking_budget.h"
 
 namespace anneal::inference {
 
-using cpu::Kernels;
-using sampling::Sampled;
-using sampling::Sampler;
-using sampling::SamplerScratch;
 using sampling::SamplingParams;
+using sampling::SamplingState;
 using sampling::ThinkingBudget;
 
 class Slot {
@@ -24,7 +21,7 @@ class Slot {
   // first output where the likeliest of all tokens is one. `thinking`: null for thoughts of any length.
   Slot(SamplingParams params, int vocab, std::unique_ptr<grammar::Matcher> matcher, std::vector<int32_t> stop_ids, std::vector<int32_t> thought_ids,
        std::optional<ThinkingBudget> thinking)
-      : sampler_(std::move(params), vocab),
+      : state_(std::move(params), vocab),
         vocab_(vocab),
         matcher_(std::move(matcher)),
         stop_ids_(std::move(stop_ids)),
@@ -35,14 +32,13 @@ class Slot {
   int32_t forced();
   // Finds out what the next draw may be, ahead of it: on any thread, while nothing else uses the slot.
   void prepare() noexcept;
-  // See Sampler::sample. Token -1 as well where the grammar permits nothing, or is too ambiguous to be followed further.
-  Sampled sample(const Kernels& kernels, const float* logits, int position, SamplerScratch& scratch);
+  // Fills in how the output of that index is to be drawn from its row of logits; what is pointed to stays until accept(). False: nothing can
+  // be drawn, because the grammar is too ambiguous to be followed further.
+  bool ask(int output, backends::RowRequest& request);
   // Takes the token that a draw gave, and up to `most` tokens that are forced after it: they become `given`.
   void accept(int32_t token, int most);
-  // Forgets outputs after the first `outputs`.
-  void rewind(int outputs);
   bool constrained() const { return bool(matcher_); }
-  const SamplingParams& params() const { return sampler_.params(); }
+  const SamplingParams& params() const { return state_.params(); }
 
   int64_t draws = 0;              // queued so far (JavaScript thread)
   int64_t latest = 0;             // the one that a step without tokens goes on from; 0: none (JavaScript thread)
@@ -58,9 +54,8 @@ class Slot {
   int32_t end_of_thoughts();
   void forget();
   bool may_stop() { return !stop_ids_.empty() && matcher_->complete(); }
-  bool wants_to_think(const float* logits) const;
 
-  Sampler sampler_;
+  SamplingState state_;
   int vocab_;
   std::unique_ptr<grammar::Matcher> matcher_;      // one step per output, after those it came with
   std::vector<int32_t> stop_ids_;
@@ -71,6 +66,7 @@ class Slot {
   int32_t sole_ = -1;             // once ready: the one token that may follow, or -1 and
   std::shared_ptr<const grammar::Mask> mask_;      // those that may, and
   bool stops_ = false;            // whether stop ids may as well
+  grammar::Mask own_mask_, answer_mask_;   // with stop ids; and without tokens that begin thoughts
 };
 
 }  // namespace anneal::inference

@@ -16,7 +16,6 @@ class ThinkingBudget {
 
   // The token that must follow these outputs; -1: any may. Outputs that were given to the last call are not looked at again.
   int32_t forced(std::span<const int32_t> outputs) {
-    if (outputs.size() < seen_) seen_ = 0, from_ = kNone, closed_ = false;
     for (; seen_ < outputs.size() && !closed_; seen_++) {
       const auto so_far = outputs.first(seen_ + 1);
       if (!thinks()) {

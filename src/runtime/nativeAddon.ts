@@ -15,8 +15,8 @@ import type { CompiledGrammar, GrammarBudgets, GrammarVocabulary } from "./gramm
 import type { PolicyLossMetrics, PolicyLossRow, PolicyLossSettings } from "./policyLoss.js";
 import type {
   AdapterSpec,
-  DecoderConfig,
   ElementType,
+  ModelSpec,
   PassResult,
   SlotParams,
   StepOutput,
@@ -38,7 +38,7 @@ export interface NativeTensor {
 }
 
 export interface NativePass {
-  backward(dLogprobs: Float32Array[], dFirst?: Float32Array, dEntropies?: Float32Array[]): Promise<void>;
+  backward(dLogprobs: Float32Array[], dEntropies?: Float32Array[]): Promise<void>;
   close(): void;
 }
 
@@ -65,7 +65,6 @@ export interface NativeModel {
   info(): { pages: number; bytes: number; kernelSet: string };
   openSlot(params: SlotParams): number;
   closeSlot(slot: number): void;
-  rewindSlot(slot: number, outputs: number): void;
   step(sequences: StepSequence[], cancellation?: NativeCancellation): Promise<StepOutput>;
   copyPages(from: Int32Array, to: Int32Array): void;
   loadAdapter(spec: AdapterSpec, tensors: NativeTensor[]): Promise<number>;
@@ -81,13 +80,13 @@ export interface NativeAddon {
   setThreads(threads: number): void;
   kernelSets(): string[];
   availableMemory(): number;
-  memory(config: DecoderConfig, dtype: ElementType): { weights: number; page: number; activationPerToken: number };
-  weightTensors(config: DecoderConfig): { name: string; shape: number[] }[];
-  adapterTensors(config: DecoderConfig, spec: AdapterSpec): { name: string; shape: number[] }[];
+  memory(config: ModelSpec, dtype: ElementType): { weights: number; page: number; activationPerToken: number };
+  weightTensors(config: ModelSpec): { name: string; shape: number[] }[];
+  adapterTensors(config: ModelSpec, spec: AdapterSpec): { name: string; shape: number[] }[];
   cancellation(): NativeCancellation;
   load(
     options: {
-      config: DecoderConfig;
+      config: ModelSpec;
       tensors: TensorLocation[];
       dtype: ElementType;
       kvPages: number;

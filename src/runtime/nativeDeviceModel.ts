@@ -6,9 +6,9 @@ import { type NativeModel, type NativeTensor, nativeAddon } from "./nativeAddon.
 import { NativeDeviceTrainer } from "./nativeDeviceTrainer.js";
 import type {
   AdapterSpec,
-  DecoderConfig,
   DeviceModel,
   ElementType,
+  ModelSpec,
   NamedTensors,
   SlotParams,
   StepOutput,
@@ -21,14 +21,14 @@ const bytesPerTrainedWeight = (dtype: ElementType) => 20 + (dtype === "float32" 
 
 export class NativeDeviceModel implements DeviceModel {
   readonly #native: NativeModel;
-  readonly config: DecoderConfig;
+  readonly config: ModelSpec;
   readonly dtype: ElementType;
   readonly kernelSet: string;
   readonly pageSize = 64;
   readonly pages: number;
   readonly bytes: number;
 
-  constructor(native: NativeModel, config: DecoderConfig, dtype: ElementType) {
+  constructor(native: NativeModel, config: ModelSpec, dtype: ElementType) {
     this.#native = native;
     this.config = config;
     this.dtype = dtype;
@@ -44,10 +44,6 @@ export class NativeDeviceModel implements DeviceModel {
 
   closeSlot(slot: number): void {
     this.#native.closeSlot(slot);
-  }
-
-  rewindSlot(slot: number, outputs: number): void {
-    this.#native.rewindSlot(slot, outputs);
   }
 
   step(sequences: StepSequence[], signal?: AbortSignal): Promise<StepOutput> {

@@ -65,19 +65,15 @@ class NativeTrainPass implements TrainPass {
   readonly #native: NativePass;
   readonly logprobs: Float32Array[];
   readonly entropies: Float32Array[];
-  readonly first: Float32Array;
-  readonly firstEntropy: Float32Array;
 
   constructor(native: NativePass, result: PassResult) {
     this.#native = native;
     this.logprobs = result.logprobs;
     this.entropies = result.entropies;
-    this.first = result.first;
-    this.firstEntropy = result.firstEntropy;
   }
 
-  async backward(dLogprobs: Float32Array[], dFirst?: Float32Array, dEntropies?: Float32Array[]): Promise<void> {
-    await this.#native.backward(dLogprobs, dFirst, dEntropies);
+  async backward(dLogprobs: Float32Array[], dEntropies?: Float32Array[]): Promise<void> {
+    await this.#native.backward(dLogprobs, dEntropies);
   }
 
   close(): void {

@@ -4,7 +4,7 @@ import { InsufficientMemoryError } from "../errors.js";
 import { cancellable } from "./cancellation.js";
 import { nativeAddon } from "./nativeAddon.js";
 import { NativeDeviceModel } from "./nativeDeviceModel.js";
-import type { AdapterSpec, DecoderConfig, DeviceModel, ElementType, LoadOptions, Runtime } from "./runtime.js";
+import type { AdapterSpec, DeviceModel, ElementType, LoadOptions, ModelSpec, Runtime } from "./runtime.js";
 
 const PROGRESS_INTERVAL_MS = 50;
 
@@ -21,7 +21,7 @@ class NativeRuntime implements Runtime {
     nativeAddon().setThreads(threads);
   }
 
-  memory(config: DecoderConfig, dtype: ElementType) {
+  memory(config: ModelSpec, dtype: ElementType) {
     return nativeAddon().memory(config, dtype);
   }
 
@@ -73,11 +73,11 @@ export function openRuntime(options: { threads?: number } = {}): Runtime {
 }
 
 /** The tensors of a decoder by Hugging Face's names. */
-export function weightTensors(config: DecoderConfig): { name: string; shape: number[] }[] {
+export function weightTensors(config: ModelSpec): { name: string; shape: number[] }[] {
   return nativeAddon().weightTensors(config);
 }
 
 /** The tensors of an adapter of a decoder by PEFT's names. */
-export function adapterTensors(config: DecoderConfig, spec: AdapterSpec): { name: string; shape: number[] }[] {
+export function adapterTensors(config: ModelSpec, spec: AdapterSpec): { name: string; shape: number[] }[] {
   return nativeAddon().adapterTensors(config, spec);
 }

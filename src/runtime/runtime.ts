@@ -21,9 +21,13 @@ import type { GrammarMatcher } from "./grammar.js";
 
 export type ElementType = "float32" | "bfloat16";
 
-export interface RopeConfig {
-  type: "default" | "linear" | "llama3" | "yarn";
+/** Rotary position embedding of a layer, half rotation. */
+export interface RopeSpec {
+  /** "none": the layer does not see positions. */
+  type: "none" | "default" | "linear" | "llama3" | "yarn";
   theta: number;
+  /** Of a head's elements, from the first; above 0 and at most 1. */
+  rotaryShare: number;
   /** linear, llama3, yarn */
   factor: number;
   /** llama3 */
@@ -41,25 +45,60 @@ export interface RopeConfig {
   truncate: boolean;
 }
 
-/** A decoder described by data: Llama, Mistral, Qwen2 and Qwen3 differ only in these. Parsed from config.json by the weights room. */
-export interface DecoderConfig {
-  hidden: number;
-  intermediate: number;
-  layers: number;
+export interface AttentionSpec {
   heads: number;
   kvHeads: number;
   headDim: number;
-  vocab: number;
-  maxPositions: number;
-  rmsEps: number;
-  tiedHead: boolean;
+  rope: RopeSpec;
+  /** Multiplies q.k; 0: 1 / sqrt(headDim). */
+  scale: number;
+  /** Positions that a token sees, itself included; 0: all before it. */
+  window: number;
+  /** Scores become cap * tanh(score / cap); 0: as they are. */
+  softCap: number;
+  /** An RMS norm of every head of q and k, before rope. */
   qkNorm: boolean;
   qBias: boolean;
   kBias: boolean;
   vBias: boolean;
   oBias: boolean;
-  mlpBias: boolean;
-  rope: RopeConfig;
+}
+
+/** down(activation(gate(x)) * up(x)) */
+export interface FeedForwardSpec {
+  intermediate: number;
+  activation: "silu" | "gelu_tanh";
+  bias: boolean;
+}
+
+/** x += attention(norm(x)), then x += feedForward(norm(x)). */
+export interface LayerSpec {
+  attention: AttentionSpec;
+  feedForward: FeedForwardSpec;
+  /** Whether what attention and feed-forward put out is normalised as well. */
+  norms: "before" | "before_and_after";
+  /** Of what attention and feed-forward add. */
+  residualScale: number;
+}
+
+/**
+ * What a model is, whatever computes it: its families differ only in this. Made of config.json by the weights room; what a
+ * device does not have of it is refused by name when it is loaded.
+ */
+export interface ModelSpec {
+  hidden: number;
+  vocab: number;
+  maxPositions: number;
+  layers: LayerSpec[];
+  rmsEps: number;
+  /** Norms multiply by 1 + weight. */
+  normAddsOne: boolean;
+  /** The head's weight is the embedding's. */
+  tiedHead: boolean;
+  embeddingScale: number;
+  logitScale: number;
+  /** 0: none. */
+  logitSoftCap: number;
 }
 
 /** Where a tensor lies: native code reads it with positioned reads, never a map. `name` is Hugging Face's. */
@@ -74,7 +113,7 @@ export interface TensorLocation {
 }
 
 export interface LoadOptions {
-  config: DecoderConfig;
+  config: ModelSpec;
   tensors: TensorLocation[];
   dtype: ElementType;
   /** KV pages of 64 positions that all sequences share. */
@@ -93,7 +132,7 @@ export interface Runtime {
   /** Instruction sets this machine can run, best last. */
   readonly kernelSets: readonly string[];
   /** Bytes that load() would take for weights, for one KV page, and for one token of saved training activations. */
-  memory(config: DecoderConfig, dtype: ElementType): { weights: number; page: number; activationPerToken: number };
+  memory(config: ModelSpec, dtype: ElementType): { weights: number; page: number; activationPerToken: number };
   /** Bytes this process could still take, by the operating system and the control group it runs in. */
   availableMemory(): number;
   /** Reads the weights. `InsufficientMemoryError` before anything is taken; `ModelFileError` for a short or unreadable file. */
@@ -223,7 +262,7 @@ export interface AdapterSpec {
 export type NamedTensors = Map<string, { shape: number[]; data: Float32Array }>;
 
 export interface DeviceModel {
-  readonly config: DecoderConfig;
+  readonly config: ModelSpec;
   readonly dtype: ElementType;
   readonly kernelSet: string;
   readonly pageSize: 64;
@@ -231,8 +270,6 @@ export interface DeviceModel {
   readonly bytes: number;
   openSlot(params: SlotParams): number;
   closeSlot(slot: number): void;
-  /** Forgets the outputs after the first `outputs` (in order with steps); the next step of the slot must name its tokens. */
-  rewindSlot(slot: number, outputs: number): void;
   step(sequences: StepSequence[], signal?: AbortSignal): Promise<StepOutput>;
   /** Queued in order with steps. */
   copyPages(from: Int32Array, to: Int32Array): void;
@@ -266,9 +303,6 @@ export interface PassResult {
   logprobs: Float32Array[];
   /** Per row, aligned the same way, in nats over the whole vocabulary. */
   entropies: Float32Array[];
-  /** Per row: log-probability and entropy of the first own token of a row with a prefix; else 0. */
-  first: Float32Array;
-  firstEntropy: Float32Array;
 }
 
 export interface Trainer {
@@ -310,6 +344,6 @@ export interface TrainPass extends PassResult {
    * Accumulates the gradient of a loss whose derivatives by each logprob, and by each entropy, are given (same lengths as
    * logprobs). Frees the activations.
    */
-  backward(dLogprobs: Float32Array[], dFirst?: Float32Array, dEntropies?: Float32Array[]): Promise<void>;
+  backward(dLogprobs: Float32Array[], dEntropies?: Float32Array[]): Promise<void>;
   close(): void;
 }

@@ -176,5 +176,5 @@ function toDevice(
       for (let t = 0; t < trained.length; t++) if (trained[t]) values[t] = whole[r]![prefixLength + t + 1]!;
       return values;
     });
-  return [own(gradient), undefined, entropyGradient && own(entropyGradient)];
+  return [own(gradient), entropyGradient && own(entropyGradient)];
 }

@@ -6,9 +6,9 @@ import type { FileHandle } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { ModelFileError } from "../errors.js";
 import { openRegularFile } from "../regularFile.js";
-import { type DecoderConfig, type ElementType, type TensorLocation, weightTensors } from "../runtime/runtime.js";
-import { decoderConfig } from "./decoderConfig.js";
+import { type ElementType, type ModelSpec, type TensorLocation, weightTensors } from "../runtime/runtime.js";
 import { JsonFields } from "./jsonFields.js";
+import { modelSpec } from "./modelSpec.js";
 import { readSafetensorsHeader, type StoredTensor } from "./safetensorsHeader.js";
 
 const SINGLE_FILE = "model.safetensors";
@@ -16,7 +16,7 @@ const INDEX_FILE = "model.safetensors.index.json";
 const HASH_CHUNK_BYTES = 2 ** 20;
 
 export interface WeightFolder {
-  readonly config: DecoderConfig;
+  readonly config: ModelSpec;
   readonly tensors: TensorLocation[];
   /** What the weights are stored in; float16 counts as bfloat16. */
   readonly dtype: ElementType;
@@ -29,7 +29,7 @@ export interface WeightFolder {
  * @throws ModelFileError naming the file and what is wrong with it.
  */
 export async function openWeightFolder(folder: string): Promise<WeightFolder> {
-  const config = decoderConfig(await JsonFields.read(join(folder, "config.json")));
+  const config = modelSpec(await JsonFields.read(join(folder, "config.json")));
   const tensors = matchTensors(folder, config, await storedTensors(folder));
   const dtype = tensors[0]!.dtype === "F32" ? "float32" : "bfloat16";
   let hash: Promise<string> | undefined;
@@ -82,7 +82,7 @@ async function shardedTensors(folder: string, index: string): Promise<Map<string
   return found;
 }
 
-function matchTensors(folder: string, config: DecoderConfig, found: Map<string, FoundTensor>): TensorLocation[] {
+function matchTensors(folder: string, config: ModelSpec, found: Map<string, FoundTensor>): TensorLocation[] {
   const tensors = weightTensors(config).map(({ name, shape }): TensorLocation => {
     const tensor = found.get(name);
     if (!tensor) throw new ModelFileError(folder, `lacks the tensor ${name}`, { param: name });
@@ -105,8 +105,41 @@ function matchTensors(folder: string, config: DecoderConfig, found: Map<string, 
   return tensors;
 }
 
-async function hashWeights(config: DecoderConfig, tensors: readonly TensorLocation[]): Promise<string> {
-  const hash = createHash("sha256").update(JSON.stringify(config));
+/**
+ * What of a spec makes another model of the same weights. Fields that say what used to be the only way count where they say
+ * otherwise, so that a model keeps its hash when specs learn to say more.
+ */
+function identity(spec: ModelSpec): string {
+  const { hidden, vocab, maxPositions, layers, rmsEps, tiedHead, ...whole } = spec;
+  const { attention, feedForward, norms, residualScale } = layers[0]!;
+  const { heads, kvHeads, headDim, qkNorm, qBias, kBias, vBias, oBias, rope, scale, window, softCap } = attention;
+  const { intermediate, activation, bias: mlpBias } = feedForward;
+  const { rotaryShare, ...turning } = rope;
+  const first = JSON.stringify(layers[0]);
+  const further = { ...whole, norms, residualScale, scale, window, softCap, activation, rotaryShare };
+  const plain =
+    JSON.stringify(further) === JSON.stringify(PLAIN) && layers.every((layer) => JSON.stringify(layer) === first);
+  const sizes = { hidden, intermediate, layers: layers.length, heads, kvHeads, headDim, vocab, maxPositions };
+  const common = { ...sizes, rmsEps, tiedHead, qkNorm, qBias, kBias, vBias, oBias, mlpBias, rope: turning };
+  return JSON.stringify(common) + (plain ? "" : JSON.stringify(spec));
+}
+
+const PLAIN = {
+  normAddsOne: false,
+  embeddingScale: 1,
+  logitScale: 1,
+  logitSoftCap: 0,
+  norms: "before",
+  residualScale: 1,
+  scale: 0,
+  window: 0,
+  softCap: 0,
+  activation: "silu",
+  rotaryShare: 1,
+};
+
+async function hashWeights(config: ModelSpec, tensors: readonly TensorLocation[]): Promise<string> {
+  const hash = createHash("sha256").update(identity(config));
   const handles = new Map<string, FileHandle>();
   const chunk = Buffer.alloc(HASH_CHUNK_BYTES);
   try {

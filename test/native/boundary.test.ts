@@ -95,14 +95,12 @@ describe("a step", () => {
     expect((await failure(() => model.step([sequence({ tokens: detached })]))).param).toBe("sequences[0].tokens");
 
     const before = await model.step([sequence()]);
-    model.rewindSlot(slot, 0);
     const tokens = ids(1, 2, 3);
     const blocks = ids(0);
     const running = model.step([sequence({ tokens, blocks })]);
     tokens.fill(-5);
     blocks.fill(1 << 30);
     expect((await running).logprobs).toEqual(before.logprobs);
-    model.rewindSlot(slot, 0);
   });
 
   it("notices a model that an argument's getter has closed", async () => {
@@ -341,7 +339,6 @@ it("takes nothing but what it asks for, whatever is passed", async () => {
     [{ adapterTensors }, "adapterTensors", [config, spec]],
     [model, "openSlot", [plainSlot()]],
     [model, "closeSlot", [slot]],
-    [model, "rewindSlot", [slot, 0]],
     [model, "step", [[sequence()]]],
     [model, "copyPages", [ids(0, 1), ids(2, 3)]],
     [model, "loadAdapter", [spec, values]],

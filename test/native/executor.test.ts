@@ -91,7 +91,9 @@ it("refuses before it takes memory that is not there", async () => {
   const { config, tensors } = await openWeightFolder(caseFolder("llama"));
   const load = runtime.load({ config, tensors, dtype: "float32", kvPages: 1 << 24 });
   await expect(load).rejects.toMatchObject({ code: "insufficient_memory", param: "kvPages" });
-  const huge = { ...config, hidden: 1 << 17, intermediate: 1 << 19, vocab: 1 << 22, layers: 1024 };
+  const { attention, ...layer } = config.layers[0]!;
+  const wide = { ...layer, attention, feedForward: { ...layer.feedForward, intermediate: 1 << 19 } };
+  const huge = { ...config, hidden: 1 << 17, vocab: 1 << 22, layers: Array(1024).fill(wide) };
   const weights = runtime.load({ config: huge, tensors, dtype: "float32", kvPages: 1 });
   await expect(weights).rejects.toMatchObject({ code: "insufficient_memory", param: "dtype" });
 });

@@ -39,24 +39,24 @@ void pack_matrix(const Kernels& k, const Matrix& src, int rows, int cols, bool t
 
 }  // namespace
 
-std::shared_ptr<AdapterVersion> make_adapter_version(const DecoderConfig& c, const Kernels& k, Pool& pool, const LoraSpec& spec, bool backward,
+std::shared_ptr<AdapterVersion> make_adapter_version(const ModelSpec& m, const Kernels& k, Pool& pool, const LoraSpec& spec, bool backward,
                                                      const LoraValues& values) {
   auto version = std::make_shared<AdapterVersion>();
   version->rank = spec.rank;
   version->scale = lora_scale(spec);
-  version->layers.resize(c.layers);
+  version->layers.resize(m.layers.size());
   std::vector<Packing> list;
-  for (int l = 0; l < c.layers; l++) {
+  for (int l = 0; l < int(m.layers.size()); l++) {
     for (int p = 0; p < kProjections; p++) {
       if (!spec.targets[p]) continue;
-      const ProjectionShape shape = projection_shape(c, p);
+      const ProjectionShape shape = projection_shape(m, l, p);
       LowRank& low = version->layers[l][p];
       const Matrix a = values(l, p, false), b = values(l, p, true);
-      pack_matrix(k, a, spec.rank, shape.k, false, low.a, list);
-      pack_matrix(k, b, shape.n, spec.rank, false, low.b, list);
+      pack_matrix(k, a, spec.rank, shape.inputs, false, low.a, list);
+      pack_matrix(k, b, shape.outputs, spec.rank, false, low.b, list);
       if (!backward) continue;
-      pack_matrix(k, a, spec.rank, shape.k, true, low.a_t, list);
-      pack_matrix(k, b, shape.n, spec.rank, true, low.b_t, list);
+      pack_matrix(k, a, spec.rank, shape.inputs, true, low.a_t, list);
+      pack_matrix(k, b, shape.outputs, spec.rank, true, low.b_t, list);
     }
   }
   if (!Team(pool).each(int64_t(list.size()), [&](int64_t i, int) { list[i].run(k); })) return nullptr;

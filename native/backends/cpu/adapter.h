@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "decoder.h"
+#include "weights.h"
 #include "memory.h"
 
 namespace anneal::cpu {
@@ -16,7 +16,7 @@ struct LowRank {
   explicit operator bool() const { return a.data() != nullptr; }
 };
 
-class AdapterVersion {
+class AdapterVersion final : public backends::Adapter {
  public:
   int rank = 0;
   float scale = 1;
@@ -24,11 +24,14 @@ class AdapterVersion {
   int padded_rank() const { return int(padded(rank)); }
 };
 
+// An adapter that this backend made.
+inline const AdapterVersion* version_of(const AdapterRef& adapter) { return static_cast<const AdapterVersion*>(adapter.get()); }
+
 float lora_scale(const LoraSpec&);
 
 // Values of A [rank][k] (b false) or B [n][rank] (b true), row-major.
 using LoraValues = std::function<Matrix(int layer, int projection, bool b)>;
 // Null if aborted.
-std::shared_ptr<AdapterVersion> make_adapter_version(const DecoderConfig&, const Kernels&, Pool&, const LoraSpec&, bool backward, const LoraValues&);
+std::shared_ptr<AdapterVersion> make_adapter_version(const ModelSpec&, const Kernels&, Pool&, const LoraSpec&, bool backward, const LoraValues&);
 
 }  // namespace anneal::cpu

@@ -1,6 +1,22 @@
 #include "batch.h"
 
+#include <cmath>
+
 namespace anneal::cpu {
+
+Model::Model(const ModelSpec& m, const Kernels& k, std::unique_ptr<Weights> w) : spec(m), shape(shape_of(m)), kernels(k), weights(std::move(w)) {
+  std::vector<const RopeSpec*> known;
+  for (const LayerSpec& l : m.layers) {
+    const AttentionSpec& a = l.attention;
+    const auto same = std::find_if(known.begin(), known.end(), [&](const RopeSpec* rope) { return *rope == a.rope; });
+    rope_of_.push_back(int(same - known.begin()));
+    if (same == known.end()) {
+      known.push_back(&a.rope);
+      ropes_.emplace_back(a.rope, a.head_dim, m.max_positions);
+    }
+    scales_.push_back(a.scale == 0 ? 1.0f / std::sqrt(float(a.head_dim)) : float(a.scale));
+  }
+}
 
 void Batch::clear() {
   rows = 0;
@@ -28,7 +44,7 @@ void Batch::add_tiles(int group) {
 }
 
 void Span::size(const Model& m, int rows, int lora_columns) {
-  const DecoderConfig& c = m.config;
+  const Shape& c = m.shape;
   normed.size(rows, c.hidden, m.kernels);
   q.size(rows, m.q_width(), m.kernels);
   k.size(rows, m.kv_width(), m.kernels);
@@ -41,7 +57,7 @@ void Span::size(const Model& m, int rows, int lora_columns) {
 }
 
 void Span::size_backward(const Model& m, int rows, int lora_columns) {
-  const DecoderConfig& c = m.config;
+  const Shape& c = m.shape;
   d_out.size(rows, c.hidden, m.kernels);
   d_gate.size(rows, c.intermediate, m.kernels);
   d_up.size(rows, c.intermediate, m.kernels);
@@ -56,12 +72,12 @@ void Span::size_backward(const Model& m, int rows, int lora_columns) {
 void Workspace::configure_backward(const Model& m, int lora_columns) {
   for (Span& s : spans) s.size_backward(m, span_rows, lora_columns);
   for (WorkerScratch& w : workers) {
-    w.attention_backward.reserve(m.kernels.attention_backward_scratch(m.config.head_dim));
+    w.attention_backward.reserve(m.kernels.attention_backward_scratch(m.shape.head_dim));
   }
 }
 
 void Workspace::configure(const Model& m, int rows, int count, int block, int lora_columns) {
-  const DecoderConfig& c = m.config;
+  const Shape& c = m.shape;
   // A layer that stays in a core's cache is best applied to a run of rows at a time.
   by_rows = count > 1 && m.layer_bytes() <= (int64_t(4) << 20) && rows >= 8 * count;
   if (by_rows) {

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "adapter.h"
-#include "decoder.h"
 #include "memory.h"
 #include "pages.h"
 #include "rope.h"
@@ -13,20 +12,33 @@
 namespace anneal::cpu {
 
 struct Model {
-  DecoderConfig config;
+  ModelSpec spec;
+  Shape shape;
   const Kernels& kernels;
   std::unique_ptr<Weights> weights;
-  RopeTable rope;
 
-  int q_width() const { return config.heads * config.head_dim; }
-  int kv_width() const { return config.kv_heads * config.head_dim; }
-  int group() const { return config.heads / config.kv_heads; }   // query heads of a key-value head
-  int64_t head_ld() const { return padded(config.head_dim); }    // float32 per head in attention's outputs
+  Model(const ModelSpec&, const Kernels&, std::unique_ptr<Weights>);
+  int q_width() const { return shape.heads * shape.head_dim; }
+  int kv_width() const { return shape.kv_heads * shape.head_dim; }
+  int group() const { return shape.heads / shape.kv_heads; }   // query heads of a key-value head
+  const RopeTable& rope(int layer) const { return ropes_[rope_of_[layer]]; }
+  // Makes positions 0..count-1 available.
+  void reserve_positions(int count) {
+    for (RopeTable& rope : ropes_) rope.reserve(count);
+  }
+  // Of q.k in a layer's attention.
+  float attention_scale(int layer) const { return scales_[layer]; }
+  int64_t head_ld() const { return padded(shape.head_dim); }    // float32 per head in attention's outputs
   int64_t layer_bytes() const {
     int64_t sum = 0;
     for (const Linear& w : weights->layers[0].projections) sum += panels_of(w.n) * panel_bytes(kernels, w.k);
     return sum;
   }
+
+ private:
+  std::vector<RopeTable> ropes_;   // those that differ
+  std::vector<int> rope_of_;       // [layer]
+  std::vector<float> scales_;      // [layer]
 };
 
 // Tokens that stand at consecutive positions of one sequence.

@@ -21,23 +21,21 @@ struct Case {
   std::string name, folder;
   Arrays weights;
   SavedAdapter saved;
-  DType type;
+  TensorFormat type;
   TestPool& one;
   TestPool& two;
 
+  DType dtype() const { return type == TensorFormat::f32 ? DType::f32 : DType::bf16; }
   Loaded load(Isa isa) { return Loaded(folder, weights, type, isa, one, 4096); }
 
   // An adapter on all projections with random values.
   static AdapterRef random_adapter(Loaded& m, int rank, uint64_t seed) {
     LoraSpec spec{rank, float(2 * rank)};
     for (bool& t : spec.targets) t = true;
-    const DecoderConfig& c = m.config;
     std::deque<std::vector<float>> kept;
-    return m.decoder->load_adapter(m.pool, spec, [&](int layer, Projection p, bool b) {
-      const int q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
-      const int n[] = {q, kv, kv, c.hidden, c.intermediate, c.intermediate, c.hidden};
-      const int k[] = {c.hidden, c.hidden, c.hidden, q, c.hidden, c.hidden, c.intermediate};
-      const int count = rank * (b ? n[p] : k[p]);
+    return m.backend->load_adapter(spec, [&](int layer, int p, bool b) {
+      const ProjectionShape shape = projection_shape(m.spec, layer, p);
+      const int count = rank * (b ? shape.outputs : shape.inputs);
       const std::vector<int32_t> values = some_tokens(count, 2001, seed + layer * 100 + p * 2 + b);
       std::vector<float>& dst = kept.emplace_back(count);
       for (int i = 0; i < count; i++) dst[i] = float(values[i] - 1000) * 1e-3f * 0.2f;
@@ -48,7 +46,7 @@ struct Case {
   // One sequence, cut in every way; instruction sets; workers.
   void check_cuts(const std::vector<int32_t>& tokens, bool all_isas) {
     Loaded reference = load(best_isa());
-    std::vector<AdapterRef> adapters = {nullptr, reference.decoder->load_adapter(one, saved.spec, saved.reader())};
+    std::vector<AdapterRef> adapters = {nullptr, reference.backend->load_adapter(saved.spec, saved.reader())};
     for (size_t a = 0; a < adapters.size(); a++) {
       const std::vector<float> wanted = logits_of(reference, one, tokens, adapters[a], 100000);
       const std::string what = name + (a ? " with adapter" : "");
@@ -57,23 +55,25 @@ struct Case {
           expect(same_bits(logits_of(reference, *pool, tokens, adapters[a], chunk), wanted),
                  what + ": prefill in chunks of " + std::to_string(chunk) + ", " + std::to_string(pool->workers()) + " workers");
       for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512bf16}) {
-        if (!all_isas || !kernels(isa, type) || isa == best_isa()) continue;
+        if (!all_isas || !kernels(isa, dtype()) || isa == best_isa()) continue;
         Loaded other = load(isa);
-        const AdapterRef adapter = a ? other.decoder->load_adapter(one, saved.spec, saved.reader()) : nullptr;
+        const AdapterRef adapter = a ? other.backend->load_adapter(saved.spec, saved.reader()) : nullptr;
         expect(same_bits(logits_of(other, two, tokens, adapter, 50), wanted), what + " on " + isa_name(isa));
       }
       // The same numbers in training's forward pass.
-      const TrainRow row{tokens.data(), int(tokens.size())};
-      const std::vector<float> logprobs = logprobs_from(*kernels(best_isa(), type), wanted, tokens, reference.config.vocab);
+      const TrainRow row{.tokens = tokens};
+      const auto predictions = [&](const TrainPass& pass) { return std::vector<float>(pass.logprobs(0).begin(), pass.logprobs(0).end() - 1); };
+      const std::vector<float> logprobs = logprobs_from(*kernels(best_isa(), dtype()), wanted, tokens, reference.vocab());
       for (TestPool* pool : {&one, &two}) {
-        auto pass = reference.decoder->forward(*pool, &row, 1, nullptr, nullptr, nullptr, adapters[a], {});
-        expect(same_bits({pass->logprobs(0), pass->logprobs(0) + tokens.size() - 1}, logprobs), what + ": logprobs of evaluation");
+        reference.pool.pool = pool;
+        auto pass = reference.backend->forward({&row, 1}, nullptr, adapters[a], {});
+        expect(same_bits(predictions(*pass), logprobs), what + ": logprobs of evaluation");
       }
       if (a) {
         auto reader = saved.reader();
-        auto trainable = reference.decoder->train_adapter(saved.spec, 1, &reader);
-        auto pass = reference.decoder->forward(two, &row, 1, nullptr, nullptr, trainable.get(), nullptr, {});
-        expect(same_bits({pass->logprobs(0), pass->logprobs(0) + tokens.size() - 1}, logprobs), what + ": logprobs of training");
+        auto trainable = reference.backend->train_adapter(saved.spec, 1, &reader);
+        auto pass = reference.backend->forward({&row, 1}, trainable.get(), nullptr, {});
+        expect(same_bits(predictions(*pass), logprobs), what + ": logprobs of training");
         expect(same_bits(logits_of(reference, two, tokens, trainable->version(), 20), wanted), what + ": logits of the trainable's version");
       }
     }
@@ -82,8 +82,8 @@ struct Case {
   // Decode steps of 16 sequences, three adapters and none among them, against each alone.
   void check_batches() {
     Loaded m = load(best_isa());
-    const AdapterRef adapters[] = {nullptr, m.decoder->load_adapter(one, saved.spec, saved.reader()), random_adapter(m, 3, 5), random_adapter(m, 20, 6)};
-    const int vocab = m.config.vocab, ld = (vocab + 15) / 16 * 16, count = 16;
+    const AdapterRef adapters[] = {nullptr, m.backend->load_adapter(saved.spec, saved.reader()), random_adapter(m, 3, 5), random_adapter(m, 20, 6)};
+    const int vocab = m.vocab(), count = 16;
     Sequences sequences;
     std::vector<std::vector<float>> wanted;
     for (int s = 0; s < count; s++) {
@@ -93,23 +93,22 @@ struct Case {
     for (int batch : {1, 3, 16}) {
       std::vector<std::vector<int32_t>> tables(count);
       for (int s = 0; s < count; s++) tables[s] = {4 * s + 1, 4 * s, 4 * s + 3};
-      std::vector<float> out(size_t(count) * ld);
       for (int from = 0; from < count; from += batch) {
         // The last token of each after a prefill of the rest, all in one step; and a prefill beside it.
-        std::vector<StepRun> prefill, decode;
+        std::vector<Run> prefill, decode;
         const int to = std::min(count, from + batch);
         for (int s = from; s < to; s++) {
           const int n = int(sequences[s].size());
-          prefill.push_back({sequences[s].data(), n - 1, 0, tables[s].data(), adapters[s % 4], 0});
-          decode.push_back({sequences[s].data() + n - 1, 1, n - 1, tables[s].data(), adapters[s % 4], 1});
+          prefill.push_back({sequences[s].data(), n - 1, 0, tables[s].data(), adapters[s % 4], WantedLogits::none});
+          decode.push_back({sequences[s].data() + n - 1, 1, n - 1, tables[s].data(), adapters[s % 4], WantedLogits::last});
         }
         const std::vector<int32_t> spare = {100, 101};
-        decode.push_back({sequences[15].data(), 70, 0, spare.data(), adapters[2], 0});
-        TestPool& pool = batch == 3 ? one : two;
-        m.decoder->step(pool, prefill.data(), int(prefill.size()), {});
-        m.decoder->step(pool, decode.data(), int(decode.size()), {out.data(), ld});
+        decode.push_back({sequences[15].data(), 70, 0, spare.data(), adapters[2], WantedLogits::none});
+        m.pool.pool = batch == 3 ? &one : &two;
+        m.backend->step(prefill);
+        const std::vector<float> out = rows_of(m, *m.backend->step(decode));
         for (int s = from; s < to; s++) {
-          const std::vector<float> got(&out[size_t(s - from) * ld], &out[size_t(s - from) * ld] + vocab);
+          const std::vector<float> got(out.begin() + size_t(s - from) * vocab, out.begin() + size_t(s - from + 1) * vocab);
           expect(same_bits(got, {wanted[s].end() - vocab, wanted[s].end()}), name + ": decode of sequence " + std::to_string(s) + " in a batch of " + std::to_string(batch));
         }
       }
@@ -117,28 +116,26 @@ struct Case {
     // Whatever a page held before: here infinities and what comes of them.
     LoraSpec wild{1, 1};
     wild.targets[kV] = true;
-    const std::vector<float> huge(m.config.hidden + m.config.kv_heads * m.config.head_dim, 1e38f);
-    const AdapterRef infinite = m.decoder->load_adapter(one, wild, [&](int, Projection, bool) { return huge.data(); });
+    const std::vector<float> huge(m.spec.hidden + projection_shape(m.spec, 0, kV).outputs, 1e38f);
+    const AdapterRef infinite = m.backend->load_adapter(wild, [&](int, int, bool) { return huge.data(); });
     logits_of(m, two, sequences[15], infinite, 1000);
     expect(same_bits(logits_of(m, two, sequences[8], nullptr, 9), wanted[8]), name + ": pages that held infinities");
     // A copied page continues like its original.
     std::vector<int32_t> table = {40, 41}, copy = {40, 43};
-    const StepRun prefill{sequences[12].data(), 70, 0, table.data(), nullptr, 0};
-    m.decoder->step(two, &prefill, 1, {});
-    m.decoder->copy_page(41, 43);
-    std::vector<float> a(ld), b(ld);
-    const StepRun original{sequences[12].data() + 70, 1, 70, table.data(), nullptr, 1}, copied{sequences[12].data() + 70, 1, 70, copy.data(), nullptr, 1};
-    m.decoder->step(two, &original, 1, {a.data(), ld});
-    m.decoder->step(two, &copied, 1, {b.data(), ld});
+    const Run prefill{sequences[12].data(), 70, 0, table.data(), nullptr, WantedLogits::none};
+    m.backend->step({&prefill, 1});
+    m.backend->copy_page(41, 43);
+    const Run original{sequences[12].data() + 70, 1, 70, table.data(), nullptr, WantedLogits::last}, copied{sequences[12].data() + 70, 1, 70, copy.data(), nullptr, WantedLogits::last};
+    const std::vector<float> a = rows_of(m, *m.backend->step({&original, 1})), b = rows_of(m, *m.backend->step({&copied, 1}));
     expect(same_bits(a, b), name + ": copied page");
   }
 
-  std::vector<std::vector<float>> gradients(Isa isa, TestPool& pool, const Sequences& rows, bool full, PassOptions room = {}) {
+  std::vector<std::vector<float>> gradients(Isa isa, TestPool& pool, const Sequences& rows, bool full, PassOptions options = {}) {
     Loaded m = load(isa);
     auto reader = saved.reader();
-    auto trainable = full ? m.decoder->train_weights() : m.decoder->train_adapter(saved.spec, 1, &reader);
-    train_on(*m.decoder, pool, rows, trainable.get(), nullptr, room);
-    train_on(*m.decoder, pool, {rows[0]}, trainable.get(), nullptr, room);   // a second one adds up
+    auto trainable = full ? m.backend->train_weights() : m.backend->train_adapter(saved.spec, 1, &reader);
+    train_on(m, pool, rows, trainable.get(), nullptr, options);
+    train_on(m, pool, {rows[0]}, trainable.get(), nullptr, options);   // a second one adds up
     return gradients_of(*trainable);
   }
 
@@ -151,7 +148,7 @@ struct Case {
       expect(gradients(best_isa(), one, rows, full, {.keep_bytes = 1 << 20}) == wanted, what + "some layers computed again");
       check_room(rows, full, wanted);
       for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx512})
-        if (kernels(isa, type) && isa != best_isa()) expect(gradients(isa, two, rows, full) == wanted, what + isa_name(isa));
+        if (kernels(isa, dtype()) && isa != best_isa()) expect(gradients(isa, two, rows, full) == wanted, what + isa_name(isa));
       const auto moved = after_steps(one, rows, full);
       expect(after_steps(two, rows, full) == moved, what + "two optimizer steps");
     }
@@ -176,14 +173,14 @@ struct Case {
     MemoryAccount::Scope scope(outside);
     Loaded m = load(best_isa());
     auto reader = saved.reader();
-    auto trainable = full ? m.decoder->train_weights() : m.decoder->train_adapter(saved.spec, 1, &reader);
+    auto trainable = full ? m.backend->train_weights() : m.backend->train_adapter(saved.spec, 1, &reader);
     const int64_t before = outside.bytes;
     int64_t most = 0;
-    train_on(*m.decoder, two, rows, trainable.get(), nullptr, {.memory_budget = needed}, &most);
+    train_on(m, two, rows, trainable.get(), nullptr, {.memory_budget = needed}, &most);
     expect(outside.bytes == before, what + "memory taken beside the pass");
     expect(most > 0 && most <= needed, what + "holds " + std::to_string(most) + " of " + std::to_string(needed));
     // Held memory of another shape does not count on top.
-    train_on(*m.decoder, two, {rows[0]}, trainable.get(), nullptr, {.memory_budget = needed}, &most);
+    train_on(m, two, {rows[0]}, trainable.get(), nullptr, {.memory_budget = needed}, &most);
     expect(most <= needed, what + "after a pass of another shape");
     expect(gradients_of(*trainable) == wanted, what + "gradients");
   }
@@ -191,8 +188,8 @@ struct Case {
   std::vector<std::vector<float>> after_steps(TestPool& pool, const Sequences& rows, bool full) {
     Loaded m = load(best_isa());
     auto reader = saved.reader();
-    auto trainable = full ? m.decoder->train_weights() : m.decoder->train_adapter(saved.spec, 1, &reader);
-    for (int step = 0; step < 2; step++) train_on(*m.decoder, pool, rows, trainable.get()), trainable->optim_step({1e-3f});
+    auto trainable = full ? m.backend->train_weights() : m.backend->train_adapter(saved.spec, 1, &reader);
+    for (int step = 0; step < 2; step++) train_on(m, pool, rows, trainable.get()), trainable->optim_step({1e-3f});
     std::vector<std::vector<float>> out;
     for (size_t i = 0; i < trainable->tensors().size(); i++) out.push_back(read_part(*trainable, int(i), Trainable::Part::value));
     out.push_back(logits_of(m, pool, rows[0], trainable->version(), 1000));
@@ -202,7 +199,7 @@ struct Case {
   // Rows that continue a shared prefix, against the same rows written out.
   void check_prefixes() {
     Loaded m = load(best_isa());
-    const int vocab = m.config.vocab;
+    const int vocab = m.vocab();
     auto reader = saved.reader();
     for (int prefix : {5, 64, 70, 128}) {
       const std::vector<int32_t> prompt = some_tokens(prefix, vocab, 77);
@@ -212,47 +209,44 @@ struct Case {
       for (int r = 0; r < 3; r++) whole[r].insert(whole[r].end(), tails[r].begin(), tails[r].end());
       whole[3].insert(whole[3].end(), tails[2].begin(), tails[2].begin() + 11);
       whole[3].insert(whole[3].end(), tails[3].begin(), tails[3].end());
-      const TrainRow packed[] = {{whole[0].data(), int(whole[0].size())},
-                                 {tails[1].data(), 70, 0, prefix},
-                                 {tails[2].data(), 30, 0, prefix},
-                                 {tails[3].data(), 12, 2, prefix + 11}};
-      TrainRow unpacked[4];
-      // Only what follows the shared part is trained, so that both forms sum the same terms.
+      // Only what follows the shared part is trained, so that both forms sum the same terms; the first token of it is predicted by the prefix.
+      TrainRow packed[4], unpacked[4];
       std::vector<std::vector<uint8_t>> mask, packed_mask;
       std::vector<std::vector<float>> d, packed_d;
-      std::vector<const uint8_t*> masks, packed_masks;
-      std::vector<const float*> ds, packed_ds;
-      const std::vector<float> first = {0, 0.3f, -0.2f, 0.1f};
+      std::vector<std::span<const float>> ds, packed_ds;
       for (int r = 0; r < 4; r++) {
-        unpacked[r] = {whole[r].data(), int(whole[r].size())};
         const int start = int(whole[r].size()) - int(tails[r].size());
         mask.emplace_back(whole[r].size(), 0), d.emplace_back(whole[r].size(), 0.0f);
         for (int t = start; t + 1 < int(whole[r].size()); t++) mask[r][t] = 1, d[r][t] = 0.1f * float(t % 7 - 3);
-        if (r) mask[r][start - 1] = 1, d[r][start - 1] = first[r];
         const int skip = r ? start : 0;
         packed_mask.emplace_back(mask[r].begin() + skip, mask[r].end()), packed_d.emplace_back(d[r].begin() + skip, d[r].end());
       }
-      for (int r = 0; r < 4; r++) masks.push_back(mask[r].data()), packed_masks.push_back(packed_mask[r].data()), ds.push_back(d[r].data()), packed_ds.push_back(packed_d[r].data());
+      const int parents[] = {-1, 0, 0, 2}, lengths[] = {0, prefix, prefix, prefix + 11};
+      for (int r = 0; r < 4; r++) {
+        unpacked[r] = {.tokens = whole[r], .trained = mask[r]};
+        packed[r] = {.tokens = r ? tails[r] : whole[r], .trained = packed_mask[r], .prefix = parents[r], .prefix_length = lengths[r]};
+        ds.push_back(d[r]), packed_ds.push_back(packed_d[r]);
+      }
       for (bool full : {false, true}) {
         std::vector<std::vector<float>> gradients[2];
         std::vector<float> logprobs[2], entropies[2];
         for (int form = 0; form < 2; form++) {
-          auto trainable = full ? m.decoder->train_weights() : m.decoder->train_adapter(saved.spec, 1, &reader);
-          auto pass = m.decoder->forward(two, form ? packed : unpacked, 4, form ? packed_masks.data() : masks.data(), nullptr, trainable.get(), nullptr, {});
+          auto trainable = full ? m.backend->train_weights() : m.backend->train_adapter(saved.spec, 1, &reader);
+          m.pool.pool = &two;
+          auto pass = m.backend->forward(form ? packed : unpacked, trainable.get(), nullptr, {});
           for (int r = 0; r < 4; r++) {
             const int start = int(whole[r].size()) - int(tails[r].size());
-            const float *l = pass->logprobs(r), *e = pass->entropies(r);
-            if (r) logprobs[form].push_back(form ? pass->first_logprob(r) : l[start - 1]), entropies[form].push_back(form ? pass->first_entropy(r) : e[start - 1]);
+            const auto l = pass->logprobs(r), e = pass->entropies(r);
             for (int t = start; t + 1 < int(whole[r].size()); t++) logprobs[form].push_back(l[form && r ? t - start : t]), entropies[form].push_back(e[form && r ? t - start : t]);
           }
-          pass->backward(form ? packed_ds.data() : ds.data(), form ? first.data() : nullptr);
+          pass->backward(form ? packed_ds : ds, {});
           gradients[form] = gradients_of(*trainable);
         }
         const std::string what = name + (full ? " full" : " adapter") + ", shared prefix of " + std::to_string(prefix) + ": ";
         expect(same_bits(logprobs[0], logprobs[1]), what + "logprobs");
         expect(same_bits(entropies[0], entropies[1]), what + "entropies");
         for (size_t i = 0; i < gradients[0].size(); i++)
-          below(relative_difference(gradients[1][i], gradients[0][i]), type == DType::f32 ? 1e-5 : 2e-2, what + "gradient " + std::to_string(i));
+          below(relative_difference(gradients[1][i], gradients[0][i]), type == TensorFormat::f32 ? 1e-5 : 2e-2, what + "gradient " + std::to_string(i));
       }
     }
   }
@@ -275,24 +269,26 @@ struct Case {
       std::vector<float> logits, decoded, logprobs;
       std::vector<std::vector<float>> gradients;
     };
-    auto numbers = [&](const DecoderConfig& c, const Arrays& w) {
+    auto numbers = [&](const ModelSpec& c, const Arrays& w) {
       Loaded m(c, w, best_isa(), one);
       Numbers out;
       out.logits = logits_of(m, two, tokens, nullptr, 1000);
       out.decoded = logits_of(m, one, tokens, nullptr, 1);
-      auto trainable = m.decoder->train_weights();
-      train_on(*m.decoder, two, {tokens}, trainable.get(), &out.logprobs);
+      auto trainable = m.backend->train_weights();
+      train_on(m, two, {tokens}, trainable.get(), &out.logprobs);
       for (size_t i = 0; i < trainable->tensors().size(); i++)
         if (trainable->tensors()[i].name.ends_with("k_proj.weight") || trainable->tensors()[i].name.ends_with("gate_proj.weight"))
           out.gradients.push_back(read_part(*trainable, int(i), Trainable::Part::gradient));
       return out;
     };
-    const DecoderConfig whole = read_config(folder, type);
+    const ModelSpec whole = read_spec(folder, type);
     for (bool hidden : {false, true}) {
-      DecoderConfig narrow_config = whole, wide_config = whole;
+      ModelSpec narrow_config = whole, wide_config = whole;
       Arrays dropped = weights, zeroed = weights;
-      const int width = (hidden ? whole.hidden : whole.intermediate) - 1;
-      (hidden ? narrow_config.hidden : narrow_config.intermediate) = width;
+      const int width = (hidden ? whole.hidden : whole.layers[0].feed_forward.intermediate) - 1;
+      if (hidden) narrow_config.hidden = width;
+      else
+        for (LayerSpec& l : narrow_config.layers) l.feed_forward.intermediate = width;
       for (bool drop : {false, true})
         for (auto& [tensor, a] : drop ? dropped : zeroed) {
           const bool input = hidden && (tensor.find("q_proj.w") + 1 || tensor.find("k_proj.w") + 1 || tensor.find("v_proj.w") + 1 || tensor.find("embed") + 1 || tensor.find("lm_head") + 1);
@@ -308,7 +304,7 @@ struct Case {
       const Numbers odd = numbers(narrow_config, dropped), even = numbers(wide_config, zeroed);
       const std::string what = name + (hidden ? " hidden width " : " intermediate width ") + std::to_string(width) + ": ";
       expect(same_bits(odd.logits, odd.decoded), what + "decode and prefill");
-      const double tolerance = type == DType::f32 ? 1e-4 : 3e-2;
+      const double tolerance = type == TensorFormat::f32 ? 1e-4 : 3e-2;
       if (hidden) {
         below(max_difference(odd.logits, even.logits), 10 * tolerance, what + "logits");
         for (size_t i = 0; i < odd.gradients.size(); i++) {
@@ -331,30 +327,28 @@ struct Case {
   void check_aborts(const Sequences& rows) {
     Loaded m = load(best_isa());
     auto reader = saved.reader();
-    auto trainable = m.decoder->train_adapter(saved.spec, 1, &reader);
-    train_on(*m.decoder, one, rows, trainable.get());
+    auto trainable = m.backend->train_adapter(saved.spec, 1, &reader);
+    train_on(m, one, rows, trainable.get());
     const auto before = gradients_of(*trainable);
-    std::vector<TrainRow> list;
-    std::vector<std::vector<float>> d;
-    std::vector<const float*> pointers;
-    for (const auto& r : rows) list.push_back({r.data(), int(r.size())}), d.emplace_back(r.size(), 0.1f);
-    for (const auto& x : d) pointers.push_back(x.data());
+    const Batched batch(rows, 0.1f);
     TestPool aborting(2);
+    m.pool.pool = &aborting;
     aborting.abort_after = 4;
-    expect(!m.decoder->forward(aborting, list.data(), int(list.size()), nullptr, nullptr, trainable.get(), nullptr, {}), name + ": aborted forward");
+    expect(!m.backend->forward(batch.rows, trainable.get(), nullptr, {}), name + ": aborted forward");
     // Loops of a whole backward pass, on another trainable.
-    auto spare = m.decoder->train_adapter(saved.spec, 1, &reader);
     aborting.abort_after = 0;
-    auto whole = m.decoder->forward(aborting, list.data(), int(list.size()), nullptr, nullptr, spare.get(), nullptr, {});
+    auto spare = m.backend->train_adapter(saved.spec, 1, &reader);
+    auto whole = m.backend->forward(batch.rows, spare.get(), nullptr, {});
     const int64_t start = aborting.runs;
-    whole->backward(pointers.data(), nullptr);
+    whole->backward(batch.by_logprob, {});
     const int64_t loops = aborting.runs - start;
     for (int64_t runs : {int64_t(2), loops / 2, loops * 3 / 4, loops}) {
       aborting.abort_after = 0;
-      auto pass = m.decoder->forward(aborting, list.data(), int(list.size()), nullptr, nullptr, trainable.get(), nullptr, {});
+      auto pass = m.backend->forward(batch.rows, trainable.get(), nullptr, {});
       aborting.abort_after = aborting.runs + runs;
-      expect(!pass->backward(pointers.data(), nullptr), name + ": aborted backward");
+      expect(!pass->backward(batch.by_logprob, {}), name + ": aborted backward");
     }
+    aborting.abort_after = 0;
     expect(gradients_of(*trainable) == before, name + ": gradients after an aborted backward");
   }
 
@@ -366,15 +360,15 @@ struct Case {
     {
       Loaded m = load(best_isa());
       before = logits_of(m, one, rows[0], nullptr, 1000);
-      auto trainable = m.decoder->train_weights();
-      train_on(*m.decoder, two, rows, trainable.get());
+      auto trainable = m.backend->train_weights();
+      train_on(m, two, rows, trainable.get());
       trainable->optim_step({1e-2f});
       after = logits_of(m, one, rows[0], nullptr, 1000);
     }
     for (int64_t runs = 1; !whole; runs++) {
       Loaded closing(folder, weights, type, best_isa(), aborting, 4096);
-      auto trainable = closing.decoder->train_weights();
-      train_on(*closing.decoder, two, rows, trainable.get());
+      auto trainable = closing.backend->train_weights();
+      train_on(closing, two, rows, trainable.get());
       aborting.abort_after = aborting.runs + runs;
       try {
         trainable->optim_step({1e-2f});
@@ -397,8 +391,8 @@ void check_bits(const std::string& folder) {
   read_safetensors(folder + "/expected.safetensors", expected);
   Sequences rows;
   for (int r = 0; r < 3; r++) rows.push_back(expected.at("row" + std::to_string(r) + ".tokens").integers());
-  for (DType type : {DType::f32, DType::bf16}) {
-    Case c{name + (type == DType::f32 ? " float32" : " bfloat16"), folder, read_weights(folder), SavedAdapter(folder), type, one, two};
+  for (TensorFormat type : {TensorFormat::f32, TensorFormat::bf16}) {
+    Case c{name + (type == TensorFormat::f32 ? " float32" : " bfloat16"), folder, read_weights(folder), SavedAdapter(folder), type, one, two};
     c.check_cuts(rows[1], true);
     if (name == "qwen3") c.check_cuts(some_tokens(1100, 384, 9), false);   // more than one attention segment
     c.check_batches();

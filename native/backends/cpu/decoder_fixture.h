@@ -7,11 +7,18 @@
 #include <filesystem>
 #include <thread>
 
-#include "decoder.h"
+#include "cpu_backend.h"
+#include "cpu_device.h"
+#include "memory.h"
 #include "reference.h"
 
 using namespace anneal::cpu;
 using namespace anneal::cpu::reference;
+using namespace anneal::backends;
+using namespace anneal::model;
+using anneal::executor::Aborted;
+using anneal::executor::ChunkFn;
+using anneal::executor::Pool;
 
 inline int failures = 0;
 inline void expect(bool ok, const std::string& what) {
@@ -71,42 +78,55 @@ class TestPool final : public Pool {
   bool stop_ = false;
 };
 
-inline DecoderConfig read_config(const std::string& folder, DType type) {
+// Hands work on to whichever pool is set, so that one model is tried with several.
+class SwitchedPool final : public Pool {
+ public:
+  explicit SwitchedPool(Pool& pool) : pool(&pool) {}
+  int workers() const override { return pool->workers(); }
+  bool run(int64_t chunks, ChunkFn fn, void* context) override { return pool->run(chunks, fn, context); }
+  Pool* pool;
+};
+
+inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
   const Json j = read_json(folder + "/config.json");
   const std::string family = j["model_type"].string;
-  DecoderConfig c{};
-  c.hidden = int(j["hidden_size"].value), c.intermediate = int(j["intermediate_size"].value), c.layers = int(j["num_hidden_layers"].value);
-  c.heads = int(j["num_attention_heads"].value), c.kv_heads = int(j["num_key_value_heads"].value);
-  c.head_dim = int(j.number_or("head_dim", c.hidden / c.heads));
-  c.vocab = int(j["vocab_size"].value), c.max_positions = int(j["max_position_embeddings"].value);
-  c.rms_eps = float(j["rms_norm_eps"].value);
-  c.tied_head = j["tie_word_embeddings"].value != 0, c.qk_norm = family == "qwen3";
-  c.q_bias = c.k_bias = c.v_bias = family == "qwen2";
-  c.dtype = type;
+  ModelSpec m;
+  m.format = format;
+  m.hidden = int(j["hidden_size"].value);
+  m.vocab = int(j["vocab_size"].value), m.max_positions = int(j["max_position_embeddings"].value);
+  m.rms_eps = float(j["rms_norm_eps"].value);
+  m.tied_head = j["tie_word_embeddings"].value != 0;
+  LayerSpec l;
+  AttentionSpec& a = l.attention;
+  l.feed_forward.intermediate = int(j["intermediate_size"].value);
+  a.heads = int(j["num_attention_heads"].value), a.kv_heads = int(j["num_key_value_heads"].value);
+  a.head_dim = int(j.number_or("head_dim", m.hidden / a.heads));
+  a.qk_norm = family == "qwen3";
+  a.q_bias = a.k_bias = a.v_bias = family == "qwen2";
   Json rope = j.has("rope_parameters") ? j["rope_parameters"] : j.has("rope_scaling") ? j["rope_scaling"] : Json{};
-  c.rope.theta = j.has("rope_theta") ? j["rope_theta"].value : rope["rope_theta"].value;
+  a.rope.theta = j.has("rope_theta") ? j["rope_theta"].value : rope["rope_theta"].value;
   const std::string kind = rope.has("rope_type") ? rope["rope_type"].string : "default";
-  c.rope.type = kind == "linear" ? Rope::linear : kind == "llama3" ? Rope::llama3 : kind == "yarn" ? Rope::yarn : Rope::standard;
-  c.rope.factor = rope.number_or("factor", 1);
-  c.rope.low_freq_factor = rope.number_or("low_freq_factor", 1), c.rope.high_freq_factor = rope.number_or("high_freq_factor", 4);
-  c.rope.original_max_positions = rope.number_or("original_max_position_embeddings", 0);
-  return c;
+  a.rope.type = kind == "linear" ? RopeType::linear : kind == "llama3" ? RopeType::llama3 : kind == "yarn" ? RopeType::yarn : RopeType::standard;
+  a.rope.factor = rope.number_or("factor", 1);
+  a.rope.low_freq_factor = rope.number_or("low_freq_factor", 1), a.rope.high_freq_factor = rope.number_or("high_freq_factor", 4);
+  a.rope.original_max_positions = rope.number_or("original_max_position_embeddings", 0);
+  m.layers.assign(size_t(j["num_hidden_layers"].value), l);
+  return m;
 }
 
-// A decoder over tensors in memory.
+// A model over tensors in memory.
 struct Loaded {
-  std::string folder;
-  DecoderConfig config;
-  Pool& pool;
-  std::unique_ptr<Decoder> decoder;
-  Loaded(const std::string& at, const Arrays& weights, DType type, Isa isa, Pool& pool, int max_positions = 0) : folder(at), config(read_config(at, type)), pool(pool) {
-    if (max_positions) config.max_positions = max_positions;
-    create(weights, isa);
+  ModelSpec spec;
+  SwitchedPool pool;
+  std::unique_ptr<Backend> backend;
+  Loaded(const std::string& folder, const Arrays& weights, TensorFormat format, Isa isa, Pool& pool, int max_positions = 0)
+      : spec(read_spec(folder, format)), pool(pool) {
+    if (max_positions) spec.max_positions = max_positions;
+    load(weights, isa);
   }
-  Loaded(const DecoderConfig& c, const Arrays& weights, Isa isa, Pool& pool) : config(c), pool(pool) { create(weights, isa); }
-  void create(const Arrays& weights, Isa isa) {
-    decoder = Decoder::create(config, *kernels(isa, config.dtype), pool, 128, reader(weights), nullptr);
-  }
+  Loaded(const ModelSpec& s, const Arrays& weights, Isa isa, Pool& pool) : spec(s), pool(pool) { load(weights, isa); }
+  void load(const Arrays& weights, Isa isa) { backend = CpuDevice(pool).load(spec, 128, isa_name(isa), reader(weights), nullptr); }
+  int vocab() const { return spec.vocab; }
   static TensorReader reader(const Arrays& weights) {
     return [&weights](const std::string& name, int64_t row0, int64_t rows, float* dst) {
       const Array& a = weights.at(name);
@@ -116,10 +136,8 @@ struct Loaded {
   }
 };
 
-inline const char* kShort[kProjections] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj",
-                                    "mlp.down_proj"};
 inline std::string lora_name(int layer, int p, bool b) {
-  return "base_model.model.model.layers." + std::to_string(layer) + "." + kShort[p] + (b ? ".lora_B.weight" : ".lora_A.weight");
+  return "base_model.model." + projection_name(layer, p) + (b ? ".lora_B.weight" : ".lora_A.weight");
 }
 
 struct SavedAdapter {
@@ -131,24 +149,33 @@ struct SavedAdapter {
     spec.rank = int(j["r"].value), spec.alpha = float(j["lora_alpha"].value), spec.rslora = j.number_or("use_rslora", 0) != 0;
     for (const Json& t : j["target_modules"].items)
       for (int p = 0; p < kProjections; p++)
-        if (std::string(kShort[p]).ends_with(t.string)) spec.targets[p] = true;
+        if (t.string == projection_name(p)) spec.targets[p] = true;
   }
-  Decoder::AdapterValues reader() const {
-    return [this](int layer, Projection p, bool b) { return tensors.at(lora_name(layer, p, b)).values.data(); };
+  AdapterValues reader() const {
+    return [this](int layer, int p, bool b) { return tensors.at(lora_name(layer, p, b)).values.data(); };
   }
 };
 
+// The rows of logits that the last step left.
+inline std::vector<float> rows_of(Loaded& m, const Logits& logits) {
+  const MatrixStore& values = static_cast<const HostLogits&>(logits).values;
+  std::vector<float> out;
+  for (int row = 0; row < logits.rows; row++) out.insert(out.end(), values.at(row), values.at(row) + m.vocab());
+  return out;
+}
+
 // Logits of every token of a sequence, computed in runs of `chunk` tokens.
 inline std::vector<float> logits_of(Loaded& m, Pool& pool, const std::vector<int32_t>& tokens, const AdapterRef& adapter, int chunk, int first_page = 0) {
-  const int n = int(tokens.size()), vocab = m.config.vocab, ld = (vocab + 15) / 16 * 16;
+  m.pool.pool = &pool;
+  const int n = int(tokens.size());
   std::vector<int32_t> blocks;
-  for (int b = 0; b * kPage < n; b++) blocks.push_back(first_page + b * 2);
-  std::vector<float> padded(size_t(n) * ld), out(size_t(n) * vocab);
+  for (int b = 0; b * anneal::backends::kPage < n; b++) blocks.push_back(first_page + b * 2);
+  std::vector<float> out;
   for (int at = 0; at < n; at += chunk) {
-    const StepRun run{tokens.data() + at, std::min(chunk, n - at), at, blocks.data(), adapter, 2};
-    m.decoder->step(pool, &run, 1, {padded.data() + size_t(at) * ld, ld});
+    const Run run{tokens.data() + at, std::min(chunk, n - at), at, blocks.data(), adapter, WantedLogits::all};
+    const std::vector<float> rows = rows_of(m, *m.backend->step({&run, 1}));
+    out.insert(out.end(), rows.begin(), rows.end());
   }
-  for (int t = 0; t < n; t++) std::memcpy(&out[size_t(t) * vocab], &padded[size_t(t) * ld], vocab * sizeof(float));
   return out;
 }
 
@@ -178,33 +205,43 @@ inline std::vector<float> logprobs_from(const Kernels& k, const std::vector<floa
 
 inline std::vector<float> read_part(const Trainable& t, int i, Trainable::Part part) {
   const auto& x = t.tensors()[i];
-  std::vector<float> out(x.rows * std::max<int64_t>(x.cols, 1));
-  t.read(i, part, out.data());
+  std::vector<float> out(x.elements());
+  t.read(i, part, out);
   return out;
 }
 
 using Sequences = std::vector<std::vector<int32_t>>;
 
+// Rows of which every prediction counts, and the same gradient for each.
+struct Batched {
+  std::vector<TrainRow> rows;
+  std::vector<std::vector<float>> gradients;
+  std::vector<std::span<const float>> by_logprob;
+  Batched(const Sequences& sequences, float gradient) {
+    for (const auto& s : sequences) {
+      rows.push_back({.tokens = s});
+      gradients.emplace_back(s.size(), gradient).back() = 0;
+    }
+    for (const auto& g : gradients) by_logprob.push_back(g);
+  }
+};
+
 // Mean cross-entropy of the rows, forward and backward. Returns the loss.
-inline double train_on(Decoder& d, Pool& pool, const Sequences& rows, Trainable* t, std::vector<float>* logprobs = nullptr, PassOptions room = {},
+inline double train_on(Loaded& m, Pool& pool, const Sequences& rows, Trainable* t, std::vector<float>* logprobs = nullptr, PassOptions options = {},
                        int64_t* held = nullptr) {
-  std::vector<TrainRow> list;
+  m.pool.pool = &pool;
   int predicted = 0;
-  for (const auto& r : rows) list.push_back({r.data(), int(r.size())}), predicted += int(r.size()) - 1;
-  auto pass = d.forward(pool, list.data(), int(list.size()), nullptr, nullptr, t, nullptr, room);
+  for (const auto& r : rows) predicted += int(r.size()) - 1;
+  const Batched batch(rows, -1.0f / predicted);
+  auto pass = m.backend->forward(batch.rows, t, nullptr, options);
   if (!pass) return NAN;
   double loss = 0;
-  std::vector<std::vector<float>> gradients;
-  std::vector<const float*> pointers;
-  for (size_t r = 0; r < rows.size(); r++) {
+  for (size_t r = 0; r < rows.size(); r++)
     for (size_t i = 0; i + 1 < rows[r].size(); i++) {
       loss -= pass->logprobs(int(r))[i] / predicted;
       if (logprobs) logprobs->push_back(pass->logprobs(int(r))[i]);
     }
-    gradients.emplace_back(rows[r].size(), -1.0f / predicted).back() = 0;
-  }
-  for (const auto& g : gradients) pointers.push_back(g.data());
-  if (!pass->backward(pointers.data(), nullptr)) return NAN;
+  if (!pass->backward(batch.by_logprob, {})) return NAN;
   if (held) *held = pass->bytes();
   return loss;
 }

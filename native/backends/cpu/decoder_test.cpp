@@ -16,35 +16,34 @@ void check_reference(const std::string& folder, Isa isa, Pool& pool) {
   read_safetensors(folder + "/expected.safetensors", expected);
   const Json facts = read_json(folder + "/expected.json");
   const SavedAdapter saved(folder);
-  Loaded m(folder, weights, DType::f32, isa, pool);
+  Loaded m(folder, weights, TensorFormat::f32, isa, pool);
   Sequences rows;
   for (int r = 0; r < 3; r++) rows.push_back(expected.at("row" + std::to_string(r) + ".tokens").integers());
 
-  const AdapterRef adapter = m.decoder->load_adapter(pool, saved.spec, saved.reader());
+  const AdapterRef adapter = m.backend->load_adapter(saved.spec, saved.reader());
   for (int r = 0; r < 3; r++) {
     const std::string row = "row" + std::to_string(r);
     below(max_difference(logits_of(m, pool, rows[r], nullptr, 1000), expected.at(row + ".logits").values), 1e-4, name + " " + row + " logits");
     below(max_difference(logits_of(m, pool, rows[r], adapter, 1000), expected.at(row + ".adapter_logits").values), 1e-4, name + " " + row + " adapter logits");
     const std::vector<int32_t> blocks = {0, 1, 2};
-    std::vector<float> logits((m.config.vocab + 15) / 16 * 16);
     std::vector<int32_t> tokens = rows[r];
     int done = 0;
     for (const Json& wanted : facts["greedy"].items[r].items) {
-      const StepRun run{tokens.data() + done, int(tokens.size()) - done, done, blocks.data(), nullptr, 1};
-      m.decoder->step(pool, &run, 1, {logits.data(), int64_t(logits.size())});
+      const Run run{tokens.data() + done, int(tokens.size()) - done, done, blocks.data(), nullptr, WantedLogits::last};
+      const std::vector<float> logits = rows_of(m, *m.backend->step({&run, 1}));
       done = int(tokens.size());
-      tokens.push_back(int32_t(std::max_element(logits.begin(), logits.begin() + m.config.vocab) - logits.begin()));
+      tokens.push_back(int32_t(std::max_element(logits.begin(), logits.end()) - logits.begin()));
       expect(tokens.back() == int(wanted.value), name + " greedy token");
     }
   }
 
   {  // adapter gradients and three steps
     auto reader = saved.reader();
-    auto trainable = m.decoder->train_adapter(saved.spec, 1, &reader);
+    auto trainable = m.backend->train_adapter(saved.spec, 1, &reader);
     const Json& a = facts["adamw"];
     OptimizerSettings settings{float(a["lr"].value)};
     for (int step = 0; step < 3; step++) {
-      below(std::abs(train_on(*m.decoder, pool, rows, trainable.get()) - a["loss"].items[step].value), 1e-5 * (1 + step), name + " adapter loss");
+      below(std::abs(train_on(m, pool, rows, trainable.get()) - a["loss"].items[step].value), 1e-5 * (1 + step), name + " adapter loss");
       if (step == 0)
         for (size_t i = 0; i < trainable->tensors().size(); i++)
           below(relative_difference(read_part(*trainable, int(i), Trainable::Part::gradient), expected.at("lora_grad." + trainable->tensors()[i].name).values),
@@ -58,24 +57,24 @@ void check_reference(const std::string& folder, Isa isa, Pool& pool) {
       for (size_t j = 0; j < moved.size(); j++) moved[j] -= saved.tensors.at(tensor).values[j], wanted[j] -= saved.tensors.at(tensor).values[j];
       below(relative_difference(moved, wanted), 1e-3, name + " three steps of " + tensor);
     }
-    below(std::abs(train_on(*m.decoder, pool, rows, trainable.get()) - a["loss_after"].value), 1e-4, name + " loss after three steps");
+    below(std::abs(train_on(m, pool, rows, trainable.get()) - a["loss_after"].value), 1e-4, name + " loss after three steps");
   }
   {  // full gradients
-    auto trainable = m.decoder->train_weights();
-    below(std::abs(train_on(*m.decoder, pool, rows, trainable.get()) - facts["loss"].value), 1e-5, name + " loss");
+    auto trainable = m.backend->train_weights();
+    below(std::abs(train_on(m, pool, rows, trainable.get()) - facts["loss"].value), 1e-5, name + " loss");
     for (size_t i = 0; i < trainable->tensors().size(); i++)
       below(relative_difference(read_part(*trainable, int(i), Trainable::Part::gradient), expected.at("grad." + trainable->tensors()[i].name).values), 1e-3,
             name + " gradient of " + trainable->tensors()[i].name);
   }
   {  // bfloat16 against PyTorch's own error
-    Loaded half(folder, weights, DType::bf16, isa, pool);
+    Loaded half(folder, weights, TensorFormat::bf16, isa, pool);
     double logits_error = 0, logprob_error = 0;
     int64_t logits_count = 0, logprob_count = 0;
     for (int r = 0; r < 3; r++) {
       const std::string row = "row" + std::to_string(r);
       const std::vector<float> logits = logits_of(half, pool, rows[r], nullptr, 1000), &wanted = expected.at(row + ".logits").values;
       for (size_t i = 0; i < logits.size(); i++) logits_error += std::pow(double(logits[i]) - wanted[i], 2), logits_count++;
-      const std::vector<float> logprobs = logprobs_from(*kernels(isa, DType::bf16), logits, rows[r], m.config.vocab);
+      const std::vector<float> logprobs = logprobs_from(*kernels(isa, DType::bf16), logits, rows[r], m.vocab());
       for (size_t i = 0; i < logprobs.size(); i++) logprob_error += std::pow(double(logprobs[i]) - expected.at(row + ".logprobs").values[i], 2), logprob_count++;
     }
     const double rms = std::sqrt(logits_error / logits_count), theirs = facts["bfloat16"]["logits_rms_error"].value;

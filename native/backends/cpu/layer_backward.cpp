@@ -26,7 +26,7 @@ struct LayerBackward {
   const Matrix& dx;
   Workspace& ws;
   BackwardMemory& mem;
-  const DecoderConfig& c = m.config;
+  const Shape& c = m.shape;
   const Kernels& k = m.kernels;
   const Layer& w = m.weights->layers[layer];
   int window0 = 0;
@@ -185,7 +185,7 @@ struct LayerBackward {
     const int group = m.group();
     const int64_t query = (int64_t(head) * batch.rows + row) * group;
     AttentionBackwardTask t{};
-    t.rows = rows * group, t.head_dim = c.head_dim, t.scale = 1.0f / std::sqrt(float(c.head_dim));
+    t.rows = rows * group, t.head_dim = c.head_dim, t.scale = m.attention_scale(layer);
     t.q = ws.queries.at(query), t.ldq = c.head_dim;
     t.out = mem.out.at(query), t.ldo = mem.out.ld;
     t.dout = mem.d_out.at(query), t.lddo = mem.d_out.ld;
@@ -263,7 +263,7 @@ struct LayerBackward {
       float* d = ws.workers[worker].head.floats();
       for (int i = row; i < row + n; i++) {
         const int t = row0 + i, position = batch.positions[t];
-        const float *cos = m.rope.cos(position), *sin = m.rope.sin(position);
+        const float *cos = m.rope(layer).cos(position), *sin = m.rope(layer).sin(position);
         for (int h = 0; h < c.heads; h++)
           std::memcpy(d + h * head, mem.d_q.at((int64_t(h / group) * batch.rows + t) * group + h % group), head * sizeof(float));
         k.head_norm_rope_backward(a.q.at(t), head, c.heads, head, w.q_norm_weight(), c.rms_eps, cos, sin, d, d, q_sums);
@@ -339,7 +339,7 @@ constexpr int64_t kWindowBytes = int64_t(192) << 20;
 }  // namespace
 
 void BackwardMemory::configure(const Model& m, const Batch& batch, int pages, const Workspace& ws, const ModelGradients& wanted, const AdapterVersion* adapter) {
-  const DecoderConfig& c = m.config;
+  const Shape& c = m.shape;
   const Kernels& k = m.kernels;
   const int rank = adapter ? adapter->padded_rank() : 0;
   const LayerGradients& g = wanted.layers[0];

@@ -29,14 +29,14 @@ struct ProjectionTile {
 };
 
 void norm_rows(Team& team, const Model& m, const Matrix& x, const std::vector<float>& weight, int rows, const Rows& y) {
-  each_rows(team, rows, m.config.hidden, [&](int row, int count, int) {
-    m.kernels.rmsnorm(x.at(row), x.ld, weight.data(), m.config.rms_eps, count, m.config.hidden, y.at(row), y.ld);
+  each_rows(team, rows, m.shape.hidden, [&](int row, int count, int) {
+    m.kernels.rmsnorm(x.at(row), x.ld, weight.data(), m.shape.rms_eps, count, m.shape.hidden, y.at(row), y.ld);
   });
 }
 
 // Residual rows + x W^T, in float32.
 void add_product(Team& team, const ProjectionTile& tile, int p, const Rows& x, int row0, int rows, const Rows& z, const Matrix& from, const Matrix& to) {
-  const int n = tile.m.config.hidden;
+  const int n = tile.m.shape.hidden;
   const Split split = split_product(team, rows, panels_of(n));
   team.each(split.chunks(), [&](int64_t chunk, int) {
     const Tile t = tile_of(split, chunk);
@@ -50,7 +50,7 @@ void add_product(Team& team, const ProjectionTile& tile, int p, const Rows& x, i
 
 void queries_keys_values(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, Span& span, Workspace& ws, int row0,
                          int rows) {
-  const DecoderConfig& c = m.config;
+  const Shape& c = m.shape;
   const Kernels& k = m.kernels;
   const Layer& w = m.weights->layers[layer];
   const ProjectionTile tile{m, batch, layer};
@@ -83,7 +83,7 @@ void queries_keys_values(Team& team, const Model& m, const Batch& batch, int lay
     float* values = heads + padded(m.kv_width());
     for (int i = row; i < row + count; i++) {
       const int position = batch.positions[row0 + i];
-      k.head_norm_rope(out[1].at(i), c.head_dim, c.kv_heads, c.head_dim, w.k_norm_weight(), c.rms_eps, m.rope.cos(position), m.rope.sin(position),
+      k.head_norm_rope(out[1].at(i), c.head_dim, c.kv_heads, c.head_dim, w.k_norm_weight(), c.rms_eps, m.rope(layer).cos(position), m.rope(layer).sin(position),
                        keys);
       k.widen_rows(out[2].at(i), out[2].ld, 1, m.kv_width(), values, m.kv_width());
       auto write = [&](Slot s) {
@@ -99,7 +99,7 @@ void queries_keys_values(Team& team, const Model& m, const Batch& batch, int lay
 }
 
 void attend(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, Workspace& ws) {
-  const DecoderConfig& c = m.config;
+  const Shape& c = m.shape;
   const Kernels& k = m.kernels;
   const int group = m.group(), heads = c.kv_heads;
   const int64_t ld = m.head_ld();
@@ -116,7 +116,7 @@ void attend(Team& team, const Model& m, const Batch& batch, int layer, const Lay
       w.v_pages[b] = batch.pages->values(s.blocks[b], layer, head);
     }
     const int64_t query = (int64_t(head) * batch.rows + tile.row) * group;
-    k.attention({tile.rows * group, c.head_dim, 1.0f / std::sqrt(float(c.head_dim)), ws.queries.at(query), c.head_dim,
+    k.attention({tile.rows * group, c.head_dim, m.attention_scale(layer), ws.queries.at(query), c.head_dim,
                  batch.query_positions.data() + int64_t(tile.row) * group, blocks, w.k_pages.data(), w.v_pages.data(), out, ld,
                  a.lse ? a.lse + query : nullptr, w.attention.data()});
     for (int i = 0; i < tile.rows * group; i++)
@@ -126,7 +126,7 @@ void attend(Team& team, const Model& m, const Batch& batch, int layer, const Lay
 }
 
 void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, Span& span, Workspace& ws, int row0, int rows) {
-  const DecoderConfig& c = m.config;
+  const Shape& c = m.shape;
   const Kernels& k = m.kernels;
   const Layer& w = m.weights->layers[layer];
   const ProjectionTile tile{m, batch, layer};
@@ -162,12 +162,12 @@ void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, con
 }  // namespace
 
 void rope_queries(const Model& m, const Batch& batch, int layer, const Rows& q, int row0, int row, int rows, const Rows& queries, float* heads) {
-  const DecoderConfig& c = m.config;
+  const Shape& c = m.shape;
   const int group = m.group(), width = group * c.head_dim;
   for (int i = row; i < row + rows; i++) {
     const int position = batch.positions[row0 + i];
-    m.kernels.head_norm_rope(q.at(i), c.head_dim, c.heads, c.head_dim, m.weights->layers[layer].q_norm_weight(), c.rms_eps, m.rope.cos(position),
-                             m.rope.sin(position), heads);
+    m.kernels.head_norm_rope(q.at(i), c.head_dim, c.heads, c.head_dim, m.weights->layers[layer].q_norm_weight(), c.rms_eps, m.rope(layer).cos(position),
+                             m.rope(layer).sin(position), heads);
     for (int h = 0; h < c.kv_heads; h++)
       m.kernels.round_rows(heads + h * width, width, 1, width, 1.0f, queries.at((int64_t(h) * batch.rows + row0 + i) * group), width);
   }

@@ -1,6 +1,6 @@
 // Keys and values, in pages of 64 positions. A page id stands for one page in every layer and key-value head.
 #pragma once
-#include "decoder.h"
+#include "weights.h"
 #include "memory.h"
 
 namespace anneal::cpu {
@@ -8,9 +8,9 @@ namespace anneal::cpu {
 class Pages {
  public:
   Pages() = default;
-  Pages(const DecoderConfig& c, const Kernels& k) : layers_(c.layers), kv_heads_(c.kv_heads), bytes_(k.page_bytes(c.head_dim)) {}
+  Pages(const Shape& c, const Kernels& k) : layers_(c.layers), kv_heads_(c.kv_heads), bytes_(k.page_bytes(c.head_dim)) {}
   // The same memory for another model or another pass.
-  Pages(const DecoderConfig& c, const Kernels& k, Pages&& memory) : Pages(c, k) { memory_.swap(memory.memory_); }
+  Pages(const Shape& c, const Kernels& k, Pages&& memory) : Pages(c, k) { memory_.swap(memory.memory_); }
   // Makes room for pages 0..count-1; what they held is lost when room has to grow.
   void reserve(int count) { memory_.reserve(size_t(count) * page_bytes()), count_ = count; }
   int count() const { return count_; }

@@ -22,9 +22,10 @@ float uniform(uint64_t seed, uint64_t stream, uint64_t index) {
 
 }  // namespace
 
-int Parameters::add(std::string name, int64_t rows, int64_t cols, bool decay) {
-  tensors_.push_back({std::move(name), rows, cols});
-  Parameter p{cols ? rows : 1, cols ? cols : rows, padded(cols ? cols : rows), decay, {}, {}, {}, {}, {}};
+int Parameters::add(TensorShape t, bool decay) {
+  const int64_t rows = t.cols ? t.rows : 1, cols = t.cols ? t.cols : t.rows;
+  tensors_.push_back(std::move(t));
+  Parameter p{rows, cols, padded(cols), decay, {}, {}, {}, {}, {}};
   for (Buffer* b : {&p.value, &p.gradient, &p.moment1, &p.moment2}) b->reserve(p.size() * sizeof(float));
   for (int64_t from = 0; from < p.size(); from += kPiece) pieces_.push_back({int(parameters_.size()), from, std::min(kPiece, p.size() - from)});
   parameters_.push_back(std::move(p));
@@ -40,23 +41,23 @@ const Buffer& Parameters::part(const Parameter& p, Part which) const {
   }
 }
 
-void Parameters::read(int tensor, Part which, float* dst) const {
+void Parameters::read(int tensor, Part which, std::span<float> to) const {
   const Parameter& p = parameters_[tensor];
   if (which == Part::gradient && gradient_ == Gradient::dropped) {
-    std::memset(dst, 0, p.rows * p.cols * sizeof(float));
+    std::fill(to.begin(), to.end(), 0.0f);
     return;
   }
   Team team(pool_);
   each_rows(team, int(p.rows), int(p.cols), [&](int row, int count, int) {
-    for (int r = row; r < row + count; r++) std::memcpy(dst + r * p.cols, part(p, which).floats() + r * p.ld, p.cols * sizeof(float));
+    for (int r = row; r < row + count; r++) std::memcpy(&to[r * p.cols], part(p, which).floats() + r * p.ld, p.cols * sizeof(float));
   });
 }
 
-void Parameters::write(int tensor, Part which, const float* src) {
+void Parameters::write(int tensor, Part which, std::span<const float> from) {
   const Parameter& p = parameters_[tensor];
   Team team(pool_);
   each_rows(team, int(p.rows), int(p.cols), [&](int row, int count, int) {
-    for (int r = row; r < row + count; r++) std::memcpy(part(p, which).floats() + r * p.ld, src + r * p.cols, p.cols * sizeof(float));
+    for (int r = row; r < row + count; r++) std::memcpy(part(p, which).floats() + r * p.ld, &from[r * p.cols], p.cols * sizeof(float));
   });
 }
 
@@ -129,24 +130,24 @@ namespace {
 
 class AdapterParameters final : public Parameters {
  public:
-  AdapterParameters(const Model& m, Pool& pool, const LoraSpec& spec, uint64_t seed, const Decoder::AdapterValues* values)
-      : Parameters(pool, m.kernels), model_(m), spec_(spec), index_(m.config.layers) {
-    for (int l = 0; l < m.config.layers; l++)
+  AdapterParameters(const Model& m, Pool& pool, const LoraSpec& spec, uint64_t seed, const AdapterValues* values)
+      : Parameters(pool, m.kernels), model_(m), spec_(spec), index_(m.shape.layers) {
+    std::vector<TensorShape> tensors = adapter_tensors(m.spec, spec);
+    auto next = tensors.begin();
+    for (int l = 0; l < m.shape.layers; l++)
       for (int p = 0; p < kProjections; p++) {
         index_[l][p] = -1;
         if (!spec.targets[p]) continue;
-        const ProjectionShape shape = projection_shape(m.config, p);
-        const std::string name = "base_model.model." + projection_name(l, p);
-        index_[l][p] = add(name + ".lora_A.weight", spec.rank, shape.k, true);
-        add(name + ".lora_B.weight", shape.n, spec.rank, true);
-        initialise(l, p, shape, seed, values);
+        index_[l][p] = add(*next++, true);
+        add(*next++, true);
+        initialise(l, p, seed, values);
       }
     refresh();
   }
   bool full() const override { return false; }
   AdapterRef version() const override { return version_; }
   void refresh() override {
-    auto made = make_adapter_version(model_.config, kernels_, pool_, spec_, true, [&](int l, int p, bool b) { return parameters_[index_[l][p] + b].values(); });
+    auto made = make_adapter_version(model_.spec, kernels_, pool_, spec_, true, [&](int l, int p, bool b) { return parameters_[index_[l][p] + b].values(); });
     if (!made) throw Aborted();
     version_ = std::move(made);
   }
@@ -162,19 +163,20 @@ class AdapterParameters final : public Parameters {
   }
 
  private:
-  void initialise(int l, int p, const ProjectionShape& shape, uint64_t seed, const Decoder::AdapterValues* values) {
+  void initialise(int l, int p, uint64_t seed, const AdapterValues* values) {
     const int a = index_[l][p];
+    const int inputs = projection_shape(model_.spec, l, p).inputs;
     if (values) {
-      for (int b = 0; b < 2; b++) write(a + b, Part::value, (*values)(l, Projection(p), b));
+      for (int b = 0; b < 2; b++) write(a + b, Part::value, {(*values)(l, p, b), size_t(tensors()[a + b].elements())});
       return;
     }
     // Kaiming-uniform with a = sqrt(5) is uniform in +-1 / sqrt(inputs).
-    const float bound = 1 / std::sqrt(float(shape.k));
+    const float bound = 1 / std::sqrt(float(inputs));
     const Matrix rows = parameters_[a].values();
     Team team(pool_);
-    each_rows(team, spec_.rank, shape.k, [&](int row, int count, int) {
+    each_rows(team, spec_.rank, inputs, [&](int row, int count, int) {
       for (int r = row; r < row + count; r++)
-        for (int i = 0; i < shape.k; i++) *rows.at(r, i) = bound * uniform(seed, uint64_t(l) * kProjections + p, uint64_t(r) * shape.k + i);
+        for (int i = 0; i < inputs; i++) *rows.at(r, i) = bound * uniform(seed, uint64_t(l) * kProjections + p, uint64_t(r) * inputs + i);
     });
   }
 
@@ -189,7 +191,7 @@ class WeightParameters final : public Parameters {
   WeightParameters(Model& m, Pool& pool) : Parameters(pool, m.kernels), model_(m) {
     Weights& w = *m.weights;
     matrix("model.embed_tokens.weight", w.embedding);
-    for (int l = 0; l < m.config.layers; l++) {
+    for (int l = 0; l < m.shape.layers; l++) {
       Layer& layer = w.layers[l];
       for (int p = 0; p < kProjections; p++) {
         matrix(projection_name(l, p) + ".weight", layer.projections[p]);
@@ -248,7 +250,7 @@ class WeightParameters final : public Parameters {
 
  private:
   void matrix(std::string name, Linear& w) {
-    const int index = add(std::move(name), w.n, w.k, true);
+    const int index = add({std::move(name), w.n, w.k}, true);
     const Matrix values = parameters_[index].values();
     const int per = std::max(1, int(kPiece / (int64_t(w.k) * kLanes))) * kLanes;
     Team team(pool_);
@@ -261,8 +263,8 @@ class WeightParameters final : public Parameters {
   }
   void vector(std::string name, std::vector<float>& v) {
     if (v.empty()) return;
-    const int index = add(std::move(name), int64_t(v.size()), 0, false);
-    write(index, Part::value, v.data());
+    const int index = add({std::move(name), int64_t(v.size()), 0}, false);
+    write(index, Part::value, v);
     vectors_.push_back({index, &v});
   }
 
@@ -275,7 +277,7 @@ class WeightParameters final : public Parameters {
 
 }  // namespace
 
-std::unique_ptr<Parameters> train_adapter_parameters(const Model& m, Pool& pool, const LoraSpec& spec, uint64_t seed, const Decoder::AdapterValues* values) {
+std::unique_ptr<Parameters> train_adapter_parameters(const Model& m, Pool& pool, const LoraSpec& spec, uint64_t seed, const AdapterValues* values) {
   return std::make_unique<AdapterParameters>(m, pool, spec, seed, values);
 }
 

@@ -31,9 +31,9 @@ class Parameters : public Trainable {
   double optim_step(const OptimizerSettings&) override;
   int64_t steps() const override { return steps_; }
   void set_steps(int64_t steps) override { steps_ = steps; }
-  const std::vector<Tensor>& tensors() const override { return tensors_; }
-  void read(int tensor, Part, float* dst) const override;
-  void write(int tensor, Part, const float* src) override;
+  const std::vector<TensorShape>& tensors() const override { return tensors_; }
+  void read(int tensor, Part, std::span<float> to) const override;
+  void write(int tensor, Part, std::span<const float> from) override;
 
   virtual bool full() const = 0;
   // What backward passes add to: its shape is what matters to whoever prepares one.
@@ -51,8 +51,7 @@ class Parameters : public Trainable {
     Matrix values() const { return {value.floats(), ld}; }
   };
   struct Piece { int parameter; int64_t from, count; };
-  // cols 0: a vector of `rows`.
-  int add(std::string name, int64_t rows, int64_t cols, bool decay);
+  int add(TensorShape, bool decay);
   // f(piece, parameter, first element, elements) for pieces of all parameters. The division is fixed: sums over pieces do not depend on the
   // number of workers. False if aborted.
   template <class F> bool each_piece(F&& f) const {
@@ -73,13 +72,13 @@ class Parameters : public Trainable {
 
   const Buffer& part(const Parameter&, Part) const;
   std::function<void()> at_end_;
-  std::vector<Tensor> tensors_;
+  std::vector<TensorShape> tensors_;
   int64_t steps_ = 0;
   Gradient gradient_ = Gradient::zeros;
   bool pending_ = false;       // the open backward pass adds to `pending`
 };
 
-std::unique_ptr<Parameters> train_adapter_parameters(const Model&, Pool&, const LoraSpec&, uint64_t seed, const Decoder::AdapterValues* values);
+std::unique_ptr<Parameters> train_adapter_parameters(const Model&, Pool&, const LoraSpec&, uint64_t seed, const AdapterValues* values);
 std::unique_ptr<Parameters> train_weight_parameters(Model&, Pool&);
 
 }  // namespace anneal::cpu

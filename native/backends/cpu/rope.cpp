@@ -12,7 +12,7 @@ constexpr double kPi = 3.14159265358979323846;
 
 double yarn_mscale(double factor, double mscale) { return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1; }
 
-void llama3(const RopeConfig& c, std::vector<double>& frequencies) {
+void llama3(const RopeSpec& c, std::vector<double>& frequencies) {
   const double low = c.original_max_positions / c.low_freq_factor, high = c.original_max_positions / c.high_freq_factor;
   for (double& f : frequencies) {
     const double wavelength = 2 * kPi / f;
@@ -25,7 +25,7 @@ void llama3(const RopeConfig& c, std::vector<double>& frequencies) {
   }
 }
 
-void yarn(const RopeConfig& c, int head_dim, std::vector<double>& frequencies) {
+void yarn(const RopeSpec& c, int head_dim, std::vector<double>& frequencies) {
   // The dimension that turns `rotations` times over the original context.
   auto dimension = [&](double rotations) {
     return head_dim * std::log(c.original_max_positions / (rotations * 2 * kPi)) / (2 * std::log(c.theta));
@@ -42,14 +42,16 @@ void yarn(const RopeConfig& c, int head_dim, std::vector<double>& frequencies) {
 
 }  // namespace
 
-RopeTable::RopeTable(const RopeConfig& c, int head_dim, int max_positions) : half_(head_dim / 2), blocks_(max_positions / kBlock + 1) {
+RopeTable::RopeTable(const RopeSpec& c, int head_dim, int max_positions) : half_(head_dim / 2), blocks_(max_positions / kBlock + 1) {
   std::vector<double> frequencies(half_);
   for (int i = 0; i < half_; i++) frequencies[i] = 1 / std::pow(c.theta, 2.0 * i / head_dim);
-  if (c.type == Rope::linear) {
+  if (c.type == RopeType::none) {
+    std::fill(frequencies.begin(), frequencies.end(), 0.0);
+  } else if (c.type == RopeType::linear) {
     for (double& f : frequencies) f /= c.factor;
-  } else if (c.type == Rope::llama3) {
+  } else if (c.type == RopeType::llama3) {
     llama3(c, frequencies);
-  } else if (c.type == Rope::yarn) {
+  } else if (c.type == RopeType::yarn) {
     yarn(c, head_dim, frequencies);
     double factor = c.attention_factor;
     if (factor == 0)

@@ -3,13 +3,13 @@
 #include <memory>
 #include <vector>
 
-#include "decoder.h"
+#include "weights.h"
 
 namespace anneal::cpu {
 
 class RopeTable {
  public:
-  RopeTable(const RopeConfig&, int head_dim, int max_positions);
+  RopeTable(const RopeSpec&, int head_dim, int max_positions);
   // Makes positions 0..count-1 available. Addresses handed out before stay valid.
   void reserve(int count);
   // [head_dim / 2], times the attention factor. The position must have been reserved.

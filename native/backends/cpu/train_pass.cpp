@@ -7,13 +7,13 @@
 namespace anneal::cpu {
 namespace {
 
-int64_t kept_bytes_per_row(const DecoderConfig& c, int elem) {
+int64_t kept_bytes_per_row(const Shape& c, int elem) {
   const int64_t q = int64_t(c.heads) * c.head_dim, kv = int64_t(c.kv_heads) * c.head_dim;
   return 4 * padded(c.hidden) + elem * (2 * q + (c.qk_norm ? kv : 0) + 2 * int64_t(c.intermediate)) + 4 * c.heads;
 }
 
 // Bytes of a row that every layer takes, kept or not: the residual, keys and values.
-int64_t always_bytes_per_row(const DecoderConfig& c, int elem) { return 4 * padded(c.hidden) + elem * 2 * int64_t(c.kv_heads) * c.head_dim; }
+int64_t always_bytes_per_row(const Shape& c, int elem) { return 4 * padded(c.hidden) + elem * 2 * int64_t(c.kv_heads) * c.head_dim; }
 
 class Pass final : public TrainPass {
  public:
@@ -23,26 +23,28 @@ class Pass final : public TrainPass {
   }
   ~Pass() override { slot_->give(std::move(memory_)); }
 
-  const float* logprobs(int row) const override { return logprobs_.data() + row0_[row]; }
-  const float* entropies(int row) const override { return entropies_.data() + row0_[row]; }
-  float first_logprob(int row) const override { return first_logprobs_[row]; }
-  float first_entropy(int row) const override { return first_entropies_[row]; }
+  std::span<const float> logprobs(int row) const override { return of_row(logprobs_, row); }
+  std::span<const float> entropies(int row) const override { return of_row(entropies_, row); }
   int64_t bytes() const override { return memory_->account.bytes; }
 
-  bool forward(const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained, const PassOptions& options);
-  bool backward(const float* const* dlogprob, const float* dfirst, const float* const* dentropy) override;
+  bool forward(std::span<const TrainRow> rows, const PassOptions& options);
+  bool backward(RowGradients by_logprob, RowGradients by_entropy) override;
 
  private:
-  // Where an entry's results go: [row][t], or the row's first own token (t < 0).
+  // Where an entry's results go.
   struct Source { int row, t; };
 
-  void lay_out(const TrainRow* rows, int count);
-  void list_entries(const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained);
-  int token_at(const TrainRow* rows, int row, int position) const;
+  void lay_out(std::span<const TrainRow> rows);
+  void list_entries(std::span<const TrainRow> rows);
+  int token_at(std::span<const TrainRow> rows, int row, int position) const;
+  std::span<const float> of_row(const std::vector<float>& values, int row) const {
+    return std::span(values).subspan(size_t(row0_[row]), size_t(row0_[row + 1] - row0_[row]));
+  }
   void take_memory(const PassOptions&);
   void configure(TrainMemory&, const ModelGradients&) const;
   void configure_backward(TrainMemory&, const ModelGradients&) const;
   int64_t needed(TrainMemory&, const ModelGradients&) const;
+  const AdapterVersion* version() const { return version_of(adapter_); }
   LayerActivations activations(int layer);
   bool recomputed(int layer) const { return layer < first_kept_; }
 
@@ -57,7 +59,7 @@ class Pass final : public TrainPass {
   std::vector<Entry> entries_;
   std::vector<Source> sources_;
   std::vector<int> entries_from_;              // [tokens + 1]: entries of each hidden state
-  std::vector<float> logprobs_, entropies_, first_logprobs_, first_entropies_;
+  std::vector<float> logprobs_, entropies_;
   int pages_ = 0;
   bool entropy_gradient_ = false;
   int first_kept_ = 0;                         // layers below are computed again in backward
@@ -65,12 +67,13 @@ class Pass final : public TrainPass {
 };
 
 // Follows prefixes to the row that computes a position.
-int Pass::token_at(const TrainRow* rows, int row, int position) const {
+int Pass::token_at(std::span<const TrainRow> rows, int row, int position) const {
   while (rows[row].prefix >= 0 && position < rows[row].prefix_length) row = rows[row].prefix;
   return row0_[row] + position - (rows[row].prefix >= 0 ? rows[row].prefix_length : 0);
 }
 
-void Pass::lay_out(const TrainRow* rows, int count) {
+void Pass::lay_out(std::span<const TrainRow> rows) {
+  const int count = int(rows.size());
   Batch& b = memory_->batch;
   b.clear();
   tables_.assign(count, {});
@@ -82,13 +85,13 @@ void Pass::lay_out(const TrainRow* rows, int count) {
     const int start = row.prefix >= 0 ? row.prefix_length : 0, whole = start / kPage;
     std::vector<int32_t>& table = tables_[r];
     if (start > 0) table.assign(tables_[row.prefix].begin(), tables_[row.prefix].begin() + whole);
-    for (int block = whole; block * kPage < start + row.count; block++) table.push_back(pages++);
+    for (int block = whole; block * kPage < start + int(row.tokens.size()); block++) table.push_back(pages++);
     // The block in which the prefix ends is this row's own; the prefix's tokens write it too.
-    if (row.count > 0)
+    if (int(row.tokens.size()) > 0)
       for (int p = whole * kPage; p < start; p++) copies.push_back({token_at(rows, row.prefix, p), {table[whole], p % kPage}});
-    if (row.count > 0) b.add(row.tokens, row.count, start, table.data(), m_.group());
+    if (int(row.tokens.size()) > 0) b.add(row.tokens.data(), int(row.tokens.size()), start, table.data(), m_.group());
     row0_[r + 1] = b.rows;
-    last = std::max(last, start + row.count);
+    last = std::max(last, start + int(row.tokens.size()));
   }
   if (!copies.empty()) {
     std::stable_sort(copies.begin(), copies.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
@@ -96,21 +99,20 @@ void Pass::lay_out(const TrainRow* rows, int count) {
     for (const auto& copy : copies) b.copies.push_back(copy.second), b.copies_from[copy.first + 1]++;
     for (int i = 0; i < b.rows; i++) b.copies_from[i + 1] += b.copies_from[i];
   }
-  if (adapter_) b.segments.push_back({0, b.rows, adapter_.get()});
+  if (adapter_) b.segments.push_back({0, b.rows, version()});
   b.add_tiles(m_.group());
   pages_ = pages;
-  m_.rope.reserve(last);
+  m_.reserve_positions(last);
 }
 
-void Pass::list_entries(const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained) {
+void Pass::list_entries(std::span<const TrainRow> rows) {
   const int tokens = memory_->batch.rows;
   std::vector<std::pair<Entry, Source>> list;
-  for (int r = 0; r < count; r++) {
+  for (int r = 0; r < int(rows.size()); r++) {
     const TrainRow& row = rows[r];
-    if (row.prefix >= 0 && row.prefix_length > 0 && row.count > 0 && (!first_trained || first_trained[r]))
-      list.push_back({{token_at(rows, row.prefix, row.prefix_length - 1), row.tokens[0]}, {r, -1}});
-    for (int t = 0; t + 1 < row.count; t++)
-      if (!trained || !trained[r] || trained[r][t]) list.push_back({{row0_[r] + t, row.tokens[t + 1], row.temperatures ? 1.0f / row.temperatures[t] : 1.0f}, {r, t}});
+    for (int t = 0; t + 1 < int(row.tokens.size()); t++)
+      if (row.trained.empty() || row.trained[t])
+        list.push_back({{row0_[r] + t, row.tokens[t + 1], row.temperatures.empty() ? 1.0f : 1.0f / row.temperatures[t]}, {r, t}});
   }
   std::stable_sort(list.begin(), list.end(), [](const auto& x, const auto& y) { return x.first.hidden < y.first.hidden; });
   entries_from_.assign(tokens + 1, 0);
@@ -123,11 +125,11 @@ void Pass::list_entries(const TrainRow* rows, int count, const uint8_t* const* t
 
 // Prepares `mem` for the forward pass. Its batch has been laid out.
 void Pass::configure(TrainMemory& mem, const ModelGradients& wanted) const {
-  const DecoderConfig& c = m_.config;
+  const Shape& c = m_.shape;
   const int tokens = memory_->batch.rows;
   mem.pages = Pages(c, m_.kernels, std::move(mem.pages));
   mem.pages.reserve(pages_);
-  mem.workspace.configure(m_, tokens, pool_.workers(), kBlockRows, adapter_ ? adapter_->padded_rank() : 0);
+  mem.workspace.configure(m_, tokens, pool_.workers(), kBlockRows, adapter_ ? version()->padded_rank() : 0);
   if (trainable_) {
     mem.x.resize(c.layers + 1), mem.kept.resize(c.layers);
     for (MatrixStore& x : mem.x) x.size(tokens, c.hidden);
@@ -151,8 +153,8 @@ void Pass::configure(TrainMemory& mem, const ModelGradients& wanted) const {
 }
 
 void Pass::configure_backward(TrainMemory& mem, const ModelGradients& wanted) const {
-  mem.workspace.configure_backward(m_, adapter_ ? adapter_->padded_rank() : 0);
-  mem.backward.configure(m_, memory_->batch, pages_, mem.workspace, wanted, adapter_.get());
+  mem.workspace.configure_backward(m_, adapter_ ? version()->padded_rank() : 0);
+  mem.backward.configure(m_, memory_->batch, pages_, mem.workspace, wanted, version());
   mem.head.configure(m_, int(entries_.size()), pool_.workers(), true, trainable_->full());
 }
 
@@ -167,7 +169,7 @@ int64_t Pass::needed(TrainMemory& mem, const ModelGradients& wanted) const {
 // Keeps as many layers as there is room for, and takes memory.
 void Pass::take_memory(const PassOptions& options) {
   const ModelGradients wanted = trainable_ ? trainable_->wanted() : ModelGradients{};
-  const int layers = trainable_ ? m_.config.layers : 0;
+  const int layers = trainable_ ? m_.shape.layers : 0;
   auto whole = [&](int first_kept) {
     first_kept_ = first_kept;
     TrainMemory fresh;
@@ -207,20 +209,19 @@ LayerActivations Pass::activations(int layer) {
   TrainMemory::Kept& kept = recomputed(layer) ? memory_->again : memory_->kept[layer];
   a.x_in = memory_->x[layer], a.x_mid = kept.x_mid, a.x_out = memory_->x[layer + 1];
   a.q = kept.q, a.gate = kept.gate, a.up = kept.up, a.attention = kept.attention;
-  if (m_.config.qk_norm) a.k = kept.k;
+  if (m_.shape.qk_norm) a.k = kept.k;
   a.lse = kept.lse.floats();
   return a;
 }
 
-bool Pass::forward(const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained, const PassOptions& options) {
-  const DecoderConfig& c = m_.config;
+bool Pass::forward(std::span<const TrainRow> rows, const PassOptions& options) {
+  const Shape& c = m_.shape;
   const Kernels& k = m_.kernels;
   entropy_gradient_ = options.entropy_gradient;
-  lay_out(rows, count);
-  list_entries(rows, count, trained, first_trained);
+  lay_out(rows);
+  list_entries(rows);
   const int tokens = memory_->batch.rows, found = int(entries_.size());
   logprobs_.assign(tokens, 0), entropies_.assign(tokens, 0);
-  first_logprobs_.assign(count, 0), first_entropies_.assign(count, 0);
   if (tokens == 0) return true;
 
   take_memory(options);
@@ -238,32 +239,33 @@ bool Pass::forward(const TrainRow* rows, int count, const uint8_t* const* traine
   head_forward(team, m_, trainable_ ? mem.x[c.layers] : mem.x[0], entries_, logprobs.data(), entropies.data(), units, mem.workspace.workers, mem.head);
   for (int e = 0; e < found; e++) {
     const Source s = sources_[e];
-    (s.t < 0 ? first_logprobs_[s.row] : logprobs_[row0_[s.row] + s.t]) = logprobs[e];
-    (s.t < 0 ? first_entropies_[s.row] : entropies_[row0_[s.row] + s.t]) = entropies[e];
+    logprobs_[row0_[s.row] + s.t] = logprobs[e];
+    entropies_[row0_[s.row] + s.t] = entropies[e];
   }
   return team.ok();
 }
 
-bool Pass::backward(const float* const* dlogprob, const float* dfirst, const float* const* dentropy) {
+bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy_rows) {
+  const bool with_entropy = !by_entropy_rows.empty();
   FloatMode mode;
-  const DecoderConfig& c = m_.config;
+  const Shape& c = m_.shape;
   const Kernels& k = m_.kernels;
   TrainMemory& mem = *memory_;
   const Batch& batch = mem.batch;
   const int tokens = batch.rows, blocks = (tokens + kBlockRows - 1) / kBlockRows;
   if (tokens == 0) return true;
-  std::vector<float> d(entries_.size()), by_entropy(dentropy ? entries_.size() : 0);
+  std::vector<float> d(entries_.size()), by_entropy(with_entropy ? entries_.size() : 0);
   for (size_t e = 0; e < d.size(); e++) {
     const Source s = sources_[e];
-    d[e] = s.t < 0 ? (dfirst ? dfirst[s.row] : 0) : (dlogprob[s.row] ? dlogprob[s.row][s.t] : 0);
-    if (dentropy && s.t >= 0 && dentropy[s.row]) by_entropy[e] = dentropy[s.row][s.t];
+    if (!by_logprob[s.row].empty()) d[e] = by_logprob[s.row][s.t];
+    if (with_entropy && !by_entropy_rows[s.row].empty()) by_entropy[e] = by_entropy_rows[s.row][s.t];
   }
 
   {  // The pool may have changed since the forward pass.
     const ModelGradients shape = trainable_->wanted();
     const auto grow = [&](MemoryAccount& account) {
       MemoryAccount::Scope scope(account);
-      mem.workspace.configure(m_, tokens, pool_.workers(), kBlockRows, adapter_ ? adapter_->padded_rank() : 0);
+      mem.workspace.configure(m_, tokens, pool_.workers(), kBlockRows, adapter_ ? version()->padded_rank() : 0);
       configure_backward(mem, shape);
     };
     MemoryAccount counted{0, true};
@@ -274,7 +276,7 @@ bool Pass::backward(const float* const* dlogprob, const float* dfirst, const flo
   ModelGradients wanted;
   if (!trainable_->begin(wanted)) return false;
   Team team(pool_);
-  const HeadGradient by{d.data(), dentropy ? by_entropy.data() : nullptr};
+  const HeadGradient by{d.data(), with_entropy ? by_entropy.data() : nullptr};
   if (wanted.head) head_weight_gradient(team, m_, mem.x[c.layers], entries_, by, wanted.head, mem.workspace.workers, mem.head);
 
   MatrixStore& partial = mem.backward.partial_final_norm;
@@ -288,7 +290,7 @@ bool Pass::backward(const float* const* dlogprob, const float* dfirst, const flo
       std::memset(dh, 0, c.hidden * sizeof(float));
       for (int e = entries_from_[t]; e < entries_from_[t + 1]; e++) {
         k.add_scaled(dh, mem.units.at(e), d[e], c.hidden);
-        if (dentropy) k.add_scaled(dh, mem.entropy_units.at(e), by_entropy[e], c.hidden);
+        if (with_entropy) k.add_scaled(dh, mem.entropy_units.at(e), by_entropy[e], c.hidden);
       }
       k.rmsnorm_backward(mem.x[c.layers].at(t), mem.x[c.layers].ld, m_.weights->final_norm.data(), c.rms_eps, dh, c.hidden, 1, c.hidden, mem.d_x.at(t),
                          mem.d_x.ld, sums);
@@ -303,7 +305,7 @@ bool Pass::backward(const float* const* dlogprob, const float* dfirst, const flo
       again.x_out = {};
       layer_forward(team, m_, batch, l, again, mem.workspace);
     }
-    layer_backward(team, m_, batch, l, a, adapter_.get(), wanted.layers[l], l > 0 || trainable_->full(), mem.d_x, mem.workspace, mem.backward);
+    layer_backward(team, m_, batch, l, a, version(), wanted.layers[l], l > 0 || trainable_->full(), mem.d_x, mem.workspace, mem.backward);
   }
   // Embedding rows take the gradients of their tokens in row order, after the head's when tied.
   if (wanted.embedding) {
@@ -319,7 +321,7 @@ bool Pass::backward(const float* const* dlogprob, const float* dfirst, const flo
 }  // namespace
 
 void TrainMemory::Kept::size(const Model& m, int rows) {
-  const DecoderConfig& c = m.config;
+  const Shape& c = m.shape;
   x_mid.size(rows, c.hidden);
   q.size(rows, m.q_width(), m.kernels);
   if (c.qk_norm) k.size(rows, m.kv_width(), m.kernels);
@@ -329,18 +331,16 @@ void TrainMemory::Kept::size(const Model& m, int rows) {
   lse.reserve(size_t(rows) * c.heads * sizeof(float));
 }
 
-std::unique_ptr<TrainPass> train_forward(Model& m, Pool& pool, const TrainRow* rows, int count, const uint8_t* const* trained,
-                                         const uint8_t* first_trained, Parameters* trainable, const AdapterRef& adapter, const PassOptions& options,
-                                         std::shared_ptr<TrainMemorySlot> slot) {
+std::unique_ptr<TrainPass> train_forward(Model& m, Pool& pool, std::span<const TrainRow> rows, Parameters* trainable, const AdapterRef& adapter,
+                                         const PassOptions& options, std::shared_ptr<TrainMemorySlot> slot) {
   FloatMode mode;
   auto pass = std::make_unique<Pass>(m, pool, trainable, trainable ? trainable->version() : adapter, std::move(slot));
-  if (!pass->forward(rows, count, trained, first_trained, options)) return nullptr;
+  if (!pass->forward(rows, options)) return nullptr;
   return pass;
 }
 
-int64_t Decoder::activation_bytes_per_token(const DecoderConfig& c) {
-  const int elem = c.dtype == DType::f32 ? 4 : 2;
-  return c.layers * (kept_bytes_per_row(c, elem) + always_bytes_per_row(c, elem));
+int64_t activation_bytes_per_token(const Shape& c, const Kernels& k) {
+  return c.layers * (kept_bytes_per_row(c, k.elem) + always_bytes_per_row(c, k.elem));
 }
 
 }  // namespace anneal::cpu

@@ -48,7 +48,8 @@ class TrainMemorySlot {
   std::unique_ptr<TrainMemory> memory_;
 };
 
-std::unique_ptr<TrainPass> train_forward(Model&, Pool&, const TrainRow* rows, int count, const uint8_t* const* trained, const uint8_t* first_trained,
-                                         Parameters* trainable, const AdapterRef&, const PassOptions&, std::shared_ptr<TrainMemorySlot>);
+std::unique_ptr<TrainPass> train_forward(Model&, Pool&, std::span<const TrainRow>, Parameters* trainable, const AdapterRef&, const PassOptions&, std::shared_ptr<TrainMemorySlot>);
+
+int64_t activation_bytes_per_token(const Shape&, const Kernels&);
 
 }  // namespace anneal::cpu

@@ -5,26 +5,13 @@
 
 namespace anneal::cpu {
 
-ProjectionShape projection_shape(const DecoderConfig& c, int p) {
-  const int q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
-  switch (p) {
-    case kQ: return {q, c.hidden, c.q_bias};
-    case kK: return {kv, c.hidden, c.k_bias};
-    case kV: return {kv, c.hidden, c.v_bias};
-    case kO: return {c.hidden, q, c.o_bias};
-    case kGate:
-    case kUp: return {c.intermediate, c.hidden, c.mlp_bias};
-    default: return {c.hidden, c.intermediate, c.mlp_bias};
-  }
+Shape shape_of(const ModelSpec& m) {
+  const LayerSpec& l = m.layers[0];
+  return {m.hidden,    l.feed_forward.intermediate, int(m.layers.size()), l.attention.heads, l.attention.kv_heads, l.attention.head_dim, m.vocab,
+          m.rms_eps, l.attention.qk_norm};
 }
 
-std::string layer_name(int layer, const char* rest) { return "model.layers." + std::to_string(layer) + "." + rest; }
-
-std::string projection_name(int layer, int p) {
-  static const char* names[kProjections] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
-                                            "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj"};
-  return layer_name(layer, names[p]);
-}
+DType dtype_of(TensorFormat format) { return format == TensorFormat::f32 ? DType::f32 : DType::bf16; }
 
 namespace {
 
@@ -62,48 +49,46 @@ struct Loader {
   }
 };
 
-double parameters(const DecoderConfig& c) {
-  double sum = double(c.vocab) * c.hidden * (c.tied_head ? 1 : 2);
-  for (int p = 0; p < kProjections; p++) sum += double(c.layers) * projection_shape(c, p).n * projection_shape(c, p).k;
+double elements(const ModelSpec& m) {
+  double sum = 0;
+  for (const TensorShape& t : weight_tensors(m))
+    if (t.cols) sum += double(t.elements());
   return sum;
 }
 
 }  // namespace
 
-std::unique_ptr<Weights> load_weights(const DecoderConfig& c, const Kernels& kernels, Pool& pool, const TensorReader& read,
+std::unique_ptr<Weights> load_weights(const ModelSpec& m, const Kernels& kernels, Pool& pool, const TensorReader& read,
                                       const std::function<bool(double)>& progress) {
   auto w = std::make_unique<Weights>();
-  Loader load{kernels, pool, read, progress, parameters(c), 0, false, {}};
-  load.matrix("model.embed_tokens.weight", c.vocab, c.hidden, w->embedding);
-  w->layers.resize(c.layers);
-  for (int l = 0; l < c.layers && !load.stopped; l++) {
+  Loader load{kernels, pool, read, progress, elements(m), 0, false, {}};
+  load.matrix("model.embed_tokens.weight", m.vocab, m.hidden, w->embedding);
+  w->layers.resize(m.layers.size());
+  for (int l = 0; l < int(m.layers.size()) && !load.stopped; l++) {
     Layer& layer = w->layers[l];
     for (int p = 0; p < kProjections; p++) {
-      const ProjectionShape shape = projection_shape(c, p);
-      load.matrix(projection_name(l, p) + ".weight", shape.n, shape.k, layer.projections[p]);
-      if (shape.bias) load.vector(projection_name(l, p) + ".bias", shape.n, layer.projections[p].bias);
+      const ProjectionShape shape = projection_shape(m, l, p);
+      load.matrix(projection_name(l, p) + ".weight", shape.outputs, shape.inputs, layer.projections[p]);
+      if (shape.bias) load.vector(projection_name(l, p) + ".bias", shape.outputs, layer.projections[p].bias);
     }
-    load.vector(layer_name(l, "input_layernorm.weight"), c.hidden, layer.input_norm);
-    load.vector(layer_name(l, "post_attention_layernorm.weight"), c.hidden, layer.post_norm);
-    if (c.qk_norm) {
-      load.vector(layer_name(l, "self_attn.q_norm.weight"), c.head_dim, layer.q_norm);
-      load.vector(layer_name(l, "self_attn.k_norm.weight"), c.head_dim, layer.k_norm);
+    load.vector(layer_name(l, "input_layernorm.weight"), m.hidden, layer.input_norm);
+    load.vector(layer_name(l, "post_attention_layernorm.weight"), m.hidden, layer.post_norm);
+    const AttentionSpec& attention = m.layers[l].attention;
+    if (attention.qk_norm) {
+      load.vector(layer_name(l, "self_attn.q_norm.weight"), attention.head_dim, layer.q_norm);
+      load.vector(layer_name(l, "self_attn.k_norm.weight"), attention.head_dim, layer.k_norm);
     }
   }
-  if (!load.stopped) load.vector("model.norm.weight", c.hidden, w->final_norm);
-  if (!load.stopped && !c.tied_head) load.matrix("lm_head.weight", c.vocab, c.hidden, w->untied_head);
+  if (!load.stopped) load.vector("model.norm.weight", m.hidden, w->final_norm);
+  if (!load.stopped && !m.tied_head) load.matrix("lm_head.weight", m.vocab, m.hidden, w->untied_head);
   if (load.stopped) return nullptr;
   return w;
 }
 
-int64_t Decoder::weight_bytes(const DecoderConfig& c) {
-  const Kernels& k = *kernels(Isa::portable, c.dtype);
-  int64_t sum = panels_of(c.vocab) * panel_bytes(k, c.hidden) * (c.tied_head ? 1 : 2);
-  for (int p = 0; p < kProjections; p++) {
-    const ProjectionShape shape = projection_shape(c, p);
-    sum += c.layers * (panels_of(shape.n) * int64_t(panel_bytes(k, shape.k)) + (shape.bias ? 4 * shape.n : 0));
-  }
-  return sum + 4 * int64_t(c.hidden) * (2 * c.layers + 1);
+int64_t weight_bytes(const ModelSpec& m, const Kernels& k) {
+  int64_t sum = 0;
+  for (const TensorShape& t : weight_tensors(m)) sum += t.cols ? panels_of(int(t.rows)) * int64_t(panel_bytes(k, int(t.cols))) : 4 * t.rows;
+  return sum;
 }
 
 }  // namespace anneal::cpu

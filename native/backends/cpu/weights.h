@@ -2,10 +2,33 @@
 #pragma once
 #include <vector>
 
-#include "decoder.h"
+#include "../backend.h"
 #include "memory.h"
 
 namespace anneal::cpu {
+
+using backends::AdapterRef;
+using backends::AdapterValues;
+using backends::NoRoom;
+using backends::OptimizerSettings;
+using backends::PassOptions;
+using backends::RowRequest;
+using backends::RowResult;
+using backends::Run;
+using backends::TensorReader;
+using backends::Trainable;
+using backends::TrainPass;
+using backends::TrainRow;
+using namespace model;
+
+// What all layers of a model have in common here.
+struct Shape {
+  int hidden, intermediate, layers, heads, kv_heads, head_dim, vocab;
+  float rms_eps;
+  bool qk_norm;
+};
+Shape shape_of(const ModelSpec&);
+DType dtype_of(model::TensorFormat);
 
 // y[n] = x[k] . W^T (+ bias)
 struct Linear {
@@ -30,14 +53,8 @@ struct Weights {
   Linear& head() { return untied_head.n ? untied_head : embedding; }
 };
 
-// Outputs, inputs and bias of a projection.
-struct ProjectionShape { int n, k; bool bias; };
-ProjectionShape projection_shape(const DecoderConfig&, int projection);
-// "model.layers.3.self_attn.q_proj"
-std::string projection_name(int layer, int projection);
-std::string layer_name(int layer, const char* rest);
-
 // Null when `progress` (given the fraction done) returns false.
-std::unique_ptr<Weights> load_weights(const DecoderConfig&, const Kernels&, Pool&, const TensorReader&, const std::function<bool(double)>& progress);
+std::unique_ptr<Weights> load_weights(const ModelSpec&, const Kernels&, Pool&, const TensorReader&, const std::function<bool(double)>& progress);
+int64_t weight_bytes(const ModelSpec&, const Kernels&);
 
 }  // namespace anneal::cpu

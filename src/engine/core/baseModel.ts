@@ -2,7 +2,7 @@ import { stat } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
 import { ModelFileError } from "../../errors.js";
 import { InferenceLoop } from "../../inference/index.js";
-import type { DecoderConfig, DeviceModel, Runtime } from "../../runtime/runtime.js";
+import type { DeviceModel, ModelSpec, Runtime } from "../../runtime/runtime.js";
 import {
   type ChatTemplate,
   compileChatTemplate,
@@ -24,7 +24,7 @@ export interface BaseModel {
   /** The name that requests use. */
   readonly id: string;
   readonly folder: string;
-  readonly config: DecoderConfig;
+  readonly config: ModelSpec;
   /** Positions that a sequence may have. */
   readonly contextLength: number;
   readonly tokenizer: Tokenizer;

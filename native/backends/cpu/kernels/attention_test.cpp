@@ -1,7 +1,7 @@
 // Attention over pages: against a double reference, alone and in company, and its gradients.
 #include "kernels_fixture.h"
 
-namespace anneal::test {
+namespace anneal::cpu::test {
 namespace {
 
 void test_attention_cases() {
@@ -121,4 +121,4 @@ void test_attention() {
   test_attention_gradient();
 }
 
-}  // namespace anneal::test
+}  // namespace anneal::cpu::test

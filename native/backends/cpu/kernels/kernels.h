@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "../../../executor/float_mode.h"
+#include "../../page.h"
 
 namespace anneal::cpu {
 
@@ -21,7 +22,7 @@ enum class DType : uint8_t { f32, bf16 };
 enum class Isa : uint8_t { portable, avx2, avx512, avx512bf16 };
 
 constexpr int kLanes = 16;          // columns of a panel, lanes of a row reduction
-constexpr int kPage = 64;           // token positions of a KV page = keys of an attention block
+using backends::kPage;              // token positions of a KV page = keys of an attention block
 constexpr int kSegment = 1024;      // positions of an attention segment with its own (max, sum, output)
 constexpr int kLogitBlock = 512;    // columns of a log-sum-exp block
 

@@ -3,7 +3,7 @@
 
 #include "kernels_fixture.h"
 
-namespace anneal::test {
+namespace anneal::cpu::test {
 namespace {
 
 // Wall time: a busy machine can only make a result look worse. (The thread's processor clock jumps on virtual machines, and the best of
@@ -116,4 +116,4 @@ void bench() {
   }
 }
 
-}  // namespace anneal::test
+}  // namespace anneal::cpu::test

@@ -12,7 +12,7 @@
 
 #include "kernels.h"
 
-namespace anneal::test {
+namespace anneal::cpu::test {
 
 using Floats = std::vector<float>;
 
@@ -200,4 +200,4 @@ struct Cache {
   }
 };
 
-}  // namespace anneal::test
+}  // namespace anneal::cpu::test

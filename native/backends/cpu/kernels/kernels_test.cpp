@@ -2,7 +2,7 @@
 // the work, and (gradients) against finite differences. Build and run: make -C native/kernels test. Throughput: make -C native/kernels bench.
 #include "kernels_fixture.h"
 
-namespace anneal::test {
+namespace anneal::cpu::test {
 
 void test_products();
 void test_rows();
@@ -10,7 +10,7 @@ void test_attention();
 void test_sampling();
 void bench();
 
-}  // namespace anneal::test
+}  // namespace anneal::cpu::test
 
 int main(int argc, char** argv) {
   using namespace anneal::cpu;

@@ -1,7 +1,7 @@
 // Rounding, panels and products: exact layouts and exact bits on every instruction set, for every row count.
 #include "kernels_fixture.h"
 
-namespace anneal::test {
+namespace anneal::cpu::test {
 namespace {
 
 void test_rounding() {
@@ -190,4 +190,4 @@ void test_products() {
   test_gemm();
 }
 
-}  // namespace anneal::test
+}  // namespace anneal::cpu::test

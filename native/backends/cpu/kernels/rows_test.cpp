@@ -1,7 +1,7 @@
 // Everything that works row by row or element by element, with its gradient.
 #include "kernels_fixture.h"
 
-namespace anneal::test {
+namespace anneal::cpu::test {
 namespace {
 
 Floats exp_of(const Kernels& k, const Floats& x, float shift = 0) {
@@ -328,4 +328,4 @@ void test_rows() {
   test_adamw();
 }
 
-}  // namespace anneal::test
+}  // namespace anneal::cpu::test

@@ -1,7 +1,7 @@
 // The sampler's passes over a row, against a loop over its entries.
 #include "kernels_fixture.h"
 
-namespace anneal::test {
+namespace anneal::cpu::test {
 namespace {
 
 void test_passes(int n) {
@@ -79,4 +79,4 @@ void test_sampling() {
   for (int n : {1, 16, 40, 511, 512, 513, 5003}) test_passes(n);
 }
 
-}  // namespace anneal::test
+}  // namespace anneal::cpu::test

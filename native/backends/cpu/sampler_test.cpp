@@ -8,7 +8,7 @@
 #include <numeric>
 #include <random>
 
-#include "random.h"
+#include "../../sampling/random.h"
 #include "sampler.h"
 
 using namespace anneal;
@@ -136,13 +136,12 @@ int main() {
     if (outputs.size() >= 2 && rng() % 2) p.bad_words = {{outputs[outputs.size() - 1], int(rng() % n)}, {outputs[0], outputs[0], 1}, {2}};
     if (rng() % 3 == 0) p.min_tokens = 3, p.end_ids = {0, 1};
 
-    Sampler sampler(p, n);
-    for (int id : outputs) sampler.accept(id);
-    sampler.accept(1), sampler.rewind(int(outputs.size()));
+    SamplingState state(p, n);
+    for (int id : outputs) state.accept(id);
     const std::vector<float> row = logits;
     SamplerScratch scratch;
     scratch.size(n);
-    const Sampled got = sampler.sample(k, row.data(), int(outputs.size()), nullptr, scratch);
+    const Sampled got = sample(k, state, row.data(), int(outputs.size()), nullptr, scratch);
     const auto q = distribution(logits, p, outputs);
     const double total = std::accumulate(q.begin(), q.end(), 0.0);
     if (!(total > 0)) {
@@ -169,12 +168,12 @@ int main() {
     const auto q = distribution(logits, p, {});
     const double total = std::accumulate(q.begin(), q.end(), 0.0);
     std::vector<int> seen(20);
-    Sampler sampler(p, 20);
+    SamplingState state(p, 20);
     const int draws = 200000;
     SamplerScratch scratch;
     scratch.size(20);
     for (int i = 0; i < draws; i++) {
-      seen[sampler.sample(k, logits.data(), i, nullptr, scratch).token]++;
+      seen[sample(k, state, logits.data(), i, nullptr, scratch).token]++;
     }
     double chi = 0;
     for (int i = 0; i < 20; i++) chi += std::pow(seen[i] - draws * q[i] / total, 2) / (draws * q[i] / total);
@@ -190,28 +189,28 @@ int main() {
     SamplingParams p;
     p.temperature = 0;
     p.top_logprobs = 4;
-    Sampler sampler(p, 6);
+    SamplingState state(p, 6);
     auto row = logits;
-    const auto got = sampler.sample(k, row.data(), 0, nullptr, scratch);
+    const auto got = sample(k, state, row.data(), 0, nullptr, scratch);
     check(got.token == 1 && got.top_ids == std::vector<int32_t>({1, 2, 5, 3}), "ties go to the lowest id");
     double lse = 0;
     for (float x : logits) lse += std::exp(double(x));
     check(std::fabs(got.logprob - (3 - std::log(lse))) < 1e-6, "logprob");
     const uint32_t mask[1] = {0b001001};
     row = logits;
-    check(sampler.sample(k, row.data(), 0, mask, scratch).token == 3, "grammar mask");
+    check(sample(k, state, row.data(), 0, mask, scratch).token == 3, "grammar mask");
     const uint32_t none[1] = {0};
     row = logits;
-    check(sampler.sample(k, row.data(), 0, none, scratch).token == -1, "empty grammar mask");
+    check(sample(k, state, row.data(), 0, none, scratch).token == -1, "empty grammar mask");
     const auto rank = row_logprobs(k, logits.data(), 6, 3, 2, scratch);
     check(rank.rank == 4 && rank.top_ids == std::vector<int32_t>({1, 2}), "rank counts ties");
     row = {NAN, NAN, NAN, NAN, NAN, NAN};
-    check(sampler.sample(k, row.data(), 0, nullptr, scratch).token == -1, "NaN logits permit nothing");
+    check(sample(k, state, row.data(), 0, nullptr, scratch).token == -1, "NaN logits permit nothing");
     SamplingParams cold;
     cold.temperature = 1e-30f;
-    Sampler icy(cold, 6);
+    SamplingState icy(cold, 6);
     row = {1, 2, 5, 4, 0, 3};
-    check(icy.sample(k, row.data(), 0, nullptr, scratch).token == 2, "a temperature near zero is nearly greedy");
+    check(sample(k, icy, row.data(), 0, nullptr, scratch).token == 2, "a temperature near zero is nearly greedy");
   }
   std::printf("%s\n", failures ? "FAILED" : "ok");
   return failures != 0;

@@ -1,8 +1,9 @@
-// config.json of a Hugging Face folder as a decoder configuration. What a folder asks for and the decoder does not have is refused by name.
+// config.json of a Hugging Face folder as the spec of a model: one table of families, and what each makes of its fields. What a folder asks
+// for and cannot be said in a spec, or is not computed yet, is refused by name.
 
-import type { DecoderConfig } from "../runtime/runtime.js";
+import type { LayerSpec, ModelSpec } from "../runtime/runtime.js";
 import type { JsonFields } from "./jsonFields.js";
-import { ropeConfig } from "./ropeConfig.js";
+import { ropeSpec } from "./ropeSpec.js";
 
 /** What differs between families beside their sizes, as the Hugging Face classes of these names define it. */
 interface Family {
@@ -54,42 +55,61 @@ const FAMILIES: Record<string, Family> = {
   },
 };
 
-/** @throws ModelFileError naming the field that is missing, out of range, or asks for something the decoder does not have. */
-export function decoderConfig(fields: JsonFields): DecoderConfig {
+/** @throws ModelFileError naming the field that is missing, out of range, or asks for something that is not computed. */
+export function modelSpec(fields: JsonFields): ModelSpec {
   const family = familyOf(fields);
   refuseUnsupported(fields, family);
   const hidden = fields.integer("hidden_size", 1, 2 ** 17);
+  const maxPositions = fields.integer("max_position_embeddings", 1, 2 ** 24);
+  refuseSlidingWindow(fields, family, maxPositions);
+  const layer = layerSpec(fields, family, hidden, maxPositions);
+  return {
+    hidden,
+    vocab: fields.integer("vocab_size", 1, 2 ** 22),
+    maxPositions,
+    layers: Array<LayerSpec>(fields.integer("num_hidden_layers", 1, 1024)).fill(layer),
+    rmsEps: fields.number("rms_norm_eps", 1e-12, 1, 1e-6),
+    normAddsOne: false,
+    tiedHead: fields.boolean("tie_word_embeddings", false),
+    embeddingScale: 1,
+    logitScale: 1,
+    logitSoftCap: 0,
+  };
+}
+
+function layerSpec(fields: JsonFields, family: Family, hidden: number, maxPositions: number): LayerSpec {
   const heads = fields.integer("num_attention_heads", 1, 1024);
   const kvHeads = fields.integer("num_key_value_heads", 1, 1024, heads);
-  const maxPositions = fields.integer("max_position_embeddings", 1, 2 ** 24);
   if (heads % kvHeads !== 0) fields.fail("num_key_value_heads", `must divide num_attention_heads (${heads})`);
   if (fields.get("head_dim") === null && family.headDim === undefined && hidden % heads !== 0) {
     fields.fail("hidden_size", `must be a multiple of num_attention_heads (${heads}) where head_dim is absent`);
   }
   const headDim = fields.integer("head_dim", 2, 512, family.headDim ?? hidden / heads);
-  const intermediate = fields.integer("intermediate_size", 1, 2 ** 19);
   if (headDim % 2 !== 0) fields.fail("head_dim", "must be even");
-  refuseSlidingWindow(fields, family, maxPositions);
   const attentionBias = fields.boolean("attention_bias", family.qkvBias === "always");
   const qkvBias = family.qkvBias !== "never" && attentionBias;
   return {
-    hidden,
-    intermediate,
-    layers: fields.integer("num_hidden_layers", 1, 1024),
-    heads,
-    kvHeads,
-    headDim,
-    vocab: fields.integer("vocab_size", 1, 2 ** 22),
-    maxPositions,
-    rmsEps: fields.number("rms_norm_eps", 1e-12, 1, 1e-6),
-    tiedHead: fields.boolean("tie_word_embeddings", false),
-    qkNorm: family.qkNorm,
-    qBias: qkvBias,
-    kBias: qkvBias,
-    vBias: qkvBias,
-    oBias: family.oBias === "option" && attentionBias,
-    mlpBias: fields.boolean("mlp_bias", false),
-    rope: ropeConfig(fields, maxPositions),
+    attention: {
+      heads,
+      kvHeads,
+      headDim,
+      rope: ropeSpec(fields, maxPositions),
+      scale: 0,
+      window: 0,
+      softCap: 0,
+      qkNorm: family.qkNorm,
+      qBias: qkvBias,
+      kBias: qkvBias,
+      vBias: qkvBias,
+      oBias: family.oBias === "option" && attentionBias,
+    },
+    feedForward: {
+      intermediate: fields.integer("intermediate_size", 1, 2 ** 19),
+      activation: "silu",
+      bias: fields.boolean("mlp_bias", false),
+    },
+    norms: "before",
+    residualScale: 1,
   };
 }
 

@@ -1,10 +1,12 @@
 // Rotary embeddings in config.json, in both spellings: `rope_theta` + `rope_scaling`, and `rope_parameters`.
 
-import type { RopeConfig } from "../runtime/runtime.js";
+import type { RopeSpec } from "../runtime/runtime.js";
 import { JsonFields } from "./jsonFields.js";
 
 const ANY_TYPE = ["rope_type", "type", "rope_theta", "partial_rotary_factor"];
-const FIELDS: Record<RopeConfig["type"], string[]> = {
+/** What config.json can ask for by name. */
+type RopeType = Exclude<RopeSpec["type"], "none">;
+const FIELDS: Record<RopeType, string[]> = {
   default: [],
   linear: ["factor"],
   llama3: ["factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"],
@@ -20,14 +22,14 @@ const FIELDS: Record<RopeConfig["type"], string[]> = {
   ],
 };
 
-export function ropeConfig(config: JsonFields, maxPositions: number): RopeConfig {
+export function ropeSpec(config: JsonFields, maxPositions: number): RopeSpec {
   const given = config.object("rope_parameters") ?? config.object("rope_scaling");
   const scaling = given ?? new JsonFields(config.file, {}, "rope_scaling");
   const type = scaling.string("rope_type", scaling.string("type", "default"));
   if (!Object.hasOwn(FIELDS, type)) {
     scaling.fail("rope_type", `is "${type}"; known are ${Object.keys(FIELDS).join(", ")}`);
   }
-  const known = [...ANY_TYPE, ...FIELDS[type as RopeConfig["type"]]];
+  const known = [...ANY_TYPE, ...FIELDS[type as RopeType]];
   for (const name of scaling.names) {
     // Plain rotary embeddings do not look at what a scaling would need.
     if (type !== "default" && !known.includes(name) && scaling.get(name) !== null) {
@@ -40,9 +42,10 @@ export function ropeConfig(config: JsonFields, maxPositions: number): RopeConfig
     }
   }
   const theta = scaling.has("rope_theta") ? scaling : config;
-  const rope: RopeConfig = {
-    type: type as RopeConfig["type"],
+  const rope: RopeSpec = {
+    type: type as RopeType,
     theta: theta.number("rope_theta", 1, 1e15, 10_000),
+    rotaryShare: 1,
     factor: 1,
     lowFreqFactor: 1,
     highFreqFactor: 4,
@@ -69,7 +72,7 @@ export function ropeConfig(config: JsonFields, maxPositions: number): RopeConfig
 }
 
 /** YaRN (Peng et al. 2023), with the defaults of transformers. */
-function yarn(rope: RopeConfig, scaling: JsonFields, maxPositions: number): RopeConfig {
+function yarn(rope: RopeSpec, scaling: JsonFields, maxPositions: number): RopeSpec {
   const originalMaxPositions = scaling.integer("original_max_position_embeddings", 1, 1e9, maxPositions);
   return {
     ...rope,

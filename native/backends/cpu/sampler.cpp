@@ -7,14 +7,11 @@
 #include <limits>
 #include <unordered_map>
 
-#include "random.h"
+#include "../../sampling/random.h"
 
-namespace anneal::sampling {
+namespace anneal::cpu {
 
-using cpu::kLanes;
-using cpu::kLimits;
-using cpu::kLogitBlock;
-using cpu::Probabilities;
+using sampling::SamplingParams;
 namespace {
 
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
@@ -214,86 +211,24 @@ void SamplerScratch::size(int vocab) {
   maxima.resize(blocks_of(vocab) * kLanes), masses.resize(blocks_of(vocab));
 }
 
-struct Sampler::State {
-  SamplingParams params;
-  int vocab;
-  std::vector<uint32_t> allowed;            // with restrict_allowed: bit i % 32 of word i / 32 permits id i
-  std::vector<int32_t> outputs;
-  struct Seen { int32_t id; bool in_prompt; int count; };
-  std::vector<Seen> seen;                   // ids of the outputs, and of the prompt where repetition is penalised
-  std::unordered_map<int32_t, int> seen_at;
+namespace {
 
-  Seen& see(int32_t id) {
-    const auto [at, fresh] = seen_at.try_emplace(id, int(seen.size()));
-    if (fresh) seen.push_back({id, false, 0});
-    return seen[at->second];
-  }
-
-  bool edits_logits() const {
-    const auto& p = params;
-    return p.restrict_allowed || !p.bad_words.empty() || int(outputs.size()) < p.min_tokens || !p.bias_ids.empty() || p.repetition_penalty != 1 ||
-           p.frequency_penalty != 0 || p.presence_penalty != 0;
-  }
-
-  // Calls `forbid` with each token that would complete a bad word.
-  template <class F> void bad_words(F&& forbid) const {
-    for (const auto& word : params.bad_words) {
-      if (word.empty() || word.back() < 0 || word.back() >= vocab) continue;
-      const size_t prefix = word.size() - 1;
-      if (prefix > outputs.size()) continue;
-      if (std::equal(word.begin(), word.end() - 1, outputs.end() - prefix)) forbid(word.back());
-    }
-  }
-
-  void penalise(float* z) const {
-    const auto& p = params;
-    if (p.repetition_penalty == 1 && p.frequency_penalty == 0 && p.presence_penalty == 0) return;
-    for (const auto& [id, in_prompt, count] : seen) {
-      if (p.repetition_penalty != 1 && (in_prompt || count > 0)) z[id] = z[id] > 0 ? z[id] / p.repetition_penalty : z[id] * p.repetition_penalty;
-      if (count == 0) continue;
-      if (p.frequency_penalty != 0) z[id] -= p.frequency_penalty * float(count);
-      if (p.presence_penalty != 0) z[id] -= p.presence_penalty;
-    }
-  }
-};
-
-Sampler::Sampler(SamplingParams params, int vocab) : state_(std::make_unique<State>()) {
-  state_->vocab = vocab;
-  if (params.repetition_penalty != 1)
-    for (int32_t id : params.prompt)
-      if (id >= 0 && id < vocab) state_->see(id).in_prompt = true;
-  if (params.restrict_allowed) {
-    state_->allowed.resize((vocab + 31) / 32);
-    for (int32_t id : params.allowed_ids) state_->allowed[id >> 5] |= 1u << (id & 31);
-  }
-  params.allowed_ids = {};
-  params.prompt = {};
-  state_->params = std::move(params);
-}
-
-Sampler::~Sampler() = default;
-
-const SamplingParams& Sampler::params() const { return state_->params; }
-int Sampler::outputs() const { return int(state_->outputs.size()); }
-std::span<const int32_t> Sampler::all_outputs() const { return state_->outputs; }
-
-void Sampler::accept(int32_t token) {
-  state_->outputs.push_back(token);
-  state_->see(token).count++;
-}
-
-void Sampler::rewind(int outputs) {
-  auto& all = state_->outputs;
-  while (int(all.size()) > outputs) {
-    state_->see(all.back()).count--;
-    all.pop_back();
+void penalise(const SamplingState& s, float* z) {
+  const SamplingParams& p = s.params();
+  if (p.repetition_penalty == 1 && p.frequency_penalty == 0 && p.presence_penalty == 0) return;
+  for (const auto& [id, in_prompt, count] : s.seen()) {
+    if (p.repetition_penalty != 1 && (in_prompt || count > 0)) z[id] = z[id] > 0 ? z[id] / p.repetition_penalty : z[id] * p.repetition_penalty;
+    if (count == 0) continue;
+    if (p.frequency_penalty != 0) z[id] -= p.frequency_penalty * float(count);
+    if (p.presence_penalty != 0) z[id] -= p.presence_penalty;
   }
 }
 
-Sampled Sampler::sample(const Kernels& kernels, const float* logits, int position, const uint32_t* grammar_mask, SamplerScratch& scratch) {
-  const State& s = *state_;
-  const SamplingParams& p = s.params;
-  const int n = s.vocab;
+}  // namespace
+
+Sampled sample(const Kernels& kernels, const SamplingState& s, const float* logits, int position, const uint32_t* mask, SamplerScratch& scratch) {
+  const SamplingParams& p = s.params();
+  const int n = s.vocab();
   Sampled out{-1, 0, {}, {}};
 
   const float lse = kernels.log_sum_exp(logits, n);
@@ -302,16 +237,16 @@ Sampled Sampler::sample(const Kernels& kernels, const float* logits, int positio
   if (p.top_logprobs > 0) report_best(row, p.top_logprobs, lse, scratch.ids, out);
 
   float* z = scratch.row.data();
-  if (grammar_mask || s.edits_logits()) {
-    if (p.restrict_allowed) kernels.keep_permitted(logits, n, s.allowed.data(), z);
+  if (mask || s.edits_logits()) {
+    if (p.restrict_allowed) kernels.keep_permitted(logits, n, s.allowed().data(), z);
     else std::memcpy(z, logits, sizeof(float) * n);
-    if (grammar_mask) kernels.keep_permitted(z, n, grammar_mask, z);
+    if (mask) kernels.keep_permitted(z, n, mask, z);
     s.bad_words([&](int32_t id) { z[id] = kMasked; });
-    if (outputs() < p.min_tokens)
+    if (s.too_few())
       for (int32_t id : p.end_ids)
         if (id >= 0 && id < n) z[id] = kMasked;
     for (size_t i = 0; i < p.bias_ids.size(); i++) z[p.bias_ids[i]] += p.bias_values[i];
-    s.penalise(z);
+    penalise(s, z);
     row.x = z;
     has_nan = kernels.lane_maxima(z, n, scratch.maxima.data());
   }
@@ -334,7 +269,7 @@ Sampled Sampler::sample(const Kernels& kernels, const float* logits, int positio
     if (p.top_k > 0 && p.top_k < n) how.least = std::max(how.least, (row.kth_largest(p.top_k, scratch.ids) - top) / p.temperature);
     kernels.probabilities(row.x, n, scratch.maxima.data(), how, z, scratch.masses.data());
     if (p.top_p < 1) keep_top_p(kernels, z, n, p.top_p, best, scratch);
-    out.token = draw(z, n, scratch.masses, uniform(p.seed, p.choice, uint32_t(position), 0));
+    out.token = draw(z, n, scratch.masses, sampling::uniform(p.seed, p.choice, uint32_t(position), 0));
     if (out.token < 0) out.token = best;
   }
   out.logprob = logits[out.token] - lse;
@@ -343,28 +278,17 @@ Sampled Sampler::sample(const Kernels& kernels, const float* logits, int positio
   return out;
 }
 
-Sampled Sampler::given(const Kernels& kernels, const float* logits, int32_t token, SamplerScratch& scratch) const {
-  const State& s = *state_;
+Sampled given(const Kernels& kernels, const SamplingState& s, const float* logits, int32_t token, SamplerScratch& scratch) {
   Sampled out{token, 0, {}, {}};
-  const float lse = kernels.log_sum_exp(logits, s.vocab);
-  if (s.params.top_logprobs > 0) {
-    kernels.lane_maxima(logits, s.vocab, scratch.maxima.data());
-    report_best({kernels, logits, s.vocab, scratch.maxima}, s.params.top_logprobs, lse, scratch.ids, out);
+  const float lse = kernels.log_sum_exp(logits, s.vocab());
+  if (s.params().top_logprobs > 0) {
+    kernels.lane_maxima(logits, s.vocab(), scratch.maxima.data());
+    report_best({kernels, logits, s.vocab(), scratch.maxima}, s.params().top_logprobs, lse, scratch.ids, out);
   }
   out.logprob = logits[token] - lse;
-  report_chosen(s.params.logprob_ids, logits, lse, out);
-  report_temperature(kernels, s.params, logits, s.vocab, scratch, out);
+  report_chosen(s.params().logprob_ids, logits, lse, out);
+  report_temperature(kernels, s.params(), logits, s.vocab(), scratch, out);
   return out;
-}
-
-bool Sampler::permits(int32_t token) const {
-  const State& s = *state_;
-  const SamplingParams& p = s.params;
-  if (p.restrict_allowed && !(s.allowed[token >> 5] >> (token & 31) & 1)) return false;
-  if (outputs() < p.min_tokens && std::binary_search(p.end_ids.begin(), p.end_ids.end(), token)) return false;
-  bool permitted = true;
-  s.bad_words([&](int32_t id) { permitted &= id != token; });
-  return permitted;
 }
 
 RowLogprobs row_logprobs(const Kernels& kernels, const float* logits, int vocab, int32_t token, int top, SamplerScratch& scratch) {
@@ -382,4 +306,4 @@ RowLogprobs row_logprobs(const Kernels& kernels, const float* logits, int vocab,
   return out;
 }
 
-}  // namespace anneal::sampling
+}  // namespace anneal::cpu

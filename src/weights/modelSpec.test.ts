@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { ModelFileError } from "../errors.js";
-import { decoderConfig } from "./decoderConfig.js";
 import { JsonFields } from "./jsonFields.js";
+import { modelSpec } from "./modelSpec.js";
 
 const sizes = {
   hidden_size: 64,
@@ -17,7 +17,9 @@ const mistral = { ...llama, model_type: "mistral", architectures: ["MistralForCa
 const qwen2 = { ...llama, model_type: "qwen2", architectures: ["Qwen2ForCausalLM"] };
 const qwen3 = { ...llama, model_type: "qwen3", architectures: ["Qwen3ForCausalLM"] };
 
-const parse = (config: object) => decoderConfig(new JsonFields("config.json", config));
+const parse = (config: object) => modelSpec(new JsonFields("config.json", config));
+
+const attention = (config: object) => parse(config).layers[0]!.attention;
 
 /** The field at fault. */
 function refused(config: object): string | null {
@@ -31,54 +33,65 @@ function refused(config: object): string | null {
   return null;
 }
 
-describe("decoderConfig", () => {
+describe("modelSpec", () => {
   it("fills in what transformers' classes default to", () => {
+    const layer = {
+      attention: {
+        heads: 4,
+        kvHeads: 2,
+        headDim: 16,
+        rope: {
+          type: "default",
+          theta: 10_000,
+          rotaryShare: 1,
+          factor: 1,
+          lowFreqFactor: 1,
+          highFreqFactor: 4,
+          originalMaxPositions: 0,
+          attentionFactor: 0,
+          betaFast: 32,
+          betaSlow: 1,
+          mscale: 0,
+          mscaleAllDim: 0,
+          truncate: true,
+        },
+        scale: 0,
+        window: 0,
+        softCap: 0,
+        qkNorm: false,
+        qBias: false,
+        kBias: false,
+        vBias: false,
+        oBias: false,
+      },
+      feedForward: { intermediate: 128, activation: "silu", bias: false },
+      norms: "before",
+      residualScale: 1,
+    };
     expect(parse(llama)).toEqual({
       hidden: 64,
-      intermediate: 128,
-      layers: 2,
-      heads: 4,
-      kvHeads: 2,
-      headDim: 16,
       vocab: 300,
       maxPositions: 8192,
+      layers: [layer, layer],
       rmsEps: 1e-6,
+      normAddsOne: false,
       tiedHead: false,
-      qkNorm: false,
-      qBias: false,
-      kBias: false,
-      vBias: false,
-      oBias: false,
-      mlpBias: false,
-      rope: {
-        type: "default",
-        theta: 10_000,
-        factor: 1,
-        lowFreqFactor: 1,
-        highFreqFactor: 4,
-        originalMaxPositions: 0,
-        attentionFactor: 0,
-        betaFast: 32,
-        betaSlow: 1,
-        mscale: 0,
-        mscaleAllDim: 0,
-        truncate: true,
-      },
+      embeddingScale: 1,
+      logitScale: 1,
+      logitSoftCap: 0,
     });
-    expect(parse(qwen3)).toMatchObject({ headDim: 128, qkNorm: true, qBias: false });
-    expect(parse(qwen2)).toMatchObject({ headDim: 16, qBias: true, kBias: true, vBias: true, oBias: false });
+    expect(attention(qwen3)).toMatchObject({ headDim: 128, qkNorm: true, qBias: false });
+    expect(attention(qwen2)).toMatchObject({ headDim: 16, qBias: true, kBias: true, vBias: true, oBias: false });
     const { num_key_value_heads: _, ...withoutGroups } = llama;
-    expect(parse(withoutGroups).kvHeads).toBe(4);
-    expect(parse({ ...llama, architectures: undefined }).heads).toBe(4);
+    expect(attention(withoutGroups).kvHeads).toBe(4);
+    expect(attention({ ...llama, architectures: undefined }).heads).toBe(4);
   });
 
   it("takes biases where a family may have them", () => {
-    expect(parse({ ...llama, attention_bias: true, mlp_bias: true })).toMatchObject({
-      qBias: true,
-      oBias: true,
-      mlpBias: true,
-    });
-    expect(parse({ ...qwen3, attention_bias: true })).toMatchObject({ qBias: true, oBias: true, mlpBias: false });
+    const biased = parse({ ...llama, attention_bias: true, mlp_bias: true }).layers[0]!;
+    expect(biased).toMatchObject({ attention: { qBias: true, oBias: true }, feedForward: { bias: true } });
+    const qwen = parse({ ...qwen3, attention_bias: true }).layers[0]!;
+    expect(qwen).toMatchObject({ attention: { qBias: true, oBias: true }, feedForward: { bias: false } });
   });
 
   it("reads both spellings of rotary embeddings", () => {
@@ -86,11 +99,11 @@ describe("decoderConfig", () => {
     const wanted = { type: "llama3", theta: 500_000, factor: 8, originalMaxPositions: 2048 };
     const older = { rope_theta: 500_000, rope_scaling: { type: "llama3", ...llama3 } };
     const newer = { rope_parameters: { rope_theta: 500_000, rope_type: "llama3", ...llama3 } };
-    expect(parse({ ...llama, ...older }).rope).toMatchObject(wanted);
-    expect(parse({ ...llama, ...newer }).rope).toMatchObject(wanted);
+    expect(attention({ ...llama, ...older }).rope).toMatchObject(wanted);
+    expect(attention({ ...llama, ...newer }).rope).toMatchObject(wanted);
     const yarn = { rope_type: "yarn", original_max_position_embeddings: 2048 };
-    expect(parse({ ...qwen3, rope_scaling: yarn }).rope).toMatchObject({ factor: 4, originalMaxPositions: 2048 });
-    expect(parse({ ...qwen3, rope_scaling: { ...yarn, factor: 3, truncate: false } }).rope).toMatchObject({
+    expect(attention({ ...qwen3, rope_scaling: yarn }).rope).toMatchObject({ factor: 4, originalMaxPositions: 2048 });
+    expect(attention({ ...qwen3, rope_scaling: { ...yarn, factor: 3, truncate: false } }).rope).toMatchObject({
       factor: 3,
       truncate: false,
     });
@@ -103,10 +116,10 @@ describe("decoderConfig", () => {
   });
 
   it("takes odd widths", () => {
-    const odd = decoderConfig(
+    const odd = modelSpec(
       new JsonFields("config.json", { ...llama, hidden_size: 63, head_dim: 16, intermediate_size: 127 }),
     );
-    expect(odd).toMatchObject({ hidden: 63, intermediate: 127 });
+    expect(odd).toMatchObject({ hidden: 63, layers: [{ feedForward: { intermediate: 127 } }, {}] });
   });
 
   it.each<[string, object]>([

@@ -1,20 +1,16 @@
-// Turns a row of logits into a token: masks, bias, penalties, temperature, min-p, top-k, top-p, and a draw from a
-// counter-based generator. One Sampler holds the state of one choice of one request.
+// What a choice's next token is drawn by, on whatever device: the parameters of its request, and what has been drawn so far.
 //
-// Order (greedy stops after the penalties): grammar mask, allowed ids, bad words, min_tokens, logit bias, penalties
+// Order of the filters (greedy stops after the penalties): grammar mask, allowed ids, bad words, min_tokens, logit bias, penalties
 // (repetition, frequency, presence), temperature, min-p, top-k, top-p, draw. Ties go to the lowest id.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
-#include "../backends/cpu/kernels/kernels.h"
-
 namespace anneal::sampling {
-
-using cpu::Kernels;
 
 struct SamplingParams {
   float temperature = 1;              // 0: greedy
@@ -46,37 +42,6 @@ struct Sampled {
   float temperature_logprob = std::numeric_limits<float>::quiet_NaN();
 };
 
-// Memory of whoever runs samplers, one at a time, over a vocabulary of the given size.
-struct SamplerScratch {
-  std::vector<float> row, maxima;
-  std::vector<double> masses;
-  std::vector<int32_t> ids;
-  void size(int vocab);
-};
-
-class Sampler {
- public:
-  Sampler(SamplingParams params, int vocab);
-  ~Sampler();
-  // Draws the next token from logits [vocab]. `position` is the index of the output token being drawn: draws depend on
-  // (seed, choice, position) only. `grammar_mask` bit i of word i / 32 permits token i; null: no grammar.
-  // The drawn token is not recorded: call accept().
-  Sampled sample(const Kernels& kernels, const float* logits, int position, const uint32_t* grammar_mask, SamplerScratch& scratch);
-  // As if `token` had been drawn: what to report of a row whose token is known beforehand.
-  Sampled given(const Kernels& kernels, const float* logits, int32_t token, SamplerScratch& scratch) const;
-  // Whether allowed ids, bad words and min_tokens leave the next token to be `token`.
-  bool permits(int32_t token) const;
-  void accept(int32_t token);         // appends to the output history
-  void rewind(int outputs);           // forgets outputs after the first `outputs`
-  int outputs() const;
-  std::span<const int32_t> all_outputs() const;
-  const SamplingParams& params() const;
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
-
 // Raw log probabilities of a prompt token and the k most likely tokens of its row.
 struct RowLogprobs {
   float logprob;
@@ -84,6 +49,41 @@ struct RowLogprobs {
   std::vector<int32_t> top_ids;
   std::vector<float> top_logprobs;
 };
-RowLogprobs row_logprobs(const Kernels& kernels, const float* logits, int vocab, int32_t token, int top, SamplerScratch& scratch);
+class SamplingState {
+ public:
+  SamplingState(SamplingParams params, int vocab);
+  void accept(int32_t token);         // appends to the outputs
+
+  const SamplingParams& params() const { return params_; }
+  int vocab() const { return vocab_; }
+  const std::vector<int32_t>& outputs() const { return outputs_; }
+  // Bit i % 32 of word i / 32 permits id i; empty: all are allowed.
+  const std::vector<uint32_t>& allowed() const { return allowed_; }
+  struct Seen { int32_t id; bool in_prompt; int count; };
+  // Ids of the outputs, and of the prompt where repetition is penalised.
+  const std::vector<Seen>& seen() const { return seen_; }
+  bool too_few() const { return int(outputs_.size()) < params_.min_tokens; }
+  bool edits_logits() const;
+  // Whether allowed ids, bad words and min_tokens leave the next token to be `token`.
+  bool permits(int32_t token) const;
+  // Calls `forbid` with each token that would complete a bad word.
+  template <class F> void bad_words(F&& forbid) const {
+    for (const auto& word : params_.bad_words) {
+      if (word.empty() || word.back() < 0 || word.back() >= vocab_) continue;
+      const size_t prefix = word.size() - 1;
+      if (prefix > outputs_.size()) continue;
+      if (std::equal(word.begin(), word.end() - 1, outputs_.end() - prefix)) forbid(word.back());
+    }
+  }
+
+ private:
+  Seen& see(int32_t id);
+  SamplingParams params_;
+  int vocab_;
+  std::vector<uint32_t> allowed_;
+  std::vector<int32_t> outputs_;
+  std::vector<Seen> seen_;
+  std::unordered_map<int32_t, int> seen_at_;
+};
 
 }  // namespace anneal::sampling

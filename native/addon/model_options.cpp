@@ -1,0 +1,167 @@
+#include "model_options.h"
+
+namespace anneal::addon {
+
+using model::Activation;
+using model::AttentionSpec;
+using model::FeedForwardSpec;
+using model::LayerSpec;
+using model::ModelSpec;
+using model::NormPlacement;
+using model::RopeSpec;
+using model::RopeType;
+using model::TensorFormat;
+
+namespace {
+
+// Reads the fields of one object.
+struct Fields {
+  const Argument& of;
+  int whole(const char* name, int64_t least, int64_t most) const {
+    return int(of.field(name, [&](Argument a) { return a.integer(least, most); }));
+  }
+  double number(const char* name, double least, double most) const {
+    return of.field(name, [&](Argument a) { return a.number(least, most); });
+  }
+  bool flag(const char* name) const {
+    return of.field(name, [](Argument a) { return a.boolean(); });
+  }
+};
+
+RopeSpec rope_spec(const Argument& rope) {
+  rope.object();
+  const Fields f{rope};
+  RopeSpec r;
+  r.type = rope.field("type", [](Argument a) {
+    return one_of<RopeType>(a, {{"none", RopeType::none}, {"default", RopeType::standard}, {"linear", RopeType::linear}, {"llama3", RopeType::llama3}, {"yarn", RopeType::yarn}});
+  });
+  r.theta = f.number("theta", 1, 1e15);
+  r.factor = f.number("factor", 1e-3, 1e6);
+  r.rotary_share = f.number("rotaryShare", 0, 1);
+  r.low_freq_factor = f.number("lowFreqFactor", 1e-6, 1e6);
+  r.high_freq_factor = f.number("highFreqFactor", 1e-6, 1e6);
+  r.original_max_positions = f.number("originalMaxPositions", 0, 1e9);
+  r.attention_factor = f.number("attentionFactor", 0, 1e3);
+  r.beta_fast = f.number("betaFast", 1e-6, 1e6);
+  r.beta_slow = f.number("betaSlow", 1e-6, 1e6);
+  r.mscale = f.number("mscale", 0, 1e3);
+  r.mscale_all_dim = f.number("mscaleAllDim", 0, 1e3);
+  r.truncate = f.flag("truncate");
+  if ((r.type == RopeType::llama3 || r.type == RopeType::yarn) && r.original_max_positions < 1)
+    invalid(Path(rope.path(), "originalMaxPositions"), "must be at least 1 for this type of scaling");
+  if (r.type == RopeType::llama3 && r.high_freq_factor <= r.low_freq_factor)
+    invalid(Path(rope.path(), "highFreqFactor"), "must be greater than lowFreqFactor");
+  return r;
+}
+
+AttentionSpec attention_spec(const Argument& attention, int max_positions) {
+  attention.object();
+  const Fields f{attention};
+  AttentionSpec a;
+  a.heads = f.whole("heads", 1, 1024);
+  a.kv_heads = f.whole("kvHeads", 1, 1024);
+  a.head_dim = f.whole("headDim", 1, 512);
+  a.rope = attention.field("rope", rope_spec);
+  a.scale = f.number("scale", 0, 1e3);
+  a.window = f.whole("window", 0, max_positions);
+  a.soft_cap = f.number("softCap", 0, 1e6);
+  a.qk_norm = f.flag("qkNorm");
+  a.q_bias = f.flag("qBias");
+  a.k_bias = f.flag("kBias");
+  a.v_bias = f.flag("vBias");
+  a.o_bias = f.flag("oBias");
+  return a;
+}
+
+FeedForwardSpec feed_forward_spec(const Argument& feed_forward) {
+  feed_forward.object();
+  const Fields f{feed_forward};
+  FeedForwardSpec s;
+  s.intermediate = f.whole("intermediate", 1, 1 << 19);
+  s.activation = feed_forward.field("activation", [](Argument a) { return one_of<Activation>(a, {{"silu", Activation::silu}, {"gelu_tanh", Activation::gelu_tanh}}); });
+  s.bias = f.flag("bias");
+  return s;
+}
+
+LayerSpec layer_spec(const Argument& layer, int max_positions) {
+  layer.object();
+  LayerSpec l;
+  l.attention = layer.field("attention", [&](Argument a) { return attention_spec(a, max_positions); });
+  l.feed_forward = layer.field("feedForward", feed_forward_spec);
+  l.norms = layer.field("norms", [](Argument a) {
+    return one_of<NormPlacement>(a, {{"before", NormPlacement::before}, {"before_and_after", NormPlacement::before_and_after}});
+  });
+  l.residual_scale = Fields{layer}.number("residualScale", 1e-6, 1e6);
+  return l;
+}
+
+}  // namespace
+
+TensorFormat tensor_format(const Argument& argument) {
+  return one_of<TensorFormat>(argument, {{"float32", TensorFormat::f32}, {"bfloat16", TensorFormat::bf16}});
+}
+
+ModelSpec model_spec(const Argument& config, TensorFormat format) {
+  config.object();
+  const Fields f{config};
+  ModelSpec m;
+  m.format = format;
+  m.hidden = f.whole("hidden", 1, 1 << 17);
+  m.vocab = f.whole("vocab", 1, 1 << 22);
+  m.max_positions = f.whole("maxPositions", 1, 1 << 24);
+  m.rms_eps = float(f.number("rmsEps", 1e-12, 1));
+  m.norm_adds_one = f.flag("normAddsOne");
+  m.tied_head = f.flag("tiedHead");
+  m.embedding_scale = f.number("embeddingScale", 1e-6, 1e6);
+  m.logit_scale = f.number("logitScale", 1e-6, 1e6);
+  m.logit_soft_cap = f.number("logitSoftCap", 0, 1e6);
+  config.field("layers", [&](Argument list) {
+    for (uint32_t i = 0, n = list.array_length(1024); i < n; ++i)
+      m.layers.push_back(list.element(i, [&](Argument a) { return layer_spec(a, m.max_positions); }));
+  });
+  try {
+    model::check(m);
+  } catch (const model::UnsupportedModel& error) {
+    invalid(Path(config.path(), error.field.c_str()), error.problem);
+  }
+  return m;
+}
+
+model::LoraSpec lora_spec(const Argument& spec) {
+  spec.object();
+  model::LoraSpec result{};
+  result.rank = int(spec.field("rank", [](Argument a) { return a.integer(1, 1024); }));
+  result.alpha = float(spec.field("alpha", [](Argument a) { return a.number(1e-6, 1e6); }));
+  result.rslora = spec.field("rslora", [](Argument a) { return a.boolean(); });
+  spec.field("targets", [&](Argument list) {
+    const uint32_t count = list.array_length(model::kProjections);
+    if (count == 0) invalid(list.path(), "must name at least one projection");
+    for (uint32_t i = 0; i < count; ++i)
+      list.element(i, [&](Argument a) {
+        const auto name = a.text(32);
+        for (int p = 0; p < model::kProjections; ++p)
+          if (name == model::projection_name(p)) {
+            if (result.targets[p]) invalid(a.path(), "names \"" + name + "\" a second time");
+            result.targets[p] = true;
+            return;
+          }
+        invalid(a.path(), "is \"" + name + "\"; q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj are known");
+      });
+  });
+  return result;
+}
+
+backends::OptimizerSettings optimizer_settings(const Argument& settings) {
+  settings.object();
+  const auto number = [&](const char* name, double least, double most) { return float(settings.field(name, [&](Argument a) { return a.number(least, most); })); };
+  backends::OptimizerSettings s{};
+  s.learning_rate = number("learningRate", 0, 1e3);
+  s.beta1 = number("beta1", 0, 0.9999999);
+  s.beta2 = number("beta2", 0, 0.9999999);
+  s.eps = number("eps", 1e-30, 1);
+  s.weight_decay = number("weightDecay", 0, 1e3);
+  s.max_grad_norm = number("maxGradNorm", 0, 1e30);
+  return s;
+}
+
+}  // namespace anneal::addon

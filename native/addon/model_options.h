@@ -1,0 +1,13 @@
+// What describes models, adapters and optimizers, read from JavaScript.
+#pragma once
+#include "../backends/backend.h"
+#include "arguments.h"
+
+namespace anneal::addon {
+
+model::TensorFormat tensor_format(const Argument& argument);   // "float32", "bfloat16"
+model::ModelSpec model_spec(const Argument& config, model::TensorFormat format);
+model::LoraSpec lora_spec(const Argument& spec);
+backends::OptimizerSettings optimizer_settings(const Argument& settings);
+
+}  // namespace anneal::addon

@@ -1,0 +1,49 @@
+// The processor as a device: weights in panels, pages of keys and values, adapters, and the passes over them.
+#pragma once
+#include "adapter.h"
+#include "batch.h"
+#include "sampler.h"
+
+namespace anneal::cpu {
+
+class TrainMemorySlot;
+
+struct HostLogits final : backends::Logits {
+  MatrixStore values;   // [rows][vocab], padded to panels
+};
+
+class CpuBackend final : public backends::Backend {
+ public:
+  // The pool must live as long as the backend, its trainables and passes.
+  CpuBackend(std::unique_ptr<Model> model, Pool& pool, int pages);
+  ~CpuBackend() override;
+
+  const ModelSpec& spec() const override { return model_->spec; }
+  const char* name() const override { return isa_name(model_->kernels.isa); }
+  int pages() const override { return pages_.count(); }
+
+  const backends::Logits* step(std::span<const Run>) override;
+  bool sample(const backends::Logits&, std::span<const RowRequest>, std::span<RowResult>) override;
+  void copy_page(int from, int to) override { pages_.copy(from, to); }
+
+  AdapterRef load_adapter(const LoraSpec&, const AdapterValues&) override;
+  std::unique_ptr<Trainable> train_adapter(const LoraSpec&, uint64_t seed, const AdapterValues* values) override;
+  std::unique_ptr<Trainable> train_weights() override;
+  std::unique_ptr<TrainPass> forward(std::span<const TrainRow>, Trainable*, const AdapterRef&, const PassOptions&) override;
+
+ private:
+  std::unique_ptr<Model> model_;
+  Pool& pool_;
+  Pages pages_;
+  // Of steps alone: a step may run while a training pass waits.
+  Batch batch_;
+  Workspace workspace_;
+  MatrixStore residual_;
+  RowStore attention_, normed_;
+  std::vector<int> order_, first_row_, logit_rows_;
+  HostLogits logits_;
+  std::vector<SamplerScratch> scratch_;      // [worker]
+  std::shared_ptr<TrainMemorySlot> train_memory_;
+};
+
+}  // namespace anneal::cpu

@@ -1,0 +1,65 @@
+#include "cpu_device.h"
+
+#include "cpu_backend.h"
+#include "train_pass.h"
+
+namespace anneal::cpu {
+namespace {
+
+const Kernels* kernels_named(const std::string& name, DType type) {
+  if (name.empty()) return kernels(best_isa(), type);
+  for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512bf16})
+    if (name == isa_name(isa)) return kernels(isa, type);
+  return nullptr;
+}
+
+}  // namespace
+
+void CpuDevice::require(const ModelSpec& m) const {
+  model::check(m);
+  auto refuse = [](const std::string& field, const char* what) { throw model::UnsupportedModel(field, what); };
+  const LayerSpec& first = m.layers[0];
+  for (size_t i = 0; i < m.layers.size(); i++) {
+    const LayerSpec& l = m.layers[i];
+    const std::string at = "layers[" + std::to_string(i) + "].", attention = at + "attention.";
+    if (l.attention.heads / l.attention.kv_heads > kAttentionRows) refuse(attention + "heads", "are more than 64 to a key-value head");
+    if (l.attention.heads != first.attention.heads || l.attention.kv_heads != first.attention.kv_heads || l.attention.head_dim != first.attention.head_dim)
+      refuse(attention + "heads", "differ from those of other layers, which the CPU does not have");
+    if (l.feed_forward.intermediate != first.feed_forward.intermediate) refuse(at + "feedForward.intermediate", "differs from that of other layers, which the CPU does not have");
+    if (l.attention.qk_norm != first.attention.qk_norm) refuse(attention + "qkNorm", "differs from that of other layers, which the CPU does not have");
+    if (l.attention.rope.rotary_share != 1) refuse(attention + "rope.rotaryShare", "other than 1 is what the CPU does not have");
+    if (l.attention.window != 0) refuse(attention + "window", "is what the CPU does not have: attention over a window");
+    if (l.attention.soft_cap != 0) refuse(attention + "softCap", "is what the CPU does not have: capped scores");
+    if (l.feed_forward.activation != model::Activation::silu) refuse(at + "feedForward.activation", "other than silu is what the CPU does not have");
+    if (l.norms != model::NormPlacement::before) refuse(at + "norms", "after attention and feed-forward are what the CPU does not have");
+    if (l.residual_scale != 1) refuse(at + "residualScale", "other than 1 is what the CPU does not have");
+  }
+  if (m.norm_adds_one) refuse("normAddsOne", "is what the CPU does not have");
+  if (m.embedding_scale != 1) refuse("embeddingScale", "other than 1 is what the CPU does not have");
+  if (m.logit_scale != 1) refuse("logitScale", "other than 1 is what the CPU does not have");
+  if (m.logit_soft_cap != 0) refuse("logitSoftCap", "is what the CPU does not have");
+}
+
+backends::ModelMemory CpuDevice::memory(const ModelSpec& m) const {
+  require(m);
+  const Kernels& k = *kernels(Isa::portable, dtype_of(m.format));
+  return {weight_bytes(m, k), int64_t(Pages(shape_of(m), k).page_bytes()), activation_bytes_per_token(shape_of(m), k)};
+}
+
+std::vector<std::string> CpuDevice::arithmetics() const {
+  std::vector<std::string> names;
+  for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512bf16})
+    if (kernels(isa, DType::f32) && kernels(isa, DType::bf16)) names.push_back(isa_name(isa));
+  return names;
+}
+
+std::unique_ptr<backends::Backend> CpuDevice::load(const ModelSpec& m, int pages, const std::string& arithmetic, const TensorReader& read,
+                                                   const std::function<bool(double)>& progress) const {
+  require(m);
+  const Kernels& k = *kernels_named(arithmetic, dtype_of(m.format));
+  std::unique_ptr<Weights> weights = load_weights(m, k, pool_, read, progress);
+  if (!weights) return nullptr;
+  return std::make_unique<CpuBackend>(std::make_unique<Model>(m, k, std::move(weights)), pool_, pages);
+}
+
+}  // namespace anneal::cpu

@@ -1,0 +1,13 @@
+// The devices there are. A further one is a folder beside cpu/ and a line here.
+#pragma once
+#include <memory>
+
+#include "../executor/pool.h"
+#include "backend.h"
+
+namespace anneal::backends {
+
+// The device that a model runs on here. Work on the processor is done by `pool`, which must outlive the device and its models.
+std::unique_ptr<Device> open_device(executor::Pool& pool);
+
+}  // namespace anneal::backends

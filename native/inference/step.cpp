@@ -1,0 +1,172 @@
+#include "step.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "../model/invalid_input.h"
+
+namespace anneal::inference {
+
+using backends::kPage;
+using backends::WantedLogits;
+using model::InvalidInput;
+
+namespace {
+
+// Logits of at most this many bytes are held at a time; longer lists of prompt log-probabilities are computed in pieces (the bits do not
+// depend on where a prefill is cut).
+constexpr int64_t kMaxLogitBytes = int64_t(64) << 20;
+constexpr int64_t kMaxStepTokens = 1 << 20;
+
+void check_ids(size_t entry, const char* field, const std::vector<int32_t>& ids, int least, int count, const char* what) {
+  for (size_t i = 0; i < ids.size(); ++i)
+    if (ids[i] < least || ids[i] >= count)
+      throw InvalidInput{entry, field, int64_t(i), "is " + std::to_string(ids[i]) + "; " + what + " are 0 to " + std::to_string(count - 1) + (least < 0 ? ", -1 is none" : "")};
+}
+
+void check_sequence(size_t i, Sequence& s, const StepLimits& limits) {
+  if (s.continues) {
+    if (!s.slot || s.slot->latest == 0) throw InvalidInput{i, "tokens", -1, "must be given: the slot has no sampled token to go on from"};
+    s.most = 1 + s.slot->latest_jump;
+  } else {
+    if (s.tokens.empty()) throw InvalidInput{i, "tokens", -1, "must not be empty"};
+    check_ids(i, "tokens", s.tokens, 0, limits.vocab, "token ids");
+    s.most = int(s.tokens.size());
+  }
+  const int64_t end = int64_t(s.position) + s.most;
+  if (end > limits.max_positions) throw InvalidInput{i, "tokens", -1, "reach past the model's " + std::to_string(limits.max_positions) + " positions"};
+  if (int64_t(s.blocks.size()) * kPage < end)
+    throw InvalidInput{i, "blocks", -1, "covers " + std::to_string(s.blocks.size() * kPage) + " positions, " + std::to_string(end) + " are needed"};
+  check_ids(i, "blocks", s.blocks, 0, limits.pages, "pages");
+  if (s.sample && !s.slot) throw InvalidInput{i, "slot", -1, "must be an open slot where sample is true"};
+  if (s.prompt_logprobs < 0) return;
+  if (s.continues) throw InvalidInput{i, "tokens", -1, "must be given where promptLogprobs are wanted"};
+  if (s.next.size() != s.tokens.size()) throw InvalidInput{i, "next", -1, "must be as long as tokens"};
+  check_ids(i, "next", s.next, -1, limits.vocab, "token ids");
+}
+
+// Two sequences must not write one page or draw from one slot: they would do so at the same time.
+void check_disjoint(const std::vector<Sequence>& sequences) {
+  std::unordered_set<int32_t> written;
+  std::unordered_set<const Slot*> slots;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const Sequence& s = sequences[i];
+    for (int64_t block = s.position / kPage; block * kPage < int64_t(s.position) + s.most; ++block)
+      if (!written.insert(s.blocks[size_t(block)]).second)
+        throw InvalidInput{i, "blocks", -1, "writes page " + std::to_string(s.blocks[size_t(block)]) + ", which is written twice in this step"};
+    if (s.slot && !slots.insert(s.slot.get()).second) throw InvalidInput{i, "slot", -1, "is used twice in this step"};
+  }
+}
+
+// Whether the sequence's token is still to be drawn from logits.
+bool draws(const Sequence& s) { return s.sample && s.sampled.token < 0; }
+
+}  // namespace
+
+void begin_step(std::vector<Sequence>& sequences, const StepLimits& limits) {
+  int64_t tokens = 0;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    check_sequence(i, sequences[i], limits);
+    tokens += sequences[i].most;
+    if (tokens > kMaxStepTokens) throw InvalidInput{i, "tokens", -1, "are more than 1048576 in this step: cut the prefill into chunks"};
+  }
+  check_disjoint(sequences);
+  for (Sequence& s : sequences) {
+    if (s.continues) s.after = s.slot->latest;
+    if (!s.sample) continue;
+    s.draw = s.slot->latest = ++s.slot->draws;
+    s.slot->latest_jump = s.jump;
+  }
+}
+
+bool Stepper::run(std::vector<Sequence>& sequences) {
+  if (!compute(sequences)) return false;
+  // Recorded only now: an aborted step leaves its slots as they were, and steps that wait for its draws find them missing.
+  for (Sequence& s : sequences)
+    if (s.sample) {
+      s.slot->drawn = s.draw;
+      s.slot->accept(s.sampled.token, s.jump);
+      const std::vector<int32_t>& given = s.slot->given;
+      s.sampled.token = given.empty() ? -1 : given[0];
+      if (given.size() > 1) s.forced.assign(given.begin() + 1, given.end());
+    }
+  return true;
+}
+
+bool Stepper::compute(std::vector<Sequence>& sequences) {
+  const int64_t capacity = std::max<int64_t>(16, kMaxLogitBytes / (int64_t(backend_.spec().vocab) * 4));
+  runs_.clear();
+  rows_.clear();
+  bool complete = true;
+  const auto flush = [&] {
+    if (!runs_.empty() && complete) complete = pass();
+    runs_.clear();
+    rows_.clear();
+  };
+  for (Sequence& s : sequences) {
+    if (s.after) {
+      // The draw before this one found nothing permitted, or never took place: this sequence has ended.
+      if (s.slot->drawn != s.after || s.slot->given.empty()) {
+        if (s.sample) s.sampled.token = -1;
+        continue;
+      }
+      s.tokens = s.slot->given;
+      s.output_index += int(s.tokens.size()) - 1;
+    }
+    if (s.prompt_logprobs >= 0) s.rows.resize(s.tokens.size());
+    // Without logits where the token is known beforehand and nothing is to be reported of it.
+    if (s.sample && s.slot->params().top_logprobs < 0)
+      if (const int32_t token = s.slot->forced(); token >= 0) s.sampled.token = token;
+    const bool samples = draws(s);
+    const int count = int(s.tokens.size());
+    for (int done = 0; done < count && complete;) {
+      int n = count - done;
+      if (s.prompt_logprobs >= 0 || (samples && int64_t(rows_.size()) >= capacity)) {
+        if (int64_t(rows_.size()) >= capacity) flush();
+        if (s.prompt_logprobs >= 0) n = int(std::min<int64_t>(n, capacity - int64_t(rows_.size())));
+      }
+      const bool last = done + n == count;
+      const WantedLogits wanted = s.prompt_logprobs >= 0 ? WantedLogits::all : samples && last ? WantedLogits::last : WantedLogits::none;
+      runs_.push_back({s.tokens.data() + done, n, s.position + done, s.blocks.data(), s.adapter, wanted});
+      for (int i = wanted == WantedLogits::all ? 0 : n - (wanted == WantedLogits::last); i < n; ++i) rows_.push_back({&s, done + i});
+      done += n;
+      if (!last) flush();
+    }
+  }
+  flush();
+  return complete;
+}
+
+bool Stepper::pass() {
+  const auto drawn_from = [](const Row& row) { return draws(*row.sequence) && row.token + 1 == int(row.sequence->tokens.size()); };
+  std::vector<Slot*> constrained;
+  for (const Row& row : rows_)
+    if (drawn_from(row) && row.sequence->slot->constrained()) constrained.push_back(row.sequence->slot.get());
+  const backends::Logits* logits;
+  {
+    const MaskThread::Work masks(masks_, std::move(constrained));
+    logits = backend_.step(runs_);
+  }
+  if (!logits) return false;
+  requests_.clear();
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const Row& row = rows_[i];
+    Sequence& s = *row.sequence;
+    backends::RowRequest request{.row = int(i)};
+    if (s.prompt_logprobs >= 0) request.prompt_token = std::max(s.next[size_t(row.token)], 0), request.prompt_top = s.prompt_logprobs;
+    if (drawn_from(row) && !s.slot->ask(s.output_index, request)) s.sampled = {-1, 0, {}, {}};
+    requests_.push_back(request);
+  }
+  results_.assign(requests_.size(), {});
+  if (!backend_.sample(*logits, requests_, results_)) return false;
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    Sequence& s = *rows_[i].sequence;
+    if (requests_[i].draw) s.sampled = std::move(results_[i].sampled);
+    if (requests_[i].prompt_top < 0) continue;
+    sampling::RowLogprobs& out = s.rows[size_t(rows_[i].token)] = std::move(results_[i].prompt);
+    if (s.next[size_t(rows_[i].token)] < 0) out.logprob = 0, out.rank = 0;
+  }
+  return true;
+}
+
+}  // namespace anneal::inference

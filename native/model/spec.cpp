@@ -1,0 +1,23 @@
+#include "spec.h"
+
+namespace anneal::model {
+
+void check(const ModelSpec& m) {
+  auto require = [](bool ok, const std::string& field, const char* what) {
+    if (!ok) throw UnsupportedModel(field, what);
+  };
+  require(m.hidden > 0, "hidden", "must be positive");
+  require(m.vocab > 0, "vocab", "must be positive");
+  require(m.max_positions > 0, "maxPositions", "must be positive");
+  require(!m.layers.empty(), "layers", "must not be empty");
+  for (size_t i = 0; i < m.layers.size(); i++) {
+    const AttentionSpec& a = m.layers[i].attention;
+    const std::string at = "layers[" + std::to_string(i) + "].";
+    require(a.head_dim > 0 && a.head_dim % 2 == 0, at + "attention.headDim", "must be positive and even");
+    require(a.kv_heads > 0 && a.heads > 0 && a.heads % a.kv_heads == 0, at + "attention.heads", "must be a multiple of kvHeads");
+    require(a.rope.rotary_share > 0 && a.rope.rotary_share <= 1, at + "attention.rope.rotaryShare", "must be above 0 and at most 1");
+    require(m.layers[i].feed_forward.intermediate > 0, at + "feedForward.intermediate", "must be positive");
+  }
+}
+
+}  // namespace anneal::model
