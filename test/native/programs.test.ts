@@ -63,6 +63,16 @@ describe.skipIf(process.platform === "win32")("programs of the compute core", { 
     expect(run("executor_test", ["executor/executor_test.cpp"], ["executor"])).toMatch(/^all passed\n$/);
   });
 
+  test("steps and slots work over any device", () => {
+    const rooms = ["inference", "grammar", "sampling", "model", "executor"];
+    expect(run("inference_test", ["inference/inference_test.cpp"], rooms)).toMatch(/^all passed\n$/);
+  });
+
+  test("rows, passes and trainers do, and gradients are the loss's derivatives", () => {
+    const rooms = ["training", ...DEVICES];
+    expect(run("training_test", ["training/training_test.cpp"], rooms)).toMatch(/^all passed\n$/);
+  });
+
   test("grammars permit what a second reading of them permits", () => {
     const sources = ["grammar_test", "grammar_random_test", "grammar_reference"].map((name) => `grammar/${name}.cpp`);
     expect(run("grammar_test", sources, ["grammar"], ["100"])).toMatch(/random grammars: [1-9]\d* followed/);

@@ -1,0 +1,183 @@
+// Steps and slots over a device made of paper: which tokens are computed, of which logits are wanted, what slots remember.
+// Linked and run by test/native/programs.test.ts.
+#include <cstdio>
+
+#include "../model/invalid_input.h"
+#include "step.h"
+
+using namespace anneal;
+using namespace anneal::backends;
+using namespace anneal::inference;
+
+namespace {
+
+int failures = 0;
+void expect(bool ok, const std::string& what) {
+  if (ok) return;
+  failures++;
+  std::printf("FAILED %s\n", what.c_str());
+}
+
+struct PaperLogits final : Logits {
+  std::vector<int32_t> likeliest;   // [rows]
+};
+
+// After token t comes t + 1.
+class PaperBackend final : public Backend {
+ public:
+  explicit PaperBackend(int vocab) { spec_.vocab = vocab, spec_.max_positions = 1000; }
+  const model::ModelSpec& spec() const override { return spec_; }
+  const char* name() const override { return "paper"; }
+  int pages() const override { return 16; }
+  const Logits* step(std::span<const Run> runs) override {
+    steps++;
+    logits_.likeliest.clear();
+    for (const Run& run : runs) {
+      for (int i = 0; i < run.count; i++) computed.push_back({run.position + i, run.tokens[i]});
+      const int from = run.logits == WantedLogits::all ? 0 : run.logits == WantedLogits::last ? run.count - 1 : run.count;
+      for (int i = from; i < run.count; i++) logits_.likeliest.push_back((run.tokens[i] + 1) % spec_.vocab);
+    }
+    logits_.rows = int(logits_.likeliest.size());
+    rows += logits_.rows;
+    return aborted ? nullptr : &logits_;
+  }
+  bool sample(const Logits& logits, std::span<const RowRequest> requests, std::span<RowResult> results) override {
+    for (size_t i = 0; i < requests.size(); i++) {
+      const RowRequest& r = requests[i];
+      const int32_t next = static_cast<const PaperLogits&>(logits).likeliest[size_t(r.row)];
+      if (r.draw) results[i].sampled.token = r.given >= 0 ? r.given : next;
+      if (r.prompt_top >= 0) results[i].prompt = {r.prompt_token == next ? 0.0f : -1.0f, 1, {}, {}};
+    }
+    return true;
+  }
+  void copy_page(int, int) override {}
+  AdapterRef load_adapter(const model::LoraSpec&, const AdapterValues&) override { return nullptr; }
+  std::unique_ptr<Trainable> train_adapter(const model::LoraSpec&, uint64_t, const AdapterValues*) override { return nullptr; }
+  std::unique_ptr<Trainable> train_weights() override { return nullptr; }
+  std::unique_ptr<TrainPass> forward(std::span<const TrainRow>, Trainable*, const AdapterRef&, const PassOptions&) override { return nullptr; }
+
+  struct Computed { int position; int32_t token; bool operator==(const Computed&) const = default; };
+  std::vector<Computed> computed;
+  int steps = 0, rows = 0;
+  bool aborted = false;
+
+ private:
+  model::ModelSpec spec_;
+  PaperLogits logits_;
+};
+
+constexpr StepLimits kLimits{100, 1000, 16};
+
+std::shared_ptr<Slot> slot_of(sampling::SamplingParams params = {}, std::optional<sampling::ThinkingBudget> thinking = {}) {
+  return std::make_shared<Slot>(std::move(params), 100, nullptr, std::vector<int32_t>{}, std::vector<int32_t>{}, std::move(thinking));
+}
+
+Sequence prompt(std::shared_ptr<Slot> slot, std::vector<int32_t> tokens, std::vector<int32_t> blocks = {0, 1}) {
+  Sequence s;
+  s.slot = std::move(slot), s.tokens = std::move(tokens), s.blocks = std::move(blocks), s.sample = true;
+  return s;
+}
+
+Sequence going_on(std::shared_ptr<Slot> slot, int position) {
+  Sequence s = prompt(std::move(slot), {});
+  s.continues = true, s.position = position;
+  return s;
+}
+
+bool step(Stepper& stepper, std::vector<Sequence>& sequences) {
+  begin_step(sequences, kLimits);
+  return stepper.run(sequences);
+}
+
+void decodes_from_its_own_draws() {
+  PaperBackend backend(100);
+  Stepper stepper(backend);
+  const auto slot = slot_of();
+  std::vector<Sequence> first = {prompt(slot, {5, 6, 7})}, second = {going_on(slot, 3)};
+  // The second step is queued before the first has run.
+  begin_step(first, kLimits);
+  begin_step(second, kLimits);
+  expect(stepper.run(first) && stepper.run(second), "two steps");
+  expect(first[0].sampled.token == 8 && second[0].sampled.token == 9, "each goes on from the draw before");
+  expect(backend.computed == std::vector<PaperBackend::Computed>{{0, 5}, {1, 6}, {2, 7}, {3, 8}}, "every token once, at its position");
+  expect(backend.rows == 2, "logits of the last tokens only");
+}
+
+void forces_tokens() {
+  PaperBackend backend(100);
+  Stepper stepper(backend);
+  // No thought at all: 90 91 close them at once.
+  const auto slot = slot_of({}, sampling::ThinkingBudget(0, 0, {1}, {90, 91}));
+  std::vector<Sequence> first = {prompt(slot, {5})}, second = {going_on(slot, 1)};
+  first[0].jump = 4;
+  expect(step(stepper, first), "a step with a token known beforehand");
+  expect(first[0].sampled.token == 90 && first[0].forced == std::vector<int32_t>{91}, "draws the forced token and takes what follows");
+  expect(backend.rows == 0, "without logits");
+  second[0].output_index = 1;
+  expect(step(stepper, second) && second[0].sampled.token == 92, "and goes on after both");
+  expect(second[0].output_index == 2, "counting both");
+  expect(backend.computed.back() == PaperBackend::Computed{2, 91}, "having computed both");
+}
+
+void aborts() {
+  PaperBackend backend(100);
+  Stepper stepper(backend);
+  const auto slot = slot_of();
+  std::vector<Sequence> first = {prompt(slot, {5})}, second = {going_on(slot, 1)}, again = {prompt(slot, {5})};
+  begin_step(first, kLimits);
+  begin_step(second, kLimits);
+  backend.aborted = true;
+  expect(!stepper.run(first), "an aborted step says so");
+  backend.aborted = false;
+  backend.computed.clear();
+  expect(stepper.run(second) && second[0].sampled.token == -1 && backend.computed.empty(), "one that waited for its draw has ended");
+  expect(step(stepper, again) && again[0].sampled.token == 6, "and the slot is as it was");
+}
+
+void reports_prompts_in_pieces() {
+  PaperBackend backend(4 << 20);   // so wide that sixteen rows of logits are held at most
+  Stepper stepper(backend);
+  Sequence s;
+  for (int32_t t = 0; t < 40; t++) s.tokens.push_back(t), s.next.push_back(t == 39 ? -1 : t == 20 ? 7 : t + 1);
+  s.blocks = {0}, s.prompt_logprobs = 0;
+  std::vector<Sequence> list = {s};
+  begin_step(list, {4 << 20, 1000, 16});
+  expect(stepper.run(list) && backend.steps == 3, "forty rows of logits in three passes");
+  bool right = true;
+  for (int t = 0; t < 39; t++) right &= list[0].rows[size_t(t)].logprob == (t == 20 ? -1 : 0);
+  expect(right && list[0].rows[39].rank == 0, "each about the token that follows");
+  expect(list[0].sampled.token == -2, "and nothing drawn");
+}
+
+void refuses() {
+  const auto slot = slot_of(), other = slot_of();
+  const auto refused = [&](std::vector<Sequence> list) -> std::string {
+    try {
+      begin_step(list, kLimits);
+    } catch (const model::InvalidInput& input) {
+      return std::to_string(input.entry) + "." + input.field + (input.element < 0 ? "" : "." + std::to_string(input.element));
+    }
+    return "";
+  };
+  expect(refused({prompt(slot, {})}) == "0.tokens", "no tokens");
+  expect(refused({prompt(slot, {1, 100})}) == "0.tokens.1", "a token beyond the vocabulary");
+  expect(refused({prompt(slot, {1}, {16})}) == "0.blocks.0", "a page beyond the pool");
+  expect(refused({prompt(slot, {1}, {})}) == "0.blocks", "no page");
+  expect(refused({going_on(slot, 1)}) == "0.tokens", "going on from nothing");
+  expect(refused({prompt(nullptr, {1})}) == "0.slot", "a draw without a slot");
+  expect(refused({prompt(slot, {1}), prompt(other, {1})}) == "1.blocks", "one page written twice");
+  expect(refused({prompt(slot, {1}), prompt(slot, {1}, {2})}) == "1.slot", "one slot used twice");
+  expect(slot->draws == 0 && slot->latest == 0, "a refused step leaves slots as they were");
+}
+
+}  // namespace
+
+int main() {
+  decodes_from_its_own_draws();
+  forces_tokens();
+  aborts();
+  reports_prompts_in_pieces();
+  refuses();
+  std::printf(failures ? "%d failures\n" : "all passed\n", failures);
+  return failures ? 1 : 0;
+}

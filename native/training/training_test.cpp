@@ -1,0 +1,178 @@
+// Rows, passes and the policy's loss, over a small random model on the processor. Linked and run by test/native/programs.test.ts.
+#include "../backends/cpu/decoder_fixture.h"
+#include "../model/invalid_input.h"
+#include "policy_loss.h"
+#include "trainer.h"
+
+using namespace anneal::training;
+using anneal::model::InvalidInput;
+
+namespace {
+
+ModelSpec small_model() {
+  ModelSpec m;
+  m.hidden = 24, m.vocab = 50, m.max_positions = 200, m.tied_head = true;
+  LayerSpec l;
+  l.attention.heads = 2, l.attention.kv_heads = 1, l.attention.head_dim = 8;
+  l.feed_forward.intermediate = 33;
+  m.layers.assign(2, l);
+  // Its second layer sees no positions.
+  m.layers[1].attention.rope.type = RopeType::none;
+  m.layers[1].attention.scale = 0.25;
+  return m;
+}
+
+Arrays random_weights(const ModelSpec& m) {
+  Arrays weights;
+  uint64_t seed = 1;
+  for (const TensorShape& t : weight_tensors(m)) {
+    Array& a = weights[t.name];
+    a.shape = t.cols ? std::vector<int64_t>{t.rows, t.cols} : std::vector<int64_t>{t.rows};
+    for (int64_t i = 0; i < t.elements(); i++) {
+      seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+      a.values.push_back(t.cols ? (float(seed >> 40) / float(1 << 24) - 0.5f) * 0.6f : 1.0f);
+    }
+  }
+  return weights;
+}
+
+std::string refused(std::vector<Row> rows) {
+  try {
+    check(rows, small_model());
+  } catch (const InvalidInput& input) {
+    return std::to_string(input.entry) + "." + input.field + (input.element < 0 ? "" : "." + std::to_string(input.element));
+  }
+  return "";
+}
+
+void checks_rows() {
+  const std::vector<int32_t> some = {1, 2, 3};
+  expect(refused({{.tokens = {}}}) == "0.tokens", "a row without tokens");
+  expect(refused({{.tokens = {1, 50}}}) == "0.tokens.1", "a token beyond the vocabulary");
+  expect(refused({{.tokens = some, .trained = {1}}}) == "0.trained", "too few marks");
+  expect(refused({{.tokens = some, .temperatures = {1, 0, 1}}}) == "0.temperatures.1", "a temperature of zero");
+  expect(refused({{.tokens = some, .prefix = 0, .prefix_length = 1}}) == "0.prefix", "a row that continues itself");
+  expect(refused({{.tokens = some}, {.tokens = some, .prefix = 0, .prefix_length = 4}}) == "1.prefixLength", "a prefix longer than its row");
+  expect(refused({{.tokens = std::vector<int32_t>(201, 1)}}) == "0.tokens", "a row past the model's positions");
+  std::vector<Row> good = {{.tokens = some}, {.tokens = some, .prefix = 0, .prefix_length = 2}};
+  check(good, small_model());
+  expect(good[0].trained == std::vector<uint8_t>{1, 1, 0}, "every token but the last predicts one");
+}
+
+// One number that a gradient is checked with: the sum of all logprobs, by a step along it.
+void descends(Loaded& m, TestPool& pool) {
+  LoraSpec lora{4, 8};
+  for (bool& target : lora.targets) target = true;
+  Trainer trainer(*m.backend, m.backend->train_adapter(lora, 3, nullptr));
+  std::vector<Row> rows = {{.tokens = {1, 2, 3, 4, 5, 6}}, {.tokens = {9, 8}, .prefix = 0, .prefix_length = 3}};
+  check(rows, m.spec);
+  double before = 0, after = 0;
+  for (int step = 0; step < 20; step++) {
+    Pass pass(rows, {});
+    const RowValues values = trainer.forward(pass);
+    const RowValues evaluated = trainer.evaluate(rows, trainer.trainable().version());
+    expect(values.logprobs == evaluated.logprobs && values.entropies == evaluated.entropies, "evaluation has the forward pass's numbers");
+    double sum = 0;
+    RowGradients gradients;
+    for (size_t r = 0; r < rows.size(); r++) {
+      gradients.logprobs.emplace_back(rows[r].tokens.size(), 0.0f);
+      for (size_t t = 0; t < rows[r].tokens.size(); t++)
+        if (rows[r].trained[t]) sum -= values.logprobs[r][t], gradients.logprobs[r][t] = -1;
+    }
+    (step == 0 ? before : after) = sum;
+    pass.check(gradients);
+    pass.backward(gradients);
+    trainer.trainable().optim_step({.learning_rate = 1e-2f, .max_grad_norm = 0});
+  }
+  expect(after < 0.7 * before, "the loss falls from " + std::to_string(before) + " to " + std::to_string(after));
+
+  Pass pass(rows, {});
+  trainer.forward(pass);
+  const auto asks = [&](RowGradients g) -> std::string {
+    try {
+      pass.check(g);
+    } catch (const InvalidGradient& input) {
+      return input.field + std::to_string(input.row) + "." + std::to_string(input.entry);
+    }
+    return "";
+  };
+  expect(asks({.logprobs = {std::vector<float>(5), std::vector<float>(2)}}) == "dLogprobs0.-1", "a gradient that is too short");
+  expect(asks({.logprobs = {std::vector<float>(6), {0, 1}}}) == "dLogprobs1.1", "a gradient of what is not trained");
+
+  Pass tight(rows, {.memory_budget = 1});
+  bool refused = false;
+  try {
+    trainer.forward(tight);
+  } catch (const NoRoom& error) {
+    refused = error.needed > 1;
+  }
+  expect(refused, "a pass without room is refused");
+  pool.abort_after = pool.runs + 1;
+  bool aborted = false;
+  try {
+    Pass ended(rows, {});
+    trainer.forward(ended);
+  } catch (const Aborted&) {
+    aborted = true;
+  }
+  pool.abort_after = 0;
+  expect(aborted, "an aborted pass says so");
+}
+
+// The gradient of all weights, against differences of the loss.
+void differentiates(const Arrays& weights, Pool& pool) {
+  const ModelSpec spec = small_model();
+  std::vector<Row> rows = {{.tokens = {1, 2, 3, 4, 5, 6, 7, 8}}};
+  check(rows, spec);
+  const auto loss = [&](const Arrays& w) {
+    Loaded m(spec, w, best_isa(), pool);
+    Trainer trainer(*m.backend, m.backend->train_weights());
+    double sum = 0;
+    const RowValues values = trainer.evaluate(rows, nullptr);
+    for (float x : values.logprobs[0]) sum -= x;
+    return sum;
+  };
+  Loaded m(spec, weights, best_isa(), pool);
+  Trainer trainer(*m.backend, m.backend->train_weights());
+  Pass pass(rows, {});
+  trainer.forward(pass);
+  RowGradients gradients{.logprobs = {std::vector<float>(8, -1.0f)}, .entropies = {}};
+  gradients.logprobs[0].back() = 0;
+  pass.backward(gradients);
+  for (size_t i = 0; i < trainer.trainable().tensors().size(); i++) {
+    const TensorShape& t = trainer.trainable().tensors()[i];
+    std::vector<float> g(size_t(t.elements()));
+    trainer.trainable().read(int(i), Trainable::Part::gradient, g);
+    const size_t at = size_t(std::max_element(g.begin(), g.end(), [](float a, float b) { return std::abs(a) < std::abs(b); }) - g.begin());
+    Arrays up = weights, down = weights;
+    up[t.name].values[at] += 5e-3f, down[t.name].values[at] -= 5e-3f;
+    const double difference = (loss(up) - loss(down)) / 1e-2;
+    below(std::abs(difference - g[at]), 2e-2 * std::abs(g[at]) + 2e-3, "derivative by " + t.name + " " + std::to_string(g[at]) + " for " + std::to_string(difference));
+  }
+}
+
+void weighs_policies() {
+  const float logprobs[] = {-1, -2}, old[] = {-1, -2}, advantages[] = {1, -1}, weights[] = {1, 1};
+  const uint8_t mask[] = {1, 1};
+  const int32_t segments[] = {0, 0};
+  PolicyLossRow row;
+  row.count = 2, row.logprobs = logprobs, row.old_logprobs = old, row.advantages = advantages, row.weights = weights, row.mask = mask, row.segments = segments;
+  float d[2];
+  const PolicyLossMetrics metrics = policy_loss(row, {}, d);
+  expect(metrics.ratio_mean == 1 && metrics.ratio_exact_share == 1, "fresh samples have ratios of exactly one");
+  expect(d[0] < 0 && d[1] > 0 && d[0] == -d[1], "and gradients by advantage alone");
+}
+
+}  // namespace
+
+int main() {
+  TestPool pool(2);
+  const Arrays weights = random_weights(small_model());
+  Loaded m(small_model(), weights, best_isa(), pool);
+  checks_rows();
+  descends(m, pool);
+  differentiates(weights, pool);
+  weighs_policies();
+  std::printf(failures ? "%d failures\n" : "all passed\n", failures);
+  return failures ? 1 : 0;
+}
