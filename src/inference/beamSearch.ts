@@ -25,9 +25,9 @@ import { Sequence } from "./sequence.js";
 import { endIds } from "./stopping.js";
 import { StopStrings } from "./stopStrings.js";
 
-/** The last token of a hypothesis, linked to those before it: hypotheses share their beginnings. */
-interface Drawn {
-  before: Drawn | null;
+/** A token of a hypothesis, linked to those before it: hypotheses share their beginnings. */
+interface BeamToken {
+  before: BeamToken | null;
   token: number;
   logprob: number;
   top: TopLogprobs | null;
@@ -35,22 +35,24 @@ interface Drawn {
 
 interface Beam {
   sequence: Sequence;
-  /** Its place among the living. */
-  place: number;
+  /** Rank among the live beams. */
+  index: number;
+  /** Sum of the raw logprobs of its outputs. */
   cumulative: number;
-  last: Drawn | null;
+  last: BeamToken | null;
   /** null: no stop strings. */
   text: BeamText | null;
 }
 
 interface Candidate {
   beam: Beam;
-  /** Its place among the permitted tokens of the beam's row. */
+  /** Among the permitted tokens of the beam's row. */
   rank: number;
   cumulative: number;
-  drawn: Drawn;
+  last: BeamToken;
 }
 
+/** A beam that has ended. */
 interface Hypothesis {
   candidate: Candidate;
   finish: Finish;
@@ -71,12 +73,12 @@ class BeamSearch implements Generation {
   readonly ended: Promise<void>;
   private readonly scoring: ScoringRequest;
   private readonly events: EventQueue;
-  /** The best continuations of the rows that have come. */
+  /** The best continuations of the rows read so far. */
   private next: BestOf<Candidate>;
   private readonly done: BestOf<Hypothesis>;
   private readonly beam: BeamSettings;
   private readonly params: SamplingSettings;
-  /** Ids no beam may draw before `minTokens` outputs. */
+  /** Ids no beam may take before `minTokens` outputs. */
   private readonly endIds: ReadonlySet<number>;
   /** Ids that end a beam. */
   private readonly stopIds: ReadonlySet<number>;
@@ -111,7 +113,7 @@ class BeamSearch implements Generation {
 
   private async search(): Promise<void> {
     const text = this.params.stop.length === 0 ? null : BeamText.empty(this.params, this.loop.tokenizer);
-    let live: Beam[] = [{ sequence: this.scoring.root, place: 0, cumulative: 0, last: null, text }];
+    let live: Beam[] = [{ sequence: this.scoring.root, index: 0, cumulative: 0, last: null, text }];
     while (live.length > 0) {
       await this.readRows(live);
       live = await this.advance(live);
@@ -121,7 +123,7 @@ class BeamSearch implements Generation {
       this.record.outputTokens[index] = choice.tokenIds.length;
       this.record.finishes[index] = choice.finish;
       this.events.push(choice);
-      await this.giveTurns();
+      await this.yieldToOthers();
     }
     this.events.end();
     this.scoring.end();
@@ -139,36 +141,36 @@ class BeamSearch implements Generation {
       const beam = awaited.get(sequence);
       if (beam === undefined) continue;
       awaited.delete(sequence);
-      this.read(beam, row);
-      await this.giveTurns();
+      this.expand(beam, row);
+      await this.yieldToOthers();
     }
   }
 
   /** Lets the event loop turn when this work has taken its share. @throws what has ended the request meanwhile */
-  private async giveTurns(): Promise<void> {
+  private async yieldToOthers(): Promise<void> {
     while (isTurnUsedUp()) await nextTurn();
     this.scoring.throwIfEnded();
   }
 
-  /** Sifts the 2 x width likeliest permitted continuations of a beam. */
-  private read(beam: Beam, { topIds, topLogprobs }: RowLogprobs): void {
+  /** Takes the 2 x width likeliest permitted continuations of a beam as candidates, or as done where they end. */
+  private expand(beam: Beam, { topIds, topLogprobs }: RowLogprobs): void {
     const { sequence } = beam;
     const top = this.topOf(topIds, topLogprobs);
-    const most = 2 * this.beam.width;
-    let mayGoOn = true;
-    for (let i = 0, rank = 0; i < topIds.length && rank < most; i++) {
+    const maxCandidates = 2 * this.beam.width;
+    let mayStayLive = true;
+    for (let i = 0, rank = 0; i < topIds.length && rank < maxCandidates; i++) {
       const token = topIds[i]!;
       if (!this.isPermitted(sequence, token)) continue;
       const logprob = topLogprobs[i]!;
       const cumulative = beam.cumulative + logprob;
-      // Logprobs fall along the row, so behind the first that comes too late only ends are of interest.
-      mayGoOn &&= this.isInTime(cumulative, beam.place);
-      const finish = mayGoOn || this.stopIds.size > 0 || beam.text !== null ? this.verdict(beam, token) : null;
-      if (!mayGoOn && finish === null) {
+      // Logprobs fall along the row, so behind the first that cannot be chosen only ends are of interest.
+      mayStayLive &&= this.mayBeChosen(cumulative, beam.index);
+      const finish = mayStayLive || this.stopIds.size > 0 || beam.text !== null ? this.finishOf(beam, token) : null;
+      if (!mayStayLive && finish === null) {
         if (this.stopIds.size === 0 && beam.text === null) return;
       } else {
-        const drawn = { before: beam.last, token, logprob, top };
-        const candidate = { beam, rank, cumulative, drawn };
+        const last = { before: beam.last, token, logprob, top };
+        const candidate = { beam, rank, cumulative, last };
         if (finish === null) this.next.offer(candidate);
         else this.complete(candidate, finish);
       }
@@ -181,11 +183,11 @@ class BeamSearch implements Generation {
     return count === null ? null : { ids: ids.slice(0, count), logprobs: logprobs.slice(0, count) };
   }
 
-  /** Whether a candidate may be among the best of the next step. */
-  private isInTime(cumulative: number, place: number): boolean {
+  /** Whether a candidate may be among the beams of the next step. */
+  private mayBeChosen(cumulative: number, index: number): boolean {
     const worst = this.next.threshold;
     if (worst === null || cumulative > worst.cumulative) return true;
-    return cumulative === worst.cumulative && place < worst.beam.place;
+    return cumulative === worst.cumulative && index < worst.beam.index;
   }
 
   private isPermitted(sequence: Sequence, token: number): boolean {
@@ -194,7 +196,7 @@ class BeamSearch implements Generation {
     return !this.params.badWords.some((word) => completes(sequence, word, token));
   }
 
-  private verdict({ sequence, text }: Beam, token: number): Finish | null {
+  private finishOf({ sequence, text }: Beam, token: number): Finish | null {
     if (sequence.outputs + 1 < this.params.minTokens) return null;
     const isEnd = this.stopIds.has(token);
     // The text of an end counts only where it is shown; a stop string in it is then what ends the text.
@@ -206,7 +208,7 @@ class BeamSearch implements Generation {
 
   private complete(candidate: Candidate, finish: Finish): void {
     const { promptLength, outputs } = candidate.beam.sequence;
-    const isEnd = candidate.drawn.token === this.params.eosId;
+    const isEnd = candidate.last.token === this.params.eosId;
     const score = this.score(candidate.cumulative, promptLength + outputs + (isEnd ? 0 : 1));
     this.done.offer({ candidate, finish, score, outputs: outputs + 1 });
   }
@@ -228,13 +230,13 @@ class BeamSearch implements Generation {
     for (const { beam } of chosen) forksLeft.set(beam, (forksLeft.get(beam) ?? 0) + 1);
     for (const parent of parents) {
       if (!forksLeft.has(parent)) this.loop.end(parent.sequence);
-      await this.giveTurns();
+      await this.yieldToOthers();
     }
     const live: Beam[] = [];
-    for (const [place, candidate] of chosen.entries()) {
-      await this.giveTurns();
+    for (const [index, candidate] of chosen.entries()) {
+      await this.yieldToOthers();
       const { beam: parent } = candidate;
-      live.push(this.fork(candidate, place));
+      live.push(this.fork(candidate, index));
       const left = forksLeft.get(parent)! - 1;
       forksLeft.set(parent, left);
       // Its last fork has its pages to itself.
@@ -243,30 +245,30 @@ class BeamSearch implements Generation {
     return live;
   }
 
-  /** Whether no living beam can still reach the best `width` finished ones. Cumulative logprobs only fall. */
+  /** Whether no live beam can still become one of the best `width` hypotheses. Cumulative logprobs only fall. */
   private isDecided(next: Candidate[]): boolean {
     const best = next[0];
     if (best === undefined) return true;
     const worst = this.done.threshold;
     if (worst === null) return false;
     const { promptLength, length } = best.beam.sequence;
-    const kindest = this.beam.lengthPenalty >= 0 ? promptLength + this.params.maxTokens : length + 1;
-    return this.score(best.cumulative, kindest) <= worst.score;
+    const bestLength = this.beam.lengthPenalty >= 0 ? promptLength + this.params.maxTokens : length + 1;
+    return this.score(best.cumulative, bestLength) <= worst.score;
   }
 
-  private fork({ beam, cumulative, drawn }: Candidate, place: number): Beam {
-    const sequence = this.loop.fork(beam.sequence, place, drawn.token);
-    return { sequence, place, cumulative, last: drawn, text: beam.text?.after(drawn.token) ?? null };
+  private fork({ beam, cumulative, last }: Candidate, index: number): Beam {
+    const sequence = this.loop.fork(beam.sequence, index, last.token);
+    return { sequence, index, cumulative, last, text: beam.text?.after(last.token) ?? null };
   }
 
   private event({ candidate, finish, outputs }: Hypothesis, index: number): TokensEvent {
-    const drawn = new Array<Drawn>(outputs);
-    let one: Drawn | null = candidate.drawn;
-    for (let i = outputs - 1; one !== null; i--, one = one.before) drawn[i] = one;
+    const tokens = new Array<BeamToken>(outputs);
+    let last: BeamToken | null = candidate.last;
+    for (let i = outputs - 1; last !== null; i--, last = last.before) tokens[i] = last;
     const { root } = this.scoring;
     const sequence = new Sequence(root.owner, index, root.tokens, null);
     const output = new ChoiceOutput(sequence, this.params, this.loop.tokenizer, false);
-    for (const { token, logprob, top } of drawn) {
+    for (const { token, logprob, top } of tokens) {
       sequence.append(token);
       if (output.add({ logprob, temperatureLogprob: Number.NaN, top }) !== null) return output.take(finish);
     }
@@ -278,7 +280,7 @@ class BeamSearch implements Generation {
 /** Best first; of equal ones the earlier beam's, of one beam's the lower id. */
 function isBefore(a: Candidate, b: Candidate): boolean {
   if (a.cumulative !== b.cumulative) return a.cumulative > b.cumulative;
-  return a.beam === b.beam ? a.rank < b.rank : a.beam.place < b.beam.place;
+  return a.beam === b.beam ? a.rank < b.rank : a.beam.index < b.beam.index;
 }
 
 /** Best first; of equal ones the one that ended earlier, and by itself. */

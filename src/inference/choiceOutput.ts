@@ -11,13 +11,13 @@ export class ChoiceOutput {
   private readonly stopStrings: StopStrings | null;
   private readonly stopping: Stopping;
   /** When nobody looks at the text before the end, it is decoded at the end. */
-  private readonly decodeLate: boolean;
+  private readonly decodesAtEnd: boolean;
   private text = "";
   private tokenIds: number[] = [];
   private logprobs: number[] = [];
   private temperatureLogprobs: number[] = [];
   private top: TopLogprobs[] = [];
-  private readonly isTempered: boolean;
+  private readonly hasTemperatureLogprobs: boolean;
 
   constructor(
     private readonly sequence: Sequence,
@@ -31,31 +31,32 @@ export class ChoiceOutput {
     });
     this.stopStrings = params.stop.length === 0 ? null : new StopStrings(params.stop, params.includeStop);
     this.stopping = new Stopping(params);
-    this.decodeLate = !streaming && this.stopStrings === null;
+    this.decodesAtEnd = !streaming && this.stopStrings === null;
     const { temperature } = params;
-    this.isTempered = params.logprobs !== null && params.beam === null && temperature !== 0 && temperature !== 1;
+    this.hasTemperatureLogprobs =
+      params.logprobs !== null && params.beam === null && temperature !== 0 && temperature !== 1;
   }
 
-  /** Takes the token just appended to the sequence; the verdict when the choice ends with it. */
+  /** Takes the token just appended to the sequence; how the choice ends, when it does. */
   add({ logprob, temperatureLogprob, top }: TokenLogprobs): Finish | null {
     const { sequence, params } = this;
     const token = sequence.tokens[sequence.length - 1]!;
     this.tokenIds.push(token);
     if (params.logprobs !== null) {
       this.logprobs.push(logprob);
-      if (this.isTempered) this.temperatureLogprobs.push(temperatureLogprob);
+      if (this.hasTemperatureLogprobs) this.temperatureLogprobs.push(temperatureLogprob);
       if (top !== null) this.top.push(top);
     }
     let finish = this.stopping.check(sequence.tokens, sequence.promptLength, sequence.length);
-    const silent = finish?.reason === "stop" && !params.includeStop;
-    if (!silent && !this.decodeLate) finish = this.show(this.decoder.push(token), finish);
-    return finish === null ? null : this.end(finish, silent);
+    const isHidden = finish?.reason === "stop" && !params.includeStop;
+    if (!isHidden && !this.decodesAtEnd) finish = this.show(this.decoder.push(token), finish);
+    return finish === null ? null : this.end(finish, isHidden);
   }
 
   /** Ends the choice without a further token. */
-  end(finish: Finish, lastIsSilent = false): Finish {
-    if (this.decodeLate) {
-      const shown = lastIsSilent ? this.tokenIds.length - 1 : this.tokenIds.length;
+  end(finish: Finish, isLastHidden = false): Finish {
+    if (this.decodesAtEnd) {
+      const shown = isLastHidden ? this.tokenIds.length - 1 : this.tokenIds.length;
       const pieces: string[] = [];
       for (let i = 0; i < shown; i++) pieces.push(this.decoder.push(this.tokenIds[i]!));
       this.text = pieces.join("");
@@ -81,7 +82,7 @@ export class ChoiceOutput {
       text: this.text,
       tokenIds: this.tokenIds,
       logprobs: params.logprobs === null ? null : this.logprobs,
-      temperatureLogprobs: this.isTempered ? this.temperatureLogprobs : null,
+      temperatureLogprobs: this.hasTemperatureLogprobs ? this.temperatureLogprobs : null,
       top: params.logprobs === null ? null : this.top,
       finish,
     };
@@ -95,7 +96,7 @@ export class ChoiceOutput {
     return event;
   }
 
-  /** Adds text; a stop string in it overrides any other verdict. */
+  /** Adds text; a stop string in it overrides any other end. */
   private show(piece: string, finish: Finish | null): Finish | null {
     if (this.stopStrings === null) {
       this.text += piece;

@@ -77,6 +77,7 @@ export class EventQueue implements AsyncIterator<GenerationEvent> {
     unread.text += event.text;
     for (const id of event.tokenIds) unread.tokenIds.push(id);
     for (const logprob of event.logprobs ?? []) unread.logprobs!.push(logprob);
+    for (const logprob of event.temperatureLogprobs ?? []) unread.temperatureLogprobs!.push(logprob);
     for (const top of event.top ?? []) unread.top!.push(top);
     unread.finish = event.finish;
     return true;

@@ -162,6 +162,45 @@ describe("steps", () => {
     expect(model.openSlots).toBe(0);
     expect(loop.stats()).toMatchObject({ running: 0, cacheUsage: 0 });
   });
+
+  test("an output that cannot be read ends its request; a slot stays open as long as a step in flight names it", async () => {
+    const { model } = open();
+    let isBroken = true;
+    const breaking = {
+      stream: (...args: Parameters<Tokenizer["stream"]>) => {
+        const decoder = tokenizer.stream(...args);
+        const push = decoder.push.bind(decoder);
+        let left = 3;
+        decoder.push = (token) => {
+          if (isBroken && left-- === 0) throw new Error("no such token");
+          return push(token);
+        };
+        return decoder;
+      },
+    } as unknown as Tokenizer;
+    const step = model.step.bind(model);
+    const inFlight: number[] = [];
+    model.step = async (rows) => {
+      const slots = rows.map((row) => row.slot);
+      inFlight.push(...slots);
+      const output = await step(rows);
+      for (const slot of slots) inFlight.splice(inFlight.indexOf(slot), 1);
+      return output;
+    };
+    const closeSlot = model.closeSlot.bind(model);
+    model.closeSlot = (slot) => {
+      expect(inFlight).not.toContain(slot);
+      closeSlot(slot);
+    };
+    const loop = new InferenceLoop(model, breaking, {
+      ...{ maxSequences: 64, tokenBudget: 256, maxQueue: 10, scheduler: "fcfs", contextLength: 2048 },
+    });
+    await expect(read(loop.submit(request({ streaming: true })))).rejects.toThrow("no such token");
+    isBroken = false;
+    expect((await read(loop.submit(request({ streaming: true })))).choices[0]!.ids).toHaveLength(20);
+    await loop.close();
+    expect(model.openSlots).toBe(0);
+  });
 });
 
 describe("pages", () => {

@@ -1,5 +1,5 @@
 // Schedule, run, postprocess: the loop that serves all requests of one model. Two steps are in flight at most: while the
-// device computes one, the tokens of the one before are decoded, judged and handed out. The next step starts from tokens
+// device computes one, the tokens of the one before are detokenized, checked for stops and handed out. The next step starts from tokens
 // that stay on the device, so a choice that has just ended costs one discarded row.
 
 import { ClosedError, RateLimitError } from "../errors.js";
@@ -33,7 +33,7 @@ interface Run {
   /** Position of the first token it computes. */
   position: number;
   samples: boolean;
-  /** Forced tokens at most that it takes after the one drawn. */
+  /** Forced tokens at most after the one sampled. */
   maxForced: number;
 }
 
@@ -42,6 +42,8 @@ interface StepInFlight {
   /** Tokens it computes. */
   tokens: number;
   output: Promise<StepOutput>;
+  /** Its output has come, or it has failed. */
+  isBack: boolean;
 }
 
 const NO_TOKENS = new Int32Array(0);
@@ -196,7 +198,7 @@ export class InferenceLoop {
     this.serving = null;
   }
 
-  /** Hands a step to the device. */
+  /** Hands a step to the device, which computes it behind those in flight. */
   private run(step: ScheduledStep): void {
     this.openSlots(step);
     if (step.sequences.length === 0) return;
@@ -215,7 +217,7 @@ export class InferenceLoop {
       sequence.pending++;
       sequence.pendingForced += maxForced;
     }
-    this.inFlight.push({ runs, tokens, output });
+    this.inFlight.push({ runs, tokens, output, isBack: false });
   }
 
   /** Settings that the device refuses end their own request only. */
@@ -252,18 +254,17 @@ export class InferenceLoop {
   }
 
   private async postprocess(step: StepInFlight, output: StepOutput): Promise<void> {
+    this.takeBack(step);
     this.counts.deviceSeconds += output.seconds;
     this.scheduler.prefillLimit.observe(step.tokens, output.seconds);
     for (const [i, { sequence, position, samples, maxForced }] of step.runs.entries()) {
       const forced = output.forced[i] ?? NO_TOKENS;
-      sequence.inFlight--;
       if (samples) {
         sequence.pending--;
         sequence.settleForced(forced.length, maxForced);
       }
       if (sequence.state === "finished") {
         this.counts.discardedRows++;
-        this.slots.close(sequence);
         continue;
       }
       const rows = output.prompt[i] ?? null;
@@ -280,17 +281,21 @@ export class InferenceLoop {
     }
   }
 
-  /** After a failed step nobody knows what its pages hold: all that runs ends with the error. */
-  private breakOff(error: unknown, step: StepInFlight | undefined): void {
-    const sequences = (step?.runs ?? []).map((run) => run.sequence);
-    for (const sequence of sequences) {
+  /** The device is done with a step: slots that only it still named are closed. */
+  private takeBack(step: StepInFlight): void {
+    if (step.isBack) return;
+    step.isBack = true;
+    for (const { sequence } of step.runs) {
       sequence.inFlight--;
       if (sequence.state === "finished") this.slots.close(sequence);
     }
-    const broken = new Set<Sequence["owner"]>();
-    for (const sequence of [...sequences, ...this.scheduler.running]) {
-      if (sequence.state !== "finished") broken.add(sequence.owner);
-    }
+  }
+
+  /** After a failed step nobody knows what its pages hold: all that runs ends with the error. */
+  private breakOff(error: unknown, step: StepInFlight | undefined): void {
+    if (step !== undefined) this.takeBack(step);
+    const sequences = [...(step?.runs ?? []).map((run) => run.sequence), ...this.scheduler.running];
+    const broken = new Set(sequences.filter((one) => one.state !== "finished").map((one) => one.owner));
     for (const request of broken) request.fail(error);
     this.pool.forgetAll();
   }

@@ -12,7 +12,7 @@ export interface InferenceStats {
   /** Prompt tokens looked up in the prefix cache, and found there. */
   cacheQueries: number;
   cacheHits: number;
-  /** Of prompts that have started (cached ones included), and drawn. */
+  /** Of prompts that have started (cached ones included), and sampled or forced. */
   promptTokens: number;
   generatedTokens: number;
   steps: number;

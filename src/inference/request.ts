@@ -19,17 +19,23 @@ export interface BeamSettings {
 export interface SamplingSettings {
   /** 0: greedy. */
   temperature: number;
+  /** Nucleus sampling, in (0, 1]; 1: off. */
   topP: number;
   /** 0: off. */
   topK: number;
+  /** Least probability, relative to the likeliest token's, in [0, 1]; 0: off. */
   minP: number;
+  /** Logits of tokens in prompt or outputs are divided (where negative: multiplied) by it; 1: off. */
   repetitionPenalty: number;
+  /** Subtracted from a token's logit for each time it is in the outputs; 0: off. */
   frequencyPenalty: number;
+  /** Subtracted from the logit of each token in the outputs; 0: off. */
   presencePenalty: number;
   /** null: a random one per request. */
   seed: bigint | null;
   /** Output tokens at most; prompt + maxTokens fits the context. */
   maxTokens: number;
+  /** Nothing but running out of permitted tokens ends a choice before it has so many. */
   minTokens: number;
   /** The tokenizer's own end of sequence, or null. */
   eosId: number | null;
@@ -37,9 +43,13 @@ export interface SamplingSettings {
   extraEosIds: readonly number[];
   /** Neither `eosId` nor `extraEosIds` end generation. */
   ignoreEos: boolean;
+  /** Further tokens that end a choice, named as its stop reason. */
   stopTokenIds: readonly number[];
+  /** Strings that end a choice where its text comes to hold one. */
   stop: readonly string[];
+  /** The text shows what ended it. */
   includeStop: boolean;
+  /** The text leaves special tokens out. */
   skipSpecialTokens: boolean;
   spacesBetweenSpecialTokens: boolean;
   /** Additive bias by token id, each in [-100, 100]; ids ascending. */
@@ -55,25 +65,27 @@ export interface SamplingSettings {
   /** null: none; k: logprob and rank of each prompt token and the k most likely. */
   promptLogprobs: number | null;
   repetitionDetection: RepetitionDetection | null;
-  /** null: thoughts of any length. */
+  /** null: reasoning of any length. */
   thinking: ThinkingBudget | null;
   beam: BeamSettings | null;
 }
 
 export interface GenerationRequest {
   requestId: string;
+  /** Token ids; not empty. */
   promptTokens: readonly number[];
   /** Adapter version on the device, pinned for the whole request; 0: the base model. */
   adapter: number;
   params: SamplingSettings;
-  /** What the outputs of every choice must follow; null: anything. Not with beams. */
+  /** What every choice must match; null: anything. Not with beams. */
   grammar: CompiledGrammar | null;
-  /** Tokens that begin thoughts, which come before what the grammar is about where the model itself would think. */
+  /** Tokens that open reasoning: the model may begin with one before what the grammar describes, where it would do so by itself. */
   thoughtIds?: Int32Array;
+  /** Choices. */
   n: number;
   /** Lower runs earlier; only under the priority scheduler. */
   priority: number;
-  /** Pages are shared only between requests of equal salt. */
+  /** Cached pages are shared only between requests of equal salt. */
   cacheSalt: string | null;
   /** Whether cached pages may be read (they are filled in any case). */
   useCache: boolean;
@@ -137,7 +149,7 @@ export type TokensEvent = Extract<GenerationEvent, { type: "tokens" }>;
 /** How a request went so far. Times in milliseconds of `performance.now()`; 0 until they have come. */
 export interface GenerationRecord {
   arrival: number;
-  /** First part of a step. */
+  /** When its first step was handed to the device. */
   scheduled: number;
   firstToken: number;
   finished: number;

@@ -32,7 +32,7 @@ function slotParams({ request, owner, index }: Sequence, vocab: number): SlotPar
     repetitionPenalty: params.repetitionPenalty,
     frequencyPenalty: params.frequencyPenalty,
     presencePenalty: params.presencePenalty,
-    // As the request with the next seed would draw, and so on; seeds go round at 64 bits.
+    // Choice i samples as the first choice of a request with seed + i does; seeds wrap at 64 bits.
     seed: BigInt.asIntN(64, owner.seed + BigInt(index)),
     choice: 0,
     minTokens: params.minTokens,

@@ -1,4 +1,4 @@
-// A request for `n` sampled choices: what steps draw becomes events for its reader.
+// A request for `n` sampled choices: what steps sample becomes events for its reader.
 
 import type { Tokenizer } from "../text/index.js";
 import { ChoiceOutput } from "./choiceOutput.js";

@@ -6,7 +6,7 @@ import type { GenerationRecord, GenerationRequest, TokenLogprobs } from "./reque
 
 export type SequenceState = "waiting" | "running" | "finished";
 
-/** What a step has drawn for a sequence. */
+/** What a step has sampled for a sequence. */
 export interface SampledTokens {
   /** -1: no token was permitted, which ends the sequence. */
   token: number;
@@ -20,22 +20,22 @@ export interface SequenceOwner {
   readonly request: GenerationRequest;
   /** Order of arrival over all requests of the loop. */
   readonly arrival: number;
-  /** Of the first choice; choice i draws with seed + i. */
+  /** Of the first choice; choice i samples with seed + i. */
   readonly seed: bigint;
-  /** Tokens that the grammar forces are taken together with the one drawn before them (jump-forward decoding). */
+  /** Tokens that the grammar forces are taken together with the one sampled before them (jump-forward decoding). */
   readonly jumpForward: boolean;
   readonly record: GenerationRecord;
   /** Those that have not ended. */
   readonly sequences: Set<Sequence>;
-  /** A token was drawn; true when the sequence ends with it. */
+  /** A token was sampled; true when the sequence ends with it. */
   sampled(sequence: Sequence, tokens: SampledTokens): boolean;
-  /** Rows of logprobs, of the tokens from position `from` on. The loop waits for the promise. */
+  /** Logprobs were computed at the positions from `from` on, a row for each. The loop waits for the promise. */
   scored(sequence: Sequence, from: number, rows: readonly RowLogprobs[]): Promise<void> | null;
   /** Ends the request with an error. */
   fail(error: unknown): void;
 }
 
-/** Forced tokens that one draw takes at most. */
+/** Forced tokens at most after one sampled token. */
 const MAX_FORCED_TOKENS = 31;
 
 export class Sequence {
@@ -47,19 +47,19 @@ export class Sequence {
   readonly request: GenerationRequest;
   /** Tokens whose keys and values are in the cache, or will be once the steps already issued have run. */
   computed = 0;
-  /** Tokens drawn by steps in flight, known only on the native side so far. */
+  /** Tokens sampled by steps in flight: only the device knows them so far. */
   pending = 0;
-  /** Forced tokens at most that those draws take. */
+  /** Forced tokens at most that follow those. */
   pendingForced = 0;
   /** Steps in flight that hold a row of this sequence. */
   inFlight = 0;
-  /** Sampling state on the device; -1: none yet (or none at all, for beams). */
+  /** Sampling state on the device; -1: none. */
   slot = -1;
   /** Prompt tokens that the first admission found in the cache. */
   cachedTokens = 0;
-  /** Set when the sequence has been admitted before. */
+  /** Whether it has run before, or is the fork of one that has. */
   admittedBefore = false;
-  /** Tokens the step being built computes. */
+  /** Tokens that the step being built computes: a chunk of the prompt, or one (decode). */
   chunk = 0;
 
   /** Of prefixes, as far as they have been needed; the prefix cache's. */
@@ -73,7 +73,7 @@ export class Sequence {
 
   constructor(
     readonly owner: SequenceOwner,
-    /** The choice. */
+    /** Of the choice; of a beam its rank. */
     readonly index: number,
     /** Not written to: choices of one request share it. */
     prompt: Int32Array,
@@ -121,11 +121,11 @@ export class Sequence {
   positionsWithLookahead(chunk: number): number {
     const known = this.computed + chunk;
     if (!this.owner.jumpForward) return known;
-    // Two draws may be in flight.
+    // Two sampled tokens may be in flight.
     return Math.min(known + 2 * (1 + MAX_FORCED_TOKENS), this.promptLength + this.request.params.maxTokens);
   }
 
-  /** Forced tokens that the draw of the step being built may take: they end within the limit and the pages held. */
+  /** Forced tokens that may follow the one sampled by the step being built: they end within `maxTokens` and the pages held. */
   private get maxForced(): number {
     const { owner, pending, pendingForced } = this;
     if (!owner.jumpForward) return 0;
@@ -134,10 +134,10 @@ export class Sequence {
     return Math.max(0, Math.min(MAX_FORCED_TOKENS, Math.min(this.request.params.maxTokens, held) - outputs));
   }
 
-  /** A draw has taken so many forced tokens of those it was allowed. */
+  /** Of the forced tokens allowed after a sampled one, so many were taken. */
   settleForced(taken: number, allowed: number): void {
     this.pendingForced -= allowed;
-    // A step in flight that goes on from the draw computes them with it, unless the pages have been given up meanwhile.
+    // A step in flight that goes on from there computes them as well, unless the pages have been given up meanwhile.
     if (this.inFlight > 0 && this.state === "running") this.computed += taken;
   }
 

@@ -9,23 +9,23 @@ export interface StopMatch {
 /** What all choices of a request need to know of its stop strings. There may be very many. */
 class StopList {
   /** In UTF-16 units. */
-  readonly longest: number;
-  readonly mostCodePoints: number;
+  readonly maxLength: number;
+  readonly maxCodePoints: number;
   /** By their last UTF-16 unit, each in list order. */
   private readonly byEnd = new Map<number, string[]>();
 
   constructor(stops: readonly string[]) {
-    let [longest, mostCodePoints] = [0, 0];
+    let [maxLength, maxCodePoints] = [0, 0];
     for (const stop of new Set(stops)) {
-      longest = Math.max(longest, stop.length);
-      mostCodePoints = Math.max(mostCodePoints, codePoints(stop));
+      maxLength = Math.max(maxLength, stop.length);
+      maxCodePoints = Math.max(maxCodePoints, codePoints(stop));
       const end = stop.charCodeAt(stop.length - 1);
       const alike = this.byEnd.get(end);
       if (alike === undefined) this.byEnd.set(end, [stop]);
       else alike.push(stop);
     }
-    this.longest = longest;
-    this.mostCodePoints = mostCodePoints;
+    this.maxLength = maxLength;
+    this.maxCodePoints = maxCodePoints;
   }
 
   /** Of the matches that end behind `from`, the one that ends first; ties by list order. */
@@ -56,7 +56,7 @@ function listOf(stops: readonly string[]): StopList {
 export class StopStrings {
   private readonly list: StopList;
   private readonly holdBack: number;
-  /** Shown or not, the last `longest - 1` UTF-16 units of the text, and all that is held back. */
+  /** Shown or not, the last `maxLength - 1` UTF-16 units of the text, and all that is held back. */
   private tail: string;
   /** Length of what is held back, at the end of `tail`, in UTF-16 units. */
   private held: number;
@@ -68,7 +68,7 @@ export class StopStrings {
     from?: StopStrings,
   ) {
     this.list = listOf(stops);
-    this.holdBack = include ? 0 : Math.max(0, this.list.mostCodePoints - 1);
+    this.holdBack = include ? 0 : Math.max(0, this.list.maxCodePoints - 1);
     this.tail = from?.tail ?? "";
     this.held = from?.held ?? 0;
   }
@@ -91,7 +91,7 @@ export class StopStrings {
     const keep = lastCodePoints(text, this.holdBack);
     const shown = Math.max(shownUpTo, text.length - keep);
     this.held = text.length - shown;
-    this.tail = text.slice(Math.min(shown, Math.max(0, text.length - this.list.longest + 1)));
+    this.tail = text.slice(Math.min(shown, Math.max(0, text.length - this.list.maxLength + 1)));
     return text.slice(shownUpTo, shown);
   }
 
