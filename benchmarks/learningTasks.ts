@@ -3,7 +3,7 @@
 import { Draw } from "../models/recipe/draw.js";
 import { tasks as singleTurn } from "../models/recipe/tasks.js";
 import type { Rollout } from "../src/index.js";
-import type { ChatMessage } from "../src/types/chat.js";
+import type { ChatMessage } from "../src/types/messages.js";
 
 export interface Scenario {
   prompt: string;

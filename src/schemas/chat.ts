@@ -1,42 +1,47 @@
 // The request of a chat completion: every field, its bounds, and the rules between fields that need no model.
 
 import { z } from "zod";
+import { byDefault, extending, field, mutable, named, optionalInType, typed } from "./fields.js";
 import { list, looseObject, MAX_ISSUES, map } from "./limited.js";
 
 const INT64_MIN = -(2n ** 63n);
 const INT64_MAX = 2n ** 63n - 1n;
 
+/** JSON has one kind of numbers. */
+function wholeNumber<S extends z.ZodType>(schema: S): S {
+  schema._zod.toJSONSchema = () => ({ type: "integer", format: "int64" });
+  return typed(schema, "number | bigint");
+}
+
 /** An integer of 64 bits, as number or BigInt, read exactly. */
 const int64 = (least = INT64_MIN) =>
-  z.union([z.number(), z.bigint()]).transform((value, ctx) => {
-    if (typeof value === "number" && !Number.isInteger(value)) {
-      ctx.issues.push({ code: "invalid_type", expected: "int", input: value });
-      return z.NEVER;
-    }
-    const exact = BigInt(value);
-    if (exact < least) {
-      ctx.issues.push({ code: "too_small", origin: "bigint", minimum: least, inclusive: true, input: exact });
-      return z.NEVER;
-    }
-    if (exact > INT64_MAX) {
-      ctx.issues.push({ code: "too_big", origin: "bigint", maximum: INT64_MAX, inclusive: true, input: exact });
-      return z.NEVER;
-    }
-    if (typeof value === "number" && !Number.isSafeInteger(value)) {
-      ctx.issues.push({ code: "custom", message: "a number this large is not exact; pass a BigInt", input: value });
-      return z.NEVER;
-    }
-    return exact;
-  });
+  wholeNumber(
+    z.union([z.number(), z.bigint()]).transform((value, ctx) => {
+      if (typeof value === "number" && !Number.isInteger(value)) {
+        ctx.issues.push({ code: "invalid_type", expected: "int", input: value });
+        return z.NEVER;
+      }
+      const exact = BigInt(value);
+      if (exact < least) {
+        ctx.issues.push({ code: "too_small", origin: "bigint", minimum: least, inclusive: true, input: exact });
+        return z.NEVER;
+      }
+      if (exact > INT64_MAX) {
+        ctx.issues.push({ code: "too_big", origin: "bigint", maximum: INT64_MAX, inclusive: true, input: exact });
+        return z.NEVER;
+      }
+      if (typeof value === "number" && !Number.isSafeInteger(value)) {
+        ctx.issues.push({ code: "custom", message: "a number this large is not exact; pass a BigInt", input: value });
+        return z.NEVER;
+      }
+      return exact;
+    }),
+  );
 
 /** Null means that the field was left out. */
 const optional = <S extends z.ZodType>(schema: S) => schema.nullish().transform((value) => value ?? undefined);
 
-const flag = (byDefault: boolean) =>
-  z
-    .boolean()
-    .nullish()
-    .transform((value) => value ?? byDefault);
+const flag = (value: boolean) => byDefault(z.boolean(), value);
 
 const MAX_MESSAGES = 131_072;
 const MAX_PARTS = 16_384;
@@ -50,87 +55,159 @@ const MAX_FIELDS = 65_536;
 
 const freeObject = map(z.unknown(), MAX_FIELDS);
 
-const message = looseObject({
-  role: z.string().min(1),
-  content: z.union([z.string(), list(z.unknown(), MAX_PARTS)]).nullish(),
-  name: z.string().nullish(),
-  tool_calls: list(z.unknown(), MAX_TOOLS).nullish(),
-  tool_call_id: z.string().nullish(),
+export const message = named(
+  "ChatMessageParam",
+  looseObject({
+    role: field(z.string().min(1), "Who says it. Roles are not restricted: the chat template decides."),
+    content: field(
+      z.union([z.string(), typed(list(z.unknown(), MAX_PARTS), "readonly (string | object)[]")]).nullish(),
+      "A text, or parts of one: texts, or objects with a `type` that says which of their fields is the text.",
+    ),
+    name: field(z.string().nullish(), "Of the one who says it, where the template shows it."),
+    tool_calls: field(
+      typed(list(z.unknown(), MAX_TOOLS), "readonly object[]").nullish(),
+      "Of an assistant message: the functions that it called.",
+    ),
+    tool_call_id: field(typed(z.string().nullish(), "string"), "Of a tool message: the call that it answers."),
+    reasoning: field(
+      typed(z.unknown().optional(), "string | null"),
+      "What the assistant thought, where the template shows it.",
+    ),
+  }),
+  "A message as a request takes it: any `ChatMessage`, and what is said less strictly; further fields reach the chat template.",
+);
+
+const toolFunction = looseObject({
+  name: field(z.string().min(1), "The function's name."),
+  description: field(z.string().nullish(), "What it does, for the model."),
+  parameters: field(freeObject.nullish(), "JSON Schema of its arguments. Default: none, or any."),
+  strict: field(
+    z.boolean().nullish(),
+    "Whether a call that is forced follows the schema exactly, so that objects are closed.",
+  ),
 });
 
-const chatTool = looseObject({
-  type: z.literal("function"),
-  function: looseObject({
-    name: z.string().min(1),
-    description: z.string().nullish(),
-    parameters: freeObject.nullish(),
-    strict: z.boolean().nullish(),
+const chatTool = named(
+  "ChatTool",
+  looseObject({
+    type: field(typed(z.literal("function"), "string"), '"function"; tools of other types are refused.'),
+    function: field(optionalInType(toolFunction), "The function."),
+  }),
+  "A function that the model may call.",
+);
+
+const toolChoiceFunction = named(
+  "ChatToolChoiceFunction",
+  z.object({
+    type: z.literal("function"),
+    function: field(z.object({ name: z.string().min(1) }), "Which of the request's `tools`."),
+  }),
+  "That a certain function has to be called.",
+);
+
+const toolChoice = typed(
+  z.union([z.enum(["none", "auto", "required"]), toolChoiceFunction]),
+  "string | ChatToolChoiceFunction | { type: string }",
+);
+
+const jsonSchemaFormat = looseObject({
+  name: field(z.string().nullish(), "Without effect."),
+  description: field(z.string().nullish(), "Without effect."),
+  schema: field(
+    typed(z.union([freeObject, z.boolean()]).nullish(), "{ [key: string]: unknown } | null"),
+    "The JSON Schema. A keyword that cannot be enforced is a ValidationError.",
+  ),
+  strict: field(z.boolean().nullish(), "Whether objects have no properties but those that the schema names.", {
+    default: false,
   }),
 });
 
-const toolChoice = z.union([
-  z.enum(["none", "auto", "required"]),
-  z.object({ type: z.literal("function"), function: z.object({ name: z.string().min(1) }) }),
-]);
-
-const responseFormat = looseObject({
-  type: z.enum(["text", "json_object", "json_schema", "structural_tag"]),
-  json_schema: looseObject({
-    name: z.string().nullish(),
-    description: z.string().nullish(),
-    schema: z.union([freeObject, z.boolean()]).nullish(),
-    strict: z.boolean().nullish(),
-  }).nullish(),
-}).superRefine((format, ctx) => {
-  if (format.type !== "json_schema") return;
-  if (format.json_schema == null) {
-    ctx.addIssue({ code: "custom", path: ["json_schema"], message: 'is required when the type is "json_schema"' });
-  } else if (format.json_schema.schema == null) {
-    ctx.addIssue({ code: "custom", path: ["json_schema", "schema"], message: "is required" });
-  }
-});
+const responseFormat = named(
+  "ChatResponseFormat",
+  looseObject({
+    type: field(
+      typed(z.enum(["text", "json_object", "json_schema", "structural_tag"]), "string"),
+      '"text", "json_object", "json_schema" or "structural_tag".',
+    ),
+    json_schema: field(jsonSchemaFormat.nullish(), 'With the type "json_schema": what the reply follows.'),
+    format: field(
+      typed(z.unknown().optional(), "{ [key: string]: unknown }"),
+      'With the type "structural_tag": either this, or `structures` and `triggers`.',
+    ),
+    structures: field(
+      typed(z.unknown().optional(), "readonly { begin: string; schema: { [key: string]: unknown }; end: string }[]"),
+      "Where one of the triggers has been written, the reply goes on as one of these.",
+    ),
+    triggers: field(typed(z.unknown().optional(), "readonly string[]"), "Texts with which a structure begins."),
+  }).superRefine((format, ctx) => {
+    if (format.type !== "json_schema") return;
+    if (format.json_schema == null) {
+      ctx.addIssue({ code: "custom", path: ["json_schema"], message: 'is required when the type is "json_schema"' });
+    } else if (format.json_schema.schema == null) {
+      ctx.addIssue({ code: "custom", path: ["json_schema", "schema"], message: "is required" });
+    }
+  }),
+  "The form that replies have.",
+);
 
 const CONSTRAINTS = ["json", "regex", "choice", "grammar", "json_object", "structural_tag"] as const;
 
-const structuredOutputs = looseObject({
-  json: z.union([z.string().min(1), freeObject, z.boolean()]).nullish(),
-  regex: z.string().nullish(),
-  choice: list(z.string(), MAX_TEXTS).min(1).nullish(),
-  grammar: z.string().min(1).nullish(),
-  json_object: z.boolean().nullish(),
-  structural_tag: z.union([z.string().min(1), freeObject]).nullish(),
-  disable_fallback: z.boolean().nullish(),
-  disable_any_whitespace: z.boolean().nullish(),
-  disable_additional_properties: z.boolean().nullish(),
-  whitespace_pattern: z.string().nullish(),
-  _backend: z.enum(["auto", "anneal"]).nullish(),
-  _backend_was_auto: z.boolean().nullish(),
-}).superRefine((outputs, ctx) => {
-  const given = CONSTRAINTS.filter((name) => outputs[name] != null && outputs[name] !== false);
-  if (given.length === 1) return;
-  const what = given.length === 0 ? "none is set" : `${given.join(" and ")} are set`;
-  ctx.addIssue({ code: "custom", message: `exactly one of ${CONSTRAINTS.join(", ")} must be set; ${what}` });
-});
+const structuredOutputs = named(
+  "StructuredOutputs",
+  looseObject({
+    json: field(
+      z.union([z.string().min(1), freeObject, z.boolean()]).nullish(),
+      "A JSON Schema, as text or as an object. A keyword that cannot be enforced is a ValidationError.",
+    ),
+    regex: field(z.string().nullish(), "A regular expression that the whole reply matches."),
+    choice: field(list(z.string(), MAX_TEXTS).min(1).nullish(), "Texts of which the reply is one."),
+    grammar: field(z.string().min(1).nullish(), "A grammar in GBNF, EBNF or Lark."),
+    json_object: field(z.boolean().nullish(), "true: any JSON object."),
+    structural_tag: field(
+      z.union([z.string().min(1), freeObject]).nullish(),
+      "Free text with constrained passages, as JSON text or as an object.",
+    ),
+    disable_fallback: field(z.boolean().nullish(), "Without effect.", { default: false }),
+    disable_any_whitespace: field(z.boolean().nullish(), "Write JSON without spaces that it does not need.", {
+      default: false,
+    }),
+    disable_additional_properties: field(
+      z.boolean().nullish(),
+      "Objects have no properties but those that the schema names.",
+      { default: false },
+    ),
+    whitespace_pattern: field(
+      z.string().nullish(),
+      "A regular expression of the spaces between the parts of JSON. Default: as usual.",
+    ),
+    _backend: field(typed(z.enum(["auto", "anneal"]).nullish(), "string | null"), 'Either "auto" or "anneal".', {
+      default: "auto",
+    }),
+    _backend_was_auto: field(z.boolean().nullish(), "Without effect.", { default: false }),
+  }).superRefine((outputs, ctx) => {
+    const given = CONSTRAINTS.filter((name) => outputs[name] != null && outputs[name] !== false);
+    if (given.length === 1) return;
+    const what = given.length === 0 ? "none is set" : `${given.join(" and ")} are set`;
+    ctx.addIssue({ code: "custom", message: `exactly one of ${CONSTRAINTS.join(", ")} must be set; ${what}` });
+  }),
+  "What the reply follows: exactly one of `json`, `regex`, `choice`, `grammar`, `json_object` and `structural_tag`.",
+);
+
+const patternSize = (what: string) => field(byDefault(z.int().min(0), 0), what);
 
 const repetitionDetection = looseObject({
-  max_pattern_size: z.int().min(0).nullish(),
-  min_pattern_size: z.int().min(0).nullish(),
-  min_count: z.int().min(0).nullish(),
-})
-  .transform((fields) => ({
-    max_pattern_size: fields.max_pattern_size ?? 0,
-    min_pattern_size: fields.min_pattern_size ?? 0,
-    min_count: fields.min_count ?? 0,
-  }))
-  .superRefine((fields, ctx) => {
-    if (fields.min_pattern_size > fields.max_pattern_size) {
-      const msg = `must be at most max_pattern_size (${fields.max_pattern_size})`;
-      ctx.addIssue({ code: "custom", path: ["min_pattern_size"], message: msg });
-    }
-    if (fields.max_pattern_size > 0 && fields.min_count < 2) {
-      ctx.addIssue({ code: "custom", path: ["min_count"], message: "must be at least 2" });
-    }
-  });
+  max_pattern_size: patternSize("Tokens of a pattern at most; 0: repetition is not looked for."),
+  min_pattern_size: patternSize("Tokens of a pattern at least, up to `max_pattern_size`."),
+  min_count: patternSize("Copies of a pattern in a row that end the reply, at least 2."),
+}).superRefine((fields, ctx) => {
+  if (fields.min_pattern_size > fields.max_pattern_size) {
+    const msg = `must be at most max_pattern_size (${fields.max_pattern_size})`;
+    ctx.addIssue({ code: "custom", path: ["min_pattern_size"], message: msg });
+  }
+  if (fields.max_pattern_size > 0 && fields.min_count < 2) {
+    ctx.addIssue({ code: "custom", path: ["min_count"], message: "must be at least 2" });
+  }
+});
 
 const logitBias = map(z.number(), MAX_BIASES).superRefine((biases, ctx) => {
   const wrong = Object.keys(biases).filter((key) => !/^-?\d+$/.test(key));
@@ -149,102 +226,254 @@ const extraArguments = map(
 /** `-1` and the counts from 0 on. */
 const logprobCount = z.int().min(-1);
 
-const fields = z.object({
-  messages: list(message, MAX_MESSAGES).min(1),
-  model: optional(z.string()),
-  frequency_penalty: optional(z.number().min(-2).max(2)),
-  presence_penalty: optional(z.number().min(-2).max(2)),
-  repetition_penalty: optional(z.number().positive()),
-  logit_bias: optional(logitBias),
-  logprobs: optional(z.boolean()),
-  top_logprobs: optional(logprobCount),
-  logprob_token_ids: optional(list(z.int(), MAX_TOKEN_IDS).min(1)),
-  /** Bounded only where it counts: `max_completion_tokens` beside it makes it irrelevant. */
-  max_tokens: optional(z.int()),
-  max_completion_tokens: optional(z.int().min(1)),
-  n: z
-    .int()
-    .min(1)
-    .max(16384)
-    .nullish()
-    .transform((value) => value ?? 1),
-  response_format: optional(responseFormat),
-  seed: optional(int64()),
-  stop: stop.nullish().transform((value) => value ?? []),
-  stream: flag(false),
-  stream_options: optional(
-    looseObject({ include_usage: z.boolean().nullish(), continuous_usage_stats: z.boolean().nullish() }),
+const folderDefault = (neutral: string) =>
+  `Default: the model folder's; of trained models, and where it has none, ${neutral}.`;
+
+/** Everything but `stream`. */
+const baseFields = named(
+  "ChatCompletionCreateParamsBase",
+  z.object({
+    messages: field(mutable(list(message, MAX_MESSAGES).min(1)), "The conversation that the reply continues."),
+    model: field(
+      optional(z.string()),
+      "A base model, or a trained model's name; a NotFoundError when there is none. Default: the engine's first base model.",
+    ),
+    frequency_penalty: field(
+      optional(z.number().min(-2).max(2)),
+      "Taken from a token's logit for every time that the reply has it already.",
+      { default: 0 },
+    ),
+    presence_penalty: field(
+      optional(z.number().min(-2).max(2)),
+      "Taken from a token's logit when the reply has it already.",
+      { default: 0 },
+    ),
+    repetition_penalty: field(
+      optional(z.number().positive()),
+      `Divides positive and multiplies negative logits of tokens that prompt or reply have already. ${folderDefault("1")}`,
+    ),
+    logit_bias: field(
+      typed(optional(logitBias), "{ [tokenId: string]: number } | null"),
+      "Added to the logits of tokens, by token id; clamped to [-100, 100]. Ids outside the vocabulary are a ValidationError.",
+    ),
+    logprobs: field(
+      optional(z.boolean()),
+      "Whether choices have the logprobs of their tokens. Default: true for trained models, else false.",
+    ),
+    top_logprobs: field(
+      optional(logprobCount),
+      "How many of the likeliest tokens every entry of `logprobs` lists, 20 at most; -1: the whole vocabulary, where that is not more. Needs `logprobs: true`.",
+      { default: 0 },
+    ),
+    logprob_token_ids: field(
+      optional(list(z.int(), MAX_TOKEN_IDS).min(1)),
+      "Tokens, 128 at most, whose logprobs every entry lists instead of the likeliest. Needs `logprobs: true`.",
+    ),
+    // Bounded only where it counts: `max_completion_tokens` beside it makes it irrelevant.
+    max_tokens: field(optional(z.int()), "Another spelling of `max_completion_tokens`, which wins. At least 1.", {
+      deprecated: true,
+    }),
+    max_completion_tokens: field(
+      optional(z.int().min(1)),
+      "Tokens of a choice at most, thoughts included; lowered to the room that the prompt leaves in the context. Default: the model folder's, else all of it.",
+    ),
+    n: field(byDefault(z.int().min(1).max(16384), 1), "How many choices."),
+    response_format: field(optional(responseFormat), "The form that replies have. Default: any text."),
+    seed: field(
+      optional(int64()),
+      "A 64-bit integer, beyond 2^53 as BigInt: the same request with the same seed draws the same tokens. Choice i draws as with seed + i. -1: none. Default: none.",
+    ),
+    stop: field(
+      typed(
+        stop.nullish().transform((value) => value ?? []),
+        "string | readonly string[] | null",
+      ),
+      "Texts that end a choice, which is cut before them. Default: none.",
+    ),
+    stream_options: field(
+      optional(
+        looseObject({
+          include_usage: field(z.boolean().nullish(), "Whether a last chunk without choices has the usage.", {
+            default: false,
+          }),
+          continuous_usage_stats: field(
+            z.boolean().nullish(),
+            "Whether every chunk has the usage so far; needs `include_usage`.",
+            { default: false },
+          ),
+        }),
+      ),
+      "Only with `stream: true`.",
+    ),
+    temperature: field(
+      optional(z.number().min(0)),
+      `What logits are divided by; 0 is greedy: the likeliest token. ${folderDefault("1")}`,
+    ),
+    top_p: field(
+      optional(z.number().positive().max(1)),
+      `Only the likeliest tokens that together have this probability are drawn. ${folderDefault("1, all")}`,
+    ),
+    top_k: field(
+      optional(z.int().min(-1)),
+      `Only so many of the likeliest tokens are drawn; 0 and -1: all. ${folderDefault("0")}`,
+    ),
+    min_p: field(
+      optional(z.number().min(0).max(1)),
+      `Tokens less likely than this times the likeliest are not drawn. ${folderDefault("0, all")}`,
+    ),
+    tools: field(optional(list(chatTool, MAX_TOOLS)), "Functions that the model may call. Default: none."),
+    tool_choice: field(
+      optional(toolChoice),
+      '"none": no calls. "auto": as the model likes. "required": at least one. Or a function of `tools`, which is called. All but "none" need a tool parser of the engine. Default: "none".',
+    ),
+    reasoning_effort: field(
+      optional(z.enum(["none", "minimal", "low", "medium", "high", "xhigh", "max"])),
+      "What it does is up to the chat template. Default: what the template takes it for.",
+    ),
+    // -1 is the same as absent: no bound.
+    thinking_token_budget: field(
+      z
+        .int()
+        .min(-1)
+        .nullish()
+        .transform((value) => (value === -1 || value === null ? undefined : value)),
+      "Tokens at most that the model may think; then its thoughts are closed. -1: any number. Default: any number.",
+    ),
+    include_reasoning: field(flag(true), "false: thoughts, token ids and logprobs are left out of the reply."),
+    // null is told apart from absent: it keeps the first call only, as false does.
+    parallel_tool_calls: field(z.boolean().nullish(), "false and null: only the first call is kept. Default: true."),
+    user: field(optional(z.string()), "Without effect."),
+    use_beam_search: field(flag(false), "Search the `n` likeliest replies instead of drawing them."),
+    length_penalty: field(
+      byDefault(z.number(), 1),
+      "Of beam search: scores are divided by the length, prompt included, to this power.",
+    ),
+    stop_token_ids: field(
+      byDefault(list(z.int(), MAX_TOKEN_IDS), []),
+      "Tokens that end a choice. Ids outside the vocabulary are a ValidationError.",
+    ),
+    include_stop_str_in_output: field(flag(false), "Whether the text that ended a choice stays in it."),
+    ignore_eos: field(flag(false), "Go on after the model's own end tokens; `stop_token_ids` still end a choice."),
+    min_tokens: field(byDefault(z.int().min(0), 0), "Tokens before which nothing ends a choice."),
+    skip_special_tokens: field(flag(true), "Leave special tokens out of the text."),
+    spaces_between_special_tokens: field(
+      flag(true),
+      "Put spaces around special tokens in the text; without effect while they are left out.",
+    ),
+    truncate_prompt_tokens: field(
+      typed(optional(int64(-1n).transform(Number)), "number | null"),
+      "Keep so many of the prompt's tokens; -1: as many as the context has room for. Default: a prompt that is too long is a ValidationError.",
+    ),
+    truncation_side: field(
+      optional(z.enum(["left", "right"])),
+      'Which end of the prompt is cut: "left" keeps its last tokens, "right" its first. Default: "left".',
+    ),
+    prompt_logprobs: field(
+      optional(logprobCount),
+      "Report the logprobs of the prompt's tokens, with so many of the likeliest beside each, 20 at most; -1: the whole vocabulary, where that is not more. Not in streams. Default: none, or with `echo` as `top_logprobs`.",
+    ),
+    allowed_token_ids: field(
+      optional(list(z.int(), MAX_TOKEN_IDS).min(1)),
+      "The only tokens that may be drawn. Ids outside the vocabulary are a ValidationError. Default: all.",
+    ),
+    bad_words: field(
+      byDefault(list(z.string().min(1), MAX_TEXTS), []),
+      "Words that are not written, at the start of a text or after a space; 100,000 characters at most together.",
+    ),
+    echo: field(
+      flag(false),
+      "Begin the reply with the last message's text, where that has the same role as the reply.",
+    ),
+    add_generation_prompt: field(
+      optional(z.boolean()),
+      "Whether the template opens the assistant's message. Default: true, but with `continue_final_message` false.",
+    ),
+    continue_final_message: field(
+      flag(false),
+      "Go on with the last message instead of beginning one. Not with `add_generation_prompt: true`.",
+    ),
+    add_special_tokens: field(
+      flag(false),
+      "Whether the tokenizer adds the tokens that texts begin and end with to what the template has written.",
+    ),
+    documents: field(
+      optional(list(map(z.string(), MAX_FIELDS), MAX_TEXTS)),
+      "Documents for templates that show them, each with `title` and `text`. Default: none.",
+    ),
+    chat_template: field(optional(z.string()), "A Jinja template instead of the model's own."),
+    chat_template_kwargs: field(optional(freeObject), "Further variables of the template."),
+    mm_processor_kwargs: field(optional(freeObject), "Without effect."),
+    structured_outputs: field(
+      optional(structuredOutputs),
+      "What the reply follows. Not with a `response_format`, nor a function in `tool_choice`. Default: any text.",
+    ),
+    priority: field(
+      typed(
+        int64()
+          .nullish()
+          .transform((value) => Number(value ?? 0n)),
+        "number | null",
+      ),
+      'Lower runs earlier. A ValidationError unless it is 0 or the engine\'s scheduler is "priority".',
+      { default: 0 },
+    ),
+    request_id: field(optional(z.string()), "Part of the reply's `id`. Default: a random one."),
+    return_tokens_as_token_ids: field(
+      optional(z.boolean()),
+      "Write tokens of `logprobs` as `token_id:N`. Default: true for trained models, else false.",
+    ),
+    return_token_ids: field(
+      optional(z.boolean()),
+      "Whether the reply has the token ids of prompt and choices. Default: true for trained models, else false.",
+    ),
+    return_token_offsets: field(optional(z.boolean()), "Of rendered prompts; generating ignores it."),
+    cache_salt: field(
+      optional(z.string().min(1)),
+      "Cached prompts are shared only among requests of the same salt, so that nobody learns from the time a reply takes what others asked. Default: those without one share theirs.",
+    ),
+    kv_transfer_params: field(optional(freeObject), "Has to be empty: this engine transfers no key-value cache."),
+    engine_xargs: field(optional(extraArguments), "Without effect."),
+    vllm_xargs: field(optional(extraArguments), "Another spelling of `engine_xargs`."),
+    repetition_detection: field(
+      optional(repetitionDetection),
+      'End a choice (`finish_reason: "repetition"`) whose last tokens repeat a pattern. Default: not looked for.',
+    ),
+    stream_interval: field(
+      byDefault(z.int().min(1), 1),
+      "Tokens that a chunk of a stream waits for; the first and the last chunk do not wait.",
+    ),
+  }),
+  "The settings of a chat completion. Absent and null both mean the default.",
+);
+
+const fields = named(
+  "ChatCompletionCreateParams",
+  extending(
+    baseFields,
+    baseFields.extend({ stream: field(flag(false), "Whether the reply comes in chunks, as it is written.") }),
   ),
-  temperature: optional(z.number().min(0)),
-  top_p: optional(z.number().positive().max(1)),
-  top_k: optional(z.int().min(-1)),
-  min_p: optional(z.number().min(0).max(1)),
-  tools: optional(list(chatTool, MAX_TOOLS)),
-  tool_choice: optional(toolChoice),
-  reasoning_effort: optional(z.enum(["none", "minimal", "low", "medium", "high", "xhigh", "max"])),
-  /** -1 is the same as absent: no bound. */
-  thinking_token_budget: z
-    .int()
-    .min(-1)
-    .nullish()
-    .transform((value) => (value === -1 || value === null ? undefined : value)),
-  include_reasoning: flag(true),
-  /** null is told apart from absent: it keeps the first call only, as false does. */
-  parallel_tool_calls: z.boolean().nullish(),
-  user: optional(z.string()),
-  use_beam_search: flag(false),
-  length_penalty: z
-    .number()
-    .nullish()
-    .transform((value) => value ?? 1),
-  stop_token_ids: list(z.int(), MAX_TOKEN_IDS)
-    .nullish()
-    .transform((value) => value ?? []),
-  include_stop_str_in_output: flag(false),
-  ignore_eos: flag(false),
-  min_tokens: z
-    .int()
-    .min(0)
-    .nullish()
-    .transform((value) => value ?? 0),
-  skip_special_tokens: flag(true),
-  spaces_between_special_tokens: flag(true),
-  truncate_prompt_tokens: optional(int64(-1n).transform(Number)),
-  truncation_side: optional(z.enum(["left", "right"])),
-  prompt_logprobs: optional(logprobCount),
-  allowed_token_ids: optional(list(z.int(), MAX_TOKEN_IDS).min(1)),
-  bad_words: list(z.string().min(1), MAX_TEXTS)
-    .nullish()
-    .transform((value) => value ?? []),
-  echo: flag(false),
-  add_generation_prompt: optional(z.boolean()),
-  continue_final_message: flag(false),
-  add_special_tokens: flag(false),
-  documents: optional(list(map(z.string(), MAX_FIELDS), MAX_TEXTS)),
-  chat_template: optional(z.string()),
-  chat_template_kwargs: optional(freeObject),
-  mm_processor_kwargs: optional(freeObject),
-  structured_outputs: optional(structuredOutputs),
-  priority: int64()
-    .nullish()
-    .transform((value) => Number(value ?? 0n)),
-  request_id: optional(z.string()),
-  return_tokens_as_token_ids: optional(z.boolean()),
-  return_token_ids: optional(z.boolean()),
-  /** Of rendered prompts; generating ignores it. */
-  return_token_offsets: optional(z.boolean()),
-  cache_salt: optional(z.string().min(1)),
-  kv_transfer_params: optional(freeObject),
-  engine_xargs: optional(extraArguments),
-  /** Another spelling of `engine_xargs`. */
-  vllm_xargs: optional(extraArguments),
-  repetition_detection: optional(repetitionDetection),
-  stream_interval: z
-    .int()
-    .min(1)
-    .nullish()
-    .transform((value) => value ?? 1),
-});
+  "A chat completion to create.",
+);
+
+/** What the two kinds of calls take. */
+export const chatCompletionCreateKinds = [
+  named(
+    "ChatCompletionCreateParamsNonStreaming",
+    extending(
+      baseFields,
+      baseFields.extend({ stream: field(z.literal(false).nullish(), "The reply comes in one piece.") }),
+    ),
+    "A chat completion to create, in one piece.",
+  ),
+  named(
+    "ChatCompletionCreateParamsStreaming",
+    extending(
+      baseFields,
+      baseFields.extend({ stream: field(z.literal(true), "The reply comes in chunks, as it is written.") }),
+    ),
+    "A chat completion to create, in chunks.",
+  ),
+];
 
 type Fields = z.output<typeof fields>;
 

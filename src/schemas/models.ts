@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { field, named } from "./fields.js";
 import { list } from "./limited.js";
 import { name, uuid } from "./names.js";
 import { metricRowId } from "./pages.js";
@@ -8,108 +9,239 @@ import { settingsObject } from "./validate.js";
 export const MAX_ADAPTER_RANK = 1024;
 export const PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"] as const;
 
-const adapter = settingsObject({
-  rank: z.int().min(1).max(MAX_ADAPTER_RANK).nullish(),
-  alpha: z.number().positive().nullish(),
-  targets: list(z.enum(PROJECTIONS), PROJECTIONS.length).min(1).nullish(),
-});
+const target = named("AdapterTarget", z.enum(PROJECTIONS), "A projection of every layer that an adapter may have.");
 
-const optimizer = settingsObject({
-  beta1: z.number().min(0).lt(1).nullish(),
-  beta2: z.number().min(0).lt(1).nullish(),
-  eps: z.number().positive().nullish(),
-  weight_decay: z.number().min(0).nullish(),
-  max_grad_norm: z.number().min(0).nullish(),
-});
+const adapter = named(
+  "ModelAdapter",
+  settingsObject({
+    rank: field(z.int().min(1).max(MAX_ADAPTER_RANK).nullish(), "Rank of the two factors. Default: the engine's, 8."),
+    alpha: field(z.number().positive().nullish(), "The product is scaled by alpha / rank. Default: the engine's, 16."),
+    targets: field(
+      list(target, PROJECTIONS.length).min(1).nullish(),
+      "Projections of every layer that have one. Default: the engine's, all seven.",
+    ),
+  }),
+  "Of a model's LoRA; what is left out is the engine's `adapter` option.",
+);
+
+const optimizer = named(
+  "ModelOptimizer",
+  settingsObject({
+    beta1: field(z.number().min(0).lt(1).nullish(), "Decay of the mean of gradients. Default: the engine's, 0.9."),
+    beta2: field(z.number().min(0).lt(1).nullish(), "Decay of the mean of their squares. Default: the engine's, 0.99."),
+    eps: field(z.number().positive().nullish(), "Added to the divisor. Default: the engine's, 1e-8."),
+    weight_decay: field(
+      z.number().min(0).nullish(),
+      "Decoupled decay, times the learning rate. Default: the engine's, 0.1 (RL) or 0 (supervised).",
+    ),
+    max_grad_norm: field(
+      z.number().min(0).nullish(),
+      "Gradients are clipped to this global norm; 0: not at all. Default: the engine's, 0.1 (RL) or 1 (supervised).",
+    ),
+  }),
+  "AdamW's settings of a model's jobs and sessions; what is left out is the engine's.",
+);
 
 const newModel = {
-  project: name,
-  name,
-  base_model: z.string().min(1),
-  entity: name.nullish(),
-  return_existing: z.boolean().nullish(),
-  optimizer: settingsObject({ rl: optimizer.nullish(), sft: optimizer.nullish() }).nullish(),
+  project: field(name, "The project that keeps the model."),
+  name: field(name, "Its name in the project. A ConflictError when it is taken, unless `return_existing`."),
+  base_model: field(z.string().min(1), "Id of a base model that this engine serves."),
+  entity: field(
+    name.nullish(),
+    "The team or user that it belongs to. Default: the caller's. A PermissionDeniedError for another, but for the owner.",
+  ),
+  return_existing: field(
+    z.boolean().nullish(),
+    "Whether an existing model of that name is returned instead of a conflict, if it has the same base model.",
+    { default: false },
+  ),
+  optimizer: field(
+    settingsObject({
+      rl: field(optimizer.nullish(), "Of reinforcement learning."),
+      sft: field(optimizer.nullish(), "Of supervised fine-tuning."),
+    }).nullish(),
+    "Kept with the model.",
+  ),
 };
 
-export const modelCreate = z.object({ ...newModel, adapter: adapter.nullish() });
+export const modelCreate = named(
+  "ModelCreateParams",
+  z.object({ ...newModel, adapter: field(adapter.nullish(), "The adapter that is trained.") }),
+  "A model to train: a base model and an untrained adapter.",
+);
 
-export const modelImport = z.object({ ...newModel, path: z.string().min(1) });
+export const modelImport = named(
+  "ModelImportParams",
+  z.object({
+    ...newModel,
+    path: field(
+      z.string().min(1),
+      "A PEFT adapter folder (`adapter_config.json`, `adapter_model.safetensors`): becomes the model's first checkpoint.",
+    ),
+  }),
+  "A model whose training goes on from an existing adapter.",
+);
 
-export const model = z.object({
-  id: uuid,
-  entity: z.string(),
-  project: z.string(),
-  name: z.string(),
-  base_model: z.string(),
-  run_id: z.string(),
+export const model = named(
+  "Model",
+  z.object({
+    id: field(uuid, "Names it wherever a model id is asked for."),
+    entity: field(z.string(), "The team or user that it belongs to."),
+    project: field(z.string(), "The project that keeps it."),
+    name: field(z.string(), "Its name in the project."),
+    base_model: field(z.string(), "Id of the base model that it is trained from."),
+    run_id: field(z.string(), "Of the run that its metrics belong to."),
+  }),
+  "A model that is trained from a base model. `entity/project/name` is unique.",
+);
+
+export const modelDeleted = named(
+  "ModelDeleted",
+  z.object({
+    model_id: field(uuid, "Its id, which is unknown from now on."),
+    deleted_checkpoints: field(z.int(), "How many checkpoints went with it."),
+    deleted_run: field(z.boolean(), "Whether its metrics and trajectories went with it."),
+  }),
+  "What a deleted model has taken with it.",
+);
+
+export const modelEntry = named(
+  "ModelEntry",
+  z.object({
+    id: field(z.string(), "The name that requests use."),
+    object: z.literal("model"),
+    created: field(z.int(), "Unix time, in seconds."),
+    owned_by: field(z.string(), "A trained model's entity."),
+    root: field(
+      z.string(),
+      "Base models: their own id. Trained models: `entity/project/name:stepN`, what the id stands for at this moment.",
+    ),
+    parent: field(z.string().nullable(), "The base model of a trained model."),
+    model_id: field(uuid.nullable(), "Of a trained model: its id for everything else that can be asked about it."),
+    max_model_len: field(z.int(), "The context, in tokens."),
+  }),
+  "An entry of the list of models that can be asked for completions.",
+);
+
+export const modelEntryList = named(
+  "ModelEntryList",
+  z.object({ object: z.literal("list"), data: field(z.array(modelEntry), "Base models first.") }),
+  "Everything that completions can be asked of.",
+);
+
+export const checkpointsDelete = z.object({
+  steps: field(list(z.int(), 1_000_000), "Steps whose checkpoints go; the latest step may not be among them."),
 });
 
-export const modelDeleted = z.object({ model_id: uuid, deleted_checkpoints: z.int(), deleted_run: z.boolean() });
-
-export const modelEntry = z.object({
-  id: z.string(),
-  object: z.literal("model"),
-  created: z.int(),
-  owned_by: z.string(),
-  root: z.string(),
-  parent: z.string().nullable(),
-  model_id: uuid.nullable(),
-  max_model_len: z.int(),
-});
-
-export const modelEntryList = z.object({ object: z.literal("list"), data: z.array(modelEntry) });
-
-export const checkpointsDelete = z.object({ steps: list(z.int(), 1_000_000) });
-
-export const checkpoint = z.object({
-  id: uuid,
-  step: z.int(),
-  metrics: z.record(z.string(), z.number()),
-  created_at: z.string(),
-  bytes: z.int(),
-  path: z.string().optional(),
-});
+export const checkpoint = named(
+  "Checkpoint",
+  z.object({
+    id: field(uuid, "Its id, which pages go by."),
+    step: field(z.int(), "How many jobs (or saved states) made it; 0 is the untrained adapter."),
+    metrics: field(z.record(z.string(), z.number()), "The last value of each metric that was recorded of its step."),
+    created_at: field(z.string(), "ISO 8601."),
+    bytes: field(z.int(), "Of all its files."),
+    path: field(
+      z.string().optional(),
+      "Its folder on the machine of the engine, a PEFT adapter; not told to others than the owner.",
+    ),
+  }),
+  "A model's weights after a step.",
+);
 
 /** Smaller files would be mostly names. */
 const MIN_SHARD_BYTES = 2 ** 20;
 
-export const modelExport = z.object({
-  path: z.string().min(1),
-  step: z.int().min(0).nullish(),
-  format: z.enum(["peft", "merged"]).nullish(),
-  base_model: z.string().min(1).nullish(),
-  dtype: z.enum(["float32", "bfloat16"]).nullish(),
-  max_shard_bytes: z.int().min(MIN_SHARD_BYTES).nullish(),
-});
+const exportFormat = z.enum(["peft", "merged"]);
 
-export const modelExported = z.object({
-  path: z.string(),
-  step: z.int(),
-  format: z.enum(["peft", "merged"]),
-  base_model: z.string(),
-});
+export const modelExport = named(
+  "ModelExportParams",
+  z.object({
+    path: field(
+      z.string().min(1),
+      "A folder that is not there, or empty. In process: any path. In a request: an absolute path under a data root.",
+    ),
+    step: field(z.int().min(0).nullish(), "Default: the latest."),
+    format: field(
+      exportFormat.nullish(),
+      '"peft": the adapter, for a base model that its reader loads too. "merged": a whole model in Hugging Face\'s layout, with the adapter added into the weights.',
+      { default: "peft" },
+    ),
+    base_model: field(
+      z.string().min(1).nullish(),
+      "What the adapter's configuration calls the base model. Default: its id where that reads `owner/name`, as on a hub, else its folder on this machine.",
+    ),
+    dtype: field(z.enum(["float32", "bfloat16"]).nullish(), "Of merged weights. Default: as the base model is stored."),
+    max_shard_bytes: field(z.int().min(MIN_SHARD_BYTES).nullish(), "Of one file of merged weights.", { default: 5e9 }),
+  }),
+  "A checkpoint as a folder for other programs.",
+);
 
-export const modelRollback = z.object({ step: z.int().min(0) });
+export const modelExported = named(
+  "ModelExported",
+  z.object({
+    path: field(z.string(), "The folder."),
+    step: field(z.int(), "The checkpoint's step."),
+    format: field(exportFormat, "What the folder holds."),
+    base_model: field(z.string(), "As in the adapter's configuration."),
+  }),
+  "What was exported.",
+);
+
+export const modelRollback = z.object({ step: field(z.int().min(0), "The step to go back to.") });
 
 /** What was recorded at one time. */
-export const metricRow = z.object({
-  id: metricRowId,
-  step: z.int(),
-  metrics: z.record(z.string(), z.number()),
-  recorded_at: z.string(),
+export const metricRow = named(
+  "MetricRow",
+  z.object({
+    id: field(metricRowId, "Its id, which pages go by."),
+    step: field(z.int(), "The step it was recorded of."),
+    metrics: field(z.record(z.string(), z.number()), "Name to value."),
+    recorded_at: field(z.string(), "ISO 8601."),
+  }),
+  "Metrics as they were recorded at one time; a checkpoint shows the last value of each.",
+);
+
+export const checkpointsDeleted = named(
+  "CheckpointsDeleted",
+  z.object({
+    deleted_count: field(z.int(), "How many checkpoints are gone."),
+    not_found_steps: field(list(z.int(), 1_000_000), "Steps that had none."),
+  }),
+  "What became of checkpoints that were to be deleted.",
+);
+
+export const keyCreate = named(
+  "KeyCreateParams",
+  z.object({
+    entity: field(name.nullish(), "Whose models it is for. Default: the owner's entity."),
+    name: field(z.string().max(128).nullish(), "To tell keys apart. Default: none."),
+  }),
+  "A key for somebody else than the owner.",
+);
+
+const key = {
+  id: field(uuid, "Its id, to revoke it by."),
+  entity: field(z.string(), "Whose models it is for."),
+  name: field(z.string().nullable(), "As it was given."),
+  prefix: field(z.string(), "The first characters, to tell keys apart."),
+  created_at: field(z.string(), "ISO 8601."),
+  revoked_at: field(z.string().nullable(), "ISO 8601; null while it is good."),
+};
+
+export const apiKey = named(
+  "ApiKey",
+  z.object(key),
+  "An API key's description; the key itself is shown once, when it is made.",
+);
+
+export const apiKeyCreated = named(
+  "ApiKeyCreated",
+  z.object({ ...key, key: field(z.string(), "The key itself: shown here only.") }),
+  "A new API key.",
+);
+
+export const caller = z.object({
+  entity: field(z.string(), "The entity of the request's key."),
+  owner: field(z.boolean(), "Whether it is the owner's."),
 });
-
-export const checkpointsDeleted = z.object({ deleted_count: z.int(), not_found_steps: list(z.int(), 1_000_000) });
-
-export const keyCreate = z.object({ entity: name.nullish(), name: z.string().max(128).nullish() });
-
-export const apiKey = z.object({
-  id: uuid,
-  entity: z.string(),
-  name: z.string().nullable(),
-  prefix: z.string(),
-  created_at: z.string(),
-  revoked_at: z.string().nullable(),
-});
-
-export const apiKeyCreated = apiKey.extend({ key: z.string() });

@@ -1,16 +1,52 @@
 import { z } from "zod";
+import { message } from "./chat.js";
+import { field, mutable, named, open } from "./fields.js";
 import { list, looseObject } from "./limited.js";
 
-/** Either `prompt` or `messages`; with `messages` the fields that shape a chat completion's prompt apply as there. */
-export const tokenizeRequest = looseObject({
-  model: z.string().nullish(),
-  prompt: z.string().nullish(),
-  messages: list(looseObject({ role: z.string() }), 131_072).nullish(),
-  add_special_tokens: z.boolean().nullish(),
-  return_token_strs: z.boolean().nullish(),
-});
+const model = field(
+  z.string().nullish(),
+  "A base model, or a trained model's name. Default: the engine's first base model.",
+);
 
-export const detokenizeRequest = z.object({
-  model: z.string().nullish(),
-  tokens: list(z.int().min(0), 2 ** 24),
-});
+export const tokenizeRequest = named(
+  "TokenizeParams",
+  open(
+    looseObject({
+      model,
+      prompt: field(z.string().nullish(), "A text."),
+      messages: field(mutable(list(message, 131_072)).nullish(), "A conversation."),
+      add_special_tokens: field(
+        z.boolean().nullish(),
+        "Whether the tokenizer adds the tokens that texts begin and end with. Default: true for a prompt, false for messages.",
+      ),
+      return_token_strs: field(z.boolean().nullish(), "Whether the answer has the tokens' pieces too.", {
+        default: false,
+      }),
+    }),
+    "chatField",
+  ),
+  "Either `prompt` or `messages`; with `messages` the fields that shape a chat completion's prompt apply as there.",
+);
+
+export const tokenizeResult = named(
+  "TokenizeResult",
+  z.object({
+    count: field(z.int(), "How many tokens."),
+    max_model_len: field(z.int(), "The model's context, in tokens."),
+    tokens: field(z.array(z.int()), "Their ids."),
+    token_strs: field(z.array(z.string()).nullable(), "The vocabulary's pieces, where they were asked for."),
+  }),
+  "The tokens of a text.",
+);
+
+export const detokenizeRequest = named(
+  "DetokenizeParams",
+  z.object({ model, tokens: field(list(z.int().min(0), 2 ** 24), "Token ids, each below the vocabulary's size.") }),
+  "Tokens whose text is asked for.",
+);
+
+export const detokenizeResult = named(
+  "DetokenizeResult",
+  z.object({ prompt: field(z.string(), "The text, special tokens included.") }),
+  "The text of tokens.",
+);

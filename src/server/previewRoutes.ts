@@ -5,7 +5,7 @@ import * as models from "../schemas/models.js";
 import { metricQuery, orderedPageQuery, page, pageQuery, trajectoryQuery } from "../schemas/pages.js";
 import * as trajectories from "../schemas/trajectories.js";
 import type { ModelCreateParams, ModelExportParams, ModelImportParams } from "../types/models.js";
-import type { JobQuery, MetricQuery, OrderedPageQuery, TrajectoryQuery } from "../types/page.js";
+import type { JobQuery, MetricQuery, OrderedPageQuery, TrajectoryQuery } from "../types/queries.js";
 import type { SftTrainingJobCreateParams, TrainingJobCreateParams } from "../types/training.js";
 import type { LogParams } from "../types/trajectories.js";
 import type { Route } from "./route.js";

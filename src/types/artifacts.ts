@@ -1,15 +1,25 @@
-export interface ArtifactName {
-  entity?: string | null;
-  project: string;
-  name: string;
+// Made of src/schemas/artifacts.ts by `npm run generate`: change those.
+
+/** A version of an artifact, as jobs name their training data. */
+export interface Artifact {
+  /** `wandb-artifact:///entity/project/name:vN` */
+  url: string;
 }
 
-export interface ArtifactCreateParams extends ArtifactName {
+/** An artifact's next version. */
+export interface ArtifactCreateParams {
+  /** Owner of the artifact. Default: the caller's entity. */
+  entity?: string | null;
+  /** Its name in the project. A ConflictError when it is taken, unless `return_existing`. */
+  project: string;
+  /** Its name in the project. A ConflictError when it is taken, unless `return_existing`. */
+  name: string;
   /** File name to content; for training data `trajectories.jsonl` (and `metadata.json`) or `train.jsonl`. */
   files: Record<string, string | Uint8Array>;
 }
 
-export interface Artifact {
-  /** `wandb-artifact:///entity/project/name:vN` */
-  url: string;
+/** A file of an artifact's next version. */
+export interface ArtifactFile {
+  /** Length of the file that was stored. */
+  bytes: number;
 }

@@ -21,15 +21,16 @@ import type {
   ModelExportParams,
   ModelImportParams,
 } from "./models.js";
-import type { JobQuery, MetricQuery, OrderedPageQuery, Page, PageQuery, TrajectoryQuery } from "./page.js";
+import type { Page } from "./page.js";
+import type { JobQuery, MetricQuery, OrderedPageQuery, PageQuery, TrajectoryQuery } from "./queries.js";
 import type {
   SftTrainingJobCreateParams,
   TrainingEvent,
   TrainingJob,
   TrainingJobCreated,
   TrainingJobCreateParams,
+  TrainingSessionInfo,
 } from "./training.js";
-import type { TrainingSessionInfo } from "./trainingSession.js";
 import type { LoggedGroup, LogParams, LogResult } from "./trajectories.js";
 
 export interface RequestOptions {

@@ -1,83 +1,46 @@
-/** A model that is trained from a base model. `entity/project/name` is unique. */
-export interface Model {
+// Made of src/schemas/models.ts by `npm run generate`: change those.
+
+/** An API key's description; the key itself is shown once, when it is made. */
+export interface ApiKey {
+  /** Its id, to revoke it by. */
   id: string;
+  /** Whose models it is for. */
   entity: string;
-  project: string;
-  name: string;
-  base_model: string;
-  run_id: string;
+  /** As it was given. */
+  name: string | null;
+  /** The first characters, to tell keys apart. */
+  prefix: string;
+  /** ISO 8601. */
+  created_at: string;
+  /** ISO 8601; null while it is good. */
+  revoked_at: string | null;
 }
 
-/** AdamW's settings of a model's jobs and sessions; what is left out is the engine's. */
-export interface ModelOptimizer {
-  beta1?: number | null;
-  beta2?: number | null;
-  eps?: number | null;
-  weight_decay?: number | null;
-  /** Gradients are clipped to it; 0: not at all. */
-  max_grad_norm?: number | null;
-}
-
-interface NewModel {
-  /** `[A-Za-z0-9._-]`, 1 to 128 characters, not "." or "..": the same rule for `name` and `entity`. */
-  project: string;
-  name: string;
-  /** Id of a base model that this engine serves. */
-  base_model: string;
-  /** Default: the caller's entity. */
-  entity?: string | null;
-  /** An existing model of that name is returned instead of a conflict, if it has the same base model. */
-  return_existing?: boolean | null;
-  /** Kept with the model. */
-  optimizer?: { rl?: ModelOptimizer | null; sft?: ModelOptimizer | null } | null;
-}
-
-export interface ModelCreateParams extends NewModel {
-  /**
-   * Of the model's LoRA: rank 1 to 1024, alpha (outputs are scaled by alpha / rank), and which projections of every layer
-   * have one. What is left out is the engine's `adapter` option: rank 8, alpha 16, all seven.
-   */
-  adapter?: { rank?: number | null; alpha?: number | null; targets?: AdapterTarget[] | null } | null;
-}
-
-export type AdapterTarget = "q_proj" | "k_proj" | "v_proj" | "o_proj" | "gate_proj" | "up_proj" | "down_proj";
-
-export interface ModelImportParams extends NewModel {
-  /** A PEFT adapter folder (`adapter_config.json`, `adapter_model.safetensors`): becomes the model's first checkpoint. */
-  path: string;
-}
-
-export interface ModelDeleted {
-  model_id: string;
-  deleted_checkpoints: number;
-  deleted_run: boolean;
-}
-
-/** An entry of the list of models that can be asked for completions. */
-export interface ModelEntry {
+/** A new API key. */
+export interface ApiKeyCreated {
+  /** Its id, to revoke it by. */
   id: string;
-  object: "model";
-  /** Unix seconds. */
-  created: number;
-  owned_by: string;
-  /** Base models: their own id. Trained models: `entity/project/name:stepN`, what the id stands for at this moment. */
-  root: string;
-  /** The base model of a trained model. */
-  parent: string | null;
-  /** Of a trained model: its id for everything else that can be asked about it. */
-  model_id: string | null;
-  /** In tokens. */
-  max_model_len: number;
+  /** Whose models it is for. */
+  entity: string;
+  /** As it was given. */
+  name: string | null;
+  /** The first characters, to tell keys apart. */
+  prefix: string;
+  /** ISO 8601. */
+  created_at: string;
+  /** ISO 8601; null while it is good. */
+  revoked_at: string | null;
+  /** The key itself: shown here only. */
+  key: string;
 }
 
-export interface ModelEntryList {
-  object: "list";
-  data: ModelEntry[];
-}
-
+/** A model's weights after a step. */
 export interface Checkpoint {
+  /** Its id, to revoke it by. */
   id: string;
+  /** How many jobs (or saved states) made it; 0 is the untrained adapter. */
   step: number;
+  /** The last value of each metric that was recorded of its step. */
   metrics: Record<string, number>;
   /** ISO 8601. */
   created_at: string;
@@ -87,60 +50,208 @@ export interface Checkpoint {
   path?: string;
 }
 
+/** What became of checkpoints that were to be deleted. */
+export interface CheckpointsDeleted {
+  /** How many checkpoints are gone. */
+  deleted_count: number;
+  /** Steps that had none. */
+  not_found_steps: number[];
+}
+
+/** A key for somebody else than the owner. */
+export interface KeyCreateParams {
+  /** Whose models it is for. Default: the owner's entity. */
+  entity?: string | null;
+  /** To tell keys apart. Default: none. */
+  name?: string | null;
+}
+
+/** Metrics as they were recorded at one time; a checkpoint shows the last value of each. */
+export interface MetricRow {
+  /** Its id, which pages go by. */
+  id: string;
+  /** The step it was recorded of. */
+  step: number;
+  /** Name to value. */
+  metrics: Record<string, number>;
+  /** ISO 8601. */
+  recorded_at: string;
+}
+
+/** A model that is trained from a base model. `entity/project/name` is unique. */
+export interface Model {
+  /** Its id, to revoke it by. */
+  id: string;
+  /** The team or user that it belongs to. */
+  entity: string;
+  /** The project that keeps it. */
+  project: string;
+  /** Its name in the project. */
+  name: string;
+  /** Id of the base model that it is trained from. */
+  base_model: string;
+  /** Of the run that its metrics belong to. */
+  run_id: string;
+}
+
+/** AdamW's settings of a model's jobs and sessions; what is left out is the engine's. */
+export interface ModelOptimizer {
+  /** Decay of the mean of gradients. At least 0, below 1. Default: the engine's, 0.9. */
+  beta1?: number | null;
+  /** Decay of the mean of their squares. At least 0, below 1. Default: the engine's, 0.99. */
+  beta2?: number | null;
+  /** Added to the divisor. Above 0. Default: the engine's, 1e-8. */
+  eps?: number | null;
+  /** Decoupled decay, times the learning rate. At least 0. Default: the engine's, 0.1 (RL) or 0 (supervised). */
+  weight_decay?: number | null;
+  /**
+   * Gradients are clipped to this global norm; 0: not at all. At least 0. Default: the engine's, 0.1 (RL) or 1
+   * (supervised).
+   */
+  max_grad_norm?: number | null;
+}
+
+/** A projection of every layer that an adapter may have. */
+export type AdapterTarget = "q_proj" | "k_proj" | "v_proj" | "o_proj" | "gate_proj" | "up_proj" | "down_proj";
+
+/** Of a model's LoRA; what is left out is the engine's `adapter` option. */
+export interface ModelAdapter {
+  /** Rank of the two factors. A whole number, 1 to 1024. Default: the engine's, 8. */
+  rank?: number | null;
+  /** The product is scaled by alpha / rank. Above 0. Default: the engine's, 16. */
+  alpha?: number | null;
+  /** Projections of every layer that have one. 1 to 7 entries. Default: the engine's, all seven. */
+  targets?: AdapterTarget[] | null;
+}
+
+/** A model to train: a base model and an untrained adapter. */
+export interface ModelCreateParams {
+  /** Its name in the project. A ConflictError when it is taken, unless `return_existing`. */
+  project: string;
+  /** Its name in the project. A ConflictError when it is taken, unless `return_existing`. */
+  name: string;
+  /** Id of a base model that this engine serves. Not empty. */
+  base_model: string;
+  /**
+   * The team or user that it belongs to. Default: the caller's. A PermissionDeniedError for another, but for the owner.
+   */
+  entity?: string | null;
+  /**
+   * Whether an existing model of that name is returned instead of a conflict, if it has the same base model. Default:
+   * false.
+   */
+  return_existing?: boolean | null;
+  /** Kept with the model. */
+  optimizer?: {
+    /** Of reinforcement learning. */
+    rl?: ModelOptimizer | null;
+    /** Of supervised fine-tuning. */
+    sft?: ModelOptimizer | null;
+  } | null;
+  /** The adapter that is trained. */
+  adapter?: ModelAdapter | null;
+}
+
+/** What a deleted model has taken with it. */
+export interface ModelDeleted {
+  /** Its id, to revoke it by. */
+  model_id: string;
+  /** How many checkpoints went with it. */
+  deleted_checkpoints: number;
+  /** Whether its metrics and trajectories went with it. */
+  deleted_run: boolean;
+}
+
+/** An entry of the list of models that can be asked for completions. */
+export interface ModelEntry {
+  /** The name that requests use. */
+  id: string;
+  object: "model";
+  /** Unix time, in seconds. */
+  created: number;
+  /** A trained model's entity. */
+  owned_by: string;
+  /** Base models: their own id. Trained models: `entity/project/name:stepN`, what the id stands for at this moment. */
+  root: string;
+  /** The base model of a trained model. */
+  parent: string | null;
+  /** Of a trained model: its id for everything else that can be asked about it. */
+  model_id: string | null;
+  /** The context, in tokens. */
+  max_model_len: number;
+}
+
+/** Everything that completions can be asked of. */
+export interface ModelEntryList {
+  object: "list";
+  /** Base models first. */
+  data: ModelEntry[];
+}
+
+/** A checkpoint as a folder for other programs. */
 export interface ModelExportParams {
-  /** A folder that is not there, or empty. In process: any path. In a request: an absolute path under a data root. */
+  /**
+   * A folder that is not there, or empty. In process: any path. In a request: an absolute path under a data root. Not
+   * empty.
+   */
   path: string;
-  /** Default: the latest. */
+  /** Default: the latest. A whole number, at least 0. */
   step?: number | null;
   /**
-   * "peft": the adapter, for a base model that its reader loads too. "merged": a whole model in Hugging Face's layout, with the
-   * adapter added into the weights. Default "peft".
+   * "peft": the adapter, for a base model that its reader loads too. "merged": a whole model in Hugging Face's layout,
+   * with the adapter added into the weights. Default: "peft".
    */
   format?: "peft" | "merged" | null;
   /**
-   * What the adapter's configuration calls the base model. Default: its id where that reads `owner/name`, as on a hub, else its
-   * folder on this machine.
+   * What the adapter's configuration calls the base model. Not empty. Default: its id where that reads `owner/name`, as
+   * on a hub, else its folder on this machine.
    */
   base_model?: string | null;
   /** Of merged weights. Default: as the base model is stored. */
   dtype?: "float32" | "bfloat16" | null;
-  /** Of one file of merged weights. Default 5e9. */
+  /** Of one file of merged weights. A whole number, at least 1048576. Default: 5000000000. */
   max_shard_bytes?: number | null;
 }
 
+/** What was exported. */
 export interface ModelExported {
+  /** The folder. */
   path: string;
+  /** The checkpoint's step. */
   step: number;
+  /** What the folder holds. */
   format: "peft" | "merged";
   /** As in the adapter's configuration. */
   base_model: string;
 }
 
-export interface CheckpointsDeleted {
-  deleted_count: number;
-  not_found_steps: number[];
-}
-
-/** An API key's description; the key itself is shown once, when it is made. */
-export interface ApiKey {
-  id: string;
-  entity: string;
-  name: string | null;
-  /** The first characters, to tell keys apart. */
-  prefix: string;
-  created_at: string;
-  revoked_at: string | null;
-}
-
-export interface ApiKeyCreated extends ApiKey {
-  key: string;
-}
-
-/** Metrics as they were recorded at one time; a checkpoint shows the last value of each. */
-export interface MetricRow {
-  id: string;
-  step: number;
-  metrics: Record<string, number>;
-  /** ISO 8601. */
-  recorded_at: string;
+/** A model whose training goes on from an existing adapter. */
+export interface ModelImportParams {
+  /** Its name in the project. A ConflictError when it is taken, unless `return_existing`. */
+  project: string;
+  /** Its name in the project. A ConflictError when it is taken, unless `return_existing`. */
+  name: string;
+  /** Id of a base model that this engine serves. Not empty. */
+  base_model: string;
+  /**
+   * The team or user that it belongs to. Default: the caller's. A PermissionDeniedError for another, but for the owner.
+   */
+  entity?: string | null;
+  /**
+   * Whether an existing model of that name is returned instead of a conflict, if it has the same base model. Default:
+   * false.
+   */
+  return_existing?: boolean | null;
+  /** Kept with the model. */
+  optimizer?: {
+    /** Of reinforcement learning. */
+    rl?: ModelOptimizer | null;
+    /** Of supervised fine-tuning. */
+    sft?: ModelOptimizer | null;
+  } | null;
+  /**
+   * A PEFT adapter folder (`adapter_config.json`, `adapter_model.safetensors`): becomes the model's first checkpoint.
+   * Not empty.
+   */
+  path: string;
 }

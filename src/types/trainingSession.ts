@@ -73,14 +73,6 @@ export interface SessionOptions {
   signal?: AbortSignal;
 }
 
-/** A session that holds a model, whose jobs wait until it is closed. */
-export interface TrainingSessionInfo {
-  id: string;
-  model_id: string;
-  /** ISO 8601. */
-  opened_at: string;
-}
-
 /** A model's weights in training. Holds the model's place in the job queue until closed; calls run one after the other. */
 export interface TrainingSession extends AsyncDisposable {
   readonly id: string;

@@ -1,5 +1,6 @@
-import type { ChatMessage, FinishReason } from "../../types/chat.js";
+import type { FinishReason } from "../../types/chat.js";
 import type { AnnealClient } from "../../types/client.js";
+import type { ChatMessage } from "../../types/messages.js";
 
 export interface SamplingSettings {
   temperature: number | undefined;

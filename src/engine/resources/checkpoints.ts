@@ -6,7 +6,8 @@ import { validate, validateInTurns } from "../../schemas/validate.js";
 import { describeCheckpoint } from "../../training/describeCheckpoint.js";
 import type { CheckpointsResource, PageRequest, RequestOptions } from "../../types/client.js";
 import type { Checkpoint, CheckpointsDeleted } from "../../types/models.js";
-import type { OrderedPageQuery, Page } from "../../types/page.js";
+import type { Page } from "../../types/page.js";
+import type { OrderedPageQuery } from "../../types/queries.js";
 import { accessModel, type View } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
 

@@ -24,7 +24,8 @@ import type {
   ModelImportParams,
   ModelOptimizer,
 } from "../../types/models.js";
-import type { MetricQuery, Page, TrajectoryQuery } from "../../types/page.js";
+import type { Page } from "../../types/page.js";
+import type { MetricQuery, TrajectoryQuery } from "../../types/queries.js";
 import type { LoggedGroup, LogParams, LogResult } from "../../types/trajectories.js";
 import { accessModel, checkEntity, stepNotFound, type View } from "../core/access.js";
 import type { BaseModel } from "../core/baseModel.js";

@@ -9,7 +9,8 @@ import type { JobKind, JobRecord, ModelRecord } from "../../store/records.js";
 import { writeJobRequest } from "../../training/jobRequest.js";
 import { checkMetricNames } from "../../training/logMetrics.js";
 import type { PageRequest, RequestOptions, TrainingJobsResource } from "../../types/client.js";
-import type { JobQuery, Page, PageQuery } from "../../types/page.js";
+import type { Page } from "../../types/page.js";
+import type { JobQuery, PageQuery } from "../../types/queries.js";
 import type {
   TrainingEvent,
   TrainingJob,

@@ -4,7 +4,7 @@ import { uuid } from "../../schemas/names.js";
 import { validate } from "../../schemas/validate.js";
 import type { OpenSession } from "../../training/jobRunner.js";
 import type { RequestOptions, TrainingSessionsResource } from "../../types/client.js";
-import type { TrainingSessionInfo } from "../../types/trainingSession.js";
+import type { TrainingSessionInfo } from "../../types/training.js";
 import { checkEntity, type View } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
 

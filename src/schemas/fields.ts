@@ -1,0 +1,121 @@
+// What is said of a field beyond what is checked. The public types (src/types), the OpenAPI document and the reference are
+// made of it, so nothing is written twice.
+//
+// A field of a request is one line of its schema: its type and range, its default, its meaning. `npm run generate` then writes
+// the types and the reference anew. A sampling setting is such a line in chat.ts, what it resolves to in
+// engine/chat/samplingSettings.ts (`samplerFields`, from where it reaches the core by itself), and its parameter and its
+// arithmetic in native/sampling/sampler.h and sampler.cpp.
+
+import { z } from "zod";
+
+export interface Documentation {
+  /** Of an object with a name of its own: an interface, and a component of the OpenAPI document. */
+  id?: string;
+  description?: string;
+  /** What stands for an absent field; defaults that depend on something are told in the description. */
+  default?: unknown;
+  deprecated?: boolean;
+}
+
+export const documentation = z.registry<Documentation>();
+
+/** How a schema's public type is written where its shape does not say it. */
+interface TypeHint {
+  /** TypeScript, instead of what the shape gives. */
+  type?: string;
+  /** A list of a request that callers may go on adding to. */
+  isMutable?: boolean;
+  isOptional?: boolean;
+  /** Name of the index signature of an object that is open in its type too. */
+  index?: string;
+  /** The object whose fields it has too, in the same words. */
+  base?: z.ZodObject;
+  /** Documented as this one; "output": only where it is answered, after its transformation. */
+  as?: { schema: z.ZodType; on: "both" | "output" };
+}
+
+export const typeHints = new WeakMap<z.core.$ZodType, TypeHint>();
+
+function document(schema: z.ZodType, more: Documentation): void {
+  documentation.add(schema, { ...documentation.get(schema), ...more });
+}
+
+function hint(schema: z.ZodType, more: TypeHint): void {
+  typeHints.set(schema, { ...typeHints.get(schema), ...more });
+}
+
+/** A field: its schema, what it means, in which unit, and where it is not one value, what stands for it by default. */
+export function field<S extends z.ZodType>(schema: S, description: string, more: Omit<Documentation, "id"> = {}): S {
+  document(schema, { description, ...more });
+  return schema;
+}
+
+/** An object (or a choice of them) with a name: a public type. Names that end in "Params" or "Query" are of requests. */
+export function named<S extends z.ZodType>(id: string, schema: S, description: string): S {
+  document(schema, { id, description });
+  return schema;
+}
+
+/** Null and absent stand for `value`. */
+export function byDefault<S extends z.ZodType>(schema: S, value: z.output<S>) {
+  const filled = schema.nullish().transform((given) => (given ?? value) as z.output<S>);
+  document(filled, { default: value });
+  return filled;
+}
+
+/** Public types say `type` of this schema: where they are looser than the check, or the check is not by shape. */
+export function typed<S extends z.ZodType>(schema: S, type: string): S {
+  hint(schema, { type });
+  return schema;
+}
+
+export function mutable<S extends z.ZodType>(schema: S): S {
+  hint(schema, { isMutable: true });
+  return schema;
+}
+
+/** An object whose type says that further fields may be there. */
+export function open<S extends z.ZodType>(schema: S, index: string): S {
+  hint(schema, { index });
+  return schema;
+}
+
+/** An object that is `base` with further fields, in its type too. */
+export function extending<S extends z.ZodType>(base: z.ZodObject, schema: S): S {
+  hint(schema, { base });
+  return schema;
+}
+
+/** A field that types let be left out, so that what other libraries write fits; the check refuses it then. */
+export function optionalInType<S extends z.ZodType>(schema: S): S {
+  hint(schema, { isOptional: true });
+  return schema;
+}
+
+/** Documents `schema` as another: what is checked elsewhere, or (on "output") what a transformation makes of it. */
+export function documentedAs<S extends z.ZodType>(schema: S, other: z.ZodType, on: "both" | "output" = "both"): S {
+  hint(schema, { as: { schema: other, on } });
+  const ownProcessor = schema._zod.processJSONSchema!;
+  schema._zod.processJSONSchema = (ctx, json, params) => {
+    if (on === "output" && ctx.io === "input") return ownProcessor(ctx, json, params);
+    z.core.process(other, ctx as z.core.ToJSONSchemaContext, params);
+    ctx.seen.get(schema)!.ref = other;
+  };
+  return schema;
+}
+
+/** JSON Schema of what is sent ("input") or answered ("output"), with its documentation; named objects under `$defs`. */
+export function jsonSchemaOf(schema: z.ZodType, io: "input" | "output"): Record<string, unknown> {
+  const { $schema: _, ...rest } = z.toJSONSchema(schema, {
+    io,
+    metadata: documentation,
+    unrepresentable: "any",
+    override({ zodSchema, jsonSchema }) {
+      const byDefault = documentation.get(zodSchema as z.core.$ZodType as z.ZodType)?.default;
+      if (byDefault !== undefined) jsonSchema.default = byDefault as z.core.JSONSchema.JSONSchema["default"];
+      // Readers are to bear fields that a later version adds.
+      if (jsonSchema.additionalProperties === false) delete jsonSchema.additionalProperties;
+    },
+  });
+  return rest;
+}
