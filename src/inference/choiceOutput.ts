@@ -6,11 +6,12 @@ import type { Sequence } from "./sequence.js";
 import { Stopping } from "./stopping.js";
 import { type StopMatch, StopStrings } from "./stopStrings.js";
 
+/** Detokenizes a choice, finds where it ends, and gathers what its next event tells. */
 export class ChoiceOutput {
   private readonly decoder: IncrementalDecoder;
   private readonly stopStrings: StopStrings | null;
   private readonly stopping: Stopping;
-  /** When nobody looks at the text before the end, it is decoded at the end. */
+  /** When nobody reads the text before the end, it is detokenized at the end. */
   private readonly decodesAtEnd: boolean;
   private text = "";
   private tokenIds: number[] = [];

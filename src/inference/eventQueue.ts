@@ -2,6 +2,7 @@
 
 import type { GenerationEvent, TokensEvent } from "./request.js";
 
+/** For one reader: a call of `next` must have resolved before the following one. */
 export class EventQueue implements AsyncIterator<GenerationEvent> {
   private readonly events: GenerationEvent[] = [];
   /** Of each choice the event that waits to be read. */

@@ -1,13 +1,14 @@
-// Who comes first and who gives way. Requests are served in order of arrival, or of priority. Choices of one request
-// behind its first stand behind those who came after it, one for each, and give up to half of their places to others: many
-// choices are served together while nobody else asks, and nobody waits for all of them.
+// Who comes first and who gives way. Requests are served in order of arrival, or of priority. The choices of a
+// request after its first (its further choices: index > 0) count as if they had arrived that many requests later,
+// and give up to half of their places to other requests: many choices run together while nobody else asks, and
+// nobody waits for all of them.
 
 import { PAGE_SIZE, type PagePool } from "./pagePool.js";
 import type { Sequence } from "./sequence.js";
 
 /** Seconds that a step with decoding sequences in it should take at most: they wait so long for their next token. */
 const TARGET_STEP_SECONDS = 0.1;
-/** Chunks of a prompt are not made smaller than this: products of few rows use the machine badly. */
+/** Prefill is not limited to fewer tokens: matrix products of few rows use the machine badly. */
 const MIN_PREFILL_TOKENS = 64;
 
 /** How many prompt tokens a step may hold beside decoding sequences. Results do not depend on it. */
@@ -15,7 +16,7 @@ export class PrefillLimit {
   tokens = Number.POSITIVE_INFINITY;
   private secondsPerToken = 0;
 
-  /** A step of so many tokens took so long. */
+  /** Learns from a step of `tokens` that took `seconds`; small ones say nothing of how fast prefill is. */
   observe(tokens: number, seconds: number): void {
     if (tokens < MIN_PREFILL_TOKENS) return;
     const perToken = seconds / tokens;
@@ -24,7 +25,7 @@ export class PrefillLimit {
   }
 }
 
-/** The order of service, and lists kept in it. */
+/** The order of service, the lists kept in it, and who makes room when there is none. */
 export class ServiceOrder {
   constructor(private readonly policy: "fcfs" | "priority") {}
 
@@ -43,7 +44,9 @@ export class ServiceOrder {
     }
   }
 
-  /** The running sequence that gives up its pages first: the last in order, but of further choices while these are many. */
+  /**
+   * The running sequence that gives up its pages first: the last in order, but of further choices while these are many.
+   */
   preemptionVictim(running: readonly Sequence[]): Sequence {
     const last = running[running.length - 1]!;
     if (last.index > 0 || last.isIdle) return last;

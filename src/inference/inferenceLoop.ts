@@ -1,6 +1,6 @@
-// Schedule, run, postprocess: the loop that serves all requests of one model. Two steps are in flight at most: while the
-// device computes one, the tokens of the one before are detokenized, checked for stops and handed out. The next step starts from tokens
-// that stay on the device, so a choice that has just ended costs one discarded row.
+// Schedule, run, postprocess: the loop that serves all requests of one model. Two steps are in flight at most: while
+// the device computes one, the tokens of the one before are detokenized, checked for stops and handed out. The next
+// step starts from tokens that stay on the device, so a choice that has just ended costs one discarded row.
 
 import { ClosedError, RateLimitError } from "../errors.js";
 import type { DeviceModel, StepOutput, StepSequence } from "../runtime/runtime.js";
@@ -22,6 +22,7 @@ export interface InferenceLoopOptions {
   tokenBudget: number;
   /** Requests that have not started at most; one more is refused with RateLimitError. */
   maxQueue: number;
+  /** "fcfs": by arrival; "priority": by the request's priority, then arrival. */
   scheduler: "fcfs" | "priority";
   /** Positions a sequence may have. */
   contextLength: number;
@@ -50,9 +51,11 @@ const NO_TOKENS = new Int32Array(0);
 
 const MAX_STEPS_IN_FLIGHT = 2;
 
+/** Serves all requests of one model, together in steps. */
 export class InferenceLoop {
   /** Positions a sequence may have: what the context and the pages allow. */
   readonly contextLength: number;
+  /** Whether requests are served by arrival or by priority. */
   readonly policy: "fcfs" | "priority";
   private readonly pool: PagePool;
   private readonly scheduler: Scheduler;

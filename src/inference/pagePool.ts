@@ -6,6 +6,8 @@ export const PAGE_SIZE = 64;
 const NONE = -1;
 
 /**
+ * All pages of one model's KV cache, by id from 0 on.
+ *
  * Free pages stand in one list, first to be taken first: pages without known content in front, then cached pages by the
  * time they were freed. A cached page keeps its content, and can be shared again, until it is taken.
  */

@@ -9,6 +9,7 @@ export interface PageCopies {
   to: number[];
 }
 
+/** Changes the page tables of sequences, and gathers the page copies that the step being built needs first. */
 export class PageTables {
   private copies: PageCopies = { from: [], to: [] };
 
@@ -20,7 +21,9 @@ export class PageTables {
     return this.copies;
   }
 
-  /** Gives `child` the pages that hold the first `tokens` tokens of `parent`; a page written to later is copied then. */
+  /**
+   * Gives `child` the pages that hold the first `tokens` tokens of `parent`; a page written to later is copied then.
+   */
   share(parent: Sequence, child: Sequence, tokens: number): void {
     const pages = Math.ceil(tokens / PAGE_SIZE);
     for (let i = 0; i < pages; i++) this.retain(child, parent.pageTable[i]!);
@@ -46,7 +49,10 @@ export class PageTables {
     return true;
   }
 
-  /** Pages for `chunk` more tokens, the first of them this sequence's alone; false, with nothing changed, without enough. */
+  /**
+   * Pages for `chunk` more tokens, the first of them this sequence's alone; false, with nothing changed, without
+   * enough.
+   */
   reserve(sequence: Sequence, chunk: number): boolean {
     const { pool } = this;
     const first = Math.floor(sequence.computed / PAGE_SIZE);

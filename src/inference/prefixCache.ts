@@ -1,5 +1,6 @@
-// Prefix cache: which tokens of a sequence need not be computed, since a page that is still there holds them. Prefixes are
-// hashed at every 16th token, so that a hit may end inside a page; the sequence then goes on in a copy of it.
+// Prefix cache: which tokens of a sequence need not be computed, since a page that is still there holds them.
+// Prefixes are hashed at every 16th token, so that a hit may end inside a page; the sequence then goes on in a copy
+// of it.
 
 import { createHash } from "node:crypto";
 import { PAGE_SIZE, type PagePool } from "./pagePool.js";
@@ -10,6 +11,7 @@ import type { Sequence } from "./sequence.js";
 const HASH_STRIDE = 16;
 const HASHES_PER_PAGE = PAGE_SIZE / HASH_STRIDE;
 
+/** Finds pages by the tokens they were computed from, and makes new ones findable. */
 export class PrefixCache {
   /** Prompt tokens looked up, and found. */
   queries = 0;
@@ -35,7 +37,10 @@ export class PrefixCache {
     for (const sequence of scheduled) this.willFill(sequence);
   }
 
-  /** Notes the pages that the chunk given to `sequence` fills: whoever needs one of them waits rather than computing it too. */
+  /**
+   * Notes the pages that the chunk given to `sequence` fills: whoever needs one of them waits rather than computing it
+   * too.
+   */
   willFill(sequence: Sequence): void {
     if (sequence.chunk <= 1) return;
     const full = Math.floor(Math.min(sequence.computed + sequence.chunk, sequence.length) / PAGE_SIZE);
@@ -102,7 +107,9 @@ function prefixHash(sequence: Sequence, at: number): string {
   return hashes[at]!;
 }
 
-/** What else decides the content: the adapter version (a reloaded adapter is another version) and the request's salt. */
+/**
+ * What else decides the content: the adapter version (a reloaded adapter is another version) and the request's salt.
+ */
 function rootHash({ request: { adapter, cacheSalt } }: Sequence): string {
   return createHash("sha256")
     .update(`${adapter}\n${cacheSalt === null ? "" : `=${cacheSalt}`}`)

@@ -10,6 +10,7 @@ export interface RepetitionDetection {
 }
 
 export interface BeamSettings {
+  /** Beams that advance together, and choices answered. */
   width: number;
   /** Final score: cumulative logprob / length ^ lengthPenalty, prompt included in the length. */
   lengthPenalty: number;
@@ -56,7 +57,7 @@ export interface SamplingSettings {
   logitBias: readonly (readonly [id: number, bias: number])[];
   /** null: no restriction. */
   allowedTokenIds: readonly number[] | null;
-  /** Forbidden token sequences. */
+  /** Token sequences that no output may contain. */
   badWords: readonly (readonly number[])[];
   /** null: none; k: the logprob of each sampled token and the k most likely. */
   logprobs: number | null;
@@ -70,7 +71,9 @@ export interface SamplingSettings {
   beam: BeamSettings | null;
 }
 
+/** What one request asks of a model: `n` choices that go on from a prompt. */
 export interface GenerationRequest {
+  /** The caller's own name for it; nothing here depends on it. */
   requestId: string;
   /** Token ids; not empty. */
   promptTokens: readonly number[];
@@ -79,11 +82,14 @@ export interface GenerationRequest {
   params: SamplingSettings;
   /** What every choice must match; null: anything. Not with beams. */
   grammar: CompiledGrammar | null;
-  /** Tokens that open reasoning: the model may begin with one before what the grammar describes, where it would do so by itself. */
+  /**
+   * Tokens that open reasoning: the model may begin with one before what the grammar describes, where it would do so by
+   * itself.
+   */
   thoughtIds?: Int32Array;
   /** Choices. */
   n: number;
-  /** Lower runs earlier; only under the priority scheduler. */
+  /** Lower runs earlier; counts under the priority policy only. */
   priority: number;
   /** Cached pages are shared only between requests of equal salt. */
   cacheSalt: string | null;
@@ -91,7 +97,7 @@ export interface GenerationRequest {
   useCache: boolean;
   /** True: events as tokens come. False: one event per choice, at its end. */
   streaming: boolean;
-  /** Tokens that an event of a streamed choice waits for; its first and last do not wait. Default 1. */
+  /** Tokens in one event of a streamed choice, but for its first and last. Default 1. */
   streamInterval?: number;
 }
 
@@ -110,15 +116,21 @@ export interface TokenLogprobs {
   top: TopLogprobs | null;
 }
 
+/** Of one token of the prompt. */
 export interface PromptTokenLogprobs {
+  /** Given the tokens before it; natural logarithm, raw. */
   logprob: number;
   /** Tokens at least as likely as this one; 1 is the best. */
   rank: number;
   top: TopLogprobs;
 }
 
+/** How a choice has ended. */
 export interface Finish {
   reason: "stop" | "length" | "repetition";
+  /**
+   * The stop token or string, or "repetition_detected"; null for the tokenizer's own end of sequence and for length.
+   */
   stopReason: number | string | null;
 }
 

@@ -6,6 +6,7 @@ import type { RowLogprobs } from "../runtime/runtime.js";
 import type { GenerationRecord, GenerationRequest, PromptTokenLogprobs } from "./request.js";
 import type { SampledTokens, Sequence, SequenceOwner } from "./sequence.js";
 
+/** What sampling and scoring requests have in common. */
 export abstract class RequestState implements SequenceOwner {
   /** Those that have not ended. */
   readonly sequences = new Set<Sequence>();

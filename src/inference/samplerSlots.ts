@@ -1,10 +1,11 @@
-// Sampling state on the device: a slot per sampled sequence, from its first step until it has ended and no step in flight
-// names it any more.
+// Sampling state on the device: a slot per sampled sequence, from its first step until it has ended and no step in
+// flight names it any more.
 
 import type { DeviceModel, SlotParams } from "../runtime/runtime.js";
 import type { Sequence } from "./sequence.js";
 import { endIds, knownIds } from "./stopping.js";
 
+/** Opens and closes the slots of one model. */
 export class SamplerSlots {
   constructor(private readonly device: DeviceModel) {}
 
@@ -14,7 +15,9 @@ export class SamplerSlots {
     sequence.slot = this.device.openSlot(slotParams(sequence, this.device.config.vocab));
   }
 
-  /** Closes the slot of a sequence that has ended, unless a step in flight still names it: the last of them closes it. */
+  /**
+   * Closes the slot of a sequence that has ended, unless a step in flight still names it: the last of them closes it.
+   */
   close(sequence: Sequence): void {
     if (sequence.inFlight > 0) return;
     if (sequence.slot >= 0) this.device.closeSlot(sequence.slot);

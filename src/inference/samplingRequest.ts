@@ -9,6 +9,7 @@ import { type SampledTokens, Sequence } from "./sequence.js";
 
 const FORCED: TokenLogprobs = { logprob: 0, temperatureLogprob: 0, top: null };
 
+/** `n` choices under way, and the events that nobody has read yet. */
 export class SamplingRequest extends RequestState implements Generation {
   private readonly first: Sequence;
   private readonly outputs: ChoiceOutput[] = [];

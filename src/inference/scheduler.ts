@@ -1,7 +1,7 @@
 // What runs in the next step. There are no phases: every sequence has tokens that are not computed yet, one while it
-// decodes, many while its prompt is prefilled. Running sequences come first, decodes before prefill chunks; then waiting
-// sequences join while the token budget, the sequence limit and the free pages allow. When pages run out, a running
-// sequence gives up its own and is computed again later (preemption by recomputation).
+// decodes, many while its prompt is prefilled. Running sequences come first, decodes before prefill chunks; then
+// waiting sequences join while the token budget, the sequence limit and the free pages allow. When pages run out, a
+// running sequence gives up its own and is computed again later (preemption by recomputation).
 
 import { PrefillLimit, ServiceOrder } from "./fairness.js";
 import { PAGE_SIZE, type PagePool } from "./pagePool.js";
@@ -23,10 +23,12 @@ export interface ScheduledStep {
   copies: PageCopies;
 }
 
+/** Decides which sequences the next step computes, how many tokens of each, and which pages they hold. */
 export class Scheduler {
-  /** Both in order of service. */
+  /** Both in order of service (fairness.ts). */
   readonly running: Sequence[] = [];
   private waiting: Sequence[] = [];
+  /** Times that a sequence has lost its pages before it had ended. */
   preemptions = 0;
   readonly prefixCache: PrefixCache;
   readonly prefillLimit = new PrefillLimit();
@@ -46,6 +48,7 @@ export class Scheduler {
     return this.waiting.length;
   }
 
+  /** Queues a sequence that holds no pages. */
   add(sequence: Sequence): void {
     sequence.state = "waiting";
     this.order.insert(this.waiting, sequence);
@@ -144,7 +147,10 @@ export class Scheduler {
     return returned;
   }
 
-  /** Takes pages and place of a running sequence; where it stands from now on is the caller's matter. Returns as `preempt`. */
+  /**
+   * Takes pages and place of a running sequence; where it stands from now on is the caller's matter. Returns as
+   * `preempt`.
+   */
   private displace(sequence: Sequence): number {
     this.order.remove(this.running, sequence);
     this.tables.release(sequence);
@@ -173,7 +179,10 @@ export class Scheduler {
     return true;
   }
 
-  /** Lets waiting sequences join the step, in order; the first ones of requests at the cost of further choices of others. */
+  /**
+   * Lets waiting sequences join the step, in order; the first ones of requests at the cost of further choices of
+   * others.
+   */
   private admit(budget: number): void {
     if (budget > 0 && this.waiting.length > 0) this.prefixCache.beginAdmission(this.running);
     let active = 0;
@@ -245,7 +254,9 @@ export class Scheduler {
   }
 }
 
-/** An idle sequence without pages stands in no list: it only waits to be finished, and its forks will be computed again. */
+/**
+ * An idle sequence without pages stands in no list: it only waits to be finished, and its forks will be computed again.
+ */
 function standAside(sequence: Sequence): void {
   sequence.state = "waiting";
 }

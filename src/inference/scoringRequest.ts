@@ -1,5 +1,5 @@
-// A request that samples nothing: of each of its sequences it tells the likeliest next tokens. It begins with the prompt;
-// whoever has submitted it chooses tokens, and forks sequences that go on with them (`InferenceLoop.fork`).
+// A request that samples nothing: of each of its sequences it tells the likeliest next tokens. It begins with the
+// prompt; whoever has submitted it chooses tokens, and forks sequences that go on with them (`InferenceLoop.fork`).
 
 import type { RowLogprobs } from "../runtime/runtime.js";
 import type { GenerationRequest } from "./request.js";
@@ -12,6 +12,7 @@ export interface NextTokens {
   row: RowLogprobs;
 }
 
+/** A tree of sequences under way; its leaves are told of by `next`. */
 export class ScoringRequest extends RequestState {
   readonly root: Sequence;
   private reader: { resolve(next: NextTokens): void; reject(error: unknown): void } | null = null;

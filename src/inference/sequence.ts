@@ -38,6 +38,10 @@ export interface SequenceOwner {
 /** Forced tokens at most after one sampled token. */
 const MAX_FORCED_TOKENS = 31;
 
+/**
+ * What is computed as one row of steps: a choice, or a beam. Scheduler and loop keep its state; it acts on nothing
+ * itself.
+ */
 export class Sequence {
   state: SequenceState = "waiting";
   /** Prompt and outputs; only the first `length` count. */
@@ -125,7 +129,10 @@ export class Sequence {
     return Math.min(known + 2 * (1 + MAX_FORCED_TOKENS), this.promptLength + this.request.params.maxTokens);
   }
 
-  /** Forced tokens that may follow the one sampled by the step being built: they end within `maxTokens` and the pages held. */
+  /**
+   * Forced tokens that may follow the one sampled by the step being built: they end within `maxTokens` and the pages
+   * held.
+   */
   private get maxForced(): number {
     const { owner, pending, pendingForced } = this;
     if (!owner.jumpForward) return 0;

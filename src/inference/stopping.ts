@@ -1,7 +1,8 @@
-// Whether a choice ends with the token it has just got, judged by ids alone; stop strings are judged on text, afterwards.
+// Whether a choice ends with the token it has just got, by ids alone; stop strings are looked for in text, afterwards.
 
 import type { Finish, RepetitionDetection, SamplingSettings } from "./request.js";
 
+/** The stops of one request; the same for all its choices. */
 export class Stopping {
   /** Ids that end a choice and are named as its stop reason. */
   private readonly stopIds: ReadonlySet<number>;
@@ -28,7 +29,7 @@ export class Stopping {
   }
 }
 
-/** Ids no choice may draw before `minTokens` outputs: every end of sequence, even one that would be ignored. */
+/** Ids no choice may take before `minTokens` outputs: every end of sequence, even one that would be ignored. */
 export function endIds(params: SamplingSettings, vocab: number): Int32Array {
   const ids = new Set([...params.extraEosIds, ...params.stopTokenIds]);
   if (params.eosId !== null) ids.add(params.eosId);
