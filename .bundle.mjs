@@ -22,7 +22,12 @@ const { version, engines, dependencies } = JSON.parse(readFileSync(join(ROOT, "p
 export async function bundle({ outdir, node = engines.node }) {
   const { metafile } = await build({
     absWorkingDir: ROOT,
-    entryPoints: ["src/index.ts", "src/cli/main.ts", "src/text/textWorker.ts", "src/grammar/programWorker.ts"],
+    entryPoints: [
+      "src/index.ts",
+      "src/cli/main.ts",
+      "src/text/textWorker.ts",
+      "src/structuredOutputs/programWorker.ts",
+    ],
     outdir,
     bundle: true,
     splitting: true,

@@ -1,8 +1,9 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { type ChatTemplate, compileChatTemplate } from "../jinja/chatTemplate.js";
+import { TemplateError } from "../jinja/errors.js";
 import { type Conversation, renderConversation } from "./conversation.js";
-import { ConversationError, TemplateError } from "./errors.js";
-import { type ChatTemplate, compileChatTemplate } from "./template/chatTemplate.js";
+import { ConversationError } from "./errors.js";
 import type { ConversationMessage } from "./templateMessages.js";
 
 const REFERENCE = new URL("../../test/reference/templates/", import.meta.url);

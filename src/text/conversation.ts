@@ -1,10 +1,10 @@
 // A conversation as the text that a model reads.
 
+import { DEFAULT_LIMITS, type TemplateLimits } from "../jinja/budget.js";
+import type { ChatTemplate } from "../jinja/chatTemplate.js";
+import type { TemplateInput } from "../jinja/fromJavaScript.js";
 import { ConversationError } from "./errors.js";
 import type { TextPart } from "./messageContent.js";
-import { DEFAULT_LIMITS, type TemplateLimits } from "./template/budget.js";
-import type { ChatTemplate } from "./template/chatTemplate.js";
-import type { TemplateInput } from "./template/fromJavaScript.js";
 import { type ConversationMessage, type TemplateMessage, templateMessages } from "./templateMessages.js";
 
 export interface Conversation {

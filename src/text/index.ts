@@ -1,3 +1,7 @@
+export { DEFAULT_LIMITS, type TemplateLimits } from "../jinja/budget.js";
+export { ChatTemplate, compileChatTemplate, type RenderOptions } from "../jinja/chatTemplate.js";
+export * from "../jinja/errors.js";
+export type { TemplateInput } from "../jinja/fromJavaScript.js";
 export { type Conversation, renderConversation } from "./conversation.js";
 export * from "./errors.js";
 export type { DecodeOptions, IncrementalDecoder } from "./incrementalDecoder.js";
@@ -12,9 +16,6 @@ export {
   recogniseReasoning,
   splitReasoning,
 } from "./reasoning.js";
-export { DEFAULT_LIMITS, type TemplateLimits } from "./template/budget.js";
-export { ChatTemplate, compileChatTemplate, type RenderOptions } from "./template/chatTemplate.js";
-export type { TemplateInput } from "./template/fromJavaScript.js";
 export type { ConversationMessage } from "./templateMessages.js";
 export { type EncodeOptions, type KeptTokens, loadTokenizer, Tokenizer } from "./tokenizer.js";
 export type { TemplateSource } from "./tokenizerFolder.js";

@@ -1,10 +1,10 @@
 // A request's messages as a template is to see them.
 
+import type { ChatTemplate } from "../jinja/chatTemplate.js";
+import { parseJson } from "../jinja/jsonValue.js";
+import { Dict, PythonError } from "../jinja/values.js";
 import { ConversationError } from "./errors.js";
 import { contentParts, contentText, type TextPart } from "./messageContent.js";
-import type { ChatTemplate } from "./template/chatTemplate.js";
-import { parseJson } from "./template/jsonValue.js";
-import { Dict, PythonError } from "./template/values.js";
 
 /** A message as a request writes it; fields that vLLM does not show to a template are accepted and not shown. */
 export interface ConversationMessage {

@@ -3,8 +3,9 @@
 import { readFileSync } from "node:fs";
 import type { Worker } from "node:worker_threads";
 import { ClosedError, UnavailableError } from "../errors.js";
+import { TemplateError } from "../jinja/errors.js";
 import { startThread } from "../thread.js";
-import { ConversationError, TemplateError } from "./errors.js";
+import { ConversationError } from "./errors.js";
 import type {
   EncodingTask,
   RenderingFault,

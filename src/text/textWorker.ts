@@ -2,9 +2,10 @@
 
 import { readlinkSync } from "node:fs";
 import { parentPort, workerData } from "node:worker_threads";
+import { compileChatTemplate } from "../jinja/chatTemplate.js";
+import { TemplateError, type TemplateErrorKind } from "../jinja/errors.js";
 import { type Conversation, renderConversation } from "./conversation.js";
-import { ConversationError, TemplateError, type TemplateErrorKind } from "./errors.js";
-import { compileChatTemplate } from "./template/chatTemplate.js";
+import { ConversationError } from "./errors.js";
 import { type KeptTokens, keptTokens, loadUntriedTokenizer, type Tokenizer } from "./tokenizer.js";
 
 /** The tokenizer to be: its folder, and the hash of its files when they were first read. */

@@ -2,9 +2,9 @@ import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { compileChatTemplate } from "../jinja/chatTemplate.js";
 import { type Conversation, renderConversation } from "./conversation.js";
 import { TokenizerError } from "./errors.js";
-import { compileChatTemplate } from "./template/chatTemplate.js";
 import { loadTokenizer, type Tokenizer } from "./tokenizer.js";
 
 const REFERENCE = new URL("../../test/reference/tokenizers/", import.meta.url).pathname;

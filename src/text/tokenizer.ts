@@ -2,11 +2,11 @@
 
 import { join } from "node:path";
 import { Tokenizer as HuggingFaceTokenizer } from "@huggingface/tokenizers";
+import { ChatTemplate } from "../jinja/chatTemplate.js";
 import { isTurnUsedUp, nextTurn } from "../turns.js";
 import { type Conversation, isShortConversation, renderConversation } from "./conversation.js";
 import { TokenizerError } from "./errors.js";
 import { createDecoder, type DecodeOptions, type IncrementalDecoder } from "./incrementalDecoder.js";
-import { ChatTemplate } from "./template/chatTemplate.js";
 import { TextThread } from "./textThread.js";
 import { bytesOfToken, type DecoderLayout, readDecoderLayout } from "./tokenBytes.js";
 import { readTokenizerFolder, type TemplateSource, type TokenizerFolder } from "./tokenizerFolder.js";

@@ -4,8 +4,8 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { constraintGrammar, GrammarError } from "../../src/grammar/index.js";
 import type { CompiledGrammar } from "../../src/runtime/runtime.js";
+import { constraintGrammar, GrammarError } from "../../src/structuredOutputs/index.js";
 import { compiled, takes } from "../grammar/nativeMatcher.js";
 
 interface Group {

@@ -2,9 +2,9 @@
 
 import { expect, test } from "vitest";
 import type { Expr, Grammar } from "../../src/grammar/ir.js";
-import { jsonSchemaToExpr } from "../../src/grammar/jsonSchema/compile.js";
-import { DEFAULT_SPACE, JsonRules } from "../../src/grammar/jsonValues.js";
 import { RuleBook } from "../../src/grammar/ruleBook.js";
+import { jsonSchemaToExpr } from "../../src/jsonSchema/compile.js";
+import { DEFAULT_SPACE, JsonRules } from "../../src/jsonSchema/jsonValues.js";
 import { matches } from "./irMatcher.js";
 import { compiled, takes } from "./nativeMatcher.js";
 

@@ -2,9 +2,9 @@
 
 import { AnnealError, ValidationError } from "../../errors.js";
 import { GrammarError } from "../../grammar/grammarError.js";
-import type { Constraint, JsonFormat, Thoughts } from "../../grammar/index.js";
 import type { CompiledGrammar, GrammarRequest } from "../../runtime/runtime.js";
 import type { ChatRequest } from "../../schemas/chat.js";
+import type { Constraint, JsonFormat, Thoughts } from "../../structuredOutputs/index.js";
 import type { BaseModel } from "../core/baseModel.js";
 import type { GrammarCompiler } from "../core/grammarCache.js";
 

@@ -1,11 +1,11 @@
 // Chat completions: check, render, run, answer.
 
 import { ValidationError } from "../../errors.js";
-import type { Thoughts } from "../../grammar/index.js";
 import { type Generation, type GenerationRequest, generate } from "../../inference/index.js";
 import type { CompiledGrammar, ThinkingBudget } from "../../runtime/runtime.js";
 import { type ChatRequest, chatCompletionCreate } from "../../schemas/chat.js";
 import { validateInTurns } from "../../schemas/validate.js";
+import type { Thoughts } from "../../structuredOutputs/index.js";
 import { REASONING_TAGS, type Tokenizer } from "../../text/index.js";
 import { isTurnUsedUp, nextTurn } from "../../turns.js";
 import type { ChatCompletion, ChatCompletionChunk } from "../../types/chat.js";

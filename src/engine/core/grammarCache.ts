@@ -3,7 +3,6 @@
 import { createHash } from "node:crypto";
 import { onAbort } from "../../abortListeners.js";
 import { GrammarError } from "../../grammar/grammarError.js";
-import type { Constraint, Thoughts } from "../../grammar/index.js";
 import {
   type CompiledGrammar,
   compileGrammar,
@@ -12,6 +11,7 @@ import {
   prepareVocabulary,
   type VocabularyParts,
 } from "../../runtime/runtime.js";
+import type { Constraint, Thoughts } from "../../structuredOutputs/index.js";
 import type { BaseModel } from "./baseModel.js";
 
 /** Grammars of one model that are kept when nothing uses them. */
@@ -112,7 +112,7 @@ async function compileAnew(
   request: GrammarRequest,
 ): Promise<CompiledGrammar> {
   // Loaded by the first request that needs it: most processes start sooner without.
-  const { constraintProgram } = await import("../../grammar/index.js");
+  const { constraintProgram } = await import("../../structuredOutputs/index.js");
   request.signal?.throwIfAborted();
   const program = await constraintProgram(constraint, { specialTokens, literalTokens, thoughts }, request.signal);
   return compileGrammar(await vocabulary, program, {}, request);

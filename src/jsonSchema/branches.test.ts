@@ -1,0 +1,101 @@
+import { expect, test } from "vitest";
+import { grammarOf, testSchemas } from "../../test/grammar/schemaCases.js";
+import { withWorkBudget } from "../grammar/workBudget.js";
+
+testSchemas([
+  [
+    {
+      type: "object",
+      allOf: [
+        { properties: { a: { type: "integer" } }, required: ["a"] },
+        { properties: { a: { minimum: 3 }, b: { type: "null" } } },
+      ],
+    },
+    ['{"a":3}', '{"a":4,"b":null}'],
+    ['{"a":2}', '{"b":null}'],
+  ],
+  [
+    {
+      oneOf: [
+        { type: "object", properties: { k: { const: "a" }, x: { type: "integer" } }, required: ["k", "x"] },
+        { type: "object", properties: { k: { const: "b" } }, required: ["k"] },
+      ],
+    },
+    ['{"k":"a","x":1}', '{"k":"b"}', '{"k":"b","x":"q"}'],
+    ['{"k":"a"}', '{"k":"c"}'],
+  ],
+  [
+    { oneOf: [{ const: 1 }, { const: "1" }, { const: 1.0 }, { const: 2 }, { const: null }, { const: [1] }] },
+    ['"1"', "2", "null", "[1]"],
+    ["1", "3"],
+  ],
+  [
+    { type: "object", oneOf: [{ required: ["a"] }, { required: ["b"] }] },
+    ['{"a":1}', '{"b":1,"c":2}'],
+    ['{"a":1,"b":2}', '{"c":1}'],
+  ],
+  [{ not: { type: ["string", "null"] } }, ["1", "[]"], ['"a"', "null"]],
+  [
+    {
+      if: { properties: { k: { const: 1 } }, required: ["k"] },
+      // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema
+      then: { required: ["x"] },
+      else: { required: ["y"] },
+      type: "object",
+    },
+    ['{"k":1,"x":2}', '{"y":1}', '{"k":2,"y":2}'],
+    ['{"k":1,"y":2}', '{"k":2}'],
+  ],
+  [
+    { type: "object", dependentRequired: { a: ["b"] }, additionalProperties: { type: "integer" } },
+    ["{}", '{"b":1}', '{"a":1,"b":2}', '{"z":1}', '{"b":2,"z":1}'],
+    ['{"a":1}'],
+  ],
+  [{ type: "integer", not: { enum: [3, 4] } }, ["1", "5", "33"], ["3", "4"]],
+  [
+    {
+      anyOf: [
+        { type: "string", maxLength: 1 },
+        { type: "integer", minimum: 10 },
+      ],
+    },
+    ['"a"', "10"],
+    ['"ab"', "9"],
+  ],
+  [{ allOf: [{ type: "integer" }, { minimum: 2 }, { maximum: 4 }], not: { const: 3 } }, ["2", "4"], ["1", "3", "5"]],
+  [{ type: "string", not: { pattern: "^a" } }, ['"b"', '""'], ['"a"', '"ab"']],
+  [{ type: "string", allOf: [{ pattern: "a" }, { pattern: "b" }] }, ['"ab"', '"b a"'], ['"a"', '"b"']],
+  [{ oneOf: [{ type: "integer" }, { type: "number", maximum: 2 }] }, ["3", "1.5"], ["2.5"]],
+  [
+    {
+      type: "object",
+      dependencies: { a: ["b"], c: { properties: { b: { type: "integer" } } } },
+      properties: { a: {}, b: {}, c: {} },
+    },
+    ['{"a":1,"b":"x"}', '{"b":"x"}', '{"b":1,"c":1}'],
+    ['{"a":1}', '{"b":"x","c":1}'],
+  ],
+]);
+
+test("six hundred alternatives are told apart by what they require", () => {
+  const kinds = Array.from({ length: 300 }, (_, i) => ({
+    type: "object",
+    properties: { kind: { const: `kind ${i}` }, value: { type: "integer" } },
+    required: ["kind", "value"],
+  }));
+  const names = Array.from({ length: 300 }, (_, i) => ({
+    type: "object",
+    properties: { [`name ${i}`]: { type: "integer" } },
+    required: [`name ${i}`],
+    additionalProperties: false,
+  }));
+  const schema = { oneOf: [...kinds, ...names] };
+  const read = () => withWorkBudget(() => grammarOf(schema));
+  expect(read().rules.length).toBeGreaterThan(600);
+});
+
+test("alternatives that contain the whole may still overlap", () => {
+  const child = { type: "object", properties: { child: { $ref: "#" } }, required: ["child"] };
+  const leaf = { type: "object", properties: { leaf: { type: "integer" } }, required: ["leaf"] };
+  expect(() => grammarOf({ oneOf: [child, leaf] })).toThrow(expect.objectContaining({ path: ["oneOf"] }));
+});

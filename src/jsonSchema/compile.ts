@@ -1,0 +1,331 @@
+// JSON Schema to the intermediate form. Every value that a schema allows has a text here, though not every spelling that
+// JSON knows: integers are digits alone, and so are numbers that the schema names, where they are integers; where a number's
+// size counts, it is plain or in scientific notation with one digit before the point, which is not zero (2.5 and 2.50e0, not
+// 25e-1); strings escape only what must be. Properties come in the order in which they are declared and then all others, unless a schema says
+// "x-property-order": "any". A name that is not declared may come twice; JSON's readers then take the last one.
+
+import { GrammarError } from "../grammar/grammarError.js";
+import { alt, and, type Expr, NEVER, not, seq, text } from "../grammar/ir.js";
+import { isMatch } from "../grammar/regularMatch.js";
+import { spend } from "../grammar/workBudget.js";
+import { arrayExpr } from "./arrays.js";
+import { Branches } from "./branches.js";
+import { countedArrayExpr } from "./countedArrays.js";
+import { asFraction, commonMultiple, compareDecimals, isInteger, shifted, toDecimal } from "./decimals.js";
+import { isObject, type JsonObject, type Scalar, SchemaDocument, type SchemaNode } from "./document.js";
+import { isWithin } from "./emptiness.js";
+import { fixedPointRange, fractionalRange, integerRange } from "./integers.js";
+import { freeString, quoted, spelled, spelledText } from "./jsonStrings.js";
+import type { JsonRules } from "./jsonValues.js";
+import { ASSERTIONS, keywordError, listOf } from "./keywords.js";
+import { type Member, type Members, MOST_LOOSE, objectExpr } from "./members.js";
+import { multiplesInRange } from "./multiples.js";
+import { type Bound, numberRange, plainDecimal } from "./numbers.js";
+import {
+  arrayShape,
+  type Branch,
+  type Conjunction,
+  highestInteger,
+  type JsonType,
+  lowestInteger,
+  type NumberShape,
+  numberShape,
+  objectShape,
+  type TypeShape,
+  typeOf,
+  typeShape,
+} from "./shape.js";
+import { nameContent, stringContent } from "./strings.js";
+
+/** Each set of patterns that a name may match has a rule of its own. */
+const MOST_PATTERNS = 6;
+/** Steps of work that a range of numbers comes to, and a single one. */
+const RANGE = 2000;
+const LITERAL = 100;
+/** And a reference that is followed. */
+const DETOUR = 20;
+
+export interface JsonSchemaOptions {
+  /** Objects that declare properties have no others unless they say so. */
+  closed: boolean;
+}
+
+/**
+ * The values that `schema` allows.
+ * @throws GrammarError naming a keyword that cannot be enforced exactly, and its path.
+ */
+export function jsonSchemaToExpr(json: JsonRules, schema: unknown, options: JsonSchemaOptions): Expr {
+  if (!isObject(schema) && typeof schema !== "boolean") throw new GrammarError("must be an object or a boolean");
+  const compiler = new SchemaCompiler(json, new SchemaDocument(schema), options.closed);
+  return compiler.compile();
+}
+
+class SchemaCompiler {
+  private readonly branches: Branches;
+  private readonly known = new Map<string, Expr>();
+  private readonly waiting: { nodes: Conjunction; rule: Extract<Expr, { kind: "rule" }> }[] = [];
+
+  constructor(
+    private readonly json: JsonRules,
+    private readonly document: SchemaDocument,
+    private readonly closed: boolean,
+  ) {
+    this.branches = new Branches(document, closed);
+  }
+
+  compile(): Expr {
+    const root = this.value([this.document.root]);
+    for (let next = this.waiting.pop(); next !== undefined; next = this.waiting.pop()) {
+      this.json.rules.define(next.rule, this.alternatives(next.nodes));
+    }
+    return root;
+  }
+
+  /** A value that satisfies all of `nodes`. */
+  private value(nodes: Conjunction): Expr {
+    const targets = new Set<SchemaNode>();
+    for (const node of nodes) {
+      const target = this.withoutDetour(node);
+      if (target.schema === false) return NEVER;
+      if (target.schema !== true) targets.add(target);
+    }
+    const kept = [...targets];
+    const [first] = kept;
+    if (first === undefined) return this.json.value();
+    const key = kept.length === 1 ? String(first.id) : kept.map((node) => node.id).join(" ");
+    let expr = this.known.get(key);
+    if (expr === undefined) {
+      const rule = this.json.rules.reserve(`#/${first.path.join("/")}`);
+      this.known.set(key, rule);
+      this.waiting.push({ nodes: kept, rule });
+      expr = rule;
+    }
+    return expr;
+  }
+
+  /** Follows what is nothing but a reference, so that its target is compiled once. */
+  private withoutDetour(node: SchemaNode): SchemaNode {
+    const seen = new Set<SchemaNode>();
+    for (let at = node; !seen.has(at); ) {
+      const keyword = onlyAssertion(at);
+      if (keyword !== "$ref" && keyword !== "allOf") return at;
+      spend(DETOUR);
+      seen.add(at);
+      if (keyword === "$ref") at = this.document.resolve(at, "$ref");
+      else if (listOf(at, "allOf").length === 1) at = this.document.child(at, "allOf", "0");
+      else return at;
+    }
+    return node;
+  }
+
+  private alternatives(nodes: Conjunction): Expr {
+    const branches = this.branches.of(nodes);
+    const [node] = nodes;
+    const isOnlyAnyOf =
+      nodes.length === 1 &&
+      isObject(node!.schema) &&
+      Object.keys(node!.schema).every((keyword) => keyword === "anyOf" || !ASSERTIONS.has(keyword));
+    if (isOnlyAnyOf && (node!.schema as JsonObject).anyOf !== undefined) {
+      return alt(...listOf(node!, "anyOf").map((i) => this.value([this.document.child(node!, "anyOf", i)])));
+    }
+    return alt(...branches.map((branch) => this.branch(branch)));
+  }
+
+  private branch(branch: Branch): Expr {
+    const shape = typeShape(branch);
+    if (shape.literals !== null) return this.literals(branch, shape);
+    return alt(...[...shape.types].map((type) => this.ofType(type, branch, shape)));
+  }
+
+  private ofType(type: JsonType, branch: Branch, shape: TypeShape): Expr {
+    switch (type) {
+      case "null":
+        return text("null");
+      case "boolean":
+        return alt(...[true, false].filter((one) => !isExcluded(branch, one)).map((one) => text(String(one))));
+      case "number":
+        return this.number(branch, shape);
+      case "string":
+        return this.string(branch);
+      case "array":
+        return this.array(branch);
+      case "object":
+        return this.object(branch);
+    }
+  }
+
+  private literals(branch: Branch, { literals, types, integer, fractional }: TypeShape): Expr {
+    spend(LITERAL * literals!.length);
+    const { low, high, steps } = numberShape(branch);
+    const parts = literals!.flatMap((value) => {
+      if (!types.has(typeOf(value)) || typeof value === "string") return [];
+      if (typeof value !== "number" && typeof value !== "bigint") return [text(String(value))];
+      const decimal = toDecimal(value);
+      const [numerator, denominator] = asFraction(decimal);
+      const isMultiple = steps.every(({ step }) => {
+        const [size, scale] = asFraction(step);
+        return (numerator * scale) % (size * denominator) === 0n;
+      });
+      const hasForm = isInteger(decimal) ? !fractional : !integer;
+      const isAllowed = isWithin(value, low, high) && isMultiple && hasForm;
+      return isAllowed ? [text(isInteger(decimal) ? plainDecimal(decimal) : String(value))] : [];
+    });
+    if (types.has("string")) parts.push(this.string(branch));
+    return alt(...parts);
+  }
+
+  /** Where single numbers are excluded, what lies between them. */
+  private number(branch: Branch, shape: TypeShape): Expr {
+    const { low, high, steps } = numberShape(branch);
+    const excluded = branch
+      .flatMap((node) => node.excluded ?? [])
+      .filter((value) => isWithin(value, low, high))
+      .map((value) => toDecimal(value as number | bigint))
+      .sort(compareDecimals);
+    const holes = excluded.map((value): Bound => ({ value, inclusive: false }));
+    spend(RANGE * holes.length);
+    const parts = [low, ...holes].map((from, i) => this.numbersBetween(from, holes[i] ?? high, shape, steps));
+    return alt(...parts);
+  }
+
+  private numbersBetween(
+    low: Bound | null,
+    high: Bound | null,
+    { integer, fractional }: TypeShape,
+    steps: NumberShape["steps"],
+  ): Expr {
+    if (steps.length === 0) {
+      if (fractional) return fractionalRange(low, high);
+      return integer ? integerRange(low && lowestInteger(low), high && highestInteger(high)) : numberRange(low, high);
+    }
+    const [step, places] = commonMultiple(
+      steps.map((one) => one.step),
+      integer,
+    );
+    if (fractional && places === 0) return NEVER;
+    if (step === 1n && places === 0) {
+      return integerRange(low && lowestInteger(low), high && highestInteger(high));
+    }
+    if (step === 1n) {
+      const fixed = fixedPointRange(low, high, places);
+      return fractional ? and(fixed, fractionalRange(null, null)) : fixed;
+    }
+    const { node } = steps[0]!;
+    if (fractional) throw keywordError(node, "multipleOf", "cannot be enforced where integers are excluded");
+    const scaled = (bound: Bound): Bound => ({ ...bound, value: shifted(bound.value, places) });
+    const from = low && lowestInteger(scaled(low));
+    const to = high && highestInteger(scaled(high));
+    try {
+      return multiplesInRange(this.json.rules, from, to, step, places);
+    } catch (error) {
+      throw error instanceof GrammarError ? keywordError(node, "multipleOf", error.message) : error;
+    }
+  }
+
+  private string(branch: Branch): Expr {
+    const content = stringContent(this.document, branch);
+    if (!content.free) return quoted(spelled(content.content));
+    return content.min === 0 && content.max === -1 ? this.json.string() : freeString(content.min, content.max);
+  }
+
+  private array(branch: Branch): Expr {
+    const shape = arrayShape(this.document, branch);
+    const { prefix, rest, min, max, contained, unique } = shape;
+    if (max !== -1 && max < min) return NEVER;
+    const isFree = contained.length === 0 && unique === null && prefix.length === 0 && rest.length === 0;
+    if (isFree && min === 0 && max === -1) return this.json.array();
+    const value = (nodes: Conjunction) => this.value(nodes);
+    if (contained.length === 0 && unique === null) return arrayExpr(this.json, shape, value);
+    return countedArrayExpr(this.json, this.document, this.branches, shape, value);
+  }
+
+  private object(branch: Branch): Expr {
+    const shape = objectShape(this.document, branch, this.closed);
+    const names = nameContent(this.document, this.branches, shape.names);
+    const ordered: Member[] = [];
+    const loose: Member[] = [];
+    for (const { name, value, required, declared } of shape.named) {
+      const isAllowed = value !== null && (names === null || isMatch(names, name));
+      const expr = isAllowed ? this.value(value) : NEVER;
+      if (expr.kind === "never" && required) return NEVER;
+      if (expr.kind === "never") continue;
+      const member = { member: seq(spelledText(name), this.json.colon, expr), required };
+      if (declared && !shape.anyOrder) ordered.push(member);
+      else loose.push(member);
+    }
+    if (loose.length > MOST_LOOSE) {
+      const keyword = shape.anyOrder ? "x-property-order" : "required";
+      const why = `more than ${MOST_LOOSE} properties in any order cannot be enforced`;
+      throw keywordError(nodeWith(branch, keyword), keyword, why);
+    }
+    const { min, max } = shape;
+    if (shape.named.length === 0 && names === null && shape.patterns.length === 0 && min === 0 && max === -1) {
+      const anyValue = shape.additional(new Set())!.every((node) => node.schema === true);
+      if (anyValue) return this.json.object();
+    }
+    const given = shape.named.map((property) => property.name);
+    const members = { ordered, loose, additional: this.additional(branch, shape, given, names), min, max };
+    this.checkCounts(branch, members);
+    try {
+      return objectExpr(this.json, members);
+    } catch (error) {
+      throw error instanceof GrammarError ? error.under(...nodeWith(branch, error.path[0]).path) : error;
+    }
+  }
+
+  /** Names that are not declared can be told apart from each other only by an automaton without bound. */
+  private checkCounts(branch: Branch, { ordered, loose, additional, min }: Members): void {
+    const required = [...ordered, ...loose].filter((one) => one.required).length;
+    if (additional === null || min <= required + 1) return;
+    const why = `cannot be enforced: of names that are not declared, only one can be counted (${required} are required)`;
+    throw keywordError(nodeWith(branch, "minProperties"), "minProperties", why);
+  }
+
+  private additional(
+    branch: Branch,
+    shape: ReturnType<typeof objectShape>,
+    declared: readonly string[],
+    names: Expr | null,
+  ): Expr | null {
+    const { patterns } = shape;
+    if (patterns.length > MOST_PATTERNS) {
+      const node = nodeWith(branch, "patternProperties");
+      throw keywordError(node, "patternProperties", `more than ${MOST_PATTERNS} patterns cannot be enforced together`);
+    }
+    const members: Expr[] = [];
+    for (let subset = 0; subset < 1 << patterns.length; subset++) {
+      const matched = new Set(patterns.filter((_, i) => subset & (1 << i)).map((one) => one.pattern));
+      const nodes = shape.additional(matched);
+      const value = nodes === null ? NEVER : this.value(nodes);
+      if (value.kind === "never") continue;
+      const conditions = patterns.map(({ pattern, search }) => (matched.has(pattern) ? search : not(search)));
+      if (declared.length > 0) conditions.push(not(alt(...declared.map(text))));
+      if (names !== null) conditions.push(names);
+      const name = conditions.length === 0 ? this.json.string() : quoted(spelled(and(...conditions)));
+      members.push(seq(name, this.json.colon, value));
+    }
+    return members.length === 0 ? null : alt(...members);
+  }
+}
+
+function isExcluded(branch: Branch, value: Scalar): boolean {
+  return branch.some((node) => node.excluded?.includes(value));
+}
+
+/** The one keyword of a schema that says something about a value; null: there is none, or more. */
+function onlyAssertion({ schema }: SchemaNode): string | null {
+  if (!isObject(schema)) return null;
+  let found: string | null = null;
+  for (const keyword of Object.keys(schema)) {
+    if (!ASSERTIONS.has(keyword)) continue;
+    if (found !== null) return null;
+    found = keyword;
+  }
+  return found;
+}
+
+/** The schema of the branch that has a keyword. */
+function nodeWith(branch: Branch, keyword: string | undefined): SchemaNode {
+  const found = branch.find((node) => isObject(node.schema) && keyword !== undefined && keyword in node.schema);
+  return found ?? branch[0]!;
+}

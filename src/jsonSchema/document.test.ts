@@ -1,0 +1,68 @@
+import { testSchemas } from "../../test/grammar/schemaCases.js";
+
+testSchemas([
+  [{ $schema: "http://json-schema.org/draft-04/schema#", type: "integer" }, ["1", "-0"], ["1.0", "1e1"]],
+  [
+    {
+      $defs: {
+        n: {
+          type: "object",
+          properties: { v: { type: "integer" }, next: { anyOf: [{ $ref: "#/$defs/n" }, { type: "null" }] } },
+          required: ["v", "next"],
+          additionalProperties: false,
+        },
+      },
+      $ref: "#/$defs/n",
+    },
+    ['{"v":1,"next":null}', '{"v":1,"next":{"v":2,"next":null}}'],
+    ['{"v":1}', '{"v":1,"next":1}'],
+  ],
+  [
+    { type: "object", properties: { foo: { $ref: "#" } }, additionalProperties: false },
+    ["{}", '{"foo":{"foo":{}}}'],
+    ['{"bar":{}}', '{"foo":{"bar":1}}'],
+  ],
+  [{ $ref: "#/definitions/a%25b~1c", definitions: { "a%b/c": { type: "null" } } }, ["null"], ["1"]],
+  [
+    {
+      $id: "http://x.y/root.json",
+      $ref: "item.json",
+      $defs: {
+        i: {
+          $id: "item.json",
+          type: "array",
+          items: { $ref: "#/$defs/e" },
+          $defs: { e: { $anchor: "e", type: "integer" } },
+        },
+        z: { $ref: "item.json#e" },
+      },
+    },
+    ["[1]"],
+    ['["a"]', "1"],
+  ],
+  [
+    {
+      $schema: "http://json-schema.org/draft-07/schema#",
+      definitions: { a: { type: "string" } },
+      properties: { p: { $ref: "#/definitions/a", maxLength: 1 } },
+      type: "object",
+    },
+    ['{"p":"abc"}'],
+    ['{"p":1}'],
+  ],
+  [
+    { $defs: { a: { type: "string" } }, properties: { p: { $ref: "#/$defs/a", maxLength: 1 } }, type: "object" },
+    ['{"p":"a"}'],
+    ['{"p":"abc"}'],
+  ],
+  [
+    {
+      $dynamicAnchor: "node",
+      type: "object",
+      properties: { next: { $dynamicRef: "#node" } },
+      additionalProperties: false,
+    },
+    ["{}", '{"next":{"next":{}}}'],
+    ['{"next":1}', '{"next":{"x":1}}'],
+  ],
+]);

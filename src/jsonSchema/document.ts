@@ -1,0 +1,289 @@
+// A JSON Schema as a document: its sub-schemas, their base URIs, and what references lead to.
+
+import { GrammarError } from "../grammar/grammarError.js";
+import { spend } from "../grammar/workBudget.js";
+
+export type JsonObject = Readonly<Record<string, unknown>>;
+export type Scalar = string | number | bigint | boolean | null;
+
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** A schema at its place, or a condition that schemas are taken apart into. Each has one node. */
+export interface SchemaNode {
+  readonly id: number;
+  readonly schema: JsonObject | boolean;
+  readonly base: string;
+  /** From the root of the document. */
+  readonly path: readonly string[];
+  /** The value is one of these. */
+  readonly literals?: readonly Scalar[];
+  /** The value is none of these. */
+  readonly excluded?: readonly Scalar[];
+  /** If it is a number, it is no integer. */
+  readonly fractional?: true;
+  /** `contains` counts items from this one on. */
+  readonly containsFrom?: number;
+  /** Stands for a condition under which nothing counts as evaluated. */
+  readonly silent?: true;
+  /** If it is a string, it does not match. */
+  readonly excludedText?: { readonly keyword: "pattern" | "format"; readonly value: string };
+}
+
+/** Where schemas stand inside schemas: as the value of a keyword, or in its list, or below names. */
+/** Steps that a schema, and any object, comes to where a document is taken in. */
+const ENTERING = 30;
+const LOOKING = 5;
+
+const SCHEMA_KEYWORDS = new Set([
+  "additionalProperties",
+  "items",
+  "additionalItems",
+  "unevaluatedItems",
+  "unevaluatedProperties",
+  "contains",
+  "propertyNames",
+  "not",
+  "if",
+  "then",
+  "else",
+  "contentSchema",
+]);
+const SCHEMA_LIST_KEYWORDS = new Set(["allOf", "anyOf", "oneOf", "prefixItems", "items"]);
+const SCHEMA_MAP_KEYWORDS = new Set([
+  "properties",
+  "patternProperties",
+  "$defs",
+  "definitions",
+  "dependentSchemas",
+  "dependencies",
+]);
+
+/** Those of json-schema.org, and OpenAPI's, whose further keywords are annotations. */
+const KNOWN_DIALECTS =
+  /^https?:\/\/(json-schema\.org\/(draft-0[4-7]\/(hyper-)?|draft\/20(19-09|20-12)\/)?schema#?|spec\.openapis\.org\/.*)$/;
+
+const DEEPEST = 400;
+const ROOT_URI = "schema:/";
+
+export class SchemaDocument {
+  readonly root: SchemaNode;
+  /** Before draft 2019-09 what stands beside a $ref does not count. */
+  readonly refReplaces: boolean;
+  /** Whether what is evaluated by which schema makes a difference. */
+  readonly hasUnevaluated: boolean;
+  /** From draft 2020-12 on, items that are found by `contains` count as evaluated. */
+  readonly containsEvaluates: boolean;
+  /** Before draft 7 host names are what RFC 1123 says, and no encoded international names are told from them. */
+  readonly hostnamesArePlain: boolean;
+  /** In draft 7 the content of strings is asserted, before it says nothing, later it is an annotation. */
+  readonly contentIsAsserted: boolean;
+  private readonly nodes = new Map<object, SchemaNode>();
+  private readonly byUri = new Map<string, SchemaNode>();
+  private readonly derived = new Map<string, SchemaNode>();
+  private readonly dialect: string;
+  private readonly idKeyword: "$id" | "id";
+  private count = 0;
+
+  constructor(schema: JsonObject | boolean) {
+    const dialect = dialectOf(schema);
+    this.dialect = dialect;
+    this.refReplaces = /draft-0[4-7]\b/.test(dialect);
+    this.hasUnevaluated = hasKey(schema, ["unevaluatedProperties", "unevaluatedItems"]);
+    this.containsEvaluates = !/2019-09/.test(dialect);
+    this.hostnamesArePlain = /draft-0[4-6]\b/.test(dialect);
+    this.contentIsAsserted = /draft-07\b/.test(dialect);
+    this.idKeyword = /draft-04\b/.test(dialect) ? "id" : "$id";
+    this.root = this.enter(schema, ROOT_URI, []);
+    this.byUri.set(ROOT_URI, this.root);
+    this.byUri.set(this.root.base, this.root);
+  }
+
+  /** The schema below a node. */
+  child(parent: SchemaNode, ...keys: string[]): SchemaNode {
+    let value: unknown = parent.schema;
+    for (const key of keys) value = ownValue(value, key);
+    return this.nodes.get(value as object) ?? this.node(value, parent.base, [...parent.path, ...keys]);
+  }
+
+  /** A schema made up while taking another one apart; the same for the same `what`. */
+  derive(from: SchemaNode, what: string, parts: Partial<Omit<SchemaNode, "id" | "base" | "path">>): SchemaNode {
+    const key = `${from.id} ${what}`;
+    let node = this.derived.get(key);
+    if (node === undefined) {
+      node = { id: this.count++, schema: true, base: from.base, path: from.path, ...parts };
+      if (isObject(node.schema) && !this.nodes.has(node.schema)) this.nodes.set(node.schema, node);
+      this.derived.set(key, node);
+    }
+    return node;
+  }
+
+  /** @throws GrammarError when nothing in the document has that name. */
+  resolve(from: SchemaNode, keyword: string): SchemaNode {
+    const reference = isObject(from.schema) ? from.schema[keyword] : undefined;
+    const path = [...from.path, keyword];
+    if (typeof reference !== "string") throw new GrammarError("must be a string", path);
+    const target = this.find(reference, from.base);
+    if (target === null) throw new GrammarError(`"${reference}" is not found in this schema`, path);
+    return target;
+  }
+
+  /**
+   * What a reference leads to that means the outermost schema of its name on the way to it.
+   * @throws GrammarError also where that depends on the way.
+   */
+  resolveDynamic(from: SchemaNode, keyword: "$dynamicRef" | "$recursiveRef"): SchemaNode {
+    const target = this.resolve(from, keyword);
+    const anchor = keyword === "$dynamicRef" ? "$dynamicAnchor" : "$recursiveAnchor";
+    const name = isObject(target.schema) ? target.schema[anchor] : undefined;
+    const fragment = String((from.schema as JsonObject)[keyword]).split("#")[1];
+    const isDynamic = keyword === "$recursiveRef" ? name === true : name !== undefined && name === fragment;
+    if (!isDynamic) return target;
+    const named = [...new Set(this.nodes.values())].filter((node) => (node.schema as JsonObject)[anchor] === name);
+    // Every way begins at the root.
+    const outermost = named.find((node) => node.base === this.root.base);
+    if (outermost !== undefined) return outermost;
+    if (named.length === 1) return target;
+    throw new GrammarError("leads to different schemas on different ways, which cannot be enforced", [
+      ...from.path,
+      keyword,
+    ]);
+  }
+
+  private find(reference: string, base: string): SchemaNode | null {
+    let uri: string;
+    try {
+      uri = new URL(reference, base).href;
+    } catch {
+      return null;
+    }
+    const [location, fragment] = split(uri);
+    const exact = this.byUri.get(uri) ?? this.byUri.get(`${location}#${fragment}`);
+    if (exact !== undefined) return exact;
+    const resource = this.byUri.get(location);
+    if (resource === undefined) return null;
+    if (fragment === "") return resource;
+    let pointer: string;
+    try {
+      pointer = decodeURIComponent(fragment);
+    } catch {
+      return null;
+    }
+    return pointer.startsWith("/") ? this.follow(resource, pointer) : null;
+  }
+
+  private follow(resource: SchemaNode, pointer: string): SchemaNode | null {
+    let { base } = resource;
+    let value: unknown = resource.schema;
+    const path = [...resource.path];
+    for (const part of pointer.slice(1).split("/")) {
+      const key = part.replaceAll("~1", "/").replaceAll("~0", "~");
+      value = ownValue(value, key);
+      path.push(key);
+      if (value === undefined) return null;
+      if (isObject(value)) base = this.nodes.get(value)?.base ?? base;
+    }
+    return isObject(value) || typeof value === "boolean" ? this.node(value, base, path) : null;
+  }
+
+  private node(schema: unknown, base: string, path: readonly string[]): SchemaNode {
+    if (typeof schema === "boolean") {
+      const key = `boolean ${schema}`;
+      let node = this.derived.get(key);
+      if (node === undefined) {
+        node = { id: this.count++, schema, base, path };
+        this.derived.set(key, node);
+      }
+      return node;
+    }
+    if (!isObject(schema)) throw new GrammarError("must be a schema: an object or a boolean", path);
+    return this.nodes.get(schema) ?? this.enter(schema, base, path);
+  }
+
+  /** Gives nodes to a schema and all that stand inside it. */
+  private enter(schema: JsonObject | boolean, outerBase: string, path: readonly string[]): SchemaNode {
+    if (!isObject(schema)) return this.node(schema, outerBase, path);
+    const known = this.nodes.get(schema);
+    if (known !== undefined) return known;
+    if (path.length > DEEPEST) throw new GrammarError(`is nested more than ${DEEPEST} levels deep`, path.slice(0, 8));
+    if (path.length > 0 && schema.$schema !== undefined && dialectOf(schema) !== this.dialect) {
+      throw new GrammarError("another dialect inside a schema is not supported", [...path, "$schema"]);
+    }
+    spend(ENTERING + path.length);
+    const base = this.baseOf(schema, outerBase, path);
+    const node: SchemaNode = { id: this.count++, schema, base, path };
+    this.nodes.set(schema, node);
+    this.register(node, outerBase);
+    for (const keyword of Object.keys(schema)) {
+      const value = schema[keyword];
+      if (typeof value !== "object" || value === null) continue;
+      if (Array.isArray(value)) {
+        if (!SCHEMA_LIST_KEYWORDS.has(keyword)) continue;
+        for (const [i, item] of value.entries()) this.enterItem(item, base, path, keyword, String(i));
+      } else if (SCHEMA_KEYWORDS.has(keyword)) {
+        this.enter(value as JsonObject, base, [...path, keyword]);
+      } else if (SCHEMA_MAP_KEYWORDS.has(keyword)) {
+        for (const name of Object.keys(value)) {
+          this.enterItem((value as JsonObject)[name], base, path, keyword, name);
+        }
+      }
+    }
+    return node;
+  }
+
+  private enterItem(item: unknown, base: string, path: readonly string[], keyword: string, key: string): void {
+    if (isObject(item)) this.enter(item, base, [...path, keyword, key]);
+  }
+
+  private baseOf(schema: JsonObject, outer: string, path: readonly string[]): string {
+    const id = schema[this.idKeyword];
+    if (typeof id !== "string" || id.startsWith("#") || (this.refReplaces && "$ref" in schema)) return outer;
+    try {
+      return split(new URL(id, outer).href)[0];
+    } catch {
+      throw new GrammarError(`"${id}" is not a URI`, [...path, this.idKeyword]);
+    }
+  }
+
+  private register(node: SchemaNode, outerBase: string): void {
+    const schema = node.schema as JsonObject;
+    if (node.base !== outerBase && !this.byUri.has(node.base)) this.byUri.set(node.base, node);
+    const id = schema[this.idKeyword];
+    const anchors = [schema.$anchor, schema.$dynamicAnchor];
+    if (typeof id === "string" && id.startsWith("#")) anchors.push(id.slice(1));
+    for (const anchor of anchors) {
+      if (typeof anchor === "string") this.byUri.set(`${node.base}#${anchor}`, node);
+    }
+  }
+}
+
+function hasKey(root: unknown, keys: readonly string[]): boolean {
+  const open: unknown[] = [root];
+  while (open.length > 0) {
+    const value = open.pop();
+    if (typeof value !== "object" || value === null) continue;
+    spend(LOOKING);
+    if (keys.some((key) => Object.hasOwn(value, key))) return true;
+    for (const inner of Object.values(value)) open.push(inner);
+  }
+  return false;
+}
+
+/** @throws GrammarError for a dialect that may give keywords another meaning. */
+function dialectOf(schema: JsonObject | boolean): string {
+  if (!isObject(schema) || schema.$schema === undefined) return "";
+  if (typeof schema.$schema !== "string") throw new GrammarError("must be a string", ["$schema"]);
+  if (KNOWN_DIALECTS.test(schema.$schema)) return schema.$schema;
+  throw new GrammarError("is not a known dialect: JSON Schema's drafts from 4 to 2020-12 are", ["$schema"]);
+}
+
+function ownValue(value: unknown, key: string): unknown {
+  if (typeof value !== "object" || value === null || !Object.hasOwn(value, key)) return undefined;
+  return (value as Record<string, unknown>)[key];
+}
+
+function split(uri: string): [location: string, fragment: string] {
+  const at = uri.indexOf("#");
+  return at < 0 ? [uri, ""] : [uri.slice(0, at), uri.slice(at + 1)];
+}

@@ -1,0 +1,145 @@
+// How texts are spelled as JSON strings: every text in one way. Characters stand as themselves, but for those that JSON
+// does not take so: the quotation mark, the backslash and control characters have their short escape, or where there is none
+// \u00XX. That is what JSON.stringify and Python's json.dumps(ensure_ascii=False) write, and it leaves a model nothing to
+// choose about a text but the text.
+
+import {
+  alt,
+  and,
+  chars,
+  complement,
+  type Expr,
+  normalise,
+  not,
+  type Range,
+  repeat,
+  seq,
+  text,
+} from "../grammar/ir.js";
+import { Remembered } from "../grammar/remembered.js";
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const FIRST_PLAIN = 0x20;
+
+/** Characters that stand in a JSON string as themselves. */
+const PLAIN: readonly Range[] = complement([
+  [0, FIRST_PLAIN - 1],
+  [QUOTE, QUOTE],
+  [BACKSLASH, BACKSLASH],
+]);
+
+/** The others. */
+const ESCAPED: readonly number[] = [...Array(FIRST_PLAIN).keys(), QUOTE, BACKSLASH];
+
+/** What was spelled before: formats, again and again. */
+const knownSpellings = new WeakMap<Expr, Expr>();
+
+/** Spelled characters, by their ranges: regular expressions use few sets, again and again. */
+const knownSets = new WeakMap<readonly Range[], Expr>();
+const knownSmallSets = new Remembered(256);
+const SMALL = 32;
+
+/** One character of any string. */
+const STRING_CHARACTER: Expr = spelledCharacter([[0, 0x10ffff]]);
+const STRING_CONTENT: Expr = repeat(STRING_CHARACTER, 0);
+
+export function quoted(content: Expr): Expr {
+  return seq(text('"'), content, text('"'));
+}
+
+/** A string of `min` to `max` code points (-1: any number). */
+export function freeString(min = 0, max = -1): Expr {
+  return quoted(repeat(STRING_CHARACTER, min, max));
+}
+
+/** This text as a JSON string. */
+export function spelledText(literal: string): Expr {
+  return quoted(spelled(text(literal)));
+}
+
+/**
+ * The spellings, without quotes, of the texts that `expr` matches. Each text has one, so that intersection and complement
+ * carry over.
+ */
+export function spelled(expr: Expr): Expr {
+  switch (expr.kind) {
+    case "chars":
+      return expr.ranges.every(isPlain) ? expr : spelledCharacter(expr.ranges);
+    case "bytes":
+      return expr.bytes.every(standsForItself) ? expr : text(spelling(Uint8Array.from(expr.bytes)));
+    case "empty":
+    case "never":
+    case "token":
+    case "rule":
+      return expr;
+  }
+  let found = knownSpellings.get(expr);
+  if (found === undefined) {
+    found = spelledParts(expr);
+    knownSpellings.set(expr, found);
+  }
+  return found;
+}
+
+function spelledParts(expr: Extract<Expr, { kind: "seq" | "alt" | "and" | "repeat" | "not" }>): Expr {
+  if (expr.kind === "not") return and(STRING_CONTENT, not(spelled(expr.item)));
+  if (expr.kind === "repeat") {
+    const item = spelled(expr.item);
+    return item === expr.item ? expr : repeat(item, expr.min, expr.max);
+  }
+  const items = expr.items.map(spelled);
+  if (items.every((item, i) => item === expr.items[i])) return expr;
+  return expr.kind === "seq" ? seq(...items) : expr.kind === "alt" ? alt(...items) : and(...items);
+}
+
+function spelling(utf8: Uint8Array): string {
+  return JSON.stringify(new TextDecoder("utf-8", { ignoreBOM: true }).decode(utf8)).slice(1, -1);
+}
+
+/** Bytes of characters beyond ASCII do, too. */
+function standsForItself(byte: number): boolean {
+  return byte >= FIRST_PLAIN && byte !== QUOTE && byte !== BACKSLASH;
+}
+
+function isPlain([low, high]: Range): boolean {
+  return low >= FIRST_PLAIN && (low > QUOTE || high < QUOTE) && (low > BACKSLASH || high < BACKSLASH);
+}
+
+function spelledCharacter(ranges: readonly Range[]): Expr {
+  if (ranges.length <= SMALL) return knownSmallSets.get(ranges.join(" "), () => newSpelledCharacter(ranges));
+  let expr = knownSets.get(ranges);
+  if (expr === undefined) {
+    expr = newSpelledCharacter(ranges);
+    knownSets.set(ranges, expr);
+  }
+  return expr;
+}
+
+function newSpelledCharacter(ranges: readonly Range[]): Expr {
+  const escaped = ESCAPED.filter((code) => ranges.some(([low, high]) => low <= code && code <= high));
+  return alt(chars(...intersection(ranges, PLAIN)), ...escaped.map((code) => text(spelling(Uint8Array.of(code)))));
+}
+
+/** The part of the ascending ranges within [from, from + size), counted from `from`. */
+function clipped(ranges: readonly Range[], from: number, size: number): Range[] {
+  let first = 0;
+  for (let past = ranges.length; first < past; ) {
+    const middle = (first + past) >> 1;
+    if (ranges[middle]![1] < from) first = middle + 1;
+    else past = middle;
+  }
+  const found: Range[] = [];
+  for (let i = first; i < ranges.length && ranges[i]![0] < from + size; i++) {
+    const [low, high] = ranges[i]!;
+    found.push([Math.max(low - from, 0), Math.min(high - from, size - 1)]);
+  }
+  return found;
+}
+
+/** Of ascending ranges. */
+function intersection(a: readonly Range[], b: readonly Range[]): Range[] {
+  return normalise(
+    b.flatMap(([from, to]) => clipped(a, from, to - from + 1).map(([low, high]): Range => [low + from, high + from])),
+  );
+}

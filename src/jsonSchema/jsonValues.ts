@@ -1,0 +1,118 @@
+// JSON without a schema: white space, free values, and what schemas build on.
+
+import { alt, chars, EMPTY, type Expr, optional, repeat, seq, text } from "../grammar/ir.js";
+import type { RuleBook } from "../grammar/ruleBook.js";
+import { freeString } from "./jsonStrings.js";
+
+/**
+ * White space between two tokens when a request says nothing about it: none, one space, or a new line and its indent.
+ * That takes compact, Python's and indented JSON, and keeps a model from writing white space without end.
+ */
+export const DEFAULT_SPACE: Expr = alt(EMPTY, text(" "), seq(text("\n"), repeat(text(" "), 0, 64)));
+
+const DIGIT = chars([0x30, 0x39]);
+const NON_ZERO = chars([0x31, 0x39]);
+const FRACTION = optional(seq(text("."), repeat(DIGIT, 1)));
+const EXPONENT_MARK = chars([0x45, 0x45], [0x65, 0x65]);
+const ZEROS = repeat(text("0"), 0);
+
+/** What the exponent 308 may follow: up to the largest double, 1.7976931348623157e308. */
+export const LARGEST_MANTISSA: Expr = seq(text("1"), optional(seq(text("."), largestFraction("7976931348623157"))));
+
+function largestFraction(digits: string): Expr {
+  if (digits === "") return ZEROS;
+  const digit = digits.charCodeAt(0);
+  const below = seq(chars([0x30, digit - 1]), repeat(DIGIT, 0));
+  return alt(below, seq(text(digits[0]!), alt(EMPTY, largestFraction(digits.slice(1)))));
+}
+
+const decimal = (whole: Expr): Expr => seq(alt(text("0"), whole), FRACTION);
+
+function raised(digits: Expr): Expr {
+  return seq(EXPONENT_MARK, optional(text("+")), ZEROS, digits);
+}
+
+/**
+ * Any number as JSON writes it, but for exponents with which double precision reads it as infinite: up to 308 after one digit,
+ * and two digits after more. A number of more than 308 digits is still one, although few programs read it exactly.
+ */
+export const NUMBER: Expr = seq(
+  optional(text("-")),
+  alt(
+    seq(
+      decimal(seq(NON_ZERO, repeat(DIGIT, 0))),
+      optional(alt(raised(repeat(DIGIT, 1, 2)), seq(EXPONENT_MARK, text("-"), repeat(DIGIT, 1)))),
+    ),
+    seq(
+      decimal(NON_ZERO),
+      raised(alt(seq(chars([0x31, 0x32]), repeat(DIGIT, 2, 2)), seq(text("30"), chars([0x30, 0x37])))),
+    ),
+    seq(LARGEST_MANTISSA, raised(text("308"))),
+  ),
+);
+
+/** The rules of free JSON in one rule book. */
+export class JsonRules {
+  private valueRule: Expr | null = null;
+  private objectRule: Expr | null = null;
+  private arrayRule: Expr | null = null;
+  private stringRule: Expr | null = null;
+  /** White space between two tokens. */
+  readonly space: Expr;
+  readonly comma: Expr;
+  readonly colon: Expr;
+
+  constructor(
+    readonly rules: RuleBook,
+    space: Expr,
+  ) {
+    this.space = space.kind === "empty" ? space : rules.add("space", space);
+    this.comma = seq(this.space, text(","), this.space);
+    this.colon = seq(this.space, text(":"), this.space);
+  }
+
+  /** Any string, in every spelling. */
+  string(): Expr {
+    this.stringRule ??= this.rules.add("string", freeString());
+    return this.stringRule;
+  }
+
+  value(): Expr {
+    if (this.valueRule === null) {
+      const rule = this.rules.reserve("value");
+      this.valueRule = rule;
+      const scalars = [text("null"), text("true"), text("false"), NUMBER, this.string()];
+      this.rules.define(rule, alt(...scalars, this.array(), this.object()));
+    }
+    return this.valueRule;
+  }
+
+  array(): Expr {
+    if (this.arrayRule === null) {
+      const rule = this.rules.reserve("array");
+      this.arrayRule = rule;
+      const items = seq(this.value(), repeat(seq(this.comma, this.value()), 0));
+      this.rules.define(rule, this.enclosed("[", optional(items), "]"));
+    }
+    return this.arrayRule;
+  }
+
+  object(): Expr {
+    if (this.objectRule === null) {
+      const rule = this.rules.reserve("object");
+      this.objectRule = rule;
+      const member = seq(this.string(), this.colon, this.value());
+      this.rules.define(rule, this.enclosed("{", optional(seq(member, repeat(seq(this.comma, member), 0))), "}"));
+    }
+    return this.objectRule;
+  }
+
+  /** Between brackets; between two brackets with nothing inside there is white space once. */
+  enclosed(open: string, inside: Expr, close: string): Expr {
+    if (inside.kind === "repeat" && inside.min === 0 && inside.max === 1) {
+      return seq(text(open), this.space, optional(seq(inside.item, this.space)), text(close));
+    }
+    if (inside.kind === "empty") return seq(text(open), this.space, text(close));
+    return seq(text(open), this.space, inside, this.space, text(close));
+  }
+}

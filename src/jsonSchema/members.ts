@@ -1,0 +1,137 @@
+// The members of an object, one after the other: which may come, which must, in which order, and how many.
+
+import { GrammarError } from "../grammar/grammarError.js";
+import { alt, EMPTY, type Expr, NEVER, optional, repeat, seq } from "../grammar/ir.js";
+import type { JsonRules } from "./jsonValues.js";
+
+/** Name, colon and value; comes once at most. */
+export interface Member {
+  member: Expr;
+  required: boolean;
+}
+
+export interface Members {
+  /** These come in order, before all others. */
+  ordered: readonly Member[];
+  /** These come in any order, between additional ones. */
+  loose: readonly Member[];
+  /** A member with another name; null: there are none. */
+  additional: Expr | null;
+  min: number;
+  /** -1: any number. */
+  max: number;
+}
+
+/** Each subset of loose members that have come is a rule. */
+export const MOST_LOOSE = 12;
+const MOST_STATES = 20_000;
+const MOST_COPIED = 64;
+
+/** The object with its braces. */
+export function objectExpr(json: JsonRules, members: Members): Expr {
+  const inside = new MembersWriter(json, members).from(0, 0);
+  const needsNone = [...members.ordered, ...members.loose].every((one) => !one.required);
+  return json.enclosed("{", members.min === 0 && needsNone ? optional(inside) : inside, "}");
+}
+
+class MembersWriter {
+  /** Counts above this one make no difference. */
+  private readonly cap: number;
+  private readonly known = new Map<string, Expr>();
+  private readonly tails: (Expr | undefined)[] = [];
+  private readonly firstRequired: number;
+
+  constructor(
+    private readonly json: JsonRules,
+    private readonly members: Members,
+  ) {
+    this.cap = Math.max(1, members.min, members.max);
+    const first = members.ordered.findIndex((one) => one.required);
+    this.firstRequired = first < 0 ? members.ordered.length : first;
+    if ((members.ordered.length + 2 ** members.loose.length) * (this.cap + 1) > MOST_STATES) {
+      throw new GrammarError("counts so many members that it cannot be enforced", [
+        members.max > members.min ? "maxProperties" : "minProperties",
+      ]);
+    }
+  }
+
+  /** Members from the ordered one `at` on, when `count` have come; never empty when none has. */
+  from(at: number, count: number): Expr {
+    const { ordered } = this.members;
+    if (count === this.cap && this.members.max === -1) return this.tail(at);
+    if (at === ordered.length) return this.looseFrom(0, count);
+    return this.rule(`${at} ${count}`, () => {
+      const parts: Expr[] = [];
+      for (const [i, { member, required }] of ordered.entries()) {
+        if (i < at) continue;
+        if (!this.hasRoom(count)) {
+          return ordered.slice(at).some((one) => one.required) ? NEVER : this.from(ordered.length, count);
+        }
+        parts.push(seq(this.separator(count), member, this.from(i + 1, this.next(count))));
+        if (required) return alt(...parts);
+      }
+      return alt(...parts, this.from(ordered.length, count));
+    });
+  }
+
+  /** Members in any order; bit i of `come`: the loose one i has come. */
+  private looseFrom(come: number, count: number): Expr {
+    const { loose, additional, min } = this.members;
+    const isComplete = loose.every((one, i) => !one.required || come & (1 << i)) && count >= min && count > 0;
+    const end = isComplete ? EMPTY : NEVER;
+    if (!this.hasRoom(count)) return end;
+    return this.rule(`loose ${come} ${count}`, () => {
+      const next = this.next(count);
+      const parts = [end];
+      for (const [i, { member }] of loose.entries()) {
+        if (come & (1 << i)) continue;
+        parts.push(seq(this.separator(count), member, this.looseFrom(come | (1 << i), next)));
+      }
+      if (additional !== null) parts.push(seq(this.separator(count), additional, this.looseFrom(come, next)));
+      return alt(...parts);
+    });
+  }
+
+  /** The rest when only "all required ones" is left to be seen to. */
+  private tail(at: number): Expr {
+    const { ordered, loose, additional } = this.members;
+    if (at >= ordered.length) {
+      if (loose.length > 0) return this.looseFrom(0, this.cap);
+      return additional === null ? EMPTY : repeat(seq(this.json.comma, additional), 0);
+    }
+    const known = this.tails[at];
+    if (known !== undefined) return known;
+    const { member, required } = ordered[at]!;
+    const one = seq(this.json.comma, member);
+    const expr = seq(required ? one : optional(one), this.tail(at + 1));
+    // Where the first member may be any of several, the rest after each is shared. Others are put together in parts, as
+    // each member copies what follows it.
+    const isShared = at <= this.firstRequired && this.firstRequired > 0;
+    const shared = isShared || at % MOST_COPIED === 0 ? this.json.rules.add(`members from ${at}`, expr) : expr;
+    this.tails[at] = shared;
+    return shared;
+  }
+
+  private hasRoom(count: number): boolean {
+    return this.members.max === -1 || count < this.members.max;
+  }
+
+  private next(count: number): number {
+    return Math.min(count + 1, this.cap);
+  }
+
+  private separator(count: number): Expr {
+    return count === 0 ? EMPTY : this.json.comma;
+  }
+
+  private rule(key: string, make: () => Expr): Expr {
+    let expr = this.known.get(key);
+    if (expr === undefined) {
+      const reference = this.json.rules.reserve(`members ${key}`);
+      this.known.set(key, reference);
+      this.json.rules.define(reference, make());
+      expr = reference;
+    }
+    return expr;
+  }
+}

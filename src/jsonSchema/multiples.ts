@@ -1,0 +1,128 @@
+// Multiples of a decimal number.
+
+import { GrammarError } from "../grammar/grammarError.js";
+import { alt, EMPTY, type Expr, NEVER, seq, text } from "../grammar/ir.js";
+import type { RuleBook } from "../grammar/ruleBook.js";
+import { shifted, toDecimal } from "./decimals.js";
+import { ZEROS } from "./digitRanges.js";
+import { bySign, plainDecimal } from "./numbers.js";
+
+/** Multiples between bounds are listed up to this many. */
+const MOST_LISTED = 200n;
+/** Remainders are states. */
+const LARGEST_STEP = 1000n;
+const MOST_DIGITS = 15n;
+/** Each remainder is a state at each digit then. */
+const MOST_COUNTED = 200n;
+
+/**
+ * Multiples of `step` / 10^`places` between `low` / 10^`places` and `high` / 10^`places`, both included; null: no bound.
+ * As plain decimals where they are too many to be listed, and without a bound up to fifteen digits: of longer ones, double
+ * precision no longer tells whether they are multiples.
+ */
+export function multiplesInRange(
+  rules: RuleBook,
+  low: bigint | null,
+  high: bigint | null,
+  step: bigint,
+  places: number,
+): Expr {
+  const isBounded = low !== null && high !== null;
+  if (isBounded && (high - low) / step <= MOST_LISTED) {
+    const found: Expr[] = [];
+    for (let value = ceilTo(low, step); value <= high; value += step) {
+      found.push(text(plainDecimal(shifted(toDecimal(value), -places))));
+    }
+    return alt(...found);
+  }
+  if (step > LARGEST_STEP) {
+    throw new GrammarError(`steps of more than ${LARGEST_STEP} units can be enforced only between close bounds`);
+  }
+  const multiples = new Multiples(rules, Number(step), places);
+  const limit = step > MOST_COUNTED ? null : 10n ** MOST_DIGITS - 1n;
+  const most = high ?? (limit !== null && (low === null || low <= limit) ? limit : null);
+  const least = low ?? (limit !== null && (high === null || high >= -limit) ? -limit : null);
+  return bySign(least, most, (from, to) => multiples.range(from, to));
+}
+
+function ceilTo(value: bigint, step: bigint): bigint {
+  const rest = ((value % step) + step) % step;
+  return rest === 0n ? value : value + step - rest;
+}
+
+/** Decimals, as strings of digits without their point, by remainder: one rule for each, going on with one more digit. */
+class Multiples {
+  private readonly known = new Map<string, Expr>();
+
+  constructor(
+    private readonly rules: RuleBook,
+    private readonly step: number,
+    private readonly places: number,
+  ) {}
+
+  range(from: bigint, to: bigint | null): Expr {
+    if (to !== null && to < from) return NEVER;
+    const written = (value: bigint) => String(value).padStart(this.places + 1, "0");
+    const low = written(from);
+    const high = to === null ? null : written(to);
+    const parts: Expr[] = [];
+    const longest = high === null ? low.length : high.length;
+    for (let length = low.length; length <= longest; length++) {
+      const least = length === low.length ? low : `1${"0".repeat(length - 1)}`;
+      const most = length === high?.length ? high : "9".repeat(length);
+      parts.push(this.between(least, most, 0));
+    }
+    if (high === null) {
+      for (let digit = 1; digit <= 9; digit++) {
+        parts.push(seq(text(String(digit)), this.atLeast(low.length - this.places, digit % this.step)));
+      }
+    }
+    return alt(...parts);
+  }
+
+  /** Digits between two strings of equal length that complete a number of this remainder to a multiple. */
+  private between(low: string, high: string, remainder: number): Expr {
+    if (low === "") return remainder === 0 ? (this.places === 0 ? EMPTY : ZEROS) : NEVER;
+    return this.rule(`${low} ${high} ${remainder}`, () => {
+      const parts: Expr[] = [];
+      const rest = low.length - 1;
+      for (let digit = Number(low[0]); digit <= Number(high[0]); digit++) {
+        const least = digit === Number(low[0]) ? low.slice(1) : "0".repeat(rest);
+        const most = digit === Number(high[0]) ? high.slice(1) : "9".repeat(rest);
+        parts.push(seq(text(String(digit)), this.between(least, most, this.after(remainder, digit))));
+      }
+      if (low.length > this.places) return alt(...parts);
+      const canEnd = /^0*$/.test(low) && (remainder * 10 ** low.length) % this.step === 0;
+      const end = canEnd ? EMPTY : NEVER;
+      return low.length === this.places ? alt(end, seq(text("."), alt(...parts))) : alt(end, ...parts);
+    });
+  }
+
+  /** The same with at least `count` digits before the point. */
+  private atLeast(count: number, remainder: number): Expr {
+    return this.rule(`+${count} ${remainder}`, () => {
+      const fraction = this.between("0".repeat(this.places), "9".repeat(this.places), remainder);
+      const parts: Expr[] = count === 0 ? [fraction] : [];
+      for (let digit = 0; digit <= 9; digit++) {
+        const next = this.atLeast(Math.max(0, count - 1), this.after(remainder, digit));
+        parts.push(seq(text(String(digit)), next));
+      }
+      return alt(...parts);
+    });
+  }
+
+  private after(remainder: number, digit: number): number {
+    return (remainder * 10 + digit) % this.step;
+  }
+
+  private rule(key: string, make: () => Expr): Expr {
+    let expr = this.known.get(key);
+    if (expr === undefined) {
+      const reference = this.rules.reserve(`multiple of ${this.step}`);
+      this.known.set(key, reference);
+      this.rules.define(reference, make());
+      expr = reference;
+    }
+    return expr;
+  }
+}

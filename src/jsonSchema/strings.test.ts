@@ -1,0 +1,90 @@
+import { testSchemas } from "../../test/grammar/schemaCases.js";
+
+testSchemas([
+  [{ type: "string", pattern: "^a+b?$", minLength: 3 }, ['"aab"', '"aaa"'], ['"ab"', '"aac"', '"aabb"']],
+  [{ type: "string", pattern: "b" }, ['"abc"', '"b"', '"\\n b"'], ['"ac"']],
+  [
+    { type: "string", minLength: 2, maxLength: 3 },
+    ['"ab"', '"é😀"', '"\\n\\""', '"\\u0000\\u001f\\\\"'],
+    [
+      '"a"',
+      '"abcd"',
+      '"\\n"',
+      '"\\u0061b"',
+      '"\\u00e9b"',
+      '"\\/b"',
+      '"\\u001F\\n"',
+      '"\\u000a\\n"',
+      '"\\ud83d\\ude00b"',
+    ],
+  ],
+  [
+    { type: "string", format: "date" },
+    ['"2024-02-29"', '"2023-12-31"', '"2000-02-29"'],
+    ['"2023-02-29"', '"1900-02-29"', '"2024-13-01"', '"2024-04-31"'],
+  ],
+  [
+    { format: "date-time", type: "string" },
+    ['"1998-12-31T15:59:60.123-08:00"', '"2024-01-01T00:00:00Z"', '"1990-12-31T23:59:60Z"'],
+    ['"1990-12-31T23:58:60Z"', '"2024-01-01 00:00:00Z"', '"2024-01-01T24:00:00Z"'],
+  ],
+  [
+    { format: "ipv6", type: "string" },
+    [
+      '"::1"',
+      '"::"',
+      '"1:2:3:4:5:6:7:8"',
+      '"fe80::1"',
+      '"::ffff:1.2.3.4"',
+      '"1::8"',
+      '"1:2:3:4:5:6:7::"',
+      '"::2:3:4:5:6:7:8"',
+      '"1:2:3:4:5:6:1.2.3.4"',
+    ],
+    ['"1::2::3"', '"1:2:3:4:5:6:7:8:9"', '":1"', '"12345::"', '"1:2:3:4:5:6:7::8:9"', '"1:2:3:4::5:6:7:8:9"'],
+  ],
+  [
+    { format: "hostname", type: "string" },
+    ['"a.b-c.de"', '"localhost"'],
+    ['"-a"', '"a-"', '"a..b"', '"ab--c"', '"x.ab--c"', `"${"a".repeat(64)}"`],
+  ],
+  [
+    { format: "email", type: "string" },
+    ['"joe.bloggs@example.com"', '"\\"joe bloggs\\"@example.com"', '"joe@[127.0.0.1]"'],
+    ['".test@e.com"', '"te..st@e.com"', '"2962"', '"a@[127.0.0.300]"'],
+  ],
+  [
+    { format: "uri", type: "string" },
+    [
+      '"http://foo.bar/?baz=qux#quux"',
+      '"urn:oasis:names"',
+      '"mailto:a@b.c"',
+      '"ldap://[2001:db8::7]/c=GB?objectClass?one"',
+    ],
+    ['"//foo"', '"/abs"', '"http:// x"', '"bar,baz:foo"', '"abc"'],
+  ],
+  [{ type: "string", const: 'a"b\\' }, ['"a\\"b\\\\"'], ['"ab"']],
+  [{ type: "string", enum: ["abc", "ab", "x"], minLength: 2, pattern: "^a" }, ['"abc"', '"ab"'], ['"x"', '"a"']],
+  [
+    { type: "string", format: "uuid" },
+    ['"2EB8AA08-AA98-11EA-B4AA-73B441D16380"'],
+    ['"2eb8aa08-aa98-11ea-b4aa-73b441d1638"', '"2eb8aa08aa9811eab4aa73b441d16380"'],
+  ],
+  [{ type: "string", format: "ipv4" }, ['"192.168.0.1"', '"0.0.0.0"'], ['"256.0.0.1"', '"01.2.3.4"', '"1.2.3"']],
+  [
+    { type: "string", format: "time" },
+    ['"08:30:06Z"', '"23:59:60Z"', '"08:30:06.283185+00:20"', '"00:29:60-23:30"'],
+    ['"08:30:06"', '"22:59:60Z"', '"24:00:00Z"'],
+  ],
+  [{ type: "string", format: "duration" }, ['"P4DT12H30M5S"', '"P4W"', '"PT1M"'], ['"P"', '"PT"', '"P1D2H"', '"P2S"']],
+  [{ type: "string", format: "json-pointer" }, ['""', '"/a~1b/0"'], ['"a"', '"/~2"']],
+  [{ type: "integer", format: "int8" }, ["-128", "127"], ["128", "-129", "1.5"]],
+  [{ type: "string", format: "byte" }, ['""', '"YQ=="', '"YWJj"'], ['"YQ="', '"a"']],
+  [
+    { type: "string", format: "uuid4" },
+    ['"2eb8aa08-aa98-41ea-b4aa-73b441d16380"'],
+    ['"2eb8aa08-aa98-11ea-b4aa-73b441d16380"'],
+  ],
+  [{ type: "string", format: "iri" }, ['"http://ƒøø.ßår/?∂éœ=πîx#πîüx"', '"a:"'], ['"âππ"', '"http://a b"']],
+  [{ type: "string", format: "uri-template" }, ['"/x/{+a,b:3}{?q*}"', '""'], ['"{"', '"{a,}"', '"a b"']],
+]);

@@ -1,0 +1,124 @@
+import { expect, test } from "vitest";
+import { matches } from "../../test/grammar/irMatcher.js";
+import { GrammarError } from "../grammar/grammarError.js";
+import { type Constraint, constraintGrammar } from "./constraint.js";
+
+const format = { whitespacePattern: null, disableAnyWhitespace: false, disableAdditionalProperties: false };
+const plain = { specialTokens: new Map<string, number>(), thoughts: "none" } as const;
+const yes: Constraint = { kind: "choice", choices: ["yes", "no"] };
+
+test.each([
+  ["none", ["yes"], ["<think></think>yes", "maybe"]],
+  [
+    "possible",
+    ["yes", "<think>a</think>no", "<think>\n</think>\n\nyes"],
+    ["<think>yes", "<think></think>", "a</think>yes"],
+  ],
+  ["open", ["</think>yes", "so </ think \n</think>\n\nno"], ["yes", "a</think>b</think>yes"]],
+] as const)("thoughts: %s", (thoughts, good, bad) => {
+  for (const specialTokens of [new Map(), new Map([["<other>", 3]])]) {
+    const grammar = constraintGrammar(yes, { specialTokens, thoughts });
+    for (const text of good) expect([text, matches(grammar, text)]).toEqual([text, true]);
+    for (const text of bad) expect([text, matches(grammar, text)]).toEqual([text, false]);
+  }
+});
+
+test("thoughts whose marks are special tokens", () => {
+  const specialTokens = new Map([
+    ["<think>", 1],
+    ["</think>", 2],
+  ]);
+  const grammar = constraintGrammar(
+    { kind: "grammar", source: 'root ::= "a"' },
+    { specialTokens, thoughts: "possible" },
+  );
+  // Special tokens stand in a text as U+D800 + id.
+  expect(matches(grammar, "\ud801hm\ud802a")).toBe(true);
+  expect(matches(grammar, "a")).toBe(true);
+  expect(matches(grammar, "<think>hm</think>a")).toBe(false);
+});
+
+test("literals that are tokens may be drawn as these", () => {
+  const literalTokens = new Map([
+    ["<think>", 1],
+    ["</think>", 2],
+  ]);
+  const setting = { specialTokens: literalTokens, literalTokens, thoughts: "none" } as const;
+  const good = ["<think>é</think>yes", "\ud801é\ud802yes", "\ud801é</think>yes"];
+  const constraints: Constraint[] = [
+    { kind: "regex", pattern: "(<think>é</think>)+yes" },
+    { kind: "choice", choices: ["<think>é</think>yes"] },
+    { kind: "grammar", source: 'root ::= open "é</think>" "yes"\nopen ::= "<think>"' },
+  ];
+  for (const constraint of constraints) {
+    const grammar = constraintGrammar(constraint, setting);
+    for (const text of good) expect([constraint, text, matches(grammar, text)]).toEqual([constraint, text, true]);
+    for (const text of ["é\ud802yes", "\ud802é\ud801yes"]) expect(matches(grammar, text)).toBe(false);
+  }
+  const any = constraintGrammar({ kind: "regex", pattern: "[^a]*|.{3}" }, setting);
+  expect(matches(any, "<think>")).toBe(true);
+  expect(matches(any, "\ud801")).toBe(false);
+});
+
+test("schemas and tags may be JSON text", () => {
+  const grammar = constraintGrammar({ kind: "json_schema", schema: '{"const":[1]}', format }, plain);
+  expect(matches(grammar, "[1]")).toBe(true);
+  expect(() => constraintGrammar({ kind: "json_schema", schema: "{", format }, plain)).toThrow("is not JSON");
+});
+
+test("schemas that would take too long are refused in time", () => {
+  const nested = (depth: number): object =>
+    depth === 0 ? { type: "null" } : { anyOf: [nested(depth - 1), { items: nested(depth - 1) }] };
+  const many = (count: number) => Array.from({ length: count }, (_, i) => i);
+  const hostile: unknown[] = [
+    { oneOf: many(1500).map((i) => ({ type: "object", properties: { [`p${i}`]: { const: i } }, required: ["a"] })) },
+    {
+      type: "object",
+      patternProperties: { "(a*)*b": {}, "(a|a?)+$": {} },
+      properties: Object.fromEntries(many(3000).map((i) => [`${"a".repeat(300)}${i}`, {}])),
+    },
+    { type: "string", pattern: "(x+x+)+y", enum: many(5000).map((i) => "x".repeat(200) + i) },
+    { allOf: many(12).map(() => nested(6)) },
+    { type: "number", not: { enum: many(20_000) } },
+    { const: many(20_000) },
+    { oneOf: many(20_000).map((i) => ({ const: i })) },
+    {
+      $defs: { d3000: {}, ...Object.fromEntries(many(3000).map((i) => [`d${i}`, { $ref: `#/$defs/d${i + 1}` }])) },
+      properties: Object.fromEntries(many(1000).map((i) => [`p${i}`, { $ref: "#/$defs/d0" }])),
+    },
+    {
+      $defs: Object.fromEntries(
+        many(300).map((i) => [
+          `d${i}`,
+          { allOf: many(300).map((j) => ({ properties: { a: { $ref: `#/$defs/d${(i + j) % 300}` } } })) },
+        ]),
+      ),
+      $ref: "#/$defs/d0",
+    },
+  ];
+  for (const schema of hostile) {
+    const started = performance.now();
+    expect(() => constraintGrammar({ kind: "json_schema", schema, format }, plain)).toThrow(GrammarError);
+    expect(performance.now() - started).toBeLessThan(15_000);
+  }
+});
+
+test("long lists of values are read in time", () => {
+  const many = (count: number) => Array.from({ length: count }, (_, i) => i);
+  const words = (count: number, from: number) => many(count).map((i) => `w${i + from}`);
+  const started = performance.now();
+  for (const schema of [
+    { allOf: [{ enum: words(10_000, 0) }, { enum: words(10_000, 5_000) }, { not: { enum: words(4_900, 5_000) } }] },
+    { const: many(10_000) },
+    { oneOf: words(1_500, 0).map((word) => ({ const: word, title: word })) },
+  ]) {
+    constraintGrammar({ kind: "json_schema", schema, format }, plain);
+  }
+  expect(performance.now() - started).toBeLessThan(5000);
+});
+
+test("a list that is too large for the stack is refused by name", () => {
+  const choices = Array.from({ length: 300_000 }, () => "a");
+  expect(() => constraintGrammar({ kind: "choice", choices }, plain)).toThrow(GrammarError);
+  expect(() => constraintGrammar({ kind: "regex", pattern: "a|".repeat(300_000) }, plain)).toThrow(GrammarError);
+});

@@ -1,0 +1,117 @@
+// A constraint on the whole text of a reply, as a grammar.
+
+import { ebnfToExpr } from "../grammar/ebnf.js";
+import { GrammarError, within } from "../grammar/grammarError.js";
+import { alt, chars, EMPTY, type Expr, type Grammar, repeat, seq, text } from "../grammar/ir.js";
+import { regexToExpr } from "../grammar/regex.js";
+import { RuleBook } from "../grammar/ruleBook.js";
+import { withWorkBudget } from "../grammar/workBudget.js";
+import { parseJsonText } from "../json.js";
+import { jsonSchemaToExpr } from "../jsonSchema/compile.js";
+import { DEFAULT_SPACE, JsonRules } from "../jsonSchema/jsonValues.js";
+import { withLiteralTokens } from "./literalTokens.js";
+import { freeTextUpTo, markExpr } from "./marks.js";
+import { structuralTagToExpr } from "./structuralTag.js";
+
+export type Constraint =
+  | { kind: "json_schema"; schema: unknown; format: JsonFormat }
+  | { kind: "json_object"; format: JsonFormat }
+  | { kind: "regex"; pattern: string }
+  | { kind: "choice"; choices: readonly string[] }
+  | { kind: "grammar"; source: string }
+  | { kind: "structural_tag"; tag: unknown; format: JsonFormat };
+
+/** White space that belongs neither to the thoughts nor to the answer. */
+const MOST_SPACE_AFTER_THOUGHTS = 8;
+
+export interface JsonFormat {
+  /** Between two tokens of JSON; null: nothing, one space, or a new line and up to 64 spaces. */
+  whitespacePattern: string | null;
+  /** Nothing between two tokens. */
+  disableAnyWhitespace: boolean;
+  /** Objects that declare properties have no others unless they say so. */
+  disableAdditionalProperties: boolean;
+}
+
+/** Thoughts that a reply may or must begin with; the constraint is on what follows them. */
+export type Thoughts = "none" | "possible" | "open";
+
+export interface ConstraintSetting {
+  /** Tokens, by their text, that literals of the constraint may be drawn as; each is among the special ones. */
+  literalTokens?: ReadonlyMap<string, number>;
+  /** Those of the vocabulary, by their text. */
+  specialTokens: ReadonlyMap<string, number>;
+  /** "open": the reply begins inside them. */
+  thoughts: Thoughts;
+}
+
+/**
+ * @param steps of work at most; by default as many as any constraint may be
+ * @throws GrammarError with the path within the constraint: below the schema or tag, else empty.
+ */
+export function constraintGrammar(constraint: Constraint, setting: ConstraintSetting, steps?: number): Grammar {
+  return withWorkBudget(
+    () => withLiteralTokens(readGrammar(constraint, setting), setting.literalTokens ?? new Map()),
+    steps,
+  );
+}
+
+function readGrammar(constraint: Constraint, setting: ConstraintSetting): Grammar {
+  if (constraint.kind === "grammar") {
+    const { rules, start } = ebnfToExpr(constraint.source);
+    return rules.finish(afterThoughts(rules, start, setting));
+  }
+  const rules = new RuleBook();
+  const start = constraintExpr(rules, constraint, setting.specialTokens);
+  return rules.finish(afterThoughts(rules, start, setting));
+}
+
+function afterThoughts(rules: RuleBook, start: Expr, { thoughts, specialTokens }: ConstraintSetting): Expr {
+  if (thoughts === "none") return start;
+  const answer = rules.add("answer", start);
+  const closing = freeTextUpTo("</think>", specialTokens);
+  const space = repeat(chars([9, 10], [13, 13], [32, 32]), 0, MOST_SPACE_AFTER_THOUGHTS);
+  const afterOpening = seq(closing, space, answer);
+  return thoughts === "open" ? afterOpening : alt(answer, seq(markExpr("<think>", specialTokens), afterOpening));
+}
+
+function constraintExpr(
+  rules: RuleBook,
+  constraint: Exclude<Constraint, { kind: "grammar" }>,
+  specialTokens: ReadonlyMap<string, number>,
+): Expr {
+  switch (constraint.kind) {
+    case "regex":
+      return regexToExpr(constraint.pattern);
+    case "choice":
+      return alt(...constraint.choices.map(text));
+    case "json_object":
+      return new JsonRules(rules, spaceOf(constraint.format)).object();
+    case "json_schema": {
+      const schema = parsedIfText(constraint.schema);
+      const closed = constraint.format.disableAdditionalProperties;
+      return jsonSchemaToExpr(new JsonRules(rules, spaceOf(constraint.format)), schema, { closed });
+    }
+    case "structural_tag": {
+      const json = new JsonRules(rules, spaceOf(constraint.format));
+      const closed = constraint.format.disableAdditionalProperties;
+      return structuralTagToExpr(json, parsedIfText(constraint.tag), { closed, specialTokens });
+    }
+  }
+}
+
+function spaceOf(format: JsonFormat): Expr {
+  if (format.disableAnyWhitespace) return EMPTY;
+  const { whitespacePattern } = format;
+  if (whitespacePattern === null) return DEFAULT_SPACE;
+  return within(["whitespace_pattern"], () => regexToExpr(whitespacePattern));
+}
+
+function parsedIfText(value: unknown): unknown {
+  if (typeof value !== "string") return value;
+  try {
+    return parseJsonText(value, "integers");
+  } catch (error) {
+    throw new GrammarError(`is not JSON: ${(error as Error).message}`);
+  }
+}

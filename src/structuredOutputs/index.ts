@@ -1,0 +1,10 @@
+export { GrammarError } from "../grammar/grammarError.js";
+export { type Expr, encodeGrammar, type Grammar } from "../grammar/ir.js";
+export {
+  type Constraint,
+  type ConstraintSetting,
+  constraintGrammar,
+  type JsonFormat,
+  type Thoughts,
+} from "./constraint.js";
+export { constraintProgram } from "./program.js";

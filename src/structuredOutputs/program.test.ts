@@ -1,0 +1,50 @@
+import { expect, it } from "vitest";
+import { encodeGrammar } from "../grammar/ir.js";
+import { type Constraint, constraintGrammar } from "./constraint.js";
+import { constraintProgram } from "./program.js";
+
+const setting = { specialTokens: new Map<string, number>(), thoughts: "none" } as const;
+const format = { whitespacePattern: null, disableAnyWhitespace: false, disableAdditionalProperties: false };
+const choice = (count: number): Constraint => ({
+  kind: "json_schema",
+  schema: { enum: Array.from({ length: count }, (_, i) => `value ${i}`) },
+  format,
+});
+
+/** Conjunctions of conjunctions: 2 to the power of `depth` of them. */
+function conjunctions(depth: number): Constraint {
+  let schema = '{"type":"object","properties":{"a":{"type":"string"}}}';
+  for (let i = 0; i < depth; i++) schema = `{"allOf":[${schema},${schema}]}`;
+  return { kind: "json_schema", schema: JSON.parse(schema) as unknown, format };
+}
+
+it("is the same whether it is read here or in a thread, and other work has its turn meanwhile", async () => {
+  const few = choice(3);
+  expect(await constraintProgram(few, setting)).toEqual(encodeGrammar(constraintGrammar(few, setting)));
+  const many = choice(100_000);
+  const expected = encodeGrammar(constraintGrammar(many, setting));
+  let turns = 0;
+  const counting = setInterval(() => turns++, 0);
+  expect(await constraintProgram(many, setting)).toEqual(expected);
+  clearInterval(counting);
+  expect(turns).toBeGreaterThan(5);
+});
+
+it("that is too much work is refused as it is here, but not in this thread", async () => {
+  const constraint = conjunctions(14);
+  expect(() => constraintGrammar(constraint, setting)).toThrow("too much work");
+  let turns = 0;
+  const counting = setInterval(() => turns++, 0);
+  await expect(constraintProgram(constraint, setting)).rejects.toThrow("too much work");
+  clearInterval(counting);
+  expect(turns).toBeGreaterThan(5);
+});
+
+it("ends its thread when it is aborted", async () => {
+  const abort = new AbortController();
+  const reading = Array.from({ length: 8 }, () => constraintProgram(conjunctions(14), setting, abort.signal));
+  const ended = Promise.allSettled(reading);
+  setTimeout(() => abort.abort(new Error("gone")), 100);
+  for (const outcome of await ended) expect(outcome).toMatchObject({ reason: { message: "gone" } });
+  expect(await constraintProgram(choice(100_000), setting)).toBeInstanceOf(Int32Array);
+});

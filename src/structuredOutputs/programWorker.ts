@@ -1,0 +1,24 @@
+// The thread that reads one constraint that is much work.
+
+import { parentPort, workerData } from "node:worker_threads";
+import { GrammarError } from "../grammar/grammarError.js";
+import { encodeGrammar } from "../grammar/ir.js";
+import { type Constraint, type ConstraintSetting, constraintGrammar } from "./constraint.js";
+
+export interface ProgramTask {
+  constraint: Constraint;
+  setting: ConstraintSetting;
+}
+
+export type ProgramAnswer = { program: Int32Array } | { message: string; path: readonly string[] };
+
+function read({ constraint, setting }: ProgramTask): ProgramAnswer {
+  try {
+    return { program: encodeGrammar(constraintGrammar(constraint, setting)) };
+  } catch (error) {
+    if (error instanceof GrammarError) return { message: error.message, path: error.path };
+    throw error;
+  }
+}
+
+parentPort?.postMessage(read(workerData as ProgramTask));
