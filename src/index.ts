@@ -1,9 +1,13 @@
-export { Engine } from "./engine/engine.js";
+export { listDevices } from "./engine/devices.js";
+export { Engine } from "./engine.js";
 export * from "./errors.js";
 export { gather, RolloutError, train } from "./gather/index.js";
 export { createServer, type FetchHandler, type ServerOptions } from "./server/createServer.js";
+export { acceptWeights } from "./store/acceptWeights.js";
 export { backupHome } from "./store/backupHome.js";
 export { checkHome } from "./store/checkHome.js";
+export { isHome } from "./store/homeFolder.js";
+export { checkTrainingData } from "./training/checkTrainingData.js";
 export type * from "./types/artifacts.js";
 export type * from "./types/chat.js";
 export type * from "./types/client.js";

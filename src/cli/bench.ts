@@ -1,4 +1,4 @@
-import type { Engine } from "../engine/engine.js";
+import type { Engine } from "../index.js";
 import type { TrainingRow } from "../types/trainingSession.js";
 import { defineCommand } from "./command.js";
 import { engineFlags, readEngineOptions } from "./engineFlags.js";

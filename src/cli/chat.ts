@@ -1,4 +1,3 @@
-import { isHome } from "../store/homeFolder.js";
 import type { AnnealClient } from "../types/client.js";
 import { Conversation, type Piece, type SamplingSettings } from "./chat/conversation.js";
 import { converse } from "./chat/converse.js";
@@ -67,10 +66,11 @@ async function openClient(values: Values<typeof flags>): Promise<AnnealClient> {
         "--url needs --api-key: anneal serve prints it, and the file owner-key of its home holds it",
       );
     }
-    const { connect } = await import("../client/connect.js");
-    return connect(values.url, { apiKey: options.apiKey });
+    const { Engine } = await import("../index.js");
+    return Engine.connect(values.url, { apiKey: options.apiKey });
   }
   if (values.home !== undefined) return openExistingHome(values.home, options);
+  const { isHome } = await import("../index.js");
   // Whoever names a model may mean one that was trained where the other commands keep them.
   const home = defaultHome();
   return values.use !== undefined && isHome(home) ? openHome(home, options) : openEngine(options);

@@ -31,7 +31,7 @@ before and after. Nothing is kept.`,
 
 async function learn(seed: number, steps: number): Promise<number> {
   const started = performance.now();
-  const { train } = await import("../gather/train.js");
+  const { train } = await import("../index.js");
   await using engine = await openEngine({});
   const model = await engine.models.create({ project: "demo", name: "speller", base_model: "anneal/tiny" });
   const name = `${model.entity}/${model.project}/${model.name}`;

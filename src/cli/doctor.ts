@@ -1,7 +1,7 @@
 import { accessSync, constants, existsSync, statfsSync, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { defineCommand } from "./command.js";
-import { gigabytes, listDevices } from "./devices.js";
+import { gigabytes } from "./devices.js";
 import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
 import { json } from "./listing.js";
 import { openEngine } from "./openHome.js";
@@ -45,11 +45,13 @@ Nothing is made or changed.`,
     };
     await report("node", () => `${process.version} for ${process.platform}-${process.arch}`);
     await report("core", async () => {
+      const { listDevices } = await import("../index.js");
       const [cpu] = await listDevices();
       const { name, threads, instruction_sets } = cpu!;
       return `${name}, ${instruction_sets.at(-1)}, ${threads} ${threads === 1 ? "thread" : "threads"}`;
     });
     await report("memory", async () => {
+      const { listDevices } = await import("../index.js");
       const { available, total } = (await listDevices())[0]!.memory;
       return `${gigabytes(available)} of ${gigabytes(total)} available`;
     });

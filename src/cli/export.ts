@@ -44,7 +44,7 @@ is PROJECT/NAME, ENTITY/PROJECT/NAME or an id. Works beside a running server.`,
 
 /** A server writes only under its data roots: then it writes where it may, and the folder is moved. */
 async function exported(engine: AnnealClient, id: string, params: ModelExportParams): Promise<ModelExported> {
-  const { Engine } = await import("../engine/engine.js");
+  const { Engine } = await import("../index.js");
   try {
     return await engine.models.export(id, params);
   } catch (error) {

@@ -16,7 +16,7 @@ const check = defineCommand({
 and what has been set aside. Changes nothing. Works beside a running server. Exit status 1 when there are problems.`,
   flags: { json, ...flags },
   async run(values) {
-    const { checkHome } = await import("../store/checkHome.js");
+    const { checkHome } = await import("../index.js");
     const report = await checkHome(values.home ?? defaultHome());
     if (values.json) {
       console.log(JSON.stringify(report, null, 2));
@@ -39,7 +39,7 @@ const backup = defineCommand({
 Exit status 1 when something could not be copied whole.`,
   flags: { json, ...flags },
   async run(values, [folder]) {
-    const { backupHome } = await import("../store/backupHome.js");
+    const { backupHome } = await import("../index.js");
     const made = await backupHome(values.home ?? defaultHome(), folder!);
     if (values.json) {
       console.log(JSON.stringify(made, null, 2));
@@ -60,20 +60,8 @@ const accept = defineCommand({
 (see --verify). The home must not be open elsewhere.`,
   flags,
   async run(values, [model]) {
-    const [{ openStore }, { isHome }, { NotFoundError }] = await Promise.all([
-      import("../store/store.js"),
-      import("../store/homeFolder.js"),
-      import("../errors.js"),
-    ]);
-    const home = values.home ?? defaultHome();
-    const missing = (what: string) => new NotFoundError(what, { param: "model" });
-    if (!isHome(home)) throw missing(`there is no home at ${home}`);
-    const store = openStore(home);
-    try {
-      if (!store.baseWeights.forget(model!)) throw missing(`the home knows no base model "${model}"`);
-    } finally {
-      store.close();
-    }
+    const { acceptWeights } = await import("../index.js");
+    await acceptWeights(values.home ?? defaultHome(), model!);
     return 0;
   },
 });

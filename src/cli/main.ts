@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 import { AnnealError } from "../errors.js";
+import { asDiskFullError } from "../fullDisk.js";
 import { minNode, packageVersion } from "../packageFiles.js";
-import { namedFullDisk } from "../store/fullDisk.js";
 import { findCommand, groupHelp, isGroup, runCommand, summaries } from "./command.js";
 import { commands } from "./commands.js";
 import { UsageError } from "./flags.js";
@@ -57,7 +57,7 @@ for (const output of [process.stdout, process.stderr]) {
 try {
   process.exitCode = await main(process.argv.slice(2));
 } catch (cause) {
-  const error = namedFullDisk(cause);
+  const error = asDiskFullError(cause);
   const { message, stack, syscall } = error as NodeJS.ErrnoException;
   const name = red("anneal:", process.stderr);
   process.exitCode = 1;

@@ -1,6 +1,5 @@
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
-import { isHome } from "../store/homeFolder.js";
 import type { Checkpoint, ModelEntry } from "../types/models.js";
 import { type CommandGroup, defineCommand } from "./command.js";
 import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
@@ -22,6 +21,7 @@ const list = defineCommand({
   async run(values) {
     const options = readEngineOptions(values);
     const home = values.home ?? defaultHome();
+    const { isHome } = await import("../index.js");
     // What can be served is told before anything is kept.
     const nothingKept = values.home === undefined && !isHome(home);
     await using engine = nothingKept ? await openEngine(options) : await openExistingHome(home, options);

@@ -55,10 +55,7 @@ async function serveUntilInterrupted(values: Values<typeof flags>): Promise<numb
     bodyLimit: values["body-limit"],
     allowOrigin: originsOf(values["allow-origin"]),
   };
-  const [{ createServer }, { listen }] = await Promise.all([
-    import("../server/createServer.js"),
-    import("../server/listen.js"),
-  ]);
+  const [{ createServer }, { listen }] = await Promise.all([import("../index.js"), import("../server/listen.js")]);
   const stopped = interrupted();
   const engine = await openEngine({
     toolParser: "none",

@@ -102,15 +102,14 @@ function refuse(values: Given, names: readonly (keyof Given)[], kind: string): v
 /** Supervised passes over the conversations of a file. @throws TrainingDataError naming a line of it that is none. */
 async function imitation(file: string, values: Given): Promise<Recipe> {
   refuse(values, ["steps"], ".jsonl file");
-  const { readExamples } = await import("../training/sftData.js");
-  for await (const example of readExamples(file, file)) void example;
+  const { checkTrainingData, Engine } = await import("../index.js");
+  await checkTrainingData(file);
   const epochs = values.epochs ?? 1;
   const config = {
     learning_rate: values["learning-rate"] ?? null,
     batch_size: values["batch-size"] ?? null,
   };
   return async (engine, model, signal) => {
-    const { Engine } = await import("../engine/engine.js");
     const url = engine instanceof Engine ? file : await upload(engine, model, file);
     let step: number | null = null;
     for (let epoch = 1; epoch <= epochs; epoch++) {
@@ -174,7 +173,7 @@ async function rewarded(file: string, values: Given): Promise<Recipe> {
   return async (engine, model, signal) => {
     const rewards: number[] = [];
     let last: number | null = null;
-    const { train: trainByReward } = await import("../gather/train.js");
+    const { train: trainByReward } = await import("../index.js");
     const run = { ...given, model, steps, config, signal, onProgress: showProgress };
     for await (const { step, train, validation, seconds, warnings } of trainByReward(engine, run)) {
       statusLine(null);

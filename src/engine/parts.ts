@@ -2,7 +2,6 @@
 
 export { openCore } from "./core/openCore.js";
 export { resolveOptions } from "./core/options.js";
-export { resolveModel } from "./core/resolve.js";
 export { health, systemCheck } from "./resources/health.js";
 export { callerOfKey } from "./resources/keys.js";
 export { Resources } from "./resources/resources.js";

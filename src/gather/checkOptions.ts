@@ -2,7 +2,7 @@ import { inspect } from "node:util";
 import { BadRequestError, ValidationError } from "../errors.js";
 import { experimentalConfig, MAX_RUN_NAME } from "../schemas/jobs.js";
 import { validate } from "../schemas/validate.js";
-import { resolvePolicy } from "../training/policy.js";
+import { resolvePolicy } from "../training/index.js";
 import type { GatherOptions, TrainOptions } from "../types/gather.js";
 
 type Options = Record<string, unknown>;

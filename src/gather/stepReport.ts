@@ -1,7 +1,6 @@
 // What a training step has done, and why it may have taught less than it could.
 
-import { groupAdvantages, meanOf } from "../training/advantages.js";
-import { means, rewardDeviation } from "../training/logMetrics.js";
+import { groupAdvantages, meanOf, means, rewardDeviation } from "../training/index.js";
 import type { PhaseReport, RewardReport, StepReport } from "../types/gather.js";
 import type { TrainingStartedEvent } from "../types/training.js";
 import type { TrajectoryException, TrajectoryGroup } from "../types/trajectories.js";

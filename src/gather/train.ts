@@ -1,9 +1,7 @@
 // The loop of reinforcement learning: rollouts, one training job on them, a report; again.
 
 import { endlessShuffle } from "../seeds.js";
-import { learningRates } from "../training/learningRates.js";
-import { means } from "../training/logMetrics.js";
-import { resolvePolicy } from "../training/policy.js";
+import { learningRates, means, resolvePolicy } from "../training/index.js";
 import type { AnnealClient } from "../types/client.js";
 import type { GatherProgress, RewardReport, StepReport, TrainOptions, TrainProgress } from "../types/gather.js";
 import type { ExperimentalConfig, TrainingEvent, TrainingRun } from "../types/training.js";

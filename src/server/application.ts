@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 import { Hono } from "hono";
 import { cors } from "hono/cors";
 import { getPath } from "hono/utils/url";
-import type { Engine } from "../engine/engine.js";
+import type { ServedEngine } from "../engine/servedEngine.js";
 import { AnnealError, AuthenticationError, errorForOthers, NotFoundError, ValidationError } from "../errors.js";
 import type { Release } from "../line.js";
 import { readBody, readJson } from "./bodies.js";
@@ -56,7 +56,7 @@ function readQuery(url: string): Record<string, string | number> {
 }
 
 /** The engine as the bearer of the request's key may use it. */
-function authenticate(engine: Engine, request: Request) {
+function authenticate(engine: ServedEngine, request: Request) {
   const token = /^Bearer +(\S+) *$/i.exec(request.headers.get("authorization") ?? "")?.[1];
   if (token === undefined) {
     throw new AuthenticationError("the request carries no API key", { hint: "send it as Authorization: Bearer KEY" });
@@ -66,7 +66,7 @@ function authenticate(engine: Engine, request: Request) {
   return resources;
 }
 
-export function application(engine: Engine, options: ServerOptions): (request: Request) => Promise<Response> {
+export function application(engine: ServedEngine, options: ServerOptions): (request: Request) => Promise<Response> {
   const limits = { chat: options.chatBodyLimit ?? 8 * 2 ** 20, large: options.bodyLimit ?? 2 ** 30 };
   const http = new HttpMetrics();
   const routes: readonly Route[] = [...inferenceRoutes, ...previewRoutes, ...operationRoutes(() => routes, http)];

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Engine } from "../engine/engine.js";
+import type { ServedEngine } from "../engine/servedEngine.js";
 import type { NodeListener } from "./nodeListener.js";
 
 export interface ServerOptions {
@@ -28,7 +28,7 @@ export interface FetchHandler {
 }
 
 /** The whole HTTP face of an engine. Every path needs a key: the owner's (`engine.apiKey`) or one of `engine.keys`. */
-export function createServer(engine: Engine, options: ServerOptions = {}): FetchHandler {
+export function createServer(engine: ServedEngine, options: ServerOptions = {}): FetchHandler {
   // Loaded only here: a process that answers no HTTP starts sooner without.
   const handler = import("./application.js").then(({ application }) => application(engine, options));
   const answer = async (request: Request) => (await handler)(request);

@@ -1,5 +1,5 @@
 import { AnnealError, InternalServerError, ValidationError } from "../errors.js";
-import { namedFullDisk } from "../store/fullDisk.js";
+import { asDiskFullError } from "../fullDisk.js";
 
 /** How a family of paths words its errors: `/v1/preview/...` as `detail`, the others as an `error` object. */
 export type ErrorStyle = "detail" | "error";
@@ -18,7 +18,7 @@ const LONGEST_PARAM = 500;
 
 /** What a client may see of any error: those that are not ours say nothing about the inside. */
 export function publicError(error: unknown): AnnealError {
-  const named = namedFullDisk(error);
+  const named = asDiskFullError(error);
   if (named instanceof AnnealError) return named;
   return new InternalServerError("Internal server error", { cause: error });
 }

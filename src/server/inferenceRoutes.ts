@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { MetricFamily } from "../engine/core/metricFamilies.js";
-import type { Engine } from "../engine/engine.js";
+import type { ServedEngine } from "../engine/servedEngine.js";
 import type { ExactFields } from "../json.js";
 import { packageVersion } from "../packageFiles.js";
 import { chatCompletionCreate } from "../schemas/chat.js";
@@ -100,7 +100,7 @@ export const inferenceRoutes: readonly Route[] = [
 ];
 
 /** 200 while the engine takes requests. */
-async function probe(engine: Engine): Promise<Response> {
+async function probe(engine: ServedEngine): Promise<Response> {
   await engine.health();
   return new Response(null, { status: 200 });
 }

@@ -1,11 +1,11 @@
 import type { z } from "zod";
-import type { Engine } from "../engine/engine.js";
 import type { Resources } from "../engine/resources/resources.js";
+import type { ServedEngine } from "../engine/servedEngine.js";
 import type { ExactFields } from "../json.js";
 
 /** What a handler has to work with. */
 export interface Call {
-  engine: Engine;
+  engine: ServedEngine;
   /** The engine as the caller may use it. */
   as: Resources;
   request: Request;
@@ -45,7 +45,7 @@ export interface Route {
 /** An endpoint that answers without a key: probes of load balancers carry none. */
 export interface OpenRoute extends Pick<Route, "path" | "summary" | "response"> {
   methods: readonly ("GET" | "POST")[];
-  open(engine: Engine): Promise<Response> | Response;
+  open(engine: ServedEngine): Promise<Response> | Response;
 }
 
 /** The route's path as OpenAPI writes it. */

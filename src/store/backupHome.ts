@@ -3,10 +3,10 @@ import { cp, realpath } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve, sep } from "node:path";
 import type { Database } from "better-sqlite3";
 import { ConflictError, UnavailableError, ValidationError } from "../errors.js";
+import { throwingDiskFull } from "../fullDisk.js";
 import type { HomeBackup, HomeProblem } from "../types/home.js";
 import { verifyChecksums } from "./checksums.js";
 import { commitFolder } from "./durableFiles.js";
-import { naming } from "./fullDisk.js";
 import { homeFiles } from "./homeFiles.js";
 import { databaseFile, PRIVATE_FOLDER } from "./homeFolder.js";
 import { databaseError, openForReading, problemOf, type Tables, tablesOf } from "./openedHome.js";
@@ -26,7 +26,7 @@ const MAX_ATTEMPTS = 50;
  * @throws NotFoundError when there is no home; ConflictError when `target` is there already and not empty; ValidationError when
  * it lies in the home; DiskFullError.
  */
-export const backupHome = naming(async (home: string, target: string): Promise<HomeBackup> => {
+export const backupHome = throwingDiskFull(async (home: string, target: string): Promise<HomeBackup> => {
   const source = await wholePath(home);
   const folder = await wholePath(target);
   const live = openForReading(source);

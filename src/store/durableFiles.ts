@@ -1,7 +1,7 @@
 import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from "node:fs";
 import { chmod, open, readdir, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { naming } from "./fullDisk.js";
+import { throwingDiskFull } from "../fullDisk.js";
 import { PRIVATE_FILE, PRIVATE_FOLDER } from "./homeFolder.js";
 
 /** Flushes a file or folder to the disk. Folders cannot be opened for that on Windows, where renames are journaled. */
@@ -75,24 +75,26 @@ export function moveFolder(temporary: string, final: string): void {
 }
 
 /** Writes a file so that a reader sees the old or the new content, never a part. @throws DiskFullError */
-export const writeFileDurably = naming((path: string, content: string | Uint8Array | Iterable<string>): void => {
-  const temporary = `${path}.${process.pid}.part`;
-  const descriptor = openSync(temporary, "w", PRIVATE_FILE);
-  try {
-    const parts = typeof content === "string" || content instanceof Uint8Array ? [content] : content;
-    for (const part of parts) {
-      const bytes = typeof part === "string" ? Buffer.from(part) : part;
-      for (let done = 0; done < bytes.length; ) done += writeSync(descriptor, bytes, done);
+export const writeFileDurably = throwingDiskFull(
+  (path: string, content: string | Uint8Array | Iterable<string>): void => {
+    const temporary = `${path}.${process.pid}.part`;
+    const descriptor = openSync(temporary, "w", PRIVATE_FILE);
+    try {
+      const parts = typeof content === "string" || content instanceof Uint8Array ? [content] : content;
+      for (const part of parts) {
+        const bytes = typeof part === "string" ? Buffer.from(part) : part;
+        for (let done = 0; done < bytes.length; ) done += writeSync(descriptor, bytes, done);
+      }
+      fsyncSync(descriptor);
+    } catch (error) {
+      rmSync(temporary, { force: true });
+      throw error;
+    } finally {
+      closeSync(descriptor);
     }
-    fsyncSync(descriptor);
-  } catch (error) {
-    rmSync(temporary, { force: true });
-    throw error;
-  } finally {
-    closeSync(descriptor);
-  }
-  moveFile(temporary, path);
-});
+    moveFile(temporary, path);
+  },
+);
 
 /** Gives a flushed file its name; one of that name is replaced. */
 export function moveFile(temporary: string, path: string): void {
@@ -105,23 +107,25 @@ export interface StreamedFile {
 }
 
 /** Writes a file from chunks as they come, with the promise of `writeFileDurably`; a stream that breaks off leaves nothing. */
-export const streamFile = naming(async (path: string, chunks: AsyncIterable<Uint8Array>): Promise<StreamedFile> => {
-  const temporary = `${path}.${process.pid}.${Math.random().toString(36).slice(2)}.part`;
-  const file = await open(temporary, "w", PRIVATE_FILE);
-  let bytes = 0;
-  try {
-    for await (const chunk of chunks) {
-      await file.appendFile(chunk);
-      bytes += chunk.byteLength;
+export const streamFile = throwingDiskFull(
+  async (path: string, chunks: AsyncIterable<Uint8Array>): Promise<StreamedFile> => {
+    const temporary = `${path}.${process.pid}.${Math.random().toString(36).slice(2)}.part`;
+    const file = await open(temporary, "w", PRIVATE_FILE);
+    let bytes = 0;
+    try {
+      for await (const chunk of chunks) {
+        await file.appendFile(chunk);
+        bytes += chunk.byteLength;
+      }
+      await file.sync();
+    } catch (error) {
+      await file.close();
+      await rm(temporary, { force: true });
+      throw error;
     }
-    await file.sync();
-  } catch (error) {
     await file.close();
-    await rm(temporary, { force: true });
-    throw error;
-  }
-  await file.close();
-  await rename(temporary, path);
-  await flush(dirname(path), true);
-  return { bytes };
-});
+    await rename(temporary, path);
+    await flush(dirname(path), true);
+    return { bytes };
+  },
+);

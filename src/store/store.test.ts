@@ -20,8 +20,8 @@ import { Readable } from "node:stream";
 import Database from "better-sqlite3";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { ConflictError, DiskFullError, HomeLockedError, NotFoundError } from "../errors.js";
+import { allThrowingDiskFull } from "../fullDisk.js";
 import { streamFile, writeFileDurably } from "./durableFiles.js";
-import { namingFullDisks } from "./fullDisk.js";
 import { equalSecrets } from "./keys.js";
 import { migrate } from "./migrate.js";
 import { migrations } from "./migrations.js";
@@ -46,7 +46,7 @@ describe("a full disk", () => {
     const database = new Database(":memory:");
     database.exec("CREATE TABLE notes (text TEXT)");
     const insert = database.prepare("INSERT INTO notes VALUES (?)");
-    const table = namingFullDisks({ write: (text: string) => void insert.run(text), name: "notes" });
+    const table = allThrowingDiskFull({ write: (text: string) => void insert.run(text), name: "notes" });
     table.write("fits");
     database.pragma(`max_page_count = ${database.pragma("page_count", { simple: true })}`);
     expect(() => table.write("x".repeat(100_000))).toThrow(DiskFullError);
@@ -56,7 +56,7 @@ describe("a full disk", () => {
   });
 
   it.each(["ENOSPC", "EDQUOT", "EFBIG", "SQLITE_IOERR_WRITE"])("or the limits of users and files do: %s", (code) => {
-    const refuse = namingFullDisks({
+    const refuse = allThrowingDiskFull({
       write() {
         throw Object.assign(new Error(code), { code });
       },

@@ -2,12 +2,12 @@ import { existsSync, readFileSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
 import type { Database } from "better-sqlite3";
 import { ConflictError } from "../errors.js";
+import { allThrowingDiskFull } from "../fullDisk.js";
 import { type ArtifactTable, artifactTable } from "./artifacts.js";
 import { type BaseWeightsTable, baseWeightsTable } from "./baseWeights.js";
 import { type CheckpointTable, checkpointTable } from "./checkpoints.js";
 import { writeFileDurably } from "./durableFiles.js";
 import { type EventTable, eventTable } from "./events.js";
-import { namingFullDisks } from "./fullDisk.js";
 import { type HomeFiles, homeFiles } from "./homeFiles.js";
 import { databaseFile, homeError, makeDatabaseFile, makeHome, makePrivate } from "./homeFolder.js";
 import { lockHome } from "./homeLock.js";
@@ -190,20 +190,20 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
   const swept = sweepHome(home, knownContent({ checkpoints, jobs, artifacts }));
   const stopMoving = isTemporary ? () => undefined : moveLogRegularly(database);
 
-  return namingFullDisks<Store>({
+  return allThrowingDiskFull<Store>({
     home,
     swept,
     isTemporary,
-    models: namingFullDisks(models),
-    checkpoints: namingFullDisks(checkpoints),
-    jobs: namingFullDisks(jobs),
-    events: namingFullDisks(events),
-    trajectories: namingFullDisks(trajectoryTable(database)),
-    metrics: namingFullDisks(metricTable(database)),
-    keys: namingFullDisks(keyTable(database)),
-    artifacts: namingFullDisks(artifacts),
-    baseWeights: namingFullDisks(baseWeightsTable(database)),
-    files: namingFullDisks(files),
+    models: allThrowingDiskFull(models),
+    checkpoints: allThrowingDiskFull(checkpoints),
+    jobs: allThrowingDiskFull(jobs),
+    events: allThrowingDiskFull(events),
+    trajectories: allThrowingDiskFull(trajectoryTable(database)),
+    metrics: allThrowingDiskFull(metricTable(database)),
+    keys: allThrowingDiskFull(keyTable(database)),
+    artifacts: allThrowingDiskFull(artifacts),
+    baseWeights: allThrowingDiskFull(baseWeightsTable(database)),
+    files: allThrowingDiskFull(files),
     transaction,
     startJob: (jobId, event) =>
       transaction(() => {

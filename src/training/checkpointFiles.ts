@@ -4,9 +4,9 @@ import { existsSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { BadRequestError, ModelFileError } from "../errors.js";
+import { throwingDiskFull } from "../fullDisk.js";
 import type { AdapterSpec, DeviceModel, NamedTensors, Trainer } from "../runtime/runtime.js";
 import { type Checksums, folderChecksums, META_FILE, verifyChecksums } from "../store/checksums.js";
-import { naming } from "../store/fullDisk.js";
 import { readAdapterFolder, writeAdapterFolder } from "../weights/adapterFolder.js";
 import { JsonFields } from "../weights/jsonFields.js";
 import { readSafetensors, safetensorsPieces } from "../weights/safetensors.js";
@@ -74,7 +74,7 @@ export async function captureState(trainer: Trainer, spec: AdapterSpec, objectiv
 }
 
 /** Fills an empty folder. Not flushed: the caller commits the folder. Rejects with DiskFullError when there is no room. */
-export const writeCheckpoint = naming(
+export const writeCheckpoint = throwingDiskFull(
   async (
     folder: string,
     state: AdapterState,

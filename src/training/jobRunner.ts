@@ -3,8 +3,8 @@
 import { basename } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ClosedError, DiskFullError, ModelFileError, systemReason, UnavailableError } from "../errors.js";
+import { asDiskFullError } from "../fullDisk.js";
 import { Line, type Release } from "../line.js";
-import { namedFullDisk } from "../store/fullDisk.js";
 import type { JobEnd } from "../store/store.js";
 import type { TrainingHost } from "./host.js";
 import { ModelQueue } from "./modelQueue.js";
@@ -159,7 +159,7 @@ export class JobRunner {
       try {
         return await runJob(this.#host, job, signal);
       } catch (error) {
-        const named = namedFullDisk(error);
+        const named = asDiskFullError(error);
         if (signal.aborted || !(named instanceof DiskFullError)) throw error;
         logger.warn("training job waits for room on the disk", { job: jobId, error: named });
         await sleep(wait, undefined, { signal });

@@ -29,3 +29,15 @@ export interface SystemReport {
   /** Fails when folders that the database does not know lie in quarantine; the engine works all the same. */
   home: CheckResult;
 }
+
+export interface Device {
+  /** "cpu" */
+  id: string;
+  name: string;
+  /** Those of them that anneal has kernels for, best last: that one is used. */
+  instruction_sets: readonly string[];
+  /** Compute threads by default. */
+  threads: number;
+  /** Bytes: that the machine has, and that this process could take now. */
+  memory: { total: number; available: number };
+}

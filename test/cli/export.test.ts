@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { findCommand, isGroup, runCommand } from "../../src/cli/command.js";
 import { commands } from "../../src/cli/commands.js";
-import { Engine } from "../../src/engine/engine.js";
+import { Engine } from "../../src/engine.js";
 import { printed } from "./printed.js";
 
 let folder: string;

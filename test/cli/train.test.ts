@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { runCommand } from "../../src/cli/command.js";
 import { UsageError } from "../../src/cli/flags.js";
 import { train as trainCommand } from "../../src/cli/train.js";
-import { Engine } from "../../src/engine/engine.js";
+import { Engine } from "../../src/engine.js";
 import { command } from "./command.js";
 import { printed } from "./printed.js";
 

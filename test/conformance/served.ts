@@ -1,7 +1,7 @@
 // An engine behind a port, and what clients do with it: ask, stream, read what is refused.
 
 import { expect } from "vitest";
-import { Engine } from "../../src/engine/engine.js";
+import { Engine } from "../../src/engine.js";
 import { createServer, type ServerOptions } from "../../src/server/createServer.js";
 import { type Listening, listen } from "../../src/server/listen.js";
 import type { ChatCompletion, ChatCompletionChunk } from "../../src/types/chat.js";

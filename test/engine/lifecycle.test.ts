@@ -4,8 +4,8 @@ import { cpSync, existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { Engine } from "../../src/engine/engine.js";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { Engine } from "../../src/engine.js";
 import { HomeLockedError, InsufficientMemoryError, ModelFileError, ValidationError } from "../../src/errors.js";
 
 let home: string;
@@ -65,17 +65,6 @@ describe("opening", () => {
     await closing;
     expect(next).not.toBe(fresh);
     await next.close();
-  });
-
-  it("is shared by copies of the module", async () => {
-    const first = await Engine.open({ home });
-    vi.resetModules();
-    const copy = (await import("../../src/engine/engine.js")).Engine;
-    expect(copy).not.toBe(Engine);
-    expect(await copy.open({ home })).toBe(first);
-    await first.close();
-    await first.close();
-    expect(existsSync(join(home, "lock.json"))).toBe(false);
   });
 
   it("keeps what was made for the next opening", async () => {

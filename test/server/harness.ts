@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Engine } from "../../src/engine/engine.js";
+import { Engine } from "../../src/engine.js";
 import { createServer, type FetchHandler, type ServerOptions } from "../../src/server/createServer.js";
 import type { EngineOptions } from "../../src/types/options.js";
 

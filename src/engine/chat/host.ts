@@ -1,9 +1,11 @@
 // What chat completions need of the engine around them.
 
+import { packageVersion } from "../../packageFiles.js";
 import type { Caller } from "../core/access.js";
+import type { EngineCore } from "../core/core.js";
 import type { GrammarCompiler } from "../core/grammarCache.js";
 import type { InferenceMetrics } from "../core/metrics.js";
-import type { ServedModel } from "../core/resolve.js";
+import { resolveModel, type ServedModel } from "../core/resolve.js";
 
 export interface ChatHost {
   /** Finds and pins a model; throws NotFoundError with code "model_not_found". */
@@ -16,6 +18,19 @@ export interface ChatHost {
   readonly metrics: InferenceMetrics;
   /** Of the package. */
   readonly version: string;
+}
+
+const VERSION = packageVersion();
+
+export function chatHost(core: EngineCore): ChatHost {
+  return {
+    resolve: (name, caller) => resolveModel(core, name, caller),
+    toolParser: core.options.toolParser,
+    samplingDefaults: core.options.samplingDefaults,
+    grammar: core.grammars,
+    metrics: core.metrics,
+    version: VERSION,
+  };
 }
 
 /** Whose call it is, and how strictly its fields are taken. */

@@ -1,4 +1,3 @@
-import { packageVersion } from "../../packageFiles.js";
 import type {
   ChatCompletion,
   ChatCompletionChunk,
@@ -8,24 +7,9 @@ import type {
 } from "../../types/chat.js";
 import type { ChatCompletionsResource, RequestOptions } from "../../types/client.js";
 import { createChatCompletion } from "../chat/createChatCompletion.js";
-import type { ChatHost } from "../chat/host.js";
+import { chatHost } from "../chat/host.js";
 import type { View } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
-import { resolveModel } from "../core/resolve.js";
-
-const VERSION = packageVersion();
-
-/** What chat completions see of the engine. */
-export function chatHost(core: EngineCore): ChatHost {
-  return {
-    resolve: (name, caller) => resolveModel(core, name, caller),
-    toolParser: core.options.toolParser,
-    samplingDefaults: core.options.samplingDefaults,
-    grammar: core.grammars,
-    metrics: core.metrics,
-    version: VERSION,
-  };
-}
 
 class Completions implements ChatCompletionsResource {
   readonly #core: EngineCore;

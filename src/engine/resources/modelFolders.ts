@@ -5,8 +5,8 @@ import { existsSync, readdirSync, rmdirSync } from "node:fs";
 import { mkdir, rm } from "node:fs/promises";
 import { dirname } from "node:path";
 import { ValidationError } from "../../errors.js";
+import { throwingDiskFull } from "../../fullDisk.js";
 import { moveFolder } from "../../store/durableFiles.js";
-import { naming } from "../../store/fullDisk.js";
 import { putOnDevice, readAdapter, writeCheckpoint } from "../../training/checkpointFiles.js";
 import type { ModelExported, ModelExportParams } from "../../types/models.js";
 import { writeAdapterFolder } from "../../weights/adapterFolder.js";
@@ -31,7 +31,7 @@ export async function importAdapter(base: BaseModel, source: string, folder: str
  * Writes the adapter in `checkpoint` to `target`, which is there whole or not at all.
  * @throws ValidationError at `path` when something is there already; ModelFileError when the checkpoint is damaged.
  */
-export const exportCheckpoint = naming(
+export const exportCheckpoint = throwingDiskFull(
   async (
     checkpoint: string,
     target: string,

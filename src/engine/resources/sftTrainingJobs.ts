@@ -8,7 +8,7 @@ import type { RequestOptions, SftTrainingJobsResource } from "../../types/client
 import type { SftTrainingJobCreateParams, TrainingJobCreated } from "../../types/training.js";
 import { accessModel, checkEntity, readerOf, type View } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
-import { queueJob } from "./trainingJobs.js";
+import { queueJob } from "./queueJob.js";
 
 /** What messages call the data that a request holds itself. */
 const GIVEN_DATA = "the data given";

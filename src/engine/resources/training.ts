@@ -2,10 +2,10 @@ import type { ChatCompletion } from "../../types/chat.js";
 import type { Model } from "../../types/models.js";
 import type { SessionOptions, TrainingSession } from "../../types/trainingSession.js";
 import { createChatCompletion } from "../chat/createChatCompletion.js";
+import { chatHost } from "../chat/host.js";
 import { accessModel, type View } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
 import { servedName } from "../core/modelNames.js";
-import { chatHost } from "./chat.js";
 
 /** The four verbs, in an application's hands. */
 export class Training {

@@ -1,26 +1,20 @@
-import { randomUUID } from "node:crypto";
 import { resolve } from "node:path";
-import { NotFoundError, TrainingFailedError } from "../../errors.js";
+import { TrainingFailedError } from "../../errors.js";
 import { makePage, PagePromise } from "../../pages.js";
 import { jobQuery, trainingJobCreate } from "../../schemas/jobs.js";
 import { pageQuery } from "../../schemas/pages.js";
 import { validate, validateInTurns } from "../../schemas/validate.js";
-import type { JobKind, JobRecord, ModelRecord } from "../../store/records.js";
+import type { JobRecord } from "../../store/records.js";
 import { writeJobRequest } from "../../training/jobRequest.js";
 import { checkMetricNames } from "../../training/logMetrics.js";
 import type { PageRequest, RequestOptions, TrainingJobsResource } from "../../types/client.js";
 import type { Page } from "../../types/page.js";
 import type { JobQuery, PageQuery } from "../../types/queries.js";
-import type {
-  TrainingEvent,
-  TrainingJob,
-  TrainingJobCreated,
-  TrainingJobCreateParams,
-  TrainingRun,
-} from "../../types/training.js";
+import type { TrainingEvent, TrainingJob, TrainingJobCreated, TrainingJobCreateParams } from "../../types/training.js";
 import { accessJob, accessModel, readerOf, type View } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
 import { eventPage, followEvents } from "./jobEvents.js";
+import { queueJob } from "./queueJob.js";
 
 const time = (milliseconds: number | null) => (milliseconds === null ? null : new Date(milliseconds).toISOString());
 
@@ -36,32 +30,6 @@ function toJob(job: JobRecord): TrainingJob {
     error: job.error,
     ...(job.run === null ? {} : { run: job.run }),
   };
-}
-
-/** Makes a job durable (request first, then its row), gives it to the runner, and answers without waiting for it. */
-export function queueJob(
-  core: EngineCore,
-  model: ModelRecord,
-  kind: JobKind,
-  writeRequest: (jobId: string) => void,
-  run: TrainingRun | null = null,
-): TrainingJobCreated {
-  const { store } = core;
-  const id = randomUUID();
-  try {
-    writeRequest(id);
-    store.transaction(() => {
-      if (!store.models.get(model.id)) {
-        throw new NotFoundError(`model ${model.id} has been deleted`, { code: "model_not_found", param: "model_id" });
-      }
-      store.jobs.create({ id, kind, modelId: model.id, entity: model.entity, run });
-    });
-  } catch (error) {
-    store.files.remove(store.files.jobFolder(id));
-    throw error;
-  }
-  core.runner.enqueue(id);
-  return { id };
 }
 
 /** Reinforcement learning jobs, and the life of jobs of either kind. */

@@ -1,33 +1,33 @@
-import type { AnnealClient } from "../types/client.js";
-import type { HealthReport, SystemReport } from "../types/health.js";
-import type { Logger } from "../types/logger.js";
-import type { EngineOptions } from "../types/options.js";
-import type { Caller } from "./core/access.js";
-import type { EngineCore } from "./core/core.js";
-import type { MetricFamily } from "./core/metricFamilies.js";
-import { canonicalHome, closeShared, openShared } from "./core/registry.js";
-import type { ServedModel } from "./core/resolve.js";
-import type { Artifacts } from "./resources/artifacts.js";
-import type { BaseModels } from "./resources/baseModels.js";
-import type { Chat } from "./resources/chat.js";
-import type { Checkpoints } from "./resources/checkpoints.js";
-import type { Keys } from "./resources/keys.js";
-import type { Models } from "./resources/models.js";
-import type { Resources } from "./resources/resources.js";
-import type { SftTrainingJobs } from "./resources/sftTrainingJobs.js";
-import type { Tokens } from "./resources/tokens.js";
-import type { Training } from "./resources/training.js";
-import type { TrainingJobs } from "./resources/trainingJobs.js";
-import type { TrainingSessions } from "./resources/trainingSessions.js";
+import type { Caller } from "./engine/core/access.js";
+import type { EngineCore } from "./engine/core/core.js";
+import type { MetricFamily } from "./engine/core/metricFamilies.js";
+import { canonicalHome, closeShared, openShared } from "./engine/core/sharedEngines.js";
+import type { Artifacts } from "./engine/resources/artifacts.js";
+import type { BaseModels } from "./engine/resources/baseModels.js";
+import type { Chat } from "./engine/resources/chat.js";
+import type { Checkpoints } from "./engine/resources/checkpoints.js";
+import type { Keys } from "./engine/resources/keys.js";
+import type { Models } from "./engine/resources/models.js";
+import type { Resources } from "./engine/resources/resources.js";
+import type { SftTrainingJobs } from "./engine/resources/sftTrainingJobs.js";
+import type { Tokens } from "./engine/resources/tokens.js";
+import type { Training } from "./engine/resources/training.js";
+import type { TrainingJobs } from "./engine/resources/trainingJobs.js";
+import type { TrainingSessions } from "./engine/resources/trainingSessions.js";
+import type { ServedEngine } from "./engine/servedEngine.js";
+import type { AnnealClient } from "./types/client.js";
+import type { HealthReport, SystemReport } from "./types/health.js";
+import type { Logger } from "./types/logger.js";
+import type { EngineOptions } from "./types/options.js";
 
-type Parts = typeof import("./parts.js");
+type Parts = typeof import("./engine/parts.js");
 type Handler = (request: Request) => Promise<Response>;
 
 /**
  * Models, training and chat in this process. Everything an application does goes through its resources, which are named
  * and shaped as on the wire.
  */
-export class Engine implements AnnealClient {
+export class Engine implements AnnealClient, ServedEngine {
   declare readonly chat: Chat;
   declare readonly models: Models;
   declare readonly checkpoints: Checkpoints;
@@ -66,7 +66,7 @@ export class Engine implements AnnealClient {
    */
   static async open(options: EngineOptions = {}): Promise<Engine> {
     // Loaded only here: an application starts at once, whether it opens an engine or not.
-    const parts = await import("./parts.js");
+    const parts = await import("./engine/parts.js");
     const resolved = parts.resolveOptions(options);
     if (resolved.home === null) {
       const { core, shutDown } = await parts.openCore(resolved);
@@ -85,7 +85,7 @@ export class Engine implements AnnealClient {
    */
   static async connect(url: string, options: { apiKey: string }): Promise<AnnealClient> {
     // Faces are loaded when they are asked for: an application that only opens engines does not pay for them.
-    const { connect } = await import("../client/connect.js");
+    const { connect } = await import("./client/connect.js");
     return connect(url, options);
   }
 
@@ -124,17 +124,9 @@ export class Engine implements AnnealClient {
     return this.core.metrics.families(models);
   }
 
-  /**
-   * What a request's `model` stands for, pinned until its `release`.
-   * @internal
-   */
-  resolve(name: string | null | undefined): Promise<ServedModel> {
-    return this.#parts.resolveModel(this.core, name, this.core.owner);
-  }
-
   /** The whole HTTP face without a port: takes what the global `fetch` takes. Requests carry a key, such as `apiKey`. */
   readonly fetch: typeof fetch = async (input, init) => {
-    this.#handler ??= import("../server/createServer.js").then(({ createServer }) => createServer(this));
+    this.#handler ??= import("./server/createServer.js").then(({ createServer }) => createServer(this));
     const handler = await this.#handler;
     const request = new Request(input, init);
     const response = await handler(request);
