@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import type { TemplateLimits } from "./budget.js";
 import { ChatTemplate, compileChatTemplate } from "./chatTemplate.js";
 import { TemplateError, type TemplateErrorKind } from "./errors.js";
-import type { TemplateInput } from "./fromJavaScript.js";
+import type { TemplateInput } from "./input.js";
 
 const REFERENCE = new URL("../../test/reference/templates/", import.meta.url);
 

@@ -1,8 +1,8 @@
 // `==`, `<`, `in` and sorting, as Python compares.
 
+import type { ComparisonOperator } from "./ast.js";
 import { budget } from "./budget.js";
-import type { ComparisonOperator } from "./syntax.js";
-import { indexOf } from "./textSearch.js";
+import { indexOf } from "./strings.js";
 import {
   Dict,
   Float,

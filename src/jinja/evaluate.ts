@@ -1,14 +1,13 @@
 // The value of an expression.
 
-import { binary, signed } from "./arithmetic.js";
+import type { CallArguments, Expression, FilterCall } from "./ast.js";
+import { attribute, item } from "./attributes.js";
 import { budget } from "./budget.js";
 import { compare } from "./comparison.js";
-import { applyFilter } from "./filters.js";
-import { attribute, item } from "./lookup.js";
-import { LoopContext } from "./loopContext.js";
+import { applyFilter, applyTest } from "./filters.js";
+import { LoopContext } from "./globals.js";
+import { binary, signed, slice } from "./operators.js";
 import { textOfValue } from "./printing.js";
-import { slice } from "./slicing.js";
-import type { CallArguments, Expression, FilterCall } from "./syntax.js";
 import {
   Callable,
   type CallValues,
@@ -25,7 +24,6 @@ import {
   Undefined,
   type Value,
 } from "./values.js";
-import { applyTest } from "./valueTests.js";
 
 /** A mapping takes more memory than other values. */
 const STEPS_PER_DICT = 8;

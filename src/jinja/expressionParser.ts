@@ -1,6 +1,5 @@
 // Jinja2's expression grammar over the tokens of one template, lowest precedence first.
 
-import { TemplateError } from "./errors.js";
 import type {
   BinaryOperator,
   CallArguments,
@@ -8,8 +7,9 @@ import type {
   Expression,
   FilterCall,
   SliceExpression,
-} from "./syntax.js";
-import type { Token, TokenKind } from "./tokens.js";
+} from "./ast.js";
+import { TemplateError } from "./errors.js";
+import type { Token, TokenKind } from "./lexer.js";
 
 /** How deep expressions and statements may nest; real templates stay below 20. */
 const MAX_DEPTH = 64;

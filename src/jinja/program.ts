@@ -1,7 +1,7 @@
 // A parsed template as a program for nunjucks: templates made of fixed calls with numbers, and the tables that the
 // numbers point into. No text of the template is in what nunjucks parses.
 
-import type { Expression, FilterCall, Signature, SpecialNames, Statement, Target } from "./syntax.js";
+import type { Expression, FilterCall, Signature, SpecialNames, Statement, Target } from "./ast.js";
 
 /** An expression to print or to test. */
 export interface ExpressionEntry {

@@ -1,15 +1,13 @@
 // One rendering of a template: what the calls in nunjucks' units do.
 
+import type { Expression, FilterCall, Target } from "./ast.js";
 import { type Budget, budget } from "./budget.js";
 import { TemplateError } from "./errors.js";
 import { callValue, evaluate, evaluateArguments, filtered, type Lookup } from "./evaluate.js";
-import { LoopContext } from "./loopContext.js";
-import { Macro, setParameters } from "./macro.js";
+import { LoopContext, Macro, setParameters } from "./globals.js";
 import { textOfValue } from "./printing.js";
 import type { Action, LoopEntry, MacroEntry, Program, UnitCalls } from "./program.js";
-import { Scope } from "./scope.js";
-import type { Expression, FilterCall } from "./syntax.js";
-import { iterate, PythonError, truth, Undefined, type Value } from "./values.js";
+import { itemsOf, iterate, Namespace, PythonError, raise, truth, Undefined, type Value } from "./values.js";
 
 interface RunningLoop {
   entry: LoopEntry;
@@ -287,5 +285,51 @@ export class Rendering {
         return this.unit(entry.unit);
       });
     });
+  }
+}
+
+/** Loops, `with` and captured blocks have scopes of their own; what they set is gone after them. */
+export class Scope {
+  private readonly variables = new Map<string, Value>();
+
+  constructor(private readonly outer: Scope | null) {}
+
+  get(name: string): Value | undefined {
+    for (let scope: Scope | null = this; scope !== null; scope = scope.outer) {
+      const value = scope.variables.get(name);
+      if (value !== undefined) return value;
+    }
+    return undefined;
+  }
+
+  set(name: string, value: Value): void {
+    this.variables.set(name, value);
+  }
+
+  parent(): Scope {
+    return this.outer ?? this;
+  }
+
+  /** Assigns to a name, to a field of a namespace, or item by item to several. */
+  assign(target: Target, value: Value): void {
+    if (target.kind === "name") {
+      this.set(target.name, value);
+      return;
+    }
+    if (target.kind === "namespace") {
+      const namespace = this.get(target.name);
+      if (!(namespace instanceof Namespace)) {
+        raise("TemplateRuntimeError", "cannot assign attribute on non-namespace object");
+      }
+      namespace.fields.set(target.attribute, value);
+      return;
+    }
+    const items = itemsOf(value);
+    const expected = target.items.length;
+    if (items.length > expected) raise("ValueError", `too many values to unpack (expected ${expected})`);
+    if (items.length < expected) {
+      raise("ValueError", `not enough values to unpack (expected ${expected}, got ${items.length})`);
+    }
+    for (const [index, inner] of target.items.entries()) this.assign(inner, items[index]!);
   }
 }

@@ -171,6 +171,8 @@ export interface CallValues {
   named: Map<string, Value>;
 }
 
+export type Filter = (value: Value, given: CallValues) => Value;
+
 export class Callable extends PythonObject {
   readonly typeName = "function";
   constructor(

@@ -1,7 +1,7 @@
 export { DEFAULT_LIMITS, type TemplateLimits } from "../jinja/budget.js";
 export { ChatTemplate, compileChatTemplate, type RenderOptions } from "../jinja/chatTemplate.js";
 export * from "../jinja/errors.js";
-export type { TemplateInput } from "../jinja/fromJavaScript.js";
+export type { TemplateInput } from "../jinja/input.js";
 export { type Conversation, renderConversation } from "./conversation.js";
 export * from "./errors.js";
 export type { DecodeOptions, IncrementalDecoder } from "./incrementalDecoder.js";

@@ -1,7 +1,7 @@
 // A request's messages as a template is to see them.
 
 import type { ChatTemplate } from "../jinja/chatTemplate.js";
-import { parseJson } from "../jinja/jsonValue.js";
+import { parseJson } from "../jinja/input.js";
 import { Dict, PythonError } from "../jinja/values.js";
 import { ConversationError } from "./errors.js";
 import { contentParts, contentText, type TextPart } from "./messageContent.js";

@@ -1,9 +1,9 @@
 // Jinja2's statements: what stands between `{%` and `%}`, and the bodies they enclose.
 
+import type { FilterCall, Signature, SpecialNames, Statement, Target } from "./ast.js";
 import { TemplateError } from "./errors.js";
 import { ExpressionParser } from "./expressionParser.js";
-import type { FilterCall, Signature, SpecialNames, Statement, Target } from "./syntax.js";
-import { tokenize } from "./tokens.js";
+import { tokenize } from "./lexer.js";
 
 /** Longest template source, in UTF-16 code units; the largest in use have a few ten thousand. */
 const MAX_SOURCE_LENGTH = 1 << 17;

@@ -1,18 +1,16 @@
 // Everything that a template can call charges its work to the budget before it is done. Work is counted, never timed.
 
 import { describe, expect, it } from "vitest";
-import { binary } from "./arithmetic.js";
+import type { BinaryOperator } from "./ast.js";
+import { attribute, STRING_METHODS } from "./attributes.js";
 import { budget, DEFAULT_LIMITS, withBudget } from "./budget.js";
 import { compileChatTemplate } from "./chatTemplate.js";
 import { TemplateError } from "./errors.js";
 import { callValue } from "./evaluate.js";
-import { filtersByName } from "./filters.js";
+import { FILTERS, TESTS } from "./filters.js";
 import { globalFunctions } from "./globals.js";
-import { attribute } from "./lookup.js";
-import { STRING_METHODS } from "./stringMethods.js";
-import type { BinaryOperator } from "./syntax.js";
+import { binary } from "./operators.js";
 import { Dict, DictView, Float, Generator, isText, PythonError, Tuple, textOf, type Value } from "./values.js";
-import { VALUE_TESTS } from "./valueTests.js";
 
 type Call = (subject: Value, given: Value[]) => Value;
 
@@ -20,7 +18,7 @@ const NOW = new Date("2026-01-02T03:04:05Z");
 
 /** Everything that can be called, by what a template writes. */
 function* calls(): Iterable<[name: string, call: Call]> {
-  for (const [name, filter] of Object.entries(filtersByName())) {
+  for (const [name, filter] of Object.entries(FILTERS)) {
     yield [`|${name}`, (subject, positional) => filter(subject, { positional, named: new Map() })];
   }
   const methods: [of: Value, names: string[]][] = [
@@ -36,8 +34,7 @@ function* calls(): Iterable<[name: string, call: Call]> {
       ];
     }
   }
-  for (const [name, test] of Object.entries(VALUE_TESTS))
-    yield [`is ${name}`, (subject, given) => test(subject, ...given)];
+  for (const [name, test] of Object.entries(TESTS)) yield [`is ${name}`, (subject, given) => test(subject, ...given)];
   for (const operator of ["+", "-", "*", "/", "//", "%", "**"] satisfies BinaryOperator[]) {
     yield [operator, (subject, [other]) => binary(operator, subject, other ?? null)];
   }

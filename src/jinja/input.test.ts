@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { compileChatTemplate } from "./chatTemplate.js";
-import { parseJson } from "./jsonValue.js";
+import { parseJson } from "./input.js";
 import { PythonError } from "./values.js";
 
 const written = (json: string) => compileChatTemplate("{{ x | tojson }}").render({ x: parseJson(json) });
