@@ -11,6 +11,7 @@ export { checkTrainingData } from "./training/checkTrainingData.js";
 export type * from "./types/artifacts.js";
 export type * from "./types/chat.js";
 export type * from "./types/client.js";
+export type * from "./types/devices.js";
 export type * from "./types/gather.js";
 export type * from "./types/health.js";
 export type * from "./types/home.js";

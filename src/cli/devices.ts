@@ -1,4 +1,4 @@
-import type { Device } from "../types/health.js";
+import type { Device } from "../types/devices.js";
 import { defineCommand } from "./command.js";
 import { json, printListing } from "./listing.js";
 

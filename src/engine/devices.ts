@@ -1,5 +1,5 @@
 import { availableParallelism, cpus, totalmem } from "node:os";
-import type { Device } from "../types/health.js";
+import type { Device } from "../types/devices.js";
 
 /**
  * What models can be computed on.

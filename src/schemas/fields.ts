@@ -37,17 +37,29 @@ interface TypeHint {
 export const typeHints = new WeakMap<z.core.$ZodType, TypeHint>();
 
 function document(schema: z.ZodType, more: Documentation): void {
-  documentation.add(schema, { ...documentation.get(schema), ...more });
+  const { id: _, ...known } = documentation.get(schema) ?? {};
+  documentation.add(schema, { ...known, ...more });
 }
 
 function hint(schema: z.ZodType, more: TypeHint): void {
   typeHints.set(schema, { ...typeHints.get(schema), ...more });
 }
 
+/** A schema of several fields: each gets a copy. */
+export function shared<S extends z.ZodType>(schema: S): S {
+  document(schema, {});
+  return schema;
+}
+
 /** A field: its schema, what it means, in which unit, and where it is not one value, what stands for it by default. */
 export function field<S extends z.ZodType>(schema: S, description: string, more: Omit<Documentation, "id"> = {}): S {
-  document(schema, { description, ...more });
-  return schema;
+  const isFilled = documentation.get(schema)?.default !== undefined;
+  // What is said of a schema with a name, or of another field, stays.
+  const own = documentation.has(schema) && !isFilled ? (schema.clone() as S) : schema;
+  const hints = typeHints.get(schema);
+  if (own !== schema && hints !== undefined) typeHints.set(own, hints);
+  document(own, { description, ...more });
+  return own;
 }
 
 /** An object (or a choice of them) with a name: a public type. Names that end in "Params" or "Query" are of requests. */

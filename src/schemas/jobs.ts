@@ -310,6 +310,8 @@ export const trainingSession = named(
   "A session that holds a model, whose jobs wait until it is closed.",
 );
 
+export const trainingSessions = z.array(trainingSession);
+
 export const jobQuery = named(
   "JobQuery",
   orderedPageQuery.extend({

@@ -245,3 +245,7 @@ export const caller = z.object({
   entity: field(z.string(), "The entity of the request's key."),
   owner: field(z.boolean(), "Whether it is the owner's."),
 });
+
+export const baseModelIds = z.array(z.string());
+
+export const apiKeys = z.array(apiKey);

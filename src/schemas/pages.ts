@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { byDefault, field, named } from "./fields.js";
+import { byDefault, field, named, shared } from "./fields.js";
 import { uuid } from "./names.js";
 
 const after = "Id of the last item already seen; the page begins after it. An unknown one is a NotFoundError.";
@@ -21,7 +21,7 @@ export const orderedPageQuery = named(
 );
 
 /** Logged groups are numbered; their ids say so. */
-export const loggedGroupId = z.stringFormat("group id", /^group-\d{1,15}$/);
+export const loggedGroupId = shared(z.stringFormat("group id", /^group-\d{1,15}$/));
 
 const step = field(z.int().min(0).nullish(), "Only what belongs to this step. Default: all.");
 
@@ -36,7 +36,7 @@ export const trajectoryQuery = named(
 );
 
 /** So are rows of metrics. */
-export const metricRowId = z.stringFormat("row id", /^row-\d{1,15}$/);
+export const metricRowId = shared(z.stringFormat("row id", /^row-\d{1,15}$/));
 
 export const metricQuery = named(
   "MetricQuery",
@@ -53,3 +53,6 @@ export const page = <T extends z.ZodType>(item: T) =>
     first_id: field(z.string(), 'Id of the first item, "" when the page is empty.'),
     last_id: field(z.string(), 'Id of the last item, "" when the page is empty: the `after` of the next page.'),
   });
+
+/** What is answered when there is nothing to say. */
+export const nothing = z.object({});

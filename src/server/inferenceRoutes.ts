@@ -4,8 +4,10 @@ import type { ServedEngine } from "../engine/servedEngine.js";
 import type { ExactFields } from "../json.js";
 import { packageVersion } from "../packageFiles.js";
 import { chatCompletionCreate } from "../schemas/chat.js";
+import { chatCompletion, chatCompletionChunk } from "../schemas/completions.js";
+import * as health from "../schemas/health.js";
 import * as models from "../schemas/models.js";
-import { detokenizeRequest, tokenizeRequest } from "../schemas/tokens.js";
+import * as tokens from "../schemas/tokens.js";
 import type { ChatCompletionCreateParams } from "../types/chat.js";
 import type { DetokenizeParams, TokenizeParams } from "../types/tokens.js";
 import type { HttpMetrics } from "./httpMetrics.js";
@@ -52,7 +54,8 @@ const completion = {
   summary: "Create a chat completion",
   bodyLimit: "chat",
   body: chatCompletionCreate,
-  response: z.looseObject({}),
+  response: chatCompletion,
+  events: chatCompletionChunk,
   handle: createCompletion,
 } as const satisfies Partial<Route>;
 
@@ -78,13 +81,8 @@ export const inferenceRoutes: readonly Route[] = [
     path: "/tokenize",
     summary: "The tokens of a text, or of the prompt that a conversation becomes",
     bodyLimit: "chat",
-    body: tokenizeRequest,
-    response: z.object({
-      count: z.int(),
-      max_model_len: z.int(),
-      tokens: z.array(z.int()),
-      token_strs: z.array(z.string()).nullable(),
-    }),
+    body: tokens.tokenizeRequest,
+    response: tokens.tokenizeResult,
     handle: async ({ as, json, signal }) =>
       as.tokens.tokenize((await json(EXACT_FIELDS)) as TokenizeParams, { signal }),
   },
@@ -93,8 +91,8 @@ export const inferenceRoutes: readonly Route[] = [
     path: "/detokenize",
     summary: "The text of tokens",
     bodyLimit: "chat",
-    body: detokenizeRequest,
-    response: z.object({ prompt: z.string() }),
+    body: tokens.detokenizeRequest,
+    response: tokens.detokenizeResult,
     handle: async ({ as, json }) => as.tokens.detokenize((await json()) as DetokenizeParams),
   },
 ];
@@ -112,7 +110,7 @@ export const openRoutes: readonly OpenRoute[] = [
     methods: ["GET"],
     path: "/version",
     summary: "The version of the package",
-    response: z.object({ version: z.string() }),
+    response: health.version,
     open: () => Response.json({ version: packageVersion() }),
   },
 ];
@@ -123,23 +121,23 @@ function total(families: readonly MetricFamily[], name: string): number {
   return samples.reduce((sum, sample) => sum + ("value" in sample ? sample.value : 0), 0);
 }
 
-const check = z.object({ success: z.boolean(), duration: z.number(), errors: z.array(z.string()) });
-
 /** The parts of the face that tell of the engine and the server; `routes` are all there are, for the document. */
 export function operationRoutes(routes: () => readonly Route[], http: HttpMetrics): readonly Route[] {
+  let document: object | undefined;
   return [
     {
       method: "GET",
       path: "/v1/health",
       summary: "Whether the engine takes requests",
-      response: z.object({ status: z.literal("ok") }),
+      response: health.healthReport,
       handle: ({ engine }) => engine.health(),
     },
     {
       method: "GET",
       path: "/v1/system-check",
       summary: "Whether what requests need works",
-      response: z.object({ api: z.literal(true), database: check, cpu_queue: check, gpu_queue: check, home: check }),
+      response: health.systemReport,
+      others: { 503: { description: "Something does not work", schema: health.systemReport } },
       async handle({ engine }) {
         const report = await engine.systemCheck();
         const works = report.database.success && report.cpu_queue.success && report.gpu_queue.success;
@@ -150,7 +148,7 @@ export function operationRoutes(routes: () => readonly Route[], http: HttpMetric
       method: "GET",
       path: "/load",
       summary: "How many sequences are being computed or wait",
-      response: z.object({ server_load: z.int() }),
+      response: health.load,
       async handle({ engine }) {
         const families = engine.metrics();
         return { server_load: total(families, "num_requests_running") + total(families, "num_requests_waiting") };
@@ -160,6 +158,7 @@ export function operationRoutes(routes: () => readonly Route[], http: HttpMetric
       method: "GET",
       path: "/metrics",
       summary: "Prometheus metrics",
+      mediaType: "text/plain",
       handle: async ({ engine }) =>
         new Response(renderMetrics(engine.metrics(), "vllm:") + renderMetrics(http.families()), {
           headers: { "content-type": "text/plain; version=0.0.4; charset=utf-8" },
@@ -170,7 +169,10 @@ export function operationRoutes(routes: () => readonly Route[], http: HttpMetric
       path: "/openapi.json",
       summary: "This document",
       response: z.looseObject({}),
-      handle: async () => openApiDocument(routes(), openRoutes),
+      handle: async () => {
+        document ??= openApiDocument(routes(), openRoutes);
+        return document;
+      },
     },
   ];
 }

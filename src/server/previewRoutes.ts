@@ -1,8 +1,7 @@
-import { z } from "zod";
 import * as artifacts from "../schemas/artifacts.js";
 import * as jobs from "../schemas/jobs.js";
 import * as models from "../schemas/models.js";
-import { metricQuery, orderedPageQuery, page, pageQuery, trajectoryQuery } from "../schemas/pages.js";
+import { metricQuery, nothing, orderedPageQuery, page, pageQuery, trajectoryQuery } from "../schemas/pages.js";
 import * as trajectories from "../schemas/trajectories.js";
 import type { ModelCreateParams, ModelExportParams, ModelImportParams } from "../types/models.js";
 import type { JobQuery, MetricQuery, OrderedPageQuery, TrajectoryQuery } from "../types/queries.js";
@@ -106,7 +105,7 @@ const modelRoutes: Route[] = [
     method: "GET",
     path: "/v1/preview/base-models",
     summary: "List the ids of the base models that can be trained",
-    response: z.array(z.string()),
+    response: models.baseModelIds,
     handle: ({ as }) => as.baseModels.list(),
   },
 ];
@@ -165,14 +164,14 @@ const sessionRoutes: Route[] = [
     method: "GET",
     path: "/v1/preview/training-sessions",
     summary: "List the sessions that hold models, in the process of the engine",
-    response: z.array(jobs.trainingSession),
+    response: jobs.trainingSessions,
     handle: ({ as }) => as.trainingSessions.list(),
   },
   {
     method: "DELETE",
     path: "/v1/preview/training-sessions/:session_id",
     summary: "Close a session that holds a model; what it did not save is gone",
-    response: z.object({}),
+    response: nothing,
     handle: async ({ as, params }) => {
       await as.trainingSessions.close(params.session_id!);
       return {};
@@ -185,7 +184,8 @@ const artifactRoutes: Route[] = [
     method: "PUT",
     path: "/v1/preview/artifacts/:entity/:project/:name/:file",
     summary: "Put one file of an artifact's next version; the body is its content",
-    response: z.object({ bytes: z.int() }),
+    isUpload: true,
+    response: artifacts.artifactFilePut,
     handle: ({ as, params, bytes }) => as.artifacts.put(params, bytes()),
   },
   {
@@ -202,7 +202,7 @@ const keyRoutes: Route[] = [
     method: "GET",
     path: "/v1/preview/caller",
     summary: "Whose key the request carries",
-    response: z.object({ entity: z.string(), owner: z.boolean() }),
+    response: models.caller,
     handle: async ({ as }) => as.caller,
   },
   {
@@ -217,14 +217,14 @@ const keyRoutes: Route[] = [
     method: "GET",
     path: "/v1/preview/keys",
     summary: "List API keys (owner only)",
-    response: z.array(models.apiKey),
+    response: models.apiKeys,
     handle: ({ as }) => as.keys.list(),
   },
   {
     method: "DELETE",
     path: "/v1/preview/keys/:key_id",
     summary: "Revoke an API key (owner only)",
-    response: z.object({}),
+    response: nothing,
     handle: async ({ as, params }) => {
       await as.keys.revoke(params.key_id!);
       return {};

@@ -36,14 +36,22 @@ export interface Route {
   /** Which limit bounds the body; default "large". */
   bodyLimit?: "chat" | "large";
   body?: z.ZodType;
+  /** The body is no JSON, but the content of a file. */
+  isUpload?: boolean;
   query?: z.ZodObject;
   /** Absent: the response is not JSON. */
   response?: z.ZodType;
+  /** Data of the events of a response that is a stream of them. */
+  events?: z.ZodType;
+  /** Of a response that is neither. */
+  mediaType?: string;
+  /** Further responses, by status. */
+  others?: Readonly<Record<number, { description: string; schema: z.ZodType }>>;
   handle(call: Call): Promise<unknown>;
 }
 
 /** An endpoint that answers without a key: probes of load balancers carry none. */
-export interface OpenRoute extends Pick<Route, "path" | "summary" | "response"> {
+export interface OpenRoute extends Pick<Route, "path" | "summary" | "response" | "events" | "mediaType"> {
   methods: readonly ("GET" | "POST")[];
   open(engine: ServedEngine): Promise<Response> | Response;
 }

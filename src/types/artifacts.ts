@@ -10,9 +10,9 @@ export interface Artifact {
 export interface ArtifactCreateParams {
   /** Owner of the artifact. Default: the caller's entity. */
   entity?: string | null;
-  /** Its name in the project. A ConflictError when it is taken, unless `return_existing`. */
+  /** Project that it belongs to. */
   project: string;
-  /** Its name in the project. A ConflictError when it is taken, unless `return_existing`. */
+  /** Its name; every `create` makes the next version of it. */
   name: string;
   /** File name to content; for training data `trajectories.jsonl` (and `metadata.json`) or `train.jsonl`. */
   files: Record<string, string | Uint8Array>;

@@ -379,7 +379,7 @@ export interface ChoiceLogprobs {
   content: TokenLogprob[];
 }
 
-/** Why it ended. */
+/** Why a choice ended: by itself or by a stop; at its limit; to have functions called; broken off; in repetition. */
 export type FinishReason = "stop" | "length" | "tool_calls" | "abort" | "repetition";
 
 /** Every sampling setting of a request that changes the distribution tokens are drawn from. */
@@ -408,7 +408,7 @@ export interface ChatCompletionChoice {
   sampling_settings?: SamplingSettingsRecord;
 }
 
-/** How many tokens it took. */
+/** How many tokens a completion took. */
 export interface CompletionUsage {
   /** Of the prompt, counted once. */
   prompt_tokens: number;
@@ -478,7 +478,7 @@ export interface ToolCallDelta {
   };
 }
 
-/** What comes next. */
+/** What comes next of a message. */
 export interface ChatCompletionDelta {
   /** On the first chunk of a choice. */
   role?: string;

@@ -6,7 +6,7 @@ export interface HealthReport {
   status: "ok";
 }
 
-/** Fails when folders that the database does not know lie in quarantine; the engine works all the same. */
+/** What a check has found. */
 export interface CheckResult {
   /** Whether it works. */
   success: boolean;
@@ -20,24 +20,12 @@ export interface CheckResult {
 export interface SystemReport {
   /** Requests are answered. */
   api: true;
-  /** Fails when folders that the database does not know lie in quarantine; the engine works all the same. */
+  /** The store can be read and written. */
   database: CheckResult;
-  /** Fails when folders that the database does not know lie in quarantine; the engine works all the same. */
+  /** The queue of training jobs moves. */
   cpu_queue: CheckResult;
-  /** Fails when folders that the database does not know lie in quarantine; the engine works all the same. */
+  /** The models compute. */
   gpu_queue: CheckResult;
   /** Fails when folders that the database does not know lie in quarantine; the engine works all the same. */
   home: CheckResult;
-}
-
-export interface Device {
-  /** "cpu" */
-  id: string;
-  name: string;
-  /** Those of them that anneal has kernels for, best last: that one is used. */
-  instruction_sets: readonly string[];
-  /** Compute threads by default. */
-  threads: number;
-  /** Bytes: that the machine has, and that this process could take now. */
-  memory: { total: number; available: number };
 }

@@ -36,7 +36,7 @@ export interface ApiKeyCreated {
 
 /** A model's weights after a step. */
 export interface Checkpoint {
-  /** Its id, to revoke it by. */
+  /** Its id, which pages go by. */
   id: string;
   /** How many jobs (or saved states) made it; 0 is the untrained adapter. */
   step: number;
@@ -80,7 +80,7 @@ export interface MetricRow {
 
 /** A model that is trained from a base model. `entity/project/name` is unique. */
 export interface Model {
-  /** Its id, to revoke it by. */
+  /** Names it wherever a model id is asked for. */
   id: string;
   /** The team or user that it belongs to. */
   entity: string;
@@ -126,7 +126,7 @@ export interface ModelAdapter {
 
 /** A model to train: a base model and an untrained adapter. */
 export interface ModelCreateParams {
-  /** Its name in the project. A ConflictError when it is taken, unless `return_existing`. */
+  /** The project that keeps the model. */
   project: string;
   /** Its name in the project. A ConflictError when it is taken, unless `return_existing`. */
   name: string;
@@ -154,7 +154,7 @@ export interface ModelCreateParams {
 
 /** What a deleted model has taken with it. */
 export interface ModelDeleted {
-  /** Its id, to revoke it by. */
+  /** Its id, which is unknown from now on. */
   model_id: string;
   /** How many checkpoints went with it. */
   deleted_checkpoints: number;
@@ -227,7 +227,7 @@ export interface ModelExported {
 
 /** A model whose training goes on from an existing adapter. */
 export interface ModelImportParams {
-  /** Its name in the project. A ConflictError when it is taken, unless `return_existing`. */
+  /** The project that keeps the model. */
   project: string;
   /** Its name in the project. A ConflictError when it is taken, unless `return_existing`. */
   name: string;

@@ -183,7 +183,7 @@ export interface TrainingConversation {
 
 /** A supervised fine-tuning job, with either `data` or `training_data_url`. */
 export interface SftTrainingJobCreateParams {
-  /** Its id, to revoke it by. */
+  /** The model to train. A NotFoundError when there is none. */
   model_id: string;
   /**
    * Conversations as in `data`, one per line of a JSONL file, or of `trajectories.jsonl` or `train.jsonl` in a folder.
@@ -211,7 +211,7 @@ export interface TrainingEstimate {
 
 /** The first event of a job. */
 export interface TrainingStartedEvent {
-  /** Its id, to revoke it by. */
+  /** Its id, which pages go by. */
   id: string;
   type: "training_started";
   /** What the job will do, and counts of what the data held. */
@@ -229,7 +229,7 @@ export interface TrainingStartedEvent {
 
 /** An optimizer step: its loss, its gradient's norm and what else was measured. */
 export interface GradientStepEvent {
-  /** Its id, to revoke it by. */
+  /** Its id, which pages go by. */
   id: string;
   type: "gradient_step";
   /** Name to value, such as `loss` and `grad_norm`. */
@@ -238,7 +238,7 @@ export interface GradientStepEvent {
 
 /** The last event of a job that succeeded: its checkpoint is served. */
 export interface TrainingEndedEvent {
-  /** Its id, to revoke it by. */
+  /** Its id, which pages go by. */
   id: string;
   type: "training_ended";
   /** What was measured of the whole job. */
@@ -250,7 +250,7 @@ export interface TrainingEndedEvent {
 
 /** The last event of a job that failed, or ("cancelled") was cancelled. */
 export interface TrainingFailedEvent {
-  /** Its id, to revoke it by. */
+  /** Its id, which pages go by. */
   id: string;
   type: "training_failed";
   /** Why. */
@@ -268,12 +268,12 @@ export type TrainingEvent = TrainingStartedEvent | GradientStepEvent | TrainingE
 /** What an event is of. */
 export type TrainingEventType = TrainingEvent["type"];
 
-/** How far it is. */
+/** How far a job is. The last three are final. */
 export type TrainingJobStatus = "queued" | "running" | "succeeded" | "failed" | "cancelled";
 
 /** What several jobs of a model are parts of, as `train` notes it to take a run up again. */
 export interface TrainingRun {
-  /** Its id, to revoke it by. */
+  /** The same in every job of the run. */
   id: string;
   /** null: the application gave none. */
   name: string | null;
@@ -291,11 +291,11 @@ export interface TrainingRun {
 
 /** A training job of either kind. */
 export interface TrainingJob {
-  /** Its id, to revoke it by. */
+  /** Its id. */
   id: string;
   /** How far it is. */
   status: TrainingJobStatus;
-  /** Its id, to revoke it by. */
+  /** The model that it trains. */
   model_id: string;
   /** ISO 8601, as are the other times. */
   created_at: string;
@@ -313,7 +313,7 @@ export interface TrainingJob {
 
 /** A reinforcement learning job. */
 export interface TrainingJobCreateParams {
-  /** Its id, to revoke it by. */
+  /** The model to train. A NotFoundError when there is none. */
   model_id: string;
   /** What to learn from: one optimizer step per group. At most 1000000 entries. */
   trajectory_groups: TrajectoryGroup[];
@@ -325,15 +325,15 @@ export interface TrainingJobCreateParams {
 
 /** A job that is queued. */
 export interface TrainingJobCreated {
-  /** Its id, to revoke it by. */
+  /** The job's id. */
   id: string;
 }
 
 /** A session that holds a model, whose jobs wait until it is closed. */
 export interface TrainingSessionInfo {
-  /** Its id, to revoke it by. */
+  /** Its id, to close it by. */
   id: string;
-  /** Its id, to revoke it by. */
+  /** The model that it holds. */
   model_id: string;
   /** ISO 8601. */
   opened_at: string;

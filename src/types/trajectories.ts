@@ -151,7 +151,7 @@ export interface TrajectoryException {
   traceback?: string | null;
 }
 
-/** The group. */
+/** Trajectories of the same scenario: their rewards are compared with each other. */
 export interface TrajectoryGroup {
   /** The attempts. Where all rewards are equal, nothing is learned. */
   trajectories: Trajectory[];
@@ -181,9 +181,9 @@ export interface LoggedGroup {
 
 /** Trajectories to log. */
 export interface LogParams {
-  /** Its name in the project. A ConflictError when it is taken, unless `return_existing`. */
+  /** What the groups are for: for example "val". */
   split: string;
-  /** What to learn from: one optimizer step per group. At most 1000000 entries. */
+  /** The groups, stored and measured. At most 1000000 entries. */
   trajectory_groups: TrajectoryGroup[];
   /** Of the checkpoint that they were gathered with. A whole number, at least 0. Default: the latest. */
   step?: number | null;

@@ -108,10 +108,13 @@ test("fields together, drawn at random", async () => {
 test("every field and parameter of every endpoint, also with ids that cannot be", async () => {
   interface Operation {
     parameters?: { name: string; in: string }[];
-    requestBody?: { content: { "application/json": { schema: { properties?: object } } } };
+    requestBody?: { content: { "application/json"?: { schema: { $ref?: string; properties?: object } } } };
   }
   const document = await (await served.request("GET", "/openapi.json")).json();
-  const { paths } = document as { paths: Record<string, Record<string, Operation>> };
+  const { paths, components } = document as {
+    paths: Record<string, Record<string, Operation>>;
+    components: { schemas: Record<string, { properties?: object }> };
+  };
   const ids = ["0", "%00", "..%2f..%2fetc", "%F0%9F%98%80", "x".repeat(3000), "00000000-0000-0000-0000-000000000000"];
   const values = ["null", "-1", "1e999", '"a"', '"../../x"', "[]", "[null]", "[{}]", "{}", '{"__proto__":{"a":1}}'];
   const calls: [method: string, path: string, body?: string][] = [];
@@ -124,7 +127,9 @@ test("every field and parameter of every endpoint, also with ids that cannot be"
       for (const id of path.includes("{") ? ids : []) calls.push([method, at(id), method === "GET" ? undefined : "{}"]);
       const named = parameters.filter((parameter) => parameter.in === "query").map(({ name }) => name);
       for (const name of named) for (const value of ids) calls.push([method, `${at(ids[0]!)}?${name}=${value}`]);
-      const properties = Object.keys(requestBody?.content["application/json"].schema.properties ?? {});
+      const schema = requestBody?.content["application/json"]?.schema;
+      const component = components.schemas[schema?.$ref?.replace("#/components/schemas/", "") ?? ""];
+      const properties = Object.keys((component ?? schema)?.properties ?? {});
       for (const name of properties) {
         for (const value of values) calls.push([method, at(ids[0]!), `{${JSON.stringify(name)}:${value}}`]);
       }

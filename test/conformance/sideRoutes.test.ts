@@ -241,14 +241,13 @@ describe("metrics", () => {
 test("openapi.json describes every field of a request", async () => {
   interface Document {
     openapi: string;
-    paths: Record<
-      string,
-      { post?: { requestBody: { content: Record<string, { schema: { properties: object; required: string[] } }> } } }
-    >;
+    paths: Record<string, { post?: { requestBody: { content: Record<string, { schema: { $ref: string } }> } } }>;
+    components: { schemas: Record<string, { properties: object; required: string[] }> };
   }
   const { body } = await json<Document>("GET", "/openapi.json");
   expect(body.openapi).toMatch(/^3\./);
-  const { schema } = body.paths["/v1/chat/completions"]!.post!.requestBody.content["application/json"]!;
+  const { $ref } = body.paths["/v1/chat/completions"]!.post!.requestBody.content["application/json"]!.schema;
+  const schema = body.components.schemas[$ref.replace("#/components/schemas/", "")]!;
   expect(Object.keys(schema.properties)).toHaveLength(61);
   expect(schema.required).toEqual(["messages"]);
   for (const path of ["/v1/chat/completions/", "/v1/models", "/v1/health", "/tokenize", "/metrics"]) {

@@ -298,9 +298,13 @@ describe("the engine itself", () => {
       const known = pattern.replace("/e/p/n/f", "/{entity}/{project}/{name}/{file}");
       expect(body.paths[known]?.[method.toLowerCase()], `${method} ${known}`).toBeDefined();
     }
-    const create = body.paths["/v1/preview/models"]!.post!.requestBody.content["application/json"].schema;
+    const sent = (path: string) => {
+      const { $ref } = body.paths[path]!.post!.requestBody.content["application/json"].schema;
+      return body.components.schemas[$ref.replace("#/components/schemas/", "")]!;
+    };
+    const create = sent("/v1/preview/models");
     expect(create.required.sort()).toEqual(["base_model", "name", "project"]);
-    const chat = body.paths["/v1/chat/completions"]!.post!.requestBody.content["application/json"].schema;
+    const chat = sent("/v1/chat/completions");
     expect(Object.keys(chat.properties)).toEqual(expect.arrayContaining(["messages", "seed", "structured_outputs"]));
   });
 });

@@ -21,11 +21,12 @@ export interface Body {
   error: { message: string; type: string; param: string | null; code: string | null };
   openapi: string;
   paths: Record<string, Record<string, Operation>>;
+  components: { schemas: Record<string, { required: string[]; properties: Record<string, unknown> }> };
 }
 
 interface Operation {
   requestBody: {
-    content: { "application/json": { schema: { required: string[]; properties: Record<string, unknown> } } };
+    content: { "application/json": { schema: { $ref: string } } };
   };
 }
 
