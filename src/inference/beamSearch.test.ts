@@ -157,6 +157,16 @@ describe("beam search", () => {
     expect(choices.map((choice) => choice.tokenIds)).toEqual(plainSearch(2000, 3, 5, 1).map((one) => one.tokens));
   });
 
+  test("beside a choice that decodes takes part in every other step", async () => {
+    const { loop, generation: beams } = begin({ width: 3, maxTokens: 40 });
+    const other = loop.submit(generationRequest({ promptTokens: PROMPT.slice(0, 5), params: { maxTokens: 400 } }));
+    for await (const _ of beams);
+    // Two steps are in flight at most: while one computes the beams, the next cannot know them yet.
+    expect(loop.stats().steps).toBeLessThanOrEqual(2 * 41);
+    expect(loop.stats().running).toBe(1);
+    await other[Symbol.asyncIterator]().return!();
+  });
+
   test.each([0, 3, 10, 30])("ends %d ms after its start when it is aborted", async (ms) => {
     const leaving = new AbortController();
     const { loop, device, generation } = begin({ width: 200, maxTokens: 50, pages: 150 }, leaving.signal);
