@@ -18,7 +18,7 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { openRuntime, type Trainer, type TrainRow } from "../src/runtime/runtime.js";
 import { accumulateGradient } from "../src/training/forwardBackward.js";
-import { OPTIMIZER } from "../src/training/recipe.js";
+import { OPTIMIZER } from "../src/training/optimizer.js";
 import type { TokenRow } from "../src/training/rows.js";
 import { openWeightFolder } from "../src/weights/index.js";
 import { type ModelShape, modelShapes, randomFolder } from "./modelShapes.js";

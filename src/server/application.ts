@@ -8,7 +8,6 @@ import type { ServedEngine } from "../engine/servedEngine.js";
 import { AnnealError, AuthenticationError, errorForOthers, NotFoundError, ValidationError } from "../errors.js";
 import type { Release } from "../line.js";
 import { readBody, readJson } from "./bodies.js";
-import type { ServerOptions } from "./createServer.js";
 import { errorBody, errorResponse, publicError, styleOf } from "./errorBodies.js";
 import { HttpMetrics } from "./httpMetrics.js";
 import { inferenceRoutes, openRoutes, operationRoutes } from "./inferenceRoutes.js";
@@ -21,6 +20,23 @@ const METHODS = ["GET", "POST", "PUT", "DELETE"];
 const EXPOSED_HEADERS = ["x-request-id", "x-error-code", "x-error-param", "retry-after"];
 /** For which a browser need not ask again. */
 const PREFLIGHT_SECONDS = 7200;
+
+export interface ServerOptions {
+  /** Bytes of a chat body at most; default 8 MiB. */
+  chatBodyLimit?: number;
+  /**
+   * Bytes of any other body at most; default 1 GiB. Worked on, a body takes about nine times its size in memory; of those
+   * above 16 MiB one at a time is.
+   */
+  bodyLimit?: number;
+  /**
+   * Origins whose pages in a browser may call, such as "https://app.example"; "*": all. Default: none. Preflight requests
+   * then need no key.
+   */
+  allowOrigin?: string | readonly string[];
+  /** Where all paths begin when the caller does not take it off them, such as "/llm"; default "". */
+  basePath?: string;
+}
 
 /** What is known of a request on its way. */
 interface Variables {

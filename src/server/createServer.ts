@@ -1,23 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { ServedEngine } from "../engine/servedEngine.js";
+import type { ServerOptions } from "./application.js";
 import type { NodeListener } from "./nodeListener.js";
-
-export interface ServerOptions {
-  /** Bytes of a chat body at most; default 8 MiB. */
-  chatBodyLimit?: number;
-  /**
-   * Bytes of any other body at most; default 1 GiB. Worked on, a body takes about nine times its size in memory; of those
-   * above 16 MiB one at a time is.
-   */
-  bodyLimit?: number;
-  /**
-   * Origins whose pages in a browser may call, such as "https://app.example"; "*": all. Default: none. Preflight requests
-   * then need no key.
-   */
-  allowOrigin?: string | readonly string[];
-  /** Where all paths begin when the caller does not take it off them, such as "/llm"; default "". */
-  basePath?: string;
-}
 
 /** What an application mounts: where it is called decides how. */
 export interface FetchHandler {

@@ -11,7 +11,7 @@ import { readAdapterFolder, writeAdapterFolder } from "../weights/adapterFolder.
 import { JsonFields } from "../weights/jsonFields.js";
 import { readSafetensors, safetensorsPieces } from "../weights/safetensors.js";
 import type { TrainingBase } from "./host.js";
-import type { Objective } from "./recipe.js";
+import type { Objective } from "./optimizer.js";
 
 /** Everything that training goes on from. */
 export interface AdapterState {

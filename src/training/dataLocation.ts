@@ -5,20 +5,7 @@ import { basename, dirname, isAbsolute, join, relative, resolve, sep } from "nod
 import { fileURLToPath } from "node:url";
 import { systemReason, ValidationError } from "../errors.js";
 import { ADAPTER_FILES } from "./checkpointFiles.js";
-
-/** On whose behalf a file is read: of the application in this process, or of a request with the owner's or another key. */
-export type Reader = "application" | "owner" | "other";
-
-/** What a reader may read of this machine's files. */
-export interface FileRights {
-  readonly reader: Reader;
-  /** Real paths of the folders in which it must lie; null: anywhere. Then it may also be named by a relative path. */
-  readonly roots: readonly string[] | null;
-  /** Whether files of a folder may be links, if they lead to where their reader may read. */
-  readonly followLinks: boolean;
-  /** Of a real path under a root: whether it is kept from the reader all the same. */
-  isHidden(path: string): boolean;
-}
+import type { FileRights, Reader } from "./host.js";
 
 export interface DataSources {
   rights: FileRights;

@@ -5,8 +5,8 @@ import { writeFileDurably } from "../store/durableFiles.js";
 import type { Store } from "../store/store.js";
 import type { ExperimentalConfig, SftConfig } from "../types/training.js";
 import type { TrajectoryGroup } from "../types/trajectories.js";
-import type { Reader } from "./dataLocation.js";
 import { fileLines } from "./fileLines.js";
+import type { Reader } from "./host.js";
 
 export type JobRequest =
   /** `reader` (absent: the owner) is who named the adapter folder of `config`, if it has one. */

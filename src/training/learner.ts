@@ -9,7 +9,7 @@ import {
   type PassLimits,
   type RowValues,
 } from "./forwardBackward.js";
-import type { OptimizerSettings } from "./recipe.js";
+import type { OptimizerSettings } from "./optimizer.js";
 import type { TokenRow } from "./rows.js";
 
 /** Calls reject with the signal's reason when `limits.signal` is aborted. */

@@ -4,7 +4,7 @@ import { ValidationError, type ValidationIssue } from "../errors.js";
 import type { PolicyLossSettings } from "../runtime/runtime.js";
 import type { ExperimentalConfig } from "../types/training.js";
 import type { LearningRateSettings } from "./learningRates.js";
-import { MAX_LEARNING_RATE } from "./recipe.js";
+import { MAX_LEARNING_RATE } from "./optimizer.js";
 import { resolveValidation, type ValidationSettings } from "./validation.js";
 
 /** Which logprobs the KL-shaped advantage is measured against. */

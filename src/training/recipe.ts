@@ -1,28 +1,9 @@
 // A job as the runner sees it: so many optimizer steps, one after the other, each a pure function of the weights before it.
 
 import type { Learner } from "./learner.js";
+import type { Objective } from "./optimizer.js";
 import type { TokenRow } from "./rows.js";
 import type { ValidationSettings } from "./validation.js";
-
-/** Which objective the moments of an optimizer belong to: they are cleared when it changes. */
-export type Objective = "rl" | "sft";
-
-export interface OptimizerSettings {
-  beta1: number;
-  beta2: number;
-  eps: number;
-  weightDecay: number;
-  maxGradNorm: number;
-}
-
-/** What the native core takes. */
-export const MAX_LEARNING_RATE = 1000;
-
-/** AdamW as commonly used for adapters: RL decays and clips hard, SFT does not decay. */
-export const OPTIMIZER: Record<Objective, OptimizerSettings> = {
-  rl: { beta1: 0.9, beta2: 0.99, eps: 1e-8, weightDecay: 0.1, maxGradNorm: 0.1 },
-  sft: { beta1: 0.9, beta2: 0.99, eps: 1e-8, weightDecay: 0, maxGradNorm: 1 },
-};
 
 export interface RecipeValidation extends ValidationSettings {
   /** Optimizer steps between two looks. */

@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { afterAll, describe, expect, it } from "vitest";
 import { ValidationError } from "../errors.js";
-import { type DataSources, type FileRights, resolveAdapterFolder, resolveTrainingData } from "./dataLocation.js";
+import { type DataSources, resolveAdapterFolder, resolveTrainingData } from "./dataLocation.js";
+import type { FileRights } from "./host.js";
 import { readExamples, type SftExample, snapshotData, TrainingDataError } from "./sftData.js";
 
 const root = mkdtempSync(join(tmpdir(), "sft-data-"));

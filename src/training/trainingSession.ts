@@ -22,9 +22,9 @@ import { optimizersOf, type TrainingBase, type TrainingHost } from "./host.js";
 import type { JobRunner } from "./jobRunner.js";
 import { Learner } from "./learner.js";
 import { crossEntropyLoss, policyGradientLoss, preferenceLoss, withEntropyBonus } from "./losses.js";
+import type { Objective } from "./optimizer.js";
 import { passLimits } from "./passLimits.js";
 import { resolvePolicy } from "./policy.js";
-import type { Objective } from "./recipe.js";
 import type { TokenRow } from "./rows.js";
 import {
   checkedMetrics,

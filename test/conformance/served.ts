@@ -2,7 +2,8 @@
 
 import { expect } from "vitest";
 import { Engine } from "../../src/engine.js";
-import { createServer, type ServerOptions } from "../../src/server/createServer.js";
+import type { ServerOptions } from "../../src/server/application.js";
+import { createServer } from "../../src/server/createServer.js";
 import { type Listening, listen } from "../../src/server/listen.js";
 import type { ChatCompletion, ChatCompletionChunk } from "../../src/types/chat.js";
 import type { EngineOptions } from "../../src/types/options.js";

@@ -3,9 +3,9 @@ import { type DeviceModel, type NamedTensors, openRuntime, type Trainer } from "
 import { DEFAULT_ADAPTER } from "../../src/training/checkpointFiles.js";
 import { accumulateGradient, evaluateRows, type LossFunction } from "../../src/training/forwardBackward.js";
 import { crossEntropyLoss, policyGradientLoss, preferenceLoss, withEntropyBonus } from "../../src/training/losses.js";
+import { OPTIMIZER } from "../../src/training/optimizer.js";
 import { packRows } from "../../src/training/packing.js";
 import { resolvePolicy } from "../../src/training/policy.js";
-import { OPTIMIZER } from "../../src/training/recipe.js";
 import type { TokenRow } from "../../src/training/rows.js";
 import { openWeightFolder } from "../../src/weights/index.js";
 import { modelFolder } from "./jobHost.js";

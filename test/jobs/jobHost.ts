@@ -7,7 +7,7 @@ import type { Store } from "../../src/store/store.js";
 import { loadTokenizer } from "../../src/text/index.js";
 import { writeInitialCheckpoint } from "../../src/training/checkpointFiles.js";
 import type { TrainingBase, TrainingHost } from "../../src/training/host.js";
-import { OPTIMIZER } from "../../src/training/recipe.js";
+import { OPTIMIZER } from "../../src/training/optimizer.js";
 import type { Logger } from "../../src/types/logger.js";
 import type { Trajectory, TrajectoryGroup } from "../../src/types/trajectories.js";
 import { openWeightFolder } from "../../src/weights/index.js";

@@ -11,7 +11,7 @@ import { resolveTrainingData } from "../../src/training/dataLocation.js";
 import type { TrainingBase, TrainingOptions } from "../../src/training/host.js";
 import { type JobRequest, writeJobRequest } from "../../src/training/jobRequest.js";
 import { JobRunner } from "../../src/training/jobRunner.js";
-import { OPTIMIZER } from "../../src/training/recipe.js";
+import { OPTIMIZER } from "../../src/training/optimizer.js";
 import { checkRatesOfFile, resolveSftSettings } from "../../src/training/sftRecipe.js";
 import type { ExperimentalConfig, SftConfig } from "../../src/types/training.js";
 import type { TrajectoryChoice } from "../../src/types/trajectories.js";

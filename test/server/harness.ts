@@ -2,7 +2,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Engine } from "../../src/engine.js";
-import { createServer, type FetchHandler, type ServerOptions } from "../../src/server/createServer.js";
+import type { ServerOptions } from "../../src/server/application.js";
+import { createServer, type FetchHandler } from "../../src/server/createServer.js";
 import type { EngineOptions } from "../../src/types/options.js";
 
 /** Fields of the answers of all endpoints; a test says which it expects. */

@@ -10,7 +10,7 @@ import { validate } from "../../schemas/validate.js";
 import { isKept } from "../../store/homeFolder.js";
 import type { JobRecord, ModelRecord } from "../../store/records.js";
 import type { Store } from "../../store/store.js";
-import type { FileRights, Reader } from "../../training/dataLocation.js";
+import type { FileRights, Reader } from "../../training/host.js";
 
 /** Whose request it is. The owner may act in any entity; others only in their own. */
 export interface Caller {

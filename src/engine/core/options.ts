@@ -7,7 +7,7 @@ import { packageFolder } from "../../packageFiles.js";
 import { MAX_ADAPTER_RANK, PROJECTIONS } from "../../schemas/models.js";
 import { name } from "../../schemas/names.js";
 import { validate } from "../../schemas/validate.js";
-import { OPTIMIZER, type OptimizerSettings } from "../../training/recipe.js";
+import { OPTIMIZER, type OptimizerSettings } from "../../training/optimizer.js";
 import type { Logger } from "../../types/logger.js";
 import type { EngineOptions, ModelOptions } from "../../types/options.js";
 
