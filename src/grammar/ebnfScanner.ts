@@ -1,10 +1,10 @@
 // Reading the text of a grammar character by character; what the notations have in common.
 
 import { GrammarError } from "./grammarError.js";
-import { alt, chars, complement, type Expr, MOST_REPETITIONS, type Range, repeat, seq, text } from "./ir.js";
-import { READING, spend } from "./workBudget.js";
+import { alt, chars, complement, type Expr, MAX_REPETITIONS, type Range, repeat, seq, text } from "./ir.js";
+import { READ_COST, spend } from "./workBudget.js";
 
-const DEEPEST = 250;
+const MAX_DEPTH = 250;
 
 const ESCAPES: ReadonlyMap<string, number> = new Map([
   ["t", 9],
@@ -28,7 +28,7 @@ export class EbnfScanner {
   private lineKnownAt = 0;
 
   constructor(readonly source: string) {
-    spend(READING * source.length);
+    spend(READ_COST * source.length);
   }
 
   /** From 1. Asked for again and again, so it is counted on from where it was asked for last. */
@@ -50,7 +50,7 @@ export class EbnfScanner {
 
   /** Counts nested groups while `read` runs. */
   nested<T>(read: () => T): T {
-    if (++this.depth > DEEPEST) throw this.error(`groups are nested more than ${DEEPEST} deep`);
+    if (++this.depth > MAX_DEPTH) throw this.error(`groups are nested more than ${MAX_DEPTH} deep`);
     const result = read();
     this.depth--;
     return result;
@@ -147,8 +147,8 @@ export class EbnfScanner {
   /** An item repeated as often as two numbers say; `max` -1: without bound. */
   repeated(item: Expr, min: number, max: number): Expr {
     if (max !== -1 && max < min) throw this.error("the numbers of a repetition are out of order");
-    if (Math.max(min, max) > MOST_REPETITIONS) {
-      throw this.error(`more than ${MOST_REPETITIONS} repetitions are not supported`);
+    if (Math.max(min, max) > MAX_REPETITIONS) {
+      throw this.error(`more than ${MAX_REPETITIONS} repetitions are not supported`);
     }
     return repeat(item, min, max);
   }

@@ -211,7 +211,7 @@ export function alt(...items: readonly Expr[]): Expr {
 }
 
 /** That a grammar may ask for in so many words. */
-export const MOST_REPETITIONS = 1_000_000;
+export const MAX_REPETITIONS = 1_000_000;
 
 export function repeat(item: Expr, min: number, max = -1): Expr {
   if (max !== -1 && max < min) return NEVER;

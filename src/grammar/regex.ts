@@ -2,18 +2,18 @@
 // the two differ, ECMAScript counts: `.` matches no line terminator, `$` is the very end, `\d` is 0 to 9.
 
 import { classOfLetter, DOT, propertyRanges } from "./characterClasses.js";
+import { ExprCache } from "./exprCache.js";
 import { GrammarError } from "./grammarError.js";
-import { chars, complement, type Expr, MOST_REPETITIONS, type Range, text } from "./ir.js";
+import { chars, complement, type Expr, MAX_REPETITIONS, type Range, text } from "./ir.js";
 import { Anchored } from "./regexAnchors.js";
-import { Remembered } from "./remembered.js";
-import { READING, spend } from "./workBudget.js";
+import { READ_COST, spend } from "./workBudget.js";
 
-const DEEPEST = 250;
+const MAX_DEPTH = 250;
 /** Characters of `{2,5}`. */
-const LONGEST_COUNT = 40;
+const MAX_COUNT_LENGTH = 40;
 /** Characters of patterns, and of parts of them, that are looked up among those before. */
-const LONGEST_SHARED = 200;
-const searches = new Remembered(256);
+const MAX_SHARED_LENGTH = 200;
+const searches = new ExprCache(256);
 
 const CONTROL_ESCAPES: ReadonlyMap<string, number> = new Map([
   ["t", 9],
@@ -34,7 +34,7 @@ export function regexToExpr(pattern: string): Expr {
 /** The texts that `pattern` matches somewhere, as JSON Schema's `pattern` means it. */
 export function regexSearchToExpr(pattern: string): Expr {
   const make = () => new RegexReader(pattern).read().search();
-  return pattern.length > LONGEST_SHARED ? make() : searches.get(pattern, make);
+  return pattern.length > MAX_SHARED_LENGTH ? make() : searches.get(pattern, make);
 }
 
 class RegexReader {
@@ -44,7 +44,7 @@ class RegexReader {
   private depth = 0;
 
   constructor(pattern: string) {
-    spend(READING * pattern.length);
+    spend(READ_COST * pattern.length);
     this.characters = [...pattern];
   }
 
@@ -55,7 +55,7 @@ class RegexReader {
   }
 
   private alternatives(): Anchored {
-    if (++this.depth > DEEPEST) throw this.error(`groups are nested more than ${DEEPEST} deep`);
+    if (++this.depth > MAX_DEPTH) throw this.error(`groups are nested more than ${MAX_DEPTH} deep`);
     const found = [this.sequence()];
     while (this.takes("|")) found.push(this.sequence());
     this.depth--;
@@ -73,7 +73,7 @@ class RegexReader {
     const begin = this.at;
     const found = this.newQuantified();
     const length = this.at - begin;
-    if (length === 1 || length > LONGEST_SHARED) return found;
+    if (length === 1 || length > MAX_SHARED_LENGTH) return found;
     const source = this.characters.slice(begin, this.at).join("");
     const known = this.known.get(source);
     if (known === undefined) this.known.set(source, found);
@@ -103,8 +103,8 @@ class RegexReader {
     if (count === null) return null;
     this.at += count.length;
     if (count.max !== -1 && count.max < count.min) throw this.error("the numbers of a quantifier are out of order");
-    if (Math.max(count.min, count.max) > MOST_REPETITIONS) {
-      throw this.error(`more than ${MOST_REPETITIONS} repetitions are not supported`);
+    if (Math.max(count.min, count.max) > MAX_REPETITIONS) {
+      throw this.error(`more than ${MAX_REPETITIONS} repetitions are not supported`);
     }
     return [count.min, count.max];
   }
@@ -112,7 +112,7 @@ class RegexReader {
   /** `{2}`, `{2,}`, `{2,5}` or `{,5}` at this place; null: none, a brace then stands for itself. */
   private readsCount(): { min: number; max: number; length: number } | null {
     if (this.next !== "{") return null;
-    const ahead = this.characters.slice(this.at, this.at + LONGEST_COUNT);
+    const ahead = this.characters.slice(this.at, this.at + MAX_COUNT_LENGTH);
     const close = ahead.indexOf("}");
     if (close < 0) return null;
     const inside = ahead.slice(1, close).join("");

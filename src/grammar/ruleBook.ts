@@ -4,7 +4,7 @@ import { GrammarError } from "./grammarError.js";
 import { type Expr, type Grammar, NEVER } from "./ir.js";
 
 /** A schema or grammar that comes to more has too many combinations. */
-const MOST_RULES = 20_000;
+const MAX_RULES = 20_000;
 
 export class RuleBook {
   private readonly rules: Expr[] = [];
@@ -12,7 +12,7 @@ export class RuleBook {
 
   /** A rule that matches nothing until it is defined. */
   reserve(name: string): Extract<Expr, { kind: "rule" }> {
-    if (this.rules.length >= MOST_RULES) throw new GrammarError(`comes to more than ${MOST_RULES} rules`);
+    if (this.rules.length >= MAX_RULES) throw new GrammarError(`comes to more than ${MAX_RULES} rules`);
     this.names.push(name);
     return { kind: "rule", rule: this.rules.push(NEVER) - 1 };
   }

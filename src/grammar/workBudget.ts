@@ -4,9 +4,9 @@
 import { GrammarError } from "./grammarError.js";
 
 /** Steps of well under a microsecond. */
-const MOST_STEPS = 20_000_000;
+const MAX_STEPS = 20_000_000;
 /** Steps that a character of a regular expression or of a grammar's text comes to. */
-export const READING = 10;
+export const READ_COST = 10;
 
 let left = Number.POSITIVE_INFINITY;
 
@@ -22,7 +22,7 @@ export class TooMuchWork extends GrammarError {
 }
 
 /** Runs `read`; past the budget `spend` throws. What is too large for the stack is past it too. */
-export function withWorkBudget<T>(read: () => T, steps = MOST_STEPS): T {
+export function withWorkBudget<T>(read: () => T, steps = MAX_STEPS): T {
   left = steps;
   try {
     return read();

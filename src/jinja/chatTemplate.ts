@@ -17,8 +17,8 @@ export interface RenderOptions {
   limits?: Partial<TemplateLimits>;
 }
 
-/** Templates kept compiled; requests may bring their own, so the oldest go first. */
-const CACHE_SIZE = 64;
+/** Templates kept compiled; requests may bring their own, so the least recently used go first. */
+const MAX_COMPILED_TEMPLATES = 64;
 const cache = new Map<string, ChatTemplate>();
 
 /**
@@ -31,7 +31,7 @@ export function compileChatTemplate(source: string): ChatTemplate {
   const template = cache.get(hash) ?? new ChatTemplate(source);
   cache.delete(hash);
   cache.set(hash, template);
-  if (cache.size > CACHE_SIZE) cache.delete(cache.keys().next().value!);
+  if (cache.size > MAX_COMPILED_TEMPLATES) cache.delete(cache.keys().next().value!);
   return template;
 }
 

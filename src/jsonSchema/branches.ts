@@ -2,19 +2,18 @@
 
 import { GrammarError } from "../grammar/grammarError.js";
 import { spend } from "../grammar/workBudget.js";
-import type { JsonObject, Scalar, SchemaDocument, SchemaNode } from "./document.js";
+import { isObject, type JsonObject, type Scalar, type SchemaDocument, type SchemaNode } from "./document.js";
 import { isProvablyEmpty } from "./emptiness.js";
 import { checkKeywords, keysOf, keywordError, listOf, namesOf, stringOf } from "./keywords.js";
 import { negate } from "./negation.js";
 import { areSeenApart, outlineOf } from "./outlines.js";
-import type { Branch } from "./shape.js";
-import { withoutUnevaluated } from "./unevaluated.js";
+import { arrayParts, type Branch, type BranchReader } from "./shape.js";
 
-const MOST_BRANCHES = 2000;
+const MAX_BRANCHES = 2000;
 /** Each set of alternatives is one of its own where what they evaluate counts. */
-const MOST_TOGETHER = 6;
+const MAX_TOGETHER = 6;
 /** Steps of work that a comparison of two alternatives comes to. */
-const COMPARISON = 100;
+const COMPARE_COST = 100;
 
 class CircularError extends GrammarError {
   constructor(path: readonly string[]) {
@@ -22,7 +21,7 @@ class CircularError extends GrammarError {
   }
 }
 
-export class Branches {
+export class Branches implements BranchReader {
   private readonly known = new Map<number, Branch[]>();
   private readonly open = new Set<number>();
 
@@ -49,7 +48,7 @@ export class Branches {
 
   /** Whether no value satisfies all of them; false when that is not seen. */
   excludeEachOther(nodes: readonly SchemaNode[]): boolean {
-    spend(COMPARISON);
+    spend(COMPARE_COST);
     return this.of(nodes).every((branch) => isProvablyEmpty(this.document, this, branch, this.closed));
   }
 
@@ -153,8 +152,8 @@ export class Branches {
   private anyOfKeyword(node: SchemaNode): Branch[] {
     const alternatives = listOf(node, "anyOf").map((i) => this.document.child(node, "anyOf", i));
     if (!this.document.hasUnevaluated) return this.anyOf(alternatives);
-    if (alternatives.length > MOST_TOGETHER) {
-      const why = `of more than ${MOST_TOGETHER} alternatives cannot be enforced in a schema with unevaluated keywords`;
+    if (alternatives.length > MAX_TOGETHER) {
+      const why = `of more than ${MAX_TOGETHER} alternatives cannot be enforced in a schema with unevaluated keywords`;
       throw keywordError(node, "anyOf", why);
     }
     return Array.from({ length: 2 ** alternatives.length - 1 }, (_, i) =>
@@ -170,7 +169,7 @@ export class Branches {
     const outlines = alternatives.map((one) => outlineOf(document, this, [own, one], this.closed));
     const areApart = alternatives.map((one, i) =>
       alternatives.slice(0, i).map((other, j) => {
-        spend(COMPARISON / 10);
+        spend(COMPARE_COST / 10);
         return areSeenApart(outlines[i]!, outlines[j]!) || this.excludeEachOther([own, one, other]);
       }),
     );
@@ -253,8 +252,8 @@ function withoutCombinations(schema: JsonObject): JsonObject {
 }
 
 function cross(left: readonly Branch[], right: readonly Branch[], node: SchemaNode): Branch[] {
-  if (left.length * right.length > MOST_BRANCHES) {
-    throw new GrammarError(`has more than ${MOST_BRANCHES} combinations of alternatives`, node.path);
+  if (left.length * right.length > MAX_BRANCHES) {
+    throw new GrammarError(`has more than ${MAX_BRANCHES} combinations of alternatives`, node.path);
   }
   const found: Branch[] = [];
   for (const a of left) {
@@ -264,4 +263,44 @@ function cross(left: readonly Branch[], right: readonly Branch[], node: SchemaNo
     }
   }
   return found;
+}
+
+// unevaluatedProperties and unevaluatedItems: in one branch it is known what the others evaluate, so that these keywords
+// become additionalProperties and items beside what is evaluated.
+
+/** `branch` comes of `node`; adds what the node asks of the rest. */
+export function withoutUnevaluated(document: SchemaDocument, node: SchemaNode, branch: Branch): Branch {
+  const schema = node.schema as JsonObject;
+  const evaluating = branch.filter((one) => !one.silent && isObject(one.schema));
+  const added: SchemaNode[] = [];
+  if (schema.unevaluatedProperties !== undefined) added.push(restOfProperties(document, node, evaluating));
+  if (schema.unevaluatedItems !== undefined) added.push(restOfItems(document, node, evaluating));
+  return [...branch, ...added];
+}
+
+function restOfProperties(document: SchemaDocument, node: SchemaNode, evaluating: Branch): SchemaNode {
+  const isAll = evaluating.some((one) => (one.schema as JsonObject).additionalProperties !== undefined);
+  const all = (keyword: string) =>
+    Object.fromEntries(evaluating.flatMap((one) => keysOf(one, keyword)).map((key) => [key, true]));
+  const schema: JsonObject = {
+    properties: all("properties"),
+    patternProperties: all("patternProperties"),
+    additionalProperties: isAll ? true : (node.schema as JsonObject).unevaluatedProperties,
+  };
+  return document.derive(node, `rest of properties ${identity(evaluating)}`, { schema });
+}
+
+function restOfItems(document: SchemaDocument, node: SchemaNode, evaluating: Branch): SchemaNode {
+  const parts = evaluating.map((one) => arrayParts(document, one));
+  const prefix = Array.from({ length: Math.max(0, ...parts.map((part) => part.prefix.length)) }, () => true);
+  const rest = (node.schema as JsonObject).unevaluatedItems;
+  const found = evaluating.map((one) => (one.schema as JsonObject).contains).filter((one) => one !== undefined);
+  const isAll = parts.some((part) => part.rest.length > 0);
+  const items = found.length > 0 && document.containsEvaluates ? { anyOf: [rest, ...found] } : rest;
+  const schema: JsonObject = { prefixItems: prefix, items: isAll ? true : items };
+  return document.derive(node, `rest of items ${identity(evaluating)}`, { schema });
+}
+
+function identity(nodes: Branch): string {
+  return nodes.map((one) => one.id).join(" ");
 }

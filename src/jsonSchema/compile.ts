@@ -8,9 +8,8 @@ import { GrammarError } from "../grammar/grammarError.js";
 import { alt, and, type Expr, NEVER, not, seq, text } from "../grammar/ir.js";
 import { isMatch } from "../grammar/regularMatch.js";
 import { spend } from "../grammar/workBudget.js";
-import { arrayExpr } from "./arrays.js";
+import { arrayExpr, countedArrayExpr } from "./arrays.js";
 import { Branches } from "./branches.js";
-import { countedArrayExpr } from "./countedArrays.js";
 import { asFraction, commonMultiple, compareDecimals, isInteger, shifted, toDecimal } from "./decimals.js";
 import { isObject, type JsonObject, type Scalar, SchemaDocument, type SchemaNode } from "./document.js";
 import { isWithin } from "./emptiness.js";
@@ -18,7 +17,7 @@ import { fixedPointRange, fractionalRange, integerRange } from "./integers.js";
 import { freeString, quoted, spelled, spelledText } from "./jsonStrings.js";
 import type { JsonRules } from "./jsonValues.js";
 import { ASSERTIONS, keywordError, listOf } from "./keywords.js";
-import { type Member, type Members, MOST_LOOSE, objectExpr } from "./members.js";
+import { MAX_LOOSE, type Member, type Members, objectExpr } from "./members.js";
 import { multiplesInRange } from "./multiples.js";
 import { type Bound, numberRange, plainDecimal } from "./numbers.js";
 import {
@@ -38,12 +37,12 @@ import {
 import { nameContent, stringContent } from "./strings.js";
 
 /** Each set of patterns that a name may match has a rule of its own. */
-const MOST_PATTERNS = 6;
+const MAX_PATTERNS = 6;
 /** Steps of work that a range of numbers comes to, and a single one. */
-const RANGE = 2000;
-const LITERAL = 100;
+const RANGE_COST = 2000;
+const LITERAL_COST = 100;
 /** And a reference that is followed. */
-const DETOUR = 20;
+const REFERENCE_COST = 20;
 
 export interface JsonSchemaOptions {
   /** Objects that declare properties have no others unless they say so. */
@@ -109,7 +108,7 @@ class SchemaCompiler {
     for (let at = node; !seen.has(at); ) {
       const keyword = onlyAssertion(at);
       if (keyword !== "$ref" && keyword !== "allOf") return at;
-      spend(DETOUR);
+      spend(REFERENCE_COST);
       seen.add(at);
       if (keyword === "$ref") at = this.document.resolve(at, "$ref");
       else if (listOf(at, "allOf").length === 1) at = this.document.child(at, "allOf", "0");
@@ -155,7 +154,7 @@ class SchemaCompiler {
   }
 
   private literals(branch: Branch, { literals, types, integer, fractional }: TypeShape): Expr {
-    spend(LITERAL * literals!.length);
+    spend(LITERAL_COST * literals!.length);
     const { low, high, steps } = numberShape(branch);
     const parts = literals!.flatMap((value) => {
       if (!types.has(typeOf(value)) || typeof value === "string") return [];
@@ -183,7 +182,7 @@ class SchemaCompiler {
       .map((value) => toDecimal(value as number | bigint))
       .sort(compareDecimals);
     const holes = excluded.map((value): Bound => ({ value, inclusive: false }));
-    spend(RANGE * holes.length);
+    spend(RANGE_COST * holes.length);
     const parts = [low, ...holes].map((from, i) => this.numbersBetween(from, holes[i] ?? high, shape, steps));
     return alt(...parts);
   }
@@ -253,9 +252,9 @@ class SchemaCompiler {
       if (declared && !shape.anyOrder) ordered.push(member);
       else loose.push(member);
     }
-    if (loose.length > MOST_LOOSE) {
+    if (loose.length > MAX_LOOSE) {
       const keyword = shape.anyOrder ? "x-property-order" : "required";
-      const why = `more than ${MOST_LOOSE} properties in any order cannot be enforced`;
+      const why = `more than ${MAX_LOOSE} properties in any order cannot be enforced`;
       throw keywordError(nodeWith(branch, keyword), keyword, why);
     }
     const { min, max } = shape;
@@ -288,9 +287,9 @@ class SchemaCompiler {
     names: Expr | null,
   ): Expr | null {
     const { patterns } = shape;
-    if (patterns.length > MOST_PATTERNS) {
+    if (patterns.length > MAX_PATTERNS) {
       const node = nodeWith(branch, "patternProperties");
-      throw keywordError(node, "patternProperties", `more than ${MOST_PATTERNS} patterns cannot be enforced together`);
+      throw keywordError(node, "patternProperties", `more than ${MAX_PATTERNS} patterns cannot be enforced together`);
     }
     const members: Expr[] = [];
     for (let subset = 0; subset < 1 << patterns.length; subset++) {

@@ -33,8 +33,8 @@ export interface SchemaNode {
 
 /** Where schemas stand inside schemas: as the value of a keyword, or in its list, or below names. */
 /** Steps that a schema, and any object, comes to where a document is taken in. */
-const ENTERING = 30;
-const LOOKING = 5;
+const ENTER_COST = 30;
+const LOOKUP_COST = 5;
 
 const SCHEMA_KEYWORDS = new Set([
   "additionalProperties",
@@ -64,7 +64,7 @@ const SCHEMA_MAP_KEYWORDS = new Set([
 const KNOWN_DIALECTS =
   /^https?:\/\/(json-schema\.org\/(draft-0[4-7]\/(hyper-)?|draft\/20(19-09|20-12)\/)?schema#?|spec\.openapis\.org\/.*)$/;
 
-const DEEPEST = 400;
+const MAX_DEPTH = 400;
 const ROOT_URI = "schema:/";
 
 export class SchemaDocument {
@@ -206,11 +206,12 @@ export class SchemaDocument {
     if (!isObject(schema)) return this.node(schema, outerBase, path);
     const known = this.nodes.get(schema);
     if (known !== undefined) return known;
-    if (path.length > DEEPEST) throw new GrammarError(`is nested more than ${DEEPEST} levels deep`, path.slice(0, 8));
+    if (path.length > MAX_DEPTH)
+      throw new GrammarError(`is nested more than ${MAX_DEPTH} levels deep`, path.slice(0, 8));
     if (path.length > 0 && schema.$schema !== undefined && dialectOf(schema) !== this.dialect) {
       throw new GrammarError("another dialect inside a schema is not supported", [...path, "$schema"]);
     }
-    spend(ENTERING + path.length);
+    spend(ENTER_COST + path.length);
     const base = this.baseOf(schema, outerBase, path);
     const node: SchemaNode = { id: this.count++, schema, base, path };
     this.nodes.set(schema, node);
@@ -263,7 +264,7 @@ function hasKey(root: unknown, keys: readonly string[]): boolean {
   while (open.length > 0) {
     const value = open.pop();
     if (typeof value !== "object" || value === null) continue;
-    spend(LOOKING);
+    spend(LOOKUP_COST);
     if (keys.some((key) => Object.hasOwn(value, key))) return true;
     for (const inner of Object.values(value)) open.push(inner);
   }

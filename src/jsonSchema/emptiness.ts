@@ -1,13 +1,13 @@
 // Whether a branch can be seen to hold no value at all. "No" only means that it was not seen.
 
 import { spend } from "../grammar/workBudget.js";
-import type { Branches } from "./branches.js";
 import { compareDecimals, toDecimal } from "./decimals.js";
 import type { Scalar, SchemaDocument } from "./document.js";
 import type { Bound } from "./numbers.js";
 import {
   arrayShape,
   type Branch,
+  type BranchReader,
   type Conjunction,
   countShape,
   highestInteger,
@@ -20,17 +20,17 @@ import {
 } from "./shape.js";
 
 /** How far into properties and items the proof goes. */
-const DEEPEST = 4;
+const MAX_DEPTH = 4;
 
 export function isProvablyEmpty(
   document: SchemaDocument,
-  branches: Branches,
+  branches: BranchReader,
   branch: Branch,
   closed: boolean,
   depth = 0,
 ): boolean {
   const noValue = (nodes: Conjunction): boolean => {
-    const inner = depth < DEEPEST ? branches.ofKnown(nodes) : null;
+    const inner = depth < MAX_DEPTH ? branches.ofKnown(nodes) : null;
     return inner?.every((one) => isProvablyEmpty(document, branches, one, closed, depth + 1)) ?? false;
   };
   spend(10 * branch.length + 10);

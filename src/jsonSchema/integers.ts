@@ -2,10 +2,20 @@
 // 1.2e1. Where a number need not be an integer, scientific notation has one digit before the point and as many after it as
 // double precision can need.
 
+import { ExprCache } from "../grammar/exprCache.js";
 import { alt, and, EMPTY, type Expr, NEVER, not, optional, repeat, seq, text } from "../grammar/ir.js";
-import { Remembered } from "../grammar/remembered.js";
-import { DIGIT, digits, naturalRange, ZEROS } from "./digitRanges.js";
-import { type Bound, bySign, digitsAtLeast, digitsAtMost, exponents, numberRange } from "./numbers.js";
+import {
+  type Bound,
+  bySign,
+  DIGIT,
+  digits,
+  digitsAtLeast,
+  digitsAtMost,
+  exponents,
+  naturalRange,
+  numberRange,
+  ZEROS,
+} from "./numbers.js";
 
 /** Digits after the point of a double's shortest decimal. */
 const MAX_FRACTION_DIGITS = 16;
@@ -15,9 +25,9 @@ const CERTAIN_DIGITS = 15;
 /** Binary digits of a double. */
 const PRECISION = 53;
 
-const ranges = new Remembered(256);
+const ranges = new ExprCache(256);
 /** By places, most digits and padding. */
-const scientifics = new Remembered(64);
+const scientifics = new ExprCache(64);
 let fractional: Expr | undefined;
 
 /** Integers from `low` to `high`, both included; null: no bound. Minus zero is zero. */

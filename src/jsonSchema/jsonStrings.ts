@@ -3,6 +3,7 @@
 // \u00XX. That is what JSON.stringify and Python's json.dumps(ensure_ascii=False) write, and it leaves a model nothing to
 // choose about a text but the text.
 
+import { ExprCache } from "../grammar/exprCache.js";
 import {
   alt,
   and,
@@ -16,7 +17,6 @@ import {
   seq,
   text,
 } from "../grammar/ir.js";
-import { Remembered } from "../grammar/remembered.js";
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -37,8 +37,8 @@ const knownSpellings = new WeakMap<Expr, Expr>();
 
 /** Spelled characters, by their ranges: regular expressions use few sets, again and again. */
 const knownSets = new WeakMap<readonly Range[], Expr>();
-const knownSmallSets = new Remembered(256);
-const SMALL = 32;
+const knownSmallSets = new ExprCache(256);
+const MAX_SMALL_RANGES = 32;
 
 /** One character of any string. */
 const STRING_CHARACTER: Expr = spelledCharacter([[0, 0x10ffff]]);
@@ -107,7 +107,7 @@ function isPlain([low, high]: Range): boolean {
 }
 
 function spelledCharacter(ranges: readonly Range[]): Expr {
-  if (ranges.length <= SMALL) return knownSmallSets.get(ranges.join(" "), () => newSpelledCharacter(ranges));
+  if (ranges.length <= MAX_SMALL_RANGES) return knownSmallSets.get(ranges.join(" "), () => newSpelledCharacter(ranges));
   let expr = knownSets.get(ranges);
   if (expr === undefined) {
     expr = newSpelledCharacter(ranges);

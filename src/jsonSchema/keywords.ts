@@ -63,7 +63,7 @@ export function typesOf(node: SchemaNode): ReadonlySet<TypeName> | null {
 }
 
 /** Characters of the longest string there can be in this process: nothing that is counted in a text comes to more. */
-const MOST_COUNTED = 2 ** 29;
+const MAX_COUNTED = 2 ** 29;
 
 /** A count such as minLength; undefined when it is absent, or a limit that nothing reaches. */
 export function countOf(node: SchemaNode, keyword: string): number | undefined {
@@ -71,7 +71,7 @@ export function countOf(node: SchemaNode, keyword: string): number | undefined {
   if (value === undefined) return undefined;
   const isWhole = typeof value === "bigint" || (typeof value === "number" && Number.isInteger(value));
   if (!isWhole || value < 0) throw keywordError(node, keyword, "must be an integer of at least 0");
-  if (value <= MOST_COUNTED) return Number(value);
+  if (value <= MAX_COUNTED) return Number(value);
   if (keyword.startsWith("min")) throw keywordError(node, keyword, "is more than any text has");
   return undefined;
 }

@@ -23,9 +23,9 @@ export interface Members {
 }
 
 /** Each subset of loose members that have come is a rule. */
-export const MOST_LOOSE = 12;
-const MOST_STATES = 20_000;
-const MOST_COPIED = 64;
+export const MAX_LOOSE = 12;
+const MAX_STATES = 20_000;
+const MAX_COPIED = 64;
 
 /** The object with its braces. */
 export function objectExpr(json: JsonRules, members: Members): Expr {
@@ -48,7 +48,7 @@ class MembersWriter {
     this.cap = Math.max(1, members.min, members.max);
     const first = members.ordered.findIndex((one) => one.required);
     this.firstRequired = first < 0 ? members.ordered.length : first;
-    if ((members.ordered.length + 2 ** members.loose.length) * (this.cap + 1) > MOST_STATES) {
+    if ((members.ordered.length + 2 ** members.loose.length) * (this.cap + 1) > MAX_STATES) {
       throw new GrammarError("counts so many members that it cannot be enforced", [
         members.max > members.min ? "maxProperties" : "minProperties",
       ]);
@@ -107,7 +107,7 @@ class MembersWriter {
     // Where the first member may be any of several, the rest after each is shared. Others are put together in parts, as
     // each member copies what follows it.
     const isShared = at <= this.firstRequired && this.firstRequired > 0;
-    const shared = isShared || at % MOST_COPIED === 0 ? this.json.rules.add(`members from ${at}`, expr) : expr;
+    const shared = isShared || at % MAX_COPIED === 0 ? this.json.rules.add(`members from ${at}`, expr) : expr;
     this.tails[at] = shared;
     return shared;
   }

@@ -4,16 +4,15 @@ import { GrammarError } from "../grammar/grammarError.js";
 import { alt, EMPTY, type Expr, NEVER, seq, text } from "../grammar/ir.js";
 import type { RuleBook } from "../grammar/ruleBook.js";
 import { shifted, toDecimal } from "./decimals.js";
-import { ZEROS } from "./digitRanges.js";
-import { bySign, plainDecimal } from "./numbers.js";
+import { bySign, plainDecimal, ZEROS } from "./numbers.js";
 
 /** Multiples between bounds are listed up to this many. */
-const MOST_LISTED = 200n;
+const MAX_LISTED = 200n;
 /** Remainders are states. */
-const LARGEST_STEP = 1000n;
-const MOST_DIGITS = 15n;
+const MAX_STEP = 1000n;
+const MAX_DIGITS = 15n;
 /** Each remainder is a state at each digit then. */
-const MOST_COUNTED = 200n;
+const MAX_COUNTED = 200n;
 
 /**
  * Multiples of `step` / 10^`places` between `low` / 10^`places` and `high` / 10^`places`, both included; null: no bound.
@@ -28,18 +27,18 @@ export function multiplesInRange(
   places: number,
 ): Expr {
   const isBounded = low !== null && high !== null;
-  if (isBounded && (high - low) / step <= MOST_LISTED) {
+  if (isBounded && (high - low) / step <= MAX_LISTED) {
     const found: Expr[] = [];
     for (let value = ceilTo(low, step); value <= high; value += step) {
       found.push(text(plainDecimal(shifted(toDecimal(value), -places))));
     }
     return alt(...found);
   }
-  if (step > LARGEST_STEP) {
-    throw new GrammarError(`steps of more than ${LARGEST_STEP} units can be enforced only between close bounds`);
+  if (step > MAX_STEP) {
+    throw new GrammarError(`steps of more than ${MAX_STEP} units can be enforced only between close bounds`);
   }
   const multiples = new Multiples(rules, Number(step), places);
-  const limit = step > MOST_COUNTED ? null : 10n ** MOST_DIGITS - 1n;
+  const limit = step > MAX_COUNTED ? null : 10n ** MAX_DIGITS - 1n;
   const most = high ?? (limit !== null && (low === null || low <= limit) ? limit : null);
   const least = low ?? (limit !== null && (high === null || high >= -limit) ? -limit : null);
   return bySign(least, most, (from, to) => multiples.range(from, to));

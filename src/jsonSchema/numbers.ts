@@ -2,25 +2,62 @@
 // scientific notation with one digit before the point (1.25e+1), as programs write numbers: of other spellings no
 // automaton could tell the size. Minus zero is zero.
 
+import { ExprCache } from "../grammar/exprCache.js";
 import { alt, and, chars, EMPTY, type Expr, NEVER, optional, repeat, seq, text } from "../grammar/ir.js";
-import { Remembered } from "../grammar/remembered.js";
 import { type Decimal, fractionDigits, wholePart } from "./decimals.js";
-import { DIGIT, digits, naturalRange, ZEROS } from "./digitRanges.js";
 import { LARGEST_MANTISSA, NUMBER } from "./jsonValues.js";
+
+export const DIGIT: Expr = digits(0, 9);
+export const ZEROS: Expr = repeat(text("0"), 0);
+
+/** Decimal numbers without sign and leading zeros from `from` to `to`. */
+export function naturalRange(from: bigint, to: bigint | null): Expr {
+  if (to !== null && to < from) return NEVER;
+  const low = String(from);
+  if (to === null) {
+    const longer = seq(chars([0x31, 0x39]), repeat(DIGIT, low.length));
+    return alt(digitsBetween(low, "9".repeat(low.length)), longer);
+  }
+  const high = String(to);
+  if (low.length === high.length) return digitsBetween(low, high);
+  const parts = [digitsBetween(low, "9".repeat(low.length))];
+  if (high.length - low.length > 1) {
+    parts.push(seq(chars([0x31, 0x39]), repeat(DIGIT, low.length, high.length - 2)));
+  }
+  parts.push(digitsBetween(`1${"0".repeat(high.length - 1)}`, high));
+  return alt(...parts);
+}
+
+/** Between two strings of digits of equal length. */
+function digitsBetween(low: string, high: string): Expr {
+  if (low === "") return EMPTY;
+  const rest = low.length - 1;
+  if (/^0+ 9+$/.test(`${low} ${high}`)) return repeat(DIGIT, low.length, low.length);
+  if (low[0] === high[0]) return seq(text(low[0]!), digitsBetween(low.slice(1), high.slice(1)));
+  return alt(
+    seq(text(low[0]!), digitsBetween(low.slice(1), "9".repeat(rest))),
+    seq(digits(Number(low[0]) + 1, Number(high[0]) - 1), repeat(DIGIT, rest, rest)),
+    seq(text(high[0]!), digitsBetween("0".repeat(rest), high.slice(1))),
+  );
+}
+
+export function digits(from: number, to: number): Expr {
+  return chars([0x30 + from, 0x30 + to]);
+}
 
 export interface Bound {
   value: Decimal;
   inclusive: boolean;
 }
 
-const knownExponents = new Remembered(1024);
+const knownExponents = new ExprCache(1024);
 const ANY_DIGITS = repeat(DIGIT, 0);
 const ANY_FRACTION = optional(seq(text("."), repeat(DIGIT, 1)));
 const EXPONENT_MARK = chars([0x45, 0x45], [0x65, 0x65]);
 /** Numbers of a smaller one may be read as zero. */
-const SMALLEST_EXPONENT = -323;
+const MIN_EXPONENT = -323;
 /** Double precision has it for some mantissas only. */
-const LARGEST_EXPONENT = 308;
+const MAX_EXPONENT = 308;
 /** Numbers between two bounds; null: no bound. */
 export function numberRange(low: Bound | null, high: Bound | null): Expr {
   if (low === null && high === null) return NUMBER;
@@ -153,10 +190,10 @@ function scientificAtLeast({ value, inclusive }: Bound): Expr {
 }
 
 function scientific(mantissa: Expr, low: number | null, high: number | null): Expr {
-  const below = Math.min(high ?? LARGEST_EXPONENT, LARGEST_EXPONENT - 1);
+  const below = Math.min(high ?? MAX_EXPONENT, MAX_EXPONENT - 1);
   const found = seq(mantissa, exponents(low, below));
-  if ((high ?? LARGEST_EXPONENT) < LARGEST_EXPONENT) return found;
-  return alt(found, seq(and(mantissa, LARGEST_MANTISSA), exponents(LARGEST_EXPONENT, LARGEST_EXPONENT)));
+  if ((high ?? MAX_EXPONENT) < MAX_EXPONENT) return found;
+  return alt(found, seq(and(mantissa, LARGEST_MANTISSA), exponents(MAX_EXPONENT, MAX_EXPONENT)));
 }
 
 /** From the mark on. */
@@ -165,8 +202,8 @@ export function exponents(low: number | null, high: number | null): Expr {
 }
 
 function newExponents(low: number | null, high: number | null): Expr {
-  const least = Math.max(low ?? SMALLEST_EXPONENT, SMALLEST_EXPONENT);
-  const most = Math.min(high ?? LARGEST_EXPONENT, LARGEST_EXPONENT);
+  const least = Math.max(low ?? MIN_EXPONENT, MIN_EXPONENT);
+  const most = Math.min(high ?? MAX_EXPONENT, MAX_EXPONENT);
   if (least > most) return NEVER;
   const parts: Expr[] = [];
   if (most >= 0) {

@@ -3,9 +3,17 @@
 
 import { GrammarError } from "../grammar/grammarError.js";
 import { spend } from "../grammar/workBudget.js";
-import type { Branches } from "./branches.js";
 import type { SchemaDocument } from "./document.js";
-import { ALL_TYPES, type Branch, type Conjunction, type JsonType, keyOf, objectShape, typeShape } from "./shape.js";
+import {
+  ALL_TYPES,
+  type Branch,
+  type BranchReader,
+  type Conjunction,
+  type JsonType,
+  keyOf,
+  objectShape,
+  typeShape,
+} from "./shape.js";
 
 /** One for each branch. */
 export type Outline = readonly BranchOutline[];
@@ -28,7 +36,12 @@ interface Values {
 const ANY: Values = { types: new Set(ALL_TYPES), literals: null };
 
 /** The outline of what satisfies all of `nodes`. `closed`: objects that declare properties have no others. */
-export function outlineOf(document: SchemaDocument, branches: Branches, nodes: Conjunction, closed: boolean): Outline {
+export function outlineOf(
+  document: SchemaDocument,
+  branches: BranchReader,
+  nodes: Conjunction,
+  closed: boolean,
+): Outline {
   return branches.of(nodes).map((branch): BranchOutline => {
     const values = valuesOf([branch]);
     if (!values.types.has("object")) return { values, member: () => ANY, required: [] };
@@ -52,7 +65,7 @@ export function outlineOf(document: SchemaDocument, branches: Branches, nodes: C
 }
 
 /** Any value where more than a glance is needed. */
-function glance(branches: Branches, nodes: Conjunction): Values {
+function glance(branches: BranchReader, nodes: Conjunction): Values {
   try {
     return valuesOf(branches.of(nodes));
   } catch (error) {

@@ -26,6 +26,13 @@ export type JsonType = "null" | "boolean" | "number" | "string" | "array" | "obj
 /** Schemas that a value must satisfy together, each with its own keywords only: no references, no alternatives. */
 export type Branch = readonly SchemaNode[];
 
+/** Takes schemas apart; a value satisfies all of `nodes` exactly when it satisfies one of the branches. */
+export interface BranchReader {
+  of(nodes: readonly SchemaNode[]): Branch[];
+  /** null where that is part of the question, as one of the schemas is being taken apart. */
+  ofKnown(nodes: readonly SchemaNode[]): Branch[] | null;
+}
+
 export interface TypeShape {
   types: ReadonlySet<JsonType>;
   /** Numbers must be integers. */

@@ -97,9 +97,9 @@ test("schemas that would take too long are refused in time", () => {
     },
   ];
   for (const schema of hostile) {
-    const started = performance.now();
+    const started = process.cpuUsage();
     expect(() => constraintGrammar({ kind: "json_schema", schema, format }, plain)).toThrow(GrammarError);
-    expect(performance.now() - started).toBeLessThan(15_000);
+    expect(process.cpuUsage(started).user / 1000).toBeLessThan(15_000);
   }
 });
 

@@ -22,7 +22,7 @@ export type Constraint =
   | { kind: "structural_tag"; tag: unknown; format: JsonFormat };
 
 /** White space that belongs neither to the thoughts nor to the answer. */
-const MOST_SPACE_AFTER_THOUGHTS = 8;
+const MAX_SPACE_AFTER_THOUGHTS = 8;
 
 export interface JsonFormat {
   /** Between two tokens of JSON; null: nothing, one space, or a new line and up to 64 spaces. */
@@ -70,7 +70,7 @@ function afterThoughts(rules: RuleBook, start: Expr, { thoughts, specialTokens }
   if (thoughts === "none") return start;
   const answer = rules.add("answer", start);
   const closing = freeTextUpTo("</think>", specialTokens);
-  const space = repeat(chars([9, 10], [13, 13], [32, 32]), 0, MOST_SPACE_AFTER_THOUGHTS);
+  const space = repeat(chars([9, 10], [13, 13], [32, 32]), 0, MAX_SPACE_AFTER_THOUGHTS);
   const afterOpening = seq(closing, space, answer);
   return thoughts === "open" ? afterOpening : alt(answer, seq(markExpr("<think>", specialTokens), afterOpening));
 }

@@ -9,7 +9,7 @@ import { type Constraint, type ConstraintSetting, constraintGrammar } from "./co
 import type { ProgramAnswer, ProgramTask } from "./programWorker.js";
 
 /** What is read at once: some tens of milliseconds. */
-const QUICK_STEPS = 500_000;
+const MAX_INLINE_STEPS = 500_000;
 
 /** Threads that read at once. */
 const threads = new Line(2);
@@ -21,7 +21,7 @@ export async function constraintProgram(
   signal?: AbortSignal,
 ): Promise<Int32Array> {
   try {
-    return encodeGrammar(constraintGrammar(constraint, setting, QUICK_STEPS));
+    return encodeGrammar(constraintGrammar(constraint, setting, MAX_INLINE_STEPS));
   } catch (error) {
     if (!(error instanceof TooMuchWork)) throw error;
   }

@@ -3,7 +3,7 @@
 
 import { ebnfToExpr } from "../grammar/ebnf.js";
 import { GrammarError, within } from "../grammar/grammarError.js";
-import { ANY_CHARACTER, alt, and, type Expr, MOST_REPETITIONS, optional, repeat, seq } from "../grammar/ir.js";
+import { ANY_CHARACTER, alt, and, type Expr, MAX_REPETITIONS, optional, repeat, seq } from "../grammar/ir.js";
 import { regexToExpr } from "../grammar/regex.js";
 import { spend } from "../grammar/workBudget.js";
 import { jsonSchemaToExpr } from "../jsonSchema/compile.js";
@@ -27,9 +27,9 @@ interface Tag {
 
 const NO_ENDING: Ending = { marks: [], mark: "" };
 
-const DEEPEST = 60;
+const MAX_DEPTH = 60;
 /** Steps of work that a part comes to. */
-const PART = 1000;
+const PART_COST = 1000;
 
 /** What a part of each type may say. Anything else would go unheeded, so it is refused. */
 const FIELDS: ReadonlyMap<unknown, readonly string[]> = new Map([
@@ -82,8 +82,8 @@ class TagCompiler {
 
   /** A part; free text inside it holds none of the marks that end what it stands in. */
   private format(value: unknown, ending: Ending, depth: number): Expr {
-    if (depth > DEEPEST) throw new GrammarError(`is nested more than ${DEEPEST} levels deep`);
-    spend(PART);
+    if (depth > MAX_DEPTH) throw new GrammarError(`is nested more than ${MAX_DEPTH} levels deep`);
+    spend(PART_COST);
     const fields = fieldsOf(value);
     const known = FIELDS.get(fields.type);
     if (known === undefined) throw new GrammarError(`"${String(fields.type)}" is not supported`, ["type"]);
@@ -301,8 +301,8 @@ function isSet(fields: Fields, name: string): boolean {
 
 function countOf(fields: Fields, name: string, least: number): number {
   const value = fields[name];
-  if (Number.isInteger(value) && (value as number) >= least && (value as number) <= MOST_REPETITIONS) {
+  if (Number.isInteger(value) && (value as number) >= least && (value as number) <= MAX_REPETITIONS) {
     return value as number;
   }
-  throw new GrammarError(`must be a whole number from ${least} to ${MOST_REPETITIONS}`, [name]);
+  throw new GrammarError(`must be a whole number from ${least} to ${MAX_REPETITIONS}`, [name]);
 }

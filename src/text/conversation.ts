@@ -4,8 +4,7 @@ import { DEFAULT_LIMITS, type TemplateLimits } from "../jinja/budget.js";
 import type { ChatTemplate } from "../jinja/chatTemplate.js";
 import type { TemplateInput } from "../jinja/input.js";
 import { ConversationError } from "./errors.js";
-import type { TextPart } from "./messageContent.js";
-import { type ConversationMessage, type TemplateMessage, templateMessages } from "./templateMessages.js";
+import { type ConversationMessage, type TemplateMessage, type TextPart, templateMessages } from "./templateMessages.js";
 
 export interface Conversation {
   messages: readonly ConversationMessage[];

@@ -5,7 +5,6 @@ export type { TemplateInput } from "../jinja/input.js";
 export { type Conversation, renderConversation } from "./conversation.js";
 export * from "./errors.js";
 export type { DecodeOptions, IncrementalDecoder } from "./incrementalDecoder.js";
-export { contentParts, contentText, type TextPart } from "./messageContent.js";
 export {
   isInsideReasoning,
   promptOpensReasoning,
@@ -17,17 +16,17 @@ export {
   splitReasoning,
 } from "./reasoning.js";
 export type { ConversationMessage } from "./templateMessages.js";
-export { type EncodeOptions, type KeptTokens, loadTokenizer, Tokenizer } from "./tokenizer.js";
+export { contentParts, contentText, type TextPart } from "./templateMessages.js";
+export type { KeptTokens } from "./textThread.js";
+export { openBytes } from "./tokenBytes.js";
+export { type EncodeOptions, loadTokenizer, Tokenizer } from "./tokenizer.js";
 export type { TemplateSource } from "./tokenizerFolder.js";
+export type { ToolCallPiece, ToolDelta, ToolParser } from "./toolCallCollector.js";
 export {
   createToolParser,
   type ParsedToolCall,
   parseToolCalls,
   recogniseToolFormat,
   TOOL_FORMATS,
-  type ToolCallPiece,
-  type ToolDelta,
   type ToolFormat,
-  type ToolParser,
 } from "./toolCalls.js";
-export { openBytes } from "./utf8.js";

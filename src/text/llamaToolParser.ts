@@ -1,7 +1,6 @@
 // `{"name": ..., "parameters": {...}}` as the whole answer, in a text that comes in pieces.
 
-import { ToolCallCollector } from "./toolCallCollector.js";
-import type { ToolDelta, ToolParser } from "./toolCalls.js";
+import { ToolCallCollector, type ToolDelta, type ToolParser } from "./toolCallCollector.js";
 
 const PYTHON_TAG = "<|python_tag|>";
 

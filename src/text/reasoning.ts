@@ -1,6 +1,6 @@
 // What a model thinks before it answers: `<think>` ... `</think>`, taken apart from the answer as it streams.
 
-import { TagSearch } from "./tagSearch.js";
+import { TagSearch } from "./hermesToolParser.js";
 
 const OPEN = "<think>";
 const CLOSE = "</think>";

@@ -3,18 +3,62 @@
 import { readFileSync } from "node:fs";
 import type { Worker } from "node:worker_threads";
 import { ClosedError, UnavailableError } from "../errors.js";
-import { TemplateError } from "../jinja/errors.js";
+import { TemplateError, type TemplateErrorKind } from "../jinja/errors.js";
 import { startThread } from "../thread.js";
+import type { Conversation } from "./conversation.js";
 import { ConversationError } from "./errors.js";
-import type {
-  EncodingTask,
-  RenderingFault,
-  RenderingTask,
-  TextAnswer,
-  TextTask,
-  TextThreadData,
-  ThreadStart,
-} from "./textWorker.js";
+
+/** A part of a text's ids: so many of the first or of the last. */
+export interface KeptTokens {
+  side: "first" | "last";
+  count: number;
+}
+
+/** `keep` null: all. */
+export function keptTokens(ids: number[], keep: KeptTokens | null): number[] {
+  if (keep === null) return ids;
+  return keep.side === "first" ? ids.slice(0, keep.count) : ids.slice(-keep.count);
+}
+
+/** The tokenizer to be: its folder, and the hash of its files when they were first read. */
+export interface TextThreadData {
+  folder: string;
+  hash: string;
+}
+
+export interface EncodingTask {
+  kind: "encode";
+  text: string;
+  addSpecialTokens: boolean;
+  /** null: all. */
+  keep: KeptTokens | null;
+}
+
+export interface RenderingTask {
+  kind: "render";
+  /** Of the template. */
+  source: string;
+  conversation: Conversation;
+}
+
+export type TextTask = EncodingTask | RenderingTask;
+
+/** An error that is the fault of what was to be rendered, in parts that can be sent. */
+export type RenderingFault =
+  | { name: "TemplateError"; kind: TemplateErrorKind; reason: string; line: number | undefined }
+  | { name: "ConversationError"; location: string; reason: string };
+
+/** What a thread says of itself before it answers: where the operating system tells its times, if it does. */
+export interface ThreadStart {
+  times: string | null;
+}
+
+export type TextAnswer =
+  | { ids: Int32Array }
+  | { text: string }
+  | { fault: RenderingFault }
+  /** Why there is nothing, when it is nobody's fault. */
+  | { failure: string };
 
 interface Job {
   task: TextTask;

@@ -3,50 +3,19 @@
 import { readlinkSync } from "node:fs";
 import { parentPort, workerData } from "node:worker_threads";
 import { compileChatTemplate } from "../jinja/chatTemplate.js";
-import { TemplateError, type TemplateErrorKind } from "../jinja/errors.js";
-import { type Conversation, renderConversation } from "./conversation.js";
+import { TemplateError } from "../jinja/errors.js";
+import { renderConversation } from "./conversation.js";
 import { ConversationError } from "./errors.js";
-import { type KeptTokens, keptTokens, loadUntriedTokenizer, type Tokenizer } from "./tokenizer.js";
-
-/** The tokenizer to be: its folder, and the hash of its files when they were first read. */
-export interface TextThreadData {
-  folder: string;
-  hash: string;
-}
-
-export interface EncodingTask {
-  kind: "encode";
-  text: string;
-  addSpecialTokens: boolean;
-  /** null: all. */
-  keep: KeptTokens | null;
-}
-
-export interface RenderingTask {
-  kind: "render";
-  /** Of the template. */
-  source: string;
-  conversation: Conversation;
-}
-
-export type TextTask = EncodingTask | RenderingTask;
-
-/** An error that is the fault of what was to be rendered, in parts that can be sent. */
-export type RenderingFault =
-  | { name: "TemplateError"; kind: TemplateErrorKind; reason: string; line: number | undefined }
-  | { name: "ConversationError"; location: string; reason: string };
-
-/** What a thread says of itself before it answers: where the operating system tells its times, if it does. */
-export interface ThreadStart {
-  times: string | null;
-}
-
-export type TextAnswer =
-  | { ids: Int32Array }
-  | { text: string }
-  | { fault: RenderingFault }
-  /** Why there is nothing, when it is nobody's fault. */
-  | { failure: string };
+import {
+  type EncodingTask,
+  keptTokens,
+  type RenderingTask,
+  type TextAnswer,
+  type TextTask,
+  type TextThreadData,
+  type ThreadStart,
+} from "./textThread.js";
+import { loadUntriedTokenizer, type Tokenizer } from "./tokenizer.js";
 
 let sameTokenizer: Promise<Tokenizer> | null = null;
 

@@ -7,7 +7,7 @@ import { isTurnUsedUp, nextTurn } from "../turns.js";
 import { type Conversation, isShortConversation, renderConversation } from "./conversation.js";
 import { TokenizerError } from "./errors.js";
 import { createDecoder, type DecodeOptions, type IncrementalDecoder } from "./incrementalDecoder.js";
-import { TextThread } from "./textThread.js";
+import { type KeptTokens, keptTokens, TextThread } from "./textThread.js";
 import { bytesOfToken, type DecoderLayout, readDecoderLayout } from "./tokenBytes.js";
 import { readTokenizerFolder, type TemplateSource, type TokenizerFolder } from "./tokenizerFolder.js";
 import { checkEncodingLayout, withExplicitSplit } from "./tokenizerLayout.js";
@@ -23,20 +23,8 @@ export interface EncodeOptions {
   addSpecialTokens?: boolean;
 }
 
-/** A part of a text's ids: so many of the first or of the last. */
-export interface KeptTokens {
-  side: "first" | "last";
-  count: number;
-}
-
-/** `keep` null: all. */
-export function keptTokens(ids: number[], keep: KeptTokens | null): number[] {
-  if (keep === null) return ids;
-  return keep.side === "first" ? ids.slice(0, keep.count) : ids.slice(-keep.count);
-}
-
 /** In UTF-16 units: a text beyond this would hold up everything else for more than a few milliseconds. */
-const LONG_TEXT = 8192;
+const MAX_INLINE_LENGTH = 8192;
 
 /**
  * Loads the tokenizer of a Hugging Face folder. Throws TokenizerError when a file is missing or malformed, or when the
@@ -134,7 +122,7 @@ export class Tokenizer {
   ): Promise<number[]> {
     const { addSpecialTokens = false, keep = null, signal } = options;
     signal?.throwIfAborted();
-    if (text.length > LONG_TEXT) {
+    if (text.length > MAX_INLINE_LENGTH) {
       return Array.from(await this.thread.encode({ text, addSpecialTokens, keep }, signal));
     }
     while (isTurnUsedUp()) await nextTurn();

@@ -1,7 +1,25 @@
 // What one piece of text gives: content, and pieces of calls.
 
 import { ToolCallReader } from "./toolCallReader.js";
-import type { ToolCallPiece, ToolDelta } from "./toolCalls.js";
+
+/** A piece of a call: the first one of an index has its name, the others continue its arguments (JSON text). */
+export interface ToolCallPiece {
+  index: number;
+  name?: string;
+  arguments: string;
+}
+
+export interface ToolDelta {
+  /** Text that is not part of a call. */
+  content: string;
+  toolCalls: ToolCallPiece[];
+}
+
+export interface ToolParser {
+  push(text: string): ToolDelta;
+  /** What was held back. */
+  flush(): ToolDelta;
+}
 
 /** Whether a call is still being read, has been one, or was none, so that it is content as it stands. */
 export type CallState = "reading" | "call" | "content";

@@ -1,11 +1,11 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import type { ToolCallPiece } from "./toolCallCollector.js";
 import {
   createToolParser,
   type ParsedToolCall,
   parseToolCalls,
   recogniseToolFormat,
-  type ToolCallPiece,
   type ToolFormat,
 } from "./toolCalls.js";
 

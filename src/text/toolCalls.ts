@@ -2,6 +2,7 @@
 
 import { HermesToolParser } from "./hermesToolParser.js";
 import { LlamaToolParser } from "./llamaToolParser.js";
+import type { ToolParser } from "./toolCallCollector.js";
 
 /**
  * - `hermes`: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, any number, with text around them;
@@ -10,25 +11,6 @@ import { LlamaToolParser } from "./llamaToolParser.js";
 export type ToolFormat = "hermes" | "llama3";
 
 export const TOOL_FORMATS: readonly ToolFormat[] = ["hermes", "llama3"];
-
-/** A piece of a call: the first one of an index has its name, the others continue its arguments (JSON text). */
-export interface ToolCallPiece {
-  index: number;
-  name?: string;
-  arguments: string;
-}
-
-export interface ToolDelta {
-  /** Text that is not part of a call. */
-  content: string;
-  toolCalls: ToolCallPiece[];
-}
-
-export interface ToolParser {
-  push(text: string): ToolDelta;
-  /** What was held back. */
-  flush(): ToolDelta;
-}
 
 export interface ParsedToolCall {
   name: string;

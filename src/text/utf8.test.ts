@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { openBytes } from "./utf8.js";
+import { openBytes } from "./tokenBytes.js";
 
 /** What the platform's own streaming decoder shows of `bytes` before it knows what follows. */
 const shown = (bytes: Uint8Array) => new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes, { stream: true });
