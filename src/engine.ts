@@ -28,16 +28,27 @@ type Handler = (request: Request) => Promise<Response>;
  * and shaped as on the wire.
  */
 export class Engine implements AnnealClient, ServedEngine {
+  /** Chat completions: `chat.completions.create`. */
   declare readonly chat: Chat;
+  /** Models that are trained. */
   declare readonly models: Models;
+  /** The steps of those models. */
   declare readonly checkpoints: Checkpoints;
+  /** Reinforcement learning jobs, and what jobs of either kind have in common. */
   declare readonly trainingJobs: TrainingJobs;
+  /** Supervised fine-tuning jobs. */
   declare readonly sftTrainingJobs: SftTrainingJobs;
+  /** Sessions that hold models. */
   declare readonly trainingSessions: TrainingSessions;
+  /** Files that jobs are told by URL, kept in the home. */
   declare readonly artifacts: Artifacts;
+  /** Models that others are trained from. */
   declare readonly baseModels: BaseModels;
+  /** API keys for others than the owner. */
   declare readonly keys: Keys;
+  /** Forward, backward, optimizer step and sampling of a model in the hands of the application. */
   declare readonly training: Training;
+  /** Texts to tokens and back. */
   declare readonly tokens: Tokens;
   /** @internal */
   declare readonly caller: Caller;
@@ -81,6 +92,7 @@ export class Engine implements AnnealClient, ServedEngine {
 
   /**
    * The same interface to an engine behind an address, such as "http://127.0.0.1:8000". Nothing is sent before it is used.
+   * Requests carry `apiKey`.
    * @throws ValidationError for an address that is none.
    */
   static async connect(url: string, options: { apiKey: string }): Promise<AnnealClient> {
@@ -99,6 +111,7 @@ export class Engine implements AnnealClient, ServedEngine {
     return this.core.ownerKey;
   }
 
+  /** Where the engine says what it does, as it was given. */
   get logger(): Logger {
     return this.core.options.logger;
   }
@@ -134,10 +147,12 @@ export class Engine implements AnnealClient, ServedEngine {
     return response;
   };
 
+  /** That requests are taken. @throws ClosedError while the engine closes, and afterwards. */
   async health(): Promise<HealthReport> {
     return this.#parts.health(this.core);
   }
 
+  /** Whether what requests need works, check by check; it does not reject when something does not. */
   async systemCheck(): Promise<SystemReport> {
     return this.#parts.systemCheck(this.core);
   }

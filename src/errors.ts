@@ -1,5 +1,6 @@
 import { basename } from "node:path";
 
+/** What an error says beside its message. */
 export interface ErrorDetail {
   /** Stable machine-readable name, for example "invalid_request", "model_not_found". */
   code: string;
@@ -7,6 +8,7 @@ export interface ErrorDetail {
   param?: string | null;
   /** What to do about it. */
   hint?: string;
+  /** The error that it comes from. */
   cause?: unknown;
 }
 
@@ -15,10 +17,13 @@ export interface ErrorDetail {
  * Every message names the field or file at fault; `hint` says what to do. An aborted call rejects with `signal.reason`.
  */
 export class AnnealError extends Error {
+  /** Stable machine-readable name, for example "invalid_request", "model_not_found". */
   readonly code: string;
+  /** The field, option or file at fault. */
   readonly param: string | null;
   /** The HTTP status the wire would carry. */
   readonly status: number;
+  /** What to do about it. */
   readonly hint: string | undefined;
 
   constructor(message: string, status: number, detail: ErrorDetail) {
@@ -33,13 +38,17 @@ export class AnnealError extends Error {
 
 /** One violation of a request's shape or meaning; `loc` holds strings, array positions as decimal strings. */
 export interface ValidationIssue {
+  /** Where: "body", "query", "path" or "options", then field names and positions. */
   loc: string[];
+  /** What is wrong there. */
   msg: string;
+  /** Which rule is broken, as Pydantic names them. */
   type: string;
 }
 
 /** 422: the request cannot be accepted as it is. */
 export class ValidationError extends AnnealError {
+  /** Everything that is wrong, 16 entries at most. */
   readonly issues: readonly ValidationIssue[];
 
   constructor(issues: readonly ValidationIssue[], detail: Partial<ErrorDetail> = {}) {
@@ -103,7 +112,9 @@ export class ClosedError extends UnavailableError {
 
 /** Raised before memory is taken: what was needed, what is there, which option to lower. Sizes in bytes. */
 export class InsufficientMemoryError extends UnavailableError {
+  /** In bytes. */
   readonly needed: number;
+  /** In bytes. */
   readonly available: number;
 
   constructor(what: string, needed: number, available: number, option: string) {
@@ -127,7 +138,9 @@ export class DiskFullError extends UnavailableError {
 
 /** Another process has the home folder open. */
 export class HomeLockedError extends ConflictError {
+  /** The process that has it open. */
   readonly pid: number;
+  /** Where that process can be reached over HTTP; null: nowhere. */
   readonly address: string | null;
 
   constructor(home: string, pid: number, address: string | null) {
@@ -143,6 +156,7 @@ export class HomeLockedError extends ConflictError {
 
 /** A model folder, adapter or data file that cannot be used: names the file, and the field in it. */
 export class ModelFileError extends AnnealError {
+  /** Its path. */
   readonly file: string;
   /** The message without the file. */
   readonly reason: string;
@@ -171,6 +185,7 @@ export function systemReason({ message, code }: NodeJS.ErrnoException): string {
 
 /** What waiting for a training job rejects with when the job did not succeed. */
 export class TrainingFailedError extends InternalServerError {
+  /** The job; its last event says more. */
   readonly jobId: string;
 
   constructor(jobId: string, message: string, cancelled: boolean) {

@@ -100,7 +100,7 @@ const toolChoiceFunction = named(
   "ChatToolChoiceFunction",
   z.object({
     type: z.literal("function"),
-    function: field(z.object({ name: z.string().min(1) }), "Which of the request's `tools`."),
+    function: field(z.object({ name: z.string().min(1) }), "The `name` of one of the request's tools."),
   }),
   "That a certain function has to be called.",
 );
@@ -136,7 +136,7 @@ const responseFormat = named(
     ),
     structures: field(
       typed(z.unknown().optional(), "readonly { begin: string; schema: { [key: string]: unknown }; end: string }[]"),
-      "Where one of the triggers has been written, the reply goes on as one of these.",
+      "Where a trigger has been written, the reply goes on as one of these: with `begin`, a value of the JSON Schema `schema`, and `end`.",
     ),
     triggers: field(typed(z.unknown().optional(), "readonly string[]"), "Texts with which a structure begins."),
   }).superRefine((format, ctx) => {
@@ -324,7 +324,7 @@ const baseFields = named(
     tools: field(optional(list(chatTool, MAX_TOOLS)), "Functions that the model may call. Default: none."),
     tool_choice: field(
       optional(toolChoice),
-      '"none": no calls. "auto": as the model likes. "required": at least one. Or a function of `tools`, which is called. All but "none" need a tool parser of the engine. Default: "none".',
+      '"none": no calls. "auto": as the model likes. "required": at least one. Or (`type` "function") a function of `tools`, which is called. All but "none" need a tool parser of the engine. Default: "none".',
     ),
     reasoning_effort: field(
       optional(z.enum(["none", "minimal", "low", "medium", "high", "xhigh", "max"])),

@@ -43,7 +43,7 @@ const toolCall = named(
     }),
     '{ id: string; type: "function"; function: { name: string; arguments: string } } | { id: string; type: "custom" }',
   ),
-  "Calls other than of functions are refused when they are given; their type is here so that other libraries' messages fit.",
+  "A call: its `id`, which the tool's message repeats, and the `function` with `name` and `arguments` (JSON, as the model wrote it). Calls other than of functions are refused when they are given; their type is here so that other libraries' messages fit.",
 );
 
 const contentPart = named(
@@ -87,7 +87,7 @@ const logprob = named(
     bytes: field(list(z.int(), MAX_PARTS).nullish(), "UTF-8 of the token's text."),
     top_logprobs: field(
       list(topLogprob, MAX_TOP_LOGPROBS).nullish(),
-      "The likeliest tokens there; not read by training.",
+      "The likeliest tokens there (`token`, `logprob`, `bytes`); not read by training.",
     ),
   }),
   "A sampled token and how likely it was.",
@@ -113,11 +113,11 @@ const choice = named(
         content: z.string().nullish(),
         tool_calls: list(toolCall, MAX_TOOLS).nullish(),
       }),
-      "What was answered.",
+      "What was answered: `role`, `content` and `tool_calls`.",
     ),
     logprobs: field(
       looseObject({ content: list(logprob, MAX_TOKENS).nullish() }).nullish(),
-      "Of every sampled token. Without them the choice is context.",
+      "In `content`, of every sampled token. Without them the choice is context.",
     ),
     prompt_token_ids: field(tokenIds.nullish(), "The whole prompt that the choice continues. Default: rendered again."),
     token_ids: field(tokenIds.nullish(), "The sampled tokens, the end token included. Default: from `logprobs`."),

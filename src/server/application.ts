@@ -21,6 +21,7 @@ const EXPOSED_HEADERS = ["x-request-id", "x-error-code", "x-error-param", "retry
 /** For which a browser need not ask again. */
 const PREFLIGHT_SECONDS = 7200;
 
+/** What an HTTP face permits. */
 export interface ServerOptions {
   /** Bytes of a chat body at most; default 8 MiB. */
   chatBodyLimit?: number;

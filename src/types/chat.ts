@@ -36,7 +36,10 @@ export interface ChatResponseFormat {
   } | null;
   /** With the type "structural_tag": either this, or `structures` and `triggers`. */
   format?: { [key: string]: unknown };
-  /** Where one of the triggers has been written, the reply goes on as one of these. */
+  /**
+   * Where a trigger has been written, the reply goes on as one of these: with `begin`, a value of the JSON Schema
+   * `schema`, and `end`.
+   */
   structures?: readonly { begin: string; schema: { [key: string]: unknown }; end: string }[];
   /** Texts with which a structure begins. */
   triggers?: readonly string[];
@@ -62,7 +65,7 @@ export interface ChatTool {
 /** That a certain function has to be called. */
 export interface ChatToolChoiceFunction {
   type: "function";
-  /** Which of the request's `tools`. */
+  /** The `name` of one of the request's tools. */
   function: {
     name: string;
   };
@@ -179,8 +182,8 @@ export interface ChatCompletionCreateParamsBase {
   /** Functions that the model may call. At most 4096 entries. Default: none. */
   tools?: readonly ChatTool[] | null;
   /**
-   * "none": no calls. "auto": as the model likes. "required": at least one. Or a function of `tools`, which is called.
-   * All but "none" need a tool parser of the engine. Default: "none".
+   * "none": no calls. "auto": as the model likes. "required": at least one. Or (`type` "function") a function of
+   * `tools`, which is called. All but "none" need a tool parser of the engine. Default: "none".
    */
   tool_choice?: string | ChatToolChoiceFunction | { type: string } | null;
   /** What it does is up to the chat template. Default: what the template takes it for. */

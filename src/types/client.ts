@@ -33,6 +33,7 @@ import type {
 } from "./training.js";
 import type { LoggedGroup, LogParams, LogResult } from "./trajectories.js";
 
+/** What every call takes beside its parameters. */
 export interface RequestOptions {
   /** The call rejects with `signal.reason`. */
   signal?: AbortSignal;
@@ -41,6 +42,7 @@ export interface RequestOptions {
 /** Awaited: one page. Iterated over: the items of this page and of all after it. */
 export type PageRequest<T> = PromiseLike<Page<T>> & AsyncIterable<T>;
 
+/** Completions of conversations. */
 export interface ChatCompletionsResource {
   create(params: ChatCompletionCreateParamsNonStreaming, options?: RequestOptions): Promise<ChatCompletion>;
   /** Leaving the loop over the chunks aborts the request. */
@@ -54,6 +56,7 @@ export interface ChatCompletionsResource {
   ): Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>>;
 }
 
+/** Models that are trained. An id that is unknown, or not the caller's, is a NotFoundError. */
 export interface ModelsResource {
   /** Registers a model; its untrained adapter is step 0. ConflictError when the name is taken. */
   create(params: ModelCreateParams, options?: RequestOptions): Promise<Model>;
@@ -61,6 +64,7 @@ export interface ModelsResource {
   import(params: ModelImportParams, options?: RequestOptions): Promise<Model>;
   /** Everything that completions can be asked of: base models and trained ones. */
   list(options?: RequestOptions): Promise<ModelEntryList>;
+  /** The model of an id. */
   retrieve(modelId: string, options?: RequestOptions): Promise<Model>;
   /** Cancels its jobs and removes its checkpoints. */
   delete(modelId: string, options?: RequestOptions): Promise<ModelDeleted>;
@@ -79,17 +83,21 @@ export interface ModelsResource {
   metrics(modelId: string, query?: MetricQuery, options?: RequestOptions): PageRequest<MetricRow>;
 }
 
+/** The steps of models. */
 export interface CheckpointsResource {
+  /** Checkpoints by step. */
   list(modelId: string, query?: OrderedPageQuery, options?: RequestOptions): PageRequest<Checkpoint>;
-  /** Unknown steps are reported; the latest step among them is an error and nothing is deleted. */
+  /** Deletes those of `steps`. Unknown ones are reported; the latest step among them is an error and nothing is deleted. */
   delete(modelId: string, params: { steps: number[] }, options?: RequestOptions): Promise<CheckpointsDeleted>;
 }
 
+/** Reinforcement learning jobs, and what jobs of either kind have in common. */
 export interface TrainingJobsResource {
   /** Answers when the job is queued, with its id. */
   create(params: TrainingJobCreateParams, options?: RequestOptions): Promise<TrainingJobCreated>;
   /** Jobs of either kind. */
   list(query?: JobQuery, options?: RequestOptions): PageRequest<TrainingJob>;
+  /** The job as it is now. NotFoundError for an unknown id. */
   retrieve(jobId: string, options?: RequestOptions): Promise<TrainingJob>;
   /** Awaited: a page of what has happened. Iterated over: every event as it happens, to the last. */
   events(jobId: string, query?: PageQuery, options?: RequestOptions): PageRequest<TrainingEvent>;
@@ -99,10 +107,13 @@ export interface TrainingJobsResource {
   cancel(jobId: string, options?: RequestOptions): Promise<TrainingJob>;
 }
 
+/** Supervised fine-tuning jobs. */
 export interface SftTrainingJobsResource {
+  /** Answers when the job is queued, with its id. ValidationError at `training_data_url` for data that cannot be read. */
   create(params: SftTrainingJobCreateParams, options?: RequestOptions): Promise<TrainingJobCreated>;
 }
 
+/** Sessions that hold models. */
 export interface TrainingSessionsResource {
   /** Those that are open in the process of the engine; who waits for one is told its id in the engine's log. */
   list(options?: RequestOptions): Promise<TrainingSessionInfo[]>;
@@ -110,11 +121,13 @@ export interface TrainingSessionsResource {
   close(sessionId: string, options?: RequestOptions): Promise<void>;
 }
 
+/** Files that jobs are told by URL. */
 export interface ArtifactsResource {
   /** Stores the files as the next version of the name and answers with its URL. */
   create(params: ArtifactCreateParams, options?: RequestOptions): Promise<Artifact>;
 }
 
+/** Models that others are trained from. */
 export interface BaseModelsResource {
   /** Ids of the base models that can be trained. */
   list(options?: RequestOptions): Promise<string[]>;
@@ -122,28 +135,43 @@ export interface BaseModelsResource {
 
 /** Keys for others than the owner; only the owner may use this. */
 export interface KeysResource {
+  /** Makes a key for `entity` (default: the owner's), with a `name` to tell it by (default: none). It is shown here only. */
   create(params?: { entity?: string | null; name?: string | null }, options?: RequestOptions): Promise<ApiKeyCreated>;
+  /** Every key that was made, revoked ones too. */
   list(options?: RequestOptions): Promise<ApiKey[]>;
+  /** Requests with the key fail from now on. NotFoundError for an unknown id. */
   revoke(keyId: string, options?: RequestOptions): Promise<void>;
 }
 
 /** What an engine in this process and one behind an address have in common. */
 export interface AnnealClient {
+  /** Chat: its `completions`. */
   readonly chat: { readonly completions: ChatCompletionsResource };
+  /** Models that are trained. */
   readonly models: ModelsResource;
+  /** The steps of those models. */
   readonly checkpoints: CheckpointsResource;
+  /** Reinforcement learning jobs, and what jobs of either kind have in common. */
   readonly trainingJobs: TrainingJobsResource;
+  /** Supervised fine-tuning jobs. */
   readonly sftTrainingJobs: SftTrainingJobsResource;
+  /** Sessions that hold models. */
   readonly trainingSessions: TrainingSessionsResource;
+  /** Files that jobs are told by URL. */
   readonly artifacts: ArtifactsResource;
+  /** Models that others are trained from. */
   readonly baseModels: BaseModelsResource;
+  /** API keys for others than the owner. */
   readonly keys: KeysResource;
   /** The key that requests made with `fetch` carry. */
   readonly apiKey: string;
   /** The HTTP face: for in-process engines without a port. */
   readonly fetch: typeof fetch;
+  /** That requests are taken; where they are not, it rejects. */
   health(options?: RequestOptions): Promise<HealthReport>;
+  /** Whether what requests need works, check by check. */
   systemCheck(options?: RequestOptions): Promise<SystemReport>;
+  /** Ends what is in flight. A connected engine goes on for others. */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }

@@ -8,6 +8,6 @@ export interface Device {
   instruction_sets: readonly string[];
   /** Compute threads by default. */
   threads: number;
-  /** Bytes: that the machine has, and that this process could take now. */
+  /** In bytes: `total` that the machine has, `available` that this process could take now. */
   memory: { total: number; available: number };
 }

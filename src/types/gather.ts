@@ -8,6 +8,7 @@ export type RolloutCompletionParams = Omit<ChatCompletionCreateParamsNonStreamin
 
 /** What one attempt at a scenario works with. */
 export interface RolloutContext<S> {
+  /** What is attempted. */
   readonly scenario: S;
   /** Name of the model, pinned to one step for the whole rollout. */
   readonly model: string;
@@ -26,30 +27,40 @@ export interface RolloutContext<S> {
   readonly seed: bigint;
 }
 
+/** A reward, and what else is to be kept of an attempt. */
 export interface RolloutResult {
   /** true is 1, false is 0. */
   reward: number | boolean;
+  /** Name to value; true and false are 1 and 0. Their means are metrics of the step. */
   metrics?: Record<string, number | boolean>;
+  /** Kept with the trajectory, without a meaning for training. */
   metadata?: Record<string, number | string | boolean | null>;
 }
 
 /** One attempt at a scenario; answers with its reward. */
 export type Rollout<S> = (context: RolloutContext<S>) => Promise<number | boolean | RolloutResult>;
 
+/** How far rollouts are. */
 export interface GatherProgress {
   /** Rollouts that have ended, of all. */
   done: number;
+  /** All rollouts. */
   total: number;
+  /** Rollouts that have failed. */
   exceptions: number;
+  /** Sampled so far. */
   completionTokens: number;
   /** Of the rollouts that have ended well; null before the first. */
   meanReward: number | null;
 }
 
+/** What is gathered, and how. */
 export interface GatherOptions<S> {
   /** A registered model: its latest step is pinned. Or any name that completions can be asked of. */
   model: Model | string;
+  /** What is attempted: anything that the rollout understands. */
   scenarios: readonly S[];
+  /** One attempt. */
   rollout: Rollout<S>;
   /** Attempts at each scenario; their rewards are compared with each other, so training needs at least 2. */
   groupSize: number;
@@ -66,15 +77,21 @@ export interface GatherOptions<S> {
   maxExceptions?: number;
   /** Names the run: the same seed gives the same rollouts. Default 0. */
   seed?: number | bigint;
-  /** Scores a group's trajectories together: their rewards, in order. When it throws, they all count as failed. */
+  /**
+   * Scores the trajectories of a `scenario` together: their rewards, in order. `signal` aborts when the run ends. When it
+   * throws, they all count as failed.
+   */
   scoreGroup?: (
     trajectories: readonly Trajectory[],
     context: { scenario: S; signal: AbortSignal },
   ) => Promise<readonly (number | boolean)[]>;
+  /** Called whenever a rollout ends. What it throws ends the run. */
   onProgress?: (progress: GatherProgress) => void;
+  /** Ends the run, which rejects with its reason. */
   signal?: AbortSignal;
 }
 
+/** How far a run is. */
 export interface TrainProgress extends GatherProgress {
   /** "waiting": for jobs of the model that others made, or an earlier process left. */
   phase: "waiting" | "rollout" | "validation" | "training";
@@ -82,7 +99,9 @@ export interface TrainProgress extends GatherProgress {
   step: number;
 }
 
+/** What is trained, and how. */
 export interface TrainOptions<S> extends Omit<GatherOptions<S>, "model" | "onProgress"> {
+  /** The model; every step makes its next checkpoint. */
   model: Model;
   /** Training jobs of the whole run, one checkpoint each. */
   steps: number;
@@ -99,9 +118,11 @@ export interface TrainOptions<S> extends Omit<GatherOptions<S>, "model" | "onPro
   validation?: readonly S[];
   /** Settings of the training jobs. */
   config?: ExperimentalConfig;
+  /** Called whenever a rollout ends or the phase changes. What it throws ends the run. */
   onProgress?: (progress: TrainProgress) => void;
 }
 
+/** Rewards of a number of rollouts. */
 export interface RewardReport {
   /** Mean over trajectories; null when every rollout failed. */
   reward: number | null;
@@ -111,17 +132,25 @@ export interface RewardReport {
   exceptions: number;
 }
 
+/** A number for each phase of a step. */
 export interface PhaseReport<T> {
+  /** Of gathering what is trained on. */
   rollout: T;
+  /** Of the training job. */
   training: T;
+  /** Of the validation. */
   validation: T;
 }
 
+/** What a step of a run has done. */
 export interface StepReport {
   /** Of the checkpoint that this step made. `train` was gathered with the one before, `validation` with this one. */
   step: number;
+  /** The training job. */
   jobId: string;
+  /** What was trained on. */
   train: RewardReport;
+  /** The scenarios that are never trained on; null: there are none. */
   validation: RewardReport | null;
   /** Validation before any training of this run: in its first report only. */
   baseline: RewardReport | null;
@@ -129,12 +158,16 @@ export interface StepReport {
   metrics: Record<string, number>;
   /** Sampled tokens of the rollouts and validation; trained tokens of the job. */
   tokens: PhaseReport<number>;
+  /** How long each phase took. */
   seconds: PhaseReport<number>;
   /** null when every rollout failed. */
   best: Trajectory | null;
+  /** That of the middle one. */
   median: Trajectory | null;
+  /** That of the lowest. */
   worst: Trajectory | null;
   /** Why less is learned than could be. */
   warnings: string[];
+  /** Everything that was trained on. */
   groups: TrajectoryGroup[];
 }

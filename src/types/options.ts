@@ -1,5 +1,6 @@
 import type { Logger } from "./logger.js";
 
+/** A base model to serve. */
 export interface ModelOptions {
   /** The name that requests use; default: the folder's name. */
   id?: string;
@@ -13,19 +14,25 @@ export interface ModelOptions {
 
 /** AdamW with decoupled decay. */
 export interface OptimizerOptions {
+  /** Decay of the mean of gradients, at least 0 and below 1. */
   beta1?: number;
+  /** Decay of the mean of their squares, at least 0 and below 1. */
   beta2?: number;
+  /** Added to the divisor, above 0. */
   eps?: number;
+  /** Decoupled decay, times the learning rate, at least 0. */
   weightDecay?: number;
   /** Gradients are clipped to this global norm; 0: not at all. */
   maxGradNorm?: number;
 }
 
+/** What an engine serves, with what, and how. What is no option, or out of range, is a ValidationError that names it. */
 export interface EngineOptions {
   /** Folder for everything durable, made if it is not there. Absent: nothing is kept after `close()`. */
   home?: string | null;
   /** Base models to serve; the first is the default of requests that name none. Absent: the embedded one, "anneal/tiny". */
   models?: readonly (ModelOptions | string)[];
+  /** What computes. Default "auto": the best that there is, at present always the processor. */
   device?: "auto" | "cpu";
   /** Type of every model that does not set its own. */
   dtype?: "auto" | "float32" | "bfloat16";
@@ -33,6 +40,7 @@ export interface EngineOptions {
   threads?: number;
   /** Bytes that weights and KV pages may take; default: three quarters of what is available. */
   memoryLimit?: number;
+  /** Where the engine says what it does. Default: it says nothing. */
   logger?: Logger;
   /** The owner's entity, that of models made without naming one; default "local". */
   entity?: string;
@@ -63,9 +71,15 @@ export interface EngineOptions {
   maxTrainingJobs?: number;
   /** What one optimizer step of an RL job sees; default "group". */
   optimizerStep?: "group" | "completion" | "job";
-  /** Default for both: betas 0.9 and 0.99, eps 1e-8. RL: weightDecay 0.1, maxGradNorm 0.1; SFT: weightDecay 0, maxGradNorm 1. */
+  /**
+   * Of `rl` and of `sft` jobs and sessions. Default for both: betas 0.9 and 0.99, eps 1e-8. RL: weightDecay 0.1, maxGradNorm
+   * 0.1; SFT: weightDecay 0, maxGradNorm 1.
+   */
   optimizer?: { rl?: OptimizerOptions; sft?: OptimizerOptions };
-  /** Adapters of new models; default rank 8, alpha 16, all seven projections. */
+  /**
+   * Adapters of new models: `rank` (1 to 1024, default 8), `alpha` (above 0, default 16) and `targets`, the projections of
+   * every layer that have one (default: all seven).
+   */
   adapter?: { rank?: number; alpha?: number; targets?: readonly string[] };
   /**
    * Folders from which requests may name files; default: the home and the system's temporary folder for the owner, none for

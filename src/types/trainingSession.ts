@@ -4,6 +4,7 @@ import type { ExperimentalConfig } from "./training.js";
 
 /** A sequence of tokens; entry i of every array is about token i. Natural logarithms. */
 export interface TrainingRow {
+  /** Token ids. */
   tokens: ArrayLike<number>;
   /** Nonzero or true: trained. The first token never is, since nothing predicts it. */
   trained: ArrayLike<number | boolean>;
@@ -35,6 +36,10 @@ export type PolicyLossOptions = Pick<
   | "entropy_coef"
 >;
 
+/**
+ * What the gradient is of: a `loss` of the engine, with its settings (`beta` of dpo), or derivatives that the application has
+ * computed (`weights`, `entropyWeights`).
+ */
 export type LossChoice =
   /** Every row is one sequence of the sequence-level ratios; the mean is over all trained tokens of the call. */
   | ({ loss: "cispo" | "ppo" } & PolicyLossOptions)
@@ -48,17 +53,23 @@ export type LossChoice =
    */
   | { weights: readonly ArrayLike<number>[]; entropyWeights?: readonly ArrayLike<number>[] };
 
+/** A step of AdamW. */
 export interface OptimStepParams {
+  /** At least 0. */
   learningRate: number;
-  /** Defaults: 0.9, 0.99, 1e-8, 0.1, and gradients clipped to a norm of 0.1. */
+  /** Decay of the mean of gradients. Default 0.9. */
   beta1?: number;
+  /** Decay of the mean of squared gradients. Default 0.99. */
   beta2?: number;
+  /** Added to the divisor. Default 1e-8. */
   eps?: number;
+  /** Decoupled decay, times the learning rate. Default 0.1. */
   weightDecay?: number;
-  /** 0: no clipping. */
+  /** Gradients are clipped to this global norm; 0: no clipping. Default 0.1. */
   maxGradNorm?: number;
 }
 
+/** What the weights make of rows. */
 export interface RowLogprobs {
   /** Per row, entry i about token i: 0 where it is not trained. */
   logprobs: Float32Array[];
@@ -66,6 +77,7 @@ export interface RowLogprobs {
   entropies: Float32Array[];
 }
 
+/** How a session is opened. */
 export interface SessionOptions {
   /** Of what kind the optimizer's moments are: those of the model's checkpoint are kept if they are of the same. Default "rl". */
   objective?: "rl" | "sft";
@@ -75,19 +87,28 @@ export interface SessionOptions {
 
 /** A model's weights in training. Holds the model's place in the job queue until closed; calls run one after the other. */
 export interface TrainingSession extends AsyncDisposable {
+  /** Names the session, for `trainingSessions`. */
   readonly id: string;
+  /** The model that it holds. */
   readonly modelId: string;
+  /** Logprobs and entropies of the trained tokens on the weights as they are now, bitwise those of sampling. */
   logprobs(rows: readonly TrainingRow[]): Promise<RowLogprobs>;
-  /** Adds to the gradient; the rows of one call share one reduction. A rejection clears the gradient. */
+  /**
+   * Adds to the gradient; the rows of one call share one reduction. `metrics`: of the loss, name to value. A rejection
+   * clears the gradient.
+   */
   forwardBackward(
     rows: readonly TrainingRow[],
     loss: LossChoice,
   ): Promise<RowLogprobs & { metrics: Record<string, number> }>;
-  /** Clips, makes one AdamW step, clears the gradient. A norm that is not finite leaves the weights as they were. */
+  /**
+   * Clips, makes one AdamW step, clears the gradient. `gradNorm`: before clipping. A norm that is not finite leaves the
+   * weights as they were.
+   */
   optimStep(params: OptimStepParams): Promise<{ gradNorm: number }>;
   /** A completion on the weights as they are now. */
   sample(params: Omit<ChatCompletionCreateParamsNonStreaming, "model" | "stream">): Promise<ChatCompletion>;
-  /** A new checkpoint, servable at once. */
+  /** A new checkpoint, servable at once, with these `metrics`. */
   saveState(params?: { metrics?: Record<string, number> }): Promise<Checkpoint>;
   /** What was not saved is gone. */
   close(): Promise<void>;

@@ -9,8 +9,9 @@ export interface LogResult {
 }
 
 /**
- * Calls other than of functions are refused when they are given; their type is here so that other libraries' messages
- * fit.
+ * A call: its `id`, which the tool's message repeats, and the `function` with `name` and `arguments` (JSON, as the
+ * model wrote it). Calls other than of functions are refused when they are given; their type is here so that other
+ * libraries' messages fit.
  */
 export type TrajectoryToolCall =
   | { id: string; type: "function"; function: { name: string; arguments: string } }
@@ -29,7 +30,7 @@ export interface TrajectoryLogprob {
   temperature_logprob?: number | null;
   /** UTF-8 of the token's text. */
   bytes?: number[] | null;
-  /** The likeliest tokens there; not read by training. */
+  /** The likeliest tokens there (`token`, `logprob`, `bytes`); not read by training. */
   top_logprobs?:
     | {
         token: string;
@@ -47,13 +48,13 @@ export interface TrajectoryChoice {
   index?: number | null;
   /** Why it ended. */
   finish_reason: string | null;
-  /** What was answered. */
+  /** What was answered: `role`, `content` and `tool_calls`. */
   message: {
     role: string;
     content?: string | null;
     tool_calls?: TrajectoryToolCall[] | null;
   };
-  /** Of every sampled token. Without them the choice is context. */
+  /** In `content`, of every sampled token. Without them the choice is context. */
   logprobs?: {
     content?: TrajectoryLogprob[] | null;
   } | null;
