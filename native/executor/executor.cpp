@@ -256,7 +256,7 @@ bool Executor::checkpoint() {
   return !current_ || !current_->control->aborted;
 }
 
-void Executor::breathe(int worker) {
+void Executor::preemption_point(int worker) {
   if (worker == 0) {
     give_way();
   } else {
@@ -295,7 +295,7 @@ void Executor::take_chunks(Loop& loop, int worker) {
   try {
     for (;;) {
       if (&loop == &loops_[0]) {
-        breathe(worker);
+        preemption_point(worker);
         if (should_rest(worker)) return;
       }
       if (loop.failed.load(std::memory_order_relaxed)) return;

@@ -1,7 +1,7 @@
 // The process-wide executor: one dispatcher thread and a small pool that run all native work.
 //
 // Two queues. Inference tasks are short (one step); training tasks are long and give way to a waiting inference task
-// between their chunks and wherever a chunk breathes. The dispatcher then runs the inference task on top of what it was
+// between their chunks and at every preemption point. The dispatcher then runs the inference task on top of what it was
 // doing; the workers, each at its own next such point, help if that task has loops to share, and otherwise go on training.
 // After an inference task training runs for as long as that took before the next one interrupts it: a chat takes twice its
 // own time at the median, within three times where a chunk runs late, and training always gets on.
@@ -72,7 +72,7 @@ class Executor final : public Pool {
 
   int workers() const override { return workers_; }
   bool run(int64_t chunks, ChunkFn fn, void* context) override;
-  void breathe(int worker) override;
+  void preemption_point(int worker) override;
   // Long serial work of a task calls this now and then: runs waiting inference, returns false if the task was aborted. Dispatcher only.
   bool checkpoint();
 

@@ -26,7 +26,7 @@ class Pool {
   virtual bool run(int64_t chunks, ChunkFn fn, void* context) = 0;
 
   // A chunk of training that takes long gives way here now and then: whatever it holds must be its own. `worker` is the chunk's.
-  virtual void breathe(int worker) { (void)worker; }
+  virtual void preemption_point(int worker) { (void)worker; }
 
   template <class F> bool each(int64_t chunks, F&& f) {
     auto* body = &f;

@@ -1,4 +1,4 @@
-// Times of the grammar engine: preparing a vocabulary, compiling, masks. make -C native/grammar bench
+// Times of the grammar engine: preparing a vocabulary, compiling, masks. make -C native bench-grammar
 // Usage: grammar_bench [vocabulary file: per token a 32-bit length and its bytes]; without one, a vocabulary is made up.
 #include <algorithm>
 #include <ctime>

@@ -1,5 +1,5 @@
 // Checks the grammar engine against a slow second reading (grammar_reference.h), and by hand: refusals, malformed programs, threads.
-// make -C native/grammar test; prints one line per group and exits with 1 when something differed.
+// make -C native test-grammar; prints one line per group and exits with 1 when something differed.
 #include <array>
 #include <atomic>
 #include <chrono>

@@ -61,7 +61,7 @@ template <class F> void back_product(Team& team, const Kernels& k, std::vector<W
       const BackTerm& term = p.terms[i];
       for (int n0 = p.from; n0 < std::min(term.w->n, p.to); n0 += kBackwardReduction) {
         const int n = std::min({kBackwardReduction, term.w->n - n0, p.to - n0});
-        team.breathe(worker);
+        team.preemption_point(worker);
         k.transpose_panels(term.w->panels.data(), term.w->n, term.w->k, col, mine * kLanes, n0, n, transposed);
         k.gemm(term.dy.at(0, n0), term.dy.ld, p.rows, transposed, n, mine, sums.data, sums.ld, accumulate);
         accumulate = true;
@@ -115,7 +115,7 @@ inline void sum_over_tokens(Team& team, const Kernels& k, const std::vector<Toke
     const int m = std::min(kRows, s.m - p.row), panels = std::min<int>(kTilePanels, panels_of(s.n) - p.panel);
     for (int row = 0, b = 0; row < rows; row += block_rows, b++) {
       const int n = std::min(block_rows, rows - row);
-      team.breathe(worker);
+      team.preemption_point(worker);
       k.gemm(s.left->block(b) + size_t(p.row) * block_rows * k.elem, block_rows, m, s.right->block(b) + p.panel * panel_bytes(k, n), n, panels,
              s.out.at(p.row, int64_t(p.panel) * kLanes), s.out.ld, true);
     }

@@ -1,6 +1,6 @@
 // Checks the decoder against numbers recorded from Hugging Face transformers and peft, and its promises about bits.
 //
-//   make -C native/decoder test REFERENCE=folder     every folder in it is a case: a model, adapter/, expected.*
+//   make -C native test-decoder REFERENCE=folder     every folder in it is a case: a model, adapter/, expected.*
 #include <filesystem>
 
 #include "decoder_fixture.h"
@@ -89,12 +89,12 @@ void check_reference(const std::string& folder, Isa isa, Pool& pool) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::printf("usage: %s FOLDER\n", argv[0]);
+    std::printf("usage: %s FOLDER [NAME]\n", argv[0]);
     return 2;
   }
   TestPool one(1), two(2);
   for (const auto& entry : std::filesystem::directory_iterator(argv[1])) {
-    if (!entry.is_directory()) continue;
+    if (!entry.is_directory() || (argc > 2 && entry.path().filename() != argv[2])) continue;
     for (Isa isa : {Isa::portable, best_isa()}) check_reference(entry.path(), isa, isa == Isa::portable ? static_cast<Pool&>(one) : two);
     check_bits(entry.path());
   }

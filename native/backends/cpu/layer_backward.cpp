@@ -224,7 +224,7 @@ struct LayerBackward {
       for (const BackwardMemory::Use& use : mem.uses[page]) {
         const Sequence& s = batch.sequences[use.sequence];
         for (int row = std::max(0, use.block * kPage - s.position); row < s.rows; row += per_tile) {
-          all.breathe(worker);
+          all.preemption_point(worker);
           AttentionBackwardTask t = attention_task(head, s.row0 + row, std::min(per_tile, s.rows - row), worker);
           t.block = use.block;
           t.k_pages = &keys, t.v_pages = &values;

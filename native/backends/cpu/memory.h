@@ -117,7 +117,7 @@ class Team {
   explicit Team(Pool& pool) : pool_(&pool) {}
   // A team of one that does not give way to anybody.
   Team() = default;
-  // The worker that runs a chunk of this team's; it breathes between its own.
+  // The worker that runs a chunk of this team's; it may be preempted between its own.
   Team one(int worker) const {
     Team team;
     team.chunk_of_ = pool_ ? pool_ : chunk_of_;
@@ -127,8 +127,8 @@ class Team {
   int workers() const { return pool_ ? pool_->workers() : 1; }
   bool ok() const { return ok_; }
   // Within a chunk that takes long.
-  void breathe(int worker) const {
-    if (Pool* pool = pool_ ? pool_ : chunk_of_) pool->breathe(worker);
+  void preemption_point(int worker) const {
+    if (Pool* pool = pool_ ? pool_ : chunk_of_) pool->preemption_point(worker);
   }
 
   template <class F> bool each(int64_t chunks, F&& f) {
@@ -140,7 +140,7 @@ class Team {
       });
     } else {
       for (int64_t chunk = 0; chunk < chunks; chunk++) {
-        breathe(worker_);
+        preemption_point(worker_);
         f(chunk, worker_);
       }
     }

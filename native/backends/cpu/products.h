@@ -8,7 +8,7 @@ namespace anneal::cpu {
 
 struct Split {
   int rows, panels, block, group;     // row blocks of `block`, panel groups of `group`
-  int walks;                          // runs of neighbouring groups that are taken by turns
+  int stripes;                        // runs of neighbouring groups that are taken by turns
   int row_blocks() const { return (rows + block - 1) / block; }
   int groups() const { return (panels + group - 1) / group; }
   int64_t chunks() const { return int64_t(row_blocks()) * groups(); }
@@ -16,14 +16,14 @@ struct Split {
 
 struct Tile { int row, rows, panel, panels; };
 
-// Neighbouring chunks share weights. With one block of rows they have none in common: then workers that take chunks by turns walk through
-// runs of their own, each group's weights following those before, so that what a product fetches ahead is what its worker needs next.
+// Neighbouring chunks share weights. With one block of rows they have none in common: then workers that take chunks by turns go through
+// stripes of their own, each group's weights following those before, so that what a product fetches ahead is what its worker needs next.
 inline Tile tile_of(const Split& s, int64_t chunk) {
   const int row = int(chunk % s.row_blocks()) * s.block;
   int group = int(chunk / s.row_blocks());
   if (s.row_blocks() == 1) {
-    const int walk = group % s.walks, least = s.groups() / s.walks, longer = s.groups() % s.walks;
-    group = walk * least + std::min(walk, longer) + group / s.walks;
+    const int stripe = group % s.stripes, length = s.groups() / s.stripes, remainder = s.groups() % s.stripes;
+    group = stripe * length + std::min(stripe, remainder) + group / s.stripes;
   }
   const int panel = group * s.group;
   return {row, std::min(s.block, s.rows - row), panel, std::min(s.group, s.panels - panel)};

@@ -65,7 +65,7 @@ ANNEAL_INLINE void softmax_rows(const AttentionTask& t, int block, int row0, int
   for (int i = 0; i < rows; i++) {
     const float* scores = scratch.scores + (row0 + i) * kPage;
     const int visible = masked ? t.positions[row0 + i] - block * kPage + 1 : kPage;
-    F16 s[kKeyPanels];
+    F32x16 s[kKeyPanels];
 #pragma GCC unroll 4
     for (int j = 0; j < kKeyPanels; j++) {
       s[j] = load(scores + j * kLanes);
@@ -75,16 +75,16 @@ ANNEAL_INLINE void softmax_rows(const AttentionTask& t, int block, int row0, int
     high[i] = visible > 0 ? largest * t.scale : kLowest;
   }
   const Part lanes{rows};
-  const F16 before = load(state.maximum + row0, lanes), after = max(before, load(high, lanes));
+  const F32x16 before = load(state.maximum + row0, lanes), after = max(before, load(high, lanes));
   store(state.maximum + row0, after, lanes);
   store(now, after);
   store(shrink, exp(before - after));
-  const F16 scale = all(t.scale);
+  const F32x16 scale = all(t.scale);
   for (int i = 0; i < rows; i++) {
     const int r = row0 + i;
     const int visible = masked ? t.positions[r] - block * kPage + 1 : kPage;
-    const F16 shift = all(-now[i]), factor = all(shrink[i]);
-    F16 p[kKeyPanels];
+    const F32x16 shift = all(-now[i]), factor = all(shrink[i]);
+    F32x16 p[kKeyPanels];
 #pragma GCC unroll 4
     for (int j = 0; j < kKeyPanels; j++) {
       p[j] = exp(fma(load(scratch.scores + r * kPage + j * kLanes), scale, shift));
@@ -133,7 +133,7 @@ ANNEAL_INLINE void merge_segment(const SegmentState& total, const SegmentState& 
   const float before = total.maximum[r], other = segment.maximum[r];
   if (other == kLowest) return;  // the row sees nothing of it
   const float now = other > before ? other : before;
-  const F16 a = exp(all(before - now)), b = exp(all(other - now));
+  const F32x16 a = exp(all(before - now)), b = exp(all(other - now));
   float *sums = total.sums + r * kLanes, *out = total.out + r * width;
   store(sums, fma(load(segment.sums + r * kLanes), b, load(sums) * a));
   for (int i = 0; i < width; i += kLanes) store(out + i, fma(load(segment.out + r * width + i), b, load(out + i) * a));
@@ -151,7 +151,7 @@ template <class T> void attention(const AttentionTask& t) {
   }
   for (int r = 0; r < t.rows; r++) {
     const float sum = sum_lanes(load(scratch.total.sums + r * kLanes));
-    const F16 inverse = all(1.0f / sum);
+    const F32x16 inverse = all(1.0f / sum);
     const float* from = scratch.total.out + r * width;
     float* to = t.out + r * t.ldo;
     // Adding 0 turns -0 into 0: blocks that a row does not see may change the sign of a zero.

@@ -50,7 +50,7 @@ template <class T> void prepare_rows(const AttentionBackwardTask& t, int row0, i
   round_rows<T>(t.dout + row0 * t.lddo, t.lddo, rows, t.head_dim, 1.0f, s.dout, width);
   for (int r = 0; r < rows; r++) {
     const float *out = t.out + (row0 + r) * t.ldo, *dout = t.dout + (row0 + r) * t.lddo;
-    F16 sum = zero();
+    F32x16 sum = zero();
     each16(t.head_dim, [&](int64_t i, auto lanes) { sum = fma(load(out + i, lanes), load(dout + i, lanes), sum); });
     s.delta[r] = sum_lanes(sum);
   }
@@ -61,15 +61,15 @@ template <class T>
 void score_gradients(const AttentionBackwardTask& t, int row0, int rows, int block, const void* k_page, int width, const AttentionBackwardScratch<T>& s) {
   gemm<T>((const T*)t.q + row0 * t.ldq, t.ldq, rows, k_page, t.head_dim, kKeyPanels, s.scores, kPage, false);
   gemm<T>(s.dout, width, rows, s.v_t, t.head_dim, kKeyPanels, s.dp, kPage, false);
-  const F16 scale = all(t.scale);
+  const F32x16 scale = all(t.scale);
   for (int r = 0; r < rows; r++) {
     const int visible = t.positions[row0 + r] - block * kPage + 1;
-    const F16 shift = all(-t.lse[row0 + r]), delta = all(s.delta[r]);
+    const F32x16 shift = all(-t.lse[row0 + r]), delta = all(s.delta[r]);
 #pragma GCC unroll 4
     for (int j = 0; j < kKeyPanels; j++) {
       const int at = r * kPage + j * kLanes;
-      F16 p = exp(fma(load(s.scores + at), scale, shift));
-      F16 ds = p * (load(s.dp + at) - delta) * scale;
+      F32x16 p = exp(fma(load(s.scores + at), scale, shift));
+      F32x16 ds = p * (load(s.dp + at) - delta) * scale;
       if (visible < kPage) {
         const Mask16 sees = first(visible - j * kLanes);
         p = select(sees, p, zero());

@@ -7,7 +7,7 @@ namespace {
 
 // dst[rows][ldd] (T, zero padded) = round(src[rows][cols] * scale).
 template <class T> void round_rows(const float* src, int64_t lds, int rows, int cols, float scale, void* dst, int64_t ldd) {
-  const F16 s = all(scale);
+  const F32x16 s = all(scale);
   for (int r = 0; r < rows; r++) {
     const float* from = src + r * lds;
     T* to = (T*)dst + r * ldd;
@@ -27,7 +27,7 @@ template <class T> void widen_rows(const void* src, int64_t lds, int rows, int c
 // One 16 x 16 block at most: lanes in over columns, out over rows.
 template <class S, class T, class In, class Out>
 ANNEAL_INLINE void transpose_tile(const S* from, int64_t lds, int rows, In in, T* to, int64_t ldd, int cols, Out out) {
-  I16 block[kLanes];
+  I32x16 block[kLanes];
 #pragma GCC unroll 16
   for (int r = 0; r < kLanes; r++) block[r] = r < rows ? as_int(load(from + r * lds, in)) : all_int(0);
   transpose16(block);

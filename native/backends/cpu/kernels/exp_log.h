@@ -12,42 +12,42 @@ constexpr float kExpLowest = -87.336544f;        // below: the result would be d
 constexpr float kExpHighest = 88.37626f;         // above: the result stays at exp(kExpHighest) = 2.4e38
 
 // e^x. At most 1 ulp off (measured); 0 below kExpLowest, also for -infinity; NaN stays NaN.
-ANNEAL_INLINE F16 exp(F16 x) {
-  F16 limited = min(all(kExpHighest), x);
+ANNEAL_INLINE F32x16 exp(F32x16 x) {
+  F32x16 limited = min(all(kExpHighest), x);
   // Adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits.
-  const F16 shift = all(12582912.0f);
-  F16 shifted = fma(limited, all(kLog2e), shift);
-  F16 n = shifted - shift;
-  F16 r = fma(n, all(-kLn2Low), fma(n, all(-kLn2High), limited));  // |r| <= ln 2 / 2
+  const F32x16 shift = all(12582912.0f);
+  F32x16 shifted = fma(limited, all(kLog2e), shift);
+  F32x16 n = shifted - shift;
+  F32x16 r = fma(n, all(-kLn2Low), fma(n, all(-kLn2High), limited));  // |r| <= ln 2 / 2
   // e^r = 1 + r + r^2 q(r); q of degree 4 with least relative error (4.4e-9).
-  F16 q = fma(all(1.381446724e-03f), r, all(8.368780836e-03f));
+  F32x16 q = fma(all(1.381446724e-03f), r, all(8.368780836e-03f));
   q = fma(q, r, all(4.166839272e-02f));
   q = fma(q, r, all(1.666651964e-01f));
   q = fma(q, r, all(4.999999404e-01f));
-  F16 p = fma(q, r * r, r) + all(1.0f);
+  F32x16 p = fma(q, r * r, r) + all(1.0f);
   // Times 2^n, by the exponent bits: p in [0.70, 1.42] and n in [-126, 127].
-  F16 y = as_float(as_int(p) + shift_left<23>(as_int(shifted)));
+  F32x16 y = as_float(as_int(p) + shift_left<23>(as_int(shifted)));
   return select(less(x, all(kExpLowest)), zero(), y);
 }
 
 ANNEAL_INLINE float exp(float x) { return lane0(exp(all(x))); }
 
 // ln x of a positive, normal x: at most 1 ulp off (measured). NaN for NaN and infinity.
-ANNEAL_INLINE F16 log(F16 x) {
+ANNEAL_INLINE F32x16 log(F32x16 x) {
   // x = 2^n m with m in [sqrt(1/2), sqrt(2)): 0x3f3504f3 is sqrt(1/2).
-  I16 offset = as_int(x) + all_int(0x3f800000 - 0x3f3504f3);
-  F16 m = as_float((offset & all_int(0x007fffff)) + all_int(0x3f3504f3));
+  I32x16 offset = as_int(x) + all_int(0x3f800000 - 0x3f3504f3);
+  F32x16 m = as_float((offset & all_int(0x007fffff)) + all_int(0x3f3504f3));
   // The biased exponent as a float: 2^23 + e, less 2^23 + 127.
-  F16 n = as_float(shift_right<23>(offset) | all_int(0x4b000000)) - all(8388608.0f + 127.0f);
+  F32x16 n = as_float(shift_right<23>(offset) | all_int(0x4b000000)) - all(8388608.0f + 127.0f);
   // ln m = 2 atanh(s), s = f / (2 + f), |s| <= 0.1716; written as f - (f^2/2 - s (f^2/2 + tail)) to keep f exact.
-  F16 f = m - all(1.0f);
-  F16 s = f / (all(2.0f) + f);
-  F16 z = s * s;
-  F16 tail = fma(all(2.0f / 9), z, all(2.0f / 7));
+  F32x16 f = m - all(1.0f);
+  F32x16 s = f / (all(2.0f) + f);
+  F32x16 z = s * s;
+  F32x16 tail = fma(all(2.0f / 9), z, all(2.0f / 7));
   tail = fma(tail, z, all(2.0f / 5));
   tail = fma(tail, z, all(2.0f / 3)) * z;
-  F16 half_square = all(0.5f) * f * f;
-  F16 low = fma(s, half_square + tail, fma(n, all(kLn2Low), x - x));
+  F32x16 half_square = all(0.5f) * f * f;
+  F32x16 low = fma(s, half_square + tail, fma(n, all(kLn2Low), x - x));
   return fma(n, all(kLn2High), f - (half_square - low));
 }
 

@@ -23,7 +23,7 @@ struct Ahead {
 
 // A register tile: MR rows of c by NR panels.
 template <int MR, int NR> struct Tile {
-  F16 c[MR][NR];
+  F32x16 c[MR][NR];
 
   ANNEAL_INLINE void begin(const float* from, int64_t ldc, bool accumulate) {
 #pragma GCC unroll 16
@@ -57,7 +57,7 @@ void multiply_tile(const float* a, int64_t lda, const float* w, int64_t panel, i
   tile.begin(c, ldc, accumulate);
   const ActivationRows<float, MR> x_rows(a, lda);
   for (int kk = 0; kk < k; kk++) {
-    F16 wide[NR];
+    F32x16 wide[NR];
 #pragma GCC unroll 8
     for (int j = 0; j < NR; j++) {
       wide[j] = load(w + j * panel + int64_t(kk) * kLanes);
@@ -66,7 +66,7 @@ void multiply_tile(const float* a, int64_t lda, const float* w, int64_t panel, i
     ahead.at += ahead.step;
 #pragma GCC unroll 16
     for (int i = 0; i < MR; i++) {
-      F16 x = all(x_rows.at(i)[kk]);
+      F32x16 x = all(x_rows.at(i)[kk]);
 #pragma GCC unroll 8
       for (int j = 0; j < NR; j++) tile.c[i][j] = fma(x, wide[j], tile.c[i][j]);
     }
@@ -81,7 +81,7 @@ void multiply_tile(const bf16* a, int64_t lda, const bf16* w, int64_t panel, int
 #ifdef ANNEAL_PAIR_PRODUCT
   const ActivationRows<bf16, MR> x_rows(a, lda);
   for (int kk = 0; kk < k; kk += 2) {
-    I16 pairs[NR];
+    I32x16 pairs[NR];
 #pragma GCC unroll 8
     for (int j = 0; j < NR; j++) {
       pairs[j] = load_int(w + j * panel + int64_t(kk) * kLanes);
@@ -92,7 +92,7 @@ void multiply_tile(const bf16* a, int64_t lda, const bf16* w, int64_t panel, int
     for (int i = 0; i < MR; i++) {
       int pair;
       __builtin_memcpy(&pair, x_rows.at(i) + kk, 4);
-      I16 x = all_int(pair);
+      I32x16 x = all_int(pair);
 #pragma GCC unroll 8
       for (int j = 0; j < NR; j++) tile.c[i][j] = pair_product(tile.c[i][j], pairs[j], x);
     }
@@ -100,14 +100,14 @@ void multiply_tile(const bf16* a, int64_t lda, const bf16* w, int64_t panel, int
 #else
   // Activations widened to float32 once per tile; panels in registers, by shift (even k) and mask (odd k).
   alignas(64) float wide[MR][kWidenedK];
-  const I16 upper = all_int(int(0xffff0000u));
+  const I32x16 upper = all_int(int(0xffff0000u));
   for (int k0 = 0; k0 < k; k0 += kWidenedK) {
     const int count = k - k0 < kWidenedK ? round_to(k - k0, 2) : kWidenedK;
     for (int i = 0; i < MR; i++)
       each16(count, [&](int64_t kk, auto lanes) { store(&wide[i][kk], load(a + i * lda + k0 + kk, lanes)); });
     for (int kk = 0; kk < count; kk += 2) {
-      I16 pairs[NR];
-      F16 part[NR];
+      I32x16 pairs[NR];
+      F32x16 part[NR];
 #pragma GCC unroll 8
       for (int j = 0; j < NR; j++) {
         const bf16* at = w + j * panel + int64_t(k0 + kk) * kLanes;
@@ -118,7 +118,7 @@ void multiply_tile(const bf16* a, int64_t lda, const bf16* w, int64_t panel, int
       ahead.at += ahead.step;
 #pragma GCC unroll 16
       for (int i = 0; i < MR; i++) {
-        F16 x = all(wide[i][kk + 1]);
+        F32x16 x = all(wide[i][kk + 1]);
 #pragma GCC unroll 8
         for (int j = 0; j < NR; j++) tile.c[i][j] = fma(x, part[j], tile.c[i][j]);
       }
@@ -126,7 +126,7 @@ void multiply_tile(const bf16* a, int64_t lda, const bf16* w, int64_t panel, int
       for (int j = 0; j < NR; j++) part[j] = as_float(shift_left<16>(pairs[j]));
 #pragma GCC unroll 16
       for (int i = 0; i < MR; i++) {
-        F16 x = all(wide[i][kk]);
+        F32x16 x = all(wide[i][kk]);
 #pragma GCC unroll 8
         for (int j = 0; j < NR; j++) tile.c[i][j] = fma(x, part[j], tile.c[i][j]);
       }

@@ -17,10 +17,10 @@ float log_sum_exp(const float* logits, int n) {
   float maximum = kLowest, sum = 0;
   each_block(n, [&](int b, int count) {
     const float* x = logits + b;
-    F16 high = all(kLowest);
+    F32x16 high = all(kLowest);
     each16(count, [&](int64_t i, auto lanes) { high = max(high, keep(load(x + i, lanes), lanes, kLowest)); });
     const float block_max = max_lanes(high);
-    F16 total = zero();
+    F32x16 total = zero();
     each16(count, [&](int64_t i, auto lanes) { total = total + keep(exp(load(x + i, lanes) - all(block_max)), lanes, 0.0f); });
     const float block_sum = sum_lanes(total);
     const float larger = block_max > maximum ? block_max : maximum;
@@ -34,10 +34,10 @@ float log_sum_exp(const float* logits, int n) {
 float entropy(const float* logits, int n, float lse) {
   float result = 0;
   each_block(n, [&](int b, int count) {
-    F16 total = zero();
+    F32x16 total = zero();
     each16(count, [&](int64_t i, auto lanes) {
-      F16 t = load(logits + b + i, lanes) - all(lse);
-      F16 p = exp(t);
+      F32x16 t = load(logits + b + i, lanes) - all(lse);
+      F32x16 p = exp(t);
       // Where p is 0 the term is 0, though t may be infinite.
       total = total + keep(select(less(t, all(kExpLowest)), zero(), negate(p * t)), lanes, 0.0f);
     });
@@ -49,7 +49,7 @@ float entropy(const float* logits, int n, float lse) {
 // y (T, zero padded to ldy) = scale * (onehot(target) - softmax).
 template <class T> void softmax_residual(const float* logits, int n, float lse, int target, float scale, void* y, int64_t ldy) {
   T* to = (T*)y;
-  const F16 s = all(scale), shift = all(lse);
+  const F32x16 s = all(scale), shift = all(lse);
   each16(n, [&](int64_t i, auto lanes) { store(to + i, s * (zero() - exp(load(logits + i, lanes) - shift)), lanes); });
   if (target >= 0 && target < n) narrow(scale * (1.0f - exp(logits[target] - lse)), to[target]);
   zero_fill(to, n, ldy);
@@ -59,11 +59,11 @@ template <class T> void softmax_residual(const float* logits, int n, float lse, 
 //                           = by_logprob * (onehot(target) - p) - by_entropy * p (ln p + H), with p = softmax.
 template <class T> void policy_residual(const float* logits, int n, float lse, float entropy, int target, float by_logprob, float by_entropy, void* y, int64_t ldy) {
   T* to = (T*)y;
-  const F16 s = all(by_logprob), shift = all(lse), h = all(entropy), w = all(by_entropy);
+  const F32x16 s = all(by_logprob), shift = all(lse), h = all(entropy), w = all(by_entropy);
   // Where p is 0 so is the entropy's part, though ln p may be infinite.
-  const auto of_entropy = [&](F16 t, F16 p) { return select(less(t, all(kExpLowest)), zero(), w * negate(p * (t + h))); };
+  const auto of_entropy = [&](F32x16 t, F32x16 p) { return select(less(t, all(kExpLowest)), zero(), w * negate(p * (t + h))); };
   each16(n, [&](int64_t i, auto lanes) {
-    const F16 t = load(logits + i, lanes) - shift, p = exp(t);
+    const F32x16 t = load(logits + i, lanes) - shift, p = exp(t);
     store(to + i, s * (zero() - p) + of_entropy(t, p), lanes);
   });
   if (target >= 0 && target < n) {

@@ -26,7 +26,7 @@ template <class T, class S> void pack_from(const S* src, int64_t ld, int n, int 
   alignas(64) T stage[kLanes][wide];
   for (int n0 = 0; n0 < n; n0 += kLanes, panels += panel_size<T>(k)) {
     for (int k0 = 0; k0 < k; k0 += wide) {
-      I16 block[kLanes];
+      I32x16 block[kLanes];
       for (int r = 0; r < kLanes; r++) {
         for (int part = 0; part < wide; part += kLanes)
           convert16(src + (n0 + r) * ld + k0 + part, stage[r] + part, n0 + r < n ? k - k0 - part : 0);
@@ -51,7 +51,7 @@ template <class T> void unpack(const void* from, int n, int k, float* dst, int64
   alignas(64) T row[wide];
   for (int n0 = 0; n0 < n; n0 += kLanes, panels += panel_size<T>(k)) {
     for (int k0 = 0; k0 < k; k0 += wide) {
-      I16 block[kLanes];
+      I32x16 block[kLanes];
       int steps = round_to(k - k0, kStep<T>) / kStep<T>;
       for (int i = 0; i < kLanes; i++)
         block[i] = i < steps ? load_int(panels + (int64_t(k0) + i * kStep<T>) * kLanes) : all_int(0);
@@ -72,8 +72,8 @@ template <class S, class Lanes> ANNEAL_INLINE void store_step(const S* src, int6
   store(to, load(src, lanes));
 }
 template <class S, class Lanes> ANNEAL_INLINE void store_step(const S* src, int64_t ld, int rows_left, Lanes lanes, bf16* to) {
-  I16 even = round_words(load(src, lanes));
-  I16 odd = rows_left > 1 ? round_words(load(src + ld, lanes)) : all_int(0);
+  I32x16 even = round_words(load(src, lanes));
+  I32x16 odd = rows_left > 1 ? round_words(load(src + ld, lanes)) : all_int(0);
   store_int(to, even | shift_left<16>(odd));
 }
 
@@ -92,13 +92,13 @@ template <class T> void pack_transposed(const void* src, DType src_type, int64_t
 
 // 16 outputs n by 16 k, from panels of W[n][k] to panels of W^T: one block.
 ANNEAL_INLINE void transpose_block(const float* from, int k_left, int n_left, float* to) {
-  I16 block[kLanes];
+  I32x16 block[kLanes];
   for (int i = 0; i < kLanes; i++) block[i] = i < k_left ? load_int(from + i * kLanes) : all_int(0);
   transpose16(block);
   for (int i = 0; i < kLanes && i < n_left; i++) store_int(to + i * kLanes, block[i]);
 }
 ANNEAL_INLINE void transpose_block(const bf16* from, int k_left, int n_left, bf16* to) {
-  I16 block[kLanes / 2];
+  I32x16 block[kLanes / 2];
   for (int i = 0; i < kLanes / 2; i++) block[i] = 2 * i < k_left ? load_int(from + i * 2 * kLanes) : all_int(0);
   transpose_pairs(block);
   for (int i = 0; i < kLanes / 2 && 2 * i < n_left; i++) store_int(to + i * 2 * kLanes, block[i]);

@@ -6,9 +6,9 @@ namespace anneal::cpu {
 namespace {
 
 template <class S> ANNEAL_INLINE float inverse_rms(const S* x, int n, float eps) {
-  F16 sum = zero();
+  F32x16 sum = zero();
   each16(n, [&](int64_t i, auto lanes) {
-    F16 v = load(x + i, lanes);
+    F32x16 v = load(x + i, lanes);
     sum = fma(v, v, sum);
   });
   return 1.0f / sqrt(sum_lanes(sum) / float(n) + eps);
@@ -20,7 +20,7 @@ template <class T> void rmsnorm(const float* x, int64_t ldx, const float* weight
   for (int r = 0; r < rows; r++) {
     const float* from = x + r * ldx;
     T* to = (T*)y + r * ldy;
-    const F16 inverse = all(inverse_rms(from, n, eps));
+    const F32x16 inverse = all(inverse_rms(from, n, eps));
     each16(n, [&](int64_t i, auto lanes) { store(to + i, load(from + i, lanes) * inverse * load(weight + i, lanes), lanes); });
     zero_fill(to, n, padded);
   }
@@ -33,16 +33,16 @@ void rmsnorm_backward(const float* x, int64_t ldx, const float* weight, float ep
     const float *from = x + r * ldx, *grad = dy + r * lddy;
     float* to = dx + r * lddx;
     const float inverse = inverse_rms(from, n, eps);
-    const F16 inv = all(inverse);
-    F16 dot = zero();
+    const F32x16 inv = all(inverse);
+    F32x16 dot = zero();
     each16(n, [&](int64_t i, auto lanes) {
-      F16 u = load(from + i, lanes) * inv, d = load(grad + i, lanes);
+      F32x16 u = load(from + i, lanes) * inv, d = load(grad + i, lanes);
       dot = fma(d * load(weight + i, lanes), u, dot);
       if (dweight) store(dweight + i, fma(d, u, load(dweight + i, lanes)), lanes);
     });
-    const F16 mean = all(-(sum_lanes(dot) / float(n)));
+    const F32x16 mean = all(-(sum_lanes(dot) / float(n)));
     each16(n, [&](int64_t i, auto lanes) {
-      F16 u = load(from + i, lanes) * inv, g = load(grad + i, lanes) * load(weight + i, lanes);
+      F32x16 u = load(from + i, lanes) * inv, g = load(grad + i, lanes) * load(weight + i, lanes);
       store(to + i, fma(inv, fma(u, mean, g), load(to + i, lanes)), lanes);
     });
   }

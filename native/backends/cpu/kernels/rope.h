@@ -13,9 +13,9 @@ void head_norm_rope(const void* x, int64_t ldx, int heads, int head_dim, const f
   for (int h = 0; h < heads; h++) {
     const T* from = (const T*)x + h * ldx;
     float* to = y + int64_t(h) * head_dim;
-    const F16 inverse = all(weight ? inverse_rms(from, head_dim, eps) : 1.0f);
+    const F32x16 inverse = all(weight ? inverse_rms(from, head_dim, eps) : 1.0f);
     each16(half, [&](int64_t i, auto lanes) {
-      F16 a = load(from + i, lanes), b = load(from + half + i, lanes), c = load(cos + i, lanes), s = load(sin + i, lanes);
+      F32x16 a = load(from + i, lanes), b = load(from + half + i, lanes), c = load(cos + i, lanes), s = load(sin + i, lanes);
       if (weight) {
         a = a * inverse * load(weight + i, lanes);
         b = b * inverse * load(weight + half + i, lanes);
@@ -37,22 +37,22 @@ void head_norm_rope_backward(const void* x, int64_t ldx, int heads, int head_dim
     float* to = dx + int64_t(h) * head_dim;
     // The rotation's transpose.
     each16(half, [&](int64_t i, auto lanes) {
-      F16 a = load(grad + i, lanes), b = load(grad + half + i, lanes), c = load(cos + i, lanes), s = load(sin + i, lanes);
+      F32x16 a = load(grad + i, lanes), b = load(grad + half + i, lanes), c = load(cos + i, lanes), s = load(sin + i, lanes);
       store(to + i, fma(a, c, b * s), lanes);
       store(to + half + i, fma(b, c, negate(a * s)), lanes);
     });
     if (!weight) continue;
     // As in rmsnorm_backward.
-    const F16 inv = all(inverse_rms(from, head_dim, eps));
-    F16 dot = zero();
+    const F32x16 inv = all(inverse_rms(from, head_dim, eps));
+    F32x16 dot = zero();
     each16(head_dim, [&](int64_t i, auto lanes) {
-      F16 u = load(from + i, lanes) * inv, d = load(to + i, lanes);
+      F32x16 u = load(from + i, lanes) * inv, d = load(to + i, lanes);
       dot = fma(d * load(weight + i, lanes), u, dot);
       if (dweight) store(dweight + i, fma(d, u, load(dweight + i, lanes)), lanes);
     });
-    const F16 mean = all(-(sum_lanes(dot) / float(head_dim)));
+    const F32x16 mean = all(-(sum_lanes(dot) / float(head_dim)));
     each16(head_dim, [&](int64_t i, auto lanes) {
-      F16 u = load(from + i, lanes) * inv, g = load(to + i, lanes) * load(weight + i, lanes);
+      F32x16 u = load(from + i, lanes) * inv, g = load(to + i, lanes) * load(weight + i, lanes);
       store(to + i, inv * fma(u, mean, g), lanes);
     });
   }

@@ -13,11 +13,11 @@ ANNEAL_INLINE float block_maximum(const float* maxima, int block) { return max_l
 
 // maxima[block][16]: of each block's columns in each lane, -infinity where there are none. Passes over NaN; whether it saw any.
 bool lane_maxima(const float* x, int n, float* maxima) {
-  F16 numbers = all(1);
+  F32x16 numbers = all(1);
   each_block(n, [&](int b, int count) {
-    F16 high = all(kMinusInfinity);
+    F32x16 high = all(kMinusInfinity);
     each16(count, [&](int64_t i, auto lanes) {
-      const F16 v = keep(load(x + b + i, lanes), lanes, kMinusInfinity);
+      const F32x16 v = keep(load(x + b + i, lanes), lanes, kMinusInfinity);
       high = max(v, high);
       numbers = select(at_least(v, v), numbers, zero());
     });
@@ -35,16 +35,16 @@ void keep_permitted(const float* x, int n, const uint32_t* bits, float* y) {
 
 // y as Probabilities says (y may be x); masses[block] = their sum. maxima: of x. A block whose mass is 0 may be left unwritten.
 void probabilities(const float* x, int n, const float* maxima, const Probabilities& how, float* y, double* masses) {
-  const F16 shift = all(how.shift), divisor = all(how.divisor), least = all(how.least), floor = all(how.floor);
+  const F32x16 shift = all(how.shift), divisor = all(how.divisor), least = all(how.least), floor = all(how.floor);
   each_block(n, [&](int b, int count) {
     double& mass = masses[b / kLogitBlock];
     mass = 0;
     if ((block_maximum(maxima, b / kLogitBlock) - how.shift) / how.divisor < how.least) return;
     D16 sum = widen(zero());
     each16(count, [&](int64_t i, auto lanes) {
-      const F16 t = (load(x + b + i, lanes) - shift) / divisor;
-      const F16 p = select(less(t, least), zero(), exp(t));
-      const F16 kept = select(less(p, floor), zero(), p);
+      const F32x16 t = (load(x + b + i, lanes) - shift) / divisor;
+      const F32x16 p = select(less(t, least), zero(), exp(t));
+      const F32x16 kept = select(less(p, floor), zero(), p);
       store(y + b + i, kept, lanes);
       sum = sum + widen(keep(kept, lanes, 0.0f));
     });
@@ -54,15 +54,15 @@ void probabilities(const float* x, int n, const float* maxima, const Probabiliti
 
 // sums[j] = the sum of what is below limits[j], j < kLimits, within 2^-18 of itself: float32 within a block.
 void sums_below(const float* p, int n, const double* masses, const float* limits, double* sums) {
-  F16 limit[kLimits];
+  F32x16 limit[kLimits];
   D16 total[kLimits];
   for (int j = 0; j < kLimits; j++) limit[j] = all(limits[j]), total[j] = widen(zero());
   each_block(n, [&](int b, int count) {
     if (masses[b / kLogitBlock] == 0) return;
-    F16 sum[kLimits];
+    F32x16 sum[kLimits];
     for (int j = 0; j < kLimits; j++) sum[j] = zero();
     each16(count, [&](int64_t i, auto lanes) {
-      const F16 v = load(p + b + i, lanes);
+      const F32x16 v = load(p + b + i, lanes);
       for (int j = 0; j < kLimits; j++) sum[j] = sum[j] + select(less(v, limit[j]), v, zero());
     });
     for (int j = 0; j < kLimits; j++) total[j] = total[j] + widen(sum[j]);
@@ -77,7 +77,7 @@ void drop_below(float* p, int n, float least, double* masses) {
     if (mass == 0) return;
     D16 sum = widen(zero());
     each16(count, [&](int64_t i, auto lanes) {
-      const F16 v = load(p + b + i, lanes), kept = select(less(v, all(least)), zero(), v);
+      const F32x16 v = load(p + b + i, lanes), kept = select(less(v, all(least)), zero(), v);
       store(p + b + i, kept, lanes);
       sum = sum + widen(kept);
     });
@@ -109,7 +109,7 @@ int ids_between(const float* p, int n, const double* masses, float low, float hi
   each_block(n, [&](int b, int count) {
     if (masses[b / kLogitBlock] == 0) return;
     each16(count, [&](int64_t i, auto lanes) {
-      const F16 v = load(p + b + i, lanes);
+      const F32x16 v = load(p + b + i, lanes);
       const Mask16 under = less(v, all(low));
       sum = sum + widen(select(under, v, zero()));
       found = append_ids(less(select(under, all(high), v), all(high)), b + i, lanes.n, ids, found);

@@ -12,7 +12,7 @@ template <class T> void silu_mul(const void* gate, const void* up, int64_t ld, i
     const T *gates = (const T*)gate + r * ld, *ups = (const T*)up + r * ld;
     T* to = (T*)y + r * ldy;
     each16(n, [&](int64_t i, auto lanes) {
-      F16 g = load(gates + i, lanes);
+      F32x16 g = load(gates + i, lanes);
       store(to + i, g / (all(1.0f) + exp(negate(g))) * load(ups + i, lanes), lanes);
     });
     zero_fill(to, n, padded);
@@ -23,14 +23,14 @@ template <class T> void silu_mul(const void* gate, const void* up, int64_t ld, i
 template <class T>
 void silu_mul_backward(const void* gate, const void* up, int64_t ld, const float* dy, int64_t lddy, int rows, int n, float* dgate, float* dup,
                        int64_t ldd) {
-  const F16 one = all(1.0f);
+  const F32x16 one = all(1.0f);
   for (int r = 0; r < rows; r++) {
     const T *gates = (const T*)gate + r * ld, *ups = (const T*)up + r * ld;
     const float* grad = dy + r * lddy;
     float *to_gate = dgate + r * ldd, *to_up = dup + r * ldd;
     each16(n, [&](int64_t i, auto lanes) {
-      F16 g = load(gates + i, lanes), u = load(ups + i, lanes), d = load(grad + i, lanes);
-      F16 s = one / (one + exp(negate(g)));
+      F32x16 g = load(gates + i, lanes), u = load(ups + i, lanes), d = load(grad + i, lanes);
+      F32x16 s = one / (one + exp(negate(g)));
       store(to_up + i, d * (g * s), lanes);
       store(to_gate + i, d * u * (s * fma(g, one - s, one)), lanes);
     });

@@ -12,14 +12,14 @@ namespace anneal::cpu {
 namespace {
 
 // 16 lanes of T as float32 and back.
-template <class Lanes = Full> ANNEAL_INLINE F16 load(const bf16* p, Lanes lanes = {}) { return as_float(shift_left<16>(load_words(p, lanes))); }
-template <class Lanes = Full> ANNEAL_INLINE void store(bf16* p, F16 x, Lanes lanes = {}) { store_words(p, round_words(x), lanes); }
+template <class Lanes = Full> ANNEAL_INLINE F32x16 load(const bf16* p, Lanes lanes = {}) { return as_float(shift_left<16>(load_words(p, lanes))); }
+template <class Lanes = Full> ANNEAL_INLINE void store(bf16* p, F32x16 x, Lanes lanes = {}) { store_words(p, round_words(x), lanes); }
 
-ANNEAL_INLINE F16 negate(F16 x) { return as_float(as_int(x) ^ all_int(int(0x80000000u))); }
+ANNEAL_INLINE F32x16 negate(F32x16 x) { return as_float(as_int(x) ^ all_int(int(0x80000000u))); }
 
 // Lanes that a partial step leaves out become `other` before a maximum.
-ANNEAL_INLINE F16 keep(F16 x, Full, float) { return x; }
-ANNEAL_INLINE F16 keep(F16 x, Part n, float other) { return select(first(n.n), x, all(other)); }
+ANNEAL_INLINE F32x16 keep(F32x16 x, Full, float) { return x; }
+ANNEAL_INLINE F32x16 keep(F32x16 x, Part n, float other) { return select(first(n.n), x, all(other)); }
 
 template <class T> ANNEAL_INLINE void zero_fill(T* p, int64_t from, int64_t to) {
   for (int64_t i = from; i < to; i++) p[i] = T{};

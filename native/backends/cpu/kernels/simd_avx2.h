@@ -7,10 +7,10 @@
 namespace anneal::cpu {
 namespace {
 
-struct F16 {
+struct F32x16 {
   __m256 lo, hi;
 };
-struct I16 {
+struct I32x16 {
   __m256i lo, hi;
 };
 struct Mask16 {
@@ -23,58 +23,58 @@ ANNEAL_INLINE Mask16 first(int n) {
           _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(n - 8), lane))};
 }
 
-ANNEAL_INLINE F16 zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
-ANNEAL_INLINE F16 all(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
-ANNEAL_INLINE I16 all_int(int x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
-ANNEAL_INLINE F16 load(const float* p, Full = {}) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
-ANNEAL_INLINE F16 load(const float* p, Part n) {
+ANNEAL_INLINE F32x16 zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+ANNEAL_INLINE F32x16 all(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+ANNEAL_INLINE I32x16 all_int(int x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+ANNEAL_INLINE F32x16 load(const float* p, Full = {}) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+ANNEAL_INLINE F32x16 load(const float* p, Part n) {
   Mask16 m = first(n.n);
   return {_mm256_maskload_ps(p, _mm256_castps_si256(m.lo)), _mm256_maskload_ps(p + 8, _mm256_castps_si256(m.hi))};
 }
-ANNEAL_INLINE void store(float* p, F16 x, Full = {}) {
+ANNEAL_INLINE void store(float* p, F32x16 x, Full = {}) {
   _mm256_storeu_ps(p, x.lo);
   _mm256_storeu_ps(p + 8, x.hi);
 }
-ANNEAL_INLINE void store(float* p, F16 x, Part n) {
+ANNEAL_INLINE void store(float* p, F32x16 x, Part n) {
   Mask16 m = first(n.n);
   _mm256_maskstore_ps(p, _mm256_castps_si256(m.lo), x.lo);
   _mm256_maskstore_ps(p + 8, _mm256_castps_si256(m.hi), x.hi);
 }
-ANNEAL_INLINE I16 load_int(const void* p) { return {_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)p + 1)}; }
-ANNEAL_INLINE void store_int(void* p, I16 x) {
+ANNEAL_INLINE I32x16 load_int(const void* p) { return {_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)p + 1)}; }
+ANNEAL_INLINE void store_int(void* p, I32x16 x) {
   _mm256_storeu_si256((__m256i*)p, x.lo);
   _mm256_storeu_si256((__m256i*)p + 1, x.hi);
 }
 // 16 words, zero-extended to 32 bits.
-ANNEAL_INLINE I16 load_words(const bf16* p, Full = {}) {
+ANNEAL_INLINE I32x16 load_words(const bf16* p, Full = {}) {
   return {_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)), _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p + 1))};
 }
-ANNEAL_INLINE I16 load_words(const bf16* p, Part n) {
+ANNEAL_INLINE I32x16 load_words(const bf16* p, Part n) {
   alignas(32) bf16 words[kLanes] = {};
   for (int i = 0; i < n.n; i++) words[i] = p[i];
   return load_words(words);
 }
-ANNEAL_INLINE void store_words(bf16* p, I16 x, Full = {}) {
+ANNEAL_INLINE void store_words(bf16* p, I32x16 x, Full = {}) {
   __m256i packed = _mm256_packus_epi32(x.lo, x.hi);  // 0-3, 8-11 | 4-7, 12-15
   _mm256_storeu_si256((__m256i*)p, _mm256_permute4x64_epi64(packed, 0xd8));
 }
-ANNEAL_INLINE void store_words(bf16* p, I16 x, Part n) {
+ANNEAL_INLINE void store_words(bf16* p, I32x16 x, Part n) {
   alignas(32) bf16 words[kLanes];
   store_words(words, x);
   for (int i = 0; i < n.n; i++) p[i] = words[i];
 }
 
-ANNEAL_INLINE F16 operator+(F16 a, F16 b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
-ANNEAL_INLINE F16 operator-(F16 a, F16 b) { return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
-ANNEAL_INLINE F16 operator*(F16 a, F16 b) { return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }
-ANNEAL_INLINE F16 operator/(F16 a, F16 b) { return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)}; }
-ANNEAL_INLINE F16 fma(F16 a, F16 b, F16 c) { return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)}; }
-ANNEAL_INLINE F16 sqrt(F16 a) { return {_mm256_sqrt_ps(a.lo), _mm256_sqrt_ps(a.hi)}; }
+ANNEAL_INLINE F32x16 operator+(F32x16 a, F32x16 b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
+ANNEAL_INLINE F32x16 operator-(F32x16 a, F32x16 b) { return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
+ANNEAL_INLINE F32x16 operator*(F32x16 a, F32x16 b) { return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }
+ANNEAL_INLINE F32x16 operator/(F32x16 a, F32x16 b) { return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)}; }
+ANNEAL_INLINE F32x16 fma(F32x16 a, F32x16 b, F32x16 c) { return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)}; }
+ANNEAL_INLINE F32x16 sqrt(F32x16 a) { return {_mm256_sqrt_ps(a.lo), _mm256_sqrt_ps(a.hi)}; }
 // The second operand when either is NaN.
-ANNEAL_INLINE F16 max(F16 a, F16 b) { return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
-ANNEAL_INLINE F16 min(F16 a, F16 b) { return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)}; }
-ANNEAL_INLINE Mask16 less(F16 a, F16 b) { return {_mm256_cmp_ps(a.lo, b.lo, _CMP_LT_OQ), _mm256_cmp_ps(a.hi, b.hi, _CMP_LT_OQ)}; }
-ANNEAL_INLINE Mask16 at_least(F16 a, F16 b) { return {_mm256_cmp_ps(a.lo, b.lo, _CMP_GE_OQ), _mm256_cmp_ps(a.hi, b.hi, _CMP_GE_OQ)}; }
+ANNEAL_INLINE F32x16 max(F32x16 a, F32x16 b) { return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
+ANNEAL_INLINE F32x16 min(F32x16 a, F32x16 b) { return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)}; }
+ANNEAL_INLINE Mask16 less(F32x16 a, F32x16 b) { return {_mm256_cmp_ps(a.lo, b.lo, _CMP_LT_OQ), _mm256_cmp_ps(a.hi, b.hi, _CMP_LT_OQ)}; }
+ANNEAL_INLINE Mask16 at_least(F32x16 a, F32x16 b) { return {_mm256_cmp_ps(a.lo, b.lo, _CMP_GE_OQ), _mm256_cmp_ps(a.hi, b.hi, _CMP_GE_OQ)}; }
 // Bit i is lane i.
 ANNEAL_INLINE uint32_t bits_of(Mask16 m) { return uint32_t(_mm256_movemask_ps(m.lo)) | uint32_t(_mm256_movemask_ps(m.hi)) << 8; }
 ANNEAL_INLINE Mask16 mask_of_bits(uint32_t bits) {
@@ -83,18 +83,18 @@ ANNEAL_INLINE Mask16 mask_of_bits(uint32_t bits) {
   return {_mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(all, low), low)),
           _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(all, high), high))};
 }
-ANNEAL_INLINE F16 select(Mask16 m, F16 yes, F16 no) {
+ANNEAL_INLINE F32x16 select(Mask16 m, F32x16 yes, F32x16 no) {
   return {_mm256_blendv_ps(no.lo, yes.lo, m.lo), _mm256_blendv_ps(no.hi, yes.hi, m.hi)};
 }
 
-ANNEAL_INLINE I16 as_int(F16 a) { return {_mm256_castps_si256(a.lo), _mm256_castps_si256(a.hi)}; }
-ANNEAL_INLINE F16 as_float(I16 a) { return {_mm256_castsi256_ps(a.lo), _mm256_castsi256_ps(a.hi)}; }
-ANNEAL_INLINE I16 operator+(I16 a, I16 b) { return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)}; }
-ANNEAL_INLINE I16 operator|(I16 a, I16 b) { return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)}; }
-ANNEAL_INLINE I16 operator&(I16 a, I16 b) { return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)}; }
-ANNEAL_INLINE I16 operator^(I16 a, I16 b) { return {_mm256_xor_si256(a.lo, b.lo), _mm256_xor_si256(a.hi, b.hi)}; }
-template <int n> ANNEAL_INLINE I16 shift_left(I16 a) { return {_mm256_slli_epi32(a.lo, n), _mm256_slli_epi32(a.hi, n)}; }
-template <int n> ANNEAL_INLINE I16 shift_right(I16 a) { return {_mm256_srli_epi32(a.lo, n), _mm256_srli_epi32(a.hi, n)}; }
+ANNEAL_INLINE I32x16 as_int(F32x16 a) { return {_mm256_castps_si256(a.lo), _mm256_castps_si256(a.hi)}; }
+ANNEAL_INLINE F32x16 as_float(I32x16 a) { return {_mm256_castsi256_ps(a.lo), _mm256_castsi256_ps(a.hi)}; }
+ANNEAL_INLINE I32x16 operator+(I32x16 a, I32x16 b) { return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)}; }
+ANNEAL_INLINE I32x16 operator|(I32x16 a, I32x16 b) { return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)}; }
+ANNEAL_INLINE I32x16 operator&(I32x16 a, I32x16 b) { return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)}; }
+ANNEAL_INLINE I32x16 operator^(I32x16 a, I32x16 b) { return {_mm256_xor_si256(a.lo, b.lo), _mm256_xor_si256(a.hi, b.hi)}; }
+template <int n> ANNEAL_INLINE I32x16 shift_left(I32x16 a) { return {_mm256_slli_epi32(a.lo, n), _mm256_slli_epi32(a.hi, n)}; }
+template <int n> ANNEAL_INLINE I32x16 shift_right(I32x16 a) { return {_mm256_srli_epi32(a.lo, n), _mm256_srli_epi32(a.hi, n)}; }
 
 ANNEAL_INLINE __m256i round_words8(__m256 x) {
   __m256i u = _mm256_castps_si256(x);
@@ -107,16 +107,16 @@ ANNEAL_INLINE __m256i round_words8(__m256 x) {
   return _mm256_blendv_epi8(r, _mm256_or_si256(upper, _mm256_set1_epi32(0x40)), nan);
 }
 // bfloat16 of each lane in its low 16 bits (see narrow()).
-ANNEAL_INLINE I16 round_words(F16 x) { return {round_words8(x.lo), round_words8(x.hi)}; }
+ANNEAL_INLINE I32x16 round_words(F32x16 x) { return {round_words8(x.lo), round_words8(x.hi)}; }
 
 // Lanes i and i + 8, then i + 4, i + 2, i + 1: the one tree of every row reduction.
-ANNEAL_INLINE float sum_lanes(F16 x) {
+ANNEAL_INLINE float sum_lanes(F32x16 x) {
   __m256 a = _mm256_add_ps(x.lo, x.hi);
   __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
   b = _mm_add_ps(b, _mm_movehl_ps(b, b));
   return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
-ANNEAL_INLINE float max_lanes(F16 x) {
+ANNEAL_INLINE float max_lanes(F32x16 x) {
   __m256 a = _mm256_max_ps(x.lo, x.hi);
   __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
   b = _mm_max_ps(b, _mm_movehl_ps(b, b));
@@ -126,7 +126,7 @@ ANNEAL_INLINE float max_lanes(F16 x) {
 struct D16 {
   __m256d v[4];
 };
-ANNEAL_INLINE D16 widen(F16 x) {
+ANNEAL_INLINE D16 widen(F32x16 x) {
   return {{_mm256_cvtps_pd(_mm256_castps256_ps128(x.lo)), _mm256_cvtps_pd(_mm256_extractf128_ps(x.lo, 1)),
            _mm256_cvtps_pd(_mm256_castps256_ps128(x.hi)), _mm256_cvtps_pd(_mm256_extractf128_ps(x.hi, 1))}};
 }
@@ -138,7 +138,7 @@ ANNEAL_INLINE double sum_lanes(D16 x) {
   __m128d b = _mm_add_pd(_mm256_castpd256_pd128(a), _mm256_extractf128_pd(a, 1));
   return _mm_cvtsd_f64(_mm_add_sd(b, _mm_unpackhi_pd(b, b)));
 }
-ANNEAL_INLINE float lane0(F16 x) { return _mm256_cvtss_f32(x.lo); }
+ANNEAL_INLINE float lane0(F32x16 x) { return _mm256_cvtss_f32(x.lo); }
 
 // Into the second-level cache: what is fetched ahead would not all fit the first.
 ANNEAL_INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T1); }
@@ -166,7 +166,7 @@ ANNEAL_INLINE void transpose8(__m256i* r) {
 }
 
 // The 16 x 16 matrix of 32-bit elements r[row] lane column becomes r[column] lane row.
-ANNEAL_INLINE void transpose16(I16* r) {
+ANNEAL_INLINE void transpose16(I32x16* r) {
   __m256i q[4][8];
 #pragma GCC unroll 8
   for (int i = 0; i < 8; i++) {
@@ -194,7 +194,7 @@ ANNEAL_INLINE void transpose4x64(__m256i* r) {
 }
 
 // A 16 x 16 block of words held as pairs: in, v[j] lane n = words (n, 2j), (n, 2j + 1); out, v[i] lane k = words (2i, k), (2i + 1, k).
-ANNEAL_INLINE void transpose_pairs(I16* v) {
+ANNEAL_INLINE void transpose_pairs(I32x16* v) {
   // Within each 64-bit group: (n0 k0)(n0 k1)(n1 k0)(n1 k1) -> (n0 k0)(n1 k0)(n0 k1)(n1 k1); then 8 x 8 transposition of the groups.
   const __m256i swap = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));
   __m256i q[4][4];

@@ -7,10 +7,10 @@
 namespace anneal::cpu {
 namespace {
 
-struct F16 {
+struct F32x16 {
   __m512 v;
 };
-struct I16 {
+struct I32x16 {
   __m512i v;
 };
 struct Mask16 {
@@ -20,48 +20,48 @@ struct Mask16 {
 ANNEAL_INLINE __mmask16 mask_of(Part p) { return __mmask16((1u << p.n) - 1); }
 ANNEAL_INLINE Mask16 first(int n) { return {__mmask16(n >= 16 ? 0xffffu : n <= 0 ? 0u : (1u << n) - 1)}; }
 
-ANNEAL_INLINE F16 zero() { return {_mm512_setzero_ps()}; }
-ANNEAL_INLINE F16 all(float x) { return {_mm512_set1_ps(x)}; }
-ANNEAL_INLINE I16 all_int(int x) { return {_mm512_set1_epi32(x)}; }
-ANNEAL_INLINE F16 load(const float* p, Full = {}) { return {_mm512_loadu_ps(p)}; }
-ANNEAL_INLINE F16 load(const float* p, Part n) { return {_mm512_maskz_loadu_ps(mask_of(n), p)}; }
-ANNEAL_INLINE void store(float* p, F16 x, Full = {}) { _mm512_storeu_ps(p, x.v); }
-ANNEAL_INLINE void store(float* p, F16 x, Part n) { _mm512_mask_storeu_ps(p, mask_of(n), x.v); }
-ANNEAL_INLINE I16 load_int(const void* p) { return {_mm512_loadu_si512(p)}; }
-ANNEAL_INLINE void store_int(void* p, I16 x) { _mm512_storeu_si512(p, x.v); }
+ANNEAL_INLINE F32x16 zero() { return {_mm512_setzero_ps()}; }
+ANNEAL_INLINE F32x16 all(float x) { return {_mm512_set1_ps(x)}; }
+ANNEAL_INLINE I32x16 all_int(int x) { return {_mm512_set1_epi32(x)}; }
+ANNEAL_INLINE F32x16 load(const float* p, Full = {}) { return {_mm512_loadu_ps(p)}; }
+ANNEAL_INLINE F32x16 load(const float* p, Part n) { return {_mm512_maskz_loadu_ps(mask_of(n), p)}; }
+ANNEAL_INLINE void store(float* p, F32x16 x, Full = {}) { _mm512_storeu_ps(p, x.v); }
+ANNEAL_INLINE void store(float* p, F32x16 x, Part n) { _mm512_mask_storeu_ps(p, mask_of(n), x.v); }
+ANNEAL_INLINE I32x16 load_int(const void* p) { return {_mm512_loadu_si512(p)}; }
+ANNEAL_INLINE void store_int(void* p, I32x16 x) { _mm512_storeu_si512(p, x.v); }
 // 16 words, zero-extended to 32 bits.
-ANNEAL_INLINE I16 load_words(const bf16* p, Full = {}) { return {_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p))}; }
-ANNEAL_INLINE I16 load_words(const bf16* p, Part n) { return {_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask_of(n), p))}; }
-ANNEAL_INLINE void store_words(bf16* p, I16 x, Full = {}) { _mm256_storeu_si256((__m256i*)p, _mm512_cvtepi32_epi16(x.v)); }
-ANNEAL_INLINE void store_words(bf16* p, I16 x, Part n) { _mm256_mask_storeu_epi16(p, mask_of(n), _mm512_cvtepi32_epi16(x.v)); }
+ANNEAL_INLINE I32x16 load_words(const bf16* p, Full = {}) { return {_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p))}; }
+ANNEAL_INLINE I32x16 load_words(const bf16* p, Part n) { return {_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask_of(n), p))}; }
+ANNEAL_INLINE void store_words(bf16* p, I32x16 x, Full = {}) { _mm256_storeu_si256((__m256i*)p, _mm512_cvtepi32_epi16(x.v)); }
+ANNEAL_INLINE void store_words(bf16* p, I32x16 x, Part n) { _mm256_mask_storeu_epi16(p, mask_of(n), _mm512_cvtepi32_epi16(x.v)); }
 
-ANNEAL_INLINE F16 operator+(F16 a, F16 b) { return {_mm512_add_ps(a.v, b.v)}; }
-ANNEAL_INLINE F16 operator-(F16 a, F16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
-ANNEAL_INLINE F16 operator*(F16 a, F16 b) { return {_mm512_mul_ps(a.v, b.v)}; }
-ANNEAL_INLINE F16 operator/(F16 a, F16 b) { return {_mm512_div_ps(a.v, b.v)}; }
-ANNEAL_INLINE F16 fma(F16 a, F16 b, F16 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
-ANNEAL_INLINE F16 sqrt(F16 a) { return {_mm512_sqrt_ps(a.v)}; }
+ANNEAL_INLINE F32x16 operator+(F32x16 a, F32x16 b) { return {_mm512_add_ps(a.v, b.v)}; }
+ANNEAL_INLINE F32x16 operator-(F32x16 a, F32x16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
+ANNEAL_INLINE F32x16 operator*(F32x16 a, F32x16 b) { return {_mm512_mul_ps(a.v, b.v)}; }
+ANNEAL_INLINE F32x16 operator/(F32x16 a, F32x16 b) { return {_mm512_div_ps(a.v, b.v)}; }
+ANNEAL_INLINE F32x16 fma(F32x16 a, F32x16 b, F32x16 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+ANNEAL_INLINE F32x16 sqrt(F32x16 a) { return {_mm512_sqrt_ps(a.v)}; }
 // The second operand when either is NaN.
-ANNEAL_INLINE F16 max(F16 a, F16 b) { return {_mm512_max_ps(a.v, b.v)}; }
-ANNEAL_INLINE F16 min(F16 a, F16 b) { return {_mm512_min_ps(a.v, b.v)}; }
-ANNEAL_INLINE Mask16 less(F16 a, F16 b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ)}; }
-ANNEAL_INLINE Mask16 at_least(F16 a, F16 b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_GE_OQ)}; }
-ANNEAL_INLINE F16 select(Mask16 m, F16 yes, F16 no) { return {_mm512_mask_blend_ps(m.v, no.v, yes.v)}; }
+ANNEAL_INLINE F32x16 max(F32x16 a, F32x16 b) { return {_mm512_max_ps(a.v, b.v)}; }
+ANNEAL_INLINE F32x16 min(F32x16 a, F32x16 b) { return {_mm512_min_ps(a.v, b.v)}; }
+ANNEAL_INLINE Mask16 less(F32x16 a, F32x16 b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ)}; }
+ANNEAL_INLINE Mask16 at_least(F32x16 a, F32x16 b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_GE_OQ)}; }
+ANNEAL_INLINE F32x16 select(Mask16 m, F32x16 yes, F32x16 no) { return {_mm512_mask_blend_ps(m.v, no.v, yes.v)}; }
 // Bit i is lane i.
 ANNEAL_INLINE uint32_t bits_of(Mask16 m) { return m.v; }
 ANNEAL_INLINE Mask16 mask_of_bits(uint32_t bits) { return {__mmask16(bits)}; }
 
-ANNEAL_INLINE I16 as_int(F16 a) { return {_mm512_castps_si512(a.v)}; }
-ANNEAL_INLINE F16 as_float(I16 a) { return {_mm512_castsi512_ps(a.v)}; }
-ANNEAL_INLINE I16 operator+(I16 a, I16 b) { return {_mm512_add_epi32(a.v, b.v)}; }
-ANNEAL_INLINE I16 operator|(I16 a, I16 b) { return {_mm512_or_si512(a.v, b.v)}; }
-ANNEAL_INLINE I16 operator&(I16 a, I16 b) { return {_mm512_and_si512(a.v, b.v)}; }
-ANNEAL_INLINE I16 operator^(I16 a, I16 b) { return {_mm512_xor_si512(a.v, b.v)}; }
-template <int n> ANNEAL_INLINE I16 shift_left(I16 a) { return {_mm512_slli_epi32(a.v, n)}; }
-template <int n> ANNEAL_INLINE I16 shift_right(I16 a) { return {_mm512_srli_epi32(a.v, n)}; }
+ANNEAL_INLINE I32x16 as_int(F32x16 a) { return {_mm512_castps_si512(a.v)}; }
+ANNEAL_INLINE F32x16 as_float(I32x16 a) { return {_mm512_castsi512_ps(a.v)}; }
+ANNEAL_INLINE I32x16 operator+(I32x16 a, I32x16 b) { return {_mm512_add_epi32(a.v, b.v)}; }
+ANNEAL_INLINE I32x16 operator|(I32x16 a, I32x16 b) { return {_mm512_or_si512(a.v, b.v)}; }
+ANNEAL_INLINE I32x16 operator&(I32x16 a, I32x16 b) { return {_mm512_and_si512(a.v, b.v)}; }
+ANNEAL_INLINE I32x16 operator^(I32x16 a, I32x16 b) { return {_mm512_xor_si512(a.v, b.v)}; }
+template <int n> ANNEAL_INLINE I32x16 shift_left(I32x16 a) { return {_mm512_slli_epi32(a.v, n)}; }
+template <int n> ANNEAL_INLINE I32x16 shift_right(I32x16 a) { return {_mm512_srli_epi32(a.v, n)}; }
 
 // bfloat16 of each lane in its low 16 bits (see narrow()).
-ANNEAL_INLINE I16 round_words(F16 x) {
+ANNEAL_INLINE I32x16 round_words(F32x16 x) {
 #ifdef __AVX512BF16__
   return {_mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(x.v))};
 #else
@@ -77,13 +77,13 @@ ANNEAL_INLINE I16 round_words(F16 x) {
 }
 
 // Lanes i and i + 8, then i + 4, i + 2, i + 1: the one tree of every row reduction.
-ANNEAL_INLINE float sum_lanes(F16 x) {
+ANNEAL_INLINE float sum_lanes(F32x16 x) {
   __m256 a = _mm256_add_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
   __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
   b = _mm_add_ps(b, _mm_movehl_ps(b, b));
   return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
-ANNEAL_INLINE float max_lanes(F16 x) {
+ANNEAL_INLINE float max_lanes(F32x16 x) {
   __m256 a = _mm256_max_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
   __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
   b = _mm_max_ps(b, _mm_movehl_ps(b, b));
@@ -93,7 +93,7 @@ ANNEAL_INLINE float max_lanes(F16 x) {
 struct D16 {
   __m512d lo, hi;
 };
-ANNEAL_INLINE D16 widen(F16 x) { return {_mm512_cvtps_pd(_mm512_castps512_ps256(x.v)), _mm512_cvtps_pd(_mm512_extractf32x8_ps(x.v, 1))}; }
+ANNEAL_INLINE D16 widen(F32x16 x) { return {_mm512_cvtps_pd(_mm512_castps512_ps256(x.v)), _mm512_cvtps_pd(_mm512_extractf32x8_ps(x.v, 1))}; }
 ANNEAL_INLINE D16 operator+(D16 a, D16 b) { return {_mm512_add_pd(a.lo, b.lo), _mm512_add_pd(a.hi, b.hi)}; }
 ANNEAL_INLINE double sum_lanes(D16 x) {
   __m512d a = _mm512_add_pd(x.lo, x.hi);
@@ -101,13 +101,13 @@ ANNEAL_INLINE double sum_lanes(D16 x) {
   __m128d c = _mm_add_pd(_mm256_castpd256_pd128(b), _mm256_extractf128_pd(b, 1));
   return _mm_cvtsd_f64(_mm_add_sd(c, _mm_unpackhi_pd(c, c)));
 }
-ANNEAL_INLINE float lane0(F16 x) { return _mm512_cvtss_f32(x.v); }
+ANNEAL_INLINE float lane0(F32x16 x) { return _mm512_cvtss_f32(x.v); }
 
 // Into the second-level cache: what is fetched ahead would not all fit the first.
 ANNEAL_INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T1); }
 
 // The 16 x 16 matrix of 32-bit elements r[row] lane column becomes r[column] lane row.
-ANNEAL_INLINE void transpose16(I16* r) {
+ANNEAL_INLINE void transpose16(I32x16* r) {
   __m512i s[16], t[16];
 #pragma GCC unroll 16
   for (int i = 0; i < 16; i += 2) {
@@ -138,7 +138,7 @@ ANNEAL_INLINE void transpose16(I16* r) {
 }
 
 // A 16 x 16 block of words held as pairs: in, v[j] lane n = words (n, 2j), (n, 2j + 1); out, v[i] lane k = words (2i, k), (2i + 1, k).
-ANNEAL_INLINE void transpose_pairs(I16* v) {
+ANNEAL_INLINE void transpose_pairs(I32x16* v) {
   // Within each 64-bit group: (n0 k0)(n0 k1)(n1 k0)(n1 k1) -> (n0 k0)(n1 k0)(n0 k1)(n1 k1).
   const __m512i swap = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));
   __m512i s[8], t[8];
@@ -169,7 +169,7 @@ ANNEAL_INLINE void transpose_pairs(I16* v) {
 #ifdef __AVX512BF16__
 #define ANNEAL_PAIR_PRODUCT 1
 // c + the products of a pair of bfloat16 in every lane: fma(even, fma(odd, c)), denormals as zero.
-ANNEAL_INLINE F16 pair_product(F16 c, I16 w, I16 a) { return {_mm512_dpbf16_ps(c.v, (__m512bh)w.v, (__m512bh)a.v)}; }
+ANNEAL_INLINE F32x16 pair_product(F32x16 c, I32x16 w, I32x16 a) { return {_mm512_dpbf16_ps(c.v, (__m512bh)w.v, (__m512bh)a.v)}; }
 #endif
 
 // Register tiles of the product: rows for 1, 2, 3, 4 panels side by side, and panels where rows are few.

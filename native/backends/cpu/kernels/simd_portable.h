@@ -10,10 +10,10 @@ typedef float FloatLanes __attribute__((vector_size(64)));
 typedef int32_t IntLanes __attribute__((vector_size(64)));
 typedef uint32_t UintLanes __attribute__((vector_size(64)));
 
-struct F16 {
+struct F32x16 {
   FloatLanes v;
 };
-struct I16 {
+struct I32x16 {
   UintLanes v;
 };
 struct Mask16 {
@@ -25,52 +25,52 @@ ANNEAL_INLINE Mask16 first(int n) {
   return {lane < n};
 }
 
-ANNEAL_INLINE F16 zero() { return {FloatLanes{}}; }
-ANNEAL_INLINE F16 all(float x) { return {FloatLanes{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}}; }
-ANNEAL_INLINE I16 all_int(int x) {
+ANNEAL_INLINE F32x16 zero() { return {FloatLanes{}}; }
+ANNEAL_INLINE F32x16 all(float x) { return {FloatLanes{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}}; }
+ANNEAL_INLINE I32x16 all_int(int x) {
   const uint32_t u = uint32_t(x);
   return {UintLanes{u, u, u, u, u, u, u, u, u, u, u, u, u, u, u, u}};
 }
-ANNEAL_INLINE F16 load(const float* p, Full = {}) {
-  F16 r;
+ANNEAL_INLINE F32x16 load(const float* p, Full = {}) {
+  F32x16 r;
   __builtin_memcpy(&r, p, sizeof r);
   return r;
 }
-ANNEAL_INLINE F16 load(const float* p, Part n) {
-  F16 r = zero();
+ANNEAL_INLINE F32x16 load(const float* p, Part n) {
+  F32x16 r = zero();
   for (int i = 0; i < n.n; i++) r.v[i] = p[i];
   return r;
 }
-ANNEAL_INLINE void store(float* p, F16 x, Full = {}) { __builtin_memcpy(p, &x, sizeof x); }
-ANNEAL_INLINE void store(float* p, F16 x, Part n) {
+ANNEAL_INLINE void store(float* p, F32x16 x, Full = {}) { __builtin_memcpy(p, &x, sizeof x); }
+ANNEAL_INLINE void store(float* p, F32x16 x, Part n) {
   for (int i = 0; i < n.n; i++) p[i] = x.v[i];
 }
-ANNEAL_INLINE I16 load_int(const void* p) {
-  I16 r;
+ANNEAL_INLINE I32x16 load_int(const void* p) {
+  I32x16 r;
   __builtin_memcpy(&r, p, sizeof r);
   return r;
 }
-ANNEAL_INLINE void store_int(void* p, I16 x) { __builtin_memcpy(p, &x, sizeof x); }
+ANNEAL_INLINE void store_int(void* p, I32x16 x) { __builtin_memcpy(p, &x, sizeof x); }
 // 16 words, zero-extended to 32 bits.
-ANNEAL_INLINE I16 load_words(const bf16* p, Part n) {
-  I16 r = all_int(0);
+ANNEAL_INLINE I32x16 load_words(const bf16* p, Part n) {
+  I32x16 r = all_int(0);
   for (int i = 0; i < n.n; i++) r.v[i] = p[i].bits;
   return r;
 }
-ANNEAL_INLINE I16 load_words(const bf16* p, Full = {}) { return load_words(p, Part{kLanes}); }
-ANNEAL_INLINE void store_words(bf16* p, I16 x, Part n) {
+ANNEAL_INLINE I32x16 load_words(const bf16* p, Full = {}) { return load_words(p, Part{kLanes}); }
+ANNEAL_INLINE void store_words(bf16* p, I32x16 x, Part n) {
   for (int i = 0; i < n.n; i++) p[i].bits = uint16_t(x.v[i]);
 }
-ANNEAL_INLINE void store_words(bf16* p, I16 x, Full = {}) { store_words(p, x, Part{kLanes}); }
+ANNEAL_INLINE void store_words(bf16* p, I32x16 x, Full = {}) { store_words(p, x, Part{kLanes}); }
 
-ANNEAL_INLINE F16 operator+(F16 a, F16 b) { return {a.v + b.v}; }
-ANNEAL_INLINE F16 operator-(F16 a, F16 b) { return {a.v - b.v}; }
-ANNEAL_INLINE F16 operator*(F16 a, F16 b) { return {a.v * b.v}; }
-ANNEAL_INLINE F16 operator/(F16 a, F16 b) { return {a.v / b.v}; }
+ANNEAL_INLINE F32x16 operator+(F32x16 a, F32x16 b) { return {a.v + b.v}; }
+ANNEAL_INLINE F32x16 operator-(F32x16 a, F32x16 b) { return {a.v - b.v}; }
+ANNEAL_INLINE F32x16 operator*(F32x16 a, F32x16 b) { return {a.v * b.v}; }
+ANNEAL_INLINE F32x16 operator/(F32x16 a, F32x16 b) { return {a.v / b.v}; }
 
 #if defined(__FMA__) || defined(__aarch64__) || defined(__riscv)
-ANNEAL_INLINE F16 fma(F16 a, F16 b, F16 c) {
-  F16 r;
+ANNEAL_INLINE F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
+  F32x16 r;
   for (int i = 0; i < kLanes; i++) r.v[i] = __builtin_fmaf(a.v[i], b.v[i], c.v[i]);
   return r;
 }
@@ -105,7 +105,7 @@ ANNEAL_INLINE FloatQuarter fma_quarter(FloatQuarter a, FloatQuarter b, FloatQuar
   __builtin_memcpy(&sum, z, 32);
   return __builtin_convertvector(sum, FloatQuarter);
 }
-ANNEAL_INLINE F16 fma(F16 a, F16 b, F16 c) {
+ANNEAL_INLINE F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
   FloatQuarter x[4], y[4], z[4];
   __builtin_memcpy(x, &a, 64);
   __builtin_memcpy(y, &b, 64);
@@ -115,16 +115,16 @@ ANNEAL_INLINE F16 fma(F16 a, F16 b, F16 c) {
   return c;
 }
 #endif
-ANNEAL_INLINE F16 sqrt(F16 a) {
-  F16 r;
+ANNEAL_INLINE F32x16 sqrt(F32x16 a) {
+  F32x16 r;
   for (int i = 0; i < kLanes; i++) r.v[i] = __builtin_sqrtf(a.v[i]);
   return r;
 }
 // The second operand when either is NaN.
-ANNEAL_INLINE F16 max(F16 a, F16 b) { return {a.v > b.v ? a.v : b.v}; }
-ANNEAL_INLINE F16 min(F16 a, F16 b) { return {a.v < b.v ? a.v : b.v}; }
-ANNEAL_INLINE Mask16 less(F16 a, F16 b) { return {a.v < b.v}; }
-ANNEAL_INLINE Mask16 at_least(F16 a, F16 b) { return {a.v >= b.v}; }
+ANNEAL_INLINE F32x16 max(F32x16 a, F32x16 b) { return {a.v > b.v ? a.v : b.v}; }
+ANNEAL_INLINE F32x16 min(F32x16 a, F32x16 b) { return {a.v < b.v ? a.v : b.v}; }
+ANNEAL_INLINE Mask16 less(F32x16 a, F32x16 b) { return {a.v < b.v}; }
+ANNEAL_INLINE Mask16 at_least(F32x16 a, F32x16 b) { return {a.v >= b.v}; }
 // Bit i is lane i.
 ANNEAL_INLINE uint32_t bits_of(Mask16 m) {
   uint32_t bits = 0;
@@ -135,19 +135,19 @@ ANNEAL_INLINE Mask16 mask_of_bits(uint32_t bits) {
   const IntLanes lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   return {((int32_t(bits) >> lane) & 1) != 0};
 }
-ANNEAL_INLINE F16 select(Mask16 m, F16 yes, F16 no) { return {m.v ? yes.v : no.v}; }
+ANNEAL_INLINE F32x16 select(Mask16 m, F32x16 yes, F32x16 no) { return {m.v ? yes.v : no.v}; }
 
-ANNEAL_INLINE I16 as_int(F16 a) { return {(UintLanes)a.v}; }
-ANNEAL_INLINE F16 as_float(I16 a) { return {(FloatLanes)a.v}; }
-ANNEAL_INLINE I16 operator+(I16 a, I16 b) { return {a.v + b.v}; }
-ANNEAL_INLINE I16 operator|(I16 a, I16 b) { return {a.v | b.v}; }
-ANNEAL_INLINE I16 operator&(I16 a, I16 b) { return {a.v & b.v}; }
-ANNEAL_INLINE I16 operator^(I16 a, I16 b) { return {a.v ^ b.v}; }
-template <int n> ANNEAL_INLINE I16 shift_left(I16 a) { return {a.v << n}; }
-template <int n> ANNEAL_INLINE I16 shift_right(I16 a) { return {a.v >> n}; }
+ANNEAL_INLINE I32x16 as_int(F32x16 a) { return {(UintLanes)a.v}; }
+ANNEAL_INLINE F32x16 as_float(I32x16 a) { return {(FloatLanes)a.v}; }
+ANNEAL_INLINE I32x16 operator+(I32x16 a, I32x16 b) { return {a.v + b.v}; }
+ANNEAL_INLINE I32x16 operator|(I32x16 a, I32x16 b) { return {a.v | b.v}; }
+ANNEAL_INLINE I32x16 operator&(I32x16 a, I32x16 b) { return {a.v & b.v}; }
+ANNEAL_INLINE I32x16 operator^(I32x16 a, I32x16 b) { return {a.v ^ b.v}; }
+template <int n> ANNEAL_INLINE I32x16 shift_left(I32x16 a) { return {a.v << n}; }
+template <int n> ANNEAL_INLINE I32x16 shift_right(I32x16 a) { return {a.v >> n}; }
 
 // bfloat16 of each lane in its low 16 bits (see narrow()).
-ANNEAL_INLINE I16 round_words(F16 x) {
+ANNEAL_INLINE I32x16 round_words(F32x16 x) {
   UintLanes u = (UintLanes)x.v, upper = u >> 16;
   UintLanes r = (u + (upper & 1) + 0x7fff) >> 16;
   r = (u & 0x7f800000u) == 0 ? upper & 0x8000u : r;
@@ -155,14 +155,14 @@ ANNEAL_INLINE I16 round_words(F16 x) {
 }
 
 // Lanes i and i + 8, then i + 4, i + 2, i + 1: the one tree of every row reduction.
-ANNEAL_INLINE float sum_lanes(F16 x) {
+ANNEAL_INLINE float sum_lanes(F32x16 x) {
   float s[8];
   for (int i = 0; i < 8; i++) s[i] = x.v[i] + x.v[i + 8];
   for (int i = 0; i < 4; i++) s[i] = s[i] + s[i + 4];
   return (s[0] + s[2]) + (s[1] + s[3]);
 }
 ANNEAL_INLINE float larger(float a, float b) { return a > b ? a : b; }
-ANNEAL_INLINE float max_lanes(F16 x) {
+ANNEAL_INLINE float max_lanes(F32x16 x) {
   float s[8];
   for (int i = 0; i < 8; i++) s[i] = larger(x.v[i], x.v[i + 8]);
   for (int i = 0; i < 4; i++) s[i] = larger(s[i], s[i + 4]);
@@ -172,7 +172,7 @@ ANNEAL_INLINE float max_lanes(F16 x) {
 struct D16 {
   double v[kLanes];
 };
-ANNEAL_INLINE D16 widen(F16 x) {
+ANNEAL_INLINE D16 widen(F32x16 x) {
   D16 r;
   for (int i = 0; i < kLanes; i++) r.v[i] = double(x.v[i]);
   return r;
@@ -186,13 +186,13 @@ ANNEAL_INLINE double sum_lanes(D16 x) {
     for (int i = 0; i < half; i++) x.v[i] += x.v[i + half];
   return x.v[0];
 }
-ANNEAL_INLINE float lane0(F16 x) { return x.v[0]; }
+ANNEAL_INLINE float lane0(F32x16 x) { return x.v[0]; }
 
 // Into the second-level cache: what is fetched ahead would not all fit the first.
 ANNEAL_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 // The 16 x 16 matrix of 32-bit elements r[row] lane column becomes r[column] lane row.
-ANNEAL_INLINE void transpose16(I16* r) {
+ANNEAL_INLINE void transpose16(I32x16* r) {
   uint32_t m[16][16];
   __builtin_memcpy(m, r, sizeof m);
   for (int i = 0; i < 16; i++)
@@ -200,7 +200,7 @@ ANNEAL_INLINE void transpose16(I16* r) {
 }
 
 // A 16 x 16 block of words held as pairs: in, v[j] lane n = words (n, 2j), (n, 2j + 1); out, v[i] lane k = words (2i, k), (2i + 1, k).
-ANNEAL_INLINE void transpose_pairs(I16* v) {
+ANNEAL_INLINE void transpose_pairs(I32x16* v) {
   uint16_t in[8][16][2], out[8][16][2];
   __builtin_memcpy(in, v, sizeof in);
   for (int n = 0; n < 16; n++)

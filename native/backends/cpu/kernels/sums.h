@@ -17,14 +17,14 @@ void add(float* y, const float* x, int64_t n) {
 }
 
 void add_scaled(float* y, const float* x, float s, int64_t n) {
-  const F16 scale = all(s);
+  const F32x16 scale = all(s);
   each16(n, [&](int64_t i, auto lanes) { store(y + i, fma(scale, load(x + i, lanes), load(y + i, lanes)), lanes); });
 }
 
 // sums[n] += x[rows][n], rows in order.
 void column_sums(const float* x, int64_t ldx, int rows, int n, float* sums) {
   each16(n, [&](int64_t i, auto lanes) {
-    F16 sum = load(sums + i, lanes);
+    F32x16 sum = load(sums + i, lanes);
     for (int r = 0; r < rows; r++) sum = sum + load(x + r * ldx + i, lanes);
     store(sums + i, sum, lanes);
   });
@@ -35,9 +35,9 @@ double sum_squares(const float* x, int64_t n) {
   constexpr int64_t block = 4096;
   double total = 0;
   for (int64_t b = 0; b < n; b += block) {
-    F16 sum = zero();
+    F32x16 sum = zero();
     each16(n - b < block ? n - b : block, [&](int64_t i, auto lanes) {
-      F16 v = load(x + b + i, lanes);
+      F32x16 v = load(x + b + i, lanes);
       sum = fma(v, v, sum);
     });
     total += double(sum_lanes(sum));
