@@ -21,7 +21,9 @@ napi_value initialize(const Arguments& arguments) {
   return arguments.js.undefined();
 }
 
-napi_value threads(const Arguments& arguments) { return arguments.js.number(Environment::of(arguments.js.env)->executor()->threads()); }
+napi_value threads(const Arguments& arguments) {
+  return arguments.js.number(Environment::of(arguments.js.env)->executor()->threads());
+}
 
 napi_value set_threads(const Arguments& arguments) {
   const Path path("threads");
@@ -57,7 +59,8 @@ napi_value memory(const Arguments& arguments) {
 // weightTensors(config) -> [{name, shape}]
 napi_value weight_tensors(const Arguments& arguments) {
   const Path path("config");
-  return named_tensors_out(arguments.js, model::weight_tensors(model_spec(arguments.at(0, path), model::TensorFormat::f32)), nullptr);
+  return named_tensors_out(arguments.js,
+                           model::weight_tensors(model_spec(arguments.at(0, path), model::TensorFormat::f32)), nullptr);
 }
 
 // adapterTensors(config, spec) -> [{name, shape}]
@@ -75,18 +78,29 @@ napi_value make_cancellation(const Arguments& arguments) {
 napi_value start(napi_env env, napi_value exports) {
   return guarded(env, [&](Js js) {
     auto environment = std::make_unique<std::shared_ptr<Environment>>(std::make_shared<Environment>(env));
-    js.check(napi_set_instance_data(env, environment.get(), [](napi_env, void* data, void*) { delete static_cast<std::shared_ptr<Environment>*>(data); }, nullptr));
+    js.check(napi_set_instance_data(
+        env, environment.get(),
+        [](napi_env, void* data, void*) { delete static_cast<std::shared_ptr<Environment>*>(data); }, nullptr));
     environment.release();
-    define_class<Cancellation>(js, "Cancellation", {describe<Cancellation, &Cancellation::abort>("abort"), describe<Cancellation, &Cancellation::progress>("progress")});
+    define_class<Cancellation>(js, "Cancellation",
+                               {describe<Cancellation, &Cancellation::abort>("abort"),
+                                describe<Cancellation, &Cancellation::progress>("progress")});
     define_model(js);
     define_trainer(js);
     define_grammar(js);
-    const std::pair<const char*, napi_callback> functions[] = {
-        {"initialize", function<initialize>}, {"threads", function<threads>}, {"setThreads", function<set_threads>},
-        {"kernelSets", function<kernel_sets>}, {"availableMemory", function<free_memory>}, {"memory", function<memory>},
-        {"weightTensors", function<weight_tensors>}, {"adapterTensors", function<adapter_tensors>}, {"load", function<load_model>},
-        {"cancellation", function<make_cancellation>}, {"policyLoss", function<policy_loss_binding>},
-        {"grammarVocabulary", function<grammar_vocabulary>}, {"compileGrammar", function<compile_grammar>}};
+    const std::pair<const char*, napi_callback> functions[] = {{"initialize", function<initialize>},
+                                                               {"threads", function<threads>},
+                                                               {"setThreads", function<set_threads>},
+                                                               {"kernelSets", function<kernel_sets>},
+                                                               {"availableMemory", function<free_memory>},
+                                                               {"memory", function<memory>},
+                                                               {"weightTensors", function<weight_tensors>},
+                                                               {"adapterTensors", function<adapter_tensors>},
+                                                               {"load", function<load_model>},
+                                                               {"cancellation", function<make_cancellation>},
+                                                               {"policyLoss", function<policy_loss_binding>},
+                                                               {"grammarVocabulary", function<grammar_vocabulary>},
+                                                               {"compileGrammar", function<compile_grammar>}};
     for (auto& [name, callback] : functions) {
       napi_value value;
       js.check(napi_create_function(env, name, NAPI_AUTO_LENGTH, callback, nullptr, &value));

@@ -102,7 +102,8 @@ std::vector<uint8_t> Argument::bytes() const { return copied<uint8_t>(napi_uint8
 
 std::span<uint32_t> Argument::words(size_t length) const {
   const auto place = typed<uint32_t>(napi_uint32_array, "a Uint32Array");
-  if (place.size() != length) invalid(path_, "holds " + std::to_string(place.size()) + " words, " + std::to_string(length) + " are needed");
+  if (place.size() != length)
+    invalid(path_, "holds " + std::to_string(place.size()) + " words, " + std::to_string(length) + " are needed");
   return place;
 }
 

@@ -1,4 +1,5 @@
-// Arguments from JavaScript, copied and checked. Each reader throws Failure "invalid_argument" with the path of what is wrong.
+// Arguments from JavaScript, copied and checked. Each reader throws Failure "invalid_argument" with the path of what is
+// wrong.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -32,19 +33,20 @@ class Argument {
  public:
   Argument(Js js, napi_value value, const Path& path) : js_(js), value_(value), path_(path) {}
 
-  bool missing() const;                                       // undefined or null
+  bool missing() const;  // undefined or null
   bool boolean() const;
-  double number(double least, double most) const;             // finite
+  double number(double least, double most) const;  // finite
   int64_t integer(int64_t least, int64_t most) const;
-  uint64_t bits64() const;                                    // a bigint of 64 bits, signed or unsigned
+  uint64_t bits64() const;  // a bigint of 64 bits, signed or unsigned
   std::string text(size_t most_bytes) const;
-  std::vector<int32_t> int32s() const;                        // Int32Array
-  std::vector<float> floats() const;                          // Float32Array, anything in it
+  std::vector<int32_t> int32s() const;  // Int32Array
+  std::vector<float> floats() const;    // Float32Array, anything in it
   std::vector<float> finite_floats() const;
-  std::vector<uint8_t> bytes() const;                         // Uint8Array
-  std::span<uint32_t> words(size_t length) const;             // a Uint32Array of that length, to be written before JavaScript runs again
-  uint32_t array_length(uint32_t most) const;                 // must be an Array
-  void object() const;                                        // must be an object
+  std::vector<uint8_t> bytes() const;  // Uint8Array
+  std::span<uint32_t> words(
+      size_t length) const;  // a Uint32Array of that length, to be written before JavaScript runs again
+  uint32_t array_length(uint32_t most) const;  // must be an Array
+  void object() const;                         // must be an object
 
   const Path& path() const { return path_; }
   Js js() const { return js_; }

@@ -12,7 +12,9 @@ namespace {
 
 class CallTask final : public executor::Task {
  public:
-  CallTask(std::shared_ptr<Call> call, std::shared_ptr<Port> port) : call_(std::move(call)), port_(std::move(port)) { control = call_->control; }
+  CallTask(std::shared_ptr<Call> call, std::shared_ptr<Port> port) : call_(std::move(call)), port_(std::move(port)) {
+    control = call_->control;
+  }
 
   void run() override {
     call_->ran = true;
@@ -99,7 +101,8 @@ void Pending::close(Executor& executor) {
 
 Environment::Environment(napi_env env) : js_{env} {
   napi_value name = js_.text("anneal");
-  js_.check(napi_create_threadsafe_function(env, nullptr, nullptr, name, 0, 1, nullptr, nullptr, this, deliver, &port_->wake_));
+  js_.check(napi_create_threadsafe_function(env, nullptr, nullptr, name, 0, 1, nullptr, nullptr, this, deliver,
+                                            &port_->wake_));
   js_.check(napi_unref_threadsafe_function(env, port_->wake_));
   // Hooks run last in, first out: this one runs while the thread-safe function still stands.
   js_.check(napi_add_env_cleanup_hook(env, clean_up, this));
@@ -138,7 +141,8 @@ void Environment::abort(const std::shared_ptr<CallControl>& control) {
   if (background_) background_->abort(control);
 }
 
-napi_value Environment::start(const Options& options, std::function<void()> work, std::function<napi_value(Js)> settle) {
+napi_value Environment::start(const Options& options, std::function<void()> work,
+                              std::function<napi_value(Js)> settle) {
   auto call = std::make_shared<Call>();
   call->control = options.control ? options.control : std::make_shared<CallControl>();
   call->work = std::move(work);
@@ -147,7 +151,7 @@ napi_value Environment::start(const Options& options, std::function<void()> work
   auto task = std::make_unique<CallTask>(call, port_);
   task->queue = options.queue;
   task->owner = port_.get();
-  const auto runner = options.client ? nullptr : executor();   // may fail: before there is a promise to keep
+  const auto runner = options.client ? nullptr : executor();  // may fail: before there is a promise to keep
   napi_value promise;
   js_.check(napi_create_promise(js_.env, &call->deferred, &promise));
   if (in_flight_++ == 0) js_.check(napi_ref_threadsafe_function(js_.env, port_->wake_));
@@ -190,7 +194,8 @@ void Environment::deliver(napi_env env, napi_value, void* context, void*) {
 
 void Environment::settle(Js js, Call& call) {
   napi_value result = nullptr;
-  if (call.out_of_memory) call.failure = Failure{"insufficient_memory", "the machine has not enough memory for this call", ""};
+  if (call.out_of_memory)
+    call.failure = Failure{"insufficient_memory", "the machine has not enough memory for this call", ""};
   if (!call.ran) call.failure = Failure{"aborted", "the call was aborted", ""};
   if (!call.failure) {
     try {
@@ -206,7 +211,8 @@ void Environment::settle(Js js, Call& call) {
     js.check(napi_resolve_deferred(js.env, call.deferred, result));
     return;
   }
-  if (call.failure->code == "aborted" && call.control->closed) call.failure = Failure{"closed", "closed while the call was in progress", ""};
+  if (call.failure->code == "aborted" && call.control->closed)
+    call.failure = Failure{"closed", "closed while the call was in progress", ""};
   js.check(napi_reject_deferred(js.env, call.deferred, error(*call.failure)));
 }
 

@@ -16,19 +16,19 @@ using executor::Queue;
 
 // Why a call ended early.
 struct CallControl : executor::Control {
-  std::atomic<bool> closed{false};     // its model, trainer or pass was closed
+  std::atomic<bool> closed{false};  // its model, trainer or pass was closed
 };
 
 // One asynchronous call: work on another thread, then a promise settled on the JavaScript thread.
 struct Call {
-  std::function<void()> work;                   // may throw Failure, FileError, std::exception
-  std::function<napi_value(Js)> settle;         // makes the result; may throw Failure
+  std::function<void()> work;            // may throw Failure, FileError, std::exception
+  std::function<napi_value(Js)> settle;  // makes the result; may throw Failure
   std::shared_ptr<CallControl> control;
   napi_deferred deferred = nullptr;
   std::optional<Failure> failure;
   bool ran = false;
-  bool out_of_memory = false;                   // said without taking any
-  std::shared_ptr<Call> next;                   // in its port
+  bool out_of_memory = false;  // said without taking any
+  std::shared_ptr<Call> next;  // in its port
 };
 
 // Finished calls on their way to the JavaScript thread.
@@ -41,7 +41,7 @@ class Port {
  private:
   friend class Environment;
   std::mutex mutex_;
-  std::shared_ptr<Call> first_, last_;          // a list through the calls themselves: posting one takes no memory
+  std::shared_ptr<Call> first_, last_;  // a list through the calls themselves: posting one takes no memory
   napi_threadsafe_function wake_ = nullptr;
   bool closed_ = false;
 };
@@ -56,7 +56,16 @@ class Pending {
   std::vector<std::weak_ptr<CallControl>> controls_;
 };
 
-enum Class : int { kModelClass, kTrainerClass, kPassClass, kCancellationClass, kGrammarVocabularyClass, kCompiledGrammarClass, kGrammarMatcherClass, kClasses };
+enum Class : int {
+  kModelClass,
+  kTrainerClass,
+  kPassClass,
+  kCancellationClass,
+  kGrammarVocabularyClass,
+  kCompiledGrammarClass,
+  kGrammarMatcherClass,
+  kClasses
+};
 
 // Used on its JavaScript thread only.
 class Environment {
@@ -71,9 +80,9 @@ class Environment {
 
   struct Options {
     Queue queue = Queue::training;
-    std::shared_ptr<CallControl> control;       // null: one of its own
-    std::vector<Pending*> pending;              // lists the call belongs to
-    std::optional<std::string> client;          // the work runs in the background, in this one's turn; else on the dispatcher
+    std::shared_ptr<CallControl> control;  // null: one of its own
+    std::vector<Pending*> pending;         // lists the call belongs to
+    std::optional<std::string> client;  // the work runs in the background, in this one's turn; else on the dispatcher
   };
   // Returns the promise. `settle` runs on the JavaScript thread, `work` on another.
   napi_value start(const Options& options, std::function<void()> work, std::function<napi_value(Js)> settle);
@@ -82,12 +91,13 @@ class Environment {
 
   // Throws the JavaScript error for a failure.
   napi_value error(const Failure& failure);
-  // A new object of a class whose native part is `native`. `taken` says whether the object owns it, also when this throws.
+  // A new object of a class whose native part is `native`. `taken` says whether the object owns it, also when this
+  // throws.
   napi_value instance(Class which, void* native, bool& taken);
 
   napi_ref make_error = nullptr;
   napi_ref classes[kClasses] = {};
-  void* creating = nullptr;                     // the native part, while instance() runs the constructor
+  void* creating = nullptr;  // the native part, while instance() runs the constructor
 
  private:
   static void clean_up(void* self);
@@ -98,7 +108,7 @@ class Environment {
   std::shared_ptr<Executor> executor_;
   std::shared_ptr<executor::Background> background_;
   std::shared_ptr<Port> port_ = std::make_shared<Port>();
-  int in_flight_ = 0;                           // the process is kept alive while there are any
+  int in_flight_ = 0;  // the process is kept alive while there are any
 };
 
 // Runs a binding's body; failures become JavaScript exceptions.

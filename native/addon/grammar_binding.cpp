@@ -7,7 +7,8 @@ namespace anneal::addon {
 namespace {
 
 // Starts long work of grammars in the background, with its errors as failures.
-napi_value start(Js js, Environment::Options options, std::function<void()> work, std::function<napi_value(Js)> settle) {
+napi_value start(Js js, Environment::Options options, std::function<void()> work,
+                 std::function<napi_value(Js)> settle) {
   return Environment::of(js.env)->start(
       options,
       [work = std::move(work)] {
@@ -39,7 +40,8 @@ template <class T, napi_value (T::*Get)(const Arguments&)> napi_property_descrip
 
 // ---- vocabulary
 
-GrammarVocabulary::GrammarVocabulary(Js js, std::shared_ptr<const grammar::Vocabulary> vocabulary) : js_(js), vocabulary_(std::move(vocabulary)) {
+GrammarVocabulary::GrammarVocabulary(Js js, std::shared_ptr<const grammar::Vocabulary> vocabulary)
+    : js_(js), vocabulary_(std::move(vocabulary)) {
   int64_t now;
   napi_adjust_external_memory(js_.env, int64_t(vocabulary_->memory()), &now);
 }
@@ -54,14 +56,19 @@ napi_value GrammarVocabulary::size(const Arguments& arguments) { return argument
 napi_value grammar_vocabulary(const Arguments& arguments) {
   const Path tokens_path("tokens"), offsets_path("offsets"), special_path("special"), end_path("end");
   auto tokens = std::make_shared<std::vector<uint8_t>>(arguments.at(0, tokens_path).bytes());
-  const auto list = [&](size_t index, const Path& path) { return std::make_shared<std::vector<int32_t>>(arguments.at(index, path).int32s()); };
+  const auto list = [&](size_t index, const Path& path) {
+    return std::make_shared<std::vector<int32_t>>(arguments.at(index, path).int32s());
+  };
   auto offsets = list(1, offsets_path), special = list(2, special_path), end = list(3, end_path);
   auto made = std::make_shared<std::shared_ptr<const grammar::Vocabulary>>();
   auto environment = Environment::of(arguments.js.env);
   // Made once per model, before anyone's grammar.
   return start(
-      arguments.js, {.client = ""}, [=] { *made = std::make_shared<grammar::Vocabulary>(*tokens, *offsets, *special, *end); },
-      [environment, made](Js js) { return wrap(*environment, std::make_unique<GrammarVocabulary>(js, std::move(*made))); });
+      arguments.js, {.client = ""},
+      [=] { *made = std::make_shared<grammar::Vocabulary>(*tokens, *offsets, *special, *end); },
+      [environment, made](Js js) {
+        return wrap(*environment, std::make_unique<GrammarVocabulary>(js, std::move(*made)));
+      });
 }
 
 // ---- compiling
@@ -94,7 +101,9 @@ napi_value compile_grammar(const Arguments& arguments) {
   auto environment = Environment::of(arguments.js.env);
   return start(
       arguments.js, {.control = control, .client = arguments.at(3, client_path).text(1024)},
-      [=, from = vocabulary->vocabulary()] { *made = grammar::Grammar::compile(from, *program, budgets, {}, &control->aborted); },
+      [=, from = vocabulary->vocabulary()] {
+        *made = grammar::Grammar::compile(from, *program, budgets, {}, &control->aborted);
+      },
       [environment, made](Js) { return wrap(*environment, std::make_unique<CompiledGrammar>(std::move(*made))); });
 }
 
@@ -150,16 +159,24 @@ napi_value GrammarMatcher::rewind(const Arguments& arguments) {
   return arguments.js.undefined();
 }
 
-napi_value GrammarMatcher::clone(const Arguments& arguments) { return wrap(*Environment::of(arguments.js.env), std::make_unique<GrammarMatcher>(matcher_)); }
+napi_value GrammarMatcher::clone(const Arguments& arguments) {
+  return wrap(*Environment::of(arguments.js.env), std::make_unique<GrammarMatcher>(matcher_));
+}
 
 void define_grammar(Js js) {
-  define_class<GrammarVocabulary>(js, "GrammarVocabulary", {getter<GrammarVocabulary, &GrammarVocabulary::size>("size")});
-  define_class<CompiledGrammar>(js, "CompiledGrammar", {describe<CompiledGrammar, &CompiledGrammar::matcher>("matcher")});
+  define_class<GrammarVocabulary>(js, "GrammarVocabulary",
+                                  {getter<GrammarVocabulary, &GrammarVocabulary::size>("size")});
+  define_class<CompiledGrammar>(js, "CompiledGrammar",
+                                {describe<CompiledGrammar, &CompiledGrammar::matcher>("matcher")});
   define_class<GrammarMatcher>(js, "GrammarMatcher",
-                               {describe<GrammarMatcher, &GrammarMatcher::accept>("accept"), describe<GrammarMatcher, &GrammarMatcher::accept_bytes>("acceptBytes"),
-                                describe<GrammarMatcher, &GrammarMatcher::mask>("mask"), getter<GrammarMatcher, &GrammarMatcher::complete>("complete"),
-                                getter<GrammarMatcher, &GrammarMatcher::finished>("finished"), getter<GrammarMatcher, &GrammarMatcher::steps>("steps"),
-                                describe<GrammarMatcher, &GrammarMatcher::forced>("forced"), describe<GrammarMatcher, &GrammarMatcher::rewind>("rewind"),
+                               {describe<GrammarMatcher, &GrammarMatcher::accept>("accept"),
+                                describe<GrammarMatcher, &GrammarMatcher::accept_bytes>("acceptBytes"),
+                                describe<GrammarMatcher, &GrammarMatcher::mask>("mask"),
+                                getter<GrammarMatcher, &GrammarMatcher::complete>("complete"),
+                                getter<GrammarMatcher, &GrammarMatcher::finished>("finished"),
+                                getter<GrammarMatcher, &GrammarMatcher::steps>("steps"),
+                                describe<GrammarMatcher, &GrammarMatcher::forced>("forced"),
+                                describe<GrammarMatcher, &GrammarMatcher::rewind>("rewind"),
                                 describe<GrammarMatcher, &GrammarMatcher::clone>("clone")});
 }
 

@@ -23,7 +23,7 @@ class CompiledGrammar {
  public:
   static constexpr Class kClass = kCompiledGrammarClass;
   explicit CompiledGrammar(std::shared_ptr<grammar::Grammar> grammar) : grammar_(std::move(grammar)) {}
-  napi_value matcher(const Arguments&);         // () -> GrammarMatcher
+  napi_value matcher(const Arguments&);  // () -> GrammarMatcher
 
  private:
   std::shared_ptr<grammar::Grammar> grammar_;
@@ -35,15 +35,15 @@ class GrammarMatcher {
   explicit GrammarMatcher(grammar::Matcher matcher) : matcher_(std::move(matcher)) {}
   const grammar::Matcher& matcher() const { return matcher_; }
 
-  napi_value accept(const Arguments&);          // (token) -> boolean
-  napi_value accept_bytes(const Arguments&);    // (bytes) -> boolean
-  napi_value mask(const Arguments&);            // () -> Uint32Array
-  napi_value complete(const Arguments&);        // getter
-  napi_value finished(const Arguments&);        // getter
-  napi_value steps(const Arguments&);           // getter
-  napi_value forced(const Arguments&);          // () -> token or -1
-  napi_value rewind(const Arguments&);          // (steps)
-  napi_value clone(const Arguments&);           // () -> GrammarMatcher
+  napi_value accept(const Arguments&);        // (token) -> boolean
+  napi_value accept_bytes(const Arguments&);  // (bytes) -> boolean
+  napi_value mask(const Arguments&);          // () -> Uint32Array
+  napi_value complete(const Arguments&);      // getter
+  napi_value finished(const Arguments&);      // getter
+  napi_value steps(const Arguments&);         // getter
+  napi_value forced(const Arguments&);        // () -> token or -1
+  napi_value rewind(const Arguments&);        // (steps)
+  napi_value clone(const Arguments&);         // () -> GrammarMatcher
 
  private:
   grammar::Matcher matcher_;

@@ -1,8 +1,8 @@
 // Node-API, thinly: values in and out, and what happens when a call fails.
 //
-// The C interface is used as it is, because a C++ wrapper that must make a JavaScript error out of every failed call ends
-// the process when the environment is being torn down (a worker thread terminated in the middle of a call). Here such a
-// failure unwinds silently.
+// The C interface is used as it is, because a C++ wrapper that must make a JavaScript error out of every failed call
+// ends the process when the environment is being torn down (a worker thread terminated in the middle of a call). Here
+// such a failure unwinds silently.
 #pragma once
 #include <node_api.h>
 
@@ -36,16 +36,52 @@ struct Js {
     return type;
   }
 
-  napi_value undefined() const { napi_value v; check(napi_get_undefined(env, &v)); return v; }
-  napi_value null() const { napi_value v; check(napi_get_null(env, &v)); return v; }
-  napi_value number(double x) const { napi_value v; check(napi_create_double(env, x, &v)); return v; }
-  napi_value text(std::string_view s) const { napi_value v; check(napi_create_string_utf8(env, s.data(), s.size(), &v)); return v; }
-  napi_value object() const { napi_value v; check(napi_create_object(env, &v)); return v; }
-  napi_value array(size_t length) const { napi_value v; check(napi_create_array_with_length(env, length, &v)); return v; }
-  void set(napi_value object, const char* name, napi_value value) const { check(napi_set_named_property(env, object, name, value)); }
-  void set(napi_value array, uint32_t index, napi_value value) const { check(napi_set_element(env, array, index, value)); }
-  napi_value get(napi_value object, const char* name) const { napi_value v; check(napi_get_named_property(env, object, name, &v)); return v; }
-  napi_value get(napi_value array, uint32_t index) const { napi_value v; check(napi_get_element(env, array, index, &v)); return v; }
+  napi_value undefined() const {
+    napi_value v;
+    check(napi_get_undefined(env, &v));
+    return v;
+  }
+  napi_value null() const {
+    napi_value v;
+    check(napi_get_null(env, &v));
+    return v;
+  }
+  napi_value number(double x) const {
+    napi_value v;
+    check(napi_create_double(env, x, &v));
+    return v;
+  }
+  napi_value text(std::string_view s) const {
+    napi_value v;
+    check(napi_create_string_utf8(env, s.data(), s.size(), &v));
+    return v;
+  }
+  napi_value object() const {
+    napi_value v;
+    check(napi_create_object(env, &v));
+    return v;
+  }
+  napi_value array(size_t length) const {
+    napi_value v;
+    check(napi_create_array_with_length(env, length, &v));
+    return v;
+  }
+  void set(napi_value object, const char* name, napi_value value) const {
+    check(napi_set_named_property(env, object, name, value));
+  }
+  void set(napi_value array, uint32_t index, napi_value value) const {
+    check(napi_set_element(env, array, index, value));
+  }
+  napi_value get(napi_value object, const char* name) const {
+    napi_value v;
+    check(napi_get_named_property(env, object, name, &v));
+    return v;
+  }
+  napi_value get(napi_value array, uint32_t index) const {
+    napi_value v;
+    check(napi_get_element(env, array, index, &v));
+    return v;
+  }
 
   napi_value int32s(const int32_t* data, size_t length) const { return typed(napi_int32_array, data, length, 4); }
   napi_value floats(const float* data, size_t length) const { return typed(napi_float32_array, data, length, 4); }

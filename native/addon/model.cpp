@@ -52,7 +52,9 @@ namespace {
 std::vector<int32_t> token_ids(const Argument& list, int vocab) {
   auto ids = list.int32s();
   for (size_t i = 0; i < ids.size(); ++i)
-    if (ids[i] < 0 || ids[i] >= vocab) invalid(Path(list.path(), int64_t(i)), "is " + std::to_string(ids[i]) + "; token ids are 0 to " + std::to_string(vocab - 1));
+    if (ids[i] < 0 || ids[i] >= vocab)
+      invalid(Path(list.path(), int64_t(i)),
+              "is " + std::to_string(ids[i]) + "; token ids are 0 to " + std::to_string(vocab - 1));
   return ids;
 }
 
@@ -65,8 +67,12 @@ std::vector<int32_t> id_set(const Argument& list, int vocab) {
 
 SamplingParams sampling_params(const Argument& params, int vocab) {
   params.object();
-  const auto number = [&](const char* name, double least, double most) { return float(params.field(name, [&](Argument a) { return a.number(least, most); })); };
-  const auto whole = [&](const char* name, int64_t least, int64_t most) { return params.field(name, [&](Argument a) { return a.integer(least, most); }); };
+  const auto number = [&](const char* name, double least, double most) {
+    return float(params.field(name, [&](Argument a) { return a.number(least, most); }));
+  };
+  const auto whole = [&](const char* name, int64_t least, int64_t most) {
+    return params.field(name, [&](Argument a) { return a.integer(least, most); });
+  };
   const auto ids = [&](const char* name) { return params.field(name, [&](Argument a) { return id_set(a, vocab); }); };
   SamplingParams p;
   p.temperature = number("temperature", 0, 3e38);
@@ -85,11 +91,13 @@ SamplingParams sampling_params(const Argument& params, int vocab) {
     const auto bias_ids = params.field("biasIds", [&](Argument a) { return token_ids(a, vocab); });
     const auto bias_values = params.field("biasValues", [](Argument a) { return a.finite_floats(); });
     if (bias_ids.size() != bias_values.size()) invalid(Path(params.path(), "biasValues"), "must be as long as biasIds");
-    for (size_t i = 0; i < bias_ids.size(); ++i) bias.emplace_back(bias_ids[i], std::clamp(bias_values[i], -100.0f, 100.0f));
+    for (size_t i = 0; i < bias_ids.size(); ++i)
+      bias.emplace_back(bias_ids[i], std::clamp(bias_values[i], -100.0f, 100.0f));
   }
   std::stable_sort(bias.begin(), bias.end(), [](auto& a, auto& b) { return a.first < b.first; });
   for (size_t i = 0; i < bias.size(); ++i) {
-    if (i > 0 && bias[i].first == bias[i - 1].first) invalid(Path(params.path(), "biasIds"), "names token " + std::to_string(bias[i].first) + " twice");
+    if (i > 0 && bias[i].first == bias[i - 1].first)
+      invalid(Path(params.path(), "biasIds"), "names token " + std::to_string(bias[i].first) + " twice");
     p.bias_ids.push_back(bias[i].first);
     p.bias_values.push_back(bias[i].second);
   }
@@ -120,7 +128,8 @@ std::unique_ptr<grammar::Matcher> slot_matcher(const Argument& argument, int voc
   if (!given) invalid(argument.path(), "must be a GrammarMatcher");
   const int known = given->matcher().grammar().vocabulary().size();
   if (known < vocab)
-    invalid(argument.path(), "is of a vocabulary of " + std::to_string(known) + " tokens, the model has " + std::to_string(vocab) + ": add tokens without bytes");
+    invalid(argument.path(), "is of a vocabulary of " + std::to_string(known) + " tokens, the model has " +
+                                 std::to_string(vocab) + ": add tokens without bytes");
   return std::make_unique<grammar::Matcher>(given->matcher());
 }
 
@@ -134,7 +143,9 @@ std::optional<ThinkingBudget> thinking_budget(const Argument& argument, int voca
       return ids;
     });
   };
-  const auto count = [&](const char* name, int64_t least) { return int(argument.field(name, [&](Argument a) { return a.integer(least, INT32_MAX); })); };
+  const auto count = [&](const char* name, int64_t least) {
+    return int(argument.field(name, [&](Argument a) { return a.integer(least, INT32_MAX); }));
+  };
   return ThinkingBudget(count("tokens", 0), count("used", -1), tag("open"), tag("close"));
 }
 
@@ -142,7 +153,9 @@ std::optional<ThinkingBudget> thinking_budget(const Argument& argument, int voca
 
 // ---- model
 
-Model::Model(Js js, std::shared_ptr<ModelHandle> handle) : handle_(std::move(handle)), memory_(js) { memory_.set(handle_->bytes); }
+Model::Model(Js js, std::shared_ptr<ModelHandle> handle) : handle_(std::move(handle)), memory_(js) {
+  memory_.set(handle_->bytes);
+}
 
 napi_value Model::info(const Arguments& arguments) {
   const Js js = arguments.js;
@@ -165,8 +178,10 @@ napi_value Model::open_slot(const Arguments& arguments) {
   };
   auto stop_ids = few("stopIds"), thought_ids = few("thoughtIds");
   auto thinking = params.field("thinking", [&](Argument a) { return thinking_budget(a, vocab); });
-  auto slot = std::make_shared<Slot>(std::move(sampling), vocab, std::move(matcher), std::move(stop_ids), std::move(thought_ids), std::move(thinking));
-  if (handle_->slots.size() >= size_t(1) << 20) throw Failure{"invalid_argument", "too many open slots: close those that are not used", "slot"};
+  auto slot = std::make_shared<Slot>(std::move(sampling), vocab, std::move(matcher), std::move(stop_ids),
+                                     std::move(thought_ids), std::move(thinking));
+  if (handle_->slots.size() >= size_t(1) << 20)
+    throw Failure{"invalid_argument", "too many open slots: close those that are not used", "slot"};
   do handle_->next_slot = handle_->next_slot == INT32_MAX ? 1 : handle_->next_slot + 1;
   while (handle_->slots.count(handle_->next_slot));
   handle_->slots.emplace(handle_->next_slot, std::move(slot));
@@ -189,7 +204,9 @@ napi_value Model::copy_pages(const Arguments& arguments) {
   const auto page_ids = [&](size_t index, const Path& path) {
     auto ids = arguments.at(index, path).int32s();
     for (size_t i = 0; i < ids.size(); ++i)
-      if (ids[i] < 0 || ids[i] >= pages) invalid(Path(path, int64_t(i)), "is " + std::to_string(ids[i]) + "; pages are 0 to " + std::to_string(pages - 1));
+      if (ids[i] < 0 || ids[i] >= pages)
+        invalid(Path(path, int64_t(i)),
+                "is " + std::to_string(ids[i]) + "; pages are 0 to " + std::to_string(pages - 1));
     return ids;
   };
   auto from = page_ids(0, from_path), to = page_ids(1, to_path);
@@ -204,9 +221,11 @@ napi_value Model::copy_pages(const Arguments& arguments) {
 napi_value Model::load_adapter(const Arguments& arguments) {
   const Path spec_path("spec"), tensors_path("tensors");
   const auto spec = lora_spec(arguments.at(0, spec_path));
-  auto values = std::make_shared<TensorValues>(named_tensors(arguments.at(1, tensors_path), model::adapter_tensors(handle_->spec, spec)));
+  auto values = std::make_shared<TensorValues>(
+      named_tensors(arguments.at(1, tensors_path), model::adapter_tensors(handle_->spec, spec)));
   handle_->require_open();
-  if (handle_->weights_trained) throw Failure{"conflict", "the model's weights are being trained: close that trainer before loading adapters", ""};
+  if (handle_->weights_trained)
+    throw Failure{"conflict", "the model's weights are being trained: close that trainer before loading adapters", ""};
   auto made = std::make_shared<AdapterRef>();
   return handle_->environment->start(
       {.pending = {&handle_->pending}},
@@ -266,9 +285,11 @@ napi_value Model::train_adapter(const Arguments& arguments) {
   const uint64_t seed = arguments.at(1, seed_path).bits64();
   const auto list = arguments.at(2, tensors_path);
   std::shared_ptr<TensorValues> values;
-  if (!list.missing()) values = std::make_shared<TensorValues>(named_tensors(list, model::adapter_tensors(handle_->spec, spec)));
+  if (!list.missing())
+    values = std::make_shared<TensorValues>(named_tensors(list, model::adapter_tensors(handle_->spec, spec)));
   handle_->require_open();
-  if (handle_->weights_trained) throw Failure{"conflict", "the model's weights are being trained: close that trainer first", ""};
+  if (handle_->weights_trained)
+    throw Failure{"conflict", "the model's weights are being trained: close that trainer first", ""};
   return make_trainer([spec, seed, values](backends::Backend& backend) {
     if (!values) return backend.train_adapter(spec, seed, nullptr);
     const auto reader = adapter_values(spec, *values);
@@ -279,7 +300,8 @@ napi_value Model::train_adapter(const Arguments& arguments) {
 napi_value Model::train_weights(const Arguments&) {
   handle_->require_open();
   if (handle_->trainers > 0) throw Failure{"conflict", "another trainer of this model is open: close it first", ""};
-  if (!handle_->adapters.empty()) throw Failure{"conflict", "adapters of this model are loaded: release them first", ""};
+  if (!handle_->adapters.empty())
+    throw Failure{"conflict", "adapters of this model are loaded: release them first", ""};
   handle_->weights_trained = true;
   return make_trainer([](backends::Backend& backend) { return backend.train_weights(); });
 }
@@ -318,7 +340,8 @@ napi_value load_model(const Arguments& arguments) {
     if (found == known.end()) invalid(a.path(), "cannot run on this machine");
     return *found;
   });
-  auto source = std::make_shared<TensorSource>(options.field("tensors", [&](Argument a) { return TensorSource(a, spec); }));
+  auto source =
+      std::make_shared<TensorSource>(options.field("tensors", [&](Argument a) { return TensorSource(a, spec); }));
   auto control = control_of(arguments.at(1, cancellation_path));
   if (!control) control = std::make_shared<CallControl>();
   return environment->start(
@@ -327,7 +350,9 @@ napi_value load_model(const Arguments& arguments) {
         source->open();
         state->backend = state->device->load(
             spec, pages, arithmetic,
-            [&](const std::string& name, int64_t row0, int64_t rows, float* dst) { source->read(name, row0, rows, dst); },
+            [&](const std::string& name, int64_t row0, int64_t rows, float* dst) {
+              source->read(name, row0, rows, dst);
+            },
             [&](double done) {
               control->progress = done;
               return executor->checkpoint();
@@ -349,12 +374,14 @@ napi_value load_model(const Arguments& arguments) {
 }
 
 void define_model(Js js) {
-  define_class<Model>(js, "Model",
-                      {describe<Model, &Model::info>("info"), describe<Model, &Model::open_slot>("openSlot"), describe<Model, &Model::close_slot>("closeSlot"),
-                       describe<Model, &Model::step>("step"), describe<Model, &Model::copy_pages>("copyPages"),
-                       describe<Model, &Model::load_adapter>("loadAdapter"), describe<Model, &Model::release_adapter>("releaseAdapter"),
-                       describe<Model, &Model::train_adapter>("trainAdapter"), describe<Model, &Model::train_weights>("trainWeights"),
-                       describe<Model, &Model::close>("close")});
+  define_class<Model>(
+      js, "Model",
+      {describe<Model, &Model::info>("info"), describe<Model, &Model::open_slot>("openSlot"),
+       describe<Model, &Model::close_slot>("closeSlot"), describe<Model, &Model::step>("step"),
+       describe<Model, &Model::copy_pages>("copyPages"), describe<Model, &Model::load_adapter>("loadAdapter"),
+       describe<Model, &Model::release_adapter>("releaseAdapter"),
+       describe<Model, &Model::train_adapter>("trainAdapter"), describe<Model, &Model::train_weights>("trainWeights"),
+       describe<Model, &Model::close>("close")});
 }
 
 }  // namespace anneal::addon

@@ -23,7 +23,7 @@ struct TrainerHandle;
 // What the JavaScript thread knows of a model; shared by its objects.
 struct ModelHandle {
   std::shared_ptr<Environment> environment;
-  std::shared_ptr<ModelState> state;            // null once closed
+  std::shared_ptr<ModelState> state;  // null once closed
   model::ModelSpec spec;
   int pages;
   int64_t bytes;
@@ -33,14 +33,14 @@ struct ModelHandle {
   std::unordered_map<int32_t, AdapterRef> adapters;
   int32_t next_slot = 0, next_adapter = 1;
   std::vector<std::weak_ptr<TrainerHandle>> opened;
-  int trainers = 0;                             // open ones, and one while it is being made
-  bool weights_trained = false;                 // one of them trains the weights themselves
+  int trainers = 0;              // open ones, and one while it is being made
+  bool weights_trained = false;  // one of them trains the weights themselves
 
   ~ModelHandle() { close(); }
   // Throws Failure "closed".
   void require_open() const;
   int32_t add_adapter(AdapterRef adapter);
-  AdapterRef adapter(const Argument& version) const;   // 0: null
+  AdapterRef adapter(const Argument& version) const;  // 0: null
   // The dispatcher lets go of the state between two tasks; tasks that hold it go on to their next chunk.
   void close();
 };
@@ -50,15 +50,15 @@ class Model {
   static constexpr Class kClass = kModelClass;
   Model(Js js, std::shared_ptr<ModelHandle> handle);
 
-  napi_value info(const Arguments&);            // {pages, bytes, kernelSet}
-  napi_value open_slot(const Arguments&);       // (params) -> slot
-  napi_value close_slot(const Arguments&);      // (slot)
-  napi_value step(const Arguments&);            // (sequences, cancellation?) -> promise
-  napi_value copy_pages(const Arguments&);      // (from, to)
-  napi_value load_adapter(const Arguments&);    // (spec, tensors) -> promise of the version
-  napi_value release_adapter(const Arguments&); // (version)
-  napi_value train_adapter(const Arguments&);   // (spec, seed, tensors | null) -> promise of a Trainer
-  napi_value train_weights(const Arguments&);   // () -> promise of a Trainer
+  napi_value info(const Arguments&);             // {pages, bytes, kernelSet}
+  napi_value open_slot(const Arguments&);        // (params) -> slot
+  napi_value close_slot(const Arguments&);       // (slot)
+  napi_value step(const Arguments&);             // (sequences, cancellation?) -> promise
+  napi_value copy_pages(const Arguments&);       // (from, to)
+  napi_value load_adapter(const Arguments&);     // (spec, tensors) -> promise of the version
+  napi_value release_adapter(const Arguments&);  // (version)
+  napi_value train_adapter(const Arguments&);    // (spec, seed, tensors | null) -> promise of a Trainer
+  napi_value train_weights(const Arguments&);    // () -> promise of a Trainer
   napi_value close(const Arguments&);
 
  private:

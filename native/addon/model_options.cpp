@@ -33,7 +33,11 @@ RopeSpec rope_spec(const Argument& rope) {
   const Fields f{rope};
   RopeSpec r;
   r.type = rope.field("type", [](Argument a) {
-    return one_of<RopeType>(a, {{"none", RopeType::none}, {"default", RopeType::standard}, {"linear", RopeType::linear}, {"llama3", RopeType::llama3}, {"yarn", RopeType::yarn}});
+    return one_of<RopeType>(a, {{"none", RopeType::none},
+                                {"default", RopeType::standard},
+                                {"linear", RopeType::linear},
+                                {"llama3", RopeType::llama3},
+                                {"yarn", RopeType::yarn}});
   });
   r.theta = f.number("theta", 1, 1e15);
   r.factor = f.number("factor", 1e-3, 1e6);
@@ -78,7 +82,9 @@ FeedForwardSpec feed_forward_spec(const Argument& feed_forward) {
   const Fields f{feed_forward};
   FeedForwardSpec s;
   s.intermediate = f.whole("intermediate", 1, 1 << 19);
-  s.activation = feed_forward.field("activation", [](Argument a) { return one_of<Activation>(a, {{"silu", Activation::silu}, {"gelu_tanh", Activation::gelu_tanh}}); });
+  s.activation = feed_forward.field("activation", [](Argument a) {
+    return one_of<Activation>(a, {{"silu", Activation::silu}, {"gelu_tanh", Activation::gelu_tanh}});
+  });
   s.bias = f.flag("bias");
   return s;
 }
@@ -89,7 +95,8 @@ LayerSpec layer_spec(const Argument& layer, int max_positions) {
   l.attention = layer.field("attention", [&](Argument a) { return attention_spec(a, max_positions); });
   l.feed_forward = layer.field("feedForward", feed_forward_spec);
   l.norms = layer.field("norms", [](Argument a) {
-    return one_of<NormPlacement>(a, {{"before", NormPlacement::before}, {"before_and_after", NormPlacement::before_and_after}});
+    return one_of<NormPlacement>(
+        a, {{"before", NormPlacement::before}, {"before_and_after", NormPlacement::before_and_after}});
   });
   l.residual_scale = Fields{layer}.number("residualScale", 1e-6, 1e6);
   return l;
@@ -145,7 +152,8 @@ model::LoraSpec lora_spec(const Argument& spec) {
             result.targets[p] = true;
             return;
           }
-        invalid(a.path(), "is \"" + name + "\"; q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj are known");
+        invalid(a.path(),
+                "is \"" + name + "\"; q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj are known");
       });
   });
   return result;
@@ -153,7 +161,9 @@ model::LoraSpec lora_spec(const Argument& spec) {
 
 backends::OptimizerSettings optimizer_settings(const Argument& settings) {
   settings.object();
-  const auto number = [&](const char* name, double least, double most) { return float(settings.field(name, [&](Argument a) { return a.number(least, most); })); };
+  const auto number = [&](const char* name, double least, double most) {
+    return float(settings.field(name, [&](Argument a) { return a.number(least, most); }));
+  };
   backends::OptimizerSettings s{};
   s.learning_rate = number("learningRate", 0, 1e3);
   s.beta1 = number("beta1", 0, 0.9999999);

@@ -26,13 +26,16 @@ TensorValues named_tensors(const Argument& list, const std::vector<model::Tensor
       given[found->second] = true;
       std::vector<int64_t> shape;
       entry.field("shape", [&](Argument a) {
-        for (uint32_t d = 0, n = a.array_length(8); d < n; ++d) shape.push_back(a.element(d, [](Argument x) { return x.integer(0, int64_t(1) << 40); }));
+        for (uint32_t d = 0, n = a.array_length(8); d < n; ++d)
+          shape.push_back(a.element(d, [](Argument x) { return x.integer(0, int64_t(1) << 40); }));
       });
-      const std::vector<int64_t> wanted = tensor.cols ? std::vector<int64_t>{tensor.rows, tensor.cols} : std::vector<int64_t>{tensor.rows};
+      const std::vector<int64_t> wanted =
+          tensor.cols ? std::vector<int64_t>{tensor.rows, tensor.cols} : std::vector<int64_t>{tensor.rows};
       auto& data = values[found->second];
       data = entry.field("data", [&](Argument a) { return Argument(a.js(), a.value(), path).finite_floats(); });
       if (shape != wanted || int64_t(data.size()) != tensor.elements())
-        invalid(path, "must have the shape [" + std::to_string(tensor.rows) + (tensor.cols ? ", " + std::to_string(tensor.cols) : "") + "]");
+        invalid(path, "must have the shape [" + std::to_string(tensor.rows) +
+                          (tensor.cols ? ", " + std::to_string(tensor.cols) : "") + "]");
     });
   for (size_t i = 0; i < expected.size(); ++i)
     if (!given[i]) invalid(Path(expected[i].name.c_str()), "is missing");

@@ -17,17 +17,23 @@ namespace {
 
 PolicyLossSettings settings_of(const Argument& settings) {
   settings.object();
-  const auto number = [&](const char* name) { return settings.field(name, [](Argument a) { return a.number(-1e30, 1e30); }); };
+  const auto number = [&](const char* name) {
+    return settings.field(name, [](Argument a) { return a.number(-1e30, 1e30); });
+  };
   const auto flag = [&](const char* name) { return settings.field(name, [](Argument a) { return a.boolean(); }); };
   PolicyLossSettings s;
-  s.objective = settings.field("objective", [](Argument a) { return one_of<PolicyObjective>(a, {{"cispo", PolicyObjective::cispo}, {"ppo", PolicyObjective::ppo}}); });
+  s.objective = settings.field("objective", [](Argument a) {
+    return one_of<PolicyObjective>(a, {{"cispo", PolicyObjective::cispo}, {"ppo", PolicyObjective::ppo}});
+  });
   s.level = settings.field("level", [](Argument a) {
     return one_of<ImportanceLevel>(a, {{"token", ImportanceLevel::token},
                                        {"sequence", ImportanceLevel::sequence},
                                        {"average", ImportanceLevel::average},
                                        {"geometric_average", ImportanceLevel::geometric_average}});
   });
-  s.kl_source = settings.field("klSource", [](Argument a) { return one_of<KlSource>(a, {{"sample", KlSource::sample}, {"current_learner", KlSource::current_learner}}); });
+  s.kl_source = settings.field("klSource", [](Argument a) {
+    return one_of<KlSource>(a, {{"sample", KlSource::sample}, {"current_learner", KlSource::current_learner}});
+  });
   s.clip_low = number("clipLow");
   s.clip_high = number("clipHigh");
   s.ratio_cap = number("ratioCap");
@@ -58,8 +64,10 @@ napi_value policy_loss_binding(const Arguments& arguments) {
       return values;
     });
   };
-  const auto logprobs = floats("logprobs", true), old = floats("oldLogprobs", true), advantages = floats("advantages", true), weights = floats("weights", true);
-  const auto reference = floats("reference", false), original = floats("original", false), entropies = floats("entropies", false);
+  const auto logprobs = floats("logprobs", true), old = floats("oldLogprobs", true),
+             advantages = floats("advantages", true), weights = floats("weights", true);
+  const auto reference = floats("reference", false), original = floats("original", false),
+             entropies = floats("entropies", false);
   const auto mask = row.field("mask", [](Argument a) { return a.bytes(); });
   const auto segments = row.field("segments", [](Argument a) { return a.int32s(); });
   if (mask.size() != count) invalid(Path(row_path, "mask"), "must be as long as logprobs");
@@ -83,10 +91,18 @@ napi_value policy_loss_binding(const Arguments& arguments) {
     invalid(row_path, error.what());
   }
   napi_value metrics = js.object();
-  const std::pair<const char*, double> values[] = {
-      {"loss", m.loss}, {"entropy", m.entropy}, {"klPolicyRef", m.kl_policy_ref}, {"probsCorr", m.probs_corr}, {"ratioMean", m.ratio_mean},
-      {"ratioMax", m.ratio_max}, {"ratioMin", m.ratio_min}, {"ratioExactShare", m.ratio_exact_share}, {"clipFraction", m.clip_fraction},
-      {"approxKl", m.approx_kl}, {"trained", double(m.trained)}, {"sampled", double(m.sampled)}};
+  const std::pair<const char*, double> values[] = {{"loss", m.loss},
+                                                   {"entropy", m.entropy},
+                                                   {"klPolicyRef", m.kl_policy_ref},
+                                                   {"probsCorr", m.probs_corr},
+                                                   {"ratioMean", m.ratio_mean},
+                                                   {"ratioMax", m.ratio_max},
+                                                   {"ratioMin", m.ratio_min},
+                                                   {"ratioExactShare", m.ratio_exact_share},
+                                                   {"clipFraction", m.clip_fraction},
+                                                   {"approxKl", m.approx_kl},
+                                                   {"trained", double(m.trained)},
+                                                   {"sampled", double(m.sampled)}};
   for (auto& [name, value] : values) js.set(metrics, name, js.number(value));
   napi_value result = js.object();
   js.set(result, "dLogprobs", js.floats(derivative.data(), count));

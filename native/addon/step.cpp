@@ -17,7 +17,9 @@ struct Step {
 
 Sequence read_sequence(const Argument& entry, const ModelHandle& handle) {
   entry.object();
-  const auto whole = [&](const char* name, int64_t least, int64_t most) { return int(entry.field(name, [&](Argument a) { return a.integer(least, most); })); };
+  const auto whole = [&](const char* name, int64_t least, int64_t most) {
+    return int(entry.field(name, [&](Argument a) { return a.integer(least, most); }));
+  };
   Sequence s;
   if (const int32_t id = whole("slot", -1, INT32_MAX); id >= 0) {
     const auto found = handle.slots.find(id);
@@ -92,7 +94,8 @@ napi_value start_step(const std::shared_ptr<ModelHandle>& handle, const Argument
   const uint32_t count = list.array_length(1 << 16);
   if (count == 0) invalid(path, "must not be empty");
   step->sequences.reserve(count);
-  for (uint32_t i = 0; i < count; ++i) list.element(i, [&](Argument entry) { step->sequences.push_back(read_sequence(entry, *handle)); });
+  for (uint32_t i = 0; i < count; ++i)
+    list.element(i, [&](Argument entry) { step->sequences.push_back(read_sequence(entry, *handle)); });
   auto control = control_of(arguments.at(1, cancellation_path));
   // Reading arguments may have run JavaScript (getters), which may have closed the model.
   handle->require_open();

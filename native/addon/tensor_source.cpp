@@ -64,21 +64,30 @@ TensorSource::TensorSource(const Argument& list, const model::ModelSpec& spec) {
       tensor.rows = shape->second.cols ? shape->second.rows : 1;
       tensor.cols = shape->second.cols ? shape->second.cols : shape->second.rows;
       const auto type = entry.field("dtype", [](Argument a) { return a.text(16); });
-      if (type == "F32") tensor.type = Type::f32;
-      else if (type == "BF16") tensor.type = Type::bf16;
-      else if (type == "F16") tensor.type = Type::f16;
-      else invalid(entry.path(), "has dtype \"" + type + "\"; F32, BF16 or F16 can be read");
+      if (type == "F32")
+        tensor.type = Type::f32;
+      else if (type == "BF16")
+        tensor.type = Type::bf16;
+      else if (type == "F16")
+        tensor.type = Type::f16;
+      else
+        invalid(entry.path(), "has dtype \"" + type + "\"; F32, BF16 or F16 can be read");
       const int64_t most = int64_t(1) << 52;
       tensor.offset = entry.field("offset", [&](Argument a) { return a.integer(0, most); });
       const int64_t bytes = entry.field("bytes", [&](Argument a) { return a.integer(0, most); });
       std::vector<int64_t> dimensions;
       entry.field("shape", [&](Argument a) {
-        for (uint32_t d = 0, n = a.array_length(8); d < n; ++d) dimensions.push_back(a.element(d, [&](Argument x) { return x.integer(0, most); }));
+        for (uint32_t d = 0, n = a.array_length(8); d < n; ++d)
+          dimensions.push_back(a.element(d, [&](Argument x) { return x.integer(0, most); }));
       });
-      const std::vector<int64_t> expected = shape->second.cols ? std::vector<int64_t>{tensor.rows, tensor.cols} : std::vector<int64_t>{tensor.cols};
-      if (dimensions != expected) invalid(entry.path(), "(" + name + ") has another shape than the configuration asks for");
-      if (bytes != tensor.rows * tensor.cols * (tensor.type == Type::f32 ? 4 : 2)) invalid(entry.path(), "(" + name + ") has a number of bytes that does not fit its shape");
-      if (!tensors_.emplace(name, std::move(tensor)).second) invalid(entry.path(), "names \"" + name + "\" a second time");
+      const std::vector<int64_t> expected =
+          shape->second.cols ? std::vector<int64_t>{tensor.rows, tensor.cols} : std::vector<int64_t>{tensor.cols};
+      if (dimensions != expected)
+        invalid(entry.path(), "(" + name + ") has another shape than the configuration asks for");
+      if (bytes != tensor.rows * tensor.cols * (tensor.type == Type::f32 ? 4 : 2))
+        invalid(entry.path(), "(" + name + ") has a number of bytes that does not fit its shape");
+      if (!tensors_.emplace(name, std::move(tensor)).second)
+        invalid(entry.path(), "names \"" + name + "\" a second time");
     });
   for (auto& [name, shape] : wanted)
     if (!tensors_.count(name)) invalid(list.path(), "lacks \"" + name + "\"");

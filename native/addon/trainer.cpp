@@ -55,7 +55,8 @@ std::vector<training::Row> read_rows(const Argument& list, const model::ModelSpe
       entry.field("prefix", [&](Argument a) {
         if (a.missing()) return;
         row.prefix = int(a.integer(0, INT32_MAX));
-        row.prefix_length = int(entry.field("prefixLength", [](Argument length) { return length.integer(1, INT32_MAX); }));
+        row.prefix_length =
+            int(entry.field("prefixLength", [](Argument length) { return length.integer(1, INT32_MAX); }));
       });
     });
   try {
@@ -85,7 +86,9 @@ Failure no_room(const backends::NoRoom& error) {
 
 Trainable::Part part_of(const Argument& argument) {
   using Part = Trainable::Part;
-  return one_of<Part>(argument, {{"value", Part::value}, {"gradient", Part::gradient}, {"moment1", Part::moment1}, {"moment2", Part::moment2}});
+  return one_of<Part>(
+      argument,
+      {{"value", Part::value}, {"gradient", Part::gradient}, {"moment1", Part::moment1}, {"moment2", Part::moment2}});
 }
 
 }  // namespace
@@ -107,11 +110,14 @@ napi_value Trainer::run(std::function<void(TrainerState&)> work, std::function<n
 
 napi_value Trainer::steps(const Arguments& arguments) { return arguments.js.number(double(handle_->steps)); }
 
-napi_value Trainer::tensors(const Arguments& arguments) { return named_tensors_out(arguments.js, handle_->tensors, nullptr); }
+napi_value Trainer::tensors(const Arguments& arguments) {
+  return named_tensors_out(arguments.js, handle_->tensors, nullptr);
+}
 
 napi_value Trainer::forward(const Arguments& arguments) {
   handle_->require_open();
-  const Path rows_path("rows"), budget_path("memoryBudget"), cancellation_path("cancellation"), entropy_path("entropyGradient"), keep_path("keepBytes");
+  const Path rows_path("rows"), budget_path("memoryBudget"), cancellation_path("cancellation"),
+      entropy_path("entropyGradient"), keep_path("keepBytes");
   const auto bytes = [](const Argument& a) { return a.missing() ? 0 : a.integer(0, int64_t(1) << 52); };
   const auto entropy = arguments.at(3, entropy_path);
   const backends::PassOptions options{.keep_bytes = bytes(arguments.at(4, keep_path)),
@@ -177,18 +183,18 @@ napi_value Trainer::optim_step(const Arguments& arguments) {
 
 napi_value Trainer::zero_grad(const Arguments&) {
   handle_->require_open();
-  return run([](TrainerState& trainer) { trainer.trainer->trainable().zero_grad(); }, [](Js js) { return js.undefined(); });
+  return run([](TrainerState& trainer) { trainer.trainer->trainable().zero_grad(); },
+             [](Js js) { return js.undefined(); });
 }
 
 napi_value Trainer::publish(const Arguments&) {
   handle_->require_open();
   auto version = std::make_shared<AdapterRef>();
-  return run(
-      [version](TrainerState& trainer) { *version = trainer.trainer->trainable().version(); },
-      [handle = handle_, version](Js js) {
-        handle->model->require_open();
-        return js.number(*version ? handle->model->add_adapter(std::move(*version)) : 0);
-      });
+  return run([version](TrainerState& trainer) { *version = trainer.trainer->trainable().version(); },
+             [handle = handle_, version](Js js) {
+               handle->model->require_open();
+               return js.number(*version ? handle->model->add_adapter(std::move(*version)) : 0);
+             });
 }
 
 napi_value Trainer::read(const Arguments& arguments) {
@@ -266,9 +272,11 @@ napi_value Pass::backward(const Arguments& arguments) {
   if (!entropies.missing()) read(entropies, gradients->entropies);
   trainer_->require_open();
   if (!holder_->state) throw Failure{"closed", "the pass was closed, or its backward has been called", ""};
-  if (generation_ != trainer_->generation) throw Failure{"conflict", "the weights have changed since this pass: make a new one", ""};
+  if (generation_ != trainer_->generation)
+    throw Failure{"conflict", "the weights have changed since this pass: make a new one", ""};
   const training::Pass& pass = holder_->state->pass;
-  if (!gradients->entropies.empty() && !pass.has_entropies()) invalid(entropies_path, "needs a pass made with entropyGradient");
+  if (!gradients->entropies.empty() && !pass.has_entropies())
+    invalid(entropies_path, "needs a pass made with entropyGradient");
   try {
     pass.check(*gradients);
   } catch (const training::InvalidGradient& input) {
@@ -294,11 +302,13 @@ napi_value Pass::close(const Arguments& arguments) {
 }
 
 void define_trainer(Js js) {
-  define_class<Trainer>(js, "Trainer",
-                        {describe<Trainer, &Trainer::steps>("steps"), describe<Trainer, &Trainer::tensors>("tensors"), describe<Trainer, &Trainer::forward>("forward"),
-                         describe<Trainer, &Trainer::evaluate>("evaluate"), describe<Trainer, &Trainer::optim_step>("optimStep"),
-                         describe<Trainer, &Trainer::zero_grad>("zeroGrad"), describe<Trainer, &Trainer::publish>("publish"), describe<Trainer, &Trainer::read>("read"),
-                         describe<Trainer, &Trainer::write>("write"), describe<Trainer, &Trainer::close>("close")});
+  define_class<Trainer>(
+      js, "Trainer",
+      {describe<Trainer, &Trainer::steps>("steps"), describe<Trainer, &Trainer::tensors>("tensors"),
+       describe<Trainer, &Trainer::forward>("forward"), describe<Trainer, &Trainer::evaluate>("evaluate"),
+       describe<Trainer, &Trainer::optim_step>("optimStep"), describe<Trainer, &Trainer::zero_grad>("zeroGrad"),
+       describe<Trainer, &Trainer::publish>("publish"), describe<Trainer, &Trainer::read>("read"),
+       describe<Trainer, &Trainer::write>("write"), describe<Trainer, &Trainer::close>("close")});
   define_class<Pass>(js, "Pass", {describe<Pass, &Pass::backward>("backward"), describe<Pass, &Pass::close>("close")});
 }
 

@@ -15,13 +15,14 @@ struct PassHolder;
 
 struct TrainerHandle {
   std::shared_ptr<ModelHandle> model;
-  std::shared_ptr<TrainerState> state;          // null once closed
+  std::shared_ptr<TrainerState> state;  // null once closed
   std::vector<model::TensorShape> tensors;
   Pending pending;
   std::vector<std::weak_ptr<PassHolder>> passes;
-  std::shared_ptr<void> place, weights;         // while open: one of the model's trainers, and the only one if it trains the weights
-  int64_t steps = 0;                            // optimizer steps that have ended
-  int64_t generation = 0;                       // changes of the weights that have been queued
+  std::shared_ptr<void> place,
+      weights;             // while open: one of the model's trainers, and the only one if it trains the weights
+  int64_t steps = 0;       // optimizer steps that have ended
+  int64_t generation = 0;  // changes of the weights that have been queued
 
   ~TrainerHandle() { close(); }
   void require_open() const;
@@ -35,13 +36,15 @@ class Trainer {
 
   napi_value steps(const Arguments&);
   napi_value tensors(const Arguments&);
-  napi_value forward(const Arguments&);      // (rows, memoryBudget, cancellation?, entropyGradient?, keepBytes?) -> promise of {pass, logprobs, entropies}
-  napi_value evaluate(const Arguments&);     // (rows, adapter | undefined, cancellation?) -> promise of the same without pass
-  napi_value optim_step(const Arguments&);   // (settings) -> promise of gradNorm
+  napi_value forward(const Arguments&);  // (rows, memoryBudget, cancellation?, entropyGradient?, keepBytes?) -> promise
+                                         // of {pass, logprobs, entropies}
+  napi_value evaluate(
+      const Arguments&);  // (rows, adapter | undefined, cancellation?) -> promise of the same without pass
+  napi_value optim_step(const Arguments&);  // (settings) -> promise of gradNorm
   napi_value zero_grad(const Arguments&);
-  napi_value publish(const Arguments&);      // -> promise of the version
-  napi_value read(const Arguments&);         // (part) -> promise of named tensors
-  napi_value write(const Arguments&);        // (part, tensors, steps?) -> promise
+  napi_value publish(const Arguments&);  // -> promise of the version
+  napi_value read(const Arguments&);     // (part) -> promise of named tensors
+  napi_value write(const Arguments&);    // (part, tensors, steps?) -> promise
   napi_value close(const Arguments&);
 
  private:
@@ -67,7 +70,7 @@ class Pass {
   Pass(std::shared_ptr<TrainerHandle> trainer, std::shared_ptr<PassState> state);
   ~Pass();
 
-  napi_value backward(const Arguments&);     // (dLogprobs, dEntropies | undefined) -> promise
+  napi_value backward(const Arguments&);  // (dLogprobs, dEntropies | undefined) -> promise
   napi_value close(const Arguments&);
 
  private:

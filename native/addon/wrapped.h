@@ -1,4 +1,5 @@
-// JavaScript classes over native objects. Only this addon makes instances; methods called on anything else are refused by the engine.
+// JavaScript classes over native objects. Only this addon makes instances; methods called on anything else are refused
+// by the engine.
 #pragma once
 #include <memory>
 
@@ -52,13 +53,16 @@ template <class T> void define_class(Js js, const char* name, std::initializer_l
       if (!environment->creating) throw Failure{"invalid_argument", "instances are made by the library only", "new"};
       const auto tag = tag_of(T::kClass);
       js.check(napi_type_tag_object(js.env, arguments.self, &tag));
-      js.check(napi_wrap(js.env, arguments.self, environment->creating, [](napi_env, void* native, void*) { delete static_cast<T*>(native); }, nullptr, nullptr));
+      js.check(napi_wrap(
+          js.env, arguments.self, environment->creating,
+          [](napi_env, void* native, void*) { delete static_cast<T*>(native); }, nullptr, nullptr));
       environment->creating = nullptr;
       return arguments.self;
     });
   };
   napi_value constructor;
-  js.check(napi_define_class(js.env, name, NAPI_AUTO_LENGTH, construct, nullptr, methods.size(), methods.begin(), &constructor));
+  js.check(napi_define_class(js.env, name, NAPI_AUTO_LENGTH, construct, nullptr, methods.size(), methods.begin(),
+                             &constructor));
   js.check(napi_create_reference(js.env, constructor, 1, &Environment::of(js.env)->classes[T::kClass]));
 }
 

@@ -1,9 +1,10 @@
-// The seam between what anneal does with models and the devices that compute them. A Backend is one model loaded on one device; a Device
-// loads models. Ids, block tables, token ids and names cross it; the layouts of weights, pages and logits are a device's own.
+// The seam between what anneal does with models and the devices that compute them. A Backend is one model loaded on one
+// device; a Device loads models. Ids, block tables, token ids and names cross it; the layouts of weights, pages and
+// logits are a device's own.
 //
-// All calls are made by the dispatcher, one at a time, except where "any thread" is said; a step may run between two pieces of a training
-// call. Arguments have been checked by the caller against the ranges given here. What takes memory may throw std::bad_alloc.
-// Trainables and passes must not be used after their backend is gone.
+// All calls are made by the dispatcher, one at a time, except where "any thread" is said; a step may run between two
+// pieces of a training call. Arguments have been checked by the caller against the ranges given here. What takes memory
+// may throw std::bad_alloc. Trainables and passes must not be used after their backend is gone.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -24,7 +25,7 @@ class Adapter {
  public:
   virtual ~Adapter() = default;
 };
-using AdapterRef = std::shared_ptr<const Adapter>;   // null: the base model
+using AdapterRef = std::shared_ptr<const Adapter>;  // null: the base model
 
 // Row-major float32 values in PEFT order, which live until the call returns: A [rank][inputs], B [outputs][rank].
 using AdapterValues = std::function<const float*(int layer, int projection, bool b)>;
@@ -35,16 +36,16 @@ enum class WantedLogits : uint8_t { none, last, all };
 
 // Tokens at consecutive positions of one sequence, to be computed in a step.
 struct Run {
-  const int32_t* tokens;          // [count]
+  const int32_t* tokens;  // [count]
   int count;
-  int position;                   // of the first token
-  const int32_t* blocks;          // block table: pages of positions 0 .. position + count - 1
+  int position;           // of the first token
+  const int32_t* blocks;  // block table: pages of positions 0 .. position + count - 1
   AdapterRef adapter;
-  WantedLogits logits;            // of which tokens
+  WantedLogits logits;  // of which tokens
 };
 
-// Logits of a step, where the device keeps them: a row for every token of which they were wanted, in the order of runs and tokens. Good until
-// the backend's next step.
+// Logits of a step, where the device keeps them: a row for every token of which they were wanted, in the order of runs
+// and tokens. Good until the backend's next step.
 class Logits {
  public:
   virtual ~Logits() = default;
@@ -57,14 +58,14 @@ struct RowRequest {
   // A draw: by this state, as the output of that index. Null: no draw.
   const sampling::SamplingState* draw = nullptr;
   int output = 0;
-  int32_t given = -1;             // as if this token had been drawn
-  const uint32_t* mask = nullptr; // bit i % 32 of word i / 32 permits token i; null: all
+  int32_t given = -1;              // as if this token had been drawn
+  const uint32_t* mask = nullptr;  // bit i % 32 of word i / 32 permits token i; null: all
   // If the likeliest token of all is none of these (sorted), `other_mask` is used instead.
   std::span<const int32_t> likeliest;
   const uint32_t* other_mask = nullptr;
   // A prompt's token and how many of the most likely ones to report, without a draw.
   int32_t prompt_token = -1;
-  int prompt_top = -1;            // -1: nothing is asked about the prompt
+  int prompt_top = -1;  // -1: nothing is asked about the prompt
 };
 
 struct RowResult {
@@ -75,7 +76,8 @@ struct RowResult {
 // ---- training
 
 struct OptimizerSettings {
-  float learning_rate, beta1 = 0.9f, beta2 = 0.99f, eps = 1e-8f, weight_decay = 0.1f, max_grad_norm = 0.1f;   // max_grad_norm 0: no clipping
+  float learning_rate, beta1 = 0.9f, beta2 = 0.99f, eps = 1e-8f, weight_decay = 0.1f,
+                       max_grad_norm = 0.1f;  // max_grad_norm 0: no clipping
 };
 
 // Something whose parameters are trained: an adapter, or all weights of a model.
@@ -83,52 +85,60 @@ class Trainable {
  public:
   virtual ~Trainable() = default;
   virtual void zero_grad() = 0;
-  // Clips by the global norm, one AdamW step (matrices decay, norms and biases do not), gradients cleared, and the next version made. Returns
-  // the norm before clipping; one that is not finite left the parameters as they were. Throws Aborted: then the trainable must not be used
-  // further, and the version of before stays in use.
+  // Clips by the global norm, one AdamW step (matrices decay, norms and biases do not), gradients cleared, and the next
+  // version made. Returns the norm before clipping; one that is not finite left the parameters as they were. Throws
+  // Aborted: then the trainable must not be used further, and the version of before stays in use.
   virtual double optim_step(const OptimizerSettings&) = 0;
-  // The version made by the latest step: what passes of this trainable use, and what publishing hands out. Null for full training.
+  // The version made by the latest step: what passes of this trainable use, and what publishing hands out. Null for
+  // full training.
   virtual AdapterRef version() const = 0;
   virtual int64_t steps() const = 0;
   virtual void set_steps(int64_t) = 0;
   virtual const std::vector<model::TensorShape>& tensors() const = 0;
-  enum class Part : uint8_t { value, gradient, moment1, moment2 };   // gradients are read only
+  enum class Part : uint8_t { value, gradient, moment1, moment2 };  // gradients are read only
   virtual void read(int tensor, Part, std::span<float> to) const = 0;
-  virtual void write(int tensor, Part, std::span<const float> from) = 0;   // after writing values call refresh()
-  virtual void refresh() = 0;                                              // throws Aborted, with the version of before in use
+  virtual void write(int tensor, Part, std::span<const float> from) = 0;  // after writing values call refresh()
+  virtual void refresh() = 0;  // throws Aborted, with the version of before in use
 };
 
-// One row of a pass: tokens attend to each other causally. With `prefix` >= 0 it continues the first `prefix_length` tokens of that earlier
-// row of the pass, which are computed once; `tokens` then are those that follow.
+// One row of a pass: tokens attend to each other causally. With `prefix` >= 0 it continues the first `prefix_length`
+// tokens of that earlier row of the pass, which are computed once; `tokens` then are those that follow.
 struct TrainRow {
   std::span<const int32_t> tokens;
-  std::span<const uint8_t> trained;   // entry t: the prediction of token t + 1 from tokens 0..t is wanted; empty: all are
-  // What the logits of each entry are divided by, above 0; empty: 1. Logprobs and entropies are those of the softmax at that temperature.
+  std::span<const uint8_t>
+      trained;  // entry t: the prediction of token t + 1 from tokens 0..t is wanted; empty: all are
+  // What the logits of each entry are divided by, above 0; empty: 1. Logprobs and entropies are those of the softmax at
+  // that temperature.
   std::span<const float> temperatures = {};
   int prefix = -1, prefix_length = 0;
 };
 
 // Bytes are 0 where there is no limit. The numbers do not depend on them.
 struct PassOptions {
-  int64_t keep_bytes = 0;         // layers are kept up to here, and computed again in backward beyond
-  int64_t memory_budget = 0;      // the pass never takes more: it is refused with NoRoom
-  bool entropy_gradient = false;  // backward may be given gradients by entropies, which costs another product with the head
+  int64_t keep_bytes = 0;     // layers are kept up to here, and computed again in backward beyond
+  int64_t memory_budget = 0;  // the pass never takes more: it is refused with NoRoom
+  bool entropy_gradient =
+      false;  // backward may be given gradients by entropies, which costs another product with the head
 };
 struct NoRoom : std::runtime_error {
   NoRoom(int64_t needed_, int64_t limit)
-      : std::runtime_error("needs at least " + std::to_string(needed_) + " bytes, " + std::to_string(limit) + " are allowed"), needed(needed_) {}
+      : std::runtime_error("needs at least " + std::to_string(needed_) + " bytes, " + std::to_string(limit) +
+                           " are allowed"),
+        needed(needed_) {}
   int64_t needed;
 };
 
-// The saved activations of a forward pass, and its results. Entry t of a row stands for predicting its token t + 1; what is not trained is 0.
+// The saved activations of a forward pass, and its results. Entry t of a row stands for predicting its token t + 1;
+// what is not trained is 0.
 class TrainPass {
  public:
   virtual ~TrainPass() = default;
-  virtual std::span<const float> logprobs(int row) const = 0;    // natural log softmax of raw logits
-  virtual std::span<const float> entropies(int row) const = 0;   // nats, over the whole vocabulary
-  virtual int64_t bytes() const = 0;                             // of memory that it holds
-  // Given dL/dlogprob of every row's entries (an empty row: zeros), and dL/dentropy (empty: zeros; else the pass was made for it), adds the
-  // gradient of L to the trainable's. Returns false if aborted: then nothing counts. May be called again.
+  virtual std::span<const float> logprobs(int row) const = 0;   // natural log softmax of raw logits
+  virtual std::span<const float> entropies(int row) const = 0;  // nats, over the whole vocabulary
+  virtual int64_t bytes() const = 0;                            // of memory that it holds
+  // Given dL/dlogprob of every row's entries (an empty row: zeros), and dL/dentropy (empty: zeros; else the pass was
+  // made for it), adds the gradient of L to the trainable's. Returns false if aborted: then nothing counts. May be
+  // called again.
   using RowGradients = std::span<const std::span<const float>>;
   virtual bool backward(RowGradients by_logprob, RowGradients by_entropy) = 0;
 };
@@ -139,10 +149,11 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual const model::ModelSpec& spec() const = 0;
-  virtual const char* name() const = 0;      // of the device's arithmetic: "avx512bf16"
+  virtual const char* name() const = 0;  // of the device's arithmetic: "avx512bf16"
   virtual int pages() const = 0;
 
-  // Runs tokens through the model, writing their keys and values into pages. Runs write different pages. Null if aborted.
+  // Runs tokens through the model, writing their keys and values into pages. Runs write different pages. Null if
+  // aborted.
   virtual const Logits* step(std::span<const Run>) = 0;
   // Answers the requests, one result each. False if aborted.
   virtual bool sample(const Logits&, std::span<const RowRequest>, std::span<RowResult>) = 0;
@@ -151,31 +162,38 @@ class Backend {
   // Null if aborted.
   virtual AdapterRef load_adapter(const model::LoraSpec&, const AdapterValues&) = 0;
 
-  // A trainable adapter; A kaiming-uniform (a = sqrt 5) from a counter-based generator keyed by seed, B zero; or the values given.
-  virtual std::unique_ptr<Trainable> train_adapter(const model::LoraSpec&, uint64_t seed, const AdapterValues* values) = 0;
+  // A trainable adapter; A kaiming-uniform (a = sqrt 5) from a counter-based generator keyed by seed, B zero; or the
+  // values given.
+  virtual std::unique_ptr<Trainable> train_adapter(const model::LoraSpec&, uint64_t seed,
+                                                   const AdapterValues* values) = 0;
   // All weights, trained in place. No adapters or other training at the same time.
   virtual std::unique_ptr<Trainable> train_weights() = 0;
-  // Forward over rows with activations kept, for a backward into `trainable`'s gradients; null: an evaluation of `adapter`. Keys and values
-  // go to pages of the pass's own. Null if aborted; throws NoRoom.
-  virtual std::unique_ptr<TrainPass> forward(std::span<const TrainRow>, Trainable* trainable, const AdapterRef& adapter, const PassOptions&) = 0;
+  // Forward over rows with activations kept, for a backward into `trainable`'s gradients; null: an evaluation of
+  // `adapter`. Keys and values go to pages of the pass's own. Null if aborted; throws NoRoom.
+  virtual std::unique_ptr<TrainPass> forward(std::span<const TrainRow>, Trainable* trainable, const AdapterRef& adapter,
+                                             const PassOptions&) = 0;
 };
 
 // Reads rows [row0, row0 + rows) of a named tensor (a vector as one row) as float32. Throws when it cannot.
 using TensorReader = std::function<void(const std::string& name, int64_t row0, int64_t rows, float* to)>;
 
-struct ModelMemory { int64_t weights, page, activations_per_token; };   // bytes
+struct ModelMemory {
+  int64_t weights, page, activations_per_token;
+};  // bytes
 
 class Device {
  public:
   virtual ~Device() = default;
-  // Throws UnsupportedModel, naming the field of the spec that asks for what the device does not have. Any thread, as memory().
+  // Throws UnsupportedModel, naming the field of the spec that asks for what the device does not have. Any thread, as
+  // memory().
   virtual void require(const model::ModelSpec&) const = 0;
   virtual ModelMemory memory(const model::ModelSpec&) const = 0;
   // Ways of computing that this machine can run, best last. All give the same bits.
   virtual std::vector<std::string> arithmetics() const = 0;
-  // `arithmetic`: one of those, empty for the best. `progress` is given the fraction done; null is returned when it returns false.
-  virtual std::unique_ptr<Backend> load(const model::ModelSpec&, int pages, const std::string& arithmetic, const TensorReader&,
-                                        const std::function<bool(double)>& progress) const = 0;
+  // `arithmetic`: one of those, empty for the best. `progress` is given the fraction done; null is returned when it
+  // returns false.
+  virtual std::unique_ptr<Backend> load(const model::ModelSpec&, int pages, const std::string& arithmetic,
+                                        const TensorReader&, const std::function<bool(double)>& progress) const = 0;
 };
 
 }  // namespace anneal::backends

@@ -7,7 +7,8 @@
 
 namespace anneal::backends {
 
-// The device that a model runs on here. Work on the processor is done by `pool`, which must outlive the device and its models.
+// The device that a model runs on here. Work on the processor is done by `pool`, which must outlive the device and its
+// models.
 std::unique_ptr<Device> open_device(executor::Pool& pool);
 
 }  // namespace anneal::backends

@@ -2,6 +2,6 @@
 
 namespace anneal::backends {
 
-constexpr int kPage = 64;   // positions of a KV page, on every device
+constexpr int kPage = 64;  // positions of a KV page, on every device
 
 }  // namespace anneal::backends

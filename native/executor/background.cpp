@@ -18,7 +18,8 @@ std::shared_ptr<Background> Background::shared() {
   static std::weak_ptr<Background> current;
   std::lock_guard lock(mutex);
   auto background = current.lock();
-  if (!background) current = background = std::make_shared<Background>(std::clamp(usable_cores(), kMinThreads, kMaxThreads));
+  if (!background)
+    current = background = std::make_shared<Background>(std::clamp(usable_cores(), kMinThreads, kMaxThreads));
   return background;
 }
 
@@ -57,9 +58,11 @@ Background::Clients::iterator Background::client(const std::string& name) {
   return known != clients_.end() ? known : clients_.emplace(clients_.end(), name);
 }
 
-// The work of the client whose turn it is, who goes to the end of the line. Null: those with work have all the threads they may have.
+// The work of the client whose turn it is, who goes to the end of the line. Null: those with work have all the threads
+// they may have.
 std::unique_ptr<Task> Background::next(Clients::iterator& turn) {
-  turn = std::find_if(clients_.begin(), clients_.end(), [&](const Client& c) { return !c.waiting.empty() && c.running < most_ - 1; });
+  turn = std::find_if(clients_.begin(), clients_.end(),
+                      [&](const Client& c) { return !c.waiting.empty() && c.running < most_ - 1; });
   if (turn == clients_.end()) return nullptr;
   auto task = std::move(turn->waiting.front());
   turn->waiting.pop_front();

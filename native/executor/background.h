@@ -1,7 +1,8 @@
-// Threads for long serial work that neither steps nor training may wait for, and that waits for neither: compiling grammars.
+// Threads for long serial work that neither steps nor training may wait for, and that waits for neither: compiling
+// grammars.
 //
-// Clients take turns, each with its own work in the order it came, and none holds all threads: whoever asks for a hundred long pieces of
-// work delays another by one piece at most.
+// Clients take turns, each with its own work in the order it came, and none holds all threads: whoever asks for a
+// hundred long pieces of work delays another by one piece at most.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -26,7 +27,8 @@ class Background {
   ~Background();
   Background(const Background&) = delete;
 
-  // Throws std::system_error where there is no thread and none can be started; the task is then gone, without its `finish`.
+  // Throws std::system_error where there is no thread and none can be started; the task is then gone, without its
+  // `finish`.
   void submit(std::unique_ptr<Task> task, const std::string& client);
   // Sets the flag; tasks with it that have not begun finish at once, a running one where it looks at the flag.
   void abort(const std::shared_ptr<Control>& control);
@@ -58,9 +60,9 @@ class Background {
   const int most_;
   std::mutex mutex_;
   std::condition_variable wake_, ended_;
-  Clients clients_;                                 // with waiting or running work; whose turn it is comes first
+  Clients clients_;  // with waiting or running work; whose turn it is comes first
   std::vector<Running> running_;
-  size_t waiting_ = 0, idle_ = 0;                   // tasks; threads
+  size_t waiting_ = 0, idle_ = 0;  // tasks; threads
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };

@@ -13,11 +13,12 @@ namespace anneal::executor {
 namespace {
 
 constexpr int kMaxThreads = 256;
-// Gaps between the loops of one step are a few microseconds; after this long a worker sleeps, so that a busy neighbour gets the core.
+// Gaps between the loops of one step are a few microseconds; after this long a worker sleeps, so that a busy neighbour
+// gets the core.
 constexpr int64_t kSpinNs = 30'000;
 
-// What training gets after a step: that step's time, less what it may take to reach the next point where it gives way, but
-// something in any case.
+// What training gets after a step: that step's time, less what it may take to reach the next point where it gives way,
+// but something in any case.
 int64_t training_time(int64_t step_ns) {
   constexpr int64_t kSlackNs = 50'000;
   return std::max(step_ns - kSlackNs, step_ns / 2);
@@ -27,7 +28,8 @@ int64_t training_time(int64_t step_ns) {
 constexpr int64_t kDeliveryNs = 2'000'000;
 
 int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 // Set while this thread works for an interrupting task: what it does then is not interrupted again.
@@ -48,7 +50,8 @@ template <class T> void wait_change(std::atomic<T>& value, T old) {
 }  // namespace
 
 std::shared_ptr<Executor> Executor::shared() {
-  // Reached from every thread of the process that loads the addon; the executor itself lives as long as one of them holds it.
+  // Reached from every thread of the process that loads the addon; the executor itself lives as long as one of them
+  // holds it.
   static std::mutex mutex;
   static std::weak_ptr<Executor> current;
   std::lock_guard lock(mutex);
@@ -58,7 +61,7 @@ std::shared_ptr<Executor> Executor::shared() {
 }
 
 Executor::Executor(int threads) : wanted_(std::clamp(threads, 1, kMaxThreads)) {
-  running_.reserve(2);   // a task, and one that interrupts it: the dispatcher must not run out of memory between tasks
+  running_.reserve(2);  // a task, and one that interrupts it: the dispatcher must not run out of memory between tasks
   try {
     dispatcher_ = std::thread([this] { dispatch(); });
   } catch (const std::system_error&) {
@@ -97,7 +100,7 @@ void Executor::resize(int threads) {
   try {
     threads_.reserve(size_t(threads));
     for (; started < threads; ++started) threads_.emplace_back([this, worker = started] { work(worker); });
-  } catch (const std::exception&) {   // std::system_error, or no memory for the thread's own
+  } catch (const std::exception&) {  // std::system_error, or no memory for the thread's own
     workers_ = started;
     wanted_.compare_exchange_strong(threads, started);
   }
@@ -202,7 +205,8 @@ void Executor::dispatch() {
   }
 }
 
-// Called with the task's entry already in running_: drop() waits for it, so `finish` is never called for an owner that is gone.
+// Called with the task's entry already in running_: drop() waits for it, so `finish` is never called for an owner that
+// is gone.
 void Executor::run_task(std::unique_ptr<Task> task) {
   Task* const outer = std::exchange(current_, task.get());
   const bool inference = task->queue == Queue::inference;
@@ -225,7 +229,8 @@ void Executor::run_task(std::unique_ptr<Task> task) {
 }
 
 bool Executor::should_yield() const {
-  return waiting_inference_.load(std::memory_order_relaxed) > 0 && now_ns() >= training_until_.load(std::memory_order_relaxed);
+  return waiting_inference_.load(std::memory_order_relaxed) > 0 &&
+         now_ns() >= training_until_.load(std::memory_order_relaxed);
 }
 
 void Executor::interrupt() {
@@ -349,7 +354,8 @@ void Executor::help(int worker) {
 }
 
 bool Executor::should_rest(int worker) const {
-  return no_core_to_spare_ && worker == workers_ - 1 && training_.load() && !helping_.load() && !quit_.load() && now_ns() < rest_until_.load();
+  return no_core_to_spare_ && worker == workers_ - 1 && training_.load() && !helping_.load() && !quit_.load() &&
+         now_ns() < rest_until_.load();
 }
 
 // Where every core has a worker, the last one leaves its core to the application's thread while a chat goes on.
@@ -357,7 +363,8 @@ void Executor::rest(int worker) {
   if (!should_rest(worker)) return;
   std::unique_lock lock(rest_mutex_);
   resting_ = true;
-  while (should_rest(worker)) rest_.wait_for(lock, std::chrono::nanoseconds(std::max<int64_t>(1, rest_until_.load() - now_ns())));
+  while (should_rest(worker))
+    rest_.wait_for(lock, std::chrono::nanoseconds(std::max<int64_t>(1, rest_until_.load() - now_ns())));
   resting_ = false;
 }
 

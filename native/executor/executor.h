@@ -2,9 +2,9 @@
 //
 // Two queues. Inference tasks are short (one step); training tasks are long and give way to a waiting inference task
 // between their chunks and at every preemption point. The dispatcher then runs the inference task on top of what it was
-// doing; the workers, each at its own next such point, help if that task has loops to share, and otherwise go on training.
-// After an inference task training runs for as long as that took before the next one interrupts it: a chat takes twice its
-// own time at the median, within three times where a chunk runs late, and training always gets on.
+// doing; the workers, each at its own next such point, help if that task has loops to share, and otherwise go on
+// training. After an inference task training runs for as long as that took before the next one interrupts it: a chat
+// takes twice its own time at the median, within three times where a chunk runs late, and training always gets on.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -30,8 +30,8 @@ struct Control {
   std::atomic<double> progress{0};
 };
 
-// A piece of work. `run` is called once on the dispatcher unless the task was aborted before; then `finish` is called once, on the dispatcher or
-// on the thread that aborted it. A task dropped with its owner gets no `finish`.
+// A piece of work. `run` is called once on the dispatcher unless the task was aborted before; then `finish` is called
+// once, on the dispatcher or on the thread that aborted it. A task dropped with its owner gets no `finish`.
 class Task {
  public:
   virtual ~Task() = default;
@@ -45,7 +45,8 @@ class Task {
 
 // The system starts no further thread: its limit of processes or of memory is reached.
 struct NoThreads : std::runtime_error {
-  NoThreads() : std::runtime_error("no thread can be started: the system's limit of processes or of memory is reached") {}
+  NoThreads()
+      : std::runtime_error("no thread can be started: the system's limit of processes or of memory is reached") {}
 };
 
 class Executor final : public Pool {
@@ -73,7 +74,8 @@ class Executor final : public Pool {
   int workers() const override { return workers_; }
   bool run(int64_t chunks, ChunkFn fn, void* context) override;
   void preemption_point(int worker) override;
-  // Long serial work of a task calls this now and then: runs waiting inference, returns false if the task was aborted. Dispatcher only.
+  // Long serial work of a task calls this now and then: runs waiting inference, returns false if the task was aborted.
+  // Dispatcher only.
   bool checkpoint();
 
  private:
@@ -112,31 +114,34 @@ class Executor final : public Pool {
   std::mutex mutex_;
   std::condition_variable wake_, ended_;
   std::deque<std::unique_ptr<Task>> queues_[2];
-  struct Running { const void* owner; std::shared_ptr<Control> control; };
-  std::vector<Running> running_;                    // innermost last
+  struct Running {
+    const void* owner;
+    std::shared_ptr<Control> control;
+  };
+  std::vector<Running> running_;  // innermost last
   std::vector<std::shared_ptr<void>> retired_;
   bool stopping_ = false;
   std::atomic<int> waiting_inference_{0};
   std::atomic<int> wanted_;
-  std::atomic<int64_t> training_until_{0};          // ns; inference does not interrupt before
+  std::atomic<int64_t> training_until_{0};  // ns; inference does not interrupt before
 
-  Loop loops_[2];                                   // of the outer task, and of one that interrupts it
-  std::atomic<bool> helping_{false};                // workers stay with the interrupting task until it ends
-  std::atomic<bool> training_{false};               // the outer task is one of training
+  Loop loops_[2];                      // of the outer task, and of one that interrupts it
+  std::atomic<bool> helping_{false};   // workers stay with the interrupting task until it ends
+  std::atomic<bool> training_{false};  // the outer task is one of training
   std::atomic<bool> quit_{false};
-  alignas(64) std::atomic<uint32_t> epoch_{0};      // rung for workers: a loop was opened, helping or the pool ends
-  alignas(64) std::atomic<uint32_t> bell_{0};       // rung for the dispatcher: a worker left a loop, an inference task waits
+  alignas(64) std::atomic<uint32_t> epoch_{0};  // rung for workers: a loop was opened, helping or the pool ends
+  alignas(64) std::atomic<uint32_t> bell_{0};  // rung for the dispatcher: a worker left a loop, an inference task waits
 
   std::mutex rest_mutex_;
   std::condition_variable rest_;
   std::atomic<bool> resting_{false};
-  std::atomic<int64_t> rest_until_{0};              // ns
+  std::atomic<int64_t> rest_until_{0};  // ns
   std::atomic<bool> no_core_to_spare_{false};
 
-  std::atomic<int> workers_{1};                     // written by the dispatcher, when no worker is in a loop
+  std::atomic<int> workers_{1};  // written by the dispatcher, when no worker is in a loop
   // Dispatcher only.
   Task* current_ = nullptr;
-  int depth_ = 0;                                   // 1 while a task interrupts another
+  int depth_ = 0;  // 1 while a task interrupts another
   std::vector<std::thread> threads_;
   std::thread dispatcher_;
 };

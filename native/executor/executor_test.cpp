@@ -22,7 +22,10 @@ void expect(bool ok, const std::string& what) {
 
 class TestTask final : public Task {
  public:
-  TestTask(Queue q, std::function<void()> run, std::function<void()> finish) : run_(std::move(run)), finish_(std::move(finish)) { queue = q; }
+  TestTask(Queue q, std::function<void()> run, std::function<void()> finish)
+      : run_(std::move(run)), finish_(std::move(finish)) {
+    queue = q;
+  }
   void run() override { run_(); }
   void finish() override { finish_(); }
 
@@ -127,7 +130,8 @@ void interruption() {
         done.notify_all();
       }));
   while (!started) std::this_thread::yield();
-  executor.submit(std::make_unique<TestTask>(Queue::inference, [&] { inference_at = ++order; }, [] {}));
+  executor.submit(std::make_unique<TestTask>(
+      Queue::inference, [&] { inference_at = ++order; }, [] {}));
   go_on = true;
   done.wait(false);
   expect(inference_at == 1 && training_at == 2, "a step interrupts training between its chunks");
@@ -136,7 +140,9 @@ void interruption() {
 }  // namespace
 
 int main() {
-  expect(whole_cores(0.3) == 1 && whole_cores(1) == 1 && whole_cores(1.5) == 1 && whole_cores(2.9) == 2 && whole_cores(8) == 8, "a quota is rounded down");
+  expect(whole_cores(0.3) == 1 && whole_cores(1) == 1 && whole_cores(1.5) == 1 && whole_cores(2.9) == 2 &&
+             whole_cores(8) == 8,
+         "a quota is rounded down");
   expect(usable_cores() >= 1, "at least one core");
   no_thread();
   few_threads();

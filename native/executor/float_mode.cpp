@@ -10,7 +10,8 @@ namespace anneal::executor {
 #if defined(__x86_64__)
 
 FloatMode::FloatMode() : saved_(_mm_getcsr()) {
-  constexpr unsigned flush_to_zero = 0x8000, denormals_are_zero = 0x40, all_exceptions_masked = 0x1f80;  // rounding bits 0: nearest
+  constexpr unsigned flush_to_zero = 0x8000, denormals_are_zero = 0x40,
+                     all_exceptions_masked = 0x1f80;  // rounding bits 0: nearest
   _mm_setcsr(flush_to_zero | denormals_are_zero | all_exceptions_masked);
 }
 FloatMode::~FloatMode() { _mm_setcsr(unsigned(saved_)); }

@@ -104,7 +104,8 @@ int usable_cores() {
   std::set<std::string> cores;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
     if (CPU_ISSET(cpu, &set)) {
-      const std::string siblings = first_line("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
+      const std::string siblings =
+          first_line("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
       cores.insert(siblings.empty() ? "cpu" + std::to_string(cpu) : siblings);
     }
   return std::max(1, std::min(int(cores.size()), whole_cores(cpu_quota())));
@@ -127,16 +128,22 @@ int64_t available_memory() {
   for (std::string line; std::getline(in, line);)
     if (line.rfind("MemAvailable:", 0) == 0) available = std::stoll(line.substr(13)) * 1024;
   for (const auto& folder : control_groups("memory")) {
-    const int64_t limit = std::min(number_in(folder + "/memory.max", INT64_MAX), number_in(folder + "/memory.limit_in_bytes", INT64_MAX));
-    const int64_t used = std::max(number_in(folder + "/memory.current", 0), number_in(folder + "/memory.usage_in_bytes", 0));
-    if (limit < int64_t(1) << 60) available = std::min(available, std::max<int64_t>(0, limit - used + std::min(used, reclaimable(folder))));
+    const int64_t limit =
+        std::min(number_in(folder + "/memory.max", INT64_MAX), number_in(folder + "/memory.limit_in_bytes", INT64_MAX));
+    const int64_t used =
+        std::max(number_in(folder + "/memory.current", 0), number_in(folder + "/memory.usage_in_bytes", 0));
+    if (limit < int64_t(1) << 60)
+      available = std::min(available, std::max<int64_t>(0, limit - used + std::min(used, reclaimable(folder))));
   }
   return available;
 #elif defined(__APPLE__)
   vm_statistics64_data_t statistics;
   mach_msg_type_number_t count = HOST_VM_INFO64_COUNT;
-  if (host_statistics64(mach_host_self(), HOST_VM_INFO64, reinterpret_cast<host_info64_t>(&statistics), &count) != KERN_SUCCESS) return INT64_MAX;
-  return int64_t(statistics.free_count + statistics.inactive_count + statistics.purgeable_count) * int64_t(sysconf(_SC_PAGESIZE));
+  if (host_statistics64(mach_host_self(), HOST_VM_INFO64, reinterpret_cast<host_info64_t>(&statistics), &count) !=
+      KERN_SUCCESS)
+    return INT64_MAX;
+  return int64_t(statistics.free_count + statistics.inactive_count + statistics.purgeable_count) *
+         int64_t(sysconf(_SC_PAGESIZE));
 #elif defined(_WIN32)
   MEMORYSTATUSEX status;
   status.dwLength = sizeof status;
@@ -196,8 +203,10 @@ ReadOnlyFile::ReadOnlyFile(const std::string& path) : path_(path) {
   const int length = MultiByteToWideChar(CP_UTF8, 0, path.c_str(), -1, nullptr, 0);
   std::wstring wide(size_t(length), L'\0');
   MultiByteToWideChar(CP_UTF8, 0, path.c_str(), -1, wide.data(), length);
-  handle_ = CreateFileW(wide.c_str(), GENERIC_READ, FILE_SHARE_READ, nullptr, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, nullptr);
-  if (handle_ == INVALID_HANDLE_VALUE) throw FileError(path, "cannot be opened (error " + std::to_string(GetLastError()) + ")");
+  handle_ =
+      CreateFileW(wide.c_str(), GENERIC_READ, FILE_SHARE_READ, nullptr, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, nullptr);
+  if (handle_ == INVALID_HANDLE_VALUE)
+    throw FileError(path, "cannot be opened (error " + std::to_string(GetLastError()) + ")");
   if (GetFileType(handle_) == FILE_TYPE_DISK) return;
   CloseHandle(handle_);
   throw FileError(path, "is not a regular file");
@@ -223,7 +232,8 @@ void ReadOnlyFile::read(int64_t offset, void* dst, size_t bytes) const {
 #else
 
 // Nonblocking: opening a pipe that nobody writes to must not hold up the thread. It changes nothing for regular files.
-ReadOnlyFile::ReadOnlyFile(const std::string& path) : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)) {
+ReadOnlyFile::ReadOnlyFile(const std::string& path)
+    : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)) {
   if (descriptor_ < 0) throw FileError(path, std::strerror(errno));
   struct stat status;
   if (::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode)) return;
@@ -240,7 +250,8 @@ void ReadOnlyFile::read(int64_t offset, void* dst, size_t bytes) const {
     const ssize_t got = ::pread(descriptor_, to, bytes, off_t(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw FileError(path_, std::strerror(errno));
-    if (got == 0) throw FileError(path_, "ends at byte " + std::to_string(offset) + ", " + std::to_string(end) + " expected");
+    if (got == 0)
+      throw FileError(path_, "ends at byte " + std::to_string(offset) + ", " + std::to_string(end) + " expected");
     to += got;
     offset += got;
     bytes -= size_t(got);

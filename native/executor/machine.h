@@ -1,4 +1,5 @@
-// What the operating system says and does: cores, memory, pages, positioned reads. Everything that differs between systems is here.
+// What the operating system says and does: cores, memory, pages, positioned reads. Everything that differs between
+// systems is here.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -7,17 +8,20 @@
 
 namespace anneal::executor {
 
-// Physical cores this process may use: affinity and control-group quota respected, hyper-threads of one core counted once. At least 1.
+// Physical cores this process may use: affinity and control-group quota respected, hyper-threads of one core counted
+// once. At least 1.
 int usable_cores();
 
-// Cores that a quota of processor time keeps busy: a thread more would be throttled, and all others wait for it. At least 1.
+// Cores that a quota of processor time keeps busy: a thread more would be throttled, and all others wait for it. At
+// least 1.
 int whole_cores(double quota);
 
 // Bytes that could be taken now without swapping, also by the limits of the process's control group.
 int64_t available_memory();
 
-// Zeroed memory on large pages, which takes no room until it is touched: reading gigabytes of weights through small pages would miss the
-// processor's table of pages every 4 KiB. Null where the system has none to offer, or `bytes` are too few to fill one.
+// Zeroed memory on large pages, which takes no room until it is touched: reading gigabytes of weights through small
+// pages would miss the processor's table of pages every 4 KiB. Null where the system has none to offer, or `bytes` are
+// too few to fill one.
 char* take_large_pages(size_t bytes);
 // Gives back what was taken for `bytes`.
 void give_large_pages(char* pages, size_t bytes);

@@ -19,18 +19,20 @@ class Pool {
   virtual ~Pool() = default;
   // Constant during one task (one step, one forward, one backward); may differ in the next.
   virtual int workers() const = 0;
-  // Runs fn for every chunk 0..chunks-1 and returns when all are done. Chunks should take 0.02 to 2 ms. Called by one thread at a time
-  // (the dispatcher). Training loops give way to a waiting inference step between chunks (it runs on other scratch).
-  // Returns false if the work was aborted (the loop's remaining chunks were skipped; outputs are garbage and must not be used).
-  // The first exception thrown by a chunk ends the loop and is thrown here.
+  // Runs fn for every chunk 0..chunks-1 and returns when all are done. Chunks should take 0.02 to 2 ms. Called by one
+  // thread at a time (the dispatcher). Training loops give way to a waiting inference step between chunks (it runs on
+  // other scratch). Returns false if the work was aborted (the loop's remaining chunks were skipped; outputs are
+  // garbage and must not be used). The first exception thrown by a chunk ends the loop and is thrown here.
   virtual bool run(int64_t chunks, ChunkFn fn, void* context) = 0;
 
-  // A chunk of training that takes long gives way here now and then: whatever it holds must be its own. `worker` is the chunk's.
+  // A chunk of training that takes long gives way here now and then: whatever it holds must be its own. `worker` is the
+  // chunk's.
   virtual void preemption_point(int worker) { (void)worker; }
 
   template <class F> bool each(int64_t chunks, F&& f) {
     auto* body = &f;
-    return run(chunks, [](void* c, int64_t chunk, int worker) { (*static_cast<decltype(body)>(c))(chunk, worker); }, body);
+    return run(
+        chunks, [](void* c, int64_t chunk, int worker) { (*static_cast<decltype(body)>(c))(chunk, worker); }, body);
   }
 };
 

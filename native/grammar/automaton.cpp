@@ -13,7 +13,8 @@ namespace {
 
 class Subsets {
  public:
-  Subsets(const Nfa& nfa, int32_t accept, Spending& spending) : nfa_(nfa), accept_(accept), spending_(spending), seen_(size_t(nfa.size()), 0), alone_(size_t(nfa.size()), -1) {}
+  Subsets(const Nfa& nfa, int32_t accept, Spending& spending)
+      : nfa_(nfa), accept_(accept), spending_(spending), seen_(size_t(nfa.size()), 0), alone_(size_t(nfa.size()), -1) {}
 
   Automaton run(int32_t start) {
     out_.expect(nfa_.size());
@@ -29,7 +30,8 @@ class Subsets {
     int32_t to;
   };
 
-  // Collects the states that silent steps reach; of these only such with arcs of their own, or the accepting one, matter.
+  // Collects the states that silent steps reach; of these only such with arcs of their own, or the accepting one,
+  // matter.
   void add(int32_t state) {
     if (seen_[size_t(state)] == round_) return;
     seen_[size_t(state)] = round_;
@@ -118,7 +120,7 @@ class Subsets {
   const int32_t accept_;
   Spending& spending_;
   std::vector<uint32_t> seen_;
-  std::vector<int32_t> alone_;        // sets that one state comes to; -1: not known yet
+  std::vector<int32_t> alone_;  // sets that one state comes to; -1: not known yet
   uint32_t round_ = 1;
   std::vector<int32_t> work_;
   std::vector<uint64_t> set_;
@@ -130,7 +132,8 @@ class Subsets {
 
 // ---- products
 
-// Products this large come of long counts, which keep nearly all pairs apart: to look for equal ones costs more than it saves.
+// Products this large come of long counts, which keep nearly all pairs apart: to look for equal ones costs more than it
+// saves.
 constexpr int32_t kNearlyMinimal = 20'000;
 
 // Pairs of states; `subtract`: the second may be -1, which accepts nothing.
@@ -157,9 +160,13 @@ Automaton product(const Automaton& a, const Automaton& b, bool subtract, Spendin
       for (size_t k = j; lo <= e.hi;) {
         while (k < others.size() && others[k].hi < lo) ++k;
         const bool inside = k < others.size() && others[k].lo <= lo;
-        const int end = inside ? std::min(others[k].hi, e.hi) : k < others.size() ? std::min(int(others[k].lo) - 1, int(e.hi)) : e.hi;
-        if (inside) out.edge(uint8_t(lo), uint8_t(end), pair(e.to, others[k].to));
-        else if (subtract) out.edge(uint8_t(lo), uint8_t(end), pair(e.to, -1));
+        const int end = inside              ? std::min(others[k].hi, e.hi)
+                        : k < others.size() ? std::min(int(others[k].lo) - 1, int(e.hi))
+                                            : e.hi;
+        if (inside)
+          out.edge(uint8_t(lo), uint8_t(end), pair(e.to, others[k].to));
+        else if (subtract)
+          out.edge(uint8_t(lo), uint8_t(end), pair(e.to, -1));
         spending.bytes(sizeof(ByteEdge));
         lo = end + 1;
       }
@@ -176,7 +183,11 @@ Automaton deterministic(const Nfa& nfa, int32_t start, int32_t accept, Spending&
   return minimal(Subsets(nfa, accept, spending).run(start), spending);
 }
 
-Automaton intersection(const Automaton& a, const Automaton& b, Spending& spending) { return product(a, b, false, spending); }
-Automaton difference(const Automaton& a, const Automaton& b, Spending& spending) { return product(a, b, true, spending); }
+Automaton intersection(const Automaton& a, const Automaton& b, Spending& spending) {
+  return product(a, b, false, spending);
+}
+Automaton difference(const Automaton& a, const Automaton& b, Spending& spending) {
+  return product(a, b, true, spending);
+}
 
 }  // namespace anneal::grammar

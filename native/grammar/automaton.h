@@ -18,35 +18,41 @@ struct MarkEdge {
   int32_t symbol, to;
 };
 
-// Deterministic. State 0 is the start; from every state an accepting one is reached; no states at all: nothing is accepted.
+// Deterministic. State 0 is the start; from every state an accepting one is reached; no states at all: nothing is
+// accepted.
 class Automaton {
  public:
   struct State {
-    uint32_t edges, marks;            // where its edges end; they begin where those of the state before end
+    uint32_t edges, marks;  // where its edges end; they begin where those of the state before end
     bool accepts;
   };
   int32_t size() const { return int32_t(states_.size()); }
   bool accepts(int32_t state) const { return states_[size_t(state)].accepts; }
-  std::span<const ByteEdge> edges(int32_t state) const {      // sorted, disjoint
+  std::span<const ByteEdge> edges(int32_t state) const {  // sorted, disjoint
     const uint32_t from = state == 0 ? 0 : states_[size_t(state) - 1].edges;
     return {edges_.data() + from, states_[size_t(state)].edges - from};
   }
-  std::span<const MarkEdge> marks(int32_t state) const {      // sorted, one per symbol
+  std::span<const MarkEdge> marks(int32_t state) const {  // sorted, one per symbol
     const uint32_t from = state == 0 ? 0 : states_[size_t(state) - 1].marks;
     return {marks_.data() + from, states_[size_t(state)].marks - from};
   }
 
   size_t edge_count() const { return edges_.size(); }
   bool has_marks() const { return !marks_.empty(); }
-  size_t memory() const { return states_.capacity() * sizeof(State) + edges_.capacity() * sizeof(ByteEdge) + marks_.capacity() * sizeof(MarkEdge); }
+  size_t memory() const {
+    return states_.capacity() * sizeof(State) + edges_.capacity() * sizeof(ByteEdge) +
+           marks_.capacity() * sizeof(MarkEdge);
+  }
 
   // Building. About so many states are to come.
   void expect(int32_t states) { states_.reserve(size_t(states)), edges_.reserve(size_t(states)); }
   // Edges of the state that close_state() will end.
   void edge(uint8_t lo, uint8_t hi, int32_t to) {
     const size_t from = states_.empty() ? 0 : states_.back().edges;
-    if (edges_.size() > from && edges_.back().to == to && int(edges_.back().hi) + 1 == lo) edges_.back().hi = hi;
-    else edges_.push_back({lo, hi, to});
+    if (edges_.size() > from && edges_.back().to == to && int(edges_.back().hi) + 1 == lo)
+      edges_.back().hi = hi;
+    else
+      edges_.push_back({lo, hi, to});
   }
   void mark(int32_t symbol, int32_t to) { marks_.push_back({symbol, to}); }
   void close_state(bool accepts) { states_.push_back({uint32_t(edges_.size()), uint32_t(marks_.size()), accepts}); }
@@ -87,7 +93,7 @@ class Nfa {
     arcs_.push_back(arc);
   }
   Spending& spending_;
-  std::vector<int32_t> heads_;        // first arc of each state; -1: none
+  std::vector<int32_t> heads_;  // first arc of each state; -1: none
   std::vector<Arc> arcs_;
 };
 

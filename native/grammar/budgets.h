@@ -9,18 +9,21 @@
 
 namespace anneal::grammar {
 
-// `code`: "invalid_grammar" (the program is malformed), "grammar_too_complex" (a budget was passed), "grammar_left_recursive",
-// "grammar_empty" (nothing matches), "aborted". `param` names what is at fault: "rules[3]", "budgets.states".
+// `code`: "invalid_grammar" (the program is malformed), "grammar_too_complex" (a budget was passed),
+// "grammar_left_recursive", "grammar_empty" (nothing matches), "aborted". `param` names what is at fault: "rules[3]",
+// "budgets.states".
 struct GrammarError : std::runtime_error {
-  GrammarError(std::string code_, const std::string& message, std::string param_) : std::runtime_error(message), code(std::move(code_)), param(std::move(param_)) {}
+  GrammarError(std::string code_, const std::string& message, std::string param_)
+      : std::runtime_error(message), code(std::move(code_)), param(std::move(param_)) {}
   std::string code, param;
 };
 
 struct Budgets {
-  int64_t milliseconds = 5000;            // of the compiling thread's own time, so that a busy machine refuses no more than an idle one
-  int64_t states = 600'000;               // of all automata built on the way
-  int64_t bytes = int64_t(512) << 20;     // of all automata built on the way
-  int64_t nesting = 512;                  // of expressions within a rule
+  int64_t milliseconds =
+      5000;  // of the compiling thread's own time, so that a busy machine refuses no more than an idle one
+  int64_t states = 600'000;            // of all automata built on the way
+  int64_t bytes = int64_t(512) << 20;  // of all automata built on the way
+  int64_t nesting = 512;               // of expressions within a rule
   int64_t rules = 50'000;
 };
 
@@ -29,8 +32,8 @@ struct Cost {
   Cost operator-(const Cost& before) const { return {states - before.states, bytes - before.bytes}; }
 };
 
-// Counts what one compilation has cost. Throws GrammarError "grammar_too_complex", naming the budget that was passed, and "aborted" when the
-// flag has been set meanwhile.
+// Counts what one compilation has cost. Throws GrammarError "grammar_too_complex", naming the budget that was passed,
+// and "aborted" when the flag has been set meanwhile.
 class Spending {
  public:
   explicit Spending(const Budgets& budgets, const std::atomic<bool>* aborted = nullptr)
@@ -67,8 +70,10 @@ class Spending {
     return int64_t(spent.tv_sec) * 1'000'000'000 + spent.tv_nsec;
   }
   [[noreturn]] static void past(const char* name, int64_t limit, const char* unit) {
-    throw GrammarError("grammar_too_complex", "the grammar needs more than " + std::to_string(limit) + " " + unit + ": simplify it or raise budgets." + name,
-                       std::string("budgets.") + name);
+    throw GrammarError(
+        "grammar_too_complex",
+        "the grammar needs more than " + std::to_string(limit) + " " + unit + ": simplify it or raise budgets." + name,
+        std::string("budgets.") + name);
   }
   Budgets budgets_;
   const std::atomic<bool>* aborted_;

@@ -7,7 +7,7 @@ namespace anneal::grammar {
 namespace {
 
 constexpr size_t kMostBytes = size_t(1) << 30;
-constexpr uint32_t kNowhere = 0;      // the frame below the two outermost ones; nothing returns to it
+constexpr uint32_t kNowhere = 0;  // the frame below the two outermost ones; nothing returns to it
 
 }  // namespace
 
@@ -69,7 +69,8 @@ uint32_t Configurations::close() {
       std::vector<uint64_t> rest(set_.begin() + std::ptrdiff_t(at) + 1, set_.end()), fresh;
       std::sort(rest.begin(), rest.end());
       rest.erase(std::unique(rest.begin(), rest.end()), rest.end());
-      std::set_difference(rest.begin(), rest.end(), set_.begin(), set_.begin() + std::ptrdiff_t(at) + 1, std::back_inserter(fresh));
+      std::set_difference(rest.begin(), rest.end(), set_.begin(), set_.begin() + std::ptrdiff_t(at) + 1,
+                          std::back_inserter(fresh));
       set_.resize(at + 1);
       set_.insert(set_.end(), fresh.begin(), fresh.end());
       sorted = set_.size() * 2;
@@ -83,8 +84,9 @@ uint32_t Configurations::close() {
   return result;
 }
 
-// active_: the items and, for the rules they call, their start states with new frames. Rules are taken in an order in which all callers
-// at this place are known before the rule is; what returns from a new frame without reading is in the callers' automata already.
+// active_: the items and, for the rules they call, their start states with new frames. Rules are taken in an order in
+// which all callers at this place are known before the rule is; what returns from a new frame without reading is in the
+// callers' automata already.
 void Configurations::expand(uint32_t configuration) {
   constexpr auto kLeastFirst = [](const Call& a, const Call& b) { return b < a; };
   set_.clear();
@@ -123,7 +125,10 @@ void Configurations::expand(uint32_t configuration) {
 
 void Configurations::fill(uint32_t configuration) {
   if (memory() > kMostBytes)
-    throw GrammarError("grammar_too_complex", "the output can be read by the grammar in too many ways to follow all of them: make the grammar less ambiguous", "grammar");
+    throw GrammarError(
+        "grammar_too_complex",
+        "the output can be read by the grammar in too many ways to follow all of them: make the grammar less ambiguous",
+        "grammar");
   expand(configuration);
   steps_.clear();
   bool cut[257] = {};
@@ -238,8 +243,10 @@ uint32_t Configurations::copy_frame(const Configurations& from, uint32_t frame, 
     bool ready = true;
     for (uint64_t entry : from.frames_.at(f)) {
       const uint32_t below = known[frame_of(entry)];
-      if (below == kDead) work.push_back(frame_of(entry)), ready = false;
-      else entries.push_back(pack(state_of(entry), below));
+      if (below == kDead)
+        work.push_back(frame_of(entry)), ready = false;
+      else
+        entries.push_back(pack(state_of(entry), below));
     }
     if (!ready) continue;
     std::sort(entries.begin(), entries.end());

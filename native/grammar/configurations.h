@@ -1,8 +1,8 @@
 // Where a network can be after some bytes: sets of (state, stack), each set stored and numbered once.
 //
-// Stacks share their tails. A frame is what a rule returns to: the set of (return state, frame below) of everybody who called it at one place
-// in the text, so that ambiguity multiplies nothing. Equal sets have equal numbers, and what follows a configuration is remembered:
-// after a while a byte costs one look at a table, as in a finite automaton.
+// Stacks share their tails. A frame is what a rule returns to: the set of (return state, frame below) of everybody who
+// called it at one place in the text, so that ambiguity multiplies nothing. Equal sets have equal numbers, and what
+// follows a configuration is remembered: after a while a byte costs one look at a table, as in a finite automaton.
 #pragma once
 #include <array>
 #include <memory>
@@ -19,12 +19,12 @@ class Configurations {
   explicit Configurations(const Network& network);
 
   static constexpr uint32_t kDead = UINT32_MAX;
-  using Row = std::array<uint32_t, 256>;            // the configuration after each byte, or kDead
+  using Row = std::array<uint32_t, 256>;  // the configuration after each byte, or kDead
 
   // Of the whole grammar, before the first byte.
   uint32_t start() const { return start_; }
-  // One state alone, its rule called by somebody unknown: where the rule ends, the configuration exits(). With `returns`, the rule returns to
-  // these states of another one, and where that ends, the configuration exits().
+  // One state alone, its rule called by somebody unknown: where the rule ends, the configuration exits(). With
+  // `returns`, the rule returns to these states of another one, and where that ends, the configuration exits().
   uint32_t alone(int32_t state, std::span<const int32_t> returns = {});
 
   const Row& after(uint32_t configuration) {
@@ -63,7 +63,9 @@ class Configurations {
   void adopt(const Configurations& from, std::span<uint32_t> configurations);
 
   size_t size() const { return configurations_.size(); }
-  size_t memory() const { return frames_.bytes() + configurations_.bytes() + filled_ * sizeof(Row) + rows_.capacity() * 9; }
+  size_t memory() const {
+    return frames_.bytes() + configurations_.bytes() + filled_ * sizeof(Row) + rows_.capacity() * 9;
+  }
 
  private:
   static uint64_t pack(int32_t state, uint32_t frame) { return uint64_t(uint32_t(state)) << 32 | frame; }
@@ -79,18 +81,18 @@ class Configurations {
   const Network& network_;
   SpanSet frames_, configurations_;
   std::vector<std::unique_ptr<Row>> rows_;
-  std::vector<uint8_t> ends_;                       // of each configuration, bits kDone and kExit: whether it holds these states
+  std::vector<uint8_t> ends_;  // of each configuration, bits kDone and kExit: whether it holds these states
   size_t filled_ = 0;
-  uint32_t start_, outside_, unknown_;              // frames: of the grammar, of alone()
+  uint32_t start_, outside_, unknown_;  // frames: of the grammar, of alone()
 
   // Scratch.
-  std::vector<uint64_t> set_, active_;              // items of a configuration being made; of one with the rules it calls
+  std::vector<uint64_t> set_, active_;  // items of a configuration being made; of one with the rules it calls
   struct Call {
     int32_t order;
     uint64_t entry;
     bool operator<(const Call& other) const { return order != other.order ? order < other.order : entry < other.entry; }
   };
-  std::vector<Call> calls_;                         // a heap, least first
+  std::vector<Call> calls_;  // a heap, least first
   struct Step {
     uint8_t lo, hi;
     uint64_t to;

@@ -10,15 +10,18 @@ namespace {
 constexpr int64_t kHuge = int64_t(1) << 40;
 int64_t times(int64_t a, int64_t b) { return a > 0 && b > kHuge / a ? kHuge : a * b; }
 
-constexpr int64_t kInlined = 16;      // a rule of at most this weight takes the place of its calls
-constexpr int64_t kWide = 48;         // a repeat of this many different characters is free text
+constexpr int64_t kInlined = 16;  // a rule of at most this weight takes the place of its calls
+constexpr int64_t kWide = 48;     // a repeat of this many different characters is free text
 
 // An intersection or complement is used as a whole.
-bool is_taken_apart(const Expressions& e, int32_t node) { return e.has_operand_nodes(node) && e[node].op != Op::both && e[node].op != Op::negate; }
+bool is_taken_apart(const Expressions& e, int32_t node) {
+  return e.has_operand_nodes(node) && e[node].op != Op::both && e[node].op != Op::negate;
+}
 
 }  // namespace
 
-ExpressionWeights::ExpressionWeights(const Program& program, Spending& spending, std::function<int32_t(int32_t)> states_of)
+ExpressionWeights::ExpressionWeights(const Program& program, Spending& spending,
+                                     std::function<int32_t(int32_t)> states_of)
     : program_(program), e_(program.expressions), spending_(spending), states_of_(std::move(states_of)) {
   find_used();
   const auto n = size_t(e_.size());
@@ -28,8 +31,10 @@ ExpressionWeights::ExpressionWeights(const Program& program, Spending& spending,
     if (e_[node].regular) nullable_[size_t(node)] = matches_empty(node);
   std::vector<int32_t> open;
   for (int32_t node : used_) {
-    if (e_[node].regular) productive_[size_t(node)] = matches_something(node);
-    else open.push_back(node);
+    if (e_[node].regular)
+      productive_[size_t(node)] = matches_something(node);
+    else
+      open.push_back(node);
   }
   for (bool changed = true; changed;) {
     changed = false;
@@ -57,8 +62,8 @@ bool ExpressionWeights::is_wide(int32_t node) const { return breadth_[size_t(nod
 
 int64_t ExpressionWeights::repeated(int32_t node, int64_t count) const { return times(weight(node), count); }
 
-// Nodes that the start rule uses, each after its operands and, cycles aside, after the rules it uses. Expressions of unused rules cost
-// nothing.
+// Nodes that the start rule uses, each after its operands and, cycles aside, after the rules it uses. Expressions of
+// unused rules cost nothing.
 void ExpressionWeights::find_used() {
   std::vector<bool> seen(size_t(e_.size()), false);
   std::vector<std::pair<int32_t, size_t>> path;
@@ -197,7 +202,8 @@ int64_t ExpressionWeights::lone_characters(int32_t node) const {
   if (e_[node].op == Op::alt)
     for (int32_t item : e_.operands(node))
       if (e_[item].op == Op::chars) add(item);
-  if (e_[node].op == Op::rule && inlined_[size_t(program_.rules[size_t(e_[node].a)])]) return lone_characters(program_.rules[size_t(e_[node].a)]);
+  if (e_[node].op == Op::rule && inlined_[size_t(program_.rules[size_t(e_[node].a)])])
+    return lone_characters(program_.rules[size_t(e_[node].a)]);
   return count;
 }
 

@@ -1,4 +1,5 @@
-// What the expressions of a program can match, and how many states they take: so it is known which rules take the place of their calls.
+// What the expressions of a program can match, and how many states they take: so it is known which rules take the place
+// of their calls.
 #pragma once
 #include <functional>
 
@@ -36,7 +37,7 @@ class ExpressionWeights {
   const Expressions& e_;
   Spending& spending_;
   std::function<int32_t(int32_t)> states_of_;
-  std::vector<int32_t> used_;         // each after its operands
+  std::vector<int32_t> used_;  // each after its operands
   std::vector<bool> nullable_, productive_, inlined_;
   std::vector<int64_t> weight_, breadth_;
 };

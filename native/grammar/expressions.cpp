@@ -46,8 +46,7 @@ int32_t Expressions::make(Op op, std::span<const int32_t> operands, int32_t a, i
     case Op::both:
       if (operands.size() == 1) return operands[0];
       break;
-    default:
-      break;
+    default: break;
   }
   return add(op, operands, a, b);
 }
@@ -62,13 +61,15 @@ int32_t Expressions::add(Op op, std::span<const int32_t> operands, int32_t a, in
   for (; slots_[slot] >= 0; slot = (slot + 1) & (slots_.size() - 1)) {
     const int32_t known = slots_[slot];
     const Node& n = nodes_[size_t(known)];
-    if (n.hash == hash && n.op == op && n.a == a && n.b == b && std::ranges::equal(this->operands(known), operands)) return known;
+    if (n.hash == hash && n.op == op && n.a == a && n.b == b && std::ranges::equal(this->operands(known), operands))
+      return known;
   }
   bool regular = op != Op::rule && op != Op::token;
   if (!leaf)
     for (int32_t item : operands) regular = regular && nodes_[size_t(item)].regular;
   const auto node = int32_t(nodes_.size());
-  nodes_.push_back({op, a, b, uint32_t(operands_.size()), uint32_t(operands.size()), regular, is_text(op, operands), hash});
+  nodes_.push_back(
+      {op, a, b, uint32_t(operands_.size()), uint32_t(operands.size()), regular, is_text(op, operands), hash});
   operands_.insert(operands_.end(), operands.begin(), operands.end());
   slots_[slot] = node;
   if (nodes_.size() * 2 > slots_.size()) grow();
@@ -104,7 +105,8 @@ namespace {
 
 class Reader {
  public:
-  Reader(std::span<const int32_t> program, int32_t tokens, Spending& spending) : program_(program), tokens_(tokens), spending_(spending) {}
+  Reader(std::span<const int32_t> program, int32_t tokens, Spending& spending)
+      : program_(program), tokens_(tokens), spending_(spending) {}
 
   Program read() {
     if (next() != 1) fail("is of another version than 1");
@@ -138,7 +140,7 @@ class Reader {
 
   struct Read {
     int32_t node;
-    int64_t height;                   // levels of expressions inside it
+    int64_t height;  // levels of expressions inside it
   };
 
   // Onto `open_`, from where the caller takes them. Their greatest height.
@@ -160,7 +162,8 @@ class Reader {
     int32_t before = -1;
     for (size_t n = count(2); n > 0; --n) {
       const int32_t lo = next(), hi = next();
-      if (lo <= before || hi < lo || hi > 0x10FFFF) fail("has ranges of code points that are not sorted, disjoint and at most U+10FFFF");
+      if (lo <= before || hi < lo || hi > 0x10FFFF)
+        fail("has ranges of code points that are not sorted, disjoint and at most U+10FFFF");
       before = hi;
       // UTF-8 has no surrogates.
       add(lo, std::min(hi, 0xD7FF));
@@ -177,8 +180,7 @@ class Reader {
     const int32_t op = next();
     switch (Op(op)) {
       case Op::empty:
-      case Op::never:
-        return {e.make(Op(op)), 0};
+      case Op::never: return {e.make(Op(op)), 0};
       case Op::bytes: {
         std::vector<int32_t> bytes(count(1));
         for (int32_t& byte : bytes)
@@ -197,7 +199,8 @@ class Reader {
       }
       case Op::same: {
         const int32_t number = next();
-        if (number < 0 || size_t(number) >= numbered_.size() || numbered_[size_t(number)].node < 0) fail("repeats expression " + std::to_string(number) + ", which has not ended");
+        if (number < 0 || size_t(number) >= numbered_.size() || numbered_[size_t(number)].node < 0)
+          fail("repeats expression " + std::to_string(number) + ", which has not ended");
         const Read known = numbered_[size_t(number)];
         spending_.nesting(depth + known.height);
         return known;
@@ -215,15 +218,13 @@ class Reader {
     const size_t begin = open_.size();
     int64_t height = 0, min = 0, max = 0;
     switch (Op(op)) {
-      case Op::chars:
-        return {e.make(Op::chars, code_points()), 0};
+      case Op::chars: return {e.make(Op::chars, code_points()), 0};
       case Op::seq:
-      case Op::alt:
-        height = items(depth);
-        break;
+      case Op::alt: height = items(depth); break;
       case Op::repeat:
         min = next(), max = next();
-        if (min < 0 || max < -1 || (max >= 0 && max < min)) fail("repeats from " + std::to_string(min) + " to " + std::to_string(max) + " times");
+        if (min < 0 || max < -1 || (max >= 0 && max < min))
+          fail("repeats from " + std::to_string(min) + " to " + std::to_string(max) + " times");
         height = item(depth);
         break;
       case Op::both:
@@ -235,8 +236,7 @@ class Reader {
         height = item(depth);
         require_regular(open_.back(), "complements");
         break;
-      default:
-        fail("has an unknown operation " + std::to_string(op));
+      default: fail("has an unknown operation " + std::to_string(op));
     }
     const int32_t node = e.make(Op(op), {open_.data() + begin, open_.size() - begin}, int32_t(min), int32_t(max));
     open_.resize(begin);
@@ -258,8 +258,8 @@ class Reader {
   Spending& spending_;
   Program out_;
   size_t at_ = 0;
-  std::vector<Read> numbered_;        // node -1: not ended
-  std::vector<int32_t> open_;         // operands of expressions that have not ended
+  std::vector<Read> numbered_;  // node -1: not ended
+  std::vector<int32_t> open_;   // operands of expressions that have not ended
 };
 
 // r = r t1 | r t2 | b1 | b2 is r = (b1 | b2) (t1 | t2)*. Other left recursion is refused when the automata are known.
@@ -268,12 +268,15 @@ void remove_direct_left_recursion(Program& program) {
   for (size_t rule = 0; rule < program.rules.size(); ++rule) {
     const int32_t root = program.rules[rule];
     const auto is_self = [&](int32_t node) { return e[node].op == Op::rule && e[node].a == int32_t(rule); };
-    const auto begins_with_self = [&](int32_t node) { return is_self(node) || (e[node].op == Op::seq && is_self(e.operands(node)[0])); };
+    const auto begins_with_self = [&](int32_t node) {
+      return is_self(node) || (e[node].op == Op::seq && is_self(e.operands(node)[0]));
+    };
     std::vector<int32_t> choices{root};
     if (e[root].op == Op::alt) choices.assign(e.operands(root).begin(), e.operands(root).end());
     std::vector<int32_t> first, then;
     for (int32_t choice : choices) {
-      if (!begins_with_self(choice)) first.push_back(choice);
+      if (!begins_with_self(choice))
+        first.push_back(choice);
       else if (e[choice].op == Op::seq) {
         const std::vector<int32_t> rest(e.operands(choice).begin() + 1, e.operands(choice).end());
         then.push_back(e.make(Op::seq, rest));

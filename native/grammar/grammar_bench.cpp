@@ -1,9 +1,10 @@
 // Times of the grammar engine: preparing a vocabulary, compiling, masks. make -C native bench-grammar
-// Usage: grammar_bench [vocabulary file: per token a 32-bit length and its bytes]; without one, a vocabulary is made up.
+// Usage: grammar_bench [vocabulary file: per token a 32-bit length and its bytes]; without one, a vocabulary is made
+// up.
 #include <algorithm>
-#include <ctime>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <random>
 
@@ -42,9 +43,13 @@ double now() {
 
 const Code kSpace = repeat(Code{2, 2, 9, 10, 32, 32}, 0, 8);
 const Code kHex = Code{2, 3, '0', '9', 'A', 'F', 'a', 'f'};
-const Code kCharacter = alt({Code{2, 3, 0x20, 0x21, 0x23, 0x5B, 0x5D, 0x10FFFF}, seq({text("\\"), alt({Code{2, 8, '"', '"', '/', '/', '\\', '\\', 'b', 'b', 'f', 'f', 'n', 'n', 'r', 'r', 't', 't'}, seq({text("u"), kHex, kHex, kHex, kHex})})})});
+const Code kCharacter = alt(
+    {Code{2, 3, 0x20, 0x21, 0x23, 0x5B, 0x5D, 0x10FFFF},
+     seq({text("\\"), alt({Code{2, 8, '"', '"', '/', '/', '\\', '\\', 'b', 'b', 'f', 'f', 'n', 'n', 'r', 'r', 't', 't'},
+                           seq({text("u"), kHex, kHex, kHex, kHex})})})});
 const Code kDigit = Code{2, 1, '0', '9'};
-const Code kNumber = seq({repeat(text("-"), 0, 1), alt({text("0"), seq({Code{2, 1, '1', '9'}, repeat(kDigit, 0, -1)})}), repeat(seq({text("."), repeat(kDigit, 1, -1)}), 0, 1)});
+const Code kNumber = seq({repeat(text("-"), 0, 1), alt({text("0"), seq({Code{2, 1, '1', '9'}, repeat(kDigit, 0, -1)})}),
+                          repeat(seq({text("."), repeat(kDigit, 1, -1)}), 0, 1)});
 
 Code string(int max) { return seq({text("\""), repeat(kCharacter, 0, max), text("\"")}); }
 Code program(const std::vector<Code>& rules) {
@@ -57,14 +62,18 @@ Code program(const std::vector<Code>& rules) {
 Code any_json() {
   const Code member = seq({rule(1), kSpace, text(":"), kSpace, rule(0)});
   const auto group = [&](const std::string& open, const Code& item, const std::string& close) {
-    return seq({text(open), kSpace, repeat(seq({item, kSpace, repeat(seq({text(","), kSpace, item, kSpace}), 0, -1)}), 0, 1), text(close)});
+    return seq({text(open), kSpace,
+                repeat(seq({item, kSpace, repeat(seq({text(","), kSpace, item, kSpace}), 0, -1)}), 0, 1), text(close)});
   };
-  return program({alt({rule(1), rule(2), rule(3), rule(4), text("true"), text("false"), text("null")}), string(-1), kNumber, group("{", member, "}"), group("[", rule(0), "]")});
+  return program({alt({rule(1), rule(2), rule(3), rule(4), text("true"), text("false"), text("null")}), string(-1),
+                  kNumber, group("{", member, "}"), group("[", rule(0), "]")});
 }
 
 // An object of required members: strings, a bounded string, numbers, a choice, a list of strings, and an object within.
 Code schema(const std::string& salt) {
-  const auto member = [&](const std::string& name, const Code& value) { return seq({text("\"" + name + salt + "\""), kSpace, text(":"), kSpace, value}); };
+  const auto member = [&](const std::string& name, const Code& value) {
+    return seq({text("\"" + name + salt + "\""), kSpace, text(":"), kSpace, value});
+  };
   const auto object = [&](const std::vector<Code>& members) {
     std::vector<Code> items{text("{"), kSpace};
     for (size_t i = 0; i < members.size(); ++i) {
@@ -74,9 +83,15 @@ Code schema(const std::string& salt) {
     items.push_back(text("}"));
     return seq(items);
   };
-  const Code strings = seq({text("["), kSpace, repeat(seq({rule(1), repeat(seq({text(","), kSpace, rule(1)}), 0, 9)}), 0, 1), kSpace, text("]")});
-  return program({object({member("name", rule(1)), member("description", string(200)), member("age", rule(2)), member("kind", alt({text("\"person\""), text("\"place\""), text("\"thing\"")})), member("tags", strings), member("address", rule(3))}),
-                  string(-1), kNumber, object({member("street", rule(1)), member("city", rule(1)), member("zip", seq({text("\""), repeat(kDigit, 5, 5), text("\"")}))})});
+  const Code strings =
+      seq({text("["), kSpace, repeat(seq({rule(1), repeat(seq({text(","), kSpace, rule(1)}), 0, 9)}), 0, 1), kSpace,
+           text("]")});
+  return program({object({member("name", rule(1)), member("description", string(200)), member("age", rule(2)),
+                          member("kind", alt({text("\"person\""), text("\"place\""), text("\"thing\"")})),
+                          member("tags", strings), member("address", rule(3))}),
+                  string(-1), kNumber,
+                  object({member("street", rule(1)), member("city", rule(1)),
+                          member("zip", seq({text("\""), repeat(kDigit, 5, 5), text("\"")}))})});
 }
 
 std::vector<std::string> made_up(size_t count) {
@@ -88,10 +103,14 @@ std::vector<std::string> made_up(size_t count) {
     std::string token = random() % 3 == 0 ? " " : random() % 40 == 0 ? "\"" : "";
     const int kind = int(random() % 20);
     for (int n = 1 + int(random() % 9); n > 0; --n) {
-      if (kind < 13) token += letters[random() % letters.size()];
-      else if (kind < 15) token += char('A' + random() % 26);
-      else if (kind < 16) token += std::string(" \",:{}[]\\/()=;\n")[random() % 15];
-      else token += std::string("\xE4") + char(0xB8 + random() % 7) + char(0x80 + random() % 64);
+      if (kind < 13)
+        token += letters[random() % letters.size()];
+      else if (kind < 15)
+        token += char('A' + random() % 26);
+      else if (kind < 16)
+        token += std::string(" \",:{}[]\\/()=;\n")[random() % 15];
+      else
+        token += std::string("\xE4") + char(0xB8 + random() % 7) + char(0x80 + random() % 64);
     }
     tokens.push_back(token);
   }
@@ -101,16 +120,22 @@ std::vector<std::string> made_up(size_t count) {
 void percentiles(const char* what, std::vector<double> seconds) {
   if (seconds.empty()) return;
   std::sort(seconds.begin(), seconds.end());
-  const auto at = [&](double q) { return seconds[std::min(seconds.size() - 1, size_t(q * double(seconds.size())))] * 1e6; };
-  std::printf("%-34s median %8.1f us   99%% %8.1f us   99.9%% %8.1f us   most %8.1f us   (%zu)\n", what, at(0.5), at(0.99), at(0.999), at(1), seconds.size());
+  const auto at = [&](double q) {
+    return seconds[std::min(seconds.size() - 1, size_t(q * double(seconds.size())))] * 1e6;
+  };
+  std::printf("%-34s median %8.1f us   99%% %8.1f us   99.9%% %8.1f us   most %8.1f us   (%zu)\n", what, at(0.5),
+              at(0.99), at(0.999), at(1), seconds.size());
 }
 
 // Random outputs that follow the grammar; text is kept short by preferring to end it.
-void follow(const char* what, const std::shared_ptr<const Vocabulary>& vocabulary, const std::vector<Code>& programs, int outputs) {
+void follow(const char* what, const std::shared_ptr<const Vocabulary>& vocabulary, const std::vector<Code>& programs,
+            int outputs) {
   std::mt19937 random(3);
   std::vector<double> compile, first, masks, accepts;
   int32_t quote_token = 0;
-  while (quote_token + 1 < vocabulary->size() && !(vocabulary->bytes(quote_token).size() == 1 && vocabulary->bytes(quote_token)[0] == '"')) ++quote_token;
+  while (quote_token + 1 < vocabulary->size() &&
+         !(vocabulary->bytes(quote_token).size() == 1 && vocabulary->bytes(quote_token)[0] == '"'))
+    ++quote_token;
   for (auto& program : programs) {
     double from = now();
     const auto grammar = Grammar::compile(vocabulary, program, {});
@@ -164,7 +189,8 @@ int main(int argc, char** argv) {
   const std::vector<int32_t> end{int32_t(tokens.size()) - 1};
   const double from = now();
   const auto vocabulary = std::make_shared<Vocabulary>(bytes, offsets, end, end);
-  std::printf("vocabulary of %d tokens: %.1f ms, %zu nodes, longest %d bytes\n", vocabulary->size(), (now() - from) * 1e3, vocabulary->nodes().size(), vocabulary->longest());
+  std::printf("vocabulary of %d tokens: %.1f ms, %zu nodes, longest %d bytes\n", vocabulary->size(),
+              (now() - from) * 1e3, vocabulary->nodes().size(), vocabulary->longest());
   std::vector<Code> schemas;
   for (int i = 0; i < 100; ++i) schemas.push_back(schema(std::to_string(i)));
   follow("any JSON", vocabulary, {any_json()}, 100);

@@ -64,7 +64,9 @@ struct Maker {
   Expr seq(const std::vector<Expr>& items) { return list(5, items); }
   Expr alt(const std::vector<Expr>& items) { return list(6, items); }
   Expr both(const std::vector<Expr>& items) { return list(9, items); }
-  Expr repeat(const Expr& item, int min, int max) { return {Code{7, min, max} + item.code, language.repeat(item.language, min, max)}; }
+  Expr repeat(const Expr& item, int min, int max) {
+    return {Code{7, min, max} + item.code, language.repeat(item.language, min, max)};
+  }
   Expr rule(int index) { return {{8, index}, language.rule(index)}; }
   Expr negate(const Expr& item) { return {Code{10} + item.code, language.negate(item.language)}; }
 
@@ -91,7 +93,9 @@ struct Words {
 
 // Letters of one to four bytes, and pieces of them.
 inline const std::vector<std::string> kLetters = {"a", "b", "c", "\"", "\xC3\xA9", "\xE8\xAA\x9E", "\xF0\x9F\x98\x80"};
-inline const std::vector<std::string> kPieces = {"\xC3", "\xA9", "\xE8", "\xAA", "\xE8\xAA", "\x9E", "\xF0\x9F", "\x98", "\x80", "\x98\x80", "\xFF", "\xED\xA0\x80", "\xC0\x80"};
+inline const std::vector<std::string> kPieces = {"\xC3", "\xA9",         "\xE8",    "\xAA", "\xE8\xAA",
+                                                 "\x9E", "\xF0\x9F",     "\x98",    "\x80", "\x98\x80",
+                                                 "\xFF", "\xED\xA0\x80", "\xC0\x80"};
 
 using Random = std::mt19937;
 inline int below(Random& random, int n) { return int(random() % unsigned(n)); }
@@ -103,8 +107,11 @@ inline Words random_words(Random& random) {
     if (below(random, 2)) words.tokens.push_back(piece);
   for (int i = 0; i < 60; ++i) {
     std::string token;
-    for (int n = 1 + below(random, 4); n > 0; --n) token += below(random, 4) ? kLetters[size_t(below(random, 4))] : below(random, 2) ? kLetters[size_t(below(random, int(kLetters.size())))] : kPieces[size_t(below(random, int(kPieces.size())))];
-    words.tokens.push_back(token);        // now and then one is there twice
+    for (int n = 1 + below(random, 4); n > 0; --n)
+      token += below(random, 4)   ? kLetters[size_t(below(random, 4))]
+               : below(random, 2) ? kLetters[size_t(below(random, int(kLetters.size())))]
+                                  : kPieces[size_t(below(random, int(kPieces.size())))];
+    words.tokens.push_back(token);  // now and then one is there twice
   }
   words.tokens.push_back("");
   for (const char* name : {"ab", "<x>", "<end>", "<end2>"}) {
@@ -119,7 +126,7 @@ inline Words random_words(Random& random) {
 struct Generator {
   Random& random;
   Maker& maker;
-  int rules, tokens;                      // tokens: the first special one
+  int rules, tokens;  // tokens: the first special one
 
   Expr leaf() {
     switch (below(random, 12)) {

@@ -5,10 +5,11 @@ namespace anneal::grammar {
 
 namespace {
 
-int forced = 0;                           // how often one token alone was permitted
+int forced = 0;  // how often one token alone was permitted
 
 // Follows a grammar with a matcher and the reference side by side. Returns how many masks were compared.
-int follow(Random& random, const Words& words, Maker& maker, int start, const std::shared_ptr<Grammar>& grammar, int steps, int number) {
+int follow(Random& random, const Words& words, Maker& maker, int start, const std::shared_ptr<Grammar>& grammar,
+           int steps, int number) {
   auto& language = maker.language;
   Matcher matcher(grammar);
   std::vector<int> states{language.rule(start)};
@@ -35,7 +36,8 @@ int follow(Random& random, const Words& words, Maker& maker, int start, const st
         expected = language.alive(after);
       }
       if (language.exhausted() || language.left_recursive()) return compared;
-      check(permits(*mask, token) == expected, "grammar %d step %d token %d: mask says %d, reference %d", number, step, token, permits(*mask, token), expected);
+      check(permits(*mask, token) == expected, "grammar %d step %d token %d: mask says %d, reference %d", number, step,
+            token, permits(*mask, token), expected);
       if (permits(*mask, token) != expected) return compared;
       if (expected && !words.end.count(token)) permitted.push_back(token);
       if (!expected) check(!matcher.accept(token), "grammar %d: token %d was accepted against the mask", number, token);
@@ -45,12 +47,16 @@ int follow(Random& random, const Words& words, Maker& maker, int start, const st
     for (int token = 0; token < int(words.tokens.size()); ++token)
       if (permits(*mask, token)) ++count, last = token;
     forced += count == 1;
-    check(matcher.forced() == (count == 1 ? last : -1), "grammar %d step %d: %d is forced of %d", number, step, matcher.forced(), count);
+    check(matcher.forced() == (count == 1 ? last : -1), "grammar %d step %d: %d is forced of %d", number, step,
+          matcher.forced(), count);
     if (language.nullable(state)) {
       Matcher ended = matcher;
-      check(ended.accept(end) && ended.finished() && ended.complete() && !ended.accept(end) && !ended.accept(permitted.empty() ? 0 : permitted[0]), "grammar %d: after the end", number);
+      check(ended.accept(end) && ended.finished() && ended.complete() && !ended.accept(end) &&
+                !ended.accept(permitted.empty() ? 0 : permitted[0]),
+            "grammar %d: after the end", number);
       const auto nothing = ended.mask();
-      check(std::ranges::all_of(*nothing, [](uint32_t word) { return word == 0; }), "grammar %d: something is permitted after the end", number);
+      check(std::ranges::all_of(*nothing, [](uint32_t word) { return word == 0; }),
+            "grammar %d: something is permitted after the end", number);
       ended.rewind(1);
       check(!ended.finished() && *ended.mask() == *mask, "grammar %d: rewound past the end", number);
     }
@@ -63,7 +69,8 @@ int follow(Random& random, const Words& words, Maker& maker, int start, const st
       const int back = below(random, int(matcher.steps()) + 1);
       matcher.rewind(size_t(back));
       states.resize(states.size() - size_t(back));
-      if (size_t(back) > 0) check(*matcher.mask() == *masks[matcher.steps()], "grammar %d: mask after a rewind", number);
+      if (size_t(back) > 0)
+        check(*matcher.mask() == *masks[matcher.steps()], "grammar %d: mask after a rewind", number);
       masks.resize(matcher.steps());
     }
   }
@@ -87,27 +94,40 @@ void random_grammars(int count) {
     // Every way of making masks, whatever the sizes.
     MaskLimits limits;
     if (number % 2)
-      limits = {0, 0, size_t(number % 4 == 1 ? 0 : 100), size_t(number % 8 == 1 ? 3 : 256), uint64_t(number % 3 == 0 ? 1 : 1000), uint64_t(number % 5 == 0 ? 32 : 1)};
+      limits = {0,
+                0,
+                size_t(number % 4 == 1 ? 0 : 100),
+                size_t(number % 8 == 1 ? 3 : 256),
+                uint64_t(number % 3 == 0 ? 1 : 1000),
+                uint64_t(number % 5 == 0 ? 32 : 1)};
     std::shared_ptr<Grammar> grammar;
     try {
       grammar = Grammar::compile(vocabulary, program, {}, limits);
     } catch (const GrammarError& error) {
-      if (error.code == "grammar_left_recursive") ++left_recursive;
-      else if (error.code == "grammar_too_complex") ++too_complex;
+      if (error.code == "grammar_left_recursive")
+        ++left_recursive;
+      else if (error.code == "grammar_too_complex")
+        ++too_complex;
       else if (error.code == "grammar_empty") {
         ++empty;
-        check(number % 3 != 0 || !maker.language.alive(expressions[0].language), "grammar %d: called empty, but is not", number);
-      } else check(false, "grammar %d: %s", number, error.what());
+        check(number % 3 != 0 || !maker.language.alive(expressions[0].language), "grammar %d: called empty, but is not",
+              number);
+      } else
+        check(false, "grammar %d: %s", number, error.what());
       continue;
     }
     ++compiled;
     masks += follow(random, words, maker, 0, grammar, 25, number);
     rewritten += maker.language.left_recursive();
   }
-  std::printf("random grammars: %d followed (%d masks), %d left recursive (and %d that were rewritten), %d too complex, %d empty, %d forced tokens\n", compiled, masks, left_recursive, rewritten, too_complex, empty, forced);
+  std::printf(
+      "random grammars: %d followed (%d masks), %d left recursive (and %d that were rewritten), %d too complex, "
+      "%d empty, %d forced tokens\n",
+      compiled, masks, left_recursive, rewritten, too_complex, empty, forced);
 }
 
-// Bounded texts of several bounds, with tokens that are longer than what is left: masks of one are taken from those of another.
+// Bounded texts of several bounds, with tokens that are longer than what is left: masks of one are taken from those of
+// another.
 void bounded_texts() {
   int masks = 0;
   for (int number = 0; number < 12; ++number) {
@@ -117,7 +137,8 @@ void bounded_texts() {
     words.tokens.resize(words.tokens.size() - 4);
     for (int i = 0; i < 120; ++i) {
       std::string token;
-      for (int n = 1 + below(random, 40); n > 0; --n) token += kLetters[size_t(below(random, 24) ? below(random, 3) : below(random, 5))];
+      for (int n = 1 + below(random, 40); n > 0; --n)
+        token += kLetters[size_t(below(random, 24) ? below(random, 3) : below(random, 5))];
       words.tokens.push_back(token);
     }
     words.special.clear();
@@ -126,8 +147,11 @@ void bounded_texts() {
     const auto vocabulary = words.vocabulary();
     for (int bound : {60, 30, 75}) {
       Maker m;
-      const auto letter = m.alt({m.chars({{0, '"' - 1}, {'"' + 1, 'b'}, {'d', 0x10FFFF}}), m.seq({m.text("c"), m.chars({{'a', 'c'}})})});
-      const auto program = m.program({m.seq({m.repeat(m.seq({m.text("\""), m.repeat(letter, number % 2 ? 3 : 0, bound), m.text("\"")}), 1, 4), m.text("a")})});
+      const auto letter = m.alt(
+          {m.chars({{0, '"' - 1}, {'"' + 1, 'b'}, {'d', 0x10FFFF}}), m.seq({m.text("c"), m.chars({{'a', 'c'}})})});
+      const auto program = m.program(
+          {m.seq({m.repeat(m.seq({m.text("\""), m.repeat(letter, number % 2 ? 3 : 0, bound), m.text("\"")}), 1, 4),
+                  m.text("a")})});
       const auto grammar = Grammar::compile(vocabulary, program, {}, {0, 0, size_t(number % 3 ? 0 : 1 << 14), 256});
       for (int i = 0; i < 3; ++i) masks += follow(random, words, m, 0, grammar, 20, number);
     }
@@ -152,7 +176,8 @@ void excluded_texts() {
     }
     const auto free = m.repeat(letter, 0, -1);
     const auto member = m.seq({m.text("\""), m.both({free, m.negate(m.alt(names))}), m.text("\"a")});
-    const auto program = m.program({m.alt({m.seq({m.text("b"), m.repeat(member, 1, 3)}), m.seq({m.text("c"), m.text("\""), free, m.text("\"a")})})});
+    const auto program = m.program({m.alt(
+        {m.seq({m.text("b"), m.repeat(member, 1, 3)}), m.seq({m.text("c"), m.text("\""), free, m.text("\"a")})})});
     const auto grammar = Grammar::compile(vocabulary, program, {}, {0, 0, size_t(number % 3 ? 0 : 1 << 14), 256});
     for (int i = 0; i < 4; ++i) masks += follow(random, words, m, 0, grammar, 20, number);
   }

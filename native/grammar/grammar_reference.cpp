@@ -4,8 +4,9 @@
 
 namespace reference {
 
-// Kinds: 0 never, e empty, b byte, c code point [bytes read, value so far, bytes wanted, lo, hi, ...], t token, s pair, a choice, r repeat,
-// R rule, & both, ! complement [item, how far into a code point the text is: bytes still wanted, least and greatest next byte]
+// Kinds: 0 never, e empty, b byte, c code point [bytes read, value so far, bytes wanted, lo, hi, ...], t token, s pair,
+// a choice, r repeat, R rule, & both, ! complement [item, how far into a code point the text is: bytes still wanted,
+// least and greatest next byte]
 
 namespace {
 
@@ -66,8 +67,10 @@ int Language::alt(std::vector<int> items) {
   std::set<int> all;
   for (int item : items) {
     if (item == never()) continue;
-    if (nodes_[size_t(item)].kind == 'a') all.insert(nodes_[size_t(item)].parts.begin(), nodes_[size_t(item)].parts.end());
-    else all.insert(item);
+    if (nodes_[size_t(item)].kind == 'a')
+      all.insert(nodes_[size_t(item)].parts.begin(), nodes_[size_t(item)].parts.end());
+    else
+      all.insert(item);
   }
   if (all.empty()) return never();
   if (all.size() == 1) return *all.begin();
@@ -122,7 +125,12 @@ int Language::after(int e, int symbol) {
       if (symbol >= kTokens) break;
       auto parts = node.parts;
       if (parts[0] == 0) {
-        const int length = symbol < 0x80 ? 1 : symbol < 0xC0 ? 0 : symbol < 0xE0 ? 2 : symbol < 0xF0 ? 3 : symbol < 0xF8 ? 4 : 0;
+        const int length = symbol < 0x80   ? 1
+                           : symbol < 0xC0 ? 0
+                           : symbol < 0xE0 ? 2
+                           : symbol < 0xF0 ? 3
+                           : symbol < 0xF8 ? 4
+                                           : 0;
         if (length == 0) break;
         parts[1] = length == 1 ? symbol : symbol & (0x7F >> length);
         parts[2] = length;

@@ -1,5 +1,5 @@
-// A second, slow reading of grammars for tests: derivatives of expressions by one byte at a time. It shares nothing with the engine but
-// the meaning of the operations.
+// A second, slow reading of grammars for tests: derivatives of expressions by one byte at a time. It shares nothing
+// with the engine but the meaning of the operations.
 #pragma once
 #include <cstdint>
 #include <map>

@@ -1,5 +1,5 @@
-// Checks the grammar engine against a slow second reading (grammar_reference.h), and by hand: refusals, malformed programs, threads.
-// make -C native test-grammar; prints one line per group and exits with 1 when something differed.
+// Checks the grammar engine against a slow second reading (grammar_reference.h), and by hand: refusals, malformed
+// programs, threads. make -C native test-grammar; prints one line per group and exits with 1 when something differed.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -17,7 +17,9 @@ namespace {
 Words plain_words() {
   Words words;
   for (int byte = 0; byte < 256; ++byte) words.tokens.push_back(std::string(1, char(byte)));
-  for (const char* token : {"true", "fal", "\",", "\":", "{\"", "a\":\"", "],[", "12", "\"}", "aaa", "+1", "1+", "<tool>", "<end>"}) words.tokens.push_back(token);
+  for (const char* token :
+       {"true", "fal", "\",", "\":", "{\"", "a\":\"", "],[", "12", "\"}", "aaa", "+1", "1+", "<tool>", "<end>"})
+    words.tokens.push_back(token);
   words.special = {int(words.tokens.size()) - 2, int(words.tokens.size()) - 1};
   words.end = {int(words.tokens.size()) - 1};
   return words;
@@ -42,19 +44,25 @@ void left_recursion() {
   Maker m;
   const auto words = plain_words();
   // e = e "+" t | t; t = "1" | "(" e ")"
-  const auto sum = m.program({m.alt({m.seq({m.rule(0), m.text("+"), m.rule(1)}), m.rule(1)}), m.alt({m.text("1"), m.seq({m.text("("), m.rule(0), m.text(")")})})});
+  const auto sum = m.program({m.alt({m.seq({m.rule(0), m.text("+"), m.rule(1)}), m.rule(1)}),
+                              m.alt({m.text("1"), m.seq({m.text("("), m.rule(0), m.text(")")})})});
   const auto grammar = Grammar::compile(words.vocabulary(), sum, {});
   for (const char* yes : {"1", "1+1", "(1)", "(1+1)+1+(1)"}) check(accepts(grammar, yes), "left recursion: %s", yes);
   for (const char* no : {"", "+1", "1+", "(1", "1)"}) check(!accepts(grammar, no), "left recursion: %s", no);
   std::string param;
   // a = b "x" | "y"; b = a "z"
-  check(refusal(m.program({m.alt({m.seq({m.rule(1), m.text("x")}), m.text("y")}), m.seq({m.rule(0), m.text("z")})}), {}, &param) == "grammar_left_recursive", "indirect left recursion");
+  check(refusal(m.program({m.alt({m.seq({m.rule(1), m.text("x")}), m.text("y")}), m.seq({m.rule(0), m.text("z")})}), {},
+                &param) == "grammar_left_recursive",
+        "indirect left recursion");
   check(param == "rules[0]" || param == "rules[1]", "the rule is named (%s)", param.c_str());
   // a = "x"? a "y" | "z": hidden behind something that may be empty
-  check(refusal(m.program({m.alt({m.seq({m.repeat(m.text("x"), 0, 1), m.rule(0), m.text("y")}), m.text("z")})})) == "grammar_left_recursive", "hidden left recursion");
+  check(refusal(m.program({m.alt({m.seq({m.repeat(m.text("x"), 0, 1), m.rule(0), m.text("y")}), m.text("z")})})) ==
+            "grammar_left_recursive",
+        "hidden left recursion");
   // a = a: nothing; a = a | "x"
   check(refusal(m.program({m.rule(0)})) == "grammar_empty", "a = a");
-  check(accepts(Grammar::compile(words.vocabulary(), m.program({m.alt({m.rule(0), m.text("x")})}), {}), "x"), "a = a | x");
+  check(accepts(Grammar::compile(words.vocabulary(), m.program({m.alt({m.rule(0), m.text("x")})}), {}), "x"),
+        "a = a | x");
   std::printf("left recursion\n");
 }
 
@@ -77,7 +85,8 @@ void refusals() {
   check(refusal(explosion, budgets, &param) == "grammar_too_complex" && param == "budgets.states", "states budget");
   budgets = {};
   budgets.bytes = 1 << 20;
-  check(refusal(explosion, budgets, &param) == "grammar_too_complex" && param == "budgets.bytes", "memory budget (%s)", param.c_str());
+  check(refusal(explosion, budgets, &param) == "grammar_too_complex" && param == "budgets.bytes", "memory budget (%s)",
+        param.c_str());
   budgets = {};
   budgets.milliseconds = 20;
   budgets.states = budgets.bytes = int64_t(1) << 40;
@@ -88,19 +97,26 @@ void refusals() {
   for (int i = 0; i < 2'000'000; ++i) deep.push_back(10);
   deep.push_back(0);
   check(refusal(deep, {}, &param) == "grammar_too_complex" && param == "budgets.nesting", "nesting budget");
-  check(refusal(m.program({m.repeat(m.repeat(m.text("ab"), 0, INT32_MAX), 0, INT32_MAX)})) == "grammar_too_complex", "a huge count");
-  check(refusal(m.program({m.repeat(m.repeat(m.chars({{0, 0x10FFFF}}), 0, 1000), 0, 1000)})) == "", "counts within counts");
+  check(refusal(m.program({m.repeat(m.repeat(m.text("ab"), 0, INT32_MAX), 0, INT32_MAX)})) == "grammar_too_complex",
+        "a huge count");
+  check(refusal(m.program({m.repeat(m.repeat(m.chars({{0, 0x10FFFF}}), 0, 1000), 0, 1000)})) == "",
+        "counts within counts");
   budgets = {};
   budgets.rules = 1;
-  check(refusal(m.program({m.rule(1), m.text("a")}), budgets, &param) == "grammar_too_complex" && param == "budgets.rules", "rules budget");
+  check(refusal(m.program({m.rule(1), m.text("a")}), budgets, &param) == "grammar_too_complex" &&
+            param == "budgets.rules",
+        "rules budget");
   // A long chain of rules, forwards and backwards.
   for (bool forwards : {true, false}) {
     Code chain{1, forwards ? 0 : 19999, 20000};
     for (int i = 0; i < 20000; ++i)
-      chain = i == (forwards ? 19999 : 0) ? std::move(chain) + Code{3, 1, 'x'} : std::move(chain) + Code{5, 3, 3, 1, '(', 8, forwards ? i + 1 : i - 1, 3, 1, ')'};
+      chain = i == (forwards ? 19999 : 0)
+                  ? std::move(chain) + Code{3, 1, 'x'}
+                  : std::move(chain) + Code{5, 3, 3, 1, '(', 8, forwards ? i + 1 : i - 1, 3, 1, ')'};
     check(refusal(chain) == "", "a chain of rules");
   }
-  // Expressions that are named again: what has not begun or not ended, nesting through names, and more copies than there is room for.
+  // Expressions that are named again: what has not begun or not ended, nesting through names, and more copies than
+  // there is room for.
   check(refusal(Code{1, 0, 1, 5, 2, 5, 2, 3, 1, 'a', 3, 1, 'b', 11, 1}) == "", "an expression that comes twice");
   check(refusal(Code{1, 0, 1, 5, 2, 3, 1, 'a', 11, 0}) == "invalid_grammar", "an expression within itself");
   check(refusal(Code{1, 0, 1, 5, 2, 3, 1, 'a', 11, 1}) == "invalid_grammar", "an expression that never comes");
@@ -118,19 +134,27 @@ void refusals() {
 void stacks() {
   Maker m;
   const auto vocabulary = plain_words().vocabulary();
-  const auto nested = Grammar::compile(vocabulary, m.program({m.alt({m.text("x"), m.seq({m.text("["), m.rule(0), m.text("]")})})}), {});
+  const auto nested =
+      Grammar::compile(vocabulary, m.program({m.alt({m.text("x"), m.seq({m.text("["), m.rule(0), m.text("]")})})}), {});
   const int depth = 20000;
   check(accepts(nested, std::string(depth, '[') + "x" + std::string(depth, ']')), "deep nesting");
   check(!accepts(nested, std::string(depth, '[') + "x" + std::string(depth - 1, ']')), "deep nesting, one short");
   // s = "a" s s | "a" has exponentially many derivations.
-  const auto ambiguous = Grammar::compile(vocabulary, m.program({m.alt({m.seq({m.text("a"), m.rule(0), m.rule(0)}), m.text("a")})}), {});
+  const auto ambiguous =
+      Grammar::compile(vocabulary, m.program({m.alt({m.seq({m.text("a"), m.rule(0), m.rule(0)}), m.text("a")})}), {});
   check(accepts(ambiguous, std::string(301, 'a')) && !accepts(ambiguous, std::string(300, 'a')), "ambiguity");
-  const auto right = Grammar::compile(vocabulary, m.program({m.alt({m.text("."), m.seq({m.text("a"), m.rule(1), m.rule(0)})}), m.alt({m.text("b"), m.seq({m.text("["), m.rule(0), m.text("]")})})}), {});
+  const auto right = Grammar::compile(vocabulary,
+                                      m.program({m.alt({m.text("."), m.seq({m.text("a"), m.rule(1), m.rule(0)})}),
+                                                 m.alt({m.text("b"), m.seq({m.text("["), m.rule(0), m.text("]")})})}),
+                                      {});
   std::string list;
   for (int i = 0; i < 100000; ++i) list += "ab";
   check(accepts(right, list + "."), "right recursion");
   // Two parentheses at each level: as many stacks as texts. Memory stays bounded.
-  const auto pairs = Grammar::compile(vocabulary, m.program({m.alt({m.text("x"), m.seq({m.text("["), m.rule(0), m.text("]")}), m.seq({m.text("("), m.rule(0), m.text(")")})})}), {});
+  const auto pairs = Grammar::compile(vocabulary,
+                                      m.program({m.alt({m.text("x"), m.seq({m.text("["), m.rule(0), m.text("]")}),
+                                                        m.seq({m.text("("), m.rule(0), m.text(")")})})}),
+                                      {});
   Random random{7};
   for (int round = 0; round < 40; ++round) {
     Matcher matcher(pairs);
@@ -163,7 +187,8 @@ void repeated_words() {
   std::vector<Expr> items;
   for (auto& one : words) items.push_back(m.text(one));
   for (auto [min, max] : {std::pair{0, 1}, {2, 2}, {1, 2}, {0, -1}, {1, -1}, {2, -1}}) {
-    const auto grammar = Grammar::compile(vocabulary, m.program({m.seq({m.repeat(m.alt(items), min, max), m.text(".")})}), {});
+    const auto grammar =
+        Grammar::compile(vocabulary, m.program({m.seq({m.repeat(m.alt(items), min, max), m.text(".")})}), {});
     for (int round = 0; round < 2000; ++round) {
       const std::string text = word(14);
       // Of each beginning: whether it is 0, 1, 2, or 3 and more words.
@@ -172,13 +197,15 @@ void repeated_words() {
       for (size_t from = 0; from < text.size(); ++from)
         for (size_t to = from + 1; to <= text.size(); ++to)
           if (words.contains(text.substr(from, to - from)))
-            for (size_t count = 0; count < 4; ++count) counts[to][std::min(count + 1, size_t(3))] |= counts[from][count];
+            for (size_t count = 0; count < 4; ++count)
+              counts[to][std::min(count + 1, size_t(3))] |= counts[from][count];
       bool wanted = false;
       for (int count = min; count <= (max < 0 ? 3 : max); ++count) wanted |= counts[text.size()][size_t(count)];
       check(accepts(grammar, text + ".") == wanted, "repeated words: %s, %d to %d times", text.c_str(), min, max);
     }
   }
-  // Of 20000 words 2000 begin others: the cost grows with the number of words, not with its square, which would be seconds.
+  // Of 20000 words 2000 begin others: the cost grows with the number of words, not with its square, which would be
+  // seconds.
   items.clear();
   for (int i = 0; i < 20000; ++i) items.push_back(m.text("w" + std::to_string(i)));
   Budgets budgets;
@@ -200,7 +227,10 @@ void malformed(int count) {
     Code program;
     if (number % 2) {
       program = {1, 0, 1 + below(random, 3)};
-      for (int n = below(random, 40); n > 0; --n) program.push_back(below(random, 3) ? below(random, 12) : below(random, 8) ? below(random, 300) - 2 : int32_t(random()));
+      for (int n = below(random, 40); n > 0; --n)
+        program.push_back(below(random, 3)   ? below(random, 12)
+                          : below(random, 8) ? below(random, 300) - 2
+                                             : int32_t(random()));
     } else {
       Maker maker;
       Generator generator{random, maker, 2, 268};
@@ -222,11 +252,11 @@ void malformed(int count) {
       for (int step = 0; step < 8; ++step) {
         const auto mask = matcher.mask();
         bool moved = false;
-        for (int i = 0, token = below(random, vocabulary->size()); i < vocabulary->size() && !moved; ++i, token = (token + 1) % vocabulary->size())
+        for (int i = 0, token = below(random, vocabulary->size()); i < vocabulary->size() && !moved;
+             ++i, token = (token + 1) % vocabulary->size())
           if (permits(*mask, token)) moved = matcher.accept(token);
       }
-    } catch (const GrammarError&) {
-    }
+    } catch (const GrammarError&) {}
   }
   std::printf("malformed programs: %d, of which %d mean something\n", count, compiled);
 }
@@ -240,7 +270,9 @@ void vocabularies() {
     }
     return false;
   };
-  check(refused({0}, 0, {}) && refused({0, 2}, 1, {}) && refused({1, 1}, 1, {}) && refused({0, 2, 1, 3}, 3, {}) && refused({0, 1}, 1, {1}) && refused({0, 1}, 1, {-1}), "vocabularies");
+  check(refused({0}, 0, {}) && refused({0, 2}, 1, {}) && refused({1, 1}, 1, {}) && refused({0, 2, 1, 3}, 3, {}) &&
+            refused({0, 1}, 1, {1}) && refused({0, 1}, 1, {-1}),
+        "vocabularies");
   check(!refused({0, 1, 1, 3}, 3, {2}), "a vocabulary");
   std::printf("vocabularies\n");
 }
@@ -249,7 +281,11 @@ void vocabularies() {
 void threads() {
   Maker m;
   const auto vocabulary = plain_words().vocabulary();
-  const auto grammar = Grammar::compile(vocabulary, m.program({m.alt({m.text("true"), m.seq({m.text("["), m.rule(0), m.repeat(m.seq({m.text(","), m.rule(0)}), 0, -1), m.text("]")})})}), {});
+  const auto grammar = Grammar::compile(
+      vocabulary,
+      m.program({m.alt({m.text("true"), m.seq({m.text("["), m.rule(0), m.repeat(m.seq({m.text(","), m.rule(0)}), 0, -1),
+                                               m.text("]")})})}),
+      {});
   std::vector<std::thread> all;
   std::atomic<int> wrong = 0;
   for (unsigned t = 0; t < 4; ++t)

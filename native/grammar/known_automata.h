@@ -13,7 +13,7 @@ namespace anneal::grammar {
 
 struct KnownAutomaton {
   std::shared_ptr<const Automaton> automaton;
-  Cost cost;                          // of making it
+  Cost cost;  // of making it
 };
 
 // Used by all threads. Past kMostBytes, those that were used longest ago go.
@@ -35,7 +35,7 @@ class KnownAutomata {
     size_t bytes;
   };
   std::mutex mutex_;
-  std::list<Kept> kept_;                            // used last first
+  std::list<Kept> kept_;  // used last first
   std::unordered_map<std::string_view, std::list<Kept>::iterator> found_;
   size_t bytes_ = 0;
 };

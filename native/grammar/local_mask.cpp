@@ -8,12 +8,13 @@ namespace anneal::grammar {
 
 namespace {
 
-constexpr size_t kMostDescribed = 1 << 12;          // states
+constexpr size_t kMostDescribed = 1 << 12;  // states
 
 // A mask while it is made: all tokens as bits, exits by their bytes.
 class Draft {
  public:
-  Draft(const Vocabulary& vocabulary, const Bytes* follow) : vocabulary_(vocabulary), nodes_(vocabulary.nodes()), follow_(follow), bits_(vocabulary.words() + 1, 0) {}
+  Draft(const Vocabulary& vocabulary, const Bytes* follow)
+      : vocabulary_(vocabulary), nodes_(vocabulary.nodes()), follow_(follow), bits_(vocabulary.words() + 1, 0) {}
 
   size_t exits() const { return count_; }
   void exit(uint32_t child) {
@@ -36,10 +37,12 @@ class Draft {
     const uint32_t bit = nodes_[node].token < 0 ? uint32_t(vocabulary_.words() * 32) : uint32_t(nodes_[node].token);
     bits_[bit / 32] |= 1u << (bit % 32);
     if (vocabulary_.has_twins())
-      for (int32_t token = nodes_[node].token; token >= 0; token = vocabulary_.same_bytes(token)) bits_[size_t(token) / 32] |= 1u << (token % 32);
+      for (int32_t token = nodes_[node].token; token >= 0; token = vocabulary_.same_bytes(token))
+        bits_[size_t(token) / 32] |= 1u << (token % 32);
   }
   void forbid(uint32_t node) {
-    for (int32_t token = nodes_[node].token; token >= 0; token = vocabulary_.same_bytes(token)) bits_[size_t(token) / 32] &= ~(1u << (token % 32));
+    for (int32_t token = nodes_[node].token; token >= 0; token = vocabulary_.same_bytes(token))
+      bits_[size_t(token) / 32] &= ~(1u << (token % 32));
   }
 
   std::shared_ptr<const LocalMask> finish() {
@@ -59,7 +62,8 @@ class Draft {
     }
     mask->tokens.reserve(tokens);
     for (size_t i = 0; i < bits_.size(); ++i)
-      for (uint32_t word = bits_[i]; word != 0; word &= word - 1) mask->tokens.push_back(int32_t(i * 32) + std::countr_zero(word));
+      for (uint32_t word = bits_[i]; word != 0; word &= word - 1)
+        mask->tokens.push_back(int32_t(i * 32) + std::countr_zero(word));
     return mask;
   }
 
@@ -81,7 +85,8 @@ std::shared_ptr<const LocalMask> too_many_exits() {
 
 }  // namespace
 
-std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations, uint32_t from, const Bytes* follow, size_t most_exits,
+std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations,
+                                                 uint32_t from, const Bytes* follow, size_t most_exits,
                                                  const Like& like) {
   const auto& nodes = vocabulary.nodes();
   const auto& deepest = vocabulary.deepest();
@@ -95,7 +100,8 @@ std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, C
       if (nodes[child].depth <= known + 1) draft.exit(child);
   }
 
-  // By depth: the configuration, and whether the rule has ended there (not before its first byte, nor where that is known already).
+  // By depth: the configuration, and whether the rule has ended there (not before its first byte, nor where that is
+  // known already).
   std::vector<uint32_t> path(size_t(vocabulary.longest()) + 1);
   std::vector<uint8_t> ended(path.size(), 0);
   path[0] = from;
@@ -122,7 +128,8 @@ std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, C
   return draft.finish();
 }
 
-std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations, uint32_t from, const Bytes* follow, size_t most_exits,
+std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations,
+                                                 uint32_t from, const Bytes* follow, size_t most_exits,
                                                  const Beside& beside) {
   if (!follow && beside.mask->partial) return too_many_exits();
   const auto& nodes = vocabulary.nodes();
@@ -138,7 +145,7 @@ std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, C
   const auto after = [&](uint32_t configuration, uint8_t byte) {
     return configuration == Configurations::kDead ? Configurations::kDead : configurations.after(configuration)[byte];
   };
-  std::vector<uint32_t> apart;                      // nodes below places where the two differ; rising
+  std::vector<uint32_t> apart;  // nodes below places where the two differ; rising
   for (uint32_t i = 1; i < nodes.size();) {
     const auto& node = nodes[i];
     const Place& before = path[node.depth - 1u];
@@ -149,8 +156,10 @@ std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, C
       i = node.next;
       continue;
     }
-    if (own == Configurations::kDead) draft.forbid(i);
-    else draft.permit(i);
+    if (own == Configurations::kDead)
+      draft.forbid(i);
+    else
+      draft.permit(i);
     path[node.depth] = {own, other, own != Configurations::kDead && configurations.exits(own)};
     ++i;
   }
@@ -160,8 +169,8 @@ std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, C
   return draft.finish();
 }
 
-// States are numbered as a visit by rising distance in bytes meets them. A call leads to the callee's start at the same distance and to the
-// state after it at least one byte further; what lies at the limit itself is entered but not left.
+// States are numbered as a visit by rising distance in bytes meets them. A call leads to the callee's start at the same
+// distance and to the state after it at least one byte further; what lies at the limit itself is entered but not left.
 std::string describe(const Network& network, int32_t state, int bytes) {
   std::string text;
   std::unordered_map<int32_t, uint32_t> numbers;

@@ -6,10 +6,10 @@ namespace anneal::grammar {
 
 namespace {
 
-constexpr size_t kMostCalls = 8;      // of a state that is looked at by the rules it calls
+constexpr size_t kMostCalls = 8;  // of a state that is looked at by the rules it calls
 
-// What Vocabulary keeps a local mask by. With the reach of the description: a state with nothing behind it and one that was described no
-// further look the same.
+// What Vocabulary keeps a local mask by. With the reach of the description: a state with nothing behind it and one that
+// was described no further look the same.
 std::string key_of(size_t reach, const std::string& description, const Bytes* follow) {
   return char('0' + reach) + description + (follow ? follow->to_string() : "all");
 }
@@ -38,7 +38,8 @@ void MaskMaker::make(uint32_t configuration, Mask& mask) {
   uint64_t below = 0;
   int bytes = 0;
   for (int byte = 0; byte < 256; ++byte)
-    if (const uint32_t child = vocabulary_.first_child(uint8_t(byte)); child && row[size_t(byte)] != Configurations::kDead) {
+    if (const uint32_t child = vocabulary_.first_child(uint8_t(byte));
+        child && row[size_t(byte)] != Configurations::kDead) {
       below += nodes[child].next - child;
       ++bytes;
     }
@@ -52,7 +53,8 @@ void MaskMaker::make(uint32_t configuration, Mask& mask) {
     if (whole) return;
   }
   for (int byte = 0; byte < 256; ++byte)
-    if (const uint32_t child = vocabulary_.first_child(uint8_t(byte)); child && row[size_t(byte)] != Configurations::kDead)
+    if (const uint32_t child = vocabulary_.first_child(uint8_t(byte));
+        child && row[size_t(byte)] != Configurations::kDead)
       walk(child, nodes[child].next, row[size_t(byte)], mask);
 }
 
@@ -109,9 +111,10 @@ int32_t MaskMaker::find_only(uint32_t configuration) {
       if (!found(token)) return -1;
   for (int32_t token : configurations_.tokens(configuration))
     if (!found(token)) return -1;
-  const auto row = configurations_.after(configuration);        // a copy: the walks below make more rows
+  const auto row = configurations_.after(configuration);  // a copy: the walks below make more rows
   for (int byte = 0; byte < 256; ++byte)
-    if (const uint32_t child = vocabulary_.first_child(uint8_t(byte)); child && row[size_t(byte)] != Configurations::kDead)
+    if (const uint32_t child = vocabulary_.first_child(uint8_t(byte));
+        child && row[size_t(byte)] != Configurations::kDead)
       if (!visit(child, vocabulary_.nodes()[child].next, row[size_t(byte)], found)) return -1;
   return only;
 }
@@ -128,11 +131,14 @@ bool MaskMaker::add_item(int32_t state, uint32_t frame, Mask& mask) {
 // By the rules that the state calls, which are known from other states and grammars more often than it is.
 bool MaskMaker::add_called(int32_t state, uint32_t frame, Mask& mask) {
   for (auto& edge : network_.calls(state))
-    if (!add_place({network_.rule(edge.rule).start, {}}, configurations_.called(edge.to, frame), vocabulary_.nodes().size() / limits_.few_below, mask)) return false;
-  const auto row = configurations_.after(configurations_.one(state, frame));      // a copy: the walks below make more rows
+    if (!add_place({network_.rule(edge.rule).start, {}}, configurations_.called(edge.to, frame),
+                   vocabulary_.nodes().size() / limits_.few_below, mask))
+      return false;
+  const auto row = configurations_.after(configurations_.one(state, frame));  // a copy: the walks below make more rows
   for (auto& edge : network_.edges(state))
     for (int byte = edge.lo; byte <= edge.hi; ++byte)
-      if (const uint32_t child = vocabulary_.first_child(uint8_t(byte))) walk(child, vocabulary_.nodes()[child].next, row[size_t(byte)], mask);
+      if (const uint32_t child = vocabulary_.first_child(uint8_t(byte)))
+        walk(child, vocabulary_.nodes()[child].next, row[size_t(byte)], mask);
   return true;
 }
 
@@ -142,21 +148,24 @@ bool MaskMaker::is_called_mostly(int32_t state) const {
   uint64_t below = 0;
   for (auto& edge : network_.edges(state))
     for (int byte = edge.lo; byte <= edge.hi; ++byte)
-      if (const uint32_t child = vocabulary_.first_child(uint8_t(byte))) below += vocabulary_.nodes()[child].next - child;
+      if (const uint32_t child = vocabulary_.first_child(uint8_t(byte)))
+        below += vocabulary_.nodes()[child].next - child;
   return below < vocabulary_.nodes().size() / limits_.few_below;
 }
 
 bool MaskMaker::is_known(int32_t state) {
   const auto& text = description(state)[0];
-  return locals_.count(configurations_.alone(state)) > 0 || (!text.empty() && vocabulary_.find(key_of(0, text, nullptr)));
+  return locals_.count(configurations_.alone(state)) > 0 ||
+         (!text.empty() && vocabulary_.find(key_of(0, text, nullptr)));
 }
 
-// False, and nothing changes: more than `most` nodes of the vocabulary would be walked behind it, or almost anything may follow.
+// False, and nothing changes: more than `most` nodes of the vocabulary would be walked behind it, or almost anything
+// may follow.
 bool MaskMaker::add_place(const Place& place, uint32_t frame, uint64_t most, Mask& mask) {
   auto part = local(place, nullptr);
   if (!part->exits.empty() || part->partial) {
     const uint32_t then = configurations_.returned(frame);
-    const auto row = configurations_.after(then);   // a copy: the walks below make more rows
+    const auto row = configurations_.after(then);  // a copy: the walks below make more rows
     if (part->partial) {
       Bytes follow;
       for (size_t byte = 0; byte < 256; ++byte) follow[byte] = row[byte] != Configurations::kDead;
@@ -171,7 +180,8 @@ bool MaskMaker::add_place(const Place& place, uint32_t frame, uint64_t most, Mas
     uint32_t begin = 0;
     for (auto& exit : part->exits) {
       if (row[exit.byte] != Configurations::kDead)
-        for (uint32_t i = begin; i < exit.end; ++i) walk(part->nodes[i], vocabulary_.nodes()[part->nodes[i]].next, row[exit.byte], mask);
+        for (uint32_t i = begin; i < exit.end; ++i)
+          walk(part->nodes[i], vocabulary_.nodes()[part->nodes[i]].next, row[exit.byte], mask);
       begin = exit.end;
     }
   }
@@ -195,7 +205,8 @@ std::shared_ptr<const LocalMask> MaskMaker::local(const Place& place, const Byte
   if (const int32_t other = mask ? -1 : neighbour(place.state); other >= 0) {
     const Place beside{other, place.returns};
     const uint32_t from_beside = configurations_.alone(other, place.returns);
-    mask = make_local_mask(vocabulary_, configurations_, from, follow, limits_.most_exits, Beside{from_beside, local(beside, follow)});
+    mask = make_local_mask(vocabulary_, configurations_, from, follow, limits_.most_exits,
+                           Beside{from_beside, local(beside, follow)});
     bytes_ += mask->memory();
     if (!descriptions[0].empty()) vocabulary_.keep(key(0), mask, mask->memory());
   }
@@ -203,15 +214,18 @@ std::shared_ptr<const LocalMask> MaskMaker::local(const Place& place, const Byte
     Like like;
     for (size_t i = descriptions.size(); --i > 0 && !like.mask;)
       if (!descriptions[i].empty())
-        if (auto found = vocabulary_.find(key(i)); found && (found->partial == (follow != nullptr))) like = {found, i - 1};
+        if (auto found = vocabulary_.find(key(i)); found && (found->partial == (follow != nullptr)))
+          like = {found, i - 1};
     mask = make_local_mask(vocabulary_, configurations_, from, follow, limits_.most_exits, like);
     bytes_ += mask->memory();
     for (size_t i = 0; i < descriptions.size(); ++i)
       if (!descriptions[i].empty()) vocabulary_.keep(key(i), mask, i == 0 ? mask->memory() : 0);
   }
   Known& known = locals_[from];
-  if (follow) known.partial.push_back(mask);
-  else known.all = mask;
+  if (follow)
+    known.partial.push_back(mask);
+  else
+    known.all = mask;
   return mask;
 }
 
@@ -229,7 +243,8 @@ int32_t MaskMaker::neighbour(int32_t state) const {
   for (auto& edge : network_.edges(state)) {
     while (i < theirs.size() && theirs[i].hi < edge.lo) ++i;
     for (size_t j = i; j < theirs.size() && theirs[j].lo <= edge.hi; ++j)
-      if (theirs[j].to == edge.to && edge.to == other) alike += std::min(edge.hi, theirs[j].hi) - std::max(edge.lo, theirs[j].lo) + 1;
+      if (theirs[j].to == edge.to && edge.to == other)
+        alike += std::min(edge.hi, theirs[j].hi) - std::max(edge.lo, theirs[j].lo) + 1;
   }
   return alike * 2 > live ? other : -1;
 }
@@ -239,7 +254,8 @@ const std::vector<std::string>& MaskMaker::description(int32_t state) {
   auto& list = it->second;
   if (fresh) {
     list.push_back(describe(network_, state, vocabulary_.longest()));
-    for (int step : Vocabulary::kSteps) list.push_back(step < vocabulary_.longest() ? describe(network_, state, step) : std::string());
+    for (int step : Vocabulary::kSteps)
+      list.push_back(step < vocabulary_.longest() ? describe(network_, state, step) : std::string());
     for (auto& text : list) bytes_ += text.size();
   }
   return list;
@@ -252,8 +268,10 @@ std::vector<std::string> MaskMaker::description(const Place& place) {
   for (size_t i = 0; i < list.size(); ++i) {
     std::string whole = "returns";
     const auto add = [&](const std::string& text) {
-      if (text.empty()) whole.clear();
-      else if (!whole.empty()) whole += std::to_string(text.size()) + ":" + text;
+      if (text.empty())
+        whole.clear();
+      else if (!whole.empty())
+        whole += std::to_string(text.size()) + ":" + text;
     };
     add(list[i]);
     for (int32_t to : place.returns) add(description(to)[i]);

@@ -1,4 +1,5 @@
-// The mask of a configuration: the union, over its states, of what each state permits inside its rule and of what follows where the rule ends.
+// The mask of a configuration: the union, over its states, of what each state permits inside its rule and of what
+// follows where the rule ends.
 #pragma once
 #include "local_mask.h"
 #include "matcher.h"
@@ -7,12 +8,14 @@ namespace anneal::grammar {
 
 class MaskMaker {
  public:
-  MaskMaker(const Vocabulary& vocabulary, const Network& network, Configurations& configurations, const MaskLimits& limits)
+  MaskMaker(const Vocabulary& vocabulary, const Network& network, Configurations& configurations,
+            const MaskLimits& limits)
       : vocabulary_(vocabulary), network_(network), configurations_(configurations), limits_(limits) {}
 
   // Remembered per configuration.
   std::shared_ptr<const Mask> mask(uint32_t configuration);
-  // The one token that the mask would permit; -1: none, or more. Costs little where there are more: looking stops at the second.
+  // The one token that the mask would permit; -1: none, or more. Costs little where there are more: looking stops at
+  // the second.
   int32_t only(uint32_t configuration);
   size_t memory() const { return bytes_ + masks_.capacity() * sizeof(masks_[0]) + only_.capacity() * sizeof(only_[0]); }
 
@@ -44,13 +47,13 @@ class MaskMaker {
   std::vector<std::shared_ptr<const Mask>> masks_;  // by configuration, where it was asked for
   std::vector<int32_t> only_;                       // by configuration, or kUnknown
   struct Known {
-    std::shared_ptr<const LocalMask> all;           // may lack exits
+    std::shared_ptr<const LocalMask> all;  // may lack exits
     std::vector<std::shared_ptr<const LocalMask>> partial;
   };
-  std::unordered_map<uint32_t, Known> locals_;      // by the configuration of the place alone
+  std::unordered_map<uint32_t, Known> locals_;  // by the configuration of the place alone
   // Descriptions of states: for the longest token, and for each of Vocabulary::kSteps below that.
   std::unordered_map<int32_t, std::vector<std::string>> described_;
-  std::vector<uint32_t> path_;                      // configurations by depth, of visit()
+  std::vector<uint32_t> path_;  // configurations by depth, of visit()
   size_t bytes_ = 0;
 };
 

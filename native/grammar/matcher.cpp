@@ -13,21 +13,27 @@ constexpr size_t kSpaceBytes = size_t(96) << 20;
 // ---- grammar
 
 Grammar::Space::Space(const Grammar& grammar)
-    : configurations(grammar.network_), masks(std::make_unique<MaskMaker>(*grammar.vocabulary_, grammar.network_, configurations, grammar.limits_)) {}
+    : configurations(grammar.network_),
+      masks(std::make_unique<MaskMaker>(*grammar.vocabulary_, grammar.network_, configurations, grammar.limits_)) {}
 Grammar::Space::~Space() = default;
 
 Grammar::Grammar(std::shared_ptr<const Vocabulary> vocabulary, Network network, const MaskLimits& limits)
     : vocabulary_(std::move(vocabulary)), network_(std::move(network)), limits_(limits) {}
 Grammar::~Grammar() = default;
 
-std::shared_ptr<Grammar> Grammar::compile(std::shared_ptr<const Vocabulary> vocabulary, std::span<const int32_t> words, const Budgets& budgets, const MaskLimits& limits,
+std::shared_ptr<Grammar> Grammar::compile(std::shared_ptr<const Vocabulary> vocabulary, std::span<const int32_t> words,
+                                          const Budgets& budgets, const MaskLimits& limits,
                                           const std::atomic<bool>* aborted) {
   Spending spending(budgets, aborted);
   Program program = decode(words, vocabulary->size(), spending);
   for (int32_t node = 0; node < program.expressions.size(); ++node)
     if (program.expressions[node].op == Op::token && vocabulary->is_end(program.expressions[node].a))
-      throw GrammarError("invalid_grammar", "program names token " + std::to_string(program.expressions[node].a) + ", which ends outputs: leave it out", "program");
-  auto grammar = std::shared_ptr<Grammar>(new Grammar(std::move(vocabulary), build_network(std::move(program), spending), limits));
+      throw GrammarError(
+          "invalid_grammar",
+          "program names token " + std::to_string(program.expressions[node].a) + ", which ends outputs: leave it out",
+          "program");
+  auto grammar =
+      std::shared_ptr<Grammar>(new Grammar(std::move(vocabulary), build_network(std::move(program), spending), limits));
   grammar->space_ = std::make_shared<Space>(*grammar);
   return grammar;
 }
@@ -45,7 +51,8 @@ std::shared_ptr<Grammar::Space> Grammar::replace(const std::shared_ptr<Space>& f
 
 // ---- matcher
 
-Matcher::Matcher(std::shared_ptr<Grammar> grammar) : grammar_(std::move(grammar)), space_(grammar_->space()), history_{space_->configurations.start()} {}
+Matcher::Matcher(std::shared_ptr<Grammar> grammar)
+    : grammar_(std::move(grammar)), space_(grammar_->space()), history_{space_->configurations.start()} {}
 
 // Moves to a fresh space when this one is full; the others that use it move when it is their turn.
 void Matcher::make_room() {
@@ -74,10 +81,13 @@ bool Matcher::accept(int32_t token) {
   const auto bytes = vocabulary.bytes(token);
   if (vocabulary.is_text(token) && !bytes.empty()) {
     text = history_.back();
-    for (size_t i = 0; i < bytes.size() && text != Configurations::kDead; ++i) text = configurations.after(text)[bytes[i]];
+    for (size_t i = 0; i < bytes.size() && text != Configurations::kDead; ++i)
+      text = configurations.after(text)[bytes[i]];
   }
-  if (now == Configurations::kDead) now = text;
-  else if (text != Configurations::kDead) now = configurations.united(now, text);
+  if (now == Configurations::kDead)
+    now = text;
+  else if (text != Configurations::kDead)
+    now = configurations.united(now, text);
   if (now == Configurations::kDead) return false;
   history_.push_back(now);
   return true;

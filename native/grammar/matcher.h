@@ -16,14 +16,16 @@ namespace anneal::grammar {
 // Bit i % 32 of word i / 32 permits token i.
 using Mask = std::vector<uint32_t>;
 
-// Where masks stop being made by a plain walk of the vocabulary, and out of parts instead. Masks do not depend on it; their times do.
+// Where masks stop being made by a plain walk of the vocabulary, and out of parts instead. Masks do not depend on it;
+// their times do.
 struct MaskLimits {
-  uint64_t few_nodes = 4096;          // under the bytes that may come first: a plain walk costs less than looking parts up
-  int few_bytes = 6;                  // that may come first: the same
-  size_t most_exits = 1 << 14;        // kept of a state's part, where it is not known yet what follows its rule
-  size_t most_follow = 64;            // bytes that may follow a rule with more exits than that
-  uint64_t most_below = 1;            // of the vocabulary, one part in so many is walked behind the exits of a state's rule at most
-  uint64_t few_below = 32;            // the same behind a called rule, where the caller's own state could be looked up instead
+  uint64_t few_nodes = 4096;    // under the bytes that may come first: a plain walk costs less than looking parts up
+  int few_bytes = 6;            // that may come first: the same
+  size_t most_exits = 1 << 14;  // kept of a state's part, where it is not known yet what follows its rule
+  size_t most_follow = 64;      // bytes that may follow a rule with more exits than that
+  uint64_t most_below =
+      1;  // of the vocabulary, one part in so many is walked behind the exits of a state's rule at most
+  uint64_t few_below = 32;  // the same behind a called rule, where the caller's own state could be looked up instead
 };
 
 class MaskMaker;
@@ -31,7 +33,8 @@ class MaskMaker;
 class Grammar : public std::enable_shared_from_this<Grammar> {
  public:
   // `program`: see expressions.h. Throws GrammarError; "aborted" soon after the flag is set.
-  static std::shared_ptr<Grammar> compile(std::shared_ptr<const Vocabulary> vocabulary, std::span<const int32_t> program, const Budgets& budgets,
+  static std::shared_ptr<Grammar> compile(std::shared_ptr<const Vocabulary> vocabulary,
+                                          std::span<const int32_t> program, const Budgets& budgets,
                                           const MaskLimits& limits = {}, const std::atomic<bool>* aborted = nullptr);
   ~Grammar();
 
@@ -56,7 +59,7 @@ class Grammar : public std::enable_shared_from_this<Grammar> {
   std::shared_ptr<const Vocabulary> vocabulary_;
   Network network_;
   MaskLimits limits_;
-  std::mutex mutex_;                  // of space_
+  std::mutex mutex_;  // of space_
   std::shared_ptr<Space> space_;
 };
 
@@ -66,7 +69,8 @@ class Matcher {
   Matcher(const Matcher&) = default;
 
   const Grammar& grammar() const { return *grammar_; }
-  // Whether the token, or end of output, may follow; if not, nothing changes. Each accepted one is a step that rewind() can take back.
+  // Whether the token, or end of output, may follow; if not, nothing changes. Each accepted one is a step that rewind()
+  // can take back.
   bool accept(int32_t token);
   // One step as well: text that was put in rather than drawn.
   bool accept_bytes(std::span<const uint8_t> bytes);
@@ -89,7 +93,7 @@ class Matcher {
   void make_room();
   std::shared_ptr<Grammar> grammar_;
   std::shared_ptr<Grammar::Space> space_;
-  std::vector<uint32_t> history_;     // configurations: before the first step, and after each
+  std::vector<uint32_t> history_;  // configurations: before the first step, and after each
 };
 
 }  // namespace anneal::grammar

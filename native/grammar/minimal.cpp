@@ -36,7 +36,9 @@ class Partition {
 
   int32_t sets() const { return int32_t(first_.size()); }
   int32_t set(int32_t element) const { return set_[element]; }
-  std::span<const int32_t> members(int32_t set) const { return {elements_.data() + first_[set], size_t(past_[set] - first_[set])}; }
+  std::span<const int32_t> members(int32_t set) const {
+    return {elements_.data() + first_[set], size_t(past_[set] - first_[set])};
+  }
 
   void mark(int32_t element) {
     const int32_t set = set_[element], from = place_[element], to = first_[set] + marked_[set];
@@ -99,8 +101,9 @@ std::vector<int32_t> useful_states(const Automaton& a, const std::vector<int32_t
   return kept;
 }
 
-// Blocks of equal states among these, which reach acceptance and lead to one another only, apart from states that do not reach it: Valmari and
-// Lehtinen's refinement of states and transitions together, O(m log m) for partial automata with m transitions.
+// Blocks of equal states among these, which reach acceptance and lead to one another only, apart from states that do
+// not reach it: Valmari and Lehtinen's refinement of states and transitions together, O(m log m) for partial automata
+// with m transitions.
 Partition refined(const Automaton& a, const std::vector<int32_t>& kept, Spending& spending) {
   const auto n = int32_t(kept.size());
   std::vector<int32_t> number(a.size(), -1);
@@ -119,7 +122,9 @@ Partition refined(const Automaton& a, const std::vector<int32_t>& kept, Spending
   std::sort(symbols.begin(), symbols.end());
   symbols.erase(std::unique(symbols.begin(), symbols.end()), symbols.end());
   const int32_t bytes = label_of[256] + 1, labels = bytes + int32_t(symbols.size());
-  const auto label_of_mark = [&](int32_t symbol) { return bytes + int32_t(std::lower_bound(symbols.begin(), symbols.end(), symbol) - symbols.begin()); };
+  const auto label_of_mark = [&](int32_t symbol) {
+    return bytes + int32_t(std::lower_bound(symbols.begin(), symbols.end(), symbol) - symbols.begin());
+  };
   struct Transition {
     int32_t from, label, to;
   };
@@ -128,7 +133,8 @@ Partition refined(const Automaton& a, const std::vector<int32_t>& kept, Spending
     spending.tick();
     for (auto& e : a.edges(kept[i]))
       if (number[e.to] >= 0)
-        for (int32_t label = label_of[e.lo]; label <= label_of[e.hi]; ++label) transitions.push_back({i, label, number[e.to]});
+        for (int32_t label = label_of[e.lo]; label <= label_of[e.hi]; ++label)
+          transitions.push_back({i, label, number[e.to]});
     for (auto& e : a.marks(kept[i]))
       if (number[e.to] >= 0) transitions.push_back({i, label_of_mark(e.symbol), number[e.to]});
   }
@@ -214,7 +220,7 @@ Automaton minimal(Automaton a, Spending& spending) {
       if (--waiting[to] == 0) ahead.push_back(to);
     });
 
-  std::vector<int32_t> block(n, -1);                // of equal states; -1: does not reach acceptance
+  std::vector<int32_t> block(n, -1);  // of equal states; -1: does not reach acceptance
   // Blocks by what their states accept and where they lead.
   SpanSet blocks;
   std::vector<uint64_t> words;
@@ -225,8 +231,10 @@ Automaton minimal(Automaton a, Spending& spending) {
       const uint64_t word = uint64_t(e.lo) << 40 | uint64_t(e.hi) << 32 | uint32_t(block[e.to]);
       const uint64_t last = words.back();
       // Neighbours that lead to one block are one.
-      if (words.size() > 1 && uint32_t(last) == uint32_t(word) && uint8_t(last >> 32) + 1 == e.lo) words.back() = (last & ~(uint64_t(0xFF) << 32)) | uint64_t(e.hi) << 32;
-      else words.push_back(word);
+      if (words.size() > 1 && uint32_t(last) == uint32_t(word) && uint8_t(last >> 32) + 1 == e.lo)
+        words.back() = (last & ~(uint64_t(0xFF) << 32)) | uint64_t(e.hi) << 32;
+      else
+        words.push_back(word);
     }
     words[0] = uint64_t(words.size()) << 1 | a.accepts(s);
     for (auto& e : a.marks(s))

@@ -4,7 +4,8 @@
 
 namespace anneal::grammar {
 
-// Both for automata whose states are numbered in the order in which a breadth-first visit meets them, and so is the result.
+// Both for automata whose states are numbered in the order in which a breadth-first visit meets them, and so is the
+// result.
 
 // Of equal states one: equal languages give equal automata.
 Automaton minimal(Automaton automaton, Spending& spending);

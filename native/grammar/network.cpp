@@ -12,27 +12,33 @@ namespace anneal::grammar {
 
 namespace {
 
-constexpr int64_t kUnrolled = 192;    // a counted repeat of more weight calls its item, so that a count costs one state
-constexpr uint32_t kManyWords = 64;   // a choice of so many words is an automaton of its own where it is repeated
-constexpr int64_t kKept = 24;         // automata of rules of more weight are worth looking up
+constexpr int64_t kUnrolled = 192;   // a counted repeat of more weight calls its item, so that a count costs one state
+constexpr uint32_t kManyWords = 64;  // a choice of so many words is an automaton of its own where it is repeated
+constexpr int64_t kKept = 24;        // automata of rules of more weight are worth looking up
 
 }  // namespace
 
-// Rules keep their calls, because a mask belongs to the states of one rule: text bodies, which are expensive to mask, have the same
-// automaton in every grammar. For the same reason free text inside a rule becomes a rule of its own.
+// Rules keep their calls, because a mask belongs to the states of one rule: text bodies, which are expensive to mask,
+// have the same automaton in every grammar. For the same reason free text inside a rule becomes a rule of its own.
 class NetworkBuilder {
  public:
   NetworkBuilder(Program program, Spending& spending)
-      : program_(std::move(program)), e_(program_.expressions), spending_(spending), weights_(program_, spending, [this](int32_t node) { return part(node).size(); }) {}
+      : program_(std::move(program)),
+        e_(program_.expressions),
+        spending_(spending),
+        weights_(program_, spending, [this](int32_t node) { return part(node).size(); }) {}
 
   Network run() {
     const int32_t root = program_.rules[size_t(program_.start)];
-    if (!weights_.productive(root)) throw GrammarError("grammar_empty", "the grammar matches nothing", "rules[" + std::to_string(program_.start) + "]");
+    if (!weights_.productive(root))
+      throw GrammarError("grammar_empty", "the grammar matches nothing",
+                         "rules[" + std::to_string(program_.start) + "]");
     // States 0 and 1; neither leads anywhere.
     net_.states_ = {{0, 0, 0, true, false}, {0, 0, 0, true, false}};
     callee(root, program_.start);
     // Each may add to them.
-    for (size_t i = 0; i < callees_.size(); ++i) automata_.push_back(rule_automaton(callees_[i].node, callees_[i].owner));
+    for (size_t i = 0; i < callees_.size(); ++i)
+      automata_.push_back(rule_automaton(callees_[i].node, callees_[i].owner));
     put_together();
     order_rules();
     return std::move(net_);
@@ -41,7 +47,7 @@ class NetworkBuilder {
  private:
   struct Callee {
     int32_t node;
-    int32_t owner;                    // the rule of the program that it stands in, for messages
+    int32_t owner;  // the rule of the program that it stands in, for messages
   };
 
   // ---- automata of parts
@@ -98,7 +104,8 @@ class NetworkBuilder {
   // From text, what is negated is taken away: that needs no complement.
   Automaton new_both(int32_t node) {
     const auto items = e_.operands(node);
-    const bool is_text = std::ranges::any_of(items, [&](int32_t item) { return e_[item].text && e_[item].op != Op::negate; });
+    const bool is_text =
+        std::ranges::any_of(items, [&](int32_t item) { return e_[item].text && e_[item].op != Op::negate; });
     std::vector<int32_t> kept, removed;
     for (int32_t item : items) (is_text && e_[item].op == Op::negate ? removed : kept).push_back(item);
     Automaton result = regular(kept[0]);
@@ -111,7 +118,7 @@ class NetworkBuilder {
 
   struct SpelledOut {
     std::string key;
-    std::vector<int32_t> nodes;       // what the expression is made of, by the numbers that the key gives them
+    std::vector<int32_t> nodes;  // what the expression is made of, by the numbers that the key gives them
   };
 
   // The whole of a regular expression, `kind` of automaton that is made of it first: equal keys, equal automata.
@@ -192,7 +199,8 @@ class NetworkBuilder {
     }
   }
 
-  // Adds the node between two states, with no arc into the first and none out of the second. `owner` null: a regular part, without calls. `top`: the node is a whole rule.
+  // Adds the node between two states, with no arc into the first and none out of the second. `owner` null: a regular
+  // part, without calls. `top`: the node is a whole rule.
   void expand(Nfa& nfa, int32_t node, int32_t from, int32_t to, bool top, const int32_t* owner) {
     const Node n = e_[node];
     if (owner && !weights_.productive(node)) return;
@@ -247,14 +255,15 @@ class NetworkBuilder {
     if (owner && !top && weights_.is_wide(node)) return call(nfa, node, from, to, *owner);
     const int32_t copies = n.b < 0 ? n.a : n.b;
     const bool calls = owner && copies > 2 && weights_.weight(item) > 1 && weights_.repeated(item, copies) > kUnrolled;
-    // Where a word may end and another begin, words that are not yet told apart by their first letters would meet all others.
+    // Where a word may end and another begin, words that are not yet told apart by their first letters would meet all
+    // others.
     const bool words = !calls && (n.b < 0 || n.b > 1) && are_many_words(item);
     const auto add = [&](int32_t a, int32_t b) {
       if (calls) return call(nfa, item, a, b, *owner);
       if (words) return embed(nfa, regular(item), a, b);
       expand(nfa, item, a, b, false, owner);
     };
-    if (owner && !weights_.productive(item)) return nfa.skip(from, to);         // matches "" only
+    if (owner && !weights_.productive(item)) return nfa.skip(from, to);  // matches "" only
     int32_t at = nfa.state();
     nfa.skip(from, at);
     for (int32_t i = 0; i < copies; ++i) {
@@ -280,7 +289,8 @@ class NetworkBuilder {
 
   Shared rule_automaton(int32_t node, int32_t owner) {
     if (e_[node].op == Op::both || e_[node].op == Op::negate) return shared_regular(node);
-    if (!e_[node].regular || weights_.weight(node) < kKept) return std::make_shared<const Automaton>(deterministic_rule(node, owner));
+    if (!e_[node].regular || weights_.weight(node) < kKept)
+      return std::make_shared<const Automaton>(deterministic_rule(node, owner));
     // Kept with the numbers that the key gives to what it calls.
     auto& known = KnownAutomata::instance();
     const auto [key, nodes] = spelled_out('r', node);
@@ -292,7 +302,8 @@ class NetworkBuilder {
     const auto made = std::make_shared<const Automaton>(deterministic_rule(node, owner));
     std::unordered_map<int32_t, int32_t> number_of;
     for (size_t i = 0; i < nodes.size(); ++i) number_of.emplace(nodes[i], int32_t(i));
-    known.keep(key, {with_symbols(made, [&](int32_t symbol) { return number_of.at(callees_[size_t(symbol)].node); }), spending_.spent() - before});
+    known.keep(key, {with_symbols(made, [&](int32_t symbol) { return number_of.at(callees_[size_t(symbol)].node); }),
+                     spending_.spent() - before});
     return made;
   }
 
@@ -331,17 +342,19 @@ class NetworkBuilder {
     for (int32_t s = 0; s < automaton.size(); ++s) {
       for (auto& edge : automaton.edges(s)) net_.edges_.push_back({edge.lo, edge.hi, base + edge.to});
       for (auto& mark : automaton.marks(s)) {
-        if (mark.symbol < 0) net_.tokens_.push_back({~mark.symbol, base + mark.to});
-        else net_.calls_.push_back({mark.symbol, base + mark.to});
+        if (mark.symbol < 0)
+          net_.tokens_.push_back({~mark.symbol, base + mark.to});
+        else
+          net_.calls_.push_back({mark.symbol, base + mark.to});
       }
       const bool leads_on = !automaton.edges(s).empty() || !automaton.marks(s).empty();
-      net_.states_.push_back({uint32_t(net_.edges_.size()), uint32_t(net_.calls_.size()), uint32_t(net_.tokens_.size()), automaton.accepts(s),
-                              automaton.accepts(s) && !leads_on});
+      net_.states_.push_back({uint32_t(net_.edges_.size()), uint32_t(net_.calls_.size()), uint32_t(net_.tokens_.size()),
+                              automaton.accepts(s), automaton.accepts(s) && !leads_on});
     }
   }
 
-  // A cycle among calls from start states is left recursion. (A callee that can match "" is stepped over in the caller's own automaton, so
-  // that calls hidden behind it stand at the start as well.)
+  // A cycle among calls from start states is left recursion. (A callee that can match "" is stepped over in the
+  // caller's own automaton, so that calls hidden behind it stand at the start as well.)
   void order_rules() {
     const auto n = size_t(net_.rules());
     enum : uint8_t { fresh, open, ended };
@@ -368,7 +381,10 @@ class NetworkBuilder {
         const int32_t called = calls[next++].rule;
         if (state[size_t(called)] == open) {
           const auto owner = std::to_string(callees_[size_t(called)].owner);
-          throw GrammarError("grammar_left_recursive", "rule " + owner + " can call itself before it has read anything: begin it with something else", "rules[" + owner + "]");
+          throw GrammarError(
+              "grammar_left_recursive",
+              "rule " + owner + " can call itself before it has read anything: begin it with something else",
+              "rules[" + owner + "]");
         }
         if (state[size_t(called)] == fresh) state[size_t(called)] = open, path.push_back({called, 0});
       }
@@ -381,14 +397,16 @@ class NetworkBuilder {
   Expressions& e_;
   Spending& spending_;
   std::unordered_map<int32_t, Shared> parts_;
-  std::vector<int32_t> numbers_;                    // scratch of spelled_out()
-  ExpressionWeights weights_;                       // made of parts
+  std::vector<int32_t> numbers_;  // scratch of spelled_out()
+  ExpressionWeights weights_;     // made of parts
   std::vector<Callee> callees_;
-  std::vector<Shared> automata_;                    // of the callees
+  std::vector<Shared> automata_;  // of the callees
   std::unordered_map<int32_t, int32_t> callee_of_;
   Network net_;
 };
 
-Network build_network(Program program, Spending& spending) { return NetworkBuilder(std::move(program), spending).run(); }
+Network build_network(Program program, Spending& spending) {
+  return NetworkBuilder(std::move(program), spending).run();
+}
 
 }  // namespace anneal::grammar

@@ -15,9 +15,13 @@ class SpanSet {
   }
 
   size_t size() const { return ends_.size() - 1; }
-  size_t bytes() const { return words_.capacity() * 8 + ends_.capacity() * 8 + slots_.capacity() * 4 + hashes_.capacity() * 8; }
+  size_t bytes() const {
+    return words_.capacity() * 8 + ends_.capacity() * 8 + slots_.capacity() * 4 + hashes_.capacity() * 8;
+  }
   // Good until the next intern().
-  std::span<const uint64_t> at(uint32_t number) const { return {words_.data() + ends_[number], size_t(ends_[number + 1] - ends_[number])}; }
+  std::span<const uint64_t> at(uint32_t number) const {
+    return {words_.data() + ends_[number], size_t(ends_[number + 1] - ends_[number])};
+  }
 
   uint32_t intern(std::span<const uint64_t> sequence) {
     const uint64_t hash = hash_of(sequence);

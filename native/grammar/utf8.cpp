@@ -6,7 +6,7 @@ namespace anneal::grammar {
 
 namespace {
 
-constexpr int32_t kLast[] = {0x7F, 0x7FF, 0xFFFF, 0x10FFFF};        // of each length
+constexpr int32_t kLast[] = {0x7F, 0x7FF, 0xFFFF, 0x10FFFF};  // of each length
 constexpr uint8_t kLead[] = {0x00, 0xC0, 0xE0, 0xF0};
 
 }  // namespace
@@ -32,7 +32,8 @@ void utf8_sequences(int32_t lo, int32_t hi, std::vector<Utf8Sequence>& out) {
     }
   }
   Utf8Sequence sequence{length, {}};
-  for (int i = length - 1; i > 0; --i, lo >>= 6, hi >>= 6) sequence.bytes[std::size_t(i)] = {uint8_t(0x80 | (lo & 0x3F)), uint8_t(0x80 | (hi & 0x3F))};
+  for (int i = length - 1; i > 0; --i, lo >>= 6, hi >>= 6)
+    sequence.bytes[std::size_t(i)] = {uint8_t(0x80 | (lo & 0x3F)), uint8_t(0x80 | (hi & 0x3F))};
   sequence.bytes[0] = {uint8_t(kLead[length - 1] | lo), uint8_t(kLead[length - 1] | hi)};
   out.push_back(sequence);
 }

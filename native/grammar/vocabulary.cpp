@@ -9,17 +9,19 @@ namespace anneal::grammar {
 
 namespace {
 
-constexpr size_t kMostKept = size_t(96) << 20;      // bytes of shared masks
+constexpr size_t kMostKept = size_t(96) << 20;  // bytes of shared masks
 
 void refuse(const std::string& problem) { throw std::invalid_argument(problem); }
 
 }  // namespace
 
-Vocabulary::Vocabulary(std::span<const uint8_t> bytes, std::span<const int32_t> offsets, std::span<const int32_t> special, std::span<const int32_t> end)
+Vocabulary::Vocabulary(std::span<const uint8_t> bytes, std::span<const int32_t> offsets,
+                       std::span<const int32_t> special, std::span<const int32_t> end)
     : bytes_(bytes.begin(), bytes.end()), offsets_(offsets.begin(), offsets.end()), end_(end.begin(), end.end()) {
   if (offsets.size() < 2) refuse("offsets must hold one entry per token and one more");
   if (offsets.size() > (size_t(1) << 24)) refuse("offsets hold more than 16777215 tokens");
-  if (offsets.front() != 0 || size_t(offsets.back()) != bytes.size()) refuse("offsets must go from 0 to the number of bytes");
+  if (offsets.front() != 0 || size_t(offsets.back()) != bytes.size())
+    refuse("offsets must go from 0 to the number of bytes");
   const size_t count = offsets.size() - 1;
   lengths_.resize(count);
   for (size_t i = 0; i < count; ++i) {
@@ -60,7 +62,7 @@ Vocabulary::Vocabulary(std::span<const uint8_t> bytes, std::span<const int32_t> 
 
   nodes_.reserve(order.size() * 3);
   nodes_.push_back({0, -1, 0, 0});
-  std::vector<uint32_t> path{0};                    // nodes from the root to the last token
+  std::vector<uint32_t> path{0};  // nodes from the root to the last token
   std::span<const uint8_t> before;
   int32_t last = -1;
   const auto close = [&](size_t depth) {
@@ -111,7 +113,8 @@ Vocabulary::~Vocabulary() = default;
 bool Vocabulary::is_end(int32_t token) const { return std::binary_search(end_.begin(), end_.end(), token); }
 
 size_t Vocabulary::memory() const {
-  return bytes_.capacity() + (offsets_.capacity() + lengths_.capacity() + same_.capacity()) * 4 + text_.capacity() / 8 + nodes_.capacity() * (sizeof(Node) + 2) + std::size(kSteps) * words() * 4;
+  return bytes_.capacity() + (offsets_.capacity() + lengths_.capacity() + same_.capacity()) * 4 + text_.capacity() / 8 +
+         nodes_.capacity() * (sizeof(Node) + 2) + std::size(kSteps) * words() * 4;
 }
 
 std::shared_ptr<const LocalMask> Vocabulary::find(const std::string& key) const {

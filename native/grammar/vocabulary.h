@@ -16,16 +16,17 @@ struct LocalMask;
 
 class Vocabulary {
  public:
-  // bytes[offsets[i] .. offsets[i + 1]) are those of token i. Special tokens never match text; end tokens (special as well) end an output.
-  // Tokens without bytes match nothing. Throws std::invalid_argument.
-  Vocabulary(std::span<const uint8_t> bytes, std::span<const int32_t> offsets, std::span<const int32_t> special, std::span<const int32_t> end);
+  // bytes[offsets[i] .. offsets[i + 1]) are those of token i. Special tokens never match text; end tokens (special as
+  // well) end an output. Tokens without bytes match nothing. Throws std::invalid_argument.
+  Vocabulary(std::span<const uint8_t> bytes, std::span<const int32_t> offsets, std::span<const int32_t> special,
+             std::span<const int32_t> end);
   ~Vocabulary();
 
   // Nodes in prefix order: children follow their parent, in rising order of their bytes. Node 0 is the root.
   struct Node {
-    uint32_t next;                    // the first node that is not below this one
-    int32_t token;                    // one that ends here; -1: none. More with the same bytes: same_bytes()
-    uint16_t depth;                   // bytes from the root, at most kLongest
+    uint32_t next;   // the first node that is not below this one
+    int32_t token;   // one that ends here; -1: none. More with the same bytes: same_bytes()
+    uint16_t depth;  // bytes from the root, at most kLongest
     uint8_t byte;
   };
   static constexpr size_t kLongest = 65535;
@@ -46,8 +47,10 @@ class Vocabulary {
   bool is_text(int32_t token) const { return text_[size_t(token)]; }
   bool is_end(int32_t token) const;
   const std::vector<int32_t>& end() const { return end_; }
-  std::span<const uint8_t> bytes(int32_t token) const { return {bytes_.data() + offsets_[size_t(token)], size_t(lengths_[size_t(token)])}; }
-  int longest() const { return longest_; }          // bytes of the longest text token
+  std::span<const uint8_t> bytes(int32_t token) const {
+    return {bytes_.data() + offsets_[size_t(token)], size_t(lengths_[size_t(token)])};
+  }
+  int longest() const { return longest_; }  // bytes of the longest text token
   size_t memory() const;
 
   // Masks of automaton states, shared by all grammars of this vocabulary: `key` describes everything they depend on.
@@ -70,7 +73,7 @@ class Vocabulary {
     size_t bytes;
   };
   mutable std::mutex mutex_;
-  mutable std::list<Kept> kept_;                    // used last first
+  mutable std::list<Kept> kept_;  // used last first
   mutable std::unordered_map<std::string, std::list<Kept>::iterator> found_;
   mutable size_t kept_bytes_ = 0;
 };

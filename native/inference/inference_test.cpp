@@ -1,5 +1,5 @@
-// Steps and slots over a device made of paper: which tokens are computed, of which logits are wanted, what slots remember.
-// Linked and run by test/native/programs.test.ts.
+// Steps and slots over a device made of paper: which tokens are computed, of which logits are wanted, what slots
+// remember. Linked and run by test/native/programs.test.ts.
 #include <cstdio>
 
 #include "../model/invalid_input.h"
@@ -19,7 +19,7 @@ void expect(bool ok, const std::string& what) {
 }
 
 struct PaperLogits final : Logits {
-  std::vector<int32_t> likeliest;   // [rows]
+  std::vector<int32_t> likeliest;  // [rows]
 };
 
 // After token t comes t + 1.
@@ -34,7 +34,9 @@ class PaperBackend final : public Backend {
     logits_.likeliest.clear();
     for (const Run& run : runs) {
       for (int i = 0; i < run.count; i++) computed.push_back({run.position + i, run.tokens[i]});
-      const int from = run.logits == WantedLogits::all ? 0 : run.logits == WantedLogits::last ? run.count - 1 : run.count;
+      const int from = run.logits == WantedLogits::all    ? 0
+                       : run.logits == WantedLogits::last ? run.count - 1
+                                                          : run.count;
       for (int i = from; i < run.count; i++) logits_.likeliest.push_back((run.tokens[i] + 1) % spec_.vocab);
     }
     logits_.rows = int(logits_.likeliest.size());
@@ -52,11 +54,20 @@ class PaperBackend final : public Backend {
   }
   void copy_page(int, int) override {}
   AdapterRef load_adapter(const model::LoraSpec&, const AdapterValues&) override { return nullptr; }
-  std::unique_ptr<Trainable> train_adapter(const model::LoraSpec&, uint64_t, const AdapterValues*) override { return nullptr; }
+  std::unique_ptr<Trainable> train_adapter(const model::LoraSpec&, uint64_t, const AdapterValues*) override {
+    return nullptr;
+  }
   std::unique_ptr<Trainable> train_weights() override { return nullptr; }
-  std::unique_ptr<TrainPass> forward(std::span<const TrainRow>, Trainable*, const AdapterRef&, const PassOptions&) override { return nullptr; }
+  std::unique_ptr<TrainPass> forward(std::span<const TrainRow>, Trainable*, const AdapterRef&,
+                                     const PassOptions&) override {
+    return nullptr;
+  }
 
-  struct Computed { int position; int32_t token; bool operator==(const Computed&) const = default; };
+  struct Computed {
+    int position;
+    int32_t token;
+    bool operator==(const Computed&) const = default;
+  };
   std::vector<Computed> computed;
   int steps = 0, rows = 0;
   bool aborted = false;
@@ -68,8 +79,10 @@ class PaperBackend final : public Backend {
 
 constexpr StepLimits kLimits{100, 1000, 16};
 
-std::shared_ptr<Slot> slot_of(sampling::SamplingParams params = {}, std::optional<sampling::ThinkingBudget> thinking = {}) {
-  return std::make_shared<Slot>(std::move(params), 100, nullptr, std::vector<int32_t>{}, std::vector<int32_t>{}, std::move(thinking));
+std::shared_ptr<Slot> slot_of(sampling::SamplingParams params = {},
+                              std::optional<sampling::ThinkingBudget> thinking = {}) {
+  return std::make_shared<Slot>(std::move(params), 100, nullptr, std::vector<int32_t>{}, std::vector<int32_t>{},
+                                std::move(thinking));
 }
 
 Sequence prompt(std::shared_ptr<Slot> slot, std::vector<int32_t> tokens, std::vector<int32_t> blocks = {0, 1}) {
@@ -99,7 +112,8 @@ void decodes_from_its_own_draws() {
   begin_step(second, kLimits);
   expect(stepper.run(first) && stepper.run(second), "two steps");
   expect(first[0].sampled.token == 8 && second[0].sampled.token == 9, "each goes on from the draw before");
-  expect(backend.computed == std::vector<PaperBackend::Computed>{{0, 5}, {1, 6}, {2, 7}, {3, 8}}, "every token once, at its position");
+  expect(backend.computed == std::vector<PaperBackend::Computed>{{0, 5}, {1, 6}, {2, 7}, {3, 8}},
+         "every token once, at its position");
   expect(backend.rows == 2, "logits of the last tokens only");
 }
 
@@ -111,7 +125,8 @@ void forces_tokens() {
   std::vector<Sequence> first = {prompt(slot, {5})}, second = {going_on(slot, 1)};
   first[0].jump = 4;
   expect(step(stepper, first), "a step with a token known beforehand");
-  expect(first[0].sampled.token == 90 && first[0].forced == std::vector<int32_t>{91}, "draws the forced token and takes what follows");
+  expect(first[0].sampled.token == 90 && first[0].forced == std::vector<int32_t>{91},
+         "draws the forced token and takes what follows");
   expect(backend.rows == 0, "without logits");
   second[0].output_index = 1;
   expect(step(stepper, second) && second[0].sampled.token == 92, "and goes on after both");
@@ -130,12 +145,13 @@ void aborts() {
   expect(!stepper.run(first), "an aborted step says so");
   backend.aborted = false;
   backend.computed.clear();
-  expect(stepper.run(second) && second[0].sampled.token == -1 && backend.computed.empty(), "one that waited for its draw has ended");
+  expect(stepper.run(second) && second[0].sampled.token == -1 && backend.computed.empty(),
+         "one that waited for its draw has ended");
   expect(step(stepper, again) && again[0].sampled.token == 6, "and the slot is as it was");
 }
 
 void reports_prompts_in_pieces() {
-  PaperBackend backend(4 << 20);   // so wide that sixteen rows of logits are held at most
+  PaperBackend backend(4 << 20);  // so wide that sixteen rows of logits are held at most
   Stepper stepper(backend);
   Sequence s;
   for (int32_t t = 0; t < 40; t++) s.tokens.push_back(t), s.next.push_back(t == 39 ? -1 : t == 20 ? 7 : t + 1);
@@ -155,7 +171,8 @@ void refuses() {
     try {
       begin_step(list, kLimits);
     } catch (const model::InvalidInput& input) {
-      return std::to_string(input.entry) + "." + input.field + (input.element < 0 ? "" : "." + std::to_string(input.element));
+      return std::to_string(input.entry) + "." + input.field +
+             (input.element < 0 ? "" : "." + std::to_string(input.element));
     }
     return "";
   };

@@ -1,5 +1,6 @@
-// Makes the masks of a step's rows on a thread of its own, while the workers run the forward pass. What is not done when that ends is
-// shared with the dispatcher. One thread for all rows: those of one grammar would only wait for each other.
+// Makes the masks of a step's rows on a thread of its own, while the workers run the forward pass. What is not done
+// when that ends is shared with the dispatcher. One thread for all rows: those of one grammar would only wait for each
+// other.
 #pragma once
 #include <condition_variable>
 #include <mutex>

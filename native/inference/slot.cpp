@@ -75,7 +75,8 @@ bool Slot::ask(int output, backends::RowRequest& request) {
   answer_mask_ = *mask_;
   for (int32_t id : thought_ids_) answer_mask_[size_t(id) / 32] &= ~(1u << (id % 32));
   // An answer may begin as thoughts do, where these are spelled in several tokens.
-  if (std::all_of(answer_mask_.begin(), answer_mask_.end(), [](uint32_t word) { return word == 0; })) answer_mask_ = *mask_;
+  if (std::all_of(answer_mask_.begin(), answer_mask_.end(), [](uint32_t word) { return word == 0; }))
+    answer_mask_ = *mask_;
   with_stops(answer_mask_);
   request.likeliest = thought_ids_;
   request.other_mask = answer_mask_.data();

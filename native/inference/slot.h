@@ -1,5 +1,5 @@
-// Sampling state of one choice: its sampler, and what its grammar permits. The JavaScript thread numbers the draws as it queues them;
-// everything else belongs to the dispatcher.
+// Sampling state of one choice: its sampler, and what its grammar permits. The JavaScript thread numbers the draws as
+// it queues them; everything else belongs to the dispatcher.
 #pragma once
 #include <memory>
 #include <optional>
@@ -16,11 +16,12 @@ using sampling::ThinkingBudget;
 
 class Slot {
  public:
-  // `matcher` (or null) is the slot's own: whoever gave it has another. `stop_ids` (sorted) may follow where the output is complete.
-  // `thought_ids` (sorted) begin thoughts, which the matcher permits but which are the model's own wish: one of them is only drawn as the
-  // first output where the likeliest of all tokens is one. `thinking`: null for thoughts of any length.
-  Slot(SamplingParams params, int vocab, std::unique_ptr<grammar::Matcher> matcher, std::vector<int32_t> stop_ids, std::vector<int32_t> thought_ids,
-       std::optional<ThinkingBudget> thinking)
+  // `matcher` (or null) is the slot's own: whoever gave it has another. `stop_ids` (sorted) may follow where the output
+  // is complete. `thought_ids` (sorted) begin thoughts, which the matcher permits but which are the model's own wish:
+  // one of them is only drawn as the first output where the likeliest of all tokens is one. `thinking`: null for
+  // thoughts of any length.
+  Slot(SamplingParams params, int vocab, std::unique_ptr<grammar::Matcher> matcher, std::vector<int32_t> stop_ids,
+       std::vector<int32_t> thought_ids, std::optional<ThinkingBudget> thinking)
       : state_(std::move(params), vocab),
         vocab_(vocab),
         matcher_(std::move(matcher)),
@@ -32,19 +33,19 @@ class Slot {
   int32_t forced();
   // Finds out what the next draw may be, ahead of it: on any thread, while nothing else uses the slot.
   void prepare() noexcept;
-  // Fills in how the output of that index is to be drawn from its row of logits; what is pointed to stays until accept(). False: nothing can
-  // be drawn, because the grammar is too ambiguous to be followed further.
+  // Fills in how the output of that index is to be drawn from its row of logits; what is pointed to stays until
+  // accept(). False: nothing can be drawn, because the grammar is too ambiguous to be followed further.
   bool ask(int output, backends::RowRequest& request);
   // Takes the token that a draw gave, and up to `most` tokens that are forced after it: they become `given`.
   void accept(int32_t token, int most);
   bool constrained() const { return bool(matcher_); }
   const SamplingParams& params() const { return state_.params(); }
 
-  int64_t draws = 0;              // queued so far (JavaScript thread)
-  int64_t latest = 0;             // the one that a step without tokens goes on from; 0: none (JavaScript thread)
-  int latest_jump = 0;            // forced tokens that it may take at most (JavaScript thread)
-  int64_t drawn = 0;              // the one that gave `given`: another than asked for means that one was aborted
-  std::vector<int32_t> given;     // the token drawn, and those forced after it; empty: no token was permitted
+  int64_t draws = 0;           // queued so far (JavaScript thread)
+  int64_t latest = 0;          // the one that a step without tokens goes on from; 0: none (JavaScript thread)
+  int latest_jump = 0;         // forced tokens that it may take at most (JavaScript thread)
+  int64_t drawn = 0;           // the one that gave `given`: another than asked for means that one was aborted
+  std::vector<int32_t> given;  // the token drawn, and those forced after it; empty: no token was permitted
 
  private:
   // Whether it is known what the next draw may be; refused: it is too ambiguous; failed: memory ran out.
@@ -57,16 +58,16 @@ class Slot {
 
   SamplingState state_;
   int vocab_;
-  std::unique_ptr<grammar::Matcher> matcher_;      // one step per output, after those it came with
+  std::unique_ptr<grammar::Matcher> matcher_;  // one step per output, after those it came with
   std::vector<int32_t> stop_ids_;
   std::vector<int32_t> thought_ids_;
   std::optional<ThinkingBudget> thinking_;
-  std::optional<int32_t> forced_; // what forced() says, until a token is taken
+  std::optional<int32_t> forced_;  // what forced() says, until a token is taken
   Readiness readiness_ = Readiness::none;
-  int32_t sole_ = -1;             // once ready: the one token that may follow, or -1 and
-  std::shared_ptr<const grammar::Mask> mask_;      // those that may, and
-  bool stops_ = false;            // whether stop ids may as well
-  grammar::Mask own_mask_, answer_mask_;   // with stop ids; and without tokens that begin thoughts
+  int32_t sole_ = -1;                          // once ready: the one token that may follow, or -1 and
+  std::shared_ptr<const grammar::Mask> mask_;  // those that may, and
+  bool stops_ = false;                         // whether stop ids may as well
+  grammar::Mask own_mask_, answer_mask_;       // with stop ids; and without tokens that begin thoughts
 };
 
 }  // namespace anneal::inference

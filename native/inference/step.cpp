@@ -13,20 +13,24 @@ using model::InvalidInput;
 
 namespace {
 
-// Logits of at most this many bytes are held at a time; longer lists of prompt log-probabilities are computed in pieces (the bits do not
-// depend on where a prefill is cut).
+// Logits of at most this many bytes are held at a time; longer lists of prompt log-probabilities are computed in pieces
+// (the bits do not depend on where a prefill is cut).
 constexpr int64_t kMaxLogitBytes = int64_t(64) << 20;
 constexpr int64_t kMaxStepTokens = 1 << 20;
 
-void check_ids(size_t entry, const char* field, const std::vector<int32_t>& ids, int least, int count, const char* what) {
+void check_ids(size_t entry, const char* field, const std::vector<int32_t>& ids, int least, int count,
+               const char* what) {
   for (size_t i = 0; i < ids.size(); ++i)
     if (ids[i] < least || ids[i] >= count)
-      throw InvalidInput{entry, field, int64_t(i), "is " + std::to_string(ids[i]) + "; " + what + " are 0 to " + std::to_string(count - 1) + (least < 0 ? ", -1 is none" : "")};
+      throw InvalidInput{entry, field, int64_t(i),
+                         "is " + std::to_string(ids[i]) + "; " + what + " are 0 to " + std::to_string(count - 1) +
+                             (least < 0 ? ", -1 is none" : "")};
 }
 
 void check_sequence(size_t i, Sequence& s, const StepLimits& limits) {
   if (s.continues) {
-    if (!s.slot || s.slot->latest == 0) throw InvalidInput{i, "tokens", -1, "must be given: the slot has no sampled token to go on from"};
+    if (!s.slot || s.slot->latest == 0)
+      throw InvalidInput{i, "tokens", -1, "must be given: the slot has no sampled token to go on from"};
     s.most = 1 + s.slot->latest_jump;
   } else {
     if (s.tokens.empty()) throw InvalidInput{i, "tokens", -1, "must not be empty"};
@@ -34,9 +38,13 @@ void check_sequence(size_t i, Sequence& s, const StepLimits& limits) {
     s.most = int(s.tokens.size());
   }
   const int64_t end = int64_t(s.position) + s.most;
-  if (end > limits.max_positions) throw InvalidInput{i, "tokens", -1, "reach past the model's " + std::to_string(limits.max_positions) + " positions"};
+  if (end > limits.max_positions)
+    throw InvalidInput{i, "tokens", -1,
+                       "reach past the model's " + std::to_string(limits.max_positions) + " positions"};
   if (int64_t(s.blocks.size()) * kPage < end)
-    throw InvalidInput{i, "blocks", -1, "covers " + std::to_string(s.blocks.size() * kPage) + " positions, " + std::to_string(end) + " are needed"};
+    throw InvalidInput{
+        i, "blocks", -1,
+        "covers " + std::to_string(s.blocks.size() * kPage) + " positions, " + std::to_string(end) + " are needed"};
   check_ids(i, "blocks", s.blocks, 0, limits.pages, "pages");
   if (s.sample && !s.slot) throw InvalidInput{i, "slot", -1, "must be an open slot where sample is true"};
   if (s.prompt_logprobs < 0) return;
@@ -53,7 +61,9 @@ void check_disjoint(const std::vector<Sequence>& sequences) {
     const Sequence& s = sequences[i];
     for (int64_t block = s.position / kPage; block * kPage < int64_t(s.position) + s.most; ++block)
       if (!written.insert(s.blocks[size_t(block)]).second)
-        throw InvalidInput{i, "blocks", -1, "writes page " + std::to_string(s.blocks[size_t(block)]) + ", which is written twice in this step"};
+        throw InvalidInput{
+            i, "blocks", -1,
+            "writes page " + std::to_string(s.blocks[size_t(block)]) + ", which is written twice in this step"};
     if (s.slot && !slots.insert(s.slot.get()).second) throw InvalidInput{i, "slot", -1, "is used twice in this step"};
   }
 }
@@ -68,7 +78,8 @@ void begin_step(std::vector<Sequence>& sequences, const StepLimits& limits) {
   for (size_t i = 0; i < sequences.size(); ++i) {
     check_sequence(i, sequences[i], limits);
     tokens += sequences[i].most;
-    if (tokens > kMaxStepTokens) throw InvalidInput{i, "tokens", -1, "are more than 1048576 in this step: cut the prefill into chunks"};
+    if (tokens > kMaxStepTokens)
+      throw InvalidInput{i, "tokens", -1, "are more than 1048576 in this step: cut the prefill into chunks"};
   }
   check_disjoint(sequences);
   for (Sequence& s : sequences) {
@@ -81,7 +92,8 @@ void begin_step(std::vector<Sequence>& sequences, const StepLimits& limits) {
 
 bool Stepper::run(std::vector<Sequence>& sequences) {
   if (!compute(sequences)) return false;
-  // Recorded only now: an aborted step leaves its slots as they were, and steps that wait for its draws find them missing.
+  // Recorded only now: an aborted step leaves its slots as they were, and steps that wait for its draws find them
+  // missing.
   for (Sequence& s : sequences)
     if (s.sample) {
       s.slot->drawn = s.draw;
@@ -126,9 +138,12 @@ bool Stepper::compute(std::vector<Sequence>& sequences) {
         if (s.prompt_logprobs >= 0) n = int(std::min<int64_t>(n, capacity - int64_t(rows_.size())));
       }
       const bool last = done + n == count;
-      const WantedLogits wanted = s.prompt_logprobs >= 0 ? WantedLogits::all : samples && last ? WantedLogits::last : WantedLogits::none;
+      const WantedLogits wanted = s.prompt_logprobs >= 0 ? WantedLogits::all
+                                  : samples && last      ? WantedLogits::last
+                                                         : WantedLogits::none;
       runs_.push_back({s.tokens.data() + done, n, s.position + done, s.blocks.data(), s.adapter, wanted});
-      for (int i = wanted == WantedLogits::all ? 0 : n - (wanted == WantedLogits::last); i < n; ++i) rows_.push_back({&s, done + i});
+      for (int i = wanted == WantedLogits::all ? 0 : n - (wanted == WantedLogits::last); i < n; ++i)
+        rows_.push_back({&s, done + i});
       done += n;
       if (!last) flush();
     }
@@ -138,7 +153,9 @@ bool Stepper::compute(std::vector<Sequence>& sequences) {
 }
 
 bool Stepper::pass() {
-  const auto drawn_from = [](const Row& row) { return draws(*row.sequence) && row.token + 1 == int(row.sequence->tokens.size()); };
+  const auto drawn_from = [](const Row& row) {
+    return draws(*row.sequence) && row.token + 1 == int(row.sequence->tokens.size());
+  };
   std::vector<Slot*> constrained;
   for (const Row& row : rows_)
     if (drawn_from(row) && row.sequence->slot->constrained()) constrained.push_back(row.sequence->slot.get());
@@ -153,7 +170,8 @@ bool Stepper::pass() {
     const Row& row = rows_[i];
     Sequence& s = *row.sequence;
     backends::RowRequest request{.row = int(i)};
-    if (s.prompt_logprobs >= 0) request.prompt_token = std::max(s.next[size_t(row.token)], 0), request.prompt_top = s.prompt_logprobs;
+    if (s.prompt_logprobs >= 0)
+      request.prompt_token = std::max(s.next[size_t(row.token)], 0), request.prompt_top = s.prompt_logprobs;
     if (drawn_from(row) && !s.slot->ask(s.output_index, request)) s.sampled = {-1, 0, {}, {}};
     requests_.push_back(request);
   }

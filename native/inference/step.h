@@ -9,32 +9,35 @@
 namespace anneal::inference {
 
 // What of a model bounds a step.
-struct StepLimits { int vocab, max_positions, pages; };
+struct StepLimits {
+  int vocab, max_positions, pages;
+};
 
 struct Sequence {
-  std::shared_ptr<Slot> slot;              // null: no sampling state
-  bool continues = false;                  // without tokens: from the token that the slot drew last, and those forced after it
-  std::vector<int32_t> tokens;             // [count]
-  std::vector<int32_t> blocks;             // pages of positions 0 .. position + count - 1
-  std::vector<int32_t> next;               // [count], with prompt_logprobs: the token after each, or -1
-  int position = 0;                        // of the first token
+  std::shared_ptr<Slot> slot;   // null: no sampling state
+  bool continues = false;       // without tokens: from the token that the slot drew last, and those forced after it
+  std::vector<int32_t> tokens;  // [count]
+  std::vector<int32_t> blocks;  // pages of positions 0 .. position + count - 1
+  std::vector<int32_t> next;    // [count], with prompt_logprobs: the token after each, or -1
+  int position = 0;             // of the first token
   backends::AdapterRef adapter;
-  bool sample = false;                     // draw a token from the last one's logits
-  int output_index = 0;                    // of the token drawn, not counting those forced before it
-  int jump = 0;                            // tokens at most that are taken after the one drawn, while no other is permitted
-  int prompt_logprobs = -1;                // >= 0: of every token, with so many of the most likely ones
+  bool sample = false;       // draw a token from the last one's logits
+  int output_index = 0;      // of the token drawn, not counting those forced before it
+  int jump = 0;              // tokens at most that are taken after the one drawn, while no other is permitted
+  int prompt_logprobs = -1;  // >= 0: of every token, with so many of the most likely ones
 
   // Set by begin_step.
-  int most = 0;                            // tokens at most: those after a draw are known only when the step runs
-  int64_t draw = 0, after = 0;             // its own draw's number; that of the draw it goes on from
+  int most = 0;                 // tokens at most: those after a draw are known only when the step runs
+  int64_t draw = 0, after = 0;  // its own draw's number; that of the draw it goes on from
 
   // Results. -2: nothing was to be drawn; -1: no token was permitted.
   sampling::Sampled sampled{-2, 0, {}, {}};
-  std::vector<int32_t> forced;             // taken after the token sampled
-  std::vector<sampling::RowLogprobs> rows; // [count], with prompt_logprobs
+  std::vector<int32_t> forced;              // taken after the token sampled
+  std::vector<sampling::RowLogprobs> rows;  // [count], with prompt_logprobs
 };
 
-// Checks sequences and numbers their draws, in the order in which steps are queued. Throws model::InvalidInput; then nothing has changed.
+// Checks sequences and numbers their draws, in the order in which steps are queued. Throws model::InvalidInput; then
+// nothing has changed.
 void begin_step(std::vector<Sequence>&, const StepLimits&);
 
 // Runs the steps of one model, one at a time, on the dispatcher.
@@ -47,7 +50,7 @@ class Stepper {
  private:
   struct Row {
     Sequence* sequence;
-    int token;                             // index in the sequence's tokens
+    int token;  // index in the sequence's tokens
   };
   bool compute(std::vector<Sequence>&);
   bool pass();
@@ -55,7 +58,7 @@ class Stepper {
   backends::Backend& backend_;
   MaskThread masks_;
   std::vector<backends::Run> runs_;
-  std::vector<Row> rows_;                  // those with logits
+  std::vector<Row> rows_;  // those with logits
   std::vector<backends::RowRequest> requests_;
   std::vector<backends::RowResult> results_;
 };

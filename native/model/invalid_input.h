@@ -8,7 +8,7 @@ namespace anneal::model {
 struct InvalidInput {
   size_t entry;
   const char* field;
-  int64_t element = -1;     // of the field, where it is a list
+  int64_t element = -1;  // of the field, where it is a list
   std::string problem;
 };
 

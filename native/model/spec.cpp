@@ -14,8 +14,10 @@ void check(const ModelSpec& m) {
     const AttentionSpec& a = m.layers[i].attention;
     const std::string at = "layers[" + std::to_string(i) + "].";
     require(a.head_dim > 0 && a.head_dim % 2 == 0, at + "attention.headDim", "must be positive and even");
-    require(a.kv_heads > 0 && a.heads > 0 && a.heads % a.kv_heads == 0, at + "attention.heads", "must be a multiple of kvHeads");
-    require(a.rope.rotary_share > 0 && a.rope.rotary_share <= 1, at + "attention.rope.rotaryShare", "must be above 0 and at most 1");
+    require(a.kv_heads > 0 && a.heads > 0 && a.heads % a.kv_heads == 0, at + "attention.heads",
+            "must be a multiple of kvHeads");
+    require(a.rope.rotary_share > 0 && a.rope.rotary_share <= 1, at + "attention.rope.rotaryShare",
+            "must be above 0 and at most 1");
     require(m.layers[i].feed_forward.intermediate > 0, at + "feedForward.intermediate", "must be positive");
   }
 }

@@ -1,5 +1,5 @@
-// What a model is, whatever computes it: sizes, and layer by layer what each does. Families are data; a table in TypeScript makes specs of
-// their configurations, and a device refuses by name what it does not have.
+// What a model is, whatever computes it: sizes, and layer by layer what each does. Families are data; a table in
+// TypeScript makes specs of their configurations, and a device refuses by name what it does not have.
 #pragma once
 #include <cstdint>
 #include <stdexcept>
@@ -17,12 +17,12 @@ enum class RopeType : uint8_t { none, standard, linear, llama3, yarn };
 struct RopeSpec {
   RopeType type = RopeType::standard;
   double theta = 10000, factor = 1;
-  double rotary_share = 1;                                    // of a head's elements, from the first
-  double low_freq_factor = 1, high_freq_factor = 4;           // llama3
-  double original_max_positions = 0;                          // llama3, yarn
-  double attention_factor = 0, beta_fast = 32, beta_slow = 1; // yarn; attention_factor 0: 0.1 ln(factor) + 1
-  double mscale = 0, mscale_all_dim = 0;                      // yarn; 0: absent
-  bool truncate = true;                                       // yarn
+  double rotary_share = 1;                                     // of a head's elements, from the first
+  double low_freq_factor = 1, high_freq_factor = 4;            // llama3
+  double original_max_positions = 0;                           // llama3, yarn
+  double attention_factor = 0, beta_fast = 32, beta_slow = 1;  // yarn; attention_factor 0: 0.1 ln(factor) + 1
+  double mscale = 0, mscale_all_dim = 0;                       // yarn; 0: absent
+  bool truncate = true;                                        // yarn
   bool operator==(const RopeSpec&) const = default;
 };
 
@@ -30,10 +30,10 @@ struct RopeSpec {
 struct AttentionSpec {
   int heads = 0, kv_heads = 0, head_dim = 0;
   RopeSpec rope;
-  double scale = 0;               // of q.k; 0: 1 / sqrt(head_dim)
-  int window = 0;                 // positions that a token sees, itself included; 0: all before it
-  double soft_cap = 0;            // scores become cap * tanh(score / cap); 0: as they are
-  bool qk_norm = false;           // an RMS norm of every head of q and k, before rope
+  double scale = 0;      // of q.k; 0: 1 / sqrt(head_dim)
+  int window = 0;        // positions that a token sees, itself included; 0: all before it
+  double soft_cap = 0;   // scores become cap * tanh(score / cap); 0: as they are
+  bool qk_norm = false;  // an RMS norm of every head of q and k, before rope
   bool q_bias = false, k_bias = false, v_bias = false, o_bias = false;
 };
 
@@ -46,27 +46,28 @@ struct FeedForwardSpec {
   bool bias = false;
 };
 
-// Where a layer normalises: before attention and feed-forward (input_layernorm, post_attention_layernorm), or what they put out as well.
+// Where a layer normalises: before attention and feed-forward (input_layernorm, post_attention_layernorm), or what they
+// put out as well.
 enum class NormPlacement : uint8_t { before, before_and_after };
 
-// One layer: x += attention(norm(x)), x += feed_forward(norm(x)). A new kind of layer is a field here, and a forward and a backward in
-// each backend that has it.
+// One layer: x += attention(norm(x)), x += feed_forward(norm(x)). A new kind of layer is a field here, and a forward
+// and a backward in each backend that has it.
 struct LayerSpec {
   AttentionSpec attention;
   FeedForwardSpec feed_forward;
   NormPlacement norms = NormPlacement::before;
-  double residual_scale = 1;      // of what attention and feed-forward add
+  double residual_scale = 1;  // of what attention and feed-forward add
 };
 
 struct ModelSpec {
   int hidden = 0, vocab = 0, max_positions = 0;
   std::vector<LayerSpec> layers;
   float rms_eps = 1e-6f;
-  bool norm_adds_one = false;     // norms multiply by 1 + weight
-  bool tied_head = false;         // the head's weight is the embedding's
+  bool norm_adds_one = false;  // norms multiply by 1 + weight
+  bool tied_head = false;      // the head's weight is the embedding's
   double embedding_scale = 1, logit_scale = 1;
-  double logit_soft_cap = 0;      // 0: none
-  TensorFormat format = TensorFormat::f32;   // of weights, activations and pages
+  double logit_soft_cap = 0;                // 0: none
+  TensorFormat format = TensorFormat::f32;  // of weights, activations and pages
 };
 
 // What a spec asks for and a device does not have, or what no model can be.

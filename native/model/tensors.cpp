@@ -5,8 +5,9 @@
 namespace anneal::model {
 
 const char* projection_place(int p) {
-  static constexpr const char* places[kProjections] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
-                                                       "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj"};
+  static constexpr const char* places[kProjections] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+                                                       "self_attn.o_proj", "mlp.gate_proj",    "mlp.up_proj",
+                                                       "mlp.down_proj"};
   return places[p];
 }
 

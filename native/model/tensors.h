@@ -20,7 +20,10 @@ std::string projection_name(int layer, int projection);
 std::string layer_name(int layer, const char* rest);
 
 // y[outputs] = x[inputs] . W^T (+ bias)
-struct ProjectionShape { int outputs, inputs; bool bias; };
+struct ProjectionShape {
+  int outputs, inputs;
+  bool bias;
+};
 ProjectionShape projection_shape(const ModelSpec&, int layer, int projection);
 
 // Row-major; a vector has cols 0 and `rows` elements.
@@ -35,7 +38,7 @@ std::vector<TensorShape> weight_tensors(const ModelSpec&);
 
 struct LoraSpec {
   int rank;
-  float alpha;                  // scale = alpha / rank (rslora: alpha / sqrt(rank))
+  float alpha;  // scale = alpha / rank (rslora: alpha / sqrt(rank))
   bool rslora = false;
   bool targets[kProjections] = {};
 };

@@ -1,6 +1,6 @@
-// Counter-based random numbers: a draw is a function of (seed, stream, counter, draw) alone, so it does not depend on what
-// else runs or on how often a step was repeated. Philox 4x32 with 10 rounds (Salmon et al., "Parallel random numbers: as easy as
-// 1, 2, 3", SC 2011).
+// Counter-based random numbers: a draw is a function of (seed, stream, counter, draw) alone, so it does not depend on
+// what else runs or on how often a step was repeated. Philox 4x32 with 10 rounds (Salmon et al., "Parallel random
+// numbers: as easy as 1, 2, 3", SC 2011).
 #pragma once
 #include <array>
 #include <cstdint>

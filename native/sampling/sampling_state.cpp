@@ -28,8 +28,8 @@ void SamplingState::accept(int32_t token) {
 
 bool SamplingState::edits_logits() const {
   const SamplingParams& p = params_;
-  return p.restrict_allowed || !p.bad_words.empty() || too_few() || !p.bias_ids.empty() || p.repetition_penalty != 1 || p.frequency_penalty != 0 ||
-         p.presence_penalty != 0;
+  return p.restrict_allowed || !p.bad_words.empty() || too_few() || !p.bias_ids.empty() || p.repetition_penalty != 1 ||
+         p.frequency_penalty != 0 || p.presence_penalty != 0;
 }
 
 bool SamplingState::permits(int32_t token) const {

@@ -1,4 +1,5 @@
-// How long a model may think: once the thoughts of an output are as many tokens as they may be, the tokens that close them are forced.
+// How long a model may think: once the thoughts of an output are as many tokens as they may be, the tokens that close
+// them are forced.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -9,12 +10,13 @@ namespace anneal::sampling {
 
 class ThinkingBudget {
  public:
-  // `open`, `close`: the tokens that begin and end thoughts, neither empty. `used`: tokens of thoughts that the prompt ends in; -1: it has
-  // none that are open.
+  // `open`, `close`: the tokens that begin and end thoughts, neither empty. `used`: tokens of thoughts that the prompt
+  // ends in; -1: it has none that are open.
   ThinkingBudget(int most, int used, std::vector<int32_t> open, std::vector<int32_t> close)
       : most_(most), used_(used), open_(std::move(open)), close_(std::move(close)) {}
 
-  // The token that must follow these outputs; -1: any may. Outputs that were given to the last call are not looked at again.
+  // The token that must follow these outputs; -1: any may. Outputs that were given to the last call are not looked at
+  // again.
   int32_t forced(std::span<const int32_t> outputs) {
     for (; seen_ < outputs.size() && !closed_; seen_++) {
       const auto so_far = outputs.first(seen_ + 1);
@@ -44,8 +46,8 @@ class ThinkingBudget {
 
   int most_, used_;
   std::vector<int32_t> open_, close_;
-  size_t seen_ = 0;                   // outputs looked at
-  size_t from_ = kNone;               // the first output that is a thought, where the outputs opened them
+  size_t seen_ = 0;      // outputs looked at
+  size_t from_ = kNone;  // the first output that is a thought, where the outputs opened them
   bool closed_ = false;
 };
 

@@ -23,14 +23,16 @@ struct Token {
   bool sampled;
 };
 
-// Log ratios beyond this carry no information and would overflow float32 gradients (old logprobs may be floored at -9999).
+// Log ratios beyond this carry no information and would overflow float32 gradients (old logprobs may be floored at
+// -9999).
 constexpr double kLargestLogRatio = 60;
 
 double ratio_of(double log_ratio) { return std::exp(std::clamp(log_ratio, -kLargestLogRatio, kLargestLogRatio)); }
 
 void check(const PolicyLossRow& row, const PolicyLossSettings& settings) {
   if (!row.logprobs || !row.old_logprobs || !row.advantages || !row.weights || !row.mask || !row.segments)
-    throw std::invalid_argument("a policy loss row needs logprobs, oldLogprobs, advantages, weights, mask and segments");
+    throw std::invalid_argument(
+        "a policy loss row needs logprobs, oldLogprobs, advantages, weights, mask and segments");
   if (settings.kl_coef > 0 && !row.reference)
     throw std::invalid_argument("a KL-shaped advantage needs reference logprobs");
   if (settings.truncation > 0 && settings.truncate_by_original && !row.original)

@@ -17,14 +17,14 @@ enum class KlSource : uint8_t { sample, current_learner };
 struct PolicyLossSettings {
   PolicyObjective objective = PolicyObjective::cispo;
   ImportanceLevel level = ImportanceLevel::token;
-  double clip_low = 0, clip_high = 5;   // bounds of the ratio: 1 - epsilon, 1 + epsilon_high
-  double ratio_cap = 0;                 // > 0: the ratio is at most this, for every token
-  bool mask_outside_clip = false;       // the ratio counts as 0 unless clip_low < ratio < clip_high
-  double tau = 0;                       // advantage -= tau * (new - old), the difference held constant
-  double kl_coef = 0;                   // > 0: advantage += kl_coef * (mean k - k), k = source - reference
+  double clip_low = 0, clip_high = 5;  // bounds of the ratio: 1 - epsilon, 1 + epsilon_high
+  double ratio_cap = 0;                // > 0: the ratio is at most this, for every token
+  bool mask_outside_clip = false;      // the ratio counts as 0 unless clip_low < ratio < clip_high
+  double tau = 0;                      // advantage -= tau * (new - old), the difference held constant
+  double kl_coef = 0;                  // > 0: advantage += kl_coef * (mean k - k), k = source - reference
   KlSource kl_source = KlSource::sample;
-  double truncation = 0;                // > 0: each term is scaled by min(ratio, truncation), held constant
-  bool truncate_by_original = false;    // that ratio is exp(old - original) instead
+  double truncation = 0;              // > 0: each term is scaled by min(ratio, truncation), held constant
+  bool truncate_by_original = false;  // that ratio is exp(old - original) instead
 };
 
 // All arrays have `count` entries. NaN in `old_logprobs` or `original` means none: the new one, held constant.
@@ -34,23 +34,23 @@ struct PolicyLossRow {
   const float* old_logprobs = nullptr;
   const float* advantages = nullptr;
   const float* weights = nullptr;
-  const uint8_t* mask = nullptr;        // nonzero: trained; everything else is read only where this is set
-  const int32_t* segments = nullptr;    // 0 <= segment <= count; equal values are one sequence
-  const float* reference = nullptr;     // needed if kl_coef > 0
-  const float* original = nullptr;      // needed if truncate_by_original
-  const float* entropies = nullptr;     // may be null: the metric is then 0
+  const uint8_t* mask = nullptr;      // nonzero: trained; everything else is read only where this is set
+  const int32_t* segments = nullptr;  // 0 <= segment <= count; equal values are one sequence
+  const float* reference = nullptr;   // needed if kl_coef > 0
+  const float* original = nullptr;    // needed if truncate_by_original
+  const float* entropies = nullptr;   // may be null: the metric is then 0
 };
 
 // Means over the trained entries unless said otherwise. "Sampled" entries are those whose old logprob is known.
 struct PolicyLossMetrics {
-  double loss = 0;                      // sum(l * w) / trained
-  double entropy = 0;                   // sum(H * w) / trained
-  double kl_policy_ref = 0;             // mean k; 0 without kl_coef
-  double probs_corr = 0;                // Pearson correlation of exp(old), exp(new); 0 below 2 sampled or without spread
+  double loss = 0;           // sum(l * w) / trained
+  double entropy = 0;        // sum(H * w) / trained
+  double kl_policy_ref = 0;  // mean k; 0 without kl_coef
+  double probs_corr = 0;     // Pearson correlation of exp(old), exp(new); 0 below 2 sampled or without spread
   double ratio_mean = 1, ratio_max = 1, ratio_min = 1;  // exp(new - old) of sampled entries
-  double ratio_exact_share = 1;         // share of sampled entries whose new logprob equals the old one bit for bit
-  double clip_fraction = 0;             // share of trained entries whose ratio lies outside the clip bounds
-  double approx_kl = 0;                 // mean over sampled of ratio - 1 - log ratio
+  double ratio_exact_share = 1;  // share of sampled entries whose new logprob equals the old one bit for bit
+  double clip_fraction = 0;      // share of trained entries whose ratio lies outside the clip bounds
+  double approx_kl = 0;          // mean over sampled of ratio - 1 - log ratio
   int64_t trained = 0, sampled = 0;
 };
 

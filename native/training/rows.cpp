@@ -17,11 +17,13 @@ void check_row(size_t i, Row& row, const std::vector<Row>& rows, const model::Mo
   if (count == 0) throw InvalidInput{i, "tokens", -1, "must not be empty"};
   for (size_t t = 0; t < count; ++t)
     if (row.tokens[t] < 0 || row.tokens[t] >= m.vocab)
-      throw InvalidInput{i, "tokens", int64_t(t), "is " + std::to_string(row.tokens[t]) + "; token ids are 0 to " + std::to_string(m.vocab - 1)};
+      throw InvalidInput{i, "tokens", int64_t(t),
+                         "is " + std::to_string(row.tokens[t]) + "; token ids are 0 to " + std::to_string(m.vocab - 1)};
   if (row.trained.empty()) row.trained.assign(count, 1);
   if (row.trained.size() != count) throw InvalidInput{i, "trained", -1, "must be as long as tokens"};
   row.trained.back() = 0;
-  if (!row.temperatures.empty() && row.temperatures.size() != count) throw InvalidInput{i, "temperatures", -1, "must be as long as tokens"};
+  if (!row.temperatures.empty() && row.temperatures.size() != count)
+    throw InvalidInput{i, "temperatures", -1, "must be as long as tokens"};
   for (size_t t = 0; t < row.temperatures.size(); ++t)
     if (!(row.temperatures[t] >= kMinTemperature && row.temperatures[t] <= kMaxTemperature))
       throw InvalidInput{i, "temperatures", int64_t(t), "must be between 1e-6 and 1e6"};
@@ -30,7 +32,8 @@ void check_row(size_t i, Row& row, const std::vector<Row>& rows, const model::Mo
     const Row& shared = rows[size_t(row.prefix)];
     if (shared.prefix >= 0) throw InvalidInput{i, "prefix", -1, "must be a row without a prefix of its own"};
     if (row.prefix_length < 1 || size_t(row.prefix_length) > shared.tokens.size())
-      throw InvalidInput{i, "prefixLength", -1, "must be a whole number from 1 to " + std::to_string(shared.tokens.size())};
+      throw InvalidInput{i, "prefixLength", -1,
+                         "must be a whole number from 1 to " + std::to_string(shared.tokens.size())};
   }
   if (row.prefix_length + int64_t(count) > m.max_positions)
     throw InvalidInput{i, "tokens", -1, "reach past the model's " + std::to_string(m.max_positions) + " positions"};
@@ -43,7 +46,8 @@ void check(std::vector<Row>& rows, const model::ModelSpec& m) {
   for (size_t i = 0; i < rows.size(); ++i) {
     check_row(i, rows[i], rows, m);
     tokens += int64_t(rows[i].tokens.size());
-    if (tokens > kMaxPassTokens) throw InvalidInput{i, "tokens", -1, "are more than 16777216 in this pass: use several passes"};
+    if (tokens > kMaxPassTokens)
+      throw InvalidInput{i, "tokens", -1, "are more than 16777216 in this pass: use several passes"};
   }
 }
 

@@ -8,10 +8,10 @@
 namespace anneal::training {
 
 struct Row {
-  std::vector<int32_t> tokens;          // [count]
-  std::vector<uint8_t> trained;         // [count]; empty: every token but the last predicts one
-  std::vector<float> temperatures;      // [count], or empty: 1
-  int prefix = -1, prefix_length = 0;   // continues so many tokens of an earlier row
+  std::vector<int32_t> tokens;         // [count]
+  std::vector<uint8_t> trained;        // [count]; empty: every token but the last predicts one
+  std::vector<float> temperatures;     // [count], or empty: 1
+  int prefix = -1, prefix_length = 0;  // continues so many tokens of an earlier row
 };
 
 // Throws model::InvalidInput. Fills in `trained`.

@@ -23,10 +23,12 @@ RowValues values_of(const backends::TrainPass& pass, size_t rows) {
 void Pass::check(const RowGradients& gradients) const {
   const auto check_list = [&](const std::vector<std::vector<float>>& list, const char* field) {
     for (size_t i = 0; i < list.size(); ++i) {
-      if (list[i].size() != rows_[i].tokens.size()) throw InvalidGradient{field, i, -1, "must be as long as the row's logprobs"};
+      if (list[i].size() != rows_[i].tokens.size())
+        throw InvalidGradient{field, i, -1, "must be as long as the row's logprobs"};
       // What was not asked for has no activations; the last entry of a row predicts nothing.
       for (size_t t = 0; t < list[i].size(); ++t)
-        if (list[i][t] != 0 && !rows_[i].trained[t]) throw InvalidGradient{field, i, int64_t(t), "must be 0: this entry is not trained"};
+        if (list[i][t] != 0 && !rows_[i].trained[t])
+          throw InvalidGradient{field, i, int64_t(t), "must be 0: this entry is not trained"};
     }
   };
   check_list(gradients.logprobs, "dLogprobs");
@@ -40,10 +42,12 @@ void Pass::backward(const RowGradients& gradients) {
   if (!kept->backward(logprobs, entropies)) throw Aborted();
 }
 
-std::unique_ptr<backends::TrainPass> Trainer::run(const std::vector<Row>& rows, backends::Trainable* trainable, const backends::AdapterRef& adapter,
+std::unique_ptr<backends::TrainPass> Trainer::run(const std::vector<Row>& rows, backends::Trainable* trainable,
+                                                  const backends::AdapterRef& adapter,
                                                   const backends::PassOptions& options) {
   std::vector<backends::TrainRow> described;
-  for (const Row& row : rows) described.push_back({row.tokens, row.trained, row.temperatures, row.prefix, row.prefix_length});
+  for (const Row& row : rows)
+    described.push_back({row.tokens, row.trained, row.temperatures, row.prefix, row.prefix_length});
   auto pass = backend_.forward(described, trainable, adapter, options);
   if (!pass) throw Aborted();
   return pass;

@@ -30,7 +30,8 @@ class Pass {
 // What the dispatcher uses of a trainer.
 class Trainer {
  public:
-  Trainer(backends::Backend& backend, std::unique_ptr<backends::Trainable> trainable) : backend_(backend), trainable_(std::move(trainable)) {}
+  Trainer(backends::Backend& backend, std::unique_ptr<backends::Trainable> trainable)
+      : backend_(backend), trainable_(std::move(trainable)) {}
 
   // Both throw Aborted; forward NoRoom as well.
   RowValues forward(Pass& pass);
@@ -39,7 +40,8 @@ class Trainer {
   backends::Trainable& trainable() { return *trainable_; }
 
  private:
-  std::unique_ptr<backends::TrainPass> run(const std::vector<Row>&, backends::Trainable*, const backends::AdapterRef&, const backends::PassOptions&);
+  std::unique_ptr<backends::TrainPass> run(const std::vector<Row>&, backends::Trainable*, const backends::AdapterRef&,
+                                           const backends::PassOptions&);
   backends::Backend& backend_;
   std::unique_ptr<backends::Trainable> trainable_;
 };

@@ -1,4 +1,5 @@
-// Rows, passes and the policy's loss, over a small random model on the processor. Linked and run by test/native/programs.test.ts.
+// Rows, passes and the policy's loss, over a small random model on the processor. Linked and run by
+// test/native/programs.test.ts.
 #include "../backends/cpu/decoder_fixture.h"
 #include "../model/invalid_input.h"
 #include "policy_loss.h"
@@ -40,7 +41,8 @@ std::string refused(std::vector<Row> rows) {
   try {
     check(rows, small_model());
   } catch (const InvalidInput& input) {
-    return std::to_string(input.entry) + "." + input.field + (input.element < 0 ? "" : "." + std::to_string(input.element));
+    return std::to_string(input.entry) + "." + input.field +
+           (input.element < 0 ? "" : "." + std::to_string(input.element));
   }
   return "";
 }
@@ -52,7 +54,8 @@ void checks_rows() {
   expect(refused({{.tokens = some, .trained = {1}}}) == "0.trained", "too few marks");
   expect(refused({{.tokens = some, .temperatures = {1, 0, 1}}}) == "0.temperatures.1", "a temperature of zero");
   expect(refused({{.tokens = some, .prefix = 0, .prefix_length = 1}}) == "0.prefix", "a row that continues itself");
-  expect(refused({{.tokens = some}, {.tokens = some, .prefix = 0, .prefix_length = 4}}) == "1.prefixLength", "a prefix longer than its row");
+  expect(refused({{.tokens = some}, {.tokens = some, .prefix = 0, .prefix_length = 4}}) == "1.prefixLength",
+         "a prefix longer than its row");
   expect(refused({{.tokens = std::vector<int32_t>(201, 1)}}) == "0.tokens", "a row past the model's positions");
   std::vector<Row> good = {{.tokens = some}, {.tokens = some, .prefix = 0, .prefix_length = 2}};
   check(good, small_model());
@@ -71,7 +74,8 @@ void descends(Loaded& m, TestPool& pool) {
     Pass pass(rows, {});
     const RowValues values = trainer.forward(pass);
     const RowValues evaluated = trainer.evaluate(rows, trainer.trainable().version());
-    expect(values.logprobs == evaluated.logprobs && values.entropies == evaluated.entropies, "evaluation has the forward pass's numbers");
+    expect(values.logprobs == evaluated.logprobs && values.entropies == evaluated.entropies,
+           "evaluation has the forward pass's numbers");
     double sum = 0;
     RowGradients gradients;
     for (size_t r = 0; r < rows.size(); r++) {
@@ -96,7 +100,8 @@ void descends(Loaded& m, TestPool& pool) {
     }
     return "";
   };
-  expect(asks({.logprobs = {std::vector<float>(5), std::vector<float>(2)}}) == "dLogprobs0.-1", "a gradient that is too short");
+  expect(asks({.logprobs = {std::vector<float>(5), std::vector<float>(2)}}) == "dLogprobs0.-1",
+         "a gradient that is too short");
   expect(asks({.logprobs = {std::vector<float>(6), {0, 1}}}) == "dLogprobs1.1", "a gradient of what is not trained");
 
   Pass tight(rows, {.memory_budget = 1});
@@ -143,11 +148,13 @@ void differentiates(const Arrays& weights, Pool& pool) {
     const TensorShape& t = trainer.trainable().tensors()[i];
     std::vector<float> g(size_t(t.elements()));
     trainer.trainable().read(int(i), Trainable::Part::gradient, g);
-    const size_t at = size_t(std::max_element(g.begin(), g.end(), [](float a, float b) { return std::abs(a) < std::abs(b); }) - g.begin());
+    const size_t at = size_t(
+        std::max_element(g.begin(), g.end(), [](float a, float b) { return std::abs(a) < std::abs(b); }) - g.begin());
     Arrays up = weights, down = weights;
     up[t.name].values[at] += 5e-3f, down[t.name].values[at] -= 5e-3f;
     const double difference = (loss(up) - loss(down)) / 1e-2;
-    below(std::abs(difference - g[at]), 2e-2 * std::abs(g[at]) + 2e-3, "derivative by " + t.name + " " + std::to_string(g[at]) + " for " + std::to_string(difference));
+    below(std::abs(difference - g[at]), 2e-2 * std::abs(g[at]) + 2e-3,
+          "derivative by " + t.name + " " + std::to_string(g[at]) + " for " + std::to_string(difference));
   }
 }
 
@@ -156,7 +163,8 @@ void weighs_policies() {
   const uint8_t mask[] = {1, 1};
   const int32_t segments[] = {0, 0};
   PolicyLossRow row;
-  row.count = 2, row.logprobs = logprobs, row.old_logprobs = old, row.advantages = advantages, row.weights = weights, row.mask = mask, row.segments = segments;
+  row.count = 2, row.logprobs = logprobs, row.old_logprobs = old, row.advantages = advantages, row.weights = weights,
+  row.mask = mask, row.segments = segments;
   float d[2];
   const PolicyLossMetrics metrics = policy_loss(row, {}, d);
   expect(metrics.ratio_mean == 1 && metrics.ratio_exact_share == 1, "fresh samples have ratios of exactly one");

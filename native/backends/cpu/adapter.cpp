@@ -24,23 +24,27 @@ struct Packing {
   void run(const Kernels& kernels) const {
     const int at = first * kLanes;
     if (transposed)
-      kernels.pack_transposed(src.at(0, at), DType::f32, src.ld, n, std::min(count * kLanes, k - at), panels + first * panel_bytes(kernels, n));
+      kernels.pack_transposed(src.at(0, at), DType::f32, src.ld, n, std::min(count * kLanes, k - at),
+                              panels + first * panel_bytes(kernels, n));
     else
-      kernels.pack(src.at(at), DType::f32, src.ld, std::min(count * kLanes, n - at), k, panels + first * panel_bytes(kernels, k));
+      kernels.pack(src.at(at), DType::f32, src.ld, std::min(count * kLanes, n - at), k,
+                   panels + first * panel_bytes(kernels, k));
   }
 };
 
-void pack_matrix(const Kernels& k, const Matrix& src, int rows, int cols, bool transposed, Buffer& to, std::vector<Packing>& list) {
+void pack_matrix(const Kernels& k, const Matrix& src, int rows, int cols, bool transposed, Buffer& to,
+                 std::vector<Packing>& list) {
   const int outputs = transposed ? cols : rows, reduction = transposed ? rows : cols, panels = int(panels_of(outputs));
   to.reserve(panels * panel_bytes(k, reduction));
   const int per = std::max<int>(1, kPackElements / (int64_t(reduction) * kLanes));
-  for (int first = 0; first < panels; first += per) list.push_back({src, rows, cols, transposed, to.data(), first, std::min(per, panels - first)});
+  for (int first = 0; first < panels; first += per)
+    list.push_back({src, rows, cols, transposed, to.data(), first, std::min(per, panels - first)});
 }
 
 }  // namespace
 
-std::shared_ptr<AdapterVersion> make_adapter_version(const ModelSpec& m, const Kernels& k, Pool& pool, const LoraSpec& spec, bool backward,
-                                                     const LoraValues& values) {
+std::shared_ptr<AdapterVersion> make_adapter_version(const ModelSpec& m, const Kernels& k, Pool& pool,
+                                                     const LoraSpec& spec, bool backward, const LoraValues& values) {
   auto version = std::make_shared<AdapterVersion>();
   version->rank = spec.rank;
   version->scale = lora_scale(spec);

@@ -4,15 +4,15 @@
 #include <functional>
 #include <vector>
 
-#include "weights.h"
 #include "memory.h"
+#include "weights.h"
 
 namespace anneal::cpu {
 
 // y += B (s (A x)) of one projection. Ranks are padded to whole panels with zeros.
 struct LowRank {
-  Buffer a, b;       // panels of A [rank][k] and B [n][rank]
-  Buffer a_t, b_t;   // panels of their transposes, for backward; empty in versions that are only served
+  Buffer a, b;      // panels of A [rank][k] and B [n][rank]
+  Buffer a_t, b_t;  // panels of their transposes, for backward; empty in versions that are only served
   explicit operator bool() const { return a.data() != nullptr; }
 };
 
@@ -25,13 +25,16 @@ class AdapterVersion final : public backends::Adapter {
 };
 
 // An adapter that this backend made.
-inline const AdapterVersion* version_of(const AdapterRef& adapter) { return static_cast<const AdapterVersion*>(adapter.get()); }
+inline const AdapterVersion* version_of(const AdapterRef& adapter) {
+  return static_cast<const AdapterVersion*>(adapter.get());
+}
 
 float lora_scale(const LoraSpec&);
 
 // Values of A [rank][k] (b false) or B [n][rank] (b true), row-major.
 using LoraValues = std::function<Matrix(int layer, int projection, bool b)>;
 // Null if aborted.
-std::shared_ptr<AdapterVersion> make_adapter_version(const ModelSpec&, const Kernels&, Pool&, const LoraSpec&, bool backward, const LoraValues&);
+std::shared_ptr<AdapterVersion> make_adapter_version(const ModelSpec&, const Kernels&, Pool&, const LoraSpec&,
+                                                     bool backward, const LoraValues&);
 
 }  // namespace anneal::cpu

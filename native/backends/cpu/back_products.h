@@ -14,14 +14,15 @@ constexpr int kBlockRows = 128;
 struct BackTerm {
   Rows dy;
   const Linear* w;
-  const char* transposed = nullptr;   // panels of W^T, or null: blocks of it are transposed on the way
+  const char* transposed = nullptr;  // panels of W^T, or null: blocks of it are transposed on the way
   Rows g;
-  const char* a_t = nullptr;          // panels of A^T, or null: no adapter
+  const char* a_t = nullptr;  // panels of A^T, or null: no adapter
   int rank = 0;
 };
 
-// f(row, rows, col, cols, tile, ld, worker) for tiles of the sum of the terms, [rows][width]. Tiles lie in worker scratch, or
-// in `out` where there is one; a term's outputs from .. to - 1 take part, and `accumulate` adds to what is in `out`.
+// f(row, rows, col, cols, tile, ld, worker) for tiles of the sum of the terms, [rows][width]. Tiles lie in worker
+// scratch, or in `out` where there is one; a term's outputs from .. to - 1 take part, and `accumulate` adds to what is
+// in `out`.
 struct BackProduct {
   int rows, width;
   const BackTerm* terms;
@@ -31,10 +32,12 @@ struct BackProduct {
   bool accumulate = false;
 };
 
-template <class F> void back_product(Team& team, const Kernels& k, std::vector<WorkerScratch>& workers, const BackProduct& p, F&& f) {
+template <class F>
+void back_product(Team& team, const Kernels& k, std::vector<WorkerScratch>& workers, const BackProduct& p, F&& f) {
   const int panels = int(panels_of(p.width));
   auto place = [&](int row, int col, int panels, int worker) {
-    return p.out ? Matrix{p.out.at(row, col), p.out.ld} : Matrix{workers[worker].tile.floats(), int64_t(panels) * kLanes};
+    return p.out ? Matrix{p.out.at(row, col), p.out.ld}
+                 : Matrix{workers[worker].tile.floats(), int64_t(panels) * kLanes};
   };
   if (p.terms[0].transposed) {
     const Split split = split_product(team, p.rows, panels);
@@ -44,8 +47,11 @@ template <class F> void back_product(Team& team, const Kernels& k, std::vector<W
       const Matrix sums = place(t.row, col, t.panels, worker);
       for (int i = 0; i < p.count; i++) {
         const BackTerm& term = p.terms[i];
-        k.gemm(term.dy.at(t.row), term.dy.ld, t.rows, term.transposed + t.panel * panel_bytes(k, term.w->n), term.w->n, t.panels, sums.data, sums.ld, i > 0);
-        if (term.a_t) k.gemm(term.g.at(t.row), term.g.ld, t.rows, term.a_t + t.panel * panel_bytes(k, term.rank), term.rank, t.panels, sums.data, sums.ld, true);
+        k.gemm(term.dy.at(t.row), term.dy.ld, t.rows, term.transposed + t.panel * panel_bytes(k, term.w->n), term.w->n,
+               t.panels, sums.data, sums.ld, i > 0);
+        if (term.a_t)
+          k.gemm(term.g.at(t.row), term.g.ld, t.rows, term.a_t + t.panel * panel_bytes(k, term.rank), term.rank,
+                 t.panels, sums.data, sums.ld, true);
       }
       f(t.row, t.rows, col, std::min(t.panels * kLanes, p.width - col), sums.data, sums.ld, worker);
     });
@@ -66,7 +72,9 @@ template <class F> void back_product(Team& team, const Kernels& k, std::vector<W
         k.gemm(term.dy.at(0, n0), term.dy.ld, p.rows, transposed, n, mine, sums.data, sums.ld, accumulate);
         accumulate = true;
       }
-      if (term.a_t) k.gemm(term.g.data, term.g.ld, p.rows, term.a_t + panel * panel_bytes(k, term.rank), term.rank, mine, sums.data, sums.ld, true);
+      if (term.a_t)
+        k.gemm(term.g.data, term.g.ld, p.rows, term.a_t + panel * panel_bytes(k, term.rank), term.rank, mine, sums.data,
+               sums.ld, true);
     }
     f(0, p.rows, col, std::min(mine * kLanes, p.width - col), sums.data, sums.ld, worker);
   });
@@ -78,7 +86,8 @@ inline void transpose_weight(Team& team, const Kernels& k, const Linear& w, char
   const int panels = int(panels_of(w.k));
   team.each((panels + group - 1) / group, [&](int64_t chunk, int) {
     const int panel = int(chunk) * group, mine = std::min(group, panels - panel);
-    k.transpose_panels(w.panels.data(), w.n, w.k, panel * kLanes, mine * kLanes, 0, w.n, out + panel * panel_bytes(k, w.n));
+    k.transpose_panels(w.panels.data(), w.n, w.k, panel * kLanes, mine * kLanes, 0, w.n,
+                       out + panel * panel_bytes(k, w.n));
   });
 }
 
@@ -86,7 +95,7 @@ inline void transpose_weight(Team& team, const Kernels& k, const Linear& w, char
 // right operand (panels with the rows as reduction).
 struct TokenBlocks {
   Buffer memory;
-  size_t stride = 0;      // bytes of a block
+  size_t stride = 0;  // bytes of a block
   void size(const Kernels& k, int columns, int block_rows, int blocks) {
     stride = size_t(padded(columns)) * block_rows * k.elem;
     memory.reserve(stride * blocks);
@@ -104,7 +113,9 @@ struct TokenSum {
 // One owner for every tile of every sum; tokens in row order.
 inline void sum_over_tokens(Team& team, const Kernels& k, const std::vector<TokenSum>& sums, int rows, int block_rows) {
   constexpr int kRows = 48;
-  struct Part { int sum, row, panel; };
+  struct Part {
+    int sum, row, panel;
+  };
   std::vector<Part> parts;
   for (size_t s = 0; s < sums.size(); s++)
     for (int64_t panel = 0; panel < panels_of(sums[s].n); panel += kTilePanels)
@@ -116,8 +127,9 @@ inline void sum_over_tokens(Team& team, const Kernels& k, const std::vector<Toke
     for (int row = 0, b = 0; row < rows; row += block_rows, b++) {
       const int n = std::min(block_rows, rows - row);
       team.preemption_point(worker);
-      k.gemm(s.left->block(b) + size_t(p.row) * block_rows * k.elem, block_rows, m, s.right->block(b) + p.panel * panel_bytes(k, n), n, panels,
-             s.out.at(p.row, int64_t(p.panel) * kLanes), s.out.ld, true);
+      k.gemm(s.left->block(b) + size_t(p.row) * block_rows * k.elem, block_rows, m,
+             s.right->block(b) + p.panel * panel_bytes(k, n), n, panels, s.out.at(p.row, int64_t(p.panel) * kLanes),
+             s.out.ld, true);
     }
   });
 }

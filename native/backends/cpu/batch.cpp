@@ -4,7 +4,8 @@
 
 namespace anneal::cpu {
 
-Model::Model(const ModelSpec& m, const Kernels& k, std::unique_ptr<Weights> w) : spec(m), shape(shape_of(m)), kernels(k), weights(std::move(w)) {
+Model::Model(const ModelSpec& m, const Kernels& k, std::unique_ptr<Weights> w)
+    : spec(m), shape(shape_of(m)), kernels(k), weights(std::move(w)) {
   std::vector<const RopeSpec*> known;
   for (const LayerSpec& l : m.layers) {
     const AttentionSpec& a = l.attention;

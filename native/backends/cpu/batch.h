@@ -20,7 +20,7 @@ struct Model {
   Model(const ModelSpec&, const Kernels&, std::unique_ptr<Weights>);
   int q_width() const { return shape.heads * shape.head_dim; }
   int kv_width() const { return shape.kv_heads * shape.head_dim; }
-  int group() const { return shape.heads / shape.kv_heads; }   // query heads of a key-value head
+  int group() const { return shape.heads / shape.kv_heads; }  // query heads of a key-value head
   const RopeTable& rope(int layer) const { return ropes_[rope_of_[layer]]; }
   // Makes positions 0..count-1 available.
   void reserve_positions(int count) {
@@ -28,7 +28,7 @@ struct Model {
   }
   // Of q.k in a layer's attention.
   float attention_scale(int layer) const { return scales_[layer]; }
-  int64_t head_ld() const { return padded(shape.head_dim); }    // float32 per head in attention's outputs
+  int64_t head_ld() const { return padded(shape.head_dim); }  // float32 per head in attention's outputs
   int64_t layer_bytes() const {
     int64_t sum = 0;
     for (const Linear& w : weights->layers[0].projections) sum += panels_of(w.n) * panel_bytes(kernels, w.k);
@@ -36,9 +36,9 @@ struct Model {
   }
 
  private:
-  std::vector<RopeTable> ropes_;   // those that differ
-  std::vector<int> rope_of_;       // [layer]
-  std::vector<float> scales_;      // [layer]
+  std::vector<RopeTable> ropes_;  // those that differ
+  std::vector<int> rope_of_;      // [layer]
+  std::vector<float> scales_;     // [layer]
 };
 
 // Tokens that stand at consecutive positions of one sequence.
@@ -54,21 +54,25 @@ struct Segment {
 };
 
 // Query rows of one attention task: tokens [row, row + rows) of a sequence.
-struct QueryTile { int sequence, row, rows; };
+struct QueryTile {
+  int sequence, row, rows;
+};
 
 // A slot of a page that a token's key and value go to.
-struct Slot { int32_t page, slot; };
+struct Slot {
+  int32_t page, slot;
+};
 
 struct Batch {
   int rows = 0;
   Pages* pages = nullptr;
-  std::vector<int32_t> tokens, positions;     // [rows]
-  std::vector<int32_t> query_positions;       // [rows * group]: the position of each query row
-  std::vector<Slot> slots;                    // [rows]
-  std::vector<Slot> copies;                   // further slots of a row: copies_from[row] .. copies_from[row + 1]
-  std::vector<int32_t> copies_from;           // [rows + 1], or empty: no copies
+  std::vector<int32_t> tokens, positions;  // [rows]
+  std::vector<int32_t> query_positions;    // [rows * group]: the position of each query row
+  std::vector<Slot> slots;                 // [rows]
+  std::vector<Slot> copies;                // further slots of a row: copies_from[row] .. copies_from[row + 1]
+  std::vector<int32_t> copies_from;        // [rows + 1], or empty: no copies
   std::vector<Sequence> sequences;
-  std::vector<Segment> segments;              // rows without an adapter are in none
+  std::vector<Segment> segments;  // rows without an adapter are in none
   std::vector<QueryTile> tiles;
 
   void clear();
@@ -76,7 +80,8 @@ struct Batch {
   void add_tiles(int group);
 };
 
-// Rows and matrices that own their memory. Their leading dimension depends on the columns alone, so that padding stays zero.
+// Rows and matrices that own their memory. Their leading dimension depends on the columns alone, so that padding stays
+// zero.
 struct RowStore : Rows {
   Buffer memory;
   void size(int64_t rows, int64_t cols, const Kernels& k) {
@@ -97,7 +102,7 @@ struct MatrixStore : Matrix {
 // Temporaries of a run of rows within one layer.
 struct Span {
   RowStore normed, q, k, v, gate, up, act;
-  RowStore z[kProjections];           // s A x of each adapted projection
+  RowStore z[kProjections];  // s A x of each adapted projection
   // Backward: gradients of what the names say, rounded for the products; g: s B^T dy of each adapted projection.
   RowStore d_out, d_gate, d_up, d_q, d_k, d_v, g[kProjections];
   MatrixStore d_normed;
@@ -114,20 +119,21 @@ struct WorkerScratch {
 
 // What a forward pass over one layer leaves behind. In a step all residuals are one buffer and nothing else is kept.
 struct LayerActivations {
-  Matrix x_in, x_mid, x_out;    // residual stream [rows][hidden]; no x_out: the layer stops before its last product
-  Rows q, k;                    // before norm and rope; no data: not kept
-  Rows gate, up;                // likewise
-  Rows attention;               // [rows][heads * head_dim], always there
-  float* lse = nullptr;         // [kv_heads][rows][group], or null
+  Matrix x_in, x_mid, x_out;  // residual stream [rows][hidden]; no x_out: the layer stops before its last product
+  Rows q, k;                  // before norm and rope; no data: not kept
+  Rows gate, up;              // likewise
+  Rows attention;             // [rows][heads * head_dim], always there
+  float* lse = nullptr;       // [kv_heads][rows][group], or null
 };
 
-// How a pass spreads its rows: one run of rows per worker at a time (small layers, many rows), or all workers on every product.
+// How a pass spreads its rows: one run of rows per worker at a time (small layers, many rows), or all workers on every
+// product.
 struct Workspace {
   bool by_rows = false;
   int span_rows = 0;
   std::vector<Span> spans;
   std::vector<WorkerScratch> workers;
-  RowStore queries;             // roped [kv_heads][rows][group][head_dim]
+  RowStore queries;  // roped [kv_heads][rows][group][head_dim]
 
   // block: by_rows spans are multiples of it (1: any). lora_columns: padded rank, or 0.
   void configure(const Model&, int rows, int workers, int block, int lora_columns);
@@ -143,15 +149,16 @@ struct Workspace {
         f(one, spans[worker], row0, std::min(span_rows, rows - row0));
       });
     } else {
-      for (int row0 = 0; row0 < rows && all.ok(); row0 += span_rows) f(all, spans[0], row0, std::min(span_rows, rows - row0));
+      for (int row0 = 0; row0 < rows && all.ok(); row0 += span_rows)
+        f(all, spans[0], row0, std::min(span_rows, rows - row0));
     }
   }
 };
 
 // Float32 elements of a worker's product tile.
 constexpr int kTileRows = 128, kTilePanels = 12;
-constexpr int kSpanRows = 512;      // rows of a run that all workers share
-constexpr int kBackwardColumns = 48, kBackwardReduction = 2048;   // of a worker's panel of transposed weights
+constexpr int kSpanRows = 512;                                   // rows of a run that all workers share
+constexpr int kBackwardColumns = 48, kBackwardReduction = 2048;  // of a worker's panel of transposed weights
 static_assert(kSpanRows * kBackwardColumns <= 2 * kTileRows * kTilePanels * kLanes);
 
 }  // namespace anneal::cpu

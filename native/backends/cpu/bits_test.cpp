@@ -1,5 +1,5 @@
-// The promises about bits: a token's logits and log-probability do not depend on how the work was cut, batched, spread over
-// workers or compiled; gradients are a function of the rows alone.
+// The promises about bits: a token's logits and log-probability do not depend on how the work was cut, batched, spread
+// over workers or compiled; gradients are a function of the rows alone.
 #include <deque>
 #include <filesystem>
 
@@ -53,7 +53,8 @@ struct Case {
       for (int chunk : {1, 3, 7, 33, 64, 95})
         for (TestPool* pool : {&one, &two})
           expect(same_bits(logits_of(reference, *pool, tokens, adapters[a], chunk), wanted),
-                 what + ": prefill in chunks of " + std::to_string(chunk) + ", " + std::to_string(pool->workers()) + " workers");
+                 what + ": prefill in chunks of " + std::to_string(chunk) + ", " + std::to_string(pool->workers()) +
+                     " workers");
       for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512bf16}) {
         if (!all_isas || !kernels(isa, dtype()) || isa == best_isa()) continue;
         Loaded other = load(isa);
@@ -62,8 +63,11 @@ struct Case {
       }
       // The same numbers in training's forward pass.
       const TrainRow row{.tokens = tokens};
-      const auto predictions = [&](const TrainPass& pass) { return std::vector<float>(pass.logprobs(0).begin(), pass.logprobs(0).end() - 1); };
-      const std::vector<float> logprobs = logprobs_from(*kernels(best_isa(), dtype()), wanted, tokens, reference.vocab());
+      const auto predictions = [&](const TrainPass& pass) {
+        return std::vector<float>(pass.logprobs(0).begin(), pass.logprobs(0).end() - 1);
+      };
+      const std::vector<float> logprobs =
+          logprobs_from(*kernels(best_isa(), dtype()), wanted, tokens, reference.vocab());
       for (TestPool* pool : {&one, &two}) {
         reference.pool.pool = pool;
         auto pass = reference.backend->forward({&row, 1}, nullptr, adapters[a], {});
@@ -74,7 +78,8 @@ struct Case {
         auto trainable = reference.backend->train_adapter(saved.spec, 1, &reader);
         auto pass = reference.backend->forward({&row, 1}, trainable.get(), nullptr, {});
         expect(same_bits(predictions(*pass), logprobs), what + ": logprobs of training");
-        expect(same_bits(logits_of(reference, two, tokens, trainable->version(), 20), wanted), what + ": logits of the trainable's version");
+        expect(same_bits(logits_of(reference, two, tokens, trainable->version(), 20), wanted),
+               what + ": logits of the trainable's version");
       }
     }
   }
@@ -82,7 +87,8 @@ struct Case {
   // Decode steps of 16 sequences, three adapters and none among them, against each alone.
   void check_batches() {
     Loaded m = load(best_isa());
-    const AdapterRef adapters[] = {nullptr, m.backend->load_adapter(saved.spec, saved.reader()), random_adapter(m, 3, 5), random_adapter(m, 20, 6)};
+    const AdapterRef adapters[] = {nullptr, m.backend->load_adapter(saved.spec, saved.reader()),
+                                   random_adapter(m, 3, 5), random_adapter(m, 20, 6)};
     const int vocab = m.vocab(), count = 16;
     Sequences sequences;
     std::vector<std::vector<float>> wanted;
@@ -100,7 +106,8 @@ struct Case {
         for (int s = from; s < to; s++) {
           const int n = int(sequences[s].size());
           prefill.push_back({sequences[s].data(), n - 1, 0, tables[s].data(), adapters[s % 4], WantedLogits::none});
-          decode.push_back({sequences[s].data() + n - 1, 1, n - 1, tables[s].data(), adapters[s % 4], WantedLogits::last});
+          decode.push_back(
+              {sequences[s].data() + n - 1, 1, n - 1, tables[s].data(), adapters[s % 4], WantedLogits::last});
         }
         const std::vector<int32_t> spare = {100, 101};
         decode.push_back({sequences[15].data(), 70, 0, spare.data(), adapters[2], WantedLogits::none});
@@ -108,8 +115,10 @@ struct Case {
         m.backend->step(prefill);
         const std::vector<float> out = rows_of(m, *m.backend->step(decode));
         for (int s = from; s < to; s++) {
-          const std::vector<float> got(out.begin() + size_t(s - from) * vocab, out.begin() + size_t(s - from + 1) * vocab);
-          expect(same_bits(got, {wanted[s].end() - vocab, wanted[s].end()}), name + ": decode of sequence " + std::to_string(s) + " in a batch of " + std::to_string(batch));
+          const std::vector<float> got(out.begin() + size_t(s - from) * vocab,
+                                       out.begin() + size_t(s - from + 1) * vocab);
+          expect(same_bits(got, {wanted[s].end() - vocab, wanted[s].end()}),
+                 name + ": decode of sequence " + std::to_string(s) + " in a batch of " + std::to_string(batch));
         }
       }
     }
@@ -125,17 +134,20 @@ struct Case {
     const Run prefill{sequences[12].data(), 70, 0, table.data(), nullptr, WantedLogits::none};
     m.backend->step({&prefill, 1});
     m.backend->copy_page(41, 43);
-    const Run original{sequences[12].data() + 70, 1, 70, table.data(), nullptr, WantedLogits::last}, copied{sequences[12].data() + 70, 1, 70, copy.data(), nullptr, WantedLogits::last};
-    const std::vector<float> a = rows_of(m, *m.backend->step({&original, 1})), b = rows_of(m, *m.backend->step({&copied, 1}));
+    const Run original{sequences[12].data() + 70, 1, 70, table.data(), nullptr, WantedLogits::last},
+        copied{sequences[12].data() + 70, 1, 70, copy.data(), nullptr, WantedLogits::last};
+    const std::vector<float> a = rows_of(m, *m.backend->step({&original, 1})),
+                             b = rows_of(m, *m.backend->step({&copied, 1}));
     expect(same_bits(a, b), name + ": copied page");
   }
 
-  std::vector<std::vector<float>> gradients(Isa isa, TestPool& pool, const Sequences& rows, bool full, PassOptions options = {}) {
+  std::vector<std::vector<float>> gradients(Isa isa, TestPool& pool, const Sequences& rows, bool full,
+                                            PassOptions options = {}) {
     Loaded m = load(isa);
     auto reader = saved.reader();
     auto trainable = full ? m.backend->train_weights() : m.backend->train_adapter(saved.spec, 1, &reader);
     train_on(m, pool, rows, trainable.get(), nullptr, options);
-    train_on(m, pool, {rows[0]}, trainable.get(), nullptr, options);   // a second one adds up
+    train_on(m, pool, {rows[0]}, trainable.get(), nullptr, options);  // a second one adds up
     return gradients_of(*trainable);
   }
 
@@ -145,10 +157,12 @@ struct Case {
       const std::string what = name + (full ? " full" : " adapter") + " gradients: ";
       expect(gradients(best_isa(), two, rows, full) == wanted, what + "two workers");
       expect(gradients(best_isa(), two, rows, full, {.keep_bytes = 1}) == wanted, what + "all layers computed again");
-      expect(gradients(best_isa(), one, rows, full, {.keep_bytes = 1 << 20}) == wanted, what + "some layers computed again");
+      expect(gradients(best_isa(), one, rows, full, {.keep_bytes = 1 << 20}) == wanted,
+             what + "some layers computed again");
       check_room(rows, full, wanted);
       for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx512})
-        if (kernels(isa, dtype()) && isa != best_isa()) expect(gradients(isa, two, rows, full) == wanted, what + isa_name(isa));
+        if (kernels(isa, dtype()) && isa != best_isa())
+          expect(gradients(isa, two, rows, full) == wanted, what + isa_name(isa));
       const auto moved = after_steps(one, rows, full);
       expect(after_steps(two, rows, full) == moved, what + "two optimizer steps");
     }
@@ -167,8 +181,7 @@ struct Case {
     try {
       gradients(best_isa(), two, rows, full, {.memory_budget = needed - 1});
       expect(false, what + "a byte less than is needed");
-    } catch (const NoRoom&) {
-    }
+    } catch (const NoRoom&) {}
     MemoryAccount outside;
     MemoryAccount::Scope scope(outside);
     Loaded m = load(best_isa());
@@ -191,7 +204,8 @@ struct Case {
     auto trainable = full ? m.backend->train_weights() : m.backend->train_adapter(saved.spec, 1, &reader);
     for (int step = 0; step < 2; step++) train_on(m, pool, rows, trainable.get()), trainable->optim_step({1e-3f});
     std::vector<std::vector<float>> out;
-    for (size_t i = 0; i < trainable->tensors().size(); i++) out.push_back(read_part(*trainable, int(i), Trainable::Part::value));
+    for (size_t i = 0; i < trainable->tensors().size(); i++)
+      out.push_back(read_part(*trainable, int(i), Trainable::Part::value));
     out.push_back(logits_of(m, pool, rows[0], trainable->version(), 1000));
     return out;
   }
@@ -204,12 +218,14 @@ struct Case {
     for (int prefix : {5, 64, 70, 128}) {
       const std::vector<int32_t> prompt = some_tokens(prefix, vocab, 77);
       // Row 0 is the prompt and a completion; 1 and 2 continue the prompt; 3 continues row 2 past the prompt.
-      const Sequences tails = {some_tokens(9, vocab, 1), some_tokens(70, vocab, 2), some_tokens(30, vocab, 3), some_tokens(12, vocab, 4)};
+      const Sequences tails = {some_tokens(9, vocab, 1), some_tokens(70, vocab, 2), some_tokens(30, vocab, 3),
+                               some_tokens(12, vocab, 4)};
       Sequences whole(4, prompt);
       for (int r = 0; r < 3; r++) whole[r].insert(whole[r].end(), tails[r].begin(), tails[r].end());
       whole[3].insert(whole[3].end(), tails[2].begin(), tails[2].begin() + 11);
       whole[3].insert(whole[3].end(), tails[3].begin(), tails[3].end());
-      // Only what follows the shared part is trained, so that both forms sum the same terms; the first token of it is predicted by the prefix.
+      // Only what follows the shared part is trained, so that both forms sum the same terms; the first token of it is
+      // predicted by the prefix.
       TrainRow packed[4], unpacked[4];
       std::vector<std::vector<uint8_t>> mask, packed_mask;
       std::vector<std::vector<float>> d, packed_d;
@@ -219,12 +235,16 @@ struct Case {
         mask.emplace_back(whole[r].size(), 0), d.emplace_back(whole[r].size(), 0.0f);
         for (int t = start; t + 1 < int(whole[r].size()); t++) mask[r][t] = 1, d[r][t] = 0.1f * float(t % 7 - 3);
         const int skip = r ? start : 0;
-        packed_mask.emplace_back(mask[r].begin() + skip, mask[r].end()), packed_d.emplace_back(d[r].begin() + skip, d[r].end());
+        packed_mask.emplace_back(mask[r].begin() + skip, mask[r].end()),
+            packed_d.emplace_back(d[r].begin() + skip, d[r].end());
       }
       const int parents[] = {-1, 0, 0, 2}, lengths[] = {0, prefix, prefix, prefix + 11};
       for (int r = 0; r < 4; r++) {
         unpacked[r] = {.tokens = whole[r], .trained = mask[r]};
-        packed[r] = {.tokens = r ? tails[r] : whole[r], .trained = packed_mask[r], .prefix = parents[r], .prefix_length = lengths[r]};
+        packed[r] = {.tokens = r ? tails[r] : whole[r],
+                     .trained = packed_mask[r],
+                     .prefix = parents[r],
+                     .prefix_length = lengths[r]};
         ds.push_back(d[r]), packed_ds.push_back(packed_d[r]);
       }
       for (bool full : {false, true}) {
@@ -237,16 +257,20 @@ struct Case {
           for (int r = 0; r < 4; r++) {
             const int start = int(whole[r].size()) - int(tails[r].size());
             const auto l = pass->logprobs(r), e = pass->entropies(r);
-            for (int t = start; t + 1 < int(whole[r].size()); t++) logprobs[form].push_back(l[form && r ? t - start : t]), entropies[form].push_back(e[form && r ? t - start : t]);
+            for (int t = start; t + 1 < int(whole[r].size()); t++)
+              logprobs[form].push_back(l[form && r ? t - start : t]),
+                  entropies[form].push_back(e[form && r ? t - start : t]);
           }
           pass->backward(form ? packed_ds : ds, {});
           gradients[form] = gradients_of(*trainable);
         }
-        const std::string what = name + (full ? " full" : " adapter") + ", shared prefix of " + std::to_string(prefix) + ": ";
+        const std::string what =
+            name + (full ? " full" : " adapter") + ", shared prefix of " + std::to_string(prefix) + ": ";
         expect(same_bits(logprobs[0], logprobs[1]), what + "logprobs");
         expect(same_bits(entropies[0], entropies[1]), what + "entropies");
         for (size_t i = 0; i < gradients[0].size(); i++)
-          below(relative_difference(gradients[1][i], gradients[0][i]), type == TensorFormat::f32 ? 1e-5 : 2e-2, what + "gradient " + std::to_string(i));
+          below(relative_difference(gradients[1][i], gradients[0][i]), type == TensorFormat::f32 ? 1e-5 : 2e-2,
+                what + "gradient " + std::to_string(i));
       }
     }
   }
@@ -277,7 +301,8 @@ struct Case {
       auto trainable = m.backend->train_weights();
       train_on(m, two, {tokens}, trainable.get(), &out.logprobs);
       for (size_t i = 0; i < trainable->tensors().size(); i++)
-        if (trainable->tensors()[i].name.ends_with("k_proj.weight") || trainable->tensors()[i].name.ends_with("gate_proj.weight"))
+        if (trainable->tensors()[i].name.ends_with("k_proj.weight") ||
+            trainable->tensors()[i].name.ends_with("gate_proj.weight"))
           out.gradients.push_back(read_part(*trainable, int(i), Trainable::Part::gradient));
       return out;
     };
@@ -286,13 +311,17 @@ struct Case {
       ModelSpec narrow_config = whole, wide_config = whole;
       Arrays dropped = weights, zeroed = weights;
       const int width = (hidden ? whole.hidden : whole.layers[0].feed_forward.intermediate) - 1;
-      if (hidden) narrow_config.hidden = width;
+      if (hidden)
+        narrow_config.hidden = width;
       else
         for (LayerSpec& l : narrow_config.layers) l.feed_forward.intermediate = width;
       for (bool drop : {false, true})
         for (auto& [tensor, a] : drop ? dropped : zeroed) {
-          const bool input = hidden && (tensor.find("q_proj.w") + 1 || tensor.find("k_proj.w") + 1 || tensor.find("v_proj.w") + 1 || tensor.find("embed") + 1 || tensor.find("lm_head") + 1);
-          const bool gate = tensor.find("gate_proj.w") + 1 || tensor.find("up_proj.w") + 1, down = tensor.find("down_proj.w") + 1, o = tensor.find("o_proj.w") + 1;
+          const bool input =
+              hidden && (tensor.find("q_proj.w") + 1 || tensor.find("k_proj.w") + 1 || tensor.find("v_proj.w") + 1 ||
+                         tensor.find("embed") + 1 || tensor.find("lm_head") + 1);
+          const bool gate = tensor.find("gate_proj.w") + 1 || tensor.find("up_proj.w") + 1,
+                     down = tensor.find("down_proj.w") + 1, o = tensor.find("o_proj.w") + 1;
           const bool norm = tensor.find("layernorm") + 1 || tensor == "model.norm.weight";
           if (hidden ? down || o || norm : gate) narrow(a, 0, width, drop);
           if (hidden ? input || gate : down) narrow(a, 1, width, drop);
@@ -302,7 +331,8 @@ struct Case {
         }
       if (hidden) narrow_config.rms_eps *= float(width + 1) / float(width);
       const Numbers odd = numbers(narrow_config, dropped), even = numbers(wide_config, zeroed);
-      const std::string what = name + (hidden ? " hidden width " : " intermediate width ") + std::to_string(width) + ": ";
+      const std::string what =
+          name + (hidden ? " hidden width " : " intermediate width ") + std::to_string(width) + ": ";
       expect(same_bits(odd.logits, odd.decoded), what + "decode and prefill");
       const double tolerance = type == TensorFormat::f32 ? 1e-4 : 3e-2;
       if (hidden) {
@@ -317,7 +347,8 @@ struct Case {
       } else {
         expect(same_bits(odd.logits, even.logits) && same_bits(odd.logprobs, even.logprobs), what + "logits");
         for (size_t i = 0; i < odd.gradients.size(); i++) {
-          expect(std::equal(odd.gradients[i].begin(), odd.gradients[i].end(), even.gradients[i].begin()), what + "gradient");
+          expect(std::equal(odd.gradients[i].begin(), odd.gradients[i].end(), even.gradients[i].begin()),
+                 what + "gradient");
         }
       }
     }
@@ -352,7 +383,8 @@ struct Case {
     expect(gradients_of(*trainable) == before, name + ": gradients after an aborted backward");
   }
 
-  // Training that is closed in the middle of an optimizer step leaves the model with the weights of before, or those of after.
+  // Training that is closed in the middle of an optimizer step leaves the model with the weights of before, or those of
+  // after.
   void check_aborted_steps(const Sequences& rows) {
     TestPool aborting(2);
     bool whole = false;
@@ -373,11 +405,11 @@ struct Case {
       try {
         trainable->optim_step({1e-2f});
         whole = true;
-      } catch (const Aborted&) {
-      }
+      } catch (const Aborted&) {}
       aborting.abort_after = 0;
       trainable.reset();
-      expect(same_bits(logits_of(closing, one, rows[0], nullptr, 1000), whole ? after : before), name + ": weights after a step that was aborted at loop " + std::to_string(runs));
+      expect(same_bits(logits_of(closing, one, rows[0], nullptr, 1000), whole ? after : before),
+             name + ": weights after a step that was aborted at loop " + std::to_string(runs));
     }
   }
 };
@@ -392,9 +424,15 @@ void check_bits(const std::string& folder) {
   Sequences rows;
   for (int r = 0; r < 3; r++) rows.push_back(expected.at("row" + std::to_string(r) + ".tokens").integers());
   for (TensorFormat type : {TensorFormat::f32, TensorFormat::bf16}) {
-    Case c{name + (type == TensorFormat::f32 ? " float32" : " bfloat16"), folder, read_weights(folder), SavedAdapter(folder), type, one, two};
+    Case c{name + (type == TensorFormat::f32 ? " float32" : " bfloat16"),
+           folder,
+           read_weights(folder),
+           SavedAdapter(folder),
+           type,
+           one,
+           two};
     c.check_cuts(rows[1], true);
-    if (name == "qwen3") c.check_cuts(some_tokens(1100, 384, 9), false);   // more than one attention segment
+    if (name == "qwen3") c.check_cuts(some_tokens(1100, 384, 9), false);  // more than one attention segment
     c.check_batches();
     c.check_gradients(rows);
     c.check_prefixes();

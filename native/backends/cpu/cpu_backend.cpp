@@ -18,7 +18,8 @@ constexpr int64_t kInlineMacs = 2 << 20;
 
 }  // namespace
 
-CpuBackend::CpuBackend(std::unique_ptr<Model> model, Pool& pool, int pages) : model_(std::move(model)), pool_(pool), pages_(model_->shape, model_->kernels) {
+CpuBackend::CpuBackend(std::unique_ptr<Model> model, Pool& pool, int pages)
+    : model_(std::move(model)), pool_(pool), pages_(model_->shape, model_->kernels) {
   pages_.reserve(pages);
   train_memory_ = std::make_shared<TrainMemorySlot>();
 }
@@ -36,7 +37,8 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
   // Runs of one adapter stand together.
   order_.resize(count), first_row_.resize(count);
   std::iota(order_.begin(), order_.end(), 0);
-  std::stable_sort(order_.begin(), order_.end(), [&](int a, int b) { return runs[a].adapter.get() < runs[b].adapter.get(); });
+  std::stable_sort(order_.begin(), order_.end(),
+                   [&](int a, int b) { return runs[a].adapter.get() < runs[b].adapter.get(); });
   batch_.clear();
   batch_.pages = &pages_;
   int lora_columns = 0, last_position = 0;
@@ -44,7 +46,8 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
     const Run& run = runs[i];
     if (run.count <= 0) continue;
     first_row_[i] = batch_.rows;
-    for (int p = (run.position + kPage - 1) / kPage * kPage; p < run.position + run.count; p += kPage) pages_.clear(run.blocks[p / kPage]);
+    for (int p = (run.position + kPage - 1) / kPage * kPage; p < run.position + run.count; p += kPage)
+      pages_.clear(run.blocks[p / kPage]);
     if (const AdapterVersion* adapter = version_of(run.adapter)) {
       if (!batch_.segments.empty() && batch_.segments.back().adapter == adapter)
         batch_.segments.back().rows += run.count;
@@ -66,7 +69,8 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
   const bool small = rows * m.layer_bytes() / k.elem <= kInlineMacs;
   Team team = small ? Team() : Team(pool_);
   each_rows(team, rows, c.hidden, [&](int row, int n, int) {
-    for (int i = row; i < row + n; i++) k.embed(m.weights->embedding.panels.data(), c.vocab, c.hidden, batch_.tokens[i], residual_.at(i));
+    for (int i = row; i < row + n; i++)
+      k.embed(m.weights->embedding.panels.data(), c.vocab, c.hidden, batch_.tokens[i], residual_.at(i));
   });
   LayerActivations a;
   a.x_in = a.x_mid = a.x_out = residual_;
@@ -77,7 +81,8 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
   for (int i = 0; i < count; i++) {
     if (runs[i].count <= 0 || runs[i].logits == WantedLogits::none) continue;
     const int end = first_row_[i] + runs[i].count;
-    for (int row = runs[i].logits == WantedLogits::last ? end - 1 : first_row_[i]; row < end; row++) logit_rows_.push_back(row);
+    for (int row = runs[i].logits == WantedLogits::last ? end - 1 : first_row_[i]; row < end; row++)
+      logit_rows_.push_back(row);
   }
   const int wanted = int(logit_rows_.size());
   if (wanted == 0) return team.ok() ? &logits_ : nullptr;
@@ -86,7 +91,8 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
   normed_.size(wanted, c.hidden, k);
   each_rows(team, wanted, c.hidden, [&](int row, int n, int) {
     for (int i = row; i < row + n; i++)
-      k.rmsnorm(residual_.at(logit_rows_[i]), residual_.ld, m.weights->final_norm.data(), c.rms_eps, 1, c.hidden, normed_.at(i), normed_.ld);
+      k.rmsnorm(residual_.at(logit_rows_[i]), residual_.ld, m.weights->final_norm.data(), c.rms_eps, 1, c.hidden,
+                normed_.at(i), normed_.ld);
   });
   const Linear& head = m.weights->head();
   Team all(pool_);
@@ -94,13 +100,14 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
   const Split split = split_product(head_team, wanted, panels_of(head.n));
   head_team.each(split.chunks(), [&](int64_t chunk, int) {
     const Tile t = tile_of(split, chunk);
-    k.gemm(normed_.at(t.row), normed_.ld, t.rows, head.panels.data() + t.panel * panel_bytes(k, head.k), head.k, t.panels,
-           logits_.values.at(t.row, int64_t(t.panel) * kLanes), logits_.values.ld, false);
+    k.gemm(normed_.at(t.row), normed_.ld, t.rows, head.panels.data() + t.panel * panel_bytes(k, head.k), head.k,
+           t.panels, logits_.values.at(t.row, int64_t(t.panel) * kLanes), logits_.values.ld, false);
   });
   return team.ok() && head_team.ok() ? &logits_ : nullptr;
 }
 
-bool CpuBackend::sample(const backends::Logits& logits, std::span<const RowRequest> requests, std::span<RowResult> results) {
+bool CpuBackend::sample(const backends::Logits& logits, std::span<const RowRequest> requests,
+                        std::span<RowResult> results) {
   const MatrixStore& rows = static_cast<const HostLogits&>(logits).values;
   const Kernels& k = model_->kernels;
   const int vocab = model_->shape.vocab;
@@ -118,7 +125,9 @@ bool CpuBackend::sample(const backends::Logits& logits, std::span<const RowReque
       return;
     }
     const uint32_t* mask = r.mask;
-    if (r.other_mask && !std::binary_search(r.likeliest.begin(), r.likeliest.end(), int32_t(std::max_element(row, row + vocab) - row))) mask = r.other_mask;
+    if (r.other_mask &&
+        !std::binary_search(r.likeliest.begin(), r.likeliest.end(), int32_t(std::max_element(row, row + vocab) - row)))
+      mask = r.other_mask;
     out.sampled = cpu::sample(k, *r.draw, row, r.output, mask, scratch);
   });
 }
@@ -126,7 +135,8 @@ bool CpuBackend::sample(const backends::Logits& logits, std::span<const RowReque
 AdapterRef CpuBackend::load_adapter(const LoraSpec& lora, const AdapterValues& values) {
   return make_adapter_version(model_->spec, model_->kernels, pool_, lora, false, [&](int layer, int p, bool b) {
     // Not written to.
-    return Matrix{const_cast<float*>(values(layer, p, b)), b ? lora.rank : projection_shape(model_->spec, layer, p).inputs};
+    return Matrix{const_cast<float*>(values(layer, p, b)),
+                  b ? lora.rank : projection_shape(model_->spec, layer, p).inputs};
   });
 }
 
@@ -142,7 +152,8 @@ std::unique_ptr<Trainable> CpuBackend::train_weights() {
   return parameters;
 }
 
-std::unique_ptr<TrainPass> CpuBackend::forward(std::span<const TrainRow> rows, Trainable* trainable, const AdapterRef& adapter, const PassOptions& options) {
+std::unique_ptr<TrainPass> CpuBackend::forward(std::span<const TrainRow> rows, Trainable* trainable,
+                                               const AdapterRef& adapter, const PassOptions& options) {
   return train_forward(*model_, pool_, rows, static_cast<Parameters*>(trainable), adapter, options, train_memory_);
 }
 

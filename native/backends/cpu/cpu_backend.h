@@ -9,7 +9,7 @@ namespace anneal::cpu {
 class TrainMemorySlot;
 
 struct HostLogits final : backends::Logits {
-  MatrixStore values;   // [rows][vocab], padded to panels
+  MatrixStore values;  // [rows][vocab], padded to panels
 };
 
 class CpuBackend final : public backends::Backend {
@@ -29,7 +29,8 @@ class CpuBackend final : public backends::Backend {
   AdapterRef load_adapter(const LoraSpec&, const AdapterValues&) override;
   std::unique_ptr<Trainable> train_adapter(const LoraSpec&, uint64_t seed, const AdapterValues* values) override;
   std::unique_ptr<Trainable> train_weights() override;
-  std::unique_ptr<TrainPass> forward(std::span<const TrainRow>, Trainable*, const AdapterRef&, const PassOptions&) override;
+  std::unique_ptr<TrainPass> forward(std::span<const TrainRow>, Trainable*, const AdapterRef&,
+                                     const PassOptions&) override;
 
  private:
   std::unique_ptr<Model> model_;
@@ -42,7 +43,7 @@ class CpuBackend final : public backends::Backend {
   RowStore attention_, normed_;
   std::vector<int> order_, first_row_, logit_rows_;
   HostLogits logits_;
-  std::vector<SamplerScratch> scratch_;      // [worker]
+  std::vector<SamplerScratch> scratch_;  // [worker]
   std::shared_ptr<TrainMemorySlot> train_memory_;
 };
 

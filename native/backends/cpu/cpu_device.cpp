@@ -22,16 +22,23 @@ void CpuDevice::require(const ModelSpec& m) const {
   for (size_t i = 0; i < m.layers.size(); i++) {
     const LayerSpec& l = m.layers[i];
     const std::string at = "layers[" + std::to_string(i) + "].", attention = at + "attention.";
-    if (l.attention.heads / l.attention.kv_heads > kAttentionRows) refuse(attention + "heads", "are more than 64 to a key-value head");
-    if (l.attention.heads != first.attention.heads || l.attention.kv_heads != first.attention.kv_heads || l.attention.head_dim != first.attention.head_dim)
+    if (l.attention.heads / l.attention.kv_heads > kAttentionRows)
+      refuse(attention + "heads", "are more than 64 to a key-value head");
+    if (l.attention.heads != first.attention.heads || l.attention.kv_heads != first.attention.kv_heads ||
+        l.attention.head_dim != first.attention.head_dim)
       refuse(attention + "heads", "differ from those of other layers, which the CPU does not have");
-    if (l.feed_forward.intermediate != first.feed_forward.intermediate) refuse(at + "feedForward.intermediate", "differs from that of other layers, which the CPU does not have");
-    if (l.attention.qk_norm != first.attention.qk_norm) refuse(attention + "qkNorm", "differs from that of other layers, which the CPU does not have");
-    if (l.attention.rope.rotary_share != 1) refuse(attention + "rope.rotaryShare", "other than 1 is what the CPU does not have");
+    if (l.feed_forward.intermediate != first.feed_forward.intermediate)
+      refuse(at + "feedForward.intermediate", "differs from that of other layers, which the CPU does not have");
+    if (l.attention.qk_norm != first.attention.qk_norm)
+      refuse(attention + "qkNorm", "differs from that of other layers, which the CPU does not have");
+    if (l.attention.rope.rotary_share != 1)
+      refuse(attention + "rope.rotaryShare", "other than 1 is what the CPU does not have");
     if (l.attention.window != 0) refuse(attention + "window", "is what the CPU does not have: attention over a window");
     if (l.attention.soft_cap != 0) refuse(attention + "softCap", "is what the CPU does not have: capped scores");
-    if (l.feed_forward.activation != model::Activation::silu) refuse(at + "feedForward.activation", "other than silu is what the CPU does not have");
-    if (l.norms != model::NormPlacement::before) refuse(at + "norms", "after attention and feed-forward are what the CPU does not have");
+    if (l.feed_forward.activation != model::Activation::silu)
+      refuse(at + "feedForward.activation", "other than silu is what the CPU does not have");
+    if (l.norms != model::NormPlacement::before)
+      refuse(at + "norms", "after attention and feed-forward are what the CPU does not have");
     if (l.residual_scale != 1) refuse(at + "residualScale", "other than 1 is what the CPU does not have");
   }
   if (m.norm_adds_one) refuse("normAddsOne", "is what the CPU does not have");
@@ -53,7 +60,8 @@ std::vector<std::string> CpuDevice::arithmetics() const {
   return names;
 }
 
-std::unique_ptr<backends::Backend> CpuDevice::load(const ModelSpec& m, int pages, const std::string& arithmetic, const TensorReader& read,
+std::unique_ptr<backends::Backend> CpuDevice::load(const ModelSpec& m, int pages, const std::string& arithmetic,
+                                                   const TensorReader& read,
                                                    const std::function<bool(double)>& progress) const {
   require(m);
   const Kernels& k = *kernels_named(arithmetic, dtype_of(m.format));

@@ -14,7 +14,8 @@ class CpuDevice final : public backends::Device {
   void require(const model::ModelSpec&) const override;
   backends::ModelMemory memory(const model::ModelSpec&) const override;
   std::vector<std::string> arithmetics() const override;
-  std::unique_ptr<backends::Backend> load(const model::ModelSpec&, int pages, const std::string& arithmetic, const backends::TensorReader&,
+  std::unique_ptr<backends::Backend> load(const model::ModelSpec&, int pages, const std::string& arithmetic,
+                                          const backends::TensorReader&,
                                           const std::function<bool(double)>& progress) const override;
 
  private:

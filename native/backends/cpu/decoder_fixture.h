@@ -106,9 +106,13 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
   Json rope = j.has("rope_parameters") ? j["rope_parameters"] : j.has("rope_scaling") ? j["rope_scaling"] : Json{};
   a.rope.theta = j.has("rope_theta") ? j["rope_theta"].value : rope["rope_theta"].value;
   const std::string kind = rope.has("rope_type") ? rope["rope_type"].string : "default";
-  a.rope.type = kind == "linear" ? RopeType::linear : kind == "llama3" ? RopeType::llama3 : kind == "yarn" ? RopeType::yarn : RopeType::standard;
+  a.rope.type = kind == "linear"   ? RopeType::linear
+                : kind == "llama3" ? RopeType::llama3
+                : kind == "yarn"   ? RopeType::yarn
+                                   : RopeType::standard;
   a.rope.factor = rope.number_or("factor", 1);
-  a.rope.low_freq_factor = rope.number_or("low_freq_factor", 1), a.rope.high_freq_factor = rope.number_or("high_freq_factor", 4);
+  a.rope.low_freq_factor = rope.number_or("low_freq_factor", 1),
+  a.rope.high_freq_factor = rope.number_or("high_freq_factor", 4);
   a.rope.original_max_positions = rope.number_or("original_max_position_embeddings", 0);
   m.layers.assign(size_t(j["num_hidden_layers"].value), l);
   return m;
@@ -119,13 +123,16 @@ struct Loaded {
   ModelSpec spec;
   SwitchedPool pool;
   std::unique_ptr<Backend> backend;
-  Loaded(const std::string& folder, const Arrays& weights, TensorFormat format, Isa isa, Pool& pool, int max_positions = 0)
+  Loaded(const std::string& folder, const Arrays& weights, TensorFormat format, Isa isa, Pool& pool,
+         int max_positions = 0)
       : spec(read_spec(folder, format)), pool(pool) {
     if (max_positions) spec.max_positions = max_positions;
     load(weights, isa);
   }
   Loaded(const ModelSpec& s, const Arrays& weights, Isa isa, Pool& pool) : spec(s), pool(pool) { load(weights, isa); }
-  void load(const Arrays& weights, Isa isa) { backend = CpuDevice(pool).load(spec, 128, isa_name(isa), reader(weights), nullptr); }
+  void load(const Arrays& weights, Isa isa) {
+    backend = CpuDevice(pool).load(spec, 128, isa_name(isa), reader(weights), nullptr);
+  }
   int vocab() const { return spec.vocab; }
   static TensorReader reader(const Arrays& weights) {
     return [&weights](const std::string& name, int64_t row0, int64_t rows, float* dst) {
@@ -146,7 +153,8 @@ struct SavedAdapter {
   explicit SavedAdapter(const std::string& folder) {
     const Json j = read_json(folder + "/adapter/adapter_config.json");
     read_safetensors(folder + "/adapter/adapter_model.safetensors", tensors);
-    spec.rank = int(j["r"].value), spec.alpha = float(j["lora_alpha"].value), spec.rslora = j.number_or("use_rslora", 0) != 0;
+    spec.rank = int(j["r"].value), spec.alpha = float(j["lora_alpha"].value),
+    spec.rslora = j.number_or("use_rslora", 0) != 0;
     for (const Json& t : j["target_modules"].items)
       for (int p = 0; p < kProjections; p++)
         if (t.string == projection_name(p)) spec.targets[p] = true;
@@ -165,7 +173,8 @@ inline std::vector<float> rows_of(Loaded& m, const Logits& logits) {
 }
 
 // Logits of every token of a sequence, computed in runs of `chunk` tokens.
-inline std::vector<float> logits_of(Loaded& m, Pool& pool, const std::vector<int32_t>& tokens, const AdapterRef& adapter, int chunk, int first_page = 0) {
+inline std::vector<float> logits_of(Loaded& m, Pool& pool, const std::vector<int32_t>& tokens,
+                                    const AdapterRef& adapter, int chunk, int first_page = 0) {
   m.pool.pool = &pool;
   const int n = int(tokens.size());
   std::vector<int32_t> blocks;
@@ -193,7 +202,8 @@ inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) 
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-inline std::vector<float> logprobs_from(const Kernels& k, const std::vector<float>& logits, const std::vector<int32_t>& tokens, int vocab) {
+inline std::vector<float> logprobs_from(const Kernels& k, const std::vector<float>& logits,
+                                        const std::vector<int32_t>& tokens, int vocab) {
   FloatMode mode;
   std::vector<float> out;
   for (size_t t = 0; t + 1 < tokens.size(); t++) {
@@ -227,8 +237,8 @@ struct Batched {
 };
 
 // Mean cross-entropy of the rows, forward and backward. Returns the loss.
-inline double train_on(Loaded& m, Pool& pool, const Sequences& rows, Trainable* t, std::vector<float>* logprobs = nullptr, PassOptions options = {},
-                       int64_t* held = nullptr) {
+inline double train_on(Loaded& m, Pool& pool, const Sequences& rows, Trainable* t,
+                       std::vector<float>* logprobs = nullptr, PassOptions options = {}, int64_t* held = nullptr) {
   m.pool.pool = &pool;
   int predicted = 0;
   for (const auto& r : rows) predicted += int(r.size()) - 1;

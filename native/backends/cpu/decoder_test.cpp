@@ -23,8 +23,10 @@ void check_reference(const std::string& folder, Isa isa, Pool& pool) {
   const AdapterRef adapter = m.backend->load_adapter(saved.spec, saved.reader());
   for (int r = 0; r < 3; r++) {
     const std::string row = "row" + std::to_string(r);
-    below(max_difference(logits_of(m, pool, rows[r], nullptr, 1000), expected.at(row + ".logits").values), 1e-4, name + " " + row + " logits");
-    below(max_difference(logits_of(m, pool, rows[r], adapter, 1000), expected.at(row + ".adapter_logits").values), 1e-4, name + " " + row + " adapter logits");
+    below(max_difference(logits_of(m, pool, rows[r], nullptr, 1000), expected.at(row + ".logits").values), 1e-4,
+          name + " " + row + " logits");
+    below(max_difference(logits_of(m, pool, rows[r], adapter, 1000), expected.at(row + ".adapter_logits").values), 1e-4,
+          name + " " + row + " adapter logits");
     const std::vector<int32_t> blocks = {0, 1, 2};
     std::vector<int32_t> tokens = rows[r];
     int done = 0;
@@ -43,28 +45,34 @@ void check_reference(const std::string& folder, Isa isa, Pool& pool) {
     const Json& a = facts["adamw"];
     OptimizerSettings settings{float(a["lr"].value)};
     for (int step = 0; step < 3; step++) {
-      below(std::abs(train_on(m, pool, rows, trainable.get()) - a["loss"].items[step].value), 1e-5 * (1 + step), name + " adapter loss");
+      below(std::abs(train_on(m, pool, rows, trainable.get()) - a["loss"].items[step].value), 1e-5 * (1 + step),
+            name + " adapter loss");
       if (step == 0)
         for (size_t i = 0; i < trainable->tensors().size(); i++)
-          below(relative_difference(read_part(*trainable, int(i), Trainable::Part::gradient), expected.at("lora_grad." + trainable->tensors()[i].name).values),
+          below(relative_difference(read_part(*trainable, int(i), Trainable::Part::gradient),
+                                    expected.at("lora_grad." + trainable->tensors()[i].name).values),
                 1e-3, name + " gradient of " + trainable->tensors()[i].name);
       const double norm = a["grad_norm"].items[step].value;
       below(std::abs(trainable->optim_step(settings) - norm) / norm, 1e-4, name + " gradient norm");
     }
     for (size_t i = 0; i < trainable->tensors().size(); i++) {
       const std::string& tensor = trainable->tensors()[i].name;
-      std::vector<float> moved = read_part(*trainable, int(i), Trainable::Part::value), wanted = expected.at("lora_after3." + tensor).values;
-      for (size_t j = 0; j < moved.size(); j++) moved[j] -= saved.tensors.at(tensor).values[j], wanted[j] -= saved.tensors.at(tensor).values[j];
+      std::vector<float> moved = read_part(*trainable, int(i), Trainable::Part::value),
+                         wanted = expected.at("lora_after3." + tensor).values;
+      for (size_t j = 0; j < moved.size(); j++)
+        moved[j] -= saved.tensors.at(tensor).values[j], wanted[j] -= saved.tensors.at(tensor).values[j];
       below(relative_difference(moved, wanted), 1e-3, name + " three steps of " + tensor);
     }
-    below(std::abs(train_on(m, pool, rows, trainable.get()) - a["loss_after"].value), 1e-4, name + " loss after three steps");
+    below(std::abs(train_on(m, pool, rows, trainable.get()) - a["loss_after"].value), 1e-4,
+          name + " loss after three steps");
   }
   {  // full gradients
     auto trainable = m.backend->train_weights();
     below(std::abs(train_on(m, pool, rows, trainable.get()) - facts["loss"].value), 1e-5, name + " loss");
     for (size_t i = 0; i < trainable->tensors().size(); i++)
-      below(relative_difference(read_part(*trainable, int(i), Trainable::Part::gradient), expected.at("grad." + trainable->tensors()[i].name).values), 1e-3,
-            name + " gradient of " + trainable->tensors()[i].name);
+      below(relative_difference(read_part(*trainable, int(i), Trainable::Part::gradient),
+                                expected.at("grad." + trainable->tensors()[i].name).values),
+            1e-3, name + " gradient of " + trainable->tensors()[i].name);
   }
   {  // bfloat16 against PyTorch's own error
     Loaded half(folder, weights, TensorFormat::bf16, isa, pool);
@@ -72,16 +80,21 @@ void check_reference(const std::string& folder, Isa isa, Pool& pool) {
     int64_t logits_count = 0, logprob_count = 0;
     for (int r = 0; r < 3; r++) {
       const std::string row = "row" + std::to_string(r);
-      const std::vector<float> logits = logits_of(half, pool, rows[r], nullptr, 1000), &wanted = expected.at(row + ".logits").values;
-      for (size_t i = 0; i < logits.size(); i++) logits_error += std::pow(double(logits[i]) - wanted[i], 2), logits_count++;
+      const std::vector<float> logits = logits_of(half, pool, rows[r], nullptr, 1000),
+                               &wanted = expected.at(row + ".logits").values;
+      for (size_t i = 0; i < logits.size(); i++)
+        logits_error += std::pow(double(logits[i]) - wanted[i], 2), logits_count++;
       const std::vector<float> logprobs = logprobs_from(*kernels(isa, DType::bf16), logits, rows[r], m.vocab());
-      for (size_t i = 0; i < logprobs.size(); i++) logprob_error += std::pow(double(logprobs[i]) - expected.at(row + ".logprobs").values[i], 2), logprob_count++;
+      for (size_t i = 0; i < logprobs.size(); i++)
+        logprob_error += std::pow(double(logprobs[i]) - expected.at(row + ".logprobs").values[i], 2), logprob_count++;
     }
     const double rms = std::sqrt(logits_error / logits_count), theirs = facts["bfloat16"]["logits_rms_error"].value;
     below(rms, 1.1 * theirs, name + " bfloat16 logits");
-    const double logprob_rms = std::sqrt(logprob_error / logprob_count), logprob_theirs = facts["bfloat16"]["logprobs_rms_error"].value;
+    const double logprob_rms = std::sqrt(logprob_error / logprob_count),
+                 logprob_theirs = facts["bfloat16"]["logprobs_rms_error"].value;
     below(logprob_rms, 1.1 * logprob_theirs, name + " bfloat16 logprobs");
-    std::printf("%-13s bfloat16 error over PyTorch's: logits %.2f, logprobs %.2f\n", name.c_str(), rms / theirs, logprob_rms / logprob_theirs);
+    std::printf("%-13s bfloat16 error over PyTorch's: logits %.2f, logprobs %.2f\n", name.c_str(), rms / theirs,
+                logprob_rms / logprob_theirs);
   }
 }
 
@@ -95,7 +108,8 @@ int main(int argc, char** argv) {
   TestPool one(1), two(2);
   for (const auto& entry : std::filesystem::directory_iterator(argv[1])) {
     if (!entry.is_directory() || (argc > 2 && entry.path().filename() != argv[2])) continue;
-    for (Isa isa : {Isa::portable, best_isa()}) check_reference(entry.path(), isa, isa == Isa::portable ? static_cast<Pool&>(one) : two);
+    for (Isa isa : {Isa::portable, best_isa()})
+      check_reference(entry.path(), isa, isa == Isa::portable ? static_cast<Pool&>(one) : two);
     check_bits(entry.path());
   }
   std::printf(failures ? "%d failures\n" : "all passed\n", failures);

@@ -1,5 +1,6 @@
-// The gradients of one log-probability and of one entropy with respect to the last hidden state do not depend on the loss: they are
-// made here, in the pass that has the logits, and scaled later. Logits never exist for more than a block of rows per worker.
+// The gradients of one log-probability and of one entropy with respect to the last hidden state do not depend on the
+// loss: they are made here, in the pass that has the logits, and scaled later. Logits never exist for more than a block
+// of rows per worker.
 #include "head.h"
 
 namespace anneal::cpu {
@@ -31,13 +32,14 @@ struct HeadPass {
   void logits(Team& team, HeadMemory::Block& b, int row0, int rows) {
     each_rows(team, rows, m.shape.hidden, [&](int row, int n, int) {
       for (int i = row; i < row + n; i++)
-        k.rmsnorm(x.at(entries[row0 + i].hidden), x.ld, m.weights->final_norm.data(), m.shape.rms_eps, 1, m.shape.hidden, b.normed.at(i), b.normed.ld);
+        k.rmsnorm(x.at(entries[row0 + i].hidden), x.ld, m.weights->final_norm.data(), m.shape.rms_eps, 1,
+                  m.shape.hidden, b.normed.at(i), b.normed.ld);
     });
     const Split split = split_product(team, rows, panels_of(head.n));
     team.each(split.chunks(), [&](int64_t chunk, int) {
       const Tile t = tile_of(split, chunk);
-      k.gemm(b.normed.at(t.row), b.normed.ld, t.rows, head.panels.data() + t.panel * panel_bytes(k, head.k), head.k, t.panels,
-             b.logits.at(t.row, int64_t(t.panel) * kLanes), b.logits.ld, false);
+      k.gemm(b.normed.at(t.row), b.normed.ld, t.rows, head.panels.data() + t.panel * panel_bytes(k, head.k), head.k,
+             t.panels, b.logits.at(t.row, int64_t(t.panel) * kLanes), b.logits.ld, false);
     });
   }
 
@@ -54,7 +56,8 @@ struct HeadPass {
     // A large vocabulary in several loops, so that no chunk takes long.
     const int stretch = mem.by_rows ? head.n : kBackwardReduction * 8;
     for (int from = 0; from < head.n && team.ok(); from += stretch)
-      back_product(team, k, workers, {rows, head.k, &term, 1, out.from(row0), from, from + stretch, from > 0}, [](auto...) {});
+      back_product(team, k, workers, {rows, head.k, &term, 1, out.from(row0), from, from + stretch, from > 0},
+                   [](auto...) {});
   }
 };
 
@@ -84,8 +87,8 @@ void HeadMemory::configure(const Model& m, int entries, int workers, bool gradie
   }
 }
 
-void head_forward(Team& team, const Model& m, const Matrix& x, const std::vector<Entry>& entries, float* logprobs, float* entropies, const Units& units,
-                  std::vector<WorkerScratch>& workers, HeadMemory& mem) {
+void head_forward(Team& team, const Model& m, const Matrix& x, const std::vector<Entry>& entries, float* logprobs,
+                  float* entropies, const Units& units, std::vector<WorkerScratch>& workers, HeadMemory& mem) {
   HeadPass pass{team, m, x, entries, workers, mem};
   const Kernels& k = m.kernels;
   const Linear& head = pass.head;
@@ -99,7 +102,9 @@ void head_forward(Team& team, const Model& m, const Matrix& x, const std::vector
         const float lse = k.log_sum_exp(logits, head.n);
         logprobs[e] = logits[target] - lse;
         entropies[e] = k.entropy(logits, head.n, lse);
-        if (units.logprob) k.softmax_residual(logits, head.n, lse, target, entries[e].inverse_temperature, b.residual.at(i), b.residual.ld);
+        if (units.logprob)
+          k.softmax_residual(logits, head.n, lse, target, entries[e].inverse_temperature, b.residual.at(i),
+                             b.residual.ld);
       }
     });
     if (units.logprob) pass.project(t, b, row0, rows, units.logprob);
@@ -108,16 +113,17 @@ void head_forward(Team& team, const Model& m, const Matrix& x, const std::vector
       for (int i = row; i < row + n; i++) {
         const float* logits = b.logits.at(i);
         const int e = row0 + i;
-        k.policy_residual(logits, head.n, k.log_sum_exp(logits, head.n), entropies[e], entries[e].target, 0, entries[e].inverse_temperature,
-                          b.residual.at(i), b.residual.ld);
+        k.policy_residual(logits, head.n, k.log_sum_exp(logits, head.n), entropies[e], entries[e].target, 0,
+                          entries[e].inverse_temperature, b.residual.at(i), b.residual.ld);
       }
     });
     pass.project(t, b, row0, rows, units.entropy);
   });
 }
 
-void head_weight_gradient(Team& team, const Model& m, const Matrix& x, const std::vector<Entry>& entries, const HeadGradient& d, const Matrix& out,
-                          std::vector<WorkerScratch>& workers, HeadMemory& mem) {
+void head_weight_gradient(Team& team, const Model& m, const Matrix& x, const std::vector<Entry>& entries,
+                          const HeadGradient& d, const Matrix& out, std::vector<WorkerScratch>& workers,
+                          HeadMemory& mem) {
   HeadPass pass{team, m, x, entries, workers, mem};
   const Kernels& k = m.kernels;
   const Linear& head = pass.head;
@@ -132,10 +138,11 @@ void head_weight_gradient(Team& team, const Model& m, const Matrix& x, const std
           const float* logits = pass.tempered(b, i, entries[e]);
           const float lse = k.log_sum_exp(logits, head.n), scale = entries[e].inverse_temperature;
           if (d.by_entropy)
-            k.policy_residual(logits, head.n, lse, k.entropy(logits, head.n, lse), entries[e].target, scale * d.by_logprob[e], scale * d.by_entropy[e],
-                              b.residual.at(i), b.residual.ld);
+            k.policy_residual(logits, head.n, lse, k.entropy(logits, head.n, lse), entries[e].target,
+                              scale * d.by_logprob[e], scale * d.by_entropy[e], b.residual.at(i), b.residual.ld);
           else
-            k.softmax_residual(logits, head.n, lse, entries[e].target, scale * d.by_logprob[e], b.residual.at(i), b.residual.ld);
+            k.softmax_residual(logits, head.n, lse, entries[e].target, scale * d.by_logprob[e], b.residual.at(i),
+                               b.residual.ld);
         }
       });
       const int block = (row0 - from) / mem.block_rows;

@@ -4,7 +4,8 @@
 
 namespace anneal::cpu {
 
-// A prediction: the hidden state of row `hidden` of the batch, the token that came, and what the logits are multiplied with.
+// A prediction: the hidden state of row `hidden` of the batch, the token that came, and what the logits are multiplied
+// with.
 struct Entry {
   int hidden, target;
   float inverse_temperature = 1;
@@ -12,14 +13,14 @@ struct Entry {
 
 struct HeadMemory {
   struct Block {
-    RowStore normed, residual;   // final norm; a gradient with respect to logits
+    RowStore normed, residual;  // final norm; a gradient with respect to logits
     MatrixStore logits;
   };
   std::vector<Block> blocks;
   bool by_rows = false;
   int block_rows = 0;
-  Buffer transposed;             // panels of the head transposed, by_rows only
-  TokenBlocks left, right;       // gradient of logits, normed hidden states
+  Buffer transposed;        // panels of the head transposed, by_rows only
+  TokenBlocks left, right;  // gradient of logits, normed hidden states
   int window_blocks = 0;
 
   void configure(const Model&, int entries, int workers, bool gradient, bool weight_gradient);
@@ -31,8 +32,8 @@ struct Units {
 };
 
 // logprobs, entropies [entries], and their units.
-void head_forward(Team&, const Model&, const Matrix& x, const std::vector<Entry>&, float* logprobs, float* entropies, const Units&,
-                  std::vector<WorkerScratch>&, HeadMemory&);
+void head_forward(Team&, const Model&, const Matrix& x, const std::vector<Entry>&, float* logprobs, float* entropies,
+                  const Units&, std::vector<WorkerScratch>&, HeadMemory&);
 
 // Of a loss, by every entry's logprob and (or none: null) entropy.
 struct HeadGradient {
@@ -40,7 +41,7 @@ struct HeadGradient {
 };
 
 // out[vocab][hidden] += d loss / d head.
-void head_weight_gradient(Team&, const Model&, const Matrix& x, const std::vector<Entry>&, const HeadGradient&, const Matrix& out,
-                          std::vector<WorkerScratch>&, HeadMemory&);
+void head_weight_gradient(Team&, const Model&, const Matrix& x, const std::vector<Entry>&, const HeadGradient&,
+                          const Matrix& out, std::vector<WorkerScratch>&, HeadMemory&);
 
 }  // namespace anneal::cpu

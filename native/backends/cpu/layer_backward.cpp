@@ -1,6 +1,6 @@
-// The forward pass saved what products made; norms, rope and the gate's product are computed again. Order within a layer:
-// feed-forward and output projection by runs of rows, attention by query tile and by page, then queries, keys and values by
-// runs of rows. After each window of rows the sums over tokens take up its transposes.
+// The forward pass saved what products made; norms, rope and the gate's product are computed again. Order within a
+// layer: feed-forward and output projection by runs of rows, attention by query tile and by page, then queries, keys
+// and values by runs of rows. After each window of rows the sums over tokens take up its transposes.
 #include "layer_backward.h"
 
 #include <cmath>
@@ -12,7 +12,8 @@ namespace {
 
 // The four inputs of the seven projections.
 enum Input : int { kInputNormed, kAttended, kPostNormed, kActivated };
-constexpr Input kInputOf[kProjections] = {kInputNormed, kInputNormed, kInputNormed, kAttended, kPostNormed, kPostNormed, kActivated};
+constexpr Input kInputOf[kProjections] = {kInputNormed, kInputNormed, kInputNormed, kAttended,
+                                          kPostNormed,  kPostNormed,  kActivated};
 
 struct LayerBackward {
   Team& all;
@@ -48,7 +49,8 @@ struct LayerBackward {
     team.each((rows + kBlock - 1) / kBlock, [&](int64_t chunk, int worker) {
       const int row = int(chunk) * kBlock, n = std::min(kBlock, rows - row);
       float* sums = ws.workers[worker].tile.floats();
-      k.gemm(dy.at(row), dy.ld, n, adapter->layers[layer][p].b_t.data(), w.projections[p].n, columns / kLanes, sums, columns, false);
+      k.gemm(dy.at(row), dy.ld, n, adapter->layers[layer][p].b_t.data(), w.projections[p].n, columns / kLanes, sums,
+             columns, false);
       k.round_rows(sums, columns, n, columns, adapter->scale, span.g[p].at(row), span.g[p].ld);
     });
   }
@@ -62,13 +64,16 @@ struct LayerBackward {
   }
 
   // Keeps the transposes of a run's output gradients (and g, z), and its bias sums.
-  void keep_outputs(Team& team, const int* projections, const Rows* dys, int count, const Span& span, int row0, int rows) const {
+  void keep_outputs(Team& team, const int* projections, const Rows* dys, int count, const Span& span, int row0,
+                    int rows) const {
     each_block(team, row0, rows, [&](int b, int row, int n, int worker) {
       for (int i = 0; i < count; i++) {
         const int p = projections[i];
-        if (sums(p)) k.transpose(dys[i].at(row), k.type, dys[i].ld, n, w.projections[p].n, mem.dy[p].block(b), kBlockRows);
+        if (sums(p))
+          k.transpose(dys[i].at(row), k.type, dys[i].ld, n, w.projections[p].n, mem.dy[p].block(b), kBlockRows);
         if (wanted.a[p]) {
-          k.transpose(span.g[p].at(row), k.type, span.g[p].ld, n, adapter->padded_rank(), mem.g[p].block(b), kBlockRows);
+          k.transpose(span.g[p].at(row), k.type, span.g[p].ld, n, adapter->padded_rank(), mem.g[p].block(b),
+                      kBlockRows);
           k.pack_transposed(span.z[p].at(row), k.type, span.z[p].ld, n, adapter->padded_rank(), mem.z[p].block(b));
         }
         if (wanted.bias[p]) {
@@ -85,7 +90,8 @@ struct LayerBackward {
   }
 
   // Keeps the transposes of a run's projection inputs, and s A x for the adapters.
-  void keep_inputs(Team& team, Input input, const int* projections, int count, const Rows& x, int width, Span& span, int row0, int rows) const {
+  void keep_inputs(Team& team, Input input, const int* projections, int count, const Rows& x, int width, Span& span,
+                   int row0, int rows) const {
     bool any = false, adapted = false;
     for (int i = 0; i < count; i++) any |= sums(projections[i]), adapted |= bool(wanted.a[projections[i]]);
     if (!any) return;
@@ -94,30 +100,38 @@ struct LayerBackward {
       for (int i = 0; i < count; i++) z[i] = span.z[projections[i]];
       lora_down(team, m, batch, layer, projections, count, x, row0, rows, z, ws);
     }
-    each_block(team, row0, rows, [&](int b, int row, int n, int) { k.pack_transposed(x.at(row), k.type, x.ld, n, width, mem.x[input].block(b)); });
+    each_block(team, row0, rows, [&](int b, int row, int n, int) {
+      k.pack_transposed(x.at(row), k.type, x.ld, n, width, mem.x[input].block(b));
+    });
   }
 
   void normed(Team& team, const Matrix& x, const std::vector<float>& weight, const Rows& y, int rows) const {
-    each_rows(team, rows, c.hidden, [&](int row, int n, int) { k.rmsnorm(x.at(row), x.ld, weight.data(), c.rms_eps, n, c.hidden, y.at(row), y.ld); });
+    each_rows(team, rows, c.hidden, [&](int row, int n, int) {
+      k.rmsnorm(x.at(row), x.ld, weight.data(), c.rms_eps, n, c.hidden, y.at(row), y.ld);
+    });
   }
 
-  void norm_backward(Team& team, const Matrix& x, const std::vector<float>& weight, const Matrix& dy, MatrixStore& partial, bool weight_wanted, int row0,
-                     int rows) const {
+  void norm_backward(Team& team, const Matrix& x, const std::vector<float>& weight, const Matrix& dy,
+                     MatrixStore& partial, bool weight_wanted, int row0, int rows) const {
     each_block(team, row0, rows, [&](int, int row, int n, int) {
       float* sums = weight_wanted ? partial.at((row0 + row) / kBlockRows) : nullptr;
       if (sums) std::memset(sums, 0, partial.ld * sizeof(float));
-      k.rmsnorm_backward(x.at(row0 + row), x.ld, weight.data(), c.rms_eps, dy.at(row), dy.ld, n, c.hidden, dx.at(row0 + row), dx.ld, sums);
+      k.rmsnorm_backward(x.at(row0 + row), x.ld, weight.data(), c.rms_eps, dy.at(row), dy.ld, n, c.hidden,
+                         dx.at(row0 + row), dx.ld, sums);
     });
   }
 
   void round_dx(Team& team, const Rows& to, int row0, int rows) const {
-    each_rows(team, rows, c.hidden, [&](int row, int n, int) { k.round_rows(dx.at(row0 + row), dx.ld, n, c.hidden, 1.0f, to.at(row), to.ld); });
+    each_rows(team, rows, c.hidden, [&](int row, int n, int) {
+      k.round_rows(dx.at(row0 + row), dx.ld, n, c.hidden, 1.0f, to.at(row), to.ld);
+    });
   }
 
   void collect(Team& team, Span& span, const BackTerm* terms, int count, int rows) const {
     back_product(team, k, ws.workers, {rows, c.hidden, terms, count, span.d_normed}, [](auto...) {});
   }
 
+  // dx [rows][hidden] of x_out becomes that of x_mid; d_gate, d_up [rows][intermediate] on the way.
   void feed_forward(Team& team, Span& span, int row0, int rows) {
     static constexpr int down[] = {kDown}, gate_up[] = {kGate, kUp};
     const Rows gate = a.gate.from(row0), up = a.up.from(row0);
@@ -132,14 +146,16 @@ struct LayerBackward {
     const Rows d_down[] = {span.d_out};
     keep_outputs(team, down, d_down, 1, span, row0, rows);
     const BackTerm down_term = term(kDown, span.d_out, span);
-    back_product(team, k, ws.workers, {rows, c.intermediate, &down_term, 1}, [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
-      alignas(64) float d_gate[kTilePanels * kLanes], d_up[kTilePanels * kLanes];
-      for (int i = 0; i < n; i++) {
-        k.silu_mul_backward(gate.at(row + i, col), up.at(row + i, col), gate.ld, tile + i * ld, ld, 1, cols, d_gate, d_up, cols);
-        k.round_rows(d_gate, cols, 1, cols, 1.0f, span.d_gate.at(row + i, col), cols);
-        k.round_rows(d_up, cols, 1, cols, 1.0f, span.d_up.at(row + i, col), cols);
-      }
-    });
+    back_product(team, k, ws.workers, {rows, c.intermediate, &down_term, 1},
+                 [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
+                   alignas(64) float d_gate[kTilePanels * kLanes], d_up[kTilePanels * kLanes];
+                   for (int i = 0; i < n; i++) {
+                     k.silu_mul_backward(gate.at(row + i, col), up.at(row + i, col), gate.ld, tile + i * ld, ld, 1,
+                                         cols, d_gate, d_up, cols);
+                     k.round_rows(d_gate, cols, 1, cols, 1.0f, span.d_gate.at(row + i, col), cols);
+                     k.round_rows(d_up, cols, 1, cols, 1.0f, span.d_up.at(row + i, col), cols);
+                   }
+                 });
     lora_up(team, kGate, span.d_gate, span, rows);
     lora_up(team, kUp, span.d_up, span, rows);
     if (sums(kGate) || sums(kUp)) {
@@ -153,6 +169,8 @@ struct LayerBackward {
     norm_backward(team, a.x_mid, w.post_norm, span.d_normed, mem.partial_post_norm, wanted.post_norm, row0, rows);
   }
 
+  // dx [rows][hidden] of x_mid to d_out [kv_heads][rows][group][head_dim]; dx itself is that of x_in as well, by the
+  // residual.
   void output_projection(Team& team, Span& span, int row0, int rows) {
     static constexpr int o[] = {kO};
     const Rows attention = a.attention.from(row0);
@@ -163,15 +181,17 @@ struct LayerBackward {
     const Rows d_o[] = {span.d_out};
     keep_outputs(team, o, d_o, 1, span, row0, rows);
     const BackTerm o_term = term(kO, span.d_out, span);
-    back_product(team, k, ws.workers, {rows, m.q_width(), &o_term, 1}, [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
-      for (int i = 0; i < n; i++)
-        for (int from = col; from < col + cols;) {
-          const int h = from / head, within = from % head, count = std::min(head - within, col + cols - from);
-          const int64_t query = (int64_t(h / group) * batch.rows + row0 + row + i) * group + h % group;
-          std::memcpy(mem.d_out.at(query, within), tile + i * ld + (from - col), count * sizeof(float));
-          from += count;
-        }
-    });
+    back_product(team, k, ws.workers, {rows, m.q_width(), &o_term, 1},
+                 [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
+                   for (int i = 0; i < n; i++)
+                     for (int from = col; from < col + cols;) {
+                       const int h = from / head, within = from % head,
+                                 count = std::min(head - within, col + cols - from);
+                       const int64_t query = (int64_t(h / group) * batch.rows + row0 + row + i) * group + h % group;
+                       std::memcpy(mem.d_out.at(query, within), tile + i * ld + (from - col), count * sizeof(float));
+                       from += count;
+                     }
+                 });
     each_rows(team, rows, 4 * m.q_width(), [&](int row, int n, int worker) {
       rope_queries(m, batch, layer, a.q.from(row0), row0, row, n, ws.queries, ws.workers[worker].head.floats());
       for (int i = row; i < row + n; i++)
@@ -196,6 +216,7 @@ struct LayerBackward {
     return t;
   }
 
+  // d_out to d_q [kv_heads][rows][group][head_dim], and to d_k, d_v [page][kv_heads][kPage][head_dim].
   void attention() {
     const int heads = c.kv_heads;
     all.each(int64_t(batch.tiles.size()) * heads, [&](int64_t chunk, int worker) {
@@ -251,6 +272,7 @@ struct LayerBackward {
       for (int j = batch.copies_from[row]; j < batch.copies_from[row + 1]; j++) add(batch.copies[j], false);
   }
 
+  // d_q, d_k, d_v of roped heads to those of the projections [rows][width], and on to dx [rows][hidden].
   void queries_keys_values(Team& team, Span& span, int row0, int rows) {
     static constexpr int qkv[] = {kQ, kK, kV};
     const int group = m.group(), head = c.head_dim;
@@ -265,11 +287,13 @@ struct LayerBackward {
         const int t = row0 + i, position = batch.positions[t];
         const float *cos = m.rope(layer).cos(position), *sin = m.rope(layer).sin(position);
         for (int h = 0; h < c.heads; h++)
-          std::memcpy(d + h * head, mem.d_q.at((int64_t(h / group) * batch.rows + t) * group + h % group), head * sizeof(float));
+          std::memcpy(d + h * head, mem.d_q.at((int64_t(h / group) * batch.rows + t) * group + h % group),
+                      head * sizeof(float));
         k.head_norm_rope_backward(a.q.at(t), head, c.heads, head, w.q_norm_weight(), c.rms_eps, cos, sin, d, d, q_sums);
         k.round_rows(d, m.q_width(), 1, m.q_width(), 1.0f, span.d_q.at(i), span.d_q.ld);
         slot_gradients(mem.d_k, t, d);
-        k.head_norm_rope_backward(a.k ? a.k.at(t) : a.q.at(t), head, c.kv_heads, head, w.k_norm_weight(), c.rms_eps, cos, sin, d, d, k_sums);
+        k.head_norm_rope_backward(a.k ? a.k.at(t) : a.q.at(t), head, c.kv_heads, head, w.k_norm_weight(), c.rms_eps,
+                                  cos, sin, d, d, k_sums);
         k.round_rows(d, m.kv_width(), 1, m.kv_width(), 1.0f, span.d_k.at(i), span.d_k.ld);
         slot_gradients(mem.d_v, t, d);
         k.round_rows(d, m.kv_width(), 1, m.kv_width(), 1.0f, span.d_v.at(i), span.d_v.ld);
@@ -323,7 +347,8 @@ struct LayerBackward {
       output_projection(team, span, row0, rows);
     });
     attention();
-    each_window(before_attention, 3, [&](Team& team, Span& span, int row0, int rows) { queries_keys_values(team, span, row0, rows); });
+    each_window(before_attention, 3,
+                [&](Team& team, Span& span, int row0, int rows) { queries_keys_values(team, span, row0, rows); });
     if (!all.ok()) return;
     add_partials(mem.partial_input_norm, c.hidden, wanted.input_norm);
     add_partials(mem.partial_post_norm, c.hidden, wanted.post_norm);
@@ -338,7 +363,8 @@ constexpr int64_t kWindowBytes = int64_t(192) << 20;
 
 }  // namespace
 
-void BackwardMemory::configure(const Model& m, const Batch& batch, int pages, const Workspace& ws, const ModelGradients& wanted, const AdapterVersion* adapter) {
+void BackwardMemory::configure(const Model& m, const Batch& batch, int pages, const Workspace& ws,
+                               const ModelGradients& wanted, const AdapterVersion* adapter) {
   const Shape& c = m.shape;
   const Kernels& k = m.kernels;
   const int rank = adapter ? adapter->padded_rank() : 0;
@@ -350,8 +376,11 @@ void BackwardMemory::configure(const Model& m, const Batch& batch, int pages, co
     if (transpose_layers) transposed[p].reserve(panels_of(w.k) * panel_bytes(k, w.n));
     row_bytes += (padded(w.n) + padded(w.k) + 2 * rank) * k.elem;
   }
-  window = ws.by_rows ? int(std::clamp<int64_t>(kWindowBytes / row_bytes, kBlockRows, batch.rows + kBlockRows)) / kBlockRows * kBlockRows : ws.span_rows;
-  const int blocks = (std::min(window, batch.rows) + kBlockRows - 1) / kBlockRows, all_blocks = (batch.rows + kBlockRows - 1) / kBlockRows;
+  window = ws.by_rows ? int(std::clamp<int64_t>(kWindowBytes / row_bytes, kBlockRows, batch.rows + kBlockRows)) /
+                            kBlockRows * kBlockRows
+                      : ws.span_rows;
+  const int blocks = (std::min(window, batch.rows) + kBlockRows - 1) / kBlockRows,
+            all_blocks = (batch.rows + kBlockRows - 1) / kBlockRows;
   for (int p = 0; p < kProjections; p++) {
     const Linear& w = m.weights->layers[0].projections[p];
     if (!g.weight[p] && !g.a[p]) continue;
@@ -371,13 +400,15 @@ void BackwardMemory::configure(const Model& m, const Batch& batch, int pages, co
   for (size_t s = 0; s < batch.sequences.size(); s++) {
     const Sequence& sequence = batch.sequences[s];
     if (sequence.rows == 0) continue;
-    for (int b = 0; b <= (sequence.position + sequence.rows - 1) / kPage; b++) uses[sequence.blocks[b]].push_back({int(s), b});
+    for (int b = 0; b <= (sequence.position + sequence.rows - 1) / kPage; b++)
+      uses[sequence.blocks[b]].push_back({int(s), b});
   }
   for (MatrixStore* s : {&d_k, &d_v}) s->size(int64_t(uses.size()) * c.kv_heads * kPage, c.head_dim);
 }
 
-void layer_backward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, const AdapterVersion* adapter,
-                    const LayerGradients& wanted, bool input_gradient, const Matrix& dx, Workspace& ws, BackwardMemory& memory) {
+void layer_backward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a,
+                    const AdapterVersion* adapter, const LayerGradients& wanted, bool input_gradient, const Matrix& dx,
+                    Workspace& ws, BackwardMemory& memory) {
   LayerBackward{team, m, batch, layer, a, adapter, wanted, input_gradient, dx, ws, memory}.run();
 }
 

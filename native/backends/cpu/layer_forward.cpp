@@ -13,17 +13,21 @@ struct ProjectionTile {
   const Batch& batch;
   int layer;
 
-  void operator()(int p, const Rows& x, int row0, const Tile& t, const Rows& z, float* c, int64_t ldc, bool accumulate) const {
+  void operator()(int p, const Rows& x, int row0, const Tile& t, const Rows& z, float* c, int64_t ldc,
+                  bool accumulate) const {
     const Kernels& k = m.kernels;
     const Linear& w = m.weights->layers[layer].projections[p];
-    k.gemm(x.at(t.row), x.ld, t.rows, w.panels.data() + t.panel * panel_bytes(k, w.k), w.k, t.panels, c, ldc, accumulate);
-    if (!w.bias.empty()) k.bias_add(c, ldc, t.rows, std::min(t.panels * kLanes, w.n - t.panel * kLanes), w.bias.data() + t.panel * kLanes);
+    k.gemm(x.at(t.row), x.ld, t.rows, w.panels.data() + t.panel * panel_bytes(k, w.k), w.k, t.panels, c, ldc,
+           accumulate);
+    if (!w.bias.empty())
+      k.bias_add(c, ldc, t.rows, std::min(t.panels * kLanes, w.n - t.panel * kLanes), w.bias.data() + t.panel * kLanes);
     for (const Segment& s : batch.segments) {
       const LowRank& low = s.adapter->layers[layer][p];
       const int from = std::max(t.row, s.row0 - row0), to = std::min(t.row + t.rows, s.row0 + s.rows - row0);
       if (from >= to || !low) continue;
       const int rank = s.adapter->rank;
-      k.gemm(z.at(from), z.ld, to - from, low.b.data() + t.panel * panel_bytes(k, rank), rank, t.panels, c + (from - t.row) * ldc, ldc, true);
+      k.gemm(z.at(from), z.ld, to - from, low.b.data() + t.panel * panel_bytes(k, rank), rank, t.panels,
+             c + (from - t.row) * ldc, ldc, true);
     }
   }
 };
@@ -35,7 +39,8 @@ void norm_rows(Team& team, const Model& m, const Matrix& x, const std::vector<fl
 }
 
 // Residual rows + x W^T, in float32.
-void add_product(Team& team, const ProjectionTile& tile, int p, const Rows& x, int row0, int rows, const Rows& z, const Matrix& from, const Matrix& to) {
+void add_product(Team& team, const ProjectionTile& tile, int p, const Rows& x, int row0, int rows, const Rows& z,
+                 const Matrix& from, const Matrix& to) {
   const int n = tile.m.shape.hidden;
   const Split split = split_product(team, rows, panels_of(n));
   team.each(split.chunks(), [&](int64_t chunk, int) {
@@ -43,13 +48,16 @@ void add_product(Team& team, const ProjectionTile& tile, int p, const Rows& x, i
     const int64_t col = int64_t(t.panel) * kLanes;
     if (from.data != to.data)
       for (int i = 0; i < t.rows; i++)
-        std::memcpy(to.at(row0 + t.row + i, col), from.at(row0 + t.row + i, col), size_t(t.panels) * kLanes * sizeof(float));
+        std::memcpy(to.at(row0 + t.row + i, col), from.at(row0 + t.row + i, col),
+                    size_t(t.panels) * kLanes * sizeof(float));
     tile(p, x, row0, t, z, to.at(row0 + t.row, col), to.ld, true);
   });
 }
 
-void queries_keys_values(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, Span& span, Workspace& ws, int row0,
-                         int rows) {
+// x_in [rows][hidden] to roped queries [kv_heads][rows][group][head_dim] in the workspace, and keys and values in
+// pages.
+void queries_keys_values(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a,
+                         Span& span, Workspace& ws, int row0, int rows) {
   const Shape& c = m.shape;
   const Kernels& k = m.kernels;
   const Layer& w = m.weights->layers[layer];
@@ -61,7 +69,8 @@ void queries_keys_values(Team& team, const Model& m, const Batch& batch, int lay
   lora_down(team, m, batch, layer, projections, 3, span.normed, row0, rows, z, ws);
 
   const Rows out[] = {a.q ? a.q.from(row0) : span.q, a.k ? a.k.from(row0) : span.k, span.v};
-  const Split q_split = split_product(team, rows, panels_of(m.q_width())), kv_split = split_product(team, rows, panels_of(m.kv_width()));
+  const Split q_split = split_product(team, rows, panels_of(m.q_width())),
+              kv_split = split_product(team, rows, panels_of(m.kv_width()));
   team.each(q_split.chunks() + 2 * kv_split.chunks(), [&](int64_t chunk, int worker) {
     int p = 0;
     if (chunk >= q_split.chunks()) {
@@ -70,7 +79,8 @@ void queries_keys_values(Team& team, const Model& m, const Batch& batch, int lay
       chunk %= kv_split.chunks();
     }
     const Tile t = tile_of(p == 0 ? q_split : kv_split, chunk);
-    const int width = p == 0 ? m.q_width() : m.kv_width(), col = t.panel * kLanes, cols = std::min(t.panels * kLanes, width - col);
+    const int width = p == 0 ? m.q_width() : m.kv_width(), col = t.panel * kLanes,
+              cols = std::min(t.panels * kLanes, width - col);
     float* sums = ws.workers[worker].tile.floats();
     tile(projections[p], span.normed, row0, t, z[p], sums, t.panels * kLanes, false);
     round_tile(k, sums, t.panels * kLanes, t.rows, cols, out[p], t.row, col);
@@ -83,13 +93,13 @@ void queries_keys_values(Team& team, const Model& m, const Batch& batch, int lay
     float* values = heads + padded(m.kv_width());
     for (int i = row; i < row + count; i++) {
       const int position = batch.positions[row0 + i];
-      k.head_norm_rope(out[1].at(i), c.head_dim, c.kv_heads, c.head_dim, w.k_norm_weight(), c.rms_eps, m.rope(layer).cos(position), m.rope(layer).sin(position),
-                       keys);
+      k.head_norm_rope(out[1].at(i), c.head_dim, c.kv_heads, c.head_dim, w.k_norm_weight(), c.rms_eps,
+                       m.rope(layer).cos(position), m.rope(layer).sin(position), keys);
       k.widen_rows(out[2].at(i), out[2].ld, 1, m.kv_width(), values, m.kv_width());
       auto write = [&](Slot s) {
         for (int h = 0; h < c.kv_heads; h++)
-          k.kv_write(keys + h * c.head_dim, values + h * c.head_dim, s.slot, c.head_dim, batch.pages->keys(s.page, layer, h),
-                     batch.pages->values(s.page, layer, h));
+          k.kv_write(keys + h * c.head_dim, values + h * c.head_dim, s.slot, c.head_dim,
+                     batch.pages->keys(s.page, layer, h), batch.pages->values(s.page, layer, h));
       };
       write(batch.slots[row0 + i]);
       if (!batch.copies_from.empty())
@@ -98,6 +108,8 @@ void queries_keys_values(Team& team, const Model& m, const Batch& batch, int lay
   });
 }
 
+// Queries [kv_heads][rows][group][head_dim] over pages to attention [rows][heads * head_dim]; lse
+// [kv_heads][rows][group].
 void attend(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, Workspace& ws) {
   const Shape& c = m.shape;
   const Kernels& k = m.kernels;
@@ -117,15 +129,17 @@ void attend(Team& team, const Model& m, const Batch& batch, int layer, const Lay
     }
     const int64_t query = (int64_t(head) * batch.rows + tile.row) * group;
     k.attention({tile.rows * group, c.head_dim, m.attention_scale(layer), ws.queries.at(query), c.head_dim,
-                 batch.query_positions.data() + int64_t(tile.row) * group, blocks, w.k_pages.data(), w.v_pages.data(), out, ld,
-                 a.lse ? a.lse + query : nullptr, w.attention.data()});
+                 batch.query_positions.data() + int64_t(tile.row) * group, blocks, w.k_pages.data(), w.v_pages.data(),
+                 out, ld, a.lse ? a.lse + query : nullptr, w.attention.data()});
     for (int i = 0; i < tile.rows * group; i++)
-      k.round_rows(out + i * ld, ld, 1, c.head_dim, 1.0f, a.attention.at(tile.row + i / group, (int64_t(head) * group + i % group) * c.head_dim),
-                   c.head_dim);
+      k.round_rows(out + i * ld, ld, 1, c.head_dim, 1.0f,
+                   a.attention.at(tile.row + i / group, (int64_t(head) * group + i % group) * c.head_dim), c.head_dim);
   });
 }
 
-void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, Span& span, Workspace& ws, int row0, int rows) {
+// x_mid [rows][hidden] = x_in + attention . o^T, then x_out = x_mid + (silu(gate) * up [rows][intermediate]) . down^T.
+void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, Span& span,
+                  Workspace& ws, int row0, int rows) {
   const Shape& c = m.shape;
   const Kernels& k = m.kernels;
   const Layer& w = m.weights->layers[layer];
@@ -150,7 +164,8 @@ void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, con
     round_tile(k, sums, t.panels * kLanes, t.rows, cols, gate, t.row, col);
     tile(kUp, span.normed, row0, t, z[1], sums, t.panels * kLanes, false);
     round_tile(k, sums, t.panels * kLanes, t.rows, cols, up, t.row, col);
-    for (int i = t.row; i < t.row + t.rows; i++) k.silu_mul(gate.at(i, col), up.at(i, col), gate.ld, 1, cols, span.act.at(i, col), cols);
+    for (int i = t.row; i < t.row + t.rows; i++)
+      k.silu_mul(gate.at(i, col), up.at(i, col), gate.ld, 1, cols, span.act.at(i, col), cols);
   });
 
   if (!a.x_out) return;
@@ -161,20 +176,22 @@ void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, con
 
 }  // namespace
 
-void rope_queries(const Model& m, const Batch& batch, int layer, const Rows& q, int row0, int row, int rows, const Rows& queries, float* heads) {
+void rope_queries(const Model& m, const Batch& batch, int layer, const Rows& q, int row0, int row, int rows,
+                  const Rows& queries, float* heads) {
   const Shape& c = m.shape;
   const int group = m.group(), width = group * c.head_dim;
   for (int i = row; i < row + rows; i++) {
     const int position = batch.positions[row0 + i];
-    m.kernels.head_norm_rope(q.at(i), c.head_dim, c.heads, c.head_dim, m.weights->layers[layer].q_norm_weight(), c.rms_eps, m.rope(layer).cos(position),
-                             m.rope(layer).sin(position), heads);
+    m.kernels.head_norm_rope(q.at(i), c.head_dim, c.heads, c.head_dim, m.weights->layers[layer].q_norm_weight(),
+                             c.rms_eps, m.rope(layer).cos(position), m.rope(layer).sin(position), heads);
     for (int h = 0; h < c.kv_heads; h++)
-      m.kernels.round_rows(heads + h * width, width, 1, width, 1.0f, queries.at((int64_t(h) * batch.rows + row0 + i) * group), width);
+      m.kernels.round_rows(heads + h * width, width, 1, width, 1.0f,
+                           queries.at((int64_t(h) * batch.rows + row0 + i) * group), width);
   }
 }
 
-void lora_down(Team& team, const Model& m, const Batch& batch, int layer, const int* projections, int count, const Rows& input, int row0, int rows,
-               Rows* z, Workspace& ws) {
+void lora_down(Team& team, const Model& m, const Batch& batch, int layer, const int* projections, int count,
+               const Rows& input, int row0, int rows, Rows* z, Workspace& ws) {
   bool adapted = false;
   for (const Segment& s : batch.segments)
     for (int p = 0; p < count; p++) adapted |= bool(s.adapter->layers[layer][projections[p]]);
@@ -190,18 +207,22 @@ void lora_down(Team& team, const Model& m, const Batch& batch, int layer, const 
       const int from = std::max(row, s.row0 - row0), to = std::min(end, s.row0 + s.rows - row0);
       if (from >= to || !low) continue;
       const int columns = s.adapter->padded_rank();
-      k.gemm(input.at(from), input.ld, to - from, low.a.data(), m.weights->layers[layer].projections[projections[p]].k, columns / kLanes, sums, columns,
-             false);
+      k.gemm(input.at(from), input.ld, to - from, low.a.data(), m.weights->layers[layer].projections[projections[p]].k,
+             columns / kLanes, sums, columns, false);
       k.round_rows(sums, columns, to - from, columns, s.adapter->scale, z[p].at(from), z[p].ld);
     }
   });
 }
 
-void layer_forward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, Workspace& ws) {
-  ws.each_span(team, batch.rows,
-               [&](Team& t, Span& span, int row0, int rows) { queries_keys_values(t, m, batch, layer, a, span, ws, row0, rows); });
+void layer_forward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a,
+                   Workspace& ws) {
+  ws.each_span(team, batch.rows, [&](Team& t, Span& span, int row0, int rows) {
+    queries_keys_values(t, m, batch, layer, a, span, ws, row0, rows);
+  });
   attend(team, m, batch, layer, a, ws);
-  ws.each_span(team, batch.rows, [&](Team& t, Span& span, int row0, int rows) { feed_forward(t, m, batch, layer, a, span, ws, row0, rows); });
+  ws.each_span(team, batch.rows, [&](Team& t, Span& span, int row0, int rows) {
+    feed_forward(t, m, batch, layer, a, span, ws, row0, rows);
+  });
 }
 
 }  // namespace anneal::cpu

@@ -6,11 +6,13 @@ namespace anneal::cpu {
 
 void layer_forward(Team&, const Model&, const Batch&, int layer, const LayerActivations&, Workspace&);
 
-// z[p] = round(s A x) for the adapted ones of `count` projections of the same input. Rows are relative to row0 of the batch.
-void lora_down(Team&, const Model&, const Batch&, int layer, const int* projections, int count, const Rows& input, int row0, int rows, Rows* z,
-               Workspace&);
+// z[p] = round(s A x) for the adapted ones of `count` projections of the same input. Rows are relative to row0 of the
+// batch.
+void lora_down(Team&, const Model&, const Batch&, int layer, const int* projections, int count, const Rows& input,
+               int row0, int rows, Rows* z, Workspace&);
 
 // Queries of rows [row0, row0 + rows), normed and roped, in the order attention wants them.
-void rope_queries(const Model&, const Batch&, int layer, const Rows& q, int row0, int row, int rows, const Rows& queries, float* scratch);
+void rope_queries(const Model&, const Batch&, int layer, const Rows& q, int row0, int row, int rows,
+                  const Rows& queries, float* scratch);
 
 }  // namespace anneal::cpu

@@ -18,8 +18,8 @@ namespace anneal::cpu {
 using executor::Aborted;
 using executor::Pool;
 
-// Bytes that buffers took while this was their thread's account. While it only counts, they take nothing: the same code that prepares
-// a pass then says what that needs.
+// Bytes that buffers took while this was their thread's account. While it only counts, they take nothing: the same code
+// that prepares a pass then says what that needs.
 struct MemoryAccount {
   int64_t bytes = 0;
   bool counts_only = false;
@@ -40,13 +40,17 @@ struct MemoryAccount {
   }
 };
 
-// Zeroed, 64-byte aligned bytes. Growing throws the old contents away. A buffer must not outlive the account it was taken under.
+// Zeroed, 64-byte aligned bytes. Growing throws the old contents away. A buffer must not outlive the account it was
+// taken under.
 class Buffer {
  public:
   Buffer() = default;
   explicit Buffer(size_t bytes) { reserve(bytes); }
   Buffer(Buffer&& o) noexcept { swap(o); }
-  Buffer& operator=(Buffer&& o) noexcept { swap(o); return *this; }
+  Buffer& operator=(Buffer&& o) noexcept {
+    swap(o);
+    return *this;
+  }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
   ~Buffer() { release(); }
@@ -76,14 +80,16 @@ class Buffer {
     std::free(raw_);
     raw_ = nullptr, data_ = nullptr, size_ = 0, account_ = nullptr;
   }
-  void swap(Buffer& o) noexcept { std::swap(raw_, o.raw_), std::swap(data_, o.data_), std::swap(size_, o.size_), std::swap(account_, o.account_); }
+  void swap(Buffer& o) noexcept {
+    std::swap(raw_, o.raw_), std::swap(data_, o.data_), std::swap(size_, o.size_), std::swap(account_, o.account_);
+  }
   char* data() const { return data_; }
   float* floats() const { return reinterpret_cast<float*>(data_); }
   size_t size() const { return size_; }
 
  private:
   static constexpr size_t kSlack = 64;  // a whole vector may be read at the end
-  void* raw_ = nullptr;      // where data_ was allocated; null: on large pages
+  void* raw_ = nullptr;                 // where data_ was allocated; null: on large pages
   char* data_ = nullptr;
   size_t size_ = 0;
   MemoryAccount* account_ = nullptr;

@@ -1,14 +1,15 @@
 // Keys and values, in pages of 64 positions. A page id stands for one page in every layer and key-value head.
 #pragma once
-#include "weights.h"
 #include "memory.h"
+#include "weights.h"
 
 namespace anneal::cpu {
 
 class Pages {
  public:
   Pages() = default;
-  Pages(const Shape& c, const Kernels& k) : layers_(c.layers), kv_heads_(c.kv_heads), bytes_(k.page_bytes(c.head_dim)) {}
+  Pages(const Shape& c, const Kernels& k)
+      : layers_(c.layers), kv_heads_(c.kv_heads), bytes_(k.page_bytes(c.head_dim)) {}
   // The same memory for another model or another pass.
   Pages(const Shape& c, const Kernels& k, Pages&& memory) : Pages(c, k) { memory_.swap(memory.memory_); }
   // Makes room for pages 0..count-1; what they held is lost when room has to grow.

@@ -8,7 +8,7 @@
 namespace anneal::cpu {
 namespace {
 
-uint64_t mix(uint64_t x) {   // the finaliser of SplitMix64
+uint64_t mix(uint64_t x) {  // the finaliser of SplitMix64
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
   return x ^ (x >> 31);
@@ -27,7 +27,8 @@ int Parameters::add(TensorShape t, bool decay) {
   tensors_.push_back(std::move(t));
   Parameter p{rows, cols, padded(cols), decay, {}, {}, {}, {}, {}};
   for (Buffer* b : {&p.value, &p.gradient, &p.moment1, &p.moment2}) b->reserve(p.size() * sizeof(float));
-  for (int64_t from = 0; from < p.size(); from += kPiece) pieces_.push_back({int(parameters_.size()), from, std::min(kPiece, p.size() - from)});
+  for (int64_t from = 0; from < p.size(); from += kPiece)
+    pieces_.push_back({int(parameters_.size()), from, std::min(kPiece, p.size() - from)});
   parameters_.push_back(std::move(p));
   return int(parameters_.size()) - 1;
 }
@@ -49,7 +50,8 @@ void Parameters::read(int tensor, Part which, std::span<float> to) const {
   }
   Team team(pool_);
   each_rows(team, int(p.rows), int(p.cols), [&](int row, int count, int) {
-    for (int r = row; r < row + count; r++) std::memcpy(&to[r * p.cols], part(p, which).floats() + r * p.ld, p.cols * sizeof(float));
+    for (int r = row; r < row + count; r++)
+      std::memcpy(&to[r * p.cols], part(p, which).floats() + r * p.ld, p.cols * sizeof(float));
   });
 }
 
@@ -57,7 +59,8 @@ void Parameters::write(int tensor, Part which, std::span<const float> from) {
   const Parameter& p = parameters_[tensor];
   Team team(pool_);
   each_rows(team, int(p.rows), int(p.cols), [&](int row, int count, int) {
-    for (int r = row; r < row + count; r++) std::memcpy(part(p, which).floats() + r * p.ld, &from[r * p.cols], p.cols * sizeof(float));
+    for (int r = row; r < row + count; r++)
+      std::memcpy(part(p, which).floats() + r * p.ld, &from[r * p.cols], p.cols * sizeof(float));
   });
 }
 
@@ -70,10 +73,11 @@ bool Parameters::begin(ModelGradients& destination) {
   if (pending_)
     for (Parameter& p : parameters_) p.pending.reserve(p.size() * sizeof(float));
   const auto place = [&](Parameter& p) { return (pending_ ? p.pending : p.gradient).floats(); };
-  if (gradient_ != Gradient::zeros &&
-      !each_piece([&](int64_t, int i, int64_t from, int64_t count) { std::memset(place(parameters_[i]) + from, 0, count * sizeof(float)); }))
+  if (gradient_ != Gradient::zeros && !each_piece([&](int64_t, int i, int64_t from, int64_t count) {
+        std::memset(place(parameters_[i]) + from, 0, count * sizeof(float));
+      }))
     return false;
-  if (!pending_) gradient_ = Gradient::dropped;   // until commit()
+  if (!pending_) gradient_ = Gradient::dropped;  // until commit()
   destination = gradients([&](int i) { return Matrix{place(parameters_[i]), parameters_[i].ld}; });
   return true;
 }
@@ -117,7 +121,8 @@ double Parameters::optim_step(const OptimizerSettings& s) {
     Parameter& p = parameters_[i];
     AdamWStep mine = step;
     if (!p.decay) mine.weight_decay = 0;
-    kernels_.adamw(p.value.floats() + from, p.gradient.floats() + from, p.moment1.floats() + from, p.moment2.floats() + from, count, mine);
+    kernels_.adamw(p.value.floats() + from, p.gradient.floats() + from, p.moment1.floats() + from,
+                   p.moment2.floats() + from, count, mine);
   });
   // What was aborted here is being closed: the masters go, and what was made of them last stays in use.
   if (!complete) throw Aborted();
@@ -147,7 +152,8 @@ class AdapterParameters final : public Parameters {
   bool full() const override { return false; }
   AdapterRef version() const override { return version_; }
   void refresh() override {
-    auto made = make_adapter_version(model_.spec, kernels_, pool_, spec_, true, [&](int l, int p, bool b) { return parameters_[index_[l][p] + b].values(); });
+    auto made = make_adapter_version(model_.spec, kernels_, pool_, spec_, true,
+                                     [&](int l, int p, bool b) { return parameters_[index_[l][p] + b].values(); });
     if (!made) throw Aborted();
     version_ = std::move(made);
   }
@@ -176,13 +182,14 @@ class AdapterParameters final : public Parameters {
     Team team(pool_);
     each_rows(team, spec_.rank, inputs, [&](int row, int count, int) {
       for (int r = row; r < row + count; r++)
-        for (int i = 0; i < inputs; i++) *rows.at(r, i) = bound * uniform(seed, uint64_t(l) * kProjections + p, uint64_t(r) * inputs + i);
+        for (int i = 0; i < inputs; i++)
+          *rows.at(r, i) = bound * uniform(seed, uint64_t(l) * kProjections + p, uint64_t(r) * inputs + i);
     });
   }
 
   const Model& model_;
   LoraSpec spec_;
-  std::vector<std::array<int, kProjections>> index_;   // of A; B follows
+  std::vector<std::array<int, kProjections>> index_;  // of A; B follows
   AdapterRef version_;
 };
 
@@ -207,8 +214,8 @@ class WeightParameters final : public Parameters {
   }
   bool full() const override { return true; }
   AdapterRef version() const override { return nullptr; }
-  // Into a second copy, and then all at once: a step of inference, and whoever goes on after training was closed in the middle of this, sees
-  // the weights of before or those of after.
+  // Into a second copy, and then all at once: a step of inference, and whoever goes on after training was closed in the
+  // middle of this, sees the weights of before or those of after.
   void refresh() override {
     FloatMode mode;
     Team team(pool_);
@@ -220,12 +227,14 @@ class WeightParameters final : public Parameters {
       const int per = std::max(1, int(kPiece / (int64_t(linear.k) * kLanes))) * kLanes;
       team.each((linear.n + per - 1) / per, [&](int64_t chunk, int) {
         const int row = int(chunk) * per;
-        kernels_.pack(values.at(row), DType::f32, values.ld, std::min(per, linear.n - row), linear.k, trained.next.data() + row / kLanes * bytes);
+        kernels_.pack(values.at(row), DType::f32, values.ld, std::min(per, linear.n - row), linear.k,
+                      trained.next.data() + row / kLanes * bytes);
       });
     }
     if (!team.ok()) throw Aborted();
     for (Trained& trained : matrices_) trained.linear->panels.swap(trained.next);
-    for (auto& [index, to] : vectors_) std::memcpy(to->data(), parameters_[index].value.data(), to->size() * sizeof(float));
+    for (auto& [index, to] : vectors_)
+      std::memcpy(to->data(), parameters_[index].value.data(), to->size() * sizeof(float));
   }
 
  protected:
@@ -256,7 +265,8 @@ class WeightParameters final : public Parameters {
     Team team(pool_);
     team.each((w.n + per - 1) / per, [&](int64_t chunk, int) {
       const int row = int(chunk) * per;
-      kernels_.unpack(w.panels.data() + row / kLanes * panel_bytes(kernels_, w.k), std::min(per, w.n - row), w.k, values.at(row), values.ld);
+      kernels_.unpack(w.panels.data() + row / kLanes * panel_bytes(kernels_, w.k), std::min(per, w.n - row), w.k,
+                      values.at(row), values.ld);
     });
     if (!team.ok()) throw Aborted();
     matrices_.push_back({index, &w, {}});
@@ -270,17 +280,24 @@ class WeightParameters final : public Parameters {
 
   Model& model_;
   // A matrix, its master, and where its next version is made.
-  struct Trained { int parameter; Linear* linear; Buffer next; };
+  struct Trained {
+    int parameter;
+    Linear* linear;
+    Buffer next;
+  };
   std::vector<Trained> matrices_;
   std::vector<std::pair<int, std::vector<float>*>> vectors_;
 };
 
 }  // namespace
 
-std::unique_ptr<Parameters> train_adapter_parameters(const Model& m, Pool& pool, const LoraSpec& spec, uint64_t seed, const AdapterValues* values) {
+std::unique_ptr<Parameters> train_adapter_parameters(const Model& m, Pool& pool, const LoraSpec& spec, uint64_t seed,
+                                                     const AdapterValues* values) {
   return std::make_unique<AdapterParameters>(m, pool, spec, seed, values);
 }
 
-std::unique_ptr<Parameters> train_weight_parameters(Model& m, Pool& pool) { return std::make_unique<WeightParameters>(m, pool); }
+std::unique_ptr<Parameters> train_weight_parameters(Model& m, Pool& pool) {
+  return std::make_unique<WeightParameters>(m, pool);
+}
 
 }  // namespace anneal::cpu

@@ -1,5 +1,5 @@
-// Parameters under training: float32 masters, gradients, moments, and the optimizer over them. All work over them is done in loops of
-// small pieces, which give way to inference and end early when training is closed.
+// Parameters under training: float32 masters, gradients, moments, and the optimizer over them. All work over them is
+// done in loops of small pieces, which give way to inference and end early when training is closed.
 #pragma once
 #include "batch.h"
 
@@ -13,7 +13,7 @@ struct LayerGradients {
 };
 struct ModelGradients {
   std::vector<LayerGradients> layers;
-  Matrix embedding, head;      // one and the same when tied
+  Matrix embedding, head;  // one and the same when tied
   float* final_norm = nullptr;
 };
 
@@ -38,24 +38,29 @@ class Parameters : public Trainable {
   virtual bool full() const = 0;
   // What backward passes add to: its shape is what matters to whoever prepares one.
   ModelGradients wanted() const;
-  // The destination of one backward pass, zeros. Nothing of it counts before commit(), which is all or nothing; false if aborted.
+  // The destination of one backward pass, zeros. Nothing of it counts before commit(), which is all or nothing; false
+  // if aborted.
   bool begin(ModelGradients& destination);
   bool commit();
 
  protected:
   struct Parameter {
-    int64_t rows, cols, ld;    // as stored: vectors are one row
-    bool decay;                // weight decay applies
+    int64_t rows, cols, ld;  // as stored: vectors are one row
+    bool decay;              // weight decay applies
     Buffer value, gradient, pending, moment1, moment2;
     int64_t size() const { return rows * ld; }
     Matrix values() const { return {value.floats(), ld}; }
   };
-  struct Piece { int parameter; int64_t from, count; };
+  struct Piece {
+    int parameter;
+    int64_t from, count;
+  };
   int add(TensorShape, bool decay);
-  // f(piece, parameter, first element, elements) for pieces of all parameters. The division is fixed: sums over pieces do not depend on the
-  // number of workers. False if aborted.
+  // f(piece, parameter, first element, elements) for pieces of all parameters. The division is fixed: sums over pieces
+  // do not depend on the number of workers. False if aborted.
   template <class F> bool each_piece(F&& f) const {
-    return Team(pool_).each(int64_t(pieces_.size()), [&](int64_t i, int) { f(i, pieces_[i].parameter, pieces_[i].from, pieces_[i].count); });
+    return Team(pool_).each(int64_t(pieces_.size()),
+                            [&](int64_t i, int) { f(i, pieces_[i].parameter, pieces_[i].from, pieces_[i].count); });
   }
   int64_t pieces() const { return int64_t(pieces_.size()); }
   static constexpr int64_t kPiece = 1 << 16;
@@ -75,10 +80,11 @@ class Parameters : public Trainable {
   std::vector<TensorShape> tensors_;
   int64_t steps_ = 0;
   Gradient gradient_ = Gradient::zeros;
-  bool pending_ = false;       // the open backward pass adds to `pending`
+  bool pending_ = false;  // the open backward pass adds to `pending`
 };
 
-std::unique_ptr<Parameters> train_adapter_parameters(const Model&, Pool&, const LoraSpec&, uint64_t seed, const AdapterValues* values);
+std::unique_ptr<Parameters> train_adapter_parameters(const Model&, Pool&, const LoraSpec&, uint64_t seed,
+                                                     const AdapterValues* values);
 std::unique_ptr<Parameters> train_weight_parameters(Model&, Pool&);
 
 }  // namespace anneal::cpu

@@ -7,17 +7,20 @@
 namespace anneal::cpu {
 
 struct Split {
-  int rows, panels, block, group;     // row blocks of `block`, panel groups of `group`
-  int stripes;                        // runs of neighbouring groups that are taken by turns
+  int rows, panels, block, group;  // row blocks of `block`, panel groups of `group`
+  int stripes;                     // runs of neighbouring groups that are taken by turns
   int row_blocks() const { return (rows + block - 1) / block; }
   int groups() const { return (panels + group - 1) / group; }
   int64_t chunks() const { return int64_t(row_blocks()) * groups(); }
 };
 
-struct Tile { int row, rows, panel, panels; };
+struct Tile {
+  int row, rows, panel, panels;
+};
 
-// Neighbouring chunks share weights. With one block of rows they have none in common: then workers that take chunks by turns go through
-// stripes of their own, each group's weights following those before, so that what a product fetches ahead is what its worker needs next.
+// Neighbouring chunks share weights. With one block of rows they have none in common: then workers that take chunks by
+// turns go through stripes of their own, each group's weights following those before, so that what a product fetches
+// ahead is what its worker needs next.
 inline Tile tile_of(const Split& s, int64_t chunk) {
   const int row = int(chunk % s.row_blocks()) * s.block;
   int group = int(chunk / s.row_blocks());
@@ -33,7 +36,8 @@ inline Tile tile_of(const Split& s, int64_t chunk) {
 inline Split split_product(const Team& team, int rows, int panels, int width = 1) {
   Split s{rows, panels, std::min(rows, kTileRows), std::min(panels, kTilePanels), team.workers()};
   if (team.workers() > 1)
-    while (s.group * width > 3 && s.chunks() < 4 * team.workers()) s.group = s.group > 6 ? s.group - 3 : s.group > 3 ? 3 : 1;
+    while (s.group * width > 3 && s.chunks() < 4 * team.workers())
+      s.group = s.group > 6 ? s.group - 3 : s.group > 3 ? 3 : 1;
   return s;
 }
 
@@ -49,7 +53,8 @@ template <class F> void each_rows(Team& team, int rows, int n, F&& f) {
 }
 
 // Rounds a tile of `cols` columns into part of wider rows.
-inline void round_tile(const Kernels& k, const float* c, int64_t ldc, int rows, int cols, const Rows& dst, int row, int64_t col) {
+inline void round_tile(const Kernels& k, const float* c, int64_t ldc, int rows, int cols, const Rows& dst, int row,
+                       int64_t col) {
   for (int i = 0; i < rows; i++) k.round_rows(c + i * ldc, ldc, 1, cols, 1.0f, dst.at(row + i, col), cols);
 }
 

@@ -23,7 +23,9 @@ struct Json {
     if (!fields.count(key)) throw std::runtime_error("no field " + key);
     return fields.at(key);
   }
-  double number_or(const std::string& key, double otherwise) const { return has(key) ? fields.at(key).value : otherwise; }
+  double number_or(const std::string& key, double otherwise) const {
+    return has(key) ? fields.at(key).value : otherwise;
+  }
 };
 
 class JsonParser {
@@ -67,7 +69,7 @@ class JsonParser {
 
  private:
   void skip() {
-    while (std::isspace(s_.at(at_)) ) at_++;
+    while (std::isspace(s_.at(at_))) at_++;
   }
   std::string quoted() {
     std::string out;

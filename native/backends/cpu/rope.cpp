@@ -1,6 +1,6 @@
 // Rotary frequencies: default, linear interpolation, Llama 3 (piecewise by wavelength) and YaRN
-// (Peng et al. 2023, "YaRN: Efficient Context Window Extension of Large Language Models"), with Hugging Face's rounding:
-// frequencies and angles are float32, the trigonometry is not.
+// (Peng et al. 2023, "YaRN: Efficient Context Window Extension of Large Language Models"), with Hugging Face's
+// rounding: frequencies and angles are float32, the trigonometry is not.
 #include "rope.h"
 
 #include <cmath>
@@ -19,7 +19,8 @@ void llama3(const RopeSpec& c, std::vector<double>& frequencies) {
     if (wavelength > low) {
       f /= c.factor;
     } else if (wavelength >= high) {
-      const double smooth = (c.original_max_positions / wavelength - c.low_freq_factor) / (c.high_freq_factor - c.low_freq_factor);
+      const double smooth =
+          (c.original_max_positions / wavelength - c.low_freq_factor) / (c.high_freq_factor - c.low_freq_factor);
       f = (1 - smooth) * f / c.factor + smooth * f;
     }
   }
@@ -42,7 +43,8 @@ void yarn(const RopeSpec& c, int head_dim, std::vector<double>& frequencies) {
 
 }  // namespace
 
-RopeTable::RopeTable(const RopeSpec& c, int head_dim, int max_positions) : half_(head_dim / 2), blocks_(max_positions / kBlock + 1) {
+RopeTable::RopeTable(const RopeSpec& c, int head_dim, int max_positions)
+    : half_(head_dim / 2), blocks_(max_positions / kBlock + 1) {
   std::vector<double> frequencies(half_);
   for (int i = 0; i < half_; i++) frequencies[i] = 1 / std::pow(c.theta, 2.0 * i / head_dim);
   if (c.type == RopeType::none) {
@@ -55,7 +57,8 @@ RopeTable::RopeTable(const RopeSpec& c, int head_dim, int max_positions) : half_
     yarn(c, head_dim, frequencies);
     double factor = c.attention_factor;
     if (factor == 0)
-      factor = c.mscale && c.mscale_all_dim ? yarn_mscale(c.factor, c.mscale) / yarn_mscale(c.factor, c.mscale_all_dim) : yarn_mscale(c.factor, 1);
+      factor = c.mscale && c.mscale_all_dim ? yarn_mscale(c.factor, c.mscale) / yarn_mscale(c.factor, c.mscale_all_dim)
+                                            : yarn_mscale(c.factor, 1);
     attention_factor_ = float(factor);
   }
   inverse_frequencies_.assign(frequencies.begin(), frequencies.end());

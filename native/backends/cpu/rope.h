@@ -13,7 +13,9 @@ class RopeTable {
   // Makes positions 0..count-1 available. Addresses handed out before stay valid.
   void reserve(int count);
   // [head_dim / 2], times the attention factor. The position must have been reserved.
-  const float* cos(int position) const { return blocks_[position / kBlock].get() + int64_t(position % kBlock) * 2 * half_; }
+  const float* cos(int position) const {
+    return blocks_[position / kBlock].get() + int64_t(position % kBlock) * 2 * half_;
+  }
   const float* sin(int position) const { return cos(position) + half_; }
 
  private:

@@ -38,7 +38,9 @@ struct Row {
   int n;
   const std::vector<float>& maxima;
 
-  float block_maximum(int block) const { return *std::max_element(&maxima[block * kLanes], &maxima[block * kLanes] + kLanes); }
+  float block_maximum(int block) const {
+    return *std::max_element(&maxima[block * kLanes], &maxima[block * kLanes] + kLanes);
+  }
 
   float maximum() const { return *std::max_element(maxima.begin(), maxima.begin() + blocks_of(n) * kLanes); }
 
@@ -48,12 +50,14 @@ struct Row {
     return int32_t(std::find(x + b * kLogitBlock, x + n, value) - x);
   }
 
-  // A value that at least k entries reach, and few more: the k-th largest of the maxima of that many groups of entries or more.
+  // A value that at least k entries reach, and few more: the k-th largest of the maxima of that many groups of entries
+  // or more.
   float reached_by(int k) const {
     const int blocks = blocks_of(n);
     if (k > blocks * kLanes) return kMasked;
     std::vector<float> groups;
-    if (k > blocks) groups.assign(maxima.begin(), maxima.begin() + blocks * kLanes);
+    if (k > blocks)
+      groups.assign(maxima.begin(), maxima.begin() + blocks * kLanes);
     else
       for (int b = 0; b < blocks; b++) groups.push_back(block_maximum(b));
     std::nth_element(groups.begin(), groups.begin() + k - 1, groups.end(), std::greater<float>());
@@ -117,11 +121,11 @@ void report_chosen(const std::vector<int32_t>& ids, const float* logits, float l
     if (id != out.token) report(id);
 }
 
-// p[i] are unnormalised probabilities, p[best] = 1 the largest. In rising order, entries are dropped while the sum of what has been
-// dropped is at most (1 - top_p) * total; among equals the higher id goes first; the best one stays.
+// p[i] are unnormalised probabilities, p[best] = 1 the largest. In rising order, entries are dropped while the sum of
+// what has been dropped is at most (1 - top_p) * total; among equals the higher id goes first; the best one stays.
 //
-// The value where that ends is first enclosed between two others, by sums of everything below a few thresholds (good to 2^-18, so
-// that decisions closer than that are left open), then found among the few entries in between.
+// The value where that ends is first enclosed between two others, by sums of everything below a few thresholds (good to
+// 2^-18, so that decisions closer than that are left open), then found among the few entries in between.
 void keep_top_p(const Kernels& kernels, float* p, int n, float top_p, int32_t best, SamplerScratch& scratch) {
   constexpr double kSure = 1 + 0x1p-18;
   constexpr int kFew = 256;
@@ -130,10 +134,11 @@ void keep_top_p(const Kernels& kernels, float* p, int n, float top_p, int32_t be
   for (int b = 0; b < blocks_of(n); b++) total += masses[b];
   const double allowance = (1.0 - double(top_p)) * total;
 
-  // Bits of positive floats are in the order of their values. Everything below `low` goes: n values under allowance / n do at once.
-  // `high` stays.
+  // Bits of positive floats are in the order of their values. Everything below `low` goes: n values under allowance / n
+  // do at once. `high` stays.
   auto value = [](uint32_t bits) { return std::bit_cast<float>(bits); };
-  uint32_t low = std::bit_cast<uint32_t>(std::max(float(allowance / n * (1 - 1e-6)), std::numeric_limits<float>::min()));
+  uint32_t low =
+      std::bit_cast<uint32_t>(std::max(float(allowance / n * (1 - 1e-6)), std::numeric_limits<float>::min()));
   uint32_t high = std::bit_cast<uint32_t>(1.0f) + 1;
   double below_low = 0, below_high = total;
   for (bool guess = false; below_high - below_low > kFew * double(value(low)); guess = true) {
@@ -181,7 +186,8 @@ int32_t draw(const float* p, int n, const std::vector<double>& masses, double u)
   for (int b = 0; b < blocks; b++) {
     // A block is skipped only when something after it is left to draw.
     if (masses[b] == 0) continue;
-    if (left >= masses[b] && std::any_of(masses.begin() + b + 1, masses.begin() + blocks, [](double m) { return m > 0; })) {
+    if (left >= masses[b] &&
+        std::any_of(masses.begin() + b + 1, masses.begin() + blocks, [](double m) { return m > 0; })) {
       left -= masses[b];
       continue;
     }
@@ -196,8 +202,10 @@ int32_t draw(const float* p, int n, const std::vector<double>& masses, double u)
   return last;
 }
 
-// The same operations, in the same order, as the head of a training pass makes at this temperature. Overwrites scratch.row.
-void report_temperature(const Kernels& kernels, const SamplingParams& p, const float* logits, int n, SamplerScratch& scratch, Sampled& out) {
+// The same operations, in the same order, as the head of a training pass makes at this temperature. Overwrites
+// scratch.row.
+void report_temperature(const Kernels& kernels, const SamplingParams& p, const float* logits, int n,
+                        SamplerScratch& scratch, Sampled& out) {
   if (p.top_logprobs < 0 || p.temperature == 0 || p.temperature == 1) return;
   float* z = scratch.row.data();
   kernels.scale(logits, n, 1.0f / p.temperature, z);
@@ -217,7 +225,8 @@ void penalise(const SamplingState& s, float* z) {
   const SamplingParams& p = s.params();
   if (p.repetition_penalty == 1 && p.frequency_penalty == 0 && p.presence_penalty == 0) return;
   for (const auto& [id, in_prompt, count] : s.seen()) {
-    if (p.repetition_penalty != 1 && (in_prompt || count > 0)) z[id] = z[id] > 0 ? z[id] / p.repetition_penalty : z[id] * p.repetition_penalty;
+    if (p.repetition_penalty != 1 && (in_prompt || count > 0))
+      z[id] = z[id] > 0 ? z[id] / p.repetition_penalty : z[id] * p.repetition_penalty;
     if (count == 0) continue;
     if (p.frequency_penalty != 0) z[id] -= p.frequency_penalty * float(count);
     if (p.presence_penalty != 0) z[id] -= p.presence_penalty;
@@ -226,7 +235,8 @@ void penalise(const SamplingState& s, float* z) {
 
 }  // namespace
 
-Sampled sample(const Kernels& kernels, const SamplingState& s, const float* logits, int position, const uint32_t* mask, SamplerScratch& scratch) {
+Sampled sample(const Kernels& kernels, const SamplingState& s, const float* logits, int position, const uint32_t* mask,
+               SamplerScratch& scratch) {
   const SamplingParams& p = s.params();
   const int n = s.vocab();
   Sampled out{-1, 0, {}, {}};
@@ -238,8 +248,10 @@ Sampled sample(const Kernels& kernels, const SamplingState& s, const float* logi
 
   float* z = scratch.row.data();
   if (mask || s.edits_logits()) {
-    if (p.restrict_allowed) kernels.keep_permitted(logits, n, s.allowed().data(), z);
-    else std::memcpy(z, logits, sizeof(float) * n);
+    if (p.restrict_allowed)
+      kernels.keep_permitted(logits, n, s.allowed().data(), z);
+    else
+      std::memcpy(z, logits, sizeof(float) * n);
     if (mask) kernels.keep_permitted(z, n, mask, z);
     s.bad_words([&](int32_t id) { z[id] = kMasked; });
     if (s.too_few())
@@ -265,8 +277,10 @@ Sampled sample(const Kernels& kernels, const SamplingState& s, const float* logi
     Probabilities how{top, p.temperature, kMasked, p.min_p};
     // e^least is below min_p, by more than a rounding: only saves looking.
     if (p.min_p > 0) how.least = std::log(p.min_p) - 1e-3f;
-    // Top-k before min-p: both keep an upper part of the same order, so either order leaves the smaller part. Ties at the k-th survive.
-    if (p.top_k > 0 && p.top_k < n) how.least = std::max(how.least, (row.kth_largest(p.top_k, scratch.ids) - top) / p.temperature);
+    // Top-k before min-p: both keep an upper part of the same order, so either order leaves the smaller part. Ties at
+    // the k-th survive.
+    if (p.top_k > 0 && p.top_k < n)
+      how.least = std::max(how.least, (row.kth_largest(p.top_k, scratch.ids) - top) / p.temperature);
     kernels.probabilities(row.x, n, scratch.maxima.data(), how, z, scratch.masses.data());
     if (p.top_p < 1) keep_top_p(kernels, z, n, p.top_p, best, scratch);
     out.token = draw(z, n, scratch.masses, sampling::uniform(p.seed, p.choice, uint32_t(position), 0));
@@ -278,7 +292,8 @@ Sampled sample(const Kernels& kernels, const SamplingState& s, const float* logi
   return out;
 }
 
-Sampled given(const Kernels& kernels, const SamplingState& s, const float* logits, int32_t token, SamplerScratch& scratch) {
+Sampled given(const Kernels& kernels, const SamplingState& s, const float* logits, int32_t token,
+              SamplerScratch& scratch) {
   Sampled out{token, 0, {}, {}};
   const float lse = kernels.log_sum_exp(logits, s.vocab());
   if (s.params().top_logprobs > 0) {
@@ -291,7 +306,8 @@ Sampled given(const Kernels& kernels, const SamplingState& s, const float* logit
   return out;
 }
 
-RowLogprobs row_logprobs(const Kernels& kernels, const float* logits, int vocab, int32_t token, int top, SamplerScratch& scratch) {
+RowLogprobs row_logprobs(const Kernels& kernels, const float* logits, int vocab, int32_t token, int top,
+                         SamplerScratch& scratch) {
   RowLogprobs out{0, 0, {}, {}};
   const float lse = kernels.log_sum_exp(logits, vocab);
   if (token >= 0 && token < vocab) {

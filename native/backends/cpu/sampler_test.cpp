@@ -1,5 +1,6 @@
-// Checks the sampler against a plain restatement of its rules: sorts instead of buckets and heaps, doubles instead of floats.
-// Linked and run by test/native/programs.test.ts; prints a line per group and exits with 1 when anything differs.
+// Checks the sampler against a plain restatement of its rules: sorts instead of buckets and heaps, doubles instead of
+// floats. Linked and run by test/native/programs.test.ts; prints a line per group and exits with 1 when anything
+// differs.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -26,7 +27,8 @@ void check(bool ok, const char* what) {
 constexpr double kGone = -INFINITY;
 
 // The distribution the rules describe, in double.
-std::vector<double> distribution(const std::vector<float>& logits, const SamplingParams& p, const std::vector<int32_t>& outputs) {
+std::vector<double> distribution(const std::vector<float>& logits, const SamplingParams& p,
+                                 const std::vector<int32_t>& outputs) {
   const int n = int(logits.size());
   std::vector<double> z(logits.begin(), logits.end());
   if (p.restrict_allowed)
@@ -72,8 +74,10 @@ std::vector<double> distribution(const std::vector<float>& logits, const Samplin
     double sum = 0;
     for (int i = 0; i + 1 < n; i++) {
       sum += q[order[i]];
-      if (sum <= (1.0 - double(p.top_p)) * total) q[order[i]] = 0;
-      else break;
+      if (sum <= (1.0 - double(p.top_p)) * total)
+        q[order[i]] = 0;
+      else
+        break;
     }
   }
   return q;
@@ -102,7 +106,8 @@ int main() {
 
   // Known answer of Philox 4x32-10 for a zero key and counter (Random123's published test vectors).
   const auto zero = philox(0, {0, 0, 0, 0});
-  check(zero[0] == 0x6627e8d5 && zero[1] == 0xe169c58d && zero[2] == 0xbc57ac4c && zero[3] == 0x9b00dbd8, "Philox test vector");
+  check(zero[0] == 0x6627e8d5 && zero[1] == 0xe169c58d && zero[2] == 0xbc57ac4c && zero[3] == 0x9b00dbd8,
+        "Philox test vector");
 
   int compared = 0, borderline = 0;
   for (int round = 0; round < 4000; round++) {
@@ -133,7 +138,8 @@ int main() {
     p.choice = rng() % 4;
     std::vector<int32_t> outputs;
     for (int i = int(rng() % 6); i > 0; i--) outputs.push_back(int(rng() % n));
-    if (outputs.size() >= 2 && rng() % 2) p.bad_words = {{outputs[outputs.size() - 1], int(rng() % n)}, {outputs[0], outputs[0], 1}, {2}};
+    if (outputs.size() >= 2 && rng() % 2)
+      p.bad_words = {{outputs[outputs.size() - 1], int(rng() % n)}, {outputs[0], outputs[0], 1}, {2}};
     if (rng() % 3 == 0) p.min_tokens = 3, p.end_ids = {0, 1};
 
     SamplingState state(p, n);
@@ -151,7 +157,8 @@ int main() {
     const int want = draw(q, uniform(p.seed, p.choice, uint32_t(outputs.size()), 0));
     compared++;
     if (got.token != want) {
-      // Float32 against double: only a draw within 1e-5 of a boundary, or a cut within 1e-5 of its threshold, may differ.
+      // Float32 against double: only a draw within 1e-5 of a boundary, or a cut within 1e-5 of its threshold, may
+      // differ.
       borderline++;
       check(p.temperature != 0 || q[got.token] > 0, "greedy token");
     }

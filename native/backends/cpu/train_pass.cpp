@@ -13,12 +13,19 @@ int64_t kept_bytes_per_row(const Shape& c, int elem) {
 }
 
 // Bytes of a row that every layer takes, kept or not: the residual, keys and values.
-int64_t always_bytes_per_row(const Shape& c, int elem) { return 4 * padded(c.hidden) + elem * 2 * int64_t(c.kv_heads) * c.head_dim; }
+int64_t always_bytes_per_row(const Shape& c, int elem) {
+  return 4 * padded(c.hidden) + elem * 2 * int64_t(c.kv_heads) * c.head_dim;
+}
 
 class Pass final : public TrainPass {
  public:
   Pass(Model& m, Pool& pool, Parameters* trainable, AdapterRef adapter, std::shared_ptr<TrainMemorySlot> slot)
-      : m_(m), pool_(pool), trainable_(trainable), adapter_(std::move(adapter)), slot_(std::move(slot)), memory_(slot_->take()) {
+      : m_(m),
+        pool_(pool),
+        trainable_(trainable),
+        adapter_(std::move(adapter)),
+        slot_(std::move(slot)),
+        memory_(slot_->take()) {
     if (!memory_) memory_ = std::make_unique<TrainMemory>();
   }
   ~Pass() override { slot_->give(std::move(memory_)); }
@@ -32,7 +39,9 @@ class Pass final : public TrainPass {
 
  private:
   // Where an entry's results go.
-  struct Source { int row, t; };
+  struct Source {
+    int row, t;
+  };
 
   void lay_out(std::span<const TrainRow> rows);
   void list_entries(std::span<const TrainRow> rows);
@@ -54,16 +63,16 @@ class Pass final : public TrainPass {
   AdapterRef adapter_;
   std::shared_ptr<TrainMemorySlot> slot_;
   std::unique_ptr<TrainMemory> memory_;
-  std::vector<std::vector<int32_t>> tables_;   // block table of each row
-  std::vector<int> row0_;                      // [rows + 1]
+  std::vector<std::vector<int32_t>> tables_;  // block table of each row
+  std::vector<int> row0_;                     // [rows + 1]
   std::vector<Entry> entries_;
   std::vector<Source> sources_;
-  std::vector<int> entries_from_;              // [tokens + 1]: entries of each hidden state
+  std::vector<int> entries_from_;  // [tokens + 1]: entries of each hidden state
   std::vector<float> logprobs_, entropies_;
   int pages_ = 0;
   bool entropy_gradient_ = false;
-  int first_kept_ = 0;                         // layers below are computed again in backward
-  int64_t limit_ = INT64_MAX;                  // of the pass's memory, bytes
+  int first_kept_ = 0;         // layers below are computed again in backward
+  int64_t limit_ = INT64_MAX;  // of the pass's memory, bytes
 };
 
 // Follows prefixes to the row that computes a position.
@@ -88,7 +97,8 @@ void Pass::lay_out(std::span<const TrainRow> rows) {
     for (int block = whole; block * kPage < start + int(row.tokens.size()); block++) table.push_back(pages++);
     // The block in which the prefix ends is this row's own; the prefix's tokens write it too.
     if (int(row.tokens.size()) > 0)
-      for (int p = whole * kPage; p < start; p++) copies.push_back({token_at(rows, row.prefix, p), {table[whole], p % kPage}});
+      for (int p = whole * kPage; p < start; p++)
+        copies.push_back({token_at(rows, row.prefix, p), {table[whole], p % kPage}});
     if (int(row.tokens.size()) > 0) b.add(row.tokens.data(), int(row.tokens.size()), start, table.data(), m_.group());
     row0_[r + 1] = b.rows;
     last = std::max(last, start + int(row.tokens.size()));
@@ -112,9 +122,11 @@ void Pass::list_entries(std::span<const TrainRow> rows) {
     const TrainRow& row = rows[r];
     for (int t = 0; t + 1 < int(row.tokens.size()); t++)
       if (row.trained.empty() || row.trained[t])
-        list.push_back({{row0_[r] + t, row.tokens[t + 1], row.temperatures.empty() ? 1.0f : 1.0f / row.temperatures[t]}, {r, t}});
+        list.push_back(
+            {{row0_[r] + t, row.tokens[t + 1], row.temperatures.empty() ? 1.0f : 1.0f / row.temperatures[t]}, {r, t}});
   }
-  std::stable_sort(list.begin(), list.end(), [](const auto& x, const auto& y) { return x.first.hidden < y.first.hidden; });
+  std::stable_sort(list.begin(), list.end(),
+                   [](const auto& x, const auto& y) { return x.first.hidden < y.first.hidden; });
   entries_from_.assign(tokens + 1, 0);
   for (const auto& [entry, source] : list) {
     entries_.push_back(entry), sources_.push_back(source);
@@ -175,8 +187,9 @@ void Pass::take_memory(const PassOptions& options) {
     TrainMemory fresh;
     return needed(fresh, wanted);
   };
-  const int64_t limit = options.memory_budget > 0 ? options.memory_budget : INT64_MAX, keep = options.keep_bytes > 0 ? std::min(options.keep_bytes, limit) : limit;
-  int low = 0, high = layers;   // the least number of layers to be computed again
+  const int64_t limit = options.memory_budget > 0 ? options.memory_budget : INT64_MAX,
+                keep = options.keep_bytes > 0 ? std::min(options.keep_bytes, limit) : limit;
+  int low = 0, high = layers;  // the least number of layers to be computed again
   if (const int64_t least = keep < INT64_MAX ? whole(high) : 0; least > limit) throw NoRoom(least, limit);
   // The layer being computed again takes the place of a kept one.
   while (low < high && keep < INT64_MAX) {
@@ -229,14 +242,16 @@ bool Pass::forward(std::span<const TrainRow> rows, const PassOptions& options) {
   Team team(pool_);
   team.each(pages_, [&](int64_t page, int) { memory_->pages.clear(int(page)); });
   each_rows(team, tokens, c.hidden, [&](int row, int n, int) {
-    for (int i = row; i < row + n; i++) k.embed(m_.weights->embedding.panels.data(), c.vocab, c.hidden, mem.batch.tokens[i], mem.x[0].at(i));
+    for (int i = row; i < row + n; i++)
+      k.embed(m_.weights->embedding.panels.data(), c.vocab, c.hidden, mem.batch.tokens[i], mem.x[0].at(i));
   });
   for (int l = 0; l < c.layers && team.ok(); l++) layer_forward(team, m_, mem.batch, l, activations(l), mem.workspace);
   std::vector<float> logprobs(found), entropies(found);
   Units units;
   if (trainable_) units.logprob = mem.units;
   if (trainable_ && entropy_gradient_) units.entropy = mem.entropy_units;
-  head_forward(team, m_, trainable_ ? mem.x[c.layers] : mem.x[0], entries_, logprobs.data(), entropies.data(), units, mem.workspace.workers, mem.head);
+  head_forward(team, m_, trainable_ ? mem.x[c.layers] : mem.x[0], entries_, logprobs.data(), entropies.data(), units,
+               mem.workspace.workers, mem.head);
   for (int e = 0; e < found; e++) {
     const Source s = sources_[e];
     logprobs_[row0_[s.row] + s.t] = logprobs[e];
@@ -277,7 +292,8 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy_rows) {
   if (!trainable_->begin(wanted)) return false;
   Team team(pool_);
   const HeadGradient by{d.data(), with_entropy ? by_entropy.data() : nullptr};
-  if (wanted.head) head_weight_gradient(team, m_, mem.x[c.layers], entries_, by, wanted.head, mem.workspace.workers, mem.head);
+  if (wanted.head)
+    head_weight_gradient(team, m_, mem.x[c.layers], entries_, by, wanted.head, mem.workspace.workers, mem.head);
 
   MatrixStore& partial = mem.backward.partial_final_norm;
   team.each(blocks, [&](int64_t block, int worker) {
@@ -292,8 +308,8 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy_rows) {
         k.add_scaled(dh, mem.units.at(e), d[e], c.hidden);
         if (with_entropy) k.add_scaled(dh, mem.entropy_units.at(e), by_entropy[e], c.hidden);
       }
-      k.rmsnorm_backward(mem.x[c.layers].at(t), mem.x[c.layers].ld, m_.weights->final_norm.data(), c.rms_eps, dh, c.hidden, 1, c.hidden, mem.d_x.at(t),
-                         mem.d_x.ld, sums);
+      k.rmsnorm_backward(mem.x[c.layers].at(t), mem.x[c.layers].ld, m_.weights->final_norm.data(), c.rms_eps, dh,
+                         c.hidden, 1, c.hidden, mem.d_x.at(t), mem.d_x.ld, sums);
     }
   });
   if (wanted.final_norm) k.column_sums(partial.data, partial.ld, blocks, c.hidden, wanted.final_norm);
@@ -305,14 +321,16 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy_rows) {
       again.x_out = {};
       layer_forward(team, m_, batch, l, again, mem.workspace);
     }
-    layer_backward(team, m_, batch, l, a, version(), wanted.layers[l], l > 0 || trainable_->full(), mem.d_x, mem.workspace, mem.backward);
+    layer_backward(team, m_, batch, l, a, version(), wanted.layers[l], l > 0 || trainable_->full(), mem.d_x,
+                   mem.workspace, mem.backward);
   }
   // Embedding rows take the gradients of their tokens in row order, after the head's when tied.
   if (wanted.embedding) {
     constexpr int kColumns = 64;
     team.each((c.hidden + kColumns - 1) / kColumns, [&](int64_t chunk, int) {
       const int col = int(chunk) * kColumns;
-      for (int t = 0; t < tokens; t++) k.add(wanted.embedding.at(batch.tokens[t], col), mem.d_x.at(t, col), std::min(kColumns, c.hidden - col));
+      for (int t = 0; t < tokens; t++)
+        k.add(wanted.embedding.at(batch.tokens[t], col), mem.d_x.at(t, col), std::min(kColumns, c.hidden - col));
     });
   }
   return team.ok() && trainable_->commit();
@@ -331,8 +349,9 @@ void TrainMemory::Kept::size(const Model& m, int rows) {
   lse.reserve(size_t(rows) * c.heads * sizeof(float));
 }
 
-std::unique_ptr<TrainPass> train_forward(Model& m, Pool& pool, std::span<const TrainRow> rows, Parameters* trainable, const AdapterRef& adapter,
-                                         const PassOptions& options, std::shared_ptr<TrainMemorySlot> slot) {
+std::unique_ptr<TrainPass> train_forward(Model& m, Pool& pool, std::span<const TrainRow> rows, Parameters* trainable,
+                                         const AdapterRef& adapter, const PassOptions& options,
+                                         std::shared_ptr<TrainMemorySlot> slot) {
   FloatMode mode;
   auto pass = std::make_unique<Pass>(m, pool, trainable, trainable ? trainable->version() : adapter, std::move(slot));
   if (!pass->forward(rows, options)) return nullptr;

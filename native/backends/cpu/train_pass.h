@@ -10,7 +10,7 @@ namespace anneal::cpu {
 
 // Everything a pass needs besides the weights; big, so it is kept from pass to pass.
 struct TrainMemory {
-  MemoryAccount account;         // of all that follows
+  MemoryAccount account;  // of all that follows
   struct Kept {
     MatrixStore x_mid;
     RowStore q, k, gate, up, attention;
@@ -20,10 +20,10 @@ struct TrainMemory {
   Batch batch;
   Pages pages;
   Workspace workspace;
-  std::vector<MatrixStore> x;    // residual stream before each layer, and after the last
-  std::vector<Kept> kept;        // layers that are not computed again
-  Kept again;                    // of the layer that is
-  RowStore attention;            // of evaluations
+  std::vector<MatrixStore> x;  // residual stream before each layer, and after the last
+  std::vector<Kept> kept;      // layers that are not computed again
+  Kept again;                  // of the layer that is
+  RowStore attention;          // of evaluations
   MatrixStore units, entropy_units, d_x;
   BackwardMemory backward;
   HeadMemory head;
@@ -48,7 +48,8 @@ class TrainMemorySlot {
   std::unique_ptr<TrainMemory> memory_;
 };
 
-std::unique_ptr<TrainPass> train_forward(Model&, Pool&, std::span<const TrainRow>, Parameters* trainable, const AdapterRef&, const PassOptions&, std::shared_ptr<TrainMemorySlot>);
+std::unique_ptr<TrainPass> train_forward(Model&, Pool&, std::span<const TrainRow>, Parameters* trainable,
+                                         const AdapterRef&, const PassOptions&, std::shared_ptr<TrainMemorySlot>);
 
 int64_t activation_bytes_per_token(const Shape&, const Kernels&);
 

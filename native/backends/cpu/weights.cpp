@@ -7,8 +7,15 @@ namespace anneal::cpu {
 
 Shape shape_of(const ModelSpec& m) {
   const LayerSpec& l = m.layers[0];
-  return {m.hidden,    l.feed_forward.intermediate, int(m.layers.size()), l.attention.heads, l.attention.kv_heads, l.attention.head_dim, m.vocab,
-          m.rms_eps, l.attention.qk_norm};
+  return {m.hidden,
+          l.feed_forward.intermediate,
+          int(m.layers.size()),
+          l.attention.heads,
+          l.attention.kv_heads,
+          l.attention.head_dim,
+          m.vocab,
+          m.rms_eps,
+          l.attention.qk_norm};
 }
 
 DType dtype_of(TensorFormat format) { return format == TensorFormat::f32 ? DType::f32 : DType::bf16; }
@@ -87,7 +94,8 @@ std::unique_ptr<Weights> load_weights(const ModelSpec& m, const Kernels& kernels
 
 int64_t weight_bytes(const ModelSpec& m, const Kernels& k) {
   int64_t sum = 0;
-  for (const TensorShape& t : weight_tensors(m)) sum += t.cols ? panels_of(int(t.rows)) * int64_t(panel_bytes(k, int(t.cols))) : 4 * t.rows;
+  for (const TensorShape& t : weight_tensors(m))
+    sum += t.cols ? panels_of(int(t.rows)) * int64_t(panel_bytes(k, int(t.cols))) : 4 * t.rows;
   return sum;
 }
 

@@ -34,13 +34,13 @@ DType dtype_of(model::TensorFormat);
 struct Linear {
   int n = 0, k = 0;
   Buffer panels;
-  std::vector<float> bias;   // [n], or empty
+  std::vector<float> bias;  // [n], or empty
 };
 
 struct Layer {
   Linear projections[kProjections];
-  std::vector<float> input_norm, post_norm;    // [hidden]
-  std::vector<float> q_norm, k_norm;           // [head_dim], or empty
+  std::vector<float> input_norm, post_norm;  // [hidden]
+  std::vector<float> q_norm, k_norm;         // [head_dim], or empty
   const float* q_norm_weight() const { return q_norm.empty() ? nullptr : q_norm.data(); }
   const float* k_norm_weight() const { return k_norm.empty() ? nullptr : k_norm.data(); }
 };
@@ -54,7 +54,8 @@ struct Weights {
 };
 
 // Null when `progress` (given the fraction done) returns false.
-std::unique_ptr<Weights> load_weights(const ModelSpec&, const Kernels&, Pool&, const TensorReader&, const std::function<bool(double)>& progress);
+std::unique_ptr<Weights> load_weights(const ModelSpec&, const Kernels&, Pool&, const TensorReader&,
+                                      const std::function<bool(double)>& progress);
 int64_t weight_bytes(const ModelSpec&, const Kernels&);
 
 }  // namespace anneal::cpu

@@ -9,7 +9,8 @@ namespace {
 // w -= (lr / bias1) * m / (sqrt(v) / sqrt(bias2) + eps).
 void adamw(float* w, const float* g, float* m, float* v, int64_t n, const AdamWStep& step) {
   // The scalars in double, rounded once: 1 - beta in float would lose five digits.
-  const F32x16 scale = all(float(step.grad_scale)), decay = all(float(1 - step.lr * step.weight_decay)), eps = all(float(step.eps));
+  const F32x16 scale = all(float(step.grad_scale)), decay = all(float(1 - step.lr * step.weight_decay)),
+               eps = all(float(step.eps));
   const F32x16 toward = all(float(1 - step.beta1)), beta2 = all(float(step.beta2)), fresh = all(float(1 - step.beta2));
   const F32x16 rate = all(float(-step.lr / step.bias1)), inverse_root = all(float(1 / __builtin_sqrt(step.bias2)));
   each16(n, [&](int64_t i, auto lanes) {

@@ -1,9 +1,9 @@
 // Causal attention of up to 64 query rows over pages of 64 keys: online softmax over the pages in ascending order,
 // segments of 1,024 positions merged in ascending order.
 //
-// A row's result depends on its own query, position and pages only: keys it does not see have p = 0 in the same lanes, and
-// rows are never reduced with each other. Scores, maxima, sums and outputs are float32; probabilities are rounded to T for
-// the product with V, their sum takes them unrounded. The full score matrix never exists.
+// A row's result depends on its own query, position and pages only: keys it does not see have p = 0 in the same lanes,
+// and rows are never reduced with each other. Scores, maxima, sums and outputs are float32; probabilities are rounded
+// to T for the product with V, their sum takes them unrounded. The full score matrix never exists.
 #pragma once
 #include "gemm.h"
 #include "logits.h"
@@ -33,13 +33,14 @@ struct SegmentState {
   float* out;      // [rows][width], not yet divided by the sum
 
   static ANNEAL_INLINE SegmentState in(Scratch& s, int width) {
-    return {s.take<float>(kAttentionRows), s.take<float>(kAttentionRows * kLanes), s.take<float>(size_t(kAttentionRows) * width)};
+    return {s.take<float>(kAttentionRows), s.take<float>(kAttentionRows * kLanes),
+            s.take<float>(size_t(kAttentionRows) * width)};
   }
 };
 
 template <class T> struct AttentionScratch {
-  float* scores;         // [rows][64]
-  T* probabilities;      // [rows][64]
+  float* scores;     // [rows][64]
+  T* probabilities;  // [rows][64]
   SegmentState total, segment;
   size_t bytes;
 
@@ -59,8 +60,8 @@ template <class T> size_t attention_scratch(int head_dim) { return AttentionScra
 // Up to 16 rows of one block: scores into probabilities (T), and the rows' maxima, sums and outputs brought up to date.
 // A score times the scale is formed in the same fused step as its distance from the maximum.
 template <class T, bool masked>
-ANNEAL_INLINE void softmax_rows(const AttentionTask& t, int block, int row0, int rows, const AttentionScratch<T>& scratch, const SegmentState& state,
-                                int width, bool fresh) {
+ANNEAL_INLINE void softmax_rows(const AttentionTask& t, int block, int row0, int rows,
+                                const AttentionScratch<T>& scratch, const SegmentState& state, int width, bool fresh) {
   alignas(64) float high[kLanes], now[kLanes], shrink[kLanes];
   for (int i = 0; i < rows; i++) {
     const float* scores = scratch.scores + (row0 + i) * kPage;
@@ -99,18 +100,22 @@ ANNEAL_INLINE void softmax_rows(const AttentionTask& t, int block, int row0, int
 }
 
 template <class T>
-ANNEAL_INLINE void softmax_block(const AttentionTask& t, int block, const AttentionScratch<T>& scratch, const SegmentState& state, int width,
-                                 bool fresh) {
+ANNEAL_INLINE void softmax_block(const AttentionTask& t, int block, const AttentionScratch<T>& scratch,
+                                 const SegmentState& state, int width, bool fresh) {
   for (int row0 = 0; row0 < t.rows; row0 += kLanes) {
     const int rows = t.rows - row0 < kLanes ? t.rows - row0 : kLanes;
     int lowest = t.positions[row0];
     for (int i = 1; i < rows; i++) lowest = t.positions[row0 + i] < lowest ? t.positions[row0 + i] : lowest;
-    if (lowest >= block * kPage + kPage - 1) softmax_rows<T, false>(t, block, row0, rows, scratch, state, width, fresh);
-    else softmax_rows<T, true>(t, block, row0, rows, scratch, state, width, fresh);
+    if (lowest >= block * kPage + kPage - 1)
+      softmax_rows<T, false>(t, block, row0, rows, scratch, state, width, fresh);
+    else
+      softmax_rows<T, true>(t, block, row0, rows, scratch, state, width, fresh);
   }
 }
 
-template <class T> void attend_segment(const AttentionTask& t, int begin, int end, const AttentionScratch<T>& scratch, const SegmentState& state) {
+template <class T>
+void attend_segment(const AttentionTask& t, int begin, int end, const AttentionScratch<T>& scratch,
+                    const SegmentState& state) {
   const int width = round_to(t.head_dim, kLanes);
   for (int r = 0; r < t.rows; r++) {
     state.maximum[r] = kLowest;
@@ -118,13 +123,14 @@ template <class T> void attend_segment(const AttentionTask& t, int begin, int en
   }
   const int64_t key_panel = panel_size<T>(t.head_dim), value_panel = panel_size<T>(kPage);
   for (int b = begin; b < end; b++) {
-    // Each product fetches what it will read a block later: pages come from memory and lie apart, so that nothing else could tell.
+    // Each product fetches what it will read a block later: pages come from memory and lie apart, so that nothing else
+    // could tell.
     const bool last = b + 1 == t.blocks;
-    multiply_block<T>((const T*)t.q, t.ldq, t.rows, (const T*)t.k_pages[b], key_panel, t.head_dim, kKeyPanels, scratch.scores, kPage, false,
-                      (const char*)(last ? t.v_pages[b] : t.k_pages[b + 1]));
+    multiply_block<T>((const T*)t.q, t.ldq, t.rows, (const T*)t.k_pages[b], key_panel, t.head_dim, kKeyPanels,
+                      scratch.scores, kPage, false, (const char*)(last ? t.v_pages[b] : t.k_pages[b + 1]));
     softmax_block(t, b, scratch, state, width, b == begin);
-    multiply_block<T>(scratch.probabilities, kPage, t.rows, (const T*)t.v_pages[b], value_panel, kPage, width / kLanes, state.out, width, b > begin,
-                      last ? nullptr : (const char*)t.v_pages[b + 1]);
+    multiply_block<T>(scratch.probabilities, kPage, t.rows, (const T*)t.v_pages[b], value_panel, kPage, width / kLanes,
+                      state.out, width, b > begin, last ? nullptr : (const char*)t.v_pages[b + 1]);
   }
 }
 

@@ -1,8 +1,8 @@
 // Gradients of attention, with the probabilities recomputed from the log-sum-exp of each row.
 //
 // p = exp(scale q.k - lse), dp = dout.v, ds = p (dp - sum(dout out)) scale; dq = ds K, dk = ds^T q, dv = p^T dout.
-// p (for dv), ds and dout are rounded to T for the products. dq belongs to a tile of query rows and visits the key blocks in
-// ascending order; dk and dv belong to a key block and visit the rows in the order given, in chunks of 64.
+// p (for dv), ds and dout are rounded to T for the products. dq belongs to a tile of query rows and visits the key
+// blocks in ascending order; dk and dv belong to a key block and visit the rows in the order given, in chunks of 64.
 #pragma once
 #include "attention.h"
 #include "convert.h"
@@ -11,15 +11,15 @@ namespace anneal::cpu {
 namespace {
 
 template <class T> struct AttentionBackwardScratch {
-  float *scores, *dp;    // [64 rows][64 keys]
-  float *delta;          // [64 rows]: sum(dout out)
-  T *p, *ds;             // [64 rows][64 keys]
-  T *p_t, *ds_t;         // [64 keys][64 rows]
-  T* dout;               // [64 rows][depth]
-  T* v_t;                // panels of V^T: outputs = 64 keys, reduction = head_dim
-  T* k_t;                // panels of K^T: outputs = head_dim, reduction = 64 keys
+  float *scores, *dp;         // [64 rows][64 keys]
+  float* delta;               // [64 rows]: sum(dout out)
+  T *p, *ds;                  // [64 rows][64 keys]
+  T *p_t, *ds_t;              // [64 keys][64 rows]
+  T* dout;                    // [64 rows][depth]
+  T* v_t;                     // panels of V^T: outputs = 64 keys, reduction = head_dim
+  T* k_t;                     // panels of K^T: outputs = head_dim, reduction = 64 keys
   T *q_panels, *dout_panels;  // outputs = head_dim, reduction = rows
-  float *first, *second;  // [64][width]: dq, or dk and dv
+  float *first, *second;      // [64][width]: dq, or dk and dv
   size_t bytes;
 
   ANNEAL_INLINE AttentionBackwardScratch(void* at, int head_dim) {
@@ -43,10 +43,13 @@ template <class T> struct AttentionBackwardScratch {
   }
 };
 
-template <class T> size_t attention_backward_scratch(int head_dim) { return AttentionBackwardScratch<T>(nullptr, head_dim).bytes; }
+template <class T> size_t attention_backward_scratch(int head_dim) {
+  return AttentionBackwardScratch<T>(nullptr, head_dim).bytes;
+}
 
 // dout rounded, and delta, of rows row0 .. row0 + rows.
-template <class T> void prepare_rows(const AttentionBackwardTask& t, int row0, int rows, int width, const AttentionBackwardScratch<T>& s) {
+template <class T>
+void prepare_rows(const AttentionBackwardTask& t, int row0, int rows, int width, const AttentionBackwardScratch<T>& s) {
   round_rows<T>(t.dout + row0 * t.lddo, t.lddo, rows, t.head_dim, 1.0f, s.dout, width);
   for (int r = 0; r < rows; r++) {
     const float *out = t.out + (row0 + r) * t.ldo, *dout = t.dout + (row0 + r) * t.lddo;
@@ -58,7 +61,8 @@ template <class T> void prepare_rows(const AttentionBackwardTask& t, int row0, i
 
 // p and ds of rows row0 .. row0 + rows for one key block; v_t must hold the block's panels.
 template <class T>
-void score_gradients(const AttentionBackwardTask& t, int row0, int rows, int block, const void* k_page, int width, const AttentionBackwardScratch<T>& s) {
+void score_gradients(const AttentionBackwardTask& t, int row0, int rows, int block, const void* k_page, int width,
+                     const AttentionBackwardScratch<T>& s) {
   gemm<T>((const T*)t.q + row0 * t.ldq, t.ldq, rows, k_page, t.head_dim, kKeyPanels, s.scores, kPage, false);
   gemm<T>(s.dout, width, rows, s.v_t, t.head_dim, kKeyPanels, s.dp, kPage, false);
   const F32x16 scale = all(t.scale);
@@ -93,13 +97,15 @@ template <class T> void attention_backward_dq(const AttentionBackwardTask& t) {
     gemm<T>(s.ds, kPage, t.rows, s.k_t, kPage, width / kLanes, s.first, width, b > 0);
   }
   for (int r = 0; r < t.rows; r++)
-    each16(t.head_dim, [&](int64_t i, auto lanes) { store(t.dq + r * t.lddq + i, load(s.first + r * width + i), lanes); });
+    each16(t.head_dim,
+           [&](int64_t i, auto lanes) { store(t.dq + r * t.lddq + i, load(s.first + r * width + i), lanes); });
 }
 
 // Copies [64][head_dim] between rows of ld and rows of width.
 ANNEAL_INLINE void copy_keys(const float* from, int64_t ld_from, float* to, int64_t ld_to, int head_dim) {
   for (int r = 0; r < kPage; r++)
-    each16(head_dim, [&](int64_t i, auto lanes) { store(to + r * ld_to + i, load(from + r * ld_from + i, lanes), lanes); });
+    each16(head_dim,
+           [&](int64_t i, auto lanes) { store(to + r * ld_to + i, load(from + r * ld_from + i, lanes), lanes); });
 }
 
 // dk[64][head_dim], dv[64][head_dim] of one key block, added to. Any number of rows.

@@ -8,15 +8,25 @@ void test_attention_cases() {
   struct Case {
     int head_dim, keys, rows;
   };
-  for (Case c : {Case{8, 70, 9}, {16, 64, 5}, {24, 130, 64}, {32, 300, 33}, {64, 65, 17}, {80, 200, 7}, {96, 100, 3}, {128, 1100, 5}, {256, 90, 6}, {32, 2200, 12}})
+  for (Case c : {Case{8, 70, 9},
+                 {16, 64, 5},
+                 {24, 130, 64},
+                 {32, 300, 33},
+                 {64, 65, 17},
+                 {80, 200, 7},
+                 {96, 100, 3},
+                 {128, 1100, 5},
+                 {256, 90, 6},
+                 {32, 2200, 12}})
     for (DType type : {DType::f32, DType::bf16}) {
       const int hd = c.head_dim;
       const float scale = 1 / std::sqrt(float(hd));
-      Floats key = kept(type, normals(size_t(c.keys) * hd)), value = kept(type, normals(size_t(c.keys) * hd)), q = kept(type, normals(size_t(c.rows) * hd, 2)),
-             dout = kept(type, normals(size_t(c.rows) * hd));
+      Floats key = kept(type, normals(size_t(c.keys) * hd)), value = kept(type, normals(size_t(c.keys) * hd)),
+             q = kept(type, normals(size_t(c.rows) * hd, 2)), dout = kept(type, normals(size_t(c.rows) * hd));
       std::vector<int32_t> positions;
       for (int r = 0; r < c.rows; r++) positions.push_back(r == 0 ? c.keys - 1 : int(random_bits() % c.keys));
-      std::string what = "attention head_dim=" + std::to_string(hd) + " keys=" + std::to_string(c.keys) + " " + name(type);
+      std::string what =
+          "attention head_dim=" + std::to_string(hd) + " keys=" + std::to_string(c.keys) + " " + name(type);
       Floats all = same_everywhere(type, what, [&](const Kernels& k) {
         Cache cache(k, hd, c.keys, key, value);
         Floats forward = cache.attend(q, positions, scale), back = cache.backward(q, positions, scale, forward, dout);
@@ -94,7 +104,8 @@ void test_attention_gradient() {
   for (int r = 0; r < rows; r++) positions.push_back(20 + r);
   auto forward = [&](const Floats& qq, const Floats& kk, const Floats& vv) {
     Cache cache(k, hd, keys, kk, vv);
-    Floats a = cache.attend(Floats(qq.begin(), qq.begin() + 64 * hd), {positions.begin(), positions.begin() + 64}, scale);
+    Floats a =
+        cache.attend(Floats(qq.begin(), qq.begin() + 64 * hd), {positions.begin(), positions.begin() + 64}, scale);
     Floats b = cache.attend(Floats(qq.begin() + 64 * hd, qq.end()), {positions.begin() + 64, positions.end()}, scale);
     Floats out(a.begin(), a.begin() + 64 * hd);
     out.insert(out.end(), b.begin(), b.begin() + 6 * hd);
@@ -108,10 +119,14 @@ void test_attention_gradient() {
     return dot(out, dout);
   };
   Floats grads = Cache(k, hd, keys, key, value).backward(q, positions, scale, forward(q, key, value), dout);
-  Floats dq(grads.begin(), grads.begin() + rows * hd), dk(grads.begin() + rows * hd, grads.begin() + (rows + keys) * hd), dv(grads.end() - keys * hd, grads.end());
-  check_gradient("attention dq", q, dq, [&](const Floats& v) { return loss(v, key, value); }, 3e-3);
-  check_gradient("attention dk", key, dk, [&](const Floats& v) { return loss(q, v, value); }, 3e-3);
-  check_gradient("attention dv", value, dv, [&](const Floats& v) { return loss(q, key, v); }, 3e-3);
+  Floats dq(grads.begin(), grads.begin() + rows * hd),
+      dk(grads.begin() + rows * hd, grads.begin() + (rows + keys) * hd), dv(grads.end() - keys * hd, grads.end());
+  check_gradient(
+      "attention dq", q, dq, [&](const Floats& v) { return loss(v, key, value); }, 3e-3);
+  check_gradient(
+      "attention dk", key, dk, [&](const Floats& v) { return loss(q, v, value); }, 3e-3);
+  check_gradient(
+      "attention dv", value, dv, [&](const Floats& v) { return loss(q, key, v); }, 3e-3);
 }
 
 }  // namespace

@@ -6,7 +6,8 @@ namespace anneal::cpu {
 namespace {
 
 // dst[rows][ldd] (T, zero padded) = round(src[rows][cols] * scale).
-template <class T> void round_rows(const float* src, int64_t lds, int rows, int cols, float scale, void* dst, int64_t ldd) {
+template <class T>
+void round_rows(const float* src, int64_t lds, int rows, int cols, float scale, void* dst, int64_t ldd) {
   const F32x16 s = all(scale);
   for (int r = 0; r < rows; r++) {
     const float* from = src + r * lds;
@@ -36,18 +37,24 @@ ANNEAL_INLINE void transpose_tile(const S* from, int64_t lds, int rows, In in, T
     if (c < cols) store(to + c * ldd, as_float(block[c]), out);
 }
 
-template <class T, class S> ANNEAL_INLINE void transpose_from(const S* src, int64_t lds, int rows, int cols, T* dst, int64_t ldd) {
+template <class T, class S>
+ANNEAL_INLINE void transpose_from(const S* src, int64_t lds, int rows, int cols, T* dst, int64_t ldd) {
   // Whole blocks of rows; the last one writes only the rows there are, and the padding follows.
   each16(cols, [&](int64_t c, auto in) {
-    each16(rows, [&](int64_t r, auto out) { transpose_tile(src + r * lds + c, lds, out.n, in, dst + c * ldd + r, ldd, in.n, out); });
+    each16(rows, [&](int64_t r, auto out) {
+      transpose_tile(src + r * lds + c, lds, out.n, in, dst + c * ldd + r, ldd, in.n, out);
+    });
   });
   for (int c = 0; c < cols; c++) zero_fill(dst + c * ldd, rows, ldd);
 }
 
 // dst[cols][ldd] (T, zero padded) = src[rows][lds]^T.
-template <class T> void transpose(const void* src, DType src_type, int64_t lds, int rows, int cols, void* dst, int64_t ldd) {
-  if (src_type == DType::f32) transpose_from((const float*)src, lds, rows, cols, (T*)dst, ldd);
-  else transpose_from((const bf16*)src, lds, rows, cols, (T*)dst, ldd);
+template <class T>
+void transpose(const void* src, DType src_type, int64_t lds, int rows, int cols, void* dst, int64_t ldd) {
+  if (src_type == DType::f32)
+    transpose_from((const float*)src, lds, rows, cols, (T*)dst, ldd);
+  else
+    transpose_from((const bf16*)src, lds, rows, cols, (T*)dst, ldd);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Element types, the two kinds of 16-lane access, and loops over a row in steps of 16 lanes.
 //
-// Everything in the kernel headers lives in an unnamed namespace: each instruction set's source file gets its own private
-// copy, so that the linker can never hand code compiled for one instruction set to another.
+// Everything in the kernel headers lives in an unnamed namespace: each instruction set's source file gets its own
+// private copy, so that the linker can never hand code compiled for one instruction set to another.
 #pragma once
 #include "kernels.h"
 
@@ -50,9 +50,12 @@ ANNEAL_INLINE void narrow(float x, float& out) { out = x; }
 ANNEAL_INLINE void narrow(float x, bf16& out) {
   uint32_t u;
   __builtin_memcpy(&u, &x, 4);
-  if ((u & 0x7fffffffu) > 0x7f800000u) out.bits = uint16_t((u >> 16) | 0x40);
-  else if ((u & 0x7f800000u) == 0) out.bits = uint16_t((u >> 16) & 0x8000);
-  else out.bits = uint16_t((u + 0x7fff + ((u >> 16) & 1)) >> 16);
+  if ((u & 0x7fffffffu) > 0x7f800000u)
+    out.bits = uint16_t((u >> 16) | 0x40);
+  else if ((u & 0x7f800000u) == 0)
+    out.bits = uint16_t((u >> 16) & 0x8000);
+  else
+    out.bits = uint16_t((u + 0x7fff + ((u >> 16) & 1)) >> 16);
 }
 
 }  // namespace

@@ -5,11 +5,11 @@
 namespace anneal::cpu {
 namespace {
 
-constexpr float kLn2High = 0x1.62e4p-1f;         // 15 bits: n * kLn2High is exact
+constexpr float kLn2High = 0x1.62e4p-1f;           // 15 bits: n * kLn2High is exact
 constexpr float kLn2Low = 1.4286068203094172e-6f;  // ln 2 - kLn2High
 constexpr float kLog2e = 1.4426950408889634f;
-constexpr float kExpLowest = -87.336544f;        // below: the result would be denormal, and is 0
-constexpr float kExpHighest = 88.37626f;         // above: the result stays at exp(kExpHighest) = 2.4e38
+constexpr float kExpLowest = -87.336544f;  // below: the result would be denormal, and is 0
+constexpr float kExpHighest = 88.37626f;   // above: the result stays at exp(kExpHighest) = 2.4e38
 
 // e^x. At most 1 ulp off (measured); 0 below kExpLowest, also for -infinity; NaN stays NaN.
 ANNEAL_INLINE F32x16 exp(F32x16 x) {

@@ -1,21 +1,22 @@
 // The product c[m][16 * panels] (+)= a[m][k] . W^T over panels of W.
 //
 // Each output is one chain of float32 sums over ascending k, whatever the tile, the row count or the instruction set:
-// float32, c = fma(a_k, w_k, c); bfloat16, pairs of k, c = fma(even, fma(odd, c)), as one vdpbf16ps does it. Blocking over k
-// stores the chain's value in c and takes it up again.
+// float32, c = fma(a_k, w_k, c); bfloat16, pairs of k, c = fma(even, fma(odd, c)), as one vdpbf16ps does it. Blocking
+// over k stores the chain's value in c and takes it up again.
 #pragma once
 #include "panels.h"
 
 namespace anneal::cpu {
 namespace {
 
-constexpr int kWidenedK = 256;     // k of activations widened to float32 at a time
-constexpr int kBlockK = 4096;      // k for which three panels stay in the second-level cache
-constexpr int kPrefetch = 32;      // panel vectors ahead
+constexpr int kWidenedK = 256;  // k of activations widened to float32 at a time
+constexpr int kBlockK = 4096;   // k for which three panels stay in the second-level cache
+constexpr int kPrefetch = 32;   // panel vectors ahead
 
-// Where a tile prefetches weights: for each of its panels, `step` bytes further per panel vector. Few rows read a little ahead of themselves:
-// they wait for memory anyway. More rows find their panels in the cache, and fetch the panels after these meanwhile, each tile its share.
-// Where the caller knows what it will read after the product, that is fetched instead.
+// Where a tile prefetches weights: for each of its panels, `step` bytes further per panel vector. Few rows read a
+// little ahead of themselves: they wait for memory anyway. More rows find their panels in the cache, and fetch the
+// panels after these meanwhile, each tile its share. Where the caller knows what it will read after the product, that
+// is fetched instead.
 struct Ahead {
   const char* at;
   int64_t step;
@@ -39,20 +40,21 @@ template <int MR, int NR> struct Tile {
   }
 };
 
-// Rows of activations, from two bases: the offsets of eight rows from one do not fit the registers beside the rest, and g++ then moves one
-// through a vector register, which costs the products a cycle in 25.
+// Rows of activations, from two bases: the offsets of eight rows from one do not fit the registers beside the rest, and
+// g++ then moves one through a vector register, which costs the products a cycle in 25.
 template <class T, int MR> struct ActivationRows {
   const T *upper, *lower;
   int64_t lda;
 
   ANNEAL_INLINE ActivationRows(const T* a, int64_t lda_) : upper(a), lower(MR > 4 ? a + 4 * lda_ : a), lda(lda_) {
-    asm("" : "+r"(lower));            // not to be derived from the other again
+    asm("" : "+r"(lower));  // not to be derived from the other again
   }
   ANNEAL_INLINE const T* at(int i) const { return i < 4 ? upper + i * lda : lower + (i - 4) * lda; }
 };
 
 template <int MR, int NR>
-void multiply_tile(const float* a, int64_t lda, const float* w, int64_t panel, int k, float* c, int64_t ldc, bool accumulate, Ahead ahead) {
+void multiply_tile(const float* a, int64_t lda, const float* w, int64_t panel, int k, float* c, int64_t ldc,
+                   bool accumulate, Ahead ahead) {
   Tile<MR, NR> tile;
   tile.begin(c, ldc, accumulate);
   const ActivationRows<float, MR> x_rows(a, lda);
@@ -75,7 +77,8 @@ void multiply_tile(const float* a, int64_t lda, const float* w, int64_t panel, i
 }
 
 template <int MR, int NR>
-void multiply_tile(const bf16* a, int64_t lda, const bf16* w, int64_t panel, int k, float* c, int64_t ldc, bool accumulate, Ahead ahead) {
+void multiply_tile(const bf16* a, int64_t lda, const bf16* w, int64_t panel, int k, float* c, int64_t ldc,
+                   bool accumulate, Ahead ahead) {
   Tile<MR, NR> tile;
   tile.begin(c, ldc, accumulate);
 #ifdef ANNEAL_PAIR_PRODUCT
@@ -146,30 +149,36 @@ template <class T> ANNEAL_INLINE constexpr int tile_rows(int panels) {
 }
 
 template <class T, int MR, int NR>
-ANNEAL_INLINE void multiply_rows(int rows, const T* a, int64_t lda, const T* w, int64_t panel, int k, float* c, int64_t ldc, bool accumulate, Ahead ahead) {
+ANNEAL_INLINE void multiply_rows(int rows, const T* a, int64_t lda, const T* w, int64_t panel, int k, float* c,
+                                 int64_t ldc, bool accumulate, Ahead ahead) {
   if (rows == MR) return multiply_tile<MR, NR>(a, lda, w, panel, k, c, ldc, accumulate, ahead);
   if constexpr (MR > 1) multiply_rows<T, MR - 1, NR>(rows, a, lda, w, panel, k, c, ldc, accumulate, ahead);
 }
 
-// All m rows over NR panels, in tiles of nearly equal height. `next`: null, or NR panels' worth of memory that is read later.
+// All m rows over NR panels, in tiles of nearly equal height. `next`: null, or NR panels' worth of memory that is read
+// later.
 template <class T, int NR>
-void multiply_panels(const T* a, int64_t lda, int m, const T* w, int64_t panel, int k, float* c, int64_t ldc, bool accumulate, const char* next) {
+void multiply_panels(const T* a, int64_t lda, int m, const T* w, int64_t panel, int k, float* c, int64_t ldc,
+                     bool accumulate, const char* next) {
   constexpr int most = tile_rows<T>(NR);
   const int tiles = (m + most - 1) / most;
   const int height = m / tiles, taller = m % tiles;  // the first `taller` tiles have one row more
   for (int t = 0, row = 0; t < tiles; t++) {
     const int rows = height + (t < taller);
-    const Ahead ahead = next            ? Ahead{next + int64_t(k) * kLanes * int64_t(sizeof(T)) / tiles * t, 64 / tiles}
-                        : m <= kFewRows ? Ahead{(const char*)(w + kStep<T> * kPrefetch * kLanes), 64}
-                                        : Ahead{(const char*)(w + NR * panel) + int64_t(k) * kLanes * int64_t(sizeof(T)) / tiles * t, 64 / tiles};
+    const Ahead ahead =
+        next ? Ahead{next + int64_t(k) * kLanes * int64_t(sizeof(T)) / tiles * t, 64 / tiles}
+        : m <= kFewRows
+            ? Ahead{(const char*)(w + kStep<T> * kPrefetch * kLanes), 64}
+            : Ahead{(const char*)(w + NR * panel) + int64_t(k) * kLanes * int64_t(sizeof(T)) / tiles * t, 64 / tiles};
     multiply_rows<T, most, NR>(rows, a + row * lda, lda, w, panel, k, c + row * ldc, ldc, accumulate, ahead);
     row += rows;
   }
 }
 
 // `next`: null, or as much memory as the panels take, which is read later.
-template <class T> void multiply_block(const T* a, int64_t lda, int m, const T* w, int64_t panel, int k, int npanels, float* c, int64_t ldc,
-                                       bool accumulate, const char* next = nullptr) {
+template <class T>
+void multiply_block(const T* a, int64_t lda, int m, const T* w, int64_t panel, int k, int npanels, float* c,
+                    int64_t ldc, bool accumulate, const char* next = nullptr) {
   while (npanels > 0) {
     int width;
     if (m <= kFewRows && npanels >= kFewRowsPanels) {
@@ -196,7 +205,8 @@ template <class T> void multiply_block(const T* a, int64_t lda, int m, const T* 
 }
 
 template <class T>
-void gemm(const void* a_, int64_t lda, int m, const void* panels, int k, int npanels, float* c, int64_t ldc, bool accumulate) {
+void gemm(const void* a_, int64_t lda, int m, const void* panels, int k, int npanels, float* c, int64_t ldc,
+          bool accumulate) {
   const T* a = (const T*)a_;
   const T* w = (const T*)panels;
   const int64_t panel = panel_size<T>(k);
@@ -208,8 +218,8 @@ void gemm(const void* a_, int64_t lda, int m, const void* panels, int k, int npa
     const int height = fit < 96 ? 96 : fit / 48 * 48;
     for (int row = 0; row < m; row += height) {
       const int rows = m - row < height ? m - row : height;
-      multiply_block<T>(a + row * lda + k0, lda, rows, w + int64_t(k0) * kLanes, panel, depth, npanels, c + row * ldc, ldc,
-                        accumulate || k0 > 0);
+      multiply_block<T>(a + row * lda + k0, lda, rows, w + int64_t(k0) * kLanes, panel, depth, npanels, c + row * ldc,
+                        ldc, accumulate || k0 > 0);
     }
   }
 }

@@ -21,26 +21,26 @@ namespace anneal::cpu {
 enum class DType : uint8_t { f32, bf16 };
 enum class Isa : uint8_t { portable, avx2, avx512, avx512bf16 };
 
-constexpr int kLanes = 16;          // columns of a panel, lanes of a row reduction
-using backends::kPage;              // token positions of a KV page = keys of an attention block
-constexpr int kSegment = 1024;      // positions of an attention segment with its own (max, sum, output)
-constexpr int kLogitBlock = 512;    // columns of a log-sum-exp block
+constexpr int kLanes = 16;        // columns of a panel, lanes of a row reduction
+using backends::kPage;            // token positions of a KV page = keys of an attention block
+constexpr int kSegment = 1024;    // positions of an attention segment with its own (max, sum, output)
+constexpr int kLogitBlock = 512;  // columns of a log-sum-exp block
 
 // One key-value head's queries over its cached keys. All rows belong to one sequence.
 struct AttentionTask {
-  int rows;                         // query rows: (token, head of the group) pairs, at most kAttentionRows
+  int rows;  // query rows: (token, head of the group) pairs, at most kAttentionRows
   int head_dim;
-  float scale;                      // multiplies q.k
-  const void* q;                    // T [rows][ldq], padded head_dim
+  float scale;    // multiplies q.k
+  const void* q;  // T [rows][ldq], padded head_dim
   int64_t ldq;
-  const int32_t* positions;         // [rows] absolute position of each row's token; it sees keys at positions <= it
-  int blocks;                       // key blocks to visit: max(positions) / kPage + 1
-  const void* const* k_pages;       // [blocks] panels N = kPage, K = head_dim
-  const void* const* v_pages;       // [blocks] panels N = head_dim, K = kPage
-  float* out;                       // [rows][ldo]
+  const int32_t* positions;    // [rows] absolute position of each row's token; it sees keys at positions <= it
+  int blocks;                  // key blocks to visit: max(positions) / kPage + 1
+  const void* const* k_pages;  // [blocks] panels N = kPage, K = head_dim
+  const void* const* v_pages;  // [blocks] panels N = head_dim, K = kPage
+  float* out;                  // [rows][ldo]
   int64_t ldo;
-  float* lse;                       // [rows] log-sum-exp of scaled scores (natural), or null
-  void* scratch;                    // attention_scratch(head_dim) bytes, 64-byte aligned, per worker
+  float* lse;     // [rows] log-sum-exp of scaled scores (natural), or null
+  void* scratch;  // attention_scratch(head_dim) bytes, 64-byte aligned, per worker
 };
 constexpr int kAttentionRows = 64;
 
@@ -48,85 +48,96 @@ constexpr int kAttentionRows = 64;
 struct AttentionBackwardTask {
   int rows, head_dim;
   float scale;
-  const void* q; int64_t ldq;       // T [rows][ldq]
-  const float* out; int64_t ldo;    // forward output [rows][ldo]
-  const float* dout; int64_t lddo;  // d loss / d out [rows][lddo]
-  const float* lse;                 // [rows]
-  const int32_t* positions;         // [rows]
-  int blocks;                       // dq: blocks 0..blocks-1 are visited
+  const void* q;
+  int64_t ldq;  // T [rows][ldq]
+  const float* out;
+  int64_t ldo;  // forward output [rows][ldo]
+  const float* dout;
+  int64_t lddo;              // d loss / d out [rows][lddo]
+  const float* lse;          // [rows]
+  const int32_t* positions;  // [rows]
+  int blocks;                // dq: blocks 0..blocks-1 are visited
   const void* const* k_pages;
   const void* const* v_pages;
-  float* dq; int64_t lddq;          // dq call: [rows][lddq], overwritten
-  int block;                        // dkv call: the key block (absolute index) of k_pages[0], v_pages[0]
-  float* dk; float* dv; int64_t lddkv;  // dkv call: [kPage][lddkv], added to (rows in the order given, any number; an even number per call
-                                        // but the last keeps the bits of one call with them all)
-  void* scratch;                    // attention_backward_scratch(head_dim) bytes per worker
+  float* dq;
+  int64_t lddq;  // dq call: [rows][lddq], overwritten
+  int block;     // dkv call: the key block (absolute index) of k_pages[0], v_pages[0]
+  float* dk;
+  float* dv;
+  int64_t lddkv;  // dkv call: [kPage][lddkv], added to (rows in the order given, any number; an even number per call
+                  // but the last keeps the bits of one call with them all)
+  void* scratch;  // attention_backward_scratch(head_dim) bytes per worker
 };
 
 struct AdamWStep {
   double lr, beta1, beta2, eps, weight_decay;
-  double bias1, bias2;              // 1 - beta^t
-  double grad_scale;                // multiplies every gradient (clipping)
+  double bias1, bias2;  // 1 - beta^t
+  double grad_scale;    // multiplies every gradient (clipping)
 };
 
-// How logits x become probabilities, the largest of them 1: with t = (x - shift) / divisor, e^t where t >= least and e^t >= floor, else 0.
+// How logits x become probabilities, the largest of them 1: with t = (x - shift) / divisor, e^t where t >= least and
+// e^t >= floor, else 0.
 struct Probabilities {
   float shift, divisor, least, floor;
 };
 
-constexpr int kLimits = 4;          // thresholds that sums_below tries at once
+constexpr int kLimits = 4;  // thresholds that sums_below tries at once
 
 struct Kernels {
   Isa isa;
   DType type;
-  int elem;                         // bytes of T
-  int k_step;                       // 1 or 2
+  int elem;    // bytes of T
+  int k_step;  // 1 or 2
 
   // ---- products
-  // c[m][16*panels] = (accumulate ? c : 0) + a[m][k] . W^T; a has lda >= padded k elements of T, zero padded. Any m >= 0.
-  void (*gemm)(const void* a, int64_t lda, int m, const void* panels, int k, int npanels, float* c, int64_t ldc, bool accumulate);
+  // c[m][16*panels] = (accumulate ? c : 0) + a[m][k] . W^T; a has lda >= padded k elements of T, zero padded. Any m >=
+  // 0.
+  void (*gemm)(const void* a, int64_t lda, int m, const void* panels, int k, int npanels, float* c, int64_t ldc,
+               bool accumulate);
   // Panels of src[n][k] (row-major, ld elements of src_type), rounded to nearest even.
   void (*pack)(const void* src, DType src_type, int64_t ld, int n, int k, void* panels);
   void (*unpack)(const void* panels, int n, int k, float* dst, int64_t ld);
   // Panels of src^T, src[rows][cols] row-major: outputs = cols, reduction = rows.
   void (*pack_transposed)(const void* src, DType src_type, int64_t ld, int rows, int cols, void* panels);
-  // From panels of W[n][k]: panels of W^T restricted to outputs col0..col0+cols (multiples of 16) and reduction n0..n0+rows
-  // (multiples of 16, except that n0 + rows may be n).
+  // From panels of W[n][k]: panels of W^T restricted to outputs col0..col0+cols (multiples of 16) and reduction
+  // n0..n0+rows (multiples of 16, except that n0 + rows may be n).
   void (*transpose_panels)(const void* panels, int n, int k, int col0, int cols, int n0, int rows, void* out);
   // dst[cols][ldd] (T, zero padded to ldd) = src[rows][lds]^T.
   void (*transpose)(const void* src, DType src_type, int64_t lds, int rows, int cols, void* dst, int64_t ldd);
   // dst[rows][ldd] (T, zero padded to ldd) = src[rows][cols] * scale, rounded once.
   void (*round_rows)(const float* src, int64_t lds, int rows, int cols, float scale, void* dst, int64_t ldd);
   void (*widen_rows)(const void* src, int64_t lds, int rows, int cols, float* dst, int64_t ldd);
-  void (*embed)(const void* panels, int n, int k, int id, float* out);   // row id of W as float32
+  void (*embed)(const void* panels, int n, int k, int id, float* out);  // row id of W as float32
   void (*bias_add)(float* c, int64_t ldc, int rows, int n, const float* bias);
-  void (*add)(float* y, const float* x, int64_t n);                      // y += x
-  void (*add_scaled)(float* y, const float* x, float s, int64_t n);      // y += s * x, one fma each
+  void (*add)(float* y, const float* x, int64_t n);                                // y += x
+  void (*add_scaled)(float* y, const float* x, float s, int64_t n);                // y += s * x, one fma each
   void (*column_sums)(const float* x, int64_t ldx, int rows, int n, float* sums);  // sums += rows in order
 
-  // ---- norms, rope, activation (arithmetic in float32). T outputs are padded with zeros to a step of k where their ld leaves room.
+  // ---- norms, rope, activation (arithmetic in float32). T outputs are padded with zeros to a step of k where their ld
+  // leaves room.
   void (*rmsnorm)(const float* x, int64_t ldx, const float* weight, float eps, int rows, int n, void* y, int64_t ldy);
   // dx += d loss / d x; dweight (or null) += over rows in order.
-  void (*rmsnorm_backward)(const float* x, int64_t ldx, const float* weight, float eps, const float* dy, int64_t lddy, int rows, int n,
-                           float* dx, int64_t lddx, float* dweight);
-  // One token's heads: optional per-head RMS norm (weight null: none), then rope with half rotation (Hugging Face layout:
-  // element i pairs with i + head_dim/2; cos, sin are [head_dim/2], already times the attention factor).
-  // x T [heads][head_dim] contiguous at ldx per head; y float32 [heads][head_dim]. Backward: dx [heads][head_dim] is overwritten (and may be
-  // dy), dweight (or null) += over heads in order.
-  void (*head_norm_rope)(const void* x, int64_t ldx, int heads, int head_dim, const float* weight, float eps, const float* cos, const float* sin,
-                         float* y);
-  void (*head_norm_rope_backward)(const void* x, int64_t ldx, int heads, int head_dim, const float* weight, float eps, const float* cos,
-                                  const float* sin, const float* dy, float* dx, float* dweight);
+  void (*rmsnorm_backward)(const float* x, int64_t ldx, const float* weight, float eps, const float* dy, int64_t lddy,
+                           int rows, int n, float* dx, int64_t lddx, float* dweight);
+  // One token's heads: optional per-head RMS norm (weight null: none), then rope with half rotation (Hugging Face
+  // layout: element i pairs with i + head_dim/2; cos, sin are [head_dim/2], already times the attention factor). x T
+  // [heads][head_dim] contiguous at ldx per head; y float32 [heads][head_dim]. Backward: dx [heads][head_dim] is
+  // overwritten (and may be dy), dweight (or null) += over heads in order.
+  void (*head_norm_rope)(const void* x, int64_t ldx, int heads, int head_dim, const float* weight, float eps,
+                         const float* cos, const float* sin, float* y);
+  void (*head_norm_rope_backward)(const void* x, int64_t ldx, int heads, int head_dim, const float* weight, float eps,
+                                  const float* cos, const float* sin, const float* dy, float* dx, float* dweight);
   void (*silu_mul)(const void* gate, const void* up, int64_t ld, int rows, int n, void* y, int64_t ldy);
   // dgate and dup are overwritten.
-  void (*silu_mul_backward)(const void* gate, const void* up, int64_t ld, const float* dy, int64_t lddy, int rows, int n, float* dgate, float* dup,
-                            int64_t ldd);
+  void (*silu_mul_backward)(const void* gate, const void* up, int64_t ld, const float* dy, int64_t lddy, int rows,
+                            int n, float* dgate, float* dup, int64_t ldd);
 
   // ---- attention
-  size_t (*page_bytes)(int head_dim);     // of one K page or one V page
+  size_t (*page_bytes)(int head_dim);  // of one K page or one V page
   size_t (*attention_scratch)(int head_dim);
   size_t (*attention_backward_scratch)(int head_dim);
-  // Writes one token's key and value (float32 [head_dim], rounded to T) into slot 0..63 of a page. A page starts as zeros.
+  // Writes one token's key and value (float32 [head_dim], rounded to T) into slot 0..63 of a page. A page starts as
+  // zeros.
   void (*kv_write)(const float* k, const float* v, int slot, int head_dim, void* k_page, void* v_page);
   void (*attention)(const AttentionTask&);
   void (*attention_backward_dq)(const AttentionBackwardTask&);
@@ -136,11 +147,14 @@ struct Kernels {
   float (*log_sum_exp)(const float* logits, int n);
   // Entropy in nats of softmax(logits), given their log-sum-exp.
   float (*entropy)(const float* logits, int n, float lse);
-  // y (T, zero padded to ldy) = scale * (onehot(target) - softmax(logits)); the difference formed in float32 before rounding.
+  // y (T, zero padded to ldy) = scale * (onehot(target) - softmax(logits)); the difference formed in float32 before
+  // rounding.
   void (*softmax_residual)(const float* logits, int n, float lse, int target, float scale, void* y, int64_t ldy);
-  // y (T, zero padded to ldy) = d (by_logprob * log p[target] + by_entropy * entropy) / d logits, given log-sum-exp and entropy.
-  void (*policy_residual)(const float* logits, int n, float lse, float entropy, int target, float by_logprob, float by_entropy, void* y, int64_t ldy);
-  void (*scale)(const float* x, int n, float s, float* y);               // y = s * x; y may be x
+  // y (T, zero padded to ldy) = d (by_logprob * log p[target] + by_entropy * entropy) / d logits, given log-sum-exp and
+  // entropy.
+  void (*policy_residual)(const float* logits, int n, float lse, float entropy, int target, float by_logprob,
+                          float by_entropy, void* y, int64_t ldy);
+  void (*scale)(const float* x, int n, float s, float* y);  // y = s * x; y may be x
 
   // ---- sampling from a row of n columns, in blocks of kLogitBlock; see sampling.h
   bool (*lane_maxima)(const float* x, int n, float* maxima);
@@ -152,7 +166,7 @@ struct Kernels {
   int (*ids_between)(const float* p, int n, const double* masses, float low, float high, int32_t* ids, double* below);
 
   // ---- optimizer (element order fixed by the caller)
-  double (*sum_squares)(const float* x, int64_t n);   // blocks of 4096 in ascending order
+  double (*sum_squares)(const float* x, int64_t n);  // blocks of 4096 in ascending order
   void (*adamw)(float* w, const float* g, float* m, float* v, int64_t n, const AdamWStep& step);
 };
 
@@ -163,7 +177,9 @@ const char* isa_name(Isa isa);
 
 inline int round_up(int n, int to) { return (n + to - 1) / to * to; }
 inline int64_t panels_of(int n) { return (n + kLanes - 1) / kLanes; }
-inline size_t panel_bytes(const Kernels& k, int reduction) { return size_t(kLanes) * round_up(reduction, k.k_step) * k.elem; }
+inline size_t panel_bytes(const Kernels& k, int reduction) {
+  return size_t(kLanes) * round_up(reduction, k.k_step) * k.elem;
+}
 
 using executor::FloatMode;
 

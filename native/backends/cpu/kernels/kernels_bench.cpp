@@ -6,8 +6,8 @@
 namespace anneal::cpu::test {
 namespace {
 
-// Wall time: a busy machine can only make a result look worse. (The thread's processor clock jumps on virtual machines, and the best of
-// many readings would pick the jumps.)
+// Wall time: a busy machine can only make a result look worse. (The thread's processor clock jumps on virtual machines,
+// and the best of many readings would pick the jumps.)
 double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // Best time of one call over about 0.2 s.
@@ -46,44 +46,91 @@ void bench_gemm(DType type, int n, int k, std::initializer_list<int> row_counts)
 void bench_memory() {
   const Kernels& k = *kernels(best_isa(), DType::f32);
   Floats x(size_t(64) << 20, 1.0f);
-  std::printf("memory read: %.1f GB/s\n", x.size() * 4 / best_time([&] { k.sum_squares(x.data(), int64_t(x.size())); }) / 1e9);
+  std::printf("memory read: %.1f GB/s\n",
+              x.size() * 4 / best_time([&] { k.sum_squares(x.data(), int64_t(x.size())); }) / 1e9);
 }
 
 void bench_attention(DType type, int hd, int keys, int rows) {
   for (const Kernels* k : sets(type)) {
     if (k->isa == Isa::portable) continue;
     Cache cache(*k, hd, keys, normals(size_t(keys) * hd), normals(size_t(keys) * hd));
-    Floats q = normals(size_t(rows) * hd), out(size_t(rows) * hd), lse(rows), dout = normals(size_t(rows) * hd), dk(64 * hd), dv(64 * hd), dq(size_t(rows) * hd);
+    Floats q = normals(size_t(rows) * hd), out(size_t(rows) * hd), lse(rows), dout = normals(size_t(rows) * hd),
+           dk(64 * hd), dv(64 * hd), dq(size_t(rows) * hd);
     std::vector<int32_t> positions(rows, keys - 1);
-    Block left = rounded(*k, q, rows, hd, hd), scratch(k->attention_scratch(hd)), back(k->attention_backward_scratch(hd));
-    AttentionTask t{rows, hd, 0.1f, left.at, hd, positions.data(), keys / kPage, cache.k_pages.data(), cache.v_pages.data(), out.data(), hd, lse.data(), scratch.at};
+    Block left = rounded(*k, q, rows, hd, hd), scratch(k->attention_scratch(hd)),
+          back(k->attention_backward_scratch(hd));
+    AttentionTask t{rows,
+                    hd,
+                    0.1f,
+                    left.at,
+                    hd,
+                    positions.data(),
+                    keys / kPage,
+                    cache.k_pages.data(),
+                    cache.v_pages.data(),
+                    out.data(),
+                    hd,
+                    lse.data(),
+                    scratch.at};
     const double forward = best_time([&] { k->attention(t); });
-    AttentionBackwardTask b{rows, hd, 0.1f, left.at, hd, out.data(), hd, dout.data(), hd, lse.data(), positions.data(), keys / kPage, cache.k_pages.data(),
-                            cache.v_pages.data(), dq.data(), hd, 0, dk.data(), dv.data(), hd, back.at};
-    const double time_dq = best_time([&] { k->attention_backward_dq(b); }), time_dkv = best_time([&] { k->attention_backward_dkv(b); }) * (keys / kPage);
+    AttentionBackwardTask b{rows,
+                            hd,
+                            0.1f,
+                            left.at,
+                            hd,
+                            out.data(),
+                            hd,
+                            dout.data(),
+                            hd,
+                            lse.data(),
+                            positions.data(),
+                            keys / kPage,
+                            cache.k_pages.data(),
+                            cache.v_pages.data(),
+                            dq.data(),
+                            hd,
+                            0,
+                            dk.data(),
+                            dv.data(),
+                            hd,
+                            back.at};
+    const double time_dq = best_time([&] { k->attention_backward_dq(b); }),
+                 time_dkv = best_time([&] { k->attention_backward_dkv(b); }) * (keys / kPage);
     const double flop = 4.0 * rows * keys * hd;
-    std::printf("attention %s %-10s head_dim=%d keys=%d rows=%d: forward %.0f GFLOP/s (%.1f GB/s of pages), dq %.0f, dkv %.0f GFLOP/s\n", name(type), isa_name(k->isa), hd,
-                keys, rows, flop / forward / 1e9, 2.0 * keys * hd * k->elem / forward / 1e9, 1.5 * flop / time_dq / 1e9, 2 * flop / time_dkv / 1e9);
+    std::printf(
+        "attention %s %-10s head_dim=%d keys=%d rows=%d: forward %.0f GFLOP/s (%.1f GB/s of pages), "
+        "dq %.0f, dkv %.0f GFLOP/s\n",
+        name(type), isa_name(k->isa), hd, keys, rows, flop / forward / 1e9, 2.0 * keys * hd * k->elem / forward / 1e9,
+        1.5 * flop / time_dq / 1e9, 2 * flop / time_dkv / 1e9);
   }
 }
 
 void bench_elementwise(DType type) {
   for (const Kernels* k : sets(type)) {
     const int rows = 256, n = 192, wide = 576, heads = 6, hd = 32, vocab = 4096;
-    Floats x = normals(size_t(rows) * wide), w = normals(wide), dx(x.size()), dw(wide), c = normals(16), s = normals(16), y(x.size()), logits = normals(vocab);
+    Floats x = normals(size_t(rows) * wide), w = normals(wide), dx(x.size()), dw(wide), c = normals(16),
+           s = normals(16), y(x.size()), logits = normals(vocab);
     Block t = rounded(*k, x, rows, wide, wide), u(t.bytes), v(size_t(rows) * vocab * 4);
-    auto rate = [&](const char* what, double elements, const std::function<void()>& call) { std::printf("  %s %.2f", what, elements / best_time(call) / 1e9); };
+    auto rate = [&](const char* what, double elements, const std::function<void()>& call) {
+      std::printf("  %s %.2f", what, elements / best_time(call) / 1e9);
+    };
     std::printf("%s %-10s elements per ns:", name(type), isa_name(k->isa));
     rate("rmsnorm", rows * n, [&] { k->rmsnorm(x.data(), n, w.data(), 1e-5f, rows, n, u.at, n); });
-    rate("its gradient", rows * n, [&] { k->rmsnorm_backward(x.data(), n, w.data(), 1e-5f, x.data(), n, rows, n, dx.data(), n, dw.data()); });
+    rate("its gradient", rows * n,
+         [&] { k->rmsnorm_backward(x.data(), n, w.data(), 1e-5f, x.data(), n, rows, n, dx.data(), n, dw.data()); });
     rate("rope", rows * n, [&] {
-      for (int r = 0; r < rows; r++) k->head_norm_rope((char*)t.at + size_t(r) * n * k->elem, hd, heads, hd, nullptr, 0, c.data(), s.data(), y.data());
+      for (int r = 0; r < rows; r++)
+        k->head_norm_rope((char*)t.at + size_t(r) * n * k->elem, hd, heads, hd, nullptr, 0, c.data(), s.data(),
+                          y.data());
     });
     rate("norm+rope", rows * n, [&] {
-      for (int r = 0; r < rows; r++) k->head_norm_rope((char*)t.at + size_t(r) * n * k->elem, hd, heads, hd, w.data(), 1e-6f, c.data(), s.data(), y.data());
+      for (int r = 0; r < rows; r++)
+        k->head_norm_rope((char*)t.at + size_t(r) * n * k->elem, hd, heads, hd, w.data(), 1e-6f, c.data(), s.data(),
+                          y.data());
     });
     rate("silu", rows * wide, [&] { k->silu_mul(t.at, t.at, wide, rows, wide, u.at, wide); });
-    rate("its gradient", rows * wide, [&] { k->silu_mul_backward(t.at, t.at, wide, x.data(), wide, rows, wide, dx.data(), y.data(), wide); });
+    rate("its gradient", rows * wide,
+         [&] { k->silu_mul_backward(t.at, t.at, wide, x.data(), wide, rows, wide, dx.data(), y.data(), wide); });
     rate("log_sum_exp", vocab, [&] { k->log_sum_exp(logits.data(), vocab); });
     rate("softmax_residual", vocab, [&] { k->softmax_residual(logits.data(), vocab, 9, 5, 1, v.at, vocab); });
     rate("round", rows * wide, [&] { k->round_rows(x.data(), wide, rows, wide, 1, u.at, wide); });
@@ -94,7 +141,9 @@ void bench_elementwise(DType type) {
     rate("kv_write", rows * hd, [&] {
       for (int r = 0; r < rows; r++) k->kv_write(x.data(), x.data(), r % 64, hd, v.at, u.at);
     });
-    rate("adamw", rows * wide, [&] { k->adamw(x.data(), y.data(), dx.data(), (float*)v.at, rows * wide, {1e-3, 0.9, 0.99, 1e-8, 0.01, 1, 1, 1}); });
+    rate("adamw", rows * wide, [&] {
+      k->adamw(x.data(), y.data(), dx.data(), (float*)v.at, rows * wide, {1e-3, 0.9, 0.99, 1e-8, 0.01, 1, 1, 1});
+    });
     std::printf("\n");
   }
 }

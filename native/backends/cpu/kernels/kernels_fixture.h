@@ -1,4 +1,5 @@
-// What the test and bench programs of the kernels share: random data, comparisons, and the kernels' formats made from plain floats.
+// What the test and bench programs of the kernels share: random data, comparisons, and the kernels' formats made from
+// plain floats.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -64,15 +65,17 @@ inline Floats same_everywhere(DType type, const std::string& what, const std::fu
         if (!bad++) at = i;
       }
     char text[256];
-    std::snprintf(text, sizeof text, "%s %s: %s differs from portable in %zu of %zu (first at %zu: %.9g, %.9g)", what.c_str(), name(type),
-                  isa_name(k->isa), bad, got.size(), at, bad ? got[at] : 0, bad ? first[at] : 0);
+    std::snprintf(text, sizeof text, "%s %s: %s differs from portable in %zu of %zu (first at %zu: %.9g, %.9g)",
+                  what.c_str(), name(type), isa_name(k->isa), bad, got.size(), at, bad ? got[at] : 0,
+                  bad ? first[at] : 0);
     expect(!bad && got.size() == first.size(), text);
   }
   return first;
 }
 
 // |got - want| <= tolerance * (|want| + unit).
-inline void near(const std::string& what, const Floats& got, const std::vector<double>& want, double tolerance, double unit = 1) {
+inline void near(const std::string& what, const Floats& got, const std::vector<double>& want, double tolerance,
+                 double unit = 1) {
   double worst = 0;
   size_t at = 0;
   for (size_t i = 0; i < want.size(); i++) {
@@ -80,8 +83,8 @@ inline void near(const std::string& what, const Floats& got, const std::vector<d
     if (!(e <= worst)) worst = e, at = i;
   }
   char text[256];
-  std::snprintf(text, sizeof text, "%s: error %.3g over %.3g (at %zu: %.9g, want %.9g)", what.c_str(), worst, tolerance, at,
-                want.empty() ? 0 : got[at], want.empty() ? 0 : want[at]);
+  std::snprintf(text, sizeof text, "%s: error %.3g over %.3g (at %zu: %.9g, want %.9g)", what.c_str(), worst, tolerance,
+                at, want.empty() ? 0 : got[at], want.empty() ? 0 : want[at]);
   expect(got.size() >= want.size() && worst <= tolerance, text);
 }
 
@@ -101,9 +104,12 @@ inline float kept(DType type, float x) {
   if (type == DType::f32) return x;
   uint32_t u;
   std::memcpy(&u, &x, 4);
-  if (std::isnan(x)) u |= 0x400000;
-  else if ((u & 0x7f800000) == 0) u &= 0x80000000u;
-  else u += 0x7fff + ((u >> 16) & 1);
+  if (std::isnan(x))
+    u |= 0x400000;
+  else if ((u & 0x7f800000) == 0)
+    u &= 0x80000000u;
+  else
+    u += 0x7fff + ((u >> 16) & 1);
   u &= 0xffff0000u;
   std::memcpy(&x, &u, 4);
   return x;
@@ -119,7 +125,8 @@ inline Block packed(const Kernels& k, const Floats& w, int n, int depth) {
 }
 
 // d/dx of `loss` at x by central differences, compared with `gradient`.
-inline void check_gradient(const std::string& what, Floats x, const Floats& gradient, const std::function<double(const Floats&)>& loss, double tolerance) {
+inline void check_gradient(const std::string& what, Floats x, const Floats& gradient,
+                           const std::function<double(const Floats&)>& loss, double tolerance) {
   double worst = 0, scale = 1e-3;
   for (float g : gradient) scale = std::fmax(scale, std::fabs(g));
   for (size_t trial = 0; trial < 60; trial++) {
@@ -149,14 +156,16 @@ struct Cache {
   std::vector<Block> pages;
   std::vector<const void*> k_pages, v_pages;
 
-  Cache(const Kernels& kernel, int hd, int count, const Floats& key, const Floats& value) : k(kernel), head_dim(hd), keys(count) {
+  Cache(const Kernels& kernel, int hd, int count, const Floats& key, const Floats& value)
+      : k(kernel), head_dim(hd), keys(count) {
     for (int i = 0; i < keys; i++) {
       if (i % kPage == 0)
         for (int side = 0; side < 2; side++) {
           pages.emplace_back(k.page_bytes(hd));
           (side ? v_pages : k_pages).push_back(pages.back().at);
         }
-      k.kv_write(&key[size_t(i) * hd], &value[size_t(i) * hd], i % kPage, hd, (void*)k_pages.back(), (void*)v_pages.back());
+      k.kv_write(&key[size_t(i) * hd], &value[size_t(i) * hd], i % kPage, hd, (void*)k_pages.back(),
+                 (void*)v_pages.back());
     }
   }
   // out [rows][head_dim], then lse [rows].
@@ -166,7 +175,8 @@ struct Cache {
     Floats out(size_t(rows) * ldo), lse(rows);
     int last = 0;
     for (int p : positions) last = std::max(last, p);
-    AttentionTask t{rows, head_dim, scale, left.at, ldq, positions.data(), last / kPage + 1, k_pages.data(), v_pages.data(), out.data(), ldo, lse.data(), scratch.at};
+    AttentionTask t{rows,           head_dim,       scale,      left.at, ldq,        positions.data(), last / kPage + 1,
+                    k_pages.data(), v_pages.data(), out.data(), ldo,     lse.data(), scratch.at};
     k.attention(t);
     Floats result;
     for (int r = 0; r < rows; r++) result.insert(result.end(), &out[r * ldo], &out[r * ldo] + head_dim);
@@ -174,12 +184,14 @@ struct Cache {
     return result;
   }
   // dq [rows][hd] tile by tile, then dk, dv [keys][hd].
-  Floats backward(const Floats& q, const std::vector<int32_t>& positions, float scale, const Floats& forward, const Floats& dout) const {
+  Floats backward(const Floats& q, const std::vector<int32_t>& positions, float scale, const Floats& forward,
+                  const Floats& dout) const {
     const int rows = int(positions.size()), ldq = round_up(head_dim, 2) + 2, pages_used = int(k_pages.size());
     Block left = rounded(k, q, rows, head_dim, ldq), scratch(k.attention_backward_scratch(head_dim));
     Floats dq(size_t(rows) * head_dim), dk(size_t(pages_used) * kPage * head_dim), dv = dk;
     AttentionBackwardTask t{};
-    t.head_dim = head_dim, t.scale = scale, t.ldq = ldq, t.ldo = t.lddo = t.lddq = t.lddkv = head_dim, t.scratch = scratch.at;
+    t.head_dim = head_dim, t.scale = scale, t.ldq = ldq, t.ldo = t.lddo = t.lddq = t.lddkv = head_dim,
+    t.scratch = scratch.at;
     for (int row = 0; row < rows; row += kAttentionRows) {
       t.rows = std::min(kAttentionRows, rows - row);
       t.q = (char*)left.at + size_t(row) * ldq * k.elem;
@@ -188,7 +200,8 @@ struct Cache {
       t.blocks = pages_used, t.k_pages = k_pages.data(), t.v_pages = v_pages.data(), t.dq = &dq[size_t(row) * head_dim];
       k.attention_backward_dq(t);
     }
-    t.rows = rows, t.q = left.at, t.out = forward.data(), t.dout = dout.data(), t.lse = &forward[size_t(rows) * head_dim], t.positions = positions.data();
+    t.rows = rows, t.q = left.at, t.out = forward.data(), t.dout = dout.data(),
+    t.lse = &forward[size_t(rows) * head_dim], t.positions = positions.data();
     for (int b = 0; b < pages_used; b++) {
       t.block = b, t.k_pages = &k_pages[b], t.v_pages = &v_pages[b];
       t.dk = &dk[size_t(b) * kPage * head_dim], t.dv = &dv[size_t(b) * kPage * head_dim];

@@ -1,5 +1,6 @@
-// Checks of every kernel: against a double-precision reference, bit for bit across instruction sets, row counts and ways to split
-// the work, and (gradients) against finite differences. Build and run: make -C native test-kernels. Throughput: make -C native bench-kernels.
+// Checks of every kernel: against a double-precision reference, bit for bit across instruction sets, row counts and
+// ways to split the work, and (gradients) against finite differences. Build and run: make -C native test-kernels.
+// Throughput: make -C native bench-kernels.
 #include "kernels_fixture.h"
 
 namespace anneal::cpu::test {

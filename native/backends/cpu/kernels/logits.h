@@ -21,7 +21,8 @@ float log_sum_exp(const float* logits, int n) {
     each16(count, [&](int64_t i, auto lanes) { high = max(high, keep(load(x + i, lanes), lanes, kLowest)); });
     const float block_max = max_lanes(high);
     F32x16 total = zero();
-    each16(count, [&](int64_t i, auto lanes) { total = total + keep(exp(load(x + i, lanes) - all(block_max)), lanes, 0.0f); });
+    each16(count,
+           [&](int64_t i, auto lanes) { total = total + keep(exp(load(x + i, lanes) - all(block_max)), lanes, 0.0f); });
     const float block_sum = sum_lanes(total);
     const float larger = block_max > maximum ? block_max : maximum;
     sum = sum * exp(maximum - larger) + block_sum * exp(block_max - larger);
@@ -47,7 +48,8 @@ float entropy(const float* logits, int n, float lse) {
 }
 
 // y (T, zero padded to ldy) = scale * (onehot(target) - softmax).
-template <class T> void softmax_residual(const float* logits, int n, float lse, int target, float scale, void* y, int64_t ldy) {
+template <class T>
+void softmax_residual(const float* logits, int n, float lse, int target, float scale, void* y, int64_t ldy) {
   T* to = (T*)y;
   const F32x16 s = all(scale), shift = all(lse);
   each16(n, [&](int64_t i, auto lanes) { store(to + i, s * (zero() - exp(load(logits + i, lanes) - shift)), lanes); });
@@ -57,11 +59,15 @@ template <class T> void softmax_residual(const float* logits, int n, float lse, 
 
 // y (T, zero padded to ldy) = by_logprob * d ln p[target] / d logits + by_entropy * dH / d logits
 //                           = by_logprob * (onehot(target) - p) - by_entropy * p (ln p + H), with p = softmax.
-template <class T> void policy_residual(const float* logits, int n, float lse, float entropy, int target, float by_logprob, float by_entropy, void* y, int64_t ldy) {
+template <class T>
+void policy_residual(const float* logits, int n, float lse, float entropy, int target, float by_logprob,
+                     float by_entropy, void* y, int64_t ldy) {
   T* to = (T*)y;
   const F32x16 s = all(by_logprob), shift = all(lse), h = all(entropy), w = all(by_entropy);
   // Where p is 0 so is the entropy's part, though ln p may be infinite.
-  const auto of_entropy = [&](F32x16 t, F32x16 p) { return select(less(t, all(kExpLowest)), zero(), w * negate(p * (t + h))); };
+  const auto of_entropy = [&](F32x16 t, F32x16 p) {
+    return select(less(t, all(kExpLowest)), zero(), w * negate(p * (t + h)));
+  };
   each16(n, [&](int64_t i, auto lanes) {
     const F32x16 t = load(logits + i, lanes) - shift, p = exp(t);
     store(to + i, s * (zero() - p) + of_entropy(t, p), lanes);

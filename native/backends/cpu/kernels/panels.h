@@ -9,7 +9,8 @@ namespace {
 template <class T> ANNEAL_INLINE int64_t panel_size(int k) { return int64_t(kLanes) * round_to(k, kStep<T>); }
 
 template <class S, class T> ANNEAL_INLINE void convert16(const S* from, T* to, int n) {
-  if (n >= kLanes) store(to, load(from));
+  if (n >= kLanes)
+    store(to, load(from));
   else {
     store(to, zero());
     if (n > 0) store(to, load(from, Part{n}));
@@ -34,14 +35,16 @@ template <class T, class S> void pack_from(const S* src, int64_t ld, int n, int 
       }
       transpose16(block);
       int steps = round_to(k - k0, kStep<T>) / kStep<T>;
-      for (int i = 0; i < kLanes && i < steps; i++) store_int(panels + (int64_t(k0) + i * kStep<T>) * kLanes, block[i]);
+      for (int i = 0; i < kLanes && i < steps; i++) store_int(panels + (int64_t(k0) + i * kStep<T>)*kLanes, block[i]);
     }
   }
 }
 
 template <class T> void pack(const void* src, DType src_type, int64_t ld, int n, int k, void* panels) {
-  if (src_type == DType::f32) pack_from((const float*)src, ld, n, k, (T*)panels);
-  else pack_from((const bf16*)src, ld, n, k, (T*)panels);
+  if (src_type == DType::f32)
+    pack_from((const float*)src, ld, n, k, (T*)panels);
+  else
+    pack_from((const bf16*)src, ld, n, k, (T*)panels);
 }
 
 // dst[n][k] <- panels.
@@ -54,7 +57,7 @@ template <class T> void unpack(const void* from, int n, int k, float* dst, int64
       I32x16 block[kLanes];
       int steps = round_to(k - k0, kStep<T>) / kStep<T>;
       for (int i = 0; i < kLanes; i++)
-        block[i] = i < steps ? load_int(panels + (int64_t(k0) + i * kStep<T>) * kLanes) : all_int(0);
+        block[i] = i < steps ? load_int(panels + (int64_t(k0) + i * kStep<T>)*kLanes) : all_int(0);
       transpose16(block);
       for (int r = 0; r < kLanes && n0 + r < n; r++) {
         store_int(row, block[r]);
@@ -67,27 +70,33 @@ template <class T> void unpack(const void* from, int n, int k, float* dst, int64
 }
 
 // One step of k for 16 outputs, from rows of src^T.
-template <class S, class Lanes> ANNEAL_INLINE void store_step(const S* src, int64_t ld, int rows_left, Lanes lanes, float* to) {
+template <class S, class Lanes>
+ANNEAL_INLINE void store_step(const S* src, int64_t ld, int rows_left, Lanes lanes, float* to) {
   (void)ld, (void)rows_left;
   store(to, load(src, lanes));
 }
-template <class S, class Lanes> ANNEAL_INLINE void store_step(const S* src, int64_t ld, int rows_left, Lanes lanes, bf16* to) {
+template <class S, class Lanes>
+ANNEAL_INLINE void store_step(const S* src, int64_t ld, int rows_left, Lanes lanes, bf16* to) {
   I32x16 even = round_words(load(src, lanes));
   I32x16 odd = rows_left > 1 ? round_words(load(src + ld, lanes)) : all_int(0);
   store_int(to, even | shift_left<16>(odd));
 }
 
 // panels of src^T, src[rows][cols]: outputs = cols, reduction = rows.
-template <class T, class S> ANNEAL_INLINE void pack_transposed_from(const S* src, int64_t ld, int rows, int cols, T* panels) {
+template <class T, class S>
+ANNEAL_INLINE void pack_transposed_from(const S* src, int64_t ld, int rows, int cols, T* panels) {
   each16(cols, [&](int64_t c, auto lanes) {
     T* to = panels + c / kLanes * panel_size<T>(rows);
-    for (int r = 0; r < rows; r += kStep<T>) store_step(src + r * ld + c, ld, rows - r, lanes, to + int64_t(r) * kLanes);
+    for (int r = 0; r < rows; r += kStep<T>)
+      store_step(src + r * ld + c, ld, rows - r, lanes, to + int64_t(r) * kLanes);
   });
 }
 
 template <class T> void pack_transposed(const void* src, DType src_type, int64_t ld, int rows, int cols, void* panels) {
-  if (src_type == DType::f32) pack_transposed_from((const float*)src, ld, rows, cols, (T*)panels);
-  else pack_transposed_from((const bf16*)src, ld, rows, cols, (T*)panels);
+  if (src_type == DType::f32)
+    pack_transposed_from((const float*)src, ld, rows, cols, (T*)panels);
+  else
+    pack_transposed_from((const bf16*)src, ld, rows, cols, (T*)panels);
 }
 
 // 16 outputs n by 16 k, from panels of W[n][k] to panels of W^T: one block.
@@ -105,12 +114,14 @@ ANNEAL_INLINE void transpose_block(const bf16* from, int k_left, int n_left, bf1
 }
 
 // out <- panels of W^T with outputs col0 .. col0 + cols and reduction n0 .. n0 + rows.
-template <class T> void transpose_panels(const void* panels, int n, int k, int col0, int cols, int n0, int rows, void* out) {
+template <class T>
+void transpose_panels(const void* panels, int n, int k, int col0, int cols, int n0, int rows, void* out) {
   (void)n;
   T* to = (T*)out;
   for (int c = col0; c < col0 + cols; c += kLanes, to += panel_size<T>(rows)) {
     const T* from = (const T*)panels + n0 / kLanes * panel_size<T>(k) + int64_t(c) * kLanes;
-    for (int r = 0; r < rows; r += kLanes, from += panel_size<T>(k)) transpose_block(from, k - c, rows - r, to + int64_t(r) * kLanes);
+    for (int r = 0; r < rows; r += kLanes, from += panel_size<T>(k))
+      transpose_block(from, k - c, rows - r, to + int64_t(r) * kLanes);
   }
 }
 

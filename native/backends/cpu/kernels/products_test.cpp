@@ -12,7 +12,8 @@ void test_rounding() {
     std::memcpy(&f, &u, 4);
     x.push_back(f);
   }
-  for (uint32_t u : {0u, 0x80000000u, 1u, 0x007fffffu, 0x00800000u, 0x7f7fffffu, 0x7f800000u, 0xff800000u, 0x7f800001u, 0x7fffffffu, 0x3f808000u, 0x3f818000u}) {
+  for (uint32_t u : {0u, 0x80000000u, 1u, 0x007fffffu, 0x00800000u, 0x7f7fffffu, 0x7f800000u, 0xff800000u, 0x7f800001u,
+                     0x7fffffffu, 0x3f808000u, 0x3f818000u}) {
     float f;
     std::memcpy(&f, &u, 4);
     x.push_back(f);
@@ -39,9 +40,9 @@ void test_products_of_any_bits() {
       const int m = 64, n = 512, k = style == 3 ? 6 : 2;
       auto pattern = [&] {
         uint32_t u = uint32_t(random_bits());
-        int exponent = style == 0   ? int(random_bits() % 256)             // anything
-                       : style == 1 ? 127 + int(random_bits() % 41) - 20   // sums that cancel and round
-                       : style == 2 ? 40 + int(random_bits() % 30)         // products around the smallest normal numbers
+        int exponent = style == 0   ? int(random_bits() % 256)            // anything
+                       : style == 1 ? 127 + int(random_bits() % 41) - 20  // sums that cancel and round
+                       : style == 2 ? 40 + int(random_bits() % 30)        // products around the smallest normal numbers
                                     : 60 + int(random_bits() % 10);
         u = (u & 0x807fffffu) | uint32_t(exponent) << 23;
         float f;
@@ -71,9 +72,11 @@ void test_products_of_any_bits() {
 
 void test_gemm() {
   for (DType type : {DType::bf16, DType::f32})
-    for (auto [n, k] : {std::pair{1, 1}, {16, 2}, {17, 7}, {48, 64}, {33, 31}, {80, 24}, {112, 515}, {192, 192}, {64, 5003}}) {
+    for (auto [n, k] :
+         {std::pair{1, 1}, {16, 2}, {17, 7}, {48, 64}, {33, 31}, {80, 24}, {112, 515}, {192, 192}, {64, 5003}}) {
       const int rows = 100, width = int(panels_of(n)) * 16, lda = (k + 3) & ~1;
-      Floats a = kept(type, normals(size_t(rows) * k)), w = kept(type, normals(size_t(n) * k)), c0 = normals(size_t(rows) * width);
+      Floats a = kept(type, normals(size_t(rows) * k)), w = kept(type, normals(size_t(n) * k)),
+             c0 = normals(size_t(rows) * width);
       std::string what = "gemm n=" + std::to_string(n) + " k=" + std::to_string(k);
       Floats all = same_everywhere(type, what, [&](const Kernels& kernel) {
         Block left = rounded(kernel, a, rows, k, lda), right = packed(kernel, w, n, k);
@@ -100,14 +103,16 @@ void test_gemm() {
         for (int m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 64}) {
           int first = int(random_bits() % (rows - m + 1));
           Floats c(size_t(m) * width);
-          kernel->gemm((char*)left.at + size_t(first) * lda * kernel->elem, lda, m, right.at, k, int(panels_of(n)), c.data(), width, false);
+          kernel->gemm((char*)left.at + size_t(first) * lda * kernel->elem, lda, m, right.at, k, int(panels_of(n)),
+                       c.data(), width, false);
           same &= !std::memcmp(c.data(), &all[size_t(first) * width], c.size() * 4);
           // And any split of the panels.
           for (int p = 0; p < panels_of(n); p++) {
             Floats part(size_t(m) * 16);
-            kernel->gemm((char*)left.at + size_t(first) * lda * kernel->elem, lda, m, (char*)right.at + p * panel_bytes(*kernel, k), k, 1,
-                         part.data(), 16, false);
-            for (int r = 0; r < m; r++) same &= !std::memcmp(&part[r * 16], &all[size_t(first + r) * width + p * 16], 64);
+            kernel->gemm((char*)left.at + size_t(first) * lda * kernel->elem, lda, m,
+                         (char*)right.at + p * panel_bytes(*kernel, k), k, 1, part.data(), 16, false);
+            for (int r = 0; r < m; r++)
+              same &= !std::memcmp(&part[r * 16], &all[size_t(first + r) * width + p * 16], 64);
           }
         }
         expect(same, what + " " + name(type) + " " + isa_name(kernel->isa) + ": rows or panels change the bits");
@@ -130,7 +135,8 @@ void test_panels() {
         Floats flat = widened(kernel, p.at, 1, wide * deep, wide * deep);
         for (int j = 0; j < wide; j++)
           for (int i = 0; i < deep; i++)
-            good &= flat[size_t(j / 16) * deep * 16 + i / step * 16 * step + j % 16 * step + i % step] == (j < n && i < k ? w[j * k + i] : 0);
+            good &= flat[size_t(j / 16) * deep * 16 + i / step * 16 * step + j % 16 * step + i % step] ==
+                    (j < n && i < k ? w[j * k + i] : 0);
         expect(good, on + ": layout");
         Block source = rounded(kernel, w, n, k, k), again(p.bytes);
         kernel.pack(source.at, type, k, n, k, again.at);

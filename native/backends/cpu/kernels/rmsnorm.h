@@ -15,20 +15,23 @@ template <class S> ANNEAL_INLINE float inverse_rms(const S* x, int n, float eps)
 }
 
 // y is padded with zeros to a whole step of k where ldy leaves room.
-template <class T> void rmsnorm(const float* x, int64_t ldx, const float* weight, float eps, int rows, int n, void* y, int64_t ldy) {
+template <class T>
+void rmsnorm(const float* x, int64_t ldx, const float* weight, float eps, int rows, int n, void* y, int64_t ldy) {
   const int64_t padded = round_to(n, kStep<T>) < ldy ? round_to(n, kStep<T>) : ldy;
   for (int r = 0; r < rows; r++) {
     const float* from = x + r * ldx;
     T* to = (T*)y + r * ldy;
     const F32x16 inverse = all(inverse_rms(from, n, eps));
-    each16(n, [&](int64_t i, auto lanes) { store(to + i, load(from + i, lanes) * inverse * load(weight + i, lanes), lanes); });
+    each16(n, [&](int64_t i, auto lanes) {
+      store(to + i, load(from + i, lanes) * inverse * load(weight + i, lanes), lanes);
+    });
     zero_fill(to, n, padded);
   }
 }
 
 // With u = x * inverse and g = dy * weight: dx = inverse * (g - u * mean(g u)); dweight = dy * u.
-void rmsnorm_backward(const float* x, int64_t ldx, const float* weight, float eps, const float* dy, int64_t lddy, int rows, int n, float* dx,
-                      int64_t lddx, float* dweight) {
+void rmsnorm_backward(const float* x, int64_t ldx, const float* weight, float eps, const float* dy, int64_t lddy,
+                      int rows, int n, float* dx, int64_t lddx, float* dweight) {
   for (int r = 0; r < rows; r++) {
     const float *from = x + r * ldx, *grad = dy + r * lddy;
     float* to = dx + r * lddx;

@@ -1,5 +1,5 @@
-// One token's heads: optional RMS norm of each head, then the rotary embedding (half rotation), and the gradient of both.
-// x is T [heads][ldx]; y, dy, dx are float32 [heads][head_dim]; cos, sin are [head_dim / 2].
+// One token's heads: optional RMS norm of each head, then the rotary embedding (half rotation), and the gradient of
+// both. x is T [heads][ldx]; y, dy, dx are float32 [heads][head_dim]; cos, sin are [head_dim / 2].
 #pragma once
 #include "rmsnorm.h"
 
@@ -7,15 +7,16 @@ namespace anneal::cpu {
 namespace {
 
 template <class T>
-void head_norm_rope(const void* x, int64_t ldx, int heads, int head_dim, const float* weight, float eps, const float* cos, const float* sin,
-                    float* y) {
+void head_norm_rope(const void* x, int64_t ldx, int heads, int head_dim, const float* weight, float eps,
+                    const float* cos, const float* sin, float* y) {
   const int half = head_dim / 2;
   for (int h = 0; h < heads; h++) {
     const T* from = (const T*)x + h * ldx;
     float* to = y + int64_t(h) * head_dim;
     const F32x16 inverse = all(weight ? inverse_rms(from, head_dim, eps) : 1.0f);
     each16(half, [&](int64_t i, auto lanes) {
-      F32x16 a = load(from + i, lanes), b = load(from + half + i, lanes), c = load(cos + i, lanes), s = load(sin + i, lanes);
+      F32x16 a = load(from + i, lanes), b = load(from + half + i, lanes), c = load(cos + i, lanes),
+             s = load(sin + i, lanes);
       if (weight) {
         a = a * inverse * load(weight + i, lanes);
         b = b * inverse * load(weight + half + i, lanes);
@@ -28,8 +29,8 @@ void head_norm_rope(const void* x, int64_t ldx, int heads, int head_dim, const f
 
 // dx is overwritten (and may be dy); dweight (or null) += over heads in order.
 template <class T>
-void head_norm_rope_backward(const void* x, int64_t ldx, int heads, int head_dim, const float* weight, float eps, const float* cos,
-                             const float* sin, const float* dy, float* dx, float* dweight) {
+void head_norm_rope_backward(const void* x, int64_t ldx, int heads, int head_dim, const float* weight, float eps,
+                             const float* cos, const float* sin, const float* dy, float* dx, float* dweight) {
   const int half = head_dim / 2;
   for (int h = 0; h < heads; h++) {
     const T* from = (const T*)x + h * ldx;
@@ -37,7 +38,8 @@ void head_norm_rope_backward(const void* x, int64_t ldx, int heads, int head_dim
     float* to = dx + int64_t(h) * head_dim;
     // The rotation's transpose.
     each16(half, [&](int64_t i, auto lanes) {
-      F32x16 a = load(grad + i, lanes), b = load(grad + half + i, lanes), c = load(cos + i, lanes), s = load(sin + i, lanes);
+      F32x16 a = load(grad + i, lanes), b = load(grad + half + i, lanes), c = load(cos + i, lanes),
+             s = load(sin + i, lanes);
       store(to + i, fma(a, c, b * s), lanes);
       store(to + half + i, fma(b, c, negate(a * s)), lanes);
     });

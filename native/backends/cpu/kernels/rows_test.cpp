@@ -6,7 +6,7 @@ namespace {
 
 Floats exp_of(const Kernels& k, const Floats& x, float shift = 0) {
   const int n = int(x.size()), blocks = (n + kLogitBlock - 1) / kLogitBlock;
-  Floats maxima(size_t(blocks) * kLanes, INFINITY), y(n);   // maxima that let no block be passed over
+  Floats maxima(size_t(blocks) * kLanes, INFINITY), y(n);  // maxima that let no block be passed over
   std::vector<double> masses(blocks);
   k.probabilities(x.data(), n, maxima.data(), {shift, 1, -INFINITY, 0}, y.data(), masses.data());
   return y;
@@ -34,7 +34,8 @@ void test_exp_log() {
   expect(worst < 1.1, "exp within 1.1 ulp");
   for (const Kernels* k : sets(DType::f32)) {
     const Floats out = exp_of(*k, {-INFINITY, INFINITY, NAN, 0, -0.0f, 100});
-    expect(out[0] == 0 && out[1] > 1e38f && std::isnan(out[2]) && out[3] == 1 && out[4] == 1 && out[5] > 1e38f, "exp of special values");
+    expect(out[0] == 0 && out[1] > 1e38f && std::isnan(out[2]) && out[3] == 1 && out[4] == 1 && out[5] > 1e38f,
+           "exp of special values");
   }
   // log: n equal logits of 0 and one of t give ln(n + e^t).
   double worst_log = 0;
@@ -157,7 +158,8 @@ void test_sums() {
 void test_rmsnorm() {
   for (auto [rows, n] : {std::pair{3, 5}, {2, 16}, {5, 192}, {4, 333}}) {
     const int ldx = n + 2, ldy = round_up(n, 2) + 4;
-    Floats x = normals(size_t(rows) * ldx), w = normals(n), dy = normals(size_t(rows) * n), dx0 = normals(size_t(rows) * ldx), dw0 = normals(n);
+    Floats x = normals(size_t(rows) * ldx), w = normals(n), dy = normals(size_t(rows) * n),
+           dx0 = normals(size_t(rows) * ldx), dw0 = normals(n);
     const float eps = 1e-5f;
     for (DType type : {DType::f32, DType::bf16}) {
       std::string what = "rmsnorm n=" + std::to_string(n) + " " + name(type);
@@ -187,8 +189,10 @@ void test_rmsnorm() {
       Floats dx(got.begin() + rows * n, got.begin() + rows * n + rows * ldx), dw(got.end() - n, got.end());
       for (size_t i = 0; i < dx.size(); i++) dx[i] -= dx0[i];
       for (int i = 0; i < n; i++) dw[i] -= dw0[i];
-      check_gradient(what + " dx", x, dx, [&](const Floats& v) { return loss(v, w); }, 2e-3);
-      check_gradient(what + " dweight", w, dw, [&](const Floats& v) { return loss(x, v); }, 2e-3);
+      check_gradient(
+          what + " dx", x, dx, [&](const Floats& v) { return loss(v, w); }, 2e-3);
+      check_gradient(
+          what + " dweight", w, dw, [&](const Floats& v) { return loss(x, v); }, 2e-3);
     }
   }
 }
@@ -211,7 +215,8 @@ void test_rope() {
           Block t = rounded(k, x, heads, ldx, ldx);
           Floats y(size_t(heads) * hd), dx(y.size()), dw = dw0;
           k.head_norm_rope(t.at, ldx, heads, hd, weight, eps, c.data(), s.data(), y.data());
-          k.head_norm_rope_backward(t.at, ldx, heads, hd, weight, eps, c.data(), s.data(), dy.data(), dx.data(), norm ? dw.data() : nullptr);
+          k.head_norm_rope_backward(t.at, ldx, heads, hd, weight, eps, c.data(), s.data(), dy.data(), dx.data(),
+                                    norm ? dw.data() : nullptr);
           y.insert(y.end(), dx.begin(), dx.end());
           y.insert(y.end(), dw.begin(), dw.end());
           return y;
@@ -237,9 +242,12 @@ void test_rope() {
         };
         Floats dx(size_t(heads) * ldx), dw(got.end() - hd, got.end());
         for (int h = 0; h < heads; h++) std::memcpy(&dx[h * ldx], &got[size_t(heads + h) * hd], hd * 4);
-        check_gradient(what + " dx", x, dx, [&](const Floats& v) { return loss(v, weight); }, 2e-3);
+        check_gradient(
+            what + " dx", x, dx, [&](const Floats& v) { return loss(v, weight); }, 2e-3);
         for (int i = 0; i < hd; i++) dw[i] -= dw0[i];
-        if (norm) check_gradient(what + " dweight", w, dw, [&](const Floats& v) { return loss(x, v.data()); }, 2e-3);
+        if (norm)
+          check_gradient(
+              what + " dweight", w, dw, [&](const Floats& v) { return loss(x, v.data()); }, 2e-3);
       }
     }
 }
@@ -248,7 +256,8 @@ void test_silu() {
   for (int n : {1, 16, 37, 576}) {
     const int rows = 3, ld = n + 1;
     for (DType type : {DType::f32, DType::bf16}) {
-      Floats g = kept(type, normals(size_t(rows) * ld, 5)), u = kept(type, normals(size_t(rows) * ld)), dy = normals(size_t(rows) * n);
+      Floats g = kept(type, normals(size_t(rows) * ld, 5)), u = kept(type, normals(size_t(rows) * ld)),
+             dy = normals(size_t(rows) * n);
       std::string what = "silu n=" + std::to_string(n) + " " + name(type);
       Floats got = same_everywhere(type, what, [&](const Kernels& k) {
         Block gate = rounded(k, g, rows, ld, ld), up = rounded(k, u, rows, ld, ld), y(size_t(rows) * ld * k.elem);
@@ -261,7 +270,8 @@ void test_silu() {
       });
       std::vector<double> want;
       for (int r = 0; r < rows; r++)
-        for (int i = 0; i < n; i++) want.push_back(g[r * ld + i] / (1 + std::exp(-double(g[r * ld + i]))) * u[r * ld + i]);
+        for (int i = 0; i < n; i++)
+          want.push_back(g[r * ld + i] / (1 + std::exp(-double(g[r * ld + i]))) * u[r * ld + i]);
       near(what, got, want, type == DType::f32 ? 1e-6 : 4e-3, 0.01);
       if (type == DType::bf16) continue;
       const Kernels& k = *kernels(best_isa(), type);
@@ -271,8 +281,10 @@ void test_silu() {
         return dot(y, dy);
       };
       Floats dg(got.begin() + rows * n, got.begin() + rows * (n + ld)), du(got.end() - rows * ld, got.end());
-      check_gradient(what + " dgate", g, dg, [&](const Floats& v) { return loss(v, u); }, 2e-3);
-      check_gradient(what + " dup", u, du, [&](const Floats& v) { return loss(g, v); }, 2e-3);
+      check_gradient(
+          what + " dgate", g, dg, [&](const Floats& v) { return loss(v, u); }, 2e-3);
+      check_gradient(
+          what + " dup", u, du, [&](const Floats& v) { return loss(g, v); }, 2e-3);
     }
   }
 }

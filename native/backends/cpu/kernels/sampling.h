@@ -1,5 +1,5 @@
-// Passes of the sampler over a row of n logits or probabilities. Blocks of kLogitBlock columns that cannot matter are not
-// looked at: those whose maxima are too small, and those whose mass is 0 (their probabilities are never written).
+// Passes of the sampler over a row of n logits or probabilities. Blocks of kLogitBlock columns that cannot matter are
+// not looked at: those whose maxima are too small, and those whose mass is 0 (their probabilities are never written).
 #pragma once
 #include "exp_log.h"
 #include "logits.h"
@@ -11,7 +11,8 @@ constexpr float kMinusInfinity = -__builtin_inff();
 
 ANNEAL_INLINE float block_maximum(const float* maxima, int block) { return max_lanes(load(maxima + block * kLanes)); }
 
-// maxima[block][16]: of each block's columns in each lane, -infinity where there are none. Passes over NaN; whether it saw any.
+// maxima[block][16]: of each block's columns in each lane, -infinity where there are none. Passes over NaN; whether it
+// saw any.
 bool lane_maxima(const float* x, int n, float* maxima) {
   F32x16 numbers = all(1);
   each_block(n, [&](int b, int count) {
@@ -29,11 +30,13 @@ bool lane_maxima(const float* x, int n, float* maxima) {
 // y = x where the bit of the column is set (bit i % 32 of word i / 32), else -infinity.
 void keep_permitted(const float* x, int n, const uint32_t* bits, float* y) {
   each16(n, [&](int64_t i, auto lanes) {
-    store(y + i, select(mask_of_bits(bits[i >> 5] >> (i & 16) & 0xffff), load(x + i, lanes), all(kMinusInfinity)), lanes);
+    store(y + i, select(mask_of_bits(bits[i >> 5] >> (i & 16) & 0xffff), load(x + i, lanes), all(kMinusInfinity)),
+          lanes);
   });
 }
 
-// y as Probabilities says (y may be x); masses[block] = their sum. maxima: of x. A block whose mass is 0 may be left unwritten.
+// y as Probabilities says (y may be x); masses[block] = their sum. maxima: of x. A block whose mass is 0 may be left
+// unwritten.
 void probabilities(const float* x, int n, const float* maxima, const Probabilities& how, float* y, double* masses) {
   const F32x16 shift = all(how.shift), divisor = all(how.divisor), least = all(how.least), floor = all(how.floor);
   each_block(n, [&](int b, int count) {
@@ -97,7 +100,9 @@ int ids_at_least(const float* x, int n, const float* maxima, float least, int32_
   int found = 0;
   each_block(n, [&](int b, int count) {
     if (block_maximum(maxima, b / kLogitBlock) < least) return;
-    each16(count, [&](int64_t i, auto lanes) { found = append_ids(at_least(load(x + b + i, lanes), all(least)), b + i, lanes.n, ids, found); });
+    each16(count, [&](int64_t i, auto lanes) {
+      found = append_ids(at_least(load(x + b + i, lanes), all(least)), b + i, lanes.n, ids, found);
+    });
   });
   return found;
 }

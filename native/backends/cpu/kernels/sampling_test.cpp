@@ -7,8 +7,8 @@ namespace {
 void test_passes(int n) {
   const int blocks = (n + kLogitBlock - 1) / kLogitBlock;
   Floats x = normals(n + 9, 2);
-  for (int i = 0; i < n; i += 5) x[i] = std::round(x[i]);   // ties
-  for (int i = n; i < n + 9; i++) x[i] = 1e30f;             // padding must not matter
+  for (int i = 0; i < n; i += 5) x[i] = std::round(x[i]);  // ties
+  for (int i = n; i < n + 9; i++) x[i] = 1e30f;            // padding must not matter
   float top = x[0];
   for (int i = 0; i < n; i++) top = std::fmax(top, x[i]);
   std::vector<uint32_t> bits((n + 31) / 32);
@@ -54,8 +54,10 @@ void test_passes(int n) {
     const double t = (double(x[i]) - top) / double(0.8f), e = t < -4 ? 0 : std::exp(t), p = e < double(0.05f) ? 0 : e;
     want.push_back(p);
     for (int j = 0; j < kLimits; j++) sums[j] += p < double(limits[j]) ? p : 0;
-    if (p < double(0.1f)) below += p;
-    else if (p < double(0.4f)) between.push_back(i);
+    if (p < double(0.1f))
+      below += p;
+    else if (p < double(0.4f))
+      between.push_back(i);
     if (p >= double(0.4f)) mass += p;
     if (x[i] >= 1) least.push_back(i);
     kept.push_back(bits[i / 32] >> (i % 32) & 1 ? double(x[i]) : -INFINITY);

@@ -21,8 +21,8 @@ template <class T> void silu_mul(const void* gate, const void* up, int64_t ld, i
 
 // d silu = s (1 + g (1 - s)) with s = 1 / (1 + e^-g). dgate and dup are overwritten.
 template <class T>
-void silu_mul_backward(const void* gate, const void* up, int64_t ld, const float* dy, int64_t lddy, int rows, int n, float* dgate, float* dup,
-                       int64_t ldd) {
+void silu_mul_backward(const void* gate, const void* up, int64_t ld, const float* dy, int64_t lddy, int rows, int n,
+                       float* dgate, float* dup, int64_t ldd) {
   const F32x16 one = all(1.0f);
   for (int r = 0; r < rows; r++) {
     const T *gates = (const T*)gate + r * ld, *ups = (const T*)up + r * ld;

@@ -12,8 +12,12 @@ namespace anneal::cpu {
 namespace {
 
 // 16 lanes of T as float32 and back.
-template <class Lanes = Full> ANNEAL_INLINE F32x16 load(const bf16* p, Lanes lanes = {}) { return as_float(shift_left<16>(load_words(p, lanes))); }
-template <class Lanes = Full> ANNEAL_INLINE void store(bf16* p, F32x16 x, Lanes lanes = {}) { store_words(p, round_words(x), lanes); }
+template <class Lanes = Full> ANNEAL_INLINE F32x16 load(const bf16* p, Lanes lanes = {}) {
+  return as_float(shift_left<16>(load_words(p, lanes)));
+}
+template <class Lanes = Full> ANNEAL_INLINE void store(bf16* p, F32x16 x, Lanes lanes = {}) {
+  store_words(p, round_words(x), lanes);
+}
 
 ANNEAL_INLINE F32x16 negate(F32x16 x) { return as_float(as_int(x) ^ all_int(int(0x80000000u))); }
 

@@ -40,14 +40,17 @@ ANNEAL_INLINE void store(float* p, F32x16 x, Part n) {
   _mm256_maskstore_ps(p, _mm256_castps_si256(m.lo), x.lo);
   _mm256_maskstore_ps(p + 8, _mm256_castps_si256(m.hi), x.hi);
 }
-ANNEAL_INLINE I32x16 load_int(const void* p) { return {_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)p + 1)}; }
+ANNEAL_INLINE I32x16 load_int(const void* p) {
+  return {_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)p + 1)};
+}
 ANNEAL_INLINE void store_int(void* p, I32x16 x) {
   _mm256_storeu_si256((__m256i*)p, x.lo);
   _mm256_storeu_si256((__m256i*)p + 1, x.hi);
 }
 // 16 words, zero-extended to 32 bits.
 ANNEAL_INLINE I32x16 load_words(const bf16* p, Full = {}) {
-  return {_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)), _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p + 1))};
+  return {_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)),
+          _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p + 1))};
 }
 ANNEAL_INLINE I32x16 load_words(const bf16* p, Part n) {
   alignas(32) bf16 words[kLanes] = {};
@@ -68,15 +71,23 @@ ANNEAL_INLINE F32x16 operator+(F32x16 a, F32x16 b) { return {_mm256_add_ps(a.lo,
 ANNEAL_INLINE F32x16 operator-(F32x16 a, F32x16 b) { return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
 ANNEAL_INLINE F32x16 operator*(F32x16 a, F32x16 b) { return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }
 ANNEAL_INLINE F32x16 operator/(F32x16 a, F32x16 b) { return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)}; }
-ANNEAL_INLINE F32x16 fma(F32x16 a, F32x16 b, F32x16 c) { return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)}; }
+ANNEAL_INLINE F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
+  return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
+}
 ANNEAL_INLINE F32x16 sqrt(F32x16 a) { return {_mm256_sqrt_ps(a.lo), _mm256_sqrt_ps(a.hi)}; }
 // The second operand when either is NaN.
 ANNEAL_INLINE F32x16 max(F32x16 a, F32x16 b) { return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
 ANNEAL_INLINE F32x16 min(F32x16 a, F32x16 b) { return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)}; }
-ANNEAL_INLINE Mask16 less(F32x16 a, F32x16 b) { return {_mm256_cmp_ps(a.lo, b.lo, _CMP_LT_OQ), _mm256_cmp_ps(a.hi, b.hi, _CMP_LT_OQ)}; }
-ANNEAL_INLINE Mask16 at_least(F32x16 a, F32x16 b) { return {_mm256_cmp_ps(a.lo, b.lo, _CMP_GE_OQ), _mm256_cmp_ps(a.hi, b.hi, _CMP_GE_OQ)}; }
+ANNEAL_INLINE Mask16 less(F32x16 a, F32x16 b) {
+  return {_mm256_cmp_ps(a.lo, b.lo, _CMP_LT_OQ), _mm256_cmp_ps(a.hi, b.hi, _CMP_LT_OQ)};
+}
+ANNEAL_INLINE Mask16 at_least(F32x16 a, F32x16 b) {
+  return {_mm256_cmp_ps(a.lo, b.lo, _CMP_GE_OQ), _mm256_cmp_ps(a.hi, b.hi, _CMP_GE_OQ)};
+}
 // Bit i is lane i.
-ANNEAL_INLINE uint32_t bits_of(Mask16 m) { return uint32_t(_mm256_movemask_ps(m.lo)) | uint32_t(_mm256_movemask_ps(m.hi)) << 8; }
+ANNEAL_INLINE uint32_t bits_of(Mask16 m) {
+  return uint32_t(_mm256_movemask_ps(m.lo)) | uint32_t(_mm256_movemask_ps(m.hi)) << 8;
+}
 ANNEAL_INLINE Mask16 mask_of_bits(uint32_t bits) {
   const __m256i all = _mm256_set1_epi32(int(bits));
   const __m256i low = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128), high = _mm256_slli_epi32(low, 8);
@@ -89,12 +100,24 @@ ANNEAL_INLINE F32x16 select(Mask16 m, F32x16 yes, F32x16 no) {
 
 ANNEAL_INLINE I32x16 as_int(F32x16 a) { return {_mm256_castps_si256(a.lo), _mm256_castps_si256(a.hi)}; }
 ANNEAL_INLINE F32x16 as_float(I32x16 a) { return {_mm256_castsi256_ps(a.lo), _mm256_castsi256_ps(a.hi)}; }
-ANNEAL_INLINE I32x16 operator+(I32x16 a, I32x16 b) { return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)}; }
-ANNEAL_INLINE I32x16 operator|(I32x16 a, I32x16 b) { return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)}; }
-ANNEAL_INLINE I32x16 operator&(I32x16 a, I32x16 b) { return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)}; }
-ANNEAL_INLINE I32x16 operator^(I32x16 a, I32x16 b) { return {_mm256_xor_si256(a.lo, b.lo), _mm256_xor_si256(a.hi, b.hi)}; }
-template <int n> ANNEAL_INLINE I32x16 shift_left(I32x16 a) { return {_mm256_slli_epi32(a.lo, n), _mm256_slli_epi32(a.hi, n)}; }
-template <int n> ANNEAL_INLINE I32x16 shift_right(I32x16 a) { return {_mm256_srli_epi32(a.lo, n), _mm256_srli_epi32(a.hi, n)}; }
+ANNEAL_INLINE I32x16 operator+(I32x16 a, I32x16 b) {
+  return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};
+}
+ANNEAL_INLINE I32x16 operator|(I32x16 a, I32x16 b) {
+  return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)};
+}
+ANNEAL_INLINE I32x16 operator&(I32x16 a, I32x16 b) {
+  return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)};
+}
+ANNEAL_INLINE I32x16 operator^(I32x16 a, I32x16 b) {
+  return {_mm256_xor_si256(a.lo, b.lo), _mm256_xor_si256(a.hi, b.hi)};
+}
+template <int n> ANNEAL_INLINE I32x16 shift_left(I32x16 a) {
+  return {_mm256_slli_epi32(a.lo, n), _mm256_slli_epi32(a.hi, n)};
+}
+template <int n> ANNEAL_INLINE I32x16 shift_right(I32x16 a) {
+  return {_mm256_srli_epi32(a.lo, n), _mm256_srli_epi32(a.hi, n)};
+}
 
 ANNEAL_INLINE __m256i round_words8(__m256 x) {
   __m256i u = _mm256_castps_si256(x);
@@ -131,7 +154,8 @@ ANNEAL_INLINE D16 widen(F32x16 x) {
            _mm256_cvtps_pd(_mm256_castps256_ps128(x.hi)), _mm256_cvtps_pd(_mm256_extractf128_ps(x.hi, 1))}};
 }
 ANNEAL_INLINE D16 operator+(D16 a, D16 b) {
-  return {{_mm256_add_pd(a.v[0], b.v[0]), _mm256_add_pd(a.v[1], b.v[1]), _mm256_add_pd(a.v[2], b.v[2]), _mm256_add_pd(a.v[3], b.v[3])}};
+  return {{_mm256_add_pd(a.v[0], b.v[0]), _mm256_add_pd(a.v[1], b.v[1]), _mm256_add_pd(a.v[2], b.v[2]),
+           _mm256_add_pd(a.v[3], b.v[3])}};
 }
 ANNEAL_INLINE double sum_lanes(D16 x) {
   __m256d a = _mm256_add_pd(_mm256_add_pd(x.v[0], x.v[2]), _mm256_add_pd(x.v[1], x.v[3]));
@@ -193,9 +217,11 @@ ANNEAL_INLINE void transpose4x64(__m256i* r) {
   r[3] = _mm256_permute2x128_si256(b, d, 0x31);
 }
 
-// A 16 x 16 block of words held as pairs: in, v[j] lane n = words (n, 2j), (n, 2j + 1); out, v[i] lane k = words (2i, k), (2i + 1, k).
+// A 16 x 16 block of words held as pairs: in, v[j] lane n = words (n, 2j), (n, 2j + 1); out, v[i] lane k = words (2i,
+// k), (2i + 1, k).
 ANNEAL_INLINE void transpose_pairs(I32x16* v) {
-  // Within each 64-bit group: (n0 k0)(n0 k1)(n1 k0)(n1 k1) -> (n0 k0)(n1 k0)(n0 k1)(n1 k1); then 8 x 8 transposition of the groups.
+  // Within each 64-bit group: (n0 k0)(n0 k1)(n1 k0)(n1 k1) -> (n0 k0)(n1 k0)(n0 k1)(n1 k1); then 8 x 8 transposition of
+  // the groups.
   const __m256i swap = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));
   __m256i q[4][4];
 #pragma GCC unroll 4

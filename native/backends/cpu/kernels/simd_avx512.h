@@ -30,10 +30,18 @@ ANNEAL_INLINE void store(float* p, F32x16 x, Part n) { _mm512_mask_storeu_ps(p, 
 ANNEAL_INLINE I32x16 load_int(const void* p) { return {_mm512_loadu_si512(p)}; }
 ANNEAL_INLINE void store_int(void* p, I32x16 x) { _mm512_storeu_si512(p, x.v); }
 // 16 words, zero-extended to 32 bits.
-ANNEAL_INLINE I32x16 load_words(const bf16* p, Full = {}) { return {_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p))}; }
-ANNEAL_INLINE I32x16 load_words(const bf16* p, Part n) { return {_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask_of(n), p))}; }
-ANNEAL_INLINE void store_words(bf16* p, I32x16 x, Full = {}) { _mm256_storeu_si256((__m256i*)p, _mm512_cvtepi32_epi16(x.v)); }
-ANNEAL_INLINE void store_words(bf16* p, I32x16 x, Part n) { _mm256_mask_storeu_epi16(p, mask_of(n), _mm512_cvtepi32_epi16(x.v)); }
+ANNEAL_INLINE I32x16 load_words(const bf16* p, Full = {}) {
+  return {_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p))};
+}
+ANNEAL_INLINE I32x16 load_words(const bf16* p, Part n) {
+  return {_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask_of(n), p))};
+}
+ANNEAL_INLINE void store_words(bf16* p, I32x16 x, Full = {}) {
+  _mm256_storeu_si256((__m256i*)p, _mm512_cvtepi32_epi16(x.v));
+}
+ANNEAL_INLINE void store_words(bf16* p, I32x16 x, Part n) {
+  _mm256_mask_storeu_epi16(p, mask_of(n), _mm512_cvtepi32_epi16(x.v));
+}
 
 ANNEAL_INLINE F32x16 operator+(F32x16 a, F32x16 b) { return {_mm512_add_ps(a.v, b.v)}; }
 ANNEAL_INLINE F32x16 operator-(F32x16 a, F32x16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
@@ -93,7 +101,9 @@ ANNEAL_INLINE float max_lanes(F32x16 x) {
 struct D16 {
   __m512d lo, hi;
 };
-ANNEAL_INLINE D16 widen(F32x16 x) { return {_mm512_cvtps_pd(_mm512_castps512_ps256(x.v)), _mm512_cvtps_pd(_mm512_extractf32x8_ps(x.v, 1))}; }
+ANNEAL_INLINE D16 widen(F32x16 x) {
+  return {_mm512_cvtps_pd(_mm512_castps512_ps256(x.v)), _mm512_cvtps_pd(_mm512_extractf32x8_ps(x.v, 1))};
+}
 ANNEAL_INLINE D16 operator+(D16 a, D16 b) { return {_mm512_add_pd(a.lo, b.lo), _mm512_add_pd(a.hi, b.hi)}; }
 ANNEAL_INLINE double sum_lanes(D16 x) {
   __m512d a = _mm512_add_pd(x.lo, x.hi);
@@ -137,14 +147,15 @@ ANNEAL_INLINE void transpose16(I32x16* r) {
   }
 }
 
-// A 16 x 16 block of words held as pairs: in, v[j] lane n = words (n, 2j), (n, 2j + 1); out, v[i] lane k = words (2i, k), (2i + 1, k).
+// A 16 x 16 block of words held as pairs: in, v[j] lane n = words (n, 2j), (n, 2j + 1); out, v[i] lane k = words (2i,
+// k), (2i + 1, k).
 ANNEAL_INLINE void transpose_pairs(I32x16* v) {
   // Within each 64-bit group: (n0 k0)(n0 k1)(n1 k0)(n1 k1) -> (n0 k0)(n1 k0)(n0 k1)(n1 k1).
   const __m512i swap = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));
   __m512i s[8], t[8];
 #pragma GCC unroll 8
   for (int j = 0; j < 8; j++) s[j] = _mm512_shuffle_epi8(v[j].v, swap);
-  // 8 x 8 transposition of the 64-bit groups.
+    // 8 x 8 transposition of the 64-bit groups.
 #pragma GCC unroll 8
   for (int j = 0; j < 8; j += 2) {
     t[j] = _mm512_unpacklo_epi64(s[j], s[j + 1]);
@@ -169,7 +180,9 @@ ANNEAL_INLINE void transpose_pairs(I32x16* v) {
 #ifdef __AVX512BF16__
 #define ANNEAL_PAIR_PRODUCT 1
 // c + the products of a pair of bfloat16 in every lane: fma(even, fma(odd, c)), denormals as zero.
-ANNEAL_INLINE F32x16 pair_product(F32x16 c, I32x16 w, I32x16 a) { return {_mm512_dpbf16_ps(c.v, (__m512bh)w.v, (__m512bh)a.v)}; }
+ANNEAL_INLINE F32x16 pair_product(F32x16 c, I32x16 w, I32x16 a) {
+  return {_mm512_dpbf16_ps(c.v, (__m512bh)w.v, (__m512bh)a.v)};
+}
 #endif
 
 // Register tiles of the product: rows for 1, 2, 3, 4 panels side by side, and panels where rows are few.

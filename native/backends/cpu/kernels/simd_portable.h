@@ -199,7 +199,8 @@ ANNEAL_INLINE void transpose16(I32x16* r) {
     for (int j = 0; j < 16; j++) r[i].v[j] = m[j][i];
 }
 
-// A 16 x 16 block of words held as pairs: in, v[j] lane n = words (n, 2j), (n, 2j + 1); out, v[i] lane k = words (2i, k), (2i + 1, k).
+// A 16 x 16 block of words held as pairs: in, v[j] lane n = words (n, 2j), (n, 2j + 1); out, v[i] lane k = words (2i,
+// k), (2i + 1, k).
 ANNEAL_INLINE void transpose_pairs(I32x16* v) {
   uint16_t in[8][16][2], out[8][16][2];
   __builtin_memcpy(in, v, sizeof in);
