@@ -2,8 +2,8 @@
 
 import { isUtf8 } from "node:buffer";
 import { ValidationError } from "./errors.js";
+import { shouldYield, yieldToEventLoop } from "./eventLoop.js";
 import { type ExactFields, parseJsonText } from "./json.js";
-import { isTurnUsedUp, nextTurn } from "./turns.js";
 
 /** Bytes that are parsed at once: a matter of a millisecond. */
 const PIECE = 65_536;
@@ -24,7 +24,7 @@ export async function parseJsonInTurns(body: Buffer, exact: ExactFields = {}): P
     for (;;) {
       const { done, value } = pieces.next();
       if (done) return value;
-      while (isTurnUsedUp()) await nextTurn();
+      while (shouldYield()) await yieldToEventLoop();
     }
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;

@@ -1,6 +1,6 @@
 // Plain data as JSON text, written in pieces between which other work of the thread can have its turn.
 
-import { isTurnUsedUp, nextTurn } from "./turns.js";
+import { shouldYield, yieldToEventLoop } from "./eventLoop.js";
 import { sizeLeft } from "./valueSize.js";
 
 /** Values inside a value that is written at once, at most. */
@@ -11,7 +11,7 @@ export async function stringifyInTurns(value: unknown): Promise<string> {
   let text = "";
   for (const piece of pieces(value)) {
     text += piece;
-    while (isTurnUsedUp()) await nextTurn();
+    while (shouldYield()) await yieldToEventLoop();
   }
   return text;
 }

@@ -43,10 +43,10 @@ export async function runCommand(command: Command, args: readonly string[]): Pro
 }
 
 function checkArguments({ name, arguments: wanted = [] }: Command, given: readonly string[]): void {
-  const least = wanted.filter((argument) => !argument.startsWith("[")).length;
-  const most = wanted.at(-1)?.endsWith("...]") ? Number.POSITIVE_INFINITY : wanted.length;
-  if (given.length >= least && given.length <= most) return;
-  if (most === 0) throw new UsageError(`what is "${given[0]}"? this command takes only options`);
+  const min = wanted.filter((argument) => !argument.startsWith("[")).length;
+  const max = wanted.at(-1)?.endsWith("...]") ? Number.POSITIVE_INFINITY : wanted.length;
+  if (given.length >= min && given.length <= max) return;
+  if (max === 0) throw new UsageError(`what is "${given[0]}"? this command takes only options`);
   throw new UsageError(`${name} takes ${wanted.join(" and ")}`);
 }
 

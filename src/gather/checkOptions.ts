@@ -9,22 +9,22 @@ type Options = Record<string, unknown>;
 /** What a value must be, and whether it is. */
 type Rule = readonly [rule: string, holds: (value: unknown) => boolean];
 
-const whole = (least: number, most = Number.MAX_SAFE_INTEGER): Rule => [
-  most < Number.MAX_SAFE_INTEGER ? `a whole number from ${least} to ${most}` : `a whole number, at least ${least}`,
-  (value) => Number.isSafeInteger(value) && (value as number) >= least && (value as number) <= most,
+const whole = (min: number, max = Number.MAX_SAFE_INTEGER): Rule => [
+  max < Number.MAX_SAFE_INTEGER ? `a whole number from ${min} to ${max}` : `a whole number, at least ${min}`,
+  (value) => Number.isSafeInteger(value) && (value as number) >= min && (value as number) <= max,
 ];
 const list: Rule = ["a list", Array.isArray];
 const called: Rule = ["a function", (value) => typeof value === "function"];
 const object: Rule = ["an object", (value) => typeof value === "object" && value !== null];
 
 /** Of one scenario: with more a mistyped number would take all memory. */
-const MOST_ROLLOUTS = 65_536;
+const MAX_ROLLOUTS = 65_536;
 
 const GATHERING: { [K in keyof GatherOptions<unknown>]-?: Rule } = {
   model: ["a model or its name", (value) => typeof value === "string" || object[1](value)],
   scenarios: list,
   rollout: called,
-  groupSize: whole(1, MOST_ROLLOUTS),
+  groupSize: whole(1, MAX_ROLLOUTS),
   concurrency: whole(1),
   timeoutMs: [
     "a whole number of milliseconds, 0 to 2147483647",
@@ -43,7 +43,7 @@ const TRAINING: { [K in keyof TrainOptions<unknown>]-?: Rule } = {
   model: ["a model", object[1]],
   scenarios: ["a list with at least one entry", (value) => Array.isArray(value) && value.length > 0],
   // The one rollout of a group of its own would be compared with nothing.
-  groupSize: whole(2, MOST_ROLLOUTS),
+  groupSize: whole(2, MAX_ROLLOUTS),
   steps: whole(0),
   name: [
     `a text of 1 to ${MAX_RUN_NAME} characters`,

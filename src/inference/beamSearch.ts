@@ -2,9 +2,9 @@
 // stands on top of the loop, which scores sequences and forks them.
 
 import { ClosedError } from "../errors.js";
+import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import type { RowLogprobs } from "../runtime/runtime.js";
 import type { IncrementalDecoder, Tokenizer } from "../text/index.js";
-import { isTurnUsedUp, nextTurn } from "../turns.js";
 import { BestOf } from "./bestOf.js";
 import { ChoiceOutput } from "./choiceOutput.js";
 import { EventQueue } from "./eventQueue.js";
@@ -148,7 +148,7 @@ class BeamSearch implements Generation {
 
   /** Lets the event loop turn when this work has taken its share. @throws what has ended the request meanwhile */
   private async yieldToOthers(): Promise<void> {
-    while (isTurnUsedUp()) await nextTurn();
+    while (shouldYield()) await yieldToEventLoop();
     this.scoring.throwIfEnded();
   }
 

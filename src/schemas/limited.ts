@@ -1,7 +1,7 @@
 // Lists and maps of requests: their length is looked at before what they hold, and looking stops after a handful of faults.
 
 import { z } from "zod";
-import { isTurnUsedUp, nextTurn } from "../turns.js";
+import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 
 /** Faults that an error lists: nobody reads more of them, and a large body has millions. */
 export const MAX_ISSUES = 16;
@@ -114,7 +114,7 @@ function inTurns(
     for (let i = from; i < count && payload.issues.length <= MAX_ISSUES; i++) {
       const pending = parse(i);
       if (pending !== undefined) return pending.then(() => goOn(i + 1));
-      if (ctx.async && i % 32 === 31 && isTurnUsedUp()) return nextTurn().then(() => goOn(i + 1));
+      if (ctx.async && i % 32 === 31 && shouldYield()) return yieldToEventLoop().then(() => goOn(i + 1));
     }
     return payload;
   };

@@ -6,7 +6,7 @@ import { cors } from "hono/cors";
 import { getPath } from "hono/utils/url";
 import type { ServedEngine } from "../engine/servedEngine.js";
 import { AnnealError, AuthenticationError, errorForOthers, NotFoundError, ValidationError } from "../errors.js";
-import type { Release } from "../line.js";
+import type { Release } from "../semaphore.js";
 import { readBody, readJson } from "./bodies.js";
 import { errorBody, errorResponse, publicError, styleOf } from "./errorBodies.js";
 import { HttpMetrics } from "./httpMetrics.js";

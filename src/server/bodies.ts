@@ -1,8 +1,8 @@
 import { BadRequestError, PayloadTooLargeError, ValidationError } from "../errors.js";
+import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import type { ExactFields } from "../json.js";
 import { parseJsonInTurns } from "../jsonInTurns.js";
-import { Line, type Release } from "../line.js";
-import { isTurnUsedUp, nextTurn } from "../turns.js";
+import { type Release, Semaphore } from "../semaphore.js";
 
 /** What is still read of a body that is too long: a client that is cut off while it sends never sees why. */
 const drained = { bytes: 64 * 2 ** 20, ms: 1000 };
@@ -17,9 +17,9 @@ function tooLarge(limit: number): PayloadTooLargeError {
  *   end.
  */
 export async function* readBody(request: Request, limit: number): AsyncGenerator<Uint8Array> {
-  const most = limit + drained.bytes;
+  const maxRead = limit + drained.bytes;
   const declared = Number(request.headers.get("content-length") ?? 0);
-  if (declared > most) throw tooLarge(limit);
+  if (declared > maxRead) throw tooLarge(limit);
   const reader = request.body?.getReader();
   let length = 0;
   let draining: NodeJS.Timeout | undefined;
@@ -28,7 +28,7 @@ export async function* readBody(request: Request, limit: number): AsyncGenerator
       const chunk = (await reader?.read())?.value;
       if (chunk === undefined) break;
       length += chunk.byteLength;
-      if (length > most) break;
+      if (length > maxRead) break;
       if (Math.max(length, declared) <= limit) yield chunk;
       else draining ??= setTimeout(() => void reader?.cancel().catch(() => undefined), drained.ms);
     }
@@ -61,7 +61,7 @@ function checkContentEncoding(request: Request): void {
 /** Bytes from which a body waits until no other such body is worked on: in memory it is about nine times as large. */
 const LARGE = 16 * 2 ** 20;
 
-const largeBodies = new Line(1);
+const largeBodies = new Semaphore(1);
 
 /**
  * @param onRelease is given what ends the turn of a large body, to be called when its work is done
@@ -92,7 +92,7 @@ async function joined(chunks: Uint8Array[]): Promise<Buffer> {
   for (let chunk = chunks.pop(); chunk !== undefined; chunk = chunks.pop()) {
     end -= chunk.byteLength;
     whole.set(chunk, end);
-    while (isTurnUsedUp()) await nextTurn();
+    while (shouldYield()) await yieldToEventLoop();
   }
   return whole;
 }

@@ -14,7 +14,7 @@ export interface ErrorObject {
 export const styleOf = (path: string): ErrorStyle => (path.startsWith("/v1/preview/") ? "detail" : "error");
 
 /** In characters: a header has its limits, and a longer one tells nobody more. */
-const LONGEST_PARAM = 500;
+const MAX_PARAM_CHARACTERS = 500;
 
 /** What a client may see of any error: those that are not ours say nothing about the inside. */
 export function publicError(error: unknown): AnnealError {
@@ -48,7 +48,7 @@ export function errorBody(error: unknown, style: ErrorStyle): object {
 export function errorResponse(error: unknown, style: ErrorStyle): Response {
   const { status, code, param } = publicError(error);
   const headers: Record<string, string> = { "x-error-code": code };
-  if (param !== null && param.length <= LONGEST_PARAM)
+  if (param !== null && param.length <= MAX_PARAM_CHARACTERS)
     headers["x-error-param"] = encodeURIComponent(param.toWellFormed());
   if (status === 401) headers["www-authenticate"] = "Bearer";
   if (status === 429) headers["retry-after"] = "1";

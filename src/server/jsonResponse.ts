@@ -1,7 +1,7 @@
 // A value as a JSON response: a large one in pieces, between which the event loop turns, and of any length.
 
+import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import { pieces } from "../jsonPieces.js";
-import { isTurnUsedUp, nextTurn } from "../turns.js";
 import { sizeLeft } from "../valueSize.js";
 
 /** Values inside an answer that is one text, at most: a matter of a few milliseconds. */
@@ -24,7 +24,7 @@ function chunks(value: unknown): ReadableStream<Uint8Array> {
         const { done, value: piece } = texts.next();
         if (done) break;
         text += piece;
-        while (isTurnUsedUp()) await nextTurn();
+        while (shouldYield()) await yieldToEventLoop();
       }
       if (text === "") controller.close();
       else controller.enqueue(encoder.encode(text));

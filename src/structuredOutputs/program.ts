@@ -3,7 +3,7 @@
 import { GrammarError } from "../grammar/grammarError.js";
 import { encodeGrammar } from "../grammar/ir.js";
 import { TooMuchWork } from "../grammar/workBudget.js";
-import { Line } from "../line.js";
+import { Semaphore } from "../semaphore.js";
 import { startThread } from "../thread.js";
 import { type Constraint, type ConstraintSetting, constraintGrammar } from "./constraint.js";
 import type { ProgramAnswer, ProgramTask } from "./programWorker.js";
@@ -12,7 +12,7 @@ import type { ProgramAnswer, ProgramTask } from "./programWorker.js";
 const MAX_INLINE_STEPS = 500_000;
 
 /** Threads that read at once. */
-const threads = new Line(2);
+const threads = new Semaphore(2);
 
 /** An abort ends the thread. @throws GrammarError, the signal's reason */
 export async function constraintProgram(

@@ -2,8 +2,8 @@
 
 import { join } from "node:path";
 import { Tokenizer as HuggingFaceTokenizer } from "@huggingface/tokenizers";
+import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import { ChatTemplate } from "../jinja/chatTemplate.js";
-import { isTurnUsedUp, nextTurn } from "../turns.js";
 import { type Conversation, isShortConversation, renderConversation } from "./conversation.js";
 import { TokenizerError } from "./errors.js";
 import { createDecoder, type DecodeOptions, type IncrementalDecoder } from "./incrementalDecoder.js";
@@ -125,7 +125,7 @@ export class Tokenizer {
     if (text.length > MAX_INLINE_LENGTH) {
       return Array.from(await this.thread.encode({ text, addSpecialTokens, keep }, signal));
     }
-    while (isTurnUsedUp()) await nextTurn();
+    while (shouldYield()) await yieldToEventLoop();
     return keptTokens(this.encode(text, { addSpecialTokens }), keep);
   }
 
@@ -143,7 +143,7 @@ export class Tokenizer {
     if (!(template instanceof ChatTemplate) || !isShortConversation(conversation)) {
       return this.renderingThread.render({ source: template.source, conversation }, signal);
     }
-    while (isTurnUsedUp()) await nextTurn();
+    while (shouldYield()) await yieldToEventLoop();
     return renderConversation(template, conversation);
   }
 

@@ -1,6 +1,6 @@
 // A conversation as rows for supervised training: what the assistant said, each turn after the prompt it would have got.
 
-import { setImmediate as nextTurn } from "node:timers/promises";
+import { setImmediate as yieldToEventLoop } from "node:timers/promises";
 import type { TrainingMessage } from "../types/training.js";
 import type { TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
 import { plainMessage, plainTools } from "./plainMessages.js";
@@ -41,7 +41,7 @@ export async function conversationRows(
   for (const [i, message] of plain.entries()) {
     if (message.role !== "assistant" || (turns === "last" && i < plain.length - 1)) continue;
     if (messages[i]!.weight === 0) continue;
-    await nextTurn();
+    await yieldToEventLoop();
     const whole = await renderer.text(plain.slice(0, i + 1), wrapped, false, signal);
     const shared = await (i === 0
       ? firstOpening(wrapped, renderer, whole, signal)

@@ -4,7 +4,7 @@ import { basename } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ClosedError, DiskFullError, ModelFileError, systemReason, UnavailableError } from "../errors.js";
 import { asDiskFullError } from "../fullDisk.js";
-import { Line, type Release } from "../line.js";
+import { type Release, Semaphore } from "../semaphore.js";
 import type { JobEnd } from "../store/store.js";
 import type { TrainingHost } from "./host.js";
 import { ModelQueue } from "./modelQueue.js";
@@ -39,7 +39,7 @@ export class JobRunner {
   readonly #host: TrainingHost;
   readonly #queue = new ModelQueue();
   /** Bounds the memory that jobs of different models take together. */
-  readonly #places: Line;
+  readonly #places: Semaphore;
   /** Queued and running jobs of this process. */
   readonly #jobs = new Map<string, Running>();
   readonly #sessions = new Set<OpenSession>();
@@ -47,7 +47,7 @@ export class JobRunner {
 
   constructor(host: TrainingHost) {
     this.#host = host;
-    this.#places = new Line(host.options.maxTrainingJobs);
+    this.#places = new Semaphore(host.options.maxTrainingJobs);
   }
 
   /** Takes up what an earlier process left, in the order in which it was asked for. */

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { Line } from "../line.js";
+import { Semaphore } from "../semaphore.js";
 import { ModelQueue } from "./modelQueue.js";
 
 it("admits one at a time per model, in order, past those who gave up", async () => {
@@ -46,7 +46,7 @@ it("keeps a place from the next one when it is given up twice", async () => {
 });
 
 it("admits as many at once as a line has places", async () => {
-  const line = new Line(2);
+  const line = new Semaphore(2);
   const [first, second] = [await line.acquire(), await line.acquire()];
   const third = line.acquire();
   const fourth = line.acquire();

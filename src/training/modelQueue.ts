@@ -1,9 +1,9 @@
 // Who may train a model: one at a time, in the order of asking; models do not wait for each other.
 
-import { Line, once, type Release } from "../line.js";
+import { once, type Release, Semaphore } from "../semaphore.js";
 
 interface Place {
-  line: Line;
+  semaphore: Semaphore;
   /** The session that holds it, if one does: unlike a job it may do so for ever. */
   session: string | null;
   /** How those who wait are told of a session that holds it. */
@@ -24,17 +24,17 @@ export class ModelQueue {
   /** Waits for the model's place. Rejects with the signal's reason, and then holds nothing. */
   async acquire(modelId: string, signal?: AbortSignal, { session = null, onWait }: Asking = {}): Promise<Release> {
     signal?.throwIfAborted();
-    const place = this.#places.get(modelId) ?? { line: new Line(1), session: null, waiting: new Set() };
+    const place = this.#places.get(modelId) ?? { semaphore: new Semaphore(1), session: null, waiting: new Set() };
     this.#places.set(modelId, place);
     const tell = (holder: string) => onWait?.(holder);
     if (place.session !== null) tell(place.session);
     place.waiting.add(tell);
-    const release = await place.line.acquire(signal).finally(() => place.waiting.delete(tell));
+    const release = await place.semaphore.acquire(signal).finally(() => place.waiting.delete(tell));
     place.session = session;
     if (session !== null) for (const others of place.waiting) others(session);
     return once(() => {
       place.session = null;
-      if (!place.line.isWaitedFor) this.#places.delete(modelId);
+      if (!place.semaphore.isWaitedFor) this.#places.delete(modelId);
       release();
     });
   }

@@ -1,8 +1,8 @@
 // Trajectory groups that were logged or trained on: kept, and what they say attached to a step.
 
+import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import { stringifyInTurns } from "../jsonPieces.js";
 import type { Store } from "../store/store.js";
-import { isTurnUsedUp, nextTurn } from "../turns.js";
 import type { TrajectoryGroup } from "../types/trajectories.js";
 import { sizeLeft } from "../valueSize.js";
 import { keepsNames, logMetrics } from "./logMetrics.js";
@@ -63,7 +63,7 @@ export async function prepareGroups(
       batch.add(texts);
       texts = [];
       characters = 0;
-      while (isTurnUsedUp()) await nextTurn();
+      while (shouldYield()) await yieldToEventLoop();
     }
     batch.add(texts);
   } catch (error) {

@@ -1,7 +1,7 @@
 // Reinforcement learning: trajectory groups to advantages to one policy-gradient step per group.
 
-import { setImmediate as breathe } from "node:timers/promises";
 import { ValidationError } from "../errors.js";
+import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import type { Store } from "../store/store.js";
 import type { TrainingJobCreateParams } from "../types/training.js";
 import type { TrajectoryGroup } from "../types/trajectories.js";
@@ -92,7 +92,7 @@ export async function planUnits(
     for (const [t, trajectory] of group.trajectories.entries()) {
       const advantage = advantages[t]!;
       if (advantage === 0) continue;
-      await breathe();
+      while (shouldYield()) await yieldToEventLoop();
       const path = `trajectory_groups.${g}.trajectories.${t}`;
       const tokenized = await tokenizeTrajectory(trajectory, renderer, policy, path, signal);
       const rows = tokenized.rows.filter((row) => row.tokens.length <= maxRowTokens);

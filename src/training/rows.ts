@@ -4,7 +4,7 @@
 // as the chat completion that made it was. Turns whose prompt continues the row so far extend it; any other turn (a
 // template that rewrites history, another conversation) starts a row of its own.
 
-import { setImmediate as nextTurn } from "node:timers/promises";
+import { setImmediate as yieldToEventLoop } from "node:timers/promises";
 import { ClosedError, UnavailableError, ValidationError } from "../errors.js";
 import type {
   MessageOrChoice,
@@ -167,7 +167,7 @@ export async function tokenizeTrajectory(
     const ids = "ids" in turn ? turn.ids : await renderer.encode(turn.text, signal);
     if (ids.length === 0) continue;
     const offPolicy = isChoice(item) && isOffPolicy(item, turn);
-    if (turn.promptIds === null) await nextTurn();
+    if (turn.promptIds === null) await yieldToEventLoop();
     signal?.throwIfAborted();
     const prompt = turn.promptIds ?? (await renderPrompt(trained, renderer, signal));
     if (open === null || !startsWith(prompt, open.tokens)) {

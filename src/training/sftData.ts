@@ -4,11 +4,11 @@ import { realpath } from "node:fs/promises";
 import { Readable } from "node:stream";
 import type { ReadableStream } from "node:stream/web";
 import { AnnealError, ModelFileError, systemReason, ValidationError } from "../errors.js";
+import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import { jsonReason } from "../json.js";
 import { openRegularFile } from "../regularFile.js";
 import { streamFile } from "../store/durableFiles.js";
 import { type ConversationError, contentText } from "../text/index.js";
-import { isTurnUsedUp, nextTurn } from "../turns.js";
 import type { TrainingMessage } from "../types/training.js";
 import type { TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
 import { fileLines, LongLineError } from "./fileLines.js";
@@ -32,7 +32,7 @@ export class TrainingDataError extends AnnealError {
 }
 
 /** Of one line in bytes: far more text than any model reads at once. */
-const LONGEST_LINE = 64 * 2 ** 20;
+const MAX_LINE_BYTES = 64 * 2 ** 20;
 
 const ROLES = new Set(["system", "developer", "user", "assistant", "tool", "function"]);
 
@@ -91,7 +91,7 @@ export async function* readExamples(file: string, name: string): AsyncGenerator<
   const utf8 = new TextDecoder("utf-8", { fatal: true });
   let line = 0;
   try {
-    for await (const bytes of fileLines(file, LONGEST_LINE)) {
+    for await (const bytes of fileLines(file, MAX_LINE_BYTES)) {
       line += 1;
       let text: string;
       try {
@@ -103,7 +103,7 @@ export async function* readExamples(file: string, name: string): AsyncGenerator<
     }
   } catch (error) {
     if (!(error instanceof LongLineError)) throw error;
-    throw new TrainingDataError(name, line + 1, `is longer than ${LONGEST_LINE} bytes`, error);
+    throw new TrainingDataError(name, line + 1, `is longer than ${MAX_LINE_BYTES} bytes`, error);
   }
 }
 
@@ -113,7 +113,7 @@ export async function conversationLines(data: readonly unknown[]): Promise<strin
   for (const [i, value] of data.entries()) {
     checkConversation(value, (message) => ValidationError.at(`data.${i}`, message));
     lines.push(`${JSON.stringify(value)}\n`);
-    while (isTurnUsedUp()) await nextTurn();
+    while (shouldYield()) await yieldToEventLoop();
   }
   if (lines.length === 0) throw ValidationError.at("data", "holds no conversation");
   return lines;
@@ -123,7 +123,7 @@ export async function conversationLines(data: readonly unknown[]): Promise<strin
 export async function countExamples(file: string, name: string): Promise<number> {
   let count = 0;
   try {
-    for await (const line of fileLines(file, LONGEST_LINE)) if (line.toString().trim() !== "") count += 1;
+    for await (const line of fileLines(file, MAX_LINE_BYTES)) if (line.toString().trim() !== "") count += 1;
   } catch (error) {
     const reason = error instanceof ModelFileError ? error.reason : `cannot be read (${systemReason(error as Error)})`;
     throw new TrainingDataError(name, null, reason, error);

@@ -2,8 +2,8 @@
 
 import { randomUUID } from "node:crypto";
 import { BadRequestError, ClosedError, NotFoundError } from "../errors.js";
-import type { Release } from "../line.js";
 import type { AdapterSpec, Trainer } from "../runtime/runtime.js";
+import type { Release } from "../semaphore.js";
 import type { ChatCompletion } from "../types/chat.js";
 import type { Checkpoint } from "../types/models.js";
 import type {

@@ -1,7 +1,7 @@
 // Held-out data of a job: which part it is, when it is looked at, and what follows from it.
 
+import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import { shuffling } from "../seeds.js";
-import { isTurnUsedUp, nextTurn } from "../turns.js";
 import type { ValidationConfig } from "../types/training.js";
 
 export interface ValidationSettings {
@@ -64,7 +64,7 @@ export async function shuffledInTurns(seed: number, count: number, round: number
   for (;;) {
     const { done, value } = work.next();
     if (done) return value;
-    while (isTurnUsedUp()) await nextTurn();
+    while (shouldYield()) await yieldToEventLoop();
   }
 }
 

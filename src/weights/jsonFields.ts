@@ -5,7 +5,7 @@ import { jsonReason } from "../json.js";
 import { readRegularFile } from "../regularFile.js";
 
 /** Longest JSON file read, in bytes: configurations are a few kilobytes, an index of a large model a few megabytes. */
-const MOST_BYTES = 64 * 2 ** 20;
+const MAX_BYTES = 64 * 2 ** 20;
 
 /** An object of a JSON file, with the path at which it was found. */
 export class JsonFields {
@@ -25,7 +25,7 @@ export class JsonFields {
   }
 
   static async read(file: string): Promise<JsonFields> {
-    const text = (await readRegularFile(file, MOST_BYTES)).toString("utf8");
+    const text = (await readRegularFile(file, MAX_BYTES)).toString("utf8");
     try {
       return new JsonFields(file, JSON.parse(text.replace(/^\uFEFF/, "")));
     } catch (cause) {
@@ -53,20 +53,20 @@ export class JsonFields {
     throw new ModelFileError(this.file, `${param} ${problem}`, { param });
   }
 
-  integer(name: string, least: number, most: number, fallback?: number): number {
+  integer(name: string, min: number, max: number, fallback?: number): number {
     const value = this.get(name) ?? fallback ?? null;
     if (value === null) this.fail(name, "is missing");
-    if (!Number.isInteger(value) || (value as number) < least || (value as number) > most) {
-      this.fail(name, `must be a whole number from ${least} to ${most}, not ${shown(value)}`);
+    if (!Number.isInteger(value) || (value as number) < min || (value as number) > max) {
+      this.fail(name, `must be a whole number from ${min} to ${max}, not ${shown(value)}`);
     }
     return value as number;
   }
 
-  number(name: string, least: number, most: number, fallback?: number): number {
+  number(name: string, min: number, max: number, fallback?: number): number {
     const value = this.get(name) ?? fallback ?? null;
     if (value === null) this.fail(name, "is missing");
-    if (typeof value !== "number" || !(value >= least && value <= most)) {
-      this.fail(name, `must be a number from ${least} to ${most}, not ${shown(value)}`);
+    if (typeof value !== "number" || !(value >= min && value <= max)) {
+      this.fail(name, `must be a number from ${min} to ${max}, not ${shown(value)}`);
     }
     return value;
   }

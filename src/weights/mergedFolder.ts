@@ -3,8 +3,8 @@
 import { copyFile, type FileHandle, open, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ModelFileError } from "../errors.js";
+import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import type { AdapterSpec, ElementType, NamedTensors, TensorLocation } from "../runtime/runtime.js";
-import { isTurnUsedUp, nextTurn } from "../turns.js";
 import { narrow, widen } from "./floats.js";
 import { safetensorsHeader } from "./safetensors.js";
 import { openWeightFolder } from "./weightFolder.js";
@@ -140,7 +140,7 @@ async function writeShard(
         const values = Float64Array.from(widen(tensor.dtype, raw));
         delta?.(values, from);
         await output.appendFile(narrow(stored(tensor), values));
-        while (isTurnUsedUp()) await nextTurn();
+        while (shouldYield()) await yieldToEventLoop();
       }
     }
     await output.sync();

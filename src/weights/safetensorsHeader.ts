@@ -6,7 +6,7 @@ import { openRegularFile } from "../regularFile.js";
 import { JsonFields } from "./jsonFields.js";
 
 /** As in the reference implementation. */
-const MOST_HEADER_BYTES = 100_000_000;
+const MAX_HEADER_BYTES = 100_000_000;
 
 const WIDTHS: Record<string, number> = {
   BOOL: 1,
@@ -67,7 +67,7 @@ async function readHeaderText(file: string): Promise<{ text: string; start: numb
     const prefix = Buffer.alloc(8);
     if ((await handle.read(prefix, 0, 8, 0)).bytesRead < 8) throw new ModelFileError(file, "is shorter than 8 bytes");
     const length = prefix.readBigUInt64LE();
-    if (length > MOST_HEADER_BYTES || 8 + Number(length) > size) {
+    if (length > MAX_HEADER_BYTES || 8 + Number(length) > size) {
       throw new ModelFileError(file, `says its header is ${length} bytes long, in a file of ${size} bytes`);
     }
     const header = Buffer.alloc(Number(length));

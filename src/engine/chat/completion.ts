@@ -1,7 +1,7 @@
 // The answer in one piece.
 
+import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
 import type { Generation, PromptTokenLogprobs, TokensEvent } from "../../inference/index.js";
-import { isTurnUsedUp, nextTurn } from "../../turns.js";
 import type { ChatCompletion, ChatCompletionChoice, ToolCall, ToolCallDelta } from "../../types/chat.js";
 import { type ChoiceStep, ChoiceWriter, usage } from "./choiceWriter.js";
 import { promptLogprobs } from "./logprobs.js";
@@ -20,7 +20,7 @@ export async function completion(chat: PreparedChat, generation: Generation): Pr
     } else {
       for (const piece of inPieces(event)) {
         add(choices[event.index]!, writers[event.index]!.write(piece));
-        while (isTurnUsedUp()) await nextTurn();
+        while (shouldYield()) await yieldToEventLoop();
       }
     }
   }

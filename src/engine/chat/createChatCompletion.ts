@@ -1,13 +1,13 @@
 // Chat completions: check, render, run, answer.
 
 import { ValidationError } from "../../errors.js";
+import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
 import { type Generation, type GenerationRequest, generate } from "../../inference/index.js";
 import type { CompiledGrammar, ThinkingBudget } from "../../runtime/runtime.js";
 import { type ChatRequest, chatCompletionCreate } from "../../schemas/chat.js";
 import { validateInTurns } from "../../schemas/validate.js";
 import type { Thoughts } from "../../structuredOutputs/index.js";
 import { REASONING_TAGS, type Tokenizer } from "../../text/index.js";
-import { isTurnUsedUp, nextTurn } from "../../turns.js";
 import type { ChatCompletion, ChatCompletionChunk } from "../../types/chat.js";
 import type { ServedModel } from "../core/resolve.js";
 import { ChunkStream } from "./chunks.js";
@@ -33,7 +33,7 @@ export async function createChatCompletion(
   call: ChatCall,
 ): Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>> {
   // Requests that come in the hundreds at once are taken in over several turns.
-  while (isTurnUsedUp()) await nextTurn();
+  while (shouldYield()) await yieldToEventLoop();
   const request = await validateInTurns(chatCompletionCreate, params, { strict: call.strict });
   call.signal?.throwIfAborted();
   const served = await host.resolve(request.model, call.caller);

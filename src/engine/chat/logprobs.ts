@@ -1,8 +1,8 @@
 // Logprobs of prompt and reply in the wire's shape.
 
+import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
 import type { PromptTokenLogprobs, TokensEvent, TopLogprobs } from "../../inference/index.js";
 import type { Tokenizer } from "../../text/index.js";
-import { isTurnUsedUp, nextTurn } from "../../turns.js";
 import type { ChoiceLogprobs, PromptLogprobs, TopLogprob } from "../../types/chat.js";
 import { TokenTexts } from "./tokenTexts.js";
 
@@ -63,7 +63,7 @@ export async function promptLogprobs(
     const own = prompt[position]!;
     shown.push(entry === null ? null : promptEntry(texts, own, entry));
     texts.advance(own);
-    while (isTurnUsedUp()) await nextTurn();
+    while (shouldYield()) await yieldToEventLoop();
   }
   return shown;
 }

@@ -55,7 +55,7 @@ export async function renderPrompt(
   };
   const text = await refusing(request, () => base.tokenizer.renderAsync(template, conversation, signal));
   const kept = keptPromptTokens(request, limits);
-  checkTextLength(request, text, () => longestToken(base.tokenizer), limits);
+  checkTextLength(request, text, () => maxTokenLength(base.tokenizer), limits);
   const addSpecialTokens = request.add_special_tokens;
   const tokens = await base.tokenizer.encodeAsync(text, { addSpecialTokens, keep: kept, signal });
   if (tokens.length === 0) throw ValidationError.at("messages", "the chat template makes an empty prompt of them");
@@ -121,15 +121,15 @@ async function refusing<T>(request: ChatRequest, work: () => T | Promise<T>): Pr
   }
 }
 
-const longest = new WeakMap<Tokenizer, number>();
+const maxTokenLengths = new WeakMap<Tokenizer, number>();
 
-/** The most characters that one token stands for. */
-function longestToken(tokenizer: Tokenizer): number {
-  let most = longest.get(tokenizer);
-  if (most === undefined) {
-    most = 1;
-    for (let id = 0; id < tokenizer.vocabSize; id++) most = Math.max(most, tokenizer.tokenBytes(id).length);
-    longest.set(tokenizer, most);
+/** Characters of the longest token, at most. */
+function maxTokenLength(tokenizer: Tokenizer): number {
+  let max = maxTokenLengths.get(tokenizer);
+  if (max === undefined) {
+    max = 1;
+    for (let id = 0; id < tokenizer.vocabSize; id++) max = Math.max(max, tokenizer.tokenBytes(id).length);
+    maxTokenLengths.set(tokenizer, max);
   }
-  return most;
+  return max;
 }

@@ -11,11 +11,11 @@ import { constraintOf } from "./constraint.js";
 import { MAX_LOGPROB_TOKEN_IDS, MAX_LOGPROBS } from "./host.js";
 
 /** In float32 all tokens are equally likely long before. */
-const HOTTEST = 1e30;
+const MAX_TEMPERATURE = 1e30;
 /** Beyond these a repeated token is as good as certain, or forbidden. */
-const [LEAST_PENALTY, MOST_PENALTY] = [1e-6, 1e6];
+const [MIN_PENALTY, MAX_PENALTY] = [1e-6, 1e6];
 
-const between = (least: number, value: number, most: number): number => Math.max(least, Math.min(value, most));
+const clamp = (value: number, min: number, max: number): number => Math.max(min, Math.min(value, max));
 
 /** Trained models are sampled neutrally whatever their base's folder says: training computes its logprobs so. */
 function defaultsFor(
@@ -46,15 +46,11 @@ export function samplingSettings(
   const { vocab } = config;
   const logprobs = wantedLogprobs(request, served.trained !== null, vocab);
   return {
-    temperature: Math.min(request.temperature ?? defaults.temperature ?? 1, HOTTEST),
+    temperature: Math.min(request.temperature ?? defaults.temperature ?? 1, MAX_TEMPERATURE),
     topP: request.top_p ?? defaults.top_p ?? 1,
     topK: topK <= 0 || topK >= vocab ? 0 : topK,
     minP: request.min_p ?? defaults.min_p ?? 0,
-    repetitionPenalty: between(
-      LEAST_PENALTY,
-      request.repetition_penalty ?? defaults.repetition_penalty ?? 1,
-      MOST_PENALTY,
-    ),
+    repetitionPenalty: clamp(request.repetition_penalty ?? defaults.repetition_penalty ?? 1, MIN_PENALTY, MAX_PENALTY),
     frequencyPenalty: request.frequency_penalty ?? 0,
     presencePenalty: request.presence_penalty ?? 0,
     seed: request.seed === undefined || request.seed === -1n ? null : request.seed,
@@ -141,7 +137,7 @@ function logprobCount(count: number, field: string, vocab: number): number {
 function logitBias(request: ChatRequest, vocab: number): [number, number][] {
   const biases = Object.entries(request.logit_bias ?? {}).map(([id, bias]): [number, number] => [
     Number(id),
-    between(-100, bias, 100),
+    clamp(bias, -100, 100),
   ]);
   const outside = biases.map(([id]) => id).filter((id) => id < 0 || id >= vocab);
   if (outside.length > 0) throw outsideVocabulary("logit_bias", outside, vocab);
@@ -164,12 +160,12 @@ function allowedTokenIds(request: ChatRequest, tokenizer: Tokenizer, vocab: numb
 }
 
 /** Characters of all bad words together: encoding them stops everything else. */
-const MOST_BAD_CHARACTERS = 100_000;
+const MAX_BAD_WORD_CHARACTERS = 100_000;
 
 function badWords(request: ChatRequest, tokenizer: Tokenizer, vocab: number): number[][] {
   const characters = request.bad_words.reduce((sum, word) => sum + word.length, 0);
-  if (characters > MOST_BAD_CHARACTERS) {
-    const message = `${characters} characters are more than the ${MOST_BAD_CHARACTERS} that all words may have together`;
+  if (characters > MAX_BAD_WORD_CHARACTERS) {
+    const message = `${characters} characters are more than the ${MAX_BAD_WORD_CHARACTERS} that all words may have together`;
     throw ValidationError.at("bad_words", message);
   }
   return request.bad_words.flatMap((word, i) => badWord(word, `bad_words.${i}`, tokenizer, vocab));
@@ -191,11 +187,11 @@ function badWord(word: string, field: string, tokenizer: Tokenizer, vocab: numbe
 }
 
 /** Token ids that a message names. */
-const MOST_NAMED = 100;
+const MAX_NAMED_IDS = 100;
 
 function outsideVocabulary(field: string, ids: readonly number[], vocab: number): ValidationError {
-  const more = ids.length > MOST_NAMED ? ` and ${ids.length - MOST_NAMED} more` : "";
-  const named = `${ids.slice(0, MOST_NAMED).join(", ")}${more}`;
+  const more = ids.length > MAX_NAMED_IDS ? ` and ${ids.length - MAX_NAMED_IDS} more` : "";
+  const named = `${ids.slice(0, MAX_NAMED_IDS).join(", ")}${more}`;
   return ValidationError.at(field, `token ids ${named} are outside the vocabulary of ${vocab} tokens`);
 }
 

@@ -30,8 +30,8 @@ export async function readGenerationDefaults(folder: string): Promise<Generation
   const config = await JsonFields.read(join(folder, "config.json"));
   const file = join(folder, "generation_config.json");
   const given = existsSync(file) ? await JsonFields.read(file) : new JsonFields(file, {});
-  const number = (name: string, least: number, most: number) =>
-    given.get(name) === null ? undefined : given.number(name, least, most);
+  const number = (name: string, min: number, max: number) =>
+    given.get(name) === null ? undefined : given.number(name, min, max);
   const ends = ids(given, "eos_token_id");
   return {
     temperature: number("temperature", 0, Number.MAX_VALUE),

@@ -14,9 +14,9 @@ import type { EngineOptions, ModelOptions } from "../../types/options.js";
 const dtype = z.enum(["auto", "float32", "bfloat16"]);
 const count = z.int().min(1);
 /** Beyond these a mistyped option would cost memory and time without end. */
-const MOST = { threads: 256, sequences: 4096, stepTokens: 65_536, queue: 1_000_000 };
+const MAX = { threads: 256, sequences: 4096, stepTokens: 65_536, queue: 1_000_000 };
 /** With fewer tokens a step does little but begin and end. */
-const LEAST_STEP_TOKENS = 16;
+const MIN_STEP_TOKENS = 16;
 
 /** What every operating system refuses in a path. */
 const path = z
@@ -58,7 +58,7 @@ const engineOptions = z.object({
     .optional(),
   device: z.enum(["auto", "cpu"]).default("auto"),
   dtype: dtype.default("auto"),
-  threads: count.max(MOST.threads).optional(),
+  threads: count.max(MAX.threads).optional(),
   memoryLimit: z.number().positive().optional(),
   logger: logger.optional(),
   entity: name.default("local"),
@@ -69,9 +69,9 @@ const engineOptions = z.object({
   samplingDefaults: z.enum(["model", "neutral"]).default("model"),
   /** One token of prompt, one of reply. */
   contextLength: z.int().min(2).optional(),
-  maxSequences: count.max(MOST.sequences).default(64),
-  tokenBudget: z.int().min(LEAST_STEP_TOKENS).max(MOST.stepTokens).default(512),
-  maxQueue: count.max(MOST.queue).default(2048),
+  maxSequences: count.max(MAX.sequences).default(64),
+  tokenBudget: z.int().min(MIN_STEP_TOKENS).max(MAX.stepTokens).default(512),
+  maxQueue: count.max(MAX.queue).default(2048),
   maxIdleAdapters: z.int().min(0).default(16),
   maxTrainingJobs: count.default(4),
   optimizerStep: z.enum(["group", "completion", "job"]).default("group"),

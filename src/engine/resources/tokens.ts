@@ -1,9 +1,9 @@
 import { ValidationError } from "../../errors.js";
+import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
 import { chatCompletionCreate } from "../../schemas/chat.js";
 import { detokenizeRequest, tokenizeRequest } from "../../schemas/tokens.js";
 import { validateInTurns } from "../../schemas/validate.js";
 import type { Tokenizer } from "../../text/index.js";
-import { isTurnUsedUp, nextTurn } from "../../turns.js";
 import type { RequestOptions } from "../../types/client.js";
 import type { DetokenizeParams, TokenizeParams, TokenizeResult } from "../../types/tokens.js";
 import { renderPrompt } from "../chat/prompt.js";
@@ -64,7 +64,7 @@ async function textOf(tokenizer: Tokenizer, tokens: readonly number[]): Promise<
   const pieces: string[] = [];
   for (const id of tokens) {
     pieces.push(decoder.push(id));
-    while (pieces.length % 1024 === 0 && isTurnUsedUp()) await nextTurn();
+    while (pieces.length % 1024 === 0 && shouldYield()) await yieldToEventLoop();
   }
   return pieces.join("") + decoder.flush();
 }
@@ -73,7 +73,7 @@ async function tokenTexts(tokenizer: Tokenizer, tokens: readonly number[]): Prom
   const texts: string[] = [];
   for (const id of tokens) {
     texts.push(tokenizer.piece(id));
-    while (texts.length % 1024 === 0 && isTurnUsedUp()) await nextTurn();
+    while (texts.length % 1024 === 0 && shouldYield()) await yieldToEventLoop();
   }
   return texts;
 }

@@ -1,6 +1,7 @@
-// A line in front of a few places: whoever came first is admitted first.
+// A semaphore, first come first served. Its own because those of async-mutex and p-limit take no AbortSignal: who gives up
+// waiting would stay in their queue.
 
-/** To be called when the place is given up; further calls do nothing. */
+/** Gives the permit back; further calls do nothing. */
 export type Release = () => void;
 
 export function once(release: Release): Release {
@@ -12,20 +13,20 @@ export function once(release: Release): Release {
   };
 }
 
-export class Line {
+export class Semaphore {
   #free: number;
   /** Each admits the one who waits. */
   readonly #waiting: (() => void)[] = [];
 
-  constructor(places: number) {
-    this.#free = places;
+  constructor(permits: number) {
+    this.#free = permits;
   }
 
   get isWaitedFor(): boolean {
     return this.#waiting.length > 0;
   }
 
-  /** Waits for a place. Rejects with the signal's reason, and then holds nothing. */
+  /** Waits for a permit. Rejects with the signal's reason, and then holds nothing. */
   acquire(signal?: AbortSignal): Promise<Release> {
     if (signal?.aborted) return Promise.reject(signal.reason);
     return new Promise((resolve, reject) => {
