@@ -193,11 +193,11 @@ function split(fromRight: boolean): Method {
   return (text, values) => {
     const [separator, limit] = bind("split", ["sep", "maxsplit"], values);
     const cuts = integerArgument(limit, -1);
-    const most = cuts < 0 ? Number.POSITIVE_INFINITY : cuts;
-    if (separator === undefined || separator === null) return splitAtSpaces(text, most, fromRight);
+    const maxCuts = cuts < 0 ? Number.POSITIVE_INFINITY : cuts;
+    if (separator === undefined || separator === null) return splitAtSpaces(text, maxCuts, fromRight);
     const at = textArgument(separator, "");
     if (at === "") raise("ValueError", "empty separator");
-    return splitAt(text, at, most, fromRight);
+    return splitAt(text, at, maxCuts, fromRight);
   };
 }
 

@@ -87,23 +87,23 @@ function indented(text: string, width?: Value, first?: Value, blank?: Value): st
 
 const truncate: Filter = (value, values) => {
   const [length, killWords, end, leeway] = bind("truncate", ["length", "killwords", "end", "leeway"], values);
-  const most = integerArgument(length, 255);
+  const max = integerArgument(length, 255);
   const ending = textArgument(end, "...");
-  if (most < lengthOf(ending)) raise("AssertionError", `expected length >= ${lengthOf(ending)}, got ${most}`);
+  if (max < lengthOf(ending)) raise("AssertionError", `expected length >= ${lengthOf(ending)}, got ${max}`);
   const slack = integerArgument(leeway, 5);
   if (slack < 0) raise("AssertionError", `expected leeway >= 0, got ${slack}`);
   // Whatever has a length and is short stays what it is.
-  if (lengthOf(value) <= most + slack) return value;
+  if (lengthOf(value) <= max + slack) return value;
   if (!isText(value)) return raise("AttributeError", `'${typeName(value)}' object has no attribute 'rsplit'`);
   budget().text(textOf(value).length);
-  const result = truncated(charactersOf(textOf(value)), most, ending, killWords);
+  const result = truncated(charactersOf(textOf(value)), max, ending, killWords);
   return value instanceof Markup ? new Markup(result) : result;
 };
 
 const indent = onText(["width", "first", "blank"], indented);
 
-function truncated(characters: string[], most: number, ending: string, killWords: Value | undefined): string {
-  const kept = characters.slice(0, Math.max(0, most - lengthOf(ending))).join("");
+function truncated(characters: string[], max: number, ending: string, killWords: Value | undefined): string {
+  const kept = characters.slice(0, Math.max(0, max - lengthOf(ending))).join("");
   if (killWords !== undefined && truth(killWords)) return kept + ending;
   const space = kept.lastIndexOf(" ");
   return (space < 0 ? kept : kept.slice(0, space)) + ending;
@@ -150,7 +150,7 @@ function urlEncoded(value: Value): string {
 }
 
 function wrapped(text: string, width?: Value): string {
-  const most = Math.max(1, integerArgument(width, 79));
+  const max = Math.max(1, integerArgument(width, 79));
   const lines: string[] = [];
   const add = (line: string) => {
     budget().step();
@@ -159,14 +159,14 @@ function wrapped(text: string, width?: Value): string {
   for (const line of splitAt(text, "\n", Number.POSITIVE_INFINITY, false)) {
     let current = "";
     for (const word of splitAt(line, " ", Number.POSITIVE_INFINITY, false)) {
-      if (current !== "" && current.length + 1 + word.length > most) {
+      if (current !== "" && current.length + 1 + word.length > max) {
         add(current);
         current = word;
       } else {
         current = current === "" ? word : `${current} ${word}`;
       }
       let cut = 0;
-      for (; current.length - cut > most; cut += most) add(current.slice(cut, cut + most));
+      for (; current.length - cut > max; cut += max) add(current.slice(cut, cut + max));
       if (cut > 0) current = current.slice(cut);
     }
     add(current);

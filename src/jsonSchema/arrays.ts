@@ -216,10 +216,10 @@ class UsedValues {
         else if (type === "boolean") found.push(true, false);
         else if (type !== "number" || !integer || low === null || high === null) return null;
         else {
-          const least = lowestInteger(low);
-          const most = highestInteger(high);
-          if (most - least >= MAX_INTEGERS) return null;
-          for (let one = least; one <= most; one++) found.push(one);
+          const min = lowestInteger(low);
+          const max = highestInteger(high);
+          if (max - min >= MAX_INTEGERS) return null;
+          for (let one = min; one <= max; one++) found.push(one);
         }
       }
     }

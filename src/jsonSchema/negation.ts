@@ -118,11 +118,11 @@ function oppositeOfLimits(document: SchemaDocument, node: SchemaNode): SchemaNod
     const opposite = inclusive ? { exclusiveMinimum: limit } : { minimum: limit };
     found.push(make(document, node, `high ${inclusive} ${String(limit)}`, { type: "number", ...opposite }));
   }
-  for (const [least, most, type] of COUNTS) {
-    const min = countOf(node, least);
-    const max = countOf(node, most);
-    if (min !== undefined && min > 0) found.push(make(document, node, least, { type, [most]: min - 1 }));
-    if (max !== undefined) found.push(make(document, node, most, { type, [least]: max + 1 }));
+  for (const [minKeyword, maxKeyword, type] of COUNTS) {
+    const min = countOf(node, minKeyword);
+    const max = countOf(node, maxKeyword);
+    if (min !== undefined && min > 0) found.push(make(document, node, minKeyword, { type, [maxKeyword]: min - 1 }));
+    if (max !== undefined) found.push(make(document, node, maxKeyword, { type, [minKeyword]: max + 1 }));
   }
   return found;
 }

@@ -202,15 +202,15 @@ export function exponents(low: number | null, high: number | null): Expr {
 }
 
 function newExponents(low: number | null, high: number | null): Expr {
-  const least = Math.max(low ?? MIN_EXPONENT, MIN_EXPONENT);
-  const most = Math.min(high ?? MAX_EXPONENT, MAX_EXPONENT);
-  if (least > most) return NEVER;
+  const min = Math.max(low ?? MIN_EXPONENT, MIN_EXPONENT);
+  const max = Math.min(high ?? MAX_EXPONENT, MAX_EXPONENT);
+  if (min > max) return NEVER;
   const parts: Expr[] = [];
-  if (most >= 0) {
-    parts.push(seq(optional(text("+")), ZEROS, naturalRange(BigInt(Math.max(least, 0)), BigInt(most))));
+  if (max >= 0) {
+    parts.push(seq(optional(text("+")), ZEROS, naturalRange(BigInt(Math.max(min, 0)), BigInt(max))));
   }
-  if (least <= 0) {
-    parts.push(seq(text("-"), ZEROS, naturalRange(BigInt(Math.max(-most, 0)), BigInt(-least))));
+  if (min <= 0) {
+    parts.push(seq(text("-"), ZEROS, naturalRange(BigInt(Math.max(-max, 0)), BigInt(-min))));
   }
   return seq(EXPONENT_MARK, alt(...parts));
 }

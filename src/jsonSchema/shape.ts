@@ -124,13 +124,13 @@ export function lowestInteger({ value, inclusive }: Bound): bigint {
 }
 
 /** Bounds on a count; `max` -1: none. */
-export function countShape(branch: Branch, least: string, most: string): { min: number; max: number } {
+export function countShape(branch: Branch, minKeyword: string, maxKeyword: string): { min: number; max: number } {
   let min = 0;
   let max = -1;
   for (const node of branch) {
     if (!isObject(node.schema)) continue;
-    min = Math.max(min, countOf(node, least) ?? 0);
-    const limit = countOf(node, most);
+    min = Math.max(min, countOf(node, minKeyword) ?? 0);
+    const limit = countOf(node, maxKeyword);
     if (limit !== undefined) max = max === -1 ? limit : Math.min(max, limit);
   }
   return { min, max };

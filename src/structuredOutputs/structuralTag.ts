@@ -299,10 +299,10 @@ function isSet(fields: Fields, name: string): boolean {
   throw new GrammarError("must be true or false", [name]);
 }
 
-function countOf(fields: Fields, name: string, least: number): number {
+function countOf(fields: Fields, name: string, min: number): number {
   const value = fields[name];
-  if (Number.isInteger(value) && (value as number) >= least && (value as number) <= MAX_REPETITIONS) {
+  if (Number.isInteger(value) && (value as number) >= min && (value as number) <= MAX_REPETITIONS) {
     return value as number;
   }
-  throw new GrammarError(`must be a whole number from ${least} to ${MAX_REPETITIONS}`, [name]);
+  throw new GrammarError(`must be a whole number from ${min} to ${MAX_REPETITIONS}`, [name]);
 }
