@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { cpuMilliseconds } from "../../test/fixtures/cpuTime.js";
 import { matches } from "../../test/grammar/irMatcher.js";
 import { ebnfToExpr } from "./ebnf.js";
 
@@ -106,11 +107,11 @@ describe("what is wrong is named", () => {
 });
 
 test("hostile grammars are read in time", () => {
-  const started = performance.now();
+  const started = cpuMilliseconds();
   ebnfToExpr(`root ::= ${'"a" '.repeat(100_000)}`);
   ebnfToExpr(
     `root ::= ${Array.from({ length: 15_000 }, (_, i) => `r${i}`).join(" | ")}\n${Array.from({ length: 15_000 }, (_, i) => `r${i} ::= "${i}"`).join("\n")}`,
   );
   expect(() => ebnfToExpr(`start: /${"[a]".repeat(20_000)}`)).toThrow("not closed");
-  expect(performance.now() - started).toBeLessThan(5000);
+  expect(cpuMilliseconds() - started).toBeLessThan(5000);
 });

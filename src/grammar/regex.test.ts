@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { cpuMilliseconds } from "../../test/fixtures/cpuTime.js";
 import { matches } from "../../test/grammar/irMatcher.js";
 import { random } from "../../test/grammar/random.js";
 import { GrammarError } from "./grammarError.js";
@@ -156,9 +157,9 @@ test.each([
 });
 
 test("hostile patterns are read in time", () => {
-  const started = performance.now();
+  const started = cpuMilliseconds();
   regexToExpr("{".repeat(30_000));
   regexToExpr("(a|b)?".repeat(5_000));
   regexToExpr(`[${"a-z".repeat(10_000)}]`);
-  expect(performance.now() - started).toBeLessThan(3000);
+  expect(cpuMilliseconds() - started).toBeLessThan(3000);
 });

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { cpuMilliseconds } from "../../test/fixtures/cpuTime.js";
 import { StopStrings } from "./stopStrings.js";
 
 /** Pushes pieces until a match; what was shown piece by piece, the rest, and the match. */
@@ -44,9 +45,9 @@ test("of several matches the one that completes first in the text wins, ties by 
 test("very many are searched at once, for all choices of a request", () => {
   const stops = Array.from({ length: 100_000 }, (_, i) => `stop ${i}.`);
   const choices = Array.from({ length: 64 }, () => new StopStrings(stops, false));
-  const begun = performance.now();
+  const begun = cpuMilliseconds();
   for (let i = 0; i < 30; i++) for (const choice of choices) expect(choice.push(" text", true)).toBeTypeOf("string");
-  expect(performance.now() - begun).toBeLessThan(2000);
+  expect(cpuMilliseconds() - begun).toBeLessThan(2000);
   expect(choices[5]!.push(" stop 77777.", true)).toMatchObject({ stop: "stop 77777." });
 });
 

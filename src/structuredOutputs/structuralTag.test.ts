@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { cpuMilliseconds } from "../../test/fixtures/cpuTime.js";
 import { matches } from "../../test/grammar/irMatcher.js";
 import { EMPTY, encodeGrammar } from "../grammar/ir.js";
 import { RuleBook } from "../grammar/ruleBook.js";
@@ -251,11 +252,11 @@ test.each<[unknown, string[], string]>([
 test("thousands of triggers are read in time", () => {
   const triggers = Array.from({ length: 2000 }, (_, i) => `<call ${i}>`);
   const tags = triggers.map((begin) => ({ begin, content: { type: "const_string", value: "" }, end: "." }));
-  const started = performance.now();
+  const started = cpuMilliseconds();
   const rules = new RuleBook();
   const options = { closed: false, specialTokens: new Map() };
   const tag = { format: { type: "triggered_tags", triggers, tags } };
   const grammar = rules.finish(structuralTagToExpr(new JsonRules(rules, EMPTY), tag, options));
   expect(encodeGrammar(grammar).length).toBeLessThan(1_000_000);
-  expect(performance.now() - started).toBeLessThan(2000);
+  expect(cpuMilliseconds() - started).toBeLessThan(2000);
 });

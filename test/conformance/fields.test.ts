@@ -1,6 +1,7 @@
 // Every field of a request: what is refused and under which name, and what is taken.
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { cpuMilliseconds } from "../fixtures/cpuTime.js";
 import { scriptedModel, start } from "./scripted.js";
 import { hello, Served } from "./served.js";
 
@@ -267,8 +268,8 @@ describe("what would stop everything else while it is read", () => {
 
   test("ids that cannot be drawn are refused at once", async () => {
     const stop_token_ids = Array.from({ length: 300_000 }, (_, i) => i + 500);
-    const before = performance.now();
+    const before = cpuMilliseconds();
     await served.refusal({ ...start("[words]"), stop_token_ids, n: 100, min_tokens: 2 }, "stop_token_ids");
-    expect(performance.now() - before).toBeLessThan(10_000);
+    expect(cpuMilliseconds() - before).toBeLessThan(10_000);
   });
 });

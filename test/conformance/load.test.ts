@@ -3,6 +3,7 @@
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { ChatCompletion } from "../../src/types/chat.js";
+import { cpuMilliseconds } from "../fixtures/cpuTime.js";
 import { scriptedModel, start } from "./scripted.js";
 import { Served } from "./served.js";
 
@@ -61,9 +62,9 @@ describe("clients that leave", () => {
     for (let i = 0; i < 500; i += 50) {
       await Promise.all(Array.from({ length: 50 }, (_, k) => leave(i + k)));
     }
-    const before = performance.now();
+    const before = cpuMilliseconds();
     expect(await served.text(start("[words]"))).toBe("One two three four five");
-    expect(performance.now() - before).toBeLessThan(2000);
+    expect(cpuMilliseconds() - before).toBeLessThan(2000);
     await expectRest(served);
   });
 

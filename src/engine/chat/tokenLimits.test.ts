@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import { openChat, refusal, type TestChat } from "../../../test/fixtures/chatHost.js";
+import { cpuMilliseconds } from "../../../test/fixtures/cpuTime.js";
 
 describe("token limits", () => {
   let chat: TestChat;
@@ -55,9 +56,9 @@ describe("token limits", () => {
     const messages = [{ role: "user", content: "7".repeat(5_000_000) }];
     // The thread that renders it may have to be started first.
     await refusal(chat.ask({ messages: [{ role: "user", content: "7".repeat(50_000) }] }));
-    const started = performance.now();
+    const started = cpuMilliseconds();
     expect((await refusal(chat.ask({ messages }))).param).toBe("input_text");
-    expect(performance.now() - started).toBeLessThan(1000);
+    expect(cpuMilliseconds() - started).toBeLessThan(1000);
   });
 
   test("min_tokens above the limit is refused", async () => {
