@@ -60,7 +60,7 @@ const { version } = JSON.parse(readFileSync(join(NATIVE, "..", "package.json"), 
 /** Flags of single files, by their names. */
 const FLAGS_OF = { ...INSTRUCTION_SETS, "addon.cpp": [`-DANNEAL_VERSION="${version}"`] };
 
-const NOT_THE_ADDON = /(_test|_bench|_reference)\.cpp$/;
+export const NOT_THE_ADDON = /(_test|_bench|_reference)\.cpp$/;
 
 /**
  * @typedef {object} CompileOptions
@@ -205,7 +205,8 @@ async function linkerFlags(platform, target, folder) {
   }
   // The C++ library of the machine that compiles need not be the one of the machine that runs.
   const libraries = target ? [] : ["-static-libgcc"];
-  return ["-pthread", ...libraries, "-Wl,--gc-sections", "-Wl,-z,relro,-z,now"];
+  // It stays where the worker thread that loaded it ends: other threads that ran in it still have destructors to call there.
+  return ["-pthread", ...libraries, "-Wl,--gc-sections", "-Wl,-z,relro,-z,now,-z,nodelete"];
 }
 
 /** Whether an object is newer than all it was made of, and made by this command. */

@@ -1,6 +1,7 @@
 // Every command there is, in the order in which help lists them.
 
 import { bench } from "./bench.js";
+import { build } from "./build.js";
 import { chat } from "./chat.js";
 import type { Command, CommandGroup } from "./command.js";
 import { demo } from "./demo.js";
@@ -27,4 +28,5 @@ export const commands: readonly (Command | CommandGroup)[] = [
   devices,
   doctor,
   keys,
+  build,
 ];
