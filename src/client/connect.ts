@@ -143,7 +143,12 @@ export async function connect(url: string, options: { apiKey: string }): Promise
       },
     },
     artifacts: artifacts(http, async () => (await http.json<{ entity: string }>(`${preview}/caller`)).entity),
-    baseModels: { list: (options) => http.json<string[]>(`${preview}/base-models`, { ...options }) },
+    baseModels: {
+      list: (options) => http.json<string[]>(`${preview}/base-models`, { ...options }),
+      async delete(id, options) {
+        await http.json(`${preview}/base-models/${segment(id)}`, { method: "DELETE", ...options });
+      },
+    },
     keys: {
       create: (params = {}, options) => post<ApiKeyCreated>(`${preview}/keys`, params, options),
       list: (options) => http.json<ApiKey[]>(`${preview}/keys`, { ...options }),

@@ -19,6 +19,14 @@ import type {
 /** Master, gradient, gradient of the open pass and two moments, float32; and the compute weights' next version. */
 const bytesPerTrainedWeight = (dtype: ElementType) => 20 + (dtype === "float32" ? 4 : 2);
 
+/** What `trainWeights` takes. */
+export function weightTrainingBytes(config: ModelSpec, dtype: ElementType): number {
+  const weights = nativeAddon()
+    .weightTensors(config)
+    .reduce((sum, { shape }) => sum + shape.reduce((product, size) => product * size), 0);
+  return weights * bytesPerTrainedWeight(dtype);
+}
+
 export class NativeDeviceModel implements DeviceModel {
   readonly #native: NativeModel;
   readonly config: ModelSpec;
@@ -68,12 +76,7 @@ export class NativeDeviceModel implements DeviceModel {
   }
 
   async trainWeights(): Promise<Trainer> {
-    const needed = nativeAddon()
-      .weightTensors(this.config)
-      .reduce(
-        (sum, { shape }) => sum + bytesPerTrainedWeight(this.dtype) * shape.reduce((product, size) => product * size),
-        0,
-      );
+    const needed = weightTrainingBytes(this.config, this.dtype);
     const available = nativeAddon().availableMemory();
     if (needed > available) throw new InsufficientMemoryError("training all weights", needed, available, "model");
     return new NativeDeviceTrainer(await this.#native.trainWeights());

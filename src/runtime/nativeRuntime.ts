@@ -3,7 +3,7 @@
 import { InsufficientMemoryError } from "../errors.js";
 import { cancellable } from "./cancellation.js";
 import { nativeAddon } from "./nativeAddon.js";
-import { NativeDeviceModel } from "./nativeDeviceModel.js";
+import { NativeDeviceModel, weightTrainingBytes } from "./nativeDeviceModel.js";
 import type { AdapterSpec, DeviceModel, ElementType, LoadOptions, ModelSpec, Runtime } from "./runtime.js";
 
 const PROGRESS_INTERVAL_MS = 50;
@@ -22,7 +22,7 @@ class NativeRuntime implements Runtime {
   }
 
   memory(config: ModelSpec, dtype: ElementType) {
-    return nativeAddon().memory(config, dtype);
+    return { ...nativeAddon().memory(config, dtype), weightTraining: weightTrainingBytes(config, dtype) };
   }
 
   availableMemory(): number {

@@ -131,8 +131,14 @@ export interface Runtime {
   setThreads(threads: number): void;
   /** Instruction sets this machine can run, best last. */
   readonly kernelSets: readonly string[];
-  /** Bytes that load() would take for weights, for one KV page, and for one token of saved training activations. */
-  memory(config: ModelSpec, dtype: ElementType): { weights: number; page: number; activationPerToken: number };
+  /**
+   * Bytes that load() would take for weights, for one KV page, and for one token of saved training activations; and that
+   * training all weights takes besides, activations not counted.
+   */
+  memory(
+    config: ModelSpec,
+    dtype: ElementType,
+  ): { weights: number; page: number; activationPerToken: number; weightTraining: number };
   /** Bytes this process could still take, by the operating system and the control group it runs in. */
   availableMemory(): number;
   /** Reads the weights. `InsufficientMemoryError` before anything is taken; `ModelFileError` for a short or unreadable file. */

@@ -108,6 +108,16 @@ const modelRoutes: Route[] = [
     response: models.baseModelIds,
     handle: ({ as }) => as.baseModels.list(),
   },
+  {
+    method: "DELETE",
+    path: "/v1/preview/base-models/:base_model",
+    summary: "Delete weights that a training session saved as a base model (owner only)",
+    response: nothing,
+    handle: async ({ as, params }) => {
+      await as.baseModels.delete(params.base_model!);
+      return {};
+    },
+  },
 ];
 
 const jobRoutes: Route[] = [

@@ -91,6 +91,7 @@ async function copyHome(live: Database, home: string, target: string): Promise<O
         });
       }
       const problems = await copyCheckpoints(home, target, then, now, copied);
+      problems.push(...(await copySavedModels(home, target, then, now)));
       const artifacts = then.artifacts.ids();
       for (const id of artifacts) {
         const path = join("artifacts", id);
@@ -140,6 +141,22 @@ async function copyCheckpoints(
       if (now.checkpoints.get(modelId, step)?.id === id) problems.push(problemOf(target, path, error));
       else if (now.models.get(modelId)) then.checkpoints.delete(modelId, [step]);
       else then.models.delete(modelId);
+    }
+  }
+  return problems;
+}
+
+/** As they were then; one that has been replaced since is taken out. @returns what is wrong with the others. */
+async function copySavedModels(home: string, target: string, then: Tables, now: Tables): Promise<HomeProblem[]> {
+  const problems: HomeProblem[] = [];
+  for (const { id, name } of then.savedModels.list()) {
+    const path = relative(home, homeFiles(home).savedModelFolder(id));
+    try {
+      await copyFolder(home, target, path);
+      await verifyChecksums(join(target, path));
+    } catch (error) {
+      if (now.savedModels.find(name)?.id === id) problems.push(problemOf(target, path, error));
+      else then.savedModels.remove(id);
     }
   }
   return problems;

@@ -40,6 +40,15 @@ export async function checkHome(home: string): Promise<HomeReport> {
         if (tables.checkpoints.get(modelId, step)) problems.push(problemOf(folder, relative(folder, path), error));
       }
     }
+    for (const { id, name } of tables.savedModels.list()) {
+      const path = files.savedModelFolder(id);
+      try {
+        await verifyChecksums(path);
+      } catch (error) {
+        // It may have been replaced meanwhile.
+        if (tables.savedModels.find(name)?.id === id) problems.push(problemOf(folder, relative(folder, path), error));
+      }
+    }
     const artifacts = [...tables.artifacts.ids()].map((id) => join("artifacts", id));
     const jobs = tables.jobs.unfinished().map(({ id }) => join("jobs", id));
     for (const path of [...artifacts, ...jobs]) {

@@ -1,14 +1,14 @@
 // SHA-256 sums of a checkpoint's files, kept in its `meta.json`.
 
 import { createHash } from "node:crypto";
-import { readdirSync } from "node:fs";
-import { join } from "node:path";
+import { lstatSync, readdirSync } from "node:fs";
+import { join, sep } from "node:path";
 import { ModelFileError } from "../errors.js";
 import { openRegularFile, readRegularFile } from "../regularFile.js";
 
 export const META_FILE = "meta.json";
 
-/** By the file's name, hexadecimal. */
+/** By the file's path in its folder, hexadecimal. */
 export type Checksums = Record<string, string>;
 
 const MAX_META_BYTES = 2 ** 20;
@@ -17,7 +17,10 @@ const CHUNK_BYTES = 2 ** 20;
 /** Of all files that a folder holds now. */
 export async function folderChecksums(folder: string): Promise<Checksums> {
   const sums: Checksums = {};
-  for (const name of readdirSync(folder).sort()) sums[name] = await checksum(join(folder, name));
+  for (const name of readdirSync(folder, { recursive: true, encoding: "utf8" }).sort()) {
+    const file = join(folder, name);
+    if (!lstatSync(file).isDirectory()) sums[name.replaceAll(sep, "/")] = await checksum(file);
+  }
   return sums;
 }
 

@@ -7,6 +7,7 @@ export interface HomeFiles {
   checkpointFolder(modelId: string, step: number): string;
   modelFolder(modelId: string): string;
   jobFolder(jobId: string): string;
+  savedModelFolder(id: string): string;
   /** An empty folder of its own, on the file system of the home; gone at the next start if nobody removes it. */
   temporary(): string;
   /** Content, then name, to the disk. Replaces what is there. */
@@ -22,6 +23,7 @@ export function homeFiles(home: string): HomeFiles {
     checkpointFolder: (modelId, step) => join(modelFolder(modelId), String(step)),
     modelFolder,
     jobFolder: (jobId) => join(home, "jobs", jobId),
+    savedModelFolder: (id) => join(home, "saved-models", id),
     temporary() {
       makeFolder(temporaryRoot);
       return mkdtempSync(join(temporaryRoot, "t-"));

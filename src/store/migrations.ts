@@ -125,4 +125,15 @@ export const migrations: readonly string[] = [
   ) STRICT;
   ALTER TABLE trajectories ADD COLUMN batch INTEGER;
   `,
+  `
+  CREATE TABLE saved_models (
+    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,         -- also its folder's name
+    name TEXT NOT NULL,              -- the base model that it is served as
+    model_id TEXT REFERENCES models (id) ON DELETE SET NULL,
+    is_kept INTEGER NOT NULL,        -- 0: still being written, or replaced
+    created_at INTEGER NOT NULL
+  ) STRICT;
+  CREATE UNIQUE INDEX one_of_a_name ON saved_models (name) WHERE is_kept;
+  `,
 ];

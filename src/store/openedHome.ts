@@ -6,10 +6,12 @@ import { ConflictError, ModelFileError, NotFoundError, UnavailableError } from "
 import type { HomeProblem } from "../types/home.js";
 import { type ArtifactTable, artifactTable } from "./artifacts.js";
 import { type CheckpointTable, checkpointTable } from "./checkpoints.js";
+import { homeFiles } from "./homeFiles.js";
 import { databaseFile, isHome } from "./homeFolder.js";
 import { type JobTable, jobTable } from "./jobs.js";
 import { migrations } from "./migrations.js";
 import { type ModelTable, modelTable } from "./models.js";
+import { type SavedModelTable, savedModelTable } from "./savedModels.js";
 import { openDatabase } from "./sqlite.js";
 import type { KnownContent } from "./sweep.js";
 
@@ -18,6 +20,7 @@ export interface Tables {
   checkpoints: CheckpointTable;
   jobs: JobTable;
   artifacts: ArtifactTable;
+  savedModels: SavedModelTable;
 }
 
 export function tablesOf(database: Database, home: string): Tables {
@@ -29,14 +32,16 @@ export function tablesOf(database: Database, home: string): Tables {
     checkpoints: checkpointTable(database),
     jobs: jobTable(database),
     artifacts: artifactTable(database, join(home, "artifacts"), noFolder),
+    savedModels: savedModelTable(database, homeFiles(home)),
   };
 }
 
-export const knownContent = ({ checkpoints, jobs, artifacts }: Omit<Tables, "models">): KnownContent => ({
+export const knownContent = ({ checkpoints, jobs, artifacts, savedModels }: Omit<Tables, "models">): KnownContent => ({
   checkpoints: checkpoints.all,
   unfinishedJobs: () => jobs.unfinished().map(({ id }) => id),
   isJob: (id) => jobs.get(id) !== null,
   artifactIds: artifacts.ids,
+  savedModelIds: savedModels.ids,
 });
 
 /** What an error of a file says as a problem of the home; `path`, relative, where it names none. */

@@ -18,6 +18,7 @@ import { migrate } from "./migrate.js";
 import { type ModelTable, modelTable } from "./models.js";
 import { knownContent } from "./openedHome.js";
 import type { CheckpointRecord, JobRecord, NewEvent } from "./records.js";
+import { type SavedModelTable, savedModelTable } from "./savedModels.js";
 import { openDatabase } from "./sqlite.js";
 import { type Swept, sweepHome } from "./sweep.js";
 import { makeTemporaryHome } from "./temporaryHome.js";
@@ -43,6 +44,7 @@ export interface Store {
   readonly keys: KeyTable;
   readonly artifacts: ArtifactTable;
   readonly baseWeights: BaseWeightsTable;
+  readonly savedModels: SavedModelTable;
   readonly files: HomeFiles;
   /** All writes of `action` together, or none of them. May be nested. */
   transaction<T>(action: () => T): T;
@@ -155,6 +157,7 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
   const events = eventTable(database, runAfterCommit);
   const files = homeFiles(home);
   const artifacts = artifactTable(database, join(home, "artifacts"), files.temporary);
+  const savedModels = savedModelTable(database, files);
 
   function transaction<T>(action: () => T): T {
     if (afterCommit) {
@@ -187,7 +190,8 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
   }
 
   artifacts.recover();
-  const swept = sweepHome(home, knownContent({ checkpoints, jobs, artifacts }));
+  savedModels.recover();
+  const swept = sweepHome(home, knownContent({ checkpoints, jobs, artifacts, savedModels }));
   const stopMoving = isTemporary ? () => undefined : moveLogRegularly(database);
 
   return allThrowingDiskFull<Store>({
@@ -203,6 +207,7 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
     keys: allThrowingDiskFull(keyTable(database)),
     artifacts: allThrowingDiskFull(artifacts),
     baseWeights: allThrowingDiskFull(baseWeightsTable(database)),
+    savedModels: allThrowingDiskFull(savedModels),
     files: allThrowingDiskFull(files),
     transaction,
     startJob: (jobId, event) =>

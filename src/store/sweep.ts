@@ -12,6 +12,7 @@ export interface KnownContent {
   /** Whether there is such a job, ended or not. */
   isJob(id: string): boolean;
   artifactIds(): Set<string>;
+  savedModelIds(): Set<string>;
 }
 
 /** Paths relative to the home. */
@@ -65,6 +66,8 @@ export function* unknownPaths(home: string, known: KnownContent): Generator<stri
     }
   }
   for (const jobId of entries(home, "jobs")) if (!known.isJob(jobId)) yield join("jobs", jobId);
+  const saved = known.savedModelIds();
+  for (const id of entries(home, "saved-models")) if (!saved.has(id)) yield join("saved-models", id);
   const artifacts = known.artifactIds().add("pending");
   for (const id of entries(home, "artifacts")) if (!artifacts.has(id)) yield join("artifacts", id);
 }
@@ -77,6 +80,7 @@ function restore(home: string, known: KnownContent): string[] {
     ...known.checkpoints().map(({ modelId, step }) => join("checkpoints", modelId, String(step))),
     ...known.unfinishedJobs().map((id) => join("jobs", id)),
     ...[...known.artifactIds()].map((id) => join("artifacts", id)),
+    ...[...known.savedModelIds()].map((id) => join("saved-models", id)),
   ];
   const restored = expected.filter((path) => {
     if (existsSync(join(home, path))) return false;

@@ -12,12 +12,12 @@ export async function describeCheckpoint(
 ): Promise<Checkpoint> {
   const path = files.checkpointFolder(modelId, step);
   const created_at = new Date(createdAt).toISOString();
-  return { id, step, metrics, created_at, bytes: await sizeOf(path), ...(shown ? { path } : {}) };
+  return { id, step, metrics, created_at, bytes: await folderBytes(path), ...(shown ? { path } : {}) };
 }
 
-/** 0 for a folder that was deleted meanwhile. */
-async function sizeOf(folder: string): Promise<number> {
-  const names = await readdir(folder).catch(() => []);
+/** Of all its files; 0 for a folder that was deleted meanwhile. */
+export async function folderBytes(folder: string): Promise<number> {
+  const names = await readdir(folder, { recursive: true }).catch(() => []);
   const sizes = await Promise.all(names.map((name) => stat(join(folder, name)).catch(() => null)));
-  return sizes.reduce((sum, status) => sum + (status?.size ?? 0), 0);
+  return sizes.reduce((sum, status) => sum + (status?.isFile() ? status.size : 0), 0);
 }

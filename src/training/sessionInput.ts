@@ -1,7 +1,14 @@
 // What the four verbs are given, checked before anything is computed.
 
 import { BadRequestError } from "../errors.js";
-import type { LossChoice, OptimStepParams, SessionOptions, TrainingRow } from "../types/trainingSession.js";
+import { isName } from "../schemas/names.js";
+import type {
+  FullSessionOptions,
+  LossChoice,
+  OptimStepParams,
+  SessionOptions,
+  TrainingRow,
+} from "../types/trainingSession.js";
 import type { TrainingBase } from "./host.js";
 import type { TokenRow } from "./rows.js";
 import { isTrainable, MAX_TRAINED_TEMPERATURE, MIN_TRAINED_TEMPERATURE } from "./sampledTokens.js";
@@ -41,10 +48,12 @@ function checkNames(given: object, known: readonly string[], of: string): void {
 }
 
 /** @throws BadRequestError */
-export function checkSessionOptions(options: SessionOptions): void {
+export function checkSessionOptions(options: SessionOptions | FullSessionOptions): void {
   if (typeof options !== "object" || options === null) throw bad("options", "options must be an object");
-  checkNames(options, ["objective", "signal"], "a training session");
-  const { objective = "rl", signal } = options;
+  checkNames(options, ["objective", "weights", "signal"], "a training session");
+  const { objective = "rl", weights = "adapter", signal } = options;
+  if (weights !== "adapter" && weights !== "full")
+    throw bad("weights", `weights must be adapter or full, got ${String(weights)}`);
   if (signal !== undefined && !(signal instanceof AbortSignal)) throw bad("signal", "signal must be an AbortSignal");
   if (objective !== "rl" && objective !== "sft")
     throw bad("objective", `objective must be rl or sft, got ${objective}`);
@@ -92,15 +101,27 @@ export function checkedOptimStep(params: OptimStepParams): OptimStepParams {
 }
 
 /** A checkpoint's own metrics. @throws BadRequestError */
-export function checkedMetrics(params: { metrics?: Record<string, number> }): Record<string, number> {
+export function checkedMetrics(params: object): Record<string, number> {
   if (typeof params !== "object" || params === null) throw bad("params", "what to save must be an object");
   checkNames(params, ["metrics"], "a saved state");
-  const metrics = { ...params.metrics };
+  const metrics = { ...(params as { metrics?: Record<string, number> }).metrics };
   for (const [name, value] of Object.entries(metrics)) {
     if (Number.isFinite(value)) continue;
     throw bad(`metrics.${name}`, `metrics.${name} must be a finite number, got ${String(value)}`);
   }
   return metrics;
+}
+
+/** How saved weights are called; undefined: as is usual. @throws BadRequestError */
+export function checkedSaving(params: object): { name?: string } {
+  if (typeof params !== "object" || params === null) throw bad("params", "what to save must be an object");
+  checkNames(params, ["name"], "saved weights");
+  const { name } = params as { name?: unknown };
+  if (name === undefined) return {};
+  const isGood = typeof name === "string" && name.split("/").length <= 2 && name.split("/").every(isName);
+  if (isGood) return { name };
+  const rule = 'must be NAME or OWNER/NAME of 1 to 128 characters of A-Z, a-z, 0-9, ".", "_", "-" each';
+  throw bad("name", `name ${rule}, got ${JSON.stringify(name)}`);
 }
 
 /** The rows as the trainer takes them. @throws BadRequestError naming row and field. */

@@ -1,24 +1,23 @@
 // The four verbs: everything the training jobs do, in an application's hands.
 
 import { randomUUID } from "node:crypto";
-import { BadRequestError, ClosedError, NotFoundError } from "../errors.js";
-import type { AdapterSpec, Trainer } from "../runtime/runtime.js";
+import { BadRequestError, ClosedError } from "../errors.js";
 import type { Release } from "../semaphore.js";
 import type { ChatCompletion } from "../types/chat.js";
-import type { Checkpoint } from "../types/models.js";
 import type {
+  FullSessionOptions,
   LossChoice,
   OptimStepParams,
   RowLogprobs,
+  SavedWeights,
   SessionOptions,
   TrainingRow,
   TrainingSession,
 } from "../types/trainingSession.js";
-import { captureState, readCheckpoint, restoreTrainer } from "./checkpointFiles.js";
-import { commitCheckpoint } from "./commitCheckpoint.js";
-import { describeCheckpoint } from "./describeCheckpoint.js";
+import { openAdapterWeights } from "./adapterWeights.js";
 import type { LossFunction } from "./forwardBackward.js";
-import { optimizersOf, type TrainingBase, type TrainingHost } from "./host.js";
+import { openFullWeights, type WeightsHost } from "./fullWeights.js";
+import { optimizersOf, type TrainingHost } from "./host.js";
 import type { JobRunner } from "./jobRunner.js";
 import { Learner } from "./learner.js";
 import { crossEntropyLoss, policyGradientLoss, preferenceLoss, withEntropyBonus } from "./losses.js";
@@ -27,7 +26,6 @@ import { passLimits } from "./passLimits.js";
 import { resolvePolicy } from "./policy.js";
 import type { TokenRow } from "./rows.js";
 import {
-  checkedMetrics,
   checkedOptimStep,
   checkLoss,
   checkNumbers,
@@ -35,78 +33,74 @@ import {
   checkSessionOptions,
   toTokenRows,
 } from "./sessionInput.js";
+import type { CompleteWith, SampleParams, SessionWeights } from "./sessionWeights.js";
 
 const DEFAULT_BETA = 0.1;
 
-type SampleParams = Parameters<TrainingSession["sample"]>[0];
-
-/** How the engine answers a completion with one version of the model's adapter. */
-export type CompleteWith = (adapter: number, params: SampleParams, signal?: AbortSignal) => Promise<ChatCompletion>;
+/** What the engine does for sessions. */
+export interface SessionHost extends WeightsHost {
+  /** Answers a completion with one version of the model's adapter. */
+  complete: CompleteWith;
+}
 
 /** Waits for the model's place and opens its latest checkpoint. Rejects with the signal's reason. */
+export function openTrainingSession(
+  host: TrainingHost,
+  runner: JobRunner,
+  modelId: string,
+  engine: SessionHost,
+  options: FullSessionOptions,
+): Promise<TrainingSession<SavedWeights>>;
+export function openTrainingSession(
+  host: TrainingHost,
+  runner: JobRunner,
+  modelId: string,
+  engine: SessionHost,
+  options?: SessionOptions,
+): Promise<TrainingSession>;
 export async function openTrainingSession(
   host: TrainingHost,
   runner: JobRunner,
   modelId: string,
-  complete: CompleteWith,
-  options: SessionOptions = {},
-): Promise<TrainingSession> {
+  engine: SessionHost,
+  options: SessionOptions | FullSessionOptions = {},
+): Promise<TrainingSession | TrainingSession<SavedWeights>> {
   checkSessionOptions(options);
-  const { objective = "rl", signal } = options;
+  const { objective = "rl", weights = "adapter", signal } = options;
   const id = randomUUID();
   const release = await runner.lease(modelId, signal, id);
-  let trainer: Trainer | null = null;
-  try {
-    const latest = host.store.checkpoints.latest(modelId);
-    if (latest === null) throw new NotFoundError(`there is no model ${modelId}`, { code: "model_not_found" });
-    const base = await host.base(modelId);
-    const state = await readCheckpoint(host.store.files.checkpointFolder(modelId, latest.step), base);
-    trainer = await restoreTrainer(base.device, state, objective);
+  let opened: SessionWeights<unknown> | null = null;
+  const open = <Saved>(weights: SessionWeights<Saved>) => {
+    opened = weights;
     signal?.throwIfAborted();
-    const opened = await trainer.publish();
-    const { spec } = state;
-    const session = new Session({
-      id,
-      host,
-      base,
-      modelId,
-      trainer,
-      spec,
-      objective,
-      opened,
-      release,
-      complete,
-      signal,
-    });
-    const end = (why: string) => session.end(why);
-    session.onClose(runner.register({ id, modelId, openedAt: Date.now(), end }));
+    const session = new Session(host, { id, modelId, objective, weights, release, signal });
+    session.onClose(runner.register({ id, modelId, openedAt: Date.now(), end: (why: string) => session.end(why) }));
     return session;
+  };
+  try {
+    return weights === "full"
+      ? open(await openFullWeights(host, engine, modelId, objective, signal))
+      : open(await openAdapterWeights(host, engine.complete, modelId, objective));
   } catch (error) {
-    trainer?.close();
+    await (opened as SessionWeights<unknown> | null)?.close();
     release();
     throw error;
   }
 }
 
-interface SessionParts {
+interface SessionParts<Saved> {
   id: string;
-  host: TrainingHost;
-  base: TrainingBase;
   modelId: string;
-  trainer: Trainer;
-  spec: AdapterSpec;
   objective: Objective;
-  /** Version of the weights the session was opened with. */
-  opened: number;
+  weights: SessionWeights<Saved>;
   release: Release;
-  complete: CompleteWith;
   signal: AbortSignal | undefined;
 }
 
-class Session implements TrainingSession {
+class Session<Saved> implements TrainingSession<Saved> {
   readonly id: string;
   readonly modelId: string;
-  readonly #parts: SessionParts;
+  readonly #parts: SessionParts<Saved>;
   readonly #signal: AbortSignal;
   readonly #learner: Learner;
   readonly #ending = new AbortController();
@@ -116,14 +110,15 @@ class Session implements TrainingSession {
   #closing: Promise<void> | null = null;
   #forget: Release = () => undefined;
 
-  constructor(parts: SessionParts) {
+  constructor(host: TrainingHost, parts: SessionParts<Saved>) {
     this.id = parts.id;
     this.modelId = parts.modelId;
     this.#parts = parts;
     const signal = AbortSignal.any(parts.signal ? [parts.signal, this.#ending.signal] : [this.#ending.signal]);
     this.#signal = signal;
-    const limits = { ...passLimits(parts.base, parts.host.activationMemory()), signal };
-    this.#learner = new Learner(parts.trainer, optimizersOf(parts.host, parts.modelId)[parts.objective], limits);
+    const { base, trainer } = parts.weights;
+    const limits = { ...passLimits(base, host.activationMemory()), signal };
+    this.#learner = new Learner(trainer, optimizersOf(host, parts.modelId)[parts.objective], limits);
   }
 
   onClose(call: Release): void {
@@ -131,12 +126,12 @@ class Session implements TrainingSession {
   }
 
   async logprobs(rows: readonly TrainingRow[]): Promise<RowLogprobs> {
-    const checked = toTokenRows(rows, this.#parts.base);
+    const checked = toTokenRows(rows, this.#parts.weights.base);
     return this.#inTurn(() => this.#learner.logprobs(checked));
   }
 
   async forwardBackward(rows: readonly TrainingRow[], choice: LossChoice) {
-    const checked = toTokenRows(rows, this.#parts.base);
+    const checked = toTokenRows(rows, this.#parts.weights.base);
     if (rows.length === 0) throw new BadRequestError("rows must not be empty", { param: "rows" });
     checkLoss(choice, rows);
     return this.#inTurn(async () => this.#learner.forwardBackward(checked, await this.#loss(rows, checked, choice)));
@@ -144,37 +139,25 @@ class Session implements TrainingSession {
 
   async optimStep(params: OptimStepParams): Promise<{ gradNorm: number }> {
     const settings = checkedOptimStep(params);
-    return this.#inTurn(() => this.#learner.optimStep(settings));
+    return this.#inTurn(async () => {
+      await this.#parts.weights.readyToChange();
+      return this.#learner.optimStep(settings);
+    });
   }
 
   async sample(params: SampleParams): Promise<ChatCompletion> {
     checkSample(params);
-    const { trainer, complete, base } = this.#parts;
     // Others may go on as soon as there is a version of the weights.
-    const sample = this.#inTurn(() => trainer.publish()).then((version) =>
-      complete(version, params, this.#signal).finally(() => base.device.releaseAdapter(version)),
+    const sample = this.#inTurn(async () => ({ complete: await this.#parts.weights.snapshot() })).then(({ complete }) =>
+      complete(params, this.#signal),
     );
     this.#samples.add(sample);
     return sample.finally(() => this.#samples.delete(sample));
   }
 
-  async saveState(params: { metrics?: Record<string, number> } = {}): Promise<Checkpoint> {
-    const metrics = checkedMetrics(params);
-    return this.#inTurn(async () => {
-      const { host, base, modelId, trainer, spec, objective } = this.#parts;
-      const { store } = host;
-      const latest = store.checkpoints.latest(modelId);
-      if (latest === null) throw deleted(modelId);
-      const state = await captureState(trainer, spec, objective);
-      const step = latest.step + 1;
-      const origin = { parent_step: latest.step, job_id: null };
-      const record = await commitCheckpoint(host, base, trainer, { modelId, step }, state, origin, () => {
-        if (store.models.get(modelId) === null) throw deleted(modelId);
-        if (Object.keys(metrics).length > 0) store.metrics.append(modelId, step, metrics);
-        return store.checkpoints.create({ modelId, step, metrics });
-      });
-      return describeCheckpoint(store.files, record, true);
-    });
+  async saveState(params: object = {}): Promise<Saved> {
+    const save = this.#parts.weights.saving(params);
+    return this.#inTurn(() => save(this.#signal));
   }
 
   close(): Promise<void> {
@@ -185,10 +168,8 @@ class Session implements TrainingSession {
   async #close(): Promise<void> {
     this.#closed = true;
     await Promise.allSettled([this.#last, ...this.#samples]);
-    const { trainer, base, opened, release } = this.#parts;
-    base.device.releaseAdapter(opened);
-    trainer.close();
-    release();
+    await this.#parts.weights.close();
+    this.#parts.release();
     this.#forget();
   }
 
@@ -241,13 +222,9 @@ class Session implements TrainingSession {
   async #reference(rows: readonly TrainingRow[], checked: TokenRow[]): Promise<Float32Array[]> {
     const given = rows.map((row, r) => (row.referenceLogprobs ? floats(rows, r, "referenceLogprobs", 0) : null));
     const lacking = checked.filter((_, r) => given[r] === null);
-    const evaluated = (await this.#learner.logprobs(lacking, this.#parts.opened)).logprobs.values();
+    const evaluated = (await this.#parts.weights.reference(this.#learner, lacking, this.#signal)).values();
     return given.map((reference) => reference ?? evaluated.next().value!);
   }
-}
-
-function deleted(modelId: string): NotFoundError {
-  return new NotFoundError(`the model ${modelId} has been deleted`, { code: "model_not_found" });
 }
 
 type RowArray = "weights" | "advantages" | "oldLogprobs" | "referenceLogprobs";

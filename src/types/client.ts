@@ -131,6 +131,11 @@ export interface ArtifactsResource {
 export interface BaseModelsResource {
   /** Ids of the base models that can be trained. */
   list(options?: RequestOptions): Promise<string[]>;
+  /**
+   * Removes weights that a session saved. ConflictError while models made on them exist, or a session that may go on from them
+   * is open. Only the owner may.
+   */
+  delete(id: string, options?: RequestOptions): Promise<void>;
 }
 
 /** Keys for others than the owner; only the owner may use this. */

@@ -83,10 +83,52 @@ export interface SessionOptions {
   objective?: "rl" | "sft";
   /** Ends the wait for the model's place in the queue, and every call under way. */
   signal?: AbortSignal;
+  /**
+   * "full": all weights are trained, in a copy of the model of their own, and saved as a base model. It begins with what was
+   * last saved of the model so, optimizer included; else with its base, the latest adapter added into it. Default "adapter".
+   */
+  weights?: "adapter";
+}
+
+/** How a session of all weights is opened. */
+export interface FullSessionOptions extends Omit<SessionOptions, "weights"> {
+  /** All weights rather than an adapter. */
+  weights: "full";
+}
+
+/** All weights of a model, saved as a folder in Hugging Face's layout in the home. */
+export interface SavedWeights {
+  /** The base model that they are served as, also after the home is opened again: models can be made from it. */
+  base_model: string;
+  /** config.json, safetensors, tokenizer and templates; in `training_state` what training goes on from. */
+  path: string;
+  /** Optimizer steps behind them. */
+  steps: number;
+  /** ISO 8601. */
+  created_at: string;
+  /** Of all its files. */
+  bytes: number;
+  /** False: there is no memory to serve them beside what is loaded; they are kept all the same. */
+  served: boolean;
+}
+
+/** What `saveState` is told. */
+export interface SaveStateParams {
+  /** Of the new checkpoint. */
+  metrics?: Record<string, number>;
+}
+
+/** What `saveState` of a session of all weights is told. */
+export interface SaveWeightsParams {
+  /**
+   * The base model's name: what was saved under it before is replaced, at once or not at all. Default: the name of what was last
+   * saved of the model, else `PROJECT/NAME-full`.
+   */
+  name?: string;
 }
 
 /** A model's weights in training. Holds the model's place in the job queue until closed; calls run one after the other. */
-export interface TrainingSession extends AsyncDisposable {
+export interface TrainingSession<Saved = Checkpoint> extends AsyncDisposable {
   /** Names the session, for `trainingSessions`. */
   readonly id: string;
   /** The model that it holds. */
@@ -108,8 +150,8 @@ export interface TrainingSession extends AsyncDisposable {
   optimStep(params: OptimStepParams): Promise<{ gradNorm: number }>;
   /** A completion on the weights as they are now. */
   sample(params: Omit<ChatCompletionCreateParamsNonStreaming, "model" | "stream">): Promise<ChatCompletion>;
-  /** A new checkpoint, servable at once, with these `metrics`. */
-  saveState(params?: { metrics?: Record<string, number> }): Promise<Checkpoint>;
+  /** A new checkpoint, servable at once; of a session that trains all weights, a base model. */
+  saveState(params?: Saved extends SavedWeights ? SaveWeightsParams : SaveStateParams): Promise<Saved>;
   /** What was not saved is gone. */
   close(): Promise<void>;
 }

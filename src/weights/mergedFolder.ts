@@ -1,42 +1,15 @@
 // A base model with an adapter added into its weights, as a Hugging Face folder that needs no adapter any more.
 
-import { copyFile, type FileHandle, open, readFile, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { type FileHandle, open } from "node:fs/promises";
 import { ModelFileError } from "../errors.js";
-import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import type { AdapterSpec, ElementType, NamedTensors, TensorLocation } from "../runtime/runtime.js";
-import { narrow, widen } from "./floats.js";
-import { safetensorsHeader } from "./safetensors.js";
+import { type FloatType, narrow, widen } from "./floats.js";
 import { openWeightFolder } from "./weightFolder.js";
+import { BLOCK, BYTES, elements, type WriteOptions, writeWeightFolder } from "./writeWeightFolder.js";
 
-type StoredType = TensorLocation["dtype"];
-
-/** What a folder holds beside its weights and their configuration. */
-const OTHER_FILES = [
-  "generation_config.json",
-  "tokenizer.json",
-  "tokenizer_config.json",
-  "tokenizer.model",
-  "special_tokens_map.json",
-  "added_tokens.json",
-  "vocab.json",
-  "merges.txt",
-  "chat_template.jinja",
-  "chat_template.json",
-];
-
-const BYTES: Record<StoredType, number> = { F32: 4, BF16: 2, F16: 2 };
-const NAMES: Record<StoredType, string> = { F32: "float32", BF16: "bfloat16", F16: "float16" };
-
-/** Elements that are read, merged and written at once. */
-const BLOCK = 2 ** 16;
-
-export interface MergeOptions {
+export interface MergeOptions extends WriteOptions {
   /** Of all tensors. Default: as the base stores each. */
   dtype?: ElementType;
-  /** Of one weight file in bytes, its header and a single larger tensor excepted. */
-  maxShardBytes: number;
-  signal?: AbortSignal;
 }
 
 /**
@@ -48,105 +21,47 @@ export async function writeMergedFolder(
   target: string,
   source: string,
   adapter: { spec: AdapterSpec; tensors: NamedTensors },
-  { dtype, maxShardBytes, signal }: MergeOptions,
+  { dtype, ...options }: MergeOptions,
 ): Promise<void> {
   const { tensors } = await openWeightFolder(source);
-  const stored = (tensor: TensorLocation): StoredType =>
+  const stored = (tensor: TensorLocation): FloatType =>
     dtype === undefined ? tensor.dtype : dtype === "float32" ? "F32" : "BF16";
-  const bytesOf = (tensor: TensorLocation) => count(tensor.shape) * BYTES[stored(tensor)];
-  const shards = intoShards(tensors, bytesOf, maxShardBytes);
-  const weightMap: Record<string, string> = {};
-  for (const [index, shard] of shards.entries()) {
-    const file = shardName(index, shards.length);
-    for (const { name } of shard) weightMap[name] = file;
-    await writeShard(join(target, file), shard, stored, adapter, signal);
-  }
-  if (shards.length > 1) {
-    const index = {
-      metadata: { total_size: tensors.reduce((sum, tensor) => sum + bytesOf(tensor), 0) },
-      weight_map: weightMap,
-    };
-    await writeJson(join(target, "model.safetensors.index.json"), index);
-  }
-  const config = JSON.parse(await readFile(join(source, "config.json"), "utf8")) as Record<string, unknown>;
-  const key = "dtype" in config ? "dtype" : "torch_dtype";
-  await writeJson(join(target, "config.json"), { ...config, [key]: NAMES[stored(tensors[0]!)] });
-  for (const name of OTHER_FILES) {
-    await copyFile(join(source, name), join(target, name)).catch((error: NodeJS.ErrnoException) => {
-      if (error.code !== "ENOENT") throw error;
-    });
-  }
-}
-
-const count = (shape: readonly number[]) => shape.reduce((product, size) => product * size, 1);
-
-const writeJson = (file: string, value: unknown) => writeFile(file, `${JSON.stringify(value, null, 2)}\n`);
-
-function intoShards(
-  tensors: readonly TensorLocation[],
-  bytesOf: (tensor: TensorLocation) => number,
-  maxBytes: number,
-): TensorLocation[][] {
-  const shards: TensorLocation[][] = [];
-  let held = Number.POSITIVE_INFINITY;
-  for (const tensor of tensors) {
-    const bytes = bytesOf(tensor);
-    if (held + bytes > maxBytes) {
-      shards.push([]);
-      held = 0;
-    }
-    shards.at(-1)!.push(tensor);
-    held += bytes;
-  }
-  return shards;
-}
-
-function shardName(index: number, shards: number): string {
-  if (shards === 1) return "model.safetensors";
-  const number = (value: number) => String(value).padStart(5, "0");
-  return `model-${number(index + 1)}-of-${number(shards)}.safetensors`;
-}
-
-async function writeShard(
-  file: string,
-  tensors: readonly TensorLocation[],
-  stored: (tensor: TensorLocation) => StoredType,
-  adapter: { spec: AdapterSpec; tensors: NamedTensors },
-  signal: AbortSignal | undefined,
-): Promise<void> {
-  const output = await open(file, "wx");
   const inputs = new Map<string, FileHandle>();
   try {
-    const entries = tensors.map((tensor) => ({
-      name: tensor.name,
-      shape: tensor.shape,
-      dtype: stored(tensor),
-      bytes: count(tensor.shape) * BYTES[stored(tensor)],
-    }));
-    await output.appendFile(safetensorsHeader(entries, { format: "pt" }));
-    for (const tensor of tensors) {
-      const input = inputs.get(tensor.file) ?? (await open(tensor.file));
-      inputs.set(tensor.file, input);
-      const delta = deltaOf(tensor, adapter);
-      const total = count(tensor.shape);
-      for (let from = 0; from < total; from += BLOCK) {
-        signal?.throwIfAborted();
-        const to = Math.min(from + BLOCK, total);
-        const raw = await readBlock(input, tensor, from, to);
-        if (delta === null && stored(tensor) === tensor.dtype) {
-          await output.appendFile(raw);
-          continue;
-        }
-        const values = Float64Array.from(widen(tensor.dtype, raw));
-        delta?.(values, from);
-        await output.appendFile(narrow(stored(tensor), values));
-        while (shouldYield()) await yieldToEventLoop();
-      }
-    }
-    await output.sync();
+    const outputs = tensors.map((input) => ({ name: input.name, shape: input.shape, dtype: stored(input), input }));
+    await writeWeightFolder(
+      target,
+      source,
+      outputs,
+      async function* ({ input, dtype }) {
+        const handle = inputs.get(input.file) ?? (await open(input.file));
+        inputs.set(input.file, handle);
+        yield* mergedBlocks(handle, input, dtype, adapter);
+      },
+      options,
+    );
   } finally {
     for (const input of inputs.values()) await input.close();
-    await output.close();
+  }
+}
+
+async function* mergedBlocks(
+  handle: FileHandle,
+  tensor: TensorLocation,
+  stored: FloatType,
+  adapter: { spec: AdapterSpec; tensors: NamedTensors },
+): AsyncGenerator<Uint8Array> {
+  const delta = deltaOf(tensor, adapter);
+  const total = elements(tensor.shape);
+  for (let from = 0; from < total; from += BLOCK) {
+    const raw = await readBlock(handle, tensor, from, Math.min(from + BLOCK, total));
+    if (delta === null && stored === tensor.dtype) {
+      yield raw;
+      continue;
+    }
+    const values = Float64Array.from(widen(tensor.dtype, raw));
+    delta?.(values, from);
+    yield narrow(stored, values);
   }
 }
 

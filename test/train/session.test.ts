@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { Engine } from "../../src/engine.js";
 import type { Model } from "../../src/types/models.js";
 import type { LossChoice, OptimStepParams, SessionOptions, TrainingRow } from "../../src/types/trainingSession.js";
+import { rows, sumOf } from "./trainingRows.js";
 
 let engine: Engine;
 let folder: string;
@@ -25,12 +26,6 @@ afterAll(async () => {
   await engine.close();
   rmSync(folder, { recursive: true, force: true });
 });
-
-const rows: TrainingRow[] = [0, 1].map((r) => {
-  const tokens = Array.from({ length: 24 }, (_, i) => (i * 31 + r * 7) % 500);
-  return { tokens, trained: tokens.map((_, i) => i >= 12) };
-});
-const sumOf = (values: Float32Array[]) => values.reduce((sum, row) => sum + row.reduce((a, b) => a + b, 0), 0);
 
 describe("a training session", () => {
   it("trains with a built-in loss, samples the live weights, and saves what is served", async () => {

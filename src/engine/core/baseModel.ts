@@ -41,10 +41,14 @@ export interface BaseModel {
 
 export type { GenerationDefaults };
 
-/** Bytes for a model and its pages: all there are, and its share of them beside other models. */
+/** What a model may take. */
 export interface MemoryBudget {
+  /** Bytes for weights and pages: all there are. */
   total: number;
-  share: number;
+  /** Its share of them beside other models. Default: all. */
+  share?: number;
+  /** Default: what there is room and use for. */
+  maxPages?: number;
 }
 
 /** @throws ModelFileError */
@@ -94,8 +98,9 @@ export async function loadBaseModel(
   const needs = runtime.memory(config, dtype);
   const limits = { contextLength, maxSequences: options.maxSequences };
   // A model too large for its share may still fit what there is.
-  const bytes = Math.max(budget.share, Math.min(budget.total, needs.weights * 1.5));
-  const kvPages = model.kvPages ?? planPages(id, needs, bytes, limits);
+  const bytes = Math.max(budget.share ?? budget.total, Math.min(budget.total, needs.weights * 1.5));
+  const kvPages =
+    model.kvPages ?? Math.min(planPages(id, needs, bytes, limits), budget.maxPages ?? Number.POSITIVE_INFINITY);
   const [device, hash] = await Promise.all([
     runtime.load({
       config,

@@ -7,8 +7,10 @@ import type { Caller, View } from "./access.js";
 import type { AdapterCache } from "./adapterCache.js";
 import type { BaseModel } from "./baseModel.js";
 import type { GrammarCompiler } from "./grammarCache.js";
+import type { LoadedModels } from "./loadedModels.js";
 import type { InferenceMetrics } from "./metrics.js";
 import type { ResolvedOptions } from "./options.js";
+import type { SavedModels } from "./savedModels.js";
 
 /** What an engine consists of; its resources are views of this for one caller. */
 export interface EngineCore {
@@ -18,6 +20,8 @@ export interface EngineCore {
   /** By id, in the order in which they were named. */
   readonly bases: ReadonlyMap<string, BaseModel>;
   readonly defaultBase: BaseModel;
+  readonly loaded: LoadedModels;
+  readonly savedModels: SavedModels;
   readonly adapters: AdapterCache;
   readonly runner: JobRunner;
   /** What training sees of the engine. */

@@ -1,7 +1,7 @@
 import { InsufficientMemoryError } from "../../errors.js";
 
 /** Positions per KV page. */
-const pagePositions = 64;
+export const PAGE_POSITIONS = 64;
 
 /** Of the memory that weights leave, the share that KV pages may take: training needs the rest. */
 const cacheShare = 0.5;
@@ -27,7 +27,7 @@ export function planPages(
   budget: number,
   limits: { contextLength: number; maxSequences: number },
 ): number {
-  const perContext = Math.ceil(limits.contextLength / pagePositions) + 1;
+  const perContext = Math.ceil(limits.contextLength / PAGE_POSITIONS) + 1;
   const minimum = needs.weights + perContext * needs.page;
   if (minimum > budget) {
     const option = needs.weights > budget ? "models" : "contextLength";

@@ -15,8 +15,10 @@ import { type BaseModel, closeBaseModel, loadBaseModel } from "./baseModel.js";
 import type { EngineCore } from "./core.js";
 import { diagnostics } from "./diagnostics.js";
 import { GrammarCache } from "./grammarCache.js";
+import { LoadedModels } from "./loadedModels.js";
 import { InferenceMetrics } from "./metrics.js";
 import type { ResolvedOptions } from "./options.js";
+import { SavedModels } from "./savedModels.js";
 
 /** Of the memory available at the start, what weights and pages may take when the operator set no limit. */
 const memoryShare = 0.75;
@@ -27,7 +29,8 @@ const activationShare = 0.5;
 /** Builds everything an engine consists of; on failure nothing is left open. `options.home` is canonical. */
 export async function openCore(options: ResolvedOptions): Promise<{ core: EngineCore; shutDown: () => Promise<void> }> {
   const store = openStore(options.home);
-  const bases = new Map<string, BaseModel>();
+  const loaded = new LoadedModels();
+  const bases = loaded.served;
   const closing = new AbortController();
   try {
     const runtime = openRuntime({ threads: options.threads });
@@ -46,6 +49,9 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
       budget -= base.device.bytes;
     }
 
+    const savedModels = new SavedModels(store, runtime, loaded, options);
+    const defaultBase = [...bases.values()][0]!;
+    await savedModels.serveAll(defaultBase.device.pages);
     const adapters = new AdapterCache(options.maxIdleAdapters, (base, modelId, step) =>
       loadAdapter(base, store.files.checkpointFolder(modelId, step), "checkpoint"),
     );
@@ -74,8 +80,7 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
         return baseOf(model);
       },
       activationMemory() {
-        const loaded = [...bases.values()].reduce((sum, { device }) => sum + device.bytes, 0);
-        const allowed = (options.memoryLimit ?? Number.POSITIVE_INFINITY) - loaded;
+        const allowed = (options.memoryLimit ?? Number.POSITIVE_INFINITY) - loaded.bytes;
         return Math.min(allowed, runtime.availableMemory() * activationShare) / options.maxTrainingJobs;
       },
       publishCheckpoint(modelId, step, version) {
@@ -94,7 +99,9 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
       },
       runtime,
       bases,
-      defaultBase: [...bases.values()][0]!,
+      defaultBase,
+      loaded,
+      savedModels,
       adapters,
       runner: new JobRunner(trainingHost),
       trainingHost,
@@ -136,7 +143,7 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
       closing.abort(new ClosedError("the engine has been closed"));
       try {
         await core.runner.close();
-        await Promise.all([...bases.values()].map(closeBaseModel));
+        await loaded.close();
       } finally {
         isShut = true;
         store.close();
@@ -146,7 +153,7 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
     };
     return { core, shutDown };
   } catch (error) {
-    for (const base of bases.values()) await closeBaseModel(base);
+    await loaded.close();
     store.close();
     throw error;
   }

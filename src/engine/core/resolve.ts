@@ -60,7 +60,7 @@ export async function resolveModel(
   const model = wanted && findModel(core, wanted, caller);
   if (base) {
     if (model) throw notFound(`"${name}" may be the base model or ${servedName(model)}`);
-    return { base, trained: null, adapter: 0, release: () => undefined };
+    return { base, trained: null, adapter: 0, release: core.loaded.pin(base) };
   }
   if (!wanted || !model) throw notFound(`there is no model "${name}"`);
   const checkpoint =

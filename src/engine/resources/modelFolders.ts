@@ -14,9 +14,6 @@ import { writeMergedFolder } from "../../weights/mergedFolder.js";
 import type { BaseModel } from "../core/baseModel.js";
 import { embeddedModel } from "../core/options.js";
 
-/** As `transformers` cuts weights into files. */
-const DEFAULT_SHARD_BYTES = 5e9;
-
 /**
  * Copies a PEFT adapter into an empty folder, as a checkpoint of a model on `base`.
  * @throws ModelFileError when it is no such adapter, does not fit the base model, or is a checkpoint of another.
@@ -47,7 +44,8 @@ export const exportCheckpoint = throwingDiskFull(
     await mkdir(temporary);
     try {
       if (format === "merged") {
-        const options = { maxShardBytes: max_shard_bytes ?? DEFAULT_SHARD_BYTES, ...(dtype ? { dtype } : {}), signal };
+        const maxShardBytes = max_shard_bytes ?? undefined;
+        const options = { ...(dtype ? { dtype } : {}), maxShardBytes, signal };
         await writeMergedFolder(temporary, base.folder, adapter, options);
       } else {
         await writeAdapterFolder(temporary, adapter.spec, adapter.tensors, name);

@@ -212,7 +212,11 @@ export class Models implements ModelsResource {
     if (!core.store.checkpoints.get(model.id, step)) throw stepNotFound(model, step);
     const checkpoint = core.store.files.checkpointFolder(model.id, step);
     const { exportCheckpoint } = await import("./modelFolders.js");
-    return { step, ...(await exportCheckpoint(checkpoint, target, core.baseOf(model), asked, options?.signal)) };
+    const base = core.baseOf(model);
+    // The name of saved weights means nothing to other programs, whatever it looks like.
+    const base_model = asked.base_model ?? (core.store.savedModels.find(base.id) ? base.folder : null);
+    const exported = await exportCheckpoint(checkpoint, target, base, { ...asked, base_model }, options?.signal);
+    return { step, ...exported };
   }
 
   async rollback(modelId: string, step: number, options?: RequestOptions): Promise<Checkpoint> {

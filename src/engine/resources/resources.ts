@@ -37,7 +37,7 @@ export class Resources {
     this.sftTrainingJobs = new SftTrainingJobs(core, view);
     this.trainingSessions = new TrainingSessions(core, view);
     this.artifacts = new Artifacts(core, view);
-    this.baseModels = new BaseModels(core);
+    this.baseModels = new BaseModels(core, view);
     this.keys = new Keys(core, view);
     this.training = new Training(core, view);
     this.tokens = new Tokens(core, view);

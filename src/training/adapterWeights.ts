@@ -1,0 +1,73 @@
+// A session's adapter: begins with the model's latest checkpoint, and is saved as the next one.
+
+import { NotFoundError } from "../errors.js";
+import type { Trainer } from "../runtime/runtime.js";
+import type { Checkpoint } from "../types/models.js";
+import { captureState, readCheckpoint, restoreTrainer } from "./checkpointFiles.js";
+import { commitCheckpoint } from "./commitCheckpoint.js";
+import { describeCheckpoint } from "./describeCheckpoint.js";
+import type { TrainingHost } from "./host.js";
+import type { Objective } from "./optimizer.js";
+import { checkedMetrics } from "./sessionInput.js";
+import type { CompleteWith, SessionWeights } from "./sessionWeights.js";
+
+/** @throws NotFoundError when the model has been deleted; ModelFileError when its checkpoint is damaged. */
+export async function openAdapterWeights(
+  host: TrainingHost,
+  complete: CompleteWith,
+  modelId: string,
+  objective: Objective,
+): Promise<SessionWeights<Checkpoint>> {
+  const { store } = host;
+  const latest = store.checkpoints.latest(modelId);
+  if (latest === null) throw deleted(modelId);
+  const base = await host.base(modelId);
+  const state = await readCheckpoint(store.files.checkpointFolder(modelId, latest.step), base);
+  const { spec } = state;
+  const trainer = await restoreTrainer(base.device, state, objective);
+  const opened = await publishFirst(trainer);
+  return {
+    base,
+    trainer,
+    async snapshot() {
+      const version = await trainer.publish();
+      return (params, signal) => complete(version, params, signal).finally(() => base.device.releaseAdapter(version));
+    },
+    // Published versions do not change.
+    readyToChange: async () => undefined,
+    reference: async (learner, rows) => (await learner.logprobs(rows, opened)).logprobs,
+    saving(params) {
+      const metrics = checkedMetrics(params);
+      return async () => {
+        const latest = store.checkpoints.latest(modelId);
+        if (latest === null) throw deleted(modelId);
+        const step = latest.step + 1;
+        const origin = { parent_step: latest.step, job_id: null };
+        const state = await captureState(trainer, spec, objective);
+        const record = await commitCheckpoint(host, base, trainer, { modelId, step }, state, origin, () => {
+          if (store.models.get(modelId) === null) throw deleted(modelId);
+          if (Object.keys(metrics).length > 0) store.metrics.append(modelId, step, metrics);
+          return store.checkpoints.create({ modelId, step, metrics });
+        });
+        return describeCheckpoint(store.files, record, true);
+      };
+    },
+    async close() {
+      base.device.releaseAdapter(opened);
+      trainer.close();
+    },
+  };
+}
+
+async function publishFirst(trainer: Trainer): Promise<number> {
+  try {
+    return await trainer.publish();
+  } catch (error) {
+    trainer.close();
+    throw error;
+  }
+}
+
+export function deleted(modelId: string): NotFoundError {
+  return new NotFoundError(`there is no model ${modelId}`, { code: "model_not_found" });
+}

@@ -1,0 +1,311 @@
+// A session's own copy of a model, all of whose weights are trained, and saved as a base model.
+
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { ModelFileError } from "../errors.js";
+import { throwingDiskFull } from "../fullDisk.js";
+import type { NamedTensors, Trainer } from "../runtime/runtime.js";
+import { folderChecksums, META_FILE, verifyChecksums } from "../store/checksums.js";
+import type { SavedModelRecord } from "../store/savedModels.js";
+import type { SavedWeights } from "../types/trainingSession.js";
+import { writeFloatFolder } from "../weights/floatFolder.js";
+import { JsonFields } from "../weights/jsonFields.js";
+import { writeMergedFolder } from "../weights/mergedFolder.js";
+import { readSafetensors, safetensorsPieces } from "../weights/safetensors.js";
+import { deleted } from "./adapterWeights.js";
+import { DEFAULT_ADAPTER, readAdapter } from "./checkpointFiles.js";
+import { folderBytes } from "./describeCheckpoint.js";
+import { evaluateRows } from "./forwardBackward.js";
+import type { TrainingBase, TrainingHost } from "./host.js";
+import type { Objective } from "./optimizer.js";
+import { passLimits } from "./passLimits.js";
+import { checkedSaving } from "./sessionInput.js";
+import type { Complete, SessionWeights } from "./sessionWeights.js";
+
+/** A base model with the folder that it was loaded from. */
+export type FolderBase = TrainingBase & { readonly folder: string };
+
+/** A model on the device that nobody else uses. */
+export interface OwnCopy {
+  readonly base: TrainingBase;
+  readonly complete: Complete;
+  close(): Promise<void>;
+}
+
+/** What the engine does for a session that trains all weights. */
+export interface WeightsHost {
+  baseOf(modelId: string): FolderBase;
+  /**
+   * Loads weights like those of `base` from a folder, to be trained or to be compared with.
+   * @throws InsufficientMemoryError before memory is taken.
+   */
+  loadCopy(base: FolderBase, folder: string, use: "training" | "reference"): Promise<OwnCopy>;
+  /** @throws ConflictError with code "model_exists" when `name` must not stand for other weights than now. */
+  checkName(name: string): void;
+  /** Serves saved weights by their name from now on. False: there is no memory for them now. */
+  serve(saved: SavedModelRecord): Promise<boolean>;
+}
+
+const STATE_FOLDER = "training_state";
+const VALUE_FILE = join(STATE_FOLDER, "value.safetensors");
+const MOMENT_FILES = {
+  moment1: join(STATE_FOLDER, "moment1.safetensors"),
+  moment2: join(STATE_FOLDER, "moment2.safetensors"),
+};
+
+/** `meta.json` of saved weights. */
+interface SavedMeta {
+  model_id: string;
+  weight_type: string;
+  kernel_set: string;
+  objective: Objective;
+  /** Of the optimizer. */
+  steps: number;
+}
+
+/**
+ * Begins with the weights that were last saved of the model, and with their optimizer's state if it is of the same objective;
+ * else with its base, the latest adapter added into it.
+ * @throws InsufficientMemoryError before memory is taken; ModelFileError when files are damaged.
+ */
+export async function openFullWeights(
+  host: TrainingHost,
+  engine: WeightsHost,
+  modelId: string,
+  objective: Objective,
+  signal?: AbortSignal,
+): Promise<FullWeights> {
+  const { files, savedModels } = host.store;
+  const base = engine.baseOf(modelId);
+  const saved = savedModels.latestOf(modelId);
+  const start = saved
+    ? { folder: files.savedModelFolder(saved.id), isTemporary: false }
+    : await startFolder(host, base, modelId, signal);
+  let copy: OwnCopy | null = null;
+  try {
+    copy = await engine.loadCopy(base, start.folder, "training");
+    if (start.folder === base.folder && copy.base.hash !== base.hash) {
+      throw new ModelFileError(base.folder, "its weights have changed since they were loaded", {
+        code: "weights_changed",
+        hint: "open the engine again",
+      });
+    }
+    const trainer = await copy.base.device.trainWeights();
+    const weights = new FullWeights(host, engine, { modelId, objective, base, copy, trainer, start });
+    copy = null;
+    try {
+      if (saved) await restore(trainer, start.folder, objective);
+      return weights;
+    } catch (error) {
+      await weights.close();
+      throw error;
+    }
+  } catch (error) {
+    await copy?.close();
+    if (start.isTemporary) files.remove(start.folder);
+    throw error;
+  }
+}
+
+interface Start {
+  folder: string;
+  /** Whether it is the session's to remove. */
+  isTemporary: boolean;
+}
+
+/** What the model answers as now, in a folder. */
+async function startFolder(
+  { store }: TrainingHost,
+  base: FolderBase,
+  modelId: string,
+  signal: AbortSignal | undefined,
+): Promise<Start> {
+  const latest = store.checkpoints.latest(modelId);
+  if (latest === null) throw deleted(modelId);
+  const adapter = await readAdapter(store.files.checkpointFolder(modelId, latest.step), base, "checkpoint");
+  const isUntrained = [...adapter.tensors].every(
+    ([name, { data }]) => !name.endsWith(".lora_B.weight") || data.every((value) => value === 0),
+  );
+  if (isUntrained) return { folder: base.folder, isTemporary: false };
+  const folder = store.files.temporary();
+  try {
+    const dtype = base.device.dtype === "float32" ? ({ dtype: "float32" } as const) : {};
+    await writeMergedFolder(folder, base.folder, adapter, { ...dtype, signal });
+    return { folder, isTemporary: true };
+  } catch (error) {
+    store.files.remove(folder);
+    throw error;
+  }
+}
+
+/** Master weights and moments as they were saved; moments of another objective are left behind. */
+async function restore(trainer: Trainer, folder: string, objective: Objective): Promise<void> {
+  await verifyChecksums(
+    folder,
+    [VALUE_FILE, ...Object.values(MOMENT_FILES)].map((file) => file.replaceAll("\\", "/")),
+  );
+  await trainer.write("value", (await readSafetensors(join(folder, VALUE_FILE))).tensors);
+  const meta = await JsonFields.read(join(folder, META_FILE));
+  const steps = meta.number("steps", 0, Number.MAX_SAFE_INTEGER);
+  if (meta.string("objective") !== objective || steps === 0) return;
+  await trainer.write("moment1", (await readSafetensors(join(folder, MOMENT_FILES.moment1))).tensors);
+  await trainer.write("moment2", (await readSafetensors(join(folder, MOMENT_FILES.moment2))).tensors, steps);
+}
+
+interface Opened {
+  modelId: string;
+  objective: Objective;
+  /** That the model was made on. */
+  base: FolderBase;
+  copy: OwnCopy;
+  trainer: Trainer;
+  start: Start;
+}
+
+export class FullWeights implements SessionWeights<SavedWeights> {
+  readonly base: TrainingBase;
+  readonly trainer: Trainer;
+  readonly #host: TrainingHost;
+  readonly #engine: WeightsHost;
+  readonly #opened: Opened;
+  readonly #samples = new Set<Promise<unknown>>();
+  #reference: { copy: OwnCopy; trainer: Trainer } | null = null;
+  /** Saved weights that were replaced while the session may still need them. */
+  #replaced: SavedModelRecord | null = null;
+
+  constructor(host: TrainingHost, engine: WeightsHost, opened: Opened) {
+    this.#host = host;
+    this.#engine = engine;
+    this.#opened = opened;
+    this.base = opened.copy.base;
+    this.trainer = opened.trainer;
+  }
+
+  async snapshot(): Promise<Complete> {
+    // What is cached of earlier weights must not be taken for theirs.
+    const { steps } = this.trainer;
+    let begun = () => {};
+    const beginning = new Promise<void>((resolve) => {
+      begun = resolve;
+    });
+    this.#samples.add(beginning);
+    return (params, signal) => {
+      const salted = { ...params, cache_salt: `step ${steps} ${params.cache_salt ?? ""}` };
+      const sample = this.#opened.copy.complete(salted, signal);
+      return sample.finally(() => {
+        this.#samples.delete(beginning);
+        begun();
+      });
+    };
+  }
+
+  /** A step changes the weights in place: samples are let end first. */
+  async readyToChange(): Promise<void> {
+    await Promise.all(this.#samples);
+  }
+
+  async reference(
+    _learner: unknown,
+    rows: Parameters<SessionWeights<SavedWeights>["reference"]>[1],
+    signal: AbortSignal,
+  ) {
+    this.#reference ??= await this.#openReference();
+    const limits = { ...passLimits(this.base, this.#host.activationMemory()), signal };
+    return (await evaluateRows(this.#reference.trainer, rows, limits, 0)).logprobs;
+  }
+
+  async #openReference(): Promise<{ copy: OwnCopy; trainer: Trainer }> {
+    const { base, start } = this.#opened;
+    const copy = await this.#engine.loadCopy(base, start.folder, "reference");
+    try {
+      const spec = { ...DEFAULT_ADAPTER, rank: 1, targets: ["q_proj"] };
+      return { copy, trainer: await copy.base.device.trainAdapter(spec, { seed: 0n }) };
+    } catch (error) {
+      await copy.close();
+      throw error;
+    }
+  }
+
+  saving(params: object): (signal: AbortSignal) => Promise<SavedWeights> {
+    const { name: given } = checkedSaving(params);
+    if (given !== undefined) this.#engine.checkName(given);
+    return (signal) => this.#save(given, signal);
+  }
+
+  async #save(given: string | undefined, signal: AbortSignal): Promise<SavedWeights> {
+    const { store } = this.#host;
+    const { modelId } = this.#opened;
+    const { files, savedModels } = store;
+    const model = store.models.get(modelId);
+    if (!model) throw deleted(modelId);
+    const name = given ?? savedModels.latestOf(modelId)?.name ?? `${model.project}/${model.name}-full`;
+    this.#engine.checkName(name);
+    const saved = savedModels.announce(name, modelId);
+    const temporary = files.temporary();
+    const folder = files.savedModelFolder(saved.id);
+    let replaced: SavedModelRecord | null;
+    try {
+      await this.#write(temporary, signal);
+      await files.commitFolder(temporary, folder);
+      replaced = store.transaction(() => {
+        if (!store.models.get(modelId)) throw deleted(modelId);
+        this.#engine.checkName(name);
+        store.baseWeights.forget(name);
+        return savedModels.keep(saved.id);
+      });
+    } catch (error) {
+      savedModels.remove(saved.id);
+      throw error;
+    } finally {
+      files.remove(temporary);
+    }
+    const served = await this.#engine.serve(saved);
+    // The weights that the session began with are compared with until it is closed.
+    if (replaced && files.savedModelFolder(replaced.id) === this.#opened.start.folder) this.#replaced = replaced;
+    else if (replaced) savedModels.remove(replaced.id);
+    return {
+      base_model: name,
+      path: folder,
+      steps: this.trainer.steps,
+      created_at: new Date(saved.createdAt).toISOString(),
+      bytes: await folderBytes(folder),
+      served,
+    };
+  }
+
+  /** A whole model folder, and beside the weights what training goes on from. */
+  readonly #write = throwingDiskFull(async (folder: string, signal: AbortSignal): Promise<void> => {
+    const { trainer, base } = this;
+    const { start, modelId, objective } = this.#opened;
+    const values = await trainer.read("value");
+    await writeFloatFolder(folder, start.folder, values, base.device.dtype, { signal });
+    this.#host.store.files.makeFolder(join(folder, STATE_FOLDER));
+    await writePieces(join(folder, VALUE_FILE), values);
+    for (const part of ["moment1", "moment2"] as const) {
+      signal.throwIfAborted();
+      if (trainer.steps > 0) await writePieces(join(folder, MOMENT_FILES[part]), await trainer.read(part));
+    }
+    const meta: SavedMeta = {
+      model_id: modelId,
+      weight_type: base.device.dtype,
+      kernel_set: base.device.kernelSet,
+      objective,
+      steps: trainer.steps,
+    };
+    const sums = { ...meta, sha256: await folderChecksums(folder) };
+    await writeFile(join(folder, META_FILE), `${JSON.stringify(sums, null, 2)}\n`);
+  });
+
+  async close(): Promise<void> {
+    const { files, savedModels } = this.#host.store;
+    const { copy, start } = this.#opened;
+    for (const own of [this.#reference, { copy, trainer: this.trainer }]) {
+      own?.trainer.close();
+      await own?.copy.close();
+    }
+    if (start.isTemporary) files.remove(start.folder);
+    if (this.#replaced) savedModels.remove(this.#replaced.id);
+  }
+}
+
+const writePieces = (file: string, tensors: NamedTensors) => writeFile(file, safetensorsPieces(tensors));

@@ -1,0 +1,37 @@
+// Weights that training has made, as a Hugging Face folder.
+
+import type { ElementType, NamedTensors } from "../runtime/runtime.js";
+import { narrow } from "./floats.js";
+import { openWeightFolder } from "./weightFolder.js";
+import { BLOCK, type OutputTensor, type WriteOptions, writeWeightFolder } from "./writeWeightFolder.js";
+
+/**
+ * Fills the existing folder `target` with the tensors of the model in `source`, their values from `values`. Matrices are stored
+ * in the type they are computed in, `dtype`; norms and biases are computed in float32 and stay so: whoever loads the folder
+ * computes with the same bits.
+ */
+export async function writeFloatFolder(
+  target: string,
+  source: string,
+  values: NamedTensors,
+  dtype: ElementType,
+  options: WriteOptions,
+): Promise<void> {
+  const { tensors } = await openWeightFolder(source);
+  const outputs = tensors.map(({ name, shape }): OutputTensor => {
+    const isMatrix = shape.length > 1;
+    return { name, shape, dtype: isMatrix && dtype === "bfloat16" ? "BF16" : "F32" };
+  });
+  await writeWeightFolder(
+    target,
+    source,
+    outputs,
+    function* ({ name, dtype }) {
+      const { data } = values.get(name)!;
+      for (let from = 0; from < data.length; from += BLOCK) {
+        yield narrow(dtype, Float64Array.from(data.subarray(from, from + BLOCK)));
+      }
+    },
+    options,
+  );
+}

@@ -1,0 +1,128 @@
+// A Hugging Face model folder written anew: weights from wherever they come, all else as in the folder of another model.
+
+import { copyFile, open, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
+import type { FloatType } from "./floats.js";
+import { safetensorsHeader } from "./safetensors.js";
+
+/** What a folder holds beside its weights and their configuration. */
+const OTHER_FILES = [
+  "generation_config.json",
+  "tokenizer.json",
+  "tokenizer_config.json",
+  "tokenizer.model",
+  "special_tokens_map.json",
+  "added_tokens.json",
+  "vocab.json",
+  "merges.txt",
+  "chat_template.jinja",
+  "chat_template.json",
+];
+
+/** As `transformers` cuts weights into files. */
+export const DEFAULT_SHARD_BYTES = 5e9;
+
+export const BYTES: Record<FloatType, number> = { F32: 4, BF16: 2, F16: 2 };
+const NAMES: Record<FloatType, string> = { F32: "float32", BF16: "bfloat16", F16: "float16" };
+
+/** Elements that are read, converted and written at once. */
+export const BLOCK = 2 ** 16;
+
+/** A tensor as it is to be written. */
+export interface OutputTensor {
+  name: string;
+  shape: readonly number[];
+  dtype: FloatType;
+}
+
+export interface WriteOptions {
+  /** Of one weight file in bytes, its header and a single larger tensor excepted. Default 5e9. */
+  maxShardBytes?: number;
+  signal?: AbortSignal;
+}
+
+/**
+ * Fills the existing folder `target`: the tensors, whose bytes `blocksOf` tells piece by piece, and from the folder `source` its
+ * configuration, tokenizer and templates. The type of the first tensor is that of the model.
+ */
+export async function writeWeightFolder<T extends OutputTensor>(
+  target: string,
+  source: string,
+  tensors: readonly T[],
+  blocksOf: (tensor: T) => AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+  { maxShardBytes = DEFAULT_SHARD_BYTES, signal }: WriteOptions,
+): Promise<void> {
+  const shards = intoShards(tensors, maxShardBytes);
+  const weightMap: Record<string, string> = {};
+  for (const [index, shard] of shards.entries()) {
+    const file = shardName(index, shards.length);
+    for (const { name } of shard) weightMap[name] = file;
+    await writeShard(join(target, file), shard, blocksOf, signal);
+  }
+  if (shards.length > 1) {
+    const index = {
+      metadata: { total_size: tensors.reduce((sum, tensor) => sum + bytesOf(tensor), 0) },
+      weight_map: weightMap,
+    };
+    await writeJson(join(target, "model.safetensors.index.json"), index);
+  }
+  const config = JSON.parse(await readFile(join(source, "config.json"), "utf8")) as Record<string, unknown>;
+  const key = "dtype" in config ? "dtype" : "torch_dtype";
+  await writeJson(join(target, "config.json"), { ...config, [key]: NAMES[tensors[0]!.dtype] });
+  for (const name of OTHER_FILES) {
+    await copyFile(join(source, name), join(target, name)).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== "ENOENT") throw error;
+    });
+  }
+}
+
+export const elements = (shape: readonly number[]) => shape.reduce((product, size) => product * size, 1);
+
+const bytesOf = ({ shape, dtype }: OutputTensor) => elements(shape) * BYTES[dtype];
+
+const writeJson = (file: string, value: unknown) => writeFile(file, `${JSON.stringify(value, null, 2)}\n`);
+
+function intoShards<T extends OutputTensor>(tensors: readonly T[], maxBytes: number): T[][] {
+  const shards: T[][] = [];
+  let held = Number.POSITIVE_INFINITY;
+  for (const tensor of tensors) {
+    const bytes = bytesOf(tensor);
+    if (held + bytes > maxBytes) {
+      shards.push([]);
+      held = 0;
+    }
+    shards.at(-1)!.push(tensor);
+    held += bytes;
+  }
+  return shards;
+}
+
+function shardName(index: number, shards: number): string {
+  if (shards === 1) return "model.safetensors";
+  const number = (value: number) => String(value).padStart(5, "0");
+  return `model-${number(index + 1)}-of-${number(shards)}.safetensors`;
+}
+
+async function writeShard<T extends OutputTensor>(
+  file: string,
+  tensors: readonly T[],
+  blocksOf: (tensor: T) => AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const output = await open(file, "wx");
+  try {
+    const entries = tensors.map((tensor) => ({ ...tensor, bytes: bytesOf(tensor) }));
+    await output.appendFile(safetensorsHeader(entries, { format: "pt" }));
+    for (const tensor of tensors) {
+      for await (const block of blocksOf(tensor)) {
+        signal?.throwIfAborted();
+        await output.appendFile(block);
+        while (shouldYield()) await yieldToEventLoop();
+      }
+    }
+    await output.sync();
+  } finally {
+    await output.close();
+  }
+}
