@@ -1,3 +1,4 @@
+import { createParser } from "eventsource-parser";
 import { InternalServerError } from "../errors.js";
 import type { ChatCompletionChunk } from "../types/chat.js";
 import { toError } from "./http.js";
@@ -8,14 +9,11 @@ import { toError } from "./http.js";
  */
 export async function* readChunks(response: Response): AsyncGenerator<ChatCompletionChunk> {
   const decoder = new TextDecoder();
-  let rest = "";
+  const events: string[] = [];
+  const parser = createParser({ onEvent: ({ data }) => events.push(data) });
   for await (const bytes of response.body as unknown as AsyncIterable<Uint8Array>) {
-    rest += decoder.decode(bytes, { stream: true });
-    const lines = rest.split(/\r?\n/);
-    rest = lines.pop()!;
-    for (const line of lines) {
-      if (!line.startsWith("data:")) continue;
-      const data = line.slice("data:".length).trim();
+    parser.feed(decoder.decode(bytes, { stream: true }));
+    for (const data of events.splice(0)) {
       if (data === "[DONE]") return;
       const value = JSON.parse(data) as ChatCompletionChunk | { error: object };
       if ("error" in value) throw toError(500, value);

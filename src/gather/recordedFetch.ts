@@ -1,5 +1,6 @@
 // A fetch for other libraries' clients: chat completions that go through it are pinned, seeded and recorded.
 
+import { createParser } from "eventsource-parser";
 import type {
   ChatCompletion,
   ChatCompletionChoice,
@@ -61,21 +62,16 @@ function completionParams(body: string | undefined): ChatCompletionCreateParams 
 function recordStream(onCompletion: (completion: ChatCompletion) => void): TransformStream<Uint8Array, Uint8Array> {
   const decoder = new TextDecoder();
   const assembly = new CompletionAssembly();
-  let rest = "";
+  const parser = createParser({
+    onEvent({ data }) {
+      if (data !== "[DONE]") return assembly.add(JSON.parse(data) as ChatCompletionChunk);
+      const completion = assembly.completion();
+      if (completion) onCompletion(completion);
+    },
+  });
   return new TransformStream({
     transform(bytes, controller) {
-      const lines = (rest + decoder.decode(bytes, { stream: true })).split("\n");
-      rest = lines.pop()!;
-      for (const line of lines) {
-        const data = /^data: ?(.*?)\r?$/.exec(line)?.[1];
-        if (data === undefined) continue;
-        if (data !== "[DONE]") {
-          assembly.add(JSON.parse(data) as ChatCompletionChunk);
-          continue;
-        }
-        const completion = assembly.completion();
-        if (completion) onCompletion(completion);
-      }
+      parser.feed(decoder.decode(bytes, { stream: true }));
       controller.enqueue(bytes);
     },
   });

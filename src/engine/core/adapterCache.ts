@@ -19,8 +19,8 @@ export interface PinnedAdapter {
 }
 
 /**
- * Adapter versions on their devices, by model and step. A version that requests use stays; of the others the most recently
- * used are kept.
+ * Adapter versions on their devices, by model and step. A version that requests use stays, which lru-cache has no notion of;
+ * of the others the most recently used are kept.
  */
 export class AdapterCache {
   /** In order of last use. */

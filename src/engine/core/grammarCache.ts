@@ -23,7 +23,7 @@ interface ModelGrammars {
   /** Those that literals may be drawn as. */
   literalTokens: ReadonlyMap<string, number>;
   thoughtIds: Int32Array;
-  /** By constraint, the one used longest ago first. */
+  /** By constraint, the one used longest ago first: a Map keeps that order, and needs no lru-cache. */
   grammars: Map<string, Compilation>;
 }
 
