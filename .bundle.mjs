@@ -27,6 +27,7 @@ export async function bundle({ outdir, node = engines.node }) {
       "src/cli/main.ts",
       "src/text/textWorker.ts",
       "src/structuredOutputs/programWorker.ts",
+      "src/schemas/groupsFileWorker.ts",
     ],
     outdir,
     bundle: true,

@@ -1,11 +1,17 @@
 import { z } from "zod";
+import type { ValueLimits } from "../jsonCursor.js";
 import { documentedAs, field, named, typed } from "./fields.js";
 import { list, looseObject, map } from "./limited.js";
 import { name } from "./names.js";
 import { loggedGroupId } from "./pages.js";
 
-const MAX_GROUPS = 1_000_000;
-const MAX_TRAJECTORIES = 1_000_000;
+export const MAX_GROUPS = 1_000_000;
+export const MAX_GROUP_TRAJECTORIES = 1_000_000;
+/**
+ * Of a body that is read from a file, what one trajectory may hold, or any other value beside the groups: one of 32,768
+ * tokens with their logprobs is a third as large.
+ */
+export const MAX_TRAJECTORY: ValueLimits = { bytes: 16 * 2 ** 20, containers: 2 ** 20 };
 const MAX_MESSAGES = 131_072;
 const MAX_PARTS = 16_384;
 const MAX_TOOLS = 4096;
@@ -221,7 +227,7 @@ export const trajectoryGroup = named(
   "TrajectoryGroup",
   z.object({
     trajectories: field(
-      list(trajectory, MAX_TRAJECTORIES),
+      list(trajectory, MAX_GROUP_TRAJECTORIES),
       "The attempts. Where all rewards are equal, nothing is learned.",
     ),
     exceptions: field(list(exception, MAX_EXCEPTIONS).nullish(), "Attempts that failed: counted, never trained."),

@@ -7,7 +7,7 @@ import { getPath } from "hono/utils/url";
 import type { ServedEngine } from "../engine/servedEngine.js";
 import { AnnealError, AuthenticationError, errorForOthers, NotFoundError, ValidationError } from "../errors.js";
 import type { Release } from "../semaphore.js";
-import { readBody, readJson } from "./bodies.js";
+import { readBody, readJson, readJsonOrBytes } from "./bodies.js";
 import { errorBody, errorResponse, publicError, styleOf } from "./errorBodies.js";
 import { HttpMetrics } from "./httpMetrics.js";
 import { inferenceRoutes, openRoutes, operationRoutes } from "./inferenceRoutes.js";
@@ -26,8 +26,9 @@ export interface ServerOptions {
   /** Bytes of a chat body at most; default 8 MiB. */
   chatBodyLimit?: number;
   /**
-   * Bytes of any other body at most; default 1 GiB. Worked on, a body takes about nine times its size in memory; of those
-   * above 16 MiB one at a time is.
+   * Bytes of any other body at most; default 1 GiB. Trajectory groups (logged or to train on) beyond 4 MiB go to the home's disk
+   * as they come and are read from there, one body at a time, which takes its size in memory and a heap of 1.5 GiB at most,
+   * whatever it holds. Other bodies take about nine times their size; of those above 16 MiB one at a time is worked on.
    */
   bodyLimit?: number;
   /**
@@ -114,6 +115,7 @@ export function application(engine: ServedEngine, options: ServerOptions): (requ
       query: readQuery(request.url),
       signal: request.signal,
       json: (exact = {}) => readJson(request, limit, exact, (release) => releases.push(release)),
+      jsonOrBytes: () => readJsonOrBytes(request, limit),
       bytes: () => readBody(request, limit),
       ended,
       report: (error) => report(error, request, requestId),

@@ -63,6 +63,9 @@ const LARGE = 16 * 2 ** 20;
 
 const largeBodies = new Semaphore(1);
 
+/** Of a body that is handed on as its bytes where there are more. */
+const MAX_PARSED = 4 * 2 ** 20;
+
 /**
  * @param onRelease is given what ends the turn of a large body, to be called when its work is done
  * @throws PayloadTooLargeError; ValidationError for another content type, compression or malformed JSON.
@@ -73,14 +76,47 @@ export async function readJson(
   exact: ExactFields,
   onRelease: (release: Release) => void,
 ): Promise<unknown> {
-  checkContentType(request);
-  checkContentEncoding(request);
-  const chunks: Uint8Array[] = [];
-  for await (const chunk of readBody(request, limit)) chunks.push(chunk);
+  const { chunks } = await readJsonChunks(request, limit, Number.POSITIVE_INFINITY);
   if (chunks.reduce((sum, { byteLength }) => sum + byteLength, 0) > LARGE) {
     onRelease(await largeBodies.acquire(request.signal));
   }
   return parseJsonInTurns(await joined(chunks), exact);
+}
+
+/**
+ * The same of a body that may be read elsewhere: its bytes where they are too many to be parsed here.
+ * @throws as readJson; what comes of a body too long when it is read.
+ */
+export async function readJsonOrBytes(
+  request: Request,
+  limit: number,
+): Promise<{ json: unknown } | { bytes: AsyncIterable<Uint8Array> }> {
+  const { chunks, others } = await readJsonChunks(request, limit, MAX_PARSED);
+  return others ? { bytes: following(chunks, others) } : { json: await parseJsonInTurns(await joined(chunks)) };
+}
+
+/** The first chunks, up to about `most` bytes, and where there are others these. */
+async function readJsonChunks(
+  request: Request,
+  limit: number,
+  most: number,
+): Promise<{ chunks: Uint8Array[]; others: AsyncIterableIterator<Uint8Array> | null }> {
+  checkContentType(request);
+  checkContentEncoding(request);
+  const others = readBody(request, limit);
+  const chunks: Uint8Array[] = [];
+  for (let length = 0; length <= most; ) {
+    const { done, value } = await others.next();
+    if (done) return { chunks, others: null };
+    chunks.push(value);
+    length += value.byteLength;
+  }
+  return { chunks, others };
+}
+
+async function* following(chunks: Uint8Array[], others: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  yield* chunks.splice(0);
+  yield* others;
 }
 
 /** Empties the list as it goes: a body is there twice at most. */

@@ -83,7 +83,11 @@ const modelRoutes: Route[] = [
     summary: "Log trajectories and compute their metrics",
     body: trajectories.trajectoryLog,
     response: trajectories.logResult,
-    handle: async ({ as, params, json }) => as.models.log(params.model_id!, (await json()) as LogParams),
+    async handle({ as, params, jsonOrBytes, signal }) {
+      const body = await jsonOrBytes();
+      if ("bytes" in body) return as.models.logFromBody(params.model_id!, body.bytes, { signal });
+      return as.models.log(params.model_id!, body.json as LogParams);
+    },
   },
   {
     method: "GET",
@@ -127,7 +131,11 @@ const jobRoutes: Route[] = [
     summary: "Create a reinforcement learning job",
     body: jobs.trainingJobCreate,
     response: jobs.trainingJobCreated,
-    handle: async ({ as, json }) => as.trainingJobs.create((await json()) as TrainingJobCreateParams),
+    async handle({ as, jsonOrBytes, signal }) {
+      const body = await jsonOrBytes();
+      if ("bytes" in body) return as.trainingJobs.createFromBody(body.bytes, { signal });
+      return as.trainingJobs.create(body.json as TrainingJobCreateParams);
+    },
   },
   {
     method: "POST",

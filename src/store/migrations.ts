@@ -136,4 +136,9 @@ export const migrations: readonly string[] = [
   ) STRICT;
   CREATE UNIQUE INDEX one_of_a_name ON saved_models (name) WHERE is_kept;
   `,
+  `
+  -- Of a row that holds further trajectories of a group, a JSON list: the position of the group's own row.
+  ALTER TABLE trajectories ADD COLUMN continues INTEGER;
+  CREATE INDEX trajectories_continued ON trajectories (continues) WHERE continues IS NOT NULL;
+  `,
 ];

@@ -1,6 +1,10 @@
 import type { Database } from "better-sqlite3";
-import type { TrajectoryGroup } from "../types/trajectories.js";
+import { yieldToEventLoop } from "../eventLoop.js";
+import type { Trajectory, TrajectoryGroup } from "../types/trajectories.js";
 import type { Slice } from "./records.js";
+
+/** Rows of a batch that are removed at once. */
+const DISCARDED_AT_ONCE = 16;
 
 interface Row {
   position: number;
@@ -8,10 +12,6 @@ interface Row {
   split: string;
   trajectory_group: string;
   recorded_at: number;
-}
-
-function toRecord({ position, step, split, trajectory_group, recorded_at }: Row): LoggedGroupRecord {
-  return { position, step, split, group: JSON.parse(trajectory_group) as TrajectoryGroup, recordedAt: recorded_at };
 }
 
 export interface TrajectoryFilter {
@@ -28,14 +28,19 @@ export interface LoggedGroupRecord {
   recordedAt: number;
 }
 
+/** A group as JSON; or, as a JSON list, further trajectories of the group before. */
+export interface TrajectoryRow {
+  text: string;
+  continues: boolean;
+}
+
 /** Groups that are written in several transactions and are there all at once. */
 export interface TrajectoryBatch {
-  /** JSON texts of groups. */
-  add(groups: readonly string[]): void;
+  add(rows: readonly TrajectoryRow[]): void;
   /** From now on all that was added is there. */
   finish(): void;
   /** Nothing of it has ever been there; after `finish` without effect. */
-  discard(): void;
+  discard(): Promise<void>;
 }
 
 export interface TrajectoryTable {
@@ -50,20 +55,40 @@ export interface TrajectoryTable {
 
 export function trajectoryTable(database: Database): TrajectoryTable {
   const insert = database.prepare(
-    "INSERT INTO trajectories (model_id, step, split, trajectory_group, recorded_at, batch) VALUES (?, ?, ?, ?, ?, ?)",
+    "INSERT INTO trajectories (model_id, step, split, trajectory_group, recorded_at, batch, continues) VALUES (?, ?, ?, ?, ?, ?, ?)",
   );
   const begin = database.prepare("INSERT INTO unfinished_batches DEFAULT VALUES");
   const finish = database.prepare("DELETE FROM unfinished_batches WHERE id = ?");
-  const rowsOf = database.prepare("DELETE FROM trajectories WHERE batch = ?");
-  const discard = database.transaction((id: number | bigint) => {
-    if (finish.run(id).changes > 0) rowsOf.run(id);
-  });
-  for (const { id } of database.prepare<[], { id: number }>("SELECT id FROM unfinished_batches").all()) discard(id);
+  const isUnfinished = database.prepare("SELECT 1 FROM unfinished_batches WHERE id = ?").pluck();
+  const someRows = database.prepare(
+    `DELETE FROM trajectories WHERE position IN
+     (SELECT position FROM trajectories WHERE position > @after AND batch = @id ORDER BY position LIMIT ${DISCARDED_AT_ONCE})`,
+  );
+  const lastPosition = database.prepare<[], number | null>("SELECT MAX(position) FROM trajectories").pluck();
+  /** Of a batch whose rows lie after `after`. */
+  function* discard(id: number | bigint, after: number): Generator<void> {
+    if (!isUnfinished.get(id)) return;
+    while (someRows.run({ id, after }).changes > 0) yield;
+    finish.run(id);
+  }
+  for (const { id } of database.prepare<[], { id: number }>("SELECT id FROM unfinished_batches").all()) {
+    for (const _ of discard(id, -1));
+  }
+  const furtherOf = database
+    .prepare<[number], string>("SELECT trajectory_group FROM trajectories WHERE continues = ? ORDER BY position")
+    .pluck();
+  const toRecord = ({ position, step, split, trajectory_group, recorded_at }: Row): LoggedGroupRecord => {
+    const group = JSON.parse(trajectory_group) as TrajectoryGroup;
+    for (const text of furtherOf.iterate(position)) {
+      for (const trajectory of JSON.parse(text) as Trajectory[]) group.trajectories.push(trajectory);
+    }
+    return { position, step, split, group, recordedAt: recorded_at };
+  };
   const following = database.prepare<
     [{ model: string; after: number; limit: number } & Required<TrajectoryFilter>],
     Row
   >(
-    `SELECT * FROM trajectories WHERE model_id = @model AND position > @after
+    `SELECT * FROM trajectories WHERE model_id = @model AND position > @after AND continues IS NULL
      AND (@step IS NULL OR step = @step) AND (@split IS NULL OR split = @split)
      AND (batch IS NULL OR batch NOT IN (SELECT id FROM unfinished_batches)) ORDER BY position LIMIT @limit`,
   );
@@ -72,17 +97,28 @@ export function trajectoryTable(database: Database): TrajectoryTable {
   return {
     add: database.transaction((modelId: string, step: number, split: string, groups: readonly TrajectoryGroup[]) => {
       const now = Date.now();
-      for (const group of groups) insert.run(modelId, step, split, JSON.stringify(group), now, null);
+      for (const group of groups) insert.run(modelId, step, split, JSON.stringify(group), now, null, null);
     }),
     batch(modelId, step, split) {
+      const after = lastPosition.get() ?? -1;
       const id = begin.run().lastInsertRowid;
       const now = Date.now();
+      let group: number | bigint | null = null;
       return {
-        add: database.transaction((groups: readonly string[]) => {
-          for (const group of groups) insert.run(modelId, step, split, group, now, id);
+        add: database.transaction((rows: readonly TrajectoryRow[]) => {
+          for (const { text, continues } of rows) {
+            const { lastInsertRowid } = insert.run(modelId, step, split, text, now, id, continues ? group : null);
+            if (!continues) group = lastInsertRowid;
+          }
         }),
         finish: () => void finish.run(id),
-        discard: () => void (database.open && discard(id)),
+        async discard() {
+          if (!database.open) return;
+          for (const _ of discard(id, after)) {
+            await yieldToEventLoop();
+            if (!database.open) return;
+          }
+        },
       };
     },
     *read(modelId, filter = {}) {

@@ -8,43 +8,94 @@ const SPLITS = new Set(["train", "val", "test"]);
 /** Names under these (or under a split) are already complete and are kept as they are. */
 const SECTIONS = ["reward", "loss", "offpolicy", "pipeline", "throughput", "costs", "time", "data", ...SPLITS];
 
-/**
- * The metrics of trajectory groups logged under `split`: `{split}/reward`, `{split}/reward_std_dev` (mean over groups of
- * more than one trajectory of the population deviation), `{split}/exception_rate`, the mean of every trajectory metric
- * over the trajectories that have it, and `group_{name}` for group metrics. Numbers that are not finite are left out.
- */
-export function logMetrics(groups: readonly TrajectoryGroup[], split: string): Record<string, number> {
-  const trajectories = groups.flatMap((group) => group.trajectories);
-  const exceptions = groups.reduce((sum, group) => sum + (group.exceptions?.length ?? 0), 0);
-  const metrics = means(trajectories.map((trajectory) => trajectory.metrics));
-  for (const [name, mean] of means(groups.map((group) => group.metrics))) metrics.set(`group_${name}`, mean);
-  if (trajectories.length > 0) metrics.set("reward", meanOf(trajectories.map((trajectory) => trajectory.reward)));
-  if (trajectories.length + exceptions > 0) {
-    metrics.set("exception_rate", exceptions / (trajectories.length + exceptions));
-  }
-  metrics.set("reward_std_dev", rewardDeviation(groups));
+/** What is logged about trajectory groups, of which each trajectory is looked at once. */
+export class GroupSummary {
+  readonly #ofTrajectories = new Means();
+  readonly #ofGroups = new Means();
+  readonly #rewards = new Mean();
+  readonly #deviations = new Mean();
+  /** Of the last group. */
+  #group: number[] = [];
+  #exceptions = 0;
+  /** Different `scenario_id` in the groups' and trajectories' metadata. */
+  readonly scenarios = new Set<string>();
 
-  const result: Record<string, number> = {};
-  for (const [name, value] of metrics) {
-    if (!Number.isFinite(value)) continue;
-    const complete = keepsNames(split) && SECTIONS.some((section) => name.startsWith(`${section}/`));
-    result[complete ? name : `${split}/${name}`] = value;
+  addGroup({ metrics, metadata, exceptions }: Omit<TrajectoryGroup, "trajectories">): void {
+    this.#endGroup();
+    this.#ofGroups.add(metrics);
+    this.#addScenario(metadata);
+    this.#exceptions += exceptions?.length ?? 0;
   }
-  return result;
+
+  addTrajectory({ metrics, metadata, reward }: Pick<Trajectory, "metrics" | "metadata" | "reward">): void {
+    this.#ofTrajectories.add(metrics);
+    this.#addScenario(metadata);
+    this.#rewards.add(reward);
+    this.#group.push(reward);
+  }
+
+  #addScenario(metadata: TrajectoryGroup["metadata"]): void {
+    if (metadata?.scenario_id != null) this.scenarios.add(String(metadata.scenario_id));
+  }
+
+  #endGroup(): void {
+    if (this.#group.length > 1) this.#deviations.add(populationDeviation(this.#group));
+    this.#group = [];
+  }
+
+  /**
+   * The metrics under `split`: `{split}/reward`, `{split}/reward_std_dev` (mean over groups of more than one trajectory of the
+   * population deviation), `{split}/exception_rate`, the mean of every trajectory metric over the trajectories that have it,
+   * and `group_{name}` for group metrics. Numbers that are not finite are left out.
+   */
+  metrics(split: string): Record<string, number> {
+    this.#endGroup();
+    const metrics = this.#ofTrajectories.values();
+    for (const [name, mean] of this.#ofGroups.values()) metrics.set(`group_${name}`, mean);
+    const { count } = this.#rewards;
+    if (count > 0) metrics.set("reward", this.#rewards.value());
+    if (count + this.#exceptions > 0) metrics.set("exception_rate", this.#exceptions / (count + this.#exceptions));
+    metrics.set("reward_std_dev", this.#deviations.count > 0 ? this.#deviations.value() : 0);
+
+    const result: Record<string, number> = {};
+    for (const [name, value] of metrics) {
+      if (!Number.isFinite(value)) continue;
+      const complete = keepsNames(split) && SECTIONS.some((section) => name.startsWith(`${section}/`));
+      result[complete ? name : `${split}/${name}`] = value;
+    }
+    return result;
+  }
+}
+
+export function summarize(groups: readonly TrajectoryGroup[]): GroupSummary {
+  const summary = new GroupSummary();
+  for (const group of groups) {
+    summary.addGroup(group);
+    for (const trajectory of group.trajectories) summary.addTrajectory(trajectory);
+  }
+  return summary;
 }
 
 /** Different names that the trajectories and groups of one request may have: each is a row of the model's totals. */
 export const MAX_METRIC_NAMES = 4096;
 
+/** Counts them. */
+export class MetricNames {
+  readonly #names = new Set<string>();
+
+  /** @throws ValidationError */
+  add({ metrics }: Pick<TrajectoryGroup, "metrics">): void {
+    for (const name in metrics) this.#names.add(name);
+    if (this.#names.size <= MAX_METRIC_NAMES) return;
+    throw ValidationError.at("trajectory_groups", `have more than ${MAX_METRIC_NAMES} different metrics`, "too_long");
+  }
+}
+
 /** @throws ValidationError */
 export function checkMetricNames(groups: readonly TrajectoryGroup[]): void {
-  const names = new Set<string>();
+  const names = new MetricNames();
   for (const group of groups) {
-    for (const { metrics } of [group, ...group.trajectories]) {
-      for (const name in metrics) names.add(name);
-      if (names.size <= MAX_METRIC_NAMES) continue;
-      throw ValidationError.at("trajectory_groups", `have more than ${MAX_METRIC_NAMES} different metrics`, "too_long");
-    }
+    for (const one of [group, ...group.trajectories]) names.add(one);
   }
 }
 
@@ -60,17 +111,41 @@ export function rewardDeviation(groups: readonly { trajectories: readonly Pick<T
   return meanOf(several.map((group) => populationDeviation(group.trajectories.map(({ reward }) => reward))));
 }
 
-/** Name to mean over the records that have it; true counts as 1, false as 0. */
-export function means(records: readonly (Record<string, number | boolean> | null | undefined)[]): Map<string, number> {
-  const values = new Map<string, number[]>();
-  for (const record of records) {
+class Mean {
+  count = 0;
+  #sum = 0;
+
+  add(value: number): void {
+    this.#sum += value;
+    this.count++;
+  }
+
+  value(): number {
+    return this.#sum / this.count;
+  }
+}
+
+class Means {
+  readonly #means = new Map<string, Mean>();
+
+  add(record: Record<string, number | boolean> | null | undefined): void {
     for (const [name, value] of Object.entries(record ?? {})) {
       const number = Number(value);
       if (Number.isNaN(number)) continue;
-      const list = values.get(name);
-      if (list) list.push(number);
-      else values.set(name, [number]);
+      const mean = this.#means.get(name) ?? new Mean();
+      this.#means.set(name, mean);
+      mean.add(number);
     }
   }
-  return new Map([...values].map(([name, list]) => [name, meanOf(list)]));
+
+  values(): Map<string, number> {
+    return new Map([...this.#means].map(([name, mean]) => [name, mean.value()]));
+  }
+}
+
+/** Name to mean over the records that have it; true counts as 1, false as 0. */
+export function means(records: readonly (Record<string, number | boolean> | null | undefined)[]): Map<string, number> {
+  const all = new Means();
+  for (const record of records) all.add(record);
+  return all.values();
 }

@@ -90,7 +90,7 @@ it("records many groups in turns as it does at once, and lets others see all of 
       }),
     ).toThrow("taken back");
     const discarded = await prepareGroups(store, many, 0, "val", groups);
-    discarded.discard();
+    await discarded.discard();
     // As after a crash.
     store.close();
     store = openStore(home);

@@ -4,12 +4,14 @@ import { ValidationError } from "../errors.js";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import type { Store } from "../store/store.js";
 import type { TrainingJobCreateParams } from "../types/training.js";
-import type { TrajectoryGroup } from "../types/trajectories.js";
+import type { Trajectory } from "../types/trajectories.js";
 import { groupAdvantages, normaliseBatch, trajectoryWeight, type Weighted } from "./advantages.js";
 import { computedTokens } from "./estimate.js";
+import type { GroupFields, GroupSource } from "./groupSource.js";
 import type { TrainingBase, TrainingOptions } from "./host.js";
 import type { Learner } from "./learner.js";
 import { learningRates } from "./learningRates.js";
+import { MetricNames } from "./logMetrics.js";
 import { type PolicyRow, policyGradientLoss, withEntropyBonus } from "./losses.js";
 import { type Policy, resolvePolicy } from "./policy.js";
 import { createPromptRenderer } from "./promptRenderer.js";
@@ -29,10 +31,11 @@ export interface RlRequestContext {
  * Everything about an RL request that can be told without rendering prompts.
  * @throws ValidationError naming the field.
  */
-export function checkRlRequest(
+export async function checkRlRequest(
   { store, base, adapterFolder }: RlRequestContext,
-  { model_id: modelId, trajectory_groups: groups, experimental_config: config }: TrainingJobCreateParams,
-): void {
+  { model_id: modelId, experimental_config: config }: Omit<TrainingJobCreateParams, "trajectory_groups">,
+  groups: GroupSource,
+): Promise<void> {
   const policy = resolvePolicy(config, store.checkpoints.latest(modelId)?.step ?? 0);
   const reference = policy.klReference;
   if (reference?.kind === "step" && store.checkpoints.get(modelId, reference.step) === null) {
@@ -41,11 +44,59 @@ export function checkRlRequest(
   }
   if (reference?.kind === "folder") adapterFolder("experimental_config.kl_ref_adapter_path", reference.path);
   const renderer = createPromptRenderer(base, new Date());
-  for (const [g, group] of groups.entries()) {
-    for (const [t, trajectory] of group.trajectories.entries()) {
-      checkTrajectory(trajectory, renderer, policy, `trajectory_groups.${g}.trajectories.${t}`);
+  const names = new MetricNames();
+  for await (const { one, path } of placed(groups)) {
+    names.add(one);
+    if (path !== null) checkTrajectory(one as Trajectory, renderer, policy, path);
+  }
+}
+
+interface Placed {
+  g: number;
+  t: number;
+  /** A trajectory; or, where `path` is null, a group, whose trajectories follow. */
+  one: Trajectory | GroupFields;
+  /** The trajectory's. */
+  path: string | null;
+}
+
+async function* placed(groups: GroupSource): AsyncGenerator<Placed> {
+  let g = -1;
+  let t = -1;
+  for await (const entry of groups.entries()) {
+    if ("group" in entry) {
+      g += 1;
+      t = -1;
+      yield { g, t, one: entry.group, path: null };
+    } else {
+      t += 1;
+      yield { g, t, one: entry.trajectory, path: `trajectory_groups.${g}.trajectories.${t}` };
     }
   }
+}
+
+/** What has to be known of all groups before the first trajectory is tokenized. */
+interface Overview {
+  /** By group. */
+  rewards: number[][];
+  /** The steps that trajectories say they were sampled at, and how many do. */
+  sampledAt: Map<number, number>;
+}
+
+async function overviewOf(groups: GroupSource): Promise<Overview> {
+  const rewards: number[][] = [];
+  const sampledAt = new Map<number, number>();
+  for await (const entry of groups.entries()) {
+    if ("group" in entry) {
+      rewards.push([]);
+    } else {
+      const { reward, final_policy_version, initial_policy_version } = entry.trajectory;
+      rewards.at(-1)!.push(reward);
+      const step = final_policy_version ?? initial_policy_version ?? null;
+      if (step !== null) sampledAt.set(step, (sampledAt.get(step) ?? 0) + 1);
+    }
+  }
+  return { rewards, sampledAt };
 }
 
 /** The rows that share one reduction and one optimizer step. */
@@ -69,6 +120,8 @@ export interface Plan {
   heldOut: PolicyRow[];
   counts: Record<string, number>;
   warnings: string[];
+  /** The steps that trajectories say they were sampled at, and how many do. */
+  sampledAt: ReadonlyMap<number, number>;
 }
 
 /**
@@ -76,37 +129,30 @@ export interface Plan {
  * longer than `maxRowTokens` are left out; nothing is shuffled.
  */
 export async function planUnits(
-  groups: readonly TrajectoryGroup[],
+  groups: GroupSource,
   renderer: PromptRenderer,
   policy: Policy,
   { maxRowTokens, optimizerStep, signal }: PlanLimits,
 ): Promise<Plan> {
-  const planned: PlannedTrajectory[][] = [];
+  const { rewards, sampledAt } = await overviewOf(groups);
+  const advantages = rewards.map((ofGroup) => groupAdvantages(ofGroup, policy.scaleRewards));
+  const planned: PlannedTrajectory[][] = rewards.map(() => []);
   const total = { rows: 0, tooLong: 0, trained: 0, offPolicy: 0, rerendered: 0, unlearnable: 0 };
-  for (const [g, group] of groups.entries()) {
-    const advantages = groupAdvantages(
-      group.trajectories.map((trajectory) => trajectory.reward),
-      policy.scaleRewards,
-    );
-    const items: PlannedTrajectory[] = [];
-    for (const [t, trajectory] of group.trajectories.entries()) {
-      const advantage = advantages[t]!;
-      if (advantage === 0) continue;
-      while (shouldYield()) await yieldToEventLoop();
-      const path = `trajectory_groups.${g}.trajectories.${t}`;
-      const tokenized = await tokenizeTrajectory(trajectory, renderer, policy, path, signal);
-      const rows = tokenized.rows.filter((row) => row.tokens.length <= maxRowTokens);
-      total.rows += rows.length;
-      total.tooLong += tokenized.rows.length - rows.length;
-      total.trained += tokenized.trainedTokens;
-      total.offPolicy += tokenized.offPolicyTokens;
-      total.rerendered += tokenized.rerenderedTokens;
-      if (tokenized.trainedTokens === 0) total.unlearnable += 1;
-      const tokens = rows.reduce((sum, row) => sum + row.trained.reduce((count, one) => count + one, 0), 0);
-      if (tokens === 0) continue;
-      items.push({ rows, advantage, weight: trajectoryWeight(tokenized.trainedTokens), tokens });
-    }
-    planned.push(items);
+  for await (const { g, t, one, path } of placed(groups)) {
+    const advantage = path === null ? 0 : advantages[g]![t]!;
+    if (path === null || advantage === 0) continue;
+    while (shouldYield()) await yieldToEventLoop();
+    const tokenized = await tokenizeTrajectory(one as Trajectory, renderer, policy, path, signal);
+    const rows = tokenized.rows.filter((row) => row.tokens.length <= maxRowTokens);
+    total.rows += rows.length;
+    total.tooLong += tokenized.rows.length - rows.length;
+    total.trained += tokenized.trainedTokens;
+    total.offPolicy += tokenized.offPolicyTokens;
+    total.rerendered += tokenized.rerenderedTokens;
+    if (tokenized.trainedTokens === 0) total.unlearnable += 1;
+    const tokens = rows.reduce((sum, row) => sum + row.trained.reduce((count, one) => count + one, 0), 0);
+    if (tokens === 0) continue;
+    planned[g]!.push({ rows, advantage, weight: trajectoryWeight(tokenized.trainedTokens), tokens });
   }
   const teaching = planned.filter((items) => items.length > 0);
   const isHeldOut = policy.validation ? await heldOut(policy.validation, teaching.length, 0) : new Set<number>();
@@ -114,13 +160,13 @@ export async function planUnits(
   for (const part of [kept!, trained!]) normaliseBatch(part.flat(), policy.balance);
   const groupRows = trained!.map((items) => items.flatMap(policyRows));
   const units = unitsOf(groupRows, optimizerStep).filter((unit) => unit.rows.length > 0);
-  const trajectories = groups.reduce((sum, group) => sum + group.trajectories.length, 0);
+  const trajectories = rewards.reduce((sum, ofGroup) => sum + ofGroup.length, 0);
   const offPolicyShare = total.trained > 0 ? total.offPolicy / total.trained : 0;
   const warnings: string[] = [];
-  const alone = groups.filter((group) => group.trajectories.length === 1).length;
+  const alone = rewards.filter((ofGroup) => ofGroup.length === 1).length;
   if (alone > 0) {
     warnings.push(
-      `${alone} of ${groups.length} groups hold a single trajectory and train nothing: rewards are compared within a group`,
+      `${alone} of ${rewards.length} groups hold a single trajectory and train nothing: rewards are compared within a group`,
     );
   }
   if (total.tooLong > 0) warnings.push(`${total.tooLong} rows longer than ${maxRowTokens} tokens were dropped`);
@@ -140,7 +186,7 @@ export async function planUnits(
     units,
     heldOut: kept!.flatMap((items) => items.flatMap(policyRows)),
     counts: {
-      num_groups_submitted: groups.length,
+      num_groups_submitted: rewards.length,
       num_groups_trainable: teaching.length,
       ...(policy.validation ? { num_groups_validation: isHeldOut.size } : {}),
       num_trajectories: trajectories,
@@ -150,6 +196,7 @@ export async function planUnits(
       rerendered_prompts: total.trained > 0 ? total.rerendered / total.trained : 0,
     },
     warnings,
+    sampledAt,
   };
 }
 
@@ -193,13 +240,14 @@ export interface RlContext {
 
 /** Prepares an RL job. What it does is a function of the request and of the weights at `currentStep` only. */
 export async function createRlRecipe(
-  request: Pick<TrainingJobCreateParams, "trajectory_groups" | "experimental_config">,
+  groups: GroupSource,
+  config: TrainingJobCreateParams["experimental_config"],
   context: RlContext,
 ): Promise<Recipe> {
   const { base } = context;
-  const policy = resolvePolicy(request.experimental_config, context.currentStep);
+  const policy = resolvePolicy(config, context.currentStep);
   const maxRowTokens = Math.min(policy.maxRowTokens ?? base.contextLength, base.contextLength);
-  const plan = await planUnits(request.trajectory_groups, createPromptRenderer(base, context.createdAt), policy, {
+  const plan = await planUnits(groups, createPromptRenderer(base, context.createdAt), policy, {
     maxRowTokens,
     optimizerStep: context.optimizerStep,
     signal: context.signal,
@@ -232,7 +280,7 @@ export async function createRlRecipe(
       steps: plan.units.length,
       started: {
         counts: plan.counts,
-        warnings: [...plan.warnings, ...staleWarnings(request.trajectory_groups, context.currentStep)],
+        warnings: [...plan.warnings, ...staleWarnings(plan, context.currentStep)],
       },
       validation,
       work: {
@@ -257,14 +305,13 @@ export async function createRlRecipe(
 }
 
 /** Trajectories that say that another step sampled them than the one that is trained. */
-function staleWarnings(groups: readonly TrajectoryGroup[], current: number): string[] {
-  const trajectories = groups.flatMap((group) => group.trajectories);
-  const sampledAt = trajectories.flatMap((one) => one.final_policy_version ?? one.initial_policy_version ?? []);
-  const stale = sampledAt.filter((step) => step !== current);
+function staleWarnings({ sampledAt, counts }: Plan, current: number): string[] {
+  const stale = [...sampledAt].filter(([step]) => step !== current).sort(([a], [b]) => a - b);
   if (stale.length === 0) return [];
-  const steps = [...new Set(stale)].sort((a, b) => a - b).join(", ");
+  const count = stale.reduce((sum, [, trajectories]) => sum + trajectories, 0);
+  const steps = stale.map(([step]) => step).join(", ");
   return [
-    `${stale.length} of ${trajectories.length} trajectories are stale: sampled at step ${steps}, trained from step ${current}`,
+    `${count} of ${counts.num_trajectories} trajectories are stale: sampled at step ${steps}, trained from step ${current}`,
   ];
 }
 

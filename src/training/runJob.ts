@@ -21,7 +21,7 @@ import { commitCheckpoint } from "./commitCheckpoint.js";
 import { resolveAdapterFolder } from "./dataLocation.js";
 import { estimateJob } from "./estimate.js";
 import { optimizersOf, type TrainingBase, type TrainingHost, type TrainingOptions } from "./host.js";
-import { dataCopy, type JobRequest, readJobRequest } from "./jobRequest.js";
+import { dataCopy, readJobRequest, type StoredRequest } from "./jobRequest.js";
 import { Learner } from "./learner.js";
 import { means } from "./logMetrics.js";
 import { passLimits } from "./passLimits.js";
@@ -47,7 +47,7 @@ interface JobState {
 interface Run {
   host: TrainingHost;
   job: JobRecord;
-  request: JobRequest;
+  request: StoredRequest;
   state: JobState;
   base: TrainingBase;
   recipe: Recipe;
@@ -142,7 +142,7 @@ async function makeSteps(run: Run, signal: AbortSignal): Promise<void> {
 async function createRecipe(
   host: TrainingHost,
   job: JobRecord,
-  request: JobRequest,
+  request: StoredRequest,
   state: JobState,
   base: TrainingBase,
   signal: AbortSignal,
@@ -156,26 +156,23 @@ async function createRecipe(
     if (!existsSync(copy)) await snapshotData(data, name, copy, signal);
     return createSftRecipe(copy, name, resolveSftSettings(request.config, state.from + 1), base, createdAt, signal);
   }
-  return createRlRecipe(
-    { trajectory_groups: request.groups, experimental_config: request.config },
-    {
-      base,
-      optimizerStep: state.settings.optimizerStep,
-      currentStep: state.from,
-      createdAt,
-      signal,
-      warn: (message) => host.logger.warn(message, { job: job.id }),
-      loadStep: (step) => loadAdapter(base, store.files.checkpointFolder(job.modelId, step), "checkpoint"),
-      loadFolder: (path) => {
-        const refuse = (message: string) => ValidationError.at("experimental_config.kl_ref_adapter_path", message);
-        const reader = request.reader ?? "owner";
-        const folder = resolveAdapterFolder(path, host.fileRights(reader), refuse);
-        return loadAdapter(base, folder, "elsewhere").catch((error) => {
-          throw reader === "other" ? errorForOthers(error) : error;
-        });
-      },
+  return createRlRecipe(request.groups, request.config, {
+    base,
+    optimizerStep: state.settings.optimizerStep,
+    currentStep: state.from,
+    createdAt,
+    signal,
+    warn: (message) => host.logger.warn(message, { job: job.id }),
+    loadStep: (step) => loadAdapter(base, store.files.checkpointFolder(job.modelId, step), "checkpoint"),
+    loadFolder: (path) => {
+      const refuse = (message: string) => ValidationError.at("experimental_config.kl_ref_adapter_path", message);
+      const reader = request.reader ?? "owner";
+      const folder = resolveAdapterFolder(path, host.fileRights(reader), refuse);
+      return loadAdapter(base, folder, "elsewhere").catch((error) => {
+        throw reader === "other" ? errorForOthers(error) : error;
+      });
     },
-  );
+  });
 }
 
 /** The job's first event, and what its groups say of the step they were sampled at; written once. */
@@ -198,7 +195,7 @@ async function recordStart(
   try {
     store.transaction(write);
   } finally {
-    groups?.discard();
+    await groups?.discard();
   }
   if (estimate) logger.info("training job begins", { job: job.id, steps: recipe.steps, ...estimate });
   for (const warning of warnings) logger.warn(warning, { job: job.id });
@@ -289,7 +286,7 @@ function stepMetrics(host: TrainingHost, jobId: string): Record<string, number> 
  * What `metric_logging` asks for: every batch under `sft/`, and their means under `train/` at the target step, whose
  * checkpoint shows them if there is one.
  */
-function logBatches(host: TrainingHost, job: JobRecord, request: JobRequest, state: JobState): void {
+function logBatches(host: TrainingHost, job: JobRecord, request: StoredRequest, state: JobState): void {
   if (request.kind !== "sft") return;
   const { loggingStep } = resolveSftSettings(request.config, state.from + 1);
   if (loggingStep === null) return;

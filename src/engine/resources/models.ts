@@ -8,6 +8,7 @@ import { validate, validateInTurns } from "../../schemas/validate.js";
 import type { ModelRecord } from "../../store/records.js";
 import { writeInitialCheckpoint } from "../../training/checkpointFiles.js";
 import { describeCheckpoint } from "../../training/describeCheckpoint.js";
+import { type GroupSource, groupsInFile } from "../../training/groupSource.js";
 import { checkMetricNames } from "../../training/logMetrics.js";
 import { recordGroupsInTurns } from "../../training/recordGroups.js";
 import type { ModelsResource, PageRequest, RequestOptions } from "../../types/client.js";
@@ -26,12 +27,13 @@ import type {
 } from "../../types/models.js";
 import type { Page } from "../../types/page.js";
 import type { MetricQuery, TrajectoryQuery } from "../../types/queries.js";
-import type { LoggedGroup, LogParams, LogResult } from "../../types/trajectories.js";
+import type { LoggedGroup, LogParams, LogResult, TrajectoryGroup } from "../../types/trajectories.js";
 import { accessModel, checkEntity, stepNotFound, type View } from "../core/access.js";
 import type { BaseModel } from "../core/baseModel.js";
 import type { EngineCore } from "../core/core.js";
 import { diagnostics } from "../core/diagnostics.js";
 import { servedName } from "../core/modelNames.js";
+import { withGroupsBody } from "./groupsBody.js";
 
 const groupIdPrefix = "group-";
 const rowIdPrefix = "row-";
@@ -232,20 +234,31 @@ export class Models implements ModelsResource {
 
   async log(modelId: string, params: LogParams, options?: RequestOptions): Promise<LogResult> {
     options?.signal?.throwIfAborted();
-    const { store } = this.#core;
     // Clients repeat the model's id in the body.
-    const {
-      split,
-      trajectory_groups,
-      step: given,
-    } = await validateInTurns(trajectoryLog, params, { strict: this.#view.strict });
-    checkMetricNames(trajectory_groups);
+    const request = await validateInTurns(trajectoryLog, params, { strict: this.#view.strict });
+    checkMetricNames(request.trajectory_groups);
+    return this.#record(modelId, request, request.trajectory_groups);
+  }
+
+  /** @internal As `log`, for a JSON body of any size. */
+  async logFromBody(modelId: string, body: AsyncIterable<Uint8Array>, options?: RequestOptions): Promise<LogResult> {
+    return withGroupsBody(this.#core.store.files, body, trajectoryLog, options?.signal, (request, file) =>
+      this.#record(modelId, request, groupsInFile(file)),
+    );
+  }
+
+  async #record(
+    modelId: string,
+    { split, step: given }: Omit<LogParams, "trajectory_groups">,
+    groups: readonly TrajectoryGroup[] | GroupSource,
+  ): Promise<LogResult> {
+    const { store } = this.#core;
     const model = accessModel(store, this.#view.caller, modelId);
     const step = given ?? store.checkpoints.latest(model.id)?.step ?? 0;
     if (given != null && !store.checkpoints.get(model.id, given)) {
       throw stepNotFound(model, given);
     }
-    return { step, metrics: await recordGroupsInTurns(store, model.id, step, split, trajectory_groups) };
+    return { step, metrics: await recordGroupsInTurns(store, model.id, step, split, groups) };
   }
 
   trajectories(modelId: string, query: TrajectoryQuery = {}, options?: RequestOptions): PageRequest<LoggedGroup> {

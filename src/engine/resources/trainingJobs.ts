@@ -4,15 +4,17 @@ import { makePage, PagePromise } from "../../pages.js";
 import { jobQuery, trainingJobCreate } from "../../schemas/jobs.js";
 import { pageQuery } from "../../schemas/pages.js";
 import { validate, validateInTurns } from "../../schemas/validate.js";
+import { moveFile } from "../../store/durableFiles.js";
 import type { JobRecord } from "../../store/records.js";
-import { writeJobRequest } from "../../training/jobRequest.js";
-import { checkMetricNames } from "../../training/logMetrics.js";
+import { type GroupSource, groupsInFile, groupsInMemory } from "../../training/groupSource.js";
+import { type GroupsToWrite, writeJobRequest } from "../../training/jobRequest.js";
 import type { PageRequest, RequestOptions, TrainingJobsResource } from "../../types/client.js";
 import type { Page } from "../../types/page.js";
 import type { JobQuery, PageQuery } from "../../types/queries.js";
 import type { TrainingEvent, TrainingJob, TrainingJobCreated, TrainingJobCreateParams } from "../../types/training.js";
 import { accessJob, accessModel, readerOf, type View } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
+import { withGroupsBody } from "./groupsBody.js";
 import { eventPage, followEvents } from "./jobEvents.js";
 import { queueJob } from "./queueJob.js";
 
@@ -45,14 +47,30 @@ export class TrainingJobs implements TrainingJobsResource {
 
   async create(params: TrainingJobCreateParams, options?: RequestOptions): Promise<TrainingJobCreated> {
     const request = await validateInTurns(trainingJobCreate, params, { strict: this.#view.strict });
-    const { model_id, trajectory_groups, experimental_config, run } = request;
-    checkMetricNames(trajectory_groups);
+    const { trajectory_groups: groups } = request;
+    return this.#queue(request, groupsInMemory(groups), groups, options);
+  }
+
+  /** @internal As `create`, for a JSON body of any size. */
+  async createFromBody(body: AsyncIterable<Uint8Array>, options?: RequestOptions): Promise<TrainingJobCreated> {
+    return withGroupsBody(this.#core.store.files, body, trainingJobCreate, options?.signal, (request, file) =>
+      this.#queue(request, groupsInFile(file), (target) => moveFile(file, target), options),
+    );
+  }
+
+  async #queue(
+    request: Omit<TrainingJobCreateParams, "trajectory_groups">,
+    source: GroupSource,
+    groups: GroupsToWrite,
+    options?: RequestOptions,
+  ): Promise<TrainingJobCreated> {
+    const { model_id, experimental_config, run } = request;
     const core = this.#core;
     const model = accessModel(core.store, this.#view.caller, model_id);
     const { checkRlRequest } = await import("../../training/rlRecipe.js");
     // What can be told now is told now; the job resolves its settings again from the step it starts at.
     const adapterFolder = (field: string, path: string) => core.adapterFolder(this.#view, field, path);
-    checkRlRequest({ store: core.store, base: core.baseOf(model), adapterFolder }, request);
+    await checkRlRequest({ store: core.store, base: core.baseOf(model), adapterFolder }, request, source);
     const reader = readerOf(this.#view);
     let config = experimental_config;
     // Relative to where the application is now, which another process that goes on with the job may not be.
@@ -60,19 +78,9 @@ export class TrainingJobs implements TrainingJobsResource {
       config = { ...config, kl_ref_adapter_path: resolve(config.kl_ref_adapter_path) };
     }
     options?.signal?.throwIfAborted();
-    return queueJob(
-      this.#core,
-      model,
-      "rl",
-      (jobId) =>
-        writeJobRequest(this.#core.store.files, jobId, {
-          kind: "rl",
-          config: config ?? {},
-          groups: trajectory_groups,
-          reader,
-        }),
-      run ?? null,
-    );
+    const write = (jobId: string) =>
+      writeJobRequest(core.store.files, jobId, { kind: "rl", config: config ?? {}, groups, reader });
+    return queueJob(core, model, "rl", write, run ?? null);
   }
 
   list(query: JobQuery = {}, options?: RequestOptions): PageRequest<TrainingJob> {
