@@ -116,8 +116,8 @@ class GroupsReader {
     } catch (error) {
       if (!(error instanceof ValidationError)) throw error;
       const issues = error.issues.map(({ loc, ...issue }) => ({
-        loc: ["body", ...this.place, ...loc.slice(1)],
         ...issue,
+        loc: ["body", ...this.place, ...loc.slice(1)],
       }));
       throw new ValidationError(issues);
     }
