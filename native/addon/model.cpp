@@ -11,6 +11,7 @@
 
 namespace anneal::addon {
 
+using sampling::kSamplingNumbers;
 using sampling::SamplingParams;
 using sampling::ThinkingBudget;
 
@@ -67,21 +68,14 @@ std::vector<int32_t> id_set(const Argument& list, int vocab) {
 
 SamplingParams sampling_params(const Argument& params, int vocab) {
   params.object();
-  const auto number = [&](const char* name, double least, double most) {
-    return float(params.field(name, [&](Argument a) { return a.number(least, most); }));
-  };
   const auto whole = [&](const char* name, int64_t least, int64_t most) {
     return params.field(name, [&](Argument a) { return a.integer(least, most); });
   };
   const auto ids = [&](const char* name) { return params.field(name, [&](Argument a) { return id_set(a, vocab); }); };
   SamplingParams p;
-  p.temperature = number("temperature", 0, 3e38);
-  p.top_p = number("topP", 0, 1);
+  for (const auto& [name, value, least, most] : kSamplingNumbers)
+    p.*value = float(params.field(name, [&](Argument a) { return a.number(least, most); }));
   p.top_k = int(whole("topK", 0, INT32_MAX));
-  p.min_p = number("minP", 0, 1);
-  p.repetition_penalty = number("repetitionPenalty", 1e-6, 1e6);
-  p.frequency_penalty = number("frequencyPenalty", -1e6, 1e6);
-  p.presence_penalty = number("presencePenalty", -1e6, 1e6);
   p.seed = params.field("seed", [](Argument a) { return a.bits64(); });
   p.choice = uint32_t(whole("choice", 0, UINT32_MAX));
   p.min_tokens = int(whole("minTokens", 0, INT32_MAX));

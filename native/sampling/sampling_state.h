@@ -33,6 +33,23 @@ struct SamplingParams {
   std::vector<int32_t> logprob_ids;  // report the token drawn and these instead
 };
 
+// A number that JavaScript gives by this name: where it goes, and which values are taken. Those that are no float have a line of their
+// own in addon/model.cpp.
+struct SamplingNumber {
+  const char* name;
+  float SamplingParams::*value;
+  double least, most;
+};
+
+inline constexpr SamplingNumber kSamplingNumbers[] = {
+    {"temperature", &SamplingParams::temperature, 0, 3e38},
+    {"topP", &SamplingParams::top_p, 0, 1},
+    {"minP", &SamplingParams::min_p, 0, 1},
+    {"repetitionPenalty", &SamplingParams::repetition_penalty, 1e-6, 1e6},
+    {"frequencyPenalty", &SamplingParams::frequency_penalty, -1e6, 1e6},
+    {"presencePenalty", &SamplingParams::presence_penalty, -1e6, 1e6},
+};
+
 struct Sampled {
   int32_t token;                 // -1: no token is permitted
   float logprob;                 // raw log softmax of the model's logits, before everything above

@@ -1,6 +1,7 @@
 // What the inference room is asked for, and what it answers: tokens and settings, no messages.
 
 import type { CompiledGrammar, ThinkingBudget } from "../runtime/runtime.js";
+import type { SamplingNumbers } from "../samplingNumbers.js";
 
 /** Stop when the last tokens are `minCount` copies of one pattern of `minPatternSize` to `maxPatternSize` tokens. */
 export interface RepetitionDetection {
@@ -17,21 +18,7 @@ export interface BeamSettings {
 }
 
 /** Every setting resolved: no defaults are filled in below this point. */
-export interface SamplingSettings {
-  /** 0: greedy. */
-  temperature: number;
-  /** Nucleus sampling, in (0, 1]; 1: off. */
-  topP: number;
-  /** 0: off. */
-  topK: number;
-  /** Least probability, relative to the likeliest token's, in [0, 1]; 0: off. */
-  minP: number;
-  /** Logits of tokens in prompt or outputs are divided (where negative: multiplied) by it; 1: off. */
-  repetitionPenalty: number;
-  /** Subtracted from a token's logit for each time it is in the outputs; 0: off. */
-  frequencyPenalty: number;
-  /** Subtracted from the logit of each token in the outputs; 0: off. */
-  presencePenalty: number;
+export interface SamplingSettings extends SamplingNumbers {
   /** null: a random one per request. */
   seed: bigint | null;
   /** Output tokens at most; prompt + maxTokens fits the context. */

@@ -2,6 +2,7 @@
 // flight names it any more.
 
 import type { DeviceModel, SlotParams } from "../runtime/runtime.js";
+import { type SamplingNumbers, samplingNumbers } from "../samplingNumbers.js";
 import type { Sequence } from "./sequence.js";
 import { endIds, knownIds } from "./stopping.js";
 
@@ -28,13 +29,7 @@ export class SamplerSlots {
 function slotParams({ request, owner, index }: Sequence, vocab: number): SlotParams {
   const { params } = request;
   return {
-    temperature: params.temperature,
-    topP: params.topP,
-    topK: params.topK,
-    minP: params.minP,
-    repetitionPenalty: params.repetitionPenalty,
-    frequencyPenalty: params.frequencyPenalty,
-    presencePenalty: params.presencePenalty,
+    ...(Object.fromEntries(samplingNumbers.map(({ key }) => [key, params[key]])) as unknown as SamplingNumbers),
     // Choice i samples as the first choice of a request with seed + i does; seeds wrap at 64 bits.
     seed: BigInt.asIntN(64, owner.seed + BigInt(index)),
     choice: 0,

@@ -17,6 +17,7 @@ export {
 export { adapterTensors, openRuntime, weightTensors } from "./nativeRuntime.js";
 export { type PolicyLossMetrics, type PolicyLossRow, type PolicyLossSettings, policyLoss } from "./policyLoss.js";
 
+import type { SamplingNumbers } from "../samplingNumbers.js";
 import type { GrammarMatcher } from "./grammar.js";
 
 export type ElementType = "float32" | "bfloat16";
@@ -157,16 +158,7 @@ export interface ThinkingBudget {
 }
 
 /** Sampling state of one choice; sampling itself is native. Order and meaning of the filters are vLLM's. */
-export interface SlotParams {
-  /** 0: greedy */
-  temperature: number;
-  topP: number;
-  /** 0: off */
-  topK: number;
-  minP: number;
-  repetitionPenalty: number;
-  frequencyPenalty: number;
-  presencePenalty: number;
+export interface SlotParams extends SamplingNumbers {
   /** 64 bits, signed or unsigned. */
   seed: bigint;
   /** Index of the choice: its own stream of draws. */

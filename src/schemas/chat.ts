@@ -1,6 +1,7 @@
 // The request of a chat completion: every field, its bounds, and the rules between fields that need no model.
 
 import { z } from "zod";
+import { type SamplingName, samplingNumbers } from "../samplingNumbers.js";
 import { byDefault, extending, field, mutable, named, optionalInType, typed } from "./fields.js";
 import { list, looseObject, MAX_ISSUES, map } from "./limited.js";
 
@@ -226,8 +227,21 @@ const extraArguments = map(
 /** `-1` and the counts from 0 on. */
 const logprobCount = z.int().min(-1);
 
-const folderDefault = (neutral: string) =>
-  `Default: the model folder's; of trained models, and where it has none, ${neutral}.`;
+/** The field of a number that tokens are drawn by. */
+function samplingField({ isWhole, min, above, max, neutral, folder, meaning }: (typeof samplingNumbers)[number]) {
+  let bounded: z.ZodNumber = isWhole ? z.int() : z.number();
+  if (min !== undefined) bounded = bounded.min(min);
+  if (above !== undefined) bounded = bounded.gt(above);
+  if (max !== undefined) bounded = bounded.max(max);
+  const schema = optional(bounded);
+  if (folder === undefined) return field(schema, meaning, { default: neutral });
+  const byDefault = `Default: the model folder's; of trained models, and where it has none, ${neutral}.`;
+  return field(schema, `${meaning} ${byDefault}`);
+}
+
+const samplingFields = Object.fromEntries(
+  samplingNumbers.map((number) => [number.name, samplingField(number)]),
+) as Record<SamplingName, ReturnType<typeof samplingField>>;
 
 /** Everything but `stream`. */
 const baseFields = named(
@@ -238,20 +252,7 @@ const baseFields = named(
       optional(z.string()),
       "A base model, or a trained model's name; a NotFoundError when there is none. Default: the engine's first base model.",
     ),
-    frequency_penalty: field(
-      optional(z.number().min(-2).max(2)),
-      "Taken from a token's logit for every time that the reply has it already.",
-      { default: 0 },
-    ),
-    presence_penalty: field(
-      optional(z.number().min(-2).max(2)),
-      "Taken from a token's logit when the reply has it already.",
-      { default: 0 },
-    ),
-    repetition_penalty: field(
-      optional(z.number().positive()),
-      `Divides positive and multiplies negative logits of tokens that prompt or reply have already. ${folderDefault("1")}`,
-    ),
+    ...samplingFields,
     logit_bias: field(
       typed(optional(logitBias), "{ [tokenId: string]: number } | null"),
       "Added to the logits of tokens, by token id; clamped to [-100, 100]. Ids outside the vocabulary are a ValidationError.",
@@ -304,22 +305,6 @@ const baseFields = named(
         }),
       ),
       "Only with `stream: true`.",
-    ),
-    temperature: field(
-      optional(z.number().min(0)),
-      `What logits are divided by; 0 is greedy: the likeliest token. ${folderDefault("1")}`,
-    ),
-    top_p: field(
-      optional(z.number().positive().max(1)),
-      `Only the likeliest tokens that together have this probability are drawn. ${folderDefault("1, all")}`,
-    ),
-    top_k: field(
-      optional(z.int().min(-1)),
-      `Only so many of the likeliest tokens are drawn; 0 and -1: all. ${folderDefault("0")}`,
-    ),
-    min_p: field(
-      optional(z.number().min(0).max(1)),
-      `Tokens less likely than this times the likeliest are not drawn. ${folderDefault("0, all")}`,
     ),
     tools: field(optional(list(chatTool, MAX_TOOLS)), "Functions that the model may call. Default: none."),
     tool_choice: field(

@@ -1,10 +1,9 @@
 // What is said of a field beyond what is checked. The public types (src/types), the OpenAPI document and the reference are
 // made of it, so nothing is written twice.
 //
-// A field of a request is one line of its schema: its type and range, its default, its meaning. `npm run generate` then writes
-// the types and the reference anew. A sampling setting is such a line in chat.ts, what it resolves to in
-// engine/chat/samplingSettings.ts (`samplerFields`, from where it reaches the core by itself), and its parameter and its
-// arithmetic in native/sampling/sampler.h and sampler.cpp.
+// A field of a request is one line of its schema: type and range, meaning, default. `npm run generate` then writes the types
+// and the reference anew. A number that tokens are drawn by (a sampling parameter) is an entry of src/samplingNumbers.ts instead,
+// which says what else it takes.
 
 import { z } from "zod";
 

@@ -108,15 +108,35 @@ export interface ChatCompletionCreateParamsBase {
    * model.
    */
   model?: string | null;
-  /** Taken from a token's logit for every time that the reply has it already. -2 to 2. Default: 0. */
-  frequency_penalty?: number | null;
-  /** Taken from a token's logit when the reply has it already. -2 to 2. Default: 0. */
-  presence_penalty?: number | null;
+  /**
+   * What logits are divided by; 0 is greedy: the likeliest token. At least 0. Default: the model folder's; of trained
+   * models, and where it has none, 1.
+   */
+  temperature?: number | null;
+  /**
+   * Only the likeliest tokens that together have this probability are drawn; 1: all. Above 0, at most 1. Default: the
+   * model folder's; of trained models, and where it has none, 1.
+   */
+  top_p?: number | null;
+  /**
+   * Only so many of the likeliest tokens are drawn; 0 and -1: all. A whole number, at least -1. Default: the model
+   * folder's; of trained models, and where it has none, 0.
+   */
+  top_k?: number | null;
+  /**
+   * Tokens less likely than this times the likeliest are not drawn; 0: all are. 0 to 1. Default: the model folder's; of
+   * trained models, and where it has none, 0.
+   */
+  min_p?: number | null;
   /**
    * Divides positive and multiplies negative logits of tokens that prompt or reply have already. Above 0. Default: the
    * model folder's; of trained models, and where it has none, 1.
    */
   repetition_penalty?: number | null;
+  /** Taken from a token's logit for every time that the reply has it already. -2 to 2. Default: 0. */
+  frequency_penalty?: number | null;
+  /** Taken from a token's logit when the reply has it already. -2 to 2. Default: 0. */
+  presence_penalty?: number | null;
   /**
    * Added to the logits of tokens, by token id; clamped to [-100, 100]. Ids outside the vocabulary are a
    * ValidationError.
@@ -159,26 +179,6 @@ export interface ChatCompletionCreateParamsBase {
     /** Whether every chunk has the usage so far; needs `include_usage`. Default: false. */
     continuous_usage_stats?: boolean | null;
   } | null;
-  /**
-   * What logits are divided by; 0 is greedy: the likeliest token. At least 0. Default: the model folder's; of trained
-   * models, and where it has none, 1.
-   */
-  temperature?: number | null;
-  /**
-   * Only the likeliest tokens that together have this probability are drawn. Above 0, at most 1. Default: the model
-   * folder's; of trained models, and where it has none, 1, all.
-   */
-  top_p?: number | null;
-  /**
-   * Only so many of the likeliest tokens are drawn; 0 and -1: all. A whole number, at least -1. Default: the model
-   * folder's; of trained models, and where it has none, 0.
-   */
-  top_k?: number | null;
-  /**
-   * Tokens less likely than this times the likeliest are not drawn. 0 to 1. Default: the model folder's; of trained
-   * models, and where it has none, 0, all.
-   */
-  min_p?: number | null;
   /** Functions that the model may call. At most 4096 entries. Default: none. */
   tools?: readonly ChatTool[] | null;
   /**

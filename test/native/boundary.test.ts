@@ -10,6 +10,7 @@ import {
   type Trainer,
   weightTensors,
 } from "../../src/runtime/runtime.js";
+import { samplingNumbers } from "../../src/samplingNumbers.js";
 import { openWeightFolder } from "../../src/weights/weightFolder.js";
 import { caseAdapter, caseFolder, loadCase, plainSlot } from "./referenceModel.js";
 
@@ -154,6 +155,12 @@ describe("a slot", () => {
   ])("names %s", async (param, change) => {
     const error = await failure(() => model.openSlot(plainSlot(change)));
     expect(error).toMatchObject({ code: "invalid_argument", param });
+  });
+
+  it.each(samplingNumbers.map(({ key }) => key))("takes the number %s from a request, and names it", async (key) => {
+    model.closeSlot(model.openSlot(plainSlot()));
+    const error = await failure(() => model.openSlot(plainSlot({ [key]: Number.NaN })));
+    expect(error).toMatchObject({ code: "invalid_argument", param: `params.${key}` });
   });
 
   it("takes seeds of either sign", () => {

@@ -1,15 +1,10 @@
 import type { SlotParams } from "../../src/runtime/runtime.js";
+import { type SamplingNumbers, samplingNumbers } from "../../src/samplingNumbers.js";
 
 /** Sampling that leaves the distribution as it is. */
-export const PLAIN_SAMPLING = {
-  temperature: 1,
-  topP: 1,
-  topK: 0,
-  minP: 0,
-  repetitionPenalty: 1,
-  frequencyPenalty: 0,
-  presencePenalty: 0,
-};
+export const PLAIN_SAMPLING = Object.fromEntries(
+  samplingNumbers.map(({ key, neutral }) => [key, neutral]),
+) as unknown as SamplingNumbers;
 
 /** A slot that samples so. */
 export function plainSlot(params: Partial<SlotParams> = {}): SlotParams {

@@ -2,6 +2,7 @@
 
 import { ValidationError } from "../../errors.js";
 import type { SamplingSettings } from "../../inference/index.js";
+import { type SamplingNumbers, samplingNumbers } from "../../samplingNumbers.js";
 import type { ChatRequest } from "../../schemas/chat.js";
 import type { Tokenizer } from "../../text/index.js";
 import type { SamplingSettingsRecord } from "../../types/chat.js";
@@ -42,17 +43,10 @@ export function samplingSettings(
 ): Omit<SamplingSettings, "thinking"> {
   const { tokenizer, config, generationConfig } = served.base;
   const defaults = defaultsFor(served, samplingDefaults);
-  const topK = request.top_k ?? defaults.top_k ?? 0;
   const { vocab } = config;
   const logprobs = wantedLogprobs(request, served.trained !== null, vocab);
   return {
-    temperature: Math.min(request.temperature ?? defaults.temperature ?? 1, MAX_TEMPERATURE),
-    topP: request.top_p ?? defaults.top_p ?? 1,
-    topK: topK <= 0 || topK >= vocab ? 0 : topK,
-    minP: request.min_p ?? defaults.min_p ?? 0,
-    repetitionPenalty: clamp(request.repetition_penalty ?? defaults.repetition_penalty ?? 1, MIN_PENALTY, MAX_PENALTY),
-    frequencyPenalty: request.frequency_penalty ?? 0,
-    presencePenalty: request.presence_penalty ?? 0,
+    ...drawnBy(request, defaults, vocab),
     seed: request.seed === undefined || request.seed === -1n ? null : request.seed,
     maxTokens,
     minTokens: request.min_tokens,
@@ -75,6 +69,24 @@ export function samplingSettings(
   };
 }
 
+/** What is drawn by: the request's own numbers, then the model folder's, then neutral ones. */
+function drawnBy(
+  request: ChatRequest,
+  defaults: Partial<BaseModel["generationConfig"]>,
+  vocab: number,
+): SamplingNumbers {
+  const numbers = Object.fromEntries(
+    samplingNumbers.map(({ name, key, neutral }) => [key, request[name] ?? defaults[name] ?? neutral]),
+  ) as unknown as SamplingNumbers;
+  const { temperature, topK, repetitionPenalty } = numbers;
+  return {
+    ...numbers,
+    temperature: Math.min(temperature, MAX_TEMPERATURE),
+    topK: topK <= 0 || topK >= vocab ? 0 : topK,
+    repetitionPenalty: clamp(repetitionPenalty, MIN_PENALTY, MAX_PENALTY),
+  };
+}
+
 /** What of a request changes the distribution that its tokens are drawn from; null when nothing does. */
 export function nonNeutralSettings(
   request: ChatRequest,
@@ -82,13 +94,9 @@ export function nonNeutralSettings(
   callsAreForced: boolean,
 ): SamplingSettingsRecord | null {
   const record: SamplingSettingsRecord = {};
-  if (settings.temperature !== 1) record.temperature = settings.temperature;
-  if (settings.topP !== 1) record.top_p = settings.topP;
-  if (settings.topK !== 0) record.top_k = settings.topK;
-  if (settings.minP !== 0) record.min_p = settings.minP;
-  if (settings.repetitionPenalty !== 1) record.repetition_penalty = settings.repetitionPenalty;
-  if (settings.frequencyPenalty !== 0) record.frequency_penalty = settings.frequencyPenalty;
-  if (settings.presencePenalty !== 0) record.presence_penalty = settings.presencePenalty;
+  for (const { name, key, neutral } of samplingNumbers) {
+    if (settings[key] !== neutral) record[name] = settings[key];
+  }
   if (settings.logitBias.length > 0) record.logit_bias = Object.fromEntries(settings.logitBias);
   if (settings.allowedTokenIds !== null) record.allowed_token_ids = settings.allowedTokenIds;
   if (request.bad_words.length > 0) record.bad_words = request.bad_words;

@@ -1,15 +1,10 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { type SamplingName, samplingNumbers } from "../../samplingNumbers.js";
 import { JsonFields } from "../../weights/jsonFields.js";
 
 /** What a model folder says about sampling. */
-export interface GenerationDefaults {
-  temperature?: number;
-  top_p?: number;
-  /** 0: off. */
-  top_k?: number;
-  min_p?: number;
-  repetition_penalty?: number;
+export interface GenerationDefaults extends Partial<Record<SamplingName, number>> {
   max_new_tokens?: number;
   /** Tokens that end a reply. */
   eos_token_id: number[];
@@ -34,11 +29,9 @@ export async function readGenerationDefaults(folder: string): Promise<Generation
     given.get(name) === null ? undefined : given.number(name, min, max);
   const ends = ids(given, "eos_token_id");
   return {
-    temperature: number("temperature", 0, Number.MAX_VALUE),
-    top_p: number("top_p", 0, 1),
-    top_k: number("top_k", -1, Number.MAX_SAFE_INTEGER),
-    min_p: number("min_p", 0, 1),
-    repetition_penalty: number("repetition_penalty", 1e-6, 1e6),
+    ...Object.fromEntries(
+      samplingNumbers.flatMap(({ name, folder }) => (folder ? [[name, number(name, ...folder)]] : [])),
+    ),
     max_new_tokens: number("max_new_tokens", 1, Number.MAX_SAFE_INTEGER),
     eos_token_id: ends.length > 0 ? ends : ids(config, "eos_token_id"),
   };
