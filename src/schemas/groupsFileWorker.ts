@@ -116,8 +116,8 @@ class GroupsReader {
     } catch (error) {
       if (!(error instanceof ValidationError)) throw error;
       const issues = error.issues.map(({ loc, ...issue }) => ({
-        ...issue,
         loc: ["body", ...this.place, ...loc.slice(1)],
+        ...issue,
       }));
       throw new ValidationError(issues);
     }
