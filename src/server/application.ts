@@ -1,19 +1,18 @@
-// The routes of the HTTP face, and what holds for all of them: keys, limits, errors, metrics.
+// The HTTP face: its routes behind their middleware.
 
-import { randomUUID } from "node:crypto";
-import { Hono } from "hono";
+import { type Context, Hono } from "hono";
 import { cors } from "hono/cors";
 import { getPath } from "hono/utils/url";
 import type { ServedEngine } from "../engine/servedEngine.js";
-import { AnnealError, AuthenticationError, errorForOthers, NotFoundError, ValidationError } from "../errors.js";
+import { NotFoundError } from "../errors.js";
 import type { Release } from "../semaphore.js";
 import { readBody, readJson, readJsonOrBytes } from "./bodies.js";
-import { errorBody, errorResponse, publicError, styleOf } from "./errorBodies.js";
 import { HttpMetrics } from "./httpMetrics.js";
 import { inferenceRoutes, openRoutes, operationRoutes } from "./inferenceRoutes.js";
 import { jsonResponse } from "./jsonResponse.js";
+import { authenticated, counted, type Environment, failed, named, otherMethods, report } from "./middleware.js";
 import { previewRoutes } from "./previewRoutes.js";
-import { type Call, pathTemplate, type Route } from "./route.js";
+import type { Route } from "./route.js";
 
 const METHODS = ["GET", "POST", "PUT", "DELETE"];
 /** What a page may read of an answer beyond what browsers always show. */
@@ -40,27 +39,6 @@ export interface ServerOptions {
   basePath?: string;
 }
 
-/** What is known of a request on its way. */
-interface Variables {
-  /** Of its route. */
-  path?: string;
-  requestId: string;
-  ended: () => void;
-}
-
-/** `routes` by their paths, in order. */
-function byPath(routes: readonly Route[]): Map<string, Route[]> {
-  const paths = new Map<string, Route[]>();
-  for (const route of routes) paths.set(route.path, [...(paths.get(route.path) ?? []), route]);
-  return paths;
-}
-
-/** The client's name for a request if it is fit to be sent back, else one of ours. */
-function requestIdOf(headers: Headers): string {
-  const given = headers.get("x-request-id") ?? "";
-  return /^[\x20-\x7e]{1,256}$/.test(given) ? given : randomUUID();
-}
-
 /** The path below `base`; one that is not below it is nowhere. */
 function pathBelow(base: string, request: Request): string {
   const path = getPath(request);
@@ -73,113 +51,54 @@ function readQuery(url: string): Record<string, string | number> {
   return Object.fromEntries(entries.map(([key, value]) => [key, /^-?\d{1,15}$/.test(value) ? Number(value) : value]));
 }
 
-/** The engine as the bearer of the request's key may use it. */
-function authenticate(engine: ServedEngine, request: Request) {
-  const token = /^Bearer +(\S+) *$/i.exec(request.headers.get("authorization") ?? "")?.[1];
-  if (token === undefined) {
-    throw new AuthenticationError("the request carries no API key", { hint: "send it as Authorization: Bearer KEY" });
-  }
-  const resources = engine.authenticate(token);
-  if (!resources) throw new AuthenticationError("the API key is not valid");
-  return resources;
-}
-
 export function application(engine: ServedEngine, options: ServerOptions): (request: Request) => Promise<Response> {
   const limits = { chat: options.chatBodyLimit ?? 8 * 2 ** 20, large: options.bodyLimit ?? 2 ** 30 };
   const http = new HttpMetrics();
   const routes: readonly Route[] = [...inferenceRoutes, ...previewRoutes, ...operationRoutes(() => routes, http)];
-  const { logger } = engine;
   const basePath = (options.basePath ?? "").replace(/\/+$/, "");
-  const app = new Hono<{ Variables: Variables }>({ strict: true, getPath: (request) => pathBelow(basePath, request) });
+  const app = new Hono<Environment>({ strict: true, getPath: (request) => pathBelow(basePath, request) });
+  const keyed = authenticated(engine);
 
-  const report = (error: unknown, { method, url }: Request, requestId: string) => {
-    if (error instanceof AnnealError && error.status < 500) return;
-    logger.error("request failed", { method, path: new URL(url).pathname, request: requestId, error });
-  };
-
-  async function answer(
-    route: Route,
-    request: Request,
-    params: Record<string, string>,
-    { ended, requestId }: Pick<Variables, "ended" | "requestId">,
-  ): Promise<Response> {
+  const answer = (route: Route) => async (context: Context<Environment>) => {
+    const { raw: request } = context.req;
+    const { requestId, ended, as } = context.var;
     const limit = limits[route.bodyLimit ?? "large"];
-    const as = authenticate(engine, request);
     const releases: Release[] = [];
-    const call: Call = {
-      engine,
-      as,
-      request,
-      requestId,
-      params,
-      query: readQuery(request.url),
-      signal: request.signal,
-      json: (exact = {}) => readJson(request, limit, exact, (release) => releases.push(release)),
-      jsonOrBytes: () => readJsonOrBytes(request, limit),
-      bytes: () => readBody(request, limit),
-      ended,
-      report: (error) => report(error, request, requestId),
-    };
     try {
-      const result = await route.handle(call);
+      const result = await route.handle({
+        engine,
+        as: as!,
+        request,
+        requestId,
+        params: context.req.param(),
+        query: readQuery(request.url),
+        signal: request.signal,
+        json: (exact = {}) => readJson(request, limit, exact, (release) => releases.push(release)),
+        jsonOrBytes: () => readJsonOrBytes(request, limit),
+        bytes: () => readBody(request, limit),
+        ended,
+        report: (error) => report(engine.logger, error, request, requestId),
+      });
       return result instanceof Response ? result : jsonResponse(result);
-    } catch (error) {
-      const shown = as.caller.owner ? error : errorForOthers(error);
-      if (shown !== error) logger.warn("request refused", { path: route.path, error });
-      throw shown;
     } finally {
       for (const release of releases) release();
     }
-  }
+  };
 
-  app.use(async (context, next) => {
-    const begun = performance.now();
-    const { method } = context.req;
-    const ended = () => {
-      const seconds = (performance.now() - begun) / 1000;
-      http.answered({ method, path: context.get("path") ?? null, status: context.res.status, seconds });
-    };
-    context.set("ended", ended);
-    context.set("requestId", requestIdOf(context.req.raw.headers));
-    await next();
-    context.header("x-request-id", context.get("requestId"));
-    if (!context.res.headers.get("content-type")?.startsWith("text/event-stream")) ended();
-  });
+  app.use(counted(http), named);
   if (options.allowOrigin !== undefined) {
     const origin = typeof options.allowOrigin === "string" ? options.allowOrigin : [...options.allowOrigin];
     app.use(cors({ origin, allowMethods: METHODS, exposeHeaders: EXPOSED_HEADERS, maxAge: PREFLIGHT_SECONDS }));
   }
-  for (const [path, methods] of byPath(routes)) {
-    app.all(path, async (context) => {
-      context.set("path", pathTemplate(methods[0]!));
-      const { raw } = context.req;
-      const route = methods.find(({ method }) => method === raw.method);
-      if (route) return answer(route, raw, context.req.param() as Record<string, string>, context.var);
-      authenticate(engine, raw);
-      const allow = methods.map(({ method }) => method).join(", ");
-      const error = new AnnealError(`${raw.method} is not possible here, only ${allow}`, 405, {
-        code: "method_not_allowed",
-      });
-      return Response.json(errorBody(error, styleOf(context.req.path)), { status: 405, headers: { allow } });
-    });
+  for (const path of new Set(routes.map((route) => route.path))) {
+    const here = routes.filter((route) => route.path === path);
+    for (const route of here) app.on(route.method, path, keyed, answer(route));
+    app.all(path, keyed, otherMethods(here.map(({ method }) => method)));
   }
-  for (const { methods, path, open } of openRoutes) {
-    app.on([...methods], path, (context) => {
-      context.set("path", path);
-      return open(engine);
-    });
-  }
-  app.all("*", (context) => {
-    authenticate(engine, context.req.raw);
-    throw new NotFoundError(`there is nothing at ${context.req.path}`, { code: "unknown_path" });
+  for (const { methods, path, open } of openRoutes) app.on([...methods], path, () => open(engine));
+  app.all("*", keyed, ({ req }) => {
+    throw new NotFoundError(`there is nothing at ${req.path}`, { code: "unknown_path" });
   });
-  app.onError((error, context) => {
-    if (context.req.raw.signal.aborted && error === context.req.raw.signal.reason)
-      return new Response(null, { status: 499 });
-    const deep = error instanceof RangeError && /call stack/.test(error.message);
-    const known = deep ? ValidationError.at("", "the body is nested too deeply", "json_invalid") : error;
-    if (publicError(known).status >= 500) report(known, context.req.raw, context.get("requestId"));
-    return errorResponse(known, styleOf(context.req.path));
-  });
+  app.onError(failed(engine));
   return async (request) => app.fetch(request);
 }

@@ -264,6 +264,17 @@ describe("paths", () => {
     const answer = await server.call("GET", "/v1/chat/completions");
     expect([answer.status, answer.headers.get("allow")]).toEqual([405, "POST"]);
     expect((await server.call("PUT", "/v1/preview/models", {})).body).toEqual({ detail: expect.any(String) });
+    const head = await server.request("HEAD", "/v1/health");
+    expect([head.status, await head.text()]).toEqual([200, ""]);
+    expect((await server.call("PUT", "/v1/health", {})).headers.get("allow")).toBe("GET, HEAD");
+    const metrics = await (await server.request("GET", "/metrics")).text();
+    for (const [handler, method, status] of [
+      ["/v1/chat/completions", "GET", "4xx"],
+      ["/v1/health", "HEAD", "2xx"],
+      ["none", "GET", "4xx"],
+    ]) {
+      expect(metrics).toContain(`http_requests_total{handler="${handler}",method="${method}",status="${status}"}`);
+    }
   });
 });
 

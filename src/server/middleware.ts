@@ -1,0 +1,97 @@
+// What holds for requests of all routes, as middleware: keys, names, metrics, methods, failures.
+
+import { randomUUID } from "node:crypto";
+import type { ErrorHandler, MiddlewareHandler } from "hono";
+import { createMiddleware } from "hono/factory";
+import { routePath } from "hono/route";
+import type { Resources } from "../engine/resources/resources.js";
+import type { ServedEngine } from "../engine/servedEngine.js";
+import { AnnealError, AuthenticationError, errorForOthers, ValidationError } from "../errors.js";
+import type { Logger } from "../types/logger.js";
+import { errorBody, errorResponse, publicError, styleOf } from "./errorBodies.js";
+import type { HttpMetrics } from "./httpMetrics.js";
+import { pathTemplate, type Route } from "./route.js";
+
+/** What is known of a request on its way. */
+export interface Environment {
+  Variables: {
+    requestId: string;
+    /** To be called when an answer that is an event stream has ended; others end when they are given. */
+    ended: () => void;
+    /** The engine as the bearer of the key may use it; absent until `authenticated`. */
+    as?: Resources;
+  };
+}
+
+/** The client's name for a request if it is fit to be sent back, else one of ours. */
+function requestIdOf(headers: Headers): string {
+  const given = headers.get("x-request-id") ?? "";
+  return /^[\x20-\x7e]{1,256}$/.test(given) ? given : randomUUID();
+}
+
+/** Names requests, in `x-request-id`. Hono's own takes fewer characters than clients and proxies send. */
+export const named = createMiddleware<Environment>(async (context, next) => {
+  context.set("requestId", requestIdOf(context.req.raw.headers));
+  await next();
+  context.header("x-request-id", context.var.requestId);
+});
+
+/** Counts requests when their answers have ended. */
+export const counted = (http: HttpMetrics): MiddlewareHandler<Environment> =>
+  createMiddleware<Environment>(async (context, next) => {
+    const begun = performance.now();
+    const { method } = context.req;
+    let path: string | null = null;
+    const ended = () => {
+      const seconds = (performance.now() - begun) / 1000;
+      http.answered({ method, path, status: context.res.status, seconds });
+    };
+    context.set("ended", ended);
+    await next();
+    // Of the handler that came last.
+    const matched = routePath(context);
+    path = matched.endsWith("*") ? null : pathTemplate({ path: matched });
+    if (!context.res.headers.get("content-type")?.startsWith("text/event-stream")) ended();
+  });
+
+/** @throws AuthenticationError unless the request carries a key of the engine's. */
+export const authenticated = (engine: ServedEngine): MiddlewareHandler<Environment> =>
+  createMiddleware<Environment>(async (context, next) => {
+    const token = /^Bearer +(\S+) *$/i.exec(context.req.header("authorization") ?? "")?.[1];
+    if (token === undefined) {
+      throw new AuthenticationError("the request carries no API key", { hint: "send it as Authorization: Bearer KEY" });
+    }
+    const resources = engine.authenticate(token);
+    if (!resources) throw new AuthenticationError("the API key is not valid");
+    context.set("as", resources);
+    await next();
+  });
+
+/** For a path that has these methods only. */
+export const otherMethods = (methods: readonly Route["method"][]): MiddlewareHandler<Environment> =>
+  createMiddleware<Environment>(async ({ req }) => {
+    const allow = methods.flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method])).join(", ");
+    const error = new AnnealError(`${req.method} is not possible here, only ${allow}`, 405, {
+      code: "method_not_allowed",
+    });
+    return Response.json(errorBody(error, styleOf(req.path)), { status: 405, headers: { allow } });
+  });
+
+/** Logs a failure that is the engine's. */
+export function report(logger: Logger, error: unknown, { method, url }: Request, requestId: string): void {
+  if (error instanceof AnnealError && error.status < 500) return;
+  logger.error("request failed", { method, path: new URL(url).pathname, request: requestId, error });
+}
+
+/** What became of a request that failed, in the words of its path, and to others than the owner without what concerns them. */
+export const failed = ({ logger }: ServedEngine): ErrorHandler<Environment> => {
+  return (error, { req, var: known }) => {
+    if (req.raw.signal.aborted && error === req.raw.signal.reason) return new Response(null, { status: 499 });
+    const shown = known.as && !known.as.caller.owner ? errorForOthers(error) : error;
+    if (shown !== error) logger.warn("request refused", { path: req.path, error });
+    const isDeep = shown instanceof RangeError && /call stack/.test(shown.message);
+    const told = isDeep ? ValidationError.at("", "the body is nested too deeply", "json_invalid") : shown;
+    if (publicError(told).status >= 500) report(logger, told, req.raw, known.requestId);
+    return errorResponse(told, styleOf(req.path));
+  };
+};
