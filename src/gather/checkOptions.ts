@@ -53,6 +53,16 @@ const TRAINING: { [K in keyof TrainOptions<unknown>]-?: Rule } = {
   groupsPerStep: whole(1),
   validation: list,
   config: object,
+  earlyStopping: [
+    "{ patience, threshold? }: a whole number, at least 1, and a number, at least 0",
+    (value) => {
+      if (!object[1](value)) return false;
+      const { patience, threshold = 0, ...others } = value as Options;
+      const isThreshold = typeof threshold === "number" && Number.isFinite(threshold) && threshold >= 0;
+      return isThreshold && whole(1)[1](patience) && Object.keys(others).length === 0;
+    },
+  ],
+  keepBest: ["true or false", (value) => typeof value === "boolean"],
 };
 
 const needed = new Set(["model", "scenarios", "rollout", "groupSize", "steps"]);
@@ -65,7 +75,11 @@ export function checkGatherOptions(options: object): void {
 /** As `checkGatherOptions`; ValidationError naming what the jobs would refuse of `config`, before anything is rolled out. */
 export function checkTrainOptions(options: object): void {
   check(options as Options, TRAINING);
-  const { config } = options as Options;
+  const { config, validation, earlyStopping, keepBest } = options as Options;
+  const needing = earlyStopping === undefined ? (keepBest ? "keepBest" : null) : "earlyStopping";
+  if (needing && !(validation as unknown[] | undefined)?.length) {
+    throw new BadRequestError(`${needing} needs validation scenarios to judge by`, { param: needing });
+  }
   if (config === undefined) return;
   try {
     resolvePolicy(validate(experimentalConfig, config, { strict: true }), 0);

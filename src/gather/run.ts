@@ -1,9 +1,10 @@
 // A run of training: what it began with, and how far it has come, told by the jobs that it made.
 
 import { randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
 import { BadRequestError, TrainingFailedError, UnavailableError } from "../errors.js";
 import type { AnnealClient } from "../types/client.js";
-import type { TrainOptions } from "../types/gather.js";
+import type { TrainOptions, TrainProgress } from "../types/gather.js";
 import type { Model } from "../types/models.js";
 import type { TrainingJob, TrainingRun } from "../types/training.js";
 import { pin } from "./gather.js";
@@ -94,11 +95,50 @@ export async function waitForJobs<S>(
     const message = `a training job of ${model.name} waits for its base model "${model.base_model}", which is not served now`;
     throw new UnavailableError(message, { code: "base_model_missing", param: "model" });
   }
-  for (const [done, { id }] of jobs.entries()) {
+  for (const [done, { id, created_at }] of jobs.entries()) {
     const counts = { done, total: jobs.length, exceptions: 0, completionTokens: 0, meanReward: null };
-    onProgress?.({ phase: "waiting", step: 0, ...counts });
-    await client.trainingJobs.wait(id, { signal }).catch((error: unknown) => {
+    const job = { kind: "job", id, since: created_at } as const;
+    onProgress?.({ phase: "waiting", step: 0, ...counts, holder: job });
+    const tell = (session: TrainProgress["holder"] | null) =>
+      onProgress?.({ phase: "waiting", step: 0, ...counts, holder: session ?? job });
+    const waited = client.trainingJobs.wait(id, { signal }).catch((error: unknown) => {
       if (!(error instanceof TrainingFailedError)) throw error;
     });
+    await tellingOfSessions(client, model, waited, onProgress && tell, signal);
   }
+}
+
+/** Between two looks at what holds the model, in milliseconds. */
+const LOOK_EVERY = 1000;
+
+/**
+ * Waits for `work`, and tells now and whenever that changes which session the work waits for; null: for none, or none any more.
+ */
+export async function tellingOfSessions<T>(
+  client: AnnealClient,
+  model: Model,
+  work: Promise<T>,
+  tell: ((session: TrainProgress["holder"] | null) => void) | undefined,
+  signal?: AbortSignal,
+): Promise<T> {
+  if (!tell) return work;
+  let ended = false;
+  const end = () => {
+    ended = true;
+  };
+  work.then(end, end);
+  const look = async () => {
+    let told: string | null = null;
+    while (!ended) {
+      const sessions = await client.trainingSessions.list({ signal });
+      const found = sessions.find(({ model_id }) => model_id === model.id);
+      if (!ended && told !== (found?.id ?? null)) {
+        tell(found ? { kind: "session", id: found.id, since: found.opened_at } : null);
+      }
+      told = found?.id ?? null;
+      await Promise.race([sleep(LOOK_EVERY, undefined, { ref: false }), work.catch(() => undefined)]);
+    }
+  };
+  const [result] = await Promise.all([work, look()]);
+  return result;
 }

@@ -25,6 +25,7 @@ export interface StepAccount {
   validation: { report: RewardReport; tokens: number } | null;
   /** Of all steps of the run, this one last. */
   entropies: readonly number[];
+  standing: Pick<StepReport, "bestStep" | "endedEarly" | "keptAs">;
   seconds: PhaseReport<number>;
 }
 
@@ -44,6 +45,7 @@ export function reportStep(account: StepAccount): StepReport {
     train: rewardReport(gathered.groups),
     validation: validation?.report ?? null,
     baseline: account.baseline,
+    ...account.standing,
     metrics: { ...Object.fromEntries(means(trajectories.map(({ metrics }) => metrics))), ...job.metrics },
     tokens: {
       rollout: gathered.completionTokens,

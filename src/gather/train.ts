@@ -5,10 +5,11 @@ import { learningRates, means, resolvePolicy } from "../training/index.js";
 import type { AnnealClient } from "../types/client.js";
 import type { GatherProgress, RewardReport, StepReport, TrainOptions, TrainProgress } from "../types/gather.js";
 import type { ExperimentalConfig, TrainingEvent, TrainingRun } from "../types/training.js";
+import { endsEarly, isValidated, keepBest, type Standing, standingAfter, standingOf } from "./bestStep.js";
 import { checkTrainOptions } from "./checkOptions.js";
 import { type Gathered, gatherPinned, pin, pinnedAt } from "./gather.js";
 import type { PinnedModel } from "./rollout.js";
-import { openRun, waitForJobs } from "./run.js";
+import { openRun, tellingOfSessions, waitForJobs } from "./run.js";
 import { type JobAccount, reportStep, rewardReport } from "./stepReport.js";
 
 const DEFAULT_GROUPS = 16;
@@ -28,11 +29,17 @@ export async function* train<S>(
   let baseline: RewardReport | null = null;
   const entropies: number[] = [];
   if (made > 0) entropies.push(...(await earlierEntropies(client, options, run)));
-  if (made < steps && validation && !(made > 0 && (await isValidated(client, options)))) {
+  let standing: Standing = { best: null, waited: 0 };
+  if (validation && made > 0) standing = await standingOf(client, options, run);
+  const hasEnded = made >= steps || endsEarly(standing, options);
+  if (validation && !hasEnded && !(made > 0 && (await isValidated(client, options)))) {
     const { report } = await validate(client, await pin(client, model, signal), options, seed);
     if (made === 0) baseline = report;
+    standing = await standingOf(client, options, run);
   }
-  for (let index = made; index < steps; index++) {
+  // The run may have been cut off between its last step and this.
+  if (options.keepBest && made > 0 && hasEnded) await keepBest(client, options, run, standing);
+  for (let index = made; index < steps && !endsEarly(standing, options); index++) {
     await waitForJobs(client, options);
     // The latest step, whoever made it.
     const policy = await pin(client, model, signal);
@@ -47,22 +54,21 @@ export async function* train<S>(
     const after = validation ? await validate(client, pinnedAt(model, job.step), options, seed) : null;
     const entropy = job.metrics["loss/entropy"];
     if (entropy !== undefined) entropies.push(entropy);
+    if (after) standing = standingAfter(standing, job.step, after.report.reward, options.earlyStopping?.threshold);
+    const endedEarly = index + 1 < steps && endsEarly(standing, options);
+    const isLast = endedEarly || index + 1 === steps;
+    const keptAs = options.keepBest && isLast ? await keepBest(client, options, run, standing) : null;
     yield reportStep({
       gathered,
       job,
       baseline,
       validation: after,
       entropies,
+      standing: { bestStep: standing.best?.step ?? null, endedEarly, keptAs },
       seconds: { rollout: rolloutSeconds, training: trainingSeconds, validation: after?.seconds ?? 0 },
     });
     baseline = null;
   }
-}
-
-/** Whether the model's latest checkpoint has been validated: a run may have been cut off just before. */
-async function isValidated<S>(client: AnnealClient, { model, signal }: TrainOptions<S>): Promise<boolean> {
-  const page = await client.checkpoints.list(model.id, { limit: 1, order: "desc" }, { signal });
-  return page.data[0]?.metrics["val/reward"] !== undefined;
 }
 
 /** Of the steps that the run made before it was cut off, those that are still there. */
@@ -112,19 +118,35 @@ async function runJob<S>(
   const account: JobAccount = { id, step: 0, started: null, metrics: {}, trainedTokens: 0 };
   const payloads: Record<string, number>[] = [];
   let total = 0;
-  try {
-    for await (const event of client.trainingJobs.events(id, {}, { signal })) {
-      total = read(event, account, payloads) ?? total;
-      onProgress?.({
-        phase: "training",
-        step: policy.step ?? 0,
-        done: payloads.length,
-        total,
-        exceptions: 0,
-        completionTokens: 0,
-        meanReward: null,
-      });
+  const progress = (phase: TrainProgress["phase"], holder?: TrainProgress["holder"]) =>
+    onProgress?.({
+      phase,
+      step: policy.step ?? 0,
+      done: payloads.length,
+      total,
+      exceptions: 0,
+      completionTokens: 0,
+      meanReward: null,
+      ...(holder ? { holder } : {}),
+    });
+  let hasBegun = () => {};
+  const beginning = new Promise<void>((resolve) => {
+    hasBegun = resolve;
+  });
+  const follow = async () => {
+    try {
+      for await (const event of client.trainingJobs.events(id, {}, { signal })) {
+        total = read(event, account, payloads) ?? total;
+        hasBegun();
+        progress("training");
+      }
+    } finally {
+      hasBegun();
     }
+  };
+  try {
+    const tell = (session: TrainProgress["holder"] | null) => session && progress("waiting", session);
+    await Promise.all([follow(), tellingOfSessions(client, model, beginning, onProgress && tell, signal)]);
     account.step = (await client.trainingJobs.wait(id, { signal })).step!;
   } catch (error) {
     if (signal?.aborted) await client.trainingJobs.cancel(id);

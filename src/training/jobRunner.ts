@@ -1,5 +1,6 @@
 // The queue of training jobs: durable, in order per model, models beside each other.
 
+import { channel } from "node:diagnostics_channel";
 import { basename } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ClosedError, DiskFullError, ModelFileError, systemReason, UnavailableError } from "../errors.js";
@@ -23,6 +24,9 @@ export interface OpenSession {
   /** Its calls under way reject, saying why. */
   end(why: string): Promise<void>;
 }
+
+/** `{ modelId, holder, since, job?, session? }`: a job or session waits for the session `holder`, open `since` then. */
+const waits = channel("anneal:training:wait");
 
 /** Why a job stops before its end. */
 const CANCELLED = Symbol("cancelled");
@@ -113,6 +117,7 @@ export class JobRunner {
       const opened = [...this.#sessions].find(({ id }) => id === holder)?.openedAt ?? Date.now();
       const since = new Date(opened).toISOString();
       this.#host.logger.warn(message, { ...waiting, model: modelId, holder, since });
+      waits.publish({ ...waiting, modelId, holder, since });
     };
   }
 

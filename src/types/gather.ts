@@ -93,10 +93,19 @@ export interface GatherOptions<S> {
 
 /** How far a run is. */
 export interface TrainProgress extends GatherProgress {
-  /** "waiting": for jobs of the model that others made, or an earlier process left. */
+  /** "waiting": for jobs of the model that others made, or an earlier process left, or for a training session. */
   phase: "waiting" | "rollout" | "validation" | "training";
   /** Step of the policy at work; 0 while none is. */
   step: number;
+  /** What is waited for; a session may be closed with `trainingSessions.close(id)`. Absent while nothing is. */
+  holder?: {
+    /** A job ends by itself; a session holds its model until it is closed. */
+    kind: "job" | "session";
+    /** Of the job or session. */
+    id: string;
+    /** ISO 8601: when it was made or opened. */
+    since: string;
+  };
 }
 
 /** What is trained, and how. */
@@ -116,6 +125,16 @@ export interface TrainOptions<S> extends Omit<GatherOptions<S>, "model" | "onPro
   groupsPerStep?: number;
   /** Scenarios that are never trained on: attempted once at the first step and after every job, and logged as split "val". */
   validation?: readonly S[];
+  /**
+   * Ends the run after `patience` validations in a row, 1 or more, whose reward was not more than `threshold` (default 0) above the
+   * best one's. The validation before the first step counts. Needs `validation`.
+   */
+  earlyStopping?: { patience: number; threshold?: number };
+  /**
+   * Whether the run ends by making the step with the best validation reward, which may be the one that it began with, the latest
+   * again, as a new checkpoint. Needs `validation`. Default false.
+   */
+  keepBest?: boolean;
   /** Settings of the training jobs. */
   config?: ExperimentalConfig;
   /** Called whenever a rollout ends or the phase changes. What it throws ends the run. */
@@ -154,6 +173,12 @@ export interface StepReport {
   validation: RewardReport | null;
   /** Validation before any training of this run: in its first report only. */
   baseline: RewardReport | null;
+  /** The best step of the run by its validation reward, this one or an earlier one; null: there is no validation reward. */
+  bestStep: number | null;
+  /** True: the run ends with this step, before all of them were made, for want of a better one. */
+  endedEarly: boolean;
+  /** The checkpoint that the best step was made again at the end of the run; null: none was, or need be. */
+  keptAs: number | null;
   /** Means of the rollouts' own metrics, and of the job's under `loss/` and the names of its events. */
   metrics: Record<string, number>;
   /** Sampled tokens of the rollouts and validation; trained tokens of the job. */

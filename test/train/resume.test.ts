@@ -1,5 +1,6 @@
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -155,6 +156,105 @@ describe("a run", () => {
     expect(report!.step).toBe(2);
     expect(report!.groups[0]!.trajectories[0]!.initial_policy_version).toBe(1);
     expect(report!.warnings.join()).not.toContain("stale");
+  });
+
+  it("names the session that it waits for, before its first step and before a job", async () => {
+    await newModel("behind");
+    const waits: unknown[] = [];
+    const heard = (message: unknown) => waits.push(message);
+    subscribe("anneal:training:wait", heard);
+    const first = await engine.training.open(model);
+    const { id } = await engine.trainingJobs.create({ model_id: model.id, trajectory_groups: [] });
+    let second: ReturnType<typeof engine.training.open> | null = null;
+    const holders: TrainProgress["holder"][] = [];
+    const opening = async (context: Parameters<Rollout<string>>[0]) => {
+      second ??= engine.training.open(model);
+      await second;
+      return rollout(context);
+    };
+    const onProgress = ({ phase, holder }: TrainProgress) => {
+      if (phase !== "waiting") return;
+      holders.push(holder);
+      if (holder?.kind === "session") void engine.trainingSessions.close(holder.id);
+    };
+    expect((await made({ steps: 1, rollout: opening, onProgress }))[0]!.step).toBe(2);
+    unsubscribe("anneal:training:wait", heard);
+    const ids = holders.map((holder) => [holder!.kind, holder!.id]);
+    expect(ids.filter(([kind]) => kind === "session")).toEqual([
+      ["session", first.id],
+      ["session", (await second!).id],
+    ]);
+    expect(ids[0]).toEqual(["job", id]);
+    expect(waits).toContainEqual(expect.objectContaining({ modelId: model.id, holder: first.id, job: id }));
+  });
+
+  describe("with validation", () => {
+    /** Rewards of the validations, in their order: before the first step, then of every step. */
+    const judged = (rewards: readonly number[]): Partial<TrainOptions<string>> => {
+      let looks = 0;
+      const rollout: Rollout<string> = async ({ chat, scenario, seed }) => {
+        await chat(scenario, { max_tokens: 2 });
+        return scenario === "held out" ? rewards[looks++]! : Number(seed % 5n);
+      };
+      return { rollout, validation: ["held out"] };
+    };
+    const told = (reports: StepReport[]) =>
+      reports.map(({ step, bestStep, endedEarly, keptAs }) => [step, bestStep, endedEarly, keptAs]);
+
+    it("ends when it gets no better, and keeps the best step", async () => {
+      await newModel("early");
+      const settings = { steps: 9, earlyStopping: { patience: 2, threshold: 0.1 }, keepBest: true, name: "a" };
+      const reports = await made({ ...settings, ...judged([1, 2, 2.05, 1.5]) });
+      expect(told(reports)).toEqual([
+        [1, 1, false, null],
+        [2, 1, false, null],
+        [3, 1, true, 4],
+      ]);
+      const { data } = await engine.checkpoints.list(model.id, { order: "desc" });
+      expect(data.map(({ step, metrics }) => [step, metrics["val/reward"]])).toEqual([
+        [4, 2],
+        [3, 1.5],
+        [2, 2.05],
+        [1, 2],
+        [0, 1],
+      ]);
+      // Asked again, it has ended; what others make of the model later stays.
+      expect(await made({ ...settings, ...judged([]) })).toEqual([]);
+      await engine.trainingJobs.wait(
+        (await engine.trainingJobs.create({ model_id: model.id, trajectory_groups: [] })).id,
+      );
+      expect(await made({ ...settings, ...judged([]) })).toEqual([]);
+      expect((await engine.checkpoints.list(model.id, { order: "desc", limit: 1 })).data[0]!.step).toBe(5);
+    });
+
+    it("counts what was before it was cut off, and keeps the best step where that was all it lacked", async () => {
+      await newModel("cut");
+      const settings = { earlyStopping: { patience: 3 }, name: "a" };
+      expect(told(await made({ ...settings, steps: 2, ...judged([3, 1, 2]) }))).toEqual([
+        [1, 0, false, null],
+        [2, 0, false, null],
+      ]);
+      const later = { ...settings, steps: 9, keepBest: true };
+      expect(told(await made({ ...later, ...judged([1]) }))).toEqual([[3, 0, true, 4]]);
+      await newModel("lacking");
+      await made({ name: "a", steps: 2, ...judged([1, 3, 2]) });
+      expect(await made({ name: "a", steps: 2, keepBest: true, ...judged([]) })).toEqual([]);
+      const [latest] = (await engine.checkpoints.list(model.id, { order: "desc" })).data;
+      expect(latest).toMatchObject({ step: 3, metrics: { "val/reward": 3 } });
+    });
+
+    it("refuses settings that cannot be", async () => {
+      const validation = ["held out"];
+      for (const more of [
+        { earlyStopping: { patience: 0 }, validation },
+        { earlyStopping: { patience: 1, threshold: -1 }, validation },
+        { earlyStopping: { patience: 1, min: 1 }, validation },
+        { earlyStopping: { patience: 1 } },
+      ]) {
+        await expect(made(more as Partial<TrainOptions<string>>)).rejects.toMatchObject({ param: "earlyStopping" });
+      }
+      await expect(made({ keepBest: true })).rejects.toMatchObject({ param: "keepBest" });
+    });
   });
 
   it("says when others trained the model between its rollouts and its job", async () => {
