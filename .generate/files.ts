@@ -13,6 +13,11 @@ import * as models from "../src/schemas/models.js";
 import * as pages from "../src/schemas/pages.js";
 import * as tokens from "../src/schemas/tokens.js";
 import * as trajectories from "../src/schemas/trajectories.js";
+import { HttpMetrics } from "../src/server/httpMetrics.js";
+import { inferenceRoutes, openRoutes, operationRoutes } from "../src/server/inferenceRoutes.js";
+import { openApiDocument } from "../src/server/openapi.js";
+import { previewRoutes } from "../src/server/previewRoutes.js";
+import { type Json, reference } from "./reference.js";
 import { declaration, namedSchemas } from "./types.js";
 
 type Schemas = readonly z.core.$ZodType[];
@@ -64,6 +69,11 @@ export function generatedFiles(): Map<string, string> {
     const path = join(root, "src", "types", `${file}.ts`);
     texts.set(path, formatted(path, `${head.join("\n\n")}\n\n${body}\n`));
   }
+  const routes = [...inferenceRoutes, ...previewRoutes, ...operationRoutes(() => [], new HttpMetrics())];
+  texts.set(
+    join(root, "src", "schemas", "README.md"),
+    reference(openApiDocument(routes, openRoutes) as unknown as Json),
+  );
   return texts;
 }
 

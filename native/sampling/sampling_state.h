@@ -33,8 +33,8 @@ struct SamplingParams {
   std::vector<int32_t> logprob_ids;  // report the token drawn and these instead
 };
 
-// A number that JavaScript gives by this name: where it goes, and which values are taken. Those that are no float have a line of their
-// own in addon/model.cpp.
+// A number that JavaScript gives by this name: where it goes, and which values are taken. Those that are no float have a
+// line of their own in addon/model.cpp.
 struct SamplingNumber {
   const char* name;
   float SamplingParams::*value;

@@ -76,6 +76,7 @@ const json = (schema: Json) => ({ "application/json": { schema } });
 /** What the parts of paths are. */
 const PATH_PARAMETERS: Readonly<Record<string, string>> = {
   model: "A model's name, as requests use it.",
+  base_model: "A base model's id.",
   model_id: "A model's id.",
   training_job_id: "A training job's id.",
   session_id: "A training session's id.",

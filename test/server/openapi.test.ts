@@ -104,7 +104,10 @@ test("is an OpenAPI document, with every component in use described", async () =
   const { schemas } = document.components!;
   for (const [name, schema] of Object.entries(schemas!)) expect(schema.description, name).toBeTypeOf("string");
   for (const [path, methods] of Object.entries(document.paths!)) {
-    for (const [method, { responses, requestBody }] of Object.entries(methods)) {
+    for (const [method, { responses, requestBody, parameters }] of Object.entries(methods)) {
+      for (const { name, description } of Object.values(parameters ?? {})) {
+        expect(description, `${method} ${path} ${name}`).toBeTypeOf("string");
+      }
       const contents = Object.values(responses!).flatMap(({ content }) => (content ? Object.values(content) : []));
       for (const { schema } of contents) expect(Object.keys(schema!), `${method} ${path}`).not.toEqual([]);
       if (method === "post" && !path.endsWith("/cancel") && !path.endsWith("{name}") && path !== "/ping") {
@@ -219,6 +222,11 @@ test("says what models, jobs, events and everything around them answer", async (
   const session = await server.engine.training.open(await server.engine.models.retrieve(String(id)));
   await success("GET", "/v1/preview/training-sessions");
   await success("DELETE", `/v1/preview/training-sessions/${session.id}`);
+
+  const whole = await server.engine.training.open(await server.engine.models.retrieve(String(id)), { weights: "full" });
+  await whole.saveState({ name: "whole" });
+  await whole.close();
+  await success("DELETE", "/v1/preview/base-models/whole");
 
   await success("PUT", "/v1/preview/artifacts/local/p/a/train.jsonl", new Uint8Array([123, 125]));
   await success("POST", "/v1/preview/artifacts/local/p/a");
