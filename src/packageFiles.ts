@@ -3,7 +3,7 @@
 // looked for where the application would import it from.
 
 import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
+import nodeModule from "node:module";
 import { extname } from "node:path";
 import { pathToFileURL } from "node:url";
 import { UnavailableError } from "./errors.js";
@@ -17,6 +17,9 @@ interface Manifest {
   version: string;
   engines: { node: string };
 }
+
+/** By the default export: webpack puts something of its own in place of the named one. */
+const { createRequire } = nodeModule;
 
 /** Bundles in the form of CommonJS have no `import.meta.url`. */
 const here: string = import.meta.url ?? pathToFileURL(__filename).href;

@@ -21,6 +21,7 @@
 #ifdef __linux__
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 #endif
 #ifdef __APPLE__
 #include <mach/mach.h>
@@ -33,6 +34,9 @@
 namespace anneal::executor {
 
 namespace {
+
+// Bytes of memory where the system does not tell: a number that JavaScript holds exactly, also in sums.
+constexpr int64_t kUnknownMemory = int64_t(1) << 50;
 
 #ifdef __linux__
 std::string first_line(const std::string& path) {
@@ -123,7 +127,9 @@ int usable_cores() {
 
 int64_t available_memory() {
 #ifdef __linux__
-  int64_t available = INT64_MAX;
+  // Where /proc is not mounted, this much is known. It leaves out the page cache.
+  struct sysinfo system;
+  int64_t available = sysinfo(&system) == 0 ? int64_t(system.freeram + system.bufferram) * system.mem_unit : kUnknownMemory;
   std::ifstream in("/proc/meminfo");
   for (std::string line; std::getline(in, line);)
     if (line.rfind("MemAvailable:", 0) == 0) available = std::stoll(line.substr(13)) * 1024;
@@ -141,15 +147,15 @@ int64_t available_memory() {
   mach_msg_type_number_t count = HOST_VM_INFO64_COUNT;
   if (host_statistics64(mach_host_self(), HOST_VM_INFO64, reinterpret_cast<host_info64_t>(&statistics), &count) !=
       KERN_SUCCESS)
-    return INT64_MAX;
+    return kUnknownMemory;
   return int64_t(statistics.free_count + statistics.inactive_count + statistics.purgeable_count) *
          int64_t(sysconf(_SC_PAGESIZE));
 #elif defined(_WIN32)
   MEMORYSTATUSEX status;
   status.dwLength = sizeof status;
-  return GlobalMemoryStatusEx(&status) ? int64_t(status.ullAvailPhys) : INT64_MAX;
+  return GlobalMemoryStatusEx(&status) ? int64_t(status.ullAvailPhys) : kUnknownMemory;
 #else
-  return INT64_MAX;
+  return kUnknownMemory;
 #endif
 }
 
