@@ -48,17 +48,17 @@ const GCC_FLAGS = ["-Wno-uninitialized", "-Wno-maybe-uninitialized", "-Wno-restr
 
 const AVX2 = ["-mavx2", "-mfma"];
 const AVX512 = ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma"];
+/** Flags of the files that belong to one architecture. */
 const INSTRUCTION_SETS = {
-  "isa_avx2.cpp": AVX2,
-  "isa_avx512.cpp": AVX512,
-  "isa_avx512bf16.cpp": [...AVX512, "-mavx512bf16"],
+  x64: { "isa_avx2.cpp": AVX2, "isa_avx512.cpp": AVX512, "isa_avx512bf16.cpp": [...AVX512, "-mavx512bf16"] },
+  arm64: { "isa_neon.cpp": [] },
 };
 
 /** What JavaScript compares with its own package before it trusts the addon. */
 const { version } = JSON.parse(readFileSync(join(NATIVE, "..", "package.json"), "utf8"));
 
 /** Flags of single files, by their names. */
-const FLAGS_OF = { ...INSTRUCTION_SETS, "addon.cpp": [`-DANNEAL_VERSION="${version}"`] };
+const FLAGS_OF = { ...INSTRUCTION_SETS.x64, ...INSTRUCTION_SETS.arm64, "addon.cpp": [`-DANNEAL_VERSION="${version}"`] };
 
 export const NOT_THE_ADDON = /(_test|_bench|_reference)\.cpp$/;
 
@@ -88,7 +88,7 @@ export async function compile(options = {}) {
   const arch = target?.split("-")[1] ?? process.arch;
 
   const units = sources()
-    .filter((file) => arch === "x64" || !(basename(file) in INSTRUCTION_SETS))
+    .filter((file) => !Object.entries(INSTRUCTION_SETS).some(([of, files]) => of !== arch && basename(file) in files))
     .map((file) => ({ file, object: join(folder, "objects", relative(NATIVE, file).replace(/\.cpp$/, ".o")) }));
   const flags = [...FLAGS, ...(target ? [] : gccFlags(compiler)), `-I${nodeApi().include_dir}`];
   let done = 0;

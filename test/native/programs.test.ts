@@ -92,7 +92,7 @@ describe.skipIf(process.platform === "win32")("programs of the compute core", { 
 
   // A weak symbol could be replaced at link time by a copy compiled for another instruction set.
   test("kernel objects hold no weak symbols", () => {
-    for (const set of ["portable", "avx2", "avx512", "avx512bf16"]) {
+    for (const set of ["portable", "neon", "avx2", "avx512", "avx512bf16"]) {
       const object = join(objectsFolder, `backends/cpu/kernels/isa_${set}.o`);
       if (!existsSync(object)) continue;
       const symbols = execFileSync("nm", ["-C", object], { encoding: "utf8" });

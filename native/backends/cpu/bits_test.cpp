@@ -55,7 +55,7 @@ struct Case {
           expect(same_bits(logits_of(reference, *pool, tokens, adapters[a], chunk), wanted),
                  what + ": prefill in chunks of " + std::to_string(chunk) + ", " + std::to_string(pool->workers()) +
                      " workers");
-      for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512bf16}) {
+      for (Isa isa : kIsas) {
         if (!all_isas || !kernels(isa, dtype()) || isa == best_isa()) continue;
         Loaded other = load(isa);
         const AdapterRef adapter = a ? other.backend->load_adapter(saved.spec, saved.reader()) : nullptr;
@@ -160,7 +160,7 @@ struct Case {
       expect(gradients(best_isa(), one, rows, full, {.keep_bytes = 1 << 20}) == wanted,
              what + "some layers computed again");
       check_room(rows, full, wanted);
-      for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx512})
+      for (Isa isa : {Isa::portable, Isa::neon, Isa::avx2, Isa::avx512})
         if (kernels(isa, dtype()) && isa != best_isa())
           expect(gradients(isa, two, rows, full) == wanted, what + isa_name(isa));
       const auto moved = after_steps(one, rows, full);

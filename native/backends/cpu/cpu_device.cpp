@@ -8,7 +8,7 @@ namespace {
 
 const Kernels* kernels_named(const std::string& name, DType type) {
   if (name.empty()) return kernels(best_isa(), type);
-  for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512bf16})
+  for (Isa isa : kIsas)
     if (name == isa_name(isa)) return kernels(isa, type);
   return nullptr;
 }
@@ -55,7 +55,7 @@ backends::ModelMemory CpuDevice::memory(const ModelSpec& m) const {
 
 std::vector<std::string> CpuDevice::arithmetics() const {
   std::vector<std::string> names;
-  for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512bf16})
+  for (Isa isa : kIsas)
     if (kernels(isa, DType::f32) && kernels(isa, DType::bf16)) names.push_back(isa_name(isa));
   return names;
 }

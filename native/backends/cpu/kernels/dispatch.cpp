@@ -1,6 +1,5 @@
 // Which instruction sets this machine can run, asked of the processor and the operating system once.
 #include <cstdint>
-#include <initializer_list>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -10,6 +9,7 @@
 namespace anneal::cpu {
 
 const Kernels* kernels_portable(DType);
+const Kernels* kernels_neon(DType);
 const Kernels* kernels_avx2(DType);
 const Kernels* kernels_avx512(DType);
 const Kernels* kernels_avx512bf16(DType);
@@ -51,18 +51,22 @@ const Kernels* kernels(Isa isa, DType type) {
   if (isa == Isa::avx2) return has.avx2 ? kernels_avx2(type) : nullptr;
   if (isa == Isa::avx512) return has.avx512 ? kernels_avx512(type) : nullptr;
   if (isa == Isa::avx512bf16) return has.avx512bf16 ? kernels_avx512bf16(type) : nullptr;
+#elif defined(__aarch64__)
+  if (isa == Isa::neon) return kernels_neon(type);
 #endif
   return isa == Isa::portable ? kernels_portable(type) : nullptr;
 }
 
 Isa best_isa() {
-  for (Isa isa : {Isa::avx512bf16, Isa::avx512, Isa::avx2})
-    if (kernels(isa, DType::f32)) return isa;
-  return Isa::portable;
+  Isa best = Isa::portable;
+  for (Isa isa : kIsas)
+    if (kernels(isa, DType::f32)) best = isa;
+  return best;
 }
 
 const char* isa_name(Isa isa) {
   switch (isa) {
+    case Isa::neon: return "neon";
     case Isa::avx2: return "avx2";
     case Isa::avx512: return "avx512";
     case Isa::avx512bf16: return "avx512bf16";

@@ -19,7 +19,9 @@
 namespace anneal::cpu {
 
 enum class DType : uint8_t { f32, bf16 };
-enum class Isa : uint8_t { portable, avx2, avx512, avx512bf16 };
+enum class Isa : uint8_t { portable, neon, avx2, avx512, avx512bf16 };
+// Of every architecture; of those that a machine runs, the later is the faster.
+constexpr Isa kIsas[] = {Isa::portable, Isa::neon, Isa::avx2, Isa::avx512, Isa::avx512bf16};
 
 constexpr int kLanes = 16;        // columns of a panel, lanes of a row reduction
 using backends::kPage;            // token positions of a KV page = keys of an attention block

@@ -44,7 +44,7 @@ struct Block {
 
 inline std::vector<const Kernels*> sets(DType type) {
   std::vector<const Kernels*> all;
-  for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512bf16})
+  for (Isa isa : kIsas)
     if (const Kernels* k = kernels(isa, type)) all.push_back(k);
   return all;
 }

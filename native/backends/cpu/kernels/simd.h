@@ -1,9 +1,11 @@
-// The vector layer that the compiler flags of this file's includer ask for.
+// The vector layer that its includer asks for: by compiler flags, or by ANNEAL_NEON where NEON is the baseline.
 #pragma once
 #if defined(__AVX512F__)
 #include "simd_avx512.h"
 #elif defined(__AVX2__)
 #include "simd_avx2.h"
+#elif defined(ANNEAL_NEON)
+#include "simd_neon.h"
 #else
 #include "simd_portable.h"
 #endif
