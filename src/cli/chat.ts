@@ -6,8 +6,7 @@ import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
 import { servedModel } from "./findModel.js";
 import { integer, number, text, UsageError, type Values } from "./flags.js";
 import { openEngine, openExistingHome, openHome } from "./openHome.js";
-import { printable } from "./printable.js";
-import { bold, dim } from "./style.js";
+import { bold, dim, printable } from "./terminalText.js";
 
 const flags = {
   use: text(

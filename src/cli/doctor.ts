@@ -5,9 +5,7 @@ import { gigabytes } from "./devices.js";
 import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
 import { json } from "./listing.js";
 import { openEngine } from "./openHome.js";
-import { printable } from "./printable.js";
-import { problem } from "./problem.js";
-import { green, red } from "./style.js";
+import { green, printable, problem, red } from "./terminalText.js";
 
 interface Finding {
   check: string;

@@ -1,6 +1,7 @@
 import { NotFoundError } from "../errors.js";
 import type { AnnealClient } from "../types/client.js";
 import type { ModelEntry } from "../types/models.js";
+import { UsageError } from "./flags.js";
 
 /** A trained model of a home. */
 export interface FoundModel {
@@ -57,4 +58,14 @@ export async function servedModel(engine: AnnealClient, name: string): Promise<s
   const bases = data.filter(({ model_id }) => model_id === null).map(({ id }) => id);
   const step = stepSuffix.exec(name)?.[0].replace("@", ":step") ?? "";
   return matching(data, name, bases).name + step;
+}
+
+/** `PROJECT/NAME` or `ENTITY/PROJECT/NAME`, of a model that may be made. @throws UsageError */
+export function readName(text: string): { entity?: string; project: string; name: string } {
+  const parts = text.split("/");
+  if (parts.some((part) => part === "") || parts.length < 2 || parts.length > 3) {
+    throw new UsageError(`a model is named PROJECT/NAME, not "${text}"`);
+  }
+  const [name, project, entity] = parts.reverse() as [string, string, string?];
+  return { ...(entity !== undefined && { entity }), project, name };
 }

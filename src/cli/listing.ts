@@ -1,5 +1,5 @@
 import { toggle } from "./flags.js";
-import { bold } from "./style.js";
+import { bold } from "./terminalText.js";
 
 export const json = toggle("print JSON");
 

@@ -5,9 +5,7 @@ import { minNode, packageVersion } from "../packageFiles.js";
 import { findCommand, groupHelp, isGroup, runCommand, summaries } from "./command.js";
 import { commands } from "./commands.js";
 import { UsageError } from "./flags.js";
-import { printable } from "./printable.js";
-import { problem } from "./problem.js";
-import { red } from "./style.js";
+import { printable, problem, red } from "./terminalText.js";
 
 const usage = `anneal COMMAND [options]
 

@@ -3,12 +3,11 @@ import { resolve } from "node:path";
 import type { Checkpoint, ModelEntry } from "../types/models.js";
 import { type CommandGroup, defineCommand } from "./command.js";
 import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
-import { findModel } from "./findModel.js";
+import { findModel, readName } from "./findModel.js";
 import { text, UsageError } from "./flags.js";
 import { json, printListing } from "./listing.js";
-import { readName } from "./modelName.js";
 import { openEngine, openExistingHome, openHome } from "./openHome.js";
-import { shortNumber } from "./shortNumber.js";
+import { shortNumber } from "./terminalText.js";
 
 const naming = "NAME is PROJECT/NAME, ENTITY/PROJECT/NAME or an id. Works beside a running server.";
 

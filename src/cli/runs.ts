@@ -8,9 +8,8 @@ import { type FoundModel, findModel, trainedModels } from "./findModel.js";
 import { integer } from "./flags.js";
 import { json, printListing } from "./listing.js";
 import { openExistingHome } from "./openHome.js";
-import { printable } from "./printable.js";
 import { rewardCurve } from "./rewardCurve.js";
-import { shortNumber } from "./shortNumber.js";
+import { printable, shortNumber } from "./terminalText.js";
 import { trajectoryText } from "./trajectoryText.js";
 
 const list = defineCommand({

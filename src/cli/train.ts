@@ -5,12 +5,12 @@ import type { TrainProgress } from "../types/gather.js";
 import type { Model, ModelCreateParams } from "../types/models.js";
 import { defineCommand } from "./command.js";
 import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
+import { readName } from "./findModel.js";
 import { integer, number, text, UsageError, type Values } from "./flags.js";
-import { readName } from "./modelName.js";
 import { openHome } from "./openHome.js";
 import { ProgressBar, statusLine } from "./progress.js";
 import { rewardCurve } from "./rewardCurve.js";
-import { shortNumber } from "./shortNumber.js";
+import { shortNumber } from "./terminalText.js";
 import { loadTrainingModule } from "./trainingModule.js";
 
 const flags = {

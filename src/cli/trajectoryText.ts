@@ -1,6 +1,5 @@
 import type { MessageOrChoice, Trajectory, TrajectoryHistory, TrajectoryMessage } from "../types/trajectories.js";
-import { printable } from "./printable.js";
-import { shortNumber } from "./shortNumber.js";
+import { printable, shortNumber } from "./terminalText.js";
 
 /** A trajectory as lines for a terminal: one conversation after the other, a message a paragraph. */
 export function trajectoryText(trajectory: Trajectory): string[] {

@@ -1,4 +1,16 @@
-import { chmodSync, closeSync, existsSync, lstatSync, mkdirSync, openSync, readdirSync, statSync } from "node:fs";
+import {
+  chmodSync,
+  closeSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  rmSync,
+  statSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { UnavailableError } from "../errors.js";
 
@@ -85,4 +97,36 @@ function unusable(home: string, why: string, cause?: unknown): UnavailableError 
 export function homeError(home: string, error: unknown): unknown {
   const { code, message } = error as NodeJS.ErrnoException;
   return typeof code === "string" && /^(E[A-Z0-9]+|SQLITE_\w+)$/.test(code) ? unusable(home, message, error) : error;
+}
+
+const TEMPORARY_PREFIX = "anneal-home-";
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "EPERM";
+  }
+}
+
+/** Folders of processes that ended without closing their engine are removed; those of living ones are left alone. */
+function removeAbandonedHomes(): void {
+  for (const name of readdirSync(tmpdir())) {
+    const pid = name.startsWith(TEMPORARY_PREFIX)
+      ? Number.parseInt(name.slice(TEMPORARY_PREFIX.length), 10)
+      : Number.NaN;
+    if (Number.isNaN(pid) || isAlive(pid)) continue;
+    try {
+      rmSync(join(tmpdir(), name), { recursive: true, force: true });
+    } catch {
+      // Another user's folder.
+    }
+  }
+}
+
+/** A home for an engine that keeps nothing: the caller removes it when it closes. */
+export function makeTemporaryHome(): string {
+  removeAbandonedHomes();
+  return mkdtempSync(join(tmpdir(), `${TEMPORARY_PREFIX}${process.pid}-`));
 }

@@ -23,8 +23,7 @@ import { ConflictError, DiskFullError, HomeLockedError, NotFoundError } from "..
 import { allThrowingDiskFull } from "../fullDisk.js";
 import { streamFile, writeFileDurably } from "./durableFiles.js";
 import { equalSecrets } from "./keys.js";
-import { migrate } from "./migrate.js";
-import { migrations } from "./migrations.js";
+import { migrate, migrations } from "./migrations.js";
 import type { EventRecord } from "./records.js";
 import { openStore, type Store } from "./store.js";
 import { quarantined } from "./sweep.js";

@@ -4,24 +4,22 @@ import type { Database } from "better-sqlite3";
 import { ConflictError } from "../errors.js";
 import { allThrowingDiskFull } from "../fullDisk.js";
 import { type ArtifactTable, artifactTable } from "./artifacts.js";
-import { type BaseWeightsTable, baseWeightsTable } from "./baseWeights.js";
 import { type CheckpointTable, checkpointTable } from "./checkpoints.js";
 import { writeFileDurably } from "./durableFiles.js";
 import { type EventTable, eventTable } from "./events.js";
 import { type HomeFiles, homeFiles } from "./homeFiles.js";
-import { databaseFile, homeError, makeDatabaseFile, makeHome, makePrivate } from "./homeFolder.js";
+import { databaseFile, homeError, makeDatabaseFile, makeHome, makePrivate, makeTemporaryHome } from "./homeFolder.js";
 import { lockHome } from "./homeLock.js";
 import { type JobTable, jobTable } from "./jobs.js";
 import { type KeyTable, keyTable, makeKey } from "./keys.js";
 import { type MetricTable, metricTable } from "./metrics.js";
-import { migrate } from "./migrate.js";
-import { type ModelTable, modelTable } from "./models.js";
+import { migrate } from "./migrations.js";
+import { type BaseWeightsTable, baseWeightsTable, type ModelTable, modelTable } from "./models.js";
 import { knownContent } from "./openedHome.js";
 import type { CheckpointRecord, JobRecord, NewEvent } from "./records.js";
 import { type SavedModelTable, savedModelTable } from "./savedModels.js";
 import { openDatabase } from "./sqlite.js";
 import { type Swept, sweepHome } from "./sweep.js";
-import { makeTemporaryHome } from "./temporaryHome.js";
 import { type TrajectoryTable, trajectoryTable } from "./trajectories.js";
 
 /**

@@ -1,6 +1,4 @@
-import { printable } from "../printable.js";
-import { problem } from "../problem.js";
-import { dim, red } from "../style.js";
+import { dim, printable, problem, red } from "../terminalText.js";
 import type { Conversation } from "./conversation.js";
 import { isSlashCommand, runSlashCommand } from "./slashCommands.js";
 import { TerminalInput } from "./terminalInput.js";

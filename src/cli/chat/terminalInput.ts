@@ -1,6 +1,6 @@
 import { createInterface, type Interface, type Key } from "node:readline";
 import { Writable } from "node:stream";
-import { cyan } from "../style.js";
+import { cyan } from "../terminalText.js";
 import { MessageLines } from "./messageLines.js";
 
 /** A terminal marks what is pasted into it between two key codes when it is asked to. */

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { hasColor } from "./style.js";
+import { hasColor } from "./terminalText.js";
 
 const stream = (isTTY: boolean, has = true) => ({ isTTY, hasColors: () => has });
 

@@ -1,0 +1,50 @@
+// What is written to a terminal: styles, and what a model, a number or an error says there.
+
+import util from "node:util";
+import { AnnealError, ValidationError } from "../errors.js";
+
+type Style = Parameters<typeof util.styleText>[0];
+
+/** Whether a stream shows colours. FORCE_COLOR wins over NO_COLOR, as in Node; an empty NO_COLOR says nothing. */
+export function hasColor(
+  stream: Pick<NodeJS.WriteStream, "isTTY" | "hasColors">,
+  environment: Readonly<Record<string, string | undefined>> = process.env,
+): boolean {
+  const { FORCE_COLOR, NO_COLOR } = environment;
+  if (FORCE_COLOR !== undefined) return !["0", "false"].includes(FORCE_COLOR);
+  return !NO_COLOR && Boolean(stream.isTTY) && stream.hasColors({ ...environment, NO_COLOR: undefined });
+}
+
+/** Styles text for a stream. */
+const styled =
+  (style: Style) =>
+  (text: string, stream: NodeJS.WriteStream = process.stdout): string =>
+    hasColor(stream) ? util.styleText(style, text, { validateStream: false }) : text;
+
+export const bold = styled("bold");
+export const dim = styled("dim");
+export const red = styled("red");
+export const green = styled("green");
+export const cyan = styled("cyan");
+
+/** What a model wrote must not steer the terminal: control characters but line ends are replaced. */
+export function printable(text: string): string {
+  return text.replace(/\p{Cc}/gu, (character) => (character === "\n" ? "\n" : character === "\t" ? "  " : "\ufffd"));
+}
+
+/** Four digits of a number that is not whole. */
+export function shortNumber(value: number): string {
+  return Number.isInteger(value) ? String(value) : value.toPrecision(4);
+}
+
+/** What an error says on a command line: without where in a body it came from, and with what can be done about it. */
+export function problem(error: unknown): string {
+  if (!(error instanceof AnnealError)) return error instanceof Error ? error.message : String(error);
+  return `${statement(error)}${error.hint ? `\n  ${error.hint}` : ""}`;
+}
+
+/** Whether a field came from a body, a path or an option says nothing here. */
+function statement(error: AnnealError): string {
+  if (!(error instanceof ValidationError)) return error.message;
+  return error.issues.map(({ loc, msg }) => [loc.slice(loc.length > 1 ? 1 : 0).join("."), msg].join(": ")).join("; ");
+}
