@@ -24,25 +24,41 @@ export type Tool = keyof typeof TOOLS;
 
 const DEPENDENCIES = ["better-sqlite3@13", "node-addon-api@8", "node-api-headers@1"];
 
-function npm(...args: string[]): void {
+const FRAMEWORKS = {
+  esbuild: "0.28",
+  next: "16",
+  react: "19",
+  "react-dom": "19",
+  vite: "8",
+  webpack: "5",
+  "webpack-cli": "7",
+};
+
+function npm(cwd: string, ...args: string[]): void {
   execFileSync("npm", [...args, "--ignore-scripts", "--no-audit", "--no-fund", "--force"], {
-    cwd: FOLDER,
+    cwd,
     stdio: ["ignore", "ignore", "pipe"],
   });
 }
 
-/** A file of a tool. */
-export function tool(name: Tool, path: string): string {
-  const manifest = JSON.stringify({ private: true, dependencies: TOOLS });
-  const file = join(FOLDER, "package.json");
-  if (!existsSync(join(FOLDER, "node_modules")) || readFileSync(file, "utf8") !== manifest) {
-    mkdirSync(FOLDER, { recursive: true });
+/** Installs what is not there yet. @returns its node_modules */
+function installed(folder: string, dependencies: Record<string, string>): string {
+  const manifest = JSON.stringify({ private: true, dependencies });
+  const file = join(folder, "package.json");
+  const modules = join(folder, "node_modules");
+  if (!existsSync(modules) || readFileSync(file, "utf8") !== manifest) {
+    mkdirSync(folder, { recursive: true });
     writeFileSync(file, manifest);
-    npm("install", "--no-package-lock");
-    writeFileSync(file, manifest);
+    npm(folder, "install", "--no-package-lock");
   }
-  return join(FOLDER, "node_modules", name, path);
+  return modules;
 }
+
+/** A file of a tool. */
+export const tool = (name: Tool, path: string): string => join(installed(FOLDER, TOOLS), name, path);
+
+/** The node_modules of what bundles applications. */
+export const frameworks = (): string => installed(join(FOLDER, "frameworks"), FRAMEWORKS);
 
 export const nodeBinary = (name: "node22" | "node24" | "node26"): string =>
   tool(name, process.platform === "win32" ? "bin/node.exe" : "bin/node");
@@ -51,6 +67,6 @@ export const nodeBinary = (name: "node22" | "node24" | "node26"): string =>
 export function dependencyTarballs(): string[] {
   const tarballs = () => readdirSync(FOLDER).filter((entry) => entry.endsWith(".tgz"));
   mkdirSync(FOLDER, { recursive: true });
-  if (tarballs().length < DEPENDENCIES.length) npm("pack", ...DEPENDENCIES);
+  if (tarballs().length < DEPENDENCIES.length) npm(FOLDER, "pack", ...DEPENDENCIES);
   return tarballs().map((entry) => join(FOLDER, entry));
 }
