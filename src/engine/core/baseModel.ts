@@ -80,11 +80,11 @@ export async function loadBaseModel(
   const id = model.id ?? (folder === resolve(embeddedModel.path) ? embeddedModel.id : basename(folder));
   const found = await stat(folder).catch(() => null);
   if (!found?.isDirectory()) throw noModelFolder(folder, found !== null);
-  const [weights, { tokenizer, template }, generationConfig] = await Promise.all([
-    openWeightFolder(folder),
-    loadText(folder),
-    readGenerationDefaults(folder),
-  ]);
+  // All at once; of several faults the one of the weights' folder is told, whichever is found first.
+  const reading = [loadText(folder), readGenerationDefaults(folder)] as const;
+  for (const read of reading) read.catch(() => {});
+  const weights = await openWeightFolder(folder);
+  const [{ tokenizer, template }, generationConfig] = await Promise.all(reading);
   const { config, tensors } = weights;
   if (tokenizer.vocabSize > config.vocab) {
     throw new ModelFileError(
