@@ -1,5 +1,5 @@
+export { Engine } from "./anneal.js";
 export { listDevices } from "./engine/devices.js";
-export { Engine } from "./engine.js";
 export * from "./errors.js";
 export { gather, RolloutError, train } from "./gather/index.js";
 export type { ServerOptions } from "./server/application.js";

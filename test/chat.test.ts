@@ -3,7 +3,7 @@
 import { fileURLToPath } from "node:url";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { Engine } from "../src/engine.js";
+import { Engine } from "../src/anneal.js";
 import type { ChatCompletion, ChatCompletionChunk, ChatCompletionCreateParamsBase } from "../src/types/chat.js";
 
 const path = fileURLToPath(new URL("../models/tiny", import.meta.url));

@@ -2,7 +2,7 @@
 
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { Engine } from "../src/engine.js";
+import { Engine } from "../src/anneal.js";
 import { createServer } from "../src/server/createServer.js";
 import type { ChatCompletion, ChatCompletionChunk, ChatCompletionCreateParamsBase } from "../src/types/chat.js";
 

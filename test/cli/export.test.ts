@@ -2,9 +2,9 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { Engine } from "../../src/anneal.js";
 import { findCommand, isGroup, runCommand } from "../../src/cli/command.js";
 import { commands } from "../../src/cli/commands.js";
-import { Engine } from "../../src/engine.js";
 import { printed } from "./printed.js";
 
 let folder: string;

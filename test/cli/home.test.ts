@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { Engine } from "../../src/engine.js";
+import { Engine } from "../../src/anneal.js";
 import { command, killAll } from "./command.js";
 
 let top: string;

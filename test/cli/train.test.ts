@@ -2,10 +2,10 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { Engine } from "../../src/anneal.js";
 import { runCommand } from "../../src/cli/command.js";
 import { UsageError } from "../../src/cli/flags.js";
 import { train as trainCommand } from "../../src/cli/train.js";
-import { Engine } from "../../src/engine.js";
 import { command } from "./command.js";
 import { printed } from "./printed.js";
 

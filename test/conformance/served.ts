@@ -1,7 +1,7 @@
 // An engine behind a port, and what clients do with it: ask, stream, read what is refused.
 
 import { expect } from "vitest";
-import { Engine } from "../../src/engine.js";
+import { Engine } from "../../src/anneal.js";
 import type { ServerOptions } from "../../src/server/application.js";
 import { createServer } from "../../src/server/createServer.js";
 import { type Listening, listen } from "../../src/server/listen.js";

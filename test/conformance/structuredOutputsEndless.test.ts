@@ -2,7 +2,7 @@
 // itself is what was asked for.
 
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { Engine } from "../../src/engine.js";
+import { Engine } from "../../src/anneal.js";
 import type { ChatCompletion, ChatCompletionChunk, ChatCompletionCreateParamsBase } from "../../src/types/chat.js";
 import { random } from "../grammar/random.js";
 import { isValid, type Json, SchemaMaker } from "../grammar/randomSchemas.js";

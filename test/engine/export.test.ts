@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { Engine } from "../../src/engine.js";
+import { Engine } from "../../src/anneal.js";
 import { createServer } from "../../src/server/createServer.js";
 import { listen } from "../../src/server/listen.js";
 import type { Model } from "../../src/types/models.js";

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { Engine } from "../../src/engine.js";
+import { Engine } from "../../src/anneal.js";
 import { openRuntime } from "../../src/runtime/runtime.js";
 import { openWeightFolder } from "../../src/weights/weightFolder.js";
 import { caseFolder } from "../native/referenceModel.js";

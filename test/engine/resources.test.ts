@@ -3,7 +3,7 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync }
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { Engine } from "../../src/engine.js";
+import { Engine } from "../../src/anneal.js";
 import { NotFoundError, TrainingFailedError, ValidationError } from "../../src/errors.js";
 import { createServer } from "../../src/server/createServer.js";
 import { type Listening, listen } from "../../src/server/listen.js";

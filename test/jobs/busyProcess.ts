@@ -3,7 +3,7 @@
 
 import { writeFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Engine } from "../../src/engine.js";
+import { Engine } from "../../src/anneal.js";
 import type { Model } from "../../src/types/models.js";
 import { type Acknowledged, JOBS_PER_MODEL, jobRequest, sftLines } from "./busyWork.js";
 

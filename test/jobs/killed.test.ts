@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
-import { Engine } from "../../src/engine.js";
+import { Engine } from "../../src/anneal.js";
 import { openStore, type Store } from "../../src/store/store.js";
 import { type Acknowledged, JOBS_PER_MODEL, jobRequest, sftLines } from "./busyWork.js";
 

@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Engine } from "../../src/engine.js";
+import { Engine } from "../../src/anneal.js";
 import type { ServerOptions } from "../../src/server/application.js";
 import { createServer, type FetchHandler } from "../../src/server/createServer.js";
 import type { EngineOptions } from "../../src/types/options.js";

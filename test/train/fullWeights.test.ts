@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { Engine } from "../../src/engine.js";
+import { Engine } from "../../src/anneal.js";
 import { backupHome } from "../../src/store/backupHome.js";
 import { checkHome } from "../../src/store/checkHome.js";
 import type { SavedWeights, TrainingSession } from "../../src/types/trainingSession.js";

@@ -1,6 +1,6 @@
 // Trains all weights of a model and saves them after every step, telling before and after: `fullWeightsProcess.ts HOME`.
 
-import { Engine } from "../../src/engine.js";
+import { Engine } from "../../src/anneal.js";
 import { rows } from "./trainingRows.js";
 
 const say = (line: object) => process.stdout.write(`${JSON.stringify(line)}\n`);

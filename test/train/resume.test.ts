@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { Engine } from "../../src/engine.js";
+import { Engine } from "../../src/anneal.js";
 import { train } from "../../src/gather/index.js";
 import { openStore } from "../../src/store/store.js";
 import type { Rollout, StepReport, TrainOptions, TrainProgress } from "../../src/types/gather.js";

@@ -1,7 +1,7 @@
 // Makes a named run in a home, or kills itself on the way.
 // Usage: runProcess.ts HOME [rollout|gradient_step|training_ended STEP]
 
-import { Engine } from "../../src/engine.js";
+import { Engine } from "../../src/anneal.js";
 import { train } from "../../src/gather/index.js";
 
 const [home, moment, step] = process.argv.slice(2) as [string, string?, string?];

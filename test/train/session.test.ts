@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
-import { Engine } from "../../src/engine.js";
+import { Engine } from "../../src/anneal.js";
 import type { Model } from "../../src/types/models.js";
 import type { LossChoice, OptimStepParams, SessionOptions, TrainingRow } from "../../src/types/trainingSession.js";
 import { rows, sumOf } from "./trainingRows.js";

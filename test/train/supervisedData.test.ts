@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { pathToFileURL } from "node:url";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { Engine } from "../../src/engine.js";
+import { Engine } from "../../src/anneal.js";
 import type { TrainingConversation } from "../../src/types/training.js";
 
 const data: TrainingConversation[] = ["cat", "dog", "bird"].map((word) => ({

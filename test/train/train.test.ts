@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
-import { Engine } from "../../src/engine.js";
+import { Engine } from "../../src/anneal.js";
 import { gather, RolloutError, train } from "../../src/gather/index.js";
 import { createServer } from "../../src/server/createServer.js";
 import { listen } from "../../src/server/listen.js";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { Engine } from "../../engine.js";
+import { Engine } from "../../anneal.js";
 
 let engine: Engine;
 beforeAll(async () => {
