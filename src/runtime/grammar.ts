@@ -3,8 +3,6 @@
  * output that follows the grammar. Masks and matching are native; objects are freed with the last reference, also one
  * that a slot holds.
  */
-import { cancellable } from "./cancellation.js";
-import { nativeAddon } from "./nativeAddon.js";
 
 /** What a tokenizer's tokens are made of. */
 export interface VocabularyParts {
@@ -62,33 +60,10 @@ export interface GrammarBudgets {
   rules?: number;
 }
 
-/** Off the JavaScript thread. @throws BadRequestError "invalid_argument" for offsets or ids that do not fit. */
-export async function prepareVocabulary(parts: VocabularyParts): Promise<GrammarVocabulary> {
-  return nativeAddon().grammarVocabulary(parts.tokens, parts.offsets, parts.special, parts.end);
-}
-
 /** Who asks for a grammar, and until when. */
 export interface GrammarRequest {
   /** Clients take turns. */
   client?: string;
   /** Ends compiling; the call then rejects with the signal's reason. */
   signal?: AbortSignal;
-}
-
-/**
- * Compiles a grammar in its encoded intermediate form, on threads that do nothing else.
- *
- * @throws BadRequestError with code "grammar_too_complex" (`param` names the budget), "grammar_left_recursive" (`param`
- * names the rule by its index, "rules[3]"), "grammar_empty" (nothing matches) or "invalid_grammar" (malformed);
- * UnavailableError with code "no_threads" when the system starts no thread.
- */
-export async function compileGrammar(
-  vocabulary: GrammarVocabulary,
-  program: Int32Array,
-  budgets: GrammarBudgets = {},
-  { client = "", signal }: GrammarRequest = {},
-): Promise<CompiledGrammar> {
-  return cancellable(signal, (cancellation) =>
-    nativeAddon().compileGrammar(vocabulary, program, budgets, client, cancellation),
-  );
 }

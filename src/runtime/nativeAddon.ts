@@ -11,19 +11,20 @@ import {
 } from "../errors.js";
 import { packageVersion } from "../packageFiles.js";
 import { loadCore } from "./coreFile.js";
-import type { CompiledGrammar, GrammarBudgets, GrammarVocabulary } from "./grammar.js";
-import type { PolicyLossMetrics, PolicyLossRow, PolicyLossSettings } from "./policyLoss.js";
 import type {
   AdapterSpec,
   ElementType,
   ModelSpec,
+  NamedTensors,
   PassResult,
   SlotParams,
   StepOutput,
   StepSequence,
   TensorLocation,
   TrainRow,
-} from "./runtime.js";
+} from "./device.js";
+import type { CompiledGrammar, GrammarBudgets, GrammarVocabulary } from "./grammar.js";
+import type { PolicyLossMetrics, PolicyLossRow, PolicyLossSettings } from "./policyLoss.js";
 
 /** Aborts the calls it was given to, and tells how far they have come (0..1). */
 export interface NativeCancellation {
@@ -35,6 +36,11 @@ export interface NativeTensor {
   name: string;
   shape: number[];
   data: Float32Array;
+}
+
+/** Named tensors as native code takes them. */
+export function tensorList(tensors: NamedTensors): NativeTensor[] {
+  return [...tensors].map(([name, { shape, data }]) => ({ name, shape, data }));
 }
 
 export interface NativePass {

@@ -2,8 +2,6 @@
 
 import { InsufficientMemoryError } from "../errors.js";
 import { cancellable } from "./cancellation.js";
-import { type NativeModel, type NativeTensor, nativeAddon } from "./nativeAddon.js";
-import { NativeDeviceTrainer } from "./nativeDeviceTrainer.js";
 import type {
   AdapterSpec,
   DeviceModel,
@@ -14,7 +12,9 @@ import type {
   StepOutput,
   StepSequence,
   Trainer,
-} from "./runtime.js";
+} from "./device.js";
+import { type NativeModel, nativeAddon, tensorList } from "./nativeAddon.js";
+import { NativeDeviceTrainer } from "./nativeDeviceTrainer.js";
 
 /** Master, gradient, gradient of the open pass and two moments, float32; and the compute weights' next version. */
 const bytesPerTrainedWeight = (dtype: ElementType) => 20 + (dtype === "float32" ? 4 : 2);
@@ -85,9 +85,4 @@ export class NativeDeviceModel implements DeviceModel {
   close(): void {
     this.#native.close();
   }
-}
-
-/** Named tensors as native code takes them. */
-export function tensorList(tensors: NamedTensors): NativeTensor[] {
-  return [...tensors].map(([name, { shape, data }]) => ({ name, shape, data }));
 }

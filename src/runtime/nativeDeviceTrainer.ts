@@ -1,9 +1,8 @@
 // Training on this machine's processors.
 
 import { cancellable } from "./cancellation.js";
-import type { NativePass, NativeTrainer } from "./nativeAddon.js";
-import { tensorList } from "./nativeDeviceModel.js";
-import type { NamedTensors, PassResult, Trainer, TrainPass, TrainRow } from "./runtime.js";
+import type { NamedTensors, PassResult, Trainer, TrainPass, TrainRow } from "./device.js";
+import { type NativePass, type NativeTrainer, tensorList } from "./nativeAddon.js";
 
 export class NativeDeviceTrainer implements Trainer {
   readonly #native: NativeTrainer;

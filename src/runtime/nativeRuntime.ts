@@ -2,9 +2,11 @@
 
 import { InsufficientMemoryError } from "../errors.js";
 import { cancellable } from "./cancellation.js";
+import type { AdapterSpec, DeviceModel, ElementType, LoadOptions, ModelSpec, Runtime } from "./device.js";
+import type { CompiledGrammar, GrammarBudgets, GrammarRequest, GrammarVocabulary, VocabularyParts } from "./grammar.js";
 import { nativeAddon } from "./nativeAddon.js";
 import { NativeDeviceModel, weightTrainingBytes } from "./nativeDeviceModel.js";
-import type { AdapterSpec, DeviceModel, ElementType, LoadOptions, ModelSpec, Runtime } from "./runtime.js";
+import type { PolicyLossMetrics, PolicyLossRow, PolicyLossSettings } from "./policyLoss.js";
 
 const PROGRESS_INTERVAL_MS = 50;
 
@@ -80,4 +82,38 @@ export function weightTensors(config: ModelSpec): { name: string; shape: number[
 /** The tensors of an adapter of a decoder by PEFT's names. */
 export function adapterTensors(config: ModelSpec, spec: AdapterSpec): { name: string; shape: number[] }[] {
   return nativeAddon().adapterTensors(config, spec);
+}
+
+/** Off the JavaScript thread. @throws BadRequestError "invalid_argument" for offsets or ids that do not fit. */
+export async function prepareVocabulary(parts: VocabularyParts): Promise<GrammarVocabulary> {
+  return nativeAddon().grammarVocabulary(parts.tokens, parts.offsets, parts.special, parts.end);
+}
+
+/**
+ * Compiles a grammar in its encoded intermediate form, on threads that do nothing else.
+ *
+ * @throws BadRequestError with code "grammar_too_complex" (`param` names the budget), "grammar_left_recursive" (`param`
+ * names the rule by its index, "rules[3]"), "grammar_empty" (nothing matches) or "invalid_grammar" (malformed);
+ * UnavailableError with code "no_threads" when the system starts no thread.
+ */
+export async function compileGrammar(
+  vocabulary: GrammarVocabulary,
+  program: Int32Array,
+  budgets: GrammarBudgets = {},
+  { client = "", signal }: GrammarRequest = {},
+): Promise<CompiledGrammar> {
+  return cancellable(signal, (cancellation) =>
+    nativeAddon().compileGrammar(vocabulary, program, budgets, client, cancellation),
+  );
+}
+
+/**
+ * The loss of a row and its derivative by every log-probability.
+ * @throws BadRequestError for arrays of different lengths or a missing one.
+ */
+export function policyLoss(
+  row: PolicyLossRow,
+  settings: PolicyLossSettings,
+): { dLogprobs: Float32Array; metrics: PolicyLossMetrics } {
+  return nativeAddon().policyLoss(row, settings);
 }

@@ -1,7 +1,5 @@
 // The policy-gradient loss in native code: arithmetic over log-probabilities that are already known.
 
-import { nativeAddon } from "./nativeAddon.js";
-
 /**
  * What shares one reduction, all completions of a trajectory group laid end to end. Arrays have one length; entry t is
  * about one predicted token, in every array the same.
@@ -61,15 +59,4 @@ export interface PolicyLossMetrics {
   approxKl: number;
   trained: number;
   sampled: number;
-}
-
-/**
- * The loss of a row and its derivative by every log-probability.
- * @throws BadRequestError for arrays of different lengths or a missing one.
- */
-export function policyLoss(
-  row: PolicyLossRow,
-  settings: PolicyLossSettings,
-): { dLogprobs: Float32Array; metrics: PolicyLossMetrics } {
-  return nativeAddon().policyLoss(row, settings);
 }

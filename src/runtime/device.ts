@@ -1,0 +1,334 @@
+/**
+ * The compute boundary: what the rest of the library sees of a device. Ids, block tables, token sources and scalars cross
+ * it; page and panel layouts do not. Arguments are copied and checked on the native side of the call: a wrong one is a
+ * `BadRequestError` with code "invalid_argument" and the argument's path as `param`, use after `close()` a
+ * `ClosedError`, never a crash. An aborted call rejects with `signal.reason`.
+ */
+import type { SamplingNumbers } from "../samplingNumbers.js";
+import type { GrammarMatcher } from "./grammar.js";
+
+export type ElementType = "float32" | "bfloat16";
+
+/** Rotary position embedding of a layer, half rotation. */
+export interface RopeSpec {
+  /** "none": the layer does not see positions. */
+  type: "none" | "default" | "linear" | "llama3" | "yarn";
+  theta: number;
+  /** Of a head's elements, from the first; above 0 and at most 1. */
+  rotaryShare: number;
+  /** linear, llama3, yarn */
+  factor: number;
+  /** llama3 */
+  lowFreqFactor: number;
+  highFreqFactor: number;
+  /** llama3, yarn */
+  originalMaxPositions: number;
+  /** yarn; 0: 0.1 ln(factor) + 1 */
+  attentionFactor: number;
+  betaFast: number;
+  betaSlow: number;
+  /** yarn; 0: absent */
+  mscale: number;
+  mscaleAllDim: number;
+  truncate: boolean;
+}
+
+export interface AttentionSpec {
+  heads: number;
+  kvHeads: number;
+  headDim: number;
+  rope: RopeSpec;
+  /** Multiplies q.k; 0: 1 / sqrt(headDim). */
+  scale: number;
+  /** Positions that a token sees, itself included; 0: all before it. */
+  window: number;
+  /** Scores become cap * tanh(score / cap); 0: as they are. */
+  softCap: number;
+  /** An RMS norm of every head of q and k, before rope. */
+  qkNorm: boolean;
+  qBias: boolean;
+  kBias: boolean;
+  vBias: boolean;
+  oBias: boolean;
+}
+
+/** down(activation(gate(x)) * up(x)) */
+export interface FeedForwardSpec {
+  intermediate: number;
+  activation: "silu" | "gelu_tanh";
+  bias: boolean;
+}
+
+/** x += attention(norm(x)), then x += feedForward(norm(x)). */
+export interface LayerSpec {
+  attention: AttentionSpec;
+  feedForward: FeedForwardSpec;
+  /** Whether what attention and feed-forward put out is normalised as well. */
+  norms: "before" | "before_and_after";
+  /** Of what attention and feed-forward add. */
+  residualScale: number;
+}
+
+/**
+ * What a model is, whatever computes it: its families differ only in this. Made of config.json by the weights room; what a
+ * device does not have of it is refused by name when it is loaded.
+ */
+export interface ModelSpec {
+  hidden: number;
+  vocab: number;
+  maxPositions: number;
+  layers: LayerSpec[];
+  rmsEps: number;
+  /** Norms multiply by 1 + weight. */
+  normAddsOne: boolean;
+  /** The head's weight is the embedding's. */
+  tiedHead: boolean;
+  embeddingScale: number;
+  logitScale: number;
+  /** 0: none. */
+  logitSoftCap: number;
+}
+
+/** Where a tensor lies: native code reads it with positioned reads, never a map. `name` is Hugging Face's. */
+export interface TensorLocation {
+  name: string;
+  file: string;
+  /** Bytes from the start of the file. */
+  offset: number;
+  bytes: number;
+  dtype: "F32" | "BF16" | "F16";
+  shape: number[];
+}
+
+export interface LoadOptions {
+  config: ModelSpec;
+  tensors: TensorLocation[];
+  dtype: ElementType;
+  /** KV pages of 64 positions that all sequences share. */
+  kvPages: number;
+  /** One of `Runtime.kernelSets`; the best by default. Bits do not depend on it. */
+  kernelSet?: string;
+  signal?: AbortSignal;
+  /** Called with 0..1 while weights are read. */
+  onProgress?(fraction: number): void;
+}
+
+export interface Runtime {
+  readonly threads: number;
+  /** Of the process-wide executor; takes effect between tasks. */
+  setThreads(threads: number): void;
+  /** Instruction sets this machine can run, best last. */
+  readonly kernelSets: readonly string[];
+  /**
+   * Bytes that load() would take for weights, for one KV page, and for one token of saved training activations; and that
+   * training all weights takes besides, activations not counted.
+   */
+  memory(
+    config: ModelSpec,
+    dtype: ElementType,
+  ): { weights: number; page: number; activationPerToken: number; weightTraining: number };
+  /** Bytes this process could still take, by the operating system and the control group it runs in. */
+  availableMemory(): number;
+  /** Reads the weights. `InsufficientMemoryError` before anything is taken; `ModelFileError` for a short or unreadable file. */
+  load(options: LoadOptions): Promise<DeviceModel>;
+}
+
+export interface ThinkingBudget {
+  /** Tokens that thoughts may have; where they have them, `close` is forced. */
+  tokens: number;
+  /** Tokens of the thoughts that the prompt ends in; -1: it has opened none. */
+  used: number;
+  /** Begins thoughts in the output; not empty. */
+  open: Int32Array;
+  /** Ends them; not empty. */
+  close: Int32Array;
+}
+
+/** Sampling state of one choice; sampling itself is native. Order and meaning of the filters are vLLM's. */
+export interface SlotParams extends SamplingNumbers {
+  /** 64 bits, signed or unsigned. */
+  seed: bigint;
+  /** Index of the choice: its own stream of draws. */
+  choice: number;
+  /** `endIds` are masked until this many tokens were drawn. */
+  minTokens: number;
+  endIds: Int32Array;
+  biasIds: Int32Array;
+  biasValues: Float32Array;
+  /** null: no restriction */
+  allowedIds: Int32Array | null;
+  badWords: Int32Array[];
+  /** For the repetition penalty. */
+  prompt: Int32Array;
+  /** How many of the most likely tokens to report with each draw; -1: none. */
+  topLogprobs: number;
+  /** Where topLogprobs is 0: the drawn token and these are reported instead, in this order. */
+  logprobIds?: Int32Array | null;
+  /** Ends thoughts that have become as long as they may be. */
+  thinking?: ThinkingBudget | null;
+  /** Outputs follow it from its present state on, in a copy of the slot's own. Its vocabulary must cover the model's. */
+  grammar?: GrammarMatcher | null;
+  /** Tokens that may end an output where the grammar is complete, beside the end tokens of its vocabulary. */
+  stopIds?: Int32Array;
+  /** Tokens that the grammar permits first, but that are drawn only where the likeliest token of all is one of them. */
+  thoughtIds?: Int32Array;
+}
+
+export interface StepSequence {
+  /** -1: no sampling state (pure prefill or prompt logprobs) */
+  slot: number;
+  /**
+   * Tokens to compute, or null: the one this slot sampled last, and those forced after it (they need not visit
+   * JavaScript first). `blocks` must have room for as many as that row's `jump` allowed.
+   */
+  tokens: Int32Array | null;
+  /** Of the first token. */
+  position: number;
+  /** Page ids covering positions 0 .. position + count - 1. */
+  blocks: Int32Array;
+  /** Adapter version id; 0: the base model. */
+  adapter: number;
+  /** Draw a token from the last token's logits. */
+  sample: boolean;
+  /**
+   * 0-based index of the output token drawn: draws depend on (seed, choice, outputIndex) only. With `tokens` null it
+   * counts one token before the draw; those forced after it are added.
+   */
+  outputIndex: number;
+  /** Tokens at most that are taken after the one drawn, while the slot's grammar permits no other; 0 if omitted. */
+  jump?: number;
+  /** -1: none; k >= 0: for each computed token, the log-probability of `next` and of the k most likely tokens. */
+  promptLogprobs: number;
+  /** With promptLogprobs: the token following each computed token (length of tokens; -1: none). */
+  next: Int32Array | null;
+}
+
+export interface RowLogprobs {
+  logprob: number;
+  /** Tokens at least as likely as this one; 1 is the best. */
+  rank: number;
+  topIds: Int32Array;
+  topLogprobs: Float32Array;
+}
+
+export interface StepOutput {
+  /** Per sequence: the sampled token, -1 if none was permitted (or the slot had no last token to go on from), -2 if `sample` was false. */
+  tokens: Int32Array;
+  /** Per sequence: raw log softmax of the sampled token; 0 where it was forced and the slot's topLogprobs is -1. */
+  logprobs: Float32Array;
+  /**
+   * Per sequence: log softmax, at the slot's temperature, of the sampled token: the bits that training at that temperature
+   * computes. NaN where it is 0 or 1, or the slot's topLogprobs is -1.
+   */
+  temperatureLogprobs: Float32Array;
+  /** Per sequence: what was taken after the sampled token, at most `jump` tokens; null: nothing. */
+  forced: (Int32Array | null)[];
+  /** Per sequence: the most likely tokens, or those of the slot's logprobIds. */
+  top: ({ ids: Int32Array; logprobs: Float32Array } | null)[];
+  /** Entries whose `next` is -1 have logprob 0 and rank 0. */
+  prompt: (RowLogprobs[] | null)[];
+  /** Native time. */
+  seconds: number;
+}
+
+export interface AdapterSpec {
+  rank: number;
+  alpha: number;
+  /** Scale alpha / sqrt(rank) instead of alpha / rank. */
+  rslora: boolean;
+  /** Any of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj. */
+  targets: string[];
+}
+
+/**
+ * Row-major float32 tensors by name: "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight" for adapters
+ * (PEFT's), "model.layers.0.self_attn.q_proj.weight" for weights (Hugging Face's).
+ */
+export type NamedTensors = Map<string, { shape: number[]; data: Float32Array }>;
+
+export interface DeviceModel {
+  readonly config: ModelSpec;
+  readonly dtype: ElementType;
+  readonly kernelSet: string;
+  readonly pageSize: 64;
+  readonly pages: number;
+  readonly bytes: number;
+  openSlot(params: SlotParams): number;
+  closeSlot(slot: number): void;
+  step(sequences: StepSequence[], signal?: AbortSignal): Promise<StepOutput>;
+  /** Queued in order with steps. */
+  copyPages(from: Int32Array, to: Int32Array): void;
+  /** Returns the version id (> 0). */
+  loadAdapter(spec: AdapterSpec, tensors: NamedTensors): Promise<number>;
+  /** Freed when no step, pass or trainer uses it any more. */
+  releaseAdapter(version: number): void;
+  trainAdapter(spec: AdapterSpec, options: { seed: bigint; tensors?: NamedTensors }): Promise<Trainer>;
+  /** Trains all weights in place; adapters and other trainers must be closed. */
+  trainWeights(): Promise<Trainer>;
+  /** Waits for nothing: pending calls reject with code "closed", memory goes when the last one has ended. */
+  close(): void;
+}
+
+export interface TrainRow {
+  tokens: Int32Array;
+  /** Index t is 1 when the prediction of token t + 1 is wanted; absent: all. */
+  trained?: Uint8Array;
+  /**
+   * Index t is what the logits that predict token t + 1 are divided by, 1e-6 to 1e6; absent: 1. Logprobs and entropies are then
+   * of the softmax at that temperature.
+   */
+  temperatures?: Float32Array;
+  /** Index of an earlier row whose first `prefixLength` tokens this row continues: they are computed once. */
+  prefix?: number;
+  prefixLength?: number;
+}
+
+export interface PassResult {
+  /** Per row: index t holds the natural-log probability of token t + 1 given tokens 0..t; the last entry is 0. */
+  logprobs: Float32Array[];
+  /** Per row, aligned the same way, in nats over the whole vocabulary. */
+  entropies: Float32Array[];
+}
+
+export interface Trainer {
+  readonly steps: number;
+  /**
+   * Forward with activations kept on the native side. The pass and its backward take `memoryBudget` bytes at most (0 or
+   * absent: no limit); where that is not enough even with all layers computed again in backward, it rejects with code
+   * "insufficient_memory" and says what is needed. Up to `keepBytes` (absent: the budget) layers are kept rather than
+   * computed again. The numbers do not depend on either. `entropyGradient`: backward may be given derivatives by
+   * entropies, at the price of one more product with the head.
+   */
+  forward(
+    rows: TrainRow[],
+    options?: { memoryBudget?: number; keepBytes?: number; entropyGradient?: boolean; signal?: AbortSignal },
+  ): Promise<TrainPass>;
+  /** No activations kept. `adapter`: a version id, 0 the base, absent this trainer's own weights. */
+  evaluate(rows: TrainRow[], options?: { adapter?: number; signal?: AbortSignal }): Promise<PassResult>;
+  /** Clips by global norm (0: no clipping), one AdamW step with decoupled decay, gradients cleared. A gradNorm that is not finite left the weights as they were. */
+  optimStep(settings: {
+    learningRate: number;
+    beta1: number;
+    beta2: number;
+    eps: number;
+    weightDecay: number;
+    maxGradNorm: number;
+  }): Promise<{ gradNorm: number }>;
+  zeroGrad(): Promise<void>;
+  /** The current weights as a version the sampler can use (immutable; same bits as the trainer's forward). 0 when the base itself is trained. */
+  publish(): Promise<number>;
+  tensors(): readonly { name: string; shape: number[] }[];
+  read(part: "value" | "gradient" | "moment1" | "moment2"): Promise<NamedTensors>;
+  /** `steps` sets the optimizer's step count (bias correction). */
+  write(part: "value" | "moment1" | "moment2", tensors: NamedTensors, steps?: number): Promise<void>;
+  close(): void;
+}
+
+export interface TrainPass extends PassResult {
+  /**
+   * Accumulates the gradient of a loss whose derivatives by each logprob, and by each entropy, are given (same lengths as
+   * logprobs). Frees the activations.
+   */
+  backward(dLogprobs: Float32Array[], dEntropies?: Float32Array[]): Promise<void>;
+  close(): void;
+}
