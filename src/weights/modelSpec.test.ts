@@ -16,6 +16,7 @@ const llama = { model_type: "llama", architectures: ["LlamaForCausalLM"], ...siz
 const mistral = { ...llama, model_type: "mistral", architectures: ["MistralForCausalLM"], sliding_window: null };
 const qwen2 = { ...llama, model_type: "qwen2", architectures: ["Qwen2ForCausalLM"] };
 const qwen3 = { ...llama, model_type: "qwen3", architectures: ["Qwen3ForCausalLM"] };
+const smollm3 = { ...llama, model_type: "smollm3", architectures: ["SmolLM3ForCausalLM"], num_hidden_layers: 5 };
 
 const parse = (config: object) => modelSpec(new JsonFields("config.json", config));
 
@@ -109,6 +110,18 @@ describe("modelSpec", () => {
     });
   });
 
+  it("takes layers without rope, each fourth where config.json does not say", () => {
+    const ropes = (config: object) =>
+      parse({ ...smollm3, ...config }).layers.map(({ attention: { rope } }) => rope.type);
+    expect(ropes({})).toEqual(["default", "default", "default", "none", "default"]);
+    expect(ropes({ no_rope_layer_interval: 2 })).toEqual(["default", "none", "default", "none", "default"]);
+    const yarn = { rope_type: "yarn", original_max_position_embeddings: 2048 };
+    const layers = { no_rope_layers: [0, 0, 1, 0, 0], no_rope_layer_interval: 2 };
+    expect(ropes({ ...layers, rope_scaling: yarn })).toEqual(["none", "none", "yarn", "none", "none"]);
+    expect(parse(smollm3).tiedHead).toBe(true);
+    expect(attention(smollm3).rope.theta).toBe(2e6);
+  });
+
   it("accepts a sliding window that no sequence can outgrow", () => {
     expect(refused({ ...mistral, sliding_window: 8192 })).toBeNull();
     expect(refused({ ...qwen2, sliding_window: 4096, use_sliding_window: false, max_window_layers: 1 })).toBeNull();
@@ -136,6 +149,10 @@ describe("modelSpec", () => {
     ["attention_bias", { ...qwen2, attention_bias: false }],
     ["mlp_bias", { ...qwen3, mlp_bias: true }],
     ["sliding_window", { ...mistral, sliding_window: 4096 }],
+    ["sliding_window", { ...smollm3, sliding_window: 4096, use_sliding_window: true }],
+    ["no_rope_layers", { ...smollm3, no_rope_layers: [1, 1, 1, 0] }],
+    ["no_rope_layers", { ...smollm3, no_rope_layers: [1, 1, 1, 0, 2] }],
+    ["no_rope_layers", { ...smollm3, no_rope_layers: 4 }],
     ["sliding_window", { ...llama, model_type: "mistral", architectures: ["MistralForCausalLM"] }],
     ["sliding_window", { ...qwen2, sliding_window: 4096, use_sliding_window: true }],
     ["layer_types", { ...qwen3, layer_types: ["full_attention", "sliding_attention"] }],

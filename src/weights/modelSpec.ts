@@ -3,7 +3,7 @@
 
 import type { LayerSpec, ModelSpec } from "../runtime/runtime.js";
 import type { JsonFields } from "./jsonFields.js";
-import { ropeSpec } from "./ropeSpec.js";
+import { NO_ROPE, ropeSpec } from "./ropeSpec.js";
 
 /** What differs between families beside their sizes, as the Hugging Face classes of these names define it. */
 interface Family {
@@ -17,6 +17,14 @@ interface Family {
   headDim?: number;
   /** Positions a layer sees when `sliding_window` is absent; null: all. */
   slidingWindow: number | null;
+  /** Windows are off unless `use_sliding_window` is true. */
+  windowSwitch?: boolean;
+  /** Rope's base when config.json does not say. */
+  ropeTheta?: number;
+  /** Where `tie_word_embeddings` is absent. */
+  tiedHead?: boolean;
+  /** Has `no_rope_layers`: layers that do not see positions. */
+  layersWithoutRope?: boolean;
 }
 
 const FAMILIES: Record<string, Family> = {
@@ -43,6 +51,7 @@ const FAMILIES: Record<string, Family> = {
     mlpBias: "never",
     qkNorm: false,
     slidingWindow: null,
+    windowSwitch: true,
   },
   qwen3: {
     architecture: "Qwen3ForCausalLM",
@@ -52,6 +61,19 @@ const FAMILIES: Record<string, Family> = {
     qkNorm: true,
     headDim: 128,
     slidingWindow: null,
+    windowSwitch: true,
+  },
+  smollm3: {
+    architecture: "SmolLM3ForCausalLM",
+    qkvBias: "option",
+    oBias: "option",
+    mlpBias: "option",
+    qkNorm: false,
+    slidingWindow: null,
+    windowSwitch: true,
+    ropeTheta: 2_000_000,
+    tiedHead: true,
+    layersWithoutRope: true,
   },
 };
 
@@ -63,14 +85,15 @@ export function modelSpec(fields: JsonFields): ModelSpec {
   const maxPositions = fields.integer("max_position_embeddings", 1, 2 ** 24);
   refuseSlidingWindow(fields, family, maxPositions);
   const layer = layerSpec(fields, family, hidden, maxPositions);
+  const layers = Array<LayerSpec>(fields.integer("num_hidden_layers", 1, 1024)).fill(layer);
   return {
     hidden,
     vocab: fields.integer("vocab_size", 1, 2 ** 22),
     maxPositions,
-    layers: Array<LayerSpec>(fields.integer("num_hidden_layers", 1, 1024)).fill(layer),
+    layers: family.layersWithoutRope ? withoutRope(fields, layers) : layers,
     rmsEps: fields.number("rms_norm_eps", 1e-12, 1, 1e-6),
     normAddsOne: false,
-    tiedHead: fields.boolean("tie_word_embeddings", false),
+    tiedHead: fields.boolean("tie_word_embeddings", family.tiedHead ?? false),
     embeddingScale: 1,
     logitScale: 1,
     logitSoftCap: 0,
@@ -93,7 +116,7 @@ function layerSpec(fields: JsonFields, family: Family, hidden: number, maxPositi
       heads,
       kvHeads,
       headDim,
-      rope: ropeSpec(fields, maxPositions),
+      rope: ropeSpec(fields, maxPositions, family.ropeTheta),
       scale: 0,
       window: 0,
       softCap: 0,
@@ -111,6 +134,19 @@ function layerSpec(fields: JsonFields, family: Family, hidden: number, maxPositi
     norms: "before",
     residualScale: 1,
   };
+}
+
+/** `no_rope_layers` has a 1 for every layer with rope and a 0 for every other; where absent, every n-th layer has none. */
+function withoutRope(fields: JsonFields, layers: LayerSpec[]): LayerSpec[] {
+  const name = "no_rope_layers";
+  const interval = fields.integer("no_rope_layer_interval", 1, 1024, 4);
+  const roped = fields.get(name) ?? layers.map((_, i) => ((i + 1) % interval === 0 ? 0 : 1));
+  if (!Array.isArray(roped) || roped.length !== layers.length || roped.some((value) => value !== 0 && value !== 1)) {
+    fields.fail(name, `must be a list of ${layers.length} numbers (num_hidden_layers), each 0 or 1`);
+  }
+  return layers.map((layer, i) =>
+    roped[i] === 1 ? layer : { ...layer, attention: { ...layer.attention, rope: NO_ROPE } },
+  );
 }
 
 function familyOf(fields: JsonFields): Family {
@@ -157,10 +193,8 @@ function refuseSlidingWindow(fields: JsonFields, family: Family, maxPositions: n
     if (other !== undefined) fields.fail("layer_types", `contains "${other}"; only full_attention is known`);
     return;
   }
-  // The Qwen families have a switch, which is off unless it is named.
-  const switchable = family.architecture.startsWith("Qwen");
-  if (switchable && !fields.boolean("use_sliding_window", false)) return;
-  if (!switchable && fields.get("use_sliding_window") === false) return;
+  if (family.windowSwitch && !fields.boolean("use_sliding_window", false)) return;
+  if (!family.windowSwitch && fields.get("use_sliding_window") === false) return;
   const window = fields.has("sliding_window") ? fields.get("sliding_window") : family.slidingWindow;
   if (window === null) return;
   if (typeof window !== "number" || window < maxPositions) {

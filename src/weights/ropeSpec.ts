@@ -22,7 +22,27 @@ const FIELDS: Record<RopeType, string[]> = {
   ],
 };
 
-export function ropeSpec(config: JsonFields, maxPositions: number): RopeSpec {
+const PLAIN: RopeSpec = {
+  type: "default",
+  theta: 10_000,
+  rotaryShare: 1,
+  factor: 1,
+  lowFreqFactor: 1,
+  highFreqFactor: 4,
+  originalMaxPositions: 0,
+  attentionFactor: 0,
+  betaFast: 32,
+  betaSlow: 1,
+  mscale: 0,
+  mscaleAllDim: 0,
+  truncate: true,
+};
+
+/** Of a layer that does not see positions. */
+export const NO_ROPE: RopeSpec = { ...PLAIN, type: "none" };
+
+/** `plainTheta`: where config.json does not say. */
+export function ropeSpec(config: JsonFields, maxPositions: number, plainTheta = PLAIN.theta): RopeSpec {
   const given = config.object("rope_parameters") ?? config.object("rope_scaling");
   const scaling = given ?? new JsonFields(config.file, {}, "rope_scaling");
   const type = scaling.string("rope_type", scaling.string("type", "default"));
@@ -43,19 +63,9 @@ export function ropeSpec(config: JsonFields, maxPositions: number): RopeSpec {
   }
   const theta = scaling.has("rope_theta") ? scaling : config;
   const rope: RopeSpec = {
+    ...PLAIN,
     type: type as RopeType,
-    theta: theta.number("rope_theta", 1, 1e15, 10_000),
-    rotaryShare: 1,
-    factor: 1,
-    lowFreqFactor: 1,
-    highFreqFactor: 4,
-    originalMaxPositions: 0,
-    attentionFactor: 0,
-    betaFast: 32,
-    betaSlow: 1,
-    mscale: 0,
-    mscaleAllDim: 0,
-    truncate: true,
+    theta: theta.number("rope_theta", 1, 1e15, plainTheta),
   };
   if (type === "default") return rope;
   if (type === "yarn") return yarn(rope, scaling, maxPositions);

@@ -9,7 +9,18 @@ import { openWeightFolder } from "../../src/weights/weightFolder.js";
 
 export { plainSlot } from "./plainSlot.js";
 
-export const CASES = ["llama", "llama3_rope", "llama_linear", "mistral", "qwen2", "qwen3", "qwen3_yarn"] as const;
+export const CASES = [
+  "llama",
+  "llama3_rope",
+  "llama_linear",
+  "mistral",
+  "qwen2",
+  "qwen3",
+  "qwen3_yarn",
+  "smollm3",
+  "smollm3_odd",
+  "smollm3_yarn",
+] as const;
 export type Case = (typeof CASES)[number];
 
 export function caseFolder(name: Case): string {

@@ -95,14 +95,17 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
   m.hidden = int(j["hidden_size"].value);
   m.vocab = int(j["vocab_size"].value), m.max_positions = int(j["max_position_embeddings"].value);
   m.rms_eps = float(j["rms_norm_eps"].value);
-  m.tied_head = j["tie_word_embeddings"].value != 0;
+  m.tied_head = j.number_or("tie_word_embeddings", 1) != 0;
   LayerSpec l;
   AttentionSpec& a = l.attention;
   l.feed_forward.intermediate = int(j["intermediate_size"].value);
   a.heads = int(j["num_attention_heads"].value), a.kv_heads = int(j["num_key_value_heads"].value);
   a.head_dim = int(j.number_or("head_dim", m.hidden / a.heads));
   a.qk_norm = family == "qwen3";
-  a.q_bias = a.k_bias = a.v_bias = family == "qwen2";
+  auto flag = [&](const char* name) { return j.number_or(name, 0) != 0; };
+  a.o_bias = flag("attention_bias");
+  a.q_bias = a.k_bias = a.v_bias = family == "qwen2" || a.o_bias;
+  l.feed_forward.bias = flag("mlp_bias");
   Json rope = j.has("rope_parameters") ? j["rope_parameters"] : j.has("rope_scaling") ? j["rope_scaling"] : Json{};
   a.rope.theta = j.has("rope_theta") ? j["rope_theta"].value : rope["rope_theta"].value;
   const std::string kind = rope.has("rope_type") ? rope["rope_type"].string : "default";
@@ -115,6 +118,9 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
   a.rope.high_freq_factor = rope.number_or("high_freq_factor", 4);
   a.rope.original_max_positions = rope.number_or("original_max_position_embeddings", 0);
   m.layers.assign(size_t(j["num_hidden_layers"].value), l);
+  if (j.has("no_rope_layers"))
+    for (size_t i = 0; i < m.layers.size(); i++)
+      if (j["no_rope_layers"].items[i].value == 0) m.layers[i].attention.rope.type = RopeType::none;
   return m;
 }
 
