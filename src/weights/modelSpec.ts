@@ -25,6 +25,8 @@ interface Family {
   tiedHead?: boolean;
   /** Has `no_rope_layers`: layers that do not see positions. */
   layersWithoutRope?: boolean;
+  /** Has Granite's four: `embedding_multiplier`, `attention_multiplier`, `residual_multiplier`, `logits_scaling`. */
+  multipliers?: boolean;
 }
 
 const FAMILIES: Record<string, Family> = {
@@ -75,6 +77,15 @@ const FAMILIES: Record<string, Family> = {
     tiedHead: true,
     layersWithoutRope: true,
   },
+  granite: {
+    architecture: "GraniteForCausalLM",
+    qkvBias: "option",
+    oBias: "option",
+    mlpBias: "option",
+    qkNorm: false,
+    slidingWindow: null,
+    multipliers: true,
+  },
 };
 
 /** @throws ModelFileError naming the field that is missing, out of range, or asks for something that is not computed. */
@@ -94,8 +105,8 @@ export function modelSpec(fields: JsonFields): ModelSpec {
     rmsEps: fields.number("rms_norm_eps", 1e-12, 1, 1e-6),
     normAddsOne: false,
     tiedHead: fields.boolean("tie_word_embeddings", family.tiedHead ?? false),
-    embeddingScale: 1,
-    logitScale: 1,
+    embeddingScale: multiplier(fields, family, "embedding_multiplier"),
+    logitScale: 1 / multiplier(fields, family, "logits_scaling"),
     logitSoftCap: 0,
   };
 }
@@ -117,7 +128,7 @@ function layerSpec(fields: JsonFields, family: Family, hidden: number, maxPositi
       kvHeads,
       headDim,
       rope: ropeSpec(fields, maxPositions, family.ropeTheta),
-      scale: 0,
+      scale: family.multipliers ? multiplier(fields, family, "attention_multiplier") : 0,
       window: 0,
       softCap: 0,
       qkNorm: family.qkNorm,
@@ -132,8 +143,12 @@ function layerSpec(fields: JsonFields, family: Family, hidden: number, maxPositi
       bias: fields.boolean("mlp_bias", false),
     },
     norms: "before",
-    residualScale: 1,
+    residualScale: multiplier(fields, family, "residual_multiplier"),
   };
+}
+
+function multiplier(fields: JsonFields, family: Family, name: string): number {
+  return family.multipliers ? fields.number(name, 1e-3, 1e3, 1) : 1;
 }
 
 /** `no_rope_layers` has a 1 for every layer with rope and a 0 for every other; where absent, every n-th layer has none. */

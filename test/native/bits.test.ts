@@ -74,7 +74,7 @@ async function prefill(
 const acrossKernelSets = new Map<string, number[]>();
 
 describe.each(
-  (["llama", "mistral", "qwen2", "qwen3_yarn", "smollm3_odd"] as const).flatMap((name) =>
+  (["llama", "mistral", "qwen2", "qwen3_yarn", "smollm3_odd", "granite_odd"] as const).flatMap((name) =>
     (["float32", "bfloat16"] as const).flatMap((dtype) =>
       runtime.kernelSets
         // Software multiply-adds: one model tells as much as four.

@@ -20,6 +20,9 @@ export const CASES = [
   "smollm3",
   "smollm3_odd",
   "smollm3_yarn",
+  "granite",
+  "granite_llama3",
+  "granite_odd",
 ] as const;
 export type Case = (typeof CASES)[number];
 

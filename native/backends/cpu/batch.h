@@ -26,6 +26,8 @@ struct Model {
   void reserve_positions(int count) {
     for (RopeTable& rope : ropes_) rope.reserve(count);
   }
+  float residual_scale(int layer) const { return float(spec.layers[layer].residual_scale); }
+  float embedding_scale() const { return float(spec.embedding_scale); }
   // Of q.k in a layer's attention.
   float attention_scale(int layer) const { return scales_[layer]; }
   int64_t head_ld() const { return padded(shape.head_dim); }  // float32 per head in attention's outputs

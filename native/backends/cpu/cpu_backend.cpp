@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "head.h"
 #include "layer_forward.h"
 #include "parameters.h"
 #include "products.h"
@@ -68,10 +69,7 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
   workspace_.configure(m, rows, pool_.workers(), 1, lora_columns);
   const bool small = rows * m.layer_bytes() / k.elem <= kInlineMacs;
   Team team = small ? Team() : Team(pool_);
-  each_rows(team, rows, c.hidden, [&](int row, int n, int) {
-    for (int i = row; i < row + n; i++)
-      k.embed(m.weights->embedding.panels.data(), c.vocab, c.hidden, batch_.tokens[i], residual_.at(i));
-  });
+  embed_tokens(team, m, batch_, residual_);
   LayerActivations a;
   a.x_in = a.x_mid = a.x_out = residual_;
   a.attention = attention_;
@@ -99,9 +97,7 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
   Team& head_team = team.ok() && int64_t(wanted) * head.n * head.k > kInlineMacs ? all : team;
   const Split split = split_product(head_team, wanted, panels_of(head.n));
   head_team.each(split.chunks(), [&](int64_t chunk, int) {
-    const Tile t = tile_of(split, chunk);
-    k.gemm(normed_.at(t.row), normed_.ld, t.rows, head.panels.data() + t.panel * panel_bytes(k, head.k), head.k,
-           t.panels, logits_.values.at(t.row, int64_t(t.panel) * kLanes), logits_.values.ld, false);
+    head_tile(m, normed_, tile_of(split, chunk), logits_.values);
   });
   return team.ok() && head_team.ok() ? &logits_ : nullptr;
 }

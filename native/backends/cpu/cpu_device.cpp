@@ -39,11 +39,8 @@ void CpuDevice::require(const ModelSpec& m) const {
       refuse(at + "feedForward.activation", "other than silu is what the CPU does not have");
     if (l.norms != model::NormPlacement::before)
       refuse(at + "norms", "after attention and feed-forward are what the CPU does not have");
-    if (l.residual_scale != 1) refuse(at + "residualScale", "other than 1 is what the CPU does not have");
   }
   if (m.norm_adds_one) refuse("normAddsOne", "is what the CPU does not have");
-  if (m.embedding_scale != 1) refuse("embeddingScale", "other than 1 is what the CPU does not have");
-  if (m.logit_scale != 1) refuse("logitScale", "other than 1 is what the CPU does not have");
   if (m.logit_soft_cap != 0) refuse("logitSoftCap", "is what the CPU does not have");
 }
 

@@ -117,6 +117,10 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
   a.rope.low_freq_factor = rope.number_or("low_freq_factor", 1),
   a.rope.high_freq_factor = rope.number_or("high_freq_factor", 4);
   a.rope.original_max_positions = rope.number_or("original_max_position_embeddings", 0);
+  if (family == "granite") {
+    a.scale = j["attention_multiplier"].value, l.residual_scale = j["residual_multiplier"].value;
+    m.embedding_scale = j["embedding_multiplier"].value, m.logit_scale = 1 / j["logits_scaling"].value;
+  }
   m.layers.assign(size_t(j["num_hidden_layers"].value), l);
   if (j.has("no_rope_layers"))
     for (size_t i = 0; i < m.layers.size(); i++)

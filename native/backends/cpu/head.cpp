@@ -37,9 +37,7 @@ struct HeadPass {
     });
     const Split split = split_product(team, rows, panels_of(head.n));
     team.each(split.chunks(), [&](int64_t chunk, int) {
-      const Tile t = tile_of(split, chunk);
-      k.gemm(b.normed.at(t.row), b.normed.ld, t.rows, head.panels.data() + t.panel * panel_bytes(k, head.k), head.k,
-             t.panels, b.logits.at(t.row, int64_t(t.panel) * kLanes), b.logits.ld, false);
+      head_tile(m, b.normed, tile_of(split, chunk), b.logits);
     });
   }
 
@@ -49,6 +47,9 @@ struct HeadPass {
     if (entry.inverse_temperature != 1) k.scale(logits, head.n, entry.inverse_temperature, logits);
     return logits;
   }
+
+  // Of a gradient with respect to an entry's tempered logits, for that with respect to the head's product.
+  float gradient_scale(const Entry& entry) const { return entry.inverse_temperature * float(m.spec.logit_scale); }
 
   // out[row0 + i] = block's residual[i] . head.
   void project(Team& team, HeadMemory::Block& b, int row0, int rows, const Matrix& out) {
@@ -64,6 +65,17 @@ struct HeadPass {
 constexpr int64_t kLogitBytes = int64_t(96) << 20, kCachedHead = int64_t(4) << 20;
 
 }  // namespace
+
+void head_tile(const Model& m, const Rows& normed, const Tile& t, const Matrix& logits) {
+  const Kernels& k = m.kernels;
+  const Linear& head = m.weights->head();
+  const int64_t col = int64_t(t.panel) * kLanes;
+  k.gemm(normed.at(t.row), normed.ld, t.rows, head.panels.data() + t.panel * panel_bytes(k, head.k), head.k, t.panels,
+         logits.at(t.row, col), logits.ld, false);
+  const float scale = float(m.spec.logit_scale);
+  if (scale == 1) return;
+  for (int i = t.row; i < t.row + t.rows; i++) k.scale(logits.at(i, col), t.panels * kLanes, scale, logits.at(i, col));
+}
 
 void HeadMemory::configure(const Model& m, int entries, int workers, bool gradient, bool weight_gradient) {
   const Kernels& k = m.kernels;
@@ -103,7 +115,7 @@ void head_forward(Team& team, const Model& m, const Matrix& x, const std::vector
         logprobs[e] = logits[target] - lse;
         entropies[e] = k.entropy(logits, head.n, lse);
         if (units.logprob)
-          k.softmax_residual(logits, head.n, lse, target, entries[e].inverse_temperature, b.residual.at(i),
+          k.softmax_residual(logits, head.n, lse, target, pass.gradient_scale(entries[e]), b.residual.at(i),
                              b.residual.ld);
       }
     });
@@ -114,7 +126,7 @@ void head_forward(Team& team, const Model& m, const Matrix& x, const std::vector
         const float* logits = b.logits.at(i);
         const int e = row0 + i;
         k.policy_residual(logits, head.n, k.log_sum_exp(logits, head.n), entropies[e], entries[e].target, 0,
-                          entries[e].inverse_temperature, b.residual.at(i), b.residual.ld);
+                          pass.gradient_scale(entries[e]), b.residual.at(i), b.residual.ld);
       }
     });
     pass.project(t, b, row0, rows, units.entropy);
@@ -136,7 +148,7 @@ void head_weight_gradient(Team& team, const Model& m, const Matrix& x, const std
         for (int i = row; i < row + n; i++) {
           const int e = row0 + i;
           const float* logits = pass.tempered(b, i, entries[e]);
-          const float lse = k.log_sum_exp(logits, head.n), scale = entries[e].inverse_temperature;
+          const float lse = k.log_sum_exp(logits, head.n), scale = pass.gradient_scale(entries[e]);
           if (d.by_entropy)
             k.policy_residual(logits, head.n, lse, k.entropy(logits, head.n, lse), entries[e].target,
                               scale * d.by_logprob[e], scale * d.by_entropy[e], b.residual.at(i), b.residual.ld);

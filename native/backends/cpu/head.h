@@ -4,6 +4,9 @@
 
 namespace anneal::cpu {
 
+// Logits of a tile of normed hidden states, as the model's logit scale has them.
+void head_tile(const Model&, const Rows& normed, const Tile&, const Matrix& logits);
+
 // A prediction: the hidden state of row `hidden` of the batch, the token that came, and what the logits are multiplied
 // with.
 struct Entry {

@@ -121,9 +121,11 @@ struct LayerBackward {
     });
   }
 
+  // What attention or feed-forward put out takes of dx.
   void round_dx(Team& team, const Rows& to, int row0, int rows) const {
+    const float scale = m.residual_scale(layer);
     each_rows(team, rows, c.hidden, [&](int row, int n, int) {
-      k.round_rows(dx.at(row0 + row), dx.ld, n, c.hidden, 1.0f, to.at(row), to.ld);
+      k.round_rows(dx.at(row0 + row), dx.ld, n, c.hidden, scale, to.at(row), to.ld);
     });
   }
 

@@ -38,19 +38,28 @@ void norm_rows(Team& team, const Model& m, const Matrix& x, const std::vector<fl
   });
 }
 
-// Residual rows + x W^T, in float32.
+// Residual rows + residual scale * x W^T, in float32.
 void add_product(Team& team, const ProjectionTile& tile, int p, const Rows& x, int row0, int rows, const Rows& z,
-                 const Matrix& from, const Matrix& to) {
+                 const Matrix& from, const Matrix& to, Workspace& ws) {
   const int n = tile.m.shape.hidden;
+  const float scale = tile.m.residual_scale(tile.layer);
   const Split split = split_product(team, rows, panels_of(n));
-  team.each(split.chunks(), [&](int64_t chunk, int) {
+  team.each(split.chunks(), [&](int64_t chunk, int worker) {
     const Tile t = tile_of(split, chunk);
     const int64_t col = int64_t(t.panel) * kLanes;
     if (from.data != to.data)
       for (int i = 0; i < t.rows; i++)
         std::memcpy(to.at(row0 + t.row + i, col), from.at(row0 + t.row + i, col),
                     size_t(t.panels) * kLanes * sizeof(float));
-    tile(p, x, row0, t, z, to.at(row0 + t.row, col), to.ld, true);
+    if (scale == 1) {
+      tile(p, x, row0, t, z, to.at(row0 + t.row, col), to.ld, true);
+      return;
+    }
+    const int cols = t.panels * kLanes;
+    float* sums = ws.workers[worker].tile.floats();
+    tile(p, x, row0, t, z, sums, cols, false);
+    for (int i = 0; i < t.rows; i++)
+      tile.m.kernels.add_scaled(to.at(row0 + t.row + i, col), sums + int64_t(i) * cols, scale, cols);
   });
 }
 
@@ -148,7 +157,7 @@ void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, con
   const Rows attention = a.attention.from(row0);
   static constexpr int o[] = {kO};
   lora_down(team, m, batch, layer, o, 1, attention, row0, rows, &span.z[kO], ws);
-  add_product(team, tile, kO, attention, row0, rows, span.z[kO], a.x_in, a.x_mid);
+  add_product(team, tile, kO, attention, row0, rows, span.z[kO], a.x_in, a.x_mid, ws);
 
   norm_rows(team, m, a.x_mid.from(row0), w.post_norm, rows, span.normed);
   static constexpr int gate_up[] = {kGate, kUp};
@@ -171,7 +180,7 @@ void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, con
   if (!a.x_out) return;
   static constexpr int down[] = {kDown};
   lora_down(team, m, batch, layer, down, 1, span.act, row0, rows, &span.z[kDown], ws);
-  add_product(team, tile, kDown, span.act, row0, rows, span.z[kDown], a.x_mid, a.x_out);
+  add_product(team, tile, kDown, span.act, row0, rows, span.z[kDown], a.x_mid, a.x_out, ws);
 }
 
 }  // namespace
@@ -210,6 +219,17 @@ void lora_down(Team& team, const Model& m, const Batch& batch, int layer, const 
       k.gemm(input.at(from), input.ld, to - from, low.a.data(), m.weights->layers[layer].projections[projections[p]].k,
              columns / kLanes, sums, columns, false);
       k.round_rows(sums, columns, to - from, columns, s.adapter->scale, z[p].at(from), z[p].ld);
+    }
+  });
+}
+
+void embed_tokens(Team& team, const Model& m, const Batch& batch, const Matrix& x) {
+  const Shape& c = m.shape;
+  const float scale = m.embedding_scale();
+  each_rows(team, batch.rows, c.hidden, [&](int row, int n, int) {
+    for (int i = row; i < row + n; i++) {
+      m.kernels.embed(m.weights->embedding.panels.data(), c.vocab, c.hidden, batch.tokens[i], x.at(i));
+      if (scale != 1) m.kernels.scale(x.at(i), c.hidden, scale, x.at(i));
     }
   });
 }

@@ -4,6 +4,9 @@
 
 namespace anneal::cpu {
 
+// The residual stream before the first layer: x [rows][hidden].
+void embed_tokens(Team&, const Model&, const Batch&, const Matrix& x);
+
 void layer_forward(Team&, const Model&, const Batch&, int layer, const LayerActivations&, Workspace&);
 
 // z[p] = round(s A x) for the adapted ones of `count` projections of the same input. Rows are relative to row0 of the

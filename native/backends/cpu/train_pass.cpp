@@ -229,7 +229,6 @@ LayerActivations Pass::activations(int layer) {
 
 bool Pass::forward(std::span<const TrainRow> rows, const PassOptions& options) {
   const Shape& c = m_.shape;
-  const Kernels& k = m_.kernels;
   entropy_gradient_ = options.entropy_gradient;
   lay_out(rows);
   list_entries(rows);
@@ -241,10 +240,7 @@ bool Pass::forward(std::span<const TrainRow> rows, const PassOptions& options) {
   TrainMemory& mem = *memory_;
   Team team(pool_);
   team.each(pages_, [&](int64_t page, int) { memory_->pages.clear(int(page)); });
-  each_rows(team, tokens, c.hidden, [&](int row, int n, int) {
-    for (int i = row; i < row + n; i++)
-      k.embed(m_.weights->embedding.panels.data(), c.vocab, c.hidden, mem.batch.tokens[i], mem.x[0].at(i));
-  });
+  embed_tokens(team, m_, mem.batch, mem.x[0]);
   for (int l = 0; l < c.layers && team.ok(); l++) layer_forward(team, m_, mem.batch, l, activations(l), mem.workspace);
   std::vector<float> logprobs(found), entropies(found);
   Units units;
@@ -330,7 +326,8 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy_rows) {
     team.each((c.hidden + kColumns - 1) / kColumns, [&](int64_t chunk, int) {
       const int col = int(chunk) * kColumns;
       for (int t = 0; t < tokens; t++)
-        k.add(wanted.embedding.at(batch.tokens[t], col), mem.d_x.at(t, col), std::min(kColumns, c.hidden - col));
+        k.add_scaled(wanted.embedding.at(batch.tokens[t], col), mem.d_x.at(t, col), m_.embedding_scale(),
+                     std::min(kColumns, c.hidden - col));
     });
   }
   return team.ok() && trainable_->commit();
