@@ -96,9 +96,8 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
   Team all(pool_);
   Team& head_team = team.ok() && int64_t(wanted) * head.n * head.k > kInlineMacs ? all : team;
   const Split split = split_product(head_team, wanted, panels_of(head.n));
-  head_team.each(split.chunks(), [&](int64_t chunk, int) {
-    head_tile(m, normed_, tile_of(split, chunk), logits_.values);
-  });
+  head_team.each(split.chunks(),
+                 [&](int64_t chunk, int) { head_tile(m, normed_, tile_of(split, chunk), logits_.values); });
   return team.ok() && head_team.ok() ? &logits_ : nullptr;
 }
 

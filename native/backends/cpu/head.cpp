@@ -36,9 +36,7 @@ struct HeadPass {
                   m.shape.hidden, b.normed.at(i), b.normed.ld);
     });
     const Split split = split_product(team, rows, panels_of(head.n));
-    team.each(split.chunks(), [&](int64_t chunk, int) {
-      head_tile(m, b.normed, tile_of(split, chunk), b.logits);
-    });
+    team.each(split.chunks(), [&](int64_t chunk, int) { head_tile(m, b.normed, tile_of(split, chunk), b.logits); });
   }
 
   // Row i of the block as its entry's temperature has it; called once.
