@@ -37,6 +37,7 @@ Sequence read_sequence(const Argument& entry, const ModelHandle& handle) {
   s.jump = int(entry.field("jump", [](Argument a) { return a.missing() ? 0 : a.integer(0, 1 << 16); }));
   s.output_index = whole("outputIndex", 0, INT32_MAX);
   s.prompt_logprobs = whole("promptLogprobs", -1, handle.spec.vocab);
+  s.state_count = int(entry.field("states", [](Argument a) { return a.missing() ? 0 : a.integer(0, INT32_MAX); }));
   if (s.prompt_logprobs >= 0) entry.field("next", [&](Argument a) { s.next = a.int32s(); });
   return s;
 }
@@ -45,7 +46,8 @@ napi_value result(Js js, const Step& step) {
   const size_t count = step.sequences.size();
   std::vector<int32_t> tokens(count);
   std::vector<float> logprobs(count), temperature_logprobs(count);
-  napi_value top = js.array(count), prompt = js.array(count), forced = js.array(count), none = js.null();
+  napi_value top = js.array(count), prompt = js.array(count), forced = js.array(count), states = js.array(count),
+             none = js.null();
   for (size_t i = 0; i < count; ++i) {
     const auto& s = step.sequences[i];
     tokens[i] = s.sampled.token;
@@ -72,6 +74,7 @@ napi_value result(Js js, const Step& step) {
     js.set(forced, uint32_t(i), s.forced.empty() ? none : js.int32s(s.forced.data(), s.forced.size()));
     js.set(top, uint32_t(i), most_likely);
     js.set(prompt, uint32_t(i), rows);
+    js.set(states, uint32_t(i), s.states.empty() ? none : js.floats(s.states.data(), s.states.size()));
   }
   napi_value output = js.object();
   js.set(output, "tokens", js.int32s(tokens.data(), count));
@@ -80,6 +83,7 @@ napi_value result(Js js, const Step& step) {
   js.set(output, "forced", forced);
   js.set(output, "top", top);
   js.set(output, "prompt", prompt);
+  js.set(output, "states", states);
   js.set(output, "seconds", js.number(step.seconds));
   return output;
 }

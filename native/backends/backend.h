@@ -42,6 +42,9 @@ struct Run {
   const int32_t* blocks;  // block table: pages of positions 0 .. position + count - 1
   AdapterRef adapter;
   WantedLogits logits;  // of which tokens
+  // Where the hidden states of the last `state_count` tokens go, after the final norm: [state_count][hidden], float32.
+  float* states = nullptr;
+  int state_count = 0;
 };
 
 // Logits of a step, where the device keeps them: a row for every token of which they were wanted, in the order of runs

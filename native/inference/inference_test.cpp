@@ -25,7 +25,7 @@ struct PaperLogits final : Logits {
 // After token t comes t + 1.
 class PaperBackend final : public Backend {
  public:
-  explicit PaperBackend(int vocab) { spec_.vocab = vocab, spec_.max_positions = 1000; }
+  explicit PaperBackend(int vocab) { spec_.vocab = vocab, spec_.max_positions = 1000, spec_.hidden = 1; }
   const model::ModelSpec& spec() const override { return spec_; }
   const char* name() const override { return "paper"; }
   int pages() const override { return 16; }
@@ -34,6 +34,7 @@ class PaperBackend final : public Backend {
     logits_.likeliest.clear();
     for (const Run& run : runs) {
       for (int i = 0; i < run.count; i++) computed.push_back({run.position + i, run.tokens[i]});
+      for (int i = 0; i < run.state_count; i++) run.states[i] = float(run.tokens[run.count - run.state_count + i]);
       const int from = run.logits == WantedLogits::all    ? 0
                        : run.logits == WantedLogits::last ? run.count - 1
                                                           : run.count;
@@ -165,6 +166,20 @@ void reports_prompts_in_pieces() {
   expect(list[0].sampled.token == -2, "and nothing drawn");
 }
 
+void reads_states_in_pieces() {
+  PaperBackend backend(4 << 20);
+  Stepper stepper(backend);
+  Sequence s;
+  for (int32_t t = 0; t < 40; t++) s.tokens.push_back(t), s.next.push_back(-1);
+  s.blocks = {0}, s.prompt_logprobs = 0, s.state_count = 30;
+  std::vector<Sequence> list = {s};
+  begin_step(list, {4 << 20, 1000, 16});
+  expect(stepper.run(list) && backend.steps == 3, "states beside forty rows of logits");
+  bool right = list[0].states.size() == 30;
+  for (size_t t = 0; right && t < 30; t++) right = list[0].states[t] == float(t + 10);
+  expect(right, "each of its own token, the last thirty");
+}
+
 void refuses() {
   const auto slot = slot_of(), other = slot_of();
   const auto refused = [&](std::vector<Sequence> list) -> std::string {
@@ -181,6 +196,9 @@ void refuses() {
   expect(refused({prompt(slot, {1}, {16})}) == "0.blocks.0", "a page beyond the pool");
   expect(refused({prompt(slot, {1}, {})}) == "0.blocks", "no page");
   expect(refused({going_on(slot, 1)}) == "0.tokens", "going on from nothing");
+  Sequence states = prompt(slot, {1});
+  states.state_count = 2;
+  expect(refused({states}) == "0.states", "more states than tokens");
   expect(refused({prompt(nullptr, {1})}) == "0.slot", "a draw without a slot");
   expect(refused({prompt(slot, {1}), prompt(other, {1})}) == "1.blocks", "one page written twice");
   expect(refused({prompt(slot, {1}), prompt(slot, {1}, {2})}) == "1.slot", "one slot used twice");
@@ -194,6 +212,7 @@ int main() {
   forces_tokens();
   aborts();
   reports_prompts_in_pieces();
+  reads_states_in_pieces();
   refuses();
   std::printf(failures ? "%d failures\n" : "all passed\n", failures);
   return failures ? 1 : 0;

@@ -47,6 +47,8 @@ void check_sequence(size_t i, Sequence& s, const StepLimits& limits) {
         "covers " + std::to_string(s.blocks.size() * kPage) + " positions, " + std::to_string(end) + " are needed"};
   check_ids(i, "blocks", s.blocks, 0, limits.pages, "pages");
   if (s.sample && !s.slot) throw InvalidInput{i, "slot", -1, "must be an open slot where sample is true"};
+  if (s.state_count > int64_t(s.tokens.size()))
+    throw InvalidInput{i, "states", -1, "must be at most " + std::to_string(s.tokens.size()) + ", the tokens given"};
   if (s.prompt_logprobs < 0) return;
   if (s.continues) throw InvalidInput{i, "tokens", -1, "must be given where promptLogprobs are wanted"};
   if (s.next.size() != s.tokens.size()) throw InvalidInput{i, "next", -1, "must be as long as tokens"};
@@ -130,7 +132,8 @@ bool Stepper::compute(std::vector<Sequence>& sequences) {
     if (s.sample && s.slot->params().top_logprobs < 0)
       if (const int32_t token = s.slot->forced(); token >= 0) s.sampled.token = token;
     const bool samples = draws(s);
-    const int count = int(s.tokens.size());
+    const int count = int(s.tokens.size()), hidden = backend_.spec().hidden, first_state = count - s.state_count;
+    s.states.resize(size_t(s.state_count) * size_t(hidden));
     for (int done = 0; done < count && complete;) {
       int n = count - done;
       if (s.prompt_logprobs >= 0 || (samples && int64_t(rows_.size()) >= capacity)) {
@@ -142,6 +145,10 @@ bool Stepper::compute(std::vector<Sequence>& sequences) {
                                   : samples && last      ? WantedLogits::last
                                                          : WantedLogits::none;
       runs_.push_back({s.tokens.data() + done, n, s.position + done, s.blocks.data(), s.adapter, wanted});
+      if (const int state = std::max(done, first_state); state < done + n) {
+        runs_.back().states = s.states.data() + int64_t(state - first_state) * hidden;
+        runs_.back().state_count = done + n - state;
+      }
       for (int i = wanted == WantedLogits::all ? 0 : n - (wanted == WantedLogits::last); i < n; ++i)
         rows_.push_back({&s, done + i});
       done += n;

@@ -25,6 +25,7 @@ struct Sequence {
   int output_index = 0;      // of the token drawn, not counting those forced before it
   int jump = 0;              // tokens at most that are taken after the one drawn, while no other is permitted
   int prompt_logprobs = -1;  // >= 0: of every token, with so many of the most likely ones
+  int state_count = 0;       // of the last so many tokens, the hidden states after the final norm are wanted
 
   // Set by begin_step.
   int most = 0;                 // tokens at most: those after a draw are known only when the step runs
@@ -34,6 +35,7 @@ struct Sequence {
   sampling::Sampled sampled{-2, 0, {}, {}};
   std::vector<int32_t> forced;              // taken after the token sampled
   std::vector<sampling::RowLogprobs> rows;  // [count], with prompt_logprobs
+  std::vector<float> states;                // [state_count][hidden]
 };
 
 // Checks sequences and numbers their draws, in the order in which steps are queued. Throws model::InvalidInput; then

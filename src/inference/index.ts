@@ -4,6 +4,7 @@ import { beamSearch } from "./beamSearch.js";
 import type { InferenceLoop } from "./inferenceLoop.js";
 import type { Generation, GenerationRequest } from "./request.js";
 
+export type { EmbeddingInput, Pooling } from "./embeddingRequest.js";
 export { InferenceLoop, type InferenceLoopOptions } from "./inferenceLoop.js";
 export type { InferenceStats } from "./inferenceStats.js";
 export type * from "./request.js";

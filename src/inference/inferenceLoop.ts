@@ -5,6 +5,7 @@
 import { ClosedError, RateLimitError } from "../errors.js";
 import type { DeviceModel, StepOutput, StepSequence } from "../runtime/runtime.js";
 import type { Tokenizer } from "../text/index.js";
+import { type EmbeddingInput, EmbeddingRequest } from "./embeddingRequest.js";
 import { type InferenceStats, StepCounts } from "./inferenceStats.js";
 import { PAGE_SIZE, PagePool } from "./pagePool.js";
 import type { Generation, GenerationRequest } from "./request.js";
@@ -85,6 +86,11 @@ export class InferenceLoop {
     this.policy = options.scheduler;
   }
 
+  /** Width of hidden states. */
+  get hidden(): number {
+    return this.device.config.hidden;
+  }
+
   /** Tokens the model knows. */
   get vocab(): number {
     return this.device.config.vocab;
@@ -108,6 +114,15 @@ export class InferenceLoop {
   submitScoring(request: GenerationRequest, candidates: number, signal?: AbortSignal): ScoringRequest {
     this.checkRoom(signal);
     return this.queue(new ScoringRequest(request, this.arrivals++, candidates, this.onEnd), signal);
+  }
+
+  /**
+   * Queues a request that samples nothing: its hidden states become one vector.
+   * @throws as `submit`
+   */
+  submitEmbedding(request: EmbeddingInput, signal?: AbortSignal): EmbeddingRequest {
+    this.checkRoom(signal);
+    return this.queue(new EmbeddingRequest(request, this.arrivals++, this.hidden, this.onEnd), signal);
   }
 
   /** A sequence that goes on from `parent`, which must not have ended, with one more token. They share pages. */
@@ -272,6 +287,8 @@ export class InferenceLoop {
       }
       const rows = output.prompt[i] ?? null;
       if (rows !== null) await sequence.owner.scored(sequence, position, rows);
+      const states = output.states[i] ?? null;
+      if (states !== null && sequence.owner.read!(sequence, position, states)) this.end(sequence);
       if (!samples) continue;
       this.counts.generatedTokens += 1 + forced.length;
       this.counts.stepTokens += forced.length;

@@ -12,7 +12,7 @@ export class SamplerSlots {
 
   /** Opens the slot of a sequence that has none. @throws BadRequestError for settings that the device refuses */
   open(sequence: Sequence): void {
-    if (sequence.slot >= 0 || sequence.candidates > 0) return;
+    if (sequence.slot >= 0 || !sequence.samples) return;
     sequence.slot = this.device.openSlot(slotParams(sequence, this.device.config.vocab));
   }
 

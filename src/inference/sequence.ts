@@ -29,6 +29,11 @@ export interface SequenceOwner {
   readonly sequences: Set<Sequence>;
   /** A token was sampled; true when the sequence ends with it. */
   sampled(sequence: Sequence, tokens: SampledTokens): boolean;
+  /**
+   * Hidden states have come: [states][hidden], of tokens that were computed from position `from` on ("all"), or of the last
+   * one. Only of requests that want them; true when the sequence ends with it.
+   */
+  read?(sequence: Sequence, from: number, states: Float32Array): boolean;
   /** Logprobs were computed at the positions from `from` on, a row for each. The loop waits for the promise. */
   scored(sequence: Sequence, from: number, rows: readonly RowLogprobs[]): Promise<void> | null;
   /** Ends the request with an error. */
@@ -85,6 +90,8 @@ export class Sequence {
     readonly source: Sequence | null,
     /** 0: it samples. Otherwise it samples nothing: so many of the likeliest tokens to follow its last are reported. */
     readonly candidates = 0,
+    /** Other than "none": it samples nothing, and these hidden states of its prompt are read. */
+    readonly states: "none" | "last" | "all" = "none",
   ) {
     this.request = owner.request;
     this.promptLength = prompt.length;
@@ -110,6 +117,7 @@ export class Sequence {
 
   /** Tokens that the next step could compute. */
   get uncomputed(): number {
+    if (this.states !== "none") return this.length - this.computed;
     if (this.candidates === 0 && this.outputs + this.pending >= this.request.params.maxTokens) return 0;
     const left = this.length + this.pending - this.computed;
     // Candidates are reported of one row, so the last token is computed alone.
@@ -119,6 +127,10 @@ export class Sequence {
   /** Its candidates have been reported: it only holds pages, for its forks. */
   get isIdle(): boolean {
     return this.candidates > 0 && this.uncomputed === 0 && this.inFlight === 0;
+  }
+
+  get samples(): boolean {
+    return this.candidates === 0 && this.states === "none";
   }
 
   /** Positions that pages should be held for when `chunk` more tokens are computed: forced ones may follow. */
@@ -198,11 +210,12 @@ export class Sequence {
     row.position = from;
     row.blocks = this.pageView;
     row.adapter = request.adapter;
-    row.sample = last && this.candidates === 0;
+    row.sample = last && this.samples;
     row.outputIndex = this.outputs + this.pending;
     row.jump = row.sample ? this.maxForced : 0;
     row.promptLogprobs = -1;
     row.next = null;
+    row.states = this.states === "all" ? chunk : this.states === "last" && last ? 1 : 0;
     const promptLogprobs = this.index === 0 ? request.params.promptLogprobs : null;
     if (last && this.candidates > 0) {
       row.promptLogprobs = this.candidates;
@@ -226,6 +239,7 @@ export class Sequence {
     jump: 0,
     promptLogprobs: -1,
     next: null,
+    states: 0,
   };
 }
 

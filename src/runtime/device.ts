@@ -201,6 +201,8 @@ export interface StepSequence {
   promptLogprobs: number;
   /** With promptLogprobs: the token following each computed token (length of tokens; -1: none). */
   next: Int32Array | null;
+  /** Of the last so many of `tokens`, the hidden states after the final norm are wanted; 0 if omitted. */
+  states?: number;
 }
 
 export interface RowLogprobs {
@@ -227,6 +229,8 @@ export interface StepOutput {
   top: ({ ids: Int32Array; logprobs: Float32Array } | null)[];
   /** Entries whose `next` is -1 have logprob 0 and rank 0. */
   prompt: (RowLogprobs[] | null)[];
+  /** Per sequence: [states][hidden], where they were wanted. */
+  states: (Float32Array | null)[];
   /** Native time. */
   seconds: number;
 }

@@ -75,6 +75,10 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
   a.attention = attention_;
   for (int l = 0; l < c.layers; l++) layer_forward(team, m, batch_, l, a, workspace_);
 
+  for (int i = 0; i < count; i++)
+    if (runs[i].state_count > 0)
+      read_states(team, first_row_[i] + runs[i].count - runs[i].state_count, runs[i].state_count, runs[i].states);
+
   logit_rows_.clear();
   for (int i = 0; i < count; i++) {
     if (runs[i].count <= 0 || runs[i].logits == WantedLogits::none) continue;
@@ -99,6 +103,17 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
   head_team.each(split.chunks(),
                  [&](int64_t chunk, int) { head_tile(m, normed_, tile_of(split, chunk), logits_.values); });
   return team.ok() && head_team.ok() ? &logits_ : nullptr;
+}
+
+void CpuBackend::read_states(Team& team, int row0, int rows, float* to) {
+  const Model& m = *model_;
+  const int hidden = m.shape.hidden;
+  normed_.size(rows, hidden, m.kernels);
+  each_rows(team, rows, hidden, [&](int row, int n, int) {
+    m.kernels.rmsnorm(residual_.at(row0 + row), residual_.ld, m.weights->final_norm.data(), m.shape.rms_eps, n, hidden,
+                      normed_.at(row), normed_.ld);
+    m.kernels.widen_rows(normed_.at(row), normed_.ld, n, hidden, to + int64_t(row) * hidden, hidden);
+  });
 }
 
 bool CpuBackend::sample(const backends::Logits& logits, std::span<const RowRequest> requests,

@@ -33,6 +33,9 @@ class CpuBackend final : public backends::Backend {
                                      const PassOptions&) override;
 
  private:
+  // The latest step's residual rows after the final norm: [rows][hidden].
+  void read_states(Team& team, int row0, int rows, float* to);
+
   std::unique_ptr<Model> model_;
   Pool& pool_;
   Pages pages_;
