@@ -35,6 +35,10 @@ struct AttentionSpec {
   double soft_cap = 0;   // scores become cap * tanh(score / cap); 0: as they are
   bool qk_norm = false;  // an RMS norm of every head of q and k, before rope
   bool q_bias = false, k_bias = false, v_bias = false, o_bias = false;
+
+  int group() const { return heads / kv_heads; }  // query heads of a key-value head
+  int q_width() const { return heads * head_dim; }
+  int kv_width() const { return kv_heads * head_dim; }
 };
 
 enum class Activation : uint8_t { silu, gelu_tanh };

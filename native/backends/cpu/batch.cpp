@@ -4,52 +4,85 @@
 
 namespace anneal::cpu {
 
+Widths widths_of(const LayerSpec& l) {
+  const AttentionSpec& a = l.attention;
+  return {a.q_width(),
+          a.kv_width(),
+          l.feed_forward.intermediate,
+          a.heads,
+          a.head_dim,
+          a.heads * padded(a.head_dim),
+          a.kv_heads * padded(a.head_dim),
+          a.qk_norm};
+}
+
 Model::Model(const ModelSpec& m, const Kernels& k, std::unique_ptr<Weights> w)
-    : spec(m), shape(shape_of(m)), kernels(k), weights(std::move(w)) {
-  std::vector<const RopeSpec*> known;
-  for (const LayerSpec& l : m.layers) {
-    const AttentionSpec& a = l.attention;
-    const auto same = std::find_if(known.begin(), known.end(), [&](const RopeSpec* rope) { return *rope == a.rope; });
+    : spec(m), kernels(k), weights(std::move(w)) {
+  std::vector<const AttentionSpec*> known;
+  for (size_t layer = 0; layer < m.layers.size(); layer++) {
+    const AttentionSpec& a = m.layers[layer].attention;
+    const auto same = std::find_if(known.begin(), known.end(), [&](const AttentionSpec* other) {
+      return other->rope == a.rope && other->head_dim == a.head_dim;
+    });
     rope_of_.push_back(int(same - known.begin()));
     if (same == known.end()) {
-      known.push_back(&a.rope);
+      known.push_back(&a);
       ropes_.emplace_back(a.rope, a.head_dim, m.max_positions);
     }
     scales_.push_back(a.scale == 0 ? 1.0f / std::sqrt(float(a.head_dim)) : float(a.scale));
+    if (std::find(groups_.begin(), groups_.end(), a.group()) == groups_.end()) groups_.push_back(a.group());
+
+    const Widths own = widths_of(m.layers[layer]);
+    for (int Widths::*width : {&Widths::q, &Widths::kv, &Widths::intermediate, &Widths::heads, &Widths::head_dim})
+      widest_.*width = std::max(widest_.*width, own.*width);
+    widest_.q_floats = std::max(widest_.q_floats, own.q_floats);
+    widest_.kv_floats = std::max(widest_.kv_floats, own.kv_floats);
+    widest_.qk_norm |= own.qk_norm;
+
+    int64_t bytes = 0;
+    for (const Linear& linear : weights->layers[layer].projections)
+      bytes += panels_of(linear.n) * panel_bytes(k, linear.k);
+    layer_bytes_ = std::max(layer_bytes_, bytes);
   }
 }
 
 void Batch::clear() {
   rows = 0;
-  tokens.clear(), positions.clear(), query_positions.clear(), slots.clear();
-  copies.clear(), copies_from.clear(), sequences.clear(), segments.clear(), tiles.clear();
+  tokens.clear(), positions.clear(), slots.clear();
+  copies.clear(), copies_from.clear(), sequences.clear(), segments.clear();
 }
 
-void Batch::add(const int32_t* ids, int count, int position, const int32_t* blocks, int group) {
+void Batch::add(const int32_t* ids, int count, int position, const int32_t* blocks) {
   sequences.push_back({rows, count, position, blocks});
   for (int i = 0; i < count; i++) {
     const int p = position + i;
     tokens.push_back(ids[i]);
     positions.push_back(p);
-    query_positions.insert(query_positions.end(), group, p);
     slots.push_back({blocks[p / kPage], p % kPage});
   }
   rows += count;
 }
 
-void Batch::add_tiles(int group) {
-  const int per_tile = std::max(1, kAttentionRows / group);
-  for (size_t s = 0; s < sequences.size(); s++)
-    for (int i = 0; i < sequences[s].rows; i += per_tile)
-      tiles.push_back({int(s), sequences[s].row0 + i, std::min(per_tile, sequences[s].rows - i)});
+void Batch::list_queries(const Model& m) {
+  queries.resize(m.groups().size());
+  for (size_t i = 0; i < queries.size(); i++) {
+    Queries& q = queries[i];
+    q.group = m.groups()[i];
+    q.positions.clear(), q.tiles.clear();
+    for (int32_t position : positions) q.positions.insert(q.positions.end(), q.group, position);
+    const int per_tile = std::max(1, kAttentionRows / q.group);
+    for (size_t s = 0; s < sequences.size(); s++)
+      for (int row = 0; row < sequences[s].rows; row += per_tile)
+        q.tiles.push_back({int(s), sequences[s].row0 + row, std::min(per_tile, sequences[s].rows - row)});
+  }
 }
 
 void Span::size(const Model& m, int rows, int lora_columns) {
-  const Shape& c = m.shape;
-  normed.size(rows, c.hidden, m.kernels);
-  q.size(rows, m.q_width(), m.kernels);
-  k.size(rows, m.kv_width(), m.kernels);
-  v.size(rows, m.kv_width(), m.kernels);
+  const Widths& c = m.widest();
+  normed.size(rows, m.spec.hidden, m.kernels);
+  q.size(rows, c.q, m.kernels);
+  k.size(rows, c.kv, m.kernels);
+  v.size(rows, c.kv, m.kernels);
   gate.size(rows, c.intermediate, m.kernels);
   up.size(rows, c.intermediate, m.kernels);
   act.size(rows, c.intermediate, m.kernels);
@@ -58,14 +91,14 @@ void Span::size(const Model& m, int rows, int lora_columns) {
 }
 
 void Span::size_backward(const Model& m, int rows, int lora_columns) {
-  const Shape& c = m.shape;
-  d_out.size(rows, c.hidden, m.kernels);
+  const Widths& c = m.widest();
+  d_out.size(rows, m.spec.hidden, m.kernels);
   d_gate.size(rows, c.intermediate, m.kernels);
   d_up.size(rows, c.intermediate, m.kernels);
-  d_q.size(rows, m.q_width(), m.kernels);
-  d_k.size(rows, m.kv_width(), m.kernels);
-  d_v.size(rows, m.kv_width(), m.kernels);
-  d_normed.size(rows, c.hidden);
+  d_q.size(rows, c.q, m.kernels);
+  d_k.size(rows, c.kv, m.kernels);
+  d_v.size(rows, c.kv, m.kernels);
+  d_normed.size(rows, m.spec.hidden);
   if (lora_columns)
     for (RowStore& s : g) s.size(rows, lora_columns, m.kernels);
 }
@@ -73,12 +106,12 @@ void Span::size_backward(const Model& m, int rows, int lora_columns) {
 void Workspace::configure_backward(const Model& m, int lora_columns) {
   for (Span& s : spans) s.size_backward(m, span_rows, lora_columns);
   for (WorkerScratch& w : workers) {
-    w.attention_backward.reserve(m.kernels.attention_backward_scratch(m.shape.head_dim));
+    w.attention_backward.reserve(m.kernels.attention_backward_scratch(m.widest().head_dim));
   }
 }
 
 void Workspace::configure(const Model& m, int rows, int count, int block, int lora_columns) {
-  const Shape& c = m.shape;
+  const Widths& c = m.widest();
   // A layer that stays in a core's cache is best applied to a run of rows at a time.
   by_rows = count > 1 && m.layer_bytes() <= (int64_t(4) << 20) && rows >= 8 * count;
   if (by_rows) {
@@ -91,15 +124,14 @@ void Workspace::configure(const Model& m, int rows, int count, int block, int lo
   for (int i = 0; i < (by_rows ? count : 1); i++) spans[i].size(m, span_rows, lora_columns);
   workers.resize(std::max<size_t>(workers.size(), count));
   // Per head: outputs of a tile of query rows, and one token's heads in float32.
-  const size_t head = (size_t(kAttentionRows) * m.head_ld() + m.q_width() + 3 * m.kv_width() + 64) * sizeof(float);
+  const size_t head = (size_t(kAttentionRows) * padded(c.head_dim) + c.q + 3 * c.kv + 64) * sizeof(float);
   for (WorkerScratch& w : workers) {
     w.tile.reserve(size_t(2) * kTileRows * kTilePanels * kLanes * sizeof(float));
     w.panel.reserve(size_t(kBackwardColumns) / kLanes * panel_bytes(m.kernels, kBackwardReduction));
     w.attention.reserve(m.kernels.attention_scratch(c.head_dim));
     w.head.reserve(head);
   }
-  queries.size(int64_t(c.kv_heads) * rows * m.group(), c.head_dim, m.kernels);
-  queries.ld = c.head_dim;
+  queries.size(rows, c.q, m.kernels);
 }
 
 }  // namespace anneal::cpu

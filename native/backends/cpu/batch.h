@@ -11,16 +11,24 @@
 
 namespace anneal::cpu {
 
+// Elements of a token in a layer's rows; of all layers, the most of each.
+struct Widths {
+  int q = 0, kv = 0, intermediate = 0, heads = 0, head_dim = 0;
+  int64_t q_floats = 0, kv_floats = 0;  // of float32 heads, each padded
+  bool qk_norm = false;
+};
+Widths widths_of(const LayerSpec&);
+
 struct Model {
   ModelSpec spec;
-  Shape shape;
   const Kernels& kernels;
   std::unique_ptr<Weights> weights;
 
   Model(const ModelSpec&, const Kernels&, std::unique_ptr<Weights>);
-  int q_width() const { return shape.heads * shape.head_dim; }
-  int kv_width() const { return shape.kv_heads * shape.head_dim; }
-  int group() const { return shape.heads / shape.kv_heads; }  // query heads of a key-value head
+  int layers() const { return int(spec.layers.size()); }
+  const AttentionSpec& attention(int layer) const { return spec.layers[layer].attention; }
+  const Widths& widest() const { return widest_; }
+  const std::vector<int>& groups() const { return groups_; }  // of all layers' attention, each once
   const RopeTable& rope(int layer) const { return ropes_[rope_of_[layer]]; }
   // Makes positions 0..count-1 available.
   void reserve_positions(int count) {
@@ -30,17 +38,16 @@ struct Model {
   float embedding_scale() const { return float(spec.embedding_scale); }
   // Of q.k in a layer's attention.
   float attention_scale(int layer) const { return scales_[layer]; }
-  int64_t head_ld() const { return padded(shape.head_dim); }  // float32 per head in attention's outputs
-  int64_t layer_bytes() const {
-    int64_t sum = 0;
-    for (const Linear& w : weights->layers[0].projections) sum += panels_of(w.n) * panel_bytes(kernels, w.k);
-    return sum;
-  }
+  // Of the projections of the largest layer.
+  int64_t layer_bytes() const { return layer_bytes_; }
 
  private:
   std::vector<RopeTable> ropes_;  // those that differ
   std::vector<int> rope_of_;      // [layer]
   std::vector<float> scales_;     // [layer]
+  std::vector<int> groups_;
+  Widths widest_;
+  int64_t layer_bytes_ = 0;
 };
 
 // Tokens that stand at consecutive positions of one sequence.
@@ -65,21 +72,31 @@ struct Slot {
   int32_t page, slot;
 };
 
+// A batch's query rows where `group` query heads share a key-value head.
+struct Queries {
+  int group;
+  std::vector<int32_t> positions;  // [rows * group]
+  std::vector<QueryTile> tiles;
+};
+
 struct Batch {
   int rows = 0;
   Pages* pages = nullptr;
   std::vector<int32_t> tokens, positions;  // [rows]
-  std::vector<int32_t> query_positions;    // [rows * group]: the position of each query row
   std::vector<Slot> slots;                 // [rows]
   std::vector<Slot> copies;                // further slots of a row: copies_from[row] .. copies_from[row + 1]
   std::vector<int32_t> copies_from;        // [rows + 1], or empty: no copies
   std::vector<Sequence> sequences;
   std::vector<Segment> segments;  // rows without an adapter are in none
-  std::vector<QueryTile> tiles;
+  std::vector<Queries> queries;   // one for every group size of the model
 
   void clear();
-  void add(const int32_t* tokens, int count, int position, const int32_t* blocks, int group);
-  void add_tiles(int group);
+  void add(const int32_t* tokens, int count, int position, const int32_t* blocks);
+  // When all sequences have been added.
+  void list_queries(const Model&);
+  const Queries& queries_of(int group) const {
+    return *std::find_if(queries.begin(), queries.end(), [&](const Queries& q) { return q.group == group; });
+  }
 };
 
 // Rows and matrices that own their memory. Their leading dimension depends on the columns alone, so that padding stays
@@ -101,7 +118,7 @@ struct MatrixStore : Matrix {
   }
 };
 
-// Temporaries of a run of rows within one layer.
+// Temporaries of a run of rows within one layer, as wide as the widest.
 struct Span {
   RowStore normed, q, k, v, gate, up, act;
   RowStore z[kProjections];  // s A x of each adapted projection
@@ -135,7 +152,10 @@ struct Workspace {
   int span_rows = 0;
   std::vector<Span> spans;
   std::vector<WorkerScratch> workers;
-  RowStore queries;  // roped [kv_heads][rows][group][head_dim]
+  RowStore queries;  // see queries_of
+
+  // Roped [kv_heads][rows][group][head_dim], without padding.
+  Rows queries_of(const AttentionSpec& a) const { return {queries.data, a.head_dim, queries.elem}; }
 
   // block: by_rows spans are multiples of it (1: any). lora_columns: padded rank, or 0.
   void configure(const Model&, int rows, int workers, int block, int lora_columns);

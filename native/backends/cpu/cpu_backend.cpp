@@ -20,7 +20,7 @@ constexpr int64_t kInlineMacs = 2 << 20;
 }  // namespace
 
 CpuBackend::CpuBackend(std::unique_ptr<Model> model, Pool& pool, int pages)
-    : model_(std::move(model)), pool_(pool), pages_(model_->shape, model_->kernels) {
+    : model_(std::move(model)), pool_(pool), pages_(model_->spec, model_->kernels) {
   pages_.reserve(pages);
   train_memory_ = std::make_shared<TrainMemorySlot>();
 }
@@ -30,7 +30,6 @@ CpuBackend::~CpuBackend() = default;
 const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
   FloatMode mode;
   const Model& m = *model_;
-  const Shape& c = m.shape;
   const Kernels& k = m.kernels;
   const int count = int(runs.size());
   logits_.rows = 0;
@@ -57,15 +56,15 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
       lora_columns = std::max(lora_columns, adapter->padded_rank());
     }
     last_position = std::max(last_position, run.position + run.count);
-    batch_.add(run.tokens, run.count, run.position, run.blocks, m.group());
+    batch_.add(run.tokens, run.count, run.position, run.blocks);
   }
   if (batch_.rows == 0) return &logits_;
-  batch_.add_tiles(m.group());
+  batch_.list_queries(m);
   model_->reserve_positions(last_position);
 
   const int rows = batch_.rows;
-  residual_.size(rows, c.hidden);
-  attention_.size(rows, m.q_width(), k);
+  residual_.size(rows, m.spec.hidden);
+  attention_.size(rows, m.widest().q, k);
   workspace_.configure(m, rows, pool_.workers(), 1, lora_columns);
   const bool small = rows * m.layer_bytes() / k.elem <= kInlineMacs;
   Team team = small ? Team() : Team(pool_);
@@ -73,7 +72,7 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
   LayerActivations a;
   a.x_in = a.x_mid = a.x_out = residual_;
   a.attention = attention_;
-  for (int l = 0; l < c.layers; l++) layer_forward(team, m, batch_, l, a, workspace_);
+  for (int l = 0; l < m.layers(); l++) layer_forward(team, m, batch_, l, a, workspace_);
 
   for (int i = 0; i < count; i++)
     if (runs[i].state_count > 0)
@@ -89,12 +88,12 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
   const int wanted = int(logit_rows_.size());
   if (wanted == 0) return team.ok() ? &logits_ : nullptr;
   logits_.rows = wanted;
-  logits_.values.size(wanted, c.vocab);
-  normed_.size(wanted, c.hidden, k);
-  each_rows(team, wanted, c.hidden, [&](int row, int n, int) {
+  logits_.values.size(wanted, m.spec.vocab);
+  normed_.size(wanted, m.spec.hidden, k);
+  each_rows(team, wanted, m.spec.hidden, [&](int row, int n, int) {
     for (int i = row; i < row + n; i++)
-      k.rmsnorm(residual_.at(logit_rows_[i]), residual_.ld, m.weights->final_norm.data(), c.rms_eps, 1, c.hidden,
-                normed_.at(i), normed_.ld);
+      k.rmsnorm(residual_.at(logit_rows_[i]), residual_.ld, m.weights->final_norm.data(), m.spec.rms_eps, 1,
+                m.spec.hidden, normed_.at(i), normed_.ld);
   });
   const Linear& head = m.weights->head();
   Team all(pool_);
@@ -107,10 +106,10 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
 
 void CpuBackend::read_states(Team& team, int row0, int rows, float* to) {
   const Model& m = *model_;
-  const int hidden = m.shape.hidden;
+  const int hidden = m.spec.hidden;
   normed_.size(rows, hidden, m.kernels);
   each_rows(team, rows, hidden, [&](int row, int n, int) {
-    m.kernels.rmsnorm(residual_.at(row0 + row), residual_.ld, m.weights->final_norm.data(), m.shape.rms_eps, n, hidden,
+    m.kernels.rmsnorm(residual_.at(row0 + row), residual_.ld, m.weights->final_norm.data(), m.spec.rms_eps, n, hidden,
                       normed_.at(row), normed_.ld);
     m.kernels.widen_rows(normed_.at(row), normed_.ld, n, hidden, to + int64_t(row) * hidden, hidden);
   });
@@ -120,7 +119,7 @@ bool CpuBackend::sample(const backends::Logits& logits, std::span<const RowReque
                         std::span<RowResult> results) {
   const MatrixStore& rows = static_cast<const HostLogits&>(logits).values;
   const Kernels& k = model_->kernels;
-  const int vocab = model_->shape.vocab;
+  const int vocab = model_->spec.vocab;
   scratch_.resize(size_t(pool_.workers()));
   for (SamplerScratch& scratch : scratch_) scratch.size(vocab);
   return pool_.each(int64_t(requests.size()), [&](int64_t index, int worker) {

@@ -18,19 +18,11 @@ const Kernels* kernels_named(const std::string& name, DType type) {
 void CpuDevice::require(const ModelSpec& m) const {
   model::check(m);
   auto refuse = [](const std::string& field, const char* what) { throw model::UnsupportedModel(field, what); };
-  const LayerSpec& first = m.layers[0];
   for (size_t i = 0; i < m.layers.size(); i++) {
     const LayerSpec& l = m.layers[i];
     const std::string at = "layers[" + std::to_string(i) + "].", attention = at + "attention.";
     if (l.attention.heads / l.attention.kv_heads > kAttentionRows)
       refuse(attention + "heads", "are more than 64 to a key-value head");
-    if (l.attention.heads != first.attention.heads || l.attention.kv_heads != first.attention.kv_heads ||
-        l.attention.head_dim != first.attention.head_dim)
-      refuse(attention + "heads", "differ from those of other layers, which the CPU does not have");
-    if (l.feed_forward.intermediate != first.feed_forward.intermediate)
-      refuse(at + "feedForward.intermediate", "differs from that of other layers, which the CPU does not have");
-    if (l.attention.qk_norm != first.attention.qk_norm)
-      refuse(attention + "qkNorm", "differs from that of other layers, which the CPU does not have");
     if (l.attention.rope.rotary_share != 1)
       refuse(attention + "rope.rotaryShare", "other than 1 is what the CPU does not have");
     if (l.attention.window != 0) refuse(attention + "window", "is what the CPU does not have: attention over a window");
@@ -47,7 +39,7 @@ void CpuDevice::require(const ModelSpec& m) const {
 backends::ModelMemory CpuDevice::memory(const ModelSpec& m) const {
   require(m);
   const Kernels& k = *kernels(Isa::portable, dtype_of(m.format));
-  return {weight_bytes(m, k), int64_t(Pages(shape_of(m), k).page_bytes()), activation_bytes_per_token(shape_of(m), k)};
+  return {weight_bytes(m, k), int64_t(Pages(m, k).page_bytes()), activation_bytes_per_token(m, k)};
 }
 
 std::vector<std::string> CpuDevice::arithmetics() const {

@@ -30,10 +30,10 @@ struct HeadPass {
   }
 
   void logits(Team& team, HeadMemory::Block& b, int row0, int rows) {
-    each_rows(team, rows, m.shape.hidden, [&](int row, int n, int) {
+    each_rows(team, rows, m.spec.hidden, [&](int row, int n, int) {
       for (int i = row; i < row + n; i++)
-        k.rmsnorm(x.at(entries[row0 + i].hidden), x.ld, m.weights->final_norm.data(), m.shape.rms_eps, 1,
-                  m.shape.hidden, b.normed.at(i), b.normed.ld);
+        k.rmsnorm(x.at(entries[row0 + i].hidden), x.ld, m.weights->final_norm.data(), m.spec.rms_eps, 1, m.spec.hidden,
+                  b.normed.at(i), b.normed.ld);
     });
     const Split split = split_product(team, rows, panels_of(head.n));
     team.each(split.chunks(), [&](int64_t chunk, int) { head_tile(m, b.normed, tile_of(split, chunk), b.logits); });

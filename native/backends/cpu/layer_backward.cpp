@@ -27,9 +27,15 @@ struct LayerBackward {
   const Matrix& dx;
   Workspace& ws;
   BackwardMemory& mem;
-  const Shape& c = m.shape;
+  const AttentionSpec& c = m.attention(layer);
+  const int hidden = m.spec.hidden, intermediate = m.spec.layers[layer].feed_forward.intermediate;
+  const float rms_eps = m.spec.rms_eps;
   const Kernels& k = m.kernels;
   const Layer& w = m.weights->layers[layer];
+  // Float32 heads: [kv_heads][rows][group][head_dim], and [page][kv_heads][kPage][head_dim] of keys and values.
+  const Matrix out{mem.out.floats(), padded(c.head_dim)}, d_out{mem.d_out.floats(), out.ld},
+      d_q{mem.d_q.floats(), out.ld}, d_k{mem.d_k.floats(), out.ld}, d_v{mem.d_v.floats(), out.ld};
+  const Queries& queries = batch.queries_of(c.group());
   int window0 = 0;
 
   bool lora(int p) const { return adapter && adapter->layers[layer][p]; }
@@ -106,8 +112,8 @@ struct LayerBackward {
   }
 
   void normed(Team& team, const Matrix& x, const std::vector<float>& weight, const Rows& y, int rows) const {
-    each_rows(team, rows, c.hidden, [&](int row, int n, int) {
-      k.rmsnorm(x.at(row), x.ld, weight.data(), c.rms_eps, n, c.hidden, y.at(row), y.ld);
+    each_rows(team, rows, hidden, [&](int row, int n, int) {
+      k.rmsnorm(x.at(row), x.ld, weight.data(), rms_eps, n, hidden, y.at(row), y.ld);
     });
   }
 
@@ -116,7 +122,7 @@ struct LayerBackward {
     each_block(team, row0, rows, [&](int, int row, int n, int) {
       float* sums = weight_wanted ? partial.at((row0 + row) / kBlockRows) : nullptr;
       if (sums) std::memset(sums, 0, partial.ld * sizeof(float));
-      k.rmsnorm_backward(x.at(row0 + row), x.ld, weight.data(), c.rms_eps, dy.at(row), dy.ld, n, c.hidden,
+      k.rmsnorm_backward(x.at(row0 + row), x.ld, weight.data(), rms_eps, dy.at(row), dy.ld, n, hidden,
                          dx.at(row0 + row), dx.ld, sums);
     });
   }
@@ -124,13 +130,13 @@ struct LayerBackward {
   // What attention or feed-forward put out takes of dx.
   void round_dx(Team& team, const Rows& to, int row0, int rows) const {
     const float scale = m.residual_scale(layer);
-    each_rows(team, rows, c.hidden, [&](int row, int n, int) {
-      k.round_rows(dx.at(row0 + row), dx.ld, n, c.hidden, scale, to.at(row), to.ld);
+    each_rows(team, rows, hidden, [&](int row, int n, int) {
+      k.round_rows(dx.at(row0 + row), dx.ld, n, hidden, scale, to.at(row), to.ld);
     });
   }
 
   void collect(Team& team, Span& span, const BackTerm* terms, int count, int rows) const {
-    back_product(team, k, ws.workers, {rows, c.hidden, terms, count, span.d_normed}, [](auto...) {});
+    back_product(team, k, ws.workers, {rows, hidden, terms, count, span.d_normed}, [](auto...) {});
   }
 
   // dx [rows][hidden] of x_out becomes that of x_mid; d_gate, d_up [rows][intermediate] on the way.
@@ -140,29 +146,29 @@ struct LayerBackward {
     round_dx(team, span.d_out, row0, rows);
     lora_up(team, kDown, span.d_out, span, rows);
     if (sums(kDown)) {
-      each_rows(team, rows, c.intermediate, [&](int row, int n, int) {
-        k.silu_mul(gate.at(row), up.at(row), gate.ld, n, c.intermediate, span.act.at(row), span.act.ld);
+      each_rows(team, rows, intermediate, [&](int row, int n, int) {
+        k.silu_mul(gate.at(row), up.at(row), gate.ld, n, intermediate, span.act.at(row), span.act.ld);
       });
-      keep_inputs(team, kActivated, down, 1, span.act, c.intermediate, span, row0, rows);
+      keep_inputs(team, kActivated, down, 1, span.act, intermediate, span, row0, rows);
     }
     const Rows d_down[] = {span.d_out};
     keep_outputs(team, down, d_down, 1, span, row0, rows);
     const BackTerm down_term = term(kDown, span.d_out, span);
-    back_product(team, k, ws.workers, {rows, c.intermediate, &down_term, 1},
+    back_product(team, k, ws.workers, {rows, intermediate, &down_term, 1},
                  [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
                    alignas(64) float d_gate[kTilePanels * kLanes], d_up[kTilePanels * kLanes];
                    for (int i = 0; i < n; i++) {
                      k.silu_mul_backward(gate.at(row + i, col), up.at(row + i, col), gate.ld, tile + i * ld, ld, 1,
                                          cols, d_gate, d_up, cols);
-                     k.round_rows(d_gate, cols, 1, cols, 1.0f, span.d_gate.at(row + i, col), cols);
-                     k.round_rows(d_up, cols, 1, cols, 1.0f, span.d_up.at(row + i, col), cols);
+                     k.round_rows(d_gate, cols, 1, cols, 1.0f, span.d_gate.at(row + i, col), padded(cols));
+                     k.round_rows(d_up, cols, 1, cols, 1.0f, span.d_up.at(row + i, col), padded(cols));
                    }
                  });
     lora_up(team, kGate, span.d_gate, span, rows);
     lora_up(team, kUp, span.d_up, span, rows);
     if (sums(kGate) || sums(kUp)) {
       normed(team, a.x_mid.from(row0), w.post_norm, span.normed, rows);
-      keep_inputs(team, kPostNormed, gate_up, 2, span.normed, c.hidden, span, row0, rows);
+      keep_inputs(team, kPostNormed, gate_up, 2, span.normed, hidden, span, row0, rows);
     }
     const Rows d_gate_up[] = {span.d_gate, span.d_up};
     keep_outputs(team, gate_up, d_gate_up, 2, span, row0, rows);
@@ -176,44 +182,45 @@ struct LayerBackward {
   void output_projection(Team& team, Span& span, int row0, int rows) {
     static constexpr int o[] = {kO};
     const Rows attention = a.attention.from(row0);
-    const int group = m.group(), head = c.head_dim;
+    const int group = c.group(), head = c.head_dim;
     round_dx(team, span.d_out, row0, rows);
     lora_up(team, kO, span.d_out, span, rows);
-    keep_inputs(team, kAttended, o, 1, attention, m.q_width(), span, row0, rows);
+    keep_inputs(team, kAttended, o, 1, attention, c.q_width(), span, row0, rows);
     const Rows d_o[] = {span.d_out};
     keep_outputs(team, o, d_o, 1, span, row0, rows);
     const BackTerm o_term = term(kO, span.d_out, span);
-    back_product(team, k, ws.workers, {rows, m.q_width(), &o_term, 1},
+    back_product(team, k, ws.workers, {rows, c.q_width(), &o_term, 1},
                  [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
                    for (int i = 0; i < n; i++)
                      for (int from = col; from < col + cols;) {
                        const int h = from / head, within = from % head,
                                  count = std::min(head - within, col + cols - from);
                        const int64_t query = (int64_t(h / group) * batch.rows + row0 + row + i) * group + h % group;
-                       std::memcpy(mem.d_out.at(query, within), tile + i * ld + (from - col), count * sizeof(float));
+                       std::memcpy(d_out.at(query, within), tile + i * ld + (from - col), count * sizeof(float));
                        from += count;
                      }
                  });
-    each_rows(team, rows, 4 * m.q_width(), [&](int row, int n, int worker) {
-      rope_queries(m, batch, layer, a.q.from(row0), row0, row, n, ws.queries, ws.workers[worker].head.floats());
+    each_rows(team, rows, 4 * c.q_width(), [&](int row, int n, int worker) {
+      rope_queries(m, batch, layer, a.q.from(row0), row0, row, n, ws.queries_of(c), ws.workers[worker].head.floats());
       for (int i = row; i < row + n; i++)
         for (int h = 0; h < c.heads; h++)
           k.widen_rows(attention.at(i, int64_t(h) * head), attention.ld, 1, head,
-                       mem.out.at((int64_t(h / group) * batch.rows + row0 + i) * group + h % group), mem.out.ld);
+                       out.at((int64_t(h / group) * batch.rows + row0 + i) * group + h % group), out.ld);
     });
   }
 
   AttentionBackwardTask attention_task(int head, int row, int rows, int worker) const {
-    const int group = m.group();
+    const int group = c.group();
     const int64_t query = (int64_t(head) * batch.rows + row) * group;
     AttentionBackwardTask t{};
     t.rows = rows * group, t.head_dim = c.head_dim, t.scale = m.attention_scale(layer);
-    t.q = ws.queries.at(query), t.ldq = c.head_dim;
-    t.out = mem.out.at(query), t.ldo = mem.out.ld;
-    t.dout = mem.d_out.at(query), t.lddo = mem.d_out.ld;
+    const Rows q = ws.queries_of(c);
+    t.q = q.at(query), t.ldq = q.ld;
+    t.out = out.at(query), t.ldo = out.ld;
+    t.dout = d_out.at(query), t.lddo = d_out.ld;
     t.lse = a.lse + query;
-    t.positions = batch.query_positions.data() + int64_t(row) * group;
-    t.dq = mem.d_q.at(query), t.lddq = mem.d_q.ld;
+    t.positions = queries.positions.data() + int64_t(row) * group;
+    t.dq = d_q.at(query), t.lddq = d_q.ld;
     t.scratch = ws.workers[worker].attention_backward.data();
     return t;
   }
@@ -221,8 +228,8 @@ struct LayerBackward {
   // d_out to d_q [kv_heads][rows][group][head_dim], and to d_k, d_v [page][kv_heads][kPage][head_dim].
   void attention() {
     const int heads = c.kv_heads;
-    all.each(int64_t(batch.tiles.size()) * heads, [&](int64_t chunk, int worker) {
-      const QueryTile& tile = batch.tiles[chunk / heads];
+    all.each(int64_t(queries.tiles.size()) * heads, [&](int64_t chunk, int worker) {
+      const QueryTile& tile = queries.tiles[chunk / heads];
       const int head = int(chunk % heads);
       const Sequence& s = batch.sequences[tile.sequence];
       WorkerScratch& scratch = ws.workers[worker];
@@ -236,13 +243,13 @@ struct LayerBackward {
       t.k_pages = scratch.k_pages.data(), t.v_pages = scratch.v_pages.data();
       k.attention_backward_dq(t);
     });
-    const int per_tile = std::max(1, kAttentionRows / m.group());
+    const int per_tile = std::max(1, kAttentionRows / c.group());
     all.each(int64_t(mem.uses.size()) * heads, [&](int64_t chunk, int worker) {
       const int page = int(chunk / heads), head = int(chunk % heads);
       const int64_t first = chunk * kPage;
-      float *dk = mem.d_k.at(first), *dv = mem.d_v.at(first);
-      std::memset(dk, 0, kPage * mem.d_k.ld * sizeof(float));
-      std::memset(dv, 0, kPage * mem.d_v.ld * sizeof(float));
+      float *dk = d_k.at(first), *dv = d_v.at(first);
+      std::memset(dk, 0, kPage * d_k.ld * sizeof(float));
+      std::memset(dv, 0, kPage * d_v.ld * sizeof(float));
       const void *keys = batch.pages->keys(page, layer, head), *values = batch.pages->values(page, layer, head);
       for (const BackwardMemory::Use& use : mem.uses[page]) {
         const Sequence& s = batch.sequences[use.sequence];
@@ -251,7 +258,7 @@ struct LayerBackward {
           AttentionBackwardTask t = attention_task(head, s.row0 + row, std::min(per_tile, s.rows - row), worker);
           t.block = use.block;
           t.k_pages = &keys, t.v_pages = &values;
-          t.dk = dk, t.dv = dv, t.lddkv = mem.d_k.ld;
+          t.dk = dk, t.dv = dv, t.lddkv = d_k.ld;
           k.attention_backward_dkv(t);
         }
       }
@@ -259,7 +266,7 @@ struct LayerBackward {
   }
 
   // Gradient of a token's key or value: its own slot, then the copies.
-  void slot_gradients(const MatrixStore& d, int row, float* out) const {
+  void slot_gradients(const Matrix& d, int row, float* out) const {
     auto add = [&](Slot s, bool first) {
       for (int h = 0; h < c.kv_heads; h++) {
         const float* from = d.at((int64_t(s.page) * c.kv_heads + h) * kPage + s.slot);
@@ -277,7 +284,7 @@ struct LayerBackward {
   // d_q, d_k, d_v of roped heads to those of the projections [rows][width], and on to dx [rows][hidden].
   void queries_keys_values(Team& team, Span& span, int row0, int rows) {
     static constexpr int qkv[] = {kQ, kK, kV};
-    const int group = m.group(), head = c.head_dim;
+    const int group = c.group(), head = c.head_dim;
     each_block(team, row0, rows, [&](int, int row, int n, int worker) {
       const int block = (row0 + row) / kBlockRows;
       float* q_sums = wanted.q_norm ? mem.partial_q_norm.at(block) : nullptr;
@@ -289,23 +296,23 @@ struct LayerBackward {
         const int t = row0 + i, position = batch.positions[t];
         const float *cos = m.rope(layer).cos(position), *sin = m.rope(layer).sin(position);
         for (int h = 0; h < c.heads; h++)
-          std::memcpy(d + h * head, mem.d_q.at((int64_t(h / group) * batch.rows + t) * group + h % group),
+          std::memcpy(d + h * head, d_q.at((int64_t(h / group) * batch.rows + t) * group + h % group),
                       head * sizeof(float));
-        k.head_norm_rope_backward(a.q.at(t), head, c.heads, head, w.q_norm_weight(), c.rms_eps, cos, sin, d, d, q_sums);
-        k.round_rows(d, m.q_width(), 1, m.q_width(), 1.0f, span.d_q.at(i), span.d_q.ld);
-        slot_gradients(mem.d_k, t, d);
-        k.head_norm_rope_backward(a.k ? a.k.at(t) : a.q.at(t), head, c.kv_heads, head, w.k_norm_weight(), c.rms_eps,
-                                  cos, sin, d, d, k_sums);
-        k.round_rows(d, m.kv_width(), 1, m.kv_width(), 1.0f, span.d_k.at(i), span.d_k.ld);
-        slot_gradients(mem.d_v, t, d);
-        k.round_rows(d, m.kv_width(), 1, m.kv_width(), 1.0f, span.d_v.at(i), span.d_v.ld);
+        k.head_norm_rope_backward(a.q.at(t), head, c.heads, head, w.q_norm_weight(), rms_eps, cos, sin, d, d, q_sums);
+        k.round_rows(d, c.q_width(), 1, c.q_width(), 1.0f, span.d_q.at(i), span.d_q.ld);
+        slot_gradients(d_k, t, d);
+        k.head_norm_rope_backward(a.k ? a.k.at(t) : a.q.at(t), head, c.kv_heads, head, w.k_norm_weight(), rms_eps, cos,
+                                  sin, d, d, k_sums);
+        k.round_rows(d, c.kv_width(), 1, c.kv_width(), 1.0f, span.d_k.at(i), span.d_k.ld);
+        slot_gradients(d_v, t, d);
+        k.round_rows(d, c.kv_width(), 1, c.kv_width(), 1.0f, span.d_v.at(i), span.d_v.ld);
       }
     });
     const Rows dys[] = {span.d_q, span.d_k, span.d_v};
     for (int i = 0; i < 3; i++) lora_up(team, qkv[i], dys[i], span, rows);
     if (sums(kQ) || sums(kK) || sums(kV)) {
       normed(team, a.x_in.from(row0), w.input_norm, span.normed, rows);
-      keep_inputs(team, kInputNormed, qkv, 3, span.normed, c.hidden, span, row0, rows);
+      keep_inputs(team, kInputNormed, qkv, 3, span.normed, hidden, span, row0, rows);
     }
     keep_outputs(team, qkv, dys, 3, span, row0, rows);
     if (!input_gradient) return;
@@ -352,8 +359,8 @@ struct LayerBackward {
     each_window(before_attention, 3,
                 [&](Team& team, Span& span, int row0, int rows) { queries_keys_values(team, span, row0, rows); });
     if (!all.ok()) return;
-    add_partials(mem.partial_input_norm, c.hidden, wanted.input_norm);
-    add_partials(mem.partial_post_norm, c.hidden, wanted.post_norm);
+    add_partials(mem.partial_input_norm, hidden, wanted.input_norm);
+    add_partials(mem.partial_post_norm, hidden, wanted.post_norm);
     add_partials(mem.partial_q_norm, c.head_dim, wanted.q_norm);
     add_partials(mem.partial_k_norm, c.head_dim, wanted.k_norm);
     for (int p = 0; p < kProjections; p++) add_partials(mem.partial_bias[p], w.projections[p].n, wanted.bias[p]);
@@ -367,16 +374,20 @@ constexpr int64_t kWindowBytes = int64_t(192) << 20;
 
 void BackwardMemory::configure(const Model& m, const Batch& batch, int pages, const Workspace& ws,
                                const ModelGradients& wanted, const AdapterVersion* adapter) {
-  const Shape& c = m.shape;
+  const Widths& c = m.widest();
   const Kernels& k = m.kernels;
   const int rank = adapter ? adapter->padded_rank() : 0;
-  const LayerGradients& g = wanted.layers[0];
+  auto any = [&](auto&& is_wanted) { return std::any_of(wanted.layers.begin(), wanted.layers.end(), is_wanted); };
   transpose_layers = ws.by_rows;
   int64_t row_bytes = 0;
+  int outputs[kProjections] = {}, inputs[kProjections] = {};  // of the widest layer
   for (int p = 0; p < kProjections; p++) {
-    const Linear& w = m.weights->layers[0].projections[p];
-    if (transpose_layers) transposed[p].reserve(panels_of(w.k) * panel_bytes(k, w.n));
-    row_bytes += (padded(w.n) + padded(w.k) + 2 * rank) * k.elem;
+    for (const Layer& layer : m.weights->layers) {
+      const Linear& w = layer.projections[p];
+      if (transpose_layers) transposed[p].reserve(panels_of(w.k) * panel_bytes(k, w.n));
+      outputs[p] = std::max(outputs[p], w.n), inputs[p] = std::max(inputs[p], w.k);
+    }
+    row_bytes += (padded(outputs[p]) + padded(inputs[p]) + 2 * rank) * k.elem;
   }
   window = ws.by_rows ? int(std::clamp<int64_t>(kWindowBytes / row_bytes, kBlockRows, batch.rows + kBlockRows)) /
                             kBlockRows * kBlockRows
@@ -384,20 +395,29 @@ void BackwardMemory::configure(const Model& m, const Batch& batch, int pages, co
   const int blocks = (std::min(window, batch.rows) + kBlockRows - 1) / kBlockRows,
             all_blocks = (batch.rows + kBlockRows - 1) / kBlockRows;
   for (int p = 0; p < kProjections; p++) {
-    const Linear& w = m.weights->layers[0].projections[p];
-    if (!g.weight[p] && !g.a[p]) continue;
-    dy[p].size(k, w.n, kBlockRows, blocks);
-    x[kInputOf[p]].size(k, w.k, kBlockRows, blocks);
-    if (g.a[p]) {
-      this->g[p].size(k, rank, kBlockRows, blocks);
+    const bool weight = any([&](const LayerGradients&l) { return bool(l.weight[p]); }),
+               low_rank = any([&](const LayerGradients&l) { return bool(l.a[p]); });
+    if (weight || low_rank) {
+      dy[p].size(k, outputs[p], kBlockRows, blocks);
+      x[kInputOf[p]].size(k, inputs[p], kBlockRows, blocks);
+    }
+    if (low_rank) {
+      g[p].size(k, rank, kBlockRows, blocks);
       z[p].size(k, rank, kBlockRows, blocks);
     }
-    if (g.bias[p]) partial_bias[p].size(all_blocks, w.n);
+    if (any([&](const LayerGradients& l) { return l.bias[p] != nullptr; }))
+      partial_bias[p].size(all_blocks, outputs[p]);
   }
-  if (wanted.final_norm) partial_final_norm.size(all_blocks, c.hidden);
-  if (g.input_norm) partial_input_norm.size(all_blocks, c.hidden), partial_post_norm.size(all_blocks, c.hidden);
-  if (g.q_norm) partial_q_norm.size(all_blocks, c.head_dim), partial_k_norm.size(all_blocks, c.head_dim);
-  for (MatrixStore* s : {&out, &d_out, &d_q}) s->size(int64_t(batch.rows) * c.heads, c.head_dim);
+  if (wanted.final_norm) partial_final_norm.size(all_blocks, m.spec.hidden);
+  if (any([](const LayerGradients& l) { return l.input_norm != nullptr; })) {
+    partial_input_norm.size(all_blocks, m.spec.hidden);
+    partial_post_norm.size(all_blocks, m.spec.hidden);
+  }
+  if (any([](const LayerGradients& l) { return l.q_norm != nullptr; })) {
+    partial_q_norm.size(all_blocks, c.head_dim);
+    partial_k_norm.size(all_blocks, c.head_dim);
+  }
+  for (Buffer* heads : {&out, &d_out, &d_q}) heads->reserve(size_t(batch.rows) * c.q_floats * sizeof(float));
   uses.assign(pages, {});
   for (size_t s = 0; s < batch.sequences.size(); s++) {
     const Sequence& sequence = batch.sequences[s];
@@ -405,7 +425,7 @@ void BackwardMemory::configure(const Model& m, const Batch& batch, int pages, co
     for (int b = 0; b <= (sequence.position + sequence.rows - 1) / kPage; b++)
       uses[sequence.blocks[b]].push_back({int(s), b});
   }
-  for (MatrixStore* s : {&d_k, &d_v}) s->size(int64_t(uses.size()) * c.kv_heads * kPage, c.head_dim);
+  for (Buffer* heads : {&d_k, &d_v}) heads->reserve(uses.size() * kPage * c.kv_floats * sizeof(float));
 }
 
 void layer_backward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a,

@@ -12,8 +12,7 @@ struct BackwardMemory {
   int window = 0;                      // rows whose transposes are held at once
   TokenBlocks dy[kProjections], x[4];  // gradients of outputs (left), inputs (right): see InputOf
   TokenBlocks g[kProjections], z[kProjections];
-  MatrixStore out, d_out, d_q;  // [kv_heads][rows][group][head_ld]
-  MatrixStore d_k, d_v;         // [page][kv_heads][kPage][head_ld]
+  Buffer out, d_out, d_q, d_k, d_v;  // float32 heads of a layer
   MatrixStore partial_final_norm;
   MatrixStore partial_input_norm, partial_post_norm, partial_q_norm, partial_k_norm;  // [blocks][...]
   MatrixStore partial_bias[kProjections];

@@ -33,15 +33,15 @@ struct ProjectionTile {
 };
 
 void norm_rows(Team& team, const Model& m, const Matrix& x, const std::vector<float>& weight, int rows, const Rows& y) {
-  each_rows(team, rows, m.shape.hidden, [&](int row, int count, int) {
-    m.kernels.rmsnorm(x.at(row), x.ld, weight.data(), m.shape.rms_eps, count, m.shape.hidden, y.at(row), y.ld);
+  each_rows(team, rows, m.spec.hidden, [&](int row, int count, int) {
+    m.kernels.rmsnorm(x.at(row), x.ld, weight.data(), m.spec.rms_eps, count, m.spec.hidden, y.at(row), y.ld);
   });
 }
 
 // Residual rows + residual scale * x W^T, in float32.
 void add_product(Team& team, const ProjectionTile& tile, int p, const Rows& x, int row0, int rows, const Rows& z,
                  const Matrix& from, const Matrix& to, Workspace& ws) {
-  const int n = tile.m.shape.hidden;
+  const int n = tile.m.spec.hidden;
   const float scale = tile.m.residual_scale(tile.layer);
   const Split split = split_product(team, rows, panels_of(n));
   team.each(split.chunks(), [&](int64_t chunk, int worker) {
@@ -67,7 +67,7 @@ void add_product(Team& team, const ProjectionTile& tile, int p, const Rows& x, i
 // pages.
 void queries_keys_values(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a,
                          Span& span, Workspace& ws, int row0, int rows) {
-  const Shape& c = m.shape;
+  const AttentionSpec& c = m.attention(layer);
   const Kernels& k = m.kernels;
   const Layer& w = m.weights->layers[layer];
   const ProjectionTile tile{m, batch, layer};
@@ -78,8 +78,8 @@ void queries_keys_values(Team& team, const Model& m, const Batch& batch, int lay
   lora_down(team, m, batch, layer, projections, 3, span.normed, row0, rows, z, ws);
 
   const Rows out[] = {a.q ? a.q.from(row0) : span.q, a.k ? a.k.from(row0) : span.k, span.v};
-  const Split q_split = split_product(team, rows, panels_of(m.q_width())),
-              kv_split = split_product(team, rows, panels_of(m.kv_width()));
+  const Split q_split = split_product(team, rows, panels_of(c.q_width())),
+              kv_split = split_product(team, rows, panels_of(c.kv_width()));
   team.each(q_split.chunks() + 2 * kv_split.chunks(), [&](int64_t chunk, int worker) {
     int p = 0;
     if (chunk >= q_split.chunks()) {
@@ -88,23 +88,23 @@ void queries_keys_values(Team& team, const Model& m, const Batch& batch, int lay
       chunk %= kv_split.chunks();
     }
     const Tile t = tile_of(p == 0 ? q_split : kv_split, chunk);
-    const int width = p == 0 ? m.q_width() : m.kv_width(), col = t.panel * kLanes,
+    const int width = p == 0 ? c.q_width() : c.kv_width(), col = t.panel * kLanes,
               cols = std::min(t.panels * kLanes, width - col);
     float* sums = ws.workers[worker].tile.floats();
     tile(projections[p], span.normed, row0, t, z[p], sums, t.panels * kLanes, false);
     round_tile(k, sums, t.panels * kLanes, t.rows, cols, out[p], t.row, col);
   });
 
-  each_rows(team, rows, 4 * m.q_width(), [&](int row, int count, int worker) {
+  each_rows(team, rows, 4 * c.q_width(), [&](int row, int count, int worker) {
     float* heads = ws.workers[worker].head.floats();
-    rope_queries(m, batch, layer, out[0], row0, row, count, ws.queries, heads);
+    rope_queries(m, batch, layer, out[0], row0, row, count, ws.queries_of(c), heads);
     float* keys = heads;
-    float* values = heads + padded(m.kv_width());
+    float* values = heads + padded(c.kv_width());
     for (int i = row; i < row + count; i++) {
       const int position = batch.positions[row0 + i];
-      k.head_norm_rope(out[1].at(i), c.head_dim, c.kv_heads, c.head_dim, w.k_norm_weight(), c.rms_eps,
+      k.head_norm_rope(out[1].at(i), c.head_dim, c.kv_heads, c.head_dim, w.k_norm_weight(), m.spec.rms_eps,
                        m.rope(layer).cos(position), m.rope(layer).sin(position), keys);
-      k.widen_rows(out[2].at(i), out[2].ld, 1, m.kv_width(), values, m.kv_width());
+      k.widen_rows(out[2].at(i), out[2].ld, 1, c.kv_width(), values, c.kv_width());
       auto write = [&](Slot s) {
         for (int h = 0; h < c.kv_heads; h++)
           k.kv_write(keys + h * c.head_dim, values + h * c.head_dim, s.slot, c.head_dim,
@@ -120,12 +120,14 @@ void queries_keys_values(Team& team, const Model& m, const Batch& batch, int lay
 // Queries [kv_heads][rows][group][head_dim] over pages to attention [rows][heads * head_dim]; lse
 // [kv_heads][rows][group].
 void attend(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, Workspace& ws) {
-  const Shape& c = m.shape;
+  const AttentionSpec& c = m.attention(layer);
   const Kernels& k = m.kernels;
-  const int group = m.group(), heads = c.kv_heads;
-  const int64_t ld = m.head_ld();
-  team.each(int64_t(batch.tiles.size()) * heads, [&](int64_t chunk, int worker) {
-    const QueryTile& tile = batch.tiles[chunk / heads];
+  const int group = c.group(), heads = c.kv_heads;
+  const int64_t ld = padded(c.head_dim);
+  const Queries& queries = batch.queries_of(group);
+  const Rows q = ws.queries_of(c);
+  team.each(int64_t(queries.tiles.size()) * heads, [&](int64_t chunk, int worker) {
+    const QueryTile& tile = queries.tiles[chunk / heads];
     const int head = int(chunk % heads);
     const Sequence& s = batch.sequences[tile.sequence];
     WorkerScratch& w = ws.workers[worker];
@@ -137,9 +139,9 @@ void attend(Team& team, const Model& m, const Batch& batch, int layer, const Lay
       w.v_pages[b] = batch.pages->values(s.blocks[b], layer, head);
     }
     const int64_t query = (int64_t(head) * batch.rows + tile.row) * group;
-    k.attention({tile.rows * group, c.head_dim, m.attention_scale(layer), ws.queries.at(query), c.head_dim,
-                 batch.query_positions.data() + int64_t(tile.row) * group, blocks, w.k_pages.data(), w.v_pages.data(),
-                 out, ld, a.lse ? a.lse + query : nullptr, w.attention.data()});
+    k.attention({tile.rows * group, c.head_dim, m.attention_scale(layer), q.at(query), q.ld,
+                 queries.positions.data() + int64_t(tile.row) * group, blocks, w.k_pages.data(), w.v_pages.data(), out,
+                 ld, a.lse ? a.lse + query : nullptr, w.attention.data()});
     for (int i = 0; i < tile.rows * group; i++)
       k.round_rows(out + i * ld, ld, 1, c.head_dim, 1.0f,
                    a.attention.at(tile.row + i / group, (int64_t(head) * group + i % group) * c.head_dim), c.head_dim);
@@ -149,7 +151,7 @@ void attend(Team& team, const Model& m, const Batch& batch, int layer, const Lay
 // x_mid [rows][hidden] = x_in + attention . o^T, then x_out = x_mid + (silu(gate) * up [rows][intermediate]) . down^T.
 void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, Span& span,
                   Workspace& ws, int row0, int rows) {
-  const Shape& c = m.shape;
+  const int intermediate = m.spec.layers[layer].feed_forward.intermediate;
   const Kernels& k = m.kernels;
   const Layer& w = m.weights->layers[layer];
   const ProjectionTile tile{m, batch, layer};
@@ -164,17 +166,17 @@ void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, con
   Rows z[] = {span.z[kGate], span.z[kUp]};
   lora_down(team, m, batch, layer, gate_up, 2, span.normed, row0, rows, z, ws);
   const Rows gate = a.gate ? a.gate.from(row0) : span.gate, up = a.up ? a.up.from(row0) : span.up;
-  const Split split = split_product(team, rows, panels_of(c.intermediate), 2);
+  const Split split = split_product(team, rows, panels_of(intermediate), 2);
   team.each(split.chunks(), [&](int64_t chunk, int worker) {
     const Tile t = tile_of(split, chunk);
-    const int col = t.panel * kLanes, cols = std::min(t.panels * kLanes, c.intermediate - col);
+    const int col = t.panel * kLanes, cols = std::min(t.panels * kLanes, intermediate - col);
     float* sums = ws.workers[worker].tile.floats();
     tile(kGate, span.normed, row0, t, z[0], sums, t.panels * kLanes, false);
     round_tile(k, sums, t.panels * kLanes, t.rows, cols, gate, t.row, col);
     tile(kUp, span.normed, row0, t, z[1], sums, t.panels * kLanes, false);
     round_tile(k, sums, t.panels * kLanes, t.rows, cols, up, t.row, col);
     for (int i = t.row; i < t.row + t.rows; i++)
-      k.silu_mul(gate.at(i, col), up.at(i, col), gate.ld, 1, cols, span.act.at(i, col), cols);
+      k.silu_mul(gate.at(i, col), up.at(i, col), gate.ld, 1, cols, span.act.at(i, col), t.panels * kLanes);
   });
 
   if (!a.x_out) return;
@@ -187,12 +189,12 @@ void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, con
 
 void rope_queries(const Model& m, const Batch& batch, int layer, const Rows& q, int row0, int row, int rows,
                   const Rows& queries, float* heads) {
-  const Shape& c = m.shape;
-  const int group = m.group(), width = group * c.head_dim;
+  const AttentionSpec& c = m.attention(layer);
+  const int group = c.group(), width = group * c.head_dim;
   for (int i = row; i < row + rows; i++) {
     const int position = batch.positions[row0 + i];
     m.kernels.head_norm_rope(q.at(i), c.head_dim, c.heads, c.head_dim, m.weights->layers[layer].q_norm_weight(),
-                             c.rms_eps, m.rope(layer).cos(position), m.rope(layer).sin(position), heads);
+                             m.spec.rms_eps, m.rope(layer).cos(position), m.rope(layer).sin(position), heads);
     for (int h = 0; h < c.kv_heads; h++)
       m.kernels.round_rows(heads + h * width, width, 1, width, 1.0f,
                            queries.at((int64_t(h) * batch.rows + row0 + i) * group), width);
@@ -224,12 +226,12 @@ void lora_down(Team& team, const Model& m, const Batch& batch, int layer, const 
 }
 
 void embed_tokens(Team& team, const Model& m, const Batch& batch, const Matrix& x) {
-  const Shape& c = m.shape;
+  const int hidden = m.spec.hidden;
   const float scale = m.embedding_scale();
-  each_rows(team, batch.rows, c.hidden, [&](int row, int n, int) {
+  each_rows(team, batch.rows, hidden, [&](int row, int n, int) {
     for (int i = row; i < row + n; i++) {
-      m.kernels.embed(m.weights->embedding.panels.data(), c.vocab, c.hidden, batch.tokens[i], x.at(i));
-      if (scale != 1) m.kernels.scale(x.at(i), c.hidden, scale, x.at(i));
+      m.kernels.embed(m.weights->embedding.panels.data(), m.spec.vocab, hidden, batch.tokens[i], x.at(i));
+      if (scale != 1) m.kernels.scale(x.at(i), hidden, scale, x.at(i));
     }
   });
 }

@@ -1,5 +1,7 @@
 // Keys and values, in pages of 64 positions. A page id stands for one page in every layer and key-value head.
 #pragma once
+#include <vector>
+
 #include "memory.h"
 #include "weights.h"
 
@@ -8,26 +10,38 @@ namespace anneal::cpu {
 class Pages {
  public:
   Pages() = default;
-  Pages(const Shape& c, const Kernels& k)
-      : layers_(c.layers), kv_heads_(c.kv_heads), bytes_(k.page_bytes(c.head_dim)) {}
+  Pages(const ModelSpec& m, const Kernels& k) {
+    for (const LayerSpec& l : m.layers) {
+      const size_t panel = k.page_bytes(l.attention.head_dim);
+      layers_.push_back({page_bytes_, panel});
+      page_bytes_ += size_t(l.attention.kv_heads) * 2 * panel;
+    }
+  }
   // The same memory for another model or another pass.
-  Pages(const Shape& c, const Kernels& k, Pages&& memory) : Pages(c, k) { memory_.swap(memory.memory_); }
+  Pages(const ModelSpec& m, const Kernels& k, Pages&& memory) : Pages(m, k) { memory_.swap(memory.memory_); }
   // Makes room for pages 0..count-1; what they held is lost when room has to grow.
   void reserve(int count) { memory_.reserve(size_t(count) * page_bytes()), count_ = count; }
   int count() const { return count_; }
-  size_t page_bytes() const { return size_t(layers_) * kv_heads_ * 2 * bytes_; }
+  size_t page_bytes() const { return page_bytes_; }
   char* page(int id) const { return memory_.data() + size_t(id) * page_bytes(); }
   // Panels of one head's keys [64][head_dim], and of its values transposed.
-  char* keys(int id, int layer, int head) const { return page(id) + (size_t(layer) * kv_heads_ + head) * 2 * bytes_; }
-  char* values(int id, int layer, int head) const { return keys(id, layer, head) + bytes_; }
+  char* keys(int id, int layer, int head) const {
+    return page(id) + layers_[layer].offset + size_t(head) * 2 * layers_[layer].panel;
+  }
+  char* values(int id, int layer, int head) const { return keys(id, layer, head) + layers_[layer].panel; }
   // Slots that no token has written must be zeros: their probability is 0, and 0 x NaN is not.
   void clear(int id) { std::memset(page(id), 0, page_bytes()); }
   void copy(int from, int to) { std::memcpy(page(to), page(from), page_bytes()); }
 
  private:
+  // Bytes: where a layer begins in a page, and one head's keys or values.
+  struct Layer {
+    size_t offset, panel;
+  };
   Buffer memory_;
-  int count_ = 0, layers_ = 0, kv_heads_ = 0;
-  size_t bytes_ = 0;
+  int count_ = 0;
+  size_t page_bytes_ = 0;
+  std::vector<Layer> layers_;
 };
 
 }  // namespace anneal::cpu

@@ -136,10 +136,10 @@ namespace {
 class AdapterParameters final : public Parameters {
  public:
   AdapterParameters(const Model& m, Pool& pool, const LoraSpec& spec, uint64_t seed, const AdapterValues* values)
-      : Parameters(pool, m.kernels), model_(m), spec_(spec), index_(m.shape.layers) {
+      : Parameters(pool, m.kernels), model_(m), spec_(spec), index_(m.layers()) {
     std::vector<TensorShape> tensors = adapter_tensors(m.spec, spec);
     auto next = tensors.begin();
-    for (int l = 0; l < m.shape.layers; l++)
+    for (int l = 0; l < m.layers(); l++)
       for (int p = 0; p < kProjections; p++) {
         index_[l][p] = -1;
         if (!spec.targets[p]) continue;
@@ -198,7 +198,7 @@ class WeightParameters final : public Parameters {
   WeightParameters(Model& m, Pool& pool) : Parameters(pool, m.kernels), model_(m) {
     Weights& w = *m.weights;
     matrix("model.embed_tokens.weight", w.embedding);
-    for (int l = 0; l < m.shape.layers; l++) {
+    for (int l = 0; l < m.layers(); l++) {
       Layer& layer = w.layers[l];
       for (int p = 0; p < kProjections; p++) {
         matrix(projection_name(l, p) + ".weight", layer.projections[p]);

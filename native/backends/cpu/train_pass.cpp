@@ -7,16 +7,6 @@
 namespace anneal::cpu {
 namespace {
 
-int64_t kept_bytes_per_row(const Shape& c, int elem) {
-  const int64_t q = int64_t(c.heads) * c.head_dim, kv = int64_t(c.kv_heads) * c.head_dim;
-  return 4 * padded(c.hidden) + elem * (2 * q + (c.qk_norm ? kv : 0) + 2 * int64_t(c.intermediate)) + 4 * c.heads;
-}
-
-// Bytes of a row that every layer takes, kept or not: the residual, keys and values.
-int64_t always_bytes_per_row(const Shape& c, int elem) {
-  return 4 * padded(c.hidden) + elem * 2 * int64_t(c.kv_heads) * c.head_dim;
-}
-
 class Pass final : public TrainPass {
  public:
   Pass(Model& m, Pool& pool, Parameters* trainable, AdapterRef adapter, std::shared_ptr<TrainMemorySlot> slot)
@@ -99,7 +89,7 @@ void Pass::lay_out(std::span<const TrainRow> rows) {
     if (int(row.tokens.size()) > 0)
       for (int p = whole * kPage; p < start; p++)
         copies.push_back({token_at(rows, row.prefix, p), {table[whole], p % kPage}});
-    if (int(row.tokens.size()) > 0) b.add(row.tokens.data(), int(row.tokens.size()), start, table.data(), m_.group());
+    if (int(row.tokens.size()) > 0) b.add(row.tokens.data(), int(row.tokens.size()), start, table.data());
     row0_[r + 1] = b.rows;
     last = std::max(last, start + int(row.tokens.size()));
   }
@@ -110,7 +100,7 @@ void Pass::lay_out(std::span<const TrainRow> rows) {
     for (int i = 0; i < b.rows; i++) b.copies_from[i + 1] += b.copies_from[i];
   }
   if (adapter_) b.segments.push_back({0, b.rows, version()});
-  b.add_tiles(m_.group());
+  b.list_queries(m_);
   pages_ = pages;
   m_.reserve_positions(last);
 }
@@ -137,29 +127,28 @@ void Pass::list_entries(std::span<const TrainRow> rows) {
 
 // Prepares `mem` for the forward pass. Its batch has been laid out.
 void Pass::configure(TrainMemory& mem, const ModelGradients& wanted) const {
-  const Shape& c = m_.shape;
-  const int tokens = memory_->batch.rows;
-  mem.pages = Pages(c, m_.kernels, std::move(mem.pages));
+  const int tokens = memory_->batch.rows, layers = m_.layers(), hidden = m_.spec.hidden;
+  mem.pages = Pages(m_.spec, m_.kernels, std::move(mem.pages));
   mem.pages.reserve(pages_);
   mem.workspace.configure(m_, tokens, pool_.workers(), kBlockRows, adapter_ ? version()->padded_rank() : 0);
   if (trainable_) {
-    mem.x.resize(c.layers + 1), mem.kept.resize(c.layers);
-    for (MatrixStore& x : mem.x) x.size(tokens, c.hidden);
-    for (int l = 0; l < c.layers; l++) {
+    mem.x.resize(layers + 1), mem.kept.resize(layers);
+    for (MatrixStore& x : mem.x) x.size(tokens, hidden);
+    for (int l = 0; l < layers; l++) {
       if (recomputed(l))
         mem.kept[l] = {};
       else
-        mem.kept[l].size(m_, tokens);
+        mem.kept[l].size(m_, tokens, widths_of(m_.spec.layers[l]));
     }
-    if (first_kept_ > 0) mem.again.size(m_, tokens);
-    mem.units.size(std::max(int(entries_.size()), 1), c.hidden);
-    if (entropy_gradient_) mem.entropy_units.size(std::max(int(entries_.size()), 1), c.hidden);
-    mem.d_x.size(tokens, c.hidden);
+    if (first_kept_ > 0) mem.again.size(m_, tokens, m_.widest());
+    mem.units.size(std::max(int(entries_.size()), 1), hidden);
+    if (entropy_gradient_) mem.entropy_units.size(std::max(int(entries_.size()), 1), hidden);
+    mem.d_x.size(tokens, hidden);
     configure_backward(mem, wanted);
   } else {
     mem.x.resize(std::max<size_t>(mem.x.size(), 1));
-    mem.x[0].size(tokens, c.hidden);
-    mem.attention.size(tokens, m_.q_width(), m_.kernels);
+    mem.x[0].size(tokens, hidden);
+    mem.attention.size(tokens, m_.widest().q, m_.kernels);
     mem.head.configure(m_, int(entries_.size()), pool_.workers(), false, false);
   }
 }
@@ -181,7 +170,7 @@ int64_t Pass::needed(TrainMemory& mem, const ModelGradients& wanted) const {
 // Keeps as many layers as there is room for, and takes memory.
 void Pass::take_memory(const PassOptions& options) {
   const ModelGradients wanted = trainable_ ? trainable_->wanted() : ModelGradients{};
-  const int layers = trainable_ ? m_.shape.layers : 0;
+  const int layers = trainable_ ? m_.layers() : 0;
   auto whole = [&](int first_kept) {
     first_kept_ = first_kept;
     TrainMemory fresh;
@@ -222,13 +211,13 @@ LayerActivations Pass::activations(int layer) {
   TrainMemory::Kept& kept = recomputed(layer) ? memory_->again : memory_->kept[layer];
   a.x_in = memory_->x[layer], a.x_mid = kept.x_mid, a.x_out = memory_->x[layer + 1];
   a.q = kept.q, a.gate = kept.gate, a.up = kept.up, a.attention = kept.attention;
-  if (m_.shape.qk_norm) a.k = kept.k;
+  if (m_.attention(layer).qk_norm) a.k = kept.k;
   a.lse = kept.lse.floats();
   return a;
 }
 
 bool Pass::forward(std::span<const TrainRow> rows, const PassOptions& options) {
-  const Shape& c = m_.shape;
+  const int layers = m_.layers();
   entropy_gradient_ = options.entropy_gradient;
   lay_out(rows);
   list_entries(rows);
@@ -241,12 +230,12 @@ bool Pass::forward(std::span<const TrainRow> rows, const PassOptions& options) {
   Team team(pool_);
   team.each(pages_, [&](int64_t page, int) { memory_->pages.clear(int(page)); });
   embed_tokens(team, m_, mem.batch, mem.x[0]);
-  for (int l = 0; l < c.layers && team.ok(); l++) layer_forward(team, m_, mem.batch, l, activations(l), mem.workspace);
+  for (int l = 0; l < layers && team.ok(); l++) layer_forward(team, m_, mem.batch, l, activations(l), mem.workspace);
   std::vector<float> logprobs(found), entropies(found);
   Units units;
   if (trainable_) units.logprob = mem.units;
   if (trainable_ && entropy_gradient_) units.entropy = mem.entropy_units;
-  head_forward(team, m_, trainable_ ? mem.x[c.layers] : mem.x[0], entries_, logprobs.data(), entropies.data(), units,
+  head_forward(team, m_, trainable_ ? mem.x[layers] : mem.x[0], entries_, logprobs.data(), entropies.data(), units,
                mem.workspace.workers, mem.head);
   for (int e = 0; e < found; e++) {
     const Source s = sources_[e];
@@ -259,7 +248,7 @@ bool Pass::forward(std::span<const TrainRow> rows, const PassOptions& options) {
 bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy_rows) {
   const bool with_entropy = !by_entropy_rows.empty();
   FloatMode mode;
-  const Shape& c = m_.shape;
+  const int layers = m_.layers(), hidden = m_.spec.hidden;
   const Kernels& k = m_.kernels;
   TrainMemory& mem = *memory_;
   const Batch& batch = mem.batch;
@@ -289,7 +278,7 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy_rows) {
   Team team(pool_);
   const HeadGradient by{d.data(), with_entropy ? by_entropy.data() : nullptr};
   if (wanted.head)
-    head_weight_gradient(team, m_, mem.x[c.layers], entries_, by, wanted.head, mem.workspace.workers, mem.head);
+    head_weight_gradient(team, m_, mem.x[layers], entries_, by, wanted.head, mem.workspace.workers, mem.head);
 
   MatrixStore& partial = mem.backward.partial_final_norm;
   team.each(blocks, [&](int64_t block, int worker) {
@@ -299,18 +288,18 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy_rows) {
     for (int t = int(block) * kBlockRows; t < std::min(tokens, int(block + 1) * kBlockRows); t++) {
       std::memset(mem.d_x.at(t), 0, mem.d_x.ld * sizeof(float));
       if (entries_from_[t] == entries_from_[t + 1]) continue;
-      std::memset(dh, 0, c.hidden * sizeof(float));
+      std::memset(dh, 0, hidden * sizeof(float));
       for (int e = entries_from_[t]; e < entries_from_[t + 1]; e++) {
-        k.add_scaled(dh, mem.units.at(e), d[e], c.hidden);
-        if (with_entropy) k.add_scaled(dh, mem.entropy_units.at(e), by_entropy[e], c.hidden);
+        k.add_scaled(dh, mem.units.at(e), d[e], hidden);
+        if (with_entropy) k.add_scaled(dh, mem.entropy_units.at(e), by_entropy[e], hidden);
       }
-      k.rmsnorm_backward(mem.x[c.layers].at(t), mem.x[c.layers].ld, m_.weights->final_norm.data(), c.rms_eps, dh,
-                         c.hidden, 1, c.hidden, mem.d_x.at(t), mem.d_x.ld, sums);
+      k.rmsnorm_backward(mem.x[layers].at(t), mem.x[layers].ld, m_.weights->final_norm.data(), m_.spec.rms_eps, dh,
+                         hidden, 1, hidden, mem.d_x.at(t), mem.d_x.ld, sums);
     }
   });
-  if (wanted.final_norm) k.column_sums(partial.data, partial.ld, blocks, c.hidden, wanted.final_norm);
+  if (wanted.final_norm) k.column_sums(partial.data, partial.ld, blocks, hidden, wanted.final_norm);
 
-  for (int l = c.layers - 1; l >= 0 && team.ok(); l--) {
+  for (int l = layers - 1; l >= 0 && team.ok(); l--) {
     LayerActivations a = activations(l);
     if (recomputed(l)) {
       LayerActivations again = a;
@@ -323,11 +312,11 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy_rows) {
   // Embedding rows take the gradients of their tokens in row order, after the head's when tied.
   if (wanted.embedding) {
     constexpr int kColumns = 64;
-    team.each((c.hidden + kColumns - 1) / kColumns, [&](int64_t chunk, int) {
+    team.each((hidden + kColumns - 1) / kColumns, [&](int64_t chunk, int) {
       const int col = int(chunk) * kColumns;
       for (int t = 0; t < tokens; t++)
         k.add_scaled(wanted.embedding.at(batch.tokens[t], col), mem.d_x.at(t, col), m_.embedding_scale(),
-                     std::min(kColumns, c.hidden - col));
+                     std::min(kColumns, hidden - col));
     });
   }
   return team.ok() && trainable_->commit();
@@ -335,14 +324,13 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy_rows) {
 
 }  // namespace
 
-void TrainMemory::Kept::size(const Model& m, int rows) {
-  const Shape& c = m.shape;
-  x_mid.size(rows, c.hidden);
-  q.size(rows, m.q_width(), m.kernels);
-  if (c.qk_norm) k.size(rows, m.kv_width(), m.kernels);
+void TrainMemory::Kept::size(const Model& m, int rows, const Widths& c) {
+  x_mid.size(rows, m.spec.hidden);
+  q.size(rows, c.q, m.kernels);
+  if (c.qk_norm) k.size(rows, c.kv, m.kernels);
   gate.size(rows, c.intermediate, m.kernels);
   up.size(rows, c.intermediate, m.kernels);
-  attention.size(rows, m.q_width(), m.kernels);
+  attention.size(rows, c.q, m.kernels);
   lse.reserve(size_t(rows) * c.heads * sizeof(float));
 }
 
@@ -355,8 +343,15 @@ std::unique_ptr<TrainPass> train_forward(Model& m, Pool& pool, std::span<const T
   return pass;
 }
 
-int64_t activation_bytes_per_token(const Shape& c, const Kernels& k) {
-  return c.layers * (kept_bytes_per_row(c, k.elem) + always_bytes_per_row(c, k.elem));
+int64_t activation_bytes_per_token(const ModelSpec& m, const Kernels& k) {
+  int64_t bytes = 0;
+  for (const LayerSpec& layer : m.layers) {
+    const Widths c = widths_of(layer);
+    const int64_t residual = 2 * 4 * padded(m.hidden),
+                  rounded = 2 * c.q + (c.qk_norm ? c.kv : 0) + 2 * int64_t(c.intermediate) + 2 * c.kv;
+    bytes += residual + k.elem * rounded + 4 * c.heads;
+  }
+  return bytes;
 }
 
 }  // namespace anneal::cpu

@@ -15,7 +15,7 @@ struct TrainMemory {
     MatrixStore x_mid;
     RowStore q, k, gate, up, attention;
     Buffer lse;
-    void size(const Model&, int rows);
+    void size(const Model&, int rows, const Widths&);
   };
   Batch batch;
   Pages pages;
@@ -51,6 +51,6 @@ class TrainMemorySlot {
 std::unique_ptr<TrainPass> train_forward(Model&, Pool&, std::span<const TrainRow>, Parameters* trainable,
                                          const AdapterRef&, const PassOptions&, std::shared_ptr<TrainMemorySlot>);
 
-int64_t activation_bytes_per_token(const Shape&, const Kernels&);
+int64_t activation_bytes_per_token(const ModelSpec&, const Kernels&);
 
 }  // namespace anneal::cpu

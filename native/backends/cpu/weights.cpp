@@ -5,19 +5,6 @@
 
 namespace anneal::cpu {
 
-Shape shape_of(const ModelSpec& m) {
-  const LayerSpec& l = m.layers[0];
-  return {m.hidden,
-          l.feed_forward.intermediate,
-          int(m.layers.size()),
-          l.attention.heads,
-          l.attention.kv_heads,
-          l.attention.head_dim,
-          m.vocab,
-          m.rms_eps,
-          l.attention.qk_norm};
-}
-
 DType dtype_of(TensorFormat format) { return format == TensorFormat::f32 ? DType::f32 : DType::bf16; }
 
 namespace {

@@ -21,13 +21,6 @@ using backends::TrainPass;
 using backends::TrainRow;
 using namespace model;
 
-// What all layers of a model have in common here.
-struct Shape {
-  int hidden, intermediate, layers, heads, kv_heads, head_dim, vocab;
-  float rms_eps;
-  bool qk_norm;
-};
-Shape shape_of(const ModelSpec&);
 DType dtype_of(model::TensorFormat);
 
 // y[n] = x[k] . W^T (+ bias)
