@@ -103,7 +103,9 @@ export class InferenceLoop {
    */
   submit(request: GenerationRequest, signal?: AbortSignal): Generation {
     this.checkRoom(signal);
-    return this.queue(new SamplingRequest(request, this.arrivals++, this.tokenizer, this.onEnd), signal);
+    // Twice what a step holds: choices that have been displaced wait, and others take their places.
+    const window = 2 * this.options.maxSequences;
+    return this.queue(new SamplingRequest(request, this.arrivals++, window, this.tokenizer, this.onEnd), signal);
   }
 
   /**
@@ -137,15 +139,20 @@ export class InferenceLoop {
   end(sequence: Sequence): void {
     if (sequence.state === "finished") return;
     this.scheduler.finish(sequence);
-    sequence.owner.sequences.delete(sequence);
+    const { owner } = sequence;
+    owner.sequences.delete(sequence);
     this.slots.close(sequence);
+    const next = owner.makeNext();
+    if (next !== null) this.scheduler.add(next);
   }
 
   stats(): InferenceStats {
     const { scheduler, pool } = this;
+    let unmade = 0;
+    for (const request of this.requests) unmade += request.unmade;
     return {
       running: scheduler.running.length,
-      waiting: scheduler.waitingCount,
+      waiting: scheduler.waitingCount + unmade,
       cacheUsage: 1 - pool.free / pool.pages,
       pages: pool.pages,
       preemptions: scheduler.preemptions,

@@ -55,6 +55,14 @@ export abstract class RequestState implements SequenceOwner {
 
   abstract sampled(sequence: Sequence, tokens: SampledTokens): boolean;
 
+  get unmade(): number {
+    return 0;
+  }
+
+  makeNext(): Sequence | null {
+    return null;
+  }
+
   scored(_: Sequence, from: number, rows: readonly RowLogprobs[]): Promise<void> | null {
     const { promptLogprobs } = this;
     for (const [i, { logprob, rank, topIds, topLogprobs }] of rows.entries()) {

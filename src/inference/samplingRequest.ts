@@ -12,25 +12,43 @@ const FORCED: TokenLogprobs = { logprob: 0, temperatureLogprob: 0, top: null };
 /** `n` choices under way, and the events that nobody has read yet. */
 export class SamplingRequest extends RequestState implements Generation {
   private readonly first: Sequence;
-  private readonly outputs: ChoiceOutput[] = [];
+  private readonly prompt: Int32Array;
+  /** Choices made so far. */
+  private made = 0;
+  /** Of the choices under way. */
+  private readonly outputs = new Map<Sequence, ChoiceOutput>();
   private readonly queue = new EventQueue(() => this.end());
   private unfinished: number;
 
+  /** `window`: choices that are under way or wait for a place at once, at most. */
   constructor(
     request: GenerationRequest,
     arrival: number,
-    tokenizer: Tokenizer,
+    window: number,
+    private readonly tokenizer: Tokenizer,
     onEnd: (request: RequestState) => void,
   ) {
     super(request, arrival, onEnd);
-    const prompt = Int32Array.from(request.promptTokens);
-    this.first = new Sequence(this, 0, prompt, null);
-    for (let i = 0; i < request.n; i++) {
-      const sequence = i === 0 ? this.first : new Sequence(this, i, prompt, this.first);
-      this.sequences.add(sequence);
-      this.outputs.push(new ChoiceOutput(sequence, request.params, tokenizer, request.streaming));
-    }
     this.unfinished = request.n;
+    this.prompt = Int32Array.from(request.promptTokens);
+    this.first = this.make(null);
+    while (this.made < window && this.unmade > 0) this.make(this.first);
+  }
+
+  override get unmade(): number {
+    return this.hasEnded ? 0 : this.request.n - this.made;
+  }
+
+  override makeNext(): Sequence | null {
+    return this.unmade === 0 ? null : this.make(this.first);
+  }
+
+  private make(source: Sequence | null): Sequence {
+    const sequence = new Sequence(this, this.made++, this.prompt, source);
+    const { params, streaming } = this.request;
+    this.sequences.add(sequence);
+    this.outputs.set(sequence, new ChoiceOutput(sequence, params, this.tokenizer, streaming));
+    return sequence;
   }
 
   [Symbol.asyncIterator](): AsyncIterator<GenerationEvent> {
@@ -43,15 +61,18 @@ export class SamplingRequest extends RequestState implements Generation {
       const { cachedTokens } = this.record;
       this.queue.push({ type: "prompt", cachedTokens, promptLogprobs: this.promptLogprobs });
     }
-    const output = this.outputs[sequence.index]!;
+    const output = this.outputs.get(sequence)!;
     let finish: Finish | null;
     if (token < 0) finish = output.end({ reason: "stop", stopReason: null });
     else {
-      finish = this.append(sequence, token, logprobs);
-      for (let i = 0; i < forced.length && finish === null; i++) finish = this.append(sequence, forced[i]!, FORCED);
+      finish = this.append(sequence, output, token, logprobs);
+      for (let i = 0; i < forced.length && finish === null; i++) {
+        finish = this.append(sequence, output, forced[i]!, FORCED);
+      }
     }
     if (finish !== null) {
       this.record.finishes[sequence.index] = finish;
+      this.outputs.delete(sequence);
       this.unfinished--;
     }
     const { streaming, streamInterval = 1 } = this.request;
@@ -68,9 +89,9 @@ export class SamplingRequest extends RequestState implements Generation {
     this.end();
   }
 
-  private append(sequence: Sequence, token: number, logprobs: TokenLogprobs): Finish | null {
+  private append(sequence: Sequence, output: ChoiceOutput, token: number, logprobs: TokenLogprobs): Finish | null {
     sequence.append(token);
     this.record.outputTokens[sequence.index]!++;
-    return this.outputs[sequence.index]!.add(logprobs);
+    return output.add(logprobs);
   }
 }

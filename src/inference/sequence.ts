@@ -27,6 +27,10 @@ export interface SequenceOwner {
   readonly record: GenerationRecord;
   /** Those that have not ended. */
   readonly sequences: Set<Sequence>;
+  /** Sequences that it has not made yet: they come one by one as others end. */
+  readonly unmade: number;
+  /** Makes the next of those; null: there is none. */
+  makeNext(): Sequence | null;
   /** A token was sampled; true when the sequence ends with it. */
   sampled(sequence: Sequence, tokens: SampledTokens): boolean;
   /**

@@ -1,5 +1,6 @@
 // A constraint as the program that is compiled for a vocabulary: read here where that is quick, else in a thread of its own.
 
+import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import { GrammarError } from "../grammar/grammarError.js";
 import { encodeGrammar } from "../grammar/ir.js";
 import { TooMuchWork } from "../grammar/workBudget.js";
@@ -20,6 +21,8 @@ export async function constraintProgram(
   setting: ConstraintSetting,
   signal?: AbortSignal,
 ): Promise<Int32Array> {
+  while (shouldYield()) await yieldToEventLoop();
+  signal?.throwIfAborted();
   try {
     return encodeGrammar(constraintGrammar(constraint, setting, MAX_INLINE_STEPS));
   } catch (error) {

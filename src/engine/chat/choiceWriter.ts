@@ -53,6 +53,26 @@ function append(delta: ReplyDelta, rest: ReplyDelta): void {
   delta.toolCalls.push(...rest.toolCalls);
 }
 
+/** The writers of the choices under way: of thousands of choices only some are at any time. */
+export class ChoiceWriters {
+  private readonly writers = new Map<number, ChoiceWriter>();
+
+  constructor(private readonly chat: PreparedChat) {}
+
+  of(index: number): ChoiceWriter {
+    let writer = this.writers.get(index);
+    if (writer === undefined) {
+      writer = new ChoiceWriter(this.chat);
+      this.writers.set(index, writer);
+    }
+    return writer;
+  }
+
+  ended(index: number): void {
+    this.writers.delete(index);
+  }
+}
+
 /** The prompt counts once, whatever the number of choices. */
 export function usage(prompt: number, completion: number, cached: number): CompletionUsage {
   return {

@@ -2,15 +2,18 @@
 
 import type { Generation, GenerationEvent, TokensEvent } from "../../inference/index.js";
 import type { ChatCompletionChunk, ChatCompletionChunkChoice, ChatCompletionDelta } from "../../types/chat.js";
-import { type ChoiceStep, ChoiceWriter, usage } from "./choiceWriter.js";
+import { type ChoiceStep, ChoiceWriters, usage } from "./choiceWriter.js";
 import type { PreparedChat } from "./preparedChat.js";
+
+const none: Iterator<ChatCompletionChunk> = [].values();
 
 /** Chunks of a generation that is under way already. Leaving the iteration, even before its first chunk, aborts it. */
 export class ChunkStream implements AsyncIterableIterator<ChatCompletionChunk> {
   private readonly events: AsyncIterator<GenerationEvent>;
-  private readonly writers: ChoiceWriter[];
-  private ready: ChatCompletionChunk[] = [];
+  private readonly writers: ChoiceWriters;
+  private ready: Iterator<ChatCompletionChunk> = none;
   private unfinished: number;
+  private completionTokens = 0;
   private cached = 0;
   private done = false;
   /** The last call of `next` that was made. */
@@ -21,7 +24,7 @@ export class ChunkStream implements AsyncIterableIterator<ChatCompletionChunk> {
     generation: Generation,
   ) {
     this.events = generation[Symbol.asyncIterator]();
-    this.writers = Array.from({ length: chat.n }, () => new ChoiceWriter(chat));
+    this.writers = new ChoiceWriters(chat);
     this.unfinished = chat.n;
   }
 
@@ -38,26 +41,26 @@ export class ChunkStream implements AsyncIterableIterator<ChatCompletionChunk> {
 
   private async advance(): Promise<IteratorResult<ChatCompletionChunk>> {
     for (;;) {
-      const chunk = this.ready.shift();
-      if (chunk !== undefined) return { done: false, value: chunk };
+      const ready = this.ready.next();
+      if (!ready.done) return ready;
       if (this.done) return { done: true, value: undefined };
       const { done, value } = await this.nextEvent();
       if (this.done) return { done: true, value: undefined };
       if (done) {
         this.done = true;
-        if (this.chat.includeUsage) this.ready.push(this.usageChunk());
+        this.ready = (this.chat.includeUsage ? [this.usageChunk()] : []).values();
       } else if (value.type === "prompt") {
         this.cached = value.cachedTokens;
-        this.begin();
+        this.ready = this.begin();
       } else {
-        this.content(value);
+        return { done: false, value: this.content(value) };
       }
     }
   }
 
   async return(): Promise<IteratorResult<ChatCompletionChunk>> {
     this.done = true;
-    this.ready = [];
+    this.ready = none;
     await this.events.return?.();
     return { done: true, value: undefined };
   }
@@ -73,21 +76,23 @@ export class ChunkStream implements AsyncIterableIterator<ChatCompletionChunk> {
   }
 
   /** A chunk with the role for every choice, then those with echoed text. */
-  private begin(): void {
+  private *begin(): Generator<ChatCompletionChunk> {
     const { chat } = this;
-    for (const index of this.writers.keys()) {
-      const chunk = this.chunk(index, { role: chat.role, content: "" });
+    for (let index = 0; index < chat.n; index++) {
+      const chunk = this.chunk(index, { role: chat.role, content: "" }, 0);
       chunk.prompt_token_ids = chat.returnTokenIds ? [...chat.generation.promptTokens] : null;
-      this.ready.push(chunk);
+      yield chunk;
     }
     if (chat.echo === null) return;
-    for (const index of this.writers.keys()) this.ready.push(this.chunk(index, { content: chat.echo }));
+    for (let index = 0; index < chat.n; index++) yield this.chunk(index, { content: chat.echo }, 0);
   }
 
-  private content(event: TokensEvent): void {
+  private content(event: TokensEvent): ChatCompletionChunk {
     const { chat } = this;
-    const step = this.writers[event.index]!.write(event);
-    const chunk = this.chunk(event.index, deltaOf(step, chat.readsReply));
+    const writer = this.writers.of(event.index);
+    const step = writer.write(event);
+    this.completionTokens += event.tokenIds.length;
+    const chunk = this.chunk(event.index, deltaOf(step, chat.readsReply), writer.tokens);
     const choice = chunk.choices[0]!;
     choice.logprobs = step.logprobs;
     choice.token_ids = step.tokenIds;
@@ -95,26 +100,27 @@ export class ChunkStream implements AsyncIterableIterator<ChatCompletionChunk> {
       choice.finish_reason = step.finishReason;
       choice.stop_reason = step.stopReason;
       if (chat.samplingRecord !== null) choice.sampling_settings = chat.samplingRecord;
+      this.writers.ended(event.index);
       this.unfinished--;
       if (this.unfinished === 0 && !chat.includeUsage) chunk.system_fingerprint = chat.fingerprint;
     }
-    this.ready.push(chunk);
+    return chunk;
   }
 
-  private chunk(index: number, delta: ChatCompletionDelta): ChatCompletionChunk {
+  /** `tokens`: of this choice so far. */
+  private chunk(index: number, delta: ChatCompletionDelta, tokens: number): ChatCompletionChunk {
     const choice: ChatCompletionChunkChoice = { index, delta, logprobs: null, finish_reason: null };
     const chunk = this.envelope([choice]);
     if (this.chat.continuousUsage) {
       const prompt = this.chat.generation.promptTokens.length;
-      chunk.usage = usage(prompt, this.writers[index]!.tokens, this.cached);
+      chunk.usage = usage(prompt, tokens, this.cached);
     }
     return chunk;
   }
 
   private usageChunk(): ChatCompletionChunk {
-    const completion = this.writers.reduce((sum, writer) => sum + writer.tokens, 0);
     const chunk = this.envelope([]);
-    chunk.usage = usage(this.chat.generation.promptTokens.length, completion, this.cached);
+    chunk.usage = usage(this.chat.generation.promptTokens.length, this.completionTokens, this.cached);
     chunk.system_fingerprint = this.chat.fingerprint;
     return chunk;
   }

@@ -3,14 +3,15 @@
 import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
 import type { Generation, PromptTokenLogprobs, TokensEvent } from "../../inference/index.js";
 import type { ChatCompletion, ChatCompletionChoice, ToolCall, ToolCallDelta } from "../../types/chat.js";
-import { type ChoiceStep, ChoiceWriter, usage } from "./choiceWriter.js";
+import { type ChoiceStep, ChoiceWriters, usage } from "./choiceWriter.js";
 import { promptLogprobs } from "./logprobs.js";
 import type { PreparedChat } from "./preparedChat.js";
 
 export async function completion(chat: PreparedChat, generation: Generation): Promise<ChatCompletion> {
   const { promptTokens } = chat.generation;
-  const writers = Array.from({ length: chat.n }, () => new ChoiceWriter(chat));
-  const choices = writers.map((_, index) => emptyChoice(chat, index));
+  const writers = new ChoiceWriters(chat);
+  const choices: ChatCompletionChoice[] = new Array(chat.n);
+  let completionTokens = 0;
   let cached = 0;
   let prompt: (PromptTokenLogprobs | null)[] | null = null;
   for await (const event of generation) {
@@ -18,14 +19,19 @@ export async function completion(chat: PreparedChat, generation: Generation): Pr
       cached = event.cachedTokens;
       prompt = event.promptLogprobs;
     } else {
+      choices[event.index] ??= emptyChoice(chat, event.index);
+      const choice = choices[event.index]!;
+      completionTokens += event.tokenIds.length;
       for (const piece of inPieces(event)) {
-        add(choices[event.index]!, writers[event.index]!.write(piece));
+        add(choice, writers.of(event.index).write(piece));
         while (shouldYield()) await yieldToEventLoop();
       }
+      if (event.finish === null) continue;
+      finish(choice, chat);
+      writers.ended(event.index);
     }
   }
-  for (const choice of choices) finish(choice, chat);
-  const completionTokens = writers.reduce((sum, writer) => sum + writer.tokens, 0);
+  for (let index = 0; index < chat.n; index++) choices[index] ??= emptyChoice(chat, index);
   return {
     id: chat.id,
     object: "chat.completion",
