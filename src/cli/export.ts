@@ -11,10 +11,19 @@ import { choice, text } from "./flags.js";
 import { openExistingHome } from "./openHome.js";
 
 const flags = {
-  format: choice("FORMAT", ["peft", "merged"], "an adapter (the default), or a whole model"),
+  format: choice(
+    "FORMAT",
+    ["peft", "merged", "onnx"],
+    "an adapter (the default), a whole model, or one for ONNX Runtime",
+  ),
   base: text("NAME", "what the adapter calls its base model (default: the name or folder it was loaded from)"),
-  weights: choice("TYPE", ["float32", "bfloat16"], "of a whole model (default: as the base model is stored)"),
   ...engineFlags,
+  dtype: choice(
+    "TYPE",
+    ["float32", "bfloat16", "float16", "int8", "int4"],
+    "of a whole model: merged float32 or bfloat16 (default: as the base model is stored), onnx all but bfloat16 (default float32)",
+  ),
+  weights: choice("TYPE", ["float32", "bfloat16"], "the same as --dtype, of a merged model"),
 };
 
 export const exportModel = defineCommand({
@@ -22,19 +31,23 @@ export const exportModel = defineCommand({
   arguments: ["NAME[:STEP]", "DIR"],
   summary: "write a checkpoint as a folder for other programs",
   details: `Writes a checkpoint (the latest, or that of :STEP) into DIR, which must not be there or be empty: as an adapter that PEFT and
-vLLM load beside its base model, or merged with it into a whole Hugging Face folder, which anneal serves with --model too. NAME
-is PROJECT/NAME, ENTITY/PROJECT/NAME or an id. Works beside a running server.`,
+vLLM load beside its base model, or merged with it into a whole Hugging Face folder, which anneal serves with --model too, or into a
+folder of ONNX, which transformers.js loads in browsers too. NAME is PROJECT/NAME, ENTITY/PROJECT/NAME or an id. Works beside a
+running server.`,
   flags,
   async run(values, [target, folder]) {
     const [, name, step] = /^(.*?)(?:[:@](?:step)?(\d+))?$/.exec(target!)!;
-    await using engine = await openExistingHome(values.home ?? defaultHome(), readEngineOptions(values));
+    await using engine = await openExistingHome(
+      values.home ?? defaultHome(),
+      readEngineOptions({ ...values, dtype: undefined }),
+    );
     const { id } = await findModel(engine, name!);
     const { path, ...made } = await exported(engine, id, {
       path: resolve(folder!),
       step: step === undefined ? null : Number(step),
       format: values.format ?? null,
       base_model: values.base ?? null,
-      dtype: values.weights ?? null,
+      dtype: values.dtype ?? values.weights ?? null,
     });
     const base = made.format === "peft" ? `, for the base model ${made.base_model}` : "";
     console.log(`step ${made.step} as ${path}${base}`);

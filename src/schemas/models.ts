@@ -152,7 +152,7 @@ export const checkpoint = named(
 /** Smaller files would be mostly names. */
 const MIN_SHARD_BYTES = 2 ** 20;
 
-const exportFormat = z.enum(["peft", "merged"]);
+const exportFormat = z.enum(["peft", "merged", "onnx"]);
 
 export const modelExport = named(
   "ModelExportParams",
@@ -164,15 +164,21 @@ export const modelExport = named(
     step: field(z.int().min(0).nullish(), "Default: the latest."),
     format: field(
       exportFormat.nullish(),
-      '"peft": the adapter, for a base model that its reader loads too. "merged": a whole model in Hugging Face\'s layout, with the adapter added into the weights.',
+      '"peft": the adapter, for a base model that its reader loads too. "merged": a whole model in Hugging Face\'s layout, with the adapter added into the weights. "onnx": the same as a graph for ONNX Runtime, in the layout of transformers.js.',
       { default: "peft" },
     ),
     base_model: field(
       z.string().min(1).nullish(),
       "What the adapter's configuration calls the base model. Default: its id where that reads `owner/name`, as on a hub, else its folder on this machine.",
     ),
-    dtype: field(z.enum(["float32", "bfloat16"]).nullish(), "Of merged weights. Default: as the base model is stored."),
-    max_shard_bytes: field(z.int().min(MIN_SHARD_BYTES).nullish(), "Of one file of merged weights.", { default: 5e9 }),
+    dtype: field(
+      z.enum(["float32", "bfloat16", "float16", "int8", "int4"]).nullish(),
+      "Of a whole model's weights. Merged: float32 or bfloat16; default: as the base model is stored. ONNX: float32 (the default), float16, or int8 and int4 with a scale for every 32 values.",
+    ),
+    max_shard_bytes: field(
+      z.int().min(MIN_SHARD_BYTES).nullish(),
+      "Of one file of weights. Default: 5000000000 merged, 2000000000 in ONNX.",
+    ),
   }),
   "A checkpoint as a folder for other programs.",
 );

@@ -199,17 +199,21 @@ export interface ModelExportParams {
   step?: number | null;
   /**
    * "peft": the adapter, for a base model that its reader loads too. "merged": a whole model in Hugging Face's layout,
-   * with the adapter added into the weights. Default: "peft".
+   * with the adapter added into the weights. "onnx": the same as a graph for ONNX Runtime, in the layout of
+   * transformers.js. Default: "peft".
    */
-  format?: "peft" | "merged" | null;
+  format?: "peft" | "merged" | "onnx" | null;
   /**
    * What the adapter's configuration calls the base model. Not empty. Default: its id where that reads `owner/name`, as
    * on a hub, else its folder on this machine.
    */
   base_model?: string | null;
-  /** Of merged weights. Default: as the base model is stored. */
-  dtype?: "float32" | "bfloat16" | null;
-  /** Of one file of merged weights. A whole number, at least 1048576. Default: 5000000000. */
+  /**
+   * Of a whole model's weights. Merged: float32 or bfloat16; default: as the base model is stored. ONNX: float32 (the
+   * default), float16, or int8 and int4 with a scale for every 32 values.
+   */
+  dtype?: "float32" | "bfloat16" | "float16" | "int8" | "int4" | null;
+  /** Of one file of weights. A whole number, at least 1048576. Default: 5000000000 merged, 2000000000 in ONNX. */
   max_shard_bytes?: number | null;
 }
 
@@ -220,7 +224,7 @@ export interface ModelExported {
   /** The checkpoint's step. */
   step: number;
   /** What the folder holds. */
-  format: "peft" | "merged";
+  format: "peft" | "merged" | "onnx";
   /** As in the adapter's configuration. */
   base_model: string;
 }

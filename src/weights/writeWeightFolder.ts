@@ -70,6 +70,11 @@ export async function writeWeightFolder<T extends OutputTensor>(
   const config = JSON.parse(await readFile(join(source, "config.json"), "utf8")) as Record<string, unknown>;
   const key = "dtype" in config ? "dtype" : "torch_dtype";
   await writeJson(join(target, "config.json"), { ...config, [key]: NAMES[tensors[0]!.dtype] });
+  await copyTextFiles(target, source);
+}
+
+/** Tokenizer, templates and generation settings, as far as `source` has them. */
+export async function copyTextFiles(target: string, source: string): Promise<void> {
   for (const name of OTHER_FILES) {
     await copyFile(join(source, name), join(target, name)).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== "ENOENT") throw error;
@@ -81,7 +86,7 @@ export const elements = (shape: readonly number[]) => shape.reduce((product, siz
 
 const bytesOf = ({ shape, dtype }: OutputTensor) => elements(shape) * BYTES[dtype];
 
-const writeJson = (file: string, value: unknown) => writeFile(file, `${JSON.stringify(value, null, 2)}\n`);
+export const writeJson = (file: string, value: unknown) => writeFile(file, `${JSON.stringify(value, null, 2)}\n`);
 
 function intoShards<T extends OutputTensor>(tensors: readonly T[], maxBytes: number): T[][] {
   const shards: T[][] = [];

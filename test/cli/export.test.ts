@@ -45,12 +45,15 @@ it("lists checkpoints with date, score, size and folder, and goes back to one", 
   expect((await command("models", "rollback", "p/m", "0")).out).toBe("local/p/m:step2 is what it was at step 0\n");
 });
 
-it("exports a step as an adapter or as a whole model", async () => {
+it("exports a step as an adapter, as a whole model or as ONNX", async () => {
   const adapter = join(folder, "adapter");
   expect((await command("export", "p/m:step1", adapter)).out).toContain(`step 1 as ${adapter}, for the base model /`);
   expect(existsSync(join(adapter, "adapter_config.json"))).toBe(true);
   const merged = join(folder, "new", "merged");
   expect((await command("export", "m", merged, "--format", "merged")).out).toBe(`step 2 as ${merged}\n`);
   expect(readFileSync(join(merged, "config.json"), "utf8")).toContain('"bfloat16"');
+  const onnx = join(folder, "onnx");
+  expect((await command("export", "m", onnx, "--format", "onnx", "--dtype", "int4")).out).toBe(`step 2 as ${onnx}\n`);
+  expect(existsSync(join(onnx, "onnx", "model_q4.onnx"))).toBe(true);
   await expect(command("export", "p/m", merged)).rejects.toThrow("is not empty");
 });

@@ -131,7 +131,7 @@ it("leaves what is there alone, and nothing half done", async () => {
   await expect(export_({ path: join(taken, "mine") })).rejects.toMatchObject({ param: "path" });
   await expect(export_({ path: join(folder, "home", "checkpoints", "x") })).rejects.toMatchObject({ param: "path" });
   await expect(export_({ step: 9 })).rejects.toMatchObject({ code: "step_not_found" });
-  await expect(export_({ format: "onnx" })).rejects.toMatchObject({ param: "format" });
+  await expect(export_({ format: "parquet" })).rejects.toMatchObject({ param: "format" });
   const stop = new AbortController();
   const stopped = engine.models.export(
     model.id,

@@ -6,6 +6,7 @@ import { mkdir, rm } from "node:fs/promises";
 import { dirname } from "node:path";
 import { ValidationError } from "../../errors.js";
 import { throwingDiskFull } from "../../fullDisk.js";
+import { writeOnnxFolder } from "../../onnx/writeOnnxFolder.js";
 import { moveFolder } from "../../store/durableFiles.js";
 import { putOnDevice, readAdapter, writeCheckpoint } from "../../training/checkpointFiles.js";
 import type { ModelExported, ModelExportParams } from "../../types/models.js";
@@ -43,10 +44,13 @@ export const exportCheckpoint = throwingDiskFull(
     const temporary = `${target}.${randomUUID()}.part`;
     await mkdir(temporary);
     try {
+      const maxBytes = max_shard_bytes ?? undefined;
       if (format === "merged") {
-        const maxShardBytes = max_shard_bytes ?? undefined;
-        const options = { ...(dtype ? { dtype } : {}), maxShardBytes, signal };
-        await writeMergedFolder(temporary, base.folder, adapter, options);
+        const type = dtype ? { dtype: oneOf(["float32", "bfloat16"], dtype, format) } : {};
+        await writeMergedFolder(temporary, base.folder, adapter, { ...type, maxShardBytes: maxBytes, signal });
+      } else if (format === "onnx") {
+        const type = dtype ? { dtype: oneOf(["float32", "float16", "int8", "int4"], dtype, format) } : {};
+        await writeOnnxFolder(temporary, base.folder, adapter, { ...type, maxFileBytes: maxBytes, signal });
       } else {
         await writeAdapterFolder(temporary, adapter.spec, adapter.tensors, name);
       }
@@ -60,6 +64,13 @@ export const exportCheckpoint = throwingDiskFull(
     return { path: target, format: format ?? "peft", base_model: name };
   },
 );
+
+/** @throws ValidationError at `dtype` for one that a format does not have. */
+function oneOf<T extends string>(known: readonly T[], dtype: string, format: string): T {
+  const found = known.find((one) => one === dtype);
+  if (found !== undefined) return found;
+  throw ValidationError.at("dtype", `is "${dtype}"; of the format "${format}" there are ${known.join(", ")}`);
+}
 
 function checkFree(target: string): void {
   if (!existsSync(target)) return;

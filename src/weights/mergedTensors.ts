@@ -1,0 +1,106 @@
+// The tensors of a base model with an adapter added into them, read piece by piece.
+
+import { type FileHandle, open } from "node:fs/promises";
+import { ModelFileError } from "../errors.js";
+import type { AdapterSpec, ModelSpec, NamedTensors, TensorLocation } from "../runtime/runtime.js";
+import { type FloatType, narrow, widen } from "./floats.js";
+import { openWeightFolder } from "./weightFolder.js";
+import { BLOCK, BYTES, elements } from "./writeWeightFolder.js";
+
+export interface Adapter {
+  spec: AdapterSpec;
+  tensors: NamedTensors;
+}
+
+/** W + scale * B A for every projection of the adapter, summed in double precision; everything else as it is stored. */
+export class MergedTensors {
+  private readonly inputs = new Map<string, FileHandle>();
+
+  private constructor(
+    readonly config: ModelSpec,
+    readonly tensors: readonly TensorLocation[],
+    private readonly adapter: Adapter,
+  ) {}
+
+  /** @throws ModelFileError when the base model in `folder` cannot be used. */
+  static async open(folder: string, adapter: Adapter): Promise<MergedTensors> {
+    const { config, tensors } = await openWeightFolder(folder);
+    return new MergedTensors(config, tensors, adapter);
+  }
+
+  /** Bytes of a tensor in row-major order, rounded once to `stored`. @throws ModelFileError when its file is damaged. */
+  async *blocks(tensor: TensorLocation, stored: FloatType): AsyncGenerator<Uint8Array> {
+    const delta = deltaOf(tensor, this.adapter);
+    for await (const { raw, from } of this.stored(tensor)) {
+      if (delta === null && stored === tensor.dtype) {
+        yield raw;
+        continue;
+      }
+      const values = Float64Array.from(widen(tensor.dtype, raw));
+      delta?.(values, from);
+      yield narrow(stored, values);
+    }
+  }
+
+  /** Values of a tensor in row-major order, BLOCK at a time. @throws ModelFileError when its file is damaged. */
+  async *values(tensor: TensorLocation): AsyncGenerator<Float64Array> {
+    const delta = deltaOf(tensor, this.adapter);
+    for await (const { raw, from } of this.stored(tensor)) {
+      const values = Float64Array.from(widen(tensor.dtype, raw));
+      delta?.(values, from);
+      yield values;
+    }
+  }
+
+  async close(): Promise<void> {
+    for (const input of this.inputs.values()) await input.close();
+  }
+
+  private async *stored(tensor: TensorLocation): AsyncGenerator<{ raw: Uint8Array; from: number }> {
+    const input = this.inputs.get(tensor.file) ?? (await open(tensor.file));
+    this.inputs.set(tensor.file, input);
+    const total = elements(tensor.shape);
+    for (let from = 0; from < total; from += BLOCK) {
+      yield { raw: await readBlock(input, tensor, from, Math.min(from + BLOCK, total)), from };
+    }
+  }
+}
+
+async function readBlock(input: FileHandle, tensor: TensorLocation, from: number, to: number): Promise<Uint8Array> {
+  const size = BYTES[tensor.dtype];
+  const raw = new Uint8Array((to - from) * size);
+  for (let done = 0; done < raw.length; ) {
+    const { bytesRead } = await input.read(raw, done, raw.length - done, tensor.offset + from * size + done);
+    if (bytesRead === 0) throw new ModelFileError(tensor.file, `ends inside ${tensor.name}`, { param: tensor.name });
+    done += bytesRead;
+  }
+  return raw;
+}
+
+/** Adds the adapter's part to values of a row-major [out, in] weight, the first of which is at `from`; null: it has none. */
+function deltaOf(
+  { name, shape }: TensorLocation,
+  { spec, tensors }: Adapter,
+): ((values: Float64Array, from: number) => void) | null {
+  const module = `base_model.model.${name.replace(/\.weight$/, "")}`;
+  const a = tensors.get(`${module}.lora_A.weight`)?.data;
+  const b = tensors.get(`${module}.lora_B.weight`)?.data;
+  if (!a || !b) return null;
+  const { rank, alpha, rslora } = spec;
+  const scale = alpha / (rslora ? Math.sqrt(rank) : rank);
+  const columns = shape[1]!;
+  return (values, from) => {
+    for (let at = 0; at < values.length; ) {
+      const row = Math.floor((from + at) / columns);
+      const column = (from + at) % columns;
+      const length = Math.min(columns - column, values.length - at);
+      for (let r = 0; r < rank; r++) {
+        const factor = scale * b[row * rank + r]!;
+        if (factor === 0) continue;
+        const start = r * columns + column;
+        for (let i = 0; i < length; i++) values[at + i]! += factor * a[start + i]!;
+      }
+      at += length;
+    }
+  };
+}
