@@ -39,7 +39,7 @@ const { values: options } = parseArgs({
   },
 });
 const format = { whitespacePattern: null, disableAnyWhitespace: false, disableAdditionalProperties: false };
-const setting: ConstraintSetting = { specialTokens: new Map(), thoughts: "none" };
+const setting: ConstraintSetting = { specialTokens: new Map(), thoughts: null };
 
 /** `size` >= the vocabulary's: the ids beyond have no bytes. */
 async function prepare({ tokens, end }: BenchmarkVocabulary, size: number): Promise<GrammarVocabulary> {

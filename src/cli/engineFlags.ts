@@ -2,6 +2,7 @@
 
 import { homedir } from "node:os";
 import { join, resolve } from "node:path";
+import { TOOL_FORMATS } from "../toolFormats.js";
 import type { EngineOptions, ModelOptions } from "../types/options.js";
 import { bytes, choice, type Flag, integer, number, repeated, text, toggle, UsageError, type Values } from "./flags.js";
 
@@ -53,7 +54,7 @@ export const engineFlags = {
   "max-sequences": integer("N", "sequences computed at once"),
   "token-budget": integer("N", "tokens computed in one step"),
   "max-queue": integer("N", "requests waiting at most"),
-  "tool-parser": choice("NAME", ["none", "auto", "hermes", "llama3"]),
+  "tool-parser": choice("NAME", ["none", "auto", ...TOOL_FORMATS]),
   scheduler: choice("NAME", ["fcfs", "priority"]),
   "sampling-defaults": choice("D", ["model", "neutral"]),
   "max-training-jobs": integer("N", "models that jobs train at once (default 4)"),

@@ -5,7 +5,7 @@
 // "x-property-order": "any". A name that is not declared may come twice; JSON's readers then take the last one.
 
 import { GrammarError } from "../grammar/grammarError.js";
-import { alt, and, type Expr, NEVER, not, seq, text } from "../grammar/ir.js";
+import { ANY_CHARACTER, alt, and, type Expr, NEVER, not, repeat, seq, text } from "../grammar/ir.js";
 import { isMatch } from "../grammar/regularMatch.js";
 import { spend } from "../grammar/workBudget.js";
 import { arrayExpr, countedArrayExpr } from "./arrays.js";
@@ -17,9 +17,10 @@ import { fixedPointRange, fractionalRange, integerRange } from "./integers.js";
 import { freeString, quoted, spelled, spelledText } from "./jsonStrings.js";
 import type { JsonRules } from "./jsonValues.js";
 import { ASSERTIONS, keywordError, listOf } from "./keywords.js";
-import { MAX_LOOSE, type Member, type Members, objectExpr } from "./members.js";
+import { MAX_LOOSE, type Member, type Members, membersExpr, objectExpr } from "./members.js";
 import { multiplesInRange } from "./multiples.js";
 import { type Bound, numberRange, plainDecimal } from "./numbers.js";
+import type { ParameterNotation } from "./parameters.js";
 import {
   arrayShape,
   type Branch,
@@ -47,6 +48,8 @@ const REFERENCE_COST = 20;
 export interface JsonSchemaOptions {
   /** Objects that declare properties have no others unless they say so. */
   closed: boolean;
+  /** The schema is that of a function's parameters, which are written so. Default: as a JSON value. */
+  parameters?: ParameterNotation;
 }
 
 /**
@@ -56,7 +59,15 @@ export interface JsonSchemaOptions {
 export function jsonSchemaToExpr(json: JsonRules, schema: unknown, options: JsonSchemaOptions): Expr {
   if (!isObject(schema) && typeof schema !== "boolean") throw new GrammarError("must be an object or a boolean");
   const compiler = new SchemaCompiler(json, new SchemaDocument(schema), options.closed);
-  return compiler.compile();
+  return compiler.compile(options.parameters ?? null);
+}
+
+/** How the members of an object are written. */
+interface MemberWriting {
+  value(nodes: Conjunction): Expr;
+  named(name: string, value: Expr): Expr;
+  /** `name`: what it may be; null: anything. */
+  other(name: Expr | null, value: Expr): Expr;
 }
 
 class SchemaCompiler {
@@ -72,8 +83,8 @@ class SchemaCompiler {
     this.branches = new Branches(document, closed);
   }
 
-  compile(): Expr {
-    const root = this.value([this.document.root]);
+  compile(parameters: ParameterNotation | null): Expr {
+    const root = parameters === null ? this.value([this.document.root]) : this.parameters(parameters);
     for (let next = this.waiting.pop(); next !== undefined; next = this.waiting.pop()) {
       this.json.rules.define(next.rule, this.alternatives(next.nodes));
     }
@@ -139,9 +150,9 @@ class SchemaCompiler {
   private ofType(type: JsonType, branch: Branch, shape: TypeShape): Expr {
     switch (type) {
       case "null":
-        return text("null");
+        return this.json.constant(null);
       case "boolean":
-        return alt(...[true, false].filter((one) => !isExcluded(branch, one)).map((one) => text(String(one))));
+        return alt(...[true, false].filter((one) => !isExcluded(branch, one)).map((one) => this.json.constant(one)));
       case "number":
         return this.number(branch, shape);
       case "string":
@@ -158,7 +169,7 @@ class SchemaCompiler {
     const { low, high, steps } = numberShape(branch);
     const parts = literals!.flatMap((value) => {
       if (!types.has(typeOf(value)) || typeof value === "string") return [];
-      if (typeof value !== "number" && typeof value !== "bigint") return [text(String(value))];
+      if (typeof value !== "number" && typeof value !== "bigint") return [this.json.constant(value)];
       const decimal = toDecimal(value);
       const [numerator, denominator] = asFraction(decimal);
       const isMultiple = steps.every(({ step }) => {
@@ -238,17 +249,75 @@ class SchemaCompiler {
     return countedArrayExpr(this.json, this.document, this.branches, shape, value);
   }
 
+  /** The root, an object, as the parameters of a function. */
+  private parameters(notation: ParameterNotation): Expr {
+    const writing: MemberWriting = {
+      value: (nodes) => this.parameterValue(nodes, notation),
+      named: (name, value) => notation.parameter(text(name), value),
+      other: (name, value) => notation.parameter(name === null ? notation.name : and(name, notation.name), value),
+    };
+    const separator = notation.separator(this.json);
+    const branches = this.branches.of([this.document.root]).filter((branch) => typeShape(branch).types.has("object"));
+    return alt(
+      ...branches.map((branch) => {
+        const shape = objectShape(this.document, branch, this.closed);
+        return this.members(branch, shape, writing, (members) => membersExpr(this.json.rules, separator, members));
+      }),
+    );
+  }
+
+  /** Strings may stand without quotes; all other values are as in JSON. */
+  private parameterValue(nodes: Conjunction, notation: ParameterNotation): Expr {
+    if (notation.plainText === null) return this.value(nodes);
+    const values = this.branches.of(nodes).flatMap((branch): Expr[] => {
+      const shape = typeShape(branch);
+      const others = [...shape.types].filter((type) => type !== "string");
+      const found =
+        shape.literals === null
+          ? others.map((type) => this.ofType(type, branch, shape))
+          : [this.literals(branch, { ...shape, types: new Set(others) })];
+      return shape.types.has("string") ? [...found, this.plainString(branch, notation.plainText!)] : found;
+    });
+    return alt(...values);
+  }
+
+  private plainString(branch: Branch, plainText: Expr): Expr {
+    const content = stringContent(this.document, branch);
+    if (!content.free) return and(content.content, plainText);
+    const isAny = content.min === 0 && content.max === -1;
+    return isAny ? plainText : and(repeat(ANY_CHARACTER, content.min, content.max), plainText);
+  }
+
   private object(branch: Branch): Expr {
     const shape = objectShape(this.document, branch, this.closed);
+    if (shape.named.length === 0 && shape.names.length === 0 && shape.patterns.length === 0) {
+      const isAny = shape.min === 0 && shape.max === -1;
+      if (isAny && shape.additional(new Set())!.every((node) => node.schema === true)) return this.json.object();
+    }
+    const writing: MemberWriting = {
+      value: (nodes) => this.value(nodes),
+      named: (name, value) => seq(spelledText(name), this.json.colon, value),
+      other: (name, value) => seq(name === null ? this.json.string() : quoted(spelled(name)), this.json.colon, value),
+    };
+    return this.members(branch, shape, writing, (members) => objectExpr(this.json, members));
+  }
+
+  /** What `write` makes of the members of an object. */
+  private members(
+    branch: Branch,
+    shape: ReturnType<typeof objectShape>,
+    writing: MemberWriting,
+    write: (members: Members) => Expr,
+  ): Expr {
     const names = nameContent(this.document, this.branches, shape.names);
     const ordered: Member[] = [];
     const loose: Member[] = [];
     for (const { name, value, required, declared } of shape.named) {
       const isAllowed = value !== null && (names === null || isMatch(names, name));
-      const expr = isAllowed ? this.value(value) : NEVER;
+      const expr = isAllowed ? writing.value(value) : NEVER;
       if (expr.kind === "never" && required) return NEVER;
       if (expr.kind === "never") continue;
-      const member = { member: seq(spelledText(name), this.json.colon, expr), required };
+      const member = { member: writing.named(name, expr), required };
       if (declared && !shape.anyOrder) ordered.push(member);
       else loose.push(member);
     }
@@ -258,15 +327,11 @@ class SchemaCompiler {
       throw keywordError(nodeWith(branch, keyword), keyword, why);
     }
     const { min, max } = shape;
-    if (shape.named.length === 0 && names === null && shape.patterns.length === 0 && min === 0 && max === -1) {
-      const anyValue = shape.additional(new Set())!.every((node) => node.schema === true);
-      if (anyValue) return this.json.object();
-    }
     const given = shape.named.map((property) => property.name);
-    const members = { ordered, loose, additional: this.additional(branch, shape, given, names), min, max };
+    const members = { ordered, loose, additional: this.additional(branch, shape, given, names, writing), min, max };
     this.checkCounts(branch, members);
     try {
-      return objectExpr(this.json, members);
+      return write(members);
     } catch (error) {
       throw error instanceof GrammarError ? error.under(...nodeWith(branch, error.path[0]).path) : error;
     }
@@ -285,6 +350,7 @@ class SchemaCompiler {
     shape: ReturnType<typeof objectShape>,
     declared: readonly string[],
     names: Expr | null,
+    writing: MemberWriting,
   ): Expr | null {
     const { patterns } = shape;
     if (patterns.length > MAX_PATTERNS) {
@@ -295,13 +361,12 @@ class SchemaCompiler {
     for (let subset = 0; subset < 1 << patterns.length; subset++) {
       const matched = new Set(patterns.filter((_, i) => subset & (1 << i)).map((one) => one.pattern));
       const nodes = shape.additional(matched);
-      const value = nodes === null ? NEVER : this.value(nodes);
+      const value = nodes === null ? NEVER : writing.value(nodes);
       if (value.kind === "never") continue;
       const conditions = patterns.map(({ pattern, search }) => (matched.has(pattern) ? search : not(search)));
       if (declared.length > 0) conditions.push(not(alt(...declared.map(text))));
       if (names !== null) conditions.push(names);
-      const name = conditions.length === 0 ? this.json.string() : quoted(spelled(and(...conditions)));
-      members.push(seq(name, this.json.colon, value));
+      members.push(writing.other(conditions.length === 0 ? null : and(...conditions), value));
     }
     return members.length === 0 ? null : alt(...members);
   }

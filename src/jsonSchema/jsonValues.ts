@@ -51,6 +51,16 @@ export const NUMBER: Expr = seq(
   ),
 );
 
+/** How constants are written. */
+export interface ConstantTexts {
+  null: string;
+  true: string;
+  false: string;
+}
+
+const JSON_CONSTANTS: ConstantTexts = { null: "null", true: "true", false: "false" };
+export const PYTHON_CONSTANTS: ConstantTexts = { null: "None", true: "True", false: "False" };
+
 /** The rules of free JSON in one rule book. */
 export class JsonRules {
   private valueRule: Expr | null = null;
@@ -65,10 +75,20 @@ export class JsonRules {
   constructor(
     readonly rules: RuleBook,
     space: Expr,
+    private readonly constants: ConstantTexts = JSON_CONSTANTS,
   ) {
     this.space = space.kind === "empty" ? space : rules.add("space", space);
     this.comma = seq(this.space, text(","), this.space);
     this.colon = seq(this.space, text(":"), this.space);
+  }
+
+  constant(value: boolean | null): Expr {
+    return text(this.constants[`${value}`]);
+  }
+
+  /** The same in another notation. */
+  with(constants: ConstantTexts): JsonRules {
+    return new JsonRules(this.rules, this.space, constants);
   }
 
   /** Any string, in every spelling. */
@@ -81,7 +101,7 @@ export class JsonRules {
     if (this.valueRule === null) {
       const rule = this.rules.reserve("value");
       this.valueRule = rule;
-      const scalars = [text("null"), text("true"), text("false"), NUMBER, this.string()];
+      const scalars = [...[null, true, false].map((value) => this.constant(value)), NUMBER, this.string()];
       this.rules.define(rule, alt(...scalars, this.array(), this.object()));
     }
     return this.valueRule;

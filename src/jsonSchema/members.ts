@@ -2,6 +2,7 @@
 
 import { GrammarError } from "../grammar/grammarError.js";
 import { alt, EMPTY, type Expr, NEVER, optional, repeat, seq } from "../grammar/ir.js";
+import type { RuleBook } from "../grammar/ruleBook.js";
 import type { JsonRules } from "./jsonValues.js";
 
 /** Name, colon and value; comes once at most. */
@@ -29,9 +30,14 @@ const MAX_COPIED = 64;
 
 /** The object with its braces. */
 export function objectExpr(json: JsonRules, members: Members): Expr {
-  const inside = new MembersWriter(json, members).from(0, 0);
+  return json.enclosed("{", membersExpr(json.rules, json.comma, members), "}");
+}
+
+/** The members alone, with `separator` between two of them. */
+export function membersExpr(rules: RuleBook, separator: Expr, members: Members): Expr {
+  const inside = new MembersWriter(rules, separator, members).from(0, 0);
   const needsNone = [...members.ordered, ...members.loose].every((one) => !one.required);
-  return json.enclosed("{", members.min === 0 && needsNone ? optional(inside) : inside, "}");
+  return members.min === 0 && needsNone ? optional(inside) : inside;
 }
 
 class MembersWriter {
@@ -42,7 +48,8 @@ class MembersWriter {
   private readonly firstRequired: number;
 
   constructor(
-    private readonly json: JsonRules,
+    private readonly rules: RuleBook,
+    private readonly comma: Expr,
     private readonly members: Members,
   ) {
     this.cap = Math.max(1, members.min, members.max);
@@ -97,17 +104,17 @@ class MembersWriter {
     const { ordered, loose, additional } = this.members;
     if (at >= ordered.length) {
       if (loose.length > 0) return this.looseFrom(0, this.cap);
-      return additional === null ? EMPTY : repeat(seq(this.json.comma, additional), 0);
+      return additional === null ? EMPTY : repeat(seq(this.comma, additional), 0);
     }
     const known = this.tails[at];
     if (known !== undefined) return known;
     const { member, required } = ordered[at]!;
-    const one = seq(this.json.comma, member);
+    const one = seq(this.comma, member);
     const expr = seq(required ? one : optional(one), this.tail(at + 1));
     // Where the first member may be any of several, the rest after each is shared. Others are put together in parts, as
     // each member copies what follows it.
     const isShared = at <= this.firstRequired && this.firstRequired > 0;
-    const shared = isShared || at % MAX_COPIED === 0 ? this.json.rules.add(`members from ${at}`, expr) : expr;
+    const shared = isShared || at % MAX_COPIED === 0 ? this.rules.add(`members from ${at}`, expr) : expr;
     this.tails[at] = shared;
     return shared;
   }
@@ -121,15 +128,15 @@ class MembersWriter {
   }
 
   private separator(count: number): Expr {
-    return count === 0 ? EMPTY : this.json.comma;
+    return count === 0 ? EMPTY : this.comma;
   }
 
   private rule(key: string, make: () => Expr): Expr {
     let expr = this.known.get(key);
     if (expr === undefined) {
-      const reference = this.json.rules.reserve(`members ${key}`);
+      const reference = this.rules.reserve(`members ${key}`);
       this.known.set(key, reference);
-      this.json.rules.define(reference, make());
+      this.rules.define(reference, make());
       expr = reference;
     }
     return expr;

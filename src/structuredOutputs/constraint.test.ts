@@ -2,10 +2,12 @@ import { expect, test } from "vitest";
 import { cpuMilliseconds } from "../../test/fixtures/cpuTime.js";
 import { matches } from "../../test/grammar/irMatcher.js";
 import { GrammarError } from "../grammar/grammarError.js";
-import { type Constraint, constraintGrammar } from "./constraint.js";
+import { type Constraint, constraintGrammar, type Thoughts } from "./constraint.js";
 
 const format = { whitespacePattern: null, disableAnyWhitespace: false, disableAdditionalProperties: false };
-const plain = { specialTokens: new Map<string, number>(), thoughts: "none" } as const;
+const plain = { specialTokens: new Map<string, number>(), thoughts: null };
+const thoughtsOf = (begin: "none" | "possible" | "open"): Thoughts | null =>
+  begin === "none" ? null : { begin, opens: ["<think>"], closes: ["</think>"] };
 const yes: Constraint = { kind: "choice", choices: ["yes", "no"] };
 
 test.each([
@@ -18,7 +20,7 @@ test.each([
   ["open", ["</think>yes", "so </ think \n</think>\n\nno"], ["yes", "a</think>b</think>yes"]],
 ] as const)("thoughts: %s", (thoughts, good, bad) => {
   for (const specialTokens of [new Map(), new Map([["<other>", 3]])]) {
-    const grammar = constraintGrammar(yes, { specialTokens, thoughts });
+    const grammar = constraintGrammar(yes, { specialTokens, thoughts: thoughtsOf(thoughts) });
     for (const text of good) expect([text, matches(grammar, text)]).toEqual([text, true]);
     for (const text of bad) expect([text, matches(grammar, text)]).toEqual([text, false]);
   }
@@ -31,7 +33,7 @@ test("thoughts whose marks are special tokens", () => {
   ]);
   const grammar = constraintGrammar(
     { kind: "grammar", source: 'root ::= "a"' },
-    { specialTokens, thoughts: "possible" },
+    { specialTokens, thoughts: thoughtsOf("possible") },
   );
   // Special tokens stand in a text as U+D800 + id.
   expect(matches(grammar, "\ud801hm\ud802a")).toBe(true);
@@ -44,7 +46,7 @@ test("literals that are tokens may be drawn as these", () => {
     ["<think>", 1],
     ["</think>", 2],
   ]);
-  const setting = { specialTokens: literalTokens, literalTokens, thoughts: "none" } as const;
+  const setting = { specialTokens: literalTokens, literalTokens, thoughts: null };
   const good = ["<think>é</think>yes", "\ud801é\ud802yes", "\ud801é</think>yes"];
   const constraints: Constraint[] = [
     { kind: "regex", pattern: "(<think>é</think>)+yes" },

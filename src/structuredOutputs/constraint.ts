@@ -10,7 +10,7 @@ import { parseJsonText } from "../json.js";
 import { jsonSchemaToExpr } from "../jsonSchema/compile.js";
 import { DEFAULT_SPACE, JsonRules } from "../jsonSchema/jsonValues.js";
 import { withLiteralTokens } from "./literalTokens.js";
-import { freeTextUpTo, markExpr } from "./marks.js";
+import { freeOfMarks, freeTextUpTo, markExpr } from "./marks.js";
 import { structuralTagToExpr } from "./structuralTag.js";
 
 export type Constraint =
@@ -33,16 +33,20 @@ export interface JsonFormat {
   disableAdditionalProperties: boolean;
 }
 
-/** Thoughts that a reply may or must begin with; the constraint is on what follows them. */
-export type Thoughts = "none" | "possible" | "open";
+/** Thoughts that a reply may begin with, or begins inside ("open"); the constraint is on what follows them. */
+export interface Thoughts {
+  begin: "possible" | "open";
+  opens: readonly string[];
+  closes: readonly string[];
+}
 
 export interface ConstraintSetting {
   /** Tokens, by their text, that literals of the constraint may be drawn as; each is among the special ones. */
   literalTokens?: ReadonlyMap<string, number>;
   /** Those of the vocabulary, by their text. */
   specialTokens: ReadonlyMap<string, number>;
-  /** "open": the reply begins inside them. */
-  thoughts: Thoughts;
+  /** null: there are none. */
+  thoughts: Thoughts | null;
 }
 
 /**
@@ -67,12 +71,14 @@ function readGrammar(constraint: Constraint, setting: ConstraintSetting): Gramma
 }
 
 function afterThoughts(rules: RuleBook, start: Expr, { thoughts, specialTokens }: ConstraintSetting): Expr {
-  if (thoughts === "none") return start;
+  if (thoughts === null) return start;
   const answer = rules.add("answer", start);
-  const closing = freeTextUpTo("</think>", specialTokens);
+  const marks = freeOfMarks(thoughts.closes);
+  const closing = alt(...thoughts.closes.map((close) => freeTextUpTo(close, specialTokens, marks)));
   const space = repeat(chars([9, 10], [13, 13], [32, 32]), 0, MAX_SPACE_AFTER_THOUGHTS);
   const afterOpening = seq(closing, space, answer);
-  return thoughts === "open" ? afterOpening : alt(answer, seq(markExpr("<think>", specialTokens), afterOpening));
+  if (thoughts.begin === "open") return afterOpening;
+  return alt(answer, seq(alt(...thoughts.opens.map((open) => markExpr(open, specialTokens))), afterOpening));
 }
 
 function constraintExpr(

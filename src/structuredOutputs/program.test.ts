@@ -3,7 +3,7 @@ import { encodeGrammar } from "../grammar/ir.js";
 import { type Constraint, constraintGrammar } from "./constraint.js";
 import { constraintProgram } from "./program.js";
 
-const setting = { specialTokens: new Map<string, number>(), thoughts: "none" } as const;
+const setting = { specialTokens: new Map<string, number>(), thoughts: null } as const;
 const format = { whitespacePattern: null, disableAnyWhitespace: false, disableAdditionalProperties: false };
 const choice = (count: number): Constraint => ({
   kind: "json_schema",

@@ -8,6 +8,7 @@ import { regexToExpr } from "../grammar/regex.js";
 import { spend } from "../grammar/workBudget.js";
 import { jsonSchemaToExpr } from "../jsonSchema/compile.js";
 import type { JsonRules } from "../jsonSchema/jsonValues.js";
+import { PARAMETER_NOTATIONS, type ParameterNotation } from "../jsonSchema/parameters.js";
 import { begunMarks, type Ending, freeOfMarks, freeTextBefore, freeTextUpTo, markExpr, without } from "./marks.js";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -90,10 +91,7 @@ class TagCompiler {
     checkFields(fields, known);
     switch (fields.type) {
       case "json_schema":
-        if (fields.style !== undefined && fields.style !== "json") {
-          throw new GrammarError(`the style "${String(fields.style)}" is not supported`, ["style"]);
-        }
-        return within(["json_schema"], () => this.schema(fields.json_schema));
+        return this.inStyle(fields);
       case "const_string":
         return this.mark(textOf(fields, "value"));
       case "regex":
@@ -140,6 +138,17 @@ class TagCompiler {
 
   private schema(schema: unknown): Expr {
     return jsonSchemaToExpr(this.json, schema, { closed: this.options.closed });
+  }
+
+  private inStyle({ style = "json", json_schema }: Fields): Expr {
+    if (style === "json") return within(["json_schema"], () => this.schema(json_schema));
+    if (typeof style !== "string" || !Object.hasOwn(PARAMETER_NOTATIONS, style)) {
+      throw new GrammarError(`the style "${String(style)}" is not supported`, ["style"]);
+    }
+    const parameters: ParameterNotation = PARAMETER_NOTATIONS[style as keyof typeof PARAMETER_NOTATIONS];
+    const json = parameters.constants === null ? this.json : this.json.with(parameters.constants);
+    const options = { closed: this.options.closed, parameters };
+    return within(["json_schema"], () => jsonSchemaToExpr(json, json_schema, options));
   }
 
   private grammar(fields: Fields): Expr {

@@ -2,18 +2,22 @@ export { DEFAULT_LIMITS, type TemplateLimits } from "../jinja/budget.js";
 export { ChatTemplate, compileChatTemplate, type RenderOptions } from "../jinja/chatTemplate.js";
 export * from "../jinja/errors.js";
 export type { TemplateInput } from "../jinja/input.js";
+export { TOOL_FORMATS, type ToolFormat } from "../toolFormats.js";
 export { type Conversation, renderConversation } from "./conversation.js";
 export * from "./errors.js";
 export type { DecodeOptions, IncrementalDecoder } from "./incrementalDecoder.js";
 export {
   isInsideReasoning,
+  openThoughtIn,
   promptOpensReasoning,
-  REASONING_TAGS,
+  REASONING_TOKENS,
   type ReasoningDelta,
+  type ReasoningFormat,
   type ReasoningOptions,
   ReasoningParser,
   recogniseReasoning,
   splitReasoning,
+  USUAL_REASONING,
 } from "./reasoning.js";
 export type { ConversationMessage } from "./templateMessages.js";
 export { contentParts, contentText, type TextPart } from "./templateMessages.js";
@@ -21,12 +25,6 @@ export type { KeptTokens } from "./textThread.js";
 export { openBytes } from "./tokenBytes.js";
 export { type EncodeOptions, loadTokenizer, Tokenizer } from "./tokenizer.js";
 export type { TemplateSource } from "./tokenizerFolder.js";
-export type { ToolCallPiece, ToolDelta, ToolParser } from "./toolCallCollector.js";
-export {
-  createToolParser,
-  type ParsedToolCall,
-  parseToolCalls,
-  recogniseToolFormat,
-  TOOL_FORMATS,
-  type ToolFormat,
-} from "./toolCalls.js";
+export type { OfferedTools, ToolCallPiece, ToolDelta, ToolParser } from "./toolCalls/toolCallCollector.js";
+export { createToolParser, type ParsedToolCall, parseToolCalls, recogniseToolFormat } from "./toolCalls/toolCalls.js";
+export { type CallTexts, TOOL_SYNTAX } from "./toolCalls/toolSyntax.js";

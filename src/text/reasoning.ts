@@ -1,24 +1,75 @@
-// What a model thinks before it answers: `<think>` ... `</think>`, taken apart from the answer as it streams.
+// What a model thinks before it answers, taken apart from the answer as it streams.
 
-import { TagSearch } from "./hermesToolParser.js";
+import { heldLength, TagSearch } from "./toolCalls/tagSearch.js";
 
-const OPEN = "<think>";
-const CLOSE = "</think>";
-export const REASONING_TAGS = { open: OPEN, close: CLOSE } as const;
-
-/** Whether a template writes and reads `<think>`, so that its model's answers may begin with thoughts. */
-export function recogniseReasoning(templateSource: string): boolean {
-  return templateSource.includes(CLOSE) || templateSource.includes(OPEN);
+/** How a model marks its thoughts. */
+export interface ReasoningFormat {
+  /** What they begin with; the first one is written where one must be. */
+  opens: readonly [string, ...string[]];
+  closes: readonly [string, ...string[]];
+  /** What the answer stands between. */
+  answer?: { open: string; close: string };
 }
 
-/** Whether a rendered prompt ends in an open `<think>`, so that the answer begins inside the thoughts. */
-export function promptOpensReasoning(prompt: string): boolean {
-  return prompt.trimEnd().endsWith(OPEN);
+/** One entry per notation; in the order in which templates are asked. */
+const REASONING_FORMATS: readonly { format: ReasoningFormat; isTaughtBy(source: string): boolean }[] = [
+  {
+    // Magistral, Ministral 3.
+    format: { opens: ["[THINK]"], closes: ["[/THINK]"] },
+    isTaughtBy: (source) => source.includes("[THINK]"),
+  },
+  {
+    // Granite 3.2, which shortens the words at times.
+    format: {
+      opens: ["Here is my thought process:", "Here's my thought process:"],
+      closes: ["Here is my response:", "Here's my response:"],
+    },
+    isTaughtBy: (source) => source.includes("Here is my thought process:"),
+  },
+  {
+    // Granite 3.3.
+    format: {
+      ...{ opens: ["<think>"], closes: ["</think>"] },
+      answer: { open: "<response>", close: "</response>" },
+    },
+    isTaughtBy: (source) => source.includes("<think>") && source.includes("<response>"),
+  },
+  {
+    format: { opens: ["<think>"], closes: ["</think>"] },
+    isTaughtBy: (source) => source.includes("</think>") || source.includes("<think>"),
+  },
+];
+
+/** Of models whose template says nothing else. */
+export const USUAL_REASONING: ReasoningFormat = REASONING_FORMATS.at(-1)!.format;
+
+/** Marks that are tokens of their own in vocabularies of models that think. */
+export const REASONING_TOKENS: readonly string[] = ["<think>", "</think>", "[THINK]", "[/THINK]"];
+
+/** How a template writes or asks for thoughts, which its model's answers may begin with; null: they do not. */
+export function recogniseReasoning(templateSource: string): ReasoningFormat | null {
+  return REASONING_FORMATS.find(({ isTaughtBy }) => isTaughtBy(templateSource))?.format ?? null;
 }
 
-/** Whether an answer that is to go on has opened `<think>` and not closed it, so that it goes on inside the thoughts. */
-export function isInsideReasoning(answer: string): boolean {
-  return answer.trimStart().startsWith(OPEN) && !answer.includes(CLOSE);
+/** What of a thought a text ends in, when it has opened one and not closed it; null: it has not. */
+export function openThoughtIn(text: string, { opens, closes }: ReasoningFormat): string | null {
+  const ends = opens.map((open) => text.lastIndexOf(open) + (text.includes(open) ? open.length : 0));
+  const from = Math.max(...ends);
+  if (from < 0) return null;
+  const thought = text.slice(from);
+  return closes.some((close) => thought.includes(close)) ? null : thought;
+}
+
+/** Whether a rendered prompt ends in the mark that opens thoughts, so that the answer begins inside them. */
+export function promptOpensReasoning(prompt: string, { opens }: ReasoningFormat = USUAL_REASONING): boolean {
+  const end = prompt.trimEnd();
+  return opens.some((open) => end.endsWith(open));
+}
+
+/** Whether an answer that is to go on has opened its thoughts and not closed them, so that it goes on inside them. */
+export function isInsideReasoning(answer: string, format: ReasoningFormat = USUAL_REASONING): boolean {
+  const start = answer.trimStart();
+  return format.opens.some((open) => start.startsWith(open)) && openThoughtIn(answer, format) !== null;
 }
 
 export interface ReasoningDelta {
@@ -29,21 +80,28 @@ export interface ReasoningDelta {
 export interface ReasoningOptions {
   /** The prompt has opened the thoughts already; "midway": and has some of them. Default false. */
   startsInside?: boolean | "midway";
+  /** Default: `<think>` ... `</think>`. */
+  format?: ReasoningFormat;
 }
 
 /**
  * Separates thoughts from the answer in text that comes in pieces; the pieces' cuts change nothing. Thoughts are only
- * recognised at the beginning. The white space next to the tags belongs to neither side.
+ * recognised at the beginning. The white space next to the marks belongs to neither side.
  */
 export class ReasoningParser {
   private state: "start" | "thinking" | "answer";
-  /** At the start: what may be the opening tag. */
+  private readonly format: ReasoningFormat;
+  /** At the start: what may be the opening mark. */
   private held = "";
-  private readonly closing = new TagSearch(CLOSE);
+  private readonly closing: TagSearch;
+  private readonly answer: AnswerFrame | null;
   /** White space is dropped until the thoughts, or the answer after them, begin. */
   private atBeginning: boolean;
 
   constructor(options: ReasoningOptions = {}) {
+    this.format = options.format ?? USUAL_REASONING;
+    this.closing = new TagSearch(this.format.closes);
+    this.answer = this.format.answer === undefined ? null : new AnswerFrame(this.format.answer);
     this.state = options.startsInside ? "thinking" : "start";
     this.atBeginning = options.startsInside === true;
   }
@@ -65,7 +123,10 @@ export class ReasoningParser {
         this.atBeginning = true;
       }
     }
-    if (this.state === "answer") delta.content = this.withoutLeadingSpace(rest);
+    if (this.state === "answer") {
+      const content = this.withoutLeadingSpace(rest);
+      delta.content = this.answer?.push(content) ?? content;
+    }
     return delta;
   }
 
@@ -74,20 +135,21 @@ export class ReasoningParser {
     if (this.state === "thinking") return { reasoning: this.closing.flush(), content: "" };
     const content = this.held;
     this.held = "";
-    return { reasoning: "", content };
+    return { reasoning: "", content: this.answer === null ? content : this.answer.push(content) + this.answer.flush() };
   }
 
-  /** Gives what follows the opening tag, or all text when there is none. */
+  /** Gives what follows the opening mark, or all text when there is none. */
   private start(text: string): string {
     const all = this.held + text;
     const trimmed = all.trimStart();
+    const open = this.format.opens.find((mark) => trimmed.startsWith(mark));
     this.held = "";
-    if (trimmed.startsWith(OPEN)) {
+    if (open !== undefined) {
       this.state = "thinking";
       this.atBeginning = true;
-      return trimmed.slice(OPEN.length);
+      return trimmed.slice(open.length);
     }
-    if (OPEN.startsWith(trimmed)) {
+    if (this.format.opens.some((mark) => mark.startsWith(trimmed))) {
       this.held = all;
       return "";
     }
@@ -100,6 +162,48 @@ export class ReasoningParser {
     const trimmed = text.trimStart();
     if (trimmed !== "") this.atBeginning = false;
     return trimmed;
+  }
+}
+
+/** Takes away the marks around an answer, with the white space beside them; what has none stays as it is. */
+class AnswerFrame {
+  private state: "start" | "inside" | "closed" | "outside" = "start";
+  private held = "";
+  private readonly closing: TagSearch;
+
+  constructor(private readonly marks: { open: string; close: string }) {
+    this.closing = new TagSearch([marks.close]);
+  }
+
+  push(text: string): string {
+    if (this.state === "outside") return text;
+    if (this.state === "closed") {
+      const rest = text.trimStart();
+      if (rest !== "") this.state = "outside";
+      return rest;
+    }
+    if (this.state === "start") {
+      this.held += text;
+      const trimmed = this.held.trimStart();
+      const isShort = trimmed.length < this.marks.open.length;
+      if (isShort && heldLength(trimmed, [this.marks.open]) === trimmed.length) return "";
+      const isFramed = trimmed.startsWith(this.marks.open);
+      const rest = isFramed ? trimmed.slice(this.marks.open.length).trimStart() : this.held;
+      if (isFramed && rest === "") return "";
+      this.held = "";
+      this.state = isFramed ? "inside" : "outside";
+      return this.push(rest);
+    }
+    const { text: content, found } = this.closing.push(text);
+    if (found === null) return content;
+    this.state = "closed";
+    return content + this.push(found.after);
+  }
+
+  flush(): string {
+    const rest = this.state === "inside" ? this.closing.flush() : this.held;
+    this.held = "";
+    return rest.trimStart() === this.marks.open ? "" : rest;
   }
 }
 

@@ -1,3 +1,4 @@
+import type { ToolFormat } from "../toolFormats.js";
 import type { Logger } from "./logger.js";
 
 /** A base model to serve. */
@@ -52,7 +53,7 @@ export interface EngineOptions {
    */
   verify?: boolean;
   /** How tool calls are read from a model's text; default "auto": from its chat template. */
-  toolParser?: "auto" | "none" | "hermes" | "llama3";
+  toolParser?: "auto" | "none" | ToolFormat;
   /** "priority": lower `priority` runs earlier; default "fcfs": requests run in order, and a priority is refused. */
   scheduler?: "fcfs" | "priority";
   /** Sampling settings that a request leaves out: the model folder's (default), or none at all. */

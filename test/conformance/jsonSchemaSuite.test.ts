@@ -113,7 +113,7 @@ function inAnyOrder(schema: unknown, isDeep: boolean): unknown {
 /** null: no value matches. */
 async function grammarOf(schema: unknown): Promise<CompiledGrammar | null> {
   const format = { whitespacePattern: null, disableAnyWhitespace: false, disableAdditionalProperties: false };
-  const setting = { specialTokens: new Map<string, number>(), thoughts: "none" } as const;
+  const setting = { specialTokens: new Map<string, number>(), thoughts: null } as const;
   try {
     return await compiled(constraintGrammar({ kind: "json_schema", schema, format }, setting));
   } catch (error) {

@@ -76,7 +76,7 @@ export async function compileConstraint(
   compiler: GrammarCompiler,
   base: BaseModel,
   wanted: RequestConstraint,
-  thoughts: Thoughts,
+  thoughts: Thoughts | null,
   request: GrammarRequest,
 ): Promise<CompiledGrammar> {
   try {

@@ -7,7 +7,7 @@ import type { CompiledGrammar, ThinkingBudget } from "../../runtime/runtime.js";
 import { type ChatRequest, chatCompletionCreate } from "../../schemas/chat.js";
 import { validateInTurns } from "../../schemas/validate.js";
 import type { Thoughts } from "../../structuredOutputs/index.js";
-import { REASONING_TAGS, type Tokenizer } from "../../text/index.js";
+import type { Tokenizer } from "../../text/index.js";
 import type { ChatCompletion, ChatCompletionChunk } from "../../types/chat.js";
 import type { ServedModel } from "../core/resolve.js";
 import { ChunkStream } from "./chunks.js";
@@ -76,7 +76,7 @@ async function prepareChat(
     ...samplingSettings(request, served, host.samplingDefaults, maxTokens),
     thinking: thinkingBudget(request, base.tokenizer, plan, prompt.thought),
   };
-  const compile = (wanted: RequestConstraint, thoughts: Thoughts) =>
+  const compile = (wanted: RequestConstraint, thoughts: Thoughts | null) =>
     compileConstraint(host.grammar, base, wanted, thoughts, { client: caller.entity, signal });
   const rules = await replyRules(host, request, served, plan, prompt.thought, compile);
   const returnTokenIds = request.return_token_ids ?? trained !== null;
@@ -106,11 +106,11 @@ async function prepareChat(
     returnTokenIds,
     promptIdsInChoices: returnTokenIds && trained !== null && !prompt.isPlain,
     tokensAsIds: request.return_tokens_as_token_ids ?? trained !== null,
-    hideReasoning: plan.reasons && !request.include_reasoning,
+    hideReasoning: plan.reasoning !== null && !request.include_reasoning,
     includeUsage: request.stream_options?.include_usage ?? false,
     continuousUsage: (request.stream_options?.include_usage && request.stream_options.continuous_usage_stats) ?? false,
     samplingRecord: trained === null ? null : nonNeutralSettings(request, settings, plan.forcedCalls !== null),
-    readsReply: plan.reasons || plan.toolFormat !== null,
+    readsReply: plan.reasoning !== null || plan.toolFormat !== null,
     newReader: () => new ReplyReader(plan, prompt.thought, request.stream),
   };
 }
@@ -124,7 +124,7 @@ function thinkingBudget(
 ): ThinkingBudget | null {
   const { thinking_token_budget: tokens } = request;
   if (tokens === undefined) return null;
-  if (!plan.reasons) {
+  if (plan.reasoning === null) {
     const message = "needs a model that thinks: the chat template shows no <think>";
     throw ValidationError.at("thinking_token_budget", message, "not_supported");
   }
@@ -132,8 +132,8 @@ function thinkingBudget(
   return {
     tokens: Math.min(tokens, MAX_INT32),
     used: thought === null ? -1 : ids(thought).length,
-    open: ids(REASONING_TAGS.open),
-    close: ids(REASONING_TAGS.close),
+    open: ids(plan.reasoning.opens[0]),
+    close: ids(plan.reasoning.closes[0]),
   };
 }
 
@@ -149,7 +149,7 @@ async function replyRules(
   { base }: ServedModel,
   plan: ReplyPlan,
   thought: string | null,
-  compile: (wanted: RequestConstraint, thoughts: Thoughts) => Promise<CompiledGrammar>,
+  compile: (wanted: RequestConstraint, thoughts: Thoughts | null) => Promise<CompiledGrammar>,
 ): Promise<Pick<GenerationRequest, "grammar" | "thoughtIds">> {
   const asked = constraintOf(request);
   if (asked !== null && plan.forcedCalls !== null) {
@@ -157,10 +157,11 @@ async function replyRules(
   }
   const wanted = asked ?? plan.forcedCalls;
   if (wanted === null) return { grammar: null };
-  const grammar = (thoughts: Thoughts) => compile(wanted, thoughts);
-  if (!plan.reasons) return { grammar: await grammar("none") };
-  if (thought !== null) return { grammar: await grammar("open") };
-  return { grammar: await grammar("possible"), thoughtIds: host.grammar.thoughtIds(base) };
+  if (plan.reasoning === null) return { grammar: await compile(wanted, null) };
+  const { opens, closes } = plan.reasoning;
+  if (thought !== null) return { grammar: await compile(wanted, { begin: "open", opens, closes }) };
+  const grammar = await compile(wanted, { begin: "possible", opens, closes });
+  return { grammar, thoughtIds: host.grammar.thoughtIds(base, opens) };
 }
 
 /** Fields whose meaning depends on how the engine was opened. */

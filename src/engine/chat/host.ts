@@ -1,6 +1,7 @@
 // What chat completions need of the engine around them.
 
 import { packageVersion } from "../../packageFiles.js";
+import type { ToolFormat } from "../../toolFormats.js";
 import type { Caller } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
 import type { GrammarCompiler } from "../core/grammarCache.js";
@@ -11,7 +12,7 @@ export interface ChatHost {
   /** Finds and pins a model; throws NotFoundError with code "model_not_found". */
   resolve(name: string | null | undefined, caller: Caller): Promise<ServedModel>;
   /** How tool calls are read from a model's text. */
-  readonly toolParser: "auto" | "none" | "hermes" | "llama3";
+  readonly toolParser: "auto" | "none" | ToolFormat;
   /** Sampling settings that a request leaves out: those of the model's folder, or none. */
   readonly samplingDefaults: "model" | "neutral";
   readonly grammar: GrammarCompiler;

@@ -9,10 +9,13 @@ import {
   type ConversationMessage,
   contentText,
   isInsideReasoning,
+  openThoughtIn,
   promptOpensReasoning,
-  REASONING_TAGS,
+  type ReasoningFormat,
+  recogniseReasoning,
   TemplateError,
   type Tokenizer,
+  USUAL_REASONING,
 } from "../../text/index.js";
 import type { BaseModel } from "../core/baseModel.js";
 import { checkTextLength, keptPromptTokens, type TokenLimits } from "./tokenLimits.js";
@@ -61,9 +64,11 @@ export async function renderPrompt(
   if (tokens.length === 0) throw ValidationError.at("messages", "the chat template makes an empty prompt of them");
   const last = messages.at(-1)!;
   const replyRole = addGenerationPrompt ? "assistant" : last.role;
+  const reasoning = recogniseReasoning(template.source) ?? USUAL_REASONING;
+  const continued = request.continue_final_message ? contentText(last.content, "messages") : "";
   return {
     tokens,
-    thought: openThought(text, request.continue_final_message ? contentText(last.content, "messages") : ""),
+    thought: openThought(text, continued, reasoning),
     isPlain:
       kept === null &&
       template === base.template &&
@@ -75,10 +80,9 @@ export async function renderPrompt(
 }
 
 /** `continued`: the answer that the prompt ends with, to be gone on with. */
-function openThought(prompt: string, continued: string): string | null {
-  if (!promptOpensReasoning(prompt) && !isInsideReasoning(continued)) return null;
-  const at = prompt.lastIndexOf(REASONING_TAGS.open);
-  return at < 0 ? null : prompt.slice(at + REASONING_TAGS.open.length);
+function openThought(prompt: string, continued: string, reasoning: ReasoningFormat): string | null {
+  if (!promptOpensReasoning(prompt, reasoning) && !isInsideReasoning(continued, reasoning)) return null;
+  return openThoughtIn(prompt, reasoning);
 }
 
 /** Whether nothing in the request makes the prompt another than messages and tools would. */

@@ -4,23 +4,26 @@ import { ValidationError } from "../../errors.js";
 import type { ChatRequest } from "../../schemas/chat.js";
 import {
   type ChatTemplate,
-  REASONING_TAGS,
+  type OfferedTools,
+  type ReasoningFormat,
   recogniseReasoning,
   recogniseToolFormat,
+  TOOL_SYNTAX,
   type Tokenizer,
   type ToolFormat,
+  USUAL_REASONING,
 } from "../../text/index.js";
 import type { RequestConstraint } from "./constraint.js";
 import type { ChatHost } from "./host.js";
 import { toolCallConstraint } from "./toolCallConstraint.js";
 
 export interface ReplyPlan {
-  /** Whether the model's replies may begin with thoughts. */
-  reasons: boolean;
+  /** What thoughts look like that the model's replies may begin with; null: they do not. */
+  reasoning: ReasoningFormat | null;
   /** null: calls are not looked for. */
   toolFormat: ToolFormat | null;
   /** The functions that may be called. */
-  offeredTools: ReadonlySet<string>;
+  offeredTools: OfferedTools;
   /** Calls beyond these are dropped. */
   mostCalls: number;
   /** Whether the marks that are looked for are special tokens, which text leaves out otherwise. */
@@ -40,7 +43,7 @@ export function planReply(
   tokenizer: Tokenizer,
   thought: string | null,
 ): ReplyPlan {
-  const reasons = thought !== null || recogniseReasoning(template.source);
+  const reasoning = recogniseReasoning(template.source) ?? (thought === null ? null : USUAL_REASONING);
   const format = host.toolParser === "auto" ? recogniseToolFormat(template.source) : host.toolParser;
   const known = format === "none" ? null : format;
   const byDefault = (request.tools ?? []).length > 0 && known !== null ? "auto" : "none";
@@ -51,15 +54,18 @@ export function planReply(
   const name = typeof choice === "object" ? choice.function.name : null;
   const several = request.parallel_tool_calls === undefined || request.parallel_tool_calls === true;
   return {
-    reasons,
+    reasoning,
     toolFormat,
-    offeredTools: new Set((request.tools ?? []).map((tool) => tool.function.name)),
+    offeredTools: new Map((request.tools ?? []).map((tool) => [tool.function.name, tool.function.parameters])),
     mostCalls: several ? Number.POSITIVE_INFINITY : 1,
-    needsSpecialTokens: marks(reasons, toolFormat).some((mark) => {
+    needsSpecialTokens: marks(reasoning, toolFormat).some((mark) => {
       const id = tokenizer.tokenToId(mark);
       return id !== null && tokenizer.specialIds.has(id);
     }),
-    forcedCalls: forced && toolFormat !== null ? toolCallConstraint(toolFormat, request.tools!, name, several) : null,
+    forcedCalls:
+      forced && toolFormat !== null
+        ? toolCallConstraint(TOOL_SYNTAX[toolFormat].texts(template.source), request.tools!, name, several)
+        : null,
   };
 }
 
@@ -73,9 +79,8 @@ function noToolParser(option: ChatHost["toolParser"]): ValidationError {
   });
 }
 
-function marks(reasons: boolean, format: ToolFormat | null): string[] {
-  const found: string[] = reasons ? Object.values(REASONING_TAGS) : [];
-  if (format === "hermes") found.push("<tool_call>", "</tool_call>");
-  if (format === "llama3") found.push("<|python_tag|>");
-  return found;
+function marks(reasoning: ReasoningFormat | null, format: ToolFormat | null): string[] {
+  const { opens, closes, answer } = reasoning ?? { opens: [], closes: [] };
+  const calls = format === null ? [] : TOOL_SYNTAX[format].marks;
+  return [...opens, ...closes, ...Object.values(answer ?? {}), ...calls];
 }

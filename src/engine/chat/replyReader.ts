@@ -26,7 +26,7 @@ export class ReplyReader {
     streams: boolean,
   ) {
     const startsInside = thought === null ? false : thought.trim() === "" ? true : "midway";
-    this.reasoning = plan.reasons ? new ReasoningParser({ startsInside }) : null;
+    this.reasoning = plan.reasoning === null ? null : new ReasoningParser({ startsInside, format: plan.reasoning });
     this.tools = plan.toolFormat === null ? null : createToolParser(plan.toolFormat, streams, plan.offeredTools);
   }
 

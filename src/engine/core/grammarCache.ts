@@ -12,6 +12,7 @@ import {
   type VocabularyParts,
 } from "../../runtime/runtime.js";
 import type { Constraint, Thoughts } from "../../structuredOutputs/index.js";
+import { REASONING_TOKENS } from "../../text/index.js";
 import type { BaseModel } from "./baseModel.js";
 
 /** Grammars of one model that are kept when nothing uses them. */
@@ -22,7 +23,9 @@ interface ModelGrammars {
   specialTokens: ReadonlyMap<string, number>;
   /** Those that literals may be drawn as. */
   literalTokens: ReadonlyMap<string, number>;
-  thoughtIds: Int32Array;
+  parts: VocabularyParts;
+  /** By the marks that open thoughts. */
+  thoughtIds: Map<string, Int32Array>;
   /** By constraint, the one used longest ago first: a Map keeps that order, and needs no lru-cache. */
   grammars: Map<string, Compilation>;
 }
@@ -41,11 +44,11 @@ export interface GrammarCompiler {
   compile(
     base: BaseModel,
     constraint: Constraint,
-    thoughts: Thoughts,
+    thoughts: Thoughts | null,
     request?: GrammarRequest,
   ): Promise<CompiledGrammar>;
-  /** The tokens that a model's thoughts may begin with. */
-  thoughtIds(base: BaseModel): Int32Array;
+  /** The tokens that thoughts may begin with which one of `opens` opens. */
+  thoughtIds(base: BaseModel, opens: readonly string[]): Int32Array;
 }
 
 export class GrammarCache implements GrammarCompiler {
@@ -54,7 +57,7 @@ export class GrammarCache implements GrammarCompiler {
   async compile(
     base: BaseModel,
     constraint: Constraint,
-    thoughts: Thoughts,
+    thoughts: Thoughts | null,
     { client, signal }: GrammarRequest = {},
   ): Promise<CompiledGrammar> {
     signal?.throwIfAborted();
@@ -82,8 +85,15 @@ export class GrammarCache implements GrammarCompiler {
     }
   }
 
-  thoughtIds(base: BaseModel): Int32Array {
-    return this.model(base).thoughtIds;
+  thoughtIds(base: BaseModel, opens: readonly string[]): Int32Array {
+    const { parts, thoughtIds } = this.model(base);
+    const key = JSON.stringify(opens);
+    let ids = thoughtIds.get(key);
+    if (ids === undefined) {
+      ids = Int32Array.from(new Set(opens.flatMap((open) => [...firstTokens(base, parts, open)])));
+      thoughtIds.set(key, ids);
+    }
+    return ids;
   }
 
   private model(base: BaseModel): ModelGrammars {
@@ -95,8 +105,9 @@ export class GrammarCache implements GrammarCompiler {
       model = {
         vocabulary: prepareVocabulary(parts),
         specialTokens: new Map(named),
-        literalTokens: new Map(named.filter(([text]) => THOUGHT_MARKS.includes(text))),
-        thoughtIds: thoughtIdsOf(base, parts),
+        literalTokens: new Map(named.filter(([text]) => REASONING_TOKENS.includes(text))),
+        parts,
+        thoughtIds: new Map(),
         grammars: new Map(),
       };
       this.models.set(base, model);
@@ -108,7 +119,7 @@ export class GrammarCache implements GrammarCompiler {
 async function compileAnew(
   { vocabulary, specialTokens, literalTokens }: Pick<ModelGrammars, "vocabulary" | "specialTokens" | "literalTokens">,
   constraint: Constraint,
-  thoughts: Thoughts,
+  thoughts: Thoughts | null,
   request: GrammarRequest,
 ): Promise<CompiledGrammar> {
   // Loaded by the first request that needs it: most processes start sooner without.
@@ -147,7 +158,7 @@ function distinct(_: string, value: unknown): unknown {
 }
 
 /** Two constraints of one key are the same. */
-function keyOf(constraint: Constraint, thoughts: Thoughts): string {
+function keyOf(constraint: Constraint, thoughts: Thoughts | null): string {
   try {
     const text = JSON.stringify([constraint, thoughts], distinct);
     return createHash("sha256").update(text).digest("base64");
@@ -176,19 +187,15 @@ function vocabularyOf(base: BaseModel): VocabularyParts {
   };
 }
 
-/**
- * Tokens of their own in most vocabularies of models that think: a grammar may name them, its literals may be
- * them, and no other text is. */
-const THOUGHT_MARKS = ["<think>", "</think>"];
-
+/** A grammar may name them, its literals may be them, and no other text is. */
 function thoughtMarkIds({ tokenizer }: BaseModel): number[] {
-  return THOUGHT_MARKS.map((mark) => tokenizer.tokenToId(mark)).filter((id) => id !== null);
+  return REASONING_TOKENS.map((mark) => tokenizer.tokenToId(mark)).filter((id) => id !== null);
 }
 
-/** `<think>`, or where that is no token, all that its spelling may begin with. */
-function thoughtIdsOf({ tokenizer }: BaseModel, { tokens, offsets }: VocabularyParts): Int32Array {
-  const opening = Buffer.from(THOUGHT_MARKS[0]!);
-  const id = tokenizer.tokenToId(THOUGHT_MARKS[0]!);
+/** The mark, or where that is no token, all that its spelling may begin with. */
+function firstTokens({ tokenizer }: BaseModel, { tokens, offsets }: VocabularyParts, mark: string): Int32Array {
+  const opening = Buffer.from(mark);
+  const id = tokenizer.tokenToId(mark);
   if (id !== null) return Int32Array.of(id);
   return Int32Array.from(offsets.subarray(0, -1).keys()).filter((token) => {
     const [from, to] = [offsets[token]!, offsets[token + 1]!];

@@ -7,6 +7,7 @@ import { packageFolder } from "../../packageFiles.js";
 import { MAX_ADAPTER_RANK, PROJECTIONS } from "../../schemas/models.js";
 import { name } from "../../schemas/names.js";
 import { validate } from "../../schemas/validate.js";
+import { TOOL_FORMATS } from "../../toolFormats.js";
 import { OPTIMIZER, type OptimizerSettings } from "../../training/optimizer.js";
 import type { Logger } from "../../types/logger.js";
 import type { EngineOptions, ModelOptions } from "../../types/options.js";
@@ -64,7 +65,7 @@ const engineOptions = z.object({
   entity: name.default("local"),
   apiKey: z.string().min(1).optional(),
   verify: z.boolean().default(false),
-  toolParser: z.enum(["auto", "none", "hermes", "llama3"]).default("auto"),
+  toolParser: z.enum(["auto", "none", ...TOOL_FORMATS]).default("auto"),
   scheduler: z.enum(["fcfs", "priority"]).default("fcfs"),
   samplingDefaults: z.enum(["model", "neutral"]).default("model"),
   /** One token of prompt, one of reply. */

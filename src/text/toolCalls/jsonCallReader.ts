@@ -1,17 +1,16 @@
 // One tool call written as a JSON object, read character by character: its name as soon as it is known, then its
 // arguments as they come.
 
+import type { CallReader, ReaderState } from "./callReader.js";
+
 /** Keys under which models write the arguments. */
 const ARGUMENT_KEYS: ReadonlySet<string> = new Set(["arguments", "parameters"]);
 /** Other keys that the object of a call may have. */
-const OTHER_KEYS: ReadonlySet<string> = new Set(["name", "type", "id"]);
+const OTHER_KEYS: ReadonlySet<string> = new Set(["name", "type", "id", "function"]);
 const SPACE = /\s/;
 const VALUE_START = /["{[\-\dtfn]/;
 
-export type ReaderState = "reading" | "done" | "failed";
-
-export class ToolCallReader {
-  /** The call is certain: it has a name, and its arguments have begun or the object has ended. */
+export class JsonCallReader implements CallReader {
   name: string | null = null;
 
   private expects: "object" | "key or end" | "key" | "colon" | "value" | "comma or end" | "nothing" = "object";
@@ -20,6 +19,8 @@ export class ToolCallReader {
   /** The JSON text of the key or value being read. */
   private text = "";
   private depth = 0;
+  /** Whether name and arguments stand in an object of their own, `{"type": "function", "function": {...}}`. */
+  private isNested = false;
   private inString = false;
   private escaped = false;
   /** Arguments not yet taken. */
@@ -30,7 +31,6 @@ export class ToolCallReader {
   /** Arguments go out as they come, unless the name is still missing or they are no object. */
   private streams = false;
 
-  /** Takes one character; "failed" when it cannot be part of a call, which is then unread. */
   push(character: string): ReaderState {
     if (this.inString || this.depth > 0 || (this.expects === "value" && this.text !== "")) {
       return this.insideText(character);
@@ -56,11 +56,14 @@ export class ToolCallReader {
     }
   }
 
-  /** The argument text since the last call. */
   takeArguments(): string {
     const text = this.ready;
     this.ready = "";
     return text;
+  }
+
+  isSound(text: string): boolean {
+    return isJson(text);
   }
 
   private moveIf(condition: boolean, expects: typeof this.expects): ReaderState {
@@ -79,6 +82,11 @@ export class ToolCallReader {
 
   private beginValue(character: string): ReaderState {
     if (!VALUE_START.test(character)) return "failed";
+    if (this.key === "function") {
+      if (this.isNested) return "failed";
+      this.isNested = true;
+      return this.moveIf(character === "{", "key or end");
+    }
     const isFirst = ARGUMENT_KEYS.has(this.key) && !this.hasArguments;
     if (isFirst && character === "{" && this.knownName !== null) {
       this.streams = true;
@@ -145,9 +153,23 @@ export class ToolCallReader {
 
   private end(): ReaderState {
     if (this.knownName === null) return "failed";
+    if (this.isNested) {
+      this.isNested = false;
+      this.expects = "comma or end";
+      return "reading";
+    }
     if (!this.hasArguments) this.giveArguments("{}");
     this.expects = "nothing";
     return "done";
+  }
+}
+
+export function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
   }
 }
 

@@ -1,61 +1,8 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import type { ToolCallPiece } from "./toolCallCollector.js";
-import {
-  createToolParser,
-  type ParsedToolCall,
-  parseToolCalls,
-  recogniseToolFormat,
-  type ToolFormat,
-} from "./toolCalls.js";
-
-function streamed(format: ToolFormat, text: string, size: number) {
-  const parser = createToolParser(format, true);
-  let content = "";
-  const toolCalls: ParsedToolCall[] = [];
-  const take = (delta: { content: string; toolCalls: ToolCallPiece[] }) => {
-    content += delta.content;
-    for (const piece of delta.toolCalls) {
-      // The first piece of a call, and only that one, has its name.
-      expect(piece.name !== undefined).toBe(piece.index === toolCalls.length);
-      if (piece.name !== undefined) toolCalls.push({ name: piece.name, arguments: "" });
-      toolCalls[piece.index]!.arguments += piece.arguments;
-    }
-  };
-  for (let at = 0; at < text.length; at += size) take(parser.push(text.slice(at, at + size)));
-  take(parser.flush());
-  return { content, toolCalls };
-}
-
-/** A whole answer, in pieces that are all read before any of it is told. */
-function gathered(format: ToolFormat, text: string, size: number) {
-  const parser = createToolParser(format, false);
-  const deltas = [];
-  for (let at = 0; at < text.length; at += size) deltas.push(parser.push(text.slice(at, at + size)));
-  deltas.push(parser.flush());
-  return {
-    content: deltas.map(({ content }) => content).join(""),
-    toolCalls: deltas.flatMap(({ toolCalls }) =>
-      toolCalls.map(({ name, arguments: given }) => ({ name, arguments: given })),
-    ),
-  };
-}
-
-function expectGathered(format: ToolFormat, text: string, content: string, ...calls: [name: string, given: string][]) {
-  const expected = { content, toolCalls: calls.map(([name, given]) => ({ name, arguments: given })) };
-  expect(parseToolCalls(format, text), text).toEqual(expected);
-  for (const size of [1, 2, 3, 7, 11]) expect(gathered(format, text, size), `${size}: ${text}`).toEqual(expected);
-}
-
-function expectStreamed(format: ToolFormat, text: string, content: string, ...calls: [name: string, given: string][]) {
-  const expected = { content, toolCalls: calls.map(([name, given]) => ({ name, arguments: given })) };
-  for (const size of [1, 2, 3, 7, 11]) expect(streamed(format, text, size), `${size}: ${text}`).toEqual(expected);
-}
-
-function expectParsed(format: ToolFormat, text: string, content: string, ...calls: [name: string, given: string][]) {
-  expectGathered(format, text, content, ...calls);
-  expectStreamed(format, text, content, ...calls);
-}
+import { expectGathered, expectParsed, expectStreamed, streamed } from "../../../test/fixtures/toolParsing.js";
+import { TOOL_FORMATS, type ToolFormat } from "../../toolFormats.js";
+import { createToolParser, recogniseToolFormat } from "./toolCalls.js";
 
 describe("hermes", () => {
   const tool = (body: string) => `<tool_call>\n${body}\n</tool_call>`;
@@ -183,22 +130,36 @@ describe("llama3", () => {
 
 it("formats are recognised from what a template teaches", () => {
   const read = (name: string) =>
-    readFileSync(new URL(`../../test/reference/templates/${name}.jinja`, import.meta.url), "utf8");
+    readFileSync(new URL(`../../../test/reference/templates/${name}.jinja`, import.meta.url), "utf8");
   const formats: Record<string, ToolFormat | null> = {
     qwen_thinking: "hermes",
     llama3_tools: "llama3",
     chatml: null,
-    mistral_strict: null,
-    gemma: null,
+    mistral_strict: "mistral",
+    phi: "phi4",
+    gemma: "pythonic",
     deepseek: null,
     command_r_rag: null,
   };
   for (const [name, format] of Object.entries(formats)) expect(recogniseToolFormat(read(name)), name).toBe(format);
-  expect(recogniseToolFormat("<tool_call>\n<function=f>\n<parameter=x> arguments")).toBeNull();
+  expect(recogniseToolFormat("<tool_call>\n<function=f>\n<parameter=x> arguments")).toBe("qwen3_coder");
+  expect(recogniseToolFormat("<tool_call>f\n<arg_key>x</arg_key> arguments")).toBeNull();
 });
 
-it.each<ToolFormat>(["hermes", "llama3"])("long answers take time that grows with them: %s", (format) => {
-  const text = `${"<tool_call>".repeat(3_000)}${" ".repeat(20_000)}{"name": "f", "arguments": {"x": "${"y".repeat(200_000)}"}}`;
+const long = "y".repeat(200_000);
+const space = " ".repeat(20_000);
+const longCalls: Record<ToolFormat, string> = {
+  hermes: `${"<tool_call>".repeat(3_000)}${space}{"name": "f", "arguments": {"x": "${long}"}}`,
+  llama3: `${"<tool_call>".repeat(3_000)}${space}{"name": "f", "arguments": {"x": "${long}"}}`,
+  qwen3_coder: `${"<tool_call>".repeat(3_000)}${space}<function=f><parameter=x>${long}</parameter></function>`,
+  granite: `${"<|tool_call|>[".repeat(3_000)}${space}{"name": "f", "arguments": {"x": "${long}"}}]`,
+  mistral: `${"[TOOL_CALLS]".repeat(3_000)}${space}f[ARGS]{"x": "${long}"}`,
+  phi4: `${"functools[".repeat(3_000)}${space}{"name": "f", "arguments": {"x": "${long}"}}]`,
+  pythonic: `[${"f(), ".repeat(3_000)}${space}f(x="${long}")]`,
+};
+
+it.each(TOOL_FORMATS)("long answers take time that grows with them: %s", (format) => {
+  const text = longCalls[format];
   const started = process.cpuUsage();
   streamed(format, text, 4);
   expect(process.cpuUsage(started).user).toBeLessThan(2_000_000);

@@ -1,6 +1,6 @@
 // What one piece of text gives: content, and pieces of calls.
 
-import { ToolCallReader } from "./toolCallReader.js";
+import type { CallReader } from "./callReader.js";
 
 /** A piece of a call: the first one of an index has its name, the others continue its arguments (JSON text). */
 export interface ToolCallPiece {
@@ -21,6 +21,9 @@ export interface ToolParser {
   flush(): ToolDelta;
 }
 
+/** The parameters of the functions that may be called, JSON Schemas, by their names. */
+export type OfferedTools = ReadonlyMap<string, unknown>;
+
 /** Whether a call is still being read, has been one, or was none, so that it is content as it stands. */
 export type CallState = "reading" | "call" | "content";
 
@@ -30,7 +33,7 @@ export type CallState = "reading" | "call" | "content";
  * a function that was not offered is no call.
  */
 export class ToolCallCollector {
-  private reader = new ToolCallReader();
+  private reader: CallReader | null = null;
   private announced = false;
   private calls = 0;
   /** What stands before the object of the call being read. */
@@ -43,7 +46,7 @@ export class ToolCallCollector {
   /** `offered`: the functions that may be called; null: any. */
   constructor(
     private readonly asTheyCome: boolean,
-    private readonly offered: ReadonlySet<string> | null,
+    private readonly offered: OfferedTools | null,
   ) {}
 
   /** Whether there has been any call. */
@@ -56,8 +59,8 @@ export class ToolCallCollector {
   }
 
   /** A call may follow; `before` belongs to it if it is one, and is content otherwise. */
-  beginCall(before: string): void {
-    this.reader = new ToolCallReader();
+  beginCall(before: string, reader: CallReader): void {
+    this.reader = reader;
     this.announced = false;
     this.before = before;
     this.object = "";
@@ -65,16 +68,17 @@ export class ToolCallCollector {
 
   /** Reads on in the call, to its end or to what cannot be part of one; gives what is left of `text`. */
   readCall(text: string): { state: CallState; rest: string } {
+    const reader = this.reader!;
     for (let index = 0; index < text.length; index++) {
       const character = text[index]!;
-      const state = this.reader.push(character);
-      if (this.reader.name !== null && this.offered?.has(this.reader.name) === false) {
+      const state = reader.push(character);
+      if (reader.name !== null && this.offered?.has(reader.name) === false) {
         return { state: this.breakOff(), rest: text.slice(index) };
       }
-      if (this.asTheyCome) this.handOut();
+      if (this.asTheyCome) this.handOut(reader);
       if (state === "failed") return { state: this.breakOff(), rest: text.slice(index) };
       if (!this.announced) this.object += character;
-      if (state === "done") return { state: this.endCall(), rest: text.slice(index + 1) };
+      if (state === "done") return { state: this.endCall(reader), rest: text.slice(index + 1) };
     }
     return { state: "reading", rest: "" };
   }
@@ -88,24 +92,24 @@ export class ToolCallCollector {
     return state;
   }
 
-  private endCall(): CallState {
+  private endCall(reader: CallReader): CallState {
     if (!this.asTheyCome) {
-      if (!isJson(this.object)) return this.breakOff();
+      if (!reader.isSound(this.object)) return this.breakOff();
       this.announced = true;
-      this.pieces.push({ index: this.calls++, name: this.reader.name!, arguments: this.reader.takeArguments() });
+      this.pieces.push({ index: this.calls++, name: reader.name!, arguments: reader.takeArguments() });
     }
     this.before = "";
     this.object = "";
     return "call";
   }
 
-  private handOut(): void {
-    const { name } = this.reader;
+  private handOut(reader: CallReader): void {
+    const { name } = reader;
     if (name !== null && !this.announced) {
       this.announced = true;
       this.pieces.push({ index: this.calls++, name, arguments: "" });
     }
-    const text = this.reader.takeArguments();
+    const text = reader.takeArguments();
     if (text !== "") this.addArguments(text);
   }
 
@@ -121,14 +125,5 @@ export class ToolCallCollector {
     this.content = [];
     this.pieces = [];
     return delta;
-  }
-}
-
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
   }
 }

@@ -1,8 +1,9 @@
 // `{"name": ..., "parameters": {...}}` as the whole answer, in a text that comes in pieces.
 
-import { ToolCallCollector, type ToolDelta, type ToolParser } from "./toolCallCollector.js";
+import { JsonCallReader } from "./jsonCallReader.js";
+import { type OfferedTools, ToolCallCollector, type ToolDelta, type ToolParser } from "./toolCallCollector.js";
 
-const PYTHON_TAG = "<|python_tag|>";
+export const PYTHON_TAG = "<|python_tag|>";
 
 /** An answer that does not begin with a call is content, to its end. */
 export class LlamaToolParser implements ToolParser {
@@ -11,7 +12,7 @@ export class LlamaToolParser implements ToolParser {
   /** Before a call: what is not yet known to be content. */
   private held = "";
 
-  constructor(asTheyCome: boolean, offered: ReadonlySet<string> | null) {
+  constructor(asTheyCome: boolean, offered: OfferedTools | null) {
     this.collector = new ToolCallCollector(asTheyCome, offered);
   }
 
@@ -45,7 +46,7 @@ export class LlamaToolParser implements ToolParser {
     const start = afterSpace.startsWith(PYTHON_TAG) ? afterSpace.slice(PYTHON_TAG.length).trimStart() : afterSpace;
     if (start === "") return "";
     if (start.startsWith("{")) {
-      this.collector.beginCall(this.held.slice(0, this.held.length - start.length));
+      this.collector.beginCall(this.held.slice(0, this.held.length - start.length), new JsonCallReader());
       this.held = "";
       this.state = "call";
       return start;

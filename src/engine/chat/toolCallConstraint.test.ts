@@ -1,0 +1,141 @@
+import { describe, expect, test } from "vitest";
+import { matches } from "../../../test/grammar/irMatcher.js";
+import { constraintGrammar } from "../../structuredOutputs/constraint.js";
+import { parseToolCalls, TOOL_FORMATS, TOOL_SYNTAX, type ToolFormat } from "../../text/index.js";
+import { toolCallConstraint } from "./toolCallConstraint.js";
+
+const add = {
+  type: "function" as const,
+  function: {
+    name: "add",
+    parameters: {
+      type: "object",
+      properties: {
+        label: { type: "string", maxLength: 12 },
+        count: { type: "integer", minimum: 0 },
+        exact: { type: "boolean" },
+        tags: { type: "array", items: { $ref: "#/$defs/tag" } },
+        unit: { enum: ["C", null, 7] },
+      },
+      required: ["count"],
+      $defs: { tag: { enum: ["a", "b"] } },
+    },
+  },
+};
+const stop = { type: "function" as const, function: { name: "stop" } };
+const tools = [add, stop] as never;
+const offered = new Map<string, unknown>([
+  ["add", add.function.parameters],
+  ["stop", undefined],
+]);
+
+/** What a template of the format holds where it has a choice, and calls as models of the family write them. */
+const written: Record<ToolFormat, { template: string; good: string; two: string; bad: string[] }> = {
+  hermes: {
+    template: "",
+    good: '<tool_call>\n{"name": "add", "arguments": {"label": "x\\"y", "count": 2, "exact": true}}\n</tool_call>',
+    two: '<tool_call>\n{"name": "add", "arguments": {"count": 2}}\n</tool_call>\n<tool_call>\n{"name": "stop", "arguments": {}}\n</tool_call>',
+    bad: ['<tool_call>\n{"name": "add", "arguments": {"count": -2}}\n</tool_call>', "no"],
+  },
+  llama3: {
+    template: "",
+    good: '{"name": "add", "parameters": {"label": "x\\"y", "count": 2, "exact": true}}',
+    two: '{"name": "add", "parameters": {"count": 2}}; {"name": "stop", "parameters": {}}',
+    bad: ['{"name": "add", "parameters": {}}'],
+  },
+  qwen3_coder: {
+    template: "",
+    good: '<tool_call>\n<function=add>\n<parameter=label>\nx"y\n</parameter>\n<parameter=count>\n2\n</parameter>\n<parameter=exact>\ntrue\n</parameter>\n</function>\n</tool_call>',
+    two: "<tool_call>\n<function=add>\n<parameter=count>\n2\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=stop>\n</function>\n</tool_call>",
+    bad: [
+      "<tool_call>\n<function=add>\n</function>\n</tool_call>",
+      "<tool_call>\n<function=add>\n<parameter=count>\ntwo\n</parameter>\n</function>\n</tool_call>",
+      "<tool_call>\n<function=add>\n<parameter=label>\nlonger than it may be\n</parameter>\n<parameter=count>\n2\n</parameter>\n</function>\n</tool_call>",
+      "<tool_call>\n<function=add>\n<parameter=count>\n2\n</parameter>\n<parameter=other>\n2\n</parameter>\n</function>\n</tool_call>",
+    ],
+  },
+  granite: {
+    template: "",
+    good: '<|tool_call|>[{"name": "add", "arguments": {"label": "x\\"y", "count": 2, "exact": true}}]',
+    two: '<|tool_call|>[{"name": "add", "arguments": {"count": 2}}, {"name": "stop", "arguments": {}}]',
+    bad: ['<|tool_call|>[{"name": "other", "arguments": {}}]', "<|tool_call|>[]"],
+  },
+  mistral: {
+    template: "{{ '[TOOL_CALLS]' + name + '[ARGS]' }}",
+    good: '[TOOL_CALLS]add[ARGS]{"label": "x\\"y", "count": 2, "exact": true}',
+    two: '[TOOL_CALLS]add[ARGS]{"count": 2}[TOOL_CALLS]stop[ARGS]{}',
+    bad: ['[TOOL_CALLS]add[ARGS]{"count": "2"}', "[TOOL_CALLS]"],
+  },
+  phi4: {
+    template: "{{ '<|tool|>' + message['tools'] + '<|/tool|>' }}",
+    good: '<|tool_call|>[{"name": "add", "arguments": {"label": "x\\"y", "count": 2, "exact": true}}]<|/tool_call|>',
+    two: '<|tool_call|>[{"name": "add", "arguments": {"count": 2}}, {"name": "stop", "arguments": {}}]<|/tool_call|>',
+    bad: ['<|tool_call|>[{"name": "add", "arguments": {"count": 2}}]'],
+  },
+  pythonic: {
+    template: "",
+    good: '[add(label="x\\"y", count=2, exact=True)]',
+    two: "[add(count=2), stop()]",
+    bad: ["[add()]", '[add(count="2")]', "[add(count=2, exact=true)]", "[add(count=2), ]"],
+  },
+};
+
+const grammarOf = (format: ToolFormat, template: string, name: string | null, several: boolean) => {
+  const { constraint } = toolCallConstraint(TOOL_SYNTAX[format].texts(template), tools, name, several);
+  return constraintGrammar(constraint, { specialTokens: new Map(), thoughts: null });
+};
+
+describe.each(TOOL_FORMATS)("forced calls: %s", (format) => {
+  const { template, good, two, bad } = written[format];
+
+  test("are written as models of the family write them, and read back", () => {
+    expect(matches(grammarOf(format, template, "add", true), good)).toBe(true);
+    expect(matches(grammarOf(format, template, null, false), good)).toBe(true);
+    expect(matches(grammarOf(format, template, null, true), two)).toBe(true);
+    expect(matches(grammarOf(format, template, null, false), two)).toBe(false);
+    const { content, toolCalls } = parseToolCalls(format, good, offered);
+    expect(content).toBe("");
+    expect(toolCalls.map((call) => [call.name, JSON.parse(call.arguments)])).toEqual([
+      ["add", { label: 'x"y', count: 2, exact: true }],
+    ]);
+    expect(parseToolCalls(format, two, offered).toolCalls.map((call) => call.name)).toEqual(["add", "stop"]);
+  });
+
+  test.each(bad)("have arguments that their function allows: not %j", (text) => {
+    expect(matches(grammarOf(format, template, null, true), text)).toBe(false);
+  });
+});
+
+test("values of every kind in parameters that are no JSON object", () => {
+  const call = (key: string, value: string) =>
+    `<tool_call>\n<function=add>\n${[
+      ["label", "a"],
+      ["count", "1"],
+    ]
+      .map(([name, text]) => (name === key ? "" : `<parameter=${name}>\n${text}\n</parameter>\n`))
+      .join("")}<parameter=${key}>\n${value}\n</parameter>\n</function>\n</tool_call>`;
+  const grammar = grammarOf("qwen3_coder", "", "add", true);
+  for (const value of ['["a", "b"]', "[]"])
+    expect([value, matches(grammar, call("tags", value))]).toEqual([value, true]);
+  for (const value of ['["c"]', "a"]) expect([value, matches(grammar, call("tags", value))]).toEqual([value, false]);
+  for (const value of ["C", "null", "7"]) expect([value, matches(grammar, call("unit", value))]).toEqual([value, true]);
+  for (const value of ['"C"', "F", "8"]) expect([value, matches(grammar, call("unit", value))]).toEqual([value, false]);
+  const python = grammarOf("pythonic", "", "add", true);
+  for (const value of ['"C"', "None", "7"]) expect(matches(python, `[add(count=1, unit=${value})]`)).toBe(true);
+  for (const value of ["null", "C"]) expect(matches(python, `[add(count=1, unit=${value})]`)).toBe(false);
+});
+
+test("Mistral's calls are a list where the template writes one", () => {
+  const grammar = grammarOf("mistral", "[TOOL_CALLS] [", "add", true);
+  expect(matches(grammar, '[TOOL_CALLS] [{"name": "add", "arguments": {"count": 2}}]')).toBe(true);
+});
+
+test("a function that declares no parameters may be given any", () => {
+  const grammar = grammarOf("qwen3_coder", "", "stop", true);
+  const parameter = "<parameter=x>\nany\nlines\n</parameter>\n";
+  for (const text of ["", parameter, parameter + parameter]) {
+    expect(matches(grammar, `<tool_call>\n<function=stop>\n${text}</function>\n</tool_call>`)).toBe(true);
+  }
+  expect(matches(grammarOf("pythonic", "", "stop", true), "[stop(x={'a': 1})]")).toBe(false);
+  expect(matches(grammarOf("pythonic", "", "stop", true), '[stop(x={"a": [None]})]')).toBe(true);
+});

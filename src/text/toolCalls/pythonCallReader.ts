@@ -1,0 +1,155 @@
+// `name(key=value, ...)`: a call of Python with keyword arguments, whose values are literals.
+
+import { ProgramReader, type Reading } from "./callReader.js";
+import { isJson } from "./jsonCallReader.js";
+
+/** Values nested deeper than this are no arguments of a function. */
+const MAX_DEPTH = 64;
+
+const CONSTANTS: Readonly<Record<string, string>> = {
+  True: "true",
+  False: "false",
+  None: "null",
+  // Models mix them up with JSON's.
+  true: "true",
+  false: "false",
+  null: "null",
+};
+
+const ESCAPES: Readonly<Record<string, string>> = {
+  ...{ n: "\n", t: "\t", r: "\r", b: "\b", f: "\f", a: "\x07", v: "\v", "0": "\0" },
+  ...{ "\\": "\\", "'": "'", '"': '"', "\n": "" },
+};
+/** Hexadecimal digits of a character's number. */
+const NUMBERED: Readonly<Record<string, number>> = { x: 2, u: 4, U: 8 };
+
+export class PythonCallReader extends ProgramReader {
+  protected *read(): Reading {
+    const name = yield* this.word(/[\w.]/);
+    if (!/^[A-Za-z_]/.test(name) || !this.at("(")) this.fail();
+    this.name = name;
+    yield* this.advance();
+    yield* this.skipSpace();
+    let opening = "{";
+    while (!this.at(")")) {
+      const key = yield* this.word(/\w/);
+      if (key === "") this.fail();
+      yield* this.skipSpace();
+      yield* this.expect("=");
+      yield* this.skipSpace();
+      this.give(`${opening}${JSON.stringify(key)}: `);
+      opening = ", ";
+      yield* this.value(0);
+      yield* this.comma(")");
+    }
+    this.give(opening === "{" ? "{}" : "}");
+  }
+
+  protected *value(depth: number): Reading {
+    if (depth > MAX_DEPTH) this.fail();
+    if (this.at('"') || this.at("'")) yield* this.string();
+    else if (this.at("[")) yield* this.list(depth);
+    else if (this.at("{")) yield* this.dictionary(depth);
+    else this.give(yield* this.constant());
+  }
+
+  private *list(depth: number): Reading {
+    this.give("[");
+    yield* this.advance();
+    yield* this.skipSpace();
+    for (let first = true; !this.at("]"); first = false) {
+      if (!first) this.give(", ");
+      yield* this.value(depth + 1);
+      yield* this.comma("]");
+    }
+    this.give("]");
+    yield* this.advance();
+  }
+
+  private *dictionary(depth: number): Reading {
+    this.give("{");
+    yield* this.advance();
+    yield* this.skipSpace();
+    for (let first = true; !this.at("}"); first = false) {
+      if (!first) this.give(", ");
+      if (!this.at('"') && !this.at("'")) this.fail();
+      yield* this.string();
+      yield* this.skipSpace();
+      yield* this.expect(":");
+      yield* this.skipSpace();
+      this.give(": ");
+      yield* this.value(depth + 1);
+      yield* this.comma("}");
+    }
+    this.give("}");
+    yield* this.advance();
+  }
+
+  /** After a value stands a comma, unless it is the last one. */
+  private *comma(end: string): Reading {
+    yield* this.skipSpace();
+    if (this.at(end)) return;
+    yield* this.expect(",");
+    yield* this.skipSpace();
+  }
+
+  private *constant(): Reading<string> {
+    const word = yield* this.word(/[\w.+-]/);
+    const constant = Object.hasOwn(CONSTANTS, word) ? CONSTANTS[word]! : null;
+    if (constant !== null) return constant;
+    const number = word
+      .replaceAll("_", "")
+      .replace(/^\+/, "")
+      .replace(/^(-?)\./, "$10.")
+      .replace(/\.(?!\d)/, ".0");
+    if (!/^-?\d/.test(number) || !isJson(number)) this.fail();
+    return number;
+  }
+
+  private *string(): Reading {
+    const quote = this.current;
+    this.give('"');
+    yield* this.advance();
+    let quotes = 1;
+    while (quotes < 3 && this.at(quote)) {
+      quotes++;
+      yield* this.advance();
+    }
+    // Two are an empty string, three begin one of several lines.
+    if (quotes !== 2) yield* this.stringTo(quote.repeat(quotes));
+    this.endText();
+    this.give('"');
+  }
+
+  private *stringTo(end: string): Reading {
+    let quotes = "";
+    while (quotes !== end) {
+      if (this.at(end[0]!)) {
+        quotes += this.current;
+      } else {
+        this.giveText(quotes);
+        quotes = "";
+        if (this.at("\\")) this.giveText(yield* this.escape());
+        else this.giveText(this.current);
+      }
+      yield* this.advance();
+    }
+  }
+
+  /** Ends at its last character. */
+  private *escape(): Reading<string> {
+    yield* this.advance();
+    const kind = this.current;
+    const digits = NUMBERED[kind];
+    if (digits === undefined) return Object.hasOwn(ESCAPES, kind) ? ESCAPES[kind]! : `\\${kind}`;
+    let code = "";
+    while (code.length < digits) {
+      yield* this.advance();
+      if (!/[\da-f]/i.test(this.current)) this.fail();
+      code += this.current;
+    }
+    const number = Number.parseInt(code, 16);
+    if (number > 0x10ffff) this.fail();
+    return String.fromCodePoint(number);
+  }
+}

@@ -1,0 +1,43 @@
+// The tool calls in a model's answer, in the formats that templates teach.
+
+import { TOOL_FORMATS, type ToolFormat } from "../../toolFormats.js";
+import type { OfferedTools, ToolParser } from "./toolCallCollector.js";
+import { TOOL_SYNTAX } from "./toolSyntax.js";
+
+export interface ParsedToolCall {
+  name: string;
+  /** JSON text, as the model wrote it. */
+  arguments: string;
+}
+
+/** The format that a template teaches its model, or null when it is none of these. */
+export function recogniseToolFormat(templateSource: string): ToolFormat | null {
+  return TOOL_FORMATS.find((format) => TOOL_SYNTAX[format].isTaughtBy(templateSource)) ?? null;
+}
+
+/**
+ * `asTheyCome`: calls are handed out while they are written, so that one that is cut off keeps the arguments it has. Otherwise
+ * a call comes in one piece, once it is whole and valid JSON; what never gets there is content as it stands, and so is what
+ * names a function beside those `offered` (null: any may be called).
+ */
+export function createToolParser(
+  format: ToolFormat,
+  asTheyCome: boolean,
+  offered: OfferedTools | null = null,
+): ToolParser {
+  return TOOL_SYNTAX[format].parser(asTheyCome, offered);
+}
+
+/** Content and calls of a whole answer. */
+export function parseToolCalls(
+  format: ToolFormat,
+  text: string,
+  offered: OfferedTools | null = null,
+): { content: string; toolCalls: ParsedToolCall[] } {
+  const parser = createToolParser(format, false, offered);
+  const deltas = [parser.push(text), parser.flush()];
+  const toolCalls = deltas
+    .flatMap((delta) => delta.toolCalls)
+    .map(({ name, arguments: given }) => ({ name: name!, arguments: given }));
+  return { content: deltas.map((delta) => delta.content).join(""), toolCalls };
+}

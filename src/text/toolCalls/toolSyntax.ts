@@ -1,0 +1,154 @@
+// How models write tool calls: one entry per format, with all that the rest of the engine asks about it.
+
+import type { ToolFormat } from "../../toolFormats.js";
+import type { CallReader } from "./callReader.js";
+import { JsonCallReader } from "./jsonCallReader.js";
+import { LlamaToolParser, PYTHON_TAG } from "./llamaToolParser.js";
+import { type MarkedCalls, MarkedToolParser } from "./markedToolParser.js";
+import { NamedCallReader } from "./namedCallReader.js";
+import { PythonCallReader } from "./pythonCallReader.js";
+import type { OfferedTools, ToolParser } from "./toolCallCollector.js";
+import { FUNCTION, XmlCallReader } from "./xmlCallReader.js";
+
+/** What the text of calls is made of where calls must be made: `open`, calls with `between` two of them, `close`. */
+export interface CallTexts {
+  open: string;
+  /** What stands before a call's arguments. */
+  head(name: string): string;
+  /** How arguments are written: a style of structural tags. */
+  style: "json" | "qwen_xml" | "python";
+  tail: string;
+  between: string;
+  close: string;
+}
+
+export interface ToolSyntax {
+  /** Whether a template teaches its model this format; the first that says so is taken. */
+  isTaughtBy(templateSource: string): boolean;
+  /** Texts that are special tokens in many vocabularies, which a reply would leave out. */
+  marks: readonly string[];
+  /** What the template writes, where it has a choice. */
+  texts(templateSource: string): CallTexts;
+  parser(asTheyCome: boolean, offered: OfferedTools | null): ToolParser;
+}
+
+const quotedName = (name: string): string => JSON.stringify(name).slice(1, -1);
+
+const json = (key: "arguments" | "parameters") => ({
+  head: (name: string) => `{"name": "${quotedName(name)}", "${key}": `,
+  style: "json" as const,
+  tail: "}",
+});
+
+/** Calls as JSON objects in a list. */
+const jsonList = (open: string, close = "") => ({
+  ...json("arguments"),
+  ...{ open: `${open}[`, between: ", ", close: `]${close}` },
+});
+
+function marked(calls: MarkedCalls, more: readonly string[] = []): Pick<ToolSyntax, "marks" | "parser"> {
+  return {
+    marks: [...calls.opens, ...calls.closes, ...more],
+    parser: (asTheyCome, offered) => new MarkedToolParser(calls, asTheyCome, offered),
+  };
+}
+
+const jsonReader = (): CallReader => new JsonCallReader();
+
+/** A new one is named in ../../toolFormats.ts, before those whose marks its template shows as well. */
+export const TOOL_SYNTAX: Readonly<Record<ToolFormat, ToolSyntax>> = {
+  /** `<tool_call><function=name><parameter=key>value</parameter></function></tool_call>`: Qwen3.5, Qwen3-Coder. */
+  qwen3_coder: {
+    isTaughtBy: (source) =>
+      source.includes("<tool_call>") && source.includes(FUNCTION) && source.includes("<parameter="),
+    ...marked({
+      opens: ["<tool_call>", FUNCTION],
+      closes: ["</tool_call>"],
+      lists: false,
+      reader: (open, first, offered) =>
+        first === "{" ? new JsonCallReader() : new XmlCallReader(offered, open === FUNCTION),
+    }),
+    texts: () => ({
+      ...{ open: "", head: (name) => `<tool_call>\n<function=${name}>\n`, style: "qwen_xml", close: "" },
+      ...{ tail: "</function>\n</tool_call>", between: "\n" },
+    }),
+  },
+
+  /** `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, any number: Qwen2.5, Qwen3, Hermes, SmolLM3, Granite 4. */
+  hermes: {
+    // Other families put other notations into the same tag.
+    isTaughtBy: (source) =>
+      source.includes("<tool_call>") &&
+      source.includes("arguments") &&
+      !["<|tool_call|>", FUNCTION, "<arg_key>", "<invoke"].some((other) => source.includes(other)),
+    ...marked({ opens: ["<tool_call>"], closes: ["</tool_call>"], lists: false, reader: jsonReader }),
+    texts: () => ({
+      ...json("arguments"),
+      head: (name) => `<tool_call>\n${json("arguments").head(name)}`,
+      ...{ open: "", tail: "}\n</tool_call>", between: "\n", close: "" },
+    }),
+  },
+
+  /** `<|tool_call|>[{"name": ..., "arguments": {...}}, ...]`: Granite 3. */
+  granite: {
+    isTaughtBy: (source) => source.includes("<|tool_call|>") && source.includes("<|start_of_role|>"),
+    ...marked({ opens: ["<|tool_call|>", "<tool_call>"], closes: ["</tool_call>"], lists: true, reader: jsonReader }),
+    texts: () => jsonList("<|tool_call|>"),
+  },
+
+  /** `[TOOL_CALLS]name[ARGS]{...}`, any number, or `[TOOL_CALLS] [{"name": ..., "arguments": {...}}, ...]`: Mistral, Ministral. */
+  mistral: {
+    isTaughtBy: (source) => source.includes("[TOOL_CALLS]"),
+    ...marked(
+      {
+        ...{ opens: ["[TOOL_CALLS]"], closes: [], lists: true },
+        reader: (_, first) => (first === "{" ? new JsonCallReader() : new NamedCallReader()),
+      },
+      ["[ARGS]", "[CALL_ID]"],
+    ),
+    texts: (source) =>
+      source.includes("[ARGS]")
+        ? {
+            ...{ open: "", head: (name) => `[TOOL_CALLS]${name}[ARGS]`, style: "json", tail: "" },
+            ...{ between: "", close: "" },
+          }
+        : jsonList("[TOOL_CALLS] "),
+  },
+
+  /** `<|tool_call|>[{"name": ..., "arguments": {...}}]<|/tool_call|>` or `functools[...]`: Phi-4-mini. */
+  phi4: {
+    isTaughtBy: (source) =>
+      source.includes("functools[") || source.includes("<|/tool|>") || source.includes("<|/tool_call|>"),
+    ...marked({
+      ...{ opens: ["<|tool_call|>", "functools"], closes: ["<|/tool_call|>"], lists: true },
+      reader: jsonReader,
+    }),
+    texts: (source) =>
+      source.includes("functools[") ? jsonList("functools") : jsonList("<|tool_call|>", "<|/tool_call|>"),
+  },
+
+  /** The answer is `[name(key=value), ...]`, or holds calls between "```tool_code" and "```": Gemma 3, Llama 4. */
+  pythonic: {
+    isTaughtBy: (source) =>
+      ["[func_name1(", "```tool_code"].some((taught) => source.includes(taught)) ||
+      (source.includes("<start_of_turn>") && !source.includes("tool_calls")),
+    ...marked({
+      ...{ opens: ["```tool_code", "<code>"], closes: ["```", "</code>"], lists: true, bareList: true, lines: true },
+      reader: () => new PythonCallReader(),
+    }),
+    texts: () => ({
+      ...{ open: "[", head: (name) => `${name}(`, style: "python", tail: ")", between: ", ", close: "]" },
+    }),
+  },
+
+  /** The answer is `{"name": ..., "parameters": {...}}`, perhaps after `<|python_tag|>`, several with `;`: Llama 3. */
+  llama3: {
+    isTaughtBy: (source) =>
+      (source.includes("<|start_header_id|>") || source.includes(PYTHON_TAG)) &&
+      source.includes("tool_calls") &&
+      source.includes("parameters"),
+    marks: [PYTHON_TAG],
+    texts: () => ({ ...json("parameters"), open: "", between: "; ", close: "" }),
+    parser: (asTheyCome, offered) => new LlamaToolParser(asTheyCome, offered),
+  },
+};
