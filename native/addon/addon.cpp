@@ -6,7 +6,6 @@
 #include "model_options.h"
 #include "named_tensors.h"
 #include "policy_loss_binding.h"
-#include "tensor_source.h"
 #include "trainer.h"
 
 namespace anneal::addon {

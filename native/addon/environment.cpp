@@ -4,7 +4,7 @@
 #include <new>
 #include <system_error>
 
-#include "../executor/machine.h"
+#include "../weights/read_only_file.h"
 
 namespace anneal::addon {
 
@@ -25,7 +25,7 @@ class CallTask final : public executor::Task {
         call_->failure = failure;
       } catch (const executor::Aborted& error) {
         call_->failure = Failure{"aborted", error.what(), ""};
-      } catch (const executor::FileError& error) {
+      } catch (const weights::FileError& error) {
         call_->failure = Failure{"unusable_model_file", error.what(), error.file};
       } catch (const std::bad_alloc&) {
         call_->out_of_memory = true;

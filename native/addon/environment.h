@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "../executor/background.h"
+#include "../model/invalid_input.h"
 #include "js.h"
 
 namespace anneal::addon {
@@ -127,6 +128,8 @@ template <class F> napi_value guarded(napi_env env, F&& body) {
     return nullptr;
   } catch (const Failure& failure) {
     return raise(failure);
+  } catch (const model::Conflict& conflict) {
+    return raise({"conflict", conflict.what(), ""});
   } catch (const std::bad_alloc&) {
     return raise({"insufficient_memory", "not enough memory for this call", ""});
   } catch (const std::exception& error) {

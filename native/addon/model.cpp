@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "../backends/devices.h"
+#include "../weights/weight_files.h"
 #include "grammar_binding.h"
 #include "model_options.h"
 #include "named_tensors.h"
-#include "tensor_source.h"
 #include "trainer.h"
 
 namespace anneal::addon {
@@ -21,18 +21,12 @@ void ModelHandle::require_open() const {
   if (!state) throw Failure{"closed", "the model was closed", ""};
 }
 
-int32_t ModelHandle::add_adapter(AdapterRef adapter) {
-  const int32_t version = next_adapter++;
-  adapters.emplace(version, std::move(adapter));
-  return version;
-}
-
 AdapterRef ModelHandle::adapter(const Argument& version) const {
   const auto id = int32_t(version.integer(0, INT32_MAX));
   if (id == 0) return nullptr;
-  const auto found = adapters.find(id);
-  if (found == adapters.end()) invalid(version.path(), "is no adapter version of this model: " + std::to_string(id));
-  return found->second;
+  const AdapterRef* found = adapters.find(id);
+  if (!found) invalid(version.path(), "is no adapter version of this model: " + std::to_string(id));
+  return *found;
 }
 
 void ModelHandle::close() {
@@ -80,21 +74,11 @@ SamplingParams sampling_params(const Argument& params, int vocab) {
   p.choice = uint32_t(whole("choice", 0, UINT32_MAX));
   p.min_tokens = int(whole("minTokens", 0, INT32_MAX));
   p.end_ids = ids("endIds");
-  std::vector<std::pair<int32_t, float>> bias;
-  {
-    const auto bias_ids = params.field("biasIds", [&](Argument a) { return token_ids(a, vocab); });
-    const auto bias_values = params.field("biasValues", [](Argument a) { return a.finite_floats(); });
-    if (bias_ids.size() != bias_values.size()) invalid(Path(params.path(), "biasValues"), "must be as long as biasIds");
-    for (size_t i = 0; i < bias_ids.size(); ++i)
-      bias.emplace_back(bias_ids[i], std::clamp(bias_values[i], -100.0f, 100.0f));
-  }
-  std::stable_sort(bias.begin(), bias.end(), [](auto& a, auto& b) { return a.first < b.first; });
-  for (size_t i = 0; i < bias.size(); ++i) {
-    if (i > 0 && bias[i].first == bias[i - 1].first)
-      invalid(Path(params.path(), "biasIds"), "names token " + std::to_string(bias[i].first) + " twice");
-    p.bias_ids.push_back(bias[i].first);
-    p.bias_values.push_back(bias[i].second);
-  }
+  const auto bias_ids = params.field("biasIds", [&](Argument a) { return token_ids(a, vocab); });
+  const auto bias_values = params.field("biasValues", [](Argument a) { return a.finite_floats(); });
+  if (bias_ids.size() != bias_values.size()) invalid(Path(params.path(), "biasValues"), "must be as long as biasIds");
+  if (const int32_t twice = p.set_bias(bias_ids, bias_values); twice >= 0)
+    invalid(Path(params.path(), "biasIds"), "names token " + std::to_string(twice) + " twice");
   params.field("allowedIds", [&](Argument a) {
     if (a.missing()) return;
     p.restrict_allowed = true;
@@ -176,16 +160,13 @@ napi_value Model::open_slot(const Arguments& arguments) {
                                      std::move(thought_ids), std::move(thinking));
   if (handle_->slots.size() >= size_t(1) << 20)
     throw Failure{"invalid_argument", "too many open slots: close those that are not used", "slot"};
-  do handle_->next_slot = handle_->next_slot == INT32_MAX ? 1 : handle_->next_slot + 1;
-  while (handle_->slots.count(handle_->next_slot));
-  handle_->slots.emplace(handle_->next_slot, std::move(slot));
-  return arguments.js.number(handle_->next_slot);
+  return arguments.js.number(handle_->slots.add(std::move(slot)));
 }
 
 napi_value Model::close_slot(const Arguments& arguments) {
   handle_->require_open();
   const Path path("slot");
-  if (handle_->slots.erase(int32_t(arguments.at(0, path).integer(0, INT32_MAX))) == 0) invalid(path, "is not open");
+  if (!handle_->slots.remove(int32_t(arguments.at(0, path).integer(0, INT32_MAX)))) invalid(path, "is not open");
   return arguments.js.undefined();
 }
 
@@ -218,8 +199,7 @@ napi_value Model::load_adapter(const Arguments& arguments) {
   auto values = std::make_shared<TensorValues>(
       named_tensors(arguments.at(1, tensors_path), model::adapter_tensors(handle_->spec, spec)));
   handle_->require_open();
-  if (handle_->weights_trained)
-    throw Failure{"conflict", "the model's weights are being trained: close that trainer before loading adapters", ""};
+  handle_->trainers.check_loading();
   auto made = std::make_shared<AdapterRef>();
   return handle_->environment->start(
       {.pending = {&handle_->pending}},
@@ -229,44 +209,36 @@ napi_value Model::load_adapter(const Arguments& arguments) {
       },
       [handle = handle_, made](Js js) {
         handle->require_open();
-        return js.number(handle->add_adapter(std::move(*made)));
+        return js.number(handle->adapters.add(std::move(*made)));
       });
 }
 
 napi_value Model::release_adapter(const Arguments& arguments) {
   handle_->require_open();
   const Path path("version");
-  const auto found = handle_->adapters.find(int32_t(arguments.at(0, path).integer(1, INT32_MAX)));
-  if (found == handle_->adapters.end()) invalid(path, "is no adapter version of this model");
-  handle_->adapters.erase(found);
+  if (!handle_->adapters.remove(int32_t(arguments.at(0, path).integer(1, INT32_MAX))))
+    invalid(path, "is no adapter version of this model");
   return arguments.js.undefined();
 }
 
-napi_value Model::make_trainer(std::function<std::unique_ptr<backends::Trainable>(backends::Backend&)> make) {
+napi_value Model::make_trainer(training::OpenTrainers::Place place,
+                               std::function<std::unique_ptr<backends::Trainable>(backends::Backend&)> make) {
   auto trainer = std::make_shared<TrainerState>();
   trainer->model = handle_->state;
   auto handle = handle_;
-  ++handle->trainers;
-  // Counts as open until the promise is settled, however that ends.
-  auto place = std::shared_ptr<void>(nullptr, [handle](void*) { --handle->trainers; });
-  const bool all_weights = handle->weights_trained;
-  auto unlock = std::shared_ptr<void>(nullptr, [handle, all_weights](void*) {
-    if (all_weights) handle->weights_trained = false;
-  });
   return handle->environment->start(
       {.pending = {&handle->pending}},
       [trainer, make = std::move(make)] {
         backends::Backend& backend = *trainer->model->backend;
         trainer->trainer = std::make_unique<training::Trainer>(backend, make(backend));
       },
-      [handle, trainer, place, unlock](Js js) {
+      [handle, trainer, place = std::move(place)](Js js) {
         handle->require_open();
         auto opened = std::make_shared<TrainerHandle>();
         opened->model = handle;
         opened->state = trainer;
         opened->tensors = trainer->trainer->trainable().tensors();
         opened->place = place;
-        opened->weights = unlock;
         std::erase_if(handle->opened, [](const auto& known) { return known.expired(); });
         handle->opened.push_back(opened);
         return wrap(*handle->environment, std::make_unique<Trainer>(js, std::move(opened)));
@@ -282,9 +254,7 @@ napi_value Model::train_adapter(const Arguments& arguments) {
   if (!list.missing())
     values = std::make_shared<TensorValues>(named_tensors(list, model::adapter_tensors(handle_->spec, spec)));
   handle_->require_open();
-  if (handle_->weights_trained)
-    throw Failure{"conflict", "the model's weights are being trained: close that trainer first", ""};
-  return make_trainer([spec, seed, values](backends::Backend& backend) {
+  return make_trainer(handle_->trainers.open_adapter(), [spec, seed, values](backends::Backend& backend) {
     if (!values) return backend.train_adapter(spec, seed, nullptr);
     const auto reader = adapter_values(spec, *values);
     return backend.train_adapter(spec, seed, &reader);
@@ -293,11 +263,8 @@ napi_value Model::train_adapter(const Arguments& arguments) {
 
 napi_value Model::train_weights(const Arguments&) {
   handle_->require_open();
-  if (handle_->trainers > 0) throw Failure{"conflict", "another trainer of this model is open: close it first", ""};
-  if (!handle_->adapters.empty())
-    throw Failure{"conflict", "adapters of this model are loaded: release them first", ""};
-  handle_->weights_trained = true;
-  return make_trainer([](backends::Backend& backend) { return backend.train_weights(); });
+  return make_trainer(handle_->trainers.open_weights(handle_->adapters.size()),
+                      [](backends::Backend& backend) { return backend.train_weights(); });
 }
 
 napi_value Model::close(const Arguments& arguments) {
@@ -307,6 +274,33 @@ napi_value Model::close(const Arguments& arguments) {
 }
 
 // ---- loading
+
+namespace {
+
+weights::WeightFiles weight_files(const Argument& list, const model::ModelSpec& spec) {
+  std::vector<weights::StoredTensor> tensors;
+  const auto whole = [](Argument a) { return a.integer(0, int64_t(1) << 52); };
+  for (uint32_t i = 0, count = list.array_length(1 << 20); i < count; ++i)
+    list.element(i, [&](Argument entry) {
+      entry.object();
+      weights::StoredTensor& tensor = tensors.emplace_back();
+      tensor.name = entry.field("name", [](Argument a) { return a.text(512); });
+      tensor.file = entry.field("file", [](Argument a) { return a.text(1 << 16); });
+      tensor.type = entry.field("dtype", [](Argument a) { return a.text(16); });
+      tensor.offset = entry.field("offset", whole);
+      tensor.bytes = entry.field("bytes", whole);
+      entry.field("shape", [&](Argument a) {
+        for (uint32_t d = 0, n = a.array_length(8); d < n; ++d) tensor.shape.push_back(a.element(d, whole));
+      });
+    });
+  try {
+    return weights::WeightFiles(tensors, spec);
+  } catch (const weights::UnusableTensor& unusable) {
+    invalid(unusable.entry < 0 ? list.path() : Path(list.path(), unusable.entry), unusable.problem);
+  }
+}
+
+}  // namespace
 
 void require(const backends::Device& device, const model::ModelSpec& spec, const Path& config) {
   try {
@@ -334,8 +328,8 @@ napi_value load_model(const Arguments& arguments) {
     if (found == known.end()) invalid(a.path(), "cannot run on this machine");
     return *found;
   });
-  auto source =
-      std::make_shared<TensorSource>(options.field("tensors", [&](Argument a) { return TensorSource(a, spec); }));
+  auto source = std::make_shared<weights::WeightFiles>(
+      options.field("tensors", [&](Argument a) { return weight_files(a, spec); }));
   auto control = control_of(arguments.at(1, cancellation_path));
   if (!control) control = std::make_shared<CallControl>();
   return environment->start(

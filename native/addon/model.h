@@ -1,9 +1,9 @@
 // A loaded model as JavaScript sees it: slots, adapter versions, steps.
 #pragma once
-#include <unordered_map>
-
 #include "../backends/backend.h"
+#include "../inference/handles.h"
 #include "../inference/step.h"
+#include "../training/open_trainers.h"
 #include "wrapped.h"
 
 namespace anneal::addon {
@@ -29,17 +29,14 @@ struct ModelHandle {
   int64_t bytes;
   std::string kernel_set;
   Pending pending;
-  std::unordered_map<int32_t, std::shared_ptr<Slot>> slots;
-  std::unordered_map<int32_t, AdapterRef> adapters;
-  int32_t next_slot = 0, next_adapter = 1;
+  inference::Handles<std::shared_ptr<Slot>> slots;
+  inference::Handles<AdapterRef> adapters;
+  training::OpenTrainers trainers;
   std::vector<std::weak_ptr<TrainerHandle>> opened;
-  int trainers = 0;              // open ones, and one while it is being made
-  bool weights_trained = false;  // one of them trains the weights themselves
 
   ~ModelHandle() { close(); }
   // Throws Failure "closed".
   void require_open() const;
-  int32_t add_adapter(AdapterRef adapter);
   AdapterRef adapter(const Argument& version) const;  // 0: null
   // The dispatcher lets go of the state between two tasks; tasks that hold it go on to their next chunk.
   void close();
@@ -62,7 +59,8 @@ class Model {
   napi_value close(const Arguments&);
 
  private:
-  napi_value make_trainer(std::function<std::unique_ptr<backends::Trainable>(backends::Backend&)> make);
+  napi_value make_trainer(training::OpenTrainers::Place place,
+                          std::function<std::unique_ptr<backends::Trainable>(backends::Backend&)> make);
   std::shared_ptr<ModelHandle> handle_;
   ExternalMemory memory_;
 };

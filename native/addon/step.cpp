@@ -22,9 +22,9 @@ Sequence read_sequence(const Argument& entry, const ModelHandle& handle) {
   };
   Sequence s;
   if (const int32_t id = whole("slot", -1, INT32_MAX); id >= 0) {
-    const auto found = handle.slots.find(id);
-    if (found == handle.slots.end()) invalid(Path(entry.path(), "slot"), "is not open: " + std::to_string(id));
-    s.slot = found->second;
+    const auto* found = handle.slots.find(id);
+    if (!found) invalid(Path(entry.path(), "slot"), "is not open: " + std::to_string(id));
+    s.slot = *found;
   }
   entry.field("tokens", [&](Argument a) {
     s.continues = a.missing();

@@ -26,7 +26,6 @@ void TrainerHandle::close() {
   passes.clear();
   executor.retire(std::move(state));
   place.reset();
-  weights.reset();
 }
 
 // ---- rows
@@ -126,7 +125,8 @@ napi_value Trainer::forward(const Arguments& arguments) {
   auto rows = read_rows(arguments.at(0, rows_path), handle_->model->spec);
   auto control = control_of(arguments.at(2, cancellation_path));
   handle_->require_open();
-  auto pass = std::make_shared<PassState>(PassState{handle_->state, training::Pass(std::move(rows), options)});
+  auto pass = std::make_shared<PassState>(
+      PassState{handle_->state, training::Pass(std::move(rows), options, handle_->changes)});
   auto values = std::make_shared<training::RowValues>();
   return handle_->model->environment->start(
       {.control = std::move(control), .pending = {&handle_->pending, &handle_->model->pending}},
@@ -167,7 +167,7 @@ napi_value Trainer::optim_step(const Arguments& arguments) {
   const Path path("settings");
   const auto settings = optimizer_settings(arguments.at(0, path));
   handle_->require_open();
-  ++handle_->generation;
+  ++*handle_->changes;
   auto norm = std::make_shared<double>(0);
   auto steps = std::make_shared<int64_t>(0);
   return run(
@@ -193,7 +193,7 @@ napi_value Trainer::publish(const Arguments&) {
   return run([version](TrainerState& trainer) { *version = trainer.trainer->trainable().version(); },
              [handle = handle_, version](Js js) {
                handle->model->require_open();
-               return js.number(*version ? handle->model->add_adapter(std::move(*version)) : 0);
+               return js.number(*version ? handle->model->adapters.add(std::move(*version)) : 0);
              });
 }
 
@@ -202,15 +202,8 @@ napi_value Trainer::read(const Arguments& arguments) {
   const auto part = part_of(arguments.at(0, path));
   handle_->require_open();
   auto values = std::make_shared<TensorValues>();
-  return run(
-      [values, part](TrainerState& trainer) {
-        const auto& tensors = trainer.trainer->trainable().tensors();
-        for (size_t i = 0; i < tensors.size(); ++i) {
-          auto& data = values->emplace_back(size_t(tensors[i].elements()));
-          trainer.trainer->trainable().read(int(i), part, data);
-        }
-      },
-      [handle = handle_, values](Js js) { return named_tensors_out(js, handle->tensors, values.get()); });
+  return run([values, part](TrainerState& trainer) { *values = trainer.trainer->read(part); },
+             [handle = handle_, values](Js js) { return named_tensors_out(js, handle->tensors, values.get()); });
 }
 
 napi_value Trainer::write(const Arguments& arguments) {
@@ -225,13 +218,11 @@ napi_value Trainer::write(const Arguments& arguments) {
   const auto argument = arguments.at(2, steps_path);
   const int64_t steps = argument.missing() ? -1 : argument.integer(0, int64_t(1) << 52);
   handle_->require_open();
-  if (part == Trainable::Part::value) ++handle_->generation;
+  if (part == Trainable::Part::value) ++*handle_->changes;
   auto now = std::make_shared<int64_t>(0);
   return run(
       [values, part, steps, now](TrainerState& trainer) {
-        for (size_t i = 0; i < values->size(); ++i) trainer.trainer->trainable().write(int(i), part, (*values)[i]);
-        if (part == Trainable::Part::value) trainer.trainer->trainable().refresh();
-        if (steps >= 0) trainer.trainer->trainable().set_steps(steps);
+        trainer.trainer->write(part, *values, steps);
         *now = trainer.trainer->trainable().steps();
       },
       [handle = handle_, now](Js js) {
@@ -248,9 +239,7 @@ napi_value Trainer::close(const Arguments& arguments) {
 
 // ---- pass
 
-Pass::Pass(std::shared_ptr<TrainerHandle> trainer, std::shared_ptr<PassState> state)
-    : trainer_(std::move(trainer)), generation_(trainer_->generation) {
-  rows_ = state->pass.rows().size();
+Pass::Pass(std::shared_ptr<TrainerHandle> trainer, std::shared_ptr<PassState> state) : trainer_(std::move(trainer)) {
   holder_->state = std::move(state);
   std::erase_if(trainer_->passes, [](const auto& known) { return known.expired(); });
   trainer_->passes.push_back(holder_);
@@ -264,24 +253,19 @@ napi_value Pass::backward(const Arguments& arguments) {
   const Path logprobs_path("dLogprobs"), entropies_path("dEntropies");
   auto gradients = std::make_shared<training::RowGradients>();
   const auto read = [&](const Argument& list, std::vector<std::vector<float>>& to) {
-    if (list.array_length(1 << 16) != rows_) invalid(list.path(), "must have one array for each row");
-    for (size_t i = 0; i < rows_; ++i) list.element(uint32_t(i), [&](Argument a) { to.push_back(a.finite_floats()); });
+    for (uint32_t i = 0, rows = list.array_length(1 << 16); i < rows; ++i)
+      list.element(i, [&](Argument a) { to.push_back(a.finite_floats()); });
   };
   read(arguments.at(0, logprobs_path), gradients->logprobs);
   const auto entropies = arguments.at(1, entropies_path);
   if (!entropies.missing()) read(entropies, gradients->entropies);
   trainer_->require_open();
   if (!holder_->state) throw Failure{"closed", "the pass was closed, or its backward has been called", ""};
-  if (generation_ != trainer_->generation)
-    throw Failure{"conflict", "the weights have changed since this pass: make a new one", ""};
-  const training::Pass& pass = holder_->state->pass;
-  if (!gradients->entropies.empty() && !pass.has_entropies())
-    invalid(entropies_path, "needs a pass made with entropyGradient");
   try {
-    pass.check(*gradients);
+    holder_->state->pass.check(*gradients);
   } catch (const training::InvalidGradient& input) {
-    const Path field(input.field), row(field, int64_t(input.row));
-    invalid(input.entry < 0 ? row : Path(row, input.entry), input.problem);
+    const Path field(input.field), row(field, input.row);
+    invalid(input.row < 0 ? field : input.entry < 0 ? row : Path(row, input.entry), input.problem);
   }
   auto state = std::move(holder_->state);
   return trainer_->model->environment->start(

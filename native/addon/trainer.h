@@ -19,10 +19,9 @@ struct TrainerHandle {
   std::vector<model::TensorShape> tensors;
   Pending pending;
   std::vector<std::weak_ptr<PassHolder>> passes;
-  std::shared_ptr<void> place,
-      weights;             // while open: one of the model's trainers, and the only one if it trains the weights
-  int64_t steps = 0;       // optimizer steps that have ended
-  int64_t generation = 0;  // changes of the weights that have been queued
+  training::OpenTrainers::Place place;  // while open
+  int64_t steps = 0;                    // optimizer steps that have ended
+  training::WeightChanges changes = std::make_shared<int64_t>(0);
 
   ~TrainerHandle() { close(); }
   void require_open() const;
@@ -76,8 +75,6 @@ class Pass {
  private:
   std::shared_ptr<TrainerHandle> trainer_;
   std::shared_ptr<PassHolder> holder_ = std::make_shared<PassHolder>();
-  size_t rows_;
-  int64_t generation_;
 };
 
 void define_trainer(Js js);

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "../model/invalid_input.h"
+#include "handles.h"
 #include "step.h"
 
 using namespace anneal;
@@ -180,6 +181,14 @@ void reads_states_in_pieces() {
   expect(right, "each of its own token, the last thirty");
 }
 
+void numbers_handles() {
+  Handles<int> handles;
+  expect(handles.add(7) == 1 && handles.add(8) == 2, "numbers from 1");
+  expect(handles.remove(1) && !handles.remove(1) && !handles.find(1), "gone once removed");
+  expect(handles.add(9) == 3 && *handles.find(3) == 9 && *handles.find(2) == 8, "a number is not given again");
+  expect(handles.size() == 2, "counts those there are");
+}
+
 void refuses() {
   const auto slot = slot_of(), other = slot_of();
   const auto refused = [&](std::vector<Sequence> list) -> std::string {
@@ -213,6 +222,7 @@ int main() {
   aborts();
   reports_prompts_in_pieces();
   reads_states_in_pieces();
+  numbers_handles();
   refuses();
   std::printf(failures ? "%d failures\n" : "all passed\n", failures);
   return failures ? 1 : 0;

@@ -2,6 +2,18 @@
 
 namespace anneal::sampling {
 
+int32_t SamplingParams::set_bias(const std::vector<int32_t>& ids, const std::vector<float>& values) {
+  std::vector<std::pair<int32_t, float>> bias;
+  for (size_t i = 0; i < ids.size(); ++i) bias.emplace_back(ids[i], std::clamp(values[i], -100.0f, 100.0f));
+  std::sort(bias.begin(), bias.end());
+  bias_ids.clear(), bias_values.clear();
+  for (const auto& [id, value] : bias) {
+    if (!bias_ids.empty() && bias_ids.back() == id) return id;
+    bias_ids.push_back(id), bias_values.push_back(value);
+  }
+  return -1;
+}
+
 SamplingState::SamplingState(SamplingParams params, int vocab) : vocab_(vocab) {
   if (params.repetition_penalty != 1)
     for (int32_t id : params.prompt)

@@ -31,10 +31,13 @@ struct SamplingParams {
   std::vector<int32_t> prompt;       // for the repetition penalty
   int top_logprobs = -1;             // how many of the most likely tokens to report; -1: none
   std::vector<int32_t> logprob_ids;  // report the token drawn and these instead
+
+  // As many values as ids. Returns a token that is named twice, or -1.
+  int32_t set_bias(const std::vector<int32_t>& ids, const std::vector<float>& values);
 };
 
-// A number that JavaScript gives by this name: where it goes, and which values are taken. Those that are no float have a
-// line of their own in addon/model.cpp.
+// A number that JavaScript gives by this name: where it goes, and which values are taken. Those that are no float have
+// a line of their own in addon/model.cpp.
 struct SamplingNumber {
   const char* name;
   float SamplingParams::*value;

@@ -22,11 +22,10 @@ struct RowValues {
   std::vector<std::vector<float>> logprobs, entropies;
 };
 
-// A gradient that is not as long as its row (entry -1), or asks for what is not trained.
+// Gradients that a pass cannot take: the row and its entry, each -1 where that is not one but the whole.
 struct InvalidGradient {
   const char* field;
-  size_t row;
-  int64_t entry;
+  int64_t row, entry;
   std::string problem;
 };
 

@@ -1,6 +1,7 @@
 #include "trainer.h"
 
 #include "../executor/pool.h"
+#include "../model/invalid_input.h"
 
 namespace anneal::training {
 
@@ -21,17 +22,21 @@ RowValues values_of(const backends::TrainPass& pass, size_t rows) {
 }  // namespace
 
 void Pass::check(const RowGradients& gradients) const {
+  if (made_at_ != *changes_) throw model::Conflict("the weights have changed since this pass: make a new one");
   const auto check_list = [&](const std::vector<std::vector<float>>& list, const char* field) {
+    if (list.size() != rows_.size()) throw InvalidGradient{field, -1, -1, "must have one array for each row"};
     for (size_t i = 0; i < list.size(); ++i) {
       if (list[i].size() != rows_[i].tokens.size())
-        throw InvalidGradient{field, i, -1, "must be as long as the row's logprobs"};
+        throw InvalidGradient{field, int64_t(i), -1, "must be as long as the row's logprobs"};
       // What was not asked for has no activations; the last entry of a row predicts nothing.
       for (size_t t = 0; t < list[i].size(); ++t)
         if (list[i][t] != 0 && !rows_[i].trained[t])
-          throw InvalidGradient{field, i, int64_t(t), "must be 0: this entry is not trained"};
+          throw InvalidGradient{field, int64_t(i), int64_t(t), "must be 0: this entry is not trained"};
     }
   };
   check_list(gradients.logprobs, "dLogprobs");
+  if (gradients.entropies.empty()) return;
+  if (!options_.entropy_gradient) throw InvalidGradient{"dEntropies", -1, -1, "needs a pass made with entropyGradient"};
   check_list(gradients.entropies, "dEntropies");
 }
 
@@ -60,6 +65,21 @@ RowValues Trainer::forward(Pass& pass) {
 
 RowValues Trainer::evaluate(const std::vector<Row>& rows, const backends::AdapterRef& adapter) {
   return values_of(*run(rows, nullptr, adapter, {}), rows.size());
+}
+
+std::vector<std::vector<float>> Trainer::read(backends::Trainable::Part part) const {
+  std::vector<std::vector<float>> values;
+  for (size_t i = 0; i < trainable_->tensors().size(); ++i) {
+    values.emplace_back(size_t(trainable_->tensors()[i].elements()));
+    trainable_->read(int(i), part, values.back());
+  }
+  return values;
+}
+
+void Trainer::write(backends::Trainable::Part part, const std::vector<std::vector<float>>& values, int64_t steps) {
+  for (size_t i = 0; i < values.size(); ++i) trainable_->write(int(i), part, values[i]);
+  if (part == backends::Trainable::Part::value) trainable_->refresh();
+  if (steps >= 0) trainable_->set_steps(steps);
 }
 
 }  // namespace anneal::training

@@ -6,16 +6,19 @@
 
 namespace anneal::training {
 
+// Counts the changes of a trainer's weights, as they are queued.
+using WeightChanges = std::shared_ptr<int64_t>;
+
 // Rows and the activations that a forward pass kept of them, for one backward.
 class Pass {
  public:
-  Pass(std::vector<Row> rows, const backends::PassOptions& options) : rows_(std::move(rows)), options_(options) {}
+  // `changes` as they are when the forward pass is queued.
+  Pass(std::vector<Row> rows, const backends::PassOptions& options,
+       WeightChanges changes = std::make_shared<int64_t>(0))
+      : rows_(std::move(rows)), options_(options), changes_(std::move(changes)), made_at_(*changes_) {}
 
-  // Throws InvalidGradient.
+  // Where backward is queued. Throws InvalidGradient; and model::Conflict if the weights have changed.
   void check(const RowGradients&) const;
-  // Whether it was made for gradients by entropies.
-  bool has_entropies() const { return options_.entropy_gradient; }
-  const std::vector<Row>& rows() const { return rows_; }
 
   // Throws Aborted, and NoRoom. Afterwards the activations are gone.
   void backward(const RowGradients&);
@@ -24,6 +27,8 @@ class Pass {
   friend class Trainer;
   std::vector<Row> rows_;
   backends::PassOptions options_;
+  WeightChanges changes_;
+  int64_t made_at_;
   std::unique_ptr<backends::TrainPass> kept_;
 };
 
@@ -36,6 +41,11 @@ class Trainer {
   // Both throw Aborted; forward NoRoom as well.
   RowValues forward(Pass& pass);
   RowValues evaluate(const std::vector<Row>& rows, const backends::AdapterRef& adapter);
+
+  // Of every tensor, row-major.
+  std::vector<std::vector<float>> read(backends::Trainable::Part) const;
+  // Values are in use when it returns, or throws Aborted. `steps` below 0: as before.
+  void write(backends::Trainable::Part, const std::vector<std::vector<float>>&, int64_t steps);
 
   backends::Trainable& trainable() { return *trainable_; }
 

@@ -2,6 +2,7 @@
 // test/native/programs.test.ts.
 #include "../backends/cpu/decoder_fixture.h"
 #include "../model/invalid_input.h"
+#include "open_trainers.h"
 #include "policy_loss.h"
 #include "trainer.h"
 
@@ -103,6 +104,23 @@ void descends(Loaded& m, TestPool& pool) {
   expect(asks({.logprobs = {std::vector<float>(5), std::vector<float>(2)}}) == "dLogprobs0.-1",
          "a gradient that is too short");
   expect(asks({.logprobs = {std::vector<float>(6), {0, 1}}}) == "dLogprobs1.1", "a gradient of what is not trained");
+  expect(asks({.logprobs = {std::vector<float>(6)}}) == "dLogprobs-1.-1", "gradients of fewer rows");
+  const std::vector<std::vector<float>> zeros = {std::vector<float>(6), std::vector<float>(2)};
+  expect(asks({.logprobs = zeros, .entropies = zeros}) == "dEntropies-1.-1", "gradients by entropies not asked for");
+  expect(asks({.logprobs = zeros}).empty(), "gradients that a pass can take");
+
+  const WeightChanges changes = std::make_shared<int64_t>(5);
+  Pass before_change(rows, {}, changes);
+  ++*changes;
+  Pass after_change(rows, {}, changes);
+  bool stale = false;
+  try {
+    before_change.check({.logprobs = zeros});
+  } catch (const anneal::model::Conflict&) {
+    stale = true;
+  }
+  expect(stale, "a pass over weights that have changed since is refused");
+  after_change.check({.logprobs = zeros});
 
   Pass tight(rows, {.memory_budget = 1});
   bool refused = false;
@@ -158,6 +176,58 @@ void differentiates(const Arrays& weights, Pool& pool) {
   }
 }
 
+// What was read and is written again is in use at once, with its step count.
+void writes(Loaded& m) {
+  LoraSpec lora{2, 4};
+  lora.targets[kQ] = lora.targets[kDown] = true;
+  std::vector<Row> rows = {{.tokens = {1, 2, 3, 4, 5, 6}}};
+  check(rows, m.spec);
+  const auto trained = [&](Trainer& trainer) {
+    Pass pass(rows, {});
+    trainer.forward(pass);
+    RowGradients gradients{.logprobs = {std::vector<float>(6, -1.0f)}, .entropies = {}};
+    gradients.logprobs[0].back() = 0;
+    pass.backward(gradients);
+    trainer.trainable().optim_step({.learning_rate = 1e-1f, .max_grad_norm = 0});
+  };
+  Trainer one(*m.backend, m.backend->train_adapter(lora, 3, nullptr)),
+      two(*m.backend, m.backend->train_adapter(lora, 4, nullptr));
+  trained(one);
+  using Part = Trainable::Part;
+  for (Part part : {Part::value, Part::moment1, Part::moment2}) two.write(part, one.read(part), 1);
+  expect(two.trainable().steps() == 1, "the steps written");
+  const auto logprobs = [&](Trainer& t) { return t.evaluate(rows, t.trainable().version()).logprobs; };
+  expect(logprobs(one) == logprobs(two), "the values written are those evaluated");
+  trained(one), trained(two);
+  expect(logprobs(one) == logprobs(two), "and go on alike");
+}
+
+std::string conflict(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const anneal::model::Conflict& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void keeps_trainers_apart() {
+  OpenTrainers open;
+  OpenTrainers::Place first = open.open_adapter(), second = open.open_adapter();
+  expect(conflict([&] { open.open_weights(0); }).starts_with("another trainer"), "weights beside adapters' trainers");
+  first.reset();
+  expect(!conflict([&] { open.open_weights(0); }).empty(), "while one is left");
+  second.reset();
+  expect(conflict([&] { open.open_weights(1); }).starts_with("adapters of this model"),
+         "weights under loaded adapters");
+  OpenTrainers::Place weights = open.open_weights(0);
+  expect(!conflict([&] { open.open_adapter(); }).empty(), "an adapter beside the weights");
+  expect(!conflict([&] { open.open_weights(0); }).empty(), "the weights twice");
+  expect(!conflict([&] { open.check_loading(); }).empty(), "loading an adapter meanwhile");
+  weights.reset();
+  expect(conflict([&] { open.check_loading(), open.open_adapter(); }).empty(), "all is free again");
+}
+
 void weighs_policies() {
   const float logprobs[] = {-1, -2}, old[] = {-1, -2}, advantages[] = {1, -1}, weights[] = {1, 1};
   const uint8_t mask[] = {1, 1};
@@ -180,6 +250,8 @@ int main() {
   checks_rows();
   descends(m, pool);
   differentiates(weights, pool);
+  writes(m);
+  keeps_trainers_apart();
   weighs_policies();
   std::printf(failures ? "%d failures\n" : "all passed\n", failures);
   return failures ? 1 : 0;

@@ -1,5 +1,6 @@
 import { execFileSync, spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 
@@ -71,6 +72,16 @@ describe.skipIf(process.platform === "win32")("programs of the compute core", { 
   test("rows, passes and trainers do, and gradients are the loss's derivatives", () => {
     const rooms = ["training", ...DEVICES];
     expect(run("training_test", ["training/training_test.cpp"], rooms)).toMatch(/^all passed\n$/);
+  });
+
+  test("lists of weights are held to the model, and files are read as they are", () => {
+    const folder = mkdtempSync(join(tmpdir(), "anneal-weights-"));
+    try {
+      const rooms = ["weights", "model"];
+      expect(run("weights_test", ["weights/weights_test.cpp"], rooms, [folder])).toMatch(/^all passed\n$/);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
   });
 
   test("grammars permit what a second reading of them permits", () => {

@@ -130,10 +130,7 @@ int main() {
         if (rng() % 3 == 0) p.allowed_ids.push_back(i);
       if (p.allowed_ids.empty()) p.allowed_ids.push_back(n - 1);
     }
-    if (rng() % 3 == 0) {
-      p.bias_ids = {0, n / 2};
-      p.bias_values = {5 * uniform01(), -5 * uniform01()};
-    }
+    if (rng() % 3 == 0) p.set_bias({n / 2, 0}, {-5 * uniform01(), 5 * uniform01()});
     p.seed = (uint64_t(rng()) << 32) | rng();
     p.choice = rng() % 4;
     std::vector<int32_t> outputs;
@@ -213,6 +210,11 @@ int main() {
     check(rank.rank == 4 && rank.top_ids == std::vector<int32_t>({1, 2}), "rank counts ties");
     row = {NAN, NAN, NAN, NAN, NAN, NAN};
     check(sample(k, state, row.data(), 0, nullptr, scratch).token == -1, "NaN logits permit nothing");
+    SamplingParams biased;
+    check(biased.set_bias({4, 1, 2}, {1e9f, -200, 3}) == -1 && biased.bias_ids == std::vector<int32_t>({1, 2, 4}) &&
+              biased.bias_values == std::vector<float>({-100, 3, 100}),
+          "biases are sorted by token, within 100");
+    check(biased.set_bias({4, 1, 4}, {1, 1, 2}) == 4, "a bias given twice");
     SamplingParams cold;
     cold.temperature = 1e-30f;
     SamplingState icy(cold, 6);
