@@ -64,4 +64,69 @@ describe.skipIf(!canMeasureTurns)("the event loop turns", { timeout: 240_000 }, 
     });
     expect(turn).toBeLessThan(MAX_TURN);
   });
+
+  it("while the application hands over many megabytes of trajectories and conversations", async () => {
+    const model = await engine.models.create({ project: "long", name: "work", base_model: "anneal/tiny" });
+    const content = Array.from({ length: 300 }, (_, i) => ({ token: `token_id:${i}`, logprob: -0.5 }));
+    const choice = { finish_reason: "stop", message: { role: "assistant", content: "a" }, logprobs: { content } };
+    const trajectories = [0, 1].map((reward) => ({
+      messages_and_choices: [{ role: "user" as const, content: "q" }, choice],
+      reward,
+    }));
+    const trajectory_groups = Array.from({ length: 1500 }, () => ({ trajectories }));
+    const data = Array.from({ length: 3000 }, () => ({
+      messages: [
+        { role: "user" as const, content: "q" },
+        { role: "assistant" as const, content: "a ".repeat(5000) },
+      ],
+    }));
+    expect(JSON.stringify(trajectory_groups).length).toBeGreaterThan(30e6);
+    expect(JSON.stringify(data).length).toBeGreaterThan(30e6);
+    const turn = await longestTurn(async () => {
+      await engine.models.log(model.id, { split: "val", trajectory_groups });
+      const jobs = [
+        await engine.trainingJobs.create({ model_id: model.id, trajectory_groups }),
+        await engine.sftTrainingJobs.create({ model_id: model.id, data }),
+      ];
+      for (const { id } of jobs) await engine.trainingJobs.cancel(id);
+    });
+    expect(turn).toBeLessThan(MAX_TURN);
+    await engine.models.delete(model.id);
+  });
+});
+
+describe("what an application hands over has the limits of a body", () => {
+  it("for a trajectory and for a conversation", { timeout: 60_000 }, async () => {
+    const model = await engine.models.create({ project: "long", name: "limits", base_model: "anneal/tiny" });
+    const refused = (param: string, msg: RegExp) =>
+      expect.objectContaining({ status: 422, param, message: expect.stringMatching(msg) });
+    const trajectory = { messages_and_choices: [], reward: 1 };
+    const groups = (extra: object) => [{ trajectories: [trajectory, { ...trajectory, ...extra }] }];
+    const wide = { logs: Array.from({ length: 17 }, () => "x".repeat(2 ** 20)) };
+    const crowded = {
+      messages_and_choices: Array.from({ length: 16 }, () => ({
+        role: "user" as const,
+        content: Array.from({ length: 16_000 }, () => ({ type: "text", text: "", more: [[], [], []] })),
+      })),
+    };
+    const place = "trajectory_groups.0.trajectories.1";
+    for (const [extra, why] of [
+      [wide, /longer than/],
+      [crowded, /holds more than/],
+    ] as const) {
+      const trajectory_groups = groups(extra);
+      await expect(engine.trainingJobs.create({ model_id: model.id, trajectory_groups })).rejects.toEqual(
+        refused(place, why),
+      );
+      await expect(engine.models.log(model.id, { split: "val", trajectory_groups })).rejects.toEqual(
+        refused(place, why),
+      );
+    }
+    const message = { role: "assistant" as const, content: "x".repeat(2 ** 20) };
+    const conversation = { messages: Array.from({ length: 65 }, () => message) };
+    await expect(engine.sftTrainingJobs.create({ model_id: model.id, data: [conversation] })).rejects.toEqual(
+      refused("data.0", /longer than/),
+    );
+    expect((await engine.models.trajectories(model.id)).data).toEqual([]);
+  });
 });

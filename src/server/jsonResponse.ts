@@ -11,12 +11,16 @@ const CHUNK = 65_536;
 
 export function jsonResponse(value: unknown): Response {
   if (sizeLeft(value, ONE_TEXT) >= 0) return Response.json(value);
-  return new Response(chunks(value), { headers: { "content-type": "application/json" } });
+  return jsonTextResponse(pieces(value));
 }
 
-function chunks(value: unknown): ReadableStream<Uint8Array> {
+/** A response of JSON text that comes in pieces. */
+export function jsonTextResponse(texts: Iterator<string>): Response {
+  return new Response(chunks(texts), { headers: { "content-type": "application/json" } });
+}
+
+function chunks(texts: Iterator<string>): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder();
-  const texts = pieces(value);
   return new ReadableStream({
     async pull(controller) {
       let text = "";

@@ -7,6 +7,7 @@ import type { ModelCreateParams, ModelExportParams, ModelImportParams } from "..
 import type { JobQuery, MetricQuery, OrderedPageQuery, TrajectoryQuery } from "../types/queries.js";
 import type { SftTrainingJobCreateParams, TrainingJobCreateParams } from "../types/training.js";
 import type { LogParams } from "../types/trajectories.js";
+import { jsonTextResponse } from "./jsonResponse.js";
 import type { Route } from "./route.js";
 
 // Bodies go to the engine as they came: it checks them, whoever calls it.
@@ -95,7 +96,8 @@ const modelRoutes: Route[] = [
     summary: "List the trajectory groups that were logged or trained on",
     query: trajectoryQuery,
     response: page(trajectories.loggedGroup),
-    handle: async ({ as, params, query }) => as.models.trajectories(params.model_id!, query as TrajectoryQuery),
+    handle: async ({ as, params, query }) =>
+      jsonTextResponse(as.models.trajectoriesText(params.model_id!, query as TrajectoryQuery)),
   },
   {
     method: "GET",

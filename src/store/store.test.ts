@@ -19,6 +19,7 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import Database from "better-sqlite3";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { loggedGroups } from "../../test/fixtures/loggedGroups.js";
 import { ConflictError, DiskFullError, HomeLockedError, NotFoundError } from "../errors.js";
 import { allThrowingDiskFull } from "../fullDisk.js";
 import { streamFile, writeFileDurably } from "./durableFiles.js";
@@ -148,7 +149,7 @@ describe("models and checkpoints", () => {
     expect(store.checkpoints.delete(model.id, [0])).toEqual([]);
     expect(store.models.delete(model.id)).toBe(true);
     expect(store.checkpoints.steps(model.id)).toEqual([]);
-    expect([...store.trajectories.read(model.id)]).toEqual([]);
+    expect(loggedGroups(store, model.id)).toEqual([]);
     expect(store.metrics.list(model.id, { limit: 9 }).items).toEqual([]);
     expect(store.models.delete(model.id)).toBe(false);
   });

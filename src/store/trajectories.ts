@@ -1,6 +1,7 @@
 import type { Database } from "better-sqlite3";
+import { NotFoundError } from "../errors.js";
 import { yieldToEventLoop } from "../eventLoop.js";
-import type { Trajectory, TrajectoryGroup } from "../types/trajectories.js";
+import type { TrajectoryGroup } from "../types/trajectories.js";
 import type { Slice } from "./records.js";
 
 /** Rows of a batch that are removed at once. */
@@ -10,7 +11,6 @@ interface Row {
   position: number;
   step: number;
   split: string;
-  trajectory_group: string;
   recorded_at: number;
 }
 
@@ -24,7 +24,6 @@ export interface LoggedGroupRecord {
   position: number;
   step: number;
   split: string;
-  group: TrajectoryGroup;
   recordedAt: number;
 }
 
@@ -47,10 +46,13 @@ export interface TrajectoryTable {
   add(modelId: string, step: number, split: string, groups: readonly TrajectoryGroup[]): void;
   /** For more groups than should be written at once. What no `finish` followed is gone when the home is opened again. */
   batch(modelId: string, step: number, split: string): TrajectoryBatch;
-  /** In the order in which they were logged; all splits and steps unless named. */
-  read(modelId: string, filter?: TrajectoryFilter): IterableIterator<LoggedGroupRecord>;
-  /** The same, a slice at a time: those after position `after`. */
+  /** In the order in which they were logged, those after position `after`; all splits and steps unless named. */
   list(modelId: string, query: TrajectoryFilter & { after?: number | null; limit: number }): Slice<LoggedGroupRecord>;
+  /**
+   * What a group holds, of any size: the group as JSON, then JSON lists of further trajectories of it. Each is read when it
+   * is asked for. @throws NotFoundError where it has been deleted meanwhile
+   */
+  rows(position: number): Generator<string>;
 }
 
 export function trajectoryTable(database: Database): TrajectoryTable {
@@ -75,25 +77,19 @@ export function trajectoryTable(database: Database): TrajectoryTable {
     for (const _ of discard(id, -1));
   }
   const furtherOf = database
-    .prepare<[number], string>("SELECT trajectory_group FROM trajectories WHERE continues = ? ORDER BY position")
+    .prepare<[number], number>("SELECT position FROM trajectories WHERE continues = ? ORDER BY position")
     .pluck();
-  const toRecord = ({ position, step, split, trajectory_group, recorded_at }: Row): LoggedGroupRecord => {
-    const group = JSON.parse(trajectory_group) as TrajectoryGroup;
-    for (const text of furtherOf.iterate(position)) {
-      for (const trajectory of JSON.parse(text) as Trajectory[]) group.trajectories.push(trajectory);
-    }
-    return { position, step, split, group, recordedAt: recorded_at };
-  };
+  const textOf = database
+    .prepare<[number], string>("SELECT trajectory_group FROM trajectories WHERE position = ?")
+    .pluck();
   const following = database.prepare<
     [{ model: string; after: number; limit: number } & Required<TrajectoryFilter>],
     Row
   >(
-    `SELECT * FROM trajectories WHERE model_id = @model AND position > @after AND continues IS NULL
+    `SELECT position, step, split, recorded_at FROM trajectories WHERE model_id = @model AND position > @after AND continues IS NULL
      AND (@step IS NULL OR step = @step) AND (@split IS NULL OR split = @split)
      AND (batch IS NULL OR batch NOT IN (SELECT id FROM unfinished_batches)) ORDER BY position LIMIT @limit`,
   );
-  const rowsAfter = (modelId: string, { step, split }: TrajectoryFilter, after: number, limit: number) =>
-    following.all({ model: modelId, step: step ?? null, split: split ?? null, after, limit }).map(toRecord);
   return {
     add: database.transaction((modelId: string, step: number, split: string, groups: readonly TrajectoryGroup[]) => {
       const now = Date.now();
@@ -121,18 +117,17 @@ export function trajectoryTable(database: Database): TrajectoryTable {
         },
       };
     },
-    *read(modelId, filter = {}) {
-      // One by one, so that the database is not busy while the caller reads.
-      for (let after = -1; ; ) {
-        const [record] = rowsAfter(modelId, filter, after, 1);
-        if (!record) return;
-        after = record.position;
-        yield record;
-      }
-    },
-    list(modelId, { after, limit, ...filter }) {
-      const records = rowsAfter(modelId, filter, after ?? -1, limit + 1);
+    list(modelId, { step, split, after, limit }) {
+      const page = { model: modelId, step: step ?? null, split: split ?? null, after: after ?? -1, limit: limit + 1 };
+      const records = following.all(page).map(({ recorded_at, ...rest }) => ({ ...rest, recordedAt: recorded_at }));
       return { items: records.slice(0, limit), hasMore: records.length > limit };
+    },
+    *rows(position) {
+      for (const at of [position, ...furtherOf.all(position)]) {
+        const text = textOf.get(at);
+        if (text === undefined) throw new NotFoundError("the model has been deleted", { code: "model_not_found" });
+        yield text;
+      }
     },
   };
 }

@@ -1,5 +1,6 @@
 // What a job will take, told before its first step.
 
+import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import { openRuntime, type Trainer } from "../runtime/runtime.js";
 import type { TrainingEstimate } from "../types/training.js";
 import type { PassLimits } from "./forwardBackward.js";
@@ -35,7 +36,10 @@ export async function estimateJob(
 ): Promise<TrainingEstimate> {
   const { perStep, evaluated, probe } = recipe.work;
   const tokens = perStep.reduce((sum, one) => sum + one, 0);
-  const inOnePass = Math.min(Math.max(0, ...perStep), limits.maxTokens);
+  const inOnePass = Math.min(
+    perStep.reduce((most, one) => Math.max(most, one), 0),
+    limits.maxTokens,
+  );
   const { activationPerToken } = openRuntime().memory(base.device.config, base.device.dtype);
   const parameters = trainer.tensors().reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
   const estimate: TrainingEstimate = {
@@ -64,6 +68,16 @@ async function secondsPerToken(row: TokenRow, trainer: Trainer, learner: Learner
   const seconds = (performance.now() - begin) / 1000;
   await trainer.zeroGrad();
   return seconds / count / end;
+}
+
+/** Of each of many passes, as `computedTokens`; other work of the thread has its turn. */
+export async function computedTokensOf(passes: readonly { rows: readonly TokenRow[] }[]): Promise<number[]> {
+  const tokens: number[] = [];
+  for (const { rows } of passes) {
+    tokens.push(computedTokens(rows));
+    while (shouldYield()) await yieldToEventLoop();
+  }
+  return tokens;
 }
 
 /** Tokens that a pass over the rows computes: what a row shares with the first one is computed once. */

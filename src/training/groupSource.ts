@@ -1,8 +1,10 @@
 // Trajectory groups that need not be in memory together: read one trajectory after the other, as often as wanted.
 
+import { ValidationError } from "../errors.js";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import { parseJsonInTurns } from "../jsonInTurns.js";
 import { stringifyInTurns } from "../jsonPieces.js";
+import { MAX_TRAJECTORY } from "../schemas/trajectories.js";
 import type { Trajectory, TrajectoryGroup } from "../types/trajectories.js";
 import { fileLines } from "./fileLines.js";
 
@@ -19,18 +21,41 @@ export interface GroupSource {
   entries(): AsyncIterable<GroupEntry>;
 }
 
+/** Texts beyond what a body may hold are refused, as in a body. */
 export function groupsInMemory(groups: readonly TrajectoryGroup[]): GroupSource {
   return {
     async *entries() {
-      for (const { trajectories, ...group } of groups) {
-        yield { group, text: () => stringifyInTurns(group) };
-        for (const trajectory of trajectories) {
-          yield { trajectory, text: () => stringifyInTurns(trajectory) };
+      for (const [g, { trajectories, ...group }] of groups.entries()) {
+        const place = `trajectory_groups.${g}`;
+        yield { group, text: () => boundedText(group, place) };
+        for (const [t, trajectory] of trajectories.entries()) {
+          yield { trajectory, text: () => boundedText(trajectory, `${place}.trajectories.${t}`) };
           while (shouldYield()) await yieldToEventLoop();
         }
       }
     },
   };
+}
+
+/** JSON. @throws ValidationError at `place` */
+async function boundedText(value: object, place: string): Promise<string> {
+  const refuse = (limit: string) => ValidationError.at(place, limit, "too_long");
+  const text = await stringifyInTurns(value);
+  if (text.length > MAX_TRAJECTORY.bytes / 4 && Buffer.byteLength(text) > MAX_TRAJECTORY.bytes) {
+    throw refuse(`is longer than ${MAX_TRAJECTORY.bytes} bytes`);
+  }
+  // A container takes two characters at least.
+  if (text.length > 2 * MAX_TRAJECTORY.containers && containersIn(value) > MAX_TRAJECTORY.containers) {
+    throw refuse(`holds more than ${MAX_TRAJECTORY.containers} objects and lists`);
+  }
+  return text;
+}
+
+function containersIn(value: unknown): number {
+  if (typeof value !== "object" || value === null) return 0;
+  let count = 1;
+  for (const key in value) count += containersIn((value as Record<string, unknown>)[key]);
+  return count;
 }
 
 /** Of each group a line, a list that holds it without its trajectories, and then a line per trajectory. */
@@ -58,3 +83,19 @@ export function* groupLines(groups: readonly TrajectoryGroup[]): Generator<strin
     for (const trajectory of trajectories) yield `${JSON.stringify(trajectory)}\n`;
   }
 }
+
+/** The same in turns, as bytes. @throws ValidationError as `groupsInMemory` */
+export async function* groupLinesInTurns(groups: readonly TrajectoryGroup[]): AsyncGenerator<Uint8Array> {
+  let lines = "";
+  for await (const entry of groupsInMemory(groups).entries()) {
+    const text = await entry.text();
+    lines += "group" in entry ? `[${text}]\n` : `${text}\n`;
+    if (lines.length < WRITTEN_AT_ONCE) continue;
+    yield Buffer.from(lines);
+    lines = "";
+  }
+  yield Buffer.from(lines);
+}
+
+/** Characters, about. */
+const WRITTEN_AT_ONCE = 2 ** 18;

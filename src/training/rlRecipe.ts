@@ -6,7 +6,7 @@ import type { Store } from "../store/store.js";
 import type { TrainingJobCreateParams } from "../types/training.js";
 import type { Trajectory } from "../types/trajectories.js";
 import { groupAdvantages, normaliseBatch, trajectoryWeight, type Weighted } from "./advantages.js";
-import { computedTokens } from "./estimate.js";
+import { computedTokens, computedTokensOf } from "./estimate.js";
 import type { GroupFields, GroupSource } from "./groupSource.js";
 import type { TrainingBase, TrainingOptions } from "./host.js";
 import type { Learner } from "./learner.js";
@@ -158,8 +158,7 @@ export async function planUnits(
   const isHeldOut = policy.validation ? await heldOut(policy.validation, teaching.length, 0) : new Set<number>();
   const [kept, trained] = [true, false].map((held) => teaching.filter((_, g) => isHeldOut.has(g) === held));
   for (const part of [kept!, trained!]) normaliseBatch(part.flat(), policy.balance);
-  const groupRows = trained!.map((items) => items.flatMap(policyRows));
-  const units = unitsOf(groupRows, optimizerStep).filter((unit) => unit.rows.length > 0);
+  const units = unitsOf(await policyRows(trained!), optimizerStep).filter((unit) => unit.rows.length > 0);
   const trajectories = rewards.reduce((sum, ofGroup) => sum + ofGroup.length, 0);
   const offPolicyShare = total.trained > 0 ? total.offPolicy / total.trained : 0;
   const warnings: string[] = [];
@@ -184,7 +183,7 @@ export async function planUnits(
   }
   return {
     units,
-    heldOut: kept!.flatMap((items) => items.flatMap(policyRows)),
+    heldOut: (await policyRows(kept!)).flat(),
     counts: {
       num_groups_submitted: rewards.length,
       num_groups_trainable: teaching.length,
@@ -200,15 +199,27 @@ export async function planUnits(
   };
 }
 
-function policyRows({ rows, advantage, weight }: PlannedTrajectory): PolicyRow[] {
-  return rows.map((row) => ({
-    tokens: row.tokens,
-    trained: row.trained,
-    temperatures: row.temperatures,
-    oldLogprobs: row.logprobs,
-    advantages: new Float32Array(row.tokens.length).fill(advantage),
-    weights: new Float32Array(row.tokens.length).fill(weight),
-  }));
+/** By group. */
+async function policyRows(groups: readonly PlannedTrajectory[][]): Promise<PolicyRow[][]> {
+  const byGroup: PolicyRow[][] = [];
+  for (const items of groups) {
+    const ofGroup: PolicyRow[] = [];
+    for (const { rows, advantage, weight } of items) {
+      for (const row of rows) {
+        ofGroup.push({
+          tokens: row.tokens,
+          trained: row.trained,
+          temperatures: row.temperatures,
+          oldLogprobs: row.logprobs,
+          advantages: new Float32Array(row.tokens.length).fill(advantage),
+          weights: new Float32Array(row.tokens.length).fill(weight),
+        });
+      }
+      while (shouldYield()) await yieldToEventLoop();
+    }
+    byGroup.push(ofGroup);
+  }
+  return byGroup;
 }
 
 function unitsOf(groups: readonly PolicyRow[][], optimizerStep: TrainingOptions["optimizerStep"]): Unit[] {
@@ -271,7 +282,7 @@ export async function createRlRecipe(
     const rates = learningRates({ peak: policy.learningRate, ...policy.schedule }, plan.units.length);
     const versions = { referenceVersion, startVersion };
     const validation = validationOf(plan, policy, versions);
-    const perStep = plan.units.map((unit) => computedTokens(unit.rows));
+    const perStep = await computedTokensOf(plan.units);
     const total = perStep.reduce((sum, tokens) => sum + tokens, 0);
     // Of weights other than the trained ones.
     const passes = Number(policy.klReference !== null) + Number(policy.precalculateLogprobs);

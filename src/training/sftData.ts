@@ -6,6 +6,7 @@ import type { ReadableStream } from "node:stream/web";
 import { AnnealError, ModelFileError, systemReason, ValidationError } from "../errors.js";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import { jsonReason } from "../json.js";
+import { stringifyInTurns } from "../jsonPieces.js";
 import { openRegularFile } from "../regularFile.js";
 import { streamFile } from "../store/durableFiles.js";
 import { type ConversationError, contentText } from "../text/index.js";
@@ -108,16 +109,27 @@ export async function* readExamples(file: string, name: string): AsyncGenerator<
 }
 
 /** Conversations that a request holds itself, as the lines of a file. @throws ValidationError for the first that is none. */
-export async function conversationLines(data: readonly unknown[]): Promise<string[]> {
-  const lines: string[] = [];
+export async function* conversationLines(data: readonly unknown[]): AsyncGenerator<Uint8Array> {
+  if (data.length === 0) throw ValidationError.at("data", "holds no conversation");
+  let lines = "";
   for (const [i, value] of data.entries()) {
-    checkConversation(value, (message) => ValidationError.at(`data.${i}`, message));
-    lines.push(`${JSON.stringify(value)}\n`);
+    const refuse = (message: string) => ValidationError.at(`data.${i}`, message);
+    checkConversation(value, refuse);
+    const line = await stringifyInTurns(value);
+    if (line.length > MAX_LINE_BYTES / 4 && Buffer.byteLength(line) > MAX_LINE_BYTES) {
+      throw refuse(`is longer than ${MAX_LINE_BYTES} bytes`);
+    }
+    lines += `${line}\n`;
     while (shouldYield()) await yieldToEventLoop();
+    if (lines.length < WRITTEN_AT_ONCE) continue;
+    yield Buffer.from(lines);
+    lines = "";
   }
-  if (lines.length === 0) throw ValidationError.at("data", "holds no conversation");
-  return lines;
+  yield Buffer.from(lines);
 }
+
+/** Characters, about. */
+const WRITTEN_AT_ONCE = 2 ** 18;
 
 /** How many `readExamples` would give. @throws TrainingDataError when the file cannot be read. */
 export async function countExamples(file: string, name: string): Promise<number> {

@@ -9,6 +9,7 @@ import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
 import { Engine } from "../../src/anneal.js";
 import { openStore, type Store } from "../../src/store/store.js";
+import { loggedGroups } from "../fixtures/loggedGroups.js";
 import { type Acknowledged, JOBS_PER_MODEL, jobRequest, sftLines } from "./busyWork.js";
 
 /** Rounds of work that end by SIGKILL. `KILL_ROUNDS=100 npx vitest run test/jobs/killed.test.ts` looks longer. */
@@ -112,8 +113,8 @@ it("ends every job once, with the weights of an undisturbed run, however often i
         }
         if (line.type === "step deleted") expect(store.checkpoints.get(line.model, line.step)).toBeNull();
         if (line.type === "log" && !gone.has(line.model)) {
-          const marks = [...store.trajectories.read(line.model, { split: "val" })].map(
-            ({ group }) => group.trajectories[0]!.metadata?.mark,
+          const marks = loggedGroups(store, line.model, { split: "val" }).map(
+            (group) => group.trajectories[0]!.metadata?.mark,
           );
           expect(marks).toContain(line.mark);
         }

@@ -3,6 +3,8 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { loggedGroups } from "../fixtures/loggedGroups.js";
+import { longestTurn } from "../fixtures/longestTurn.js";
 import { type Body, Harness } from "./harness.js";
 
 let server: Harness;
@@ -124,15 +126,54 @@ it("are never objects of this thread as a whole, be they of one group", { timeou
   }
   // As objects each would be several times its bytes.
   expect(most - before).toBeLessThan(3 * megabytes * 2 ** 20);
-  const logged = [...server.engine.core.store.trajectories.read(model, { split: "val" })];
-  const sizes = logged.map(({ group }) => group.trajectories.length);
+  const logged = loggedGroups(server.engine.core.store, model, { split: "val" });
+  const sizes = logged.map((group) => group.trajectories.length);
   expect(Math.max(...sizes)).toBeGreaterThan(1000);
   expect(sizes.reduce((sum, size) => sum + size, 0)).toBe(2 * Math.max(...sizes));
-  for (const { group } of logged) {
+  for (const group of logged) {
     expect(group).toMatchObject({ metadata: { scenario_id: "s" }, logs: ["x"] });
     const rewards = group.trajectories.map(({ reward }) => reward);
     expect(rewards).toEqual(rewards.map((_, t) => 1 - (t % 2)));
   }
+});
+
+it("are read back a piece at a time, and by the application in turns", { timeout: 240_000 }, async () => {
+  const id = await server.makeModel("readback");
+  const megabytes = 24;
+  expect(
+    (await post(`/v1/preview/models/${id}/log`, streamed('{"split":"val",', trajectoryGroups(megabytes, 1e9)))).status,
+  ).toBe(200);
+  await server.engine.models.log(id, {
+    split: "val",
+    trajectory_groups: [{ trajectories: [] }, { trajectories: [], logs: ["x"] }],
+  });
+  const path = `/v1/preview/models/${id}/trajectories`;
+  let bytes = 0;
+  let most = 0;
+  const heap = () => process.memoryUsage().heapUsed;
+  const before = heap();
+  const turn = await longestTurn(async () => {
+    for await (const chunk of (await server.request("GET", path)).body!) {
+      bytes += chunk.byteLength;
+      most = Math.max(most, heap());
+    }
+  });
+  expect(bytes).toBeGreaterThan(megabytes * 2 ** 20);
+  expect(most - before).toBeLessThan(1.5 * bytes);
+  let page: unknown;
+  const turnInProcess = await longestTurn(async () => {
+    page = await server.engine.models.trajectories(id);
+  });
+  expect((await server.call("GET", path)).body).toEqual(page);
+  expect(Math.max(turn, turnInProcess)).toBeLessThan(100);
+  // A model that goes while its groups are read breaks the answer off: half of it is never taken for the whole.
+  const leaving = (await server.request("GET", path)).body!.getReader();
+  await leaving.read();
+  await server.engine.models.delete(id);
+  const rest = (async () => {
+    while (!(await leaving.read()).done);
+  })();
+  await expect(rest).rejects.toThrow("deleted");
 });
 
 it("say what is wrong with them, as small ones do", { timeout: 120_000 }, async () => {

@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { loggedGroups } from "../fixtures/loggedGroups.js";
 import { Harness } from "./harness.js";
 
 let server: Harness;
@@ -200,7 +201,7 @@ describe("POST /v1/preview/models/{id}/log", () => {
     expect(data[0]!.metrics["val/reward_std_dev"]).toBeCloseTo(Math.sqrt(3) / 4, 12);
     expect(data[0]!.metrics["val/exception_rate"]).toBeCloseTo(0.2, 12);
     expect(data[0]!.metrics["val/correct"]).toBeCloseTo(0.75, 12);
-    expect([...server.engine.core.store.trajectories.read(id, { split: "val" })]).toHaveLength(2);
+    expect(loggedGroups(server.engine.core.store, id, { split: "val" })).toHaveLength(2);
   });
 
   it("refuses a missing reward and a missing split", async () => {

@@ -1,4 +1,4 @@
-// A JSON body with trajectory groups, of any size: it goes to the disk as it comes and is read there.
+// Trajectory groups of any size, in a JSON body or in memory: they go to the disk as they come and are read there.
 
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -8,6 +8,10 @@ import { readGroupsBody } from "../../schemas/groupsFile.js";
 import { validate } from "../../schemas/validate.js";
 import { streamFile } from "../../store/durableFiles.js";
 import type { HomeFiles } from "../../store/homeFiles.js";
+import { groupLinesInTurns } from "../../training/groupSource.js";
+import type { TrajectoryGroup } from "../../types/trajectories.js";
+import { sizeLeft } from "../../valueSize.js";
+import { withTemporaryFile } from "./temporaryFile.js";
 
 /**
  * `use` is given the body's other fields, checked, and the file with the groups, as `groupsInFile` reads it; the file is gone
@@ -37,4 +41,17 @@ export async function withGroupsBody<S extends z.ZodObject, T>(
   } finally {
     files.remove(folder);
   }
+}
+
+/** Values inside groups that are few enough to be written at once: a matter of a few milliseconds. */
+const WRITTEN_AT_ONCE = 10_000;
+
+/** As `withGroupsBody`, for groups in memory; `groups` is null where they are few. @throws ValidationError, DiskFullError */
+export async function withGroups<T>(
+  files: HomeFiles,
+  groups: readonly TrajectoryGroup[],
+  use: (groups: string | null) => Promise<T>,
+): Promise<T> {
+  if (sizeLeft(groups, WRITTEN_AT_ONCE) >= 0) return use(null);
+  return withTemporaryFile(files, groupLinesInTurns(groups), use);
 }

@@ -5,7 +5,8 @@ import { modelCreate, modelExport, modelImport, modelRollback } from "../../sche
 import { metricQuery, trajectoryQuery } from "../../schemas/pages.js";
 import { trajectoryLog } from "../../schemas/trajectories.js";
 import { validate, validateInTurns } from "../../schemas/validate.js";
-import type { ModelRecord } from "../../store/records.js";
+import type { ModelRecord, Slice } from "../../store/records.js";
+import type { LoggedGroupRecord } from "../../store/trajectories.js";
 import { writeInitialCheckpoint } from "../../training/checkpointFiles.js";
 import { describeCheckpoint } from "../../training/describeCheckpoint.js";
 import { type GroupSource, groupsInFile } from "../../training/groupSource.js";
@@ -34,8 +35,8 @@ import type { EngineCore } from "../core/core.js";
 import { diagnostics } from "../core/diagnostics.js";
 import { servedName } from "../core/modelNames.js";
 import { withGroupsBody } from "./groupsBody.js";
+import { describeGroup, groupIdPrefix, groupsPageText, readGroup } from "./loggedGroups.js";
 
-const groupIdPrefix = "group-";
 const rowIdPrefix = "row-";
 
 function toModel({ id, entity, project, name, baseModel, runId }: ModelRecord): Model {
@@ -264,20 +265,30 @@ export class Models implements ModelsResource {
   trajectories(modelId: string, query: TrajectoryQuery = {}, options?: RequestOptions): PageRequest<LoggedGroup> {
     const page = async (after: string | null | undefined): Promise<Page<LoggedGroup>> => {
       options?.signal?.throwIfAborted();
-      const asked = validate(trajectoryQuery, { ...query, after }, { from: "query", strict: this.#view.strict });
-      const model = accessModel(this.#core.store, this.#view.caller, modelId);
-      const position = asked.after == null ? null : Number(asked.after.slice(groupIdPrefix.length));
-      const { items, hasMore } = this.#core.store.trajectories.list(model.id, { ...asked, after: position });
-      const groups = items.map(({ position, step, split, group, recordedAt }) => ({
-        id: `${groupIdPrefix}${position}`,
-        step,
-        split,
-        group,
-        recorded_at: new Date(recordedAt).toISOString(),
-      }));
+      const { items, hasMore } = this.#logged(modelId, { ...query, after });
+      const groups: LoggedGroup[] = [];
+      for (const item of items) {
+        const { recorded_at, ...described } = describeGroup(item);
+        const group = await readGroup(this.#core.store.trajectories.rows(item.position));
+        groups.push({ ...described, group, recorded_at });
+        options?.signal?.throwIfAborted();
+      }
       return makePage(groups, hasMore, page);
     };
     return new PagePromise(() => page(query.after));
+  }
+
+  /** @internal The same page as JSON, in pieces, for groups of any size. */
+  trajectoriesText(modelId: string, query: TrajectoryQuery): Iterator<string> {
+    const { items, hasMore } = this.#logged(modelId, query);
+    return groupsPageText(items, hasMore, this.#core.store.trajectories.rows);
+  }
+
+  #logged(modelId: string, query: TrajectoryQuery): Slice<LoggedGroupRecord> {
+    const asked = validate(trajectoryQuery, query, { from: "query", strict: this.#view.strict });
+    const model = accessModel(this.#core.store, this.#view.caller, modelId);
+    const after = asked.after == null ? null : Number(asked.after.slice(groupIdPrefix.length));
+    return this.#core.store.trajectories.list(model.id, { ...asked, after });
   }
 
   metrics(modelId: string, query: MetricQuery = {}, options?: RequestOptions): PageRequest<MetricRow> {

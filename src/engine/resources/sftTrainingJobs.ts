@@ -1,7 +1,7 @@
 import { ValidationError } from "../../errors.js";
 import { sftTrainingJobCreate } from "../../schemas/jobs.js";
 import { validateInTurns } from "../../schemas/validate.js";
-import { writeFileDurably } from "../../store/durableFiles.js";
+import { moveFile } from "../../store/durableFiles.js";
 import { resolveTrainingData, trainingDataName } from "../../training/dataLocation.js";
 import { dataCopy, writeJobRequest } from "../../training/jobRequest.js";
 import type { RequestOptions, SftTrainingJobsResource } from "../../types/client.js";
@@ -9,6 +9,7 @@ import type { SftTrainingJobCreateParams, TrainingJobCreated } from "../../types
 import { accessModel, checkEntity, readerOf, type View } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
 import { queueJob } from "./queueJob.js";
+import { withTemporaryFile } from "./temporaryFile.js";
 
 /** What messages call the data that a request holds itself. */
 const GIVEN_DATA = "the data given";
@@ -39,12 +40,13 @@ export class SftTrainingJobs implements SftTrainingJobsResource {
     }
     if (request.data != null) {
       const { conversationLines } = await import("../../training/sftData.js");
-      const lines = await conversationLines(request.data);
-      checkRateCount(settings, lines.length);
-      options?.signal?.throwIfAborted();
-      return queueJob(this.#core, model, "sft", (jobId) => {
-        writeJobRequest(store.files, jobId, { kind: "sft", config, data: GIVEN_DATA });
-        writeFileDurably(dataCopy(store.files, jobId), lines);
+      checkRateCount(settings, request.data.length);
+      return withTemporaryFile(store.files, conversationLines(request.data), async (file) => {
+        options?.signal?.throwIfAborted();
+        return queueJob(this.#core, model, "sft", (jobId) => {
+          writeJobRequest(store.files, jobId, { kind: "sft", config, data: GIVEN_DATA });
+          moveFile(file, dataCopy(store.files, jobId));
+        });
       });
     }
     const { data, name } = this.#locate(request.training_data_url!);

@@ -14,7 +14,7 @@ import type { JobQuery, PageQuery } from "../../types/queries.js";
 import type { TrainingEvent, TrainingJob, TrainingJobCreated, TrainingJobCreateParams } from "../../types/training.js";
 import { accessJob, accessModel, readerOf, type View } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
-import { withGroupsBody } from "./groupsBody.js";
+import { withGroups, withGroupsBody } from "./groupsBody.js";
 import { eventPage, followEvents } from "./jobEvents.js";
 import { queueJob } from "./queueJob.js";
 
@@ -48,7 +48,11 @@ export class TrainingJobs implements TrainingJobsResource {
   async create(params: TrainingJobCreateParams, options?: RequestOptions): Promise<TrainingJobCreated> {
     const request = await validateInTurns(trainingJobCreate, params, { strict: this.#view.strict });
     const { trajectory_groups: groups } = request;
-    return this.#queue(request, groupsInMemory(groups), groups, options);
+    return withGroups(this.#core.store.files, groups, (file) =>
+      file === null
+        ? this.#queue(request, groupsInMemory(groups), groups, options)
+        : this.#queue(request, groupsInFile(file), (target) => moveFile(file, target), options),
+    );
   }
 
   /** @internal As `create`, for a JSON body of any size. */
