@@ -136,16 +136,19 @@ export class HttpConnection {
     for (const [name, value] of Object.entries(query ?? {})) {
       if (value !== null && value !== undefined) url.searchParams.set(name, String(value));
     }
-    const raw = typeof body === "string" || body instanceof Uint8Array;
+    // Bytes of shared memory, which fetch does not take, come from nowhere here.
+    const raw =
+      typeof body === "string" || body instanceof Uint8Array ? (body as string | Uint8Array<ArrayBuffer>) : undefined;
     const headers: Record<string, string> = { authorization: `Bearer ${this.#apiKey}`, accept: "application/json" };
-    if (body !== undefined) headers["content-type"] = raw ? "application/octet-stream" : "application/json";
+    if (body !== undefined)
+      headers["content-type"] = raw === undefined ? "application/json" : "application/octet-stream";
     for (let attempt = 0; ; attempt++) {
       const delay = method === "GET" ? retryDelaysMs[attempt] : undefined;
       try {
         const response = await fetch(url, {
           method,
           headers,
-          body: body === undefined ? undefined : raw ? body : toJson(body),
+          body: body === undefined ? undefined : (raw ?? toJson(body)),
           signal,
         });
         if (response.ok || accept.includes(response.status)) return response;
