@@ -83,7 +83,7 @@ export async function compile(options = {}) {
     throw new CompileError(`unknown target "${target}"; known are ${Object.keys(TARGETS).join(", ")}`);
   const folder = join(NATIVE, "build", target ?? "Release");
   const output = resolve(options.output ?? join(folder, "anneal.node"));
-  const compiler = target ? [...zig(), "c++", "-target", TARGETS[target]] : hostCompiler(options.compiler);
+  const compiler = target ? compilerFor(target) : hostCompiler(options.compiler);
   const platform = target?.split("-")[0] ?? process.platform;
   const arch = target?.split("-")[1] ?? process.arch;
 
@@ -165,6 +165,16 @@ function hostCompiler(given = process.env.CXX) {
     `no C++ compiler: ${candidates.join(", ")} cannot be started; install g++ 12 or clang 15 or later (Debian: apt install g++, ` +
       "macOS: xcode-select --install), or name one in the environment variable CXX",
   );
+}
+
+/**
+ * The command that compiles for another platform.
+ * @param {string} target a platform of TARGETS
+ * @returns {string[]}
+ * @throws {CompileError} where Zig is not there
+ */
+export function compilerFor(target) {
+  return [...zig(), "c++", "-target", TARGETS[target]];
 }
 
 function zig() {

@@ -63,6 +63,13 @@ export const frameworks = (): string => installed(join(FOLDER, "frameworks"), FR
 export const nodeBinary = (name: "node22" | "node24" | "node26"): string =>
   tool(name, process.platform === "win32" ? "bin/node.exe" : "bin/node");
 
+/** Node of another platform, such as "linux-arm64". */
+export function foreignNode(target: string): string {
+  const [os, cpu] = target.split("-") as [string, string];
+  const name = `node-${os === "win32" ? "win" : os}-${cpu}`;
+  return join(installed(join(FOLDER, target), { [name]: "22" }), name, "bin", os === "win32" ? "node.exe" : "node");
+}
+
 /** Tarballs of everything that the root package depends on. */
 export function dependencyTarballs(): string[] {
   const tarballs = () => readdirSync(FOLDER).filter((entry) => entry.endsWith(".tgz"));
