@@ -6,7 +6,9 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
 const ROOT = fileURLToPath(new URL(".", import.meta.url));
-const { version, engines, dependencies } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+const { version, engines, dependencies, peerDependencies } = JSON.parse(
+  readFileSync(join(ROOT, "package.json"), "utf8"),
+);
 
 /**
  * @typedef {object} BundleOptions
@@ -15,7 +17,7 @@ const { version, engines, dependencies } = JSON.parse(readFileSync(join(ROOT, "p
  */
 
 /**
- * Everything but what must be installed, the `dependencies` of package.json, travels inside; the notices of what does are
+ * Everything but what must be installed, the `dependencies` and `peerDependencies` of package.json, travels inside; the notices of what does are
  * collected in `THIRD_PARTY.txt`.
  * @param {BundleOptions} options
  */
@@ -26,6 +28,7 @@ export async function bundle({ outdir, node = engines.node }) {
       "src/index.ts",
       "src/cli/main.ts",
       "src/text/textWorker.ts",
+      "src/runtime/onnx/onnxWorker.ts",
       "src/structuredOutputs/programWorker.ts",
       "src/schemas/groupsFileWorker.ts",
     ],
@@ -47,7 +50,7 @@ export async function bundle({ outdir, node = engines.node }) {
     // The same code without Node's file system, of which its other entry requires packages that are not there.
     alias: { nunjucks: "nunjucks/browser/nunjucks.js" },
     plugins: [onlyEnglish],
-    external: Object.keys(dependencies),
+    external: Object.keys({ ...dependencies, ...peerDependencies }),
   });
   removeOthers(outdir, new Set(Object.keys(metafile.outputs).map((path) => join(ROOT, path))));
   writeFileSync(join(outdir, "THIRD_PARTY.txt"), notices(Object.keys(metafile.inputs)));

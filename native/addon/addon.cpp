@@ -96,6 +96,7 @@ napi_value start(napi_env env, napi_value exports) {
                                                                {"weightTensors", function<weight_tensors>},
                                                                {"adapterTensors", function<adapter_tensors>},
                                                                {"load", function<load_model>},
+                                                               {"givenLogits", function<given_logits_model>},
                                                                {"cancellation", function<make_cancellation>},
                                                                {"policyLoss", function<policy_loss_binding>},
                                                                {"grammarVocabulary", function<grammar_vocabulary>},

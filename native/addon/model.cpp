@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "../backends/cpu/given_logits.h"
 #include "../backends/devices.h"
 #include "../weights/weight_files.h"
 #include "grammar_binding.h"
@@ -359,6 +360,28 @@ napi_value load_model(const Arguments& arguments) {
         handle->kernel_set = state->backend->name();
         return wrap(*environment, std::make_unique<Model>(js, std::move(handle)));
       });
+}
+
+napi_value given_logits_model(const Arguments& arguments) {
+  const Path path("options");
+  const auto options = arguments.at(0, path);
+  options.object();
+  const auto whole = [&](const char* name, int64_t most) {
+    return int(options.field(name, [&](Argument a) { return a.integer(1, most); }));
+  };
+  auto handle = std::make_shared<ModelHandle>();
+  handle->environment = Environment::of(arguments.js.env);
+  handle->given_logits = true;
+  handle->spec.vocab = whole("vocab", 1 << 22);
+  handle->spec.max_positions = whole("maxPositions", 1 << 24);
+  handle->pages = whole("pages", 1 << 24);
+  handle->bytes = 0;
+  auto state = std::make_shared<ModelState>();
+  state->backend = std::make_unique<cpu::GivenLogits>(handle->spec, *handle->environment->executor(), handle->pages);
+  state->stepper = std::make_unique<inference::Stepper>(*state->backend);
+  handle->kernel_set = state->backend->name();
+  handle->state = std::move(state);
+  return wrap(*handle->environment, std::make_unique<Model>(arguments.js, handle));
 }
 
 void define_model(Js js) {

@@ -33,6 +33,7 @@ struct ModelHandle {
   inference::Handles<AdapterRef> adapters;
   training::OpenTrainers trainers;
   std::vector<std::weak_ptr<TrainerHandle>> opened;
+  bool given_logits = false;  // computed elsewhere, and given with every step
 
   ~ModelHandle() { close(); }
   // Throws Failure "closed".
@@ -69,6 +70,8 @@ napi_value start_step(const std::shared_ptr<ModelHandle>& handle, const Argument
 void define_model(Js js);
 // load({config, tensors, dtype, kvPages, kernelSet?}, cancellation?) -> promise of a Model
 napi_value load_model(const Arguments& arguments);
+// givenLogits({vocab, maxPositions, pages}) -> a Model without weights: it samples from logits that come with its steps
+napi_value given_logits_model(const Arguments& arguments);
 // Throws Failure "invalid_argument" at `config` where the device does not have what a model asks for.
 void require(const backends::Device& device, const model::ModelSpec& spec, const Path& config);
 

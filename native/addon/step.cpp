@@ -39,6 +39,10 @@ Sequence read_sequence(const Argument& entry, const ModelHandle& handle) {
   s.prompt_logprobs = whole("promptLogprobs", -1, handle.spec.vocab);
   s.state_count = int(entry.field("states", [](Argument a) { return a.missing() ? 0 : a.integer(0, INT32_MAX); }));
   if (s.prompt_logprobs >= 0) entry.field("next", [&](Argument a) { s.next = a.int32s(); });
+  if (handle.given_logits)
+    entry.field("logits", [&](Argument a) {
+      if (!a.missing()) s.given_logits = a.floats();
+    });
   return s;
 }
 
@@ -104,7 +108,8 @@ napi_value start_step(const std::shared_ptr<ModelHandle>& handle, const Argument
   // Reading arguments may have run JavaScript (getters), which may have closed the model.
   handle->require_open();
   try {
-    inference::begin_step(step->sequences, {handle->spec.vocab, handle->spec.max_positions, handle->pages});
+    inference::begin_step(step->sequences,
+                          {handle->spec.vocab, handle->spec.max_positions, handle->pages, handle->given_logits});
   } catch (const model::InvalidInput& input) {
     invalid(path, input);
   }

@@ -45,6 +45,8 @@ struct Run {
   // Where the hidden states of the last `state_count` tokens go, after the final norm: [state_count][hidden], float32.
   float* states = nullptr;
   int state_count = 0;
+  // Of a model whose logits are computed elsewhere: rows [vocab] of the wanted tokens.
+  const float* given_logits = nullptr;
 };
 
 // Logits of a step, where the device keeps them: a row for every token of which they were wanted, in the order of runs

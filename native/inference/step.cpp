@@ -27,7 +27,19 @@ void check_ids(size_t entry, const char* field, const std::vector<int32_t>& ids,
                              (least < 0 ? ", -1 is none" : "")};
 }
 
+// A row for every token that is asked about a prompt, else one for the token that a draw follows.
+void check_given_logits(size_t i, const Sequence& s, int vocab) {
+  if (s.continues) throw InvalidInput{i, "tokens", -1, "must be given where logits are"};
+  if (s.state_count > 0) throw InvalidInput{i, "states", -1, "are not known of a model whose logits are given"};
+  const size_t rows = s.prompt_logprobs >= 0 ? s.tokens.size() : s.sample ? 1 : 0;
+  if (s.given_logits.size() != rows * size_t(vocab))
+    throw InvalidInput{i, "logits", -1,
+                       "holds " + std::to_string(s.given_logits.size()) + " values, " + std::to_string(rows) +
+                           " rows of " + std::to_string(vocab) + " are needed"};
+}
+
 void check_sequence(size_t i, Sequence& s, const StepLimits& limits) {
+  if (limits.given_logits) check_given_logits(i, s, limits.vocab);
   if (s.continues) {
     if (!s.slot || s.slot->latest == 0)
       throw InvalidInput{i, "tokens", -1, "must be given: the slot has no sampled token to go on from"};
@@ -145,6 +157,9 @@ bool Stepper::compute(std::vector<Sequence>& sequences) {
                                   : samples && last      ? WantedLogits::last
                                                          : WantedLogits::none;
       runs_.push_back({s.tokens.data() + done, n, s.position + done, s.blocks.data(), s.adapter, wanted});
+      if (wanted != WantedLogits::none && !s.given_logits.empty())
+        runs_.back().given_logits =
+            s.given_logits.data() + (wanted == WantedLogits::all ? int64_t(done) * backend_.spec().vocab : 0);
       if (const int state = std::max(done, first_state); state < done + n) {
         runs_.back().states = s.states.data() + int64_t(state - first_state) * hidden;
         runs_.back().state_count = done + n - state;

@@ -11,6 +11,7 @@ namespace anneal::inference {
 // What of a model bounds a step.
 struct StepLimits {
   int vocab, max_positions, pages;
+  bool given_logits = false;  // they are computed elsewhere and come with the sequences
 };
 
 struct Sequence {
@@ -25,7 +26,10 @@ struct Sequence {
   int output_index = 0;      // of the token drawn, not counting those forced before it
   int jump = 0;              // tokens at most that are taken after the one drawn, while no other is permitted
   int prompt_logprobs = -1;  // >= 0: of every token, with so many of the most likely ones
-  int state_count = 0;       // of the last so many tokens, the hidden states after the final norm are wanted
+  // Of a model whose logits are computed elsewhere: of every token with prompt_logprobs, else of the last where one is
+  // drawn; [rows][vocab].
+  std::vector<float> given_logits;
+  int state_count = 0;  // of the last so many tokens, the hidden states after the final norm are wanted
 
   // Set by begin_step.
   int most = 0;                 // tokens at most: those after a draw are known only when the step runs

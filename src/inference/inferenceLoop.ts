@@ -2,7 +2,7 @@
 // the device computes one, the tokens of the one before are detokenized, checked for stops and handed out. The next
 // step starts from tokens that stay on the device, so a choice that has just ended costs one discarded row.
 
-import { ClosedError, RateLimitError } from "../errors.js";
+import { BadRequestError, ClosedError, RateLimitError } from "../errors.js";
 import type { DeviceModel, StepOutput, StepSequence } from "../runtime/runtime.js";
 import type { Tokenizer } from "../text/index.js";
 import { type EmbeddingInput, EmbeddingRequest } from "./embeddingRequest.js";
@@ -86,7 +86,7 @@ export class InferenceLoop {
     this.policy = options.scheduler;
   }
 
-  /** Width of hidden states. */
+  /** Width of hidden states; 0: the device does not give any. */
   get hidden(): number {
     return this.device.config.hidden;
   }
@@ -124,6 +124,12 @@ export class InferenceLoop {
    */
   submitEmbedding(request: EmbeddingInput, signal?: AbortSignal): EmbeddingRequest {
     this.checkRoom(signal);
+    if (this.hidden === 0) {
+      throw new BadRequestError("this model gives logits only, no hidden states that a vector could be made of", {
+        code: "no_hidden_states",
+        param: "model",
+      });
+    }
     return this.queue(new EmbeddingRequest(request, this.arrivals++, this.hidden, this.onEnd), signal);
   }
 

@@ -100,6 +100,8 @@ export interface NativeAddon {
     },
     cancellation?: NativeCancellation,
   ): Promise<NativeModel>;
+  /** A model without weights: its steps bring `logits` with them, of every token with promptLogprobs, else of the last. */
+  givenLogits(options: { vocab: number; maxPositions: number; pages: number }): NativeModel;
   grammarVocabulary(
     tokens: Uint8Array,
     offsets: Int32Array,

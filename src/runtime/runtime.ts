@@ -10,4 +10,5 @@ export {
   prepareVocabulary,
   weightTensors,
 } from "./nativeRuntime.js";
+export { OnnxDecoder } from "./onnx/onnxDecoder.js";
 export type * from "./policyLoss.js";

@@ -1,16 +1,29 @@
 import type { ToolFormat } from "../toolFormats.js";
 import type { Logger } from "./logger.js";
 
+/** How ONNX Runtime computes a model. */
+export interface OnnxOptions {
+  /**
+   * Which of a folder's graphs: what transformers.js calls `dtype`, such as "fp32", "fp16", "q4", "int8". Default: the one that
+   * config.json names, else "fp32", else the only one.
+   */
+  variant?: string;
+  /** What computes: "cpu" (the default), or another that onnxruntime-node has on this machine, such as "cuda", "dml", "coreml". */
+  executionProvider?: string;
+}
+
 /** A base model to serve. */
 export interface ModelOptions {
   /** The name that requests use; default: the folder's name. */
   id?: string;
-  /** A Hugging Face folder. */
+  /** A Hugging Face folder: weights as safetensors, else as ONNX. */
   path: string;
   /** Type of the weights in memory; default: that of the folder's files. */
   dtype?: "auto" | "float32" | "bfloat16";
   /** KV pages of 64 positions that all its sequences share; default: from the memory there is. */
   kvPages?: number;
+  /** Computes the folder's ONNX, also where it has weights of the other kind. */
+  onnx?: OnnxOptions;
 }
 
 /** AdamW with decoupled decay. */
@@ -37,6 +50,8 @@ export interface EngineOptions {
   device?: "auto" | "cpu";
   /** Type of every model that does not set its own. */
   dtype?: "auto" | "float32" | "bfloat16";
+  /** How models in ONNX are computed that do not say it themselves. */
+  onnx?: OnnxOptions;
   /** Compute threads of the process, 256 at most; default: its cores. */
   threads?: number;
   /** Bytes that weights and KV pages may take; default: three quarters of what is available. */

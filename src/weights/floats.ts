@@ -1,5 +1,7 @@
 // The types in which weights are stored, and the numbers that they stand for.
 
+import { widenFloat16 } from "../halfFloats.js";
+
 export type FloatType = "F32" | "BF16" | "F16";
 
 /** Little-endian values, exactly. `raw` starts at a multiple of their size in its buffer. */
@@ -13,16 +15,6 @@ function widenBfloat16(values: Uint16Array): Float32Array {
   const bits = new Uint32Array(values.length);
   for (let i = 0; i < values.length; i++) bits[i] = values[i]! << 16;
   return new Float32Array(bits.buffer);
-}
-
-function widenFloat16(values: Uint16Array): Float32Array {
-  return Float32Array.from(values, (bits) => {
-    const sign = bits & 0x8000 ? -1 : 1;
-    const exponent = (bits >> 10) & 31;
-    const fraction = bits & 1023;
-    if (exponent === 31) return fraction ? Number.NaN : sign * Number.POSITIVE_INFINITY;
-    return exponent === 0 ? sign * fraction * 2 ** -24 : sign * (1024 + fraction) * 2 ** (exponent - 25);
-  });
 }
 
 /** The nearest values of the type, ties to even. */

@@ -1,4 +1,6 @@
 export { readAdapterFolder, writeAdapterFolder } from "./adapterFolder.js";
+export { JsonFields } from "./jsonFields.js";
 export { noModelFolder } from "./noModelFolder.js";
+export { isOnnxFolder, openOnnxFolder } from "./onnxFolder.js";
 export { readSafetensors, safetensorsPieces, writeSafetensors } from "./safetensors.js";
 export { openWeightFolder, type WeightFolder } from "./weightFolder.js";

@@ -20,7 +20,10 @@ constexpr int64_t kInlineMacs = 2 << 20;
 }  // namespace
 
 CpuBackend::CpuBackend(std::unique_ptr<Model> model, Pool& pool, int pages)
-    : model_(std::move(model)), pool_(pool), pages_(model_->spec, model_->kernels) {
+    : model_(std::move(model)),
+      pool_(pool),
+      pages_(model_->spec, model_->kernels),
+      sampler_(model_->kernels, pool, model_->spec.vocab) {
   pages_.reserve(pages);
   train_memory_ = std::make_shared<TrainMemorySlot>();
 }
@@ -118,27 +121,7 @@ void CpuBackend::read_states(Team& team, int row0, int rows, float* to) {
 bool CpuBackend::sample(const backends::Logits& logits, std::span<const RowRequest> requests,
                         std::span<RowResult> results) {
   const MatrixStore& rows = static_cast<const HostLogits&>(logits).values;
-  const Kernels& k = model_->kernels;
-  const int vocab = model_->spec.vocab;
-  scratch_.resize(size_t(pool_.workers()));
-  for (SamplerScratch& scratch : scratch_) scratch.size(vocab);
-  return pool_.each(int64_t(requests.size()), [&](int64_t index, int worker) {
-    const RowRequest& r = requests[size_t(index)];
-    RowResult& out = results[size_t(index)];
-    const float* row = rows.at(r.row);
-    SamplerScratch& scratch = scratch_[size_t(worker)];
-    if (r.prompt_top >= 0) out.prompt = row_logprobs(k, row, vocab, r.prompt_token, r.prompt_top, scratch);
-    if (!r.draw) return;
-    if (r.given >= 0) {
-      out.sampled = given(k, *r.draw, row, r.given, scratch);
-      return;
-    }
-    const uint32_t* mask = r.mask;
-    if (r.other_mask &&
-        !std::binary_search(r.likeliest.begin(), r.likeliest.end(), int32_t(std::max_element(row, row + vocab) - row)))
-      mask = r.other_mask;
-    out.sampled = cpu::sample(k, *r.draw, row, r.output, mask, scratch);
-  });
+  return sampler_.sample([&](int row) { return rows.at(row); }, requests, results);
 }
 
 AdapterRef CpuBackend::load_adapter(const LoraSpec& lora, const AdapterValues& values) {

@@ -2,7 +2,7 @@
 #pragma once
 #include "adapter.h"
 #include "batch.h"
-#include "sampler.h"
+#include "row_sampler.h"
 
 namespace anneal::cpu {
 
@@ -46,7 +46,7 @@ class CpuBackend final : public backends::Backend {
   RowStore attention_, normed_;
   std::vector<int> order_, first_row_, logit_rows_;
   HostLogits logits_;
-  std::vector<SamplerScratch> scratch_;  // [worker]
+  RowSampler sampler_;
   std::shared_ptr<TrainMemorySlot> train_memory_;
 };
 

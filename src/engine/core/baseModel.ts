@@ -13,17 +13,20 @@ import {
   TokenizerError,
 } from "../../text/index.js";
 import type { ModelOptions } from "../../types/options.js";
-import { noModelFolder, openWeightFolder } from "../../weights/index.js";
+import { noModelFolder } from "../../weights/index.js";
 import { diagnostics } from "./diagnostics.js";
 import { type GenerationDefaults, readGenerationDefaults } from "./generationDefaults.js";
 import { planPages } from "./memoryPlan.js";
+import { type OpenedWeights, openWeights } from "./openedWeights.js";
 import { embeddedModel, type ResolvedOptions } from "./options.js";
 
-/** A loaded Hugging Face folder. */
+/** A loaded folder. */
 export interface BaseModel {
   /** The name that requests use. */
   readonly id: string;
   readonly folder: string;
+  /** "onnx": not trained. */
+  readonly format: OpenedWeights["format"];
   readonly config: ModelSpec;
   /** Positions that a sequence may have. */
   readonly contextLength: number;
@@ -83,58 +86,55 @@ export async function loadBaseModel(
   // All at once; of several faults the one of the weights' folder is told, whichever is found first.
   const reading = [loadText(folder), readGenerationDefaults(folder)] as const;
   for (const read of reading) read.catch(() => {});
-  const weights = await openWeightFolder(folder);
-  const [{ tokenizer, template }, generationConfig] = await Promise.all(reading);
-  const { config, tensors } = weights;
-  if (tokenizer.vocabSize > config.vocab) {
-    throw new ModelFileError(
-      join(folder, "tokenizer.json"),
-      `has tokens up to ${tokenizer.vocabSize - 1}, the model only ${config.vocab} of them`,
-    );
+  const weights = await openWeights(runtime, folder, model, options, budget.total);
+  try {
+    const [{ tokenizer, template }, generationConfig] = await Promise.all(reading);
+    const { config, needs, dtype } = weights;
+    if (tokenizer.vocabSize > config.vocab) {
+      throw new ModelFileError(
+        join(folder, "tokenizer.json"),
+        `has tokens up to ${tokenizer.vocabSize - 1}, the model only ${config.vocab} of them`,
+      );
+    }
+    const contextLength = Math.min(options.contextLength ?? config.maxPositions, config.maxPositions);
+    const limits = { contextLength, maxSequences: options.maxSequences };
+    // A model too large for its share may still fit what there is.
+    const bytes = Math.max(budget.share ?? budget.total, Math.min(budget.total, needs.weights * 1.5));
+    const kvPages =
+      model.kvPages ?? Math.min(planPages(id, needs, bytes, limits), budget.maxPages ?? Number.POSITIVE_INFINITY);
+    const [device, hash] = await Promise.all([
+      weights.load(kvPages, (fraction) => diagnostics.modelProgress.publish({ id, fraction, bytes: needs.weights })),
+      weights.hash(),
+    ]);
+    const loop = new InferenceLoop(device, tokenizer, {
+      maxSequences: options.maxSequences,
+      tokenBudget: options.tokenBudget,
+      maxQueue: options.maxQueue,
+      scheduler: options.scheduler,
+      contextLength,
+    });
+    const { mtimeMs } = await stat(join(folder, "config.json"));
+    const seconds = (performance.now() - started) / 1000;
+    diagnostics.modelLoad.publish({ id, folder, dtype, bytes: device.bytes, kvPages, seconds });
+    options.logger.info("model loaded", { id, dtype, bytes: device.bytes, kvPages, seconds });
+    return {
+      id,
+      folder,
+      format: weights.format,
+      config: device.config,
+      contextLength: loop.contextLength,
+      tokenizer,
+      template,
+      generationConfig,
+      hash,
+      device,
+      loop,
+      created: Math.floor(mtimeMs / 1000),
+    };
+  } catch (error) {
+    weights.close();
+    throw error;
   }
-  const contextLength = Math.min(options.contextLength ?? config.maxPositions, config.maxPositions);
-  const wanted = model.dtype ?? options.dtype;
-  const dtype = wanted === "auto" ? weights.dtype : wanted;
-  const needs = runtime.memory(config, dtype);
-  const limits = { contextLength, maxSequences: options.maxSequences };
-  // A model too large for its share may still fit what there is.
-  const bytes = Math.max(budget.share ?? budget.total, Math.min(budget.total, needs.weights * 1.5));
-  const kvPages =
-    model.kvPages ?? Math.min(planPages(id, needs, bytes, limits), budget.maxPages ?? Number.POSITIVE_INFINITY);
-  const [device, hash] = await Promise.all([
-    runtime.load({
-      config,
-      tensors,
-      dtype,
-      kvPages,
-      onProgress: (fraction) => diagnostics.modelProgress.publish({ id, fraction, bytes: needs.weights }),
-    }),
-    weights.hash(),
-  ]);
-  const loop = new InferenceLoop(device, tokenizer, {
-    maxSequences: options.maxSequences,
-    tokenBudget: options.tokenBudget,
-    maxQueue: options.maxQueue,
-    scheduler: options.scheduler,
-    contextLength,
-  });
-  const { mtimeMs } = await stat(join(folder, "config.json"));
-  const seconds = (performance.now() - started) / 1000;
-  diagnostics.modelLoad.publish({ id, folder, dtype, bytes: device.bytes, kvPages, seconds });
-  options.logger.info("model loaded", { id, dtype, bytes: device.bytes, kvPages, seconds });
-  return {
-    id,
-    folder,
-    config,
-    contextLength: loop.contextLength,
-    tokenizer,
-    template,
-    generationConfig,
-    hash,
-    device,
-    loop,
-    created: Math.floor(mtimeMs / 1000),
-  };
 }
 
 export async function closeBaseModel({ tokenizer, loop, device }: BaseModel): Promise<void> {

@@ -25,11 +25,14 @@ const path = z
   .min(1)
   .refine((text) => !text.includes("\0"), "must not hold a zero byte");
 
+const onnx = z.strictObject({ variant: z.string().min(1).optional(), executionProvider: z.string().min(1).optional() });
+
 const modelOptions = z.strictObject({
   id: z.string().min(1).optional(),
   path,
   dtype: dtype.optional(),
   kvPages: count.optional(),
+  onnx: onnx.optional(),
 });
 
 const logger = z.custom<Logger>(
@@ -59,6 +62,7 @@ const engineOptions = z.object({
     .optional(),
   device: z.enum(["auto", "cpu"]).default("auto"),
   dtype: dtype.default("auto"),
+  onnx: onnx.default({}),
   threads: count.max(MAX.threads).optional(),
   memoryLimit: z.number().positive().optional(),
   logger: logger.optional(),

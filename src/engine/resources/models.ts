@@ -119,6 +119,12 @@ export class Models implements ModelsResource {
       throw ValidationError.at("base_model", `there is no base model "${base_model}" here; there is ${served}`);
     }
     if (early) return early;
+    if (base.format === "onnx") {
+      throw ValidationError.at("base_model", `"${base_model}" is an ONNX model, which is not trained`, "value_error", {
+        code: "not_trainable",
+        hint: "serve the Hugging Face folder that the ONNX folder was made from, and train that",
+      });
+    }
 
     const id = randomUUID();
     const folder = store.files.temporary();

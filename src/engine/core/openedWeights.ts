@@ -1,0 +1,88 @@
+// The weights of a folder, opened: what is known of them before they are in memory, and how they get there.
+
+import { availableParallelism } from "node:os";
+import { InsufficientMemoryError, ModelFileError } from "../../errors.js";
+import { type DeviceModel, type ModelSpec, OnnxDecoder, type Runtime } from "../../runtime/runtime.js";
+import type { ModelOptions } from "../../types/options.js";
+import { isOnnxFolder, type JsonFields, openOnnxFolder, openWeightFolder } from "../../weights/index.js";
+import type { MemoryNeeds } from "./memoryPlan.js";
+import type { ResolvedOptions } from "./options.js";
+
+export interface OpenedWeights {
+  /** "onnx": not trained. */
+  readonly format: "safetensors" | "onnx";
+  readonly config: Pick<ModelSpec, "vocab" | "maxPositions">;
+  readonly needs: MemoryNeeds;
+  /** What they are computed in. */
+  readonly dtype: string;
+  hash(): Promise<string>;
+  /** Once. */
+  load(kvPages: number, onProgress: (fraction: number) => void): Promise<DeviceModel>;
+  /** Lets go of what has been opened, where it is not loaded. */
+  close(): void;
+}
+
+/** @throws ModelFileError naming what is wrong with the folder; InsufficientMemoryError where `bytes` cannot hold it. */
+export async function openWeights(
+  runtime: Runtime,
+  folder: string,
+  model: ModelOptions,
+  options: ResolvedOptions,
+  bytes: number,
+): Promise<OpenedWeights> {
+  if (model.onnx !== undefined || (await isOnnxFolder(folder))) return openOnnx(folder, model, options, bytes);
+  const weights = await openWeightFolder(folder);
+  const { config, tensors } = weights;
+  const wanted = model.dtype ?? options.dtype;
+  const dtype = wanted === "auto" ? weights.dtype : wanted;
+  return {
+    format: "safetensors",
+    config,
+    needs: runtime.memory(config, dtype),
+    dtype,
+    hash: () => weights.hash(),
+    load: (kvPages, onProgress) => runtime.load({ config, tensors, dtype, kvPages, onProgress }),
+    close() {},
+  };
+}
+
+/** Positions by the names that configurations give them. */
+const POSITIONS = ["max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "seq_length"];
+
+async function openOnnx(
+  folder: string,
+  model: ModelOptions,
+  options: ResolvedOptions,
+  available: number,
+): Promise<OpenedWeights> {
+  const { variant, executionProvider = "cpu" } = { ...options.onnx, ...model.onnx };
+  const { config: whole, file, bytes, hash } = await openOnnxFolder(folder, variant);
+  if (bytes > available) throw new InsufficientMemoryError(`the graph ${file}`, bytes, available, "models");
+  // Of models that see as well, the part that reads and writes.
+  const config = whole.object("text_config") ?? whole;
+  const maxPositions = positionsOf(config);
+  const threads = options.threads ?? availableParallelism();
+  const decoder = await OnnxDecoder.open({ file, executionProvider, threads });
+  try {
+    const vocab = decoder.vocab ?? config.integer("vocab_size", 1, 2 ** 22);
+    const sizes = { vocab, maxPositions, bytes };
+    return {
+      format: "onnx",
+      config: { vocab, maxPositions },
+      needs: { weights: bytes, page: decoder.pageBytes },
+      dtype: executionProvider,
+      hash,
+      load: (kvPages) => decoder.load(sizes, kvPages),
+      close: () => decoder.close(),
+    };
+  } catch (error) {
+    decoder.close();
+    throw error;
+  }
+}
+
+function positionsOf(config: JsonFields): number {
+  const name = POSITIONS.find((one) => config.get(one) !== null);
+  if (name !== undefined) return config.integer(name, 1, 2 ** 24);
+  throw new ModelFileError(config.file, `says nowhere how many positions there are (${POSITIONS.join(", ")})`);
+}

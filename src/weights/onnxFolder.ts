@@ -1,0 +1,91 @@
+// A folder of ONNX in the layout of transformers.js and optimum: config.json and tokenizer beside model*.onnx, which stand in `onnx` or in
+// the folder itself.
+
+import { createHash } from "node:crypto";
+import { createReadStream, existsSync } from "node:fs";
+import { readdir, stat } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { ModelFileError } from "../errors.js";
+import { JsonFields } from "./jsonFields.js";
+
+export interface OnnxFolder {
+  readonly config: JsonFields;
+  /** The graph. */
+  readonly file: string;
+  /** Of the graph and of the weights beside it. */
+  readonly bytes: number;
+  /** SHA-256, as hex, of the graph and of the weights beside it. A pass over the files, made once. */
+  hash(): Promise<string>;
+}
+
+const FOLDERS = ["onnx", ""];
+
+/** Whether the folder holds ONNX and no weights of Hugging Face's. */
+export async function isOnnxFolder(folder: string): Promise<boolean> {
+  if (existsSync(join(folder, "model.safetensors")) || existsSync(join(folder, "model.safetensors.index.json"))) {
+    return false;
+  }
+  return (await variantsOf(folder)).size > 0;
+}
+
+/**
+ * Finds the graph of a variant ("fp32", "fp16", "q4", "int8", "q8" and so on: what transformers.js calls `dtype`). Default: the
+ * one that config.json names, else "fp32", else the only one.
+ * @throws ModelFileError naming what is there when the variant is not, or when several could be meant.
+ */
+export async function openOnnxFolder(folder: string, variant?: string): Promise<OnnxFolder> {
+  const config = await JsonFields.read(join(folder, "config.json"));
+  const variants = await variantsOf(folder);
+  const named = config.object("transformers.js_config")?.get("dtype");
+  const [only] = variants.size === 1 ? variants.keys() : [];
+  const name = variant ?? [named, "fp32", only].find((one) => variants.has(one as string)) ?? null;
+  const file = variants.get(name as string);
+  if (file === undefined) {
+    const asked = name === null ? "has several variants, one of which must be named" : `has no variant "${name}"`;
+    const known = [...variants.keys()].join(", ");
+    throw new ModelFileError(folder, variants.size === 0 ? "has no model*.onnx" : `${asked}; there is ${known}`, {
+      code: "onnx_variant",
+    });
+  }
+  const files = [file, ...(await dataFiles(file))];
+  let hash: Promise<string> | undefined;
+  return {
+    config,
+    file,
+    bytes: (await Promise.all(files.map((one) => stat(one)))).reduce((sum, { size }) => sum + size, 0),
+    hash() {
+      hash ??= hashFiles(files);
+      return hash;
+    },
+  };
+}
+
+/** Graphs by what transformers.js calls their `dtype`. */
+async function variantsOf(folder: string): Promise<Map<string, string>> {
+  const found = new Map<string, string>();
+  for (const place of FOLDERS) {
+    for (const entry of (await readdir(join(folder, place)).catch(() => [])).sort()) {
+      const suffix = /^model(?:_(\w+))?\.onnx$/.exec(entry);
+      if (!suffix) continue;
+      const variant = suffix[1] === undefined ? "fp32" : suffix[1] === "quantized" ? "q8" : suffix[1];
+      if (!found.has(variant)) found.set(variant, join(folder, place, entry));
+    }
+  }
+  return found;
+}
+
+/** Weights that do not stand in the graph: `model.onnx_data`, `model.onnx_data_1`, `model.onnx.data`. */
+async function dataFiles(file: string): Promise<string[]> {
+  const entries = await readdir(dirname(file));
+  const [folder, name] = [dirname(file), basename(file)];
+  return entries
+    .filter((entry) => entry.startsWith(`${name}_data`) || entry === `${name}.data`)
+    .sort()
+    .map((entry) => join(folder, entry));
+}
+
+async function hashFiles(files: readonly string[]): Promise<string> {
+  const hash = createHash("sha256");
+  for (const file of files) for await (const chunk of createReadStream(file)) hash.update(chunk as Buffer);
+  return hash.digest("hex");
+}
