@@ -48,6 +48,8 @@ export const engineFlags = {
   ...homeFlags,
   model: models,
   dtype: choice("TYPE", ["auto", "float32", "bfloat16"]),
+  "onnx-variant": text("NAME", "of models in ONNX: fp32, fp16, q4, int8 and so on (default: what the folder names)"),
+  "execution-provider": text("NAME", "that computes models in ONNX (default cpu)"),
   threads: integer("N", "compute threads"),
   "memory-limit": bytes("SIZE", "for weights and cache, such as 6GiB"),
   "context-length": integer("N", "tokens of a sequence at most"),
@@ -81,9 +83,11 @@ export function readEngineOptions(values: Values<typeof engineFlags>): EngineOpt
     alpha: values["adapter-alpha"],
     targets: values["adapter-target"],
   });
+  const onnx = given({ variant: values["onnx-variant"], executionProvider: values["execution-provider"] });
   return given<EngineOptions>({
     models: values.model,
     dtype: values.dtype,
+    onnx: Object.keys(onnx).length > 0 ? onnx : undefined,
     threads: values.threads,
     memoryLimit: values["memory-limit"],
     contextLength: values["context-length"],

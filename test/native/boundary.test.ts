@@ -2,6 +2,7 @@
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { AnnealError } from "../../src/errors.js";
+import { nativeAddon } from "../../src/runtime/nativeAddon.js";
 import {
   adapterTensors,
   type DeviceModel,
@@ -414,4 +415,62 @@ it("takes nothing but what it asks for, whatever is passed", async () => {
   runtime.setThreads(2);
   const own = model.openSlot(plainSlot());
   expect((await model.step([sequence({ slot: own })])).tokens[0]).toBeGreaterThanOrEqual(0);
+});
+
+describe("a model whose logits are given", () => {
+  const vocab = 40;
+  const open = () => nativeAddon().givenLogits({ vocab, maxPositions: 128, pages: 2 });
+  const row = (best: number) => new Float32Array(vocab).fill(-1).fill(2, best, best + 1);
+
+  it("samples from them, and tells log-probabilities of prompts", async () => {
+    const given = open();
+    const slot = given.openSlot({ ...plainSlot(), temperature: 0, topLogprobs: 1 });
+    const sampled = await given.step([{ ...sequence({ slot }), logits: row(7) } as StepSequence]);
+    const logprob = 2 - Math.log(Math.exp(2) + (vocab - 1) * Math.exp(-1));
+    expect(sampled.tokens[0]).toBe(7);
+    expect(sampled.logprobs[0]).toBeCloseTo(logprob, 5);
+    const logits = Float32Array.from([...row(4), ...row(5), ...row(6)]);
+    const asked = { slot, promptLogprobs: 1, next: ids(4, 9, -1), logits };
+    const { prompt, tokens } = await given.step([sequence(asked)]);
+    expect(tokens[0]).toBe(6);
+    expect(prompt[0]!.map(({ rank, topIds }) => [rank, topIds[0]])).toEqual([
+      [1, 4],
+      [vocab, 5],
+      [0, 6],
+    ]);
+    given.close();
+  });
+
+  it.each<[string, object]>([
+    ["sequences[0].logits", { logits: new Float32Array(vocab - 1) }],
+    ["sequences[0].logits", { logits: new Float64Array(vocab) }],
+    ["sequences[0].logits", {}],
+    ["sequences[0].logits", { logits: row(1), promptLogprobs: 0, next: ids(1, 2, 3) }],
+    ["sequences[0].tokens", { tokens: null, logits: row(1) }],
+    ["sequences[0].states", { states: 1, logits: row(1) }],
+    ["sequences[0].blocks[0]", { blocks: ids(2), logits: row(1) }],
+  ])("refuses %s, case %#", async (param, change) => {
+    const given = open();
+    const slot = given.openSlot({ ...plainSlot(), temperature: 0 });
+    const error = await failure(() => given.step([sequence({ slot, ...change })]));
+    expect(error).toMatchObject({ code: "invalid_argument", param });
+    given.close();
+  });
+
+  it("has no weights to train or adapt", async () => {
+    const given = open();
+    const { spec } = await caseAdapter("qwen3");
+    for (const call of [
+      () => given.trainWeights(),
+      () => given.trainAdapter(spec, 1n, null),
+      () => given.loadAdapter(spec, []),
+    ]) {
+      expect((await failure(call)).code).toBe("internal_error");
+    }
+    given.close();
+    for (const wrong of [{ vocab: 0 }, { pages: 0 }, { maxPositions: 2 ** 30 }]) {
+      const error = await failure(() => nativeAddon().givenLogits({ vocab, maxPositions: 128, pages: 2, ...wrong }));
+      expect(error.param).toBe(`options.${Object.keys(wrong)[0]}`);
+    }
+  });
 });

@@ -116,7 +116,6 @@ it.skipIf(!canMeasureTurns)("leaves the event loop free while a graph runs", asy
   const started = performance.now();
   const turn = await longestTurn(() => engine.chat.completions.create(request));
   const whole = performance.now() - started;
-  console.log("TURN", turn, whole);
   expect(turn).toBeLessThan(Math.max(whole / 3, 30));
 });
 
