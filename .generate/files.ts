@@ -11,6 +11,7 @@ import * as health from "../src/schemas/health.js";
 import * as jobs from "../src/schemas/jobs.js";
 import * as models from "../src/schemas/models.js";
 import * as pages from "../src/schemas/pages.js";
+import * as publish from "../src/schemas/publish.js";
 import * as tokens from "../src/schemas/tokens.js";
 import * as trajectories from "../src/schemas/trajectories.js";
 import { HttpMetrics } from "../src/server/httpMetrics.js";
@@ -35,6 +36,7 @@ const FILES: readonly [file: string, from: string, schemas: Schemas][] = [
   ["artifacts", "artifacts.ts", schemasOf(artifacts)],
   ["health", "health.ts", schemasOf(health)],
   ["models", "models.ts", schemasOf(models)],
+  ["publish", "publish.ts", schemasOf(publish)],
   ["trajectories", "trajectories.ts", schemasOf(trajectories)],
   ["training", "jobs.ts", schemasOf(jobs).filter((schema) => schema !== jobs.jobQuery)],
   ["queries", "pages.ts and jobs.ts", [...schemasOf(pages), jobs.jobQuery]],

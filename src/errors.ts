@@ -136,6 +136,20 @@ export class DiskFullError extends UnavailableError {
   }
 }
 
+/** 502: a server of another engine that this one depends on refused, could not be reached, or does not agree with it. */
+export class RemoteServerError extends statusClass(502, "remote_refused") {
+  /** The status that it answered with; null: it gave no such answer. */
+  readonly remoteStatus: number | null;
+
+  constructor(
+    message: string,
+    { remoteStatus = null, ...detail }: Partial<ErrorDetail> & { remoteStatus?: number | null },
+  ) {
+    super(message, detail);
+    this.remoteStatus = remoteStatus;
+  }
+}
+
 /** Another process has the home folder open. */
 export class HomeLockedError extends ConflictError {
   /** The process that has it open. */

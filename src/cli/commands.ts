@@ -11,6 +11,7 @@ import { exportModel } from "./export.js";
 import { home } from "./home.js";
 import { keys } from "./keys.js";
 import { models } from "./models.js";
+import { publish } from "./publish.js";
 import { runs } from "./runs.js";
 import { serve } from "./serve.js";
 import { train } from "./train.js";
@@ -22,6 +23,7 @@ export const commands: readonly (Command | CommandGroup)[] = [
   train,
   models,
   exportModel,
+  publish,
   runs,
   bench,
   home,

@@ -109,7 +109,7 @@ export async function connect(url: string, options: { apiKey: string }): Promise
   const modelPath = (id: string, rest = "") => `${preview}/models/${segment(id)}${rest}`;
   const post = <T>(path: string, body: unknown, options?: RequestOptions) =>
     http.json<T>(path, { method: "POST", body, ...options });
-  return {
+  const client: AnnealClient = {
     apiKey: options.apiKey,
     fetch: http.fetch,
     chat: { completions: completions(http) },
@@ -120,6 +120,10 @@ export async function connect(url: string, options: { apiKey: string }): Promise
       retrieve: (id, options) => http.json<Model>(modelPath(id), { ...options }),
       delete: (id, options) => http.json<ModelDeleted>(modelPath(id), { method: "DELETE", ...options }),
       export: (id, params, options) => post(modelPath(id, "/export"), params, options),
+      async publish(id, params, options) {
+        const { publishCheckpoint } = await import("../remote/publish.js");
+        return publishCheckpoint(client, id, params, options);
+      },
       rollback: (id, step, options) => post(modelPath(id, "/rollback"), { step }, options),
       log: (id, params, options) => post(modelPath(id, "/log"), params, options),
       trajectories: (id, query = {}, options) =>
@@ -161,4 +165,5 @@ export async function connect(url: string, options: { apiKey: string }): Promise
     async close() {},
     async [Symbol.asyncDispose]() {},
   };
+  return client;
 }

@@ -1,6 +1,7 @@
 import { inspect } from "node:util";
 import { BadRequestError, ValidationError } from "../errors.js";
 import { experimentalConfig, MAX_RUN_NAME } from "../schemas/jobs.js";
+import { modelPublish } from "../schemas/publish.js";
 import { validate } from "../schemas/validate.js";
 import { resolvePolicy } from "../training/index.js";
 import type { GatherOptions, TrainOptions } from "../types/gather.js";
@@ -34,6 +35,7 @@ const GATHERING: { [K in keyof GatherOptions<unknown>]-?: Rule } = {
   maxExceptions: ["a number, at least 0", (value) => typeof value === "number" && value >= 0],
   seed: ["a whole number", (value) => typeof value === "bigint" || Number.isSafeInteger(value)],
   scoreGroup: called,
+  rollouts: object,
   onProgress: called,
   signal: ["an AbortSignal", (value) => value instanceof AbortSignal],
 };
@@ -53,6 +55,7 @@ const TRAINING: { [K in keyof TrainOptions<unknown>]-?: Rule } = {
   groupsPerStep: whole(1),
   validation: list,
   config: object,
+  publish: object,
   earlyStopping: [
     "{ patience, threshold? }: a whole number, at least 1, and a number, at least 0",
     (value) => {
@@ -70,24 +73,60 @@ const needed = new Set(["model", "scenarios", "rollout", "groupSize", "steps"]);
 /** @throws BadRequestError naming the first option that is unknown, missing, or not what it must be. */
 export function checkGatherOptions(options: object): void {
   check(options as Options, GATHERING);
+  checkRollouts((options as Options).rollouts as Options | undefined);
 }
 
 /** As `checkGatherOptions`; ValidationError naming what the jobs would refuse of `config`, before anything is rolled out. */
 export function checkTrainOptions(options: object): void {
   check(options as Options, TRAINING);
-  const { config, validation, earlyStopping, keepBest } = options as Options;
+  checkRollouts((options as Options).rollouts as Options | undefined);
+  const { config, validation, earlyStopping, keepBest, publish } = options as Options;
   const needing = earlyStopping === undefined ? (keepBest ? "keepBest" : null) : "earlyStopping";
   if (needing && !(validation as unknown[] | undefined)?.length) {
     throw new BadRequestError(`${needing} needs validation scenarios to judge by`, { param: needing });
   }
+  if (publish !== undefined) checkPublish(publish as Options, validation as unknown[] | undefined);
   if (config === undefined) return;
+  named("config", () => resolvePolicy(validate(experimentalConfig, config, { strict: true }), 0));
+}
+
+/** Its ValidationError as one of an option. */
+function named(option: string, work: () => unknown): void {
   try {
-    resolvePolicy(validate(experimentalConfig, config, { strict: true }), 0);
+    work();
   } catch (error) {
     if (!(error instanceof ValidationError)) throw error;
     const fieldOf = (loc: string[]) => loc.filter((part) => part !== "body" && part !== "experimental_config");
-    throw new ValidationError(error.issues.map((issue) => ({ ...issue, loc: ["config", ...fieldOf(issue.loc)] })));
+    throw new ValidationError(error.issues.map((issue) => ({ ...issue, loc: [option, ...fieldOf(issue.loc)] })));
   }
+}
+
+function checkRollouts(rollouts: Options | undefined): void {
+  if (rollouts === undefined) return;
+  const { publishEvery = 1, maxLogprobDifference, ...target } = rollouts;
+  const [rule, holds] = whole(1);
+  if (!holds(publishEvery)) throw badOption("rollouts.publishEvery", rule, publishEvery);
+  const isBound = typeof maxLogprobDifference === "number" && maxLogprobDifference >= 0;
+  if (maxLogprobDifference !== undefined && !isBound) {
+    throw badOption("rollouts.maxLogprobDifference", "a number, at least 0", maxLogprobDifference);
+  }
+  checkTarget("rollouts", target, ["step", "latest"]);
+}
+
+function checkPublish(publish: Options, validation: unknown[] | undefined): void {
+  const { when = "step", ...target } = publish;
+  if (when !== "step" && when !== "best") throw badOption("publish.when", '"step" or "best"', when);
+  if (when === "best" && !validation?.length) {
+    throw new BadRequestError("publish.when needs validation scenarios to judge by", { param: "publish.when" });
+  }
+  checkTarget("publish", target, ["step"]);
+}
+
+/** What `models.publish` would refuse, before anything is rolled out. */
+function checkTarget(option: string, target: Options, none: readonly string[]): void {
+  const own = none.find((name) => target[name] !== undefined);
+  if (own) throw new BadRequestError(`there is no option ${option}.${own}`, { param: `${option}.${own}` });
+  named(option, () => validate(modelPublish, target, { strict: true }));
 }
 
 function check(options: Options, rules: Readonly<Record<string, Rule>>): void {

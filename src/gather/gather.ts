@@ -1,9 +1,11 @@
 // Rollouts of many scenarios, some at a time, gathered into groups.
 
 import { setMaxListeners } from "node:events";
+import { BadRequestError } from "../errors.js";
+import type { CompletionSource } from "../remote/remoteRollouts.js";
 import { deriveSeed } from "../seeds.js";
 import type { AnnealClient } from "../types/client.js";
-import type { GatherOptions } from "../types/gather.js";
+import type { GatherOptions, RemoteRollouts } from "../types/gather.js";
 import type { Model } from "../types/models.js";
 import type { Trajectory, TrajectoryException, TrajectoryGroup } from "../types/trajectories.js";
 import { badOption, checkGatherOptions } from "./checkOptions.js";
@@ -22,8 +24,36 @@ const DEFAULT_EXCEPTION_SHARE = 0.5;
 
 export async function gather<S>(client: AnnealClient, options: GatherOptions<S>): Promise<TrajectoryGroup[]> {
   checkGatherOptions(options);
-  const model = await pin(client, options.model, options.signal);
-  return (await gatherPinned(client, model, options, "gather")).groups;
+  const { source, model } = await rolloutModel(client, options);
+  return (await gatherPinned(source, model, options, "gather")).groups;
+}
+
+/** Where completions are drawn from, and what the model is called there. */
+async function rolloutModel<S>(
+  client: AnnealClient,
+  { model, rollouts, signal }: GatherOptions<S>,
+): Promise<{ source: CompletionSource; model: PinnedModel }> {
+  if (!rollouts) return { source: client, model: await pin(client, model, signal) };
+  if (typeof model === "string") {
+    const hint = "name a registered model, such as models.retrieve answers with";
+    throw new BadRequestError("rollouts of another server need a model whose checkpoint it can be given", {
+      param: "model",
+      hint,
+    });
+  }
+  const { remoteSource } = await import("../remote/remoteRollouts.js");
+  return { source: remoteSource(rollouts), model: await publishForRollouts(client, model, rollouts, signal) };
+}
+
+/** Has the server of the rollouts serve the model's latest step, under that step's name only. */
+export async function publishForRollouts(
+  client: AnnealClient,
+  model: Model,
+  { publishEvery: _, maxLogprobDifference: __, ...target }: RemoteRollouts,
+  signal?: AbortSignal,
+): Promise<PinnedModel> {
+  const { name, step } = await client.models.publish(model.id, { ...target, latest: false }, { signal });
+  return { name, step };
 }
 
 /** The model's latest step, by a name that stays with it. */
@@ -44,7 +74,7 @@ function stepOfName(name: string): number | null {
 
 /** `purpose` separates the seeds of different uses of one run and step. */
 export async function gatherPinned<S>(
-  client: AnnealClient,
+  source: CompletionSource,
   model: PinnedModel,
   options: Omit<GatherOptions<S>, "model">,
   purpose: string,
@@ -77,7 +107,7 @@ export async function gatherPinned<S>(
     const rolloutSignal = AbortSignal.any([signal, limit.signal]);
     setMaxListeners(0, rolloutSignal);
     try {
-      const outcome = await runRollout(client, model, scenarios[group]!, rollout, {
+      const outcome = await runRollout(source, model, scenarios[group]!, rollout, {
         seed: deriveSeed(seed, purpose, model.step ?? 0, group, member),
         signal: rolloutSignal,
       });

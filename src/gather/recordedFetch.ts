@@ -8,7 +8,6 @@ import type {
   ChatCompletionCreateParams,
   ToolCall,
 } from "../types/chat.js";
-import type { RecordedRequest } from "./recorder.js";
 
 export interface RecordedFetchOptions {
   /** The engine's HTTP face. */
@@ -17,7 +16,7 @@ export interface RecordedFetchOptions {
   signal: AbortSignal;
   /** Fills in what a rollout's completion needs; null: not one of this model, to be passed on as it is. */
   prepare(body: ChatCompletionCreateParams): ChatCompletionCreateParams | null;
-  record(request: RecordedRequest, completion: ChatCompletion): void;
+  record(request: ChatCompletionCreateParams, completion: ChatCompletion): void;
 }
 
 export function recordedFetch(options: RecordedFetchOptions): typeof fetch {

@@ -2,9 +2,9 @@
 
 import { inspect } from "node:util";
 import { AnnealError, BadRequestError } from "../errors.js";
+import type { CompletionSource } from "../remote/remoteRollouts.js";
 import { requestSeed } from "../seeds.js";
-import type { ChatCompletionCreateParams, ChatMessageParam } from "../types/chat.js";
-import type { AnnealClient } from "../types/client.js";
+import type { ChatCompletion, ChatCompletionCreateParams, ChatMessageParam } from "../types/chat.js";
 import type { Rollout, RolloutCompletionParams, RolloutContext, RolloutResult } from "../types/gather.js";
 import type { Trajectory } from "../types/trajectories.js";
 import { recordedFetch } from "./recordedFetch.js";
@@ -27,7 +27,7 @@ export interface RolloutOutcome {
 
 /** Rejects with what the rollout throws, with `signal.reason`, or when the reward is no finite number. */
 export async function runRollout<S>(
-  client: AnnealClient,
+  source: CompletionSource,
   model: PinnedModel,
   scenario: S,
   rollout: Rollout<S>,
@@ -36,7 +36,7 @@ export async function runRollout<S>(
   const recorder = new RolloutRecorder();
   const started = new Date();
   const begin = performance.now();
-  const context = createContext(client, model, scenario, recorder, seed, signal);
+  const context = createContext(source, model, scenario, recorder, seed, signal);
   const result = await untilAborted(() => rollout(context), signal);
   const {
     reward: given,
@@ -76,7 +76,7 @@ export function rewardOf(value: unknown): number | null {
 }
 
 function createContext<S>(
-  client: AnnealClient,
+  source: CompletionSource,
   model: PinnedModel,
   scenario: S,
   recorder: RolloutRecorder,
@@ -90,6 +90,7 @@ function createContext<S>(
   const prepare = <P extends ChatCompletionCreateParams>(params: P): P | null => {
     if (params.model != null && params.model !== model.name) return null;
     return {
+      ...source.defaults,
       ...params,
       model: model.name,
       seed: params.seed ?? requestSeed(seed, completions++),
@@ -98,14 +99,17 @@ function createContext<S>(
     };
   };
 
+  const record = (request: ChatCompletionCreateParams, completion: ChatCompletion) =>
+    recorder.record(request, source.record?.(request, completion) ?? completion);
+
   const complete: RolloutContext<S>["complete"] = async (params: RolloutCompletionParams) => {
     if ((params as ChatCompletionCreateParams).stream) {
       const hint = "stream through the rollout's fetch";
       throw new BadRequestError("a rollout's own completions cannot be streamed", { param: "stream", hint });
     }
     const prepared = prepare(params);
-    const completion = await client.chat.completions.create({ ...(prepared ?? params), stream: false }, { signal });
-    if (prepared) recorder.record(prepared, completion);
+    const completion = await source.chat.completions.create({ ...(prepared ?? params), stream: false }, { signal });
+    if (prepared) record(prepared, completion);
     return completion;
   };
 
@@ -121,11 +125,11 @@ function createContext<S>(
     },
     complete,
     fetch: recordedFetch({
-      fetch: client.fetch,
-      apiKey: client.apiKey,
+      fetch: source.fetch,
+      apiKey: source.apiKey,
       signal,
       prepare,
-      record: (request, completion) => recorder.record(request, completion),
+      record,
     }),
     signal,
     seed,

@@ -2,6 +2,7 @@
 
 import { groupAdvantages, meanOf, means, rewardDeviation } from "../training/index.js";
 import type { PhaseReport, RewardReport, StepReport } from "../types/gather.js";
+import type { ModelPublished } from "../types/publish.js";
 import type { TrainingStartedEvent } from "../types/training.js";
 import type { TrajectoryException, TrajectoryGroup } from "../types/trajectories.js";
 import type { Gathered } from "./gather.js";
@@ -13,6 +14,8 @@ export interface JobAccount {
   step: number;
   /** Payload of the first event. */
   started: TrainingStartedEvent["data"] | null;
+  /** Of its first gradient step. */
+  first: Record<string, number>;
   /** Means over its gradient steps. */
   metrics: Record<string, number>;
   trainedTokens: number;
@@ -21,6 +24,9 @@ export interface JobAccount {
 export interface StepAccount {
   gathered: Gathered;
   job: JobAccount;
+  /** Of rollouts that another server made; null: this engine made them. */
+  staleness: number | null;
+  published: ModelPublished | null;
   baseline: RewardReport | null;
   validation: { report: RewardReport; tokens: number } | null;
   /** Of all steps of the run, this one last. */
@@ -53,12 +59,19 @@ export function reportStep(account: StepAccount): StepReport {
       validation: validation?.tokens ?? 0,
     },
     seconds: account.seconds,
+    remote: account.staleness === null ? null : { staleness: account.staleness, logprobDifference: differenceOf(job) },
+    published: account.published,
     best: ranked[0] ?? null,
     median: ranked[Math.floor((ranked.length - 1) / 2)] ?? null,
     worst: ranked.at(-1) ?? null,
     warnings: warningsOf(account),
     groups: gathered.groups,
   };
+}
+
+function differenceOf({ first }: JobAccount): { mean: number; max: number } | null {
+  const { logprob_difference_mean: mean, logprob_difference_max: max } = first;
+  return mean === undefined || max === undefined ? null : { mean, max };
 }
 
 export function rewardReport(groups: readonly TrajectoryGroup[]): RewardReport {

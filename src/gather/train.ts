@@ -8,6 +8,7 @@ import type { ExperimentalConfig, TrainingEvent, TrainingRun } from "../types/tr
 import { endsEarly, isValidated, keepBest, type Standing, standingAfter, standingOf } from "./bestStep.js";
 import { checkTrainOptions } from "./checkOptions.js";
 import { type Gathered, gatherPinned, pin, pinnedAt } from "./gather.js";
+import { openRolloutServer, Publisher, withSamplerBound } from "./remote.js";
 import type { PinnedModel } from "./rollout.js";
 import { openRun, tellingOfSessions, waitForJobs } from "./run.js";
 import { type JobAccount, reportStep, rewardReport } from "./stepReport.js";
@@ -39,17 +40,21 @@ export async function* train<S>(
   }
   // The run may have been cut off between its last step and this.
   if (options.keepBest && made > 0 && hasEnded) await keepBest(client, options, run, standing);
+  const publisher = new Publisher(client, options);
+  if (made > 0) await publisher.catchUp(standing);
+  const server = options.rollouts && (await openRolloutServer(client, options, options.rollouts));
   for (let index = made; index < steps && !endsEarly(standing, options); index++) {
     await waitForJobs(client, options);
     // The latest step, whoever made it.
     const policy = await pin(client, model, signal);
+    const sampler = server ? await server.at(policy) : policy;
     const first = (policy.step ?? 0) * perStep;
     const chosen = Array.from({ length: perStep }, (_, i) => scenarios[chosenAt(first + i)]!);
-    const onProgress = progressOf(options, "rollout", policy);
+    const onProgress = progressOf(options, "rollout", sampler);
     const [gathered, rolloutSeconds] = await timed(
-      gatherPinned(client, policy, { ...options, seed, scenarios: chosen, onProgress }, "train"),
+      gatherPinned(server?.source ?? client, sampler, { ...options, seed, scenarios: chosen, onProgress }, "train"),
     );
-    const config = configAt(options, index);
+    const config = withSamplerBound(configAt(options, index), options.rollouts);
     const [job, trainingSeconds] = await timed(runJob(client, { ...options, config }, run, policy, gathered));
     const after = validation ? await validate(client, pinnedAt(model, job.step), options, seed) : null;
     const entropy = job.metrics["loss/entropy"];
@@ -58,9 +63,12 @@ export async function* train<S>(
     const endedEarly = index + 1 < steps && endsEarly(standing, options);
     const isLast = endedEarly || index + 1 === steps;
     const keptAs = options.keepBest && isLast ? await keepBest(client, options, run, standing) : null;
+    const published = await publisher.after(job.step, standing.best?.step === job.step, keptAs);
     yield reportStep({
       gathered,
       job,
+      staleness: server ? (policy.step ?? 0) - (sampler.step ?? 0) : null,
+      published,
       baseline,
       validation: after,
       entropies,
@@ -115,7 +123,7 @@ async function runJob<S>(
 ): Promise<JobAccount> {
   const request = { model_id: model.id, trajectory_groups: gathered.groups, experimental_config: config ?? null, run };
   const { id } = await client.trainingJobs.create(request, { signal });
-  const account: JobAccount = { id, step: 0, started: null, metrics: {}, trainedTokens: 0 };
+  const account: JobAccount = { id, step: 0, started: null, first: {}, metrics: {}, trainedTokens: 0 };
   const payloads: Record<string, number>[] = [];
   let total = 0;
   const progress = (phase: TrainProgress["phase"], holder?: TrainProgress["holder"]) =>
@@ -152,6 +160,7 @@ async function runJob<S>(
     if (signal?.aborted) await client.trainingJobs.cancel(id);
     throw error;
   }
+  account.first = payloads[0] ?? {};
   account.metrics = Object.fromEntries(means(payloads));
   account.trainedTokens = payloads.reduce((sum, data) => sum + (data.num_trainable_tokens ?? 0), 0);
   return account;

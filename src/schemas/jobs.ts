@@ -93,6 +93,10 @@ export const experimentalConfig = named(
     mask_prob_ratio: field(z.boolean().nullish(), "Leave out tokens whose ratio is outside of the clip.", {
       default: false,
     }),
+    max_logprob_difference: field(
+      fraction.nullish(),
+      "The job fails, before it has changed anything, when the logprobs that the trained tokens of its first group were sampled with differ by more than this on average, in nats, from those that the weights it begins with give them. For samplers that are other programs. Default: no bound.",
+    ),
     max_negative_advantage_importance_sampling_weight: field(
       fraction.nullish(),
       "Ratios are at most this, before they are clipped. Default: 0, no bound.",

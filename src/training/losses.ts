@@ -57,6 +57,33 @@ function policyMetrics(metrics: NativeMetrics, settings: PolicyLossSettings): Re
   };
 }
 
+/**
+ * `loss`, which also measures how far the logprobs that trained tokens were sampled with are from the computed ones: those of
+ * the weights that a row's old logprobs are of, where these are not the sampled ones, else the new ones.
+ */
+export function measuringSampler(loss: LossFunction, rows: readonly PolicyRow[]): LossFunction {
+  return (values) => {
+    const result = loss(values);
+    let sum = 0;
+    let largest = 0;
+    let count = 0;
+    for (const [r, { trained, oldLogprobs, original }] of rows.entries()) {
+      const sampled = original ?? oldLogprobs;
+      const computed = original ? oldLogprobs : values.logprobs[r]!;
+      for (const [i, isTrained] of trained.entries()) {
+        const difference = Math.abs(sampled[i]! - computed[i]!);
+        if (!isTrained || Number.isNaN(sampled[i]!)) continue;
+        sum += difference;
+        largest = Math.max(largest, difference);
+        count += 1;
+      }
+    }
+    if (count === 0) return result;
+    const metrics = { logprob_difference_mean: sum / count, logprob_difference_max: largest };
+    return { ...result, metrics: { ...result.metrics, ...metrics } };
+  };
+}
+
 /** `loss` less `coefficient` times the mean over all trained tokens of the entropy, each counted with its weight; 0: `loss` itself. */
 export function withEntropyBonus(
   loss: LossFunction,

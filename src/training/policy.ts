@@ -22,6 +22,8 @@ export interface Policy {
   /** Old logprobs are those of the weights the job starts from, the sampled ones only correct the sampling. */
   precalculateLogprobs: boolean;
   allowWithoutLogprobs: boolean;
+  /** Mean difference of sampled and computed logprobs beyond which a job fails; null: none. */
+  maxLogprobDifference: number | null;
   /** Longest row in tokens; null: the model's context. */
   maxRowTokens: number | null;
   /** The learning rate of a step is multiplied by (rows in it) ^ this. */
@@ -76,6 +78,8 @@ export function resolvePolicy(given: ExperimentalConfig | null | undefined, curr
     reject("packed_sequence_length", `must be a multiple of logprob_calculation_chunk_size (${chunk})`);
   }
   const policy: Policy = {
+    maxLogprobDifference:
+      config.max_logprob_difference == null ? null : number("max_logprob_difference", 0, notNegative, atLeastZero),
     learningRate: number("learning_rate", DEFAULT_LEARNING_RATE, rate, `between 0 and ${MAX_LEARNING_RATE}`),
     schedule: {
       schedule: config.learning_rate_schedule ?? "constant",

@@ -1,6 +1,6 @@
 // Reinforcement learning: trajectory groups to advantages to one policy-gradient step per group.
 
-import { ValidationError } from "../errors.js";
+import { ConflictError, ValidationError } from "../errors.js";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import type { Store } from "../store/store.js";
 import type { TrainingJobCreateParams } from "../types/training.js";
@@ -12,7 +12,7 @@ import type { TrainingBase, TrainingOptions } from "./host.js";
 import type { Learner } from "./learner.js";
 import { learningRates } from "./learningRates.js";
 import { MetricNames } from "./logMetrics.js";
-import { type PolicyRow, policyGradientLoss, withEntropyBonus } from "./losses.js";
+import { measuringSampler, type PolicyRow, policyGradientLoss, withEntropyBonus } from "./losses.js";
 import { type Policy, resolvePolicy } from "./policy.js";
 import { createPromptRenderer } from "./promptRenderer.js";
 import { finiteNumbers, looksOf, type Recipe, type RecipeValidation } from "./recipe.js";
@@ -302,7 +302,7 @@ export async function createRlRecipe(
         probe: plan.units[0]?.rows[0] ?? null,
       },
       async step(index, learner) {
-        const metrics = await rlStep(plan.units[index]!, policy, learner, versions, rates[index]!);
+        const metrics = await rlStep(plan.units[index]!, policy, learner, versions, rates[index]!, index === 0);
         const warning = index === 0 ? ratioWarning(plan, policy, metrics) : null;
         if (warning) context.warn(warning);
         return metrics;
@@ -380,17 +380,32 @@ function validationOf({ heldOut: given, units }: Plan, policy: Policy, versions:
   };
 }
 
+/** @throws ConflictError when what sampled the tokens is too far from what is trained. */
+function checkSampler(difference: number | undefined, { maxLogprobDifference: bound }: Policy): void {
+  if (bound === null || difference === undefined || difference <= bound) return;
+  const found = `differ by ${difference.toPrecision(3)} on average from those computed here, more than ${bound}`;
+  throw new ConflictError(`the logprobs that tokens were sampled with ${found}`, {
+    code: "sampler_mismatch",
+    param: "experimental_config.max_logprob_difference",
+    hint: "see that the sampler has the weights that are trained and computes in the same type, or raise the bound",
+  });
+}
+
 async function rlStep(
   unit: Unit,
   policy: Policy,
   learner: Learner,
   versions: Versions,
   learningRate: number,
+  isFirst: boolean,
 ): Promise<Record<string, number>> {
   const started = performance.now();
   const rows = await withOtherLogprobs(unit.rows, policy, learner, versions);
-  const loss = withEntropyBonus(policyGradientLoss(rows, policy.loss), rows, policy.entropyCoef);
+  const gradient = measuringSampler(policyGradientLoss(rows, policy.loss), rows);
+  const loss = withEntropyBonus(gradient, rows, policy.entropyCoef);
   const { metrics } = await learner.forwardBackward(rows, loss);
+  // Later groups are trained on weights that the job itself has moved.
+  if (isFirst) checkSampler(metrics.logprob_difference_mean, policy);
   const { gradNorm } = await learner.optimStep({
     learningRate: learningRate * rows.length ** policy.learningRatePower,
   });

@@ -22,6 +22,7 @@ import type {
   ModelImportParams,
 } from "./models.js";
 import type { Page } from "./page.js";
+import type { ModelPublished, ModelPublishParams } from "./publish.js";
 import type { JobQuery, MetricQuery, OrderedPageQuery, PageQuery, TrajectoryQuery } from "./queries.js";
 import type {
   SftTrainingJobCreateParams,
@@ -70,6 +71,11 @@ export interface ModelsResource {
   delete(modelId: string, options?: RequestOptions): Promise<ModelDeleted>;
   /** Writes a checkpoint as a folder for other programs. ValidationError at `path` when something is there. */
   export(modelId: string, params: ModelExportParams, options?: RequestOptions): Promise<ModelExported>;
+  /**
+   * Has a server of another engine serve a checkpoint, as `project/name:stepN` and, once its greedy tokens agree with this
+   * engine's, as `project/name`. RemoteServerError when the server cannot be reached, refuses, or does not agree.
+   */
+  publish(modelId: string, params: ModelPublishParams, options?: RequestOptions): Promise<ModelPublished>;
   /**
    * Makes an earlier step the latest again, as a new checkpoint with its weights and its optimizer's state; all others stay.
    * Waits for the model's jobs. The latest step itself is answered as it is.

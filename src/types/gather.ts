@@ -1,5 +1,6 @@
 import type { ChatCompletion, ChatCompletionCreateParamsNonStreaming, ChatMessageParam } from "./chat.js";
 import type { Model } from "./models.js";
+import type { ModelPublished, ModelPublishParams } from "./publish.js";
 import type { ExperimentalConfig } from "./training.js";
 import type { Trajectory, TrajectoryGroup } from "./trajectories.js";
 
@@ -54,6 +55,27 @@ export interface GatherProgress {
   meanReward: number | null;
 }
 
+/**
+ * A server of another engine that completions of rollouts are drawn from: any with vLLM's adapter routes that answers with
+ * token ids and logprobs. The model's checkpoint is published there first, as `models.publish` does.
+ */
+export interface RemoteRollouts extends Omit<ModelPublishParams, "step" | "latest"> {
+  /** In `train`: steps between two publications, so that rollouts are stale by up to this less one. Default 1, never stale. */
+  publishEvery?: number;
+  /**
+   * In `train`: by how much, on average over the trained tokens of a step's first group and in nats, the server's logprobs may
+   * differ from those of the weights that are trained. Beyond it the step's job fails before it has changed anything, and the
+   * run ends. Default 0.1 while rollouts are not stale; with `publishEvery` above 1, none.
+   */
+  maxLogprobDifference?: number;
+}
+
+/** When `train` has a server of another engine serve what it made. */
+export interface TrainPublish extends Omit<ModelPublishParams, "step"> {
+  /** "step": after every step. "best": whenever a validation was the best so far. Default "step". */
+  when?: "step" | "best";
+}
+
 /** What is gathered, and how. */
 export interface GatherOptions<S> {
   /** A registered model: its latest step is pinned. Or any name that completions can be asked of. */
@@ -75,6 +97,8 @@ export interface GatherOptions<S> {
   maxExceptionShare?: number;
   /** Likewise, a number of rollouts. */
   maxExceptions?: number;
+  /** Where completions are drawn from, instead of this engine; `model` must then be a model, not a name. Default: this engine. */
+  rollouts?: RemoteRollouts;
   /** Names the run: the same seed gives the same rollouts. Default 0. */
   seed?: number | bigint;
   /**
@@ -135,6 +159,8 @@ export interface TrainOptions<S> extends Omit<GatherOptions<S>, "model" | "onPro
    * again, as a new checkpoint. Needs `validation`. Default false.
    */
   keepBest?: boolean;
+  /** A server that shall serve what is made. What it refuses ends the run, which may be taken up again by its name. */
+  publish?: TrainPublish;
   /** Settings of the training jobs. */
   config?: ExperimentalConfig;
   /** Called whenever a rollout ends or the phase changes. What it throws ends the run. */
@@ -185,6 +211,20 @@ export interface StepReport {
   tokens: PhaseReport<number>;
   /** How long each phase took. */
   seconds: PhaseReport<number>;
+  /** Of rollouts that another server made; null: this engine made them. */
+  remote: {
+    /** By how many steps the weights that made them were older than those that were trained. */
+    staleness: number;
+    /** Between its logprobs and those of the weights that were trained, over the first group, in nats; null: nothing was. */
+    logprobDifference: {
+      /** Over trained tokens. */
+      mean: number;
+      /** The largest of a trained token. */
+      max: number;
+    } | null;
+  } | null;
+  /** What another server serves since this step; null: nothing was published. */
+  published: ModelPublished | null;
   /** null when every rollout failed. */
   best: Trajectory | null;
   /** That of the middle one. */

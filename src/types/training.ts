@@ -62,6 +62,12 @@ export interface ExperimentalConfig {
   importance_sampling_level?: "token" | "sequence" | "average" | "geometric_average" | null;
   /** Leave out tokens whose ratio is outside of the clip. Default: false. */
   mask_prob_ratio?: boolean | null;
+  /**
+   * The job fails, before it has changed anything, when the logprobs that the trained tokens of its first group were
+   * sampled with differ by more than this on average, in nats, from those that the weights it begins with give them.
+   * For samplers that are other programs. Default: no bound.
+   */
+  max_logprob_difference?: number | null;
   /** Ratios are at most this, before they are clipped. Default: 0, no bound. */
   max_negative_advantage_importance_sampling_weight?: number | null;
   /** Subtracts this times (new logprob - old logprob) from each token's advantage. Default: 0, none. */

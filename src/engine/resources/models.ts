@@ -27,6 +27,7 @@ import type {
   ModelOptimizer,
 } from "../../types/models.js";
 import type { Page } from "../../types/page.js";
+import type { ModelPublished, ModelPublishParams } from "../../types/publish.js";
 import type { MetricQuery, TrajectoryQuery } from "../../types/queries.js";
 import type { LoggedGroup, LogParams, LogResult, TrajectoryGroup } from "../../types/trajectories.js";
 import { accessModel, checkEntity, stepNotFound, type View } from "../core/access.js";
@@ -226,6 +227,14 @@ export class Models implements ModelsResource {
     const base_model = asked.base_model ?? (core.store.savedModels.find(base.id) ? base.folder : null);
     const exported = await exportCheckpoint(checkpoint, target, base, { ...asked, base_model }, options?.signal);
     return { step, ...exported };
+  }
+
+  async publish(modelId: string, params: ModelPublishParams, options?: RequestOptions): Promise<ModelPublished> {
+    const { publishCheckpoint } = await import("../../remote/publish.js");
+    const [{ Chat }, { Checkpoints }] = await Promise.all([import("./chat.js"), import("./checkpoints.js")]);
+    const chat = new Chat(this.#core, this.#view);
+    const checkpoints = new Checkpoints(this.#core, this.#view);
+    return publishCheckpoint({ models: this, checkpoints, chat }, modelId, params, options);
   }
 
   async rollback(modelId: string, step: number, options?: RequestOptions): Promise<Checkpoint> {
