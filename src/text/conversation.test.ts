@@ -54,14 +54,23 @@ describe("a request's conversation", () => {
     expected: Record<string, Record<string, { text?: string; raised?: string | null }>>;
   }
   const recorded = JSON.parse(readFileSync(new URL("expected.json", REFERENCE), "utf8")) as Recorded;
-  const files = ["chatml", "qwen_thinking", "llama3_tools", "mistral_strict", "deepseek", "phi", "command_r_rag"];
+  const files = [
+    ...["chatml", "qwen_thinking", "llama3_tools", "mistral_strict", "deepseek", "phi", "command_r_rag"],
+    ...["qwen3_5", "granite_thinking", "ministral", "smollm", "gemma_parts"],
+  ];
+  /** Their templates show no tools or no calls, so that anneal does. */
+  const untaught = ["phi", "smollm", "gemma_parts"];
 
   it.each(files)("renders as Python renders its variables: %s", (name) => {
     let compared = 0;
     for (const [title, variables] of Object.entries(recorded.conversations)) {
       const { messages, tools, documents, add_generation_prompt, ...kwargs } = variables;
       const expected = recorded.expected[`${name}.jinja`]![title]!;
-      const differs = ["a developer", "contents in parts", "nothing said"].includes(title);
+      const usesTools = tools !== undefined || messages.some((message) => message.tool_calls !== undefined);
+      const differs =
+        ["a developer", "contents in parts", "nothing said"].includes(title) ||
+        (untaught.includes(name) && usesTools) ||
+        (name === "ministral" && title === "reasoning apart");
       if (differs || (expected.text === undefined && expected.raised === null)) continue;
       const conversation: Conversation = {
         messages: asRequest(messages),
@@ -86,6 +95,124 @@ describe("a request's conversation", () => {
     const messages = [{ role: "system", content: "a" }];
     expect(() => renderConversation(readTemplate("gemma"), { messages })).toThrow(TemplateError);
     expect(() => renderConversation(readTemplate("gemma"), { messages })).toThrow("System role not supported");
+  });
+});
+
+describe("families whose templates leave something to others", () => {
+  const tool = (name: string) => ({
+    type: "function",
+    function: { name, description: "d", parameters: { type: "object", properties: { x: { type: "number" } } } },
+  });
+  const call = (name: string, given: string) => ({ id: "a", type: "function", function: { name, arguments: given } });
+  const turns: ConversationMessage[] = [
+    { role: "system", content: "Be brief." },
+    { role: "user", content: "Go" },
+    {
+      role: "assistant",
+      content: "On it.",
+      tool_calls: [call("f", '{"x": 1.0, "s": "it\'s", "n": null}'), call("g", "{}")],
+    },
+    { role: "tool", content: "one" },
+    { role: "tool", content: "two" },
+    { role: "assistant", content: null, tool_calls: [call("f", '{"x": [true]}')] },
+    { role: "tool", content: "three" },
+  ];
+  const rendered = (name: string, conversation: Partial<Conversation>) =>
+    renderConversation(readTemplate(name), { messages: turns, now: new Date("2026-11-06T15:04:05Z"), ...conversation });
+
+  it("Gemma: as Google's documents write it", () => {
+    const text = rendered("gemma_parts", { tools: [tool("f")], addGenerationPrompt: true });
+    const functions = JSON.stringify([tool("f").function], null, 2);
+    expect(text).toBe(
+      `<start_of_turn>user
+Be brief.
+
+You have access to functions. If you decide to invoke any of the function(s), you MUST put it in the format of
+[func_name1(params_name1=params_value1, params_name2=params_value2...), func_name2(params)]
+You SHOULD NOT include any other text in the response if you call a function
+${functions}
+
+Go<end_of_turn>
+<start_of_turn>model
+On it.
+[f(x=1.0, s="it's", n=None), g()]<end_of_turn>
+<start_of_turn>user
+\`\`\`tool_output
+one
+\`\`\`
+\`\`\`tool_output
+two
+\`\`\`<end_of_turn>
+<start_of_turn>model
+[f(x=[True])]<end_of_turn>
+<start_of_turn>user
+\`\`\`tool_output
+three
+\`\`\`<end_of_turn>
+<start_of_turn>model
+`,
+    );
+    expect(rendered("gemma_parts", { messages: [{ role: "user", content: "Hi" }] })).not.toContain("functions");
+  });
+
+  it("Phi: tools in the system message, calls and answers between their marks", () => {
+    const text = rendered("phi", { tools: [tool("f")], specialTokens: { eos_token: "</s>" } });
+    expect(text).toContain(`<|system|>Be brief.<|tool|>[{"name": "f", "description": "d", "parameters": `);
+    expect(text).toContain("<|/tool|><|end|><|user|>");
+    expect(text).toContain(
+      '<|assistant|>\nOn it.\n<|tool_call|>[{"name": "f", "arguments": {"x": 1.0, "s": "it\'s", "n": null}}, {"name": "g", "arguments": {}}]<|/tool_call|><|end|>',
+    );
+    expect(text).toContain("<|tool_response|>\nthree<|end|>");
+    const alone = rendered("phi", { messages: [{ role: "user", content: "Hi" }], tools: [tool("f")] });
+    expect(alone).toContain('<|system|>You are a helpful assistant with some tools.<|tool|>[{"name": "f"');
+  });
+
+  it("SmolLM: tools under the name that its template has for them, and calls", () => {
+    const text = rendered("smollm", { tools: [tool("f")] });
+    expect(text).toContain("{'type': 'function', 'function': {'name': 'f', 'description': 'd', 'parameters'");
+    expect(text).toContain(
+      'On it.\n<tool_call>\n{"name": "f", "arguments": {"x": 1.0, "s": "it\'s", "n": null}}\n</tool_call>\n<tool_call>\n{"name": "g", "arguments": {}}\n</tool_call><|im_end|>',
+    );
+    const python = rendered("smollm", { tools: [tool("f")], kwargs: { python_tools: ["def f(x)"] } });
+    expect(python).toContain("def f(x)");
+    expect(python).not.toContain('<tool_call>\n{"name": <function-name>');
+  });
+
+  it("Ministral: thoughts as parts of their own", () => {
+    const messages = [
+      { role: "system", content: "s" },
+      { role: "user", content: "Why?" },
+      { role: "assistant", content: "Because.", reasoning: "Hm." },
+      { role: "user", content: [{ type: "text", text: "Sure?" }] },
+      {
+        role: "assistant",
+        content: [
+          { type: "thinking", thinking: "Well." },
+          { type: "text", text: "Yes." },
+        ],
+      },
+    ];
+    expect(rendered("ministral", { messages, addGenerationPrompt: false, specialTokens: { eos_token: "</s>" } })).toBe(
+      "[SYSTEM_PROMPT]s[/SYSTEM_PROMPT][INST]Why?[/INST][THINK]Hm.[/THINK]Because.</s>[INST]Sure?[/INST][THINK]Well.[/THINK]Yes.</s>",
+    );
+    const open = {
+      messages: [...messages.slice(0, 2), { role: "assistant", content: "Bec" }],
+      continueFinalMessage: true,
+    };
+    expect(rendered("ministral", open)).toMatch(/\[\/INST\]Bec$/);
+  });
+
+  it.each([
+    ["qwen3_5", "enable_thinking", "<think>\n\n</think>\n\n", "<think>\n"],
+    ["smollm", "enable_thinking", "<think>\n\n</think>\n", "assistant\n"],
+    ["granite_thinking", "thinking", "You are careful.<|end_of_text|>", "'Here is my thought process:'"],
+  ])("%s: reasoning_effort switches %s", (name, kwarg, off, on) => {
+    const messages = [{ role: "user", content: "Why?" }];
+    expect(rendered(name, { messages, reasoningEffort: "none" })).toContain(off);
+    const thinking = rendered(name, { messages, reasoningEffort: "high" });
+    expect(thinking).toContain(on);
+    expect(thinking).not.toContain(off);
+    expect(rendered(name, { messages, reasoningEffort: "none", kwargs: { [kwarg]: true } })).toBe(thinking);
   });
 });
 

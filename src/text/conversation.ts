@@ -4,7 +4,14 @@ import { DEFAULT_LIMITS, type TemplateLimits } from "../jinja/budget.js";
 import type { ChatTemplate } from "../jinja/chatTemplate.js";
 import type { TemplateInput } from "../jinja/input.js";
 import { ConversationError } from "./errors.js";
-import { type ConversationMessage, type TemplateMessage, type TextPart, templateMessages } from "./templateMessages.js";
+import {
+  type ConversationMessage,
+  type TemplateMessage,
+  type TemplatePart,
+  templateMessages,
+  withText,
+} from "./templateMessages.js";
+import { withUntaughtTools } from "./untaughtTools.js";
 
 export interface Conversation {
   messages: readonly ConversationMessage[];
@@ -15,7 +22,7 @@ export interface Conversation {
   addGenerationPrompt?: boolean;
   /** Whether the last message stays open, to be continued. Default false. */
   continueFinalMessage?: boolean;
-  /** Shown to the template as `reasoning_effort`; also decides `enable_thinking` where `kwargs` do not. */
+  /** Shown to the template as `reasoning_effort`; also decides `enable_thinking` or `thinking` where `kwargs` do not. */
   reasoningEffort?: string | null;
   /** More variables for the template. They win over special tokens, and the fields above win over them. */
   kwargs?: Readonly<Record<string, unknown>> | null;
@@ -28,6 +35,9 @@ export interface Conversation {
 
 /** Granted beyond the default limit: common templates take up to 160 for a short message. */
 const STEPS_PER_MESSAGE = 200;
+
+/** What templates call the switch for thoughts: Qwen and SmolLM; Granite and DeepSeek. */
+const THINKING_SWITCHES = ["enable_thinking", "thinking"];
 
 /** Stands at the end of a message that is to be continued; its last space shows whether the template trims. */
 const SENTINEL = "FINAL_MESSAGE_CONTINUES_HERE ";
@@ -43,9 +53,10 @@ export function renderConversation(template: ChatTemplate, conversation: Convers
     throw new ConversationError("continue_final_message", "cannot be combined with add_generation_prompt");
   }
   if (conversation.messages.length === 0) throw new ConversationError("messages", "must not be empty");
-  const messages = templateMessages(template, conversation.messages);
+  const tools = conversation.tools && conversation.tools.length > 0 ? conversation.tools.map(shownTool) : null;
+  const messages = withUntaughtTools(template, templateMessages(template, conversation.messages), tools);
   if (continues) markEnd(messages, `messages.${conversation.messages.length - 1}.content`);
-  const text = template.render(templateVariables(template, conversation, messages, addGenerationPrompt), {
+  const text = template.render(templateVariables(template, conversation, messages, tools, addGenerationPrompt), {
     now: conversation.now,
     limits: { steps: DEFAULT_LIMITS.steps + STEPS_PER_MESSAGE * messages.length, ...conversation.limits },
   });
@@ -56,19 +67,22 @@ function templateVariables(
   template: ChatTemplate,
   conversation: Conversation,
   messages: TemplateMessage[],
+  tools: unknown[] | null,
   addGenerationPrompt: boolean,
 ): Record<string, TemplateInput> {
-  const { tools, documents, reasoningEffort } = conversation;
+  const { documents, reasoningEffort } = conversation;
   const variables: Record<string, unknown> = { ...conversation.specialTokens, ...conversation.kwargs };
   // Templates ask whether these are none, so they are always there.
-  variables.tools = tools && tools.length > 0 ? tools.map(shownTool) : (variables.tools ?? null);
+  variables.tools = tools ?? variables.tools ?? null;
+  // SmolLM3 has two ways of calling tools, each with a name of its own for them.
+  if (variables.python_tools === undefined && template.mentions("xml_tools")) variables.xml_tools ??= variables.tools;
   variables.documents = documents ?? variables.documents ?? null;
   variables.messages = messages;
   variables.add_generation_prompt = addGenerationPrompt;
   if (reasoningEffort !== undefined && reasoningEffort !== null) {
     variables.reasoning_effort = reasoningEffort;
-    if (variables.enable_thinking === undefined && template.mentions("enable_thinking")) {
-      variables.enable_thinking = reasoningEffort !== "none";
+    for (const name of THINKING_SWITCHES) {
+      if (variables[name] === undefined && template.mentions(name)) variables[name] = reasoningEffort !== "none";
     }
   }
   return variables as Record<string, TemplateInput>;
@@ -86,9 +100,9 @@ function shownTool(tool: unknown): unknown {
 function markEnd(messages: TemplateMessage[], location: string): void {
   const last = messages.at(-1)!;
   if (Array.isArray(last.content)) {
-    const parts: TextPart[] = [...last.content];
+    const parts: TemplatePart[] = [...last.content];
     const part = parts.pop() ?? { type: "text", text: "" };
-    last.content = [...parts, { ...part, text: part.text + SENTINEL }];
+    last.content = [...parts, withText(part, (text) => text + SENTINEL)];
   } else if (last.content !== null) {
     last.content += SENTINEL;
   } else {

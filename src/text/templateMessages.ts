@@ -15,7 +15,7 @@ export interface ConversationMessage {
 /** A message as a template sees it. */
 export interface TemplateMessage {
   role: string;
-  content: string | TextPart[] | null;
+  content: string | TemplatePart[] | null;
   name?: string;
   /** Of a tool's answer. */
   tool_call_id?: string;
@@ -23,7 +23,7 @@ export interface TemplateMessage {
   tool_calls?: unknown[];
   reasoning?: string;
   reasoning_content?: string;
-  /** Of a developer. */
+  /** Of a developer; of a system where templates want them there. */
   tools?: unknown;
 }
 
@@ -33,14 +33,16 @@ export interface TemplateMessage {
  * knows no developer. Throws ConversationError naming the field.
  */
 export function templateMessages(template: ChatTemplate, messages: readonly ConversationMessage[]): TemplateMessage[] {
-  const result = messages.map((message, index) => {
-    return templateMessage(message, `messages.${index}`, template.usesContentParts);
-  });
+  const form = !template.usesContentParts ? "text" : template.mentions("[THINK]") ? "parts with thoughts" : "parts";
+  const result = messages.map((message, index) => templateMessage(message, `messages.${index}`, form));
   const hasDeveloper = result.some((message) => message.role === "developer");
   return hasDeveloper && !template.mentions("developer") ? withoutDeveloper(result) : result;
 }
 
-function templateMessage(message: ConversationMessage, location: string, wantsParts: boolean): TemplateMessage {
+/** What a template takes as a message's content; thoughts may be parts of their own, as in Ministral's. */
+type ContentForm = "text" | "parts" | "parts with thoughts";
+
+function templateMessage(message: ConversationMessage, location: string, form: ContentForm): TemplateMessage {
   const { role, content, name, tool_call_id, tool_calls, tools, reasoning, reasoning_content } = message;
   if (typeof role !== "string" || role === "") {
     throw new ConversationError(`${location}.role`, "is required and must be a text");
@@ -50,7 +52,7 @@ function templateMessage(message: ConversationMessage, location: string, wantsPa
   const result: TemplateMessage = { role, content: null };
   // A message that only calls tools has no content, and templates ask for that.
   const hasNone = (content === undefined || content === null) && toolCalls.length > 0;
-  if (!hasNone) result.content = templateContent(message, `${location}.content`, wantsParts);
+  if (!hasNone) result.content = templateContent(message, `${location}.content`, form);
   if (typeof name === "string") result.name = name;
   if (role === "tool" && typeof tool_call_id === "string") result.tool_call_id = tool_call_id;
   if (toolCalls.length > 0) result.tool_calls = toolCalls;
@@ -59,6 +61,10 @@ function templateMessage(message: ConversationMessage, location: string, wantsPa
     if (typeof thoughts !== "string") throw new ConversationError(`${location}.reasoning`, "must be a text or null");
     result.reasoning = thoughts;
     result.reasoning_content = thoughts;
+    const hasThought = Array.isArray(result.content) && result.content.some(({ type }) => type === "thinking");
+    if (form === "parts with thoughts" && thoughts !== "" && !hasThought) {
+      result.content = [{ type: "thinking", thinking: thoughts }, ...contentParts(result.content, location)];
+    }
   }
   // Templates take null for something that is there.
   if (role === "developer" && tools !== undefined && tools !== null) result.tools = tools;
@@ -66,10 +72,20 @@ function templateMessage(message: ConversationMessage, location: string, wantsPa
 }
 
 /** What a tool answered is one text in either form. */
-function templateContent(message: ConversationMessage, location: string, wantsParts: boolean): string | TextPart[] {
-  const isEmpty = message.content === undefined || message.content === null;
-  if (!wantsParts || isEmpty || message.role === "tool") return contentText(message.content, location);
-  return contentParts(message.content, location);
+function templateContent(
+  { role, content }: ConversationMessage,
+  location: string,
+  form: ContentForm,
+): string | TemplatePart[] {
+  const isEmpty = content === undefined || content === null;
+  if (form === "text" || isEmpty || role === "tool") return contentText(content, location);
+  const parts = contentParts(content, location);
+  if (form === "parts") return parts;
+  const given = content as readonly unknown[];
+  return parts.map((part, index) => {
+    const isThought = typeof content !== "string" && (given[index] as { type?: unknown } | null)?.type === "thinking";
+    return isThought ? { type: "thinking", thinking: part.text } : part;
+  });
 }
 
 function parsedToolCalls(calls: unknown, location: string): unknown[] {
@@ -136,6 +152,19 @@ export interface TextPart {
   type: "text";
   text: string;
   [key: string]: unknown;
+}
+
+/** A thought among the parts. */
+export interface ThoughtPart {
+  type: "thinking";
+  thinking: string;
+}
+
+export type TemplatePart = TextPart | ThoughtPart;
+
+/** The part with another text. */
+export function withText<P extends TemplatePart>(part: P, change: (text: string) => string): P {
+  return part.type === "thinking" ? { ...part, thinking: change(part.thinking) } : { ...part, text: change(part.text) };
 }
 
 /** Which field of a part holds its text. */
