@@ -12,12 +12,14 @@ import * as jobs from "../src/schemas/jobs.js";
 import * as models from "../src/schemas/models.js";
 import * as pages from "../src/schemas/pages.js";
 import * as publish from "../src/schemas/publish.js";
+import * as responses from "../src/schemas/responses.js";
 import * as tokens from "../src/schemas/tokens.js";
 import * as trajectories from "../src/schemas/trajectories.js";
 import { HttpMetrics } from "../src/server/httpMetrics.js";
 import { inferenceRoutes, openRoutes, operationRoutes } from "../src/server/inferenceRoutes.js";
 import { openApiDocument } from "../src/server/openapi.js";
 import { previewRoutes } from "../src/server/previewRoutes.js";
+import { responseRoutes } from "../src/server/responseRoutes.js";
 import { type Json, reference } from "./reference.js";
 import { declaration, namedSchemas } from "./types.js";
 
@@ -32,6 +34,7 @@ const schemasOf = (module: object): Schemas =>
 /** Files of src/types, and the schemas they are made of; each may use what those before it have. */
 const FILES: readonly [file: string, from: string, schemas: Schemas][] = [
   ["chat", "chat.ts and completions.ts", [...schemasOf(chat), ...schemasOf(completions)]],
+  ["responses", "responses.ts", schemasOf(responses)],
   ["tokens", "tokens.ts", schemasOf(tokens)],
   ["artifacts", "artifacts.ts", schemasOf(artifacts)],
   ["health", "health.ts", schemasOf(health)],
@@ -43,7 +46,7 @@ const FILES: readonly [file: string, from: string, schemas: Schemas][] = [
 ];
 
 /** Files whose requests may be written with `as const`; in the others lists go to and fro. */
-const READONLY = new Set(["chat", "tokens"]);
+const READONLY = new Set(["chat", "responses", "tokens"]);
 
 const root = join(import.meta.dirname, "..");
 
@@ -71,7 +74,12 @@ export function generatedFiles(): Map<string, string> {
     const path = join(root, "src", "types", `${file}.ts`);
     texts.set(path, formatted(path, `${head.join("\n\n")}\n\n${body}\n`));
   }
-  const routes = [...inferenceRoutes, ...previewRoutes, ...operationRoutes(() => [], new HttpMetrics())];
+  const routes = [
+    ...inferenceRoutes,
+    ...responseRoutes,
+    ...previewRoutes,
+    ...operationRoutes(() => [], new HttpMetrics()),
+  ];
   texts.set(
     join(root, "src", "schemas", "README.md"),
     reference(openApiDocument(routes, openRoutes) as unknown as Json),

@@ -9,6 +9,7 @@ import type { Checkpoints } from "./engine/resources/checkpoints.js";
 import type { Keys } from "./engine/resources/keys.js";
 import type { Models } from "./engine/resources/models.js";
 import type { Resources } from "./engine/resources/resources.js";
+import type { Responses } from "./engine/resources/responses.js";
 import type { SftTrainingJobs } from "./engine/resources/sftTrainingJobs.js";
 import type { Tokens } from "./engine/resources/tokens.js";
 import type { Training } from "./engine/resources/training.js";
@@ -30,6 +31,8 @@ type Handler = (request: Request) => Promise<Response>;
 export class Engine implements AnnealClient, ServedEngine {
   /** Chat completions: `chat.completions.create`. */
   declare readonly chat: Chat;
+  /** The same as responses: items in, items out, kept where that is wanted. */
+  declare readonly responses: Responses;
   /** Models that are trained. */
   declare readonly models: Models;
   /** The steps of those models. */

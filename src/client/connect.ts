@@ -2,12 +2,19 @@ import { TrainingFailedError } from "../errors.js";
 import { makePage, PagePromise } from "../pages.js";
 import type { Artifact, ArtifactCreateParams } from "../types/artifacts.js";
 import type { ChatCompletion, ChatCompletionChunk, ChatCompletionCreateParams } from "../types/chat.js";
-import type { AnnealClient, ChatCompletionsResource, PageRequest, RequestOptions } from "../types/client.js";
+import type {
+  AnnealClient,
+  ChatCompletionsResource,
+  PageRequest,
+  RequestOptions,
+  ResponsesResource,
+} from "../types/client.js";
 import type { HealthReport, SystemReport } from "../types/health.js";
 import type { ApiKey, ApiKeyCreated, Model, ModelDeleted, ModelEntryList } from "../types/models.js";
 import type { Page } from "../types/page.js";
+import type { ModelResponse, ResponseCreateParams, ResponseQuery } from "../types/responses.js";
 import type { TrainingEvent, TrainingJob, TrainingJobCreated } from "../types/training.js";
-import { readChunks } from "./chunks.js";
+import { readChunks, readEvents } from "./chunks.js";
 import { type Exchange, HttpConnection, pause } from "./http.js";
 
 const preview = "/v1/preview";
@@ -26,6 +33,28 @@ function completions(http: HttpConnection): ChatCompletionsResource {
     return params.stream ? readChunks(response) : ((await response.json()) as ChatCompletion);
   }
   return { create: create as ChatCompletionsResource["create"] };
+}
+
+function responses(http: HttpConnection): ResponsesResource {
+  const path = (id: string, rest = "") => `/v1/responses/${segment(id)}${rest}`;
+  async function create(params: ResponseCreateParams, options?: RequestOptions) {
+    const response = await http.send("/v1/responses", { method: "POST", body: params, signal: options?.signal });
+    return params.stream ? readEvents(response) : ((await response.json()) as ModelResponse);
+  }
+  async function retrieve(id: string, { stream, starting_after }: ResponseQuery = {}, options?: RequestOptions) {
+    const query = { stream: stream == null ? null : String(stream), starting_after };
+    const response = await http.send(path(id), { query, ...options });
+    return stream ? readEvents(response) : ((await response.json()) as ModelResponse);
+  }
+  return {
+    create: create as ResponsesResource["create"],
+    retrieve: retrieve as ResponsesResource["retrieve"],
+    delete: (id, options) => http.json(path(id), { method: "DELETE", ...options }),
+    cancel: (id, options) => http.json(path(id, "/cancel"), { method: "POST", ...options }),
+    inputItems: {
+      list: (id, query = {}, options) => listed(http, path(id, "/input_items"), { query: { ...query }, ...options }),
+    },
+  };
 }
 
 function listed<T extends { id: string }>(http: HttpConnection, path: string, exchange: Exchange): PagePromise<T> {
@@ -113,6 +142,7 @@ export async function connect(url: string, options: { apiKey: string }): Promise
     apiKey: options.apiKey,
     fetch: http.fetch,
     chat: { completions: completions(http) },
+    responses: responses(http),
     models: {
       create: (params, options) => post<Model>(`${preview}/models`, params, options),
       import: (params, options) => post<Model>(`${preview}/models/import`, params, options),

@@ -40,13 +40,13 @@ const int64 = (least = INT64_MIN) =>
   );
 
 /** Null means that the field was left out. */
-const optional = <S extends z.ZodType>(schema: S) => schema.nullish().transform((value) => value ?? undefined);
+export const optional = <S extends z.ZodType>(schema: S) => schema.nullish().transform((value) => value ?? undefined);
 
-const flag = (value: boolean) => byDefault(z.boolean(), value);
+export const flag = (value: boolean) => byDefault(z.boolean(), value);
 
-const MAX_MESSAGES = 131_072;
-const MAX_PARTS = 16_384;
-const MAX_TOOLS = 4096;
+export const MAX_MESSAGES = 131_072;
+export const MAX_PARTS = 16_384;
+export const MAX_TOOLS = 4096;
 const MAX_STOPS = 1024;
 /** As many as the largest vocabularies have. */
 const MAX_TOKEN_IDS = 2 ** 19;
@@ -54,7 +54,7 @@ const MAX_BIASES = 131_072;
 const MAX_TEXTS = 16_384;
 const MAX_FIELDS = 65_536;
 
-const freeObject = map(z.unknown(), MAX_FIELDS);
+export const freeObject = map(z.unknown(), MAX_FIELDS);
 
 export const message = named(
   "ChatMessageParam",
@@ -244,7 +244,7 @@ const samplingFields = Object.fromEntries(
 ) as Record<SamplingName, ReturnType<typeof samplingField>>;
 
 /** Everything but `stream`. */
-const baseFields = named(
+export const chatFields = named(
   "ChatCompletionCreateParamsBase",
   z.object({
     messages: field(mutable(list(message, MAX_MESSAGES).min(1)), "The conversation that the reply continues."),
@@ -434,8 +434,8 @@ const baseFields = named(
 const fields = named(
   "ChatCompletionCreateParams",
   extending(
-    baseFields,
-    baseFields.extend({ stream: field(flag(false), "Whether the reply comes in chunks, as it is written.") }),
+    chatFields,
+    chatFields.extend({ stream: field(flag(false), "Whether the reply comes in chunks, as it is written.") }),
   ),
   "A chat completion to create.",
 );
@@ -445,16 +445,16 @@ export const chatCompletionCreateKinds = [
   named(
     "ChatCompletionCreateParamsNonStreaming",
     extending(
-      baseFields,
-      baseFields.extend({ stream: field(z.literal(false).nullish(), "The reply comes in one piece.") }),
+      chatFields,
+      chatFields.extend({ stream: field(z.literal(false).nullish(), "The reply comes in one piece.") }),
     ),
     "A chat completion to create, in one piece.",
   ),
   named(
     "ChatCompletionCreateParamsStreaming",
     extending(
-      baseFields,
-      baseFields.extend({ stream: field(z.literal(true), "The reply comes in chunks, as it is written.") }),
+      chatFields,
+      chatFields.extend({ stream: field(z.literal(true), "The reply comes in chunks, as it is written.") }),
     ),
     "A chat completion to create, in chunks.",
   ),

@@ -12,6 +12,7 @@ import { inferenceRoutes, openRoutes, operationRoutes } from "./inferenceRoutes.
 import { jsonResponse } from "./jsonResponse.js";
 import { authenticated, counted, type Environment, failed, named, otherMethods, report } from "./middleware.js";
 import { previewRoutes } from "./previewRoutes.js";
+import { responseRoutes } from "./responseRoutes.js";
 import type { Route } from "./route.js";
 
 const METHODS = ["GET", "POST", "PUT", "DELETE"];
@@ -54,7 +55,12 @@ function readQuery(url: string): Record<string, string | number> {
 export function application(engine: ServedEngine, options: ServerOptions): (request: Request) => Promise<Response> {
   const limits = { chat: options.chatBodyLimit ?? 8 * 2 ** 20, large: options.bodyLimit ?? 2 ** 30 };
   const http = new HttpMetrics();
-  const routes: readonly Route[] = [...inferenceRoutes, ...previewRoutes, ...operationRoutes(() => routes, http)];
+  const routes: readonly Route[] = [
+    ...inferenceRoutes,
+    ...responseRoutes,
+    ...previewRoutes,
+    ...operationRoutes(() => routes, http),
+  ];
   const basePath = (options.basePath ?? "").replace(/\/+$/, "");
   const app = new Hono<Environment>({ strict: true, getPath: (request) => pathBelow(basePath, request) });
   const keyed = authenticated(engine);

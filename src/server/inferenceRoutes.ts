@@ -14,7 +14,7 @@ import type { HttpMetrics } from "./httpMetrics.js";
 import { renderMetrics } from "./metricsText.js";
 import { openApiDocument } from "./openapi.js";
 import type { Call, OpenRoute, Route } from "./route.js";
-import { eventStream } from "./sse.js";
+import { chunkEvents, streamed } from "./sse.js";
 
 /** Integers may lie beyond what a number holds; what a template shows is shown as it is spelled. */
 const EXACT_FIELDS: ExactFields = {
@@ -36,17 +36,11 @@ function named(body: unknown, { request, requestId }: Call): unknown {
 }
 
 async function createCompletion(call: Call): Promise<unknown> {
-  const { as, json, signal, report, ended } = call;
+  const { as, json, signal } = call;
   const params = named(await json(EXACT_FIELDS), call) as ChatCompletionCreateParams;
   const client = new AbortController();
   const reply = await as.chat.completions.create(params, { signal: AbortSignal.any([signal, client.signal]) });
-  if (!(Symbol.asyncIterator in reply)) return reply;
-  return eventStream(reply, {
-    signal,
-    failed: report,
-    ended,
-    left: () => client.abort(new DOMException("the client has gone away", "AbortError")),
-  });
+  return Symbol.asyncIterator in reply ? streamed(reply, chunkEvents, call, client) : reply;
 }
 
 const completion = {

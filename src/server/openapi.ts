@@ -78,6 +78,7 @@ const PATH_PARAMETERS: Readonly<Record<string, string>> = {
   model: "A model's name, as requests use it.",
   base_model: "A base model's id.",
   model_id: "A model's id.",
+  response_id: "A response's id.",
   training_job_id: "A training job's id.",
   session_id: "A training session's id.",
   key_id: "An API key's id.",
@@ -103,14 +104,18 @@ function parameters(route: Route, components: Components): Json[] {
 }
 
 /** What is answered when all goes well. */
-function success(route: Pick<Route, "response" | "events" | "mediaType">, components: Components): Json {
-  const { response, events, mediaType } = route;
+function success(
+  route: Pick<Route, "response" | "events" | "eventsAreNamed" | "mediaType">,
+  components: Components,
+): Json {
+  const { response, events, eventsAreNamed, mediaType } = route;
   const content = {
     ...(response ? json(components.schema(response, "output")) : {}),
     ...(events ? { "text/event-stream": { schema: components.schema(events, "output") } } : {}),
     ...(mediaType ? { [mediaType]: { schema: { type: "string" } } } : {}),
   };
-  const streamed = events ? "; with `stream: true` events, whose data are such objects, and a last one `[DONE]`" : "";
+  const end = eventsAreNamed ? ", named by their `type`" : ", and a last one `[DONE]`";
+  const streamed = events ? `; with \`stream: true\` events, whose data are such objects${end}` : "";
   return { description: `Success${streamed}`, ...(Object.keys(content).length > 0 ? { content } : {}) };
 }
 

@@ -45,6 +45,8 @@ export interface Route {
   response?: z.ZodType;
   /** Data of the events of a response that is a stream of them. */
   events?: z.ZodType;
+  /** The events have their types as names, and the last one is told by it. */
+  eventsAreNamed?: boolean;
   /** Of a response that is neither. */
   mediaType?: string;
   /** Further responses, by status. */
@@ -53,7 +55,8 @@ export interface Route {
 }
 
 /** An endpoint that answers without a key: probes of load balancers carry none. */
-export interface OpenRoute extends Pick<Route, "path" | "summary" | "response" | "events" | "mediaType"> {
+export interface OpenRoute
+  extends Pick<Route, "path" | "summary" | "response" | "events" | "eventsAreNamed" | "mediaType"> {
   methods: readonly ("GET" | "POST")[];
   open(engine: ServedEngine): Promise<Response> | Response;
 }

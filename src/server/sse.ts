@@ -1,16 +1,49 @@
 import { errorObject } from "./errorBodies.js";
+import type { Call } from "./route.js";
 
 const encoder = new TextEncoder();
-const event = (value: unknown) => encoder.encode(`data: ${JSON.stringify(value)}\n\n`);
-const done = encoder.encode("data: [DONE]\n\n");
+
+/** How a stream of chunks is written. */
+export interface EventStyle {
+  event(value: unknown): string;
+  failure(error: unknown): string;
+  end: string;
+}
+
+const data = (value: unknown) => `data: ${JSON.stringify(value)}\n\n`;
+
+/** Chunks as data, ended by `[DONE]`; a failure on the way is one with an `error` object. */
+export const chunkEvents: EventStyle = {
+  event: data,
+  failure: (error) => data({ error: errorObject(error) }),
+  end: "data: [DONE]\n\n",
+};
+
+/** Events named by their `type`; a failure on the way is one of type "error". */
+export function typedEvents(): EventStyle {
+  let next = 0;
+  const event = (value: unknown) => {
+    const { type, sequence_number } = value as { type: string; sequence_number: number };
+    next = sequence_number + 1;
+    return `event: ${type}\n${data(value)}`;
+  };
+  return {
+    event,
+    failure(error) {
+      const { code, message, param } = errorObject(error);
+      return event({ type: "error", sequence_number: next, code, message, param });
+    },
+    end: "",
+  };
+}
 
 /**
- * Server-sent events of a stream of chunks, ended by `[DONE]`. A failure on the way is one event with an `error` object.
- * Nothing is asked of `chunks` before the client takes what there is. `left` is called when the client has gone away,
+ * Server-sent events of a stream of chunks. Nothing is asked of `chunks` before the client takes what there is. `left` is called when the client has gone away,
  * `ended` when nothing more will be sent, for whatever reason.
  */
 export function eventStream(
   chunks: AsyncIterable<unknown>,
+  style: EventStyle,
   on: { signal: AbortSignal; failed: (error: unknown) => void; left: () => void; ended: () => void },
 ): Response {
   const iterator = chunks[Symbol.asyncIterator]();
@@ -21,7 +54,7 @@ export function eventStream(
         const next = await iterator.next();
         if (gone) return;
         if (!next.done) {
-          controller.enqueue(event(next.value));
+          controller.enqueue(encoder.encode(style.event(next.value)));
           return;
         }
       } catch (error) {
@@ -32,9 +65,9 @@ export function eventStream(
           return controller.error(on.signal.reason);
         }
         on.failed(error);
-        controller.enqueue(event({ error: errorObject(error) }));
+        controller.enqueue(encoder.encode(style.failure(error)));
       }
-      controller.enqueue(done);
+      if (style.end !== "") controller.enqueue(encoder.encode(style.end));
       controller.close();
       on.ended();
     },
@@ -52,4 +85,15 @@ export function eventStream(
       "x-accel-buffering": "no",
     },
   });
+}
+
+/** The answer to a call that streams; `client` is aborted when its client has gone away. */
+export function streamed(
+  chunks: AsyncIterable<unknown>,
+  style: EventStyle,
+  { signal, report, ended }: Pick<Call, "signal" | "report" | "ended">,
+  client: AbortController,
+): Response {
+  const left = () => client.abort(new DOMException("the client has gone away", "AbortError"));
+  return eventStream(chunks, style, { signal, failed: report, ended, left });
 }

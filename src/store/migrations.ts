@@ -144,6 +144,28 @@ export const migrations: readonly string[] = [
   ALTER TABLE trajectories ADD COLUMN continues INTEGER;
   CREATE INDEX trajectories_continued ON trajectories (continues) WHERE continues IS NOT NULL;
   `,
+  `
+  CREATE TABLE responses (
+    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    entity TEXT NOT NULL,
+    previous_id TEXT,                -- may be gone
+    is_finished INTEGER NOT NULL,
+    input TEXT NOT NULL,             -- JSON: the items it was asked with
+    response TEXT NOT NULL,          -- JSON
+    created_at INTEGER NOT NULL
+  ) STRICT;
+  CREATE INDEX responses_of_entity ON responses (entity, position);
+  CREATE INDEX responses_by_time ON responses (created_at);
+  CREATE INDEX responses_unfinished ON responses (id) WHERE NOT is_finished;
+
+  CREATE TABLE response_items (      -- of outputs
+    id TEXT NOT NULL,
+    response_id TEXT NOT NULL REFERENCES responses (id) ON DELETE CASCADE,
+    PRIMARY KEY (id, response_id)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX items_of_response ON response_items (response_id);
+  `,
 ];
 
 /**

@@ -17,6 +17,7 @@ import { migrate } from "./migrations.js";
 import { type BaseWeightsTable, baseWeightsTable, type ModelTable, modelTable } from "./models.js";
 import { knownContent } from "./openedHome.js";
 import type { CheckpointRecord, JobRecord, NewEvent } from "./records.js";
+import { type ResponseTable, responseTable } from "./responses.js";
 import { type SavedModelTable, savedModelTable } from "./savedModels.js";
 import { openDatabase } from "./sqlite.js";
 import { type Swept, sweepHome } from "./sweep.js";
@@ -43,6 +44,7 @@ export interface Store {
   readonly artifacts: ArtifactTable;
   readonly baseWeights: BaseWeightsTable;
   readonly savedModels: SavedModelTable;
+  readonly responses: ResponseTable;
   readonly files: HomeFiles;
   /** All writes of `action` together, or none of them. May be nested. */
   transaction<T>(action: () => T): T;
@@ -156,6 +158,7 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
   const files = homeFiles(home);
   const artifacts = artifactTable(database, join(home, "artifacts"), files.temporary);
   const savedModels = savedModelTable(database, files);
+  const responses = responseTable(database);
 
   function transaction<T>(action: () => T): T {
     if (afterCommit) {
@@ -189,6 +192,7 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
 
   artifacts.recover();
   savedModels.recover();
+  responses.recover();
   const swept = sweepHome(home, knownContent({ checkpoints, jobs, artifacts, savedModels }));
   const stopMoving = isTemporary ? () => undefined : moveLogRegularly(database);
 
@@ -206,6 +210,7 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
     artifacts: allThrowingDiskFull(artifacts),
     baseWeights: allThrowingDiskFull(baseWeightsTable(database)),
     savedModels: allThrowingDiskFull(savedModels),
+    responses: allThrowingDiskFull(responses),
     files: allThrowingDiskFull(files),
     transaction,
     startJob: (jobId, event) =>

@@ -25,6 +25,19 @@ import type { Page } from "./page.js";
 import type { ModelPublished, ModelPublishParams } from "./publish.js";
 import type { JobQuery, MetricQuery, OrderedPageQuery, PageQuery, TrajectoryQuery } from "./queries.js";
 import type {
+  ModelResponse,
+  ResponseCreateParams,
+  ResponseCreateParamsNonStreaming,
+  ResponseCreateParamsStreaming,
+  ResponseDeleted,
+  ResponseItem,
+  ResponseItemQuery,
+  ResponseQuery,
+  ResponseQueryNonStreaming,
+  ResponseQueryStreaming,
+  ResponseStreamEvent,
+} from "./responses.js";
+import type {
   SftTrainingJobCreateParams,
   TrainingEvent,
   TrainingJob,
@@ -55,6 +68,41 @@ export interface ChatCompletionsResource {
     params: ChatCompletionCreateParams,
     options?: RequestOptions,
   ): Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>>;
+}
+
+/** Responses: chat in items, kept on the engine's side where that is wanted. */
+export interface ResponsesResource {
+  create(params: ResponseCreateParamsStreaming, options?: RequestOptions): Promise<AsyncIterable<ResponseStreamEvent>>;
+  create(params: ResponseCreateParamsNonStreaming, options?: RequestOptions): Promise<ModelResponse>;
+  /** Leaving the loop over the events aborts the request, unless it is made in the background. */
+  create(
+    params: ResponseCreateParams,
+    options?: RequestOptions,
+  ): Promise<ModelResponse | AsyncIterable<ResponseStreamEvent>>;
+  retrieve(
+    responseId: string,
+    query: ResponseQueryStreaming,
+    options?: RequestOptions,
+  ): Promise<AsyncIterable<ResponseStreamEvent>>;
+  retrieve(responseId: string, query?: ResponseQueryNonStreaming, options?: RequestOptions): Promise<ModelResponse>;
+  /** A response that was kept, as it is now. NotFoundError when it is none of the caller's. */
+  retrieve(
+    responseId: string,
+    query?: ResponseQuery,
+    options?: RequestOptions,
+  ): Promise<ModelResponse | AsyncIterable<ResponseStreamEvent>>;
+  /** Ends and forgets it. */
+  delete(responseId: string, options?: RequestOptions): Promise<ResponseDeleted>;
+  /** Ends a response made in the background. BadRequestError for others. */
+  cancel(responseId: string, options?: RequestOptions): Promise<ModelResponse>;
+  /** What responses were asked with. */
+  readonly inputItems: ResponseInputItemsResource;
+}
+
+/** What responses were asked with; the input of those before is with those. */
+export interface ResponseInputItemsResource {
+  /** The items of a response, the last first unless `order` is "asc". */
+  list(responseId: string, query?: ResponseItemQuery, options?: RequestOptions): PageRequest<ResponseItem>;
 }
 
 /** Models that are trained. An id that is unknown, or not the caller's, is a NotFoundError. */
@@ -158,6 +206,8 @@ export interface KeysResource {
 export interface AnnealClient {
   /** Chat: its `completions`. */
   readonly chat: { readonly completions: ChatCompletionsResource };
+  /** Chat in items, kept on the engine's side where that is wanted. */
+  readonly responses: ResponsesResource;
   /** Models that are trained. */
   readonly models: ModelsResource;
   /** The steps of those models. */

@@ -79,9 +79,10 @@ async function call(method: string, path: string, body?: unknown): Promise<Answe
   const schema = [...at, "responses", said, "content", type, "schema"];
   if (type === "text/event-stream") {
     const events = text.split("\n\n").filter((event) => event !== "");
-    expect(events.pop()).toBe("data: [DONE]");
+    const areNamed = events[0]!.startsWith("event: ");
+    if (!areNamed) expect(events.pop()).toBe("data: [DONE]");
     expect(events.length).toBeGreaterThan(1);
-    for (const event of events) check(JSON.parse(event.slice("data: ".length)), ...schema);
+    for (const event of events) check(JSON.parse(event.slice(event.indexOf("data: ") + "data: ".length)), ...schema);
     return { status, body: {} };
   }
   if (type !== "application/json") return { status, body: {} };
@@ -145,6 +146,23 @@ test("says what chat completions, tokens and the side routes answer", async () =
     await success("GET", path);
   for (const path of ["/health", "/ping", "/version"]) await success("GET", path);
   await success("POST", "/ping");
+});
+
+test("says what responses answer", async () => {
+  const asked = { input: "What is 3 + 4?", max_output_tokens: 4 };
+  const tools = [{ type: "function", name: "add", parameters: { type: "object", properties: {} } }];
+  await success("POST", "/v1/responses", { ...asked, tools, stream: true, top_logprobs: 2 });
+  const { id } = await success("POST", "/v1/responses", { ...asked, tools, top_logprobs: 2 });
+  const output = { type: "function_call_output", call_id: "c", output: [{ type: "input_text", text: "7" }] };
+  const call = { type: "function_call", call_id: "c", name: "add", arguments: "{}" };
+  const input = [{ role: "user", content: "x" }, { type: "reasoning", summary: [] }, call, output];
+  const more = await success("POST", "/v1/responses", { ...asked, input, previous_response_id: id });
+  await success("GET", `/v1/responses/${id}`);
+  await success("GET", `/v1/responses/${id}?stream=true`);
+  await success("GET", `/v1/responses/${more.id}/input_items?order=asc`);
+  const made = await success("POST", "/v1/responses", { ...asked, background: true });
+  await success("POST", `/v1/responses/${made.id}/cancel`);
+  await success("DELETE", `/v1/responses/${id}`);
 });
 
 test("says what models, jobs, events and everything around them answer", async () => {

@@ -3,76 +3,43 @@
 import type { Generation, GenerationEvent, TokensEvent } from "../../inference/index.js";
 import type { ChatCompletionChunk, ChatCompletionChunkChoice, ChatCompletionDelta } from "../../types/chat.js";
 import { type ChoiceStep, ChoiceWriters, usage } from "./choiceWriter.js";
+import { OrderedStream } from "./orderedStream.js";
 import type { PreparedChat } from "./preparedChat.js";
 
-const none: Iterator<ChatCompletionChunk> = [].values();
-
 /** Chunks of a generation that is under way already. Leaving the iteration, even before its first chunk, aborts it. */
-export class ChunkStream implements AsyncIterableIterator<ChatCompletionChunk> {
+export class ChunkStream extends OrderedStream<ChatCompletionChunk> {
   private readonly events: AsyncIterator<GenerationEvent>;
   private readonly writers: ChoiceWriters;
-  private ready: Iterator<ChatCompletionChunk> = none;
   private unfinished: number;
   private completionTokens = 0;
   private cached = 0;
-  private done = false;
-  /** The last call of `next` that was made. */
-  private latest: Promise<unknown> = Promise.resolve();
 
   constructor(
     private readonly chat: PreparedChat,
     generation: Generation,
   ) {
+    super();
     this.events = generation[Symbol.asyncIterator]();
     this.writers = new ChoiceWriters(chat);
     this.unfinished = chat.n;
   }
 
-  [Symbol.asyncIterator](): this {
-    return this;
-  }
-
-  /** As with any async generator, calls need not wait for each other: every one gets a chunk of its own, in order. */
-  next(): Promise<IteratorResult<ChatCompletionChunk>> {
-    const result = this.latest.then(() => this.advance());
-    this.latest = result.catch(() => undefined);
-    return result;
-  }
-
-  private async advance(): Promise<IteratorResult<ChatCompletionChunk>> {
-    for (;;) {
-      const ready = this.ready.next();
-      if (!ready.done) return ready;
-      if (this.done) return { done: true, value: undefined };
-      const { done, value } = await this.nextEvent();
-      if (this.done) return { done: true, value: undefined };
-      if (done) {
-        this.done = true;
-        this.ready = (this.chat.includeUsage ? [this.usageChunk()] : []).values();
-      } else if (value.type === "prompt") {
-        this.cached = value.cachedTokens;
-        this.ready = this.begin();
-      } else {
-        return { done: false, value: this.content(value) };
-      }
-    }
-  }
-
-  async return(): Promise<IteratorResult<ChatCompletionChunk>> {
-    this.done = true;
-    this.ready = none;
-    await this.events.return?.();
-    return { done: true, value: undefined };
-  }
-
-  /** Nothing comes after an error. */
-  private async nextEvent(): Promise<IteratorResult<GenerationEvent>> {
-    try {
-      return await this.events.next();
-    } catch (error) {
+  protected async fill(): Promise<void> {
+    const { done, value } = await this.events.next();
+    if (this.done) return;
+    if (done) {
       this.done = true;
-      throw error;
+      if (this.chat.includeUsage) this.ready = [this.usageChunk()].values();
+    } else if (value.type === "prompt") {
+      this.cached = value.cachedTokens;
+      this.ready = this.begin();
+    } else {
+      this.ready = [this.content(value)].values();
     }
+  }
+
+  protected async leave(): Promise<void> {
+    await this.events.return?.();
   }
 
   /** A chunk with the role for every choice, then those with echoed text. */

@@ -6,6 +6,7 @@ import { Chat } from "./chat.js";
 import { Checkpoints } from "./checkpoints.js";
 import { Keys } from "./keys.js";
 import { Models } from "./models.js";
+import { Responses } from "./responses.js";
 import { SftTrainingJobs } from "./sftTrainingJobs.js";
 import { Tokens } from "./tokens.js";
 import { Training } from "./training.js";
@@ -15,6 +16,7 @@ import { TrainingSessions } from "./trainingSessions.js";
 /** The resources of an engine as one caller may use them. */
 export class Resources {
   readonly chat: Chat;
+  readonly responses: Responses;
   readonly models: Models;
   readonly checkpoints: Checkpoints;
   readonly trainingJobs: TrainingJobs;
@@ -31,6 +33,7 @@ export class Resources {
   /** @internal */
   constructor(core: EngineCore, view: View) {
     this.chat = new Chat(core, view);
+    this.responses = new Responses(core, view);
     this.models = new Models(core, view);
     this.checkpoints = new Checkpoints(core, view);
     this.trainingJobs = new TrainingJobs(core, view);

@@ -1,0 +1,41 @@
+// Of the logprobs of a reply's tokens, those of the tokens that its text is made of: not of thoughts, marks and calls.
+
+import type { ChoiceLogprobs } from "../../types/chat.js";
+import type { ResponseLogprob } from "../../types/responses.js";
+
+interface Entry {
+  /** Where the token's text begins and ends in the reply's. */
+  from: number;
+  to: number;
+  shown: ResponseLogprob;
+}
+
+export class TextLogprobs {
+  /** The text of all tokens so far, marks included. */
+  private text = "";
+  private readonly waiting: Entry[] = [];
+  /** Where what has been told ends. */
+  private end = 0;
+
+  add(logprobs: ChoiceLogprobs | null): void {
+    for (const { token, logprob, bytes, top_logprobs } of logprobs?.content ?? []) {
+      const from = this.text.length;
+      this.text += token;
+      this.waiting.push({ from, to: this.text.length, shown: { token, logprob, bytes, top_logprobs } });
+    }
+  }
+
+  /** The tokens of a piece of text, or of thoughts, that the reply goes on with; none twice. */
+  of(piece: string): ResponseLogprob[] {
+    if (piece === "" || this.waiting.length === 0) return [];
+    const at = this.text.indexOf(piece, this.end);
+    if (at < 0) return [];
+    this.end = at + piece.length;
+    const found: ResponseLogprob[] = [];
+    while (this.waiting.length > 0 && this.waiting[0]!.from < this.end) {
+      const { to, shown } = this.waiting.shift()!;
+      if (to > at) found.push(shown);
+    }
+    return found;
+  }
+}

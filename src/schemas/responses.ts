@@ -1,0 +1,668 @@
+// The Responses API: what is asked for and what is answered. A response is a chat request with another face.
+
+import { z } from "zod";
+import { chatFields, flag, freeObject, MAX_MESSAGES, MAX_PARTS, MAX_TOOLS, optional } from "./chat.js";
+import { byDefault, extending, field, named, open, optionalInType, shared, typed } from "./fields.js";
+import { list, looseObject, map } from "./limited.js";
+
+/** Pairs of `metadata`, and characters of a key and a value. */
+const MAX_METADATA = { pairs: 16, key: 64, value: 512 };
+
+const metadata = map(z.string().max(MAX_METADATA.value), MAX_METADATA.pairs).superRefine((pairs, ctx) => {
+  for (const key of Object.keys(pairs)) {
+    if (key.length > MAX_METADATA.key) {
+      ctx.addIssue({ code: "custom", path: [key], message: `keys have ${MAX_METADATA.key} characters at most` });
+    }
+  }
+});
+
+const inputItem = named(
+  "ResponseInputItemParam",
+  open(
+    looseObject({
+      type: field(
+        z.string().nullish(),
+        '"message" (or absent), "function_call", "function_call_output", "reasoning" or "item_reference"; others are refused.',
+      ),
+      id: field(z.string().nullish(), "Of an item that a response has had, kept; of an item_reference, which one."),
+      role: field(z.string().nullish(), 'Of a message: "user", "assistant", "system" or "developer".'),
+      content: field(
+        z.union([z.string(), typed(list(z.unknown(), MAX_PARTS), "readonly object[]")]).nullish(),
+        'Of a message: its text, or parts of the types "input_text" and "output_text". Of reasoning: parts of the type "reasoning_text".',
+      ),
+      call_id: field(z.string().nullish(), "Of a call and of its output: what ties them together."),
+      name: field(z.string().nullish(), "Of a call: the function's name."),
+      arguments: field(z.string().nullish(), "Of a call: JSON."),
+      output: field(
+        z.union([z.string(), typed(list(z.unknown(), MAX_PARTS), "readonly object[]")]).nullish(),
+        "Of a function_call_output: what the function gave, as text or as parts of the type input_text.",
+      ),
+      summary: field(
+        typed(list(z.unknown(), MAX_PARTS), "readonly object[]").nullish(),
+        'Of reasoning: parts of the type "summary_text", which count where it has no content.',
+      ),
+      encrypted_content: field(z.string().nullish(), "Of reasoning: what `include` asked for."),
+    }),
+    "itemField",
+  ),
+  "One item of what a response answers: a message, a call that the model made, what came of it, or what it thought.",
+);
+
+const tool = named(
+  "ResponseToolParam",
+  open(
+    looseObject({
+      type: field(z.string(), '"function"; all others (web_search, file_search, mcp, ...) are refused.'),
+      name: field(optionalInType(z.string().min(1).nullish()), "The function's name."),
+      description: field(z.string().nullish(), "What it does, for the model."),
+      parameters: field(freeObject.nullish(), "JSON Schema of its arguments. Default: none, or any."),
+      strict: field(
+        z.boolean().nullish(),
+        "Whether a call that is forced follows the schema exactly, so that objects are closed.",
+      ),
+    }),
+    "toolField",
+  ),
+  "A function that the model may call.",
+);
+
+const toolChoice = typed(
+  z.union([
+    z.enum(["none", "auto", "required"]),
+    looseObject({ type: z.literal("function"), name: z.string().min(1) }),
+    looseObject({
+      type: z.literal("allowed_tools"),
+      mode: z.enum(["auto", "required"]),
+      tools: list(looseObject({ type: z.literal("function"), name: z.string().min(1) }), MAX_TOOLS).min(1),
+    }),
+  ]),
+  "string | { type: string; [choiceField: string]: unknown }",
+);
+
+const textFormat = looseObject({
+  type: field(
+    typed(z.enum(["text", "json_object", "json_schema"]), "string"),
+    '"text", "json_object" or "json_schema".',
+  ),
+  name: field(z.string().nullish(), "Without effect."),
+  description: field(z.string().nullish(), "Without effect."),
+  schema: field(
+    typed(z.union([freeObject, z.boolean()]).nullish(), "{ [key: string]: unknown } | null"),
+    'With the type "json_schema": the JSON Schema. A keyword that cannot be enforced is a ValidationError.',
+  ),
+  strict: field(z.boolean().nullish(), "Whether objects have no properties but those that the schema names.", {
+    default: false,
+  }),
+}).superRefine((format, ctx) => {
+  if (format.type === "json_schema" && format.schema == null) {
+    ctx.addIssue({ code: "custom", path: ["schema"], message: 'is required when the type is "json_schema"' });
+  }
+});
+
+const reasoningEffort = shared(z.enum(["none", "minimal", "low", "medium", "high", "xhigh", "max"]));
+const reasoningSummary = shared(z.enum(["auto", "concise", "detailed"]));
+const verbosity = shared(z.enum(["low", "medium", "high"]));
+
+const INCLUDABLE = [
+  "message.output_text.logprobs",
+  "reasoning.encrypted_content",
+  "file_search_call.results",
+  "web_search_call.results",
+  "web_search_call.action.sources",
+  "message.input_image.image_url",
+  "computer_call_output.output.image_url",
+  "code_interpreter_call.outputs",
+] as const;
+
+/** What a response has of a chat completion, with the same meaning. */
+const sampling = chatFields.pick({
+  model: true,
+  temperature: true,
+  top_p: true,
+  top_k: true,
+  min_p: true,
+  repetition_penalty: true,
+  frequency_penalty: true,
+  presence_penalty: true,
+  logit_bias: true,
+  seed: true,
+  stop: true,
+  stop_token_ids: true,
+  include_stop_str_in_output: true,
+  ignore_eos: true,
+  min_tokens: true,
+  skip_special_tokens: true,
+  allowed_token_ids: true,
+  bad_words: true,
+  thinking_token_budget: true,
+  structured_outputs: true,
+  chat_template: true,
+  chat_template_kwargs: true,
+  priority: true,
+  request_id: true,
+  cache_salt: true,
+  repetition_detection: true,
+  stream_interval: true,
+  user: true,
+});
+
+/** What nothing here has: the field is refused where it is set. */
+const absent = (what: string) =>
+  field(typed(z.unknown().optional(), "null"), `Not available here: ${what}. Has to be null or absent.`);
+
+const baseFields = named(
+  "ResponseCreateParamsBase",
+  looseObject({
+    ...sampling.shape,
+    input: field(
+      z.union([z.string(), list(inputItem, MAX_MESSAGES)]).nullish(),
+      "What is answered: a text of the user, or items. Default: nothing beyond `instructions` and the previous response.",
+    ),
+    instructions: field(
+      optional(z.string()),
+      "A system message before everything else. Those of a previous response do not count any more.",
+    ),
+    previous_response_id: field(
+      optional(z.string()),
+      "A stored response that this one goes on from: its input and output stand before `input`, and those before them. A NotFoundError when one of them is gone.",
+    ),
+    store: field(
+      flag(true),
+      "Whether the response can be retrieved and gone on from. Kept for 30 days, the latest 10,000 of an entity.",
+    ),
+    background: field(
+      flag(false),
+      "Whether it is answered at once, before it is made: retrieve it then, or cancel it. Needs `store`. 1,000 at a time at most.",
+    ),
+    stream_options: field(
+      optional(looseObject({ include_obfuscation: field(z.boolean().nullish(), "Without effect.") })),
+      "Without effect.",
+    ),
+    max_output_tokens: field(
+      optional(z.int().min(1)),
+      "Tokens at most, thoughts included; lowered to the room that the input leaves in the context. Default: the model folder's, else all of it.",
+    ),
+    tools: field(optional(list(tool, MAX_TOOLS)), "Functions that the model may call. Default: none."),
+    tool_choice: field(
+      optional(toolChoice),
+      '"none": no calls. "auto": as the model likes. "required": at least one. Or (`type` "function", `name`) a function of `tools`, which is called; or (`type` "allowed_tools", `mode`, `tools`) some of them. Default: "auto" where the model\'s calls can be read.',
+    ),
+    parallel_tool_calls: field(flag(true), "false: only the first call is kept."),
+    max_tool_calls: field(
+      optional(z.int().min(1)),
+      "Of tools that run in the service, of which there are none: without effect.",
+    ),
+    text: field(
+      optional(
+        looseObject({
+          format: field(textFormat.nullish(), "The form that the text has. Default: any text."),
+          verbosity: field(verbosity.nullish(), "Without effect."),
+        }),
+      ),
+      "How the text is to be.",
+    ),
+    reasoning: field(
+      optional(
+        looseObject({
+          effort: field(
+            reasoningEffort.nullish(),
+            "What it does is up to the chat template. Default: what the template takes it for.",
+          ),
+          summary: field(
+            reasoningSummary.nullish(),
+            "Thoughts come as the `summary` of a reasoning item instead of its `content`, word for word: nothing is left out.",
+          ),
+          generate_summary: field(reasoningSummary.nullish(), "Another spelling of `summary`.", {
+            deprecated: true,
+          }),
+        }),
+      ),
+      "How the model thinks before it answers.",
+    ),
+    include: field(
+      optional(list(z.enum(INCLUDABLE), 64)),
+      '"message.output_text.logprobs": the logprobs of the text\'s tokens. "reasoning.encrypted_content": thoughts also in a form that clients hand back without reading it (they are encoded, not secret). The others are of items that there are none of.',
+    ),
+    top_logprobs: field(
+      byDefault(z.int().min(0).max(20), 0),
+      "How many of the likeliest tokens every entry of the logprobs lists; above 0 they are included.",
+    ),
+    truncation: field(
+      byDefault(z.enum(["auto", "disabled"]), "disabled"),
+      '"disabled": input that does not fit the context is a ValidationError. "auto": the earliest turns are left out until it fits beside the reply, for which `max_output_tokens` are kept free, else a quarter of the context, and half of it at most.',
+    ),
+    metadata: field(
+      optional(metadata),
+      "Up to 16 texts by name, kept with the response: keys of 64 characters at most, values of 512.",
+    ),
+    safety_identifier: field(optional(z.string()), "Without effect."),
+    prompt_cache_key: field(optional(z.string()), "Without effect."),
+    prompt_cache_retention: field(optional(z.string()), "Without effect."),
+    service_tier: field(optional(z.string()), "Without effect."),
+    prompt: absent("templates of prompts"),
+    conversation: absent("conversations; `previous_response_id` is"),
+    context_management: absent("compaction; `truncation` is"),
+  }),
+  "The settings of a response. Absent and null both mean the default.",
+);
+
+const fields = named(
+  "ResponseCreateParams",
+  extending(
+    baseFields,
+    baseFields.extend({ stream: field(flag(false), "Whether the response comes as events, as it is made.") }),
+  ),
+  "A response to create.",
+);
+
+/** What the two kinds of calls take. */
+export const responseCreateKinds = [
+  named(
+    "ResponseCreateParamsNonStreaming",
+    extending(
+      baseFields,
+      baseFields.extend({ stream: field(z.literal(false).nullish(), "The response comes in one piece.") }),
+    ),
+    "A response to create, in one piece.",
+  ),
+  named(
+    "ResponseCreateParamsStreaming",
+    extending(
+      baseFields,
+      baseFields.extend({ stream: field(z.literal(true), "The response comes as events, as it is made.") }),
+    ),
+    "A response to create, as events.",
+  ),
+];
+
+function* contradictions(request: z.output<typeof fields>): Generator<[path: string[], message: string]> {
+  for (const name of ["prompt", "conversation", "context_management"] as const) {
+    if (request[name] != null) yield [[name], "is not available here"];
+  }
+  if (request.background && !request.store) yield [["background"], "needs store: only what is kept can be retrieved"];
+  const tools = request.tools ?? [];
+  for (const [i, { type, name }] of tools.entries()) {
+    if (type !== "function") {
+      yield [["tools", String(i), "type"], `"${type}" is not available here: tools are functions of the application`];
+    } else if (name == null) yield [["tools", String(i), "name"], "is required"];
+  }
+  const choice = request.tool_choice;
+  if (typeof choice !== "object") return;
+  const named = choice.type === "function" ? [choice] : choice.tools;
+  for (const { name } of named) {
+    if (!tools.some((one) => one.name === name)) yield [["tool_choice"], `no function of tools is named "${name}"`];
+  }
+}
+
+export const responseCreate = fields.superRefine((request, ctx) => {
+  for (const [path, message] of contradictions(request)) ctx.addIssue({ code: "custom", path, message });
+});
+
+/** A checked request, nulls gone and plain defaults filled in. */
+export type ResponseRequest = z.output<typeof responseCreate>;
+
+/** Of an address: texts stand for what they say. */
+const told = z.union([z.boolean(), z.enum(["true", "false"]).transform((value) => value === "true")]);
+
+export const responseQuery = named(
+  "ResponseQuery",
+  z.object({
+    stream: field(
+      typed(told.nullish(), "boolean | null"),
+      "Whether it comes as the events it was made of; of one that has ended, as few as tell it.",
+      { default: false },
+    ),
+    starting_after: field(
+      z.int().min(0).nullish(),
+      "Sequence number of the last event already seen; of a response that has ended, only its last event is told then.",
+    ),
+  }),
+  "How a response is retrieved.",
+);
+
+/** What the two kinds of calls take. */
+export const responseQueryKinds = [
+  named(
+    "ResponseQueryNonStreaming",
+    extending(
+      responseQuery,
+      responseQuery.extend({ stream: field(z.literal(false).nullish(), "It comes in one piece.") }),
+    ),
+    "How a response is retrieved, in one piece.",
+  ),
+  named(
+    "ResponseQueryStreaming",
+    extending(
+      responseQuery,
+      responseQuery.extend({ stream: field(z.literal(true), "It comes as the events it was made of.") }),
+    ),
+    "How a response is retrieved, as events.",
+  ),
+];
+
+export const responseItemQuery = named(
+  "ResponseItemQuery",
+  z.object({
+    after: field(z.string().nullish(), "Id of the last item already seen; the page begins after it."),
+    limit: field(byDefault(z.int().min(1).max(100), 20), "Items of the page at most."),
+    order: field(byDefault(z.enum(["asc", "desc"]), "desc"), "By their place in the input."),
+  }),
+  "Which of a response's input items are wanted, and in which order.",
+);
+
+// ---- answers
+
+const status = named(
+  "ResponseStatus",
+  z.enum(["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]),
+  "What has become of a response.",
+);
+
+const itemStatus = z.enum(["in_progress", "completed", "incomplete"]);
+
+const logprobFields = {
+  token: field(z.string(), "The token's text."),
+  logprob: field(z.number(), "Natural logarithm of the raw probability, at least -9999."),
+  bytes: field(z.array(z.int()), "UTF-8 of the token's own text."),
+};
+
+const logprob = named(
+  "ResponseLogprob",
+  z.object({
+    ...logprobFields,
+    top_logprobs: field(z.array(z.object(logprobFields)), "The likeliest tokens, falling."),
+  }),
+  "A drawn token of a text.",
+);
+
+const logprobs = z.array(logprob);
+
+const outputText = named(
+  "ResponseOutputText",
+  z.object({
+    type: z.literal("output_text"),
+    text: field(z.string(), "The text."),
+    annotations: field(typed(z.array(z.never()), "never[]"), "Always empty."),
+    logprobs: field(logprobs, "One entry per token, where they were asked for."),
+  }),
+  "A text that the model wrote.",
+);
+
+const reasoningText = named(
+  "ResponseReasoningText",
+  z.object({ type: z.literal("reasoning_text"), text: field(z.string(), "The thoughts.") }),
+  "What the model thought.",
+);
+
+const summaryText = named(
+  "ResponseSummaryText",
+  z.object({ type: z.literal("summary_text"), text: field(z.string(), "The thoughts.") }),
+  "What the model thought, where it was asked for as a summary.",
+);
+
+const id = field(z.string(), "Its id.");
+
+const outputMessage = named(
+  "ResponseOutputMessage",
+  z.object({
+    type: z.literal("message"),
+    id,
+    role: z.literal("assistant"),
+    status: field(itemStatus, "Whether it is whole."),
+    content: field(z.array(outputText), "One text."),
+  }),
+  "What the model says.",
+);
+
+const functionCall = named(
+  "ResponseFunctionCall",
+  z.object({
+    type: z.literal("function_call"),
+    id,
+    call_id: field(z.string(), "What the call's output repeats."),
+    name: field(z.string(), "The function's name."),
+    arguments: field(z.string(), "JSON, as the model wrote it."),
+    status: field(itemStatus, "Whether it is whole."),
+  }),
+  "A function that the model wants called.",
+);
+
+const reasoningItem = named(
+  "ResponseReasoningItem",
+  z.object({
+    type: z.literal("reasoning"),
+    id,
+    summary: field(z.array(summaryText), "The thoughts, where they were asked for as a summary."),
+    content: field(z.array(reasoningText).optional(), "The thoughts, where they were not."),
+    encrypted_content: field(z.string().nullish(), "The thoughts encoded, where that was asked for."),
+    status: field(itemStatus, "Whether it is whole."),
+  }),
+  "What the model thought before it answered.",
+);
+
+const outputItem = named(
+  "ResponseOutputItem",
+  z.union([outputMessage, functionCall, reasoningItem]),
+  "An item of a response.",
+);
+
+const usage = named(
+  "ResponseUsage",
+  z.object({
+    input_tokens: field(z.int(), "Of the prompt."),
+    input_tokens_details: field(
+      z.object({
+        cached_tokens: field(z.int(), "Of the prompt's: those that were not computed again."),
+        cache_write_tokens: field(z.int(), "Always 0: what is cached is not counted apart."),
+      }),
+      "More of the prompt.",
+    ),
+    output_tokens: field(z.int(), "Drawn."),
+    output_tokens_details: field(
+      z.object({ reasoning_tokens: field(z.int(), "Of these, those of thoughts.") }),
+      "More of what was drawn.",
+    ),
+    total_tokens: field(z.int(), "Both."),
+  }),
+  "How many tokens a response took.",
+);
+
+export const response = named(
+  "ModelResponse",
+  z.object({
+    id: field(z.string(), "`resp_` and random characters."),
+    object: z.literal("response"),
+    created_at: field(z.int(), "Unix time, in seconds."),
+    completed_at: field(z.int().nullable(), "When it was completed; null: it was not."),
+    status: field(status, "What has become of it."),
+    error: field(
+      z
+        .object({ code: field(z.literal("server_error"), "Which kind."), message: field(z.string(), "What it was.") })
+        .nullable(),
+      "Why it failed.",
+    ),
+    incomplete_details: field(
+      z.object({ reason: field(z.enum(["max_output_tokens", "repetition"]), "What ended it.") }).nullable(),
+      "Why it is incomplete.",
+    ),
+    model: field(z.string(), "The model that answered; of a trained one with its step."),
+    output: field(z.array(outputItem), "What the model thought, said and called, in this order."),
+    usage: field(usage.nullable(), "How many tokens it took, once it has ended."),
+    instructions: field(z.string().nullable(), "As asked."),
+    previous_response_id: field(z.string().nullable(), "As asked."),
+    metadata: field(z.record(z.string(), z.string()), "As asked."),
+    store: field(z.boolean(), "As asked."),
+    background: field(z.boolean(), "As asked."),
+    temperature: field(z.number().nullable(), "As asked; null: the model's own."),
+    top_p: field(z.number().nullable(), "As asked; null: the model's own."),
+    presence_penalty: field(z.number(), "As asked."),
+    frequency_penalty: field(z.number(), "As asked."),
+    max_output_tokens: field(z.int().nullable(), "As asked."),
+    max_tool_calls: field(z.int().nullable(), "As asked."),
+    parallel_tool_calls: field(z.boolean(), "As asked."),
+    tool_choice: field(typed(z.unknown(), "string | { [choiceField: string]: unknown }"), "As asked."),
+    tools: field(
+      z.array(
+        z.object({
+          type: z.literal("function"),
+          name: field(z.string(), "The function's name."),
+          description: field(z.string().nullable(), "What it does."),
+          parameters: field(z.record(z.string(), z.unknown()).nullable(), "JSON Schema of its arguments."),
+          strict: field(z.boolean().nullable(), "As asked."),
+        }),
+      ),
+      "As asked.",
+    ),
+    text: field(
+      z.object({
+        format: field(typed(z.unknown(), "{ [formatField: string]: unknown }"), "As asked."),
+        verbosity: field(verbosity.optional(), "As asked."),
+      }),
+      "As asked.",
+    ),
+    reasoning: field(
+      z.object({
+        effort: field(reasoningEffort.nullable(), "As asked."),
+        summary: field(reasoningSummary.nullable(), "As asked."),
+      }),
+      "As asked.",
+    ),
+    top_logprobs: field(z.int(), "As asked."),
+    truncation: field(z.enum(["auto", "disabled"]), "As asked."),
+    user: field(z.string().optional(), "As asked."),
+    safety_identifier: field(z.string().nullable(), "As asked."),
+    prompt_cache_key: field(z.string().nullable(), "As asked."),
+    service_tier: field(z.literal("default"), 'Always "default".'),
+    access_programs: field(z.null(), "Always null."),
+  }),
+  "What the model answered, and what it was asked.",
+);
+
+export const responseDeleted = named(
+  "ResponseDeleted",
+  z.object({ id, object: z.literal("response"), deleted: field(z.literal(true), "Always true.") }),
+  "A response that was deleted.",
+);
+
+const inputText = z.object({ type: z.literal("input_text"), text: field(z.string(), "The text.") });
+
+const inputMessage = named(
+  "ResponseInputMessageItem",
+  z.object({
+    type: z.literal("message"),
+    id,
+    role: field(z.string(), "Who says it."),
+    status: field(itemStatus, "Always completed."),
+    content: field(z.array(z.union([inputText, outputText])), "Its texts."),
+  }),
+  "A message of the input.",
+);
+
+const functionCallOutput = named(
+  "ResponseFunctionCallOutput",
+  z.object({
+    type: z.literal("function_call_output"),
+    id,
+    call_id: field(z.string(), "The call that it answers."),
+    output: field(z.union([z.string(), z.array(inputText)]), "What the function gave."),
+    status: field(itemStatus, "Always completed."),
+  }),
+  "What came of a call.",
+);
+
+const item = named(
+  "ResponseItem",
+  z.union([inputMessage, functionCall, functionCallOutput, reasoningItem]),
+  "An item of a response's input.",
+);
+
+export const responseItemList = named(
+  "ResponseItemList",
+  z.object({
+    object: z.literal("list"),
+    data: field(z.array(item), "The items."),
+    has_more: field(z.boolean(), "Whether there are items after these."),
+    first_id: field(z.string(), 'Id of the first item, "" when the page is empty.'),
+    last_id: field(z.string(), 'Id of the last item, "" when the page is empty: the `after` of the next page.'),
+  }),
+  "A page of a response's input items.",
+);
+
+// ---- events
+
+const sequence_number = field(z.int(), "Its place among the events, from 0.");
+const output_index = field(z.int(), "Place of the item in the output.");
+const item_id = field(z.string(), "The item's id.");
+const content_index = field(z.int(), "Place of the part in the item's content.");
+const summary_index = field(z.int(), "Place of the part in the summary.");
+
+const event = <const T extends string, S extends z.ZodRawShape>(type: T, shape: S) =>
+  z.object({ type: z.literal(type), sequence_number, ...shape });
+
+const whole = { response: field(response, "The response as it is now.") };
+const ofItem = { output_index, item: field(outputItem, "The item as it is now.") };
+const place = { item_id, output_index };
+const delta = field(z.string(), "What comes next.");
+
+/** How a response comes, as it is made. */
+export const responseStreamEvent = named(
+  "ResponseStreamEvent",
+  z.union([
+    event("response.created", whole),
+    event("response.queued", whole),
+    event("response.in_progress", whole),
+    event("response.completed", whole),
+    event("response.incomplete", whole),
+    event("response.failed", whole),
+    event("response.output_item.added", ofItem),
+    event("response.output_item.done", ofItem),
+    event("response.content_part.added", {
+      ...place,
+      content_index,
+      part: field(z.union([outputText, reasoningText]), "The part, empty."),
+    }),
+    event("response.content_part.done", {
+      ...place,
+      content_index,
+      part: field(z.union([outputText, reasoningText]), "The part."),
+    }),
+    event("response.output_text.delta", {
+      ...place,
+      content_index,
+      delta,
+      logprobs: field(logprobs, "Of the delta's tokens, where they were asked for."),
+    }),
+    event("response.output_text.done", {
+      ...place,
+      content_index,
+      text: field(z.string(), "All of it."),
+      logprobs: field(logprobs, "Of all its tokens, where they were asked for."),
+    }),
+    event("response.reasoning_text.delta", { ...place, content_index, delta }),
+    event("response.reasoning_text.done", { ...place, content_index, text: field(z.string(), "All of it.") }),
+    event("response.reasoning_summary_part.added", {
+      ...place,
+      summary_index,
+      part: field(summaryText, "The part, empty."),
+    }),
+    event("response.reasoning_summary_part.done", { ...place, summary_index, part: field(summaryText, "The part.") }),
+    event("response.reasoning_summary_text.delta", { ...place, summary_index, delta }),
+    event("response.reasoning_summary_text.done", {
+      ...place,
+      summary_index,
+      text: field(z.string(), "All of it."),
+    }),
+    event("response.function_call_arguments.delta", { ...place, delta }),
+    event("response.function_call_arguments.done", {
+      ...place,
+      name: field(z.string(), "The function's name."),
+      arguments: field(z.string(), "All of it."),
+    }),
+    event("error", {
+      code: field(z.string().nullable(), "Which kind."),
+      message: field(z.string(), "What it was."),
+      param: field(z.string().nullable(), "The field at fault."),
+    }),
+  ]),
+  "A part of a response as it is made.",
+);

@@ -1,0 +1,510 @@
+// Responses as clients meet them: items, events, what is kept, who may see it.
+
+import OpenAI from "openai";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { Engine } from "../../src/anneal.js";
+import type { ModelResponse, ResponseOutputItem, ResponseStreamEvent } from "../../src/types/responses.js";
+import { agentModel } from "../conformance/agentModel.js";
+import { type Refusal, Served } from "../conformance/served.js";
+import { followsTheProtocol } from "./responseProtocol.js";
+
+const tools = [
+  {
+    type: "function" as const,
+    name: "weather",
+    description: "Weather of a city.",
+    parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"] },
+    strict: null,
+  },
+  { type: "function" as const, name: "time", parameters: { type: "object", properties: {} }, strict: null },
+];
+
+let served: Served;
+let client: OpenAI;
+beforeAll(async () => {
+  const { model } = await agentModel("demo");
+  served = await Served.open({ models: [model] });
+  client = new OpenAI({ apiKey: served.engine.apiKey, baseURL: `${served.address}/v1`, maxRetries: 0 });
+});
+afterAll(() => served?.close());
+
+async function ask(body: Record<string, unknown>): Promise<ModelResponse> {
+  const answer = await served.request("POST", "/v1/responses", body);
+  const response = (await answer.json()) as ModelResponse;
+  expect(answer.status, JSON.stringify(response)).toBe(200);
+  return response;
+}
+
+/** The events of a request, which keep to the protocol. */
+async function events(body: Record<string, unknown>): Promise<ResponseStreamEvent[]> {
+  const answer = await served.request("POST", "/v1/responses", { ...body, stream: true });
+  const text = await answer.text();
+  expect(answer.status, text).toBe(200);
+  expect(answer.headers.get("content-type")).toBe("text/event-stream; charset=utf-8");
+  return followsTheProtocol(text);
+}
+
+async function refusal(body: Record<string, unknown>, field: string): Promise<Refusal> {
+  const answer = await served.request("POST", "/v1/responses", body);
+  const refused = (await answer.json()) as Refusal;
+  expect(answer.status, JSON.stringify(refused).slice(0, 500)).toBe(422);
+  expect(refused.detail.map(({ loc }) => loc.join("."))).toContain(`body.${field}`);
+  return refused;
+}
+
+const kinds = (output: readonly ResponseOutputItem[]) => output.map(({ type }) => type);
+const last = (all: ResponseStreamEvent[]) => (all.at(-1) as { response: ModelResponse }).response;
+
+/** What differs from one making to the next. */
+const plain = ({ id: _, created_at, completed_at, output, ...rest }: ModelResponse) => ({
+  ...rest,
+  output: output.map((item) => ({ ...item, id: "", ...("call_id" in item ? { call_id: "" } : {}) })),
+});
+
+describe("a response", () => {
+  it("says what a chat completion says, and what it was asked", async () => {
+    const response = await ask({ model: "demo", input: "Hi", instructions: "Be brief.", metadata: { a: "b" } });
+    expect(response).toMatchObject({
+      object: "response",
+      status: "completed",
+      model: "demo",
+      instructions: "Be brief.",
+      metadata: { a: "b" },
+      store: true,
+      tools: [],
+      tool_choice: "auto",
+      text: { format: { type: "text" } },
+      usage: { output_tokens: 6, output_tokens_details: { reasoning_tokens: 0 } },
+    });
+    expect(response.id).toMatch(/^resp_[0-9a-f]{48}$/);
+    expect(response.output).toMatchObject([
+      { type: "message", role: "assistant", status: "completed", content: [{ text: "Good day to you." }] },
+    ]);
+    const chat = await served.chat({ messages: [{ role: "user", content: "Hi" }], model: "demo" });
+    expect(chat.choices[0]!.message.content).toBe("Good day to you.");
+  });
+
+  it("is the same in events as in one piece: text, thoughts, calls, several calls", async () => {
+    for (const body of [
+      { input: "Hi" },
+      { input: "Hi", top_logprobs: 3 },
+      { input: "Weather?", tools },
+      { input: "Weather?", tools, reasoning: { summary: "auto" }, include: ["reasoning.encrypted_content"] },
+      { input: "Both of them", tools },
+      { input: "loop", max_output_tokens: 20 },
+      { input: "Weather?", tools, max_output_tokens: 2 },
+    ]) {
+      const whole = await ask(body);
+      const streamed = last(await events(body));
+      const differs = { usage: null };
+      expect({ ...plain(streamed), ...differs }, JSON.stringify(body)).toEqual({ ...plain(whole), ...differs });
+      expect(streamed.usage!.output_tokens).toBe(whole.usage!.output_tokens);
+      expect(streamed.usage!.output_tokens_details).toEqual(whole.usage!.output_tokens_details);
+    }
+  });
+
+  it("thinks in an item of its own, counted, as summary or encoded where that is asked for", async () => {
+    const thinking = await ask({ input: "Weather?", tools });
+    expect(kinds(thinking.output)).toEqual(["reasoning", "function_call"]);
+    expect(thinking.output[0]).toMatchObject({
+      summary: [],
+      content: [{ type: "reasoning_text", text: "Which tool?" }],
+    });
+    expect(thinking.output[0]).not.toHaveProperty("encrypted_content");
+    expect(thinking.usage!.output_tokens_details.reasoning_tokens).toBe(2);
+    const summarised = await ask({
+      input: "Weather?",
+      tools,
+      reasoning: { summary: "detailed" },
+      include: ["reasoning.encrypted_content"],
+    });
+    const [reasoning] = summarised.output;
+    expect(reasoning).toMatchObject({ summary: [{ type: "summary_text", text: "Which tool?" }] });
+    expect(reasoning).not.toHaveProperty("content");
+    // What a client hands back in any of the forms reaches the template.
+    const encrypted = (reasoning as { encrypted_content: string }).encrypted_content;
+    const counts = await Promise.all(
+      [
+        [],
+        [{ type: "reasoning", summary: [], content: [{ type: "reasoning_text", text: "Which tool?" }] }],
+        [{ type: "reasoning", summary: [{ type: "summary_text", text: "Which tool?" }] }],
+        [{ type: "reasoning", summary: [], encrypted_content: encrypted }],
+      ].map(async (thoughts) => {
+        const input = [{ role: "user", content: "a" }, ...thoughts, { role: "assistant", content: "b" }];
+        return (await ask({ input: [...input, { role: "user", content: "c" }] })).usage!.input_tokens;
+      }),
+    );
+    expect(counts[0]).toBeLessThan(counts[1]!);
+    expect(counts.slice(2)).toEqual([counts[1], counts[1]]);
+  });
+
+  it("tells the logprobs of its text, and of nothing else", async () => {
+    const body = { input: "Hi", top_logprobs: 2 };
+    const { output } = await ask(body);
+    const [part] = (output[0] as { content: { logprobs: { token: string; top_logprobs: unknown[] }[] }[] }).content;
+    expect(part!.logprobs.map(({ token }) => token)).toEqual(["Good", " day", " to", " you", "."]);
+    for (const { top_logprobs } of part!.logprobs) expect(top_logprobs.length).toBe(2);
+    const deltas = (await events(body)).filter(({ type }) => type === "response.output_text.delta");
+    expect(deltas.flatMap((event) => ("logprobs" in event ? event.logprobs : [])).map(({ token }) => token)).toEqual(
+      part!.logprobs.map(({ token }) => token),
+    );
+    const said = await ask({ input: "Both", tools, include: ["message.output_text.logprobs"] });
+    const texts = said.output.flatMap((item) => (item.type === "message" ? item.content : []));
+    expect(texts.map(({ text }) => text).join("")).toBe(
+      texts.flatMap(({ logprobs }) => logprobs.map(({ token }) => token)).join(""),
+    );
+    expect((await ask({ input: "Hi" })).output).toMatchObject([{ content: [{ logprobs: [] }] }]);
+  });
+
+  it("follows a schema", async () => {
+    const schema = {
+      type: "object",
+      properties: { city: { type: "string" }, degrees: { type: "integer" } },
+      required: ["city", "degrees"],
+      additionalProperties: false,
+    };
+    const format = { type: "json_schema" as const, name: "report", strict: true, schema };
+    const parsed = await client.responses.create({ model: "demo", input: "json please", text: { format } });
+    expect(JSON.parse(parsed.output_text)).toEqual({ city: "Oslo", degrees: -3 });
+    expect(parsed.text?.format).toMatchObject(format);
+    const loose = await ask({ input: "json please", text: { format: { type: "json_object" } } });
+    expect(loose.output[0]).toMatchObject({ content: [{ text: '{"city": "Oslo", "degrees": -3}' }] });
+    await refusal({ input: "x", text: { format: { type: "json_schema", name: "n" } } }, "text.format.schema");
+    const odd = { type: "object", properties: { a: { type: "string", pattern: "(?<=a)b" } } };
+    const { detail } = await refusal(
+      { input: "x", text: { format: { ...format, schema: odd } } },
+      "text.format.schema.properties.a.pattern",
+    );
+    expect(detail[0]!.loc).not.toContain("response_format");
+  });
+
+  it("has the functions called that tool_choice names, and no others", async () => {
+    const weather = { type: "function_call", name: "weather", status: "completed", arguments: '{"city": "Oslo"}' };
+    const named = await ask({ input: "x", tools, tool_choice: { type: "function", name: "weather" } });
+    expect(named.output).toMatchObject([{ type: "reasoning" }, weather]);
+    expect((await ask({ input: "x", tools, tool_choice: "required" })).output).toMatchObject([{}, weather]);
+    const allowed = { type: "allowed_tools", mode: "required", tools: [{ type: "function", name: "weather" }] };
+    const one = await ask({ input: "x", tools, tool_choice: allowed });
+    expect(one.output).toMatchObject([{}, weather]);
+    expect(one.tool_choice).toEqual(allowed);
+    // The others are not shown to the model.
+    expect(one.usage!.input_tokens).toBe((await ask({ input: "x", tools: [tools[0]] })).usage!.input_tokens);
+    expect(kinds((await ask({ input: "x", tools, tool_choice: "none" })).output)).not.toContain("function_call");
+    const both = await ask({ input: "Both", tools });
+    expect(both.output.filter(({ type }) => type === "function_call")).toMatchObject([
+      { name: "weather", arguments: '{"city": "Oslo"}' },
+      { name: "time", arguments: "{}" },
+    ]);
+    const single = await ask({ input: "Both", tools, parallel_tool_calls: false });
+    expect(single.output.filter(({ type }) => type === "function_call").length).toBe(1);
+    await refusal({ input: "x", tools, tool_choice: { type: "function", name: "other" } }, "tool_choice");
+  });
+
+  it("says why it is not whole", async () => {
+    const cut = await ask({ input: "loop", max_output_tokens: 5 });
+    expect(cut).toMatchObject({
+      status: "incomplete",
+      incomplete_details: { reason: "max_output_tokens" },
+      completed_at: null,
+      output: [{ status: "incomplete" }],
+    });
+  });
+});
+
+describe("what goes before", () => {
+  it("is the stored response's input and output, and those before it", async () => {
+    const first = await ask({ input: "Weather?", tools, instructions: "Only now." });
+    const call = first.output.find((item) => item.type === "function_call")!;
+    const output = { type: "function_call_output", call_id: call.call_id, output: "cold" };
+    const second = await ask({ previous_response_id: first.id, input: [output], tools });
+    expect(second.output).toMatchObject([{ type: "message", content: [{ text: "It is cold in Oslo." }] }]);
+    expect(second.previous_response_id).toBe(first.id);
+    const third = await ask({ previous_response_id: second.id, input: "Thanks" });
+    // The same conversation written out.
+    const written = await ask({
+      input: [
+        { role: "user", content: "Weather?" },
+        ...first.output,
+        output,
+        ...second.output,
+        { role: "user", content: [{ type: "input_text", text: "Thanks" }] },
+      ],
+    });
+    expect(written.usage!.input_tokens).toBe(third.usage!.input_tokens);
+    // References to what was put out stand for it.
+    const referred = await ask({
+      input: [
+        { role: "user", content: "Weather?" },
+        ...first.output.map(({ id }) => ({ type: "item_reference", id })),
+        output,
+        ...second.output.map(({ id }) => ({ type: "item_reference", id })),
+        { role: "user", content: "Thanks" },
+      ],
+    });
+    expect(referred.usage!.input_tokens).toBe(third.usage!.input_tokens);
+  });
+
+  it("is a NotFoundError where it is gone, was not kept, or is another's", async () => {
+    const kept = await ask({ input: "Hi" });
+    const fleeting = await ask({ input: "Hi", store: false });
+    const { key } = await served.engine.keys.create({ entity: "other" });
+    const theirs = { headers: { authorization: `Bearer ${key}` } };
+    const path = `/v1/responses/${kept.id}`;
+    for (const [method, at] of [
+      ["GET", path],
+      ["DELETE", path],
+      ["POST", `${path}/cancel`],
+      ["GET", `${path}/input_items`],
+    ] as const) {
+      expect((await served.request(method, at, undefined, theirs)).status, at).toBe(404);
+    }
+    const goOn = (id: string, init?: RequestInit) =>
+      served.request("POST", "/v1/responses", { previous_response_id: id, input: "x" }, init);
+    expect((await goOn(kept.id, theirs)).status).toBe(404);
+    expect((await goOn(fleeting.id)).status).toBe(404);
+    const item = [{ type: "item_reference", id: kept.output[0]!.id }];
+    expect((await served.request("POST", "/v1/responses", { input: item }, theirs)).status).toBe(404);
+    expect((await goOn(kept.id)).status).toBe(200);
+    expect(await (await served.request("DELETE", path)).json()).toEqual({
+      id: kept.id,
+      object: "response",
+      deleted: true,
+    });
+    const gone = await goOn(kept.id);
+    expect([gone.status, ((await gone.json()) as Refusal).error.code]).toEqual([404, "previous_response_not_found"]);
+  });
+
+  it("is cut where it does not fit and that is wished, by whole turns, the system's words kept", async () => {
+    const turn = (i: number) => [
+      { role: "user", content: `${i} ${"x".repeat(200)}` },
+      { role: "assistant", content: "yes" },
+    ];
+    const input = [
+      { role: "system", content: "S" },
+      ...Array.from({ length: 20 }, (_, i) => turn(i)).flat(),
+      { role: "user", content: "Hi" },
+    ];
+    const { detail, error } = await refusal({ input }, "input");
+    expect(detail[0]!.type).toBe("context_length_exceeded");
+    expect(error.message).toContain("truncation");
+    const fitted = await ask({ input, truncation: "auto", max_output_tokens: 1 });
+    const tokens = fitted.usage!.input_tokens;
+    expect(tokens).toBeLessThan(2048);
+    // One turn more would be too much.
+    expect(tokens).toBeGreaterThan(2048 - 220);
+  });
+});
+
+describe("what is kept", () => {
+  it("can be read, with its input, also in events", async () => {
+    const made = await ask({ input: [{ role: "user", content: "Weather?" }], tools, top_logprobs: 1 });
+    expect(await (await served.request("GET", `/v1/responses/${made.id}`)).json()).toEqual(made);
+    expect(await client.responses.retrieve(made.id)).toMatchObject({ id: made.id, output: made.output });
+    const items = await client.responses.inputItems.list(made.id);
+    expect(items.data).toMatchObject([
+      { type: "message", role: "user", content: [{ type: "input_text", text: "Weather?" }] },
+    ]);
+    const told = await (await served.request("GET", `/v1/responses/${made.id}?stream=true`)).text();
+    expect(last(followsTheProtocol(told))).toEqual(made);
+    const after = await (await served.request("GET", `/v1/responses/${made.id}?stream=true&starting_after=3`)).text();
+    expect(after).toMatch(/^event: response.completed\n/);
+    expect((await client.responses.retrieve(made.id, { stream: true })).controller).toBeDefined();
+  });
+
+  it("is listed in pages, from either end", async () => {
+    const input = Array.from({ length: 45 }, (_, i) => ({ role: "user", content: `${i}` }));
+    const { id } = await ask({ input });
+    const texts: string[] = [];
+    for await (const item of client.responses.inputItems.list(id, { limit: 20, order: "asc" })) {
+      texts.push((item as unknown as { content: { text: string }[] }).content[0]!.text);
+    }
+    expect(texts).toEqual(input.map(({ content }) => content));
+    const page = await served.engine.responses.inputItems.list(id, { limit: 2 });
+    expect(page.data).toMatchObject([{ content: [{ text: "44" }] }, { content: [{ text: "43" }] }]);
+    expect(page.has_more).toBe(true);
+  });
+
+  it("outlives the engine; what was being made then has failed", async () => {
+    const { mkdtempSync, rmSync } = await import("node:fs");
+    const home = mkdtempSync("/tmp/anneal-responses-");
+    const { model } = await agentModel("demo");
+    const open = () => Engine.open({ home, models: [model], threads: 1 });
+    const first = await open();
+    const whole = await first.responses.create({ input: "Hi" });
+    const running = await first.responses.create({ input: "loop", background: true });
+    expect(running.status).toBe("queued");
+    await first.close();
+    const second = await open();
+    expect(await second.responses.retrieve(whole.id)).toEqual(whole);
+    expect((await second.responses.retrieve(running.id)).status).toBe("failed");
+    await second.close();
+    rmSync(home, { recursive: true });
+  });
+});
+
+describe("in the background", () => {
+  it("is answered at once, and is there later", async () => {
+    const queued = await client.responses.create({ model: "demo", input: "Hi", background: true });
+    expect(queued).toMatchObject({ status: "queued", background: true, output: [] });
+    let now = await client.responses.retrieve(queued.id);
+    while (now.status === "queued" || now.status === "in_progress") now = await client.responses.retrieve(queued.id);
+    expect(now).toMatchObject({ status: "completed", output_text: "Good day to you." });
+    // Cancelling what has ended changes nothing.
+    expect((await client.responses.cancel(queued.id)).status).toBe("completed");
+  });
+
+  it("is cancelled, keeping what there was", async () => {
+    const queued = await client.responses.create({
+      model: "demo",
+      input: "loop",
+      background: true,
+      max_output_tokens: 2000,
+    });
+    const cancelled = await client.responses.cancel(queued.id);
+    expect(cancelled.status).toBe("cancelled");
+    expect((await client.responses.retrieve(queued.id)).status).toBe("cancelled");
+    const whole = await ask({ input: "Hi" });
+    expect((await served.request("POST", `/v1/responses/${whole.id}/cancel`)).status).toBe(400);
+  });
+
+  it("is followed by several, from where each was", async () => {
+    const body = { input: "Both", tools, background: true };
+    const all = await events(body);
+    expect(all.slice(0, 3).map(({ type }) => type)).toEqual([
+      "response.created",
+      "response.queued",
+      "response.in_progress",
+    ]);
+    const { id } = last(all);
+    const again = await (await served.request("GET", `/v1/responses/${id}?stream=true`)).text();
+    expect(followsTheProtocol(again)).toEqual(all);
+    const rest = await (await served.request("GET", `/v1/responses/${id}?stream=true&starting_after=4`)).text();
+    const numbers = [...rest.matchAll(/"sequence_number":(\d+)/g)].map(([, number]) => Number(number));
+    expect(numbers).toEqual(all.slice(5).map(({ sequence_number }) => sequence_number));
+    await refusal({ input: "Hi", background: true, store: false }, "background");
+  });
+});
+
+describe("what is not there", () => {
+  it.each([
+    [{ input: "x", tools: [{ type: "web_search" }] }, "tools.0.type", "web_search"],
+    [{ input: "x", tools: [tools[0], { type: "mcp", server_label: "s" }] }, "tools.1.type", "mcp"],
+    [{ input: "x", tools: [{ type: "function" }] }, "tools.0.name", "required"],
+    [{ input: "x", conversation: "conv_1" }, "conversation", "not available"],
+    [{ input: "x", prompt: { id: "p" } }, "prompt", "not available"],
+    [
+      { input: [{ role: "user", content: [{ type: "input_image", image_url: "x" }] }] },
+      "input.0.content.0.type",
+      "input_image",
+    ],
+    [{ input: [{ role: "user", content: "x" }, { type: "computer_call" }] }, "input.1.type", "computer_call"],
+    [{ input: [{ role: "robot", content: "x" }] }, "input.0.role", "must be one of"],
+    [{ input: [{ type: "function_call_output", call_id: "c" }] }, "input.0.output", "required"],
+    [{ input: [] }, "input", "required"],
+    [{}, "input", "required"],
+    [{ input: "x", include: ["no.such"] }, "include.0", ""],
+    [{ input: "x", max_output_tokens: 0 }, "max_output_tokens", ""],
+    [{ input: "x", max_output_tokens: 100_000 }, "max_output_tokens", "context"],
+    [
+      { input: "x", metadata: Object.fromEntries(Array.from({ length: 17 }, (_, i) => [`${i}`, ""])) },
+      "metadata",
+      "16",
+    ],
+    [{ input: "x", metadata: { a: "x".repeat(513) } }, "metadata.a", "512"],
+    [{ input: "x", top_logprobs: 21 }, "top_logprobs", "20"],
+    [{ input: "x", stop_token_ids: [1e6] }, "stop_token_ids", "vocabulary"],
+  ])("is refused by name: %j", async (body, field, said) => {
+    const { detail } = await refusal(body as Record<string, unknown>, field);
+    expect(detail[0]!.msg).toContain(said);
+  });
+
+  it("is named in process too, with every unknown field", async () => {
+    const { responses } = served.engine;
+    await expect(responses.create({ input: "x", no_such: 1 } as never)).rejects.toMatchObject({
+      code: "invalid_request",
+      param: "no_such",
+    });
+    await expect(responses.retrieve("resp_none")).rejects.toMatchObject({ status: 404, code: "response_not_found" });
+    await expect(responses.create({ input: "x", model: "none" })).rejects.toMatchObject({ status: 404 });
+  });
+});
+
+it("ends when its reader leaves, and when its signal aborts", async () => {
+  const { responses, core } = served.engine;
+  const running = () => core.defaultBase.loop.stats().running;
+  const stream = await responses.create({ input: "loop", stream: true });
+  for await (const { type } of stream) if (type === "response.output_text.delta") break;
+  expect(running()).toBe(0);
+  const unread = await responses.create({ input: "loop", stream: true });
+  await unread[Symbol.asyncIterator]().return?.();
+  expect(running()).toBe(0);
+  const stop = new AbortController();
+  const aborted = await responses.create({ input: "loop", stream: true }, { signal: stop.signal });
+  const reason = new Error("enough");
+  await expect(
+    (async () => {
+      for await (const { type } of aborted) if (type === "response.output_text.delta") stop.abort(reason);
+    })(),
+  ).rejects.toBe(reason);
+});
+
+it("is the same for an engine behind an address", async () => {
+  const remote = await Engine.connect(served.address, { apiKey: served.engine.apiKey });
+  const made = await remote.responses.create({ input: "Hi" });
+  expect(await remote.responses.retrieve(made.id)).toEqual(made);
+  const types: string[] = [];
+  for await (const { type } of await remote.responses.create({ input: "Hi", stream: true })) types.push(type);
+  expect(types.at(-1)).toBe("response.completed");
+  for await (const item of remote.responses.inputItems.list(made.id)) expect(item.type).toBe("message");
+  for await (const _ of await remote.responses.retrieve(made.id, { stream: true }));
+  expect(await remote.responses.delete(made.id)).toMatchObject({ deleted: true });
+  await expect(remote.responses.retrieve(made.id)).rejects.toMatchObject({ code: "response_not_found" });
+});
+
+it("works for the openai package: stream and parse", async () => {
+  const stream = client.responses.stream({ model: "demo", input: "Weather?", tools });
+  const seen: string[] = [];
+  for await (const { type } of stream) seen.push(type);
+  const final = await stream.finalResponse();
+  expect(kinds(final.output as ResponseOutputItem[])).toEqual(["reasoning", "function_call"]);
+  expect(seen).toContain("response.function_call_arguments.delta");
+  const parsed = await client.responses.parse({
+    model: "demo",
+    input: "Weather?",
+    tools: [{ ...tools[0]!, strict: true }],
+  });
+  expect(parsed.output.find(({ type }) => type === "function_call")).toMatchObject({
+    parsed_arguments: { city: "Oslo" },
+  });
+});
+
+describe("a body made to harm", () => {
+  const wholesome = async () => expect((await ask({ input: "Hi" })).status).toBe("completed");
+
+  it.each([
+    ["millions of faulty items", `{"input":[${"1,".repeat(3_000_000)}1]}`],
+    ["too many items", `{"input":[${'{"role":"user","content":""},'.repeat(140_000)}1]}`],
+    ["faulty items as many as may be", `{"input":[${'{"role":5},'.repeat(131_071)}1]}`],
+    [
+      "a schema nested deep",
+      `{"input":"x","text":{"format":{"type":"json_schema","schema":${'{"not":'.repeat(5000)}1${"}".repeat(5000)}}}}`,
+    ],
+    ["an item nested deep", `{"input":[${"[".repeat(100_000)}${"]".repeat(100_000)}]}`],
+    ["fields without end", `{"input":"x",${Array.from({ length: 70_000 }, (_, i) => `"f${i}":1`).join(",")}}`],
+    ["tools without end", `{"input":"x","tools":[${'{"type":"function","name":"a"},'.repeat(5000)}1]}`],
+  ])("is refused in few words, and others are served: %s", async (_, body) => {
+    const begun = performance.now();
+    const answer = await served.request("POST", "/v1/responses", body);
+    const refused = (await answer.json()) as Refusal;
+    expect([400, 413, 422]).toContain(answer.status);
+    expect(refused.detail?.length ?? 1).toBeLessThanOrEqual(17);
+    expect(performance.now() - begun).toBeLessThan(20_000);
+    await wholesome();
+  });
+
+  it("of items as many as may be is read in turns", async () => {
+    const input = Array.from({ length: 16_384 }, () => ({ role: "user", content: "x" }));
+    await refusal({ input }, "input");
+    expect((await ask({ input, truncation: "auto" })).status).toBe("completed");
+  });
+});
