@@ -7,6 +7,7 @@ import type { z } from "zod";
 import * as artifacts from "../src/schemas/artifacts.js";
 import * as chat from "../src/schemas/chat.js";
 import * as completions from "../src/schemas/completions.js";
+import * as embeddings from "../src/schemas/embeddings.js";
 import * as health from "../src/schemas/health.js";
 import * as jobs from "../src/schemas/jobs.js";
 import * as models from "../src/schemas/models.js";
@@ -35,6 +36,7 @@ const schemasOf = (module: object): Schemas =>
 const FILES: readonly [file: string, from: string, schemas: Schemas][] = [
   ["chat", "chat.ts and completions.ts", [...schemasOf(chat), ...schemasOf(completions)]],
   ["responses", "responses.ts", schemasOf(responses)],
+  ["embeddings", "embeddings.ts", schemasOf(embeddings)],
   ["tokens", "tokens.ts", schemasOf(tokens)],
   ["artifacts", "artifacts.ts", schemasOf(artifacts)],
   ["health", "health.ts", schemasOf(health)],
@@ -46,7 +48,7 @@ const FILES: readonly [file: string, from: string, schemas: Schemas][] = [
 ];
 
 /** Files whose requests may be written with `as const`; in the others lists go to and fro. */
-const READONLY = new Set(["chat", "responses", "tokens"]);
+const READONLY = new Set(["chat", "responses", "embeddings", "tokens"]);
 
 const root = join(import.meta.dirname, "..");
 

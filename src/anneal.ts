@@ -6,6 +6,7 @@ import type { Artifacts } from "./engine/resources/artifacts.js";
 import type { BaseModels } from "./engine/resources/baseModels.js";
 import type { Chat } from "./engine/resources/chat.js";
 import type { Checkpoints } from "./engine/resources/checkpoints.js";
+import type { Embeddings } from "./engine/resources/embeddings.js";
 import type { Keys } from "./engine/resources/keys.js";
 import type { Models } from "./engine/resources/models.js";
 import type { Resources } from "./engine/resources/resources.js";
@@ -33,6 +34,8 @@ export class Engine implements AnnealClient, ServedEngine {
   declare readonly chat: Chat;
   /** The same as responses: items in, items out, kept where that is wanted. */
   declare readonly responses: Responses;
+  /** Texts to vectors, by models made for it. */
+  declare readonly embeddings: Embeddings;
   /** Models that are trained. */
   declare readonly models: Models;
   /** The steps of those models. */

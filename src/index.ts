@@ -13,6 +13,7 @@ export type * from "./types/artifacts.js";
 export type * from "./types/chat.js";
 export type * from "./types/client.js";
 export type * from "./types/devices.js";
+export type * from "./types/embeddings.js";
 export type * from "./types/gather.js";
 export type * from "./types/health.js";
 export type * from "./types/home.js";

@@ -143,6 +143,7 @@ export async function connect(url: string, options: { apiKey: string }): Promise
     fetch: http.fetch,
     chat: { completions: completions(http) },
     responses: responses(http),
+    embeddings: { create: (params, options) => post("/v1/embeddings", params, options) },
     models: {
       create: (params, options) => post<Model>(`${preview}/models`, params, options),
       import: (params, options) => post<Model>(`${preview}/models/import`, params, options),

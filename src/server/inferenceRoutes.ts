@@ -5,10 +5,12 @@ import type { ExactFields } from "../json.js";
 import { packageVersion } from "../packageFiles.js";
 import { chatCompletionCreate } from "../schemas/chat.js";
 import { chatCompletion, chatCompletionChunk } from "../schemas/completions.js";
+import * as embeddings from "../schemas/embeddings.js";
 import * as health from "../schemas/health.js";
 import * as models from "../schemas/models.js";
 import * as tokens from "../schemas/tokens.js";
 import type { ChatCompletionCreateParams } from "../types/chat.js";
+import type { EmbeddingCreateParams } from "../types/embeddings.js";
 import type { DetokenizeParams, TokenizeParams } from "../types/tokens.js";
 import type { HttpMetrics } from "./httpMetrics.js";
 import { renderMetrics } from "./metricsText.js";
@@ -69,6 +71,18 @@ export const inferenceRoutes: readonly Route[] = [
     summary: "Get an entry of that list",
     response: models.modelEntry,
     handle: ({ as, params }) => as.models.entry(params.model!),
+  },
+  {
+    method: "POST",
+    path: "/v1/embeddings",
+    summary: "The vectors of texts",
+    bodyLimit: "chat",
+    body: embeddings.embeddingCreate,
+    response: embeddings.embeddingList,
+    handle: async (call) =>
+      call.as.embeddings.create(named(await call.json(EXACT_FIELDS), call) as EmbeddingCreateParams, {
+        signal: call.signal,
+      }),
   },
   {
     method: "POST",

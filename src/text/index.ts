@@ -21,7 +21,7 @@ export {
 } from "./reasoning.js";
 export type { ConversationMessage } from "./templateMessages.js";
 export { contentParts, contentText, type TextPart } from "./templateMessages.js";
-export type { KeptTokens } from "./textThread.js";
+export { type KeptTokens, keptTokens } from "./textThread.js";
 export { openBytes } from "./tokenBytes.js";
 export { type EncodeOptions, loadTokenizer, Tokenizer } from "./tokenizer.js";
 export type { TemplateSource } from "./tokenizerFolder.js";

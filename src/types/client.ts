@@ -6,6 +6,7 @@ import type {
   ChatCompletionCreateParamsNonStreaming,
   ChatCompletionCreateParamsStreaming,
 } from "./chat.js";
+import type { EmbeddingCreateParams, EmbeddingList } from "./embeddings.js";
 import type { HealthReport, SystemReport } from "./health.js";
 import type {
   ApiKey,
@@ -68,6 +69,12 @@ export interface ChatCompletionsResource {
     params: ChatCompletionCreateParams,
     options?: RequestOptions,
   ): Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>>;
+}
+
+/** Texts to vectors. */
+export interface EmbeddingsResource {
+  /** The vectors of texts. ValidationError for a model that makes none. */
+  create(params: EmbeddingCreateParams, options?: RequestOptions): Promise<EmbeddingList>;
 }
 
 /** Responses: chat in items, kept on the engine's side where that is wanted. */
@@ -208,6 +215,8 @@ export interface AnnealClient {
   readonly chat: { readonly completions: ChatCompletionsResource };
   /** Chat in items, kept on the engine's side where that is wanted. */
   readonly responses: ResponsesResource;
+  /** Texts to vectors, by models made for it. */
+  readonly embeddings: EmbeddingsResource;
   /** Models that are trained. */
   readonly models: ModelsResource;
   /** The steps of those models. */

@@ -1,4 +1,5 @@
 export { readAdapterFolder, writeAdapterFolder } from "./adapterFolder.js";
+export { type EmbeddingSpec, readEmbeddingFolder } from "./embeddingFolder.js";
 export { JsonFields } from "./jsonFields.js";
 export { noModelFolder } from "./noModelFolder.js";
 export { isOnnxFolder, openOnnxFolder } from "./onnxFolder.js";

@@ -170,7 +170,9 @@ function familyOf(fields: JsonFields): Family {
   if (!family) fields.fail("model_type", `is "${type}"; known are ${Object.keys(FAMILIES).join(", ")}`);
   if (fields.get("architectures") !== null) {
     const architectures = fields.strings("architectures");
-    if (architectures.length !== 1 || architectures[0] !== family.architecture) {
+    // Models of embeddings are the same without their head.
+    const known = [family.architecture, family.architecture.replace("ForCausalLM", "Model")];
+    if (architectures.length !== 1 || !known.includes(architectures[0]!)) {
       fields.fail(
         "architectures",
         `is ${JSON.stringify(architectures)}; known for "${type}" is ${family.architecture}`,

@@ -29,8 +29,11 @@ export interface WeightFolder {
  * @throws ModelFileError naming the file and what is wrong with it.
  */
 export async function openWeightFolder(folder: string): Promise<WeightFolder> {
-  const config = modelSpec(await JsonFields.read(join(folder, "config.json")));
-  const tensors = matchTensors(folder, config, await storedTensors(folder));
+  const told = modelSpec(await JsonFields.read(join(folder, "config.json")));
+  const found = withPrefix(await storedTensors(folder));
+  // Without a head of its own there is one to be had: whoever only reads hidden states needs none.
+  const config = found.isHeadless ? { ...told, tiedHead: true } : told;
+  const tensors = matchTensors(folder, config, found.tensors);
   const dtype = tensors[0]!.dtype === "F32" ? "float32" : "bfloat16";
   let hash: Promise<string> | undefined;
   return {
@@ -42,6 +45,18 @@ export async function openWeightFolder(folder: string): Promise<WeightFolder> {
       return hash;
     },
   };
+}
+
+/** Models of embeddings are written without what stands around them: their tensors' names begin later. */
+function withPrefix(tensors: Map<string, FoundTensor>): { tensors: Map<string, FoundTensor>; isHeadless: boolean } {
+  if (tensors.has("model.embed_tokens.weight") || !tensors.has("embed_tokens.weight")) {
+    return { tensors, isHeadless: false };
+  }
+  const named = [...tensors].map(([name, tensor]): [string, FoundTensor] => [
+    name === "lm_head.weight" ? name : `model.${name}`,
+    tensor,
+  ]);
+  return { tensors: new Map(named), isHeadless: !tensors.has("lm_head.weight") };
 }
 
 interface FoundTensor extends StoredTensor {

@@ -1,6 +1,7 @@
 // The OpenAPI document is valid, has every route, and says of each what a running engine really answers: no field more, none less.
 
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { validate } from "@readme/openapi-parser";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -28,7 +29,9 @@ function closed(schema: unknown): unknown {
 }
 
 beforeAll(async () => {
-  server = await Harness.open();
+  const vectors = fileURLToPath(new URL("../reference/embedding/model", import.meta.url));
+  const chat = fileURLToPath(new URL("../../models/tiny", import.meta.url));
+  server = await Harness.open({ models: [{ path: chat }, { id: "vectors", path: vectors }] });
   document = (await server.call("GET", "/openapi.json")).body as unknown as Json;
   ajv = new Ajv2020({ strict: false, validateFormats: false, allErrors: true });
   ajv.addSchema(closed(document) as object, "document");
@@ -146,6 +149,12 @@ test("says what chat completions, tokens and the side routes answer", async () =
     await success("GET", path);
   for (const path of ["/health", "/ping", "/version"]) await success("GET", path);
   await success("POST", "/ping");
+});
+
+test("says what embeddings answer", async () => {
+  const asked = { model: "vectors", input: ["a", "b"] };
+  await success("POST", "/v1/embeddings", asked);
+  await success("POST", "/v1/embeddings", { ...asked, input: [1, 2], encoding_format: "base64", dimensions: 4 });
 });
 
 test("says what responses answer", async () => {

@@ -166,6 +166,11 @@ async function replyRules(
 
 /** Fields whose meaning depends on how the engine was opened. */
 function checkFeatures(request: ChatRequest, { base }: ServedModel): void {
+  if (base.embedding !== null) {
+    throw ValidationError.at("model", `${base.id} makes vectors of texts and does not chat`, "not_supported", {
+      hint: "ask it for embeddings",
+    });
+  }
   if (request.priority !== 0 && base.loop.policy !== "priority") {
     throw ValidationError.at("priority", "needs the priority scheduler", "not_supported", {
       hint: 'open the engine with scheduler: "priority" (--scheduler priority)',

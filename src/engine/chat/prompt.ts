@@ -128,7 +128,7 @@ async function refusing<T>(request: ChatRequest, work: () => T | Promise<T>): Pr
 const maxTokenLengths = new WeakMap<Tokenizer, number>();
 
 /** Characters of the longest token, at most. */
-function maxTokenLength(tokenizer: Tokenizer): number {
+export function maxTokenLength(tokenizer: Tokenizer): number {
   let max = maxTokenLengths.get(tokenizer);
   if (max === undefined) {
     max = 1;

@@ -66,14 +66,15 @@ const ALWAYS_ENCODED = 65_536;
 
 /** Refuses, before encoding it, a text that cannot fit: no token stands for more than `longestToken()` characters. */
 export function checkTextLength(
-  request: ChatRequest,
+  request: Pick<ChatRequest, "truncate_prompt_tokens">,
   text: string,
   longestToken: () => number,
-  limits: TokenLimits,
+  limits: Pick<TokenLimits, "context">,
+  field = "messages",
 ): void {
   if (request.truncate_prompt_tokens !== undefined || text.length <= ALWAYS_ENCODED) return;
   const most = limits.context * longestToken();
   if (text.length <= most) return;
   const message = `the prompt has ${text.length} characters: more than ${most} cannot fit ${limits.context} tokens`;
-  throw ValidationError.at("messages", message, "context_length_exceeded", { param: "input_text" });
+  throw ValidationError.at(field, message, "context_length_exceeded", { param: "input_text" });
 }

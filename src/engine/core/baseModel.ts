@@ -13,7 +13,7 @@ import {
   TokenizerError,
 } from "../../text/index.js";
 import type { ModelOptions } from "../../types/options.js";
-import { noModelFolder } from "../../weights/index.js";
+import { type EmbeddingSpec, noModelFolder, readEmbeddingFolder } from "../../weights/index.js";
 import { diagnostics } from "./diagnostics.js";
 import { type GenerationDefaults, readGenerationDefaults } from "./generationDefaults.js";
 import { planPages } from "./memoryPlan.js";
@@ -34,6 +34,8 @@ export interface BaseModel {
   /** null: the folder has none, so requests must bring one. */
   readonly template: ChatTemplate | null;
   readonly generationConfig: GenerationDefaults;
+  /** How it makes vectors of texts; null: it is no model of embeddings, but one that chats. */
+  readonly embedding: EmbeddingSpec | null;
   /** Of the weights. */
   readonly hash: string;
   readonly device: DeviceModel;
@@ -84,11 +86,11 @@ export async function loadBaseModel(
   const found = await stat(folder).catch(() => null);
   if (!found?.isDirectory()) throw noModelFolder(folder, found !== null);
   // All at once; of several faults the one of the weights' folder is told, whichever is found first.
-  const reading = [loadText(folder), readGenerationDefaults(folder)] as const;
+  const reading = [loadText(folder), readGenerationDefaults(folder), readEmbeddingFolder(folder)] as const;
   for (const read of reading) read.catch(() => {});
   const weights = await openWeights(runtime, folder, model, options, budget.total);
   try {
-    const [{ tokenizer, template }, generationConfig] = await Promise.all(reading);
+    const [{ tokenizer, template }, generationConfig, embedding] = await Promise.all(reading);
     const { config, needs, dtype } = weights;
     if (tokenizer.vocabSize > config.vocab) {
       throw new ModelFileError(
@@ -126,6 +128,7 @@ export async function loadBaseModel(
       tokenizer,
       template,
       generationConfig,
+      embedding,
       hash,
       device,
       loop,

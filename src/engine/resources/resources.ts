@@ -4,6 +4,7 @@ import { Artifacts } from "./artifacts.js";
 import { BaseModels } from "./baseModels.js";
 import { Chat } from "./chat.js";
 import { Checkpoints } from "./checkpoints.js";
+import { Embeddings } from "./embeddings.js";
 import { Keys } from "./keys.js";
 import { Models } from "./models.js";
 import { Responses } from "./responses.js";
@@ -17,6 +18,7 @@ import { TrainingSessions } from "./trainingSessions.js";
 export class Resources {
   readonly chat: Chat;
   readonly responses: Responses;
+  readonly embeddings: Embeddings;
   readonly models: Models;
   readonly checkpoints: Checkpoints;
   readonly trainingJobs: TrainingJobs;
@@ -34,6 +36,7 @@ export class Resources {
   constructor(core: EngineCore, view: View) {
     this.chat = new Chat(core, view);
     this.responses = new Responses(core, view);
+    this.embeddings = new Embeddings(core, view);
     this.models = new Models(core, view);
     this.checkpoints = new Checkpoints(core, view);
     this.trainingJobs = new TrainingJobs(core, view);

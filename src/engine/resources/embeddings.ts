@@ -1,0 +1,22 @@
+import type { EmbeddingsResource, RequestOptions } from "../../types/client.js";
+import type { EmbeddingCreateParams, EmbeddingList } from "../../types/embeddings.js";
+import { chatHost } from "../chat/host.js";
+import type { View } from "../core/access.js";
+import type { EngineCore } from "../core/core.js";
+import { createEmbeddings } from "../embeddings/createEmbeddings.js";
+
+export class Embeddings implements EmbeddingsResource {
+  readonly #core: EngineCore;
+  readonly #view: View;
+
+  /** @internal */
+  constructor(core: EngineCore, view: View) {
+    this.#core = core;
+    this.#view = view;
+  }
+
+  create(params: EmbeddingCreateParams, options?: RequestOptions): Promise<EmbeddingList> {
+    const { caller, strict } = this.#view;
+    return createEmbeddings(chatHost(this.#core), params, { caller, strict, signal: options?.signal });
+  }
+}
