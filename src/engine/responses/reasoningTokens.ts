@@ -10,7 +10,10 @@ export async function reasoningTokens(
   thoughts: string,
 ): Promise<number> {
   const { opens, closes } = recogniseReasoning(template) ?? USUAL_REASONING;
-  const begin = Math.max(0, ...opens.map((mark) => (startsWith(ids, tokenizer.encode(mark), 0) ? tokenizer.encode(mark).length : 0)));
+  const begin = Math.max(
+    0,
+    ...opens.map((mark) => (startsWith(ids, tokenizer.encode(mark), 0) ? tokenizer.encode(mark).length : 0)),
+  );
   const ends = closes.map((mark) => tokenizer.encode(mark));
   for (let at = begin; at < ids.length; at++) if (ends.some((end) => startsWith(ids, end, at))) return at - begin;
   // Cut off in its thoughts, or its mark is joined to what stands around it.
