@@ -3,7 +3,7 @@
 const SIGNALS = ["SIGINT", "SIGTERM"] as const;
 
 /** What closing may take, in milliseconds: what was acknowledged is durable, so that nothing more is lost after it. */
-const MAX_CLOSING = 15_000;
+export const MAX_CLOSING = 15_000;
 
 /**
  * Resolves at the first interrupt or termination signal. A second one ends the process at once, and so does time: something

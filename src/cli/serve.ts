@@ -2,8 +2,11 @@ import type { Logger } from "../types/logger.js";
 import { defineCommand } from "./command.js";
 import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
 import { bytes, integer, text, toggle, type Values } from "./flags.js";
-import { interrupted } from "./interrupted.js";
+import { interrupted, MAX_CLOSING } from "./interrupted.js";
 import { openEngine } from "./openHome.js";
+
+/** Seconds. */
+const DEFAULT_DRAIN = 10;
 
 const flags = {
   host: text("HOST", "address to listen on (default 127.0.0.1)"),
@@ -13,6 +16,7 @@ const flags = {
   "chat-body-limit": bytes("SIZE", "bytes of a chat request at most (default 8MiB)"),
   "body-limit": bytes("SIZE", "bytes of any other request at most (default 1GiB)"),
   "allow-origin": text("ORIGIN", "pages of this origin may call from a browser; several with commas, * for all"),
+  drain: integer("SECONDS", "what requests under way may take after SIGTERM (default 10)", { from: 0, to: 86_400 }),
   verbose: toggle("also say what is done, not only what goes wrong"),
 };
 
@@ -49,14 +53,16 @@ function originsOf(flag: string | undefined): string | string[] | undefined {
 }
 
 async function serveUntilInterrupted(values: Values<typeof flags>): Promise<number> {
-  const { host = "127.0.0.1", port = 8000 } = values;
+  const { host = "127.0.0.1", port = 8000, drain = DEFAULT_DRAIN } = values;
+  const draining = new AbortController();
   const face = {
     chatBodyLimit: values["chat-body-limit"],
     bodyLimit: values["body-limit"],
     allowOrigin: originsOf(values["allow-origin"]),
+    drain: draining.signal,
   };
   const [{ createServer }, { listen }] = await Promise.all([import("../index.js"), import("../server/listen.js")]);
-  const stopped = interrupted();
+  const stopped = interrupted(drain * 1000 + MAX_CLOSING);
   const engine = await openEngine({
     toolParser: "none",
     ...readEngineOptions(values),
@@ -73,7 +79,9 @@ async function serveUntilInterrupted(values: Values<typeof flags>): Promise<numb
     console.log(`Home:    ${engine.home}`);
     await stopped;
     process.stderr.write("closing; jobs go on at the next start\n");
-    await listening.close();
+    draining.abort();
+    await listening.idle(drain * 1000);
+    await listening.close(0);
   } finally {
     await engine.close();
   }

@@ -10,7 +10,16 @@ import { readBody, readJson, readJsonOrBytes } from "./bodies.js";
 import { HttpMetrics } from "./httpMetrics.js";
 import { inferenceRoutes, openRoutes, operationRoutes } from "./inferenceRoutes.js";
 import { jsonResponse } from "./jsonResponse.js";
-import { authenticated, counted, type Environment, failed, named, otherMethods, report } from "./middleware.js";
+import {
+  authenticated,
+  counted,
+  type Environment,
+  failed,
+  named,
+  otherMethods,
+  refusedWhile,
+  report,
+} from "./middleware.js";
 import { previewRoutes } from "./previewRoutes.js";
 import { responseRoutes } from "./responseRoutes.js";
 import type { Route } from "./route.js";
@@ -38,6 +47,11 @@ export interface ServerOptions {
   allowOrigin?: string | readonly string[];
   /** Where all paths begin when the caller does not take it off them, such as "/llm"; default "". */
   basePath?: string;
+  /**
+   * From when it aborts, what is under way goes on, `/v1/health` and `/health` answer 503 with code "draining", and so does every
+   * other request but `/metrics`, with `retry-after`: a load balancer takes them elsewhere. Default: never.
+   */
+  drain?: AbortSignal;
 }
 
 /** The path below `base`; one that is not below it is nowhere. */
@@ -92,6 +106,7 @@ export function application(engine: ServedEngine, options: ServerOptions): (requ
   };
 
   app.use(counted(http), named);
+  if (options.drain) app.use(refusedWhile(options.drain));
   if (options.allowOrigin !== undefined) {
     const origin = typeof options.allowOrigin === "string" ? options.allowOrigin : [...options.allowOrigin];
     app.use(cors({ origin, allowMethods: METHODS, exposeHeaders: EXPOSED_HEADERS, maxAge: PREFLIGHT_SECONDS }));

@@ -1,3 +1,4 @@
+import type { ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { createAdaptorServer } from "@hono/node-server";
 import { UnavailableError } from "../errors.js";
@@ -5,6 +6,8 @@ import { UnavailableError } from "../errors.js";
 export interface Listening {
   /** For example "http://127.0.0.1:8000". */
   address: string;
+  /** Resolves when no request is under way, or after `mostMs`. Requests are taken all the while. */
+  idle(mostMs: number): Promise<void>;
   /** Takes no further requests, and ends those under way after `graceMs`. */
   close(graceMs?: number): Promise<void>;
 }
@@ -48,6 +51,15 @@ export async function listen(
     fetch: handler,
     serverOptions: { requestTimeout: bodyTimeoutMs, keepAliveTimeout: idleTimeoutMs },
   });
+  let underWay = 0;
+  let hasEnded = () => {};
+  server.on("request", (_: unknown, response: ServerResponse) => {
+    underWay += 1;
+    response.once("close", () => {
+      underWay -= 1;
+      if (underWay === 0) hasEnded();
+    });
+  });
   await new Promise<void>((resolve, reject) => {
     const refuse = (error: NodeJS.ErrnoException) => reject(listenError(options, error));
     server.once("error", refuse);
@@ -59,6 +71,15 @@ export async function listen(
   const { address, port, family } = server.address() as AddressInfo;
   return {
     address: `http://${family === "IPv6" ? `[${address}]` : address}:${port}`,
+    idle: (mostMs) =>
+      new Promise((resolve) => {
+        if (underWay === 0) return resolve();
+        const timer = setTimeout(resolve, mostMs);
+        hasEnded = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      }),
     close: (graceMs = 5000) =>
       new Promise((resolve) => {
         const closeAll = "closeAllConnections" in server ? () => server.closeAllConnections() : () => undefined;

@@ -6,7 +6,7 @@ import { createMiddleware } from "hono/factory";
 import { routePath } from "hono/route";
 import type { Resources } from "../engine/resources/resources.js";
 import type { ServedEngine } from "../engine/servedEngine.js";
-import { AnnealError, AuthenticationError, errorForOthers, ValidationError } from "../errors.js";
+import { AnnealError, AuthenticationError, errorForOthers, UnavailableError, ValidationError } from "../errors.js";
 import type { Logger } from "../types/logger.js";
 import { errorBody, errorResponse, publicError, styleOf } from "./errorBodies.js";
 import type { HttpMetrics } from "./httpMetrics.js";
@@ -65,6 +65,24 @@ export const authenticated = (engine: ServedEngine): MiddlewareHandler<Environme
     if (!resources) throw new AuthenticationError("the API key is not valid");
     context.set("as", resources);
     await next();
+  });
+
+/** What a balancer asks while it looks on. */
+const WATCHED = "/metrics";
+
+/** Refuses everything that comes once the server drains. */
+export const refusedWhile = (drain: AbortSignal): MiddlewareHandler<Environment> =>
+  createMiddleware<Environment>(async (context, next) => {
+    if (!drain.aborted || context.req.path.endsWith(WATCHED)) return next();
+    const error = new UnavailableError("the server is draining: it ends what is under way and takes nothing new", {
+      code: "draining",
+      hint: "send it to another server, or here again when it has been started anew",
+    });
+    // Given rather than thrown: it is no failure, and nothing for the log.
+    const response = errorResponse(error, styleOf(context.req.path));
+    response.headers.set("retry-after", "1");
+    response.headers.set("connection", "close");
+    return response;
   });
 
 /** For a path that has these methods only. */
