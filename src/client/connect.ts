@@ -13,7 +13,7 @@ import type { HealthReport, SystemReport } from "../types/health.js";
 import type { ApiKey, ApiKeyCreated, Model, ModelDeleted, ModelEntryList } from "../types/models.js";
 import type { Page } from "../types/page.js";
 import type { ModelResponse, ResponseCreateParams, ResponseQuery } from "../types/responses.js";
-import type { TrainingEvent, TrainingJob, TrainingJobCreated } from "../types/training.js";
+import type { JobEstimate, TrainingEvent, TrainingJob, TrainingJobCreated } from "../types/training.js";
 import { readChunks, readEvents } from "./chunks.js";
 import { type Exchange, HttpConnection, pause } from "./http.js";
 
@@ -98,6 +98,8 @@ function trainingJobs(http: HttpConnection): AnnealClient["trainingJobs"] {
   const jobs: AnnealClient["trainingJobs"] = {
     create: (body, options) =>
       http.json<TrainingJobCreated>(`${preview}/training-jobs`, { method: "POST", body, ...options }),
+    estimate: (body, options) =>
+      http.json<JobEstimate>(`${preview}/training-jobs/estimate`, { method: "POST", body, ...options }),
     list: (query = {}, options) => listed(http, `${preview}/training-jobs`, { query: { ...query }, ...options }),
     retrieve: (id, options) => http.json<TrainingJob>(jobPath(id), { ...options }),
     events(id, query = {}, options): PageRequest<TrainingEvent> {
@@ -170,6 +172,7 @@ export async function connect(url: string, options: { apiKey: string }): Promise
     trainingJobs: trainingJobs(http),
     sftTrainingJobs: {
       create: (params, options) => post<TrainingJobCreated>(`${preview}/sft-training-jobs`, params, options),
+      estimate: (params, options) => post<JobEstimate>(`${preview}/sft-training-jobs/estimate`, params, options),
     },
     trainingSessions: {
       list: (options) => http.json(`${preview}/training-sessions`, { ...options }),

@@ -341,6 +341,16 @@ const estimate = named(
   "What a job will take, told before its first step.",
 );
 
+export const jobEstimate = named(
+  "JobEstimate",
+  z.object({
+    steps: field(z.int(), "Optimizer steps, one `gradient_step` event each."),
+    ...estimate.shape,
+    warnings: field(z.array(z.string()), "Why less would be learned than could be."),
+  }),
+  "What a job would take that began now.",
+);
+
 const event = <T extends string, D extends z.ZodType>(type: T, data: D, about: string) =>
   z.object({ id: field(uuid, "Its id, which pages go by."), type: z.literal(type), data: field(data, about) });
 

@@ -91,6 +91,11 @@ export const model = named(
     name: field(z.string(), "Its name in the project."),
     base_model: field(z.string(), "Id of the base model that it is trained from."),
     run_id: field(z.string(), "Of the run that its metrics belong to."),
+    adapter: field(adapter.optional(), "Of its latest checkpoint, all of it; absent where its file cannot be read."),
+    optimizer: field(
+      z.object({ rl: optimizer, sft: optimizer }).optional(),
+      "What its jobs and sessions train with: its own settings and, for the rest, the engine's.",
+    ),
   }),
   "A model that is trained from a base model. `entity/project/name` is unique.",
 );

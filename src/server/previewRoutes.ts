@@ -148,6 +148,27 @@ const jobRoutes: Route[] = [
     handle: async ({ as, json }) => as.sftTrainingJobs.create((await json()) as SftTrainingJobCreateParams),
   },
   {
+    method: "POST",
+    path: "/v1/preview/training-jobs/estimate",
+    summary: "Estimate what a reinforcement learning job would take; nothing is trained",
+    body: jobs.trainingJobCreate,
+    response: jobs.jobEstimate,
+    async handle({ as, jsonOrBytes, signal }) {
+      const body = await jsonOrBytes();
+      if ("bytes" in body) return as.trainingJobs.estimateFromBody(body.bytes, { signal });
+      return as.trainingJobs.estimate(body.json as TrainingJobCreateParams, { signal });
+    },
+  },
+  {
+    method: "POST",
+    path: "/v1/preview/sft-training-jobs/estimate",
+    summary: "Estimate what a supervised fine-tuning job would take; nothing is trained",
+    body: jobs.sftTrainingJobCreate,
+    response: jobs.jobEstimate,
+    handle: async ({ as, json, signal }) =>
+      as.sftTrainingJobs.estimate((await json()) as SftTrainingJobCreateParams, { signal }),
+  },
+  {
     method: "GET",
     path: "/v1/preview/training-jobs",
     summary: "List training jobs of either kind",

@@ -20,7 +20,7 @@ interface RlJob {
  * `data` is the resolved file on this machine, or an http(s) URL; `name` is what messages call it, if anything else. What the
  * request held itself is already where the job keeps its copy.
  */
-interface SftJob {
+export interface SftJob {
   kind: "sft";
   config: SftConfig;
   data: string;

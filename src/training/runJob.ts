@@ -3,7 +3,7 @@
 import { existsSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { errorForOthers, NotFoundError, ValidationError } from "../errors.js";
+import { NotFoundError } from "../errors.js";
 import type { AdapterSpec, Trainer } from "../runtime/runtime.js";
 import { streamFile } from "../store/durableFiles.js";
 import type { JobRecord } from "../store/records.js";
@@ -11,14 +11,12 @@ import type { TrainingEstimate } from "../types/training.js";
 import {
   type AdapterState,
   captureState,
-  loadAdapter,
   readCheckpoint,
   readStateFile,
   restoreTrainer,
   stateFile,
 } from "./checkpointFiles.js";
 import { commitCheckpoint } from "./commitCheckpoint.js";
-import { resolveAdapterFolder } from "./dataLocation.js";
 import { estimateJob } from "./estimate.js";
 import { optimizersOf, type TrainingBase, type TrainingHost, type TrainingOptions } from "./host.js";
 import { dataCopy, readJobRequest, type StoredRequest } from "./jobRequest.js";
@@ -26,10 +24,10 @@ import { Learner } from "./learner.js";
 import { means } from "./logMetrics.js";
 import { passLimits } from "./passLimits.js";
 import { finiteNumbers, type Recipe } from "./recipe.js";
+import { recipeOf } from "./recipeOf.js";
 import { prepareGroups } from "./recordGroups.js";
-import { createRlRecipe } from "./rlRecipe.js";
 import { snapshotData } from "./sftData.js";
-import { createSftRecipe, resolveSftSettings } from "./sftRecipe.js";
+import { resolveSftSettings } from "./sftRecipe.js";
 import { type Standing, standingAfter } from "./validation.js";
 
 /** Where a job goes on: kept in its row, in the transaction of the step's event. */
@@ -139,6 +137,7 @@ async function makeSteps(run: Run, signal: AbortSignal): Promise<void> {
   await finish(run, { last, done, standing, best });
 }
 
+/** Of supervised data the job keeps a copy. */
 async function createRecipe(
   host: TrainingHost,
   job: JobRecord,
@@ -147,31 +146,19 @@ async function createRecipe(
   base: TrainingBase,
   signal: AbortSignal,
 ): Promise<Recipe> {
-  const { store } = host;
-  // Templates may show the time: a resumed job must see the one it began with.
-  const createdAt = new Date(job.createdAt);
-  if (request.kind === "sft") {
-    const copy = dataCopy(store.files, job.id);
-    const { data, name = data } = request;
-    if (!existsSync(copy)) await snapshotData(data, name, copy, signal);
-    return createSftRecipe(copy, name, resolveSftSettings(request.config, state.from + 1), base, createdAt, signal);
+  const copy = dataCopy(host.store.files, job.id);
+  if (request.kind === "sft" && !existsSync(copy)) {
+    await snapshotData(request.data, request.name ?? request.data, copy, signal);
   }
-  return createRlRecipe(request.groups, request.config, {
+  return recipeOf(host, request, copy, {
     base,
+    modelId: job.modelId,
+    from: state.from,
     optimizerStep: state.settings.optimizerStep,
-    currentStep: state.from,
-    createdAt,
+    // Templates may show the time: a resumed job must see the one it began with.
+    createdAt: new Date(job.createdAt),
     signal,
     warn: (message) => host.logger.warn(message, { job: job.id }),
-    loadStep: (step) => loadAdapter(base, store.files.checkpointFolder(job.modelId, step), "checkpoint"),
-    loadFolder: (path) => {
-      const refuse = (message: string) => ValidationError.at("experimental_config.kl_ref_adapter_path", message);
-      const reader = request.reader ?? "owner";
-      const folder = resolveAdapterFolder(path, host.fileRights(reader), refuse);
-      return loadAdapter(base, folder, "elsewhere").catch((error) => {
-        throw reader === "other" ? errorForOthers(error) : error;
-      });
-    },
   });
 }
 

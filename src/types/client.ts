@@ -39,6 +39,7 @@ import type {
   ResponseStreamEvent,
 } from "./responses.js";
 import type {
+  JobEstimate,
   SftTrainingJobCreateParams,
   TrainingEvent,
   TrainingJob,
@@ -156,6 +157,8 @@ export interface CheckpointsResource {
 export interface TrainingJobsResource {
   /** Answers when the job is queued, with its id. */
   create(params: TrainingJobCreateParams, options?: RequestOptions): Promise<TrainingJobCreated>;
+  /** What such a job would take: memory, and unless it is over in a moment, time. Nothing is trained. */
+  estimate(params: TrainingJobCreateParams, options?: RequestOptions): Promise<JobEstimate>;
   /** Jobs of either kind. */
   list(query?: JobQuery, options?: RequestOptions): PageRequest<TrainingJob>;
   /** The job as it is now. NotFoundError for an unknown id. */
@@ -172,6 +175,8 @@ export interface TrainingJobsResource {
 export interface SftTrainingJobsResource {
   /** Answers when the job is queued, with its id. ValidationError at `training_data_url` for data that cannot be read. */
   create(params: SftTrainingJobCreateParams, options?: RequestOptions): Promise<TrainingJobCreated>;
+  /** What such a job would take: memory, and unless it is over in a moment, time. Nothing is trained. */
+  estimate(params: SftTrainingJobCreateParams, options?: RequestOptions): Promise<JobEstimate>;
 }
 
 /** Sessions that hold models. */

@@ -78,6 +78,33 @@ export interface MetricRow {
   recorded_at: string;
 }
 
+/** A projection of every layer that an adapter may have. */
+export type AdapterTarget = "q_proj" | "k_proj" | "v_proj" | "o_proj" | "gate_proj" | "up_proj" | "down_proj";
+
+/** Of a model's LoRA; what is left out is the engine's `adapter` option. */
+export interface ModelAdapter {
+  /** Rank of the two factors. Default: the engine's, 8. */
+  rank?: number | null;
+  /** The product is scaled by alpha / rank. Default: the engine's, 16. */
+  alpha?: number | null;
+  /** Projections of every layer that have one. Default: the engine's, all seven. */
+  targets?: AdapterTarget[] | null;
+}
+
+/** AdamW's settings of a model's jobs and sessions; what is left out is the engine's. */
+export interface ModelOptimizer {
+  /** Decay of the mean of gradients. Default: the engine's, 0.9. */
+  beta1?: number | null;
+  /** Decay of the mean of their squares. Default: the engine's, 0.99. */
+  beta2?: number | null;
+  /** Added to the divisor. Default: the engine's, 1e-8. */
+  eps?: number | null;
+  /** Decoupled decay, times the learning rate. Default: the engine's, 0.1 (RL) or 0 (supervised). */
+  weight_decay?: number | null;
+  /** Gradients are clipped to this global norm; 0: not at all. Default: the engine's, 0.1 (RL) or 1 (supervised). */
+  max_grad_norm?: number | null;
+}
+
 /** A model that is trained from a base model. `entity/project/name` is unique. */
 export interface Model {
   /** Names it wherever a model id is asked for. */
@@ -92,36 +119,15 @@ export interface Model {
   base_model: string;
   /** Of the run that its metrics belong to. */
   run_id: string;
-}
-
-/** AdamW's settings of a model's jobs and sessions; what is left out is the engine's. */
-export interface ModelOptimizer {
-  /** Decay of the mean of gradients. At least 0, below 1. Default: the engine's, 0.9. */
-  beta1?: number | null;
-  /** Decay of the mean of their squares. At least 0, below 1. Default: the engine's, 0.99. */
-  beta2?: number | null;
-  /** Added to the divisor. Above 0. Default: the engine's, 1e-8. */
-  eps?: number | null;
-  /** Decoupled decay, times the learning rate. At least 0. Default: the engine's, 0.1 (RL) or 0 (supervised). */
-  weight_decay?: number | null;
-  /**
-   * Gradients are clipped to this global norm; 0: not at all. At least 0. Default: the engine's, 0.1 (RL) or 1
-   * (supervised).
-   */
-  max_grad_norm?: number | null;
-}
-
-/** A projection of every layer that an adapter may have. */
-export type AdapterTarget = "q_proj" | "k_proj" | "v_proj" | "o_proj" | "gate_proj" | "up_proj" | "down_proj";
-
-/** Of a model's LoRA; what is left out is the engine's `adapter` option. */
-export interface ModelAdapter {
-  /** Rank of the two factors. A whole number, 1 to 1024. Default: the engine's, 8. */
-  rank?: number | null;
-  /** The product is scaled by alpha / rank. Above 0. Default: the engine's, 16. */
-  alpha?: number | null;
-  /** Projections of every layer that have one. 1 to 7 entries. Default: the engine's, all seven. */
-  targets?: AdapterTarget[] | null;
+  /** Of its latest checkpoint, all of it; absent where its file cannot be read. */
+  adapter?: ModelAdapter;
+  /** What its jobs and sessions train with: its own settings and, for the rest, the engine's. */
+  optimizer?: {
+    /** AdamW's settings of a model's jobs and sessions; what is left out is the engine's. */
+    rl: ModelOptimizer;
+    /** AdamW's settings of a model's jobs and sessions; what is left out is the engine's. */
+    sft: ModelOptimizer;
+  };
 }
 
 /** A model to train: a base model and an untrained adapter. */

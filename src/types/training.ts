@@ -117,6 +117,20 @@ export interface ExperimentalConfig {
   kl_ref_adapter_path?: string | null;
 }
 
+/** What a job would take that began now. */
+export interface JobEstimate {
+  /** Optimizer steps, one `gradient_step` event each. */
+  steps: number;
+  /** Computed forward and backward; what rows share counts once. */
+  tokens: number;
+  /** Besides the model: activations of the largest pass, and the state of what is trained. */
+  memory_bytes: number;
+  /** On this machine as busy as it is, validation included; early stopping ends sooner. */
+  seconds?: number;
+  /** Why less would be learned than could be. */
+  warnings: string[];
+}
+
 /** Settings of a supervised job. Absent and null both mean the default. */
 export interface SftConfig {
   /** Passes over the conversations. Default: 1. */

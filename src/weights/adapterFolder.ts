@@ -69,6 +69,11 @@ export async function readAdapterFolder(folder: string): Promise<{ spec: Adapter
   return { spec, tensors };
 }
 
+/** What it is, without its values. @throws ModelFileError as `readAdapterFolder` */
+export async function readAdapterSpec(folder: string): Promise<AdapterSpec> {
+  return adapterSpec(await JsonFields.read(join(folder, CONFIG_FILE)));
+}
+
 function adapterSpec(fields: JsonFields): AdapterSpec {
   const type = fields.string("peft_type");
   if (type !== "LORA") fields.fail("peft_type", `is "${type}"; only LORA is supported`);

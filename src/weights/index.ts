@@ -1,4 +1,4 @@
-export { readAdapterFolder, writeAdapterFolder } from "./adapterFolder.js";
+export { readAdapterFolder, readAdapterSpec, writeAdapterFolder } from "./adapterFolder.js";
 export { type EmbeddingSpec, readEmbeddingFolder } from "./embeddingFolder.js";
 export { JsonFields } from "./jsonFields.js";
 export { noModelFolder } from "./noModelFolder.js";

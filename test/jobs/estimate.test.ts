@@ -1,5 +1,8 @@
 // What a job says it will take, before its first step.
 
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Engine } from "../../src/index.js";
 import { DEFAULT_ADAPTER } from "../../src/training/checkpointFiles.js";
@@ -81,3 +84,61 @@ describe("an estimate", () => {
     expect(estimate!.seconds!).toBeLessThan(taken * 50);
   });
 });
+
+describe("an estimate that is asked for", () => {
+  it("says what the job would, of either kind, in process and over HTTP, and trains nothing", async () => {
+    await using engine = await Engine.open();
+    const model = await engine.models.create({ project: "p", name: "asked", base_model: "anneal/tiny" });
+    const rl = { model_id: model.id, trajectory_groups: madeUpGroups(3) };
+    const data = Array.from({ length: 5 }, (_, i) => ({
+      messages: [
+        { role: "user" as const, content: "q" },
+        { role: "assistant" as const, content: "a ".repeat(i === 4 ? 9000 : 20) },
+      ],
+    }));
+    const sft = { model_id: model.id, data, config: { num_epochs: 2, batch_size: 2 } };
+    const asked = [await engine.trainingJobs.estimate(rl), await engine.sftTrainingJobs.estimate(sft)];
+    expect(await post(engine, "training-jobs/estimate", rl)).toEqual(asked[0]);
+    expect(await post(engine, "sft-training-jobs/estimate", sft)).toEqual(asked[1]);
+    expect(asked[1]!.warnings).toEqual([expect.stringMatching(/1 conversations longer than/)]);
+    expect((await engine.trainingJobs.list()).data).toEqual([]);
+    const jobs = [await engine.trainingJobs.create(rl), await engine.sftTrainingJobs.create(sft)];
+    for (const [k, { id }] of jobs.entries()) {
+      await engine.trainingJobs.wait(id);
+      const [started] = (await engine.trainingJobs.events(id)).data;
+      const { num_sequences, estimate, warnings = [] } = (started as TrainingStartedEvent).data;
+      expect(asked[k]).toEqual({ steps: num_sequences, ...estimate, warnings });
+    }
+  });
+
+  it("tells the time of what takes longer, from a file too, and fails as the job would", async () => {
+    await using engine = await Engine.open();
+    const model = await engine.models.create({ project: "p", name: "long", base_model: "anneal/tiny" });
+    const { steps, seconds } = await engine.trainingJobs.estimate({
+      model_id: model.id,
+      trajectory_groups: madeUpGroups(120),
+    });
+    expect(steps).toBe(120);
+    expect(seconds).toBeGreaterThan(0);
+    const folder = mkdtempSync(join(tmpdir(), "estimate-"));
+    const file = join(folder, "chats.jsonl");
+    writeFileSync(file, '{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}\nno json\n');
+    const sft = { model_id: model.id, training_data_url: file };
+    await expect(engine.sftTrainingJobs.estimate(sft)).rejects.toThrow(`${file}, line 2`);
+    await expect(engine.sftTrainingJobs.estimate({ model_id: model.id })).rejects.toThrow("training_data_url");
+    rmSync(folder, { recursive: true });
+    const gone = AbortSignal.abort(new Error("enough"));
+    await expect(
+      engine.trainingJobs.estimate({ model_id: model.id, trajectory_groups: [] }, { signal: gone }),
+    ).rejects.toThrow("enough");
+  });
+});
+
+async function post(engine: Engine, path: string, body: object): Promise<unknown> {
+  const response = await engine.fetch(`http://anneal/v1/preview/${path}`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${engine.apiKey}`, "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+  return response.json();
+}

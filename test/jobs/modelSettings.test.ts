@@ -31,6 +31,8 @@ describe("a model", () => {
     await using engine = await Engine.open({ adapter: { rank: 4 } });
     const own = await create(engine, "own", { adapter: { rank: 3, alpha: 6, targets: ["q_proj", "v_proj"] } });
     const partly = await create(engine, "partly", { adapter: { alpha: 5, rank: null } });
+    expect(own.adapter).toEqual({ rank: 3, alpha: 6, targets: ["q_proj", "v_proj"] });
+    expect(await engine.models.retrieve(partly.id)).toMatchObject({ adapter: { rank: 4, alpha: 5 } });
     await train(engine, own);
     for (const step of [0, 1]) {
       const { spec, tensors } = await adapterOf(engine, own, step);
@@ -49,6 +51,8 @@ describe("a model", () => {
     await using engine = await Engine.open({ home });
     const own = await create(engine, "own", { return_existing: true });
     const plain = await create(engine, "plain");
+    expect(own.optimizer!.rl).toMatchObject({ ...optimizer.rl, beta2: 0.99 });
+    expect(plain.optimizer!.rl).toMatchObject({ weight_decay: 0.1, beta1: 0.9, max_grad_norm: 0.1 });
     for (const model of [own, plain]) await train(engine, model);
     const values = async (model: Model, step: number) => (await adapterOf(engine, model, step)).tensors;
     expect(await values(own, 1)).not.toEqual(await values(plain, 1));

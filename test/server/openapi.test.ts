@@ -224,6 +224,8 @@ test("says what models, jobs, events and everything around them answer", async (
   await success("POST", `${path}/cancel`);
   const data = [{ messages: [...messages, { role: "assistant", content: "7", weight: 1 }] }];
   const config = { num_epochs: 1, batch_size: "auto", metric_logging: { enabled: true } };
+  await success("POST", "/v1/preview/sft-training-jobs/estimate", { model_id: id, data, config });
+  await success("POST", "/v1/preview/training-jobs/estimate", { model_id: id, trajectory_groups: [] });
   const sft = await success("POST", "/v1/preview/sft-training-jobs", { model_id: id, data, config });
   await server.engine.trainingJobs.wait(String(sft.id));
   const long = await success("POST", "/v1/preview/sft-training-jobs", {

@@ -31,6 +31,15 @@ describe("POST /v1/preview/models", () => {
       name: "first",
       base_model: "anneal/tiny",
       run_id: expect.any(String),
+      adapter: {
+        rank: 8,
+        alpha: 16,
+        targets: ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
+      },
+      optimizer: {
+        rl: { beta1: 0.9, beta2: 0.99, eps: 1e-8, weight_decay: 0.1, max_grad_norm: 0.1 },
+        sft: { beta1: 0.9, beta2: 0.99, eps: 1e-8, weight_decay: 0, max_grad_norm: 1 },
+      },
     });
     const list = await server.call("GET", `/v1/preview/models/${body.id}/checkpoints`);
     const folder = join(server.home, "checkpoints", body.id, "0");

@@ -53,5 +53,5 @@ export async function withGroups<T>(
   use: (groups: string | null) => Promise<T>,
 ): Promise<T> {
   if (sizeLeft(groups, WRITTEN_AT_ONCE) >= 0) return use(null);
-  return withTemporaryFile(files, groupLinesInTurns(groups), use);
+  return withTemporaryFile(files, (file) => streamFile(file, groupLinesInTurns(groups)), use);
 }

@@ -10,10 +10,13 @@ import type { LoggedGroupRecord } from "../../store/trajectories.js";
 import { writeInitialCheckpoint } from "../../training/checkpointFiles.js";
 import { describeCheckpoint } from "../../training/describeCheckpoint.js";
 import { type GroupSource, groupsInFile } from "../../training/groupSource.js";
+import { optimizersOf } from "../../training/host.js";
 import { checkMetricNames } from "../../training/logMetrics.js";
+import type { OptimizerSettings } from "../../training/optimizer.js";
 import { recordGroupsInTurns } from "../../training/recordGroups.js";
 import type { ModelsResource, PageRequest, RequestOptions } from "../../types/client.js";
 import type {
+  AdapterTarget,
   Checkpoint,
   MetricRow,
   Model,
@@ -30,6 +33,7 @@ import type { Page } from "../../types/page.js";
 import type { ModelPublished, ModelPublishParams } from "../../types/publish.js";
 import type { MetricQuery, TrajectoryQuery } from "../../types/queries.js";
 import type { LoggedGroup, LogParams, LogResult, TrajectoryGroup } from "../../types/trajectories.js";
+import { readAdapterSpec } from "../../weights/index.js";
 import { accessModel, checkEntity, stepNotFound, type View } from "../core/access.js";
 import type { BaseModel } from "../core/baseModel.js";
 import type { EngineCore } from "../core/core.js";
@@ -40,8 +44,28 @@ import { describeGroup, groupIdPrefix, groupsPageText, readGroup } from "./logge
 
 const rowIdPrefix = "row-";
 
-function toModel({ id, entity, project, name, baseModel, runId }: ModelRecord): Model {
-  return { id, entity, project, name, base_model: baseModel, run_id: runId };
+async function describeModel({ store, options }: EngineCore, record: ModelRecord): Promise<Model> {
+  const { id, entity, project, name, baseModel, runId } = record;
+  const step = store.checkpoints.latest(id)?.step ?? 0;
+  const adapter = await readAdapterSpec(store.files.checkpointFolder(id, step)).catch(() => null);
+  const shown = ({ weightDecay, maxGradNorm, ...others }: OptimizerSettings) => ({
+    ...others,
+    weight_decay: weightDecay,
+    max_grad_norm: maxGradNorm,
+  });
+  const { rl, sft } = optimizersOf({ store, options }, id);
+  return {
+    id,
+    entity,
+    project,
+    name,
+    base_model: baseModel,
+    run_id: runId,
+    ...(adapter && {
+      adapter: { rank: adapter.rank, alpha: adapter.alpha, targets: adapter.targets as AdapterTarget[] },
+    }),
+    optimizer: { rl: shown(rl), sft: shown(sft) },
+  };
 }
 
 /** Without what is null. */
@@ -93,7 +117,7 @@ export class Models implements ModelsResource {
     const { project, name, base_model } = params;
     const entity = params.entity ?? this.#view.caller.entity;
     checkEntity(this.#view.caller, entity);
-    const taken = (): Model | null => {
+    const taken = (): ModelRecord | null => {
       const existing = store.models.find(entity, project, name);
       if (!existing) return null;
       const full = `${entity}/${project}/${name}`;
@@ -110,7 +134,7 @@ export class Models implements ModelsResource {
           param: "base_model",
         });
       }
-      return toModel(existing);
+      return existing;
     };
     // A name that is taken is a conflict whatever base model is named with it.
     const early = taken();
@@ -119,7 +143,7 @@ export class Models implements ModelsResource {
       const served = [...bases.keys()].map((id) => `"${id}"`).join(", ");
       throw ValidationError.at("base_model", `there is no base model "${base_model}" here; there is ${served}`);
     }
-    if (early) return early;
+    if (early) return describeModel(this.#core, early);
     if (base.format === "onnx") {
       throw ValidationError.at("base_model", `"${base_model}" is an ONNX model, which is not trained`, "value_error", {
         code: "not_trainable",
@@ -136,7 +160,7 @@ export class Models implements ModelsResource {
       options?.signal?.throwIfAborted();
       // Somebody may have taken the name while the adapter was written.
       const late = taken();
-      if (late) return late;
+      if (late) return await describeModel(this.#core, late);
       const model = store.transaction(() => {
         const optimizer = optimizerSettings(params);
         const record = store.models.create({ id, entity, project, name, baseModel: base_model, optimizer });
@@ -145,7 +169,7 @@ export class Models implements ModelsResource {
       });
       registered = true;
       diagnostics.checkpoint.publish({ modelId: id, step: 0 });
-      return toModel(model);
+      return await describeModel(this.#core, model);
     } finally {
       store.files.remove(folder);
       if (!registered) store.files.remove(store.files.modelFolder(id));
@@ -193,7 +217,7 @@ export class Models implements ModelsResource {
 
   async retrieve(modelId: string, options?: RequestOptions): Promise<Model> {
     options?.signal?.throwIfAborted();
-    return toModel(accessModel(this.#core.store, this.#view.caller, modelId));
+    return describeModel(this.#core, accessModel(this.#core.store, this.#view.caller, modelId));
   }
 
   async delete(modelId: string, options?: RequestOptions): Promise<ModelDeleted> {

@@ -1,11 +1,12 @@
 import { ValidationError } from "../../errors.js";
 import { sftTrainingJobCreate } from "../../schemas/jobs.js";
 import { validateInTurns } from "../../schemas/validate.js";
-import { moveFile } from "../../store/durableFiles.js";
+import { moveFile, streamFile } from "../../store/durableFiles.js";
+import type { ModelRecord } from "../../store/records.js";
 import { resolveTrainingData, trainingDataName } from "../../training/dataLocation.js";
-import { dataCopy, writeJobRequest } from "../../training/jobRequest.js";
+import { dataCopy, type SftJob, writeJobRequest } from "../../training/jobRequest.js";
 import type { RequestOptions, SftTrainingJobsResource } from "../../types/client.js";
-import type { SftTrainingJobCreateParams, TrainingJobCreated } from "../../types/training.js";
+import type { JobEstimate, SftTrainingJobCreateParams, TrainingJobCreated } from "../../types/training.js";
 import { accessModel, checkEntity, readerOf, type View } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
 import { queueJob } from "./queueJob.js";
@@ -27,6 +28,34 @@ export class SftTrainingJobs implements SftTrainingJobsResource {
 
   async create(params: SftTrainingJobCreateParams, options?: RequestOptions): Promise<TrainingJobCreated> {
     options?.signal?.throwIfAborted();
+    const { files } = this.#core.store;
+    return this.#withData(params, options, (model, request, given) =>
+      queueJob(this.#core, model, "sft", (jobId) => {
+        writeJobRequest(files, jobId, request);
+        if (given !== null) moveFile(given, dataCopy(files, jobId));
+      }),
+    );
+  }
+
+  async estimate(params: SftTrainingJobCreateParams, options?: RequestOptions): Promise<JobEstimate> {
+    const { closing, trainingHost, store } = this.#core;
+    const signal = AbortSignal.any([closing, ...(options?.signal ? [options.signal] : [])]);
+    const { estimateRequest } = await import("../../training/estimateRequest.js");
+    const { snapshotData } = await import("../../training/sftData.js");
+    return this.#withData(params, options, (model, request, given) => {
+      const estimate = (file: string) => estimateRequest(trainingHost, model.id, request, file, signal);
+      if (given !== null) return estimate(given);
+      const { data, name = data } = request;
+      return withTemporaryFile(store.files, (file) => snapshotData(data, name, file, signal), estimate);
+    });
+  }
+
+  /** `given`: a file with the data that the request holds itself; null: it names its data. */
+  async #withData<T>(
+    params: SftTrainingJobCreateParams,
+    options: RequestOptions | undefined,
+    use: (model: ModelRecord, request: SftJob, given: string | null) => T | Promise<T>,
+  ): Promise<T> {
     const { store } = this.#core;
     const request = await validateInTurns(sftTrainingJobCreate, params, { strict: this.#view.strict });
     const model = accessModel(store, this.#view.caller, request.model_id);
@@ -41,20 +70,20 @@ export class SftTrainingJobs implements SftTrainingJobsResource {
     if (request.data != null) {
       const { conversationLines } = await import("../../training/sftData.js");
       checkRateCount(settings, request.data.length);
-      return withTemporaryFile(store.files, conversationLines(request.data), async (file) => {
-        options?.signal?.throwIfAborted();
-        return queueJob(this.#core, model, "sft", (jobId) => {
-          writeJobRequest(store.files, jobId, { kind: "sft", config, data: GIVEN_DATA });
-          moveFile(file, dataCopy(store.files, jobId));
-        });
-      });
+      const lines = conversationLines(request.data);
+      return withTemporaryFile(
+        store.files,
+        (file) => streamFile(file, lines),
+        async (file) => {
+          options?.signal?.throwIfAborted();
+          return use(model, { kind: "sft", config, data: GIVEN_DATA }, file);
+        },
+      );
     }
     const { data, name } = this.#locate(request.training_data_url!);
     await checkRatesOfFile(settings, data, name);
     options?.signal?.throwIfAborted();
-    return queueJob(this.#core, model, "sft", (jobId) =>
-      writeJobRequest(store.files, jobId, { kind: "sft", config, data, name }),
-    );
+    return use(model, { kind: "sft", config, data, name }, null);
   }
 
   /** The file on this machine that is meant (or the http(s) URL as it is), and what messages call it. */

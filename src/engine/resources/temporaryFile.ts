@@ -1,20 +1,19 @@
 import { join } from "node:path";
-import { streamFile } from "../../store/durableFiles.js";
 import type { HomeFiles } from "../../store/homeFiles.js";
 
 /**
- * `use` is given a flushed file that holds `chunks`, and may move it; whatever is left of it is gone when what `use` returns
- * has settled. @throws DiskFullError
+ * `use` is given the file that `write` has made at the path it was given, and may move it; whatever is left of it is gone when
+ * what `use` returns has settled.
  */
 export async function withTemporaryFile<T>(
   files: HomeFiles,
-  chunks: AsyncIterable<Uint8Array>,
+  write: (file: string) => Promise<unknown>,
   use: (file: string) => Promise<T>,
 ): Promise<T> {
   const folder = files.temporary();
   try {
     const file = join(folder, "content");
-    await streamFile(file, chunks);
+    await write(file);
     return await use(file);
   } finally {
     files.remove(folder);

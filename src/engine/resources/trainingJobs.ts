@@ -11,7 +11,13 @@ import { type GroupsToWrite, writeJobRequest } from "../../training/jobRequest.j
 import type { PageRequest, RequestOptions, TrainingJobsResource } from "../../types/client.js";
 import type { Page } from "../../types/page.js";
 import type { JobQuery, PageQuery } from "../../types/queries.js";
-import type { TrainingEvent, TrainingJob, TrainingJobCreated, TrainingJobCreateParams } from "../../types/training.js";
+import type {
+  JobEstimate,
+  TrainingEvent,
+  TrainingJob,
+  TrainingJobCreated,
+  TrainingJobCreateParams,
+} from "../../types/training.js";
 import { accessJob, accessModel, readerOf, type View } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
 import { withGroups, withGroupsBody } from "./groupsBody.js";
@@ -34,6 +40,8 @@ function toJob(job: JobRecord): TrainingJob {
   };
 }
 
+type RequestWithoutGroups = Omit<TrainingJobCreateParams, "trajectory_groups">;
+
 /** Reinforcement learning jobs, and the life of jobs of either kind. */
 export class TrainingJobs implements TrainingJobsResource {
   readonly #core: EngineCore;
@@ -46,45 +54,85 @@ export class TrainingJobs implements TrainingJobsResource {
   }
 
   async create(params: TrainingJobCreateParams, options?: RequestOptions): Promise<TrainingJobCreated> {
-    const request = await validateInTurns(trainingJobCreate, params, { strict: this.#view.strict });
-    const { trajectory_groups: groups } = request;
-    return withGroups(this.#core.store.files, groups, (file) =>
-      file === null
-        ? this.#queue(request, groupsInMemory(groups), groups, options)
-        : this.#queue(request, groupsInFile(file), (target) => moveFile(file, target), options),
-    );
+    return this.#withGroups(params, (request, source, groups) => this.#queue(request, source, groups, options));
   }
 
   /** @internal As `create`, for a JSON body of any size. */
   async createFromBody(body: AsyncIterable<Uint8Array>, options?: RequestOptions): Promise<TrainingJobCreated> {
-    return withGroupsBody(this.#core.store.files, body, trainingJobCreate, options?.signal, (request, file) =>
+    return this.#withBody(body, options, (request, file) =>
       this.#queue(request, groupsInFile(file), (target) => moveFile(file, target), options),
     );
   }
 
+  async estimate(params: TrainingJobCreateParams, options?: RequestOptions): Promise<JobEstimate> {
+    return this.#withGroups(params, (request, source) => this.#estimate(request, source, options));
+  }
+
+  /** @internal As `estimate`, for a JSON body of any size. */
+  async estimateFromBody(body: AsyncIterable<Uint8Array>, options?: RequestOptions): Promise<JobEstimate> {
+    return this.#withBody(body, options, (request, file) => this.#estimate(request, groupsInFile(file), options));
+  }
+
+  async #withGroups<T>(
+    params: TrainingJobCreateParams,
+    use: (request: RequestWithoutGroups, source: GroupSource, groups: GroupsToWrite) => Promise<T>,
+  ): Promise<T> {
+    const request = await validateInTurns(trainingJobCreate, params, { strict: this.#view.strict });
+    const { trajectory_groups: groups } = request;
+    return withGroups(this.#core.store.files, groups, (file) =>
+      file === null
+        ? use(request, groupsInMemory(groups), groups)
+        : use(request, groupsInFile(file), (target) => moveFile(file, target)),
+    );
+  }
+
+  #withBody<T>(
+    body: AsyncIterable<Uint8Array>,
+    options: RequestOptions | undefined,
+    use: (request: RequestWithoutGroups, file: string) => Promise<T>,
+  ): Promise<T> {
+    return withGroupsBody(this.#core.store.files, body, trainingJobCreate, options?.signal, use);
+  }
+
+  async #estimate(
+    asked: RequestWithoutGroups,
+    source: GroupSource,
+    options: RequestOptions | undefined,
+  ): Promise<JobEstimate> {
+    const { model, config, reader } = await this.#check(asked, source);
+    const core = this.#core;
+    const signal = AbortSignal.any([core.closing, ...(options?.signal ? [options.signal] : [])]);
+    const { estimateRequest } = await import("../../training/estimateRequest.js");
+    return estimateRequest(core.trainingHost, model.id, { kind: "rl", config, groups: source, reader }, "", signal);
+  }
+
   async #queue(
-    request: Omit<TrainingJobCreateParams, "trajectory_groups">,
+    asked: RequestWithoutGroups,
     source: GroupSource,
     groups: GroupsToWrite,
     options?: RequestOptions,
   ): Promise<TrainingJobCreated> {
-    const { model_id, experimental_config, run } = request;
+    const { model, config, reader } = await this.#check(asked, source);
+    options?.signal?.throwIfAborted();
     const core = this.#core;
-    const model = accessModel(core.store, this.#view.caller, model_id);
+    const write = (jobId: string) => writeJobRequest(core.store.files, jobId, { kind: "rl", config, groups, reader });
+    return queueJob(core, model, "rl", write, asked.run ?? null);
+  }
+
+  /** What can be told now is told now; the job resolves its settings again from the step it starts at. */
+  async #check(asked: RequestWithoutGroups, source: GroupSource) {
+    const core = this.#core;
+    const model = accessModel(core.store, this.#view.caller, asked.model_id);
     const { checkRlRequest } = await import("../../training/rlRecipe.js");
-    // What can be told now is told now; the job resolves its settings again from the step it starts at.
     const adapterFolder = (field: string, path: string) => core.adapterFolder(this.#view, field, path);
-    await checkRlRequest({ store: core.store, base: core.baseOf(model), adapterFolder }, request, source);
+    await checkRlRequest({ store: core.store, base: core.baseOf(model), adapterFolder }, asked, source);
     const reader = readerOf(this.#view);
-    let config = experimental_config;
+    let config = asked.experimental_config ?? {};
     // Relative to where the application is now, which another process that goes on with the job may not be.
-    if (reader === "application" && config?.kl_ref_adapter_path != null) {
+    if (reader === "application" && config.kl_ref_adapter_path != null) {
       config = { ...config, kl_ref_adapter_path: resolve(config.kl_ref_adapter_path) };
     }
-    options?.signal?.throwIfAborted();
-    const write = (jobId: string) =>
-      writeJobRequest(core.store.files, jobId, { kind: "rl", config: config ?? {}, groups, reader });
-    return queueJob(core, model, "rl", write, run ?? null);
+    return { model, config, reader };
   }
 
   list(query: JobQuery = {}, options?: RequestOptions): PageRequest<TrainingJob> {
