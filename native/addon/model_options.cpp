@@ -28,7 +28,7 @@ struct Fields {
   }
 };
 
-RopeSpec rope_spec(const Argument& rope) {
+RopeSpec rope_spec(const Argument& rope, int max_positions) {
   rope.object();
   const Fields f{rope};
   RopeSpec r;
@@ -37,7 +37,8 @@ RopeSpec rope_spec(const Argument& rope) {
                                 {"default", RopeType::standard},
                                 {"linear", RopeType::linear},
                                 {"llama3", RopeType::llama3},
-                                {"yarn", RopeType::yarn}});
+                                {"yarn", RopeType::yarn},
+                                {"longrope", RopeType::longrope}});
   });
   r.theta = f.number("theta", 1, 1e15);
   r.factor = f.number("factor", 1e-3, 1e6);
@@ -51,6 +52,11 @@ RopeSpec rope_spec(const Argument& rope) {
   r.mscale = f.number("mscale", 0, 1e3);
   r.mscale_all_dim = f.number("mscaleAllDim", 0, 1e3);
   r.truncate = f.flag("truncate");
+  const bool beyond = max_positions > r.original_max_positions;
+  rope.field(beyond ? "longFactors" : "shortFactors", [&](Argument list) {
+    for (uint32_t i = 0, n = list.array_length(256); i < n; ++i)
+      r.factors.push_back(list.element(i, [](Argument a) { return a.number(1e-6, 1e9); }));
+  });
   if ((r.type == RopeType::llama3 || r.type == RopeType::yarn) && r.original_max_positions < 1)
     invalid(Path(rope.path(), "originalMaxPositions"), "must be at least 1 for this type of scaling");
   if (r.type == RopeType::llama3 && r.high_freq_factor <= r.low_freq_factor)
@@ -65,9 +71,9 @@ AttentionSpec attention_spec(const Argument& attention, int max_positions) {
   a.heads = f.whole("heads", 1, 1024);
   a.kv_heads = f.whole("kvHeads", 1, 1024);
   a.head_dim = f.whole("headDim", 1, 512);
-  a.rope = attention.field("rope", rope_spec);
+  a.rope = attention.field("rope", [&](Argument rope) { return rope_spec(rope, max_positions); });
   a.scale = f.number("scale", 0, 1e3);
-  a.window = f.whole("window", 0, max_positions);
+  a.window = f.whole("window", 0, 1 << 30);
   a.soft_cap = f.number("softCap", 0, 1e6);
   a.qk_norm = f.flag("qkNorm");
   a.q_bias = f.flag("qBias");

@@ -18,6 +18,11 @@ void check(const ModelSpec& m) {
             "must be a multiple of kvHeads");
     require(a.rope.rotary_share > 0 && a.rope.rotary_share <= 1, at + "attention.rope.rotaryShare",
             "must be above 0 and at most 1");
+    require(a.rotary() > 0 && a.rotary() % 2 == 0, at + "attention.rope.rotaryShare",
+            "must leave an even number of elements of a head");
+    if (a.rope.type == RopeType::longrope)
+      require(int(a.rope.factors.size()) == a.rotary() / 2 && a.rope.attention_factor > 0,
+              at + "attention.rope.factors", "must be one for every two elements that turn");
     require(m.layers[i].feed_forward.intermediate > 0, at + "feedForward.intermediate", "must be positive");
   }
 }

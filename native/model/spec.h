@@ -11,7 +11,7 @@ namespace anneal::model {
 // How the numbers of a tensor are stored and computed with.
 enum class TensorFormat : uint8_t { f32, bf16 };
 
-enum class RopeType : uint8_t { none, standard, linear, llama3, yarn };
+enum class RopeType : uint8_t { none, standard, linear, llama3, yarn, longrope };
 
 // Rotary position embedding of one layer, half rotation (element i turns with i + rotary width / 2).
 struct RopeSpec {
@@ -23,6 +23,7 @@ struct RopeSpec {
   double attention_factor = 0, beta_fast = 32, beta_slow = 1;  // yarn; attention_factor 0: 0.1 ln(factor) + 1
   double mscale = 0, mscale_all_dim = 0;                       // yarn; 0: absent
   bool truncate = true;                                        // yarn
+  std::vector<double> factors;                                 // longrope: of each pair's wavelength; [rotary / 2]
   bool operator==(const RopeSpec&) const = default;
 };
 
@@ -36,6 +37,8 @@ struct AttentionSpec {
   bool qk_norm = false;  // an RMS norm of every head of q and k, before rope
   bool q_bias = false, k_bias = false, v_bias = false, o_bias = false;
 
+  // Elements of a head that turn with its position.
+  int rotary() const { return int(head_dim * rope.rotary_share); }
   int group() const { return heads / kv_heads; }  // query heads of a key-value head
   int q_width() const { return heads * head_dim; }
   int kv_width() const { return kv_heads * head_dim; }

@@ -144,7 +144,7 @@ class Decoder {
   private turned({ rope, headDim }: AttentionSpec, x: string, position: string): string {
     if (rope.type === "none") return x;
     const g = this.graph;
-    const width = Math.round(headDim * rope.rotaryShare);
+    const width = Math.trunc(headDim * rope.rotaryShare);
     const half = width / 2;
     const [cos, sin] = this.angles(rope, width, position);
     const parts = [half, half, headDim - width].filter((size) => size > 0);
@@ -160,7 +160,7 @@ class Decoder {
     const key = JSON.stringify({ rope, width });
     const of = (op: "Cos" | "Sin") =>
       this.once(`${op}_${key}`, () => {
-        const { frequencies, attentionFactor } = ropeFrequencies(rope, width);
+        const { frequencies, attentionFactor } = ropeFrequencies(rope, width, this.spec.maxPositions);
         const name = this.once(`frequencies_${key}`, () => {
           const raw = new Uint8Array(frequencies.buffer);
           return g.constant(`inv_freq_${this.known.size}`, "float32", [1, 1, 1, width / 2], raw);

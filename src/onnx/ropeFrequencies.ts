@@ -1,5 +1,5 @@
-// Rotary frequencies as Hugging Face's `transformers` computes them: default, linear, Llama 3 (piecewise by wavelength) and YaRN
-// (Peng et al. 2023, "YaRN: Efficient Context Window Extension of Large Language Models").
+// Rotary frequencies as Hugging Face's `transformers` computes them: default, linear, Llama 3 (piecewise by wavelength), YaRN
+// (Peng et al. 2023, "YaRN: Efficient Context Window Extension of Large Language Models") and LongRoPE (Ding et al. 2024).
 
 import type { RopeSpec } from "../runtime/runtime.js";
 
@@ -10,8 +10,8 @@ export interface RopeFrequencies {
   attentionFactor: number;
 }
 
-/** Of `width` elements of a head that turn. */
-export function ropeFrequencies(rope: RopeSpec, width: number): RopeFrequencies {
+/** Of `width` elements of a head that turn, in a model for so many positions. */
+export function ropeFrequencies(rope: RopeSpec, width: number, maxPositions: number): RopeFrequencies {
   const plain = Array.from({ length: width / 2 }, (_, i) => rope.theta ** ((-2 * i) / width));
   const of = (frequencies: number[], attentionFactor = 1) => ({
     frequencies: Float32Array.from(frequencies),
@@ -28,6 +28,13 @@ export function ropeFrequencies(rope: RopeSpec, width: number): RopeFrequencies 
       return of(plain.map((frequency) => llama3(rope, frequency)));
     case "yarn":
       return of(yarn(rope, width, plain), yarnAttentionFactor(rope));
+    case "longrope": {
+      const factors = maxPositions > rope.originalMaxPositions ? rope.longFactors : rope.shortFactors;
+      return of(
+        plain.map((frequency, i) => frequency / factors[i]!),
+        rope.attentionFactor,
+      );
+    }
   }
 }
 

@@ -12,7 +12,7 @@ export type ElementType = "float32" | "bfloat16";
 /** Rotary position embedding of a layer, half rotation. */
 export interface RopeSpec {
   /** "none": the layer does not see positions. */
-  type: "none" | "default" | "linear" | "llama3" | "yarn";
+  type: "none" | "default" | "linear" | "llama3" | "yarn" | "longrope";
   theta: number;
   /** Of a head's elements, from the first; above 0 and at most 1. */
   rotaryShare: number;
@@ -21,9 +21,9 @@ export interface RopeSpec {
   /** llama3 */
   lowFreqFactor: number;
   highFreqFactor: number;
-  /** llama3, yarn */
+  /** llama3, yarn, longrope */
   originalMaxPositions: number;
-  /** yarn; 0: 0.1 ln(factor) + 1 */
+  /** yarn (0: 0.1 ln(factor) + 1), longrope */
   attentionFactor: number;
   betaFast: number;
   betaSlow: number;
@@ -31,6 +31,12 @@ export interface RopeSpec {
   mscale: number;
   mscaleAllDim: number;
   truncate: boolean;
+  /**
+   * longrope: what the wavelength of each pair of elements is multiplied with; the long ones in a model that is loaded for
+   * more than `originalMaxPositions`.
+   */
+  shortFactors: number[];
+  longFactors: number[];
 }
 
 export interface AttentionSpec {

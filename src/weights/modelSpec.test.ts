@@ -55,6 +55,8 @@ describe("modelSpec", () => {
           mscale: 0,
           mscaleAllDim: 0,
           truncate: true,
+          shortFactors: [],
+          longFactors: [],
         },
         scale: 0,
         window: 0,
@@ -122,10 +124,44 @@ describe("modelSpec", () => {
     expect(attention(smollm3).rope.theta).toBe(2e6);
   });
 
-  it("accepts a sliding window that no sequence can outgrow", () => {
-    expect(refused({ ...mistral, sliding_window: 8192 })).toBeNull();
-    expect(refused({ ...qwen2, sliding_window: 4096, use_sliding_window: false, max_window_layers: 1 })).toBeNull();
-    expect(refused({ ...qwen3, layer_types: ["full_attention", "full_attention"] })).toBeNull();
+  it("gives layers the windows that transformers gives them", () => {
+    const windows = (config: object) => parse(config).layers.map((layer) => layer.attention.window);
+    const { sliding_window: _, ...untold } = mistral;
+    expect(windows(untold)).toEqual([4096, 4096]);
+    expect(windows(mistral)).toEqual([0, 0]);
+    expect(windows({ ...mistral, sliding_window: 100 })).toEqual([100, 100]);
+    expect(windows({ ...mistral, sliding_window: 100, layer_types: ["full_attention", "full_attention"] })).toEqual([
+      100, 100,
+    ]);
+    const on = { use_sliding_window: true, sliding_window: 100 };
+    expect(windows({ ...qwen2, ...on, max_window_layers: 1 })).toEqual([0, 100]);
+    expect(windows({ ...qwen2, ...on })).toEqual([0, 0]);
+    expect(windows({ ...qwen2, ...on, use_sliding_window: false, max_window_layers: 0 })).toEqual([0, 0]);
+    expect(windows({ ...qwen3, use_sliding_window: true, max_window_layers: 0 })).toEqual([4096, 4096]);
+    const types = ["sliding_attention", "full_attention"];
+    expect(windows({ ...qwen3, ...on, layer_types: types })).toEqual([100, 0]);
+    const ministral = { ...mistral, model_type: "ministral", architectures: ["MinistralForCausalLM"] };
+    expect(windows({ ...ministral, sliding_window: 64, layer_types: types })).toEqual([64, 0]);
+    expect(windows({ ...smollm3, ...on, no_rope_layers: [1, 0, 1, 1, 0] })).toEqual([0, 100, 0, 0, 100]);
+    // One that no sequence can outgrow changes nothing.
+    expect(windows({ ...mistral, sliding_window: 8192 })).toEqual([0, 0]);
+  });
+
+  it("reads the spellings of rotary embeddings that are met", () => {
+    const rope = (config: object) => attention(config).rope;
+    const dynamic = { rope_scaling: { type: "dynamic", factor: 2 } };
+    expect(rope({ ...llama, ...dynamic })).toEqual(rope(llama));
+    expect(rope({ ...qwen2, rope_scaling: { type: "mrope", mrope_section: [2, 3, 3] } })).toEqual(rope(qwen2));
+    const yarn = { type: "yarn", factor: 4, original_max_position_embeddings: 2048, finetuned: true };
+    expect(rope({ ...llama, rope_scaling: yarn })).toMatchObject({ type: "yarn", factor: 4 });
+    const factors = { short_factor: Array(8).fill(1.5), long_factor: Array(8).fill(3) };
+    const long = { ...llama, original_max_position_embeddings: 4096, rope_scaling: { type: "su", ...factors } };
+    expect(rope(long)).toMatchObject({
+      type: "longrope",
+      originalMaxPositions: 4096,
+      shortFactors: factors.short_factor,
+    });
+    expect(rope(long).attentionFactor).toBeCloseTo(Math.sqrt(1 + Math.log(2) / Math.log(4096)), 12);
   });
 
   it("takes odd widths", () => {
@@ -148,20 +184,25 @@ describe("modelSpec", () => {
     ["attention_bias", { ...mistral, attention_bias: true }],
     ["attention_bias", { ...qwen2, attention_bias: false }],
     ["mlp_bias", { ...qwen3, mlp_bias: true }],
-    ["sliding_window", { ...mistral, sliding_window: 4096 }],
-    ["sliding_window", { ...smollm3, sliding_window: 4096, use_sliding_window: true }],
+    ["sliding_window", { ...mistral, sliding_window: "all" }],
     ["no_rope_layers", { ...smollm3, no_rope_layers: [1, 1, 1, 0] }],
     ["no_rope_layers", { ...smollm3, no_rope_layers: [1, 1, 1, 0, 2] }],
     ["no_rope_layers", { ...smollm3, no_rope_layers: 4 }],
-    ["sliding_window", { ...llama, model_type: "mistral", architectures: ["MistralForCausalLM"] }],
-    ["sliding_window", { ...qwen2, sliding_window: 4096, use_sliding_window: true }],
     ["layer_types", { ...qwen3, layer_types: ["full_attention", "sliding_attention"] }],
+    ["layer_types", { ...qwen3, layer_types: ["full_attention"] }],
+    ["layer_types", { ...llama, layer_types: ["full_attention", "sliding_attention"] }],
+    ["layer_types", { ...mistral, layer_types: ["full_attention", "sliding_attention"] }],
+    ["layer_types", { ...qwen3, layer_types: ["full_attention", "linear_attention"] }],
     ["partial_rotary_factor", { ...llama, partial_rotary_factor: 0.5 }],
     ["rope_parameters.partial_rotary_factor", { ...llama, rope_parameters: { partial_rotary_factor: 0.5 } }],
-    ["rope_scaling.rope_type", { ...llama, rope_scaling: { rope_type: "dynamic", factor: 2 } }],
-    ["rope_scaling.rope_type", { ...llama, rope_scaling: { type: "longrope" } }],
+    ["rope_scaling.rope_type", { ...llama, rope_scaling: { rope_type: "proportional", factor: 2 } }],
+    ["rope_scaling.original_max_position_embeddings", { ...llama, rope_scaling: { type: "longrope" } }],
+    [
+      "rope_scaling.short_factor",
+      { ...llama, rope_scaling: { type: "longrope", original_max_position_embeddings: 64, short_factor: [1, 2] } },
+    ],
     ["rope_scaling.factor", { ...llama, rope_scaling: { rope_type: "linear" } }],
-    ["rope_scaling.mrope_section", { ...llama, rope_scaling: { rope_type: "linear", factor: 2, mrope_section: [1] } }],
+    ["rope_scaling.short_factor", { ...llama, rope_scaling: { rope_type: "linear", factor: 2, short_factor: [1] } }],
     ["rope_scaling.low_freq_factor", { ...llama, rope_scaling: { rope_type: "llama3", factor: 2 } }],
     ["rope_parameters", { ...llama, rope_parameters: [] }],
     ["hidden_size", { ...llama, hidden_size: 66 }],

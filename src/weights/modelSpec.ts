@@ -3,7 +3,7 @@
 
 import type { LayerSpec, ModelSpec } from "../runtime/runtime.js";
 import type { JsonFields } from "./jsonFields.js";
-import { NO_ROPE, ropeSpec } from "./ropeSpec.js";
+import { NO_ROPE, type RopeDefaults, ropeSpec } from "./ropeSpec.js";
 
 /** What differs between families beside their sizes, as the Hugging Face classes of these names define it. */
 interface Family {
@@ -15,18 +15,27 @@ interface Family {
   qkNorm: boolean;
   /** Width of a head when config.json does not say; absent: hidden / heads. */
   headDim?: number;
-  /** Positions a layer sees when `sliding_window` is absent; null: all. */
-  slidingWindow: number | null;
-  /** Windows are off unless `use_sliding_window` is true. */
-  windowSwitch?: boolean;
-  /** Rope's base when config.json does not say. */
-  ropeTheta?: number;
+  /** Where its layers may see a window only. */
+  windows?: Windows;
+  /** Rope where config.json does not say, and what it may ask for. */
+  rope?: RopeDefaults;
   /** Where `tie_word_embeddings` is absent. */
   tiedHead?: boolean;
   /** Has `no_rope_layers`: layers that do not see positions. */
   layersWithoutRope?: boolean;
   /** Has Granite's four: `embedding_multiplier`, `attention_multiplier`, `residual_multiplier`, `logits_scaling`. */
   multipliers?: boolean;
+}
+
+interface Windows {
+  /** Where `sliding_window` is absent; null: none. */
+  size: number | null;
+  /** Off unless `use_sliding_window` is true. */
+  switched?: boolean;
+  /** Which layers have one where `layer_types` does not say: all; those from `max_window_layers` on; those without rope. */
+  layers: "all" | "last" | "without rope";
+  /** Has `layer_types`. */
+  layerTypes?: boolean;
 }
 
 const FAMILIES: Record<string, Family> = {
@@ -36,7 +45,6 @@ const FAMILIES: Record<string, Family> = {
     oBias: "option",
     mlpBias: "option",
     qkNorm: false,
-    slidingWindow: null,
   },
   mistral: {
     architecture: "MistralForCausalLM",
@@ -44,7 +52,15 @@ const FAMILIES: Record<string, Family> = {
     oBias: "never",
     mlpBias: "never",
     qkNorm: false,
-    slidingWindow: 4096,
+    windows: { size: 4096, layers: "all" },
+  },
+  ministral: {
+    architecture: "MinistralForCausalLM",
+    qkvBias: "never",
+    oBias: "never",
+    mlpBias: "never",
+    qkNorm: false,
+    windows: { size: 4096, layers: "all", layerTypes: true },
   },
   qwen2: {
     architecture: "Qwen2ForCausalLM",
@@ -52,8 +68,7 @@ const FAMILIES: Record<string, Family> = {
     oBias: "never",
     mlpBias: "never",
     qkNorm: false,
-    slidingWindow: null,
-    windowSwitch: true,
+    windows: { size: 4096, switched: true, layers: "last", layerTypes: true },
   },
   qwen3: {
     architecture: "Qwen3ForCausalLM",
@@ -62,8 +77,7 @@ const FAMILIES: Record<string, Family> = {
     mlpBias: "never",
     qkNorm: true,
     headDim: 128,
-    slidingWindow: null,
-    windowSwitch: true,
+    windows: { size: 4096, switched: true, layers: "last", layerTypes: true },
   },
   smollm3: {
     architecture: "SmolLM3ForCausalLM",
@@ -71,9 +85,8 @@ const FAMILIES: Record<string, Family> = {
     oBias: "option",
     mlpBias: "option",
     qkNorm: false,
-    slidingWindow: null,
-    windowSwitch: true,
-    ropeTheta: 2_000_000,
+    windows: { size: null, switched: true, layers: "without rope", layerTypes: true },
+    rope: { theta: 2_000_000 },
     tiedHead: true,
     layersWithoutRope: true,
   },
@@ -83,7 +96,6 @@ const FAMILIES: Record<string, Family> = {
     oBias: "option",
     mlpBias: "option",
     qkNorm: false,
-    slidingWindow: null,
     multipliers: true,
   },
 };
@@ -94,14 +106,19 @@ export function modelSpec(fields: JsonFields): ModelSpec {
   refuseUnsupported(fields, family);
   const hidden = fields.integer("hidden_size", 1, 2 ** 17);
   const maxPositions = fields.integer("max_position_embeddings", 1, 2 ** 24);
-  refuseSlidingWindow(fields, family, maxPositions);
   const layer = layerSpec(fields, family, hidden, maxPositions);
-  const layers = Array<LayerSpec>(fields.integer("num_hidden_layers", 1, 1024)).fill(layer);
+  const alike = Array<LayerSpec>(fields.integer("num_hidden_layers", 1, 1024)).fill(layer);
+  const layers = withWindows(
+    fields,
+    family,
+    family.layersWithoutRope ? withoutRope(fields, alike) : alike,
+    maxPositions,
+  );
   return {
     hidden,
     vocab: fields.integer("vocab_size", 1, 2 ** 22),
     maxPositions,
-    layers: family.layersWithoutRope ? withoutRope(fields, layers) : layers,
+    layers,
     rmsEps: fields.number("rms_norm_eps", 1e-12, 1, 1e-6),
     normAddsOne: false,
     tiedHead: fields.boolean("tie_word_embeddings", family.tiedHead ?? false),
@@ -127,7 +144,7 @@ function layerSpec(fields: JsonFields, family: Family, hidden: number, maxPositi
       heads,
       kvHeads,
       headDim,
-      rope: ropeSpec(fields, maxPositions, family.ropeTheta),
+      rope: ropeSpec(fields, { headDim, maxPositions, ...family.rope }),
       scale: family.multipliers ? multiplier(fields, family, "attention_multiplier") : 0,
       window: 0,
       softCap: 0,
@@ -203,18 +220,36 @@ function refuseUnsupported(fields: JsonFields, family: Family): void {
   }
 }
 
-/** A window that no sequence can outgrow changes nothing; any other would have to be computed. */
-function refuseSlidingWindow(fields: JsonFields, family: Family, maxPositions: number): void {
-  if (fields.get("layer_types") !== null) {
-    const other = fields.strings("layer_types").find((type) => type !== "full_attention");
-    if (other !== undefined) fields.fail("layer_types", `contains "${other}"; only full_attention is known`);
-    return;
+/** A window that no sequence can outgrow changes nothing, and is none. */
+function withWindows(fields: JsonFields, { windows }: Family, layers: LayerSpec[], maxPositions: number): LayerSpec[] {
+  const types = layerTypes(fields, layers.length, windows);
+  if (!windows || (windows.switched && !fields.boolean("use_sliding_window", false))) return layers;
+  const given = fields.has("sliding_window") ? fields.get("sliding_window") : windows.size;
+  const size = given === null ? 0 : fields.integer("sliding_window", 1, 2 ** 30, given as number);
+  if (size === 0 || size >= maxPositions) return layers;
+  const first = windows.layers === "last" ? fields.integer("max_window_layers", 0, 2 ** 20, 28) : 0;
+  return layers.map((layer, i) => {
+    const withoutRope = layer.attention.rope.type === "none";
+    const sliding = types?.[i] ?? (i >= first && (windows.layers !== "without rope" || withoutRope));
+    return sliding ? { ...layer, attention: { ...layer.attention, window: size } } : layer;
+  });
+}
+
+/** Whether each layer has a window, as `layer_types` says; null: it does not. */
+function layerTypes(fields: JsonFields, count: number, windows: Windows | undefined): boolean[] | null {
+  const name = "layer_types";
+  if (fields.get(name) === null) return null;
+  const types = fields.strings(name);
+  if (types.length !== count) fields.fail(name, `must have ${count} entries (num_hidden_layers)`);
+  const known = windows?.layerTypes ? ["full_attention", "sliding_attention"] : ["full_attention"];
+  const other = types.find((type) => !known.includes(type));
+  // Families without it give all layers what sliding_window says.
+  if (windows && !windows.layerTypes && types.every((type) => type === types[0] && /^(full|sliding)_/.test(type))) {
+    return null;
   }
-  if (family.windowSwitch && !fields.boolean("use_sliding_window", false)) return;
-  if (!family.windowSwitch && fields.get("use_sliding_window") === false) return;
-  const window = fields.has("sliding_window") ? fields.get("sliding_window") : family.slidingWindow;
-  if (window === null) return;
-  if (typeof window !== "number" || window < maxPositions) {
-    fields.fail("sliding_window", `is ${JSON.stringify(window)}; attention over a window is not supported`);
+  if (other !== undefined) fields.fail(name, `contains "${other}"; known for this family are ${known.join(", ")}`);
+  if (windows?.switched && types.includes("sliding_attention") && !fields.boolean("use_sliding_window", false)) {
+    fields.fail(name, 'contains "sliding_attention", but use_sliding_window is not true');
   }
+  return types.map((type) => type === "sliding_attention");
 }

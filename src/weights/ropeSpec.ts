@@ -4,11 +4,13 @@ import type { RopeSpec } from "../runtime/runtime.js";
 import { JsonFields } from "./jsonFields.js";
 
 const ANY_TYPE = ["rope_type", "type", "rope_theta", "partial_rotary_factor"];
-/** What config.json can ask for by name. */
-type RopeType = Exclude<RopeSpec["type"], "none">;
-const FIELDS: Record<RopeType, string[]> = {
+/** Notes for other programs, and what only images need. */
+const IGNORED = ["finetuned", "max_position_embeddings", "mrope_section", "mrope_interleaved"];
+/** What config.json can ask for by name; "dynamic" is default within max_position_embeddings, beyond which no sequence goes. */
+const FIELDS: Record<string, string[]> = {
   default: [],
-  linear: ["factor"],
+  dynamic: ["factor", "original_max_position_embeddings"],
+  linear: ["factor", "original_max_position_embeddings"],
   llama3: ["factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"],
   yarn: [
     "factor",
@@ -20,7 +22,10 @@ const FIELDS: Record<RopeType, string[]> = {
     "mscale_all_dim",
     "truncate",
   ],
+  longrope: ["factor", "original_max_position_embeddings", "attention_factor", "short_factor", "long_factor"],
 };
+/** Other names of the same. "mrope" tells images' rows and columns; of a text all three of its positions are one. */
+const ALIASES: Record<string, string> = { su: "longrope", mrope: "default" };
 
 const PLAIN: RopeSpec = {
   type: "default",
@@ -36,40 +41,61 @@ const PLAIN: RopeSpec = {
   mscale: 0,
   mscaleAllDim: 0,
   truncate: true,
+  shortFactors: [],
+  longFactors: [],
 };
 
 /** Of a layer that does not see positions. */
 export const NO_ROPE: RopeSpec = { ...PLAIN, type: "none" };
 
-/** `plainTheta`: where config.json does not say. */
-export function ropeSpec(config: JsonFields, maxPositions: number, plainTheta = PLAIN.theta): RopeSpec {
-  const given = config.object("rope_parameters") ?? config.object("rope_scaling");
+export interface RopeDefaults {
+  theta?: number;
+  /** Of a head that turns, where config.json does not say; absent: the whole head, and no other is known. */
+  share?: number;
+  /** Rope types that the family means by other names. */
+  aliases?: Record<string, string>;
+}
+
+interface RopeContext extends RopeDefaults {
+  headDim: number;
+  maxPositions: number;
+  /** Of the layers that this is about; absent: what config.json says of all. */
+  scaling?: JsonFields | null;
+}
+
+export function ropeSpec(config: JsonFields, context: RopeContext): RopeSpec {
+  const { maxPositions } = context;
+  const given =
+    context.scaling === undefined
+      ? (config.object("rope_parameters") ?? config.object("rope_scaling"))
+      : context.scaling;
   const scaling = given ?? new JsonFields(config.file, {}, "rope_scaling");
-  const type = scaling.string("rope_type", scaling.string("type", "default"));
+  const named = scaling.string("rope_type", scaling.string("type", "default"));
+  const aliases = { ...ALIASES, ...context.aliases };
+  const type = Object.hasOwn(aliases, named) ? aliases[named]! : named;
   if (!Object.hasOwn(FIELDS, type)) {
-    scaling.fail("rope_type", `is "${type}"; known are ${Object.keys(FIELDS).join(", ")}`);
+    scaling.fail("rope_type", `is "${named}"; known are ${Object.keys(FIELDS).join(", ")}`);
   }
-  const known = [...ANY_TYPE, ...FIELDS[type as RopeType]];
+  const known = [...ANY_TYPE, ...IGNORED, ...FIELDS[type]!];
   for (const name of scaling.names) {
     // Plain rotary embeddings do not look at what a scaling would need.
     if (type !== "default" && !known.includes(name) && scaling.get(name) !== null) {
       scaling.fail(name, `is not known for the rope type "${type}"`);
     }
   }
-  for (const fields of [config, scaling]) {
-    if (fields.number("partial_rotary_factor", 0, 1, 1) !== 1) {
-      fields.fail("partial_rotary_factor", "other than 1 is not supported");
-    }
-  }
   const theta = scaling.has("rope_theta") ? scaling : config;
   const rope: RopeSpec = {
     ...PLAIN,
-    type: type as RopeType,
-    theta: theta.number("rope_theta", 1, 1e15, plainTheta),
+    type: type === "dynamic" ? "default" : (type as RopeSpec["type"]),
+    theta: theta.number("rope_theta", 1, 1e15, context.theta ?? PLAIN.theta),
+    rotaryShare: rotaryShare(config, scaling, context),
   };
   if (type === "default") return rope;
   if (type === "yarn") return yarn(rope, scaling, maxPositions);
-  rope.factor = scaling.number("factor", 1e-3, 1e6);
+  if (type === "longrope") return longRope(rope, config, scaling, context);
+  const factor = scaling.number("factor", 1e-3, 1e6);
+  if (type === "dynamic") return rope;
+  rope.factor = factor;
   if (type === "llama3") {
     rope.lowFreqFactor = scaling.number("low_freq_factor", 1e-6, 1e6);
     rope.highFreqFactor = scaling.number("high_freq_factor", 1e-6, 1e6);
@@ -79,6 +105,43 @@ export function ropeSpec(config: JsonFields, maxPositions: number, plainTheta = 
     }
   }
   return rope;
+}
+
+function rotaryShare(config: JsonFields, scaling: JsonFields, { share, headDim }: RopeContext): number {
+  const name = "partial_rotary_factor";
+  const fields = scaling.get(name) !== null ? scaling : config;
+  const found = fields.number(name, 0, 1, share ?? 1);
+  if (share === undefined && found !== 1) fields.fail(name, "other than 1 is not supported for this family");
+  const width = Math.trunc(headDim * found);
+  if (width < 2 || width % 2 !== 0)
+    fields.fail(name, `leaves ${width} of a head's ${headDim} elements; it must be even`);
+  return found;
+}
+
+/**
+ * LongRoPE (Ding et al. 2024). Which factors count is fixed when a model is loaded, by its context: long ones where that is beyond
+ * the original. (transformers decides by every text's length, so that a text changes all its keys when it grows past it.)
+ */
+function longRope(rope: RopeSpec, config: JsonFields, scaling: JsonFields, context: RopeContext): RopeSpec {
+  const original = "original_max_position_embeddings";
+  const originalMaxPositions = (config.get(original) === null ? scaling : config).integer(original, 2, 1e9);
+  const pairs = Math.trunc(context.headDim * rope.rotaryShare) / 2;
+  const factors = (name: string) => {
+    const list = scaling.get(name);
+    if (!Array.isArray(list) || list.length !== pairs || !list.every((x) => typeof x === "number" && x > 1e-6)) {
+      scaling.fail(name, `must be a list of ${pairs} numbers above 0, one for every two elements that turn`);
+    }
+    return list as number[];
+  };
+  const factor = scaling.number("factor", 1e-3, 1e6, context.maxPositions / originalMaxPositions);
+  const derived = factor <= 1 ? 1 : Math.sqrt(1 + Math.log(factor) / Math.log(originalMaxPositions));
+  return {
+    ...rope,
+    originalMaxPositions,
+    attentionFactor: scaling.number("attention_factor", 1e-3, 1e3, derived),
+    shortFactors: factors("short_factor"),
+    longFactors: factors("long_factor"),
+  };
 }
 
 /** YaRN (Peng et al. 2023), with the defaults of transformers. */

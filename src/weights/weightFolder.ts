@@ -129,9 +129,20 @@ function identity(spec: ModelSpec): string {
   const { attention, feedForward, norms, residualScale } = layers[0]!;
   const { heads, kvHeads, headDim, qkNorm, qBias, kBias, vBias, oBias, rope, scale, window, softCap } = attention;
   const { intermediate, activation, bias: mlpBias } = feedForward;
-  const { rotaryShare, ...turning } = rope;
+  const { rotaryShare, shortFactors, longFactors, ...turning } = rope;
   const first = JSON.stringify(layers[0]);
-  const further = { ...whole, norms, residualScale, scale, window, softCap, activation, rotaryShare };
+  const further = {
+    ...whole,
+    norms,
+    residualScale,
+    scale,
+    window,
+    softCap,
+    activation,
+    rotaryShare,
+    shortFactors,
+    longFactors,
+  };
   const plain =
     JSON.stringify(further) === JSON.stringify(PLAIN) && layers.every((layer) => JSON.stringify(layer) === first);
   const sizes = { hidden, intermediate, layers: layers.length, heads, kvHeads, headDim, vocab, maxPositions };
@@ -151,6 +162,8 @@ const PLAIN = {
   softCap: 0,
   activation: "silu",
   rotaryShare: 1,
+  shortFactors: [],
+  longFactors: [],
 };
 
 async function hashWeights(config: ModelSpec, tensors: readonly TensorLocation[]): Promise<string> {

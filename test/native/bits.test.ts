@@ -74,7 +74,9 @@ async function prefill(
 const acrossKernelSets = new Map<string, number[]>();
 
 describe.each(
-  (["llama", "mistral", "qwen2", "qwen3_yarn", "smollm3_odd", "granite_odd"] as const).flatMap((name) =>
+  (
+    ["llama", "mistral", "qwen2", "qwen3_yarn", "smollm3_odd", "granite_odd", "ministral_odd", "qwen2_window"] as const
+  ).flatMap((name) =>
     (["float32", "bfloat16"] as const).flatMap((dtype) =>
       runtime.kernelSets
         // Software multiply-adds: one model tells as much as four.
@@ -203,13 +205,13 @@ describe.each(["float32", "bfloat16"] as const)("training in %s", (dtype) => {
   });
 });
 
-it("agrees beyond a segment of 1024 positions", async () => {
-  const { config, tensors } = await openWeightFolder(caseFolder("qwen3"));
+it.each(["qwen3", "ministral_odd"] as const)("agrees beyond a segment of 1024 positions: %s", async (name) => {
+  const { config, tensors } = await openWeightFolder(caseFolder(name));
   const row = Int32Array.from({ length: 2200 }, (_, t) => (t * 7919 + (t >> 3)) % config.vocab);
   for (const dtype of ["float32", "bfloat16"] as const) {
     const options = { config: { ...config, maxPositions: 4096 }, tensors, dtype, kvPages: 80 };
     const model = await runtime.load(options);
-    const trainer = await model.trainAdapter((await caseAdapter("qwen3")).spec, { seed: 0n });
+    const trainer = await model.trainAdapter((await caseAdapter(name)).spec, { seed: 0n });
     const [trained] = (await trainer.evaluate([{ tokens: row }], { adapter: 0 })).logprobs;
     expect(bits(await prefill(model, row, 0, () => 4096))).toEqual(bits(trained!));
     expect(bits(await prefill(model, row, 0, () => 777))).toEqual(bits(trained!));

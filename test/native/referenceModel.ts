@@ -23,6 +23,10 @@ export const CASES = [
   "granite",
   "granite_llama3",
   "granite_odd",
+  "mistral_window",
+  "ministral_odd",
+  "qwen2_window",
+  "qwen3_window",
 ] as const;
 export type Case = (typeof CASES)[number];
 

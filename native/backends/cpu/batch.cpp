@@ -22,12 +22,12 @@ Model::Model(const ModelSpec& m, const Kernels& k, std::unique_ptr<Weights> w)
   for (size_t layer = 0; layer < m.layers.size(); layer++) {
     const AttentionSpec& a = m.layers[layer].attention;
     const auto same = std::find_if(known.begin(), known.end(), [&](const AttentionSpec* other) {
-      return other->rope == a.rope && other->head_dim == a.head_dim;
+      return other->rope == a.rope && other->rotary() == a.rotary();
     });
     rope_of_.push_back(int(same - known.begin()));
     if (same == known.end()) {
       known.push_back(&a);
-      ropes_.emplace_back(a.rope, a.head_dim, m.max_positions);
+      ropes_.emplace_back(a.rope, a.rotary(), m.max_positions);
     }
     scales_.push_back(a.scale == 0 ? 1.0f / std::sqrt(float(a.head_dim)) : float(a.scale));
     if (std::find(groups_.begin(), groups_.end(), a.group()) == groups_.end()) groups_.push_back(a.group());

@@ -38,6 +38,14 @@ struct Model {
   float embedding_scale() const { return float(spec.embedding_scale); }
   // Of q.k in a layer's attention.
   float attention_scale(int layer) const { return scales_[layer]; }
+  // What a layer's attention sees from rows at `position` and later.
+  AttentionSight sight(int layer, int position) const {
+    const AttentionSpec& a = attention(layer);
+    return {a.window, a.window ? std::max(0, position - a.window + 1) / kPage : 0, float(a.soft_cap)};
+  }
+  const GatedActivation& activation(int layer) const {
+    return spec.layers[layer].feed_forward.activation == Activation::silu ? kernels.silu : kernels.gelu_tanh;
+  }
   // Of the projections of the largest layer.
   int64_t layer_bytes() const { return layer_bytes_; }
 

@@ -23,17 +23,10 @@ void CpuDevice::require(const ModelSpec& m) const {
     const std::string at = "layers[" + std::to_string(i) + "].", attention = at + "attention.";
     if (l.attention.heads / l.attention.kv_heads > kAttentionRows)
       refuse(attention + "heads", "are more than 64 to a key-value head");
-    if (l.attention.rope.rotary_share != 1)
-      refuse(attention + "rope.rotaryShare", "other than 1 is what the CPU does not have");
-    if (l.attention.window != 0) refuse(attention + "window", "is what the CPU does not have: attention over a window");
-    if (l.attention.soft_cap != 0) refuse(attention + "softCap", "is what the CPU does not have: capped scores");
-    if (l.feed_forward.activation != model::Activation::silu)
-      refuse(at + "feedForward.activation", "other than silu is what the CPU does not have");
     if (l.norms != model::NormPlacement::before)
       refuse(at + "norms", "after attention and feed-forward are what the CPU does not have");
   }
   if (m.norm_adds_one) refuse("normAddsOne", "is what the CPU does not have");
-  if (m.logit_soft_cap != 0) refuse("logitSoftCap", "is what the CPU does not have");
 }
 
 backends::ModelMemory CpuDevice::memory(const ModelSpec& m) const {

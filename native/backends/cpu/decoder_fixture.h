@@ -122,6 +122,12 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
     m.embedding_scale = j["embedding_multiplier"].value, m.logit_scale = 1 / j["logits_scaling"].value;
   }
   m.layers.assign(size_t(j["num_hidden_layers"].value), l);
+  const bool same_window = family == "mistral" && j.has("sliding_window"), switched = j.has("use_sliding_window");
+  for (size_t i = 0; i < m.layers.size(); i++) {
+    const bool sliding = same_window || (j.has("layer_types") && (!switched || flag("use_sliding_window")) &&
+                                         j["layer_types"].items[i].string == "sliding_attention");
+    if (sliding) m.layers[i].attention.window = int(j["sliding_window"].value);
+  }
   if (j.has("no_rope_layers"))
     for (size_t i = 0; i < m.layers.size(); i++)
       if (j["no_rope_layers"].items[i].value == 0) m.layers[i].attention.rope.type = RopeType::none;

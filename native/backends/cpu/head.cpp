@@ -49,6 +49,9 @@ struct HeadPass {
   // Of a gradient with respect to an entry's tempered logits, for that with respect to the head's product.
   float gradient_scale(const Entry& entry) const { return entry.inverse_temperature * float(m.spec.logit_scale); }
 
+  // Of an entry's tempered logits.
+  float cap(const Entry& entry) const { return entry.inverse_temperature * float(m.spec.logit_soft_cap); }
+
   // out[row0 + i] = block's residual[i] . head.
   void project(Team& team, HeadMemory::Block& b, int row0, int rows, const Matrix& out) {
     const BackTerm term{b.residual, &head, mem.by_rows ? mem.transposed.data() : nullptr, {}};
@@ -70,9 +73,12 @@ void head_tile(const Model& m, const Rows& normed, const Tile& t, const Matrix& 
   const int64_t col = int64_t(t.panel) * kLanes;
   k.gemm(normed.at(t.row), normed.ld, t.rows, head.panels.data() + t.panel * panel_bytes(k, head.k), head.k, t.panels,
          logits.at(t.row, col), logits.ld, false);
-  const float scale = float(m.spec.logit_scale);
-  if (scale == 1) return;
-  for (int i = t.row; i < t.row + t.rows; i++) k.scale(logits.at(i, col), t.panels * kLanes, scale, logits.at(i, col));
+  const float scale = float(m.spec.logit_scale), cap = float(m.spec.logit_soft_cap);
+  const int cols = t.panels * kLanes;
+  for (int i = t.row; i < t.row + t.rows; i++) {
+    if (scale != 1) k.scale(logits.at(i, col), cols, scale, logits.at(i, col));
+    if (cap > 0) k.soft_cap(logits.at(i, col), cols, cap);
+  }
 }
 
 void HeadMemory::configure(const Model& m, int entries, int workers, bool gradient, bool weight_gradient) {
@@ -113,8 +119,8 @@ void head_forward(Team& team, const Model& m, const Matrix& x, const std::vector
         logprobs[e] = logits[target] - lse;
         entropies[e] = k.entropy(logits, head.n, lse);
         if (units.logprob)
-          k.softmax_residual(logits, head.n, lse, target, pass.gradient_scale(entries[e]), b.residual.at(i),
-                             b.residual.ld);
+          k.softmax_residual(logits, head.n, lse, target, pass.gradient_scale(entries[e]), pass.cap(entries[e]),
+                             b.residual.at(i), b.residual.ld);
       }
     });
     if (units.logprob) pass.project(t, b, row0, rows, units.logprob);
@@ -124,7 +130,7 @@ void head_forward(Team& team, const Model& m, const Matrix& x, const std::vector
         const float* logits = b.logits.at(i);
         const int e = row0 + i;
         k.policy_residual(logits, head.n, k.log_sum_exp(logits, head.n), entropies[e], entries[e].target, 0,
-                          pass.gradient_scale(entries[e]), b.residual.at(i), b.residual.ld);
+                          pass.gradient_scale(entries[e]), pass.cap(entries[e]), b.residual.at(i), b.residual.ld);
       }
     });
     pass.project(t, b, row0, rows, units.entropy);
@@ -149,10 +155,11 @@ void head_weight_gradient(Team& team, const Model& m, const Matrix& x, const std
           const float lse = k.log_sum_exp(logits, head.n), scale = pass.gradient_scale(entries[e]);
           if (d.by_entropy)
             k.policy_residual(logits, head.n, lse, k.entropy(logits, head.n, lse), entries[e].target,
-                              scale * d.by_logprob[e], scale * d.by_entropy[e], b.residual.at(i), b.residual.ld);
+                              scale * d.by_logprob[e], scale * d.by_entropy[e], pass.cap(entries[e]), b.residual.at(i),
+                              b.residual.ld);
           else
-            k.softmax_residual(logits, head.n, lse, entries[e].target, scale * d.by_logprob[e], b.residual.at(i),
-                               b.residual.ld);
+            k.softmax_residual(logits, head.n, lse, entries[e].target, scale * d.by_logprob[e], pass.cap(entries[e]),
+                               b.residual.at(i), b.residual.ld);
         }
       });
       const int block = (row0 - from) / mem.block_rows;

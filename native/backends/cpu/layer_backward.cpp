@@ -147,7 +147,7 @@ struct LayerBackward {
     lora_up(team, kDown, span.d_out, span, rows);
     if (sums(kDown)) {
       each_rows(team, rows, intermediate, [&](int row, int n, int) {
-        k.silu_mul(gate.at(row), up.at(row), gate.ld, n, intermediate, span.act.at(row), span.act.ld);
+        m.activation(layer).mul(gate.at(row), up.at(row), gate.ld, n, intermediate, span.act.at(row), span.act.ld);
       });
       keep_inputs(team, kActivated, down, 1, span.act, intermediate, span, row0, rows);
     }
@@ -158,8 +158,8 @@ struct LayerBackward {
                  [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
                    alignas(64) float d_gate[kTilePanels * kLanes], d_up[kTilePanels * kLanes];
                    for (int i = 0; i < n; i++) {
-                     k.silu_mul_backward(gate.at(row + i, col), up.at(row + i, col), gate.ld, tile + i * ld, ld, 1,
-                                         cols, d_gate, d_up, cols);
+                     m.activation(layer).mul_backward(gate.at(row + i, col), up.at(row + i, col), gate.ld,
+                                                      tile + i * ld, ld, 1, cols, d_gate, d_up, cols);
                      k.round_rows(d_gate, cols, 1, cols, 1.0f, span.d_gate.at(row + i, col), padded(cols));
                      k.round_rows(d_up, cols, 1, cols, 1.0f, span.d_up.at(row + i, col), padded(cols));
                    }
@@ -222,6 +222,7 @@ struct LayerBackward {
     t.positions = queries.positions.data() + int64_t(row) * group;
     t.dq = d_q.at(query), t.lddq = d_q.ld;
     t.scratch = ws.workers[worker].attention_backward.data();
+    t.sight = m.sight(layer, batch.positions[row]);
     return t;
   }
 
@@ -236,7 +237,7 @@ struct LayerBackward {
       AttentionBackwardTask t = attention_task(head, tile.row, tile.rows, worker);
       t.blocks = batch.positions[tile.row + tile.rows - 1] / kPage + 1;
       scratch.k_pages.resize(t.blocks), scratch.v_pages.resize(t.blocks);
-      for (int b = 0; b < t.blocks; b++) {
+      for (int b = t.sight.first; b < t.blocks; b++) {
         scratch.k_pages[b] = batch.pages->keys(s.blocks[b], layer, head);
         scratch.v_pages[b] = batch.pages->values(s.blocks[b], layer, head);
       }
@@ -253,9 +254,11 @@ struct LayerBackward {
       const void *keys = batch.pages->keys(page, layer, head), *values = batch.pages->values(page, layer, head);
       for (const BackwardMemory::Use& use : mem.uses[page]) {
         const Sequence& s = batch.sequences[use.sequence];
-        for (int row = std::max(0, use.block * kPage - s.position); row < s.rows; row += per_tile) {
+        const int window = c.window,
+                  end = window ? std::min(s.rows, (use.block + 1) * kPage + window - 1 - s.position) : s.rows;
+        for (int row = std::max(0, use.block * kPage - s.position); row < end; row += per_tile) {
           all.preemption_point(worker);
-          AttentionBackwardTask t = attention_task(head, s.row0 + row, std::min(per_tile, s.rows - row), worker);
+          AttentionBackwardTask t = attention_task(head, s.row0 + row, std::min(per_tile, end - row), worker);
           t.block = use.block;
           t.k_pages = &keys, t.v_pages = &values;
           t.dk = dk, t.dv = dv, t.lddkv = d_k.ld;
@@ -298,11 +301,12 @@ struct LayerBackward {
         for (int h = 0; h < c.heads; h++)
           std::memcpy(d + h * head, d_q.at((int64_t(h / group) * batch.rows + t) * group + h % group),
                       head * sizeof(float));
-        k.head_norm_rope_backward(a.q.at(t), head, c.heads, head, w.q_norm_weight(), rms_eps, cos, sin, d, d, q_sums);
+        k.head_norm_rope_backward(a.q.at(t), head, c.heads, head, c.rotary(), w.q_norm_weight(), rms_eps, cos, sin, d,
+                                  d, q_sums);
         k.round_rows(d, c.q_width(), 1, c.q_width(), 1.0f, span.d_q.at(i), span.d_q.ld);
         slot_gradients(d_k, t, d);
-        k.head_norm_rope_backward(a.k ? a.k.at(t) : a.q.at(t), head, c.kv_heads, head, w.k_norm_weight(), rms_eps, cos,
-                                  sin, d, d, k_sums);
+        k.head_norm_rope_backward(a.k ? a.k.at(t) : a.q.at(t), head, c.kv_heads, head, c.rotary(), w.k_norm_weight(),
+                                  rms_eps, cos, sin, d, d, k_sums);
         k.round_rows(d, c.kv_width(), 1, c.kv_width(), 1.0f, span.d_k.at(i), span.d_k.ld);
         slot_gradients(d_v, t, d);
         k.round_rows(d, c.kv_width(), 1, c.kv_width(), 1.0f, span.d_v.at(i), span.d_v.ld);

@@ -102,7 +102,7 @@ void queries_keys_values(Team& team, const Model& m, const Batch& batch, int lay
     float* values = heads + padded(c.kv_width());
     for (int i = row; i < row + count; i++) {
       const int position = batch.positions[row0 + i];
-      k.head_norm_rope(out[1].at(i), c.head_dim, c.kv_heads, c.head_dim, w.k_norm_weight(), m.spec.rms_eps,
+      k.head_norm_rope(out[1].at(i), c.head_dim, c.kv_heads, c.head_dim, c.rotary(), w.k_norm_weight(), m.spec.rms_eps,
                        m.rope(layer).cos(position), m.rope(layer).sin(position), keys);
       k.widen_rows(out[2].at(i), out[2].ld, 1, c.kv_width(), values, c.kv_width());
       auto write = [&](Slot s) {
@@ -133,15 +133,16 @@ void attend(Team& team, const Model& m, const Batch& batch, int layer, const Lay
     WorkerScratch& w = ws.workers[worker];
     float* out = w.head.floats();
     const int blocks = batch.positions[tile.row + tile.rows - 1] / kPage + 1;
+    const AttentionSight sight = m.sight(layer, batch.positions[tile.row]);
     w.k_pages.resize(blocks), w.v_pages.resize(blocks);
-    for (int b = 0; b < blocks; b++) {
+    for (int b = sight.first; b < blocks; b++) {
       w.k_pages[b] = batch.pages->keys(s.blocks[b], layer, head);
       w.v_pages[b] = batch.pages->values(s.blocks[b], layer, head);
     }
     const int64_t query = (int64_t(head) * batch.rows + tile.row) * group;
     k.attention({tile.rows * group, c.head_dim, m.attention_scale(layer), q.at(query), q.ld,
                  queries.positions.data() + int64_t(tile.row) * group, blocks, w.k_pages.data(), w.v_pages.data(), out,
-                 ld, a.lse ? a.lse + query : nullptr, w.attention.data()});
+                 ld, a.lse ? a.lse + query : nullptr, w.attention.data(), sight});
     for (int i = 0; i < tile.rows * group; i++)
       k.round_rows(out + i * ld, ld, 1, c.head_dim, 1.0f,
                    a.attention.at(tile.row + i / group, (int64_t(head) * group + i % group) * c.head_dim), c.head_dim);
@@ -176,7 +177,7 @@ void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, con
     tile(kUp, span.normed, row0, t, z[1], sums, t.panels * kLanes, false);
     round_tile(k, sums, t.panels * kLanes, t.rows, cols, up, t.row, col);
     for (int i = t.row; i < t.row + t.rows; i++)
-      k.silu_mul(gate.at(i, col), up.at(i, col), gate.ld, 1, cols, span.act.at(i, col), t.panels * kLanes);
+      m.activation(layer).mul(gate.at(i, col), up.at(i, col), gate.ld, 1, cols, span.act.at(i, col), t.panels * kLanes);
   });
 
   if (!a.x_out) return;
@@ -193,8 +194,9 @@ void rope_queries(const Model& m, const Batch& batch, int layer, const Rows& q, 
   const int group = c.group(), width = group * c.head_dim;
   for (int i = row; i < row + rows; i++) {
     const int position = batch.positions[row0 + i];
-    m.kernels.head_norm_rope(q.at(i), c.head_dim, c.heads, c.head_dim, m.weights->layers[layer].q_norm_weight(),
-                             m.spec.rms_eps, m.rope(layer).cos(position), m.rope(layer).sin(position), heads);
+    m.kernels.head_norm_rope(q.at(i), c.head_dim, c.heads, c.head_dim, c.rotary(),
+                             m.weights->layers[layer].q_norm_weight(), m.spec.rms_eps, m.rope(layer).cos(position),
+                             m.rope(layer).sin(position), heads);
     for (int h = 0; h < c.kv_heads; h++)
       m.kernels.round_rows(heads + h * width, width, 1, width, 1.0f,
                            queries.at((int64_t(h) * batch.rows + row0 + i) * group), width);

@@ -1,6 +1,6 @@
-// Rotary frequencies: default, linear interpolation, Llama 3 (piecewise by wavelength) and YaRN
-// (Peng et al. 2023, "YaRN: Efficient Context Window Extension of Large Language Models"), with Hugging Face's
-// rounding: frequencies and angles are float32, the trigonometry is not.
+// Rotary frequencies: default, linear interpolation, Llama 3 (piecewise by wavelength), YaRN
+// (Peng et al. 2023, "YaRN: Efficient Context Window Extension of Large Language Models") and LongRoPE (Ding et al.
+// 2024), with Hugging Face's rounding: frequencies and angles are float32, the trigonometry is not.
 #include "rope.h"
 
 #include <cmath>
@@ -26,14 +26,14 @@ void llama3(const RopeSpec& c, std::vector<double>& frequencies) {
   }
 }
 
-void yarn(const RopeSpec& c, int head_dim, std::vector<double>& frequencies) {
+void yarn(const RopeSpec& c, int rotary, std::vector<double>& frequencies) {
   // The dimension that turns `rotations` times over the original context.
   auto dimension = [&](double rotations) {
-    return head_dim * std::log(c.original_max_positions / (rotations * 2 * kPi)) / (2 * std::log(c.theta));
+    return rotary * std::log(c.original_max_positions / (rotations * 2 * kPi)) / (2 * std::log(c.theta));
   };
   double low = dimension(c.beta_fast), high = dimension(c.beta_slow);
   if (c.truncate) low = std::floor(low), high = std::ceil(high);
-  low = std::max(low, 0.0), high = std::min(high, double(head_dim - 1));
+  low = std::max(low, 0.0), high = std::min(high, double(rotary - 1));
   if (low == high) high += 0.001;
   for (size_t i = 0; i < frequencies.size(); i++) {
     const double interpolated = std::min(std::max((double(i) - low) / (high - low), 0.0), 1.0);
@@ -43,10 +43,10 @@ void yarn(const RopeSpec& c, int head_dim, std::vector<double>& frequencies) {
 
 }  // namespace
 
-RopeTable::RopeTable(const RopeSpec& c, int head_dim, int max_positions)
-    : half_(head_dim / 2), blocks_(max_positions / kBlock + 1) {
+RopeTable::RopeTable(const RopeSpec& c, int rotary, int max_positions)
+    : half_(rotary / 2), blocks_(max_positions / kBlock + 1) {
   std::vector<double> frequencies(half_);
-  for (int i = 0; i < half_; i++) frequencies[i] = 1 / std::pow(c.theta, 2.0 * i / head_dim);
+  for (int i = 0; i < half_; i++) frequencies[i] = 1 / std::pow(c.theta, 2.0 * i / rotary);
   if (c.type == RopeType::none) {
     std::fill(frequencies.begin(), frequencies.end(), 0.0);
   } else if (c.type == RopeType::linear) {
@@ -54,12 +54,15 @@ RopeTable::RopeTable(const RopeSpec& c, int head_dim, int max_positions)
   } else if (c.type == RopeType::llama3) {
     llama3(c, frequencies);
   } else if (c.type == RopeType::yarn) {
-    yarn(c, head_dim, frequencies);
+    yarn(c, rotary, frequencies);
     double factor = c.attention_factor;
     if (factor == 0)
       factor = c.mscale && c.mscale_all_dim ? yarn_mscale(c.factor, c.mscale) / yarn_mscale(c.factor, c.mscale_all_dim)
                                             : yarn_mscale(c.factor, 1);
     attention_factor_ = float(factor);
+  } else if (c.type == RopeType::longrope) {
+    for (int i = 0; i < half_; i++) frequencies[i] /= c.factors[i];
+    attention_factor_ = float(c.attention_factor);
   }
   inverse_frequencies_.assign(frequencies.begin(), frequencies.end());
 }

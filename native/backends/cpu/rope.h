@@ -9,10 +9,10 @@ namespace anneal::cpu {
 
 class RopeTable {
  public:
-  RopeTable(const RopeSpec&, int head_dim, int max_positions);
+  RopeTable(const RopeSpec&, int rotary, int max_positions);  // rotary: elements that turn
   // Makes positions 0..count-1 available. Addresses handed out before stay valid.
   void reserve(int count);
-  // [head_dim / 2], times the attention factor. The position must have been reserved.
+  // [rotary / 2], times the attention factor. The position must have been reserved.
   const float* cos(int position) const {
     return blocks_[position / kBlock].get() + int64_t(position % kBlock) * 2 * half_;
   }

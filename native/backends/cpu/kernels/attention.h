@@ -1,9 +1,10 @@
 // Causal attention of up to 64 query rows over pages of 64 keys: online softmax over the pages in ascending order,
 // segments of 1,024 positions merged in ascending order.
 //
-// A row's result depends on its own query, position and pages only: keys it does not see have p = 0 in the same lanes,
-// and rows are never reduced with each other. Scores, maxima, sums and outputs are float32; probabilities are rounded
-// to T for the product with V, their sum takes them unrounded. The full score matrix never exists.
+// A row's result depends on its own query, position and pages only: keys it does not see, later ones and those before
+// its window, have p = 0 in the same lanes, and rows are never reduced with each other. Scores, maxima, sums and
+// outputs are float32; probabilities are rounded to T for the product with V, their sum takes them unrounded. The full
+// score matrix never exists.
 #pragma once
 #include "gemm.h"
 #include "logits.h"
@@ -57,59 +58,87 @@ template <class T> struct AttentionScratch {
 
 template <class T> size_t attention_scratch(int head_dim) { return AttentionScratch<T>(nullptr, head_dim).bytes; }
 
+// Which keys of a block a row sees: all; up to its own; from its window's first up to its own.
+enum class Sees { all, causal, window };
+
+// Keys [from, to) of a block that a row at `position` sees; none where they cross.
+struct Visible {
+  int from, to;
+  ANNEAL_INLINE Visible(const AttentionSight& sight, int position, int block)
+      : from(sight.window ? position - sight.window + 1 - block * kPage : 0), to(position - block * kPage + 1) {}
+  ANNEAL_INLINE bool any() const { return to > 0 && from < kPage; }
+  ANNEAL_INLINE bool whole() const { return from <= 0 && to >= kPage; }
+};
+
+template <Sees sees> ANNEAL_INLINE F32x16 masked(const Visible& v, int panel, F32x16 x, float otherwise) {
+  if (sees == Sees::all) return x;
+  x = select(first(v.to - panel * kLanes), x, all(otherwise));
+  if (sees == Sees::window) x = select(first(v.from - panel * kLanes), all(otherwise), x);
+  return x;
+}
+
+// Scores [rows][64] times the scale, capped.
+ANNEAL_INLINE void cap_scores(float* scores, int rows, float scale, float cap) {
+  const F32x16 inward = all(scale / cap), outward = all(cap);
+  for (int i = 0; i < rows * kPage; i += kLanes) store(scores + i, tanh(load(scores + i) * inward) * outward);
+}
+
 // Up to 16 rows of one block: scores into probabilities (T), and the rows' maxima, sums and outputs brought up to date.
-// A score times the scale is formed in the same fused step as its distance from the maximum.
-template <class T, bool masked>
-ANNEAL_INLINE void softmax_rows(const AttentionTask& t, int block, int row0, int rows,
+// A score times `factor` is formed in the same fused step as its distance from the maximum.
+template <class T, Sees sees>
+ANNEAL_INLINE void softmax_rows(const AttentionTask& t, float factor, int block, int row0, int rows,
                                 const AttentionScratch<T>& scratch, const SegmentState& state, int width, bool fresh) {
   alignas(64) float high[kLanes], now[kLanes], shrink[kLanes];
   for (int i = 0; i < rows; i++) {
     const float* scores = scratch.scores + (row0 + i) * kPage;
-    const int visible = masked ? t.positions[row0 + i] - block * kPage + 1 : kPage;
+    const Visible visible(t.sight, t.positions[row0 + i], block);
     F32x16 s[kKeyPanels];
 #pragma GCC unroll 4
-    for (int j = 0; j < kKeyPanels; j++) {
-      s[j] = load(scores + j * kLanes);
-      if (masked) s[j] = select(first(visible - j * kLanes), s[j], all(kLowest));
-    }
+    for (int j = 0; j < kKeyPanels; j++) s[j] = masked<sees>(visible, j, load(scores + j * kLanes), kLowest);
     const float largest = max_lanes(max(max(s[0], s[1]), max(s[2], s[3])));
-    high[i] = visible > 0 ? largest * t.scale : kLowest;
+    high[i] = sees == Sees::all || visible.any() ? largest * factor : kLowest;
   }
   const Part lanes{rows};
   const F32x16 before = load(state.maximum + row0, lanes), after = max(before, load(high, lanes));
   store(state.maximum + row0, after, lanes);
   store(now, after);
   store(shrink, exp(before - after));
-  const F32x16 scale = all(t.scale);
+  const F32x16 scale = all(factor);
   for (int i = 0; i < rows; i++) {
     const int r = row0 + i;
-    const int visible = masked ? t.positions[r] - block * kPage + 1 : kPage;
-    const F32x16 shift = all(-now[i]), factor = all(shrink[i]);
+    const Visible visible(t.sight, t.positions[r], block);
+    const F32x16 shift = all(-now[i]), shrunk = all(shrink[i]);
     F32x16 p[kKeyPanels];
 #pragma GCC unroll 4
     for (int j = 0; j < kKeyPanels; j++) {
-      p[j] = exp(fma(load(scratch.scores + r * kPage + j * kLanes), scale, shift));
-      if (masked) p[j] = select(first(visible - j * kLanes), p[j], zero());
+      p[j] = masked<sees>(visible, j, exp(fma(load(scratch.scores + r * kPage + j * kLanes), scale, shift)), 0.0f);
       store(scratch.probabilities + r * kPage + j * kLanes, p[j]);
     }
     float *sums = state.sums + r * kLanes, *out = state.out + int64_t(r) * width;
-    store(sums, fma(load(sums), factor, (p[0] + p[1]) + (p[2] + p[3])));
+    store(sums, fma(load(sums), shrunk, (p[0] + p[1]) + (p[2] + p[3])));
     if (!fresh)
-      for (int d = 0; d < width; d += kLanes) store(out + d, load(out + d) * factor);
+      for (int d = 0; d < width; d += kLanes) store(out + d, load(out + d) * shrunk);
   }
 }
 
 template <class T>
 ANNEAL_INLINE void softmax_block(const AttentionTask& t, int block, const AttentionScratch<T>& scratch,
                                  const SegmentState& state, int width, bool fresh) {
+  float factor = t.scale;
+  if (t.sight.soft_cap > 0) {
+    cap_scores(scratch.scores, t.rows, t.scale, t.sight.soft_cap);
+    factor = 1;
+  }
   for (int row0 = 0; row0 < t.rows; row0 += kLanes) {
     const int rows = t.rows - row0 < kLanes ? t.rows - row0 : kLanes;
-    int lowest = t.positions[row0];
-    for (int i = 1; i < rows; i++) lowest = t.positions[row0 + i] < lowest ? t.positions[row0 + i] : lowest;
-    if (lowest >= block * kPage + kPage - 1)
-      softmax_rows<T, false>(t, block, row0, rows, scratch, state, width, fresh);
+    bool whole = true;
+    for (int i = 0; i < rows; i++) whole &= Visible(t.sight, t.positions[row0 + i], block).whole();
+    if (whole)
+      softmax_rows<T, Sees::all>(t, factor, block, row0, rows, scratch, state, width, fresh);
+    else if (t.sight.window == 0)
+      softmax_rows<T, Sees::causal>(t, factor, block, row0, rows, scratch, state, width, fresh);
     else
-      softmax_rows<T, true>(t, block, row0, rows, scratch, state, width, fresh);
+      softmax_rows<T, Sees::window>(t, factor, block, row0, rows, scratch, state, width, fresh);
   }
 }
 
@@ -149,10 +178,12 @@ ANNEAL_INLINE void merge_segment(const SegmentState& total, const SegmentState& 
 template <class T> void attention(const AttentionTask& t) {
   const AttentionScratch<T> scratch(t.scratch, t.head_dim);
   const int width = round_to(t.head_dim, kLanes);
-  for (int begin = 0; begin < t.blocks; begin += kSegmentBlocks) {
-    const int end = begin + kSegmentBlocks < t.blocks ? begin + kSegmentBlocks : t.blocks;
-    attend_segment(t, begin, end, scratch, begin == 0 ? scratch.total : scratch.segment);
-    if (begin > 0)
+  // Segments that a row does not see leave its total as it is, so that it may begin with any of them.
+  for (int begin = t.sight.first, end; begin < t.blocks; begin = end) {
+    const int boundary = (begin / kSegmentBlocks + 1) * kSegmentBlocks;
+    end = boundary < t.blocks ? boundary : t.blocks;
+    attend_segment(t, begin, end, scratch, begin == t.sight.first ? scratch.total : scratch.segment);
+    if (begin > t.sight.first)
       for (int r = 0; r < t.rows; r++) merge_segment(scratch.total, scratch.segment, r, width);
   }
   for (int r = 0; r < t.rows; r++) {

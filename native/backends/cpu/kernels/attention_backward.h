@@ -65,19 +65,26 @@ void score_gradients(const AttentionBackwardTask& t, int row0, int rows, int blo
                      const AttentionBackwardScratch<T>& s) {
   gemm<T>((const T*)t.q + row0 * t.ldq, t.ldq, rows, k_page, t.head_dim, kKeyPanels, s.scores, kPage, false);
   gemm<T>(s.dout, width, rows, s.v_t, t.head_dim, kKeyPanels, s.dp, kPage, false);
-  const F32x16 scale = all(t.scale);
+  const float cap = t.sight.soft_cap;
+  if (cap > 0) cap_scores(s.scores, rows, t.scale, cap);
+  const F32x16 scale = all(t.scale), factor = all(cap > 0 ? 1.0f : t.scale),
+               inverse_cap = all(cap > 0 ? 1 / cap : 0.0f);
   for (int r = 0; r < rows; r++) {
-    const int visible = t.positions[row0 + r] - block * kPage + 1;
+    const Visible visible(t.sight, t.positions[row0 + r], block);
+    const bool whole = visible.whole();
     const F32x16 shift = all(-t.lse[row0 + r]), delta = all(s.delta[r]);
 #pragma GCC unroll 4
     for (int j = 0; j < kKeyPanels; j++) {
       const int at = r * kPage + j * kLanes;
-      F32x16 p = exp(fma(load(s.scores + at), scale, shift));
+      F32x16 p = exp(fma(load(s.scores + at), factor, shift));
       F32x16 ds = p * (load(s.dp + at) - delta) * scale;
-      if (visible < kPage) {
-        const Mask16 sees = first(visible - j * kLanes);
-        p = select(sees, p, zero());
-        ds = select(sees, ds, zero());
+      if (cap > 0) {
+        const F32x16 t = load(s.scores + at) * inverse_cap;  // d tanh = 1 - tanh^2
+        ds = ds * (all(1.0f) - t * t);
+      }
+      if (!whole) {
+        p = masked<Sees::window>(visible, j, p, 0.0f);
+        ds = masked<Sees::window>(visible, j, ds, 0.0f);
       }
       store(s.p + at, p);
       store(s.ds + at, ds);
@@ -90,11 +97,11 @@ template <class T> void attention_backward_dq(const AttentionBackwardTask& t) {
   const AttentionBackwardScratch<T> s(t.scratch, t.head_dim);
   const int width = round_to(t.head_dim, kLanes);
   prepare_rows(t, 0, t.rows, width, s);
-  for (int b = 0; b < t.blocks; b++) {
+  for (int b = t.sight.first; b < t.blocks; b++) {
     transpose_panels<T>(t.v_pages[b], t.head_dim, kPage, 0, kPage, 0, t.head_dim, s.v_t);
     score_gradients(t, 0, t.rows, b, t.k_pages[b], width, s);
     transpose_panels<T>(t.k_pages[b], kPage, t.head_dim, 0, width, 0, kPage, s.k_t);
-    gemm<T>(s.ds, kPage, t.rows, s.k_t, kPage, width / kLanes, s.first, width, b > 0);
+    gemm<T>(s.ds, kPage, t.rows, s.k_t, kPage, width / kLanes, s.first, width, b > t.sight.first);
   }
   for (int r = 0; r < t.rows; r++)
     each16(t.head_dim,

@@ -6,7 +6,8 @@ namespace {
 
 void test_attention_cases() {
   struct Case {
-    int head_dim, keys, rows;
+    int head_dim, keys, rows, window = 0;
+    float soft_cap = 0;
   };
   for (Case c : {Case{8, 70, 9},
                  {16, 64, 5},
@@ -17,7 +18,14 @@ void test_attention_cases() {
                  {96, 100, 3},
                  {128, 1100, 5},
                  {256, 90, 6},
-                 {32, 2200, 12}})
+                 {32, 2200, 12},
+                 {24, 200, 40, 33},
+                 {16, 300, 64, 64},
+                 {40, 2200, 20, 70},
+                 {32, 2200, 12, 1500},
+                 {48, 130, 30, 1},
+                 {64, 150, 9, 0, 3},
+                 {32, 300, 33, 100, 1.5f}})
     for (DType type : {DType::f32, DType::bf16}) {
       const int hd = c.head_dim;
       const float scale = 1 / std::sqrt(float(hd));
@@ -25,10 +33,12 @@ void test_attention_cases() {
              q = kept(type, normals(size_t(c.rows) * hd, 2)), dout = kept(type, normals(size_t(c.rows) * hd));
       std::vector<int32_t> positions;
       for (int r = 0; r < c.rows; r++) positions.push_back(r == 0 ? c.keys - 1 : int(random_bits() % c.keys));
-      std::string what =
-          "attention head_dim=" + std::to_string(hd) + " keys=" + std::to_string(c.keys) + " " + name(type);
+      std::string what = "attention head_dim=" + std::to_string(hd) + " keys=" + std::to_string(c.keys) +
+                         " window=" + std::to_string(c.window) + " " + name(type);
+      const AttentionSight sight{c.window, 0, c.soft_cap};
       Floats all = same_everywhere(type, what, [&](const Kernels& k) {
         Cache cache(k, hd, c.keys, key, value);
+        cache.sight = sight;
         Floats forward = cache.attend(q, positions, scale), back = cache.backward(q, positions, scale, forward, dout);
         forward.insert(forward.end(), back.begin(), back.end());
         return forward;
@@ -36,24 +46,28 @@ void test_attention_cases() {
       // Reference, forward and backward, in double.
       std::vector<double> out(size_t(c.rows) * hd), lse(c.rows), dq(out.size()), dk(size_t(c.keys) * hd), dv(dk.size());
       for (int r = 0; r < c.rows; r++) {
-        const int visible = positions[r] + 1;
-        std::vector<double> p(visible);
+        const int visible = positions[r] + 1, from = c.window ? std::max(0, visible - c.window) : 0;
+        std::vector<double> p(visible), slope(visible, scale);
         double top = -1e300, sum = 0, delta = 0;
-        for (int i = 0; i < visible; i++) {
+        for (int i = from; i < visible; i++) {
           for (int d = 0; d < hd; d++) p[i] += double(q[r * hd + d]) * key[i * hd + d] * scale;
+          if (c.soft_cap > 0) {
+            const double t = std::tanh(p[i] / c.soft_cap);
+            p[i] = c.soft_cap * t, slope[i] *= 1 - t * t;
+          }
           top = std::fmax(top, p[i]);
         }
-        for (double& v : p) sum += v = std::exp(v - top);
+        for (int i = from; i < visible; i++) sum += p[i] = std::exp(p[i] - top);
         lse[r] = top + std::log(sum);
-        for (int i = 0; i < visible; i++) {
+        for (int i = from; i < visible; i++) {
           p[i] /= sum;
           for (int d = 0; d < hd; d++) out[r * hd + d] += p[i] * value[i * hd + d];
         }
         for (int d = 0; d < hd; d++) delta += out[r * hd + d] * dout[r * hd + d];
-        for (int i = 0; i < visible; i++) {
+        for (int i = from; i < visible; i++) {
           double dp = 0;
           for (int d = 0; d < hd; d++) dp += double(dout[r * hd + d]) * value[i * hd + d];
-          const double ds = p[i] * (dp - delta) * scale;
+          const double ds = p[i] * (dp - delta) * slope[i];
           for (int d = 0; d < hd; d++) {
             dq[r * hd + d] += ds * key[i * hd + d];
             dk[i * hd + d] += ds * q[r * hd + d];
@@ -68,6 +82,7 @@ void test_attention_cases() {
       // One row alone, in any company, in any order: the same bits.
       for (const Kernels* k : sets(type)) {
         Cache cache(*k, hd, c.keys, key, value);
+        cache.sight = sight;
         bool same = true;
         for (int rows : {1, 2, 3, 5, 8, 13}) {
           Floats some;
@@ -89,8 +104,17 @@ void test_attention_cases() {
       const Kernels& k = *kernels(best_isa(), type);
       const int row = c.rows - 1, seen = positions[row] + 1;
       Cache shorter(k, hd, seen, key, value);
+      shorter.sight = sight;
       Floats one = shorter.attend(Floats(&q[row * hd], &q[row * hd] + hd), {positions[row]}, scale);
       expect(!std::memcmp(one.data(), &all[row * hd], hd * 4), what + ": later keys change the bits");
+      // Nor do those before its window, whatever was there.
+      if (c.window == 0) continue;
+      Floats gone = key;
+      for (int i = 0; i < (seen - c.window) * hd; i++) gone[i] = normal() * 100;
+      Cache passed(k, hd, seen, gone, value);
+      passed.sight = sight;
+      Floats late = passed.attend(Floats(&q[row * hd], &q[row * hd] + hd), {positions[row]}, scale);
+      expect(!std::memcmp(late.data(), &all[row * hd], hd * 4), what + ": keys before the window change the bits");
     }
 }
 

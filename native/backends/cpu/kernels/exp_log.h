@@ -1,4 +1,4 @@
-// exp and log in float32, the same bits on every machine: polynomials of our own, no libm.
+// exp, log and tanh in float32, the same bits on every machine: polynomials of our own, no libm.
 #pragma once
 #include "simd.h"
 
@@ -49,6 +49,18 @@ ANNEAL_INLINE F32x16 log(F32x16 x) {
   F32x16 half_square = all(0.5f) * f * f;
   F32x16 low = fma(s, half_square + tail, fma(n, all(kLn2Low), x - x));
   return fma(n, all(kLn2High), f - (half_square - low));
+}
+
+// tanh x, within 2 ulp of its largest value: an odd polynomial (Cephes' tanhf) below 0.625, 1 - 2 / (e^2x + 1) above.
+ANNEAL_INLINE F32x16 tanh(F32x16 x) {
+  const F32x16 size = max(x, negate(x)), z = x * x;
+  F32x16 q = fma(all(-5.70498872745e-3f), z, all(2.06390887954e-2f));
+  q = fma(q, z, all(-5.37397155531e-2f));
+  q = fma(q, z, all(1.33314422036e-1f));
+  q = fma(q, z, all(-3.33332819422e-1f));
+  const F32x16 near = fma(q * z, x, x);
+  const F32x16 far = all(1.0f) - all(2.0f) / (exp(size + size) + all(1.0f));
+  return select(less(size, all(0.625f)), near, select(less(x, zero()), negate(far), far));
 }
 
 ANNEAL_INLINE float log(float x) { return lane0(log(all(x))); }

@@ -28,6 +28,13 @@ using backends::kPage;            // token positions of a KV page = keys of an a
 constexpr int kSegment = 1024;    // positions of an attention segment with its own (max, sum, output)
 constexpr int kLogitBlock = 512;  // columns of a log-sum-exp block
 
+// Which keys count, and how: a row sees `window` positions, its own included (0: all before it); scores become
+// soft_cap * tanh(score / soft_cap) (0: as they are). Blocks below `first` are seen by no row, and are not visited.
+struct AttentionSight {
+  int window = 0, first = 0;
+  float soft_cap = 0;
+};
+
 // One key-value head's queries over its cached keys. All rows belong to one sequence.
 struct AttentionTask {
   int rows;  // query rows: (token, head of the group) pairs, at most kAttentionRows
@@ -43,6 +50,7 @@ struct AttentionTask {
   int64_t ldo;
   float* lse;     // [rows] log-sum-exp of scaled scores (natural), or null
   void* scratch;  // attention_scratch(head_dim) bytes, 64-byte aligned, per worker
+  AttentionSight sight = {};
 };
 constexpr int kAttentionRows = 64;
 
@@ -58,7 +66,7 @@ struct AttentionBackwardTask {
   int64_t lddo;              // d loss / d out [rows][lddo]
   const float* lse;          // [rows]
   const int32_t* positions;  // [rows]
-  int blocks;                // dq: blocks 0..blocks-1 are visited
+  int blocks;                // dq: blocks sight.first .. blocks - 1 are visited
   const void* const* k_pages;
   const void* const* v_pages;
   float* dq;
@@ -69,6 +77,38 @@ struct AttentionBackwardTask {
   int64_t lddkv;  // dkv call: [kPage][lddkv], added to (rows in the order given, any number; an even number per call
                   // but the last keeps the bits of one call with them all)
   void* scratch;  // attention_backward_scratch(head_dim) bytes per worker
+  AttentionSight sight = {};
+};
+
+// The gated delta rule of one value head over some tokens; see delta_rule.h.
+struct DeltaTask {
+  int tokens, key_dim, value_dim;
+  const float *q, *k;  // [tokens][ldk]
+  int64_t ldk;
+  const float* v;  // [tokens][ldv]
+  int64_t ldv;
+  const float *decay, *strength;  // of token t at t * ldg
+  int64_t ldg;
+  float* state;  // before the first token; becomes that after the last
+  float* out;    // [tokens][ldo]
+  int64_t ldo;
+};
+struct DeltaBackwardTask {
+  int tokens, key_dim, value_dim;
+  const float *q, *k;
+  int64_t ldk;
+  const float* v;
+  int64_t ldv;
+  const float *decay, *strength;
+  int64_t ldg;
+  const float* state;  // before the first token
+  const float* dout;   // [tokens][ldo]
+  int64_t ldo;
+  float* dstate;                    // of the state after the last token; becomes that of the state before the first
+  float *dq, *dk;                   // [tokens][ldk], added to
+  float* dv;                        // [tokens][ldv], overwritten
+  float *d_log_decay, *d_strength;  // of token t at t * ldg, overwritten
+  void* scratch;                    // delta_backward_scratch(tokens, key_dim, value_dim) bytes, 64-byte aligned
 };
 
 struct AdamWStep {
@@ -84,6 +124,13 @@ struct Probabilities {
 };
 
 constexpr int kLimits = 4;  // thresholds that sums_below tries at once
+
+// y = f(gate) * up. Backward: dgate and dup are overwritten.
+struct GatedActivation {
+  void (*mul)(const void* gate, const void* up, int64_t ld, int rows, int n, void* y, int64_t ldy);
+  void (*mul_backward)(const void* gate, const void* up, int64_t ld, const float* dy, int64_t lddy, int rows, int n,
+                       float* dgate, float* dup, int64_t ldd);
+};
 
 struct Kernels {
   Isa isa;
@@ -121,18 +168,16 @@ struct Kernels {
   // dx += d loss / d x; dweight (or null) += over rows in order.
   void (*rmsnorm_backward)(const float* x, int64_t ldx, const float* weight, float eps, const float* dy, int64_t lddy,
                            int rows, int n, float* dx, int64_t lddx, float* dweight);
-  // One token's heads: optional per-head RMS norm (weight null: none), then rope with half rotation (Hugging Face
-  // layout: element i pairs with i + head_dim/2; cos, sin are [head_dim/2], already times the attention factor). x T
-  // [heads][head_dim] contiguous at ldx per head; y float32 [heads][head_dim]. Backward: dx [heads][head_dim] is
-  // overwritten (and may be dy), dweight (or null) += over heads in order.
-  void (*head_norm_rope)(const void* x, int64_t ldx, int heads, int head_dim, const float* weight, float eps,
-                         const float* cos, const float* sin, float* y);
-  void (*head_norm_rope_backward)(const void* x, int64_t ldx, int heads, int head_dim, const float* weight, float eps,
-                                  const float* cos, const float* sin, const float* dy, float* dx, float* dweight);
-  void (*silu_mul)(const void* gate, const void* up, int64_t ld, int rows, int n, void* y, int64_t ldy);
-  // dgate and dup are overwritten.
-  void (*silu_mul_backward)(const void* gate, const void* up, int64_t ld, const float* dy, int64_t lddy, int rows,
-                            int n, float* dgate, float* dup, int64_t ldd);
+  // One token's heads: optional per-head RMS norm (weight null: none), then rope with half rotation of the first
+  // `rotary` elements (Hugging Face layout: element i pairs with i + rotary/2; cos, sin are [rotary/2], already times
+  // the attention factor). x T [heads][head_dim] contiguous at ldx per head; y float32 [heads][head_dim]. Backward: dx
+  // [heads][head_dim] is overwritten (and may be dy), dweight (or null) += over heads in order.
+  void (*head_norm_rope)(const void* x, int64_t ldx, int heads, int head_dim, int rotary, const float* weight,
+                         float eps, const float* cos, const float* sin, float* y);
+  void (*head_norm_rope_backward)(const void* x, int64_t ldx, int heads, int head_dim, int rotary, const float* weight,
+                                  float eps, const float* cos, const float* sin, const float* dy, float* dx,
+                                  float* dweight);
+  GatedActivation silu, gelu_tanh, logistic;
 
   // ---- attention
   size_t (*page_bytes)(int head_dim);  // of one K page or one V page
@@ -145,17 +190,40 @@ struct Kernels {
   void (*attention_backward_dq)(const AttentionBackwardTask&);
   void (*attention_backward_dkv)(const AttentionBackwardTask&);
 
+  // ---- the gated delta rule, float32 but for T where said; see delta_rule.h
+  void (*short_conv)(const float* x, int64_t ldx, const float* taps, int64_t ldt, int kernel, int rows, int n, float* y,
+                     int64_t ldy);
+  void (*short_conv_backward)(const float* x, int64_t ldx, const float* taps, int64_t ldt, int kernel, int rows, int n,
+                              const float* dy, int64_t lddy, float* dx, int64_t lddx, float* dtaps);
+  void (*l2_norm)(const float* x, int n, float scale, float* y);
+  void (*l2_norm_backward)(const float* x, int n, float scale, const float* dy, float* dx);
+  // a, b: T [heads]
+  void (*delta_gates)(const void* a, const void* b, const float* rate, const float* bias, int heads, float* decay,
+                      float* strength);
+  void (*delta_gates_backward)(const void* a, const void* b, const float* rate, const float* bias, int heads,
+                               const float* d_log_decay, const float* d_strength, float* da, float* db,
+                               float* d_log_rate, float* dbias);
+  void (*delta_rule)(const DeltaTask&);
+  size_t (*delta_backward_scratch)(int tokens, int key_dim, int value_dim);
+  void (*delta_rule_backward)(const DeltaBackwardTask&);
+  // gate and y: T [n]
+  void (*gated_norm)(const float* x, const void* gate, const float* weight, float eps, int n, void* y);
+  void (*gated_norm_backward)(const float* x, const void* gate, const float* weight, float eps, int n, const float* dy,
+                              float* dx, float* dgate, float* dweight);
+
   // ---- logits (float32 [rows][ld], n real columns)
   float (*log_sum_exp)(const float* logits, int n);
   // Entropy in nats of softmax(logits), given their log-sum-exp.
   float (*entropy)(const float* logits, int n, float lse);
   // y (T, zero padded to ldy) = scale * (onehot(target) - softmax(logits)); the difference formed in float32 before
-  // rounding.
-  void (*softmax_residual)(const float* logits, int n, float lse, int target, float scale, void* y, int64_t ldy);
+  // rounding. Where logits are cap * tanh(x / cap) (cap 0: they are x), y is with respect to x.
+  void (*softmax_residual)(const float* logits, int n, float lse, int target, float scale, float cap, void* y,
+                           int64_t ldy);
   // y (T, zero padded to ldy) = d (by_logprob * log p[target] + by_entropy * entropy) / d logits, given log-sum-exp and
-  // entropy.
+  // entropy; with respect to x as above.
   void (*policy_residual)(const float* logits, int n, float lse, float entropy, int target, float by_logprob,
-                          float by_entropy, void* y, int64_t ldy);
+                          float by_entropy, float cap, void* y, int64_t ldy);
+  void (*soft_cap)(float* x, int n, float cap);             // x = cap * tanh(x / cap)
   void (*scale)(const float* x, int n, float s, float* y);  // y = s * x; y may be x
 
   // ---- sampling from a row of n columns, in blocks of kLogitBlock; see sampling.h
@@ -171,6 +239,11 @@ struct Kernels {
   double (*sum_squares)(const float* x, int64_t n);  // blocks of 4096 in ascending order
   void (*adamw)(float* w, const float* g, float* m, float* v, int64_t n, const AdamWStep& step);
 };
+
+// Float32 elements of a state of the gated delta rule.
+inline int64_t delta_state_floats(int key_dim, int value_dim) {
+  return int64_t(key_dim) * ((value_dim + kLanes - 1) / kLanes * kLanes);
+}
 
 // Null when this machine cannot run it.
 const Kernels* kernels(Isa isa, DType type);

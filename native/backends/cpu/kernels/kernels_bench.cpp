@@ -120,19 +120,19 @@ void bench_elementwise(DType type) {
          [&] { k->rmsnorm_backward(x.data(), n, w.data(), 1e-5f, x.data(), n, rows, n, dx.data(), n, dw.data()); });
     rate("rope", rows * n, [&] {
       for (int r = 0; r < rows; r++)
-        k->head_norm_rope((char*)t.at + size_t(r) * n * k->elem, hd, heads, hd, nullptr, 0, c.data(), s.data(),
+        k->head_norm_rope((char*)t.at + size_t(r) * n * k->elem, hd, heads, hd, hd, nullptr, 0, c.data(), s.data(),
                           y.data());
     });
     rate("norm+rope", rows * n, [&] {
       for (int r = 0; r < rows; r++)
-        k->head_norm_rope((char*)t.at + size_t(r) * n * k->elem, hd, heads, hd, w.data(), 1e-6f, c.data(), s.data(),
+        k->head_norm_rope((char*)t.at + size_t(r) * n * k->elem, hd, heads, hd, hd, w.data(), 1e-6f, c.data(), s.data(),
                           y.data());
     });
-    rate("silu", rows * wide, [&] { k->silu_mul(t.at, t.at, wide, rows, wide, u.at, wide); });
+    rate("silu", rows * wide, [&] { k->silu.mul(t.at, t.at, wide, rows, wide, u.at, wide); });
     rate("its gradient", rows * wide,
-         [&] { k->silu_mul_backward(t.at, t.at, wide, x.data(), wide, rows, wide, dx.data(), y.data(), wide); });
+         [&] { k->silu.mul_backward(t.at, t.at, wide, x.data(), wide, rows, wide, dx.data(), y.data(), wide); });
     rate("log_sum_exp", vocab, [&] { k->log_sum_exp(logits.data(), vocab); });
-    rate("softmax_residual", vocab, [&] { k->softmax_residual(logits.data(), vocab, 9, 5, 1, v.at, vocab); });
+    rate("softmax_residual", vocab, [&] { k->softmax_residual(logits.data(), vocab, 9, 5, 1, 0, v.at, vocab); });
     rate("round", rows * wide, [&] { k->round_rows(x.data(), wide, rows, wide, 1, u.at, wide); });
     rate("transpose", rows * wide, [&] { k->transpose(x.data(), DType::f32, wide, rows, wide, v.at, rows); });
     rate("pack_transposed", rows * wide, [&] { k->pack_transposed(t.at, type, wide, rows, wide, v.at); });

@@ -155,6 +155,7 @@ struct Cache {
   int head_dim, keys;
   std::vector<Block> pages;
   std::vector<const void*> k_pages, v_pages;
+  AttentionSight sight = {};
 
   Cache(const Kernels& kernel, int hd, int count, const Floats& key, const Floats& value)
       : k(kernel), head_dim(hd), keys(count) {
@@ -168,15 +169,21 @@ struct Cache {
                  (void*)v_pages.back());
     }
   }
+  AttentionSight seen_from(int lowest) const {
+    AttentionSight s = sight;
+    if (s.window) s.first = std::max(0, lowest - s.window + 1) / kPage;
+    return s;
+  }
   // out [rows][head_dim], then lse [rows].
   Floats attend(const Floats& q, const std::vector<int32_t>& positions, float scale) const {
     const int rows = int(positions.size()), ldq = round_up(head_dim, 2) + 2, ldo = head_dim + 1;
     Block left = rounded(k, q, rows, head_dim, ldq), scratch(k.attention_scratch(head_dim));
     Floats out(size_t(rows) * ldo), lse(rows);
-    int last = 0;
-    for (int p : positions) last = std::max(last, p);
+    int last = 0, lowest = keys;
+    for (int p : positions) last = std::max(last, p), lowest = std::min(lowest, p);
     AttentionTask t{rows,           head_dim,       scale,      left.at, ldq,        positions.data(), last / kPage + 1,
                     k_pages.data(), v_pages.data(), out.data(), ldo,     lse.data(), scratch.at};
+    t.sight = seen_from(lowest);
     k.attention(t);
     Floats result;
     for (int r = 0; r < rows; r++) result.insert(result.end(), &out[r * ldo], &out[r * ldo] + head_dim);
@@ -191,12 +198,13 @@ struct Cache {
     Floats dq(size_t(rows) * head_dim), dk(size_t(pages_used) * kPage * head_dim), dv = dk;
     AttentionBackwardTask t{};
     t.head_dim = head_dim, t.scale = scale, t.ldq = ldq, t.ldo = t.lddo = t.lddq = t.lddkv = head_dim,
-    t.scratch = scratch.at;
+    t.scratch = scratch.at, t.sight = sight;
     for (int row = 0; row < rows; row += kAttentionRows) {
       t.rows = std::min(kAttentionRows, rows - row);
       t.q = (char*)left.at + size_t(row) * ldq * k.elem;
       t.out = &forward[size_t(row) * head_dim], t.dout = &dout[size_t(row) * head_dim];
       t.lse = &forward[size_t(rows) * head_dim + row], t.positions = &positions[row];
+      t.sight = seen_from(*std::min_element(t.positions, t.positions + t.rows));
       t.blocks = pages_used, t.k_pages = k_pages.data(), t.v_pages = v_pages.data(), t.dq = &dq[size_t(row) * head_dim];
       k.attention_backward_dq(t);
     }

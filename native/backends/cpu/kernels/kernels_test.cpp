@@ -8,6 +8,7 @@ namespace anneal::cpu::test {
 void test_products();
 void test_rows();
 void test_attention();
+void test_delta_rule();
 void test_sampling();
 void bench();
 
@@ -24,6 +25,7 @@ int main(int argc, char** argv) {
   test::test_products();
   test::test_rows();
   test::test_attention();
+  test::test_delta_rule();
   test::test_sampling();
   std::printf("%d checks, %d failed\n", test::checks, test::failures);
   return test::failures ? 1 : 0;

@@ -47,36 +47,74 @@ float entropy(const float* logits, int n, float lse) {
   return result;
 }
 
-// y (T, zero padded to ldy) = scale * (onehot(target) - softmax).
-template <class T>
-void softmax_residual(const float* logits, int n, float lse, int target, float scale, void* y, int64_t ldy) {
-  T* to = (T*)y;
+// Logits l = cap * tanh(x / cap) grow by 1 - (l / cap)^2 with x.
+struct Uncapped {
+  ANNEAL_INLINE F32x16 times_slope(F32x16 d, F32x16) const { return d; }
+};
+struct Capped {
+  float inverse;
+  ANNEAL_INLINE F32x16 times_slope(F32x16 d, F32x16 logit) const {
+    const F32x16 t = logit * all(inverse);
+    return d * (all(1.0f) - t * t);
+  }
+};
+
+template <class T, class Cap>
+void softmax_residual_with(const Cap& cap, const float* logits, int n, float lse, int target, float scale, T* to) {
   const F32x16 s = all(scale), shift = all(lse);
-  each16(n, [&](int64_t i, auto lanes) { store(to + i, s * (zero() - exp(load(logits + i, lanes) - shift)), lanes); });
-  if (target >= 0 && target < n) narrow(scale * (1.0f - exp(logits[target] - lse)), to[target]);
-  zero_fill(to, n, ldy);
+  each16(n, [&](int64_t i, auto lanes) {
+    const F32x16 x = load(logits + i, lanes);
+    store(to + i, cap.times_slope(s * (zero() - exp(x - shift)), x), lanes);
+  });
+  if (target < 0 || target >= n) return;
+  const float d = scale * (1.0f - exp(logits[target] - lse));
+  narrow(lane0(cap.times_slope(all(d), all(logits[target]))), to[target]);
 }
 
-// y (T, zero padded to ldy) = by_logprob * d ln p[target] / d logits + by_entropy * dH / d logits
-//                           = by_logprob * (onehot(target) - p) - by_entropy * p (ln p + H), with p = softmax.
+// y (T, zero padded to ldy) = scale * (onehot(target) - softmax).
 template <class T>
-void policy_residual(const float* logits, int n, float lse, float entropy, int target, float by_logprob,
-                     float by_entropy, void* y, int64_t ldy) {
-  T* to = (T*)y;
+void softmax_residual(const float* logits, int n, float lse, int target, float scale, float cap, void* y, int64_t ldy) {
+  if (cap > 0)
+    softmax_residual_with(Capped{1 / cap}, logits, n, lse, target, scale, (T*)y);
+  else
+    softmax_residual_with(Uncapped{}, logits, n, lse, target, scale, (T*)y);
+  zero_fill((T*)y, n, ldy);
+}
+
+template <class T, class Cap>
+void policy_residual_with(const Cap& cap, const float* logits, int n, float lse, float entropy, int target,
+                          float by_logprob, float by_entropy, T* to) {
   const F32x16 s = all(by_logprob), shift = all(lse), h = all(entropy), w = all(by_entropy);
   // Where p is 0 so is the entropy's part, though ln p may be infinite.
   const auto of_entropy = [&](F32x16 t, F32x16 p) {
     return select(less(t, all(kExpLowest)), zero(), w * negate(p * (t + h)));
   };
   each16(n, [&](int64_t i, auto lanes) {
-    const F32x16 t = load(logits + i, lanes) - shift, p = exp(t);
-    store(to + i, s * (zero() - p) + of_entropy(t, p), lanes);
+    const F32x16 x = load(logits + i, lanes), t = x - shift, p = exp(t);
+    store(to + i, cap.times_slope(s * (zero() - p) + of_entropy(t, p), x), lanes);
   });
-  if (target >= 0 && target < n) {
-    const float t = logits[target] - lse, p = exp(t);
-    narrow(by_logprob * (1.0f - p) + (t < kExpLowest ? 0.0f : by_entropy * -(p * (t + entropy))), to[target]);
-  }
-  zero_fill(to, n, ldy);
+  if (target < 0 || target >= n) return;
+  const float t = logits[target] - lse, p = exp(t);
+  const float d = by_logprob * (1.0f - p) + (t < kExpLowest ? 0.0f : by_entropy * -(p * (t + entropy)));
+  narrow(lane0(cap.times_slope(all(d), all(logits[target]))), to[target]);
+}
+
+// y (T, zero padded to ldy) = by_logprob * d ln p[target] / d logits + by_entropy * dH / d logits
+//                           = by_logprob * (onehot(target) - p) - by_entropy * p (ln p + H), with p = softmax.
+template <class T>
+void policy_residual(const float* logits, int n, float lse, float entropy, int target, float by_logprob,
+                     float by_entropy, float cap, void* y, int64_t ldy) {
+  if (cap > 0)
+    policy_residual_with(Capped{1 / cap}, logits, n, lse, entropy, target, by_logprob, by_entropy, (T*)y);
+  else
+    policy_residual_with(Uncapped{}, logits, n, lse, entropy, target, by_logprob, by_entropy, (T*)y);
+  zero_fill((T*)y, n, ldy);
+}
+
+// x = cap * tanh(x / cap).
+void soft_cap(float* x, int n, float cap) {
+  const F32x16 inward = all(1 / cap), outward = all(cap);
+  each16(n, [&](int64_t i, auto lanes) { store(x + i, tanh(load(x + i, lanes) * inward) * outward, lanes); });
 }
 
 // y = s * x; y may be x.

@@ -55,10 +55,22 @@ void test_exp_log() {
   expect(logs[0] == 0 && worst_log < 1.0, "log within 1 ulp");
 }
 
-void test_logits() {
+void test_logits(float cap) {
   for (int n : {1, 5, 16, 511, 512, 513, 1000, 5003}) {
     const int ld = n + 9;
-    Floats x = normals(ld, 4);
+    const Floats raw = normals(ld, 4);
+    Floats x = raw;
+    if (cap > 0) {
+      x = same_everywhere(DType::f32, "soft cap", [&](const Kernels& k) {
+        Floats y = raw;
+        k.soft_cap(y.data(), n, cap);
+        return y;
+      });
+      std::vector<double> want;
+      for (int i = 0; i < n; i++) want.push_back(cap * std::tanh(raw[i] / double(cap)));
+      near("soft cap", x, want, 4e-7);
+    }
+    const auto slope = [&](int i) { return cap > 0 ? 1 - std::pow(std::tanh(raw[i] / double(cap)), 2) : 1; };
     for (int i = n; i < ld; i++) x[i] = 1e30f;  // padding must not matter
     const int target = n / 2;
     for (DType type : {DType::f32, DType::bf16}) {
@@ -67,13 +79,13 @@ void test_logits() {
         Floats out = exp_of(k, Floats(x.begin(), x.begin() + n), lse);
         Block y(size_t(ld) * k.elem);
         std::memset(y.at, 0xff, y.bytes);
-        k.softmax_residual(x.data(), n, lse, target, 0.25f, y.at, ld);
+        k.softmax_residual(x.data(), n, lse, target, 0.25f, cap, y.at, ld);
         Floats residual = widened(k, y.at, 1, ld, ld);
         out.insert(out.end(), residual.begin(), residual.end());
         const float entropy = k.entropy(x.data(), n, lse);
         for (float v : {lse, entropy}) out.push_back(v);
         std::memset(y.at, 0xff, y.bytes);
-        k.policy_residual(x.data(), n, lse, entropy, target, 0.25f, -0.5f, y.at, ld);
+        k.policy_residual(x.data(), n, lse, entropy, target, 0.25f, -0.5f, cap, y.at, ld);
         residual = widened(k, y.at, 1, ld, ld);
         out.insert(out.end(), residual.begin(), residual.end());
         Floats scaled(n);
@@ -89,19 +101,22 @@ void test_logits() {
       for (int i = 0; i < n; i++) {
         double p = std::exp(x[i] - lse);
         want[i] = p;
-        want[n + i] = 0.25 * ((i == target) - p);
+        want[n + i] = 0.25 * ((i == target) - p) * slope(i);
         entropy -= p * (x[i] - lse);
       }
       want[n + ld] = lse;
       want[n + ld + 1] = entropy;
       for (int i = 0; i < n; i++) {
         const double p = want[i];
-        want[n + ld + 2 + i] = want[n + i] + 0.5 * p * (x[i] - lse + entropy);
+        want[n + ld + 2 + i] = want[n + i] + 0.5 * p * (x[i] - lse + entropy) * slope(i);
         want[n + ld + 2 + ld + i] = 1.75 * x[i];
       }
       near("logits n=" + std::to_string(n) + " " + name(type), got, want, type == DType::f32 ? 3e-6 : 4e-3, 0.1);
     }
   }
+}
+
+void test_masked_logits() {
   Floats masked(600, -INFINITY);
   masked[550] = 2;
   for (const Kernels* k : sets(DType::f32)) {
@@ -109,7 +124,7 @@ void test_logits() {
     expect(lse == 2, "log_sum_exp with masked logits");
     expect(k->entropy(masked.data(), 600, lse) == 0, "entropy with masked logits");
     Floats residual(600);
-    k->policy_residual(masked.data(), 600, lse, 0, 3, 1, 1, residual.data(), 600);
+    k->policy_residual(masked.data(), 600, lse, 0, 3, 1, 1, 0, residual.data(), 600);
     expect(residual[3] == 1 && residual[550] == -1 && residual[0] == 0, "policy_residual with masked logits");
     Floats bad(600, 1.0f);
     bad[77] = NAN;
@@ -198,13 +213,25 @@ void test_rmsnorm() {
 }
 
 void test_rope() {
-  for (int hd : {8, 16, 24, 32, 64, 80, 96, 128, 256})
+  for (auto [hd, rotary] : {std::pair{8, 8},
+                            {16, 16},
+                            {24, 24},
+                            {32, 32},
+                            {64, 64},
+                            {80, 80},
+                            {96, 96},
+                            {128, 128},
+                            {256, 256},
+                            {96, 72},
+                            {128, 32},
+                            {20, 6},
+                            {256, 64}})
     for (bool norm : {false, true}) {
-      const int heads = 3, ldx = hd + 4, half = hd / 2;
+      const int heads = 3, ldx = hd + 4, half = rotary / 2;
       const float eps = 1e-6f;
       Floats w = normals(hd), c(half), s(half), dy = normals(size_t(heads) * hd), dw0 = normals(hd);
       for (int i = 0; i < half; i++) {
-        double angle = 37 * std::pow(10000.0, -2.0 * i / hd);
+        double angle = 37 * std::pow(10000.0, -2.0 * i / rotary);
         c[i] = float(std::cos(angle)), s[i] = float(std::sin(angle));
       }
       for (DType type : {DType::f32, DType::bf16}) {
@@ -214,8 +241,8 @@ void test_rope() {
         Floats got = same_everywhere(type, what, [&](const Kernels& k) {
           Block t = rounded(k, x, heads, ldx, ldx);
           Floats y(size_t(heads) * hd), dx(y.size()), dw = dw0;
-          k.head_norm_rope(t.at, ldx, heads, hd, weight, eps, c.data(), s.data(), y.data());
-          k.head_norm_rope_backward(t.at, ldx, heads, hd, weight, eps, c.data(), s.data(), dy.data(), dx.data(),
+          k.head_norm_rope(t.at, ldx, heads, hd, rotary, weight, eps, c.data(), s.data(), y.data());
+          k.head_norm_rope_backward(t.at, ldx, heads, hd, rotary, weight, eps, c.data(), s.data(), dy.data(), dx.data(),
                                     norm ? dw.data() : nullptr);
           y.insert(y.end(), dx.begin(), dx.end());
           y.insert(y.end(), dw.begin(), dw.end());
@@ -227,6 +254,7 @@ void test_rope() {
           double ss = 0;
           for (int i = 0; i < hd; i++) ss += double(x[h * ldx + i]) * x[h * ldx + i];
           for (int i = 0; i < hd; i++) u[i] = x[h * ldx + i] * (norm ? w[i] / std::sqrt(ss / hd + eps) : 1.0);
+          for (int i = rotary; i < hd; i++) want[h * hd + i] = u[i];
           for (int i = 0; i < half; i++) {
             want[h * hd + i] = u[i] * c[i] - u[i + half] * s[i];
             want[h * hd + i + half] = u[i + half] * c[i] + u[i] * s[i];
@@ -237,7 +265,7 @@ void test_rope() {
         const Kernels& k = *kernels(best_isa(), type);
         auto loss = [&](const Floats& xx, const float* ww) {
           Floats y(size_t(heads) * hd);
-          k.head_norm_rope(xx.data(), ldx, heads, hd, ww, eps, c.data(), s.data(), y.data());
+          k.head_norm_rope(xx.data(), ldx, heads, hd, rotary, ww, eps, c.data(), s.data(), y.data());
           return dot(y, dy);
         };
         Floats dx(size_t(heads) * ldx), dw(got.end() - hd, got.end());
@@ -252,32 +280,31 @@ void test_rope() {
     }
 }
 
-void test_silu() {
+void test_gated(const std::string& activation, GatedActivation Kernels::*gated, double (*value)(double)) {
   for (int n : {1, 16, 37, 576}) {
     const int rows = 3, ld = n + 1;
     for (DType type : {DType::f32, DType::bf16}) {
       Floats g = kept(type, normals(size_t(rows) * ld, 5)), u = kept(type, normals(size_t(rows) * ld)),
              dy = normals(size_t(rows) * n);
-      std::string what = "silu n=" + std::to_string(n) + " " + name(type);
+      std::string what = activation + " n=" + std::to_string(n) + " " + name(type);
       Floats got = same_everywhere(type, what, [&](const Kernels& k) {
         Block gate = rounded(k, g, rows, ld, ld), up = rounded(k, u, rows, ld, ld), y(size_t(rows) * ld * k.elem);
-        k.silu_mul(gate.at, up.at, ld, rows, n, y.at, ld);
+        (k.*gated).mul(gate.at, up.at, ld, rows, n, y.at, ld);
         Floats out = widened(k, y.at, rows, n, ld), dg(size_t(rows) * ld), du = dg;
-        k.silu_mul_backward(gate.at, up.at, ld, dy.data(), n, rows, n, dg.data(), du.data(), ld);
+        (k.*gated).mul_backward(gate.at, up.at, ld, dy.data(), n, rows, n, dg.data(), du.data(), ld);
         out.insert(out.end(), dg.begin(), dg.end());
         out.insert(out.end(), du.begin(), du.end());
         return out;
       });
       std::vector<double> want;
       for (int r = 0; r < rows; r++)
-        for (int i = 0; i < n; i++)
-          want.push_back(g[r * ld + i] / (1 + std::exp(-double(g[r * ld + i]))) * u[r * ld + i]);
+        for (int i = 0; i < n; i++) want.push_back(value(g[r * ld + i]) * u[r * ld + i]);
       near(what, got, want, type == DType::f32 ? 1e-6 : 4e-3, 0.01);
       if (type == DType::bf16) continue;
       const Kernels& k = *kernels(best_isa(), type);
       auto loss = [&](const Floats& gg, const Floats& uu) {
         Floats y(size_t(rows) * n);
-        k.silu_mul(gg.data(), uu.data(), ld, rows, n, y.data(), n);
+        (k.*gated).mul(gg.data(), uu.data(), ld, rows, n, y.data(), n);
         return dot(y, dy);
       };
       Floats dg(got.begin() + rows * n, got.begin() + rows * (n + ld)), du(got.end() - rows * ld, got.end());
@@ -287,6 +314,14 @@ void test_silu() {
           what + " dup", u, du, [&](const Floats& v) { return loss(g, v); }, 2e-3);
     }
   }
+}
+
+void test_activations() {
+  test_gated("silu", &Kernels::silu, [](double g) { return g / (1 + std::exp(-g)); });
+  test_gated("gelu", &Kernels::gelu_tanh, [](double g) {
+    return g / 2 * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (g + 0.044715 * g * g * g)));
+  });
+  test_gated("logistic", &Kernels::logistic, [](double g) { return 1 / (1 + std::exp(-g)); });
 }
 
 void test_adamw() {
@@ -332,11 +367,13 @@ void test_float_mode() {
 void test_rows() {
   test_float_mode();
   test_exp_log();
-  test_logits();
+  test_logits(0);
+  test_logits(7);
+  test_masked_logits();
   test_sums();
   test_rmsnorm();
   test_rope();
-  test_silu();
+  test_activations();
   test_adamw();
 }
 

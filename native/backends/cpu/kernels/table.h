@@ -2,10 +2,11 @@
 #pragma once
 #include "adamw.h"
 #include "attention_backward.h"
+#include "delta_rule.h"
+#include "gated.h"
 #include "kv_page.h"
 #include "rope.h"
 #include "sampling.h"
-#include "silu.h"
 #include "sums.h"
 
 namespace anneal::cpu {
@@ -34,8 +35,9 @@ template <class T> constexpr Kernels table(Isa isa) {
   k.rmsnorm_backward = rmsnorm_backward;
   k.head_norm_rope = head_norm_rope<T>;
   k.head_norm_rope_backward = head_norm_rope_backward<T>;
-  k.silu_mul = silu_mul<T>;
-  k.silu_mul_backward = silu_mul_backward<T>;
+  k.silu = gated_activation<T, Silu>();
+  k.gelu_tanh = gated_activation<T, GeluTanh>();
+  k.logistic = gated_activation<T, Logistic>();
   k.page_bytes = page_bytes<T>;
   k.attention_scratch = attention_scratch<T>;
   k.attention_backward_scratch = attention_backward_scratch<T>;
@@ -43,10 +45,22 @@ template <class T> constexpr Kernels table(Isa isa) {
   k.attention = attention<T>;
   k.attention_backward_dq = attention_backward_dq<T>;
   k.attention_backward_dkv = attention_backward_dkv<T>;
+  k.short_conv = short_conv;
+  k.short_conv_backward = short_conv_backward;
+  k.l2_norm = l2_norm;
+  k.l2_norm_backward = l2_norm_backward;
+  k.delta_gates = delta_gates<T>;
+  k.delta_gates_backward = delta_gates_backward<T>;
+  k.delta_rule = delta_rule;
+  k.delta_backward_scratch = delta_backward_scratch;
+  k.delta_rule_backward = delta_rule_backward;
+  k.gated_norm = gated_norm<T>;
+  k.gated_norm_backward = gated_norm_backward<T>;
   k.log_sum_exp = log_sum_exp;
   k.entropy = entropy;
   k.softmax_residual = softmax_residual<T>;
   k.policy_residual = policy_residual<T>;
+  k.soft_cap = soft_cap;
   k.scale = scale;
   k.lane_maxima = lane_maxima;
   k.keep_permitted = keep_permitted;
