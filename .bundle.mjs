@@ -49,7 +49,7 @@ export async function bundle({ outdir, node = engines.node }) {
     define: { ANNEAL_VERSION: JSON.stringify(version), ANNEAL_NODE: JSON.stringify(node) },
     // The same code without Node's file system, of which its other entry requires packages that are not there.
     alias: { nunjucks: "nunjucks/browser/nunjucks.js" },
-    plugins: [onlyEnglish],
+    plugins: [onlyEnglish, noChunking],
     external: Object.keys({ ...dependencies, ...peerDependencies }),
   });
   removeOthers(outdir, new Set(Object.keys(metafile.outputs).map((path) => join(ROOT, path))));
@@ -66,6 +66,16 @@ const onlyEnglish = {
   },
 };
 
+/** What cuts files into pieces for an upload to the hub: nothing is uploaded. */
+const CHUNKING = "@huggingface/xetchunk-wasm";
+
+const noChunking = {
+  name: "no-chunking",
+  setup({ onLoad }) {
+    onLoad({ filter: new RegExp(CHUNKING.replace("/", "[\\\\/]")) }, () => ({ contents: "module.exports = {};" }));
+  },
+};
+
 /** Chunks of earlier builds, which nothing leads to. */
 function removeOthers(outdir, made) {
   for (const entry of readdirSync(outdir, { recursive: true })) {
@@ -77,11 +87,11 @@ function removeOthers(outdir, made) {
 /** @param {string[]} inputs paths of modules */
 function notices(inputs) {
   const folders = inputs.map((path) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path)?.[0]).filter(Boolean);
-  const found = new Set(folders);
+  const found = new Set(folders.filter((folder) => !folder.endsWith(CHUNKING)));
   // A package may be a bundle itself.
   for (const folder of found) {
     const { dependencies = {} } = manifest(folder);
-    for (const name of Object.keys(dependencies)) found.add(join("node_modules", name));
+    for (const name of Object.keys(dependencies)) if (name !== CHUNKING) found.add(join("node_modules", name));
   }
   const parts = [...found].sort().map((folder) => {
     const { name, version, license } = manifest(folder);

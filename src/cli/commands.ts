@@ -12,6 +12,7 @@ import { home } from "./home.js";
 import { keys } from "./keys.js";
 import { models } from "./models.js";
 import { publish } from "./publish.js";
+import { pull } from "./pull.js";
 import { runs } from "./runs.js";
 import { serve } from "./serve.js";
 import { train } from "./train.js";
@@ -22,6 +23,7 @@ export const commands: readonly (Command | CommandGroup)[] = [
   demo,
   train,
   models,
+  pull,
   exportModel,
   publish,
   runs,

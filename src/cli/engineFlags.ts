@@ -35,7 +35,7 @@ const optimizer: Flag<EngineOptions["optimizer"]> = {
 /** A folder, or `name=folder`. */
 const models: Flag<ModelOptions[]> = {
   value: "PATH",
-  help: "a Hugging Face folder, or NAME=PATH; repeatable (default: the embedded model)",
+  help: "a Hugging Face folder or OWNER/NAME that was pulled, or NAME=PATH; repeatable (default: the embedded model)",
   repeatable: true,
   read: (texts) =>
     texts.map((given) => {

@@ -12,7 +12,7 @@ interface Unit {
   size: number;
 }
 
-const MEGABYTES: Unit = { name: "MB", size: 1e6 };
+export const MEGABYTES: Unit = { name: "MB", size: 1e6 };
 
 /** `done` of `total` after some seconds, as a bar with rate and time left. */
 export function progressText(what: string, done: number, total: number, seconds: number, unit?: Unit): string {

@@ -16,7 +16,10 @@ export interface OnnxOptions {
 export interface ModelOptions {
   /** The name that requests use; default: the folder's name. */
   id?: string;
-  /** A Hugging Face folder: weights as safetensors, else as ONNX. */
+  /**
+   * A Hugging Face folder: weights as safetensors, else as ONNX; or the name of a model of the hub that was pulled before,
+   * `OWNER/NAME` or `OWNER/NAME@REVISION`.
+   */
   path: string;
   /** Type of the weights in memory; default: that of the folder's files. */
   dtype?: "auto" | "float32" | "bfloat16";

@@ -9,11 +9,7 @@ it.each<[string, isThere: boolean, message: RegExp]>([
     /GGUF file, which anneal does not read .*name the model that it was made from/,
   ],
   ["/models/model.safetensors", true, /is a file .*name the folder that holds it/],
-  [
-    "Qwen/Qwen3-0.6B",
-    false,
-    /no such folder .*hf download Qwen\/Qwen3-0.6B --local-dir Qwen3-0.6B, then name \.\/Qwen3/,
-  ],
+  ["Qwen/Qwen3-0.6B", false, /no such folder, and no such model in .*hub .*download it: anneal pull Qwen\/Qwen3-0.6B$/],
   ["models/a/b", false, /no such folder name a Hugging Face folder/],
   ["../Qwen3-0.6B", false, /no such folder name a Hugging Face folder/],
   ["Qwen3-0.6B", false, /no such folder name a Hugging Face folder/],

@@ -1,6 +1,7 @@
 import { stat } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
 import { ModelFileError } from "../../errors.js";
+import { cachedModel, hubModelOfPath } from "../../hub/hubCache.js";
 import { InferenceLoop } from "../../inference/index.js";
 import type { DeviceModel, ModelSpec, Runtime } from "../../runtime/runtime.js";
 import {
@@ -71,6 +72,20 @@ async function loadText(folder: string): Promise<{ tokenizer: Tokenizer; templat
 }
 
 /**
+ * The folder at a path, or of a model of the hub that the cache of this machine has, and what it is called.
+ * @throws ModelFileError when there is neither.
+ */
+async function findFolder(path: string): Promise<{ folder: string; name: string }> {
+  const folder = resolve(path);
+  const found = await stat(folder).catch(() => null);
+  if (found?.isDirectory()) return { folder, name: basename(folder) };
+  const hub = found === null ? hubModelOfPath(folder) : null;
+  const cached = hub && cachedModel(hub);
+  if (!cached) throw noModelFolder(folder, found !== null);
+  return { folder: cached, name: hub.name };
+}
+
+/**
  * Loads a folder onto the device.
  * @throws ModelFileError naming what is wrong with the folder; InsufficientMemoryError before memory is taken.
  */
@@ -81,10 +96,8 @@ export async function loadBaseModel(
   budget: MemoryBudget,
 ): Promise<BaseModel> {
   const started = performance.now();
-  const folder = resolve(model.path);
-  const id = model.id ?? (folder === resolve(embeddedModel.path) ? embeddedModel.id : basename(folder));
-  const found = await stat(folder).catch(() => null);
-  if (!found?.isDirectory()) throw noModelFolder(folder, found !== null);
+  const { folder, name } = await findFolder(model.path);
+  const id = model.id ?? (folder === resolve(embeddedModel.path) ? embeddedModel.id : name);
   // All at once; of several faults the one of the weights' folder is told, whichever is found first.
   const reading = [loadText(folder), readGenerationDefaults(folder), readEmbeddingFolder(folder)] as const;
   for (const read of reading) read.catch(() => {});
