@@ -1,4 +1,5 @@
 export { Engine } from "./anneal.js";
+export { inspectModel } from "./engine/core/inspectModel.js";
 export { listDevices } from "./engine/devices.js";
 export * from "./errors.js";
 export { gather, RolloutError, train } from "./gather/index.js";
@@ -19,6 +20,7 @@ export type * from "./types/gather.js";
 export type * from "./types/health.js";
 export type * from "./types/home.js";
 export type * from "./types/hub.js";
+export type * from "./types/inspection.js";
 export type * from "./types/logger.js";
 export type * from "./types/messages.js";
 export type * from "./types/models.js";

@@ -3,16 +3,10 @@ import { dirname, resolve } from "node:path";
 import { defineCommand } from "./command.js";
 import { gigabytes } from "./devices.js";
 import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
+import { type Finding, inspectionFindings } from "./inspection.js";
 import { json } from "./listing.js";
 import { openEngine } from "./openHome.js";
 import { green, printable, problem, red } from "./terminalText.js";
-
-interface Finding {
-  check: string;
-  ok: boolean;
-  /** What was found, or what is wrong and what to do. */
-  detail: string;
-}
 
 /** Below this a run of training may not find room for its checkpoints. */
 const MIN_DISK_BYTES = 2 ** 30;
@@ -27,20 +21,23 @@ async function examine(check: string, look: () => string | Promise<string>): Pro
 
 export const doctor = defineCommand({
   name: "doctor",
-  summary: "check that this machine, a home and a model folder are in order",
-  details: `Checks Node, the compute core, memory, the home, and that the model loads and replies. Exits with 1 when something is wrong.
-Nothing is made or changed.`,
+  arguments: ["[MODEL]"],
+  summary: "check that this machine, a home and a model are in order",
+  details: `Checks Node, the compute core, memory, the home, and that the model loads and replies. Of a MODEL, a folder or OWNER/NAME that
+was pulled, it tells what it is, the memory that it needs at which context, how its thoughts and tool calls are read, and where its
+chat template rewrites earlier turns, with the two texts side by side. Exits with 1 when something is wrong. Nothing is made or changed.`,
   flags: { json, ...engineFlags },
-  async run(values) {
+  async run(values, [model]) {
     const home = resolve(values.home ?? defaultHome());
     const findings: Finding[] = [];
-    const report = async (check: string, look: () => string | Promise<string>) => {
-      const finding = await examine(check, look);
+    const tell = (finding: Finding) => {
       findings.push(finding);
       if (values.json) return;
       const mark = finding.ok ? green("ok   ") : red("wrong");
-      console.log(`${mark}  ${check.padEnd(8)}  ${printable(finding.detail).replaceAll("\n", "\n       ")}`);
+      const lines = finding.detail.split("\n").map(printable);
+      console.log(`${mark}  ${finding.check.padEnd(8)}  ${lines.join(`\n${" ".repeat(17)}`)}`);
     };
+    const report = async (check: string, look: () => string | Promise<string>) => tell(await examine(check, look));
     await report("node", () => `${process.version} for ${process.platform}-${process.arch}`);
     await report("core", async () => {
       const { listDevices } = await import("../index.js");
@@ -54,8 +51,10 @@ Nothing is made or changed.`,
       return `${gigabytes(available)} of ${gigabytes(total)} available`;
     });
     await report("home", () => examineHome(home));
+    if (model !== undefined) for (const finding of await inspect(model)) tell(finding);
     // Without a home: what it does is kept nowhere, and a server of that home may run on.
-    await report("model", () => reply(values));
+    const asked = model === undefined ? values : { ...values, model: [{ path: model }] };
+    await report("model", () => reply(asked));
     if (values.json) console.log(JSON.stringify(findings, null, 2));
     return findings.every(({ ok }) => ok) ? 0 : 1;
   },
@@ -76,6 +75,15 @@ function examineHome(home: string): string {
     throw new Error(`other users can enter ${home}: chmod 700 '${home}'`);
   }
   return `${home}, ${gigabytes(free)} free`;
+}
+
+async function inspect(model: string): Promise<Finding[]> {
+  const { inspectModel } = await import("../index.js");
+  try {
+    return inspectionFindings(await inspectModel(model));
+  } catch (error) {
+    return [{ check: "what", ok: false, detail: problem(error) }];
+  }
 }
 
 async function reply(values: Parameters<typeof readEngineOptions>[0]): Promise<string> {

@@ -14,6 +14,7 @@ export interface PullProgress {
   total: number;
 }
 
+/** What is pulled beside what a model needs, and how it is followed. */
 export interface PullOptions {
   /** Further files of the repository, as names in which `*` stands for any characters. */
   include?: readonly string[];
@@ -32,5 +33,15 @@ export interface PulledModel {
   /** Its folder in the cache. */
   path: string;
   /** What it needs and what was asked for; none where the network was forbidden. */
-  files: { path: string; bytes: number; downloaded: boolean }[];
+  files: PulledFile[];
+}
+
+/** A file of a repository of the hub. */
+export interface PulledFile {
+  /** As the repository names it. */
+  path: string;
+  /** Its size. */
+  bytes: number;
+  /** Whether it had to be downloaded. */
+  downloaded: boolean;
 }

@@ -73,6 +73,8 @@ export async function renderPrompt(
       kept === null &&
       template === base.template &&
       isPlainRequest(request) &&
+      // Whoever keeps choices only keeps no thoughts of earlier ones.
+      messages.every(({ reasoning, reasoning_content }) => (reasoning ?? reasoning_content ?? null) === null) &&
       !base.template!.mentions("strftime_now"),
     replyRole,
     echo: last.role === replyRole ? contentText(last.content, `messages.${messages.length - 1}.content`) : null,

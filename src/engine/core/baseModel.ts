@@ -15,6 +15,8 @@ import {
 } from "../../text/index.js";
 import type { ModelOptions } from "../../types/options.js";
 import { type EmbeddingSpec, noModelFolder, readEmbeddingFolder } from "../../weights/index.js";
+import { JsonFields } from "../../weights/jsonFields.js";
+import { partsBesideText } from "../../weights/partsBesideText.js";
 import { diagnostics } from "./diagnostics.js";
 import { type GenerationDefaults, readGenerationDefaults } from "./generationDefaults.js";
 import { planPages } from "./memoryPlan.js";
@@ -58,7 +60,7 @@ export interface MemoryBudget {
 }
 
 /** @throws ModelFileError */
-async function loadText(folder: string): Promise<{ tokenizer: Tokenizer; template: ChatTemplate | null }> {
+export async function loadText(folder: string): Promise<{ tokenizer: Tokenizer; template: ChatTemplate | null }> {
   let template: TemplateSource | undefined;
   try {
     const tokenizer = await loadTokenizer(folder);
@@ -75,7 +77,7 @@ async function loadText(folder: string): Promise<{ tokenizer: Tokenizer; templat
  * The folder at a path, or of a model of the hub that the cache of this machine has, and what it is called.
  * @throws ModelFileError when there is neither.
  */
-async function findFolder(path: string): Promise<{ folder: string; name: string }> {
+export async function findFolder(path: string): Promise<{ folder: string; name: string }> {
   const folder = resolve(path);
   const found = await stat(folder).catch(() => null);
   if (found?.isDirectory()) return { folder, name: basename(folder) };
@@ -131,6 +133,8 @@ export async function loadBaseModel(
     const { mtimeMs } = await stat(join(folder, "config.json"));
     const seconds = (performance.now() - started) / 1000;
     diagnostics.modelLoad.publish({ id, folder, dtype, bytes: device.bytes, kvPages, seconds });
+    const without = partsBesideText(await JsonFields.read(join(folder, "config.json")));
+    if (without.length > 0) options.logger.warn("only the text of a model is loaded", { id, without });
     options.logger.info("model loaded", { id, dtype, bytes: device.bytes, kvPages, seconds });
     return {
       id,

@@ -15,6 +15,7 @@ import { checkMetricNames } from "../../training/logMetrics.js";
 import type { OptimizerSettings } from "../../training/optimizer.js";
 import { recordGroupsInTurns } from "../../training/recordGroups.js";
 import type { ModelsResource, PageRequest, RequestOptions } from "../../types/client.js";
+import type { ModelInspection } from "../../types/inspection.js";
 import type {
   AdapterTarget,
   Checkpoint,
@@ -218,6 +219,19 @@ export class Models implements ModelsResource {
   async retrieve(modelId: string, options?: RequestOptions): Promise<Model> {
     options?.signal?.throwIfAborted();
     return describeModel(this.#core, accessModel(this.#core.store, this.#view.caller, modelId));
+  }
+
+  /**
+   * What a base model is and needs, and where its chat template rewrites earlier turns: of one that is served, by its id, or of
+   * a folder or a model that was pulled from the hub.
+   * @throws ModelFileError naming what is wrong with a folder.
+   */
+  async inspect(model: string, options?: RequestOptions): Promise<ModelInspection> {
+    options?.signal?.throwIfAborted();
+    const { inspectModel } = await import("../core/inspectModel.js");
+    const served = this.#core.bases.get(model);
+    const found = await inspectModel(served?.folder ?? model);
+    return served ? { ...found, id: served.id } : found;
   }
 
   async delete(modelId: string, options?: RequestOptions): Promise<ModelDeleted> {

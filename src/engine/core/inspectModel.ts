@@ -1,0 +1,92 @@
+// What a folder is, before anything of it is loaded.
+
+import { join, resolve } from "node:path";
+import { openRuntime, type Runtime } from "../../runtime/runtime.js";
+import { probeTurns, recogniseReasoning, recogniseToolFormat } from "../../text/index.js";
+import type { ModelInspection } from "../../types/inspection.js";
+import { openWeightFolder } from "../../weights/index.js";
+import { JsonFields } from "../../weights/jsonFields.js";
+import { partsBesideText } from "../../weights/partsBesideText.js";
+import { findFolder, loadText } from "./baseModel.js";
+import { readGenerationDefaults } from "./generationDefaults.js";
+import { PAGE_POSITIONS } from "./memoryPlan.js";
+import { openWeights } from "./openedWeights.js";
+import { embeddedModel, resolveOptions } from "./options.js";
+
+/** Contexts whose memory is told, in tokens, beside the model's longest. */
+const CONTEXTS = [2048, 8192, 32_768, 131_072];
+
+/**
+ * What a model is and needs, from the files of its folder alone.
+ * @param model a folder, or a model of the hub that was pulled
+ * @throws ModelFileError naming what is wrong with the folder.
+ */
+export async function inspectModel(model: string): Promise<ModelInspection> {
+  const runtime = openRuntime({});
+  const { folder, name } = await findFolder(model);
+  const [{ tokenizer, template }, { eos_token_id: ends }, config] = await Promise.all([
+    loadText(folder),
+    readGenerationDefaults(folder),
+    JsonFields.read(join(folder, "config.json")),
+  ]);
+  try {
+    const weights = await inspectWeights(runtime, folder);
+    const reasoning = template && recogniseReasoning(template.source);
+    const toolFormat = template && recogniseToolFormat(template.source);
+    const endIds = new Set([...(tokenizer.eosId === null ? [] : [tokenizer.eosId]), ...ends]);
+    const endTexts = Array.from(endIds, (id) => tokenizer.tokenText(id));
+    const { specialTokens } = tokenizer;
+    return {
+      id: folder === resolve(embeddedModel.path) ? embeddedModel.id : name,
+      path: folder,
+      architecture: firstText(config.get("architectures")),
+      model_type: firstText(config.get("model_type")),
+      left_out: partsBesideText(config),
+      ...weights,
+      chat_template: tokenizer.chatTemplates.get("default")?.file ?? null,
+      tool_parser: toolFormat,
+      reasoning: reasoning && { open: reasoning.opens[0], close: reasoning.closes[0] },
+      thinking_switches: SWITCHES.filter((word) => template?.mentions(word)),
+      end_tokens: endTexts,
+      turns: template ? probeTurns({ template, specialTokens, ends: endTexts, reasoning, toolFormat }) : [],
+    };
+  } finally {
+    await tokenizer.close();
+  }
+}
+
+/** What templates call the fields that switch thoughts. */
+const SWITCHES = ["enable_thinking", "thinking", "reasoning_effort"];
+
+type Weights = Pick<ModelInspection, "format" | "parameters" | "dtype" | "context_length" | "memory">;
+
+async function inspectWeights(runtime: Runtime, folder: string): Promise<Weights> {
+  const opened = await openWeights(runtime, folder, { path: folder }, resolveOptions({}), Number.POSITIVE_INFINITY);
+  try {
+    const { format, dtype, config, needs } = opened;
+    const { maxPositions } = config;
+    const contexts = [...CONTEXTS.filter((tokens) => tokens < maxPositions), maxPositions].map((tokens) => ({
+      tokens,
+      bytes: needs.weights + (Math.ceil(tokens / PAGE_POSITIONS) + 1) * needs.page,
+    }));
+    const memory = {
+      weights: needs.weights,
+      per_token: needs.page / PAGE_POSITIONS,
+      contexts,
+      training_per_token: null,
+    };
+    const common = { format, dtype, context_length: maxPositions };
+    if (format === "onnx") return { ...common, parameters: null, memory };
+    const { config: spec, tensors, dtype: stored } = await openWeightFolder(folder);
+    const parameters = tensors.reduce((sum, { shape }) => sum + shape.reduce((product, size) => product * size, 1), 0);
+    const { activationPerToken } = runtime.memory(spec, stored);
+    return { ...common, parameters, memory: { ...memory, training_per_token: activationPerToken } };
+  } finally {
+    opened.close();
+  }
+}
+
+const firstText = (value: unknown): string | null => {
+  const first = Array.isArray(value) ? value[0] : value;
+  return typeof first === "string" ? first : null;
+};

@@ -1,0 +1,145 @@
+// Where a template rewrites earlier turns, so that the tokens a model sampled are no beginning of its next prompt.
+
+import type { ChatTemplate } from "../jinja/chatTemplate.js";
+import { TemplateError } from "../jinja/errors.js";
+import type { ToolFormat } from "../toolFormats.js";
+import { renderConversation } from "./conversation.js";
+import { ConversationError } from "./errors.js";
+import { promptOpensReasoning, type ReasoningFormat, splitReasoning } from "./reasoning.js";
+import type { ConversationMessage } from "./templateMessages.js";
+import { parseToolCalls } from "./toolCalls/toolCalls.js";
+import { TOOL_SYNTAX } from "./toolCalls/toolSyntax.js";
+
+/** A turn as it was sampled, and as the prompt of the next one shows it. */
+export interface TurnProbe {
+  turn: string;
+  /** Whether the next prompt begins with the prompt before, the reply and its end, as they were. */
+  exact: boolean;
+  /** The prompt, the reply and its end. */
+  sampled: string;
+  /** The next prompt, as far as that reaches; "" where the template refuses the turn. */
+  rendered: string;
+  /** Where they differ first, in UTF-16 units; null: nowhere. */
+  differs_at: number | null;
+  /** What the template refuses the turn with. */
+  refused: string | null;
+}
+
+export interface ProbedModel {
+  template: ChatTemplate;
+  specialTokens: Readonly<Record<string, string>>;
+  /** Texts of the tokens that end a reply. */
+  ends: readonly string[];
+  reasoning: ReasoningFormat | null;
+  toolFormat: ToolFormat | null;
+}
+
+const NUMBER = { type: "integer" };
+const TOOL = {
+  type: "function",
+  function: { name: "add", description: "a + b", parameters: { type: "object", properties: { a: NUMBER, b: NUMBER } } },
+};
+const THOUGHTS = "I add them.";
+const ANSWER = "It is 7.";
+const question: ConversationMessage = { role: "user", content: "What is 3 + 4?" };
+const next: ConversationMessage = { role: "user", content: "And 5 + 6?" };
+/** Some templates take no other ids than of nine letters and digits. */
+const CALL_ID = "call00001";
+const result: ConversationMessage = { role: "tool", tool_call_id: CALL_ID, name: "add", content: "7" };
+
+/** Every kind of turn that the model has. */
+export function probeTurns(model: ProbedModel): TurnProbe[] {
+  const thinks = model.reasoning !== null;
+  const probes: TurnProbe[] = [];
+  const probe = (
+    turn: string,
+    before: ConversationMessage[],
+    reply: string,
+    after: ConversationMessage,
+    tools = false,
+  ) => {
+    const probed = probeTurn(model, turn, before, reply, after, tools);
+    if (probed !== null) probes.push(probed);
+  };
+  probe("a reply", [question], ANSWER, next);
+  probe("a reply with white space around it", [question], ` ${ANSWER}\n`, next);
+  if (thinks) probe("a reply with thoughts", [question], withThoughts(model.reasoning!, ANSWER), next);
+  if (model.toolFormat === null) return probes;
+  const call = callText(model);
+  const called = thinks ? withThoughts(model.reasoning!, call) : call;
+  const answered = thinks ? withThoughts(model.reasoning!, ANSWER) : ANSWER;
+  probe("a tool call", [question], called, result, true);
+  const turns = [question, messageOf(model, called), result];
+  probe("the reply after a tool call", turns, answered, next, true);
+  return probes;
+}
+
+/** null: the model gives no such reply, as its prompts have opened the thoughts. */
+function probeTurn(
+  model: ProbedModel,
+  turn: string,
+  before: ConversationMessage[],
+  reply: string,
+  after: ConversationMessage,
+  usesTools: boolean,
+): TurnProbe | null {
+  const { template, specialTokens, reasoning, ends } = model;
+  const tools = usesTools ? [TOOL] : null;
+  const render = (messages: ConversationMessage[]) => renderConversation(template, { messages, tools, specialTokens });
+  try {
+    const prompt = render(before);
+    const isOpen = reasoning !== null && promptOpensReasoning(prompt, reasoning);
+    const thought = isOpen ? reasoning.opens.find((open) => reply.startsWith(open)) : "";
+    if (thought === undefined) return null;
+    const said = isOpen ? reply.slice(thought.length).trimStart() : reply;
+    const rendered = render([...before, messageOf(model, reply), after]);
+    // The end that the template writes, or where it writes another text the usual one.
+    const start = prompt + said;
+    const end = ends.find((text) => rendered.startsWith(start + text)) ?? ends[0] ?? "";
+    const sampled = start + end;
+    const differsAt = rendered.startsWith(sampled) ? null : firstDifference(sampled, rendered);
+    return { turn, exact: differsAt === null, sampled, rendered, differs_at: differsAt, refused: null };
+  } catch (error) {
+    if (!(error instanceof TemplateError || error instanceof ConversationError)) throw error;
+    return { turn, exact: false, sampled: reply, rendered: "", differs_at: 0, refused: error.message };
+  }
+}
+
+function firstDifference(a: string, b: string): number {
+  let at = 0;
+  while (at < a.length && a[at] === b[at]) at++;
+  return at;
+}
+
+/** As models write them: tags stand on lines of their own. */
+function withThoughts({ opens: [open], closes: [close] }: ReasoningFormat, answer: string): string {
+  const isTag = open.startsWith("<");
+  return isTag ? `${open}\n${THOUGHTS}\n${close}\n\n${answer}` : `${open}${THOUGHTS}${close}${answer}`;
+}
+
+function callText({ toolFormat, template }: ProbedModel): string {
+  const { open, head, style, tail, close } = TOOL_SYNTAX[toolFormat!].texts(template.source);
+  const given = {
+    json: '{"a": 3, "b": 4}',
+    qwen_xml: "<parameter=a>\n3\n</parameter>\n<parameter=b>\n4\n</parameter>\n",
+    python: "a=3, b=4",
+  };
+  return open + head("add") + given[style] + tail + close;
+}
+
+/** The message that a reply is answered as, and that comes back with the next request. */
+function messageOf({ reasoning: format, toolFormat }: ProbedModel, reply: string): ConversationMessage {
+  const { reasoning, content: said } =
+    format === null ? { reasoning: "", content: reply } : splitReasoning(reply, { format });
+  const offered = new Map([["add", TOOL.function.parameters]]);
+  const { content, toolCalls } =
+    toolFormat === null ? { content: said, toolCalls: [] } : parseToolCalls(toolFormat, said, offered);
+  const message: ConversationMessage = {
+    role: "assistant",
+    content: toolCalls.length > 0 && content === "" ? null : content,
+  };
+  if (reasoning !== "") message.reasoning = reasoning;
+  if (toolCalls.length > 0)
+    message.tool_calls = toolCalls.map((call) => ({ id: CALL_ID, type: "function", function: call }));
+  return message;
+}
