@@ -34,6 +34,7 @@ const GATHERING: { [K in keyof GatherOptions<unknown>]-?: Rule } = {
   maxExceptionShare: ["a number from 0 to 1", (value) => typeof value === "number" && value >= 0 && value <= 1],
   maxExceptions: ["a number, at least 0", (value) => typeof value === "number" && value >= 0],
   seed: ["a whole number", (value) => typeof value === "bigint" || Number.isSafeInteger(value)],
+  reward: called,
   scoreGroup: called,
   rollouts: object,
   onProgress: called,

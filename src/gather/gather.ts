@@ -79,7 +79,17 @@ export async function gatherPinned<S>(
   options: Omit<GatherOptions<S>, "model">,
   purpose: string,
 ): Promise<Gathered> {
-  const { scenarios, rollout, groupSize, timeoutMs, maxExceptions, seed = 0n, scoreGroup, onProgress } = options;
+  const {
+    scenarios,
+    rollout,
+    groupSize,
+    timeoutMs,
+    maxExceptions,
+    seed = 0n,
+    reward,
+    scoreGroup,
+    onProgress,
+  } = options;
   const concurrency = options.concurrency ?? DEFAULT_CONCURRENCY;
   options.signal?.throwIfAborted();
   const stop = new AbortController();
@@ -108,6 +118,7 @@ export async function gatherPinned<S>(
     setMaxListeners(0, rolloutSignal);
     try {
       const outcome = await runRollout(source, model, scenarios[group]!, rollout, {
+        reward,
         seed: deriveSeed(seed, purpose, model.step ?? 0, group, member),
         signal: rolloutSignal,
       });

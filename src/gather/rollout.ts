@@ -5,7 +5,7 @@ import { AnnealError, BadRequestError } from "../errors.js";
 import type { CompletionSource } from "../remote/remoteRollouts.js";
 import { requestSeed } from "../seeds.js";
 import type { ChatCompletion, ChatCompletionCreateParams, ChatMessageParam } from "../types/chat.js";
-import type { Rollout, RolloutCompletionParams, RolloutContext, RolloutResult } from "../types/gather.js";
+import type { RewardModel, Rollout, RolloutCompletionParams, RolloutContext, RolloutResult } from "../types/gather.js";
 import type { Trajectory } from "../types/trajectories.js";
 import { recordedFetch } from "./recordedFetch.js";
 import { RolloutRecorder } from "./recorder.js";
@@ -31,24 +31,24 @@ export async function runRollout<S>(
   model: PinnedModel,
   scenario: S,
   rollout: Rollout<S>,
-  { seed, signal }: { seed: bigint; signal: AbortSignal },
+  { seed, signal, reward: score }: { seed: bigint; signal: AbortSignal; reward?: RewardModel | undefined },
 ): Promise<RolloutOutcome> {
   const recorder = new RolloutRecorder();
   const started = new Date();
   const begin = performance.now();
   const context = createContext(source, model, scenario, recorder, seed, signal);
   const result = await untilAborted(() => rollout(context), signal);
-  const {
-    reward: given,
-    metrics,
-    metadata,
-  }: RolloutResult = typeof result === "object" ? (result ?? {}) : { reward: result };
+  const own: RolloutResult =
+    typeof result === "object" ? (result ?? {}) : result === undefined ? {} : { reward: result };
+  const { metrics, metadata } = own;
+  const given = score ? await untilAborted(() => score(conversationOf(recorder), { signal }), signal) : own.reward;
   const reward = rewardOf(given);
   if (reward === null) {
-    const got = typeof result === "object" && result !== null ? given : result;
-    throw new AnnealError(`a rollout must answer with a finite reward, got ${inspect(got)}`, 422, {
+    const [what, param] = score ? ["the reward model", "reward"] : ["a rollout", "rollout"];
+    const got = score || (typeof result === "object" && result !== null) ? given : result;
+    throw new AnnealError(`${what} must answer with a finite reward, got ${inspect(got)}`, 422, {
       code: "invalid_reward",
-      param: "rollout",
+      param,
     });
   }
   const trajectory: Trajectory = {
@@ -67,6 +67,17 @@ export async function runRollout<S>(
   };
   const { completionTokens, completions, truncated } = recorder;
   return { trajectory, completionTokens, completions, truncated };
+}
+
+function conversationOf(recorder: RolloutRecorder): ChatMessageParam[] {
+  if (recorder.completions === 0) {
+    throw new AnnealError("a rollout must have asked for a completion that can be scored", 422, {
+      code: "invalid_reward",
+      param: "rollout",
+    });
+  }
+  const { messages_and_choices } = recorder.histories();
+  return messages_and_choices.map((item) => ("message" in item ? item.message : item) as ChatMessageParam);
 }
 
 /** null: no reward. */

@@ -30,16 +30,22 @@ export interface RolloutContext<S> {
 
 /** A reward, and what else is to be kept of an attempt. */
 export interface RolloutResult {
-  /** true is 1, false is 0. */
-  reward: number | boolean;
+  /** true is 1, false is 0. Needed, unless the run has a `reward`. */
+  reward?: number | boolean;
   /** Name to value; true and false are 1 and 0. Their means are metrics of the step. */
   metrics?: Record<string, number | boolean>;
   /** Kept with the trajectory, without a meaning for training. */
   metadata?: Record<string, number | string | boolean | null>;
 }
 
-/** One attempt at a scenario; answers with its reward. */
-export type Rollout<S> = (context: RolloutContext<S>) => Promise<number | boolean | RolloutResult>;
+/** One attempt at a scenario; answers with its reward, or with nothing where the run has a `reward`. */
+export type Rollout<S> = (context: RolloutContext<S>) => Promise<number | boolean | RolloutResult | undefined>;
+
+/** Scores a conversation that ends with the model's reply: a finite number. `signal` aborts when the rollout ends. */
+export type RewardModel = (
+  messages: readonly ChatMessageParam[],
+  context: { signal: AbortSignal },
+) => Promise<number | boolean>;
 
 /** How far rollouts are. */
 export interface GatherProgress {
@@ -101,6 +107,11 @@ export interface GatherOptions<S> {
   rollouts?: RemoteRollouts;
   /** Names the run: the same seed gives the same rollouts. Default 0. */
   seed?: number | bigint;
+  /**
+   * Scores the conversation of each attempt (of several the first), whatever its rollout answers with. When it throws, the
+   * attempt counts as failed.
+   */
+  reward?: RewardModel;
   /**
    * Scores the trajectories of a `scenario` together: their rewards, in order. `signal` aborts when the run ends. When it
    * throws, they all count as failed.

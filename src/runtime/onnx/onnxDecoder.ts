@@ -6,9 +6,10 @@ import type { DeviceModel, ModelSpec, RowLogprobs, SlotParams, StepOutput, StepS
 import { type NativeModel, nativeAddon } from "../nativeAddon.js";
 import { type DecoderLayout, decoderLayout, LayoutError } from "./decoderLayout.js";
 import type { DecoderRow } from "./decoderSteps.js";
+import type { DecoderTasks } from "./decoderTasks.js";
 import { pageBytes } from "./keyValuePages.js";
-import type { OnnxThreadData } from "./onnxTasks.js";
 import { OnnxThread } from "./onnxThread.js";
+import type { SessionOptions } from "./openSession.js";
 
 /** A run's past and present are copies of what pages hold. */
 const COPIES_OF_PAGES = 3;
@@ -26,13 +27,13 @@ export interface OnnxModelSizes {
 /** A graph that has been opened. */
 export class OnnxDecoder {
   private constructor(
-    private readonly thread: OnnxThread,
+    private readonly thread: OnnxThread<DecoderTasks>,
     private readonly layout: DecoderLayout,
   ) {}
 
   /** @throws ModelFileError for a graph of another layout; UnavailableError without onnxruntime-node. */
-  static async open(data: OnnxThreadData): Promise<OnnxDecoder> {
-    const thread = new OnnxThread(data);
+  static async open(data: SessionOptions): Promise<OnnxDecoder> {
+    const thread = new OnnxThread<DecoderTasks>("runtime/onnx/decoderWorker", data);
     try {
       return new OnnxDecoder(thread, decoderLayout(await thread.ask("open", {})));
     } catch (error) {
@@ -75,7 +76,7 @@ class OnnxDeviceModel implements DeviceModel {
   private isClosed = false;
 
   constructor(
-    private readonly thread: OnnxThread,
+    private readonly thread: OnnxThread<DecoderTasks>,
     { vocab, maxPositions }: OnnxModelSizes,
     readonly pages: number,
     readonly bytes: number,

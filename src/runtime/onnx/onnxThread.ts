@@ -3,7 +3,8 @@
 import type { Worker } from "node:worker_threads";
 import { ClosedError, ModelFileError, UnavailableError, ValidationError } from "../../errors.js";
 import { startThread } from "../../thread.js";
-import type { OnnxFailure, OnnxReply, OnnxTaskKind, OnnxTasks, OnnxThreadData } from "./onnxTasks.js";
+import type { SessionOptions } from "./openSession.js";
+import type { TaskFailure, TaskReply, Tasks } from "./threadTasks.js";
 
 interface Waiting {
   resolve(answer: unknown): void;
@@ -11,23 +12,27 @@ interface Waiting {
 }
 
 /** It keeps the process alive only while it is asked something. */
-export class OnnxThread {
+export class OnnxThread<T extends Tasks> {
   private readonly worker: Worker;
   private readonly waiting = new Map<number, Waiting>();
   private requests = 0;
   /** Why it answers no more. */
   private ended: Error | null = null;
 
-  constructor(private readonly data: OnnxThreadData) {
-    this.worker = startThread("runtime/onnx/onnxWorker", { workerData: data });
+  /** `program` is that of the thread, as `startThread` takes it. */
+  constructor(
+    program: string,
+    private readonly data: SessionOptions,
+  ) {
+    this.worker = startThread(program, { workerData: data });
     this.worker.unref();
-    this.worker.on("message", (reply: OnnxReply) => this.settle(reply));
+    this.worker.on("message", (reply: TaskReply) => this.settle(reply));
     this.worker.on("error", (error) => this.end(this.failed(error.message)));
     this.worker.on("exit", (code) => this.end(this.failed(`its thread ended with code ${code}`)));
   }
 
   /** Answers come in the order of what was asked. */
-  ask<K extends OnnxTaskKind>(kind: K, task: OnnxTasks[K]["task"]): Promise<OnnxTasks[K]["answer"]> {
+  ask<K extends keyof T & string>(kind: K, task: T[K]["task"]): Promise<T[K]["answer"]> {
     if (this.ended !== null) return Promise.reject(this.ended);
     const id = this.requests++;
     return new Promise((resolve, reject) => {
@@ -44,7 +49,7 @@ export class OnnxThread {
     this.end(new ClosedError("the model has been closed"));
   }
 
-  private settle(reply: OnnxReply): void {
+  private settle(reply: TaskReply): void {
     const waiting = this.waiting.get(reply.id);
     if (!waiting) return;
     this.waiting.delete(reply.id);
@@ -60,7 +65,7 @@ export class OnnxThread {
     this.worker.unref();
   }
 
-  private errorOf({ kind, message }: OnnxFailure): Error {
+  private errorOf({ kind, message }: TaskFailure): Error {
     switch (kind) {
       case "missing":
         return new UnavailableError(

@@ -12,7 +12,9 @@ import onnx
 import torch
 from onnx import TensorProto, helper, numpy_helper
 from optimum.exporters.onnx import main_export
-from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
+from tokenizers import BertWordPieceTokenizer
+from transformers import (AutoConfig, AutoModelForCausalLM, BertConfig, BertForSequenceClassification, BertModel,
+                          BertTokenizerFast, GenerationConfig)
 
 HERE = Path(__file__).parent
 TOKENIZER = HERE.parents[2] / "models" / "tiny"
@@ -150,9 +152,92 @@ def grouped(name, positions):
     with_text(folder)
 
 
+TEXTS = ["hello world", "The quick brown fox, jumping.", "", "Caf\u00e9 na\u00efve \u00c5ngstr\u00f6m", "\u4f60\u597d world",
+         "tabs\tand\nlines\u00a0\u200b", "unbelievable!!! (3.14) [SEP] x", "\U0001f600 ok", "word " * 60]
+PAIRS = [["what is 3 + 4?", "seven"], ["hello", "the quick brown fox " * 12], ["caf\u00e9", ""]]
+
+
+def word_pieces(folder):
+    """BERT's own tokenizer over a vocabulary of a few texts."""
+    tokenizer = BertWordPieceTokenizer(lowercase=True)
+    tokenizer.train_from_iterator(TEXTS + sum(PAIRS, []), vocab_size=200, min_frequency=1, show_progress=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save_model(str(folder))
+    made = BertTokenizerFast(vocab_file=str(folder / "vocab.txt"), do_lower_case=True, model_max_length=32)
+    made.save_pretrained(folder)
+    (folder / "vocab.txt").unlink()
+    return made
+
+
+def encoder(name, task, **more):
+    source, folder = HERE / "source", HERE / name
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(source, ignore_errors=True)
+    tokenizer = word_pieces(source)
+    torch.manual_seed(11)
+    config = BertConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
+                        intermediate_size=48, max_position_embeddings=32, **more)
+    kind = BertForSequenceClassification if task == "text-classification" else BertModel
+    model = kind(config).eval()
+    with torch.no_grad():
+        for key, value in model.named_parameters():
+            if value.dim() > 1:
+                value.mul_(8)
+    model.save_pretrained(source)
+    main_export(str(source), output=folder, task=task, do_validation=False)
+    inputs = TEXTS if task == "feature-extraction" else TEXTS + PAIRS
+    cases = []
+    for text in inputs:
+        pair = (text, None) if isinstance(text, str) else tuple(text)
+        encoded = tokenizer(*pair, return_tensors="pt", truncation="longest_first" if pair[1] is None else "only_second")
+        with torch.no_grad():
+            out = model(**encoded)
+        case = {"text": text, "ids": encoded["input_ids"][0].tolist()}
+        if task == "feature-extraction":
+            h = out.last_hidden_state[0]
+            for pooling, vector in [("mean", h.mean(0)), ("cls", h[0]), ("last", h[-1])]:
+                case[pooling] = [round(float(x), 6) for x in vector]
+        else:
+            case["logits"] = [round(float(x), 6) for x in out.logits[0]]
+        cases.append(case)
+    (folder / "expected.json").write_text(json.dumps(cases) + "\n")
+    shutil.rmtree(source)
+
+
+def counting():
+    """A classifier without a network: it counts the tokens of the embedded model's tokenizer that are digits."""
+    folder = HERE / "digits"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    vocabulary = json.loads((TOKENIZER / "tokenizer.json").read_text())["model"]["vocab"]
+    table = np.zeros((VOCAB, 1), np.float32)
+    for token, index in vocabulary.items():
+        table[index] = sum(letter.isdigit() for letter in token)
+    nodes = [
+        helper.make_node("Gather", ["table", "input_ids"], ["values"]),
+        helper.make_node("Cast", ["attention_mask"], ["mask"], to=TensorProto.FLOAT),
+        helper.make_node("Unsqueeze", ["mask", "last"], ["column"]),
+        helper.make_node("Mul", ["values", "column"], ["counted"]),
+        helper.make_node("ReduceSum", ["counted", "one"], ["logits"], keepdims=0),
+    ]
+    constants = {"table": table, "last": np.array([-1], np.int64), "one": np.array([1], np.int64)}
+    long = lambda key: helper.make_tensor_value_info(key, TensorProto.INT64, ["batch", "tokens"])
+    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", 1])
+    graph = helper.make_graph(nodes, "digits", [long("input_ids"), long("attention_mask")], [logits],
+                              [numpy_helper.from_array(v, k) for k, v in constants.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), folder / "model.onnx")
+    (folder / "config.json").write_text(json.dumps({"model_type": "bert", "id2label": {"0": "digits"}}) + "\n")
+    shutil.copy(TOKENIZER / "tokenizer.json", folder / "tokenizer.json")
+
+
 if __name__ == "__main__":
     by_optimum("gpt_neox", "gpt_neox", intermediate_size=48, tie_word_embeddings=False)
     by_optimum("llama", "llama", num_key_value_heads=2, intermediate_size=48, tie_word_embeddings=True)
     by_optimum("opt", "opt", ffn_dim=48, word_embed_proj_dim=32)
     grouped("grouped", positions=False)
     grouped("grouped_positions", positions=True)
+    encoder("bert", "feature-extraction")
+    encoder("bert_reward", "text-classification", num_labels=1)
+    encoder("bert_classes", "text-classification", num_labels=3, id2label={0: "bad", 1: "fair", 2: "good"},
+            label2id={"bad": 0, "fair": 1, "good": 2})
+    counting()

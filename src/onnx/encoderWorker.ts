@@ -1,0 +1,34 @@
+// The thread of an encoder: tokens, runs, pooling.
+
+import { workerData } from "node:worker_threads";
+import { type OpenSession, openSession } from "../runtime/onnx/openSession.js";
+import { answerTasks } from "../runtime/onnx/threadTasks.js";
+import { EncoderTokenizer } from "../text/encoderTokenizer.js";
+import { EncoderBatches } from "./encoderBatches.js";
+import type { EncoderOptions, EncoderTasks } from "./encoderTasks.js";
+
+const { folder, maxTokens, ...options } = workerData as EncoderOptions;
+
+let opened: OpenSession;
+let tokenizer: EncoderTokenizer;
+let batches: EncoderBatches;
+
+answerTasks<EncoderTasks>(
+  {
+    async open() {
+      opened = await openSession(options);
+      batches = new EncoderBatches(opened.runtime, opened.session, opened.description);
+      tokenizer = await EncoderTokenizer.load(folder, maxTokens);
+      return { classifies: batches.classifies };
+    },
+    async encode({ texts, pooling }) {
+      const encoded = texts.map((text) => tokenizer.encode(text));
+      return { rows: await batches.encode(encoded, pooling), tokens: encoded.map(({ ids }) => ids.length) };
+    },
+    async close() {
+      await opened?.session.release();
+      return null;
+    },
+  },
+  (kind, answer) => (kind === "encode" ? (answer as EncoderTasks["encode"]["answer"]).rows : []),
+);
