@@ -3,14 +3,23 @@ const MAX_DEPTH = 1000;
 /**
  * What of a number's spelling is kept where it says more than the number: "integers", those beyond 2^53, as bigint;
  * "floats", these and whole numbers with a fraction or exponent (`1.0`, `1e3`), as Number objects, which JSON.stringify,
- * structuredClone and arithmetic take as numbers.
+ * structuredClone and arithmetic take as numbers; "spellings", those integers, and numbers that are none as SpelledNumber where
+ * they would be written in another way (`1.50`).
  */
-export type Exactness = "integers" | "floats";
+export type Exactness = "integers" | "floats" | "spellings";
+
+/** A number that is written as it was read. */
+export class SpelledNumber extends Number {
+  constructor(readonly spelling: string) {
+    super(spelling);
+  }
+}
 
 /** For the whole text, or for fields of the outermost object, at any depth below them. */
 export type ExactFields = Exactness | Readonly<Record<string, Exactness>>;
 
 const LONG_INTEGER = /(^|[^\d.])\d{16}/;
+const FRACTION = /\d\.\d|\d[eE]-/;
 const WHOLE_FLOAT = /(?:^|[:[,\s])-?\d+(?:\.0+|(?:\.\d+)?[eE][+-]?\d+)\s*(?:$|[,\]}])/;
 
 /** @throws SyntaxError */
@@ -23,7 +32,11 @@ function maySayMore(text: string, exact: ExactFields): boolean {
     typeof exact === "string"
       ? [exact]
       : Object.entries(exact).flatMap(([field, kind]) => (text.includes(`"${field}"`) ? [kind] : []));
-  return (kinds.length > 0 && LONG_INTEGER.test(text)) || (kinds.includes("floats") && WHOLE_FLOAT.test(text));
+  return (
+    (kinds.length > 0 && LONG_INTEGER.test(text)) ||
+    (kinds.includes("floats") && WHOLE_FLOAT.test(text)) ||
+    (kinds.includes("spellings") && FRACTION.test(text))
+  );
 }
 
 /** A copy without the Number objects of "floats". */
@@ -32,6 +45,18 @@ export function withoutFloatMarks(value: unknown): unknown {
   if (value instanceof Number) return value.valueOf();
   if (Array.isArray(value)) return value.map(withoutFloatMarks);
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, withoutFloatMarks(item)]));
+}
+
+/** A copy without the SpelledNumbers of "spellings"; `spellings` gets the first spelling of each number. */
+export function withoutSpellings(value: unknown, spellings: Map<number, string>): unknown {
+  if (typeof value !== "object" || value === null) return value;
+  if (value instanceof SpelledNumber) {
+    const number = value.valueOf();
+    if (!spellings.has(number)) spellings.set(number, value.spelling);
+    return number;
+  }
+  if (Array.isArray(value)) return value.map((item) => withoutSpellings(item, spellings));
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, withoutSpellings(item, spellings)]));
 }
 
 /** What `JSON.parse` found wrong, without the piece of the text that it quotes. */
@@ -125,7 +150,8 @@ class JsonReader {
     const value = Number(text);
     if (exact === null) return value;
     if (/^-?\d+$/.test(text)) return Number.isSafeInteger(value) ? value : BigInt(text);
-    return exact === "floats" && Number.isInteger(value) ? new Number(value) : value;
+    if (Number.isInteger(value)) return exact === "floats" ? new Number(value) : value;
+    return exact === "spellings" && String(value) !== text ? new SpelledNumber(text) : value;
   }
 
   #string(): string {

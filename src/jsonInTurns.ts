@@ -143,7 +143,7 @@ class PieceReader {
     for (let at = this.at; at < most; at++) {
       const byte = bytes[at]!;
       if (byte === QUOTE) at = this.endOfString(at) - 1;
-      else if (byte === OPEN_LIST || byte === OPEN_OBJECT) depth++;
+      else if (byte === OPEN_LIST || byte === OPEN_OBJECT) this.checkDepth(++depth);
       else if (byte === CLOSE_LIST || byte === CLOSE_OBJECT) {
         if (depth === 0 && byte === closing) return { end: at, isLast: true };
         depth--;
@@ -166,7 +166,7 @@ class PieceReader {
     for (let at = start; at < most; at++) {
       const byte = bytes[at]!;
       if (byte === QUOTE) at = this.endOfString(at) - 1;
-      else if (byte === OPEN_LIST || byte === OPEN_OBJECT) depth++;
+      else if (byte === OPEN_LIST || byte === OPEN_OBJECT) this.checkDepth(++depth);
       else if (byte === CLOSE_LIST || byte === CLOSE_OBJECT) {
         if (depth-- === 0) return at;
         if (depth === 0 && isNested) return at + 1;
@@ -209,7 +209,13 @@ class PieceReader {
 
   private enter(): void {
     this.at++;
-    if (++this.depth > MAX_DEPTH) this.fail(`nested more than ${MAX_DEPTH} deep`);
+    this.depth++;
+    this.checkDepth(0);
+  }
+
+  /** Of what lies so deep within what has been entered: what is too deep is never looked at once more from each level. */
+  private checkDepth(within: number): void {
+    if (this.depth + within > MAX_DEPTH) this.fail(`nested more than ${MAX_DEPTH} deep`);
   }
 
   /** Consumes a comma (false) or the closing byte (true). */

@@ -6,10 +6,13 @@ import { sizeLeft } from "./valueSize.js";
 /** Values inside a value that is written at once, at most. */
 const SMALL = 500;
 
+/** Says a value in another way; what it gives for an object is not asked about again. */
+type Encode = (value: unknown) => unknown;
+
 /** What `JSON.stringify` gives for plain data, in turns. */
-export async function stringifyInTurns(value: unknown): Promise<string> {
+export async function stringifyInTurns(value: unknown, encode?: Encode): Promise<string> {
   let text = "";
-  for (const piece of pieces(value)) {
+  for (const piece of pieces(value, encode)) {
     text += piece;
     while (shouldYield()) await yieldToEventLoop();
   }
@@ -17,31 +20,36 @@ export async function stringifyInTurns(value: unknown): Promise<string> {
 }
 
 /** What `JSON.stringify` gives for plain data, piece by piece. */
-export function* pieces(value: unknown): Generator<string> {
+export function* pieces(given: unknown, encode?: Encode): Generator<string> {
+  const value = encode ? encode(given) : given;
   if (typeof value !== "object" || value === null || sizeLeft(value, SMALL) >= 0) {
-    yield JSON.stringify(value) ?? "null";
+    yield textOf(given, encode) ?? "null";
   } else if (Array.isArray(value)) {
-    yield* piecesOfList(value);
+    yield* piecesOfList(value, encode);
   } else {
     let before = "{";
     for (const [key, item] of Object.entries(value)) {
       if (item === undefined) continue;
       yield `${before}${JSON.stringify(key)}:`;
-      yield* pieces(item);
+      yield* pieces(item, encode);
       before = ",";
     }
     yield before === "{" ? "{}" : "}";
   }
 }
 
-function* piecesOfList(list: readonly unknown[]): Generator<string> {
+function textOf(value: unknown, encode: Encode | undefined): string | undefined {
+  return JSON.stringify(value, encode && ((_, item: unknown) => encode(item)));
+}
+
+function* piecesOfList(list: readonly unknown[], encode: Encode | undefined): Generator<string> {
   let before = "[";
   for (let from = 0; from < list.length; before = ",") {
     let to = from;
     for (let rest = SMALL; to < list.length && rest >= 0; to++) rest = sizeLeft(list[to], rest);
     yield before;
-    if (to === from + 1) yield* pieces(list[from]);
-    else yield JSON.stringify(list.slice(from, to)).slice(1, -1);
+    if (to === from + 1) yield* pieces(list[from], encode);
+    else yield textOf(list.slice(from, to), encode)!.slice(1, -1);
     from = to;
   }
   yield "]";

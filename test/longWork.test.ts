@@ -2,6 +2,7 @@
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Engine } from "../src/index.js";
+import { cpuMilliseconds } from "./fixtures/cpuTime.js";
 import { canMeasureTurns, longestTurn } from "./fixtures/longestTurn.js";
 
 /** Milliseconds of processor time: about twice of what is measured. */
@@ -61,6 +62,46 @@ describe.skipIf(!canMeasureTurns)("the event loop turns", { timeout: 240_000 }, 
       };
       const replies = await Promise.all(Array.from({ length: 10 }, (_, k) => ask(k)));
       expect(replies.map(({ choices }) => choices[0]!.message.content![0])).toEqual(new Array(10).fill("{"));
+    });
+    expect(turn).toBeLessThan(MAX_TURN);
+  });
+
+  it("while a schema of very many values is read, which is refused", async () => {
+    const values = Array.from({ length: 300_000 }, (_, i) => `value ${i}`);
+    const turn = await longestTurn(async () => {
+      const asked = engine.chat.completions.create({ messages, structured_outputs: { json: { enum: values } } });
+      await expect(asked).rejects.toThrow("too much work");
+    });
+    expect(turn).toBeLessThan(MAX_TURN);
+  });
+
+  it("while a body is read that nests too deep", async () => {
+    const turn = await longestTurn(async () => {
+      for (const body of ["[".repeat(2e6), `{"messages":${'{"a":['.repeat(3e5)}`]) {
+        const response = await engine.fetch("http://anneal/v1/chat/completions", {
+          method: "POST",
+          headers: { authorization: `Bearer ${engine.apiKey}`, "content-type": "application/json" },
+          body,
+        });
+        expect(response.status).toBe(422);
+        expect(await response.text()).toContain("nested more than 1000 deep");
+      }
+    });
+    expect(turn).toBeLessThan(MAX_TURN);
+  });
+
+  it("while a text of megabytes is encoded, which nobody need wait for who comes after one that has left", async () => {
+    const prompt = "ab ".repeat(500_000);
+    const leaving = new AbortController();
+    const turn = await longestTurn(async () => {
+      expect((await engine.tokens.tokenize({ prompt })).count).toBe(1_500_000);
+      const left = engine.tokens.tokenize({ prompt: prompt.repeat(16) }, { signal: leaving.signal });
+      setTimeout(() => leaving.abort(new Error("left")), 500);
+      await expect(left).rejects.toThrow("left");
+      const begin = cpuMilliseconds();
+      expect((await engine.tokens.tokenize({ prompt: "ab ".repeat(20_000) })).count).toBe(60_000);
+      // Sixteen times what was encoded at first takes more than ten seconds.
+      expect(cpuMilliseconds() - begin).toBeLessThan(5000);
     });
     expect(turn).toBeLessThan(MAX_TURN);
   });

@@ -391,3 +391,21 @@ describe("forced tool calls", () => {
     for (const call of calls(answer)) expect(["weather", "stop"]).toContain(call.function.name);
   });
 });
+
+test("numbers of a schema are written as the request spells them", async () => {
+  const ask = async (schema: string) => {
+    const constraint = `{"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":${schema}}}`;
+    const response = await createServer(engine)(
+      new Request("http://anneal/v1/chat/completions", {
+        method: "POST",
+        headers: { authorization: `Bearer ${engine.apiKey}`, "content-type": "application/json" },
+        body: `${constraint},"messages":[{"role":"user","content":"Hello?"}]}`,
+      }),
+    );
+    return ((await response.json()) as ChatCompletion).choices[0]!.message.content;
+  };
+  expect(await ask('{"const":1.50}')).toBe("1.50");
+  expect(await ask('{"const":1.5}')).toBe("1.5");
+  expect(await ask('{"enum":[2.50E-1]}')).toBe("2.50E-1");
+  expect(await ask('{"const":3.0}')).toBe("3");
+});

@@ -8,6 +8,7 @@ import { GrammarError } from "../grammar/grammarError.js";
 import { ANY_CHARACTER, alt, and, type Expr, NEVER, not, repeat, seq, text } from "../grammar/ir.js";
 import { isMatch } from "../grammar/regularMatch.js";
 import { spend } from "../grammar/workBudget.js";
+import { withoutSpellings } from "../json.js";
 import { arrayExpr, countedArrayExpr } from "./arrays.js";
 import { Branches } from "./branches.js";
 import { asFraction, commonMultiple, compareDecimals, isInteger, shifted, toDecimal } from "./decimals.js";
@@ -58,7 +59,9 @@ export interface JsonSchemaOptions {
  */
 export function jsonSchemaToExpr(json: JsonRules, schema: unknown, options: JsonSchemaOptions): Expr {
   if (!isObject(schema) && typeof schema !== "boolean") throw new GrammarError("must be an object or a boolean");
-  const compiler = new SchemaCompiler(json, new SchemaDocument(schema), options.closed);
+  const spellings = new Map<number, string>();
+  const document = new SchemaDocument(withoutSpellings(schema, spellings) as typeof schema);
+  const compiler = new SchemaCompiler(json, document, options.closed, spellings);
   return compiler.compile(options.parameters ?? null);
 }
 
@@ -79,6 +82,8 @@ class SchemaCompiler {
     private readonly json: JsonRules,
     private readonly document: SchemaDocument,
     private readonly closed: boolean,
+    /** Of numbers that are no integers, where the schema writes them in another way than a program would. */
+    private readonly spellings: ReadonlyMap<number, string>,
   ) {
     this.branches = new Branches(document, closed);
   }
@@ -178,7 +183,8 @@ class SchemaCompiler {
       });
       const hasForm = isInteger(decimal) ? !fractional : !integer;
       const isAllowed = isWithin(value, low, high) && isMultiple && hasForm;
-      return isAllowed ? [text(isInteger(decimal) ? plainDecimal(decimal) : String(value))] : [];
+      if (!isAllowed) return [];
+      return [text(isInteger(decimal) ? plainDecimal(decimal) : (this.spellings.get(Number(value)) ?? String(value)))];
     });
     if (types.has("string")) parts.push(this.string(branch));
     return alt(...parts);

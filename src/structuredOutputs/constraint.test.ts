@@ -2,7 +2,9 @@ import { expect, test } from "vitest";
 import { cpuMilliseconds } from "../../test/fixtures/cpuTime.js";
 import { matches } from "../../test/grammar/irMatcher.js";
 import { GrammarError } from "../grammar/grammarError.js";
+import { parseJsonText, SpelledNumber } from "../json.js";
 import { type Constraint, constraintGrammar, type Thoughts } from "./constraint.js";
+import { constraintText, readConstraint } from "./constraintText.js";
 
 const format = { whitespacePattern: null, disableAnyWhitespace: false, disableAdditionalProperties: false };
 const plain = { specialTokens: new Map<string, number>(), thoughts: null };
@@ -124,4 +126,33 @@ test("a list that is too large for the stack is refused by name", () => {
   const choices = Array.from({ length: 300_000 }, () => "a");
   expect(() => constraintGrammar({ kind: "choice", choices }, plain)).toThrow(GrammarError);
   expect(() => constraintGrammar({ kind: "regex", pattern: "a|".repeat(300_000) }, plain)).toThrow(GrammarError);
+});
+
+test("numbers of a schema that are no integers are written as there", () => {
+  const enumeration = '{"enum":[1.50,2.5e-1,-0.10,0.75,1.0,7],"minimum":-0.50}';
+  for (const schema of [enumeration, parseJsonText(enumeration, "spellings")]) {
+    const grammar = constraintGrammar({ kind: "json_schema", schema, format }, plain);
+    for (const text of ["1.50", "2.5e-1", "-0.10", "0.75", "1", "7"]) {
+      expect([text, matches(grammar, text)]).toEqual([text, true]);
+    }
+    for (const text of ["1.5", "0.25", "-0.1", "1.0", "7.0"])
+      expect([text, matches(grammar, text)]).toEqual([text, false]);
+  }
+});
+
+test("a constraint is the same after it was text", async () => {
+  const schema = {
+    const: parseJsonText(
+      '[1.50,12345678901234567890,{"number":"1.5","bigint":"2","entries":[[1]]},{"__proto__":1.25}]',
+      "spellings",
+    ),
+    default: { entries: null },
+  };
+  const constraint: Constraint = { kind: "json_schema", schema, format };
+  const text = await constraintText(constraint);
+  expect(readConstraint(text)).toEqual(constraint);
+  const other = JSON.parse(JSON.stringify({ ...constraint, schema: { const: [1.5] } })) as Constraint;
+  expect(await constraintText(other)).not.toBe(
+    await constraintText({ ...constraint, schema: { const: [new SpelledNumber("1.50")] } }),
+  );
 });

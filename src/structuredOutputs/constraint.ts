@@ -116,7 +116,7 @@ function spaceOf(format: JsonFormat): Expr {
 function parsedIfText(value: unknown): unknown {
   if (typeof value !== "string") return value;
   try {
-    return parseJsonText(value, "integers");
+    return parseJsonText(value, "spellings");
   } catch (error) {
     throw new GrammarError(`is not JSON: ${(error as Error).message}`);
   }

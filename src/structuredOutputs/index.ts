@@ -7,4 +7,5 @@ export {
   type JsonFormat,
   type Thoughts,
 } from "./constraint.js";
+export { constraintText } from "./constraintText.js";
 export { constraintProgram } from "./program.js";

@@ -1,7 +1,11 @@
 import { expect, it } from "vitest";
 import { encodeGrammar } from "../grammar/ir.js";
 import { type Constraint, constraintGrammar } from "./constraint.js";
+import { constraintText } from "./constraintText.js";
 import { constraintProgram } from "./program.js";
+
+const programOf = async (constraint: Constraint, signal?: AbortSignal) =>
+  constraintProgram(await constraintText(constraint), setting, signal);
 
 const setting = { specialTokens: new Map<string, number>(), thoughts: null } as const;
 const format = { whitespacePattern: null, disableAnyWhitespace: false, disableAdditionalProperties: false };
@@ -20,12 +24,12 @@ function conjunctions(depth: number): Constraint {
 
 it("is the same whether it is read here or in a thread, and other work has its turn meanwhile", async () => {
   const few = choice(3);
-  expect(await constraintProgram(few, setting)).toEqual(encodeGrammar(constraintGrammar(few, setting)));
+  expect(await programOf(few)).toEqual(encodeGrammar(constraintGrammar(few, setting)));
   const many = choice(100_000);
   const expected = encodeGrammar(constraintGrammar(many, setting));
   let turns = 0;
   const counting = setInterval(() => turns++, 0);
-  expect(await constraintProgram(many, setting)).toEqual(expected);
+  expect(await programOf(many)).toEqual(expected);
   clearInterval(counting);
   expect(turns).toBeGreaterThan(5);
 });
@@ -35,16 +39,16 @@ it("that is too much work is refused as it is here, but not in this thread", asy
   expect(() => constraintGrammar(constraint, setting)).toThrow("too much work");
   let turns = 0;
   const counting = setInterval(() => turns++, 0);
-  await expect(constraintProgram(constraint, setting)).rejects.toThrow("too much work");
+  await expect(programOf(constraint)).rejects.toThrow("too much work");
   clearInterval(counting);
   expect(turns).toBeGreaterThan(5);
 });
 
 it("ends its thread when it is aborted", async () => {
   const abort = new AbortController();
-  const reading = Array.from({ length: 8 }, () => constraintProgram(conjunctions(14), setting, abort.signal));
+  const reading = Array.from({ length: 8 }, () => programOf(conjunctions(14), abort.signal));
   const ended = Promise.allSettled(reading);
   setTimeout(() => abort.abort(new Error("gone")), 100);
   for (const outcome of await ended) expect(outcome).toMatchObject({ reason: { message: "gone" } });
-  expect(await constraintProgram(choice(100_000), setting)).toBeInstanceOf(Int32Array);
+  expect(await programOf(choice(100_000))).toBeInstanceOf(Int32Array);
 });

@@ -6,31 +6,36 @@ import { encodeGrammar } from "../grammar/ir.js";
 import { TooMuchWork } from "../grammar/workBudget.js";
 import { Semaphore } from "../semaphore.js";
 import { startThread } from "../thread.js";
-import { type Constraint, type ConstraintSetting, constraintGrammar } from "./constraint.js";
+import { type ConstraintSetting, constraintGrammar } from "./constraint.js";
+import { readConstraint } from "./constraintText.js";
 import type { ProgramAnswer, ProgramTask } from "./programWorker.js";
 
 /** What is read at once: some tens of milliseconds. */
 const MAX_INLINE_STEPS = 500_000;
+/** Of a constraint's text: longer ones are more work in any case. */
+const MAX_INLINE_CHARACTERS = 200_000;
 
 /** Threads that read at once. */
 const threads = new Semaphore(2);
 
-/** An abort ends the thread. @throws GrammarError, the signal's reason */
+/** `text`: as `constraintText` gives it. An abort ends the thread. @throws GrammarError, the signal's reason */
 export async function constraintProgram(
-  constraint: Constraint,
+  text: string,
   setting: ConstraintSetting,
   signal?: AbortSignal,
 ): Promise<Int32Array> {
   while (shouldYield()) await yieldToEventLoop();
   signal?.throwIfAborted();
   try {
-    return encodeGrammar(constraintGrammar(constraint, setting, MAX_INLINE_STEPS));
+    if (text.length <= MAX_INLINE_CHARACTERS) {
+      return encodeGrammar(constraintGrammar(readConstraint(text), setting, MAX_INLINE_STEPS));
+    }
   } catch (error) {
     if (!(error instanceof TooMuchWork)) throw error;
   }
   const release = await threads.acquire(signal);
   try {
-    return await readInThread({ constraint, setting }, signal);
+    return await readInThread({ text, setting }, signal);
   } finally {
     release();
   }

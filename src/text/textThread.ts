@@ -71,6 +71,9 @@ interface Job {
 /** Memory of the thread's JavaScript: what would take more ends the thread, not the process. */
 const MAX_HEAP_MEGABYTES = 2_048;
 
+/** A text of this size is worth a new thread when nobody waits for it any more: seconds of work. */
+const ABANDONED_SIZE = 1_000_000;
+
 /** Started by its first task. It does not keep the process alive while it has nothing to do. */
 export class TextThread {
   private worker: Worker | null = null;
@@ -84,8 +87,8 @@ export class TextThread {
   constructor(private readonly tokenizer: TextThreadData) {}
 
   /**
-   * Token ids of a text; shorter ones go first. An abort rejects with the signal's reason; a text that is being encoded
-   * then is finished for nobody. Throws ClosedError after `close`, UnavailableError when the thread fails.
+   * Token ids of a text; shorter ones go first. An abort rejects with the signal's reason; a short text that is being encoded
+   * then is finished for nobody, a long one ends its thread. Throws ClosedError after `close`, UnavailableError when the thread fails.
    */
   async encode(task: Omit<EncodingTask, "kind">, signal?: AbortSignal): Promise<Int32Array> {
     const answer = await this.run({ ...task, kind: "encode" }, task.text.length, signal);
@@ -137,6 +140,7 @@ export class TextThread {
         const at = this.waiting.indexOf(job);
         if (at >= 0) this.waiting.splice(at, 1);
         reject(signal!.reason);
+        if (this.running === job && size >= ABANDONED_SIZE) this.abandon();
       };
       signal?.addEventListener("abort", left, { once: true });
       this.waiting.push(job);
@@ -174,11 +178,20 @@ export class TextThread {
     }
   }
 
+  /** Ends the thread, which works for nobody; the next text gets another. */
+  private abandon(): void {
+    void this.worker?.terminate();
+    this.worker = null;
+    this.running = null;
+    this.next();
+  }
+
   private start(): Worker {
     this.times = null;
     this.startedAt = process.cpuUsage();
     const worker = thread(this.tokenizer);
     worker.on("message", (answer: TextAnswer | ThreadStart) => {
+      if (this.worker !== worker) return;
       if ("times" in answer) {
         this.times = answer.times;
         return;

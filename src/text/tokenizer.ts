@@ -123,7 +123,7 @@ export class Tokenizer {
     const { addSpecialTokens = false, keep = null, signal } = options;
     signal?.throwIfAborted();
     if (text.length > MAX_INLINE_LENGTH) {
-      return Array.from(await this.thread.encode({ text, addSpecialTokens, keep }, signal));
+      return listInTurns(await this.thread.encode({ text, addSpecialTokens, keep }, signal));
     }
     while (shouldYield()) await yieldToEventLoop();
     return keptTokens(this.encode(text, { addSpecialTokens }), keep);
@@ -226,4 +226,16 @@ function maxKey(tokens: Map<number, string>): number {
   let max = 0;
   for (const id of tokens.keys()) max = Math.max(max, id);
   return max;
+}
+
+/** Ids that are copied at once: a matter of a millisecond. */
+const COPIED_AT_ONCE = 65_536;
+
+async function listInTurns(ids: Int32Array): Promise<number[]> {
+  const list: number[] = [];
+  for (let from = 0; from < ids.length; from += COPIED_AT_ONCE) {
+    for (const id of ids.subarray(from, from + COPIED_AT_ONCE)) list.push(id);
+    while (shouldYield()) await yieldToEventLoop();
+  }
+  return list;
 }

@@ -2,7 +2,6 @@
 
 import { createHash } from "node:crypto";
 import { onAbort } from "../../abortListeners.js";
-import { GrammarError } from "../../grammar/grammarError.js";
 import {
   type CompiledGrammar,
   compileGrammar,
@@ -61,10 +60,14 @@ export class GrammarCache implements GrammarCompiler {
     { client, signal }: GrammarRequest = {},
   ): Promise<CompiledGrammar> {
     signal?.throwIfAborted();
+    // Loaded by the first request that needs it: most processes start sooner without.
+    const { constraintText } = await import("../../structuredOutputs/index.js");
+    const text = await constraintText(constraint);
+    signal?.throwIfAborted();
     const { grammars, ...model } = this.model(base);
-    const key = keyOf(constraint, thoughts);
-    const compilation =
-      grammars.get(key) ?? start((signal) => compileAnew(model, constraint, thoughts, { client, signal }));
+    // Two constraints of one key are the same.
+    const key = createHash("sha256").update(JSON.stringify(thoughts)).update(text).digest("base64");
+    const compilation = grammars.get(key) ?? start((signal) => compileAnew(model, text, thoughts, { client, signal }));
     grammars.delete(key);
     grammars.set(key, compilation);
     if (grammars.size > MAX_IDLE_GRAMMARS) grammars.delete(grammars.keys().next().value!);
@@ -118,14 +121,13 @@ export class GrammarCache implements GrammarCompiler {
 
 async function compileAnew(
   { vocabulary, specialTokens, literalTokens }: Pick<ModelGrammars, "vocabulary" | "specialTokens" | "literalTokens">,
-  constraint: Constraint,
+  text: string,
   thoughts: Thoughts | null,
   request: GrammarRequest,
 ): Promise<CompiledGrammar> {
-  // Loaded by the first request that needs it: most processes start sooner without.
   const { constraintProgram } = await import("../../structuredOutputs/index.js");
   request.signal?.throwIfAborted();
-  const program = await constraintProgram(constraint, { specialTokens, literalTokens, thoughts }, request.signal);
+  const program = await constraintProgram(text, { specialTokens, literalTokens, thoughts }, request.signal);
   return compileGrammar(await vocabulary, program, {}, request);
 }
 
@@ -148,23 +150,6 @@ function untilAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): 
     const unfollow = onAbort(signal, () => reject(signal.reason));
     promise.then(resolve, reject).finally(unfollow);
   });
-}
-
-/** What JSON cannot say is said by objects of one field; objects with such a field are said by their entries. */
-function distinct(_: string, value: unknown): unknown {
-  if (typeof value === "bigint") return { bigint: String(value) };
-  const isMistakable = typeof value === "object" && value !== null && ("bigint" in value || "entries" in value);
-  return isMistakable && !Array.isArray(value) ? { entries: Object.entries(value) } : value;
-}
-
-/** Two constraints of one key are the same. */
-function keyOf(constraint: Constraint, thoughts: Thoughts | null): string {
-  try {
-    const text = JSON.stringify([constraint, thoughts], distinct);
-    return createHash("sha256").update(text).digest("base64");
-  } catch {
-    throw new GrammarError("must be plain JSON, not nested too deep");
-  }
 }
 
 /** Ids without a token of their own have no bytes, so that they never match. */
