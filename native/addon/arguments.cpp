@@ -33,22 +33,22 @@ bool Argument::boolean() const {
   return result;
 }
 
-double Argument::number(double least, double most) const {
+double Argument::number(double min, double max) const {
   double result = NAN;
   if (js_.type(value_) == napi_number) js_.check(napi_get_value_double(js_.env, value_, &result));
-  if (!(result >= least && result <= most) || !std::isfinite(result)) {
+  if (!(result >= min && result <= max) || !std::isfinite(result)) {
     char range[96];
-    std::snprintf(range, sizeof range, "must be a finite number from %g to %g", least, most);
+    std::snprintf(range, sizeof range, "must be a finite number from %g to %g", min, max);
     invalid(path_, range);
   }
   return result;
 }
 
-int64_t Argument::integer(int64_t least, int64_t most) const {
+int64_t Argument::integer(int64_t min, int64_t max) const {
   double result = NAN;
   if (js_.type(value_) == napi_number) js_.check(napi_get_value_double(js_.env, value_, &result));
-  if (!(result >= double(least) && result <= double(most)) || result != std::floor(result))
-    invalid(path_, "must be a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+  if (!(result >= double(min) && result <= double(max)) || result != std::floor(result))
+    invalid(path_, "must be a whole number from " + std::to_string(min) + " to " + std::to_string(max));
   return int64_t(result);
 }
 
@@ -64,11 +64,11 @@ uint64_t Argument::bits64() const {
   return as_unsigned;
 }
 
-std::string Argument::text(size_t most_bytes) const {
+std::string Argument::text(size_t max_bytes) const {
   if (js_.type(value_) != napi_string) invalid(path_, "must be a string");
   size_t length = 0;
   js_.check(napi_get_value_string_utf8(js_.env, value_, nullptr, 0, &length));
-  if (length > most_bytes) invalid(path_, "must be at most " + std::to_string(most_bytes) + " bytes long");
+  if (length > max_bytes) invalid(path_, "must be at most " + std::to_string(max_bytes) + " bytes long");
   std::string result(length + 1, '\0');
   js_.check(napi_get_value_string_utf8(js_.env, value_, result.data(), result.size(), &length));
   result.resize(length);
@@ -114,13 +114,13 @@ std::vector<float> Argument::finite_floats() const {
   return values;
 }
 
-uint32_t Argument::array_length(uint32_t most) const {
+uint32_t Argument::array_length(uint32_t max) const {
   bool is_array = false;
   js_.check(napi_is_array(js_.env, value_, &is_array));
   if (!is_array) invalid(path_, "must be an array");
   uint32_t length = 0;
   js_.check(napi_get_array_length(js_.env, value_, &length));
-  if (length > most) invalid(path_, "must have at most " + std::to_string(most) + " elements");
+  if (length > max) invalid(path_, "must have at most " + std::to_string(max) + " elements");
   return length;
 }
 

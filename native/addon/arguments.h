@@ -35,18 +35,18 @@ class Argument {
 
   bool missing() const;  // undefined or null
   bool boolean() const;
-  double number(double least, double most) const;  // finite
-  int64_t integer(int64_t least, int64_t most) const;
+  double number(double min, double max) const;  // finite
+  int64_t integer(int64_t min, int64_t max) const;
   uint64_t bits64() const;  // a bigint of 64 bits, signed or unsigned
-  std::string text(size_t most_bytes) const;
+  std::string text(size_t max_bytes) const;
   std::vector<int32_t> int32s() const;  // Int32Array
   std::vector<float> floats() const;    // Float32Array, anything in it
   std::vector<float> finite_floats() const;
   std::vector<uint8_t> bytes() const;  // Uint8Array
   std::span<uint32_t> words(
       size_t length) const;  // a Uint32Array of that length, to be written before JavaScript runs again
-  uint32_t array_length(uint32_t most) const;  // must be an Array
-  void object() const;                         // must be an object
+  uint32_t array_length(uint32_t max) const;  // must be an Array
+  void object() const;                        // must be an object
 
   const Path& path() const { return path_; }
   Js js() const { return js_; }

@@ -82,9 +82,9 @@ napi_value compile_grammar(const Arguments& arguments) {
   const auto given = arguments.at(2, budgets_path);
   if (!given.missing()) {
     given.object();
-    const auto read = [&](const char* name, int64_t& value, int64_t most) {
+    const auto read = [&](const char* name, int64_t& value, int64_t max) {
       given.field(name, [&](Argument a) {
-        if (!a.missing()) value = a.integer(1, most);
+        if (!a.missing()) value = a.integer(1, max);
       });
     };
     read("milliseconds", budgets.milliseconds, 600'000);

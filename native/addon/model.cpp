@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "../backends/cpu/given_logits.h"
 #include "../backends/devices.h"
 #include "../weights/weight_files.h"
 #include "grammar_binding.h"
@@ -15,31 +14,6 @@ namespace anneal::addon {
 using sampling::kSamplingNumbers;
 using sampling::SamplingParams;
 using sampling::ThinkingBudget;
-
-// ---- handle
-
-void ModelHandle::require_open() const {
-  if (!state) throw Failure{"closed", "the model was closed", ""};
-}
-
-AdapterRef ModelHandle::adapter(const Argument& version) const {
-  const auto id = int32_t(version.integer(0, INT32_MAX));
-  if (id == 0) return nullptr;
-  const AdapterRef* found = adapters.find(id);
-  if (!found) invalid(version.path(), "is no adapter version of this model: " + std::to_string(id));
-  return *found;
-}
-
-void ModelHandle::close() {
-  if (!state) return;
-  pending.close(*environment->executor());
-  for (auto& known : opened)
-    if (auto trainer = known.lock()) trainer->close();
-  opened.clear();
-  slots.clear();
-  adapters.clear();
-  environment->executor()->retire(std::move(state));
-}
 
 // ---- slots
 
@@ -63,13 +37,13 @@ std::vector<int32_t> id_set(const Argument& list, int vocab) {
 
 SamplingParams sampling_params(const Argument& params, int vocab) {
   params.object();
-  const auto whole = [&](const char* name, int64_t least, int64_t most) {
-    return params.field(name, [&](Argument a) { return a.integer(least, most); });
+  const auto whole = [&](const char* name, int64_t min, int64_t max) {
+    return params.field(name, [&](Argument a) { return a.integer(min, max); });
   };
   const auto ids = [&](const char* name) { return params.field(name, [&](Argument a) { return id_set(a, vocab); }); };
   SamplingParams p;
-  for (const auto& [name, value, least, most] : kSamplingNumbers)
-    p.*value = float(params.field(name, [&](Argument a) { return a.number(least, most); }));
+  for (const auto& [name, value, min, max] : kSamplingNumbers)
+    p.*value = float(params.field(name, [&](Argument a) { return a.number(min, max); }));
   p.top_k = int(whole("topK", 0, INT32_MAX));
   p.seed = params.field("seed", [](Argument a) { return a.bits64(); });
   p.choice = uint32_t(whole("choice", 0, UINT32_MAX));
@@ -122,8 +96,8 @@ std::optional<ThinkingBudget> thinking_budget(const Argument& argument, int voca
       return ids;
     });
   };
-  const auto count = [&](const char* name, int64_t least) {
-    return int(argument.field(name, [&](Argument a) { return a.integer(least, INT32_MAX); }));
+  const auto count = [&](const char* name, int64_t min) {
+    return int(argument.field(name, [&](Argument a) { return a.integer(min, INT32_MAX); }));
   };
   return ThinkingBudget(count("tokens", 0), count("used", -1), tag("open"), tag("close"));
 }
@@ -152,10 +126,10 @@ napi_value Model::open_slot(const Arguments& arguments) {
   const auto params = arguments.at(0, path);
   auto sampling = sampling_params(params, vocab);
   auto matcher = params.field("grammar", [&](Argument a) { return slot_matcher(a, vocab); });
-  const auto few = [&](const char* name) {
+  const auto optional_ids = [&](const char* name) {
     return params.field(name, [&](Argument a) { return a.missing() ? std::vector<int32_t>() : id_set(a, vocab); });
   };
-  auto stop_ids = few("stopIds"), thought_ids = few("thoughtIds");
+  auto stop_ids = optional_ids("stopIds"), thought_ids = optional_ids("thoughtIds");
   auto thinking = params.field("thinking", [&](Argument a) { return thinking_budget(a, vocab); });
   auto slot = std::make_shared<Slot>(std::move(sampling), vocab, std::move(matcher), std::move(stop_ids),
                                      std::move(thought_ids), std::move(thinking));
@@ -366,8 +340,8 @@ napi_value given_logits_model(const Arguments& arguments) {
   const Path path("options");
   const auto options = arguments.at(0, path);
   options.object();
-  const auto whole = [&](const char* name, int64_t most) {
-    return int(options.field(name, [&](Argument a) { return a.integer(1, most); }));
+  const auto whole = [&](const char* name, int64_t max) {
+    return int(options.field(name, [&](Argument a) { return a.integer(1, max); }));
   };
   auto handle = std::make_shared<ModelHandle>();
   handle->environment = Environment::of(arguments.js.env);
@@ -377,7 +351,7 @@ napi_value given_logits_model(const Arguments& arguments) {
   handle->pages = whole("pages", 1 << 24);
   handle->bytes = 0;
   auto state = std::make_shared<ModelState>();
-  state->backend = std::make_unique<cpu::GivenLogits>(handle->spec, *handle->environment->executor(), handle->pages);
+  state->backend = backends::open_sampler(*handle->environment->executor(), handle->spec, handle->pages);
   state->stepper = std::make_unique<inference::Stepper>(*state->backend);
   handle->kernel_set = state->backend->name();
   handle->state = std::move(state);

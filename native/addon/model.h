@@ -1,47 +1,8 @@
 // A loaded model as JavaScript sees it: slots, adapter versions, steps.
 #pragma once
-#include "../backends/backend.h"
-#include "../inference/handles.h"
-#include "../inference/step.h"
-#include "../training/open_trainers.h"
-#include "wrapped.h"
+#include "handles.h"
 
 namespace anneal::addon {
-
-using backends::AdapterRef;
-using inference::Slot;
-
-// What tasks use. Touched on the dispatcher only, except what is constant.
-struct ModelState {
-  std::unique_ptr<backends::Device> device;
-  std::unique_ptr<backends::Backend> backend;
-  std::unique_ptr<inference::Stepper> stepper;
-};
-
-struct TrainerHandle;
-
-// What the JavaScript thread knows of a model; shared by its objects.
-struct ModelHandle {
-  std::shared_ptr<Environment> environment;
-  std::shared_ptr<ModelState> state;  // null once closed
-  model::ModelSpec spec;
-  int pages;
-  int64_t bytes;
-  std::string kernel_set;
-  Pending pending;
-  inference::Handles<std::shared_ptr<Slot>> slots;
-  inference::Handles<AdapterRef> adapters;
-  training::OpenTrainers trainers;
-  std::vector<std::weak_ptr<TrainerHandle>> opened;
-  bool given_logits = false;  // computed elsewhere, and given with every step
-
-  ~ModelHandle() { close(); }
-  // Throws Failure "closed".
-  void require_open() const;
-  AdapterRef adapter(const Argument& version) const;  // 0: null
-  // The dispatcher lets go of the state between two tasks; tasks that hold it go on to their next chunk.
-  void close();
-};
 
 class Model {
  public:

@@ -17,11 +17,11 @@ namespace {
 // Reads the fields of one object.
 struct Fields {
   const Argument& of;
-  int whole(const char* name, int64_t least, int64_t most) const {
-    return int(of.field(name, [&](Argument a) { return a.integer(least, most); }));
+  int whole(const char* name, int64_t min, int64_t max) const {
+    return int(of.field(name, [&](Argument a) { return a.integer(min, max); }));
   }
-  double number(const char* name, double least, double most) const {
-    return of.field(name, [&](Argument a) { return a.number(least, most); });
+  double number(const char* name, double min, double max) const {
+    return of.field(name, [&](Argument a) { return a.number(min, max); });
   }
   bool flag(const char* name) const {
     return of.field(name, [](Argument a) { return a.boolean(); });
@@ -167,8 +167,8 @@ model::LoraSpec lora_spec(const Argument& spec) {
 
 backends::OptimizerSettings optimizer_settings(const Argument& settings) {
   settings.object();
-  const auto number = [&](const char* name, double least, double most) {
-    return float(settings.field(name, [&](Argument a) { return a.number(least, most); }));
+  const auto number = [&](const char* name, double min, double max) {
+    return float(settings.field(name, [&](Argument a) { return a.number(min, max); }));
   };
   backends::OptimizerSettings s{};
   s.learning_rate = number("learningRate", 0, 1e3);

@@ -17,8 +17,8 @@ struct Step {
 
 Sequence read_sequence(const Argument& entry, const ModelHandle& handle) {
   entry.object();
-  const auto whole = [&](const char* name, int64_t least, int64_t most) {
-    return int(entry.field(name, [&](Argument a) { return a.integer(least, most); }));
+  const auto whole = [&](const char* name, int64_t min, int64_t max) {
+    return int(entry.field(name, [&](Argument a) { return a.integer(min, max); }));
   };
   Sequence s;
   if (const int32_t id = whole("slot", -1, INT32_MAX); id >= 0) {

@@ -10,24 +10,6 @@ namespace anneal::addon {
 
 using backends::Trainable;
 
-// ---- handle
-
-void TrainerHandle::require_open() const {
-  model->require_open();
-  if (!state) throw Failure{"closed", "the trainer was closed", ""};
-}
-
-void TrainerHandle::close() {
-  if (!state) return;
-  auto& executor = *model->environment->executor();
-  pending.close(executor);
-  for (auto& known : passes)
-    if (auto pass = known.lock(); pass && pass->state) executor.retire(std::move(pass->state));
-  passes.clear();
-  executor.retire(std::move(state));
-  place.reset();
-}
-
 // ---- rows
 
 namespace {

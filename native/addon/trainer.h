@@ -1,32 +1,8 @@
 // Training as JavaScript sees it: a trainer over an adapter or all weights, and passes with their activations.
 #pragma once
-#include "../training/trainer.h"
-#include "model.h"
+#include "handles.h"
 
 namespace anneal::addon {
-
-// What tasks use; destroyed by the dispatcher between two tasks, or with the last task that holds it.
-struct TrainerState {
-  std::shared_ptr<ModelState> model;
-  std::unique_ptr<training::Trainer> trainer;
-};
-
-struct PassHolder;
-
-struct TrainerHandle {
-  std::shared_ptr<ModelHandle> model;
-  std::shared_ptr<TrainerState> state;  // null once closed
-  std::vector<model::TensorShape> tensors;
-  Pending pending;
-  std::vector<std::weak_ptr<PassHolder>> passes;
-  training::OpenTrainers::Place place;  // while open
-  int64_t steps = 0;                    // optimizer steps that have ended
-  training::WeightChanges changes = std::make_shared<int64_t>(0);
-
-  ~TrainerHandle() { close(); }
-  void require_open() const;
-  void close();
-};
 
 class Trainer {
  public:
@@ -50,16 +26,6 @@ class Trainer {
   napi_value run(std::function<void(TrainerState&)> work, std::function<napi_value(Js)> settle);
   std::shared_ptr<TrainerHandle> handle_;
   ExternalMemory memory_;
-};
-
-struct PassState {
-  std::shared_ptr<TrainerState> trainer;
-  training::Pass pass;
-};
-
-// A pass whose backward has not been called. Null once closed.
-struct PassHolder {
-  std::shared_ptr<PassState> state;
 };
 
 // Its memory is not reported to the collector, which would run at every pass: passes are closed by whoever made them.

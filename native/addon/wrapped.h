@@ -9,12 +9,12 @@
 namespace anneal::addon {
 
 struct Arguments {
-  static constexpr size_t kMost = 5;
+  static constexpr size_t kMaxArguments = 5;
   Js js;
-  napi_value self = nullptr, values[kMost] = {};
+  napi_value self = nullptr, values[kMaxArguments] = {};
 
   Arguments(Js js_, napi_callback_info info) : js(js_) {
-    size_t count = kMost;
+    size_t count = kMaxArguments;
     js.check(napi_get_cb_info(js.env, info, &count, values, &self, nullptr));
   }
   Argument at(size_t index, const Path& path) const { return Argument(js, values[index], path); }

@@ -11,4 +11,8 @@ namespace anneal::backends {
 // models.
 std::unique_ptr<Device> open_device(executor::Pool& pool);
 
+// A backend without weights, for a model whose logits are computed elsewhere and come with every run: it samples. Of
+// the spec it uses what steps are checked by: vocab and max_positions.
+std::unique_ptr<Backend> open_sampler(executor::Pool& pool, const model::ModelSpec&, int pages);
+
 }  // namespace anneal::backends

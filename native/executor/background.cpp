@@ -23,9 +23,9 @@ std::shared_ptr<Background> Background::shared() {
   return background;
 }
 
-Background::Background(int threads) : most_(std::max(threads, kMinThreads)) {
-  threads_.reserve(size_t(most_));
-  running_.reserve(size_t(most_));
+Background::Background(int threads) : max_threads_(std::max(threads, kMinThreads)) {
+  threads_.reserve(size_t(max_threads_));
+  running_.reserve(size_t(max_threads_));
 }
 
 Background::~Background() {
@@ -39,7 +39,7 @@ Background::~Background() {
 
 void Background::submit(std::unique_ptr<Task> task, const std::string& name) {
   std::lock_guard lock(mutex_);
-  if (idle_ <= waiting_ && int(threads_.size()) < most_) start_thread();
+  if (idle_ <= waiting_ && int(threads_.size()) < max_threads_) start_thread();
   client(name)->waiting.push_back(std::move(task));
   ++waiting_;
   wake_.notify_one();
@@ -62,7 +62,7 @@ Background::Clients::iterator Background::client(const std::string& name) {
 // they may have.
 std::unique_ptr<Task> Background::next(Clients::iterator& turn) {
   turn = std::find_if(clients_.begin(), clients_.end(),
-                      [&](const Client& c) { return !c.waiting.empty() && c.running < most_ - 1; });
+                      [&](const Client& c) { return !c.waiting.empty() && c.running < max_threads_ - 1; });
   if (turn == clients_.end()) return nullptr;
   auto task = std::move(turn->waiting.front());
   turn->waiting.pop_front();

@@ -57,7 +57,7 @@ class Background {
   void ended(Clients::iterator client, const Task* task);
   template <class F> std::vector<std::unique_ptr<Task>> take_waiting(F&& wanted);
 
-  const int most_;
+  const int max_threads_;
   std::mutex mutex_;
   std::condition_variable wake_, ended_;
   Clients clients_;  // with waiting or running work; whose turn it is comes first

@@ -18,7 +18,8 @@ FloatMode::~FloatMode() { _mm_setcsr(unsigned(saved_)); }
 
 #elif defined(__aarch64__)
 
-// Arm judges whether a result is below 2^-126 before it rounds it, x86 after: a result that would round up to 2^-126 is 0 here.
+// Arm judges whether a result is below 2^-126 before it rounds it, x86 after: a result that would round up to 2^-126 is
+// 0 here.
 FloatMode::FloatMode() {
   asm volatile("mrs %0, fpcr" : "=r"(saved_));
   constexpr unsigned long flush_to_zero = 1ul << 24;  // of inputs and results; rounding bits 0: nearest

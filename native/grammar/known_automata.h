@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "automaton.h"
+#include "budgets.h"
 
 namespace anneal::grammar {
 

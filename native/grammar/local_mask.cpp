@@ -86,7 +86,7 @@ std::shared_ptr<const LocalMask> too_many_exits() {
 }  // namespace
 
 std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations,
-                                                 uint32_t from, const Bytes* follow, size_t most_exits,
+                                                 uint32_t from, const Bytes* follow, size_t max_exits,
                                                  const Like& like) {
   const auto& nodes = vocabulary.nodes();
   const auto& deepest = vocabulary.deepest();
@@ -113,7 +113,7 @@ std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, C
     }
     if (ended[node.depth - 1u]) {
       draft.exit(i);
-      if (draft.exits() > most_exits && !follow) return too_many_exits();
+      if (draft.exits() > max_exits && !follow) return too_many_exits();
     }
     const uint32_t now = configurations.after(path[node.depth - 1u])[node.byte];
     if (now == Configurations::kDead) {
@@ -129,7 +129,7 @@ std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, C
 }
 
 std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations,
-                                                 uint32_t from, const Bytes* follow, size_t most_exits,
+                                                 uint32_t from, const Bytes* follow, size_t max_exits,
                                                  const Beside& beside) {
   if (!follow && beside.mask->partial) return too_many_exits();
   const auto& nodes = vocabulary.nodes();
@@ -165,7 +165,7 @@ std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, C
   }
   for (uint32_t child : beside.mask->nodes)
     if (!std::binary_search(apart.begin(), apart.end(), child)) draft.exit(child);
-  if (draft.exits() > most_exits && !follow) return too_many_exits();
+  if (draft.exits() > max_exits && !follow) return too_many_exits();
   return draft.finish();
 }
 

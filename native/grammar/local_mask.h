@@ -43,10 +43,10 @@ struct Like {
 };
 
 // Walks the vocabulary from a configuration of Configurations::alone(). `follow`: null, all exits are kept, and if they
-// are more than `most_exits`, the mask is partial and holds nothing; else those of these bytes. With `like` (of the
+// are more than `max_exits`, the mask is partial and holds nothing; else those of these bytes. With `like` (of the
 // same follow), only tokens longer than it is good for are walked.
 std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations,
-                                                 uint32_t from, const Bytes* follow, size_t most_exits,
+                                                 uint32_t from, const Bytes* follow, size_t max_exits,
                                                  const Like& like);
 
 // The mask of another such configuration, made for the same `follow`, that goes on as this one after most bytes.
@@ -57,7 +57,7 @@ struct Beside {
 
 // Walks only what differs from the other mask.
 std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations,
-                                                 uint32_t from, const Bytes* follow, size_t most_exits,
+                                                 uint32_t from, const Bytes* follow, size_t max_exits,
                                                  const Beside& beside);
 
 // Describes all of the network that the next `bytes` bytes after a state can meet: equal descriptions, equal local

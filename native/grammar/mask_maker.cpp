@@ -43,7 +43,7 @@ void MaskMaker::make(uint32_t configuration, Mask& mask) {
       below += nodes[child].next - child;
       ++bytes;
     }
-  if (below > limits_.few_nodes && bytes > limits_.few_bytes) {
+  if (below > limits_.walk_nodes && bytes > limits_.walk_bytes) {
     bool whole = true;
     for (auto& [state, frame] : configurations_.items(configuration))
       if (state > Network::kExit && !add_item(state, frame, mask)) {
@@ -121,18 +121,18 @@ int32_t MaskMaker::find_only(uint32_t configuration) {
 
 // What one item permits. False: what follows its rule is so broad that walking the whole configuration is better.
 bool MaskMaker::add_item(int32_t state, uint32_t frame, Mask& mask) {
-  const uint64_t most = vocabulary_.nodes().size() / limits_.most_below;
+  const uint64_t max_nodes = vocabulary_.nodes().size() / limits_.exit_share;
   if (is_called_mostly(state) && !is_known(state) && add_called(state, frame, mask)) return true;
-  if (add_place({state, {}}, frame, most, mask)) return true;
+  if (add_place({state, {}}, frame, max_nodes, mask)) return true;
   const auto caller = configurations_.caller(frame);
-  return caller && add_place({state, caller->returns}, caller->frame, most, mask);
+  return caller && add_place({state, caller->returns}, caller->frame, max_nodes, mask);
 }
 
 // By the rules that the state calls, which are known from other states and grammars more often than it is.
 bool MaskMaker::add_called(int32_t state, uint32_t frame, Mask& mask) {
   for (auto& edge : network_.calls(state))
     if (!add_place({network_.rule(edge.rule).start, {}}, configurations_.called(edge.to, frame),
-                   vocabulary_.nodes().size() / limits_.few_below, mask))
+                   vocabulary_.nodes().size() / limits_.call_share, mask))
       return false;
   const auto row = configurations_.after(configurations_.one(state, frame));  // a copy: the walks below make more rows
   for (auto& edge : network_.edges(state))
@@ -150,7 +150,7 @@ bool MaskMaker::is_called_mostly(int32_t state) const {
     for (int byte = edge.lo; byte <= edge.hi; ++byte)
       if (const uint32_t child = vocabulary_.first_child(uint8_t(byte)))
         below += vocabulary_.nodes()[child].next - child;
-  return below < vocabulary_.nodes().size() / limits_.few_below;
+  return below < vocabulary_.nodes().size() / limits_.call_share;
 }
 
 bool MaskMaker::is_known(int32_t state) {
@@ -161,7 +161,7 @@ bool MaskMaker::is_known(int32_t state) {
 
 // False, and nothing changes: more than `most` nodes of the vocabulary would be walked behind it, or almost anything
 // may follow.
-bool MaskMaker::add_place(const Place& place, uint32_t frame, uint64_t most, Mask& mask) {
+bool MaskMaker::add_place(const Place& place, uint32_t frame, uint64_t max_nodes, Mask& mask) {
   auto part = local(place, nullptr);
   if (!part->exits.empty() || part->partial) {
     const uint32_t then = configurations_.returned(frame);
@@ -170,13 +170,13 @@ bool MaskMaker::add_place(const Place& place, uint32_t frame, uint64_t most, Mas
       Bytes follow;
       for (size_t byte = 0; byte < 256; ++byte) follow[byte] = row[byte] != Configurations::kDead;
       // Where almost anything may follow, no list of exits helps.
-      if (follow.count() > limits_.most_follow) return false;
+      if (follow.count() > limits_.max_follow) return false;
       part = local(place, &follow);
     }
     uint64_t below = 0;
     for (auto& exit : part->exits)
       if (row[exit.byte] != Configurations::kDead) below += exit.below;
-    if (below > most) return false;
+    if (below > max_nodes) return false;
     uint32_t begin = 0;
     for (auto& exit : part->exits) {
       if (row[exit.byte] != Configurations::kDead)
@@ -205,7 +205,7 @@ std::shared_ptr<const LocalMask> MaskMaker::local(const Place& place, const Byte
   if (const int32_t other = mask ? -1 : neighbour(place.state); other >= 0) {
     const Place beside{other, place.returns};
     const uint32_t from_beside = configurations_.alone(other, place.returns);
-    mask = make_local_mask(vocabulary_, configurations_, from, follow, limits_.most_exits,
+    mask = make_local_mask(vocabulary_, configurations_, from, follow, limits_.max_exits,
                            Beside{from_beside, local(beside, follow)});
     bytes_ += mask->memory();
     if (!descriptions[0].empty()) vocabulary_.keep(key(0), mask, mask->memory());
@@ -216,7 +216,7 @@ std::shared_ptr<const LocalMask> MaskMaker::local(const Place& place, const Byte
       if (!descriptions[i].empty())
         if (auto found = vocabulary_.find(key(i)); found && (found->partial == (follow != nullptr)))
           like = {found, i - 1};
-    mask = make_local_mask(vocabulary_, configurations_, from, follow, limits_.most_exits, like);
+    mask = make_local_mask(vocabulary_, configurations_, from, follow, limits_.max_exits, like);
     bytes_ += mask->memory();
     for (size_t i = 0; i < descriptions.size(); ++i)
       if (!descriptions[i].empty()) vocabulary_.keep(key(i), mask, i == 0 ? mask->memory() : 0);

@@ -1,8 +1,15 @@
 // The mask of a configuration: the union, over its states, of what each state permits inside its rule and of what
 // follows where the rule ends.
 #pragma once
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "configurations.h"
 #include "local_mask.h"
-#include "matcher.h"
+#include "mask.h"
+#include "vocabulary.h"
 
 namespace anneal::grammar {
 
@@ -31,7 +38,7 @@ class MaskMaker {
   };
   bool add_item(int32_t state, uint32_t frame, Mask& mask);
   bool add_called(int32_t state, uint32_t frame, Mask& mask);
-  bool add_place(const Place& place, uint32_t frame, uint64_t most, Mask& mask);
+  bool add_place(const Place& place, uint32_t frame, uint64_t max_nodes, Mask& mask);
   bool is_called_mostly(int32_t state) const;
   bool is_known(int32_t state);
   std::shared_ptr<const LocalMask> local(const Place& place, const Bytes* follow);

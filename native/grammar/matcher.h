@@ -9,24 +9,10 @@
 #include <span>
 
 #include "configurations.h"
+#include "mask.h"
 #include "vocabulary.h"
 
 namespace anneal::grammar {
-
-// Bit i % 32 of word i / 32 permits token i.
-using Mask = std::vector<uint32_t>;
-
-// Where masks stop being made by a plain walk of the vocabulary, and out of parts instead. Masks do not depend on it;
-// their times do.
-struct MaskLimits {
-  uint64_t few_nodes = 4096;    // under the bytes that may come first: a plain walk costs less than looking parts up
-  int few_bytes = 6;            // that may come first: the same
-  size_t most_exits = 1 << 14;  // kept of a state's part, where it is not known yet what follows its rule
-  size_t most_follow = 64;      // bytes that may follow a rule with more exits than that
-  uint64_t most_below =
-      1;  // of the vocabulary, one part in so many is walked behind the exits of a state's rule at most
-  uint64_t few_below = 32;  // the same behind a called rule, where the caller's own state could be looked up instead
-};
 
 class MaskMaker;
 

@@ -86,7 +86,7 @@ std::vector<int32_t> useful_states(const Automaton& a, const std::vector<int32_t
   std::vector<int32_t> work;
   for (int32_t s : states) {
     for (auto& e : a.edges(s)) incoming(s, e.to);
-    for (auto& e : a.marks(s)) incoming(s, e.to);
+    for (auto& e : a.symbols(s)) incoming(s, e.to);
     if (a.accepts(s)) useful[s] = true, work.push_back(s);
   }
   while (!work.empty()) {
@@ -115,14 +115,14 @@ Partition refined(const Automaton& a, const std::vector<int32_t>& kept, Spending
     for (auto& e : a.edges(s)) cut[e.lo] = cut[int(e.hi) + 1] = true;
   int32_t label_of[257];
   for (int32_t b = 0, label = 0; b <= 256; ++b) label_of[b] = label += cut[b];
-  // Marks are labels after those.
+  // Symbols are labels after those.
   std::vector<int32_t> symbols;
   for (int32_t s : kept)
-    for (auto& e : a.marks(s)) symbols.push_back(e.symbol);
+    for (auto& e : a.symbols(s)) symbols.push_back(e.symbol);
   std::sort(symbols.begin(), symbols.end());
   symbols.erase(std::unique(symbols.begin(), symbols.end()), symbols.end());
   const int32_t bytes = label_of[256] + 1, labels = bytes + int32_t(symbols.size());
-  const auto label_of_mark = [&](int32_t symbol) {
+  const auto label_of_symbol = [&](int32_t symbol) {
     return bytes + int32_t(std::lower_bound(symbols.begin(), symbols.end(), symbol) - symbols.begin());
   };
   struct Transition {
@@ -135,8 +135,8 @@ Partition refined(const Automaton& a, const std::vector<int32_t>& kept, Spending
       if (number[e.to] >= 0)
         for (int32_t label = label_of[e.lo]; label <= label_of[e.hi]; ++label)
           transitions.push_back({i, label, number[e.to]});
-    for (auto& e : a.marks(kept[i]))
-      if (number[e.to] >= 0) transitions.push_back({i, label_of_mark(e.symbol), number[e.to]});
+    for (auto& e : a.symbols(kept[i]))
+      if (number[e.to] >= 0) transitions.push_back({i, label_of_symbol(e.symbol), number[e.to]});
   }
   const auto m = int32_t(transitions.size());
   spending.bytes(int64_t(m) * 40);
@@ -184,8 +184,8 @@ template <class Block> Automaton renumbered(const Automaton& a, int32_t blocks, 
     const int32_t s = order[i];
     for (auto& e : a.edges(s))
       if (block(e.to) >= 0) out.edge(e.lo, e.hi, visit(e.to));
-    for (auto& e : a.marks(s))
-      if (block(e.to) >= 0) out.mark(e.symbol, visit(e.to));
+    for (auto& e : a.symbols(s))
+      if (block(e.to) >= 0) out.symbol_edge(e.symbol, visit(e.to));
     out.close_state(a.accepts(s));
   }
   return out;
@@ -211,7 +211,7 @@ Automaton minimal(Automaton a, Spending& spending) {
   ahead.reserve(n);
   const auto each_next = [&](int32_t s, auto&& use) {
     for (auto& e : a.edges(s)) use(e.to);
-    for (auto& e : a.marks(s)) use(e.to);
+    for (auto& e : a.symbols(s)) use(e.to);
   };
   for (int32_t s = 0; s < n; ++s) each_next(s, [&](int32_t to) { ++waiting[to]; });
   if (waiting[0] == 0) ahead.push_back(0);
@@ -237,7 +237,7 @@ Automaton minimal(Automaton a, Spending& spending) {
         words.push_back(word);
     }
     words[0] = uint64_t(words.size()) << 1 | a.accepts(s);
-    for (auto& e : a.marks(s))
+    for (auto& e : a.symbols(s))
       if (block[e.to] >= 0) words.push_back(uint64_t(uint32_t(e.symbol)) << 32 | uint32_t(block[e.to]));
     if (words.size() == 1 && !a.accepts(s)) return -1;
     spending.tick();

@@ -1,6 +1,7 @@
 // Deterministic automata without states that make no difference.
 #pragma once
 #include "automaton.h"
+#include "budgets.h"
 
 namespace anneal::grammar {
 

@@ -4,8 +4,10 @@
 #include <array>
 #include <unordered_map>
 
+#include "determinize.h"
 #include "expression_weights.h"
 #include "known_automata.h"
+#include "product.h"
 #include "utf8.h"
 
 namespace anneal::grammar {
@@ -185,7 +187,7 @@ class NetworkBuilder {
 
   void call(Nfa& nfa, int32_t node, int32_t from, int32_t to, int32_t owner) {
     if (weights_.nullable(node)) nfa.skip(from, to);
-    if (weights_.productive(node)) nfa.mark(from, callee(node, owner), to);
+    if (weights_.productive(node)) nfa.symbol(from, callee(node, owner), to);
   }
 
   void embed(Nfa& nfa, const Automaton& part, int32_t from, int32_t to) {
@@ -223,7 +225,7 @@ class NetworkBuilder {
         }
         return;
       }
-      case Op::token: nfa.mark(from, ~n.a, to); return;
+      case Op::token: nfa.symbol(from, ~n.a, to); return;
       case Op::seq: {
         const auto items = e_.operands(node);
         for (size_t i = 0; i < items.size(); ++i) {
@@ -308,15 +310,15 @@ class NetworkBuilder {
   }
 
   template <class Symbol> static Shared with_symbols(const Shared& from, Symbol&& symbol) {
-    if (!from->has_marks()) return from;
+    if (!from->has_symbols()) return from;
     auto out = std::make_shared<Automaton>();
-    std::vector<MarkEdge> marks;
+    std::vector<SymbolEdge> symbols;
     for (int32_t s = 0; s < from->size(); ++s) {
       for (auto& edge : from->edges(s)) out->edge(edge.lo, edge.hi, edge.to);
-      marks.clear();
-      for (auto& mark : from->marks(s)) marks.push_back({symbol(mark.symbol), mark.to});
-      std::sort(marks.begin(), marks.end(), [](auto& a, auto& b) { return a.symbol < b.symbol; });
-      for (auto& mark : marks) out->mark(mark.symbol, mark.to);
+      symbols.clear();
+      for (auto& edge : from->symbols(s)) symbols.push_back({symbol(edge.symbol), edge.to});
+      std::sort(symbols.begin(), symbols.end(), [](auto& a, auto& b) { return a.symbol < b.symbol; });
+      for (auto& edge : symbols) out->symbol_edge(edge.symbol, edge.to);
       out->close_state(from->accepts(s));
     }
     return out;
@@ -341,13 +343,13 @@ class NetworkBuilder {
     net_.rules_.push_back({base, 0});
     for (int32_t s = 0; s < automaton.size(); ++s) {
       for (auto& edge : automaton.edges(s)) net_.edges_.push_back({edge.lo, edge.hi, base + edge.to});
-      for (auto& mark : automaton.marks(s)) {
-        if (mark.symbol < 0)
-          net_.tokens_.push_back({~mark.symbol, base + mark.to});
+      for (auto& edge : automaton.symbols(s)) {
+        if (edge.symbol < 0)
+          net_.tokens_.push_back({~edge.symbol, base + edge.to});
         else
-          net_.calls_.push_back({mark.symbol, base + mark.to});
+          net_.calls_.push_back({edge.symbol, base + edge.to});
       }
-      const bool leads_on = !automaton.edges(s).empty() || !automaton.marks(s).empty();
+      const bool leads_on = !automaton.edges(s).empty() || !automaton.symbols(s).empty();
       net_.states_.push_back({uint32_t(net_.edges_.size()), uint32_t(net_.calls_.size()), uint32_t(net_.tokens_.size()),
                               automaton.accepts(s), automaton.accepts(s) && !leads_on});
     }

@@ -5,6 +5,7 @@
 // is reached can be completed), and no rule calls itself, directly or through others, before a byte was read.
 #pragma once
 #include "automaton.h"
+#include "budgets.h"
 #include "expressions.h"
 
 namespace anneal::grammar {

@@ -105,13 +105,13 @@ bool Slot::take(int32_t token) {
   return true;
 }
 
-void Slot::accept(int32_t token, int most) {
+void Slot::accept(int32_t token, int max_forced) {
   forget();
   given.clear();
   while (token >= 0 && take(token)) {
     // Looked up now, while what was just touched is at hand; the next step asks for it as well.
     token = forced();
-    if (int(given.size()) > most) return;
+    if (int(given.size()) > max_forced) return;
   }
 }
 

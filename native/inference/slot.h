@@ -36,8 +36,8 @@ class Slot {
   // Fills in how the output of that index is to be drawn from its row of logits; what is pointed to stays until
   // accept(). False: nothing can be drawn, because the grammar is too ambiguous to be followed further.
   bool ask(int output, backends::RowRequest& request);
-  // Takes the token that a draw gave, and up to `most` tokens that are forced after it: they become `given`.
-  void accept(int32_t token, int most);
+  // Takes the token that a draw gave, and up to `max_forced` tokens that are forced after it: they become `given`.
+  void accept(int32_t token, int max_forced);
   bool constrained() const { return bool(matcher_); }
   const SamplingParams& params() const { return state_.params(); }
 

@@ -18,13 +18,12 @@ namespace {
 constexpr int64_t kMaxLogitBytes = int64_t(64) << 20;
 constexpr int64_t kMaxStepTokens = 1 << 20;
 
-void check_ids(size_t entry, const char* field, const std::vector<int32_t>& ids, int least, int count,
-               const char* what) {
+void check_ids(size_t entry, const char* field, const std::vector<int32_t>& ids, int min, int count, const char* what) {
   for (size_t i = 0; i < ids.size(); ++i)
-    if (ids[i] < least || ids[i] >= count)
+    if (ids[i] < min || ids[i] >= count)
       throw InvalidInput{entry, field, int64_t(i),
                          "is " + std::to_string(ids[i]) + "; " + what + " are 0 to " + std::to_string(count - 1) +
-                             (least < 0 ? ", -1 is none" : "")};
+                             (min < 0 ? ", -1 is none" : "")};
 }
 
 // A row for every token that is asked about a prompt, else one for the token that a draw follows.
@@ -43,13 +42,13 @@ void check_sequence(size_t i, Sequence& s, const StepLimits& limits) {
   if (s.continues) {
     if (!s.slot || s.slot->latest == 0)
       throw InvalidInput{i, "tokens", -1, "must be given: the slot has no sampled token to go on from"};
-    s.most = 1 + s.slot->latest_jump;
+    s.max_tokens = 1 + s.slot->latest_jump;
   } else {
     if (s.tokens.empty()) throw InvalidInput{i, "tokens", -1, "must not be empty"};
     check_ids(i, "tokens", s.tokens, 0, limits.vocab, "token ids");
-    s.most = int(s.tokens.size());
+    s.max_tokens = int(s.tokens.size());
   }
-  const int64_t end = int64_t(s.position) + s.most;
+  const int64_t end = int64_t(s.position) + s.max_tokens;
   if (end > limits.max_positions)
     throw InvalidInput{i, "tokens", -1,
                        "reach past the model's " + std::to_string(limits.max_positions) + " positions"};
@@ -73,7 +72,7 @@ void check_disjoint(const std::vector<Sequence>& sequences) {
   std::unordered_set<const Slot*> slots;
   for (size_t i = 0; i < sequences.size(); ++i) {
     const Sequence& s = sequences[i];
-    for (int64_t block = s.position / kPage; block * kPage < int64_t(s.position) + s.most; ++block)
+    for (int64_t block = s.position / kPage; block * kPage < int64_t(s.position) + s.max_tokens; ++block)
       if (!written.insert(s.blocks[size_t(block)]).second)
         throw InvalidInput{
             i, "blocks", -1,
@@ -91,7 +90,7 @@ void begin_step(std::vector<Sequence>& sequences, const StepLimits& limits) {
   int64_t tokens = 0;
   for (size_t i = 0; i < sequences.size(); ++i) {
     check_sequence(i, sequences[i], limits);
-    tokens += sequences[i].most;
+    tokens += sequences[i].max_tokens;
     if (tokens > kMaxStepTokens)
       throw InvalidInput{i, "tokens", -1, "are more than 1048576 in this step: cut the prefill into chunks"};
   }

@@ -32,7 +32,7 @@ struct Sequence {
   int state_count = 0;  // of the last so many tokens, the hidden states after the final norm are wanted
 
   // Set by begin_step.
-  int most = 0;                 // tokens at most: those after a draw are known only when the step runs
+  int max_tokens = 0;           // tokens at most: those after a draw are known only when the step runs
   int64_t draw = 0, after = 0;  // its own draw's number; that of the draw it goes on from
 
   // Results. -2: nothing was to be drawn; -1: no token was permitted.

@@ -41,7 +41,7 @@ struct SamplingParams {
 struct SamplingNumber {
   const char* name;
   float SamplingParams::*value;
-  double least, most;
+  double min, max;
 };
 
 inline constexpr SamplingNumber kSamplingNumbers[] = {

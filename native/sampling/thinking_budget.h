@@ -12,8 +12,8 @@ class ThinkingBudget {
  public:
   // `open`, `close`: the tokens that begin and end thoughts, neither empty. `used`: tokens of thoughts that the prompt
   // ends in; -1: it has none that are open.
-  ThinkingBudget(int most, int used, std::vector<int32_t> open, std::vector<int32_t> close)
-      : most_(most), used_(used), open_(std::move(open)), close_(std::move(close)) {}
+  ThinkingBudget(int max_tokens, int used, std::vector<int32_t> open, std::vector<int32_t> close)
+      : max_tokens_(max_tokens), used_(used), open_(std::move(open)), close_(std::move(close)) {}
 
   // The token that must follow these outputs; -1: any may. Outputs that were given to the last call are not looked at
   // again.
@@ -28,7 +28,7 @@ class ThinkingBudget {
     }
     if (closed_ || !thinks()) return -1;
     const auto thoughts = outputs.subspan(start());
-    const int64_t beyond = std::max(used_, 0) + int64_t(thoughts.size()) - most_;
+    const int64_t beyond = std::max(used_, 0) + int64_t(thoughts.size()) - max_tokens_;
     if (beyond < 0) return -1;
     // What has been forced already counts as closing, not as thought.
     for (size_t k = std::min({close_.size() - 1, thoughts.size(), size_t(beyond)}); k > 0; k--)
@@ -44,7 +44,7 @@ class ThinkingBudget {
   bool thinks() const { return used_ >= 0 || from_ != kNone; }
   size_t start() const { return from_ == kNone ? 0 : from_; }
 
-  int most_, used_;
+  int max_tokens_, used_;
   std::vector<int32_t> open_, close_;
   size_t seen_ = 0;      // outputs looked at
   size_t from_ = kNone;  // the first output that is a thought, where the outputs opened them

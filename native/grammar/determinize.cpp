@@ -1,4 +1,4 @@
-#include "automaton.h"
+#include "determinize.h"
 
 #include <algorithm>
 
@@ -8,8 +8,6 @@
 namespace anneal::grammar {
 
 namespace {
-
-// ---- determinisation
 
 class Subsets {
  public:
@@ -75,14 +73,14 @@ class Subsets {
   }
 
   void state(uint32_t set) {
-    steps_.clear(), marks_.clear();
+    steps_.clear(), symbols_.clear();
     bool accepts = false;
     for (uint64_t s : sets_.at(set)) {
       accepts |= int32_t(s) == accept_;
       for (int32_t i = nfa_.head(int32_t(s)); i >= 0; i = nfa_[i].next) {
         const auto& arc = nfa_[i];
         if (arc.kind == Nfa::Arc::bytes) steps_.push_back({arc.lo, arc.hi, arc.to});
-        if (arc.kind == Nfa::Arc::mark) marks_.push_back({arc.symbol, arc.to});
+        if (arc.kind == Nfa::Arc::special) symbols_.push_back({arc.symbol, arc.to});
       }
     }
     std::sort(steps_.begin(), steps_.end(), [](auto& a, auto& b) { return a.lo < b.lo; });
@@ -106,12 +104,12 @@ class Subsets {
       lo = hi + 1;
       std::erase_if(live_, [&](auto& s) { return s.hi < lo; });
     }
-    std::sort(marks_.begin(), marks_.end(), [](auto& a, auto& b) { return a.symbol < b.symbol; });
-    for (size_t i = 0; i < marks_.size();) {
-      const int32_t symbol = marks_[i].symbol;
-      for (; i < marks_.size() && marks_[i].symbol == symbol; ++i) add(marks_[i].to);
-      out_.mark(symbol, number());
-      spending_.bytes(sizeof(MarkEdge));
+    std::sort(symbols_.begin(), symbols_.end(), [](auto& a, auto& b) { return a.symbol < b.symbol; });
+    for (size_t i = 0; i < symbols_.size();) {
+      const int32_t symbol = symbols_[i].symbol;
+      for (; i < symbols_.size() && symbols_[i].symbol == symbol; ++i) add(symbols_[i].to);
+      out_.symbol_edge(symbol, number());
+      spending_.bytes(sizeof(SymbolEdge));
     }
     out_.close_state(accepts);
   }
@@ -125,69 +123,15 @@ class Subsets {
   std::vector<int32_t> work_;
   std::vector<uint64_t> set_;
   std::vector<Step> steps_, live_;
-  std::vector<MarkEdge> marks_;
+  std::vector<SymbolEdge> symbols_;
   SpanSet sets_;
   Automaton out_;
 };
-
-// ---- products
-
-// Products this large come of long counts, which keep nearly all pairs apart: to look for equal ones costs more than it
-// saves.
-constexpr int32_t kNearlyMinimal = 20'000;
-
-// Pairs of states; `subtract`: the second may be -1, which accepts nothing.
-Automaton product(const Automaton& a, const Automaton& b, bool subtract, Spending& spending) {
-  Automaton out;
-  if (a.size() == 0 || (b.size() == 0 && !subtract)) return out;
-  SpanSet pairs;
-  const auto pair = [&](int32_t p, int32_t q) {
-    const uint64_t word[] = {uint64_t(uint32_t(p)) << 32 | uint32_t(q)};
-    const size_t before = pairs.size();
-    const uint32_t number = pairs.intern(word);
-    if (pairs.size() > before) spending.states(1), spending.bytes(64);
-    return int32_t(number);
-  };
-  pair(0, b.size() == 0 ? -1 : 0);
-  for (uint32_t i = 0; i < pairs.size(); ++i) {
-    const uint64_t word = pairs.at(i)[0];
-    const auto p = int32_t(word >> 32), q = int32_t(uint32_t(word));
-    const auto others = q < 0 ? std::span<const ByteEdge>() : b.edges(q);
-    size_t j = 0;
-    for (auto& e : a.edges(p)) {
-      int lo = e.lo;
-      while (j < others.size() && others[j].hi < lo) ++j;
-      for (size_t k = j; lo <= e.hi;) {
-        while (k < others.size() && others[k].hi < lo) ++k;
-        const bool inside = k < others.size() && others[k].lo <= lo;
-        const int end = inside              ? std::min(others[k].hi, e.hi)
-                        : k < others.size() ? std::min(int(others[k].lo) - 1, int(e.hi))
-                                            : e.hi;
-        if (inside)
-          out.edge(uint8_t(lo), uint8_t(end), pair(e.to, others[k].to));
-        else if (subtract)
-          out.edge(uint8_t(lo), uint8_t(end), pair(e.to, -1));
-        spending.bytes(sizeof(ByteEdge));
-        lo = end + 1;
-      }
-    }
-    const bool second = q >= 0 && b.accepts(q);
-    out.close_state(a.accepts(p) && second != subtract);
-  }
-  return out.size() > kNearlyMinimal ? trimmed(out) : minimal(std::move(out), spending);
-}
 
 }  // namespace
 
 Automaton deterministic(const Nfa& nfa, int32_t start, int32_t accept, Spending& spending) {
   return minimal(Subsets(nfa, accept, spending).run(start), spending);
-}
-
-Automaton intersection(const Automaton& a, const Automaton& b, Spending& spending) {
-  return product(a, b, false, spending);
-}
-Automaton difference(const Automaton& a, const Automaton& b, Spending& spending) {
-  return product(a, b, true, spending);
 }
 
 }  // namespace anneal::grammar
