@@ -26,6 +26,7 @@ export async function bundle({ outdir, node = engines.node }) {
     absWorkingDir: ROOT,
     entryPoints: [
       "src/index.ts",
+      "src/ai/index.ts",
       "src/cli/main.ts",
       "src/text/textWorker.ts",
       "src/runtime/onnx/decoderWorker.ts",

@@ -79,7 +79,12 @@ function foreign(text: string): string[] {
     .map(([, name]) => name!)
     .filter((name) => {
       const folderOf = name.split("/", name.startsWith("@") ? 2 : 1).join("/");
-      return name !== "anneal" && !name.startsWith("node:") && !existsSync(join(root, "node_modules", folderOf));
+      return (
+        name !== "anneal" &&
+        name !== "anneal/ai" &&
+        !name.startsWith("node:") &&
+        !existsSync(join(root, "node_modules", folderOf))
+      );
     });
 }
 
@@ -136,7 +141,7 @@ test("programs in the guides pass a strict compiler", () => {
         strict: true,
         noEmit: true,
         skipLibCheck: true,
-        paths: { anneal: [join(root, "src/index.ts")] },
+        paths: { anneal: [join(root, "src/index.ts")], "anneal/ai": [join(root, "src/ai/index.ts")] },
       },
       include: ["*.ts"],
     }),
