@@ -1,6 +1,6 @@
 // What lies on this machine of models of the Hugging Face hub: the cache that its other programs share.
 
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join, relative, sep } from "node:path";
 
@@ -68,6 +68,8 @@ function isWhole(folder: string): boolean {
   const has = (file: string) => existsSync(join(folder, file));
   if (!has("config.json")) return false;
   if (has("model.safetensors")) return true;
+  const graphs = [folder, join(folder, "onnx")].filter(existsSync).flatMap((place) => readdirSync(place));
+  if (graphs.some((file) => file.endsWith(".onnx"))) return true;
   try {
     const index = JSON.parse(readFileSync(join(folder, "model.safetensors.index.json"), "utf8"));
     return Object.values((index as { weight_map: Record<string, string> }).weight_map).every(has);

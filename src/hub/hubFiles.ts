@@ -121,6 +121,8 @@ export function neededFiles(files: readonly HubFile[], include: readonly string[
   const hasSingle = files.some(({ path }) => path === "model.safetensors");
   const isNeeded = ({ path }: HubFile) => {
     if (/^additional_chat_templates\/[^/]+\.jinja$/.test(path)) return true;
+    // Of models that make vectors: what stands behind the decoder.
+    if (/^\d+_\w+\/(config\.json|model\.safetensors)$/.test(path)) return true;
     if (path.includes("/")) return false;
     if (path === INDEX || /^model-\d+-of-\d+\.safetensors$/.test(path)) return !hasSingle;
     if (path.endsWith(".safetensors")) return path === "model.safetensors";

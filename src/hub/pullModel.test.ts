@@ -21,9 +21,16 @@ const files = {
   "pytorch_model.bin": weights.subarray(2),
   "onnx/model.onnx": weights.subarray(3),
   "original/params.json": "{}",
+  "1_Pooling/config.json": "{}",
 };
 const needed = [
-  ...["LICENSE", "additional_chat_templates/tool_use.jinja", "chat_template.jinja", "config.json"],
+  ...[
+    "1_Pooling/config.json",
+    "LICENSE",
+    "additional_chat_templates/tool_use.jinja",
+    "chat_template.jinja",
+    "config.json",
+  ],
   ...["model.safetensors", "tokenizer.json", "tokenizer_config.json"],
 ];
 
@@ -201,6 +208,15 @@ describe("access", () => {
     vi.stubEnv("HF_ENDPOINT", hub.endpoint);
     expect(await failure()).toMatchObject({ code: "hub_no_safetensors", message: expect.stringContaining("GGUF") });
     expect(hub.fetched).toEqual([]);
+  });
+
+  it("a model in ONNX is taken where its graph is asked for", async () => {
+    await hub.close();
+    hub = await LoopbackHub.open("owner/small", { "config.json": "{}", "onnx/model.onnx": weights });
+    vi.stubEnv("HF_ENDPOINT", hub.endpoint);
+    expect(await failure()).toMatchObject({ hint: expect.stringContaining('--include "onnx/*"') });
+    const { path } = await pullModel("owner/small", { include: ["onnx/*"] });
+    expect(cachedModel(parseHubModel("owner/small")!)).toBe(path);
   });
 
   it("HF_HUB_CACHE names the cache", async () => {

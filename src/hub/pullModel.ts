@@ -78,7 +78,7 @@ async function offline(model: HubModel, cache: string): Promise<PulledModel> {
 
 function checkLoadable({ name }: HubModel, files: readonly HubFile[], needed: readonly HubFile[]): void {
   const has = (found: readonly HubFile[], pattern: RegExp) => found.some(({ path }) => pattern.test(path));
-  if (has(needed, /\.safetensors$/) && has(needed, /^config\.json$/)) return;
+  if (has(needed, /^model.*\.safetensors$|\.onnx$/) && has(needed, /^config\.json$/)) return;
   const other = has(files, /\.gguf$/)
     ? "GGUF files"
     : has(files, /\.(bin|pt|pth|onnx)$/)
@@ -88,7 +88,9 @@ function checkLoadable({ name }: HubModel, files: readonly HubFile[], needed: re
     `${name} holds no model in safetensors${other === null ? "" : `, only ${other}`}, so anneal cannot load it`,
     {
       ...{ code: "hub_no_safetensors", param: "name" },
-      hint: "name the repository that it was made from, of which model.safetensors or its parts are a file",
+      hint: has(files, /\.onnx$/)
+        ? 'ask for the graph as well: --include "onnx/*"'
+        : "name the repository that it was made from, of which model.safetensors or its parts are a file",
     },
   );
 }

@@ -115,6 +115,14 @@ describe("logprobs", () => {
       { add_generation_prompt: false },
       { chat_template: "{% for m in messages %}{{ m.content }}{% endfor %}!" },
       { truncate_prompt_tokens: 4 },
+      // A choice that is kept has its thoughts dropped where its conversation is rendered again.
+      {
+        messages: [
+          { role: "user", content: "a" },
+          { role: "assistant", content: "b", reasoning: "c" },
+          { role: "user", content: "d" },
+        ],
+      },
     ]) {
       const answer = await ask({ model: "trained", ...other });
       expect(answer.choices[0]!.prompt_token_ids, JSON.stringify(other)).toEqual(answer.prompt_token_ids);
