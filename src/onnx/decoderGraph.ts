@@ -5,7 +5,7 @@
 
 import type { AttentionSpec, FeedForwardSpec, LayerSpec, ModelSpec } from "../runtime/runtime.js";
 import { BLOCK_VALUES, type CodeBits } from "./blockCodes.js";
-import { Graph, MICROSOFT, type OnnxType } from "./graph.js";
+import { ElementTypes, Graph, MICROSOFT, type OnnxType } from "./graph.js";
 import type { Stream } from "./protobuf.js";
 import { ropeFrequencies } from "./ropeFrequencies.js";
 
@@ -238,13 +238,23 @@ class Decoder {
     const name = "model.embed_tokens.weight";
     const bits = this.codeBits(name);
     if (bits === null) return this.cast(g.op("Gather", [this.weight(name, this.type), ids]), "float32");
+    // In operators that every runtime has: that of ONNX Runtime for this is not in its WebAssembly.
     const { codes, scales } = this.coded(name, bits);
     const [, columns] = this.weights.shape(name) as [number, number];
-    // The head's product takes the same codes with an axis more.
-    const table = g.op("Reshape", [codes, g.integers([-1, (columns * bits) / 8])]);
     const rowScales = g.op("Reshape", [scales, g.integers([-1, columns / BLOCK_VALUES])]);
-    const attributes = { bits, block_size: BLOCK_VALUES, gather_axis: 0, quantize_axis: 1 };
-    return g.op("GatherBlockQuantized", [table, ids, rowScales], attributes, { domain: MICROSOFT });
+    const raw = g.op("Cast", [g.op("Gather", [codes, ids])], { to: ElementTypes.float32 }); // [R, blocks, bytes]
+    const values = g.op("Sub", [bits === 8 ? raw : this.halves(raw), g.float(2 ** (bits - 1))]);
+    const factors = g.op("Unsqueeze", [g.op("Gather", [rowScales, ids]), g.integers([2])]);
+    return g.op("Reshape", [g.op("Mul", [values, factors]), g.integers([-1, columns])]);
+  }
+
+  /** The two numbers of four bits in each of [R, blocks, bytes], lower half first. */
+  private halves(bytes: string): string {
+    const g = this.graph;
+    const upper = g.op("Floor", [g.op("Mul", [bytes, g.float(1 / 16)])]);
+    const lower = g.op("Sub", [bytes, g.op("Mul", [upper, g.float(16)])]);
+    const pair = [lower, upper].map((half) => g.op("Unsqueeze", [half, g.integers([3])]));
+    return g.op("Reshape", [g.op("Concat", pair, { axis: 3 }), g.integers([0, 0, BLOCK_VALUES])]);
   }
 
   /** Weights are [outputs, inputs], as Hugging Face stores them. */
