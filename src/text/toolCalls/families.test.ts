@@ -126,6 +126,7 @@ describe("granite", () => {
     }
     const cut = '<|tool_call|>[{"name": "f", "arguments": {"x": 1}}, {"name": "g", "arg';
     expectParsed("granite", cut, ', {"name": "g", "arg', ["f", '{"x": 1}']);
+    expectParsed("granite", '<|tool_call|>[{"name": "f", "arguments": {}}, ', "", ["f", "{}"]);
   });
 });
 

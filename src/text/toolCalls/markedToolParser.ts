@@ -52,7 +52,8 @@ export class MarkedToolParser implements ToolParser {
   flush(): ToolDelta {
     const { state, held } = this;
     this.held = "";
-    if (state === "start" || state === "opening") this.collector.addContent(held);
+    // A comma that no call came after is nobody's.
+    if (state === "start" || (state === "opening" && !/^\s*,/.test(held))) this.collector.addContent(held);
     else if (state === "call") this.collector.breakOff();
     else if (state === "text") {
       const rest = this.opening.flush();
@@ -81,9 +82,9 @@ export class MarkedToolParser implements ToolParser {
   }
 
   private readStart(text: string): string {
+    if (text.trimStart() === "") return this.hold(this.held + text);
     const all = this.take(text);
     const first = all.trimStart();
-    if (first === "") return this.hold(all);
     if (first.startsWith("[")) return this.opened("", all.slice(0, all.length - first.length), first);
     this.state = "text";
     return all;
@@ -105,7 +106,7 @@ export class MarkedToolParser implements ToolParser {
     return this.hold(before, after);
   }
 
-  /** Between a mark and its first call stand white space and the bracket of a list. */
+  /** Between a mark and its first call stand white space and the bracket of a list; between two calls of a list, white space. */
   private readOpening(text: string): string {
     const space = /^\s*/.exec(text)![0];
     const rest = text.slice(space.length);
@@ -132,14 +133,17 @@ export class MarkedToolParser implements ToolParser {
 
   /** After a call of several stands another one, or their end. */
   private readNext(text: string): string {
+    if (text.trimStart() === "") return this.hold(this.held + text);
     const all = this.take(text);
     const rest = all.trimStart();
-    if (rest === "") return this.hold(all);
     if (this.inList) {
       const another = /^,\s*(?=\S)/.exec(rest);
       if (another !== null)
         return this.begin(all.slice(0, all.length - rest.length) + another[0], rest.slice(another[0].length));
-      if (/^,\s*$/.test(rest)) return this.hold(all);
+      if (/^,\s*$/.test(rest)) {
+        this.state = "opening";
+        return this.hold(all);
+      }
     } else if (/^[A-Za-z_]/.test(rest)) {
       return this.begin(all.slice(0, all.length - rest.length), rest);
     }

@@ -155,7 +155,7 @@ const longCalls: Record<ToolFormat, string> = {
   granite: `${"<|tool_call|>[".repeat(3_000)}${space}{"name": "f", "arguments": {"x": "${long}"}}]`,
   mistral: `${"[TOOL_CALLS]".repeat(3_000)}${space}f[ARGS]{"x": "${long}"}`,
   phi4: `${"functools[".repeat(3_000)}${space}{"name": "f", "arguments": {"x": "${long}"}}]`,
-  pythonic: `[${"f(), ".repeat(3_000)}${space}f(x="${long}")]`,
+  pythonic: `${space.repeat(5)}[${"f(), ".repeat(3_000)}f(),${space.repeat(5)}f()${space.repeat(5)},f(x="${long}")]`,
 };
 
 it.each(TOOL_FORMATS)("long answers take time that grows with them: %s", (format) => {
