@@ -10,6 +10,7 @@ import * as completions from "../src/schemas/completions.js";
 import * as embeddings from "../src/schemas/embeddings.js";
 import * as health from "../src/schemas/health.js";
 import * as jobs from "../src/schemas/jobs.js";
+import * as loraAdapters from "../src/schemas/loraAdapters.js";
 import * as models from "../src/schemas/models.js";
 import * as pages from "../src/schemas/pages.js";
 import * as publish from "../src/schemas/publish.js";
@@ -36,6 +37,7 @@ const schemasOf = (module: object): Schemas =>
 const FILES: readonly [file: string, from: string, schemas: Schemas][] = [
   ["chat", "chat.ts and completions.ts", [...schemasOf(chat), ...schemasOf(completions)]],
   ["responses", "responses.ts", schemasOf(responses)],
+  ["loraAdapters", "loraAdapters.ts", schemasOf(loraAdapters)],
   ["embeddings", "embeddings.ts", schemasOf(embeddings)],
   ["tokens", "tokens.ts", schemasOf(tokens)],
   ["artifacts", "artifacts.ts", schemasOf(artifacts)],
@@ -80,7 +82,7 @@ export function generatedFiles(): Map<string, string> {
     ...inferenceRoutes,
     ...responseRoutes,
     ...previewRoutes,
-    ...operationRoutes(() => [], new HttpMetrics()),
+    ...operationRoutes(() => ({}), new HttpMetrics()),
   ];
   texts.set(
     join(root, "src", "schemas", "README.md"),

@@ -8,6 +8,7 @@ import type { Chat } from "./engine/resources/chat.js";
 import type { Checkpoints } from "./engine/resources/checkpoints.js";
 import type { Embeddings } from "./engine/resources/embeddings.js";
 import type { Keys } from "./engine/resources/keys.js";
+import type { LoraAdapters } from "./engine/resources/loraAdapters.js";
 import type { Models } from "./engine/resources/models.js";
 import type { Resources } from "./engine/resources/resources.js";
 import type { Responses } from "./engine/resources/responses.js";
@@ -38,6 +39,8 @@ export class Engine implements AnnealClient, ServedEngine {
   declare readonly embeddings: Embeddings;
   /** Models that are trained. */
   declare readonly models: Models;
+  /** Adapters by name, as vLLM loads and unloads them. */
+  declare readonly loraAdapters: LoraAdapters;
   /** The steps of those models. */
   declare readonly checkpoints: Checkpoints;
   /** Reinforcement learning jobs, and what jobs of either kind have in common. */

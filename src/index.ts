@@ -23,6 +23,7 @@ export type * from "./types/home.js";
 export type * from "./types/hub.js";
 export type * from "./types/inspection.js";
 export type * from "./types/logger.js";
+export type * from "./types/loraAdapters.js";
 export type * from "./types/messages.js";
 export type * from "./types/models.js";
 export type * from "./types/onnx.js";

@@ -145,6 +145,14 @@ export async function connect(url: string, options: { apiKey: string }): Promise
     fetch: http.fetch,
     chat: { completions: completions(http) },
     responses: responses(http),
+    loraAdapters: {
+      async load(body, options) {
+        await http.send("/v1/load_lora_adapter", { method: "POST", body, ...options });
+      },
+      async unload(body, options) {
+        await http.send("/v1/unload_lora_adapter", { method: "POST", body, ...options });
+      },
+    },
     embeddings: { create: (params, options) => post("/v1/embeddings", params, options) },
     models: {
       create: (params, options) => post<Model>(`${preview}/models`, params, options),

@@ -20,6 +20,7 @@ import {
   refusedWhile,
   report,
 } from "./middleware.js";
+import { openApiDocument } from "./openapi.js";
 import { previewRoutes } from "./previewRoutes.js";
 import { responseRoutes } from "./responseRoutes.js";
 import type { Route } from "./route.js";
@@ -73,8 +74,13 @@ export function application(engine: ServedEngine, options: ServerOptions): (requ
     ...inferenceRoutes,
     ...responseRoutes,
     ...previewRoutes,
-    ...operationRoutes(() => routes, http),
+    ...operationRoutes(() => document(), http),
   ];
+  let told: ReturnType<typeof openApiDocument> | undefined;
+  const document = () => {
+    told ??= openApiDocument(routes, openRoutes);
+    return told;
+  };
   const basePath = (options.basePath ?? "").replace(/\/+$/, "");
   const app = new Hono<Environment>({ strict: true, getPath: (request) => pathBelow(basePath, request) });
   const keyed = authenticated(engine);
@@ -116,7 +122,7 @@ export function application(engine: ServedEngine, options: ServerOptions): (requ
     for (const route of here) app.on(route.method, path, keyed, answer(route));
     app.all(path, keyed, otherMethods(here.map(({ method }) => method)));
   }
-  for (const { methods, path, open } of openRoutes) app.on([...methods], path, () => open(engine));
+  for (const { methods, path, open } of openRoutes) app.on([...methods], path, () => open(engine, document));
   app.all("*", keyed, ({ req }) => {
     throw new NotFoundError(`there is nothing at ${req.path}`, { code: "unknown_path" });
   });

@@ -7,14 +7,16 @@ import { chatCompletionCreate } from "../schemas/chat.js";
 import { chatCompletion, chatCompletionChunk } from "../schemas/completions.js";
 import * as embeddings from "../schemas/embeddings.js";
 import * as health from "../schemas/health.js";
+import * as loraAdapters from "../schemas/loraAdapters.js";
 import * as models from "../schemas/models.js";
 import * as tokens from "../schemas/tokens.js";
 import type { ChatCompletionCreateParams } from "../types/chat.js";
 import type { EmbeddingCreateParams } from "../types/embeddings.js";
+import type { LoraAdapterLoadParams, LoraAdapterUnloadParams } from "../types/loraAdapters.js";
 import type { DetokenizeParams, TokenizeParams } from "../types/tokens.js";
+import { docsPage } from "./docsPage.js";
 import type { HttpMetrics } from "./httpMetrics.js";
 import { renderMetrics } from "./metricsText.js";
-import { openApiDocument } from "./openapi.js";
 import type { Call, OpenRoute, Route } from "./route.js";
 import { chunkEvents, streamed } from "./sse.js";
 
@@ -86,6 +88,30 @@ export const inferenceRoutes: readonly Route[] = [
   },
   {
     method: "POST",
+    path: "/v1/load_lora_adapter",
+    summary: "Load an adapter under a name, or replace the one of that name",
+    body: loraAdapters.loraAdapterLoad,
+    mediaType: "text/plain",
+    handle: async ({ as, json }) => {
+      const body = (await json()) as LoraAdapterLoadParams;
+      await as.loraAdapters.load(body);
+      return new Response(`Success: LoRA adapter '${body.lora_name}' added successfully.`);
+    },
+  },
+  {
+    method: "POST",
+    path: "/v1/unload_lora_adapter",
+    summary: "Unload the adapter of a name",
+    body: loraAdapters.loraAdapterUnload,
+    mediaType: "text/plain",
+    handle: async ({ as, json }) => {
+      const body = (await json()) as LoraAdapterUnloadParams;
+      await as.loraAdapters.unload(body);
+      return new Response(`Success: LoRA adapter '${body.lora_name}' removed successfully.`);
+    },
+  },
+  {
+    method: "POST",
     path: "/tokenize",
     summary: "The tokens of a text, or of the prompt that a conversation becomes",
     bodyLimit: "chat",
@@ -116,6 +142,19 @@ export const openRoutes: readonly OpenRoute[] = [
   { methods: ["GET", "POST"], path: "/ping", summary: "The same", open: probe },
   {
     methods: ["GET"],
+    path: "/docs",
+    summary: "What there is, for people: a page that needs nothing but itself",
+    mediaType: "text/html",
+    open: (_, document) =>
+      new Response(docsPage(document()), {
+        headers: {
+          "content-type": "text/html; charset=utf-8",
+          "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'",
+        },
+      }),
+  },
+  {
+    methods: ["GET"],
     path: "/version",
     summary: "The version of the package",
     response: health.version,
@@ -129,9 +168,8 @@ function total(families: readonly MetricFamily[], name: string): number {
   return samples.reduce((sum, sample) => sum + ("value" in sample ? sample.value : 0), 0);
 }
 
-/** The parts of the face that tell of the engine and the server; `routes` are all there are, for the document. */
-export function operationRoutes(routes: () => readonly Route[], http: HttpMetrics): readonly Route[] {
-  let document: object | undefined;
+/** The parts of the face that tell of the engine and the server; `document` is OpenAPI's. */
+export function operationRoutes(document: () => object, http: HttpMetrics): readonly Route[] {
   return [
     {
       method: "GET",
@@ -177,10 +215,7 @@ export function operationRoutes(routes: () => readonly Route[], http: HttpMetric
       path: "/openapi.json",
       summary: "This document",
       response: z.looseObject({}),
-      handle: async () => {
-        document ??= openApiDocument(routes(), openRoutes);
-        return document;
-      },
+      handle: async () => document(),
     },
   ];
 }

@@ -127,12 +127,18 @@ function failures(path: string, components: Components): Json {
     content: json(components.schema(schema, "output")),
   });
   return {
+    400: answer("The request cannot be understood: it broke off, or asks for what is not possible in this state", body),
     401: answer("No API key, or none that is valid", body),
+    403: answer("Not permitted to the bearer of this key", body),
+    404: answer("There is no such thing, or none that the bearer of this key may see", body),
+    405: answer("Another method; the header `allow` names those that are possible", body),
+    409: answer("A name is taken, or the state of things does not allow it", body),
+    413: answer("The body is too large", body),
     422: answer("The request is not as it should be", errors.validationBody),
-    default: answer(
-      "Failure: 403 not permitted, 404 not found, 405 another method, 409 conflict, 413 too large a body, 429 too many requests, 499 broken off, 500 a fault of the engine, 503 closing or out of room",
-      body,
-    ),
+    429: answer("As many requests wait as may; try again after what `retry-after` says, in seconds", body),
+    500: answer("A fault of the engine", body),
+    503: answer("Closing, draining, out of room, or without something that it needs", body),
+    default: answer("Any other failure: 499 where the client broke off", body),
   };
 }
 

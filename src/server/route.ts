@@ -58,7 +58,8 @@ export interface Route {
 export interface OpenRoute
   extends Pick<Route, "path" | "summary" | "response" | "events" | "eventsAreNamed" | "mediaType"> {
   methods: readonly ("GET" | "POST")[];
-  open(engine: ServedEngine): Promise<Response> | Response;
+  /** `document`: the OpenAPI document of all routes. */
+  open(engine: ServedEngine, document: () => Record<string, unknown>): Promise<Response> | Response;
 }
 
 /** The route's path as OpenAPI writes it. */

@@ -8,6 +8,7 @@ import type {
 } from "./chat.js";
 import type { EmbeddingCreateParams, EmbeddingList } from "./embeddings.js";
 import type { HealthReport, SystemReport } from "./health.js";
+import type { LoraAdapterLoadParams, LoraAdapterUnloadParams } from "./loraAdapters.js";
 import type {
   ApiKey,
   ApiKeyCreated,
@@ -70,6 +71,14 @@ export interface ChatCompletionsResource {
     params: ChatCompletionCreateParams,
     options?: RequestOptions,
   ): Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>>;
+}
+
+/** Adapters by name, as vLLM has them: models of the project "lora" in the caller's entity. */
+export interface LoraAdaptersResource {
+  /** Loads a PEFT adapter, or replaces one in place. NotFoundError for a folder that the caller may not read. */
+  load(params: LoraAdapterLoadParams, options?: RequestOptions): Promise<void>;
+  /** Removes it. NotFoundError when there is none of the name. */
+  unload(params: LoraAdapterUnloadParams, options?: RequestOptions): Promise<void>;
 }
 
 /** Texts to vectors. */
@@ -224,6 +233,8 @@ export interface AnnealClient {
   readonly embeddings: EmbeddingsResource;
   /** Models that are trained. */
   readonly models: ModelsResource;
+  /** Adapters by name, as vLLM loads and unloads them. */
+  readonly loraAdapters: LoraAdaptersResource;
   /** The steps of those models. */
   readonly checkpoints: CheckpointsResource;
   /** Reinforcement learning jobs, and what jobs of either kind have in common. */

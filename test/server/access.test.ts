@@ -17,6 +17,10 @@ const id = "5f0a8f3c-6a51-4a3e-9c55-6d7f0f8f2a10";
 const endpoints = [
   ["POST", "/v1/chat/completions"],
   ["POST", "/v1/chat/completions/"],
+  ["POST", "/v1/responses"],
+  ["POST", "/v1/embeddings"],
+  ["POST", "/v1/load_lora_adapter"],
+  ["POST", "/v1/unload_lora_adapter"],
   ["POST", "/v1/preview/models"],
   ["DELETE", `/v1/preview/models/${id}`],
   ["DELETE", `/v1/preview/models/${id}/checkpoints`],

@@ -26,6 +26,8 @@ export interface Body {
 }
 
 interface Operation {
+  summary: string;
+  responses: Record<string, unknown>;
   requestBody: {
     content: { "application/json": { schema: { $ref: string } } };
   };

@@ -147,7 +147,7 @@ test("says what chat completions, tokens and the side routes answer", async () =
   await success("POST", "/detokenize", { tokens });
   for (const path of ["/v1/health", "/v1/system-check", "/load", "/metrics", "/openapi.json"])
     await success("GET", path);
-  for (const path of ["/health", "/ping", "/version"]) await success("GET", path);
+  for (const path of ["/health", "/ping", "/version", "/docs"]) await success("GET", path);
   await success("POST", "/ping");
 });
 
@@ -245,6 +245,8 @@ test("says what models, jobs, events and everything around them answer", async (
   await success("POST", `${model}/export`, { path: join(server.home, "out"), step: 1 });
   const imported = { project: "p", name: "again", base_model: "anneal/tiny", path: join(server.home, "out") };
   await success("POST", "/v1/preview/models/import", imported);
+  await success("POST", "/v1/load_lora_adapter", { lora_name: "again", lora_path: join(server.home, "out") });
+  await success("POST", "/v1/unload_lora_adapter", { lora_name: "again" });
   await success("POST", `${model}/rollback`, { step: 1 });
   await success("DELETE", `${model}/checkpoints`, { steps: [2, 99] });
 

@@ -6,6 +6,7 @@ import { Chat } from "./chat.js";
 import { Checkpoints } from "./checkpoints.js";
 import { Embeddings } from "./embeddings.js";
 import { Keys } from "./keys.js";
+import { LoraAdapters } from "./loraAdapters.js";
 import { Models } from "./models.js";
 import { Responses } from "./responses.js";
 import { SftTrainingJobs } from "./sftTrainingJobs.js";
@@ -20,6 +21,7 @@ export class Resources {
   readonly responses: Responses;
   readonly embeddings: Embeddings;
   readonly models: Models;
+  readonly loraAdapters: LoraAdapters;
   readonly checkpoints: Checkpoints;
   readonly trainingJobs: TrainingJobs;
   readonly sftTrainingJobs: SftTrainingJobs;
@@ -38,6 +40,7 @@ export class Resources {
     this.responses = new Responses(core, view);
     this.embeddings = new Embeddings(core, view);
     this.models = new Models(core, view);
+    this.loraAdapters = new LoraAdapters(core, view);
     this.checkpoints = new Checkpoints(core, view);
     this.trainingJobs = new TrainingJobs(core, view);
     this.sftTrainingJobs = new SftTrainingJobs(core, view);
