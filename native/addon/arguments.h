@@ -71,7 +71,7 @@ class Argument {
 };
 
 // The value of one of a few names.
-template <class T> T one_of(const Argument& argument, std::initializer_list<std::pair<const char*, T>> choices) {
+template <class T> T one_of(const Argument& argument, const std::vector<std::pair<const char*, T>>& choices) {
   const auto name = argument.text(64);
   std::string known;
   for (auto& [choice, value] : choices) {

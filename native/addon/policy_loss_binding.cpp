@@ -23,7 +23,10 @@ PolicyLossSettings settings_of(const Argument& settings) {
   const auto flag = [&](const char* name) { return settings.field(name, [](Argument a) { return a.boolean(); }); };
   PolicyLossSettings s;
   s.objective = settings.field("objective", [](Argument a) {
-    return one_of<PolicyObjective>(a, {{"cispo", PolicyObjective::cispo}, {"ppo", PolicyObjective::ppo}});
+    std::vector<std::pair<const char*, const PolicyObjective*>> known;
+    for (const PolicyObjective& objective : training::policy_objectives())
+      known.emplace_back(objective.name, &objective);
+    return one_of<const PolicyObjective*>(a, known);
   });
   s.level = settings.field("level", [](Argument a) {
     return one_of<ImportanceLevel>(a, {{"token", ImportanceLevel::token},

@@ -9,6 +9,19 @@ namespace anneal::training {
 
 namespace {
 
+// The clipped ratio, held constant, weights the logprob.
+PolicyTerm cispo(double, double clipped, double advantage, double logprob) {
+  return {-clipped * advantage * logprob, 0, -clipped * advantage};
+}
+
+// The smaller of ratio and clipped ratio, times the advantage.
+PolicyTerm ppo(double ratio, double clipped, double advantage, double) {
+  const bool active = clipped == ratio || ratio * advantage < clipped * advantage;
+  return {-std::min(ratio * advantage, clipped * advantage), active ? -advantage : 0, 0};
+}
+
+constexpr PolicyObjective kObjectives[] = {{"cispo", cispo}, {"ppo", ppo}};
+
 struct Segment {
   double difference = 0;  // sum of new - old, then its mean
   double gradient = 0;    // sum over its tokens of d(loss)/d(log sequence ratio)
@@ -112,6 +125,8 @@ void ratio_metrics(const std::vector<Token>& tokens, PolicyLossMetrics& out) {
 
 }  // namespace
 
+std::span<const PolicyObjective> policy_objectives() { return kObjectives; }
+
 PolicyLossMetrics policy_loss(const PolicyLossRow& row, const PolicyLossSettings& settings, float* dlogprobs) {
   check(row, settings);
   std::fill(dlogprobs, dlogprobs + row.count, 0.0f);
@@ -161,15 +176,7 @@ PolicyLossMetrics policy_loss(const PolicyLossRow& row, const PolicyLossSettings
 
     const double advantage = token.advantage - settings.tau * token.difference;
     const double bounded = std::min(std::max(ratio, lo), hi);
-    double term, dterm_dratio = 0, dterm_dlogprob = 0;
-    if (settings.objective == PolicyObjective::ppo) {
-      term = -std::min(ratio * advantage, bounded * advantage);
-      const bool active = bounded == ratio || ratio * advantage < bounded * advantage;
-      if (active) dterm_dratio = -advantage;
-    } else {
-      term = -bounded * advantage * token.logprob;
-      dterm_dlogprob = -bounded * advantage;
-    }
+    const PolicyTerm term = settings.objective->term(ratio, bounded, advantage, token.logprob);
     double scale = token.weight;
     if (settings.truncation > 0) {
       double r = ratio;
@@ -179,9 +186,9 @@ PolicyLossMetrics policy_loss(const PolicyLossRow& row, const PolicyLossSettings
       }
       scale *= std::min(r, settings.truncation);
     }
-    loss += term * scale;
-    gradient[i] = scale * (dterm_dlogprob + dterm_dratio * by_token);
-    segment.gradient += scale * dterm_dratio * by_segment;
+    loss += term.value * scale;
+    gradient[i] = scale * (term.by_logprob + term.by_ratio * by_token);
+    segment.gradient += scale * term.by_ratio * by_segment;
     if (row.entropies) entropy += static_cast<double>(row.entropies[token.index]) * token.weight;
   }
   for (size_t i = 0; i < tokens.size(); ++i) {

@@ -5,17 +5,30 @@
 // kept, sums in float64.
 #pragma once
 #include <cstdint>
+#include <span>
 
 namespace anneal::training {
 
-enum class PolicyObjective : uint8_t { cispo, ppo };
+// What a token adds to the loss, and the derivatives of that by the ratio (where that is not held constant) and by the
+// logprob.
+struct PolicyTerm {
+  double value, by_ratio, by_logprob;
+};
+// `clipped`: the ratio within the clip bounds.
+struct PolicyObjective {
+  const char* name;
+  PolicyTerm (*term)(double ratio, double clipped, double advantage, double logprob);
+};
+// The default first.
+std::span<const PolicyObjective> policy_objectives();
+
 // Which ratio is clipped: of the token, of its whole segment (geometric mean), or a mean of the two.
 enum class ImportanceLevel : uint8_t { token, sequence, average, geometric_average };
 // Whose log-probabilities the KL-shaped advantage compares with the reference.
 enum class KlSource : uint8_t { sample, current_learner };
 
 struct PolicyLossSettings {
-  PolicyObjective objective = PolicyObjective::cispo;
+  const PolicyObjective* objective = &policy_objectives()[0];
   ImportanceLevel level = ImportanceLevel::token;
   double clip_low = 0, clip_high = 5;  // bounds of the ratio: 1 - epsilon, 1 + epsilon_high
   double ratio_cap = 0;                // > 0: the ratio is at most this, for every token

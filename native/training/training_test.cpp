@@ -239,6 +239,26 @@ void weighs_policies() {
   const PolicyLossMetrics metrics = policy_loss(row, {}, d);
   expect(metrics.ratio_mean == 1 && metrics.ratio_exact_share == 1, "fresh samples have ratios of exactly one");
   expect(d[0] < 0 && d[1] > 0 && d[0] == -d[1], "and gradients by advantage alone");
+
+  // Every objective's derivatives are differences of its term, on both sides of the clip bounds.
+  for (const PolicyObjective& objective : policy_objectives())
+    for (double ratio : {0.5, 0.9, 1.1, 1.7})
+      for (double advantage : {-2.0, 3.0}) {
+        const double clipped = std::clamp(ratio, 0.8, 1.2), logprob = -1.5, step = 1e-6;
+        const bool inside = clipped == ratio;
+        const auto value = [&](double r, double l) {
+          return objective.term(r, inside ? r : clipped, advantage, l).value;
+        };
+        const PolicyTerm term = objective.term(ratio, clipped, advantage, logprob);
+        const double by_logprob = (value(ratio, logprob + step) - value(ratio, logprob - step)) / (2 * step);
+        expect(std::abs(by_logprob - term.by_logprob) < 1e-6,
+               std::string(objective.name) + ": derivative by the logprob");
+        // One that holds the ratio constant has none by it.
+        const double by_ratio = (value(ratio + step, logprob) - value(ratio - step, logprob)) / (2 * step);
+        expect(term.by_ratio == 0 ? !inside || term.by_logprob != 0 || by_ratio == 0
+                                  : std::abs(by_ratio - term.by_ratio) < 1e-6,
+               std::string(objective.name) + ": derivative by the ratio");
+      }
 }
 
 }  // namespace

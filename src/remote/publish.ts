@@ -2,6 +2,7 @@
 
 import { join, posix, win32 } from "node:path";
 import { NotFoundError, RemoteServerError, ValidationError } from "../errors.js";
+import { samplingNumbers } from "../samplingNumbers.js";
 import { modelPublish } from "../schemas/publish.js";
 import { validate } from "../schemas/validate.js";
 import type { ChatCompletion, ChatCompletionCreateParamsNonStreaming, ChatMessageParam } from "../types/chat.js";
@@ -127,14 +128,10 @@ async function compare(
     model: served,
     messages: (check.messages as ChatMessageParam[] | null | undefined) ?? [{ role: "user", content: QUESTION }],
     max_tokens: check.max_tokens ?? DEFAULT_TOKENS,
-    temperature: 0,
     // Whatever defaults the folders of the two name.
-    top_p: 1,
+    ...Object.fromEntries(samplingNumbers.map(({ name, neutral }) => [name, neutral])),
+    temperature: 0,
     top_k: -1,
-    min_p: 0,
-    repetition_penalty: 1,
-    frequency_penalty: 0,
-    presence_penalty: 0,
     logprobs: true,
     top_logprobs: 2,
     return_token_ids: true,

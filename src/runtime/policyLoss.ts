@@ -1,5 +1,7 @@
 // The policy-gradient loss in native code: arithmetic over log-probabilities that are already known.
 
+import type { PolicyLossName } from "../policyLosses.js";
+
 /**
  * What shares one reduction, all completions of a trajectory group laid end to end. Arrays have one length; entry t is
  * about one predicted token, in every array the same.
@@ -22,7 +24,7 @@ export interface PolicyLossRow {
 }
 
 export interface PolicyLossSettings {
-  objective: "cispo" | "ppo";
+  objective: PolicyLossName;
   /** Which ratio is clipped: of the token, of its sequence (geometric mean), or a mean of the two. */
   level: "token" | "sequence" | "average" | "geometric_average";
   /** Bounds of the ratio. */

@@ -1,10 +1,13 @@
 import { z } from "zod";
+import { describePolicyLosses, policyLossNames } from "../policyLosses.js";
 import { documentedAs, field, named, open, typed } from "./fields.js";
 import { list, map } from "./limited.js";
 import { uuid } from "./names.js";
 import { orderedPageQuery } from "./pages.js";
 import { trajectoryGroups, trajectoryMessage, trajectoryTools } from "./trajectories.js";
 import { settingsObject } from "./validate.js";
+
+const clip = (value: number) => (Number.isInteger(value) ? value.toFixed(1) : String(value));
 
 export const MAX_RUN_NAME = 256;
 /** Of a 64-bit integer with its sign, and room to spare. */
@@ -64,17 +67,17 @@ export const experimentalConfig = named(
     ),
     ...validationConfig.shape,
     loss_fn: field(
-      z.enum(["cispo", "ppo"]).nullish(),
-      '"cispo": the clipped ratio, held constant, weights the logprob. "ppo": the smaller of ratio and clipped ratio, times the advantage. Default: "cispo", or what `ppo` says.',
+      z.enum(policyLossNames).nullish(),
+      `${describePolicyLosses(({ meaning }, name) => `"${name}": ${meaning}.`).join(" ")} Default: "${policyLossNames[0]}", or what \`ppo\` says.`,
     ),
     ppo: field(z.boolean().nullish(), "true: the ppo loss, unless `loss_fn` says otherwise.", { default: false }),
     epsilon: field(
       fraction.nullish(),
-      "Lower clip: the ratio is kept above 1 - epsilon. Default: 1.0 (cispo), 0.2 (ppo).",
+      `Lower clip: the ratio is kept above 1 - epsilon. Default: ${describePolicyLosses(({ epsilon }, name) => `${clip(epsilon)} (${name})`).join(", ")}.`,
     ),
     epsilon_high: field(
       fraction.nullish(),
-      "Upper clip: the ratio is kept below 1 + epsilon_high. Default: 4.0 (cispo), `epsilon` (ppo).",
+      `Upper clip: the ratio is kept below 1 + epsilon_high. Default: ${describePolicyLosses(({ epsilonHigh }, name) => `${epsilonHigh === null ? "`epsilon`" : clip(epsilonHigh)} (${name})`).join(", ")}.`,
     ),
     advantage_balance: field(
       z.number().min(-1).max(1).nullish(),

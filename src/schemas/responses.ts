@@ -1,6 +1,7 @@
 // The Responses API: what is asked for and what is answered. A response is a chat request with another face.
 
 import { z } from "zod";
+import { type SamplingName, samplingNumbers } from "../samplingNumbers.js";
 import { chatFields, flag, freeObject, MAX_MESSAGES, MAX_PARTS, MAX_TOOLS, optional } from "./chat.js";
 import { byDefault, extending, field, named, open, optionalInType, shared, typed } from "./fields.js";
 import { list, looseObject, map } from "./limited.js";
@@ -117,13 +118,7 @@ const INCLUDABLE = [
 /** What a response has of a chat completion, with the same meaning. */
 const sampling = chatFields.pick({
   model: true,
-  temperature: true,
-  top_p: true,
-  top_k: true,
-  min_p: true,
-  repetition_penalty: true,
-  frequency_penalty: true,
-  presence_penalty: true,
+  ...(Object.fromEntries(samplingNumbers.map(({ name }) => [name, true])) as Record<SamplingName, true>),
   logit_bias: true,
   seed: true,
   stop: true,

@@ -1,6 +1,7 @@
 // What an RL job's configuration means: every field of `experimental_config`, absent or null standing for its default.
 
 import { ValidationError, type ValidationIssue } from "../errors.js";
+import { POLICY_LOSSES } from "../policyLosses.js";
 import type { PolicyLossSettings } from "../runtime/runtime.js";
 import type { ExperimentalConfig } from "../types/training.js";
 import type { LearningRateSettings } from "./learningRates.js";
@@ -60,9 +61,9 @@ export function resolvePolicy(given: ExperimentalConfig | null | undefined, curr
 
   // `loss_fn` wins over `ppo`, and either of the two scaling switches turns scaling off.
   const objective = config.loss_fn ?? (config.ppo === true ? "ppo" : "cispo");
-  const ppo = objective === "ppo";
-  const epsilon = number("epsilon", ppo ? 0.2 : 1, notNegative, atLeastZero);
-  const epsilonHigh = number("epsilon_high", ppo ? epsilon : 4, notNegative, atLeastZero);
+  const defaults = POLICY_LOSSES[objective];
+  const epsilon = number("epsilon", defaults.epsilon, notNegative, atLeastZero);
+  const epsilonHigh = number("epsilon_high", defaults.epsilonHigh ?? epsilon, notNegative, atLeastZero);
   const cap = "max_negative_advantage_importance_sampling_weight";
   if (config.kimi_k2_tau != null && config.variant_k2_tau != null && config.kimi_k2_tau !== config.variant_k2_tau) {
     reject("variant_k2_tau", "contradicts kimi_k2_tau, of which it is another spelling");

@@ -1,6 +1,7 @@
 // What the four verbs are given, checked before anything is computed.
 
 import { BadRequestError } from "../errors.js";
+import { isPolicyLoss, type PolicyLossName, policyLossNames } from "../policyLosses.js";
 import { isName } from "../schemas/names.js";
 import type {
   FullSessionOptions,
@@ -29,8 +30,7 @@ const POLICY_SETTINGS = [
 ];
 type LossName = Extract<LossChoice, { loss: string }>["loss"];
 const SETTINGS: Readonly<Record<LossName, readonly string[]>> = {
-  cispo: POLICY_SETTINGS,
-  ppo: POLICY_SETTINGS,
+  ...(Object.fromEntries(policyLossNames.map((name) => [name, POLICY_SETTINGS])) as Record<PolicyLossName, string[]>),
   cross_entropy: ["loss"],
   dpo: ["loss", "beta"],
 };
@@ -83,7 +83,7 @@ export function checkLoss(choice: LossChoice, rows: readonly TrainingRow[]): voi
     if (beta !== undefined && !(Number.isFinite(beta) && beta > 0))
       throw bad("beta", `beta must be above 0, got ${beta}`);
   }
-  if (choice.loss !== "cispo" && choice.loss !== "ppo") return;
+  if (!isPolicyLoss(choice.loss)) return;
   const r = rows.findIndex((row) => row.advantages == null);
   if (r >= 0) throw bad(`rows.${r}.advantages`, `rows.${r}.advantages is missing: ${choice.loss} needs one per token`);
 }

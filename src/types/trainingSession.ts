@@ -42,7 +42,7 @@ export type PolicyLossOptions = Pick<
  */
 export type LossChoice =
   /** Every row is one sequence of the sequence-level ratios; the mean is over all trained tokens of the call. */
-  | ({ loss: "cispo" | "ppo" } & PolicyLossOptions)
+  | ({ loss: NonNullable<ExperimentalConfig["loss_fn"]> } & PolicyLossOptions)
   /** Mean over all trained tokens of weight times minus the logprob. */
   | { loss: "cross_entropy" }
   /** Rows in pairs, the preferred one first. `beta` defaults to 0.1. */
