@@ -16,6 +16,14 @@ function accepts(tag: unknown, text: string): boolean {
 }
 
 const integer = { type: "json_schema", json_schema: { type: "integer" } };
+const parameters = {
+  type: "json_schema",
+  json_schema: {
+    type: "object",
+    properties: { n: { type: "integer" }, s: { type: "string", maxLength: 6 } },
+    required: ["n"],
+  },
+};
 const number = { type: "tag", begin: "<n>", content: integer, end: "</n>" };
 
 const CASES: [name: string, tag: unknown, good: string[], bad: string[]][] = [
@@ -31,6 +39,26 @@ const CASES: [name: string, tag: unknown, good: string[], bad: string[]][] = [
     },
     ["", "hello < f", "x<f=a>1</f>y<f=b>true</f>", "<<f=a>1</f>"],
     ["<f=", "<f=a>true</f>", "<f=c>1</f>", "x<f=a>1</f", "<f=a>1</f><f="],
+  ],
+  [
+    "parameters as Qwen's XML has them",
+    { format: { ...parameters, style: "qwen_xml" } },
+    [
+      "<parameter=n>\n12\n</parameter>\n",
+      "<parameter=n>\n1\n</parameter>\n<parameter=s>\na\n</b>\n</parameter>\n<parameter=other>\nx\n</parameter>\n",
+    ],
+    [
+      "",
+      "<parameter=s>\na\n</parameter>\n",
+      "<parameter=n>\nx\n</parameter>\n",
+      "<parameter=n>\n1\n</parameter>\n<parameter=s>\ntoo long\n</parameter>\n",
+    ],
+  ],
+  [
+    "parameters as keyword arguments",
+    { format: { ...parameters, style: "python" } },
+    ["n=12", 'n=1,s="a"', "n=1,other=None", "n=1,other=[True]"],
+    ["", 's="a"', "n=x", "n=1,other=null", "n=1,s='a'", "n=1,"],
   ],
   [
     "triggers that overlap themselves",
@@ -220,6 +248,7 @@ test("text ends at the first of the marks of its tag, whatever they are", () => 
 test.each<[unknown, string[], string]>([
   [{}, [], "format"],
   [{ format: { type: "qwen_xml_parameter" } }, ["format", "type"], "not supported"],
+  [{ format: { ...integer, style: "minimax_xml" } }, ["format", "style"], "not supported"],
   [
     { format: { type: "sequence", elements: [{ type: "const_string" }] } },
     ["format", "elements", "0", "value"],
