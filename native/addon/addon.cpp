@@ -66,7 +66,8 @@ napi_value weight_tensors(const Arguments& arguments) {
 napi_value adapter_tensors(const Arguments& arguments) {
   const Path config_path("config"), spec_path("spec");
   const auto spec = model_spec(arguments.at(0, config_path), model::TensorFormat::f32);
-  return named_tensors_out(arguments.js, model::adapter_tensors(spec, lora_spec(arguments.at(1, spec_path))), nullptr);
+  return named_tensors_out(arguments.js, model::adapter_tensors(spec, lora_spec(arguments.at(1, spec_path), spec)),
+                           nullptr);
 }
 
 napi_value make_cancellation(const Arguments& arguments) {

@@ -170,7 +170,7 @@ napi_value Model::copy_pages(const Arguments& arguments) {
 
 napi_value Model::load_adapter(const Arguments& arguments) {
   const Path spec_path("spec"), tensors_path("tensors");
-  const auto spec = lora_spec(arguments.at(0, spec_path));
+  const auto spec = lora_spec(arguments.at(0, spec_path), handle_->spec);
   auto values = std::make_shared<TensorValues>(
       named_tensors(arguments.at(1, tensors_path), model::adapter_tensors(handle_->spec, spec)));
   handle_->require_open();
@@ -179,7 +179,7 @@ napi_value Model::load_adapter(const Arguments& arguments) {
   return handle_->environment->start(
       {.pending = {&handle_->pending}},
       [state = handle_->state, spec, values, made] {
-        *made = state->backend->load_adapter(spec, adapter_values(spec, *values));
+        *made = state->backend->load_adapter(spec, adapter_values(state->backend->spec(), spec, *values));
         if (!*made) throw executor::Aborted();
       },
       [handle = handle_, made](Js js) {
@@ -222,7 +222,7 @@ napi_value Model::make_trainer(training::OpenTrainers::Place place,
 
 napi_value Model::train_adapter(const Arguments& arguments) {
   const Path spec_path("spec"), seed_path("seed"), tensors_path("tensors");
-  const auto spec = lora_spec(arguments.at(0, spec_path));
+  const auto spec = lora_spec(arguments.at(0, spec_path), handle_->spec);
   const uint64_t seed = arguments.at(1, seed_path).bits64();
   const auto list = arguments.at(2, tensors_path);
   std::shared_ptr<TensorValues> values;
@@ -231,7 +231,7 @@ napi_value Model::train_adapter(const Arguments& arguments) {
   handle_->require_open();
   return make_trainer(handle_->trainers.open_adapter(), [spec, seed, values](backends::Backend& backend) {
     if (!values) return backend.train_adapter(spec, seed, nullptr);
-    const auto reader = adapter_values(spec, *values);
+    const auto reader = adapter_values(backend.spec(), spec, *values);
     return backend.train_adapter(spec, seed, &reader);
   });
 }

@@ -1,5 +1,7 @@
 #include "model_options.h"
 
+#include <algorithm>
+
 namespace anneal::addon {
 
 using model::Activation;
@@ -80,6 +82,7 @@ AttentionSpec attention_spec(const Argument& attention, int max_positions) {
   a.k_bias = f.flag("kBias");
   a.v_bias = f.flag("vBias");
   a.o_bias = f.flag("oBias");
+  a.fused_qkv = f.flag("fusedQkv");
   return a;
 }
 
@@ -92,6 +95,7 @@ FeedForwardSpec feed_forward_spec(const Argument& feed_forward) {
     return one_of<Activation>(a, {{"silu", Activation::silu}, {"gelu_tanh", Activation::gelu_tanh}});
   });
   s.bias = f.flag("bias");
+  s.fused_gate_up = f.flag("fusedGateUp");
   return s;
 }
 
@@ -126,6 +130,7 @@ ModelSpec model_spec(const Argument& config, TensorFormat format) {
   m.norm_adds_one = f.flag("normAddsOne");
   m.tied_head = f.flag("tiedHead");
   m.embedding_scale = f.number("embeddingScale", 1e-6, 1e6);
+  m.embedding_rounds = f.flag("embeddingRounds");
   m.logit_scale = f.number("logitScale", 1e-6, 1e6);
   m.logit_soft_cap = f.number("logitSoftCap", 0, 1e6);
   config.field("layers", [&](Argument list) {
@@ -140,26 +145,34 @@ ModelSpec model_spec(const Argument& config, TensorFormat format) {
   return m;
 }
 
-model::LoraSpec lora_spec(const Argument& spec) {
+model::LoraSpec lora_spec(const Argument& spec, const ModelSpec& of) {
   spec.object();
   model::LoraSpec result{};
   result.rank = int(spec.field("rank", [](Argument a) { return a.integer(1, 1024); }));
   result.alpha = float(spec.field("alpha", [](Argument a) { return a.number(1e-6, 1e6); }));
   result.rslora = spec.field("rslora", [](Argument a) { return a.boolean(); });
   spec.field("targets", [&](Argument list) {
-    const uint32_t count = list.array_length(model::kProjections);
+    std::vector<int> known;
+    for (const LayerSpec& layer : of.layers)
+      for (int module : model::modules_of(layer))
+        if (std::find(known.begin(), known.end(), module) == known.end()) known.push_back(module);
+    // What computes without describing its layers refuses adapters itself.
+    for (int module = 0; of.layers.empty() && module < model::kModules; module++) known.push_back(module);
+    std::sort(known.begin(), known.end());
+    const uint32_t count = list.array_length(model::kModules);
     if (count == 0) invalid(list.path(), "must name at least one projection");
     for (uint32_t i = 0; i < count; ++i)
       list.element(i, [&](Argument a) {
         const auto name = a.text(32);
-        for (int p = 0; p < model::kProjections; ++p)
-          if (name == model::projection_name(p)) {
-            if (result.targets[p]) invalid(a.path(), "names \"" + name + "\" a second time");
-            result.targets[p] = true;
-            return;
-          }
-        invalid(a.path(),
-                "is \"" + name + "\"; q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj are known");
+        std::string names;
+        for (int module : known) {
+          names += (names.empty() ? "" : ", ") + std::string(model::module_name(module));
+          if (name != model::module_name(module)) continue;
+          if (result.targets[module]) invalid(a.path(), "names \"" + name + "\" a second time");
+          result.targets[module] = true;
+          return;
+        }
+        invalid(a.path(), "is \"" + name + "\"; this model has " + names);
       });
   });
   return result;

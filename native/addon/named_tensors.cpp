@@ -1,12 +1,8 @@
 #include "named_tensors.h"
 
-#include <algorithm>
-#include <array>
 #include <unordered_map>
 
 namespace anneal::addon {
-
-using model::kProjections;
 
 TensorValues named_tensors(const Argument& list, const std::vector<model::TensorShape>& expected) {
   std::unordered_map<std::string, size_t> index;
@@ -42,13 +38,11 @@ TensorValues named_tensors(const Argument& list, const std::vector<model::Tensor
   return values;
 }
 
-backends::AdapterValues adapter_values(const model::LoraSpec& spec, const TensorValues& values) {
-  std::array<int, kProjections> place{};
-  int targets = 0;
-  for (int p = 0; p < kProjections; ++p)
-    if (spec.targets[p]) place[size_t(p)] = targets++;
-  return [place, targets, &values](int layer, int p, bool b) {
-    return values.at(size_t((int64_t(layer) * targets + place[p]) * 2 + (b ? 1 : 0))).data();
+backends::AdapterValues adapter_values(const model::ModelSpec& model, const model::LoraSpec& spec,
+                                       const TensorValues& values) {
+  return [places = model::AdapterPlaces(model, spec), &values](int layer, int p, bool b) {
+    const model::AdapterPlace place = places.of(layer, p, b);
+    return values.at(place.tensor).data() + place.element;
   };
 }
 

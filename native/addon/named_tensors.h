@@ -14,7 +14,8 @@ using TensorValues = std::vector<std::vector<float>>;
 TensorValues named_tensors(const Argument& list, const std::vector<model::TensorShape>& expected);
 
 // What Backend::load_adapter and train_adapter take; `values` must outlive it.
-backends::AdapterValues adapter_values(const model::LoraSpec& spec, const TensorValues& values);
+backends::AdapterValues adapter_values(const model::ModelSpec& model, const model::LoraSpec& spec,
+                                       const TensorValues& values);
 
 napi_value named_tensors_out(Js js, const std::vector<model::TensorShape>& tensors, const TensorValues* values);
 

@@ -23,6 +23,9 @@ void check(const ModelSpec& m) {
     if (a.rope.type == RopeType::longrope)
       require(int(a.rope.factors.size()) == a.rotary() / 2 && a.rope.attention_factor > 0,
               at + "attention.rope.factors", "must be one for every two elements that turn");
+    require(!a.fused_qkv || !(a.q_bias || a.k_bias || a.v_bias), at + "attention.fusedQkv", "must have no biases");
+    require(!m.layers[i].feed_forward.fused_gate_up || !m.layers[i].feed_forward.bias, at + "feedForward.fusedGateUp",
+            "must have no biases");
     require(m.layers[i].feed_forward.intermediate > 0, at + "feedForward.intermediate", "must be positive");
   }
 }

@@ -36,6 +36,7 @@ struct AttentionSpec {
   double soft_cap = 0;   // scores become cap * tanh(score / cap); 0: as they are
   bool qk_norm = false;  // an RMS norm of every head of q and k, before rope
   bool q_bias = false, k_bias = false, v_bias = false, o_bias = false;
+  bool fused_qkv = false;  // stored, and adapted, as one projection
 
   // Elements of a head that turn with its position.
   int rotary() const { return int(head_dim * rope.rotary_share); }
@@ -51,6 +52,7 @@ struct FeedForwardSpec {
   int intermediate = 0;
   Activation activation = Activation::silu;
   bool bias = false;
+  bool fused_gate_up = false;  // stored, and adapted, as one projection
 };
 
 // Where a layer normalises: before attention and feed-forward (input_layernorm, post_attention_layernorm), or what they
@@ -73,6 +75,7 @@ struct ModelSpec {
   bool norm_adds_one = false;  // norms multiply by 1 + weight
   bool tied_head = false;      // the head's weight is the embedding's
   double embedding_scale = 1, logit_scale = 1;
+  bool embedding_rounds = false;            // the scale and scaled embeddings are rounded to the format
   double logit_soft_cap = 0;                // 0: none
   TensorFormat format = TensorFormat::f32;  // of weights, activations and pages
 };

@@ -4,23 +4,60 @@
 
 namespace anneal::model {
 
-const char* projection_place(int p) {
-  static constexpr const char* places[kProjections] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
-                                                       "self_attn.o_proj", "mlp.gate_proj",    "mlp.up_proj",
-                                                       "mlp.down_proj"};
-  return places[p];
+Parts parts_of(int module) {
+  switch (module) {
+    case kQkv: return {kQ, 3};
+    case kGateUp: return {kGate, 2};
+    default: return {module, 1};
+  }
 }
 
-const char* projection_name(int p) { return std::strchr(projection_place(p), '.') + 1; }
+int module_of(const LayerSpec& layer, int p) {
+  if (layer.attention.fused_qkv && p >= kQ && p <= kV) return kQkv;
+  if (layer.feed_forward.fused_gate_up && (p == kGate || p == kUp)) return kGateUp;
+  return p;
+}
+
+std::vector<int> modules_of(const LayerSpec& layer) {
+  std::vector<int> list;
+  for (int p = 0; p < kProjections; p++)
+    if (const int module = module_of(layer, p); parts_of(module).first == p) list.push_back(module);
+  return list;
+}
+
+const char* module_place(int module) {
+  static constexpr const char* places[kModules] = {"self_attn.q_proj", "self_attn.k_proj",   "self_attn.v_proj",
+                                                   "self_attn.o_proj", "mlp.gate_proj",      "mlp.up_proj",
+                                                   "mlp.down_proj",    "self_attn.qkv_proj", "mlp.gate_up_proj"};
+  return places[module];
+}
+
+const char* module_name(int module) { return std::strchr(module_place(module), '.') + 1; }
+
+const char* norm_place(const LayerSpec& layer, int norm) {
+  const bool after = layer.norms == NormPlacement::before_and_after, heads = layer.attention.qk_norm;
+  switch (norm) {
+    case kNormIn: return "input_layernorm";
+    case kNormAttended: return after ? "post_attention_layernorm" : nullptr;
+    case kNormMiddle: return after ? "pre_feedforward_layernorm" : "post_attention_layernorm";
+    case kNormOut: return after ? "post_feedforward_layernorm" : nullptr;
+    case kNormQ: return heads ? "self_attn.q_norm" : nullptr;
+    default: return heads ? "self_attn.k_norm" : nullptr;
+  }
+}
+
+int norm_width(const ModelSpec& m, int layer, int norm) {
+  return norm == kNormQ || norm == kNormK ? m.layers[layer].attention.head_dim : m.hidden;
+}
 
 std::string layer_name(int layer, const char* rest) { return "model.layers." + std::to_string(layer) + "." + rest; }
 
-std::string projection_name(int layer, int p) { return layer_name(layer, projection_place(p)); }
+std::string module_name(int layer, int module) { return layer_name(layer, module_place(module)); }
 
 ProjectionShape projection_shape(const ModelSpec& m, int layer, int p) {
   const AttentionSpec& a = m.layers[layer].attention;
   const FeedForwardSpec& f = m.layers[layer].feed_forward;
-  const int q = a.heads * a.head_dim, kv = a.kv_heads * a.head_dim;
+  const int q = a.q_width(), kv = a.kv_width();
   switch (p) {
     case kQ: return {q, m.hidden, a.q_bias};
     case kK: return {kv, m.hidden, a.k_bias};
@@ -32,21 +69,34 @@ ProjectionShape projection_shape(const ModelSpec& m, int layer, int p) {
   }
 }
 
+ProjectionShape module_shape(const ModelSpec& m, int layer, int module) {
+  const Parts parts = parts_of(module);
+  ProjectionShape shape = projection_shape(m, layer, parts.first);
+  for (int p = parts.first + 1; p < parts.first + parts.count; p++)
+    shape.outputs += projection_shape(m, layer, p).outputs;
+  return shape;
+}
+
+int first_output(const ModelSpec& m, int layer, int projection) {
+  int sum = 0;
+  for (int p = parts_of(module_of(m.layers[layer], projection)).first; p < projection; p++)
+    sum += projection_shape(m, layer, p).outputs;
+  return sum;
+}
+
 std::vector<TensorShape> weight_tensors(const ModelSpec& m) {
   std::vector<TensorShape> list;
   list.push_back({"model.embed_tokens.weight", m.vocab, m.hidden});
   for (int l = 0; l < int(m.layers.size()); l++) {
-    for (int p = 0; p < kProjections; p++) {
-      const ProjectionShape shape = projection_shape(m, l, p);
-      list.push_back({projection_name(l, p) + ".weight", shape.outputs, shape.inputs});
-      if (shape.bias) list.push_back({projection_name(l, p) + ".bias", shape.outputs, 0});
+    const LayerSpec& layer = m.layers[l];
+    for (int module : modules_of(layer)) {
+      const ProjectionShape shape = module_shape(m, l, module);
+      list.push_back({module_name(l, module) + ".weight", shape.outputs, shape.inputs});
+      if (shape.bias) list.push_back({module_name(l, module) + ".bias", shape.outputs, 0});
     }
-    list.push_back({layer_name(l, "input_layernorm.weight"), m.hidden, 0});
-    list.push_back({layer_name(l, "post_attention_layernorm.weight"), m.hidden, 0});
-    if (m.layers[l].attention.qk_norm) {
-      list.push_back({layer_name(l, "self_attn.q_norm.weight"), m.layers[l].attention.head_dim, 0});
-      list.push_back({layer_name(l, "self_attn.k_norm.weight"), m.layers[l].attention.head_dim, 0});
-    }
+    for (int n = 0; n < kNorms; n++)
+      if (const char* place = norm_place(layer, n))
+        list.push_back({layer_name(l, place) + ".weight", norm_width(m, l, n), 0});
   }
   list.push_back({"model.norm.weight", m.hidden, 0});
   if (!m.tied_head) list.push_back({"lm_head.weight", m.vocab, m.hidden});
@@ -56,14 +106,33 @@ std::vector<TensorShape> weight_tensors(const ModelSpec& m) {
 std::vector<TensorShape> adapter_tensors(const ModelSpec& m, const LoraSpec& spec) {
   std::vector<TensorShape> list;
   for (int l = 0; l < int(m.layers.size()); l++)
-    for (int p = 0; p < kProjections; p++) {
-      if (!spec.targets[p]) continue;
-      const ProjectionShape shape = projection_shape(m, l, p);
-      const std::string at = "base_model.model." + projection_name(l, p);
+    for (int module : modules_of(m.layers[l])) {
+      if (!spec.targets[module]) continue;
+      const ProjectionShape shape = module_shape(m, l, module);
+      const std::string at = "base_model.model." + module_name(l, module);
       list.push_back({at + ".lora_A.weight", spec.rank, shape.inputs});
       list.push_back({at + ".lora_B.weight", shape.outputs, spec.rank});
     }
   return list;
+}
+
+AdapterPlaces::AdapterPlaces(const ModelSpec& m, const LoraSpec& spec) {
+  size_t next = 0;
+  for (int l = 0; l < int(m.layers.size()); l++) {
+    places_.emplace_back(kProjections);
+    for (int module : modules_of(m.layers[l])) {
+      if (!spec.targets[module]) continue;
+      const Parts parts = parts_of(module);
+      for (int p = parts.first; p < parts.first + parts.count; p++)
+        places_.back()[p] = {next, int64_t(first_output(m, l, p)) * spec.rank};
+      next += 2;
+    }
+  }
+}
+
+AdapterPlace AdapterPlaces::of(int layer, int projection, bool b) const {
+  const Place& place = places_[size_t(layer)][size_t(projection)];
+  return b ? AdapterPlace{place.tensor + 1, place.element} : AdapterPlace{place.tensor, 0};
 }
 
 }  // namespace anneal::model

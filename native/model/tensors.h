@@ -7,15 +7,33 @@
 
 namespace anneal::model {
 
-// The seven projections of a layer, which an adapter may target.
+// The products of a layer: what is computed by itself.
 enum Projection : int { kQ, kK, kV, kO, kGate, kUp, kDown, kProjections };
 
+// What checkpoints store and adapters target: a projection, or several whose outputs stand one after the other.
+enum Module : int { kQkv = kProjections, kGateUp, kModules };
+
+// The norms of a layer: before attention, after it, before and after the feed-forward, of heads of q and k.
+enum Norm : int { kNormIn, kNormAttended, kNormMiddle, kNormOut, kNormQ, kNormK, kNorms };
+// "input_layernorm"; null: the layer has none.
+const char* norm_place(const LayerSpec&, int norm);
+int norm_width(const ModelSpec&, int layer, int norm);
+
+struct Parts {
+  int first, count;  // projections
+};
+Parts parts_of(int module);
+// The module that a layer stores a projection in.
+int module_of(const LayerSpec&, int projection);
+// Those of a layer, in order.
+std::vector<int> modules_of(const LayerSpec&);
+
 // "self_attn.q_proj"
-const char* projection_place(int projection);
+const char* module_place(int module);
 // "q_proj"; what adapters call their targets.
-const char* projection_name(int projection);
+const char* module_name(int module);
 // "model.layers.3.self_attn.q_proj"
-std::string projection_name(int layer, int projection);
+std::string module_name(int layer, int module);
 // "model.layers.3." + rest
 std::string layer_name(int layer, const char* rest);
 
@@ -25,6 +43,9 @@ struct ProjectionShape {
   bool bias;
 };
 ProjectionShape projection_shape(const ModelSpec&, int layer, int projection);
+ProjectionShape module_shape(const ModelSpec&, int layer, int module);
+// Outputs of a projection's module that stand before its own.
+int first_output(const ModelSpec&, int layer, int projection);
 
 // Row-major; a vector has cols 0 and `rows` elements.
 struct TensorShape {
@@ -40,10 +61,29 @@ struct LoraSpec {
   int rank;
   float alpha;  // scale = alpha / rank (rslora: alpha / sqrt(rank))
   bool rslora = false;
-  bool targets[kProjections] = {};
+  bool targets[kModules] = {};
+  bool adapts(const LayerSpec& layer, int projection) const { return targets[module_of(layer, projection)]; }
 };
 
-// A [rank][inputs] then B [outputs][rank] of every target, by layer and projection.
+// A [rank][inputs] then B [outputs][rank] of every target, by layer and module.
 std::vector<TensorShape> adapter_tensors(const ModelSpec&, const LoraSpec&);
+
+// Where the values of a projection's A or B begin: in which of adapter_tensors(), and at which element.
+struct AdapterPlace {
+  size_t tensor;
+  int64_t element;
+};
+class AdapterPlaces {
+ public:
+  AdapterPlaces(const ModelSpec&, const LoraSpec&);
+  AdapterPlace of(int layer, int projection, bool b) const;
+
+ private:
+  struct Place {
+    size_t tensor = 0;  // of A; B follows
+    int64_t element = 0;
+  };
+  std::vector<std::vector<Place>> places_;  // [layer][projection]
+};
 
 }  // namespace anneal::model

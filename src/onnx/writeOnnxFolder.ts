@@ -6,7 +6,7 @@ import { ModelFileError } from "../errors.js";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import type { ModelSpec, TensorLocation } from "../runtime/runtime.js";
 import { type Adapter, MergedTensors } from "../weights/mergedTensors.js";
-import { copyTextFiles, elements, writeJson } from "../weights/writeWeightFolder.js";
+import { copyTextFiles, elements, textConfig, writeJson } from "../weights/writeWeightFolder.js";
 import { BLOCK_VALUES, type CodeBits, encodeBlocks } from "./blockCodes.js";
 import { type DecoderWeights, decoderGraph, type OnnxDtype } from "./decoderGraph.js";
 import type { ExternalPlace, Graph, Weight } from "./graph.js";
@@ -56,7 +56,9 @@ export async function writeOnnxFolder(
     }
     const model = graph.model((weight) => places.get(weight) ?? null);
     await writeStreams(join(target, "onnx", file), model.parts, signal);
-    const config = JSON.parse(await readFile(join(source, "config.json"), "utf8")) as Record<string, unknown>;
+    const config = textConfig(
+      JSON.parse(await readFile(join(source, "config.json"), "utf8")) as Record<string, unknown>,
+    );
     const settings = {
       dtype: name,
       kv_cache_dtype: { fp16: "float16" },
@@ -72,7 +74,7 @@ export async function writeOnnxFolder(
 const KNOWN: Record<string, readonly string[]> = {
   model: [
     ...["hidden", "vocab", "maxPositions", "layers", "rmsEps", "normAddsOne", "tiedHead", "embeddingScale"],
-    ...["logitScale", "logitSoftCap"],
+    ...["logitScale", "logitSoftCap", "embeddingRounds"],
   ],
   layer: ["attention", "feedForward", "norms", "residualScale"],
   attention: [

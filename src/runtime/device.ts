@@ -56,6 +56,8 @@ export interface AttentionSpec {
   kBias: boolean;
   vBias: boolean;
   oBias: boolean;
+  /** q, k and v are stored, and adapted, as one: qkv_proj. */
+  fusedQkv: boolean;
 }
 
 /** down(activation(gate(x)) * up(x)) */
@@ -63,6 +65,8 @@ export interface FeedForwardSpec {
   intermediate: number;
   activation: "silu" | "gelu_tanh";
   bias: boolean;
+  /** gate and up are stored, and adapted, as one: gate_up_proj. */
+  fusedGateUp: boolean;
 }
 
 /** x += attention(norm(x)), then x += feedForward(norm(x)). */
@@ -90,6 +94,8 @@ export interface ModelSpec {
   /** The head's weight is the embedding's. */
   tiedHead: boolean;
   embeddingScale: number;
+  /** That scale, and embeddings times it, are rounded to the compute type. */
+  embeddingRounds: boolean;
   logitScale: number;
   /** 0: none. */
   logitSoftCap: number;
@@ -246,7 +252,7 @@ export interface AdapterSpec {
   alpha: number;
   /** Scale alpha / sqrt(rank) instead of alpha / rank. */
   rslora: boolean;
-  /** Any of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj. */
+  /** Of the model's: q_proj, k_proj, v_proj (or qkv_proj), o_proj, gate_proj, up_proj (or gate_up_proj), down_proj. */
   targets: string[];
 }
 

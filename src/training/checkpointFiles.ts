@@ -8,6 +8,7 @@ import { throwingDiskFull } from "../fullDisk.js";
 import type { AdapterSpec, DeviceModel, NamedTensors, Trainer } from "../runtime/runtime.js";
 import { type Checksums, folderChecksums, META_FILE, verifyChecksums } from "../store/checksums.js";
 import { readAdapterFolder, writeAdapterFolder } from "../weights/adapterFolder.js";
+import { PLAIN_MODULES, targetsOf } from "../weights/adapterModules.js";
 import { JsonFields } from "../weights/jsonFields.js";
 import { readSafetensors, safetensorsPieces } from "../weights/safetensors.js";
 import type { TrainingBase } from "./host.js";
@@ -46,7 +47,7 @@ export const DEFAULT_ADAPTER: AdapterSpec = {
   rank: 8,
   alpha: 16,
   rslora: false,
-  targets: ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
+  targets: [...PLAIN_MODULES],
 };
 
 const ADAPTER_SEED = 3407n;
@@ -105,7 +106,7 @@ export async function writeInitialCheckpoint(
     ...DEFAULT_ADAPTER,
     ...(adapter.rank === undefined ? {} : { rank: adapter.rank }),
     ...(adapter.alpha === undefined ? {} : { alpha: adapter.alpha }),
-    ...(adapter.targets === undefined ? {} : { targets: [...adapter.targets] }),
+    targets: targetsOf(base.device.config, adapter.targets ?? DEFAULT_ADAPTER.targets),
   };
   const trainer = await base.device.trainAdapter(spec, { seed: ADAPTER_SEED });
   try {

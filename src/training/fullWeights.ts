@@ -8,6 +8,7 @@ import type { NamedTensors, Trainer } from "../runtime/runtime.js";
 import { folderChecksums, META_FILE, verifyChecksums } from "../store/checksums.js";
 import type { SavedModelRecord } from "../store/savedModels.js";
 import type { SavedWeights } from "../types/trainingSession.js";
+import { targetsOf } from "../weights/adapterModules.js";
 import { writeFloatFolder } from "../weights/floatFolder.js";
 import { JsonFields } from "../weights/jsonFields.js";
 import { writeMergedFolder } from "../weights/mergedFolder.js";
@@ -218,7 +219,7 @@ export class FullWeights implements SessionWeights<SavedWeights> {
     const { base, start } = this.#opened;
     const copy = await this.#engine.loadCopy(base, start.folder, "reference");
     try {
-      const spec = { ...DEFAULT_ADAPTER, rank: 1, targets: ["q_proj"] };
+      const spec = { ...DEFAULT_ADAPTER, rank: 1, targets: targetsOf(copy.base.device.config, ["o_proj"]) };
       return { copy, trainer: await copy.base.device.trainAdapter(spec, { seed: 0n }) };
     } catch (error) {
       await copy.close();

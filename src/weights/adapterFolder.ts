@@ -4,15 +4,18 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { ModelFileError } from "../errors.js";
 import type { AdapterSpec, NamedTensors } from "../runtime/runtime.js";
+import { ADAPTER_MODULES } from "./adapterModules.js";
 import { JsonFields } from "./jsonFields.js";
 import { readSafetensors, writeSafetensors, writeWhole } from "./safetensors.js";
 
 const CONFIG_FILE = "adapter_config.json";
 const TENSOR_FILE = "adapter_model.safetensors";
 
-const PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
-const TENSOR_NAME =
-  /^base_model\.model\.model\.layers\.\d+\.(?:self_attn\.[qkvo]|mlp\.(?:gate|up|down))_proj\.lora_([AB])\.weight$/;
+const MODULES: string[] = Object.keys(ADAPTER_MODULES);
+const PLACES = Object.entries(ADAPTER_MODULES).map(([name, place]) => `${place}\\.${name}`);
+const TENSOR_NAME = new RegExp(
+  `^base_model\\.model\\.model\\.layers\\.\\d+\\.(${PLACES.join("|")})\\.lora_([AB])\\.weight$`,
+);
 
 /** Options of PEFT under which an adapter means something else; each must be absent, false, null or empty. */
 const UNSUPPORTED = [
@@ -53,11 +56,12 @@ export async function readAdapterFolder(folder: string): Promise<{ spec: Adapter
     });
   }
   const tensors: NamedTensors = new Map();
+  const found = new Set<string>();
   for (const [stored, tensor] of (await readSafetensors(file)).tensors) {
     // Older files carry the name of the adapter.
     const name = stored.replace(/\.(lora_[AB])\.default\.weight$/, ".$1.weight");
-    const side = TENSOR_NAME.exec(name)?.[1];
-    if (!side) throw new ModelFileError(file, `${stored} is no LoRA tensor of a known projection`, { param: stored });
+    const [, place, side] = TENSOR_NAME.exec(name) ?? [];
+    if (!place) throw new ModelFileError(file, `${stored} is no LoRA tensor of a known projection`, { param: stored });
     const rank = tensor.shape[side === "A" ? 0 : 1];
     if (tensor.shape.length !== 2 || rank !== spec.rank) {
       const message = `${stored} has shape [${tensor.shape}], which does not fit the rank ${spec.rank} of ${CONFIG_FILE}`;
@@ -65,7 +69,10 @@ export async function readAdapterFolder(folder: string): Promise<{ spec: Adapter
     }
     if (tensors.has(name)) throw new ModelFileError(file, `${stored} is there twice`, { param: stored });
     tensors.set(name, tensor);
+    found.add(place.split(".")[1]!);
   }
+  // "all-linear" is what of a model there is.
+  if (spec.targets.length === 0) spec.targets.push(...MODULES.filter((name) => found.has(name)));
   return { spec, tensors };
 }
 
@@ -98,19 +105,21 @@ function isEmpty(value: unknown): boolean {
   return typeof value === "object" && Object.keys(value).length === 0;
 }
 
+/** None: all linear modules of the model. */
 function targetsOf(fields: JsonFields): string[] {
   const given = fields.get("target_modules");
-  if (given === "all-linear") return [...PROJECTIONS];
+  if (given === "all-linear") return [];
   if (typeof given === "string") fields.fail("target_modules", "must be a list of names; a pattern is not supported");
   const targets = fields.strings("target_modules").map((name) => {
-    const projection = name.replace(/^(self_attn|mlp)\./, "");
-    if (!PROJECTIONS.includes(projection)) {
-      fields.fail("target_modules", `contains "${name}"; known are ${PROJECTIONS.join(", ")}`);
+    const [place, module] = name.includes(".") ? name.split(".", 2) : [undefined, name];
+    const known = Object.entries(ADAPTER_MODULES).find(([own]) => own === module);
+    if (!known || (place !== undefined && place !== known[1])) {
+      fields.fail("target_modules", `contains "${name}"; known are ${MODULES.join(", ")}`);
     }
-    return projection;
+    return known[0];
   });
   if (targets.length === 0) fields.fail("target_modules", "must name at least one projection");
-  return PROJECTIONS.filter((projection) => targets.includes(projection));
+  return MODULES.filter((module) => targets.includes(module));
 }
 
 /** Writes an adapter into an existing folder so that PEFT loads it with `PeftModel.from_pretrained`. */

@@ -34,6 +34,12 @@ export class JsonFields {
     }
   }
 
+  /** With values for fields that are absent; `over`: for those that are there too. */
+  withDefaults(defaults: Record<string, unknown>, over = false): JsonFields {
+    const values = over ? { ...this.#values, ...defaults } : { ...defaults, ...this.#values };
+    return new JsonFields(this.file, values, this.#path);
+  }
+
   get names(): string[] {
     return Object.keys(this.#values);
   }

@@ -66,8 +66,9 @@ describe("modelSpec", () => {
         kBias: false,
         vBias: false,
         oBias: false,
+        fusedQkv: false,
       },
-      feedForward: { intermediate: 128, activation: "silu", bias: false },
+      feedForward: { intermediate: 128, activation: "silu", bias: false, fusedGateUp: false },
       norms: "before",
       residualScale: 1,
     };
@@ -80,6 +81,7 @@ describe("modelSpec", () => {
       normAddsOne: false,
       tiedHead: false,
       embeddingScale: 1,
+      embeddingRounds: false,
       logitScale: 1,
       logitSoftCap: 0,
     });
@@ -164,6 +166,62 @@ describe("modelSpec", () => {
     expect(rope(long).attentionFactor).toBeCloseTo(Math.sqrt(1 + Math.log(2) / Math.log(4096)), 12);
   });
 
+  const gemma3 = { ...sizes, model_type: "gemma3_text", head_dim: 24, hidden_activation: "gelu_pytorch_tanh" };
+
+  it("reads Phi-3, in older and newer folders", () => {
+    const { num_key_value_heads: _, ...own } = sizes;
+    const factors = { short_factor: [1, 1, 1, 1], long_factor: [2, 2, 2, 2] };
+    const code = { AutoModelForCausalLM: "modeling_phi3.Phi3ForCausalLM" };
+    const phi3 = { ...own, model_type: "phi3", original_max_position_embeddings: 4096, auto_map: code };
+    const older = { ...phi3, partial_rotary_factor: 0.5, rope_scaling: { type: "su", ...factors } };
+    const newer = {
+      ...phi3,
+      rope_parameters: { rope_type: "longrope", rope_theta: 1e4, partial_rotary_factor: 0.5, ...factors },
+    };
+    for (const config of [older, newer]) {
+      const [layer] = parse(config).layers;
+      expect(layer).toMatchObject({
+        attention: { fusedQkv: true, kvHeads: 4, window: 0, rope: { type: "longrope", rotaryShare: 0.5 } },
+        feedForward: { fusedGateUp: true },
+      });
+      expect(layer!.attention.rope.originalMaxPositions).toBe(4096);
+    }
+    expect(attention({ ...phi3, sliding_window: 2047 })).toMatchObject({ window: 2047, rope: { type: "default" } });
+    expect(refused({ ...older, partial_rotary_factor: 0.2 })).toBe("partial_rotary_factor");
+  });
+
+  it("reads Gemma 2 and 3", () => {
+    const { layers, ...whole } = parse({ ...gemma3, sliding_window: 512, num_hidden_layers: 7, rope_theta: 5e5 });
+    expect(whole).toMatchObject({ normAddsOne: true, tiedHead: true, embeddingScale: 8, embeddingRounds: true });
+    expect(layers.map((layer) => layer.attention.window)).toEqual([512, 512, 512, 512, 512, 0, 512]);
+    expect(layers.map((layer) => layer.attention.rope.theta)).toEqual([1e4, 1e4, 1e4, 1e4, 1e4, 5e5, 1e4]);
+    const scale = 1 / 16;
+    expect(layers[0]).toMatchObject({ norms: "before_and_after", attention: { qkNorm: true, headDim: 24, scale } });
+    // The rope of a layer goes by its type, also where its window is wider than any text.
+    const types = { layer_types: ["sliding_attention", "full_attention"], sliding_window: 2 ** 20 };
+    const parameters = { sliding_attention: { rope_theta: 7 }, full_attention: { rope_type: "linear", factor: 8 } };
+    const ropes = parse({ ...gemma3, ...types, rope_parameters: parameters }).layers.map((l) => l.attention.rope);
+    expect(ropes).toMatchObject([
+      { type: "default", theta: 7 },
+      { type: "linear", factor: 8, theta: 1e6 },
+    ]);
+    const gemma2 = { ...sizes, model_type: "gemma2", query_pre_attn_scalar: 144, final_logit_softcapping: null };
+    expect(parse(gemma2)).toMatchObject({
+      logitSoftCap: 0,
+      layers: [{ attention: { softCap: 50, window: 4096, scale: 1 / 12 } }, { attention: { window: 0 } }],
+    });
+  });
+
+  it("reads the text of a folder that is more, with what transformers defaults to", () => {
+    const architectures = ["Gemma3ForConditionalGeneration"];
+    const text = { model_type: "gemma3_text", hidden_size: 2560, num_hidden_layers: 34 };
+    const spec = parse({ model_type: "gemma3", architectures, text_config: text, vision_config: {} });
+    expect(spec).toMatchObject({ hidden: 2560, vocab: 262_208, maxPositions: 131_072, tiedHead: true });
+    expect(spec.layers).toHaveLength(34);
+    expect(spec.layers[0]!.attention).toMatchObject({ heads: 8, kvHeads: 4, headDim: 256, window: 4096 });
+    expect(refused({ model_type: "gemma3", architectures })).toBe("text_config");
+  });
+
   it("takes odd widths", () => {
     const odd = modelSpec(
       new JsonFields("config.json", { ...llama, hidden_size: 63, head_dim: 16, intermediate_size: 127 }),
@@ -172,11 +230,13 @@ describe("modelSpec", () => {
   });
 
   it.each<[string, object]>([
-    ["model_type", { ...llama, model_type: "gemma2" }],
+    ["model_type", { ...llama, model_type: "gemma" }],
     ["model_type", { ...llama, model_type: "constructor" }],
     ["model_type", { ...llama, model_type: undefined }],
     ["architectures", { ...llama, architectures: ["LlamaForSequenceClassification"] }],
     ["architectures", { ...qwen3, architectures: ["Qwen2ForCausalLM"] }],
+    ["use_bidirectional_attention", { ...sizes, model_type: "gemma3_text", use_bidirectional_attention: true }],
+    ["hidden_activation", { ...sizes, model_type: "gemma2", hidden_activation: "relu" }],
     ["quantization_config", { ...llama, quantization_config: { quant_method: "gptq" } }],
     ["hidden_act", { ...llama, hidden_act: "gelu" }],
     ["pretraining_tp", { ...llama, pretraining_tp: 2 }],

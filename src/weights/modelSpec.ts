@@ -1,131 +1,49 @@
-// config.json of a Hugging Face folder as the spec of a model: one table of families, and what each makes of its fields. What a folder asks
-// for and cannot be said in a spec, or is not computed yet, is refused by name.
+// config.json of a Hugging Face folder as the spec of a model. What a folder asks for and cannot be said in a spec, or is not computed
+// yet, is refused by name.
 
 import type { LayerSpec, ModelSpec } from "../runtime/runtime.js";
+import { FAMILIES, type Family, TOWERS, type Windows } from "./families.js";
 import type { JsonFields } from "./jsonFields.js";
-import { NO_ROPE, type RopeDefaults, ropeSpec } from "./ropeSpec.js";
-
-/** What differs between families beside their sizes, as the Hugging Face classes of these names define it. */
-interface Family {
-  architecture: string;
-  /** "always": has the biases whatever config.json says; "option": where `attention_bias` is true; "never" has none. */
-  qkvBias: "always" | "option" | "never";
-  oBias: "option" | "never";
-  mlpBias: "option" | "never";
-  qkNorm: boolean;
-  /** Width of a head when config.json does not say; absent: hidden / heads. */
-  headDim?: number;
-  /** Where its layers may see a window only. */
-  windows?: Windows;
-  /** Rope where config.json does not say, and what it may ask for. */
-  rope?: RopeDefaults;
-  /** Where `tie_word_embeddings` is absent. */
-  tiedHead?: boolean;
-  /** Has `no_rope_layers`: layers that do not see positions. */
-  layersWithoutRope?: boolean;
-  /** Has Granite's four: `embedding_multiplier`, `attention_multiplier`, `residual_multiplier`, `logits_scaling`. */
-  multipliers?: boolean;
-}
-
-interface Windows {
-  /** Where `sliding_window` is absent; null: none. */
-  size: number | null;
-  /** Off unless `use_sliding_window` is true. */
-  switched?: boolean;
-  /** Which layers have one where `layer_types` does not say: all; those from `max_window_layers` on; those without rope. */
-  layers: "all" | "last" | "without rope";
-  /** Has `layer_types`. */
-  layerTypes?: boolean;
-}
-
-const FAMILIES: Record<string, Family> = {
-  llama: {
-    architecture: "LlamaForCausalLM",
-    qkvBias: "option",
-    oBias: "option",
-    mlpBias: "option",
-    qkNorm: false,
-  },
-  mistral: {
-    architecture: "MistralForCausalLM",
-    qkvBias: "never",
-    oBias: "never",
-    mlpBias: "never",
-    qkNorm: false,
-    windows: { size: 4096, layers: "all" },
-  },
-  ministral: {
-    architecture: "MinistralForCausalLM",
-    qkvBias: "never",
-    oBias: "never",
-    mlpBias: "never",
-    qkNorm: false,
-    windows: { size: 4096, layers: "all", layerTypes: true },
-  },
-  qwen2: {
-    architecture: "Qwen2ForCausalLM",
-    qkvBias: "always",
-    oBias: "never",
-    mlpBias: "never",
-    qkNorm: false,
-    windows: { size: 4096, switched: true, layers: "last", layerTypes: true },
-  },
-  qwen3: {
-    architecture: "Qwen3ForCausalLM",
-    qkvBias: "option",
-    oBias: "option",
-    mlpBias: "never",
-    qkNorm: true,
-    headDim: 128,
-    windows: { size: 4096, switched: true, layers: "last", layerTypes: true },
-  },
-  smollm3: {
-    architecture: "SmolLM3ForCausalLM",
-    qkvBias: "option",
-    oBias: "option",
-    mlpBias: "option",
-    qkNorm: false,
-    windows: { size: null, switched: true, layers: "without rope", layerTypes: true },
-    rope: { theta: 2_000_000 },
-    tiedHead: true,
-    layersWithoutRope: true,
-  },
-  granite: {
-    architecture: "GraniteForCausalLM",
-    qkvBias: "option",
-    oBias: "option",
-    mlpBias: "option",
-    qkNorm: false,
-    multipliers: true,
-  },
-};
+import { NO_ROPE, ropeSpec } from "./ropeSpec.js";
 
 /** @throws ModelFileError naming the field that is missing, out of range, or asks for something that is not computed. */
-export function modelSpec(fields: JsonFields): ModelSpec {
-  const family = familyOf(fields);
+export function modelSpec(folderFields: JsonFields): ModelSpec {
+  const { fields, family } = textOf(folderFields);
   refuseUnsupported(fields, family);
   const hidden = fields.integer("hidden_size", 1, 2 ** 17);
   const maxPositions = fields.integer("max_position_embeddings", 1, 2 ** 24);
   const layer = layerSpec(fields, family, hidden, maxPositions);
   const alike = Array<LayerSpec>(fields.integer("num_hidden_layers", 1, 1024)).fill(layer);
-  const layers = withWindows(
-    fields,
-    family,
-    family.layersWithoutRope ? withoutRope(fields, alike) : alike,
-    maxPositions,
-  );
+  const layers = family.layersWithoutRope ? withoutRope(fields, alike) : alike;
   return {
     hidden,
     vocab: fields.integer("vocab_size", 1, 2 ** 22),
     maxPositions,
-    layers,
+    layers: withWindows(fields, family, layers, maxPositions),
     rmsEps: fields.number("rms_norm_eps", 1e-12, 1, 1e-6),
-    normAddsOne: false,
+    normAddsOne: family.normAddsOne ?? false,
     tiedHead: fields.boolean("tie_word_embeddings", family.tiedHead ?? false),
-    embeddingScale: multiplier(fields, family, "embedding_multiplier"),
+    embeddingScale: family.scaledEmbedding ? Math.sqrt(hidden) : multiplier(fields, family, "embedding_multiplier"),
+    embeddingRounds: family.scaledEmbedding ?? false,
     logitScale: 1 / multiplier(fields, family, "logits_scaling"),
-    logitSoftCap: 0,
+    logitSoftCap: softCap(fields, "final_logit_softcapping", family.logitCap),
   };
+}
+
+/** Of a folder that is more than text, the part that is. */
+function textOf(fields: JsonFields): { fields: JsonFields; family: Family } {
+  const type = fields.string("model_type");
+  const tower = Object.hasOwn(TOWERS, type) ? TOWERS[type] : undefined;
+  if (!tower) {
+    const family = familyOf(fields, type);
+    return { fields: fields.withDefaults(family.defaults ?? {}), family };
+  }
+  checkArchitecture(fields, tower.architecture);
+  const text: JsonFields = fields.object("text_config") ?? fields.fail("text_config", "is missing");
+  const family = familyOf(text.withDefaults({ model_type: tower.text }), tower.text);
+  const tied = fields.get("tie_word_embeddings");
+  const whole = tied === null ? {} : { tie_word_embeddings: tied };
+  return { fields: text.withDefaults({ ...family.defaults, ...whole }), family };
 }
 
 function layerSpec(fields: JsonFields, family: Family, hidden: number, maxPositions: number): LayerSpec {
@@ -144,24 +62,52 @@ function layerSpec(fields: JsonFields, family: Family, hidden: number, maxPositi
       heads,
       kvHeads,
       headDim,
-      rope: ropeSpec(fields, { headDim, maxPositions, ...family.rope }),
-      scale: family.multipliers ? multiplier(fields, family, "attention_multiplier") : 0,
+      rope: ropeSpec(fields, {
+        headDim,
+        maxPositions,
+        scaling: scalingOf(fields, family, "full_attention"),
+        ...family.rope,
+      }),
+      scale: attentionScale(fields, family),
       window: 0,
-      softCap: 0,
+      softCap: softCap(fields, "attn_logit_softcapping", family.attentionCap),
       qkNorm: family.qkNorm,
       qBias: qkvBias,
       kBias: qkvBias,
       vBias: qkvBias,
       oBias: family.oBias === "option" && attentionBias,
+      fusedQkv: family.fused ?? false,
     },
     feedForward: {
       intermediate: fields.integer("intermediate_size", 1, 2 ** 19),
-      activation: "silu",
+      activation: family.activation?.is ?? "silu",
       bias: fields.boolean("mlp_bias", false),
+      fusedGateUp: family.fused ?? false,
     },
-    norms: "before",
+    norms: family.normsAfter ? "before_and_after" : "before",
     residualScale: multiplier(fields, family, "residual_multiplier"),
   };
+}
+
+/** 0: 1 / sqrt(head_dim). */
+function attentionScale(fields: JsonFields, family: Family): number {
+  if (family.multipliers) return multiplier(fields, family, "attention_multiplier");
+  return family.queryScalar ? 1 / Math.sqrt(fields.number("query_pre_attn_scalar", 1e-3, 1e6)) : 0;
+}
+
+/** 0: none. */
+function softCap(fields: JsonFields, name: string, fallback: number | null | undefined): number {
+  if (fallback === undefined) return 0;
+  const cap = fields.has(name) ? fields.get(name) : fallback;
+  return cap === null ? 0 : fields.number(name, 1e-3, 1e6, cap as number);
+}
+
+/** What is said of the rope of layers of a type; null: nothing; absent: it is said of all. */
+function scalingOf(fields: JsonFields, { localRope }: Family, type: string): JsonFields | null | undefined {
+  if (!localRope) return undefined;
+  const parameters = fields.object("rope_parameters");
+  if (parameters) return parameters.object(type);
+  return type === "full_attention" ? fields.object("rope_scaling") : null;
 }
 
 function multiplier(fields: JsonFields, family: Family, name: string): number {
@@ -181,33 +127,40 @@ function withoutRope(fields: JsonFields, layers: LayerSpec[]): LayerSpec[] {
   );
 }
 
-function familyOf(fields: JsonFields): Family {
-  const type = fields.string("model_type");
+/** `type`: what the fields must be of. */
+function familyOf(fields: JsonFields, type: string): Family {
   const family = Object.hasOwn(FAMILIES, type) ? FAMILIES[type] : undefined;
-  if (!family) fields.fail("model_type", `is "${type}"; known are ${Object.keys(FAMILIES).join(", ")}`);
-  if (fields.get("architectures") !== null) {
-    const architectures = fields.strings("architectures");
-    // Models of embeddings are the same without their head.
-    const known = [family.architecture, family.architecture.replace("ForCausalLM", "Model")];
-    if (architectures.length !== 1 || !known.includes(architectures[0]!)) {
-      fields.fail(
-        "architectures",
-        `is ${JSON.stringify(architectures)}; known for "${type}" is ${family.architecture}`,
-      );
-    }
+  if (!family || fields.string("model_type") !== type) {
+    const known = [...Object.keys(FAMILIES), ...Object.keys(TOWERS)].join(", ");
+    fields.fail("model_type", `is "${fields.string("model_type")}"; known are ${known}`);
   }
+  checkArchitecture(fields, family.architecture);
   return family;
+}
+
+function checkArchitecture(fields: JsonFields, known: string): void {
+  if (fields.get("architectures") === null) return;
+  const architectures = fields.strings("architectures");
+  // Models of embeddings are the same without their head.
+  const others = [known, known.replace("ForCausalLM", "Model")];
+  if (architectures.length === 1 && others.includes(architectures[0]!)) return;
+  const type = fields.string("model_type");
+  fields.fail("architectures", `is ${JSON.stringify(architectures)}; known for "${type}" is ${known}`);
 }
 
 function refuseUnsupported(fields: JsonFields, family: Family): void {
   if (fields.get("quantization_config") !== null) {
     fields.fail("quantization_config", "asks for quantised weights; use the folder with the original weights");
   }
-  const act = fields.string("hidden_act", "silu");
-  if (act !== "silu") fields.fail("hidden_act", `is "${act}"; only silu is known`);
+  const { field, name } = family.activation ?? { field: "hidden_act", name: "silu" };
+  const act = fields.string(field, name);
+  if (act !== name) fields.fail(field, `is "${act}"; only ${name} is known`);
+  const bidirectional = "use_bidirectional_attention";
+  if (fields.boolean(bidirectional, false)) fields.fail(bidirectional, "is true; only causal attention is known");
   if (fields.integer("pretraining_tp", 0, 1024, 1) > 1) fields.fail("pretraining_tp", "above 1 is not supported");
-  if (fields.get("auto_map") !== null)
+  if (fields.get("auto_map") !== null && !family.codeIsKnown) {
     fields.fail("auto_map", "asks for code that comes with the folder; it is not run");
+  }
   const attentionBias = fields.get("attention_bias");
   if (attentionBias === true && family.qkvBias === "never") {
     fields.fail("attention_bias", `is true, which ${family.architecture} does not have`);
@@ -221,18 +174,32 @@ function refuseUnsupported(fields: JsonFields, family: Family): void {
 }
 
 /** A window that no sequence can outgrow changes nothing, and is none. */
-function withWindows(fields: JsonFields, { windows }: Family, layers: LayerSpec[], maxPositions: number): LayerSpec[] {
+function withWindows(fields: JsonFields, family: Family, layers: LayerSpec[], maxPositions: number): LayerSpec[] {
+  const { windows, localRope } = family;
   const types = layerTypes(fields, layers.length, windows);
   if (!windows || (windows.switched && !fields.boolean("use_sliding_window", false))) return layers;
   const given = fields.has("sliding_window") ? fields.get("sliding_window") : windows.size;
-  const size = given === null ? 0 : fields.integer("sliding_window", 1, 2 ** 30, given as number);
-  if (size === 0 || size >= maxPositions) return layers;
-  const first = windows.layers === "last" ? fields.integer("max_window_layers", 0, 2 ** 20, 28) : 0;
+  if (given === null) return layers;
+  const size = fields.integer("sliding_window", 1, 2 ** 30, given as number);
+  const window = size < maxPositions ? size : 0;
   return layers.map((layer, i) => {
-    const withoutRope = layer.attention.rope.type === "none";
-    const sliding = types?.[i] ?? (i >= first && (windows.layers !== "without rope" || withoutRope));
-    return sliding ? { ...layer, attention: { ...layer.attention, window: size } } : layer;
+    if (!(types?.[i] ?? hasWindow(fields, windows, layer, i))) return layer;
+    const { attention } = layer;
+    if (!localRope) return { ...layer, attention: { ...attention, window } };
+    const scaling = scalingOf(fields, family, "sliding_attention");
+    const theta = fields.number("rope_local_base_freq", 1, 1e15, localRope.theta);
+    const plain = fields.withDefaults({ rope_theta: null }, true);
+    const rope = ropeSpec(plain, { headDim: attention.headDim, maxPositions, scaling, theta });
+    return { ...layer, attention: { ...attention, window, rope } };
   });
+}
+
+/** Where `layer_types` does not say. */
+function hasWindow(fields: JsonFields, { layers }: Windows, layer: LayerSpec, index: number): boolean {
+  if (layers === "all") return true;
+  if (layers === "last") return index >= fields.integer("max_window_layers", 0, 2 ** 20, 28);
+  if (layers === "without rope") return layer.attention.rope.type === "none";
+  return (index + 1) % fields.integer("sliding_window_pattern", 1, 1024, layers) !== 0;
 }
 
 /** Whether each layer has a window, as `layer_types` says; null: it does not. */

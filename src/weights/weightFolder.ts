@@ -7,6 +7,7 @@ import { basename, join } from "node:path";
 import { ModelFileError } from "../errors.js";
 import { openRegularFile } from "../regularFile.js";
 import { type ElementType, type ModelSpec, type TensorLocation, weightTensors } from "../runtime/runtime.js";
+import { TOWERS } from "./families.js";
 import { JsonFields } from "./jsonFields.js";
 import { modelSpec } from "./modelSpec.js";
 import { readSafetensorsHeader, type StoredTensor } from "./safetensorsHeader.js";
@@ -20,6 +21,8 @@ export interface WeightFolder {
   readonly tensors: TensorLocation[];
   /** What the weights are stored in; float16 counts as bfloat16. */
   readonly dtype: ElementType;
+  /** Of a model that also sees, this is the text alone. */
+  readonly textOnly: boolean;
   /** SHA-256, as hex, of the configuration and of every tensor's name, type, shape and bytes in order of name: the same however the tensors are spread over files. A pass over the files, made once. */
   hash(): Promise<string>;
 }
@@ -29,8 +32,11 @@ export interface WeightFolder {
  * @throws ModelFileError naming the file and what is wrong with it.
  */
 export async function openWeightFolder(folder: string): Promise<WeightFolder> {
-  const told = modelSpec(await JsonFields.read(join(folder, "config.json")));
-  const found = withPrefix(await storedTensors(folder));
+  const fields = await JsonFields.read(join(folder, "config.json"));
+  const told = modelSpec(fields);
+  const isTower = Object.hasOwn(TOWERS, fields.string("model_type"));
+  const stored = await storedTensors(folder);
+  const found = withPrefix(isTower ? textTensors(stored) : stored);
   // Without a head of its own there is one to be had: whoever only reads hidden states needs none.
   const config = found.isHeadless ? { ...told, tiedHead: true } : told;
   const tensors = matchTensors(folder, config, found.tensors);
@@ -40,6 +46,7 @@ export async function openWeightFolder(folder: string): Promise<WeightFolder> {
     config,
     tensors,
     dtype,
+    textOnly: isTower,
     hash() {
       hash ??= hashWeights(config, tensors);
       return hash;
@@ -97,6 +104,18 @@ async function shardedTensors(folder: string, index: string): Promise<Map<string
   return found;
 }
 
+/** Of a folder that is more than text: the decoder's, by the names that they have in one that is not. */
+function textTensors(found: Map<string, FoundTensor>): Map<string, FoundTensor> {
+  const text = new Map<string, FoundTensor>();
+  for (const [name, tensor] of found) {
+    if (OTHER_TOWERS.test(name)) continue;
+    text.set(name.replace(/^model\.language_model\./, "model.").replace(/^language_model\./, ""), tensor);
+  }
+  return text;
+}
+
+const OTHER_TOWERS = /^(model\.)?(vision_tower|multi_modal_projector|visual)\./;
+
 function matchTensors(folder: string, config: ModelSpec, found: Map<string, FoundTensor>): TensorLocation[] {
   const tensors = weightTensors(config).map(({ name, shape }): TensorLocation => {
     const tensor = found.get(name);
@@ -120,34 +139,37 @@ function matchTensors(folder: string, config: ModelSpec, found: Map<string, Foun
   return tensors;
 }
 
-/**
- * What of a spec makes another model of the same weights. Fields that say what used to be the only way count where they say
- * otherwise, so that a model keeps its hash when specs learn to say more.
- */
+/** Fields that specs learnt later, and what was the only way before. */
+const LATER: Record<string, unknown> = {
+  shortFactors: [],
+  longFactors: [],
+  fusedQkv: false,
+  fusedGateUp: false,
+  embeddingRounds: false,
+};
+
+/** Without later fields that say what used to be the only way, so that a model keeps its hash when specs learn to say more. */
+function said(value: unknown): string {
+  return JSON.stringify(value, (key, field) =>
+    Object.hasOwn(LATER, key) && JSON.stringify(field) === JSON.stringify(LATER[key]) ? undefined : field,
+  );
+}
+
+/** What of a spec makes another model of the same weights; of a plain one what the first specs said. */
 function identity(spec: ModelSpec): string {
   const { hidden, vocab, maxPositions, layers, rmsEps, tiedHead, ...whole } = spec;
   const { attention, feedForward, norms, residualScale } = layers[0]!;
-  const { heads, kvHeads, headDim, qkNorm, qBias, kBias, vBias, oBias, rope, scale, window, softCap } = attention;
-  const { intermediate, activation, bias: mlpBias } = feedForward;
+  const { heads, kvHeads, headDim, qkNorm, qBias, kBias, vBias, oBias, rope, scale, window, softCap, fusedQkv } =
+    attention;
+  const { intermediate, activation, bias: mlpBias, fusedGateUp } = feedForward;
   const { rotaryShare, shortFactors, longFactors, ...turning } = rope;
-  const first = JSON.stringify(layers[0]);
-  const further = {
-    ...whole,
-    norms,
-    residualScale,
-    scale,
-    window,
-    softCap,
-    activation,
-    rotaryShare,
-    shortFactors,
-    longFactors,
-  };
-  const plain =
-    JSON.stringify(further) === JSON.stringify(PLAIN) && layers.every((layer) => JSON.stringify(layer) === first);
+  const later = { shortFactors, longFactors, fusedQkv, fusedGateUp };
+  const further = { ...whole, norms, residualScale, scale, window, softCap, activation, rotaryShare, ...later };
+  const first = said(layers[0]);
+  const plain = said(further) === said(PLAIN) && layers.every((layer) => said(layer) === first);
   const sizes = { hidden, intermediate, layers: layers.length, heads, kvHeads, headDim, vocab, maxPositions };
   const common = { ...sizes, rmsEps, tiedHead, qkNorm, qBias, kBias, vBias, oBias, mlpBias, rope: turning };
-  return JSON.stringify(common) + (plain ? "" : JSON.stringify(spec));
+  return said(common) + (plain ? "" : said(spec));
 }
 
 const PLAIN = {
@@ -162,8 +184,6 @@ const PLAIN = {
   softCap: 0,
   activation: "silu",
   rotaryShare: 1,
-  shortFactors: [],
-  longFactors: [],
 };
 
 async function hashWeights(config: ModelSpec, tensors: readonly TensorLocation[]): Promise<string> {

@@ -3,6 +3,7 @@
 import { copyFile, open, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
+import { FAMILIES, TOWERS } from "./families.js";
 import type { FloatType } from "./floats.js";
 import { safetensorsHeader } from "./safetensors.js";
 
@@ -67,10 +68,22 @@ export async function writeWeightFolder<T extends OutputTensor>(
     };
     await writeJson(join(target, "model.safetensors.index.json"), index);
   }
-  const config = JSON.parse(await readFile(join(source, "config.json"), "utf8")) as Record<string, unknown>;
+  const config = textConfig(JSON.parse(await readFile(join(source, "config.json"), "utf8")) as Record<string, unknown>);
   const key = "dtype" in config ? "dtype" : "torch_dtype";
   await writeJson(join(target, "config.json"), { ...config, [key]: NAMES[tensors[0]!.dtype] });
   await copyTextFiles(target, source);
+}
+
+/** Of a model that also sees, the text's: nothing else of it is written. */
+export function textConfig(config: Record<string, unknown>): Record<string, unknown> {
+  const type = config.model_type as string;
+  const tower = Object.hasOwn(TOWERS, type) ? TOWERS[type] : undefined;
+  if (!tower) return config;
+  const text = config.text_config as Record<string, unknown>;
+  const { tie_word_embeddings, eos_token_id, bos_token_id, pad_token_id } = config;
+  const whole = { tie_word_embeddings, eos_token_id, bos_token_id, pad_token_id };
+  const given = Object.fromEntries(Object.entries(whole).filter(([, value]) => value !== undefined));
+  return { ...given, ...text, architectures: [FAMILIES[tower.text]!.architecture], model_type: tower.text };
 }
 
 /** Tokenizer, templates and generation settings, as far as `source` has them. */

@@ -75,7 +75,19 @@ const acrossKernelSets = new Map<string, number[]>();
 
 describe.each(
   (
-    ["llama", "mistral", "qwen2", "qwen3_yarn", "smollm3_odd", "granite_odd", "ministral_odd", "qwen2_window"] as const
+    [
+      "llama",
+      "mistral",
+      "qwen2",
+      "qwen3_yarn",
+      "smollm3_odd",
+      "granite_odd",
+      "ministral_odd",
+      "qwen2_window",
+      "phi3",
+      "gemma3_odd",
+      "gemma2",
+    ] as const
   ).flatMap((name) =>
     (["float32", "bfloat16"] as const).flatMap((dtype) =>
       runtime.kernelSets

@@ -27,6 +27,13 @@ export const CASES = [
   "ministral_odd",
   "qwen2_window",
   "qwen3_window",
+  "phi3",
+  "phi3_odd",
+  "phi3_plain",
+  "gemma3",
+  "gemma3_odd",
+  "gemma2",
+  "gemma2_odd",
 ] as const;
 export type Case = (typeof CASES)[number];
 

@@ -52,7 +52,7 @@ std::shared_ptr<AdapterVersion> make_adapter_version(const ModelSpec& m, const K
   std::vector<Packing> list;
   for (int l = 0; l < int(m.layers.size()); l++) {
     for (int p = 0; p < kProjections; p++) {
-      if (!spec.targets[p]) continue;
+      if (!spec.adapts(m.layers[l], p)) continue;
       const ProjectionShape shape = projection_shape(m, l, p);
       LowRank& low = version->layers[l][p];
       const Matrix a = values(l, p, false), b = values(l, p, true);

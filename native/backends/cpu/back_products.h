@@ -110,26 +110,37 @@ struct TokenSum {
   Matrix out;
 };
 
-// One owner for every tile of every sum; tokens in row order.
+// One owner for every tile of every sum; tokens in row order. Sums into the same place (of products that share an A)
+// take turns block by block.
 inline void sum_over_tokens(Team& team, const Kernels& k, const std::vector<TokenSum>& sums, int rows, int block_rows) {
   constexpr int kRows = 48;
   struct Part {
-    int sum, row, panel;
+    int place, row, panel;
   };
   std::vector<Part> parts;
-  for (size_t s = 0; s < sums.size(); s++)
-    for (int64_t panel = 0; panel < panels_of(sums[s].n); panel += kTilePanels)
-      for (int row = 0; row < sums[s].m; row += kRows) parts.push_back({int(s), row, int(panel)});
+  std::vector<std::vector<const TokenSum*>> places;
+  for (const TokenSum& s : sums) {
+    const auto same =
+        std::find_if(places.begin(), places.end(), [&](const auto& place) { return place[0]->out.data == s.out.data; });
+    if (same == places.end())
+      places.push_back({&s});
+    else
+      same->push_back(&s);
+  }
+  for (size_t s = 0; s < places.size(); s++)
+    for (int64_t panel = 0; panel < panels_of(places[s][0]->n); panel += kTilePanels)
+      for (int row = 0; row < places[s][0]->m; row += kRows) parts.push_back({int(s), row, int(panel)});
   team.each(int64_t(parts.size()), [&](int64_t chunk, int worker) {
     const Part& p = parts[chunk];
-    const TokenSum& s = sums[p.sum];
-    const int m = std::min(kRows, s.m - p.row), panels = std::min<int>(kTilePanels, panels_of(s.n) - p.panel);
+    const TokenSum& first = *places[p.place][0];
+    const int m = std::min(kRows, first.m - p.row), panels = std::min<int>(kTilePanels, panels_of(first.n) - p.panel);
     for (int row = 0, b = 0; row < rows; row += block_rows, b++) {
       const int n = std::min(block_rows, rows - row);
       team.preemption_point(worker);
-      k.gemm(s.left->block(b) + size_t(p.row) * block_rows * k.elem, block_rows, m,
-             s.right->block(b) + p.panel * panel_bytes(k, n), n, panels, s.out.at(p.row, int64_t(p.panel) * kLanes),
-             s.out.ld, true);
+      for (const TokenSum* s : places[p.place])
+        k.gemm(s->left->block(b) + size_t(p.row) * block_rows * k.elem, block_rows, m,
+               s->right->block(b) + p.panel * panel_bytes(k, n), n, panels, s->out.at(p.row, int64_t(p.panel) * kLanes),
+               s->out.ld, true);
     }
   });
 }

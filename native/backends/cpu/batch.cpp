@@ -13,7 +13,8 @@ Widths widths_of(const LayerSpec& l) {
           a.head_dim,
           a.heads * padded(a.head_dim),
           a.kv_heads * padded(a.head_dim),
-          a.qk_norm};
+          a.qk_norm,
+          l.norms == NormPlacement::before_and_after};
 }
 
 Model::Model(const ModelSpec& m, const Kernels& k, std::unique_ptr<Weights> w)
@@ -38,11 +39,22 @@ Model::Model(const ModelSpec& m, const Kernels& k, std::unique_ptr<Weights> w)
     widest_.q_floats = std::max(widest_.q_floats, own.q_floats);
     widest_.kv_floats = std::max(widest_.kv_floats, own.kv_floats);
     widest_.qk_norm |= own.qk_norm;
+    widest_.norms_after |= own.norms_after;
 
     int64_t bytes = 0;
     for (const Linear& linear : weights->layers[layer].projections)
       bytes += panels_of(linear.n) * panel_bytes(k, linear.k);
     layer_bytes_ = std::max(layer_bytes_, bytes);
+  }
+}
+
+void Model::round(float* x, int n) const {
+  constexpr int kPiece = 256;
+  alignas(64) char rounded[kPiece * sizeof(float)];
+  for (int i = 0; i < n; i += kPiece) {
+    const int count = std::min(kPiece, n - i);
+    kernels.round_rows(x + i, count, 1, count, 1, rounded, kPiece);
+    kernels.widen_rows(rounded, kPiece, 1, count, x + i, count);
   }
 }
 
@@ -86,6 +98,7 @@ void Span::size(const Model& m, int rows, int lora_columns) {
   gate.size(rows, c.intermediate, m.kernels);
   up.size(rows, c.intermediate, m.kernels);
   act.size(rows, c.intermediate, m.kernels);
+  if (c.norms_after) branch.size(rows, m.spec.hidden, m.kernels);
   if (lora_columns)
     for (RowStore& s : z) s.size(rows, lora_columns, m.kernels);
 }
@@ -126,7 +139,8 @@ void Workspace::configure(const Model& m, int rows, int count, int block, int lo
   // Per head: outputs of a tile of query rows, and one token's heads in float32.
   const size_t head = (size_t(kAttentionRows) * padded(c.head_dim) + c.q + 3 * c.kv + 64) * sizeof(float);
   for (WorkerScratch& w : workers) {
-    w.tile.reserve(size_t(2) * kTileRows * kTilePanels * kLanes * sizeof(float));
+    // A tile of a product, or three rows of the residual stream.
+    w.tile.reserve(std::max<size_t>(2 * kTileRows * kTilePanels * kLanes, 3 * padded(m.spec.hidden)) * sizeof(float));
     w.panel.reserve(size_t(kBackwardColumns) / kLanes * panel_bytes(m.kernels, kBackwardReduction));
     w.attention.reserve(m.kernels.attention_scratch(c.head_dim));
     w.head.reserve(head);

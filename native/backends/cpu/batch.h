@@ -15,7 +15,7 @@ namespace anneal::cpu {
 struct Widths {
   int q = 0, kv = 0, intermediate = 0, heads = 0, head_dim = 0;
   int64_t q_floats = 0, kv_floats = 0;  // of float32 heads, each padded
-  bool qk_norm = false;
+  bool qk_norm = false, norms_after = false;
 };
 Widths widths_of(const LayerSpec&);
 
@@ -35,7 +35,13 @@ struct Model {
     for (RopeTable& rope : ropes_) rope.reserve(count);
   }
   float residual_scale(int layer) const { return float(spec.layers[layer].residual_scale); }
-  float embedding_scale() const { return float(spec.embedding_scale); }
+  float embedding_scale() const {
+    float scale = float(spec.embedding_scale);
+    if (spec.embedding_rounds) round(&scale, 1);
+    return scale;
+  }
+  // To the format, n floats.
+  void round(float* x, int n) const;
   // Of q.k in a layer's attention.
   float attention_scale(int layer) const { return scales_[layer]; }
   // What a layer's attention sees from rows at `position` and later.
@@ -128,7 +134,7 @@ struct MatrixStore : Matrix {
 
 // Temporaries of a run of rows within one layer, as wide as the widest.
 struct Span {
-  RowStore normed, q, k, v, gate, up, act;
+  RowStore normed, q, k, v, gate, up, act, branch;
   RowStore z[kProjections];  // s A x of each adapted projection
   // Backward: gradients of what the names say, rounded for the products; g: s B^T dy of each adapted projection.
   RowStore d_out, d_gate, d_up, d_q, d_k, d_v, g[kProjections];
@@ -146,11 +152,12 @@ struct WorkerScratch {
 
 // What a forward pass over one layer leaves behind. In a step all residuals are one buffer and nothing else is kept.
 struct LayerActivations {
-  Matrix x_in, x_mid, x_out;  // residual stream [rows][hidden]; no x_out: the layer stops before its last product
-  Rows q, k;                  // before norm and rope; no data: not kept
-  Rows gate, up;              // likewise
-  Rows attention;             // [rows][heads * head_dim], always there
-  float* lse = nullptr;       // [kv_heads][rows][group], or null
+  Matrix x_in, x_mid, x_out;   // residual stream [rows][hidden]; no x_out: the layer stops before its last product
+  Rows q, k;                   // before norm and rope; no data: not kept
+  Rows gate, up;               // likewise
+  Rows attended, fed_forward;  // what the branches put out before their norms [rows][hidden]; likewise
+  Rows attention;              // [rows][heads * head_dim], always there
+  float* lse = nullptr;        // [kv_heads][rows][group], or null
 };
 
 // How a pass spreads its rows: one run of rows per worker at a time (small layers, many rows), or all workers on every

@@ -125,8 +125,9 @@ struct Case {
     }
     // Whatever a page held before: here infinities and what comes of them.
     LoraSpec wild{1, 1};
-    wild.targets[kV] = true;
-    const std::vector<float> huge(m.spec.hidden + projection_shape(m.spec, 0, kV).outputs, 1e38f);
+    const int values = module_of(m.spec.layers[0], kV);
+    wild.targets[values] = true;
+    const std::vector<float> huge(m.spec.hidden + module_shape(m.spec, 0, values).outputs, 1e38f);
     const AdapterRef infinite = m.backend->load_adapter(wild, [&](int, int, bool) { return huge.data(); });
     logits_of(m, two, sequences[15], infinite, 1000);
     expect(same_bits(logits_of(m, two, sequences[8], nullptr, 9), wanted[8]), name + ": pages that held infinities");

@@ -23,10 +23,7 @@ void CpuDevice::require(const ModelSpec& m) const {
     const std::string at = "layers[" + std::to_string(i) + "].", attention = at + "attention.";
     if (l.attention.heads / l.attention.kv_heads > kAttentionRows)
       refuse(attention + "heads", "are more than 64 to a key-value head");
-    if (l.norms != model::NormPlacement::before)
-      refuse(at + "norms", "after attention and feed-forward are what the CPU does not have");
   }
-  if (m.norm_adds_one) refuse("normAddsOne", "is what the CPU does not have");
 }
 
 backends::ModelMemory CpuDevice::memory(const ModelSpec& m) const {

@@ -117,12 +117,34 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
   a.rope.low_freq_factor = rope.number_or("low_freq_factor", 1),
   a.rope.high_freq_factor = rope.number_or("high_freq_factor", 4);
   a.rope.original_max_positions = rope.number_or("original_max_position_embeddings", 0);
+  a.rope.rotary_share = rope.number_or("partial_rotary_factor", j.number_or("partial_rotary_factor", 1));
+  if (family == "phi3") {
+    a.fused_qkv = l.feed_forward.fused_gate_up = true;
+    if (kind == "longrope") {
+      const double original = rope.number_or("original_max_position_embeddings",
+                                             j.number_or("original_max_position_embeddings", 0)),
+                   factor = rope.number_or("factor", m.max_positions / original);
+      a.rope.type = RopeType::longrope;
+      a.rope.attention_factor = factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(original));
+      for (const Json& x : rope[m.max_positions > original ? "long_factor" : "short_factor"].items)
+        a.rope.factors.push_back(x.value);
+    }
+  }
+  if (family.starts_with("gemma")) {
+    l.norms = NormPlacement::before_and_after, l.feed_forward.activation = Activation::gelu_tanh;
+    m.norm_adds_one = m.embedding_rounds = true, m.embedding_scale = std::sqrt(double(m.hidden));
+    a.qk_norm = family == "gemma3_text";
+    a.scale = 1 / std::sqrt(j["query_pre_attn_scalar"].value);
+    m.logit_soft_cap = j.number_or("final_logit_softcapping", 0);
+    if (family == "gemma2") a.soft_cap = j.number_or("attn_logit_softcapping", 0);
+  }
   if (family == "granite") {
     a.scale = j["attention_multiplier"].value, l.residual_scale = j["residual_multiplier"].value;
     m.embedding_scale = j["embedding_multiplier"].value, m.logit_scale = 1 / j["logits_scaling"].value;
   }
   m.layers.assign(size_t(j["num_hidden_layers"].value), l);
-  const bool same_window = family == "mistral" && j.has("sliding_window"), switched = j.has("use_sliding_window");
+  const bool same_window = (family == "mistral" || family == "phi3") && j.has("sliding_window"),
+             switched = j.has("use_sliding_window");
   for (size_t i = 0; i < m.layers.size(); i++) {
     const bool sliding = same_window || (j.has("layer_types") && (!switched || flag("use_sliding_window")) &&
                                          j["layer_types"].items[i].string == "sliding_attention");
@@ -159,24 +181,24 @@ struct Loaded {
   }
 };
 
-inline std::string lora_name(int layer, int p, bool b) {
-  return "base_model.model." + projection_name(layer, p) + (b ? ".lora_B.weight" : ".lora_A.weight");
-}
-
 struct SavedAdapter {
+  ModelSpec model;
   LoraSpec spec;
   Arrays tensors;
-  explicit SavedAdapter(const std::string& folder) {
+  explicit SavedAdapter(const std::string& folder) : model(read_spec(folder, TensorFormat::f32)) {
     const Json j = read_json(folder + "/adapter/adapter_config.json");
     read_safetensors(folder + "/adapter/adapter_model.safetensors", tensors);
     spec.rank = int(j["r"].value), spec.alpha = float(j["lora_alpha"].value),
     spec.rslora = j.number_or("use_rslora", 0) != 0;
     for (const Json& t : j["target_modules"].items)
-      for (int p = 0; p < kProjections; p++)
-        if (t.string == projection_name(p)) spec.targets[p] = true;
+      for (int module = 0; module < kModules; module++)
+        if (t.string == module_name(module)) spec.targets[module] = true;
   }
   AdapterValues reader() const {
-    return [this](int layer, int p, bool b) { return tensors.at(lora_name(layer, p, b)).values.data(); };
+    return [this, places = AdapterPlaces(model, spec), names = adapter_tensors(model, spec)](int layer, int p, bool b) {
+      const AdapterPlace place = places.of(layer, p, b);
+      return tensors.at(names[place.tensor].name).values.data() + place.element;
+    };
   }
 };
 

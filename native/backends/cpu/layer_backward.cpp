@@ -111,25 +111,45 @@ struct LayerBackward {
     });
   }
 
-  void normed(Team& team, const Matrix& x, const std::vector<float>& weight, const Rows& y, int rows) const {
+  void normed(Team& team, const Matrix& x, const NormWeight& weight, const Rows& y, int rows) const {
     each_rows(team, rows, hidden, [&](int row, int n, int) {
       k.rmsnorm(x.at(row), x.ld, weight.data(), rms_eps, n, hidden, y.at(row), y.ld);
     });
   }
 
-  void norm_backward(Team& team, const Matrix& x, const std::vector<float>& weight, const Matrix& dy,
-                     MatrixStore& partial, bool weight_wanted, int row0, int rows) const {
+  // Where the block of rows that begins at `row` sums the gradient of a norm's weight, zeros; null: it is not wanted.
+  float* norm_sums(Norm norm, int row) const {
+    if (!wanted.norms[norm]) return nullptr;
+    MatrixStore& partial = mem.partial_norm[norm];
+    float* sums = partial.at(row / kBlockRows);
+    std::memset(sums, 0, partial.ld * sizeof(float));
+    return sums;
+  }
+
+  void norm_backward(Team& team, const Matrix& x, Norm norm, const Matrix& dy, int row0, int rows) const {
     each_block(team, row0, rows, [&](int, int row, int n, int) {
-      float* sums = weight_wanted ? partial.at((row0 + row) / kBlockRows) : nullptr;
-      if (sums) std::memset(sums, 0, partial.ld * sizeof(float));
-      k.rmsnorm_backward(x.at(row0 + row), x.ld, weight.data(), rms_eps, dy.at(row), dy.ld, n, hidden,
-                         dx.at(row0 + row), dx.ld, sums);
+      k.rmsnorm_backward(x.at(row0 + row), x.ld, w.norms[norm].data(), rms_eps, dy.at(row), dy.ld, n, hidden,
+                         dx.at(row0 + row), dx.ld, norm_sums(norm, row0 + row));
     });
   }
 
-  // What attention or feed-forward put out takes of dx.
-  void round_dx(Team& team, const Rows& to, int row0, int rows) const {
+  // What attention or feed-forward put out takes of dx; branch: that, where a norm followed.
+  void branch_gradient(Team& team, Norm norm, const Rows& branch, const Rows& to, int row0, int rows) const {
     const float scale = m.residual_scale(layer);
+    if (w.norms[norm].data()) {
+      each_block(team, row0, rows, [&](int, int row, int n, int worker) {
+        float *x = ws.workers[worker].tile.floats(), *d = x + padded(hidden), *dy = d + padded(hidden),
+              *sums = norm_sums(norm, row0 + row);
+        for (int i = row; i < row + n; i++) {
+          k.widen_rows(branch.at(row0 + i), branch.ld, 1, hidden, x, hidden);
+          std::memset(d, 0, hidden * sizeof(float));
+          k.scale(dx.at(row0 + i), hidden, scale, dy);
+          k.rmsnorm_backward(x, hidden, w.norms[norm].data(), rms_eps, dy, hidden, 1, hidden, d, hidden, sums);
+          k.round_rows(d, hidden, 1, hidden, 1.0f, to.at(i), to.ld);
+        }
+      });
+      return;
+    }
     each_rows(team, rows, hidden, [&](int row, int n, int) {
       k.round_rows(dx.at(row0 + row), dx.ld, n, hidden, scale, to.at(row), to.ld);
     });
@@ -143,7 +163,7 @@ struct LayerBackward {
   void feed_forward(Team& team, Span& span, int row0, int rows) {
     static constexpr int down[] = {kDown}, gate_up[] = {kGate, kUp};
     const Rows gate = a.gate.from(row0), up = a.up.from(row0);
-    round_dx(team, span.d_out, row0, rows);
+    branch_gradient(team, kNormOut, a.fed_forward, span.d_out, row0, rows);
     lora_up(team, kDown, span.d_out, span, rows);
     if (sums(kDown)) {
       each_rows(team, rows, intermediate, [&](int row, int n, int) {
@@ -167,14 +187,14 @@ struct LayerBackward {
     lora_up(team, kGate, span.d_gate, span, rows);
     lora_up(team, kUp, span.d_up, span, rows);
     if (sums(kGate) || sums(kUp)) {
-      normed(team, a.x_mid.from(row0), w.post_norm, span.normed, rows);
+      normed(team, a.x_mid.from(row0), w.norms[kNormMiddle], span.normed, rows);
       keep_inputs(team, kPostNormed, gate_up, 2, span.normed, hidden, span, row0, rows);
     }
     const Rows d_gate_up[] = {span.d_gate, span.d_up};
     keep_outputs(team, gate_up, d_gate_up, 2, span, row0, rows);
     const BackTerm terms[] = {term(kGate, span.d_gate, span), term(kUp, span.d_up, span)};
     collect(team, span, terms, 2, rows);
-    norm_backward(team, a.x_mid, w.post_norm, span.d_normed, mem.partial_post_norm, wanted.post_norm, row0, rows);
+    norm_backward(team, a.x_mid, kNormMiddle, span.d_normed, row0, rows);
   }
 
   // dx [rows][hidden] of x_mid to d_out [kv_heads][rows][group][head_dim]; dx itself is that of x_in as well, by the
@@ -183,7 +203,7 @@ struct LayerBackward {
     static constexpr int o[] = {kO};
     const Rows attention = a.attention.from(row0);
     const int group = c.group(), head = c.head_dim;
-    round_dx(team, span.d_out, row0, rows);
+    branch_gradient(team, kNormAttended, a.attended, span.d_out, row0, rows);
     lora_up(team, kO, span.d_out, span, rows);
     keep_inputs(team, kAttended, o, 1, attention, c.q_width(), span, row0, rows);
     const Rows d_o[] = {span.d_out};
@@ -289,11 +309,7 @@ struct LayerBackward {
     static constexpr int qkv[] = {kQ, kK, kV};
     const int group = c.group(), head = c.head_dim;
     each_block(team, row0, rows, [&](int, int row, int n, int worker) {
-      const int block = (row0 + row) / kBlockRows;
-      float* q_sums = wanted.q_norm ? mem.partial_q_norm.at(block) : nullptr;
-      float* k_sums = wanted.k_norm ? mem.partial_k_norm.at(block) : nullptr;
-      if (q_sums) std::memset(q_sums, 0, mem.partial_q_norm.ld * sizeof(float));
-      if (k_sums) std::memset(k_sums, 0, mem.partial_k_norm.ld * sizeof(float));
+      float *q_sums = norm_sums(kNormQ, row0 + row), *k_sums = norm_sums(kNormK, row0 + row);
       float* d = ws.workers[worker].head.floats();
       for (int i = row; i < row + n; i++) {
         const int t = row0 + i, position = batch.positions[t];
@@ -301,12 +317,12 @@ struct LayerBackward {
         for (int h = 0; h < c.heads; h++)
           std::memcpy(d + h * head, d_q.at((int64_t(h / group) * batch.rows + t) * group + h % group),
                       head * sizeof(float));
-        k.head_norm_rope_backward(a.q.at(t), head, c.heads, head, c.rotary(), w.q_norm_weight(), rms_eps, cos, sin, d,
-                                  d, q_sums);
+        k.head_norm_rope_backward(a.q.at(t), head, c.heads, head, c.rotary(), w.norms[kNormQ].data(), rms_eps, cos, sin,
+                                  d, d, q_sums);
         k.round_rows(d, c.q_width(), 1, c.q_width(), 1.0f, span.d_q.at(i), span.d_q.ld);
         slot_gradients(d_k, t, d);
-        k.head_norm_rope_backward(a.k ? a.k.at(t) : a.q.at(t), head, c.kv_heads, head, c.rotary(), w.k_norm_weight(),
-                                  rms_eps, cos, sin, d, d, k_sums);
+        k.head_norm_rope_backward(a.k ? a.k.at(t) : a.q.at(t), head, c.kv_heads, head, c.rotary(),
+                                  w.norms[kNormK].data(), rms_eps, cos, sin, d, d, k_sums);
         k.round_rows(d, c.kv_width(), 1, c.kv_width(), 1.0f, span.d_k.at(i), span.d_k.ld);
         slot_gradients(d_v, t, d);
         k.round_rows(d, c.kv_width(), 1, c.kv_width(), 1.0f, span.d_v.at(i), span.d_v.ld);
@@ -315,14 +331,14 @@ struct LayerBackward {
     const Rows dys[] = {span.d_q, span.d_k, span.d_v};
     for (int i = 0; i < 3; i++) lora_up(team, qkv[i], dys[i], span, rows);
     if (sums(kQ) || sums(kK) || sums(kV)) {
-      normed(team, a.x_in.from(row0), w.input_norm, span.normed, rows);
+      normed(team, a.x_in.from(row0), w.norms[kNormIn], span.normed, rows);
       keep_inputs(team, kInputNormed, qkv, 3, span.normed, hidden, span, row0, rows);
     }
     keep_outputs(team, qkv, dys, 3, span, row0, rows);
     if (!input_gradient) return;
     const BackTerm terms[] = {term(kQ, dys[0], span), term(kK, dys[1], span), term(kV, dys[2], span)};
     collect(team, span, terms, 3, rows);
-    norm_backward(team, a.x_in, w.input_norm, span.d_normed, mem.partial_input_norm, wanted.input_norm, row0, rows);
+    norm_backward(team, a.x_in, kNormIn, span.d_normed, row0, rows);
   }
 
   void sum_window(const int* projections, int count, int rows) {
@@ -363,10 +379,8 @@ struct LayerBackward {
     each_window(before_attention, 3,
                 [&](Team& team, Span& span, int row0, int rows) { queries_keys_values(team, span, row0, rows); });
     if (!all.ok()) return;
-    add_partials(mem.partial_input_norm, hidden, wanted.input_norm);
-    add_partials(mem.partial_post_norm, hidden, wanted.post_norm);
-    add_partials(mem.partial_q_norm, c.head_dim, wanted.q_norm);
-    add_partials(mem.partial_k_norm, c.head_dim, wanted.k_norm);
+    for (int n = 0; n < kNorms; n++)
+      if (wanted.norms[n]) add_partials(mem.partial_norm[n], norm_width(m.spec, layer, n), wanted.norms[n]);
     for (int p = 0; p < kProjections; p++) add_partials(mem.partial_bias[p], w.projections[p].n, wanted.bias[p]);
   }
 };
@@ -413,14 +427,9 @@ void BackwardMemory::configure(const Model& m, const Batch& batch, int pages, co
       partial_bias[p].size(all_blocks, outputs[p]);
   }
   if (wanted.final_norm) partial_final_norm.size(all_blocks, m.spec.hidden);
-  if (any([](const LayerGradients& l) { return l.input_norm != nullptr; })) {
-    partial_input_norm.size(all_blocks, m.spec.hidden);
-    partial_post_norm.size(all_blocks, m.spec.hidden);
-  }
-  if (any([](const LayerGradients& l) { return l.q_norm != nullptr; })) {
-    partial_q_norm.size(all_blocks, c.head_dim);
-    partial_k_norm.size(all_blocks, c.head_dim);
-  }
+  for (int n = 0; n < kNorms; n++)
+    if (any([&](const LayerGradients& l) { return l.norms[n] != nullptr; }))
+      partial_norm[n].size(all_blocks, n == kNormQ || n == kNormK ? c.head_dim : m.spec.hidden);
   for (Buffer* heads : {&out, &d_out, &d_q}) heads->reserve(size_t(batch.rows) * c.q_floats * sizeof(float));
   uses.assign(pages, {});
   for (size_t s = 0; s < batch.sequences.size(); s++) {

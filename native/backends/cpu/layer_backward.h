@@ -14,7 +14,7 @@ struct BackwardMemory {
   TokenBlocks g[kProjections], z[kProjections];
   Buffer out, d_out, d_q, d_k, d_v;  // float32 heads of a layer
   MatrixStore partial_final_norm;
-  MatrixStore partial_input_norm, partial_post_norm, partial_q_norm, partial_k_norm;  // [blocks][...]
+  MatrixStore partial_norm[kNorms];  // [blocks][width]
   MatrixStore partial_bias[kProjections];
   // Sequences that see a page, and as which of their blocks.
   struct Use {

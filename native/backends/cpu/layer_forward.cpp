@@ -32,7 +32,7 @@ struct ProjectionTile {
   }
 };
 
-void norm_rows(Team& team, const Model& m, const Matrix& x, const std::vector<float>& weight, int rows, const Rows& y) {
+void norm_rows(Team& team, const Model& m, const Matrix& x, const NormWeight& weight, int rows, const Rows& y) {
   each_rows(team, rows, m.spec.hidden, [&](int row, int count, int) {
     m.kernels.rmsnorm(x.at(row), x.ld, weight.data(), m.spec.rms_eps, count, m.spec.hidden, y.at(row), y.ld);
   });
@@ -63,6 +63,50 @@ void add_product(Team& team, const ProjectionTile& tile, int p, const Rows& x, i
   });
 }
 
+// x W^T, rounded.
+void round_product(Team& team, const ProjectionTile& tile, int p, const Rows& x, int row0, int rows, const Rows& z,
+                   const Rows& out, Workspace& ws) {
+  const int n = tile.m.weights->layers[tile.layer].projections[p].n;
+  const Split split = split_product(team, rows, panels_of(n));
+  team.each(split.chunks(), [&](int64_t chunk, int worker) {
+    const Tile t = tile_of(split, chunk);
+    const int col = t.panel * kLanes;
+    float* sums = ws.workers[worker].tile.floats();
+    tile(p, x, row0, t, z, sums, t.panels * kLanes, false);
+    round_tile(tile.m.kernels, sums, t.panels * kLanes, t.rows, std::min(t.panels * kLanes, n - col), out, t.row, col);
+  });
+}
+
+// Residual rows + residual scale * norm(branch), in float32.
+void add_normed(Team& team, const Model& m, int layer, Norm norm, const Rows& branch, int row0, int rows,
+                const Matrix& from, const Matrix& to, Workspace& ws) {
+  const Kernels& k = m.kernels;
+  const int n = m.spec.hidden;
+  const float* weight = m.weights->layers[layer].norms[norm].data();
+  each_rows(team, rows, n, [&](int row, int count, int worker) {
+    float* wide = ws.workers[worker].tile.floats();
+    char* normed = reinterpret_cast<char*>(wide + padded(n));
+    for (int i = row; i < row + count; i++) {
+      k.widen_rows(branch.at(i), branch.ld, 1, n, wide, n);
+      k.rmsnorm(wide, n, weight, m.spec.rms_eps, 1, n, normed, n);
+      k.widen_rows(normed, n, 1, n, wide, n);
+      if (from.data != to.data) std::memcpy(to.at(row0 + i), from.at(row0 + i), size_t(padded(n)) * sizeof(float));
+      k.add_scaled(to.at(row0 + i), wide, m.residual_scale(layer), n);
+    }
+  });
+}
+
+// What attention or the feed-forward put out, by product p, into the residual stream; branch: kept where it is normed.
+void add_branch(Team& team, const ProjectionTile& tile, int p, Norm norm, const Rows& x, int row0, int rows,
+                const Rows& z, const Rows& branch, const Matrix& from, const Matrix& to, Workspace& ws) {
+  if (tile.m.weights->layers[tile.layer].norms[norm].data()) {
+    round_product(team, tile, p, x, row0, rows, z, branch, ws);
+    if (to) add_normed(team, tile.m, tile.layer, norm, branch, row0, rows, from, to, ws);
+  } else if (to) {
+    add_product(team, tile, p, x, row0, rows, z, from, to, ws);
+  }
+}
+
 // x_in [rows][hidden] to roped queries [kv_heads][rows][group][head_dim] in the workspace, and keys and values in
 // pages.
 void queries_keys_values(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a,
@@ -71,7 +115,7 @@ void queries_keys_values(Team& team, const Model& m, const Batch& batch, int lay
   const Kernels& k = m.kernels;
   const Layer& w = m.weights->layers[layer];
   const ProjectionTile tile{m, batch, layer};
-  norm_rows(team, m, a.x_in.from(row0), w.input_norm, rows, span.normed);
+  norm_rows(team, m, a.x_in.from(row0), w.norms[kNormIn], rows, span.normed);
 
   static constexpr int projections[] = {kQ, kK, kV};
   Rows z[] = {span.z[kQ], span.z[kK], span.z[kV]};
@@ -102,8 +146,8 @@ void queries_keys_values(Team& team, const Model& m, const Batch& batch, int lay
     float* values = heads + padded(c.kv_width());
     for (int i = row; i < row + count; i++) {
       const int position = batch.positions[row0 + i];
-      k.head_norm_rope(out[1].at(i), c.head_dim, c.kv_heads, c.head_dim, c.rotary(), w.k_norm_weight(), m.spec.rms_eps,
-                       m.rope(layer).cos(position), m.rope(layer).sin(position), keys);
+      k.head_norm_rope(out[1].at(i), c.head_dim, c.kv_heads, c.head_dim, c.rotary(), w.norms[kNormK].data(),
+                       m.spec.rms_eps, m.rope(layer).cos(position), m.rope(layer).sin(position), keys);
       k.widen_rows(out[2].at(i), out[2].ld, 1, c.kv_width(), values, c.kv_width());
       auto write = [&](Slot s) {
         for (int h = 0; h < c.kv_heads; h++)
@@ -160,9 +204,10 @@ void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, con
   const Rows attention = a.attention.from(row0);
   static constexpr int o[] = {kO};
   lora_down(team, m, batch, layer, o, 1, attention, row0, rows, &span.z[kO], ws);
-  add_product(team, tile, kO, attention, row0, rows, span.z[kO], a.x_in, a.x_mid, ws);
+  add_branch(team, tile, kO, kNormAttended, attention, row0, rows, span.z[kO],
+             a.attended ? a.attended.from(row0) : span.branch, a.x_in, a.x_mid, ws);
 
-  norm_rows(team, m, a.x_mid.from(row0), w.post_norm, rows, span.normed);
+  norm_rows(team, m, a.x_mid.from(row0), w.norms[kNormMiddle], rows, span.normed);
   static constexpr int gate_up[] = {kGate, kUp};
   Rows z[] = {span.z[kGate], span.z[kUp]};
   lora_down(team, m, batch, layer, gate_up, 2, span.normed, row0, rows, z, ws);
@@ -180,10 +225,11 @@ void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, con
       m.activation(layer).mul(gate.at(i, col), up.at(i, col), gate.ld, 1, cols, span.act.at(i, col), t.panels * kLanes);
   });
 
-  if (!a.x_out) return;
+  if (!a.x_out && !a.fed_forward) return;
   static constexpr int down[] = {kDown};
   lora_down(team, m, batch, layer, down, 1, span.act, row0, rows, &span.z[kDown], ws);
-  add_product(team, tile, kDown, span.act, row0, rows, span.z[kDown], a.x_mid, a.x_out, ws);
+  add_branch(team, tile, kDown, kNormOut, span.act, row0, rows, span.z[kDown],
+             a.fed_forward ? a.fed_forward.from(row0) : span.branch, a.x_mid, a.x_out, ws);
 }
 
 }  // namespace
@@ -195,7 +241,7 @@ void rope_queries(const Model& m, const Batch& batch, int layer, const Rows& q, 
   for (int i = row; i < row + rows; i++) {
     const int position = batch.positions[row0 + i];
     m.kernels.head_norm_rope(q.at(i), c.head_dim, c.heads, c.head_dim, c.rotary(),
-                             m.weights->layers[layer].q_norm_weight(), m.spec.rms_eps, m.rope(layer).cos(position),
+                             m.weights->layers[layer].norms[kNormQ].data(), m.spec.rms_eps, m.rope(layer).cos(position),
                              m.rope(layer).sin(position), heads);
     for (int h = 0; h < c.kv_heads; h++)
       m.kernels.round_rows(heads + h * width, width, 1, width, 1.0f,
@@ -234,6 +280,7 @@ void embed_tokens(Team& team, const Model& m, const Batch& batch, const Matrix& 
     for (int i = row; i < row + n; i++) {
       m.kernels.embed(m.weights->embedding.panels.data(), m.spec.vocab, hidden, batch.tokens[i], x.at(i));
       if (scale != 1) m.kernels.scale(x.at(i), hidden, scale, x.at(i));
+      if (m.spec.embedding_rounds) m.round(x.at(i), hidden);
     }
   });
 }

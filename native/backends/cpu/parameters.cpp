@@ -136,24 +136,24 @@ namespace {
 class AdapterParameters final : public Parameters {
  public:
   AdapterParameters(const Model& m, Pool& pool, const LoraSpec& spec, uint64_t seed, const AdapterValues* values)
-      : Parameters(pool, m.kernels), model_(m), spec_(spec), index_(m.layers()) {
+      : Parameters(pool, m.kernels), model_(m), spec_(spec), places_(m.spec, spec) {
     std::vector<TensorShape> tensors = adapter_tensors(m.spec, spec);
     auto next = tensors.begin();
     for (int l = 0; l < m.layers(); l++)
-      for (int p = 0; p < kProjections; p++) {
-        index_[l][p] = -1;
-        if (!spec.targets[p]) continue;
-        index_[l][p] = add(*next++, true);
+      for (int module : modules_of(m.spec.layers[l])) {
+        if (!spec.targets[module]) continue;
+        const int a = add(*next++, true);
         add(*next++, true);
-        initialise(l, p, seed, values);
+        initialise(a, l, module, seed, values);
       }
     refresh();
   }
   bool full() const override { return false; }
   AdapterRef version() const override { return version_; }
   void refresh() override {
-    auto made = make_adapter_version(model_.spec, kernels_, pool_, spec_, true,
-                                     [&](int l, int p, bool b) { return parameters_[index_[l][p] + b].values(); });
+    auto made = make_adapter_version(model_.spec, kernels_, pool_, spec_, true, [&](int l, int p, bool b) {
+      return part(places_.of(l, p, b), [&](int i) { return parameters_[i].values(); });
+    });
     if (!made) throw Aborted();
     version_ = std::move(made);
   }
@@ -161,35 +161,43 @@ class AdapterParameters final : public Parameters {
  protected:
   ModelGradients gradients(const std::function<Matrix(int)>& of) const override {
     ModelGradients g;
-    g.layers.resize(index_.size());
-    for (size_t l = 0; l < index_.size(); l++)
+    g.layers.resize(size_t(model_.layers()));
+    for (int l = 0; l < model_.layers(); l++)
       for (int p = 0; p < kProjections; p++)
-        if (index_[l][p] >= 0) g.layers[l].a[p] = of(index_[l][p]), g.layers[l].b[p] = of(index_[l][p] + 1);
+        if (spec_.adapts(model_.spec.layers[l], p)) {
+          g.layers[l].a[p] = part(places_.of(l, p, false), of);
+          g.layers[l].b[p] = part(places_.of(l, p, true), of);
+        }
     return g;
   }
 
  private:
-  void initialise(int l, int p, uint64_t seed, const AdapterValues* values) {
-    const int a = index_[l][p];
-    const int inputs = projection_shape(model_.spec, l, p).inputs;
+  // A, or the rows of B that are a projection's.
+  template <class F> Matrix part(const AdapterPlace& place, F&& of) const {
+    return of(int(place.tensor)).from(place.element / parameters_[place.tensor].cols);
+  }
+
+  void initialise(int a, int l, int module, uint64_t seed, const AdapterValues* values) {
+    const int inputs = module_shape(model_.spec, l, module).inputs;
     if (values) {
-      for (int b = 0; b < 2; b++) write(a + b, Part::value, {(*values)(l, p, b), size_t(tensors()[a + b].elements())});
+      for (int b = 0; b < 2; b++)
+        write(a + b, Part::value, {(*values)(l, parts_of(module).first, b), size_t(tensors()[a + b].elements())});
       return;
     }
     // Kaiming-uniform with a = sqrt(5) is uniform in +-1 / sqrt(inputs).
     const float bound = 1 / std::sqrt(float(inputs));
+    const uint64_t stream = module <= kDown ? uint64_t(l) * (kDown + 1) + module : (uint64_t(module) << 32) + l;
     const Matrix rows = parameters_[a].values();
     Team team(pool_);
     each_rows(team, spec_.rank, inputs, [&](int row, int count, int) {
       for (int r = row; r < row + count; r++)
-        for (int i = 0; i < inputs; i++)
-          *rows.at(r, i) = bound * uniform(seed, uint64_t(l) * kProjections + p, uint64_t(r) * inputs + i);
+        for (int i = 0; i < inputs; i++) *rows.at(r, i) = bound * uniform(seed, stream, uint64_t(r) * inputs + i);
     });
   }
 
   const Model& model_;
   LoraSpec spec_;
-  std::vector<std::array<int, kProjections>> index_;  // of A; B follows
+  AdapterPlaces places_;
   AdapterRef version_;
 };
 
@@ -197,20 +205,21 @@ class WeightParameters final : public Parameters {
  public:
   WeightParameters(Model& m, Pool& pool) : Parameters(pool, m.kernels), model_(m) {
     Weights& w = *m.weights;
-    matrix("model.embed_tokens.weight", w.embedding);
+    matrix("model.embed_tokens.weight", &w.embedding, 1);
     for (int l = 0; l < m.layers(); l++) {
+      const LayerSpec& spec = m.spec.layers[l];
       Layer& layer = w.layers[l];
-      for (int p = 0; p < kProjections; p++) {
-        matrix(projection_name(l, p) + ".weight", layer.projections[p]);
-        vector(projection_name(l, p) + ".bias", layer.projections[p].bias);
+      for (int module : modules_of(spec)) {
+        const Parts parts = parts_of(module);
+        matrix(module_name(l, module) + ".weight", &layer.projections[parts.first], parts.count);
+        if (module_shape(m.spec, l, module).bias)
+          vector(module_name(l, module) + ".bias", layer.projections[parts.first].bias);
       }
-      vector(layer_name(l, "input_layernorm.weight"), layer.input_norm);
-      vector(layer_name(l, "post_attention_layernorm.weight"), layer.post_norm);
-      vector(layer_name(l, "self_attn.q_norm.weight"), layer.q_norm);
-      vector(layer_name(l, "self_attn.k_norm.weight"), layer.k_norm);
+      for (int n = 0; n < kNorms; n++)
+        if (const char* place = norm_place(spec, n)) norm(layer_name(l, place) + ".weight", layer.norms[n]);
     }
-    vector("model.norm.weight", w.final_norm);
-    if (w.untied_head.n) matrix("lm_head.weight", w.untied_head);
+    norm("model.norm.weight", w.final_norm);
+    if (w.untied_head.n) matrix("lm_head.weight", &w.untied_head, 1);
   }
   bool full() const override { return true; }
   AdapterRef version() const override { return nullptr; }
@@ -221,7 +230,7 @@ class WeightParameters final : public Parameters {
     Team team(pool_);
     for (Trained& trained : matrices_) {
       const Linear& linear = *trained.linear;
-      const Matrix values = parameters_[trained.parameter].values();
+      const Matrix values = parameters_[trained.parameter].values().from(trained.row);
       const size_t bytes = panel_bytes(kernels_, linear.k);
       trained.next.reserve(panels_of(linear.n) * bytes);
       const int per = std::max(1, int(kPiece / (int64_t(linear.k) * kLanes))) * kLanes;
@@ -235,22 +244,26 @@ class WeightParameters final : public Parameters {
     for (Trained& trained : matrices_) trained.linear->panels.swap(trained.next);
     for (auto& [index, to] : vectors_)
       std::memcpy(to->data(), parameters_[index].value.data(), to->size() * sizeof(float));
+    for (NormWeight* norm : norms_) norm->use(model_.spec.norm_adds_one);
   }
 
  protected:
   ModelGradients gradients(const std::function<Matrix(int)>& of) const override {
     ModelGradients g;
     int i = 0;
-    auto next_vector = [&](const std::vector<float>& v) { return v.empty() ? nullptr : of(i++).data; };
     g.embedding = g.head = of(i++);
-    for (const Layer& layer : model_.weights->layers) {
+    for (int l = 0; l < model_.layers(); l++) {
+      const LayerSpec& spec = model_.spec.layers[l];
       LayerGradients& out = g.layers.emplace_back();
-      for (int p = 0; p < kProjections; p++) {
-        out.weight[p] = of(i++);
-        out.bias[p] = next_vector(layer.projections[p].bias);
+      for (int module : modules_of(spec)) {
+        const Parts parts = parts_of(module);
+        const Matrix whole = of(i++);
+        for (int p = parts.first; p < parts.first + parts.count; p++)
+          out.weight[p] = whole.from(first_output(model_.spec, l, p));
+        if (module_shape(model_.spec, l, module).bias) out.bias[parts.first] = of(i++).data;
       }
-      out.input_norm = next_vector(layer.input_norm), out.post_norm = next_vector(layer.post_norm);
-      out.q_norm = next_vector(layer.q_norm), out.k_norm = next_vector(layer.k_norm);
+      for (int n = 0; n < kNorms; n++)
+        if (norm_place(spec, n)) out.norms[n] = of(i++).data;
     }
     g.final_norm = of(i++).data;
     if (model_.weights->untied_head.n) g.head = of(i++);
@@ -258,18 +271,29 @@ class WeightParameters final : public Parameters {
   }
 
  private:
-  void matrix(std::string name, Linear& w) {
-    const int index = add({std::move(name), w.n, w.k}, true);
-    const Matrix values = parameters_[index].values();
-    const int per = std::max(1, int(kPiece / (int64_t(w.k) * kLanes))) * kLanes;
-    Team team(pool_);
-    team.each((w.n + per - 1) / per, [&](int64_t chunk, int) {
-      const int row = int(chunk) * per;
-      kernels_.unpack(w.panels.data() + row / kLanes * panel_bytes(kernels_, w.k), std::min(per, w.n - row), w.k,
-                      values.at(row), values.ld);
-    });
-    if (!team.ok()) throw Aborted();
-    matrices_.push_back({index, &w, {}});
+  // Of `count` products whose outputs stand one after the other.
+  void matrix(std::string name, Linear* parts, int count) {
+    int outputs = 0;
+    for (int i = 0; i < count; i++) outputs += parts[i].n;
+    const int index = add({std::move(name), outputs, parts[0].k}, true);
+    int first = 0;
+    for (int i = 0; i < count; first += parts[i++].n) {
+      Linear& w = parts[i];
+      const Matrix values = parameters_[index].values().from(first);
+      const int per = std::max(1, int(kPiece / (int64_t(w.k) * kLanes))) * kLanes;
+      Team team(pool_);
+      team.each((w.n + per - 1) / per, [&](int64_t chunk, int) {
+        const int row = int(chunk) * per;
+        kernels_.unpack(w.panels.data() + row / kLanes * panel_bytes(kernels_, w.k), std::min(per, w.n - row), w.k,
+                        values.at(row), values.ld);
+      });
+      if (!team.ok()) throw Aborted();
+      matrices_.push_back({index, first, &w, {}});
+    }
+  }
+  void norm(std::string name, NormWeight& w) {
+    vector(std::move(name), w.stored);
+    norms_.push_back(&w);
   }
   void vector(std::string name, std::vector<float>& v) {
     if (v.empty()) return;
@@ -281,12 +305,13 @@ class WeightParameters final : public Parameters {
   Model& model_;
   // A matrix, its master, and where its next version is made.
   struct Trained {
-    int parameter;
+    int parameter, row;  // of the parameter's rows, the first
     Linear* linear;
     Buffer next;
   };
   std::vector<Trained> matrices_;
   std::vector<std::pair<int, std::vector<float>*>> vectors_;
+  std::vector<NormWeight*> norms_;
 };
 
 }  // namespace

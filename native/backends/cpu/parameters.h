@@ -9,7 +9,7 @@ namespace anneal::cpu {
 struct LayerGradients {
   Matrix weight[kProjections], a[kProjections], b[kProjections];
   float* bias[kProjections] = {};
-  float *input_norm = nullptr, *post_norm = nullptr, *q_norm = nullptr, *k_norm = nullptr;
+  float* norms[kNorms] = {};
 };
 struct ModelGradients {
   std::vector<LayerGradients> layers;

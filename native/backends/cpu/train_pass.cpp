@@ -212,6 +212,8 @@ LayerActivations Pass::activations(int layer) {
   a.x_in = memory_->x[layer], a.x_mid = kept.x_mid, a.x_out = memory_->x[layer + 1];
   a.q = kept.q, a.gate = kept.gate, a.up = kept.up, a.attention = kept.attention;
   if (m_.attention(layer).qk_norm) a.k = kept.k;
+  if (m_.spec.layers[layer].norms == NormPlacement::before_and_after)
+    a.attended = kept.attended, a.fed_forward = kept.fed_forward;
   a.lse = kept.lse.floats();
   return a;
 }
@@ -328,6 +330,8 @@ void TrainMemory::Kept::size(const Model& m, int rows, const Widths& c) {
   x_mid.size(rows, m.spec.hidden);
   q.size(rows, c.q, m.kernels);
   if (c.qk_norm) k.size(rows, c.kv, m.kernels);
+  if (c.norms_after)
+    for (RowStore* s : {&attended, &fed_forward}) s->size(rows, m.spec.hidden, m.kernels);
   gate.size(rows, c.intermediate, m.kernels);
   up.size(rows, c.intermediate, m.kernels);
   attention.size(rows, c.q, m.kernels);
@@ -347,8 +351,9 @@ int64_t activation_bytes_per_token(const ModelSpec& m, const Kernels& k) {
   int64_t bytes = 0;
   for (const LayerSpec& layer : m.layers) {
     const Widths c = widths_of(layer);
-    const int64_t residual = 2 * 4 * padded(m.hidden),
-                  rounded = 2 * c.q + (c.qk_norm ? c.kv : 0) + 2 * int64_t(c.intermediate) + 2 * c.kv;
+    const int64_t residual = 2 * 4 * padded(m.hidden), rounded = 2 * c.q + (c.qk_norm ? c.kv : 0) +
+                                                                 2 * int64_t(c.intermediate) + 2 * c.kv +
+                                                                 (c.norms_after ? 2 * m.hidden : 0);
     bytes += residual + k.elem * rounded + 4 * c.heads;
   }
   return bytes;

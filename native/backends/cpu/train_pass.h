@@ -13,7 +13,7 @@ struct TrainMemory {
   MemoryAccount account;  // of all that follows
   struct Kept {
     MatrixStore x_mid;
-    RowStore q, k, gate, up, attention;
+    RowStore q, k, gate, up, attention, attended, fed_forward;
     Buffer lse;
     void size(const Model&, int rows, const Widths&);
   };

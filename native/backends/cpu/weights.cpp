@@ -18,7 +18,8 @@ struct Loader {
   bool stopped = false;
   Buffer staging;
 
-  void matrix(const std::string& name, int n, int k, Linear& w) {
+  // Rows from `first` on.
+  void matrix(const std::string& name, int first, int n, int k, Linear& w) {
     w.n = n, w.k = k;
     const size_t bytes = panel_bytes(kernels, k);
     w.panels.reserve(panels_of(n) * bytes);
@@ -26,7 +27,7 @@ struct Loader {
     staging.reserve(size_t(std::min<int64_t>(block, padded(n))) * k * 4);
     for (int row = 0; row < n && !stopped; row += block) {
       const int rows = std::min(block, n - row);
-      read(name, row, rows, staging.floats());
+      read(name, first + row, rows, staging.floats());
       Team team(pool);
       team.each(panels_of(rows), [&](int64_t p, int) {
         kernels.pack(staging.floats() + p * kLanes * k, DType::f32, k, std::min<int>(kLanes, rows - p * kLanes), k,
@@ -35,6 +36,10 @@ struct Loader {
       done += double(rows) * k;
       if (!team.ok() || (progress && !progress(done / total))) stopped = true;
     }
+  }
+  void norm(const std::string& name, int n, bool adds_one, NormWeight& out) {
+    vector(name, n, out.stored);
+    out.use(adds_one);
   }
   void vector(const std::string& name, int n, std::vector<float>& out) {
     out.assign(padded(n), 0);
@@ -56,25 +61,23 @@ std::unique_ptr<Weights> load_weights(const ModelSpec& m, const Kernels& kernels
                                       const std::function<bool(double)>& progress) {
   auto w = std::make_unique<Weights>();
   Loader load{kernels, pool, read, progress, elements(m), 0, false, {}};
-  load.matrix("model.embed_tokens.weight", m.vocab, m.hidden, w->embedding);
+  load.matrix("model.embed_tokens.weight", 0, m.vocab, m.hidden, w->embedding);
   w->layers.resize(m.layers.size());
   for (int l = 0; l < int(m.layers.size()) && !load.stopped; l++) {
     Layer& layer = w->layers[l];
     for (int p = 0; p < kProjections; p++) {
       const ProjectionShape shape = projection_shape(m, l, p);
-      load.matrix(projection_name(l, p) + ".weight", shape.outputs, shape.inputs, layer.projections[p]);
-      if (shape.bias) load.vector(projection_name(l, p) + ".bias", shape.outputs, layer.projections[p].bias);
+      const std::string name = module_name(l, module_of(m.layers[l], p));
+      const int first = first_output(m, l, p);
+      load.matrix(name + ".weight", first, shape.outputs, shape.inputs, layer.projections[p]);
+      if (shape.bias) load.vector(name + ".bias", shape.outputs, layer.projections[p].bias);
     }
-    load.vector(layer_name(l, "input_layernorm.weight"), m.hidden, layer.input_norm);
-    load.vector(layer_name(l, "post_attention_layernorm.weight"), m.hidden, layer.post_norm);
-    const AttentionSpec& attention = m.layers[l].attention;
-    if (attention.qk_norm) {
-      load.vector(layer_name(l, "self_attn.q_norm.weight"), attention.head_dim, layer.q_norm);
-      load.vector(layer_name(l, "self_attn.k_norm.weight"), attention.head_dim, layer.k_norm);
-    }
+    for (int n = 0; n < kNorms; n++)
+      if (const char* place = norm_place(m.layers[l], n))
+        load.norm(layer_name(l, place) + ".weight", norm_width(m, l, n), m.norm_adds_one, layer.norms[n]);
   }
-  if (!load.stopped) load.vector("model.norm.weight", m.hidden, w->final_norm);
-  if (!load.stopped && !m.tied_head) load.matrix("lm_head.weight", m.vocab, m.hidden, w->untied_head);
+  if (!load.stopped) load.norm("model.norm.weight", m.hidden, m.norm_adds_one, w->final_norm);
+  if (!load.stopped && !m.tied_head) load.matrix("lm_head.weight", 0, m.vocab, m.hidden, w->untied_head);
   if (load.stopped) return nullptr;
   return w;
 }

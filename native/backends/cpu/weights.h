@@ -30,17 +30,25 @@ struct Linear {
   std::vector<float> bias;  // [n], or empty
 };
 
+// What is stored, and what rows are multiplied with: that, or 1 more.
+struct NormWeight {
+  std::vector<float> stored, used;  // empty: no norm
+  const float* data() const { return used.empty() ? nullptr : used.data(); }
+  void use(bool adds_one) {
+    used = stored;
+    if (adds_one)
+      for (float& x : used) x += 1;
+  }
+};
+
 struct Layer {
   Linear projections[kProjections];
-  std::vector<float> input_norm, post_norm;  // [hidden]
-  std::vector<float> q_norm, k_norm;         // [head_dim], or empty
-  const float* q_norm_weight() const { return q_norm.empty() ? nullptr : q_norm.data(); }
-  const float* k_norm_weight() const { return k_norm.empty() ? nullptr : k_norm.data(); }
+  NormWeight norms[kNorms];
 };
 
 struct Weights {
   Linear embedding, untied_head;
-  std::vector<float> final_norm;
+  NormWeight final_norm;
   std::vector<Layer> layers;
   const Linear& head() const { return untied_head.n ? untied_head : embedding; }
   Linear& head() { return untied_head.n ? untied_head : embedding; }

@@ -32,7 +32,9 @@ export async function openWeights(
 ): Promise<OpenedWeights> {
   if (model.onnx !== undefined || (await isOnnxFolder(folder))) return openOnnx(folder, model, options, bytes);
   const weights = await openWeightFolder(folder);
-  const { config, tensors } = weights;
+  if (weights.textOnly) options.logger.warn("this model also sees; its text alone is loaded", { folder });
+  const { tensors } = weights;
+  const config = withinContext(weights.config, options.contextLength);
   const wanted = model.dtype ?? options.dtype;
   const dtype = wanted === "auto" ? weights.dtype : wanted;
   return {
@@ -44,6 +46,12 @@ export async function openWeights(
     load: (kvPages, onProgress) => runtime.load({ config, tensors, dtype, kvPages, onProgress }),
     close() {},
   };
+}
+
+/** Where what a position means depends on how many there can be, for that many. */
+function withinContext(config: ModelSpec, contextLength = config.maxPositions): ModelSpec {
+  if (config.layers.every(({ attention }) => attention.rope.type !== "longrope")) return config;
+  return { ...config, maxPositions: Math.min(contextLength, config.maxPositions) };
 }
 
 /** Positions by the names that configurations give them. */

@@ -91,6 +91,7 @@ class OnnxDeviceModel implements DeviceModel {
       normAddsOne: false,
       tiedHead: false,
       embeddingScale: 1,
+      embeddingRounds: false,
       logitScale: 1,
       logitSoftCap: 0,
     };

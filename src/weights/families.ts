@@ -1,0 +1,181 @@
+// The table of families: what differs between them, as transformers' classes define it. A family that is like another is one entry.
+
+import type { RopeDefaults } from "./ropeSpec.js";
+
+/** What differs between families beside their sizes, as the Hugging Face classes of these names define it. */
+export interface Family {
+  architecture: string;
+  /** "always": has the biases whatever config.json says; "option": where `attention_bias` is true; "never" has none. */
+  qkvBias: "always" | "option" | "never";
+  oBias: "option" | "never";
+  mlpBias: "option" | "never";
+  qkNorm: boolean;
+  /** Width of a head when config.json does not say; absent: hidden / heads. */
+  headDim?: number;
+  /** Where its layers may see a window only. */
+  windows?: Windows;
+  /** Rope where config.json does not say, and what it may ask for. */
+  rope?: RopeDefaults;
+  /** Where `tie_word_embeddings` is absent. */
+  tiedHead?: boolean;
+  /** Has `no_rope_layers`: layers that do not see positions. */
+  layersWithoutRope?: boolean;
+  /** Its activation's name, and the field that has it; absent: silu in `hidden_act`. */
+  activation?: { field: string; name: string; is: "gelu_tanh" };
+  /** Norms after attention and feed-forward too. */
+  normsAfter?: boolean;
+  /** Norms multiply by 1 + weight. */
+  normAddsOne?: boolean;
+  /** Embeddings are multiplied with the root of their width, in the compute type. */
+  scaledEmbedding?: boolean;
+  /** q.k is divided by the root of `query_pre_attn_scalar`. */
+  queryScalar?: boolean;
+  /** What `attn_logit_softcapping` and `final_logit_softcapping` are where absent (null: none); no field: never. */
+  attentionCap?: number | null;
+  logitCap?: number | null;
+  /** q, k and v are one tensor, gate and up another. */
+  fused?: boolean;
+  /** Of layers with a window, another rope: `rope_parameters.sliding_attention`, or plain at `rope_local_base_freq`. */
+  localRope?: { theta: number };
+  /** Fields that its folders may leave out. */
+  defaults?: Record<string, unknown>;
+  /** `auto_map` names code that transformers has itself. */
+  codeIsKnown?: boolean;
+  /** Has Granite's four: `embedding_multiplier`, `attention_multiplier`, `residual_multiplier`, `logits_scaling`. */
+  multipliers?: boolean;
+}
+
+export interface Windows {
+  /** Where `sliding_window` is absent; null: none. */
+  size: number | null;
+  /** Off unless `use_sliding_window` is true. */
+  switched?: boolean;
+  /**
+   * Which layers have one where `layer_types` does not say: all; those from `max_window_layers` on; those without rope; all but
+   * every n-th, `sliding_window_pattern` or this number.
+   */
+  layers: "all" | "last" | "without rope" | number;
+  /** Has `layer_types`. */
+  layerTypes?: boolean;
+}
+
+/** What Gemma 2 and 3 have in common. */
+const GEMMA = {
+  qkvBias: "option",
+  oBias: "option",
+  mlpBias: "never",
+  activation: { field: "hidden_activation", name: "gelu_pytorch_tanh", is: "gelu_tanh" },
+  normsAfter: true,
+  normAddsOne: true,
+  scaledEmbedding: true,
+  queryScalar: true,
+  tiedHead: true,
+} as const;
+
+export const FAMILIES: Record<string, Family> = {
+  llama: {
+    architecture: "LlamaForCausalLM",
+    qkvBias: "option",
+    oBias: "option",
+    mlpBias: "option",
+    qkNorm: false,
+  },
+  mistral: {
+    architecture: "MistralForCausalLM",
+    qkvBias: "never",
+    oBias: "never",
+    mlpBias: "never",
+    qkNorm: false,
+    windows: { size: 4096, layers: "all" },
+  },
+  ministral: {
+    architecture: "MinistralForCausalLM",
+    qkvBias: "never",
+    oBias: "never",
+    mlpBias: "never",
+    qkNorm: false,
+    windows: { size: 4096, layers: "all", layerTypes: true },
+  },
+  qwen2: {
+    architecture: "Qwen2ForCausalLM",
+    qkvBias: "always",
+    oBias: "never",
+    mlpBias: "never",
+    qkNorm: false,
+    windows: { size: 4096, switched: true, layers: "last", layerTypes: true },
+  },
+  qwen3: {
+    architecture: "Qwen3ForCausalLM",
+    qkvBias: "option",
+    oBias: "option",
+    mlpBias: "never",
+    qkNorm: true,
+    headDim: 128,
+    windows: { size: 4096, switched: true, layers: "last", layerTypes: true },
+  },
+  smollm3: {
+    architecture: "SmolLM3ForCausalLM",
+    qkvBias: "option",
+    oBias: "option",
+    mlpBias: "option",
+    qkNorm: false,
+    windows: { size: null, switched: true, layers: "without rope", layerTypes: true },
+    rope: { theta: 2_000_000 },
+    tiedHead: true,
+    layersWithoutRope: true,
+  },
+  granite: {
+    architecture: "GraniteForCausalLM",
+    qkvBias: "option",
+    oBias: "option",
+    mlpBias: "option",
+    qkNorm: false,
+    multipliers: true,
+  },
+  phi3: {
+    architecture: "Phi3ForCausalLM",
+    qkvBias: "never",
+    oBias: "never",
+    mlpBias: "never",
+    qkNorm: false,
+    windows: { size: null, layers: "all" },
+    // Older folders have these names for what became longrope.
+    rope: { share: 1, aliases: { su: "longrope", yarn: "longrope" } },
+    fused: true,
+    codeIsKnown: true,
+  },
+  gemma2: {
+    ...GEMMA,
+    architecture: "Gemma2ForCausalLM",
+    qkNorm: false,
+    windows: { size: 4096, layers: 2, layerTypes: true },
+    attentionCap: 50,
+    logitCap: 30,
+    defaults: { head_dim: 256, query_pre_attn_scalar: 256, max_position_embeddings: 8192 },
+  },
+  gemma3_text: {
+    ...GEMMA,
+    architecture: "Gemma3ForCausalLM",
+    qkNorm: true,
+    windows: { size: 4096, layers: 6, layerTypes: true },
+    rope: { theta: 1_000_000 },
+    localRope: { theta: 10_000 },
+    logitCap: null,
+    defaults: {
+      vocab_size: 262_208,
+      hidden_size: 2304,
+      intermediate_size: 9216,
+      num_hidden_layers: 26,
+      num_attention_heads: 8,
+      num_key_value_heads: 4,
+      head_dim: 256,
+      max_position_embeddings: 131_072,
+      query_pre_attn_scalar: 256,
+    },
+  },
+};
+
+/** Folders of models that see, whose text is a family's, described in `text_config`. */
+export const TOWERS: Record<string, { architecture: string; text: string }> = {
+  gemma3: { architecture: "Gemma3ForConditionalGeneration", text: "gemma3_text" },
+};
