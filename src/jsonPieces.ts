@@ -10,7 +10,7 @@ const SMALL = 500;
 type Encode = (value: unknown) => unknown;
 
 /** What `JSON.stringify` gives for plain data, in turns. */
-export async function stringifyInTurns(value: unknown, encode?: Encode): Promise<string> {
+export async function stringifyAsync(value: unknown, encode?: Encode): Promise<string> {
   let text = "";
   for (const piece of pieces(value, encode)) {
     text += piece;

@@ -98,15 +98,15 @@ export async function gatherPinned<S>(
   const exceptions: (TrajectoryException | null)[][] = scenarios.map(() => new Array(groupSize).fill(null));
   const total = scenarios.length * groupSize;
   const share = options.maxExceptionShare ?? (maxExceptions === undefined ? DEFAULT_EXCEPTION_SHARE : 1);
-  const mayFail = Math.min(maxExceptions ?? total, Math.floor(share * total));
-  const ended = { done: 0, good: 0, reward: 0, tokens: 0, failures: 0 };
+  const maxFailures = Math.min(maxExceptions ?? total, Math.floor(share * total));
+  const counts = { done: 0, succeeded: 0, reward: 0, tokens: 0, failures: 0 };
 
-  let first: { error: unknown } | null = null;
+  let firstFailure: { error: unknown } | null = null;
   const fail = (group: number, member: number, error: unknown) => {
-    ended.failures += 1;
+    counts.failures += 1;
     exceptions[group]![member] = describe(error);
-    first ??= { error };
-    if (ended.failures > mayFail) throw new RolloutError(ended.failures, total, first.error);
+    firstFailure ??= { error };
+    if (counts.failures > maxFailures) throw new RolloutError(counts.failures, total, firstFailure.error);
   };
 
   const attempt = async (group: number, member: number) => {
@@ -123,22 +123,22 @@ export async function gatherPinned<S>(
         signal: rolloutSignal,
       });
       outcomes[group]![member] = outcome;
-      ended.good += 1;
-      ended.reward += outcome.trajectory.reward;
-      ended.tokens += outcome.completionTokens;
+      counts.succeeded += 1;
+      counts.reward += outcome.trajectory.reward;
+      counts.tokens += outcome.completionTokens;
     } catch (error) {
       if (signal.aborted) throw signal.reason;
       fail(group, member, error);
     } finally {
       clearTimeout(timer);
     }
-    ended.done += 1;
+    counts.done += 1;
     onProgress?.({
-      done: ended.done,
+      done: counts.done,
       total,
-      exceptions: ended.failures,
-      completionTokens: ended.tokens,
-      meanReward: ended.good > 0 ? ended.reward / ended.good : null,
+      exceptions: counts.failures,
+      completionTokens: counts.tokens,
+      meanReward: counts.succeeded > 0 ? counts.reward / counts.succeeded : null,
     });
   };
 

@@ -45,7 +45,7 @@ interface StepInFlight {
   tokens: number;
   output: Promise<StepOutput>;
   /** Its output has come, or it has failed. */
-  isBack: boolean;
+  isSettled: boolean;
 }
 
 const NO_TOKENS = new Int32Array(0);
@@ -223,7 +223,7 @@ export class InferenceLoop {
         if (step === undefined) break;
         await this.postprocess(step, await step.output);
       } catch (error) {
-        this.breakOff(error, step);
+        this.failStep(error, step);
       }
     }
     this.serving = null;
@@ -248,7 +248,7 @@ export class InferenceLoop {
       sequence.pending++;
       sequence.pendingForced += maxForced;
     }
-    this.inFlight.push({ runs, tokens, output, isBack: false });
+    this.inFlight.push({ runs, tokens, output, isSettled: false });
   }
 
   /** Settings that the device refuses end their own request only. */
@@ -285,7 +285,7 @@ export class InferenceLoop {
   }
 
   private async postprocess(step: StepInFlight, output: StepOutput): Promise<void> {
-    this.takeBack(step);
+    this.settle(step);
     this.counts.deviceSeconds += output.seconds;
     this.scheduler.prefillLimit.observe(step.tokens, output.seconds);
     for (const [i, { sequence, position, samples, maxForced }] of step.runs.entries()) {
@@ -315,9 +315,9 @@ export class InferenceLoop {
   }
 
   /** The device is done with a step: slots that only it still named are closed. */
-  private takeBack(step: StepInFlight): void {
-    if (step.isBack) return;
-    step.isBack = true;
+  private settle(step: StepInFlight): void {
+    if (step.isSettled) return;
+    step.isSettled = true;
     for (const { sequence } of step.runs) {
       sequence.inFlight--;
       if (sequence.state === "finished") this.slots.close(sequence);
@@ -325,8 +325,8 @@ export class InferenceLoop {
   }
 
   /** After a failed step nobody knows what its pages hold: all that runs ends with the error. */
-  private breakOff(error: unknown, step: StepInFlight | undefined): void {
-    if (step !== undefined) this.takeBack(step);
+  private failStep(error: unknown, step: StepInFlight | undefined): void {
+    if (step !== undefined) this.settle(step);
     const sequences = [...(step?.runs ?? []).map((run) => run.sequence), ...this.scheduler.running];
     const broken = new Set(sequences.filter((one) => one.state !== "finished").map((one) => one.owner));
     for (const request of broken) request.fail(error);

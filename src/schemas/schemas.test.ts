@@ -10,7 +10,7 @@ import { sftTrainingJobCreate, type trainingJob, trainingJobCreate } from "./job
 import { modelCreate } from "./models.js";
 import { orderedPageQuery } from "./pages.js";
 import { trajectoryGroup, trajectoryLog } from "./trajectories.js";
-import { validate, validateInTurns } from "./validate.js";
+import { validate, validateAsync } from "./validate.js";
 
 const model_id = "5f0a8f3c-6a51-4a3e-9c55-6d7f0f8f2a10";
 
@@ -53,7 +53,7 @@ describe("validate", () => {
       expect(issues.length).toBeLessThan(18);
       expect(looked).toBeLessThan(40);
       looked = 0;
-      await expect(validateInTurns(schema, value)).rejects.toThrow(ValidationError);
+      await expect(validateAsync(schema, value)).rejects.toThrow(ValidationError);
       // Its size is counted once, up to what is small.
       expect(looked).toBeLessThan(20_000);
     }
@@ -73,12 +73,12 @@ describe("validate", () => {
     const value = { split: "val", trajectory_groups: [{ trajectories }] };
     let turns = 0;
     const counting = setInterval(() => turns++, 0);
-    const checked = await validateInTurns(trajectoryLog, value);
+    const checked = await validateAsync(trajectoryLog, value);
     clearInterval(counting);
     expect(turns).toBeGreaterThan(3);
     expect(checked).toEqual(validate(trajectoryLog, value));
     const wrong = { split: "val", trajectory_groups: [{ trajectories: [...trajectories, 1] }] };
-    const error = await validateInTurns(trajectoryLog, wrong).catch((error) => error);
+    const error = await validateAsync(trajectoryLog, wrong).catch((error) => error);
     expect(error.issues).toEqual([
       {
         loc: ["body", "trajectory_groups", "0", "trajectories", "30000"],

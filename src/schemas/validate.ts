@@ -128,7 +128,7 @@ export function validate<S extends z.ZodType>(schema: S, value: unknown, options
 const AT_ONCE = 10_000;
 
 /** The same for values that may be large: between the elements of their lists, other work of the thread has its turn. */
-export async function validateInTurns<S extends z.ZodType>(
+export async function validateAsync<S extends z.ZodType>(
   schema: S,
   value: unknown,
   options: ValidateOptions = {},

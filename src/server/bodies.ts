@@ -1,7 +1,7 @@
 import { BadRequestError, PayloadTooLargeError, ValidationError } from "../errors.js";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import type { ExactFields } from "../json.js";
-import { parseJsonInTurns } from "../jsonInTurns.js";
+import { parseJsonAsync } from "../jsonAsync.js";
 import { type Release, Semaphore } from "../semaphore.js";
 
 /** What is still read of a body that is too long: a client that is cut off while it sends never sees why. */
@@ -80,7 +80,7 @@ export async function readJson(
   if (chunks.reduce((sum, { byteLength }) => sum + byteLength, 0) > LARGE) {
     onRelease(await largeBodies.acquire(request.signal));
   }
-  return parseJsonInTurns(await joined(chunks), exact);
+  return parseJsonAsync(await joined(chunks), exact);
 }
 
 /**
@@ -92,7 +92,7 @@ export async function readJsonOrBytes(
   limit: number,
 ): Promise<{ json: unknown } | { bytes: AsyncIterable<Uint8Array> }> {
   const { chunks, others } = await readJsonChunks(request, limit, MAX_PARSED);
-  return others ? { bytes: following(chunks, others) } : { json: await parseJsonInTurns(await joined(chunks)) };
+  return others ? { bytes: following(chunks, others) } : { json: await parseJsonAsync(await joined(chunks)) };
 }
 
 /** The first chunks, up to about `most` bytes, and where there are others these. */

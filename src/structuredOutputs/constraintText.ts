@@ -2,7 +2,7 @@
 
 import { GrammarError } from "../grammar/grammarError.js";
 import { SpelledNumber } from "../json.js";
-import { stringifyInTurns } from "../jsonPieces.js";
+import { stringifyAsync } from "../jsonPieces.js";
 import type { Constraint } from "./constraint.js";
 
 /** What JSON cannot say is said by objects of one field; objects with such a field are said by their entries. */
@@ -24,7 +24,7 @@ function decoded(_: string, value: unknown): unknown {
 /** Other work of the thread has its turn. Two constraints of one text are the same. @throws GrammarError where it is no JSON */
 export async function constraintText(constraint: Constraint): Promise<string> {
   try {
-    return await stringifyInTurns(constraint, encoded);
+    return await stringifyAsync(constraint, encoded);
   } catch {
     throw new GrammarError("must be plain JSON, not nested too deep");
   }

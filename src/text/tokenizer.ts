@@ -123,7 +123,7 @@ export class Tokenizer {
     const { addSpecialTokens = false, keep = null, signal } = options;
     signal?.throwIfAborted();
     if (text.length > MAX_INLINE_LENGTH) {
-      return listInTurns(await this.thread.encode({ text, addSpecialTokens, keep }, signal));
+      return listAsync(await this.thread.encode({ text, addSpecialTokens, keep }, signal));
     }
     while (shouldYield()) await yieldToEventLoop();
     return keptTokens(this.encode(text, { addSpecialTokens }), keep);
@@ -231,7 +231,7 @@ function maxKey(tokens: Map<number, string>): number {
 /** Ids that are copied at once: a matter of a millisecond. */
 const COPIED_AT_ONCE = 65_536;
 
-async function listInTurns(ids: Int32Array): Promise<number[]> {
+async function listAsync(ids: Int32Array): Promise<number[]> {
   const list: number[] = [];
   for (let from = 0; from < ids.length; from += COPIED_AT_ONCE) {
     for (const id of ids.subarray(from, from + COPIED_AT_ONCE)) list.push(id);

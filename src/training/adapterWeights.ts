@@ -25,7 +25,7 @@ export async function openAdapterWeights(
   const state = await readCheckpoint(store.files.checkpointFolder(modelId, latest.step), base);
   const { spec } = state;
   const trainer = await restoreTrainer(base.device, state, objective);
-  const opened = await publishFirst(trainer);
+  const opened = await publishInitialVersion(trainer);
   return {
     base,
     trainer,
@@ -59,7 +59,7 @@ export async function openAdapterWeights(
   };
 }
 
-async function publishFirst(trainer: Trainer): Promise<number> {
+async function publishInitialVersion(trainer: Trainer): Promise<number> {
   try {
     return await trainer.publish();
   } catch (error) {

@@ -2,8 +2,8 @@
 
 import { ValidationError } from "../errors.js";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
-import { parseJsonInTurns } from "../jsonInTurns.js";
-import { stringifyInTurns } from "../jsonPieces.js";
+import { parseJsonAsync } from "../jsonAsync.js";
+import { stringifyAsync } from "../jsonPieces.js";
 import { MAX_TRAJECTORY } from "../schemas/trajectories.js";
 import type { Trajectory, TrajectoryGroup } from "../types/trajectories.js";
 import { fileLines } from "./fileLines.js";
@@ -40,7 +40,7 @@ export function groupsInMemory(groups: readonly TrajectoryGroup[]): GroupSource 
 /** JSON. @throws ValidationError at `place` */
 async function boundedText(value: object, place: string): Promise<string> {
   const refuse = (limit: string) => ValidationError.at(place, limit, "too_long");
-  const text = await stringifyInTurns(value);
+  const text = await stringifyAsync(value);
   if (text.length > MAX_TRAJECTORY.bytes / 4 && Buffer.byteLength(text) > MAX_TRAJECTORY.bytes) {
     throw refuse(`is longer than ${MAX_TRAJECTORY.bytes} bytes`);
   }
@@ -63,7 +63,7 @@ export function groupsInFile(file: string): GroupSource {
   return {
     async *entries() {
       for await (const line of fileLines(file)) {
-        const value = await parseJsonInTurns(line);
+        const value = await parseJsonAsync(line);
         const text = async (from: number, to: number) => line.toString("utf8", from, to);
         if (Array.isArray(value)) {
           yield { group: value[0] as GroupFields, text: () => text(1, line.length - 1) };
@@ -85,7 +85,7 @@ export function* groupLines(groups: readonly TrajectoryGroup[]): Generator<strin
 }
 
 /** The same in turns, as bytes. @throws ValidationError as `groupsInMemory` */
-export async function* groupLinesInTurns(groups: readonly TrajectoryGroup[]): AsyncGenerator<Uint8Array> {
+export async function* groupLinesAsync(groups: readonly TrajectoryGroup[]): AsyncGenerator<Uint8Array> {
   let lines = "";
   for await (const entry of groupsInMemory(groups).entries()) {
     const text = await entry.text();

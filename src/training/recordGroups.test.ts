@@ -7,7 +7,7 @@ import { ValidationError } from "../errors.js";
 import { openStore } from "../store/store.js";
 import type { TrajectoryGroup } from "../types/trajectories.js";
 import { checkMetricNames, MAX_METRIC_NAMES } from "./logMetrics.js";
-import { prepareGroups, recordGroups, recordGroupsInTurns } from "./recordGroups.js";
+import { prepareGroups, recordGroups, recordGroupsAsync } from "./recordGroups.js";
 
 const group = (
   scenario: string | number | null,
@@ -76,7 +76,7 @@ it("records many groups in turns as it does at once, and lets others see all of 
     const groups = Array.from({ length: 2000 }, (_, i) => group(i % 7, { "costs/judge": i, turns: i % 3 }));
     const seen: number[] = [];
     const looking = setInterval(() => seen.push(store.trajectories.list(many, { limit: 10 }).items.length), 0);
-    const metrics = await recordGroupsInTurns(store, many, 0, "train", groups);
+    const metrics = await recordGroupsAsync(store, many, 0, "train", groups);
     clearInterval(looking);
     expect(seen.length).toBeGreaterThan(2);
     expect(new Set(seen)).toEqual(new Set([0]));

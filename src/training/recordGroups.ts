@@ -136,7 +136,7 @@ function isList(groups: readonly TrajectoryGroup[] | GroupSource): groups is rea
 }
 
 /** The whole of it, for calls that are no part of a transaction. */
-export async function recordGroupsInTurns(
+export async function recordGroupsAsync(
   store: Store,
   ...call: [modelId: string, step: number, split: string, groups: readonly TrajectoryGroup[] | GroupSource]
 ): Promise<Record<string, number>> {

@@ -6,7 +6,7 @@ import type { ReadableStream } from "node:stream/web";
 import { AnnealError, ModelFileError, systemReason, ValidationError } from "../errors.js";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import { jsonReason } from "../json.js";
-import { stringifyInTurns } from "../jsonPieces.js";
+import { stringifyAsync } from "../jsonPieces.js";
 import { openRegularFile } from "../regularFile.js";
 import { streamFile } from "../store/durableFiles.js";
 import { type ConversationError, contentText } from "../text/index.js";
@@ -115,7 +115,7 @@ export async function* conversationLines(data: readonly unknown[]): AsyncGenerat
   for (const [i, value] of data.entries()) {
     const refuse = (message: string) => ValidationError.at(`data.${i}`, message);
     checkConversation(value, refuse);
-    const line = await stringifyInTurns(value);
+    const line = await stringifyAsync(value);
     if (line.length > MAX_LINE_BYTES / 4 && Buffer.byteLength(line) > MAX_LINE_BYTES) {
       throw refuse(`is longer than ${MAX_LINE_BYTES} bytes`);
     }

@@ -12,7 +12,7 @@ import { createPromptRenderer } from "./promptRenderer.js";
 import { finiteNumbers, looksOf, type Recipe, type RecipeValidation } from "./recipe.js";
 import type { TokenRow } from "./rows.js";
 import { countExamples, isRemote, readExamples, TrainingDataError } from "./sftData.js";
-import { heldOut, heldOutCount, resolveValidation, shuffledInTurns, type ValidationSettings } from "./validation.js";
+import { heldOut, heldOutCount, resolveValidation, shuffledAsync, type ValidationSettings } from "./validation.js";
 
 export interface SftSettings {
   batchSize: number;
@@ -153,7 +153,7 @@ export async function planBatches(conversations: readonly Conversation[], settin
   const trained = conversations.filter((_, i) => !isHeldOut.has(i));
   const batches: Batch[] = [];
   for (let epoch = 0; epoch < epochs; epoch++) {
-    const order = shuffle ? await shuffledInTurns(seed, trained.length, epoch) : [...trained.keys()];
+    const order = shuffle ? await shuffledAsync(seed, trained.length, epoch) : [...trained.keys()];
     for (let from = 0; from < order.length; from += batchSize) {
       const members = order.slice(from, from + batchSize).map((i) => trained[i]!);
       batches.push({

@@ -54,12 +54,12 @@ export function heldOutCount({ ratio }: ValidationSettings, count: number): numb
 
 /** Which of `count` items are held out; follows from the seed. */
 export async function heldOut(settings: ValidationSettings, count: number, seed: number): Promise<Set<number>> {
-  const order = await shuffledInTurns(seed, count, "validation");
+  const order = await shuffledAsync(seed, count, "validation");
   return new Set(order.slice(0, heldOutCount(settings, count)));
 }
 
 /** 0 .. count - 1 in an order that follows from `seed` and `round`; others get their turn meanwhile. */
-export async function shuffledInTurns(seed: number, count: number, round: number | string): Promise<number[]> {
+export async function shuffledAsync(seed: number, count: number, round: number | string): Promise<number[]> {
   const work = shuffling(seed, count, round);
   for (;;) {
     const { done, value } = work.next();

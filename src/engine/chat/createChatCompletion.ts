@@ -5,7 +5,7 @@ import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
 import { type Generation, type GenerationRequest, generate } from "../../inference/index.js";
 import type { CompiledGrammar, ThinkingBudget } from "../../runtime/runtime.js";
 import { type ChatRequest, chatCompletionCreate } from "../../schemas/chat.js";
-import { validateInTurns } from "../../schemas/validate.js";
+import { validateAsync } from "../../schemas/validate.js";
 import type { Thoughts } from "../../structuredOutputs/index.js";
 import type { Tokenizer } from "../../text/index.js";
 import type { ChatCompletion, ChatCompletionChunk } from "../../types/chat.js";
@@ -34,7 +34,7 @@ export async function createChatCompletion(
 ): Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>> {
   // Requests that come in the hundreds at once are taken in over several turns.
   while (shouldYield()) await yieldToEventLoop();
-  const request = await validateInTurns(chatCompletionCreate, params, { strict: call.strict });
+  const request = await validateAsync(chatCompletionCreate, params, { strict: call.strict });
   call.signal?.throwIfAborted();
   const served = await host.resolve(request.model, call.caller);
   let chat: PreparedChat;

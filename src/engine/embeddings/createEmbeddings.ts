@@ -3,7 +3,7 @@
 import { ValidationError } from "../../errors.js";
 import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
 import { type EmbeddingRequest, embeddingCreate } from "../../schemas/embeddings.js";
-import { validateInTurns } from "../../schemas/validate.js";
+import { validateAsync } from "../../schemas/validate.js";
 import { Semaphore } from "../../semaphore.js";
 import { type KeptTokens, keptTokens } from "../../text/index.js";
 import type { EmbeddingList } from "../../types/embeddings.js";
@@ -29,7 +29,7 @@ export async function createEmbeddings(
   params: unknown,
   { caller, strict, signal }: ChatCall,
 ): Promise<EmbeddingList> {
-  const request = await validateInTurns(embeddingCreate, params, { strict });
+  const request = await validateAsync(embeddingCreate, params, { strict });
   signal?.throwIfAborted();
   const served = await host.resolve(request.model, caller);
   // What fails ends the others.

@@ -2,7 +2,7 @@ import { ValidationError } from "../../errors.js";
 import { makePage, PagePromise } from "../../pages.js";
 import { checkpointsDelete } from "../../schemas/models.js";
 import { orderedPageQuery } from "../../schemas/pages.js";
-import { validate, validateInTurns } from "../../schemas/validate.js";
+import { validate, validateAsync } from "../../schemas/validate.js";
 import { describeCheckpoint } from "../../training/describeCheckpoint.js";
 import type { CheckpointsResource, PageRequest, RequestOptions } from "../../types/client.js";
 import type { Checkpoint, CheckpointsDeleted } from "../../types/models.js";
@@ -38,7 +38,7 @@ export class Checkpoints implements CheckpointsResource {
   async delete(modelId: string, params: { steps: number[] }, options?: RequestOptions): Promise<CheckpointsDeleted> {
     options?.signal?.throwIfAborted();
     const { store, adapters } = this.#core;
-    const { steps } = await validateInTurns(checkpointsDelete, params, { strict: this.#view.strict });
+    const { steps } = await validateAsync(checkpointsDelete, params, { strict: this.#view.strict });
     const model = accessModel(store, this.#view.caller, modelId);
     const latest = store.checkpoints.latest(model.id)?.step;
     const at = latest === undefined ? -1 : steps.indexOf(latest);

@@ -8,7 +8,7 @@ import { readGroupsBody } from "../../schemas/groupsFile.js";
 import { validate } from "../../schemas/validate.js";
 import { streamFile } from "../../store/durableFiles.js";
 import type { HomeFiles } from "../../store/homeFiles.js";
-import { groupLinesInTurns } from "../../training/groupSource.js";
+import { groupLinesAsync } from "../../training/groupSource.js";
 import type { TrajectoryGroup } from "../../types/trajectories.js";
 import { sizeLeft } from "../../valueSize.js";
 import { withTemporaryFile } from "./temporaryFile.js";
@@ -53,5 +53,5 @@ export async function withGroups<T>(
   use: (groups: string | null) => Promise<T>,
 ): Promise<T> {
   if (sizeLeft(groups, WRITTEN_AT_ONCE) >= 0) return use(null);
-  return withTemporaryFile(files, (file) => streamFile(file, groupLinesInTurns(groups)), use);
+  return withTemporaryFile(files, (file) => streamFile(file, groupLinesAsync(groups)), use);
 }

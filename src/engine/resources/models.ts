@@ -4,7 +4,7 @@ import { makePage, PagePromise } from "../../pages.js";
 import { modelCreate, modelExport, modelImport, modelRollback } from "../../schemas/models.js";
 import { metricQuery, trajectoryQuery } from "../../schemas/pages.js";
 import { trajectoryLog } from "../../schemas/trajectories.js";
-import { validate, validateInTurns } from "../../schemas/validate.js";
+import { validate, validateAsync } from "../../schemas/validate.js";
 import type { ModelRecord, Slice } from "../../store/records.js";
 import type { LoggedGroupRecord } from "../../store/trajectories.js";
 import { writeInitialCheckpoint } from "../../training/checkpointFiles.js";
@@ -13,7 +13,7 @@ import { type GroupSource, groupsInFile } from "../../training/groupSource.js";
 import { optimizersOf } from "../../training/host.js";
 import { checkMetricNames } from "../../training/logMetrics.js";
 import type { OptimizerSettings } from "../../training/optimizer.js";
-import { recordGroupsInTurns } from "../../training/recordGroups.js";
+import { recordGroupsAsync } from "../../training/recordGroups.js";
 import type { ModelsResource, PageRequest, RequestOptions } from "../../types/client.js";
 import type { ModelInspection } from "../../types/inspection.js";
 import type {
@@ -289,7 +289,7 @@ export class Models implements ModelsResource {
   async log(modelId: string, params: LogParams, options?: RequestOptions): Promise<LogResult> {
     options?.signal?.throwIfAborted();
     // Clients repeat the model's id in the body.
-    const request = await validateInTurns(trajectoryLog, params, { strict: this.#view.strict });
+    const request = await validateAsync(trajectoryLog, params, { strict: this.#view.strict });
     checkMetricNames(request.trajectory_groups);
     return this.#record(modelId, request, request.trajectory_groups);
   }
@@ -312,7 +312,7 @@ export class Models implements ModelsResource {
     if (given != null && !store.checkpoints.get(model.id, given)) {
       throw stepNotFound(model, given);
     }
-    return { step, metrics: await recordGroupsInTurns(store, model.id, step, split, groups) };
+    return { step, metrics: await recordGroupsAsync(store, model.id, step, split, groups) };
   }
 
   trajectories(modelId: string, query: TrajectoryQuery = {}, options?: RequestOptions): PageRequest<LoggedGroup> {

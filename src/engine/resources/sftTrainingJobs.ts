@@ -1,6 +1,6 @@
 import { ValidationError } from "../../errors.js";
 import { sftTrainingJobCreate } from "../../schemas/jobs.js";
-import { validateInTurns } from "../../schemas/validate.js";
+import { validateAsync } from "../../schemas/validate.js";
 import { moveFile, streamFile } from "../../store/durableFiles.js";
 import type { ModelRecord } from "../../store/records.js";
 import { resolveTrainingData, trainingDataName } from "../../training/dataLocation.js";
@@ -57,7 +57,7 @@ export class SftTrainingJobs implements SftTrainingJobsResource {
     use: (model: ModelRecord, request: SftJob, given: string | null) => T | Promise<T>,
   ): Promise<T> {
     const { store } = this.#core;
-    const request = await validateInTurns(sftTrainingJobCreate, params, { strict: this.#view.strict });
+    const request = await validateAsync(sftTrainingJobCreate, params, { strict: this.#view.strict });
     const model = accessModel(store, this.#view.caller, request.model_id);
     const { checkRateCount, checkRatesOfFile, resolveSftSettings } = await import("../../training/sftRecipe.js");
     // What can be told now is told now; the job resolves its settings again from the step it starts at.

@@ -2,7 +2,7 @@ import { ValidationError } from "../../errors.js";
 import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
 import { chatCompletionCreate } from "../../schemas/chat.js";
 import { detokenizeRequest, tokenizeRequest } from "../../schemas/tokens.js";
-import { validateInTurns } from "../../schemas/validate.js";
+import { validateAsync } from "../../schemas/validate.js";
 import type { Tokenizer } from "../../text/index.js";
 import type { RequestOptions } from "../../types/client.js";
 import type { DetokenizeParams, TokenizeParams, TokenizeResult } from "../../types/tokens.js";
@@ -25,7 +25,7 @@ export class Tokens {
 
   /** The tokens of a text, or of the prompt that a conversation becomes. */
   async tokenize(params: TokenizeParams, { signal }: RequestOptions = {}): Promise<TokenizeResult> {
-    const { prompt, messages, add_special_tokens, return_token_strs, ...chat } = await validateInTurns(
+    const { prompt, messages, add_special_tokens, return_token_strs, ...chat } = await validateAsync(
       tokenizeRequest,
       params,
     );
@@ -37,14 +37,14 @@ export class Tokens {
     const limits = { context: base.contextLength, byDefault: undefined };
     const tokens =
       prompt == null
-        ? (await renderPrompt(await validateInTurns(chatCompletionCreate, request), base, limits, signal)).tokens
+        ? (await renderPrompt(await validateAsync(chatCompletionCreate, request), base, limits, signal)).tokens
         : await base.tokenizer.encodeAsync(prompt, { addSpecialTokens: add_special_tokens ?? true, signal });
     const strings = return_token_strs ? await tokenTexts(base.tokenizer, tokens) : null;
     return { count: tokens.length, max_model_len: base.contextLength, tokens, token_strs: strings };
   }
 
   async detokenize(params: DetokenizeParams): Promise<{ prompt: string }> {
-    const { model, tokens } = await validateInTurns(detokenizeRequest, params, { strict: this.#view.strict });
+    const { model, tokens } = await validateAsync(detokenizeRequest, params, { strict: this.#view.strict });
     const base = await this.#base(model);
     const bad = tokens.findIndex((id) => id >= base.config.vocab);
     if (bad >= 0)

@@ -3,7 +3,7 @@ import { TrainingFailedError } from "../../errors.js";
 import { makePage, PagePromise } from "../../pages.js";
 import { jobQuery, trainingJobCreate } from "../../schemas/jobs.js";
 import { pageQuery } from "../../schemas/pages.js";
-import { validate, validateInTurns } from "../../schemas/validate.js";
+import { validate, validateAsync } from "../../schemas/validate.js";
 import { moveFile } from "../../store/durableFiles.js";
 import type { JobRecord } from "../../store/records.js";
 import { type GroupSource, groupsInFile, groupsInMemory } from "../../training/groupSource.js";
@@ -77,7 +77,7 @@ export class TrainingJobs implements TrainingJobsResource {
     params: TrainingJobCreateParams,
     use: (request: RequestWithoutGroups, source: GroupSource, groups: GroupsToWrite) => Promise<T>,
   ): Promise<T> {
-    const request = await validateInTurns(trainingJobCreate, params, { strict: this.#view.strict });
+    const request = await validateAsync(trainingJobCreate, params, { strict: this.#view.strict });
     const { trajectory_groups: groups } = request;
     return withGroups(this.#core.store.files, groups, (file) =>
       file === null

@@ -2,7 +2,7 @@
 
 import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
 import { responseCreate } from "../../schemas/responses.js";
-import { validateInTurns } from "../../schemas/validate.js";
+import { validateAsync } from "../../schemas/validate.js";
 import type { ModelResponse, ResponseStreamEvent } from "../../types/responses.js";
 import type { ChatCall } from "../chat/host.js";
 import type { ResponseHost } from "./host.js";
@@ -19,7 +19,7 @@ export async function createResponse(
   call: ChatCall,
 ): Promise<ModelResponse | AsyncIterable<ResponseStreamEvent>> {
   while (shouldYield()) await yieldToEventLoop();
-  const request = await validateInTurns(responseCreate, params, { strict: call.strict });
+  const request = await validateAsync(responseCreate, params, { strict: call.strict });
   call.signal?.throwIfAborted();
   const making = await Making.begin(host, request, call);
   if (request.background) return host.background.start(making, request.stream);

@@ -2,8 +2,8 @@
 
 import { NotFoundError, ValidationError } from "../../errors.js";
 import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
-import { parseJsonInTurns } from "../../jsonInTurns.js";
-import { stringifyInTurns } from "../../jsonPieces.js";
+import { parseJsonAsync } from "../../jsonAsync.js";
+import { stringifyAsync } from "../../jsonPieces.js";
 import { MAX_MESSAGES } from "../../schemas/chat.js";
 import type { ResponseRecord } from "../../store/responses.js";
 import type { Store } from "../../store/store.js";
@@ -28,7 +28,7 @@ export function accessResponse(store: Store, caller: Caller, id: string, param =
 
 export async function keep(store: Store, entity: string, response: ModelResponse, input: string): Promise<void> {
   const { id, previous_response_id: previousId, output, status } = response;
-  const record = { id, entity, previousId, input, response: await stringifyInTurns(response) };
+  const record = { id, entity, previousId, input, response: await stringifyAsync(response) };
   const isFinished = status !== "queued" && status !== "in_progress";
   store.responses.put(
     record,
@@ -40,7 +40,7 @@ export async function keep(store: Store, entity: string, response: ModelResponse
 export const responseOf = (record: ResponseRecord): ModelResponse => JSON.parse(record.response) as ModelResponse;
 
 export const inputOf = async (record: ResponseRecord): Promise<ResponseItem[]> =>
-  (await parseJsonInTurns(Buffer.from(record.input))) as ResponseItem[];
+  (await parseJsonAsync(Buffer.from(record.input))) as ResponseItem[];
 
 /**
  * The items of a response and of all before it.

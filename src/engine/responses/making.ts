@@ -2,7 +2,7 @@
 
 import { AnnealError, ValidationError } from "../../errors.js";
 import { withoutFloatMarks } from "../../json.js";
-import { stringifyInTurns } from "../../jsonPieces.js";
+import { stringifyAsync } from "../../jsonPieces.js";
 import type { ResponseRequest } from "../../schemas/responses.js";
 import type { Store } from "../../store/store.js";
 import type { ChatCompletion, ChatCompletionChunk, CompletionUsage, FinishReason } from "../../types/chat.js";
@@ -56,7 +56,7 @@ export class Making {
     if (whole.messages.length === 0)
       throw ValidationError.at("input", "is required: there is nothing to answer", "missing");
     const conversation = request.truncation === "auto" ? await fitted(chat, request, whole, call) : whole;
-    const input = request.store ? await stringifyInTurns(own.map(({ item }) => item)) : "";
+    const input = request.store ? await stringifyAsync(own.map(({ item }) => item)) : "";
     return new Making(host, request, call, conversation, input);
   }
 

@@ -2,7 +2,7 @@
 
 import { chatCompletionCreate } from "../../schemas/chat.js";
 import type { ResponseRequest } from "../../schemas/responses.js";
-import { validateInTurns } from "../../schemas/validate.js";
+import { validateAsync } from "../../schemas/validate.js";
 import type { ChatCall, ChatHost } from "../chat/host.js";
 import { renderPrompt } from "../chat/prompt.js";
 import { type Conversation, chatParams, isTooLong } from "./chatParams.js";
@@ -24,7 +24,7 @@ export async function fitted(
     const fits = async (conversation: Conversation): Promise<boolean> => {
       try {
         const params = chatParams(request, conversation.messages);
-        const chat = await validateInTurns(chatCompletionCreate, params);
+        const chat = await validateAsync(chatCompletionCreate, params);
         return (await renderPrompt(chat, base, limits, signal)).tokens.length <= limits.context - reply;
       } catch (error) {
         // What else is wrong is told when it is asked.

@@ -16,7 +16,7 @@ const MAX_DEPTH = 1000;
  * says more.
  * @throws ValidationError of type "json_invalid"
  */
-export async function parseJsonInTurns(body: Buffer, exact: ExactFields = {}): Promise<unknown> {
+export async function parseJsonAsync(body: Buffer, exact: ExactFields = {}): Promise<unknown> {
   const hasMark = body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf;
   const reader = new PieceReader(hasMark ? body.subarray(3) : body);
   try {

@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { ValidationError } from "./errors.js";
 import { withoutFloatMarks } from "./json.js";
-import { parseJsonInTurns } from "./jsonInTurns.js";
+import { parseJsonAsync } from "./jsonAsync.js";
 
 /** Makes the byte reader read it: an integer beyond 2^53 beside an exact field. */
 const viaReader = async (text: string) => {
   const body = Buffer.from(`{"seed":9223372036854775807,"value":${text}}`);
-  const { value } = (await parseJsonInTurns(body, { seed: "integers" })) as { value: unknown };
+  const { value } = (await parseJsonAsync(body, { seed: "integers" })) as { value: unknown };
   return value;
 };
 
@@ -21,31 +21,31 @@ const inPieces = async (text: string) => {
   const list = `[${Array(count).fill(text).join(",")}]`;
   const deep = `[[${pad},{"a":${text},"pad":${pad}}],${list}]`;
   const bodies = [field, list, deep];
-  const read = await Promise.allSettled(bodies.map((body) => parseJsonInTurns(Buffer.from(body))));
+  const read = await Promise.allSettled(bodies.map((body) => parseJsonAsync(Buffer.from(body))));
   return bodies.map((body, i) => ({ body, outcome: read[i]! }));
 };
 
-describe("parseJsonInTurns", () => {
+describe("parseJsonAsync", () => {
   it("reads integers of exact fields exactly, at any depth within them", async () => {
     const text = '{"seed": 9223372036854775807, "n": 9223372036854775807, "x": {"seed": 9007199254740993}}';
-    expect(await parseJsonInTurns(Buffer.from(text), { seed: "integers" })).toEqual({
+    expect(await parseJsonAsync(Buffer.from(text), { seed: "integers" })).toEqual({
       seed: 9223372036854775807n,
       n: 2 ** 63,
       x: { seed: 9007199254740992 },
     });
     expect(
-      await parseJsonInTurns(Buffer.from('{"x": {"y": [{"z": 9007199254740993}]}, "w": 9007199254740993}'), {
+      await parseJsonAsync(Buffer.from('{"x": {"y": [{"z": 9007199254740993}]}, "w": 9007199254740993}'), {
         x: "integers",
       }),
     ).toEqual({
       x: { y: [{ z: 9007199254740993n }] },
       w: 9007199254740992,
     });
-    expect(await parseJsonInTurns(Buffer.from('{"seed": -9223372036854775808}'), { seed: "integers" })).toEqual({
+    expect(await parseJsonAsync(Buffer.from('{"seed": -9223372036854775808}'), { seed: "integers" })).toEqual({
       seed: -9223372036854775808n,
     });
     expect(
-      await parseJsonInTurns(Buffer.from('{"seed": 9007199254740991, "k": 12345678901234567890}'), {
+      await parseJsonAsync(Buffer.from('{"seed": 9007199254740991, "k": 12345678901234567890}'), {
         seed: "integers",
       }),
     ).toEqual({
@@ -53,7 +53,7 @@ describe("parseJsonInTurns", () => {
       k: Number("12345678901234567890"),
     });
     expect(
-      await parseJsonInTurns(Buffer.from('{"seed": 1e20, "k": 12345678901234567890}'), { seed: "integers" }),
+      await parseJsonAsync(Buffer.from('{"seed": 1e20, "k": 12345678901234567890}'), { seed: "integers" }),
     ).toMatchObject({
       seed: 1e20,
     });
@@ -62,7 +62,7 @@ describe("parseJsonInTurns", () => {
   it("tells whole floats from integers in fields whose spelling counts, at any depth within them", async () => {
     const text =
       '{"t": {"a": [1.0, -2.50e1, 1e3, 1, 0.5, -0.0, 12345678901234567890]}, "s": [1.0, "x 1.0, "], "i": 1e0}';
-    const read = await parseJsonInTurns(Buffer.from(text), { t: "floats", i: "integers" });
+    const read = await parseJsonAsync(Buffer.from(text), { t: "floats", i: "integers" });
     expect(read).toEqual({
       t: { a: [new Number(1), new Number(-25), new Number(1000), 1, 0.5, new Number(-0), 12345678901234567890n] },
       s: [1, "x 1.0, "],
@@ -74,7 +74,7 @@ describe("parseJsonInTurns", () => {
       i: 1,
     });
     for (const { body } of await inPieces('{"v":1.0}')) {
-      const marked = JSON.stringify(await parseJsonInTurns(Buffer.from(body), "floats"), (_, value) =>
+      const marked = JSON.stringify(await parseJsonAsync(Buffer.from(body), "floats"), (_, value) =>
         value instanceof Number ? "float" : value,
       );
       expect(marked).toContain('{"v":"float"}');
@@ -83,9 +83,9 @@ describe("parseJsonInTurns", () => {
   });
 
   it("reads all integers exactly where it is told to", async () => {
-    expect(await parseJsonInTurns(Buffer.from("9007199254740993"), "integers")).toBe(9007199254740993n);
+    expect(await parseJsonAsync(Buffer.from("9007199254740993"), "integers")).toBe(9007199254740993n);
     expect(
-      await parseJsonInTurns(
+      await parseJsonAsync(
         Buffer.from('{"a":[9007199254740993,{"b":-18446744073709551615}],"c":1,"d":1e300}'),
         "integers",
       ),
@@ -153,10 +153,10 @@ describe("parseJsonInTurns", () => {
     };
     const expected = parsed(text);
     if (expected === ValidationError) {
-      await expect(parseJsonInTurns(Buffer.from(text))).rejects.toThrow(ValidationError);
+      await expect(parseJsonAsync(Buffer.from(text))).rejects.toThrow(ValidationError);
       await expect(viaReader(text)).rejects.toThrow(ValidationError);
     } else {
-      expect(await parseJsonInTurns(Buffer.from(text))).toStrictEqual(expected);
+      expect(await parseJsonAsync(Buffer.from(text))).toStrictEqual(expected);
       expect(JSON.stringify(await viaReader(text))).toBe(JSON.stringify(expected));
       expect(await viaReader(text)).toStrictEqual(expected);
     }
@@ -173,7 +173,7 @@ describe("parseJsonInTurns", () => {
       .fill(big)
       .join(",");
     const body = `{"x":[[${many}]],"y":[${big},${many}],"x2":${big},"x":{"a":[${many}],"b":${big}}}`;
-    const { x, y, x2 } = (await parseJsonInTurns(Buffer.from(body), { x: "integers" })) as {
+    const { x, y, x2 } = (await parseJsonAsync(Buffer.from(body), { x: "integers" })) as {
       x: { a: bigint[]; b: bigint };
       y: number[];
       x2: number;
@@ -187,13 +187,13 @@ describe("parseJsonInTurns", () => {
     let turns = 0;
     const counting = setInterval(() => turns++, 0);
     const body = Buffer.from(JSON.stringify(Array.from({ length: 1_000_000 }, (_, i) => ({ i, text: `text ${i}` }))));
-    expect((await parseJsonInTurns(body)) as unknown[]).toHaveLength(1_000_000);
+    expect((await parseJsonAsync(body)) as unknown[]).toHaveLength(1_000_000);
     clearInterval(counting);
     expect(turns).toBeGreaterThan(5);
   });
 
   it("refuses what is not UTF-8, endless nesting, endless space and fields without number", async () => {
-    const refused = (body: Buffer) => expect(parseJsonInTurns(body)).rejects;
+    const refused = (body: Buffer) => expect(parseJsonAsync(body)).rejects;
     await refused(Buffer.from([0x22, 0xff, 0x22])).toThrow(/UTF-8/);
     await refused(
       Buffer.concat([Buffer.from(`["${"a".repeat(LONG)}","`), Buffer.from([0xff]), Buffer.from('"]')]),
@@ -203,7 +203,7 @@ describe("parseJsonInTurns", () => {
     await refused(Buffer.from(`[1,${" ".repeat(10_000_000)}2]`)).toThrow(/white space/);
     const fields = Array.from({ length: LONG }, (_, i) => `"${i}":0`).join(",");
     await refused(Buffer.from(`{${fields}}`)).toThrow(/more than \d+ fields/);
-    expect(await parseJsonInTurns(Buffer.from("\ufeff[1]"))).toEqual([1]);
+    expect(await parseJsonAsync(Buffer.from("\ufeff[1]"))).toEqual([1]);
   });
 
   it("does not touch prototypes", async () => {
@@ -214,7 +214,7 @@ describe("parseJsonInTurns", () => {
     ];
     expect(Object.keys(outcome.value.value)).toEqual(["__proto__"]);
     const long = `{"a":"${"x".repeat(LONG)}","__proto__":{"polluted":1}}`;
-    expect(Object.keys((await parseJsonInTurns(Buffer.from(long))) as object)).toEqual(["a", "__proto__"]);
+    expect(Object.keys((await parseJsonAsync(Buffer.from(long))) as object)).toEqual(["a", "__proto__"]);
     expect(({} as { polluted?: number }).polluted).toBeUndefined();
   });
 });
