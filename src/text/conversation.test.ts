@@ -167,6 +167,25 @@ three
     expect(alone).toContain('<|system|>You are a helpful assistant with some tools.<|tool|>[{"name": "f"');
   });
 
+  it("Granite: calls behind their mark, and answers under the role that it has for them", () => {
+    const source =
+      "{{ 'respond with <|tool_call|>' if tools }}{% for m in messages %}{{ '<|start_of_role|>' + m['role'] + '<|end_of_role|>' + m['content'] + '<|end_of_text|>' }}{% endfor %}";
+    const text = renderConversation(compileChatTemplate(source), { messages: turns.slice(1), tools: [tool("f")] });
+    expect(text).toBe(
+      "respond with <|tool_call|><|start_of_role|>user<|end_of_role|>Go<|end_of_text|>" +
+        '<|start_of_role|>assistant<|end_of_role|>On it.\n<|tool_call|>[{"name": "f", "arguments": {"x": 1.0, "s": "it\'s", "n": null}}, {"name": "g", "arguments": {}}]<|end_of_text|>' +
+        "<|start_of_role|>tool_response<|end_of_role|>one<|end_of_text|><|start_of_role|>tool_response<|end_of_role|>two<|end_of_text|>" +
+        '<|start_of_role|>assistant<|end_of_role|><|tool_call|>[{"name": "f", "arguments": {"x": [true]}}]<|end_of_text|>' +
+        "<|start_of_role|>tool_response<|end_of_role|>three<|end_of_text|>",
+    );
+  });
+
+  it("Ministral: a message that only calls tools has an empty content, whose length its template asks for", () => {
+    expect(rendered("ministral", { messages: turns, specialTokens: { eos_token: "</s>" } })).toContain(
+      '[TOOL_RESULTS]two[/TOOL_RESULTS][TOOL_CALLS]f[ARGS]{"x": [true]}</s>[TOOL_RESULTS]three',
+    );
+  });
+
   it("SmolLM: tools under the name that its template has for them, and calls", () => {
     const text = rendered("smollm", { tools: [tool("f")] });
     expect(text).toContain("{'type': 'function', 'function': {'name': 'f', 'description': 'd', 'parameters'");

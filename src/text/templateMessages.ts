@@ -34,7 +34,9 @@ export interface TemplateMessage {
  */
 export function templateMessages(template: ChatTemplate, messages: readonly ConversationMessage[]): TemplateMessage[] {
   const form = !template.usesContentParts ? "text" : template.mentions("[THINK]") ? "parts with thoughts" : "parts";
-  const result = messages.map((message, index) => templateMessage(message, `messages.${index}`, form));
+  // Ministral's asks how long it is.
+  const nothing = form === "parts with thoughts" || template.mentions("[ARGS]") ? "" : null;
+  const result = messages.map((message, index) => templateMessage(message, `messages.${index}`, form, nothing));
   const hasDeveloper = result.some((message) => message.role === "developer");
   return hasDeveloper && !template.mentions("developer") ? withoutDeveloper(result) : result;
 }
@@ -42,14 +44,20 @@ export function templateMessages(template: ChatTemplate, messages: readonly Conv
 /** What a template takes as a message's content; thoughts may be parts of their own, as in Ministral's. */
 type ContentForm = "text" | "parts" | "parts with thoughts";
 
-function templateMessage(message: ConversationMessage, location: string, form: ContentForm): TemplateMessage {
+/** `nothing`: the content of a message that only calls tools. */
+function templateMessage(
+  message: ConversationMessage,
+  location: string,
+  form: ContentForm,
+  nothing: "" | null,
+): TemplateMessage {
   const { role, content, name, tool_call_id, tool_calls, tools, reasoning, reasoning_content } = message;
   if (typeof role !== "string" || role === "") {
     throw new ConversationError(`${location}.role`, "is required and must be a text");
   }
   const isAssistant = role === "assistant";
   const toolCalls = isAssistant ? parsedToolCalls(tool_calls, `${location}.tool_calls`) : [];
-  const result: TemplateMessage = { role, content: null };
+  const result: TemplateMessage = { role, content: nothing };
   // A message that only calls tools has no content, and templates ask for that.
   const hasNone = (content === undefined || content === null) && toolCalls.length > 0;
   if (!hasNone) result.content = templateContent(message, `${location}.content`, form);

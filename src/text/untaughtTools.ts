@@ -15,6 +15,9 @@ interface ToolWriting {
   answer(contents: readonly string[]): TemplateMessage[];
 }
 
+const JSON_CALL = "{{ {'name': call.function.name, 'arguments': call.function.arguments} | tojson }}";
+const JSON_LIST = `[{% for call in calls %}{{ ', ' if not loop.first }}${JSON_CALL}{% endfor %}]`;
+
 const WRITINGS: readonly ToolWriting[] = [
   {
     // Gemma 1 to 3: https://ai.google.dev/gemma/docs/capabilities/function-calling
@@ -38,15 +41,23 @@ const WRITINGS: readonly ToolWriting[] = [
   {
     // Phi-4-mini: the system message has its tools as JSON; https://huggingface.co/microsoft/Phi-4-mini-instruct
     isFor: (template) => template.source.includes("<|/tool|>") && !template.mentions("tool_calls"),
-    calls:
-      "<|tool_call|>[{% for call in calls %}{{ ', ' if not loop.first }}{{ {'name': call.function.name, 'arguments': call.function.arguments} | tojson }}" +
-      "{% endfor %}]<|/tool_call|>",
+    calls: `<|tool_call|>${JSON_LIST}<|/tool_call|>`,
     offer(messages, functions) {
       const tools = written("{{ functions | tojson }}", { functions });
       const isFirst = messages[0]?.role === "system";
       const system = isFirst ? messages[0]! : { role: "system", content: PHI_SYSTEM };
       return [{ ...system, tools }, ...messages.slice(isFirst ? 1 : 0)];
     },
+    answer: (contents) => contents.map((content) => ({ role: "tool_response", content })),
+  },
+  {
+    // Granite 3 shows tools, and has a role of its own for what they answered.
+    isFor: (template) =>
+      template.source.includes("<|start_of_role|>") &&
+      template.source.includes("<|tool_call|>") &&
+      !template.mentions("tool_calls"),
+    calls: `<|tool_call|>${JSON_LIST}`,
+    offer: (messages) => [...messages],
     answer: (contents) => contents.map((content) => ({ role: "tool_response", content })),
   },
   {
