@@ -17,6 +17,7 @@ import type { DetokenizeParams, TokenizeParams } from "../types/tokens.js";
 import { docsPage } from "./docsPage.js";
 import type { HttpMetrics } from "./httpMetrics.js";
 import { renderMetrics } from "./metricsText.js";
+import { processFamilies } from "./processMetrics.js";
 import type { Call, OpenRoute, Route } from "./route.js";
 import { chunkEvents, streamed } from "./sse.js";
 
@@ -206,9 +207,12 @@ export function operationRoutes(document: () => object, http: HttpMetrics): read
       summary: "Prometheus metrics",
       mediaType: "text/plain",
       handle: async ({ engine }) =>
-        new Response(renderMetrics(engine.metrics(), "vllm:") + renderMetrics(http.families()), {
-          headers: { "content-type": "text/plain; version=0.0.4; charset=utf-8" },
-        }),
+        new Response(
+          renderMetrics(engine.metrics(), "vllm:") + renderMetrics([...http.families(), ...processFamilies()]),
+          {
+            headers: { "content-type": "text/plain; version=0.0.4; charset=utf-8" },
+          },
+        ),
     },
     {
       method: "GET",

@@ -145,6 +145,8 @@ describe("metrics", () => {
     const gauges = [
       "num_requests_running",
       "num_requests_waiting",
+      "num_requests_waiting_by_reason",
+      "engine_sleep_state",
       "kv_cache_usage_perc",
       "cache_config_info",
       "lora_requests_info",
@@ -153,6 +155,7 @@ describe("metrics", () => {
       ...[
         "prompt_tokens",
         "prompt_tokens_cached",
+        "prompt_tokens_by_source",
         "generation_tokens",
         "num_preemptions",
         "prefix_cache_queries",
@@ -167,6 +170,13 @@ describe("metrics", () => {
       ...["request_generation_tokens", "request_max_num_generation_tokens", "request_params_n"],
       ...["request_params_max_tokens", "iteration_tokens_total", "request_prefill_kv_computed_tokens"],
     ];
+    for (const [name, kind] of Object.entries({
+      process_cpu_seconds_total: "counter",
+      process_resident_memory_bytes: "gauge",
+      process_start_time_seconds: "gauge",
+    })) {
+      expect(text).toMatch(new RegExp(`^# TYPE ${name} ${kind}\\n${name} [1-9][\\d.]*$`, "m"));
+    }
     for (const name of gauges) expect(text).toContain(`# TYPE vllm:${name} gauge`);
     for (const name of counters) expect(text).toContain(`# TYPE vllm:${name}_total counter`);
     for (const name of histograms) {

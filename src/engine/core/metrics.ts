@@ -35,12 +35,16 @@ const LONG_TIMES = [0.05, 0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30,
 const TOKENS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000];
 const CHOICES = [1, 2, 5, 10, 20];
 
+const SLEEP_STATES = ["awake", "weights_offloaded", "discard_all"];
+
 const labelsOf = (model: string): MetricLabels => ({ model_name: model, engine: "0" });
 
 export class InferenceMetrics {
   /** Requests under way that ask a trained model. */
   private readonly adapted = new Map<Readonly<GenerationRecord>, { model: string; adapter: string }>();
   private readonly finished = new Map<string, Map<string, number>>();
+  /** Prompt tokens of ended requests, and those of them that were cached; by model. */
+  private readonly prompts = new Map<string, number>();
   private readonly cached = new Map<string, number>();
   private readonly timeToFirstToken = new Histogram(
     "time_to_first_token_seconds",
@@ -110,6 +114,7 @@ export class InferenceMetrics {
     const longest = Math.max(...outputTokens);
     const seconds = (from: number, to: number) => (to - from) / 1000;
     this.cached.set(model, (this.cached.get(model) ?? 0) + record.cachedTokens);
+    if (scheduled > 0) this.prompts.set(model, (this.prompts.get(model) ?? 0) + promptTokens);
     const reasons = this.finished.get(model) ?? new Map<string, number>();
     this.finished.set(model, reasons);
     for (const finish of record.finishes) {
@@ -169,6 +174,24 @@ export class InferenceMetrics {
         perModel((stats) => stats.waiting),
       ),
       gauge(
+        "num_requests_waiting_by_reason",
+        "Sequences waiting, by what for: all wait for a place (capacity), none is put off (deferred).",
+        models.flatMap(({ id, stats }) => [
+          { labels: { ...labelsOf(id), reason: "capacity" }, value: stats.waiting },
+          { labels: { ...labelsOf(id), reason: "deferred" }, value: 0 },
+        ]),
+      ),
+      gauge(
+        "engine_sleep_state",
+        "1 for the state that the engine is in: it does not sleep.",
+        models.flatMap(({ id }) =>
+          SLEEP_STATES.map((state) => ({
+            labels: { ...labelsOf(id), sleep_state: state },
+            value: state === "awake" ? 1 : 0,
+          })),
+        ),
+      ),
+      gauge(
         "kv_cache_usage_perc",
         "Share of cache pages in use; 1 is all.",
         perModel((stats) => stats.cacheUsage),
@@ -197,6 +220,15 @@ export class InferenceMetrics {
         "prompt_tokens_cached",
         "Prompt tokens of ended requests that were cached.",
         models.map(({ id }) => ({ labels: labelsOf(id), value: this.cached.get(id) ?? 0 })),
+      ),
+      counter(
+        "prompt_tokens_by_source",
+        "Prompt tokens of ended requests, by where they came from.",
+        models.flatMap(({ id }) => {
+          const cached = this.cached.get(id) ?? 0;
+          const sources = { local_compute: (this.prompts.get(id) ?? 0) - cached, local_cache_hit: cached };
+          return Object.entries(sources).map(([source, value]) => ({ labels: { ...labelsOf(id), source }, value }));
+        }),
       ),
       counter(
         "generation_tokens",
