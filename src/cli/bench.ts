@@ -3,6 +3,7 @@ import type { TrainingRow } from "../types/trainingSession.js";
 import { defineCommand } from "./command.js";
 import { engineFlags, readEngineOptions } from "./engineFlags.js";
 import { integer } from "./flags.js";
+import { json } from "./listing.js";
 import { openEngine } from "./openHome.js";
 import { ProgressBar } from "./progress.js";
 
@@ -24,22 +25,32 @@ export const bench = defineCommand({
   summary: "measure a model's speed on this machine",
   details: `Measures a model on this machine: tokens per second of reading prompts, of replies (1, 8 and 16 at once, each after a
 prompt), and of a training step. Medians, with the slowest and the fastest run in brackets. Nothing is kept.`,
-  flags: { repeats: integer("N", "runs of each measurement (default 3)", { to: 1000 }), ...engineFlags },
+  flags: { repeats: integer("N", "runs of each measurement (default 3)", { to: 1000 }), json, ...engineFlags },
   async run(values) {
     await using engine = await openEngine(readEngineOptions(values));
-    await measure(engine, values.repeats ?? 3);
+    const { id, max_model_len: context } = (await engine.models.list()).data[0]!;
+    if (!values.json) console.log(`${id}, context of ${context} tokens`);
+    const results: Result[] = [];
+    await measure(engine, { id, context }, values.repeats ?? 3, (result) => {
+      results.push(result);
+      if (!values.json) console.log(resultLine(result));
+    });
+    if (values.json) console.log(JSON.stringify({ model: id, context, results }, null, 2));
     return 0;
   },
 });
 
-async function measure(engine: Engine, repeats: number): Promise<void> {
-  const base = (await engine.models.list()).data[0]!;
-  console.log(`${base.id}, context of ${base.max_model_len} tokens`);
-  const context = base.max_model_len;
+async function measure(
+  engine: Engine,
+  { id, context }: { id: string; context: number },
+  repeats: number,
+  tell: (result: Result) => void,
+): Promise<void> {
+  const report = async (measured: Measured) => tell(await resultOf(measured, repeats));
   const prompt = Math.min(PROMPT, context >> 1);
   const reply = Math.min(REPLY, context >> 2);
 
-  await report(repeats, {
+  await report({
     what: `prompt of ${prompt} tokens`,
     tokens: prompt,
     run: (repeat) => complete(engine, prompt, 1, `${repeat}`),
@@ -47,13 +58,13 @@ async function measure(engine: Engine, repeats: number): Promise<void> {
   // A page and a token, the same every time: all but the last token of it is read once, in the first run.
   const known = Math.min(65, prompt);
   for (const atOnce of [1, 8, 16]) {
-    await report(repeats, {
+    await report({
       what: `${atOnce} ${atOnce === 1 ? "reply" : "replies at once"}`,
       tokens: atOnce * reply,
       run: () => Promise.all(Array.from({ length: atOnce }, () => complete(engine, known, reply, "replies"))),
     });
   }
-  await measureTraining(engine, base.id, Math.min(ROW, context), repeats);
+  await measureTraining(engine, id, Math.min(ROW, context), report);
 }
 
 /** A reply of exactly `reply` tokens to a prompt of exactly `prompt`; `salt` keeps prompts of others out of the cache. */
@@ -72,7 +83,12 @@ async function complete(engine: Engine, prompt: number, reply: number, salt: str
 }
 
 /** Forward, backward and optimizer step of an adapter on all projections. */
-async function measureTraining(engine: Engine, base_model: string, length: number, repeats: number): Promise<void> {
+async function measureTraining(
+  engine: Engine,
+  base_model: string,
+  length: number,
+  report: (measured: Measured) => Promise<void>,
+): Promise<void> {
   const model = await engine.models.create({ project: "bench", name: "bench", base_model });
   const prompt = "one two three four ".repeat(length);
   const { tokens } = await engine.tokens.tokenize({ prompt, add_special_tokens: false });
@@ -81,7 +97,7 @@ async function measureTraining(engine: Engine, base_model: string, length: numbe
     return { tokens: tokens.slice(i, i + length), trained: new Uint8Array(length).fill(1) };
   });
   await using session = await engine.training.open(model.id);
-  await report(repeats, {
+  await report({
     what: `training, ${ROWS} rows of ${length} tokens`,
     tokens: ROWS * length,
     async run() {
@@ -91,8 +107,16 @@ async function measureTraining(engine: Engine, base_model: string, length: numbe
   });
 }
 
+/** Tokens per second. */
+interface Result {
+  what: string;
+  median: number;
+  slowest: number;
+  fastest: number;
+}
+
 /** Runs once unmeasured, then `repeats` times. */
-async function report(repeats: number, { what, tokens, run }: Measured): Promise<void> {
+async function resultOf({ what, tokens, run }: Measured, repeats: number): Promise<Result> {
   const rates: number[] = [];
   using bar = new ProgressBar(what);
   for (let repeat = 0; repeat <= repeats; repeat++) {
@@ -101,9 +125,11 @@ async function report(repeats: number, { what, tokens, run }: Measured): Promise
     await run(repeat);
     if (repeat > 0) rates.push((1000 * tokens) / (performance.now() - began));
   }
-  bar.end();
   rates.sort((a, b) => a - b);
+  return { what, median: rates[rates.length >> 1]!, slowest: rates[0]!, fastest: rates.at(-1)! };
+}
+
+function resultLine({ what, median, slowest, fastest }: Result): string {
   const show = (rate: number) => (rate < 100 ? rate.toFixed(1) : rate.toFixed(0)).padStart(8);
-  const spread = `[${show(rates[0]!).trim()} - ${show(rates.at(-1)!).trim()}]`;
-  console.log(`${what.padEnd(32)} ${show(rates[rates.length >> 1]!)} tokens/s  ${spread}`);
+  return `${what.padEnd(32)} ${show(median)} tokens/s  [${show(slowest).trim()} - ${show(fastest).trim()}]`;
 }

@@ -8,7 +8,9 @@ import { defineCommand } from "./command.js";
 import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
 import { findModel } from "./findModel.js";
 import { choice, text } from "./flags.js";
+import { json } from "./listing.js";
 import { openExistingHome } from "./openHome.js";
+import { withExportProgress } from "./progress.js";
 
 const flags = {
   format: choice(
@@ -24,6 +26,7 @@ const flags = {
     "of a whole model: merged float32 or bfloat16 (default: as the base model is stored), onnx all but bfloat16 (default float32)",
   ),
   weights: choice("TYPE", ["float32", "bfloat16"], "the same as --dtype, of a merged model"),
+  json,
 };
 
 export const exportModel = defineCommand({
@@ -42,15 +45,21 @@ running server.`,
       readEngineOptions({ ...values, dtype: undefined }),
     );
     const { id } = await findModel(engine, name!);
-    const { path, ...made } = await exported(engine, id, {
-      path: resolve(folder!),
-      step: step === undefined ? null : Number(step),
-      format: values.format ?? null,
-      base_model: values.base ?? null,
-      dtype: values.dtype ?? values.weights ?? null,
-    });
+    const made = await withExportProgress(() =>
+      exported(engine, id, {
+        path: resolve(folder!),
+        step: step === undefined ? null : Number(step),
+        format: values.format ?? null,
+        base_model: values.base ?? null,
+        dtype: values.dtype ?? values.weights ?? null,
+      }),
+    );
+    if (values.json) {
+      console.log(JSON.stringify(made, null, 2));
+      return 0;
+    }
     const base = made.format === "peft" ? `, for the base model ${made.base_model}` : "";
-    console.log(`step ${made.step} as ${path}${base}`);
+    console.log(`step ${made.step} as ${made.path}${base}`);
     return 0;
   },
 });

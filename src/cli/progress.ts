@@ -75,22 +75,41 @@ export class ProgressBar {
 }
 
 /** Shows how far the loading of models has come while `action` runs. */
-export async function withLoadingProgress<T>(
+export const withLoadingProgress = <T>(action: () => Promise<T>, output?: NodeJS.WriteStream): Promise<T> =>
+  withProgress("anneal:model:progress", ({ id }) => `loading ${id}`, action, output);
+
+/** Shows how far the writing of a whole model has come while `action` runs. */
+export const withExportProgress = <T>(action: () => Promise<T>, output?: NodeJS.WriteStream): Promise<T> =>
+  withProgress("anneal:export:progress", ({ path }) => `writing ${path}`, action, output);
+
+interface Told {
+  id?: string;
+  path?: string;
+  /** 0 to 1, of how many bytes. */
+  fraction: number;
+  bytes: number;
+}
+
+/** `what` names that which a message is about. */
+async function withProgress<T>(
+  channel: string,
+  what: (message: Told) => string,
   action: () => Promise<T>,
   output: NodeJS.WriteStream = process.stderr,
 ): Promise<T> {
   const bars = new Map<string, ProgressBar>();
   const show = (message: unknown) => {
-    const { id, fraction, bytes } = message as { id: string; fraction: number; bytes: number };
-    const bar = bars.get(id) ?? new ProgressBar(`loading ${id}`, MEGABYTES, output);
-    bars.set(id, bar);
+    const { fraction, bytes } = message as Told;
+    const name = what(message as Told);
+    const bar = bars.get(name) ?? new ProgressBar(name, MEGABYTES, output);
+    bars.set(name, bar);
     bar.show(fraction * bytes, bytes);
   };
-  subscribe("anneal:model:progress", show);
+  subscribe(channel, show);
   try {
     return await action();
   } finally {
-    unsubscribe("anneal:model:progress", show);
+    unsubscribe(channel, show);
     for (const bar of bars.values()) bar.end();
   }
 }

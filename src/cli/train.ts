@@ -1,17 +1,23 @@
 import { readFile, stat } from "node:fs/promises";
+import { constants } from "node:os";
 import { AnnealError, ConflictError } from "../errors.js";
 import type { AnnealClient } from "../types/client.js";
 import type { TrainProgress } from "../types/gather.js";
 import type { Model, ModelCreateParams } from "../types/models.js";
+import type { SftConfig } from "../types/training.js";
 import { defineCommand } from "./command.js";
 import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
 import { readName } from "./findModel.js";
-import { integer, number, text, UsageError, type Values } from "./flags.js";
+import { choice, integer, number, text, toggle, UsageError, type Values } from "./flags.js";
+import { interrupted } from "./interrupted.js";
 import { openHome } from "./openHome.js";
 import { ProgressBar, statusLine } from "./progress.js";
 import { rewardCurve } from "./rewardCurve.js";
 import { shortNumber } from "./terminalText.js";
 import { loadTrainingModule } from "./trainingModule.js";
+
+const isShare = (given: number) => given >= 0 && given <= 1;
+const isPart = (given: number) => given >= 0 && given < 1;
 
 const flags = {
   base: text("MODEL", "the base model's id (default: the first one served)"),
@@ -21,8 +27,16 @@ const flags = {
     (rate) => rate >= 0,
     "from 0, such as 1e-5",
   ),
+  schedule: choice("KIND", ["constant", "linear", "cosine"], "how the learning rate falls; default constant"),
+  warmup: number("SHARE", "of the steps, over which it rises from 0 first (default 0)", isShare, "from 0 to 1"),
   epochs: integer("N", "passes over a file (default 1)"),
   "batch-size": integer("N", "conversations of an optimizer step, for a file (default 2)"),
+  shuffle: toggle("another order in every pass over a file"),
+  turns: choice("WHICH", ["all", "last"], "the assistant's turns of a file that are trained; default all"),
+  validation: number("SHARE", "held out of what is trained on, to measure the loss with", isPart, "from 0, below 1"),
+  patience: integer("N", "looks at what is held out without improvement, after which a job ends"),
+  "keep-best": toggle("end with the weights that were best on what is held out"),
+  entropy: number("X", "bonus for undecided tokens, for a module", (given) => given >= 0, "from 0, such as 0.001"),
   steps: integer("N", "instead of the module's"),
   ...engineFlags,
 };
@@ -39,8 +53,10 @@ export const train = defineCommand({
   a module         reinforcement learning: its default export is what the library's \`train\` takes, without \`model\`:
                    { scenarios, rollout, groupSize, steps, ... }
 
-Every pass over a file and every step of a module leaves a checkpoint. Ctrl-C cancels the job under way; what was made
-before stays. Works beside a running server.`,
+Every step of a module leaves a checkpoint, and so does every pass over a file; with --schedule, --warmup, --shuffle, --validation,
+--patience or --keep-best all passes are one job, which leaves one. Ctrl-C cancels the job under way; what was made before
+stays. SIGTERM leaves a job on a file where it stands: it goes on when the home is opened again. A second signal, or 15
+seconds, end the process at once. Works beside a running server.`,
   flags,
   run: (values, [target, file]) => trainOn(target!, file!, values),
 });
@@ -56,9 +72,9 @@ async function trainOn(target: string, file: string, values: Given): Promise<num
   if (!isFile) throw new UsageError(`there is no file ${file}`);
   const recipe = await (/\.jsonl$/i.test(file) ? imitation(file, values) : rewarded(file, values));
   const interrupt = new AbortController();
-  const stop = () => interrupt.abort();
+  const over = new AbortController();
   await using engine = await openHome(values.home ?? defaultHome(), readEngineOptions(values));
-  process.once("SIGINT", stop);
+  void interrupted(undefined, over.signal).then((signal) => interrupt.abort(signal));
   try {
     const base_model = values.base ?? (await engine.baseModels.list())[0]!;
     const { model, isNew } = await findOrCreate(engine, { ...name, base_model });
@@ -66,6 +82,7 @@ async function trainOn(target: string, file: string, values: Given): Promise<num
       const step = await recipe(engine, model, interrupt.signal);
       if (step !== null) console.log(`Served as ${model.entity}/${model.project}/${model.name}:step${step}`);
     } catch (error) {
+      if (error instanceof LeftToGoOn) throw error;
       // A model that has learned nothing is of no use to anyone.
       const latest = await engine.checkpoints.list(model.id, { limit: 1, order: "desc" });
       if (isNew && latest.data[0]?.step === 0) await engine.models.delete(model.id);
@@ -73,13 +90,18 @@ async function trainOn(target: string, file: string, values: Given): Promise<num
     }
   } catch (error) {
     if (!interrupt.signal.aborted) throw error;
-    process.stderr.write("cancelled; checkpoints that were made stay\n");
+    const said = error instanceof LeftToGoOn ? error.message : "cancelled; checkpoints that were made stay";
+    process.stderr.write(`${said}\n`);
   } finally {
     statusLine(null);
-    process.off("SIGINT", stop);
+    over.abort();
   }
-  return interrupt.signal.aborted ? 130 : 0;
+  if (!interrupt.signal.aborted) return 0;
+  return 128 + constants.signals[interrupt.signal.reason as NodeJS.Signals];
 }
+
+/** A job was left to go on without this process. */
+class LeftToGoOn extends Error {}
 
 async function findOrCreate(
   engine: AnnealClient,
@@ -99,24 +121,48 @@ function refuse(values: Given, names: readonly (keyof Given)[], kind: string): v
   if (given) throw new UsageError(`--${given} has no meaning for a ${kind}`);
 }
 
+/** Settings of a schedule or of what is held out are those of all passes together. */
+const OF_ONE_JOB = ["schedule", "warmup", "shuffle", "validation", "patience", "keep-best"] as const;
+
+/** What jobs of either kind can be told. */
+function sharedConfig(values: Given) {
+  return {
+    learning_rate_schedule: values.schedule,
+    warmup_ratio: values.warmup,
+    validation_ratio: values.validation,
+    early_stopping_patience: values.patience,
+    keep_best: values["keep-best"],
+  };
+}
+
 /** Supervised passes over the conversations of a file. @throws TrainingDataError naming a line of it that is none. */
 async function imitation(file: string, values: Given): Promise<Recipe> {
-  refuse(values, ["steps"], ".jsonl file");
+  refuse(values, ["steps", "entropy"], ".jsonl file");
   const { checkTrainingData, Engine } = await import("../index.js");
   await checkTrainingData(file);
   const epochs = values.epochs ?? 1;
-  const config = {
+  const isOneJob = OF_ONE_JOB.some((name) => values[name] !== undefined);
+  const jobs = isOneJob ? 1 : epochs;
+  const config: SftConfig = {
+    ...sharedConfig(values),
     learning_rate: values["learning-rate"] ?? null,
     batch_size: values["batch-size"] ?? null,
+    assistant_turns: values.turns ?? null,
+    shuffle: values.shuffle ?? null,
+    num_epochs: isOneJob ? epochs : null,
   };
   return async (engine, model, signal) => {
     const url = engine instanceof Engine ? file : await upload(engine, model, file);
     let step: number | null = null;
-    for (let epoch = 1; epoch <= epochs; epoch++) {
+    for (let pass = 1; pass <= jobs; pass++) {
       const { id } = await engine.sftTrainingJobs.create({ model_id: model.id, training_data_url: url, config });
       try {
-        step = await followPass(engine, id, `pass ${epoch} of ${epochs}`, signal);
+        step = await followPass(engine, id, isOneJob ? `${epochs} passes` : `pass ${pass} of ${epochs}`, signal);
       } catch (error) {
+        if (signal.aborted && signal.reason === "SIGTERM") {
+          const when = engine instanceof Engine ? "when the home is opened again" : "in the server";
+          throw new LeftToGoOn(`stopped; job ${id} goes on ${when}`);
+        }
         if (signal.aborted) await engine.trainingJobs.cancel(id);
         // Its user knows the file, not what became of it.
         if (error instanceof AnnealError) error.message = error.message.replaceAll(`${url}/${UPLOADED}`, file);
@@ -137,6 +183,7 @@ async function upload(engine: AnnealClient, { entity, project, name }: Model, fi
 
 async function followPass(engine: AnnealClient, id: string, what: string, signal: AbortSignal): Promise<number | null> {
   const losses: number[] = [];
+  const heldOut: number[] = [];
   const warnings: string[] = [];
   let batches = 0;
   let bar = new ProgressBar(what);
@@ -149,7 +196,10 @@ async function followPass(engine: AnnealClient, id: string, what: string, signal
         bar = new ProgressBar(what);
         warnings.push(...(event.data.warnings ?? []));
       }
-      if (event.type === "gradient_step") losses.push(event.data["loss/train"] ?? event.data.loss!);
+      if (event.type === "gradient_step") {
+        losses.push(event.data["loss/train"] ?? event.data.loss!);
+        if (event.data["val/loss"] !== undefined) heldOut.push(event.data["val/loss"]);
+      }
       const loss = losses.length > 0 ? `, loss ${shortNumber(losses.at(-1)!)}` : "";
       bar.show(losses.length, batches, loss);
     }
@@ -159,24 +209,31 @@ async function followPass(engine: AnnealClient, id: string, what: string, signal
   const { step } = await engine.trainingJobs.wait(id, { signal });
   for (const warning of warnings) process.stderr.write(`  ${warning}\n`);
   const mean = losses.reduce((sum, loss) => sum + loss, 0) / losses.length;
-  console.log(`${what}: ${losses.length} batches${losses.length > 0 ? `, mean loss ${shortNumber(mean)}` : ""}`);
+  const scores = [`${losses.length} batches`];
+  if (losses.length > 0) scores.push(`mean loss ${shortNumber(mean)}`);
+  if (heldOut.length > 0) scores.push(`validation loss ${heldOut.map(shortNumber).join(" ")}`);
+  console.log(`${what}: ${scores.join(", ")}`);
   return step;
 }
 
 /** Reinforcement learning as a module describes it. */
 async function rewarded(file: string, values: Given): Promise<Recipe> {
-  refuse(values, ["epochs", "batch-size"], "module");
+  refuse(values, ["epochs", "batch-size", "shuffle", "turns"], "module");
   const given = await loadTrainingModule(file);
   const steps = values.steps ?? given.steps;
-  const rate = values["learning-rate"];
-  const config = rate === undefined ? given.config : { ...given.config, learning_rate: rate };
+  const own = { ...sharedConfig(values), learning_rate: values["learning-rate"], entropy_coef: values.entropy };
+  const config = {
+    ...given.config,
+    ...Object.fromEntries(Object.entries(own).filter(([, value]) => value !== undefined)),
+  };
   return async (engine, model, signal) => {
     const rewards: number[] = [];
     let last: number | null = null;
     const { train: trainByReward } = await import("../index.js");
-    const run = { ...given, model, steps, config, signal, onProgress: showProgress };
+    using progress = new PhaseProgress();
+    const run = { ...given, model, steps, config, signal, onProgress: progress.show };
     for await (const { step, train, validation, seconds, warnings } of trainByReward(engine, run)) {
-      statusLine(null);
+      progress.end();
       const scores = [`reward ${train.reward === null ? "none" : shortNumber(train.reward)}`];
       if (validation?.reward != null) scores.push(`validation ${shortNumber(validation.reward)}`);
       const time = seconds.rollout + seconds.training + seconds.validation;
@@ -191,7 +248,27 @@ async function rewarded(file: string, values: Given): Promise<Recipe> {
   };
 }
 
-function showProgress({ phase, step, done, total, meanReward }: TrainProgress): void {
-  const reward = meanReward === null ? "" : `, mean reward ${shortNumber(meanReward)}`;
-  statusLine(`from step ${step}: ${phase}, ${done} of ${total}${reward}`);
+/** The phases of steps, one bar after the other. */
+class PhaseProgress {
+  private bar: ProgressBar | null = null;
+  private what = "";
+
+  readonly show = ({ phase, step, done, total, meanReward }: TrainProgress): void => {
+    const what = `from step ${step}: ${phase}`;
+    if (what !== this.what) {
+      this.end();
+      this.bar = new ProgressBar(what);
+      this.what = what;
+    }
+    this.bar!.show(done, total, meanReward === null ? "" : `, mean reward ${shortNumber(meanReward)}`);
+  };
+
+  end(): void {
+    this.bar?.end();
+    this.what = "";
+  }
+
+  [Symbol.dispose](): void {
+    this.end();
+  }
 }

@@ -41,6 +41,8 @@ export interface WriteOptions {
   /** Of one weight file in bytes, its header and a single larger tensor excepted. Default 5e9. */
   maxShardBytes?: number;
   signal?: AbortSignal;
+  /** Told now and then how many bytes of how many are written. */
+  onProgress?: (done: number, total: number) => void;
 }
 
 /**
@@ -52,18 +54,25 @@ export async function writeWeightFolder<T extends OutputTensor>(
   source: string,
   tensors: readonly T[],
   blocksOf: (tensor: T) => AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
-  { maxShardBytes = DEFAULT_SHARD_BYTES, signal }: WriteOptions,
+  { maxShardBytes = DEFAULT_SHARD_BYTES, signal, onProgress }: WriteOptions,
 ): Promise<void> {
+  const total = tensors.reduce((sum, tensor) => sum + bytesOf(tensor), 0);
+  let done = 0;
+  const written = (bytes: number) => {
+    signal?.throwIfAborted();
+    done += bytes;
+    onProgress?.(done, total);
+  };
   const shards = intoShards(tensors, maxShardBytes);
   const weightMap: Record<string, string> = {};
   for (const [index, shard] of shards.entries()) {
     const file = shardName(index, shards.length);
     for (const { name } of shard) weightMap[name] = file;
-    await writeShard(join(target, file), shard, blocksOf, signal);
+    await writeShard(join(target, file), shard, blocksOf, written);
   }
   if (shards.length > 1) {
     const index = {
-      metadata: { total_size: tensors.reduce((sum, tensor) => sum + bytesOf(tensor), 0) },
+      metadata: { total_size: total },
       weight_map: weightMap,
     };
     await writeJson(join(target, "model.safetensors.index.json"), index);
@@ -126,7 +135,7 @@ async function writeShard<T extends OutputTensor>(
   file: string,
   tensors: readonly T[],
   blocksOf: (tensor: T) => AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
-  signal: AbortSignal | undefined,
+  written: (bytes: number) => void,
 ): Promise<void> {
   const output = await open(file, "wx");
   try {
@@ -134,8 +143,8 @@ async function writeShard<T extends OutputTensor>(
     await output.appendFile(safetensorsHeader(entries, { format: "pt" }));
     for (const tensor of tensors) {
       for await (const block of blocksOf(tensor)) {
-        signal?.throwIfAborted();
         await output.appendFile(block);
+        written(block.byteLength);
         while (shouldYield()) await yieldToEventLoop();
       }
     }

@@ -16,3 +16,14 @@ it("measures prompts, replies and training", async () => {
     "training, 4 rows of 128 tokens",
   ]);
 });
+
+it("tells other programs what it measured", async () => {
+  const { out } = await printed(() => runCommand(bench, ["--json", "--repeats", "1", "--context-length", "128"]));
+  const { model, context, results } = JSON.parse(out);
+  expect([model, context, results.length]).toEqual(["anneal/tiny", 128, 5]);
+  for (const { what, median, slowest, fastest } of results) {
+    expect(what).toMatch(/prompt|repl|training/);
+    expect(median).toBeGreaterThan(0);
+    expect([slowest, fastest]).toEqual([median, median]);
+  }
+});

@@ -1,3 +1,4 @@
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -49,8 +50,17 @@ it("exports a step as an adapter, as a whole model or as ONNX", async () => {
   const adapter = join(folder, "adapter");
   expect((await command("export", "p/m:step1", adapter)).out).toContain(`step 1 as ${adapter}, for the base model /`);
   expect(existsSync(join(adapter, "adapter_config.json"))).toBe(true);
+  const told = JSON.parse((await command("export", "p/m:1", join(folder, "told"), "--json")).out);
+  expect(told).toMatchObject({ path: join(folder, "told"), step: 1, format: "peft", base_model: expect.any(String) });
   const merged = join(folder, "new", "merged");
+  const shares: number[] = [];
+  const watch = (message: unknown) => void shares.push((message as { fraction: number }).fraction);
+  subscribe("anneal:export:progress", watch);
   expect((await command("export", "m", merged, "--format", "merged")).out).toBe(`step 2 as ${merged}\n`);
+  unsubscribe("anneal:export:progress", watch);
+  expect(shares.length).toBeGreaterThan(5);
+  expect(shares).toEqual([...shares].sort((a, b) => a - b));
+  expect(shares.at(-1)).toBe(1);
   expect(readFileSync(join(merged, "config.json"), "utf8")).toContain('"bfloat16"');
   const onnx = join(folder, "onnx");
   expect((await command("export", "m", onnx, "--format", "onnx", "--dtype", "int4")).out).toBe(`step 2 as ${onnx}\n`);

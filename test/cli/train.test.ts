@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
@@ -6,14 +6,17 @@ import { Engine } from "../../src/anneal.js";
 import { runCommand } from "../../src/cli/command.js";
 import { UsageError } from "../../src/cli/flags.js";
 import { train as trainCommand } from "../../src/cli/train.js";
-import { command } from "./command.js";
+import { command, finish, killAll, start } from "./command.js";
 import { printed } from "./printed.js";
 
 let folder: string;
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), "cli-train-"));
 });
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
+afterAll(() => {
+  killAll();
+  rmSync(folder, { recursive: true, force: true });
+});
 
 const file = (name: string, text: string): string => {
   const path = join(folder, name);
@@ -97,6 +100,83 @@ describe("anneal train", () => {
     expect(reinforced.out).toContain("Served as local/p/reinforced:step2");
   });
 
+  it("makes all passes one job where a schedule or what is held out is theirs together", async () => {
+    const lines = Array.from({ length: 8 }, (_, i) =>
+      JSON.stringify({
+        messages: [
+          { role: "user", content: `Say ${i}.` },
+          { role: "assistant", content: `No, ${i}!` },
+        ],
+      }),
+    );
+    const settings = ["--epochs", "3", "--schedule", "linear", "--warmup", "0.4", "--shuffle", "--turns", "last"];
+    const heldOut = ["--validation", "0.25", "--patience", "2", "--keep-best"];
+    const { out } = await train("p/scheduled", file("few.jsonl", lines.join("\n")), ...settings, ...heldOut);
+    expect(out).toMatch(/^3 passes: 9 batches, mean loss [\d.]+, validation loss [\d.]+ [\d.]+ [\d.]+\n/);
+    expect(out).toContain("Served as local/p/scheduled:step1");
+    const bonus = file(
+      "bonus.mjs",
+      `export default { scenarios: [1], groupSize: 4, steps: 1, rollout: async ({ chat }) => (await chat("Hello")).length };`,
+    );
+    expect((await train("p/bonus", bonus, "--entropy", "0.01", "--schedule", "cosine")).out).toContain(
+      "step 1: reward",
+    );
+    await using engine = await Engine.open({ home: home() });
+    const jobs = (await engine.trainingJobs.list()).data;
+    const rates = async (name: string) => {
+      const model = (await engine.models.list()).data.find(({ id }) => id.endsWith(name))!;
+      const job = jobs.find((one) => one.model_id === model.model_id)!;
+      const events = (await engine.trainingJobs.events(job.id, { limit: 100 })).data;
+      return events.flatMap(({ type, data }) => (type === "gradient_step" ? [data] : []));
+    };
+    const steps = await rates("p/scheduled");
+    expect(steps.at(-1)!.learning_rate).toBeLessThan(steps[2]!.learning_rate!);
+    expect(steps[0]!.learning_rate).toBeLessThan(steps[1]!.learning_rate!);
+  });
+
+  it("leaves a job where it stands when it is terminated, and cancels it when it is interrupted", {
+    timeout: 120_000,
+  }, async () => {
+    const messages = [
+      { role: "user", content: "Say x." },
+      { role: "assistant", content: "No, x!" },
+    ];
+    const line = JSON.stringify({ messages });
+    const data = file("long-lasting.jsonl", Array.from({ length: 3000 }, () => line).join("\n"));
+    const ended = async (signal: NodeJS.Signals) => {
+      const own = join(folder, signal);
+      const child = start(["train", "p/cut", data, "--home", own]);
+      const exit = finish(child);
+      const hasStep = () => {
+        try {
+          return readdirSync(join(own, "jobs"), { recursive: true }).some((name) => /state-\d/.test(String(name)));
+        } catch {
+          return false;
+        }
+      };
+      while (!hasStep()) await new Promise((resolve) => setTimeout(resolve, 50));
+      child.kill(signal);
+      const { code, err } = await exit;
+      await using engine = await Engine.open({ home: own });
+      const [job] = (await engine.trainingJobs.list()).data;
+      const models = (await engine.models.list()).data.length;
+      if (job!.status === "running") await engine.trainingJobs.cancel(job!.id);
+      return { code, err, status: job!.status === "queued" ? "running" : job!.status, models };
+    };
+    expect(await ended("SIGTERM")).toEqual({
+      code: 143,
+      err: expect.stringMatching(/^stopped; job [\w-]+ goes on when the home is opened again\n$/),
+      status: "running",
+      models: 2,
+    });
+    expect(await ended("SIGINT")).toEqual({
+      code: 130,
+      err: "cancelled; checkpoints that were made stay\n",
+      status: "cancelled",
+      models: 1,
+    });
+  });
+
   it("says what it needs", async () => {
     const empty = file("empty.mjs", "export const steps = 1;");
     const partial = file("partial.mjs", "export default { scenarios: [1], groupSize: 2 };");
@@ -117,6 +197,9 @@ describe("anneal train", () => {
         `${data} is neither a .jsonl file of conversations nor a module (.js, .mjs, .cjs, .ts, .mts, .cts)`,
       ],
       [["p/m", partial, "--epochs", "2"], "--epochs has no meaning for a module"],
+      [["p/m", partial, "--shuffle"], "--shuffle has no meaning for a module"],
+      [["p/m", file("one.jsonl", "{}"), "--entropy", "1"], "--entropy has no meaning for a .jsonl file"],
+      [["p/m", partial, "--validation", "1"], '--validation takes a number from 0, below 1, not "1"'],
     ];
     for (const [args, message] of refused) {
       await expect(train(...args)).rejects.toMatchObject({ constructor: UsageError, message });

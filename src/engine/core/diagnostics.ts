@@ -10,6 +10,8 @@ export const diagnostics = {
   modelLoad: channel("anneal:model:load"),
   /** `{ id, fraction, bytes }`, while weights are read: 0 to 1, of how many bytes */
   modelProgress: channel("anneal:model:progress"),
+  /** `{ path, fraction, bytes }`, while a whole model is written: 0 to 1, of how many bytes */
+  exportProgress: channel("anneal:export:progress"),
   /** `{ modelId, step }`, once it can be served */
   checkpoint: channel("anneal:checkpoint"),
   /** `{ modelId, step }` */

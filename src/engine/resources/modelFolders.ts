@@ -13,6 +13,7 @@ import type { ModelExported, ModelExportParams } from "../../types/models.js";
 import { writeAdapterFolder } from "../../weights/adapterFolder.js";
 import { writeMergedFolder } from "../../weights/mergedFolder.js";
 import type { BaseModel } from "../core/baseModel.js";
+import { diagnostics } from "../core/diagnostics.js";
 import { embeddedModel } from "../core/options.js";
 
 /**
@@ -47,7 +48,10 @@ export const exportCheckpoint = throwingDiskFull(
       const maxBytes = max_shard_bytes ?? undefined;
       if (format === "merged") {
         const type = dtype ? { dtype: oneOf(["float32", "bfloat16"], dtype, format) } : {};
-        await writeMergedFolder(temporary, base.folder, adapter, { ...type, maxShardBytes: maxBytes, signal });
+        const onProgress = (done: number, bytes: number) =>
+          diagnostics.exportProgress.publish({ path: target, fraction: done / bytes, bytes });
+        const options = { ...type, maxShardBytes: maxBytes, signal, onProgress };
+        await writeMergedFolder(temporary, base.folder, adapter, options);
       } else if (format === "onnx") {
         const type = dtype ? { dtype: oneOf(["float32", "float16", "int8", "int4"], dtype, format) } : {};
         await writeOnnxFolder(temporary, base.folder, adapter, { ...type, maxFileBytes: maxBytes, signal });
