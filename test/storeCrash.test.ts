@@ -135,7 +135,11 @@ it("loses nothing when the database is emptied or goes back to what anneal.db al
     expectWhole(spoilt);
     spoilt.close();
     const { problems, quarantined } = await checkHome(home);
-    expect(problems).toEqual([]);
+    // A job that ended after the log was last moved runs again for anneal.db alone, but its folder has gone with its end.
+    const ended = new Set(later.flatMap(({ finished }) => (finished === undefined ? [] : [join("jobs", finished)])));
+    if (spoil === "log")
+      for (const { path, kind } of problems) expect([ended.has(path), kind]).toEqual([true, "missing"]);
+    else expect(problems).toEqual([]);
     if (spoil === "database") expect(quarantined.length).toBeGreaterThan(10);
   }
   copyFileSync(whole, join(home, "anneal.db"));

@@ -2,6 +2,7 @@
 
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
+import { NotFoundError } from "../errors.js";
 import { writeFileDurably } from "../store/durableFiles.js";
 import type { Store } from "../store/store.js";
 import type { ExperimentalConfig, SftConfig } from "../types/training.js";
@@ -56,8 +57,15 @@ export function writeJobRequest(files: Store["files"], jobId: string, request: J
   }
 }
 
+/** @throws NotFoundError where its folder is gone */
 export async function readJobRequest(files: Store["files"], jobId: string): Promise<StoredRequest> {
   const folder = files.jobFolder(jobId);
-  const request = JSON.parse(await readFile(join(folder, FILE), "utf8")) as RlJob | SftJob;
+  const text = await readFile(join(folder, FILE), "utf8").catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== "ENOENT") throw error;
+    // What the job came to, a newer database knew.
+    const message = "the job's files are gone: the home's database is older than its folders";
+    throw new NotFoundError(message, { code: "job_files_missing" });
+  });
+  const request = JSON.parse(text) as RlJob | SftJob;
   return request.kind === "rl" ? { ...request, groups: groupsInFile(join(folder, GROUPS)) } : request;
 }

@@ -207,10 +207,12 @@ describe("a training job", () => {
       for (const item of trajectory.messages_and_choices) if ("message" in item) delete item.prompt_token_ids;
     }
     const bad = queue(modelId, { kind: "rl", config: {}, groups });
+    const gone = queue(modelId, rl(1));
+    store.files.remove(store.files.jobFolder(gone));
     const good = queue(modelId, rl(1));
-    runner.enqueue(bad);
-    runner.enqueue(good);
-    await Promise.all([ended(bad), ended(good)]);
+    for (const id of [bad, gone, good]) runner.enqueue(id);
+    await Promise.all([bad, gone, good].map(ended));
+    expect(events(gone)[0]!.data.error_message).toMatch(/^the job's files are gone: /);
     expect(typesOf(bad)).toEqual(["training_failed"]);
     expect(events(bad)[0]!.data.error_message).toContain("chat template");
     expect(store.jobs.get(good)!.status).toBe("succeeded");
