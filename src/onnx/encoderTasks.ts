@@ -5,16 +5,15 @@ import type { EncoderPooling } from "./encoderFolder.js";
 /** What the thread of an encoder is started with. */
 export interface EncoderOptions extends SessionOptions {
   folder: string;
-  maxTokens: number;
 }
 
 /** What the thread of an encoder does. */
 export type EncoderTasks = {
   /** Whether the graph gives classes rather than hidden states. */
   open: { task: object; answer: { classifies: boolean } };
-  /** A vector, or the logits of the classes, of each text; and how many tokens each has. */
+  /** A vector, or the logits of the classes, of each text; and how many tokens each has before it is cut to `maxTokens`. */
   encode: {
-    task: { texts: EncoderText[]; pooling: EncoderPooling };
+    task: { texts: EncoderText[]; pooling: EncoderPooling; maxTokens: number };
     answer: { rows: Float32Array[]; tokens: number[] };
   };
   close: { task: object; answer: null };

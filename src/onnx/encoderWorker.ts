@@ -7,7 +7,7 @@ import { EncoderTokenizer } from "../text/encoderTokenizer.js";
 import { EncoderBatches } from "./encoderBatches.js";
 import type { EncoderOptions, EncoderTasks } from "./encoderTasks.js";
 
-const { folder, maxTokens, ...options } = workerData as EncoderOptions;
+const { folder, ...options } = workerData as EncoderOptions;
 
 let opened: OpenSession;
 let tokenizer: EncoderTokenizer;
@@ -18,12 +18,12 @@ answerTasks<EncoderTasks>(
     async open() {
       opened = await openSession(options);
       batches = new EncoderBatches(opened.runtime, opened.session, opened.description);
-      tokenizer = await EncoderTokenizer.load(folder, maxTokens);
+      tokenizer = await EncoderTokenizer.load(folder);
       return { classifies: batches.classifies };
     },
-    async encode({ texts, pooling }) {
-      const encoded = texts.map((text) => tokenizer.encode(text));
-      return { rows: await batches.encode(encoded, pooling), tokens: encoded.map(({ ids }) => ids.length) };
+    async encode({ texts, pooling, maxTokens }) {
+      const encoded = texts.map((text) => tokenizer.encode(text, maxTokens));
+      return { rows: await batches.encode(encoded, pooling), tokens: encoded.map(({ whole }) => whole) };
     },
     async close() {
       await opened?.session.release();

@@ -30,8 +30,7 @@ export class OnnxEncoder {
     { variant, executionProvider = "cpu", threads = availableParallelism() }: EncoderSettings = {},
   ): Promise<OnnxEncoder> {
     const folder = await openEncoderFolder(path, variant);
-    const { file, maxTokens } = folder;
-    const options: EncoderOptions = { file, executionProvider, threads, folder: path, maxTokens };
+    const options: EncoderOptions = { file: folder.file, executionProvider, threads, folder: path };
     const thread = new OnnxThread<EncoderTasks>("onnx/encoderWorker", options);
     try {
       return new OnnxEncoder(thread, folder, (await thread.ask("open", {})).classifies);
@@ -41,11 +40,17 @@ export class OnnxEncoder {
     }
   }
 
-  /** A vector of each text, pooled and scaled as the folder says; and how many tokens each has. */
-  async embed(texts: EncoderText[]): Promise<{ vectors: Float32Array[]; tokens: number[] }> {
+  /**
+   * A vector of each text, pooled and scaled as the folder says; and how many tokens each has, before it is cut to `maxTokens`
+   * (default: what the model takes).
+   */
+  async embed(
+    texts: EncoderText[],
+    maxTokens = this.folder.maxTokens,
+  ): Promise<{ vectors: Float32Array[]; tokens: number[] }> {
     if (this.classifies) throw new ModelFileError(this.folder.file, "gives classes, no vectors");
     const { pooling, normalize } = this.folder;
-    const { rows, tokens } = await this.thread.ask("encode", { texts, pooling });
+    const { rows, tokens } = await this.thread.ask("encode", { texts, pooling, maxTokens });
     if (normalize) for (const row of rows) scaleToOne(row);
     return { vectors: rows, tokens };
   }
@@ -53,7 +58,7 @@ export class OnnxEncoder {
   /** The logits of the classes, of each text. */
   async classify(texts: EncoderText[]): Promise<Float32Array[]> {
     if (!this.classifies) throw new ModelFileError(this.folder.file, "gives vectors, no classes");
-    return (await this.thread.ask("encode", { texts, pooling: "mean" })).rows;
+    return (await this.thread.ask("encode", { texts, pooling: "mean", maxTokens: this.folder.maxTokens })).rows;
   }
 
   close(): void {

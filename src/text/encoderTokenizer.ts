@@ -13,6 +13,8 @@ export interface EncodedText {
   ids: Int32Array;
   /** 0 of the first text, 1 of the second. */
   types: Int32Array;
+  /** Tokens before it was cut. */
+  whole: number;
 }
 
 /** What a text of so many tokens may have in UTF-16 units: what is beyond is cut before it costs time. */
@@ -22,33 +24,32 @@ export class EncoderTokenizer {
   private constructor(
     private readonly library: HuggingFaceTokenizer,
     private readonly specialIds: ReadonlySet<number>,
-    private readonly maxTokens: number,
   ) {}
 
   /** @throws TokenizerError when the folder has none, or one that would give other ids than Hugging Face's own library. */
-  static async load(path: string, maxTokens: number): Promise<EncoderTokenizer> {
+  static async load(path: string): Promise<EncoderTokenizer> {
     const folder = await readTokenizerFolder(path);
     checkLayout(folder, join(path, "tokenizer.json"));
     const pre_tokenizer = withExplicitSplit(folder.tokenizer.pre_tokenizer);
     const library = new HuggingFaceTokenizer({ ...folder.tokenizer, pre_tokenizer }, folder.config);
     const special = folder.addedTokens.filter((token) => token.special).map((token) => token.id);
-    return new EncoderTokenizer(library, new Set(special), maxTokens);
+    return new EncoderTokenizer(library, new Set(special));
   }
 
-  /** With what the tokenizer adds. A text that is too long loses its end, of a pair the second one does. */
-  encode(text: EncoderText): EncodedText {
+  /** With what the tokenizer adds. A text of more tokens loses its end, of a pair the second one does. */
+  encode(text: EncoderText, maxTokens: number): EncodedText {
     const [first, second] = (typeof text === "string" ? [text] : text).map((part) =>
-      part.slice(0, this.maxTokens * MAX_UNITS_PER_TOKEN),
+      part.slice(0, maxTokens * MAX_UNITS_PER_TOKEN),
     );
     const options = { text_pair: second ?? null, add_special_tokens: true, return_token_type_ids: true } as const;
     const { ids, token_type_ids: types } = this.library.encode(first!, options);
     let added = 0;
     while (added < ids.length && this.specialIds.has(ids[ids.length - 1 - added]!)) added++;
     const cut = (values: readonly number[]) =>
-      values.length <= this.maxTokens
+      values.length <= maxTokens
         ? Int32Array.from(values)
-        : Int32Array.from([...values.slice(0, this.maxTokens - added), ...values.slice(values.length - added)]);
-    return { ids: cut(ids), types: cut(types ?? ids.map(() => 0)) };
+        : Int32Array.from([...values.slice(0, maxTokens - added), ...values.slice(values.length - added)]);
+    return { ids: cut(ids), types: cut(types ?? ids.map(() => 0)), whole: ids.length };
   }
 }
 

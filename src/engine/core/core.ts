@@ -11,6 +11,7 @@ import type { LoadedModels } from "./loadedModels.js";
 import type { InferenceMetrics } from "./metrics.js";
 import type { ResolvedOptions } from "./options.js";
 import type { SavedModels } from "./savedModels.js";
+import type { ServedEncoder } from "./servedEncoder.js";
 
 /** What an engine consists of; its resources are views of this for one caller. */
 export interface EngineCore {
@@ -20,6 +21,8 @@ export interface EngineCore {
   /** By id, in the order in which they were named. */
   readonly bases: ReadonlyMap<string, BaseModel>;
   readonly defaultBase: BaseModel;
+  /** By id: what makes vectors only. */
+  readonly encoders: ReadonlyMap<string, ServedEncoder>;
   readonly loaded: LoadedModels;
   readonly savedModels: SavedModels;
   readonly adapters: AdapterCache;

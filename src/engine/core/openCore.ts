@@ -9,6 +9,7 @@ import { loadAdapter } from "../../training/checkpointFiles.js";
 import { resolveAdapterFolder, resolveNewFolder } from "../../training/dataLocation.js";
 import type { TrainingHost } from "../../training/host.js";
 import { JobRunner } from "../../training/jobRunner.js";
+import type { ModelOptions } from "../../types/options.js";
 import { fileRights, readerOf } from "./access.js";
 import { AdapterCache } from "./adapterCache.js";
 import { type BaseModel, closeBaseModel, loadBaseModel } from "./baseModel.js";
@@ -17,8 +18,9 @@ import { diagnostics } from "./diagnostics.js";
 import { GrammarCache } from "./grammarCache.js";
 import { LoadedModels } from "./loadedModels.js";
 import { InferenceMetrics } from "./metrics.js";
-import type { ResolvedOptions } from "./options.js";
+import { embeddedModel, type ResolvedOptions } from "./options.js";
 import { SavedModels } from "./savedModels.js";
+import { loadEncoder, type ServedEncoder } from "./servedEncoder.js";
 
 /** Of the memory available at the start, what weights and pages may take when the operator set no limit. */
 const memoryShare = 0.75;
@@ -31,18 +33,38 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
   const store = openStore(options.home);
   const loaded = new LoadedModels();
   const bases = loaded.served;
+  const encoders = new Map<string, ServedEncoder>();
   const closing = new AbortController();
   try {
     const runtime = openRuntime({ threads: options.threads });
     let budget = options.memoryLimit ?? runtime.availableMemory() * memoryShare;
+    const twice = (id: string, index: number) => {
+      const msg = `two models have the id "${id}"; give one of them an id of its own`;
+      return new ValidationError([{ loc: ["options", "models", String(index)], msg, type: "value_error" }]);
+    };
+    const others: [index: number, model: ModelOptions][] = [];
     for (const [index, model] of options.models.entries()) {
+      const served = await loadEncoder(model, options);
+      if (served === null) {
+        others.push([index, model]);
+        continue;
+      }
+      if (encoders.has(served.id)) {
+        served.encoder.close();
+        throw twice(served.id, index);
+      }
+      encoders.set(served.id, served);
+      budget -= served.encoder.folder.bytes;
+    }
+    // Something must chat where nothing is said of a model.
+    if (others.length === 0) others.push([options.models.length, embeddedModel]);
+    for (const [place, [index, model]] of others.entries()) {
       // What is left is shared by the models still to come, so that the first does not take every page.
-      const share = budget / (options.models.length - index);
+      const share = budget / (others.length - place);
       const base = await loadBaseModel(runtime, model, options, { total: budget, share });
-      if (bases.has(base.id)) {
+      if (bases.has(base.id) || encoders.has(base.id)) {
         await closeBaseModel(base);
-        const msg = `two models have the id "${base.id}"; give one of them an id of its own`;
-        throw new ValidationError([{ loc: ["options", "models", String(index)], msg, type: "value_error" }]);
+        throw twice(base.id, index);
       }
       bases.set(base.id, base);
       checkWeights(store, base, options);
@@ -100,6 +122,7 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
       runtime,
       bases,
       defaultBase,
+      encoders,
       loaded,
       savedModels,
       adapters,
@@ -144,6 +167,7 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
       try {
         await core.runner.close();
         await loaded.close();
+        for (const { encoder } of encoders.values()) encoder.close();
       } finally {
         isShut = true;
         store.close();
@@ -153,6 +177,7 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
     };
     return { core, shutDown };
   } catch (error) {
+    for (const { encoder } of encoders.values()) encoder.close();
     await loaded.close();
     store.close();
     throw error;

@@ -1,4 +1,4 @@
-import { NotFoundError } from "../../errors.js";
+import { NotFoundError, ValidationError } from "../../errors.js";
 import type { ModelRecord } from "../../store/records.js";
 import { type Caller, checkEntity } from "./access.js";
 import type { BaseModel } from "./baseModel.js";
@@ -61,6 +61,11 @@ export async function resolveModel(
   if (base) {
     if (model) throw notFound(`"${name}" may be the base model or ${servedName(model)}`);
     return { base, trained: null, adapter: 0, release: core.loaded.pin(base) };
+  }
+  if (core.encoders.has(name ?? "")) {
+    throw ValidationError.at("model", `${name} is an encoder, which makes vectors only`, "not_supported", {
+      hint: "ask for embeddings of it",
+    });
   }
   if (!wanted || !model) throw notFound(`there is no model "${name}"`);
   const checkpoint =

@@ -11,9 +11,8 @@ import type { ChatCall, ChatHost } from "../chat/host.js";
 import { maxTokenLength } from "../chat/prompt.js";
 import { checkTextLength } from "../chat/tokenLimits.js";
 import type { ServedModel } from "../core/resolve.js";
+import { embeddingList, inputsOf, normalized, shown, wantedSize } from "./vectors.js";
 
-/** Of one request. */
-const MAX_INPUTS = 2048;
 /** Inputs of one request at work together: others' requests come in between. */
 const AT_ONCE = 128;
 /** Beyond what may be kept of a text, so many characters are looked at, so that the cut changes no token that is kept. */
@@ -56,15 +55,8 @@ export async function createEmbeddings(
         }
       }),
     );
-    const prompt_tokens = inputs.reduce((sum, { length }) => sum + length, 0);
-    return {
-      id: `embd-${requestId}`,
-      object: "list",
-      created: Math.floor(Date.now() / 1000),
-      model: served.trained?.servedName ?? served.base.id,
-      data: vectors.map((embedding, index) => ({ object: "embedding", index, embedding })),
-      usage: { prompt_tokens, total_tokens: prompt_tokens },
-    };
+    const promptTokens = inputs.reduce((sum, { length }) => sum + length, 0);
+    return embeddingList(requestId, served.trained?.servedName ?? served.base.id, vectors, promptTokens);
   } finally {
     served.release();
   }
@@ -87,10 +79,7 @@ async function prepare(
       },
     );
   }
-  const size = request.dimensions ?? loop.hidden;
-  if (size > loop.hidden) {
-    throw ValidationError.at("dimensions", `${size} are more than the ${loop.hidden} that vectors have`);
-  }
+  const size = wantedSize(request, loop.hidden);
   const limit = Math.min(spec.maxTokens ?? loop.contextLength, loop.contextLength);
   const kept = keptCount(request, limit);
   const specials = request.add_special_tokens ? tokenizer.encode("", { addSpecialTokens: true }) : [];
@@ -128,16 +117,6 @@ async function prepare(
   return { size, inputs };
 }
 
-function inputsOf(input: EmbeddingRequest["input"]): readonly (string | number[])[] {
-  if (typeof input === "string") return [input];
-  if (input.every((one): one is number => typeof one === "number")) return [input];
-  if (input.length > MAX_INPUTS)
-    throw ValidationError.at("input", `${input.length} are more than ${MAX_INPUTS} inputs`);
-  const mixed = input.findIndex((one) => typeof one !== typeof input[0]);
-  if (mixed >= 0) throw ValidationError.at(`input.${mixed}`, "is of another kind than the inputs before");
-  return input as (string | number[])[];
-}
-
 function keptCount(request: EmbeddingRequest, limit: number): KeptTokens | null {
   const count = request.truncate_prompt_tokens;
   if (count === undefined) return null;
@@ -162,16 +141,3 @@ function cutAround(tokens: number[], specials: readonly number[], { side, count 
 /** Whether the first `k` specials stand before the text and the others after it. */
 const isAround = (tokens: readonly number[], specials: readonly number[], k: number): boolean =>
   specials.every((id, i) => id === (i < k ? tokens[i] : tokens[tokens.length - specials.length + i]));
-
-function normalized(vector: Float32Array): Float32Array {
-  const length = Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0));
-  // As PyTorch does, so that a vector of zeros stays one.
-  return vector.map((value) => value / Math.max(length, 1e-12));
-}
-
-function shown(vector: Float32Array, { encoding_format }: EmbeddingRequest): number[] | string {
-  if (encoding_format === "float") return [...vector];
-  const bytes = Buffer.alloc(vector.length * 4);
-  for (const [i, value] of vector.entries()) bytes.writeFloatLE(value, i * 4);
-  return bytes.toString("base64");
-}

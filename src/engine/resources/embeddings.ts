@@ -4,6 +4,7 @@ import { chatHost } from "../chat/host.js";
 import type { View } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
 import { createEmbeddings } from "../embeddings/createEmbeddings.js";
+import { createEncoderEmbeddings } from "../embeddings/encoderEmbeddings.js";
 
 export class Embeddings implements EmbeddingsResource {
   readonly #core: EngineCore;
@@ -17,6 +18,8 @@ export class Embeddings implements EmbeddingsResource {
 
   create(params: EmbeddingCreateParams, options?: RequestOptions): Promise<EmbeddingList> {
     const { caller, strict } = this.#view;
+    const encoder = this.#core.encoders.get(params?.model ?? "");
+    if (encoder) return createEncoderEmbeddings(encoder, params, { strict, signal: options?.signal });
     return createEmbeddings(chatHost(this.#core), params, { caller, strict, signal: options?.signal });
   }
 }

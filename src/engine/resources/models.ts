@@ -191,6 +191,19 @@ export class Models implements ModelsResource {
       model_id: null,
       max_model_len: base.contextLength,
     }));
+    for (const { id, created, encoder } of this.#core.encoders.values()) {
+      const { maxTokens } = encoder.folder;
+      entries.push({
+        id,
+        object: "model",
+        created,
+        owned_by: "anneal",
+        root: id,
+        parent: null,
+        model_id: null,
+        max_model_len: maxTokens,
+      });
+    }
     for (const model of store.models.list(caller.owner ? {} : { entity: caller.entity })) {
       const base = bases.get(model.baseModel);
       const latest = store.checkpoints.latest(model.id);

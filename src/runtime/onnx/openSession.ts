@@ -1,8 +1,8 @@
 // ONNX Runtime and a graph in it, in the thread that runs it.
 
-import { open } from "node:fs/promises";
 import type { InferenceSession } from "onnxruntime-node";
 import type { GraphDescription, ValueInfo } from "./decoderLayout.js";
+import { graphMentions } from "./graphFile.js";
 import type { OnnxRuntime } from "./tensors.js";
 import { TaskError } from "./threadTasks.js";
 
@@ -21,9 +21,6 @@ export interface OpenSession {
   description: GraphDescription;
 }
 
-/** Operators stand before weights in a graph's file: so far they are looked for. */
-const MAX_OPERATOR_BYTES = 64 * 2 ** 20;
-
 /** @throws TaskError without onnxruntime-node, or without the execution provider in it. */
 export async function openSession({ file, executionProvider, threads }: SessionOptions): Promise<OpenSession> {
   const runtime = await loadRuntime();
@@ -39,7 +36,7 @@ export async function openSession({ file, executionProvider, threads }: SessionO
     extra: { session: { intra_op: { allow_spinning: "0" }, inter_op: { allow_spinning: "0" } } },
   });
   const { inputMetadata, outputMetadata } = session;
-  const groupedAttention = await hasOperator(file, "GroupQueryAttention");
+  const groupedAttention = await graphMentions(file, "GroupQueryAttention");
   return {
     runtime,
     session,
@@ -61,15 +58,4 @@ function info(value: InferenceSession.ValueMetadata): ValueInfo {
   return value.isTensor
     ? { name: value.name, type: value.type, shape: [...value.shape] }
     : { name: value.name, type: "no tensor", shape: [] };
-}
-
-async function hasOperator(file: string, name: string): Promise<boolean> {
-  const handle = await open(file);
-  try {
-    const { size } = await handle.stat();
-    const { buffer, bytesRead } = await handle.read(Buffer.alloc(Math.min(MAX_OPERATOR_BYTES, size)));
-    return buffer.subarray(0, bytesRead).includes(name);
-  } finally {
-    await handle.close();
-  }
 }
