@@ -2,7 +2,7 @@
 
 import { ValidationError } from "../../errors.js";
 import { type EmbeddingRequest, embeddingCreate } from "../../schemas/embeddings.js";
-import { validateInTurns } from "../../schemas/validate.js";
+import { validateAsync } from "../../schemas/validate.js";
 import type { EmbeddingList } from "../../types/embeddings.js";
 import type { ServedEncoder } from "../core/servedEncoder.js";
 import { embeddingList, inputsOf, normalized, shown, wantedSize } from "./vectors.js";
@@ -16,7 +16,7 @@ export async function createEncoderEmbeddings(
   params: unknown,
   { strict, signal }: { strict: boolean; signal?: AbortSignal | undefined },
 ): Promise<EmbeddingList> {
-  const request = await validateInTurns(embeddingCreate, params, { strict });
+  const request = await validateAsync(embeddingCreate, params, { strict });
   signal?.throwIfAborted();
   const limit = limitOf(request, encoder.folder.maxTokens);
   const texts = inputsOf(request.input).map((input, i) => {
