@@ -73,8 +73,9 @@ const CHUNKING = "@huggingface/xetchunk-wasm";
 
 const noChunking = {
   name: "no-chunking",
-  setup({ onLoad }) {
-    onLoad({ filter: new RegExp(CHUNKING.replace("/", "[\\\\/]")) }, () => ({ contents: "module.exports = {};" }));
+  setup({ onResolve, onLoad }) {
+    onResolve({ filter: new RegExp(`^${CHUNKING}$`) }, ({ path }) => ({ path, namespace: "left-out" }));
+    onLoad({ filter: /.*/, namespace: "left-out" }, () => ({ contents: "module.exports = {};" }));
   },
 };
 
