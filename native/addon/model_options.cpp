@@ -54,12 +54,13 @@ RopeSpec rope_spec(const Argument& rope, int max_positions) {
   r.mscale = f.number("mscale", 0, 1e3);
   r.mscale_all_dim = f.number("mscaleAllDim", 0, 1e3);
   r.truncate = f.flag("truncate");
+  r.query_scale = f.number("queryScale", 0, 1e3);
   const bool beyond = max_positions > r.original_max_positions;
   rope.field(beyond ? "longFactors" : "shortFactors", [&](Argument list) {
     for (uint32_t i = 0, n = list.array_length(256); i < n; ++i)
       r.factors.push_back(list.element(i, [](Argument a) { return a.number(1e-6, 1e9); }));
   });
-  if ((r.type == RopeType::llama3 || r.type == RopeType::yarn) && r.original_max_positions < 1)
+  if ((r.type == RopeType::llama3 || r.type == RopeType::yarn || r.query_scale > 0) && r.original_max_positions < 1)
     invalid(Path(rope.path(), "originalMaxPositions"), "must be at least 1 for this type of scaling");
   if (r.type == RopeType::llama3 && r.high_freq_factor <= r.low_freq_factor)
     invalid(Path(rope.path(), "highFreqFactor"), "must be greater than lowFreqFactor");

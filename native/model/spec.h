@@ -23,7 +23,9 @@ struct RopeSpec {
   double attention_factor = 0, beta_fast = 32, beta_slow = 1;  // yarn; attention_factor 0: 0.1 ln(factor) + 1
   double mscale = 0, mscale_all_dim = 0;                       // yarn; 0: absent
   bool truncate = true;                                        // yarn
-  std::vector<double> factors;                                 // longrope: of each pair's wavelength; [rotary / 2]
+  // Turned queries are multiplied with 1 + query_scale ln(1 + floor(position / original_max_positions)); 0: with 1.
+  double query_scale = 0;
+  std::vector<double> factors;  // longrope: of each pair's wavelength; [rotary / 2]
   bool operator==(const RopeSpec&) const = default;
 };
 

@@ -81,6 +81,10 @@ const KNOWN: Record<string, readonly string[]> = {
     ...["heads", "kvHeads", "headDim", "rope", "scale", "window", "softCap", "qkNorm", "qBias", "kBias", "vBias"],
     "oBias",
   ],
+  rope: [
+    ...["type", "theta", "rotaryShare", "factor", "lowFreqFactor", "highFreqFactor", "originalMaxPositions"],
+    ...["attentionFactor", "betaFast", "betaSlow", "mscale", "mscaleAllDim", "truncate", "shortFactors", "longFactors"],
+  ],
   feedForward: ["intermediate", "activation", "bias"],
 };
 
@@ -97,6 +101,7 @@ function refuseUnknown(folder: string, spec: ModelSpec): void {
   for (const [i, layer] of spec.layers.entries()) {
     check(`layers[${i}].`, "layer", layer);
     check(`layers[${i}].attention.`, "attention", layer.attention);
+    check(`layers[${i}].attention.rope.`, "rope", layer.attention.rope);
     check(`layers[${i}].feedForward.`, "feedForward", layer.feedForward);
   }
 }

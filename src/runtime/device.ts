@@ -31,6 +31,8 @@ export interface RopeSpec {
   mscale: number;
   mscaleAllDim: number;
   truncate: boolean;
+  /** Turned queries are multiplied with 1 + queryScale ln(1 + floor(position / originalMaxPositions)); 0: with 1. */
+  queryScale: number;
   /**
    * longrope: what the wavelength of each pair of elements is multiplied with; the long ones in a model that is loaded for
    * more than `originalMaxPositions`.

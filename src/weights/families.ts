@@ -96,6 +96,36 @@ export const FAMILIES: Record<string, Family> = {
     qkNorm: false,
     windows: { size: 4096, layers: "all", layerTypes: true },
   },
+  ministral3: {
+    architecture: "Ministral3ForCausalLM",
+    qkvBias: "never",
+    oBias: "never",
+    mlpBias: "never",
+    qkNorm: false,
+    windows: { size: null, layers: "all" },
+    defaults: {
+      vocab_size: 131_072,
+      hidden_size: 4096,
+      intermediate_size: 14_336,
+      num_hidden_layers: 34,
+      num_attention_heads: 32,
+      num_key_value_heads: 8,
+      head_dim: 128,
+      max_position_embeddings: 262_144,
+      rms_norm_eps: 1e-5,
+    },
+    rope: {
+      parameters: {
+        type: "yarn",
+        rope_theta: 1e6,
+        factor: 16,
+        original_max_position_embeddings: 16_384,
+        mscale: 1,
+        mscale_all_dim: 1,
+        llama_4_scaling_beta: 0.1,
+      },
+    },
+  },
   qwen2: {
     architecture: "Qwen2ForCausalLM",
     qkvBias: "always",
@@ -175,7 +205,8 @@ export const FAMILIES: Record<string, Family> = {
   },
 };
 
-/** Folders of models that see, whose text is a family's, described in `text_config`. */
-export const TOWERS: Record<string, { architecture: string; text: string }> = {
-  gemma3: { architecture: "Gemma3ForConditionalGeneration", text: "gemma3_text" },
+/** Folders of models that see, whose text is a family's, described in `text_config`; the first where that does not say which. */
+export const TOWERS: Record<string, { architecture: string; texts: readonly string[] }> = {
+  gemma3: { architecture: "Gemma3ForConditionalGeneration", texts: ["gemma3_text"] },
+  mistral3: { architecture: "Mistral3ForConditionalGeneration", texts: ["mistral", "ministral3"] },
 };

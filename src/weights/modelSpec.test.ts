@@ -55,6 +55,7 @@ describe("modelSpec", () => {
           mscale: 0,
           mscaleAllDim: 0,
           truncate: true,
+          queryScale: 0,
           shortFactors: [],
           longFactors: [],
         },
@@ -220,6 +221,12 @@ describe("modelSpec", () => {
     expect(spec.layers).toHaveLength(34);
     expect(spec.layers[0]!.attention).toMatchObject({ heads: 8, kvHeads: 4, headDim: 256, window: 4096 });
     expect(refused({ model_type: "gemma3", architectures })).toBe("text_config");
+    const mistral3 = { model_type: "mistral3", vision_config: {} };
+    const ministral3 = parse({ ...mistral3, text_config: { model_type: "ministral3", num_hidden_layers: 26 } });
+    const rope = { type: "yarn", factor: 16, originalMaxPositions: 16_384, queryScale: 0.1 };
+    expect(ministral3.layers[25]!.attention).toMatchObject({ heads: 32, kvHeads: 8, window: 0, rope });
+    expect(parse({ ...mistral3, text_config: { ...sizes, sliding_window: null } }).layers).toHaveLength(2);
+    expect(refused({ ...mistral3, text_config: { ...sizes, model_type: "llama" } })).toBe("text_config.model_type");
   });
 
   it("takes odd widths", () => {

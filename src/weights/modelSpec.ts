@@ -40,7 +40,8 @@ function textOf(fields: JsonFields): { fields: JsonFields; family: Family } {
   }
   checkArchitecture(fields, tower.architecture);
   const text: JsonFields = fields.object("text_config") ?? fields.fail("text_config", "is missing");
-  const family = familyOf(text.withDefaults({ model_type: tower.text }), tower.text);
+  const named = text.string("model_type", tower.texts[0]);
+  const family = familyOf(text.withDefaults({ model_type: named }), tower.texts.includes(named) ? named : "");
   const tied = fields.get("tie_word_embeddings");
   const whole = tied === null ? {} : { tie_word_embeddings: tied };
   return { fields: text.withDefaults({ ...family.defaults, ...whole }), family };

@@ -21,6 +21,7 @@ const FIELDS: Record<string, string[]> = {
     "mscale",
     "mscale_all_dim",
     "truncate",
+    "llama_4_scaling_beta",
   ],
   longrope: ["factor", "original_max_position_embeddings", "attention_factor", "short_factor", "long_factor"],
 };
@@ -41,6 +42,7 @@ const PLAIN: RopeSpec = {
   mscale: 0,
   mscaleAllDim: 0,
   truncate: true,
+  queryScale: 0,
   shortFactors: [],
   longFactors: [],
 };
@@ -52,6 +54,8 @@ export interface RopeDefaults {
   theta?: number;
   /** Of a head that turns, where config.json does not say; absent: the whole head, and no other is known. */
   share?: number;
+  /** Of a folder that says nothing of rope at all. */
+  parameters?: Record<string, unknown>;
   /** Rope types that the family means by other names. */
   aliases?: Record<string, string>;
 }
@@ -69,7 +73,8 @@ export function ropeSpec(config: JsonFields, context: RopeContext): RopeSpec {
     context.scaling === undefined
       ? (config.object("rope_parameters") ?? config.object("rope_scaling"))
       : context.scaling;
-  const scaling = given ?? new JsonFields(config.file, {}, "rope_scaling");
+  const untold = ["rope_parameters", "rope_scaling", "rope_theta"].every((name) => !config.has(name));
+  const scaling = given ?? new JsonFields(config.file, untold ? (context.parameters ?? {}) : {}, "rope_scaling");
   const named = scaling.string("rope_type", scaling.string("type", "default"));
   const aliases = { ...ALIASES, ...context.aliases };
   const type = Object.hasOwn(aliases, named) ? aliases[named]! : named;
@@ -157,5 +162,6 @@ function yarn(rope: RopeSpec, scaling: JsonFields, maxPositions: number): RopeSp
     mscale: scaling.number("mscale", 0, 1e3, 0),
     mscaleAllDim: scaling.number("mscale_all_dim", 0, 1e3, 0),
     truncate: scaling.boolean("truncate", true),
+    queryScale: scaling.number("llama_4_scaling_beta", 0, 1e3, 0),
   };
 }

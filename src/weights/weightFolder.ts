@@ -141,6 +141,7 @@ function matchTensors(folder: string, config: ModelSpec, found: Map<string, Foun
 
 /** Fields that specs learnt later, and what was the only way before. */
 const LATER: Record<string, unknown> = {
+  queryScale: 0,
   shortFactors: [],
   longFactors: [],
   fusedQkv: false,
@@ -162,8 +163,8 @@ function identity(spec: ModelSpec): string {
   const { heads, kvHeads, headDim, qkNorm, qBias, kBias, vBias, oBias, rope, scale, window, softCap, fusedQkv } =
     attention;
   const { intermediate, activation, bias: mlpBias, fusedGateUp } = feedForward;
-  const { rotaryShare, shortFactors, longFactors, ...turning } = rope;
-  const later = { shortFactors, longFactors, fusedQkv, fusedGateUp };
+  const { rotaryShare, shortFactors, longFactors, queryScale, ...turning } = rope;
+  const later = { queryScale, shortFactors, longFactors, fusedQkv, fusedGateUp };
   const further = { ...whole, norms, residualScale, scale, window, softCap, activation, rotaryShare, ...later };
   const first = said(layers[0]);
   const plain = said(further) === said(PLAIN) && layers.every((layer) => said(layer) === first);

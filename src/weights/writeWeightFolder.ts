@@ -92,7 +92,8 @@ export function textConfig(config: Record<string, unknown>): Record<string, unkn
   const { tie_word_embeddings, eos_token_id, bos_token_id, pad_token_id } = config;
   const whole = { tie_word_embeddings, eos_token_id, bos_token_id, pad_token_id };
   const given = Object.fromEntries(Object.entries(whole).filter(([, value]) => value !== undefined));
-  return { ...given, ...text, architectures: [FAMILIES[tower.text]!.architecture], model_type: tower.text };
+  const family = (text.model_type as string | undefined) ?? tower.texts[0]!;
+  return { ...given, ...text, architectures: [FAMILIES[family]!.architecture], model_type: family };
 }
 
 /** Tokenizer, templates and generation settings, as far as `source` has them. */

@@ -87,6 +87,7 @@ describe.each(
       "phi3",
       "gemma3_odd",
       "gemma2",
+      "ministral3_odd",
     ] as const
   ).flatMap((name) =>
     (["float32", "bfloat16"] as const).flatMap((dtype) =>

@@ -34,6 +34,9 @@ export const CASES = [
   "gemma3_odd",
   "gemma2",
   "gemma2_odd",
+  "ministral3",
+  "ministral3_odd",
+  "ministral3_window",
 ] as const;
 export type Case = (typeof CASES)[number];
 

@@ -117,6 +117,8 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
   a.rope.low_freq_factor = rope.number_or("low_freq_factor", 1),
   a.rope.high_freq_factor = rope.number_or("high_freq_factor", 4);
   a.rope.original_max_positions = rope.number_or("original_max_position_embeddings", 0);
+  a.rope.query_scale = rope.number_or("llama_4_scaling_beta", 0);
+  a.rope.mscale = rope.number_or("mscale", 0), a.rope.mscale_all_dim = rope.number_or("mscale_all_dim", 0);
   a.rope.rotary_share = rope.number_or("partial_rotary_factor", j.number_or("partial_rotary_factor", 1));
   if (family == "phi3") {
     a.fused_qkv = l.feed_forward.fused_gate_up = true;
@@ -143,7 +145,8 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
     m.embedding_scale = j["embedding_multiplier"].value, m.logit_scale = 1 / j["logits_scaling"].value;
   }
   m.layers.assign(size_t(j["num_hidden_layers"].value), l);
-  const bool same_window = (family == "mistral" || family == "phi3") && j.has("sliding_window"),
+  const bool same_window =
+                 (family == "mistral" || family == "ministral3" || family == "phi3") && j.has("sliding_window"),
              switched = j.has("use_sliding_window");
   for (size_t i = 0; i < m.layers.size(); i++) {
     const bool sliding = same_window || (j.has("layer_types") && (!switched || flag("use_sliding_window")) &&

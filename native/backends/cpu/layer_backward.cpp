@@ -317,6 +317,7 @@ struct LayerBackward {
         for (int h = 0; h < c.heads; h++)
           std::memcpy(d + h * head, d_q.at((int64_t(h / group) * batch.rows + t) * group + h % group),
                       head * sizeof(float));
+        if (const float scale = m.rope(layer).query_scale(position); scale != 1) k.scale(d, c.q_width(), scale, d);
         k.head_norm_rope_backward(a.q.at(t), head, c.heads, head, c.rotary(), w.norms[kNormQ].data(), rms_eps, cos, sin,
                                   d, d, q_sums);
         k.round_rows(d, c.q_width(), 1, c.q_width(), 1.0f, span.d_q.at(i), span.d_q.ld);

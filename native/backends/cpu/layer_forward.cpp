@@ -243,8 +243,9 @@ void rope_queries(const Model& m, const Batch& batch, int layer, const Rows& q, 
     m.kernels.head_norm_rope(q.at(i), c.head_dim, c.heads, c.head_dim, c.rotary(),
                              m.weights->layers[layer].norms[kNormQ].data(), m.spec.rms_eps, m.rope(layer).cos(position),
                              m.rope(layer).sin(position), heads);
+    const float scale = m.rope(layer).query_scale(position);
     for (int h = 0; h < c.kv_heads; h++)
-      m.kernels.round_rows(heads + h * width, width, 1, width, 1.0f,
+      m.kernels.round_rows(heads + h * width, width, 1, width, scale,
                            queries.at((int64_t(h) * batch.rows + row0 + i) * group), width);
   }
 }

@@ -44,7 +44,10 @@ void yarn(const RopeSpec& c, int rotary, std::vector<double>& frequencies) {
 }  // namespace
 
 RopeTable::RopeTable(const RopeSpec& c, int rotary, int max_positions)
-    : half_(rotary / 2), blocks_(max_positions / kBlock + 1) {
+    : half_(rotary / 2),
+      query_scale_(c.query_scale),
+      original_max_positions_(c.original_max_positions),
+      blocks_(max_positions / kBlock + 1) {
   std::vector<double> frequencies(half_);
   for (int i = 0; i < half_; i++) frequencies[i] = 1 / std::pow(c.theta, 2.0 * i / rotary);
   if (c.type == RopeType::none) {
@@ -65,6 +68,11 @@ RopeTable::RopeTable(const RopeSpec& c, int rotary, int max_positions)
     attention_factor_ = float(c.attention_factor);
   }
   inverse_frequencies_.assign(frequencies.begin(), frequencies.end());
+}
+
+float RopeTable::query_scale(int position) const {
+  if (query_scale_ == 0) return 1;
+  return float(1 + query_scale_ * std::log(1 + std::floor(position / original_max_positions_)));
 }
 
 void RopeTable::reserve(int count) {

@@ -17,11 +17,14 @@ class RopeTable {
     return blocks_[position / kBlock].get() + int64_t(position % kBlock) * 2 * half_;
   }
   const float* sin(int position) const { return cos(position) + half_; }
+  // Of queries that have been turned.
+  float query_scale(int position) const;
 
  private:
   static constexpr int kBlock = 1024;
   int half_;
   float attention_factor_ = 1;
+  double query_scale_, original_max_positions_;
   std::vector<float> inverse_frequencies_;
   std::vector<std::unique_ptr<float[]>> blocks_;
 };
