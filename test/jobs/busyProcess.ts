@@ -1,9 +1,11 @@
-// An engine that is made to be killed: trains, logs, uploads and deletes as fast as it can, and says so once each thing is
+// An engine that is made to be killed: trains, chats, logs, uploads, exports, backs up and deletes as fast as it can, and says so once each thing is
 // acknowledged. Usage: busyProcess.ts HOME SEED, or busyProcess.ts HOME to end the jobs that are left.
 
 import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Engine } from "../../src/anneal.js";
+import { backupHome } from "../../src/store/backupHome.js";
 import type { Model } from "../../src/types/models.js";
 import { type Acknowledged, JOBS_PER_MODEL, jobRequest, sftLines } from "./busyWork.js";
 
@@ -63,16 +65,49 @@ async function deleteModel(model: Model): Promise<void> {
   say({ type: "deleted", model: model.id });
 }
 
+/** So many values that they are written in several transactions. */
+async function logMuch(model: Model): Promise<void> {
+  const mark = draw(2 ** 23);
+  const trajectory = (reward: number) => ({ messages_and_choices: [], reward, metadata: { mark }, logs: LINES });
+  const trajectory_groups = Array.from({ length: 40 }, () => ({ trajectories: [trajectory(0), trajectory(1)] }));
+  await engine.models.log(model.id, { split: "val", trajectory_groups });
+  say({ type: "log", model: model.id, mark });
+}
+
+const LINES = Array.from({ length: 200 }, (_, i) => `line ${i}`);
+
+async function chat(model: Model): Promise<void> {
+  const messages = [{ role: "user" as const, content: "Hello." }];
+  await engine.chat.completions.create({ model: `local/p/${model.name}`, messages, n: 4, max_tokens: 8 });
+}
+
+async function exportStep(model: Model): Promise<void> {
+  const folder = join(`${home}-out`, `export-${process.pid}-${draw(2 ** 20)}`);
+  const format = draw(4) === 0 ? "merged" : "peft";
+  await engine.models.export(model.id, { path: folder, format });
+  say({ type: "export", folder });
+}
+
+async function backup(): Promise<void> {
+  const folder = join(`${home}-out`, `backup-${process.pid}-${draw(2 ** 20)}`);
+  await backupHome(home, folder);
+  say({ type: "backup", folder });
+}
+
 async function work(): Promise<never> {
   for (;;) {
     const models = store.models.list() as unknown as Model[];
     const open = models.filter(({ id }) => store.jobs.listByModel(id).length < JOBS_PER_MODEL);
     const model = open[draw(Math.max(1, open.length))] ?? (await makeModel());
-    const action = draw(12);
+    const action = draw(16);
     if (action === 0 && models.length < 20) await makeModel();
     else if (action === 1 && models.length > 12) await deleteModel(models[draw(models.length)]!);
     else if (action < 3) await deleteOldest(models[draw(models.length)] ?? model);
     else if (action < 6) await log(model);
+    else if (action === 12) await chat(model);
+    else if (action === 13) await logMuch(model);
+    else if (action === 14) await exportStep(model);
+    else if (action === 15 && draw(4) === 0) await backup();
     else if (store.jobs.unfinished().length < 6) await train(model, store.jobs.listByModel(model.id).length);
     await sleep(draw(20));
   }

@@ -10,7 +10,9 @@ export type Acknowledged =
   | { type: "job"; job: string; model: string }
   | { type: "artifact"; url: string }
   | { type: "log"; model: string; mark: number }
-  | { type: "step deleted"; model: string; step: number };
+  | { type: "step deleted"; model: string; step: number }
+  /** Of a folder beside the home, which is whole from now on. */
+  | { type: "export" | "backup"; folder: string };
 
 export const JOBS_PER_MODEL = 6;
 

@@ -8,11 +8,13 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
 import { Engine } from "../../src/anneal.js";
+import { checkHome } from "../../src/store/checkHome.js";
 import { openStore, type Store } from "../../src/store/store.js";
+import { readSafetensors } from "../../src/weights/index.js";
 import { loggedGroups } from "../fixtures/loggedGroups.js";
 import { type Acknowledged, JOBS_PER_MODEL, jobRequest, sftLines } from "./busyWork.js";
 
-/** Rounds of work that end by SIGKILL. `KILL_ROUNDS=100 npx vitest run test/jobs/killed.test.ts` looks longer. */
+/** Rounds of work that end by SIGKILL. `KILL_ROUNDS=200 npx vitest run test/jobs/killed.test.ts` looks longer. */
 const rounds = Number(process.env.KILL_ROUNDS ?? 4);
 const seed = Number(process.env.KILL_SEED ?? 1);
 
@@ -118,6 +120,16 @@ it("ends every job once, with the weights of an undisturbed run, however often i
           );
           expect(marks).toContain(line.mark);
         }
+        if (line.type === "backup") {
+          expect((await checkHome(line.folder)).problems, line.folder).toEqual([]);
+          openStore(line.folder).close();
+        }
+        if (line.type === "export") {
+          const names = readdirSync(line.folder);
+          const weights = names.includes("config.json") ? "model.safetensors" : "adapter_model.safetensors";
+          const { tensors } = await readSafetensors(join(line.folder, weights));
+          expect(tensors.size, line.folder).toBeGreaterThan(10);
+        }
         if (line.type === "artifact") {
           const [, name, version] = /\/(data\d+):v(\d+)$/.exec(line.url)!;
           const found = store.artifacts.find({ entity: "local", project: "p", name: name! }, Number(version));
@@ -146,6 +158,13 @@ it("ends every job once, with the weights of an undisturbed run, however often i
           expect(checkpointBits(store, model.id, step), `step ${step}`).toEqual(expected[step]);
           checkpoints += 1;
         }
+        // Groups of one call are there all together, or not at all.
+        const together = new Map<unknown, number>();
+        for (const { trajectories } of loggedGroups(store, model.id, { split: "val" })) {
+          const mark = trajectories[0]!.metadata!.mark;
+          together.set(mark, (together.get(mark) ?? 0) + 1);
+        }
+        for (const count of together.values()) expect([1, 40]).toContain(count);
         const folders = readdirSync(store.files.modelFolder(model.id)).map(Number);
         expect(folders.sort((a, b) => a - b)).toEqual(store.checkpoints.steps(model.id));
       }
@@ -158,11 +177,12 @@ it("ends every job once, with the weights of an undisturbed run, however often i
       expect(filesBelow(join(home, "jobs"))).toEqual([]);
       expect(filesBelow(join(home, "temporary"))).toEqual([]);
       expect(filesBelow(home).filter((name) => name.endsWith(".part"))).toEqual([]);
+      expect((await checkHome(home)).problems).toEqual([]);
       if (process.env.KILL_ROUNDS) console.log(`${killed} kills, ${jobs} jobs, ${checkpoints} checkpoints compared`);
     } finally {
       store.close();
     }
   } finally {
-    rmSync(home, { recursive: true, force: true });
+    for (const folder of [home, `${home}-out`]) rmSync(folder, { recursive: true, force: true });
   }
 });
