@@ -15,6 +15,7 @@ import * as models from "../src/schemas/models.js";
 import * as pages from "../src/schemas/pages.js";
 import * as publish from "../src/schemas/publish.js";
 import * as responses from "../src/schemas/responses.js";
+import * as textCompletions from "../src/schemas/textCompletions.js";
 import * as tokens from "../src/schemas/tokens.js";
 import * as trajectories from "../src/schemas/trajectories.js";
 import { HttpMetrics } from "../src/server/httpMetrics.js";
@@ -37,6 +38,7 @@ const schemasOf = (module: object): Schemas =>
 const FILES: readonly [file: string, from: string, schemas: Schemas][] = [
   ["chat", "chat.ts and completions.ts", [...schemasOf(chat), ...schemasOf(completions)]],
   ["responses", "responses.ts", schemasOf(responses)],
+  ["textCompletions", "textCompletions.ts", schemasOf(textCompletions)],
   ["loraAdapters", "loraAdapters.ts", schemasOf(loraAdapters)],
   ["embeddings", "embeddings.ts", schemasOf(embeddings)],
   ["tokens", "tokens.ts", schemasOf(tokens)],
@@ -50,7 +52,7 @@ const FILES: readonly [file: string, from: string, schemas: Schemas][] = [
 ];
 
 /** Files whose requests may be written with `as const`; in the others lists go to and fro. */
-const READONLY = new Set(["chat", "responses", "embeddings", "tokens"]);
+const READONLY = new Set(["chat", "responses", "textCompletions", "embeddings", "tokens"]);
 
 const root = join(import.meta.dirname, "..");
 

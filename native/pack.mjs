@@ -153,7 +153,7 @@ function copyDeclarations(dist) {
       if (!statSync(join(dist, next), { throwIfNoEntry: false })) copy(next);
     }
   };
-  copy("index.d.ts");
+  for (const entry of ["index.d.ts", "ai/index.d.ts"]) copy(entry);
   rmSync(made, { recursive: true });
 }
 

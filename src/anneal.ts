@@ -13,6 +13,7 @@ import type { Models } from "./engine/resources/models.js";
 import type { Resources } from "./engine/resources/resources.js";
 import type { Responses } from "./engine/resources/responses.js";
 import type { SftTrainingJobs } from "./engine/resources/sftTrainingJobs.js";
+import type { TextCompletions } from "./engine/resources/textCompletions.js";
 import type { Tokens } from "./engine/resources/tokens.js";
 import type { Training } from "./engine/resources/training.js";
 import type { TrainingJobs } from "./engine/resources/trainingJobs.js";
@@ -35,6 +36,8 @@ export class Engine implements AnnealClient, ServedEngine {
   declare readonly chat: Chat;
   /** The same as responses: items in, items out, kept where that is wanted. */
   declare readonly responses: Responses;
+  /** Plain prompts gone on with: no messages, no template. */
+  declare readonly completions: TextCompletions;
   /** Texts to vectors, by models made for it. */
   declare readonly embeddings: Embeddings;
   /** Models that are trained. */

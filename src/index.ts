@@ -32,6 +32,7 @@ export type * from "./types/page.js";
 export type * from "./types/publish.js";
 export type * from "./types/queries.js";
 export type * from "./types/responses.js";
+export type * from "./types/textCompletions.js";
 export type * from "./types/tokens.js";
 export type * from "./types/training.js";
 export type * from "./types/trainingSession.js";

@@ -8,10 +8,10 @@ import { toError } from "./http.js";
  * The chunks of a stream of server-sent events, up to `[DONE]`. Leaving the loop ends the connection.
  * @throws the error that the server sent in place of a chunk; InternalServerError when the stream breaks off.
  */
-export async function* readChunks(response: Response): AsyncGenerator<ChatCompletionChunk> {
+export async function* readChunks<T extends object = ChatCompletionChunk>(response: Response): AsyncGenerator<T> {
   for await (const data of readData(response)) {
     if (data === "[DONE]") return;
-    const value = JSON.parse(data) as ChatCompletionChunk | { error: object };
+    const value = JSON.parse(data) as T | { error: object };
     if ("error" in value) throw toError(500, value);
     yield value;
   }

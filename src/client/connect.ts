@@ -8,11 +8,13 @@ import type {
   PageRequest,
   RequestOptions,
   ResponsesResource,
+  TextCompletionsResource,
 } from "../types/client.js";
 import type { HealthReport, SystemReport } from "../types/health.js";
 import type { ApiKey, ApiKeyCreated, Model, ModelDeleted, ModelEntryList } from "../types/models.js";
 import type { Page } from "../types/page.js";
 import type { ModelResponse, ResponseCreateParams, ResponseQuery } from "../types/responses.js";
+import type { TextCompletion, TextCompletionCreateParams } from "../types/textCompletions.js";
 import type { JobEstimate, TrainingEvent, TrainingJob, TrainingJobCreated } from "../types/training.js";
 import { readChunks, readEvents } from "./chunks.js";
 import { type Exchange, HttpConnection, pause } from "./http.js";
@@ -33,6 +35,14 @@ function completions(http: HttpConnection): ChatCompletionsResource {
     return params.stream ? readChunks(response) : ((await response.json()) as ChatCompletion);
   }
   return { create: create as ChatCompletionsResource["create"] };
+}
+
+function textCompletions(http: HttpConnection): TextCompletionsResource {
+  async function create(params: TextCompletionCreateParams, options?: RequestOptions) {
+    const response = await http.send("/v1/completions", { method: "POST", body: params, signal: options?.signal });
+    return params.stream ? readChunks<TextCompletion>(response) : ((await response.json()) as TextCompletion);
+  }
+  return { create: create as TextCompletionsResource["create"] };
 }
 
 function responses(http: HttpConnection): ResponsesResource {
@@ -145,6 +155,7 @@ export async function connect(url: string, options: { apiKey: string }): Promise
     fetch: http.fetch,
     chat: { completions: completions(http) },
     responses: responses(http),
+    completions: textCompletions(http),
     loraAdapters: {
       async load(body, options) {
         await http.send("/v1/load_lora_adapter", { method: "POST", body, ...options });

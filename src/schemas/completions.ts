@@ -3,7 +3,7 @@
 import { z } from "zod";
 import { field, named, typed } from "./fields.js";
 
-const finishReason = named(
+export const finishReason = named(
   "FinishReason",
   z.enum(["stop", "length", "tool_calls", "abort", "repetition"]),
   "Why a choice ended: by itself or by a stop; at its limit; to have functions called; broken off; in repetition.",
@@ -36,7 +36,7 @@ const choiceLogprobs = named(
   "The logprobs of a choice's tokens.",
 );
 
-const promptLogprobs = named(
+export const promptLogprobs = named(
   "PromptLogprobs",
   z.record(
     z.string(),
@@ -114,7 +114,7 @@ const choice = named(
   "One of the replies.",
 );
 
-const usage = named(
+export const usage = named(
   "CompletionUsage",
   z.object({
     prompt_tokens: field(z.int(), "Of the prompt, counted once."),

@@ -9,10 +9,12 @@ import * as embeddings from "../schemas/embeddings.js";
 import * as health from "../schemas/health.js";
 import * as loraAdapters from "../schemas/loraAdapters.js";
 import * as models from "../schemas/models.js";
+import * as textCompletions from "../schemas/textCompletions.js";
 import * as tokens from "../schemas/tokens.js";
 import type { ChatCompletionCreateParams } from "../types/chat.js";
 import type { EmbeddingCreateParams } from "../types/embeddings.js";
 import type { LoraAdapterLoadParams, LoraAdapterUnloadParams } from "../types/loraAdapters.js";
+import type { TextCompletionCreateParams } from "../types/textCompletions.js";
 import type { DetokenizeParams, TokenizeParams } from "../types/tokens.js";
 import { docsPage } from "./docsPage.js";
 import type { HttpMetrics } from "./httpMetrics.js";
@@ -48,6 +50,14 @@ async function createCompletion(call: Call): Promise<unknown> {
   return Symbol.asyncIterator in reply ? streamed(reply, chunkEvents, call, client) : reply;
 }
 
+async function createTextCompletion(call: Call): Promise<unknown> {
+  const { as, json, signal } = call;
+  const params = named(await json(EXACT_FIELDS), call) as TextCompletionCreateParams;
+  const client = new AbortController();
+  const reply = await as.completions.create(params, { signal: AbortSignal.any([signal, client.signal]) });
+  return Symbol.asyncIterator in reply ? streamed(reply, chunkEvents, call, client) : reply;
+}
+
 const completion = {
   method: "POST",
   summary: "Create a chat completion",
@@ -74,6 +84,16 @@ export const inferenceRoutes: readonly Route[] = [
     summary: "Get an entry of that list",
     response: models.modelEntry,
     handle: ({ as, params }) => as.models.entry(params.model!),
+  },
+  {
+    method: "POST",
+    path: "/v1/completions",
+    summary: "Go on with plain prompts",
+    bodyLimit: "chat",
+    body: textCompletions.textCompletionCreate,
+    response: textCompletions.textCompletion,
+    events: textCompletions.textCompletion,
+    handle: createTextCompletion,
   },
   {
     method: "POST",

@@ -40,6 +40,12 @@ import type {
   ResponseStreamEvent,
 } from "./responses.js";
 import type {
+  TextCompletion,
+  TextCompletionCreateParams,
+  TextCompletionCreateParamsNonStreaming,
+  TextCompletionCreateParamsStreaming,
+} from "./textCompletions.js";
+import type {
   JobEstimate,
   SftTrainingJobCreateParams,
   TrainingEvent,
@@ -79,6 +85,17 @@ export interface LoraAdaptersResource {
   load(params: LoraAdapterLoadParams, options?: RequestOptions): Promise<void>;
   /** Removes it. NotFoundError when there is none of the name. */
   unload(params: LoraAdapterUnloadParams, options?: RequestOptions): Promise<void>;
+}
+
+/** Completions of plain prompts. */
+export interface TextCompletionsResource {
+  create(params: TextCompletionCreateParamsNonStreaming, options?: RequestOptions): Promise<TextCompletion>;
+  create(params: TextCompletionCreateParamsStreaming, options?: RequestOptions): Promise<AsyncIterable<TextCompletion>>;
+  /** Leaving the loop over the chunks aborts the request. */
+  create(
+    params: TextCompletionCreateParams,
+    options?: RequestOptions,
+  ): Promise<TextCompletion | AsyncIterable<TextCompletion>>;
 }
 
 /** Texts to vectors. */
@@ -229,6 +246,8 @@ export interface AnnealClient {
   readonly chat: { readonly completions: ChatCompletionsResource };
   /** Chat in items, kept on the engine's side where that is wanted. */
   readonly responses: ResponsesResource;
+  /** Plain prompts gone on with: no messages, no template. */
+  readonly completions: TextCompletionsResource;
   /** Texts to vectors, by models made for it. */
   readonly embeddings: EmbeddingsResource;
   /** Models that are trained. */

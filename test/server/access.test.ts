@@ -19,6 +19,7 @@ const endpoints = [
   ["POST", "/v1/chat/completions/"],
   ["POST", "/v1/responses"],
   ["POST", "/v1/embeddings"],
+  ["POST", "/v1/completions"],
   ["POST", "/v1/load_lora_adapter"],
   ["POST", "/v1/unload_lora_adapter"],
   ["POST", "/v1/preview/models"],

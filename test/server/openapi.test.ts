@@ -151,6 +151,13 @@ test("says what chat completions, tokens and the side routes answer", async () =
   await success("POST", "/ping");
 });
 
+test("says what completions of plain prompts answer", async () => {
+  const asked = { prompt: ["3 + 4 =", "5 + 5 ="], max_tokens: 3, logprobs: 1, echo: true, return_token_ids: true };
+  await success("POST", "/v1/completions", { ...asked, prompt_logprobs: 1, n: 2 });
+  const stream_options = { include_usage: true, continuous_usage_stats: true };
+  await success("POST", "/v1/completions", { ...asked, stream: true, stream_options });
+});
+
 test("says what embeddings answer", async () => {
   const asked = { model: "vectors", input: ["a", "b"] };
   await success("POST", "/v1/embeddings", asked);

@@ -2,7 +2,7 @@
 
 import { ValidationError } from "../../errors.js";
 import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
-import { type Generation, type GenerationRequest, generate } from "../../inference/index.js";
+import type { Generation, GenerationRequest } from "../../inference/index.js";
 import type { CompiledGrammar, ThinkingBudget } from "../../runtime/runtime.js";
 import { type ChatRequest, chatCompletionCreate } from "../../schemas/chat.js";
 import { validateAsync } from "../../schemas/validate.js";
@@ -19,6 +19,7 @@ import { renderPrompt, templateOf } from "./prompt.js";
 import { planReply, type ReplyPlan } from "./replyPlan.js";
 import { ReplyReader } from "./replyReader.js";
 import { defaultMaxTokens, nonNeutralSettings, samplingSettings } from "./samplingSettings.js";
+import { startGeneration } from "./startGeneration.js";
 import { maxOutputTokens } from "./tokenLimits.js";
 
 /**
@@ -41,22 +42,11 @@ export async function createChatCompletion(
   let generation: Generation;
   try {
     chat = await prepareChat(host, request, served, call);
-    generation = generate(served.base.loop, chat.generation, call.signal);
+    generation = startGeneration(host, served, chat.generation, call.signal, served.release);
   } catch (error) {
     served.release();
     throw error;
   }
-  const { record } = generation;
-  host.metrics.requestStarted({ model: served.base.id, adapter: served.trained?.servedName ?? null, record });
-  void generation.ended.then(() => {
-    served.release();
-    host.metrics.requestFinished({
-      model: served.base.id,
-      promptTokens: chat.generation.promptTokens.length,
-      maxTokens: chat.generation.params.maxTokens,
-      record,
-    });
-  });
   return request.stream ? new ChunkStream(chat, generation) : completion(chat, generation);
 }
 
@@ -165,7 +155,7 @@ async function replyRules(
 }
 
 /** Fields whose meaning depends on how the engine was opened. */
-function checkFeatures(request: ChatRequest, { base }: ServedModel): void {
+export function checkFeatures(request: ChatRequest, { base }: ServedModel): void {
   if (base.embedding !== null) {
     throw ValidationError.at("model", `${base.id} makes vectors of texts and does not chat`, "not_supported", {
       hint: "ask it for embeddings",

@@ -10,6 +10,7 @@ import { LoraAdapters } from "./loraAdapters.js";
 import { Models } from "./models.js";
 import { Responses } from "./responses.js";
 import { SftTrainingJobs } from "./sftTrainingJobs.js";
+import { TextCompletions } from "./textCompletions.js";
 import { Tokens } from "./tokens.js";
 import { Training } from "./training.js";
 import { TrainingJobs } from "./trainingJobs.js";
@@ -19,6 +20,7 @@ import { TrainingSessions } from "./trainingSessions.js";
 export class Resources {
   readonly chat: Chat;
   readonly responses: Responses;
+  readonly completions: TextCompletions;
   readonly embeddings: Embeddings;
   readonly models: Models;
   readonly loraAdapters: LoraAdapters;
@@ -38,6 +40,7 @@ export class Resources {
   constructor(core: EngineCore, view: View) {
     this.chat = new Chat(core, view);
     this.responses = new Responses(core, view);
+    this.completions = new TextCompletions(core, view);
     this.embeddings = new Embeddings(core, view);
     this.models = new Models(core, view);
     this.loraAdapters = new LoraAdapters(core, view);

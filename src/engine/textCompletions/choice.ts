@@ -1,0 +1,137 @@
+// One text of a completion, event by event.
+
+import type { PromptTokenLogprobs, TokensEvent } from "../../inference/index.js";
+import type { Tokenizer } from "../../text/index.js";
+import type { TextCompletionChoice, TextCompletionLogprobs } from "../../types/textCompletions.js";
+import { LogprobWriter } from "../chat/logprobs.js";
+import { TokenTexts } from "../chat/tokenTexts.js";
+
+export interface ChoiceOptions {
+  tokenizer: Tokenizer;
+  /** Whether logprobs are shown. */
+  showsLogprobs: boolean;
+  /** Tokens are written `token_id:N`. */
+  tokensAsIds: boolean;
+  returnTokenIds: boolean;
+  /** Nothing is written: only the prompt is echoed. */
+  isEmpty: boolean;
+}
+
+type Piece = Omit<TextCompletionChoice, "index">;
+
+/** Writes the pieces of one choice; offsets go on from piece to piece. */
+export class TextChoiceWriter {
+  /** Output tokens so far. */
+  tokens = 0;
+  /** Sum of their logprobs, where those are there. */
+  likelihood = 0;
+  private offset = 0;
+  private readonly logprobs: LogprobWriter;
+
+  constructor(private readonly options: ChoiceOptions) {
+    this.logprobs = new LogprobWriter(options.tokenizer, options.tokensAsIds, false);
+  }
+
+  /** The prompt, as it stands before the text. */
+  echo(text: string, prompt: readonly number[], logprobs: (PromptTokenLogprobs | null)[] | null): Piece {
+    const piece = emptyPiece(text);
+    if (this.options.showsLogprobs && logprobs !== null) piece.logprobs = this.promptLogprobs(prompt, logprobs);
+    return piece;
+  }
+
+  write({ text, tokenIds, finish, ...event }: TokensEvent): Piece {
+    const { showsLogprobs, returnTokenIds, isEmpty } = this.options;
+    const piece = emptyPiece(isEmpty ? "" : text);
+    if (!isEmpty) {
+      this.tokens += tokenIds.length;
+      this.likelihood += (event.logprobs ?? []).reduce((sum, logprob) => sum + logprob, 0);
+      if (showsLogprobs) {
+        const written = this.logprobs.write({ ...event, text, tokenIds, finish })?.content ?? [];
+        piece.logprobs = emptyLogprobs();
+        for (const { token, logprob, top_logprobs } of written) {
+          this.add(piece.logprobs, token, logprob, [[token, logprob], ...top_logprobs.map(pair)]);
+        }
+      }
+    }
+    if (returnTokenIds) piece.token_ids = isEmpty ? [] : tokenIds;
+    if (finish !== null) {
+      piece.finish_reason = isEmpty ? "length" : finish.reason;
+      piece.stop_reason = isEmpty ? null : finish.stopReason;
+    }
+    return piece;
+  }
+
+  private promptLogprobs(
+    prompt: readonly number[],
+    entries: readonly (PromptTokenLogprobs | null)[],
+  ): TextCompletionLogprobs {
+    const { tokenizer, tokensAsIds } = this.options;
+    const texts = new TokenTexts(tokenizer);
+    const shown = emptyLogprobs();
+    const textOf = (id: number) => (tokensAsIds ? `token_id:${id}` : texts.text(id));
+    for (const [i, id] of prompt.entries()) {
+      const entry = entries[i] ?? null;
+      const token = textOf(id);
+      if (entry === null) this.add(shown, token, null, null);
+      else {
+        const top = Array.from(entry.top.ids, (other, k): [string, number] => [textOf(other), entry.top.logprobs[k]!]);
+        this.add(shown, token, entry.logprob, [[token, entry.logprob], ...top]);
+      }
+      texts.advance(id);
+    }
+    return shown;
+  }
+
+  private add(
+    shown: TextCompletionLogprobs,
+    token: string,
+    logprob: number | null,
+    top: (readonly [string, number])[] | null,
+  ): void {
+    shown.tokens.push(token);
+    shown.token_logprobs.push(logprob === null ? null : floored(logprob));
+    shown.top_logprobs.push(top === null ? null : Object.fromEntries(top.map(([text, one]) => [text, floored(one)])));
+    shown.text_offset.push(this.offset);
+    this.offset += token.length;
+  }
+}
+
+/** Stands for minus infinity, which JSON cannot say. */
+const floored = (logprob: number): number => Math.max(logprob, -9999);
+
+const pair = ({ token, logprob }: { token: string; logprob: number }) => [token, logprob] as const;
+
+const emptyLogprobs = (): TextCompletionLogprobs => ({
+  tokens: [],
+  token_logprobs: [],
+  top_logprobs: [],
+  text_offset: [],
+});
+
+const emptyPiece = (text: string): Piece => ({
+  text,
+  logprobs: null,
+  finish_reason: null,
+  stop_reason: null,
+  token_ids: null,
+  prompt_token_ids: null,
+});
+
+/** Puts a piece behind what there is of a choice. */
+export function append(choice: TextCompletionChoice, piece: Piece): void {
+  choice.text += piece.text;
+  if (piece.logprobs !== null) {
+    choice.logprobs ??= emptyLogprobs();
+    for (const name of ["tokens", "token_logprobs", "top_logprobs", "text_offset"] as const) {
+      for (const entry of piece.logprobs[name]) (choice.logprobs[name] as unknown[]).push(entry);
+    }
+  }
+  if (piece.token_ids !== null) {
+    choice.token_ids ??= [];
+    for (const id of piece.token_ids) choice.token_ids.push(id);
+  }
+  choice.finish_reason = piece.finish_reason ?? choice.finish_reason;
+  choice.stop_reason = piece.stop_reason ?? choice.stop_reason;
+}
+
+export const emptyChoice = (index: number): TextCompletionChoice => ({ index, ...emptyPiece("") });
