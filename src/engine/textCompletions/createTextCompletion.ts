@@ -3,7 +3,7 @@
 import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
 import type { Generation, GenerationEvent } from "../../inference/index.js";
 import { type TextCompletionRequest, textCompletionCreate } from "../../schemas/textCompletions.js";
-import { validateInTurns } from "../../schemas/validate.js";
+import { validateAsync } from "../../schemas/validate.js";
 import type { TextCompletion, TextCompletionChoice } from "../../types/textCompletions.js";
 import { usage } from "../chat/choiceWriter.js";
 import type { ChatCall, ChatHost } from "../chat/host.js";
@@ -39,7 +39,7 @@ export async function createTextCompletion(
   call: ChatCall,
 ): Promise<TextCompletion | AsyncIterable<TextCompletion>> {
   while (shouldYield()) await yieldToEventLoop();
-  const request = await validateInTurns(textCompletionCreate, params, { strict: call.strict });
+  const request = await validateAsync(textCompletionCreate, params, { strict: call.strict });
   call.signal?.throwIfAborted();
   const served = await host.resolve(request.model, call.caller);
   let prompts: PreparedPrompt[];

@@ -5,7 +5,7 @@ import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
 import type { GenerationRequest } from "../../inference/index.js";
 import { type ChatRequest, chatCompletionCreate } from "../../schemas/chat.js";
 import type { TextCompletionRequest } from "../../schemas/textCompletions.js";
-import { validateInTurns } from "../../schemas/validate.js";
+import { validateAsync } from "../../schemas/validate.js";
 import { keptTokens } from "../../text/index.js";
 import { compileConstraint, constraintOf } from "../chat/constraint.js";
 import { checkFeatures } from "../chat/createChatCompletion.js";
@@ -96,7 +96,7 @@ export async function prepare(
 /** The same settings as a chat completion's, so that they mean the same. */
 async function asChat(request: TextCompletionRequest): Promise<ChatRequest> {
   const { prompt, suffix, best_of, echo, logprobs, add_special_tokens, max_tokens, ...same } = request;
-  return validateInTurns(chatCompletionCreate, {
+  return validateAsync(chatCompletionCreate, {
     ...same,
     n: best_of ?? same.n,
     messages: [{ role: "user", content: "" }],
