@@ -57,6 +57,22 @@ it("takes names that carry the adapter's name, and lists of longer module names"
   expect(read.spec.targets).toEqual(["q_proj", "v_proj"]);
 });
 
+it.each(["model.language_model", "language_model.model"])("takes names of a text that stands at %s", async (place) => {
+  const file = join(folder, "adapter_model.safetensors");
+  const { tensors } = await readSafetensors(file);
+  const renamed = [...tensors].map(
+    ([name, tensor]) => [name.replace(".model.model.", `.model.${place}.`), tensor] as const,
+  );
+  expect(renamed[0]![0]).toContain("language_model");
+  await writeSafetensors(file, new Map(renamed));
+  expect((await readAdapterFolder(folder)).tensors).toEqual(tensors);
+});
+
+it('takes "all-linear" as what of a model there is', async () => {
+  editConfig({ target_modules: "all-linear" });
+  expect((await readAdapterFolder(folder)).spec.targets).toEqual(["q_proj", "v_proj"]);
+});
+
 it.each<[string, object]>([
   ["peft_type", { peft_type: "IA3" }],
   ["use_dora", { use_dora: true }],

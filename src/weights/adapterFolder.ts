@@ -58,8 +58,10 @@ export async function readAdapterFolder(folder: string): Promise<{ spec: Adapter
   const tensors: NamedTensors = new Map();
   const found = new Set<string>();
   for (const [stored, tensor] of (await readSafetensors(file)).tensors) {
-    // Older files carry the name of the adapter.
-    const name = stored.replace(/\.(lora_[AB])\.default\.weight$/, ".$1.weight");
+    // Older files carry the name of the adapter, those of models that see the place of their text.
+    const name = stored
+      .replace(/\.(lora_[AB])\.default\.weight$/, ".$1.weight")
+      .replace(/^(base_model\.model\.)(model\.language_model|language_model\.model)\./, "$1model.");
     const [, place, side] = TENSOR_NAME.exec(name) ?? [];
     if (!place) throw new ModelFileError(file, `${stored} is no LoRA tensor of a known projection`, { param: stored });
     const rank = tensor.shape[side === "A" ? 0 : 1];

@@ -1,0 +1,20 @@
+import { fileURLToPath } from "node:url";
+import { expect, it } from "vitest";
+import { readAdapterFolder } from "./adapterFolder.js";
+import { PLAIN_MODULES, targetsOf } from "./adapterModules.js";
+import { openWeightFolder } from "./weightFolder.js";
+
+const reference = (name: string) => fileURLToPath(new URL(`../../test/reference/models/${name}`, import.meta.url));
+const config = async (name: string) => (await openWeightFolder(reference(name))).config;
+
+it("asks of every model for modules that it has", async () => {
+  const plain = await config("gemma3");
+  expect(targetsOf(plain, PLAIN_MODULES)).toEqual([...PLAIN_MODULES]);
+  expect(targetsOf(plain, ["v_proj", "q_proj"])).toEqual(["v_proj", "q_proj"]);
+  const fused = await config("phi3");
+  const all = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"];
+  expect(targetsOf(fused, PLAIN_MODULES)).toEqual(all);
+  expect(targetsOf(fused, ["q_proj", "v_proj", "up_proj"])).toEqual(["qkv_proj", "gate_up_proj"]);
+  expect(targetsOf(fused, ["down_proj", "qkv_proj"])).toEqual(["down_proj", "qkv_proj"]);
+  expect((await readAdapterFolder(`${reference("phi3")}/adapter`)).spec.targets.toSorted()).toEqual(all.toSorted());
+});
