@@ -106,9 +106,10 @@ class Decoder {
     const g = this.graph;
     const at = `model.layers.${layer}.self_attn`;
     const { heads, kvHeads, headDim, softCap } = a;
-    const q = this.turned(a, this.heads(a, x, `${at}.q_proj`, heads, a.qBias, `${at}.q_norm`), position);
-    const k = this.turned(a, this.heads(a, x, `${at}.k_proj`, kvHeads, a.kBias, `${at}.k_norm`), position);
-    const v = this.heads(a, x, `${at}.v_proj`, kvHeads, a.vBias, null);
+    const [rowsQ, rowsK, rowsV] = this.projected(a, at, x);
+    const q = this.turned(a, this.heads(a, rowsQ, heads, `${at}.q_norm`), position);
+    const k = this.turned(a, this.heads(a, rowsK, kvHeads, `${at}.k_norm`), position);
+    const v = this.heads(a, rowsV, kvHeads, null);
     const keys = this.grown(layer, "key", pastKeys!, k, a);
     const values = this.grown(layer, "value", pastValues!, v, a);
 
@@ -129,13 +130,24 @@ class Decoder {
     return this.linear(rows, `${at}.o_proj`, a.oBias);
   }
 
+  /** q, k and v of rows. */
+  private projected(a: AttentionSpec, at: string, x: string): [string, string, string] {
+    if (a.fusedQkv) {
+      const widths = [a.heads, a.kvHeads, a.kvHeads].map((heads) => heads * a.headDim);
+      return this.split(this.linear(x, `${at}.qkv_proj`, a.qBias), widths) as [string, string, string];
+    }
+    const q = this.linear(x, `${at}.q_proj`, a.qBias);
+    const k = this.linear(x, `${at}.k_proj`, a.kBias);
+    return [q, k, this.linear(x, `${at}.v_proj`, a.vBias)];
+  }
+
   /** A projection as [B, heads, S, D], normalised head by head where the layer has such norms. */
-  private heads(a: AttentionSpec, x: string, name: string, heads: number, bias: boolean, norm: string | null): string {
+  private heads(a: AttentionSpec, x: string, heads: number, norm: string | null): string {
     const g = this.graph;
     const shape = this.once(`heads_${heads}_${a.headDim}`, () =>
       g.op("Concat", [this.inputShape, g.integers([heads, a.headDim])], { axis: 0 }),
     );
-    let rows = g.op("Reshape", [this.linear(x, name, bias), shape]);
+    let rows = g.op("Reshape", [x, shape]);
     if (norm !== null && a.qkNorm) rows = this.norm(rows, norm);
     return g.op("Transpose", [rows], { perm: [0, 2, 1, 3] });
   }
@@ -148,7 +160,7 @@ class Decoder {
     const half = width / 2;
     const [cos, sin] = this.angles(rope, width, position);
     const parts = [half, half, headDim - width].filter((size) => size > 0);
-    const [first, second, rest] = g.ops("Split", parts.length, [x, g.integers(parts)], { axis: -1 });
+    const [first, second, rest] = this.split(x, parts);
     const turnedFirst = g.op("Sub", [g.op("Mul", [first!, cos]), g.op("Mul", [second!, sin])]);
     const turnedSecond = g.op("Add", [g.op("Mul", [second!, cos]), g.op("Mul", [first!, sin])]);
     return g.op("Concat", [turnedFirst, turnedSecond, ...(rest === undefined ? [] : [rest])], { axis: -1 });
@@ -199,12 +211,18 @@ class Decoder {
 
   // ---- rows: [R, hidden], float32 between layers whatever the products are
 
-  private feedForward({ activation, bias }: FeedForwardSpec, at: string, x: string): string {
+  private feedForward({ activation, bias, ...f }: FeedForwardSpec, at: string, x: string): string {
     const g = this.graph;
-    const gate = this.linear(x, `${at}.gate_proj`, bias);
-    const active = activation === "silu" ? g.op("Mul", [gate, g.op("Sigmoid", [gate])]) : this.geluTanh(gate);
-    const up = this.linear(x, `${at}.up_proj`, bias);
-    return this.linear(g.op("Mul", [active, up]), `${at}.down_proj`, bias);
+    const [gate, up] = f.fusedGateUp
+      ? this.split(this.linear(x, `${at}.gate_up_proj`, bias), [f.intermediate, f.intermediate])
+      : [this.linear(x, `${at}.gate_proj`, bias), this.linear(x, `${at}.up_proj`, bias)];
+    const active = activation === "silu" ? g.op("Mul", [gate!, g.op("Sigmoid", [gate!])]) : this.geluTanh(gate!);
+    return this.linear(g.op("Mul", [active, up!]), `${at}.down_proj`, bias);
+  }
+
+  /** Along the last axis. */
+  private split(x: string, widths: readonly number[]): string[] {
+    return this.graph.ops("Split", widths.length, [x, this.graph.integers(widths)], { axis: -1 });
   }
 
   /** x / 2 * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) */

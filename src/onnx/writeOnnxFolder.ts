@@ -74,18 +74,19 @@ export async function writeOnnxFolder(
 const KNOWN: Record<string, readonly string[]> = {
   model: [
     ...["hidden", "vocab", "maxPositions", "layers", "rmsEps", "normAddsOne", "tiedHead", "embeddingScale"],
+    // What is rounded to bfloat16 is not in the types of ONNX folders.
     ...["logitScale", "logitSoftCap", "embeddingRounds"],
   ],
   layer: ["attention", "feedForward", "norms", "residualScale"],
   attention: [
     ...["heads", "kvHeads", "headDim", "rope", "scale", "window", "softCap", "qkNorm", "qBias", "kBias", "vBias"],
-    "oBias",
+    ...["oBias", "fusedQkv"],
   ],
   rope: [
     ...["type", "theta", "rotaryShare", "factor", "lowFreqFactor", "highFreqFactor", "originalMaxPositions"],
     ...["attentionFactor", "betaFast", "betaSlow", "mscale", "mscaleAllDim", "truncate", "shortFactors", "longFactors"],
   ],
-  feedForward: ["intermediate", "activation", "bias"],
+  feedForward: ["intermediate", "activation", "bias", "fusedGateUp"],
 };
 
 /** A spec that says more than the graph knows is another model than the graph would be. */
