@@ -107,7 +107,7 @@ class Decoder {
     const at = `model.layers.${layer}.self_attn`;
     const { heads, kvHeads, headDim, softCap } = a;
     const [rowsQ, rowsK, rowsV] = this.projected(a, at, x);
-    const q = this.turned(a, this.heads(a, rowsQ, heads, `${at}.q_norm`), position);
+    const q = this.byPosition(a, this.turned(a, this.heads(a, rowsQ, heads, `${at}.q_norm`), position), position);
     const k = this.turned(a, this.heads(a, rowsK, kvHeads, `${at}.k_norm`), position);
     const v = this.heads(a, rowsV, kvHeads, null);
     const keys = this.grown(layer, "key", pastKeys!, k, a);
@@ -164,6 +164,22 @@ class Decoder {
     const turnedFirst = g.op("Sub", [g.op("Mul", [first!, cos]), g.op("Mul", [second!, sin])]);
     const turnedSecond = g.op("Add", [g.op("Mul", [second!, cos]), g.op("Mul", [first!, sin])]);
     return g.op("Concat", [turnedFirst, turnedSecond, ...(rest === undefined ? [] : [rest])], { axis: -1 });
+  }
+
+  /** Queries times 1 + queryScale ln(1 + floor(position / originalMaxPositions)). */
+  private byPosition(
+    { rope: { queryScale, originalMaxPositions } }: AttentionSpec,
+    q: string,
+    position: string,
+  ): string {
+    if (queryScale === 0) return q;
+    const g = this.graph;
+    const factor = this.once(`query_${queryScale}_${originalMaxPositions}`, () => {
+      const spans = g.op("Floor", [g.op("Div", [position, g.float(originalMaxPositions)])]);
+      const grown = this.scaled(g.op("Log", [g.op("Add", [spans, g.float(1)])]), queryScale, "float32");
+      return this.cast(g.op("Add", [grown, g.float(1)]), this.type);
+    });
+    return g.op("Mul", [q, factor]);
   }
 
   /** Cosines and sines, [B, 1, S, width / 2]. */

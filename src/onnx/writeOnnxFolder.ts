@@ -85,6 +85,7 @@ const KNOWN: Record<string, readonly string[]> = {
   rope: [
     ...["type", "theta", "rotaryShare", "factor", "lowFreqFactor", "highFreqFactor", "originalMaxPositions"],
     ...["attentionFactor", "betaFast", "betaSlow", "mscale", "mscaleAllDim", "truncate", "shortFactors", "longFactors"],
+    "queryScale",
   ],
   feedForward: ["intermediate", "activation", "bias", "fusedGateUp"],
 };
