@@ -1,4 +1,4 @@
-// The files that are made of the wire schemas, and their texts.
+// The files that are made of the wire schemas and of the declarations, and their texts.
 
 import { execFileSync } from "node:child_process";
 import { createRequire } from "node:module";
@@ -18,11 +18,8 @@ import * as responses from "../src/schemas/responses.js";
 import * as textCompletions from "../src/schemas/textCompletions.js";
 import * as tokens from "../src/schemas/tokens.js";
 import * as trajectories from "../src/schemas/trajectories.js";
-import { HttpMetrics } from "../src/server/httpMetrics.js";
-import { inferenceRoutes, openRoutes, operationRoutes } from "../src/server/inferenceRoutes.js";
-import { openApiDocument } from "../src/server/openapi.js";
-import { previewRoutes } from "../src/server/previewRoutes.js";
-import { responseRoutes } from "../src/server/responseRoutes.js";
+import { httpDocument } from "./http.js";
+import { libraryReference } from "./library.js";
 import { type Json, reference } from "./reference.js";
 import { declaration, namedSchemas } from "./types.js";
 
@@ -80,16 +77,8 @@ export function generatedFiles(): Map<string, string> {
     const path = join(root, "src", "types", `${file}.ts`);
     texts.set(path, formatted(path, `${head.join("\n\n")}\n\n${body}\n`));
   }
-  const routes = [
-    ...inferenceRoutes,
-    ...responseRoutes,
-    ...previewRoutes,
-    ...operationRoutes(() => ({}), new HttpMetrics()),
-  ];
-  texts.set(
-    join(root, "src", "schemas", "README.md"),
-    reference(openApiDocument(routes, openRoutes) as unknown as Json),
-  );
+  texts.set(join(root, "src", "schemas", "README.md"), reference(httpDocument() as unknown as Json));
+  texts.set(join(root, "src", "types", "README.md"), libraryReference(root));
   return texts;
 }
 

@@ -6,7 +6,8 @@ export type Json = { [key: string]: Json } & { [index: number]: Json };
 
 const INTRODUCTION = `# Reference
 
-Made of the wire schemas by \`npm run generate\`; a server tells the same at \`/openapi.json\`. In process the resources of
+Made of the wire schemas by \`npm run generate\`; a server tells the same at \`/openapi.json\`, and the package has it as
+\`anneal/openapi.json\`. In process the resources of
 an engine take and answer the same objects. Fields marked * are required; null stands for an absent one wherever it is a type.`;
 
 const nameOf = ($ref: string) => $ref.slice($ref.lastIndexOf("/") + 1);

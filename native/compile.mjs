@@ -196,27 +196,45 @@ function nodeApi() {
 async function linkerFlags(platform, target, folder) {
   if (platform === "darwin") return ["-Wl,-undefined,dynamic_lookup"];
   if (platform === "win32") {
-    const library = join(folder, "node_api.lib");
     if (!target) throw new CompileError("on Windows the core is compiled with --target win32-x64");
-    mkdirSync(folder, { recursive: true });
-    await run([
-      ...zig(),
-      "dlltool",
-      "-d",
-      nodeApi().def_paths.node_api_def,
-      "-D",
-      "node.exe",
-      "-m",
-      "i386:x86-64",
-      "-l",
-      library,
-    ]);
-    return [library, "-lpsapi"];
+    return [await windowsImports(compilerFor(target), folder), "-lpsapi"];
   }
   // The C++ library of the machine that compiles need not be the one of the machine that runs.
   const libraries = target ? [] : ["-static-libgcc"];
   // It stays where the worker thread that loaded it ends: other threads that ran in it still have destructors to call there.
   return ["-pthread", ...libraries, "-Wl,--gc-sections", "-Wl,-z,relro,-z,now,-z,nodelete"];
+}
+
+/**
+ * An import names the file that it comes from, but Node-API may be in node.exe, in Electron's program or in one that carries
+ * Node: every function jumps to where the program that loads the addon has it.
+ */
+async function windowsImports(compiler, folder) {
+  const definitions = readFileSync(nodeApi().def_paths.node_api_def, "utf8");
+  const names = [...definitions.matchAll(/^\s*(n\w*api_\w+)\s*$/gm)].map(([, name]) => name);
+  const source = join(folder, "node_api.cpp");
+  const object = join(folder, "node_api.o");
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(
+    source,
+    `#include <windows.h>
+extern "C" {
+${names.map((name) => `FARPROC ${name}_found;`).join("\n")}
+}
+${names.map((name) => `asm(".globl ${name}\\n${name}: jmpq *${name}_found(%rip)\\n");`).join("\n")}
+namespace {
+struct Found {
+  Found() {
+    HMODULE program = GetModuleHandleW(nullptr);
+    if (!GetProcAddress(program, "napi_create_object")) program = GetModuleHandleW(L"libnode.dll");
+${names.map((name) => `    ${name}_found = GetProcAddress(program, "${name}");`).join("\n")}
+  }
+} found;
+}
+`,
+  );
+  await run([...compiler, "-O1", "-c", source, "-o", object]);
+  return object;
 }
 
 /** Whether an object is newer than all it was made of, and made by this command. */

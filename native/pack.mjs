@@ -69,10 +69,15 @@ async function compiledCore(target) {
 
 const isOurs = (entry) => /^anneal($|-)/.test(entry);
 
-/** What all packages say of themselves. A release says where it was made, which is what its provenance proves. */
-function commonFields() {
+/** Where the sources are; undefined: not said. A release says where it was made, which is what its provenance proves. */
+function repositoryUrl() {
   const { GITHUB_SERVER_URL: server, GITHUB_REPOSITORY: repository } = process.env;
-  const home = server && repository ? `${server}/${repository}` : undefined;
+  return server && repository ? `${server}/${repository}` : undefined;
+}
+
+/** What all packages say of themselves. */
+function commonFields() {
+  const home = repositoryUrl();
   return {
     version: root.version,
     license: root.license,
@@ -95,7 +100,7 @@ function rootManifest(targets) {
     ...commonFields(),
     type,
     engines: { node: NODE },
-    exports,
+    exports: { ...exports, "./openapi.json": "./openapi.json" },
     bin,
     sideEffects: false,
     dependencies: { ...dependencies, "better-sqlite3": SQLITE },
@@ -116,8 +121,19 @@ async function rootPackage(folder, targets) {
   for (const path of paths) {
     cpSync(join(ROOT, path), join(folder, path), { recursive: true, filter: isForUsers });
   }
+  leadLinksToRepository(join(folder, "README.md"));
+  const document = run(process.execPath, ["--import", "tsx", join(".generate", "openapi.ts")], ROOT);
+  writeFileSync(join(folder, "openapi.json"), document);
   writeManifest(folder, rootManifest(targets));
   return folder;
+}
+
+/** A registry shows the README apart from the other files. */
+function leadLinksToRepository(file) {
+  const home = repositoryUrl();
+  if (!home) return;
+  const text = readFileSync(file, "utf8");
+  writeFileSync(file, text.replace(/\]\((?![a-z]+:|#)/g, `](${home}/blob/v${root.version}/`));
 }
 
 /** Source maps name the sources where they were; they travel in `folder`. */

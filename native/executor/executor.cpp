@@ -172,6 +172,7 @@ void Executor::retire(std::shared_ptr<void> object) {
 
 void Executor::dispatch() {
   FloatMode mode;
+  claim_fast_cores();
   std::unique_lock lock(mutex_);
   for (;;) {
     wake_.wait(lock, [&] {
@@ -381,6 +382,7 @@ void Executor::ring() {
 
 void Executor::work(int worker) {
   FloatMode mode;
+  claim_fast_cores();
   for (;;) {
     const uint32_t seen = epoch_.load();
     help(worker);

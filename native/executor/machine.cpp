@@ -22,6 +22,7 @@
 #endif
 #ifdef __APPLE__
 #include <mach/mach.h>
+#include <pthread/qos.h>
 #include <sys/sysctl.h>
 #endif
 #if defined(__x86_64__) || defined(_M_X64)
@@ -154,6 +155,12 @@ int64_t available_memory() {
   return GlobalMemoryStatusEx(&status) ? int64_t(status.ullAvailPhys) : kUnknownMemory;
 #else
   return kUnknownMemory;
+#endif
+}
+
+void claim_fast_cores() {
+#ifdef __APPLE__
+  pthread_set_qos_class_self_np(QOS_CLASS_USER_INITIATED, 0);
 #endif
 }
 

@@ -23,6 +23,9 @@ char* take_large_pages(size_t bytes);
 // Gives back what was taken for `bytes`.
 void give_large_pages(char* pages, size_t bytes);
 
+// Says that a person waits for what this thread computes, where the system would otherwise put it on slow cores.
+void claim_fast_cores();
+
 // Tells the processor that this thread is spinning.
 void spin_pause();
 

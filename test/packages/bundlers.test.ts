@@ -1,8 +1,8 @@
 // What `npm run pack:all` made, in the bundles of applications. Runs by `npm run test:packages`; fetches webpack and Next once.
 
-import { execFile } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
@@ -19,6 +19,13 @@ const USE = `
   const { choices } = await chat("What is 3 + 4?");
   const said = [choices[0].message.content, await chat("word ".repeat(20_000)).catch(({ code }) => code)];`;
 const SAID = '["7","invalid_request"]';
+
+/** Programs of the guide that begin with a line. */
+function recipe(firstLine: string): string[] {
+  const guide = readFileSync(join(import.meta.dirname, "../../src/README.md"), "utf8");
+  const programs = [...guide.matchAll(/^```[a-z]+(?: no-run)?\n([\s\S]*?)^```/gm)].map(([, text]) => text!);
+  return programs.filter((text) => text.startsWith(`${firstLine}\n`));
+}
 
 async function freePort(): Promise<number> {
   const server = createServer().listen(0, "127.0.0.1");
@@ -83,45 +90,67 @@ describe.runIf(packages)("in a bundle of", () => {
     expect(await run(["vite/app.js"])).toBe(SAID);
   });
 
-  it("Next, whose standalone output is copied away", async () => {
-    const route = join(folder, "app", "api");
-    mkdirSync(route, { recursive: true });
-    writeFileSync(
-      join(folder, "app", "layout.js"),
-      "export default ({ children }) => <html><body>{children}</body></html>;",
-    );
-    writeFileSync(
-      join(route, "route.js"),
-      `import { Engine } from "anneal";
-       export const dynamic = "force-dynamic";
-       export async function GET() { const engine = await Engine.open(); ${USE} await engine.close(); return Response.json(said); }`,
-    );
-    writeFileSync(
-      join(folder, "next.config.js"),
-      `export default { output: "standalone", serverExternalPackages: ["anneal"], outputFileTracingRoot: ${JSON.stringify(folder)},
-         outputFileTracingIncludes: { "/api": ["./node_modules/{anneal,@anneal}/**", "./node_modules/better-sqlite3/{lib,prebuilds}/**",
-           "./node_modules/better-sqlite3/package.json"] } };`,
-    );
-    await run([installed("next/dist/bin/next"), "build"]);
-    const away = mkdtempSync(join(tmpdir(), "anneal-standalone-"));
-    const port = await freePort();
-    const server = new AbortController();
-    try {
-      cpSync(join(folder, ".next", "standalone"), away, { recursive: true });
-      const env = { PATH: process.env.PATH, PORT: String(port), HOSTNAME: "127.0.0.1" };
-      const ended = promisify(execFile)(node(), ["server.js"], { cwd: away, env, signal: server.signal });
-      ended.catch(() => {});
-      const answer = async (): Promise<string> => {
-        for (;;) {
-          const response = await fetch(`http://127.0.0.1:${port}/api`).catch(() => null);
-          if (response) return response.text();
-          await new Promise((later) => setTimeout(later, 200));
-        }
-      };
-      expect(await answer()).toBe(SAID);
-    } finally {
-      server.abort();
-      rmSync(away, { recursive: true, force: true });
+  describe("Next", () => {
+    const route = "app/llm/[...path]/route.ts";
+
+    beforeAll(() => {
+      mkdirSync(dirname(join(folder, route)), { recursive: true });
+      writeFileSync(
+        join(folder, "app", "layout.tsx"),
+        "export default ({ children }: { children: React.ReactNode }) => <html><body>{children}</body></html>;",
+      );
+      writeFileSync(join(folder, route), recipe(`// ${route}`)[0]!);
+    });
+
+    /** Starts a server by its command and chats with it through the route. */
+    async function chats(cwd: string, args: string[]): Promise<void> {
+      const port = await freePort();
+      const env = { PATH: process.env.PATH, PORT: String(port), HOSTNAME: "127.0.0.1", NEXT_TELEMETRY_DISABLED: "1" };
+      const server = spawn(node(), args, { cwd, env, stdio: ["ignore", "ignore", "inherit"] });
+      try {
+        const answer = async (path: string, init: RequestInit = {}): Promise<Response> => {
+          while (server.exitCode === null) {
+            const response = await fetch(`http://127.0.0.1:${port}/llm${path}`, init).catch(() => null);
+            if (response) return response;
+            await new Promise((later) => setTimeout(later, 200));
+          }
+          throw new Error(`the server ended with ${server.exitCode}`);
+        };
+        expect((await answer("/health")).status).toBe(200);
+        const key = readFileSync(join(cwd, ".anneal", "owner-key"), "utf8").trim();
+        const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+        const chat = async (content: string) => {
+          const body = JSON.stringify({ messages: [{ role: "user", content }], temperature: 0 });
+          return (await answer("/v1/chat/completions", { method: "POST", headers, body })).text();
+        };
+        expect(await chat("What is 3 + 4?")).toContain('"content":"7"');
+        // So long that a thread encodes it, which is a program of its own.
+        expect(await chat("word ".repeat(20_000))).toContain("context");
+      } finally {
+        server.kill();
+        await once(server, "exit");
+      }
     }
-  }, 300_000);
+
+    async function build(config: string): Promise<void> {
+      writeFileSync(join(folder, "next.config.mjs"), config);
+      await run([installed("next/dist/bin/next"), "build"]);
+    }
+
+    it("builds and serves the guide's route", async () => {
+      await build(recipe("// next.config.mjs")[0]!);
+      await chats(folder, [installed("next/dist/bin/next"), "start"]);
+    }, 600_000);
+
+    it("builds standalone output that serves where it is copied to", async () => {
+      await build(recipe("// next.config.mjs")[1]!);
+      const away = mkdtempSync(join(tmpdir(), "anneal-standalone-"));
+      try {
+        cpSync(join(folder, ".next", "standalone"), away, { recursive: true });
+        await chats(away, ["server.js"]);
+      } finally {
+        rmSync(away, { recursive: true, force: true });
+      }
+    }, 600_000);
+  });
 });

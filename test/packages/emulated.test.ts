@@ -1,7 +1,8 @@
-// The package of another platform in that platform's Node, which an emulator runs: `npm run test:arm64`.
+// The package of another platform in that platform's Node, which an emulator runs: `npm run test:arm64`, `npm run test:windows`.
 
-import { execFile } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, cpSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -66,10 +67,19 @@ describe.runIf(TARGET !== undefined)(`the package of ${TARGET}`, { timeout: TIME
   const npm = (cwd: string, args: string[], env?: NodeJS.ProcessEnv) =>
     start(cwd, nodeBinary("node24"), [tool("npm11", "bin/npm-cli.js"), ...args, ...platform, "--ignore-scripts"], env);
 
-  const foreign = (cwd: string, ...args: string[]) => {
+  /** Its output goes to files: the emulator of Windows knows no sockets as such, which pipes of Node are. */
+  async function foreign(cwd: string, ...args: string[]): Promise<string> {
     const [emulator, ...rest] = [...emulatorOf(target), foreignNode(target), ...args];
-    return start(cwd, emulator!, rest, emulatorEnvironment());
-  };
+    const [output, errors] = ["output", "errors"].map((name) => join(top, name)) as [string, string];
+    const files = [openSync(output, "w"), openSync(errors, "w")];
+    const child = spawn(emulator!, rest, { cwd, env: emulatorEnvironment(), stdio: ["ignore", ...files] });
+    const [status] = await once(child, "exit");
+    for (const file of files) closeSync(file);
+    const text = readFileSync(output, "utf8").replaceAll("\r\n", "\n");
+    if (status !== 0)
+      throw new Error(`${args.join(" ")} ended with ${status}:\n${text}${readFileSync(errors, "utf8")}`);
+    return text;
+  }
 
   it("chats in its Node with the bits of this machine, is required, and works in a worker thread", async () => {
     const application = join(top, "application");

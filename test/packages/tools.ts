@@ -25,10 +25,13 @@ export type Tool = keyof typeof TOOLS;
 const DEPENDENCIES = ["better-sqlite3@13", "node-addon-api@8", "node-api-headers@1"];
 
 const FRAMEWORKS = {
+  "@types/node": "24",
+  "@types/react": "19",
   esbuild: "0.28",
   next: "16",
   react: "19",
   "react-dom": "19",
+  typescript: "5",
   vite: "8",
   webpack: "5",
   "webpack-cli": "7",
