@@ -6,6 +6,7 @@ import { Engine } from "../../src/anneal.js";
 import type { ModelResponse, ResponseOutputItem, ResponseStreamEvent } from "../../src/types/responses.js";
 import { agentModel } from "../conformance/agentModel.js";
 import { type Refusal, Served } from "../conformance/served.js";
+import { canMeasureTurns, longestTurn } from "../fixtures/longestTurn.js";
 import { followsTheProtocol } from "./responseProtocol.js";
 
 const tools = [
@@ -500,6 +501,17 @@ describe("a body made to harm", () => {
     expect(refused.detail?.length ?? 1).toBeLessThanOrEqual(17);
     expect(performance.now() - begun).toBeLessThan(20_000);
     await wholesome();
+  });
+
+  it.runIf(canMeasureTurns)("of items as many as may be is never long at a time", async () => {
+    const body = `{"input":[${'{"role":"user","content":"x"},'.repeat(131_071)}{"role":"user","content":"x"}]}`;
+    const headers = { authorization: `Bearer ${served.engine.apiKey}`, "content-type": "application/json" };
+    const turn = await longestTurn(async () => {
+      const answer = await served.engine.fetch("http://anneal/v1/responses", { method: "POST", headers, body });
+      expect(answer.status).toBe(422);
+      await answer.text();
+    });
+    expect(turn).toBeLessThan(400);
   });
 
   it("of items as many as may be is read in turns", async () => {

@@ -2,6 +2,7 @@
 
 import { randomBytes } from "node:crypto";
 import { NotFoundError, ValidationError } from "../../errors.js";
+import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
 import type { ResponseRequest } from "../../schemas/responses.js";
 import type { ResponseItem } from "../../types/responses.js";
 import { decodeThoughts } from "./thoughts.js";
@@ -24,20 +25,27 @@ const KNOWN_ID = /^[\w-]{1,128}$/;
  * The items of `input`. `find` gives what an item_reference stands for.
  * @throws ValidationError naming the item and its field; NotFoundError for a reference to nothing.
  */
-export function inputItems(input: ResponseRequest["input"], find: (id: string) => ResponseItem | null): PlacedItem[] {
+export async function inputItems(
+  input: ResponseRequest["input"],
+  find: (id: string) => ResponseItem | null,
+): Promise<PlacedItem[]> {
   if (input == null) return [];
   if (typeof input === "string") {
     return [{ item: userMessage(newId("msg"), input), place: "input" }];
   }
-  return input.map((given, index) => {
+  const items: PlacedItem[] = [];
+  for (const [index, given] of input.entries()) {
     const place = `input.${index}`;
-    if (given.type === "item_reference") {
-      const item = given.id == null ? null : find(given.id);
-      if (item !== null) return { item, place };
-      throw new NotFoundError(`there is no item "${given.id}"`, { code: "item_not_found", param: `${place}.id` });
-    }
-    return { item: itemOf(given, place), place };
-  });
+    items.push({ item: given.type === "item_reference" ? referred(given.id, place) : itemOf(given, place), place });
+    while (index % 64 === 63 && shouldYield()) await yieldToEventLoop();
+  }
+  return items;
+
+  function referred(id: string | null | undefined, place: string): ResponseItem {
+    const item = id == null ? null : find(id);
+    if (item !== null) return item;
+    throw new NotFoundError(`there is no item "${id}"`, { code: "item_not_found", param: `${place}.id` });
+  }
 }
 
 function userMessage(id: string, text: string): ResponseItem {

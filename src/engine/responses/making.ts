@@ -51,7 +51,7 @@ export class Making {
     const { caller } = call;
     const before =
       request.previous_response_id === undefined ? [] : await itemsUpTo(store, caller, request.previous_response_id);
-    const own = inputItems(request.input, (id) => keptItem(store, caller, id));
+    const own = await inputItems(request.input, (id) => keptItem(store, caller, id));
     const whole = conversationOf(request.instructions, [...before, ...own]);
     if (whole.messages.length === 0)
       throw ValidationError.at("input", "is required: there is nothing to answer", "missing");

@@ -237,8 +237,9 @@ export class ResponseWriter {
     return { item_id: item.id, output_index: this.response.output.length - 1 };
   }
 
+  /** What was asked does not change any more, however large it is. */
   private snapshot(): ModelResponse {
-    return structuredClone(this.response);
+    return { ...this.response, output: structuredClone(this.response.output) };
   }
 
   private tell(event: NewEvent): void {
