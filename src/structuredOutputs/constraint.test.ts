@@ -156,3 +156,12 @@ test("a constraint is the same after it was text", async () => {
     await constraintText({ ...constraint, schema: { const: [new SpelledNumber("1.50")] } }),
   );
 });
+
+test("what JSON would leave out of a constraint is refused", async () => {
+  for (const value of [() => 1, Symbol("x"), Number.NaN, Number.POSITIVE_INFINITY]) {
+    const constraint: Constraint = { kind: "json_schema", schema: { enum: [1, value] }, format };
+    await expect(constraintText(constraint)).rejects.toThrow(
+      new GrammarError("must be plain JSON, not nested too deep"),
+    );
+  }
+});

@@ -8,6 +8,9 @@ import type { Constraint } from "./constraint.js";
 /** What JSON cannot say is said by objects of one field; objects with such a field are said by their entries. */
 function encoded(value: unknown): unknown {
   if (typeof value === "bigint") return { bigint: String(value) };
+  const isNoJson =
+    typeof value === "function" || typeof value === "symbol" || (typeof value === "number" && !Number.isFinite(value));
+  if (isNoJson) throw new TypeError("JSON would leave it out, or say null");
   if (value instanceof SpelledNumber) return { number: value.spelling };
   const isMistakable =
     typeof value === "object" && value !== null && ("bigint" in value || "number" in value || "entries" in value);
