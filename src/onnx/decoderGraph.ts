@@ -21,6 +21,9 @@ export interface DecoderWeights {
 
 type Float = "float32" | "float16";
 
+/** Products with codes take activations in 8 bits as well: other kernels unpack whole matrices for every token. */
+const INT8_PRODUCTS = 4;
+
 /** What no score reaches, and what is still a number: a row that sees nothing must not become NaN. */
 const HIDDEN_SCORE: Record<Float, number> = { float32: -3.4e38, float16: -65504 };
 
@@ -300,7 +303,7 @@ class Decoder {
     if (bits === null) return g.op("Gemm", [x, this.weight(matrix, this.type), ...bias], { transB: 1 });
     const { codes, scales } = this.coded(matrix, bits);
     const [N, K] = this.weights.shape(matrix) as [number, number];
-    const attributes = { N, K, bits, block_size: BLOCK_VALUES };
+    const attributes = { N, K, bits, block_size: BLOCK_VALUES, accuracy_level: INT8_PRODUCTS };
     const product = g.op("MatMulNBits", [x, codes, scales], attributes, { domain: MICROSOFT });
     return hasBias ? g.op("Add", [product, bias[0]!]) : product;
   }
