@@ -50,7 +50,13 @@ const AVX2 = ["-mavx2", "-mfma"];
 const AVX512 = ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma"];
 /** Flags of the files that belong to one architecture. */
 const INSTRUCTION_SETS = {
-  x64: { "isa_avx2.cpp": AVX2, "isa_avx512.cpp": AVX512, "isa_avx512bf16.cpp": [...AVX512, "-mavx512bf16"] },
+  x64: {
+    "isa_avx2.cpp": AVX2,
+    "isa_avxvnni.cpp": [...AVX2, "-mavxvnni"],
+    "isa_avx512.cpp": AVX512,
+    "isa_avx512vnni.cpp": [...AVX512, "-mavx512vnni"],
+    "isa_avx512bf16.cpp": [...AVX512, "-mavx512vnni", "-mavx512bf16"],
+  },
   arm64: { "isa_neon.cpp": [] },
 };
 

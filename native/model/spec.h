@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
-namespace anneal::model {
+#include "tensor_format.h"
 
-// How the numbers of a tensor are stored and computed with.
-enum class TensorFormat : uint8_t { f32, bf16 };
+namespace anneal::model {
 
 enum class RopeType : uint8_t { none, standard, linear, llama3, yarn, longrope };
 
@@ -79,7 +79,12 @@ struct ModelSpec {
   double embedding_scale = 1, logit_scale = 1;
   bool embedding_rounds = false;            // the scale and scaled embeddings are rounded to the format
   double logit_soft_cap = 0;                // 0: none
-  TensorFormat format = TensorFormat::f32;  // of weights, activations and pages
+  TensorFormat format = TensorFormat::f32;  // of activations, pages, and the weights that are not named below
+  std::unordered_map<std::string, TensorFormat> quantized;  // matrices by name
+  TensorFormat format_of(const std::string& tensor) const {
+    const auto found = quantized.find(tensor);
+    return found == quantized.end() ? format : found->second;
+  }
 };
 
 // What a spec asks for and a device does not have, or what no model can be.

@@ -12,7 +12,7 @@ import { emulatorEnvironment, emulatorOf, platformOf, TARGET } from "./target.js
  */
 const native = join(import.meta.dirname, "../../native");
 /** The rooms that devices are made of. */
-const DEVICES = ["backends", "executor", "model", "sampling"];
+const DEVICES = ["backends", "executor", "model", "quantization", "sampling"];
 const objectsFolder = join(native, "build", TARGET ?? "Release", "objects");
 const kernelTests = readdirSync(join(native, "backends/cpu/kernels"))
   .filter((name) => name.endsWith(".cpp") && /_(test|bench)\./.test(name))
@@ -107,7 +107,7 @@ describe.skipIf(process.platform === "win32")("programs of the compute core", { 
   });
 
   test("every kernel is right, with the same bits on every instruction set", () => {
-    expect(run("kernels_test", kernelTests, ["backends/cpu/kernels", "executor"])).toMatch(/[1-9]\d* checks, 0 failed/);
+    expect(run("kernels_test", kernelTests, ["backends/cpu/kernels", "executor", "quantization"])).toMatch(/[1-9]\d* checks, 0 failed/);
   });
 
   test("the decoder gives PyTorch's numbers, and one set of bits in every pass", () => {
@@ -120,7 +120,7 @@ describe.skipIf(process.platform === "win32")("programs of the compute core", { 
 
   // A weak symbol could be replaced at link time by a copy compiled for another instruction set.
   test("kernel objects hold no weak symbols", () => {
-    for (const set of ["portable", "neon", "avx2", "avx512", "avx512bf16"]) {
+    for (const set of ["portable", "neon", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16"]) {
       const object = join(objectsFolder, `backends/cpu/kernels/isa_${set}.o`);
       if (!existsSync(object)) continue;
       const symbols = execFileSync("nm", ["-C", object], { encoding: "utf8" });

@@ -13,11 +13,14 @@ const Kernels* kernels_neon(DType);
 const Kernels* kernels_avx2(DType);
 const Kernels* kernels_avx512(DType);
 const Kernels* kernels_avx512bf16(DType);
+// Of products with quantised weights, kQuantizedFormats of them.
+const QuantizedKernels* quantized_avxvnni(DType);
+const QuantizedKernels* quantized_avx512vnni(DType);
 
 namespace {
 
 struct Processor {
-  bool avx2 = false, avx512 = false, avx512bf16 = false;
+  bool avx2 = false, avxvnni = false, avx512 = false, avx512vnni = false, avx512bf16 = false;
 };
 
 #if defined(__x86_64__)
@@ -38,8 +41,24 @@ Processor ask_processor() {
   has.avx2 = b & bit_AVX2;
   has.avx512 = has.avx2 && (saved & 0xe0) == 0xe0 && (b & bit_AVX512F) && (b & bit_AVX512BW) && (b & bit_AVX512DQ) &&
                (b & bit_AVX512VL);
-  has.avx512bf16 = has.avx512 && leaves >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & bit_AVX512BF16);
+  has.avx512vnni = has.avx512 && (c & bit_AVX512VNNI);
+  if (leaves < 1 || !__get_cpuid_count(7, 1, &a, &b, &c, &d)) return has;
+  has.avxvnni = has.avx2 && (a & (1u << 4));
+  has.avx512bf16 = has.avx512vnni && (a & bit_AVX512BF16);
   return has;
+}
+
+// A set's kernels with other products of quantised weights.
+Kernels with_quantized(Isa isa, const Kernels& set, const QuantizedKernels* quantized) {
+  Kernels k = set;
+  k.isa = isa;
+  for (int i = 0; i < kQuantizedFormats; i++) k.quantized[i] = quantized[i];
+  return k;
+}
+template <Isa isa, auto set, auto quantized> const Kernels* with_vnni(DType type) {
+  static const Kernels f32 = with_quantized(isa, *set(DType::f32), quantized(DType::f32)),
+                       bf = with_quantized(isa, *set(DType::bf16), quantized(DType::bf16));
+  return type == DType::f32 ? &f32 : &bf;
 }
 #endif
 
@@ -49,6 +68,10 @@ const Kernels* kernels(Isa isa, DType type) {
 #if defined(__x86_64__)
   static const Processor has = ask_processor();
   if (isa == Isa::avx2) return has.avx2 ? kernels_avx2(type) : nullptr;
+  if (isa == Isa::avxvnni)
+    return has.avxvnni ? with_vnni<Isa::avxvnni, kernels_avx2, quantized_avxvnni>(type) : nullptr;
+  if (isa == Isa::avx512vnni)
+    return has.avx512vnni ? with_vnni<Isa::avx512vnni, kernels_avx512, quantized_avx512vnni>(type) : nullptr;
   if (isa == Isa::avx512) return has.avx512 ? kernels_avx512(type) : nullptr;
   if (isa == Isa::avx512bf16) return has.avx512bf16 ? kernels_avx512bf16(type) : nullptr;
 #elif defined(__aarch64__)
@@ -68,7 +91,9 @@ const char* isa_name(Isa isa) {
   switch (isa) {
     case Isa::neon: return "neon";
     case Isa::avx2: return "avx2";
+    case Isa::avxvnni: return "avxvnni";
     case Isa::avx512: return "avx512";
+    case Isa::avx512vnni: return "avx512vnni";
     case Isa::avx512bf16: return "avx512bf16";
     default: return "portable";
   }

@@ -1,11 +1,11 @@
-// Kernels for x86 with AVX-512 and its BF16 products; compiled with -mavx512f -mavx512bw -mavx512dq -mavx512vl
-// -mavx512bf16 -mfma.
+// Kernels for x86 with AVX-512, its BF16 and its byte products; compiled with -mavx512f -mavx512bw -mavx512dq
+// -mavx512vl -mavx512vnni -mavx512bf16 -mfma.
 #if defined(__x86_64__)
 #include "table.h"
 
 #if !(defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) && \
-      defined(__AVX512BF16__))
-#error "compile this file with -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16 -mfma"
+      defined(__AVX512VNNI__) && defined(__AVX512BF16__))
+#error "compile this file with -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512bf16 -mfma"
 #endif
 
 namespace anneal::cpu {

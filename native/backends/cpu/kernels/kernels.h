@@ -14,14 +14,17 @@
 #include <cstdint>
 
 #include "../../../executor/float_mode.h"
+#include "../../../model/tensor_format.h"
 #include "../../page.h"
 
 namespace anneal::cpu {
 
 enum class DType : uint8_t { f32, bf16 };
-enum class Isa : uint8_t { portable, neon, avx2, avx512, avx512bf16 };
+// With vnni, byte products of quantised weights have instructions of their own; all else is as in the set before.
+enum class Isa : uint8_t { portable, neon, avx2, avxvnni, avx512, avx512vnni, avx512bf16 };
 // Of every architecture; of those that a machine runs, the later is the faster.
-constexpr Isa kIsas[] = {Isa::portable, Isa::neon, Isa::avx2, Isa::avx512, Isa::avx512bf16};
+constexpr Isa kIsas[] = {Isa::portable, Isa::neon,       Isa::avx2,      Isa::avxvnni,
+                         Isa::avx512,   Isa::avx512vnni, Isa::avx512bf16};
 
 constexpr int kLanes = 16;        // columns of a panel, lanes of a row reduction
 using backends::kPage;            // token positions of a KV page = keys of an attention block
@@ -123,6 +126,29 @@ struct Probabilities {
   float shift, divisor, least, floor;
 };
 
+// 32 activations of a row, as quantised weights are multiplied with them.
+struct ActivationGroup {
+  int8_t codes[32];  // nearest to x / scale, at most 127
+  float scale;       // absolute maximum / 127
+  float sum;         // of all codes, times scale
+  int32_t sums[2];   // of the first 16 codes, of the last 16
+};
+
+// Of one format of quantised weights, see quantized_layout.h; k is a multiple of the format's block.
+struct QuantizedKernels {
+  // As gemm, with codes of the activations: a has lda groups to a row.
+  void (*product)(const ActivationGroup* a, int64_t lda, int m, const void* panels, int k, int npanels, float* c,
+                  int64_t ldc, bool accumulate);
+  // gemm over the dequantised weights, rounded to T.
+  void (*dequantized_product)(const void* a, int64_t lda, int m, const void* panels, int k, int npanels, float* c,
+                              int64_t ldc, bool accumulate);
+  // As transpose_panels: panels of T.
+  void (*transpose_panels)(const void* panels, int k, int col0, int cols, int n0, int rows, void* out);
+  void (*embed)(const void* panels, int k, int id, float* out);
+};
+constexpr int kQuantizedFormats = 8;
+constexpr int quantized_index(model::TensorFormat format) { return int(format) - int(model::TensorFormat::q8_0); }
+
 constexpr int kLimits = 4;  // thresholds that sums_below tries at once
 
 // y = f(gate) * up. Backward: dgate and dup are overwritten.
@@ -157,6 +183,9 @@ struct Kernels {
   void (*round_rows)(const float* src, int64_t lds, int rows, int cols, float scale, void* dst, int64_t ldd);
   void (*widen_rows)(const void* src, int64_t lds, int rows, int cols, float* dst, int64_t ldd);
   void (*embed)(const void* panels, int n, int k, int id, float* out);  // row id of W as float32
+  // Groups [rows][ld] of T [rows][lds]; k is a multiple of 32.
+  void (*quantize_rows)(const void* src, int64_t lds, int rows, int k, ActivationGroup* groups, int64_t ld);
+  QuantizedKernels quantized[kQuantizedFormats];
   void (*bias_add)(float* c, int64_t ldc, int rows, int n, const float* bias);
   void (*add)(float* y, const float* x, int64_t n);                                // y += x
   void (*add_scaled)(float* y, const float* x, float s, int64_t n);                // y += s * x, one fma each

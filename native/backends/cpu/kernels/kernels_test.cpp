@@ -6,6 +6,7 @@
 namespace anneal::cpu::test {
 
 void test_products();
+void test_quantized();
 void test_rows();
 void test_attention();
 void test_delta_rule();
@@ -23,6 +24,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   test::test_products();
+  test::test_quantized();
   test::test_rows();
   test::test_attention();
   test::test_delta_rule();

@@ -23,6 +23,16 @@ template <class Lanes = Full> ANNEAL_INLINE void store(bf16* p, F32x16 x, Lanes 
 
 ANNEAL_INLINE F32x16 negate(F32x16 x) { return as_float(as_int(x) ^ all_int(int(0x80000000u))); }
 
+#ifndef __AVX512F__
+// 16 float16. A small one has no exponent of float32 to be moved to: flushing it to zero would lose it.
+ANNEAL_INLINE F32x16 load_halves(const uint16_t* p) {
+  const I32x16 bits = load_words((const bf16*)p), rest = bits & all_int(0x7fff), sign = bits & all_int(0x8000);
+  const F32x16 number = to_float(rest), small = number * all(0x1p-24f);
+  const F32x16 normal = as_float(shift_left<13>(rest) + all_int(112 << 23));
+  return as_float(as_int(select(less(number, all(1024)), small, normal)) | shift_left<16>(sign));
+}
+#endif
+
 // Lanes that a partial step leaves out become `other` before a maximum.
 ANNEAL_INLINE F32x16 keep(F32x16 x, Full, float) { return x; }
 ANNEAL_INLINE F32x16 keep(F32x16 x, Part n, float other) { return select(first(n.n), x, all(other)); }

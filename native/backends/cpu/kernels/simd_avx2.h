@@ -119,6 +119,50 @@ template <int n> ANNEAL_INLINE I32x16 shift_right(I32x16 a) {
   return {_mm256_srli_epi32(a.lo, n), _mm256_srli_epi32(a.hi, n)};
 }
 
+ANNEAL_INLINE F32x16 to_float(I32x16 a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
+// 16 bytes, zero-extended to 32 bits; and the low bytes of the lanes.
+ANNEAL_INLINE I32x16 load_bytes(const void* p) {
+  const __m128i bytes = _mm_loadu_si128((const __m128i*)p);
+  return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
+}
+ANNEAL_INLINE __m128i low_bytes(__m256i x) {
+  const __m256i first = _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 4, 8, 12, -1,
+                                         -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
+  const __m256i bytes = _mm256_shuffle_epi8(x, first);
+  return _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
+}
+ANNEAL_INLINE void store_bytes(void* p, I32x16 x) {
+  _mm_storeu_si128((__m128i*)p, _mm_unpacklo_epi64(low_bytes(x.lo), low_bytes(x.hi)));
+}
+
+// sum + the four products of unsigned bytes (codes) with signed bytes (x, at least -127) in every lane. dot_codes:
+// codes below 128. dot_bytes: leaves it to the caller to subtract kByteOffset times the sum of x for codes that mean
+// code - 128.
+#ifdef __AVXVNNI__
+constexpr int kByteOffset = 128;
+ANNEAL_INLINE I32x16 dot_codes(I32x16 sum, I32x16 codes, I32x16 x) {
+  return {_mm256_dpbusd_avx_epi32(sum.lo, codes.lo, x.lo), _mm256_dpbusd_avx_epi32(sum.hi, codes.hi, x.hi)};
+}
+ANNEAL_INLINE I32x16 dot_bytes(I32x16 sum, I32x16 codes, I32x16 x) { return dot_codes(sum, codes, x); }
+constexpr int code_chains(int tiles) { return tiles >= 2 ? 1 : 2; }
+#else
+constexpr int kByteOffset = 0;
+ANNEAL_INLINE __m256i dot8(__m256i sum, __m256i codes, __m256i x) {
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(codes, x), _mm256_set1_epi16(1)));
+}
+ANNEAL_INLINE I32x16 dot_codes(I32x16 sum, I32x16 codes, I32x16 x) {
+  return {dot8(sum.lo, codes.lo, x.lo), dot8(sum.hi, codes.hi, x.hi)};
+}
+ANNEAL_INLINE __m256i signed_dot8(__m256i sum, __m256i codes, __m256i x) {
+  const __m256i signed_codes = _mm256_xor_si256(codes, _mm256_set1_epi8(char(0x80)));
+  return dot8(sum, _mm256_abs_epi8(signed_codes), _mm256_sign_epi8(x, signed_codes));
+}
+ANNEAL_INLINE I32x16 dot_bytes(I32x16 sum, I32x16 codes, I32x16 x) {
+  return {signed_dot8(sum.lo, codes.lo, x.lo), signed_dot8(sum.hi, codes.hi, x.hi)};
+}
+constexpr int code_chains(int) { return 1; }
+#endif
+
 ANNEAL_INLINE __m256i round_words8(__m256 x) {
   __m256i u = _mm256_castps_si256(x);
   __m256i upper = _mm256_srli_epi32(u, 16);
@@ -245,6 +289,7 @@ constexpr int kWidenedTileRows[5] = {0, 5, 2, 2, 1};
 constexpr int kFewRows = 2;
 constexpr int kFewRowsPanels = 3;
 constexpr int kBestPanels = 1;
+constexpr int kCodeRows = 2, kCodePanels = 1;  // of products with quantised weights
 
 }  // namespace
 }  // namespace anneal::cpu

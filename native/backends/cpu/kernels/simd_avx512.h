@@ -68,6 +68,38 @@ ANNEAL_INLINE I32x16 operator^(I32x16 a, I32x16 b) { return {_mm512_xor_si512(a.
 template <int n> ANNEAL_INLINE I32x16 shift_left(I32x16 a) { return {_mm512_slli_epi32(a.v, n)}; }
 template <int n> ANNEAL_INLINE I32x16 shift_right(I32x16 a) { return {_mm512_srli_epi32(a.v, n)}; }
 
+ANNEAL_INLINE F32x16 to_float(I32x16 a) { return {_mm512_cvtepi32_ps(a.v)}; }
+// 16 bytes, zero-extended to 32 bits; and the low bytes of the lanes.
+ANNEAL_INLINE I32x16 load_bytes(const void* p) { return {_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p))}; }
+ANNEAL_INLINE void store_bytes(void* p, I32x16 x) { _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8(x.v)); }
+// 16 float16.
+ANNEAL_INLINE F32x16 load_halves(const uint16_t* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p))}; }
+
+// sum + the four products of unsigned bytes (codes) with signed bytes (x, at least -127) in every lane. dot_codes:
+// codes below 128. dot_bytes: leaves it to the caller to subtract kByteOffset times the sum of x for codes that mean
+// code - 128.
+#ifdef __AVX512VNNI__
+constexpr int kByteOffset = 128;
+ANNEAL_INLINE I32x16 dot_codes(I32x16 sum, I32x16 codes, I32x16 x) {
+  return {_mm512_dpbusd_epi32(sum.v, codes.v, x.v)};
+}
+ANNEAL_INLINE I32x16 dot_bytes(I32x16 sum, I32x16 codes, I32x16 x) { return dot_codes(sum, codes, x); }
+constexpr int code_chains(int tiles) { return tiles >= 8 ? 1 : tiles >= 3 ? 2 : 4; }
+#else
+constexpr int kByteOffset = 0;
+ANNEAL_INLINE I32x16 dot_codes(I32x16 sum, I32x16 codes, I32x16 x) {
+  const __m512i pairs = _mm512_maddubs_epi16(codes.v, x.v);
+  return {_mm512_add_epi32(sum.v, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)))};
+}
+ANNEAL_INLINE I32x16 dot_bytes(I32x16 sum, I32x16 codes, I32x16 x) {
+  const __m512i signed_codes = _mm512_xor_si512(codes.v, _mm512_set1_epi8(char(0x80)));
+  const __mmask64 negative = _mm512_movepi8_mask(signed_codes);
+  const __m512i turned = _mm512_mask_sub_epi8(x.v, negative, _mm512_setzero_si512(), x.v);
+  return dot_codes(sum, {_mm512_abs_epi8(signed_codes)}, {turned});
+}
+constexpr int code_chains(int) { return 1; }
+#endif
+
 // bfloat16 of each lane in its low 16 bits (see narrow()).
 ANNEAL_INLINE I32x16 round_words(F32x16 x) {
 #ifdef __AVX512BF16__
@@ -191,6 +223,7 @@ constexpr int kWidenedTileRows[5] = {0, 12, 12, 8, 5};
 constexpr int kFewRows = 4;
 constexpr int kFewRowsPanels = 6;
 constexpr int kBestPanels = 3;
+constexpr int kCodeRows = 4, kCodePanels = 3;  // of products with quantised weights
 
 }  // namespace
 }  // namespace anneal::cpu

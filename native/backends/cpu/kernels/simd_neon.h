@@ -154,6 +154,40 @@ template <int n> ANNEAL_INLINE I32x16 shift_right(I32x16 a) {
   return quarters<I32x16>([&](int i) { return vshrq_n_u32(a.v[i], n); });
 }
 
+ANNEAL_INLINE F32x16 to_float(I32x16 a) {
+  return quarters<F32x16>([&](int i) { return vcvtq_f32_s32(vreinterpretq_s32_u32(a.v[i])); });
+}
+// 16 bytes, zero-extended to 32 bits; and the low bytes of the lanes.
+ANNEAL_INLINE I32x16 load_bytes(const void* p) {
+  const uint8x16_t bytes = vld1q_u8((const uint8_t*)p);
+  const uint16x8_t low = vmovl_u8(vget_low_u8(bytes)), high = vmovl_u8(vget_high_u8(bytes));
+  return {{vmovl_u16(vget_low_u16(low)), vmovl_u16(vget_high_u16(low)), vmovl_u16(vget_low_u16(high)),
+           vmovl_u16(vget_high_u16(high))}};
+}
+ANNEAL_INLINE void store_bytes(void* p, I32x16 x) {
+  const uint16x8_t low = vcombine_u16(vmovn_u32(x.v[0]), vmovn_u32(x.v[1])),
+                   high = vcombine_u16(vmovn_u32(x.v[2]), vmovn_u32(x.v[3]));
+  vst1q_u8((uint8_t*)p, vcombine_u8(vmovn_u16(low), vmovn_u16(high)));
+}
+
+// sum + the four products of unsigned bytes (codes) with signed bytes (x, at least -127) in every lane. dot_codes:
+// codes below 128. dot_bytes: leaves it to the caller to subtract kByteOffset times the sum of x for codes that mean
+// code - 128.
+constexpr int kByteOffset = 0;
+ANNEAL_INLINE uint32x4_t dot4(uint32x4_t sum, int8x16_t codes, int8x16_t x) {
+  const int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(codes), vget_low_s8(x))),
+                  high = vpaddlq_s16(vmull_s8(vget_high_s8(codes), vget_high_s8(x)));
+  return vaddq_u32(sum, vreinterpretq_u32_s32(vpaddq_s32(low, high)));
+}
+ANNEAL_INLINE I32x16 dot_codes(I32x16 sum, I32x16 codes, I32x16 x) {
+  return quarters<I32x16>(
+      [&](int i) { return dot4(sum.v[i], vreinterpretq_s8_u32(codes.v[i]), vreinterpretq_s8_u32(x.v[i])); });
+}
+ANNEAL_INLINE I32x16 dot_bytes(I32x16 sum, I32x16 codes, I32x16 x) {
+  return dot_codes(sum, codes ^ all_int(int(0x80808080u)), x);
+}
+constexpr int code_chains(int) { return 1; }
+
 // bfloat16 of each lane in its low 16 bits (see narrow()).
 ANNEAL_INLINE I32x16 round_words(F32x16 x) {
   return quarters<I32x16>([&](int i) {
@@ -234,9 +268,7 @@ ANNEAL_INLINE void transpose_pairs(I32x16* v) {
   // the groups.
   const uint8_t order[16] = {0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15};
   const uint8x16_t swap = vld1q_u8(order);
-  const auto swapped = [&](uint32x4_t x) {
-    return vreinterpretq_u32_u8(vqtbl1q_u8(vreinterpretq_u8_u32(x), swap));
-  };
+  const auto swapped = [&](uint32x4_t x) { return vreinterpretq_u32_u8(vqtbl1q_u8(vreinterpretq_u8_u32(x), swap)); };
   I32x16 t[8];
 #pragma GCC unroll 4
   for (int i = 0; i < 4; i++)
@@ -257,6 +289,7 @@ constexpr int kWidenedTileRows[5] = {0, 5, 2, 2, 1};
 constexpr int kFewRows = 2;
 constexpr int kFewRowsPanels = 3;
 constexpr int kBestPanels = 1;
+constexpr int kCodeRows = 2, kCodePanels = 1;  // of products with quantised weights
 
 }  // namespace
 }  // namespace anneal::cpu

@@ -146,6 +146,32 @@ ANNEAL_INLINE I32x16 operator^(I32x16 a, I32x16 b) { return {a.v ^ b.v}; }
 template <int n> ANNEAL_INLINE I32x16 shift_left(I32x16 a) { return {a.v << n}; }
 template <int n> ANNEAL_INLINE I32x16 shift_right(I32x16 a) { return {a.v >> n}; }
 
+ANNEAL_INLINE F32x16 to_float(I32x16 a) { return {__builtin_convertvector((IntLanes)a.v, FloatLanes)}; }
+// 16 bytes, zero-extended to 32 bits; and the low bytes of the lanes.
+ANNEAL_INLINE I32x16 load_bytes(const void* p) {
+  I32x16 r;
+  for (int i = 0; i < kLanes; i++) r.v[i] = ((const uint8_t*)p)[i];
+  return r;
+}
+ANNEAL_INLINE void store_bytes(void* p, I32x16 x) {
+  for (int i = 0; i < kLanes; i++) ((uint8_t*)p)[i] = uint8_t(x.v[i]);
+}
+
+// sum + the four products of unsigned bytes (codes) with signed bytes (x, at least -127) in every lane. dot_codes:
+// codes below 128. dot_bytes: leaves it to the caller to subtract kByteOffset times the sum of x for codes that mean
+// code - 128.
+constexpr int kByteOffset = 128;
+ANNEAL_INLINE I32x16 dot_codes(I32x16 sum, I32x16 codes, I32x16 x) {
+  // Byte by byte, moved to the top of its lane and from there down with its sign.
+  for (int byte = 0; byte < 4; byte++) {
+    const IntLanes code = (IntLanes)((codes.v >> (8 * byte)) & 0xff), value = (IntLanes)(x.v << (24 - 8 * byte)) >> 24;
+    sum.v += (UintLanes)(code * value);
+  }
+  return sum;
+}
+ANNEAL_INLINE I32x16 dot_bytes(I32x16 sum, I32x16 codes, I32x16 x) { return dot_codes(sum, codes, x); }
+constexpr int code_chains(int) { return 1; }
+
 // bfloat16 of each lane in its low 16 bits (see narrow()).
 ANNEAL_INLINE I32x16 round_words(F32x16 x) {
   UintLanes u = (UintLanes)x.v, upper = u >> 16;
@@ -220,6 +246,7 @@ constexpr int kWidenedTileRows[5] = {0, 2, 1, 1, 1};
 constexpr int kFewRows = 1;
 constexpr int kFewRowsPanels = 1;
 constexpr int kBestPanels = 1;
+constexpr int kCodeRows = 2, kCodePanels = 1;  // of products with quantised weights
 
 }  // namespace
 }  // namespace anneal::cpu

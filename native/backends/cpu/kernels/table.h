@@ -5,6 +5,7 @@
 #include "delta_rule.h"
 #include "gated.h"
 #include "kv_page.h"
+#include "quantized.h"
 #include "rope.h"
 #include "sampling.h"
 #include "sums.h"
@@ -27,6 +28,8 @@ template <class T> constexpr Kernels table(Isa isa) {
   k.round_rows = round_rows<T>;
   k.widen_rows = widen_rows<T>;
   k.embed = embed<T>;
+  k.quantize_rows = quantize_rows<T>;
+  add_quantized<T>(k.quantized);
   k.bias_add = bias_add;
   k.add = add;
   k.add_scaled = add_scaled;

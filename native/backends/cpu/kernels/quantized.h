@@ -1,0 +1,372 @@
+// Products with quantised weights. Activations are rounded to 8-bit codes, by the absolute maximum of every 32 k of a
+// row. Then, for each group of k that shares a scale of weights (32, or 16 in q6_k), ascending:
+//
+//   c = fma(float(sum of products of codes), x_scale * w_scale, c)
+//   c = fma(float(sum of activation codes) * x_scale, w_minimum, c)      where the format has minima
+//
+// The sums are exact integers below 2^24, so every instruction set, row count and split gives the same bits.
+#pragma once
+#include "gemm.h"
+#include "quantized_layout.h"
+
+namespace anneal::cpu {
+namespace {
+
+constexpr int kUnpackGroups = 8;        // groups of 32 k that are unpacked at a time: a block of the K formats
+constexpr int kUnpackAhead = 2048;      // bytes
+constexpr int kQuads = kGroup / 4;      // of a group
+constexpr int kQuadBytes = 4 * kLanes;  // of 16 outputs
+
+ANNEAL_INLINE I32x16 quad_mask(int byte) { return all_int(byte * 0x01010101); }
+
+// Codes of groups as bytes, scales and minima as float32. Codes of 8 bits stay where they are.
+struct UnpackedPanel {
+  const uint8_t* codes;
+  alignas(64) uint8_t code_bytes[kUnpackGroups * kQuads * kQuadBytes];
+  alignas(64) float scales[2 * kUnpackGroups * kLanes];
+  alignas(64) float minima[kUnpackGroups * kLanes];
+};
+
+template <TensorFormat F> ANNEAL_INLINE constexpr int group_scales() { return F == TensorFormat::q6_k ? 2 : 1; }
+
+ANNEAL_INLINE void unpack_codes4(const uint8_t* from, uint8_t* to) {
+#pragma GCC unroll 4
+  for (int v = 0; v < 4; v++) {
+    const I32x16 both = load_int(from + v * kQuadBytes);
+    store_int(to + v * kQuadBytes, both & quad_mask(0x0f));
+    store_int(to + (v + 4) * kQuadBytes, shift_right<4>(both) & quad_mask(0x0f));
+  }
+}
+template <int n> ANNEAL_INLINE I32x16 shift_by(I32x16 x) {
+  if constexpr (n > 0)
+    return shift_left<n>(x);
+  else if constexpr (n < 0)
+    return shift_right<-n>(x);
+  else
+    return x;
+}
+template <int v = 0> ANNEAL_INLINE void unpack_codes5(const uint8_t* from, I32x16 fifth, uint8_t* to) {
+  if constexpr (v < 4) {
+    const I32x16 both = load_int(from + v * kQuadBytes);
+    store_int(to + v * kQuadBytes, (both & quad_mask(0x0f)) | (shift_by<4 - v>(fifth) & quad_mask(0x10)));
+    store_int(to + (v + 4) * kQuadBytes,
+              (shift_right<4>(both) & quad_mask(0x0f)) | (shift_by<-v>(fifth) & quad_mask(0x10)));
+    unpack_codes5<v + 1>(from, fifth, to);
+  }
+}
+template <int v = 0> ANNEAL_INLINE void unpack_codes6(const uint8_t* from, I32x16 low, I32x16 high, uint8_t* to) {
+  if constexpr (v < 4) {
+    const I32x16 both = load_int(from + v * kQuadBytes);
+    store_int(to + v * kQuadBytes, (both & quad_mask(0x0f)) | (shift_by<4 - 2 * v>(low) & quad_mask(0x30)));
+    store_int(to + (v + 4) * kQuadBytes,
+              (shift_right<4>(both) & quad_mask(0x0f)) | (shift_by<4 - 2 * v>(high) & quad_mask(0x30)));
+    unpack_codes6<v + 1>(from, low, high, to);
+  }
+}
+
+ANNEAL_INLINE F32x16 half_floats(const uint8_t* p) { return load_halves((const uint16_t*)p); }
+
+// Groups first .. first + groups - 1 of a panel.
+template <TensorFormat F>
+ANNEAL_INLINE void unpack_panel(const uint8_t* panel, int k, int first, int groups, UnpackedPanel& to) {
+  constexpr QuantizedLayout l = layout_of(F);
+  const uint8_t* codes = panel + int64_t(first) * l.group_codes;
+  const uint8_t* all_scales = panel + code_bytes(F, k);
+  to.codes = l.bits == 8 ? codes : to.code_bytes;
+  for (int g = 0; g < groups; g++, codes += l.group_codes) {
+#pragma GCC unroll 8
+    for (int at = 0; at < l.group_codes; at += 64) prefetch(codes + at + kUnpackAhead);
+    uint8_t* bytes = to.code_bytes + g * kQuads * kQuadBytes;
+    if constexpr (l.bits == 4) unpack_codes4(codes, bytes);
+    if constexpr (l.bits == 5) unpack_codes5(codes, load_int(codes + 256), bytes);
+    if constexpr (l.bits == 6) unpack_codes6(codes, load_int(codes + 256), load_int(codes + 320), bytes);
+
+    const int group = first + g;
+    const uint8_t* scales = all_scales + int64_t(group) * kGroup / l.block * l.block_scales;
+    float* scale = to.scales + g * group_scales<F>() * kLanes;
+    if constexpr (F == TensorFormat::q4_k || F == TensorFormat::q5_k) {
+      const int i = group % kUnpackGroups;
+      const I32x16 lower = load_bytes(scales + 64 + i * kLanes), pairs = load_bytes(scales + 192 + i / 2 * kLanes),
+                   upper = i % 2 ? shift_right<4>(pairs) : pairs;
+      const I32x16 s = (lower & all_int(15)) | (shift_left<4>(upper) & all_int(0x30)),
+                   m = shift_right<4>(lower) | (shift_left<2>(upper) & all_int(0x30));
+      store(scale, half_floats(scales) * to_float(s));
+      store(to.minima + g * kLanes, negate(half_floats(scales + 32) * to_float(m)));
+    } else if constexpr (F == TensorFormat::q6_k) {
+      const F32x16 d = half_floats(scales);
+#pragma GCC unroll 2
+      for (int h = 0; h < 2; h++) {
+        // Sign-extended from 8 bits.
+        const I32x16 s = load_bytes(scales + 32 + (group % kUnpackGroups * 2 + h) * kLanes);
+        store(scale + h * kLanes, d * to_float((s ^ all_int(0x80)) + all_int(-0x80)));
+      }
+    } else {
+      store(scale, half_floats(scales));
+      if constexpr (l.minimum) store(to.minima + g * kLanes, half_floats(scales + 32));
+    }
+  }
+}
+
+// c[MR][NR * 16] += rows of `a` by the unpacked groups.
+template <TensorFormat F, int MR, int NR>
+void multiply_codes(const ActivationGroup* a, int64_t lda, const UnpackedPanel* w, int groups, float* c, int64_t ldc) {
+  constexpr QuantizedLayout l = layout_of(F);
+  constexpr int parts = group_scales<F>(), quads = kQuads / parts;
+  constexpr bool byte_codes = l.bits == 8;
+  constexpr int zero_point = byte_codes ? kByteOffset : l.zero;
+  // Chains of integer sums that do not wait for each other; how they are added changes nothing.
+  constexpr int chains = code_chains(MR * NR);
+  Tile<MR, NR> tile;
+  tile.begin(c, ldc, true);
+  for (int g = 0; g < groups; g++) {
+#pragma GCC unroll 2
+    for (int part = 0; part < parts; part++) {
+      I32x16 sums[MR][NR][chains];
+#pragma GCC unroll 16
+      for (int i = 0; i < MR; i++) {
+        const int32_t* s = a[i * lda + g].sums;
+        const I32x16 start = zero_point ? all_int(-zero_point * (parts == 2 ? s[part] : s[0] + s[1])) : all_int(0);
+#pragma GCC unroll 8
+        for (int j = 0; j < NR; j++)
+#pragma GCC unroll 4
+          for (int q = 0; q < chains; q++) sums[i][j][q] = q ? all_int(0) : start;
+      }
+#pragma GCC unroll 8
+      for (int q = 0; q < quads; q++) {
+        const int quad = part * quads + q;
+        I32x16 codes[NR];
+#pragma GCC unroll 8
+        for (int j = 0; j < NR; j++) codes[j] = load_int(w[j].codes + (g * kQuads + quad) * kQuadBytes);
+#pragma GCC unroll 16
+        for (int i = 0; i < MR; i++) {
+          int four;
+          __builtin_memcpy(&four, a[i * lda + g].codes + 4 * quad, 4);
+          const I32x16 x = all_int(four);
+#pragma GCC unroll 8
+          for (int j = 0; j < NR; j++) {
+            I32x16& sum = sums[i][j][q % chains];
+            if constexpr (byte_codes)
+              sum = dot_bytes(sum, codes[j], x);
+            else
+              sum = dot_codes(sum, codes[j], x);
+          }
+        }
+      }
+#pragma GCC unroll 8
+      for (int j = 0; j < NR; j++) {
+        const F32x16 scale = load(w[j].scales + (g * parts + part) * kLanes);
+#pragma GCC unroll 16
+        for (int i = 0; i < MR; i++) {
+          I32x16 sum = sums[i][j][0];
+#pragma GCC unroll 4
+          for (int q = 1; q < chains; q++) sum = sum + sums[i][j][q];
+          tile.c[i][j] = fma(to_float(sum), all(a[i * lda + g].scale) * scale, tile.c[i][j]);
+        }
+      }
+    }
+    if constexpr (l.minimum) {
+#pragma GCC unroll 8
+      for (int j = 0; j < NR; j++) {
+        const F32x16 minimum = load(w[j].minima + g * kLanes);
+#pragma GCC unroll 16
+        for (int i = 0; i < MR; i++) tile.c[i][j] = fma(all(a[i * lda + g].sum), minimum, tile.c[i][j]);
+      }
+    }
+  }
+  tile.end(c, ldc);
+}
+
+template <TensorFormat F, int MR, int NR>
+ANNEAL_INLINE void multiply_code_rows(int rows, const ActivationGroup* a, int64_t lda, const UnpackedPanel* w,
+                                      int groups, float* c, int64_t ldc) {
+  if (rows == MR) return multiply_codes<F, MR, NR>(a, lda, w, groups, c, ldc);
+  if constexpr (MR > 1) multiply_code_rows<F, MR - 1, NR>(rows, a, lda, w, groups, c, ldc);
+}
+
+template <TensorFormat F, int NR>
+void multiply_quantized_panels(const ActivationGroup* a, int64_t lda, int m, const uint8_t* panels, int k, float* c,
+                               int64_t ldc) {
+  const int64_t bytes = quantized_panel_bytes(F, k);
+  const int groups = k / kGroup;
+  UnpackedPanel unpacked[NR];
+  for (int g = 0; g < groups; g += kUnpackGroups) {
+    const int count = groups - g < kUnpackGroups ? groups - g : kUnpackGroups;
+    for (int j = 0; j < NR; j++) unpack_panel<F>(panels + j * bytes, k, g, count, unpacked[j]);
+    for (int row = 0; row < m; row += kCodeRows) {
+      const int rows = m - row < kCodeRows ? m - row : kCodeRows;
+      multiply_code_rows<F, kCodeRows, NR>(rows, a + row * lda + g, lda, unpacked, count, c + row * ldc, ldc);
+    }
+  }
+}
+
+template <TensorFormat F>
+void quantized_product(const ActivationGroup* a, int64_t lda, int m, const void* panels_, int k, int npanels, float* c,
+                       int64_t ldc, bool accumulate) {
+  const uint8_t* panels = (const uint8_t*)panels_;
+  const int64_t bytes = quantized_panel_bytes(F, k);
+  if (!accumulate)
+    for (int i = 0; i < m; i++) zero_fill(c + i * ldc, 0, int64_t(npanels) * kLanes);
+  // Few rows wait for memory: one panel after the other is one stream. More rows share what is unpacked.
+  while (npanels > 0) {
+    if (m > 2 && npanels >= kCodePanels) {
+      multiply_quantized_panels<F, kCodePanels>(a, lda, m, panels, k, c, ldc);
+      npanels -= kCodePanels, panels += kCodePanels * bytes, c += kCodePanels * kLanes;
+    } else {
+      multiply_quantized_panels<F, 1>(a, lda, m, panels, k, c, ldc);
+      npanels--, panels += bytes, c += kLanes;
+    }
+  }
+}
+
+// Activations [rows][k] to groups [rows][ld].
+template <class T>
+void quantize_rows(const void* src, int64_t lds, int rows, int k, ActivationGroup* groups, int64_t ld) {
+  const I32x16 magnitude = all_int(0x7fffffff);
+  // Adding this leaves the nearest integer, ties to even, in the low bits.
+  const F32x16 to_nearest = all(12582912.0f);
+  for (int r = 0; r < rows; r++) {
+    const T* from = (const T*)src + r * lds;
+    ActivationGroup* to = groups + r * ld;
+    for (int g = 0; g < k / kGroup; g++, from += kGroup, to++) {
+      const F32x16 x[2] = {load(from), load(from + kLanes)};
+      const float most = max_lanes(max(as_float(as_int(x[0]) & magnitude), as_float(as_int(x[1]) & magnitude)));
+      // 0, or NaN where a value is not finite: then so is the scale, and what comes of it.
+      const float wrong = sum_lanes((x[0] - x[0]) + (x[1] - x[1]));
+      // Below this the reciprocal would overflow.
+      const bool none = !(wrong == 0) || most < 1e-35f;
+      const F32x16 inverse = all(none ? 0.0f : 127.0f / most);
+      F32x16 codes[2];
+      for (int h = 0; h < 2; h++) {
+        const F32x16 shifted = none ? to_nearest : x[h] * inverse + to_nearest;
+        codes[h] = shifted - to_nearest;
+        to->sums[h] = int32_t(sum_lanes(codes[h]));
+        store_bytes(to->codes + h * kLanes, as_int(shifted));
+      }
+      to->scale = !(wrong == 0) ? wrong : none ? 0.0f : most / 127.0f;
+      to->sum = to->scale * float(to->sums[0] + to->sums[1]);
+    }
+  }
+}
+
+// Panels of T, of a stretch of k, from the unpacked groups of a panel: each value is rounded to float32 after the
+// product with its scale and after the minimum is added, then to T.
+template <TensorFormat F, class Body> ANNEAL_INLINE void each_quad(const UnpackedPanel& from, int groups, Body&& body) {
+  constexpr QuantizedLayout l = layout_of(F);
+  constexpr int parts = group_scales<F>();
+  const F32x16 zero_point = all(float(l.zero));
+  for (int g = 0; g < groups; g++)
+    for (int q = 0; q < kQuads; q++) {
+      const F32x16 scale = load(from.scales + (g * parts + (parts == 2 ? q / 4 : 0)) * kLanes);
+      I32x16 codes = load_int(from.codes + (g * kQuads + q) * kQuadBytes);
+      F32x16 values[4];
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; i++, codes = shift_right<8>(codes)) {
+        values[i] = (to_float(codes & all_int(0xff)) - zero_point) * scale;
+        if constexpr (l.minimum) values[i] = values[i] + load(from.minima + g * kLanes);
+      }
+      body(g * kGroup + q * 4, values);
+    }
+}
+ANNEAL_INLINE void store_quad(const F32x16* values, float* to) {
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; i++) store(to + i * kLanes, values[i]);
+}
+ANNEAL_INLINE void store_quad(const F32x16* values, bf16* to) {
+#pragma GCC unroll 2
+  for (int i = 0; i < 4; i += 2)
+    store_int(to + i * kLanes, round_words(values[i]) | shift_left<16>(round_words(values[i + 1])));
+}
+
+template <TensorFormat F, class T>
+ANNEAL_INLINE void dequantize_panel(const uint8_t* panel, int k, int first, int groups, T* out) {
+  UnpackedPanel unpacked;
+  for (int g = 0; g < groups; g += kUnpackGroups) {
+    const int count = groups - g < kUnpackGroups ? groups - g : kUnpackGroups;
+    unpack_panel<F>(panel, k, first + g, count, unpacked);
+    T* to = out + int64_t(g) * kGroup * kLanes;
+    each_quad<F>(unpacked, count, [&](int at, const F32x16* values) { store_quad(values, to + int64_t(at) * kLanes); });
+  }
+}
+
+// The product with dequantised weights, activations as they are: the chain of gemm over weights of T.
+template <TensorFormat F, class T>
+void dequantized_product(const void* a_, int64_t lda, int m, const void* panels, int k, int npanels, float* c,
+                         int64_t ldc, bool accumulate) {
+  const T* a = (const T*)a_;
+  const uint8_t* panel = (const uint8_t*)panels;
+  constexpr int depth = kUnpackGroups * kGroup;
+  alignas(64) T values[depth * kLanes];
+  for (; npanels > 0; npanels--, panel += quantized_panel_bytes(F, k), c += kLanes)
+    for (int k0 = 0; k0 < k; k0 += depth) {
+      const int count = k - k0 < depth ? k - k0 : depth;
+      dequantize_panel<F, T>(panel, k, k0 / kGroup, count / kGroup, values);
+      multiply_block<T>(a + k0, lda, m, values, panel_size<T>(count), count, 1, c, ldc, accumulate || k0 > 0);
+    }
+}
+
+// As transpose_panels, of weights dequantised on the way.
+template <TensorFormat F, class T>
+void transpose_quantized(const void* panels, int k, int col0, int cols, int n0, int rows, void* out) {
+  constexpr int most = 4;  // groups that kBackwardColumns touch
+  T* to = (T*)out;
+  alignas(64) T values[most * kGroup * kLanes];
+  for (int c0 = col0; c0 < col0 + cols;) {
+    const int first = c0 / kGroup, end = (col0 + cols + kGroup - 1) / kGroup,
+              groups = end - first < most ? end - first : most,
+              stop = (first + groups) * kGroup < col0 + cols ? (first + groups) * kGroup : col0 + cols;
+    for (int r = 0; r < rows; r += kLanes) {
+      const int have = k / kGroup - first < groups ? k / kGroup - first : groups;
+      const uint8_t* panel = (const uint8_t*)panels + int64_t((n0 + r) / kLanes) * quantized_panel_bytes(F, k);
+      dequantize_panel<F, T>(panel, k, first, have, values);
+      for (int c = c0; c < stop; c += kLanes)
+        transpose_block(values + int64_t(c - first * kGroup) * kLanes, k - c, rows - r,
+                        to + (c - col0) / kLanes * panel_size<T>(rows) + int64_t(r) * kLanes);
+    }
+    c0 = stop;
+  }
+}
+
+template <TensorFormat F> void embed_quantized(const void* panels, int k, int id, float* out) {
+  constexpr QuantizedLayout l = layout_of(F);
+  constexpr int parts = group_scales<F>();
+  const uint8_t* panel = (const uint8_t*)panels + id / kLanes * quantized_panel_bytes(F, k);
+  const int lane = id % kLanes, groups = k / kGroup;
+  UnpackedPanel unpacked;
+  for (int g0 = 0; g0 < groups; g0 += kUnpackGroups) {
+    const int count = groups - g0 < kUnpackGroups ? groups - g0 : kUnpackGroups;
+    unpack_panel<F>(panel, k, g0, count, unpacked);
+    for (int i = 0; i < count * kGroup; i++) {
+      const int code = unpacked.codes[i / 4 * kQuadBytes + lane * 4 + i % 4] - l.zero;
+      float value = float(code) * unpacked.scales[i / (kGroup / parts) * kLanes + lane];
+      if constexpr (l.minimum) value = value + unpacked.minima[i / kGroup * kLanes + lane];
+      out[g0 * kGroup + i] = value;
+    }
+  }
+}
+
+template <TensorFormat F, class T> constexpr QuantizedKernels quantized_kernels() {
+  return {quantized_product<F>, dequantized_product<F, T>, transpose_quantized<F, T>, embed_quantized<F>};
+}
+
+template <class T> constexpr void add_quantized(QuantizedKernels* k) {
+  k[quantized_index(TensorFormat::q8_0)] = quantized_kernels<TensorFormat::q8_0, T>();
+  k[quantized_index(TensorFormat::q4_0)] = quantized_kernels<TensorFormat::q4_0, T>();
+  k[quantized_index(TensorFormat::q4_1)] = quantized_kernels<TensorFormat::q4_1, T>();
+  k[quantized_index(TensorFormat::q5_0)] = quantized_kernels<TensorFormat::q5_0, T>();
+  k[quantized_index(TensorFormat::q5_1)] = quantized_kernels<TensorFormat::q5_1, T>();
+  k[quantized_index(TensorFormat::q4_k)] = quantized_kernels<TensorFormat::q4_k, T>();
+  k[quantized_index(TensorFormat::q5_k)] = quantized_kernels<TensorFormat::q5_k, T>();
+  k[quantized_index(TensorFormat::q6_k)] = quantized_kernels<TensorFormat::q6_k, T>();
+}
+
+struct AllQuantized {
+  QuantizedKernels of[kQuantizedFormats];
+};
+template <class T> constexpr AllQuantized all_quantized() {
+  AllQuantized all{};
+  add_quantized<T>(all.of);
+  return all;
+}
+
+}  // namespace
+}  // namespace anneal::cpu

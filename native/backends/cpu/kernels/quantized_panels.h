@@ -1,0 +1,15 @@
+// Blocks of quantised rows to the panels that the kernels multiply with.
+#pragma once
+#include <cstdint>
+
+#include "../../../model/tensor_format.h"
+
+namespace anneal::cpu {
+
+int64_t quantized_panel_bytes_of(model::TensorFormat, int k);
+// The smallest k whose multiples the format can have.
+int quantized_block(model::TensorFormat);
+// One panel of n <= 16 rows of blocks, `bytes` apart. What is padded has scales of zero.
+void pack_quantized(model::TensorFormat, const uint8_t* rows, int64_t bytes, int n, int k, uint8_t* panel);
+
+}  // namespace anneal::cpu

@@ -1,0 +1,231 @@
+// Products with quantised weights: against sums in double precision over the numbers that the blocks stand for, and bit
+// for bit on every instruction set, for every row count and split. What is dequantised has the bits of the blocks.
+#include "../../../quantization/blocks.h"
+#include "kernels_fixture.h"
+#include "quantized_panels.h"
+
+namespace anneal::cpu::test {
+namespace {
+
+using model::TensorFormat;
+
+constexpr TensorFormat kFormats[] = {TensorFormat::q8_0, TensorFormat::q4_0, TensorFormat::q4_1, TensorFormat::q5_0,
+                                     TensorFormat::q5_1, TensorFormat::q4_k, TensorFormat::q5_k, TensorFormat::q6_k};
+const char* const kNames[] = {"q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q5_k", "q6_k"};
+
+// Blocks of any bits but those of scales that are no numbers, the panels made of them, and the numbers they stand for.
+struct Weights {
+  TensorFormat format;
+  int n, k;
+  Floats values;
+  Block panels;
+
+  Weights(TensorFormat f, int outputs, int inputs)
+      : format(f),
+        n(outputs),
+        k(inputs),
+        values(size_t(n) * k),
+        panels(size_t(panels_of(n)) * quantized_panel_bytes_of(f, k) + 64) {
+    const int64_t bytes = quantization::row_bytes(f, k);
+    std::vector<uint8_t> rows(size_t(n) * bytes);
+    const quantization::BlockSize size = quantization::block_size(f);
+    for (uint8_t& byte : rows) byte = uint8_t(random_bits());
+    for (size_t at = 0; at < rows.size(); at += size.bytes)
+      for (int place : {f == TensorFormat::q6_k ? 208 : 0, 2}) {
+        const bool second = place == 2;
+        if (second &&
+            (f == TensorFormat::q8_0 || f == TensorFormat::q4_0 || f == TensorFormat::q5_0 || f == TensorFormat::q6_k))
+          continue;
+        // Small ones without an exponent, and any sign.
+        const uint16_t half = uint16_t(random_bits() % 8 ? (random_bits() & 0x83ff) | (random_bits() % 12 << 10)
+                                                         : random_bits() & 0x83ff);
+        std::memcpy(&rows[at + place], &half, 2);
+      }
+    for (int row = 0; row < n; row++)
+      quantization::dequantize_row(f, &rows[size_t(row) * bytes], k, &values[size_t(row) * k]);
+    for (int p = 0; p < panels_of(n); p++)
+      pack_quantized(f, &rows[size_t(p) * kLanes * bytes], bytes, std::min(kLanes, n - p * kLanes), k, panel(p));
+  }
+  uint8_t* panel(int p) const { return (uint8_t*)panels.at + p * quantized_panel_bytes_of(format, k); }
+};
+
+std::vector<ActivationGroup> quantized(const Kernels& k, const Floats& x, int rows, int cols) {
+  Block left = rounded(k, x, rows, cols, cols);
+  std::vector<ActivationGroup> groups(size_t(rows) * cols / 32);
+  k.quantize_rows(left.at, cols, rows, cols, groups.data(), cols / 32);
+  return groups;
+}
+
+void test_activations(DType type) {
+  const int rows = 40, cols = 320;
+  Floats x = kept(type, normals(size_t(rows) * cols, 3));
+  for (int i = 0; i < cols; i++) {
+    x[i] = 0;
+    x[cols + i] = 1e-37f * normal();
+    x[2 * cols + i] = 1e38f * std::tanh(normal());
+    x[3 * cols + i] = (i % 127 - 63) * (i % 32 == 5 ? 63 : 0.5f);  // ties
+  }
+  x = kept(type, x);
+  x[4 * cols + 7] = INFINITY, x[4 * cols + 40] = NAN;
+  const Floats got = same_everywhere(type, "activations as codes", [&](const Kernels& k) {
+    Floats out;
+    for (const ActivationGroup& g : quantized(k, x, rows, cols)) {
+      out.insert(out.end(), {g.scale, g.sum, float(g.sums[0]), float(g.sums[1])});
+      for (int8_t code : g.codes) out.push_back(code);
+    }
+    return out;
+  });
+  bool right = true;
+  for (int group = 0; group < rows * cols / 32; group++) {
+    const float *g = &got[size_t(group) * 36], *values = &x[size_t(group) * 32];
+    const bool finite = std::all_of(values, values + 32, [](float v) { return std::isfinite(v); });
+    float most = 0;
+    for (int i = 0; i < 32; i++) most = std::max(most, std::fabs(values[i]));
+    if (!finite) {
+      right &= std::isnan(g[0]) && std::isnan(g[1]);
+      continue;
+    }
+    right &= g[0] == (most < 1e-35f ? 0 : most / 127);
+    int sums[2] = {};
+    for (int i = 0; i < 32; i++) {
+      right &= std::fabs(double(g[0]) * g[4 + i] - values[i]) <= std::max(0.5001 * g[0], 1e-35) &&
+               std::fabs(g[4 + i]) <= 127;
+      sums[i / 16] += int(g[4 + i]);
+    }
+    right &= g[2] == sums[0] && g[3] == sums[1] && g[1] == g[0] * float(sums[0] + sums[1]);
+  }
+  expect(right, std::string("activations as codes of ") + name(type));
+}
+
+void test_format(int index, DType type, int n, int k) {
+  const TensorFormat format = kFormats[index];
+  const int rows = 40, width = int(panels_of(n)) * kLanes, groups = k / 32;
+  const Weights w(format, n, k);
+  const Floats x = kept(type, normals(size_t(rows) * k)), c0 = normals(size_t(rows) * width);
+  const std::string what = std::string(kNames[index]) + " n=" + std::to_string(n) + " k=" + std::to_string(k);
+  const auto of = [&](const Kernels& kernel) -> const QuantizedKernels& { return kernel.quantized[index]; };
+
+  const Floats all = same_everywhere(type, what + ": product", [&](const Kernels& kernel) {
+    const auto a = quantized(kernel, x, rows, k);
+    Floats c(size_t(rows) * width), d = c0;
+    of(kernel).product(a.data(), groups, rows, w.panels.at, k, int(panels_of(n)), c.data(), width, false);
+    of(kernel).product(a.data(), groups, rows, w.panels.at, k, int(panels_of(n)), d.data(), width, true);
+    c.insert(c.end(), d.begin(), d.end());
+    return c;
+  });
+  const auto codes = quantized(*kernels(Isa::portable, type), x, rows, k);
+  std::vector<double> want(2 * size_t(rows) * width);
+  double unit = 0;
+  for (int r = 0; r < rows; r++)
+    for (int j = 0; j < n; j++) {
+      double sum = 0, size = 0;
+      for (int i = 0; i < k; i++) {
+        const ActivationGroup& g = codes[size_t(r) * groups + i / 32];
+        const double product = double(g.scale) * g.codes[i % 32] * w.values[size_t(j) * k + i];
+        sum += product, size += product * product;
+      }
+      want[size_t(r) * width + j] = sum, unit = std::max(unit, std::sqrt(size));
+    }
+  for (size_t i = 0; i < c0.size(); i++) want[c0.size() + i] = want[i] + c0[i];
+  near(what + ": product", all, want, 2e-6, unit);
+
+  for (const Kernels* kernel : sets(type)) {
+    const auto a = quantized(*kernel, x, rows, k);
+    bool same = true;
+    for (int m : {1, 2, 3, 4, 5, 7, 8, 11, 16, 40}) {
+      const int first = int(random_bits() % (rows - m + 1));
+      for (int p = 0; p < panels_of(n);) {
+        const int count = std::min<int>(1 + int(random_bits() % 5), int(panels_of(n)) - p);
+        Floats part(size_t(m) * count * kLanes);
+        of(*kernel).product(&a[size_t(first) * groups], groups, m, w.panel(p), k, count, part.data(), count * kLanes,
+                            false);
+        for (int r = 0; r < m; r++)
+          same &= !std::memcmp(&part[size_t(r) * count * kLanes], &all[size_t(first + r) * width + p * kLanes],
+                               size_t(count) * kLanes * 4);
+        p += count;
+      }
+    }
+    expect(same, what + ": row counts and splits on " + isa_name(kernel->isa));
+
+    // Over the numbers the blocks stand for, rounded to the compute type.
+    Block left = rounded(*kernel, x, rows, k, k), right = packed(*kernel, w.values, n, k);
+    Floats dequantized = c0, floats = c0;
+    of(*kernel).dequantized_product(left.at, k, rows, w.panels.at, k, int(panels_of(n)), dequantized.data(), width,
+                                    true);
+    kernel->gemm(left.at, k, rows, right.at, k, int(panels_of(n)), floats.data(), width, true);
+    expect(!std::memcmp(dequantized.data(), floats.data(), floats.size() * 4),
+           what + ": dequantised product on " + isa_name(kernel->isa));
+
+    bool transposed = true;
+    for (int col = 0; col < k; col += 48) {
+      const int cols = std::min(48, k - col), skip = n > 32 ? 32 : 0,
+                bytes = int(panels_of(cols) * panel_bytes(*kernel, n - skip));
+      Block got(bytes), wanted(bytes);
+      of(*kernel).transpose_panels(w.panels.at, k, col, cols, skip, n - skip, got.at);
+      kernel->transpose_panels(right.at, n, k, col, cols, skip, n - skip, wanted.at);
+      transposed &= !std::memcmp(got.at, wanted.at, size_t(bytes));
+    }
+    expect(transposed, what + ": transposed on " + isa_name(kernel->isa));
+
+    Floats row(k);
+    bool embedded = true;
+    for (int id = 0; id < n; id++) {
+      of(*kernel).embed(w.panels.at, k, id, row.data());
+      embedded &= !std::memcmp(row.data(), &w.values[size_t(id) * k], size_t(k) * 4);
+    }
+    expect(embedded, what + ": rows of the embedding on " + isa_name(kernel->isa));
+  }
+}
+
+// Blocks made of numbers, taken apart and put together; and how near they come.
+void test_blocks() {
+  for (int h = 0; h < 0x10000; h++) {
+    const float wide = quantization::widen_half(uint16_t(h));
+    if (!std::isnan(wide)) expect(quantization::narrow_half(wide) == h, "float16 " + std::to_string(h));
+  }
+  for (int i = 0; i < 100000; i++) {
+    const float x = std::ldexp(normal(), int(random_bits() % 44) - 26);
+    const float got = quantization::widen_half(quantization::narrow_half(x));
+    const float step = std::max(std::ldexp(1.0f, std::ilogb(x == 0 ? 1 : x) - 10), 0x1p-24f);
+    if (std::fabs(x) < 65504) expect(std::fabs(got - x) <= step / 2, "rounding to float16 of " + std::to_string(x));
+  }
+  const double most[] = {0.006, 0.09, 0.075, 0, 0, 0.08, 0, 0.022};
+  for (int f = 0; f < kQuantizedFormats; f++) {
+    if (!quantization::can_quantize(kFormats[f])) continue;
+    const int k = 4096;
+    Floats x = normals(k), back(k);
+    for (int i = 0; i < 512; i++) x[i] = i < 256 ? 0 : 5;  // groups of zeros, and of one number
+    std::vector<uint8_t> row(quantization::row_bytes(kFormats[f], k)), again(row.size());
+    quantization::quantize_row(kFormats[f], x.data(), k, row.data());
+    quantization::dequantize_row(kFormats[f], row.data(), k, back.data());
+    double error = 0, size = 0;
+    for (int i = 512; i < k; i++) error += std::pow(back[i] - x[i], 2), size += double(x[i]) * x[i];
+    expect(std::sqrt(error / size) < most[f],
+           std::string("error of ") + kNames[f] + ": " + std::to_string(std::sqrt(error / size)));
+    for (int i = 0; i < 512; i++) expect(std::fabs(back[i] - x[i]) < 0.04, std::string("flat groups of ") + kNames[f]);
+    quantization::Block b{};
+    const int size_of = quantization::block_size(kFormats[f]).bytes;
+    for (uint8_t& byte : row) byte = uint8_t(random_bits());
+    for (size_t at = 0; at < row.size(); at += size_of) {
+      quantization::take_apart(kFormats[f], &row[at], b);
+      quantization::put_together(kFormats[f], b, &again[at]);
+    }
+    expect(row == again, std::string("blocks put together again: ") + kNames[f]);
+  }
+}
+
+}  // namespace
+
+void test_quantized() {
+  test_blocks();
+  for (DType type : {DType::f32, DType::bf16}) {
+    test_activations(type);
+    for (int f = 0; f < kQuantizedFormats; f++) {
+      const int block = quantized_block(kFormats[f]);
+      for (auto [n, k] : {std::pair{1, block}, {17, 5 * block}, {112, 2 * block}, {64, 3 * block}})
+        test_format(f, type, n, k);
+    }
+  }
+}
+
+}  // namespace anneal::cpu::test
