@@ -18,6 +18,7 @@ struct ModelState {
   std::unique_ptr<backends::Device> device;
   std::unique_ptr<backends::Backend> backend;
   std::unique_ptr<inference::Stepper> stepper;
+  std::vector<std::string> weight_only;  // see Backend::gate_activations
 };
 
 struct TrainerHandle;
@@ -30,6 +31,7 @@ struct ModelHandle {
   int pages;
   int64_t bytes;
   std::string kernel_set;
+  std::vector<std::string> weight_only;
   Pending pending;
   inference::Handles<std::shared_ptr<Slot>> slots;
   inference::Handles<AdapterRef> adapters;

@@ -116,6 +116,10 @@ napi_value Model::info(const Arguments& arguments) {
   js.set(result, "pages", js.number(handle_->pages));
   js.set(result, "bytes", js.number(double(handle_->bytes)));
   js.set(result, "kernelSet", js.text(handle_->kernel_set));
+  napi_value weight_only = js.array(handle_->weight_only.size());
+  for (size_t i = 0; i < handle_->weight_only.size(); ++i)
+    js.set(weight_only, uint32_t(i), js.text(handle_->weight_only[i]));
+  js.set(result, "weightOnly", weight_only);
   return result;
 }
 
@@ -238,6 +242,8 @@ napi_value Model::train_adapter(const Arguments& arguments) {
 
 napi_value Model::train_weights(const Arguments&) {
   handle_->require_open();
+  if (!handle_->spec.quantized.empty())
+    throw Failure{"invalid_argument", "quantised weights cannot be trained: train an adapter", "config"};
   return make_trainer(handle_->trainers.open_weights(handle_->adapters.size()),
                       [](backends::Backend& backend) { return backend.train_weights(); });
 }
@@ -264,6 +270,8 @@ weights::WeightFiles weight_files(const Argument& list, const model::ModelSpec& 
       tensor.type = entry.field("dtype", [](Argument a) { return a.text(16); });
       tensor.offset = entry.field("offset", whole);
       tensor.bytes = entry.field("bytes", whole);
+      tensor.interleaved_heads =
+          entry.field("interleavedHeads", [](Argument a) { return a.missing() ? int64_t(0) : a.integer(1, 1 << 20); });
       entry.field("shape", [&](Argument a) {
         for (uint32_t d = 0, n = a.array_length(8); d < n; ++d) tensor.shape.push_back(a.element(d, whole));
       });
@@ -305,22 +313,29 @@ napi_value load_model(const Arguments& arguments) {
   });
   auto source = std::make_shared<weights::WeightFiles>(
       options.field("tensors", [&](Argument a) { return weight_files(a, spec); }));
+  auto gate_text = options.field(
+      "gateText", [&](Argument a) { return a.missing() ? std::vector<int32_t>() : token_ids(a, spec.vocab); });
   auto control = control_of(arguments.at(1, cancellation_path));
   if (!control) control = std::make_shared<CallControl>();
   return environment->start(
       {.control = control},
-      [state, spec, pages, arithmetic, source, control, executor = environment->executor().get()] {
+      [state, spec, pages, arithmetic, source, control, gate_text = std::move(gate_text),
+       executor = environment->executor().get()] {
         source->open();
-        state->backend = state->device->load(
-            spec, pages, arithmetic,
-            [&](const std::string& name, int64_t row0, int64_t rows, float* dst) {
-              source->read(name, row0, rows, dst);
-            },
-            [&](double done) {
-              control->progress = done;
-              return executor->checkpoint();
-            });
+        state->backend = state->device->load(spec, pages, arithmetic,
+                                             {[&](const std::string& name, int64_t row0, int64_t rows, float* dst) {
+                                                source->read(name, row0, rows, dst);
+                                              },
+                                              [&](const std::string& name) { return source->stored(name); },
+                                              [&](const std::string& name, int64_t row0, int64_t rows, uint8_t* dst) {
+                                                source->blocks(name, row0, rows, dst);
+                                              }},
+                                             [&](double done) {
+                                               control->progress = done;
+                                               return executor->checkpoint();
+                                             });
         if (!state->backend) throw Failure{"aborted", "loading was aborted", ""};
+        state->weight_only = state->backend->gate_activations(gate_text);
         state->stepper = std::make_unique<inference::Stepper>(*state->backend);
       },
       [environment, state, spec, pages](Js js) {
@@ -332,6 +347,7 @@ napi_value load_model(const Arguments& arguments) {
         handle->pages = pages;
         handle->bytes = bytes.weights + pages * bytes.page;
         handle->kernel_set = state->backend->name();
+        handle->weight_only = state->weight_only;
         return wrap(*environment, std::make_unique<Model>(js, std::move(handle)));
       });
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "../quantization/blocks.h"
+
 namespace anneal::addon {
 
 using model::Activation;
@@ -119,6 +121,32 @@ TensorFormat tensor_format(const Argument& argument) {
   return one_of<TensorFormat>(argument, {{"float32", TensorFormat::f32}, {"bfloat16", TensorFormat::bf16}});
 }
 
+namespace {
+
+// Formats of matrices by name: [{ tensor, format }].
+void read_quantized(const Argument& list, ModelSpec& m) {
+  if (list.missing()) return;
+  std::unordered_map<std::string, int64_t> columns;
+  for (const model::TensorShape& t : model::weight_tensors(m)) columns.emplace(t.name, t.cols);
+  for (uint32_t i = 0, n = list.array_length(1 << 20); i < n; ++i)
+    list.element(i, [&](Argument entry) {
+      entry.object();
+      const auto name = entry.field("tensor", [](Argument a) { return a.text(512); });
+      const auto found = columns.find(name);
+      if (found == columns.end() || found->second == 0) invalid(entry.path(), "names no matrix: " + name);
+      const auto format = entry.field("format", [&](Argument a) {
+        const auto known = model::quantized_format(a.text(16));
+        if (!known) invalid(a.path(), "is no format of quantised weights");
+        return *known;
+      });
+      if (found->second % quantization::block_size(format).numbers != 0)
+        invalid(entry.path(), "(" + name + ") has rows that are not whole blocks of its format");
+      if (!m.quantized.emplace(name, format).second) invalid(entry.path(), "names " + name + " a second time");
+    });
+}
+
+}  // namespace
+
 ModelSpec model_spec(const Argument& config, TensorFormat format) {
   config.object();
   const Fields f{config};
@@ -143,6 +171,7 @@ ModelSpec model_spec(const Argument& config, TensorFormat format) {
   } catch (const model::UnsupportedModel& error) {
     invalid(Path(config.path(), error.field.c_str()), error.problem);
   }
+  config.field("quantized", [&](Argument list) { read_quantized(list, m); });
   return m;
 }
 

@@ -156,6 +156,9 @@ class Backend {
   virtual const model::ModelSpec& spec() const = 0;
   virtual const char* name() const = 0;  // of the device's arithmetic: "avx512bf16"
   virtual int pages() const = 0;
+  // Before anything else is asked: decides by these tokens which quantised weights are multiplied with activations as
+  // they are, since less than 95 % of their products would be left with activations of 8 bits. The names of these.
+  virtual std::vector<std::string> gate_activations(std::span<const int32_t> text) = 0;
 
   // Runs tokens through the model, writing their keys and values into pages. Runs write different pages. Null if
   // aborted.
@@ -179,8 +182,13 @@ class Backend {
                                              const PassOptions&) = 0;
 };
 
-// Reads rows [row0, row0 + rows) of a named tensor (a vector as one row) as float32. Throws when it cannot.
-using TensorReader = std::function<void(const std::string& name, int64_t row0, int64_t rows, float* to)>;
+// Reads rows [row0, row0 + rows) of a named tensor (a vector as one row). Throws when it cannot.
+struct TensorReader {
+  std::function<void(const std::string& name, int64_t row0, int64_t rows, float* to)> floats;
+  // How a tensor is stored, and its rows as they are, of a quantised one. Without these all are floats.
+  std::function<model::TensorFormat(const std::string& name)> stored = {};
+  std::function<void(const std::string& name, int64_t row0, int64_t rows, uint8_t* to)> blocks = {};
+};
 
 struct ModelMemory {
   int64_t weights, page, activations_per_token;

@@ -2,6 +2,16 @@
 
 namespace anneal::model {
 
+std::optional<TensorFormat> quantized_format(std::string_view name) {
+  static constexpr std::pair<const char*, TensorFormat> formats[] = {
+      {"Q8_0", TensorFormat::q8_0}, {"Q4_0", TensorFormat::q4_0}, {"Q4_1", TensorFormat::q4_1},
+      {"Q5_0", TensorFormat::q5_0}, {"Q5_1", TensorFormat::q5_1}, {"Q4_K", TensorFormat::q4_k},
+      {"Q5_K", TensorFormat::q5_k}, {"Q6_K", TensorFormat::q6_k}};
+  for (const auto& [known, format] : formats)
+    if (name == known) return format;
+  return std::nullopt;
+}
+
 void check(const ModelSpec& m) {
   auto require = [](bool ok, const std::string& field, const char* what) {
     if (!ok) throw UnsupportedModel(field, what);

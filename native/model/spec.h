@@ -2,8 +2,10 @@
 // TypeScript makes specs of their configurations, and a device refuses by name what it does not have.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -93,6 +95,9 @@ struct UnsupportedModel : std::runtime_error {
       : std::runtime_error(field_ + " " + problem_), field(std::move(field_)), problem(std::move(problem_)) {}
   std::string field, problem;
 };
+
+// "Q8_0", "Q4_K": as GGUF names them.
+std::optional<TensorFormat> quantized_format(std::string_view name);
 
 // Throws UnsupportedModel for sizes that fit no model.
 void check(const ModelSpec&);

@@ -67,7 +67,8 @@ Fit fit_range(const Group& g, int high, bool minimum_below_zero) {
   Fit best;
   best.minimum = least;
   if (most <= least) return best;
-  best.error = HUGE_VAL;
+  best.scale = (most - least) / float(high);
+  best.error = error_of(g, best.scale, least, 0, high);
   for (int step = -6; step <= 12; step++) {
     const float inverse = (float(high) + 0.12f * float(step)) / (most - least);
     double w = 0, c = 0, cc = 0, x = 0, cx = 0;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "../quantization/blocks.h"
+
 namespace anneal::weights {
 
 namespace {
@@ -12,25 +14,6 @@ constexpr int64_t kStagingElements = 1 << 16;
 
 float widen_bf16(uint16_t bits) {
   const uint32_t wide = uint32_t(bits) << 16;
-  float value;
-  std::memcpy(&value, &wide, 4);
-  return value;
-}
-
-float widen_f16(uint16_t bits) {
-  const uint32_t sign = uint32_t(bits & 0x8000) << 16;
-  uint32_t exponent = (bits >> 10) & 31, mantissa = bits & 1023, wide;
-  if (exponent == 31) {
-    wide = sign | 0x7f800000 | mantissa << 13;
-  } else if (exponent != 0) {
-    wide = sign | (exponent + 112) << 23 | mantissa << 13;
-  } else if (mantissa == 0) {
-    wide = sign;
-  } else {
-    exponent = 113;
-    while (!(mantissa & 1024)) mantissa <<= 1, --exponent;
-    wide = sign | exponent << 23 | (mantissa & 1023) << 13;
-  }
   float value;
   std::memcpy(&value, &wide, 4);
   return value;
@@ -58,16 +41,23 @@ WeightFiles::WeightFiles(const std::vector<StoredTensor>& list, const model::Mod
     const auto shape = wanted.find(stored.name);
     if (shape == wanted.end()) unusable("names \"" + stored.name + "\", which this decoder does not have");
     const auto [name, rows, cols] = shape->second;
-    Tensor tensor{stored.file, nullptr, stored.offset, cols ? rows : 1, cols ? cols : rows, Type::f32};
+    Tensor tensor{stored.file,        nullptr,   stored.offset, cols ? rows : 1,
+                  cols ? cols : rows, Type::f32, spec.format,   stored.interleaved_heads};
     if (stored.type == "BF16")
       tensor.type = Type::bf16;
     else if (stored.type == "F16")
       tensor.type = Type::f16;
+    else if (const auto format = model::quantized_format(stored.type); format && cols)
+      tensor.type = Type::quantized, tensor.format = *format;
     else if (stored.type != "F32")
-      unusable("has dtype \"" + stored.type + "\"; F32, BF16 or F16 can be read");
+      unusable("has dtype \"" + stored.type + "\"; F32, BF16, F16, or of a matrix Q8_0 and the like can be read");
     if (stored.shape != (cols ? std::vector<int64_t>{rows, cols} : std::vector<int64_t>{rows}))
       unusable("(" + name + ") has another shape than the configuration asks for");
-    if (stored.bytes != tensor.rows * tensor.cols * (tensor.type == Type::f32 ? 4 : 2))
+    if (tensor.type == Type::quantized && cols % quantization::block_size(tensor.format).numbers != 0)
+      unusable("(" + name + ") has rows that are not whole blocks of " + stored.type);
+    if (stored.interleaved_heads < 0 || (stored.interleaved_heads && rows % (2 * stored.interleaved_heads) != 0))
+      unusable("(" + name + ") has rows that are not those of so many interleaved heads");
+    if (stored.bytes != tensor.rows * tensor.row_bytes())
       unusable("(" + name + ") has a number of bytes that does not fit its shape");
     if (!tensors_.emplace(name, std::move(tensor)).second) unusable("names \"" + name + "\" a second time");
   }
@@ -84,11 +74,66 @@ void WeightFiles::open() {
   }
 }
 
-void WeightFiles::read(const std::string& name, int64_t row0, int64_t rows, float* dst) const {
+int64_t WeightFiles::Tensor::row_bytes() const {
+  return type == Type::quantized ? quantization::row_bytes(format, cols) : cols * (type == Type::f32 ? 4 : 2);
+}
+
+const WeightFiles::Tensor& WeightFiles::tensor(const std::string& name, int64_t row0, int64_t rows) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) throw std::runtime_error("no tensor named " + name);
-  const Tensor& tensor = found->second;
-  if (row0 < 0 || rows < 0 || row0 + rows > tensor.rows) throw std::runtime_error(name + ": rows out of range");
+  if (row0 < 0 || rows < 0 || row0 + rows > found->second.rows) throw std::runtime_error(name + ": rows out of range");
+  return found->second;
+}
+
+template <class F> void WeightFiles::each_run(const Tensor& tensor, int64_t row0, int64_t rows, F&& f) {
+  if (!tensor.interleaved_heads || tensor.rows == 1) return f(row0, rows, 0);
+  const int64_t head = tensor.rows / tensor.interleaved_heads;
+  for (int64_t row = row0; row < row0 + rows; ++row) {
+    const int64_t within = row % head, half = head / 2;
+    f(row - within + (within < half ? 2 * within : 2 * (within - half) + 1), 1, row - row0);
+  }
+}
+
+void WeightFiles::read(const std::string& name, int64_t row0, int64_t rows, float* dst) const {
+  const Tensor& from = tensor(name, row0, rows);
+  if (from.type == Type::quantized) {
+    std::vector<uint8_t> row(size_t(from.row_bytes()));
+    for (int64_t i = 0; i < rows; ++i) {
+      blocks(name, row0 + i, 1, row.data());
+      quantization::dequantize_row(from.format, row.data(), from.cols, dst + i * from.cols);
+    }
+    return;
+  }
+  each_run(from, row0, rows, [&](int64_t first, int64_t count, int64_t at) {
+    read_floats(from, name, first, count, dst + at * from.cols);
+  });
+  if (from.interleaved_heads && from.rows == 1) {  // a bias
+    const int64_t head = from.cols / from.interleaved_heads, half = head / 2;
+    std::vector<float> values(dst, dst + from.cols);
+    for (int64_t i = 0; i < from.cols; ++i) {
+      const int64_t within = i % head;
+      dst[i] = values[size_t(i - within + (within < half ? 2 * within : 2 * (within - half) + 1))];
+    }
+  }
+}
+
+model::TensorFormat WeightFiles::stored(const std::string& name) const {
+  const Tensor& from = tensor(name, 0, 0);
+  return from.type == Type::quantized ? from.format : model::TensorFormat::f32;
+}
+
+void WeightFiles::blocks(const std::string& name, int64_t row0, int64_t rows, uint8_t* dst) const {
+  const Tensor& from = tensor(name, row0, rows);
+  const int64_t bytes = from.row_bytes();
+  each_run(from, row0, rows, [&](int64_t first, int64_t count, int64_t at) {
+    from.file->read(from.offset + first * bytes, dst + at * bytes, size_t(count * bytes));
+  });
+  for (int64_t i = 0; i < rows; ++i)
+    if (!quantization::finite_scales(from.format, dst + i * bytes, from.cols))
+      throw FileError(from.path, name + " has scales that are not finite numbers");
+}
+
+void WeightFiles::read_floats(const Tensor& tensor, const std::string& name, int64_t row0, int64_t rows, float* dst) {
   const int width = tensor.type == Type::f32 ? 4 : 2;
   const int64_t end = (row0 + rows) * tensor.cols;
   std::vector<uint16_t> staging(tensor.type == Type::f32 ? 0 : size_t(std::min(rows * tensor.cols, kStagingElements)));
@@ -99,7 +144,7 @@ void WeightFiles::read(const std::string& name, int64_t row0, int64_t rows, floa
     if (tensor.type == Type::bf16)
       for (int64_t i = 0; i < n; ++i) dst[i] = widen_bf16(staging[size_t(i)]);
     else if (tensor.type == Type::f16)
-      for (int64_t i = 0; i < n; ++i) dst[i] = widen_f16(staging[size_t(i)]);
+      for (int64_t i = 0; i < n; ++i) dst[i] = quantization::widen_half(staging[size_t(i)]);
     if (!all_finite(dst, n)) throw FileError(tensor.path, name + " holds values that are not finite numbers");
     at += n, dst += n;
   }

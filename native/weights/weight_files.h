@@ -1,4 +1,5 @@
-// Weights in files: where each tensor of a model lies, and reading rows of it as float32.
+// Weights in files: where each tensor of a model lies, and reading rows of it as float32 or as
+// the blocks of its format.
 #pragma once
 #include <memory>
 #include <string>
@@ -13,9 +14,12 @@ namespace anneal::weights {
 // Row-major numbers in a file.
 struct StoredTensor {
   std::string name, file;
-  std::string type;  // as safetensors names it: "F32", "BF16", "F16"
+  std::string type;  // "F32", "BF16", "F16", or as GGUF names a quantised one: "Q8_0"
   int64_t offset = 0, bytes = 0;
   std::vector<int64_t> shape;
+  // Heads whose rotary halves are interleaved: row 2i of a head in the file is its row i, row 2i + 1 its row i + half.
+  // 0: none.
+  int64_t interleaved_heads = 0;
 };
 
 // A list of tensors that is not the model's: which entry (-1: something is missing), and what is wrong.
@@ -30,17 +34,26 @@ class WeightFiles {
   WeightFiles(const std::vector<StoredTensor>&, const model::ModelSpec&);
   // Throws FileError. Any thread.
   void open();
-  // Backend's TensorReader. Any thread, once open. Throws FileError, also for a value that is no finite number.
+  // Backend's TensorReader. Any thread, once open. They throw FileError, also for a value that is no finite number.
   void read(const std::string& name, int64_t row0, int64_t rows, float* dst) const;
+  model::TensorFormat stored(const std::string& name) const;
+  void blocks(const std::string& name, int64_t row0, int64_t rows, uint8_t* dst) const;
 
  private:
-  enum class Type : uint8_t { f32, bf16, f16 };
+  enum class Type : uint8_t { f32, bf16, f16, quantized };
   struct Tensor {
     std::string path;
     std::shared_ptr<ReadOnlyFile> file;
     int64_t offset, rows, cols;
     Type type;
+    model::TensorFormat format;  // of a quantised one
+    int64_t interleaved_heads;
+    int64_t row_bytes() const;
   };
+  const Tensor& tensor(const std::string& name, int64_t row0, int64_t rows) const;
+  // f(first row in the file, rows, first of them in the answer) for runs of neighbours.
+  template <class F> static void each_run(const Tensor&, int64_t row0, int64_t rows, F&& f);
+  static void read_floats(const Tensor&, const std::string& name, int64_t row0, int64_t rows, float* dst);
   std::unordered_map<std::string, Tensor> tensors_;
 };
 

@@ -35,7 +35,7 @@ const optimizer: Flag<EngineOptions["optimizer"]> = {
 /** A folder, or `name=folder`. */
 const models: Flag<ModelOptions[]> = {
   value: "PATH",
-  help: "a Hugging Face folder or OWNER/NAME that was pulled, or NAME=PATH; repeatable (default: the embedded model)",
+  help: "a Hugging Face folder, a GGUF file or OWNER/NAME that was pulled, or NAME=PATH; repeatable (default: the embedded model)",
   repeatable: true,
   read: (texts) =>
     texts.map((given) => {
@@ -50,6 +50,7 @@ export const engineFlags = {
   dtype: choice("TYPE", ["auto", "float32", "bfloat16"]),
   "onnx-variant": text("NAME", "of models in ONNX: fp32, fp16, q4, int8 and so on (default: what the folder names)"),
   "execution-provider": text("NAME", "that computes models in ONNX (default cpu)"),
+  quantize: choice("HOW", ["q8", "q4"], "quantise weights while they are loaded"),
   threads: integer("N", "compute threads"),
   "memory-limit": bytes("SIZE", "for weights and cache, such as 6GiB"),
   "context-length": integer("N", "tokens of a sequence at most"),
@@ -88,6 +89,7 @@ export function readEngineOptions(values: Values<typeof engineFlags>): EngineOpt
     models: values.model,
     dtype: values.dtype,
     onnx: Object.keys(onnx).length > 0 ? onnx : undefined,
+    quantize: values.quantize,
     threads: values.threads,
     memoryLimit: values["memory-limit"],
     contextLength: values["context-length"],

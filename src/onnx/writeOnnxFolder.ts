@@ -4,8 +4,9 @@ import { mkdir, open, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ModelFileError } from "../errors.js";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
-import type { ModelSpec, TensorLocation } from "../runtime/runtime.js";
+import type { ModelSpec } from "../runtime/runtime.js";
 import { type Adapter, MergedTensors } from "../weights/mergedTensors.js";
+import type { FloatTensorLocation } from "../weights/weightFolder.js";
 import { copyTextFiles, elements, textConfig, writeJson } from "../weights/writeWeightFolder.js";
 import { BLOCK_VALUES, type CodeBits, encodeBlocks } from "./blockCodes.js";
 import { type DecoderWeights, decoderGraph, type OnnxDtype } from "./decoderGraph.js";
@@ -165,7 +166,7 @@ async function writeStreams(
 
 /** The tensors of a merged model as the graph asks for them. */
 class MergedStreams implements DecoderWeights {
-  private readonly tensors: Map<string, TensorLocation>;
+  private readonly tensors: Map<string, FloatTensorLocation>;
 
   constructor(private readonly merged: MergedTensors) {
     this.tensors = new Map(merged.tensors.map((tensor) => [tensor.name, tensor]));
@@ -205,7 +206,7 @@ class MergedStreams implements DecoderWeights {
     };
   }
 
-  private tensor(name: string): TensorLocation {
+  private tensor(name: string): FloatTensorLocation {
     return this.tensors.get(name)!;
   }
 }

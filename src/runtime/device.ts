@@ -9,6 +9,9 @@ import type { GrammarMatcher } from "./grammar.js";
 
 export type ElementType = "float32" | "bfloat16";
 
+/** Weights in groups with scales, as GGUF's types of these names have them. */
+export type QuantizedType = "Q8_0" | "Q4_0" | "Q4_1" | "Q5_0" | "Q5_1" | "Q4_K" | "Q5_K" | "Q6_K";
+
 /** Rotary position embedding of a layer, half rotation. */
 export interface RopeSpec {
   /** "none": the layer does not see positions. */
@@ -101,6 +104,8 @@ export interface ModelSpec {
   logitScale: number;
   /** 0: none. */
   logitSoftCap: number;
+  /** Matrices, by Hugging Face's name, that are kept and multiplied quantised; the others are of the compute type. */
+  quantized?: { tensor: string; format: QuantizedType }[];
 }
 
 /** Where a tensor lies: native code reads it with positioned reads, never a map. `name` is Hugging Face's. */
@@ -110,8 +115,10 @@ export interface TensorLocation {
   /** Bytes from the start of the file. */
   offset: number;
   bytes: number;
-  dtype: "F32" | "BF16" | "F16";
+  dtype: "F32" | "BF16" | "F16" | QuantizedType;
   shape: number[];
+  /** Rows of q or k as GGUF stores them for this many heads: rotary pairs side by side, and not half a head apart. */
+  interleavedHeads?: number;
 }
 
 export interface LoadOptions {
@@ -122,6 +129,11 @@ export interface LoadOptions {
   kvPages: number;
   /** One of `Runtime.kernelSets`; the best by default. Bits do not depend on it. */
   kernelSet?: string;
+  /**
+   * Of a model with quantised weights: those whose products of this text err by more than 5 % when its activations are rounded
+   * to 8 bits are multiplied with activations as they are. Absent: none.
+   */
+  gateText?: Int32Array;
   signal?: AbortSignal;
   /** Called with 0..1 while weights are read. */
   onProgress?(fraction: number): void;
@@ -268,6 +280,8 @@ export interface DeviceModel {
   readonly config: ModelSpec;
   readonly dtype: ElementType;
   readonly kernelSet: string;
+  /** Quantised weights that `gateText` made so, by name. */
+  readonly weightOnly: readonly string[];
   readonly pageSize: 64;
   readonly pages: number;
   readonly bytes: number;

@@ -68,7 +68,7 @@ export interface NativeTrainer {
 }
 
 export interface NativeModel {
-  info(): { pages: number; bytes: number; kernelSet: string };
+  info(): { pages: number; bytes: number; kernelSet: string; weightOnly: string[] };
   openSlot(params: SlotParams): number;
   closeSlot(slot: number): void;
   step(sequences: StepSequence[], cancellation?: NativeCancellation): Promise<StepOutput>;
@@ -97,6 +97,7 @@ export interface NativeAddon {
       dtype: ElementType;
       kvPages: number;
       kernelSet?: string;
+      gateText?: Int32Array;
     },
     cancellation?: NativeCancellation,
   ): Promise<NativeModel>;

@@ -35,12 +35,14 @@ export class NativeDeviceModel implements DeviceModel {
   readonly pageSize = 64;
   readonly pages: number;
   readonly bytes: number;
+  readonly weightOnly: readonly string[];
 
   constructor(native: NativeModel, config: ModelSpec, dtype: ElementType) {
     this.#native = native;
     this.config = config;
     this.dtype = dtype;
-    const { pages, bytes, kernelSet } = native.info();
+    const { pages, bytes, kernelSet, weightOnly } = native.info();
+    this.weightOnly = weightOnly;
     this.pages = pages;
     this.bytes = bytes;
     this.kernelSet = kernelSet;

@@ -32,14 +32,14 @@ class NativeRuntime implements Runtime {
   }
 
   async load(options: LoadOptions): Promise<DeviceModel> {
-    const { config, tensors, dtype, kvPages, kernelSet, signal, onProgress } = options;
+    const { config, tensors, dtype, kvPages, kernelSet, gateText, signal, onProgress } = options;
     const native = nativeAddon();
     requireMemory(this, options);
     return cancellable(signal ?? new AbortController().signal, async (cancellation) => {
       const timer = onProgress && setInterval(() => onProgress(cancellation!.progress()), PROGRESS_INTERVAL_MS);
       timer?.unref();
       try {
-        const model = await native.load({ config, tensors, dtype, kvPages, kernelSet }, cancellation);
+        const model = await native.load({ config, tensors, dtype, kvPages, kernelSet, gateText }, cancellation);
         if (signal?.aborted) {
           // aborted after the last weight was read
           model.close();

@@ -4,6 +4,8 @@ import { createHash, type Hash } from "node:crypto";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { ModelFileError } from "../errors.js";
+import { isGguf, readGguf } from "../gguf/ggufFile.js";
+import { ggufTokenizer } from "../gguf/ggufTokenizer.js";
 import { readRegularFile } from "../regularFile.js";
 import { TokenizerError } from "./errors.js";
 
@@ -55,6 +57,7 @@ export function isObject(value: Json | undefined): value is JsonObject {
  * Throws TokenizerError naming the file.
  */
 export async function readTokenizerFolder(folder: string): Promise<TokenizerFolder> {
+  if (isGguf(folder)) return readGgufTokenizer(folder);
   const file = join(folder, "tokenizer.json");
   const configFile = join(folder, "tokenizer_config.json");
   const hash = createHash("sha256");
@@ -62,7 +65,34 @@ export async function readTokenizerFolder(folder: string): Promise<TokenizerFold
   if (tokenizer === undefined) throw new TokenizerError("the file is missing; a model needs its tokenizer", file);
   const config = (await readJsonObject(configFile, hash)) ?? {};
   const tokenMap = (await readJsonObject(join(folder, "special_tokens_map.json"), hash)) ?? {};
+  const checked = checkTokenizer({ file, tokenizer, configFile, config, tokenMap });
+  return { ...checked, chatTemplates: await readChatTemplates(folder, config), hash: hash.digest("hex") };
+}
 
+async function readGgufTokenizer(file: string): Promise<TokenizerFolder> {
+  const { tokenizer, config } = ggufTokenizer(await readGguf(file));
+  const checked = checkTokenizer({ file, tokenizer, configFile: file, config, tokenMap: {} });
+  const chatTemplates = new Map<string, TemplateSource>();
+  addTemplates(chatTemplates, config.chat_template, file);
+  const hash = createHash("sha256").update(JSON.stringify([tokenizer, config]));
+  return { ...checked, chatTemplates, hash: hash.digest("hex") };
+}
+
+interface TokenizerFiles {
+  file: string;
+  tokenizer: JsonObject;
+  configFile: string;
+  config: JsonObject;
+  tokenMap: JsonObject;
+}
+
+function checkTokenizer({
+  file,
+  tokenizer,
+  configFile,
+  config,
+  tokenMap,
+}: TokenizerFiles): Omit<TokenizerFolder, "chatTemplates" | "hash"> {
   const model = tokenizer.model;
   if (!isObject(model)) throw new TokenizerError('"model" must be an object', file);
   const vocabulary = readVocabulary(model, file);
@@ -77,8 +107,6 @@ export async function readTokenizerFolder(folder: string): Promise<TokenizerFold
     addedTokens,
     vocabulary,
     specialTokens,
-    chatTemplates: await readChatTemplates(folder, config),
-    hash: hash.digest("hex"),
   };
 }
 

@@ -2,7 +2,7 @@
 
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { ModelFileError } from "../errors.js";
+import { ConflictError, ModelFileError } from "../errors.js";
 import { throwingDiskFull } from "../fullDisk.js";
 import type { NamedTensors, Trainer } from "../runtime/runtime.js";
 import { folderChecksums, META_FILE, verifyChecksums } from "../store/checksums.js";
@@ -78,6 +78,12 @@ export async function openFullWeights(
 ): Promise<FullWeights> {
   const { files, savedModels } = host.store;
   const base = engine.baseOf(modelId);
+  if (base.device.config.quantized) {
+    throw new ConflictError(`the weights of ${base.id} are quantised: all of them cannot be trained, an adapter can`, {
+      code: "weights_quantized",
+      hint: "open the engine with the model as floats",
+    });
+  }
   const saved = savedModels.latestOf(modelId);
   const start = saved
     ? { folder: files.savedModelFolder(saved.id), isTemporary: false }

@@ -39,7 +39,7 @@ export interface ModelInspection {
   /** Its folder. */
   path: string;
   /** What its weights are stored as. */
-  format: "safetensors" | "onnx";
+  format: "safetensors" | "gguf" | "onnx";
   /** By its config.json. */
   architecture: string | null;
   /** Likewise. */

@@ -17,12 +17,17 @@ export interface ModelOptions {
   /** The name that requests use; default: the folder's name. */
   id?: string;
   /**
-   * A Hugging Face folder: weights as safetensors, else as ONNX; or the name of a model of the hub that was pulled before,
+   * A Hugging Face folder: weights as safetensors, else as ONNX; or a GGUF file; or the name of a model of the hub that was pulled before,
    * `OWNER/NAME` or `OWNER/NAME@REVISION`.
    */
   path: string;
   /** Type of the weights in memory; default: that of the folder's files. */
   dtype?: "auto" | "float32" | "bfloat16";
+  /**
+   * Quantise the weights while they are loaded: "q8" to 8.5 bits a weight, "q4" to about 5. Then an adapter can be trained,
+   * but not the weights. Default: as the files have them.
+   */
+  quantize?: "q8" | "q4";
   /** KV pages of 64 positions that all its sequences share; default: from the memory there is. */
   kvPages?: number;
   /** Computes the folder's ONNX, also where it has weights of the other kind. */
@@ -55,6 +60,8 @@ export interface EngineOptions {
   dtype?: "auto" | "float32" | "bfloat16";
   /** How models in ONNX are computed that do not say it themselves. */
   onnx?: OnnxOptions;
+  /** Quantises every model that does not say for itself. */
+  quantize?: "q8" | "q4";
   /** Compute threads of the process, 256 at most; default: its cores. */
   threads?: number;
   /** Bytes that weights and KV pages may take; default: three quarters of what is available. */

@@ -1,7 +1,8 @@
 export { readAdapterFolder, readAdapterSpec, writeAdapterFolder } from "./adapterFolder.js";
 export { type EmbeddingSpec, readEmbeddingFolder } from "./embeddingFolder.js";
 export { JsonFields } from "./jsonFields.js";
+export { readModelConfig } from "./modelConfig.js";
 export { noModelFolder } from "./noModelFolder.js";
 export { isOnnxFolder, openOnnxFolder } from "./onnxFolder.js";
 export { readSafetensors, safetensorsPieces, writeSafetensors } from "./safetensors.js";
-export { openWeightFolder, type WeightFolder } from "./weightFolder.js";
+export { openWeightFiles, openWeightFolder, type WeightFolder } from "./weightFolder.js";

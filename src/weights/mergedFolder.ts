@@ -1,8 +1,9 @@
 // A base model with an adapter added into its weights, as a Hugging Face folder that needs no adapter any more.
 
-import type { ElementType, TensorLocation } from "../runtime/runtime.js";
+import type { ElementType } from "../runtime/runtime.js";
 import type { FloatType } from "./floats.js";
 import { type Adapter, MergedTensors } from "./mergedTensors.js";
+import type { FloatTensorLocation } from "./weightFolder.js";
 import { type WriteOptions, writeWeightFolder } from "./writeWeightFolder.js";
 
 export interface MergeOptions extends WriteOptions {
@@ -22,7 +23,7 @@ export async function writeMergedFolder(
   { dtype, ...options }: MergeOptions,
 ): Promise<void> {
   const merged = await MergedTensors.open(source, adapter);
-  const stored = (tensor: TensorLocation): FloatType =>
+  const stored = (tensor: FloatTensorLocation): FloatType =>
     dtype === undefined ? tensor.dtype : dtype === "float32" ? "F32" : "BF16";
   const outputs = merged.tensors.map((input) => ({
     name: input.name,

@@ -2,9 +2,9 @@
 
 import { type FileHandle, open } from "node:fs/promises";
 import { ModelFileError } from "../errors.js";
-import type { AdapterSpec, ModelSpec, NamedTensors, TensorLocation } from "../runtime/runtime.js";
+import type { AdapterSpec, ModelSpec, NamedTensors } from "../runtime/runtime.js";
 import { type FloatType, narrow, widen } from "./floats.js";
-import { openWeightFolder } from "./weightFolder.js";
+import { type FloatTensorLocation, openWeightFolder } from "./weightFolder.js";
 import { BLOCK, BYTES, elements } from "./writeWeightFolder.js";
 
 export interface Adapter {
@@ -18,7 +18,7 @@ export class MergedTensors {
 
   private constructor(
     readonly config: ModelSpec,
-    readonly tensors: readonly TensorLocation[],
+    readonly tensors: readonly FloatTensorLocation[],
     private readonly adapter: Adapter,
   ) {}
 
@@ -29,7 +29,7 @@ export class MergedTensors {
   }
 
   /** Bytes of a tensor in row-major order, rounded once to `stored`. @throws ModelFileError when its file is damaged. */
-  async *blocks(tensor: TensorLocation, stored: FloatType): AsyncGenerator<Uint8Array> {
+  async *blocks(tensor: FloatTensorLocation, stored: FloatType): AsyncGenerator<Uint8Array> {
     const delta = deltaOf(tensor, this.adapter);
     for await (const { raw, from } of this.stored(tensor)) {
       if (delta === null && stored === tensor.dtype) {
@@ -43,7 +43,7 @@ export class MergedTensors {
   }
 
   /** Values of a tensor in row-major order, BLOCK at a time. @throws ModelFileError when its file is damaged. */
-  async *values(tensor: TensorLocation): AsyncGenerator<Float64Array> {
+  async *values(tensor: FloatTensorLocation): AsyncGenerator<Float64Array> {
     const delta = deltaOf(tensor, this.adapter);
     for await (const { raw, from } of this.stored(tensor)) {
       const values = Float64Array.from(widen(tensor.dtype, raw));
@@ -56,7 +56,7 @@ export class MergedTensors {
     for (const input of this.inputs.values()) await input.close();
   }
 
-  private async *stored(tensor: TensorLocation): AsyncGenerator<{ raw: Uint8Array; from: number }> {
+  private async *stored(tensor: FloatTensorLocation): AsyncGenerator<{ raw: Uint8Array; from: number }> {
     const input = this.inputs.get(tensor.file) ?? (await open(tensor.file));
     this.inputs.set(tensor.file, input);
     const total = elements(tensor.shape);
@@ -66,7 +66,12 @@ export class MergedTensors {
   }
 }
 
-async function readBlock(input: FileHandle, tensor: TensorLocation, from: number, to: number): Promise<Uint8Array> {
+async function readBlock(
+  input: FileHandle,
+  tensor: FloatTensorLocation,
+  from: number,
+  to: number,
+): Promise<Uint8Array> {
   const size = BYTES[tensor.dtype];
   const raw = new Uint8Array((to - from) * size);
   for (let done = 0; done < raw.length; ) {
@@ -79,7 +84,7 @@ async function readBlock(input: FileHandle, tensor: TensorLocation, from: number
 
 /** Adds the adapter's part to values of a row-major [out, in] weight, the first of which is at `from`; null: it has none. */
 function deltaOf(
-  { name, shape }: TensorLocation,
+  { name, shape }: FloatTensorLocation,
   { spec, tensors }: Adapter,
 ): ((values: Float64Array, from: number) => void) | null {
   const module = `base_model.model.${name.replace(/\.weight$/, "")}`;

@@ -3,16 +3,12 @@ import { expect, it } from "vitest";
 import { noModelFolder } from "./noModelFolder.js";
 
 it.each<[string, isThere: boolean, message: RegExp]>([
-  [
-    "/models/Qwen3-0.6B-Q8_0.GGUF",
-    true,
-    /GGUF file, which anneal does not read .*name the model that it was made from/,
-  ],
+  ["/models/Qwen3-0.6B-Q8_0.GGUF", true, /is no regular file/],
   ["/models/model.safetensors", true, /is a file .*name the folder that holds it/],
   ["Qwen/Qwen3-0.6B", false, /no such folder, and no such model in .*hub .*download it: anneal pull Qwen\/Qwen3-0.6B$/],
-  ["models/a/b", false, /no such folder name a Hugging Face folder/],
-  ["../Qwen3-0.6B", false, /no such folder name a Hugging Face folder/],
-  ["Qwen3-0.6B", false, /no such folder name a Hugging Face folder/],
+  ["models/a/b", false, /no such folder name a GGUF file, or a Hugging Face folder/],
+  ["../Qwen3-0.6B", false, /no such folder name a GGUF file, or a Hugging Face folder/],
+  ["Qwen3-0.6B", false, /no such folder name a GGUF file, or a Hugging Face folder/],
 ])("%s, there: %s", (path, isThere, expected) => {
   const { message, hint, file } = noModelFolder(resolve(path), isThere);
   expect(`${message} ${hint}`).toMatch(expected);

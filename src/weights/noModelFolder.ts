@@ -1,16 +1,14 @@
 import { ModelFileError } from "../errors.js";
 import { DEFAULT_REVISION, hubCacheFolder, hubModelOfPath } from "../hub/hubCache.js";
+import { isGguf } from "../gguf/ggufFile.js";
 
-const WANTED = "a Hugging Face folder: config.json, tokenizer.json and *.safetensors in float32 or bfloat16";
+const WANTED =
+  "a GGUF file, or a Hugging Face folder: config.json, tokenizer.json and *.safetensors in float32 or bfloat16";
 
 /** The error for a path that is no folder, which says what the user may have meant and can do. */
 export function noModelFolder(path: string, isThere: boolean): ModelFileError {
   const hub = hubModelOfPath(path);
-  if (isThere && /\.gguf$/i.test(path)) {
-    return new ModelFileError(path, "is a GGUF file, which anneal does not read", {
-      hint: `name the model that it was made from, ${WANTED}`,
-    });
-  }
+  if (isThere && isGguf(path)) return new ModelFileError(path, "is no regular file");
   if (isThere) return new ModelFileError(path, "is a file", { hint: `name the folder that holds it, ${WANTED}` });
   if (hub === null) return new ModelFileError(path, "there is no such folder", { hint: `name ${WANTED}` });
   const name = hub.revision === DEFAULT_REVISION ? hub.name : `${hub.name}@${hub.revision}`;

@@ -5,18 +5,27 @@ import { existsSync } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { ModelFileError } from "../errors.js";
+import { isGguf } from "../gguf/ggufFile.js";
 import { openRegularFile } from "../regularFile.js";
 import { type ElementType, type ModelSpec, type TensorLocation, weightTensors } from "../runtime/runtime.js";
 import { TOWERS } from "./families.js";
+import type { FloatType } from "./floats.js";
+import { readGgufWeights } from "./ggufWeights.js";
 import { JsonFields } from "./jsonFields.js";
 import { modelSpec } from "./modelSpec.js";
+import { type Quantization, quantizedFormats } from "./quantizeFormats.js";
 import { readSafetensorsHeader, type StoredTensor } from "./safetensorsHeader.js";
 
 const SINGLE_FILE = "model.safetensors";
 const INDEX_FILE = "model.safetensors.index.json";
 const HASH_CHUNK_BYTES = 2 ** 20;
 
-export interface WeightFolder {
+export interface FloatTensorLocation extends TensorLocation {
+  dtype: FloatType;
+}
+
+/** What a model is loaded from. */
+export interface Weights {
   readonly config: ModelSpec;
   readonly tensors: TensorLocation[];
   /** What the weights are stored in; float16 counts as bfloat16. */
@@ -27,11 +36,38 @@ export interface WeightFolder {
   hash(): Promise<string>;
 }
 
+export interface WeightFolder extends Weights {
+  readonly tensors: FloatTensorLocation[];
+}
+
+/**
+ * What `openWeightFolder` opens, or a GGUF file; `quantization`: to be quantised when it is loaded. Then it has another hash.
+ * @throws ModelFileError; with a quantisation also for weights that are quantised already.
+ */
+export async function openWeightFiles(path: string, quantization?: Quantization): Promise<Weights> {
+  const weights = isGguf(path) ? await openGgufWeights(path) : await openWeightFolder(path);
+  if (quantization === undefined) return weights;
+  if (weights.config.quantized) {
+    throw new ModelFileError(path, "holds quantised weights, which are not quantised again", { param: "quantize" });
+  }
+  const config = { ...weights.config, quantized: quantizedFormats(weights.config, quantization) };
+  return { ...weights, config, hash: hashOnce(config, weights.tensors) };
+}
+
 /**
  * Reads config.json and the headers of all weight files, and checks that every tensor of the decoder is there in its shape.
  * @throws ModelFileError naming the file and what is wrong with it.
  */
 export async function openWeightFolder(folder: string): Promise<WeightFolder> {
+  if (isGguf(folder)) {
+    throw new ModelFileError(
+      folder,
+      "is a GGUF file, which can be served and adapted, but not merged or trained whole",
+      {
+        hint: "use the Hugging Face folder that it was made of",
+      },
+    );
+  }
   const fields = await JsonFields.read(join(folder, "config.json"));
   const told = modelSpec(fields);
   const isTower = Object.hasOwn(TOWERS, fields.string("model_type"));
@@ -41,16 +77,19 @@ export async function openWeightFolder(folder: string): Promise<WeightFolder> {
   const config = found.isHeadless ? { ...told, tiedHead: true } : told;
   const tensors = matchTensors(folder, config, found.tensors);
   const dtype = tensors[0]!.dtype === "F32" ? "float32" : "bfloat16";
+  return { config, tensors, dtype, textOnly: isTower, hash: hashOnce(config, tensors) };
+}
+
+async function openGgufWeights(file: string): Promise<Weights> {
+  const { config, tensors, dtype } = await readGgufWeights(file);
+  return { config, tensors, dtype, textOnly: false, hash: hashOnce(config, tensors) };
+}
+
+function hashOnce(config: ModelSpec, tensors: readonly TensorLocation[]): () => Promise<string> {
   let hash: Promise<string> | undefined;
-  return {
-    config,
-    tensors,
-    dtype,
-    textOnly: isTower,
-    hash() {
-      hash ??= hashWeights(config, tensors);
-      return hash;
-    },
+  return () => {
+    hash ??= hashWeights(config, tensors);
+    return hash;
   };
 }
 
@@ -116,8 +155,8 @@ function textTensors(found: Map<string, FoundTensor>): Map<string, FoundTensor> 
 
 const OTHER_TOWERS = /^(model\.)?(vision_tower|multi_modal_projector|visual)\./;
 
-function matchTensors(folder: string, config: ModelSpec, found: Map<string, FoundTensor>): TensorLocation[] {
-  const tensors = weightTensors(config).map(({ name, shape }): TensorLocation => {
+function matchTensors(folder: string, config: ModelSpec, found: Map<string, FoundTensor>): FloatTensorLocation[] {
+  const tensors = weightTensors(config).map(({ name, shape }): FloatTensorLocation => {
     const tensor = found.get(name);
     if (!tensor) throw new ModelFileError(folder, `lacks the tensor ${name}`, { param: name });
     found.delete(name);

@@ -107,14 +107,15 @@ describe.skipIf(process.platform === "win32")("programs of the compute core", { 
   });
 
   test("every kernel is right, with the same bits on every instruction set", () => {
-    expect(run("kernels_test", kernelTests, ["backends/cpu/kernels", "executor", "quantization"])).toMatch(/[1-9]\d* checks, 0 failed/);
+    const blocks = join(import.meta.dirname, "../reference/quantized/blocks");
+    const rooms = ["backends/cpu/kernels", "executor", "quantization"];
+    expect(run("kernels_test", kernelTests, rooms, [blocks])).toMatch(/[1-9]\d* checks, 0 failed/);
   });
 
   test("the decoder gives PyTorch's numbers, and one set of bits in every pass", () => {
     const reference = join(import.meta.dirname, "../reference/models");
-    const output = run("decoder_test", ["backends/cpu/decoder_test.cpp", "backends/cpu/bits_test.cpp"], DEVICES, [
-      reference,
-    ]);
+    const sources = ["decoder_test", "bits_test", "quantized_model_test"].map((name) => `backends/cpu/${name}.cpp`);
+    const output = run("decoder_test", sources, DEVICES, [reference]);
     expect(output).toMatch(/all passed\n$/);
   });
 

@@ -10,6 +10,14 @@ namespace anneal::cpu {
 // added block by block, whoever computed them.
 constexpr int kBlockRows = 128;
 
+// Panels of W^T: outputs col .. col + cols and reduction row .. row + rows, in the compute type.
+inline void transpose_panels(const Kernels& k, const Linear& w, int col, int cols, int row, int rows, char* out) {
+  if (w.quantized())
+    k.quantized[quantized_index(w.format)].transpose_panels(w.panels.data(), w.k, col, cols, row, rows, out);
+  else
+    k.transpose_panels(w.panels.data(), w.n, w.k, col, cols, row, rows, out);
+}
+
 // One summand of a gradient with respect to a projection's input: dy W + g A.
 struct BackTerm {
   Rows dy;
@@ -68,7 +76,7 @@ void back_product(Team& team, const Kernels& k, std::vector<WorkerScratch>& work
       for (int n0 = p.from; n0 < std::min(term.w->n, p.to); n0 += kBackwardReduction) {
         const int n = std::min({kBackwardReduction, term.w->n - n0, p.to - n0});
         team.preemption_point(worker);
-        k.transpose_panels(term.w->panels.data(), term.w->n, term.w->k, col, mine * kLanes, n0, n, transposed);
+        transpose_panels(k, *term.w, col, mine * kLanes, n0, n, transposed);
         k.gemm(term.dy.at(0, n0), term.dy.ld, p.rows, transposed, n, mine, sums.data, sums.ld, accumulate);
         accumulate = true;
       }
@@ -86,8 +94,7 @@ inline void transpose_weight(Team& team, const Kernels& k, const Linear& w, char
   const int panels = int(panels_of(w.k));
   team.each((panels + group - 1) / group, [&](int64_t chunk, int) {
     const int panel = int(chunk) * group, mine = std::min(group, panels - panel);
-    k.transpose_panels(w.panels.data(), w.n, w.k, panel * kLanes, mine * kLanes, 0, w.n,
-                       out + panel * panel_bytes(k, w.n));
+    transpose_panels(k, w, panel * kLanes, mine * kLanes, 0, w.n, out + panel * panel_bytes(k, w.n));
   });
 }
 

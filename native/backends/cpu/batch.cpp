@@ -42,8 +42,10 @@ Model::Model(const ModelSpec& m, const Kernels& k, std::unique_ptr<Weights> w)
     widest_.norms_after |= own.norms_after;
 
     int64_t bytes = 0;
-    for (const Linear& linear : weights->layers[layer].projections)
+    for (const Linear& linear : weights->layers[layer].projections) {
       bytes += panels_of(linear.n) * panel_bytes(k, linear.k);
+      if (linear.quantized()) code_groups_ = std::max(code_groups_, linear.k / kCodeGroup);
+    }
     layer_bytes_ = std::max(layer_bytes_, bytes);
   }
 }
@@ -99,6 +101,7 @@ void Span::size(const Model& m, int rows, int lora_columns) {
   up.size(rows, c.intermediate, m.kernels);
   act.size(rows, c.intermediate, m.kernels);
   if (c.norms_after) branch.size(rows, m.spec.hidden, m.kernels);
+  codes.size(rows, m.code_groups());
   if (lora_columns)
     for (RowStore& s : z) s.size(rows, lora_columns, m.kernels);
 }

@@ -19,10 +19,13 @@ struct Widths {
 };
 Widths widths_of(const LayerSpec&);
 
+class ActivationProbe;
+
 struct Model {
   ModelSpec spec;
   const Kernels& kernels;
   std::unique_ptr<Weights> weights;
+  ActivationProbe* probe = nullptr;  // is shown every product
 
   Model(const ModelSpec&, const Kernels&, std::unique_ptr<Weights>);
   int layers() const { return int(spec.layers.size()); }
@@ -52,8 +55,10 @@ struct Model {
   const GatedActivation& activation(int layer) const {
     return spec.layers[layer].feed_forward.activation == Activation::silu ? kernels.silu : kernels.gelu_tanh;
   }
-  // Of the projections of the largest layer.
+  // Of the projections of the largest layer, in the compute type.
   int64_t layer_bytes() const { return layer_bytes_; }
+  // Groups of codes in the widest row that quantised weights are multiplied with; 0: none are.
+  int code_groups() const { return code_groups_; }
 
  private:
   std::vector<RopeTable> ropes_;  // those that differ
@@ -62,6 +67,7 @@ struct Model {
   std::vector<int> groups_;
   Widths widest_;
   int64_t layer_bytes_ = 0;
+  int code_groups_ = 0;
 };
 
 // Tokens that stand at consecutive positions of one sequence.
@@ -132,9 +138,22 @@ struct MatrixStore : Matrix {
   }
 };
 
+// Codes of rows, as quantised weights are multiplied with them.
+struct CodeStore {
+  Buffer memory;
+  ActivationGroup* data = nullptr;
+  int64_t ld = 0;  // groups to a row
+  void size(int64_t rows, int64_t groups) {
+    ld = groups;
+    memory.reserve(size_t(rows) * groups * sizeof(ActivationGroup));
+    data = reinterpret_cast<ActivationGroup*>(memory.data());
+  }
+};
+
 // Temporaries of a run of rows within one layer, as wide as the widest.
 struct Span {
   RowStore normed, q, k, v, gate, up, act, branch;
+  CodeStore codes;           // of whichever input is being multiplied with quantised weights
   RowStore z[kProjections];  // s A x of each adapted projection
   // Backward: gradients of what the names say, rounded for the products; g: s B^T dy of each adapted projection.
   RowStore d_out, d_gate, d_up, d_q, d_k, d_v, g[kProjections];

@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "activation_gate.h"
 #include "head.h"
 #include "layer_forward.h"
 #include "parameters.h"
@@ -29,6 +30,11 @@ CpuBackend::CpuBackend(std::unique_ptr<Model> model, Pool& pool, int pages)
 }
 
 CpuBackend::~CpuBackend() = default;
+
+std::vector<std::string> CpuBackend::gate_activations(std::span<const int32_t> text) {
+  const size_t room = std::min<size_t>(size_t(pages_.count()) * kPage, size_t(model_->spec.max_positions));
+  return cpu::gate_activations(*model_, pages_, text.first(std::min(text.size(), room)));
+}
 
 const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
   FloatMode mode;
@@ -101,9 +107,12 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
   const Linear& head = m.weights->head();
   Team all(pool_);
   Team& head_team = team.ok() && int64_t(wanted) * head.n * head.k > kInlineMacs ? all : team;
+  if (head.takes_codes()) codes_.size(wanted, head.k / kCodeGroup);
+  const Linear* const weights[] = {&head};
+  const Input input = with_codes(team, k, normed_, wanted, weights, 1, codes_);
   const Split split = split_product(head_team, wanted, panels_of(head.n));
   head_team.each(split.chunks(),
-                 [&](int64_t chunk, int) { head_tile(m, normed_, tile_of(split, chunk), logits_.values); });
+                 [&](int64_t chunk, int) { head_tile(m, input, tile_of(split, chunk), logits_.values); });
   return team.ok() && head_team.ok() ? &logits_ : nullptr;
 }
 

@@ -21,6 +21,7 @@ class CpuBackend final : public backends::Backend {
   const ModelSpec& spec() const override { return model_->spec; }
   const char* name() const override { return isa_name(model_->kernels.isa); }
   int pages() const override { return pages_.count(); }
+  std::vector<std::string> gate_activations(std::span<const int32_t> text) override;
 
   const backends::Logits* step(std::span<const Run>) override;
   bool sample(const backends::Logits&, std::span<const RowRequest>, std::span<RowResult>) override;
@@ -44,6 +45,7 @@ class CpuBackend final : public backends::Backend {
   Workspace workspace_;
   MatrixStore residual_;
   RowStore attention_, normed_;
+  CodeStore codes_;
   std::vector<int> order_, first_row_, logit_rows_;
   HostLogits logits_;
   RowSampler sampler_;

@@ -168,19 +168,22 @@ struct Loaded {
          int max_positions = 0)
       : spec(read_spec(folder, format)), pool(pool) {
     if (max_positions) spec.max_positions = max_positions;
+    load(reader(weights), isa);
+  }
+  Loaded(const ModelSpec& s, const Arrays& weights, Isa isa, Pool& pool) : Loaded(s, reader(weights), isa, pool) {}
+  Loaded(const ModelSpec& s, const TensorReader& weights, Isa isa, Pool& pool) : spec(s), pool(pool) {
     load(weights, isa);
   }
-  Loaded(const ModelSpec& s, const Arrays& weights, Isa isa, Pool& pool) : spec(s), pool(pool) { load(weights, isa); }
-  void load(const Arrays& weights, Isa isa) {
-    backend = CpuDevice(pool).load(spec, 128, isa_name(isa), reader(weights), nullptr);
+  void load(const TensorReader& weights, Isa isa) {
+    backend = CpuDevice(pool).load(spec, 128, isa_name(isa), weights, nullptr);
   }
   int vocab() const { return spec.vocab; }
   static TensorReader reader(const Arrays& weights) {
-    return [&weights](const std::string& name, int64_t row0, int64_t rows, float* dst) {
+    return {[&weights](const std::string& name, int64_t row0, int64_t rows, float* dst) {
       const Array& a = weights.at(name);
       const int64_t cols = a.shape.size() == 2 ? a.shape[1] : a.shape[0];
       std::memcpy(dst, a.values.data() + row0 * cols, size_t(rows) * cols * sizeof(float));
-    };
+    }};
   }
 };
 

@@ -6,6 +6,7 @@
 #include "decoder_fixture.h"
 
 void check_bits(const std::string& folder);
+void check_quantized_models();
 
 namespace {
 
@@ -112,6 +113,7 @@ int main(int argc, char** argv) {
       check_reference(entry.path(), isa, isa == Isa::portable ? static_cast<Pool&>(one) : two);
     check_bits(entry.path());
   }
+  if (argc == 2) check_quantized_models();
   std::printf(failures ? "%d failures\n" : "all passed\n", failures);
   return failures ? 1 : 0;
 }

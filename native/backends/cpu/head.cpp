@@ -35,8 +35,10 @@ struct HeadPass {
         k.rmsnorm(x.at(entries[row0 + i].hidden), x.ld, m.weights->final_norm.data(), m.spec.rms_eps, 1, m.spec.hidden,
                   b.normed.at(i), b.normed.ld);
     });
+    const Linear* const weights[] = {&head};
+    const Input input = with_codes(team, k, b.normed, rows, weights, 1, b.codes);
     const Split split = split_product(team, rows, panels_of(head.n));
-    team.each(split.chunks(), [&](int64_t chunk, int) { head_tile(m, b.normed, tile_of(split, chunk), b.logits); });
+    team.each(split.chunks(), [&](int64_t chunk, int) { head_tile(m, input, tile_of(split, chunk), b.logits); });
   }
 
   // Row i of the block as its entry's temperature has it; called once.
@@ -67,12 +69,11 @@ constexpr int64_t kLogitBytes = int64_t(96) << 20, kCachedHead = int64_t(4) << 2
 
 }  // namespace
 
-void head_tile(const Model& m, const Rows& normed, const Tile& t, const Matrix& logits) {
+void head_tile(const Model& m, const Input& normed, const Tile& t, const Matrix& logits) {
   const Kernels& k = m.kernels;
   const Linear& head = m.weights->head();
   const int64_t col = int64_t(t.panel) * kLanes;
-  k.gemm(normed.at(t.row), normed.ld, t.rows, head.panels.data() + t.panel * panel_bytes(k, head.k), head.k, t.panels,
-         logits.at(t.row, col), logits.ld, false);
+  multiply(k, head, normed, t, logits.at(t.row, col), logits.ld, false);
   const float scale = float(m.spec.logit_scale), cap = float(m.spec.logit_soft_cap);
   const int cols = t.panels * kLanes;
   for (int i = t.row; i < t.row + t.rows; i++) {
@@ -91,6 +92,7 @@ void HeadMemory::configure(const Model& m, int entries, int workers, bool gradie
   for (Block& b : blocks) {
     const int rows = std::min(block_rows, std::max(entries, 1));
     b.normed.size(rows, head.k, k);
+    if (head.takes_codes()) b.codes.size(rows, head.k / kCodeGroup);
     b.logits.size(rows, head.n);
     if (gradient) b.residual.size(rows, head.n, k);
   }

@@ -5,7 +5,7 @@
 namespace anneal::cpu {
 
 // Logits of a tile of normed hidden states, as the model's logit scale has them.
-void head_tile(const Model&, const Rows& normed, const Tile&, const Matrix& logits);
+void head_tile(const Model&, const Input& normed, const Tile&, const Matrix& logits);
 
 // A prediction: the hidden state of row `hidden` of the batch, the token that came, and what the logits are multiplied
 // with.
@@ -17,6 +17,7 @@ struct Entry {
 struct HeadMemory {
   struct Block {
     RowStore normed, residual;  // final norm; a gradient with respect to logits
+    CodeStore codes;
     MatrixStore logits;
   };
   std::vector<Block> blocks;

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "activation_gate.h"
+
 #include "products.h"
 
 namespace anneal::cpu {
@@ -13,12 +15,19 @@ struct ProjectionTile {
   const Batch& batch;
   int layer;
 
-  void operator()(int p, const Rows& x, int row0, const Tile& t, const Rows& z, float* c, int64_t ldc,
+  // Rows with their codes, where the projections want them.
+  Input input(Team& team, const Rows& x, int rows, const int* projections, int count, Span& span) const {
+    const Linear* weights[kProjections];
+    for (int i = 0; i < count; i++) weights[i] = &m.weights->layers[layer].projections[projections[i]];
+    return with_codes(team, m.kernels, x, rows, weights, count, span.codes);
+  }
+
+  void operator()(int p, const Input& x, int row0, const Tile& t, const Rows& z, float* c, int64_t ldc,
                   bool accumulate) const {
     const Kernels& k = m.kernels;
     const Linear& w = m.weights->layers[layer].projections[p];
-    k.gemm(x.at(t.row), x.ld, t.rows, w.panels.data() + t.panel * panel_bytes(k, w.k), w.k, t.panels, c, ldc,
-           accumulate);
+    if (m.probe) m.probe->compare(k, w, x, t);
+    multiply(k, w, x, t, c, ldc, accumulate);
     if (!w.bias.empty())
       k.bias_add(c, ldc, t.rows, std::min(t.panels * kLanes, w.n - t.panel * kLanes), w.bias.data() + t.panel * kLanes);
     for (const Segment& s : batch.segments) {
@@ -39,7 +48,7 @@ void norm_rows(Team& team, const Model& m, const Matrix& x, const NormWeight& we
 }
 
 // Residual rows + residual scale * x W^T, in float32.
-void add_product(Team& team, const ProjectionTile& tile, int p, const Rows& x, int row0, int rows, const Rows& z,
+void add_product(Team& team, const ProjectionTile& tile, int p, const Input& x, int row0, int rows, const Rows& z,
                  const Matrix& from, const Matrix& to, Workspace& ws) {
   const int n = tile.m.spec.hidden;
   const float scale = tile.m.residual_scale(tile.layer);
@@ -64,7 +73,7 @@ void add_product(Team& team, const ProjectionTile& tile, int p, const Rows& x, i
 }
 
 // x W^T, rounded.
-void round_product(Team& team, const ProjectionTile& tile, int p, const Rows& x, int row0, int rows, const Rows& z,
+void round_product(Team& team, const ProjectionTile& tile, int p, const Input& x, int row0, int rows, const Rows& z,
                    const Rows& out, Workspace& ws) {
   const int n = tile.m.weights->layers[tile.layer].projections[p].n;
   const Split split = split_product(team, rows, panels_of(n));
@@ -97,7 +106,7 @@ void add_normed(Team& team, const Model& m, int layer, Norm norm, const Rows& br
 }
 
 // What attention or the feed-forward put out, by product p, into the residual stream; branch: kept where it is normed.
-void add_branch(Team& team, const ProjectionTile& tile, int p, Norm norm, const Rows& x, int row0, int rows,
+void add_branch(Team& team, const ProjectionTile& tile, int p, Norm norm, const Input& x, int row0, int rows,
                 const Rows& z, const Rows& branch, const Matrix& from, const Matrix& to, Workspace& ws) {
   if (tile.m.weights->layers[tile.layer].norms[norm].data()) {
     round_product(team, tile, p, x, row0, rows, z, branch, ws);
@@ -120,6 +129,7 @@ void queries_keys_values(Team& team, const Model& m, const Batch& batch, int lay
   static constexpr int projections[] = {kQ, kK, kV};
   Rows z[] = {span.z[kQ], span.z[kK], span.z[kV]};
   lora_down(team, m, batch, layer, projections, 3, span.normed, row0, rows, z, ws);
+  const Input input = tile.input(team, span.normed, rows, projections, 3, span);
 
   const Rows out[] = {a.q ? a.q.from(row0) : span.q, a.k ? a.k.from(row0) : span.k, span.v};
   const Split q_split = split_product(team, rows, panels_of(c.q_width())),
@@ -135,7 +145,7 @@ void queries_keys_values(Team& team, const Model& m, const Batch& batch, int lay
     const int width = p == 0 ? c.q_width() : c.kv_width(), col = t.panel * kLanes,
               cols = std::min(t.panels * kLanes, width - col);
     float* sums = ws.workers[worker].tile.floats();
-    tile(projections[p], span.normed, row0, t, z[p], sums, t.panels * kLanes, false);
+    tile(projections[p], input, row0, t, z[p], sums, t.panels * kLanes, false);
     round_tile(k, sums, t.panels * kLanes, t.rows, cols, out[p], t.row, col);
   });
 
@@ -204,22 +214,23 @@ void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, con
   const Rows attention = a.attention.from(row0);
   static constexpr int o[] = {kO};
   lora_down(team, m, batch, layer, o, 1, attention, row0, rows, &span.z[kO], ws);
-  add_branch(team, tile, kO, kNormAttended, attention, row0, rows, span.z[kO],
+  add_branch(team, tile, kO, kNormAttended, tile.input(team, attention, rows, o, 1, span), row0, rows, span.z[kO],
              a.attended ? a.attended.from(row0) : span.branch, a.x_in, a.x_mid, ws);
 
   norm_rows(team, m, a.x_mid.from(row0), w.norms[kNormMiddle], rows, span.normed);
   static constexpr int gate_up[] = {kGate, kUp};
   Rows z[] = {span.z[kGate], span.z[kUp]};
   lora_down(team, m, batch, layer, gate_up, 2, span.normed, row0, rows, z, ws);
+  const Input input = tile.input(team, span.normed, rows, gate_up, 2, span);
   const Rows gate = a.gate ? a.gate.from(row0) : span.gate, up = a.up ? a.up.from(row0) : span.up;
   const Split split = split_product(team, rows, panels_of(intermediate), 2);
   team.each(split.chunks(), [&](int64_t chunk, int worker) {
     const Tile t = tile_of(split, chunk);
     const int col = t.panel * kLanes, cols = std::min(t.panels * kLanes, intermediate - col);
     float* sums = ws.workers[worker].tile.floats();
-    tile(kGate, span.normed, row0, t, z[0], sums, t.panels * kLanes, false);
+    tile(kGate, input, row0, t, z[0], sums, t.panels * kLanes, false);
     round_tile(k, sums, t.panels * kLanes, t.rows, cols, gate, t.row, col);
-    tile(kUp, span.normed, row0, t, z[1], sums, t.panels * kLanes, false);
+    tile(kUp, input, row0, t, z[1], sums, t.panels * kLanes, false);
     round_tile(k, sums, t.panels * kLanes, t.rows, cols, up, t.row, col);
     for (int i = t.row; i < t.row + t.rows; i++)
       m.activation(layer).mul(gate.at(i, col), up.at(i, col), gate.ld, 1, cols, span.act.at(i, col), t.panels * kLanes);
@@ -228,7 +239,7 @@ void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, con
   if (!a.x_out && !a.fed_forward) return;
   static constexpr int down[] = {kDown};
   lora_down(team, m, batch, layer, down, 1, span.act, row0, rows, &span.z[kDown], ws);
-  add_branch(team, tile, kDown, kNormOut, span.act, row0, rows, span.z[kDown],
+  add_branch(team, tile, kDown, kNormOut, tile.input(team, span.act, rows, down, 1, span), row0, rows, span.z[kDown],
              a.fed_forward ? a.fed_forward.from(row0) : span.branch, a.x_mid, a.x_out, ws);
 }
 
@@ -276,10 +287,14 @@ void lora_down(Team& team, const Model& m, const Batch& batch, int layer, const 
 
 void embed_tokens(Team& team, const Model& m, const Batch& batch, const Matrix& x) {
   const int hidden = m.spec.hidden;
+  const Linear& w = m.weights->embedding;
   const float scale = m.embedding_scale();
   each_rows(team, batch.rows, hidden, [&](int row, int n, int) {
     for (int i = row; i < row + n; i++) {
-      m.kernels.embed(m.weights->embedding.panels.data(), m.spec.vocab, hidden, batch.tokens[i], x.at(i));
+      if (w.quantized())
+        m.kernels.quantized[quantized_index(w.format)].embed(w.panels.data(), w.k, batch.tokens[i], x.at(i));
+      else
+        m.kernels.embed(w.panels.data(), w.n, w.k, batch.tokens[i], x.at(i));
       if (scale != 1) m.kernels.scale(x.at(i), hidden, scale, x.at(i));
       if (m.spec.embedding_rounds) m.round(x.at(i), hidden);
     }

@@ -32,6 +32,24 @@ inline Tile tile_of(const Split& s, int64_t chunk) {
   return {row, std::min(s.block, s.rows - row), panel, std::min(s.group, s.panels - panel)};
 }
 
+// Rows that are multiplied with weights, and their codes where these are quantised.
+struct Input : Rows {
+  const ActivationGroup* codes = nullptr;
+  int64_t codes_ld = 0;
+};
+
+// c (+)= x W^T of a tile.
+inline void multiply(const Kernels& k, const Linear& w, const Input& x, const Tile& t, float* c, int64_t ldc,
+                     bool accumulate) {
+  const char* const panels = w.panels.data() + t.panel * panel_bytes(k, w);
+  if (!w.quantized()) return k.gemm(x.at(t.row), x.ld, t.rows, panels, w.k, t.panels, c, ldc, accumulate);
+  const QuantizedKernels& q = k.quantized[quantized_index(w.format)];
+  if (w.weight_only)
+    q.dequantized_product(x.at(t.row), x.ld, t.rows, panels, w.k, t.panels, c, ldc, accumulate);
+  else
+    q.product(x.codes + t.row * x.codes_ld, x.codes_ld, t.rows, panels, w.k, t.panels, c, ldc, accumulate);
+}
+
 // width: outputs that are computed together (gate and up: 2).
 inline Split split_product(const Team& team, int rows, int panels, int width = 1) {
   Split s{rows, panels, std::min(rows, kTileRows), std::min(panels, kTilePanels), team.workers()};
@@ -50,6 +68,20 @@ template <class F> void each_rows(Team& team, int rows, int n, F&& f) {
     const int row = int(chunk) * per;
     f(row, std::min(per, rows - row), worker);
   });
+}
+
+// Rows with their codes, in `store`, where one of the weights that they will be multiplied with takes them.
+inline Input with_codes(Team& team, const Kernels& k, const Rows& x, int rows, const Linear* const* weights, int count,
+                        CodeStore& store) {
+  Input input{x};
+  for (int i = 0; i < count && !input.codes; i++)
+    if (weights[i]->takes_codes()) input.codes = store.data, input.codes_ld = store.ld;
+  if (!input.codes) return input;
+  const int width = weights[0]->k;
+  each_rows(team, rows, width, [&](int row, int n, int) {
+    k.quantize_rows(x.at(row), x.ld, n, width, store.data + row * store.ld, store.ld);
+  });
+  return input;
 }
 
 // Rounds a tile of `cols` columns into part of wider rows.

@@ -3,6 +3,8 @@
 
 #include <memory>
 
+#include "../../quantization/blocks.h"
+
 namespace anneal::cpu {
 
 DType dtype_of(TensorFormat format) { return format == TensorFormat::f32 ? DType::f32 : DType::bf16; }
@@ -10,32 +12,64 @@ DType dtype_of(TensorFormat format) { return format == TensorFormat::f32 ? DType
 namespace {
 
 struct Loader {
+  const ModelSpec& spec;
   const Kernels& kernels;
   Pool& pool;
   const TensorReader& read;
   const std::function<bool(double)>& progress;
   double total, done = 0;
   bool stopped = false;
-  Buffer staging;
+  Buffer staging, rows_;
 
   // Rows from `first` on.
   void matrix(const std::string& name, int first, int n, int k, Linear& w) {
-    w.n = n, w.k = k;
-    const size_t bytes = panel_bytes(kernels, k);
+    w.n = n, w.k = k, w.format = spec.format_of(name);
+    const size_t bytes = panel_bytes(kernels, w);
     w.panels.reserve(panels_of(n) * bytes);
+    if (w.quantized()) return blocks(name, first, w, bytes);
     const int block = std::max<int64_t>(1, (int64_t(8) << 20) / (int64_t(k) * kLanes * 4)) * kLanes;
     staging.reserve(size_t(std::min<int64_t>(block, padded(n))) * k * 4);
     for (int row = 0; row < n && !stopped; row += block) {
       const int rows = std::min(block, n - row);
-      read(name, first + row, rows, staging.floats());
+      read.floats(name, first + row, rows, staging.floats());
       Team team(pool);
       team.each(panels_of(rows), [&](int64_t p, int) {
         kernels.pack(staging.floats() + p * kLanes * k, DType::f32, k, std::min<int>(kLanes, rows - p * kLanes), k,
                      w.panels.data() + (row / kLanes + p) * bytes);
       });
-      done += double(rows) * k;
-      if (!team.ok() || (progress && !progress(done / total))) stopped = true;
+      advance(team, double(rows) * k);
     }
+  }
+  // Rows as they are stored, or made of numbers.
+  void blocks(const std::string& name, int begin, Linear& w, size_t panel) {
+    const bool stored = read.stored && read.stored(name) == w.format;
+    const int64_t row_bytes = quantization::row_bytes(w.format, w.k);
+    const int block = int(std::max<int64_t>(1, (int64_t(8) << 20) / (int64_t(w.k) * kLanes * 4))) * kLanes;
+    const int most = int(std::min<int64_t>(block, padded(w.n)));
+    staging.reserve(size_t(most) * w.k * 4);
+    rows_.reserve(size_t(most) * row_bytes);
+    for (int row = 0; row < w.n && !stopped; row += block) {
+      const int rows = std::min(block, w.n - row);
+      uint8_t* const at = reinterpret_cast<uint8_t*>(rows_.data());
+      if (stored)
+        read.blocks(name, begin + row, rows, at);
+      else
+        read.floats(name, begin + row, rows, staging.floats());
+      Team team(pool);
+      team.each(panels_of(rows), [&](int64_t p, int) {
+        const int first = int(p) * kLanes, count = std::min(kLanes, rows - first);
+        if (!stored)
+          for (int i = first; i < first + count; i++)
+            quantization::quantize_row(w.format, staging.floats() + int64_t(i) * w.k, w.k, at + i * row_bytes);
+        pack_quantized(w.format, at + first * row_bytes, row_bytes, count, w.k,
+                       reinterpret_cast<uint8_t*>(w.panels.data()) + (row / kLanes + p) * panel);
+      });
+      advance(team, double(rows) * w.k);
+    }
+  }
+  void advance(const Team& team, double elements) {
+    done += elements;
+    if (!team.ok() || (progress && !progress(done / total))) stopped = true;
   }
   void norm(const std::string& name, int n, bool adds_one, NormWeight& out) {
     vector(name, n, out.stored);
@@ -43,7 +77,7 @@ struct Loader {
   }
   void vector(const std::string& name, int n, std::vector<float>& out) {
     out.assign(padded(n), 0);
-    read(name, 0, 1, out.data());
+    read.floats(name, 0, 1, out.data());
     out.resize(n);
   }
 };
@@ -60,7 +94,7 @@ double elements(const ModelSpec& m) {
 std::unique_ptr<Weights> load_weights(const ModelSpec& m, const Kernels& kernels, Pool& pool, const TensorReader& read,
                                       const std::function<bool(double)>& progress) {
   auto w = std::make_unique<Weights>();
-  Loader load{kernels, pool, read, progress, elements(m), 0, false, {}};
+  Loader load{m, kernels, pool, read, progress, elements(m), 0, false, {}, {}};
   load.matrix("model.embed_tokens.weight", 0, m.vocab, m.hidden, w->embedding);
   w->layers.resize(m.layers.size());
   for (int l = 0; l < int(m.layers.size()) && !load.stopped; l++) {
@@ -84,8 +118,15 @@ std::unique_ptr<Weights> load_weights(const ModelSpec& m, const Kernels& kernels
 
 int64_t weight_bytes(const ModelSpec& m, const Kernels& k) {
   int64_t sum = 0;
-  for (const TensorShape& t : weight_tensors(m))
-    sum += t.cols ? panels_of(int(t.rows)) * int64_t(panel_bytes(k, int(t.cols))) : 4 * t.rows;
+  for (const TensorShape& t : weight_tensors(m)) {
+    const TensorFormat format = m.format_of(t.name);
+    if (!t.cols)
+      sum += 4 * t.rows;
+    else if (is_quantized(format))
+      sum += panels_of(int(t.rows)) * quantized_panel_bytes_of(format, int(t.cols));
+    else
+      sum += panels_of(int(t.rows)) * int64_t(panel_bytes(k, int(t.cols)));
+  }
   return sum;
 }
 

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "../backend.h"
+#include "kernels/quantized_panels.h"
 #include "memory.h"
 
 namespace anneal::cpu {
@@ -26,9 +27,18 @@ DType dtype_of(model::TensorFormat);
 // y[n] = x[k] . W^T (+ bias)
 struct Linear {
   int n = 0, k = 0;
+  TensorFormat format = TensorFormat::f32;  // of the panels: the model's, or a quantised one
+  // Quantised, and multiplied with activations as they are: codes of 8 bits would lose too much of these.
+  bool weight_only = false;
   Buffer panels;
   std::vector<float> bias;  // [n], or empty
+  bool quantized() const { return is_quantized(format); }
+  bool takes_codes() const { return quantized() && !weight_only; }
 };
+
+inline size_t panel_bytes(const Kernels& k, const Linear& w) {
+  return w.quantized() ? size_t(quantized_panel_bytes_of(w.format, w.k)) : panel_bytes(k, w.k);
+}
 
 // What is stored, and what rows are multiplied with: that, or 1 more.
 struct NormWeight {

@@ -1,6 +1,7 @@
 import { stat } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
 import { ModelFileError } from "../../errors.js";
+import { isGguf } from "../../gguf/ggufFile.js";
 import { cachedModel, hubModelOfPath } from "../../hub/hubCache.js";
 import { InferenceLoop } from "../../inference/index.js";
 import type { DeviceModel, ModelSpec, Runtime } from "../../runtime/runtime.js";
@@ -14,8 +15,7 @@ import {
   TokenizerError,
 } from "../../text/index.js";
 import type { ModelOptions } from "../../types/options.js";
-import { type EmbeddingSpec, noModelFolder, readEmbeddingFolder } from "../../weights/index.js";
-import { JsonFields } from "../../weights/jsonFields.js";
+import { type EmbeddingSpec, noModelFolder, readEmbeddingFolder, readModelConfig } from "../../weights/index.js";
 import { partsBesideText } from "../../weights/partsBesideText.js";
 import { diagnostics } from "./diagnostics.js";
 import { type GenerationDefaults, readGenerationDefaults } from "./generationDefaults.js";
@@ -23,7 +23,7 @@ import { planPages } from "./memoryPlan.js";
 import { type OpenedWeights, openWeights } from "./openedWeights.js";
 import { embeddedModel, type ResolvedOptions } from "./options.js";
 
-/** A loaded folder. */
+/** A loaded folder, or GGUF file. */
 export interface BaseModel {
   /** The name that requests use. */
   readonly id: string;
@@ -73,6 +73,16 @@ export async function loadText(folder: string): Promise<{ tokenizer: Tokenizer; 
   }
 }
 
+/** What decides whether a model's activations survive 8 bits: prose, numbers, code and other scripts. */
+const GATE_TEXT = `The river rose 3.5 metres in 24 hours; nobody had expected it. "Are you sure?" she asked.
+function add(a, b) { return a + b; } // 12 + 30 = 42
+Wie spät ist es? 你好，世界。 Où est la gare ? {"name": "Ada", "age": 36}`;
+const MAX_GATE_TOKENS = 64;
+
+function gateText(tokenizer: Tokenizer, contextLength: number): Int32Array {
+  return Int32Array.from(tokenizer.encode(GATE_TEXT).slice(0, Math.min(MAX_GATE_TOKENS, contextLength)));
+}
+
 /**
  * The folder at a path, or of a model of the hub that the cache of this machine has, and what it is called.
  * @throws ModelFileError when there is neither.
@@ -81,6 +91,7 @@ export async function findFolder(path: string): Promise<{ folder: string; name: 
   const folder = resolve(path);
   const found = await stat(folder).catch(() => null);
   if (found?.isDirectory()) return { folder, name: basename(folder) };
+  if (found?.isFile() && isGguf(folder)) return { folder, name: basename(folder).replace(/\.gguf$/i, "") };
   const hub = found === null ? hubModelOfPath(folder) : null;
   const cached = hub && cachedModel(hub);
   if (!cached) throw noModelFolder(folder, found !== null);
@@ -109,7 +120,7 @@ export async function loadBaseModel(
     const { config, needs, dtype } = weights;
     if (tokenizer.vocabSize > config.vocab) {
       throw new ModelFileError(
-        join(folder, "tokenizer.json"),
+        isGguf(folder) ? folder : join(folder, "tokenizer.json"),
         `has tokens up to ${tokenizer.vocabSize - 1}, the model only ${config.vocab} of them`,
       );
     }
@@ -119,8 +130,10 @@ export async function loadBaseModel(
     const bytes = Math.max(budget.share ?? budget.total, Math.min(budget.total, needs.weights * 1.5));
     const kvPages =
       model.kvPages ?? Math.min(planPages(id, needs, bytes, limits), budget.maxPages ?? Number.POSITIVE_INFINITY);
+    const progressed = (fraction: number) =>
+      diagnostics.modelProgress.publish({ id, fraction, bytes: needs.weights });
     const [device, hash] = await Promise.all([
-      weights.load(kvPages, (fraction) => diagnostics.modelProgress.publish({ id, fraction, bytes: needs.weights })),
+      weights.load(kvPages, gateText(tokenizer, contextLength), progressed),
       weights.hash(),
     ]);
     const loop = new InferenceLoop(device, tokenizer, {
@@ -130,12 +143,16 @@ export async function loadBaseModel(
       scheduler: options.scheduler,
       contextLength,
     });
-    const { mtimeMs } = await stat(join(folder, "config.json"));
+    const { mtimeMs } = await stat(isGguf(folder) ? folder : join(folder, "config.json"));
     const seconds = (performance.now() - started) / 1000;
     diagnostics.modelLoad.publish({ id, folder, dtype, bytes: device.bytes, kvPages, seconds });
-    const without = partsBesideText(await JsonFields.read(join(folder, "config.json")));
+    const without = partsBesideText(await readModelConfig(folder));
     if (without.length > 0) options.logger.warn("only the text of a model is loaded", { id, without });
     options.logger.info("model loaded", { id, dtype, bytes: device.bytes, kvPages, seconds });
+    if (device.weightOnly.length > 0) {
+      const tensors = device.weightOnly;
+      options.logger.info("weights that are multiplied with activations as they are", { id, tensors });
+    }
     return {
       id,
       folder,

@@ -1,5 +1,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { ggufGenerationConfig } from "../../gguf/ggufConfig.js";
+import { isGguf, readGguf } from "../../gguf/ggufFile.js";
 import { type SamplingName, samplingNumbers } from "../../samplingNumbers.js";
 import { JsonFields } from "../../weights/jsonFields.js";
 
@@ -22,6 +24,10 @@ function ids(fields: JsonFields, name: string): number[] {
  * @throws ModelFileError naming file and field
  */
 export async function readGenerationDefaults(folder: string): Promise<GenerationDefaults> {
+  if (isGguf(folder)) {
+    const fields = new JsonFields(folder, ggufGenerationConfig(await readGguf(folder)));
+    return { eos_token_id: ids(fields, "eos_token_id") };
+  }
   const config = await JsonFields.read(join(folder, "config.json"));
   const file = join(folder, "generation_config.json");
   const given = existsSync(file) ? await JsonFields.read(file) : new JsonFields(file, {});

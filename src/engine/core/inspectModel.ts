@@ -1,11 +1,10 @@
 // What a folder is, before anything of it is loaded.
 
-import { join, resolve } from "node:path";
+import { resolve } from "node:path";
 import { openRuntime, type Runtime } from "../../runtime/runtime.js";
 import { probeTurns, recogniseReasoning, recogniseToolFormat } from "../../text/index.js";
 import type { ModelInspection } from "../../types/inspection.js";
-import { openWeightFolder } from "../../weights/index.js";
-import { JsonFields } from "../../weights/jsonFields.js";
+import { openWeightFiles, readModelConfig } from "../../weights/index.js";
 import { partsBesideText } from "../../weights/partsBesideText.js";
 import { findFolder, loadText } from "./baseModel.js";
 import { readGenerationDefaults } from "./generationDefaults.js";
@@ -18,7 +17,7 @@ const CONTEXTS = [2048, 8192, 32_768, 131_072];
 
 /**
  * What a model is and needs, from the files of its folder alone.
- * @param model a folder, or a model of the hub that was pulled
+ * @param model a folder, a GGUF file, or a model of the hub that was pulled
  * @throws ModelFileError naming what is wrong with the folder.
  */
 export async function inspectModel(model: string): Promise<ModelInspection> {
@@ -27,7 +26,7 @@ export async function inspectModel(model: string): Promise<ModelInspection> {
   const [{ tokenizer, template }, { eos_token_id: ends }, config] = await Promise.all([
     loadText(folder),
     readGenerationDefaults(folder),
-    JsonFields.read(join(folder, "config.json")),
+    readModelConfig(folder),
   ]);
   try {
     const weights = await inspectWeights(runtime, folder);
@@ -77,7 +76,7 @@ async function inspectWeights(runtime: Runtime, folder: string): Promise<Weights
     };
     const common = { format, dtype, context_length: maxPositions };
     if (format === "onnx") return { ...common, parameters: null, memory };
-    const { config: spec, tensors, dtype: stored } = await openWeightFolder(folder);
+    const { config: spec, tensors, dtype: stored } = await openWeightFiles(folder);
     const parameters = tensors.reduce((sum, { shape }) => sum + shape.reduce((product, size) => product * size, 1), 0);
     const { activationPerToken } = runtime.memory(spec, stored);
     return { ...common, parameters, memory: { ...memory, training_per_token: activationPerToken } };

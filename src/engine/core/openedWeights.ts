@@ -2,22 +2,23 @@
 
 import { availableParallelism } from "node:os";
 import { InsufficientMemoryError, ModelFileError } from "../../errors.js";
+import { isGguf } from "../../gguf/ggufFile.js";
 import { type DeviceModel, type ModelSpec, OnnxDecoder, type Runtime } from "../../runtime/runtime.js";
 import type { ModelOptions } from "../../types/options.js";
-import { isOnnxFolder, type JsonFields, openOnnxFolder, openWeightFolder } from "../../weights/index.js";
+import { isOnnxFolder, type JsonFields, openOnnxFolder, openWeightFiles } from "../../weights/index.js";
 import type { MemoryNeeds } from "./memoryPlan.js";
 import type { ResolvedOptions } from "./options.js";
 
 export interface OpenedWeights {
   /** "onnx": not trained. */
-  readonly format: "safetensors" | "onnx";
+  readonly format: "safetensors" | "gguf" | "onnx";
   readonly config: Pick<ModelSpec, "vocab" | "maxPositions">;
   readonly needs: MemoryNeeds;
   /** What they are computed in. */
   readonly dtype: string;
   hash(): Promise<string>;
-  /** Once. */
-  load(kvPages: number, onProgress: (fraction: number) => void): Promise<DeviceModel>;
+  /** Once. `gateText` decides which quantised weights are multiplied with activations as they are. */
+  load(kvPages: number, gateText: Int32Array, onProgress: (fraction: number) => void): Promise<DeviceModel>;
   /** Lets go of what has been opened, where it is not loaded. */
   close(): void;
 }
@@ -30,20 +31,26 @@ export async function openWeights(
   options: ResolvedOptions,
   bytes: number,
 ): Promise<OpenedWeights> {
-  if (model.onnx !== undefined || (await isOnnxFolder(folder))) return openOnnx(folder, model, options, bytes);
-  const weights = await openWeightFolder(folder);
+  if (!isGguf(folder) && (model.onnx !== undefined || (await isOnnxFolder(folder)))) {
+    if (model.quantize !== undefined) {
+      throw new ModelFileError(folder, "is computed as ONNX, which is not quantised here", { param: "quantize" });
+    }
+    return openOnnx(folder, model, options, bytes);
+  }
+  const weights = await openWeightFiles(folder, model.quantize);
   if (weights.textOnly) options.logger.warn("this model also sees; its text alone is loaded", { folder });
   const { tensors } = weights;
   const config = withinContext(weights.config, options.contextLength);
   const wanted = model.dtype ?? options.dtype;
   const dtype = wanted === "auto" ? weights.dtype : wanted;
   return {
-    format: "safetensors",
+    format: isGguf(folder) ? "gguf" : "safetensors",
     config,
     needs: runtime.memory(config, dtype),
     dtype,
     hash: () => weights.hash(),
-    load: (kvPages, onProgress) => runtime.load({ config, tensors, dtype, kvPages, onProgress }),
+    load: (kvPages, gateText, onProgress) =>
+      runtime.load({ config, tensors, dtype, kvPages, onProgress, ...(config.quantized && { gateText }) }),
     close() {},
   };
 }

@@ -13,6 +13,7 @@ import type { Logger } from "../../types/logger.js";
 import type { EngineOptions, ModelOptions } from "../../types/options.js";
 
 const dtype = z.enum(["auto", "float32", "bfloat16"]);
+const quantize = z.enum(["q8", "q4"]);
 const count = z.int().min(1);
 /** Beyond these a mistyped option would cost memory and time without end. */
 const MAX = { threads: 256, sequences: 4096, stepTokens: 65_536, queue: 1_000_000 };
@@ -31,6 +32,7 @@ const modelOptions = z.strictObject({
   id: z.string().min(1).optional(),
   path,
   dtype: dtype.optional(),
+  quantize: quantize.optional(),
   kvPages: count.optional(),
   onnx: onnx.optional(),
 });
@@ -63,6 +65,7 @@ const engineOptions = z.object({
   device: z.enum(["auto", "cpu"]).default("auto"),
   dtype: dtype.default("auto"),
   onnx: onnx.default({}),
+  quantize: quantize.optional(),
   threads: count.max(MAX.threads).optional(),
   memoryLimit: z.number().positive().optional(),
   logger: logger.optional(),
@@ -105,7 +108,10 @@ export const embeddedModel = {
   },
 };
 
-export type ResolvedOptions = Omit<z.output<typeof engineOptions>, "home" | "models" | "logger" | "dataRoots"> & {
+export type ResolvedOptions = Omit<
+  z.output<typeof engineOptions>,
+  "home" | "models" | "logger" | "dataRoots" | "quantize"
+> & {
   /** Absolute. */
   home: string | null;
   models: ModelOptions[];
@@ -125,7 +131,7 @@ function realFolder(path: string, index: number): string {
 
 /** @throws ValidationError naming unknown and wrong options. */
 export function resolveOptions(given: EngineOptions): ResolvedOptions {
-  const { home, models, logger, dataRoots, ...rest } = validate(engineOptions, given, {
+  const { home, models, logger, dataRoots, quantize, ...rest } = validate(engineOptions, given, {
     strict: true,
     from: "options",
   });
@@ -134,7 +140,10 @@ export function resolveOptions(given: EngineOptions): ResolvedOptions {
     // A sequence that is being computed gets its token in every step.
     maxSequences: Math.min(rest.maxSequences, rest.tokenBudget),
     home: home == null ? null : resolve(home),
-    models: (models ?? [embeddedModel]).map((model) => (typeof model === "string" ? { path: model } : model)),
+    models: (models ?? [embeddedModel]).map((model) => ({
+      ...(quantize && { quantize }),
+      ...(typeof model === "string" ? { path: model } : model),
+    })),
     logger: logger ?? silent,
     dataRoots: dataRoots?.map(realFolder) ?? null,
   };

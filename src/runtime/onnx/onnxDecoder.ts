@@ -68,6 +68,7 @@ class OnnxDeviceModel implements DeviceModel {
   readonly config: ModelSpec;
   readonly dtype = "float32";
   readonly kernelSet = "onnxruntime";
+  readonly weightOnly = [];
   readonly pageSize = 64;
   private readonly sampler: NativeModel;
   /** Of each slot, what it has drawn last and what was forced after it; empty: nothing was permitted. */

@@ -126,12 +126,13 @@ struct Probabilities {
   float shift, divisor, least, floor;
 };
 
-// 32 activations of a row, as quantised weights are multiplied with them.
+// Activations of a row that share a scale, as quantised weights are multiplied with them.
+constexpr int kCodeGroup = 32;
 struct ActivationGroup {
-  int8_t codes[32];  // nearest to x / scale, at most 127
-  float scale;       // absolute maximum / 127
-  float sum;         // of all codes, times scale
-  int32_t sums[2];   // of the first 16 codes, of the last 16
+  int8_t codes[kCodeGroup];  // nearest to x / scale, at most 127
+  float scale;               // absolute maximum / 127
+  float sum;                 // of all codes, times scale
+  int32_t sums[2];           // of the first 16 codes, of the last 16
 };
 
 // Of one format of quantised weights, see quantized_layout.h; k is a multiple of the format's block.

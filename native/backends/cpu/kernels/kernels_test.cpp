@@ -7,6 +7,7 @@ namespace anneal::cpu::test {
 
 void test_products();
 void test_quantized();
+void test_reference_blocks(const std::string& folder);
 void test_rows();
 void test_attention();
 void test_delta_rule();
@@ -25,6 +26,7 @@ int main(int argc, char** argv) {
   }
   test::test_products();
   test::test_quantized();
+  if (argc > 1) test::test_reference_blocks(argv[1]);
   test::test_rows();
   test::test_attention();
   test::test_delta_rule();

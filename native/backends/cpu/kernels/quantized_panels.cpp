@@ -49,6 +49,10 @@ void pack_quantized(TensorFormat format, const uint8_t* rows, int64_t bytes, int
   const int size = quantization::block_size(format).bytes;
   uint8_t* const scales = panel + code_bytes(format, k);
   quantization::Block b;
+  // Of what is padded each number is zero, and not minus zero.
+  for (int lane = n; lane < kLanes; lane++)
+    for (int i = 0; i < k; i++)
+      put_code(l.bits, panel + int64_t(i / kGroup) * l.group_codes, lane, i % kGroup, uint8_t(l.zero));
   for (int lane = 0; lane < n; lane++)
     for (int block = 0; block < k / l.block; block++) {
       quantization::take_apart(format, rows + lane * bytes + int64_t(block) * size, b);

@@ -4,6 +4,8 @@
 #include "kernels_fixture.h"
 #include "quantized_panels.h"
 
+#include <fstream>
+
 namespace anneal::cpu::test {
 namespace {
 
@@ -215,6 +217,27 @@ void test_blocks() {
 }
 
 }  // namespace
+
+// FOLDER/Q8_0.bin holds blocks, FOLDER/Q8_0.f32 the numbers that another program reads in them.
+void test_reference_blocks(const std::string& folder) {
+  const auto bytes_of = [](const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return std::vector<char>(std::istreambuf_iterator<char>(file), {});
+  };
+  for (int f = 0; f < kQuantizedFormats; f++) {
+    std::string name = kNames[f];
+    for (char& c : name) c = char(std::toupper(c));
+    const std::vector<char> blocks = bytes_of(folder + "/" + name + ".bin"),
+                            numbers = bytes_of(folder + "/" + name + ".f32");
+    Floats got(numbers.size() / 4);
+    const bool fits =
+        !got.empty() && int64_t(blocks.size()) == quantization::row_bytes(kFormats[f], int64_t(got.size()));
+    expect(fits, name + ": sizes of the reference blocks");
+    if (!fits) continue;
+    quantization::dequantize_row(kFormats[f], (const uint8_t*)blocks.data(), int64_t(got.size()), got.data());
+    expect(!std::memcmp(got.data(), numbers.data(), numbers.size()), name + ": numbers of the reference blocks");
+  }
+}
 
 void test_quantized() {
   test_blocks();

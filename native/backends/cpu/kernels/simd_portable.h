@@ -246,7 +246,7 @@ constexpr int kWidenedTileRows[5] = {0, 2, 1, 1, 1};
 constexpr int kFewRows = 1;
 constexpr int kFewRowsPanels = 1;
 constexpr int kBestPanels = 1;
-constexpr int kCodeRows = 2, kCodePanels = 1;  // of products with quantised weights
+constexpr int kCodeRows = 1, kCodePanels = 1;  // of products with quantised weights
 
 }  // namespace
 }  // namespace anneal::cpu

@@ -1,0 +1,88 @@
+#include "activation_gate.h"
+
+#include <cmath>
+
+#include "head.h"
+#include "layer_forward.h"
+
+namespace anneal::cpu {
+
+void ActivationProbe::compare(const Kernels& k, const Linear& w, const Input& x, const Tile& t) {
+  if (!w.takes_codes()) return;
+  const int cols = std::min(t.panels * kLanes, w.n - t.panel * kLanes);
+  std::vector<float> codes(size_t(t.rows) * t.panels * kLanes), floats(codes.size());
+  multiply(k, w, x, t, codes.data(), int64_t(t.panels) * kLanes, false);
+  k.quantized[quantized_index(w.format)].dequantized_product(
+      x.at(t.row), x.ld, t.rows, w.panels.data() + t.panel * panel_bytes(k, w), w.k, t.panels, floats.data(),
+      int64_t(t.panels) * kLanes, false);
+  Squares& sums = squares_[&w];
+  for (int row = 0; row < t.rows; row++)
+    for (int col = 0; col < cols; col++) {
+      const size_t at = size_t(row) * t.panels * kLanes + col;
+      const double difference = double(codes[at]) - floats[at];
+      sums.difference += difference * difference, sums.product += double(floats[at]) * floats[at];
+    }
+}
+
+double ActivationProbe::error(const Linear& w) const {
+  const auto found = squares_.find(&w);
+  if (found == squares_.end() || found->second.product == 0) return 0;
+  return std::sqrt(found->second.difference / found->second.product);
+}
+
+std::vector<std::string> gate_activations(Model& m, Pages& pages, std::span<const int32_t> text) {
+  FloatMode mode;
+  std::vector<std::string> names;
+  const int rows = int(text.size());
+  if (rows == 0 || m.spec.quantized.empty()) return names;
+  std::vector<int32_t> blocks;
+  for (int at = 0; at < rows; at += kPage) {
+    blocks.push_back(int32_t(blocks.size()));
+    pages.clear(blocks.back());
+  }
+  Batch batch;
+  batch.pages = &pages;
+  batch.add(text.data(), rows, 0, blocks.data());
+  batch.list_queries(m);
+  m.reserve_positions(rows);
+  MatrixStore x;
+  RowStore attention, normed;
+  CodeStore codes;
+  Workspace workspace;
+  x.size(rows, m.spec.hidden);
+  attention.size(rows, m.widest().q, m.kernels);
+  normed.size(rows, m.spec.hidden, m.kernels);
+  workspace.configure(m, rows, 1, 1, 0);
+  ActivationProbe probe;
+  m.probe = &probe;
+  Team alone;  // so that sums are in one order
+  embed_tokens(alone, m, batch, x);
+  LayerActivations a;
+  a.x_in = a.x_mid = a.x_out = x;
+  a.attention = attention;
+  for (int l = 0; l < m.layers(); l++) layer_forward(alone, m, batch, l, a, workspace);
+  Linear& head = m.weights->head();
+  if (head.takes_codes()) {
+    m.kernels.rmsnorm(x.data, x.ld, m.weights->final_norm.data(), m.spec.rms_eps, rows, m.spec.hidden, normed.data,
+                      normed.ld);
+    codes.size(rows, head.k / kCodeGroup);
+    const Linear* const weights[] = {&head};
+    const Input input = with_codes(alone, m.kernels, normed, rows, weights, 1, codes);
+    const Split split = split_product(alone, rows, panels_of(head.n));
+    for (int64_t chunk = 0; chunk < split.chunks(); chunk++)
+      probe.compare(m.kernels, head, input, tile_of(split, chunk));
+  }
+  m.probe = nullptr;
+  const auto gate = [&](Linear& w, const std::string& name) {
+    if (!(probe.error(w) > kMaxActivationError)) return;
+    w.weight_only = true;
+    names.push_back(name);
+  };
+  for (int l = 0; l < m.layers(); l++)
+    for (int p = 0; p < kProjections; p++) gate(m.weights->layers[l].projections[p], projection_name(l, p) + ".weight");
+  gate(head, m.spec.tied_head ? "model.embed_tokens.weight" : "lm_head.weight");
+  for (int32_t page : blocks) pages.clear(page);
+  return names;
+}
+
+}  // namespace anneal::cpu

@@ -1,0 +1,104 @@
+// A model in a GGUF file: what the decoder is, and where its tensors lie.
+
+import { ModelFileError } from "../errors.js";
+import { architectureOf, GgufFields, ggufConfig, ggufTensorName } from "../gguf/ggufConfig.js";
+import { type GgufFile, type GgufTensor, readGguf } from "../gguf/ggufFile.js";
+import { openRegularFile } from "../regularFile.js";
+import {
+  type ElementType,
+  type ModelSpec,
+  type QuantizedType,
+  type TensorLocation,
+  weightTensors,
+} from "../runtime/runtime.js";
+import { JsonFields } from "./jsonFields.js";
+import { modelSpec } from "./modelSpec.js";
+
+const ROPE_FACTORS = "rope_freqs.weight";
+const MAX_ROPE_FACTORS = 4096;
+
+export interface GgufWeights {
+  config: ModelSpec;
+  tensors: TensorLocation[];
+  /** What matrices that are not quantised are stored in; float16 counts as bfloat16, and so does a file without any. */
+  dtype: ElementType;
+}
+
+/**
+ * Reads the metadata and the table of tensors, and checks that every tensor of the decoder is there in its shape.
+ * @throws ModelFileError naming the file, and the key or tensor at fault.
+ */
+export async function readGgufWeights(file: string): Promise<GgufWeights> {
+  const gguf = await readGguf(file);
+  const spec = modelSpec(await configOf(gguf));
+  const tensors = matchTensors(gguf, spec);
+  const quantized = tensors.flatMap(({ name, dtype }) => (isFloat(dtype) ? [] : [{ tensor: name, format: dtype }]));
+  const floats = tensors.filter(({ shape, dtype }) => shape.length > 1 && isFloat(dtype));
+  const dtype = floats.length > 0 && floats.every(({ dtype }) => dtype === "F32") ? "float32" : "bfloat16";
+  return { config: quantized.length > 0 ? { ...spec, quantized } : spec, tensors, dtype };
+}
+
+/** As config.json of the folder that the file was made of. @throws ModelFileError */
+export async function readGgufConfig(file: string): Promise<JsonFields> {
+  return configOf(await readGguf(file));
+}
+
+async function configOf(gguf: GgufFile): Promise<JsonFields> {
+  return new JsonFields(gguf.file, ggufConfig(gguf, await ropeFactors(gguf)));
+}
+
+const isFloat = (dtype: TensorLocation["dtype"]): dtype is Exclude<TensorLocation["dtype"], QuantizedType> =>
+  dtype === "F32" || dtype === "F16" || dtype === "BF16";
+
+function matchTensors(gguf: GgufFile, spec: ModelSpec): TensorLocation[] {
+  const { interleaved } = architectureOf(new GgufFields(gguf));
+  const left = new Map(gguf.tensors);
+  left.delete(ROPE_FACTORS);
+  const tensors = weightTensors(spec).map(({ name, shape }): TensorLocation => {
+    const stored = ggufTensorName(name);
+    const tensor = left.get(stored);
+    if (!tensor) throw new ModelFileError(gguf.file, `lacks the tensor ${stored}`, { param: stored });
+    left.delete(stored);
+    const fail = (problem: string) => new ModelFileError(tensor.file, `${stored} ${problem}`, { param: stored });
+    if (tensor.shape.length !== shape.length || tensor.shape.some((size, i) => size !== shape[i])) {
+      throw fail(`has shape [${tensor.shape}], the metadata asks for [${shape}]`);
+    }
+    if (shape.length === 1 && !isFloat(tensor.type))
+      throw fail(`is of the type ${tensor.type}, which vectors cannot have`);
+    const { file, offset, bytes, type } = tensor;
+    const heads = interleaved ? interleavedHeads(name, spec) : null;
+    return { name, file, offset, bytes, dtype: type, shape, ...(heads && { interleavedHeads: heads }) };
+  });
+  for (const [name, { file }] of left) {
+    throw new ModelFileError(file, `${name} is no tensor of this decoder`, { param: name });
+  }
+  return tensors;
+}
+
+/** Of the projections whose rows rotary embedding pairs. */
+function interleavedHeads(name: string, { layers }: ModelSpec): number | null {
+  const [, layer, projection] = /^model\.layers\.(\d+)\.self_attn\.([qk])_proj\./.exec(name) ?? [];
+  if (layer === undefined) return null;
+  const { heads, kvHeads } = layers[Number(layer)]!.attention;
+  return projection === "q" ? heads : kvHeads;
+}
+
+async function ropeFactors(gguf: GgufFile): Promise<Float32Array | null> {
+  const tensor: GgufTensor | undefined = gguf.tensors.get(ROPE_FACTORS);
+  if (!tensor) return null;
+  const { file, type, shape, offset, bytes } = tensor;
+  if (type !== "F32" || shape.length !== 1 || shape[0]! > MAX_ROPE_FACTORS) {
+    throw new ModelFileError(file, `${ROPE_FACTORS} must be a list of at most ${MAX_ROPE_FACTORS} F32`, {
+      param: ROPE_FACTORS,
+    });
+  }
+  const handle = await openRegularFile(file);
+  try {
+    const raw = Buffer.alloc(bytes);
+    const { bytesRead } = await handle.read(raw, 0, bytes, offset);
+    if (bytesRead !== bytes) throw new ModelFileError(file, `ends inside ${ROPE_FACTORS}`, { param: ROPE_FACTORS });
+    return Float32Array.from({ length: shape[0]! }, (_, i) => raw.readFloatLE(4 * i));
+  } finally {
+    await handle.close();
+  }
+}

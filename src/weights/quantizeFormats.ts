@@ -1,0 +1,27 @@
+// Which format each matrix of a model is given where it is quantised when it is loaded.
+
+import { type ModelSpec, type QuantizedType, weightTensors } from "../runtime/runtime.js";
+
+export type Quantization = "q8" | "q4";
+
+/** Numbers of a block. */
+const SMALL_BLOCK = 32;
+const SUPER_BLOCK = 256;
+
+/**
+ * "q8": Q8_0 throughout. "q4": Q4_K, or Q4_1 where rows are no multiple of 256; what errs most by it (the head, the values and
+ * the outputs of the feed-forward) in Q6_K, or Q8_0. Matrices whose rows are no multiple of 32 stay as they are.
+ */
+export function quantizedFormats(config: ModelSpec, quantization: Quantization): ModelSpec["quantized"] {
+  return weightTensors(config).flatMap(({ name, shape }) => {
+    const columns = shape[1];
+    if (columns === undefined || columns % SMALL_BLOCK !== 0) return [];
+    return [{ tensor: name, format: quantization === "q8" ? "Q8_0" : fourBits(name, columns) }];
+  });
+}
+
+function fourBits(name: string, columns: number): QuantizedType {
+  const isSensitive = /(embed_tokens|lm_head|v_proj|down_proj)\.weight$/.test(name);
+  if (columns % SUPER_BLOCK === 0) return isSensitive ? "Q6_K" : "Q4_K";
+  return isSensitive ? "Q8_0" : "Q4_1";
+}
