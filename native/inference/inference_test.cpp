@@ -30,7 +30,6 @@ class PaperBackend final : public Backend {
   const model::ModelSpec& spec() const override { return spec_; }
   const char* name() const override { return "paper"; }
   int pages() const override { return 16; }
-  std::vector<std::string> gate_activations(std::span<const int32_t>) override { return {}; }
   const Logits* step(std::span<const Run> runs) override {
     steps++;
     logits_.likeliest.clear();

@@ -117,11 +117,32 @@ void reads(const std::string& folder) {
          "bfloat16");
 }
 
+// Rows of a head whose rotary pairs stand side by side in the file.
+void reads_interleaved_heads(const std::string& folder) {
+  std::vector<float> numbers(24);
+  for (size_t i = 0; i < 24; i++) numbers[i] = float(i);
+  auto list = tensors_of(file_of(folder, numbers), "F32");
+  for (StoredTensor& tensor : list)
+    if (tensor.name.ends_with("q_proj.weight")) tensor.interleaved_heads = 1;
+  WeightFiles files(list, small_model());
+  files.open();
+  std::vector<float> out(16);
+  files.read("model.layers.0.self_attn.q_proj.weight", 0, 4, out.data());
+  expect(out == std::vector<float>{0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15}, "rows of interleaved heads");
+  files.read("model.layers.0.self_attn.q_proj.weight", 1, 2, out.data());
+  out.resize(8);
+  expect(out == std::vector<float>{8, 9, 10, 11, 4, 5, 6, 7}, "some of them");
+  expect(refused([](std::vector<StoredTensor>& l) { l[1].interleaved_heads = 3; }).find("interleaved") !=
+             std::string::npos,
+         "heads that do not divide the rows");
+}
+
 }  // namespace
 
 int main(int, char** argv) {
   checks_lists();
   reads(argv[1]);
+  reads_interleaved_heads(argv[1]);
   std::printf(failures ? "%d failures\n" : "all passed\n", failures);
   return failures ? 1 : 0;
 }
