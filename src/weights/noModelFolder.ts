@@ -1,6 +1,6 @@
 import { ModelFileError } from "../errors.js";
-import { DEFAULT_REVISION, hubCacheFolder, hubModelOfPath } from "../hub/hubCache.js";
 import { isGguf } from "../gguf/ggufFile.js";
+import { DEFAULT_REVISION, hubCacheFolder, hubModelOfPath } from "../hub/hubCache.js";
 
 const WANTED =
   "a GGUF file, or a Hugging Face folder: config.json, tokenizer.json and *.safetensors in float32 or bfloat16";

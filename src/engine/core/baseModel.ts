@@ -130,8 +130,7 @@ export async function loadBaseModel(
     const bytes = Math.max(budget.share ?? budget.total, Math.min(budget.total, needs.weights * 1.5));
     const kvPages =
       model.kvPages ?? Math.min(planPages(id, needs, bytes, limits), budget.maxPages ?? Number.POSITIVE_INFINITY);
-    const progressed = (fraction: number) =>
-      diagnostics.modelProgress.publish({ id, fraction, bytes: needs.weights });
+    const progressed = (fraction: number) => diagnostics.modelProgress.publish({ id, fraction, bytes: needs.weights });
     const [device, hash] = await Promise.all([
       weights.load(kvPages, gateText(tokenizer, contextLength), progressed),
       weights.hash(),
