@@ -1,7 +1,8 @@
 /**
- * Tokens per second of the compute core at the shapes of published models, random weights, bfloat16:
+ * Tokens per second of the compute core at the shapes of published models, random weights, bfloat16 or quantised:
  *
  *   npx tsx benchmarks/speed.ts [--shape qwen3-0.6b] [--threads 2] [--repeats 5] [--only decode|prefill|lora] [--folder <cache>]
+ *     [--quantize q8|q4] [--kernels avx512vnni]
  *
  * Decode at 1, 8 and 16 sequences with 512 tokens of context each, prefill of 512 tokens, and a LoRA step (forward,
  * backward, AdamW; rank 16, all projections) over 4 rows of 256 tokens. Medians, with the slowest and fastest in brackets, and
@@ -12,7 +13,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { type DeviceModel, openRuntime } from "../src/runtime/runtime.js";
-import { openWeightFolder } from "../src/weights/index.js";
+import { openWeightFiles } from "../src/weights/index.js";
 import { plainSlot } from "../test/native/plainSlot.js";
 import { DecodeBatch, openContexts, pagesFor, plainRow, spreadTokens } from "./decodeBatch.js";
 import { machineProbe } from "./machineProbe.js";
@@ -24,6 +25,8 @@ const { values: options } = parseArgs({
     threads: { type: "string" },
     only: { type: "string", multiple: true, default: ["decode", "prefill", "lora"] },
     repeats: { type: "string", default: "5" },
+    quantize: { type: "string" },
+    kernels: { type: "string" },
     folder: { type: "string", default: join(tmpdir(), "anneal-benchmarks") },
   },
 });
@@ -60,20 +63,21 @@ async function measure(what: string, work: Work, body: () => Promise<unknown>): 
   );
 }
 
-/** Elements of the products of one token: in the layers, and in the head. */
-function productsOf({ config }: DeviceModel): { layers: number; head: number } {
+/** Elements of the products of one token, in the layers and in the head; and bytes of a weight. */
+function productsOf({ config, dtype }: DeviceModel): { layers: number; head: number; width: number } {
   const { hidden, layers } = config;
   const { heads, kvHeads, headDim } = layers[0]!.attention;
   const { intermediate } = layers[0]!.feedForward;
   const attention = 2 * hidden * heads * headDim + 2 * hidden * kvHeads * headDim;
-  return { layers: layers.length * (attention + 3 * hidden * intermediate), head: hidden * config.vocab };
+  const products = { layers: layers.length * (attention + 3 * hidden * intermediate), head: hidden * config.vocab };
+  return { ...products, width: runtime.memory(config, dtype).weights / (products.layers + products.head) };
 }
 
 async function decode(model: DeviceModel, sequences: number): Promise<void> {
   const steps = Math.max(4, Math.round(32 / sequences));
   const blocks = await openContexts(model, sequences, CONTEXT, steps);
   const batch = new DecodeBatch(model, blocks, CONTEXT, () => plainSlot({ temperature: 0 }));
-  const { layers, head } = productsOf(model);
+  const { layers, head, width } = productsOf(model);
   const { config } = model;
   const { heads, kvHeads, headDim } = config.layers[0]!.attention;
   const cache = sequences * (CONTEXT + steps / 2) * config.layers.length * 2 * kvHeads * headDim;
@@ -82,7 +86,7 @@ async function decode(model: DeviceModel, sequences: number): Promise<void> {
     `decode, ${sequences} sequences`,
     {
       tokens: sequences * steps,
-      bytes: steps * 2 * (layers + head + cache),
+      bytes: steps * (width * (layers + head) + 2 * cache),
       operations: steps * 2 * (sequences * (layers + head) + scores),
     },
     async () => {
@@ -95,12 +99,12 @@ async function decode(model: DeviceModel, sequences: number): Promise<void> {
 async function prefill(model: DeviceModel): Promise<void> {
   const blocks = Int32Array.from({ length: pagesFor(1, CONTEXT, 0) }, (_, i) => i);
   const tokens = spreadTokens(CONTEXT, model.config.vocab, 0);
-  const { layers } = productsOf(model);
+  const { layers, width } = productsOf(model);
   const { heads, headDim } = model.config.layers[0]!.attention;
   const scores = model.config.layers.length * 2 * (CONTEXT / 2) * heads * headDim;
   await measure(
     "prefill, 512 tokens",
-    { tokens: CONTEXT, bytes: 2 * layers, operations: 2 * CONTEXT * (layers + scores) },
+    { tokens: CONTEXT, bytes: width * layers, operations: 2 * CONTEXT * (layers + scores) },
     () => model.step([{ ...plainRow, slot: -1, sample: false, tokens, position: 0, blocks }]),
   );
 }
@@ -109,9 +113,9 @@ async function loraStep(model: DeviceModel): Promise<void> {
   const targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
   const trainer = await model.trainAdapter({ rank: 16, alpha: 32, rslora: false, targets }, { seed: 1n });
   const rows = Array.from({ length: 4 }, (_, i) => ({ tokens: spreadTokens(256, model.config.vocab, i) }));
-  const { layers, head } = productsOf(model);
+  const { layers, head, width } = productsOf(model);
   // Forward, and the gradient of the activations.
-  const work = { tokens: 4 * 256, bytes: 2 * 2 * (layers + head), operations: 2 * 2 * 4 * 256 * (layers + head) };
+  const work = { tokens: 4 * 256, bytes: 2 * width * (layers + head), operations: 2 * 2 * 4 * 256 * (layers + head) };
   await measure("LoRA step, 4 x 256", work, async () => {
     const pass = await trainer.forward(rows);
     await pass.backward(
@@ -133,13 +137,17 @@ const runtime = openRuntime(options.threads ? { threads: Number(options.threads)
 const probe = machineProbe(options.folder, runtime.threads);
 for (const shape of options.shape as ModelShape[]) {
   if (!(shape in modelShapes)) throw new RangeError(`--shape: expected one of ${Object.keys(modelShapes).join(", ")}`);
-  const folder = await openWeightFolder(randomFolder(options.folder, shape));
+  const folder = await openWeightFiles(
+    randomFolder(options.folder, shape),
+    options.quantize as "q8" | "q4" | undefined,
+  );
   const began = performance.now();
   const model = await runtime.load({
     config: folder.config,
     tensors: folder.tensors,
     dtype: "bfloat16",
     kvPages: pagesFor(16, CONTEXT, 32),
+    ...(options.kernels && { kernelSet: options.kernels }),
   });
   console.log(
     `${shape}, ${runtime.threads} threads, ${model.kernelSet}: loaded in ${((performance.now() - began) / 1000).toFixed(1)} s, ${(model.bytes / 2 ** 20).toFixed(0)} MiB`,
