@@ -2,26 +2,12 @@
 // these. Decided once, by a text and the model alone.
 #pragma once
 #include <span>
-#include <unordered_map>
+#include <string>
+#include <vector>
 
 #include "batch.h"
-#include "products.h"
 
 namespace anneal::cpu {
-
-// Compares products with codes to those without, of every weight on its own inputs.
-class ActivationProbe {
- public:
-  void compare(const Kernels&, const Linear&, const Input&, const Tile&);
-  // Norm of the differences over that of the products.
-  double error(const Linear&) const;
-
- private:
-  struct Squares {
-    double difference = 0, product = 0;
-  };
-  std::unordered_map<const Linear*, Squares> squares_;
-};
 
 constexpr double kMaxActivationError = 0.05;
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "activation_gate.h"
+#include "activation_probe.h"
 
 #include "products.h"
 
