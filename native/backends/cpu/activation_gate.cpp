@@ -55,7 +55,8 @@ std::vector<std::string> gate_activations(Model& m, Pages& pages, std::span<cons
     names.push_back(name);
   };
   for (int l = 0; l < m.layers(); l++)
-    for (int p = 0; p < kProjections; p++) gate(m.weights->layers[l].projections[p], projection_name(l, p) + ".weight");
+    for (int p = 0; p < kProjections; p++)
+      gate(m.weights->layers[l].projections[p], module_name(l, module_of(m.spec.layers[l], p)) + ".weight");
   gate(head, m.spec.tied_head ? "model.embed_tokens.weight" : "lm_head.weight");
   for (int32_t page : blocks) pages.clear(page);
   return names;

@@ -26,12 +26,13 @@ ModelSpec mixed_spec(TensorFormat type) {
   m.layers = {l, l};
   constexpr TensorFormat first[] = {TensorFormat::q4_k, TensorFormat::q5_k, TensorFormat::q6_k, TensorFormat::q8_0,
                                     TensorFormat::q4_0, TensorFormat::q4_1, TensorFormat::q5_0};
+  const auto name = [&](int layer, int p) { return module_name(layer, module_of(l, p)) + ".weight"; };
   for (int p = 0; p < kProjections; p++) {
-    m.quantized[projection_name(0, p) + ".weight"] = first[p];
+    m.quantized[name(0, p)] = first[p];
     // The second has floats too.
-    if (p != kK && p != kUp) m.quantized[projection_name(1, p) + ".weight"] = first[(p + 3) % 7];
+    if (p != kK && p != kUp) m.quantized[name(1, p)] = first[(p + 3) % 7];
   }
-  m.quantized[projection_name(1, kO) + ".weight"] = TensorFormat::q5_1;
+  m.quantized[name(1, kO)] = TensorFormat::q5_1;
   m.quantized["model.embed_tokens.weight"] = TensorFormat::q6_k;
   m.quantized["lm_head.weight"] = TensorFormat::q4_k;
   return m;
