@@ -25,12 +25,12 @@ int main(int argc, char** argv) {
     return 0;
   }
   test::test_products();
-  test::test_quantized();
-  if (argc > 1) test::test_reference_blocks(argv[1]);
   test::test_rows();
   test::test_attention();
   test::test_delta_rule();
   test::test_sampling();
+  test::test_quantized();
+  if (argc > 1) test::test_reference_blocks(argv[1]);
   std::printf("%d checks, %d failed\n", test::checks, test::failures);
   return test::failures ? 1 : 0;
 }
