@@ -1,9 +1,9 @@
 export { Engine } from "./anneal.js";
-export { inspectModel } from "./engine/core/inspectModel.js";
 export { listDevices } from "./engine/devices.js";
+export { inspectModel } from "./engine/inspection.js";
 export * from "./errors.js";
 export { gather, RolloutError, train } from "./gather/index.js";
-export { pullModel } from "./hub/pullModel.js";
+export { pullModel } from "./hub/index.js";
 export { onnxReward } from "./onnx/onnxReward.js";
 export type { ServerOptions } from "./server/application.js";
 export { createServer, type FetchHandler } from "./server/createServer.js";

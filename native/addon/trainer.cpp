@@ -240,7 +240,10 @@ napi_value Pass::backward(const Arguments& arguments) {
   };
   read(arguments.at(0, logprobs_path), gradients->logprobs);
   const auto entropies = arguments.at(1, entropies_path);
-  if (!entropies.missing()) read(entropies, gradients->entropies);
+  if (!entropies.missing()) {
+    read(entropies, gradients->entropies);
+    if (gradients->entropies.empty()) invalid(entropies_path, "must have one array for each row");
+  }
   trainer_->require_open();
   if (!holder_->state) throw Failure{"closed", "the pass was closed, or its backward has been called", ""};
   try {

@@ -19,13 +19,7 @@ import { type HubAccess, type HubFile, hubToken, listRepository, neededFiles } f
 
 const DEFAULT_ENDPOINT = "https://huggingface.co";
 
-/**
- * Downloads what a model needs from the Hugging Face hub into the cache that the hub's other programs use, or finds it there.
- * An interrupted download is gone on with; every file is checked by size and hash. The environment counts as with those
- * programs: HF_ENDPOINT, HF_TOKEN, HF_HOME, HF_HUB_CACHE, HF_HUB_OFFLINE.
- * @throws ValidationError for a text that is no `OWNER/NAME` or `OWNER/NAME@REVISION`; NotFoundError; AuthenticationError;
- * UnavailableError when the hub cannot be reached; ModelFileError with code "hub_file_damaged"; DiskFullError.
- */
+/** As `pullModel` of index.ts. */
 export const pullModel = throwingDiskFull(
   async (name: string, { include = [], signal, onProgress }: PullOptions = {}): Promise<PulledModel> => {
     const model = parseHubModel(name);

@@ -107,6 +107,14 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
   a.q_bias = a.k_bias = a.v_bias = family == "qwen2" || a.o_bias;
   l.feed_forward.bias = flag("mlp_bias");
   Json rope = j.has("rope_parameters") ? j["rope_parameters"] : j.has("rope_scaling") ? j["rope_scaling"] : Json{};
+  // Gemma 3: of the layers with a window.
+  RopeSpec local;
+  if (j.has("rope_local_base_freq")) local.theta = j["rope_local_base_freq"].value;
+  if (rope.has("sliding_attention")) {
+    local.theta = rope["sliding_attention"]["rope_theta"].value;
+    const Json full = rope["full_attention"];
+    rope = full;
+  }
   a.rope.theta = j.has("rope_theta") ? j["rope_theta"].value : rope["rope_theta"].value;
   const std::string kind = rope.has("rope_type") ? rope["rope_type"].string : "default";
   a.rope.type = kind == "linear"   ? RopeType::linear
@@ -151,7 +159,9 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
   for (size_t i = 0; i < m.layers.size(); i++) {
     const bool sliding = same_window || (j.has("layer_types") && (!switched || flag("use_sliding_window")) &&
                                          j["layer_types"].items[i].string == "sliding_attention");
-    if (sliding) m.layers[i].attention.window = int(j["sliding_window"].value);
+    if (!sliding) continue;
+    m.layers[i].attention.window = int(j["sliding_window"].value);
+    if (family == "gemma3_text") m.layers[i].attention.rope = local;
   }
   if (j.has("no_rope_layers"))
     for (size_t i = 0; i < m.layers.size(); i++)

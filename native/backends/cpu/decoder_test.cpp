@@ -24,10 +24,16 @@ void check_reference(const std::string& folder, Isa isa, Pool& pool) {
   const AdapterRef adapter = m.backend->load_adapter(saved.spec, saved.reader());
   for (int r = 0; r < 3; r++) {
     const std::string row = "row" + std::to_string(r);
-    below(max_difference(logits_of(m, pool, rows[r], nullptr, 1000), expected.at(row + ".logits").values), 1e-4,
-          name + " " + row + " logits");
-    below(max_difference(logits_of(m, pool, rows[r], adapter, 1000), expected.at(row + ".adapter_logits").values), 1e-4,
-          name + " " + row + " adapter logits");
+    const auto compare = [&](const AdapterRef& version, const std::string& tensor) {
+      const std::vector<float>& wanted = expected.at(row + "." + tensor).values;
+      // Float32 itself is no finer for logits beyond 10.
+      float largest = 10;
+      for (float logit : wanted) largest = std::max(largest, std::abs(logit));
+      below(max_difference(logits_of(m, pool, rows[r], version, 1000), wanted), 1e-5 * largest,
+            name + " " + row + " " + tensor);
+    };
+    compare(nullptr, "logits");
+    compare(adapter, "adapter_logits");
     const std::vector<int32_t> blocks = {0, 1, 2};
     std::vector<int32_t> tokens = rows[r];
     int done = 0;

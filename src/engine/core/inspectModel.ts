@@ -15,11 +15,7 @@ import { embeddedModel, resolveOptions } from "./options.js";
 /** Contexts whose memory is told, in tokens, beside the model's longest. */
 const CONTEXTS = [2048, 8192, 32_768, 131_072];
 
-/**
- * What a model is and needs, from the files of its folder alone.
- * @param model a folder, a GGUF file, or a model of the hub that was pulled
- * @throws ModelFileError naming what is wrong with the folder.
- */
+/** As `inspectModel` of engine/inspection.ts. */
 export async function inspectModel(model: string): Promise<ModelInspection> {
   const runtime = openRuntime({});
   const { folder, name } = await findFolder(model);

@@ -1,0 +1,12 @@
+import type { ModelInspection } from "../types/inspection.js";
+
+/**
+ * What a model is and needs, from the files of its folder alone.
+ * @param model a folder, a GGUF file, or a model of the hub that was pulled
+ * @throws ModelFileError naming what is wrong with the folder.
+ */
+export async function inspectModel(model: string): Promise<ModelInspection> {
+  // Loaded only here: an application that opens engines does not pay for it.
+  const loaded = await import("./core/inspectModel.js");
+  return loaded.inspectModel(model);
+}
