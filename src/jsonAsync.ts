@@ -4,12 +4,22 @@ import { isUtf8 } from "node:buffer";
 import { ValidationError } from "./errors.js";
 import { shouldYield, yieldToEventLoop } from "./eventLoop.js";
 import { type ExactFields, parseJsonText } from "./json.js";
+import {
+  CLOSE_LIST,
+  CLOSE_OBJECT,
+  COLON,
+  COMMA,
+  endOfString,
+  isSpace,
+  MAX_DEPTH,
+  markLength,
+  OPEN_LIST,
+  OPEN_OBJECT,
+  QUOTE,
+} from "./jsonBytes.js";
 
 /** Bytes that are parsed at once: a matter of a millisecond. */
 const PIECE = 65_536;
-
-/** Of arrays and objects longer than a piece. */
-const MAX_DEPTH = 1000;
 
 /**
  * Reads a JSON body of any size: the values, as JSON.parse gives them, but for numbers of `exact` whose spelling
@@ -17,8 +27,7 @@ const MAX_DEPTH = 1000;
  * @throws ValidationError of type "json_invalid"
  */
 export async function parseJsonAsync(body: Buffer, exact: ExactFields = {}): Promise<unknown> {
-  const hasMark = body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf;
-  const reader = new PieceReader(hasMark ? body.subarray(3) : body);
+  const reader = new PieceReader(body.subarray(markLength(body)));
   try {
     const pieces = reader.readAll(exact);
     for (;;) {
@@ -38,15 +47,6 @@ const MAX_FIELDS = 2 ** 18;
 
 /** Bytes of white space in one place. */
 const MAX_SPACE = 2 ** 20;
-
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
-const COMMA = 0x2c;
-const COLON = 0x3a;
-const OPEN_LIST = 0x5b;
-const CLOSE_LIST = 0x5d;
-const OPEN_OBJECT = 0x7b;
-const CLOSE_OBJECT = 0x7d;
 
 /** Yields after every piece. */
 type Pieces<T> = Generator<void, T>;
@@ -177,15 +177,7 @@ class PieceReader {
 
   /** Past the closing quote of the string that begins at `start`. */
   private endOfString(start: number): number {
-    const { bytes } = this;
-    for (let from = start + 1; ; ) {
-      const quote = bytes.indexOf(QUOTE, from);
-      if (quote === -1) this.fail("unterminated string", start);
-      let before = quote;
-      while (bytes[before - 1] === BACKSLASH) before--;
-      if ((quote - before) % 2 === 0) return quote + 1;
-      from = quote + 1;
-    }
+    return endOfString(this.bytes, start) ?? this.fail("unterminated string", start);
   }
 
   private parse(start: number, end: number, exact: ExactFields, opening = "", closing = ""): unknown {
@@ -201,8 +193,7 @@ class PieceReader {
   private space(): void {
     for (const from = this.at; ; ) {
       if (this.at - from > MAX_SPACE) this.fail("too much white space");
-      const byte = this.bytes[this.at];
-      if (byte !== 0x20 && byte !== 0x0a && byte !== 0x0d && byte !== 0x09) return;
+      if (!isSpace(this.bytes[this.at])) return;
       this.at++;
     }
   }

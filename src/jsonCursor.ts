@@ -1,6 +1,19 @@
 // A walk over the bytes of a JSON text: what is wanted of it is made into values, the rest is passed over.
 
 import { isUtf8 } from "node:buffer";
+import {
+  CLOSE_LIST,
+  CLOSE_OBJECT,
+  COLON,
+  COMMA,
+  endOfString,
+  isSpace,
+  MAX_DEPTH,
+  markLength,
+  OPEN_LIST,
+  OPEN_OBJECT,
+  QUOTE,
+} from "./jsonBytes.js";
 
 /** What one value may hold; told from its bytes, before it is made. */
 export interface ValueLimits {
@@ -12,17 +25,6 @@ export interface ValueLimits {
 /** A value beyond its limits. */
 export class LargeValueError extends Error {}
 
-const MAX_DEPTH = 1000;
-
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
-const COMMA = 0x2c;
-const COLON = 0x3a;
-const OPEN_LIST = 0x5b;
-const CLOSE_LIST = 0x5d;
-const OPEN_OBJECT = 0x7b;
-const CLOSE_OBJECT = 0x7d;
-
 /**
  * Stands before a value. Whoever walks over fields or elements takes or skips the value of each before the next. What is
  * skipped is not checked.
@@ -30,10 +32,10 @@ const CLOSE_OBJECT = 0x7d;
  */
 export class JsonCursor {
   /** In bytes. */
-  at = 0;
+  at: number;
 
   constructor(private readonly bytes: Buffer) {
-    if (bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf) this.at = 3;
+    this.at = markLength(bytes);
   }
 
   isObject(): boolean {
@@ -89,7 +91,7 @@ export class JsonCursor {
   private peek(): number | undefined {
     for (;;) {
       const byte = this.bytes[this.at];
-      if (byte !== 0x20 && byte !== 0x0a && byte !== 0x0d && byte !== 0x09) return byte;
+      if (!isSpace(byte)) return byte;
       this.at++;
     }
   }
@@ -161,15 +163,7 @@ export class JsonCursor {
 
   /** Past the closing quote of the string that begins at `start`. */
   private endOfString(start: number): number {
-    const { bytes } = this;
-    for (let from = start + 1; ; ) {
-      const quote = bytes.indexOf(QUOTE, from);
-      if (quote === -1) this.fail("unterminated string", start);
-      let before = quote;
-      while (bytes[before - 1] === BACKSLASH) before--;
-      if ((quote - before) % 2 === 0) return quote + 1;
-      from = quote + 1;
-    }
+    return endOfString(this.bytes, start) ?? this.fail("unterminated string", start);
   }
 
   private fail(message: string, at = this.at): never {
