@@ -81,3 +81,14 @@ export const samplingNumbers = Object.entries(SAMPLING_NUMBERS).map(([name, numb
   key: name.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase()) as keyof SamplingNumbers,
   ...(number as SamplingNumber),
 }));
+
+/** Numbers that leave the distribution as it is, by their names on the wire. */
+export const NEUTRAL_FIELDS = Object.fromEntries(samplingNumbers.map(({ name, neutral }) => [name, neutral])) as Record<
+  SamplingName,
+  number
+>;
+
+/** The same by the names that the core knows. */
+export const NEUTRAL_NUMBERS = Object.fromEntries(
+  samplingNumbers.map(({ key, neutral }) => [key, neutral]),
+) as unknown as SamplingNumbers;

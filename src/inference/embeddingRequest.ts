@@ -1,6 +1,6 @@
 // A request that samples nothing: the hidden states of its prompt, after the final norm, become one vector.
 
-import { samplingNumbers } from "../samplingNumbers.js";
+import { NEUTRAL_NUMBERS } from "../samplingNumbers.js";
 import type { SamplingSettings } from "./request.js";
 import { RequestState } from "./requestState.js";
 import { Sequence } from "./sequence.js";
@@ -20,7 +20,7 @@ export interface EmbeddingInput {
 }
 
 const NOTHING_SAMPLED: SamplingSettings = {
-  ...(Object.fromEntries(samplingNumbers.map(({ key, neutral }) => [key, neutral])) as unknown as SamplingSettings),
+  ...NEUTRAL_NUMBERS,
   seed: 0n,
   maxTokens: 0,
   minTokens: 0,

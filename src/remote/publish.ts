@@ -2,7 +2,7 @@
 
 import { join, posix, win32 } from "node:path";
 import { NotFoundError, RemoteServerError, ValidationError } from "../errors.js";
-import { samplingNumbers } from "../samplingNumbers.js";
+import { NEUTRAL_FIELDS } from "../samplingNumbers.js";
 import { modelPublish } from "../schemas/publish.js";
 import { validate } from "../schemas/validate.js";
 import type { ChatCompletion, ChatCompletionCreateParamsNonStreaming, ChatMessageParam } from "../types/chat.js";
@@ -129,7 +129,7 @@ async function compare(
     messages: (check.messages as ChatMessageParam[] | null | undefined) ?? [{ role: "user", content: QUESTION }],
     max_tokens: check.max_tokens ?? DEFAULT_TOKENS,
     // Whatever defaults the folders of the two name.
-    ...Object.fromEntries(samplingNumbers.map(({ name, neutral }) => [name, neutral])),
+    ...NEUTRAL_FIELDS,
     temperature: 0,
     top_k: -1,
     logprobs: true,

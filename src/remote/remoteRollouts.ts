@@ -1,6 +1,6 @@
 // Completions of rollouts that a server of another engine draws, as those of this engine would be.
 
-import { samplingNumbers } from "../samplingNumbers.js";
+import { NEUTRAL_FIELDS, samplingNumbers } from "../samplingNumbers.js";
 import type { ChatCompletion, ChatCompletionCreateParams } from "../types/chat.js";
 import type { AnnealClient, RequestOptions } from "../types/client.js";
 import type { ServerAddress } from "./vllmServer.js";
@@ -17,9 +17,6 @@ export interface CompletionSource {
   record?(request: ChatCompletionCreateParams, completion: ChatCompletion): ChatCompletion;
 }
 
-/** Neutral, whatever defaults the server's model folder names: training is told of everything else. */
-const NEUTRAL = Object.fromEntries(samplingNumbers.map(({ name, neutral }) => [name, neutral]));
-
 export function remoteSource(address: ServerAddress): CompletionSource {
   const server = new VllmServer(address);
   const create = (params: ChatCompletionCreateParams, options?: RequestOptions) =>
@@ -28,7 +25,8 @@ export function remoteSource(address: ServerAddress): CompletionSource {
     chat: { completions: { create: create as AnnealClient["chat"]["completions"]["create"] } },
     fetch: server.fetch,
     apiKey: address.api_key ?? "",
-    defaults: NEUTRAL,
+    // Whatever defaults the server's model folder names; training is told of everything else.
+    defaults: NEUTRAL_FIELDS,
     record(request, completion) {
       const settings = notNeutral(request);
       if (settings === null) return completion;

@@ -1,15 +1,10 @@
 import type { SlotParams } from "../../src/runtime/runtime.js";
-import { type SamplingNumbers, samplingNumbers } from "../../src/samplingNumbers.js";
+import { NEUTRAL_NUMBERS } from "../../src/samplingNumbers.js";
 
-/** Sampling that leaves the distribution as it is. */
-export const PLAIN_SAMPLING = Object.fromEntries(
-  samplingNumbers.map(({ key, neutral }) => [key, neutral]),
-) as unknown as SamplingNumbers;
-
-/** A slot that samples so. */
+/** A slot that samples from the distribution as it is. */
 export function plainSlot(params: Partial<SlotParams> = {}): SlotParams {
   return {
-    ...PLAIN_SAMPLING,
+    ...NEUTRAL_NUMBERS,
     seed: 0n,
     choice: 0,
     minTokens: 0,
