@@ -23,18 +23,48 @@ export interface ArtifactKey {
 
 /** Versioned folders of files. Files are gathered under a name and become a version, unchangeable, when committed. */
 export interface ArtifactTable {
+  /** Makes a version of these files alone: all of them, or after a crash none. */
+  create(key: ArtifactKey, files: [name: string, content: string | Uint8Array][]): Promise<ArtifactRecord>;
   /** Where files of the next version are put. Made if it is not there. */
   pendingFolder(key: ArtifactKey): string;
   /** Takes in one file of the next version, which is the one that is next when the file is whole. */
   put(key: ArtifactKey, file: string, content: AsyncIterable<Uint8Array>): Promise<StreamedFile>;
   /** @throws ValidationError when no file was put. */
   commit(key: ArtifactKey): ArtifactRecord;
-  /** Ends the commit that a crash cut short between its row and its folder. */
+  /** Ends the commit that a crash cut short between its row and its folder, and removes what a crash left half written. */
   recover(): void;
   find(key: ArtifactKey, version: number): ArtifactRecord | null;
   latest(key: ArtifactKey): ArtifactRecord | null;
   folder(artifact: ArtifactRecord): string;
   ids(): Set<string>;
+}
+
+/** Names of folders that files are gathered in until they are committed. */
+const SHARED_PENDING = /^[0-9a-f]{32}$/;
+
+/** Characters of a text that are encoded, or bytes that are written, at once. */
+const SLICE = 1 << 20;
+
+async function* slices(content: string | Uint8Array): AsyncGenerator<Uint8Array> {
+  if (typeof content !== "string") {
+    for (let at = 0; at < content.length; at += SLICE) yield content.subarray(at, at + SLICE);
+    return;
+  }
+  const encoder = new TextEncoder();
+  for (let at = 0; at < content.length; ) {
+    let end = Math.min(at + SLICE, content.length);
+    // Not between the halves of a character.
+    if (end < content.length && isHighSurrogate(content.charCodeAt(end - 1))) end -= 1;
+    yield encoder.encode(content.slice(at, end));
+    at = end;
+  }
+}
+
+const isHighSurrogate = (unit: number): boolean => (unit & 0xfc00) === 0xd800;
+
+/** Removes files whose writing was cut off. */
+function removeParts(folder: string): void {
+  for (const name of readdirSync(folder)) if (name.endsWith(".part")) rmSync(join(folder, name));
 }
 
 /** `temporary` makes an empty folder on the file system of `root`. */
@@ -55,7 +85,37 @@ export function artifactTable(database: Database, root: string, temporary: () =>
   const pendingOf = ({ entity, project, name }: ArtifactKey) =>
     join(root, "pending", createHash("sha256").update(`${entity}/${project}/${name}`).digest("hex").slice(0, 32));
 
+  const nextVersion = (key: ArtifactKey): Omit<ArtifactRecord, "id"> => ({
+    ...key,
+    version: (table.latest(key)?.version ?? -1) + 1,
+    createdAt: Date.now(),
+  });
+  const commitFolder = (record: ArtifactRecord, folder: string): ArtifactRecord => {
+    insert.run(record.id, record.entity, record.project, record.name, record.version, record.createdAt);
+    try {
+      moveFolder(folder, table.folder(record));
+    } catch (error) {
+      forget.run(record.id);
+      throw error;
+    }
+    return record;
+  };
+  // Of a version made at once, named by its id: nothing but a crash leaves it there.
+  const ownPending = (id: string) => join(root, "pending", id);
+
   const table: ArtifactTable = {
+    async create(key, files) {
+      const id = randomUUID();
+      const folder = ownPending(id);
+      try {
+        makeFolder(folder);
+        for (const [file, content] of files) await streamFile(join(folder, file), slices(content));
+        return commitFolder({ id, ...nextVersion(key) }, folder);
+      } catch (error) {
+        rmSync(folder, { recursive: true, force: true });
+        throw error;
+      }
+    },
     pendingFolder(key) {
       const folder = pendingOf(key);
       makeFolder(folder);
@@ -76,27 +136,20 @@ export function artifactTable(database: Database, root: string, temporary: () =>
       if (!existsSync(pending) || readdirSync(pending).every((name) => name.endsWith(".part"))) {
         throw ValidationError.at("name", `no file was put for ${key.entity}/${key.project}/${key.name}`);
       }
-      for (const name of readdirSync(pending)) if (name.endsWith(".part")) rmSync(join(pending, name));
-      const record: ArtifactRecord = {
-        id: randomUUID(),
-        ...key,
-        version: (table.latest(key)?.version ?? -1) + 1,
-        createdAt: Date.now(),
-      };
-      insert.run(record.id, record.entity, record.project, record.name, record.version, record.createdAt);
-      try {
-        moveFolder(pending, table.folder(record));
-      } catch (error) {
-        forget.run(record.id);
-        throw error;
-      }
-      return record;
+      removeParts(pending);
+      return commitFolder({ id: randomUUID(), ...nextVersion(key) }, pending);
     },
     recover() {
       for (const row of everything.all()) {
         const record = toRecord(row);
-        const pending = pendingOf(record);
-        if (existsSync(pending) && !existsSync(table.folder(record))) moveFolder(pending, table.folder(record));
+        if (existsSync(table.folder(record))) continue;
+        const pending = [ownPending(record.id), pendingOf(record)].find(existsSync);
+        if (pending) moveFolder(pending, table.folder(record));
+      }
+      const all = join(root, "pending");
+      for (const name of existsSync(all) ? readdirSync(all) : []) {
+        if (!SHARED_PENDING.test(name)) rmSync(join(all, name), { recursive: true, force: true });
+        else removeParts(join(all, name));
       }
     },
     find({ entity, project, name }, version) {

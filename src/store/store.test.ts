@@ -1,4 +1,5 @@
 import { execFileSync } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import {
   chmodSync,
   copyFileSync,
@@ -15,7 +16,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { Readable } from "node:stream";
 import Database from "better-sqlite3";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
@@ -25,7 +26,7 @@ import { allThrowingDiskFull } from "../fullDisk.js";
 import { streamFile, writeFileDurably } from "./durableFiles.js";
 import { equalSecrets } from "./keys.js";
 import { migrate, migrations } from "./migrations.js";
-import type { EventRecord } from "./records.js";
+import type { ArtifactRecord, EventRecord } from "./records.js";
 import { openStore, type Store } from "./store.js";
 import { quarantined } from "./sweep.js";
 
@@ -73,10 +74,13 @@ describe("a full disk", () => {
       } catch (error) { seen.push(error.code); }
       try { await store.artifacts.put({ entity: "e", project: "p", name: "n" }, "f", [Buffer.alloc(4e6)]); }
       catch (error) { seen.push(error.code); }
+      try { await store.artifacts.create({ entity: "e", project: "p", name: "n" }, [["f", "x".repeat(4e6)]]); }
+      catch (error) { seen.push(error.code); }
       console.log(seen.join());`;
     const command = `ulimit -f 1000; exec "$0" --import tsx --input-type=module -e "$1"`;
     const said = execFileSync("bash", ["-c", command, process.execPath, script], { encoding: "utf8" });
-    expect(said.trim()).toBe("disk_full,disk_full");
+    expect(said.trim()).toBe("disk_full,disk_full,disk_full");
+    expect(readdirSync(join(home, "limited", "artifacts", "pending"))).toEqual([]);
   });
 
   it.skipIf(process.platform !== "linux")("or a file, of which it leaves nothing", async () => {
@@ -320,6 +324,40 @@ describe("an artifact", () => {
     reopen();
     expect(readFileSync(join(store.artifacts.folder(record), "train.jsonl"), "utf8")).toBe("kept");
     expect(() => store.artifacts.commit(key)).toThrow(/no file/);
+  });
+});
+
+describe("an artifact made at once", () => {
+  const key = { entity: "local", project: "p", name: "whole" };
+  const text = `${"x".repeat((1 << 20) - 1)}😀${"é".repeat(1 << 20)}`;
+  const content = (record: ArtifactRecord, name: string) =>
+    readFileSync(join(store.artifacts.folder(record), name), "utf8") === text;
+
+  it("holds its own files alone, as they were given", async () => {
+    await store.artifacts.put(key, "put.jsonl", Readable.from(["put before"]));
+    const record = await store.artifacts.create(key, [
+      ["text.jsonl", text],
+      ["bytes.jsonl", Buffer.from(text)],
+      ["empty", ""],
+    ]);
+    expect(readdirSync(store.artifacts.folder(record)).sort()).toEqual(["bytes.jsonl", "empty", "text.jsonl"]);
+    expect([content(record, "text.jsonl"), content(record, "bytes.jsonl")]).toEqual([true, true]);
+    expect([record.version, store.artifacts.commit(key).version]).toEqual([0, 1]);
+  });
+
+  it("is there or not after a crash, and nothing of it is left over", async () => {
+    const record = await store.artifacts.create(key, [["text.jsonl", text]]);
+    // Where crashes leave them: between row and folder, before the row, and in the middle of a file that was put.
+    const pending = join(home, "artifacts", "pending");
+    renameSync(store.artifacts.folder(record), join(pending, record.id));
+    mkdirSync(join(pending, randomUUID()));
+    const put = store.artifacts.pendingFolder({ ...key, name: "other" });
+    for (const name of ["put.jsonl", "cut.jsonl.1.part"]) writeFileSync(join(put, name), "x");
+    reopen();
+    expect(content(record, "text.jsonl")).toBe(true);
+    expect(readdirSync(pending)).toEqual([basename(put)]);
+    expect(readdirSync(put)).toEqual(["put.jsonl"]);
+    expect(store.swept.quarantined).toEqual([]);
   });
 });
 

@@ -1,9 +1,9 @@
-import { join } from "node:path";
 import type { Readable } from "node:stream";
 import { ValidationError } from "../../errors.js";
 import { artifactCreate, artifactFile, artifactName } from "../../schemas/artifacts.js";
 import { validate } from "../../schemas/validate.js";
-import { type StreamedFile, writeFileDurably } from "../../store/durableFiles.js";
+import type { StreamedFile } from "../../store/durableFiles.js";
+import type { ArtifactRecord } from "../../store/records.js";
 import type { Artifact, ArtifactCreateParams } from "../../types/artifacts.js";
 import type { ArtifactsResource, RequestOptions } from "../../types/client.js";
 import { checkEntity, type View } from "../core/access.js";
@@ -26,9 +26,7 @@ export class Artifacts implements ArtifactsResource {
     const key = this.#key({ ...given, entity: given.entity ?? this.#view.caller.entity });
     const contents = Object.entries(files);
     if (contents.length === 0) throw ValidationError.at("files", "at least one file is needed");
-    const folder = this.#core.store.artifacts.pendingFolder(key);
-    for (const [file, content] of contents) writeFileDurably(join(folder, file), content);
-    return this.commit(key);
+    return toArtifact(await this.#core.store.artifacts.create(key, contents));
   }
 
   /** Stores one file of the name's next version, taking it in as it arrives; a file of that name is replaced. */
@@ -40,8 +38,7 @@ export class Artifacts implements ArtifactsResource {
   /** Makes a version of the files put so far. */
   async commit(target: Record<string, unknown>): Promise<Artifact> {
     const key = this.#key(validate(artifactName, target, { from: "path" }));
-    const { entity, project, name, version } = this.#core.store.artifacts.commit(key);
-    return { url: `wandb-artifact:///${entity}/${project}/${name}:v${version}` };
+    return toArtifact(this.#core.store.artifacts.commit(key));
   }
 
   #key(key: { entity: string; project: string; name: string }) {
@@ -49,3 +46,7 @@ export class Artifacts implements ArtifactsResource {
     return key;
   }
 }
+
+const toArtifact = ({ entity, project, name, version }: ArtifactRecord): Artifact => ({
+  url: `wandb-artifact:///${entity}/${project}/${name}:v${version}`,
+});
