@@ -12,6 +12,7 @@ import {
   ValidationError,
   type ValidationIssue,
 } from "../errors.js";
+import { serverUrl } from "../serverUrl.js";
 
 const classes = {
   400: BadRequestError,
@@ -103,13 +104,12 @@ export class HttpConnection {
    * @throws ValidationError when it is none.
    */
   constructor(url: string, apiKey: string) {
-    const base = URL.canParse(url) ? new URL(url) : null;
-    if (!base?.protocol.startsWith("http")) {
+    const base = serverUrl(url);
+    if (base === null) {
       throw new ValidationError([
         { loc: ["url"], msg: `"${url}" is no address such as http://127.0.0.1:8000`, type: "value_error" },
       ]);
     }
-    base.pathname = base.pathname.replace(/\/(v1\/?)?$/, "/");
     this.#base = base;
     this.#apiKey = apiKey;
   }

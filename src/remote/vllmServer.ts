@@ -2,6 +2,7 @@
 
 import { setTimeout as pause } from "node:timers/promises";
 import { RemoteServerError, ValidationError } from "../errors.js";
+import { serverUrl } from "../serverUrl.js";
 import type { ChatCompletion, ChatCompletionCreateParams } from "../types/chat.js";
 
 export interface ServerAddress {
@@ -37,11 +38,11 @@ export class VllmServer {
 
   /** @throws ValidationError at `url` when it is no address. */
   constructor({ url, api_key }: ServerAddress) {
-    const base = URL.canParse(url) ? new URL(url) : null;
-    if (!base?.protocol.startsWith("http")) {
+    const base = serverUrl(url);
+    if (base === null) {
       throw ValidationError.at("url", `"${url}" is no address such as http://127.0.0.1:8000`);
     }
-    this.url = base.href.replace(/\/(v1\/?)?$/, "");
+    this.url = base.href.replace(/\/$/, "");
     this.#key = api_key ?? null;
   }
 

@@ -14,13 +14,13 @@ import { loadCore } from "./coreFile.js";
 import type {
   AdapterSpec,
   ElementType,
+  LoadOptions,
   ModelSpec,
   NamedTensors,
   PassResult,
   SlotParams,
   StepOutput,
   StepSequence,
-  TensorLocation,
   TrainRow,
 } from "./device.js";
 import type { CompiledGrammar, GrammarBudgets, GrammarVocabulary } from "./grammar.js";
@@ -90,17 +90,7 @@ export interface NativeAddon {
   weightTensors(config: ModelSpec): { name: string; shape: number[] }[];
   adapterTensors(config: ModelSpec, spec: AdapterSpec): { name: string; shape: number[] }[];
   cancellation(): NativeCancellation;
-  load(
-    options: {
-      config: ModelSpec;
-      tensors: TensorLocation[];
-      dtype: ElementType;
-      kvPages: number;
-      kernelSet?: string;
-      gateText?: Int32Array;
-    },
-    cancellation?: NativeCancellation,
-  ): Promise<NativeModel>;
+  load(options: Omit<LoadOptions, "signal" | "onProgress">, cancellation?: NativeCancellation): Promise<NativeModel>;
   /** A model without weights: its steps bring `logits` with them, of every token with promptLogprobs, else of the last. */
   givenLogits(options: { vocab: number; maxPositions: number; pages: number }): NativeModel;
   grammarVocabulary(

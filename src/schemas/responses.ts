@@ -5,6 +5,7 @@ import { type SamplingName, samplingNumbers } from "../samplingNumbers.js";
 import { chatFields, flag, freeObject, MAX_MESSAGES, MAX_PARTS, MAX_TOOLS, optional } from "./chat.js";
 import { byDefault, extending, field, named, open, optionalInType, shared, typed } from "./fields.js";
 import { list, looseObject, map } from "./limited.js";
+import { page } from "./pages.js";
 
 /** Pairs of `metadata`, and characters of a key and a value. */
 const MAX_METADATA = { pairs: 16, key: 64, value: 512 };
@@ -571,17 +572,7 @@ const item = named(
   "An item of a response's input.",
 );
 
-export const responseItemList = named(
-  "ResponseItemList",
-  z.object({
-    object: z.literal("list"),
-    data: field(z.array(item), "The items."),
-    has_more: field(z.boolean(), "Whether there are items after these."),
-    first_id: field(z.string(), 'Id of the first item, "" when the page is empty.'),
-    last_id: field(z.string(), 'Id of the last item, "" when the page is empty: the `after` of the next page.'),
-  }),
-  "A page of a response's input items.",
-);
+export const responseItemList = named("ResponseItemList", page(item), "A page of a response's input items.");
 
 // ---- events
 

@@ -28,4 +28,4 @@ export type { TemplateSource } from "./tokenizerFolder.js";
 export type { OfferedTools, ToolCallPiece, ToolDelta, ToolParser } from "./toolCalls/toolCallCollector.js";
 export { createToolParser, type ParsedToolCall, parseToolCalls, recogniseToolFormat } from "./toolCalls/toolCalls.js";
 export { type CallTexts, TOOL_SYNTAX } from "./toolCalls/toolSyntax.js";
-export { probeTurns, type TurnProbe } from "./turnProbe.js";
+export { probeTurns } from "./turnProbe.js";

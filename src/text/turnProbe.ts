@@ -3,27 +3,13 @@
 import type { ChatTemplate } from "../jinja/chatTemplate.js";
 import { TemplateError } from "../jinja/errors.js";
 import type { ToolFormat } from "../toolFormats.js";
+import type { TurnInspection } from "../types/inspection.js";
 import { renderConversation } from "./conversation.js";
 import { ConversationError } from "./errors.js";
 import { promptOpensReasoning, type ReasoningFormat, splitReasoning } from "./reasoning.js";
 import type { ConversationMessage } from "./templateMessages.js";
 import { parseToolCalls } from "./toolCalls/toolCalls.js";
 import { TOOL_SYNTAX } from "./toolCalls/toolSyntax.js";
-
-/** A turn as it was sampled, and as the prompt of the next one shows it. */
-export interface TurnProbe {
-  turn: string;
-  /** Whether the next prompt begins with the prompt before, the reply and its end, as they were. */
-  exact: boolean;
-  /** The prompt, the reply and its end. */
-  sampled: string;
-  /** The next prompt, as far as that reaches; "" where the template refuses the turn. */
-  rendered: string;
-  /** Where they differ first, in UTF-16 units; null: nowhere. */
-  differs_at: number | null;
-  /** What the template refuses the turn with. */
-  refused: string | null;
-}
 
 export interface ProbedModel {
   template: ChatTemplate;
@@ -48,9 +34,9 @@ const CALL_ID = "call00001";
 const result: ConversationMessage = { role: "tool", tool_call_id: CALL_ID, name: "add", content: "7" };
 
 /** Every kind of turn that the model has. */
-export function probeTurns(model: ProbedModel): TurnProbe[] {
+export function probeTurns(model: ProbedModel): TurnInspection[] {
   const thinks = model.reasoning !== null;
-  const probes: TurnProbe[] = [];
+  const probes: TurnInspection[] = [];
   const probe = (
     turn: string,
     before: ConversationMessage[],
@@ -82,7 +68,7 @@ function probeTurn(
   reply: string,
   after: ConversationMessage,
   usesTools: boolean,
-): TurnProbe | null {
+): TurnInspection | null {
   const { template, specialTokens, reasoning, ends } = model;
   const tools = usesTools ? [TOOL] : null;
   const render = (messages: ConversationMessage[]) => renderConversation(template, { messages, tools, specialTokens });
