@@ -7,6 +7,7 @@ import { ChatTemplate } from "../jinja/chatTemplate.js";
 import { type Conversation, isShortConversation, renderConversation } from "./conversation.js";
 import { TokenizerError } from "./errors.js";
 import { createDecoder, type DecodeOptions, type IncrementalDecoder } from "./incrementalDecoder.js";
+import { speedUpLongWords } from "./longWords.js";
 import { type KeptTokens, keptTokens, TextThread } from "./textThread.js";
 import { bytesOfToken, type DecoderLayout, readDecoderLayout } from "./tokenBytes.js";
 import { readTokenizerFolder, type TemplateSource, type TokenizerFolder } from "./tokenizerFolder.js";
@@ -25,6 +26,8 @@ export interface EncodeOptions {
 
 /** In UTF-16 units: a text beyond this would hold up everything else for more than a few milliseconds. */
 const MAX_INLINE_LENGTH = 8192;
+/** A text beyond this takes seconds. In UTF-16 units. */
+const MAX_QUICK_LENGTH = 1_000_000;
 
 /**
  * Loads the tokenizer of a Hugging Face folder. Throws TokenizerError when a file is missing or malformed, or when the
@@ -62,6 +65,8 @@ export class Tokenizer {
 
   private readonly encoder: Encoder;
   private readonly thread: TextThread;
+  /** Of the longest texts, so that others need not wait for them. */
+  private readonly longTextThread: TextThread;
   /** Apart from the other, so that a template that takes long delays no encoding. */
   private readonly renderingThread: TextThread;
   private readonly layout: DecoderLayout;
@@ -78,11 +83,14 @@ export class Tokenizer {
     checkEncodingLayout(folder, file);
     this.hash = folder.hash;
     this.thread = new TextThread({ folder: path, hash: folder.hash });
+    this.longTextThread = new TextThread({ folder: path, hash: folder.hash });
     this.renderingThread = new TextThread({ folder: path, hash: folder.hash });
     this.layout = readDecoderLayout(folder, file);
     try {
       const pre_tokenizer = withExplicitSplit(folder.tokenizer.pre_tokenizer);
-      this.encoder = new HuggingFaceTokenizer({ ...folder.tokenizer, pre_tokenizer }, folder.config);
+      const encoder = new HuggingFaceTokenizer({ ...folder.tokenizer, pre_tokenizer }, folder.config);
+      speedUpLongWords(encoder.model);
+      this.encoder = encoder;
     } catch (error) {
       throw new TokenizerError(`cannot be loaded (${(error as Error).message})`, file, { cause: error });
     }
@@ -123,7 +131,8 @@ export class Tokenizer {
     const { addSpecialTokens = false, keep = null, signal } = options;
     signal?.throwIfAborted();
     if (text.length > MAX_INLINE_LENGTH) {
-      return listAsync(await this.thread.encode({ text, addSpecialTokens, keep }, signal));
+      const thread = text.length > MAX_QUICK_LENGTH ? this.longTextThread : this.thread;
+      return listAsync(await thread.encode({ text, addSpecialTokens, keep }, signal));
     }
     while (shouldYield()) await yieldToEventLoop();
     return keptTokens(this.encode(text, { addSpecialTokens }), keep);
@@ -149,7 +158,7 @@ export class Tokenizer {
 
   /** Ends the threads, if there are any. Short texts can still be encoded. */
   async close(): Promise<void> {
-    await Promise.all([this.thread.close(), this.renderingThread.close()]);
+    await Promise.all([this.thread, this.longTextThread, this.renderingThread].map((thread) => thread.close()));
   }
 
   /** The text of `ids`. Ids outside the vocabulary add nothing; incomplete characters become U+FFFD. */
