@@ -8,7 +8,17 @@
 
 import { spawn, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { createRequire } from "node:module";
 import { availableParallelism } from "node:os";
 import { basename, dirname, join, relative, resolve } from "node:path";
@@ -117,10 +127,13 @@ export async function compile(options = {}) {
       ];
       if (!isFresh(object, command)) {
         mkdirSync(dirname(object), { recursive: true });
+        const begun = new Date();
         await run(command).catch((error) => {
           failed ??= error;
         });
         if (failed) return;
+        // A source that changed while it was compiled is newer than this.
+        utimesSync(object, begun, begun);
         writeFileSync(`${object}.command`, digest(command));
       }
       onProgress(++done, units.length + 1, relative(NATIVE, file));

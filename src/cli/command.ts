@@ -42,7 +42,8 @@ export async function runCommand(command: Command, args: readonly string[]): Pro
   return command.run(values, positionals);
 }
 
-function checkArguments({ name, arguments: wanted = [] }: Command, given: readonly string[]): void {
+/** @throws UsageError where there are too few or too many. */
+export function checkArguments({ name, arguments: wanted = [] }: Command, given: readonly string[]): void {
   const min = wanted.filter((argument) => !argument.startsWith("[")).length;
   const max = wanted.at(-1)?.endsWith("...]") ? Number.POSITIVE_INFINITY : wanted.length;
   if (given.length >= min && given.length <= max) return;

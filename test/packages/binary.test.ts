@@ -1,5 +1,5 @@
 // The one file that `npm run build:binary` made, alone in an empty root beside what ldd says that Node needs. Runs by
-// `npm run test:packages`, as root on Linux.
+// `npm run test:packages`, and of a Node for musl by `npm run test:musl`, as root on Linux.
 
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -18,12 +18,16 @@ import {
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { buildBinary } from "../../native/binary/build.mjs";
 import { Engine } from "../../src/index.js";
+import { MUSL_LOADER, TARGET } from "../native/target.js";
+import { foreignEnvironment, foreignNode } from "./tools.js";
 
-const binary = join(import.meta.dirname, "..", "..", "native", "build", "binary", "anneal");
+const built = join(import.meta.dirname, "..", "..", "native", "build", "binary", "anneal");
+/** `npm run test:musl` makes one of a Node for musl. */
+const musl = TARGET?.endsWith("-musl") ? TARGET : undefined;
 const canRun =
-  process.env.ANNEAL_TEST_PACKAGES !== undefined &&
-  existsSync(binary) &&
+  (musl !== undefined || (process.env.ANNEAL_TEST_PACKAGES !== undefined && existsSync(built))) &&
   process.platform === "linux" &&
   process.getuid!() === 0;
 
@@ -35,15 +39,26 @@ const MAX_START = 1000;
 describe.runIf(canRun)("the one file", () => {
   let root: string;
   const servers: ChildProcess[] = [];
-  beforeAll(() => {
+  let binary: string;
+  beforeAll(async () => {
+    binary = musl ? await buildBinary({ node: foreignNode(musl) }) : built;
     root = mkdtempSync(join(tmpdir(), "anneal-root-"));
     cpSync(binary, join(root, "anneal"));
-    const libraries = execFileSync("ldd", [binary], { encoding: "utf8" }).matchAll(/(\/\S+) \(0x/g);
-    for (const [, file] of libraries) {
-      mkdirSync(join(root, dirname(file!)), { recursive: true });
-      cpSync(file!, join(root, file!), { dereference: true });
+    const [ldd, ...args] = musl ? [MUSL_LOADER, "--list", binary] : ["ldd", binary];
+    const env = musl ? { ...process.env, ...foreignEnvironment(musl, "") } : process.env;
+    const libraries = execFileSync(ldd!, args, { encoding: "utf8", env });
+    for (const [, name, file] of libraries.matchAll(/(\S*?)(?: => )?(\/\S+) \(0x/g)) {
+      const isAside = musl && file !== MUSL_LOADER;
+      // Where a loader looks by itself, also for what SQLite asks for.
+      const places = isAside
+        ? [name!, name!.replace(/-\w+(\.so\.\d+).*/, "$1")].map((as) => join("/lib", as))
+        : [file!];
+      for (const place of places) {
+        mkdirSync(join(root, dirname(place)), { recursive: true });
+        cpSync(file!, join(root, place), { dereference: true });
+      }
     }
-  });
+  }, 600_000);
   afterAll(() => {
     for (const server of servers) server.kill("SIGKILL");
     rmSync(root, { recursive: true, force: true });
@@ -88,7 +103,7 @@ describe.runIf(canRun)("the one file", () => {
     const [ours] = readdirSync(join(root, "tmp"));
     const folder = join(root, "tmp", ours!);
     const [digest] = readdirSync(folder);
-    const core = join(folder, digest!, "node_modules", "@anneal", `linux-${process.arch}`, "anneal.node");
+    const core = join(folder, digest!, "node_modules", "@anneal", musl ?? `linux-${process.arch}`, "anneal.node");
     writeFileSync(core, "not a core");
     expect(anneal("doctor", "--home", "/other")).not.toContain("wrong");
     expect(readdirSync(folder)).toEqual([digest]);

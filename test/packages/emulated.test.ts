@@ -1,4 +1,5 @@
-// The package of another platform in that platform's Node, which an emulator runs: `npm run test:arm64`, `npm run test:windows`.
+// The package of another platform in that platform's Node, which an emulator or another loader runs: `npm run test:arm64`,
+// `npm run test:musl`, `npm run test:windows`.
 
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -12,7 +13,7 @@ import { packAll } from "../../native/pack.mjs";
 import { Engine } from "../../src/index.js";
 import { emulatorEnvironment, emulatorOf, platformOf, TARGET } from "../native/target.js";
 import { type Registry, serveRegistry } from "./registry.js";
-import { dependencyTarballs, foreignNode, nodeBinary, tool } from "./tools.js";
+import { dependencyTarballs, foreignEnvironment, foreignNode, nodeBinary, tool } from "./tools.js";
 
 const ROOT = join(import.meta.dirname, "..", "..");
 
@@ -69,10 +70,11 @@ describe.runIf(TARGET !== undefined)(`the package of ${TARGET}`, { timeout: TIME
 
   /** Its output goes to files: the emulator of Windows knows no sockets as such, which pipes of Node are. */
   async function foreign(cwd: string, ...args: string[]): Promise<string> {
-    const [emulator, ...rest] = [...emulatorOf(target), foreignNode(target), ...args];
+    const [program, ...rest] = [...emulatorOf(target), foreignNode(target), ...args];
     const [output, errors] = ["output", "errors"].map((name) => join(top, name)) as [string, string];
     const files = [openSync(output, "w"), openSync(errors, "w")];
-    const child = spawn(emulator!, rest, { cwd, env: emulatorEnvironment(), stdio: ["ignore", ...files] });
+    const env = { ...emulatorEnvironment(), ...foreignEnvironment(target, join(cwd, "node_modules")) };
+    const child = spawn(program!, rest, { cwd, env, stdio: ["ignore", ...files] });
     const [status] = await once(child, "exit");
     for (const file of files) closeSync(file);
     const text = readFileSync(output, "utf8").replaceAll("\r\n", "\n");

