@@ -51,15 +51,14 @@ function commandsOf(text: string): string[][] {
 
 /** @throws Error saying what is wrong with a command. */
 function checkCommand([program, ...args]: readonly string[]): void {
-  const isOurs = program === "npx" && args[0] === "anneal";
-  if (isOurs) return checkAnneal(args.slice(1));
-  if (program === "anneal") return checkAnneal(args);
-  if (program === "node" || (program === "npx" && args[0] === "tsx")) {
-    const file = program === "node" ? args[0]! : args[1]!;
-    if (!existsSync(join(root, file))) throw new Error(`there is no ${file}`);
-  } else if (program === "npm") checkNpm(args);
+  if (program === "anneal") checkAnneal(args);
+  else if (program === "npx" && args[0] === "anneal") checkAnneal(args.slice(1));
+  else if (program === "npm") checkNpm(args);
   else if (program === "curl") checkAddress(args);
-  else throw new Error(`nothing is known of ${program}`);
+  else if (program === "node" || (program === "npx" && args[0] === "tsx")) {
+    const file = args.find((word) => /\.(ts|m?js)$/.test(word))!;
+    if (!existsSync(join(root, file))) throw new Error(`there is no ${file}`);
+  } else throw new Error(`nothing is known of ${program}`);
 }
 
 function checkAnneal(words: readonly string[]): void {
