@@ -129,7 +129,7 @@ struct Generator {
   int rules, tokens;  // tokens: the first special one
 
   Expr leaf() {
-    switch (below(random, 12)) {
+    switch (below(random, 14)) {
       case 0: return maker.empty();
       case 1: return below(random, 4) ? maker.text("ab") : maker.never();
       case 2: return maker.chars({{'a', 'b'}});
@@ -138,6 +138,8 @@ struct Generator {
       case 5: return maker.chars({{0x600, 0xFFFF}, {0x10000, 0x1F600}});
       case 6: return maker.text(kLetters[size_t(below(random, int(kLetters.size())))]);
       case 7: return maker.text("\"");
+      case 9: return maker.chars({{'a', 'z'}, {0x80, 0x10FFFF}});
+      case 10: return maker.repeat(maker.chars({{'A', 'Z'}, {'a', 'z'}}), 0, below(random, 2) ? -1 : 2);
       case 8: return maker.text(kPieces[size_t(below(random, int(kPieces.size())))]);
       default: return maker.text(std::string(1, "abc"[below(random, 3)]));
     }
@@ -183,5 +185,6 @@ inline bool permits(const Mask& mask, int token) { return mask[size_t(token) / 3
 void random_grammars(int count);
 void bounded_texts();
 void excluded_texts();
+void short_walks();
 
 }  // namespace anneal::grammar

@@ -1,5 +1,7 @@
 // The grammar engine and the slow second reading side by side: what is permitted, complete, forced, and taken back.
 #include "grammar_fixture.h"
+#include "mask_maker.h"
+#include "network.h"
 
 namespace anneal::grammar {
 
@@ -99,7 +101,8 @@ void random_grammars(int count) {
                 size_t(number % 4 == 1 ? 0 : 100),
                 size_t(number % 8 == 1 ? 3 : 256),
                 uint64_t(number % 3 == 0 ? 1 : 1000),
-                uint64_t(number % 5 == 0 ? 32 : 1)};
+                uint64_t(number % 5 == 0 ? 32 : 1),
+                uint64_t(number % 7 == 0 ? 16 : 1000)};
     std::shared_ptr<Grammar> grammar;
     try {
       grammar = Grammar::compile(vocabulary, program, {}, limits);
@@ -182,6 +185,48 @@ void excluded_texts() {
     for (int i = 0; i < 4; ++i) masks += follow(random, words, m, 0, grammar, 20, number);
   }
   std::printf("excluded texts: %d masks\n", masks);
+}
+
+// Texts of strings, bounded ones, names that differ from others, and words of letters: of a large vocabulary only what
+// ends a text, or is none, is walked, in no place most of it.
+void short_walks() {
+  Random random{1};
+  Words words;
+  for (int i = 0; i < 8000; ++i) {
+    std::string token;
+    for (int n = 2 + below(random, 8); n > 0; --n) token += char('a' + below(random, 26));
+    if (i % 20 == 0) token += "\"";
+    words.tokens.push_back(token);
+  }
+  words.tokens.push_back("<end>");
+  words.special = words.end = {8000};
+  const auto vocabulary = words.vocabulary();
+  const auto nodes = vocabulary->nodes().size();
+  Maker m;
+  const auto plain = m.chars({{' ', '!'}, {'#', '['}, {']', 0x10FFFF}});
+  const auto letter = m.alt({plain, m.seq({m.text("\\"), m.chars({{'"', '"'}, {'\\', '\\'}, {'n', 'n'}})})});
+  const auto content = m.repeat(letter, 0, -1);
+  const std::pair<const char*, Expr> cases[] = {
+      {"free text", content},
+      {"bounded text", m.repeat(letter, 0, 300)},
+      {"other names", m.both({m.repeat(plain, 0, -1), m.negate(m.alt({m.text("name"), m.text("number")}))})},
+      {"words", m.repeat(m.chars({{'a', 'z'}}), 1, -1)}};
+  for (auto& [name, text] : cases) {
+    Spending spending({});
+    const auto program = m.program({m.seq({m.text("\""), text, m.text("\"")})});
+    const Network network = build_network(decode(program, vocabulary->size(), spending), spending);
+    Configurations configurations(network);
+    MaskMaker masks(*vocabulary, network, configurations, {});
+    uint32_t at = configurations.after(configurations.start())['"'];
+    for (char byte : std::string("name")) {
+      const uint64_t before = masks.walked();
+      masks.mask(at);
+      const uint64_t walked = masks.walked() - before;
+      check(walked < nodes / 3, "%s: %d of %d nodes were walked", name, int(walked), int(nodes));
+      at = configurations.after(at)[uint8_t(byte)];
+    }
+  }
+  std::printf("short walks\n");
 }
 
 }  // namespace anneal::grammar

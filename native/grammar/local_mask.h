@@ -4,10 +4,9 @@
 #pragma once
 #include <bitset>
 #include <memory>
-#include <string>
 
 #include "configurations.h"
-#include "vocabulary.h"
+#include "slices.h"
 
 namespace anneal::grammar {
 
@@ -27,6 +26,7 @@ struct LocalMask {
   // Exits were too many to keep them all: only those of `asked` are here; nothing at all where that is empty.
   bool partial = false;
   std::bitset<256> asked;
+  uint64_t walked = 0;  // nodes of the vocabulary that were looked at to make it
 
   size_t memory() const {
     return sizeof(LocalMask) + bits.capacity() * 4 + tokens.capacity() * 4 + exits.capacity() * sizeof(Exit) +
@@ -36,32 +36,14 @@ struct LocalMask {
 
 using Bytes = std::bitset<256>;
 
-// A mask of another state that behaves the same for the first Vocabulary::kSteps[step] bytes.
-struct Like {
-  std::shared_ptr<const LocalMask> mask;
-  size_t step = 0;
-};
-
 // Walks the vocabulary from a configuration of Configurations::alone(). `follow`: null, all exits are kept, and if they
-// are more than `max_exits`, the mask is partial and holds nothing; else those of these bytes. With `like` (of the
-// same follow), only tokens longer than it is good for are walked.
+// are more than `max_exits`, the mask is partial and holds nothing; else those of these bytes. `slice`: its tokens are
+// permitted, and none of them leads to an exit that is asked for; null: there is none.
 std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations,
                                                  uint32_t from, const Bytes* follow, size_t max_exits,
-                                                 const Like& like);
+                                                 const Slice* slice);
 
-// The mask of another such configuration, made for the same `follow`, that goes on as this one after most bytes.
-struct Beside {
-  uint32_t from;
-  std::shared_ptr<const LocalMask> mask;
-};
-
-// Walks only what differs from the other mask.
-std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations,
-                                                 uint32_t from, const Bytes* follow, size_t max_exits,
-                                                 const Beside& beside);
-
-// Describes all of the network that the next `bytes` bytes after a state can meet: equal descriptions, equal local
-// masks. Empty: too long.
-std::string describe(const Network& network, int32_t state, int bytes);
+// One that holds nothing.
+std::shared_ptr<const LocalMask> too_many_exits();
 
 }  // namespace anneal::grammar

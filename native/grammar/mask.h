@@ -18,7 +18,8 @@ struct MaskLimits {
   size_t max_follow = 64;      // bytes that may follow a rule with more exits than that
   uint64_t exit_share =
       1;  // of the vocabulary, one part in so many is walked behind the exits of a state's rule at most
-  uint64_t call_share = 32;  // the same behind a called rule, where the caller's own state could be looked up instead
+  uint64_t call_share = 32;   // the same behind a called rule, where the caller's own state could be looked up instead
+  uint64_t slice_share = 16;  // a slice of the vocabulary has at least one token in so many
 };
 
 }  // namespace anneal::grammar

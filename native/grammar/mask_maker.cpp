@@ -1,18 +1,13 @@
 #include "mask_maker.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace anneal::grammar {
 
 namespace {
 
 constexpr size_t kMostCalls = 8;  // of a state that is looked at by the rules it calls
-
-// What Vocabulary keeps a local mask by. With the reach of the description: a state with nothing behind it and one that
-// was described no further look the same.
-std::string key_of(size_t reach, const std::string& description, const Bytes* follow) {
-  return char('0' + reach) + description + (follow ? follow->to_string() : "all");
-}
 
 void permit(Mask& mask, int32_t token) { mask[size_t(token) / 32] |= 1u << (token % 32); }
 
@@ -77,8 +72,10 @@ template <class F> bool MaskMaker::visit(uint32_t from, uint32_t past, uint32_t 
     return true;
   };
   if (!tokens(from)) return false;
+  ++walked_;
   for (uint32_t i = from + 1; i < past;) {
     const auto& node = nodes[i];
+    ++walked_;
     const uint32_t now = configurations_.after(path_[node.depth - 1u])[node.byte];
     if (now == Configurations::kDead) {
       i = node.next;
@@ -122,7 +119,8 @@ int32_t MaskMaker::find_only(uint32_t configuration) {
 // What one item permits. False: what follows its rule is so broad that walking the whole configuration is better.
 bool MaskMaker::add_item(int32_t state, uint32_t frame, Mask& mask) {
   const uint64_t max_nodes = vocabulary_.nodes().size() / limits_.exit_share;
-  if (is_called_mostly(state) && !is_known(state) && add_called(state, frame, mask)) return true;
+  if (is_called_mostly(state) && !locals_.contains(configurations_.alone(state)) && add_called(state, frame, mask))
+    return true;
   if (add_place({state, {}}, frame, max_nodes, mask)) return true;
   const auto caller = configurations_.caller(frame);
   return caller && add_place({state, caller->returns}, caller->frame, max_nodes, mask);
@@ -151,12 +149,6 @@ bool MaskMaker::is_called_mostly(int32_t state) const {
       if (const uint32_t child = vocabulary_.first_child(uint8_t(byte)))
         below += vocabulary_.nodes()[child].next - child;
   return below < vocabulary_.nodes().size() / limits_.call_share;
-}
-
-bool MaskMaker::is_known(int32_t state) {
-  const auto& text = description(state)[0];
-  return locals_.count(configurations_.alone(state)) > 0 ||
-         (!text.empty() && vocabulary_.find(key_of(0, text, nullptr)));
 }
 
 // False, and nothing changes: more than `most` nodes of the vocabulary would be walked behind it, or almost anything
@@ -192,36 +184,14 @@ bool MaskMaker::add_place(const Place& place, uint32_t frame, uint64_t max_nodes
 
 std::shared_ptr<const LocalMask> MaskMaker::local(const Place& place, const Bytes* follow) {
   const uint32_t from = configurations_.alone(place.state, place.returns);
-  if (const auto known = locals_.find(from); known != locals_.end()) {
-    if (!follow && known->second.all) return known->second.all;
-    if (follow)
-      for (auto& mask : known->second.partial)
-        if (mask->asked == *follow) return mask;
-  }
-  const auto descriptions = description(place);
-  const auto key = [&](size_t i) { return key_of(i, descriptions[i], follow); };
-  std::shared_ptr<const LocalMask> mask;
-  if (!descriptions[0].empty()) mask = vocabulary_.find(key(0));
-  if (const int32_t other = mask ? -1 : neighbour(place.state); other >= 0) {
-    const Place beside{other, place.returns};
-    const uint32_t from_beside = configurations_.alone(other, place.returns);
-    mask = make_local_mask(vocabulary_, configurations_, from, follow, limits_.max_exits,
-                           Beside{from_beside, local(beside, follow)});
-    bytes_ += mask->memory();
-    if (!descriptions[0].empty()) vocabulary_.keep(key(0), mask, mask->memory());
-  }
-  if (!mask) {
-    Like like;
-    for (size_t i = descriptions.size(); --i > 0 && !like.mask;)
-      if (!descriptions[i].empty())
-        if (auto found = vocabulary_.find(key(i)); found && (found->partial == (follow != nullptr)))
-          like = {found, i - 1};
-    mask = make_local_mask(vocabulary_, configurations_, from, follow, limits_.max_exits, like);
-    bytes_ += mask->memory();
-    for (size_t i = 0; i < descriptions.size(); ++i)
-      if (!descriptions[i].empty()) vocabulary_.keep(key(i), mask, i == 0 ? mask->memory() : 0);
-  }
   Known& known = locals_[from];
+  if (!follow && known.all) return known.all;
+  if (follow)
+    for (auto& mask : known.partial)
+      if (mask->asked == *follow) return mask;
+  const auto mask = new_local(place, follow, from);
+  bytes_ += mask->memory();
+  walked_ += mask->walked;
   if (follow)
     known.partial.push_back(mask);
   else
@@ -229,55 +199,22 @@ std::shared_ptr<const LocalMask> MaskMaker::local(const Place& place, const Byte
   return mask;
 }
 
-// A state that most bytes lead to and keep at: within text that only some names are excluded from, any text. -1: none.
-int32_t MaskMaker::neighbour(int32_t state) const {
-  int32_t other = -1, widest = 0, live = 0, alike = 0;
-  for (auto& edge : network_.edges(state)) {
-    const int32_t width = edge.hi - edge.lo + 1;
-    live += width;
-    if (width > widest) widest = width, other = edge.to;
+std::shared_ptr<const LocalMask> MaskMaker::new_local(const Place& place, const Bytes* follow, uint32_t from) {
+  const auto make = [&](const Slice* slice) {
+    return make_local_mask(vocabulary_, configurations_, from, follow, limits_.max_exits, slice);
+  };
+  const auto& slices = vocabulary_.slices();
+  TextReach reach = reaches_.of(place.state);
+  // Few limits, so that few slices are made.
+  if (!reach.exact && reach.chars < Slices::kMaxChars) reach.chars = int(std::bit_floor(unsigned(reach.chars)));
+  const uint64_t tokens = reach.groups == 0 ? 0 : slices.count(reach.groups, reach.chars);
+  if (tokens == 0 || tokens < uint64_t(vocabulary_.size()) / limits_.slice_share) return make(nullptr);
+  if (reach.ends) {
+    if (!follow) return too_many_exits();
+    if (!place.returns.empty() || meets(reach.groups, *follow)) return make(nullptr);
   }
-  if (other < 0 || other == state) return -1;
-  const auto theirs = network_.edges(other);
-  size_t i = 0;
-  for (auto& edge : network_.edges(state)) {
-    while (i < theirs.size() && theirs[i].hi < edge.lo) ++i;
-    for (size_t j = i; j < theirs.size() && theirs[j].lo <= edge.hi; ++j)
-      if (theirs[j].to == edge.to && edge.to == other)
-        alike += std::min(edge.hi, theirs[j].hi) - std::max(edge.lo, theirs[j].lo) + 1;
-  }
-  return alike * 2 > live ? other : -1;
-}
-
-const std::vector<std::string>& MaskMaker::description(int32_t state) {
-  const auto [it, fresh] = described_.try_emplace(state);
-  auto& list = it->second;
-  if (fresh) {
-    list.push_back(describe(network_, state, vocabulary_.longest()));
-    for (int step : Vocabulary::kSteps)
-      list.push_back(step < vocabulary_.longest() ? describe(network_, state, step) : std::string());
-    for (auto& text : list) bytes_ += text.size();
-  }
-  return list;
-}
-
-// Empty where one of its states has none.
-std::vector<std::string> MaskMaker::description(const Place& place) {
-  auto list = description(place.state);
-  if (place.returns.empty()) return list;
-  for (size_t i = 0; i < list.size(); ++i) {
-    std::string whole = "returns";
-    const auto add = [&](const std::string& text) {
-      if (text.empty())
-        whole.clear();
-      else if (!whole.empty())
-        whole += std::to_string(text.size()) + ":" + text;
-    };
-    add(list[i]);
-    for (int32_t to : place.returns) add(description(to)[i]);
-    list[i] = std::move(whole);
-  }
-  return list;
+  const Slice slice = slices.slice(reach.groups, reach.chars, reach.exact);
+  return make(&slice);
 }
 
 }  // namespace anneal::grammar

@@ -2,13 +2,13 @@
 // follows where the rule ends.
 #pragma once
 #include <memory>
-#include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "configurations.h"
 #include "local_mask.h"
 #include "mask.h"
+#include "text_reach.h"
 #include "vocabulary.h"
 
 namespace anneal::grammar {
@@ -17,14 +17,22 @@ class MaskMaker {
  public:
   MaskMaker(const Vocabulary& vocabulary, const Network& network, Configurations& configurations,
             const MaskLimits& limits)
-      : vocabulary_(vocabulary), network_(network), configurations_(configurations), limits_(limits) {}
+      : vocabulary_(vocabulary),
+        network_(network),
+        configurations_(configurations),
+        limits_(limits),
+        reaches_(network) {}
 
   // Remembered per configuration.
   std::shared_ptr<const Mask> mask(uint32_t configuration);
   // The one token that the mask would permit; -1: none, or more. Costs little where there are more: looking stops at
   // the second.
   int32_t only(uint32_t configuration);
-  size_t memory() const { return bytes_ + masks_.capacity() * sizeof(masks_[0]) + only_.capacity() * sizeof(only_[0]); }
+  // Nodes of the vocabulary that were looked at so far.
+  uint64_t walked() const { return walked_; }
+  size_t memory() const {
+    return bytes_ + reaches_.memory() + masks_.capacity() * sizeof(masks_[0]) + only_.capacity() * sizeof(only_[0]);
+  }
 
  private:
   void make(uint32_t configuration, Mask& mask);
@@ -40,11 +48,8 @@ class MaskMaker {
   bool add_called(int32_t state, uint32_t frame, Mask& mask);
   bool add_place(const Place& place, uint32_t frame, uint64_t max_nodes, Mask& mask);
   bool is_called_mostly(int32_t state) const;
-  bool is_known(int32_t state);
   std::shared_ptr<const LocalMask> local(const Place& place, const Bytes* follow);
-  int32_t neighbour(int32_t state) const;
-  const std::vector<std::string>& description(int32_t state);
-  std::vector<std::string> description(const Place& place);
+  std::shared_ptr<const LocalMask> new_local(const Place& place, const Bytes* follow, uint32_t from);
 
   const Vocabulary& vocabulary_;
   const Network& network_;
@@ -58,10 +63,10 @@ class MaskMaker {
     std::vector<std::shared_ptr<const LocalMask>> partial;
   };
   std::unordered_map<uint32_t, Known> locals_;  // by the configuration of the place alone
-  // Descriptions of states: for the longest token, and for each of Vocabulary::kSteps below that.
-  std::unordered_map<int32_t, std::vector<std::string>> described_;
+  TextReaches reaches_;
   std::vector<uint32_t> path_;  // configurations by depth, of visit()
   size_t bytes_ = 0;
+  uint64_t walked_ = 0;
 };
 
 }  // namespace anneal::grammar

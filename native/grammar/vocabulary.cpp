@@ -4,12 +4,13 @@
 #include <cstring>
 #include <numeric>
 #include <stdexcept>
+#include <string>
+
+#include "slices.h"
 
 namespace anneal::grammar {
 
 namespace {
-
-constexpr size_t kMostKept = size_t(96) << 20;  // bytes of shared masks
 
 void refuse(const std::string& problem) { throw std::invalid_argument(problem); }
 
@@ -91,21 +92,7 @@ Vocabulary::Vocabulary(std::span<const uint8_t> bytes, std::span<const int32_t> 
   nodes_[0].next = uint32_t(nodes_.size());
   nodes_.shrink_to_fit();
 
-  deepest_.reserve(nodes_.size());
-  for (auto& node : nodes_) deepest_.push_back(node.depth);
-  path.assign(size_t(longest_) + 1, 0);
-  for (uint32_t i = 1; i < nodes_.size(); ++i) {
-    const size_t depth = nodes_[i].depth;
-    path[depth] = i;
-    // Only a leaf can be deepest.
-    if (nodes_[i].next == i + 1)
-      for (size_t d = depth; d-- > 0 && deepest_[path[d]] < depth;) deepest_[path[d]] = uint16_t(depth);
-  }
-  for (size_t step = 0; step < std::size(kSteps); ++step) {
-    short_[step].assign(words(), 0);
-    for (size_t i = 0; i < count; ++i)
-      if (lengths_[i] <= kSteps[step]) short_[step][i / 32] |= 1u << (i % 32);
-  }
+  slices_ = std::make_unique<const Slices>(*this);
 }
 
 Vocabulary::~Vocabulary() = default;
@@ -114,28 +101,7 @@ bool Vocabulary::is_end(int32_t token) const { return std::binary_search(end_.be
 
 size_t Vocabulary::memory() const {
   return bytes_.capacity() + (offsets_.capacity() + lengths_.capacity() + same_.capacity()) * 4 + text_.capacity() / 8 +
-         nodes_.capacity() * (sizeof(Node) + 2) + std::size(kSteps) * words() * 4;
-}
-
-std::shared_ptr<const LocalMask> Vocabulary::find(const std::string& key) const {
-  std::lock_guard lock(mutex_);
-  const auto it = found_.find(key);
-  if (it == found_.end()) return nullptr;
-  kept_.splice(kept_.begin(), kept_, it->second);
-  return it->second->mask;
-}
-
-void Vocabulary::keep(const std::string& key, std::shared_ptr<const LocalMask> mask, size_t bytes) const {
-  bytes += 2 * key.size();
-  if (bytes > kMostKept) return;
-  std::lock_guard lock(mutex_);
-  if (found_.count(key)) return;
-  kept_.push_front({key, std::move(mask), bytes});
-  found_.emplace(key, kept_.begin());
-  for (kept_bytes_ += bytes; kept_bytes_ > kMostKept; kept_.pop_back()) {
-    kept_bytes_ -= kept_.back().bytes;
-    found_.erase(kept_.back().key);
-  }
+         nodes_.capacity() * (sizeof(Node) + sizeof(Slices::Content)) + lengths_.size() * 8;
 }
 
 }  // namespace anneal::grammar

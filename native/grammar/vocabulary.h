@@ -1,18 +1,13 @@
 // The tokens of a tokenizer as a tree of bytes, flattened: what a mask walks.
 #pragma once
 #include <cstdint>
-#include <iterator>
-#include <list>
 #include <memory>
-#include <mutex>
 #include <span>
-#include <string>
-#include <unordered_map>
 #include <vector>
 
 namespace anneal::grammar {
 
-struct LocalMask;
+class Slices;
 
 class Vocabulary {
  public:
@@ -39,11 +34,6 @@ class Vocabulary {
   bool has_twins() const { return !same_.empty(); }
   // The next token with the same bytes; -1: none.
   int32_t same_bytes(int32_t token) const { return same_.empty() ? -1 : same_[size_t(token)]; }
-  // Bytes from the root to the deepest node at or below each node.
-  const std::vector<uint16_t>& deepest() const { return deepest_; }
-  // Bits of the tokens of at most kSteps[step] bytes.
-  static constexpr int kSteps[] = {8, 16, 32, 64};
-  const std::vector<uint32_t>& short_tokens(size_t step) const { return short_[step]; }
   bool is_text(int32_t token) const { return text_[size_t(token)]; }
   bool is_end(int32_t token) const;
   const std::vector<int32_t>& end() const { return end_; }
@@ -53,29 +43,16 @@ class Vocabulary {
   int longest() const { return longest_; }  // bytes of the longest text token
   size_t memory() const;
 
-  // Masks of automaton states, shared by all grammars of this vocabulary: `key` describes everything they depend on.
-  std::shared_ptr<const LocalMask> find(const std::string& key) const;
-  void keep(const std::string& key, std::shared_ptr<const LocalMask> mask, size_t bytes) const;
+  const Slices& slices() const { return *slices_; }
 
  private:
   std::vector<uint8_t> bytes_;
   std::vector<int32_t> offsets_, lengths_, same_, end_;
   std::vector<bool> text_;
   std::vector<Node> nodes_;
-  std::vector<uint16_t> deepest_;
-  std::vector<uint32_t> short_[std::size(kSteps)];
   uint32_t roots_[256] = {};
   int longest_ = 0;
-
-  struct Kept {
-    std::string key;
-    std::shared_ptr<const LocalMask> mask;
-    size_t bytes;
-  };
-  mutable std::mutex mutex_;
-  mutable std::list<Kept> kept_;  // used last first
-  mutable std::unordered_map<std::string, std::list<Kept>::iterator> found_;
-  mutable size_t kept_bytes_ = 0;
+  std::unique_ptr<const Slices> slices_;
 };
 
 }  // namespace anneal::grammar
