@@ -1,7 +1,7 @@
 // Bundles the sources into dist: one module graph for the library, the command and the programs that threads run.
 
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { join, relative, resolve } from "node:path";
+import { basename, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
@@ -22,18 +22,8 @@ const { version, engines, dependencies, peerDependencies } = JSON.parse(
  * @param {BundleOptions} options
  */
 export async function bundle({ outdir, node = engines.node }) {
-  const { metafile } = await build({
+  const options = {
     absWorkingDir: ROOT,
-    entryPoints: [
-      "src/index.ts",
-      "src/ai/index.ts",
-      "src/cli/main.ts",
-      "src/text/textWorker.ts",
-      "src/runtime/onnx/decoderWorker.ts",
-      "src/onnx/encoderWorker.ts",
-      "src/structuredOutputs/programWorker.ts",
-      "src/schemas/groupsFileWorker.ts",
-    ],
     outdir,
     bundle: true,
     splitting: true,
@@ -42,10 +32,14 @@ export async function bundle({ outdir, node = engines.node }) {
     format: "esm",
     platform: "node",
     target: "node20",
+    // Node parses what it loads at every start. Names stay, and lines short enough to be shown where an error was thrown.
+    minifySyntax: true,
+    minifyWhitespace: true,
+    lineLimit: 160,
+    keepNames: true,
     sourcemap: true,
     // The sources travel beside the bundle.
     sourcesContent: false,
-    keepNames: true,
     logLevel: "warning",
     metafile: true,
     define: { ANNEAL_VERSION: JSON.stringify(version), ANNEAL_NODE: JSON.stringify(node) },
@@ -53,10 +47,92 @@ export async function bundle({ outdir, node = engines.node }) {
     alias: { nunjucks: "nunjucks/browser/nunjucks.js" },
     plugins: [onlyEnglish, noChunking],
     external: Object.keys({ ...dependencies, ...peerDependencies }),
+  };
+  const { metafile } = await build({
+    ...options,
+    entryPoints: ["src/index.ts", "src/ai/index.ts", "src/cli/main.ts"],
   });
-  removeOthers(outdir, new Set(Object.keys(metafile.outputs).map((path) => join(ROOT, path))));
-  writeFileSync(join(outdir, "THIRD_PARTY.txt"), notices(Object.keys(metafile.inputs)));
+  // Apart from the others: a thread loads what it needs, not what an engine does.
+  const threads = await build({
+    ...options,
+    entryPoints: [
+      "src/text/textWorker.ts",
+      "src/runtime/onnx/decoderWorker.ts",
+      "src/onnx/encoderWorker.ts",
+      "src/structuredOutputs/programWorker.ts",
+      "src/schemas/groupsFileWorker.ts",
+    ],
+  });
+  const outputs = [...Object.keys(metafile.outputs), ...Object.keys(threads.metafile.outputs)];
+  outputs.push(...(await joinChunks(outdir, metafile.outputs, "src/engine/parts.ts")));
+  removeOthers(outdir, new Set(outputs.map((path) => join(ROOT, path))));
+  const inputs = { ...metafile.inputs, ...threads.metafile.inputs };
+  writeFileSync(join(outdir, "THIRD_PARTY.txt"), notices(Object.keys(inputs)));
 }
+
+/**
+ * Puts the chunks that `entry` loads at once, and no other entry does, into one file, since Node takes its time for every file.
+ * What they were called leads to it.
+ * @returns {Promise<string[]>} the files made
+ */
+async function joinChunks(outdir, outputs, entry) {
+  const outputOf = (source) => Object.keys(outputs).find((path) => outputs[path].entryPoint === source);
+  const loaded = (path, found = new Set()) => {
+    if (found.has(path)) return found;
+    found.add(path);
+    for (const { kind, path: next, external } of outputs[path].imports) {
+      if (kind === "import-statement" && !external) loaded(next, found);
+    }
+    return found;
+  };
+  const elsewhere = new Set();
+  for (const other of ["src/index.ts", "src/ai/index.ts", "src/cli/commandLine.ts"]) loaded(outputOf(other), elsewhere);
+  const joined = [...loaded(outputOf(entry))].filter((path) => !elsewhere.has(path));
+  const files = joined.map((path) => basename(path));
+  // Exports get names of their own: those of two chunks may be the same.
+  const exported = joined.map((path, i) => outputs[path].exports.map((name) => [name, `${name}_${i}`]));
+  const clauses = (i, show) => `{${exported[i].map(show).join(",")}}`;
+  const { metafile } = await build({
+    stdin: {
+      contents: files.map((file, i) => `export ${clauses(i, ([a, b]) => `${a} as ${b}`)} from "./${file}";`).join("\n"),
+      resolveDir: outdir,
+    },
+    absWorkingDir: ROOT,
+    outdir,
+    entryNames: "engine-[hash]",
+    bundle: true,
+    format: "esm",
+    platform: "node",
+    target: "node20",
+    minifySyntax: true,
+    minifyWhitespace: true,
+    lineLimit: 160,
+    sourcemap: true,
+    sourcesContent: false,
+    logLevel: "warning",
+    metafile: true,
+    plugins: [onlyThese(new Set(files))],
+  });
+  const made = Object.keys(metafile.outputs);
+  const target = basename(made.find((path) => path.endsWith(".js")));
+  for (const [i, file] of files.entries()) {
+    writeFileSync(join(outdir, file), `export ${clauses(i, ([a, b]) => `${b} as ${a}`)} from "./${target}";\n`);
+    rmSync(join(outdir, `${file}.map`));
+  }
+  return made;
+}
+
+/** Everything else stays where it is, also what these import when it is needed. */
+const onlyThese = (files) => ({
+  name: "only-these",
+  setup({ onResolve }) {
+    onResolve({ filter: /.*/ }, ({ path, kind }) =>
+      kind === "entry-point" || (kind === "import-statement" && files.has(basename(path)))
+        ? undefined
+        : { path, external: true },
+    );
+  },
+});
 
 /** Of the fifty languages in which zod describes mistakes, the one that is used. */
 const onlyEnglish = {

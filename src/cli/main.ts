@@ -1,70 +1,16 @@
 #!/usr/bin/env node
-import { AnnealError } from "../errors.js";
-import { asDiskFullError } from "../fullDisk.js";
-import { minNode, packageVersion } from "../packageFiles.js";
-import { findCommand, groupHelp, isGroup, runCommand, summaries } from "./command.js";
-import { commands } from "./commands.js";
-import { UsageError } from "./flags.js";
-import { printable, problem, red } from "./terminalText.js";
+// The command: first that what Node compiles of it is kept for the next time, then everything else.
 
-const usage = `anneal COMMAND [options]
+import nodeModule from "node:module";
+import { homedir } from "node:os";
+import { join } from "node:path";
 
-${summaries(commands.map(({ name, summary }) => ({ name, summary })))}
+/** Of Node 22.8 and later; it does nothing where the folder cannot be made. */
+type EnableCompileCache = ((folder: string) => unknown) | undefined;
 
-anneal COMMAND --help says more; anneal --version says which one this is. Every option can also be set as an environment
-variable: ANNEAL_PORT for --port, ANNEAL_HOME for --home.`;
-
-async function main(args: readonly string[]): Promise<number> {
-  if (Number.parseInt(process.versions.node, 10) < minNode()) {
-    throw new UsageError(`anneal needs Node ${minNode()} or later; this is ${process.version}`);
-  }
-  const [name] = args;
-  if (name === undefined || name === "--help" || name === "-h" || name === "help") {
-    console.log(usage);
-    return name === undefined ? 2 : 0;
-  }
-  if (name === "--version") {
-    console.log(packageVersion());
-    return 0;
-  }
-  const { found, rest } = findCommand(commands, args);
-  if (!isGroup(found)) return runCommand(found, rest);
-  console.log(groupHelp(found));
-  return 0;
+const { enableCompileCache } = nodeModule as { enableCompileCache?: EnableCompileCache };
+if (process.env.NODE_COMPILE_CACHE === undefined) {
+  // Not in the folder for temporary files, where others could put code for this user.
+  enableCompileCache?.(join(process.env.XDG_CACHE_HOME || join(homedir(), ".cache"), "anneal", "compiled"));
 }
-
-const WIDTH = 100;
-
-/** Indented lines of at most WIDTH characters, but for longer words. */
-function wrapped(text: string): string {
-  const lines = [" "];
-  for (const word of text.split(" ")) {
-    if (lines.at(-1)!.length + word.length >= WIDTH) lines.push(" ");
-    lines.push(`${lines.pop()} ${word}`);
-  }
-  return lines.join("\n");
-}
-
-// Whoever reads the output (`head`, a pager) may have seen enough: the work goes on without a reader.
-for (const output of [process.stdout, process.stderr]) {
-  output.on("error", (error: NodeJS.ErrnoException) => {
-    if (error.code !== "EPIPE") throw error;
-  });
-}
-
-try {
-  process.exitCode = await main(process.argv.slice(2));
-} catch (cause) {
-  const error = asDiskFullError(cause);
-  const { message, stack, syscall } = error as NodeJS.ErrnoException;
-  const name = red("anneal:", process.stderr);
-  process.exitCode = 1;
-  if (error instanceof UsageError) {
-    process.stderr.write(`${name} ${message}\n${wrapped(error.hint ?? "--help says how it is used")}\n`);
-    process.exitCode = 2;
-  } else if (error instanceof AnnealError) process.stderr.write(`${name} ${printable(problem(error))}\n`);
-  else {
-    // What the operating system refuses is no fault of the program: where it was met helps nobody.
-    process.stderr.write(`${name} ${syscall === undefined ? (stack ?? message) : message}\n`);
-  }
-}
+await import("./commandLine.js");

@@ -4,7 +4,8 @@ import { closeSync, fstatSync, fsyncSync, openSync, readSync, writeSync } from "
 import { parentPort, workerData } from "node:worker_threads";
 import { ValidationError, type ValidationIssue } from "../errors.js";
 import { JsonCursor, LargeValueError } from "../jsonCursor.js";
-import { MAX_GROUP_TRAJECTORIES, MAX_GROUPS, MAX_TRAJECTORY, trajectory, trajectoryGroup } from "./trajectories.js";
+import { MAX_TRAJECTORY } from "./bounds.js";
+import { MAX_GROUP_TRAJECTORIES, MAX_GROUPS, trajectory, trajectoryGroup } from "./trajectories.js";
 import { validate } from "./validate.js";
 
 export interface GroupsTask {

@@ -1,13 +1,10 @@
 import { z } from "zod";
+import { MAX_ADAPTER_RANK, PROJECTIONS } from "./bounds.js";
 import { field, named } from "./fields.js";
 import { list } from "./limited.js";
 import { name, uuid } from "./names.js";
 import { metricRowId } from "./pages.js";
 import { settingsObject } from "./validate.js";
-
-/** More is no adapter any more. */
-export const MAX_ADAPTER_RANK = 1024;
-export const PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"] as const;
 
 const target = named("AdapterTarget", z.enum(PROJECTIONS), "A projection of every layer that an adapter may have.");
 

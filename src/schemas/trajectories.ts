@@ -1,5 +1,4 @@
 import { z } from "zod";
-import type { ValueLimits } from "../jsonCursor.js";
 import { documentedAs, field, named, typed } from "./fields.js";
 import { list, looseObject, map } from "./limited.js";
 import { name } from "./names.js";
@@ -7,11 +6,6 @@ import { loggedGroupId } from "./pages.js";
 
 export const MAX_GROUPS = 1_000_000;
 export const MAX_GROUP_TRAJECTORIES = 1_000_000;
-/**
- * Of a body that is read from a file, what one trajectory may hold, or any other value beside the groups: one of 32,768
- * tokens with their logprobs is a third as large.
- */
-export const MAX_TRAJECTORY: ValueLimits = { bytes: 16 * 2 ** 20, containers: 2 ** 20 };
 const MAX_MESSAGES = 131_072;
 const MAX_PARTS = 16_384;
 const MAX_TOOLS = 4096;

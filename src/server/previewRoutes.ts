@@ -97,7 +97,7 @@ const modelRoutes: Route[] = [
     query: trajectoryQuery,
     response: page(trajectories.loggedGroup),
     handle: async ({ as, params, query }) =>
-      jsonTextResponse(as.models.trajectoriesText(params.model_id!, query as TrajectoryQuery)),
+      jsonTextResponse(await as.models.trajectoriesText(params.model_id!, query as TrajectoryQuery)),
   },
   {
     method: "GET",

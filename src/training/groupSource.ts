@@ -4,7 +4,7 @@ import { ValidationError } from "../errors.js";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import { parseJsonAsync } from "../jsonAsync.js";
 import { stringifyAsync } from "../jsonPieces.js";
-import { MAX_TRAJECTORY } from "../schemas/trajectories.js";
+import { MAX_TRAJECTORY } from "../schemas/bounds.js";
 import type { Trajectory, TrajectoryGroup } from "../types/trajectories.js";
 import { fileLines } from "./fileLines.js";
 

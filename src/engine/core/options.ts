@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { z } from "zod";
 import { ValidationError } from "../../errors.js";
 import { packageFolder } from "../../packageFiles.js";
-import { MAX_ADAPTER_RANK, PROJECTIONS } from "../../schemas/models.js";
+import { MAX_ADAPTER_RANK, PROJECTIONS } from "../../schemas/bounds.js";
 import { name } from "../../schemas/names.js";
 import { validate } from "../../schemas/validate.js";
 import { TOOL_FORMATS } from "../../toolFormats.js";

@@ -1,6 +1,5 @@
 import type { Readable } from "node:stream";
 import { ValidationError } from "../../errors.js";
-import { artifactCreate, artifactFile, artifactName } from "../../schemas/artifacts.js";
 import { validate } from "../../schemas/validate.js";
 import type { StreamedFile } from "../../store/durableFiles.js";
 import type { ArtifactRecord } from "../../store/records.js";
@@ -22,6 +21,7 @@ export class Artifacts implements ArtifactsResource {
 
   async create(params: ArtifactCreateParams, options?: RequestOptions): Promise<Artifact> {
     options?.signal?.throwIfAborted();
+    const { artifactCreate } = await import("../../schemas/artifacts.js");
     const { files, ...given } = validate(artifactCreate, params, { strict: this.#view.strict });
     const key = this.#key({ ...given, entity: given.entity ?? this.#view.caller.entity });
     const contents = Object.entries(files);
@@ -31,12 +31,14 @@ export class Artifacts implements ArtifactsResource {
 
   /** Stores one file of the name's next version, taking it in as it arrives; a file of that name is replaced. */
   async put(target: Record<string, unknown>, content: Readable | AsyncIterable<Uint8Array>): Promise<StreamedFile> {
+    const { artifactFile } = await import("../../schemas/artifacts.js");
     const { file, ...key } = validate(artifactFile, target, { from: "path" });
     return this.#core.store.artifacts.put(this.#key(key), file, content);
   }
 
   /** Makes a version of the files put so far. */
   async commit(target: Record<string, unknown>): Promise<Artifact> {
+    const { artifactName } = await import("../../schemas/artifacts.js");
     const key = this.#key(validate(artifactName, target, { from: "path" }));
     return toArtifact(this.#core.store.artifacts.commit(key));
   }

@@ -1,7 +1,5 @@
 import { ValidationError } from "../../errors.js";
 import { makePage, PagePromise } from "../../pages.js";
-import { checkpointsDelete } from "../../schemas/models.js";
-import { orderedPageQuery } from "../../schemas/pages.js";
 import { validate, validateAsync } from "../../schemas/validate.js";
 import { describeCheckpoint } from "../../training/describeCheckpoint.js";
 import type { CheckpointsResource, PageRequest, RequestOptions } from "../../types/client.js";
@@ -24,6 +22,7 @@ export class Checkpoints implements CheckpointsResource {
   list(modelId: string, query: OrderedPageQuery = {}, options?: RequestOptions): PageRequest<Checkpoint> {
     const page = async (after: string | null | undefined): Promise<Page<Checkpoint>> => {
       options?.signal?.throwIfAborted();
+      const { orderedPageQuery } = await import("../../schemas/pages.js");
       const checked = validate(orderedPageQuery, { ...query, after }, { from: "query", strict: this.#view.strict });
       const model = accessModel(this.#core.store, this.#view.caller, modelId);
       const { store } = this.#core;
@@ -38,6 +37,7 @@ export class Checkpoints implements CheckpointsResource {
   async delete(modelId: string, params: { steps: number[] }, options?: RequestOptions): Promise<CheckpointsDeleted> {
     options?.signal?.throwIfAborted();
     const { store, adapters } = this.#core;
+    const { checkpointsDelete } = await import("../../schemas/models.js");
     const { steps } = await validateAsync(checkpointsDelete, params, { strict: this.#view.strict });
     const model = accessModel(store, this.#view.caller, modelId);
     const latest = store.checkpoints.latest(model.id)?.step;

@@ -3,8 +3,6 @@ import type { EmbeddingCreateParams, EmbeddingList } from "../../types/embedding
 import { chatHost } from "../chat/host.js";
 import type { View } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
-import { createEmbeddings } from "../embeddings/createEmbeddings.js";
-import { createEncoderEmbeddings } from "../embeddings/encoderEmbeddings.js";
 
 export class Embeddings implements EmbeddingsResource {
   readonly #core: EngineCore;
@@ -16,10 +14,14 @@ export class Embeddings implements EmbeddingsResource {
     this.#view = view;
   }
 
-  create(params: EmbeddingCreateParams, options?: RequestOptions): Promise<EmbeddingList> {
+  async create(params: EmbeddingCreateParams, options?: RequestOptions): Promise<EmbeddingList> {
     const { caller, strict } = this.#view;
     const encoder = this.#core.encoders.get(params?.model ?? "");
-    if (encoder) return createEncoderEmbeddings(encoder, params, { strict, signal: options?.signal });
+    if (encoder) {
+      const { createEncoderEmbeddings } = await import("../embeddings/encoderEmbeddings.js");
+      return createEncoderEmbeddings(encoder, params, { strict, signal: options?.signal });
+    }
+    const { createEmbeddings } = await import("../embeddings/createEmbeddings.js");
     return createEmbeddings(chatHost(this.#core), params, { caller, strict, signal: options?.signal });
   }
 }

@@ -1,6 +1,5 @@
 import { z } from "zod";
 import { NotFoundError, PermissionDeniedError } from "../../errors.js";
-import { keyCreate } from "../../schemas/models.js";
 import { uuid } from "../../schemas/names.js";
 import { validate } from "../../schemas/validate.js";
 import { equalSecrets } from "../../store/keys.js";
@@ -47,6 +46,7 @@ export class Keys implements KeysResource {
     options?: RequestOptions,
   ): Promise<ApiKeyCreated> {
     this.#check(options);
+    const { keyCreate } = await import("../../schemas/models.js");
     const { entity, name } = validate(keyCreate, params, { strict: this.#view.strict });
     const { key, record } = this.#core.store.keys.create({ entity: entity ?? this.#view.caller.entity, name });
     return { ...toKey(record), key };

@@ -1,5 +1,4 @@
 import { BadRequestError, NotFoundError, ValidationError } from "../../errors.js";
-import { loraAdapterLoad, loraAdapterUnload } from "../../schemas/loraAdapters.js";
 import { validate } from "../../schemas/validate.js";
 import type { ModelRecord } from "../../store/records.js";
 import type { LoraAdaptersResource, RequestOptions } from "../../types/client.js";
@@ -24,6 +23,7 @@ export class LoraAdapters implements LoraAdaptersResource {
   }
 
   async load(params: LoraAdapterLoadParams, options?: RequestOptions): Promise<void> {
+    const { loraAdapterLoad } = await import("../../schemas/loraAdapters.js");
     const { lora_name, lora_path, load_inplace, base_model_name } = validate(loraAdapterLoad, params, {
       strict: this.#view.strict,
     });
@@ -48,6 +48,7 @@ export class LoraAdapters implements LoraAdaptersResource {
   }
 
   async unload(params: LoraAdapterUnloadParams, options?: RequestOptions): Promise<void> {
+    const { loraAdapterUnload } = await import("../../schemas/loraAdapters.js");
     const { lora_name } = validate(loraAdapterUnload, params, { strict: this.#view.strict });
     const model = this.#find(lora_name);
     if (model === null) throw adapterNotFound(lora_name);

@@ -1,9 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { ConflictError, NotFoundError, ValidationError } from "../../errors.js";
 import { makePage, PagePromise } from "../../pages.js";
-import { modelCreate, modelExport, modelImport, modelRollback } from "../../schemas/models.js";
-import { metricQuery, trajectoryQuery } from "../../schemas/pages.js";
-import { trajectoryLog } from "../../schemas/trajectories.js";
 import { validate, validateAsync } from "../../schemas/validate.js";
 import type { ModelRecord, Slice } from "../../store/records.js";
 import type { LoggedGroupRecord } from "../../store/trajectories.js";
@@ -95,12 +92,14 @@ export class Models implements ModelsResource {
   }
 
   async create(params: ModelCreateParams, options?: RequestOptions): Promise<Model> {
+    const { modelCreate } = await import("../../schemas/models.js");
     const checked = validate(modelCreate, params, { strict: this.#view.strict });
     const adapter = { ...this.#core.options.adapter, ...given(checked.adapter) };
     return this.#register(checked, options, (base, folder) => writeInitialCheckpoint(base, folder, adapter));
   }
 
   async import(params: ModelImportParams, options?: RequestOptions): Promise<Model> {
+    const { modelImport } = await import("../../schemas/models.js");
     const { path, ...checked } = validate(modelImport, params, { strict: this.#view.strict });
     const source = this.#core.adapterFolder(this.#view, "path", path);
     const { importAdapter } = await import("./modelFolders.js");
@@ -266,6 +265,7 @@ export class Models implements ModelsResource {
   async export(modelId: string, params: ModelExportParams, options?: RequestOptions): Promise<ModelExported> {
     options?.signal?.throwIfAborted();
     const core = this.#core;
+    const { modelExport } = await import("../../schemas/models.js");
     const { path, step: given, ...asked } = validate(modelExport, params, { strict: this.#view.strict });
     const model = accessModel(core.store, this.#view.caller, modelId);
     const target = core.newFolder(this.#view, "path", path);
@@ -291,6 +291,7 @@ export class Models implements ModelsResource {
   async rollback(modelId: string, step: number, options?: RequestOptions): Promise<Checkpoint> {
     options?.signal?.throwIfAborted();
     const { caller } = this.#view;
+    const { modelRollback } = await import("../../schemas/models.js");
     const asked = validate(modelRollback, { step }, { strict: this.#view.strict });
     const model = accessModel(this.#core.store, caller, modelId);
     if (!this.#core.store.checkpoints.get(model.id, asked.step)) throw stepNotFound(model, asked.step);
@@ -302,6 +303,7 @@ export class Models implements ModelsResource {
   async log(modelId: string, params: LogParams, options?: RequestOptions): Promise<LogResult> {
     options?.signal?.throwIfAborted();
     // Clients repeat the model's id in the body.
+    const { trajectoryLog } = await import("../../schemas/trajectories.js");
     const request = await validateAsync(trajectoryLog, params, { strict: this.#view.strict });
     checkMetricNames(request.trajectory_groups);
     return this.#record(modelId, request, request.trajectory_groups);
@@ -309,6 +311,7 @@ export class Models implements ModelsResource {
 
   /** @internal As `log`, for a JSON body of any size. */
   async logFromBody(modelId: string, body: AsyncIterable<Uint8Array>, options?: RequestOptions): Promise<LogResult> {
+    const { trajectoryLog } = await import("../../schemas/trajectories.js");
     return withGroupsBody(this.#core.store.files, body, trajectoryLog, options?.signal, (request, file) =>
       this.#record(modelId, request, groupsInFile(file)),
     );
@@ -331,7 +334,7 @@ export class Models implements ModelsResource {
   trajectories(modelId: string, query: TrajectoryQuery = {}, options?: RequestOptions): PageRequest<LoggedGroup> {
     const page = async (after: string | null | undefined): Promise<Page<LoggedGroup>> => {
       options?.signal?.throwIfAborted();
-      const { items, hasMore } = this.#logged(modelId, { ...query, after });
+      const { items, hasMore } = await this.#logged(modelId, { ...query, after });
       const groups: LoggedGroup[] = [];
       for (const item of items) {
         const { recorded_at, ...described } = describeGroup(item);
@@ -345,12 +348,13 @@ export class Models implements ModelsResource {
   }
 
   /** @internal The same page as JSON, in pieces, for groups of any size. */
-  trajectoriesText(modelId: string, query: TrajectoryQuery): Iterator<string> {
-    const { items, hasMore } = this.#logged(modelId, query);
+  async trajectoriesText(modelId: string, query: TrajectoryQuery): Promise<Iterator<string>> {
+    const { items, hasMore } = await this.#logged(modelId, query);
     return groupsPageText(items, hasMore, this.#core.store.trajectories.rows);
   }
 
-  #logged(modelId: string, query: TrajectoryQuery): Slice<LoggedGroupRecord> {
+  async #logged(modelId: string, query: TrajectoryQuery): Promise<Slice<LoggedGroupRecord>> {
+    const { trajectoryQuery } = await import("../../schemas/pages.js");
     const asked = validate(trajectoryQuery, query, { from: "query", strict: this.#view.strict });
     const model = accessModel(this.#core.store, this.#view.caller, modelId);
     const after = asked.after == null ? null : Number(asked.after.slice(groupIdPrefix.length));
@@ -360,6 +364,7 @@ export class Models implements ModelsResource {
   metrics(modelId: string, query: MetricQuery = {}, options?: RequestOptions): PageRequest<MetricRow> {
     const page = async (after: string | null | undefined): Promise<Page<MetricRow>> => {
       options?.signal?.throwIfAborted();
+      const { metricQuery } = await import("../../schemas/pages.js");
       const asked = validate(metricQuery, { ...query, after }, { from: "query", strict: this.#view.strict });
       const model = accessModel(this.#core.store, this.#view.caller, modelId);
       const position = asked.after == null ? null : Number(asked.after.slice(rowIdPrefix.length));

@@ -1,6 +1,5 @@
 import { BadRequestError } from "../../errors.js";
 import { makePage, PagePromise } from "../../pages.js";
-import { responseItemQuery, responseQuery } from "../../schemas/responses.js";
 import { validate } from "../../schemas/validate.js";
 import type { PageRequest, RequestOptions, ResponsesResource } from "../../types/client.js";
 import type { Page } from "../../types/page.js";
@@ -19,7 +18,6 @@ import type {
 } from "../../types/responses.js";
 import type { View } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
-import { createResponse } from "../responses/createResponse.js";
 import { responseHost } from "../responses/host.js";
 import { accessResponse, inputOf, responseOf } from "../responses/keptResponses.js";
 import { replay } from "../responses/replay.js";
@@ -42,6 +40,7 @@ export class Responses implements ResponsesResource {
   create(params: ResponseCreateParamsNonStreaming, options?: RequestOptions): Promise<ModelResponse>;
   create(params: ResponseCreateParams, options?: RequestOptions): Promise<ModelResponse | Events>;
   async create(params: ResponseCreateParams, options?: RequestOptions): Promise<ModelResponse | Events> {
+    const { createResponse } = await import("../responses/createResponse.js");
     const { caller, strict } = this.#view;
     return createResponse(responseHost(this.#core), params, { caller, strict, signal: options?.signal });
   }
@@ -56,6 +55,7 @@ export class Responses implements ResponsesResource {
   ): Promise<ModelResponse | Events> {
     options?.signal?.throwIfAborted();
     const { strict, caller } = this.#view;
+    const { responseQuery } = await import("../../schemas/responses.js");
     const { stream, starting_after = null } = validate(responseQuery, query, { from: "query", strict });
     const record = accessResponse(this.#core.store, caller, responseId);
     const { background } = responseHost(this.#core);
@@ -91,6 +91,7 @@ export class Responses implements ResponsesResource {
     const page = async (after: string | null | undefined): Promise<Page<ResponseItem>> => {
       options?.signal?.throwIfAborted();
       const { strict, caller } = this.#view;
+      const { responseItemQuery } = await import("../../schemas/responses.js");
       const asked = validate(responseItemQuery, { ...query, after }, { from: "query", strict });
       const items = await inputOf(accessResponse(this.#core.store, caller, responseId));
       if (asked.order === "desc") items.reverse();

@@ -1,5 +1,4 @@
 import { ValidationError } from "../../errors.js";
-import { sftTrainingJobCreate } from "../../schemas/jobs.js";
 import { validateAsync } from "../../schemas/validate.js";
 import { moveFile, streamFile } from "../../store/durableFiles.js";
 import type { ModelRecord } from "../../store/records.js";
@@ -57,6 +56,7 @@ export class SftTrainingJobs implements SftTrainingJobsResource {
     use: (model: ModelRecord, request: SftJob, given: string | null) => T | Promise<T>,
   ): Promise<T> {
     const { store } = this.#core;
+    const { sftTrainingJobCreate } = await import("../../schemas/jobs.js");
     const request = await validateAsync(sftTrainingJobCreate, params, { strict: this.#view.strict });
     const model = accessModel(store, this.#view.caller, request.model_id);
     const { checkRateCount, checkRatesOfFile, resolveSftSettings } = await import("../../training/sftRecipe.js");

@@ -8,7 +8,6 @@ import type {
 import { chatHost } from "../chat/host.js";
 import type { View } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
-import { createTextCompletion } from "../textCompletions/createTextCompletion.js";
 
 export class TextCompletions implements TextCompletionsResource {
   readonly #core: EngineCore;
@@ -30,6 +29,7 @@ export class TextCompletions implements TextCompletionsResource {
     params: TextCompletionCreateParams,
     options?: RequestOptions,
   ): Promise<TextCompletion | AsyncIterable<TextCompletion>> {
+    const { createTextCompletion } = await import("../textCompletions/createTextCompletion.js");
     const { caller, strict } = this.#view;
     return createTextCompletion(chatHost(this.#core), params, { caller, strict, signal: options?.signal });
   }

@@ -1,7 +1,6 @@
 import { ValidationError } from "../../errors.js";
 import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
 import { chatCompletionCreate } from "../../schemas/chat.js";
-import { detokenizeRequest, tokenizeRequest } from "../../schemas/tokens.js";
 import { validateAsync } from "../../schemas/validate.js";
 import type { Tokenizer } from "../../text/index.js";
 import type { RequestOptions } from "../../types/client.js";
@@ -25,6 +24,7 @@ export class Tokens {
 
   /** The tokens of a text, or of the prompt that a conversation becomes. */
   async tokenize(params: TokenizeParams, { signal }: RequestOptions = {}): Promise<TokenizeResult> {
+    const { tokenizeRequest } = await import("../../schemas/tokens.js");
     const { prompt, messages, add_special_tokens, return_token_strs, ...chat } = await validateAsync(
       tokenizeRequest,
       params,
@@ -44,6 +44,7 @@ export class Tokens {
   }
 
   async detokenize(params: DetokenizeParams): Promise<{ prompt: string }> {
+    const { detokenizeRequest } = await import("../../schemas/tokens.js");
     const { model, tokens } = await validateAsync(detokenizeRequest, params, { strict: this.#view.strict });
     const base = await this.#base(model);
     const bad = tokens.findIndex((id) => id >= base.config.vocab);

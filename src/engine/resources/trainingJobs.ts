@@ -1,8 +1,6 @@
 import { resolve } from "node:path";
 import { TrainingFailedError } from "../../errors.js";
 import { makePage, PagePromise } from "../../pages.js";
-import { jobQuery, trainingJobCreate } from "../../schemas/jobs.js";
-import { pageQuery } from "../../schemas/pages.js";
 import { validate, validateAsync } from "../../schemas/validate.js";
 import { moveFile } from "../../store/durableFiles.js";
 import type { JobRecord } from "../../store/records.js";
@@ -77,6 +75,7 @@ export class TrainingJobs implements TrainingJobsResource {
     params: TrainingJobCreateParams,
     use: (request: RequestWithoutGroups, source: GroupSource, groups: GroupsToWrite) => Promise<T>,
   ): Promise<T> {
+    const { trainingJobCreate } = await import("../../schemas/jobs.js");
     const request = await validateAsync(trainingJobCreate, params, { strict: this.#view.strict });
     const { trajectory_groups: groups } = request;
     return withGroups(this.#core.store.files, groups, (file) =>
@@ -86,11 +85,12 @@ export class TrainingJobs implements TrainingJobsResource {
     );
   }
 
-  #withBody<T>(
+  async #withBody<T>(
     body: AsyncIterable<Uint8Array>,
     options: RequestOptions | undefined,
     use: (request: RequestWithoutGroups, file: string) => Promise<T>,
   ): Promise<T> {
+    const { trainingJobCreate } = await import("../../schemas/jobs.js");
     return withGroupsBody(this.#core.store.files, body, trainingJobCreate, options?.signal, use);
   }
 
@@ -140,6 +140,7 @@ export class TrainingJobs implements TrainingJobsResource {
       options?.signal?.throwIfAborted();
       const { store } = this.#core;
       const { caller, strict } = this.#view;
+      const { jobQuery } = await import("../../schemas/jobs.js");
       const asked = validate(jobQuery, { ...query, after }, { from: "query", strict });
       if (asked.after) accessJob(store, caller, asked.after);
       const modelId = asked.model_id == null ? null : accessModel(store, caller, asked.model_id).id;
@@ -158,19 +159,20 @@ export class TrainingJobs implements TrainingJobsResource {
   events(jobId: string, query: PageQuery = {}, options?: RequestOptions): PageRequest<TrainingEvent> {
     const core = this.#core;
     const view = this.#view;
-    const checked = () => {
+    const checked = async () => {
+      const { pageQuery } = await import("../../schemas/pages.js");
       const { after, limit } = validate(pageQuery, query, { from: "query", strict: view.strict });
       return { job: accessJob(core.store, view.caller, jobId), after: after ?? null, limit };
     };
     const page = new PagePromise(async () => {
-      const { job, after, limit } = checked();
+      const { job, after, limit } = await checked();
       return eventPage(core.store, job.id, { after, limit });
     });
     return {
       // biome-ignore lint/suspicious/noThenProperty: awaited, this is its first page.
       then: page.then.bind(page),
       [Symbol.asyncIterator]: async function* () {
-        const { job, after } = checked();
+        const { job, after } = await checked();
         const signals = [core.closing, options?.signal].filter((signal) => signal !== undefined);
         yield* followEvents(core.store, job.id, after, AbortSignal.any(signals));
       },
