@@ -64,6 +64,7 @@ void Batch::clear() {
   rows = 0;
   tokens.clear(), positions.clear(), slots.clear();
   copies.clear(), copies_from.clear(), sequences.clear(), segments.clear();
+  sharers.clear(), shared.clear(), alone_from.clear(), sharer_of.clear(), last_shared = 0;
 }
 
 void Batch::add(const int32_t* ids, int count, int position, const int32_t* blocks) {
@@ -77,7 +78,53 @@ void Batch::add(const int32_t* ids, int count, int position, const int32_t* bloc
   rows += count;
 }
 
+// Handing on a row's state costs about as much as reading a block of keys.
+constexpr int kMinSharedBlocks = 2;
+
+// Whole blocks before a sequence's first row, which it only reads.
+static int blocks_before(const Sequence& s) { return s.position / kPage; }
+
+// Blocks that two sequences begin with.
+static int blocks_in_common(const Sequence& a, const Sequence& b) {
+  const int most = std::min(blocks_before(a), blocks_before(b));
+  return int(std::mismatch(a.blocks, a.blocks + most, b.blocks).first - a.blocks);
+}
+
+// Runs among sharers [first, first + count), which have their blocks before `from` attended.
+void Batch::share(int first, int count, int from, size_t depth) {
+  const auto sequence = [&](int i) -> const Sequence& { return sequences[sharers[i]]; };
+  const int end = blocks_in_common(sequence(first), sequence(first + count - 1));  // they are sorted
+  if (end - from >= kMinSharedBlocks) {
+    if (shared.size() <= depth) shared.resize(depth + 1);
+    shared[depth++].push_back({from, end, first, count});
+    std::fill_n(alone_from.begin() + first, count, from = end);
+  }
+  for (int i = first, next; i < first + count; i = next) {
+    next = i + 1;
+    while (next < first + count && blocks_in_common(sequence(i), sequence(next)) > end) next++;
+    if (next - i > 1) share(i, next - i, from, depth);
+  }
+}
+
+void Batch::list_shared() {
+  for (size_t s = 0; s < sequences.size(); s++)
+    if (sequences[s].rows == 1 && blocks_before(sequences[s]) >= kMinSharedBlocks) sharers.push_back(int(s));
+  std::sort(sharers.begin(), sharers.end(), [&](int i, int j) {
+    const Sequence &a = sequences[i], &b = sequences[j];
+    return std::lexicographical_compare(a.blocks, a.blocks + blocks_before(a), b.blocks, b.blocks + blocks_before(b));
+  });
+  alone_from.assign(sharers.size(), 0);
+  if (sharers.size() > 1) share(0, int(sharers.size()), 0, 0);
+  sharer_of.assign(sequences.size(), -1);
+  for (size_t i = 0; i < sharers.size(); i++)
+    if (alone_from[i] > 0) {
+      sharer_of[sharers[i]] = int(i);
+      last_shared = std::max(last_shared, sequences[sharers[i]].position);
+    }
+}
+
 void Batch::list_queries(const Model& m) {
+  list_shared();
   queries.resize(m.groups().size());
   for (size_t i = 0; i < queries.size(); i++) {
     Queries& q = queries[i];

@@ -99,6 +99,12 @@ struct Queries {
   std::vector<QueryTile> tiles;
 };
 
+// Leading blocks [begin, end) that sequences of one row each have in common, sharers [first, first + count): attended
+// for all of them together.
+struct SharedRun {
+  int begin, end, first, count;
+};
+
 struct Batch {
   int rows = 0;
   Pages* pages = nullptr;
@@ -107,8 +113,13 @@ struct Batch {
   std::vector<Slot> copies;                // further slots of a row: copies_from[row] .. copies_from[row + 1]
   std::vector<int32_t> copies_from;        // [rows + 1], or empty: no copies
   std::vector<Sequence> sequences;
-  std::vector<Segment> segments;  // rows without an adapter are in none
-  std::vector<Queries> queries;   // one for every group size of the model
+  std::vector<Segment> segments;               // rows without an adapter are in none
+  std::vector<Queries> queries;                // one for every group size of the model
+  std::vector<int> sharers;                    // sequences that have blocks in common, those of a run side by side
+  std::vector<std::vector<SharedRun>> shared;  // by depth: runs go on where those before ended
+  std::vector<int> alone_from;                 // [sharers] first block that no run attends
+  int last_shared = 0;                         // highest position among the sharers
+  std::vector<int> sharer_of;                  // [sequences] place among the sharers of those in a run; -1: in none
 
   void clear();
   void add(const int32_t* tokens, int count, int position, const int32_t* blocks);
@@ -117,6 +128,10 @@ struct Batch {
   const Queries& queries_of(int group) const {
     return *std::find_if(queries.begin(), queries.end(), [&](const Queries& q) { return q.group == group; });
   }
+
+ private:
+  void list_shared();
+  void share(int first, int count, int from, size_t depth);
 };
 
 // Rows and matrices that own their memory. Their leading dimension depends on the columns alone, so that padding stays
@@ -167,6 +182,8 @@ struct WorkerScratch {
   Buffer tile, panel, attention, head;
   Buffer attention_backward;
   std::vector<const void*> k_pages, v_pages;
+  std::vector<int32_t> positions;    // of gathered queries
+  std::vector<const float*> states;  // of attention
 };
 
 // What a forward pass over one layer leaves behind. In a step all residuals are one buffer and nothing else is kept.
@@ -186,7 +203,8 @@ struct Workspace {
   int span_rows = 0;
   std::vector<Span> spans;
   std::vector<WorkerScratch> workers;
-  RowStore queries;  // see queries_of
+  RowStore queries;         // see queries_of
+  Buffer attention_states;  // [kv_heads][sharers][group], or of the parts of long sequences
 
   // Roped [kv_heads][rows][group][head_dim], without padding.
   Rows queries_of(const AttentionSpec& a) const { return {queries.data, a.head_dim, queries.elem}; }

@@ -143,6 +143,62 @@ struct Case {
     expect(same_bits(a, b), name + ": copied page");
   }
 
+  // Sequences that begin alike, some longer than others, in one step: on pages of their own, and on pages in common.
+  void check_shared_pages(const std::vector<int>& common, const std::vector<int>& own) {
+    Loaded m = load(best_isa());
+    const int vocab = m.vocab(), count = int(common.size());
+    const std::vector<int32_t> beginning = some_tokens(*std::max_element(common.begin(), common.end()), vocab, 77);
+    int pages = 0;
+    std::vector<int32_t> shared;
+    for (size_t p = 0; p < beginning.size(); p += kPage) shared.push_back(pages++);
+    Sequences sequences;
+    std::vector<std::vector<int32_t>> alone, together;
+    std::vector<Run> fill, apart, joined;
+    for (int s = 0; s < count; s++) {
+      sequences.push_back({beginning.begin(), beginning.begin() + common[s]});
+      const std::vector<int32_t> rest = some_tokens(own[s], vocab, s);
+      sequences[s].insert(sequences[s].end(), rest.begin(), rest.end());
+      std::vector<int32_t> table;
+      for (size_t p = 0; p < sequences[s].size(); p += kPage) table.push_back(pages++);
+      alone.push_back(table);
+      std::copy_n(shared.begin(), common[s] / kPage, table.begin());
+      together.push_back(table);
+    }
+    const Run first{beginning.data(), int(beginning.size()), 0, shared.data(), nullptr, WantedLogits::none};
+    m.pool.pool = &two;
+    m.backend->step({&first, 1});
+    for (int s = 0; s < count; s++) {
+      const int n = int(sequences[s].size());
+      fill.push_back({sequences[s].data(), n - 1, 0, alone[s].data(), nullptr, WantedLogits::none});
+      apart.push_back({sequences[s].data() + n - 1, 1, n - 1, alone[s].data(), nullptr, WantedLogits::last});
+      joined.push_back({sequences[s].data() + n - 1, 1, n - 1, together[s].data(), nullptr, WantedLogits::last});
+    }
+    m.backend->step(fill);
+    std::vector<float> wanted;
+    m.pool.pool = &one;
+    for (const Run& run : apart) {
+      const std::vector<float> row = rows_of(m, *m.backend->step({&run, 1}));
+      wanted.insert(wanted.end(), row.begin(), row.end());
+    }
+    for (TestPool* pool : {&one, &two}) {
+      m.pool.pool = pool;
+      for (const Run& run : apart) m.backend->step({&run, 1});
+      expect(same_bits(rows_of(m, *m.backend->step(apart)), wanted), name + ": long sequences beside each other");
+      expect(same_bits(rows_of(m, *m.backend->step(joined)), wanted), name + ": pages in common");
+      std::reverse(joined.begin(), joined.end());
+      const std::vector<float> back = rows_of(m, *m.backend->step(joined));
+      std::reverse(joined.begin(), joined.end());
+      bool same = true;
+      for (int s = 0; s < count; s++)
+        same &= std::equal(back.begin() + size_t(s) * vocab, back.begin() + size_t(s + 1) * vocab,
+                           wanted.begin() + size_t(count - 1 - s) * vocab);
+      expect(same, name + ": pages in common, in another order");
+    }
+    m.pool.pool = &two;
+    const std::vector<float> last = rows_of(m, *m.backend->step({&apart[0], 1}));
+    expect(same_bits(last, {wanted.begin(), wanted.begin() + vocab}), name + ": one sequence alone");
+  }
+
   std::vector<std::vector<float>> gradients(Isa isa, TestPool& pool, const Sequences& rows, bool full,
                                             PassOptions options = {}) {
     Loaded m = load(isa);
@@ -527,6 +583,8 @@ void check_bits(const std::string& folder) {
     c.check_cuts(rows[1], true);
     if (name == "qwen3") c.check_cuts(some_tokens(1100, 384, 9), false);  // more than one attention segment
     c.check_batches();
+    c.check_shared_pages({320, 320, 200, 320, 128, 130, 60}, {9, 70, 3, 1, 140, 30, 5});
+    if (name == "qwen3" || name == "llama") c.check_shared_pages({1300, 1024, 1300, 1100}, {5, 30, 900, 1});
     c.check_gradients(rows);
     c.check_prefixes();
     c.check_aborts(rows);

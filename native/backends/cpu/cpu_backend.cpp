@@ -50,13 +50,14 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
                    [&](int a, int b) { return runs[a].adapter.get() < runs[b].adapter.get(); });
   batch_.clear();
   batch_.pages = &pages_;
+  new_pages_.clear();
   int lora_columns = 0, last_position = 0;
   for (int i : order_) {
     const Run& run = runs[i];
     if (run.count <= 0) continue;
     first_row_[i] = batch_.rows;
     for (int p = (run.position + kPage - 1) / kPage * kPage; p < run.position + run.count; p += kPage)
-      pages_.clear(run.blocks[p / kPage]);
+      new_pages_.push_back(run.blocks[p / kPage]);
     if (const AdapterVersion* adapter = version_of(run.adapter)) {
       if (!batch_.segments.empty() && batch_.segments.back().adapter == adapter)
         batch_.segments.back().rows += run.count;
@@ -77,11 +78,15 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
   workspace_.configure(m, rows, pool_.workers(), 1, lora_columns);
   const bool small = rows * m.layer_bytes() / k.elem <= kInlineMacs;
   Team team = small ? Team() : Team(pool_);
+  // A page holds megabytes of a large model.
+  const int layers = m.layers();
+  team.each(int64_t(new_pages_.size()) * layers,
+            [&](int64_t chunk, int) { pages_.clear(new_pages_[chunk / layers], int(chunk % layers)); });
   embed_tokens(team, m, batch_, residual_);
   LayerActivations a;
   a.x_in = a.x_mid = a.x_out = residual_;
   a.attention = attention_;
-  for (int l = 0; l < m.layers(); l++) layer_forward(team, m, batch_, l, a, workspace_);
+  for (int l = 0; l < layers; l++) layer_forward(team, m, batch_, l, a, workspace_);
 
   for (int i = 0; i < count; i++)
     if (runs[i].state_count > 0)

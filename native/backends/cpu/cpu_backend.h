@@ -47,6 +47,7 @@ class CpuBackend final : public backends::Backend {
   RowStore attention_, normed_;
   CodeStore codes_;
   std::vector<int> order_, first_row_, logit_rows_;
+  std::vector<int32_t> new_pages_;  // that the step is the first to write
   HostLogits logits_;
   RowSampler sampler_;
   std::shared_ptr<TrainMemorySlot> train_memory_;

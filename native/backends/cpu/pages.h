@@ -13,8 +13,8 @@ class Pages {
   Pages(const ModelSpec& m, const Kernels& k) {
     for (const LayerSpec& l : m.layers) {
       const size_t panel = k.page_bytes(l.attention.head_dim);
-      layers_.push_back({page_bytes_, panel});
-      page_bytes_ += size_t(l.attention.kv_heads) * 2 * panel;
+      layers_.push_back({page_bytes_, panel, size_t(l.attention.kv_heads) * 2 * panel});
+      page_bytes_ += layers_.back().bytes;
     }
   }
   // The same memory for another model or another pass.
@@ -31,12 +31,13 @@ class Pages {
   char* values(int id, int layer, int head) const { return keys(id, layer, head) + layers_[layer].panel; }
   // Slots that no token has written must be zeros: their probability is 0, and 0 x NaN is not.
   void clear(int id) { std::memset(page(id), 0, page_bytes()); }
+  void clear(int id, int layer) { std::memset(page(id) + layers_[layer].offset, 0, layers_[layer].bytes); }
   void copy(int from, int to) { std::memcpy(page(to), page(from), page_bytes()); }
 
  private:
-  // Bytes: where a layer begins in a page, and one head's keys or values.
+  // Bytes: where a layer begins in a page, one head's keys or values, and all of the layer.
   struct Layer {
-    size_t offset, panel;
+    size_t offset, panel, bytes;
   };
   Buffer memory_;
   int count_ = 0;

@@ -142,11 +142,12 @@ ANNEAL_INLINE void softmax_block(const AttentionTask& t, int block, const Attent
   }
 }
 
+// Blocks [begin, end) of one segment; fresh: its first ones.
 template <class T>
-void attend_segment(const AttentionTask& t, int begin, int end, const AttentionScratch<T>& scratch,
+void attend_segment(const AttentionTask& t, int begin, int end, bool fresh, const AttentionScratch<T>& scratch,
                     const SegmentState& state) {
   const int width = round_to(t.head_dim, kLanes);
-  for (int r = 0; r < t.rows; r++) {
+  for (int r = 0; fresh && r < t.rows; r++) {
     state.maximum[r] = kLowest;
     store(state.sums + r * kLanes, zero());
   }
@@ -157,9 +158,10 @@ void attend_segment(const AttentionTask& t, int begin, int end, const AttentionS
     const bool last = b + 1 == t.blocks;
     multiply_block<T>((const T*)t.q, t.ldq, t.rows, (const T*)t.k_pages[b], key_panel, t.head_dim, kKeyPanels,
                       scratch.scores, kPage, false, (const char*)(last ? t.v_pages[b] : t.k_pages[b + 1]));
-    softmax_block(t, b, scratch, state, width, b == begin);
+    const bool first = fresh && b == begin;
+    softmax_block(t, b, scratch, state, width, first);
     multiply_block<T>(scratch.probabilities, kPage, t.rows, (const T*)t.v_pages[b], value_panel, kPage, width / kLanes,
-                      state.out, width, b > begin, last ? nullptr : (const char*)t.v_pages[b + 1]);
+                      state.out, width, !first, last ? nullptr : (const char*)t.v_pages[b + 1]);
   }
 }
 
@@ -175,16 +177,49 @@ ANNEAL_INLINE void merge_segment(const SegmentState& total, const SegmentState& 
   total.maximum[r] = now;
 }
 
+// One row's state, as tasks hand it on: total, then the segment that is not whole yet.
+ANNEAL_INLINE void load_state(const float* from, const SegmentState& state, int r, int width) {
+  state.maximum[r] = from[0];
+  store(state.sums + r * kLanes, load(from + kLanes));
+  for (int i = 0; i < width; i += kLanes) store(state.out + r * width + i, load(from + 2 * kLanes + i));
+}
+ANNEAL_INLINE void save_state(float* to, const SegmentState& state, int r, int width) {
+  to[0] = state.maximum[r];
+  store(to + kLanes, load(state.sums + r * kLanes));
+  for (int i = 0; i < width; i += kLanes) store(to + 2 * kLanes + i, load(state.out + r * width + i));
+}
+
 template <class T> void attention(const AttentionTask& t) {
   const AttentionScratch<T> scratch(t.scratch, t.head_dim);
+  const SegmentState &total = scratch.total, &segment = scratch.segment;
   const int width = round_to(t.head_dim, kLanes);
+  const int64_t state = attention_state_floats(t.head_dim);
+  for (int i = 0; i < t.resumed; i++)
+    for (int r = 0; r < t.rows; r++) {
+      const float* from = t.resume[i] + r * state;
+      if (i == 0) load_state(from, total, r, width);
+      load_state(i == 0 ? from + state / 2 : from, segment, r, width);
+      if (i > 0) merge_segment(total, segment, r, width);
+    }
+  int begin = t.begin > t.sight.first ? t.begin : t.sight.first;
   // Segments that a row does not see leave its total as it is, so that it may begin with any of them.
-  for (int begin = t.sight.first, end; begin < t.blocks; begin = end) {
-    const int boundary = (begin / kSegmentBlocks + 1) * kSegmentBlocks;
+  const int origin = t.resumed ? t.sight.first : begin;
+  bool whole = true;  // every segment that was begun is part of the total
+  for (int end; begin < t.blocks; begin = end) {
+    const int floor = begin / kSegmentBlocks * kSegmentBlocks, boundary = floor + kSegmentBlocks;
+    const int start = floor > origin ? floor : origin;
     end = boundary < t.blocks ? boundary : t.blocks;
-    attend_segment(t, begin, end, scratch, begin == t.sight.first ? scratch.total : scratch.segment);
-    if (begin > t.sight.first)
-      for (int r = 0; r < t.rows; r++) merge_segment(scratch.total, scratch.segment, r, width);
+    attend_segment(t, begin, end, begin == start, scratch, start == origin ? total : segment);
+    whole = start == origin || end == boundary || !t.save;
+    if (start > origin && whole)
+      for (int r = 0; r < t.rows; r++) merge_segment(total, segment, r, width);
+  }
+  if (t.save) {
+    for (int r = 0; r < t.rows; r++) {
+      save_state(t.save + r * state, total, r, width);
+      if (!whole) save_state(t.save + r * state + state / 2, segment, r, width);
+    }
+    return;
   }
   for (int r = 0; r < t.rows; r++) {
     const float sum = sum_lanes(load(scratch.total.sums + r * kLanes));

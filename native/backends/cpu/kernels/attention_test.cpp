@@ -99,6 +99,18 @@ void test_attention_cases() {
           }
         }
         expect(same, what + " " + isa_name(k->isa) + ": company changes the bits");
+        // The same bits, too, where tasks hand on the rows' states.
+        const int blocks = int(cache.k_pages.size());
+        const size_t bytes = size_t(c.rows) * (hd + 1) * sizeof(float);
+        const auto same_when_cut = [&](Cache::Cut cut) {
+          return std::memcmp(cache.attend(q, positions, scale, cut).data(), all.data(), bytes) == 0;
+        };
+        if (c.window == 0) {
+          expect(same_when_cut({0, true}), what + " " + isa_name(k->isa) + ": segments apart change the bits");
+          for (int shared : {1, blocks / 2, blocks - 1, kSegment / kPage})
+            expect(shared == 0 || shared >= blocks || same_when_cut({shared}),
+                   what + " " + isa_name(k->isa) + ": " + std::to_string(shared) + " shared blocks change the bits");
+        }
       }
       // Keys that come later do not exist for a row.
       const Kernels& k = *kernels(best_isa(), type);

@@ -38,7 +38,14 @@ struct AttentionSight {
   float soft_cap = 0;
 };
 
-// One key-value head's queries over its cached keys. All rows belong to one sequence.
+// Floats of a row's state of attention between two of its tasks.
+inline int64_t attention_state_floats(int head_dim) {
+  return 2 * (2 * kLanes + (head_dim + kLanes - 1) / kLanes * kLanes);
+}
+
+// One key-value head's queries over its cached keys. Rows may belong to several sequences where these have the keys in
+// common. A row's blocks may be given to several tasks, which hand on its state: those of one segment in ascending
+// order, those of several at the same time.
 struct AttentionTask {
   int rows;  // query rows: (token, head of the group) pairs, at most kAttentionRows
   int head_dim;
@@ -54,6 +61,13 @@ struct AttentionTask {
   float* lse;     // [rows] log-sum-exp of scaled scores (natural), or null
   void* scratch;  // attention_scratch(head_dim) bytes, 64-byte aligned, per worker
   AttentionSight sight = {};
+  int begin = 0;  // first block to visit, where others have been before
+  // What other tasks saved, [rows] states each: the first stands for all blocks from the first that is seen, the others
+  // for one segment after these each, in ascending order. None, and `begin` is where a segment begins: the state to
+  // save is of that segment alone. A segment that is gone on with has a block left at least.
+  const float* const* resume = nullptr;
+  int resumed = 0;
+  float* save = nullptr;  // [rows] states, written in place of out and lse
 };
 constexpr int kAttentionRows = 64;
 

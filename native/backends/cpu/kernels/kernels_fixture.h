@@ -174,8 +174,14 @@ struct Cache {
     if (s.window) s.first = std::max(0, lowest - s.window + 1) / kPage;
     return s;
   }
+  // How the blocks are given to tasks: all to one; those before `shared` for all rows together, the others for each row
+  // alone; each segment to a task of its own.
+  struct Cut {
+    int shared = 0;
+    bool by_segments = false;
+  };
   // out [rows][head_dim], then lse [rows].
-  Floats attend(const Floats& q, const std::vector<int32_t>& positions, float scale) const {
+  Floats attend(const Floats& q, const std::vector<int32_t>& positions, float scale, Cut cut) const {
     const int rows = int(positions.size()), ldq = round_up(head_dim, 2) + 2, ldo = head_dim + 1;
     Block left = rounded(k, q, rows, head_dim, ldq), scratch(k.attention_scratch(head_dim));
     Floats out(size_t(rows) * ldo), lse(rows);
@@ -184,11 +190,45 @@ struct Cache {
     AttentionTask t{rows,           head_dim,       scale,      left.at, ldq,        positions.data(), last / kPage + 1,
                     k_pages.data(), v_pages.data(), out.data(), ldo,     lse.data(), scratch.at};
     t.sight = seen_from(lowest);
-    k.attention(t);
+    const int64_t state = attention_state_floats(head_dim);
+    if (cut.by_segments) {
+      const AttentionTask whole = t;
+      std::vector<Floats> saved;
+      for (int begin = 0; begin < whole.blocks; begin += kSegment / kPage) {
+        saved.emplace_back(size_t(rows) * state);
+        t.begin = begin, t.blocks = std::min(whole.blocks, begin + kSegment / kPage), t.save = saved.back().data();
+        k.attention(t);
+      }
+      std::vector<const float*> parts;
+      for (const Floats& part : saved) parts.push_back(part.data());
+      t = whole, t.begin = whole.blocks, t.resume = parts.data(), t.resumed = int(parts.size());
+      k.attention(t);
+    } else if (cut.shared > 0) {
+      Floats saved(size_t(rows) * state);
+      const AttentionTask whole = t;
+      t.save = saved.data(), t.blocks = cut.shared / 2;
+      if (t.blocks > 0) k.attention(t);
+      const float* from = saved.data();
+      if (t.blocks > 0) t.begin = t.blocks, t.resume = &from, t.resumed = 1;
+      t.blocks = cut.shared;
+      k.attention(t);
+      for (int r = 0; r < rows; r++) {
+        t = whole, t.rows = 1, t.begin = cut.shared, from = &saved[r * state], t.resume = &from, t.resumed = 1;
+        t.q = (char*)left.at + size_t(r) * ldq * k.elem, t.positions = &positions[r];
+        t.blocks = std::max(cut.shared, positions[r] / kPage) + 1;
+        t.out = &out[r * ldo], t.lse = &lse[r];
+        k.attention(t);
+      }
+    } else {
+      k.attention(t);
+    }
     Floats result;
     for (int r = 0; r < rows; r++) result.insert(result.end(), &out[r * ldo], &out[r * ldo] + head_dim);
     result.insert(result.end(), lse.begin(), lse.end());
     return result;
+  }
+  Floats attend(const Floats& q, const std::vector<int32_t>& positions, float scale) const {
+    return attend(q, positions, scale, {});
   }
   // dq [rows][hd] tile by tile, then dk, dv [keys][hd].
   Floats backward(const Floats& q, const std::vector<int32_t>& positions, float scale, const Floats& forward,
