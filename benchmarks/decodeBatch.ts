@@ -17,18 +17,26 @@ export const spreadTokens = (count: number, vocab: number, salt: number): Int32A
 /** What every row of a step has in common here. */
 export const plainRow = { adapter: 0, sample: true, outputIndex: 0, promptLogprobs: -1, next: null } as const;
 
-/** Prefills `sequences` contexts; answers with their blocks, which have room for `further` positions. */
+/**
+ * Prefills `sequences` contexts; answers with their blocks, which have room for `further` positions. `shared`: all have the same
+ * context, and its whole pages in common.
+ */
 export async function openContexts(
   model: DeviceModel,
   sequences: number,
   context: number,
   further: number,
+  shared = false,
 ): Promise<Int32Array[]> {
   const each = pagesFor(1, context, further);
   const blocks = Array.from({ length: sequences }, (_, s) => Int32Array.from({ length: each }, (_, i) => s * each + i));
+  const whole = shared ? Math.floor(context / PAGE) : 0;
   for (const [s, own] of blocks.entries()) {
-    const tokens = spreadTokens(context, model.config.vocab, s);
-    await model.step([{ ...plainRow, slot: -1, sample: false, tokens, position: 0, blocks: own }]);
+    if (s > 0) own.set(blocks[0]!.subarray(0, whole));
+    const position = s > 0 ? whole * PAGE : 0;
+    if (position === context) continue;
+    const tokens = spreadTokens(context, model.config.vocab, shared ? 0 : s).subarray(position);
+    await model.step([{ ...plainRow, slot: -1, sample: false, tokens, position, blocks: own }]);
   }
   return blocks;
 }

@@ -1,0 +1,193 @@
+/**
+ * anneal beside its peers, on this machine:
+ *
+ *   npm run bench -- [--only decode,prefill,lora,loop,start,chats] [--shape qwen3-0.6b] [--program anneal,torch]
+ *     [--threads 2] [--rounds 5] [--python FILE]... [--folder CACHE] [--note TEXT] [--print]
+ *
+ * Peers are taken as they are installed: PyTorch with transformers and peft, TRL, and vLLM, each from the first `--python` that has
+ * them (python3 where none is named), and node-llama-cpp from the folder NODE_LLAMA_CPP or this one. All load the same weights (the
+ * shape of a published model, random, every layer different), are given the same prompts and threads, and run by turns. `--only` also
+ * takes one piece of work, such as rollout-16. BENCH_VERBOSE=1 shows what programs say.
+ *
+ * Results go to benchmarks/results/bench.md and bench.svg, `--print`: to the terminal only. Of every piece of work: the median
+ * rate and its spread, processor seconds for 1,000 tokens, and what share of the bound anneal reaches. The bound is the sum over a
+ * step's phases of the longer of reading their bytes and doing their operations, at the rates probed around each run.
+ */
+import { spawnSync } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { availableParallelism, cpus, tmpdir, totalmem } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { trainingWords } from "../src/cli/demoWords.js";
+import { machineProbe } from "./machineProbe.js";
+import { type ModelShape, modelShapes, randomFolder } from "./modelShapes.js";
+import { chats } from "./speed/chats.js";
+import { Program, type Run } from "./speed/program.js";
+import { chart, type Measured, median, table } from "./speed/report.js";
+import { starts } from "./speed/starts.js";
+import { heldOut, loop } from "./speed/task.js";
+import { boundOf, described, tokensOf, workloads } from "./speed/workloads.js";
+
+const { values: options } = parseArgs({
+  options: {
+    only: { type: "string", default: "decode,rollout,prefill,lora,loop,start,chats" },
+    shape: { type: "string", default: Object.keys(modelShapes).join(",") },
+    program: { type: "string", default: "anneal,llama.cpp,torch,vllm,trl" },
+    threads: { type: "string", default: String(Math.min(availableParallelism(), 16)) },
+    rounds: { type: "string", default: "5" },
+    python: { type: "string", multiple: true, default: ["python3"] },
+    folder: { type: "string", default: join(tmpdir(), "anneal-benchmarks") },
+    note: { type: "string", default: "" },
+    print: { type: "boolean", default: false },
+  },
+});
+const { threads, folder } = options;
+const rounds = Number(options.rounds);
+const only = options.only.split(",");
+const programs = options.program.split(",");
+const isWanted = (work: string): boolean => only.some((name) => work === name || work.startsWith(`${name}-`));
+const say = (line: string): void => void process.stderr.write(`${line}\n`);
+
+/** The first interpreter that has a package; null: none. */
+function pythonWith(...packages: string[]): string | null {
+  const program = packages.map((name) => `import importlib.util as u; assert u.find_spec("${name}")`).join("\n");
+  return options.python.find((python) => spawnSync(python, ["-c", program]).status === 0) ?? null;
+}
+
+const here = (file: string): string => join(import.meta.dirname, "speed", file);
+const tsx = (file: string, ...args: string[]): string[] => [process.execPath, "--import", "tsx", here(file), ...args];
+const python = (packages: string[], file: string, ...args: string[]): string[] | null => {
+  const interpreter = pythonWith(...packages);
+  return interpreter === null ? null : [interpreter, here(file), ...args];
+};
+
+/** Programs that compute with a shape's weights, by name. */
+function commands(shape: ModelShape, path: string): Record<string, string[] | null> {
+  return {
+    anneal: tsx("anneal.ts", path, threads),
+    "llama.cpp": tsx("llamaCpp.ts", path, threads, shape),
+    torch: python(["torch", "transformers", "peft"], "torch_peer.py", path, threads),
+    vllm: python(["vllm"], "vllm_peer.py", path, threads),
+  };
+}
+
+const versions = new Map<string, string>();
+
+async function start(name: string, command: string[] | null): Promise<Program | null> {
+  if (command === null || !programs.includes(name)) return null;
+  say(`starting ${name}`);
+  const program = await Program.start(name, command, {}).catch(() => null);
+  if (program === null) say(`  not installed, or it does not start here (BENCH_VERBOSE=1 says why)`);
+  else versions.set(name, [program.ready.version, program.ready.note].filter(Boolean).join("; "));
+  return program;
+}
+
+/** Every program does it once unmeasured, then by turns; what cannot is told and left out. */
+async function measure(
+  group: string,
+  what: string,
+  tokens: number,
+  started: Program[],
+  work: { kind: string },
+  boundSeconds?: () => number,
+): Promise<Measured | null> {
+  const able = started.filter(({ ready }) => ready.kinds.includes(work.kind));
+  const runs = new Map<Program, Run[]>();
+  for (const program of able) {
+    try {
+      if (work.kind !== "loop") await program.run(work);
+      runs.set(program, []);
+    } catch (error) {
+      say(`  ${what}: ${(error as Error).message.slice(0, 300)}`);
+    }
+  }
+  const bounds: number[] = [];
+  for (let round = 0; round < rounds; round++) {
+    for (const [program, own] of runs) {
+      try {
+        if (boundSeconds && program.name === "anneal") bounds.push(boundSeconds());
+        own.push(await program.run(work));
+        if (boundSeconds && program.name === "anneal") bounds.push(boundSeconds());
+      } catch (error) {
+        runs.delete(program);
+        say(`  ${what}: ${(error as Error).message.slice(0, 300)}`);
+      }
+    }
+  }
+  if (runs.size === 0) return null;
+  const results = [...runs].map(([{ name }, own]) => ({ program: name, runs: own, tokens }));
+  const measured = { group, what, results, boundRate: bounds.length > 0 ? tokens / median(bounds) : null };
+  say(
+    `  ${what}: ${results.map((one) => `${one.program} ${(tokens / median(one.runs.map((r) => r.seconds))).toFixed(1)}/s`).join(", ")}`,
+  );
+  return measured;
+}
+
+const all: Measured[] = [];
+const add = (one: Measured | null): void => void (one && all.push(one));
+
+if (Object.keys(workloads).some(isWanted)) {
+  const probe = machineProbe(folder, Number(threads));
+  for (const shape of options.shape.split(",") as ModelShape[]) {
+    if (!(shape in modelShapes)) throw new RangeError(`--shape: one of ${Object.keys(modelShapes).join(", ")}`);
+    const path = randomFolder(folder, shape);
+    const started: Program[] = [];
+    for (const [name, command] of Object.entries(commands(shape, path))) {
+      const program = await start(name, command);
+      if (program) started.push(program);
+    }
+    for (const [name, work] of Object.entries(workloads)) {
+      if (!isWanted(name)) continue;
+      add(await measure(shape, described(work), tokensOf(work), started, work, () => boundOf(shape, work, probe())));
+    }
+    for (const program of started) await program.end();
+  }
+}
+
+let scores: string[] = [];
+if (isWanted("loop")) {
+  const words = JSON.stringify({ training: trainingWords, heldOut: heldOut.map(({ word }) => word) });
+  const model = join(import.meta.dirname, "..", "models", "tiny");
+  const started: Program[] = [];
+  for (const [name, command] of Object.entries({
+    anneal: tsx("learningLoop.ts", threads),
+    trl: python(["trl", "torch", "peft", "datasets"], "trl_peer.py", model, threads, words),
+  })) {
+    const program = await start(name, command);
+    if (program) started.push(program);
+  }
+  const what = `GRPO, ${loop.steps} steps of ${loop.groups} x ${loop.group} rollouts, rollouts a second`;
+  const measured = await measure("embedded model", what, loop.steps * loop.groups * loop.group, started, loop);
+  add(measured);
+  scores = (measured?.results ?? []).map(({ program, runs }) => {
+    const score = (key: "before" | "after") =>
+      `${(100 * median(runs.map((run) => (run as unknown as Record<string, number>)[key]!))).toFixed(0)} %`;
+    return `${program}: ${score("before")} of the held-out words right before, ${score("after")} after.`;
+  });
+  for (const program of started) await program.end();
+}
+
+const lines: string[] = [];
+if (isWanted("chats")) lines.push(await chats(rounds));
+if (isWanted("start")) lines.push(...(await starts(rounds)));
+for (const line of lines) say(`  ${line}`);
+
+const model = cpus()[0]?.model.trim() ?? "unknown processor";
+const machine = `${model}, ${availableParallelism()} processors, ${threads} threads used, ${(totalmem() / 2 ** 30).toFixed(0)} GiB, Node ${process.versions.node}, ${process.platform}-${process.arch}`;
+const notes = [...versions].map(([name, version]) => `- ${name}: ${version}`);
+const document = [
+  "# anneal beside its peers",
+  `${machine}. ${new Date().toISOString().slice(0, 10)}. ${options.note}`.trim(),
+  "Printed by `npm run bench`, which says how: same weights, prompts and threads, by turns. anneal and llama.cpp by their cores, PyTorch\nby transformers and peft, vLLM by requests to its engine. A ratio above 1 says that anneal is faster, below 1 that the peer is.",
+  notes.join("\n"),
+  ...(all.length > 0 ? ["![rates](bench.svg)", table(all)] : []),
+  scores.join("\n"),
+  lines.map((line) => `- ${line}`).join("\n"),
+].filter(Boolean);
+if (options.print) console.log(document.join("\n\n"));
+else {
+  const results = join(import.meta.dirname, "results");
+  writeFileSync(join(results, "bench.md"), `${document.join("\n\n")}\n`);
+  if (all.length > 0) writeFileSync(join(results, "bench.svg"), chart(all, machine));
+  say(`written: ${join(results, "bench.md")}`);
+}

@@ -1,0 +1,132 @@
+/** What was measured, as a table and as a chart. */
+import type { Run } from "./program.js";
+
+/** One piece of work by every program that did it. */
+export interface Measured {
+  group: string;
+  what: string;
+  results: { program: string; runs: Run[]; tokens: number }[];
+  /** Tokens a second that the machine allows; null: not known. */
+  boundRate: number | null;
+}
+
+export function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
+}
+
+const short = (value: number): string =>
+  value >= 1000 ? Math.round(value).toLocaleString("en") : value.toPrecision(3).replace(/\.?0+$/, "");
+
+interface Row {
+  program: string;
+  rate: number;
+  slowest: number;
+  fastest: number;
+  /** Processor seconds for 1,000 tokens. */
+  cpu: number | null;
+}
+
+function rows({ results }: Measured): Row[] {
+  return results.map(({ program, runs, tokens }) => {
+    const rates = runs.map(({ seconds }) => tokens / seconds);
+    const cpu = runs.flatMap(({ cpuSeconds }) => (cpuSeconds === null ? [] : [(1000 * cpuSeconds) / tokens]));
+    return {
+      program,
+      rate: median(rates),
+      slowest: Math.min(...rates),
+      fastest: Math.max(...rates),
+      cpu: cpu.length > 0 ? median(cpu) : null,
+    };
+  });
+}
+
+/** A table in Markdown: tokens per second, unless the work says otherwise. */
+export function table(all: readonly Measured[]): string {
+  const head = "| | | per second | range | CPU s / 1,000 | anneal is faster by | less CPU by | of the bound |";
+  const lines = all.flatMap((one) => {
+    const list = rows(one);
+    const ours = list.find(({ program }) => program === "anneal");
+    return list.map((row, i) => {
+      const isOurs = row === ours;
+      const ratio = ours && !isOurs ? `${(ours.rate / row.rate).toFixed(2)}x` : "";
+      const less = ours?.cpu && row.cpu && !isOurs ? `${(row.cpu / ours.cpu).toFixed(2)}x` : "";
+      const share =
+        one.boundRate === null || !isOurs
+          ? ""
+          : `${((100 * row.rate) / one.boundRate).toFixed(0)} % of ${short(one.boundRate)}`;
+      const cells = [
+        i === 0 ? `${one.group}: ${one.what}` : "",
+        row.program,
+        short(row.rate),
+        `${short(row.slowest)} - ${short(row.fastest)}`,
+        row.cpu === null ? "" : short(row.cpu),
+        ratio,
+        less,
+        share,
+      ];
+      return `| ${cells.join(" | ")} |`;
+    });
+  });
+  return [head, "|---|---|---|---|---|---|---|---|", ...lines].join("\n");
+}
+
+const COLOURS: Record<string, string> = {
+  anneal: "#d1495b",
+  "llama.cpp": "#3d5a80",
+  torch: "#8d99ae",
+  vllm: "#66a182",
+  trl: "#edae49",
+};
+const WIDTH = 860;
+const LABELS = 330;
+const BAR = 13;
+const escaped = (text: string): string =>
+  text.replace(/[&<>]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[c]!);
+
+/** Bars of rates, each piece of work to its own scale: the fastest fills the width. The line is the bound. */
+export function chart(all: readonly Measured[], machine: string): string {
+  const parts: string[] = [];
+  const names = [...new Set(all.flatMap(({ results }) => results.map(({ program }) => program)))];
+  let y = 24;
+  const text = (x: number, at: number, content: string, more = "") =>
+    parts.push(`<text x="${x}" y="${at}" ${more}>${escaped(content)}</text>`);
+  text(
+    12,
+    y,
+    "Rates beside peers (longer is faster; each piece of work has its own scale; the line is what the machine allows)",
+  );
+  y += 20;
+  let x = 12;
+  for (const name of names) {
+    parts.push(`<rect x="${x}" y="${y - 10}" width="11" height="11" fill="${COLOURS[name] ?? "#555"}"/>`);
+    text(x + 16, y, name);
+    x += 40 + 8 * name.length;
+  }
+  y += 14;
+  for (const one of all) {
+    const list = rows(one);
+    const most = Math.max(one.boundRate ?? 0, ...list.map(({ rate }) => rate));
+    const scale = (WIDTH - LABELS - 90) / most;
+    y += 10;
+    const top = y;
+    text(LABELS - 8, y + (list.length * BAR) / 2 + 4, `${one.group}: ${one.what}`, 'text-anchor="end"');
+    for (const { program, rate } of list) {
+      const width = Math.max(1, rate * scale);
+      parts.push(
+        `<rect x="${LABELS}" y="${y}" width="${width.toFixed(1)}" height="${BAR - 2}" fill="${COLOURS[program] ?? "#555"}"/>`,
+      );
+      text(LABELS + width + 5, y + 9, short(rate));
+      y += BAR;
+    }
+    if (one.boundRate !== null) {
+      const at = (LABELS + one.boundRate * scale).toFixed(1);
+      parts.push(`<line x1="${at}" x2="${at}" y1="${top - 2}" y2="${y}" stroke="#222" stroke-dasharray="3 2"/>`);
+    }
+  }
+  y += 20;
+  text(12, y, machine);
+  const style = "text{font:11px system-ui,sans-serif;fill:#222}";
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${y + 12}" viewBox="0 0 ${WIDTH} ${y + 12}"><style>${style}</style><rect width="100%" height="100%" fill="#fff"/>${parts.join("")}</svg>\n`;
+}

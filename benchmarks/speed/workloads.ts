@@ -1,0 +1,139 @@
+/** What is measured, the same for every program: shapes of models, prompts, tokens; and how fast the machine could be. */
+import type { MachineRate } from "../machineProbe.js";
+import { type ModelShape, modelShapes } from "../modelShapes.js";
+
+/** `count` sequences decode `tokens` tokens each after `context` of them; `shared`: the context is one for all. */
+export interface DecodeWork {
+  kind: "decode";
+  count: number;
+  context: number;
+  tokens: number;
+  shared: boolean;
+}
+
+/** One prompt of `context` tokens. */
+export interface PrefillWork {
+  kind: "prefill";
+  context: number;
+}
+
+/** Forward, backward and AdamW over `count` rows of `context` tokens: LoRA of rank `rank` on all seven projections. */
+export interface LoraWork {
+  kind: "lora";
+  count: number;
+  context: number;
+  rank: number;
+}
+
+export type Work = DecodeWork | PrefillWork | LoraWork;
+
+const decode = (count: number, context: number, shared = false): DecodeWork => ({
+  kind: "decode",
+  count,
+  context,
+  tokens: Math.max(8, Math.round(128 / count)),
+  shared,
+});
+
+export const workloads: Record<string, Work> = {
+  "decode-1": decode(1, 512),
+  "decode-8": decode(8, 512),
+  "decode-16": decode(16, 512),
+  "decode-64": decode(64, 512),
+  "rollout-16": decode(16, 512, true),
+  "rollout-16-long": decode(16, 2048, true),
+  "prefill-512": { kind: "prefill", context: 512 },
+  "prefill-4096": { kind: "prefill", context: 4096 },
+  "lora-4x256": { kind: "lora", count: 4, context: 256, rank: 16 },
+  "lora-1x4096": { kind: "lora", count: 1, context: 4096, rank: 16 },
+};
+
+export function described(work: Work): string {
+  const { kind, context } = work;
+  if (kind === "prefill") return `prefill ${context}`;
+  if (kind === "lora") return `LoRA step, ${work.count} x ${context}`;
+  if (work.shared) return `decode, ${work.count} completions of one prompt of ${context}`;
+  return `decode, ${work.count} x ${context}`;
+}
+
+/** Tokens that one run of it computes. */
+export const tokensOf = (work: Work): number =>
+  work.kind === "decode" ? work.count * work.tokens : work.kind === "lora" ? work.count * work.context : work.context;
+
+/** Bytes of memory read, and operations done, by what runs at one time. */
+interface Phase {
+  bytes: number;
+  operations: number;
+}
+
+const BYTES = 2; // of a bfloat16
+
+/**
+ * Seconds that a run takes at least, on a machine of this rate, with weights and cache in bfloat16: phases follow each other, and
+ * each takes the longer of reading its bytes once and doing its operations.
+ */
+export function boundOf(shape: ModelShape, work: Work, { bandwidth, operations }: MachineRate): number {
+  const seconds = phasesOf(shape, work).reduce(
+    (sum, phase) => sum + Math.max(phase.bytes / bandwidth, phase.operations / operations) / 1e9,
+    0,
+  );
+  return work.kind === "decode" ? seconds * work.tokens : seconds;
+}
+
+/** Of one step of decoding, or of the whole run. */
+function phasesOf(shape: ModelShape, work: Work): Phase[] {
+  const c = modelShapes[shape];
+  const headDim = "head_dim" in c ? c.head_dim : c.hidden_size / c.num_attention_heads;
+  const queries = c.num_attention_heads * headDim;
+  const keys = c.num_key_value_heads * headDim;
+  const rows = work.kind === "decode" ? work.count : work.kind === "lora" ? work.count * work.context : work.context;
+  // Forward and the gradient of the activations: twice the forward pass.
+  const passes = work.kind === "lora" ? 2 : 1;
+  const product = (inputs: number, outputs: number, times = rows): Phase => ({
+    bytes: passes * BYTES * inputs * outputs,
+    operations: passes * 2 * times * inputs * outputs,
+  });
+  /** Two products forward; of an adapter, and of attention, five in all backward and two of them again. */
+  const lowRank = (inputs: number, outputs: number): Phase => ({
+    bytes: 0,
+    operations: work.kind === "lora" ? 3 * 2 * rows * work.rank * (inputs + outputs) : 0,
+  });
+  const groups: [number, number][][] = [
+    [
+      [c.hidden_size, queries],
+      [c.hidden_size, keys],
+      [c.hidden_size, keys],
+    ],
+    [[queries, c.hidden_size]],
+    [
+      [c.hidden_size, c.intermediate_size],
+      [c.hidden_size, c.intermediate_size],
+    ],
+    [[c.intermediate_size, c.hidden_size]],
+  ];
+  const layer: Phase[] = [];
+  for (const group of groups) layer.push(sum(group.map(([k, n]) => sum([product(k, n), lowRank(k, n)]))));
+  layer.push(attention());
+  return [...Array.from({ length: c.num_hidden_layers }, () => layer).flat(), head()];
+
+  function attention(): Phase {
+    const pair = 4 * queries; // operations of a query with a key, all heads
+    if (work.kind === "decode") {
+      const seen = work.context + work.tokens / 2;
+      const read = work.shared ? work.context + (work.count * work.tokens) / 2 : work.count * seen;
+      return { bytes: BYTES * 2 * keys * read, operations: work.count * seen * pair };
+    }
+    const each = (work.context * work.context) / 2;
+    const count = work.kind === "lora" ? work.count : 1;
+    return { bytes: 0, operations: count * each * pair * (work.kind === "lora" ? 3.5 : 1) };
+  }
+
+  function head(): Phase {
+    return product(c.hidden_size, c.vocab_size, work.kind === "prefill" ? 1 : rows);
+  }
+}
+
+function sum(phases: Phase[]): Phase {
+  const bytes = phases.reduce((total, phase) => total + phase.bytes, 0);
+  return { bytes, operations: phases.reduce((total, phase) => total + phase.operations, 0) };
+}
