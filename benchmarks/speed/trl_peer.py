@@ -2,6 +2,7 @@
 import json
 import os
 import sys
+import tempfile
 import time
 
 folder, threads, words = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
@@ -46,7 +47,7 @@ def run(work):
     before = score(model)
     batch = work["groups"] * work["group"]
     arguments = GRPOConfig(
-        output_dir="/nowhere",
+        output_dir=tempfile.mkdtemp(),
         save_strategy="no",
         report_to=[],
         logging_steps=1000,

@@ -325,7 +325,8 @@ describe("closing", () => {
   it("rejects an aborted call with the signal's reason", async () => {
     const abort = new AbortController();
     const reason = new Error("changed my mind");
-    const first = trainer.evaluate([{ tokens: new Int32Array(250) }]);
+    // Long enough that the second waits, however late this thread goes on.
+    const first = trainer.evaluate(Array.from({ length: 64 }, () => ({ tokens: new Int32Array(250) })));
     const second = trainer.evaluate([{ tokens: ids(1, 2) }], { signal: abort.signal });
     abort.abort(reason);
     await expect(second).rejects.toBe(reason);
