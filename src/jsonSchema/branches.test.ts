@@ -94,8 +94,66 @@ test("six hundred alternatives are told apart by what they require", () => {
   expect(read().rules.length).toBeGreaterThan(600);
 });
 
-test("alternatives that contain the whole may still overlap", () => {
-  const child = { type: "object", properties: { child: { $ref: "#" } }, required: ["child"] };
-  const leaf = { type: "object", properties: { leaf: { type: "integer" } }, required: ["leaf"] };
-  expect(() => grammarOf({ oneOf: [child, leaf] })).toThrow(expect.objectContaining({ path: ["oneOf"] }));
-});
+const CHILD_OR_LEAF = {
+  oneOf: [
+    { type: "object", properties: { child: { $ref: "#" } }, required: ["child"] },
+    { type: "object", properties: { leaf: { type: "integer" } }, required: ["leaf"] },
+  ],
+};
+
+// Opposites of what objects may hold.
+testSchemas([
+  [
+    { type: "object", not: { additionalProperties: { type: "integer" } } },
+    ['{"a":"x"}', '{"a":1,"b":null}'],
+    ["{}", '{"a":1}', '{"a":1,"b":2}'],
+  ],
+  [
+    { type: "object", properties: { a: {}, b: {} }, not: { properties: { a: {} }, additionalProperties: false } },
+    ['{"b":1}', '{"a":1,"b":1}', '{"c":1}', '{"a":1,"d":[],"c":1}'],
+    ["{}", '{"a":1}'],
+  ],
+  [
+    { type: "object", not: { patternProperties: { "^x": { type: "null" } } } },
+    ['{"x1":1}', '{"a":1,"x":"b"}', '{"x2":null,"x3":0}'],
+    ["{}", '{"a":1}', '{"x1":null}', '{"x1":1,"x1":null}'],
+  ],
+  [
+    { type: "object", not: { propertyNames: { maxLength: 2 } } },
+    ['{"abc":1}', '{"a":1,"abc":1,"b":2}'],
+    ["{}", '{"a":1}', '{"ab":1,"b":2}'],
+  ],
+  [
+    {
+      type: "object",
+      oneOf: [
+        { properties: { a: {}, b: {} }, additionalProperties: false },
+        { properties: { b: {}, c: {} }, additionalProperties: false },
+      ],
+    },
+    ['{"a":1}', '{"c":1}', '{"a":1,"b":2}', '{"b":1,"c":2}'],
+    ["{}", '{"b":1}', '{"a":1,"c":2}', '{"d":1}'],
+  ],
+  [
+    { type: "object", not: { dependentRequired: { a: ["b"] } } },
+    ['{"a":1}', '{"a":1,"c":1}'],
+    ["{}", '{"b":1}', '{"a":1,"b":1}'],
+  ],
+  [{ not: { const: { a: [1] } } }, ['{"a":[2]}', '{"a":[1],"b":1}', "{}", "1", '{"a":[1,1]}'], ['{"a":[1]}']],
+  [
+    { type: "integer", not: { oneOf: [{ minimum: 3 }, { maximum: 5 }, { const: 9 }] } },
+    ["3", "4", "5", "9"],
+    ["2", "6", "10"],
+  ],
+  [
+    // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema
+    { type: "integer", not: { if: { minimum: 5 }, then: { maximum: 9 }, else: { const: 2 } } },
+    ["10", "4", "1"],
+    ["5", "9", "2"],
+  ],
+  [
+    CHILD_OR_LEAF,
+    ['{"leaf":1}', '{"child":{"leaf":1}}', '{"child":1,"leaf":1}', '{"child":{"leaf":1},"leaf":"a"}'],
+    ["{}", '{"leaf":"a"}', '{"child":1}', '{"child":{"leaf":1},"leaf":1}'],
+  ],
+]);

@@ -8,6 +8,7 @@ import { checkKeywords, keysOf, keywordError, listOf, namesOf, stringOf } from "
 import { negate } from "./negation.js";
 import { areSeenApart, outlineOf } from "./outlines.js";
 import { arrayParts, type Branch, type BranchReader } from "./shape.js";
+import { exactly } from "./values.js";
 
 const MAX_BRANCHES = 2000;
 /** Each set of alternatives is one of its own where what they evaluate counts. */
@@ -52,6 +53,17 @@ export class Branches implements BranchReader {
     return this.of(nodes).every((branch) => isProvablyEmpty(this.document, this, branch, this.closed));
   }
 
+  private withoutEmpty(branches: Branch[]): Branch[] {
+    return branches.filter((branch) => {
+      try {
+        return !isProvablyEmpty(this.document, this, branch, this.closed);
+      } catch (error) {
+        if (error instanceof CircularError) return true;
+        throw error;
+      }
+    });
+  }
+
   private ofNode(node: SchemaNode): Branch[] {
     const known = this.known.get(node.id);
     if (known !== undefined) return known;
@@ -71,7 +83,7 @@ export class Branches implements BranchReader {
     if (typeof node.schema === "boolean") return node.schema ? [[]] : [];
     const { schema } = node;
     checkKeywords(node);
-    if (schema.$ref !== undefined && this.document.refReplaces) return this.ofNode(this.document.resolve(node, "$ref"));
+    if (schema.$ref !== undefined && node.dialect.refReplaces) return this.ofNode(this.document.resolve(node, "$ref"));
     // In the order of the keywords, so that the properties of a base come before those that are added to it.
     let found: Branch[] = [[]];
     let hasOwn = false;
@@ -99,7 +111,7 @@ export class Branches implements BranchReader {
         return this.ofNode(document.resolve(node, "$ref"));
       case "contentEncoding":
       case "contentMediaType":
-        return document.contentIsAsserted ? [[this.ofContent(node, keyword)]] : null;
+        return node.dialect.contentIsAsserted ? [[this.ofContent(node, keyword)]] : null;
       case "$dynamicRef":
       case "$recursiveRef":
         return this.ofNode(document.resolveDynamic(node, keyword));
@@ -173,17 +185,19 @@ export class Branches implements BranchReader {
         return areSeenApart(outlines[i]!, outlines[j]!) || this.excludeEachOther([own, one, other]);
       }),
     );
-    return alternatives.flatMap((alternative, i) => {
-      let found = this.ofNode(alternative);
+    // In the order of the alternatives, so that properties have one order whichever of them holds.
+    return alternatives.flatMap((_, i) => {
+      let found: Branch[] = [[]];
       for (const [j, other] of alternatives.entries()) {
-        if (i === j || areApart[Math.max(i, j)]![Math.min(i, j)]) continue;
+        if (i !== j && areApart[Math.max(i, j)]![Math.min(i, j)]) continue;
         try {
-          found = cross(found, this.negated(other), node);
+          found = cross(found, i === j ? this.ofNode(other) : this.negated(other), node);
         } catch (error) {
-          if (!(error instanceof GrammarError)) throw error;
+          if (i === j || !(error instanceof GrammarError)) throw error;
           const why = `alternatives ${Math.min(i, j)} and ${Math.max(i, j)} may hold together, which cannot be ruled out`;
           throw keywordError(node, "oneOf", `${why} (${error.path.at(-1) ?? ""} ${error.message})`);
         }
+        if (found.length > 1) found = this.withoutEmpty(found);
       }
       return found;
     });
@@ -226,24 +240,10 @@ export class Branches implements BranchReader {
       literals.length === 0 ? [] : [document.derive(node, `${keyword} literals`, { schema: true, literals })];
     for (const [i, value] of values.entries()) {
       if (isScalar(value)) continue;
-      const schema = Array.isArray(value)
-        ? { type: "array", prefixItems: value.map(constant), minItems: value.length, maxItems: value.length }
-        : {
-            type: "object",
-            properties: Object.fromEntries(
-              Object.entries(value as JsonObject).map(([key, one]) => [key, constant(one)]),
-            ),
-            required: Object.keys(value as JsonObject),
-            additionalProperties: false,
-          };
-      found.push(document.derive(node, `${keyword} ${i}`, { schema }));
+      found.push(document.derive(node, `${keyword} ${i}`, { schema: exactly(value) }));
     }
     return found;
   }
-}
-
-function constant(value: unknown): JsonObject {
-  return { const: value };
 }
 
 function withoutCombinations(schema: JsonObject): JsonObject {
@@ -296,7 +296,7 @@ function restOfItems(document: SchemaDocument, node: SchemaNode, evaluating: Bra
   const rest = (node.schema as JsonObject).unevaluatedItems;
   const found = evaluating.map((one) => (one.schema as JsonObject).contains).filter((one) => one !== undefined);
   const isAll = parts.some((part) => part.rest.length > 0);
-  const items = found.length > 0 && document.containsEvaluates ? { anyOf: [rest, ...found] } : rest;
+  const items = found.length > 0 && node.dialect.containsEvaluates ? { anyOf: [rest, ...found] } : rest;
   const schema: JsonObject = { prefixItems: prefix, items: isAll ? true : items };
   return document.derive(node, `rest of items ${identity(evaluating)}`, { schema });
 }

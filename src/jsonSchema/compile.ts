@@ -12,12 +12,20 @@ import { withoutSpellings } from "../json.js";
 import { arrayExpr, countedArrayExpr } from "./arrays.js";
 import { Branches } from "./branches.js";
 import { asFraction, commonMultiple, compareDecimals, isInteger, shifted, toDecimal } from "./decimals.js";
-import { isObject, type JsonObject, type Scalar, SchemaDocument, type SchemaNode } from "./document.js";
+import {
+  isObject,
+  type JsonObject,
+  type MemberCondition,
+  type Scalar,
+  SchemaDocument,
+  type SchemaNode,
+} from "./document.js";
 import { isWithin } from "./emptiness.js";
 import { fixedPointRange, fractionalRange, integerRange } from "./integers.js";
 import { freeString, quoted, spelled, spelledText } from "./jsonStrings.js";
 import type { JsonRules } from "./jsonValues.js";
 import { ASSERTIONS, keywordError, listOf } from "./keywords.js";
+import { type MemberWay, memberWays, nameConditions } from "./memberConditions.js";
 import { MAX_LOOSE, type Member, type Members, membersExpr, objectExpr } from "./members.js";
 import { multiplesInRange } from "./multiples.js";
 import { type Bound, numberRange, plainDecimal } from "./numbers.js";
@@ -239,7 +247,7 @@ class SchemaCompiler {
   }
 
   private string(branch: Branch): Expr {
-    const content = stringContent(this.document, branch);
+    const content = stringContent(branch);
     if (!content.free) return quoted(spelled(content.content));
     return content.min === 0 && content.max === -1 ? this.json.string() : freeString(content.min, content.max);
   }
@@ -266,8 +274,7 @@ class SchemaCompiler {
     const branches = this.branches.of([this.document.root]).filter((branch) => typeShape(branch).types.has("object"));
     return alt(
       ...branches.map((branch) => {
-        const shape = objectShape(this.document, branch, this.closed);
-        return this.members(branch, shape, writing, (members) => membersExpr(this.json.rules, separator, members));
+        return this.members(branch, writing, (members) => membersExpr(this.json.rules, separator, members));
       }),
     );
   }
@@ -288,7 +295,7 @@ class SchemaCompiler {
   }
 
   private plainString(branch: Branch, plainText: Expr): Expr {
-    const content = stringContent(this.document, branch);
+    const content = stringContent(branch);
     if (!content.free) return and(content.content, plainText);
     const isAny = content.min === 0 && content.max === -1;
     return isAny ? plainText : and(repeat(ANY_CHARACTER, content.min, content.max), plainText);
@@ -296,7 +303,8 @@ class SchemaCompiler {
 
   private object(branch: Branch): Expr {
     const shape = objectShape(this.document, branch, this.closed);
-    if (shape.named.length === 0 && shape.names.length === 0 && shape.patterns.length === 0) {
+    const isConditional = branch.some((node) => node.member !== undefined);
+    if (!isConditional && shape.named.length === 0 && shape.names.length === 0 && shape.patterns.length === 0) {
       const isAny = shape.min === 0 && shape.max === -1;
       if (isAny && shape.additional(new Set())!.every((node) => node.schema === true)) return this.json.object();
     }
@@ -305,17 +313,18 @@ class SchemaCompiler {
       named: (name, value) => seq(spelledText(name), this.json.colon, value),
       other: (name, value) => seq(name === null ? this.json.string() : quoted(spelled(name)), this.json.colon, value),
     };
-    return this.members(branch, shape, writing, (members) => objectExpr(this.json, members));
+    return this.members(branch, writing, (members) => objectExpr(this.json, members));
   }
 
   /** What `write` makes of the members of an object. */
-  private members(
-    branch: Branch,
-    shape: ReturnType<typeof objectShape>,
-    writing: MemberWriting,
-    write: (members: Members) => Expr,
-  ): Expr {
-    const names = nameContent(this.document, this.branches, shape.names);
+  private members(branch: Branch, writing: MemberWriting, write: (members: Members) => Expr): Expr {
+    const ways = memberWays(this.document, this.branches, branch, this.closed);
+    return alt(...ways.map((way) => this.membersOf(way, writing, write)));
+  }
+
+  private membersOf({ branch, others }: MemberWay, writing: MemberWriting, write: (members: Members) => Expr): Expr {
+    const shape = objectShape(this.document, branch, this.closed);
+    const names = nameContent(this.branches, shape.names);
     const ordered: Member[] = [];
     const loose: Member[] = [];
     for (const { name, value, required, declared } of shape.named) {
@@ -327,13 +336,19 @@ class SchemaCompiler {
       if (declared && !shape.anyOrder) ordered.push(member);
       else loose.push(member);
     }
+    const given = shape.named.map((property) => property.name);
+    for (const conditions of others) {
+      const member = this.additional(branch, shape, given, names, writing, conditions);
+      if (member === null) return NEVER;
+      // What another member of its name says later would count.
+      loose.push({ member, required: true, last: conditions.some(({ value }) => value.schema !== true) });
+    }
     if (loose.length > MAX_LOOSE) {
       const keyword = shape.anyOrder ? "x-property-order" : "required";
       const why = `more than ${MAX_LOOSE} properties in any order cannot be enforced`;
       throw keywordError(nodeWith(branch, keyword), keyword, why);
     }
     const { min, max } = shape;
-    const given = shape.named.map((property) => property.name);
     const members = { ordered, loose, additional: this.additional(branch, shape, given, names, writing), min, max };
     this.checkCounts(branch, members);
     try {
@@ -351,12 +366,14 @@ class SchemaCompiler {
     throw keywordError(nodeWith(branch, "minProperties"), "minProperties", why);
   }
 
+  /** A member whose name is not declared; one that meets the conditions that are `asked`. */
   private additional(
     branch: Branch,
     shape: ReturnType<typeof objectShape>,
     declared: readonly string[],
     names: Expr | null,
     writing: MemberWriting,
+    asked: readonly MemberCondition[] = [],
   ): Expr | null {
     const { patterns } = shape;
     if (patterns.length > MAX_PATTERNS) {
@@ -367,11 +384,12 @@ class SchemaCompiler {
     for (let subset = 0; subset < 1 << patterns.length; subset++) {
       const matched = new Set(patterns.filter((_, i) => subset & (1 << i)).map((one) => one.pattern));
       const nodes = shape.additional(matched);
-      const value = nodes === null ? NEVER : writing.value(nodes);
+      const value = nodes === null ? NEVER : writing.value([...nodes, ...asked.map((one) => one.value)]);
       if (value.kind === "never") continue;
       const conditions = patterns.map(({ pattern, search }) => (matched.has(pattern) ? search : not(search)));
       if (declared.length > 0) conditions.push(not(alt(...declared.map(text))));
       if (names !== null) conditions.push(names);
+      for (const one of asked) conditions.push(...nameConditions(this.branches, one));
       members.push(writing.other(conditions.length === 0 ? null : and(...conditions), value));
     }
     return members.length === 0 ? null : alt(...members);

@@ -22,6 +22,18 @@ testSchemas([
     ["{}", '{"foo":{"foo":{}}}'],
     ['{"bar":{}}', '{"foo":{"bar":1}}'],
   ],
+  // Of each draft as its own $schema says: a constant beside a $ref counts in the newer one only.
+  [
+    {
+      properties: {
+        old: { $schema: "http://json-schema.org/draft-04/schema#", $ref: "#/$defs/n", const: 1 },
+        new: { $ref: "#/$defs/n", const: 1 },
+      },
+      $defs: { n: { type: "integer" } },
+    },
+    ['{"old":2}', '{"new":1}', '{"old":1,"new":1}'],
+    ['{"old":"a"}', '{"new":2}'],
+  ],
   [{ $ref: "#/definitions/a%25b~1c", definitions: { "a%b/c": { type: "null" } } }, ["null"], ["1"]],
   [
     {

@@ -10,11 +10,38 @@ export function isObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
+/** What drafts of the standard do not agree about. */
+export interface Dialect {
+  readonly idKeyword: "$id" | "id";
+  /** Before draft 2019-09 what stands beside a $ref does not count. */
+  readonly refReplaces: boolean;
+  /** From draft 2020-12 on, items that are found by `contains` count as evaluated. */
+  readonly containsEvaluates: boolean;
+  /** Before draft 7 host names are what RFC 1123 says, and no encoded international names are told from them. */
+  readonly hostnamesArePlain: boolean;
+  /** In draft 7 the content of strings is asserted, before it says nothing, later it is an annotation. */
+  readonly contentIsAsserted: boolean;
+}
+
+/** A member that an object has beside those of some names: names by what they must or must not be, and its value. */
+export interface MemberCondition {
+  readonly origin: SchemaNode;
+  /** Of the origin, whose opposite it is. */
+  readonly keyword: string;
+  readonly excludedNames: readonly string[];
+  /** Patterns of `patternProperties`. */
+  readonly excludedPatterns: readonly string[];
+  readonly pattern?: string;
+  readonly name?: SchemaNode;
+  readonly value: SchemaNode;
+}
+
 /** A schema at its place, or a condition that schemas are taken apart into. Each has one node. */
 export interface SchemaNode {
   readonly id: number;
   readonly schema: JsonObject | boolean;
   readonly base: string;
+  readonly dialect: Dialect;
   /** From the root of the document. */
   readonly path: readonly string[];
   /** The value is one of these. */
@@ -27,6 +54,10 @@ export interface SchemaNode {
   readonly containsFrom?: number;
   /** Stands for a condition under which nothing counts as evaluated. */
   readonly silent?: true;
+  /** If it is an object, it has such a member. */
+  readonly member?: MemberCondition;
+  /** If it is an object, it has this member; the name is not declared by that. */
+  readonly named?: { readonly name: string; readonly value: SchemaNode };
   /** If it is a string, it does not match. */
   readonly excludedText?: { readonly keyword: "pattern" | "format"; readonly value: string };
 }
@@ -64,38 +95,24 @@ const SCHEMA_MAP_KEYWORDS = new Set([
 const KNOWN_DIALECTS =
   /^https?:\/\/(json-schema\.org\/(draft-0[4-7]\/(hyper-)?|draft\/20(19-09|20-12)\/)?schema#?|spec\.openapis\.org\/.*)$/;
 
+/** What a schema takes over from the one around it. */
+type Setting = Pick<SchemaNode, "base" | "dialect">;
+
 const MAX_DEPTH = 400;
 const ROOT_URI = "schema:/";
 
 export class SchemaDocument {
   readonly root: SchemaNode;
-  /** Before draft 2019-09 what stands beside a $ref does not count. */
-  readonly refReplaces: boolean;
   /** Whether what is evaluated by which schema makes a difference. */
   readonly hasUnevaluated: boolean;
-  /** From draft 2020-12 on, items that are found by `contains` count as evaluated. */
-  readonly containsEvaluates: boolean;
-  /** Before draft 7 host names are what RFC 1123 says, and no encoded international names are told from them. */
-  readonly hostnamesArePlain: boolean;
-  /** In draft 7 the content of strings is asserted, before it says nothing, later it is an annotation. */
-  readonly contentIsAsserted: boolean;
   private readonly nodes = new Map<object, SchemaNode>();
   private readonly byUri = new Map<string, SchemaNode>();
   private readonly derived = new Map<string, SchemaNode>();
-  private readonly dialect: string;
-  private readonly idKeyword: "$id" | "id";
   private count = 0;
 
   constructor(schema: JsonObject | boolean) {
-    const dialect = dialectOf(schema);
-    this.dialect = dialect;
-    this.refReplaces = /draft-0[4-7]\b/.test(dialect);
     this.hasUnevaluated = hasKey(schema, ["unevaluatedProperties", "unevaluatedItems"]);
-    this.containsEvaluates = !/2019-09/.test(dialect);
-    this.hostnamesArePlain = /draft-0[4-6]\b/.test(dialect);
-    this.contentIsAsserted = /draft-07\b/.test(dialect);
-    this.idKeyword = /draft-04\b/.test(dialect) ? "id" : "$id";
-    this.root = this.enter(schema, ROOT_URI, []);
+    this.root = this.enter(schema, { base: ROOT_URI, dialect: dialectNamed("") }, []);
     this.byUri.set(ROOT_URI, this.root);
     this.byUri.set(this.root.base, this.root);
   }
@@ -104,15 +121,16 @@ export class SchemaDocument {
   child(parent: SchemaNode, ...keys: string[]): SchemaNode {
     let value: unknown = parent.schema;
     for (const key of keys) value = ownValue(value, key);
-    return this.nodes.get(value as object) ?? this.node(value, parent.base, [...parent.path, ...keys]);
+    return this.nodes.get(value as object) ?? this.node(value, parent, [...parent.path, ...keys]);
   }
 
   /** A schema made up while taking another one apart; the same for the same `what`. */
-  derive(from: SchemaNode, what: string, parts: Partial<Omit<SchemaNode, "id" | "base" | "path">>): SchemaNode {
+  derive(from: SchemaNode, what: string, parts: Partial<Omit<SchemaNode, "id" | keyof Setting | "path">>): SchemaNode {
     const key = `${from.id} ${what}`;
     let node = this.derived.get(key);
     if (node === undefined) {
-      node = { id: this.count++, schema: true, base: from.base, path: from.path, ...parts };
+      const { base, dialect, path } = from;
+      node = { id: this.count++, schema: true, base, dialect, path, ...parts };
       if (isObject(node.schema) && !this.nodes.has(node.schema)) this.nodes.set(node.schema, node);
       this.derived.set(key, node);
     }
@@ -174,7 +192,7 @@ export class SchemaDocument {
   }
 
   private follow(resource: SchemaNode, pointer: string): SchemaNode | null {
-    let { base } = resource;
+    let setting: Setting = resource;
     let value: unknown = resource.schema;
     const path = [...resource.path];
     for (const part of pointer.slice(1).split("/")) {
@@ -182,75 +200,64 @@ export class SchemaDocument {
       value = ownValue(value, key);
       path.push(key);
       if (value === undefined) return null;
-      if (isObject(value)) base = this.nodes.get(value)?.base ?? base;
+      if (isObject(value)) setting = this.nodes.get(value) ?? setting;
     }
-    return isObject(value) || typeof value === "boolean" ? this.node(value, base, path) : null;
+    return isObject(value) || typeof value === "boolean" ? this.node(value, setting, path) : null;
   }
 
-  private node(schema: unknown, base: string, path: readonly string[]): SchemaNode {
+  private node(schema: unknown, setting: Setting, path: readonly string[]): SchemaNode {
     if (typeof schema === "boolean") {
       const key = `boolean ${schema}`;
       let node = this.derived.get(key);
       if (node === undefined) {
-        node = { id: this.count++, schema, base, path };
+        const { base, dialect } = setting;
+        node = { id: this.count++, schema, base, dialect, path };
         this.derived.set(key, node);
       }
       return node;
     }
     if (!isObject(schema)) throw new GrammarError("must be a schema: an object or a boolean", path);
-    return this.nodes.get(schema) ?? this.enter(schema, base, path);
+    return this.nodes.get(schema) ?? this.enter(schema, setting, path);
   }
 
   /** Gives nodes to a schema and all that stand inside it. */
-  private enter(schema: JsonObject | boolean, outerBase: string, path: readonly string[]): SchemaNode {
-    if (!isObject(schema)) return this.node(schema, outerBase, path);
+  private enter(schema: JsonObject | boolean, outer: Setting, path: readonly string[]): SchemaNode {
+    if (!isObject(schema)) return this.node(schema, outer, path);
     const known = this.nodes.get(schema);
     if (known !== undefined) return known;
     if (path.length > MAX_DEPTH)
       throw new GrammarError(`is nested more than ${MAX_DEPTH} levels deep`, path.slice(0, 8));
-    if (path.length > 0 && schema.$schema !== undefined && dialectOf(schema) !== this.dialect) {
-      throw new GrammarError("another dialect inside a schema is not supported", [...path, "$schema"]);
-    }
     spend(ENTER_COST + path.length);
-    const base = this.baseOf(schema, outerBase, path);
-    const node: SchemaNode = { id: this.count++, schema, base, path };
+    const dialect = schema.$schema === undefined ? outer.dialect : dialectOf(schema, path);
+    const base = baseOf(schema, outer.base, dialect, path);
+    const node: SchemaNode = { id: this.count++, schema, base, dialect, path };
     this.nodes.set(schema, node);
-    this.register(node, outerBase);
+    this.register(node, outer.base);
     for (const keyword of Object.keys(schema)) {
       const value = schema[keyword];
       if (typeof value !== "object" || value === null) continue;
       if (Array.isArray(value)) {
         if (!SCHEMA_LIST_KEYWORDS.has(keyword)) continue;
-        for (const [i, item] of value.entries()) this.enterItem(item, base, path, keyword, String(i));
+        for (const [i, item] of value.entries()) this.enterItem(item, node, keyword, String(i));
       } else if (SCHEMA_KEYWORDS.has(keyword)) {
-        this.enter(value as JsonObject, base, [...path, keyword]);
+        this.enter(value as JsonObject, node, [...path, keyword]);
       } else if (SCHEMA_MAP_KEYWORDS.has(keyword)) {
         for (const name of Object.keys(value)) {
-          this.enterItem((value as JsonObject)[name], base, path, keyword, name);
+          this.enterItem((value as JsonObject)[name], node, keyword, name);
         }
       }
     }
     return node;
   }
 
-  private enterItem(item: unknown, base: string, path: readonly string[], keyword: string, key: string): void {
-    if (isObject(item)) this.enter(item, base, [...path, keyword, key]);
-  }
-
-  private baseOf(schema: JsonObject, outer: string, path: readonly string[]): string {
-    const id = schema[this.idKeyword];
-    if (typeof id !== "string" || id.startsWith("#") || (this.refReplaces && "$ref" in schema)) return outer;
-    try {
-      return split(new URL(id, outer).href)[0];
-    } catch {
-      throw new GrammarError(`"${id}" is not a URI`, [...path, this.idKeyword]);
-    }
+  private enterItem(item: unknown, parent: SchemaNode, keyword: string, key: string): void {
+    if (isObject(item)) this.enter(item, parent, [...parent.path, keyword, key]);
   }
 
   private register(node: SchemaNode, outerBase: string): void {
     const schema = node.schema as JsonObject;
     if (node.base !== outerBase && !this.byUri.has(node.base)) this.byUri.set(node.base, node);
-    const id = schema[this.idKeyword];
+    const id = schema[node.dialect.idKeyword];
     const anchors = [schema.$anchor, schema.$dynamicAnchor];
     if (typeof id === "string" && id.startsWith("#")) anchors.push(id.slice(1));
     for (const anchor of anchors) {
@@ -272,11 +279,32 @@ function hasKey(root: unknown, keys: readonly string[]): boolean {
 }
 
 /** @throws GrammarError for a dialect that may give keywords another meaning. */
-function dialectOf(schema: JsonObject | boolean): string {
-  if (!isObject(schema) || schema.$schema === undefined) return "";
-  if (typeof schema.$schema !== "string") throw new GrammarError("must be a string", ["$schema"]);
-  if (KNOWN_DIALECTS.test(schema.$schema)) return schema.$schema;
-  throw new GrammarError("is not a known dialect: JSON Schema's drafts from 4 to 2020-12 are", ["$schema"]);
+function dialectOf(schema: JsonObject, path: readonly string[]): Dialect {
+  const { $schema: name } = schema;
+  if (typeof name !== "string") throw new GrammarError("must be a string", [...path, "$schema"]);
+  if (KNOWN_DIALECTS.test(name)) return dialectNamed(name);
+  throw new GrammarError("is not a known dialect: JSON Schema's drafts from 4 to 2020-12 are", [...path, "$schema"]);
+}
+
+function dialectNamed(name: string): Dialect {
+  return {
+    idKeyword: /draft-04\b/.test(name) ? "id" : "$id",
+    refReplaces: /draft-0[4-7]\b/.test(name),
+    containsEvaluates: !/2019-09/.test(name),
+    hostnamesArePlain: /draft-0[4-6]\b/.test(name),
+    contentIsAsserted: /draft-07\b/.test(name),
+  };
+}
+
+function baseOf(schema: JsonObject, outer: string, dialect: Dialect, path: readonly string[]): string {
+  const { idKeyword, refReplaces } = dialect;
+  const id = schema[idKeyword];
+  if (typeof id !== "string" || id.startsWith("#") || (refReplaces && "$ref" in schema)) return outer;
+  try {
+    return split(new URL(id, outer).href)[0];
+  } catch {
+    throw new GrammarError(`"${id}" is not a URI`, [...path, idKeyword]);
+  }
 }
 
 function ownValue(value: unknown, key: string): unknown {

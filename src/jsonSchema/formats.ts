@@ -147,6 +147,7 @@ const PATTERNS: Readonly<Record<string, string>> = {
   ipv4: IPV4,
   ipv6: IPV6,
   uri: URI.absolute,
+  url: URI.absolute,
   iri: IRI.absolute,
   "uri-template": URI_TEMPLATE,
   uuid: `${HEX}{8}(?:-${HEX}{4}){3}-${HEX}{12}`,
@@ -186,6 +187,8 @@ const NUMERIC: ReadonlyMap<string, { low: bigint; high: bigint } | null> = new M
   ]),
   ["float", null],
   ["double", null],
+  // Draft 3's: a number of milliseconds.
+  ["utc-millisec", null],
 ]);
 
 const FORMATS: ReadonlyMap<string, () => Expr> = new Map([
@@ -193,6 +196,9 @@ const FORMATS: ReadonlyMap<string, () => Expr> = new Map([
   ...ANY_STRING.map((name): [string, () => Expr] => [name, () => ANY_TEXT]),
   ["date-time", () => seq(regexToExpr(DATE), regexToExpr("[Tt]"), regexToExpr(time()))],
   ["hostname", hostname],
+  // Draft 3's names.
+  ["host-name", plainHostname],
+  ["ip-address", () => regexToExpr(IPV4)],
   ["uri-reference", () => alt(regexToExpr(URI.absolute), regexToExpr(URI.relative))],
   ["iri-reference", () => alt(regexToExpr(IRI.absolute), regexToExpr(IRI.relative))],
 ]);
@@ -201,6 +207,12 @@ const known = new Map<string, Expr>();
 
 /** Names of formats that can be enforced. */
 export const FORMAT_NAMES: readonly string[] = [...FORMATS.keys(), ...NUMERIC.keys()];
+
+/**
+ * Names that drafts of the standard define and that are not enforced. A schema that asks for one is refused. Any other name
+ * that is not known is the author's own: the standard has such a format say nothing about a value.
+ */
+export const UNENFORCED_FORMATS: readonly string[] = ["regex", "idn-email", "idn-hostname", "color", "style", "phone"];
 
 /** The texts of a format; null when it says nothing about strings. `plainHostnames`: as before draft 7. */
 export function formatExpr(name: string, plainHostnames: boolean): Expr | null {

@@ -31,8 +31,10 @@ test.each<[schema: unknown, path: string[], message: string]>([
   [{ properties: [] }, ["properties"], "object"],
   [{ properties: { a: 1 } }, ["properties", "a"], "schema"],
   [{ type: "object", minProperties: 2 }, ["minProperties"], "cannot be enforced"],
-  [{ not: { additionalProperties: { type: "null" } } }, ["not", "additionalProperties"], "inside not"],
-  [{ oneOf: [{ type: "object" }, { propertyNames: { maxLength: 1 } }] }, ["oneOf"], "alternatives 0 and 1"],
+  [{ not: { multipleOf: 3 } }, ["not", "multipleOf"], "inside not"],
+  [{ oneOf: [{ type: "integer" }, { multipleOf: 2 }] }, ["oneOf"], "alternatives 0 and 1"],
+  [{ type: "string", format: "idn-email" }, ["format"], "cannot be enforced"],
+  [{ $defs: { a: { $schema: "https://example.com/own" } } }, ["$defs", "a", "$schema"], "known dialect"],
   [{ patternProperties: { "(": {} } }, ["patternProperties", "("], "missing"],
   [
     { properties: Object.fromEntries(Array.from({ length: 13 }, (_, i) => [`p${i}`, {}])), "x-property-order": "any" },

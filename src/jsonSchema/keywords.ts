@@ -3,7 +3,7 @@
 import { GrammarError } from "../grammar/grammarError.js";
 import { compareDecimals, type Decimal, toDecimal } from "./decimals.js";
 import { isObject, type JsonObject, type SchemaNode } from "./document.js";
-import { FORMAT_NAMES, formatIntegers } from "./formats.js";
+import { FORMAT_NAMES, formatIntegers, UNENFORCED_FORMATS } from "./formats.js";
 import type { Bound } from "./numbers.js";
 
 export const TYPES = ["null", "boolean", "integer", "number", "string", "array", "object"] as const;
@@ -39,7 +39,7 @@ export function checkKeywords(node: SchemaNode): void {
     if (schema[keyword] !== undefined) throw keywordError(node, keyword, "cannot be enforced");
   }
   const format = stringOf(node, "format");
-  if (format !== undefined && !FORMAT_NAMES.includes(format)) {
+  if (format !== undefined && UNENFORCED_FORMATS.includes(format)) {
     throw keywordError(node, "format", `"${format}" cannot be enforced; the known ones are ${FORMAT_NAMES.join(", ")}`);
   }
   namesOf(node, "required");

@@ -9,6 +9,8 @@ import type { JsonRules } from "./jsonValues.js";
 export interface Member {
   member: Expr;
   required: boolean;
+  /** Nothing may follow it; only of members that come in any order. */
+  last?: boolean;
 }
 
 export interface Members {
@@ -84,15 +86,18 @@ class MembersWriter {
   /** Members in any order; bit i of `come`: the loose one i has come. */
   private looseFrom(come: number, count: number): Expr {
     const { loose, additional, min } = this.members;
-    const isComplete = loose.every((one, i) => !one.required || come & (1 << i)) && count >= min && count > 0;
-    const end = isComplete ? EMPTY : NEVER;
+    const isComplete = (come: number, count: number) =>
+      loose.every((one, i) => !one.required || come & (1 << i)) && count >= min && count > 0;
+    const end = isComplete(come, count) ? EMPTY : NEVER;
     if (!this.hasRoom(count)) return end;
     return this.rule(`loose ${come} ${count}`, () => {
       const next = this.next(count);
       const parts = [end];
-      for (const [i, { member }] of loose.entries()) {
-        if (come & (1 << i)) continue;
-        parts.push(seq(this.separator(count), member, this.looseFrom(come | (1 << i), next)));
+      for (const [i, { member, last }] of loose.entries()) {
+        const after = come | (1 << i);
+        if (come === after) continue;
+        const rest = last ? (isComplete(after, next) ? EMPTY : NEVER) : this.looseFrom(after, next);
+        parts.push(seq(this.separator(count), member, rest));
       }
       if (additional !== null) parts.push(seq(this.separator(count), additional, this.looseFrom(come, next)));
       return alt(...parts);

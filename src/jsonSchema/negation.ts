@@ -1,7 +1,14 @@
 // `not`: the schemas of which a value satisfies one exactly when it does not satisfy the given one.
 
-import { compareDecimals } from "./decimals.js";
-import { isObject, type JsonObject, type Scalar, type SchemaDocument, type SchemaNode } from "./document.js";
+import { compareDecimals, type Decimal, toDecimal } from "./decimals.js";
+import {
+  isObject,
+  type JsonObject,
+  type MemberCondition,
+  type Scalar,
+  type SchemaDocument,
+  type SchemaNode,
+} from "./document.js";
 import {
   boundsOf,
   checkKeywords,
@@ -17,6 +24,7 @@ import {
   typesOf,
 } from "./keywords.js";
 import { arrayParts } from "./shape.js";
+import { exactly } from "./values.js";
 
 /** Keywords whose opposite is not written as schemas here. */
 const NOT_NEGATED = [
@@ -26,15 +34,9 @@ const NOT_NEGATED = [
   "uniqueItems",
   "unevaluatedItems",
   "unevaluatedProperties",
-  "additionalProperties",
-  "patternProperties",
-  "propertyNames",
-  "oneOf",
-  "if",
-  "dependentRequired",
-  "dependentSchemas",
-  "dependencies",
 ];
+/** Alternatives of `oneOf`, of which two each may hold together. */
+const MAX_ONE_OF = 8;
 
 const NOT_HERE = "cannot be enforced inside not, or where alternatives may overlap";
 
@@ -57,7 +59,7 @@ export function negate(document: SchemaDocument, node: SchemaNode): SchemaNode[]
   checkKeywords(node);
   if (integersOf(node) !== null) throw keywordError(node, "format", NOT_HERE);
   for (const keyword of ["contentEncoding", "contentMediaType"]) {
-    if (document.contentIsAsserted && schema[keyword] !== undefined) throw keywordError(node, keyword, NOT_HERE);
+    if (node.dialect.contentIsAsserted && schema[keyword] !== undefined) throw keywordError(node, keyword, NOT_HERE);
   }
   for (const keyword of NOT_NEGATED) {
     if (schema[keyword] !== undefined && schema[keyword] !== (keyword !== "uniqueItems")) {
@@ -71,6 +73,8 @@ export function negate(document: SchemaDocument, node: SchemaNode): SchemaNode[]
     ...oppositeOfTexts(document, node),
     ...oppositeOfItems(document, node, schema),
     ...oppositeOfMembers(document, node),
+    ...oppositeOfOtherMembers(document, node, schema),
+    ...oppositeOfDependencies(document, node),
     ...oppositeOfCombinations(document, node, schema),
   ];
 }
@@ -96,10 +100,15 @@ function oppositeOfValues(document: SchemaDocument, node: SchemaNode, schema: Js
   for (const keyword of ["const", "enum"] as const) {
     if (schema[keyword] === undefined) continue;
     const values: unknown[] = keyword === "const" ? [schema.const] : Array.isArray(schema.enum) ? schema.enum : [];
-    if (values.some((value) => typeof value === "object" && value !== null)) {
-      throw keywordError(node, keyword, "with lists or objects cannot be enforced inside not");
+    const isScalar = (value: unknown): value is Scalar => typeof value !== "object" || value === null;
+    if (values.every(isScalar)) {
+      found.push(document.derive(node, `not ${keyword}`, { excluded: values }));
+    } else {
+      const others = values.filter((value) => !isScalar(value)).map((value) => ({ not: exactly(value) }));
+      const scalars = values.filter(isScalar);
+      const allOf = scalars.length === 0 ? others : [{ not: { enum: scalars } }, ...others];
+      found.push(make(document, node, keyword, { allOf }));
     }
-    found.push(document.derive(node, `not ${keyword}`, { excluded: values as Scalar[] }));
   }
   return found;
 }
@@ -127,10 +136,10 @@ function oppositeOfLimits(document: SchemaDocument, node: SchemaNode): SchemaNod
   return found;
 }
 
-function isValue(written: unknown, value: Parameters<typeof compareDecimals>[0]): boolean {
-  if (typeof written !== "number" && typeof written !== "bigint") return false;
-  const { low } = boundsOf({ id: -1, schema: { minimum: written }, base: "", path: [] });
-  return compareDecimals(low[0]!.value, value) === 0;
+function isValue(written: unknown, value: Decimal): boolean {
+  return (
+    (typeof written === "number" || typeof written === "bigint") && compareDecimals(toDecimal(written), value) === 0
+  );
 }
 
 function oppositeOfTexts(document: SchemaDocument, node: SchemaNode): SchemaNode[] {
@@ -175,13 +184,72 @@ function oppositeOfMembers(document: SchemaDocument, node: SchemaNode): SchemaNo
   return [...missing, ...wrong];
 }
 
+/** A member of another name, of a name that matches a pattern, or of a name that is none, which is wrong. */
+function oppositeOfOtherMembers(document: SchemaDocument, node: SchemaNode, schema: JsonObject): SchemaNode[] {
+  const patterns = keysOf(node, "patternProperties");
+  const found: SchemaNode[] = [];
+  const having = (
+    keyword: string,
+    what: string,
+    condition: Partial<MemberCondition> & Pick<MemberCondition, "value">,
+  ) => {
+    const member = { origin: node, keyword, excludedNames: [], excludedPatterns: [], ...condition };
+    found.push(document.derive(node, `not ${what}`, { schema: { type: "object" }, member }));
+  };
+  const opposite = (what: string, of: unknown) =>
+    document.derive(node, `opposite of ${what}`, { schema: of === false ? true : { not: of } });
+  for (const pattern of patterns) {
+    const { schema: value } = document.child(node, "patternProperties", pattern);
+    having("patternProperties", `pattern ${pattern}`, { pattern, value: opposite(`pattern ${pattern}`, value) });
+  }
+  if (schema.additionalProperties !== undefined) {
+    const excludedNames = keysOf(node, "properties");
+    const value = opposite("additional", schema.additionalProperties);
+    having("additionalProperties", "additional", { excludedNames, excludedPatterns: patterns, value });
+  }
+  if (schema.propertyNames !== undefined) {
+    const any = document.derive(node, "any value", { schema: true });
+    having("propertyNames", "names", { name: opposite("names", schema.propertyNames), value: any });
+  }
+  return found;
+}
+
+/** A name that is there without what it asks for. */
+function oppositeOfDependencies(document: SchemaDocument, node: SchemaNode): SchemaNode[] {
+  return (["dependentRequired", "dependentSchemas", "dependencies"] as const).flatMap((keyword) =>
+    keysOf(node, keyword).map((name) => {
+      const asked = ((node.schema as JsonObject)[keyword] as JsonObject)[name];
+      const consequence = Array.isArray(asked) ? { required: namesOf(node, keyword, name) } : asked;
+      return make(document, node, `${keyword} ${name}`, { type: "object", required: [name], not: consequence });
+    }),
+  );
+}
+
 function oppositeOfCombinations(document: SchemaDocument, node: SchemaNode, schema: JsonObject): SchemaNode[] {
   const found = listOf(node, "allOf").flatMap((i) => negate(document, document.child(node, "allOf", i)));
   if (schema.anyOf !== undefined) {
     const allOf = listOf(node, "anyOf").map((i) => ({ not: document.child(node, "anyOf", i).schema }));
     found.push(make(document, node, "anyOf", { allOf }));
   }
+  if (schema.oneOf !== undefined) found.push(...oppositeOfOneOf(document, node));
+  if (schema.if !== undefined) {
+    const { if: condition, then: held, else: otherwise } = schema;
+    if (held !== undefined) found.push(make(document, node, "then", { allOf: [condition, { not: held }] }));
+    if (otherwise !== undefined) {
+      found.push(make(document, node, "else", { allOf: [{ not: condition }, { not: otherwise }] }));
+    }
+  }
   if (schema.not !== undefined) found.push(document.child(node, "not"));
   if (schema.$ref !== undefined) found.push(...negate(document, document.resolve(node, "$ref")));
   return found.filter((one) => one.schema !== false || !isObject(one.schema));
+}
+
+/** None of them holds, or two. */
+function oppositeOfOneOf(document: SchemaDocument, node: SchemaNode): SchemaNode[] {
+  const schemas = listOf(node, "oneOf").map((i) => document.child(node, "oneOf", i).schema);
+  if (schemas.length > MAX_ONE_OF) throw keywordError(node, "oneOf", NOT_HERE);
+  const pairs = schemas.flatMap((one, i) =>
+    schemas.slice(0, i).map((other, j) => make(document, node, `oneOf ${j} ${i}`, { allOf: [other, one] })),
+  );
+  return [make(document, node, "oneOf", { allOf: schemas.map((one) => ({ not: one })) }), ...pairs];
 }

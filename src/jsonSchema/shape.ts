@@ -218,22 +218,26 @@ export function objectShape(document: SchemaDocument, branch: Branch, closed: bo
       node,
       properties: new Set(keysOf(node, "properties")),
       patterns: keysOf(node, "patternProperties"),
+      named: node.named,
       others: schema.additionalProperties === undefined ? [] : [document.child(node, "additionalProperties")],
       anyOrder: order === "any",
     };
   });
   const names = new Set(parts.flatMap((part) => [...part.properties]));
-  const required = new Set(nodes.flatMap((node) => namesOf(node, "required")));
+  const required = new Set(
+    nodes.flatMap((node) => [...namesOf(node, "required"), ...(node.named ? [node.named.name] : [])]),
+  );
   const patterns = [...new Set(parts.flatMap((part) => part.patterns))];
   const isClosed = closed && names.size + patterns.length > 0 && parts.every((part) => part.others.length === 0);
   const conjunctionOf = (name: string | null, matched: ReadonlySet<string>): SchemaNode[] => {
     const all: SchemaNode[] = [];
-    for (const { node, properties, patterns: own, others } of parts) {
+    for (const { node, properties, patterns: own, others, named } of parts) {
       spend(2 + own.length);
       const before = all.length;
       if (name !== null && properties.has(name)) all.push(document.child(node, "properties", name));
       for (const one of own) if (matched.has(one)) all.push(document.child(node, "patternProperties", one));
       if (all.length === before) all.push(...others);
+      if (name !== null && named?.name === name) all.push(named.value);
     }
     return all;
   };
@@ -259,6 +263,6 @@ export function objectShape(document: SchemaDocument, branch: Branch, closed: bo
 }
 
 /** The names that a pattern of `patternProperties` is found in. */
-function patternSearch(node: SchemaNode, pattern: string): Expr {
+export function patternSearch(node: SchemaNode, pattern: string): Expr {
   return within([...node.path, "patternProperties", pattern], () => regexSearchToExpr(pattern));
 }

@@ -77,6 +77,11 @@ testSchemas([
     ['"08:30:06"', '"22:59:60Z"', '"24:00:00Z"'],
   ],
   [{ type: "string", format: "duration" }, ['"P4DT12H30M5S"', '"P4W"', '"PT1M"'], ['"P"', '"PT"', '"P1D2H"', '"P2S"']],
+  [{ type: "string", format: "url" }, ['"https://a.b/c"'], ['"a b"', '"c"']],
+  [{ format: "utc-millisec" }, ["1", "1.5", '"a"', "null"], []],
+  // The author's own.
+  [{ type: "string", format: "topic" }, ['""', '"any"'], ["1"]],
+  [{ anyOf: [{ type: "null" }, { type: "string", not: { format: "topic" } }] }, ["null"], ['""', '"any"']],
   [{ type: "string", format: "json-pointer" }, ['""', '"/a~1b/0"'], ['"a"', '"/~2"']],
   [{ type: "integer", format: "int8" }, ["-128", "127"], ["128", "-129", "1.5"]],
   [{ type: "string", format: "byte" }, ['""', '"YQ=="', '"YWJj"'], ['"YQ="', '"a"']],

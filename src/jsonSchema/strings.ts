@@ -5,7 +5,7 @@ import { ANY_CHARACTER, ANY_TEXT, alt, and, type Expr, not, repeat, text } from 
 import { regexSearchToExpr } from "../grammar/regex.js";
 import { isMatch } from "../grammar/regularMatch.js";
 import type { Branches } from "./branches.js";
-import { isObject, type SchemaDocument, type SchemaNode } from "./document.js";
+import { isObject, type SchemaNode } from "./document.js";
 import { formatExpr } from "./formats.js";
 import { stringOf } from "./keywords.js";
 import { type Branch, type Conjunction, countShape, typeShape } from "./shape.js";
@@ -14,10 +14,10 @@ import { type Branch, type Conjunction, countShape, typeShape } from "./shape.js
 export type StringContent = { free: true; min: number; max: number } | { free: false; content: Expr };
 
 /** What a string of a branch may hold. The branch allows strings. */
-export function stringContent(document: SchemaDocument, branch: Branch): StringContent {
+export function stringContent(branch: Branch): StringContent {
   const { literals } = typeShape(branch);
   const { min, max } = countShape(branch, "minLength", "maxLength");
-  const conditions = branch.flatMap((node) => textConditions(document, node));
+  const conditions = branch.flatMap((node) => textConditions(node));
   if (literals === null && conditions.length === 0) return { free: true, min, max };
   const lengths = min > 0 || max !== -1 ? [repeat(ANY_CHARACTER, min, max)] : [];
   const all = [...conditions, ...lengths];
@@ -28,19 +28,19 @@ export function stringContent(document: SchemaDocument, branch: Branch): StringC
 }
 
 /** The names that satisfy all schemas; null: every name. */
-export function nameContent(document: SchemaDocument, branches: Branches, names: Conjunction): Expr | null {
+export function nameContent(branches: Branches, names: Conjunction): Expr | null {
   if (names.length === 0) return null;
   const contents = branches.of(names).map((branch) => {
     if (!typeShape(branch).types.has("string")) return null;
-    const content = stringContent(document, branch);
+    const content = stringContent(branch);
     return content.free ? repeat(ANY_CHARACTER, content.min, content.max) : content.content;
   });
   return alt(...contents.filter((content) => content !== null));
 }
 
-function textConditions(document: SchemaDocument, node: SchemaNode): Expr[] {
+function textConditions(node: SchemaNode): Expr[] {
   const found: Expr[] = [];
-  const format = (name: string) => formatExpr(name, document.hostnamesArePlain);
+  const format = (name: string) => formatExpr(name, node.dialect.hostnamesArePlain);
   const excluded = (node.excluded ?? []).filter((value) => typeof value === "string");
   if (excluded.length > 0) found.push(not(alt(...excluded.map(text))));
   if (node.excludedText !== undefined) {
