@@ -24,6 +24,7 @@ class CircularError extends GrammarError {
 
 export class Branches implements BranchReader {
   private readonly known = new Map<number, Branch[]>();
+  private readonly together = new WeakMap<readonly SchemaNode[], Branch[]>();
   private readonly open = new Set<number>();
 
   constructor(
@@ -34,7 +35,12 @@ export class Branches implements BranchReader {
 
   /** A value satisfies all of `nodes` exactly when it satisfies one of the branches. */
   of(nodes: readonly SchemaNode[]): Branch[] {
-    return nodes.reduce<Branch[]>((found, node) => cross(found, this.ofNode(node), node), [[]]);
+    let found = this.together.get(nodes);
+    if (found === undefined) {
+      found = nodes.reduce<Branch[]>((before, node) => cross(before, this.ofNode(node), node), [[]]);
+      this.together.set(nodes, found);
+    }
+    return found;
   }
 
   /** As `of`; null where that is part of the question, as one of the schemas is being taken apart. */

@@ -45,7 +45,20 @@ export interface TypeShape {
 
 export const ALL_TYPES: readonly JsonType[] = ["null", "boolean", "number", "string", "array", "object"];
 
+/** Branches are asked about again and again while alternatives are compared. */
+const typeShapes = new WeakMap<Branch, TypeShape>();
+const objectShapes = new WeakMap<Branch, ObjectShape>();
+
 export function typeShape(branch: Branch): TypeShape {
+  let shape = typeShapes.get(branch);
+  if (shape === undefined) {
+    shape = newTypeShape(branch);
+    typeShapes.set(branch, shape);
+  }
+  return shape;
+}
+
+function newTypeShape(branch: Branch): TypeShape {
   let types = ALL_TYPES;
   let integer = false;
   let literals: Scalar[] | null = null;
@@ -206,7 +219,17 @@ export interface ObjectShape {
   anyOrder: boolean;
 }
 
+/** `closed` is the same for all branches of a document. */
 export function objectShape(document: SchemaDocument, branch: Branch, closed: boolean): ObjectShape {
+  let shape = objectShapes.get(branch);
+  if (shape === undefined) {
+    shape = newObjectShape(document, branch, closed);
+    objectShapes.set(branch, shape);
+  }
+  return shape;
+}
+
+function newObjectShape(document: SchemaDocument, branch: Branch, closed: boolean): ObjectShape {
   const nodes = branch.filter((node) => isObject(node.schema));
   const parts = nodes.map((node) => {
     const schema = node.schema as JsonObject;
