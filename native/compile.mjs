@@ -221,7 +221,7 @@ async function linkerFlags(platform, target, folder) {
   // The C++ library of the machine that compiles need not be the one of the machine that runs.
   const libraries = target ? [] : ["-static-libgcc"];
   // It stays where the worker thread that loaded it ends: other threads that ran in it still have destructors to call there.
-  return ["-pthread", ...libraries, "-Wl,--gc-sections", "-Wl,-z,relro,-z,now,-z,nodelete"];
+  return ["-pthread", "-ldl", ...libraries, "-Wl,--gc-sections", "-Wl,-z,relro,-z,now,-z,nodelete"];
 }
 
 /**

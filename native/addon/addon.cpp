@@ -38,16 +38,52 @@ napi_value kernel_sets(const Arguments& arguments) {
   return list;
 }
 
-napi_value free_memory(const Arguments& arguments) { return arguments.js.number(double(executor::available_memory())); }
+// availableMemory(device?) -> bytes
+napi_value free_memory(const Arguments& arguments) {
+  const Path path("device");
+  return arguments.js.number(double(backends::available_memory(device_name(arguments.at(0, path)))));
+}
 
-// memory(config, dtype) -> {weights, page, activationPerToken}, bytes
+// gpus() -> promise of [{id, name, driver, kind, memory, available, problem, fused, flushesDenormals, exact}]
+napi_value gpus(const Arguments& arguments) {
+  auto found = std::make_shared<std::vector<backends::GpuDescription>>();
+  return Environment::of(arguments.js.env)
+      ->start(
+          {}, [found] { *found = backends::list_gpus(); },
+          [found](Js js) {
+            static constexpr const char* kinds[] = {"integrated", "discrete", "virtual", "software", "other"};
+            napi_value list = js.array(found->size());
+            for (size_t i = 0; i < found->size(); ++i) {
+              const auto& gpu = (*found)[i];
+              napi_value entry = js.object();
+              js.set(entry, "id", js.text(gpu.id));
+              js.set(entry, "name", js.text(gpu.name));
+              js.set(entry, "driver", js.text(gpu.driver));
+              js.set(entry, "kind", js.text(kinds[int(gpu.kind)]));
+              js.set(entry, "memory", js.number(double(gpu.memory)));
+              js.set(entry, "available", js.number(double(gpu.available)));
+              js.set(entry, "problem", js.text(gpu.problem));
+              js.set(entry, "fused", js.boolean(gpu.fused));
+              js.set(entry, "flushesDenormals", js.boolean(gpu.flushes_denormals));
+              js.set(entry, "exact", js.boolean(gpu.exact));
+              js.set(list, uint32_t(i), entry);
+            }
+            return list;
+          });
+}
+
+// memory(config, dtype, device?) -> {weights, page, activationPerToken}, bytes
 napi_value memory(const Arguments& arguments) {
   const Js js = arguments.js;
-  const Path config_path("config"), dtype_path("dtype");
+  const Path config_path("config"), dtype_path("dtype"), device_path("device");
   const auto spec = model_spec(arguments.at(0, config_path), tensor_format(arguments.at(1, dtype_path)));
-  const auto device = backends::open_device(*Environment::of(js.env)->executor());
-  require(*device, spec, config_path);
-  const auto bytes = device->memory(spec);
+  const auto device = device_name(arguments.at(2, device_path));
+  backends::ModelMemory bytes;
+  try {
+    bytes = backends::memory_on(device, *Environment::of(js.env)->executor(), spec);
+  } catch (const model::UnsupportedModel& error) {
+    invalid(Path(config_path, error.field.c_str()), error.problem);
+  }
   napi_value result = js.object();
   js.set(result, "weights", js.number(double(bytes.weights)));
   js.set(result, "page", js.number(double(bytes.page)));
@@ -93,6 +129,7 @@ napi_value start(napi_env env, napi_value exports) {
                                                                {"setThreads", function<set_threads>},
                                                                {"kernelSets", function<kernel_sets>},
                                                                {"availableMemory", function<free_memory>},
+                                                               {"gpus", function<gpus>},
                                                                {"memory", function<memory>},
                                                                {"weightTensors", function<weight_tensors>},
                                                                {"adapterTensors", function<adapter_tensors>},

@@ -27,6 +27,12 @@ class CallTask final : public executor::Task {
         call_->failure = Failure{"aborted", error.what(), ""};
       } catch (const weights::FileError& error) {
         call_->failure = Failure{"unusable_model_file", error.what(), error.file};
+      } catch (const backends::UnusableDevice& error) {
+        call_->failure = Failure{"unusable_device", error.what(), "device"};
+      } catch (const backends::NoDeviceMemory& error) {
+        call_->failure = Failure{"insufficient_memory", error.what(), "device"};
+      } catch (const backends::DeviceLost& error) {
+        call_->failure = Failure{"device_lost", error.what(), "device"};
       } catch (const std::bad_alloc&) {
         call_->out_of_memory = true;
       } catch (const std::exception& error) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "../backends/backend.h"
 #include "../executor/background.h"
 #include "../model/invalid_input.h"
 #include "js.h"
@@ -130,6 +131,8 @@ template <class F> napi_value guarded(napi_env env, F&& body) {
     return raise(failure);
   } catch (const model::Conflict& conflict) {
     return raise({"conflict", conflict.what(), ""});
+  } catch (const backends::UnusableDevice& error) {
+    return raise({"unusable_device", error.what(), "device"});
   } catch (const std::bad_alloc&) {
     return raise({"insufficient_memory", "not enough memory for this call", ""});
   } catch (const std::exception& error) {

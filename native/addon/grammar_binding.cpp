@@ -113,26 +113,16 @@ napi_value CompiledGrammar::matcher(const Arguments& arguments) {
 
 // ---- matcher
 
-namespace {
-
-napi_value boolean(Js js, bool value) {
-  napi_value result;
-  js.check(napi_get_boolean(js.env, value, &result));
-  return result;
-}
-
-}  // namespace
-
 napi_value GrammarMatcher::accept(const Arguments& arguments) {
   const Path path("token");
   const auto token = int32_t(arguments.at(0, path).integer(0, matcher_.grammar().vocabulary().size() - 1));
-  return boolean(arguments.js, guarded_matcher([&] { return matcher_.accept(token); }));
+  return arguments.js.boolean(guarded_matcher([&] { return matcher_.accept(token); }));
 }
 
 napi_value GrammarMatcher::accept_bytes(const Arguments& arguments) {
   const Path path("bytes");
   const auto bytes = arguments.at(0, path).bytes();
-  return boolean(arguments.js, guarded_matcher([&] { return matcher_.accept_bytes(bytes); }));
+  return arguments.js.boolean(guarded_matcher([&] { return matcher_.accept_bytes(bytes); }));
 }
 
 napi_value GrammarMatcher::mask(const Arguments& arguments) {
@@ -145,8 +135,8 @@ napi_value GrammarMatcher::mask(const Arguments& arguments) {
   return into.value();
 }
 
-napi_value GrammarMatcher::complete(const Arguments& arguments) { return boolean(arguments.js, matcher_.complete()); }
-napi_value GrammarMatcher::finished(const Arguments& arguments) { return boolean(arguments.js, matcher_.finished()); }
+napi_value GrammarMatcher::complete(const Arguments& arguments) { return arguments.js.boolean(matcher_.complete()); }
+napi_value GrammarMatcher::finished(const Arguments& arguments) { return arguments.js.boolean(matcher_.finished()); }
 napi_value GrammarMatcher::steps(const Arguments& arguments) { return arguments.js.number(double(matcher_.steps())); }
 
 napi_value GrammarMatcher::forced(const Arguments& arguments) {

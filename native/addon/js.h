@@ -51,6 +51,11 @@ struct Js {
     check(napi_create_double(env, x, &v));
     return v;
   }
+  napi_value boolean(bool b) const {
+    napi_value v;
+    check(napi_get_boolean(env, b, &v));
+    return v;
+  }
   napi_value text(std::string_view s) const {
     napi_value v;
     check(napi_create_string_utf8(env, s.data(), s.size(), &v));

@@ -299,13 +299,20 @@ napi_value load_model(const Arguments& arguments) {
   options.object();
   auto environment = Environment::of(arguments.js.env);
   auto state = std::make_shared<ModelState>();
-  state->device = backends::open_device(*environment->executor());
+  const auto device = options.field("device", [](Argument a) { return device_name(a); });
+  // Opening a GPU takes a while, and is done where the weights are read.
+  const auto open = [state, device, pool = environment->executor().get()](const model::ModelSpec& spec) {
+    state->device = backends::open_device(*pool, device);
+    require(*state->device, spec, Path(Path("options"), "config"));
+  };
   const auto format = options.field("dtype", [](Argument a) { return tensor_format(a); });
   const auto spec = options.field("config", [&](Argument a) { return model_spec(a, format); });
-  require(*state->device, spec, Path(path, "config"));
+  const bool is_cpu = device == "cpu";
+  if (is_cpu) open(spec);
   const int pages = int(options.field("kvPages", [](Argument a) { return a.integer(1, 1 << 24); }));
   const auto arithmetic = options.field("kernelSet", [&](Argument a) {
     if (a.missing()) return std::string();
+    if (!is_cpu) invalid(a.path(), "is of the cpu only");
     const auto known = state->device->arithmetics();
     const auto found = std::find(known.begin(), known.end(), a.text(32));
     if (found == known.end()) invalid(a.path(), "cannot run on this machine");
@@ -319,9 +326,10 @@ napi_value load_model(const Arguments& arguments) {
   if (!control) control = std::make_shared<CallControl>();
   return environment->start(
       {.control = control},
-      [state, spec, pages, arithmetic, source, control, gate_text = std::move(gate_text),
+      [state, spec, pages, arithmetic, source, control, is_cpu, open, gate_text = std::move(gate_text),
        executor = environment->executor().get()] {
         source->open();
+        if (!is_cpu) open(spec);
         state->backend = state->device->load(spec, pages, arithmetic,
                                              {[&](const std::string& name, int64_t row0, int64_t rows, float* dst) {
                                                 source->read(name, row0, rows, dst);

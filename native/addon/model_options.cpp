@@ -117,6 +117,8 @@ LayerSpec layer_spec(const Argument& layer, int max_positions) {
 
 }  // namespace
 
+std::string device_name(const Argument& argument) { return argument.missing() ? "cpu" : argument.text(32); }
+
 TensorFormat tensor_format(const Argument& argument) {
   return one_of<TensorFormat>(argument, {{"float32", TensorFormat::f32}, {"bfloat16", TensorFormat::bf16}});
 }

@@ -30,6 +30,24 @@ using AdapterRef = std::shared_ptr<const Adapter>;  // null: the base model
 // Row-major float32 values in PEFT order, which live until the call returns: A [rank][inputs], B [outputs][rank].
 using AdapterValues = std::function<const float*(int layer, int projection, bool b)>;
 
+// A device that is not there, or lacks what computing needs.
+struct UnusableDevice : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+// A device that has stopped: its driver was reset, or it was unplugged. What was loaded on it is gone.
+struct DeviceLost : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+// A device's own memory does not suffice. Bytes; `available` counts what the device says could be taken.
+struct NoDeviceMemory : std::runtime_error {
+  NoDeviceMemory(int64_t needed_, int64_t available_)
+      : std::runtime_error("needs " + std::to_string(needed_) + " bytes of the device's memory, of which " +
+                           std::to_string(available_) + " are free"),
+        needed(needed_),
+        available(available_) {}
+  int64_t needed, available;
+};
+
 // ---- inference
 
 enum class WantedLogits : uint8_t { none, last, all };
@@ -208,6 +226,8 @@ class Device {
   // returns false.
   virtual std::unique_ptr<Backend> load(const model::ModelSpec&, int pages, const std::string& arithmetic,
                                         const TensorReader&, const std::function<bool(double)>& progress) const = 0;
+  // Bytes of the device's own memory that could be taken now.
+  virtual int64_t available_memory() const = 0;
 };
 
 }  // namespace anneal::backends

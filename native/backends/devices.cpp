@@ -1,11 +1,80 @@
 #include "devices.h"
 
+#include <charconv>
+#include <cstring>
+
+#include "../executor/machine.h"
 #include "cpu/cpu_device.h"
 #include "cpu/given_logits.h"
+#include "vulkan/open_gpu.h"
+#include "vulkan/vulkan_device.h"
 
 namespace anneal::backends {
 
-std::unique_ptr<Device> open_device(executor::Pool& pool) { return std::make_unique<cpu::CpuDevice>(pool); }
+namespace {
+
+// Of "vulkan:N"; -1: another name.
+int gpu_index(const std::string& name) {
+  constexpr const char* prefix = "vulkan:";
+  if (!name.starts_with(prefix)) return -1;
+  const char *const digits = name.c_str() + std::strlen(prefix), *const end = name.c_str() + name.size();
+  int index = -1;
+  const auto [stop, error] = std::from_chars(digits, end, index);
+  return error == std::errc() && stop == end ? index : -1;
+}
+
+int known_gpu(const std::string& name) {
+  const int index = gpu_index(name);
+  if (index < 0) throw UnusableDevice("\"" + name + "\" is no device: there are \"cpu\" and \"vulkan:0\" and on");
+  return index;
+}
+
+}  // namespace
+
+std::unique_ptr<Device> open_device(executor::Pool& pool, const std::string& name) {
+  if (name == "cpu") return std::make_unique<cpu::CpuDevice>(pool);
+  return std::make_unique<vulkan::VulkanDevice>(
+      pool, known_gpu(name),
+      [&pool](const model::ModelSpec& spec, int pages) { return open_sampler(pool, spec, pages); });
+}
+
+ModelMemory memory_on(const std::string& name, executor::Pool& pool, const model::ModelSpec& spec) {
+  if (name == "cpu") return cpu::CpuDevice(pool).memory(spec);
+  known_gpu(name);
+  return vulkan::VulkanDevice::memory_of(spec);
+}
+
+int64_t available_memory(const std::string& name) {
+  if (name == "cpu") return executor::available_memory();
+  const size_t index = size_t(known_gpu(name));
+  const auto gpus = vulkan::Gpu::list();
+  if (index >= gpus.size())
+    throw UnusableDevice(name + " is not there: Vulkan has " + std::to_string(gpus.size()) + " devices");
+  return gpus[index].available;
+}
+
+std::vector<GpuDescription> list_gpus() {
+  using Kind = GpuDescription::Kind;
+  std::vector<GpuDescription> list;
+  for (const vulkan::GpuFacts& facts : vulkan::Gpu::list()) {
+    const int index = int(list.size());
+    const Kind kind = facts.type == vulkan::vk::kIntegrated ? Kind::integrated
+                      : facts.type == vulkan::vk::kDiscrete ? Kind::discrete
+                      : facts.type == vulkan::vk::kVirtual  ? Kind::virtual_gpu
+                      : facts.type == vulkan::vk::kCpu      ? Kind::software
+                                                            : Kind::other;
+    GpuDescription gpu{
+        "vulkan:" + std::to_string(index), facts.name, facts.driver, kind, facts.memory, facts.available, ""};
+    try {
+      const auto& arithmetic = vulkan::open_gpu(index)->arithmetic();
+      gpu.fused = arithmetic.fused, gpu.exact = arithmetic.exact, gpu.flushes_denormals = facts.flushes_denormals;
+    } catch (const std::exception& error) {
+      gpu.problem = error.what();
+    }
+    list.push_back(std::move(gpu));
+  }
+  return list;
+}
 
 std::unique_ptr<Backend> open_sampler(executor::Pool& pool, const model::ModelSpec& spec, int pages) {
   return std::make_unique<cpu::GivenLogits>(spec, pool, pages);

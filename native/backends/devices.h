@@ -1,15 +1,35 @@
 // The devices there are. A further one is a folder beside cpu/ and a line here.
 #pragma once
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "../executor/pool.h"
 #include "backend.h"
 
 namespace anneal::backends {
 
-// The device that a model runs on here. Work on the processor is done by `pool`, which must outlive the device and its
-// models.
-std::unique_ptr<Device> open_device(executor::Pool& pool);
+// A device that models run on: "cpu", or "vulkan:0", the GPUs in the order of Vulkan's loader. Work on the processor is
+// done by `pool`, which must outlive the device and its models. Throws UnusableDevice for one that is not there, or
+// lacks what is needed.
+std::unique_ptr<Device> open_device(executor::Pool& pool, const std::string& name = "cpu");
+
+// What a model takes of a device, and the bytes that could be taken of it now, without opening it. Throw as
+// open_device() for one that is not there; memory_on() as Device::memory().
+ModelMemory memory_on(const std::string& device, executor::Pool& pool, const model::ModelSpec&);
+int64_t available_memory(const std::string& device);
+
+struct GpuDescription {
+  std::string id, name, driver;
+  enum class Kind : uint8_t { integrated, discrete, virtual_gpu, software, other } kind;
+  int64_t memory, available;  // bytes of its own
+  std::string problem;        // why models cannot run on it; empty: they can
+  // Of one that can: whether its multiply-adds are fused (else they are done in double precision), whether denormals
+  // become zero, and whether its results have the processor's bits.
+  bool fused = false, flushes_denormals = false, exact = false;
+};
+// Those there are, each opened and tried. Nothing is said where there is no Vulkan.
+std::vector<GpuDescription> list_gpus();
 
 // A backend without weights, for a model whose logits are computed elsewhere and come with every run: it samples. Of
 // the spec it uses what steps are checked by: vocab and max_positions.

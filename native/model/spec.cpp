@@ -1,6 +1,10 @@
 #include "spec.h"
 
+#include <cmath>
+
 namespace anneal::model {
+
+float AttentionSpec::score_scale() const { return scale == 0 ? 1.0f / std::sqrt(float(head_dim)) : float(scale); }
 
 std::optional<TensorFormat> quantized_format(std::string_view name) {
   static constexpr std::pair<const char*, TensorFormat> formats[] = {

@@ -35,13 +35,14 @@ struct RopeSpec {
 struct AttentionSpec {
   int heads = 0, kv_heads = 0, head_dim = 0;
   RopeSpec rope;
-  double scale = 0;      // of q.k; 0: 1 / sqrt(head_dim)
+  double scale = 0;      // of q.k, see score_scale(); 0: 1 / sqrt(head_dim)
   int window = 0;        // positions that a token sees, itself included; 0: all before it
   double soft_cap = 0;   // scores become cap * tanh(score / cap); 0: as they are
   bool qk_norm = false;  // an RMS norm of every head of q and k, before rope
   bool q_bias = false, k_bias = false, v_bias = false, o_bias = false;
   bool fused_qkv = false;  // stored, and adapted, as one projection
 
+  float score_scale() const;
   // Elements of a head that turn with its position.
   int rotary() const { return int(head_dim * rope.rotary_share); }
   int group() const { return heads / kv_heads; }  // query heads of a key-value head

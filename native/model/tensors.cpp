@@ -1,5 +1,6 @@
 #include "tensors.h"
 
+#include <cmath>
 #include <cstring>
 
 namespace anneal::model {
@@ -134,5 +135,7 @@ AdapterPlace AdapterPlaces::of(int layer, int projection, bool b) const {
   const Place& place = places_[size_t(layer)][size_t(projection)];
   return b ? AdapterPlace{place.tensor + 1, place.element} : AdapterPlace{place.tensor, 0};
 }
+
+float LoraSpec::scale() const { return rslora ? alpha / std::sqrt(float(rank)) : alpha / float(rank); }
 
 }  // namespace anneal::model

@@ -59,9 +59,10 @@ std::vector<TensorShape> weight_tensors(const ModelSpec&);
 
 struct LoraSpec {
   int rank;
-  float alpha;  // scale = alpha / rank (rslora: alpha / sqrt(rank))
+  float alpha;  // scale() = alpha / rank (rslora: alpha / sqrt(rank))
   bool rslora = false;
   bool targets[kModules] = {};
+  float scale() const;
   bool adapts(const LayerSpec& layer, int projection) const { return targets[module_of(layer, projection)]; }
 };
 

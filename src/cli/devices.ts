@@ -4,6 +4,14 @@ import { json, printListing } from "./listing.js";
 
 export const gigabytes = (bytes: number): string => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
 
+function abilities({ instruction_sets, kind, gpu }: Device): string {
+  if (!gpu) return instruction_sets.join(" ");
+  if (gpu.problem !== null) return `not usable: ${gpu.problem}`;
+  const words = [kind, gpu.exact ? "the processor's bits" : "bits of its own"];
+  if (!gpu.fused_multiply_add) words.push("multiply-adds in double precision");
+  return words.join(", ");
+}
+
 export const devices = defineCommand({
   name: "devices",
   summary: "show what models can be computed on",
@@ -12,8 +20,8 @@ export const devices = defineCommand({
     const columns = [
       { title: "ID", cell: ({ id }: Device) => id },
       { title: "NAME", cell: ({ name }: Device) => name },
-      { title: "INSTRUCTION SETS", cell: (device: Device) => device.instruction_sets.join(" ") },
-      { title: "THREADS", cell: ({ threads }: Device) => threads },
+      { title: "COMPUTES WITH", cell: abilities },
+      { title: "THREADS", cell: ({ threads }: Device) => threads || "" },
       { title: "MEMORY", cell: ({ memory }: Device) => gigabytes(memory.total) },
       { title: "AVAILABLE", cell: ({ memory }: Device) => gigabytes(memory.available) },
     ];

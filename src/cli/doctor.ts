@@ -1,5 +1,6 @@
 import { accessSync, constants, existsSync, statfsSync, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
+import type { Device } from "../types/devices.js";
 import { defineCommand } from "./command.js";
 import { gigabytes } from "./devices.js";
 import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
@@ -39,15 +40,16 @@ chat template rewrites earlier turns, with the two texts side by side. Exits wit
     };
     const report = async (check: string, look: () => string | Promise<string>) => tell(await examine(check, look));
     await report("node", () => `${process.version} for ${process.platform}-${process.arch}`);
+    let memory: Device["memory"];
     await report("core", async () => {
       const { listDevices } = await import("../index.js");
       const [cpu] = await listDevices();
       const { name, threads, instruction_sets } = cpu!;
+      memory = cpu!.memory;
       return `${name}, ${instruction_sets.at(-1)}, ${threads} ${threads === 1 ? "thread" : "threads"}`;
     });
-    await report("memory", async () => {
-      const { listDevices } = await import("../index.js");
-      const { available, total } = (await listDevices())[0]!.memory;
+    await report("memory", () => {
+      const { available, total } = memory;
       return `${gigabytes(available)} of ${gigabytes(total)} available`;
     });
     await report("home", () => examineHome(home));

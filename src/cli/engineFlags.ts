@@ -44,9 +44,20 @@ const models: Flag<ModelOptions[]> = {
     }),
 };
 
+const device: Flag<EngineOptions["device"]> = {
+  value: "DEVICE",
+  help: "auto, cpu, gpu or one that `anneal devices` lists, such as vulkan:0",
+  read: (texts, name) => {
+    const given = texts.at(-1)!;
+    if (/^(auto|cpu|gpu|vulkan:\d{1,3})$/.test(given)) return given as EngineOptions["device"];
+    throw new UsageError(`${name} is auto, cpu, gpu or a device such as vulkan:0, not "${given}"`);
+  },
+};
+
 export const engineFlags = {
   ...homeFlags,
   model: models,
+  device,
   dtype: choice("TYPE", ["auto", "float32", "bfloat16"]),
   "onnx-variant": text("NAME", "of models in ONNX: fp32, fp16, q4, int8 and so on (default: what the folder names)"),
   "execution-provider": text("NAME", "that computes models in ONNX (default cpu)"),
@@ -87,6 +98,7 @@ export function readEngineOptions(values: Values<typeof engineFlags>): EngineOpt
   const onnx = given({ variant: values["onnx-variant"], executionProvider: values["execution-provider"] });
   return given<EngineOptions>({
     models: values.model,
+    device: values.device,
     dtype: values.dtype,
     onnx: Object.keys(onnx).length > 0 ? onnx : undefined,
     quantize: values.quantize,

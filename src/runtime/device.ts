@@ -127,7 +127,7 @@ export interface LoadOptions {
   dtype: ElementType;
   /** KV pages of 64 positions that all sequences share. */
   kvPages: number;
-  /** One of `Runtime.kernelSets`; the best by default. Bits do not depend on it. */
+  /** Of the cpu: one of `Runtime.kernelSets`; the best by default. Bits do not depend on it. */
   kernelSet?: string;
   /**
    * Of a model with quantised weights: those whose products of this text err by more than 5 % when its activations are rounded
@@ -139,7 +139,29 @@ export interface LoadOptions {
   onProgress?(fraction: number): void;
 }
 
+/** A GPU that models can be computed on, as Vulkan lists it. */
+export interface GpuDevice {
+  /** "vulkan:0" */
+  id: string;
+  name: string;
+  driver: string;
+  kind: "integrated" | "discrete" | "virtual" | "software" | "other";
+  /** Bytes of its own, and of them those that this process could take now. */
+  memory: number;
+  available: number;
+  /** Why models cannot run on it; empty: they can. */
+  problem: string;
+  /** Whether its multiply-adds round once; where they do not, that is done in double precision. */
+  fused: boolean;
+  /** Whether numbers below 2^-126 become zero, as on the processor. */
+  flushesDenormals: boolean;
+  /** Whether its arithmetic gives the processor's bits, as tried on a few thousand numbers. */
+  exact: boolean;
+}
+
 export interface Runtime {
+  /** What it loads models onto: "cpu", "vulkan:0". */
+  readonly device: string;
   readonly threads: number;
   /** Of the process-wide executor; takes effect between tasks. */
   setThreads(threads: number): void;
@@ -153,7 +175,7 @@ export interface Runtime {
     config: ModelSpec,
     dtype: ElementType,
   ): { weights: number; page: number; activationPerToken: number; weightTraining: number };
-  /** Bytes this process could still take, by the operating system and the control group it runs in. */
+  /** Bytes this process could still take: by the operating system and the control group it runs in, or of the GPU's own memory. */
   availableMemory(): number;
   /** Reads the weights. `InsufficientMemoryError` before anything is taken; `ModelFileError` for a short or unreadable file. */
   load(options: LoadOptions): Promise<DeviceModel>;
@@ -279,6 +301,8 @@ export type NamedTensors = Map<string, { shape: number[]; data: Float32Array }>;
 export interface DeviceModel {
   readonly config: ModelSpec;
   readonly dtype: ElementType;
+  /** What it is loaded on: "cpu", "vulkan:0". */
+  readonly device: string;
   readonly kernelSet: string;
   /** Quantised weights that `gateText` made so, by name. */
   readonly weightOnly: readonly string[];

@@ -14,6 +14,7 @@ import { loadCore } from "./coreFile.js";
 import type {
   AdapterSpec,
   ElementType,
+  GpuDevice,
   LoadOptions,
   ModelSpec,
   NamedTensors,
@@ -85,12 +86,20 @@ export interface NativeAddon {
   threads(): number;
   setThreads(threads: number): void;
   kernelSets(): string[];
-  availableMemory(): number;
-  memory(config: ModelSpec, dtype: ElementType): { weights: number; page: number; activationPerToken: number };
+  availableMemory(device: string): number;
+  gpus(): Promise<GpuDevice[]>;
+  memory(
+    config: ModelSpec,
+    dtype: ElementType,
+    device: string,
+  ): { weights: number; page: number; activationPerToken: number };
   weightTensors(config: ModelSpec): { name: string; shape: number[] }[];
   adapterTensors(config: ModelSpec, spec: AdapterSpec): { name: string; shape: number[] }[];
   cancellation(): NativeCancellation;
-  load(options: Omit<LoadOptions, "signal" | "onProgress">, cancellation?: NativeCancellation): Promise<NativeModel>;
+  load(
+    options: Omit<LoadOptions, "signal" | "onProgress"> & { device: string },
+    cancellation?: NativeCancellation,
+  ): Promise<NativeModel>;
   /** A model without weights: its steps bring `logits` with them, of every token with promptLogprobs, else of the last. */
   givenLogits(options: { vocab: number; maxPositions: number; pages: number }): NativeModel;
   grammarVocabulary(
@@ -133,6 +142,14 @@ function typedError(code: string, message: string, at: string): AnnealError {
       return new ClosedError(message);
     case "conflict":
       return new ConflictError(message, { code, param });
+    case "unusable_device":
+      return new UnavailableError(message, {
+        code,
+        param,
+        hint: "anneal devices lists what models can be computed on",
+      });
+    case "device_lost":
+      return new UnavailableError(message, { code, param, hint: "open the engine again, or with the device cpu" });
     case "insufficient_memory":
       return new UnavailableError(message, { code, param, hint: "use a smaller model, fewer pages or shorter rows" });
     case "no_threads":

@@ -37,7 +37,10 @@ export class NativeDeviceModel implements DeviceModel {
   readonly bytes: number;
   readonly weightOnly: readonly string[];
 
-  constructor(native: NativeModel, config: ModelSpec, dtype: ElementType) {
+  readonly device: string;
+
+  constructor(native: NativeModel, config: ModelSpec, dtype: ElementType, device: string) {
+    this.device = device;
     this.#native = native;
     this.config = config;
     this.dtype = dtype;
@@ -79,7 +82,7 @@ export class NativeDeviceModel implements DeviceModel {
 
   async trainWeights(): Promise<Trainer> {
     const needed = weightTrainingBytes(this.config, this.dtype);
-    const available = nativeAddon().availableMemory();
+    const available = nativeAddon().availableMemory(this.device);
     if (needed > available) throw new InsufficientMemoryError("training all weights", needed, available, "model");
     return new NativeDeviceTrainer(await this.#native.trainWeights());
   }

@@ -2,7 +2,7 @@
 
 import { InsufficientMemoryError } from "../errors.js";
 import { cancellable } from "./cancellation.js";
-import type { AdapterSpec, DeviceModel, ElementType, LoadOptions, ModelSpec, Runtime } from "./device.js";
+import type { AdapterSpec, DeviceModel, ElementType, GpuDevice, LoadOptions, ModelSpec, Runtime } from "./device.js";
 import type { CompiledGrammar, GrammarBudgets, GrammarRequest, GrammarVocabulary, VocabularyParts } from "./grammar.js";
 import { nativeAddon } from "./nativeAddon.js";
 import { NativeDeviceModel, weightTrainingBytes } from "./nativeDeviceModel.js";
@@ -11,6 +11,8 @@ import type { PolicyLossMetrics, PolicyLossRow, PolicyLossSettings } from "./pol
 const PROGRESS_INTERVAL_MS = 50;
 
 class NativeRuntime implements Runtime {
+  constructor(readonly device: string) {}
+
   get threads(): number {
     return nativeAddon().threads();
   }
@@ -24,29 +26,30 @@ class NativeRuntime implements Runtime {
   }
 
   memory(config: ModelSpec, dtype: ElementType) {
-    return { ...nativeAddon().memory(config, dtype), weightTraining: weightTrainingBytes(config, dtype) };
+    return { ...nativeAddon().memory(config, dtype, this.device), weightTraining: weightTrainingBytes(config, dtype) };
   }
 
   availableMemory(): number {
-    return nativeAddon().availableMemory();
+    return nativeAddon().availableMemory(this.device);
   }
 
   async load(options: LoadOptions): Promise<DeviceModel> {
     const { config, tensors, dtype, kvPages, kernelSet, gateText, signal, onProgress } = options;
     const native = nativeAddon();
+    const { device } = this;
     requireMemory(this, options);
     return cancellable(signal ?? new AbortController().signal, async (cancellation) => {
       const timer = onProgress && setInterval(() => onProgress(cancellation!.progress()), PROGRESS_INTERVAL_MS);
       timer?.unref();
       try {
-        const model = await native.load({ config, tensors, dtype, kvPages, kernelSet, gateText }, cancellation);
+        const model = await native.load({ config, tensors, dtype, device, kvPages, kernelSet, gateText }, cancellation);
         if (signal?.aborted) {
           // aborted after the last weight was read
           model.close();
           throw signal.reason;
         }
         onProgress?.(1);
-        return new NativeDeviceModel(model, config, dtype);
+        return new NativeDeviceModel(model, config, dtype, device);
       } finally {
         clearInterval(timer);
       }
@@ -65,13 +68,18 @@ function requireMemory(runtime: Runtime, { config, dtype, kvPages }: LoadOptions
 }
 
 /**
- * The compute of this process. Threads are shared by all engines and worker threads of the process, and default to the
- * physical cores it may use; `threads` sets them for everyone.
+ * The compute of this process, on the processor or a GPU ("vulkan:0"). Threads are shared by all engines and worker threads
+ * of the process, and default to the physical cores it may use; `threads` sets them for everyone.
  */
-export function openRuntime(options: { threads?: number } = {}): Runtime {
-  const runtime = new NativeRuntime();
+export function openRuntime(options: { threads?: number; device?: string } = {}): Runtime {
+  const runtime = new NativeRuntime(options.device ?? "cpu");
   if (options.threads !== undefined) runtime.setThreads(options.threads);
   return runtime;
+}
+
+/** The GPUs of this machine, each opened and tried; none where there is no Vulkan. */
+export function listGpus(): Promise<GpuDevice[]> {
+  return nativeAddon().gpus();
 }
 
 /** The tensors of a decoder by Hugging Face's names. */

@@ -5,6 +5,7 @@ export type * from "./grammar.js";
 export {
   adapterTensors,
   compileGrammar,
+  listGpus,
   openRuntime,
   policyLoss,
   prepareVocabulary,

@@ -40,7 +40,10 @@ export async function estimateJob(
     perStep.reduce((most, one) => Math.max(most, one), 0),
     limits.maxTokens,
   );
-  const { activationPerToken } = openRuntime().memory(base.device.config, base.device.dtype);
+  const { activationPerToken } = openRuntime({ device: base.device.device }).memory(
+    base.device.config,
+    base.device.dtype,
+  );
   const parameters = trainer.tensors().reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
   const estimate: TrainingEstimate = {
     tokens,

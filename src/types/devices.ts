@@ -1,13 +1,28 @@
 /** What a machine has to compute with. */
 export interface Device {
-  /** What the option `device` calls it: "cpu". */
+  /** What the option `device` calls it: "cpu", "vulkan:0". */
   id: string;
+  /** "software": a processor in the place of a GPU. */
+  kind: "cpu" | "integrated" | "discrete" | "virtual" | "software" | "other";
   /** As the machine calls it. */
   name: string;
-  /** Those of them that anneal has kernels for, best last: that one is used. */
+  /** Of a processor: those of its own that anneal has kernels for, best last: that one is used. */
   instruction_sets: readonly string[];
-  /** Compute threads by default. */
+  /** Compute threads by default; 0 of a GPU. */
   threads: number;
   /** In bytes: `total` that the machine has, `available` that this process could take now. */
   memory: { total: number; available: number };
+  /** Absent: it is a processor. */
+  gpu?: {
+    /** Its driver's name and version. */
+    driver: string;
+    /** Whether its arithmetic gives the processor's bits, as tried on a few thousand numbers. */
+    exact: boolean;
+    /** Whether it rounds a multiply-add once; where it does not, that is done in double precision, which is slow. */
+    fused_multiply_add: boolean;
+    /** Whether numbers below 2^-126 become zero, as on the processor. Where they do not, `exact` is said of all others. */
+    flushes_denormals: boolean;
+    /** Why models cannot run on it; null: they can. */
+    problem: string | null;
+  };
 }

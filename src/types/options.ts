@@ -54,8 +54,11 @@ export interface EngineOptions {
   home?: string | null;
   /** Base models to serve; the first is the default of requests that name none. Absent: the embedded one, "anneal/tiny". */
   models?: readonly (ModelOptions | string)[];
-  /** What computes. Default "auto": the best that there is, at present always the processor. */
-  device?: "auto" | "cpu";
+  /**
+   * What computes: "cpu"; "gpu", a discrete GPU or else an integrated one; "vulkan:0" and on, a device of `listDevices`. Default
+   * "auto", at present the processor. Models on a GPU are served with adapters, and not yet trained.
+   */
+  device?: "auto" | "cpu" | "gpu" | `vulkan:${number}`;
   /** Type of every model that does not set its own. */
   dtype?: "auto" | "float32" | "bfloat16";
   /** How models in ONNX are computed that do not say it themselves. */

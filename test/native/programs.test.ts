@@ -47,7 +47,7 @@ function run(name: string, sources: string[], rooms: string[], args: string[] = 
       ...sources.map((source) => join(native, source)),
       ...rooms.flatMap(objects),
       "-pthread",
-      ...(platform === "win32" ? ["-lpsapi"] : []),
+      ...(platform === "win32" ? ["-lpsapi"] : platform === "linux" ? ["-ldl"] : []),
     ],
     { stdio: ["ignore", "ignore", "pipe"] },
   );
@@ -117,6 +117,14 @@ describe.skipIf(process.platform === "win32")("programs of the compute core", { 
     const sources = ["decoder_test", "bits_test", "quantized_model_test"].map((name) => `backends/cpu/${name}.cpp`);
     const output = run("decoder_test", sources, DEVICES, [reference]);
     expect(output).toMatch(/all passed\n$/);
+  });
+
+  test("Vulkan's declarations are those of its headers, where there are any", () => {
+    expect(run("vulkan_api_test", ["backends/vulkan/api_test.cpp"], [])).toMatch(/the same|not compared/);
+  });
+
+  test("a GPU computes with the processor's bits, and what its driver fails at is told and survived", () => {
+    expect(run("vulkan_test", ["backends/vulkan/vulkan_test.cpp"], DEVICES)).toMatch(/^ok$/m);
   });
 
   // A weak symbol could be replaced at link time by a copy compiled for another instruction set.

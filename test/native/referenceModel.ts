@@ -46,10 +46,10 @@ export function caseFolder(name: Case): string {
 
 export async function loadCase(
   name: Case,
-  options: { dtype?: ElementType; kernelSet?: string; kvPages?: number } = {},
+  { device = "cpu", ...options }: { device?: string; dtype?: ElementType; kernelSet?: string; kvPages?: number } = {},
 ): Promise<DeviceModel> {
   const { config, tensors } = await openWeightFolder(caseFolder(name));
-  return openRuntime().load({ config, tensors, dtype: "float32", kvPages: 64, ...options });
+  return openRuntime({ device }).load({ config, tensors, dtype: "float32", kvPages: 64, ...options });
 }
 
 export function caseAdapter(name: Case) {

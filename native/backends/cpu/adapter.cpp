@@ -1,12 +1,8 @@
 #include "adapter.h"
 
-#include <cmath>
-
 #include "weights.h"
 
 namespace anneal::cpu {
-
-float lora_scale(const LoraSpec& s) { return s.rslora ? s.alpha / std::sqrt(float(s.rank)) : s.alpha / float(s.rank); }
 
 namespace {
 
@@ -47,7 +43,7 @@ std::shared_ptr<AdapterVersion> make_adapter_version(const ModelSpec& m, const K
                                                      const LoraSpec& spec, bool backward, const LoraValues& values) {
   auto version = std::make_shared<AdapterVersion>();
   version->rank = spec.rank;
-  version->scale = lora_scale(spec);
+  version->scale = spec.scale();
   version->layers.resize(m.layers.size());
   std::vector<Packing> list;
   for (int l = 0; l < int(m.layers.size()); l++) {

@@ -29,8 +29,6 @@ inline const AdapterVersion* version_of(const AdapterRef& adapter) {
   return static_cast<const AdapterVersion*>(adapter.get());
 }
 
-float lora_scale(const LoraSpec&);
-
 // Values of A [rank][k] (b false) or B [n][rank] (b true), row-major.
 using LoraValues = std::function<Matrix(int layer, int projection, bool b)>;
 // Null if aborted.

@@ -1,7 +1,5 @@
 #include "batch.h"
 
-#include <cmath>
-
 namespace anneal::cpu {
 
 Widths widths_of(const LayerSpec& l) {
@@ -30,7 +28,7 @@ Model::Model(const ModelSpec& m, const Kernels& k, std::unique_ptr<Weights> w)
       known.push_back(&a);
       ropes_.emplace_back(a.rope, a.rotary(), m.max_positions);
     }
-    scales_.push_back(a.scale == 0 ? 1.0f / std::sqrt(float(a.head_dim)) : float(a.scale));
+    scales_.push_back(a.score_scale());
     if (std::find(groups_.begin(), groups_.end(), a.group()) == groups_.end()) groups_.push_back(a.group());
 
     const Widths own = widths_of(m.layers[layer]);

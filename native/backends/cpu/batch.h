@@ -3,10 +3,10 @@
 #include <memory>
 #include <vector>
 
+#include "../../model/rope.h"
 #include "adapter.h"
 #include "memory.h"
 #include "pages.h"
-#include "rope.h"
 #include "weights.h"
 
 namespace anneal::cpu {

@@ -1,5 +1,6 @@
 #include "cpu_device.h"
 
+#include "../../executor/machine.h"
 #include "cpu_backend.h"
 #include "train_pass.h"
 
@@ -38,6 +39,8 @@ std::vector<std::string> CpuDevice::arithmetics() const {
     if (kernels(isa, DType::f32) && kernels(isa, DType::bf16)) names.push_back(isa_name(isa));
   return names;
 }
+
+int64_t CpuDevice::available_memory() const { return executor::available_memory(); }
 
 std::unique_ptr<backends::Backend> CpuDevice::load(const ModelSpec& m, int pages, const std::string& arithmetic,
                                                    const TensorReader& read,

@@ -17,6 +17,7 @@ class CpuDevice final : public backends::Device {
   std::unique_ptr<backends::Backend> load(const model::ModelSpec&, int pages, const std::string& arithmetic,
                                           const backends::TensorReader&,
                                           const std::function<bool(double)>& progress) const override;
+  int64_t available_memory() const override;
 
  private:
   executor::Pool& pool_;

@@ -10,6 +10,7 @@ import { resolveAdapterFolder, resolveNewFolder } from "../../training/dataLocat
 import type { TrainingHost } from "../../training/host.js";
 import { JobRunner } from "../../training/jobRunner.js";
 import type { ModelOptions } from "../../types/options.js";
+import { chooseDevice } from "../devices.js";
 import { fileRights, readerOf } from "./access.js";
 import { AdapterCache } from "./adapterCache.js";
 import { type BaseModel, closeBaseModel, loadBaseModel } from "./baseModel.js";
@@ -36,7 +37,7 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
   const encoders = new Map<string, ServedEncoder>();
   const closing = new AbortController();
   try {
-    const runtime = openRuntime({ threads: options.threads });
+    const runtime = openRuntime({ threads: options.threads, device: await chooseDevice(options.device) });
     let budget = options.memoryLimit ?? runtime.availableMemory() * memoryShare;
     const twice = (id: string, index: number) => {
       const msg = `two models have the id "${id}"; give one of them an id of its own`;

@@ -62,7 +62,12 @@ const engineOptions = z.object({
     .array(z.union([path, modelOptions]))
     .min(1)
     .optional(),
-  device: z.enum(["auto", "cpu"]).default("auto"),
+  device: z
+    .custom<NonNullable<EngineOptions["device"]>>(
+      (value) => typeof value === "string" && /^(auto|cpu|gpu|vulkan:\d{1,3})$/.test(value),
+      'must be "auto", "cpu", "gpu" or a device such as "vulkan:0"',
+    )
+    .default("auto"),
   dtype: dtype.default("auto"),
   onnx: onnx.default({}),
   quantize: quantize.optional(),

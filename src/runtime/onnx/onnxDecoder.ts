@@ -67,6 +67,7 @@ type Row = Required<StepSequence>;
 class OnnxDeviceModel implements DeviceModel {
   readonly config: ModelSpec;
   readonly dtype = "float32";
+  readonly device = "cpu";
   readonly kernelSet = "onnxruntime";
   readonly weightOnly = [];
   readonly pageSize = 64;

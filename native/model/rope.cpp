@@ -3,9 +3,10 @@
 // 2024), with Hugging Face's rounding: frequencies and angles are float32, the trigonometry is not.
 #include "rope.h"
 
+#include <algorithm>
 #include <cmath>
 
-namespace anneal::cpu {
+namespace anneal::model {
 namespace {
 
 constexpr double kPi = 3.14159265358979323846;
@@ -91,4 +92,4 @@ void RopeTable::reserve(int count) {
   }
 }
 
-}  // namespace anneal::cpu
+}  // namespace anneal::model

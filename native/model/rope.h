@@ -1,11 +1,11 @@
-// Cosines and sines of the rotary embedding, by position.
+// Cosines and sines of the rotary embedding, by position; made on the processor for every device.
 #pragma once
 #include <memory>
 #include <vector>
 
-#include "weights.h"
+#include "spec.h"
 
-namespace anneal::cpu {
+namespace anneal::model {
 
 class RopeTable {
  public:
@@ -29,4 +29,4 @@ class RopeTable {
   std::vector<std::unique_ptr<float[]>> blocks_;
 };
 
-}  // namespace anneal::cpu
+}  // namespace anneal::model

@@ -1,0 +1,36 @@
+// A published version of a low-rank adapter in a GPU's memory: A and B of the compute type, which never change.
+#pragma once
+#include <array>
+
+#include "../../executor/pool.h"
+#include "gpu_model.h"
+
+namespace anneal::vulkan {
+
+// As shaders/adapters.glsl has it.
+struct LowRank {
+  uint64_t a = 0, b = 0;  // A [rank][inputs], B [outputs][rank]; 0: not adapted
+  int32_t rank = 0;
+  float scale = 0;
+};
+
+class AdapterVersion final : public backends::Adapter {
+ public:
+  int rank = 0;
+  float scale = 1;
+  std::vector<std::array<LowRank, kProjections>> layers;
+  uint64_t table() const { return memory.address(); }  // of `layers`, on the GPU
+  bool adapts(int layer, int p) const { return layers[size_t(layer)][size_t(p)].a != 0; }
+  Memory memory;
+};
+
+// An adapter that a backend of this device made.
+inline const AdapterVersion* version_of(const backends::AdapterRef& adapter) {
+  return static_cast<const AdapterVersion*>(adapter.get());
+}
+
+// Null if aborted.
+std::shared_ptr<AdapterVersion> make_adapter_version(const GpuModel&, executor::Pool&, const LoraSpec&,
+                                                     const backends::AdapterValues&);
+
+}  // namespace anneal::vulkan

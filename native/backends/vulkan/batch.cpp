@@ -1,0 +1,130 @@
+#include "batch.h"
+
+#include <bit>
+#include <cstring>
+#include <span>
+
+namespace anneal::vulkan {
+namespace {
+
+constexpr int kMaxTileRows = 8;  // of queries
+
+// Arrays one after the other, to be moved as one.
+class Arrays {
+ public:
+  template <class T> int64_t add(const std::vector<T>& values) {
+    bytes_.resize(size_t(round_up(int64_t(bytes_.size()), 16)));
+    const int64_t at = int64_t(bytes_.size());
+    const char* from = reinterpret_cast<const char*>(values.data());
+    bytes_.insert(bytes_.end(), from, from + values.size() * sizeof(T));
+    return at;
+  }
+  const std::vector<char>& bytes() const { return bytes_; }
+
+ private:
+  std::vector<char> bytes_;
+};
+
+std::vector<float> turns_of(RopeTable& rope, const Batch& b, int rotary) {
+  std::vector<float> turns(size_t(b.rows) * (rotary + 1));
+  for (int i = 0; i < b.rows; i++) {
+    float* to = turns.data() + int64_t(i) * (rotary + 1);
+    std::memcpy(to, rope.cos(b.positions[size_t(i)]), size_t(rotary / 2) * 4);
+    std::memcpy(to + rotary / 2, rope.sin(b.positions[size_t(i)]), size_t(rotary / 2) * 4);
+    to[rotary] = rope.query_scale(b.positions[size_t(i)]);
+  }
+  return turns;
+}
+
+}  // namespace
+
+void Batch::clear() { *this = {}; }
+
+void Batch::add(const int32_t* ids, int count, int position, const int32_t* blocks, const AdapterVersion* adapter) {
+  sequences.push_back({rows, count, position, blocks});
+  tokens.insert(tokens.end(), ids, ids + count);
+  for (int i = 0; i < count; i++) positions.push_back(position + i);
+  adapters.insert(adapters.end(), size_t(count), adapter);
+  rows += count;
+}
+
+int Batch::last_position() const {
+  int last = -1;
+  for (const Sequence& s : sequences) last = std::max(last, s.position + s.rows - 1);
+  return last;
+}
+
+void DeviceBatch::write(GpuModel& m, const Batch& b) {
+  Arrays arrays;
+  rows = b.rows;
+  tokens = uint64_t(arrays.add(b.tokens));
+  logit_rows = uint64_t(arrays.add(b.logit_rows));
+
+  std::vector<int32_t> starts, pairs, all_blocks, table_of;
+  for (const Sequence& s : b.sequences) {
+    table_of.push_back(int32_t(all_blocks.size()));
+    all_blocks.insert(all_blocks.end(), s.blocks, s.blocks + (s.position + s.rows - 1) / kPage + 1);
+    for (int i = 0; i < s.rows; i++) {
+      starts.push_back(int32_t(pairs.size() / 2));
+      const int position = s.position + i;
+      pairs.insert(pairs.end(), {s.blocks[position / kPage], position % kPage});
+      if (!b.copies.empty())
+        for (const Slot& copy : b.copies[size_t(s.row0 + i)]) pairs.insert(pairs.end(), {copy.page, copy.slot});
+    }
+  }
+  starts.push_back(int32_t(pairs.size() / 2));
+  starts.insert(starts.end(), pairs.begin(), pairs.end());
+  slots = uint64_t(arrays.add(starts));
+  tables = uint64_t(arrays.add(all_blocks));
+
+  turns.clear(), queries.clear();
+  for (int l = 0; l < m.layers(); l++) {
+    const size_t rope = size_t(m.rope_of[size_t(l)]);
+    if (rope == turns.size()) {
+      m.ropes[rope].reserve(b.last_position() + 1);
+      turns.push_back(uint64_t(arrays.add(turns_of(m.ropes[rope], b, m.attention(l).rotary()))));
+    }
+    const int group = m.attention(l).group();
+    if (std::any_of(queries.begin(), queries.end(), [&](const Queries& q) { return q.group == group; })) continue;
+    const int heads = std::min(group, kMaxTileRows), per_tile = std::max(1, kMaxTileRows / heads);
+    std::vector<QueryTile> tiles;
+    int most = 1;
+    for (size_t s = 0; s < b.sequences.size(); s++) {
+      const Sequence& sequence = b.sequences[s];
+      for (int row = 0; row < sequence.rows; row += per_tile)
+        for (int head = 0; head < group; head += heads) {
+          const QueryTile tile{sequence.row0 + row,           std::min(per_tile, sequence.rows - row),
+                               sequence.position + row,       head,
+                               std::min(heads, group - head), table_of[s]};
+          most = std::max(most, tile.tokens * tile.heads);
+          tiles.push_back(tile);
+        }
+    }
+    queries.push_back({group, uint64_t(arrays.add(tiles)), int(tiles.size()), int(std::bit_ceil(unsigned(most)))});
+  }
+
+  versions_.clear();
+  rank = 0;
+  std::vector<uint64_t> row_tables;
+  for (const AdapterVersion* version : b.adapters) {
+    row_tables.push_back(version ? version->table() : 0);
+    if (!version || std::find(versions_.begin(), versions_.end(), version) != versions_.end()) continue;
+    versions_.push_back(version);
+    rank = std::max(rank, version->rank);
+  }
+  const int64_t adapters_at = versions_.empty() ? -1 : arrays.add(row_tables);
+
+  const int64_t bytes = int64_t(arrays.bytes().size());
+  if (memory_.bytes() < bytes) {
+    memory_ = {};
+    memory_ = Memory(gpu_, round_up(bytes + bytes / 2, 1 << 16), Memory::Place::upload);
+  }
+  std::memcpy(memory_.mapped<char>(), arrays.bytes().data(), size_t(bytes));
+  const auto place = [&](uint64_t& offset) { offset += memory_.address(); };
+  for (uint64_t* offset : {&tokens, &logit_rows, &slots, &tables}) place(*offset);
+  for (uint64_t& offset : turns) place(offset);
+  for (Queries& q : queries) place(q.tiles);
+  adapters = adapters_at < 0 ? 0 : memory_.address() + uint64_t(adapters_at);
+}
+
+}  // namespace anneal::vulkan

@@ -1,0 +1,68 @@
+// What a pass computes over: rows of tokens and the sequences they belong to, on the host and then where shaders read
+// it.
+#pragma once
+#include "adapter.h"
+
+namespace anneal::vulkan {
+
+// Tokens that stand at consecutive positions of one sequence.
+struct Sequence {
+  int row0, rows, position;
+  const int32_t* blocks;
+};
+
+// A slot of a page that a token's key and value go to.
+struct Slot {
+  int32_t page, slot;
+};
+
+struct Batch {
+  int rows = 0;
+  std::vector<int32_t> tokens, positions;  // [rows]
+  std::vector<std::vector<Slot>> copies;   // further slots of a row; empty: of none
+  std::vector<Sequence> sequences;
+  std::vector<const AdapterVersion*> adapters;  // [rows], or empty: none
+  std::vector<int32_t> logit_rows;              // whose logits are wanted
+
+  void clear();
+  void add(const int32_t* tokens, int count, int position, const int32_t* blocks, const AdapterVersion* adapter);
+  int last_position() const;
+};
+
+// Query rows that a workgroup of attention has, as shaders/attention.comp has them.
+struct QueryTile {
+  int32_t row, tokens, position, head, heads, table;
+};
+
+// A batch in memory that a GPU reads: addresses.
+class DeviceBatch {
+ public:
+  explicit DeviceBatch(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {}
+  void write(GpuModel&, const Batch&);
+
+  int rows = 0;
+  uint64_t tokens = 0, slots = 0, tables = 0, adapters = 0, logit_rows = 0;
+  int rank = 0;                 // the highest of the adapters
+  std::vector<uint64_t> turns;  // [rope]
+  struct Queries {
+    int group;  // query heads to a key-value head
+    uint64_t tiles;
+    int count, rows;  // tiles, and query rows of one at most
+  };
+  std::vector<Queries> queries;
+  const Queries& queries_of(int group) const {
+    return *std::find_if(queries.begin(), queries.end(), [&](const Queries& q) { return q.group == group; });
+  }
+  // Whether a row's adapter adapts a projection.
+  bool adapts(int layer, int p) const {
+    return std::any_of(versions_.begin(), versions_.end(),
+                       [&](const AdapterVersion* version) { return version->adapts(layer, p); });
+  }
+
+ private:
+  std::shared_ptr<Gpu> gpu_;
+  Memory memory_;
+  std::vector<const AdapterVersion*> versions_;
+};
+
+}  // namespace anneal::vulkan

@@ -1,0 +1,334 @@
+#include "gpu.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "float_controls.h"
+
+namespace anneal::vulkan {
+namespace {
+
+constexpr const char* kMemoryBudget = "VK_EXT_memory_budget";
+constexpr const char* kPortabilitySubset = "VK_KHR_portability_subset";
+constexpr uint32_t kPushConstantBytes = 128;  // what every device has
+
+template <class T> T limit(const vk::PhysicalDeviceProperties& properties, size_t at) {
+  T value;
+  std::memcpy(&value, properties.limits + at, sizeof value);
+  return value;
+}
+
+struct Description {
+  GpuFacts facts;
+  vk::PhysicalDeviceFloatControlsProperties controls;
+  int64_t max_allocation = 0;
+  int max_groups = 0;
+  bool has_budget = false, has_subset = false, float64 = false;
+  uint32_t family = ~0u;
+  vk::PhysicalDeviceMemoryProperties memory;
+};
+
+// Bytes of a heap that could be taken now.
+int64_t available_of(const vk::InstanceFunctions& call, vk::PhysicalDevice device, bool has_budget, uint32_t heap) {
+  vk::PhysicalDeviceMemoryBudgetProperties budget;
+  vk::PhysicalDeviceMemoryProperties2 memory;
+  if (has_budget) memory.next = &budget;
+  call.get_memory_properties(device, &memory);
+  if (!has_budget) return int64_t(memory.properties.heaps[heap].size);
+  return std::max<int64_t>(0, int64_t(budget.budget[heap]) - int64_t(budget.usage[heap]));
+}
+
+Description describe(const vk::InstanceFunctions& call, vk::PhysicalDevice device) {
+  Description d;
+  vk::PhysicalDeviceDriverProperties driver;
+  vk::PhysicalDeviceMaintenance3Properties sizes;
+  vk::PhysicalDeviceProperties2 properties;
+  properties.next = &driver, driver.next = &sizes, sizes.next = &d.controls;
+  call.get_properties(device, &properties);
+  d.facts.name = properties.properties.name;
+  d.facts.driver = std::string(driver.driver_name) + " " + driver.driver_info;
+  d.facts.type = properties.properties.device_type;
+  d.facts.flushes_denormals = d.controls.denorm_flush32;
+  d.max_allocation = int64_t(std::min<uint64_t>(sizes.max_memory_allocation_size, INT64_MAX));
+  d.max_groups = int(std::min<uint32_t>(65535, limit<uint32_t>(properties.properties, vk::kMaxGroupsAt + 4)));
+
+  vk::PhysicalDeviceVulkan12Features recent;
+  vk::PhysicalDeviceVulkan11Features storage;
+  vk::PhysicalDeviceFeatures2 features;
+  features.next = &recent, recent.next = &storage;
+  call.get_features(device, &features);
+  d.float64 = features.features.shader_float64;
+  if (!recent.buffer_device_address) d.facts.missing = "buffer device addresses";
+  if (!storage.storage_buffer_16_bit_access) d.facts.missing = "storage of 16-bit numbers";
+
+  uint32_t count = 0;
+  call.enumerate_device_extensions(device, nullptr, &count, nullptr);
+  std::vector<vk::ExtensionProperties> extensions(count);
+  call.enumerate_device_extensions(device, nullptr, &count, extensions.data());
+  for (const auto& extension : extensions) {
+    d.has_budget |= std::strcmp(extension.name, kMemoryBudget) == 0;
+    d.has_subset |= std::strcmp(extension.name, kPortabilitySubset) == 0;
+  }
+
+  call.get_queue_families(device, &count, nullptr);
+  std::vector<vk::QueueFamilyProperties> families(count);
+  call.get_queue_families(device, &count, families.data());
+  for (uint32_t i = 0; i < count && d.family == ~0u; i++)
+    if (families[i].flags & vk::kQueueCompute) d.family = i;
+  if (d.family == ~0u) d.facts.missing = "a queue for compute";
+
+  vk::PhysicalDeviceMemoryProperties2 memory;
+  call.get_memory_properties(device, &memory);
+  d.memory = memory.properties;
+  for (uint32_t h = 0; h < d.memory.heap_count; h++)
+    if (d.memory.heaps[h].flags & vk::kHeapDeviceLocal && int64_t(d.memory.heaps[h].size) > d.facts.memory) {
+      d.facts.memory = int64_t(d.memory.heaps[h].size);
+      d.facts.available = available_of(call, device, d.has_budget, h);
+    }
+  return d;
+}
+
+}  // namespace
+
+std::vector<GpuFacts> Gpu::list() {
+  std::vector<GpuFacts> all;
+  if (const auto instance = Instance::open())
+    for (vk::PhysicalDevice device : instance->devices()) all.push_back(describe(instance->call, device).facts);
+  return all;
+}
+
+Gpu::Gpu(int index) {
+  const std::string name = "vulkan:" + std::to_string(index);
+  instance_ = Instance::open();
+  if (!instance_) throw backends::UnusableDevice(name + " is not there: no driver of Vulkan 1.2 was found");
+  const auto devices = instance_->devices();
+  if (index < 0 || index >= int(devices.size()))
+    throw backends::UnusableDevice(name + " is not there: Vulkan has " + std::to_string(devices.size()) + " devices");
+  physical_ = devices[size_t(index)];
+  const Description d = describe(instance_->call, physical_);
+  facts_ = d.facts;
+  if (!facts_.missing.empty()) throw backends::UnusableDevice(name + " (" + facts_.name + ") lacks " + facts_.missing);
+  has_doubles_ = d.float64;
+  preserves_specials_ = d.controls.signed_zero_inf_nan_preserve32, rounds_to_even_ = d.controls.rounding_rte32;
+  max_allocation_ = d.max_allocation, max_groups_ = d.max_groups, has_budget_ = d.has_budget, family = d.family;
+
+  vk::PhysicalDeviceVulkan12Features recent;
+  vk::PhysicalDeviceVulkan11Features storage;
+  vk::PhysicalDeviceFeatures2 features;
+  recent.buffer_device_address = 1, storage.storage_buffer_16_bit_access = 1;
+  features.features.shader_float64 = d.float64;
+  features.next = &recent, recent.next = &storage;
+  const float priority = 1;
+  const vk::DeviceQueueCreateInfo queues{.family = family, .count = 1, .priorities = &priority};
+  std::vector<const char*> extensions;
+  if (has_budget_) extensions.push_back(kMemoryBudget);
+  if (d.has_subset) extensions.push_back(kPortabilitySubset);  // required where it is there
+  const vk::DeviceCreateInfo info{.next = &features,
+                                  .queue_count = 1,
+                                  .queues = &queues,
+                                  .extension_count = uint32_t(extensions.size()),
+                                  .extensions = extensions.data()};
+  if (instance_->call.create_device(physical_, &info, nullptr, &handle) != vk::kSuccess)
+    throw backends::UnusableDevice(name + " (" + facts_.name + ") cannot be opened");
+#define ANNEAL_VK_LOAD(member, name, result, parameters) \
+  call.member = reinterpret_cast<decltype(call.member)>( \
+      reinterpret_cast<void*>(instance_->call.get_device_proc_addr(handle, name)));
+  ANNEAL_VK_DEVICE(ANNEAL_VK_LOAD)
+#undef ANNEAL_VK_LOAD
+  call.get_queue(handle, family, 0, &queue);
+
+  const auto find = [&](std::initializer_list<vk::Flags> wishes) {
+    for (vk::Flags wish : wishes)
+      for (uint32_t t = 0; t < d.memory.type_count; t++)
+        if ((d.memory.types[t].flags & wish) == wish) return t;
+    return 0u;
+  };
+  constexpr vk::Flags host = vk::kMemoryHostVisible | vk::kMemoryHostCoherent;
+  memory_types_[int(Memory::Place::device)] = find({vk::kMemoryDeviceLocal, 0});
+  memory_types_[int(Memory::Place::upload)] = find({host | vk::kMemoryDeviceLocal, host});
+  memory_types_[int(Memory::Place::readback)] = find({host | vk::kMemoryHostCached, host});
+  heap_ = d.memory.types[memory_types_[0]].heap;
+
+  const vk::PushConstantRange range{vk::kStageCompute, 0, kPushConstantBytes};
+  const vk::PipelineLayoutCreateInfo layout{.range_count = 1, .ranges = &range};
+  check(call.create_layout(handle, &layout, nullptr, &layout_));
+  const vk::PipelineCacheCreateInfo cache{};
+  check(call.create_cache(handle, &cache, nullptr, &cache_));
+}
+
+Gpu::~Gpu() {
+  if (!handle) return;
+  forget_pipelines();
+  if (cache_) call.destroy_cache(handle, cache_, nullptr);
+  if (layout_) call.destroy_layout(handle, layout_, nullptr);
+  call.destroy_device(handle, nullptr);
+}
+
+void Gpu::forget_pipelines() {
+  for (auto& [key, pipeline] : pipelines_) call.destroy_pipeline(handle, pipeline.handle, nullptr);
+  pipelines_.clear();
+}
+
+int64_t Gpu::available() const { return available_of(instance_->call, physical_, has_budget_, heap_); }
+
+void Gpu::check(vk::Result result, int64_t bytes) const {
+  if (result >= 0) return;
+  if (result == vk::kOutOfDeviceMemory || result == vk::kOutOfHostMemory) throw NoDeviceMemory(bytes, available());
+  lost_ = true;
+  if (result == vk::kDeviceLost)
+    throw DeviceLost(facts_.name + " was lost: its driver ended what it computed; open the model again");
+  throw DeviceLost(facts_.name + " failed with " + std::to_string(int(result)));
+}
+
+void Gpu::set_arithmetic(const GpuArithmetic& arithmetic) {
+  forget_pipelines();
+  arithmetic_ = arithmetic;
+}
+
+const Gpu::Pipeline& Gpu::pipeline(Shader shader, const std::vector<uint32_t>& constants) {
+  const auto found = pipelines_.find({shader, constants});
+  if (found != pipelines_.end()) return found->second;
+
+  const std::vector<uint32_t> words = with_float_controls(spirv(shader, arithmetic_.fused), facts_.flushes_denormals,
+                                                          preserves_specials_, rounds_to_even_);
+  const vk::ShaderModuleCreateInfo info{.bytes = words.size() * 4, .code = words.data()};
+  vk::ShaderModule module = 0;
+  check(call.create_shader(handle, &info, nullptr, &module));
+
+  std::vector<vk::SpecializationMapEntry> entries;
+  for (uint32_t i = 0; i < constants.size(); i++) entries.push_back({i + 1, 4 * i, 4});
+  const vk::SpecializationInfo specialization{uint32_t(entries.size()), entries.data(), constants.size() * 4,
+                                              constants.data()};
+  vk::ComputePipelineCreateInfo create{};
+  create.stage.stage = vk::kStageCompute;
+  create.stage.module = module;
+  create.stage.name = "main";
+  create.stage.specialization = &specialization;
+  create.layout = layout_;
+  vk::Pipeline pipeline = 0;
+  const vk::Result result = call.create_pipelines(handle, cache_, 1, &create, nullptr, &pipeline);
+  call.destroy_shader(handle, module, nullptr);
+  check(result);
+  return pipelines_.emplace(std::pair{shader, constants}, Pipeline{pipeline}).first->second;
+}
+
+// ---- memory
+
+Memory::Memory(std::shared_ptr<Gpu> gpu, int64_t bytes, Place place) : gpu_(std::move(gpu)), bytes_(bytes) {
+  if (bytes <= 0) return;
+  Gpu& g = *gpu_;
+  if (bytes > g.max_allocation_) {
+    bytes_ = 0;
+    throw NoDeviceMemory(bytes, g.max_allocation_);
+  }
+  try {
+    const vk::BufferCreateInfo info{.size = uint64_t(bytes),
+                                    .usage = vk::kUsageTransferSource | vk::kUsageTransferDestination |
+                                             vk::kUsageStorage | vk::kUsageDeviceAddress};
+    g.check(g.call.create_buffer(g.handle, &info, nullptr, &buffer_), bytes);
+    vk::MemoryRequirements needs{};
+    g.call.get_buffer_requirements(g.handle, buffer_, &needs);
+    const vk::MemoryAllocateFlagsInfo flags{.flags = vk::kAllocateDeviceAddress};
+    const vk::MemoryAllocateInfo allocate{
+        .next = &flags, .size = needs.size, .memory_type = g.memory_types_[int(place)]};
+    g.check(g.call.allocate_memory(g.handle, &allocate, nullptr, &memory_), bytes);
+    g.check(g.call.bind_buffer(g.handle, buffer_, memory_, 0), bytes);
+    const vk::BufferDeviceAddressInfo of{.buffer = buffer_};
+    address_ = g.call.get_buffer_address(g.handle, &of);
+    if (place != Place::device) g.check(g.call.map_memory(g.handle, memory_, 0, ~0ull, 0, &mapped_), bytes);
+  } catch (...) {
+    release();
+    throw;
+  }
+}
+
+Memory::~Memory() { release(); }
+
+void Memory::release() noexcept {
+  if (!gpu_) return;
+  if (buffer_) gpu_->call.destroy_buffer(gpu_->handle, buffer_, nullptr);
+  if (memory_) gpu_->call.free_memory(gpu_->handle, memory_, nullptr);
+  buffer_ = memory_ = 0, bytes_ = 0, mapped_ = nullptr;
+  gpu_.reset();
+}
+
+void Memory::swap(Memory& o) noexcept {
+  std::swap(gpu_, o.gpu_), std::swap(buffer_, o.buffer_), std::swap(memory_, o.memory_);
+  std::swap(address_, o.address_), std::swap(bytes_, o.bytes_), std::swap(mapped_, o.mapped_);
+}
+
+// ---- commands
+
+Commands::Commands(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {
+  Gpu& g = *gpu_;
+  const vk::CommandPoolCreateInfo pool{.family = g.family};
+  g.check(g.call.create_command_pool(g.handle, &pool, nullptr, &pool_));
+  const vk::CommandBufferAllocateInfo allocate{.pool = pool_, .count = 1};
+  g.check(g.call.allocate_command_buffers(g.handle, &allocate, &commands_));
+  const vk::FenceCreateInfo fence{};
+  g.check(g.call.create_fence(g.handle, &fence, nullptr, &fence_));
+}
+
+Commands::~Commands() {
+  Gpu& g = *gpu_;
+  if (fence_) g.call.destroy_fence(g.handle, fence_, nullptr);
+  if (pool_) g.call.destroy_command_pool(g.handle, pool_, nullptr);
+}
+
+void Commands::begin() {
+  if (open_) return;
+  Gpu& g = *gpu_;
+  g.check(g.call.reset_command_pool(g.handle, pool_, 0));
+  const vk::CommandBufferBeginInfo info{.flags = vk::kCommandBufferOneTime};
+  g.check(g.call.begin_commands(commands_, &info));
+  open_ = true;
+}
+
+void Commands::dispatch(const Gpu::Pipeline& pipeline, const void* parameters, size_t bytes, int64_t x, int64_t y,
+                        int64_t z) {
+  if (x == 0 || y == 0 || z == 0) return;
+  begin();
+  const vk::DeviceFunctions& call = gpu_->call;
+  call.bind_pipeline(commands_, vk::kBindPointCompute, pipeline.handle);
+  call.push_constants(commands_, gpu_->layout(), vk::kStageCompute, 0, uint32_t(bytes), parameters);
+  call.dispatch(commands_, uint32_t(x), uint32_t(y), uint32_t(z));
+}
+
+void Commands::copy(const Memory& from, int64_t at, const Memory& to, int64_t to_at, int64_t bytes) {
+  if (bytes == 0) return;
+  begin();
+  const vk::BufferCopy region{uint64_t(at), uint64_t(to_at), uint64_t(bytes)};
+  gpu_->call.copy_buffer(commands_, from.buffer(), to.buffer(), 1, &region);
+}
+
+void Commands::zero(const Memory& memory, int64_t at, int64_t bytes) {
+  if (bytes == 0) return;
+  begin();
+  gpu_->call.fill_buffer(commands_, memory.buffer(), uint64_t(at), uint64_t(bytes), 0);
+}
+
+void Commands::barrier() {
+  begin();
+  constexpr vk::Flags reads = vk::kAccessShaderRead | vk::kAccessTransferRead,
+                      writes = vk::kAccessShaderWrite | vk::kAccessTransferWrite,
+                      stages = vk::kPipelineStageCompute | vk::kPipelineStageTransfer;
+  const vk::MemoryBarrier all{.source = writes, .destination = reads | writes};
+  gpu_->call.pipeline_barrier(commands_, stages, stages, 0, 1, &all, 0, nullptr, 0, nullptr);
+}
+
+void Commands::run() {
+  if (!open_) return;
+  Gpu& g = *gpu_;
+  const vk::MemoryBarrier to_host{.source = vk::kAccessShaderWrite | vk::kAccessTransferWrite,
+                                  .destination = vk::kAccessHostRead};
+  g.call.pipeline_barrier(commands_, vk::kPipelineStageCompute | vk::kPipelineStageTransfer, vk::kPipelineStageHost, 0,
+                          1, &to_host, 0, nullptr, 0, nullptr);
+  open_ = false;
+  g.check(g.call.end_commands(commands_));
+  const vk::SubmitInfo submit{.buffer_count = 1, .buffers = &commands_};
+  g.check(g.call.reset_fences(g.handle, 1, &fence_));
+  g.check(g.call.queue_submit(g.queue, 1, &submit, fence_));
+  g.check(g.call.wait_fences(g.handle, 1, &fence_, 1, ~0ull));
+}
+
+}  // namespace anneal::vulkan

@@ -1,0 +1,152 @@
+// A GPU opened for compute: its memory, its queue, and what it says and shows of its arithmetic. Calls are made by one
+// thread at a time, but for the end of a Memory.
+#pragma once
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "../backend.h"
+#include "loader.h"
+#include "shaders/spirv.h"
+
+namespace anneal::vulkan {
+
+using backends::DeviceLost;
+using backends::NoDeviceMemory;
+
+// What a GPU is, before anything is computed on it.
+struct GpuFacts {
+  std::string name, driver;
+  vk::DeviceType type = vk::kOther;
+  int64_t memory = 0, available = 0;  // bytes: of the largest heap of its own, and of it what this process could take
+  bool flushes_denormals = false;     // can be told to
+  std::string missing;                // what it lacks of what is needed; empty: nothing
+};
+
+// What one that is open computes like, as a shader of probes shows.
+struct GpuArithmetic {
+  bool fused = false;  // its fma rounds once; else that is done in double precision
+  bool exact = false;  // sums, products, quotients, roots, exp and log have the processor's bits
+};
+
+class Gpu {
+ public:
+  // Of all GPUs with Vulkan 1.2, in the loader's order; empty without a loader.
+  static std::vector<GpuFacts> list();
+  // Device `index` of the loader. Throws backends::UnusableDevice. open_gpu() is for everybody else.
+  explicit Gpu(int index);
+  ~Gpu();
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+
+  const GpuFacts& facts() const { return facts_; }
+  const GpuArithmetic& arithmetic() const { return arithmetic_; }
+  void set_arithmetic(const GpuArithmetic&);  // before anything is computed
+  bool has_doubles() const { return has_doubles_; }
+  bool lost() const { return lost_; }
+  // Bytes that can be taken at once, and that could be taken now in all.
+  int64_t max_allocation() const { return max_allocation_; }
+  int64_t available() const;
+  int max_groups() const { return max_groups_; }  // of a dispatch, in each direction
+
+  // Throws DeviceLost and NoDeviceMemory for what a call says.
+  void check(vk::Result, int64_t bytes = 0) const;
+
+  struct Pipeline {
+    vk::Pipeline handle;
+  };
+  // Made at first use. `constants`: of the shader's specialisation from id 1 on; 0 says how fma is done.
+  const Pipeline& pipeline(Shader, const std::vector<uint32_t>& constants = {});
+  vk::PipelineLayout layout() const { return layout_; }
+
+  vk::DeviceFunctions call;  // replaced by tests that let calls fail
+  vk::Device handle = nullptr;
+  vk::Queue queue = nullptr;
+  uint32_t family = 0;
+
+ private:
+  friend class Memory;
+  void forget_pipelines();
+
+  std::shared_ptr<const Instance> instance_;
+  vk::PhysicalDevice physical_ = nullptr;
+  GpuFacts facts_;
+  GpuArithmetic arithmetic_;
+  bool preserves_specials_ = false, rounds_to_even_ = false, has_doubles_ = false;
+  int64_t max_allocation_ = 0;
+  int max_groups_ = 65535;
+  bool has_budget_ = false;
+  mutable std::atomic<bool> lost_{false};
+  uint32_t memory_types_[3] = {};
+  uint32_t heap_ = 0;  // of memory_types_[0]
+  vk::PipelineLayout layout_ = 0;
+  vk::PipelineCache cache_ = 0;
+  std::map<std::pair<Shader, std::vector<uint32_t>>, Pipeline> pipelines_;
+};
+
+// Bytes of a GPU's memory, or of the host's that it reads or writes.
+class Memory {
+ public:
+  enum class Place : uint8_t { device, upload, readback };
+
+  Memory() = default;
+  Memory(std::shared_ptr<Gpu>, int64_t bytes, Place = Place::device);  // throws NoDeviceMemory
+  Memory(Memory&& o) noexcept { swap(o); }
+  Memory& operator=(Memory&& o) noexcept {
+    swap(o);
+    return *this;
+  }
+  ~Memory();
+
+  vk::Buffer buffer() const { return buffer_; }
+  uint64_t address() const { return address_; }
+  int64_t bytes() const { return bytes_; }
+  template <class T> T* mapped() const { return static_cast<T*>(mapped_); }  // not of Place::device
+  explicit operator bool() const { return bytes_ > 0; }
+
+ private:
+  void swap(Memory&) noexcept;
+  void release() noexcept;
+
+  std::shared_ptr<Gpu> gpu_;
+  vk::Buffer buffer_ = 0;
+  vk::DeviceMemory memory_ = 0;
+  uint64_t address_ = 0;
+  int64_t bytes_ = 0;
+  void* mapped_ = nullptr;
+};
+
+// Work for a GPU, put together and then done. What is dispatched between two barriers may run at the same time.
+class Commands {
+ public:
+  explicit Commands(std::shared_ptr<Gpu>);
+  ~Commands();
+  Commands(const Commands&) = delete;
+  Commands& operator=(const Commands&) = delete;
+
+  // `parameters`: what the shader reads as push constants, 128 bytes at most.
+  template <class P>
+  void dispatch(const Gpu::Pipeline& pipeline, const P& parameters, int64_t x, int64_t y = 1, int64_t z = 1) {
+    static_assert(sizeof(P) <= 128 && sizeof(P) % 4 == 0);
+    dispatch(pipeline, &parameters, sizeof(P), x, y, z);
+  }
+  void copy(const Memory& from, int64_t at, const Memory& to, int64_t to_at, int64_t bytes);
+  void zero(const Memory&, int64_t at, int64_t bytes);  // multiples of 4
+  void barrier();                                       // what follows sees what stands before
+  void run();                        // submits, waits until all is done, and begins anew; throws DeviceLost
+  void discard() { open_ = false; }  // what was recorded
+
+ private:
+  void begin();
+  void dispatch(const Gpu::Pipeline&, const void* parameters, size_t bytes, int64_t x, int64_t y, int64_t z);
+
+  std::shared_ptr<Gpu> gpu_;
+  vk::CommandPool pool_ = 0;
+  vk::CommandBuffer commands_ = nullptr;
+  vk::Fence fence_ = 0;
+  bool open_ = false;
+};
+
+}  // namespace anneal::vulkan

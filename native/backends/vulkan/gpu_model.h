@@ -1,0 +1,39 @@
+// A model on a GPU, as every pass over it needs it.
+#pragma once
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "../../model/rope.h"
+#include "weights.h"
+
+namespace anneal::vulkan {
+
+struct GpuModel {
+  ModelSpec spec;
+  ElementType type;
+  std::shared_ptr<Gpu> gpu;
+  std::unique_ptr<Weights> weights;
+  std::vector<RopeTable> ropes;  // those that differ
+  std::vector<int> rope_of;      // [layer]
+
+  GpuModel(const ModelSpec&, ElementType, std::shared_ptr<Gpu>, std::unique_ptr<Weights>);
+  int layers() const { return int(spec.layers.size()); }
+  const AttentionSpec& attention(int layer) const { return spec.layers[size_t(layer)].attention; }
+  const Layer& layer(int l) const { return weights->layers[size_t(l)]; }
+  float residual_scale(int layer) const { return float(spec.layers[size_t(layer)].residual_scale); }
+  float embedding_scale() const;
+  const Gpu::Pipeline& pipeline(Shader f32, const std::vector<uint32_t>& constants = {}) const {
+    return gpu->pipeline(type.shader(f32), constants);
+  }
+};
+
+// Elements of a token in a layer's rows; of all layers, the most of each.
+struct Widths {
+  int q = 0, kv = 0, intermediate = 0, heads = 0;
+  bool qk_norm = false, norms_after = false;
+};
+Widths widths_of(const LayerSpec&);
+Widths widest(const ModelSpec&);
+
+}  // namespace anneal::vulkan

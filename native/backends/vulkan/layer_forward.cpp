@@ -1,0 +1,258 @@
+#include "layer_forward.h"
+
+#include <bit>
+
+namespace anneal::vulkan {
+namespace {
+
+enum Kind : uint32_t { kLogits, kRounded, kResidual };
+
+// As shaders/product_output.glsl has them.
+struct ProductParameters {
+  uint64_t x, w, bias, out, from, adapters, z;
+  int32_t rows, n, k, ldx, ldz, ldo, projection;
+  float scale = 1, inverse_cap = 0, cap = 0;
+};
+
+constexpr int kFewRows = 8;
+
+void record_product(Commands& commands, const GpuModel& m, Kind kind, const ProductParameters& p) {
+  if (p.rows <= kFewRows) {
+    const uint32_t rows = std::bit_ceil(uint32_t(p.rows));
+    commands.dispatch(m.pipeline(Shader::kProductFewF32, {kind, rows}), p, (p.n + 63) / 64, (p.rows + rows - 1) / rows);
+  } else {
+    commands.dispatch(m.pipeline(Shader::kProductF32, {kind}), p, (p.n + 63) / 64, (p.rows + 63) / 64);
+  }
+}
+
+struct LayerForward {
+  Commands& commands;
+  const GpuModel& m;
+  const DeviceBatch& b;
+  const Pages& pages;
+  int layer;
+  const LayerActivations& a;
+  Scratch& s;
+  const vulkan::Layer& w = m.layer(layer);
+  const LayerSpec& spec = m.spec.layers[size_t(layer)];
+  const ElementType type = m.type;
+
+  ProductParameters product(int p, uint64_t x, uint64_t out) const {
+    const Linear& linear = w.projections[p];
+    ProductParameters parameters{x,
+                                 linear.weight,
+                                 linear.bias,
+                                 out,
+                                 0,
+                                 0,
+                                 0,
+                                 b.rows,
+                                 linear.n,
+                                 linear.k,
+                                 type.granules(linear.k),
+                                 0,
+                                 type.ld(linear.n),
+                                 layer * kProjections + p};
+    if (b.adapters && b.adapts(layer, p)) {
+      parameters.adapters = b.adapters;
+      parameters.z = s.z[p].address(), parameters.ldz = type.granules(b.rank);
+    }
+    return parameters;
+  }
+
+  void rounded(int p, uint64_t x, uint64_t out) const { record_product(commands, m, kRounded, product(p, x, out)); }
+
+  // What attention or the feed-forward put out, by product p, into the residual stream.
+  void add_branch(int p, Norm norm, uint64_t x, uint64_t branch, uint64_t from, uint64_t to) const {
+    if (w.norms[norm]) {
+      rounded(p, x, branch);
+      if (!to) return;
+      commands.barrier();
+      const struct {
+        uint64_t branch, weight, from, to;
+        int32_t n, ld;
+        float eps, scale;
+      } parameters{branch,        w.norms[norm],          from,           to,
+                   m.spec.hidden, type.ld(m.spec.hidden), m.spec.rms_eps, m.residual_scale(layer)};
+      commands.dispatch(m.pipeline(Shader::kAddNormedF32), parameters, b.rows);
+    } else if (to) {
+      ProductParameters parameters = product(p, x, to);
+      parameters.from = from, parameters.ldo = m.spec.hidden, parameters.scale = m.residual_scale(layer);
+      record_product(commands, m, kResidual, parameters);
+    }
+  }
+
+  void attention() const {
+    const AttentionSpec& c = spec.attention;
+    record_norm(commands, m, a.x_in, w.norms[kNormIn], 0, 0, b.rows, m.spec.hidden, s.normed.address());
+    commands.barrier();
+    record_lora_down(commands, m, b, layer, {kQ, kK, kV}, s.normed.address(), m.spec.hidden, s);
+    rounded(kQ, s.normed.address(), a.q);
+    rounded(kK, s.normed.address(), a.k);
+    rounded(kV, s.normed.address(), s.v.address());
+    commands.barrier();
+
+    const auto constant = [](int n) { return uint32_t(n); };
+    const struct {
+      uint64_t q, k, v, q_norm, k_norm, turns, queries, pages, slots;
+      int32_t ldq, ldkv;
+      float eps;
+      int32_t rows;
+    } turn{a.q,
+           a.k,
+           s.v.address(),
+           w.norms[kNormQ],
+           w.norms[kNormK],
+           b.turns[size_t(m.rope_of[size_t(layer)])],
+           s.queries.address(),
+           pages.of(layer).address(),
+           b.slots,
+           type.ld(c.q_width()),
+           type.ld(c.kv_width()),
+           m.spec.rms_eps,
+           b.rows};
+    commands.dispatch(m.pipeline(Shader::kRopeF32,
+                                 {constant(c.heads), constant(c.kv_heads), constant(c.head_dim), constant(c.rotary())}),
+                      turn, b.rows, c.heads + 2 * c.kv_heads);
+    commands.barrier();
+
+    const DeviceBatch::Queries& q = b.queries_of(c.group());
+    const float scale = c.score_scale(), cap = float(c.soft_cap);
+    const struct {
+      uint64_t queries, pages, tables, tiles, attention, lse;
+      int32_t ld, window;
+      float scale, cap, scale_by_cap;
+      int32_t padding;
+    } attend{s.queries.address(),
+             pages.of(layer).address(),
+             b.tables,
+             q.tiles,
+             a.attention,
+             a.lse,
+             type.ld(c.q_width()),
+             c.window,
+             scale,
+             cap,
+             cap > 0 ? scale / cap : 0,
+             0};
+    commands.dispatch(m.pipeline(Shader::kAttentionF32,
+                                 {constant(c.heads), constant(c.kv_heads), constant(c.head_dim), constant(q.rows)}),
+                      attend, q.count, c.kv_heads);
+    commands.barrier();
+  }
+
+  void feed_forward() const {
+    const FeedForwardSpec& f = spec.feed_forward;
+    record_lora_down(commands, m, b, layer, {kO}, a.attention, spec.attention.q_width(), s);
+    add_branch(kO, kNormAttended, a.attention, a.attended, a.x_in, a.x_mid);
+    commands.barrier();
+    record_norm(commands, m, a.x_mid, w.norms[kNormMiddle], 0, 0, b.rows, m.spec.hidden, s.normed.address());
+    commands.barrier();
+    record_lora_down(commands, m, b, layer, {kGate, kUp}, s.normed.address(), m.spec.hidden, s);
+    rounded(kGate, s.normed.address(), a.gate);
+    rounded(kUp, s.normed.address(), a.up);
+    commands.barrier();
+    const struct {
+      uint64_t gate, up, y;
+      int32_t n, ld;
+    } gated{a.gate, a.up, s.act.address(), f.intermediate, type.ld(f.intermediate)};
+    commands.dispatch(m.pipeline(Shader::kGatedF32, {uint32_t(f.activation)}), gated, (f.intermediate + 63) / 64,
+                      b.rows);
+    commands.barrier();
+    if (!a.x_out && !w.norms[kNormOut]) return;
+    record_lora_down(commands, m, b, layer, {kDown}, s.act.address(), f.intermediate, s);
+    add_branch(kDown, kNormOut, s.act.address(), a.fed_forward, a.x_mid, a.x_out);
+    commands.barrier();
+  }
+};
+
+}  // namespace
+
+Pages::Pages(const GpuModel& m, int count) : count_(count) {
+  for (const LayerSpec& layer : m.spec.layers)
+    layers_.emplace_back(m.gpu, int64_t(count) * vulkan::page_bytes(m.type, layer.attention));
+}
+
+void Scratch::reserve(const GpuModel& m, int rows, int rank) {
+  const Widths c = widest(m.spec);
+  const ElementType t = m.type;
+  const auto size = [&](Memory& memory, int width) {
+    const int64_t bytes = rows * t.row_bytes(width);
+    if (memory.bytes() >= bytes) return;
+    memory = {};
+    memory = Memory(m.gpu, bytes);
+  };
+  if (rows > rows_) {
+    rows = int(round_up(rows, 16));
+    rows_ = 0;
+    for (Memory* memory : {&normed, &branch}) size(*memory, m.spec.hidden);
+    for (Memory* memory : {&q, &queries}) size(*memory, c.q);
+    for (Memory* memory : {&k, &v}) size(*memory, c.kv);
+    for (Memory* memory : {&gate, &up, &act}) size(*memory, c.intermediate);
+    rows_ = rows;
+  }
+  rows = rows_, rank_ = std::max(rank_, rank);
+  if (rank_ > 0)
+    for (Memory& memory : z) size(memory, rank_);
+}
+
+int64_t Scratch::bytes_per_row(const ModelSpec& m, ElementType t) {
+  const Widths c = widest(m);
+  return 2 * t.row_bytes(m.hidden) + 2 * t.row_bytes(c.q) + 2 * t.row_bytes(c.kv) + 3 * t.row_bytes(c.intermediate);
+}
+
+void record_embedding(Commands& commands, const GpuModel& m, const DeviceBatch& b, uint64_t x) {
+  const struct {
+    uint64_t weight, tokens, x;
+    int32_t rows, hidden, rounds;
+    float scale;
+  } parameters{m.weights->embedding.weight, b.tokens,           x, b.rows, m.spec.hidden,
+               m.spec.embedding_rounds,     m.embedding_scale()};
+  commands.dispatch(m.pipeline(Shader::kEmbedF32), parameters, b.rows);
+  commands.barrier();
+}
+
+void record_norm(Commands& commands, const GpuModel& m, uint64_t x, uint64_t weight, uint64_t from, int first, int rows,
+                 int n, uint64_t y) {
+  const struct {
+    uint64_t x, weight, y, from;
+    int32_t n, ldy;
+    float eps;
+    int32_t first;
+  } parameters{x, weight, y, from, n, m.type.ld(n), m.spec.rms_eps, first};
+  commands.dispatch(m.pipeline(Shader::kRmsnormF32), parameters, rows);
+}
+
+void record_layer(Commands& commands, const GpuModel& m, const DeviceBatch& b, const Pages& pages, int layer,
+                  const LayerActivations& a, Scratch& s) {
+  const LayerForward forward{commands, m, b, pages, layer, a, s};
+  forward.attention();
+  forward.feed_forward();
+}
+
+void record_logits(Commands& commands, const GpuModel& m, uint64_t normed, int rows, uint64_t logits) {
+  const Linear& head = m.weights->head;
+  ProductParameters p{normed, head.weight, 0, logits, 0, 0, 0, rows, head.n, head.k, m.type.granules(head.k),
+                      0,      head.n,      0};
+  p.scale = float(m.spec.logit_scale), p.cap = float(m.spec.logit_soft_cap);
+  p.inverse_cap = p.cap > 0 ? 1 / p.cap : 0;
+  record_product(commands, m, kLogits, p);
+}
+
+void record_lora_down(Commands& commands, const GpuModel& m, const DeviceBatch& b, int layer,
+                      std::initializer_list<int> projections, uint64_t x, int k, Scratch& s) {
+  bool any = false;
+  for (int p : projections) {
+    if (!b.adapters || !b.adapts(layer, p)) continue;
+    const struct {
+      uint64_t x, adapters, z;
+      int32_t k, ldx, ldz, projection;
+    } parameters{
+        x, b.adapters, s.z[p].address(), k, m.type.granules(k), m.type.granules(b.rank), layer * kProjections + p};
+    commands.dispatch(m.pipeline(Shader::kLoraDownF32), parameters, b.rows);
+    any = true;
+  }
+  if (any) commands.barrier();
+}
+
+}  // namespace anneal::vulkan

@@ -1,0 +1,56 @@
+// How numbers lie in a GPU's memory (shaders/buffers.glsl, weights.glsl, pages.glsl).
+#pragma once
+#include <bit>
+#include <cstdint>
+
+#include "../../model/tensors.h"
+#include "../page.h"
+#include "shaders/spirv.h"
+
+namespace anneal::vulkan {
+
+using backends::kPage;
+using namespace model;
+
+inline int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+// The compute type: rows of it begin on 16 bytes, and that many bytes of it are a granule.
+struct ElementType {
+  bool bf16 = false;
+  int bytes() const { return bf16 ? 2 : 4; }
+  int granule() const { return 16 / bytes(); }
+  // Of a row of n elements.
+  int granules(int n) const { return int(round_up(n, granule()) / granule()); }
+  int ld(int n) const { return granules(n) * granule(); }
+  int64_t row_bytes(int n) const { return int64_t(granules(n)) * 16; }
+  Shader shader(Shader f32) const { return Shader(int(f32) + bf16); }  // the one of the type
+};
+
+constexpr int kPanel = 32;  // outputs of a block of weights
+
+// Bytes of W[n][k].
+inline int64_t matrix_bytes(ElementType t, int n, int k) { return round_up(n, kPanel) * t.row_bytes(k); }
+
+// Bytes of the keys and values of a page of one layer.
+inline int64_t page_bytes(ElementType t, const AttentionSpec& a) {
+  return int64_t(a.kv_heads) * kPage * (t.row_bytes(a.head_dim) + int64_t(a.head_dim) * t.bytes());
+}
+
+inline float flushed(float x) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x);
+  return (bits & 0x7f800000u) == 0 ? std::bit_cast<float>(bits & 0x80000000u) : x;
+}
+// Bits of the nearest bfloat16, as the processor's kernels round.
+inline uint16_t narrowed(float x) {
+  const uint32_t u = std::bit_cast<uint32_t>(x);
+  if ((u & 0x7fffffffu) > 0x7f800000u) return uint16_t((u >> 16) | 0x40);
+  if ((u & 0x7f800000u) == 0) return uint16_t((u >> 16) & 0x8000);
+  return uint16_t((u + 0x7fff + ((u >> 16) & 1)) >> 16);
+}
+inline float widened(uint16_t bits) { return std::bit_cast<float>(uint32_t(bits) << 16); }
+
+// Rows [row, row + rows) of W[n][k], of which `from` is the first, into the blocks at `to`, which are zeros; row begins
+// a block.
+void pack_rows(ElementType, const float* from, int64_t ld, int rows, int k, char* to);
+
+}  // namespace anneal::vulkan

@@ -1,0 +1,181 @@
+#include "vulkan_backend.h"
+
+namespace anneal::vulkan {
+
+using backends::Run;
+using backends::WantedLogits;
+
+namespace {
+
+constexpr int64_t kLogitBytes = int64_t(64) << 20;  // of a piece of logits
+// Steps of more rows are submitted layer by layer: what takes seconds, a driver ends.
+constexpr int kRowsOfOneSubmission = 64;
+
+void grow(Memory& memory, const std::shared_ptr<Gpu>& gpu, int64_t bytes, Memory::Place place = Memory::Place::device) {
+  if (memory.bytes() >= bytes) return;
+  memory = {};
+  memory = Memory(gpu, bytes, place);
+}
+
+}  // namespace
+
+VulkanBackend::VulkanBackend(GpuModel model, executor::Pool& pool, int pages,
+                             std::unique_ptr<backends::Backend> sampler)
+    : model_(std::move(model)),
+      pool_(pool),
+      sampler_(std::move(sampler)),
+      name_(model_.gpu->arithmetic().exact ? "vulkan" : "vulkan-inexact"),
+      pages_(model_, pages),
+      commands_(model_.gpu),
+      staging_(model_.gpu),
+      device_batch_(model_.gpu) {}
+
+bool VulkanBackend::run(Commands& commands) {
+  return pool_.each(1, [&](int64_t, int) { commands.run(); });
+}
+
+const backends::Logits* VulkanBackend::step(std::span<const Run> runs) {
+  if (failed_) std::rethrow_exception(failed_);
+  found_.rows = 0;
+  commands_.discard();  // of a step that failed
+  batch_.clear();
+  first_row_.assign(runs.size(), 0);
+  bool states = false;
+  for (size_t i = 0; i < runs.size(); i++) {
+    const Run& r = runs[i];
+    first_row_[i] = batch_.rows;
+    if (r.count <= 0) continue;
+    batch_.add(r.tokens, r.count, r.position, r.blocks, version_of(r.adapter));
+    states |= r.state_count > 0;
+    if (r.logits == WantedLogits::none) continue;
+    for (int row = r.logits == WantedLogits::last ? batch_.rows - 1 : first_row_[i]; row < batch_.rows; row++)
+      batch_.logit_rows.push_back(row);
+  }
+  if (batch_.rows == 0) return &found_;
+
+  const GpuModel& m = model_;
+  const int rows = batch_.rows;
+  device_batch_.write(model_, batch_);
+  scratch_.reserve(m, rows, device_batch_.rank);
+  grow(residual_, m.gpu, int64_t(rows) * m.spec.hidden * 4);
+  const uint64_t x = residual_.address();
+  const LayerActivations a{x,
+                           x,
+                           x,
+                           scratch_.q.address(),
+                           scratch_.k.address(),
+                           scratch_.gate.address(),
+                           scratch_.up.address(),
+                           scratch_.branch.address(),
+                           scratch_.branch.address(),
+                           scratch_.q.address(),
+                           0};
+  record_embedding(commands_, m, device_batch_, x);
+  for (int l = 0; l < m.layers(); l++) {
+    record_layer(commands_, m, device_batch_, pages_, l, a, scratch_);
+    if (rows > kRowsOfOneSubmission && !run(commands_)) return nullptr;
+  }
+  if (states) read_states(runs);
+  return read_logits() ? &found_ : nullptr;
+}
+
+void VulkanBackend::read_states(std::span<const Run> runs) {
+  const GpuModel& m = model_;
+  const ElementType t = m.type;
+  std::vector<char> rows;
+  for (size_t i = 0; i < runs.size(); i++) {
+    const int count = runs[i].state_count;
+    if (count <= 0) continue;
+    record_norm(commands_, m, residual_.address(), m.weights->final_norm, 0, first_row_[i] + runs[i].count - count,
+                count, m.spec.hidden, scratch_.normed.address());
+    commands_.barrier();
+    commands_.run();
+    rows.resize(size_t(count * t.row_bytes(m.spec.hidden)));
+    staging_.read(scratch_.normed, 0, rows.data(), int64_t(rows.size()));
+    for (int r = 0; r < count; r++)
+      for (int j = 0; j < m.spec.hidden; j++) {
+        const char* from = rows.data() + r * t.row_bytes(m.spec.hidden) + j * t.bytes();
+        float& to = runs[i].states[int64_t(r) * m.spec.hidden + j];
+        uint16_t bits;
+        if (t.bf16)
+          std::memcpy(&bits, from, 2), to = widened(bits);
+        else
+          std::memcpy(&to, from, 4);
+      }
+  }
+}
+
+// In pieces, where the rows of all would take much.
+bool VulkanBackend::read_logits() {
+  const GpuModel& m = model_;
+  const int wanted = int(batch_.logit_rows.size()), vocab = m.spec.vocab;
+  if (wanted == 0) return run(commands_);
+  const int per = int(std::clamp<int64_t>(kLogitBytes / (int64_t(vocab) * 4), 1, wanted));
+  const int64_t piece = int64_t(per) * vocab * 4;
+  grow(normed_, m.gpu, per * m.type.row_bytes(m.spec.hidden));
+  grow(logits_, m.gpu, piece);
+  grow(host_logits_, m.gpu, piece, Memory::Place::readback);
+  if (wanted > per) gathered_.resize(size_t(wanted) * vocab);
+  for (int row = 0; row < wanted; row += per) {
+    const int count = std::min(per, wanted - row);
+    record_norm(commands_, m, residual_.address(), m.weights->final_norm, device_batch_.logit_rows + uint64_t(row) * 4,
+                0, count, m.spec.hidden, normed_.address());
+    commands_.barrier();
+    record_logits(commands_, m, normed_.address(), count, logits_.address());
+    commands_.barrier();
+    commands_.copy(logits_, 0, host_logits_, 0, int64_t(count) * vocab * 4);
+    if (!run(commands_)) return false;
+    if (wanted > per)
+      std::memcpy(gathered_.data() + int64_t(row) * vocab, host_logits_.mapped<float>(), size_t(count) * vocab * 4);
+  }
+  rows_ = wanted > per ? gathered_.data() : host_logits_.mapped<float>();
+  found_.rows = wanted;
+  return true;
+}
+
+bool VulkanBackend::sample(const backends::Logits&, std::span<const backends::RowRequest> requests,
+                           std::span<backends::RowResult> results) {
+  Run given{};
+  given.count = found_.rows, given.logits = WantedLogits::all, given.given_logits = rows_;
+  const backends::Logits* logits = sampler_->step({&given, 1});
+  return sampler_->sample(*logits, requests, results);
+}
+
+void VulkanBackend::copy_page(int from, int to) {
+  commands_.discard();
+  if (failed_) return;
+  for (int l = 0; l < model_.layers(); l++)
+    commands_.copy(pages_.of(l), from * pages_.page_bytes(l), pages_.of(l), to * pages_.page_bytes(l),
+                   pages_.page_bytes(l));
+  try {
+    commands_.run();
+  } catch (...) {
+    failed_ = std::current_exception();  // nobody waits for this call: the next step tells
+  }
+}
+
+backends::AdapterRef VulkanBackend::load_adapter(const LoraSpec& lora, const backends::AdapterValues& values) {
+  return make_adapter_version(model_, pool_, lora, values);
+}
+
+namespace {
+
+[[noreturn]] void no_training() {
+  throw backends::UnusableDevice("models on a GPU are not trained yet: open the model with device \"cpu\"");
+}
+
+}  // namespace
+
+std::unique_ptr<backends::Trainable> VulkanBackend::train_adapter(const LoraSpec&, uint64_t,
+                                                                  const backends::AdapterValues*) {
+  no_training();
+}
+
+std::unique_ptr<backends::Trainable> VulkanBackend::train_weights() { no_training(); }
+
+std::unique_ptr<backends::TrainPass> VulkanBackend::forward(std::span<const backends::TrainRow>, backends::Trainable*,
+                                                            const backends::AdapterRef&, const backends::PassOptions&) {
+  no_training();
+}
+
+}  // namespace anneal::vulkan

@@ -1,0 +1,54 @@
+// A model on a GPU: steps over its pages, and adapters.
+#pragma once
+#include <exception>
+
+#include "layer_forward.h"
+#include "staging.h"
+
+namespace anneal::vulkan {
+
+class VulkanBackend final : public backends::Backend {
+ public:
+  // `sampler` samples rows of logits that are given to it. The pool must live as long as the backend.
+  VulkanBackend(GpuModel model, executor::Pool& pool, int pages, std::unique_ptr<backends::Backend> sampler);
+
+  const ModelSpec& spec() const override { return model_.spec; }
+  const char* name() const override { return name_.c_str(); }
+  int pages() const override { return pages_.count(); }
+
+  const backends::Logits* step(std::span<const backends::Run>) override;
+  bool sample(const backends::Logits&, std::span<const backends::RowRequest>, std::span<backends::RowResult>) override;
+  void copy_page(int from, int to) override;
+
+  backends::AdapterRef load_adapter(const LoraSpec&, const backends::AdapterValues&) override;
+  std::unique_ptr<backends::Trainable> train_adapter(const LoraSpec&, uint64_t seed,
+                                                     const backends::AdapterValues* values) override;
+  std::unique_ptr<backends::Trainable> train_weights() override;
+  std::unique_ptr<backends::TrainPass> forward(std::span<const backends::TrainRow>, backends::Trainable*,
+                                               const backends::AdapterRef&, const backends::PassOptions&) override;
+
+ private:
+  // Does what was recorded; false if the work was aborted. Training gives way to a waiting step here.
+  bool run(Commands&);
+  void read_states(std::span<const backends::Run>);
+  bool read_logits();
+
+  GpuModel model_;
+  executor::Pool& pool_;
+  std::unique_ptr<backends::Backend> sampler_;
+  std::string name_;
+  Pages pages_;
+  Commands commands_;
+  Staging staging_;
+  Batch batch_;
+  DeviceBatch device_batch_;
+  Scratch scratch_;
+  Memory residual_, normed_, logits_, host_logits_;
+  std::vector<int> first_row_;   // of each run
+  std::vector<float> gathered_;  // logits that take several pieces
+  const float* rows_ = nullptr;  // of the latest step's logits, [rows][vocab]
+  backends::Logits found_;
+  std::exception_ptr failed_;  // of a page that could not be copied
+};
+
+}  // namespace anneal::vulkan

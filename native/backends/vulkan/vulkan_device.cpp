@@ -1,0 +1,64 @@
+#include "vulkan_device.h"
+
+#include "open_gpu.h"
+#include "vulkan_backend.h"
+
+namespace anneal::vulkan {
+namespace {
+
+constexpr int kMaxHeadDim = 512;  // of queries in a workgroup's shared memory
+
+}  // namespace
+
+VulkanDevice::VulkanDevice(executor::Pool& pool, int index, MakeSampler sampler)
+    : pool_(pool), gpu_(open_gpu(index)), make_sampler_(std::move(sampler)) {}
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& field, const std::string& what) { throw UnsupportedModel(field, what); }
+
+// What no GPU computes.
+void require_here(const ModelSpec& m) {
+  model::check(m);
+  if (!m.quantized.empty()) refuse("quantized", "is not computed by this device: load the model on the cpu");
+  for (size_t i = 0; i < m.layers.size(); i++)
+    if (m.layers[i].attention.head_dim > kMaxHeadDim)
+      refuse("layers[" + std::to_string(i) + "].attention.headDim", "is above 512, which this device does not compute");
+}
+
+}  // namespace
+
+void VulkanDevice::require(const ModelSpec& m) const {
+  require_here(m);
+  if (const int64_t largest = largest_weight_bytes(m, type_of(m)); largest > gpu_->max_allocation())
+    refuse("vocab", "or a layer takes " + std::to_string(largest) +
+                        " bytes in one piece, of which this device has at most " +
+                        std::to_string(gpu_->max_allocation()));
+}
+
+backends::ModelMemory VulkanDevice::memory_of(const ModelSpec& m) {
+  require_here(m);
+  const ElementType t = type_of(m);
+  int64_t page = 0, kept = 0;
+  for (const LayerSpec& layer : m.layers) {
+    const Widths c = widths_of(layer);
+    page += page_bytes(t, layer.attention);
+    kept += 2 * 4 * int64_t(m.hidden) + 2 * t.row_bytes(c.q) + 2 * t.row_bytes(c.intermediate) +
+            (c.qk_norm ? 3 : 2) * t.row_bytes(c.kv) + (c.norms_after ? 2 * t.row_bytes(m.hidden) : 0) + 4 * c.heads;
+  }
+  return {weight_bytes(m, t), page, kept};
+}
+
+std::unique_ptr<backends::Backend> VulkanDevice::load(const ModelSpec& m, int pages, const std::string&,
+                                                      const backends::TensorReader& read,
+                                                      const std::function<bool(double)>& progress) const {
+  const backends::ModelMemory needs = memory(m);
+  const int64_t needed = needs.weights + pages * needs.page, available = gpu_->available();
+  if (needed > available) throw NoDeviceMemory(needed, available);
+  std::unique_ptr<Weights> weights = load_weights(m, type_of(m), gpu_, pool_, read, progress);
+  if (!weights) return nullptr;
+  return std::make_unique<VulkanBackend>(GpuModel(m, type_of(m), gpu_, std::move(weights)), pool_, pages,
+                                         make_sampler_(m, pages));
+}
+
+}  // namespace anneal::vulkan

@@ -1,0 +1,164 @@
+// The Vulkan backend on the first device there is: its arithmetic against the processor's kernels, and what it does
+// when calls of the driver fail.
+#include <cmath>
+#include <cstdio>
+
+#include "../cpu/kernels/exp_log.h"
+#include "open_gpu.h"
+#include "probe.h"
+#include "vulkan_device.h"
+
+using namespace anneal::vulkan;
+namespace backends = anneal::backends;
+namespace cpu = anneal::cpu;
+
+namespace {
+
+int failures = 0;
+
+void check(bool ok, const char* what) {
+  if (ok) return;
+  printf("FAILED: %s\n", what);
+  failures++;
+}
+
+template <class E, class F> bool throws(F&& f) {
+  try {
+    f();
+  } catch (const E&) {
+    return true;
+  }
+  return false;
+}
+
+std::vector<float> computed_by_kernels(Probe p) {
+  anneal::executor::FloatMode mode;
+  const std::vector<float> in = probe_inputs();
+  std::vector<float> out(kProbeCount);
+  for (int i = 0; i < kProbeCount; i++) {
+    const float a = in[size_t(i)];
+    const cpu::F32x16 x = cpu::all(a), y = cpu::all(in[size_t(i + kProbeCount)]), size = cpu::all(std::fabs(a)),
+                      z = cpu::all(in[size_t(i + 2 * kProbeCount)]);
+    cpu::bf16 narrow;
+    cpu::narrow(a, narrow);
+    const cpu::F32x16 results[kProbes] = {cpu::fma(x, y, z),
+                                          cpu::fma(x, y, z),
+                                          x + y,
+                                          x - y,
+                                          x * y,
+                                          x / y,
+                                          cpu::sqrt(size),
+                                          cpu::exp(x),
+                                          cpu::log(size),
+                                          cpu::tanh(x),
+                                          cpu::all(cpu::widen(narrow)),
+                                          x * y + z};
+    out[size_t(i)] = cpu::lane0(results[p]);
+  }
+  return out;
+}
+
+struct OneThread final : anneal::executor::Pool {
+  int workers() const override { return 1; }
+  bool run(int64_t chunks, anneal::executor::ChunkFn f, void* context) override {
+    for (int64_t i = 0; i < chunks; i++) f(context, i, 0);
+    return true;
+  }
+};
+
+// Keeps rows of logits as they are given.
+struct NoSampler final : backends::Backend {
+  ModelSpec spec_;
+  const ModelSpec& spec() const override { return spec_; }
+  const char* name() const override { return "none"; }
+  int pages() const override { return 0; }
+  const backends::Logits* step(std::span<const backends::Run>) override { return nullptr; }
+  bool sample(const backends::Logits&, std::span<const backends::RowRequest>, std::span<backends::RowResult>) override {
+    return false;
+  }
+  void copy_page(int, int) override {}
+  backends::AdapterRef load_adapter(const LoraSpec&, const backends::AdapterValues&) override { return nullptr; }
+  std::unique_ptr<backends::Trainable> train_adapter(const LoraSpec&, uint64_t,
+                                                     const backends::AdapterValues*) override {
+    return nullptr;
+  }
+  std::unique_ptr<backends::Trainable> train_weights() override { return nullptr; }
+  std::unique_ptr<backends::TrainPass> forward(std::span<const backends::TrainRow>, backends::Trainable*,
+                                               const backends::AdapterRef&, const backends::PassOptions&) override {
+    return nullptr;
+  }
+};
+
+ModelSpec small_model() {
+  ModelSpec m;
+  m.hidden = 32, m.vocab = 64, m.max_positions = 4096, m.tied_head = true;
+  LayerSpec layer;
+  layer.attention.heads = 4, layer.attention.kv_heads = 2, layer.attention.head_dim = 8;
+  layer.feed_forward.intermediate = 48;
+  m.layers.assign(2, layer);
+  return m;
+}
+
+void test_failures(const std::shared_ptr<Gpu>& gpu) {
+  OneThread pool;
+  const backends::TensorReader read{[](const std::string& name, int64_t row0, int64_t rows, float* to) {
+    const int64_t cols = name.find("embed") != std::string::npos  ? 32
+                         : name.find("down") != std::string::npos ? 48
+                                                                  : 32;
+    for (int64_t i = 0; i < rows * cols; i++) to[i] = float((row0 * cols + i) % 17 - 8) / 16;
+  }};
+  VulkanDevice device(pool, 0, [](const ModelSpec&, int) { return std::make_unique<NoSampler>(); });
+  const auto load = [&] { return device.load(small_model(), 64, "", read, nullptr); };
+  vk::DeviceFunctions& call = gpu->call;
+  const vk::DeviceFunctions working = call;
+
+  call.allocate_memory = [](auto...) { return vk::kOutOfDeviceMemory; };
+  check(throws<backends::NoDeviceMemory>(load), "a model that does not fit is refused");
+  call = working;
+  const auto model = load();
+
+  std::vector<int32_t> tokens(1000, 3), blocks(64);
+  for (int i = 0; i < 64; i++) blocks[size_t(i)] = i;
+  const auto step = [&](int count) {
+    backends::Run run{};
+    run.tokens = tokens.data(), run.count = count, run.position = 0, run.blocks = blocks.data();
+    run.logits = backends::WantedLogits::last;
+    return model->step({&run, 1})->rows;
+  };
+  check(step(10) == 1, "a step is computed");
+  call.allocate_memory = [](auto...) { return vk::kOutOfDeviceMemory; };
+  check(throws<backends::NoDeviceMemory>([&] { step(1000); }), "a step that does not fit is refused");
+  call = working;
+  check(step(10) == 1, "and one that does is computed after it");
+  check(step(1000) == 1, "so is the large one, where there is memory again");
+
+  call.queue_submit = [](auto...) { return vk::kDeviceLost; };
+  check(throws<backends::DeviceLost>([&] { step(10); }), "the loss of a device is told");
+  model->copy_page(0, 1);
+  call = working;
+  check(throws<backends::DeviceLost>([&] { step(10); }), "a page that could not be copied is not read");
+  check(open_gpu(0) != gpu, "a device that was lost is opened anew");
+}
+
+}  // namespace
+
+int main() {
+  for (int p = 0; p < kProbes; p++)
+    check(probe_hash(computed_by_kernels(Probe(p)).data()) == expected_hash(Probe(p)),
+          "the processor's kernels compute what devices are compared with");
+  if (Gpu::list().empty()) {
+    printf("no Vulkan device: its own part is not tried\n");
+  } else {
+    const auto gpu = open_gpu(0);
+    printf("%s: fma %s, %s\n", gpu->facts().name.c_str(), gpu->arithmetic().fused ? "fused" : "in double precision",
+           gpu->arithmetic().exact ? "the processor's bits" : "bits of its own");
+    if (!gpu->arithmetic().fused) {
+      const std::vector<float> found = run_probes(gpu);
+      check(probe_hash(found.data() + int64_t(kMad) * kProbeCount) == expected_hash(kMad),
+            "multiply-adds are rounded once, also where fma is not fused");
+    }
+    test_failures(gpu);
+  }
+  puts(failures == 0 ? "ok" : "failed");
+  return failures != 0;
+}

@@ -1,0 +1,133 @@
+// Reads weights block of rows by block of rows into blocks of granules, so that the host never holds more than a piece.
+#include "weights.h"
+
+#include "staging.h"
+
+namespace anneal::vulkan {
+namespace {
+
+constexpr int64_t kAlignment = 256;  // of everything that has an address
+constexpr int64_t kPieceElements = int64_t(4) << 20;
+
+int64_t vector_bytes(int n) { return round_up(int64_t(n) * 4, kAlignment); }
+
+int64_t layer_bytes(const ModelSpec& m, ElementType t, int layer) {
+  int64_t bytes = 0;
+  for (int p = 0; p < kProjections; p++) {
+    const ProjectionShape shape = projection_shape(m, layer, p);
+    bytes += round_up(matrix_bytes(t, shape.outputs, shape.inputs), kAlignment);
+    if (shape.bias) bytes += vector_bytes(shape.outputs);
+  }
+  for (int n = 0; n < kNorms; n++)
+    if (norm_place(m.layers[size_t(layer)], n)) bytes += vector_bytes(norm_width(m, layer, n));
+  return bytes;
+}
+int64_t embedding_bytes(const ModelSpec& m, ElementType t) {
+  return round_up(matrix_bytes(t, m.vocab, m.hidden), kAlignment) + vector_bytes(m.hidden);
+}
+int64_t head_bytes(const ModelSpec& m, ElementType t) { return m.tied_head ? 0 : matrix_bytes(t, m.vocab, m.hidden); }
+
+struct Loader {
+  const ModelSpec& spec;
+  ElementType type;
+  std::shared_ptr<Gpu> gpu;
+  executor::Pool& pool;
+  const backends::TensorReader& read;
+  const std::function<bool(double)>& progress;
+  Staging staging{gpu};
+  double total = 0, done = 0;
+  bool stopped = false;
+  std::vector<float> rows;
+  std::vector<char> packed;
+  Memory* memory = nullptr;
+  int64_t at = 0;
+
+  void into(Memory& to, int64_t bytes) {
+    to = Memory(gpu, bytes);
+    memory = &to, at = 0;
+  }
+  uint64_t take(int64_t bytes) {
+    const uint64_t address = memory->address() + uint64_t(at);
+    at += round_up(bytes, kAlignment);
+    return address;
+  }
+  Linear matrix(const std::string& name, int first, int n, int k) {
+    const int64_t begin = at, panel = int64_t(kPanel) * type.row_bytes(k);
+    const Linear linear{n, k, take(matrix_bytes(type, n, k)), 0};
+    const int block = int(std::max<int64_t>(1, kPieceElements / (int64_t(k) * kPanel))) * kPanel;
+    for (int row = 0; row < n && !stopped; row += block) {
+      const int count = std::min(block, n - row), panels = int(round_up(count, kPanel) / kPanel);
+      rows.resize(size_t(count) * k);
+      packed.assign(size_t(panels * panel), 0);
+      read.floats(name, first + row, count, rows.data());
+      const bool complete = pool.each(panels, [&](int64_t p, int) {
+        const int from = int(p) * kPanel;
+        pack_rows(type, rows.data() + int64_t(from) * k, k, std::min(kPanel, count - from), k,
+                  packed.data() + p * panel);
+      });
+      staging.write(*memory, begin + row / kPanel * panel, packed.data(), int64_t(packed.size()));
+      done += double(count) * k;
+      if (!complete || (progress && !progress(done / total))) stopped = true;
+    }
+    return linear;
+  }
+  uint64_t vector(const std::string& name, int n, bool add_one = false) {
+    const int64_t begin = at;
+    const uint64_t address = take(vector_bytes(n));
+    rows.assign(size_t(n), 0);
+    read.floats(name, 0, 1, rows.data());
+    for (float& x : rows) x = flushed(add_one ? x + 1 : x);
+    staging.write(*memory, begin, rows.data(), int64_t(n) * 4);
+    return address;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Weights> load_weights(const ModelSpec& m, ElementType type, const std::shared_ptr<Gpu>& gpu,
+                                      executor::Pool& pool, const backends::TensorReader& read,
+                                      const std::function<bool(double)>& progress) {
+  auto w = std::make_unique<Weights>();
+  Loader load{m, type, gpu, pool, read, progress};
+  for (const TensorShape& t : weight_tensors(m))
+    if (t.cols) load.total += double(t.elements());
+  load.into(w->embedding_memory, embedding_bytes(m, type));
+  w->embedding = load.matrix("model.embed_tokens.weight", 0, m.vocab, m.hidden);
+  w->final_norm = load.vector("model.norm.weight", m.hidden, m.norm_adds_one);
+  w->layers.resize(m.layers.size());
+  for (int l = 0; l < int(m.layers.size()) && !load.stopped; l++) {
+    const LayerSpec& spec = m.layers[size_t(l)];
+    Layer& layer = w->layers[size_t(l)];
+    load.into(layer.memory, layer_bytes(m, type, l));
+    for (int p = 0; p < kProjections && !load.stopped; p++) {
+      const ProjectionShape shape = projection_shape(m, l, p);
+      const std::string name = module_name(l, module_of(spec, p));
+      layer.projections[p] = load.matrix(name + ".weight", first_output(m, l, p), shape.outputs, shape.inputs);
+      if (shape.bias) layer.projections[p].bias = load.vector(name + ".bias", shape.outputs);
+    }
+    for (int n = 0; n < kNorms; n++)
+      if (const char* place = norm_place(spec, n))
+        layer.norms[n] = load.vector(layer_name(l, place) + ".weight", norm_width(m, l, n), m.norm_adds_one);
+  }
+  w->head = w->embedding;
+  if (!load.stopped && !m.tied_head) {
+    load.into(w->head_memory, head_bytes(m, type));
+    w->head = load.matrix("lm_head.weight", 0, m.vocab, m.hidden);
+  }
+  if (load.stopped) return nullptr;
+  return w;
+}
+
+int64_t weight_bytes(const ModelSpec& m, ElementType t) {
+  int64_t bytes = embedding_bytes(m, t) + head_bytes(m, t);
+  for (int l = 0; l < int(m.layers.size()); l++) bytes += layer_bytes(m, t, l);
+  return bytes;
+}
+
+int64_t largest_weight_bytes(const ModelSpec& m, ElementType t) {
+  int64_t bytes = embedding_bytes(m, t);
+  for (int l = 0; l < int(m.layers.size()); l++) bytes = std::max(bytes, layer_bytes(m, t, l));
+  return bytes;
+}
+
+}  // namespace anneal::vulkan

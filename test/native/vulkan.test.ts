@@ -1,0 +1,178 @@
+// Models on a GPU: the processor's bits, for whatever a step may be. Without a Vulkan device (Debian: apt install
+// mesa-vulkan-drivers libvulkan1) all but what holds without one is skipped.
+
+import { spawnSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, describe, expect, it } from "vitest";
+import { compilerVersion, generated } from "../../native/backends/vulkan/shaders/compile.mjs";
+import { Engine } from "../../src/index.js";
+import { type DeviceModel, type ElementType, listGpus, type StepSequence } from "../../src/runtime/runtime.js";
+import { CASES, type Case, caseAdapter, expected, loadCase, pagesFrom, plainSlot } from "./referenceModel.js";
+
+const root = join(import.meta.dirname, "../..");
+const gpus = await listGpus();
+const gpu = gpus.find(({ problem, exact }) => problem === "" && exact);
+const needsGpu = describe.skipIf(gpu === undefined);
+if (gpu === undefined) console.info("no Vulkan device with the processor's bits: skipped");
+
+/** Compiling shaders for a processor takes seconds for every shape of a model. */
+const TIMEOUT = 120_000;
+const SOME: [Case, ElementType][] = [
+  ["llama", "float32"],
+  ["llama", "bfloat16"],
+  ["qwen3", "bfloat16"],
+  ["gemma3_odd", "bfloat16"],
+];
+const TRIED =
+  process.env.ANNEAL_TEST_VULKAN === "all"
+    ? CASES.flatMap((name) => (["float32", "bfloat16"] as const).map((dtype): [Case, ElementType] => [name, dtype]))
+    : SOME;
+
+const quiet = { slot: -1, sample: false, outputIndex: 0, promptLogprobs: -1, next: null };
+const bits = (values: Iterable<number>) => [...new Uint32Array(Float32Array.from(values).buffer)];
+
+const open: DeviceModel[] = [];
+afterAll(() => {
+  for (const model of open) model.close();
+});
+async function load(name: Case, dtype: ElementType, device: string): Promise<DeviceModel> {
+  const model = await loadCase(name, { dtype, device });
+  open.push(model);
+  return model;
+}
+
+/** What a model computes of a row in pieces of so many tokens, and then of a batch that goes on from prompts. */
+async function compute(model: DeviceModel, name: Case) {
+  const { spec, tensors } = await caseAdapter(name);
+  const version = await model.loadAdapter(spec, tensors);
+  const row = expected(name).rows[1]!.slice(0, 96);
+  const prefills: number[][] = [];
+  for (const [adapter, piece] of [
+    [0, 96],
+    [version, 96],
+    [version, 23],
+  ] as const) {
+    const logprobs: number[] = [];
+    for (let position = 0; position < row.length; position += piece) {
+      const tokens = row.slice(position, position + piece);
+      const next = Int32Array.from(tokens, (_, t) => row[position + t + 1] ?? -1);
+      const blocks = pagesFrom(0, row.length);
+      const sequence = { ...quiet, tokens, position, blocks, adapter, promptLogprobs: 2, next, states: 1 };
+      const { prompt, states } = await model.step([sequence]);
+      for (const entry of prompt[0]!) logprobs.push(entry.logprob, entry.rank, ...entry.topLogprobs);
+      logprobs.push(...states[0]!);
+    }
+    prefills.push(bits(logprobs));
+  }
+
+  const prompts = expected(name).rows.map((whole) => whole.slice(0, 60));
+  const slots = prompts.map((_, i) => model.openSlot(plainSlot({ seed: BigInt(i) })));
+  const sampled: number[][] = [];
+  for (let output = 0; output < 8; output++) {
+    const { tokens, logprobs } = await model.step(
+      prompts.map((prompt, i): StepSequence => {
+        const position = output === 0 ? 0 : prompt.length + output - 1;
+        const given = { ...quiet, slot: slots[i]!, tokens: output === 0 ? prompt : null, position };
+        return {
+          ...given,
+          blocks: pagesFrom(8 * i, 70),
+          adapter: i === 1 ? version : 0,
+          sample: true,
+          outputIndex: output,
+        };
+      }),
+    );
+    sampled.push([...tokens], bits(logprobs));
+  }
+  for (const slot of slots) model.closeSlot(slot);
+  // The second sequence goes on from copies of its pages; its last token was drawn, and not computed.
+  model.copyPages(pagesFrom(8, 128), pagesFrom(40, 128));
+  const tokens = Int32Array.of(3, 1, 4);
+  const next = Int32Array.of(1, 4, 2);
+  const blocks = pagesFrom(40, 70);
+  const copied = { ...quiet, tokens, position: 67, blocks, adapter: version, promptLogprobs: 0, next };
+  const { prompt } = await model.step([copied]);
+  return { prefills, sampled, copied: bits(prompt[0]!.map(({ logprob }) => logprob)) };
+}
+
+needsGpu("a model on a GPU", { timeout: TIMEOUT }, () => {
+  it.each(TRIED)("computes %s in %s with the processor's bits", async (name, dtype) => {
+    const wanted = await compute(await load(name, dtype, "cpu"), name);
+    expect(await compute(await load(name, dtype, gpu!.id), name)).toEqual(wanted);
+  });
+
+  it("is not trained yet, and says so", async () => {
+    const model = await load("llama", "float32", gpu!.id);
+    const { spec } = await caseAdapter("llama");
+    const trainer = model.trainAdapter(spec, { seed: 1n });
+    await expect(trainer).rejects.toMatchObject({ code: "unusable_device", param: "device" });
+  });
+
+  it("is refused where it does not fit", async () => {
+    const tooMany = loadCase("llama", { device: gpu!.id, kvPages: 1 << 24 });
+    await expect(tooMany).rejects.toMatchObject({ code: "insufficient_memory" });
+  });
+
+  const layer = "/usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json";
+  it.skipIf(!existsSync(layer) || process.env.VK_INSTANCE_LAYERS)("finds nothing that validation objects to", () => {
+    const args = [
+      "vitest",
+      "run",
+      "--config",
+      ".vitest.config.ts",
+      "test/native/vulkan.test.ts",
+      "-t",
+      "llama in bfloat16",
+    ];
+    const { status, stdout, stderr } = spawnSync("npx", args, {
+      cwd: root,
+      encoding: "utf8",
+      env: {
+        ...process.env,
+        ANNEAL_TEST_VULKAN: "some",
+        VK_INSTANCE_LAYERS: "VK_LAYER_KHRONOS_validation",
+        VK_LAYER_ENABLES: "VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT",
+      },
+    });
+    expect(`${stdout}${stderr}`).not.toMatch(/VUID|SYNC-HAZARD|UNASSIGNED|Validation (Error|Warning)/);
+    expect(status, stderr).toBe(0);
+  });
+});
+
+describe("without a GPU", () => {
+  it("names a device that is not there", async () => {
+    await expect(loadCase("llama", { device: "vulkan:99" })).rejects.toMatchObject({ code: "unusable_device" });
+    await expect(loadCase("llama", { device: "abacus" })).rejects.toMatchObject({ code: "unusable_device" });
+  });
+
+  it.skipIf(gpus.some(({ kind }) => kind === "discrete" || kind === "integrated"))(
+    "takes no processor for a GPU that is asked for",
+    async () => {
+      const opened = Engine.open({ home: null, device: "gpu" });
+      await expect(opened).rejects.toMatchObject({ code: "unusable_device", param: "device" });
+      const misspelt = Engine.open({ home: null, device: "gpu:0" as "gpu" });
+      await expect(misspelt).rejects.toMatchObject({ issues: [{ loc: ["options", "device"] }] });
+    },
+  );
+
+  it("is silent, and computes on the processor", () => {
+    const program = `import { listDevices } from ${JSON.stringify(join(root, "dist/index.js"))};
+console.log(JSON.stringify((await listDevices()).map(({ id }) => id)));`;
+    const { stdout, stderr, status } = spawnSync(process.execPath, ["--input-type=module", "-e", program], {
+      encoding: "utf8",
+      env: { ...process.env, VK_DRIVER_FILES: "/nowhere.json", VK_ICD_FILENAMES: "/nowhere.json" },
+    });
+    expect({ stdout, stderr, status }).toEqual({ stdout: '["cpu"]\n', stderr: "", status: 0 });
+  });
+});
+
+describe("shaders", () => {
+  const folder = join(root, "native/backends/vulkan/shaders");
+  const madeWith = /with (glslang .*)\.$/m.exec(readFileSync(join(folder, "spirv.h"), "utf8"))![1];
+  // Another version may write other words for the same.
+  it.skipIf(compilerVersion() !== madeWith)(`are what ${madeWith} makes of their sources`, () => {
+    for (const [file, text] of Object.entries(generated()))
+      expect(readFileSync(join(folder, file), "utf8") === text, `${file} is up to date`).toBe(true);
+  });
+});
