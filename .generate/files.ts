@@ -60,9 +60,8 @@ function formatted(path: string, text: string): string {
   return execFileSync(process.execPath, args, { cwd: root, input: text, encoding: "utf8" });
 }
 
-/** Path to text. */
-export function generatedFiles(): Map<string, string> {
-  const texts = new Map<string, string>();
+/** Paths and texts, in order: the reference of types is read out of the types, so these have to be written when it is asked for. */
+export function* generatedFiles(): Generator<[path: string, text: string]> {
   const fileOf = new Map<string, string>();
   for (const [file, from, schemas] of FILES) {
     const declarations = namedSchemas(schemas, new Set(fileOf.keys()), READONLY.has(file)).map((one) => {
@@ -75,11 +74,10 @@ export function generatedFiles(): Map<string, string> {
       ...imports(body, file, fileOf),
     ];
     const path = join(root, "src", "types", `${file}.ts`);
-    texts.set(path, formatted(path, `${head.join("\n\n")}\n\n${body}\n`));
+    yield [path, formatted(path, `${head.join("\n\n")}\n\n${body}\n`)];
   }
-  texts.set(join(root, "src", "schemas", "README.md"), reference(httpDocument() as unknown as Json));
-  texts.set(join(root, "src", "types", "README.md"), libraryReference(root));
-  return texts;
+  yield [join(root, "src", "schemas", "README.md"), reference(httpDocument() as unknown as Json)];
+  yield [join(root, "src", "types", "README.md"), libraryReference(root)];
 }
 
 /** Of the names of other files in a text. */

@@ -1,6 +1,7 @@
 // What the addon exports.
 #include "../backends/devices.h"
 #include "../executor/machine.h"
+#include "../quantization/blocks.h"
 #include "grammar_binding.h"
 #include "model.h"
 #include "model_options.h"
@@ -106,6 +107,19 @@ napi_value adapter_tensors(const Arguments& arguments) {
                            nullptr);
 }
 
+// quantize(format, numbers) -> Uint8Array of blocks
+napi_value quantize(const Arguments& arguments) {
+  const Path format_path("format"), numbers_path("numbers");
+  const auto format = model::quantized_format(arguments.at(0, format_path).text(16));
+  if (!format || !quantization::can_quantize(*format)) invalid(format_path, "is no format that is made here");
+  const std::vector<float> numbers = arguments.at(1, numbers_path).finite_floats();
+  const auto block = quantization::block_size(*format);
+  if (numbers.size() % block.numbers != 0) invalid(numbers_path, "are not whole blocks of their format");
+  std::vector<uint8_t> blocks(quantization::row_bytes(*format, int64_t(numbers.size())));
+  quantization::quantize_row(*format, numbers.data(), int64_t(numbers.size()), blocks.data());
+  return arguments.js.bytes(blocks.data(), blocks.size());
+}
+
 napi_value make_cancellation(const Arguments& arguments) {
   auto environment = Environment::of(arguments.js.env);
   return wrap(*environment, std::make_unique<Cancellation>(environment));
@@ -135,6 +149,7 @@ napi_value start(napi_env env, napi_value exports) {
                                                                {"adapterTensors", function<adapter_tensors>},
                                                                {"load", function<load_model>},
                                                                {"givenLogits", function<given_logits_model>},
+                                                               {"quantize", function<quantize>},
                                                                {"cancellation", function<make_cancellation>},
                                                                {"policyLoss", function<policy_loss_binding>},
                                                                {"grammarVocabulary", function<grammar_vocabulary>},

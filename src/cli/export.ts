@@ -15,16 +15,17 @@ import { withExportProgress } from "./progress.js";
 const flags = {
   format: choice(
     "FORMAT",
-    ["peft", "merged", "onnx"],
-    "an adapter (the default), a whole model, or one for ONNX Runtime",
+    ["peft", "merged", "onnx", "gguf", "gguf_adapter"],
+    "an adapter (the default), a whole model, one for ONNX Runtime, one for llama.cpp, or an adapter for it",
   ),
   base: text("NAME", "what the adapter calls its base model (default: the name or folder it was loaded from)"),
   ...engineFlags,
   dtype: choice(
     "TYPE",
-    ["float32", "bfloat16", "float16", "int8", "int4"],
-    "of a whole model: merged float32 or bfloat16 (default: as the base model is stored), onnx all but bfloat16 (default float32)",
+    ["float32", "bfloat16", "float16", "int8", "int4", "q8_0", "q4_0", "q4_k_m"],
+    "of a whole model: merged float32 or bfloat16, gguf these, float16 and q..., both by default as the base model is stored; onnx float32 (default), float16 and int...",
   ),
+  quantize: choice("TYPE", ["q8_0", "q4_0", "q4_k_m"], "the same as --dtype, of gguf"),
   weights: choice("TYPE", ["float32", "bfloat16"], "the same as --dtype, of a merged model"),
   json,
 };
@@ -36,13 +37,13 @@ export const exportModel = defineCommand({
   details: `Writes a checkpoint (the latest, or that of :STEP) into DIR, which must not be there or be empty: as an adapter that PEFT and
 vLLM load beside its base model, or merged with it into a whole Hugging Face folder, which anneal serves with --model too, or into a
 folder of ONNX, which transformers.js loads in browsers too. NAME is PROJECT/NAME, ENTITY/PROJECT/NAME or an id. Works beside a
-running server.`,
+running server. gguf writes model.gguf, which llama.cpp and what is built on it load.`,
   flags,
   async run(values, [target, folder]) {
     const [, name, step] = /^(.*?)(?:[:@](?:step)?(\d+))?$/.exec(target!)!;
     await using engine = await openExistingHome(
       values.home ?? defaultHome(),
-      readEngineOptions({ ...values, dtype: undefined }),
+      readEngineOptions({ ...values, dtype: undefined, quantize: undefined }),
     );
     const { id } = await findModel(engine, name!);
     const made = await withExportProgress(() =>
@@ -51,7 +52,7 @@ running server.`,
         step: step === undefined ? null : Number(step),
         format: values.format ?? null,
         base_model: values.base ?? null,
-        dtype: values.dtype ?? values.weights ?? null,
+        dtype: values.dtype ?? values.weights ?? values.quantize ?? null,
       }),
     );
     if (values.json) {
@@ -60,6 +61,7 @@ running server.`,
     }
     const base = made.format === "peft" ? `, for the base model ${made.base_model}` : "";
     console.log(`step ${made.step} as ${made.path}${base}`);
+    for (const warning of made.warnings) console.log(`note: ${warning}`);
     return 0;
   },
 });

@@ -56,6 +56,13 @@ const ARCHITECTURES: Readonly<Record<string, Architecture>> = {
   granite: { modelType: "granite", interleaved: true },
 };
 
+/** What a model of config.json's `model_type` is called; null: it is not written. */
+export function ggufArchitecture(modelType: string): { name: string; interleaved: boolean } | null {
+  const type = modelType === "mistral" ? "llama" : modelType;
+  const found = Object.entries(ARCHITECTURES).find(([, known]) => known.modelType === type);
+  return found ? { name: found[0], interleaved: found[1].interleaved } : null;
+}
+
 export function architectureOf(fields: GgufFields): Architecture & { name: string } {
   const key = "general.architecture";
   const name = fields.required(key, fields.string(key));
@@ -63,6 +70,8 @@ export function architectureOf(fields: GgufFields): Architecture & { name: strin
   if (!known) fields.fail(key, `is "${name}"; known are ${Object.keys(ARCHITECTURES).join(", ")}`);
   return { ...known, name };
 }
+
+export const ROPE_FACTORS = "rope_freqs.weight";
 
 /** As config.json would be; `ropeFactors` are the numbers of rope_freqs.weight, where there are any. */
 export function ggufConfig(gguf: GgufFile, ropeFactors: Float32Array | null): Record<string, unknown> {
@@ -128,7 +137,7 @@ function ropeScaling(fields: GgufFields, name: string, width: number, factors: F
       factors.length !== expected.length ||
       expected.some((value, i) => Math.abs(value - factors[i]!) > FACTOR_TOLERANCE * value)
     ) {
-      fields.fail("rope_freqs.weight", "holds factors that are not those of Llama 3");
+      fields.fail(ROPE_FACTORS, "holds factors that are not those of Llama 3");
     }
     return { rope_type: "llama3", factor, ...LLAMA3 };
   }
@@ -143,7 +152,7 @@ function ropeScaling(fields: GgufFields, name: string, width: number, factors: F
 }
 
 /** What frequencies are divided by. */
-function llama3Factors(factor: number, base: number, width: number): number[] {
+export function llama3Factors(factor: number, base: number, width: number): number[] {
   const { low_freq_factor: low, high_freq_factor: high, original_max_position_embeddings: original } = LLAMA3;
   return Array.from({ length: width / 2 }, (_, i) => {
     const wavelength = 2 * Math.PI * base ** ((2 * i) / width);

@@ -36,6 +36,15 @@ const TYPE_NAMES: Readonly<Record<number, string>> = {
   39: "MXFP4",
 };
 
+export const ggufTypeNumber = (type: GgufType): number =>
+  Number(Object.keys(TYPE_NAMES).find((number) => TYPE_NAMES[Number(number)] === type));
+
+/** Of a tensor, whose rows are whole blocks. */
+export function ggufBytes(type: GgufType, shape: readonly number[]): number {
+  const [numbers, bytes] = BLOCKS[type];
+  return (shape.reduce((product, length) => product * length, 1) / numbers) * bytes;
+}
+
 export interface GgufTensor {
   file: string;
   type: GgufType;
@@ -283,10 +292,10 @@ function tensorEntry(reader: Reader): GgufTensor {
   const name = TYPE_NAMES[number] || `number ${number}`;
   const block = Object.hasOwn(BLOCKS, name) ? BLOCKS[name as GgufType] : undefined;
   if (!block) reader.fail(`is of the type ${name}; known are ${Object.keys(BLOCKS).join(", ")}`);
-  const [numbers, bytes] = block;
+  const [numbers] = block;
   if (shape.at(-1)! % numbers !== 0) reader.fail(`has rows of ${shape.at(-1)}, which are not whole blocks of ${name}`);
   const offset = reader.count(Number.MAX_SAFE_INTEGER, "bytes before it");
-  return { file: reader.file, type: name as GgufType, shape, offset, bytes: (elements / numbers) * bytes };
+  return { file: reader.file, type: name as GgufType, shape, offset, bytes: ggufBytes(name as GgufType, shape) };
 }
 
 /** Makes offsets those in the file, and checks that each tensor lies in it and beside the others. */

@@ -3,14 +3,15 @@
 import { GgufFields } from "./ggufConfig.js";
 import type { GgufFile } from "./ggufFile.js";
 
-type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
-type JsonObject = { [key: string]: Json };
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+export type JsonObject = { [key: string]: Json };
 
 /** Kinds of tokens. */
-const UNKNOWN = 2;
-const CONTROL = 3;
-const USER_DEFINED = 4;
-const UNUSED = 5;
+export const TOKEN_KINDS = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 };
+const { unknown: UNKNOWN, control: CONTROL, userDefined: USER_DEFINED, unused: UNUSED } = TOKEN_KINDS;
+
+/** The whole tokenizer.json, of one that the other keys cannot tell. */
+export const WHOLE_TOKENIZER = "tokenizer.huggingface.json";
 
 interface Vocabulary {
   fields: GgufFields;
@@ -31,6 +32,9 @@ export function ggufTokenizer(gguf: GgufFile): { tokenizer: JsonObject; config: 
   if (!isBytePair && model !== "llama") {
     fields.fail("tokenizer.ggml.model", `is "${model}"; gpt2 (BPE) and llama (SentencePiece) are known`);
   }
+  const whole = wholeTokenizer(fields);
+  const config = { ...special, clean_up_tokenization_spaces: false, ...chatTemplates(fields) };
+  if (whole) return { tokenizer: whole, config };
   const adds = (name: "bos" | "eos", fallback: boolean) =>
     fields.boolean(`tokenizer.ggml.add_${name}_token`) ?? fallback;
   const parts = isBytePair ? bytePairs(vocabulary) : sentencePiece(vocabulary);
@@ -43,12 +47,23 @@ export function ggufTokenizer(gguf: GgufFile): { tokenizer: JsonObject; config: 
       ...parts,
       post_processor: postProcessor(vocabulary, bos, eos) ?? parts.post_processor ?? null,
     },
-    config: {
-      ...special,
-      clean_up_tokenization_spaces: false,
-      ...chatTemplates(fields),
-    },
+    config,
   };
+}
+
+function wholeTokenizer(fields: GgufFields): JsonObject | null {
+  const text = fields.string(WHOLE_TOKENIZER);
+  if (text === undefined) return null;
+  let value: Json;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    fields.fail(WHOLE_TOKENIZER, "is not JSON");
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    fields.fail(WHOLE_TOKENIZER, "must hold a JSON object");
+  }
+  return value;
 }
 
 function list(fields: GgufFields, key: string, type: "string"): string[];
@@ -159,7 +174,7 @@ const DIGITS_APART: Json = {
   pretokenizers: [{ type: "Digits", individual_digits: true }, byteLevel(true)],
 };
 
-interface Splitting {
+export interface Splitting {
   pre_tokenizer: Json;
   normalizer?: Json;
   /** A piece that is a token is not made of merges. */
@@ -170,7 +185,7 @@ const LLAMA3: Splitting = { pre_tokenizer: split(gpt4("\\p{N}{1,3}")), ignoreMer
 const QWEN2: Splitting = { pre_tokenizer: split(gpt4("\\p{N}")), normalizer: { type: "NFC" } };
 
 /** By tokenizer.ggml.pre, as llama.cpp names them. */
-const SPLITTINGS: Readonly<Record<string, Splitting>> = {
+export const SPLITTINGS: Readonly<Record<string, Splitting>> = {
   "gpt-2": { pre_tokenizer: byteLevel(true) },
   "llama-bpe": LLAMA3,
   llama3: LLAMA3,

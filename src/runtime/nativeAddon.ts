@@ -19,6 +19,7 @@ import type {
   ModelSpec,
   NamedTensors,
   PassResult,
+  QuantizedType,
   SlotParams,
   StepOutput,
   StepSequence,
@@ -95,6 +96,7 @@ export interface NativeAddon {
   ): { weights: number; page: number; activationPerToken: number };
   weightTensors(config: ModelSpec): { name: string; shape: number[] }[];
   adapterTensors(config: ModelSpec, spec: AdapterSpec): { name: string; shape: number[] }[];
+  quantize(format: QuantizedType, numbers: Float32Array): Uint8Array;
   cancellation(): NativeCancellation;
   load(
     options: Omit<LoadOptions, "signal" | "onProgress"> & { device: string },

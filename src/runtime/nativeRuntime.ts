@@ -2,7 +2,16 @@
 
 import { InsufficientMemoryError } from "../errors.js";
 import { cancellable } from "./cancellation.js";
-import type { AdapterSpec, DeviceModel, ElementType, GpuDevice, LoadOptions, ModelSpec, Runtime } from "./device.js";
+import type {
+  AdapterSpec,
+  DeviceModel,
+  ElementType,
+  GpuDevice,
+  LoadOptions,
+  ModelSpec,
+  QuantizedType,
+  Runtime,
+} from "./device.js";
 import type { CompiledGrammar, GrammarBudgets, GrammarRequest, GrammarVocabulary, VocabularyParts } from "./grammar.js";
 import { nativeAddon } from "./nativeAddon.js";
 import { NativeDeviceModel, weightTrainingBytes } from "./nativeDeviceModel.js";
@@ -90,6 +99,14 @@ export function weightTensors(config: ModelSpec): { name: string; shape: number[
 /** The tensors of an adapter of a decoder by PEFT's names. */
 export function adapterTensors(config: ModelSpec, spec: AdapterSpec): { name: string; shape: number[] }[] {
   return nativeAddon().adapterTensors(config, spec);
+}
+
+/**
+ * Numbers of rows as blocks of a format, as they lie in GGUF; Q5_0, Q5_1 and Q5_K are read and not made.
+ * @throws BadRequestError "invalid_argument" for numbers that are not finite, or no whole blocks.
+ */
+export function quantizeNumbers(format: QuantizedType, numbers: Float32Array): Uint8Array {
+  return nativeAddon().quantize(format, numbers);
 }
 
 /** Off the JavaScript thread. @throws BadRequestError "invalid_argument" for offsets or ids that do not fit. */

@@ -9,6 +9,7 @@ export {
   openRuntime,
   policyLoss,
   prepareVocabulary,
+  quantizeNumbers,
   weightTensors,
 } from "./nativeRuntime.js";
 export { OnnxDecoder } from "./onnx/onnxDecoder.js";

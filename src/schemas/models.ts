@@ -154,7 +154,7 @@ export const checkpoint = named(
 /** Smaller files would be mostly names. */
 const MIN_SHARD_BYTES = 2 ** 20;
 
-const exportFormat = z.enum(["peft", "merged", "onnx"]);
+const exportFormat = z.enum(["peft", "merged", "onnx", "gguf", "gguf_adapter"]);
 
 export const modelExport = named(
   "ModelExportParams",
@@ -166,7 +166,7 @@ export const modelExport = named(
     step: field(z.int().min(0).nullish(), "Default: the latest."),
     format: field(
       exportFormat.nullish(),
-      '"peft": the adapter, for a base model that its reader loads too. "merged": a whole model in Hugging Face\'s layout, with the adapter added into the weights. "onnx": the same as a graph for ONNX Runtime, in the layout of transformers.js.',
+      '"peft": the adapter, for a base model that its reader loads too. "merged": a whole model in Hugging Face\'s layout, with the adapter added into the weights. "onnx": the same as a graph for ONNX Runtime, in the layout of transformers.js. "gguf": the same as `model.gguf`, for llama.cpp and what is built on it. "gguf_adapter": the adapter as `adapter.gguf`, for a base model in GGUF.',
       { default: "peft" },
     ),
     base_model: field(
@@ -174,12 +174,12 @@ export const modelExport = named(
       "What the adapter's configuration calls the base model. Default: its id where that reads `owner/name`, as on a hub, else its folder on this machine.",
     ),
     dtype: field(
-      z.enum(["float32", "bfloat16", "float16", "int8", "int4"]).nullish(),
-      "Of a whole model's weights. Merged: float32 or bfloat16; default: as the base model is stored. ONNX: float32 (the default), float16, or int8 and int4 with a scale for every 32 values.",
+      z.enum(["float32", "bfloat16", "float16", "int8", "int4", "q8_0", "q4_0", "q4_k_m"]).nullish(),
+      "Of a whole model's weights. Merged: float32 or bfloat16; default: as the base model is stored. ONNX: float32 (the default), float16, or int8 and int4 with a scale for every 32 values. GGUF: float32, float16, bfloat16, q8_0, q4_0 or q4_k_m; default: as the base model is stored.",
     ),
     max_shard_bytes: field(
       z.int().min(MIN_SHARD_BYTES).nullish(),
-      "Of one file of weights. Default: 5000000000 merged, 2000000000 in ONNX.",
+      "Of one file of weights. Default: 5000000000 merged, 2000000000 in ONNX. GGUF is one file.",
     ),
   }),
   "A checkpoint as a folder for other programs.",
@@ -192,6 +192,7 @@ export const modelExported = named(
     step: field(z.int(), "The checkpoint's step."),
     format: field(exportFormat, "What the folder holds."),
     base_model: field(z.string(), "As in the adapter's configuration."),
+    warnings: field(z.array(z.string()), "What its readers do otherwise, for people."),
   }),
   "What was exported.",
 );

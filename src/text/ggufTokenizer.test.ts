@@ -6,9 +6,13 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, expect, it } from "vitest";
 import { ggufBytes, type Value } from "../../test/fixtures/ggufBytes.js";
+import { vocabularyMetadata } from "../gguf/vocabularyMetadata.js";
+import { writeGguf } from "../gguf/writeGguf.js";
 import { loadTokenizer } from "./tokenizer.js";
+import { readTokenizerFolder } from "./tokenizerFolder.js";
 
 const REFERENCE = fileURLToPath(new URL("../../test/reference/tokenizers/", import.meta.url));
+const TINY = fileURLToPath(new URL("../../models/tiny/", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "anneal-gguf-tokenizer-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
@@ -92,6 +96,56 @@ it.each([
   expect([tokenizer.vocabSize, tokenizer.bosId, tokenizer.eosId]).toEqual([own.vocabSize, own.bosId, own.eosId]);
   expect(tokenizer.chatTemplate).toBe("{{ messages[0].content }}");
   await Promise.all([tokenizer.close(), own.close()]);
+});
+
+it.each(["gpt2", "llama3", "qwen", "llama2"])("%s written gives the ids that it gives itself", async (name) => {
+  const own = await loadTokenizer(join(REFERENCE, name));
+  const source = await readTokenizerFolder(join(REFERENCE, name));
+  const { metadata, isNamed } = vocabularyMetadata(
+    { ...source, file: "tokenizer.json", addsBos: name.startsWith("llama"), endIds: [own.eosId!] },
+    own.vocabSize + 3,
+  );
+  expect(isNamed).toBe(true);
+  const file = join(folder, `${name}.gguf`);
+  await writeGguf(file, metadata, [], () => undefined);
+  const read = await loadTokenizer(file);
+  const texts = (json(name, "random_cases.json").texts as { text: string }[]).map(({ text }) => text);
+  for (const text of [...texts, ...source.addedTokens.map(({ content }) => `a${content} b`)]) {
+    expect([text, read.encode(text)]).toEqual([text, own.encode(text)]);
+    expect([text, read.encode(text, { addSpecialTokens: true })]).toEqual([
+      text,
+      own.encode(text, { addSpecialTokens: true }),
+    ]);
+  }
+  expect([read.bosId, read.eosId, read.chatTemplate]).toEqual([own.bosId, own.eosId, own.chatTemplate]);
+  await Promise.all([own.close(), read.close()]);
+});
+
+it("one that splits texts in no known way travels whole", async () => {
+  const source = await readTokenizerFolder(TINY);
+  const own = await loadTokenizer(TINY);
+  const { metadata, isNamed } = vocabularyMetadata({ ...source, file: "", addsBos: false, endIds: [2] }, own.vocabSize);
+  expect(isNamed).toBe(false);
+  const file = join(folder, "tiny.gguf");
+  await writeGguf(file, metadata, [], () => undefined);
+  const read = await loadTokenizer(file);
+  for (const text of ['Reverse "river".', "12 + 30 = 42", "it's (here)", "<|im_start|>user"])
+    expect(read.encode(text)).toEqual(own.encode(text));
+  await Promise.all([own.close(), read.close()]);
+  for (const [whole, fault] of [
+    ["{", /is not JSON/],
+    ["[]", /must hold a JSON object/],
+  ] as const) {
+    const broken = join(folder, "broken.gguf");
+    rmSync(broken, { force: true });
+    await writeGguf(
+      broken,
+      new Map([...metadata, ["tokenizer.huggingface.json", { string: whole }]]),
+      [],
+      () => undefined,
+    );
+    await expect(loadTokenizer(broken)).rejects.toThrow(fault);
+  }
 });
 
 it.each<[string, Record<string, Value>, RegExp]>([

@@ -24,7 +24,7 @@ export { contentParts, contentText, type TextPart } from "./templateMessages.js"
 export { type KeptTokens, keptTokens } from "./textThread.js";
 export { openBytes } from "./tokenBytes.js";
 export { type EncodeOptions, loadTokenizer, Tokenizer } from "./tokenizer.js";
-export type { TemplateSource } from "./tokenizerFolder.js";
+export { readTokenizerFolder, type TemplateSource } from "./tokenizerFolder.js";
 export type { OfferedTools, ToolCallPiece, ToolDelta, ToolParser } from "./toolCalls/toolCallCollector.js";
 export { createToolParser, type ParsedToolCall, parseToolCalls, recogniseToolFormat } from "./toolCalls/toolCalls.js";
 export { type CallTexts, TOOL_SYNTAX } from "./toolCalls/toolSyntax.js";

@@ -206,9 +206,10 @@ export interface ModelExportParams {
   /**
    * "peft": the adapter, for a base model that its reader loads too. "merged": a whole model in Hugging Face's layout,
    * with the adapter added into the weights. "onnx": the same as a graph for ONNX Runtime, in the layout of
-   * transformers.js. Default: "peft".
+   * transformers.js. "gguf": the same as `model.gguf`, for llama.cpp and what is built on it. "gguf_adapter": the
+   * adapter as `adapter.gguf`, for a base model in GGUF. Default: "peft".
    */
-  format?: "peft" | "merged" | "onnx" | null;
+  format?: "peft" | "merged" | "onnx" | "gguf" | "gguf_adapter" | null;
   /**
    * What the adapter's configuration calls the base model. Not empty. Default: its id where that reads `owner/name`, as
    * on a hub, else its folder on this machine.
@@ -216,10 +217,14 @@ export interface ModelExportParams {
   base_model?: string | null;
   /**
    * Of a whole model's weights. Merged: float32 or bfloat16; default: as the base model is stored. ONNX: float32 (the
-   * default), float16, or int8 and int4 with a scale for every 32 values.
+   * default), float16, or int8 and int4 with a scale for every 32 values. GGUF: float32, float16, bfloat16, q8_0, q4_0
+   * or q4_k_m; default: as the base model is stored.
    */
-  dtype?: "float32" | "bfloat16" | "float16" | "int8" | "int4" | null;
-  /** Of one file of weights. A whole number, at least 1048576. Default: 5000000000 merged, 2000000000 in ONNX. */
+  dtype?: "float32" | "bfloat16" | "float16" | "int8" | "int4" | "q8_0" | "q4_0" | "q4_k_m" | null;
+  /**
+   * Of one file of weights. A whole number, at least 1048576. Default: 5000000000 merged, 2000000000 in ONNX. GGUF is
+   * one file.
+   */
   max_shard_bytes?: number | null;
 }
 
@@ -230,9 +235,11 @@ export interface ModelExported {
   /** The checkpoint's step. */
   step: number;
   /** What the folder holds. */
-  format: "peft" | "merged" | "onnx";
+  format: "peft" | "merged" | "onnx" | "gguf" | "gguf_adapter";
   /** As in the adapter's configuration. */
   base_model: string;
+  /** What its readers do otherwise, for people. */
+  warnings: string[];
 }
 
 /** A model whose training goes on from an existing adapter. */

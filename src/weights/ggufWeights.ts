@@ -1,7 +1,7 @@
 // A model in a GGUF file: what the decoder is, and where its tensors lie.
 
 import { ModelFileError } from "../errors.js";
-import { architectureOf, GgufFields, ggufConfig, ggufTensorName } from "../gguf/ggufConfig.js";
+import { architectureOf, GgufFields, ggufConfig, ggufTensorName, ROPE_FACTORS } from "../gguf/ggufConfig.js";
 import { type GgufFile, type GgufTensor, readGguf } from "../gguf/ggufFile.js";
 import { openRegularFile } from "../regularFile.js";
 import {
@@ -14,7 +14,6 @@ import {
 import { JsonFields } from "./jsonFields.js";
 import { modelSpec } from "./modelSpec.js";
 
-const ROPE_FACTORS = "rope_freqs.weight";
 const MAX_ROPE_FACTORS = 4096;
 
 export interface GgufWeights {
@@ -75,8 +74,8 @@ function matchTensors(gguf: GgufFile, spec: ModelSpec): TensorLocation[] {
   return tensors;
 }
 
-/** Of the projections whose rows rotary embedding pairs. */
-function interleavedHeads(name: string, { layers }: ModelSpec): number | null {
+/** Heads of a projection whose rows rotary embedding pairs; null: it is none. */
+export function interleavedHeads(name: string, { layers }: ModelSpec): number | null {
   const [, layer, projection] = /^model\.layers\.(\d+)\.self_attn\.([qk])_proj\./.exec(name) ?? [];
   if (layer === undefined) return null;
   const { heads, kvHeads } = layers[Number(layer)]!.attention;

@@ -5,7 +5,7 @@ import { type ModelSpec, type QuantizedType, weightTensors } from "../runtime/ru
 export type Quantization = "q8" | "q4";
 
 /** Numbers of a block. */
-const SMALL_BLOCK = 32;
+export const SMALL_BLOCK = 32;
 const SUPER_BLOCK = 256;
 
 /**
@@ -20,7 +20,8 @@ export function quantizedFormats(config: ModelSpec, quantization: Quantization):
   });
 }
 
-function fourBits(name: string, columns: number): QuantizedType {
+/** Of a matrix whose rows are a multiple of SMALL_BLOCK. */
+export function fourBits(name: string, columns: number): QuantizedType {
   const isSensitive = /(embed_tokens|lm_head|v_proj|down_proj)\.weight$/.test(name);
   if (columns % SUPER_BLOCK === 0) return isSensitive ? "Q6_K" : "Q4_K";
   return isSensitive ? "Q8_0" : "Q4_1";

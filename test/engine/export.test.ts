@@ -51,7 +51,13 @@ const furthest = (a: number[], b: number[]) => Math.max(...a.map((value, i) => M
 
 it("writes an adapter whose base model is found by name, and which is the same when it comes back", async () => {
   const path = join(folder, "adapter");
-  expect(await engine.models.export(model.id, { path })).toEqual({ path, step: 2, format: "peft", base_model: tiny });
+  expect(await engine.models.export(model.id, { path })).toEqual({
+    path,
+    step: 2,
+    format: "peft",
+    warnings: [],
+    base_model: tiny,
+  });
   expect(readdirSync(path).sort()).toEqual(["adapter_config.json", "adapter_model.safetensors"]);
   const config = JSON.parse(readFileSync(join(path, "adapter_config.json"), "utf8"));
   expect(config.base_model_name_or_path).toBe(tiny);
@@ -117,6 +123,32 @@ it("keeps the type that the base is stored in, and every weight that no adapter 
   }
   const size = (place: string) => readFileSync(join(place, "model.safetensors")).length;
   expect(Math.abs(size(path) - size(tiny))).toBeLessThan(4096);
+});
+
+it("writes a whole model as GGUF, which answers as the adapter does, and says what others read otherwise", async () => {
+  const path = join(folder, "gguf");
+  const made = await engine.models.export(model.id, { path, step: 1, format: "gguf", dtype: "float32" });
+  expect(made.warnings).toEqual([expect.stringContaining("llama.cpp has no name")]);
+  expect(readdirSync(path)).toEqual(["model.gguf"]);
+  const small = join(folder, "gguf-q8");
+  await engine.models.export(model.id, { path: small, step: 1, format: "gguf", dtype: "q8_0" });
+  await using served = await Engine.open({
+    models: [
+      { id: "whole", path: join(path, "model.gguf") },
+      { id: "small", path: join(small, "model.gguf") },
+    ],
+    dtype: "float32",
+  });
+  const expected = await promptLogprobs(engine, name(model, 1));
+  expect(furthest(await promptLogprobs(served, "whole"), expected)).toBeLessThan(1e-4);
+  const off = furthest(await promptLogprobs(served, "small"), expected);
+  expect(off).toBeGreaterThan(1e-4);
+  expect(off).toBeLessThan(0.2);
+  const adapter = join(folder, "gguf-adapter");
+  expect((await engine.models.export(model.id, { path: adapter, format: "gguf_adapter" })).warnings).toEqual([]);
+  expect(readdirSync(adapter)).toEqual(["adapter.gguf"]);
+  const other = engine.models.export(model.id, { path: join(folder, "no"), format: "gguf", dtype: "int8" });
+  await expect(other).rejects.toMatchObject({ param: "dtype" });
 });
 
 it("leaves what is there alone, and nothing half done", async () => {

@@ -3,15 +3,19 @@
 import { randomUUID } from "node:crypto";
 import { existsSync, readdirSync, rmdirSync } from "node:fs";
 import { mkdir, rm } from "node:fs/promises";
-import { dirname } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { ValidationError } from "../../errors.js";
 import { throwingDiskFull } from "../../fullDisk.js";
+import { isGguf } from "../../gguf/ggufFile.js";
+import type { VocabularySource } from "../../gguf/vocabularyMetadata.js";
 import { writeOnnxFolder } from "../../onnx/writeOnnxFolder.js";
 import { moveFolder } from "../../store/durableFiles.js";
+import { readTokenizerFolder } from "../../text/index.js";
 import { putOnDevice, readAdapter, writeCheckpoint } from "../../training/checkpointFiles.js";
 import type { ModelExported, ModelExportParams } from "../../types/models.js";
 import { writeAdapterFolder } from "../../weights/adapterFolder.js";
 import { writeMergedFolder } from "../../weights/mergedFolder.js";
+import { writeGgufAdapter, writeGgufModel } from "../../weights/writeGgufModel.js";
 import type { BaseModel } from "../core/baseModel.js";
 import { diagnostics } from "../core/diagnostics.js";
 import { embeddedModel } from "../core/options.js";
@@ -37,8 +41,9 @@ export const exportCheckpoint = throwingDiskFull(
     base: BaseModel,
     { format = "peft", base_model, dtype, max_shard_bytes }: Omit<ModelExportParams, "path" | "step">,
     signal?: AbortSignal,
-  ): Promise<Pick<ModelExported, "path" | "format" | "base_model">> => {
+  ): Promise<Pick<ModelExported, "path" | "format" | "base_model" | "warnings">> => {
     checkFree(target);
+    const warnings: string[] = [];
     const adapter = await readAdapter(checkpoint, base, "checkpoint");
     const name = base_model ?? resolvableName(base);
     await mkdir(dirname(target), { recursive: true });
@@ -46,15 +51,23 @@ export const exportCheckpoint = throwingDiskFull(
     await mkdir(temporary);
     try {
       const maxBytes = max_shard_bytes ?? undefined;
+      const onProgress = (done: number, bytes: number) =>
+        diagnostics.exportProgress.publish({ path: target, fraction: done / bytes, bytes });
       if (format === "merged") {
         const type = dtype ? { dtype: oneOf(["float32", "bfloat16"], dtype, format) } : {};
-        const onProgress = (done: number, bytes: number) =>
-          diagnostics.exportProgress.publish({ path: target, fraction: done / bytes, bytes });
         const options = { ...type, maxShardBytes: maxBytes, signal, onProgress };
         await writeMergedFolder(temporary, base.folder, adapter, options);
       } else if (format === "onnx") {
         const type = dtype ? { dtype: oneOf(["float32", "float16", "int8", "int4"], dtype, format) } : {};
         await writeOnnxFolder(temporary, base.folder, adapter, { ...type, maxFileBytes: maxBytes, signal });
+      } else if (format === "gguf") {
+        const type = dtype ? { dtype: oneOf(GGUF_DTYPES, dtype, format) } : {};
+        const vocabulary = await vocabularySource(base);
+        const options = { ...type, name: basename(target), vocabulary, signal, onProgress };
+        const { splitsAlike } = await writeGgufModel(join(temporary, "model.gguf"), base.folder, adapter, options);
+        if (!splitsAlike) warnings.push(SPLITS_OTHERWISE);
+      } else if (format === "gguf_adapter") {
+        await writeGgufAdapter(join(temporary, "adapter.gguf"), base.folder, base.config, adapter, signal);
       } else {
         await writeAdapterFolder(temporary, adapter.spec, adapter.tensors, name);
       }
@@ -65,9 +78,30 @@ export const exportCheckpoint = throwingDiskFull(
     } finally {
       await rm(temporary, { recursive: true, force: true });
     }
-    return { path: target, format: format ?? "peft", base_model: name };
+    return { path: target, format: format ?? "peft", base_model: name, warnings };
   },
 );
+
+const GGUF_DTYPES = ["float32", "float16", "bfloat16", "q8_0", "q4_0", "q4_k_m"] as const;
+
+const SPLITS_OTHERWISE =
+  "llama.cpp has no name for how this model's tokenizer splits texts, and reads them otherwise: give it token ids. anneal reads the file as it is.";
+
+async function vocabularySource({ folder, tokenizer, generationConfig }: BaseModel): Promise<VocabularySource> {
+  const { tokenizer: whole, vocabulary, addedTokens, specialTokens, chatTemplates } = await readTokenizerFolder(folder);
+  const ends = generationConfig.eos_token_id;
+  const { eosId, bosId } = tokenizer;
+  return {
+    file: isGguf(folder) ? folder : join(folder, "tokenizer.json"),
+    tokenizer: whole,
+    vocabulary,
+    addedTokens,
+    specialTokens,
+    chatTemplates,
+    addsBos: bosId !== null && tokenizer.encode("a", { addSpecialTokens: true })[0] === bosId,
+    endIds: eosId !== null && ends.includes(eosId) ? [eosId, ...ends.filter((id) => id !== eosId)] : ends,
+  };
+}
 
 /** @throws ValidationError at `dtype` for one that a format does not have. */
 function oneOf<T extends string>(known: readonly T[], dtype: string, format: string): T {

@@ -1,0 +1,276 @@
+// Models and adapters as files that llama.cpp and what is built on it load.
+
+import { ValidationError } from "../errors.js";
+import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
+import { ggufArchitecture, ggufConfig, ggufTensorName, llama3Factors, ROPE_FACTORS } from "../gguf/ggufConfig.js";
+import { type GgufTensor, type GgufType, ggufBytes } from "../gguf/ggufFile.js";
+import { type VocabularySource, vocabularyMetadata } from "../gguf/vocabularyMetadata.js";
+import { readValue, type TypedMetadata, type TypedValue, type WrittenTensor, writeGguf } from "../gguf/writeGguf.js";
+import { type ModelSpec, type QuantizedType, quantizeNumbers } from "../runtime/runtime.js";
+import { type FloatType, narrow } from "./floats.js";
+import { interleavedHeads } from "./ggufWeights.js";
+import { JsonFields } from "./jsonFields.js";
+import { type Adapter, MergedTensors } from "./mergedTensors.js";
+import { readModelConfig } from "./modelConfig.js";
+import { modelSpec } from "./modelSpec.js";
+import { fourBits, SMALL_BLOCK } from "./quantizeFormats.js";
+import type { FloatTensorLocation } from "./weightFolder.js";
+
+/** Of matrices; q4_k_m: Q4_K, and Q6_K for those that err most by it. */
+export type GgufDtype = "float32" | "float16" | "bfloat16" | "q8_0" | "q4_0" | "q4_k_m";
+
+export interface GgufModelOptions {
+  /** Default: as the base stores each. */
+  dtype?: GgufDtype;
+  /** What the file says that it is called. */
+  name: string;
+  vocabulary: VocabularySource;
+  signal?: AbortSignal;
+  /** Told now and then how many bytes of how many are written. */
+  onProgress?: (done: number, total: number) => void;
+}
+
+/** What llama.cpp calls such a file as a whole. */
+const FILE_TYPES: Record<GgufDtype, number> = {
+  float32: 0,
+  float16: 1,
+  q4_0: 2,
+  q8_0: 7,
+  q4_k_m: 15,
+  bfloat16: 32,
+};
+const QUANTIZATION_VERSION = 2;
+/** Numbers that are converted at once: whole blocks of every type. */
+const PIECE = 2 ** 14;
+
+/**
+ * Writes the base model in the folder `source` with an adapter added into its weights.
+ * @returns whether llama.cpp splits texts as the model does.
+ * @throws ValidationError at `format` for a model that the format cannot tell of; ModelFileError when the base is damaged.
+ */
+export async function writeGgufModel(
+  file: string,
+  source: string,
+  adapter: Adapter,
+  { dtype, name, vocabulary, signal, onProgress }: GgufModelOptions,
+): Promise<{ splitsAlike: boolean }> {
+  const architecture = await architectureOf(source);
+  const merged = await MergedTensors.open(source, adapter);
+  try {
+    const { config } = merged;
+    const typed = merged.tensors.map((tensor) => ({ tensor, type: typeOf(tensor, dtype) }));
+    const { metadata, factors } = modelMetadata(config, architecture.name);
+    metadata.set("general.name", { string: name });
+    metadata.set("general.file_type", { uint32: FILE_TYPES[dtype ?? storedDtype(typed)] });
+    if (typed.some(({ type }) => !isFloat(type))) {
+      metadata.set("general.quantization_version", { uint32: QUANTIZATION_VERSION });
+    }
+    const tokens = vocabularyMetadata(vocabulary, config.vocab);
+    for (const [key, value] of tokens.metadata) metadata.set(key, value);
+    const tensors = typed.map(({ tensor, type }): WrittenTensor => {
+      const heads = architecture.interleaved ? interleavedHeads(tensor.name, config) : null;
+      const values = () =>
+        heads === null ? merged.values(tensor) : inPairs(merged.values(tensor), tensor.shape, heads);
+      return { name: ggufTensorName(tensor.name), shape: tensor.shape, type, content: () => encoded(values(), type) };
+    });
+    if (factors) tensors.unshift(floatTensor(ROPE_FACTORS, [factors.length], factors));
+    requireSame(config, metadata, tensors, factors);
+    await write(file, metadata, tensors, signal, onProgress);
+    return { splitsAlike: tokens.isNamed };
+  } finally {
+    await merged.close();
+  }
+}
+
+/** Writes the adapter alone, for a base model in GGUF. @throws ValidationError at `format` for a base that GGUF does not have. */
+export async function writeGgufAdapter(
+  file: string,
+  source: string,
+  config: ModelSpec,
+  { spec, tensors }: Adapter,
+  signal?: AbortSignal,
+): Promise<void> {
+  const architecture = await architectureOf(source);
+  const { rank, alpha, rslora } = spec;
+  const metadata = new Map<string, TypedValue>([
+    ["general.architecture", { string: architecture.name }],
+    ["general.type", { string: "adapter" }],
+    ["adapter.type", { string: "lora" }],
+    // Which is divided by the rank where it is used.
+    ["adapter.lora.alpha", { float32: rslora ? alpha * Math.sqrt(rank) : alpha }],
+  ]);
+  const written = [...tensors].map(([name, { data, shape }]) => {
+    const [, module, matrix] = /^base_model\.model\.(.+)\.lora_([AB])\.weight$/.exec(name)!;
+    const heads = architecture.interleaved && matrix === "B" ? interleavedHeads(`${module}.weight`, config) : null;
+    const values = heads === null ? data : rowsInPairs(Float64Array.from(data), shape[0]! / heads, shape[1]!);
+    return floatTensor(`${ggufTensorName(`${module}.weight`)}.lora_${matrix!.toLowerCase()}`, shape, values);
+  });
+  await write(file, metadata, written, signal);
+}
+
+async function architectureOf(source: string): Promise<{ name: string; interleaved: boolean }> {
+  const type = (await readModelConfig(source)).string("model_type");
+  const found = ggufArchitecture(type);
+  if (found) return found;
+  throw ValidationError.at("format", `models of the type "${type}" are not written as GGUF yet`);
+}
+
+async function write(
+  file: string,
+  metadata: TypedMetadata,
+  tensors: readonly WrittenTensor[],
+  signal?: AbortSignal,
+  onProgress?: (done: number, total: number) => void,
+): Promise<void> {
+  const total = tensors.reduce((sum, { type, shape }) => sum + ggufBytes(type, shape), 0);
+  let done = 0;
+  await writeGguf(file, metadata, tensors, async (bytes) => {
+    signal?.throwIfAborted();
+    done += bytes;
+    onProgress?.(done, total);
+    while (shouldYield()) await yieldToEventLoop();
+  });
+}
+
+// ---- what the model is
+
+function modelMetadata(config: ModelSpec, name: string) {
+  const { attention, feedForward, residualScale } = config.layers[0]!;
+  const { rope } = attention;
+  const fields = new Map<string, TypedValue>([
+    ["general.architecture", { string: name }],
+    ["general.type", { string: "model" }],
+  ]);
+  const set = (key: string, value: TypedValue) => fields.set(`${name}.${key}`, value);
+  set("block_count", { uint32: config.layers.length });
+  set("context_length", { uint32: config.maxPositions });
+  set("embedding_length", { uint32: config.hidden });
+  set("feed_forward_length", { uint32: feedForward.intermediate });
+  set("vocab_size", { uint32: config.vocab });
+  set("attention.head_count", { uint32: attention.heads });
+  set("attention.head_count_kv", { uint32: attention.kvHeads });
+  set("attention.key_length", { uint32: attention.headDim });
+  set("attention.value_length", { uint32: attention.headDim });
+  set("attention.layer_norm_rms_epsilon", { float32: config.rmsEps });
+  set("rope.dimension_count", { uint32: attention.headDim });
+  set("rope.freq_base", { float32: rope.theta });
+  if (rope.type === "linear" || rope.type === "yarn") {
+    set("rope.scaling.type", { string: rope.type });
+    set("rope.scaling.factor", { float32: rope.factor });
+  }
+  if (rope.type === "yarn") set("rope.scaling.original_context_length", { uint32: rope.originalMaxPositions });
+  if (name === "granite") {
+    set("attention.scale", { float32: attention.scale });
+    set("embedding_scale", { float32: config.embeddingScale });
+    set("residual_scale", { float32: residualScale });
+    set("logit_scale", { float32: 1 / config.logitScale });
+  }
+  const factors =
+    rope.type === "llama3" ? Float32Array.from(llama3Factors(rope.factor, rope.theta, attention.headDim)) : null;
+  return { metadata: fields, factors };
+}
+
+/** That the file, read again, is this model: what GGUF has no key for is refused, never left out. */
+function requireSame(
+  config: ModelSpec,
+  metadata: TypedMetadata,
+  tensors: readonly WrittenTensor[],
+  factors: Float32Array | null,
+): void {
+  const file = "GGUF";
+  const entries = tensors.map(({ name, shape, type }): [string, GgufTensor] => {
+    return [name, { file, type, shape: [...shape], offset: 0, bytes: 0 }];
+  });
+  const read = { file, metadata: new Map([...metadata].map(([key, value]) => [key, readValue(value)])) };
+  const told = modelSpec(new JsonFields(file, ggufConfig({ ...read, tensors: new Map(entries) }, factors)));
+  const place = difference(config, told, "");
+  if (place !== null) throw ValidationError.at("format", `GGUF cannot tell of this model: its ${place} is lost`);
+}
+
+/** Numbers of metadata have 24 bits. */
+const TOLERANCE = 1e-6;
+
+/** Where two values differ first; null: nowhere. */
+function difference(a: unknown, b: unknown, path: string): string | null {
+  if (typeof a === "number" && typeof b === "number") {
+    return Math.abs(a - b) <= TOLERANCE * Math.max(Math.abs(a), Math.abs(b)) ? null : path;
+  }
+  if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return a === b ? null : path;
+  for (const key of new Set([...Object.keys(a), ...Object.keys(b)])) {
+    const [left, right] = [a, b].map((value) => (value as Record<string, unknown>)[key]);
+    const found = difference(left, right, path === "" ? key : `${path}.${key}`);
+    if (found !== null) return found;
+  }
+  return null;
+}
+
+// ---- its numbers
+
+const isFloat = (type: GgufType): type is FloatType => type === "F32" || type === "F16" || type === "BF16";
+
+const FLOATS = { float32: "F32", float16: "F16", bfloat16: "BF16" } as const;
+
+/** Vectors are of float32 in every such file; rows that are no whole blocks are not quantised. */
+function typeOf({ name, shape, dtype: stored }: FloatTensorLocation, dtype: GgufDtype | undefined): GgufType {
+  const columns = shape[1];
+  if (columns === undefined) return "F32";
+  if (dtype === undefined) return stored;
+  if (dtype === "float32" || dtype === "float16" || dtype === "bfloat16") return FLOATS[dtype];
+  if (columns % SMALL_BLOCK !== 0) return "F16";
+  return dtype === "q8_0" ? "Q8_0" : dtype === "q4_0" ? "Q4_0" : fourBits(name, columns);
+}
+
+function storedDtype(typed: readonly { tensor: FloatTensorLocation; type: GgufType }[]): GgufDtype {
+  const { type } = typed.find(({ tensor }) => tensor.shape.length > 1)!;
+  return type === "F32" ? "float32" : type === "F16" ? "float16" : "bfloat16";
+}
+
+async function* encoded(values: AsyncIterable<Float64Array>, type: GgufType): AsyncGenerator<Uint8Array> {
+  for await (const block of values) {
+    for (let at = 0; at < block.length; at += PIECE) {
+      const piece = block.subarray(at, at + PIECE);
+      yield isFloat(type) ? narrow(type, piece) : quantizeNumbers(type as QuantizedType, Float32Array.from(piece));
+    }
+  }
+}
+
+const floatTensor = (name: string, shape: readonly number[], values: ArrayLike<number>): WrittenTensor => ({
+  name,
+  shape,
+  type: "F32",
+  content: () => [new Uint8Array(Float32Array.from(values).buffer)],
+});
+
+/** Rows of q or k as rotary pairs: those of a head in the order 0, d / 2, 1, d / 2 + 1, ... */
+async function* inPairs(
+  values: AsyncIterable<Float64Array>,
+  [rows, columns = 1]: readonly number[],
+  heads: number,
+): AsyncGenerator<Float64Array> {
+  const rowsOfHead = rows! / heads;
+  const head = new Float64Array(rowsOfHead * columns);
+  let filled = 0;
+  for await (const block of values) {
+    for (let at = 0; at < block.length; ) {
+      const count = Math.min(head.length - filled, block.length - at);
+      head.set(block.subarray(at, at + count), filled);
+      filled += count;
+      at += count;
+      if (filled < head.length) continue;
+      yield rowsInPairs(head, rowsOfHead, columns);
+      filled = 0;
+    }
+  }
+}
+
+/** Of whole heads. */
+function rowsInPairs(values: Float64Array, rowsOfHead: number, columns: number): Float64Array {
+  const result = new Float64Array(values.length);
+  const half = rowsOfHead / 2;
+  for (let row = 0; row < values.length / columns; row++) {
+    const inHead = row % rowsOfHead;
+    const paired = row - inHead + 2 * (inHead % half) + Math.floor(inHead / half);
+    result.set(values.subarray(row * columns, (row + 1) * columns), paired * columns);
+  }
+  return result;
+}

@@ -1,0 +1,166 @@
+// The reference models with their adapters written as GGUF, beside the same as Hugging Face folders.
+
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, it } from "vitest";
+import { readGguf } from "../../src/gguf/ggufFile.js";
+import type { VocabularySource } from "../../src/gguf/vocabularyMetadata.js";
+import { openRuntime, quantizeNumbers } from "../../src/runtime/runtime.js";
+import { readGgufWeights } from "../../src/weights/ggufWeights.js";
+import { writeMergedFolder } from "../../src/weights/mergedFolder.js";
+import { openWeightFiles, openWeightFolder } from "../../src/weights/weightFolder.js";
+import { type GgufDtype, writeGgufAdapter, writeGgufModel } from "../../src/weights/writeGgufModel.js";
+import { CASES, type Case, caseAdapter, caseFolder, expected, pagesFrom } from "./referenceModel.js";
+
+const folder = mkdtempSync(join(tmpdir(), "anneal-gguf-export-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const vocabulary: VocabularySource = {
+  file: "tokenizer.json",
+  tokenizer: { model: { type: "BPE", vocab: { a: 0 }, merges: [] } },
+  vocabulary: new Map([[0, "a"]]),
+  addedTokens: [],
+  specialTokens: {},
+  chatTemplates: new Map(),
+  addsBos: false,
+  endIds: [0],
+};
+
+const WRITTEN: readonly Case[] = ["llama", "llama_linear", "mistral", "qwen2", "qwen3", "smollm3", "granite"];
+
+/** Log-probabilities of the tokens of a prompt. */
+async function logprobs(path: string, tokens: Int32Array): Promise<number[]> {
+  const { config, tensors } = await openWeightFiles(path);
+  const device = await openRuntime().load({ config, tensors, dtype: "float32", kvPages: 16 });
+  try {
+    const next = Int32Array.of(...tokens.subarray(1), -1);
+    const blocks = pagesFrom(0, tokens.length);
+    const sequence = { slot: -1, tokens, position: 0, blocks, adapter: 0, sample: false, outputIndex: 0 };
+    const { prompt } = await device.step([{ ...sequence, promptLogprobs: 0, next }]);
+    return prompt[0]!.slice(0, -1).map(({ logprob }) => logprob);
+  } finally {
+    device.close();
+  }
+}
+
+async function written(name: Case, dtype: GgufDtype): Promise<string> {
+  const file = join(folder, `${name}-${dtype}.gguf`);
+  if (!existsSync(file))
+    await writeGgufModel(file, caseFolder(name), await caseAdapter(name), { dtype, name, vocabulary });
+  return file;
+}
+
+describe.each(WRITTEN)("%s", (name) => {
+  const tokens = expected(name).rows[0]!;
+
+  it("says what its folder says, to the bit", async () => {
+    const merged = join(folder, `${name}-merged`);
+    mkdirSync(merged);
+    await writeMergedFolder(merged, caseFolder(name), await caseAdapter(name), { dtype: "float32" });
+    expect(await logprobs(await written(name, "float32"), tokens)).toEqual(await logprobs(merged, tokens));
+  });
+
+  it("has its adapter in the order of its rows", async () => {
+    const { config } = await openWeightFolder(caseFolder(name));
+    const adapter = await caseAdapter(name);
+    const file = join(folder, `${name}-adapter.gguf`);
+    await writeGgufAdapter(file, caseFolder(name), config, adapter);
+    const { metadata, tensors } = await readGguf(file);
+    const { rank, alpha } = adapter.spec;
+    expect([metadata.get("general.type"), metadata.get("adapter.type")]).toEqual(["adapter", "lora"]);
+    expect(metadata.get("adapter.lora.alpha")).toBe(alpha);
+    expect(tensors.size).toBe(adapter.tensors.size);
+    const bytes = readFileSync(file);
+    const isInPairs = ["llama", "smollm3", "granite"].includes(String(metadata.get("general.architecture")));
+    for (const projection of ["q", "v"]) {
+      const values = adapter.tensors.get(
+        `base_model.model.model.layers.0.self_attn.${projection}_proj.lora_B.weight`,
+      )!.data;
+      const { offset, shape, type } = tensors.get(`blk.0.attn_${projection}.weight.lora_b`)!;
+      expect([type, shape[1]]).toEqual(["F32", rank]);
+      const half = config.layers[0]!.attention.headDim / 2;
+      for (let row = 0; row < shape[0]!; row++) {
+        const head = Math.floor(row / (2 * half));
+        const [pair, second] = [Math.floor((row % (2 * half)) / 2), row % 2];
+        const from = projection === "q" && isInPairs ? head * 2 * half + second * half + pair : row;
+        expect(bytes.readFloatLE(offset + 4 * row * rank)).toBe(values[from * rank]);
+      }
+    }
+  });
+});
+
+it("keeps a model near its numbers, the nearer the more bits there are", async () => {
+  const tokens = expected("qwen3").rows[0]!;
+  const exact = await logprobs(await written("qwen3", "float32"), tokens);
+  const errors: number[] = [];
+  for (const dtype of ["float16", "bfloat16", "q8_0", "q4_0"] as const) {
+    const near = await logprobs(await written("qwen3", dtype), tokens);
+    errors.push(exact.reduce((sum, value, i) => sum + Math.abs(value - near[i]!), 0) / exact.length);
+  }
+  expect(errors).toEqual(errors.toSorted((a, b) => a - b));
+  expect(errors[0]).toBeGreaterThan(0);
+});
+
+it("has the factors of Llama 3 as a tensor", async () => {
+  const source = join(folder, "llama3");
+  cpSync(caseFolder("llama3_rope"), source, { recursive: true });
+  const config = JSON.parse(readFileSync(join(source, "config.json"), "utf8"));
+  const rope = { rope_type: "llama3", low_freq_factor: 1, high_freq_factor: 4, original_max_position_embeddings: 8192 };
+  writeFileSync(
+    join(source, "config.json"),
+    JSON.stringify({
+      ...config,
+      rope_scaling: { ...rope, factor: 32 },
+      rope_parameters: undefined,
+      rope_theta: 500_000,
+    }),
+  );
+  const file = join(folder, "llama3.gguf");
+  await writeGgufModel(file, source, await caseAdapter("llama3_rope"), { dtype: "float32", name: "n", vocabulary });
+  const merged = join(folder, "llama3-merged");
+  mkdirSync(merged);
+  await writeMergedFolder(merged, source, await caseAdapter("llama3_rope"), { dtype: "float32" });
+  const tokens = expected("llama3_rope").rows[0]!;
+  expect(await logprobs(file, tokens)).toEqual(await logprobs(merged, tokens));
+  expect((await readGguf(file)).tensors.has("rope_freqs.weight")).toBe(true);
+});
+
+it("gives matrices of whole blocks the types that were asked for", async () => {
+  const file = await written("qwen3", "q4_k_m");
+  const { tensors } = await readGguf(file);
+  const { config } = await readGgufWeights(file);
+  for (const { tensor, format } of config.quantized ?? [])
+    expect(["Q4_1", "Q8_0", "Q4_K", "Q6_K"], tensor).toContain(format);
+  expect([...tensors.values()].filter(({ shape }) => shape.length === 1).every(({ type }) => type === "F32")).toBe(
+    true,
+  );
+});
+
+it.each(CASES.filter((name) => !WRITTEN.includes(name)))("refuses %s or says it whole", async (name) => {
+  const file = join(folder, `${name}.gguf`);
+  const write = writeGgufModel(file, caseFolder(name), await caseAdapter(name), { dtype: "float32", name, vocabulary });
+  const outcome = await write.then(
+    () => "written",
+    (error) => error,
+  );
+  if (outcome === "written") {
+    const { config } = await openWeightFolder(caseFolder(name));
+    expect((await readGgufWeights(file)).config.layers.length).toBe(config.layers.length);
+  } else {
+    expect(outcome).toMatchObject({ name: "ValidationError", param: "format" });
+  }
+});
+
+it.each<[string, unknown, unknown, string]>([
+  ["a format that is none", "Q9_9", new Float32Array(32), "format"],
+  ["a format that is only read", "Q5_K", new Float32Array(256), "format"],
+  ["half a block", "Q8_0", new Float32Array(16), "numbers"],
+  ["what is no number", "Q8_0", new Float32Array(32).fill(Number.NaN), "numbers"],
+  ["a list", "Q8_0", [1, 2], "numbers"],
+])("makes no blocks of %s", (_, format, numbers, param) => {
+  const quantize = () => quantizeNumbers(format as "Q8_0", numbers as Float32Array);
+  expect(quantize).toThrow(
+    expect.objectContaining({ code: "invalid_argument", param: expect.stringContaining(param) }),
+  );
+});
