@@ -98,8 +98,9 @@ function openFolder(folder: string, isTemporary: boolean): Store {
   try {
     makeDatabaseFile(file);
     database = openDatabase(file);
-    database.pragma("journal_mode = WAL");
+    // First, so that a temporary home waits for no disk.
     database.pragma(`synchronous = ${isTemporary ? "OFF" : "FULL"}`);
+    database.pragma("journal_mode = WAL");
     database.pragma("foreign_keys = ON");
     migrate(database, file);
     moveLogIntoDatabase(database);
