@@ -16,8 +16,9 @@ export function median(values: readonly number[]): number {
   return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
 }
 
+/** Three digits, and no fewer before the point. */
 const short = (value: number): string =>
-  value >= 1000 ? Math.round(value).toLocaleString("en") : value.toPrecision(3).replace(/\.?0+$/, "");
+  value >= 100 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(3)));
 
 interface Row {
   program: string;
