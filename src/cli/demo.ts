@@ -2,8 +2,10 @@
  * `anneal demo`: a model fails at a task, is trained by reinforcement learning with `train` as an application would do it, and is
  * scored again on words it was never trained on. Exits with 1 when the held-out score does not rise.
  */
+import type { EngineOptions } from "../types/options.js";
 import { defineCommand } from "./command.js";
 import { heldOutWords, trainingWords } from "./demoWords.js";
+import { engineFlags, readEngineOptions } from "./engineFlags.js";
 import { integer } from "./flags.js";
 import { openEngine } from "./openHome.js";
 import { rewardCurve } from "./rewardCurve.js";
@@ -25,14 +27,17 @@ before and after. Nothing is kept.`,
   flags: {
     seed: integer("N", "another run: other rollouts, other order of words (default 1)", { from: 0, to: 1e9 }),
     steps: integer("N", "training steps (default 20)", { to: 1000 }),
+    device: engineFlags.device,
+    quantize: engineFlags.quantize,
+    threads: engineFlags.threads,
   },
-  run: ({ seed = 1, steps = 20 }) => learn(seed, steps),
+  run: ({ seed = 1, steps = 20, ...values }) => learn(seed, steps, readEngineOptions(values)),
 });
 
-async function learn(seed: number, steps: number): Promise<number> {
+async function learn(seed: number, steps: number, options: EngineOptions): Promise<number> {
   const started = performance.now();
   const { train } = await import("../index.js");
-  await using engine = await openEngine({});
+  await using engine = await openEngine(options);
   const model = await engine.models.create({ project: "demo", name: "speller", base_model: "anneal/tiny" });
   const name = `${model.entity}/${model.project}/${model.name}`;
 
