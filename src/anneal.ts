@@ -22,7 +22,7 @@ import type { ServedEngine } from "./engine/servedEngine.js";
 import type { AnnealClient } from "./types/client.js";
 import type { HealthReport, SystemReport } from "./types/health.js";
 import type { Logger } from "./types/logger.js";
-import type { EngineOptions } from "./types/options.js";
+import type { EngineOptions, TinkerOptions } from "./types/options.js";
 
 type Parts = typeof import("./engine/parts.js");
 type Handler = (request: Request) => Promise<Response>;
@@ -90,14 +90,21 @@ export class Engine implements AnnealClient, ServedEngine {
   static async open(options: EngineOptions = {}): Promise<Engine> {
     // Loaded only here: an application starts at once, whether it opens an engine or not.
     const parts = await import("./engine/parts.js");
-    const resolved = parts.resolveOptions(options);
+    return Engine.#open(parts, parts.resolveOptions(options), null);
+  }
+
+  static async #open(
+    parts: Parts,
+    resolved: ReturnType<Parts["resolveOptions"]>,
+    remote: Parameters<Parts["openCore"]>[1] | null,
+  ): Promise<Engine> {
     if (resolved.home === null) {
-      const { core, shutDown } = await parts.openCore(resolved);
+      const { core, shutDown } = await parts.openCore(resolved, remote);
       return new Engine(parts, core, shutDown);
     }
     const home = canonicalHome(resolved.home);
     return openShared(home, async () => {
-      const { core, shutDown } = await parts.openCore({ ...resolved, home });
+      const { core, shutDown } = await parts.openCore({ ...resolved, home }, remote);
       return new Engine(parts, core, () => closeShared(home, shutDown));
     });
   }
@@ -107,7 +114,19 @@ export class Engine implements AnnealClient, ServedEngine {
    * Requests carry `apiKey`.
    * @throws ValidationError for an address that is none.
    */
-  static async connect(url: string, options: { apiKey: string }): Promise<AnnealClient> {
+  static async connect(url: string, options: { apiKey: string }): Promise<AnnealClient>;
+  /**
+   * An engine whose models are computed by a server that speaks Tinker's interface. Everything else is as with `open`: the home,
+   * jobs, templates and tokenizers are on this machine, so a program moves by changing the line that opens its engine.
+   * @throws RemoteServerError when there is no such server; what `open` throws.
+   */
+  static async connect(url: string, options: TinkerOptions): Promise<Engine>;
+  static async connect(url: string, options: { apiKey: string } | TinkerOptions): Promise<AnnealClient> {
+    if ("protocol" in options) {
+      const parts = await import("./engine/parts.js");
+      const opened = await parts.openRemote(url, options);
+      return Engine.#open(parts, opened.options, opened.remote);
+    }
     // Faces are loaded when they are asked for: an application that only opens engines does not pay for them.
     const { connect } = await import("./client/connect.js");
     return connect(url, options);

@@ -8,7 +8,7 @@ import type { IncrementalDecoder, Tokenizer } from "../text/index.js";
 import { BestOf } from "./bestOf.js";
 import { ChoiceOutput } from "./choiceOutput.js";
 import { EventQueue } from "./eventQueue.js";
-import type { InferenceLoop } from "./inferenceLoop.js";
+import type { ModelLoop } from "./inferenceLoop.js";
 import type {
   BeamSettings,
   Finish,
@@ -62,9 +62,9 @@ interface Hypothesis {
 
 /**
  * Answers a request with the choices that beam search finds, best first, all at the end. Its `params.beam` must be set.
- * @throws as `InferenceLoop.submit`, and so does iterating
+ * @throws as `ModelLoop.submit`, and so does iterating
  */
-export function beamSearch(loop: InferenceLoop, request: GenerationRequest, signal?: AbortSignal): Generation {
+export function beamSearch(loop: ModelLoop, request: GenerationRequest, signal?: AbortSignal): Generation {
   return new BeamSearch(loop, request, signal);
 }
 
@@ -85,7 +85,7 @@ class BeamSearch implements Generation {
   private readonly allowed: ReadonlySet<number> | null;
 
   constructor(
-    private readonly loop: InferenceLoop,
+    private readonly loop: ModelLoop,
     request: GenerationRequest,
     signal: AbortSignal | undefined,
   ) {

@@ -52,6 +52,23 @@ const NO_TOKENS = new Int32Array(0);
 
 const MAX_STEPS_IN_FLIGHT = 2;
 
+/** What others see of a loop, whatever computes its requests. */
+export type ModelLoop = Pick<
+  InferenceLoop,
+  | "contextLength"
+  | "policy"
+  | "hidden"
+  | "vocab"
+  | "tokenizer"
+  | "submit"
+  | "submitScoring"
+  | "submitEmbedding"
+  | "fork"
+  | "end"
+  | "stats"
+  | "close"
+>;
+
 /** Serves all requests of one model, together in steps. */
 export class InferenceLoop {
   /** Positions a sequence may have: what the context and the pages allow. */

@@ -2,6 +2,7 @@
 
 import { setTimeout as pause } from "node:timers/promises";
 import { RemoteServerError, ValidationError } from "../errors.js";
+import { remoteRefused, remoteUnexpected, remoteUnreachable } from "../remoteReplies.js";
 import { serverUrl } from "../serverUrl.js";
 import type { ChatCompletion, ChatCompletionCreateParams } from "../types/chat.js";
 
@@ -22,7 +23,6 @@ export interface RemoteModel {
 
 /** Waits before another try of a request that changes nothing or may be repeated. */
 const RETRY_DELAYS_MS = [250, 1000];
-const MAX_REASON = 2000;
 
 interface Exchange {
   body?: unknown;
@@ -50,7 +50,7 @@ export class VllmServer {
     const answer = await this.#json("list its models", "/v1/models", { repeatable: true, signal });
     const { data } = (answer ?? {}) as { data?: unknown };
     if (Array.isArray(data)) return data as RemoteModel[];
-    throw this.#unexpected("list its models", "no list of models");
+    throw remoteUnexpected(this.url, "list its models", "no list of models");
   }
 
   /** Serves the adapter in a folder that the server sees under `name`, in place of one that it serves under that already. */
@@ -68,7 +68,8 @@ export class VllmServer {
   async complete(params: ChatCompletionCreateParams, signal?: AbortSignal): Promise<ChatCompletion> {
     const what = `complete with "${params.model}"`;
     const answer = await this.#json(what, "/v1/chat/completions", { body: params, repeatable: true, signal });
-    if (!Array.isArray((answer as ChatCompletion | null)?.choices)) throw this.#unexpected(what, "no choices");
+    if (!Array.isArray((answer as ChatCompletion | null)?.choices))
+      throw remoteUnexpected(this.url, what, "no choices");
     return answer as ChatCompletion;
   }
 
@@ -88,7 +89,7 @@ export class VllmServer {
       return await response.json();
     } catch (error) {
       exchange.signal?.throwIfAborted();
-      throw this.#unexpected(what, "an answer that is no JSON", error);
+      throw remoteUnexpected(this.url, what, "an answer that is no JSON", error);
     }
   }
 
@@ -106,52 +107,19 @@ export class VllmServer {
           signal: signal ?? null,
         });
         if (response.ok) return response;
-        const error = this.#refused(what, response.status, await response.text());
+        const hint = (reason: string) =>
+          response.status === 404 && reason === "Not Found" && what.startsWith("load ") ? missingRoute : undefined;
+        const error = remoteRefused(this.url, what, response.status, await response.text(), hint);
         if (delay === undefined || ![429, 502, 503, 504].includes(response.status)) throw error;
       } catch (error) {
         signal?.throwIfAborted();
         if (error instanceof RemoteServerError) throw error;
-        if (delay === undefined) throw this.#unreachable(what, error);
+        if (delay === undefined) throw remoteUnreachable(this.url, what, error);
       }
       await pause(delay, undefined, signal ? { signal } : {}).catch((error) => {
         throw signal?.reason ?? error;
       });
     }
-  }
-
-  /** In the server's own words. */
-  #refused(what: string, status: number, text: string): RemoteServerError {
-    let said = text;
-    try {
-      const { error, message, detail } = JSON.parse(text) as Record<string, unknown>;
-      const inner = (error as { message?: unknown } | undefined)?.message ?? message ?? detail ?? error;
-      said = typeof inner === "string" ? inner : JSON.stringify(inner ?? text);
-    } catch {
-      // Not JSON: as it is.
-    }
-    const reason = said.trim().slice(0, MAX_REASON) || "nothing more";
-    const isRouteMissing = status === 404 && reason === "Not Found" && what.startsWith("load ");
-    const hint = isRouteMissing ? missingRoute : undefined;
-    return new RemoteServerError(`${this.url} would not ${what} (${status}): ${reason}`, {
-      code: "remote_refused",
-      remoteStatus: status,
-      ...(hint ? { hint } : {}),
-    });
-  }
-
-  #unreachable(what: string, cause: unknown): RemoteServerError {
-    const { message, cause: inner } = cause as Error & { cause?: Error };
-    const why = inner?.message || message;
-    return new RemoteServerError(`${this.url} could not be reached to ${what}: ${why}`, {
-      code: "remote_unreachable",
-      hint: "see that the server runs and that its address is right; what was trained is kept here",
-      cause,
-    });
-  }
-
-  #unexpected(what: string, got: string, cause?: unknown): RemoteServerError {
-    const message = `${this.url} was asked to ${what} and gave ${got}`;
-    return new RemoteServerError(message, { code: "remote_unexpected", ...(cause === undefined ? {} : { cause }) });
   }
 }
 

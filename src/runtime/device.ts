@@ -298,6 +298,37 @@ export interface AdapterSpec {
  */
 export type NamedTensors = Map<string, { shape: number[]; data: Float32Array }>;
 
+/** Weights and moments that a device elsewhere keeps: what `trainAdapter` and `loadAdapter` can go on from there. */
+export interface KeptState {
+  /** The device's own name of it. */
+  name: string;
+  /** Optimizer steps behind it. */
+  steps: number;
+}
+
+/** What one completion is drawn by where the device draws it whole. */
+export interface CompletionSettings {
+  maxTokens: number;
+  temperature: number;
+  topP: number;
+  /** 0: all. */
+  topK: number;
+  seed: bigint;
+  /** Tokens that end it; the last token is then one of them. */
+  stopIds: readonly number[];
+}
+
+/** A device elsewhere, which draws whole completions; its `step` and `openSlot` are refused. */
+export interface CompletingDevice extends DeviceModel {
+  complete(
+    adapter: number,
+    prompt: readonly number[],
+    count: number,
+    settings: CompletionSettings,
+    signal?: AbortSignal,
+  ): Promise<{ tokens: number[]; logprobs: number[] }[]>;
+}
+
 export interface DeviceModel {
   readonly config: ModelSpec;
   readonly dtype: ElementType;
@@ -315,10 +346,14 @@ export interface DeviceModel {
   /** Queued in order with steps. */
   copyPages(from: Int32Array, to: Int32Array): void;
   /** Returns the version id (> 0). */
-  loadAdapter(spec: AdapterSpec, tensors: NamedTensors): Promise<number>;
+  loadAdapter(spec: AdapterSpec, tensors: NamedTensors, kept?: KeptState | null): Promise<number>;
   /** Freed when no step, pass or trainer uses it any more. */
   releaseAdapter(version: number): void;
-  trainAdapter(spec: AdapterSpec, options: { seed: bigint; tensors?: NamedTensors }): Promise<Trainer>;
+  /** `kept`: where the device keeps states itself, the one to go on from; `withMoments`: with its moments. */
+  trainAdapter(
+    spec: AdapterSpec,
+    options: { seed: bigint; tensors?: NamedTensors; kept?: KeptState | null; withMoments?: boolean },
+  ): Promise<Trainer>;
   /** Trains all weights in place; adapters and other trainers must be closed. */
   trainWeights(): Promise<Trainer>;
   /** Waits for nothing: pending calls reject with code "closed", memory goes when the last one has ended. */
@@ -342,12 +377,17 @@ export interface TrainRow {
 export interface PassResult {
   /** Per row: index t holds the natural-log probability of token t + 1 given tokens 0..t; the last entry is 0. */
   logprobs: Float32Array[];
-  /** Per row, aligned the same way, in nats over the whole vocabulary. */
+  /** Per row, aligned the same way, in nats over the whole vocabulary; NaN where the device does not tell them. */
   entropies: Float32Array[];
 }
 
 export interface Trainer {
   readonly steps: number;
+  /**
+   * Of a trainer elsewhere: has its weights and moments kept there, or goes back to what is kept. Such a trainer's moments are
+   * not read or written.
+   */
+  readonly elsewhere?: { keep(): Promise<KeptState>; goBack(kept: KeptState): Promise<void> };
   /**
    * Forward with activations kept on the native side. The pass and its backward take `memoryBudget` bytes at most (0 or
    * absent: no limit); where that is not enough even with all layers computed again in backward, it rejects with code
@@ -361,7 +401,7 @@ export interface Trainer {
   ): Promise<TrainPass>;
   /** No activations kept. `adapter`: a version id, 0 the base, absent this trainer's own weights. */
   evaluate(rows: TrainRow[], options?: { adapter?: number; signal?: AbortSignal }): Promise<PassResult>;
-  /** Clips by global norm (0: no clipping), one AdamW step with decoupled decay, gradients cleared. A gradNorm that is not finite left the weights as they were. */
+  /** Clips by global norm (0: no clipping), one AdamW step with decoupled decay, gradients cleared. A gradNorm that is not finite left the weights as they were, unless `isApplied` says otherwise: a device elsewhere may not tell it. */
   optimStep(settings: {
     learningRate: number;
     beta1: number;
@@ -369,7 +409,7 @@ export interface Trainer {
     eps: number;
     weightDecay: number;
     maxGradNorm: number;
-  }): Promise<{ gradNorm: number }>;
+  }): Promise<{ gradNorm: number; isApplied?: boolean }>;
   zeroGrad(): Promise<void>;
   /** The current weights as a version the sampler can use (immutable; same bits as the trainer's forward). 0 when the base itself is trained. */
   publish(): Promise<number>;

@@ -5,7 +5,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { BadRequestError, ModelFileError } from "../errors.js";
 import { throwingDiskFull } from "../fullDisk.js";
-import type { AdapterSpec, DeviceModel, NamedTensors, Trainer } from "../runtime/runtime.js";
+import type { AdapterSpec, DeviceModel, KeptState, NamedTensors, Trainer } from "../runtime/runtime.js";
 import { type Checksums, folderChecksums, META_FILE, verifyChecksums } from "../store/checksums.js";
 import { readAdapterFolder, writeAdapterFolder } from "../weights/adapterFolder.js";
 import { PLAIN_MODULES, targetsOf } from "../weights/adapterModules.js";
@@ -20,11 +20,14 @@ export interface AdapterState {
   values: NamedTensors;
   /** null: no step has been made with this objective. */
   optimizer: OptimizerState | null;
+  /** Where a device elsewhere keeps the same, moments included; `values` may then be empty. */
+  kept?: KeptState | null;
 }
 
 export interface OptimizerState {
   objective: Objective;
   steps: number;
+  /** Empty where a device elsewhere keeps them. */
   moment1: NamedTensors;
   moment2: NamedTensors;
 }
@@ -38,6 +41,8 @@ export interface CheckpointMeta {
   /** null for step 0 and imports. */
   parent_step: number | null;
   job_id: string | null;
+  /** Where a device elsewhere keeps it, and the objective of its moments (null: it has none). */
+  kept?: KeptState & { objective: Objective | null };
   /** Of its other files; checkpoints of earlier versions have none. */
   sha256?: Checksums;
 }
@@ -58,16 +63,32 @@ export const ADAPTER_FILES: readonly string[] = ["adapter_config.json", "adapter
 
 /** A trainer that goes on from `state`; moments of another objective are left behind. */
 export async function restoreTrainer(device: DeviceModel, state: AdapterState, objective: Objective): Promise<Trainer> {
-  const trainer = await device.trainAdapter(state.spec, { seed: ADAPTER_SEED, tensors: state.values });
-  const optimizer = state.optimizer;
-  if (optimizer?.objective === objective) {
+  const { spec, values: tensors, optimizer, kept = null } = state;
+  const withMoments = optimizer?.objective === objective;
+  const trainer = await device.trainAdapter(spec, { seed: ADAPTER_SEED, tensors, kept, withMoments });
+  // Moments that were kept elsewhere stay there, also when training goes on here.
+  if (withMoments && !trainer.elsewhere && optimizer.moment1.size > 0) {
     await trainer.write("moment1", optimizer.moment1);
     await trainer.write("moment2", optimizer.moment2, optimizer.steps);
   }
   return trainer;
 }
 
-export async function captureState(trainer: Trainer, spec: AdapterSpec, objective: Objective): Promise<AdapterState> {
+/** `forResuming`: where a device elsewhere keeps the state, its values are not wanted here. */
+export async function captureState(
+  trainer: Trainer,
+  spec: AdapterSpec,
+  objective: Objective,
+  { forResuming = false } = {},
+): Promise<AdapterState> {
+  if (trainer.elsewhere) {
+    const kept = await trainer.elsewhere.keep();
+    const values: NamedTensors = forResuming ? new Map() : await trainer.read("value");
+    const { steps } = trainer;
+    const nothing: NamedTensors = new Map();
+    const optimizer = steps === 0 ? null : { objective, steps, moment1: nothing, moment2: nothing };
+    return { spec, values, optimizer, kept };
+  }
   const values = await trainer.read("value");
   if (trainer.steps === 0) return { spec, values, optimizer: null };
   const [moment1, moment2] = [await trainer.read("moment1"), await trainer.read("moment2")];
@@ -83,13 +104,15 @@ export const writeCheckpoint = throwingDiskFull(
     origin: Pick<CheckpointMeta, "parent_step" | "job_id">,
   ): Promise<void> => {
     await writeAdapterFolder(folder, state.spec, state.values, base.id);
-    if (state.optimizer) await writeFile(join(folder, OPTIMIZER_FILE), optimizerFile(state.optimizer));
+    const { optimizer, kept } = state;
+    if (optimizer && !kept) await writeFile(join(folder, OPTIMIZER_FILE), optimizerFile(optimizer));
     const meta: CheckpointMeta = {
       base_model: base.id,
       base_hash: base.hash,
       weight_type: base.device.dtype,
       kernel_set: base.device.kernelSet,
       ...origin,
+      ...(kept ? { kept: { ...kept, objective: optimizer?.objective ?? null } } : {}),
       sha256: await folderChecksums(folder),
     };
     await writeFile(join(folder, META_FILE), `${JSON.stringify(meta, null, 2)}\n`);
@@ -110,8 +133,8 @@ export async function writeInitialCheckpoint(
   };
   const trainer = await base.device.trainAdapter(spec, { seed: ADAPTER_SEED });
   try {
-    const values = await trainer.read("value");
-    await writeCheckpoint(folder, { spec, values, optimizer: null }, base, { parent_step: null, job_id: null });
+    const state = await captureState(trainer, spec, "rl");
+    await writeCheckpoint(folder, { ...state, optimizer: null }, base, { parent_step: null, job_id: null });
   } finally {
     trainer.close();
   }
@@ -128,7 +151,7 @@ export async function readAdapter(
   folder: string,
   base: Pick<TrainingBase, "id" | "hash">,
   from: AdapterOrigin,
-): Promise<{ spec: AdapterSpec; tensors: NamedTensors }> {
+): Promise<{ spec: AdapterSpec; tensors: NamedTensors; kept: (KeptState & { objective: Objective | null }) | null }> {
   const file = join(folder, META_FILE);
   const meta = existsSync(file) ? await JsonFields.read(file) : null;
   // Others may keep notes of their own under that name.
@@ -148,12 +171,30 @@ export async function readAdapter(
     });
   }
   if (from === "checkpoint") await verifyChecksums(folder, ADAPTER_FILES);
-  return readAdapterFolder(folder);
+  // What others say of states elsewhere is nothing to go on from.
+  const kept = from === "checkpoint" ? readKept(meta?.object("kept") ?? null) : null;
+  return { ...(await readAdapterFolder(folder)), kept };
+}
+
+function readKept(fields: JsonFields | null): (KeptState & { objective: Objective | null }) | null {
+  if (fields === null) return null;
+  const objective = fields.get("objective");
+  return {
+    name: fields.string("name"),
+    steps: fields.integer("steps", 0, Number.MAX_SAFE_INTEGER),
+    objective: objective === "rl" || objective === "sft" ? objective : null,
+  };
 }
 
 /** @throws ModelFileError when a file is damaged or the checkpoint was made from other weights. */
 export async function readCheckpoint(folder: string, base: TrainingBase): Promise<AdapterState> {
-  const { spec, tensors: values } = await readAdapter(folder, base, "checkpoint");
+  const { spec, tensors: values, kept: keptState } = await readAdapter(folder, base, "checkpoint");
+  if (keptState) {
+    const { objective, ...kept } = keptState;
+    const { steps } = kept;
+    const optimizer = objective && { objective, steps, moment1: new Map(), moment2: new Map() };
+    return { spec, values, optimizer, kept };
+  }
   await verifyChecksums(folder, [OPTIMIZER_FILE]);
   const file = join(folder, OPTIMIZER_FILE);
   return { spec, values, optimizer: existsSync(file) ? await readOptimizer(file) : null };
@@ -165,8 +206,8 @@ export async function loadAdapter(
   folder: string,
   from: AdapterOrigin,
 ): Promise<number> {
-  const { spec, tensors } = await readAdapter(folder, base, from);
-  return putOnDevice(base, folder, spec, tensors);
+  const { spec, tensors, kept } = await readAdapter(folder, base, from);
+  return putOnDevice(base, folder, spec, tensors, kept);
 }
 
 /** What was read of a folder as a version on the device. @throws ModelFileError naming the tensor that does not fit. */
@@ -175,9 +216,10 @@ export async function putOnDevice(
   folder: string,
   spec: AdapterSpec,
   tensors: NamedTensors,
+  kept: KeptState | null = null,
 ): Promise<number> {
   try {
-    return await base.device.loadAdapter(spec, tensors);
+    return await base.device.loadAdapter(spec, tensors, kept);
   } catch (error) {
     if (!(error instanceof BadRequestError)) throw error;
     // The native core knows tensors, not the file that they came from.
@@ -191,12 +233,14 @@ export async function* stateFile(state: AdapterState): AsyncGenerator<Uint8Array
   const tensors: NamedTensors = new Map(prefixed("value", state.values));
   const metadata: Record<string, string> = {};
   if (state.optimizer) addOptimizer(state.optimizer, tensors, metadata);
+  if (state.kept) metadata.kept = JSON.stringify(state.kept);
   yield* safetensorsPieces(tensors, metadata);
 }
 
 export async function readStateFile(file: string, spec: AdapterSpec): Promise<AdapterState> {
   const { tensors, metadata } = await readSafetensors(file);
-  return { spec, values: part("value", tensors), optimizer: toOptimizer(tensors, metadata) };
+  const kept = metadata.kept === undefined ? null : (JSON.parse(metadata.kept) as KeptState);
+  return { spec, values: part("value", tensors), optimizer: toOptimizer(tensors, metadata), kept };
 }
 
 function optimizerFile(optimizer: OptimizerState): Iterable<Uint8Array> {

@@ -36,6 +36,8 @@ export async function estimateJob(
 ): Promise<TrainingEstimate> {
   const { perStep, evaluated, probe } = recipe.work;
   const tokens = perStep.reduce((sum, one) => sum + one, 0);
+  // It takes nothing of this machine, and how long another one takes depends on what others ask of it.
+  if (trainer.elsewhere) return { tokens, memory_bytes: 0 };
   const inOnePass = Math.min(
     perStep.reduce((most, one) => Math.max(most, one), 0),
     limits.maxTokens,

@@ -43,7 +43,7 @@ export class Learner {
   }
 
   /** One step along the gradient, which is cleared; settings that are given go before the optimizer's own. */
-  async optimStep(settings: { learningRate: number } & Partial<OptimizerSettings>): Promise<{ gradNorm: number }> {
+  async optimStep(settings: { learningRate: number } & Partial<OptimizerSettings>): ReturnType<Trainer["optimStep"]> {
     this.#limits.signal?.throwIfAborted();
     return this.#trainer.optimStep({ ...this.#optimizer, ...settings });
   }

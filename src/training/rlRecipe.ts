@@ -406,7 +406,7 @@ async function rlStep(
   const { metrics } = await learner.forwardBackward(rows, loss);
   // Later groups are trained on weights that the job itself has moved.
   if (isFirst) checkSampler(metrics.logprob_difference_mean, policy);
-  const { gradNorm } = await learner.optimStep({
+  const { gradNorm, isApplied = Number.isFinite(gradNorm) } = await learner.optimStep({
     learningRate: learningRate * rows.length ** policy.learningRatePower,
   });
   const { loss: total, policy_loss: policyLoss = total, entropy, kl_policy_ref: kl, ...others } = metrics;
@@ -424,7 +424,7 @@ async function rlStep(
     learning_rate: learningRate,
     grad_norm: gradNorm,
     ...others,
-    skipped_update: Number.isFinite(gradNorm) ? 0 : 1,
+    skipped_update: isApplied ? 0 : 1,
     tokens_per_second: tokens / Math.max((performance.now() - started) / 1000, 1e-9),
   });
 }

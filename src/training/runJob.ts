@@ -124,7 +124,7 @@ async function makeSteps(run: Run, signal: AbortSignal): Promise<void> {
       if (stops) break;
       // A home that goes with the process needs no state to resume from.
       const isKept = !host.store.isTemporary || isBest;
-      const weights = isKept ? await captureState(trainer, spec, recipe.objective) : null;
+      const weights = isKept ? await captureState(trainer, spec, recipe.objective, { forResuming: true }) : null;
       if (isBest && host.store.isTemporary) best = weights;
       await committed;
       committed = commitStep(run, { done, standing }, last, host.store.isTemporary ? null : weights);
@@ -257,8 +257,12 @@ async function weightsToKeep(run: Run, { done, standing, best }: Reached): Promi
   const { files } = host.store;
   const first = () => readCheckpoint(files.checkpointFolder(job.modelId, state.from), base);
   const kept = best ?? (await (at.done === 0 ? first() : readStateFile(stateOf(host, job.id, at.done), spec)));
-  await trainer.write("value", kept.values);
-  return kept;
+  if (!trainer.elsewhere) {
+    await trainer.write("value", kept.values);
+    return kept;
+  }
+  await trainer.elsewhere.goBack(kept.kept!);
+  return captureState(trainer, spec, recipe.objective);
 }
 
 /** Means over the job's gradient steps of what they reported under `loss/`. */

@@ -141,7 +141,8 @@ class Session<Saved> implements TrainingSession<Saved> {
     const settings = checkedOptimStep(params);
     return this.#inTurn(async () => {
       await this.#parts.weights.readyToChange();
-      return this.#learner.optimStep(settings);
+      const { gradNorm } = await this.#learner.optimStep(settings);
+      return { gradNorm };
     });
   }
 

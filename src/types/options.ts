@@ -118,3 +118,32 @@ export interface EngineOptions {
   /** Hosts from which `http(s):` training data may be read; default: none. */
   allowedHosts?: readonly string[];
 }
+
+/**
+ * How an engine is opened whose models a server with Tinker's HTTP interface computes: home, jobs, templates and tokenizers stay on
+ * this machine. Options about computing on this machine are refused.
+ */
+export interface TinkerOptions
+  extends Omit<
+    EngineOptions,
+    | "apiKey"
+    | "device"
+    | "dtype"
+    | "onnx"
+    | "quantize"
+    | "threads"
+    | "memoryLimit"
+    | "verify"
+    | "scheduler"
+    | "maxSequences"
+    | "tokenBudget"
+  > {
+  /** What the server speaks. */
+  protocol: "tinker";
+  /** The server's key. Default: none is sent. */
+  apiKey?: string | null;
+  /** What the server calls the base model. Default: the only one that it has, else the one called like ours. */
+  baseModel?: string;
+  /** Milliseconds for which a server that does not answer, or is overloaded, is asked again; default 120000. */
+  patienceMs?: number;
+}

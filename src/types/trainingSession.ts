@@ -145,7 +145,7 @@ export interface TrainingSession<Saved = Checkpoint> extends AsyncDisposable {
   ): Promise<RowLogprobs & { metrics: Record<string, number> }>;
   /**
    * Clips, makes one AdamW step, clears the gradient. `gradNorm`: before clipping. A norm that is not finite leaves the
-   * weights as they were.
+   * weights as they were; only a model that is trained elsewhere may be changed by a step whose norm, which is not told, is NaN.
    */
   optimStep(params: OptimStepParams): Promise<{ gradNorm: number }>;
   /** A completion on the weights as they are now. */

@@ -107,10 +107,10 @@ function isEmpty(value: unknown): boolean {
   return typeof value === "object" && Object.keys(value).length === 0;
 }
 
-/** None: all linear modules of the model. */
+/** None: all linear modules of the model, or whatever it has tensors for (null, where a program did not say). */
 function targetsOf(fields: JsonFields): string[] {
   const given = fields.get("target_modules");
-  if (given === "all-linear") return [];
+  if (given === "all-linear" || (given === null && fields.has("target_modules"))) return [];
   if (typeof given === "string") fields.fail("target_modules", "must be a list of names; a pattern is not supported");
   const targets = fields.strings("target_modules").map((name) => {
     const [place, module] = name.includes(".") ? name.split(".", 2) : [undefined, name];

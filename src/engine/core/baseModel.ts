@@ -3,7 +3,7 @@ import { basename, join, resolve } from "node:path";
 import { ModelFileError } from "../../errors.js";
 import { isGguf } from "../../gguf/ggufFile.js";
 import { cachedModel, hubModelOfPath } from "../../hub/hubCache.js";
-import { InferenceLoop } from "../../inference/index.js";
+import { InferenceLoop, type ModelLoop } from "../../inference/index.js";
 import type { DeviceModel, ModelSpec, Runtime } from "../../runtime/runtime.js";
 import {
   type ChatTemplate,
@@ -28,8 +28,8 @@ export interface BaseModel {
   /** The name that requests use. */
   readonly id: string;
   readonly folder: string;
-  /** "onnx": not trained. */
-  readonly format: OpenedWeights["format"];
+  /** "onnx": not trained; "remote": computed elsewhere. */
+  readonly format: OpenedWeights["format"] | "remote";
   readonly config: ModelSpec;
   /** Positions that a sequence may have. */
   readonly contextLength: number;
@@ -42,7 +42,7 @@ export interface BaseModel {
   /** Of the weights. */
   readonly hash: string;
   readonly device: DeviceModel;
-  readonly loop: InferenceLoop;
+  readonly loop: ModelLoop;
   /** When its configuration was last written, Unix seconds. */
   readonly created: number;
 }
@@ -98,6 +98,11 @@ export async function findFolder(path: string): Promise<{ folder: string; name: 
   return { folder: cached, name: hub.name };
 }
 
+/** What requests call a folder. */
+export function baseModelId(model: ModelOptions, folder: string, name: string): string {
+  return model.id ?? (folder === resolve(embeddedModel.path) ? embeddedModel.id : name);
+}
+
 /**
  * Loads a folder onto the device.
  * @throws ModelFileError naming what is wrong with the folder; InsufficientMemoryError before memory is taken.
@@ -110,7 +115,7 @@ export async function loadBaseModel(
 ): Promise<BaseModel> {
   const started = performance.now();
   const { folder, name } = await findFolder(model.path);
-  const id = model.id ?? (folder === resolve(embeddedModel.path) ? embeddedModel.id : name);
+  const id = baseModelId(model, folder, name);
   // All at once; of several faults the one of the weights' folder is told, whichever is found first.
   const reading = [loadText(folder), readGenerationDefaults(folder), readEmbeddingFolder(folder)] as const;
   for (const read of reading) read.catch(() => {});

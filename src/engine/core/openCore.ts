@@ -20,6 +20,7 @@ import { GrammarCache } from "./grammarCache.js";
 import { LoadedModels } from "./loadedModels.js";
 import { InferenceMetrics } from "./metrics.js";
 import { embeddedModel, type ResolvedOptions } from "./options.js";
+import { loadRemoteBase, type RemoteEngine } from "./remoteBase.js";
 import { SavedModels } from "./savedModels.js";
 import { loadEncoder, type ServedEncoder } from "./servedEncoder.js";
 
@@ -30,14 +31,20 @@ const memoryShare = 0.75;
 const activationShare = 0.5;
 
 /** Builds everything an engine consists of; on failure nothing is left open. `options.home` is canonical. */
-export async function openCore(options: ResolvedOptions): Promise<{ core: EngineCore; shutDown: () => Promise<void> }> {
+export async function openCore(
+  options: ResolvedOptions,
+  remote: RemoteEngine | null = null,
+): Promise<{ core: EngineCore; shutDown: () => Promise<void> }> {
   const store = openStore(options.home);
   const loaded = new LoadedModels();
   const bases = loaded.served;
   const encoders = new Map<string, ServedEncoder>();
   const closing = new AbortController();
   try {
-    const runtime = openRuntime({ threads: options.threads, device: await chooseDevice(options.device) });
+    const runtime = openRuntime({
+      threads: options.threads,
+      device: remote ? "cpu" : await chooseDevice(options.device),
+    });
     let budget = options.memoryLimit ?? runtime.availableMemory() * memoryShare;
     const twice = (id: string, index: number) => {
       const msg = `two models have the id "${id}"; give one of them an id of its own`;
@@ -45,7 +52,7 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
     };
     const others: [index: number, model: ModelOptions][] = [];
     for (const [index, model] of options.models.entries()) {
-      const served = await loadEncoder(model, options);
+      const served = remote ? null : await loadEncoder(model, options);
       if (served === null) {
         others.push([index, model]);
         continue;
@@ -62,7 +69,9 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
     for (const [place, [index, model]] of others.entries()) {
       // What is left is shared by the models still to come, so that the first does not take every page.
       const share = budget / (others.length - place);
-      const base = await loadBaseModel(runtime, model, options, { total: budget, share });
+      const base = remote
+        ? await loadRemoteBase(remote, model, options)
+        : await loadBaseModel(runtime, model, options, { total: budget, share });
       if (bases.has(base.id) || encoders.has(base.id)) {
         await closeBaseModel(base);
         throw twice(base.id, index);
@@ -74,7 +83,7 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
 
     const savedModels = new SavedModels(store, runtime, loaded, options);
     const defaultBase = [...bases.values()][0]!;
-    await savedModels.serveAll(defaultBase.device.pages);
+    if (!remote) await savedModels.serveAll(defaultBase.device.pages);
     const adapters = new AdapterCache(options.maxIdleAdapters, (base, modelId, step) =>
       loadAdapter(base, store.files.checkpointFolder(modelId, step), "checkpoint"),
     );
@@ -180,6 +189,7 @@ export async function openCore(options: ResolvedOptions): Promise<{ core: Engine
   } catch (error) {
     for (const { encoder } of encoders.values()) encoder.close();
     await loaded.close();
+    remote?.server.close();
     store.close();
     throw error;
   }

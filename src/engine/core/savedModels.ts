@@ -1,6 +1,6 @@
 // Base models that training has made: kept in the home, served like those that the engine was opened with.
 
-import { ConflictError, InsufficientMemoryError } from "../../errors.js";
+import { BadRequestError, ConflictError, InsufficientMemoryError } from "../../errors.js";
 import type { Runtime } from "../../runtime/runtime.js";
 import type { SavedModelRecord } from "../../store/savedModels.js";
 import type { Store } from "../../store/store.js";
@@ -79,6 +79,15 @@ export class SavedModels {
     folder: string,
     use: "training" | "reference",
   ): Promise<{ base: BaseModel; close(): Promise<void> }> {
+    if (of.format === "remote") {
+      throw new BadRequestError(
+        `all weights of ${of.id} cannot be trained: a server computes it that trains adapters only`,
+        {
+          code: "remote_unsupported",
+          param: "weights",
+        },
+      );
+    }
     const { config, dtype } = of.device;
     const needs = this.#runtime.memory(config, dtype);
     const perContext = Math.ceil(of.contextLength / PAGE_POSITIONS) + 1;
