@@ -11,6 +11,7 @@ import { arrayParts, type Branch, type BranchReader } from "./shape.js";
 import { exactly } from "./values.js";
 
 const MAX_BRANCHES = 2000;
+const MANY_BRANCHES = 8;
 /** Each set of alternatives is one of its own where what they evaluate counts. */
 const MAX_TOGETHER = 6;
 /** Steps of work that a comparison of two alternatives comes to. */
@@ -37,7 +38,7 @@ export class Branches implements BranchReader {
   of(nodes: readonly SchemaNode[]): Branch[] {
     let found = this.together.get(nodes);
     if (found === undefined) {
-      found = nodes.reduce<Branch[]>((before, node) => cross(before, this.ofNode(node), node), [[]]);
+      found = nodes.reduce<Branch[]>((before, node) => this.combined(before, this.ofNode(node), node), [[]]);
       this.together.set(nodes, found);
     }
     return found;
@@ -57,6 +58,12 @@ export class Branches implements BranchReader {
   excludeEachOther(nodes: readonly SchemaNode[]): boolean {
     spend(COMPARE_COST);
     return this.of(nodes).every((branch) => isProvablyEmpty(this.document, this, branch, this.closed));
+  }
+
+  /** Many are multiplied only when those that contradict themselves are gone. */
+  private combined(left: readonly Branch[], right: readonly Branch[], node: SchemaNode): Branch[] {
+    const found = cross(left, right, node);
+    return left.length > 1 && found.length > MANY_BRANCHES ? this.withoutEmpty(found) : found;
   }
 
   private withoutEmpty(branches: Branch[]): Branch[] {
@@ -96,7 +103,7 @@ export class Branches implements BranchReader {
     for (const keyword of Object.keys(schema)) {
       const alternatives = keyword === "properties" ? [[node]] : this.ofKeyword(node, schema, keyword);
       if (keyword === "properties") hasOwn = true;
-      if (alternatives !== null) found = cross(found, alternatives, node);
+      if (alternatives !== null) found = this.combined(found, alternatives, node);
     }
     const all = hasOwn ? found : cross(found, [[node]], node);
     return this.document.hasUnevaluated ? all.map((branch) => withoutUnevaluated(this.document, node, branch)) : all;
@@ -232,7 +239,7 @@ export class Branches implements BranchReader {
         ? document.derive(node, `${keyword} ${name}`, { schema: { required: namesOf(node, keyword, name) } })
         : document.child(node, keyword, name);
       const present = document.derive(node, `with ${name}`, { schema: { type: "object", required: [name] } });
-      found = cross(found, [...this.ofNode(absent), ...this.of([present, consequence])], node);
+      found = this.combined(found, [...this.ofNode(absent), ...this.of([present, consequence])], node);
     }
     return found;
   }

@@ -50,7 +50,27 @@ export function quoted(content: Expr): Expr {
 
 /** A string of `min` to `max` code points (-1: any number). */
 export function freeString(min = 0, max = -1): Expr {
-  return quoted(repeat(STRING_CHARACTER, min, max));
+  return quoted(counted(min, max));
+}
+
+/** Characters are counted one by one up to here, and more of them by blocks, each of which is one rule. */
+const MAX_SINGLE = 4096;
+const BLOCK = 2048;
+
+function counted(min: number, max: number): Expr {
+  if (min > MAX_SINGLE) return seq(exactly(min), counted(0, max === -1 ? -1 : max - min));
+  if (max <= MAX_SINGLE) return repeat(STRING_CHARACTER, min, max);
+  if (min > 0) return seq(exactly(min), counted(0, max - min));
+  // What is left of `max` after the last block is at least a block less one, so that every count can be reached.
+  const blocks = Math.floor((max + 1) / BLOCK) - 1;
+  return seq(repeat(exactly(BLOCK), 0, blocks), repeat(STRING_CHARACTER, 0, max - blocks * BLOCK));
+}
+
+function exactly(count: number): Expr {
+  if (count <= MAX_SINGLE) return repeat(STRING_CHARACTER, count, count);
+  const blocks = Math.floor(count / BLOCK);
+  const rest = count - blocks * BLOCK;
+  return seq(repeat(exactly(BLOCK), blocks, blocks), repeat(STRING_CHARACTER, rest, rest));
 }
 
 /** This text as a JSON string. */

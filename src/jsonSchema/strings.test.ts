@@ -1,4 +1,6 @@
-import { testSchemas } from "../../test/grammar/schemaCases.js";
+import { expect, test } from "vitest";
+import { compiled, takes } from "../../test/grammar/nativeMatcher.js";
+import { grammarOf, testSchemas } from "../../test/grammar/schemaCases.js";
 
 testSchemas([
   [{ type: "string", pattern: "^a+b?$", minLength: 3 }, ['"aab"', '"aaa"'], ['"ab"', '"aac"', '"aabb"']],
@@ -93,3 +95,38 @@ testSchemas([
   [{ type: "string", format: "iri" }, ['"http://ƒøø.ßår/?∂éœ=πîx#πîüx"', '"a:"'], ['"âππ"', '"http://a b"']],
   [{ type: "string", format: "uri-template" }, ['"/x/{+a,b:3}{?q*}"', '""'], ['"{"', '"{a,}"', '"a b"']],
 ]);
+
+test.each([
+  [0, 4097],
+  [0, 6143],
+  [0, 6144],
+  [3, 10_000],
+  [5000, 5000],
+  [4097, 9000],
+  [9001, -1],
+])("lengths from %i to %i, counted by blocks", async (minLength, maxLength) => {
+  const grammar = grammarOf({ type: "string", minLength, ...(maxLength === -1 ? {} : { maxLength }) });
+  const native = await compiled(grammar);
+  const end = maxLength === -1 ? 12_000 : maxLength;
+  const lengths = [
+    minLength - 1,
+    minLength,
+    minLength + 1,
+    minLength + 2048,
+    4096,
+    4097,
+    end - 2048,
+    end - 1,
+    end,
+    end + 1,
+  ];
+  for (const length of lengths.filter((one) => one >= 0)) {
+    const isIn = length >= minLength && (maxLength === -1 || length <= maxLength);
+    expect([length, takes(native, `"${"é".repeat(length)}"`)]).toEqual([length, isIn]);
+  }
+});
+
+test("a million characters take few states", async () => {
+  const native = await compiled(grammarOf({ type: "string", maxLength: 1_000_000 }), { states: 20_000 });
+  expect(takes(native, `"${"a".repeat(20_000)}"`)).toBe(true);
+});

@@ -1,7 +1,12 @@
 // Which texts a grammar matches, by the native engine over a vocabulary of single bytes.
 
 import { encodeGrammar, type Grammar } from "../../src/grammar/ir.js";
-import { type CompiledGrammar, compileGrammar, prepareVocabulary } from "../../src/runtime/runtime.js";
+import {
+  type CompiledGrammar,
+  compileGrammar,
+  type GrammarBudgets,
+  prepareVocabulary,
+} from "../../src/runtime/runtime.js";
 
 const END = 256;
 const vocabulary = prepareVocabulary({
@@ -11,8 +16,8 @@ const vocabulary = prepareVocabulary({
   end: Int32Array.of(END),
 });
 
-export async function compiled(grammar: Grammar): Promise<CompiledGrammar> {
-  return compileGrammar(await vocabulary, encodeGrammar(grammar));
+export async function compiled(grammar: Grammar, budgets: GrammarBudgets = {}): Promise<CompiledGrammar> {
+  return compileGrammar(await vocabulary, encodeGrammar(grammar), budgets);
 }
 
 export function takes(grammar: CompiledGrammar, text: string): boolean {
