@@ -38,7 +38,12 @@ const { values: options } = parseArgs({
     folder: { type: "string", default: join(tmpdir(), "anneal-benchmarks") },
   },
 });
-const format = { whitespacePattern: null, disableAnyWhitespace: false, disableAdditionalProperties: false };
+const format = {
+  whitespacePattern: null,
+  disableAnyWhitespace: false,
+  disableAdditionalProperties: false,
+  anyOrder: false,
+};
 const setting: ConstraintSetting = { specialTokens: new Map(), thoughts: null };
 
 /** `size` >= the vocabulary's: the ids beyond have no bytes. */

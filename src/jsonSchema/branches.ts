@@ -259,8 +259,10 @@ export class Branches implements BranchReader {
   }
 }
 
+/** What is evaluated is known of all keywords together only. */
 function withoutCombinations(schema: JsonObject): JsonObject {
-  const { $ref, allOf, anyOf, oneOf, not, if: condition, dependentRequired, dependentSchemas, ...own } = schema;
+  const { $ref, allOf, anyOf, oneOf, not, if: condition, dependentRequired, dependentSchemas, ...others } = schema;
+  const { unevaluatedProperties, unevaluatedItems, ...own } = others;
   return own;
 }
 

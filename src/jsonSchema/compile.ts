@@ -48,6 +48,8 @@ import { nameContent, stringContent } from "./strings.js";
 
 /** Each set of patterns that a name may match has a rule of its own. */
 const MAX_PATTERNS = 6;
+/** Properties that come in any order because a request says so: each set of those that have come is a rule. */
+const MAX_FREE = 8;
 /** Steps of work that a range of numbers comes to, and a single one. */
 const RANGE_COST = 2000;
 const LITERAL_COST = 100;
@@ -57,6 +59,8 @@ const REFERENCE_COST = 20;
 export interface JsonSchemaOptions {
   /** Objects that declare properties have no others unless they say so. */
   closed: boolean;
+  /** Properties come in any order where a schema does not say "x-property-order": "declared". Default: as declared. */
+  anyOrder?: boolean;
   /** The schema is that of a function's parameters, which are written so. Default: as a JSON value. */
   parameters?: ParameterNotation;
 }
@@ -69,7 +73,7 @@ export function jsonSchemaToExpr(json: JsonRules, schema: unknown, options: Json
   if (!isObject(schema) && typeof schema !== "boolean") throw new GrammarError("must be an object or a boolean");
   const spellings = new Map<number, string>();
   const document = new SchemaDocument(withoutSpellings(schema, spellings) as typeof schema);
-  const compiler = new SchemaCompiler(json, document, options.closed, spellings);
+  const compiler = new SchemaCompiler(json, document, options, spellings);
   return compiler.compile(options.parameters ?? null);
 }
 
@@ -82,6 +86,8 @@ interface MemberWriting {
 }
 
 class SchemaCompiler {
+  private readonly closed: boolean;
+  private readonly anyOrder: boolean;
   private readonly branches: Branches;
   private readonly known = new Map<string, Expr>();
   private readonly waiting: { nodes: Conjunction; rule: Extract<Expr, { kind: "rule" }> }[] = [];
@@ -89,11 +95,13 @@ class SchemaCompiler {
   constructor(
     private readonly json: JsonRules,
     private readonly document: SchemaDocument,
-    private readonly closed: boolean,
+    options: JsonSchemaOptions,
     /** Of numbers that are no integers, where the schema writes them in another way than a program would. */
     private readonly spellings: ReadonlyMap<number, string>,
   ) {
-    this.branches = new Branches(document, closed);
+    this.closed = options.closed;
+    this.anyOrder = options.anyOrder ?? false;
+    this.branches = new Branches(document, options.closed);
   }
 
   compile(parameters: ParameterNotation | null): Expr {
@@ -333,9 +341,10 @@ class SchemaCompiler {
       if (expr.kind === "never" && required) return NEVER;
       if (expr.kind === "never") continue;
       const member = { member: writing.named(name, expr), required };
-      if (declared && !shape.anyOrder) ordered.push(member);
+      if (declared && shape.order !== "any") ordered.push(member);
       else loose.push(member);
     }
+    const repeatable = this.anyOrder && shape.order === null ? freed(ordered, loose, shape) : [];
     const given = shape.named.map((property) => property.name);
     for (const conditions of others) {
       const member = this.additional(branch, shape, given, names, writing, conditions);
@@ -344,12 +353,14 @@ class SchemaCompiler {
       loose.push({ member, required: true, last: conditions.some(({ value }) => value.schema !== true) });
     }
     if (loose.length > MAX_LOOSE) {
-      const keyword = shape.anyOrder ? "x-property-order" : "required";
+      const keyword = shape.order === "any" ? "x-property-order" : "required";
       const why = `more than ${MAX_LOOSE} properties in any order cannot be enforced`;
       throw keywordError(nodeWith(branch, keyword), keyword, why);
     }
     const { min, max } = shape;
-    const members = { ordered, loose, additional: this.additional(branch, shape, given, names, writing), min, max };
+    const additional = this.additional(branch, shape, given, names, writing);
+    const repeated = additional === null && repeatable.length === 0 ? null : alt(additional ?? NEVER, ...repeatable);
+    const members = { ordered, loose, additional: repeated, min, max };
     this.checkCounts(branch, members);
     try {
       return write(members);
@@ -394,6 +405,21 @@ class SchemaCompiler {
     }
     return members.length === 0 ? null : alt(...members);
   }
+}
+
+/**
+ * Takes what is ordered for loose, if all orders are not too many. Else only what is required, and answers with the others,
+ * which may then come again; neither where that makes a difference, or is too many too.
+ */
+function freed(ordered: Member[], loose: Member[], { min, max }: { min: number; max: number }): Expr[] {
+  const all = [...loose, ...ordered];
+  const required = all.filter((one) => one.required);
+  const isFew = all.length <= MAX_FREE;
+  if (!isFew && (required.length > MAX_FREE || max !== -1 || min > required.length)) return [];
+  ordered.length = 0;
+  loose.length = 0;
+  loose.push(...(isFew ? all : required));
+  return isFew ? [] : all.filter((one) => !one.required).map((one) => one.member);
 }
 
 function isExcluded(branch: Branch, value: Scalar): boolean {

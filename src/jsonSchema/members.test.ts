@@ -85,3 +85,47 @@ testSchemas([
     ['{"k":"abc"}', '{"x":1}'],
   ],
 ]);
+
+const MANY = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`p${i}`, { type: "integer" }]));
+
+// With any_order.
+testSchemas(
+  [
+    [
+      {
+        type: "object",
+        properties: { a: {}, b: { type: "null" }, c: {} },
+        required: ["c"],
+        additionalProperties: false,
+      },
+      ['{"c":1}', '{"c":1,"b":null}', '{"b":null,"a":2,"c":3}', '{"a":2,"c":3,"b":null}'],
+      ["{}", '{"a":1}', '{"c":1,"c":2}', '{"c":1,"b":1}', '{"c":1,"d":1}'],
+    ],
+    [
+      { type: "object", properties: { a: {}, b: {} }, "x-property-order": "declared", additionalProperties: false },
+      ['{"a":1,"b":2}'],
+      ['{"b":1,"a":2}'],
+    ],
+    [
+      { type: "object", properties: MANY, required: ["p3", "p17"], additionalProperties: false },
+      ['{"p17":1,"p3":2}', '{"p19":1,"p17":1,"p0":3,"p3":2,"p1":1}', '{"p5":1,"p3":1,"p5":2,"p17":1}'],
+      ['{"p3":1}', '{"p3":1,"p17":1,"p3":1}', '{"p3":1,"p17":1,"p4":"a"}', '{"p3":1,"p17":1,"q":1}'],
+    ],
+    // Those that come again would be counted.
+    [
+      { type: "object", properties: MANY, maxProperties: 2, additionalProperties: false },
+      ["{}", '{"p3":1,"p17":1}'],
+      ['{"p17":1,"p3":1}', '{"p3":1,"p3":1}', '{"p1":1,"p2":1,"p3":1}'],
+    ],
+    [
+      { type: "object", properties: MANY, required: Object.keys(MANY).slice(0, 9), additionalProperties: false },
+      [`{${Object.keys(MANY).map((name) => `"${name}":1`)}}`],
+      [
+        `{${Object.keys(MANY)
+          .reverse()
+          .map((name) => `"${name}":1`)}}`,
+      ],
+    ],
+  ],
+  { anyOrder: true },
+);

@@ -216,7 +216,8 @@ export interface ObjectShape {
   names: Conjunction;
   min: number;
   max: number;
-  anyOrder: boolean;
+  /** As the schema says it; null: it says nothing. */
+  order: "any" | "declared" | null;
 }
 
 /** `closed` is the same for all branches of a document. */
@@ -233,8 +234,8 @@ function newObjectShape(document: SchemaDocument, branch: Branch, closed: boolea
   const nodes = branch.filter((node) => isObject(node.schema));
   const parts = nodes.map((node) => {
     const schema = node.schema as JsonObject;
-    const order = schema["x-property-order"];
-    if (order !== undefined && order !== "any" && order !== "declared") {
+    const order = schema["x-property-order"] ?? null;
+    if (order !== null && order !== "any" && order !== "declared") {
       throw new GrammarError('must be "any" or "declared"', [...node.path, "x-property-order"]);
     }
     return {
@@ -243,9 +244,10 @@ function newObjectShape(document: SchemaDocument, branch: Branch, closed: boolea
       patterns: keysOf(node, "patternProperties"),
       named: node.named,
       others: schema.additionalProperties === undefined ? [] : [document.child(node, "additionalProperties")],
-      anyOrder: order === "any",
+      order,
     };
   });
+  const orders = parts.map((part) => part.order);
   const names = new Set(parts.flatMap((part) => [...part.properties]));
   const required = new Set(
     nodes.flatMap((node) => [...namesOf(node, "required"), ...(node.named ? [node.named.name] : [])]),
@@ -281,7 +283,7 @@ function newObjectShape(document: SchemaDocument, branch: Branch, closed: boolea
       (node.schema as JsonObject).propertyNames === undefined ? [] : [document.child(node, "propertyNames")],
     ),
     ...countShape(branch, "minProperties", "maxProperties"),
-    anyOrder: parts.some((part) => part.anyOrder),
+    order: orders.includes("any") ? "any" : orders.includes("declared") ? "declared" : null,
   };
 }
 

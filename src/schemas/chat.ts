@@ -177,6 +177,11 @@ const structuredOutputs = named(
       "Objects have no properties but those that the schema names.",
       { default: false },
     ),
+    any_order: field(
+      z.boolean().nullish(),
+      "Properties may come in any order. Where a schema declares more than 8 and all orders are too many, each of those that it does not require may then come again; where it requires more than 8, they keep the order in which it declares them.",
+      { default: false },
+    ),
     whitespace_pattern: field(
       z.string().nullish(),
       "A regular expression of the spaces between the parts of JSON. Default: as usual.",

@@ -6,7 +6,12 @@ import { parseJsonText, SpelledNumber } from "../json.js";
 import { type Constraint, constraintGrammar, type Thoughts } from "./constraint.js";
 import { constraintText, readConstraint } from "./constraintText.js";
 
-const format = { whitespacePattern: null, disableAnyWhitespace: false, disableAdditionalProperties: false };
+const format = {
+  whitespacePattern: null,
+  disableAnyWhitespace: false,
+  disableAdditionalProperties: false,
+  anyOrder: false,
+};
 const plain = { specialTokens: new Map<string, number>(), thoughts: null };
 const thoughtsOf = (begin: "none" | "possible" | "open"): Thoughts | null =>
   begin === "none" ? null : { begin, opens: ["<think>"], closes: ["</think>"] };

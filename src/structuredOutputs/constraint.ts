@@ -31,6 +31,8 @@ export interface JsonFormat {
   disableAnyWhitespace: boolean;
   /** Objects that declare properties have no others unless they say so. */
   disableAdditionalProperties: boolean;
+  /** Properties need not come in the order in which the schema declares them. */
+  anyOrder: boolean;
 }
 
 /** Thoughts that a reply may begin with, or begins inside ("open"); the constraint is on what follows them. */
@@ -95,13 +97,13 @@ function constraintExpr(
       return new JsonRules(rules, spaceOf(constraint.format)).object();
     case "json_schema": {
       const schema = parsedIfText(constraint.schema);
-      const closed = constraint.format.disableAdditionalProperties;
-      return jsonSchemaToExpr(new JsonRules(rules, spaceOf(constraint.format)), schema, { closed });
+      const { disableAdditionalProperties: closed, anyOrder } = constraint.format;
+      return jsonSchemaToExpr(new JsonRules(rules, spaceOf(constraint.format)), schema, { closed, anyOrder });
     }
     case "structural_tag": {
       const json = new JsonRules(rules, spaceOf(constraint.format));
-      const closed = constraint.format.disableAdditionalProperties;
-      return structuralTagToExpr(json, parsedIfText(constraint.tag), { closed, specialTokens });
+      const { disableAdditionalProperties: closed, anyOrder } = constraint.format;
+      return structuralTagToExpr(json, parsedIfText(constraint.tag), { closed, anyOrder, specialTokens });
     }
   }
 }

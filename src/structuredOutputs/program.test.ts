@@ -8,7 +8,12 @@ const programOf = async (constraint: Constraint, signal?: AbortSignal) =>
   constraintProgram(await constraintText(constraint), setting, signal);
 
 const setting = { specialTokens: new Map<string, number>(), thoughts: null } as const;
-const format = { whitespacePattern: null, disableAnyWhitespace: false, disableAdditionalProperties: false };
+const format = {
+  whitespacePattern: null,
+  disableAnyWhitespace: false,
+  disableAdditionalProperties: false,
+  anyOrder: false,
+};
 const choice = (count: number): Constraint => ({
   kind: "json_schema",
   schema: { enum: Array.from({ length: count }, (_, i) => `value ${i}`) },

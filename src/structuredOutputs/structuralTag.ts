@@ -16,6 +16,8 @@ type Fields = Readonly<Record<string, unknown>>;
 export interface StructuralTagOptions {
   /** Objects that declare properties have no others unless they say so. */
   closed: boolean;
+  /** Properties need not come in the order in which schemas declare them. */
+  anyOrder?: boolean;
   /** Special tokens of the vocabulary by their text: a mark that is one is that token. */
   specialTokens: ReadonlyMap<string, number>;
 }
@@ -137,7 +139,8 @@ class TagCompiler {
   }
 
   private schema(schema: unknown): Expr {
-    return jsonSchemaToExpr(this.json, schema, { closed: this.options.closed });
+    const { closed, anyOrder } = this.options;
+    return jsonSchemaToExpr(this.json, schema, { closed, ...(anyOrder && { anyOrder }) });
   }
 
   private inStyle({ style = "json", json_schema }: Fields): Expr {
@@ -147,7 +150,8 @@ class TagCompiler {
     }
     const parameters: ParameterNotation = PARAMETER_NOTATIONS[style as keyof typeof PARAMETER_NOTATIONS];
     const json = parameters.constants === null ? this.json : this.json.with(parameters.constants);
-    const options = { closed: this.options.closed, parameters };
+    const { closed, anyOrder } = this.options;
+    const options = { closed, ...(anyOrder && { anyOrder }), parameters };
     return within(["json_schema"], () => jsonSchemaToExpr(json, json_schema, options));
   }
 

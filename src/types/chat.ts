@@ -91,6 +91,12 @@ export interface StructuredOutputs {
   disable_any_whitespace?: boolean | null;
   /** Objects have no properties but those that the schema names. Default: false. */
   disable_additional_properties?: boolean | null;
+  /**
+   * Properties may come in any order. Where a schema declares more than 8 and all orders are too many, each of those
+   * that it does not require may then come again; where it requires more than 8, they keep the order in which it
+   * declares them. Default: false.
+   */
+  any_order?: boolean | null;
   /** A regular expression of the spaces between the parts of JSON. Default: as usual. */
   whitespace_pattern?: string | null;
   /** Either "auto" or "anneal". Default: "auto". */

@@ -16,7 +16,12 @@ export interface RequestConstraint {
   locate(path: readonly string[]): string[];
 }
 
-const PLAIN: JsonFormat = { whitespacePattern: null, disableAnyWhitespace: false, disableAdditionalProperties: false };
+const PLAIN: JsonFormat = {
+  whitespacePattern: null,
+  disableAnyWhitespace: false,
+  disableAdditionalProperties: false,
+  anyOrder: false,
+};
 
 /** The constraint of a request, or null. The schema has seen to it that there is one at most. */
 export function constraintOf(request: ChatRequest): RequestConstraint | null {
@@ -51,6 +56,7 @@ function fromStructuredOutputs(outputs: ChatRequest["structured_outputs"]): Requ
     whitespacePattern: outputs.whitespace_pattern ?? null,
     disableAnyWhitespace: outputs.disable_any_whitespace ?? false,
     disableAdditionalProperties: outputs.disable_additional_properties ?? false,
+    anyOrder: outputs.any_order ?? false,
   };
   const field = "structured_outputs";
   const from = (key: string, constraint: Constraint): RequestConstraint => ({

@@ -19,7 +19,12 @@ export function toolCallConstraint(
     kind: "structural_tag",
     tag: { format: { type: "sequence", elements } },
     // Names that a function does not declare are of no use to it.
-    format: { whitespacePattern: null, disableAnyWhitespace: false, disableAdditionalProperties: true },
+    format: {
+      whitespacePattern: null,
+      disableAnyWhitespace: false,
+      disableAdditionalProperties: true,
+      anyOrder: false,
+    },
   });
   const constant = (value: string) => ({ type: "const_string", value });
   if (name !== null) {
