@@ -298,6 +298,17 @@ test("integers beyond 2^53 are those that were written", async () => {
   expect(await reply(`"structured_outputs":{"json":${listed('{"bigint":"9007199254740993"}')}}`)).toContain("bigint");
 });
 
+test("properties come as they are declared, or in any order where that is asked for", async () => {
+  const properties = { a: { enum: [1] }, b: { enum: [2] } };
+  const json = { type: "object", properties, required: ["a", "b"], additionalProperties: false };
+  const orders = async (more: { any_order?: boolean }) => {
+    const answer = await ask({ structured_outputs: { json, ...more }, n: 24, seed: 4 });
+    return new Set(finished(answer).map((text) => Object.keys(JSON.parse(text) as object).join()));
+  };
+  expect(await orders({})).toEqual(new Set(["a,b"]));
+  expect(await orders({ any_order: true })).toEqual(new Set(["a,b", "b,a"]));
+});
+
 describe("an object that declares properties and says nothing of others", () => {
   const schema = { type: "object", properties: { a: { enum: [1, 2] } }, required: ["a"] };
   const names = (texts: string[]) => new Set(texts.flatMap((text) => Object.keys(JSON.parse(text) as object)));

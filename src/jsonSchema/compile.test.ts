@@ -25,7 +25,7 @@ test("white space and other properties are as the request says", () => {
   const compact = grammarOf(schema, EMPTY);
   expect(matches(compact, '{"a":[1,2],"b":{}}')).toBe(true);
   expect(matches(compact, '{"a": [1,2]}')).toBe(false);
-  const closed = grammarOf(schema, DEFAULT_SPACE, true);
+  const closed = grammarOf(schema, DEFAULT_SPACE, { closed: true });
   expect(matches(closed, '{"a":[1]}')).toBe(true);
   expect(matches(closed, '{"a":[1],"b":1}')).toBe(false);
   const loose = grammarOf(schema);
