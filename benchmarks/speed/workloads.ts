@@ -39,7 +39,7 @@ export const workloads: Record<string, Work> = {
   "decode-1": decode(1, 512),
   "decode-8": decode(8, 512),
   "decode-16": decode(16, 512),
-  "decode-64": decode(64, 512),
+  "decode-64": decode(64, 256),
   "rollout-16": decode(16, 512, true),
   "rollout-16-long": decode(16, 2048, true),
   "prefill-512": { kind: "prefill", context: 512 },
