@@ -86,6 +86,7 @@ napi_value policy_loss_binding(const Arguments& arguments) {
   r.reference = reference.empty() ? nullptr : reference.data();
   r.original = original.empty() ? nullptr : original.data();
   r.entropies = entropies.empty() ? nullptr : entropies.data();
+  r.reduction = row.field("reduction", [](Argument a) { return a.missing() ? 0 : a.integer(0, int64_t(1) << 52); });
   std::vector<float> derivative(count);
   PolicyLossMetrics m;
   try {

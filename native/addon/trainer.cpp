@@ -65,6 +65,9 @@ Failure no_room(const backends::NoRoom& error) {
   return {"insufficient_memory", std::string("a pass over these rows ") + error.what(), "memoryBudget"};
 }
 
+// 0: no limit.
+int64_t bytes(const Argument& a) { return a.missing() ? 0 : a.integer(0, int64_t(1) << 52); }
+
 Trainable::Part part_of(const Argument& argument) {
   using Part = Trainable::Part;
   return one_of<Part>(
@@ -99,7 +102,6 @@ napi_value Trainer::forward(const Arguments& arguments) {
   handle_->require_open();
   const Path rows_path("rows"), budget_path("memoryBudget"), cancellation_path("cancellation"),
       entropy_path("entropyGradient"), keep_path("keepBytes");
-  const auto bytes = [](const Argument& a) { return a.missing() ? 0 : a.integer(0, int64_t(1) << 52); };
   const auto entropy = arguments.at(3, entropy_path);
   const backends::PassOptions options{.keep_bytes = bytes(arguments.at(4, keep_path)),
                                       .memory_budget = bytes(arguments.at(1, budget_path)),
@@ -129,7 +131,8 @@ napi_value Trainer::forward(const Arguments& arguments) {
 
 napi_value Trainer::evaluate(const Arguments& arguments) {
   handle_->require_open();
-  const Path rows_path("rows"), adapter_path("adapter"), cancellation_path("cancellation");
+  const Path rows_path("rows"), adapter_path("adapter"), cancellation_path("cancellation"), budget_path("memoryBudget");
+  const backends::PassOptions options{.memory_budget = bytes(arguments.at(3, budget_path))};
   const auto version = arguments.at(1, adapter_path);
   const bool own = version.missing();
   auto adapter = own ? nullptr : handle_->model->adapter(version);
@@ -139,8 +142,12 @@ napi_value Trainer::evaluate(const Arguments& arguments) {
   auto values = std::make_shared<training::RowValues>();
   return handle_->model->environment->start(
       {.control = std::move(control), .pending = {&handle_->pending, &handle_->model->pending}},
-      [state = handle_->state, rows = std::move(rows), own, adapter = std::move(adapter), values] {
-        *values = state->trainer->evaluate(rows, own ? state->trainer->trainable().version() : adapter);
+      [state = handle_->state, rows = std::move(rows), own, adapter = std::move(adapter), options, values] {
+        try {
+          *values = state->trainer->evaluate(rows, own ? state->trainer->trainable().version() : adapter, options);
+        } catch (const backends::NoRoom& error) {
+          throw no_room(error);
+        }
       },
       [values](Js js) { return values_out(js, *values); });
 }

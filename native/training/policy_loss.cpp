@@ -135,7 +135,7 @@ PolicyLossMetrics policy_loss(const PolicyLossRow& row, const PolicyLossSettings
   metrics.trained = static_cast<int64_t>(tokens.size());
   if (tokens.empty()) return metrics;
   std::vector<Segment> segments = segments_of(tokens);
-  const double trained = static_cast<double>(metrics.trained);
+  const double trained = static_cast<double>(row.reduction > 0 ? row.reduction : metrics.trained);
   const double lo = settings.clip_low, hi = settings.clip_high;
 
   if (settings.kl_coef > 0) {

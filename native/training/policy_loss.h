@@ -52,6 +52,7 @@ struct PolicyLossRow {
   const float* reference = nullptr;   // needed if kl_coef > 0
   const float* original = nullptr;    // needed if truncate_by_original
   const float* entropies = nullptr;   // may be null: the metric is then 0
+  int64_t reduction = 0;              // what means over trained entries divide by; 0: their number
 };
 
 // Means over the trained entries unless said otherwise. "Sampled" entries are those whose old logprob is known.

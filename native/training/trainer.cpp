@@ -63,8 +63,9 @@ RowValues Trainer::forward(Pass& pass) {
   return values_of(*pass.kept_, pass.rows_.size());
 }
 
-RowValues Trainer::evaluate(const std::vector<Row>& rows, const backends::AdapterRef& adapter) {
-  return values_of(*run(rows, nullptr, adapter, {}), rows.size());
+RowValues Trainer::evaluate(const std::vector<Row>& rows, const backends::AdapterRef& adapter,
+                            const backends::PassOptions& options) {
+  return values_of(*run(rows, nullptr, adapter, options), rows.size());
 }
 
 std::vector<std::vector<float>> Trainer::read(backends::Trainable::Part part) const {

@@ -38,9 +38,10 @@ class Trainer {
   Trainer(backends::Backend& backend, std::unique_ptr<backends::Trainable> trainable)
       : backend_(backend), trainable_(std::move(trainable)) {}
 
-  // Both throw Aborted; forward NoRoom as well.
+  // Both throw Aborted and NoRoom.
   RowValues forward(Pass& pass);
-  RowValues evaluate(const std::vector<Row>& rows, const backends::AdapterRef& adapter);
+  RowValues evaluate(const std::vector<Row>& rows, const backends::AdapterRef& adapter,
+                     const backends::PassOptions& = {});
 
   // Of every tensor, row-major.
   std::vector<std::vector<float>> read(backends::Trainable::Part) const;

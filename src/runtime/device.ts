@@ -399,8 +399,14 @@ export interface Trainer {
     rows: TrainRow[],
     options?: { memoryBudget?: number; keepBytes?: number; entropyGradient?: boolean; signal?: AbortSignal },
   ): Promise<TrainPass>;
-  /** No activations kept. `adapter`: a version id, 0 the base, absent this trainer's own weights. */
-  evaluate(rows: TrainRow[], options?: { adapter?: number; signal?: AbortSignal }): Promise<PassResult>;
+  /**
+   * No activations kept. `adapter`: a version id, 0 the base, absent this trainer's own weights. `memoryBudget` as of
+   * `forward`.
+   */
+  evaluate(
+    rows: TrainRow[],
+    options?: { adapter?: number; memoryBudget?: number; signal?: AbortSignal },
+  ): Promise<PassResult>;
   /** Clips by global norm (0: no clipping), one AdamW step with decoupled decay, gradients cleared. A gradNorm that is not finite left the weights as they were, unless `isApplied` says otherwise: a device elsewhere may not tell it. */
   optimStep(settings: {
     learningRate: number;

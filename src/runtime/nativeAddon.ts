@@ -60,7 +60,12 @@ export interface NativeTrainer {
     entropyGradient?: boolean,
     keepBytes?: number,
   ): Promise<PassResult & { pass: NativePass }>;
-  evaluate(rows: TrainRow[], adapter: number | undefined, cancellation?: NativeCancellation): Promise<PassResult>;
+  evaluate(
+    rows: TrainRow[],
+    adapter: number | undefined,
+    cancellation?: NativeCancellation,
+    memoryBudget?: number,
+  ): Promise<PassResult>;
   optimStep(settings: object): Promise<number>;
   zeroGrad(): Promise<void>;
   publish(): Promise<number>;

@@ -24,9 +24,10 @@ export class NativeDeviceTrainer implements Trainer {
     });
   }
 
-  evaluate(rows: TrainRow[], options: { adapter?: number; signal?: AbortSignal } = {}): Promise<PassResult> {
-    return cancellable(options.signal, async (cancellation) =>
-      this.#native.evaluate(rows, options.adapter, cancellation),
+  evaluate(rows: TrainRow[], options: Parameters<Trainer["evaluate"]>[1] = {}): Promise<PassResult> {
+    const { adapter, memoryBudget, signal } = options;
+    return cancellable(signal, async (cancellation) =>
+      this.#native.evaluate(rows, adapter, cancellation, memoryBudget),
     );
   }
 

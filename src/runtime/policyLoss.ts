@@ -21,6 +21,8 @@ export interface PolicyLossRow {
   /** Needed with truncateByOriginal; NaN: none. */
   original?: Float32Array;
   entropies?: Float32Array;
+  /** What means over trained entries divide by; absent: their number here. Of a part of a reduction: the whole's number. */
+  reduction?: number;
 }
 
 export interface PolicyLossSettings {

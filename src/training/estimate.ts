@@ -7,7 +7,8 @@ import type { PassLimits } from "./forwardBackward.js";
 import type { TrainingBase } from "./host.js";
 import type { Learner } from "./learner.js";
 import { crossEntropyLoss } from "./losses.js";
-import { MIN_SHARED_PREFIX } from "./packing.js";
+import { cutIntoPasses, MIN_SHARED_PREFIX } from "./packing.js";
+import { maxPassTokens } from "./passLimits.js";
 import type { Recipe } from "./recipe.js";
 import type { TokenRow } from "./rows.js";
 
@@ -34,14 +35,11 @@ export async function estimateJob(
   learner: Learner,
   limits: Omit<PassLimits, "signal">,
 ): Promise<TrainingEstimate> {
-  const { perStep, evaluated, probe } = recipe.work;
+  const { perStep, longestPass, evaluated, probe } = recipe.work;
   const tokens = perStep.reduce((sum, one) => sum + one, 0);
   // It takes nothing of this machine, and how long another one takes depends on what others ask of it.
   if (trainer.elsewhere) return { tokens, memory_bytes: 0 };
-  const inOnePass = Math.min(
-    perStep.reduce((most, one) => Math.max(most, one), 0),
-    limits.maxTokens,
-  );
+  const inOnePass = Math.min(longestPass, limits.maxTokens);
   const { activationPerToken } = openRuntime({ device: base.device.device }).memory(
     base.device.config,
     base.device.dtype,
@@ -75,14 +73,21 @@ async function secondsPerToken(row: TokenRow, trainer: Trainer, learner: Learner
   return seconds / count / end;
 }
 
-/** Of each of many passes, as `computedTokens`; other work of the thread has its turn. */
-export async function computedTokensOf(passes: readonly { rows: readonly TokenRow[] }[]): Promise<number[]> {
-  const tokens: number[] = [];
-  for (const { rows } of passes) {
-    tokens.push(computedTokens(rows));
+/** Of steps over rows whose loss is separable row by row or not at all; other work of the thread has its turn. */
+export async function workOf(
+  steps: readonly { rows: readonly TokenRow[] }[],
+  isSeparable: boolean,
+  base: Pick<TrainingBase, "contextLength">,
+): Promise<Pick<Recipe["work"], "perStep" | "longestPass">> {
+  const perStep: number[] = [];
+  let longestPass = 0;
+  for (const { rows } of steps) {
+    const passes = cutIntoPasses(rows, maxPassTokens(base), isSeparable ? 1 : rows.length);
+    perStep.push(passes.reduce((sum, { tokens }) => sum + tokens, 0));
+    longestPass = passes.reduce((most, { tokens }) => Math.max(most, tokens), longestPass);
     while (shouldYield()) await yieldToEventLoop();
   }
-  return tokens;
+  return { perStep, longestPass };
 }
 
 /** Tokens that a pass over the rows computes: what a row shares with the first one is computed once. */

@@ -1,8 +1,9 @@
-// One gradient from many rows: passes that fit in memory add up to the gradient of one pass.
+// One gradient from many rows: passes that fit in memory add up to the gradient of one pass. How rows are cut into passes
+// follows from the rows alone, as long as there is room, so that the same rows give the same bits.
 
 import { AnnealError } from "../errors.js";
 import type { Trainer, TrainPass } from "../runtime/runtime.js";
-import { type PackedRow, packRows } from "./packing.js";
+import { cutIntoPasses, type PackedRow, packRows } from "./packing.js";
 import type { TokenRow } from "./rows.js";
 
 /** Per row, entry i about token i: what the current weights say of the trained tokens; 0 elsewhere. */
@@ -26,10 +27,19 @@ export interface LossFunction {
   };
   /** Whether it has a gradient by entropies, which costs another product with the head. */
   readonly usesEntropy?: true;
+  /** Of a loss whose gradient by a row's values looks at no other rows than those that belong together. */
+  readonly separable?: SeparableLoss;
+}
+
+export interface SeparableLoss {
+  /** So many rows belong together, counted from the first. */
+  readonly rowsTogether: number;
+  /** What rows `from` to `to` - 1 add to the loss: its gradient is theirs in the gradient of the whole. */
+  part(from: number, to: number): LossFunction;
 }
 
 export interface PassLimits {
-  /** Tokens in one pass, shared beginnings counted in every row; a longer row runs alone. */
+  /** Tokens computed in one pass; a longer row runs alone. */
   maxTokens: number;
   /** Bytes that one pass may take; rows that do not fit together run in several passes. 0: no limit. */
   memoryBudget: number;
@@ -38,50 +48,97 @@ export interface PassLimits {
   signal?: AbortSignal;
 }
 
+type Values = RowValues & { metrics: Record<string, number> };
+
 /**
- * Adds the gradient of `loss` over all `rows` to the trainer's. Rows of one pass share their common beginnings. With more
- * than one pass all logprobs are computed first, since a loss may look at all of them; the second forward pass of a row
- * gives the same bits. After a rejection part of the gradient may have been added: clear it.
+ * Adds the gradient of `loss` over all `rows` to the trainer's. Rows of one pass share their common beginnings. A separable
+ * loss runs through passes that are just long enough for full speed, and so small that they can keep their activations; any
+ * other needs the logprobs of all rows before the first gradient: one pass where they fit, else each row's forward pass runs
+ * twice, with the same bits. After a rejection part of the gradient may have been added: clear it.
  */
 export async function accumulateGradient(
   trainer: Trainer,
   rows: readonly TokenRow[],
   loss: LossFunction,
   limits: PassLimits,
-): Promise<RowValues & { metrics: Record<string, number> }> {
-  const batches = splitRows(rows, limits.maxTokens);
-  const options = { ...limits, entropyGradient: loss.usesEntropy ?? false };
-  const single = batches.length === 1 ? packRows(batches[0]!) : null;
-  const pass = single && (await forwardIfItFits(trainer, single, options));
-  if (pass) {
-    try {
-      const values = toRowValues(rows, single!, pass);
-      const { metrics, ...gradients } = loss(values);
-      if (hasGradient(gradients)) await pass.backward(...toDevice(single!, gradients));
-      return { ...values, metrics };
-    } finally {
-      pass.close();
+): Promise<Values> {
+  const gradient = new Gradient(trainer, rows, loss, limits);
+  const values: RowValues = { logprobs: [], entropies: [] };
+  let metrics: Record<string, number> | null = null;
+  for (const { from, to, tokens } of cutIntoPasses(rows, limits.maxTokens, gradient.rowsTogether)) {
+    const part = await gradient.add(from, to, tokens <= limits.maxTokens);
+    values.logprobs.push(...part.logprobs);
+    values.entropies.push(...part.entropies);
+    if (to - from === rows.length) metrics = part.metrics;
+  }
+  return { ...values, metrics: metrics ?? loss(values).metrics };
+}
+
+/** The gradient of one loss, part by part. */
+class Gradient {
+  readonly #trainer: Trainer;
+  readonly #rows: readonly TokenRow[];
+  readonly #loss: LossFunction;
+  readonly #options: PassOptions;
+
+  constructor(trainer: Trainer, rows: readonly TokenRow[], loss: LossFunction, limits: PassLimits) {
+    this.#trainer = trainer;
+    this.#rows = rows;
+    this.#loss = loss;
+    this.#options = { ...limits, entropyGradient: loss.usesEntropy ?? false };
+  }
+
+  get rowsTogether(): number {
+    return this.#loss.separable?.rowsTogether ?? this.#rows.length;
+  }
+
+  #part(from: number, to: number): LossFunction {
+    return to - from === this.#rows.length ? this.#loss : this.#loss.separable!.part(from, to);
+  }
+
+  /** Adds that of rows `from` to `to` - 1: in one pass where that is to be tried and has room, else in as few as have. */
+  async add(from: number, to: number, inOnePass: boolean): Promise<Values> {
+    const rows = this.#rows.slice(from, to);
+    const packed = packRows(rows);
+    const pass = inOnePass ? await forwardIfItFits(this.#trainer, packed, this.#options) : null;
+    if (pass) {
+      try {
+        const values = toRowValues(rows, packed, pass);
+        const { metrics, ...gradients } = this.#part(from, to)(values);
+        if (hasGradient(gradients)) await pass.backward(...toDevice(packed, gradients));
+        return { ...values, metrics };
+      } finally {
+        pass.close();
+      }
     }
+    const { rowsTogether } = this;
+    if (rows.length <= rowsTogether) return this.#addEvaluated(from, to);
+    const middle = from + Math.ceil(rows.length / rowsTogether / 2) * rowsTogether;
+    const first = await this.add(from, middle, true);
+    const second = await this.add(middle, to, true);
+    return {
+      logprobs: [...first.logprobs, ...second.logprobs],
+      entropies: [...first.entropies, ...second.entropies],
+      metrics: {},
+    };
   }
-  const values = await evaluateRows(trainer, rows, limits);
-  const { metrics, ...gradients } = loss(values);
-  let start = 0;
-  for (const batch of batches) {
-    await backward(trainer, batch, slice(gradients, start, start + batch.length), options);
-    start += batch.length;
+
+  /** Of rows that belong together and do not fit in one pass: all their values, then pass by pass the gradient. */
+  async #addEvaluated(from: number, to: number): Promise<Values> {
+    const rows = this.#rows.slice(from, to);
+    const values = await evaluateRows(this.#trainer, rows, this.#options);
+    const { metrics, ...gradients } = this.#part(from, to)(values);
+    for (const pass of cutIntoPasses(rows, this.#options.maxTokens)) {
+      const own = slice(gradients, pass.from, pass.to);
+      await backward(this.#trainer, rows.slice(pass.from, pass.to), own, this.#options);
+    }
+    return { ...values, metrics };
   }
-  return { ...values, metrics };
 }
 
 /** The pass; null where several rows need more memory than the budget. */
-async function forwardIfItFits(trainer: Trainer, rows: PackedRow[], options: PassOptions): Promise<TrainPass | null> {
-  try {
-    return await trainer.forward(rows, options);
-  } catch (error) {
-    const doesNotFit = error instanceof AnnealError && error.code === "insufficient_memory";
-    if (doesNotFit && error.param === "memoryBudget" && rows.length > 1) return null;
-    throw error;
-  }
+function forwardIfItFits(trainer: Trainer, rows: PackedRow[], options: PassOptions): Promise<TrainPass | null> {
+  return ifItFits(rows, () => trainer.forward(rows, options));
 }
 
 /** Forward and backward over rows whose gradient is known, in halves where they do not fit in memory together. */
@@ -114,28 +171,32 @@ export async function evaluateRows(
   adapter?: number,
 ): Promise<RowValues> {
   const result: RowValues = { logprobs: [], entropies: [] };
-  for (const batch of splitRows(rows, limits.maxTokens)) {
-    const packed = packRows(batch);
-    const pass = await trainer.evaluate(packed, { adapter, signal: limits.signal });
-    const values = toRowValues(batch, packed, pass);
+  const evaluate = async (own: readonly TokenRow[]): Promise<void> => {
+    const packed = packRows(own);
+    const { memoryBudget, signal } = limits;
+    const pass = await ifItFits(packed, () => trainer.evaluate(packed, { adapter, memoryBudget, signal }));
+    if (!pass) {
+      const half = Math.ceil(own.length / 2);
+      await evaluate(own.slice(0, half));
+      return evaluate(own.slice(half));
+    }
+    const values = toRowValues(own, packed, pass);
     result.logprobs.push(...values.logprobs);
     result.entropies.push(...values.entropies);
-  }
+  };
+  for (const { from, to } of cutIntoPasses(rows, limits.maxTokens)) await evaluate(rows.slice(from, to));
   return result;
 }
 
-function splitRows(rows: readonly TokenRow[], maxTokens: number): TokenRow[][] {
-  const batches: TokenRow[][] = [];
-  let room = 0;
-  for (const row of rows) {
-    if (batches.length === 0 || row.tokens.length > room) {
-      batches.push([]);
-      room = maxTokens;
-    }
-    batches.at(-1)!.push(row);
-    room -= row.tokens.length;
+/** What a pass over rows gives; null where several rows need more memory than the budget. */
+async function ifItFits<T>(rows: readonly PackedRow[], pass: () => Promise<T>): Promise<T | null> {
+  try {
+    return await pass();
+  } catch (error) {
+    const doesNotFit = error instanceof AnnealError && error.code === "insufficient_memory";
+    if (doesNotFit && error.param === "memoryBudget" && rows.length > 1) return null;
+    throw error;
   }
-  return batches;
 }
 
 type Gradients = Omit<ReturnType<LossFunction>, "metrics">;

@@ -1,4 +1,5 @@
-// The built-in losses as functions of logprobs. All rows given together are one reduction.
+// The built-in losses as functions of logprobs. All rows given together are one reduction; of a part of them, `reduction` is
+// what the sums of the whole are divided by.
 
 import { BadRequestError } from "../errors.js";
 import { type PolicyLossSettings, policyLoss } from "../runtime/runtime.js";
@@ -17,9 +18,16 @@ export interface PolicyRow extends TokenRow {
   original?: Float32Array;
 }
 
-/** The policy-gradient losses; every row is one sequence of the sequence-level ratios. */
-export function policyGradientLoss(rows: readonly PolicyRow[], settings: PolicyLossSettings): LossFunction {
-  return ({ logprobs, entropies }) => {
+/**
+ * The policy-gradient losses; every row is one sequence of the sequence-level ratios. `reduction`: trained tokens. With a KL
+ * coefficient the advantage of every token looks at the mean over all of them, so that rows cannot be taken apart.
+ */
+export function policyGradientLoss(
+  rows: readonly PolicyRow[],
+  settings: PolicyLossSettings,
+  reduction = sumOf(rows, countTrained),
+): LossFunction {
+  const loss: LossFunction = ({ logprobs, entropies }) => {
     const lengths = rows.map((row) => row.tokens.length);
     const { dLogprobs, metrics } = policyLoss(
       {
@@ -32,11 +40,22 @@ export function policyGradientLoss(rows: readonly PolicyRow[], settings: PolicyL
         reference: settings.klCoef > 0 ? joined(rows.map((row) => row.reference ?? missing("reference"))) : undefined,
         original: settings.truncateByOriginal ? joined(rows.map((row) => row.original ?? row.oldLogprobs)) : undefined,
         entropies: joined(entropies),
+        reduction,
       },
       settings,
     );
     return { gradient: divided(dLogprobs, lengths), metrics: policyMetrics(metrics, settings) };
   };
+  if (settings.klCoef > 0) return loss;
+  return separable(loss, 1, (from, to) => policyGradientLoss(rows.slice(from, to), settings, reduction));
+}
+
+function separable(
+  loss: LossFunction,
+  rowsTogether: number,
+  part: (from: number, to: number) => LossFunction,
+): LossFunction {
+  return Object.assign(loss, { separable: { rowsTogether, part } });
 }
 
 type NativeMetrics = ReturnType<typeof policyLoss>["metrics"];
@@ -62,7 +81,7 @@ function policyMetrics(metrics: NativeMetrics, settings: PolicyLossSettings): Re
  * the weights that a row's old logprobs are of, where these are not the sampled ones, else the new ones.
  */
 export function measuringSampler(loss: LossFunction, rows: readonly PolicyRow[]): LossFunction {
-  return (values) => {
+  const measure: LossFunction = (values) => {
     const result = loss(values);
     let sum = 0;
     let largest = 0;
@@ -82,6 +101,8 @@ export function measuringSampler(loss: LossFunction, rows: readonly PolicyRow[])
     const metrics = { logprob_difference_mean: sum / count, logprob_difference_max: largest };
     return { ...result, metrics: { ...result.metrics, ...metrics } };
   };
+  const { usesEntropy, separable } = loss;
+  return Object.assign(measure, { usesEntropy, separable });
 }
 
 /** `loss` less `coefficient` times the mean over all trained tokens of the entropy, each counted with its weight; 0: `loss` itself. */
@@ -89,9 +110,10 @@ export function withEntropyBonus(
   loss: LossFunction,
   rows: readonly (TokenRow & { weights?: Float32Array })[],
   coefficient: number,
+  reduction = sumOf(rows, countTrained),
 ): LossFunction {
   if (coefficient === 0) return loss;
-  const tokens = Math.max(1, sumOf(rows, countTrained));
+  const tokens = Math.max(1, reduction);
   const slopes = rows.map((row) =>
     Float32Array.from(row.trained, (trained, i) => (trained ? (-coefficient * (row.weights?.[i] ?? 1)) / tokens : 0)),
   );
@@ -108,13 +130,20 @@ export function withEntropyBonus(
       metrics: { ...metrics, loss: policyLoss + bonus, policy_loss: policyLoss },
     };
   };
-  return Object.assign(evaluate, { usesEntropy: true as const });
+  const parts = loss.separable && {
+    rowsTogether: loss.separable.rowsTogether,
+    part: (from: number, to: number) =>
+      withEntropyBonus(loss.separable!.part(from, to), rows.slice(from, to), coefficient, reduction),
+  };
+  return Object.assign(evaluate, { usesEntropy: true as const, separable: parts });
 }
 
 /** Mean over all trained tokens of minus the logprob, each counted with its weight (1 if none are given). */
-export function crossEntropyLoss(rows: readonly (TokenRow & { weights?: Float32Array })[]): LossFunction {
-  const tokens = sumOf(rows, countTrained);
-  return ({ logprobs, entropies }) => {
+export function crossEntropyLoss(
+  rows: readonly (TokenRow & { weights?: Float32Array })[],
+  reduction = sumOf(rows, countTrained),
+): LossFunction {
+  const whole: LossFunction = ({ logprobs, entropies }) => {
     let loss = 0;
     let entropy = 0;
     const gradient = rows.map((row, r) => {
@@ -124,25 +153,30 @@ export function crossEntropyLoss(rows: readonly (TokenRow & { weights?: Float32A
         const weight = row.weights?.[i] ?? 1;
         loss -= weight * logprobs[r]![i]!;
         entropy += entropies[r]![i]!;
-        slope[i] = -weight / tokens;
+        slope[i] = -weight / reduction;
       }
       return slope;
     });
-    const count = Math.max(tokens, 1);
-    return { gradient, metrics: { loss: loss / count, entropy: entropy / count, num_trainable_tokens: tokens } };
+    const count = Math.max(reduction, 1);
+    return { gradient, metrics: { loss: loss / count, entropy: entropy / count, num_trainable_tokens: reduction } };
   };
+  return separable(whole, 1, (from, to) => crossEntropyLoss(rows.slice(from, to), reduction));
 }
 
 /**
  * Direct preference optimisation (Rafailov et al. 2023, equation 7): rows come in pairs, the preferred one first; the loss
  * is the mean over pairs of -log sigmoid(beta (difference of the two log ratios to the reference)).
  */
-export function preferenceLoss(rows: readonly (TokenRow & { reference: Float32Array })[], beta: number): LossFunction {
+export function preferenceLoss(
+  rows: readonly (TokenRow & { reference: Float32Array })[],
+  beta: number,
+  reduction = rows.length / 2,
+): LossFunction {
   if (rows.length === 0 || rows.length % 2 !== 0) {
     throw new BadRequestError("dpo takes pairs of rows: the preferred one, then the other", { param: "rows" });
   }
   const pairs = rows.length / 2;
-  return ({ logprobs }) => {
+  const whole: LossFunction = ({ logprobs }) => {
     const gradient = rows.map((row) => new Float32Array(row.tokens.length));
     const logRatio = (r: number) => {
       let sum = 0;
@@ -160,7 +194,7 @@ export function preferenceLoss(rows: readonly (TokenRow & { reference: Float32Ar
       loss += Math.max(-reward, 0) + Math.log1p(Math.exp(-Math.abs(reward)));
       margin += reward;
       right += reward > 0 ? 1 : 0;
-      const slope = beta / (1 + Math.exp(reward)) / pairs;
+      const slope = beta / (1 + Math.exp(reward)) / reduction;
       for (const [side, sign] of [
         [2 * pair, -1],
         [2 * pair + 1, 1],
@@ -168,8 +202,10 @@ export function preferenceLoss(rows: readonly (TokenRow & { reference: Float32Ar
         for (const [i, trained] of rows[side]!.trained.entries()) if (trained) gradient[side]![i] = sign * slope;
       }
     }
-    return { gradient, metrics: { loss: loss / pairs, reward_margin: margin / pairs, reward_accuracy: right / pairs } };
+    const metrics = { loss: loss / reduction, reward_margin: margin / reduction, reward_accuracy: right / reduction };
+    return { gradient, metrics };
   };
+  return separable(whole, 2, (from, to) => preferenceLoss(rows.slice(from, to), beta, reduction));
 }
 
 export function countTrained(row: TokenRow): number {

@@ -6,6 +6,12 @@ import type { TokenRow } from "./rows.js";
 /** Below this many tokens a shared beginning is not worth the copy of its last page. */
 export const MIN_SHARED_PREFIX = 16;
 
+/** Tokens from which on a pass runs at full speed; with more it only takes more memory. */
+const PASS_TOKENS = 2048;
+
+/** A shared beginning of more tokens is worth a longer pass, rather than to be computed again in the next one. */
+const MAX_REPEATED_TOKENS = 256;
+
 /** A row on the device: `tokens` are those after the prefix, and entry t of `trained` is about the one that follows token t. */
 export type PackedRow = TrainRow & { trained: Uint8Array };
 
@@ -28,6 +34,55 @@ export function packRows(rows: readonly TokenRow[]): PackedRow[] {
     const tokens = row.tokens.slice(length);
     return { tokens, trained, temperatures, ...(prefix < 0 ? {} : { prefix, prefixLength: length }) };
   });
+}
+
+/** Rows `from` to `to` - 1, and how many tokens a pass over them computes. */
+export interface PassRows {
+  from: number;
+  to: number;
+  tokens: number;
+}
+
+/**
+ * Cuts rows, in order, into passes of about PASS_TOKENS. Rows that belong together, `rowsTogether` of them counted from the
+ * first, are not cut apart; what shares a long beginning is not either, up to `maxTokens`.
+ */
+export function cutIntoPasses(rows: readonly TokenRow[], maxTokens: number, rowsTogether = 1): PassRows[] {
+  const passes: PassRows[] = [];
+  let pass: PassRows | null = null;
+  let whole: number[] = [];
+  for (let from = 0; from < rows.length; from += rowsTogether) {
+    const to = Math.min(rows.length, from + rowsTogether);
+    let added = addedTo(whole, rows, from, to);
+    if (pass && pass.tokens + added.tokens > Math.min(PASS_TOKENS, maxTokens)) {
+      const alone = addedTo([], rows, from, to);
+      const isTooLong = pass.tokens + added.tokens > maxTokens;
+      if (isTooLong || alone.tokens - added.tokens <= MAX_REPEATED_TOKENS) {
+        pass = null;
+        added = alone;
+      }
+    }
+    if (!pass) {
+      pass = { from, to, tokens: 0 };
+      passes.push(pass);
+    }
+    pass.to = to;
+    pass.tokens += added.tokens;
+    whole = added.whole;
+  }
+  return passes;
+}
+
+/** What rows `from` to `to` - 1 add to a pass with these whole rows: tokens, and whole rows. */
+function addedTo(whole: readonly number[], rows: readonly TokenRow[], from: number, to: number) {
+  const known = [...whole];
+  let tokens = 0;
+  for (let r = from; r < to; r++) {
+    const { prefix, length } = longestPrefix(rows, known, rows[r]!);
+    if (prefix < 0) known.push(r);
+    tokens += rows[r]!.tokens.length - length;
+  }
+  return { tokens, whole: known };
 }
 
 /** Among `candidates` (indices of whole rows) the one that shares most with `row`; prefix -1 when none shares enough. */

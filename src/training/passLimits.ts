@@ -3,11 +3,12 @@
 import type { PassLimits } from "./forwardBackward.js";
 import type { TrainingBase } from "./host.js";
 
-/** Tokens of one pass: enough that products run at full speed and most groups need one pass. */
+/** Tokens of one pass over rows that share a long beginning, or of a loss that looks at all of them. */
 const MAX_PASS_TOKENS = 16_384;
 
-/** Bytes up to which a pass keeps activations; whole layers are recomputed beyond it. */
-const MAX_KEPT_BYTES = 2 * 2 ** 30;
+export function maxPassTokens(base: Pick<TrainingBase, "contextLength">): number {
+  return Math.max(MAX_PASS_TOKENS, base.contextLength);
+}
 
 /** Small models train within this much, whatever the estimate of available memory says. */
 const MIN_PASS_BYTES = 64 * 2 ** 20;
@@ -16,8 +17,7 @@ const MIN_PASS_BYTES = 64 * 2 ** 20;
 export function passLimits(base: TrainingBase, activationMemory: number): Omit<PassLimits, "signal"> {
   const memoryBudget = Math.floor(Math.max(MIN_PASS_BYTES, activationMemory));
   return {
-    maxTokens: Math.max(MAX_PASS_TOKENS, base.contextLength),
+    maxTokens: maxPassTokens(base),
     memoryBudget,
-    keepBytes: Math.min(MAX_KEPT_BYTES, memoryBudget),
   };
 }

@@ -27,6 +27,8 @@ export interface Recipe {
   readonly work: {
     /** Tokens computed forward and backward, by optimizer step. */
     perStep: readonly number[];
+    /** Tokens of the longest pass. */
+    longestPass: number;
     /** Tokens that are evaluated besides, over the job. */
     evaluated: number;
     /** A row like those of the job; null: there are no steps. */

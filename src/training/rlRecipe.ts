@@ -6,7 +6,7 @@ import type { Store } from "../store/store.js";
 import type { TrainingJobCreateParams } from "../types/training.js";
 import type { Trajectory } from "../types/trajectories.js";
 import { groupAdvantages, normaliseBatch, trajectoryWeight, type Weighted } from "./advantages.js";
-import { computedTokens, computedTokensOf } from "./estimate.js";
+import { computedTokens, workOf } from "./estimate.js";
 import type { GroupFields, GroupSource } from "./groupSource.js";
 import type { TrainingBase, TrainingOptions } from "./host.js";
 import type { Learner } from "./learner.js";
@@ -282,7 +282,7 @@ export async function createRlRecipe(
     const rates = learningRates({ peak: policy.learningRate, ...policy.schedule }, plan.units.length);
     const versions = { referenceVersion, startVersion };
     const validation = validationOf(plan, policy, versions);
-    const perStep = await computedTokensOf(plan.units);
+    const { perStep, longestPass } = await workOf(plan.units, policy.loss.klCoef === 0, base);
     const total = perStep.reduce((sum, tokens) => sum + tokens, 0);
     // Of weights other than the trained ones.
     const passes = Number(policy.klReference !== null) + Number(policy.precalculateLogprobs);
@@ -296,6 +296,7 @@ export async function createRlRecipe(
       validation,
       work: {
         perStep,
+        longestPass,
         evaluated:
           passes * total +
           (validation ? (passes + looksOf(perStep.length, validation)) * computedTokens(plan.heldOut) : 0),

@@ -3,7 +3,7 @@
 import { ClosedError, UnavailableError, ValidationError, type ValidationIssue } from "../errors.js";
 import type { SftConfig } from "../types/training.js";
 import { type ConversationRenderer, conversationRows } from "./conversationRows.js";
-import { computedTokens, computedTokensOf } from "./estimate.js";
+import { computedTokens, workOf } from "./estimate.js";
 import type { TrainingBase } from "./host.js";
 import { type LearningRateSettings, learningRates } from "./learningRates.js";
 import { countTrained, crossEntropyLoss } from "./losses.js";
@@ -208,7 +208,7 @@ export async function createSftRecipe(
     started: { counts: plan.counts, warnings },
     validation,
     work: {
-      perStep: await computedTokensOf(trainable),
+      ...(await workOf(trainable, true, base)),
       evaluated: validation ? looksOf(trainable.length, validation) * computedTokens(plan.heldOut) : 0,
       probe: trainable[0]?.rows[0] ?? null,
     },

@@ -240,9 +240,13 @@ function givenGradient(
   { weights, entropyWeights }: Extract<LossChoice, { weights: unknown }>,
 ): LossFunction {
   const gradient = slopesOf(rows, weights, "weights");
-  if (entropyWeights === undefined) return () => ({ gradient, metrics: {} });
-  const entropyGradient = slopesOf(rows, entropyWeights, "entropyWeights");
-  return Object.assign(() => ({ gradient, entropyGradient, metrics: {} }), { usesEntropy: true as const });
+  const entropyGradient = entropyWeights && slopesOf(rows, entropyWeights, "entropyWeights");
+  const part = (from: number, to: number): LossFunction => {
+    const slopes = { gradient: gradient.slice(from, to), entropyGradient: entropyGradient?.slice(from, to) };
+    return () => ({ ...slopes, metrics: {} });
+  };
+  const properties = { usesEntropy: entropyGradient && (true as const), separable: { rowsTogether: 1, part } };
+  return Object.assign(part(0, rows.length), properties);
 }
 
 /** Tokens that are not trained have no slope. */

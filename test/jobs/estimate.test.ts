@@ -37,19 +37,25 @@ describe("an estimate", () => {
     const trainer = await base.device.trainAdapter(DEFAULT_ADAPTER, { seed: 1n });
     const limits = { maxTokens: 4096, memoryBudget: 2 ** 30 };
     const learner = new Learner(trainer, OPTIMIZER.sft, limits);
-    const work = { perStep: [6000, 3000], evaluated: 300, probe: row(100, 20) };
+    const work = { perStep: [6000, 3000], longestPass: 6000, evaluated: 300, probe: row(100, 20) };
     const estimate = await estimateJob({ work }, base, trainer, learner, limits);
     expect(estimate.tokens).toBe(9000);
     expect(estimate.seconds).toBeGreaterThan(0);
     for (const { data } of (await trainer.read("gradient")).values())
       expect(data.every((value) => value === 0)).toBe(true);
     expect(trainer.steps).toBe(0);
-    const smaller = await estimateJob({ work: { ...work, perStep: [500, 500] } }, base, trainer, learner, limits);
+    const smaller = await estimateJob(
+      { work: { ...work, perStep: [500, 500], longestPass: 500 } },
+      base,
+      trainer,
+      learner,
+      limits,
+    );
     expect(smaller).not.toHaveProperty("seconds");
     expect(estimate.memory_bytes).toBeGreaterThan(smaller.memory_bytes);
     const parameters = [...(await trainer.read("value")).values()].reduce((sum, { data }) => sum + data.length, 0);
     const none = await estimateJob(
-      { work: { perStep: [], evaluated: 0, probe: null } },
+      { work: { perStep: [], longestPass: 0, evaluated: 0, probe: null } },
       base,
       trainer,
       learner,

@@ -1,8 +1,19 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type DeviceModel, type NamedTensors, openRuntime, type Trainer } from "../../src/runtime/runtime.js";
 import { DEFAULT_ADAPTER } from "../../src/training/checkpointFiles.js";
-import { accumulateGradient, evaluateRows, type LossFunction } from "../../src/training/forwardBackward.js";
-import { crossEntropyLoss, policyGradientLoss, preferenceLoss, withEntropyBonus } from "../../src/training/losses.js";
+import {
+  accumulateGradient,
+  evaluateRows,
+  type LossFunction,
+  type RowValues,
+} from "../../src/training/forwardBackward.js";
+import {
+  crossEntropyLoss,
+  measuringSampler,
+  policyGradientLoss,
+  preferenceLoss,
+  withEntropyBonus,
+} from "../../src/training/losses.js";
 import { OPTIMIZER } from "../../src/training/optimizer.js";
 import { packRows } from "../../src/training/packing.js";
 import { resolvePolicy } from "../../src/training/policy.js";
@@ -66,6 +77,12 @@ describe("a gradient", () => {
     const { logprobs } = await accumulateGradient(trainer, rows, crossEntropyLoss(rows), tight);
     expect(logprobs).toEqual(whole.logprobs);
     expect(relativeDifference(whole.tensors, await trainer.read("gradient"))).toBeLessThan(1e-5);
+    // Nor does an evaluation take more.
+    const evaluated = await evaluateRows(trainer, rows, limits);
+    const little = await trainer.evaluate(packed, { memoryBudget: 1 }).catch((error: Error) => error.message);
+    const budget = Number(/at least (\d+) bytes/.exec(little as string)![1]) - 1;
+    await expect(trainer.evaluate(packed, { memoryBudget: budget })).rejects.toThrow("at least");
+    expect(await evaluateRows(trainer, rows, { ...limits, memoryBudget: budget })).toEqual(evaluated);
     // A row alone that does not fit is an error.
     const one = accumulateGradient(trainer, rows, crossEntropyLoss(rows), { ...tight, memoryBudget: 1 });
     await expect(one).rejects.toMatchObject({ code: "insufficient_memory", param: "memoryBudget" });
@@ -83,6 +100,53 @@ describe("a gradient", () => {
     expect(split.logprobs).toEqual(together.logprobs);
     const again = await gradient(limits.maxTokens);
     expect(again.tensors).toEqual(together.tensors);
+  });
+
+  it("of a separable loss comes pass by pass, of any other after all values: the same, each part's what the whole says", async () => {
+    const policy = rows.slice(0, 4).map((row, r) => ({
+      ...row,
+      advantages: new Float32Array(row.tokens.length).fill(r - 1.5),
+      weights: new Float32Array(row.tokens.length).fill(1 + r),
+      oldLogprobs: new Float32Array(row.tokens.length).fill(-6 - r),
+      reference: new Float32Array(row.tokens.length).fill(-6.5),
+    }));
+    const { loss: settings } = resolvePolicy({ importance_sampling_level: "sequence" }, 0);
+    const policyLoss = policyGradientLoss(policy, settings);
+    const losses: [LossFunction, number][] = [
+      [crossEntropyLoss(policy), 1],
+      [policyLoss, 1],
+      [withEntropyBonus(measuringSampler(policyLoss, policy), policy, 0.1), 1],
+      [preferenceLoss(policy, 0.5), 2],
+    ];
+    const values = await evaluateRows(trainer, policy, limits);
+    for (const [loss, rowsTogether] of losses) {
+      const { separable } = loss;
+      expect(separable!.rowsTogether).toBe(rowsTogether);
+      const whole = loss(values);
+      for (let from = 0; from < policy.length; from += rowsTogether) {
+        const to = from + rowsTogether;
+        const own = { logprobs: values.logprobs.slice(from, to), entropies: values.entropies.slice(from, to) };
+        const part = separable!.part(from, to)(own);
+        expect(part.gradient).toEqual(whole.gradient.slice(from, to));
+        expect(part.entropyGradient).toEqual(whole.entropyGradient?.slice(from, to));
+      }
+      const taken = async (given: LossFunction, more: object) => {
+        await trainer.zeroGrad();
+        const { metrics } = await accumulateGradient(trainer, policy, given, { ...limits, ...more });
+        return { metrics, tensors: await trainer.read("gradient") };
+      };
+      const inseparable = Object.assign((given: RowValues) => loss(given), { usesEntropy: loss.usesEntropy });
+      const together = await taken(inseparable, {});
+      for (const more of [{ maxTokens: 150 }, { maxTokens: 1 }])
+        for (const given of [loss, inseparable]) {
+          const { metrics, tensors } = await taken(given, more);
+          expect(metrics).toEqual(together.metrics);
+          expect(relativeDifference(together.tensors, tensors)).toBeLessThan(1e-5);
+        }
+    }
+    const withPenalty = policyGradientLoss(policy, { ...settings, klCoef: 0.1 });
+    expect(withPenalty.separable).toBeUndefined();
+    await trainer.zeroGrad();
   });
 
   it("of a policy that has not changed comes from ratios of exactly 1", async () => {
