@@ -40,6 +40,12 @@ struct BackProduct {
   bool accumulate = false;
 };
 
+// Groups of panels of nearly equal size, at most kBackwardColumns wide: as many for every worker.
+inline int column_groups(const Team& team, int panels) {
+  constexpr int most = kBackwardColumns / kLanes;
+  return std::min(panels, round_up((panels + most - 1) / most, team.workers()));
+}
+
 template <class F>
 void back_product(Team& team, const Kernels& k, std::vector<WorkerScratch>& workers, const BackProduct& p, F&& f) {
   const int panels = int(panels_of(p.width));
@@ -65,9 +71,10 @@ void back_product(Team& team, const Kernels& k, std::vector<WorkerScratch>& work
     });
     return;
   }
-  constexpr int group = kBackwardColumns / kLanes;
-  team.each((panels + group - 1) / group, [&](int64_t chunk, int worker) {
-    const int panel = int(chunk) * group, mine = std::min(group, panels - panel), col = panel * kLanes;
+  const int groups = column_groups(team, panels);
+  team.each(groups, [&](int64_t chunk, int worker) {
+    const int panel = int(chunk * panels / groups), mine = int((chunk + 1) * panels / groups) - panel,
+              col = panel * kLanes;
     const Matrix sums = place(0, col, mine, worker);
     char* transposed = workers[worker].panel.data();
     bool accumulate = p.accumulate;
@@ -90,10 +97,9 @@ void back_product(Team& team, const Kernels& k, std::vector<WorkerScratch>& work
 
 // Panels of W^T.
 inline void transpose_weight(Team& team, const Kernels& k, const Linear& w, char* out) {
-  constexpr int group = kBackwardColumns / kLanes;
-  const int panels = int(panels_of(w.k));
-  team.each((panels + group - 1) / group, [&](int64_t chunk, int) {
-    const int panel = int(chunk) * group, mine = std::min(group, panels - panel);
+  const int panels = int(panels_of(w.k)), groups = column_groups(team, panels);
+  team.each(groups, [&](int64_t chunk, int) {
+    const int panel = int(chunk * panels / groups), mine = int((chunk + 1) * panels / groups) - panel;
     transpose_panels(k, w, panel * kLanes, mine * kLanes, 0, w.n, out + panel * panel_bytes(k, w.n));
   });
 }

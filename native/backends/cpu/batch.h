@@ -184,6 +184,7 @@ struct WorkerScratch {
   std::vector<const void*> k_pages, v_pages;
   std::vector<int32_t> positions;    // of gathered queries
   std::vector<const float*> states;  // of attention
+  std::vector<float*> d_k, d_v;
 };
 
 // What a forward pass over one layer leaves behind. In a step all residuals are one buffer and nothing else is kept.
@@ -232,7 +233,7 @@ struct Workspace {
 // Float32 elements of a worker's product tile.
 constexpr int kTileRows = 128, kTilePanels = 12;
 constexpr int kSpanRows = 512;                                   // rows of a run that all workers share
-constexpr int kBackwardColumns = 48, kBackwardReduction = 2048;  // of a worker's panel of transposed weights
+constexpr int kBackwardColumns = 96, kBackwardReduction = 1024;  // of a worker's panel of transposed weights
 static_assert(kSpanRows * kBackwardColumns <= 2 * kTileRows * kTilePanels * kLanes);
 
 }  // namespace anneal::cpu

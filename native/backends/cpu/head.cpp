@@ -58,7 +58,7 @@ struct HeadPass {
   void project(Team& team, HeadMemory::Block& b, int row0, int rows, const Matrix& out) {
     const BackTerm term{b.residual, &head, mem.by_rows ? mem.transposed.data() : nullptr, {}};
     // A large vocabulary in several loops, so that no chunk takes long.
-    const int stretch = mem.by_rows ? head.n : kBackwardReduction * 8;
+    const int stretch = mem.by_rows ? head.n : kBackwardReduction * 16;
     for (int from = 0; from < head.n && team.ok(); from += stretch)
       back_product(team, k, workers, {rows, head.k, &term, 1, out.from(row0), from, from + stretch, from > 0},
                    [](auto...) {});

@@ -32,9 +32,9 @@ struct LayerBackward {
   const float rms_eps = m.spec.rms_eps;
   const Kernels& k = m.kernels;
   const Layer& w = m.weights->layers[layer];
-  // Float32 heads: [kv_heads][rows][group][head_dim], and [page][kv_heads][kPage][head_dim] of keys and values.
-  const Matrix out{mem.out.floats(), padded(c.head_dim)}, d_out{mem.d_out.floats(), out.ld},
-      d_q{mem.d_q.floats(), out.ld}, d_k{mem.d_k.floats(), out.ld}, d_v{mem.d_v.floats(), out.ld};
+  // Heads: [kv_heads][rows][group][head_dim], and [page][kv_heads][kPage][head_dim] of keys and values.
+  const Rows d_out{mem.d_out.data(), c.head_dim, m.kernels.elem};
+  const Matrix d_q{mem.d_q.floats(), padded(c.head_dim)}, d_k{mem.d_k.floats(), d_q.ld}, d_v{mem.d_v.floats(), d_q.ld};
   const Queries& queries = batch.queries_of(c.group());
   int window0 = 0;
 
@@ -216,76 +216,58 @@ struct LayerBackward {
                        const int h = from / head, within = from % head,
                                  count = std::min(head - within, col + cols - from);
                        const int64_t query = (int64_t(h / group) * batch.rows + row0 + row + i) * group + h % group;
-                       std::memcpy(d_out.at(query, within), tile + i * ld + (from - col), count * sizeof(float));
+                       k.round_rows(tile + i * ld + (from - col), ld, 1, count, 1.0f, d_out.at(query, within), count);
                        from += count;
                      }
                  });
     each_rows(team, rows, 4 * c.q_width(), [&](int row, int n, int worker) {
       rope_queries(m, batch, layer, a.q.from(row0), row0, row, n, ws.queries_of(c), ws.workers[worker].head.floats());
       for (int i = row; i < row + n; i++)
-        for (int h = 0; h < c.heads; h++)
-          k.widen_rows(attention.at(i, int64_t(h) * head), attention.ld, 1, head,
-                       out.at((int64_t(h / group) * batch.rows + row0 + i) * group + h % group), out.ld);
+        for (int h = 0; h < c.kv_heads; h++) {
+          const int64_t query = (int64_t(h) * batch.rows + row0 + i) * group;
+          k.row_dots(d_out.at(query), d_out.ld, attention.at(i, int64_t(h) * group * head), head, group, head,
+                     mem.delta.floats() + query);
+          std::memset(d_q.at(query), 0, group * d_q.ld * sizeof(float));
+        }
     });
-  }
-
-  AttentionBackwardTask attention_task(int head, int row, int rows, int worker) const {
-    const int group = c.group();
-    const int64_t query = (int64_t(head) * batch.rows + row) * group;
-    AttentionBackwardTask t{};
-    t.rows = rows * group, t.head_dim = c.head_dim, t.scale = m.attention_scale(layer);
-    const Rows q = ws.queries_of(c);
-    t.q = q.at(query), t.ldq = q.ld;
-    t.out = out.at(query), t.ldo = out.ld;
-    t.dout = d_out.at(query), t.lddo = d_out.ld;
-    t.lse = a.lse + query;
-    t.positions = queries.positions.data() + int64_t(row) * group;
-    t.dq = d_q.at(query), t.lddq = d_q.ld;
-    t.scratch = ws.workers[worker].attention_backward.data();
-    t.sight = m.sight(layer, batch.positions[row]);
-    return t;
   }
 
   // d_out to d_q [kv_heads][rows][group][head_dim], and to d_k, d_v [page][kv_heads][kPage][head_dim].
   void attention() {
-    const int heads = c.kv_heads;
-    all.each(int64_t(queries.tiles.size()) * heads, [&](int64_t chunk, int worker) {
-      const QueryTile& tile = queries.tiles[chunk / heads];
-      const int head = int(chunk % heads);
-      const Sequence& s = batch.sequences[tile.sequence];
-      WorkerScratch& scratch = ws.workers[worker];
-      AttentionBackwardTask t = attention_task(head, tile.row, tile.rows, worker);
-      t.blocks = batch.positions[tile.row + tile.rows - 1] / kPage + 1;
-      scratch.k_pages.resize(t.blocks), scratch.v_pages.resize(t.blocks);
-      for (int b = t.sight.first; b < t.blocks; b++) {
-        scratch.k_pages[b] = batch.pages->keys(s.blocks[b], layer, head);
-        scratch.v_pages[b] = batch.pages->values(s.blocks[b], layer, head);
-      }
-      t.k_pages = scratch.k_pages.data(), t.v_pages = scratch.v_pages.data();
-      k.attention_backward_dq(t);
+    const int heads = c.kv_heads, group = c.group();
+    all.each(int64_t(mem.pages) * heads, [&](int64_t chunk, int) {
+      for (const Matrix& d : {d_k, d_v}) std::memset(d.at(chunk * kPage), 0, kPage * d.ld * sizeof(float));
     });
-    const int per_tile = std::max(1, kAttentionRows / c.group());
-    all.each(int64_t(mem.uses.size()) * heads, [&](int64_t chunk, int worker) {
-      const int page = int(chunk / heads), head = int(chunk % heads);
-      const int64_t first = chunk * kPage;
-      float *dk = d_k.at(first), *dv = d_v.at(first);
-      std::memset(dk, 0, kPage * d_k.ld * sizeof(float));
-      std::memset(dv, 0, kPage * d_v.ld * sizeof(float));
-      const void *keys = batch.pages->keys(page, layer, head), *values = batch.pages->values(page, layer, head);
-      for (const BackwardMemory::Use& use : mem.uses[page]) {
-        const Sequence& s = batch.sequences[use.sequence];
-        const int window = c.window,
-                  end = window ? std::min(s.rows, (use.block + 1) * kPage + window - 1 - s.position) : s.rows;
-        for (int row = std::max(0, use.block * kPage - s.position); row < end; row += per_tile) {
-          all.preemption_point(worker);
-          AttentionBackwardTask t = attention_task(head, s.row0 + row, std::min(per_tile, end - row), worker);
-          t.block = use.block;
-          t.k_pages = &keys, t.v_pages = &values;
-          t.dk = dk, t.dv = dv, t.lddkv = d_k.ld;
-          k.attention_backward_dkv(t);
+    for (const auto& level : mem.cells[&queries - batch.queries.data()])
+      all.each(int64_t(level.size()) * heads, [&](int64_t chunk, int worker) {
+        const BackwardMemory::Cell& cell = level[chunk / heads];
+        const int head = int(chunk % heads);
+        const int32_t* blocks = batch.sequences[cell.sequence].blocks + cell.block;
+        WorkerScratch& scratch = ws.workers[worker];
+        scratch.k_pages.resize(cell.blocks), scratch.v_pages.resize(cell.blocks);
+        scratch.d_k.resize(cell.blocks), scratch.d_v.resize(cell.blocks);
+        for (int b = 0; b < cell.blocks; b++) {
+          scratch.k_pages[b] = batch.pages->keys(blocks[b], layer, head);
+          scratch.v_pages[b] = batch.pages->values(blocks[b], layer, head);
+          const int64_t key = (int64_t(blocks[b]) * heads + head) * kPage;
+          scratch.d_k[b] = d_k.at(key), scratch.d_v[b] = d_v.at(key);
         }
-      }
-    });
+        const int64_t query = (int64_t(head) * batch.rows + cell.row) * group;
+        const Rows q = ws.queries_of(c);
+        AttentionBackwardTask t{};
+        t.rows = cell.rows * group, t.head_dim = c.head_dim, t.scale = m.attention_scale(layer);
+        t.q = q.at(query), t.ldq = q.ld;
+        t.dout = d_out.at(query), t.lddo = d_out.ld;
+        t.delta = mem.delta.floats() + query, t.lse = a.lse + query;
+        t.positions = queries.positions.data() + int64_t(cell.row) * group;
+        t.block = cell.block, t.blocks = cell.blocks;
+        t.k_pages = scratch.k_pages.data(), t.v_pages = scratch.v_pages.data();
+        t.dq = d_q.at(query), t.lddq = d_q.ld;
+        t.dk = scratch.d_k.data(), t.dv = scratch.d_v.data(), t.lddkv = d_k.ld;
+        t.scratch = scratch.attention_backward.data();
+        t.sight = m.sight(layer, batch.positions[cell.row]);
+        k.attention_backward(t);
+      });
   }
 
   // Gradient of a token's key or value: its own slot, then the copies.
@@ -386,12 +368,38 @@ struct LayerBackward {
   }
 };
 
+// Key blocks of a cell: with its rows, a piece of work of about a millisecond.
+constexpr int kCellBlocks = 4;
+
+BackwardMemory::Levels levels_of(const Batch& batch, int pages, int group) {
+  BackwardMemory::Levels levels;
+  std::vector<int> next_of_page(pages);  // the first level that comes after all cells with the page so far
+  const int per_cell = std::max(1, kAttentionBackwardRows / group);
+  for (size_t s = 0; s < batch.sequences.size(); s++) {
+    const Sequence& sequence = batch.sequences[s];
+    for (int row = 0; row < sequence.rows; row += per_cell) {
+      const int rows = std::min(per_cell, sequence.rows - row),
+                blocks = (sequence.position + row + rows - 1) / kPage + 1;
+      int next = 0;  // likewise of the rows
+      for (int block = 0; block < blocks; block += kCellBlocks) {
+        const BackwardMemory::Cell cell{int(s), sequence.row0 + row, rows, block,
+                                        std::min(kCellBlocks, blocks - block)};
+        for (int b = block; b < block + cell.blocks; b++) next = std::max(next, next_of_page[sequence.blocks[b]]);
+        if (next == int(levels.size())) levels.emplace_back();
+        levels[next++].push_back(cell);
+        for (int b = block; b < block + cell.blocks; b++) next_of_page[sequence.blocks[b]] = next;
+      }
+    }
+  }
+  return levels;
+}
+
 // Bytes of transposes that a window may hold.
 constexpr int64_t kWindowBytes = int64_t(192) << 20;
 
 }  // namespace
 
-void BackwardMemory::configure(const Model& m, const Batch& batch, int pages, const Workspace& ws,
+void BackwardMemory::configure(const Model& m, const Batch& batch, int page_count, const Workspace& ws,
                                const ModelGradients& wanted, const AdapterVersion* adapter) {
   const Widths& c = m.widest();
   const Kernels& k = m.kernels;
@@ -431,15 +439,13 @@ void BackwardMemory::configure(const Model& m, const Batch& batch, int pages, co
   for (int n = 0; n < kNorms; n++)
     if (any([&](const LayerGradients& l) { return l.norms[n] != nullptr; }))
       partial_norm[n].size(all_blocks, n == kNormQ || n == kNormK ? c.head_dim : m.spec.hidden);
-  for (Buffer* heads : {&out, &d_out, &d_q}) heads->reserve(size_t(batch.rows) * c.q_floats * sizeof(float));
-  uses.assign(pages, {});
-  for (size_t s = 0; s < batch.sequences.size(); s++) {
-    const Sequence& sequence = batch.sequences[s];
-    if (sequence.rows == 0) continue;
-    for (int b = 0; b <= (sequence.position + sequence.rows - 1) / kPage; b++)
-      uses[sequence.blocks[b]].push_back({int(s), b});
-  }
-  for (Buffer* heads : {&d_k, &d_v}) heads->reserve(uses.size() * kPage * c.kv_floats * sizeof(float));
+  d_out.reserve(size_t(batch.rows) * c.q * k.elem);
+  delta.reserve(size_t(batch.rows) * c.heads * sizeof(float));
+  d_q.reserve(size_t(batch.rows) * c.q_floats * sizeof(float));
+  pages = page_count;
+  for (Buffer* heads : {&d_k, &d_v}) heads->reserve(size_t(pages) * kPage * c.kv_floats * sizeof(float));
+  cells.clear();
+  for (const Queries& queries : batch.queries) cells.push_back(levels_of(batch, pages, queries.group));
 }
 
 void layer_backward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a,

@@ -12,15 +12,19 @@ struct BackwardMemory {
   int window = 0;                      // rows whose transposes are held at once
   TokenBlocks dy[kProjections], x[4];  // gradients of outputs (left), inputs (right): see InputOf
   TokenBlocks g[kProjections], z[kProjections];
-  Buffer out, d_out, d_q, d_k, d_v;  // float32 heads of a layer
+  Buffer d_out;                 // heads of a layer in the compute type, [kv_heads][rows][group][head_dim]
+  Buffer delta, d_q, d_k, d_v;  // float32: sum(d_out out) of a head, and heads
   MatrixStore partial_final_norm;
   MatrixStore partial_norm[kNorms];  // [blocks][width]
   MatrixStore partial_bias[kProjections];
-  // Sequences that see a page, and as which of their blocks.
-  struct Use {
-    int sequence, block;
+  // Some rows of a sequence against some of its key blocks. Cells of one level have neither rows nor pages in common;
+  // those that have are levels apart, in the order in which their gradients are summed.
+  struct Cell {
+    int sequence, row, rows, block, blocks;
   };
-  std::vector<std::vector<Use>> uses;
+  using Levels = std::vector<std::vector<Cell>>;
+  std::vector<Levels> cells;  // of each entry of the batch's queries
+  int pages = 0;
 
   void configure(const Model&, const Batch&, int pages, const Workspace&, const ModelGradients&, const AdapterVersion*);
 };

@@ -40,6 +40,12 @@ void test_attention_cases() {
         Cache cache(k, hd, c.keys, key, value);
         cache.sight = sight;
         Floats forward = cache.attend(q, positions, scale), back = cache.backward(q, positions, scale, forward, dout);
+        for (int rows : {64, 128})
+          for (int blocks : {1, 3}) {
+            const Floats cut = cache.backward(q, positions, scale, forward, dout, rows, blocks);
+            expect(!std::memcmp(cut.data(), back.data(), back.size() * 4),
+                   what + ": cutting gradients changes the bits");
+          }
         forward.insert(forward.end(), back.begin(), back.end());
         return forward;
       });
@@ -155,6 +161,11 @@ void test_attention_gradient() {
     return dot(out, dout);
   };
   Floats grads = Cache(k, hd, keys, key, value).backward(q, positions, scale, forward(q, key, value), dout);
+  for (int most_rows : {64, kAttentionBackwardRows})
+    for (int most_blocks : {1, 2})
+      expect(Cache(k, hd, keys, key, value)
+                     .backward(q, positions, scale, forward(q, key, value), dout, most_rows, most_blocks) == grads,
+             "cutting the gradients of attention changes the bits");
   Floats dq(grads.begin(), grads.begin() + rows * hd),
       dk(grads.begin() + rows * hd, grads.begin() + (rows + keys) * hd), dv(grads.end() - keys * hd, grads.end());
   check_gradient(

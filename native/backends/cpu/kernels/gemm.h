@@ -10,8 +10,10 @@ namespace anneal::cpu {
 namespace {
 
 constexpr int kWidenedK = 256;  // k of activations widened to float32 at a time
-constexpr int kBlockK = 4096;   // k for which three panels stay in the second-level cache
-constexpr int kPrefetch = 32;   // panel vectors ahead
+constexpr int kWideK = 128;     // k and rows of the block that many rows are widened by
+constexpr int kWideRows = 64;
+constexpr int kBlockK = 4096;  // k for which three panels stay in the second-level cache
+constexpr int kPrefetch = 32;  // panel vectors ahead
 
 // Where a tile prefetches weights: for each of its panels, `step` bytes further per panel vector. Few rows read a
 // little ahead of themselves: they wait for memory anyway. More rows find their panels in the cache, and fetch the
@@ -175,10 +177,121 @@ void multiply_panels(const T* a, int64_t lda, int m, const T* w, int64_t panel, 
   }
 }
 
+#ifndef ANNEAL_PAIR_PRODUCT
+// Pairs of bfloat16 as float32, the odd one first: the order in which a chain takes them up.
+ANNEAL_INLINE void widen_pairs(const bf16* from, int count, float* to) {
+  for (int i = 0; i < count / 2; i++) {
+    uint32_t pair;
+    __builtin_memcpy(&pair, from + 2 * i, 4);
+    const uint64_t wide = (uint64_t(pair) & 0xffff0000u) | uint64_t(pair) << 48;
+    __builtin_memcpy(to + 2 * i, &wide, 8);
+  }
+}
+
+// A tile over activations and panels that are float32 already: rows of kWideK, panels of kWideK * kLanes.
+template <int MR, int NR>
+void multiply_wide_tile(const float* a, const float* w, int k, float* c, int64_t ldc, bool accumulate, Ahead ahead,
+                        int64_t ahead_panel) {
+  Tile<MR, NR> tile;
+  tile.begin(c, ldc, accumulate);
+  for (int kk = 0; kk < k; kk++) {
+    F32x16 wide[NR];
+#pragma GCC unroll 8
+    for (int j = 0; j < NR; j++) wide[j] = load(w + (j * kWideK + kk) * kLanes);
+    if (kk % 2 == 0) {
+#pragma GCC unroll 8
+      for (int j = 0; j < NR; j++) prefetch(ahead.at + j * ahead_panel);
+      ahead.at += ahead.step;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; i++) {
+      const F32x16 x = all(a[i * kWideK + kk]);
+#pragma GCC unroll 8
+      for (int j = 0; j < NR; j++) tile.c[i][j] = fma(x, wide[j], tile.c[i][j]);
+    }
+  }
+  tile.end(c, ldc);
+}
+
+template <int MR, int NR>
+ANNEAL_INLINE void multiply_wide_rows(int rows, const float* a, const float* w, int k, float* c, int64_t ldc,
+                                      bool accumulate, Ahead ahead, int64_t ahead_panel) {
+  if (rows == MR) return multiply_wide_tile<MR, NR>(a, w, k, c, ldc, accumulate, ahead, ahead_panel);
+  if constexpr (MR > 1) multiply_wide_rows<MR - 1, NR>(rows, a, w, k, c, ldc, accumulate, ahead, ahead_panel);
+}
+
+// One block of k over NR panels: unpacked once for all rows. What follows in the panels is fetched meanwhile.
+template <int NR>
+void multiply_wide_panels(const float* a, int rows, const bf16* w, int64_t panel, int k, float* c, int64_t ldc,
+                          bool accumulate) {
+  alignas(64) float wide[NR * kWideK * kLanes];
+  const I32x16 upper = all_int(int(0xffff0000u));
+  for (int j = 0; j < NR; j++)
+    for (int kk = 0; kk < k; kk += 2) {
+      const I32x16 pairs = load_int(w + j * panel + int64_t(kk) * kLanes);
+      float* to = wide + (j * kWideK + kk) * kLanes;
+      store(to, as_float(pairs & upper));
+      store(to + kLanes, as_float(shift_left<16>(pairs)));
+    }
+  constexpr int most = kTileRows[NR];
+  const int tiles = (rows + most - 1) / most, height = rows / tiles, taller = rows % tiles;
+  const int64_t bytes = int64_t(k) * kLanes * int64_t(sizeof(bf16));
+  for (int t = 0, row = 0; t < tiles; t++) {
+    const int mine = height + (t < taller);
+    const Ahead ahead{(const char*)(w + int64_t(k) * kLanes) + bytes / tiles * t, 64 / tiles};
+    multiply_wide_rows<most, NR>(mine, a + row * kWideK, wide, k, c + row * ldc, ldc, accumulate, ahead,
+                                 panel * int64_t(sizeof(bf16)));
+    row += mine;
+  }
+}
+
+// Without instructions for pairs of bfloat16: blocks of rows and k are widened once for all panels, and blocks of
+// panels once for all rows.
+inline void multiply_wide(const bf16* a, int64_t lda, int m, const bf16* w, int64_t panel, int k, int npanels, float* c,
+                          int64_t ldc, bool accumulate) {
+  alignas(64) float wide[kWideRows * kWideK];
+  const int blocks = (m + kWideRows - 1) / kWideRows, height = m / blocks, taller = m % blocks;
+  for (int b = 0, row = 0; b < blocks; b++) {
+    const int rows = height + (b < taller);
+    for (int k0 = 0; k0 < k; k0 += kWideK) {
+      const int depth = round_to(k - k0 < kWideK ? k - k0 : kWideK, 2);
+      for (int i = 0; i < rows; i++) widen_pairs(a + (row + i) * lda + k0, depth, wide + i * kWideK);
+      for (int p = 0; p < npanels;) {
+        const bf16* from = w + p * panel + int64_t(k0) * kLanes;
+        float* to = c + row * ldc + p * kLanes;
+        const bool add = accumulate || k0 > 0;
+        const int left = npanels - p;
+        const auto take = [&]<int NR>() {
+          multiply_wide_panels<NR>(wide, rows, from, panel, depth, to, ldc, add);
+          p += NR;
+        };
+        if constexpr (kBestPanels == 3) {
+          if (left == 4)
+            take.template operator()<4>();
+          else if (left >= 3)
+            take.template operator()<3>();
+          else if (left == 2)
+            take.template operator()<2>();
+          else
+            take.template operator()<1>();
+        } else {
+          take.template operator()<1>();
+        }
+      }
+    }
+    row += rows;
+  }
+}
+#endif
+
 // `next`: null, or as much memory as the panels take, which is read later.
 template <class T>
 void multiply_block(const T* a, int64_t lda, int m, const T* w, int64_t panel, int k, int npanels, float* c,
                     int64_t ldc, bool accumulate, const char* next = nullptr) {
+#ifndef ANNEAL_PAIR_PRODUCT
+  if constexpr (kStep<T> == 2)
+    if (m >= kManyRows && npanels > 1) return multiply_wide(a, lda, m, w, panel, k, npanels, c, ldc, accumulate);
+#endif
   while (npanels > 0) {
     int width;
     if (m <= kFewRows && npanels >= kFewRowsPanels) {

@@ -71,31 +71,30 @@ struct AttentionTask {
 };
 constexpr int kAttentionRows = 64;
 
-// Gradients of one tile of query rows (dq), or of one key block (dk, dv), with probabilities recomputed.
+// Gradients of some query rows of one key-value head with respect to themselves and to some key blocks, with
+// probabilities recomputed. All rows belong to one sequence.
 struct AttentionBackwardTask {
-  int rows, head_dim;
+  int rows, head_dim;  // rows: at most kAttentionBackwardRows
   float scale;
   const void* q;
-  int64_t ldq;  // T [rows][ldq]
-  const float* out;
-  int64_t ldo;  // forward output [rows][ldo]
-  const float* dout;
-  int64_t lddo;              // d loss / d out [rows][lddo]
+  int64_t ldq;               // T [rows][ldq]
+  const void* dout;          // d loss / d out
+  int64_t lddo;              // T [rows][lddo]
+  const float* delta;        // [rows]: sum(dout out)
   const float* lse;          // [rows]
   const int32_t* positions;  // [rows]
-  int blocks;                // dq: blocks sight.first .. blocks - 1 are visited
+  int block, blocks;         // the first, and how many
   const void* const* k_pages;
-  const void* const* v_pages;
+  const void* const* v_pages;  // [blocks]
   float* dq;
-  int64_t lddq;  // dq call: [rows][lddq], overwritten
-  int block;     // dkv call: the key block (absolute index) of k_pages[0], v_pages[0]
-  float* dk;
-  float* dv;
-  int64_t lddkv;  // dkv call: [kPage][lddkv], added to (rows in the order given, any number; an even number per call
-                  // but the last keeps the bits of one call with them all)
+  int64_t lddq;  // [rows][lddq], added to; of padded head_dim, as the next two
+  float* const* dk;
+  float* const* dv;
+  int64_t lddkv;  // [blocks] x [kPage][lddkv], added to
   void* scratch;  // attention_backward_scratch(head_dim) bytes per worker
   AttentionSight sight = {};
 };
+constexpr int kAttentionBackwardRows = 512;
 
 // The gated delta rule of one value head over some tokens; see delta_rule.h.
 struct DeltaTask {
@@ -231,8 +230,9 @@ struct Kernels {
   // zeros.
   void (*kv_write)(const float* k, const float* v, int slot, int head_dim, void* k_page, void* v_page);
   void (*attention)(const AttentionTask&);
-  void (*attention_backward_dq)(const AttentionBackwardTask&);
-  void (*attention_backward_dkv)(const AttentionBackwardTask&);
+  void (*attention_backward)(const AttentionBackwardTask&);
+  // out[r] = sum over n of a[r] b[r]; T.
+  void (*row_dots)(const void* a, int64_t lda, const void* b, int64_t ldb, int rows, int n, float* out);
 
   // ---- the gated delta rule, float32 but for T where said; see delta_rule.h
   void (*short_conv)(const float* x, int64_t ldx, const float* taps, int64_t ldt, int kernel, int rows, int n, float* y,

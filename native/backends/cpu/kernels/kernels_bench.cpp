@@ -54,8 +54,8 @@ void bench_attention(DType type, int hd, int keys, int rows) {
   for (const Kernels* k : sets(type)) {
     if (k->isa == Isa::portable) continue;
     Cache cache(*k, hd, keys, normals(size_t(keys) * hd), normals(size_t(keys) * hd));
-    Floats q = normals(size_t(rows) * hd), out(size_t(rows) * hd), lse(rows), dout = normals(size_t(rows) * hd),
-           dk(64 * hd), dv(64 * hd), dq(size_t(rows) * hd);
+    Floats q = normals(size_t(rows) * hd), out(size_t(rows) * hd), lse(rows), dk(64 * hd), dv(64 * hd),
+           dq(size_t(rows) * hd);
     std::vector<int32_t> positions(rows, keys - 1);
     Block left = rounded(*k, q, rows, hd, hd), scratch(k->attention_scratch(hd)),
           back(k->attention_backward_scratch(hd));
@@ -73,35 +73,22 @@ void bench_attention(DType type, int hd, int keys, int rows) {
                     lse.data(),
                     scratch.at};
     const double forward = best_time([&] { k->attention(t); });
-    AttentionBackwardTask b{rows,
-                            hd,
-                            0.1f,
-                            left.at,
-                            hd,
-                            out.data(),
-                            hd,
-                            dout.data(),
-                            hd,
-                            lse.data(),
-                            positions.data(),
-                            keys / kPage,
-                            cache.k_pages.data(),
-                            cache.v_pages.data(),
-                            dq.data(),
-                            hd,
-                            0,
-                            dk.data(),
-                            dv.data(),
-                            hd,
-                            back.at};
-    const double time_dq = best_time([&] { k->attention_backward_dq(b); }),
-                 time_dkv = best_time([&] { k->attention_backward_dkv(b); }) * (keys / kPage);
+    Floats delta(rows);
+    std::vector<float*> dks(keys / kPage, dk.data()), dvs(keys / kPage, dv.data());
+    AttentionBackwardTask b{};
+    b.rows = rows, b.head_dim = hd, b.scale = 0.1f;
+    b.q = b.dout = left.at, b.ldq = b.lddo = hd;
+    b.delta = delta.data(), b.lse = lse.data(), b.positions = positions.data();
+    b.blocks = keys / kPage, b.k_pages = cache.k_pages.data(), b.v_pages = cache.v_pages.data();
+    b.dq = dq.data(), b.dk = dks.data(), b.dv = dvs.data(), b.lddq = b.lddkv = hd;
+    b.scratch = back.at;
+    const double backward = best_time([&] { k->attention_backward(b); });
     const double flop = 4.0 * rows * keys * hd;
     std::printf(
         "attention %s %-10s head_dim=%d keys=%d rows=%d: forward %.0f GFLOP/s (%.1f GB/s of pages), "
-        "dq %.0f, dkv %.0f GFLOP/s\n",
+        "backward %.0f GFLOP/s\n",
         name(type), isa_name(k->isa), hd, keys, rows, flop / forward / 1e9, 2.0 * keys * hd * k->elem / forward / 1e9,
-        1.5 * flop / time_dq / 1e9, 2 * flop / time_dkv / 1e9);
+        2.5 * flop / backward / 1e9);
   }
 }
 

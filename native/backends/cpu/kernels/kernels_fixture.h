@@ -230,34 +230,36 @@ struct Cache {
   Floats attend(const Floats& q, const std::vector<int32_t>& positions, float scale) const {
     return attend(q, positions, scale, {});
   }
-  // dq [rows][hd] tile by tile, then dk, dv [keys][hd].
+  // dq [rows][hd], then dk, dv [keys][hd]; in tasks of so many rows and key blocks.
   Floats backward(const Floats& q, const std::vector<int32_t>& positions, float scale, const Floats& forward,
-                  const Floats& dout) const {
-    const int rows = int(positions.size()), ldq = round_up(head_dim, 2) + 2, pages_used = int(k_pages.size());
-    Block left = rounded(k, q, rows, head_dim, ldq), scratch(k.attention_backward_scratch(head_dim));
-    Floats dq(size_t(rows) * head_dim), dk(size_t(pages_used) * kPage * head_dim), dv = dk;
+                  const Floats& dout, int most_rows = kAttentionBackwardRows, int most_blocks = 1 << 20) const {
+    const int rows = int(positions.size()), ld = round_up(head_dim, 2) + 2, width = round_up(head_dim, kLanes),
+              pages_used = int(k_pages.size());
+    Block left = rounded(k, q, rows, head_dim, ld), right = rounded(k, dout, rows, head_dim, ld),
+          out = rounded(k, Floats(forward.begin(), forward.begin() + size_t(rows) * head_dim), rows, head_dim, ld),
+          scratch(k.attention_backward_scratch(head_dim));
+    Floats dq(size_t(rows) * width), dk(size_t(pages_used) * kPage * width), dv = dk, delta(rows);
+    k.row_dots(right.at, ld, out.at, ld, rows, head_dim, delta.data());
+    std::vector<float*> dk_pages, dv_pages;
+    for (int b = 0; b < pages_used; b++)
+      dk_pages.push_back(&dk[size_t(b) * kPage * width]), dv_pages.push_back(&dv[size_t(b) * kPage * width]);
     AttentionBackwardTask t{};
-    t.head_dim = head_dim, t.scale = scale, t.ldq = ldq, t.ldo = t.lddo = t.lddq = t.lddkv = head_dim,
-    t.scratch = scratch.at, t.sight = sight;
-    for (int row = 0; row < rows; row += kAttentionRows) {
-      t.rows = std::min(kAttentionRows, rows - row);
-      t.q = (char*)left.at + size_t(row) * ldq * k.elem;
-      t.out = &forward[size_t(row) * head_dim], t.dout = &dout[size_t(row) * head_dim];
-      t.lse = &forward[size_t(rows) * head_dim + row], t.positions = &positions[row];
-      t.sight = seen_from(*std::min_element(t.positions, t.positions + t.rows));
-      t.blocks = pages_used, t.k_pages = k_pages.data(), t.v_pages = v_pages.data(), t.dq = &dq[size_t(row) * head_dim];
-      k.attention_backward_dq(t);
-    }
-    t.rows = rows, t.q = left.at, t.out = forward.data(), t.dout = dout.data(),
-    t.lse = &forward[size_t(rows) * head_dim], t.positions = positions.data();
-    for (int b = 0; b < pages_used; b++) {
-      t.block = b, t.k_pages = &k_pages[b], t.v_pages = &v_pages[b];
-      t.dk = &dk[size_t(b) * kPage * head_dim], t.dv = &dv[size_t(b) * kPage * head_dim];
-      k.attention_backward_dkv(t);
-    }
-    dq.insert(dq.end(), dk.begin(), dk.begin() + size_t(keys) * head_dim);
-    dq.insert(dq.end(), dv.begin(), dv.begin() + size_t(keys) * head_dim);
-    return dq;
+    t.head_dim = head_dim, t.scale = scale, t.ldq = t.lddo = ld, t.lddq = t.lddkv = width, t.scratch = scratch.at,
+    t.sight = sight;
+    for (int row = 0; row < rows; row += most_rows)
+      for (t.block = 0; t.block < pages_used; t.block += most_blocks) {
+        t.rows = std::min(most_rows, rows - row), t.blocks = std::min(most_blocks, pages_used - t.block);
+        t.q = (char*)left.at + size_t(row) * ld * k.elem, t.dout = (char*)right.at + size_t(row) * ld * k.elem;
+        t.delta = &delta[row], t.lse = &forward[size_t(rows) * head_dim + row], t.positions = &positions[row];
+        t.k_pages = &k_pages[t.block], t.v_pages = &v_pages[t.block];
+        t.dq = &dq[size_t(row) * width], t.dk = &dk_pages[t.block], t.dv = &dv_pages[t.block];
+        k.attention_backward(t);
+      }
+    Floats result;
+    for (const auto& [values, count] : {std::pair(&dq, rows), std::pair(&dk, keys), std::pair(&dv, keys)})
+      for (int r = 0; r < count; r++)
+        result.insert(result.end(), values->data() + r * width, values->data() + r * width + head_dim);
+    return result;
   }
 };
 

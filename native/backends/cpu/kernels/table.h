@@ -46,8 +46,8 @@ template <class T> constexpr Kernels table(Isa isa) {
   k.attention_backward_scratch = attention_backward_scratch<T>;
   k.kv_write = kv_write<T>;
   k.attention = attention<T>;
-  k.attention_backward_dq = attention_backward_dq<T>;
-  k.attention_backward_dkv = attention_backward_dkv<T>;
+  k.attention_backward = attention_backward<T>;
+  k.row_dots = row_dots<T>;
   k.short_conv = short_conv;
   k.short_conv_backward = short_conv_backward;
   k.l2_norm = l2_norm;
