@@ -1,0 +1,49 @@
+// What a training pass takes from the system is what it was allowed, never more.
+
+import { readFileSync, writeFileSync } from "node:fs";
+import { expect, it } from "vitest";
+import { caseAdapter, loadCase } from "./referenceModel.js";
+
+const MiB = 2 ** 20;
+/** What Node takes meanwhile. */
+const OTHERS = 48 * MiB;
+
+/** Bytes of memory that this process has, and had at most since `resetPeak`. */
+function memory(): { now: number; peak: number } {
+  const status = readFileSync("/proc/self/status", "utf8");
+  const of = (name: string) => Number(new RegExp(`${name}:\\s+(\\d+) kB`).exec(status)![1]) * 1024;
+  return { now: of("VmRSS"), peak: of("VmHWM") };
+}
+const resetPeak = () => writeFileSync("/proc/self/clear_refs", "5");
+
+function canResetPeak(): boolean {
+  try {
+    resetPeak();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+it.runIf(canResetPeak())("a pass takes the memory that it is allowed, and no more", async () => {
+  const model = await loadCase("qwen3", { dtype: "bfloat16" });
+  const { spec, tensors } = await caseAdapter("qwen3");
+  const trainer = await model.trainAdapter(spec, { seed: 3n, tensors });
+  const rows = Array.from({ length: 120 }, (_, r) => ({
+    tokens: Int32Array.from({ length: 250 }, (_, t) => (r * 31 + t * 7) % 384),
+  }));
+  const slopes = rows.map(({ tokens }) => Float32Array.from(tokens, (_, t) => (t + 1 < tokens.length ? 1 : 0)));
+  const refusal = await trainer.forward(rows, { memoryBudget: 1 }).catch((error: Error) => error.message);
+  const least = Number(/at least (\d+) bytes/.exec(refusal as string)![1]);
+  expect(least).toBeGreaterThan(2 * OTHERS);
+  const memoryBudget = Math.round(1.1 * least);
+  resetPeak();
+  const before = memory().now;
+  const pass = await trainer.forward(rows, { memoryBudget });
+  await pass.backward(slopes);
+  const growth = memory().peak - before;
+  expect(growth).toBeLessThan(memoryBudget + OTHERS);
+  expect(growth).toBeGreaterThan(least / 2);
+  trainer.close();
+  model.close();
+});
