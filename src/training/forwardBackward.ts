@@ -65,7 +65,12 @@ export async function accumulateGradient(
   const gradient = new Gradient(trainer, rows, loss, limits);
   const values: RowValues = { logprobs: [], entropies: [] };
   let metrics: Record<string, number> | null = null;
-  for (const { from, to, tokens } of cutIntoPasses(rows, limits.maxTokens, gradient.rowsTogether)) {
+  for (const { from, to, tokens } of cutIntoPasses(
+    rows,
+    limits.maxTokens,
+    gradient.rowsTogether,
+    trainer.elsewhere !== undefined,
+  )) {
     const part = await gradient.add(from, to, tokens <= limits.maxTokens);
     values.logprobs.push(...part.logprobs);
     values.entropies.push(...part.entropies);
@@ -128,7 +133,7 @@ class Gradient {
     const rows = this.#rows.slice(from, to);
     const values = await evaluateRows(this.#trainer, rows, this.#options);
     const { metrics, ...gradients } = this.#part(from, to)(values);
-    for (const pass of cutIntoPasses(rows, this.#options.maxTokens)) {
+    for (const pass of cutIntoPasses(rows, this.#options.maxTokens, 1, this.#trainer.elsewhere !== undefined)) {
       const own = slice(gradients, pass.from, pass.to);
       await backward(this.#trainer, rows.slice(pass.from, pass.to), own, this.#options);
     }
@@ -184,7 +189,8 @@ export async function evaluateRows(
     result.logprobs.push(...values.logprobs);
     result.entropies.push(...values.entropies);
   };
-  for (const { from, to } of cutIntoPasses(rows, limits.maxTokens)) await evaluate(rows.slice(from, to));
+  for (const { from, to } of cutIntoPasses(rows, limits.maxTokens, 1, trainer.elsewhere !== undefined))
+    await evaluate(rows.slice(from, to));
   return result;
 }
 

@@ -22,6 +22,7 @@ describe("passes over rows", () => {
       [8, 10],
     ]);
     expect(passes.map(({ tokens }) => tokens)).toEqual([2000, 2000, 1000]);
+    expect(cutIntoPasses(times(10, 0, 0, 500), 16_384, 1, true)).toHaveLength(1);
   });
 
   it("have a long row to themselves, and never more than a limit", () => {

@@ -45,16 +45,23 @@ export interface PassRows {
 
 /**
  * Cuts rows, in order, into passes of about PASS_TOKENS. Rows that belong together, `rowsTogether` of them counted from the
- * first, are not cut apart; what shares a long beginning is not either, up to `maxTokens`.
+ * first, are not cut apart; what shares a long beginning is not either, up to `maxTokens`. A trainer elsewhere gets passes as
+ * long as they may be: each is a call over a network.
  */
-export function cutIntoPasses(rows: readonly TokenRow[], maxTokens: number, rowsTogether = 1): PassRows[] {
+export function cutIntoPasses(
+  rows: readonly TokenRow[],
+  maxTokens: number,
+  rowsTogether = 1,
+  isElsewhere = false,
+): PassRows[] {
+  const passTokens = isElsewhere ? maxTokens : Math.min(PASS_TOKENS, maxTokens);
   const passes: PassRows[] = [];
   let pass: PassRows | null = null;
   let whole: number[] = [];
   for (let from = 0; from < rows.length; from += rowsTogether) {
     const to = Math.min(rows.length, from + rowsTogether);
     let added = addedTo(whole, rows, from, to);
-    if (pass && pass.tokens + added.tokens > Math.min(PASS_TOKENS, maxTokens)) {
+    if (pass && pass.tokens + added.tokens > passTokens) {
       const alone = addedTo([], rows, from, to);
       const isTooLong = pass.tokens + added.tokens > maxTokens;
       if (isTooLong || alone.tokens - added.tokens <= MAX_REPEATED_TOKENS) {
