@@ -14,8 +14,11 @@ const MAX_FRESH_DIFFERENCE = 0.1;
 
 export interface RolloutServer {
   source: CompletionSource;
-  /** What the server serves for the policy's step: itself, or the last one that was published there. */
-  at(policy: PinnedModel): Promise<PinnedModel>;
+  /**
+   * What the server serves for the policy's step: itself, or the last one that was published there. Then earlier ones that were
+   * published for rollouts are unloaded, but for those that are needed still.
+   */
+  at(policy: PinnedModel, isNeeded: (step: number) => boolean): Promise<PinnedModel>;
 }
 
 export async function openRolloutServer<S>(
@@ -23,16 +26,30 @@ export async function openRolloutServer<S>(
   { model, signal }: TrainOptions<S>,
   rollouts: RemoteRollouts,
 ): Promise<RolloutServer> {
-  const { remoteSource } = await import("../remote/remoteRollouts.js");
+  const [{ remoteSource }, { VllmServer }] = await Promise.all([
+    import("../remote/remoteRollouts.js"),
+    import("../remote/vllmServer.js"),
+  ]);
+  const server = new VllmServer(rollouts);
+  // What somebody else had served there is theirs to unload.
+  const before = new Set((await server.models(signal)).map(({ id }) => id));
+  const made = new Map<number, string>();
   const every = rollouts.publishEvery ?? 1;
   let published: PinnedModel | null = null;
   return {
     source: remoteSource(rollouts),
-    async at({ step }) {
-      if (published === null || (step ?? 0) - (published.step ?? 0) >= every) {
-        published = await publishForRollouts(client, model, rollouts, signal);
+    async at({ step }, isNeeded) {
+      if (published !== null && (step ?? 0) - (published.step ?? 0) < every) return published;
+      published = await publishForRollouts(client, model, rollouts, signal);
+      const latest = published;
+      for (const [old, name] of made) {
+        if (old === latest.step || isNeeded(old)) continue;
+        // One that stays loaded does no harm, and one that is gone is what was wanted.
+        await server.unloadAdapter(name, signal).catch(() => signal?.throwIfAborted());
+        made.delete(old);
       }
-      return published;
+      if (latest.step !== null && !before.has(latest.name)) made.set(latest.step, latest.name);
+      return latest;
     },
   };
 }
@@ -51,6 +68,8 @@ export function withSamplerBound(
 export class Publisher<S> {
   readonly #client: AnnealClient;
   readonly #options: TrainOptions<S>;
+  /** Steps that it had served. */
+  readonly published = new Set<number>();
 
   constructor(client: AnnealClient, options: TrainOptions<S>) {
     this.#client = client;
@@ -73,6 +92,8 @@ export class Publisher<S> {
     const { publish, model, signal } = this.#options;
     if (!publish) return null;
     const { when: _, ...target } = publish;
-    return this.#client.models.publish(model.id, { ...target, step }, { signal });
+    const made = await this.#client.models.publish(model.id, { ...target, step }, { signal });
+    this.published.add(made.step);
+    return made;
   }
 }

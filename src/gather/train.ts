@@ -47,7 +47,8 @@ export async function* train<S>(
     await waitForJobs(client, options);
     // The latest step, whoever made it.
     const policy = await pin(client, model, signal);
-    const sampler = server ? await server.at(policy) : policy;
+    const isNeeded = (step: number) => step === standing.best?.step || publisher.published.has(step);
+    const sampler = server ? await server.at(policy, isNeeded) : policy;
     const first = (policy.step ?? 0) * perStep;
     const chosen = Array.from({ length: perStep }, (_, i) => scenarios[chosenAt(first + i)]!);
     const onProgress = progressOf(options, "rollout", sampler);

@@ -207,6 +207,29 @@ describe("rollouts of another server", () => {
     expect(reports[1]!.remote!.logprobDifference!.mean).toBeGreaterThan(0);
   });
 
+  it("leave only what is needed loaded: the latest, the best, and what others had there", async () => {
+    const model = await newModel("unloaded");
+    await engine.models.publish(model.id, { url, latest: false });
+    const names = () => [...served.keys()].filter((name) => name.startsWith("p/unloaded"));
+    const loadedAt: string[][] = [];
+    const watched = async (context: RolloutContext<string>) => {
+      loadedAt[Number(/:step(\d+)$/.exec(context.model)![1])] = names();
+      return rollout(context);
+    };
+    await reportsOf({ ...options(model, 4), rollout: watched, rollouts: { url } });
+    const [zero, one, two, three] = [0, 1, 2, 3].map((step) => `p/unloaded:step${step}`);
+    expect(loadedAt).toEqual([[zero], [zero, one], [zero, two], [zero, three]]);
+
+    const kept = await newModel("kept");
+    const run = { ...options(kept, 4), validation: ["sun", "fish"], rollouts: { url } };
+    const publish = { url, when: "best" as const, latest: false };
+    const reports = await reportsOf({ ...run, publish });
+    const made = reports.flatMap(({ published }) => (published ? [published.name] : []));
+    const left = [...served.keys()].filter((name) => name.startsWith("p/kept"));
+    expect(left).toEqual(expect.arrayContaining([...made, "p/kept:step3"]));
+    expect(left.length).toBeLessThanOrEqual(made.length + 2);
+  });
+
   it("end the run before anything is changed when the server's logprobs are too far off", async () => {
     const model = await newModel("far");
     const rollouts = { url, publishEvery: 2, maxLogprobDifference: 1e-9 };
