@@ -44,9 +44,75 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-const nginx = ["/usr/sbin/nginx", "nginx"].find((name) => spawnSync(name, ["-v"]).status === 0);
+interface Balancer {
+  name: string;
+  /** Asked for its version: that it is there. */
+  probe: string;
+  /** Its configuration, as in src/server/README.md. */
+  configure(folder: string, port: number, servers: readonly number[]): string;
+  args(folder: string, file: string): string[];
+}
 
-describe.runIf(nginx)("two servers behind nginx", () => {
+const balancers: Balancer[] = [
+  {
+    name: "nginx",
+    probe: "-v",
+    configure: (folder, port, servers) => `
+      daemon off; master_process off; worker_processes 1; pid ${folder}/pid; error_log ${folder}/error.log;
+      events { worker_connections 256; }
+      http {
+        access_log off;
+        client_body_temp_path ${folder}/body; proxy_temp_path ${folder}/proxy; fastcgi_temp_path ${folder}/fastcgi;
+        uwsgi_temp_path ${folder}/uwsgi; scgi_temp_path ${folder}/scgi;
+        upstream anneal {
+          least_conn;
+          ${servers.map((one) => `server 127.0.0.1:${one} max_fails=1 fail_timeout=2s;`).join("\n")}
+        }
+        server {
+          listen 127.0.0.1:${port};
+          location / {
+            proxy_pass http://anneal;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_buffering off;
+            proxy_read_timeout 1h;
+            proxy_next_upstream error timeout http_503 non_idempotent;
+          }
+        }
+      }`,
+    args: (folder, file) => ["-p", folder, "-e", join(folder, "error.log"), "-c", file],
+  },
+  {
+    name: "haproxy",
+    probe: "-v",
+    configure: (_, port, servers) => `
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 1h
+  timeout server 1h
+frontend all
+  bind 127.0.0.1:${port}
+  default_backend anneal
+backend anneal
+  balance leastconn
+  option httpchk
+  http-check send meth GET uri /health ver HTTP/1.1 hdr Host anneal
+  option redispatch 1
+  retries 3
+  retry-on conn-failure empty-response 503
+  timeout check 10s
+${servers.map((one, i) => `  server s${i} 127.0.0.1:${one} check inter 1s fall 2`).join("\n")}
+`,
+    args: (_, file) => ["-db", "-f", file],
+  },
+];
+
+const programOf = ({ name, probe }: Balancer): string | undefined =>
+  [`/usr/sbin/${name}`, name].find((path) => spawnSync(path, [probe]).status === 0);
+const found = balancers.filter((balancer) => programOf(balancer) !== undefined);
+
+describe.skipIf(found.length === 0).each(found)("two servers behind $name", (balancer) => {
   const folder = mkdtempSync(join(tmpdir(), "anneal-balanced-"));
   const started: ChildProcess[] = [];
   let url: string;
@@ -78,41 +144,17 @@ describe.runIf(nginx)("two servers behind nginx", () => {
     await Promise.all(ports.map(serve));
     const port = await freePort();
     url = `http://127.0.0.1:${port}`;
-    const conf = `
-      daemon off; master_process off; worker_processes 1; pid ${folder}/pid; error_log ${folder}/error.log;
-      events { worker_connections 256; }
-      http {
-        access_log off;
-        client_body_temp_path ${folder}/body; proxy_temp_path ${folder}/proxy; fastcgi_temp_path ${folder}/fastcgi;
-        uwsgi_temp_path ${folder}/uwsgi; scgi_temp_path ${folder}/scgi;
-        upstream anneal {
-          least_conn;
-          ${ports.map((one) => `server 127.0.0.1:${one} max_fails=1 fail_timeout=2s;`).join("\n")}
-        }
-        server {
-          listen 127.0.0.1:${port};
-          location / {
-            proxy_pass http://anneal;
-            proxy_http_version 1.1;
-            proxy_set_header Connection "";
-            proxy_buffering off;
-            proxy_read_timeout 1h;
-            proxy_next_upstream error timeout http_503 non_idempotent;
-          }
-        }
-      }`;
-    writeFileSync(join(folder, "nginx.conf"), conf);
-    const balancer = spawn(nginx!, ["-p", folder, "-e", join(folder, "error.log"), "-c", join(folder, "nginx.conf")], {
-      stdio: "inherit",
-    });
-    started.push(balancer);
+    const file = join(folder, "balancer.conf");
+    writeFileSync(file, balancer.configure(folder, port, ports));
+    const child = spawn(programOf(balancer)!, balancer.args(folder, file), { stdio: "inherit" });
+    started.push(child);
     while (
       !(await fetch(`${url}/health`).then(
         (response) => response.ok,
         () => false,
       ))
     ) {
-      expect(balancer.exitCode).toBeNull();
+      expect(child.exitCode).toBeNull();
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
   }, 120_000);
@@ -126,6 +168,7 @@ describe.runIf(nginx)("two servers behind nginx", () => {
       const body = asked(tokens, { ignore_eos: true });
       const response = await fetch(`${url}/v1/chat/completions`, { method: "POST", headers, body });
       const text = await response.text();
+      if (!text.startsWith("{")) return `${response.status} ${text}`;
       const { usage } = JSON.parse(text) as { usage?: { completion_tokens: number } };
       return `${response.status} ${usage?.completion_tokens ?? text}`;
     };
