@@ -88,12 +88,13 @@ function templateVariables(
   return variables as Record<string, TemplateInput>;
 }
 
-/** A tool with the fields that vLLM shows, in its order: what is absent is null, what it does not know is left out. */
+/** A tool with the fields that vLLM shows, in its order: what is absent is null but for `strict`, what it does not know is left out. */
 function shownTool(tool: unknown): unknown {
   const { type, function: definition } = (tool ?? {}) as { type?: unknown; function?: Record<string, unknown> | null };
   if (typeof definition !== "object" || definition === null) return tool;
-  const { name, description = null, parameters = null } = definition;
-  return { type: type ?? "function", function: { name, description, parameters } };
+  const { name, description = null, parameters = null, strict = null } = definition;
+  const shown = { name, description, parameters, ...(strict === null ? {} : { strict }) };
+  return { type: type ?? "function", function: shown };
 }
 
 /** Appends the sentinel to the text of the last message, or to its last part. */

@@ -212,7 +212,15 @@ describe("template variables", () => {
     const known = { name: "f", description: "d", parameters: { type: "object", x: 1 } };
     const more = [{ type: "function", other: 1, function: { strict: true, ...known, extra: 2 } }];
     expect(await seen("{{ tools | tojson }}", hello, { tools: more })).toBe(
-      '[{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object", "x": 1}}}]',
+      '[{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object", "x": 1}, "strict": true}}]',
+    );
+    const loose = [{ type: "function", function: { strict: false, name: "f" } }];
+    expect(await seen("{{ tools[0].function | tojson }}", hello, { tools: loose })).toBe(
+      '{"name": "f", "description": null, "parameters": null, "strict": false}',
+    );
+    const unsaid = [{ type: "function", function: { strict: null, name: "f" } }];
+    expect(await seen("{{ tools[0].function | tojson }}", hello, { tools: unsaid })).toBe(
+      '{"name": "f", "description": null, "parameters": null}',
     );
     expect(await seen("{{ tools | tojson }}", hello, { tools })).toBe(
       '[{"type": "function", "function": {"name": "f", "description": null, "parameters": null}}]',
