@@ -1,7 +1,7 @@
 // However much one request asks for, other work of the thread has its turn in between.
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { Engine } from "../src/index.js";
+import { Engine, type Model } from "../src/index.js";
 import { cpuMilliseconds } from "./fixtures/cpuTime.js";
 import { canMeasureTurns, longestTurn } from "./fixtures/longestTurn.js";
 
@@ -135,6 +135,38 @@ describe.skipIf(!canMeasureTurns)("the event loop turns", { timeout: 240_000 }, 
     await engine.models.delete(model.id);
   });
 });
+
+describe.skipIf(!canMeasureTurns)(
+  "the event loop turns while hundreds of calls write at once",
+  { timeout: 120_000 },
+  () => {
+    const calls = 200;
+    const data = [{ messages: [{ ...messages[0]! }, { role: "assistant" as const, content: "7" }] }];
+    const trajectory_groups = [{ trajectories: [0, 1].map((reward) => ({ messages_and_choices: messages, reward })) }];
+    let model: Model;
+    beforeAll(async () => {
+      model = await engine.models.create({ project: "long", name: "writes", base_model: "anneal/tiny" });
+      await engine.trainingJobs.create({ model_id: model.id, trajectory_groups });
+    });
+    afterAll(() => engine.models.delete(model.id));
+
+    it.each<[string, (i: number) => Promise<unknown>]>([
+      ["supervised jobs", () => engine.sftTrainingJobs.create({ model_id: model.id, data })],
+      ["jobs by reward", () => engine.trainingJobs.create({ model_id: model.id, trajectory_groups })],
+      ["logs", () => engine.models.log(model.id, { split: "val", trajectory_groups })],
+      ["models", (i) => engine.models.create({ project: "many", name: `m${i}`, base_model: "anneal/tiny" })],
+    ])("%s", async (_, call) => {
+      const turn = await longestTurn(() => Promise.all(Array.from({ length: calls }, (_, i) => call(i))));
+      expect(turn).toBeLessThan(MAX_TURN);
+    });
+
+    it("and when all jobs are cancelled", async () => {
+      const { data: jobs } = await engine.trainingJobs.list({ model_id: model.id, limit: 100 });
+      const turn = await longestTurn(() => Promise.all(jobs.map(({ id }) => engine.trainingJobs.cancel(id))));
+      expect(turn).toBeLessThan(MAX_TURN);
+    });
+  },
+);
 
 describe("what an application hands over has the limits of a body", () => {
   it("for a trajectory and for a conversation", { timeout: 60_000 }, async () => {

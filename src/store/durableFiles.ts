@@ -1,6 +1,7 @@
 import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from "node:fs";
 import { chmod, open, readdir, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import { throwingDiskFull } from "../fullDisk.js";
 import { PRIVATE_FILE, PRIVATE_FOLDER } from "./homeFolder.js";
 
@@ -57,6 +58,7 @@ export function makeFolder(folder: string): void {
  */
 export async function commitFolder(temporary: string, final: string): Promise<void> {
   await flushTree(temporary);
+  while (shouldYield()) await yieldToEventLoop();
   moveFolder(temporary, final);
 }
 

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
 import type { Database } from "better-sqlite3";
-import { ConflictError } from "../errors.js";
+import { ClosedError, ConflictError } from "../errors.js";
 import { allThrowingDiskFull } from "../fullDisk.js";
 import { type ArtifactTable, artifactTable } from "./artifacts.js";
 import { type CheckpointTable, checkpointTable } from "./checkpoints.js";
@@ -145,6 +145,19 @@ function tryTo(action: () => void): void {
   }
 }
 
+/** The same functions, which throw ClosedError once the database is closed: whoever is on the way then says why. */
+function whileOpen<T extends object>(database: Database, functions: T): T {
+  const checked = Object.entries(functions).map(([name, value]) => {
+    if (typeof value !== "function") return [name, value];
+    const call = (...given: unknown[]) => {
+      if (!database.open) throw new ClosedError("the engine has been closed");
+      return value(...given) as unknown;
+    };
+    return [name, call];
+  });
+  return Object.fromEntries(checked) as T;
+}
+
 function buildStore(database: Database, home: string, isTemporary: boolean, lock: ReturnType<typeof lockHome>): Store {
   let afterCommit: (() => void)[] | null = null;
   const runAfterCommit = (action: () => void) => {
@@ -162,6 +175,7 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
   const responses = responseTable(database);
 
   function transaction<T>(action: () => T): T {
+    if (!database.open) throw new ClosedError("the engine has been closed");
     if (afterCommit) {
       const kept = afterCommit.length;
       try {
@@ -197,21 +211,22 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
   const swept = sweepHome(home, knownContent({ checkpoints, jobs, artifacts, savedModels }));
   const stopMoving = isTemporary ? () => undefined : moveLogRegularly(database);
 
+  const table = <T extends object>(functions: T): T => allThrowingDiskFull(whileOpen(database, functions));
   return allThrowingDiskFull<Store>({
     home,
     swept,
     isTemporary,
-    models: allThrowingDiskFull(models),
-    checkpoints: allThrowingDiskFull(checkpoints),
-    jobs: allThrowingDiskFull(jobs),
-    events: allThrowingDiskFull(events),
-    trajectories: allThrowingDiskFull(trajectoryTable(database)),
-    metrics: allThrowingDiskFull(metricTable(database)),
-    keys: allThrowingDiskFull(keyTable(database)),
-    artifacts: allThrowingDiskFull(artifacts),
-    baseWeights: allThrowingDiskFull(baseWeightsTable(database)),
-    savedModels: allThrowingDiskFull(savedModels),
-    responses: allThrowingDiskFull(responses),
+    models: table(models),
+    checkpoints: table(checkpoints),
+    jobs: table(jobs),
+    events: table(events),
+    trajectories: table(trajectoryTable(database)),
+    metrics: table(metricTable(database)),
+    keys: table(keyTable(database)),
+    artifacts: table(artifacts),
+    baseWeights: table(baseWeightsTable(database)),
+    savedModels: table(savedModels),
+    responses: table(responses),
     files: allThrowingDiskFull(files),
     transaction,
     startJob: (jobId, event) =>

@@ -4,6 +4,7 @@ import { channel } from "node:diagnostics_channel";
 import { basename } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ClosedError, DiskFullError, ModelFileError, systemReason, UnavailableError } from "../errors.js";
+import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import { asDiskFullError } from "../fullDisk.js";
 import { type Release, Semaphore } from "../semaphore.js";
 import type { JobEnd } from "../store/store.js";
@@ -73,6 +74,7 @@ export class JobRunner {
     const running = this.#jobs.get(jobId);
     running?.abort.abort(CANCELLED);
     await running?.ended;
+    while (shouldYield()) await yieldToEventLoop();
     this.#end(jobId, cancelled());
   }
 
@@ -178,6 +180,7 @@ export class JobRunner {
    */
   async #endOnceWritable(jobId: string, end: JobEnd): Promise<void> {
     const { signal } = this.#closing;
+    while (shouldYield()) await yieldToEventLoop();
     for (let told = false; !signal.aborted; told = true) {
       try {
         return this.#end(jobId, end);

@@ -142,6 +142,7 @@ export async function recordGroupsAsync(
 ): Promise<Record<string, number>> {
   const prepared = await prepareGroups(store, ...call);
   try {
+    while (shouldYield()) await yieldToEventLoop();
     return prepared.record();
   } finally {
     await prepared.discard();

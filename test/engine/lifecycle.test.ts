@@ -239,3 +239,23 @@ it("closing ends what is under way with an error", async () => {
   await expect(engine.models.create(models)).rejects.toMatchObject({ code: "closed" });
   await engine.close();
 });
+
+it("closing ends calls that were about to write with the same error", async () => {
+  const engine = await Engine.open();
+  const messages = [{ role: "user" as const, content: "hi" }];
+  const model = await engine.models.create({ project: "p", name: "m", base_model: "anneal/tiny" });
+  const trajectory_groups = [{ trajectories: [0, 1].map((reward) => ({ messages_and_choices: messages, reward })) }];
+  const data = [{ messages: [...messages, { role: "assistant" as const, content: "a" }] }];
+  const calls = Array.from({ length: 50 }, (_, i) => [
+    engine.sftTrainingJobs.create({ model_id: model.id, data }),
+    engine.trainingJobs.create({ model_id: model.id, trajectory_groups }),
+    engine.models.log(model.id, { split: "val", trajectory_groups }),
+    engine.models.create({ project: "p", name: `m${i}`, base_model: "anneal/tiny" }),
+  ]);
+  const outcomes = Promise.allSettled(calls.flat());
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  await engine.close();
+  const reasons = (await outcomes).flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason] : []));
+  expect(reasons.length).toBeGreaterThan(0);
+  for (const reason of reasons) expect(reason).toMatchObject({ code: "closed" });
+});

@@ -1,4 +1,5 @@
 import { ValidationError } from "../../errors.js";
+import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
 import { makePage, PagePromise } from "../../pages.js";
 import { validate, validateAsync } from "../../schemas/validate.js";
 import { describeCheckpoint } from "../../training/describeCheckpoint.js";
@@ -39,6 +40,7 @@ export class Checkpoints implements CheckpointsResource {
     const { store, adapters } = this.#core;
     const { checkpointsDelete } = await import("../../schemas/models.js");
     const { steps } = await validateAsync(checkpointsDelete, params, { strict: this.#view.strict });
+    while (shouldYield()) await yieldToEventLoop();
     const model = accessModel(store, this.#view.caller, modelId);
     const latest = store.checkpoints.latest(model.id)?.step;
     const at = latest === undefined ? -1 : steps.indexOf(latest);

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { NotFoundError, PermissionDeniedError } from "../../errors.js";
+import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
 import { uuid } from "../../schemas/names.js";
 import { validate } from "../../schemas/validate.js";
 import { equalSecrets } from "../../store/keys.js";
@@ -48,6 +49,7 @@ export class Keys implements KeysResource {
     this.#check(options);
     const { keyCreate } = await import("../../schemas/models.js");
     const { entity, name } = validate(keyCreate, params, { strict: this.#view.strict });
+    while (shouldYield()) await yieldToEventLoop();
     const { key, record } = this.#core.store.keys.create({ entity: entity ?? this.#view.caller.entity, name });
     return { ...toKey(record), key };
   }

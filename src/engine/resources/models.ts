@@ -1,7 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { ConflictError, NotFoundError, ValidationError } from "../../errors.js";
+import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
 import { makePage, PagePromise } from "../../pages.js";
 import { validate, validateAsync } from "../../schemas/validate.js";
+import { Semaphore } from "../../semaphore.js";
 import type { ModelRecord, Slice } from "../../store/records.js";
 import type { LoggedGroupRecord } from "../../store/trajectories.js";
 import { writeInitialCheckpoint } from "../../training/checkpointFiles.js";
@@ -39,6 +41,9 @@ import { diagnostics } from "../core/diagnostics.js";
 import { servedName } from "../core/modelNames.js";
 import { withGroupsBody } from "./groupsBody.js";
 import { describeGroup, groupIdPrefix, groupsPageText, readGroup } from "./loggedGroups.js";
+
+/** Of new models, written at once: however many are asked for together, other work has its turn. */
+const folders = new Semaphore(4);
 
 const rowIdPrefix = "row-";
 
@@ -152,11 +157,13 @@ export class Models implements ModelsResource {
     }
 
     const id = randomUUID();
+    const release = await folders.acquire(options?.signal);
     const folder = store.files.temporary();
     let registered = false;
     try {
       await writeStepZero(base, folder);
       await store.files.commitFolder(folder, store.files.checkpointFolder(id, 0));
+      while (shouldYield()) await yieldToEventLoop();
       options?.signal?.throwIfAborted();
       // Somebody may have taken the name while the adapter was written.
       const late = taken();
@@ -171,6 +178,7 @@ export class Models implements ModelsResource {
       diagnostics.checkpoint.publish({ modelId: id, step: 0 });
       return await describeModel(this.#core, model);
     } finally {
+      release();
       store.files.remove(folder);
       if (!registered) store.files.remove(store.files.modelFolder(id));
     }

@@ -1,18 +1,21 @@
 import { randomUUID } from "node:crypto";
 import { NotFoundError } from "../../errors.js";
+import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
 import type { JobKind, ModelRecord } from "../../store/records.js";
 import type { TrainingJobCreated, TrainingRun } from "../../types/training.js";
 import type { EngineCore } from "../core/core.js";
 
 /** Makes a job durable (request first, then its row), gives it to the runner, and answers without waiting for it. */
-export function queueJob(
+export async function queueJob(
   core: EngineCore,
   model: ModelRecord,
   kind: JobKind,
   writeRequest: (jobId: string) => void,
   run: TrainingRun | null = null,
-): TrainingJobCreated {
+): Promise<TrainingJobCreated> {
   const { store } = core;
+  // Writing waits for the disk, and many may come at once.
+  while (shouldYield()) await yieldToEventLoop();
   const id = randomUUID();
   try {
     writeRequest(id);
