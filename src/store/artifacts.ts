@@ -4,6 +4,7 @@ import { join } from "node:path";
 import type { Database } from "better-sqlite3";
 import { ValidationError } from "../errors.js";
 import { makeFolder, moveFile, moveFolder, type StreamedFile, streamFile } from "./durableFiles.js";
+import type { HomeFiles } from "./homeFiles.js";
 import type { ArtifactRecord } from "./records.js";
 
 interface Row {
@@ -67,8 +68,12 @@ function removeParts(folder: string): void {
   for (const name of readdirSync(folder)) if (name.endsWith(".part")) rmSync(join(folder, name));
 }
 
-/** `temporary` makes an empty folder on the file system of `root`. */
-export function artifactTable(database: Database, root: string, temporary: () => string): ArtifactTable {
+/** `files` makes empty folders on the file system of `root`. */
+export function artifactTable(
+  database: Database,
+  root: string,
+  files: Pick<HomeFiles, "temporary" | "remove">,
+): ArtifactTable {
   const insert = database.prepare(
     "INSERT INTO artifacts (id, entity, project, name, version, created_at) VALUES (?, ?, ?, ?, ?, ?)",
   );
@@ -104,12 +109,12 @@ export function artifactTable(database: Database, root: string, temporary: () =>
   const ownPending = (id: string) => join(root, "pending", id);
 
   const table: ArtifactTable = {
-    async create(key, files) {
+    async create(key, contents) {
       const id = randomUUID();
       const folder = ownPending(id);
       try {
         makeFolder(folder);
-        for (const [file, content] of files) await streamFile(join(folder, file), slices(content));
+        for (const [file, content] of contents) await streamFile(join(folder, file), slices(content));
         return commitFolder({ id, ...nextVersion(key) }, folder);
       } catch (error) {
         rmSync(folder, { recursive: true, force: true });
@@ -122,13 +127,13 @@ export function artifactTable(database: Database, root: string, temporary: () =>
       return folder;
     },
     async put(key, file, content) {
-      const folder = temporary();
+      const folder = files.temporary();
       try {
         const written = await streamFile(join(folder, file), content);
         moveFile(join(folder, file), join(table.pendingFolder(key), file));
         return written;
       } finally {
-        rmSync(folder, { recursive: true, force: true });
+        files.remove(folder);
       }
     },
     commit(key) {

@@ -14,11 +14,21 @@ export interface HomeFiles {
   commitFolder(temporary: string, final: string): Promise<void>;
   makeFolder(folder: string): void;
   remove(folder: string): void;
+  /** Calls `action` when no folder of `temporary` is in use any more: each has been committed or removed. */
+  whenUnused(action: () => void): void;
 }
 
 export function homeFiles(home: string): HomeFiles {
   const modelFolder = (modelId: string) => join(home, "checkpoints", modelId);
   const temporaryRoot = join(home, "temporary");
+  const inUse = new Set<string>();
+  let unused: (() => void) | null = null;
+  const leave = (folder: string) => {
+    inUse.delete(folder);
+    if (inUse.size > 0 || unused === null) return;
+    unused();
+    unused = null;
+  };
   return {
     checkpointFolder: (modelId, step) => join(modelFolder(modelId), String(step)),
     modelFolder,
@@ -26,10 +36,22 @@ export function homeFiles(home: string): HomeFiles {
     savedModelFolder: (id) => join(home, "saved-models", id),
     temporary() {
       makeFolder(temporaryRoot);
-      return mkdtempSync(join(temporaryRoot, "t-"));
+      const folder = mkdtempSync(join(temporaryRoot, "t-"));
+      inUse.add(folder);
+      return folder;
     },
-    commitFolder,
+    async commitFolder(temporary, final) {
+      await commitFolder(temporary, final);
+      leave(temporary);
+    },
     makeFolder,
-    remove: (folder) => rmSync(folder, { recursive: true, force: true }),
+    remove(folder) {
+      rmSync(folder, { recursive: true, force: true });
+      leave(folder);
+    },
+    whenUnused(action) {
+      if (inUse.size === 0) action();
+      else unused = action;
+    },
   };
 }

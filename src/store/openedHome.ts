@@ -24,15 +24,13 @@ export interface Tables {
 }
 
 export function tablesOf(database: Database, home: string): Tables {
-  const noFolder = () => {
-    throw new Error("nothing is put into a home from beside it");
-  };
+  const files = homeFiles(home);
   return {
     models: modelTable(database),
     checkpoints: checkpointTable(database),
     jobs: jobTable(database),
-    artifacts: artifactTable(database, join(home, "artifacts"), noFolder),
-    savedModels: savedModelTable(database, homeFiles(home)),
+    artifacts: artifactTable(database, join(home, "artifacts"), files),
+    savedModels: savedModelTable(database, files),
   };
 }
 

@@ -170,7 +170,7 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
   const jobs = jobTable(database);
   const events = eventTable(database, runAfterCommit);
   const files = homeFiles(home);
-  const artifacts = artifactTable(database, join(home, "artifacts"), files.temporary);
+  const artifacts = artifactTable(database, join(home, "artifacts"), files);
   const savedModels = savedModelTable(database, files);
   const responses = responseTable(database);
 
@@ -227,7 +227,7 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
     baseWeights: table(baseWeightsTable(database)),
     savedModels: table(savedModels),
     responses: table(responses),
-    files: allThrowingDiskFull(files),
+    files: allThrowingDiskFull({ ...files, ...table({ temporary: files.temporary, makeFolder: files.makeFolder }) }),
     transaction,
     startJob: (jobId, event) =>
       transaction(() => {
@@ -271,7 +271,8 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
       if (!isTemporary) tryTo(() => moveLogIntoDatabase(database));
       database.close();
       lock.release();
-      if (isTemporary) rmSync(home, { recursive: true, force: true });
+      // Whoever is still writing there has nothing to write it to, and is told so by the database.
+      if (isTemporary) files.whenUnused(() => rmSync(home, { recursive: true, force: true }));
     },
   });
 }

@@ -158,9 +158,10 @@ export class Models implements ModelsResource {
 
     const id = randomUUID();
     const release = await folders.acquire(options?.signal);
-    const folder = store.files.temporary();
+    let folder: string | null = null;
     let registered = false;
     try {
+      folder = store.files.temporary();
       await writeStepZero(base, folder);
       await store.files.commitFolder(folder, store.files.checkpointFolder(id, 0));
       while (shouldYield()) await yieldToEventLoop();
@@ -179,7 +180,7 @@ export class Models implements ModelsResource {
       return await describeModel(this.#core, model);
     } finally {
       release();
-      store.files.remove(folder);
+      if (folder !== null) store.files.remove(folder);
       if (!registered) store.files.remove(store.files.modelFolder(id));
     }
   }
