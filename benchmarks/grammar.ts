@@ -2,12 +2,14 @@
  * Structured outputs: preparing a vocabulary, compiling schemas, masks, and what they cost a batch.
  *
  *   npx tsx benchmarks/grammar.ts [--peers <folder>] [--vocabulary 150000] [--schemas 300] [--instances 3]
- *     [--batch 32] [--steps 24] [--shape qwen3-0.6b --shape smollm2-135m --shape embedded]
+ *     [--published <folder>] [--every 12] [--any-order] [--batch 32] [--steps 24] [--shape qwen3-0.6b --shape smollm2-135m --shape embedded]
  *
  * With --peers, a folder where `npm install @mlc-ai/web-xgrammar js-tiktoken` was run: the vocabulary is that of a
  * published tokenizer, and the same schemas go through web-xgrammar as well. --batch 0 leaves the
  * models out. What a batch draws is spread over all that a schema permits: the models' weights are random, and the embedded
  * one meets a vocabulary that is not its own.
+ * With --published, a folder of files as JSONSchemaBench's maskbench/data has them (schemas with valid and invalid
+ * instances): every so many of them, and nothing else. Times are of the processor, where it is less than the clock's.
  * Grammars are compiled one after the other, none twice; masks are those met along valid instances, as many of each
  * schema as --instances says (of ours; 0: grammars are only compiled).
  */
@@ -20,6 +22,8 @@ import { compileGrammar, type GrammarVocabulary, prepareVocabulary } from "../sr
 import { type ConstraintSetting, constraintGrammar, encodeGrammar } from "../src/structuredOutputs/index.js";
 import { batchCost } from "./grammar/batch.js";
 import { type Figures, noFigures, show } from "./grammar/figures.js";
+import { publishedCases } from "./grammar/published.js";
+import { measurePublished } from "./grammar/publishedFigures.js";
 import { schemaCases } from "./grammar/schemas.js";
 import { type BenchmarkVocabulary, benchmarkVocabulary, LongestMatch } from "./grammar/vocabulary.js";
 import { type ModelShape, randomFolder } from "./modelShapes.js";
@@ -30,6 +34,9 @@ const { values: options } = parseArgs({
   options: {
     peers: { type: "string" },
     vocabulary: { type: "string", default: "150000" },
+    published: { type: "string" },
+    every: { type: "string", default: "12" },
+    "any-order": { type: "boolean", default: false },
     schemas: { type: "string", default: "300" },
     instances: { type: "string", default: "3" },
     batch: { type: "string", default: "32" },
@@ -122,6 +129,13 @@ async function peer(folder: string, size: number, schemas: number): Promise<Figu
 
 const size = Number(options.vocabulary);
 const vocabulary = await benchmarkVocabulary(options.peers, size);
+if (options.published !== undefined) {
+  console.log(`${vocabulary.tokens.length} tokens (${vocabulary.name})\n`);
+  const cases = publishedCases(options.published, Number(options.every));
+  const prepared = await prepare(vocabulary, vocabulary.tokens.length);
+  await measurePublished(cases, vocabulary, prepared, { ...format, anyOrder: options["any-order"] });
+  process.exit();
+}
 console.log(`${vocabulary.tokens.length} tokens (${vocabulary.name}), ${options.schemas} schemas\n`);
 console.log(
   "| | preparation | compile 50 % / 99 % | mask 50 % / 99 % / 99.9 % | compiled / refused / crashed | wrong |",
