@@ -2,7 +2,8 @@
 // JSON knows: integers are digits alone, and so are numbers that the schema names, where they are integers; where a number's
 // size counts, it is plain or in scientific notation with one digit before the point, which is not zero (2.5 and 2.50e0, not
 // 25e-1); strings escape only what must be. Properties come in the order in which they are declared and then all others, unless a schema says
-// "x-property-order": "any". A name that is not declared may come twice; JSON's readers then take the last one.
+// "x-property-order": "any". A name that is not declared may come twice; JSON's readers then take the last one. So where a schema
+// asks for a member of some such name by its value, as the opposite of "additionalProperties" does, that member comes last.
 
 import { GrammarError } from "../grammar/grammarError.js";
 import { ANY_CHARACTER, alt, and, type Expr, NEVER, not, repeat, seq, text } from "../grammar/ir.js";
@@ -187,16 +188,17 @@ class SchemaCompiler {
 
   private literals(branch: Branch, { literals, types, integer, fractional }: TypeShape): Expr {
     spend(LITERAL_COST * literals!.length);
-    const { low, high, steps } = numberShape(branch);
+    const { low, high, steps, excludedSteps } = numberShape(branch);
     const parts = literals!.flatMap((value) => {
       if (!types.has(typeOf(value)) || typeof value === "string") return [];
       if (typeof value !== "number" && typeof value !== "bigint") return [this.json.constant(value)];
       const decimal = toDecimal(value);
       const [numerator, denominator] = asFraction(decimal);
-      const isMultiple = steps.every(({ step }) => {
-        const [size, scale] = asFraction(step);
-        return (numerator * scale) % (size * denominator) === 0n;
-      });
+      const isMultiple =
+        steps.every(({ step }) => {
+          const [size, scale] = asFraction(step);
+          return (numerator * scale) % (size * denominator) === 0n;
+        }) && excludedSteps.every(({ step }) => numerator % (step * denominator) !== 0n);
       const hasForm = isInteger(decimal) ? !fractional : !integer;
       const isAllowed = isWithin(value, low, high) && isMultiple && hasForm;
       if (!isAllowed) return [];
@@ -208,7 +210,8 @@ class SchemaCompiler {
 
   /** Where single numbers are excluded, what lies between them. */
   private number(branch: Branch, shape: TypeShape): Expr {
-    const { low, high, steps } = numberShape(branch);
+    const numbers = numberShape(branch);
+    const { low, high } = numbers;
     const excluded = branch
       .flatMap((node) => node.excluded ?? [])
       .filter((value) => isWithin(value, low, high))
@@ -216,7 +219,7 @@ class SchemaCompiler {
       .sort(compareDecimals);
     const holes = excluded.map((value): Bound => ({ value, inclusive: false }));
     spend(RANGE_COST * holes.length);
-    const parts = [low, ...holes].map((from, i) => this.numbersBetween(from, holes[i] ?? high, shape, steps));
+    const parts = [low, ...holes].map((from, i) => this.numbersBetween(from, holes[i] ?? high, shape, numbers));
     return alt(...parts);
   }
 
@@ -224,9 +227,9 @@ class SchemaCompiler {
     low: Bound | null,
     high: Bound | null,
     { integer, fractional }: TypeShape,
-    steps: NumberShape["steps"],
+    { steps, excludedSteps }: NumberShape,
   ): Expr {
-    if (steps.length === 0) {
+    if (steps.length + excludedSteps.length === 0) {
       if (fractional) return fractionalRange(low, high);
       return integer ? integerRange(low && lowestInteger(low), high && highestInteger(high)) : numberRange(low, high);
     }
@@ -235,20 +238,21 @@ class SchemaCompiler {
       integer,
     );
     if (fractional && places === 0) return NEVER;
-    if (step === 1n && places === 0) {
+    if (step === 1n && places === 0 && excludedSteps.length === 0) {
       return integerRange(low && lowestInteger(low), high && highestInteger(high));
     }
-    if (step === 1n) {
+    if (step === 1n && excludedSteps.length === 0) {
       const fixed = fixedPointRange(low, high, places);
       return fractional ? and(fixed, fractionalRange(null, null)) : fixed;
     }
-    const { node } = steps[0]!;
+    const { node } = [...steps, ...excludedSteps][0]!;
     if (fractional) throw keywordError(node, "multipleOf", "cannot be enforced where integers are excluded");
     const scaled = (bound: Bound): Bound => ({ ...bound, value: shifted(bound.value, places) });
     const from = low && lowestInteger(scaled(low));
     const to = high && highestInteger(scaled(high));
     try {
-      return multiplesInRange(this.json.rules, from, to, step, places);
+      const excluded = excludedSteps.map((one) => one.step);
+      return multiplesInRange(this.json.rules, from, to, step, places, excluded);
     } catch (error) {
       throw error instanceof GrammarError ? keywordError(node, "multipleOf", error.message) : error;
     }

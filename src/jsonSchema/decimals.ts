@@ -71,10 +71,14 @@ export function commonMultiple(steps: readonly Decimal[], integer: boolean): [st
   let common = 1n;
   for (const one of all) {
     const [size] = asFraction(shifted(one, places));
-    common = (common / greatestDivisor(common, size)) * size;
+    common = leastCommonMultiple(common, size);
   }
   const needed = Math.max(0, places - (/0*$/.exec(String(common))?.[0].length ?? 0));
   return [common / 10n ** BigInt(places - needed), needed];
+}
+
+export function leastCommonMultiple(a: bigint, b: bigint): bigint {
+  return (a / greatestDivisor(a, b)) * b;
 }
 
 function greatestDivisor(a: bigint, b: bigint): bigint {

@@ -50,6 +50,8 @@ export interface SchemaNode {
   readonly excluded?: readonly Scalar[];
   /** If it is a number, it is no integer. */
   readonly fractional?: true;
+  /** If it is an integer, it is no multiple of this one. */
+  readonly excludedStep?: bigint;
   /** `contains` counts items from this one on. */
   readonly containsFrom?: number;
   /** Stands for a condition under which nothing counts as evaluated. */

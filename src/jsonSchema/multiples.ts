@@ -3,7 +3,7 @@
 import { GrammarError } from "../grammar/grammarError.js";
 import { alt, EMPTY, type Expr, NEVER, seq, text } from "../grammar/ir.js";
 import type { RuleBook } from "../grammar/ruleBook.js";
-import { shifted, toDecimal } from "./decimals.js";
+import { leastCommonMultiple, shifted, toDecimal } from "./decimals.js";
 import { bySign, plainDecimal, ZEROS } from "./numbers.js";
 
 /** Multiples between bounds are listed up to this many. */
@@ -17,7 +17,7 @@ const MAX_COUNTED = 200n;
 /**
  * Multiples of `step` / 10^`places` between `low` / 10^`places` and `high` / 10^`places`, both included; null: no bound.
  * As plain decimals where they are too many to be listed, and without a bound up to fifteen digits: of longer ones, double
- * precision no longer tells whether they are multiples.
+ * precision no longer tells whether they are multiples. `excluded`: integers only, that are multiples of none of these.
  */
 export function multiplesInRange(
   rules: RuleBook,
@@ -25,20 +25,25 @@ export function multiplesInRange(
   high: bigint | null,
   step: bigint,
   places: number,
+  excluded: readonly bigint[] = [],
 ): Expr {
   const isBounded = low !== null && high !== null;
   if (isBounded && (high - low) / step <= MAX_LISTED) {
     const found: Expr[] = [];
     for (let value = ceilTo(low, step); value <= high; value += step) {
+      if (excluded.some((one) => value % one === 0n)) continue;
       found.push(text(plainDecimal(shifted(toDecimal(value), -places))));
     }
     return alt(...found);
   }
-  if (step > MAX_STEP) {
+  const modulus = excluded.reduce(leastCommonMultiple, step);
+  if (modulus > MAX_STEP) {
     throw new GrammarError(`steps of more than ${MAX_STEP} units can be enforced only between close bounds`);
   }
-  const multiples = new Multiples(rules, Number(step), places);
-  const limit = step > MAX_COUNTED ? null : 10n ** MAX_DIGITS - 1n;
+  const isWanted = (remainder: number) =>
+    BigInt(remainder) % step === 0n && excluded.every((one) => BigInt(remainder) % one !== 0n);
+  const multiples = new Multiples(rules, Number(modulus), places, isWanted);
+  const limit = modulus > MAX_COUNTED ? null : 10n ** MAX_DIGITS - 1n;
   const most = high ?? (limit !== null && (low === null || low <= limit) ? limit : null);
   const least = low ?? (limit !== null && (high === null || high >= -limit) ? -limit : null);
   return bySign(least, most, (from, to) => multiples.range(from, to));
@@ -57,6 +62,8 @@ class Multiples {
     private readonly rules: RuleBook,
     private readonly step: number,
     private readonly places: number,
+    /** Remainders of integers that are wanted. */
+    private readonly isWanted: (remainder: number) => boolean,
   ) {}
 
   range(from: bigint, to: bigint | null): Expr {
@@ -81,7 +88,10 @@ class Multiples {
 
   /** Digits between two strings of equal length that complete a number of this remainder to a multiple. */
   private between(low: string, high: string, remainder: number): Expr {
-    if (low === "") return remainder === 0 ? (this.places === 0 ? EMPTY : ZEROS) : NEVER;
+    if (low === "") {
+      if (this.places === 0) return this.isWanted(remainder) ? EMPTY : NEVER;
+      return remainder === 0 ? ZEROS : NEVER;
+    }
     return this.rule(`${low} ${high} ${remainder}`, () => {
       const parts: Expr[] = [];
       const rest = low.length - 1;

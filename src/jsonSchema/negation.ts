@@ -1,6 +1,6 @@
 // `not`: the schemas of which a value satisfies one exactly when it does not satisfy the given one.
 
-import { compareDecimals, type Decimal, toDecimal } from "./decimals.js";
+import { asFraction, compareDecimals, type Decimal, isInteger, toDecimal } from "./decimals.js";
 import {
   isObject,
   type JsonObject,
@@ -18,6 +18,7 @@ import {
   keysOf,
   keywordError,
   listOf,
+  multipleOf,
   namesOf,
   stringOf,
   TYPES,
@@ -27,14 +28,7 @@ import { arrayParts } from "./shape.js";
 import { exactly } from "./values.js";
 
 /** Keywords whose opposite is not written as schemas here. */
-const NOT_NEGATED = [
-  "$dynamicRef",
-  "$recursiveRef",
-  "multipleOf",
-  "uniqueItems",
-  "unevaluatedItems",
-  "unevaluatedProperties",
-];
+const NOT_NEGATED = ["$dynamicRef", "$recursiveRef", "uniqueItems", "unevaluatedItems", "unevaluatedProperties"];
 /** Alternatives of `oneOf`, of which two each may hold together. */
 const MAX_ONE_OF = 8;
 
@@ -70,6 +64,7 @@ export function negate(document: SchemaDocument, node: SchemaNode): SchemaNode[]
     ...oppositeOfTypes(document, node, schema),
     ...oppositeOfValues(document, node, schema),
     ...oppositeOfLimits(document, node),
+    ...oppositeOfMultiples(document, node),
     ...oppositeOfTexts(document, node),
     ...oppositeOfItems(document, node, schema),
     ...oppositeOfMembers(document, node),
@@ -136,6 +131,18 @@ function oppositeOfLimits(document: SchemaDocument, node: SchemaNode): SchemaNod
   return found;
 }
 
+/** Other integers, and what is no integer. */
+function oppositeOfMultiples(document: SchemaDocument, node: SchemaNode): SchemaNode[] {
+  const step = multipleOf(node);
+  if (step === null) return [];
+  if (!isInteger(step)) throw keywordError(node, "multipleOf", NOT_HERE);
+  const [excludedStep] = asFraction(step);
+  return [
+    document.derive(node, "no multiple", { schema: { type: "integer" }, excludedStep }),
+    document.derive(node, "no multiple, as no integer", { schema: { type: "number" }, fractional: true }),
+  ];
+}
+
 function isValue(written: unknown, value: Decimal): boolean {
   return (
     (typeof written === "number" || typeof written === "bigint") && compareDecimals(toDecimal(written), value) === 0
@@ -176,10 +183,12 @@ function oppositeOfMembers(document: SchemaDocument, node: SchemaNode): SchemaNo
   const missing = namesOf(node, "required").map((name) =>
     make(document, node, `required ${name}`, { type: "object", properties: { [name]: false } }),
   );
+  const { "x-property-order": named } = node.schema as JsonObject;
+  const order = named === undefined ? {} : { "x-property-order": named };
   const wrong = keysOf(node, "properties").map((name) => {
     const { schema } = document.child(node, "properties", name);
     const properties = { [name]: { not: schema } };
-    return make(document, node, `property ${name}`, { type: "object", required: [name], properties });
+    return make(document, node, `property ${name}`, { type: "object", required: [name], properties, ...order });
   });
   return [...missing, ...wrong];
 }

@@ -105,6 +105,8 @@ export interface NumberShape {
   low: Bound | null;
   high: Bound | null;
   steps: { node: SchemaNode; step: Decimal }[];
+  /** What it is no multiple of. Where there is one, numbers must be integers. */
+  excludedSteps: { node: SchemaNode; step: bigint }[];
 }
 
 export function numberShape(branch: Branch): NumberShape {
@@ -121,7 +123,10 @@ export function numberShape(branch: Branch): NumberShape {
     const step = isObject(node.schema) ? multipleOf(node) : null;
     return step === null ? [] : [{ node, step }];
   });
-  return { low, high, steps };
+  const excludedSteps = branch.flatMap((node) =>
+    node.excludedStep === undefined ? [] : [{ node, step: node.excludedStep }],
+  );
+  return { low, high, steps, excludedSteps };
 }
 
 /** The largest integer below an upper bound. */

@@ -6,13 +6,20 @@ type Schema = Record<string, unknown>;
 const isMap = (value: Json): value is { [key: string]: Json } =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
+/** As text, the same for equal values. */
+function sorted(value: unknown): string {
+  return JSON.stringify(value, (_, part: Json) =>
+    isMap(part) ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => (a < b ? -1 : 1))) : part,
+  );
+}
+
 export function isValid(schema: unknown, value: Json): boolean {
   if (typeof schema === "boolean") return schema;
   const s = schema as Schema;
   const type = value === null ? "null" : Array.isArray(value) ? "array" : typeof value;
   const types = s.type === undefined ? null : [s.type].flat();
   if (types && !types.includes(type) && !(types.includes("integer") && Number.isInteger(value))) return false;
-  const same = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(b);
+  const same = (a: unknown, b: unknown) => sorted(a) === sorted(b);
   if (s.enum && !(s.enum as unknown[]).some((one) => same(one, value))) return false;
   if ("const" in s && !same(s.const, value)) return false;
   if (s.anyOf && !(s.anyOf as unknown[]).some((one) => isValid(one, value))) return false;
