@@ -56,7 +56,7 @@ export interface EngineOptions {
   models?: readonly (ModelOptions | string)[];
   /**
    * What computes: "cpu"; "gpu", a discrete GPU or else an integrated one; "vulkan:0" and on, a device of `listDevices`. Default
-   * "auto", at present the processor. Models on a GPU are served with adapters, and not yet trained.
+   * "auto", at present the processor. On a GPU weights are float32 or bfloat16, and adapters are trained, not all weights.
    */
   device?: "auto" | "cpu" | "gpu" | `vulkan:${number}`;
   /** Type of every model that does not set its own. */

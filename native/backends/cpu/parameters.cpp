@@ -3,25 +3,10 @@
 
 #include <cmath>
 
+#include "../../model/adapter_start.h"
 #include "products.h"
 
 namespace anneal::cpu {
-namespace {
-
-uint64_t mix(uint64_t x) {  // the finaliser of SplitMix64
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-  return x ^ (x >> 31);
-}
-
-// Uniform in [-1, 1), a function of its arguments alone.
-float uniform(uint64_t seed, uint64_t stream, uint64_t index) {
-  const uint64_t bits = mix(mix(mix(seed + 0x9e3779b97f4a7c15ull) ^ stream) + index * 0x9e3779b97f4a7c15ull);
-  return float(int64_t(bits >> 40) - (1 << 23)) * (1.0f / (1 << 23));
-}
-
-}  // namespace
-
 int Parameters::add(TensorShape t, bool decay) {
   const int64_t rows = t.cols ? t.rows : 1, cols = t.cols ? t.cols : t.rows;
   tensors_.push_back(std::move(t));
@@ -184,15 +169,10 @@ class AdapterParameters final : public Parameters {
         write(a + b, Part::value, {(*values)(l, parts_of(module).first, b), size_t(tensors()[a + b].elements())});
       return;
     }
-    // Kaiming-uniform with a = sqrt(5) is uniform in +-1 / sqrt(inputs).
-    const float bound = 1 / std::sqrt(float(inputs));
-    const uint64_t stream = module <= kDown ? uint64_t(l) * (kDown + 1) + module : (uint64_t(module) << 32) + l;
     const Matrix rows = parameters_[a].values();
     Team team(pool_);
-    each_rows(team, spec_.rank, inputs, [&](int row, int count, int) {
-      for (int r = row; r < row + count; r++)
-        for (int i = 0; i < inputs; i++) *rows.at(r, i) = bound * uniform(seed, stream, uint64_t(r) * inputs + i);
-    });
+    each_rows(team, spec_.rank, inputs,
+              [&](int row, int count, int) { start_adapter(seed, l, module, inputs, row, count, rows.data, rows.ld); });
   }
 
   const Model& model_;

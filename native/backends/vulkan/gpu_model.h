@@ -28,6 +28,11 @@ struct GpuModel {
   }
 };
 
+// Specialisation constants of the shaders over heads; what the last is, each says.
+inline std::vector<uint32_t> shape_of(const AttentionSpec& a, int last) {
+  return {uint32_t(a.heads), uint32_t(a.kv_heads), uint32_t(a.head_dim), uint32_t(last)};
+}
+
 // Elements of a token in a layer's rows; of all layers, the most of each.
 struct Widths {
   int q = 0, kv = 0, intermediate = 0, heads = 0;

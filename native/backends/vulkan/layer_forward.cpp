@@ -82,6 +82,30 @@ struct LayerForward {
     }
   }
 
+  // Heads of q, and of k and v after them.
+  void turn(uint64_t q, int heads) const {
+    const AttentionSpec& c = spec.attention;
+    const struct {
+      uint64_t q, k, v, q_norm, k_norm, turns, queries, pages, slots;
+      int32_t ldq, ldkv;
+      float eps;
+      int32_t rows;
+    } parameters{q,
+                 a.k,
+                 s.v.address(),
+                 w.norms[kNormQ],
+                 w.norms[kNormK],
+                 b.turns[size_t(m.rope_of[size_t(layer)])],
+                 s.queries.address(),
+                 pages.of(layer).address(),
+                 b.slots,
+                 type.ld(c.q_width()),
+                 type.ld(c.kv_width()),
+                 m.spec.rms_eps,
+                 b.rows};
+    commands.dispatch(m.pipeline(Shader::kRopeF32, shape_of(c, c.rotary())), parameters, b.rows, heads);
+  }
+
   void attention() const {
     const AttentionSpec& c = spec.attention;
     record_norm(commands, m, a.x_in, w.norms[kNormIn], 0, 0, b.rows, m.spec.hidden, s.normed.address());
@@ -92,28 +116,7 @@ struct LayerForward {
     rounded(kV, s.normed.address(), s.v.address());
     commands.barrier();
 
-    const auto constant = [](int n) { return uint32_t(n); };
-    const struct {
-      uint64_t q, k, v, q_norm, k_norm, turns, queries, pages, slots;
-      int32_t ldq, ldkv;
-      float eps;
-      int32_t rows;
-    } turn{a.q,
-           a.k,
-           s.v.address(),
-           w.norms[kNormQ],
-           w.norms[kNormK],
-           b.turns[size_t(m.rope_of[size_t(layer)])],
-           s.queries.address(),
-           pages.of(layer).address(),
-           b.slots,
-           type.ld(c.q_width()),
-           type.ld(c.kv_width()),
-           m.spec.rms_eps,
-           b.rows};
-    commands.dispatch(m.pipeline(Shader::kRopeF32,
-                                 {constant(c.heads), constant(c.kv_heads), constant(c.head_dim), constant(c.rotary())}),
-                      turn, b.rows, c.heads + 2 * c.kv_heads);
+    turn(a.q, c.heads + 2 * c.kv_heads);
     commands.barrier();
 
     const DeviceBatch::Queries& q = b.queries_of(c.group());
@@ -135,9 +138,7 @@ struct LayerForward {
              cap,
              cap > 0 ? scale / cap : 0,
              0};
-    commands.dispatch(m.pipeline(Shader::kAttentionF32,
-                                 {constant(c.heads), constant(c.kv_heads), constant(c.head_dim), constant(q.rows)}),
-                      attend, q.count, c.kv_heads);
+    commands.dispatch(m.pipeline(Shader::kAttentionF32, shape_of(c, q.rows)), attend, q.count, c.kv_heads);
     commands.barrier();
   }
 
@@ -199,6 +200,11 @@ void Scratch::reserve(const GpuModel& m, int rows, int rank) {
 int64_t Scratch::bytes_per_row(const ModelSpec& m, ElementType t) {
   const Widths c = widest(m);
   return 2 * t.row_bytes(m.hidden) + 2 * t.row_bytes(c.q) + 2 * t.row_bytes(c.kv) + 3 * t.row_bytes(c.intermediate);
+}
+
+void record_queries(Commands& commands, const GpuModel& m, const DeviceBatch& b, const Pages& pages, int layer,
+                    uint64_t q, Scratch& s) {
+  LayerForward{commands, m, b, pages, layer, {}, s}.turn(q, m.attention(layer).heads);
 }
 
 void record_embedding(Commands& commands, const GpuModel& m, const DeviceBatch& b, uint64_t x) {

@@ -48,6 +48,8 @@ void record_norm(Commands&, const GpuModel&, uint64_t x, uint64_t weight, uint64
                  uint64_t y);
 void record_layer(Commands&, const GpuModel&, const DeviceBatch&, const Pages&, int layer, const LayerActivations&,
                   Scratch&);
+// Turned queries of the batch into the scratch, from q before norm and rope.
+void record_queries(Commands&, const GpuModel&, const DeviceBatch&, const Pages&, int layer, uint64_t q, Scratch&);
 // Rows [first, first + rows) of the batch's logit rows, after the final norm in `normed`: float32 [rows][vocab].
 void record_logits(Commands&, const GpuModel&, uint64_t normed, int rows, uint64_t logits);
 // z = round(s A x) of the projections of an input, for the rows whose adapter adapts them.

@@ -1,5 +1,7 @@
 #include "vulkan_backend.h"
 
+#include "train_pass.h"
+
 namespace anneal::vulkan {
 
 using backends::Run;
@@ -158,24 +160,20 @@ backends::AdapterRef VulkanBackend::load_adapter(const LoraSpec& lora, const bac
   return make_adapter_version(model_, pool_, lora, values);
 }
 
-namespace {
-
-[[noreturn]] void no_training() {
-  throw backends::UnusableDevice("models on a GPU are not trained yet: open the model with device \"cpu\"");
+std::unique_ptr<backends::Trainable> VulkanBackend::train_adapter(const LoraSpec& lora, uint64_t seed,
+                                                                  const backends::AdapterValues* values) {
+  return std::make_unique<AdapterParameters>(model_, pool_, lora, seed, values);
 }
 
-}  // namespace
-
-std::unique_ptr<backends::Trainable> VulkanBackend::train_adapter(const LoraSpec&, uint64_t,
-                                                                  const backends::AdapterValues*) {
-  no_training();
+std::unique_ptr<backends::Trainable> VulkanBackend::train_weights() {
+  throw backends::UnusableDevice("all weights are trained on the cpu only: open the model with device \"cpu\"");
 }
 
-std::unique_ptr<backends::Trainable> VulkanBackend::train_weights() { no_training(); }
-
-std::unique_ptr<backends::TrainPass> VulkanBackend::forward(std::span<const backends::TrainRow>, backends::Trainable*,
-                                                            const backends::AdapterRef&, const backends::PassOptions&) {
-  no_training();
+std::unique_ptr<backends::TrainPass> VulkanBackend::forward(std::span<const backends::TrainRow> rows,
+                                                            backends::Trainable* trainable,
+                                                            const backends::AdapterRef& adapter,
+                                                            const backends::PassOptions& options) {
+  return train_forward(model_, pool_, rows, static_cast<AdapterParameters*>(trainable), adapter, options);
 }
 
 }  // namespace anneal::vulkan

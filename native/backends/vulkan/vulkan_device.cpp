@@ -6,7 +6,7 @@
 namespace anneal::vulkan {
 namespace {
 
-constexpr int kMaxHeadDim = 512;  // of queries in a workgroup's shared memory
+constexpr int kMaxHeadDim = 256;  // of queries in a workgroup's shared memory
 
 }  // namespace
 
@@ -23,7 +23,7 @@ void require_here(const ModelSpec& m) {
   if (!m.quantized.empty()) refuse("quantized", "is not computed by this device: load the model on the cpu");
   for (size_t i = 0; i < m.layers.size(); i++)
     if (m.layers[i].attention.head_dim > kMaxHeadDim)
-      refuse("layers[" + std::to_string(i) + "].attention.headDim", "is above 512, which this device does not compute");
+      refuse("layers[" + std::to_string(i) + "].attention.headDim", "is above 256, which this device does not compute");
 }
 
 }  // namespace

@@ -1,0 +1,302 @@
+// The forward pass saved what products made; norms, rope and the gate's product are computed again. Every sum is a
+// chain in the order of the processor's backward (cpu/layer_backward.cpp).
+#include "layer_backward.h"
+
+namespace anneal::vulkan {
+namespace {
+
+// Tokens of a block of the sums over tokens: products that share an A take turns block by block.
+constexpr int kBlockRows = 128;
+constexpr int kQueriesOfTile = 64;  // that a page's gradients take up at once
+constexpr int kDkvRows = 8;
+
+}  // namespace
+
+void LayerBackward::back_product(uint64_t x, int ldx, uint64_t weight, int n, int k, uint64_t to, bool accumulate) {
+  const struct {
+    uint64_t x, w, to;
+    int32_t rows, n, k, ldx, ldo, accumulate;
+  } parameters{x, weight, to, b.rows, n, k, ldx, k, accumulate};
+  commands.dispatch(m.pipeline(Shader::kProductTransposedF32), parameters, (k + 63) / 64, (b.rows + 63) / 64);
+}
+
+// g = round(s dy B)
+void LayerBackward::lora_up(int p, uint64_t dy) {
+  if (!lora(p)) return;
+  const int n = weights().projections[p].n, rank = adapter.rank;
+  const LowRank& low = adapter.layers[size_t(layer)][size_t(p)];
+  back_product(dy, m.type.granules(n), low.b, n, rank, mem.low.address(), false);
+  commands.barrier();
+  const struct {
+    uint64_t x, y;
+    int32_t n, ldx, ldy;
+    float scale;
+  } parameters{mem.low.address(), mem.g[p].address(), rank, rank, m.type.ld(rank), adapter.scale};
+  commands.dispatch(m.pipeline(Shader::kRoundRowsF32), parameters, b.rows);
+  commands.barrier();
+}
+
+// to = the sum over the terms, (projection, gradient of its output), of dy W + g A: one chain.
+void LayerBackward::input_gradient_of(std::initializer_list<std::pair<int, uint64_t>> terms, uint64_t to) {
+  bool accumulate = false;
+  for (const auto& [p, dy] : terms) {
+    const Linear& w = weights().projections[p];
+    back_product(dy, m.type.granules(w.n), w.weight, w.n, w.k, to, accumulate);
+    commands.barrier();
+    accumulate = true;
+    if (!lora(p)) continue;
+    back_product(mem.g[p].address(), m.type.granules(adapter.rank), adapter.layers[size_t(layer)][size_t(p)].a,
+                 adapter.rank, w.k, to, true);
+    commands.barrier();
+  }
+}
+
+void LayerBackward::token_sum(uint64_t left, int ldl, uint64_t right, int ldr, const Gradient& to, int rows, int cols,
+                              int first, int tokens) {
+  const struct {
+    uint64_t left, right, to;
+    int32_t first, tokens, m, n, ldl, ldr, ldo, padding;
+  } parameters{left, right, to.at, first, tokens, rows, cols, ldl, ldr, to.ld, 0};
+  commands.dispatch(m.pipeline(Shader::kTokenSumF32), parameters, (cols + 63) / 64, (rows + 63) / 64);
+}
+
+// Gradients of A and B of the adapted ones of the projections that share an input, (projection, gradient of its
+// output).
+void LayerBackward::sum_tokens(std::initializer_list<std::pair<int, uint64_t>> terms, uint64_t input) {
+  const ElementType t = m.type;
+  const int rank = adapter.rank;
+  bool shared = false, any = false;
+  uint64_t first_a = 0;
+  for (const auto& [p, dy] : terms) {
+    if (!lora(p)) continue;
+    record_lora_down(commands, m, b, layer, {p}, input, weights().projections[p].k, s);
+    const Gradient a = gradients.gradient(layer, p, false);
+    shared |= any && a.at == first_a;
+    if (!any) first_a = a.at;
+    any = true;
+  }
+  if (!any) return;
+  commands.barrier();
+  const int piece = shared ? kBlockRows : b.rows;
+  for (int first = 0; first < b.rows; first += piece)
+    for (const auto& [p, dy] : terms) {
+      if (!lora(p)) continue;
+      const Linear& w = weights().projections[p];
+      const int tokens = std::min(piece, b.rows - first);
+      token_sum(mem.g[p].address(), t.ld(rank), input, t.ld(w.k), gradients.gradient(layer, p, false), rank, w.k, first,
+                tokens);
+      token_sum(dy, t.ld(w.n), s.z[p].address(), t.ld(b.rank), gradients.gradient(layer, p, true), w.n, rank, first,
+                tokens);
+      if (shared) commands.barrier();
+    }
+  commands.barrier();
+}
+
+// What attention or the feed-forward put out takes of dx, in d_out.
+void LayerBackward::branch_gradient(Norm norm, uint64_t branch) {
+  const int hidden = m.spec.hidden;
+  const float scale = m.residual_scale(layer);
+  if (weights().norms[norm]) {
+    const struct {
+      uint64_t branch, weight, dx, d_out;
+      int32_t n, ld;
+      float eps, scale;
+    } parameters{branch, weights().norms[norm], dx, mem.d_out.address(), hidden, m.type.ld(hidden), m.spec.rms_eps,
+                 scale};
+    commands.dispatch(m.pipeline(Shader::kBranchBackwardF32), parameters, b.rows);
+  } else {
+    const struct {
+      uint64_t x, y;
+      int32_t n, ldx, ldy;
+      float scale;
+    } parameters{dx, mem.d_out.address(), hidden, hidden, m.type.ld(hidden), scale};
+    commands.dispatch(m.pipeline(Shader::kRoundRowsF32), parameters, b.rows);
+  }
+  commands.barrier();
+}
+
+void LayerBackward::norm_backward(uint64_t x, Norm norm) {
+  const struct {
+    uint64_t x, weight, dy, dx;
+    int32_t n;
+    float eps;
+  } parameters{x, weights().norms[norm], mem.d_normed.address(), dx, m.spec.hidden, m.spec.rms_eps};
+  commands.dispatch(m.gpu->pipeline(Shader::kRmsnormBackward), parameters, b.rows);
+  commands.barrier();
+}
+
+void LayerBackward::feed_forward() {
+  const FeedForwardSpec& f = spec().feed_forward;
+  const ElementType t = m.type;
+  branch_gradient(kNormOut, a.fed_forward);
+  lora_up(kDown, mem.d_out.address());
+  if (lora(kDown)) {
+    const struct {
+      uint64_t gate, up, y;
+      int32_t n, ld;
+    } gated{a.gate, a.up, s.act.address(), f.intermediate, t.ld(f.intermediate)};
+    commands.dispatch(m.pipeline(Shader::kGatedF32, {uint32_t(f.activation)}), gated, (f.intermediate + 63) / 64,
+                      b.rows);
+    commands.barrier();
+  }
+  sum_tokens({{kDown, mem.d_out.address()}}, s.act.address());
+  input_gradient_of({{kDown, mem.d_out.address()}}, mem.wide.address());
+  const struct {
+    uint64_t gate, up, dy, d_gate, d_up;
+    int32_t n, ld, ldy, padding;
+  } gated{a.gate,
+          a.up,
+          mem.wide.address(),
+          mem.d_gate.address(),
+          mem.d_up.address(),
+          f.intermediate,
+          t.ld(f.intermediate),
+          f.intermediate,
+          0};
+  commands.dispatch(m.pipeline(Shader::kGatedBackwardF32, {uint32_t(f.activation)}), gated, (f.intermediate + 63) / 64,
+                    b.rows);
+  commands.barrier();
+  lora_up(kGate, mem.d_gate.address());
+  lora_up(kUp, mem.d_up.address());
+  record_norm(commands, m, a.x_mid, weights().norms[kNormMiddle], 0, 0, b.rows, m.spec.hidden, s.normed.address());
+  commands.barrier();
+  sum_tokens({{kGate, mem.d_gate.address()}, {kUp, mem.d_up.address()}}, s.normed.address());
+  input_gradient_of({{kGate, mem.d_gate.address()}, {kUp, mem.d_up.address()}}, mem.d_normed.address());
+  norm_backward(a.x_mid, kNormMiddle);
+}
+
+void LayerBackward::output_projection() {
+  const AttentionSpec& c = spec().attention;
+  branch_gradient(kNormAttended, a.attended);
+  lora_up(kO, mem.d_out.address());
+  sum_tokens({{kO, mem.d_out.address()}}, a.attention);
+  input_gradient_of({{kO, mem.d_out.address()}}, mem.d_attention.address());
+  record_queries(commands, m, b, pages, layer, a.q, s);
+  const struct {
+    uint64_t attention, d_attention, delta;
+    int32_t heads, head_dim, ld, padding;
+  } delta{a.attention, mem.d_attention.address(), mem.delta.address(), c.heads, c.head_dim, m.type.ld(c.q_width()), 0};
+  commands.dispatch(m.pipeline(Shader::kAttentionDeltaF32), delta, b.rows, c.heads);
+  commands.barrier();
+}
+
+void LayerBackward::attention() {
+  const AttentionSpec& c = spec().attention;
+  struct Sight {
+    int32_t window;
+    float scale, cap, scale_by_cap, inverse_cap;
+  };
+  const float scale = c.score_scale(), cap = float(c.soft_cap);
+  const Sight sight{c.window, scale, cap, cap > 0 ? scale / cap : 0, cap > 0 ? 1 / cap : 0};
+  const DeviceBatch::Queries& q = b.queries_of(c.group());
+  const struct {
+    uint64_t queries, pages, tables, tiles, d_attention, lse, delta, d_queries;
+    Sight sight;
+    int32_t padding;
+  } dq{s.queries.address(), pages.of(layer).address(), b.tables, q.tiles, mem.d_attention.address(), a.lse,
+       mem.delta.address(), mem.d_queries.address(),   sight,    0};
+  commands.dispatch(m.pipeline(Shader::kAttentionDqF32, shape_of(c, q.rows)), dq, q.count, c.kv_heads);
+  const struct {
+    uint64_t queries, pages, first_use, uses, d_attention, lse, delta, d_keys, d_values;
+    Sight sight;
+    int32_t per_tile;
+  } dkv{s.queries.address(),
+        pages.of(layer).address(),
+        uses.first_use,
+        uses.uses,
+        mem.d_attention.address(),
+        a.lse,
+        mem.delta.address(),
+        mem.d_keys.address(),
+        mem.d_values.address(),
+        sight,
+        std::max(1, kQueriesOfTile / c.group())};
+  commands.dispatch(m.pipeline(Shader::kAttentionDkvF32, shape_of(c, kDkvRows)), dkv, pages.count(), c.kv_heads);
+  commands.barrier();
+}
+
+void LayerBackward::queries_keys_values() {
+  const AttentionSpec& c = spec().attention;
+  const ElementType t = m.type;
+  const struct {
+    uint64_t q, k, q_norm, k_norm, turns, d_queries, d_keys, d_values, d_q, d_k, d_v, slots;
+    int32_t ldq, ldkv;
+    float eps;
+    int32_t rows;
+  } turn{a.q,
+         a.k,
+         weights().norms[kNormQ],
+         weights().norms[kNormK],
+         b.turns[size_t(m.rope_of[size_t(layer)])],
+         mem.d_queries.address(),
+         mem.d_keys.address(),
+         mem.d_values.address(),
+         mem.d_q.address(),
+         mem.d_k.address(),
+         mem.d_v.address(),
+         b.slots,
+         t.ld(c.q_width()),
+         t.ld(c.kv_width()),
+         m.spec.rms_eps,
+         b.rows};
+  commands.dispatch(m.pipeline(Shader::kRopeBackwardF32, shape_of(c, c.rotary())), turn, b.rows,
+                    c.heads + 2 * c.kv_heads);
+  commands.barrier();
+  const std::initializer_list<std::pair<int, uint64_t>> terms = {
+      {kQ, mem.d_q.address()}, {kK, mem.d_k.address()}, {kV, mem.d_v.address()}};
+  for (const auto& [p, dy] : terms) lora_up(p, dy);
+  record_norm(commands, m, a.x_in, weights().norms[kNormIn], 0, 0, b.rows, m.spec.hidden, s.normed.address());
+  commands.barrier();
+  sum_tokens(terms, s.normed.address());
+  if (!input_gradient) return;
+  input_gradient_of(terms, mem.d_normed.address());
+  norm_backward(a.x_in, kNormIn);
+}
+
+void LayerBackward::record() {
+  feed_forward();
+  output_projection();
+  attention();
+  queries_keys_values();
+}
+
+namespace {
+
+// f(memory, bytes) of everything.
+template <class F>
+void each_memory(BackwardMemory& mem, const ModelSpec& m, ElementType t, int64_t rows, int rank, int64_t pages, F&& f) {
+  const Widths c = widest(m);
+  int64_t page = 0;  // floats of keys of the widest layer
+  for (const LayerSpec& layer : m.layers) page = std::max<int64_t>(page, int64_t(kPage) * layer.attention.kv_width());
+  f(mem.d_out, rows * t.row_bytes(m.hidden));
+  f(mem.d_gate, rows * t.row_bytes(c.intermediate));
+  f(mem.d_up, rows * t.row_bytes(c.intermediate));
+  f(mem.d_q, rows * t.row_bytes(c.q));
+  f(mem.d_k, rows * t.row_bytes(c.kv));
+  f(mem.d_v, rows * t.row_bytes(c.kv));
+  for (Memory& g : mem.g) f(g, rows * t.row_bytes(rank));
+  f(mem.wide, rows * 4 * c.intermediate);
+  f(mem.d_normed, rows * 4 * m.hidden);
+  f(mem.d_attention, rows * 4 * c.q);
+  f(mem.d_queries, rows * 4 * c.q);
+  f(mem.d_keys, pages * page * 4);
+  f(mem.d_values, pages * page * 4);
+  f(mem.delta, rows * 4 * c.heads);
+  f(mem.low, rows * 4 * rank);
+}
+
+}  // namespace
+
+void BackwardMemory::reserve(const GpuModel& m, int rows, int rank, int pages) {
+  each_memory(*this, m.spec, m.type, rows, rank, pages,
+              [&](Memory& memory, int64_t bytes) { memory = Memory(m.gpu, bytes); });
+}
+
+int64_t BackwardMemory::bytes(const ModelSpec& m, ElementType t, int rows, int rank, int pages) {
+  BackwardMemory none;
+  int64_t sum = 0;
+  each_memory(none, m, t, rows, rank, pages, [&](Memory&, int64_t bytes) { sum += bytes; });
+  return sum;
+}
+
+}  // namespace anneal::vulkan

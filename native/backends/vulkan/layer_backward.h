@@ -1,0 +1,63 @@
+// One decoder layer, backward, into the gradients of an adapter.
+#pragma once
+#include "layer_forward.h"
+#include "parameters.h"
+
+namespace anneal::vulkan {
+
+// Memory of backward passes.
+struct BackwardMemory {
+  void reserve(const GpuModel&, int rows, int rank, int pages);
+  static int64_t bytes(const ModelSpec&, ElementType, int rows, int rank, int pages);
+
+  // Rows of the compute type, rounded for products; g: s B^T dy of each projection.
+  Memory d_out, d_gate, d_up, d_q, d_k, d_v, g[kProjections];
+  // Rows of float32: sums of products, and heads; d_keys, d_values by page.
+  Memory wide, d_normed, d_attention, d_queries, d_keys, d_values, delta, low;
+};
+
+// Which tokens see a page, by the window that a layer has, as shaders/attention_dkv.comp has them: addresses.
+struct PageUses {
+  int window;
+  uint64_t first_use, uses;
+};
+
+struct LayerBackward {
+  Commands& commands;
+  const GpuModel& m;
+  const DeviceBatch& b;
+  const Pages& pages;
+  const PageUses& uses;
+  int layer;
+  const LayerActivations& a;
+  const AdapterVersion& adapter;
+  const AdapterParameters& gradients;
+  bool input_gradient;
+  uint64_t dx;  // [rows][hidden]
+  Scratch& s;
+  BackwardMemory& mem;
+
+  // Turns dx from the gradient of the layer's output into that of its input (unless input_gradient is false), and adds
+  // the layer's gradients.
+  void record();
+
+ private:
+  void feed_forward();
+  void output_projection();
+  void attention();
+  void queries_keys_values();
+  void branch_gradient(Norm norm, uint64_t branch);
+  void lora_up(int p, uint64_t dy);
+  void back_product(uint64_t x, int ldx, uint64_t weight, int n, int k, uint64_t to, bool accumulate);
+  void input_gradient_of(std::initializer_list<std::pair<int, uint64_t>> terms, uint64_t to);
+  void sum_tokens(std::initializer_list<std::pair<int, uint64_t>> terms, uint64_t input);
+  void token_sum(uint64_t left, int ldl, uint64_t right, int ldr, const Gradient& to, int m, int n, int first,
+                 int tokens);
+  void norm_backward(uint64_t x, Norm norm);
+
+  bool lora(int p) const { return adapter.adapts(layer, p); }
+  const LayerSpec& spec() const { return m.spec.layers[size_t(layer)]; }
+  const vulkan::Layer& weights() const { return m.layer(layer); }
+};
+
+}  // namespace anneal::vulkan

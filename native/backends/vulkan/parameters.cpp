@@ -1,0 +1,187 @@
+#include "parameters.h"
+
+#include <cmath>
+
+#include "../../model/adapter_start.h"
+
+namespace anneal::vulkan {
+namespace {
+
+constexpr int64_t kLanes = 16, kBlock = 4096, kPiece = 1 << 16;  // of floats: rows are padded, sums are taken by
+constexpr int kMaxGroups = 4096;                                 // of elementwise work
+
+int64_t groups_of(int64_t n) { return std::min<int64_t>(kMaxGroups, (n + 255) / 256); }
+
+}  // namespace
+
+AdapterParameters::AdapterParameters(const GpuModel& m, executor::Pool& pool, const LoraSpec& spec, uint64_t seed,
+                                     const backends::AdapterValues* values)
+    : model_(m),
+      pool_(pool),
+      spec_(spec),
+      places_(m.spec, spec),
+      tensors_(adapter_tensors(m.spec, spec)),
+      staging_(m.gpu) {
+  int64_t blocks = 0;
+  for (const TensorShape& t : tensors_) {
+    const Place place{size_, t.rows, t.cols, round_up(t.cols, kLanes)};
+    parameters_.push_back(place);
+    size_ += place.rows * place.ld;
+    blocks += (place.rows * place.ld + kBlock - 1) / kBlock;
+  }
+  for (Memory* memory : {&value_, &gradient_, &moment1_, &moment2_}) {
+    *memory = Memory(m.gpu, size_ * 4);
+    staging_.zero(*memory);
+  }
+  sums_ = Memory(m.gpu, blocks * 4, Memory::Place::readback);
+
+  int next = 0;
+  std::vector<float> start;
+  for (int l = 0; l < m.layers(); l++)
+    for (int module : modules_of(m.spec.layers[size_t(l)])) {
+      if (!spec.targets[module]) continue;
+      const int a = next;
+      next += 2;
+      if (values) {
+        for (int b = 0; b < 2; b++)
+          write(a + b, Part::value,
+                {(*values)(l, parts_of(module).first, b), size_t(tensors_[size_t(a + b)].elements())});
+        continue;
+      }
+      const int inputs = module_shape(m.spec, l, module).inputs;
+      start.resize(size_t(spec.rank) * inputs);
+      start_adapter(seed, l, module, inputs, 0, spec.rank, start.data(), inputs);
+      write(a, Part::value, start);
+    }
+  refresh();
+}
+
+const Memory& AdapterParameters::part(Part which) const {
+  switch (which) {
+    case Part::value: return value_;
+    case Part::gradient: return gradient_;
+    case Part::moment1: return moment1_;
+    default: return moment2_;
+  }
+}
+
+void AdapterParameters::read(int tensor, Part which, std::span<float> to) const {
+  if (which == Part::gradient && !has_gradient_) {
+    std::fill(to.begin(), to.end(), 0.0f);
+    return;
+  }
+  const Place& p = parameters_[size_t(tensor)];
+  std::vector<float> rows(size_t(p.rows * p.ld));
+  staging_.read(part(which), p.offset * 4, rows.data(), int64_t(rows.size()) * 4);
+  for (int64_t r = 0; r < p.rows; r++)
+    std::memcpy(&to[size_t(r * p.cols)], &rows[size_t(r * p.ld)], size_t(p.cols) * 4);
+}
+
+void AdapterParameters::write(int tensor, Part which, std::span<const float> from) {
+  const Place& p = parameters_[size_t(tensor)];
+  std::vector<float> rows(size_t(p.rows * p.ld), 0.0f);
+  for (int64_t r = 0; r < p.rows; r++)
+    std::memcpy(&rows[size_t(r * p.ld)], &from[size_t(r * p.cols)], size_t(p.cols) * 4);
+  staging_.write(part(which), p.offset * 4, rows.data(), int64_t(rows.size()) * 4);
+}
+
+void AdapterParameters::refresh() {
+  std::vector<std::vector<float>> values;
+  for (size_t t = 0; t < tensors_.size(); t++) {
+    values.emplace_back(size_t(tensors_[t].elements()));
+    read(int(t), Part::value, values.back());
+  }
+  auto made = make_adapter_version(model_, pool_, spec_, [&](int layer, int p, bool b) {
+    const AdapterPlace place = places_.of(layer, p, b);
+    return values[place.tensor].data() + place.element;
+  });
+  if (!made) throw executor::Aborted();
+  version_ = std::move(made);
+}
+
+void AdapterParameters::begin(Commands& commands) {
+  if (!pending_) pending_ = Memory(model_.gpu, size_ * 4);
+  commands.zero(pending_, 0, pending_.bytes());
+  commands.barrier();
+}
+
+Gradient AdapterParameters::gradient(int layer, int p, bool b) const {
+  if (!spec_.adapts(model_.spec.layers[size_t(layer)], p)) return {};
+  const AdapterPlace place = places_.of(layer, p, b);
+  const Place& parameter = parameters_[place.tensor];
+  const int64_t at = parameter.offset + place.element / parameter.cols * parameter.ld;
+  return {pending_.address() + uint64_t(at) * 4, int(parameter.ld)};
+}
+
+void AdapterParameters::commit() {
+  if (has_gradient_) {
+    const struct {
+      uint64_t y, x;
+      int32_t n, padding;
+    } parameters{pending_.address(), gradient_.address(), int32_t(size_), 0};
+    Commands commands(model_.gpu);
+    commands.dispatch(model_.gpu->pipeline(Shader::kAdd), parameters, groups_of(size_));
+    commands.run();
+  }
+  std::swap(gradient_, pending_);
+  has_gradient_ = true;
+}
+
+double AdapterParameters::optim_step(const backends::OptimizerSettings& s) {
+  Commands commands(model_.gpu);
+  if (!has_gradient_) commands.zero(gradient_, 0, gradient_.bytes());
+  commands.barrier();
+  int64_t block = 0;
+  for (const Place& p : parameters_) {
+    const int64_t n = p.rows * p.ld, blocks = (n + kBlock - 1) / kBlock;
+    const struct {
+      uint64_t x, sums;
+      int32_t n, padding;
+    } parameters{gradient_.address() + uint64_t(p.offset) * 4, sums_.address() + uint64_t(block) * 4, int32_t(n), 0};
+    commands.dispatch(model_.gpu->pipeline(Shader::kSumSquares), parameters, blocks);
+    block += blocks;
+  }
+  if (!pool_.each(1, [&](int64_t, int) { commands.run(); })) throw executor::Aborted();
+  // As the processor adds them: blocks to pieces, and these to the norm.
+  double norm = 0;
+  const float* sum = sums_.mapped<float>();
+  for (const Place& p : parameters_)
+    for (int64_t from = 0, n = p.rows * p.ld; from < n; from += kPiece) {
+      double piece = 0;
+      for (int64_t b = from; b < std::min(n, from + kPiece); b += kBlock) piece += double(*sum++);
+      norm += piece;
+    }
+  norm = std::sqrt(norm);
+  if (!std::isfinite(norm)) {
+    zero_grad();
+    return norm;
+  }
+  steps_++;
+  const double lr = s.learning_rate, beta1 = s.beta1, beta2 = s.beta2, weight_decay = s.weight_decay;
+  const double bias1 = float(1 - std::pow(beta1, double(steps_))), bias2 = float(1 - std::pow(beta2, double(steps_)));
+  const struct {
+    uint64_t w, g, m, v;
+    int32_t n;
+    float scale, decay, eps, toward, beta2, fresh, rate, inverse_root, padding;
+  } parameters{value_.address(),
+               gradient_.address(),
+               moment1_.address(),
+               moment2_.address(),
+               int32_t(size_),
+               s.max_grad_norm > 0 ? float(std::min(1.0, s.max_grad_norm / (norm + 1e-6))) : 1.0f,
+               float(1 - lr * weight_decay),
+               float(double(s.eps)),
+               float(1 - beta1),
+               float(beta2),
+               float(1 - beta2),
+               float(-lr / bias1),
+               float(1 / std::sqrt(bias2)),
+               0};
+  commands.dispatch(model_.gpu->pipeline(Shader::kAdamw), parameters, groups_of(size_));
+  if (!pool_.each(1, [&](int64_t, int) { commands.run(); })) throw executor::Aborted();
+  zero_grad();
+  refresh();
+  return norm;
+}
+
+}  // namespace anneal::vulkan

@@ -1,0 +1,428 @@
+#include "train_pass.h"
+
+#include <bit>
+
+namespace anneal::vulkan {
+
+using backends::PassOptions;
+using backends::TrainRow;
+
+namespace {
+
+constexpr int64_t kLogitBytes = int64_t(64) << 20;  // of a piece of logits
+
+// A prediction: the hidden state of row `hidden` of the batch, the token that came, and what logits are multiplied
+// with.
+struct Entry {
+  int hidden, target;
+  float inverse_temperature;
+  int row, t;  // where its results go
+};
+
+// Bytes of what a layer leaves behind.
+int64_t kept_bytes(const ModelSpec& m, ElementType t, const Widths& c, int64_t rows) {
+  return rows * (4 * int64_t(m.hidden) + 2 * t.row_bytes(c.q) + t.row_bytes(c.kv) + 2 * t.row_bytes(c.intermediate) +
+                 (c.norms_after ? 2 * t.row_bytes(m.hidden) : 0) + 4 * int64_t(c.heads)) +
+         16 * 8;
+}
+
+class Pass final : public backends::TrainPass {
+ public:
+  Pass(GpuModel& m, executor::Pool& pool, AdapterParameters* trainable, backends::AdapterRef adapter)
+      : m_(m),
+        pool_(pool),
+        trainable_(trainable),
+        adapter_(std::move(adapter)),
+        commands_(m.gpu),
+        staging_(m.gpu),
+        device_batch_(m.gpu) {}
+
+  std::span<const float> logprobs(int row) const override { return of_row(logprobs_, row); }
+  std::span<const float> entropies(int row) const override { return of_row(entropies_, row); }
+  int64_t bytes() const override { return bytes_; }
+
+  bool forward(std::span<const TrainRow>, const PassOptions&);
+  bool backward(RowGradients by_logprob, RowGradients by_entropy) override;
+
+ private:
+  std::span<const float> of_row(const std::vector<float>& values, int row) const {
+    return std::span(values).subspan(size_t(row0_[size_t(row)]), size_t(row0_[size_t(row) + 1] - row0_[size_t(row)]));
+  }
+  void lay_out(std::span<const TrainRow>);
+  void list_entries(std::span<const TrainRow>);
+  void list_uses();
+  int token_at(std::span<const TrainRow>, int row, int position) const;
+  void take_memory(const PassOptions&);
+  LayerActivations activations(int layer) const;
+  bool recomputed(int layer) const { return layer < first_kept_; }
+  bool head_forward();
+  bool run(Commands& commands) {
+    return pool_.each(1, [&](int64_t, int) { commands.run(); });
+  }
+  Memory take(int64_t bytes, Memory::Place place = Memory::Place::device) {
+    bytes_ += bytes;
+    return Memory(m_.gpu, bytes, place);
+  }
+  int rank() const { return adapter_ ? version_of(adapter_)->rank : 0; }
+
+  GpuModel& m_;
+  executor::Pool& pool_;
+  AdapterParameters* trainable_;
+  backends::AdapterRef adapter_;
+  Commands commands_;
+  Staging staging_;
+  Batch batch_;
+  DeviceBatch device_batch_;
+  Scratch scratch_;
+  Pages pages_;
+  BackwardMemory backward_;
+  std::vector<std::vector<int32_t>> tables_;  // block table of each row
+  std::vector<int> row0_;                     // [rows + 1]
+  std::vector<Entry> entries_;
+  std::vector<float> logprobs_, entropies_;
+  int page_count_ = 0, first_kept_ = 0, per_ = 1;  // per_: rows of logits at once
+  bool entropy_gradient_ = false;
+  int64_t bytes_ = 0;
+  std::vector<Memory> x_, kept_;  // residual stream before each layer and after the last; of the layers that are kept
+  Memory again_, units_, entropy_units_, d_x_, dh_, normed_, logits_, residual_, results_, lists_;
+  std::vector<PageUses> uses_;
+  uint64_t entry_list_ = 0, entry_of_ = 0, gathered_ = 0;
+};
+
+// Follows prefixes to the row that computes a position.
+int Pass::token_at(std::span<const TrainRow> rows, int row, int position) const {
+  while (rows[size_t(row)].prefix >= 0 && position < rows[size_t(row)].prefix_length) row = rows[size_t(row)].prefix;
+  const TrainRow& own = rows[size_t(row)];
+  return row0_[size_t(row)] + position - (own.prefix >= 0 ? own.prefix_length : 0);
+}
+
+void Pass::lay_out(std::span<const TrainRow> rows) {
+  const int count = int(rows.size());
+  tables_.assign(size_t(count), {});
+  row0_.assign(size_t(count) + 1, 0);
+  std::vector<std::pair<int, Slot>> copies;
+  for (int r = 0; r < count; r++) {
+    const TrainRow& row = rows[size_t(r)];
+    const int start = row.prefix >= 0 ? row.prefix_length : 0, whole = start / kPage, tokens = int(row.tokens.size());
+    std::vector<int32_t>& table = tables_[size_t(r)];
+    if (start > 0) {
+      const std::vector<int32_t>& of = tables_[size_t(row.prefix)];
+      table.assign(of.begin(), of.begin() + whole);
+    }
+    for (int block = whole; block * kPage < start + tokens; block++) table.push_back(page_count_++);
+    // The block in which the prefix ends is this row's own; the prefix's tokens write it too.
+    if (tokens > 0) {
+      for (int p = whole * kPage; p < start; p++)
+        copies.push_back({token_at(rows, row.prefix, p), {table[size_t(whole)], p % kPage}});
+      batch_.add(row.tokens.data(), tokens, start, table.data(), version_of(adapter_));
+    }
+    row0_[size_t(r) + 1] = batch_.rows;
+  }
+  if (copies.empty()) return;
+  batch_.copies.resize(size_t(batch_.rows));
+  for (const auto& [token, slot] : copies) batch_.copies[size_t(token)].push_back(slot);
+}
+
+void Pass::list_entries(std::span<const TrainRow> rows) {
+  for (int r = 0; r < int(rows.size()); r++) {
+    const TrainRow& row = rows[size_t(r)];
+    for (int t = 0; t + 1 < int(row.tokens.size()); t++)
+      if (row.trained.empty() || row.trained[size_t(t)])
+        entries_.push_back({row0_[size_t(r)] + t, row.tokens[size_t(t) + 1],
+                            row.temperatures.empty() ? 1.0f : 1.0f / row.temperatures[size_t(t)], r, t});
+  }
+}
+
+// Entries, and which tokens see a page, to where shaders read them.
+void Pass::list_uses() {
+  std::vector<int32_t> all;
+  const auto add = [&](const std::vector<int32_t>& values) {
+    const size_t at = all.size();
+    all.insert(all.end(), values.begin(), values.end());
+    return uint64_t(at) * 4;
+  };
+  std::vector<int32_t> targets, of(size_t(batch_.rows), -1), hidden;
+  for (const Entry& e : entries_) {
+    of[size_t(e.hidden)] = int32_t(hidden.size());
+    hidden.push_back(e.hidden);
+    targets.insert(targets.end(), {e.target, std::bit_cast<int32_t>(e.inverse_temperature)});
+  }
+  entry_list_ = add(targets), entry_of_ = add(of), gathered_ = add(hidden);
+  for (const LayerSpec& layer : m_.spec.layers) {
+    const int window = layer.attention.window;
+    if (std::any_of(uses_.begin(), uses_.end(), [&](const PageUses& u) { return u.window == window; })) continue;
+    std::vector<std::vector<int32_t>> by_page;
+    by_page.resize(size_t(page_count_));
+    for (const Sequence& s : batch_.sequences)
+      for (int block = 0; block <= (s.position + s.rows - 1) / kPage; block++) {
+        const int first = std::max(0, block * kPage - s.position),
+                  end = window ? std::min(s.rows, (block + 1) * kPage + window - 1 - s.position) : s.rows;
+        if (first >= end) continue;
+        std::vector<int32_t>& list = by_page[size_t(s.blocks[block])];
+        list.insert(list.end(), {s.row0 + first, s.position + first, s.row0 + end, block});
+      }
+    std::vector<int32_t> first_use, uses;
+    for (const auto& list : by_page) {
+      first_use.push_back(int32_t(uses.size() / 4));
+      uses.insert(uses.end(), list.begin(), list.end());
+    }
+    first_use.push_back(int32_t(uses.size() / 4));
+    const uint64_t first = add(first_use);
+    uses_.push_back({window, first, add(uses)});
+  }
+  lists_ = take(int64_t(all.size()) * 4 + 16, Memory::Place::upload);
+  std::memcpy(lists_.mapped<char>(), all.data(), all.size() * 4);
+  for (uint64_t* at : {&entry_list_, &entry_of_, &gathered_}) *at += lists_.address();
+  for (PageUses& u : uses_) u.first_use += lists_.address(), u.uses += lists_.address();
+}
+
+// Keeps as many layers as there is room for, and takes memory.
+void Pass::take_memory(const PassOptions& options) {
+  const int64_t rows = batch_.rows, hidden = m_.spec.hidden, vocab = m_.spec.vocab, entries = int64_t(entries_.size());
+  const ElementType t = m_.type;
+  const int layers = m_.layers();
+  per_ = int(std::clamp<int64_t>(kLogitBytes / (vocab * 4), 1, std::max<int64_t>(1, entries)));
+  int64_t page = 0;
+  for (const LayerSpec& layer : m_.spec.layers) page += page_bytes(t, layer.attention);
+
+  // Whatever is kept.
+  int64_t fixed = page_count_ * page + Scratch::bytes_per_row(m_.spec, t) * round_up(rows, 16) +
+                  int64_t(per_) * (t.row_bytes(int(hidden)) + vocab * 4) + entries * 12;
+  if (trainable_)
+    fixed += (layers + 1) * rows * hidden * 4 + ((entropy_gradient_ ? 2 : 1) * entries + 2 * rows) * hidden * 4 +
+             per_ * t.row_bytes(int(vocab)) + BackwardMemory::bytes(m_.spec, t, int(rows), rank(), page_count_);
+  else
+    fixed += rows * hidden * 4;
+  std::vector<int64_t> each;
+  int64_t most = 0;
+  for (const LayerSpec& layer : m_.spec.layers) {
+    each.push_back(kept_bytes(m_.spec, t, widths_of(layer), rows));
+    most = std::max(most, each.back());
+  }
+  const auto whole = [&](int first_kept) {
+    int64_t bytes = fixed + (first_kept > 0 ? most : 0);
+    for (int l = first_kept; l < layers; l++) bytes += each[size_t(l)];
+    return bytes;
+  };
+  const int64_t available = m_.gpu->available(),
+                limit = options.memory_budget > 0 ? std::min(options.memory_budget, available) : available,
+                keep = options.keep_bytes > 0 ? std::min(options.keep_bytes, limit) : limit;
+  if (trainable_) {
+    first_kept_ = 0;
+    while (first_kept_ < layers && whole(first_kept_) > keep) first_kept_++;
+    // The layer being computed again takes the place of a kept one.
+    if (const int64_t least = std::min(whole(first_kept_), whole(layers)); least > limit)
+      throw backends::NoRoom(least, limit);
+  } else if (fixed > limit) {
+    throw backends::NoRoom(fixed, limit);
+  }
+
+  pages_ = Pages(m_, page_count_);
+  bytes_ += page_count_ * page;
+  scratch_.reserve(m_, int(rows), rank());
+  bytes_ += Scratch::bytes_per_row(m_.spec, t) * round_up(rows, 16);
+  normed_ = take(per_ * t.row_bytes(int(hidden)));
+  logits_ = take(int64_t(per_) * vocab * 4);
+  results_ = take(std::max<int64_t>(1, entries) * 12, Memory::Place::readback);
+  x_.resize(trainable_ ? size_t(layers) + 1 : 1);
+  for (Memory& x : x_) x = take(rows * hidden * 4);
+  if (!trainable_) return;
+  kept_.resize(size_t(layers));
+  for (int l = first_kept_; l < layers; l++) kept_[size_t(l)] = take(each[size_t(l)]);
+  if (first_kept_ > 0) again_ = take(most);
+  residual_ = take(per_ * t.row_bytes(int(vocab)));
+  units_ = take(std::max<int64_t>(1, entries) * hidden * 4);
+  if (entropy_gradient_) entropy_units_ = take(std::max<int64_t>(1, entries) * hidden * 4);
+  d_x_ = take(rows * hidden * 4);
+  dh_ = take(rows * hidden * 4);
+  backward_.reserve(m_, int(rows), rank(), page_count_);
+  bytes_ += BackwardMemory::bytes(m_.spec, t, int(rows), rank(), page_count_);
+}
+
+LayerActivations Pass::activations(int layer) const {
+  if (!trainable_) {
+    const uint64_t x = x_[0].address();
+    return {x,
+            x,
+            x,
+            scratch_.q.address(),
+            scratch_.k.address(),
+            scratch_.gate.address(),
+            scratch_.up.address(),
+            scratch_.branch.address(),
+            scratch_.branch.address(),
+            scratch_.q.address(),
+            0};
+  }
+  const Memory& memory = recomputed(layer) ? again_ : kept_[size_t(layer)];
+  const Widths c = widths_of(m_.spec.layers[size_t(layer)]);
+  const ElementType t = m_.type;
+  const int64_t rows = batch_.rows;
+  uint64_t at = memory.address();
+  const auto take = [&](int64_t bytes) {
+    const uint64_t here = at;
+    at += uint64_t(round_up(bytes, 16));
+    return here;
+  };
+  LayerActivations a{};
+  a.x_in = x_[size_t(layer)].address(), a.x_out = x_[size_t(layer) + 1].address();
+  a.x_mid = take(rows * 4 * m_.spec.hidden);
+  a.q = take(rows * t.row_bytes(c.q)), a.attention = take(rows * t.row_bytes(c.q));
+  a.k = take(rows * t.row_bytes(c.kv));
+  a.gate = take(rows * t.row_bytes(c.intermediate)), a.up = take(rows * t.row_bytes(c.intermediate));
+  if (c.norms_after) {
+    a.attended = take(rows * t.row_bytes(m_.spec.hidden));
+    a.fed_forward = take(rows * t.row_bytes(m_.spec.hidden));
+  }
+  a.lse = take(rows * 4 * c.heads);
+  return a;
+}
+
+// Log-probabilities and entropies of all entries, and their units, a piece of logits at a time.
+bool Pass::head_forward() {
+  const ElementType t = m_.type;
+  const int vocab = m_.spec.vocab, hidden = m_.spec.hidden, found = int(entries_.size());
+  const uint64_t x = x_.back().address();
+  for (int e = 0; e < found; e += per_) {
+    const int count = std::min(per_, found - e);
+    record_norm(commands_, m_, x, m_.weights->final_norm, gathered_ + uint64_t(e) * 4, 0, count, hidden,
+                normed_.address());
+    commands_.barrier();
+    record_logits(commands_, m_, normed_.address(), count, logits_.address());
+    commands_.barrier();
+    for (int by_entropy = 0; by_entropy <= int(trainable_ && entropy_gradient_); by_entropy++) {
+      const struct {
+        uint64_t logits, entries, results, residual;
+        int32_t n, ld, by_entropy;
+        float logit_scale, logit_cap;
+        int32_t padding;
+      } rows{logits_.address(),
+             entry_list_ + uint64_t(e) * 8,
+             results_.address() + uint64_t(e) * 12,
+             trainable_ ? residual_.address() : 0,
+             vocab,
+             t.ld(vocab),
+             by_entropy,
+             float(m_.spec.logit_scale),
+             float(m_.spec.logit_soft_cap),
+             0};
+      commands_.dispatch(m_.pipeline(Shader::kHeadRowsF32), rows, count);
+      commands_.barrier();
+      if (!trainable_) continue;
+      const Memory& units = by_entropy ? entropy_units_ : units_;
+      const struct {
+        uint64_t x, w, to;
+        int32_t rows, n, k, ldx, ldo, accumulate;
+      } back{residual_.address(),
+             m_.weights->head.weight,
+             units.address() + uint64_t(e) * hidden * 4,
+             count,
+             vocab,
+             hidden,
+             t.granules(vocab),
+             hidden,
+             0};
+      commands_.dispatch(m_.pipeline(Shader::kProductTransposedF32), back, (hidden + 63) / 64, (count + 63) / 64);
+      commands_.barrier();
+    }
+    if (!run(commands_)) return false;
+  }
+  return true;
+}
+
+bool Pass::forward(std::span<const TrainRow> rows, const PassOptions& options) {
+  entropy_gradient_ = options.entropy_gradient;
+  lay_out(rows);
+  list_entries(rows);
+  logprobs_.assign(size_t(batch_.rows), 0), entropies_.assign(size_t(batch_.rows), 0);
+  if (batch_.rows == 0) return true;
+  if (batch_.rows > m_.gpu->max_groups()) throw backends::NoRoom(int64_t(batch_.rows), m_.gpu->max_groups());
+  take_memory(options);
+  list_uses();
+  device_batch_.write(m_, batch_);
+  // Slots that no token writes are read, with a probability of 0.
+  for (int l = 0; l < m_.layers(); l++) commands_.zero(pages_.of(l), 0, pages_.of(l).bytes());
+  commands_.barrier();
+  record_embedding(commands_, m_, device_batch_, x_[0].address());
+  for (int l = 0; l < m_.layers(); l++) {
+    record_layer(commands_, m_, device_batch_, pages_, l, activations(l), scratch_);
+    if (!run(commands_)) return false;
+  }
+  if (!head_forward()) return false;
+  const float* results = results_.mapped<float>();
+  for (size_t e = 0; e < entries_.size(); e++) {
+    const size_t at = size_t(row0_[size_t(entries_[e].row)] + entries_[e].t);
+    logprobs_[at] = results[3 * e];
+    entropies_[at] = results[3 * e + 1];
+  }
+  return true;
+}
+
+bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy) {
+  if (batch_.rows == 0) return true;
+  const int rows = batch_.rows, hidden = m_.spec.hidden, layers = m_.layers();
+  const bool with_entropy = !by_entropy.empty();
+  std::vector<float> d(std::max<size_t>(1, entries_.size())), de(d.size());
+  for (size_t e = 0; e < entries_.size(); e++) {
+    const Entry& entry = entries_[e];
+    if (!by_logprob[size_t(entry.row)].empty()) d[e] = by_logprob[size_t(entry.row)][size_t(entry.t)];
+    if (with_entropy && !by_entropy[size_t(entry.row)].empty()) de[e] = by_entropy[size_t(entry.row)][size_t(entry.t)];
+  }
+  const int64_t bytes = int64_t(d.size()) * 4;
+  Memory derivatives(m_.gpu, 2 * bytes, Memory::Place::upload);
+  std::memcpy(derivatives.mapped<char>(), d.data(), size_t(bytes));
+  std::memcpy(derivatives.mapped<char>() + bytes, de.data(), size_t(bytes));
+
+  commands_.discard();
+  trainable_->begin(commands_);
+  const struct {
+    uint64_t units, entropy_units, by_logprob, by_entropy, entry_of, dh;
+    int32_t n, padding;
+  } sums{units_.address(),
+         with_entropy ? entropy_units_.address() : 0,
+         derivatives.address(),
+         with_entropy ? derivatives.address() + uint64_t(bytes) : 0,
+         entry_of_,
+         dh_.address(),
+         hidden,
+         0};
+  commands_.dispatch(m_.gpu->pipeline(Shader::kUnitSums), sums, rows);
+  commands_.zero(d_x_, 0, d_x_.bytes());
+  commands_.barrier();
+  const struct {
+    uint64_t x, weight, dy, dx;
+    int32_t n;
+    float eps;
+  } norm{x_.back().address(), m_.weights->final_norm, dh_.address(), d_x_.address(), hidden, m_.spec.rms_eps};
+  commands_.dispatch(m_.gpu->pipeline(Shader::kRmsnormBackward), norm, rows);
+  commands_.barrier();
+  for (int l = layers - 1; l >= 0; l--) {
+    LayerActivations a = activations(l);
+    if (recomputed(l)) {
+      LayerActivations again = a;
+      again.x_out = 0;
+      record_layer(commands_, m_, device_batch_, pages_, l, again, scratch_);
+    }
+    const int window = m_.attention(l).window;
+    const PageUses& uses =
+        *std::find_if(uses_.begin(), uses_.end(), [&](const PageUses& u) { return u.window == window; });
+    LayerBackward{commands_,   m_,    device_batch_,  pages_,   uses,     l, a, *version_of(adapter_),
+                  *trainable_, l > 0, d_x_.address(), scratch_, backward_}
+        .record();
+    if (!run(commands_)) return false;
+  }
+  trainable_->commit();
+  return true;
+}
+
+}  // namespace
+
+std::unique_ptr<backends::TrainPass> train_forward(GpuModel& m, executor::Pool& pool, std::span<const TrainRow> rows,
+                                                   AdapterParameters* trainable, const backends::AdapterRef& adapter,
+                                                   const PassOptions& options) {
+  auto pass = std::make_unique<Pass>(m, pool, trainable, trainable ? trainable->version() : adapter);
+  if (!pass->forward(rows, options)) return nullptr;
+  return pass;
+}
+
+}  // namespace anneal::vulkan
