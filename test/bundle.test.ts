@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
@@ -25,4 +25,25 @@ it("holds what asks the hub, which works without the parts that upload", () => {
   );
   const said = execFileSync(process.execPath, [program], { encoding: "utf8" });
   expect(said.trim()).toBe("function function");
+});
+
+/** A file of the bundle, and those that Node loads with it. */
+function loadedWith(file: string, found = new Set<string>()): Set<string> {
+  if (found.has(file)) return found;
+  found.add(file);
+  const text = readFileSync(join(outdir, file), "utf8");
+  for (const [, next] of text.matchAll(/(?:^|[;\n])\s*(?:import|export)(?:[^"';]*from)?\s*"\.\/([^"]+)"/g))
+    loadedWith(next!, found);
+  return found;
+}
+
+it("opens an engine from few files, without the schemas of what is asked for later", () => {
+  const parts = readdirSync(outdir).find((name) => /^parts-\w+\.js$/.test(name))!;
+  const files = [...loadedWith("index.js"), ...loadedWith(parts)];
+  expect(files.some((name) => name.startsWith("engine-"))).toBe(true);
+  expect(new Set(files).size).toBeLessThan(30);
+  const text = [...new Set(files)].map((name) => readFileSync(join(outdir, name), "utf8")).join("");
+  expect(text.includes("The conversation that the reply continues.")).toBe(true);
+  // Of jobs.
+  expect(text.includes("Share of the steps over which it rises from 0 first.")).toBe(false);
 });
