@@ -63,7 +63,8 @@ export interface GatherProgress {
 
 /**
  * A server of another engine that completions of rollouts are drawn from: any with vLLM's adapter routes that answers with
- * token ids and logprobs. The model's checkpoint is published there first, as `models.publish` does.
+ * token ids and logprobs. The model's checkpoint is published there first, as `models.publish` does; `train`
+ * unloads those of earlier steps again, but for the best one and those that others had there.
  */
 export interface RemoteRollouts extends Omit<ModelPublishParams, "step" | "latest"> {
   /** In `train`: steps between two publications, so that rollouts are stale by up to this less one. Default 1, never stale. */

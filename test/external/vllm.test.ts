@@ -1,74 +1,29 @@
 // Publishing to a real vLLM, and rollouts drawn from it. Needs ANNEAL_TEST_VLLM, a virtual environment that has it: see vllm.sh.
 
-import { type ChildProcess, spawn } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Engine, type Model, type RemoteServerError, type RolloutContext, train } from "../../src/index.js";
+import { freePort, ServerProcess } from "./serverProcess.js";
 
 const environment = process.env.ANNEAL_TEST_VLLM;
 const embedded = join(import.meta.dirname, "../../models/tiny");
 const MINUTE = 60_000;
 
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
-
-class Vllm {
-  readonly url: string;
-  readonly #port: number;
-  readonly #model: string;
-  #process: ChildProcess | null = null;
-
-  constructor(model: string, port: number) {
-    this.#model = model;
-    this.#port = port;
-    this.url = `http://127.0.0.1:${port}`;
-  }
-
-  async start(): Promise<void> {
-    const args = ["serve", this.#model, "--dtype", "float32", "--enforce-eager", "--enable-lora"];
-    args.push("--max-lora-rank", "16", "--max-loras", "4", "--max-num-seqs", "16", "--host", "127.0.0.1");
-    args.push("--port", String(this.#port), "--served-model-name", "base");
-    const child = spawn(join(environment!, "bin/vllm"), args, {
-      detached: true,
-      stdio: "ignore",
-      env: {
-        ...process.env,
-        VLLM_CPU_KVCACHE_SPACE: "1",
-        VLLM_ALLOW_RUNTIME_LORA_UPDATING: "1",
-        HF_HUB_OFFLINE: "1",
-        VLLM_NO_USAGE_STATS: "1",
-      },
-    });
-    this.#process = child;
-    for (;;) {
-      if (child.exitCode !== null) throw new Error(`vLLM ended with ${child.exitCode}`);
-      const isUp = await fetch(`${this.url}/health`)
-        .then((response) => response.ok)
-        .catch(() => false);
-      if (isUp) return;
-      await new Promise((resolve) => setTimeout(resolve, 500));
-    }
-  }
-
-  /** With the processes that it started. */
-  kill(): void {
-    const pid = this.#process?.pid;
-    this.#process = null;
-    try {
-      if (pid !== undefined) process.kill(-pid, "SIGKILL");
-    } catch {
-      // It has ended already.
-    }
-  }
+function vllm(model: string, port: number): { server: ServerProcess; url: string } {
+  const url = `http://127.0.0.1:${port}`;
+  const args = ["serve", model, "--dtype", "float32", "--enforce-eager", "--enable-lora"];
+  args.push("--max-lora-rank", "16", "--max-loras", "4", "--max-num-seqs", "16", "--host", "127.0.0.1");
+  args.push("--port", String(port), "--served-model-name", "base");
+  const env = {
+    VLLM_CPU_KVCACHE_SPACE: "1",
+    VLLM_ALLOW_RUNTIME_LORA_UPDATING: "1",
+    HF_HUB_OFFLINE: "1",
+    VLLM_NO_USAGE_STATS: "1",
+  };
+  return { server: new ServerProcess(join(environment!, "bin/vllm"), args, env, `${url}/health`), url };
 }
 
 /** A copy of the embedded model whose matrices are random: nothing that it says is sure. */
@@ -113,12 +68,13 @@ const scenarios = ["cat", "dog", "sun", "tree", "house", "moon", "star", "fish"]
 describe.runIf(environment).each(["embedded", "random"])("beside vLLM, on the %s model", (kind) => {
   const folder = mkdtempSync(join(tmpdir(), "anneal-vllm-"));
   let engine: Engine;
-  let server: Vllm;
+  let server: ServerProcess;
+  let url: string;
 
   beforeAll(async () => {
     const path = kind === "embedded" ? embedded : randomModel(join(folder, "model"));
     engine = await Engine.open({ home: join(folder, "home"), models: [{ id: "base", path }], dtype: "float32" });
-    server = new Vllm(path, await freePort());
+    ({ server, url } = vllm(path, await freePort()));
     await server.start();
   }, 5 * MINUTE);
   afterAll(async () => {
@@ -138,12 +94,12 @@ describe.runIf(environment).each(["embedded", "random"])("beside vLLM, on the %s
     groupsPerStep: 4,
     seed: 7,
     config: { learning_rate: 2e-3 },
-    rollouts: { url: server.url, check: exact },
+    rollouts: { url, check: exact },
   });
 
   it("serves every step of a run there, with the same tokens", { timeout: 5 * MINUTE }, async () => {
     const model = await newModel("steps");
-    const publish = { url: server.url, shared: join(folder, "shared"), check: exact };
+    const publish = { url, shared: join(folder, "shared"), check: exact };
     const reports = await collected(train(engine, { ...options(model, 3), publish }));
     expect(reports.map(({ published }) => published?.name)).toEqual(
       [1, 2, 3].map((step) => `remote/steps:step${step}`),
@@ -153,7 +109,7 @@ describe.runIf(environment).each(["embedded", "random"])("beside vLLM, on the %s
       expect(remote?.staleness).toBe(0);
       if (trained.deviation > 0) expect(remote?.logprobDifference?.max).toBeLessThan(1e-3);
     }
-    const { data } = (await (await fetch(`${server.url}/v1/models`)).json()) as {
+    const { data } = (await (await fetch(`${url}/v1/models`)).json()) as {
       data: { id: string; root: string }[];
     };
     const latest = data.find(({ id }) => id === "remote/steps");
@@ -162,8 +118,8 @@ describe.runIf(environment).each(["embedded", "random"])("beside vLLM, on the %s
 
   it("replaces the latest in place under load", { timeout: 5 * MINUTE }, async () => {
     const model = await newModel("loaded");
-    await engine.models.publish(model.id, { url: server.url, check: exact });
-    const client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: "none" });
+    await engine.models.publish(model.id, { url, check: exact });
+    const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: "none" });
     let asking = true;
     let answers = 0;
     const load = Array.from({ length: 4 }, async () => {
@@ -175,7 +131,7 @@ describe.runIf(environment).each(["embedded", "random"])("beside vLLM, on the %s
     });
     for await (const { published } of train(engine, {
       ...options(model, 2),
-      publish: { url: server.url, check: exact },
+      publish: { url, check: exact },
     })) {
       expect(published?.latest_name).toBe("remote/loaded");
     }
@@ -219,14 +175,12 @@ describe.runIf(environment).each(["embedded", "random"])("beside vLLM, on the %s
         () => "served",
         (error: RemoteServerError) => error.message,
       );
-    expect(await refused(engine.models.publish(id, { url: server.url }))).toContain(
-      "rank 32 is greater than max_lora_rank",
-    );
+    expect(await refused(engine.models.publish(id, { url }))).toContain("rank 32 is greater than max_lora_rank");
     mkdirSync(join(folder, "unseen"), { recursive: true });
     const model = await newModel("unseen");
-    const unseen = { url: server.url, shared: join(folder, "unseen"), server_path: "/not/there" };
+    const unseen = { url, shared: join(folder, "unseen"), server_path: "/not/there" };
     expect(await refused(engine.models.publish(model.id, unseen))).toContain("No adapter found");
-    await expect(engine.models.publish(model.id, { url: server.url, name: "base" })).rejects.toThrow("conflicts");
+    await expect(engine.models.publish(model.id, { url, name: "base" })).rejects.toThrow("conflicts");
   });
 
   it("ends a run whose server is killed, and takes it up again", { timeout: 5 * MINUTE }, async () => {
