@@ -167,3 +167,22 @@ testSchemas([
     ["{}", '{"leaf":"a"}', '{"child":1}', '{"child":{"leaf":1},"leaf":1}'],
   ],
 ]);
+
+test("a long way from schema to schema is gone step by step", () => {
+  const length = 800;
+  const anyOf = [{ maxProperties: 3 }, { maxProperties: 4 }, { maxProperties: 5 }];
+  const $defs = Object.fromEntries(
+    Array.from({ length }, (_, i) => [
+      `d${i}`,
+      {
+        anyOf,
+        properties: { p: { $ref: `#/$defs/d${(i + 1) % length}` } },
+        allOf: [{ anyOf: [...anyOf] }],
+        type: "object",
+        required: ["p"],
+        additionalProperties: false,
+      },
+    ]),
+  );
+  expect(grammarOf({ $ref: "#/$defs/d0", $defs }).rules.length).toBeGreaterThan(length);
+});

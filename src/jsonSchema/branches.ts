@@ -3,7 +3,7 @@
 import { GrammarError } from "../grammar/grammarError.js";
 import { spend } from "../grammar/workBudget.js";
 import { isObject, type JsonObject, type Scalar, type SchemaDocument, type SchemaNode } from "./document.js";
-import { isProvablyEmpty } from "./emptiness.js";
+import { isProvablyEmpty, MAX_DEPTH } from "./emptiness.js";
 import { checkKeywords, keysOf, keywordError, listOf, namesOf, stringOf } from "./keywords.js";
 import { negate } from "./negation.js";
 import { areSeenApart, outlineOf } from "./outlines.js";
@@ -66,15 +66,9 @@ export class Branches implements BranchReader {
     return left.length > 1 && found.length > MANY_BRANCHES ? this.withoutEmpty(found) : found;
   }
 
+  /** Without looking into properties and items: those are taken apart when they are needed, one after the other. */
   private withoutEmpty(branches: Branch[]): Branch[] {
-    return branches.filter((branch) => {
-      try {
-        return !isProvablyEmpty(this.document, this, branch, this.closed);
-      } catch (error) {
-        if (error instanceof CircularError) return true;
-        throw error;
-      }
-    });
+    return branches.filter((branch) => !isProvablyEmpty(this.document, this, branch, this.closed, MAX_DEPTH));
   }
 
   private ofNode(node: SchemaNode): Branch[] {

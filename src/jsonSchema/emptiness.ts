@@ -20,7 +20,7 @@ import {
 } from "./shape.js";
 
 /** How far into properties and items the proof goes. */
-const MAX_DEPTH = 4;
+export const MAX_DEPTH = 4;
 
 export function isProvablyEmpty(
   document: SchemaDocument,
@@ -30,6 +30,7 @@ export function isProvablyEmpty(
   depth = 0,
 ): boolean {
   const noValue = (nodes: Conjunction): boolean => {
+    if (nodes.some((node) => node.schema === false)) return true;
     const inner = depth < MAX_DEPTH ? branches.ofKnown(nodes) : null;
     return inner?.every((one) => isProvablyEmpty(document, branches, one, closed, depth + 1)) ?? false;
   };

@@ -6,7 +6,7 @@ import { isMatch } from "../grammar/regularMatch.js";
 import { spend } from "../grammar/workBudget.js";
 import type { Branches } from "./branches.js";
 import type { MemberCondition, SchemaDocument } from "./document.js";
-import { isProvablyEmpty } from "./emptiness.js";
+import { isProvablyEmpty, MAX_DEPTH } from "./emptiness.js";
 import { keywordError } from "./keywords.js";
 import { type Branch, objectShape, patternSearch } from "./shape.js";
 import { nameContent } from "./strings.js";
@@ -46,7 +46,7 @@ export function memberWays(document: SchemaDocument, branches: Branches, branch:
       }));
       return [...named, ...together, { ...way, others: [...way.others, [condition]] }];
     });
-    ways = ways.filter((way) => !isProvablyEmpty(document, branches, way.branch, closed));
+    ways = ways.filter((way) => !isProvablyEmpty(document, branches, way.branch, closed, MAX_DEPTH));
     if (ways.length > MAX_WAYS || ways.some((way) => way.others.length > MAX_OTHERS)) {
       throw keywordError(condition.origin, condition.keyword, "has too many ways not to hold to be enforced");
     }
