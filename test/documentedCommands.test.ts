@@ -49,8 +49,13 @@ function commandsOf(text: string): string[][] {
   });
 }
 
+/** Of Debian's and of Python's packages, which are not ours to know. */
+const isInstallation = (words: readonly string[]) => /^(apt|pip) install [\w.+ =-]+$/.test(words.join(" "));
+
 /** @throws Error saying what is wrong with a command. */
-function checkCommand([program, ...args]: readonly string[]): void {
+function checkCommand(words: readonly string[]): void {
+  if (isInstallation(words)) return;
+  const [program, ...args] = words.slice(words.findIndex((word) => !/^[A-Z_]+=/.test(word)));
   if (program === "anneal") checkAnneal(args);
   else if (program === "npx" && args[0] === "anneal") checkAnneal(args.slice(1));
   else if (program === "npm") checkNpm(args);
@@ -107,7 +112,8 @@ describe("what is typed in a shell", () => {
     ["npm test -- test/nowhere.test.ts", "there is no test/nowhere.test.ts"],
     ["node native/nothing.mjs", "there is no native/nothing.mjs"],
     ["curl http://127.0.0.1:8000/v1/chat/complete -d '{}'", "there is no post"],
-    ["pip install anneal", "nothing is known"],
+    ["pip uninstall anneal", "nothing is known"],
+    ["HOME=. brew install anneal", "nothing is known of brew"],
   ])("is not %s", (line, fault) => {
     expect(() => checkCommand(commandsOf(line)[0]!)).toThrow(fault);
   });
