@@ -380,6 +380,7 @@ describe("the home", () => {
     store.files.temporary();
     // A process that died while it wrote a job's request.
     mkdirSync(store.files.jobFolder("cut"));
+    writeFileSync(join(store.files.jobFolder("cut"), "groups.jsonl"), "[]\n");
     writeFileSync(join(store.files.jobFolder("cut"), "request.jsonl.1234.part"), "{");
     reopen();
     const aside = [`checkpoints/${model.id}/1`, "checkpoints/gone", "jobs/gone"];

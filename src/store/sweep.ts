@@ -34,7 +34,7 @@ export function sweepHome(home: string, known: KnownContent): Swept {
   const swept: Swept = { quarantined: [], restored: restore(home, known) };
   rmSync(join(home, "temporary"), { recursive: true, force: true });
   for (const path of [...unknownPaths(home, known)]) {
-    if (holdsOnlyParts(join(home, path))) rmSync(join(home, path), { recursive: true });
+    if (wasCutOff(join(home, path))) rmSync(join(home, path), { recursive: true });
     else if (move(join(home, path), join(home, aside, path))) swept.quarantined.push(path);
   }
   const unfinished = new Set(known.unfinishedJobs());
@@ -91,11 +91,16 @@ function restore(home: string, known: KnownContent): string[] {
   return restored;
 }
 
-/** Whether a folder holds nothing but files whose writing was cut off: nobody was told of them, and nothing can be read from them. */
-function holdsOnlyParts(folder: string): boolean {
+/**
+ * Whether a folder's writing was cut off before anybody was told of it: it holds nothing but parts of files, or is a job's
+ * whose request, which comes after its groups, is one.
+ */
+function wasCutOff(folder: string): boolean {
   if (!isFolder(folder)) return false;
   const names = readdirSync(folder);
-  return names.length > 0 && names.every((name) => name.endsWith(".part"));
+  const parts = names.filter((name) => name.endsWith(".part"));
+  if (names.includes("request.jsonl")) return false;
+  return parts.length > 0 && (parts.length === names.length || parts.some((name) => name.startsWith("request.jsonl.")));
 }
 
 /** What has been set aside and is still there, relative to the home. */
