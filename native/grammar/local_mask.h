@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "configurations.h"
-#include "slices.h"
+#include "vocabulary.h"
 
 namespace anneal::grammar {
 

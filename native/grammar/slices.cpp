@@ -34,16 +34,16 @@ Slices::Content content_of(std::span<const uint8_t> bytes) {
 
 }  // namespace
 
-Slices::Slices(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {
-  const auto& nodes = vocabulary.nodes();
+Slices::Slices(const TokenTree& tree) : tree_(tree) {
+  const auto& nodes = tree.nodes();
   below_.assign(nodes.size(), {0, 0});
-  std::vector<uint32_t> path(size_t(vocabulary.longest()) + 1, 0);
+  std::vector<uint32_t> path(size_t(tree.longest()) + 1, 0);
   for (uint32_t i = 1; i < nodes.size(); ++i) {
     path[nodes[i].depth] = i;
     if (nodes[i].token < 0) continue;
-    const auto content = content_of(vocabulary.bytes(nodes[i].token));
+    const auto content = content_of(tree.bytes(nodes[i].token));
     auto& alike = tokens_.try_emplace(content.groups).first->second;
-    for (int32_t token = nodes[i].token; token >= 0; token = vocabulary.same_bytes(token))
+    for (int32_t token = nodes[i].token; token >= 0; token = tree.same_bytes(token))
       alike.push_back({token, content.chars});
     for (size_t depth = nodes[i].depth; depth > 0; --depth) {
       auto& [groups, chars] = below_[path[depth]];
@@ -73,7 +73,7 @@ std::shared_ptr<const std::vector<uint32_t>> Slices::tokens(Groups groups, int c
     kept_.splice(kept_.begin(), kept_, known->second);
     return known->second->tokens;
   }
-  auto bits = std::make_shared<Bits>(vocabulary_.words(), 0);
+  auto bits = std::make_shared<Bits>(tree_.words(), 0);
   for (auto& [own, tokens] : tokens_) {
     if ((own & ~groups) != 0) continue;
     for (auto& [token, length] : tokens) {

@@ -7,7 +7,7 @@
 #include <unordered_map>
 
 #include "character_groups.h"
-#include "vocabulary.h"
+#include "token_tree.h"
 
 namespace anneal::grammar {
 
@@ -29,7 +29,7 @@ class Slices {
     uint16_t chars;
   };
 
-  explicit Slices(const Vocabulary& vocabulary);
+  explicit Slices(const TokenTree& tree);
 
   // How many tokens such a slice has.
   size_t count(Groups groups, int chars) const;
@@ -40,6 +40,9 @@ class Slices {
     return (below_[node].groups & ~slice.groups) == 0 && below_[node].chars <= slice.chars;
   }
 
+  // Without those that are kept.
+  size_t memory() const { return below_.capacity() * sizeof(Content) + size_t(tree_.size()) * sizeof(Token); }
+
  private:
   using Bits = std::vector<uint32_t>;
   struct Kept {
@@ -48,7 +51,7 @@ class Slices {
   };
   std::shared_ptr<const Bits> tokens(Groups groups, int chars) const;
 
-  const Vocabulary& vocabulary_;
+  const TokenTree& tree_;
   std::vector<Content> below_;  // by node of the tree: what the tokens at and below it have together, at most
   struct Token {
     int32_t token;

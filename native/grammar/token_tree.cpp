@@ -1,12 +1,10 @@
-#include "vocabulary.h"
+#include "token_tree.h"
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <stdexcept>
 #include <string>
-
-#include "slices.h"
 
 namespace anneal::grammar {
 
@@ -16,8 +14,8 @@ void refuse(const std::string& problem) { throw std::invalid_argument(problem); 
 
 }  // namespace
 
-Vocabulary::Vocabulary(std::span<const uint8_t> bytes, std::span<const int32_t> offsets,
-                       std::span<const int32_t> special, std::span<const int32_t> end)
+TokenTree::TokenTree(std::span<const uint8_t> bytes, std::span<const int32_t> offsets, std::span<const int32_t> special,
+                     std::span<const int32_t> end)
     : bytes_(bytes.begin(), bytes.end()), offsets_(offsets.begin(), offsets.end()), end_(end.begin(), end.end()) {
   if (offsets.size() < 2) refuse("offsets must hold one entry per token and one more");
   if (offsets.size() > (size_t(1) << 24)) refuse("offsets hold more than 16777215 tokens");
@@ -91,17 +89,13 @@ Vocabulary::Vocabulary(std::span<const uint8_t> bytes, std::span<const int32_t> 
   close(0);
   nodes_[0].next = uint32_t(nodes_.size());
   nodes_.shrink_to_fit();
-
-  slices_ = std::make_unique<const Slices>(*this);
 }
 
-Vocabulary::~Vocabulary() = default;
+bool TokenTree::is_end(int32_t token) const { return std::binary_search(end_.begin(), end_.end(), token); }
 
-bool Vocabulary::is_end(int32_t token) const { return std::binary_search(end_.begin(), end_.end(), token); }
-
-size_t Vocabulary::memory() const {
+size_t TokenTree::memory() const {
   return bytes_.capacity() + (offsets_.capacity() + lengths_.capacity() + same_.capacity()) * 4 + text_.capacity() / 8 +
-         nodes_.capacity() * (sizeof(Node) + sizeof(Slices::Content)) + lengths_.size() * 8;
+         nodes_.capacity() * sizeof(Node);
 }
 
 }  // namespace anneal::grammar
