@@ -299,9 +299,24 @@ describe("the engine itself", () => {
     const { status, body } = await broken.call("GET", "/v1/system-check");
     expect(status).toBe(503);
     expect(body).toMatchObject({ api: true, database: { success: false, errors: [expect.any(String)] } });
+    expect(await broken.call("GET", "/v1/models")).toMatchObject({ status: 503, body: { error: { code: "closed" } } });
+    await broken.close();
+  });
+
+  it("keeps what went wrong inside to itself", async () => {
+    const broken = await Harness.open();
+    const { models } = broken.engine.core.store;
+    for (const [name, method] of Object.entries(models)) {
+      if (typeof method !== "function") continue;
+      Object.assign(models, {
+        [name]: () => {
+          throw new Error("a secret");
+        },
+      });
+    }
     expect(await broken.call("GET", "/v1/models")).toMatchObject({
       status: 500,
-      body: { error: { message: "Internal server error", type: "server_error", code: "internal_error" } },
+      body: { error: { message: "Internal server error", type: "server_error", param: null, code: "internal_error" } },
     });
     await broken.close();
   });
