@@ -28,6 +28,8 @@ const TIMEOUT = 120_000;
 const SOME: [Case, ElementType][] = [
   ["qwen3", "bfloat16"],
   ["gemma3_odd", "float32"],
+  // Three queries to a key: rows of a tile do not come in pairs.
+  ["smollm3_odd", "bfloat16"],
 ];
 const TRIED =
   process.env.ANNEAL_TEST_VULKAN === "all"
@@ -134,6 +136,12 @@ async function learn(model: DeviceModel, name: Case, options: { keepBytes?: numb
   return numbers;
 }
 
+/** Places of lists that differ: of their numbers a report would be long. */
+const differing = (a: number[][], b: number[][]) =>
+  a.flatMap((list, i) =>
+    Buffer.from(Float64Array.from(list).buffer).equals(Buffer.from(Float64Array.from(b[i] ?? []).buffer)) ? [] : [i],
+  );
+
 needsGpu("a model on a GPU", { timeout: TIMEOUT }, () => {
   it.each(TRIED)("computes %s in %s with the processor's bits", async (name, dtype) => {
     const wanted = await compute(await load(name, dtype, "cpu"), name);
@@ -142,13 +150,13 @@ needsGpu("a model on a GPU", { timeout: TIMEOUT }, () => {
 
   it.each(TRIED)("trains an adapter of %s in %s as the processor does", async (name, dtype) => {
     const wanted = await learn(await load(name, dtype, "cpu"), name);
-    expect(await learn(await load(name, dtype, gpu!.id), name)).toEqual(wanted);
+    expect(differing(await learn(await load(name, dtype, gpu!.id), name), wanted)).toEqual([]);
   });
 
   it("computes layers again for which there is no room, with the same bits, and refuses what cannot be", async () => {
     const model = await load("llama", "bfloat16", gpu!.id);
     const wanted = await learn(await load("llama", "bfloat16", "cpu"), "llama");
-    expect(await learn(model, "llama", { keepBytes: 1 })).toEqual(wanted);
+    expect(differing(await learn(model, "llama", { keepBytes: 1 }), wanted)).toEqual([]);
     const { spec } = await caseAdapter("llama");
     const trainer = await model.trainAdapter(spec, { seed: 1n });
     const pass = trainer.forward([{ tokens: expected("llama").rows[1]! }], { memoryBudget: 1 << 16 });
@@ -169,7 +177,7 @@ needsGpu("a model on a GPU", { timeout: TIMEOUT }, () => {
     const alone = await learn(await load("llama", "bfloat16", "cpu"), "llama");
     const training = learn(model, "llama");
     for (let i = 0; i < 5; i++) expect(await step()).toEqual(wanted);
-    expect(await training).toEqual(alone);
+    expect(differing(await training, alone)).toEqual([]);
   });
 
   it("does not train all weights, and says so", async () => {

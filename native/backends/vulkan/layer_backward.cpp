@@ -7,7 +7,6 @@ namespace {
 
 // Tokens of a block of the sums over tokens: products that share an A take turns block by block.
 constexpr int kBlockRows = 128;
-constexpr int kQueriesOfTile = 64;  // that a page's gradients take up at once
 constexpr int kDkvRows = 8;
 
 }  // namespace
@@ -210,7 +209,7 @@ void LayerBackward::attention() {
         mem.d_keys.address(),
         mem.d_values.address(),
         sight,
-        std::max(1, kQueriesOfTile / c.group())};
+        queries_per_tile(c.group())};
   commands.dispatch(m.pipeline(Shader::kAttentionDkvF32, shape_of(c, kDkvRows)), dkv, pages.count(), c.kv_heads);
   commands.barrier();
 }

@@ -1,5 +1,7 @@
 // One decoder layer, backward, into the gradients of an adapter.
 #pragma once
+#include <algorithm>
+
 #include "layer_forward.h"
 #include "parameters.h"
 
@@ -16,9 +18,14 @@ struct BackwardMemory {
   Memory wide, d_normed, d_attention, d_queries, d_keys, d_values, delta, low;
 };
 
-// Which tokens see a page, by the window that a layer has, as shaders/attention_dkv.comp has them: addresses.
+// Tokens of a sequence whose queries a page's gradients take up together; their rows two by two, as the processor does
+// (cpu/layer_backward.cpp).
+inline int queries_per_tile(int group) { return std::max(1, 512 / group); }
+
+// Which tokens see a page, by the window and the group that a layer has, as shaders/attention_dkv.comp has them:
+// addresses.
 struct PageUses {
-  int window;
+  int window, group;
   uint64_t first_use, uses;
 };
 

@@ -149,26 +149,30 @@ void Pass::list_uses() {
   }
   entry_list_ = add(targets), entry_of_ = add(of), gathered_ = add(hidden);
   for (const LayerSpec& layer : m_.spec.layers) {
-    const int window = layer.attention.window;
-    if (std::any_of(uses_.begin(), uses_.end(), [&](const PageUses& u) { return u.window == window; })) continue;
+    const int window = layer.attention.window, group = layer.attention.group();
+    if (std::any_of(uses_.begin(), uses_.end(),
+                    [&](const PageUses& u) { return u.window == window && u.group == group; }))
+      continue;
     std::vector<std::vector<int32_t>> by_page;
     by_page.resize(size_t(page_count_));
     for (const Sequence& s : batch_.sequences)
       for (int block = 0; block <= (s.position + s.rows - 1) / kPage; block++) {
-        const int first = std::max(0, block * kPage - s.position),
-                  end = window ? std::min(s.rows, (block + 1) * kPage + window - 1 - s.position) : s.rows;
+        int first = std::max(0, block * kPage - s.position);
+        // Rows are taken up two by two from a tile's first on, the processor's as well.
+        first -= first % queries_per_tile(group) % 2;
+        const int end = window ? std::min(s.rows, (block + 1) * kPage + window - 1 - s.position) : s.rows;
         if (first >= end) continue;
         std::vector<int32_t>& list = by_page[size_t(s.blocks[block])];
-        list.insert(list.end(), {s.row0 + first, s.position + first, s.row0 + end, block});
+        list.insert(list.end(), {s.row0, s.row0 + first, s.position + first, s.row0 + end, block});
       }
     std::vector<int32_t> first_use, uses;
     for (const auto& list : by_page) {
-      first_use.push_back(int32_t(uses.size() / 4));
+      first_use.push_back(int32_t(uses.size() / 5));
       uses.insert(uses.end(), list.begin(), list.end());
     }
-    first_use.push_back(int32_t(uses.size() / 4));
+    first_use.push_back(int32_t(uses.size() / 5));
     const uint64_t first = add(first_use);
-    uses_.push_back({window, first, add(uses)});
+    uses_.push_back({window, group, first, add(uses)});
   }
   lists_ = take(int64_t(all.size()) * 4 + 16, Memory::Place::upload);
   std::memcpy(lists_.mapped<char>(), all.data(), all.size() * 4);
@@ -403,9 +407,9 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy) {
       again.x_out = 0;
       record_layer(commands_, m_, device_batch_, pages_, l, again, scratch_);
     }
-    const int window = m_.attention(l).window;
-    const PageUses& uses =
-        *std::find_if(uses_.begin(), uses_.end(), [&](const PageUses& u) { return u.window == window; });
+    const int window = m_.attention(l).window, group = m_.attention(l).group();
+    const PageUses& uses = *std::find_if(uses_.begin(), uses_.end(),
+                                         [&](const PageUses& u) { return u.window == window && u.group == group; });
     LayerBackward{commands_,   m_,    device_batch_,  pages_,   uses,     l, a, *version_of(adapter_),
                   *trainable_, l > 0, d_x_.address(), scratch_, backward_}
         .record();

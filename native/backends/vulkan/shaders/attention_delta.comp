@@ -1,5 +1,5 @@
 #version 460
-// delta[rows][heads] = sum over a head of attention's output times the gradient by it; a workgroup to a row and head.
+// delta[rows][heads] = sum over a head of attention's output times the gradient by it, rounded; a workgroup to a row and head.
 #extension GL_GOOGLE_include_directive : require
 #include "arithmetic.glsl"
 #include "buffers.glsl"
@@ -18,7 +18,7 @@ void main() {
   float sum = 0.0;
   for (int i = lane; i < head_dim; i += kLanes)
     sum = mad(element(attention, row * ld + head * head_dim + i),
-              d_attention.at[row * heads * head_dim + head * head_dim + i], sum);
+              rounded(d_attention.at[row * heads * head_dim + head * head_dim + i]), sum);
   lane_sums[lane] = sum;
   barrier();
   if (lane == 0) delta.at[row * heads + head] = sum_of_lanes();

@@ -1,6 +1,6 @@
 #version 460
 // Gradients of a page's keys and values: a workgroup has a page and a key-value head, and visits the queries that see it in
-// order, `per_tile` tokens at a time; an invocation a key and a fourth of the elements.
+// order, `per_tile` tokens of a sequence at a time; an invocation a key and a fourth of the elements.
 #extension GL_GOOGLE_include_directive : require
 #include "arithmetic.glsl"
 #include "functions.glsl"
@@ -11,9 +11,10 @@
 
 layout(local_size_x = 256) in;
 
-// A sequence that sees a page as its block: tokens from `row`, which stands at `position`, up to before `end`.
+// A sequence, from row `first` on, that sees a page as its block: tokens from `row`, which stands at `position`, up to
+// before `end`.
 struct Use {
-  int row, position, end, block;
+  int first, row, position, end, block;
 };
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Uses { Use at[]; };
 
@@ -40,8 +41,9 @@ void main() {
   LOOP for (int i = 0; i < kPer; i++) dk[i] = 0.0, dv[i] = 0.0;
   for (int u = first_use.at[page]; u < first_use.at[page + 1]; u++) {
     const Use use = uses.at[u];
-    for (int token0 = use.row; token0 < use.end; token0 += per_tile) {
-      const int rows = min(per_tile, use.end - token0) * kGroup;
+    for (int token0 = use.row, next; token0 < use.end; token0 = next) {
+      next = min(use.end, use.first + ((token0 - use.first) / per_tile + 1) * per_tile);
+      const int rows = (next - token0) * kGroup;
       for (int row0 = 0; row0 < rows; row0 += kRows) {
         const int count = min(kRows, rows - row0);
         for (int j = me; j < count * kHeadDim; j += 256) {
