@@ -10,6 +10,24 @@ const { version, engines, dependencies, peerDependencies } = JSON.parse(
   readFileSync(join(ROOT, "package.json"), "utf8"),
 );
 
+/** Of every build. */
+const COMMON = {
+  absWorkingDir: ROOT,
+  bundle: true,
+  format: "esm",
+  platform: "node",
+  target: "node20",
+  // Node parses what it loads at every start. Lines are short enough to be shown where an error was thrown.
+  minifySyntax: true,
+  minifyWhitespace: true,
+  lineLimit: 160,
+  sourcemap: true,
+  // The sources travel beside the bundle.
+  sourcesContent: false,
+  logLevel: "warning",
+  metafile: true,
+};
+
 /**
  * @typedef {object} BundleOptions
  * @property {string} outdir
@@ -23,25 +41,12 @@ const { version, engines, dependencies, peerDependencies } = JSON.parse(
  */
 export async function bundle({ outdir, node = engines.node }) {
   const options = {
-    absWorkingDir: ROOT,
+    ...COMMON,
     outdir,
-    bundle: true,
     splitting: true,
     // What only a start from the sources needs.
     dropLabels: ["SOURCES"],
-    format: "esm",
-    platform: "node",
-    target: "node20",
-    // Node parses what it loads at every start. Names stay, and lines short enough to be shown where an error was thrown.
-    minifySyntax: true,
-    minifyWhitespace: true,
-    lineLimit: 160,
     keepNames: true,
-    sourcemap: true,
-    // The sources travel beside the bundle.
-    sourcesContent: false,
-    logLevel: "warning",
-    metafile: true,
     define: { ANNEAL_VERSION: JSON.stringify(version), ANNEAL_NODE: JSON.stringify(node) },
     // The same code without Node's file system, of which its other entry requires packages that are not there.
     alias: { nunjucks: "nunjucks/browser/nunjucks.js" },
@@ -97,20 +102,9 @@ async function joinChunks(outdir, outputs, entry) {
       contents: files.map((file, i) => `export ${clauses(i, ([a, b]) => `${a} as ${b}`)} from "./${file}";`).join("\n"),
       resolveDir: outdir,
     },
-    absWorkingDir: ROOT,
+    ...COMMON,
     outdir,
     entryNames: "engine-[hash]",
-    bundle: true,
-    format: "esm",
-    platform: "node",
-    target: "node20",
-    minifySyntax: true,
-    minifyWhitespace: true,
-    lineLimit: 160,
-    sourcemap: true,
-    sourcesContent: false,
-    logLevel: "warning",
-    metafile: true,
     plugins: [onlyThese(new Set(files))],
   });
   const made = Object.keys(metafile.outputs);

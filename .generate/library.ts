@@ -7,31 +7,12 @@ import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { parseSync } from "vite";
+import { childrenOf, type Node, nameOf } from "./syntax.js";
 
 const INTRODUCTION = `# The library's types
 
 Made of the declarations by \`npm run generate\`. Everything here is imported from \`anneal\`, or is what something imported
 from there has or takes. How it is used: [the library](../README.md); what is sent over HTTP: [the wire](../schemas/README.md).`;
-
-interface Node {
-  type: string;
-  start: number;
-  end: number;
-  [child: string]: unknown;
-}
-
-const isNode = (value: unknown): value is Node =>
-  typeof value === "object" && value !== null && typeof (value as Node).type === "string";
-
-const childrenOf = (node: Node): Node[] =>
-  Object.values(node)
-    .flatMap((value) => (Array.isArray(value) ? value : [value]))
-    .filter(isNode);
-
-const nameOf = (node: unknown): string => {
-  const { name, value } = (node ?? {}) as { name?: string; value?: string };
-  return String(name ?? value ?? "");
-};
 
 /** The name that a declaration gives. */
 const idOf = (node: Node): Node | undefined =>

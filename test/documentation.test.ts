@@ -8,6 +8,7 @@ import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { parseSync } from "vite";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { childrenOf, type Node, nameOf } from "../.generate/syntax.js";
 
 const root = join(import.meta.dirname, "..");
 
@@ -19,25 +20,6 @@ beforeAll(() => {
   execFileSync(process.execPath, [tsc, "--emitDeclarationOnly", "--outDir", types], { cwd: root, stdio: "inherit" });
 });
 afterAll(() => rmSync(types, { recursive: true, force: true }));
-
-interface Node {
-  type: string;
-  start: number;
-  end: number;
-  [child: string]: unknown;
-}
-
-const isNode = (value: unknown): value is Node =>
-  typeof value === "object" && value !== null && typeof (value as Node).type === "string";
-
-const childrenOf = (node: Node): Node[] =>
-  Object.entries(node)
-    .filter(([key]) => key !== "parent")
-    .flatMap(([, value]) => (Array.isArray(value) ? value : [value]))
-    .filter(isNode);
-
-const nameOf = (node: Node | null | undefined): string =>
-  String((node?.name as string | undefined) ?? (node?.value as string | undefined) ?? "");
 
 interface Finding {
   where: string;

@@ -3,6 +3,7 @@ import { closeSync, existsSync, openSync, readSync, renameSync, writeSync } from
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
+import { ggufTensorName } from "../../src/gguf/ggufConfig.js";
 import { ggufBytes, type TensorEntry, type Value } from "../../test/fixtures/ggufBytes.js";
 import { spreadTokens } from "../decodeBatch.js";
 import { type ModelShape, modelShapes } from "../modelShapes.js";
@@ -13,22 +14,6 @@ const [folder, threadsText, shapeName] = process.argv.slice(2);
 const threads = Number(threadsText);
 const shape = shapeName as ModelShape;
 const c = modelShapes[shape];
-
-const NAMES: Record<string, string> = {
-  "model.embed_tokens": "token_embd",
-  "model.norm": "output_norm",
-  input_layernorm: "attn_norm",
-  "self_attn.q_proj": "attn_q",
-  "self_attn.k_proj": "attn_k",
-  "self_attn.v_proj": "attn_v",
-  "self_attn.o_proj": "attn_output",
-  "self_attn.q_norm": "attn_q_norm",
-  "self_attn.k_norm": "attn_k_norm",
-  post_attention_layernorm: "ffn_norm",
-  "mlp.gate_proj": "ffn_gate",
-  "mlp.up_proj": "ffn_up",
-  "mlp.down_proj": "ffn_down",
-};
 
 const F32 = 0;
 const BF16 = 30;
@@ -49,10 +34,8 @@ function ggufOf(path: string): string {
   );
   let offset = 0;
   const tensors = list.map(([full, { shape: dimensions }]): TensorEntry => {
-    const [, layer, inLayer] = /^model\.layers\.(\d+)\.(.*)\.weight$/.exec(full) ?? [];
-    const known = layer === undefined ? NAMES[full.replace(/\.weight$/, "")] : `blk.${layer}.${NAMES[inLayer!]}`;
     const type = dimensions.length === 1 ? F32 : BF16;
-    const entry = { name: `${known}.weight`, dimensions: [...dimensions].reverse(), type, offset };
+    const entry = { name: ggufTensorName(full), dimensions: [...dimensions].reverse(), type, offset };
     const bytes = dimensions.reduce((a, b) => a * b, 1) * (type === F32 ? 4 : 2);
     offset += Math.ceil(bytes / ALIGNMENT) * ALIGNMENT;
     return entry;

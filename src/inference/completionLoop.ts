@@ -80,8 +80,7 @@ export class CompletionLoop implements ModelLoop {
       preemptions: 0,
       cacheQueries: 0,
       cacheHits: 0,
-      ...this.counts,
-      stepSizes: this.counts.stepSizes.map((bucket) => ({ ...bucket })),
+      ...this.counts.snapshot(),
     };
   }
 

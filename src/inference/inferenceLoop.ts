@@ -181,8 +181,7 @@ export class InferenceLoop {
       preemptions: scheduler.preemptions,
       cacheQueries: scheduler.prefixCache.queries,
       cacheHits: scheduler.prefixCache.hits,
-      ...this.counts,
-      stepSizes: this.counts.stepSizes.map((bucket) => ({ ...bucket })),
+      ...this.counts.snapshot(),
     };
   }
 

@@ -38,6 +38,11 @@ export class StepCounts {
   deviceSeconds = 0;
   readonly stepSizes = STEP_SIZES.map((le) => ({ le, count: 0 }));
 
+  /** As they are now. */
+  snapshot() {
+    return { ...this, stepSizes: this.stepSizes.map((bucket) => ({ ...bucket })) };
+  }
+
   step(tokens: number): void {
     this.steps++;
     this.stepTokens += tokens;

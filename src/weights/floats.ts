@@ -4,6 +4,8 @@ import { widenFloat16 } from "../halfFloats.js";
 
 export type FloatType = "F32" | "BF16" | "F16";
 
+export const isFloatType = (type: string): type is FloatType => type === "F32" || type === "F16" || type === "BF16";
+
 /** Little-endian values, exactly. `raw` starts at a multiple of their size in its buffer. */
 export function widen(dtype: FloatType, raw: Uint8Array): Float32Array {
   if (dtype === "F32") return new Float32Array(raw.buffer, raw.byteOffset, raw.byteLength / 4);

@@ -4,13 +4,8 @@ import { ModelFileError } from "../errors.js";
 import { architectureOf, GgufFields, ggufConfig, ggufTensorName, ROPE_FACTORS } from "../gguf/ggufConfig.js";
 import { type GgufFile, type GgufTensor, readGguf } from "../gguf/ggufFile.js";
 import { openRegularFile } from "../regularFile.js";
-import {
-  type ElementType,
-  type ModelSpec,
-  type QuantizedType,
-  type TensorLocation,
-  weightTensors,
-} from "../runtime/runtime.js";
+import { type ElementType, type ModelSpec, type TensorLocation, weightTensors } from "../runtime/runtime.js";
+import { isFloatType } from "./floats.js";
 import { JsonFields } from "./jsonFields.js";
 import { modelSpec } from "./modelSpec.js";
 
@@ -31,8 +26,8 @@ export async function readGgufWeights(file: string): Promise<GgufWeights> {
   const gguf = await readGguf(file);
   const spec = modelSpec(await configOf(gguf));
   const tensors = matchTensors(gguf, spec);
-  const quantized = tensors.flatMap(({ name, dtype }) => (isFloat(dtype) ? [] : [{ tensor: name, format: dtype }]));
-  const floats = tensors.filter(({ shape, dtype }) => shape.length > 1 && isFloat(dtype));
+  const quantized = tensors.flatMap(({ name, dtype }) => (isFloatType(dtype) ? [] : [{ tensor: name, format: dtype }]));
+  const floats = tensors.filter(({ shape, dtype }) => shape.length > 1 && isFloatType(dtype));
   const dtype = floats.length > 0 && floats.every(({ dtype }) => dtype === "F32") ? "float32" : "bfloat16";
   return { config: quantized.length > 0 ? { ...spec, quantized } : spec, tensors, dtype };
 }
@@ -45,9 +40,6 @@ export async function readGgufConfig(file: string): Promise<JsonFields> {
 async function configOf(gguf: GgufFile): Promise<JsonFields> {
   return new JsonFields(gguf.file, ggufConfig(gguf, await ropeFactors(gguf)));
 }
-
-const isFloat = (dtype: TensorLocation["dtype"]): dtype is Exclude<TensorLocation["dtype"], QuantizedType> =>
-  dtype === "F32" || dtype === "F16" || dtype === "BF16";
 
 function matchTensors(gguf: GgufFile, spec: ModelSpec): TensorLocation[] {
   const { interleaved } = architectureOf(new GgufFields(gguf));
@@ -62,7 +54,7 @@ function matchTensors(gguf: GgufFile, spec: ModelSpec): TensorLocation[] {
     if (tensor.shape.length !== shape.length || tensor.shape.some((size, i) => size !== shape[i])) {
       throw fail(`has shape [${tensor.shape}], the metadata asks for [${shape}]`);
     }
-    if (shape.length === 1 && !isFloat(tensor.type))
+    if (shape.length === 1 && !isFloatType(tensor.type))
       throw fail(`is of the type ${tensor.type}, which vectors cannot have`);
     const { file, offset, bytes, type } = tensor;
     const heads = interleaved ? interleavedHeads(name, spec) : null;

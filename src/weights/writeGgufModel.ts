@@ -7,7 +7,7 @@ import { type GgufTensor, type GgufType, ggufBytes } from "../gguf/ggufFile.js";
 import { type VocabularySource, vocabularyMetadata } from "../gguf/vocabularyMetadata.js";
 import { readValue, type TypedMetadata, type TypedValue, type WrittenTensor, writeGguf } from "../gguf/writeGguf.js";
 import { type ModelSpec, type QuantizedType, quantizeNumbers } from "../runtime/runtime.js";
-import { type FloatType, narrow } from "./floats.js";
+import { isFloatType, narrow } from "./floats.js";
 import { interleavedHeads } from "./ggufWeights.js";
 import { JsonFields } from "./jsonFields.js";
 import { type Adapter, MergedTensors } from "./mergedTensors.js";
@@ -62,7 +62,7 @@ export async function writeGgufModel(
     const { metadata, factors } = modelMetadata(config, architecture.name);
     metadata.set("general.name", { string: name });
     metadata.set("general.file_type", { uint32: FILE_TYPES[dtype ?? storedDtype(typed)] });
-    if (typed.some(({ type }) => !isFloat(type))) {
+    if (typed.some(({ type }) => !isFloatType(type))) {
       metadata.set("general.quantization_version", { uint32: QUANTIZATION_VERSION });
     }
     const tokens = vocabularyMetadata(vocabulary, config.vocab);
@@ -206,8 +206,6 @@ function difference(a: unknown, b: unknown, path: string): string | null {
 
 // ---- its numbers
 
-const isFloat = (type: GgufType): type is FloatType => type === "F32" || type === "F16" || type === "BF16";
-
 const FLOATS = { float32: "F32", float16: "F16", bfloat16: "BF16" } as const;
 
 /** Vectors are of float32 in every such file; rows that are no whole blocks are not quantised. */
@@ -229,7 +227,7 @@ async function* encoded(values: AsyncIterable<Float64Array>, type: GgufType): As
   for await (const block of values) {
     for (let at = 0; at < block.length; at += PIECE) {
       const piece = block.subarray(at, at + PIECE);
-      yield isFloat(type) ? narrow(type, piece) : quantizeNumbers(type as QuantizedType, Float32Array.from(piece));
+      yield isFloatType(type) ? narrow(type, piece) : quantizeNumbers(type as QuantizedType, Float32Array.from(piece));
     }
   }
 }

@@ -11,7 +11,7 @@ import { readGgufWeights } from "../../src/weights/ggufWeights.js";
 import { writeMergedFolder } from "../../src/weights/mergedFolder.js";
 import { openWeightFiles, openWeightFolder } from "../../src/weights/weightFolder.js";
 import { type GgufDtype, writeGgufAdapter, writeGgufModel } from "../../src/weights/writeGgufModel.js";
-import { CASES, type Case, caseAdapter, caseFolder, expected, pagesFrom } from "./referenceModel.js";
+import { CASES, type Case, caseAdapter, caseFolder, expected, promptLogprobs } from "./referenceModel.js";
 
 const folder = mkdtempSync(join(tmpdir(), "anneal-gguf-export-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -34,11 +34,7 @@ async function logprobs(path: string, tokens: Int32Array): Promise<number[]> {
   const { config, tensors } = await openWeightFiles(path);
   const device = await openRuntime().load({ config, tensors, dtype: "float32", kvPages: 16 });
   try {
-    const next = Int32Array.of(...tokens.subarray(1), -1);
-    const blocks = pagesFrom(0, tokens.length);
-    const sequence = { slot: -1, tokens, position: 0, blocks, adapter: 0, sample: false, outputIndex: 0 };
-    const { prompt } = await device.step([{ ...sequence, promptLogprobs: 0, next }]);
-    return prompt[0]!.slice(0, -1).map(({ logprob }) => logprob);
+    return [...(await promptLogprobs(device, tokens))];
   } finally {
     device.close();
   }

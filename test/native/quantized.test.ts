@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type DeviceModel, type NamedTensors, openRuntime } from "../../src/runtime/runtime.js";
 import { openWeightFiles } from "../../src/weights/weightFolder.js";
-import { pagesFrom, relativeError } from "./referenceModel.js";
+import { promptLogprobs, relativeError } from "./referenceModel.js";
 
 const path = (name: string) => fileURLToPath(new URL(`../reference/quantized/${name}`, import.meta.url));
 const facts = JSON.parse(readFileSync(path("expected.json"), "utf8")) as {
@@ -48,13 +48,7 @@ describe("a GGUF file with all types of blocks", () => {
     const { config, tensors } = weights;
     return openRuntime().load({ config, tensors, dtype: "float32", kvPages: 16, ...(kernelSet && { kernelSet }) });
   };
-  const logprobsOf = async (device: DeviceModel, version = 0) => {
-    const next = Int32Array.of(...tokens.subarray(1), -1);
-    const blocks = pagesFrom(0, tokens.length);
-    const sequence = { slot: -1, tokens, position: 0, blocks, adapter: version, sample: false, outputIndex: 0 };
-    const { prompt } = await device.step([{ ...sequence, promptLogprobs: 0, next }]);
-    return Float32Array.from(prompt[0]!.slice(0, -1), ({ logprob }) => logprob);
-  };
+  const logprobsOf = (device: DeviceModel, version = 0) => promptLogprobs(device, tokens, version);
 
   beforeAll(async () => {
     weights = await openWeightFiles(path("model.gguf"));

@@ -56,6 +56,15 @@ export function caseAdapter(name: Case) {
   return readAdapterFolder(join(caseFolder(name), "adapter"));
 }
 
+/** Log-probabilities of the tokens of a prompt, from the second on. */
+export async function promptLogprobs(device: DeviceModel, tokens: Int32Array, adapter = 0): Promise<Float32Array> {
+  const next = Int32Array.of(...tokens.subarray(1), -1);
+  const blocks = pagesFrom(0, tokens.length);
+  const sequence = { slot: -1, tokens, position: 0, blocks, adapter, sample: false, outputIndex: 0 };
+  const { prompt } = await device.step([{ ...sequence, promptLogprobs: 0, next }]);
+  return Float32Array.from(prompt[0]!.slice(0, -1), ({ logprob }) => logprob);
+}
+
 /** expected.safetensors and expected.json of a case. */
 export function expected(name: Case) {
   const file = readFileSync(join(caseFolder(name), "expected.safetensors"));

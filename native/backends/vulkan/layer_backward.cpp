@@ -130,12 +130,7 @@ void LayerBackward::feed_forward() {
   branch_gradient(kNormOut, a.fed_forward);
   lora_up(kDown, mem.d_out.address());
   if (lora(kDown)) {
-    const struct {
-      uint64_t gate, up, y;
-      int32_t n, ld;
-    } gated{a.gate, a.up, s.act.address(), f.intermediate, t.ld(f.intermediate)};
-    commands.dispatch(m.pipeline(Shader::kGatedF32, {uint32_t(f.activation)}), gated, (f.intermediate + 63) / 64,
-                      b.rows);
+    record_gated(commands, m, b, f, a.gate, a.up, s.act.address());
     commands.barrier();
   }
   sum_tokens({{kDown, mem.d_out.address()}}, s.act.address());

@@ -153,12 +153,7 @@ struct LayerForward {
     rounded(kGate, s.normed.address(), a.gate);
     rounded(kUp, s.normed.address(), a.up);
     commands.barrier();
-    const struct {
-      uint64_t gate, up, y;
-      int32_t n, ld;
-    } gated{a.gate, a.up, s.act.address(), f.intermediate, type.ld(f.intermediate)};
-    commands.dispatch(m.pipeline(Shader::kGatedF32, {uint32_t(f.activation)}), gated, (f.intermediate + 63) / 64,
-                      b.rows);
+    record_gated(commands, m, b, f, a.gate, a.up, s.act.address());
     commands.barrier();
     if (!a.x_out && !w.norms[kNormOut]) return;
     record_lora_down(commands, m, b, layer, {kDown}, s.act.address(), f.intermediate, s);
@@ -227,6 +222,21 @@ void record_norm(Commands& commands, const GpuModel& m, uint64_t x, uint64_t wei
     int32_t first;
   } parameters{x, weight, y, from, n, m.type.ld(n), m.spec.rms_eps, first};
   commands.dispatch(m.pipeline(Shader::kRmsnormF32), parameters, rows);
+}
+
+LayerActivations unkept_activations(const Scratch& s, uint64_t x) {
+  const uint64_t q = s.q.address(), branch = s.branch.address();
+  return {x, x, x, q, s.k.address(), s.gate.address(), s.up.address(), branch, branch, q, 0};
+}
+
+void record_gated(Commands& commands, const GpuModel& m, const DeviceBatch& b, const FeedForwardSpec& f, uint64_t gate,
+                  uint64_t up, uint64_t y) {
+  const struct {
+    uint64_t gate, up, y;
+    int32_t n, ld;
+  } parameters{gate, up, y, f.intermediate, m.type.ld(f.intermediate)};
+  commands.dispatch(m.pipeline(Shader::kGatedF32, {uint32_t(f.activation)}), parameters, (f.intermediate + 63) / 64,
+                    b.rows);
 }
 
 void record_layer(Commands& commands, const GpuModel& m, const DeviceBatch& b, const Pages& pages, int layer,

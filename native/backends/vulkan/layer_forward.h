@@ -41,6 +41,9 @@ struct LayerActivations {
   uint64_t lse;                    // [rows][heads], or 0
 };
 
+// Of a layer of which nothing is kept but the residual stream at x: the rest lies in the scratch until the next one.
+LayerActivations unkept_activations(const Scratch&, uint64_t x);
+
 // The residual stream before the first layer.
 void record_embedding(Commands&, const GpuModel&, const DeviceBatch&, uint64_t x);
 // Of rows of x, all or those that `from` lists; y [rows] of the compute type.
@@ -48,6 +51,9 @@ void record_norm(Commands&, const GpuModel&, uint64_t x, uint64_t weight, uint64
                  uint64_t y);
 void record_layer(Commands&, const GpuModel&, const DeviceBatch&, const Pages&, int layer, const LayerActivations&,
                   Scratch&);
+// y = activation(gate) * up, [rows][intermediate].
+void record_gated(Commands&, const GpuModel&, const DeviceBatch&, const FeedForwardSpec&, uint64_t gate, uint64_t up,
+                  uint64_t y);
 // Turned queries of the batch into the scratch, from q before norm and rope.
 void record_queries(Commands&, const GpuModel&, const DeviceBatch&, const Pages&, int layer, uint64_t q, Scratch&);
 // Rows [first, first + rows) of the batch's logit rows, after the final norm in `normed`: float32 [rows][vocab].

@@ -244,20 +244,7 @@ void Pass::take_memory(const PassOptions& options) {
 }
 
 LayerActivations Pass::activations(int layer) const {
-  if (!trainable_) {
-    const uint64_t x = x_[0].address();
-    return {x,
-            x,
-            x,
-            scratch_.q.address(),
-            scratch_.k.address(),
-            scratch_.gate.address(),
-            scratch_.up.address(),
-            scratch_.branch.address(),
-            scratch_.branch.address(),
-            scratch_.q.address(),
-            0};
-  }
+  if (!trainable_) return unkept_activations(scratch_, x_[0].address());
   const Memory& memory = recomputed(layer) ? again_ : kept_[size_t(layer)];
   const Widths c = widths_of(m_.spec.layers[size_t(layer)]);
   const ElementType t = m_.type;

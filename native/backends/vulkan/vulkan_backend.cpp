@@ -61,17 +61,7 @@ const backends::Logits* VulkanBackend::step(std::span<const Run> runs) {
   scratch_.reserve(m, rows, device_batch_.rank);
   grow(residual_, m.gpu, int64_t(rows) * m.spec.hidden * 4);
   const uint64_t x = residual_.address();
-  const LayerActivations a{x,
-                           x,
-                           x,
-                           scratch_.q.address(),
-                           scratch_.k.address(),
-                           scratch_.gate.address(),
-                           scratch_.up.address(),
-                           scratch_.branch.address(),
-                           scratch_.branch.address(),
-                           scratch_.q.address(),
-                           0};
+  const LayerActivations a = unkept_activations(scratch_, x);
   record_embedding(commands_, m, device_batch_, x);
   for (int l = 0; l < m.layers(); l++) {
     record_layer(commands_, m, device_batch_, pages_, l, a, scratch_);
