@@ -1,12 +1,23 @@
-// A classifier that scores conversations: what of them it reads, and which of its classes is the reward.
+// A classifier that scores conversations: what of them it reads, and which of its classes is the reward. Conversations that wait for it
+// together are classified together.
 
 import { ModelFileError } from "../errors.js";
+import type { EncoderText } from "../text/encoderTokenizer.js";
 import { contentText } from "../text/templateMessages.js";
 import type { ChatMessageParam } from "../types/chat.js";
 import type { OnnxRewardOptions } from "../types/onnx.js";
 import { OnnxEncoder } from "./onnxEncoder.js";
 
+interface Waiting {
+  text: EncoderText;
+  resolve(logits: Float32Array): void;
+  reject(error: unknown): void;
+}
+
 export class RewardClassifier {
+  private readonly waiting: Waiting[] = [];
+  private isRunning = false;
+
   private constructor(
     private readonly encoder: OnnxEncoder,
     /** Index of the class. */
@@ -31,12 +42,32 @@ export class RewardClassifier {
   async score(messages: readonly ChatMessageParam[]): Promise<number> {
     const { input } = this;
     const text = typeof input === "function" ? input(messages) : readFrom(messages, input);
-    const [logits] = await this.encoder.classify([text]);
-    return logits!.length === 1 ? logits![0]! : probability(logits!, this.label);
+    const logits = await new Promise<Float32Array>((resolve, reject) => {
+      this.waiting.push({ text, resolve, reject });
+      if (!this.isRunning) void this.run();
+    });
+    return logits.length === 1 ? logits[0]! : probability(logits, this.label);
   }
 
   close(): void {
     this.encoder.close();
+  }
+
+  /** Until none waits. */
+  private async run(): Promise<void> {
+    this.isRunning = true;
+    // Replies that end in the same turn of the event loop are scored by the same run.
+    await new Promise((resolve) => setImmediate(resolve));
+    while (this.waiting.length > 0) {
+      const batch = this.waiting.splice(0);
+      try {
+        const rows = await this.encoder.classify(batch.map(({ text }) => text));
+        for (const [i, { resolve }] of batch.entries()) resolve(rows[i]!);
+      } catch (error) {
+        for (const { reject } of batch) reject(error);
+      }
+    }
+    this.isRunning = false;
   }
 }
 

@@ -2,8 +2,9 @@
 
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { expect, it } from "vitest";
+import { expect, it, vi } from "vitest";
 import { Engine, gather, onnxReward, train } from "../../src/index.js";
+import { OnnxEncoder } from "../../src/onnx/onnxEncoder.js";
 import type { ChatMessageParam } from "../../src/types/chat.js";
 
 const reference = (name: string) => fileURLToPath(new URL(`../reference/onnx/${name}`, import.meta.url));
@@ -28,6 +29,27 @@ it("scores the last reply, a pair, or what is made of a conversation", async () 
   const made = onnxReward(reference("bert_reward"), { input: () => "hello world" });
   expect(await made(conversation, { signal })).toBeCloseTo(logitOf("hello world"), 4);
   for (const model of [pair, reply, made]) model.close();
+});
+
+it("classifies together what waits together, each reply with its own score", async () => {
+  const replies = Array.from({ length: 24 }, (_, i) => "hello world ".repeat(i + 1));
+  const of = (content: string): ChatMessageParam[] => [...conversation.slice(0, 2), { role: "assistant", content }];
+  const reward = onnxReward(reference("bert_reward"));
+  const alone: number[] = [];
+  for (const reply of replies) alone.push(Number(await reward(of(reply), { signal })));
+  const runs = vi.spyOn(OnnxEncoder.prototype, "classify");
+  const scores = await Promise.all(replies.map((reply) => reward(of(reply), { signal })));
+  expect(runs.mock.calls.map(([texts]) => texts.length)).toEqual([replies.length]);
+  runs.mockRestore();
+  for (const [i, score] of scores.entries()) expect(Number(score)).toBeCloseTo(alone[i]!, 4);
+  // While a run is under way others gather.
+  const late = replies.map(async (reply, i) => {
+    await new Promise((resolve) => setTimeout(resolve, i % 3));
+    return reward(of(reply), { signal });
+  });
+  for (const [i, score] of (await Promise.all(late)).entries()) expect(Number(score)).toBeCloseTo(alone[i]!, 4);
+  reward.close();
+  await expect(reward(of("hello"), { signal })).rejects.toMatchObject({ code: "closed" });
 });
 
 it("gives the probability of a class, and names those there are", async () => {
