@@ -172,6 +172,8 @@ async function measuredBytes(engine: Engine) {
     clipsGradients: true,
     choosesModules: true,
     leavesMoments: true,
+    deletesStates: true,
+    speaksProtobuf: false,
     losses: null,
   };
   const training = JSON.stringify(toTrain([row], 1, { ...dialect, reduction: "sum" })).length;

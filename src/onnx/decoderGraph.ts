@@ -3,10 +3,10 @@
 //
 // Shapes: B sequences, S new tokens, P past ones, T = P + S; R = B * S rows; H heads of D, in K groups of G to a key-value head.
 
+import type { Stream } from "../protobuf.js";
 import type { AttentionSpec, FeedForwardSpec, LayerSpec, ModelSpec } from "../runtime/runtime.js";
 import { BLOCK_VALUES, type CodeBits } from "./blockCodes.js";
 import { ElementTypes, Graph, MICROSOFT, type OnnxType } from "./graph.js";
-import type { Stream } from "./protobuf.js";
 import { ropeFrequencies } from "./ropeFrequencies.js";
 
 /** Of a model's matrices; "int8" and "int4" are codes with a scale for every 32 values. */

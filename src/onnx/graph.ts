@@ -1,6 +1,6 @@
 // A graph of ONNX operators as it is built: names of values, nodes, constants, weights. Field numbers are those of onnx.proto.
 
-import { Message, type Stream } from "./protobuf.js";
+import { Message, type Stream } from "../protobuf.js";
 
 export const ElementTypes = { float32: 1, uint8: 2, int64: 7, bool: 9, float16: 10 } as const;
 export type OnnxType = keyof typeof ElementTypes;

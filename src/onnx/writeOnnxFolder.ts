@@ -4,6 +4,7 @@ import { mkdir, open, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ModelFileError } from "../errors.js";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
+import type { Stream } from "../protobuf.js";
 import type { ModelSpec } from "../runtime/runtime.js";
 import { type Adapter, MergedTensors } from "../weights/mergedTensors.js";
 import type { FloatTensorLocation } from "../weights/weightFolder.js";
@@ -11,7 +12,6 @@ import { copyTextFiles, elements, textConfig, writeJson } from "../weights/write
 import { BLOCK_VALUES, type CodeBits, encodeBlocks } from "./blockCodes.js";
 import { type DecoderWeights, decoderGraph, type OnnxDtype } from "./decoderGraph.js";
 import type { ExternalPlace, Graph, Weight } from "./graph.js";
-import type { Stream } from "./protobuf.js";
 
 export interface OnnxOptions {
   /** Default: float32. */

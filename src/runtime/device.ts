@@ -347,6 +347,8 @@ export interface DeviceModel {
   copyPages(from: Int32Array, to: Int32Array): void;
   /** Returns the version id (> 0). */
   loadAdapter(spec: AdapterSpec, tensors: NamedTensors, kept?: KeptState | null): Promise<number>;
+  /** Of a device elsewhere: has a state that nothing goes on from any more deleted there, some time later, where that can be done. */
+  discardState?(kept: KeptState): void;
   /** Freed when no step, pass or trainer uses it any more. */
   releaseAdapter(version: number): void;
   /** `kept`: where the device keeps states itself, the one to go on from; `withMoments`: with its moments. */

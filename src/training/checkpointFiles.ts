@@ -176,6 +176,17 @@ export async function readAdapter(
   return { ...(await readAdapterFolder(folder)), kept };
 }
 
+/** Names of what a device elsewhere keeps of checkpoints in these folders; damaged ones are passed over. */
+export async function keptStates(folders: readonly string[]): Promise<Map<string, KeptState>> {
+  const found = new Map<string, KeptState>();
+  for (const folder of folders) {
+    const meta = await JsonFields.read(join(folder, META_FILE)).catch(() => null);
+    const kept = readKept(meta?.object("kept") ?? null);
+    if (kept) found.set(kept.name, kept);
+  }
+  return found;
+}
+
 function readKept(fields: JsonFields | null): (KeptState & { objective: Objective | null }) | null {
   if (fields === null) return null;
   const objective = fields.get("objective");

@@ -125,7 +125,10 @@ async function makeSteps(run: Run, signal: AbortSignal): Promise<void> {
       // A home that goes with the process needs no state to resume from.
       const isKept = !host.store.isTemporary || isBest;
       const weights = isKept ? await captureState(trainer, spec, recipe.objective, { forResuming: true }) : null;
-      if (isBest && host.store.isTemporary) best = weights;
+      if (isBest && host.store.isTemporary) {
+        if (best?.kept) run.base.device.discardState?.(best.kept);
+        best = weights;
+      }
       await committed;
       committed = commitStep(run, { done, standing }, last, host.store.isTemporary ? null : weights);
       committed.catch(() => undefined);
@@ -194,13 +197,24 @@ function stateOf(host: TrainingHost, jobId: string, done: number): string {
 
 type StepEvent = { type: "gradient_step"; data: Record<string, number> };
 
+/** What a device elsewhere keeps of a step that nothing goes on from any more goes with its file. */
+async function removeState({ host, job, spec, base }: Run, done: number, stays: string | null = null): Promise<void> {
+  const file = stateOf(host, job.id, done);
+  if (base.device.discardState && existsSync(file)) {
+    const kept = (await readStateFile(file, spec).catch(() => null))?.kept;
+    if (kept && kept.name !== stays) base.device.discardState(kept);
+  }
+  await rm(file, { force: true });
+}
+
 /** The weights after a step are on the disk before its event can be seen. */
 async function commitStep(
-  { host, job, state }: Run,
+  run: Run,
   made: Pick<JobState, "done" | "standing">,
   event: StepEvent,
   weights: AdapterState | null,
 ) {
+  const { host, job, state } = run;
   const { store } = host;
   const { done, standing } = made;
   if (weights) await streamFile(stateOf(host, job.id, done), stateFile(weights));
@@ -209,7 +223,7 @@ async function commitStep(
   // What is still needed: this step, and the best one.
   for (const step of [done - 1, before?.standing?.best.done]) {
     if (step === undefined || step === done || step === standing?.best.done) continue;
-    await rm(stateOf(host, job.id, step), { force: true });
+    await removeState(run, step);
   }
 }
 
@@ -237,6 +251,9 @@ async function finish(run: Run, { last, ...reached }: Reached & { last: StepEven
     });
     logBatches(host, job, request, state);
   });
+  for (const step of new Set([done - 1, done, standing?.best.done ?? 0])) {
+    await removeState(run, step, result.kept?.name);
+  }
   store.files.remove(store.files.jobFolder(job.id));
 }
 

@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { type BaseModel, closeBaseModel, loadBaseModel } from "../../src/engine/core/baseModel.js";
 import { embeddedModel, resolveOptions } from "../../src/engine/core/options.js";
 import { generate } from "../../src/inference/index.js";
+import { Message, readFields } from "../../src/protobuf.js";
 import { type AdapterSpec, type NamedTensors, openRuntime, type Trainer } from "../../src/runtime/runtime.js";
 import { NEUTRAL_NUMBERS } from "../../src/samplingNumbers.js";
 import { writeAdapterFolder } from "../../src/weights/adapterFolder.js";
@@ -40,8 +41,11 @@ interface State {
 /** What becomes of a request: an answer in its place, or the connection broken before or after it is done. */
 export type Fault = { status: number; body?: string; headers?: Record<string, string> } | "before" | "after" | null;
 
-/** "published": as the interface's own service has it. "skyrl": as SkyRL tx 0.3 has it. */
-export type ServiceKind = "published" | "skyrl";
+/**
+ * "published": as the interface's own service has had it. "protobuf": as version 0.38 of its client needs it. "skyrl": as SkyRL
+ * tx 0.3 has it.
+ */
+export type ServiceKind = "published" | "protobuf" | "skyrl";
 
 const ALPHA = 32;
 
@@ -100,6 +104,16 @@ export class TinkerService {
     this.#numbered = new Map();
   }
 
+  /** Names of everything that is saved, to train and to sample. */
+  get saved(): string[] {
+    return [...this.#states.keys(), ...this.#samplers.keys()];
+  }
+
+  #remove(name: string): boolean {
+    if (this.kind === "skyrl") return false;
+    return this.#states.delete(name) || this.#samplers.delete(name);
+  }
+
   get adapters(): number {
     return this.#adapters.size;
   }
@@ -118,25 +132,36 @@ export class TinkerService {
   async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk as Buffer);
-    const text = Buffer.concat(chunks).toString();
-    const body: Body = text === "" ? {} : JSON.parse(text);
+    const received = Buffer.concat(chunks);
+    const isBinary = request.headers["content-type"] === PROTOBUF;
+    const body: Body = received.length === 0 ? {} : isBinary ? passIn(received) : JSON.parse(received.toString());
     const path = request.url!.replace("/api/v1", "");
     this.seen.push({ path, body, headers: request.headers });
     const send = (status: number, content: unknown, headers: Record<string, string> = {}) => {
       if (response.destroyed) return;
-      const bytes = Buffer.isBuffer(content) || typeof content === "string" ? content : JSON.stringify(content);
+      const bytes = content instanceof Uint8Array || typeof content === "string" ? content : JSON.stringify(content);
       response.writeHead(status, { "content-type": "application/json", ...headers }).end(bytes);
     };
+    if (request.method === "DELETE") {
+      const name = /^\/training_runs\/([^/]+)\/checkpoints\/(.+)$/.exec(path);
+      const isKnown = name !== null && this.#remove(`tinker://${name[1]}/${name[2]}`);
+      return void response.writeHead(isKnown ? 204 : 404).end();
+    }
     const fault = this.fault(path, body);
     if (fault === "before") return void response.destroy();
     if (fault !== null && fault !== "after") return send(fault.status, fault.body ?? "{}", fault.headers);
     if (this.key !== null && request.headers["x-api-key"] !== this.key) {
       return send(401, { detail: "Invalid API key" });
     }
-    const answer = await this.#answer(path, body).catch((error: Error & { status?: number }) => ({
-      status: error.status ?? 500,
-      content: { detail: error.message },
-    }));
+    if (this.kind === "protobuf" && path === "/forward_backward" && !isBinary) {
+      return send(415, { detail: "expected application/x-protobuf" });
+    }
+    const answer = await this.#answer(path, body, request.headers.accept === PROTOBUF).catch(
+      (error: Error & { status?: number }) => ({
+        status: error.status ?? 500,
+        content: { detail: error.message },
+      }),
+    );
     if (fault === "after") return void response.destroy();
     const { status, content, headers } = answer as {
       status: number;
@@ -149,10 +174,15 @@ export class TinkerService {
   async #answer(
     path: string,
     body: Body,
+    takesProtobuf: boolean,
   ): Promise<{ status: number; content: unknown; headers?: Record<string, string> }> {
     const ok = (content: unknown) => ({ status: 200, content });
     if (path === "/openapi.json") {
       return this.kind === "skyrl" ? ok(SKYRL_OPENAPI) : { status: 404, content: { detail: "Not Found" } };
+    }
+    if (path === "/client/config") {
+      if (this.kind !== "protobuf") return { status: 404, content: { detail: "Not Found" } };
+      return ok({ parallel_fwdbwd_chunks: true, proto_compress_fwdbwd: false, fwdbwd_max_chunk_len: 1024 });
     }
     if (path === "/get_server_capabilities") {
       return ok({ supported_models: [{ model_name: "base/tiny", max_context_length: 512 }] });
@@ -163,7 +193,7 @@ export class TinkerService {
       return ok({ type: "create_session", session_id: id });
     }
     if (path === "/session_heartbeat") return ok({ type: "session_heartbeat" });
-    if (path === "/retrieve_future") return this.#retrieve(body);
+    if (path === "/retrieve_future") return this.#retrieve(body, takesProtobuf);
     const archive = /^\/training_runs\/([^/]+)\/checkpoints\/(.+)\/archive$/.exec(path);
     if (archive)
       return { status: 302, content: "", headers: { location: `${this.url}/files/${archive[1]}/${archive[2]}` } };
@@ -175,7 +205,8 @@ export class TinkerService {
   /** A number that was seen is the request that was seen, where the service knows numbers. */
   #submit(path: string, body: Body): string {
     if (path === "/create_model" && !this.#sessions.has(body.session_id)) throw failure(404, "Session not found");
-    const number = this.kind === "published" && body.seq_id !== undefined ? `${body.model_id}:${body.seq_id}` : null;
+    if (this.kind === "protobuf" && path === "/forward") throw failure(404, "Not Found");
+    const number = this.kind !== "skyrl" && body.seq_id !== undefined ? `${body.model_id}:${body.seq_id}` : null;
     const known = number && this.#numbered.get(number);
     if (known) return known;
     const id = String(++this.#made);
@@ -186,7 +217,10 @@ export class TinkerService {
     return id;
   }
 
-  async #retrieve({ request_id: id }: Body): Promise<{ status: number; content: unknown }> {
+  async #retrieve(
+    { request_id: id }: Body,
+    takesProtobuf: boolean,
+  ): Promise<{ status: number; content: unknown; headers?: Record<string, string> }> {
     const future = this.#futures.get(String(id));
     if (!future) return { status: 404, content: { detail: "Future not found" } };
     const polls = future.polls++;
@@ -197,7 +231,10 @@ export class TinkerService {
       if (fault && typeof fault === "object") return { status: fault.status, content: fault.body ?? "{}" };
     }
     try {
-      return { status: 200, content: await future.result };
+      const content = await future.result;
+      const message = takesProtobuf && this.kind === "protobuf" ? messageOf(content) : null;
+      if (message === null) return { status: 200, content };
+      return { status: 200, content: message, headers: { "content-type": PROTOBUF } };
     } catch (error) {
       const { message } = error as Error;
       if (this.kind === "skyrl") return { status: 400, content: { detail: message } };
@@ -258,7 +295,7 @@ export class TinkerService {
       case "/forward":
         return this.#pass(this.#adapter(body.model_id), body.forward_input, false);
       case "/forward_backward":
-        return this.#pass(this.#adapter(body.model_id), body.forward_backward_input, true);
+        return this.#pass(this.#adapter(body.model_id), body.forward_backward_input, !body.forward_only);
       case "/optim_step": {
         const adapter = this.#adapter(body.model_id);
         const adam = body.adam_params;
@@ -384,6 +421,63 @@ export class TinkerService {
     const bytes = readFileSync(file);
     return this.archive?.(bytes) ?? bytes;
   }
+}
+
+const PROTOBUF = "application/x-protobuf";
+
+/** A ForwardBackwardRequest as JSON has it. */
+function passIn(message: Uint8Array): Body {
+  const body: Body = { forward_backward_input: { data: [] } };
+  const numbers = (bytes: Uint8Array, dtype: number) => {
+    const { buffer } = new Uint8Array(bytes);
+    return dtype === 1 ? [...new Float32Array(buffer)] : Array.from(new BigInt64Array(buffer), Number);
+  };
+  const parts = (bytes: Uint8Array) =>
+    [...readFields(bytes)] as { field: number; integer: number; bytes: Uint8Array }[];
+  for (const { field, integer, bytes } of parts(message)) {
+    if (field === 1) body.model_id = Buffer.from(bytes).toString();
+    if (field === 2) body.seq_id = integer;
+    if (field === 4) body.forward_backward_input.loss_fn = Buffer.from(bytes).toString();
+    if (field === 6) body.forward_only = integer === 1;
+    if (field !== 3) continue;
+    const datum: Datum = { model_input: { chunks: [] }, loss_fn_inputs: {} };
+    for (const part of parts(bytes)) {
+      if (part.field === 1) {
+        const [text] = parts(part.bytes);
+        const [tokens] = parts(text!.bytes);
+        datum.model_input.chunks.push({ tokens: [...new Int32Array(new Uint8Array(tokens!.bytes).buffer)] });
+      } else {
+        const [name, tensor] = parts(part.bytes);
+        const inner = new Map(parts(tensor!.bytes).map((one) => [one.field, one]));
+        const data = numbers(inner.get(1)!.bytes, inner.get(3)!.integer);
+        datum.loss_fn_inputs[Buffer.from(name!.bytes).toString()] = { data };
+      }
+    }
+    body.forward_backward_input.data.push(datum);
+  }
+  return body;
+}
+
+/** A ForwardBackwardOutput or SampleResponse; null: neither. */
+function messageOf(result: Body): Uint8Array | null {
+  const bytes = (values: Float32Array | Int32Array | BigInt64Array) => new Uint8Array(values.buffer);
+  if (result.type === "sample") {
+    const message = new Message();
+    for (const { stop_reason, tokens, logprobs } of result.sequences) {
+      const sequence = new Message().integer(1, stop_reason === "stop" ? 0 : 1);
+      sequence.data(2, bytes(Int32Array.from(tokens))).data(3, bytes(Float32Array.from(logprobs)));
+      message.message(1, sequence);
+    }
+    return message.toBytes();
+  }
+  if (!result.loss_fn_outputs) return null;
+  const rows = (result.loss_fn_outputs as { logprobs: { data: number[] } }[]).map(({ logprobs }) => logprobs.data);
+  const ends = [0];
+  for (const row of rows) ends.push(ends.at(-1)! + 4 * row.length);
+  const tensor = new Message().data(1, bytes(Float32Array.from(rows.flat())));
+  tensor.data(2, bytes(BigInt64Array.from(ends, BigInt))).integer(3, 1);
+  const record = new Message().message(2, new Message().text(1, "logprobs").message(2, tensor));
+  return new Message().message(2, record.integer(3, rows.length)).toBytes();
 }
 
 function failure(status: number, message: string): Error {

@@ -9,6 +9,7 @@ import type { Page } from "../../types/page.js";
 import type { OrderedPageQuery } from "../../types/queries.js";
 import { accessModel, type View } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
+import { RemoteStates } from "./remoteStates.js";
 
 export class Checkpoints implements CheckpointsResource {
   readonly #core: EngineCore;
@@ -41,6 +42,7 @@ export class Checkpoints implements CheckpointsResource {
     const { checkpointsDelete } = await import("../../schemas/models.js");
     const { steps } = await validateAsync(checkpointsDelete, params, { strict: this.#view.strict });
     while (shouldYield()) await yieldToEventLoop();
+    const remote = await RemoteStates.of(this.#core, accessModel(store, this.#view.caller, modelId), steps);
     const model = accessModel(store, this.#view.caller, modelId);
     const latest = store.checkpoints.latest(model.id)?.step;
     const at = latest === undefined ? -1 : steps.indexOf(latest);
@@ -49,6 +51,7 @@ export class Checkpoints implements CheckpointsResource {
     }
     const deleted = store.checkpoints.delete(model.id, steps);
     adapters.forget(model.id, deleted);
+    await remote?.discard(store.checkpoints.steps(model.id));
     for (const step of deleted) store.files.remove(store.files.checkpointFolder(model.id, step));
     const missing = [...new Set(steps)].filter((step) => !deleted.includes(step));
     return { deleted_count: deleted.length, not_found_steps: missing };

@@ -41,6 +41,7 @@ import { diagnostics } from "../core/diagnostics.js";
 import { servedName } from "../core/modelNames.js";
 import { withGroupsBody } from "./groupsBody.js";
 import { describeGroup, groupIdPrefix, groupsPageText, readGroup } from "./loggedGroups.js";
+import { RemoteStates } from "./remoteStates.js";
 
 /** Of new models, written at once: however many are asked for together, other work has its turn. */
 const folders = new Semaphore(4);
@@ -258,6 +259,8 @@ export class Models implements ModelsResource {
   async delete(modelId: string, options?: RequestOptions): Promise<ModelDeleted> {
     options?.signal?.throwIfAborted();
     const { store, runner, adapters } = this.#core;
+    const steps = store.checkpoints.steps(modelId);
+    const remote = await RemoteStates.of(this.#core, accessModel(store, this.#view.caller, modelId), steps);
     const model = accessModel(store, this.#view.caller, modelId);
     const remaining = store.transaction(() => {
       const steps = store.checkpoints.steps(model.id);
@@ -267,6 +270,7 @@ export class Models implements ModelsResource {
     });
     await runner.cancelModel(model.id);
     adapters.forget(model.id);
+    await remote?.discard([]);
     store.files.remove(store.files.modelFolder(model.id));
     return { model_id: model.id, deleted_checkpoints: remaining.length, deleted_run: true };
   }

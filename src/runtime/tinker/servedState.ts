@@ -4,7 +4,7 @@
 import { randomUUID } from "node:crypto";
 import { remoteUnexpected } from "../../remoteReplies.js";
 import type { AdapterSpec, KeptState } from "../device.js";
-import { isStateLost, type TinkerServer } from "./tinkerServer.js";
+import { CLEAN_UP_PATIENCE_MS, isStateLost, type TinkerServer } from "./tinkerServer.js";
 
 /** What becomes an adapter on a server. */
 export interface AdapterOrigin {
@@ -73,7 +73,8 @@ export async function openAdapter(
 /** Its place is free for others some time later; a server that cannot be reached ends it by itself. */
 export function closeAdapter(server: TinkerServer, id: string): void {
   const body = () => ({ model_id: id, type: "unload_model" });
-  server.run({ what: "unload an adapter", path: "/unload_model", body, isRepeatable: true }).catch(() => undefined);
+  const task = { what: "unload an adapter", path: "/unload_model", body, isRepeatable: true };
+  server.run({ ...task, patienceMs: CLEAN_UP_PATIENCE_MS }).catch(() => undefined);
 }
 
 export interface OpenState {
@@ -81,6 +82,8 @@ export interface OpenState {
   id: string;
   /** What completions name; null: the base model. */
   sampler: string | null;
+  /** Of the next request that goes to the adapter. */
+  sequence: number;
 }
 
 /** Counted: opened when it is first needed, closed by who lets go of it last. */
@@ -103,14 +106,17 @@ export class ServedState {
       return await work(await opened);
     } catch (error) {
       if (!isStateLost(error)) throw error;
-      if (this.#open === opened) this.#open = null;
+      if (this.#open === opened) this.close();
       return work(await this.#opened());
     }
   }
 
   close(): void {
     this.#open?.then(
-      ({ id }) => closeAdapter(this.server, id),
+      ({ id, sampler }) => {
+        closeAdapter(this.server, id);
+        if (sampler !== null) this.server.discard(sampler);
+      },
       () => undefined,
     );
     this.#open = null;
@@ -129,7 +135,7 @@ export class ServedState {
   async #make(): Promise<OpenState> {
     const { server, baseModel, spec, seed, kept } = this;
     const id = await openAdapter(server, baseModel, spec, seed, { kept, withMoments: false });
-    if (kept === null) return { id, sampler: null };
+    if (kept === null) return { id, sampler: null, sequence: 1 };
     const what = "save an adapter to sample from";
     const { path } = await server.run({
       what,
@@ -138,7 +144,7 @@ export class ServedState {
       isRepeatable: true,
     });
     if (typeof path !== "string") throw remoteUnexpected(server.url, what, "no path of it");
-    return { id, sampler: path };
+    return { id, sampler: path, sequence: 3 };
   }
 }
 

@@ -17,8 +17,9 @@ import type {
 } from "../device.js";
 import { ArchiveError, unpackAdapter } from "./adapterArchive.js";
 import { modulesOf, ServedState } from "./servedState.js";
+import { decodeSample } from "./tinkerMessages.js";
 import { encoded, unsupported } from "./tinkerRows.js";
-import type { TinkerServer } from "./tinkerServer.js";
+import { checkpointPath, type TinkerServer } from "./tinkerServer.js";
 import { type AdapterHost, TinkerTrainer } from "./tinkerTrainer.js";
 
 /** What the device needs of the rooms above it. */
@@ -27,6 +28,8 @@ export interface TinkerDeviceOptions {
   /** The server's name of the base model. */
   baseModel: string;
   config: ModelSpec;
+  /** Nothing that it has saved there is of use when it has been closed. */
+  isTemporary: boolean;
   readAdapter(folder: string): Promise<{ spec: AdapterSpec; tensors: NamedTensors }>;
 }
 
@@ -51,16 +54,22 @@ export class TinkerDevice implements CompletingDevice, AdapterHost {
   readonly #readAdapter: TinkerDeviceOptions["readAdapter"];
   /** By name of the state. */
   readonly #states = new Map<string, ServedState>();
+  /** States that nobody but trainers and versions knows of: by name, how many of them do. */
+  readonly #unrecorded = new Map<string, number>();
+  /** Those that were recorded, of a device that is temporary. */
+  readonly #recorded = new Set<string>();
+  readonly #isTemporary: boolean;
   readonly #versions = new Map<number, ServedState>();
   readonly #base: ServedState;
   #made = 0;
   #isClosed = false;
 
-  constructor({ server, baseModel, config, readAdapter }: TinkerDeviceOptions) {
+  constructor({ server, baseModel, config, isTemporary, readAdapter }: TinkerDeviceOptions) {
     this.server = server;
     this.baseModel = baseModel;
     this.config = config;
     this.#readAdapter = readAdapter;
+    this.#isTemporary = isTemporary;
     this.#base = new ServedState(server, baseModel, BASE, 0, null);
   }
 
@@ -103,6 +112,7 @@ export class TinkerDevice implements CompletingDevice, AdapterHost {
           },
           type: "sample",
         }),
+        decode: decodeSample,
         isRepeatable: true,
         signal,
       });
@@ -134,6 +144,11 @@ export class TinkerDevice implements CompletingDevice, AdapterHost {
     if (state && state !== this.#base) this.letGo(state);
   }
 
+  discardState({ name }: KeptState): void {
+    this.#recorded.delete(name);
+    this.server.discard(name);
+  }
+
   async trainAdapter(
     spec: AdapterSpec,
     { seed, tensors, kept = null, withMoments = false }: Parameters<CompletingDevice["trainAdapter"]>[1],
@@ -155,6 +170,7 @@ export class TinkerDevice implements CompletingDevice, AdapterHost {
   close(): void {
     this.#isClosed = true;
     for (const state of this.#states.values()) state.close();
+    for (const name of [...this.#unrecorded.keys(), ...this.#recorded]) this.server.discard(name);
     this.#base.close();
     this.server.close();
   }
@@ -172,8 +188,12 @@ export class TinkerDevice implements CompletingDevice, AdapterHost {
   }
 
   hold(spec: AdapterSpec, kept: KeptState): ServedState {
-    const state = this.#states.get(kept.name) ?? new ServedState(this.server, this.baseModel, spec, 0, kept);
-    this.#states.set(kept.name, state);
+    let state = this.#states.get(kept.name);
+    if (!state) {
+      state = new ServedState(this.server, this.baseModel, spec, 0, kept);
+      this.#states.set(kept.name, state);
+      this.#count(kept, 1);
+    }
     state.users += 1;
     return state;
   }
@@ -183,15 +203,37 @@ export class TinkerDevice implements CompletingDevice, AdapterHost {
     if (state.users > 0) return;
     this.#states.delete(state.kept!.name);
     state.close();
+    this.#count(state.kept!, -1);
+  }
+
+  saved({ name }: KeptState): void {
+    this.#unrecorded.set(name, 1);
+  }
+
+  recorded({ name }: KeptState): void {
+    this.#unrecorded.delete(name);
+    if (this.#isTemporary) this.#recorded.add(name);
+  }
+
+  replaced(kept: KeptState): void {
+    this.#count(kept, -1);
+  }
+
+  #count(kept: KeptState, more: number): void {
+    const users = this.#unrecorded.get(kept.name);
+    if (users === undefined) return;
+    this.#unrecorded.set(kept.name, users + more);
+    if (users + more > 0) return;
+    this.#unrecorded.delete(kept.name);
+    this.discardState(kept);
   }
 
   download(state: ServedState): Promise<{ spec: AdapterSpec; tensors: NamedTensors }> {
     return state.use(async ({ sampler }) => {
       const what = "hand out an adapter";
-      const [, run, checkpoint] = /^tinker:\/\/([^/]+)\/(.+)$/.exec(sampler!) ?? [];
-      if (!run) throw remoteUnexpected(this.server.url, what, `"${sampler}", which is no path of one`);
-      const path = `/training_runs/${run}/checkpoints/${checkpoint}/archive`;
-      const { body } = await this.server.download(path, what);
+      const path = checkpointPath(sampler!);
+      if (path === null) throw remoteUnexpected(this.server.url, what, `"${sampler}", which is no path of one`);
+      const { body } = await this.server.download(`${path}/archive`, what);
       const folder = await mkdtemp(join(tmpdir(), "anneal-adapter-"));
       try {
         if (!body) throw new ArchiveError("it is empty");

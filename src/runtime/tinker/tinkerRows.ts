@@ -2,6 +2,7 @@
 
 import { BadRequestError } from "../../errors.js";
 import type { TrainRow } from "../device.js";
+import type { LossInput } from "./tinkerMessages.js";
 import type { Dialect } from "./tinkerServer.js";
 
 /** A row with all of its tokens. Entry t of every array is about token t + 1, so they are one shorter. */
@@ -65,7 +66,7 @@ export function inRequests<T extends WholeRow>(rows: readonly T[]): T[][] {
 }
 
 /** For a pass without a gradient. */
-export function toScore(rows: readonly WholeRow[]): Record<string, unknown> {
+export function toScore(rows: readonly WholeRow[]): LossInput {
   return { loss_fn: "cross_entropy", data: rows.map((row) => datum(row, { weights: Float32Array.from(row.trained) })) };
 }
 
@@ -78,7 +79,7 @@ export function toScore(rows: readonly WholeRow[]): Record<string, unknown> {
  * times the weight; weights of 1/n make the average a sum, and the mean over rows is undone by their number.
  * @throws BadRequestError where the server has not the function that is needed.
  */
-export function toTrain(rows: readonly SlopedRow[], total: number, dialect: Dialect): Record<string, unknown> {
+export function toTrain(rows: readonly SlopedRow[], total: number, dialect: Dialect): LossInput {
   const loss = dialect.reduction === "sum" ? "cross_entropy" : "importance_sampling";
   if (dialect.losses && !dialect.losses.has(loss)) {
     throw unsupported("loss", `train without the loss function ${loss}; there are ${[...dialect.losses].join(", ")}`);
@@ -101,7 +102,7 @@ export function toTrain(rows: readonly SlopedRow[], total: number, dialect: Dial
 }
 
 /** Of token 0 to the last but one, the one that follows each. */
-function datum({ tokens }: WholeRow, inputs: Record<string, Float32Array>): Record<string, unknown> {
+function datum({ tokens }: WholeRow, inputs: Record<string, Float32Array>): LossInput["data"][number] {
   const tensor = (data: ArrayLike<number>, dtype: "int64" | "float32") => ({
     data: Array.from(data),
     dtype,
@@ -114,7 +115,7 @@ function datum({ tokens }: WholeRow, inputs: Record<string, Float32Array>): Reco
   };
 }
 
-export function encoded(tokens: ArrayLike<number>): { chunks: unknown[] } {
+export function encoded(tokens: ArrayLike<number>): { chunks: { type: string; tokens: number[] }[] } {
   return { chunks: [{ type: "encoded_text", tokens: Array.from(tokens) }] };
 }
 

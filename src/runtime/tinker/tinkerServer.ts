@@ -26,6 +26,10 @@ export interface Dialect {
   choosesModules: boolean;
   /** Whether moments can be left behind when a state is loaded. */
   leavesMoments: boolean;
+  /** Whether what was saved can be deleted. */
+  deletesStates: boolean;
+  /** Whether rows cross the wire as protocol buffers, and results that hold many numbers. */
+  speaksProtobuf: boolean;
   /** What becomes of a row's losses: their sum, or their sum over that of their weights, of which the mean over rows is taken. */
   reduction: "sum" | "weighted mean";
 }
@@ -35,12 +39,19 @@ export interface Task {
   what: string;
   /** Below /api/v1. */
   path: string;
-  /** Of every attempt. */
-  body: () => Record<string, unknown>;
+  /** Of every attempt: JSON, or a protocol buffer. */
+  body: () => Record<string, unknown> | Uint8Array;
+  /** Makes of a protocol buffer what a server that speaks JSON would answer. @throws RangeError */
+  decode?: (message: Uint8Array) => Record<string, unknown>;
   /** Whether doing it twice is as good as once, also where sequence numbers say nothing. */
   isRepeatable: boolean;
   signal?: AbortSignal | undefined;
+  /** In place of the server's. */
+  patienceMs?: number;
 }
+
+/** Of requests that clean up: nobody waits for them, and no program should end later for them. */
+export const CLEAN_UP_PATIENCE_MS = 2000;
 
 const RETRY_FIRST_MS = 100;
 const RETRY_MOST_MS = 5000;
@@ -49,6 +60,9 @@ const POLL_TIMEOUT_MS = 60_000;
 /** Other requests are answered at once. */
 const ANSWER_TIMEOUT_MS = 60_000;
 const HEARTBEAT_MS = 10_000;
+
+const JSON_TYPE = "application/json";
+const PROTOBUF = "application/x-protobuf";
 
 /** Errors of a connection that never came about: nothing of the request was sent. */
 const NOT_SENT = new Set([
@@ -146,6 +160,17 @@ export class TinkerServer {
     }
   }
 
+  /** Deletes what was saved there under `name`, where the server has a way; nothing comes of a failure. */
+  discard(name: string): void {
+    const path = checkpointPath(name);
+    if (path === null || !this.dialect.deletesStates) return;
+    const task = { what: "delete a state", isRepeatable: true, patienceMs: CLEAN_UP_PATIENCE_MS };
+    this.#send(path, task, undefined, ANSWER_TIMEOUT_MS, "DELETE").then(
+      (response) => response.body?.cancel(),
+      () => undefined,
+    );
+  }
+
   /** The answer behind a path, which may say that it is elsewhere. */
   async download(path: string, what: string, signal?: AbortSignal): Promise<Response> {
     const task = { what, isRepeatable: true, signal };
@@ -194,13 +219,28 @@ export class TinkerServer {
   }
 
   async #dialect(): Promise<Dialect> {
-    const { signal } = new AbortController();
-    const response = await fetch(`${this.url}/openapi.json`, { headers: this.#headers(), signal }).catch(() => null);
+    const headers = this.#headers();
+    const response = await fetch(`${this.url}/openapi.json`, { headers }).catch(() => null);
     const document = response?.ok ? await response.json().catch(() => null) : null;
-    return document === null ? PUBLISHED_DIALECT : readDialect(document as OpenApi);
+    return {
+      ...(document === null ? PUBLISHED_DIALECT : readDialect(document as OpenApi)),
+      speaksProtobuf: await this.#speaksProtobuf(),
+    };
   }
 
-  async #result(id: string, { what, signal }: Task): Promise<Record<string, unknown>> {
+  /** A server that says how its own client should send protocol buffers takes them. */
+  async #speaksProtobuf(): Promise<boolean> {
+    const body = { sdk_version: packageVersion() };
+    const response = await this.#once("/client/config", body, ANSWER_TIMEOUT_MS).catch(() => null);
+    const flags: unknown = response?.ok ? await response.json().catch(() => null) : null;
+    return typeof flags === "object" && flags !== null && Object.keys(flags).some((name) => /fwdbwd/.test(name));
+  }
+
+  async #result(
+    id: string,
+    { what, decode, signal, patienceMs = this.#address.patienceMs }: Task,
+  ): Promise<Record<string, unknown>> {
+    const accept = decode && this.dialect.speaksProtobuf ? PROTOBUF : JSON_TYPE;
     const body = { request_id: id };
     let outage: number | null = null;
     for (let attempt = 0; ; ) {
@@ -208,8 +248,11 @@ export class TinkerServer {
       let status = 0;
       let failure: unknown;
       try {
-        const response = await this.#once("/retrieve_future", body, POLL_TIMEOUT_MS, signal);
+        const response = await this.#once("/retrieve_future", body, POLL_TIMEOUT_MS, { signal, accept });
         status = response.status;
+        if (response.ok && response.headers.get("content-type")?.includes(PROTOBUF)) {
+          return this.#decoded(what, decode, new Uint8Array(await response.arrayBuffer()));
+        }
         const text = await response.text();
         if (response.ok) {
           const result = this.#object(what, parsed(text));
@@ -236,8 +279,17 @@ export class TinkerServer {
         failure = remoteUnreachable(this.url, what, error);
       }
       outage ??= performance.now();
-      if (performance.now() - outage >= this.#address.patienceMs) throw failure;
+      if (performance.now() - outage >= patienceMs) throw failure;
       await pause(backoff(attempt++), signal);
+    }
+  }
+
+  #decoded(what: string, decode: Task["decode"], message: Uint8Array): Record<string, unknown> {
+    if (!decode) throw remoteUnexpected(this.url, what, "a protocol buffer, which is not known for this");
+    try {
+      return decode(message);
+    } catch (error) {
+      throw remoteUnexpected(this.url, what, `a damaged protocol buffer: ${(error as Error).message}`, error);
     }
   }
 
@@ -259,11 +311,7 @@ export class TinkerServer {
     throw remoteUnexpected(this.url, what, "an answer that is no JSON object");
   }
 
-  async #exchange(
-    path: string,
-    task: Pick<Task, "what" | "isRepeatable" | "signal">,
-    body?: () => Record<string, unknown>,
-  ): Promise<unknown> {
+  async #exchange(path: string, task: Omit<Task, "path" | "body">, body?: Task["body"]): Promise<unknown> {
     const response = await this.#send(path, task, body, ANSWER_TIMEOUT_MS);
     try {
       return await response.json();
@@ -276,16 +324,17 @@ export class TinkerServer {
   /** Until it is answered with success, or patience ends. */
   async #send(
     path: string | URL,
-    { what, isRepeatable, signal }: Pick<Task, "what" | "isRepeatable" | "signal">,
-    body: (() => Record<string, unknown>) | undefined,
+    { what, isRepeatable, signal, patienceMs = this.#address.patienceMs }: Omit<Task, "path" | "body">,
+    body: Task["body"] | undefined,
     timeout: number | null,
+    method = body === undefined ? "GET" : "POST",
   ): Promise<Response> {
     const begin = performance.now();
     for (let attempt = 0; ; attempt++) {
       let failure: unknown;
       let retryAfter = 0;
       try {
-        const response = await this.#once(path, body?.(), timeout, signal);
+        const response = await this.#once(path, body?.(), timeout, { signal, method });
         if (response.ok || isRedirection(response)) return response;
         const text = await response.text();
         const error = remoteRefused(this.url, what, response.status, text);
@@ -304,7 +353,7 @@ export class TinkerServer {
         if (!isRepeatable && !NOT_SENT.has(codeOf(error))) throw this.#uncertain(what, failure);
       }
       const wait = retryAfter > 0 && retryAfter <= 60_000 ? retryAfter : backoff(attempt);
-      if (performance.now() - begin + wait > this.#address.patienceMs) throw failure;
+      if (performance.now() - begin + wait > patienceMs) throw failure;
       await pause(wait, signal);
     }
   }
@@ -318,26 +367,42 @@ export class TinkerServer {
     });
   }
 
-  #once(path: string | URL, body: unknown, timeoutMs: number | null, signal?: AbortSignal): Promise<Response> {
+  #once(
+    path: string | URL,
+    body: unknown,
+    timeoutMs: number | null,
+    {
+      signal,
+      method = "POST",
+      accept = JSON_TYPE,
+    }: { signal?: AbortSignal | undefined; method?: string; accept?: string } = {},
+  ): Promise<Response> {
     const signals = [signal, timeoutMs === null ? undefined : AbortSignal.timeout(timeoutMs)].filter(
       (one) => one !== undefined,
     );
     const url = typeof path === "string" ? new URL(`${this.url}/api/v1${path}`) : path;
     // The key is this server's alone.
-    const own = url.origin === new URL(this.url).origin ? this.#headers() : {};
+    const own = url.origin === new URL(this.url).origin ? this.#headers(accept) : {};
+    const isBinary = body instanceof Uint8Array;
     return fetch(url, {
-      method: body === undefined ? "GET" : "POST",
-      headers: { ...own, ...(body === undefined ? {} : { "content-type": "application/json" }) },
-      body: body === undefined ? null : JSON.stringify(body),
+      method,
+      headers: { ...own, ...(body === undefined ? {} : { "content-type": isBinary ? PROTOBUF : JSON_TYPE }) },
+      body: isBinary ? new Uint8Array(body) : body === undefined ? null : JSON.stringify(body),
       redirect: "manual",
       signal: signals.length === 0 ? null : AbortSignal.any(signals),
     });
   }
 
-  #headers(): Record<string, string> {
+  #headers(accept = JSON_TYPE): Record<string, string> {
     const { apiKey } = this.#address;
-    return { accept: "application/json", ...(apiKey === null ? {} : { "x-api-key": apiKey }) };
+    return { accept, ...(apiKey === null ? {} : { "x-api-key": apiKey }) };
   }
+}
+
+/** Below /api/v1, of what was saved under a name such as "tinker://run/weights/name"; null: it is no such name. */
+export function checkpointPath(name: string): string | null {
+  const [, run, checkpoint] = /^tinker:\/\/([^/]+)\/(.+)$/.exec(name) ?? [];
+  return run === undefined ? null : `/training_runs/${run}/checkpoints/${checkpoint}`;
 }
 
 const backoff = (attempt: number): number => Math.min(RETRY_FIRST_MS * 2 ** Math.min(attempt, 10), RETRY_MOST_MS);
@@ -373,16 +438,19 @@ const PUBLISHED_DIALECT: Dialect = {
   knowsSequenceNumbers: true,
   choosesModules: true,
   leavesMoments: true,
+  deletesStates: true,
+  speaksProtobuf: false,
   reduction: "sum",
 };
 
 interface OpenApi {
   info?: { title?: string };
+  paths?: Record<string, Record<string, unknown>>;
   components?: { schemas?: Record<string, { properties?: Record<string, { enum?: unknown[]; const?: unknown }> }> };
 }
 
 /** Fields that a server does not describe are dropped by it without a word. */
-function readDialect({ info, components }: OpenApi): Dialect {
+function readDialect({ info, paths = {}, components }: OpenApi): Omit<Dialect, "speaksProtobuf"> {
   const fields = (schema: string) => components?.schemas?.[schema]?.properties;
   const has = (schema: string, field: string) => fields(schema) === undefined || Object.hasOwn(fields(schema)!, field);
   const losses = fields("ForwardBackwardInput")?.loss_fn?.enum;
@@ -392,6 +460,9 @@ function readDialect({ info, components }: OpenApi): Dialect {
     knowsSequenceNumbers: has("ForwardBackwardRequest", "seq_id"),
     choosesModules: has("LoRAConfig", "train_mlp") && has("LoraConfig", "train_mlp"),
     leavesMoments: has("LoadWeightsRequest", "optimizer"),
+    deletesStates: Object.entries(paths).some(([path, methods]) => {
+      return "delete" in methods && /\/training_runs\/\{\w+\}\/checkpoints\/\{\w+(:path)?\}$/.test(path);
+    }),
     // SkyRL tx calls itself so.
     reduction: info?.title === "Tinker API Mock" ? "weighted mean" : "sum",
   };

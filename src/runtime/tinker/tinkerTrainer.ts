@@ -5,8 +5,9 @@ import { BadRequestError, ClosedError } from "../../errors.js";
 import { remoteUnexpected } from "../../remoteReplies.js";
 import type { AdapterSpec, KeptState, NamedTensors, PassResult, Trainer, TrainPass, TrainRow } from "../device.js";
 import { type AdapterOrigin, closeAdapter, newName, openAdapter, type ServedState } from "./servedState.js";
+import { decodePass, encodePass } from "./tinkerMessages.js";
 import { inRequests, readLogprobs, type SlopedRow, toScore, toTrain, unsupported, wholeRows } from "./tinkerRows.js";
-import { isStateLost, type TinkerServer } from "./tinkerServer.js";
+import { CLEAN_UP_PATIENCE_MS, isStateLost, type TinkerServer } from "./tinkerServer.js";
 
 /** What a trainer needs of its device. */
 export interface AdapterHost {
@@ -18,6 +19,12 @@ export interface AdapterHost {
   state(version: number): ServedState;
   hold(spec: AdapterSpec, kept: KeptState): ServedState;
   letGo(state: ServedState): void;
+  /** A trainer has a state saved that it alone knows of: it goes when neither it nor a version needs it. */
+  saved(kept: KeptState): void;
+  /** Others know of it from now on: it stays until they have it discarded. */
+  recorded(kept: KeptState): void;
+  /** The trainer does not go on from it any more. */
+  replaced(kept: KeptState): void;
   /** The adapter as it is in the server's archive. @throws RemoteServerError, ModelFileError */
   download(state: ServedState): Promise<{ spec: AdapterSpec; tensors: NamedTensors }>;
 }
@@ -33,7 +40,11 @@ interface Remote {
 
 export class TinkerTrainer implements Trainer {
   readonly elsewhere = {
-    keep: () => this.#keep(),
+    keep: async () => {
+      const kept = await this.#keep();
+      this.#device.recorded(kept);
+      return kept;
+    },
     goBack: (kept: KeptState) => this.#goBack(kept),
   };
   readonly #device: AdapterHost;
@@ -111,7 +122,11 @@ export class TinkerTrainer implements Trainer {
         await this.#server.run({
           what: "compute a gradient",
           path: "/forward_backward",
-          body: () => ({ model_id: remote.id, forward_backward_input: input, seq_id: sequence }),
+          body: () =>
+            this.#server.dialect.speaksProtobuf
+              ? encodePass(remote.id, sequence, input, false)
+              : { model_id: remote.id, forward_backward_input: input, seq_id: sequence },
+          decode: decodePass,
           isRepeatable: this.#server.dialect.knowsSequenceNumbers,
         });
       }
@@ -165,6 +180,7 @@ export class TinkerTrainer implements Trainer {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#letGo();
+    this.#setOrigin({ kept: null, withMoments: false });
     this.#remote?.then(
       ({ id }) => closeAdapter(this.#server, id),
       () => undefined,
@@ -187,9 +203,15 @@ export class TinkerTrainer implements Trainer {
     const found: Float32Array[] = [];
     for (const request of inRequests(whole)) {
       const what = "compute logprobs";
-      const pass = async (model: string, sequence: number | undefined) => {
-        const body = () => ({ model_id: model, forward_input: toScore(request), seq_id: sequence });
-        const answer = await this.#server.run({ what, path: "/forward", body, isRepeatable: true, signal });
+      const pass = async (model: string, sequence: number) => {
+        const { speaksProtobuf } = this.#server.dialect;
+        const input = toScore(request);
+        const body = () =>
+          speaksProtobuf
+            ? encodePass(model, sequence, input, true)
+            : { model_id: model, forward_input: input, seq_id: sequence };
+        const path = speaksProtobuf ? "/forward_backward" : "/forward";
+        const answer = await this.#server.run({ what, path, body, decode: decodePass, isRepeatable: true, signal });
         const logprobs = readLogprobs(request, answer);
         if (!logprobs) throw remoteUnexpected(this.#server.url, what, "none that fit the rows");
         return logprobs;
@@ -197,7 +219,7 @@ export class TinkerTrainer implements Trainer {
       const logprobs =
         adapter === undefined
           ? await this.#using((remote) => pass(remote.id, remote.sequence++))
-          : await this.#device.state(adapter).use(({ id }) => pass(id, undefined));
+          : await this.#device.state(adapter).use((state) => pass(state.id, state.sequence++));
       found.push(...logprobs);
     }
     return found;
@@ -262,8 +284,9 @@ export class TinkerTrainer implements Trainer {
   /** A place on the server keeps the gradient of who had it before, until an optimizer's step. */
   #discard(id: string): void {
     const body = () => ({ model_id: id, adam_params: { learning_rate: 0 }, type: "optim_step" });
+    const task = { what: "clear a gradient", path: "/optim_step", body, isRepeatable: true };
     this.#server
-      .run({ what: "clear a gradient", path: "/optim_step", body, isRepeatable: true })
+      .run({ ...task, patienceMs: CLEAN_UP_PATIENCE_MS })
       .catch(() => undefined)
       .finally(() => closeAdapter(this.#server, id));
   }
@@ -284,7 +307,8 @@ export class TinkerTrainer implements Trainer {
     });
     if (typeof path !== "string") throw remoteUnexpected(this.#server.url, what, "no path of it");
     const state = { name: path, steps: this.#steps };
-    this.#origin = { kept: state, withMoments: true, changes: this.#changes };
+    this.#device.saved(state);
+    this.#setOrigin({ kept: state, withMoments: true });
     return state;
   }
 
@@ -299,7 +323,13 @@ export class TinkerTrainer implements Trainer {
     this.#letGo();
     this.#waiting = [];
     this.#steps = kept.steps;
-    this.#origin = { kept, withMoments: true, changes: this.#changes };
+    this.#setOrigin({ kept, withMoments: true });
+  }
+
+  #setOrigin(origin: AdapterOrigin): void {
+    const { kept } = this.#origin;
+    this.#origin = { ...origin, changes: this.#changes };
+    if (kept) this.#device.replaced(kept);
   }
 }
 

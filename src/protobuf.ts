@@ -1,4 +1,4 @@
-// Messages of protocol buffers, written field by field. Large fields are streamed: only their length must be known beforehand.
+// Messages of protocol buffers, written and read field by field. Large fields are streamed: only their length must be known beforehand.
 
 /** Bytes that are made when the message is written. */
 export interface Stream {
@@ -7,8 +7,12 @@ export interface Stream {
 }
 
 const VARINT = 0;
+const FIXED64 = 1;
 const LENGTH_DELIMITED = 2;
 const FIXED32 = 5;
+
+/** Of a message as it was received: a whole number, or the bytes of anything else. */
+export type Field = { field: number; integer: number } | { field: number; bytes: Uint8Array };
 
 const encoder = new TextEncoder();
 
@@ -50,6 +54,11 @@ export class Message {
     return this;
   }
 
+  /** Of a message without streams. */
+  toBytes(): Uint8Array {
+    return Buffer.concat(this.parts as Uint8Array[]);
+  }
+
   private add(part: Uint8Array | Stream): this {
     this.parts.push(part);
     this.bytes += sizeOf(part);
@@ -67,4 +76,33 @@ function varint(value: number | bigint): Uint8Array {
   for (; rest > 127n; rest >>= 7n) bytes.push(Number(rest & 127n) | 128);
   bytes.push(Number(rest));
   return Uint8Array.from(bytes);
+}
+
+/** The fields of a message in the order in which they stand. @throws RangeError for bytes that are none. */
+export function* readFields(message: Uint8Array): Generator<Field> {
+  let at = 0;
+  const integer = (): number => {
+    let value = 0n;
+    for (let shift = 0n; ; shift += 7n) {
+      const byte = message[at++];
+      if (byte === undefined || shift > 63n) throw new RangeError("a number has no end");
+      value |= BigInt(byte & 127) << shift;
+      if (byte < 128) return Number(BigInt.asIntN(64, value));
+    }
+  };
+  const bytes = (length: number): Uint8Array => {
+    at += length;
+    if (length < 0 || at > message.length) throw new RangeError("a field has no end");
+    return message.subarray(at - length, at);
+  };
+  while (at < message.length) {
+    const key = integer();
+    const field = Math.floor(key / 8);
+    const type = key % 8;
+    if (type === VARINT) yield { field, integer: integer() };
+    else if (type === LENGTH_DELIMITED) yield { field, bytes: bytes(integer()) };
+    else if (type === FIXED64) yield { field, bytes: bytes(8) };
+    else if (type === FIXED32) yield { field, bytes: bytes(4) };
+    else throw new RangeError(`a field has the unknown type ${type}`);
+  }
 }
