@@ -1,12 +1,13 @@
 // Serves the requests of a model that a device elsewhere computes: completions come back whole, and are then what steps would have
 // sampled: the same texts, stops and logprobs.
 
-import { BadRequestError, ClosedError, RateLimitError } from "../errors.js";
+import { BadRequestError } from "../errors.js";
 import type { CompletingDevice } from "../runtime/runtime.js";
 import { samplingNumbers } from "../samplingNumbers.js";
 import type { Tokenizer } from "../text/index.js";
 import type { InferenceLoopOptions, ModelLoop } from "./inferenceLoop.js";
 import { type InferenceStats, StepCounts } from "./inferenceStats.js";
+import { OpenRequests } from "./openRequests.js";
 import type { Generation, GenerationRequest } from "./request.js";
 import type { RequestState } from "./requestState.js";
 import { SamplingRequest } from "./samplingRequest.js";
@@ -19,10 +20,9 @@ export class CompletionLoop implements ModelLoop {
   readonly contextLength: number;
   readonly policy = "fcfs";
   readonly hidden = 0;
-  private readonly requests = new Set<RequestState>();
+  private readonly requests = new OpenRequests();
   private readonly counts = new StepCounts();
   private arrivals = 0;
-  private closed = false;
 
   constructor(
     private readonly device: CompletingDevice,
@@ -37,14 +37,8 @@ export class CompletionLoop implements ModelLoop {
   }
 
   submit(request: GenerationRequest, signal?: AbortSignal): Generation {
-    if (this.closed) throw new ClosedError("the model has been closed");
-    signal?.throwIfAborted();
+    this.requests.checkRoom(this.requests.size, this.options.maxQueue, signal);
     checkKnown(request);
-    if (this.requests.size >= this.options.maxQueue) {
-      throw new RateLimitError(`${this.requests.size} requests are under way already; try again later`, {
-        hint: "send fewer requests at once, or raise maxQueue",
-      });
-    }
     const left = new AbortController();
     const onEnd = (ended: RequestState) => {
       this.requests.delete(ended);
@@ -85,9 +79,7 @@ export class CompletionLoop implements ModelLoop {
   }
 
   async close(): Promise<void> {
-    this.closed = true;
-    const error = new ClosedError("the model has been closed");
-    for (const request of [...this.requests]) request.fail(error);
+    this.requests.close();
   }
 
   private async serve(state: SamplingRequest, signal: AbortSignal): Promise<void> {

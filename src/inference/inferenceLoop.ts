@@ -2,11 +2,12 @@
 // the device computes one, the tokens of the one before are detokenized, checked for stops and handed out. The next
 // step starts from tokens that stay on the device, so a choice that has just ended costs one discarded row.
 
-import { BadRequestError, ClosedError, RateLimitError } from "../errors.js";
+import { BadRequestError } from "../errors.js";
 import type { DeviceModel, StepOutput, StepSequence } from "../runtime/runtime.js";
 import type { Tokenizer } from "../text/index.js";
 import { type EmbeddingInput, EmbeddingRequest } from "./embeddingRequest.js";
 import { type InferenceStats, StepCounts } from "./inferenceStats.js";
+import { OpenRequests } from "./openRequests.js";
 import { PAGE_SIZE, PagePool } from "./pagePool.js";
 import type { Generation, GenerationRequest } from "./request.js";
 import type { RequestState } from "./requestState.js";
@@ -79,13 +80,12 @@ export class InferenceLoop {
   private readonly scheduler: Scheduler;
   private readonly slots: SamplerSlots;
   /** Requests that have not ended. */
-  private readonly requests = new Set<RequestState>();
+  private readonly requests = new OpenRequests();
   private readonly inFlight: StepInFlight[] = [];
   private readonly counts = new StepCounts();
   private arrivals = 0;
   private unstarted = 0;
   private serving: Promise<void> | null = null;
-  private closed = false;
 
   constructor(
     private readonly device: DeviceModel,
@@ -187,20 +187,12 @@ export class InferenceLoop {
 
   /** Ends all requests with an error, and waits for the steps in flight. */
   async close(): Promise<void> {
-    this.closed = true;
-    const error = new ClosedError("the model has been closed");
-    for (const request of [...this.requests]) request.fail(error);
+    this.requests.close();
     await this.serving;
   }
 
   private checkRoom(signal: AbortSignal | undefined): void {
-    if (this.closed) throw new ClosedError("the model has been closed");
-    signal?.throwIfAborted();
-    if (this.unstarted >= this.options.maxQueue) {
-      throw new RateLimitError(`${this.unstarted} requests are waiting already; try again later`, {
-        hint: "send fewer requests at once, or raise maxQueue",
-      });
-    }
+    this.requests.checkRoom(this.unstarted, this.options.maxQueue, signal);
   }
 
   private queue<T extends RequestState>(request: T, signal: AbortSignal | undefined): T {
