@@ -99,8 +99,7 @@ async function placed(
     );
   } catch (error) {
     // A checkpoint never changes, and is there whole or not at all.
-    const isThere = error instanceof ValidationError && error.param === "path" && error.message.includes("not empty");
-    if (!isThere) throw error;
+    if (!(error instanceof ValidationError) || error.code !== "folder_not_empty") throw error;
   }
   if (server_path == null) return join(shared, ...folders);
   return (/^[a-z]:\\|^\\\\/i.test(server_path) ? win32 : posix).join(server_path, ...folders);

@@ -118,7 +118,8 @@ function checkFree(target: string): void {
   } catch {
     throw ValidationError.at("path", `${target} is no folder`);
   }
-  if (entries.length > 0) throw ValidationError.at("path", `${target} is not empty`);
+  if (entries.length === 0) return;
+  throw ValidationError.at("path", `${target} is not empty`, "value_error", { code: "folder_not_empty" });
 }
 
 /**
