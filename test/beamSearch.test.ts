@@ -34,7 +34,7 @@ describe.each(cases)("a search of width $width with end $eos and length penalty 
       ...{ maxSequences: 8, tokenBudget: 128, maxQueue: 10, scheduler: "fcfs", contextLength: 256 },
     });
     const beam = { width, lengthPenalty: penalty };
-    const params = { temperature: 0, maxTokens: steps, eosId: eos, logprobs: 0, beam };
+    const params = { temperature: 0, maxTokens: steps, eosId: eos, includeStop: true, logprobs: 0, beam };
     const generation = generate(loop, generationRequest({ promptTokens: prompt, n: width, params }));
     const choices: TokensEvent[] = [];
     for await (const event of generation) if (event.type === "tokens") choices.push(event);

@@ -87,7 +87,7 @@ describe("beam search", () => {
     [4, 5, -2],
     [12, 7, 2],
   ])("of width %d with end %s and length penalty %d finds what a plain search finds", async (width, eosId, penalty) => {
-    const { choices, stats } = await search({ width, eosId, lengthPenalty: penalty });
+    const { choices, stats } = await search({ width, eosId, lengthPenalty: penalty, includeStop: true });
     const expected = plainSearch(width, 6, eosId, penalty);
     expect(choices.map((choice) => choice.tokenIds)).toEqual(expected.map((one) => one.tokens));
     expect(choices.map((choice) => choice.index)).toEqual([...expected.keys()]);
@@ -112,7 +112,7 @@ describe("beam search", () => {
   test("ends at stop ids, and at stop strings, whose text is cut", async () => {
     const free = (await search({ width: 2 })).choices[0]!;
     const id = free.tokenIds[2]!;
-    for (const { tokenIds, finish } of (await search({ width: 2, stopTokenIds: [id] })).choices) {
+    for (const { tokenIds, finish } of (await search({ width: 2, stopTokenIds: [id], includeStop: true })).choices) {
       expect(tokenIds.slice(0, -1)).not.toContain(id);
       if (tokenIds.includes(id)) expect(finish).toEqual({ reason: "stop", stopReason: id });
     }
@@ -120,6 +120,23 @@ describe("beam search", () => {
     const cut = (await search({ width: 2, stop: [stop] })).choices.find((one) => one.finish!.stopReason === stop);
     expect(cut).toMatchObject({ finish: { reason: "stop" }, text: tokenizer.decode(free.tokenIds.slice(0, 2)) });
     expect(cut!.tokenIds).toEqual(free.tokenIds.slice(0, 4));
+  });
+
+  test("leaves the id that ends a beam out of its tokens and logprobs, unless stops are shown", async () => {
+    const params = { width: 4, eosId: 5, stopTokenIds: [9] };
+    const shown = (await search({ ...params, includeStop: true })).choices;
+    const hidden = (await search(params)).choices;
+    expect(shown.map(({ finish }) => finish!.reason)).toContain("stop");
+    for (const [i, { tokenIds, logprobs, top, finish, text }] of shown.entries()) {
+      const kept = finish!.reason === "stop" ? -1 : undefined;
+      expect(hidden[i]).toMatchObject({
+        finish,
+        tokenIds: tokenIds.slice(0, kept),
+        logprobs: logprobs!.slice(0, kept),
+      });
+      expect(hidden[i]!.top).toEqual(top!.slice(0, kept));
+      expect(text.startsWith(hidden[i]!.text)).toBe(true);
+    }
   });
 
   test("draws only permitted tokens: allowed ids, bad words, no end before minTokens", async () => {
@@ -153,7 +170,7 @@ describe("beam search", () => {
   });
 
   test("of thousands of beams finds what a plain search finds", async () => {
-    const { choices } = await search({ width: 2000, maxTokens: 3, pages: 5000, eosId: 5 });
+    const { choices } = await search({ width: 2000, maxTokens: 3, pages: 5000, eosId: 5, includeStop: true });
     expect(choices.map((choice) => choice.tokenIds)).toEqual(plainSearch(2000, 3, 5, 1).map((one) => one.tokens));
   });
 

@@ -265,6 +265,8 @@ class BeamSearch implements Generation {
     const tokens = new Array<BeamToken>(outputs);
     let last: BeamToken | null = candidate.last;
     for (let i = outputs - 1; last !== null; i--, last = last.before) tokens[i] = last;
+    // As in vLLM, the id that ends a beam is among its tokens only where stops are shown.
+    if (typeof finish.stopReason === "number" && !this.params.includeStop) tokens.pop();
     const { root } = this.scoring;
     const sequence = new Sequence(root.owner, index, root.tokens, null);
     const output = new ChoiceOutput(sequence, this.params, this.loop.tokenizer, false);

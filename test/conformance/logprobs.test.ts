@@ -256,7 +256,12 @@ describe("beam search", () => {
       return_token_ids: true,
     };
     const { choices, usage } = await served.chat(body);
-    expect(choices[0]!.token_ids).toEqual([ids.B, end()]);
+    // As in vLLM, the end is told only where stops are.
+    expect(choices[0]!.token_ids).toEqual([ids.B]);
+    expect(choices[0]!.logprobs!.content).toHaveLength(1);
+    const shown = (await served.chat({ ...body, include_stop_str_in_output: true })).choices[0]!;
+    expect(shown.token_ids).toEqual([ids.B, end()]);
+    expect(shown.logprobs!.content).toHaveLength(2);
     const [b] = choices[0]!.logprobs!.content;
     expect(b).toMatchObject({ token: "B", logprob: expect.closeTo(LN.B, 3) });
     expect(b!.top_logprobs.map(({ token }) => token)).toEqual(["A", "B"]);

@@ -5,7 +5,7 @@ describe("beam search", () => {
   test("answers with the best n, and streams each in one piece", async () => {
     const { ask, chunks } = await openChat();
     const params = { use_beam_search: true, n: 3, max_tokens: 6, length_penalty: 0 };
-    const answer = await ask({ ...params, logprobs: true });
+    const answer = await ask({ ...params, include_stop_str_in_output: true, logprobs: true });
     expect(answer.choices).toHaveLength(3);
     const sums = answer.choices.map((choice) =>
       choice.logprobs!.content.reduce((sum, entry) => sum + entry.logprob, 0),
