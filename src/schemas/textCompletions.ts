@@ -75,7 +75,7 @@ const baseFields = named(
     ),
     prompt_logprobs: field(
       optional(z.int().min(0).max(20)),
-      "Report the logprobs of the prompt's tokens, with so many of the likeliest beside each. Not in streams. Default: none.",
+      "Report the logprobs of the prompt's tokens, with so many of the likeliest beside each. Not in streams. Default: none, or with `echo` what `logprobs` says.",
     ),
     best_of: field(
       optional(z.int().min(1).max(16384)),

@@ -3,6 +3,9 @@ import { message } from "./chat.js";
 import { field, mutable, named, open } from "./fields.js";
 import { list, looseObject } from "./limited.js";
 
+/** Of 32 bits, as tokenizers number them. */
+const MAX_ID = 2 ** 32 - 1;
+
 const model = field(
   z.string().nullish(),
   "A base model, or a trained model's name. Default: the engine's first base model.",
@@ -41,7 +44,13 @@ export const tokenizeResult = named(
 
 export const detokenizeRequest = named(
   "DetokenizeParams",
-  z.object({ model, tokens: field(list(z.int().min(0), 2 ** 24), "Token ids, each below the vocabulary's size.") }),
+  z.object({
+    model,
+    tokens: field(
+      list(z.int().min(0).max(MAX_ID), 2 ** 24),
+      "Token ids. Those that the vocabulary lacks have no text.",
+    ),
+  }),
   "Tokens whose text is asked for.",
 );
 

@@ -201,7 +201,7 @@ export interface TextCompletionCreateParamsBase {
   logprobs?: number | null;
   /**
    * Report the logprobs of the prompt's tokens, with so many of the likeliest beside each. Not in streams. A whole
-   * number, 0 to 20. Default: none.
+   * number, 0 to 20. Default: none, or with `echo` what `logprobs` says.
    */
   prompt_logprobs?: number | null;
   /**

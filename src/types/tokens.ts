@@ -6,7 +6,7 @@ import type { ChatMessageParam } from "./chat.js";
 export interface DetokenizeParams {
   /** A base model, or a trained model's name. Default: the engine's first base model. */
   model?: string | null;
-  /** Token ids, each below the vocabulary's size. At most 16777216 entries. */
+  /** Token ids. Those that the vocabulary lacks have no text. At most 16777216 entries. */
   tokens: readonly number[];
 }
 

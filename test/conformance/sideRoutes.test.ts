@@ -126,6 +126,8 @@ describe("tokenize", () => {
     const back = (body: Record<string, unknown>) => json("POST", "/detokenize", body);
     expect((await back({ tokens: [ids.One, ids[" two"], ids["<|end|>"]] })).body).toEqual({ prompt: "One two<|end|>" });
     expect((await back({ tokens: [] })).body).toEqual({ prompt: "" });
+    expect((await back({ tokens: [ids.One, 1e6, ids[" two"]] })).body).toEqual({ prompt: "One two" });
+    expect((await back({ tokens: [ids.One], model: "" })).body).toEqual({ prompt: "One" });
     expect((await back({ tokens: [1e12] })).status).toBe(422);
     expect((await back({ tokens: [-1] })).status).toBe(422);
     expect((await back({ tokens: [5], model: "nobody" })).status).toBe(404);

@@ -243,7 +243,7 @@ describe("side routes", () => {
     });
     expect(back.body).toEqual({ prompt: "Spell it." });
     expect((await server.call("POST", "/detokenize", { tokens: [] })).body).toEqual({ prompt: "" });
-    expect((await server.call("POST", "/detokenize", { tokens: [1e6] })).status).toBe(422);
+    expect((await server.call("POST", "/detokenize", { tokens: [1e6] })).body).toEqual({ prompt: "" });
     expect((await server.call("POST", "/tokenize", {})).status).toBe(422);
     expect((await server.call("POST", "/tokenize", { prompt: "x", model: "none" })).status).toBe(404);
   });

@@ -140,6 +140,16 @@ describe("logprobs", () => {
     expect(scored.choices[0]!.finish_reason).toBe("length");
     const plain = await complete({ prompt: "[words]One", echo: true, max_tokens: 1 });
     expect(plain.choices[0]).toMatchObject({ text: "[words]One two", logprobs: null });
+    // As in vLLM: the prompt's are told beside as well, as many as prompt_logprobs says.
+    expect(Object.keys(echoed.prompt_logprobs![1]!)).toHaveLength(1);
+    expect(plain.choices[0]!.prompt_logprobs).toBeNull();
+    const more = { prompt: "[words]One", echo: true, logprobs: 1, prompt_logprobs: 3, max_tokens: 1 };
+    const wide = (await complete(more)).choices[0]!;
+    expect(Object.keys(wide.prompt_logprobs![1]!)).toHaveLength(3);
+    expect(Object.keys(wide.logprobs!.top_logprobs[1]!)).toHaveLength(2);
+    const narrow = (await complete({ ...more, prompt_logprobs: 0 })).choices[0]!;
+    expect(Object.keys(narrow.prompt_logprobs![1]!)).toHaveLength(1);
+    expect(Object.keys(narrow.logprobs!.top_logprobs[1]!)).toHaveLength(1);
     const told = await complete({ prompt: "[words]One", prompt_logprobs: 1, max_tokens: 1 });
     expect(told.choices[0]!.prompt_logprobs![1]![ids.One!]).toMatchObject({ rank: 1, decoded_token: "One" });
   });

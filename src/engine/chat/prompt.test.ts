@@ -30,13 +30,18 @@ describe("the prompt", () => {
   test("a request's own template replaces the model's, and is needed where there is none", async () => {
     const chat = await openChat({ template: null });
     expect((await refusal(chat.ask())).param).toBe("chat_template");
+    for (const none of [{ chat_template: "" }, { chat_template_kwargs: { chat_template: "" } }]) {
+      expect((await refusal(chat.ask(none))).param).toBe("chat_template");
+      const { prompt_token_ids } = await (await openChat()).ask({ ...none, return_token_ids: true });
+      expect(prompt_token_ids).toEqual((await (await openChat()).ask({ return_token_ids: true })).prompt_token_ids);
+    }
     expect(await promptOf(chat, { chat_template: "<{{ messages[0].content }}>" })).toBe("<Hi>");
     expect(await promptOf(chat, { chat_template_kwargs: { chat_template: "({{ messages[0].content }})" } })).toBe(
       "(Hi)",
     );
     expect((await refusal(chat.ask({ chat_template: "{% if %}" }))).param).toBe("chat_template");
     expect((await refusal(chat.ask({ chat_template: "{{ range(10**12) | list }}" }))).param).toBe("chat_template");
-    expect((await refusal(chat.ask({ chat_template: "" }))).param).toBe("messages");
+    expect((await refusal(chat.ask({ chat_template: "{# nothing #}" }))).param).toBe("messages");
   });
 
   test("a template's own refusal is passed on", async () => {

@@ -91,7 +91,7 @@ function openThought(prompt: string, continued: string, reasoning: ReasoningForm
 function isPlainRequest(request: ChatRequest): boolean {
   const { chat_template_kwargs: kwargs, documents, reasoning_effort: effort } = request;
   return (
-    request.chat_template === undefined &&
+    ownTemplate(request) === undefined &&
     Object.keys(kwargs ?? {}).length === 0 &&
     (documents ?? null) === null &&
     (effort ?? null) === null &&
@@ -109,10 +109,11 @@ export function templateOf(request: ChatRequest, base: BaseModel): Pick<ChatTemp
   throw ValidationError.at("chat_template", "is required: the model's tokenizer defines none", "missing");
 }
 
+/** As in vLLM, "" is none. */
 function ownTemplate(request: ChatRequest): string | undefined {
-  if (request.chat_template !== undefined) return request.chat_template;
+  if (request.chat_template) return request.chat_template;
   const named = request.chat_template_kwargs?.chat_template;
-  return typeof named === "string" ? named : undefined;
+  return typeof named === "string" && named !== "" ? named : undefined;
 }
 
 /** What a template or a conversation throws, as the fault of a field of the request. */

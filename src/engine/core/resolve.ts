@@ -47,16 +47,18 @@ function findModel(core: EngineCore, wanted: ModelName, caller: Caller): ModelRe
 }
 
 /**
- * Finds and pins what `name` stands for: the first base model when it is absent, otherwise exactly what it says.
+ * Finds and pins what `given` stands for: the first base model when it is absent or empty, otherwise exactly what it says.
  * @throws NotFoundError with code "model_not_found" and param "model"; PermissionDeniedError for another's entity.
  */
 export async function resolveModel(
   core: EngineCore,
-  name: string | null | undefined,
+  given: string | null | undefined,
   caller: Caller,
 ): Promise<ServedModel> {
-  const base = name == null ? core.defaultBase : core.bases.get(name);
-  const wanted = name == null ? null : parseModelName(name);
+  // As in vLLM, "" asks for nothing in particular.
+  const name = given || null;
+  const base = name === null ? core.defaultBase : core.bases.get(name);
+  const wanted = name === null ? null : parseModelName(name);
   const model = wanted && findModel(core, wanted, caller);
   if (base) {
     if (model) throw notFound(`"${name}" may be the base model or ${servedName(model)}`);

@@ -8,8 +8,8 @@ import { TokenTexts } from "../chat/tokenTexts.js";
 
 export interface ChoiceOptions {
   tokenizer: Tokenizer;
-  /** Whether logprobs are shown. */
-  showsLogprobs: boolean;
+  /** The likeliest tokens shown beside each; null: no logprobs are shown. */
+  logprobs: number | null;
   /** Tokens are written `token_id:N`. */
   tokensAsIds: boolean;
   returnTokenIds: boolean;
@@ -35,17 +35,17 @@ export class TextChoiceWriter {
   /** The prompt, as it stands before the text. */
   echo(text: string, prompt: readonly number[], logprobs: (PromptTokenLogprobs | null)[] | null): Piece {
     const piece = emptyPiece(text);
-    if (this.options.showsLogprobs && logprobs !== null) piece.logprobs = this.promptLogprobs(prompt, logprobs);
+    if (this.options.logprobs !== null && logprobs !== null) piece.logprobs = this.promptLogprobs(prompt, logprobs);
     return piece;
   }
 
   write({ text, tokenIds, finish, ...event }: TokensEvent): Piece {
-    const { showsLogprobs, returnTokenIds, isEmpty } = this.options;
+    const { logprobs, returnTokenIds, isEmpty } = this.options;
     const piece = emptyPiece(isEmpty ? "" : text);
     if (!isEmpty) {
       this.tokens += tokenIds.length;
       this.likelihood += (event.logprobs ?? []).reduce((sum, logprob) => sum + logprob, 0);
-      if (showsLogprobs) {
+      if (logprobs !== null) {
         const written = this.logprobs.write({ ...event, text, tokenIds, finish })?.content ?? [];
         piece.logprobs = emptyLogprobs();
         for (const { token, logprob, top_logprobs } of written) {
@@ -65,7 +65,7 @@ export class TextChoiceWriter {
     prompt: readonly number[],
     entries: readonly (PromptTokenLogprobs | null)[],
   ): TextCompletionLogprobs {
-    const { tokenizer, tokensAsIds } = this.options;
+    const { tokenizer, tokensAsIds, logprobs } = this.options;
     const texts = new TokenTexts(tokenizer);
     const shown = emptyLogprobs();
     const textOf = (id: number) => (tokensAsIds ? `token_id:${id}` : texts.text(id));
@@ -74,7 +74,11 @@ export class TextChoiceWriter {
       const token = textOf(id);
       if (entry === null) this.add(shown, token, null, null);
       else {
-        const top = Array.from(entry.top.ids, (other, k): [string, number] => [textOf(other), entry.top.logprobs[k]!]);
+        // More of them may have been asked for by prompt_logprobs.
+        const top = Array.from(entry.top.ids, (other, k) => [other, entry.top.logprobs[k]!] as const)
+          .filter(([other]) => other !== id)
+          .slice(0, logprobs ?? 0)
+          .map(([other, logprob]) => [textOf(other), logprob] as const);
         this.add(shown, token, entry.logprob, [[token, entry.logprob], ...top]);
       }
       texts.advance(id);

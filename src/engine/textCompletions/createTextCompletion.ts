@@ -83,7 +83,7 @@ function start(
     prompts: started,
     options: {
       tokenizer: base.tokenizer,
-      showsLogprobs: request.logprobs !== undefined,
+      logprobs: request.logprobs ?? null,
       tokensAsIds: request.return_tokens_as_token_ids ?? false,
       returnTokenIds: request.return_token_ids ?? false,
       isEmpty: request.max_tokens === 0,
@@ -130,7 +130,7 @@ async function choicesOf(
     if (event.type === "prompt") {
       counts.cached += event.cachedTokens;
       const shown =
-        request.prompt_logprobs === undefined || event.promptLogprobs === null
+        event.promptLogprobs === null
           ? null
           : await promptLogprobs(options.tokenizer, promptTokens, event.promptLogprobs);
       for (const [index, choice] of choices.entries()) {

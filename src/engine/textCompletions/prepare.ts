@@ -49,9 +49,7 @@ export async function prepare(
     const tokens = await inPlace(field, () => promptTokens(prompt));
     const maxTokens = await inPlace(field, () => maxOutputTokens(chat, tokens.length, limits));
     const settings = samplingSettings(chat, served, host.samplingDefaults, maxTokens);
-    if (request.echo && request.logprobs !== undefined) {
-      settings.promptLogprobs = Math.max(request.logprobs, settings.promptLogprobs ?? 0);
-    }
+    settings.promptLogprobs ??= (request.echo ? request.logprobs : undefined) ?? null;
     // The likeliest are told by them.
     if ((request.best_of ?? request.n) > request.n) settings.logprobs ??= 0;
     prepared.push({
