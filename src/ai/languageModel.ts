@@ -78,6 +78,7 @@ function usageOf({
   prompt_tokens,
   completion_tokens,
   prompt_tokens_details: { cached_tokens },
+  completion_tokens_details: { reasoning_tokens: reasoning = 0 } = { reasoning_tokens: 0 },
 }: CompletionUsage): Usage {
   return {
     inputTokens: {
@@ -86,7 +87,7 @@ function usageOf({
       cacheRead: cached_tokens,
       cacheWrite: undefined,
     },
-    outputTokens: { total: completion_tokens, text: undefined, reasoning: undefined },
+    outputTokens: { total: completion_tokens, text: completion_tokens - reasoning, reasoning },
   };
 }
 

@@ -63,7 +63,7 @@ export interface FinishReason {
 
 export interface Usage {
   inputTokens: { total: number; noCache: number; cacheRead: number; cacheWrite: undefined };
-  outputTokens: { total: number; text: undefined; reasoning: undefined };
+  outputTokens: { total: number; text: number; reasoning: number };
 }
 
 export type Content =

@@ -124,6 +124,10 @@ export const usage = named(
       z.object({ cached_tokens: field(z.int(), "Of the prompt's: those that were not computed again.") }),
       "More of the prompt.",
     ),
+    completion_tokens_details: field(
+      z.object({ reasoning_tokens: field(z.int(), "Of the completion's: those of thoughts.") }).optional(),
+      "More of the completion, of chats with a model that thinks.",
+    ),
   }),
   "How many tokens a completion took.",
 );

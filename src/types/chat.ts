@@ -430,6 +430,11 @@ export interface CompletionUsage {
     /** Of the prompt's: those that were not computed again. */
     cached_tokens: number;
   };
+  /** More of the completion, of chats with a model that thinks. */
+  completion_tokens_details?: {
+    /** Of the completion's: those of thoughts. */
+    reasoning_tokens: number;
+  };
 }
 
 /** Of one prompt token, keyed by token id: the token itself first, then the likeliest. */

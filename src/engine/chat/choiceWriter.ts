@@ -5,6 +5,7 @@ import type { ChoiceLogprobs, CompletionUsage, FinishReason } from "../../types/
 import { LogprobWriter } from "./logprobs.js";
 import type { PreparedChat } from "./preparedChat.js";
 import type { ReplyDelta, ReplyReader } from "./replyReader.js";
+import type { ThoughtTokens } from "./thoughtTokens.js";
 
 export interface ChoiceStep {
   delta: ReplyDelta;
@@ -18,12 +19,19 @@ export class ChoiceWriter {
   /** Output tokens so far. */
   tokens = 0;
   private readonly reader: ReplyReader;
+  private readonly thoughts: ThoughtTokens | null;
   private readonly logprobs: LogprobWriter;
   private called = false;
 
   constructor(private readonly chat: PreparedChat) {
     this.reader = chat.newReader();
+    this.thoughts = chat.newThoughtTokens?.() ?? null;
     this.logprobs = new LogprobWriter(chat.tokenizer, chat.tokensAsIds, chat.samplingRecord !== null);
+  }
+
+  /** Of these, those of thoughts; null: the model does not think. */
+  get reasoningTokens(): number | null {
+    return this.thoughts?.count ?? null;
   }
 
   write(event: TokensEvent): ChoiceStep {
@@ -32,6 +40,7 @@ export class ChoiceWriter {
     const delta = this.reader.push(event.text);
     if (event.finish !== null) append(delta, this.reader.end());
     if (delta.toolCalls.length > 0) this.called = true;
+    this.thoughts?.push(event.tokenIds, delta.reasoning, this.reader.isAnswering);
     if (chat.hideReasoning) delta.reasoning = "";
     return {
       delta,
@@ -55,9 +64,13 @@ function append(delta: ReplyDelta, rest: ReplyDelta): void {
 
 /** The writers of the choices under way: of thousands of choices only some are at any time. */
 export class ChoiceWriters {
+  /** Tokens of thoughts in the choices that have ended; null: the model does not think. */
+  reasoningTokens: number | null;
   private readonly writers = new Map<number, ChoiceWriter>();
 
-  constructor(private readonly chat: PreparedChat) {}
+  constructor(private readonly chat: PreparedChat) {
+    this.reasoningTokens = chat.newThoughtTokens === null ? null : 0;
+  }
 
   of(index: number): ChoiceWriter {
     let writer = this.writers.get(index);
@@ -69,16 +82,23 @@ export class ChoiceWriters {
   }
 
   ended(index: number): void {
+    if (this.reasoningTokens !== null) this.reasoningTokens += this.writers.get(index)?.reasoningTokens ?? 0;
     this.writers.delete(index);
   }
 }
 
-/** The prompt counts once, whatever the number of choices. */
-export function usage(prompt: number, completion: number, cached: number): CompletionUsage {
+/** The prompt counts once, whatever the number of choices. `reasoning`: null where the model does not think. */
+export function usage(
+  prompt: number,
+  completion: number,
+  cached: number,
+  reasoning: number | null = null,
+): CompletionUsage {
   return {
     prompt_tokens: prompt,
     total_tokens: prompt + completion,
     completion_tokens: completion,
     prompt_tokens_details: { cached_tokens: cached },
+    ...(reasoning === null ? {} : { completion_tokens_details: { reasoning_tokens: reasoning } }),
   };
 }

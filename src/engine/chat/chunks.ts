@@ -46,12 +46,12 @@ export class ChunkStream extends OrderedStream<ChatCompletionChunk> {
   private *begin(): Generator<ChatCompletionChunk> {
     const { chat } = this;
     for (let index = 0; index < chat.n; index++) {
-      const chunk = this.chunk(index, { role: chat.role, content: "" }, 0);
+      const chunk = this.chunk(index, { role: chat.role, content: "" });
       chunk.prompt_token_ids = chat.returnTokenIds ? [...chat.generation.promptTokens] : null;
       yield chunk;
     }
     if (chat.echo === null) return;
-    for (let index = 0; index < chat.n; index++) yield this.chunk(index, { content: chat.echo }, 0);
+    for (let index = 0; index < chat.n; index++) yield this.chunk(index, { content: chat.echo });
   }
 
   private content(event: TokensEvent): ChatCompletionChunk {
@@ -59,7 +59,7 @@ export class ChunkStream extends OrderedStream<ChatCompletionChunk> {
     const writer = this.writers.of(event.index);
     const step = writer.write(event);
     this.completionTokens += event.tokenIds.length;
-    const chunk = this.chunk(event.index, deltaOf(step, chat.readsReply), writer.tokens);
+    const chunk = this.chunk(event.index, deltaOf(step, chat.readsReply));
     const choice = chunk.choices[0]!;
     choice.logprobs = step.logprobs;
     choice.token_ids = step.tokenIds;
@@ -74,20 +74,20 @@ export class ChunkStream extends OrderedStream<ChatCompletionChunk> {
     return chunk;
   }
 
-  /** `tokens`: of this choice so far. */
-  private chunk(index: number, delta: ChatCompletionDelta, tokens: number): ChatCompletionChunk {
+  private chunk(index: number, delta: ChatCompletionDelta): ChatCompletionChunk {
     const choice: ChatCompletionChunkChoice = { index, delta, logprobs: null, finish_reason: null };
     const chunk = this.envelope([choice]);
     if (this.chat.continuousUsage) {
-      const prompt = this.chat.generation.promptTokens.length;
-      chunk.usage = usage(prompt, tokens, this.cached);
+      const { tokens, reasoningTokens } = this.writers.of(index);
+      chunk.usage = usage(this.chat.generation.promptTokens.length, tokens, this.cached, reasoningTokens);
     }
     return chunk;
   }
 
   private usageChunk(): ChatCompletionChunk {
     const chunk = this.envelope([]);
-    chunk.usage = usage(this.chat.generation.promptTokens.length, this.completionTokens, this.cached);
+    const prompt = this.chat.generation.promptTokens.length;
+    chunk.usage = usage(prompt, this.completionTokens, this.cached, this.writers.reasoningTokens);
     chunk.system_fingerprint = this.chat.fingerprint;
     return chunk;
   }

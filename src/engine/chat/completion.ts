@@ -40,7 +40,7 @@ export async function completion(chat: PreparedChat, generation: Generation): Pr
     choices,
     service_tier: null,
     system_fingerprint: chat.fingerprint,
-    usage: usage(promptTokens.length, completionTokens, cached),
+    usage: usage(promptTokens.length, completionTokens, cached, writers.reasoningTokens),
     prompt_logprobs: prompt === null ? null : await promptLogprobs(chat.tokenizer, promptTokens, prompt),
     prompt_token_ids: chat.returnTokenIds ? [...promptTokens] : null,
     kv_transfer_params: null,

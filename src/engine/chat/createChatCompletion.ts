@@ -20,6 +20,7 @@ import { planReply, type ReplyPlan } from "./replyPlan.js";
 import { ReplyReader } from "./replyReader.js";
 import { defaultMaxTokens, nonNeutralSettings, samplingSettings } from "./samplingSettings.js";
 import { startGeneration } from "./startGeneration.js";
+import { ThoughtTokens, thoughtMarks } from "./thoughtTokens.js";
 import { maxOutputTokens } from "./tokenLimits.js";
 
 /**
@@ -69,6 +70,7 @@ async function prepareChat(
   const compile = (wanted: RequestConstraint, thoughts: Thoughts | null) =>
     compileConstraint(host.grammar, base, wanted, thoughts, { client: caller.entity, signal });
   const rules = await replyRules(host, request, served, plan, prompt.thought, compile);
+  const marks = plan.reasoning === null ? null : thoughtMarks(base.tokenizer, plan.reasoning);
   const returnTokenIds = request.return_token_ids ?? trained !== null;
   const requestId = request.request_id || crypto.randomUUID();
   return {
@@ -102,6 +104,7 @@ async function prepareChat(
     samplingRecord: trained === null ? null : nonNeutralSettings(request, settings, plan.forcedCalls !== null),
     readsReply: plan.reasoning !== null || plan.toolFormat !== null,
     newReader: () => new ReplyReader(plan, prompt.thought, request.stream),
+    newThoughtTokens: marks === null ? null : () => new ThoughtTokens(base.tokenizer, marks, prompt.thought !== null),
   };
 }
 

@@ -4,6 +4,7 @@ import type { GenerationRequest } from "../../inference/index.js";
 import type { Tokenizer } from "../../text/index.js";
 import type { SamplingSettingsRecord } from "../../types/chat.js";
 import type { ReplyReader } from "./replyReader.js";
+import type { ThoughtTokens } from "./thoughtTokens.js";
 
 export interface PreparedChat {
   /** `chatcmpl-...` */
@@ -33,4 +34,6 @@ export interface PreparedChat {
   readsReply: boolean;
   /** Takes a choice's text apart; one per choice. */
   newReader(): ReplyReader;
+  /** Counts a choice's thoughts; one per choice. null: the model does not think. */
+  newThoughtTokens: (() => ThoughtTokens) | null;
 }

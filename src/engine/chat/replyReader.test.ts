@@ -187,10 +187,44 @@ describe("reasoning", () => {
     expect(all).toMatchObject({ reasoning: message.reasoning, content: message.content });
   });
 
+  test("is counted apart from the marks, whole, streamed and chunk by chunk; other models count none", async () => {
+    const { ask, chunks, tokenizer } = await withThoughts(text);
+    const thoughts = tokenizer.encode("\nHm, let me\n\nsee.\n").length;
+    const details = { reasoning_tokens: thoughts };
+    const { usage } = await ask({ n: 2 });
+    expect(usage.completion_tokens_details).toEqual({ reasoning_tokens: 2 * thoughts });
+    expect((await ask({ include_reasoning: false })).usage.completion_tokens_details).toEqual(details);
+    expect((await ask({ logprobs: true })).usage.completion_tokens_details).toEqual(details);
+    const stream_options = { include_usage: true, continuous_usage_stats: true };
+    const counts = (await chunks({ stream_options })).map((chunk) => chunk.usage!.completion_tokens_details);
+    expect(counts[0]).toEqual({ reasoning_tokens: 0 });
+    expect(counts.at(-1)).toEqual(details);
+    const told = counts.map((count) => count!.reasoning_tokens);
+    expect([...told].sort((a, b) => a - b)).toEqual(told);
+    const cut = await ask({ max_tokens: 3 });
+    expect(cut.usage.completion_tokens_details).toEqual({ reasoning_tokens: 2 });
+    const silent = await withThoughts("Seven");
+    expect((await silent.ask()).usage.completion_tokens_details).toEqual({ reasoning_tokens: 0 });
+    const other = await openChat({ says: text });
+    expect((await other.ask()).usage).not.toHaveProperty("completion_tokens_details");
+  });
+
+  test("is counted by its text where tokens join its marks to what stands beside them", async () => {
+    const template = `{#- [THINK] [/THINK] -#}${CHATML}`;
+    const thought = "One and two and three and four make ten, I think.";
+    const { ask, chunks, tokenizer } = await withThoughts(`[THINK]\n${thought}\n[/THINK]\n\nTen.`, template);
+    const count = (await ask()).usage.completion_tokens_details!.reasoning_tokens;
+    expect(Math.abs(count - tokenizer.encode(thought).length)).toBeLessThanOrEqual(2);
+    const streamed = (await chunks({ stream_options: { include_usage: true } })).at(-1)!.usage!;
+    expect(streamed.completion_tokens_details!.reasoning_tokens).toBe(count);
+  });
+
   test("a prompt that opens the thoughts begins the reply inside them", async () => {
     const template = `${CHATML_WITH_THOUGHTS}{{- '<think>\\n' }}`;
     const { ask } = await withThoughts("Hm.\n</think>\n\nSeven", template);
-    expect((await ask()).choices[0]!.message).toMatchObject({ reasoning: "Hm.", content: "Seven" });
+    const { choices, usage } = await ask();
+    expect(choices[0]!.message).toMatchObject({ reasoning: "Hm.", content: "Seven" });
+    expect(usage.completion_tokens_details!.reasoning_tokens).toBeGreaterThanOrEqual(2);
   });
 
   describe("that the last message has begun", () => {

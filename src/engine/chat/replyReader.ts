@@ -30,6 +30,11 @@ export class ReplyReader {
     this.tools = plan.toolFormat === null ? null : createToolParser(plan.toolFormat, streams, plan.offeredTools);
   }
 
+  /** Whether the thoughts have ended, or never began. */
+  get isAnswering(): boolean {
+    return this.reasoning?.isAnswering ?? true;
+  }
+
   push(text: string): ReplyDelta {
     const thought = this.reasoning?.push(text) ?? { reasoning: "", content: text };
     return this.withTools(thought.reasoning, thought.content, false);

@@ -107,8 +107,6 @@ export function chatParams(request: ResponseRequest, messages: readonly Message[
     logprobs,
     ...(logprobs ? { top_logprobs: request.top_logprobs } : {}),
     return_tokens_as_token_ids: false,
-    // Of which thoughts are counted.
-    return_token_ids: true,
   };
 }
 

@@ -13,7 +13,6 @@ import { OrderedStream } from "../chat/orderedStream.js";
 import { asResponseFault, type Conversation, chatParams, conversationOf } from "./chatParams.js";
 import { inputItems, newId } from "./inputItems.js";
 import { itemsUpTo, keep, keptItem } from "./keptResponses.js";
-import { reasoningTokens } from "./reasoningTokens.js";
 import { ResponseWriter } from "./responseWriter.js";
 import { TextLogprobs } from "./textLogprobs.js";
 import { fitted } from "./truncation.js";
@@ -30,8 +29,6 @@ export interface MakingHost {
 export class Making {
   readonly writer: ResponseWriter;
   private readonly logprobs = new TextLogprobs();
-  private readonly tokenIds: number[] = [];
-  private thoughts = "";
   private usage: CompletionUsage | null = null;
   private finish: FinishReason = "abort";
 
@@ -69,9 +66,8 @@ export class Making {
     const completion = (await this.ask({})) as ChatCompletion;
     this.writer.begin();
     this.response.model = completion.model;
-    const { message, logprobs, finish_reason, token_ids } = completion.choices[0]!;
+    const { message, logprobs, finish_reason } = completion.choices[0]!;
     this.logprobs.add(logprobs);
-    for (const id of token_ids ?? []) this.tokenIds.push(id);
     this.think(message.reasoning ?? "");
     this.say(message.content ?? "");
     for (const [index, given] of (message.tool_calls ?? []).entries()) this.writer.callFunction({ index, ...given });
@@ -97,9 +93,8 @@ export class Making {
     this.response.model = model;
     this.usage = usage ?? this.usage;
     if (choice === undefined) return;
-    const { delta, logprobs, token_ids, finish_reason } = choice;
+    const { delta, logprobs, finish_reason } = choice;
     this.logprobs.add(logprobs);
-    for (const id of token_ids ?? []) this.tokenIds.push(id);
     this.think(delta.reasoning ?? "");
     this.say(delta.content ?? "");
     for (const given of delta.tool_calls ?? []) this.writer.callFunction(given);
@@ -110,7 +105,7 @@ export class Making {
   async end(): Promise<void> {
     const { finish } = this;
     const reason = finish === "length" ? "max_output_tokens" : finish === "repetition" ? "repetition" : null;
-    this.writer.end(reason, await this.usageOf());
+    this.writer.end(reason, this.usageOf());
     await this.keep();
   }
 
@@ -125,7 +120,6 @@ export class Making {
   }
 
   private think(text: string): void {
-    this.thoughts += text;
     this.logprobs.of(text);
     this.writer.think(text);
   }
@@ -134,23 +128,20 @@ export class Making {
     this.writer.say(text, this.logprobs.of(text));
   }
 
-  private async usageOf(): Promise<ResponseUsage> {
-    const { prompt_tokens = 0, completion_tokens = 0, prompt_tokens_details } = this.usage ?? {};
-    const thought = this.thoughts === "" ? 0 : await this.countThoughts();
+  private usageOf(): ResponseUsage {
+    const {
+      prompt_tokens = 0,
+      completion_tokens = 0,
+      prompt_tokens_details,
+      completion_tokens_details,
+    } = this.usage ?? {};
     return {
       input_tokens: prompt_tokens,
       input_tokens_details: { cached_tokens: prompt_tokens_details?.cached_tokens ?? 0, cache_write_tokens: 0 },
       output_tokens: completion_tokens,
-      output_tokens_details: { reasoning_tokens: thought },
+      output_tokens_details: { reasoning_tokens: completion_tokens_details?.reasoning_tokens ?? 0 },
       total_tokens: prompt_tokens + completion_tokens,
     };
-  }
-
-  private async countThoughts(): Promise<number> {
-    const { base, release } = await this.host.chat.resolve(this.request.model, this.call.caller);
-    release();
-    const template = this.request.chat_template ?? base.template?.source ?? "";
-    return reasoningTokens(base.tokenizer, template, this.tokenIds, this.thoughts);
   }
 
   private async ask(options: object, signal = this.call.signal): Promise<unknown> {

@@ -1,0 +1,72 @@
+// How many tokens of a reply are thoughts.
+
+import type { ReasoningFormat, Tokenizer } from "../../text/index.js";
+
+/** What thoughts begin and end with, in tokens. */
+export interface ThoughtMarks {
+  opens: readonly (readonly number[])[];
+  closes: readonly (readonly number[])[];
+}
+
+export function thoughtMarks(tokenizer: Tokenizer, { opens, closes }: ReasoningFormat): ThoughtMarks {
+  const tokens = (mark: string) => tokenizer.encode(mark);
+  return { opens: opens.map(tokens), closes: closes.map(tokens) };
+}
+
+/** Counts the thoughts of one choice as its tokens come. The marks around them count as neither thoughts nor answer. */
+export class ThoughtTokens {
+  private state: "before" | "inside" | "after";
+  /** Since the beginning, or since the thoughts' own. */
+  private readonly tokens: number[] = [];
+  private text = "";
+  private hasAnswered = false;
+
+  constructor(
+    private readonly tokenizer: Tokenizer,
+    private readonly marks: ThoughtMarks,
+    /** The prompt has opened the thoughts already. */
+    startsInside: boolean,
+  ) {
+    this.state = startsInside ? "inside" : "before";
+  }
+
+  /** `thoughts`: what was read of them in the text that came with these tokens; `answers`: whether they have ended by then. */
+  push(ids: readonly number[], thoughts: string, answers: boolean): void {
+    this.text += thoughts;
+    if (this.hasAnswered) return;
+    for (const id of ids) this.take(id);
+    this.hasAnswered = answers;
+  }
+
+  /** So far. */
+  get count(): number {
+    if (this.text === "") return 0;
+    const isMarked = this.state === "after" || (this.state === "inside" && !this.hasAnswered);
+    return isMarked ? this.tokens.length : this.spanned();
+  }
+
+  private take(id: number): void {
+    const { state, tokens, marks } = this;
+    if (state === "after") return;
+    tokens.push(id);
+    const mark = (state === "before" ? marks.opens : marks.closes).find((one) => endsWith(tokens, one));
+    if (mark === undefined) return;
+    tokens.length -= state === "before" ? tokens.length : mark.length;
+    this.state = state === "before" ? "inside" : "after";
+  }
+
+  /** Where a mark is joined to what stands beside it: the tokens that as much text takes. */
+  private spanned(): number {
+    let bytes = Buffer.byteLength(this.text);
+    let count = 0;
+    for (; count < this.tokens.length && bytes > 0; count++) {
+      bytes -= this.tokenizer.tokenBytes(this.tokens[count]!).length;
+    }
+    return count;
+  }
+}
+
+function endsWith(tokens: readonly number[], end: readonly number[]): boolean {
+  const from = tokens.length - end.length;
+  return end.length > 0 && from >= 0 && end.every((id, i) => tokens[from + i] === id);
+}
