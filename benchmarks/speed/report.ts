@@ -1,13 +1,16 @@
 /** What was measured, as a table and as a chart. */
+import type { MachineRate } from "../machineProbe.js";
 import type { Run } from "./program.js";
 
 /** One piece of work by every program that did it. */
 export interface Measured {
   group: string;
   what: string;
-  results: { program: string; runs: Run[]; tokens: number }[];
-  /** Tokens a second that the machine allows; null: not known. */
-  boundRate: number | null;
+  /** Of one run. */
+  tokens: number;
+  results: { program: string; runs: Run[] }[];
+  /** Seconds that a run takes at least on a machine of this rate; null: not known. */
+  boundSeconds: ((machine: MachineRate) => number) | null;
 }
 
 export function median(values: readonly number[]): number {
@@ -29,8 +32,12 @@ interface Row {
   cpu: number | null;
 }
 
-function rows({ results }: Measured): Row[] {
-  return results.map(({ program, runs, tokens }) => {
+/** Tokens a second that the machine allows. */
+const boundRate = ({ boundSeconds, tokens }: Measured, machine: MachineRate): number | null =>
+  boundSeconds && tokens / boundSeconds(machine);
+
+function rows({ results, tokens }: Measured): Row[] {
+  return results.map(({ program, runs }) => {
     const rates = runs.map(({ seconds }) => tokens / seconds);
     const cpu = runs.flatMap(({ cpuSeconds }) => (cpuSeconds === null ? [] : [(1000 * cpuSeconds) / tokens]));
     return {
@@ -44,19 +51,17 @@ function rows({ results }: Measured): Row[] {
 }
 
 /** A table in Markdown: tokens per second, unless the work says otherwise. */
-export function table(all: readonly Measured[]): string {
+export function table(all: readonly Measured[], machine: MachineRate): string {
   const head = "| | | per second | range | CPU s / 1,000 | anneal is faster by | less CPU by | of the bound |";
   const lines = all.flatMap((one) => {
     const list = rows(one);
+    const bound = boundRate(one, machine);
     const ours = list.find(({ program }) => program === "anneal");
     return list.map((row, i) => {
       const isOurs = row === ours;
       const ratio = ours && !isOurs ? `${(ours.rate / row.rate).toFixed(2)}x` : "";
       const less = ours?.cpu && row.cpu && !isOurs ? `${(row.cpu / ours.cpu).toFixed(2)}x` : "";
-      const share =
-        one.boundRate === null || !isOurs
-          ? ""
-          : `${((100 * row.rate) / one.boundRate).toFixed(0)} % of ${short(one.boundRate)}`;
+      const share = bound === null || !isOurs ? "" : `${((100 * row.rate) / bound).toFixed(0)} % of ${short(bound)}`;
       const cells = [
         i === 0 ? `${one.group}: ${one.what}` : "",
         row.program,
@@ -78,16 +83,17 @@ const COLOURS: Record<string, string> = {
   "llama.cpp": "#3d5a80",
   torch: "#8d99ae",
   vllm: "#66a182",
+  onnxruntime: "#9b5de5",
   trl: "#edae49",
 };
-const WIDTH = 860;
-const LABELS = 330;
+const WIDTH = 960;
+const LABELS = 420;
 const BAR = 13;
 const escaped = (text: string): string =>
   text.replace(/[&<>]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[c]!);
 
 /** Bars of rates, each piece of work to its own scale: the fastest fills the width. The line is the bound. */
-export function chart(all: readonly Measured[], machine: string): string {
+export function chart(all: readonly Measured[], machine: string, rate: MachineRate): string {
   const parts: string[] = [];
   const names = [...new Set(all.flatMap(({ results }) => results.map(({ program }) => program)))];
   let y = 24;
@@ -108,7 +114,8 @@ export function chart(all: readonly Measured[], machine: string): string {
   y += 14;
   for (const one of all) {
     const list = rows(one);
-    const most = Math.max(one.boundRate ?? 0, ...list.map(({ rate }) => rate));
+    const bound = boundRate(one, rate);
+    const most = Math.max(bound ?? 0, ...list.map((row) => row.rate));
     const scale = (WIDTH - LABELS - 90) / most;
     y += 10;
     const top = y;
@@ -121,13 +128,13 @@ export function chart(all: readonly Measured[], machine: string): string {
       text(LABELS + width + 5, y + 9, short(rate));
       y += BAR;
     }
-    if (one.boundRate !== null) {
-      const at = (LABELS + one.boundRate * scale).toFixed(1);
+    if (bound !== null) {
+      const at = (LABELS + bound * scale).toFixed(1);
       parts.push(`<line x1="${at}" x2="${at}" y1="${top - 2}" y2="${y}" stroke="#222" stroke-dasharray="3 2"/>`);
     }
   }
   y += 20;
   text(12, y, machine);
   const style = "text{font:11px system-ui,sans-serif;fill:#222}";
-  return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${y + 12}" viewBox="0 0 ${WIDTH} ${y + 12}"><style>${style}</style><rect width="100%" height="100%" fill="#fff"/>${parts.join("")}</svg>\n`;
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${y + 12}" viewBox="0 0 ${WIDTH} ${y + 12}"><title>anneal beside its peers</title><style>${style}</style><rect width="100%" height="100%" fill="#fff"/>${parts.join("")}</svg>\n`;
 }
