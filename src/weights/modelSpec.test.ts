@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { ModelFileError } from "../errors.js";
 import { JsonFields } from "./jsonFields.js";
@@ -288,4 +289,9 @@ describe("modelSpec", () => {
   ])("names %s", (field, config) => {
     expect(refused(config)).toBe(field);
   });
+});
+
+it.each(["qwen3_5", "qwen3_5_odd", "qwen3_5_tower"])("refuses a family to come by name: %s", (name) => {
+  const config = new URL(`../../test/reference/models_to_come/${name}/config.json`, import.meta.url);
+  expect(refused(JSON.parse(readFileSync(config, "utf8")))).toBe("model_type");
 });
