@@ -3,9 +3,13 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { InferenceLoop } from "../../src/inference/index.js";
 import type { GenerationRequest, SamplingSettings } from "../../src/inference/request.js";
+import { decoderLayout } from "../../src/runtime/onnx/decoderLayout.js";
+import { DecoderSteps } from "../../src/runtime/onnx/decoderSteps.js";
+import { openSession } from "../../src/runtime/onnx/openSession.js";
+import { padsOnTheLeft } from "../../src/runtime/onnx/paddingProbe.js";
 import { OnnxDecoder } from "../../src/runtime/runtime.js";
 import type { Tokenizer } from "../../src/text/index.js";
 import { openOnnxFolder } from "../../src/weights/index.js";
@@ -83,6 +87,33 @@ describe.each(FOLDERS)("%s", (name) => {
     }
     await loop.close();
     device.close();
+  });
+
+  it("computes sequences of different lengths in one run", async () => {
+    const { file } = await openOnnxFolder(place);
+    const { runtime, session, description } = await openSession({ file, executionProvider: "cpu", threads: 1 });
+    const layout = decoderLayout(description);
+    // What takes no positions may make them of the mask.
+    const padding = layout.padding ?? ((await padsOnTheLeft(runtime, session, layout)) ? "left" : null);
+    expect(padding).not.toBeNull();
+    const steps = new DecoderSteps(runtime, session, { ...layout, padding }, VOCAB, 8);
+    const rows = cases.map(({ prompt }, i) => ({
+      tokens: Int32Array.from(prompt),
+      position: 0,
+      blocks: Int32Array.of(i),
+      logits: "last" as const,
+    }));
+    await steps.step(rows);
+    const runs = vi.spyOn(session, "run");
+    await steps.step(
+      cases.map(({ prompt, tokens }, i) => ({
+        ...rows[i]!,
+        tokens: Int32Array.of(tokens[0]!),
+        position: prompt.length,
+      })),
+    );
+    expect(runs).toHaveBeenCalledTimes(1);
+    await session.release();
   });
 
   it("goes on from cached pages, in chunks, and after losing its pages", async () => {

@@ -33,7 +33,7 @@ export interface DecoderLayout {
   keepsLogits: boolean;
   /** Tokens of a row of logits; null: the graph leaves it open. */
   vocab: number | null;
-  /** Where sequences of different lengths are padded to make one batch; null: they cannot be. */
+  /** Where sequences of different lengths are padded to make one batch; null: the graph does not say, or they cannot be. */
   padding: "left" | "right" | null;
 }
 

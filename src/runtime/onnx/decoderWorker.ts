@@ -4,6 +4,7 @@ import { workerData } from "node:worker_threads";
 import { DecoderSteps } from "./decoderSteps.js";
 import type { DecoderTasks } from "./decoderTasks.js";
 import { type OpenSession, openSession, type SessionOptions } from "./openSession.js";
+import { padsOnTheLeft } from "./paddingProbe.js";
 import { answerTasks } from "./threadTasks.js";
 
 let opened: OpenSession;
@@ -15,8 +16,11 @@ answerTasks<DecoderTasks>(
       opened = await openSession(workerData as SessionOptions);
       return opened.description;
     },
-    async pages({ layout, vocab, count }) {
-      steps = new DecoderSteps(opened.runtime, opened.session, layout, vocab, count);
+    async pages({ layout: described, vocab, count }) {
+      const { runtime, session } = opened;
+      const padsLeft = described.padding === null && (await padsOnTheLeft(runtime, session, described));
+      const layout = padsLeft ? { ...described, padding: "left" as const } : described;
+      steps = new DecoderSteps(runtime, session, layout, vocab, count);
       return null;
     },
     async copy({ from, to }) {

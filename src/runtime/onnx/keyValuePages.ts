@@ -1,7 +1,7 @@
 // Keys and values of all sequences, in pages of 64 positions: what block tables lead to. ONNX graphs take them as one tensor per layer,
 // in which sequences of a batch are equally long.
 
-import { CACHE_BYTES, type CacheTensor } from "./decoderLayout.js";
+import { CACHE_BYTES, type CacheTensor, type CacheType } from "./decoderLayout.js";
 
 const PAGE_SIZE = 64;
 
@@ -24,7 +24,7 @@ export class KeyValuePages {
     pages: number,
   ) {
     this.writes = new Int32Array(pages);
-    this.stores = caches.map((cache) => emptyValues(cache, pages * cache.heads * PAGE_SIZE * cache.width));
+    this.stores = caches.map((cache) => emptyValues(cache.type, pages * cache.heads * PAGE_SIZE * cache.width));
   }
 
   /** How often the pages of these positions have been written: the same numbers mean the same content. */
@@ -37,7 +37,7 @@ export class KeyValuePages {
     const cache = this.caches[at]!;
     const { heads, width } = cache;
     const store = this.stores[at]!;
-    const values = emptyValues(cache, rows.length * heads * positions * width);
+    const values = emptyValues(cache.type, rows.length * heads * positions * width);
     for (const [row, { blocks, length }] of rows.entries()) {
       for (let from = 0; from < length; from += PAGE_SIZE) {
         const page = blocks[from / PAGE_SIZE]!;
@@ -96,6 +96,6 @@ export function pageBytes(caches: readonly CacheTensor[]): number {
   return caches.reduce((sum, { heads, width, type }) => sum + heads * PAGE_SIZE * width * CACHE_BYTES[type], 0);
 }
 
-function emptyValues({ type }: CacheTensor, length: number): CacheValues {
+export function emptyValues(type: CacheType, length: number): CacheValues {
   return type === "float16" ? new Uint16Array(length) : new Float32Array(length);
 }
