@@ -25,3 +25,11 @@ export function yieldToEventLoop(): Promise<void> {
   });
   return next;
 }
+
+/** Work on numbers `from` to `to` of `count`, piece by piece: between two pieces the event loop may turn. */
+export async function inPieces(count: number, size: number, work: (from: number, to: number) => void): Promise<void> {
+  for (let from = 0; from < count; from += size) {
+    while (shouldYield()) await yieldToEventLoop();
+    work(from, Math.min(from + size, count));
+  }
+}

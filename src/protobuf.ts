@@ -72,6 +72,12 @@ const sizeOf = (part: Uint8Array | Stream) => (part instanceof Uint8Array ? part
 
 function varint(value: number | bigint): Uint8Array {
   const bytes: number[] = [];
+  if (typeof value === "number" && value >= 0 && value < 2 ** 31) {
+    let rest = value;
+    for (; rest > 127; rest >>>= 7) bytes.push((rest & 127) | 128);
+    bytes.push(rest);
+    return Uint8Array.from(bytes);
+  }
   let rest = BigInt.asUintN(64, BigInt(value));
   for (; rest > 127n; rest >>= 7n) bytes.push(Number(rest & 127n) | 128);
   bytes.push(Number(rest));

@@ -3,6 +3,7 @@
 //
 // Shapes: B sequences, S new tokens, P past ones, T = P + S; R = B * S rows; H heads of D, in K groups of G to a key-value head.
 
+import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import type { Stream } from "../protobuf.js";
 import type { AttentionSpec, FeedForwardSpec, LayerSpec, ModelSpec } from "../runtime/runtime.js";
 import { BLOCK_VALUES, type CodeBits } from "./blockCodes.js";
@@ -27,7 +28,7 @@ const INT8_PRODUCTS = 4;
 /** What no score reaches, and what is still a number: a row that sees nothing must not become NaN. */
 const HIDDEN_SCORE: Record<Float, number> = { float32: -3.4e38, float16: -65504 };
 
-export function decoderGraph(spec: ModelSpec, weights: DecoderWeights, dtype: OnnxDtype): Graph {
+export function decoderGraph(spec: ModelSpec, weights: DecoderWeights, dtype: OnnxDtype): Promise<Graph> {
   return new Decoder(spec, weights, dtype).build();
 }
 
@@ -52,7 +53,7 @@ class Decoder {
     this.bits = dtype === "int8" ? 8 : dtype === "int4" ? 4 : null;
   }
 
-  build(): Graph {
+  async build(): Promise<Graph> {
     const { graph: g, spec } = this;
     const ids = g.input("input_ids", "int64", ["batch_size", "sequence_length"]);
     const attended = g.input("attention_mask", "int64", ["batch_size", "total_sequence_length"]);
@@ -73,6 +74,7 @@ class Decoder {
     let x = this.embedding(g.op("Reshape", [ids, g.integers([-1])]));
     x = this.scaled(x, spec.embeddingScale, "float32");
     for (const [i, layer] of spec.layers.entries()) {
+      while (shouldYield()) await yieldToEventLoop();
       const { norms, residualScale } = layer;
       const at = `model.layers.${i}`;
       const after = norms === "before_and_after";

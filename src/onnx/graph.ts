@@ -33,7 +33,8 @@ export interface ExternalPlace {
 
 export class Graph {
   readonly weights: Weight[] = [];
-  private readonly nodes: Message[] = [];
+  /** As they are written: a large graph has thousands, of many parts each. */
+  private readonly nodes: Uint8Array[] = [];
   private readonly inputs: Message[] = [];
   private readonly outputs: Message[] = [];
   private readonly constants = new Map<string, Message>();
@@ -48,7 +49,7 @@ export class Graph {
   }
 
   output(value: string, name: string, type: OnnxType, shape: readonly Axis[]): void {
-    this.nodes.push(node("Identity", [value], [name], name, {}, ""));
+    this.nodes.push(node("Identity", [value], [name], name, {}, "").toBytes());
     this.outputs.push(valueInfo(name, type, shape));
   }
 
@@ -72,7 +73,7 @@ export class Graph {
   ): string[] {
     const name = `${this.scope}/${type}_${this.values++}`;
     const outputs = Array.from({ length: count }, (_, i) => (count === 1 ? name : `${name}_${i}`));
-    this.nodes.push(node(type, inputs, outputs, name, attributes, domain));
+    this.nodes.push(node(type, inputs, outputs, name, attributes, domain).toBytes());
     return outputs;
   }
 
@@ -100,7 +101,7 @@ export class Graph {
   /** The file's content. `placeOf` says which weights lie elsewhere. */
   model(placeOf: (weight: Weight) => ExternalPlace | null): Message {
     const graph = new Message();
-    for (const one of this.nodes) graph.message(1, one);
+    for (const one of this.nodes) graph.data(1, one);
     graph.text(2, "decoder");
     for (const constant of this.constants.values()) graph.message(5, constant);
     for (const weight of this.weights) {

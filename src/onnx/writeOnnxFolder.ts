@@ -3,10 +3,10 @@
 import { mkdir, open, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ModelFileError } from "../errors.js";
-import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
+import { inPieces, shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import type { Stream } from "../protobuf.js";
 import type { ModelSpec } from "../runtime/runtime.js";
-import { type Adapter, MergedTensors } from "../weights/mergedTensors.js";
+import { type Adapter, MAX_TURN_VALUES, MergedTensors } from "../weights/mergedTensors.js";
 import type { FloatTensorLocation } from "../weights/weightFolder.js";
 import { copyTextFiles, elements, textConfig, writeJson } from "../weights/writeWeightFolder.js";
 import { BLOCK_VALUES, type CodeBits, encodeBlocks } from "./blockCodes.js";
@@ -47,7 +47,7 @@ export async function writeOnnxFolder(
   const merged = await MergedTensors.open(source, adapter);
   try {
     refuseUnknown(source, merged.config);
-    const graph = decoderGraph(merged.config, new MergedStreams(merged), dtype);
+    const graph = await decoderGraph(merged.config, new MergedStreams(merged), dtype);
     const { name, file } = VARIANTS[dtype];
     await mkdir(join(target, "onnx"));
     const { places, files } = externalPlaces(graph, file, maxFileBytes);
@@ -187,7 +187,16 @@ class MergedStreams implements DecoderWeights {
     const tensor = this.tensor(name);
     const count = elements(tensor.shape);
     const encoded = async function* (this: MergedStreams) {
-      for await (const values of this.merged.values(tensor)) yield encodeBlocks(values, bits);
+      for await (const values of this.merged.values(tensor)) {
+        const codes = new Uint8Array((values.length * bits) / 8);
+        const scales = new Float32Array(values.length / BLOCK_VALUES);
+        await inPieces(values.length, MAX_TURN_VALUES, (at, to) => {
+          const piece = encodeBlocks(values.subarray(at, to), bits);
+          codes.set(piece.codes, (at * bits) / 8);
+          scales.set(piece.scales, at / BLOCK_VALUES);
+        });
+        yield { codes, scales };
+      }
     }.bind(this);
     return {
       codes: {

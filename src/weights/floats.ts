@@ -23,7 +23,7 @@ function widenBfloat16(values: Uint16Array): Float32Array {
 export function narrow(dtype: FloatType, values: Float64Array): Uint8Array {
   const floats = Float32Array.from(values);
   if (dtype === "F32") return new Uint8Array(floats.buffer);
-  const halves = dtype === "BF16" ? narrowBfloat16(floats) : Uint16Array.from(floats, toFloat16);
+  const halves = dtype === "BF16" ? narrowBfloat16(floats) : narrowFloat16(floats);
   return new Uint8Array(halves.buffer);
 }
 
@@ -35,19 +35,28 @@ function narrowBfloat16(values: Float32Array): Uint16Array {
   );
 }
 
-const MAX_FLOAT16 = 65504;
+/** Bits of float32: infinity; half a unit beyond float16's largest, which is rounded to infinity; 2^-14, its smallest normal one. */
+const INFINITE = 0x7f800000;
+const TOO_LARGE = 0x477ff000;
+const SMALLEST_NORMAL = 0x38800000;
+/** What the exponents of the two differ by, in the bits of float32. */
+const REBIAS = 112 << 23;
 
-function toFloat16(value: number): number {
-  const sign = value < 0 || Object.is(value, -0) ? 0x8000 : 0;
-  const size = Math.abs(value);
-  if (Number.isNaN(value)) return 0x7e00;
-  // Half a unit beyond the largest is rounded to infinity.
-  if (size >= MAX_FLOAT16 + 16) return sign | 0x7c00;
-  const exponent = Math.max(Math.floor(Math.log2(size)), -14);
-  const unit = 2 ** (exponent - 10);
-  const units = roundToEven(size / unit);
-  // 1024 units are the implied one of a normal number, and a carry moves on into the exponent by itself.
-  return sign | (((exponent + 14) << 10) + units);
+function narrowFloat16(values: Float32Array): Uint16Array {
+  const bits = new Uint32Array(values.buffer);
+  const halves = new Uint16Array(values.length);
+  for (let i = 0; i < halves.length; i++) {
+    const sign = (bits[i]! >>> 16) & 0x8000;
+    const size = bits[i]! & 0x7fffffff;
+    let half: number;
+    if (size > INFINITE) half = 0x7e00;
+    else if (size >= TOO_LARGE) half = 0x7c00;
+    else if (size < SMALLEST_NORMAL) half = roundToEven(Math.abs(values[i]!) * 2 ** 24);
+    // A carry moves on into the exponent by itself.
+    else half = (size - REBIAS + 0xfff + ((size >>> 13) & 1)) >>> 13;
+    halves[i] = sign | half;
+  }
+  return halves;
 }
 
 function roundToEven(value: number): number {

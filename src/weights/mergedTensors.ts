@@ -2,10 +2,14 @@
 
 import { type FileHandle, open } from "node:fs/promises";
 import { ModelFileError } from "../errors.js";
+import { inPieces } from "../eventLoop.js";
 import type { AdapterSpec, ModelSpec, NamedTensors } from "../runtime/runtime.js";
 import { type FloatType, narrow, widen } from "./floats.js";
 import { type FloatTensorLocation, openWeightFolder } from "./weightFolder.js";
 import { BLOCK, BYTES, elements } from "./writeWeightFolder.js";
+
+/** Values that are computed before the event loop may turn: a millisecond with a large adapter. */
+export const MAX_TURN_VALUES = 8192;
 
 export interface Adapter {
   spec: AdapterSpec;
@@ -36,9 +40,12 @@ export class MergedTensors {
         yield raw;
         continue;
       }
-      const values = Float64Array.from(widen(tensor.dtype, raw));
-      delta?.(values, from);
-      yield narrow(stored, values);
+      const narrowed = new Uint8Array((raw.length / BYTES[tensor.dtype]) * BYTES[stored]);
+      await this.inPieces(tensor, raw, (piece, at) => {
+        delta?.(piece, from + at);
+        narrowed.set(narrow(stored, piece), at * BYTES[stored]);
+      });
+      yield narrowed;
     }
   }
 
@@ -46,14 +53,29 @@ export class MergedTensors {
   async *values(tensor: FloatTensorLocation): AsyncGenerator<Float64Array> {
     const delta = deltaOf(tensor, this.adapter);
     for await (const { raw, from } of this.stored(tensor)) {
-      const values = Float64Array.from(widen(tensor.dtype, raw));
-      delta?.(values, from);
+      const values = new Float64Array(raw.length / BYTES[tensor.dtype]);
+      await this.inPieces(tensor, raw, (piece, at) => {
+        delta?.(piece, from + at);
+        values.set(piece, at);
+      });
       yield values;
     }
   }
 
   async close(): Promise<void> {
     for (const input of this.inputs.values()) await input.close();
+  }
+
+  /** Some values of a block at a time, the first of which is number `at` of the block. */
+  private inPieces(
+    { dtype }: FloatTensorLocation,
+    raw: Uint8Array,
+    work: (piece: Float64Array, at: number) => void,
+  ): Promise<void> {
+    const size = BYTES[dtype];
+    return inPieces(raw.length / size, MAX_TURN_VALUES, (at, to) =>
+      work(Float64Array.from(widen(dtype, raw.subarray(at * size, to * size))), at),
+    );
   }
 
   private async *stored(tensor: FloatTensorLocation): AsyncGenerator<{ raw: Uint8Array; from: number }> {

@@ -4,6 +4,7 @@ import { execFile } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, it } from "vitest";
@@ -113,10 +114,24 @@ it.skipIf(!canMeasureTurns)("leaves the event loop free while a graph runs", asy
   const content = "word and ".repeat(180);
   const request = { messages: [{ role: "user" as const, content }], max_tokens: 1, temperature: 0 };
   await engine.chat.completions.create({ ...request, messages: [{ role: "user", content: "Hi" }] });
-  const started = performance.now();
-  const turn = await longestTurn(() => engine.chat.completions.create(request));
-  const whole = performance.now() - started;
-  expect(turn).toBeLessThan(Math.max(whole / 3, 30));
+  expect(await longestTurn(() => engine.chat.completions.create(request))).toBeLessThan(10);
+  // Chats that come and go one after the other, with what is asked of all of them.
+  const staggered = Array.from({ length: 6 }, (_, i) => ({
+    ...request,
+    messages: [{ role: "user" as const, content: "word ".repeat(20 * i + 1) }],
+    max_tokens: 12,
+    logprobs: true,
+    top_logprobs: 5,
+  }));
+  const turn = await longestTurn(() =>
+    Promise.all(
+      staggered.map(async (one, i) => {
+        await sleep(20 * i);
+        return engine.chat.completions.create(one);
+      }),
+    ),
+  );
+  expect(turn).toBeLessThan(10);
 });
 
 it("names the command that adds onnxruntime-node where it is not installed, and does everything else", async () => {
