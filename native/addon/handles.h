@@ -28,7 +28,8 @@ struct ModelHandle {
   std::shared_ptr<Environment> environment;
   std::shared_ptr<ModelState> state;  // null once closed
   model::ModelSpec spec;
-  int pages;
+  int pages;  // of each group
+  backends::PageGroups page_groups;
   int64_t bytes;
   std::string kernel_set;
   std::vector<std::string> weight_only;

@@ -114,6 +114,8 @@ napi_value Model::info(const Arguments& arguments) {
   const Js js = arguments.js;
   napi_value result = js.object();
   js.set(result, "pages", js.number(handle_->pages));
+  const std::vector<int>& windows = handle_->page_groups.windows;
+  js.set(result, "pageGroups", js.int32s(windows.data(), windows.size()));
   js.set(result, "bytes", js.number(double(handle_->bytes)));
   js.set(result, "kernelSet", js.text(handle_->kernel_set));
   napi_value weight_only = js.array(handle_->weight_only.size());
@@ -153,7 +155,7 @@ napi_value Model::step(const Arguments& arguments) { return start_step(handle_, 
 
 napi_value Model::copy_pages(const Arguments& arguments) {
   handle_->require_open();
-  const int pages = handle_->pages;
+  const int pages = handle_->pages * handle_->page_groups.count();
   const Path from_path("from"), to_path("to");
   const auto page_ids = [&](size_t index, const Path& path) {
     auto ids = arguments.at(index, path).int32s();
@@ -353,6 +355,7 @@ napi_value load_model(const Arguments& arguments) {
         handle->state = state;
         handle->spec = spec;
         handle->pages = pages;
+        handle->page_groups = state->backend->page_groups();
         handle->bytes = bytes.weights + pages * bytes.page;
         handle->kernel_set = state->backend->name();
         handle->weight_only = state->weight_only;

@@ -15,6 +15,15 @@ struct Step {
   double seconds = 0;
 };
 
+// [blocks][groups] to [groups][blocks]; what is no table stays as it is, and is refused later.
+std::vector<int32_t> by_group(std::vector<int32_t> blocks, int groups) {
+  const size_t stride = size_t(groups), count = blocks.size() / stride;
+  if (stride == 1 || count * stride != blocks.size()) return blocks;
+  std::vector<int32_t> out(blocks.size());
+  for (size_t i = 0; i < blocks.size(); ++i) out[i % stride * count + i / stride] = blocks[i];
+  return out;
+}
+
 Sequence read_sequence(const Argument& entry, const ModelHandle& handle) {
   entry.object();
   const auto whole = [&](const char* name, int64_t min, int64_t max) {
@@ -31,7 +40,7 @@ Sequence read_sequence(const Argument& entry, const ModelHandle& handle) {
     if (!s.continues) s.tokens = a.int32s();
   });
   s.position = whole("position", 0, handle.spec.max_positions - 1);
-  entry.field("blocks", [&](Argument a) { s.blocks = a.int32s(); });
+  entry.field("blocks", [&](Argument a) { s.blocks = by_group(a.int32s(), handle.page_groups.count()); });
   s.adapter = entry.field("adapter", [&](Argument a) { return handle.adapter(a); });
   s.sample = entry.field("sample", [](Argument a) { return a.boolean(); });
   s.jump = int(entry.field("jump", [](Argument a) { return a.missing() ? 0 : a.integer(0, 1 << 16); }));
@@ -109,7 +118,8 @@ napi_value start_step(const std::shared_ptr<ModelHandle>& handle, const Argument
   handle->require_open();
   try {
     inference::begin_step(step->sequences,
-                          {handle->spec.vocab, handle->spec.max_positions, handle->pages, handle->given_logits});
+                          {handle->spec.vocab, handle->spec.max_positions, handle->pages * handle->page_groups.count(),
+                           handle->given_logits, handle->page_groups});
   } catch (const model::InvalidInput& input) {
     invalid(path, input);
   }

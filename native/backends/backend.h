@@ -17,6 +17,7 @@
 #include "../model/tensors.h"
 #include "../sampling/sampling_state.h"
 #include "page.h"
+#include "page_groups.h"
 
 namespace anneal::backends {
 
@@ -57,7 +58,7 @@ struct Run {
   const int32_t* tokens;  // [count]
   int count;
   int position;           // of the first token
-  const int32_t* blocks;  // block table: pages of positions 0 .. position + count - 1
+  const int32_t* blocks;  // block table: pages of positions 0 .. position + count - 1, of each group; see page_groups()
   AdapterRef adapter;
   WantedLogits logits;  // of which tokens
   // Where the hidden states of the last `state_count` tokens go, after the final norm: [state_count][hidden], float32.
@@ -65,6 +66,8 @@ struct Run {
   int state_count = 0;
   // Of a model whose logits are computed elsewhere: rows [vocab] of the wanted tokens.
   const float* given_logits = nullptr;
+  // Entries of the block table for each group, where there are several: [groups][block_count].
+  int block_count = 0;
 };
 
 // Logits of a step, where the device keeps them: a row for every token of which they were wanted, in the order of runs
@@ -173,7 +176,13 @@ class Backend {
   virtual ~Backend() = default;
   virtual const model::ModelSpec& spec() const = 0;
   virtual const char* name() const = 0;  // of the device's arithmetic: "avx512bf16"
-  virtual int pages() const = 0;
+  virtual int pages() const = 0;         // of all groups
+  // Pages of groups with a window are not read where no token of a run sees them: such entries of a block table may be
+  // -1.
+  virtual const PageGroups& page_groups() const {
+    static const PageGroups whole;
+    return whole;
+  }
   // Before anything else is asked: decides by these tokens which quantised weights are multiplied with activations as
   // they are, since less than 95 % of their products would be left with activations of 8 bits. The names of these; a
   // device that multiplies all alike has none.
@@ -210,8 +219,9 @@ struct TensorReader {
 };
 
 struct ModelMemory {
-  int64_t weights, page, activations_per_token;
-};  // bytes
+  int64_t weights, page, activations_per_token;  // bytes; of a page in all groups
+  PageGroups groups = {};
+};
 
 class Device {
  public:
@@ -223,7 +233,7 @@ class Device {
   // Ways of computing that this machine can run, best last. All give the same bits.
   virtual std::vector<std::string> arithmetics() const = 0;
   // `arithmetic`: one of those, empty for the best. `progress` is given the fraction done; null is returned when it
-  // returns false.
+  // returns false. `pages`: of each group.
   virtual std::unique_ptr<Backend> load(const model::ModelSpec&, int pages, const std::string& arithmetic,
                                         const TensorReader&, const std::function<bool(double)>& progress) const = 0;
   // Bytes of the device's own memory that could be taken now.

@@ -79,7 +79,7 @@ class PaperBackend final : public Backend {
   PaperLogits logits_;
 };
 
-constexpr StepLimits kLimits{100, 1000, 16};
+const StepLimits kLimits{100, 1000, 16};
 
 std::shared_ptr<Slot> slot_of(sampling::SamplingParams params = {},
                               std::optional<sampling::ThinkingBudget> thinking = {}) {
@@ -191,9 +191,9 @@ void numbers_handles() {
 
 void refuses() {
   const auto slot = slot_of(), other = slot_of();
-  const auto refused = [&](std::vector<Sequence> list) -> std::string {
+  const auto refused = [&](std::vector<Sequence> list, const StepLimits& limits = kLimits) -> std::string {
     try {
-      begin_step(list, kLimits);
+      begin_step(list, limits);
     } catch (const model::InvalidInput& input) {
       return std::to_string(input.entry) + "." + input.field +
              (input.element < 0 ? "" : "." + std::to_string(input.element));
@@ -211,6 +211,20 @@ void refuses() {
   expect(refused({prompt(nullptr, {1})}) == "0.slot", "a draw without a slot");
   expect(refused({prompt(slot, {1}), prompt(other, {1})}) == "1.blocks", "one page written twice");
   expect(refused({prompt(slot, {1}), prompt(slot, {1}, {2})}) == "1.slot", "one slot used twice");
+  // All positions are seen in one group of layers, the last 64 in the other: from position 200 on, no block before 2.
+  const StepLimits grouped{100, 1000, 32, false, {{0, 64}, {}}};
+  const auto table = [&](std::vector<int32_t> blocks) {
+    Sequence s = prompt(slot, {1}, std::move(blocks));
+    s.position = 200, s.sample = false;
+    return s;
+  };
+  expect(refused({table({0, 1, 2, 3, -1, -1, 4, 5})}, grouped) == "", "no pages where nothing is seen");
+  expect(refused({table({0, 1, 2, 3, -1, -1, -1, 5})}, grouped) == "0.blocks.5", "no page where a window is");
+  expect(refused({table({0, 1, 2, 3, -2, -1, 4, 5})}, grouped) == "0.blocks.1", "a page that is none");
+  expect(refused({table({0, -1, 2, 3, -1, -1, 4, 5})}, grouped) == "0.blocks.2", "no page where all is seen");
+  expect(refused({table({0, 1, 2, 3, -1, -1, 4})}, grouped) == "0.blocks", "pages of one group alone");
+  expect(refused({table({0, 1, 2, -1, -1, 4})}, grouped) == "0.blocks", "too short a table");
+  expect(refused({table({0, 1, 2, 3, -1, -1, 4, 3})}, grouped) == "0.blocks", "one page for two groups");
   expect(slot->draws == 0 && slot->latest == 0, "a refused step leaves slots as they were");
 }
 

@@ -37,6 +37,24 @@ void check_given_logits(size_t i, const Sequence& s, int vocab) {
                            " rows of " + std::to_string(vocab) + " are needed"};
 }
 
+// A page for every block of every group, or -1 where no token of the sequence sees it any more.
+void check_blocks(size_t i, const Sequence& s, int64_t end, const StepLimits& limits) {
+  const size_t groups = size_t(limits.groups.count()), count = s.blocks.size() / groups;
+  if (s.blocks.size() % groups != 0)
+    throw InvalidInput{i, "blocks", -1, "must have " + std::to_string(groups) + " pages for every block"};
+  if (int64_t(count) * kPage < end)
+    throw InvalidInput{
+        i, "blocks", -1,
+        "covers " + std::to_string(count * kPage) + " positions, " + std::to_string(end) + " are needed"};
+  for (size_t g = 0; g < groups; ++g) {
+    const size_t unseen = size_t(backends::unseen_blocks(limits.groups.windows[g], s.position, kPage));
+    for (size_t b = 0; b < count; ++b)
+      if (const int32_t page = s.blocks[g * count + b]; page < (b < unseen ? -1 : 0) || page >= limits.pages)
+        throw InvalidInput{i, "blocks", int64_t(b * groups + g),
+                           "is " + std::to_string(page) + "; pages are 0 to " + std::to_string(limits.pages - 1)};
+  }
+}
+
 void check_sequence(size_t i, Sequence& s, const StepLimits& limits) {
   if (limits.given_logits) check_given_logits(i, s, limits.vocab);
   if (s.continues) {
@@ -52,11 +70,7 @@ void check_sequence(size_t i, Sequence& s, const StepLimits& limits) {
   if (end > limits.max_positions)
     throw InvalidInput{i, "tokens", -1,
                        "reach past the model's " + std::to_string(limits.max_positions) + " positions"};
-  if (int64_t(s.blocks.size()) * kPage < end)
-    throw InvalidInput{
-        i, "blocks", -1,
-        "covers " + std::to_string(s.blocks.size() * kPage) + " positions, " + std::to_string(end) + " are needed"};
-  check_ids(i, "blocks", s.blocks, 0, limits.pages, "pages");
+  check_blocks(i, s, end, limits);
   if (s.sample && !s.slot) throw InvalidInput{i, "slot", -1, "must be an open slot where sample is true"};
   if (s.state_count > int64_t(s.tokens.size()))
     throw InvalidInput{i, "states", -1, "must be at most " + std::to_string(s.tokens.size()) + ", the tokens given"};
@@ -67,16 +81,17 @@ void check_sequence(size_t i, Sequence& s, const StepLimits& limits) {
 }
 
 // Two sequences must not write one page or draw from one slot: they would do so at the same time.
-void check_disjoint(const std::vector<Sequence>& sequences) {
+void check_disjoint(const std::vector<Sequence>& sequences, size_t groups) {
   std::unordered_set<int32_t> written;
   std::unordered_set<const Slot*> slots;
   for (size_t i = 0; i < sequences.size(); ++i) {
     const Sequence& s = sequences[i];
-    for (int64_t block = s.position / kPage; block * kPage < int64_t(s.position) + s.max_tokens; ++block)
-      if (!written.insert(s.blocks[size_t(block)]).second)
-        throw InvalidInput{
-            i, "blocks", -1,
-            "writes page " + std::to_string(s.blocks[size_t(block)]) + ", which is written twice in this step"};
+    const size_t count = s.blocks.size() / groups;
+    for (size_t block = size_t(s.position) / kPage; block * kPage < size_t(s.position) + size_t(s.max_tokens); ++block)
+      for (size_t g = 0; g < groups; ++g)
+        if (const int32_t page = s.blocks[g * count + block]; !written.insert(page).second)
+          throw InvalidInput{i, "blocks", -1,
+                             "writes page " + std::to_string(page) + ", which is written twice in this step"};
     if (s.slot && !slots.insert(s.slot.get()).second) throw InvalidInput{i, "slot", -1, "is used twice in this step"};
   }
 }
@@ -94,7 +109,7 @@ void begin_step(std::vector<Sequence>& sequences, const StepLimits& limits) {
     if (tokens > kMaxStepTokens)
       throw InvalidInput{i, "tokens", -1, "are more than 1048576 in this step: cut the prefill into chunks"};
   }
-  check_disjoint(sequences);
+  check_disjoint(sequences, size_t(limits.groups.count()));
   for (Sequence& s : sequences) {
     if (s.continues) s.after = s.slot->latest;
     if (!s.sample) continue;
@@ -156,6 +171,7 @@ bool Stepper::compute(std::vector<Sequence>& sequences) {
                                   : samples && last      ? WantedLogits::last
                                                          : WantedLogits::none;
       runs_.push_back({s.tokens.data() + done, n, s.position + done, s.blocks.data(), s.adapter, wanted});
+      runs_.back().block_count = int(s.blocks.size()) / backend_.page_groups().count();
       if (wanted != WantedLogits::none && !s.given_logits.empty())
         runs_.back().given_logits =
             s.given_logits.data() + (wanted == WantedLogits::all ? int64_t(done) * backend_.spec().vocab : 0);

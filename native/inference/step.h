@@ -10,15 +10,16 @@ namespace anneal::inference {
 
 // What of a model bounds a step.
 struct StepLimits {
-  int vocab, max_positions, pages;
-  bool given_logits = false;  // they are computed elsewhere and come with the sequences
+  int vocab, max_positions, pages;  // pages of all groups
+  bool given_logits = false;        // they are computed elsewhere and come with the sequences
+  backends::PageGroups groups = {};
 };
 
 struct Sequence {
   std::shared_ptr<Slot> slot;   // null: no sampling state
   bool continues = false;       // without tokens: from the token that the slot drew last, and those forced after it
   std::vector<int32_t> tokens;  // [count]
-  std::vector<int32_t> blocks;  // pages of positions 0 .. position + count - 1
+  std::vector<int32_t> blocks;  // pages of positions 0 .. position + count - 1: [groups][blocks]
   std::vector<int32_t> next;    // [count], with prompt_logprobs: the token after each, or -1
   int position = 0;             // of the first token
   backends::AdapterRef adapter;

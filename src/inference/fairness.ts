@@ -3,7 +3,7 @@
 // and give up to half of their places to other requests: many choices run together while nobody else asks, and
 // nobody waits for all of them.
 
-import { PAGE_SIZE, type PagePool } from "./pagePool.js";
+import type { PagePool } from "./pagePool.js";
 import type { Sequence } from "./sequence.js";
 
 /** Seconds that a step with decoding sequences in it should take at most: they wait so long for their next token. */
@@ -56,27 +56,25 @@ export class ServiceOrder {
 
   /**
    * The running further choices, the last in order first, that go back to the waiting for `sequence`, so that there is room
-   * for it among `maxSequences` and in the pool; none when the room would not do. Of `active` sequences (those not idle),
-   * further choices keep half; of that half only those behind `sequence` in order give way.
+   * for it among `maxSequences` and for its `pages` in the pool; none when the room would not do. Of `active` sequences
+   * (those not idle), further choices keep half; of that half only those behind `sequence` in order give way.
    */
   displacedBy(
     sequence: Sequence,
     running: readonly Sequence[],
     pool: PagePool,
-    active: number,
-    maxSequences: number,
+    { pages, active, maxSequences }: { pages: number; active: number; maxSequences: number },
   ): Sequence[] {
     const further = this.furtherChoices(running, sequence);
-    const neededPages = Math.ceil(sequence.length / PAGE_SIZE);
     let freePages = pool.free;
     let freePlaces = maxSequences - active;
     const displaced: Sequence[] = [];
-    while (freePages < neededPages || freePlaces < 1) {
+    while (freePages < pages || freePlaces < 1) {
       const candidate = further.pop();
       if (candidate === undefined) return [];
       if (further.length + 1 <= active / 2 && !this.precedes(sequence, candidate)) return [];
       displaced.push(candidate);
-      for (const page of candidate.pageTable) if (!pool.isShared(page)) freePages++;
+      for (const page of candidate.pageTable) if (page >= 0 && !pool.isShared(page)) freePages++;
       freePlaces++;
     }
     return displaced;

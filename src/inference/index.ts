@@ -8,6 +8,7 @@ export { CompletionLoop } from "./completionLoop.js";
 export type { EmbeddingInput, Pooling } from "./embeddingRequest.js";
 export { InferenceLoop, type InferenceLoopOptions, type ModelLoop } from "./inferenceLoop.js";
 export type { InferenceStats } from "./inferenceStats.js";
+export { PAGE_SIZE, PageGroups } from "./pageGroups.js";
 export type * from "./request.js";
 
 /**

@@ -8,7 +8,8 @@ import type { Tokenizer } from "../text/index.js";
 import { type EmbeddingInput, EmbeddingRequest } from "./embeddingRequest.js";
 import { type InferenceStats, StepCounts } from "./inferenceStats.js";
 import { OpenRequests } from "./openRequests.js";
-import { PAGE_SIZE, PagePool } from "./pagePool.js";
+import { PageGroups } from "./pageGroups.js";
+import { PagePool } from "./pagePool.js";
 import type { Generation, GenerationRequest } from "./request.js";
 import type { RequestState } from "./requestState.js";
 import { SamplerSlots } from "./samplerSlots.js";
@@ -92,14 +93,12 @@ export class InferenceLoop {
     readonly tokenizer: Tokenizer,
     private readonly options: InferenceLoopOptions,
   ) {
-    this.pool = new PagePool(device.pages);
-    this.scheduler = new Scheduler(this.pool, {
-      maxSequences: options.maxSequences,
-      tokenBudget: options.tokenBudget,
-      policy: options.scheduler,
-    });
+    const groups = new PageGroups(device.pageGroups);
+    const { maxSequences, tokenBudget, scheduler: policy } = options;
+    this.pool = new PagePool(device.pages * groups.count);
+    this.scheduler = new Scheduler(this.pool, { maxSequences, tokenBudget, policy }, groups);
     this.slots = new SamplerSlots(device);
-    this.contextLength = Math.min(options.contextLength, device.pages * PAGE_SIZE);
+    this.contextLength = Math.min(options.contextLength, groups.tokensWithin(this.pool.pages, tokenBudget));
     this.policy = options.scheduler;
   }
 
@@ -177,7 +176,7 @@ export class InferenceLoop {
       running: scheduler.running.length,
       waiting: scheduler.waitingCount + unmade,
       cacheUsage: 1 - pool.free / pool.pages,
-      pages: pool.pages,
+      pages: this.device.pages,
       preemptions: scheduler.preemptions,
       cacheQueries: scheduler.prefixCache.queries,
       cacheHits: scheduler.prefixCache.hits,

@@ -1,8 +1,5 @@
 // The pages of the KV cache: reference counts, lookup by content, eviction of the least recently used.
 
-/** Positions per page. */
-export const PAGE_SIZE = 64;
-
 const NONE = -1;
 
 /**

@@ -1,6 +1,8 @@
-// Which pages each sequence holds: allocation, sharing between forks, copy on write, release.
+// Which pages each sequence holds: allocation, sharing between forks, copy on write, release; and those of layers with a
+// window only as long as a token can see them.
 
-import { PAGE_SIZE, type PagePool } from "./pagePool.js";
+import { PAGE_SIZE, type PageGroups } from "./pageGroups.js";
+import type { PagePool } from "./pagePool.js";
 import type { Sequence } from "./sequence.js";
 
 /** Page `from[i]` is copied to `to[i]`, in order, before the step runs. */
@@ -13,7 +15,10 @@ export interface PageCopies {
 export class PageTables {
   private copies: PageCopies = { from: [], to: [] };
 
-  constructor(private readonly pool: PagePool) {}
+  constructor(
+    private readonly pool: PagePool,
+    private readonly groups: PageGroups,
+  ) {}
 
   /** Begins a step: the copies that its sequences need gather in what is returned. */
   beginStep(): PageCopies {
@@ -25,58 +30,94 @@ export class PageTables {
    * Gives `child` the pages that hold the first `tokens` tokens of `parent`; a page written to later is copied then.
    */
   share(parent: Sequence, child: Sequence, tokens: number): void {
-    const pages = Math.ceil(tokens / PAGE_SIZE);
-    for (let i = 0; i < pages; i++) this.retain(child, parent.pageTable[i]!);
+    const { count } = this.groups;
+    const blocks = Math.ceil(tokens / PAGE_SIZE);
+    for (let i = 0; i < blocks; i++) this.retain(child, parent.pageTable.subarray(i * count, (i + 1) * count));
     child.computed = tokens;
   }
 
-  /** Lets `sequence` hold `page` as well, behind those it has. */
-  retain(sequence: Sequence, page: number): void {
-    this.pool.retain(page);
-    sequence.addPage(page);
+  /** Whether a sequence has all pages that a token at `position` sees. */
+  sees(sequence: Sequence, position: number): boolean {
+    const { groups } = this;
+    for (let group = 0; group < groups.count; group++) {
+      // Pages are given up in order.
+      const at = groups.unseen(group, position) * groups.count + group;
+      if (at < sequence.pageTable.length && sequence.pageTable[at]! < 0) return false;
+    }
+    return true;
   }
 
-  /** Begins the next page of `sequence` with a copy of `page`; false when there is no page for it. */
-  addCopyOf(sequence: Sequence, page: number): boolean {
+  /** Lets `sequence` hold the pages of a block as well, behind those it has. */
+  retain(sequence: Sequence, pages: ArrayLike<number>): void {
+    for (let group = 0; group < pages.length; group++) if (pages[group]! >= 0) this.pool.retain(pages[group]!);
+    sequence.addBlock(pages);
+  }
+
+  /** Begins the next block of `sequence` with a copy of `pages`; false when there are no pages for it. */
+  addCopyOf(sequence: Sequence, pages: readonly number[]): boolean {
     const { pool } = this;
-    // Held meanwhile, so that it is not the one taken.
-    pool.retain(page);
-    const to = pool.take();
-    pool.release(page);
-    if (to < 0) return false;
-    sequence.addPage(to);
-    this.copy(page, to);
+    // Held meanwhile, so that they are not those taken.
+    for (const page of pages) pool.retain(page);
+    const taken = pool.free < pages.length ? null : pages.map(() => pool.take());
+    for (const page of pages) pool.release(page);
+    if (taken === null) return false;
+    sequence.addBlock(taken);
+    for (const [i, page] of pages.entries()) this.copy(page, taken[i]!);
     return true;
   }
 
   /**
-   * Pages for `chunk` more tokens, the first of them this sequence's alone; false, with nothing changed, without
-   * enough.
+   * Pages for `chunk` more tokens, the first of them this sequence's alone; false, without new ones, where there are not
+   * enough. Those that no token will see again are given up.
    */
   reserve(sequence: Sequence, chunk: number): boolean {
-    const { pool } = this;
-    const first = Math.floor(sequence.computed / PAGE_SIZE);
+    const { pool, groups } = this;
+    this.releaseUnseen(sequence);
+    const first = Math.floor(sequence.computed / PAGE_SIZE) * groups.count;
     const needed = Math.ceil((sequence.computed + chunk) / PAGE_SIZE);
-    const isShared = first < sequence.pageTable.length && pool.isShared(sequence.pageTable[first]!);
-    if (needed - sequence.pageTable.length + (isShared ? 1 : 0) > pool.free) return false;
-    if (isShared) {
-      const from = sequence.pageTable[first]!;
+    const shared: number[] = [];
+    for (let at = first; at < Math.min(first + groups.count, sequence.pageTable.length); at++) {
+      if (pool.isShared(sequence.pageTable[at]!)) shared.push(at);
+    }
+    if (Math.max(0, needed - sequence.blocks) * groups.count + shared.length > pool.free) return false;
+    for (const at of shared) {
+      const from = sequence.pageTable[at]!;
       const to = pool.take();
       pool.release(from);
-      sequence.replacePage(first, to);
+      sequence.replacePage(at, to);
       // At the start of a page nothing in it is kept.
       if (sequence.computed % PAGE_SIZE > 0) this.copy(from, to);
     }
-    while (sequence.pageTable.length < needed) sequence.addPage(pool.take());
+    while (sequence.blocks < needed) this.addBlock(sequence);
     const withLookahead = Math.ceil(sequence.positionsWithLookahead(chunk) / PAGE_SIZE);
-    while (sequence.pageTable.length < withLookahead && pool.free > 0) sequence.addPage(pool.take());
+    while (sequence.blocks < withLookahead && pool.free >= groups.count) this.addBlock(sequence);
     return true;
   }
 
   /** The end of the sequence first, so that what others are likelier to share is evicted last. */
   release(sequence: Sequence): void {
-    for (let i = sequence.pageTable.length - 1; i >= 0; i--) this.pool.release(sequence.pageTable[i]!);
+    for (let at = sequence.pageTable.length - 1; at >= 0; at--) {
+      if (sequence.pageTable[at]! >= 0) this.pool.release(sequence.pageTable[at]!);
+    }
     sequence.clearPages();
+  }
+
+  private addBlock(sequence: Sequence): void {
+    sequence.addBlock(Array.from(this.groups.windows, () => this.pool.take()));
+  }
+
+  /** Steps in flight may still read them: they run before whatever writes the pages next. */
+  private releaseUnseen(sequence: Sequence): void {
+    const { groups, pool } = this;
+    for (let group = 0; group < groups.count; group++) {
+      const unseen = Math.min(groups.unseen(group, sequence.computed), sequence.blocks);
+      for (let block = unseen - 1; block >= 0; block--) {
+        const at = block * groups.count + group;
+        if (sequence.pageTable[at]! < 0) break;
+        pool.release(sequence.pageTable[at]!);
+        sequence.replacePage(at, -1);
+      }
+    }
   }
 
   private copy(from: number, to: number): void {

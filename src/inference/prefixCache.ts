@@ -3,7 +3,8 @@
 // of it.
 
 import { createHash } from "node:crypto";
-import { PAGE_SIZE, type PagePool } from "./pagePool.js";
+import { PAGE_SIZE, type PageGroups } from "./pageGroups.js";
+import type { PagePool } from "./pagePool.js";
 import type { PageTables } from "./pageTables.js";
 import type { Sequence } from "./sequence.js";
 
@@ -22,6 +23,7 @@ export class PrefixCache {
   constructor(
     private readonly pool: PagePool,
     private readonly tables: PageTables,
+    private readonly groups: PageGroups,
   ) {}
 
   /** Counts the first admission of a prompt. */
@@ -48,33 +50,44 @@ export class PrefixCache {
   }
 
   /**
-   * Cached pages of the longest prefix, the last token left out: its logits are needed. null when the next page is just
-   * being filled.
+   * Cached pages of the longest prefix, the last token left out: its logits are needed. Of each block those of all groups,
+   * -1 where the tokens after the prefix do not see them. null when the next page is just being filled.
    */
-  match(sequence: Sequence): number[] | null {
-    const found: number[] = [];
-    if (!sequence.request.useCache) return found;
-    const fullPages = Math.floor((sequence.length - 1) / PAGE_SIZE);
-    for (let i = 0; i < fullPages; i++) {
-      const hash = pageHash(sequence, i);
-      const page = this.pool.find(hash);
-      if (page < 0) return this.filling.has(hash) ? null : found;
-      found.push(page);
+  match(sequence: Sequence): number[][] | null {
+    if (!sequence.request.useCache) return [];
+    const { groups } = this;
+    const found: number[][] = [];
+    const fullBlocks = Math.floor((sequence.length - 1) / PAGE_SIZE);
+    /** Of each group, the first of the blocks up to here that are all there. */
+    const thereFrom = new Array<number>(groups.count).fill(0);
+    let matched = 0;
+    for (let i = 0; i < fullBlocks; i++) {
+      const pages = this.find(pageHash(sequence, i));
+      found.push(pages);
+      for (const [group, page] of pages.entries()) if (page < 0) thereFrom[group] = i + 1;
+      if (thereFrom.some((from, group) => from > 0 && groups.windows[group] === 0)) break;
+      if (thereFrom.every((from, group) => from <= groups.unseen(group, (i + 1) * PAGE_SIZE))) matched = i + 1;
+    }
+    if (matched < fullBlocks && this.filling.has(pageHash(sequence, matched))) return null;
+    found.length = matched;
+    for (let group = 0; group < groups.count; group++) {
+      const unseen = groups.unseen(group, matched * PAGE_SIZE);
+      for (let i = 0; i < unseen; i++) found[i]![group] = -1;
     }
     return found;
   }
 
   /** Gives a sequence without pages those matched, and a copy of the page whose beginning it shares after them. */
-  load(sequence: Sequence, matched: readonly number[]): void {
-    for (const page of matched) this.tables.retain(sequence, page);
+  load(sequence: Sequence, matched: readonly number[][]): void {
+    for (const pages of matched) this.tables.retain(sequence, pages);
     sequence.computed = matched.length * PAGE_SIZE;
     if (!sequence.request.useCache) return;
     const first = matched.length * HASHES_PER_PAGE;
     const last = Math.min(first + HASHES_PER_PAGE - 1, Math.floor((sequence.length - 1) / HASH_STRIDE));
     for (let end = last; end > first; end--) {
-      const page = this.pool.find(prefixHash(sequence, end - 1));
-      if (page < 0) continue;
-      if (this.tables.addCopyOf(sequence, page)) sequence.computed = end * HASH_STRIDE;
+      const pages = this.find(prefixHash(sequence, end - 1));
+      if (pages.some((page) => page < 0)) continue;
+      if (this.tables.addCopyOf(sequence, pages)) sequence.computed = end * HASH_STRIDE;
       return;
     }
   }
@@ -82,12 +95,24 @@ export class PrefixCache {
   /** Makes findable what has been filled with known tokens since the last call. */
   publish(sequence: Sequence): void {
     const full = Math.floor(Math.min(sequence.computed, sequence.length) / HASH_STRIDE);
+    const { count } = this.groups;
     for (let i = sequence.publishedHashes; i < full; i++) {
-      this.pool.publish(sequence.pageTable[Math.floor(i / HASHES_PER_PAGE)]!, prefixHash(sequence, i));
+      const from = Math.floor(i / HASHES_PER_PAGE) * count;
+      for (let group = 0; group < count; group++) {
+        const page = sequence.pageTable[from + group]!;
+        if (page >= 0) this.pool.publish(page, groupHash(prefixHash(sequence, i), group));
+      }
     }
     sequence.publishedHashes = Math.max(sequence.publishedHashes, full);
   }
+
+  /** Pages of all groups under this hash; -1: not there. */
+  private find(hash: string): number[] {
+    return Array.from(this.groups.windows, (_, group) => this.pool.find(groupHash(hash, group)));
+  }
 }
+
+const groupHash = (hash: string, group: number): string => (group === 0 ? hash : `${group} ${hash}`);
 
 /** Of the tokens up to the end of page `at`, which must be known. */
 function pageHash(sequence: Sequence, at: number): string {

@@ -4,7 +4,8 @@
 // running sequence gives up its own and is computed again later (preemption by recomputation).
 
 import { PrefillLimit, ServiceOrder } from "./fairness.js";
-import { PAGE_SIZE, type PagePool } from "./pagePool.js";
+import { PageGroups } from "./pageGroups.js";
+import type { PagePool } from "./pagePool.js";
 import { type PageCopies, PageTables } from "./pageTables.js";
 import { PrefixCache } from "./prefixCache.js";
 import type { Sequence } from "./sequence.js";
@@ -38,9 +39,10 @@ export class Scheduler {
   constructor(
     private readonly pool: PagePool,
     private readonly options: SchedulerOptions,
+    private readonly groups = new PageGroups(),
   ) {
-    this.tables = new PageTables(pool);
-    this.prefixCache = new PrefixCache(pool, this.tables);
+    this.tables = new PageTables(pool, groups);
+    this.prefixCache = new PrefixCache(pool, this.tables, groups);
     this.order = new ServiceOrder(options.policy);
   }
 
@@ -163,7 +165,7 @@ export class Scheduler {
   /** Takes the pages of idle sequences, the last first, as many as others wait for. False when there is none. */
   private takePagesOfIdle(): boolean {
     const { running, pool } = this;
-    const neededPages = Math.min(this.waiting.length, this.options.tokenBudget);
+    const neededPages = Math.min(this.waiting.length, this.options.tokenBudget) * this.groups.count;
     let taken = 0;
     for (let i = running.length - 1; i >= 0 && (taken === 0 || pool.free < neededPages); i--) {
       const sequence = running[i]!;
@@ -199,8 +201,8 @@ export class Scheduler {
         const hasPlace: boolean = !isFull && active < this.options.maxSequences;
         verdict = hasPlace ? this.tryAdmit(sequence, budget) : "full";
         if (verdict === "full" && sequence.index === 0 && canDisplace) {
-          const { maxSequences } = this.options;
-          const victims = this.order.displacedBy(sequence, this.running, this.pool, active, maxSequences);
+          const room = { pages: this.pagesOf(sequence), active, maxSequences: this.options.maxSequences };
+          const victims = this.order.displacedBy(sequence, this.running, this.pool, room);
           for (const victim of victims) budget += this.displace(victim);
           active -= victims.length;
           displaced.push(...victims);
@@ -226,8 +228,9 @@ export class Scheduler {
   /** "later": another sequence is computing what this one shares. */
   private tryAdmit(sequence: Sequence, budget: number): "admitted" | "later" | "full" {
     const { source } = sequence;
-    if (source !== null && !sequence.admittedBefore && source.state !== "finished") {
-      if (source.computed < source.promptLength) return "later";
+    const canShare = source !== null && !sequence.admittedBefore && source.state !== "finished";
+    if (canShare && source.computed < source.promptLength) return "later";
+    if (canShare && this.tables.sees(source, source.promptLength - 1)) {
       // The last prompt token is computed again: its logits give this choice's first token.
       this.tables.share(source, sequence, sequence.promptLength);
       sequence.computed = sequence.promptLength - 1;
@@ -235,9 +238,9 @@ export class Scheduler {
       const matched = this.prefixCache.match(sequence);
       if (matched === null) return "later";
       // Without room for all of it the sequence would soon be preempted again.
-      const pages = Math.ceil(sequence.length / PAGE_SIZE);
-      const matchedFree = matched.reduce((count, page) => count + (this.pool.isHeld(page) ? 0 : 1), 0);
-      if (pages - matched.length + matchedFree > this.pool.free) return "full";
+      let held = 0;
+      for (const pages of matched) for (const page of pages) if (page >= 0 && this.pool.isHeld(page)) held++;
+      if (this.pagesOf(sequence) - held > this.pool.free) return "full";
       this.prefixCache.load(sequence, matched);
     }
     const chunk = Math.min(sequence.uncomputed, budget);
@@ -251,6 +254,11 @@ export class Scheduler {
       if (sequence.source === null) this.prefixCache.count(sequence);
     }
     return "admitted";
+  }
+
+  /** Those that all of its tokens take at most. */
+  private pagesOf(sequence: Sequence): number {
+    return this.groups.pagesOf(sequence.length, this.options.tokenBudget);
   }
 }
 

@@ -1,7 +1,7 @@
 // A sequence: its tokens, how many of them are computed, and the pages that hold their keys and values.
 
 import type { RowLogprobs, StepSequence } from "../runtime/runtime.js";
-import { PAGE_SIZE } from "./pagePool.js";
+import { PAGE_SIZE } from "./pageGroups.js";
 import type { GenerationRecord, GenerationRequest, TokenLogprobs } from "./request.js";
 
 export type SequenceState = "waiting" | "running" | "finished";
@@ -81,7 +81,8 @@ export class Sequence {
   publishedHashes = 0;
 
   private pages = new Int32Array(0);
-  private pageCount = 0;
+  /** Blocks of 64 positions that it has pages for. */
+  blocks = 0;
   private pageView: Int32Array = this.pages;
 
   constructor(
@@ -153,7 +154,7 @@ export class Sequence {
     const { owner, pending, pendingForced } = this;
     if (!owner.jumpForward) return 0;
     const outputs = this.outputs + pending + pendingForced + 1;
-    const held = this.pageCount * PAGE_SIZE - this.promptLength;
+    const held = this.blocks * PAGE_SIZE - this.promptLength;
     return Math.max(0, Math.min(MAX_FORCED_TOKENS, Math.min(this.request.params.maxTokens, held) - outputs));
   }
 
@@ -173,28 +174,33 @@ export class Sequence {
     this.tokens[this.length++] = token;
   }
 
-  /** Page ids in order of position. Copied by whoever keeps it. */
+  /** Page ids in order of position, of each block those of all groups; -1: seen no more. Copied by whoever keeps it. */
   get pageTable(): Int32Array {
     return this.pageView;
   }
 
-  addPage(page: number): void {
-    if (this.pageCount === this.pages.length) {
-      const capacity = Math.ceil(this.length / PAGE_SIZE) + 2;
+  /** Pages of the next block, one of each group. */
+  addBlock(pages: ArrayLike<number>): void {
+    const from = this.pageView.length;
+    const to = from + pages.length;
+    if (to > this.pages.length) {
+      const capacity = (Math.ceil(this.length / PAGE_SIZE) + 2) * pages.length;
       const larger = new Int32Array(Math.max(capacity, this.pages.length * 2));
       larger.set(this.pages);
       this.pages = larger;
     }
-    this.pages[this.pageCount++] = page;
-    this.pageView = this.pages.subarray(0, this.pageCount);
+    this.pages.set(pages, from);
+    this.pageView = this.pages.subarray(0, to);
+    this.blocks++;
   }
 
+  /** By its place in the table. */
   replacePage(at: number, page: number): void {
     this.pages[at] = page;
   }
 
   clearPages(): void {
-    this.pageCount = 0;
+    this.blocks = 0;
     this.pageView = this.pages.subarray(0, 0);
     this.publishedHashes = 0;
     this.computed = 0;

@@ -125,7 +125,7 @@ export interface LoadOptions {
   config: ModelSpec;
   tensors: TensorLocation[];
   dtype: ElementType;
-  /** KV pages of 64 positions that all sequences share. */
+  /** KV pages of 64 positions that all sequences share, of every group of layers. */
   kvPages: number;
   /** Of the cpu: one of `Runtime.kernelSets`; the best by default. Bits do not depend on it. */
   kernelSet?: string;
@@ -168,13 +168,19 @@ export interface Runtime {
   /** Instruction sets this machine can run, best last. */
   readonly kernelSets: readonly string[];
   /**
-   * Bytes that load() would take for weights, for one KV page, and for one token of saved training activations; and that
-   * training all weights takes besides, activations not counted.
+   * Bytes that load() would take for weights, for one KV page of every group of layers, and for one token of saved training
+   * activations; and that training all weights takes besides, activations not counted.
    */
   memory(
     config: ModelSpec,
     dtype: ElementType,
-  ): { weights: number; page: number; activationPerToken: number; weightTraining: number };
+  ): {
+    weights: number;
+    page: number;
+    pageGroups: ArrayLike<number>;
+    activationPerToken: number;
+    weightTraining: number;
+  };
   /** Bytes this process could still take: by the operating system and the control group it runs in, or of the GPU's own memory. */
   availableMemory(): number;
   /** Reads the weights. `InsufficientMemoryError` before anything is taken; `ModelFileError` for a short or unreadable file. */
@@ -232,7 +238,10 @@ export interface StepSequence {
   tokens: Int32Array | null;
   /** Of the first token. */
   position: number;
-  /** Page ids covering positions 0 .. position + count - 1. */
+  /**
+   * Page ids covering positions 0 .. position + count - 1: for every 64 positions one of each group, or -1 where none of the
+   * tokens sees it.
+   */
   blocks: Int32Array;
   /** Adapter version id; 0: the base model. */
   adapter: number;
@@ -338,7 +347,13 @@ export interface DeviceModel {
   /** Quantised weights that `gateText` made so, by name. */
   readonly weightOnly: readonly string[];
   readonly pageSize: 64;
+  /** KV pages of each group of layers; those of all groups are numbered from 0 on. */
   readonly pages: number;
+  /**
+   * The groups of layers that have pages of their own: of each, the positions that its layers see, the token's own included;
+   * 0: all before it. Pages of a group are not read where no token sees them.
+   */
+  readonly pageGroups: ArrayLike<number>;
   readonly bytes: number;
   openSlot(params: SlotParams): number;
   closeSlot(slot: number): void;

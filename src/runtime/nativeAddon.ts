@@ -75,7 +75,7 @@ export interface NativeTrainer {
 }
 
 export interface NativeModel {
-  info(): { pages: number; bytes: number; kernelSet: string; weightOnly: string[] };
+  info(): { pages: number; pageGroups: Int32Array; bytes: number; kernelSet: string; weightOnly: string[] };
   openSlot(params: SlotParams): number;
   closeSlot(slot: number): void;
   step(sequences: StepSequence[], cancellation?: NativeCancellation): Promise<StepOutput>;
@@ -98,7 +98,7 @@ export interface NativeAddon {
     config: ModelSpec,
     dtype: ElementType,
     device: string,
-  ): { weights: number; page: number; activationPerToken: number };
+  ): { weights: number; page: number; pageGroups: Int32Array; activationPerToken: number };
   weightTensors(config: ModelSpec): { name: string; shape: number[] }[];
   adapterTensors(config: ModelSpec, spec: AdapterSpec): { name: string; shape: number[] }[];
   quantize(format: QuantizedType, numbers: Float32Array): Uint8Array;

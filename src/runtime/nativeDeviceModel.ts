@@ -34,6 +34,7 @@ export class NativeDeviceModel implements DeviceModel {
   readonly kernelSet: string;
   readonly pageSize = 64;
   readonly pages: number;
+  readonly pageGroups: Int32Array;
   readonly bytes: number;
   readonly weightOnly: readonly string[];
 
@@ -44,9 +45,10 @@ export class NativeDeviceModel implements DeviceModel {
     this.#native = native;
     this.config = config;
     this.dtype = dtype;
-    const { pages, bytes, kernelSet, weightOnly } = native.info();
+    const { pages, pageGroups, bytes, kernelSet, weightOnly } = native.info();
     this.weightOnly = weightOnly;
     this.pages = pages;
+    this.pageGroups = pageGroups;
     this.bytes = bytes;
     this.kernelSet = kernelSet;
   }

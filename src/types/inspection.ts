@@ -56,7 +56,7 @@ export interface ModelInspection {
   memory: {
     /** All of them. */
     weights: number;
-    /** Of cache, for each position of a sequence. */
+    /** Of cache, for each position of a sequence, as long as all layers see it. */
     per_token: number;
     /** What the weights and one sequence as long take together. */
     contexts: ContextMemory[];

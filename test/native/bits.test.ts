@@ -38,7 +38,7 @@ async function sample(model: DeviceModel, prompts: Int32Array[], adapter: number
     const { tokens, logprobs } = await model.step(
       prompts.map((prompt, i): StepSequence => {
         const position = output === 0 ? 0 : prompt.length + output - 1;
-        const blocks = pagesFrom(4 * i, prompt.length + OUTPUTS);
+        const blocks = pagesFrom(4 * i, prompt.length + OUTPUTS, model);
         const given = { ...quiet, slot: slots[i]!, tokens: output === 0 ? prompt : null, position, blocks };
         return { ...given, adapter, sample: true, outputIndex: output };
       }),
@@ -60,7 +60,7 @@ async function prefill(
   size: (index: number) => number,
 ): Promise<number[]> {
   const logprobs: number[] = [];
-  const blocks = pagesFrom(0, row.length);
+  const blocks = pagesFrom(0, row.length, model);
   for (let position = 0, piece = 0; position < row.length; position += size(piece++)) {
     const tokens = row.slice(position, position + size(piece));
     const next = Int32Array.from(tokens, (_, t) => row[position + t + 1] ?? -1);

@@ -103,7 +103,7 @@ describe.each<ElementType>(["float32", "bfloat16"])("in %s", (dtype) => {
       const slot = model.openSlot(plainSlot({ temperature, topP: 0.95, seed: 7n, topLogprobs: 0 }));
       const drawn: number[] = [];
       const [raw, tempered]: number[][] = [[], []];
-      const blocks = pagesFrom(0, prompt.length + 24);
+      const blocks = pagesFrom(0, prompt.length + 24, model);
       for (let i = 0; i < 24; i++) {
         const position = i === 0 ? 0 : prompt.length + i - 1;
         const step = { slot, tokens: i === 0 ? prompt : null, position, blocks, adapter: version, sample: true };

@@ -34,7 +34,7 @@ describe.each(CASES)("%s", (name) => {
   it("gives the log-probabilities of every prompt token", async () => {
     for (const [r, row] of tokens.entries()) {
       const next = Int32Array.of(...row.subarray(1), -1);
-      const blocks = pagesFrom(0, row.length);
+      const blocks = pagesFrom(0, row.length, model);
       const sequence = { slot: -1, tokens: row, position: 0, blocks, adapter: 0, sample: false, outputIndex: 0 };
       const { prompt } = await model.step([{ ...sequence, promptLogprobs: 3, next }]);
       const wanted = floats(`row${r}.logprobs`);
@@ -54,7 +54,7 @@ describe.each(CASES)("%s", (name) => {
   it("draws the same greedy tokens, each from the last without passing it back", async () => {
     for (const [r, row] of tokens.entries()) {
       const slot = model.openSlot(plainSlot({ temperature: 0 }));
-      const blocks = pagesFrom(0, row.length + 24);
+      const blocks = pagesFrom(0, row.length + 24, model);
       const drawn: number[] = [];
       for (let i = 0; i < 24; i++) {
         const position = i === 0 ? 0 : row.length + i - 1;

@@ -59,7 +59,7 @@ export function caseAdapter(name: Case) {
 /** Log-probabilities of the tokens of a prompt, from the second on. */
 export async function promptLogprobs(device: DeviceModel, tokens: Int32Array, adapter = 0): Promise<Float32Array> {
   const next = Int32Array.of(...tokens.subarray(1), -1);
-  const blocks = pagesFrom(0, tokens.length);
+  const blocks = pagesFrom(0, tokens.length, device);
   const sequence = { slot: -1, tokens, position: 0, blocks, adapter, sample: false, outputIndex: 0 };
   const { prompt } = await device.step([{ ...sequence, promptLogprobs: 0, next }]);
   return Float32Array.from(prompt[0]!.slice(0, -1), ({ logprob }) => logprob);
@@ -93,9 +93,14 @@ export function expected(name: Case) {
   };
 }
 
-/** Page ids `first`, `first + 1`, ... for so many positions. */
-export function pagesFrom(first: number, positions: number): Int32Array {
-  return Int32Array.from({ length: Math.ceil(positions / 64) }, (_, page) => first + page);
+/** Pages `first`, `first + 1`, ... of every group of layers, for so many positions. */
+export function pagesFrom(
+  first: number,
+  positions: number,
+  { pageGroups }: Pick<DeviceModel, "pageGroups">,
+): Int32Array {
+  const groups = pageGroups.length;
+  return Int32Array.from({ length: Math.ceil(positions / 64) * groups }, (_, at) => first * groups + at);
 }
 
 /** Norm of the difference over the norm of what is expected. */

@@ -9,7 +9,7 @@ import { CASES, caseAdapter, caseFolder, expected, loadCase, pagesFrom } from ".
 const quiet = { slot: -1, sample: false, outputIndex: 0, promptLogprobs: -1, next: null };
 
 async function statesOf(model: DeviceModel, row: Int32Array, adapter = 0): Promise<Float32Array> {
-  const blocks = pagesFrom(0, row.length);
+  const blocks = pagesFrom(0, row.length, model);
   const { states } = await model.step([{ ...quiet, tokens: row, position: 0, blocks, adapter, states: row.length }]);
   return states[0]!;
 }
@@ -68,19 +68,19 @@ describe.each(["float32", "bfloat16"] as const)("in %s", (dtype) => {
     const [row, other] = [expected("qwen3").rows[0]!, expected("qwen3").rows[1]!];
     const { hidden } = model.config;
     const whole = await statesOf(model, row);
-    const blocks = pagesFrom(0, row.length);
+    const blocks = pagesFrom(0, row.length, model);
     const pieces: number[] = [];
     for (let position = 0; position < row.length; position += 3) {
       const tokens = row.slice(position, position + 3);
       const { states } = await model.step([
         { ...quiet, tokens, position, blocks, adapter: 0, states: tokens.length },
-        { ...quiet, tokens: other, position: 0, blocks: pagesFrom(20, other.length), adapter: 0 },
+        { ...quiet, tokens: other, position: 0, blocks: pagesFrom(20, other.length, model), adapter: 0 },
       ]);
       pieces.push(...states[0]!);
     }
     expect(pieces).toEqual([...whole]);
     const last = await model.step([
-      { ...quiet, tokens: other, position: 0, blocks: pagesFrom(20, other.length), adapter: 0 },
+      { ...quiet, tokens: other, position: 0, blocks: pagesFrom(20, other.length, model), adapter: 0 },
       { ...quiet, tokens: row, position: 0, blocks, adapter: 0, states: 1 },
     ]);
     expect(last.states[0]).toBeNull();
@@ -91,7 +91,7 @@ describe.each(["float32", "bfloat16"] as const)("in %s", (dtype) => {
 
 it("refuses more states than tokens, before anything is computed", async () => {
   const model = await loadCase("qwen3");
-  const sequence = { ...quiet, tokens: Int32Array.of(1, 2), position: 0, blocks: pagesFrom(0, 2), adapter: 0 };
+  const sequence = { ...quiet, tokens: Int32Array.of(1, 2), position: 0, blocks: pagesFrom(0, 2, model), adapter: 0 };
   for (const [states, param] of [
     [3, "sequences[0].states"],
     [-1, "sequences[0].states"],

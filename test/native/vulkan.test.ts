@@ -64,7 +64,7 @@ async function compute(model: DeviceModel, name: Case) {
     for (let position = 0; position < row.length; position += piece) {
       const tokens = row.slice(position, position + piece);
       const next = Int32Array.from(tokens, (_, t) => row[position + t + 1] ?? -1);
-      const blocks = pagesFrom(0, row.length);
+      const blocks = pagesFrom(0, row.length, model);
       const sequence = { ...quiet, tokens, position, blocks, adapter, promptLogprobs: 2, next, states: 1 };
       const { prompt, states } = await model.step([sequence]);
       for (const entry of prompt[0]!) logprobs.push(entry.logprob, entry.rank, ...entry.topLogprobs);
@@ -83,7 +83,7 @@ async function compute(model: DeviceModel, name: Case) {
         const given = { ...quiet, slot: slots[i]!, tokens: output === 0 ? prompt : null, position };
         return {
           ...given,
-          blocks: pagesFrom(8 * i, 70),
+          blocks: pagesFrom(8 * i, 70, model),
           adapter: i === 1 ? version : 0,
           sample: true,
           outputIndex: output,
@@ -94,10 +94,10 @@ async function compute(model: DeviceModel, name: Case) {
   }
   for (const slot of slots) model.closeSlot(slot);
   // The second sequence goes on from copies of its pages; its last token was drawn, and not computed.
-  model.copyPages(pagesFrom(8, 128), pagesFrom(40, 128));
+  model.copyPages(pagesFrom(8, 128, model), pagesFrom(40, 128, model));
   const tokens = Int32Array.of(3, 1, 4);
   const next = Int32Array.of(1, 4, 2);
-  const blocks = pagesFrom(40, 70);
+  const blocks = pagesFrom(40, 70, model);
   const copied = { ...quiet, tokens, position: 67, blocks, adapter: version, promptLogprobs: 0, next };
   const { prompt } = await model.step([copied]);
   return { prefills, sampled, copied: bits(prompt[0]!.map(({ logprob }) => logprob)) };
@@ -167,7 +167,14 @@ needsGpu("a model on a GPU", { timeout: TIMEOUT }, () => {
     const row = expected("llama").rows[1]!.slice(0, 40);
     const next = Int32Array.from(row, (_, t) => row[t + 1] ?? -1);
     const step = async () => {
-      const sequence = { ...quiet, tokens: row, position: 0, blocks: pagesFrom(0, 40), adapter: 0, promptLogprobs: 0 };
+      const sequence = {
+        ...quiet,
+        tokens: row,
+        position: 0,
+        blocks: pagesFrom(0, 40, model),
+        adapter: 0,
+        promptLogprobs: 0,
+      };
       const { prompt } = await model.step([{ ...sequence, next }]);
       return bits(prompt[0]!.map(({ logprob }) => logprob));
     };

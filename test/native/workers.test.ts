@@ -71,7 +71,7 @@ it("survives the termination of worker threads in the middle of their work, agai
   await lasting.worker.terminate();
   const slot = model.openSlot(plainSlot({ seed: 11n }));
   const row = expected("llama").rows[1]!;
-  const step = { slot, tokens: row, position: 0, blocks: pagesFrom(0, row.length), adapter: 0, sample: true };
+  const step = { slot, tokens: row, position: 0, blocks: pagesFrom(0, row.length, model), adapter: 0, sample: true };
   const own = await model.step([{ ...step, outputIndex: 0, promptLogprobs: -1, next: null }]);
   expect(own.logprobs[0]).toBe(sampled);
   model.close();

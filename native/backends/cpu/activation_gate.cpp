@@ -1,5 +1,7 @@
 #include "activation_gate.h"
 
+#include <numeric>
+
 #include "activation_probe.h"
 #include "head.h"
 #include "layer_forward.h"
@@ -11,14 +13,14 @@ std::vector<std::string> gate_activations(Model& m, Pages& pages, std::span<cons
   std::vector<std::string> names;
   const int rows = int(text.size());
   if (rows == 0 || m.spec.quantized.empty()) return names;
-  std::vector<int32_t> blocks;
-  for (int at = 0; at < rows; at += kPage) {
-    blocks.push_back(int32_t(blocks.size()));
-    pages.clear(blocks.back());
-  }
+  const int block_count = (rows + kPage - 1) / kPage;
+  std::vector<int32_t> blocks(size_t(block_count) * pages.groups().count());
+  std::iota(blocks.begin(), blocks.end(), 0);
+  for (int32_t page : blocks) pages.clear(page);
   Batch batch;
   batch.pages = &pages;
-  batch.add(text.data(), rows, 0, blocks.data());
+  batch.groups = pages.groups();
+  batch.add(text.data(), rows, 0, blocks.data(), block_count);
   batch.list_queries(m);
   m.reserve_positions(rows);
   MatrixStore x;

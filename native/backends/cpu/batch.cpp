@@ -65,13 +65,13 @@ void Batch::clear() {
   sharers.clear(), shared.clear(), alone_from.clear(), sharer_of.clear(), last_shared = 0;
 }
 
-void Batch::add(const int32_t* ids, int count, int position, const int32_t* blocks) {
-  sequences.push_back({rows, count, position, blocks});
+void Batch::add(const int32_t* ids, int count, int position, const int32_t* blocks, int block_count) {
+  sequences.push_back({rows, count, position, blocks, block_count});
   for (int i = 0; i < count; i++) {
     const int p = position + i;
     tokens.push_back(ids[i]);
     positions.push_back(p);
-    slots.push_back({blocks[p / kPage], p % kPage});
+    for (int g = 0; g < groups.count(); g++) slots.push_back({sequences.back().blocks_of(g)[p / kPage], p % kPage});
   }
   rows += count;
 }
@@ -82,7 +82,7 @@ constexpr int kMinSharedBlocks = 2;
 // Whole blocks before a sequence's first row, which it only reads.
 static int blocks_before(const Sequence& s) { return s.position / kPage; }
 
-// Blocks that two sequences begin with.
+// Blocks that two sequences begin with: by those of the first group, which hold the same tokens in the others.
 static int blocks_in_common(const Sequence& a, const Sequence& b) {
   const int most = std::min(blocks_before(a), blocks_before(b));
   return int(std::mismatch(a.blocks, a.blocks + most, b.blocks).first - a.blocks);

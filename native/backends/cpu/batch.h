@@ -50,7 +50,7 @@ struct Model {
   // What a layer's attention sees from rows at `position` and later.
   AttentionSight sight(int layer, int position) const {
     const AttentionSpec& a = attention(layer);
-    return {a.window, a.window ? std::max(0, position - a.window + 1) / kPage : 0, float(a.soft_cap)};
+    return {a.window, backends::unseen_blocks(a.window, position, kPage), float(a.soft_cap)};
   }
   const GatedActivation& activation(int layer) const {
     return spec.layers[layer].feed_forward.activation == Activation::silu ? kernels.silu : kernels.gelu_tanh;
@@ -73,7 +73,9 @@ struct Model {
 // Tokens that stand at consecutive positions of one sequence.
 struct Sequence {
   int row0, rows, position;
-  const int32_t* blocks;
+  const int32_t* blocks;  // of the first group, and of group g from g * block_count on
+  int block_count;
+  const int32_t* blocks_of(int group) const { return blocks + int64_t(group) * block_count; }
 };
 
 // Rows that use one adapter.
@@ -108,8 +110,9 @@ struct SharedRun {
 struct Batch {
   int rows = 0;
   Pages* pages = nullptr;
+  backends::PageGroups groups;             // of those pages
   std::vector<int32_t> tokens, positions;  // [rows]
-  std::vector<Slot> slots;                 // [rows]
+  std::vector<Slot> slots;                 // [rows][groups of pages]
   std::vector<Slot> copies;                // further slots of a row: copies_from[row] .. copies_from[row + 1]
   std::vector<int32_t> copies_from;        // [rows + 1], or empty: no copies
   std::vector<Sequence> sequences;
@@ -122,7 +125,9 @@ struct Batch {
   std::vector<int> sharer_of;                  // [sequences] place among the sharers of those in a run; -1: in none
 
   void clear();
-  void add(const int32_t* tokens, int count, int position, const int32_t* blocks);
+  // `block_count`: of each group of pages, where there are several.
+  void add(const int32_t* tokens, int count, int position, const int32_t* blocks, int block_count = 0);
+  Slot slot(int row, int layer) const { return slots[size_t(row) * groups.count() + groups.of(layer)]; }
   // When all sequences have been added.
   void list_queries(const Model&);
   const Queries& queries_of(int group) const {

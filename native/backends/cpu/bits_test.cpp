@@ -113,8 +113,8 @@ struct Case {
         const std::vector<int32_t> spare = {100, 101};
         decode.push_back({sequences[15].data(), 70, 0, spare.data(), adapters[2], WantedLogits::none});
         m.pool.pool = batch == 3 ? &one : &two;
-        m.backend->step(prefill);
-        const std::vector<float> out = rows_of(m, *m.backend->step(decode));
+        m.step(prefill);
+        const std::vector<float> out = rows_of(m, *m.step(decode));
         for (int s = from; s < to; s++) {
           const std::vector<float> got(out.begin() + size_t(s - from) * vocab,
                                        out.begin() + size_t(s - from + 1) * vocab);
@@ -134,12 +134,11 @@ struct Case {
     // A copied page continues like its original.
     std::vector<int32_t> table = {40, 41}, copy = {40, 43};
     const Run prefill{sequences[12].data(), 70, 0, table.data(), nullptr, WantedLogits::none};
-    m.backend->step({&prefill, 1});
-    m.backend->copy_page(41, 43);
+    m.step({&prefill, 1});
+    m.copy_block(41, 43);
     const Run original{sequences[12].data() + 70, 1, 70, table.data(), nullptr, WantedLogits::last},
         copied{sequences[12].data() + 70, 1, 70, copy.data(), nullptr, WantedLogits::last};
-    const std::vector<float> a = rows_of(m, *m.backend->step({&original, 1})),
-                             b = rows_of(m, *m.backend->step({&copied, 1}));
+    const std::vector<float> a = rows_of(m, *m.step({&original, 1})), b = rows_of(m, *m.step({&copied, 1}));
     expect(same_bits(a, b), name + ": copied page");
   }
 
@@ -166,27 +165,27 @@ struct Case {
     }
     const Run first{beginning.data(), int(beginning.size()), 0, shared.data(), nullptr, WantedLogits::none};
     m.pool.pool = &two;
-    m.backend->step({&first, 1});
+    m.step({&first, 1});
     for (int s = 0; s < count; s++) {
       const int n = int(sequences[s].size());
       fill.push_back({sequences[s].data(), n - 1, 0, alone[s].data(), nullptr, WantedLogits::none});
       apart.push_back({sequences[s].data() + n - 1, 1, n - 1, alone[s].data(), nullptr, WantedLogits::last});
       joined.push_back({sequences[s].data() + n - 1, 1, n - 1, together[s].data(), nullptr, WantedLogits::last});
     }
-    m.backend->step(fill);
+    m.step(fill);
     std::vector<float> wanted;
     m.pool.pool = &one;
     for (const Run& run : apart) {
-      const std::vector<float> row = rows_of(m, *m.backend->step({&run, 1}));
+      const std::vector<float> row = rows_of(m, *m.step({&run, 1}));
       wanted.insert(wanted.end(), row.begin(), row.end());
     }
     for (TestPool* pool : {&one, &two}) {
       m.pool.pool = pool;
-      for (const Run& run : apart) m.backend->step({&run, 1});
-      expect(same_bits(rows_of(m, *m.backend->step(apart)), wanted), name + ": long sequences beside each other");
-      expect(same_bits(rows_of(m, *m.backend->step(joined)), wanted), name + ": pages in common");
+      for (const Run& run : apart) m.step({&run, 1});
+      expect(same_bits(rows_of(m, *m.step(apart)), wanted), name + ": long sequences beside each other");
+      expect(same_bits(rows_of(m, *m.step(joined)), wanted), name + ": pages in common");
       std::reverse(joined.begin(), joined.end());
-      const std::vector<float> back = rows_of(m, *m.backend->step(joined));
+      const std::vector<float> back = rows_of(m, *m.step(joined));
       std::reverse(joined.begin(), joined.end());
       bool same = true;
       for (int s = 0; s < count; s++)
@@ -195,7 +194,7 @@ struct Case {
       expect(same, name + ": pages in common, in another order");
     }
     m.pool.pool = &two;
-    const std::vector<float> last = rows_of(m, *m.backend->step({&apart[0], 1}));
+    const std::vector<float> last = rows_of(m, *m.step({&apart[0], 1}));
     expect(same_bits(last, {wanted.begin(), wanted.begin() + vocab}), name + ": one sequence alone");
   }
 

@@ -23,16 +23,19 @@ constexpr int64_t kInlineMacs = 2 << 20;
 CpuBackend::CpuBackend(std::unique_ptr<Model> model, Pool& pool, int pages)
     : model_(std::move(model)),
       pool_(pool),
-      pages_(model_->spec, model_->kernels),
+      pages_(model_->spec, model_->kernels, backends::page_groups(model_->spec)),
       sampler_(model_->kernels, pool, model_->spec.vocab) {
-  pages_.reserve(pages);
+  batch_.pages = &pages_;
+  batch_.groups = pages_.groups();
+  pages_.reserve(pages * batch_.groups.count());
   train_memory_ = std::make_shared<TrainMemorySlot>();
 }
 
 CpuBackend::~CpuBackend() = default;
 
 std::vector<std::string> CpuBackend::gate_activations(std::span<const int32_t> text) {
-  const size_t room = std::min<size_t>(size_t(pages_.count()) * kPage, size_t(model_->spec.max_positions));
+  const size_t room =
+      std::min<size_t>(size_t(pages_.count() / pages_.groups().count()) * kPage, size_t(model_->spec.max_positions));
   return cpu::gate_activations(*model_, pages_, text.first(std::min(text.size(), room)));
 }
 
@@ -49,15 +52,16 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
   std::stable_sort(order_.begin(), order_.end(),
                    [&](int a, int b) { return runs[a].adapter.get() < runs[b].adapter.get(); });
   batch_.clear();
-  batch_.pages = &pages_;
   new_pages_.clear();
+  const backends::PageGroups& groups = batch_.groups;
   int lora_columns = 0, last_position = 0;
   for (int i : order_) {
     const Run& run = runs[i];
     if (run.count <= 0) continue;
     first_row_[i] = batch_.rows;
     for (int p = (run.position + kPage - 1) / kPage * kPage; p < run.position + run.count; p += kPage)
-      new_pages_.push_back(run.blocks[p / kPage]);
+      for (int g = 0; g < groups.count(); g++)
+        new_pages_.push_back(run.blocks[int64_t(g) * run.block_count + p / kPage]);
     if (const AdapterVersion* adapter = version_of(run.adapter)) {
       if (!batch_.segments.empty() && batch_.segments.back().adapter == adapter)
         batch_.segments.back().rows += run.count;
@@ -66,7 +70,7 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
       lora_columns = std::max(lora_columns, adapter->padded_rank());
     }
     last_position = std::max(last_position, run.position + run.count);
-    batch_.add(run.tokens, run.count, run.position, run.blocks);
+    batch_.add(run.tokens, run.count, run.position, run.blocks, run.block_count);
   }
   if (batch_.rows == 0) return &logits_;
   batch_.list_queries(m);
@@ -80,8 +84,10 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
   Team team = small ? Team() : Team(pool_);
   // A page holds megabytes of a large model.
   const int layers = m.layers();
-  team.each(int64_t(new_pages_.size()) * layers,
-            [&](int64_t chunk, int) { pages_.clear(new_pages_[chunk / layers], int(chunk % layers)); });
+  team.each(int64_t(new_pages_.size()) / groups.count() * layers, [&](int64_t chunk, int) {
+    const int layer = int(chunk % layers);
+    pages_.clear(new_pages_[chunk / layers * groups.count() + groups.of(layer)], layer);
+  });
   embed_tokens(team, m, batch_, residual_);
   LayerActivations a;
   a.x_in = a.x_mid = a.x_out = residual_;

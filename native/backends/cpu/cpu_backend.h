@@ -15,12 +15,14 @@ struct HostLogits final : backends::Logits {
 class CpuBackend final : public backends::Backend {
  public:
   // The pool must live as long as the backend, its trainables and passes.
+  // `pages`: of each group.
   CpuBackend(std::unique_ptr<Model> model, Pool& pool, int pages);
   ~CpuBackend() override;
 
   const ModelSpec& spec() const override { return model_->spec; }
   const char* name() const override { return isa_name(model_->kernels.isa); }
   int pages() const override { return pages_.count(); }
+  const backends::PageGroups& page_groups() const override { return pages_.groups(); }
   std::vector<std::string> gate_activations(std::span<const int32_t> text) override;
 
   const backends::Logits* step(std::span<const Run>) override;
@@ -47,7 +49,7 @@ class CpuBackend final : public backends::Backend {
   RowStore attention_, normed_;
   CodeStore codes_;
   std::vector<int> order_, first_row_, logit_rows_;
-  std::vector<int32_t> new_pages_;  // that the step is the first to write
+  std::vector<int32_t> new_pages_;  // that the step is the first to write: [blocks][groups]
   HostLogits logits_;
   RowSampler sampler_;
   std::shared_ptr<TrainMemorySlot> train_memory_;

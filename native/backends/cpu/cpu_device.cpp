@@ -30,7 +30,9 @@ void CpuDevice::require(const ModelSpec& m) const {
 backends::ModelMemory CpuDevice::memory(const ModelSpec& m) const {
   require(m);
   const Kernels& k = *kernels(Isa::portable, dtype_of(m.format));
-  return {weight_bytes(m, k), int64_t(Pages(m, k).page_bytes()), activation_bytes_per_token(m, k)};
+  const backends::PageGroups groups = backends::page_groups(m);
+  const int64_t page = int64_t(Pages(m, k, groups).page_bytes()) * groups.count();
+  return {weight_bytes(m, k), page, activation_bytes_per_token(m, k), groups};
 }
 
 std::vector<std::string> CpuDevice::arithmetics() const {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <deque>
 #include <filesystem>
 #include <thread>
 
@@ -188,6 +189,28 @@ struct Loaded {
     backend = CpuDevice(pool).load(spec, 128, isa_name(isa), weights, nullptr);
   }
   int vocab() const { return spec.vocab; }
+  // Runs whose tables are of one group: each other group has pages of its own for their blocks, and none has one that
+  // no token of the run sees.
+  const Logits* step(std::span<const Run> runs) {
+    const anneal::backends::PageGroups& groups = backend->page_groups();
+    std::vector<Run> grouped(runs.begin(), runs.end());
+    std::deque<std::vector<int32_t>> tables;
+    for (Run& run : grouped) {
+      run.block_count = (run.position + run.count + kPage - 1) / kPage;
+      std::vector<int32_t>& table = tables.emplace_back();
+      for (int g = 0; g < groups.count(); g++)
+        for (int b = 0; b < run.block_count; b++) {
+          const bool unseen = b < anneal::backends::unseen_blocks(groups.windows[g], run.position, kPage);
+          table.push_back(unseen ? -1 : run.blocks[b] * groups.count() + g);
+        }
+      run.blocks = table.data();
+    }
+    return backend->step(grouped);
+  }
+  void copy_block(int from, int to) {
+    const int groups = backend->page_groups().count();
+    for (int g = 0; g < groups; g++) backend->copy_page(from * groups + g, to * groups + g);
+  }
   static TensorReader reader(const Arrays& weights) {
     return {[&weights](const std::string& name, int64_t row0, int64_t rows, float* dst) {
       const Array& a = weights.at(name);
@@ -236,7 +259,7 @@ inline std::vector<float> logits_of(Loaded& m, Pool& pool, const std::vector<int
   std::vector<float> out;
   for (int at = 0; at < n; at += chunk) {
     const Run run{tokens.data() + at, std::min(chunk, n - at), at, blocks.data(), adapter, WantedLogits::all};
-    const std::vector<float> rows = rows_of(m, *m.backend->step({&run, 1}));
+    const std::vector<float> rows = rows_of(m, *m.step({&run, 1}));
     out.insert(out.end(), rows.begin(), rows.end());
   }
   return out;

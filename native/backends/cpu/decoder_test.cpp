@@ -39,7 +39,7 @@ void check_reference(const std::string& folder, Isa isa, Pool& pool) {
     int done = 0;
     for (const Json& wanted : facts["greedy"].items[r].items) {
       const Run run{tokens.data() + done, int(tokens.size()) - done, done, blocks.data(), nullptr, WantedLogits::last};
-      const std::vector<float> logits = rows_of(m, *m.backend->step({&run, 1}));
+      const std::vector<float> logits = rows_of(m, *m.step({&run, 1}));
       done = int(tokens.size());
       tokens.push_back(int32_t(std::max_element(logits.begin(), logits.end()) - logits.begin()));
       expect(tokens.back() == int(wanted.value), name + " greedy token");

@@ -164,7 +164,7 @@ void queries_keys_values(Team& team, const Model& m, const Batch& batch, int lay
           k.kv_write(keys + h * c.head_dim, values + h * c.head_dim, s.slot, c.head_dim,
                      batch.pages->keys(s.page, layer, h), batch.pages->values(s.page, layer, h));
       };
-      write(batch.slots[row0 + i]);
+      write(batch.slot(row0 + i, layer));
       if (!batch.copies_from.empty())
         for (int j = batch.copies_from[row0 + i]; j < batch.copies_from[row0 + i + 1]; j++) write(batch.copies[j]);
     }
@@ -207,21 +207,24 @@ class Attend {
   AttentionTask task_of(const QueryTile& tile, int head, int worker) const {
     const Sequence& s = batch_.sequences[tile.sequence];
     const int64_t query = (int64_t(head) * batch_.rows + tile.row) * group();
-    AttentionTask t = blocks_of(s, batch_.positions[tile.row + tile.rows - 1] / kPage + 1, head, worker);
+    const AttentionSight sight = m_.sight(layer_, batch_.positions[tile.row]);
+    AttentionTask t = blocks_of(s, sight.first, batch_.positions[tile.row + tile.rows - 1] / kPage + 1, head, worker);
     t.rows = tile.rows * group();
     t.q = q_.at(query), t.ldq = q_.ld;
     t.positions = queries_.positions.data() + int64_t(tile.row) * group();
     t.lse = a_.lse ? a_.lse + query : nullptr;
-    t.sight = m_.sight(layer_, batch_.positions[tile.row]);
+    t.sight = sight;
     return t;
   }
 
-  AttentionTask blocks_of(const Sequence& s, int blocks, int head, int worker) const {
+  // Those before `first` may have no page any more.
+  AttentionTask blocks_of(const Sequence& s, int first, int blocks, int head, int worker) const {
     WorkerScratch& w = ws_.workers[worker];
+    const int32_t* pages = s.blocks_of(batch_.groups.of(layer_));
     w.k_pages.resize(blocks), w.v_pages.resize(blocks);
-    for (int b = 0; b < blocks; b++) {
-      w.k_pages[b] = batch_.pages->keys(s.blocks[b], layer_, head);
-      w.v_pages[b] = batch_.pages->values(s.blocks[b], layer_, head);
+    for (int b = first; b < blocks; b++) {
+      w.k_pages[b] = batch_.pages->keys(pages[b], layer_, head);
+      w.v_pages[b] = batch_.pages->values(pages[b], layer_, head);
     }
     AttentionTask t{};
     t.head_dim = c_.head_dim, t.scale = m_.attention_scale(layer_);
@@ -269,7 +272,7 @@ class Attend {
 
   void attend_run(const SharedRun& run, int head, int worker) const {
     WorkerScratch& w = ws_.workers[worker];
-    AttentionTask t = blocks_of(batch_.sequences[batch_.sharers[run.first]], run.end, head, worker);
+    AttentionTask t = blocks_of(batch_.sequences[batch_.sharers[run.first]], 0, run.end, head, worker);
     const size_t query_bytes = size_t(group()) * q_.ld * q_.elem;
     char* gathered = w.head.data();
     w.positions.clear();

@@ -1,7 +1,9 @@
-// Keys and values, in pages of 64 positions. A page id stands for one page in every layer and key-value head.
+// Keys and values, in pages of 64 positions. A page id stands for one page in every layer of a group and every
+// key-value head.
 #pragma once
 #include <vector>
 
+#include "../page_groups.h"
 #include "memory.h"
 #include "weights.h"
 
@@ -10,11 +12,15 @@ namespace anneal::cpu {
 class Pages {
  public:
   Pages() = default;
-  Pages(const ModelSpec& m, const Kernels& k) {
-    for (const LayerSpec& l : m.layers) {
-      const size_t panel = k.page_bytes(l.attention.head_dim);
-      layers_.push_back({page_bytes_, panel, size_t(l.attention.kv_heads) * 2 * panel});
-      page_bytes_ += layers_.back().bytes;
+  Pages(const ModelSpec& m, const Kernels& k, backends::PageGroups groups = {}) : groups_(std::move(groups)) {
+    std::vector<size_t> bytes(size_t(groups_.count()));
+    for (size_t l = 0; l < m.layers.size(); l++) {
+      const AttentionSpec& a = m.layers[l].attention;
+      const size_t panel = k.page_bytes(a.head_dim);
+      size_t& offset = bytes[size_t(groups_.of(int(l)))];
+      layers_.push_back({offset, panel, size_t(a.kv_heads) * 2 * panel});
+      offset += layers_.back().bytes;
+      page_bytes_ = std::max(page_bytes_, offset);
     }
   }
   // The same memory for another model or another pass.
@@ -22,6 +28,7 @@ class Pages {
   // Makes room for pages 0..count-1; what they held is lost when room has to grow.
   void reserve(int count) { memory_.reserve(size_t(count) * page_bytes()), count_ = count; }
   int count() const { return count_; }
+  const backends::PageGroups& groups() const { return groups_; }
   size_t page_bytes() const { return page_bytes_; }
   char* page(int id) const { return memory_.data() + size_t(id) * page_bytes(); }
   // Panels of one head's keys [64][head_dim], and of its values transposed.
@@ -39,6 +46,7 @@ class Pages {
   struct Layer {
     size_t offset, panel, bytes;
   };
+  backends::PageGroups groups_;
   Buffer memory_;
   int count_ = 0;
   size_t page_bytes_ = 0;

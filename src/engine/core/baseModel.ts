@@ -130,7 +130,7 @@ export async function loadBaseModel(
       );
     }
     const contextLength = Math.min(options.contextLength ?? config.maxPositions, config.maxPositions);
-    const limits = { contextLength, maxSequences: options.maxSequences };
+    const limits = { contextLength, maxSequences: options.maxSequences, tokenBudget: options.tokenBudget };
     // A model too large for its share may still fit what there is.
     const bytes = Math.max(budget.share ?? budget.total, Math.min(budget.total, needs.weights * 1.5));
     const kvPages =

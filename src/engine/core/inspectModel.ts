@@ -1,6 +1,7 @@
 // What a folder is, before anything of it is loaded.
 
 import { resolve } from "node:path";
+import { PAGE_SIZE } from "../../inference/index.js";
 import { openRuntime, type Runtime } from "../../runtime/runtime.js";
 import { probeTurns, recogniseReasoning, recogniseToolFormat } from "../../text/index.js";
 import type { ModelInspection } from "../../types/inspection.js";
@@ -8,7 +9,7 @@ import { openWeightFiles, readModelConfig } from "../../weights/index.js";
 import { partsBesideText } from "../../weights/partsBesideText.js";
 import { findFolder, loadText } from "./baseModel.js";
 import { readGenerationDefaults } from "./generationDefaults.js";
-import { PAGE_POSITIONS } from "./memoryPlan.js";
+import { pagesOfContext } from "./memoryPlan.js";
 import { openWeights } from "./openedWeights.js";
 import { embeddedModel, resolveOptions } from "./options.js";
 
@@ -56,17 +57,19 @@ const SWITCHES = ["enable_thinking", "thinking", "reasoning_effort"];
 type Weights = Pick<ModelInspection, "format" | "parameters" | "dtype" | "context_length" | "memory">;
 
 async function inspectWeights(runtime: Runtime, folder: string): Promise<Weights> {
-  const opened = await openWeights(runtime, folder, { path: folder }, resolveOptions({}), Number.POSITIVE_INFINITY);
+  const options = resolveOptions({});
+  const { tokenBudget } = options;
+  const opened = await openWeights(runtime, folder, { path: folder }, options, Number.POSITIVE_INFINITY);
   try {
     const { format, dtype, config, needs } = opened;
     const { maxPositions } = config;
     const contexts = [...CONTEXTS.filter((tokens) => tokens < maxPositions), maxPositions].map((tokens) => ({
       tokens,
-      bytes: needs.weights + (Math.ceil(tokens / PAGE_POSITIONS) + 1) * needs.page,
+      bytes: needs.weights + pagesOfContext(needs, tokens, tokenBudget) * needs.page,
     }));
     const memory = {
       weights: needs.weights,
-      per_token: needs.page / PAGE_POSITIONS,
+      per_token: needs.page / PAGE_SIZE,
       contexts,
       training_per_token: null,
     };

@@ -3,22 +3,30 @@ import { InsufficientMemoryError } from "../../errors.js";
 import { planPages } from "./memoryPlan.js";
 
 const MiB = 2 ** 20;
-const limits = { contextLength: 1024, maxSequences: 4 };
+const limits = { contextLength: 1024, maxSequences: 4, tokenBudget: 128 };
+const needs = (page: number, pageGroups = [0]) => ({ weights: 100 * MiB, page, pageGroups });
 
 describe("planPages", () => {
   it("takes pages for every sequence when there is room", () => {
-    expect(planPages("m", { weights: 100 * MiB, page: MiB }, 1000 * MiB, limits)).toBe(4 * 17);
+    expect(planPages("m", needs(MiB), 1000 * MiB, limits)).toBe(4 * 17);
   });
 
   it("takes half of what the weights leave when there is less, and one context at least", () => {
-    expect(planPages("m", { weights: 100 * MiB, page: MiB }, 180 * MiB, limits)).toBe(40);
-    expect(planPages("m", { weights: 100 * MiB, page: MiB }, 120 * MiB, limits)).toBe(17);
+    expect(planPages("m", needs(MiB), 180 * MiB, limits)).toBe(40);
+    expect(planPages("m", needs(MiB), 120 * MiB, limits)).toBe(17);
+  });
+
+  it("takes no more of layers with a window than they see", () => {
+    // 17 pages of the first group, and of each other ceil((128 + 128 - 2) / 64) + 1 = 5.
+    expect(planPages("m", needs(3 * MiB, [0, 128, 128]), 1000 * MiB, limits)).toBe(4 * Math.ceil((17 + 2 * 5) / 3));
+    expect(planPages("m", needs(3 * MiB, [0, 128, 128]), 127 * MiB, limits)).toBe(9);
+    expect(planPages("m", needs(MiB, [128]), 1000 * MiB, limits)).toBe(4 * 5);
   });
 
   it("says which option to lower when one context does not fit", () => {
     const failure = (budget: number) => {
       try {
-        planPages("m", { weights: 100 * MiB, page: MiB }, budget, limits);
+        planPages("m", needs(MiB), budget, limits);
       } catch (error) {
         return error as InsufficientMemoryError;
       }

@@ -1,7 +1,5 @@
 import { InsufficientMemoryError } from "../../errors.js";
-
-/** Positions per KV page. */
-export const PAGE_POSITIONS = 64;
+import { PAGE_SIZE, PageGroups } from "../../inference/index.js";
 
 /** Of the memory that weights leave, the share that KV pages may take: training needs the rest. */
 const cacheShare = 0.5;
@@ -12,8 +10,17 @@ const cacheCeiling = 4 * 2 ** 30;
 export interface MemoryNeeds {
   /** Bytes of all weights. */
   weights: number;
-  /** Bytes of one page. */
+  /** Bytes of one page of every group of layers. */
   page: number;
+  /** The windows of these groups, as a device tells them. */
+  pageGroups: ArrayLike<number>;
+}
+
+/** Pages of every group that a sequence of so many tokens takes, of which at most `chunk` are computed at a time. */
+export function pagesOfContext({ pageGroups }: Pick<MemoryNeeds, "pageGroups">, tokens: number, chunk: number): number {
+  const groups = new PageGroups(pageGroups);
+  // One more: a page that is shared is copied before it is written.
+  return Math.ceil(groups.pagesOf(tokens + PAGE_SIZE, chunk) / groups.count);
 }
 
 /**
@@ -25,9 +32,9 @@ export function planPages(
   model: string,
   needs: MemoryNeeds,
   budget: number,
-  limits: { contextLength: number; maxSequences: number },
+  limits: { contextLength: number; maxSequences: number; tokenBudget: number },
 ): number {
-  const perContext = Math.ceil(limits.contextLength / PAGE_POSITIONS) + 1;
+  const perContext = pagesOfContext(needs, limits.contextLength, limits.tokenBudget);
   const minimum = needs.weights + perContext * needs.page;
   if (minimum > budget) {
     const option = needs.weights > budget ? "models" : "contextLength";

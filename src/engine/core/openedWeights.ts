@@ -84,7 +84,7 @@ async function openOnnx(
     return {
       format: "onnx",
       config: { vocab, maxPositions },
-      needs: { weights: bytes, page: decoder.pageBytes },
+      needs: { weights: bytes, page: decoder.pageBytes, pageGroups: [0] },
       dtype: executionProvider,
       hash,
       load: (kvPages) => decoder.load(sizes, kvPages),

@@ -6,7 +6,7 @@ import type { SavedModelRecord } from "../../store/savedModels.js";
 import type { Store } from "../../store/store.js";
 import { type BaseModel, closeBaseModel, loadBaseModel } from "./baseModel.js";
 import type { LoadedModels } from "./loadedModels.js";
-import { PAGE_POSITIONS } from "./memoryPlan.js";
+import { pagesOfContext } from "./memoryPlan.js";
 import type { ResolvedOptions } from "./options.js";
 
 /** Full contexts for which a session's own copy has pages. */
@@ -90,7 +90,7 @@ export class SavedModels {
     }
     const { config, dtype } = of.device;
     const needs = this.#runtime.memory(config, dtype);
-    const perContext = Math.ceil(of.contextLength / PAGE_POSITIONS) + 1;
+    const perContext = pagesOfContext(needs, of.contextLength, this.#options.tokenBudget);
     // What is compared with only, generates nothing.
     const kvPages = use === "training" ? Math.min(of.device.pages, CONTEXTS_OF_COPY * perContext) : 1;
     const needed = needs.weights + kvPages * needs.page + (use === "training" ? needs.weightTraining : 0);

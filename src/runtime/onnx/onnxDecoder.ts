@@ -71,6 +71,7 @@ class OnnxDeviceModel implements DeviceModel {
   readonly kernelSet = "onnxruntime";
   readonly weightOnly = [];
   readonly pageSize = 64;
+  readonly pageGroups = [0];
   private readonly sampler: NativeModel;
   /** Of each slot, what it has drawn last and what was forced after it; empty: nothing was permitted. */
   private readonly drawn = new Map<number, Int32Array>();

@@ -47,6 +47,7 @@ export class TinkerDevice implements CompletingDevice, AdapterHost {
   readonly kernelSet = "tinker";
   readonly weightOnly = [];
   readonly pageSize = 64;
+  readonly pageGroups = [0];
   readonly pages = 0;
   readonly bytes = 0;
   readonly server: TinkerServer;
