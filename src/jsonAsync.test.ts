@@ -192,6 +192,22 @@ describe("parseJsonAsync", () => {
     expect(turns).toBeGreaterThan(5);
   });
 
+  it("refuses more lists and objects than a body of its length has a use for, however they stand", async () => {
+    const many = 600_000;
+    for (const text of ["{}", "[]", '{"a":[]}', "[[]]", '{"a":{}}']) {
+      const list = `[${Array(many).fill(text).join(",")}]`;
+      const inField = `{"x":{"y":${list}}}`;
+      const longEntries = `[${Array(30).fill(`[${Array(many / 30).fill(text).join(",")}]`).join(",")}]`;
+      for (const body of [list, inField, longEntries]) {
+        await expect(parseJsonAsync(Buffer.from(body))).rejects.toThrow("lists and objects, which is too many");
+      }
+    }
+    const messages = Array.from({ length: many }, () => ({ role: "user", content: "" }));
+    expect(await parseJsonAsync(Buffer.from(JSON.stringify(messages)))).toHaveLength(many);
+    const numbers = `[${Array(4 * many).fill("1").join(",")}]`;
+    expect(await parseJsonAsync(Buffer.from(numbers))).toHaveLength(4 * many);
+  });
+
   it("refuses what is not UTF-8, endless nesting, endless space and fields without number", async () => {
     const refused = (body: Buffer) => expect(parseJsonAsync(body)).rejects;
     await refused(Buffer.from([0x22, 0xff, 0x22])).toThrow(/UTF-8/);

@@ -1,6 +1,7 @@
 // JSON bodies of any size, read in pieces between which other work of the thread has its turn.
 
 import { isUtf8 } from "node:buffer";
+import { getHeapStatistics } from "node:v8";
 import { ValidationError } from "./errors.js";
 import { shouldYield, yieldToEventLoop } from "./eventLoop.js";
 import { type ExactFields, parseJsonText } from "./json.js";
@@ -17,6 +18,7 @@ import {
   OPEN_OBJECT,
   QUOTE,
 } from "./jsonBytes.js";
+import { MAX_OBJECT_FIELDS } from "./valueSize.js";
 
 /** Bytes that are parsed at once: a matter of a millisecond. */
 const PIECE = 65_536;
@@ -42,8 +44,14 @@ export async function parseJsonAsync(body: Buffer, exact: ExactFields = {}): Pro
   }
 }
 
-/** Of one object: more than any map of a request may have. */
-const MAX_FIELDS = 2 ** 18;
+/**
+ * Bytes of a body per list or object in it, at least, beyond the first ones: each takes up to 240 bytes of memory, however few of the
+ * body. What is written for a purpose has 25 and more.
+ */
+const MIN_BYTES_PER_CONTAINER = 16;
+const FREE_CONTAINERS = 2 ** 18;
+/** Bytes of the heap there are for each, whatever the body's length. */
+const HEAP_PER_CONTAINER = 256;
 
 /** Bytes of white space in one place. */
 const MAX_SPACE = 2 ** 20;
@@ -54,8 +62,16 @@ type Pieces<T> = Generator<void, T>;
 class PieceReader {
   private at = 0;
   private depth = 0;
+  /** Lists and objects so far. */
+  private containers = 0;
+  private readonly maxContainers: number;
 
-  constructor(private readonly bytes: Buffer) {}
+  constructor(private readonly bytes: Buffer) {
+    this.maxContainers = Math.min(
+      FREE_CONTAINERS + bytes.length / MIN_BYTES_PER_CONTAINER,
+      getHeapStatistics().heap_size_limit / HEAP_PER_CONTAINER,
+    );
+  }
 
   *readAll(exact: ExactFields): Pieces<unknown> {
     if (this.bytes.length <= PIECE) return this.parse(0, this.bytes.length, exact);
@@ -110,7 +126,7 @@ class PieceReader {
         if (members.length === 0 && !(isFirst && run.isLast)) this.fail("expected a field name");
         for (const [key, value] of members) setField(object, key, value);
         fields += members.length;
-        if (fields > MAX_FIELDS) this.fail(`more than ${MAX_FIELDS} fields in an object`);
+        if (fields > MAX_OBJECT_FIELDS) this.fail(`more than ${MAX_OBJECT_FIELDS} fields in an object`);
         this.at = run.end + 1;
         yield;
         if (run.isLast) break;
@@ -139,17 +155,30 @@ class PieceReader {
     const { bytes } = this;
     const most = Math.min(bytes.length, this.at + PIECE);
     let depth = 0;
+    let opened = 0;
     let comma: number | null = null;
+    let openedBefore = 0;
     for (let at = this.at; at < most; at++) {
       const byte = bytes[at]!;
       if (byte === QUOTE) at = this.endOfString(at) - 1;
-      else if (byte === OPEN_LIST || byte === OPEN_OBJECT) this.checkDepth(++depth);
-      else if (byte === CLOSE_LIST || byte === CLOSE_OBJECT) {
-        if (depth === 0 && byte === closing) return { end: at, isLast: true };
+      else if (byte === OPEN_LIST || byte === OPEN_OBJECT) {
+        this.checkDepth(++depth);
+        opened++;
+      } else if (byte === CLOSE_LIST || byte === CLOSE_OBJECT) {
+        if (depth === 0 && byte === closing) {
+          this.count(opened);
+          return { end: at, isLast: true };
+        }
         depth--;
-      } else if (byte === COMMA && depth === 0) comma = at;
+      } else if (byte === COMMA && depth === 0) {
+        comma = at;
+        openedBefore = opened;
+      }
     }
-    if (comma !== null) return { end: comma, isLast: false };
+    if (comma !== null) {
+      this.count(openedBefore);
+      return { end: comma, isLast: false };
+    }
     if (most === bytes.length) this.fail("unexpected end", most);
     return null;
   }
@@ -163,13 +192,19 @@ class PieceReader {
     const isNested = first === OPEN_LIST || first === OPEN_OBJECT;
     const most = Math.min(bytes.length, start + PIECE);
     let depth = 0;
+    let opened = 0;
     for (let at = start; at < most; at++) {
       const byte = bytes[at]!;
       if (byte === QUOTE) at = this.endOfString(at) - 1;
-      else if (byte === OPEN_LIST || byte === OPEN_OBJECT) this.checkDepth(++depth);
-      else if (byte === CLOSE_LIST || byte === CLOSE_OBJECT) {
+      else if (byte === OPEN_LIST || byte === OPEN_OBJECT) {
+        this.checkDepth(++depth);
+        opened++;
+      } else if (byte === CLOSE_LIST || byte === CLOSE_OBJECT) {
         if (depth-- === 0) return at;
-        if (depth === 0 && isNested) return at + 1;
+        if (depth === 0 && isNested) {
+          this.count(opened);
+          return at + 1;
+        }
       } else if (depth === 0 && (byte === COMMA || byte === COLON)) return at;
     }
     return isNested && most < bytes.length ? null : most;
@@ -202,6 +237,15 @@ class PieceReader {
     this.at++;
     this.depth++;
     this.checkDepth(0);
+    this.count(1);
+  }
+
+  /** Takes in so many lists and objects more. */
+  private count(opened: number): void {
+    this.containers += opened;
+    if (this.containers > this.maxContainers) {
+      this.fail(`more than ${Math.floor(this.maxContainers)} lists and objects, which is too many for its length`);
+    }
   }
 
   /** Of what lies so deep within what has been entered: what is too deep is never looked at once more from each level. */

@@ -68,6 +68,30 @@ describe("validate", () => {
     ).toEqual(["body.trajectory_groups.0.trajectories.0.metrics too_long"]);
   });
 
+  it("lists the fields of an object only once that has more than any may have, wherever it is", async () => {
+    const fields = Object.fromEntries(Array.from({ length: 2 ** 18 + 1 }, (_, i) => [`key${i}`, i]));
+    const messages = [{ role: "user", content: "Hi" }];
+    for (const [place, request] of [
+      ["", (map: object) => map],
+      ["chat_template_kwargs", (map: object) => ({ messages, chat_template_kwargs: map })],
+      ["messages.0", (map: object) => ({ messages: [map] })],
+      ["structured_outputs.json.properties", (map: object) => ({ structured_outputs: { json: { properties: map } } })],
+    ] as const) {
+      let listings = 0;
+      const counted = new Proxy(fields, {
+        ownKeys(target) {
+          listings++;
+          return Reflect.ownKeys(target);
+        },
+      });
+      const asked = validateAsync(chatCompletionCreate, request(counted), { strict: true });
+      const loc = ["body", ...place.split(".").filter((part) => part !== "")];
+      const issue = { loc, msg: "Too big: expected at most 262144 entries", type: "too_long" };
+      await expect(asked).rejects.toMatchObject({ issues: [issue] });
+      expect(listings).toBe(1);
+    }
+  });
+
   it("gives other work its turn while it checks a large value, with the same outcome", async () => {
     const trajectories = Array.from({ length: 30_000 }, () => ({ messages_and_choices: [choice], reward: 1 }));
     const value = { split: "val", trajectory_groups: [{ trajectories }] };

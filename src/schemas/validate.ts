@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { ValidationError, type ValidationIssue } from "../errors.js";
-import { sizeLeft } from "../valueSize.js";
+import { MAX_OBJECT_FIELDS, sizeLeft, TooManyFields } from "../valueSize.js";
 import { MAX_ISSUES } from "./limited.js";
 
 export interface ValidateOptions {
@@ -133,8 +133,8 @@ export async function validateAsync<S extends z.ZodType>(
   value: unknown,
   options: ValidateOptions = {},
 ): Promise<z.output<S>> {
-  if (isSmall(value)) return validate(schema, value, options);
   const { form, from } = formOf(schema, options);
+  if (isSmall(value, from)) return validate(schema, value, options);
   let result: z.ZodSafeParseResult<unknown>;
   try {
     result = await form.safeParseAsync(value);
@@ -144,10 +144,15 @@ export async function validateAsync<S extends z.ZodType>(
   return outcome<S>(result, from);
 }
 
-function isSmall(value: unknown): boolean {
+/** @throws ValidationError for an object of so many fields that the check would list them at length */
+function isSmall(value: unknown, from: string): boolean {
   try {
-    return sizeLeft(value, AT_ONCE) >= 0;
-  } catch {
+    return sizeLeft(value, AT_ONCE, MAX_OBJECT_FIELDS) >= 0;
+  } catch (error) {
+    if (error instanceof TooManyFields) {
+      const msg = `Too big: expected at most ${MAX_OBJECT_FIELDS} entries`;
+      throw new ValidationError([{ loc: [from, ...error.path], msg, type: "too_long" }]);
+    }
     // Nested deeper than the stack allows, which the check then says.
     return true;
   }
