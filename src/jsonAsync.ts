@@ -48,10 +48,10 @@ export async function parseJsonAsync(body: Buffer, exact: ExactFields = {}): Pro
  * Bytes of a body per list or object in it, at least, beyond the first ones: each takes up to 240 bytes of memory, however few of the
  * body. What is written for a purpose has 25 and more.
  */
-const MIN_BYTES_PER_CONTAINER = 16;
+const MIN_BYTES_PER_CONTAINER = 24;
 const FREE_CONTAINERS = 2 ** 18;
 /** Bytes of the heap there are for each, whatever the body's length. */
-const HEAP_PER_CONTAINER = 256;
+const HEAP_PER_CONTAINER = 512;
 
 /** Bytes of white space in one place. */
 const MAX_SPACE = 2 ** 20;

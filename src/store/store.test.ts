@@ -21,7 +21,7 @@ import { Readable } from "node:stream";
 import Database from "better-sqlite3";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { loggedGroups } from "../../test/fixtures/loggedGroups.js";
-import { ConflictError, DiskFullError, HomeLockedError, NotFoundError } from "../errors.js";
+import { ClosedError, ConflictError, DiskFullError, HomeLockedError, NotFoundError } from "../errors.js";
 import { allThrowingDiskFull } from "../fullDisk.js";
 import { streamFile, writeFileDurably } from "./durableFiles.js";
 import { equalSecrets } from "./keys.js";
@@ -63,6 +63,23 @@ describe("a full disk", () => {
       },
     });
     expect(() => refuse.write()).toThrow(expect.objectContaining({ name: "DiskFullError", code: "disk_full" }));
+  });
+
+  it("in the middle of a batch of trajectories too, and a store that is closed there is closed", () => {
+    const { id } = store.models.create({ entity: "e", project: "p", name: "batch", baseModel: "b" });
+    const batch = store.trajectories.batch(id, 0, "val");
+    const full = Object.assign(new Error("database or disk is full"), { code: "SQLITE_FULL" });
+    const rows = {
+      *[Symbol.iterator]() {
+        yield { text: "{}", continues: false };
+        throw full;
+      },
+    };
+    expect(() => batch.add(rows as never)).toThrow(DiskFullError);
+    batch.add([{ text: "{}", continues: false }]);
+    store.close();
+    expect(() => batch.add([{ text: "{}", continues: false }])).toThrow(ClosedError);
+    expect(() => batch.finish()).toThrow(ClosedError);
   });
 
   it.skipIf(process.platform !== "linux")("that a file's size is limited to is as full", () => {

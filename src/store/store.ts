@@ -212,6 +212,7 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
   const stopMoving = isTemporary ? () => undefined : moveLogRegularly(database);
 
   const table = <T extends object>(functions: T): T => allThrowingDiskFull(whileOpen(database, functions));
+  const trajectories = trajectoryTable(database);
   return allThrowingDiskFull<Store>({
     home,
     swept,
@@ -220,7 +221,13 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
     checkpoints: table(checkpoints),
     jobs: table(jobs),
     events: table(events),
-    trajectories: table(trajectoryTable(database)),
+    trajectories: table({
+      ...trajectories,
+      batch(...of) {
+        const { add, finish, discard } = trajectories.batch(...of);
+        return { ...table({ add, finish }), discard };
+      },
+    }),
     metrics: table(metricTable(database)),
     keys: table(keyTable(database)),
     artifacts: table(artifacts),
