@@ -197,14 +197,22 @@ describe("parseJsonAsync", () => {
     for (const text of ["{}", "[]", '{"a":[]}', "[[]]", '{"a":{}}']) {
       const list = `[${Array(many).fill(text).join(",")}]`;
       const inField = `{"x":{"y":${list}}}`;
-      const longEntries = `[${Array(30).fill(`[${Array(many / 30).fill(text).join(",")}]`).join(",")}]`;
+      const longEntries = `[${Array(30)
+        .fill(
+          `[${Array(many / 30)
+            .fill(text)
+            .join(",")}]`,
+        )
+        .join(",")}]`;
       for (const body of [list, inField, longEntries]) {
         await expect(parseJsonAsync(Buffer.from(body))).rejects.toThrow("lists and objects, which is too many");
       }
     }
     const messages = Array.from({ length: many }, () => ({ role: "user", content: "" }));
     expect(await parseJsonAsync(Buffer.from(JSON.stringify(messages)))).toHaveLength(many);
-    const numbers = `[${Array(4 * many).fill("1").join(",")}]`;
+    const numbers = `[${Array(4 * many)
+      .fill("1")
+      .join(",")}]`;
     expect(await parseJsonAsync(Buffer.from(numbers))).toHaveLength(4 * many);
   });
 
