@@ -1,7 +1,9 @@
+// Keys and values are cached in pages. A block is 64 positions of a sequence, counted from its first token; a page is
+// the memory that holds the keys and values of one; a sequence's block table names the page of each of its blocks.
 #pragma once
 
 namespace anneal::backends {
 
-constexpr int kPage = 64;  // positions of a KV page, on every device
+constexpr int kPage = 64;  // positions of a block, and so of a page, on every device
 
 }  // namespace anneal::backends

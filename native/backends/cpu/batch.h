@@ -172,10 +172,13 @@ struct CodeStore {
 
 // Temporaries of a run of rows within one layer, as wide as the widest.
 struct Span {
-  RowStore normed, q, k, v, gate, up, act, branch;
+  RowStore normed, branch;   // [rows][hidden]
+  RowStore q, k, v;          // [rows][heads * head_dim], [rows][kv_heads * head_dim] twice
+  RowStore gate, up, act;    // [rows][intermediate]
   CodeStore codes;           // of whichever input is being multiplied with quantised weights
-  RowStore z[kProjections];  // s A x of each adapted projection
-  // Backward: gradients of what the names say, rounded for the products; g: s B^T dy of each adapted projection.
+  RowStore z[kProjections];  // s A x of each adapted projection, [rows][padded rank]
+  // Backward: gradients of what the names say, in their shapes, rounded for the products; d_out is of what a branch
+  // adds [rows][hidden]; g: s B^T dy of each adapted projection [rows][padded rank].
   RowStore d_out, d_gate, d_up, d_q, d_k, d_v, g[kProjections];
   MatrixStore d_normed;
   void size(const Model&, int rows, int lora_columns);
@@ -194,9 +197,10 @@ struct WorkerScratch {
 
 // What a forward pass over one layer leaves behind. In a step all residuals are one buffer and nothing else is kept.
 struct LayerActivations {
-  Matrix x_in, x_mid, x_out;   // residual stream [rows][hidden]; no x_out: the layer stops before its last product
-  Rows q, k;                   // before norm and rope; no data: not kept
-  Rows gate, up;               // likewise
+  Matrix x_in, x_mid, x_out;  // residual stream [rows][hidden]; no x_out: the layer stops before its last product
+  // Before norm and rope, [rows][heads * head_dim] and [rows][kv_heads * head_dim]; no data: not kept.
+  Rows q, k;
+  Rows gate, up;               // [rows][intermediate]; likewise
   Rows attended, fed_forward;  // what the branches put out before their norms [rows][hidden]; likewise
   Rows attention;              // [rows][heads * head_dim], always there
   float* lse = nullptr;        // [kv_heads][rows][group], or null

@@ -4,7 +4,7 @@
 
 namespace anneal::cpu {
 
-// Logits of a tile of normed hidden states, as the model's logit scale has them.
+// Logits [rows][vocab] of a tile of normed hidden states [rows][hidden], as the model's logit scale has them.
 void head_tile(const Model&, const Input& normed, const Tile&, const Matrix& logits);
 
 // A prediction: the hidden state of row `hidden` of the batch, the token that came, and what the logits are multiplied
@@ -16,9 +16,10 @@ struct Entry {
 
 struct HeadMemory {
   struct Block {
-    RowStore normed, residual;  // final norm; a gradient with respect to logits
+    RowStore normed;    // after the final norm [block_rows][hidden]
+    RowStore residual;  // a gradient with respect to logits [block_rows][vocab]
     CodeStore codes;
-    MatrixStore logits;
+    MatrixStore logits;  // [block_rows][vocab]
   };
   std::vector<Block> blocks;
   bool by_rows = false;
@@ -35,7 +36,7 @@ struct Units {
   Matrix logprob, entropy;
 };
 
-// logprobs, entropies [entries], and their units.
+// x [rows][hidden], the residual stream, to logprobs, entropies [entries], and their units.
 void head_forward(Team&, const Model&, const Matrix& x, const std::vector<Entry>&, float* logprobs, float* entropies,
                   const Units&, std::vector<WorkerScratch>&, HeadMemory&);
 

@@ -47,7 +47,7 @@ struct LayerBackward {
     return t;
   }
 
-  // g = round(s dy B)
+  // g [rows][padded rank] = round(s dy B), of dy [rows][n] and B [n][rank].
   void lora_up(Team& team, int p, const Rows& dy, Span& span, int rows) const {
     if (!lora(p)) return;
     constexpr int kBlock = 32;
@@ -69,7 +69,7 @@ struct LayerBackward {
     });
   }
 
-  // Keeps the transposes of a run's output gradients (and g, z), and its bias sums.
+  // Keeps the transposes of a run's output gradients dys[i] [rows][n of projection i] (and g, z), and its bias sums.
   void keep_outputs(Team& team, const int* projections, const Rows* dys, int count, const Span& span, int row0,
                     int rows) const {
     each_block(team, row0, rows, [&](int b, int row, int n, int worker) {
@@ -95,7 +95,7 @@ struct LayerBackward {
     });
   }
 
-  // Keeps the transposes of a run's projection inputs, and s A x for the adapters.
+  // Keeps the transposes of a run's projection inputs x [rows][width], and s A x for the adapters.
   void keep_inputs(Team& team, Input input, const int* projections, int count, const Rows& x, int width, Span& span,
                    int row0, int rows) const {
     bool any = false, adapted = false;
@@ -111,6 +111,7 @@ struct LayerBackward {
     });
   }
 
+  // y [rows][hidden] = norm(x [rows][hidden]).
   void normed(Team& team, const Matrix& x, const NormWeight& weight, const Rows& y, int rows) const {
     each_rows(team, rows, hidden, [&](int row, int n, int) {
       k.rmsnorm(x.at(row), x.ld, weight.data(), rms_eps, n, hidden, y.at(row), y.ld);
@@ -126,6 +127,7 @@ struct LayerBackward {
     return sums;
   }
 
+  // dx of the run += what norm takes of dy [rows][hidden]; x is the whole batch's input of the norm [..][hidden].
   void norm_backward(Team& team, const Matrix& x, Norm norm, const Matrix& dy, int row0, int rows) const {
     each_block(team, row0, rows, [&](int, int row, int n, int) {
       k.rmsnorm_backward(x.at(row0 + row), x.ld, w.norms[norm].data(), rms_eps, dy.at(row), dy.ld, n, hidden,
@@ -133,7 +135,8 @@ struct LayerBackward {
     });
   }
 
-  // What attention or feed-forward put out takes of dx; branch: that, where a norm followed.
+  // to [rows][hidden]: what attention or feed-forward put out takes of dx; branch [rows][hidden]: that, where a norm
+  // followed.
   void branch_gradient(Team& team, Norm norm, const Rows& branch, const Rows& to, int row0, int rows) const {
     const float scale = m.residual_scale(layer);
     if (w.norms[norm].data()) {
@@ -155,6 +158,7 @@ struct LayerBackward {
     });
   }
 
+  // span.d_normed [rows][hidden] = the sum of the terms.
   void collect(Team& team, Span& span, const BackTerm* terms, int count, int rows) const {
     back_product(team, k, ws.workers, {rows, hidden, terms, count, span.d_normed}, [](auto...) {});
   }

@@ -10,13 +10,14 @@ struct BackwardMemory {
   Buffer transposed[kProjections];  // panels of the layer's weights transposed, when whole layers are
   bool transpose_layers = false;
   int window = 0;                      // rows whose transposes are held at once
-  TokenBlocks dy[kProjections], x[4];  // gradients of outputs (left), inputs (right): see InputOf
+  TokenBlocks dy[kProjections], x[4];  // gradients of outputs (left), inputs (right): see kInputOf
   TokenBlocks g[kProjections], z[kProjections];
-  Buffer d_out;                 // heads of a layer in the compute type, [kv_heads][rows][group][head_dim]
-  Buffer delta, d_q, d_k, d_v;  // float32: sum(d_out out) of a head, and heads
-  MatrixStore partial_final_norm;
-  MatrixStore partial_norm[kNorms];  // [blocks][width]
-  MatrixStore partial_bias[kProjections];
+  Buffer d_out;  // heads of a layer in the compute type, [kv_heads][rows][group][head_dim]
+  // Float32: sum(d_out out) of every head [kv_heads][rows][group]; heads [kv_heads][rows][group][head_dim], and
+  // [pages][kv_heads][kPage][head_dim] twice, each padded.
+  Buffer delta, d_q, d_k, d_v;
+  // Sums over the rows of each block of kBlockRows: [blocks][width].
+  MatrixStore partial_final_norm, partial_norm[kNorms], partial_bias[kProjections];
   // Some rows of a sequence against some of its key blocks. Cells of one level have neither rows nor pages in common;
   // those that have are levels apart, in the order in which their gradients are summed.
   struct Cell {
@@ -29,8 +30,8 @@ struct BackwardMemory {
   void configure(const Model&, const Batch&, int pages, const Workspace&, const ModelGradients&, const AdapterVersion*);
 };
 
-// Turns dx from the gradient of the layer's output into that of its input (unless input_gradient is false), and adds
-// the layer's gradients to those wanted.
+// Turns dx [rows][hidden] from the gradient of the layer's output into that of its input (unless input_gradient is
+// false), and adds the layer's gradients to those wanted.
 void layer_backward(Team&, const Model&, const Batch&, int layer, const LayerActivations&, const AdapterVersion*,
                     const LayerGradients&, bool input_gradient, const Matrix& dx, Workspace&, BackwardMemory&);
 

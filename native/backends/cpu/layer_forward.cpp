@@ -9,7 +9,8 @@
 namespace anneal::cpu {
 namespace {
 
-// Tile of x W^T + bias + B z. `row` counts from the run's start, which is row0 of the batch.
+// Tile c [t.rows][t.panels * 16] of x W^T + bias + B z, where x is [rows][k] and z [rows][padded rank]: rows of a run,
+// whose first is row0 of the batch.
 struct ProjectionTile {
   const Model& m;
   const Batch& batch;
@@ -41,13 +42,14 @@ struct ProjectionTile {
   }
 };
 
+// y [rows][hidden] = norm(x [rows][hidden]).
 void norm_rows(Team& team, const Model& m, const Matrix& x, const NormWeight& weight, int rows, const Rows& y) {
   each_rows(team, rows, m.spec.hidden, [&](int row, int count, int) {
     m.kernels.rmsnorm(x.at(row), x.ld, weight.data(), m.spec.rms_eps, count, m.spec.hidden, y.at(row), y.ld);
   });
 }
 
-// Residual rows + residual scale * x W^T, in float32.
+// to [rows][hidden] = from + residual scale * x [rows][k] W^T, in float32. x and z begin at row0 of from and to.
 void add_product(Team& team, const ProjectionTile& tile, int p, const Input& x, int row0, int rows, const Rows& z,
                  const Matrix& from, const Matrix& to, Workspace& ws) {
   const int n = tile.m.spec.hidden;
@@ -72,7 +74,7 @@ void add_product(Team& team, const ProjectionTile& tile, int p, const Input& x, 
   });
 }
 
-// x W^T, rounded.
+// out [rows][n] = x [rows][k] W^T, rounded.
 void round_product(Team& team, const ProjectionTile& tile, int p, const Input& x, int row0, int rows, const Rows& z,
                    const Rows& out, Workspace& ws) {
   const int n = tile.m.weights->layers[tile.layer].projections[p].n;
@@ -86,7 +88,8 @@ void round_product(Team& team, const ProjectionTile& tile, int p, const Input& x
   });
 }
 
-// Residual rows + residual scale * norm(branch), in float32.
+// to [rows][hidden] = from + residual scale * norm(branch [rows][hidden]), in float32. branch begins at row0 of the
+// others.
 void add_normed(Team& team, const Model& m, int layer, Norm norm, const Rows& branch, int row0, int rows,
                 const Matrix& from, const Matrix& to, Workspace& ws) {
   const Kernels& k = m.kernels;
@@ -105,7 +108,8 @@ void add_normed(Team& team, const Model& m, int layer, Norm norm, const Rows& br
   });
 }
 
-// What attention or the feed-forward put out, by product p, into the residual stream; branch: kept where it is normed.
+// What attention or the feed-forward put out, by product p of x [rows][k], into the residual stream [rows][hidden];
+// branch [rows][hidden]: kept where it is normed.
 void add_branch(Team& team, const ProjectionTile& tile, int p, Norm norm, const Input& x, int row0, int rows,
                 const Rows& z, const Rows& branch, const Matrix& from, const Matrix& to, Workspace& ws) {
   if (tile.m.weights->layers[tile.layer].norms[norm].data()) {

@@ -9,12 +9,13 @@ void embed_tokens(Team&, const Model&, const Batch&, const Matrix& x);
 
 void layer_forward(Team&, const Model&, const Batch&, int layer, const LayerActivations&, Workspace&);
 
-// z[p] = round(s A x) for the adapted ones of `count` projections of the same input. Rows are relative to row0 of the
-// batch.
+// z[p] [rows][padded rank] = round(s A x) for the adapted ones of `count` projections of the same input [rows][k]. Rows
+// are relative to row0 of the batch.
 void lora_down(Team&, const Model&, const Batch&, int layer, const int* projections, int count, const Rows& input,
                int row0, int rows, Rows* z, Workspace&);
 
-// Queries of rows [row0, row0 + rows), normed and roped, in the order attention wants them.
+// Rows row .. row + rows - 1 of q [..][heads * head_dim], whose first is row0 of the batch, normed and roped, to
+// queries [kv_heads][batch rows][group][head_dim]. scratch: heads * head_dim floats.
 void rope_queries(const Model&, const Batch&, int layer, const Rows& q, int row0, int row, int rows,
                   const Rows& queries, float* scratch);
 

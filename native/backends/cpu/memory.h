@@ -75,7 +75,6 @@ class Buffer {
   }
   void release() {
     if (account_) account_->bytes -= int64_t(size_);
-
     if (data_ && !raw_) executor::give_large_pages(data_, size_ + kSlack);
     std::free(raw_);
     raw_ = nullptr, data_ = nullptr, size_ = 0, account_ = nullptr;
@@ -98,8 +97,8 @@ class Buffer {
 // Row-major elements of the compute type. No data: the rows are not kept.
 struct Rows {
   char* data = nullptr;
-  int64_t ld = 0;
-  int elem = 0;
+  int64_t ld = 0;  // elements from one row to the next
+  int elem = 0;    // bytes of an element
   char* at(int64_t row, int64_t col = 0) const { return data + (row * ld + col) * elem; }
   Rows from(int64_t row) const { return data ? Rows{at(row), ld, elem} : *this; }
   explicit operator bool() const { return data != nullptr; }
@@ -108,7 +107,7 @@ struct Rows {
 // Row-major float32.
 struct Matrix {
   float* data = nullptr;
-  int64_t ld = 0;
+  int64_t ld = 0;  // elements from one row to the next
   float* at(int64_t row, int64_t col = 0) const { return data + row * ld + col; }
   Matrix from(int64_t row) const { return data ? Matrix{at(row), ld} : *this; }
   explicit operator bool() const { return data != nullptr; }

@@ -7,13 +7,14 @@ namespace anneal::cpu {
 
 // Where a backward pass adds gradients; what has no data is not trained.
 struct LayerGradients {
-  Matrix weight[kProjections], a[kProjections], b[kProjections];
-  float* bias[kProjections] = {};
-  float* norms[kNorms] = {};
+  Matrix weight[kProjections];              // [outputs][inputs]
+  Matrix a[kProjections], b[kProjections];  // [rank][inputs], [outputs][rank]
+  float* bias[kProjections] = {};           // [outputs]
+  float* norms[kNorms] = {};                // [hidden], or [head_dim] of norms of heads
 };
 struct ModelGradients {
   std::vector<LayerGradients> layers;
-  Matrix embedding, head;  // one and the same when tied
+  Matrix embedding, head;  // [vocab][hidden]; one and the same when tied
   float* final_norm = nullptr;
 };
 

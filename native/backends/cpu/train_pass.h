@@ -11,7 +11,7 @@ namespace anneal::cpu {
 // Everything a pass needs besides the weights; big, so it is kept from pass to pass.
 struct TrainMemory {
   MemoryAccount account;  // of all that follows
-  struct Kept {
+  struct Kept {           // as LayerActivations has them
     MatrixStore x_mid;
     RowStore q, k, gate, up, attention, attended, fed_forward;
     Buffer lse;
@@ -20,11 +20,12 @@ struct TrainMemory {
   Batch batch;
   Pages pages;
   Workspace workspace;
-  std::vector<MatrixStore> x;  // residual stream before each layer, and after the last
-  std::vector<Kept> kept;      // layers that are not computed again
-  Kept again;                  // of the layer that is
-  RowStore attention;          // of evaluations
-  MatrixStore units, entropy_units, d_x;
+  std::vector<MatrixStore> x;        // residual stream [rows][hidden] before each layer, and after the last
+  std::vector<Kept> kept;            // layers that are not computed again
+  Kept again;                        // of the layer that is
+  RowStore attention;                // of evaluations
+  MatrixStore units, entropy_units;  // [entries][hidden], see Units
+  MatrixStore d_x;                   // [rows][hidden]
   BackwardMemory backward;
   HeadMemory head;
 };

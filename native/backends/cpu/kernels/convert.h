@@ -17,6 +17,7 @@ void round_rows(const float* src, int64_t lds, int rows, int cols, float scale, 
   }
 }
 
+// dst[rows][ldd] (float32) = src[rows][lds] (T), cols columns.
 template <class T> void widen_rows(const void* src, int64_t lds, int rows, int cols, float* dst, int64_t ldd) {
   for (int r = 0; r < rows; r++) {
     const T* from = (const T*)src + r * lds;
@@ -25,7 +26,7 @@ template <class T> void widen_rows(const void* src, int64_t lds, int rows, int c
   }
 }
 
-// One 16 x 16 block at most: lanes in over columns, out over rows.
+// to[cols][ldd] = from[rows][lds]^T of one 16 x 16 block at most: lanes in over columns, out over rows.
 template <class S, class T, class In, class Out>
 ANNEAL_INLINE void transpose_tile(const S* from, int64_t lds, int rows, In in, T* to, int64_t ldd, int cols, Out out) {
   I32x16 block[kLanes];

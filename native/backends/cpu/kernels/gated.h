@@ -36,7 +36,8 @@ struct Logistic {
   }
 };
 
-// y (T, padded with zeros to a whole step of k where ldy leaves room).
+// y [rows][ldy] of gate, up [rows][ld], n columns, all T; y is padded with zeros to a whole step of k where ldy leaves
+// room.
 template <class T, class F>
 void gated_mul(const void* gate, const void* up, int64_t ld, int rows, int n, void* y, int64_t ldy) {
   const int64_t padded = round_to(n, kStep<T>) < ldy ? round_to(n, kStep<T>) : ldy;
@@ -50,7 +51,7 @@ void gated_mul(const void* gate, const void* up, int64_t ld, int rows, int n, vo
   }
 }
 
-// dgate and dup are overwritten.
+// dgate, dup [rows][ldd] of dy [rows][lddy] (float32), n columns; they are overwritten.
 template <class T, class F>
 void gated_mul_backward(const void* gate, const void* up, int64_t ld, const float* dy, int64_t lddy, int rows, int n,
                         float* dgate, float* dup, int64_t ldd) {

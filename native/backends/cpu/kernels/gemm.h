@@ -284,7 +284,8 @@ inline void multiply_wide(const bf16* a, int64_t lda, int m, const bf16* w, int6
 }
 #endif
 
-// `next`: null, or as much memory as the panels take, which is read later.
+// c [m][16 * npanels] (+)= a [m][k] . W^T over neighbouring panels of `panel` elements. `next`: null, or as much memory
+// as the panels take, which is read later.
 template <class T>
 void multiply_block(const T* a, int64_t lda, int m, const T* w, int64_t panel, int k, int npanels, float* c,
                     int64_t ldc, bool accumulate, const char* next = nullptr) {
@@ -317,6 +318,7 @@ void multiply_block(const T* a, int64_t lda, int m, const T* w, int64_t panel, i
   }
 }
 
+// c [m][16 * npanels] (+)= a [m][k] (T) . W^T, cut into blocks of k and of rows that stay in the cache.
 template <class T>
 void gemm(const void* a_, int64_t lda, int m, const void* panels, int k, int npanels, float* c, int64_t ldc,
           bool accumulate) {

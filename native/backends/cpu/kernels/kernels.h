@@ -165,7 +165,8 @@ constexpr int quantized_index(model::TensorFormat format) { return int(format) -
 
 constexpr int kLimits = 4;  // thresholds that sums_below tries at once
 
-// y = f(gate) * up. Backward: dgate and dup are overwritten.
+// y [rows][ldy] = f(gate) * up of T [rows][ld], n columns. Backward: dgate, dup [rows][ldd] of dy [rows][lddy],
+// float32; they are overwritten.
 struct GatedActivation {
   void (*mul)(const void* gate, const void* up, int64_t ld, int rows, int n, void* y, int64_t ldy);
   void (*mul_backward)(const void* gate, const void* up, int64_t ld, const float* dy, int64_t lddy, int rows, int n,
@@ -185,6 +186,7 @@ struct Kernels {
                bool accumulate);
   // Panels of src[n][k] (row-major, ld elements of src_type), rounded to nearest even.
   void (*pack)(const void* src, DType src_type, int64_t ld, int n, int k, void* panels);
+  // dst [n][ld] (float32) = W.
   void (*unpack)(const void* panels, int n, int k, float* dst, int64_t ld);
   // Panels of src^T, src[rows][cols] row-major: outputs = cols, reduction = rows.
   void (*pack_transposed)(const void* src, DType src_type, int64_t ld, int rows, int cols, void* panels);
@@ -195,20 +197,22 @@ struct Kernels {
   void (*transpose)(const void* src, DType src_type, int64_t lds, int rows, int cols, void* dst, int64_t ldd);
   // dst[rows][ldd] (T, zero padded to ldd) = src[rows][cols] * scale, rounded once.
   void (*round_rows)(const float* src, int64_t lds, int rows, int cols, float scale, void* dst, int64_t ldd);
+  // dst [rows][ldd] (float32) = src [rows][lds] (T).
   void (*widen_rows)(const void* src, int64_t lds, int rows, int cols, float* dst, int64_t ldd);
   void (*embed)(const void* panels, int n, int k, int id, float* out);  // row id of W as float32
   // Groups [rows][ld] of T [rows][lds]; k is a multiple of 32.
   void (*quantize_rows)(const void* src, int64_t lds, int rows, int k, ActivationGroup* groups, int64_t ld);
   QuantizedKernels quantized[kQuantizedFormats];
-  void (*bias_add)(float* c, int64_t ldc, int rows, int n, const float* bias);
+  void (*bias_add)(float* c, int64_t ldc, int rows, int n, const float* bias);     // c [rows][ldc] += bias [n]
   void (*add)(float* y, const float* x, int64_t n);                                // y += x
   void (*add_scaled)(float* y, const float* x, float s, int64_t n);                // y += s * x, one fma each
   void (*column_sums)(const float* x, int64_t ldx, int rows, int n, float* sums);  // sums += rows in order
 
   // ---- norms, rope, activation (arithmetic in float32). T outputs are padded with zeros to a step of k where their ld
   // leaves room.
+  // y [rows][ldy] (T) = weight [n] * x [rows][ldx] / root of the row's mean square.
   void (*rmsnorm)(const float* x, int64_t ldx, const float* weight, float eps, int rows, int n, void* y, int64_t ldy);
-  // dx += d loss / d x; dweight (or null) += over rows in order.
+  // dx [rows][lddx] += d loss / d x of dy [rows][lddy]; dweight [n] (or null) += over rows in order.
   void (*rmsnorm_backward)(const float* x, int64_t ldx, const float* weight, float eps, const float* dy, int64_t lddy,
                            int rows, int n, float* dx, int64_t lddx, float* dweight);
   // One token's heads: optional per-head RMS norm (weight null: none), then rope with half rotation of the first
@@ -231,7 +235,7 @@ struct Kernels {
   void (*kv_write)(const float* k, const float* v, int slot, int head_dim, void* k_page, void* v_page);
   void (*attention)(const AttentionTask&);
   void (*attention_backward)(const AttentionBackwardTask&);
-  // out[r] = sum over n of a[r] b[r]; T.
+  // out [rows] = sum over n of a [rows][lda] b [rows][ldb]; T.
   void (*row_dots)(const void* a, int64_t lda, const void* b, int64_t ldb, int rows, int n, float* out);
 
   // ---- the gated delta rule, float32 but for T where said; see delta_rule.h
@@ -270,7 +274,8 @@ struct Kernels {
   void (*soft_cap)(float* x, int n, float cap);             // x = cap * tanh(x / cap)
   void (*scale)(const float* x, int n, float s, float* y);  // y = s * x; y may be x
 
-  // ---- sampling from a row of n columns, in blocks of kLogitBlock; see sampling.h
+  // ---- sampling from a row of n columns, in blocks of kLogitBlock: maxima [blocks][16], masses [blocks]; see
+  // sampling.h
   bool (*lane_maxima)(const float* x, int n, float* maxima);
   void (*keep_permitted)(const float* x, int n, const uint32_t* bits, float* y);
   void (*probabilities)(const float* x, int n, const float* maxima, const Probabilities& how, float* y, double* masses);

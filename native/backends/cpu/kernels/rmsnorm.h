@@ -14,7 +14,7 @@ template <class S> ANNEAL_INLINE float inverse_rms(const S* x, int n, float eps)
   return 1.0f / sqrt(sum_lanes(sum) / float(n) + eps);
 }
 
-// y is padded with zeros to a whole step of k where ldy leaves room.
+// y [rows][ldy] (T) of x [rows][ldx] and weight [n]; y is padded with zeros to a whole step of k where ldy leaves room.
 template <class T>
 void rmsnorm(const float* x, int64_t ldx, const float* weight, float eps, int rows, int n, void* y, int64_t ldy) {
   const int64_t padded = round_to(n, kStep<T>) < ldy ? round_to(n, kStep<T>) : ldy;
@@ -29,7 +29,8 @@ void rmsnorm(const float* x, int64_t ldx, const float* weight, float eps, int ro
   }
 }
 
-// With u = x * inverse and g = dy * weight: dx = inverse * (g - u * mean(g u)); dweight = dy * u.
+// With u = x * inverse and g = dy * weight: dx [rows][lddx] += inverse * (g - u * mean(g u)); dweight [n] (or null) +=
+// dy * u, rows in order.
 void rmsnorm_backward(const float* x, int64_t ldx, const float* weight, float eps, const float* dy, int64_t lddy,
                       int rows, int n, float* dx, int64_t lddx, float* dweight) {
   for (int r = 0; r < rows; r++) {

@@ -5,6 +5,7 @@
 namespace anneal::cpu {
 namespace {
 
+// c [rows][ldc] += bias [n].
 void bias_add(float* c, int64_t ldc, int rows, int n, const float* bias) {
   for (int r = 0; r < rows; r++) {
     float* row = c + r * ldc;
@@ -12,10 +13,12 @@ void bias_add(float* c, int64_t ldc, int rows, int n, const float* bias) {
   }
 }
 
+// y [n] += x [n].
 void add(float* y, const float* x, int64_t n) {
   each16(n, [&](int64_t i, auto lanes) { store(y + i, load(y + i, lanes) + load(x + i, lanes), lanes); });
 }
 
+// y [n] += s * x [n], one fma each.
 void add_scaled(float* y, const float* x, float s, int64_t n) {
   const F32x16 scale = all(s);
   each16(n, [&](int64_t i, auto lanes) { store(y + i, fma(scale, load(x + i, lanes), load(y + i, lanes)), lanes); });
