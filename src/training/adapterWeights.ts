@@ -20,12 +20,12 @@ export async function openAdapterWeights(
 ): Promise<SessionWeights<Checkpoint>> {
   const { store } = host;
   const latest = store.checkpoints.latest(modelId);
-  if (latest === null) throw deleted(modelId);
+  if (latest === null) throw modelDeleted(modelId);
   const base = await host.base(modelId);
   const state = await readCheckpoint(store.files.checkpointFolder(modelId, latest.step), base);
   const { spec } = state;
   const trainer = await restoreTrainer(base.device, state, objective);
-  const opened = await publishInitialVersion(trainer);
+  const initialVersion = await publishInitialVersion(trainer);
   return {
     base,
     trainer,
@@ -35,17 +35,17 @@ export async function openAdapterWeights(
     },
     // Published versions do not change.
     readyToChange: async () => undefined,
-    reference: async (learner, rows) => (await learner.logprobs(rows, opened)).logprobs,
+    reference: async (learner, rows) => (await learner.logprobs(rows, initialVersion)).logprobs,
     saving(params) {
       const metrics = checkedMetrics(params);
       return async () => {
         const latest = store.checkpoints.latest(modelId);
-        if (latest === null) throw deleted(modelId);
+        if (latest === null) throw modelDeleted(modelId);
         const step = latest.step + 1;
         const origin = { parent_step: latest.step, job_id: null };
         const state = await captureState(trainer, spec, objective);
         const record = await commitCheckpoint(host, base, trainer, { modelId, step }, state, origin, () => {
-          if (store.models.get(modelId) === null) throw deleted(modelId);
+          if (store.models.get(modelId) === null) throw modelDeleted(modelId);
           if (Object.keys(metrics).length > 0) store.metrics.append(modelId, step, metrics);
           return store.checkpoints.create({ modelId, step, metrics });
         });
@@ -53,7 +53,7 @@ export async function openAdapterWeights(
       };
     },
     async close() {
-      base.device.releaseAdapter(opened);
+      base.device.releaseAdapter(initialVersion);
       trainer.close();
     },
   };
@@ -68,6 +68,6 @@ async function publishInitialVersion(trainer: Trainer): Promise<number> {
   }
 }
 
-export function deleted(modelId: string): NotFoundError {
+export function modelDeleted(modelId: string): NotFoundError {
   return new NotFoundError(`there is no model ${modelId}`, { code: "model_not_found" });
 }

@@ -1,3 +1,5 @@
+// A look through training data before a job is asked for.
+
 /**
  * Checks a JSONL file of conversations as a supervised job does before it trains on them.
  * @returns how many there are.

@@ -4,7 +4,7 @@ import { setImmediate as yieldToEventLoop } from "node:timers/promises";
 import type { TrainingMessage } from "../types/training.js";
 import type { TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
 import { plainMessage, plainTools } from "./plainMessages.js";
-import type { TokenRow } from "./rows.js";
+import { startsWith, type TokenRow } from "./rows.js";
 
 export interface ConversationRenderer {
   /** The conversation as text; with `open` it ends where the assistant's next turn begins. */
@@ -103,8 +103,4 @@ async function firstOpening(
 function turnLength(ids: readonly number[], endIds: ReadonlySet<number>): number {
   const last = ids.findLastIndex((id) => endIds.has(id));
   return last < 0 ? ids.length : last + 1;
-}
-
-function startsWith(longer: readonly number[], prefix: readonly number[]): boolean {
-  return longer.length >= prefix.length && prefix.every((id, i) => longer[i] === id);
 }

@@ -1,3 +1,5 @@
+// A checkpoint as the wire has it.
+
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { CheckpointRecord } from "../store/records.js";

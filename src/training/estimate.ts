@@ -7,7 +7,7 @@ import type { PassLimits } from "./forwardBackward.js";
 import type { TrainingBase } from "./host.js";
 import type { Learner } from "./learner.js";
 import { crossEntropyLoss } from "./losses.js";
-import { cutIntoPasses, MIN_SHARED_PREFIX } from "./packing.js";
+import { cutIntoPasses } from "./packing.js";
 import { maxPassTokens } from "./passLimits.js";
 import type { Recipe } from "./recipe.js";
 import type { TokenRow } from "./rows.js";
@@ -88,20 +88,4 @@ export async function workOf(
     while (shouldYield()) await yieldToEventLoop();
   }
   return { perStep, longestPass };
-}
-
-/** Tokens that a pass over the rows computes: what a row shares with the first one is computed once. */
-export function computedTokens(rows: readonly TokenRow[]): number {
-  const [first] = rows;
-  let tokens = 0;
-  for (const [r, row] of rows.entries()) {
-    tokens += row.tokens.length;
-    if (r === 0) continue;
-    const trained = row.trained.indexOf(1);
-    const most = Math.min(first!.tokens.length, (trained < 0 ? row.tokens.length : trained) - 1);
-    let shared = 0;
-    while (shared < most && first!.tokens[shared] === row.tokens[shared]) shared++;
-    if (shared >= MIN_SHARED_PREFIX) tokens -= shared;
-  }
-  return tokens;
 }

@@ -1,3 +1,5 @@
+// What a job would take, told without running it.
+
 import { NotFoundError } from "../errors.js";
 import { Semaphore } from "../semaphore.js";
 import type { JobEstimate } from "../types/training.js";

@@ -1,3 +1,5 @@
+// Files of lines: read one line after the other, and written many at once.
+
 import { openRegularFile } from "../regularFile.js";
 
 const NEWLINE = 0x0a;
@@ -29,6 +31,21 @@ export async function* fileLines(file: string, longest = Number.POSITIVE_INFINIT
     if (held > longest) throw new LongLineError(`a line is longer than ${longest} bytes`);
   }
   if (begun.length > 0) yield joined(begun);
+}
+
+/** Characters, about. */
+const CHUNK_CHARACTERS = 2 ** 18;
+
+/** Lines, each with its end, as bytes to be written: many in a chunk. */
+export async function* linesInChunks(lines: AsyncIterable<string>): AsyncGenerator<Uint8Array> {
+  let chunk = "";
+  for await (const line of lines) {
+    chunk += line;
+    if (chunk.length < CHUNK_CHARACTERS) continue;
+    yield Buffer.from(chunk);
+    chunk = "";
+  }
+  yield Buffer.from(chunk);
 }
 
 function joined(pieces: Buffer[]): Buffer {

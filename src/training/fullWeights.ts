@@ -13,7 +13,7 @@ import { writeFloatFolder } from "../weights/floatFolder.js";
 import { JsonFields } from "../weights/jsonFields.js";
 import { writeMergedFolder } from "../weights/mergedFolder.js";
 import { readSafetensors, safetensorsPieces } from "../weights/safetensors.js";
-import { deleted } from "./adapterWeights.js";
+import { modelDeleted } from "./adapterWeights.js";
 import { DEFAULT_ADAPTER, readAdapter } from "./checkpointFiles.js";
 import { folderBytes } from "./describeCheckpoint.js";
 import { evaluateRows } from "./forwardBackward.js";
@@ -128,7 +128,7 @@ async function startFolder(
   signal: AbortSignal | undefined,
 ): Promise<Start> {
   const latest = store.checkpoints.latest(modelId);
-  if (latest === null) throw deleted(modelId);
+  if (latest === null) throw modelDeleted(modelId);
   const adapter = await readAdapter(store.files.checkpointFolder(modelId, latest.step), base, "checkpoint");
   const isUntrained = [...adapter.tensors].every(
     ([name, { data }]) => !name.endsWith(".lora_B.weight") || data.every((value) => value === 0),
@@ -244,7 +244,7 @@ export class FullWeights implements SessionWeights<SavedWeights> {
     const { modelId } = this.#opened;
     const { files, savedModels } = store;
     const model = store.models.get(modelId);
-    if (!model) throw deleted(modelId);
+    if (!model) throw modelDeleted(modelId);
     const name = given ?? savedModels.latestOf(modelId)?.name ?? `${model.project}/${model.name}-full`;
     this.#engine.checkName(name);
     const saved = savedModels.announce(name, modelId);
@@ -255,7 +255,7 @@ export class FullWeights implements SessionWeights<SavedWeights> {
       await this.#write(temporary, signal);
       await files.commitFolder(temporary, folder);
       replaced = store.transaction(() => {
-        if (!store.models.get(modelId)) throw deleted(modelId);
+        if (!store.models.get(modelId)) throw modelDeleted(modelId);
         this.#engine.checkName(name);
         store.baseWeights.forget(name);
         return savedModels.keep(saved.id);

@@ -6,7 +6,7 @@ import { parseJsonAsync } from "../jsonAsync.js";
 import { stringifyAsync } from "../jsonPieces.js";
 import { MAX_TRAJECTORY } from "../schemas/bounds.js";
 import type { Trajectory, TrajectoryGroup } from "../types/trajectories.js";
-import { fileLines } from "./fileLines.js";
+import { fileLines, linesInChunks } from "./fileLines.js";
 
 export type GroupFields = Omit<TrajectoryGroup, "trajectories">;
 
@@ -19,6 +19,24 @@ export type GroupEntry = ({ group: GroupFields } | { trajectory: Trajectory }) &
 export interface GroupSource {
   /** From the first on, whenever it is called. Other work of the thread has its turn. */
   entries(): AsyncIterable<GroupEntry>;
+}
+
+/** A group begins; or a trajectory, the `t`-th of the `g`-th group, and its path in a request. */
+export type PlacedEntry = { group: GroupFields } | { trajectory: Trajectory; g: number; t: number; path: string };
+
+export async function* withPlaces(groups: GroupSource): AsyncGenerator<PlacedEntry> {
+  let g = -1;
+  let t = -1;
+  for await (const entry of groups.entries()) {
+    if ("group" in entry) {
+      g += 1;
+      t = -1;
+      yield { group: entry.group };
+    } else {
+      t += 1;
+      yield { trajectory: entry.trajectory, g, t, path: `trajectory_groups.${g}.trajectories.${t}` };
+    }
+  }
 }
 
 /** Texts beyond what a body may hold are refused, as in a body. */
@@ -85,17 +103,13 @@ export function* groupLines(groups: readonly TrajectoryGroup[]): Generator<strin
 }
 
 /** The same in turns, as bytes. @throws ValidationError as `groupsInMemory` */
-export async function* groupLinesAsync(groups: readonly TrajectoryGroup[]): AsyncGenerator<Uint8Array> {
-  let lines = "";
-  for await (const entry of groupsInMemory(groups).entries()) {
-    const text = await entry.text();
-    lines += "group" in entry ? `[${text}]\n` : `${text}\n`;
-    if (lines.length < WRITTEN_AT_ONCE) continue;
-    yield Buffer.from(lines);
-    lines = "";
-  }
-  yield Buffer.from(lines);
+export function groupLinesAsync(groups: readonly TrajectoryGroup[]): AsyncGenerator<Uint8Array> {
+  return linesInChunks(groupLinesInTurns(groups));
 }
 
-/** Characters, about. */
-const WRITTEN_AT_ONCE = 2 ** 18;
+async function* groupLinesInTurns(groups: readonly TrajectoryGroup[]): AsyncGenerator<string> {
+  for await (const entry of groupsInMemory(groups).entries()) {
+    const text = await entry.text();
+    yield "group" in entry ? `[${text}]\n` : `${text}\n`;
+  }
+}

@@ -4,7 +4,7 @@
 import { BadRequestError } from "../errors.js";
 import { type PolicyLossSettings, policyLoss } from "../runtime/runtime.js";
 import type { LossFunction } from "./forwardBackward.js";
-import type { TokenRow } from "./rows.js";
+import { countTrained, type TokenRow } from "./rows.js";
 
 /** Entry i of every array is about token i of the row. */
 export interface PolicyRow extends TokenRow {
@@ -31,20 +31,23 @@ export function policyGradientLoss(
     const lengths = rows.map((row) => row.tokens.length);
     const { dLogprobs, metrics } = policyLoss(
       {
-        logprobs: joined(logprobs),
-        oldLogprobs: joined(rows.map((row) => row.oldLogprobs)),
-        advantages: joined(rows.map((row) => row.advantages)),
-        weights: joined(rows.map((row) => row.weights)),
+        logprobs: concatenated(logprobs),
+        oldLogprobs: concatenated(rows.map((row) => row.oldLogprobs)),
+        advantages: concatenated(rows.map((row) => row.advantages)),
+        weights: concatenated(rows.map((row) => row.weights)),
         mask: maskOf(rows),
         segments: segmentsOf(rows),
-        reference: settings.klCoef > 0 ? joined(rows.map((row) => row.reference ?? missing("reference"))) : undefined,
-        original: settings.truncateByOriginal ? joined(rows.map((row) => row.original ?? row.oldLogprobs)) : undefined,
-        entropies: joined(entropies),
+        reference:
+          settings.klCoef > 0 ? concatenated(rows.map((row) => row.reference ?? missing("reference"))) : undefined,
+        original: settings.truncateByOriginal
+          ? concatenated(rows.map((row) => row.original ?? row.oldLogprobs))
+          : undefined,
+        entropies: concatenated(entropies),
         reduction,
       },
       settings,
     );
-    return { gradient: divided(dLogprobs, lengths), metrics: policyMetrics(metrics, settings) };
+    return { gradient: splitBy(dLogprobs, lengths), metrics: policyMetrics(metrics, settings) };
   };
   if (settings.klCoef > 0) return loss;
   return separable(loss, 1, (from, to) => policyGradientLoss(rows.slice(from, to), settings, reduction));
@@ -208,15 +211,11 @@ export function preferenceLoss(
   return separable(whole, 2, (from, to) => preferenceLoss(rows.slice(from, to), beta, reduction));
 }
 
-export function countTrained(row: TokenRow): number {
-  return row.trained.reduce((sum, trained) => sum + (trained ? 1 : 0), 0);
-}
-
 function sumOf<T>(items: readonly T[], of: (item: T) => number): number {
   return items.reduce((sum, item) => sum + of(item), 0);
 }
 
-function joined(parts: readonly Float32Array[]): Float32Array {
+function concatenated(parts: readonly Float32Array[]): Float32Array {
   const whole = new Float32Array(parts.reduce((sum, part) => sum + part.length, 0));
   let start = 0;
   for (const part of parts) {
@@ -226,7 +225,7 @@ function joined(parts: readonly Float32Array[]): Float32Array {
   return whole;
 }
 
-function divided(whole: Float32Array, lengths: readonly number[]): Float32Array[] {
+function splitBy(whole: Float32Array, lengths: readonly number[]): Float32Array[] {
   let start = 0;
   return lengths.map((length) => {
     const part = whole.slice(start, start + length);

@@ -10,7 +10,7 @@ interface Place {
   waiting: Set<(session: string) => void>;
 }
 
-export interface Asking {
+export interface AcquireOptions {
   /** Id of the session that asks; null: it is none. */
   session?: string | null;
   /** Called with every session that is waited for. */
@@ -22,7 +22,11 @@ export class ModelQueue {
   readonly #places = new Map<string, Place>();
 
   /** Waits for the model's place. Rejects with the signal's reason, and then holds nothing. */
-  async acquire(modelId: string, signal?: AbortSignal, { session = null, onWait }: Asking = {}): Promise<Release> {
+  async acquire(
+    modelId: string,
+    signal?: AbortSignal,
+    { session = null, onWait }: AcquireOptions = {},
+  ): Promise<Release> {
     signal?.throwIfAborted();
     const place = this.#places.get(modelId) ?? { semaphore: new Semaphore(1), session: null, waiting: new Set() };
     this.#places.set(modelId, place);

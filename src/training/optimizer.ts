@@ -1,6 +1,9 @@
 // AdamW for adapters: its settings, and what they are by default.
 
-/** Which objective the moments of an optimizer belong to: they are cleared when it changes. */
+/**
+ * What an optimizer trains for, and its moments belong to: they are cleared when it changes. (A policy loss has an `objective` of
+ * another kind: cispo, ppo.)
+ */
 export type Objective = "rl" | "sft";
 
 export interface OptimizerSettings {

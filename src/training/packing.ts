@@ -4,7 +4,7 @@ import type { TrainRow } from "../runtime/runtime.js";
 import type { TokenRow } from "./rows.js";
 
 /** Below this many tokens a shared beginning is not worth the copy of its last page. */
-export const MIN_SHARED_PREFIX = 16;
+const MIN_SHARED_PREFIX = 16;
 
 /** Tokens from which on a pass runs at full speed; with more it only takes more memory. */
 const PASS_TOKENS = 2048;
@@ -78,6 +78,14 @@ export function cutIntoPasses(
     whole = added.whole;
   }
   return passes;
+}
+
+/** Tokens that a pass over the rows computes: what a row shares with the first one is computed once. */
+export function computedTokens(rows: readonly TokenRow[]): number {
+  return rows.reduce((sum, row, r) => {
+    const { length } = longestPrefix(rows, r === 0 ? [] : [0], row);
+    return sum + row.tokens.length - length;
+  }, 0);
 }
 
 /** What rows `from` to `to` - 1 add to a pass with these whole rows: tokens, and whole rows. */

@@ -6,7 +6,7 @@ import type { TokenRow } from "./rows.js";
 import type { ValidationSettings } from "./validation.js";
 
 export interface RecipeValidation extends ValidationSettings {
-  /** Optimizer steps between two looks. */
+  /** Optimizer steps between two evaluations. */
   interval: number;
   /** The loss of what is held out, with the weights as they are. */
   loss(learner: Learner): Promise<number>;
@@ -29,7 +29,7 @@ export interface Recipe {
     perStep: readonly number[];
     /** Tokens of the longest pass. */
     longestPass: number;
-    /** Tokens that are evaluated besides, over the job. */
+    /** Tokens computed forward only, over the job: for logprobs of other weights, and of held-out data. */
     evaluated: number;
     /** A row like those of the job; null: there are no steps. */
     probe: TokenRow | null;
@@ -40,8 +40,8 @@ export interface Recipe {
   close(): void;
 }
 
-/** How often so many steps look at held-out data: before the first, between, and after the last. */
-export function looksOf(steps: number, { interval }: RecipeValidation): number {
+/** How often held-out data is evaluated over so many steps: before the first, between, and after the last. */
+export function evaluationCount(steps: number, { interval }: RecipeValidation): number {
   return 1 + Math.ceil(steps / interval);
 }
 

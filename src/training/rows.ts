@@ -42,6 +42,11 @@ export interface TokenRow {
   temperatures?: Float32Array;
 }
 
+/** Tokens of a row that are trained. */
+export function countTrained(row: TokenRow): number {
+  return row.trained.reduce((sum, trained) => sum + (trained ? 1 : 0), 0);
+}
+
 export interface TrajectoryRow extends TokenRow {
   /** Of the sampled tokens at sampling time, at their temperatures, natural logarithms; NaN where there is none. */
   logprobs: Float32Array;
@@ -254,6 +259,7 @@ function finishRow(row: OpenRow): TrajectoryRow {
   };
 }
 
-function startsWith(longer: readonly number[], prefix: readonly number[]): boolean {
+/** Whether `longer` goes on from `prefix`. */
+export function startsWith(longer: readonly number[], prefix: readonly number[]): boolean {
   return longer.length >= prefix.length && prefix.every((id, i) => longer[i] === id);
 }

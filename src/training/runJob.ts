@@ -36,7 +36,7 @@ interface JobState {
   from: number;
   /** Optimizer steps made. */
   done: number;
-  /** What its held-out data said; null: it has none, or has not been looked at. */
+  /** What its held-out data said; null: it has none, or has not been evaluated. */
   standing: Standing | null;
   /** The engine's settings when it began: a job that is taken up by an engine with others goes on with its own. */
   settings: Pick<TrainingOptions, "optimizerStep" | "optimizer"> & Pick<TrainingBase, "contextLength">;

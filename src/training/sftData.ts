@@ -12,7 +12,7 @@ import { streamFile } from "../store/durableFiles.js";
 import { type ConversationError, contentText } from "../text/index.js";
 import type { TrainingMessage } from "../types/training.js";
 import type { TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
-import { fileLines, LongLineError } from "./fileLines.js";
+import { fileLines, LongLineError, linesInChunks } from "./fileLines.js";
 
 export interface SftExample {
   /** 1-based, for messages about it. */
@@ -109,9 +109,12 @@ export async function* readExamples(file: string, name: string): AsyncGenerator<
 }
 
 /** Conversations that a request holds itself, as the lines of a file. @throws ValidationError for the first that is none. */
-export async function* conversationLines(data: readonly unknown[]): AsyncGenerator<Uint8Array> {
+export function conversationLines(data: readonly unknown[]): AsyncGenerator<Uint8Array> {
+  return linesInChunks(checkedLines(data));
+}
+
+async function* checkedLines(data: readonly unknown[]): AsyncGenerator<string> {
   if (data.length === 0) throw ValidationError.at("data", "holds no conversation");
-  let lines = "";
   for (const [i, value] of data.entries()) {
     const refuse = (message: string) => ValidationError.at(`data.${i}`, message);
     checkConversation(value, refuse);
@@ -119,17 +122,10 @@ export async function* conversationLines(data: readonly unknown[]): AsyncGenerat
     if (line.length > MAX_LINE_BYTES / 4 && Buffer.byteLength(line) > MAX_LINE_BYTES) {
       throw refuse(`is longer than ${MAX_LINE_BYTES} bytes`);
     }
-    lines += `${line}\n`;
+    yield `${line}\n`;
     while (shouldYield()) await yieldToEventLoop();
-    if (lines.length < WRITTEN_AT_ONCE) continue;
-    yield Buffer.from(lines);
-    lines = "";
   }
-  yield Buffer.from(lines);
 }
-
-/** Characters, about. */
-const WRITTEN_AT_ONCE = 2 ** 18;
 
 /** How many `readExamples` would give. @throws TrainingDataError when the file cannot be read. */
 export async function countExamples(file: string, name: string): Promise<number> {

@@ -3,14 +3,15 @@
 import { ClosedError, UnavailableError, ValidationError, type ValidationIssue } from "../errors.js";
 import type { SftConfig } from "../types/training.js";
 import { type ConversationRenderer, conversationRows } from "./conversationRows.js";
-import { computedTokens, workOf } from "./estimate.js";
+import { workOf } from "./estimate.js";
 import type { TrainingBase } from "./host.js";
 import { type LearningRateSettings, learningRates } from "./learningRates.js";
-import { countTrained, crossEntropyLoss } from "./losses.js";
+import { crossEntropyLoss } from "./losses.js";
 import { MAX_LEARNING_RATE } from "./optimizer.js";
+import { computedTokens } from "./packing.js";
 import { createPromptRenderer } from "./promptRenderer.js";
-import { finiteNumbers, looksOf, type Recipe, type RecipeValidation } from "./recipe.js";
-import type { TokenRow } from "./rows.js";
+import { evaluationCount, finiteNumbers, type Recipe, type RecipeValidation } from "./recipe.js";
+import { countTrained, type TokenRow } from "./rows.js";
 import { countExamples, isRemote, readExamples, TrainingDataError } from "./sftData.js";
 import { heldOut, heldOutCount, resolveValidation, shuffledAsync, type ValidationSettings } from "./validation.js";
 
@@ -209,7 +210,7 @@ export async function createSftRecipe(
     validation,
     work: {
       ...(await workOf(trainable, true, base)),
-      evaluated: validation ? looksOf(trainable.length, validation) * computedTokens(plan.heldOut) : 0,
+      evaluated: validation ? evaluationCount(trainable.length, validation) * computedTokens(plan.heldOut) : 0,
       probe: trainable[0]?.rows[0] ?? null,
     },
     async step(index, learner) {

@@ -1,4 +1,4 @@
-// Held-out data of a job: which part it is, when it is looked at, and what follows from it.
+// Held-out data of a job: which part it is, when it is evaluated, and what follows from it.
 
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import { shuffling } from "../seeds.js";
@@ -7,9 +7,9 @@ import type { ValidationConfig } from "../types/training.js";
 export interface ValidationSettings {
   /** Share of the data that is held out, above 0 and below 1. */
   ratio: number;
-  /** Optimizer steps between two looks; null: the recipe's own. The last step is always looked at. */
+  /** Optimizer steps between two evaluations; null: the recipe's own. There is always one after the last step. */
   interval: number | null;
-  /** Looks in a row without improvement after which training ends; null: it does not. */
+  /** Evaluations in a row without improvement after which training ends (early stopping); null: it does not. */
   patience: number | null;
   /** By how much the loss must fall to count as improved. */
   threshold: number;
@@ -68,11 +68,11 @@ export async function shuffledAsync(seed: number, count: number, round: number |
   }
 }
 
-/** What a job's looks at its held-out data have said so far. */
+/** What a job's evaluations of its held-out data have said so far. */
 export interface Standing {
   /** The lowest loss, and after how many optimizer steps it was. */
   best: { done: number; loss: number };
-  /** Looks since then. */
+  /** Evaluations since then. */
   waited: number;
 }
 

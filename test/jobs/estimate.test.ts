@@ -6,11 +6,11 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Engine } from "../../src/index.js";
 import { DEFAULT_ADAPTER } from "../../src/training/checkpointFiles.js";
-import { computedTokens, estimateJob } from "../../src/training/estimate.js";
+import { estimateJob } from "../../src/training/estimate.js";
 import type { TrainingBase } from "../../src/training/host.js";
 import { Learner } from "../../src/training/learner.js";
 import { OPTIMIZER } from "../../src/training/optimizer.js";
-import { packRows } from "../../src/training/packing.js";
+import { computedTokens, packRows } from "../../src/training/packing.js";
 import type { TrainingStartedEvent } from "../../src/types/training.js";
 import { loadTestBase, madeUpGroups } from "./jobHost.js";
 
