@@ -8,18 +8,13 @@
 #include <fstream>
 #include <string>
 
+#include "../expect_fixture.h"
 #include "machine.h"
 
 using namespace anneal::executor;
+using anneal::expect;
 
 namespace {
-
-int failures = 0;
-void expect(bool ok, const std::string& what) {
-  if (ok) return;
-  failures++;
-  std::printf("FAILED %s\n", what.c_str());
-}
 
 class TestTask final : public Task {
  public:
@@ -167,6 +162,5 @@ int main() {
   }
   failures_of_chunks();
   interruption();
-  std::printf(failures ? "%d failures\n" : "all passed\n", failures);
-  return failures ? 1 : 0;
+  return anneal::report_failures();
 }

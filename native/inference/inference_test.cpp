@@ -2,6 +2,7 @@
 // remember. Linked and run by test/native/programs.test.ts.
 #include <cstdio>
 
+#include "../expect_fixture.h"
 #include "../model/invalid_input.h"
 #include "handles.h"
 #include "step.h"
@@ -11,13 +12,6 @@ using namespace anneal::backends;
 using namespace anneal::inference;
 
 namespace {
-
-int failures = 0;
-void expect(bool ok, const std::string& what) {
-  if (ok) return;
-  failures++;
-  std::printf("FAILED %s\n", what.c_str());
-}
 
 struct PaperLogits final : Logits {
   std::vector<int32_t> likeliest;  // [rows]
@@ -238,6 +232,5 @@ int main() {
   reads_states_in_pieces();
   numbers_handles();
   refuses();
-  std::printf(failures ? "%d failures\n" : "all passed\n", failures);
-  return failures ? 1 : 0;
+  return report_failures();
 }

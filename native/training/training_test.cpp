@@ -273,6 +273,5 @@ int main() {
   writes(m);
   keeps_trainers_apart();
   weighs_policies();
-  std::printf(failures ? "%d failures\n" : "all passed\n", failures);
-  return failures ? 1 : 0;
+  return anneal::report_failures();
 }

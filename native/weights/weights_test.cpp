@@ -6,19 +6,13 @@
 #include <fstream>
 #include <functional>
 
+#include "../expect_fixture.h"
 #include "weight_files.h"
 
 using namespace anneal;
 using namespace anneal::weights;
 
 namespace {
-
-int failures = 0;
-void expect(bool ok, const std::string& what) {
-  if (ok) return;
-  failures++;
-  std::printf("FAILED %s\n", what.c_str());
-}
 
 model::ModelSpec small_model() {
   model::ModelSpec m;
@@ -143,6 +137,5 @@ int main(int, char** argv) {
   checks_lists();
   reads(argv[1]);
   reads_interleaved_heads(argv[1]);
-  std::printf(failures ? "%d failures\n" : "all passed\n", failures);
-  return failures ? 1 : 0;
+  return report_failures();
 }

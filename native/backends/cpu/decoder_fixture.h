@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "../../expect_fixture.h"
 #include "cpu_backend.h"
 #include "cpu_device.h"
 #include "memory.h"
@@ -17,16 +18,11 @@ using namespace anneal::cpu;
 using namespace anneal::cpu::reference;
 using namespace anneal::backends;
 using namespace anneal::model;
+using anneal::expect;
 using anneal::executor::Aborted;
 using anneal::executor::ChunkFn;
 using anneal::executor::Pool;
 
-inline int failures = 0;
-inline void expect(bool ok, const std::string& what) {
-  if (ok) return;
-  failures++;
-  std::printf("FAILED %s\n", what.c_str());
-}
 inline void below(double value, double limit, const std::string& what) {
   if (!(value <= limit)) expect(false, what + ": " + std::to_string(value) + " is above " + std::to_string(limit));
 }
@@ -137,8 +133,9 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
                    factor = rope.number_or("factor", m.max_positions / original);
       a.rope.type = RopeType::longrope;
       a.rope.attention_factor = factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(original));
-      for (const Json& x : rope[m.max_positions > original ? "long_factor" : "short_factor"].items)
-        a.rope.factors.push_back(x.value);
+      a.rope.original_max_positions = original;
+      for (const Json& x : rope["short_factor"].items) a.rope.short_factors.push_back(x.value);
+      for (const Json& x : rope["long_factor"].items) a.rope.long_factors.push_back(x.value);
     }
   }
   if (family.starts_with("gemma")) {

@@ -120,6 +120,5 @@ int main(int argc, char** argv) {
     check_bits(entry.path());
   }
   if (argc == 2) check_quantized_models();
-  std::printf(failures ? "%d failures\n" : "all passed\n", failures);
-  return failures ? 1 : 0;
+  return anneal::report_failures();
 }

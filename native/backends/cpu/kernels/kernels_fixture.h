@@ -11,21 +11,15 @@
 #include <string>
 #include <vector>
 
+#include "../../../expect_fixture.h"
 #include "kernels.h"
 
 namespace anneal::cpu::test {
 
 using Floats = std::vector<float>;
 
-inline int failures = 0, checks = 0;
+using anneal::checks, anneal::failures, anneal::expect;
 inline std::mt19937_64 random_bits(20240607);
-
-inline void expect(bool good, const std::string& what) {
-  checks++;
-  if (good) return;
-  failures++;
-  std::printf("FAILED %s\n", what.c_str());
-}
 
 inline float normal() { return std::normal_distribution<float>()(random_bits); }
 inline Floats normals(size_t n, float scale = 1) {
