@@ -32,7 +32,7 @@ struct Fields {
   }
 };
 
-RopeSpec rope_spec(const Argument& rope, int max_positions) {
+RopeSpec rope_spec(const Argument& rope) {
   rope.object();
   const Fields f{rope};
   RopeSpec r;
@@ -57,26 +57,25 @@ RopeSpec rope_spec(const Argument& rope, int max_positions) {
   r.mscale_all_dim = f.number("mscaleAllDim", 0, 1e3);
   r.truncate = f.flag("truncate");
   r.query_scale = f.number("queryScale", 0, 1e3);
-  const bool beyond = max_positions > r.original_max_positions;
-  rope.field(beyond ? "longFactors" : "shortFactors", [&](Argument list) {
+  const auto factors = [](Argument list) {
+    std::vector<double> values;
     for (uint32_t i = 0, n = list.array_length(256); i < n; ++i)
-      r.factors.push_back(list.element(i, [](Argument a) { return a.number(1e-6, 1e9); }));
-  });
-  if ((r.type == RopeType::llama3 || r.type == RopeType::yarn || r.query_scale > 0) && r.original_max_positions < 1)
-    invalid(Path(rope.path(), "originalMaxPositions"), "must be at least 1 for this type of scaling");
-  if (r.type == RopeType::llama3 && r.high_freq_factor <= r.low_freq_factor)
-    invalid(Path(rope.path(), "highFreqFactor"), "must be greater than lowFreqFactor");
+      values.push_back(list.element(i, [](Argument a) { return a.number(1e-6, 1e9); }));
+    return values;
+  };
+  r.short_factors = rope.field("shortFactors", factors);
+  r.long_factors = rope.field("longFactors", factors);
   return r;
 }
 
-AttentionSpec attention_spec(const Argument& attention, int max_positions) {
+AttentionSpec attention_spec(const Argument& attention) {
   attention.object();
   const Fields f{attention};
   AttentionSpec a;
   a.heads = f.whole("heads", 1, 1024);
   a.kv_heads = f.whole("kvHeads", 1, 1024);
   a.head_dim = f.whole("headDim", 1, 512);
-  a.rope = attention.field("rope", [&](Argument rope) { return rope_spec(rope, max_positions); });
+  a.rope = attention.field("rope", rope_spec);
   a.scale = f.number("scale", 0, 1e3);
   a.window = f.whole("window", 0, 1 << 30);
   a.soft_cap = f.number("softCap", 0, 1e6);
@@ -102,10 +101,10 @@ FeedForwardSpec feed_forward_spec(const Argument& feed_forward) {
   return s;
 }
 
-LayerSpec layer_spec(const Argument& layer, int max_positions) {
+LayerSpec layer_spec(const Argument& layer) {
   layer.object();
   LayerSpec l;
-  l.attention = layer.field("attention", [&](Argument a) { return attention_spec(a, max_positions); });
+  l.attention = layer.field("attention", attention_spec);
   l.feed_forward = layer.field("feedForward", feed_forward_spec);
   l.norms = layer.field("norms", [](Argument a) {
     return one_of<NormPlacement>(
@@ -165,8 +164,7 @@ ModelSpec model_spec(const Argument& config, TensorFormat format) {
   m.logit_scale = f.number("logitScale", 1e-6, 1e6);
   m.logit_soft_cap = f.number("logitSoftCap", 0, 1e6);
   config.field("layers", [&](Argument list) {
-    for (uint32_t i = 0, n = list.array_length(1024); i < n; ++i)
-      m.layers.push_back(list.element(i, [&](Argument a) { return layer_spec(a, m.max_positions); }));
+    for (uint32_t i = 0, n = list.array_length(1024); i < n; ++i) m.layers.push_back(list.element(i, layer_spec));
   });
   try {
     model::check(m);

@@ -65,7 +65,7 @@ RopeTable::RopeTable(const RopeSpec& c, int rotary, int max_positions)
                                             : yarn_mscale(c.factor, 1);
     attention_factor_ = float(factor);
   } else if (c.type == RopeType::longrope) {
-    for (int i = 0; i < half_; i++) frequencies[i] /= c.factors[i];
+    for (int i = 0; i < half_; i++) frequencies[i] /= c.factors(max_positions)[i];
     attention_factor_ = float(c.attention_factor);
   }
   inverse_frequencies_.assign(frequencies.begin(), frequencies.end());

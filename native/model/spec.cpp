@@ -34,8 +34,14 @@ void check(const ModelSpec& m) {
             "must be above 0 and at most 1");
     require(a.rotary() > 0 && a.rotary() % 2 == 0, at + "attention.rope.rotaryShare",
             "must leave an even number of elements of a head");
-    if (a.rope.type == RopeType::longrope)
-      require(int(a.rope.factors.size()) == a.rotary() / 2 && a.rope.attention_factor > 0,
+    const RopeSpec& rope = a.rope;
+    require(!(rope.type == RopeType::llama3 || rope.type == RopeType::yarn || rope.query_scale > 0) ||
+                rope.original_max_positions >= 1,
+            at + "attention.rope.originalMaxPositions", "must be at least 1 for this type of scaling");
+    require(rope.type != RopeType::llama3 || rope.high_freq_factor > rope.low_freq_factor,
+            at + "attention.rope.highFreqFactor", "must be greater than lowFreqFactor");
+    if (rope.type == RopeType::longrope)
+      require(int(rope.factors(m.max_positions).size()) == a.rotary() / 2 && rope.attention_factor > 0,
               at + "attention.rope.factors", "must be one for every two elements that turn");
     require(!a.fused_qkv || !(a.q_bias || a.k_bias || a.v_bias), at + "attention.fusedQkv", "must have no biases");
     require(!m.layers[i].feed_forward.fused_gate_up || !m.layers[i].feed_forward.bias, at + "feedForward.fusedGateUp",

@@ -27,7 +27,12 @@ struct RopeSpec {
   bool truncate = true;                                        // yarn
   // Turned queries are multiplied with 1 + query_scale ln(1 + floor(position / original_max_positions)); 0: with 1.
   double query_scale = 0;
-  std::vector<double> factors;  // longrope: of each pair's wavelength; [rotary / 2]
+  // longrope: of each pair's wavelength [rotary / 2]. Which of them count is fixed by the model's positions: the long
+  // ones where these are more than the original ones.
+  std::vector<double> short_factors, long_factors;
+  const std::vector<double>& factors(int max_positions) const {
+    return max_positions > original_max_positions ? long_factors : short_factors;
+  }
   bool operator==(const RopeSpec&) const = default;
 };
 
