@@ -42,9 +42,13 @@ SamplingParams sampling_params(const Argument& params, int vocab) {
   };
   const auto ids = [&](const char* name) { return params.field(name, [&](Argument a) { return id_set(a, vocab); }); };
   SamplingParams p;
-  for (const auto& [name, value, min, max] : kSamplingNumbers)
-    p.*value = float(params.field(name, [&](Argument a) { return a.number(min, max); }));
-  p.top_k = int(whole("topK", 0, INT32_MAX));
+  for (const sampling::SamplingNumber& number : kSamplingNumbers)
+    params.field(number.name, [&](Argument a) {
+      if (const auto* value = std::get_if<float SamplingParams::*>(&number.member))
+        p.** value = float(a.number(number.min, number.max));
+      else
+        p.*std::get<int SamplingParams::*>(number.member) = int(a.integer(int64_t(number.min), int64_t(number.max)));
+    });
   p.seed = params.field("seed", [](Argument a) { return a.bits64(); });
   p.choice = uint32_t(whole("choice", 0, UINT32_MAX));
   p.min_tokens = int(whole("minTokens", 0, INT32_MAX));

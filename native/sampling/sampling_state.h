@@ -9,6 +9,7 @@
 #include <limits>
 #include <span>
 #include <unordered_map>
+#include <variant>
 #include <vector>
 
 namespace anneal::sampling {
@@ -36,17 +37,17 @@ struct SamplingParams {
   int32_t set_bias(const std::vector<int32_t>& ids, const std::vector<float>& values);
 };
 
-// A number that JavaScript gives by this name: where it goes, and which values are taken. Those that are no float have
-// a line of their own in addon/model.cpp.
+// A number that JavaScript gives by this name: where it goes, and which values are taken.
 struct SamplingNumber {
   const char* name;
-  float SamplingParams::*value;
+  std::variant<float SamplingParams::*, int SamplingParams::*> member;  // int: whole numbers only
   double min, max;
 };
 
 inline constexpr SamplingNumber kSamplingNumbers[] = {
     {"temperature", &SamplingParams::temperature, 0, 3e38},
     {"topP", &SamplingParams::top_p, 0, 1},
+    {"topK", &SamplingParams::top_k, 0, INT32_MAX},
     {"minP", &SamplingParams::min_p, 0, 1},
     {"repetitionPenalty", &SamplingParams::repetition_penalty, 1e-6, 1e6},
     {"frequencyPenalty", &SamplingParams::frequency_penalty, -1e6, 1e6},
