@@ -8,8 +8,8 @@ namespace anneal::addon {
 
 using training::ImportanceLevel;
 using training::KlSource;
+using training::PolicyLossBatch;
 using training::PolicyLossMetrics;
-using training::PolicyLossRow;
 using training::PolicyLossSettings;
 using training::PolicyObjective;
 
@@ -52,13 +52,13 @@ PolicyLossSettings settings_of(const Argument& settings) {
 
 napi_value policy_loss_binding(const Arguments& arguments) {
   const Js js = arguments.js;
-  const Path row_path("row"), settings_path("settings");
-  const auto row = arguments.at(0, row_path);
-  row.object();
+  const Path batch_path("batch"), settings_path("settings");
+  const auto batch = arguments.at(0, batch_path);
+  batch.object();
   const auto settings = settings_of(arguments.at(1, settings_path));
   size_t count = 0;
   const auto floats = [&](const char* name, bool required) {
-    return row.field(name, [&](Argument a) {
+    return batch.field(name, [&](Argument a) {
       if (!required && a.missing()) return std::vector<float>();
       auto values = a.floats();
       if (count == 0) count = values.size();
@@ -71,28 +71,28 @@ napi_value policy_loss_binding(const Arguments& arguments) {
              advantages = floats("advantages", true), weights = floats("weights", true);
   const auto reference = floats("reference", false), original = floats("original", false),
              entropies = floats("entropies", false);
-  const auto mask = row.field("mask", [](Argument a) { return a.bytes(); });
-  const auto segments = row.field("segments", [](Argument a) { return a.int32s(); });
-  if (mask.size() != count) invalid(Path(row_path, "mask"), "must be as long as logprobs");
-  if (segments.size() != count) invalid(Path(row_path, "segments"), "must be as long as logprobs");
-  PolicyLossRow r;
-  r.count = int64_t(count);
-  r.logprobs = logprobs.data();
-  r.old_logprobs = old.data();
-  r.advantages = advantages.data();
-  r.weights = weights.data();
-  r.mask = mask.data();
-  r.segments = segments.data();
-  r.reference = reference.empty() ? nullptr : reference.data();
-  r.original = original.empty() ? nullptr : original.data();
-  r.entropies = entropies.empty() ? nullptr : entropies.data();
-  r.reduction = row.field("reduction", [](Argument a) { return a.missing() ? 0 : a.integer(0, int64_t(1) << 52); });
+  const auto mask = batch.field("mask", [](Argument a) { return a.bytes(); });
+  const auto segments = batch.field("segments", [](Argument a) { return a.int32s(); });
+  if (mask.size() != count) invalid(Path(batch_path, "mask"), "must be as long as logprobs");
+  if (segments.size() != count) invalid(Path(batch_path, "segments"), "must be as long as logprobs");
+  PolicyLossBatch b;
+  b.count = int64_t(count);
+  b.logprobs = logprobs.data();
+  b.old_logprobs = old.data();
+  b.advantages = advantages.data();
+  b.weights = weights.data();
+  b.mask = mask.data();
+  b.segments = segments.data();
+  b.reference = reference.empty() ? nullptr : reference.data();
+  b.original = original.empty() ? nullptr : original.data();
+  b.entropies = entropies.empty() ? nullptr : entropies.data();
+  b.reduction = batch.field("reduction", [](Argument a) { return a.missing() ? 0 : a.integer(0, int64_t(1) << 52); });
   std::vector<float> derivative(count);
   PolicyLossMetrics m;
   try {
-    m = policy_loss(r, settings, derivative.data());
+    m = policy_loss(b, settings, derivative.data());
   } catch (const std::invalid_argument& error) {
-    invalid(row_path, error.what());
+    invalid(batch_path, error.what());
   }
   napi_value metrics = js.object();
   const std::pair<const char*, double> values[] = {{"loss", m.loss},

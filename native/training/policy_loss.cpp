@@ -42,26 +42,27 @@ constexpr double kLargestLogRatio = 60;
 
 double ratio_of(double log_ratio) { return std::exp(std::clamp(log_ratio, -kLargestLogRatio, kLargestLogRatio)); }
 
-void check(const PolicyLossRow& row, const PolicyLossSettings& settings) {
-  if (!row.logprobs || !row.old_logprobs || !row.advantages || !row.weights || !row.mask || !row.segments)
+void check(const PolicyLossBatch& batch, const PolicyLossSettings& settings) {
+  if (!batch.logprobs || !batch.old_logprobs || !batch.advantages || !batch.weights || !batch.mask || !batch.segments)
     throw std::invalid_argument(
-        "a policy loss row needs logprobs, oldLogprobs, advantages, weights, mask and segments");
-  if (settings.kl_coef > 0 && !row.reference)
+        "a batch of a policy loss needs logprobs, oldLogprobs, advantages, weights, mask and segments");
+  if (settings.kl_coef > 0 && !batch.reference)
     throw std::invalid_argument("a KL-shaped advantage needs reference logprobs");
-  if (settings.truncation > 0 && settings.truncate_by_original && !row.original)
+  if (settings.truncation > 0 && settings.truncate_by_original && !batch.original)
     throw std::invalid_argument("truncation by the original logprobs needs original logprobs");
 }
 
-std::vector<Token> trained_tokens(const PolicyLossRow& row) {
+std::vector<Token> trained_tokens(const PolicyLossBatch& batch) {
   std::vector<Token> tokens;
-  for (int64_t t = 0; t < row.count; ++t) {
-    if (!row.mask[t]) continue;
-    if (row.segments[t] < 0 || row.segments[t] > row.count)
-      throw std::invalid_argument("a segment must lie between 0 and the row's length");
-    const double logprob = row.logprobs[t];
-    const bool sampled = !std::isnan(row.old_logprobs[t]);
-    const double old = sampled ? row.old_logprobs[t] : logprob;
-    tokens.push_back({t, row.segments[t], logprob, old, row.advantages[t], row.weights[t], logprob - old, sampled});
+  for (int64_t t = 0; t < batch.count; ++t) {
+    if (!batch.mask[t]) continue;
+    if (batch.segments[t] < 0 || batch.segments[t] > batch.count)
+      throw std::invalid_argument("a segment must lie between 0 and the batch's length");
+    const double logprob = batch.logprobs[t];
+    const bool sampled = !std::isnan(batch.old_logprobs[t]);
+    const double old = sampled ? batch.old_logprobs[t] : logprob;
+    tokens.push_back(
+        {t, batch.segments[t], logprob, old, batch.advantages[t], batch.weights[t], logprob - old, sampled});
   }
   return tokens;
 }
@@ -127,21 +128,21 @@ void ratio_metrics(const std::vector<Token>& tokens, PolicyLossMetrics& out) {
 
 std::span<const PolicyObjective> policy_objectives() { return kObjectives; }
 
-PolicyLossMetrics policy_loss(const PolicyLossRow& row, const PolicyLossSettings& settings, float* dlogprobs) {
-  check(row, settings);
-  std::fill(dlogprobs, dlogprobs + row.count, 0.0f);
+PolicyLossMetrics policy_loss(const PolicyLossBatch& batch, const PolicyLossSettings& settings, float* dlogprobs) {
+  check(batch, settings);
+  std::fill(dlogprobs, dlogprobs + batch.count, 0.0f);
   PolicyLossMetrics metrics;
-  std::vector<Token> tokens = trained_tokens(row);
+  std::vector<Token> tokens = trained_tokens(batch);
   metrics.trained = static_cast<int64_t>(tokens.size());
   if (tokens.empty()) return metrics;
   std::vector<Segment> segments = segments_of(tokens);
-  const double trained = static_cast<double>(row.reduction > 0 ? row.reduction : metrics.trained);
+  const double trained = static_cast<double>(batch.reduction > 0 ? batch.reduction : metrics.trained);
   const double lo = settings.clip_low, hi = settings.clip_high;
 
   if (settings.kl_coef > 0) {
     const auto k = [&](const Token& token) {
       const double source = settings.kl_source == KlSource::sample ? token.old : token.logprob;
-      return source - static_cast<double>(row.reference[token.index]);
+      return source - static_cast<double>(batch.reference[token.index]);
     };
     for (const Token& token : tokens) metrics.kl_policy_ref += k(token);
     metrics.kl_policy_ref /= trained;
@@ -181,7 +182,7 @@ PolicyLossMetrics policy_loss(const PolicyLossRow& row, const PolicyLossSettings
     if (settings.truncation > 0) {
       double r = ratio;
       if (settings.truncate_by_original) {
-        const double original = row.original[token.index];
+        const double original = batch.original[token.index];
         r = ratio_of(token.old - (std::isnan(original) ? token.logprob : original));
       }
       scale *= std::min(r, settings.truncation);
@@ -189,7 +190,7 @@ PolicyLossMetrics policy_loss(const PolicyLossRow& row, const PolicyLossSettings
     loss += term.value * scale;
     gradient[i] = scale * (term.by_logprob + term.by_ratio * by_token);
     segment.gradient += scale * term.by_ratio * by_segment;
-    if (row.entropies) entropy += static_cast<double>(row.entropies[token.index]) * token.weight;
+    if (batch.entropies) entropy += static_cast<double>(batch.entropies[token.index]) * token.weight;
   }
   for (size_t i = 0; i < tokens.size(); ++i) {
     const Segment& segment = segments[tokens[i].segment];

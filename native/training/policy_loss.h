@@ -1,8 +1,8 @@
-// The policy-gradient loss of one row and its derivative with respect to every log-probability.
+// The policy-gradient loss of a batch and its derivative with respect to every log-probability.
 //
-// A row is what shares one reduction: all completions of a trajectory group, laid end to end. Index t of every array
-// stands for predicting token t+1, so the arrays have been shifted already. Pure arithmetic: any thread, no allocation
-// kept, sums in float64.
+// A batch is what shares one reduction: the rows of a trajectory group, laid end to end. Entry t of every array is
+// about the same predicted token, whose logprob is logprobs[t]: nothing is shifted here. Pure arithmetic: any thread,
+// no allocation kept, sums in float64.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -41,7 +41,7 @@ struct PolicyLossSettings {
 };
 
 // All arrays have `count` entries. NaN in `old_logprobs` or `original` means none: the new one, held constant.
-struct PolicyLossRow {
+struct PolicyLossBatch {
   int64_t count = 0;
   const float* logprobs = nullptr;
   const float* old_logprobs = nullptr;
@@ -70,6 +70,6 @@ struct PolicyLossMetrics {
 
 // Writes d(loss)/d(logprob) to dlogprobs[count] (0 where the mask is). Throws std::invalid_argument for a missing array
 // or a segment out of range.
-PolicyLossMetrics policy_loss(const PolicyLossRow&, const PolicyLossSettings&, float* dlogprobs);
+PolicyLossMetrics policy_loss(const PolicyLossBatch&, const PolicyLossSettings&, float* dlogprobs);
 
 }  // namespace anneal::training

@@ -232,7 +232,7 @@ void weighs_policies() {
   const float logprobs[] = {-1, -2}, old[] = {-1, -2}, advantages[] = {1, -1}, weights[] = {1, 1};
   const uint8_t mask[] = {1, 1};
   const int32_t segments[] = {0, 0};
-  PolicyLossRow row;
+  PolicyLossBatch row;
   row.count = 2, row.logprobs = logprobs, row.old_logprobs = old, row.advantages = advantages, row.weights = weights,
   row.mask = mask, row.segments = segments;
   float d[2];

@@ -26,7 +26,7 @@ import type {
   TrainRow,
 } from "./device.js";
 import type { CompiledGrammar, GrammarBudgets, GrammarVocabulary } from "./grammar.js";
-import type { PolicyLossMetrics, PolicyLossRow, PolicyLossSettings } from "./policyLoss.js";
+import type { PolicyLossBatch, PolicyLossMetrics, PolicyLossSettings } from "./policyLoss.js";
 
 /** Aborts the calls it was given to, and tells how far they have come (0..1). */
 export interface NativeCancellation {
@@ -122,7 +122,10 @@ export interface NativeAddon {
     client: string,
     cancellation?: NativeCancellation,
   ): Promise<CompiledGrammar>;
-  policyLoss(row: PolicyLossRow, settings: PolicyLossSettings): { dLogprobs: Float32Array; metrics: PolicyLossMetrics };
+  policyLoss(
+    batch: PolicyLossBatch,
+    settings: PolicyLossSettings,
+  ): { dLogprobs: Float32Array; metrics: PolicyLossMetrics };
 }
 
 let loaded: NativeAddon | undefined;

@@ -15,7 +15,7 @@ import type {
 import type { CompiledGrammar, GrammarBudgets, GrammarRequest, GrammarVocabulary, VocabularyParts } from "./grammar.js";
 import { nativeAddon } from "./nativeAddon.js";
 import { NativeDeviceModel, weightTrainingBytes } from "./nativeDeviceModel.js";
-import type { PolicyLossMetrics, PolicyLossRow, PolicyLossSettings } from "./policyLoss.js";
+import type { PolicyLossBatch, PolicyLossMetrics, PolicyLossSettings } from "./policyLoss.js";
 
 const PROGRESS_INTERVAL_MS = 50;
 
@@ -133,12 +133,12 @@ export async function compileGrammar(
 }
 
 /**
- * The loss of a row and its derivative by every log-probability.
+ * The loss of a batch and its derivative by every log-probability.
  * @throws BadRequestError for arrays of different lengths or a missing one.
  */
 export function policyLoss(
-  row: PolicyLossRow,
+  batch: PolicyLossBatch,
   settings: PolicyLossSettings,
 ): { dLogprobs: Float32Array; metrics: PolicyLossMetrics } {
-  return nativeAddon().policyLoss(row, settings);
+  return nativeAddon().policyLoss(batch, settings);
 }

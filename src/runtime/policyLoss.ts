@@ -3,10 +3,10 @@
 import type { PolicyLossName } from "../policyLosses.js";
 
 /**
- * What shares one reduction, all completions of a trajectory group laid end to end. Arrays have one length; entry t is
+ * What shares one reduction: the rows of a trajectory group, laid end to end. Arrays have one length; entry t is
  * about one predicted token, in every array the same.
  */
-export interface PolicyLossRow {
+export interface PolicyLossBatch {
   logprobs: Float32Array;
   /** NaN: none, the new one stands for it. */
   oldLogprobs: Float32Array;

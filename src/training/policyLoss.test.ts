@@ -1,14 +1,14 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { BadRequestError } from "../errors.js";
-import { type PolicyLossRow, type PolicyLossSettings, policyLoss } from "../runtime/runtime.js";
+import { type PolicyLossBatch, type PolicyLossSettings, policyLoss } from "../runtime/runtime.js";
 import { resolvePolicy } from "./policy.js";
 
 const nan = Number.NaN;
 
 /** One published row; index t predicts token t + 1, so what is given per token is shifted left by one. */
 const shifted = (values: number[], padding: number) => Float32Array.from([...values.slice(1), padding]);
-const row: PolicyLossRow = {
+const row: PolicyLossBatch = {
   logprobs: Float32Array.of(-3.0, -2.5, -0.4, -0.9, -2.6, -0.3, -1.9, -4.0),
   oldLogprobs: shifted([nan, nan, nan, -1.0, -0.5, -2.0, -0.7, -1.2], nan),
   advantages: shifted([0, 0, 0, 1.2, 1.2, 1.2, -0.9, -0.9], 0),
@@ -93,7 +93,7 @@ describe("the policy loss", () => {
   it("agrees with PyTorch's autograd over a grid of settings", () => {
     const file = new URL("../../test/reference/policy_loss/cases.json", import.meta.url);
     const { rows, cases } = JSON.parse(readFileSync(file, "utf8")) as {
-      rows: Record<keyof PolicyLossRow, (number | null)[]>[];
+      rows: Record<keyof PolicyLossBatch, (number | null)[]>[];
       cases: {
         row: number;
         settings: PolicyLossSettings;
@@ -102,7 +102,7 @@ describe("the policy loss", () => {
     };
     const floats = (values: (number | null)[]) => Float32Array.from(values, (value) => value ?? nan);
     const inputs = rows.map(
-      (given): PolicyLossRow => ({
+      (given): PolicyLossBatch => ({
         logprobs: floats(given.logprobs),
         oldLogprobs: floats(given.oldLogprobs),
         advantages: floats(given.advantages),
@@ -156,7 +156,7 @@ describe("the policy loss", () => {
 
   it("refuses arrays that do not fit", () => {
     const { loss } = resolvePolicy({ kl_penalty_coef: 0.1 }, 0);
-    const bad: Partial<PolicyLossRow>[] = [
+    const bad: Partial<PolicyLossBatch>[] = [
       { weights: new Float32Array(3) },
       { mask: new Uint8Array(9) },
       { segments: Int32Array.of(0, 0, 1, -1, 1, 2, 2, 0) },
