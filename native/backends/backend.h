@@ -3,8 +3,8 @@
 // logits are a device's own.
 //
 // All calls are made by the dispatcher, one at a time, except where "any thread" is said; a step may run between two
-// pieces of a training call. Arguments have been checked by the caller against the ranges given here. What takes memory
-// may throw std::bad_alloc. Trainables and passes must not be used after their backend is gone.
+// pieces of a training call. Arguments have been checked by the caller: ids, pages and positions are the model's. What
+// takes memory may throw std::bad_alloc. Trainables and passes must not be used after their backend is gone.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -5,10 +5,10 @@ import { ClosedError } from "../errors.js";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import type { RowLogprobs } from "../runtime/runtime.js";
 import type { IncrementalDecoder, Tokenizer } from "../text/index.js";
-import { BestOf } from "./bestOf.js";
 import { ChoiceOutput } from "./choiceOutput.js";
 import { EventQueue } from "./eventQueue.js";
 import type { ModelLoop } from "./inferenceLoop.js";
+import { NBest } from "./nBest.js";
 import type {
   BeamSettings,
   Finish,
@@ -74,8 +74,8 @@ class BeamSearch implements Generation {
   private readonly scoring: ScoringRequest;
   private readonly events: EventQueue;
   /** The best continuations of the rows read so far. */
-  private next: BestOf<Candidate>;
-  private readonly done: BestOf<Hypothesis>;
+  private next: NBest<Candidate>;
+  private readonly done: NBest<Hypothesis>;
   private readonly beam: BeamSettings;
   private readonly params: SamplingSettings;
   /** Ids no beam may take before `minTokens` outputs. */
@@ -95,8 +95,8 @@ class BeamSearch implements Generation {
     this.endIds = new Set(endIds(params, loop.vocab));
     this.stopIds = new Set(params.ignoreEos ? params.stopTokenIds : this.endIds);
     this.allowed = params.allowedTokenIds === null ? null : new Set(params.allowedTokenIds);
-    this.next = new BestOf(this.beam.width, isBefore);
-    this.done = new BestOf(this.beam.width, isBetter);
+    this.next = new NBest(this.beam.width, isBefore);
+    this.done = new NBest(this.beam.width, isBetter);
     this.scoring = loop.submitScoring(request, candidatesNeeded(params, this.endIds.size, loop.vocab), signal);
     this.record = this.scoring.record;
     this.ended = this.scoring.ended;
@@ -221,7 +221,7 @@ class BeamSearch implements Generation {
   /** The beams of the next step, forked off those whose rows have all been read; none when the search is over. */
   private async advance(parents: readonly Beam[]): Promise<Beam[]> {
     const next = this.next.inOrder();
-    this.next = new BestOf(this.beam.width, isBefore);
+    this.next = new NBest(this.beam.width, isBefore);
     const isOver = parents[0]!.sequence.outputs + 1 >= this.params.maxTokens;
     if (isOver) for (const candidate of next) this.complete(candidate, { reason: "length", stopReason: null });
     const chosen = isOver || this.isDecided(next) ? [] : next;

@@ -1,5 +1,5 @@
-// Serves the requests of a model that a device elsewhere computes: completions come back whole, and are then what steps would have
-// sampled: the same texts, stops and logprobs.
+// Serves the requests of a model that a device elsewhere computes: completions come back whole, and become what steps would have
+// sampled, with the same texts, stops and logprobs.
 
 import { BadRequestError } from "../errors.js";
 import type { CompletingDevice } from "../runtime/runtime.js";
@@ -14,7 +14,7 @@ import { SamplingRequest } from "./samplingRequest.js";
 
 const NO_TOKENS = new Int32Array(0);
 /** What the device draws by; a request that sets another number is refused. */
-const KNOWN = new Set(["temperature", "top_p", "top_k"]);
+const SUPPORTED = new Set(["temperature", "top_p", "top_k"]);
 
 export class CompletionLoop implements ModelLoop {
   readonly contextLength: number;
@@ -38,7 +38,7 @@ export class CompletionLoop implements ModelLoop {
 
   submit(request: GenerationRequest, signal?: AbortSignal): Generation {
     this.requests.checkRoom(this.requests.size, this.options.maxQueue, signal);
-    checkKnown(request);
+    checkSupported(request);
     const left = new AbortController();
     const onEnd = (ended: RequestState) => {
       this.requests.delete(ended);
@@ -52,15 +52,15 @@ export class CompletionLoop implements ModelLoop {
   }
 
   submitScoring(): never {
-    throw notDone("use_beam_search");
+    throw unsupported("use_beam_search");
   }
 
   submitEmbedding(): never {
-    throw notDone("model");
+    throw unsupported("model");
   }
 
   fork(): never {
-    throw notDone("use_beam_search");
+    throw unsupported("use_beam_search");
   }
 
   end(): void {}
@@ -108,9 +108,9 @@ export class CompletionLoop implements ModelLoop {
         this.counts.generatedTokens += tokens.length;
         let hasEnded = false;
         for (let t = 0; t < tokens.length && !hasEnded; t++) {
-          // The logprob at another temperature than 1 is not told.
-          const told = { logprob: logprobs[t]!, temperatureLogprob: Number.NaN, top: null };
-          hasEnded = state.sampled(sequence, { token: tokens[t]!, forced: NO_TOKENS, logprobs: told });
+          // The device gives logprobs at temperature 1 only.
+          const values = { logprob: logprobs[t]!, temperatureLogprob: Number.NaN, top: null };
+          hasEnded = state.sampled(sequence, { token: tokens[t]!, forced: NO_TOKENS, logprobs: values });
         }
         // The server had reasons of its own to end it.
         if (!hasEnded) {
@@ -125,9 +125,9 @@ export class CompletionLoop implements ModelLoop {
 }
 
 /** @throws BadRequestError naming what of a request would change what is drawn and is unknown to the server. */
-function checkKnown({ params, grammar }: GenerationRequest): void {
+function checkSupported({ params, grammar }: GenerationRequest): void {
   for (const { name, key, neutral } of samplingNumbers) {
-    if (!KNOWN.has(name) && params[key] !== neutral) throw notDone(name);
+    if (!SUPPORTED.has(name) && params[key] !== neutral) throw unsupported(name);
   }
   const others: [param: string, isAsked: boolean][] = [
     ["structured_outputs", grammar !== null],
@@ -141,10 +141,10 @@ function checkKnown({ params, grammar }: GenerationRequest): void {
     ["prompt_logprobs", params.promptLogprobs !== null],
   ];
   const asked = others.find(([, isAsked]) => isAsked);
-  if (asked) throw notDone(asked[0]);
+  if (asked) throw unsupported(asked[0]);
 }
 
-function notDone(param: string): BadRequestError {
+function unsupported(param: string): BadRequestError {
   return new BadRequestError(`${param} is nothing that the server which computes this model has`, {
     code: "remote_unsupported",
     param,

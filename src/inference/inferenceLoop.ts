@@ -37,7 +37,7 @@ interface Run {
   /** Position of the first token it computes. */
   position: number;
   samples: boolean;
-  /** Forced tokens at most after the one sampled. */
+  /** Forced tokens at most after the one sampled (jump-forward decoding). */
   maxForced: number;
 }
 
@@ -308,7 +308,7 @@ export class InferenceLoop {
       const rows = output.prompt[i] ?? null;
       if (rows !== null) await sequence.owner.scored(sequence, position, rows);
       const states = output.states[i] ?? null;
-      if (states !== null && sequence.owner.read!(sequence, position, states)) this.end(sequence);
+      if (states !== null && sequence.owner.readStates!(sequence, position, states)) this.end(sequence);
       if (!samples) continue;
       this.counts.generatedTokens += 1 + forced.length;
       this.counts.stepTokens += forced.length;

@@ -27,9 +27,9 @@ export interface SequenceOwner {
   readonly record: GenerationRecord;
   /** Those that have not ended. */
   readonly sequences: Set<Sequence>;
-  /** Sequences that it has not made yet: they come one by one as others end. */
+  /** Choices whose sequences are not made yet: they are made one by one as others end. */
   readonly unmade: number;
-  /** Makes the next of those; null: there is none. */
+  /** Makes the sequence of the next of those; null: there is none. */
   makeNext(): Sequence | null;
   /** A token was sampled; true when the sequence ends with it. */
   sampled(sequence: Sequence, tokens: SampledTokens): boolean;
@@ -37,7 +37,7 @@ export interface SequenceOwner {
    * Hidden states have come: [states][hidden], of tokens that were computed from position `from` on ("all"), or of the last
    * one. Only of requests that want them; true when the sequence ends with it.
    */
-  read?(sequence: Sequence, from: number, states: Float32Array): boolean;
+  readStates?(sequence: Sequence, from: number, states: Float32Array): boolean;
   /** Logprobs were computed at the positions from `from` on, a row for each. The loop waits for the promise. */
   scored(sequence: Sequence, from: number, rows: readonly RowLogprobs[]): Promise<void> | null;
   /** Ends the request with an error. */

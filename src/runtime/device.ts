@@ -239,7 +239,7 @@ export interface StepSequence {
   /** Of the first token. */
   position: number;
   /**
-   * Page ids covering positions 0 .. position + count - 1: for every 64 positions one of each group, or -1 where none of the
+   * Block table: page ids covering positions 0 .. position + count - 1: for every 64 positions one of each group, or -1 where none of the
    * tokens sees it.
    */
   blocks: Int32Array;
@@ -252,7 +252,10 @@ export interface StepSequence {
    * counts one token before the draw; those forced after it are added.
    */
   outputIndex: number;
-  /** Tokens at most that are taken after the one drawn, while the slot's grammar permits no other; 0 if omitted. */
+  /**
+   * Tokens at most that are taken after the one drawn, while the slot's grammar permits no other (jump-forward decoding); 0 if
+   * omitted.
+   */
   jump?: number;
   /** -1: none; k >= 0: for each computed token, the log-probability of `next` and of the k most likely tokens. */
   promptLogprobs: number;

@@ -19,7 +19,7 @@ export interface GroupsTask {
 /** `head`: the other fields; its `trajectory_groups` is what was given for them where that is no list. */
 export type GroupsAnswer = { head: Record<string, unknown> } | { issues: readonly ValidationIssue[] };
 
-const WRITTEN_AT_ONCE = 2 ** 20;
+const WRITE_CHUNK_CHARACTERS = 2 ** 20;
 
 const rest = trajectoryGroup.omit({ trajectories: true });
 
@@ -154,7 +154,7 @@ function run({ body, groups, fields }: GroupsTask): GroupsAnswer {
     const write = (line: string) => {
       lines.push(line);
       characters += line.length;
-      if (characters >= WRITTEN_AT_ONCE) flush();
+      if (characters >= WRITE_CHUNK_CHARACTERS) flush();
     };
     const answer = new GroupsReader(readWhole(body), new Set(fields), write).read();
     flush();

@@ -13,7 +13,7 @@ import { databaseError, openForReading, problemOf, type Tables, tablesOf } from 
 import { openDatabase } from "./sqlite.js";
 
 /** Pages of the database copied before others get their turn: 8 MiB. */
-const PAGES_AT_ONCE = 2048;
+const PAGES_PER_STEP = 2048;
 /** A database that is written to is begun again; after this many pages in excess it is copied in one go. */
 const MAX_COPIED_TWICE = 4;
 /** Of the database, while jobs make steps faster than their files are copied. */
@@ -112,8 +112,8 @@ async function copyDatabase(live: Database, file: string): Promise<void> {
   let copiedPages = 0;
   await live.backup(file, {
     progress({ totalPages }) {
-      copiedPages += PAGES_AT_ONCE;
-      return copiedPages > totalPages * MAX_COPIED_TWICE ? 2 ** 31 - 1 : PAGES_AT_ONCE;
+      copiedPages += PAGES_PER_STEP;
+      return copiedPages > totalPages * MAX_COPIED_TWICE ? 2 ** 31 - 1 : PAGES_PER_STEP;
     },
   });
 }

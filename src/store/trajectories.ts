@@ -5,7 +5,7 @@ import type { TrajectoryGroup } from "../types/trajectories.js";
 import type { Slice } from "./records.js";
 
 /** Rows of a batch that are removed at once. */
-const DISCARDED_AT_ONCE = 16;
+const DISCARD_BATCH = 16;
 
 interface Row {
   position: number;
@@ -64,7 +64,7 @@ export function trajectoryTable(database: Database): TrajectoryTable {
   const isUnfinished = database.prepare("SELECT 1 FROM unfinished_batches WHERE id = ?").pluck();
   const someRows = database.prepare(
     `DELETE FROM trajectories WHERE position IN
-     (SELECT position FROM trajectories WHERE position > @after AND batch = @id ORDER BY position LIMIT ${DISCARDED_AT_ONCE})`,
+     (SELECT position FROM trajectories WHERE position > @after AND batch = @id ORDER BY position LIMIT ${DISCARD_BATCH})`,
   );
   const lastPosition = database.prepare<[], number | null>("SELECT MAX(position) FROM trajectories").pluck();
   /** Of a batch whose rows lie after `after`. */

@@ -1,3 +1,5 @@
+// What engines need of constraints on replies.
+
 export { GrammarError } from "../grammar/grammarError.js";
 export { type Expr, encodeGrammar, type Grammar } from "../grammar/ir.js";
 export {

@@ -238,12 +238,12 @@ function maxKey(tokens: Map<number, string>): number {
 }
 
 /** Ids that are copied at once: a matter of a millisecond. */
-const COPIED_AT_ONCE = 65_536;
+const COPY_CHUNK = 65_536;
 
 async function listAsync(ids: Int32Array): Promise<number[]> {
   const list: number[] = [];
-  for (let from = 0; from < ids.length; from += COPIED_AT_ONCE) {
-    for (const id of ids.subarray(from, from + COPIED_AT_ONCE)) list.push(id);
+  for (let from = 0; from < ids.length; from += COPY_CHUNK) {
+    for (const id of ids.subarray(from, from + COPY_CHUNK)) list.push(id);
     while (shouldYield()) await yieldToEventLoop();
   }
   return list;

@@ -11,9 +11,9 @@ export class LongLineError extends Error {}
 /**
  * A file's lines as bytes, without the "\n" or "\r\n" that ends them. `node:readline` would not do: in newer versions of
  * Node it also ends lines at U+2028 and U+2029, which stand unescaped in the strings of valid JSON.
- * @throws ModelFileError when it is no regular file, LongLineError once it would hold more than `longest` bytes of a line.
+ * @throws ModelFileError when it is no regular file, LongLineError once it would hold more than `maxBytes` bytes of a line.
  */
-export async function* fileLines(file: string, longest = Number.POSITIVE_INFINITY): AsyncGenerator<Buffer> {
+export async function* fileLines(file: string, maxBytes = Number.POSITIVE_INFINITY): AsyncGenerator<Buffer> {
   let begun: Buffer[] = [];
   let held = 0;
   // Closed with its stream.
@@ -28,7 +28,7 @@ export async function* fileLines(file: string, longest = Number.POSITIVE_INFINIT
     }
     if (start < chunk.length) begun.push(chunk.subarray(start));
     held += chunk.length - start;
-    if (held > longest) throw new LongLineError(`a line is longer than ${longest} bytes`);
+    if (held > maxBytes) throw new LongLineError(`a line is longer than ${maxBytes} bytes`);
   }
   if (begun.length > 0) yield joined(begun);
 }

@@ -103,18 +103,18 @@ function addedTo(whole: readonly number[], rows: readonly TokenRow[], from: numb
 /** Among `candidates` (indices of whole rows) the one that shares most with `row`; prefix -1 when none shares enough. */
 function longestPrefix(rows: readonly TokenRow[], candidates: readonly number[], row: TokenRow) {
   const first = row.trained.indexOf(1);
-  const most = (first < 0 ? row.tokens.length : first) - 1;
+  const maxLength = (first < 0 ? row.tokens.length : first) - 1;
   let best = { prefix: -1, length: 0 };
   for (const prefix of candidates) {
-    const length = Math.min(commonPrefix(rows[prefix]!.tokens, row.tokens), most);
+    const length = Math.min(commonPrefix(rows[prefix]!.tokens, row.tokens), maxLength);
     if (length >= MIN_SHARED_PREFIX && length > best.length) best = { prefix, length };
   }
   return best;
 }
 
 function commonPrefix(a: Int32Array, b: Int32Array): number {
-  const most = Math.min(a.length, b.length);
+  const maxLength = Math.min(a.length, b.length);
   let length = 0;
-  while (length < most && a[length] === b[length]) length++;
+  while (length < maxLength && a[length] === b[length]) length++;
   return length;
 }

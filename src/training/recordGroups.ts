@@ -29,11 +29,11 @@ export function recordGroups(
 }
 
 /** Values inside groups that are recorded at once: a matter of a few milliseconds. */
-const AT_ONCE = 10_000;
+const MAX_INLINE_VALUES = 10_000;
 /** What one row holds, about, and one transaction writes: characters, and rows. */
-const CHARACTERS_AT_ONCE = 2 ** 20;
-const ROWS_PER_WRITE = 200;
-const SCENARIOS_AT_ONCE = 2000;
+const MAX_ROW_CHARACTERS = 2 ** 20;
+const MAX_ROWS_PER_WRITE = 200;
+const MAX_SCENARIOS_PER_WRITE = 2000;
 
 /** Groups that are written already, but are not there before they are recorded. */
 export interface PreparedGroups {
@@ -51,7 +51,7 @@ export async function prepareGroups(
   split: string,
   groups: readonly TrajectoryGroup[] | GroupSource,
 ): Promise<PreparedGroups> {
-  if (isList(groups) && sizeLeft(groups, AT_ONCE) >= 0) {
+  if (isList(groups) && sizeLeft(groups, MAX_INLINE_VALUES) >= 0) {
     return { record: () => recordGroups(store, modelId, step, split, groups), discard: async () => undefined };
   }
   const batch = store.trajectories.batch(modelId, step, split);
@@ -91,13 +91,13 @@ async function writeGroups(source: GroupSource, summary: GroupSummary, batch: Tr
       summary.addGroup(entry.group);
       group = text;
     } else {
-      if (size + text.length > CHARACTERS_AT_ONCE) endRow();
+      if (size + text.length > MAX_ROW_CHARACTERS) endRow();
       names.add(entry.trajectory);
       summary.addTrajectory(entry.trajectory);
       trajectories.push(text);
     }
     size += text.length;
-    if (rows.length < ROWS_PER_WRITE && characters < CHARACTERS_AT_ONCE) continue;
+    if (rows.length < MAX_ROWS_PER_WRITE && characters < MAX_ROW_CHARACTERS) continue;
     batch.add(rows);
     rows = [];
     characters = 0;
@@ -109,8 +109,8 @@ async function writeGroups(source: GroupSource, summary: GroupSummary, batch: Tr
 
 /** That a scenario was seen stays true whatever becomes of the groups: these need not be all there at once. */
 async function addScenarios(store: Store, modelId: string, scenarios: Set<string>): Promise<void> {
-  while (scenarios.size > SCENARIOS_AT_ONCE) {
-    const some = [...take(scenarios, SCENARIOS_AT_ONCE)];
+  while (scenarios.size > MAX_SCENARIOS_PER_WRITE) {
+    const some = [...take(scenarios, MAX_SCENARIOS_PER_WRITE)];
     store.metrics.countScenarios(modelId, some);
     for (const id of some) scenarios.delete(id);
     await yieldToEventLoop();

@@ -44,7 +44,7 @@ export async function withGroupsBody<S extends z.ZodObject, T>(
 }
 
 /** Values inside groups that are few enough to be written at once: a matter of a few milliseconds. */
-const WRITTEN_AT_ONCE = 10_000;
+const MAX_INLINE_VALUES = 10_000;
 
 /** As `withGroupsBody`, for groups in memory; `groups` is null where they are few. @throws ValidationError, DiskFullError */
 export async function withGroups<T>(
@@ -52,6 +52,6 @@ export async function withGroups<T>(
   groups: readonly TrajectoryGroup[],
   use: (groups: string | null) => Promise<T>,
 ): Promise<T> {
-  if (sizeLeft(groups, WRITTEN_AT_ONCE) >= 0) return use(null);
+  if (sizeLeft(groups, MAX_INLINE_VALUES) >= 0) return use(null);
   return withTemporaryFile(files, (file) => streamFile(file, groupLinesAsync(groups)), use);
 }

@@ -53,8 +53,8 @@ export interface Task {
 /** Of requests that clean up: nobody waits for them, and no program should end later for them. */
 export const CLEAN_UP_PATIENCE_MS = 2000;
 
-const RETRY_FIRST_MS = 100;
-const RETRY_MOST_MS = 5000;
+const MIN_RETRY_DELAY_MS = 100;
+const MAX_RETRY_DELAY_MS = 5000;
 /** Servers hold the question for a future's result for a while; one that holds it for longer is asked anew. */
 const POLL_TIMEOUT_MS = 60_000;
 /** Other requests are answered at once. */
@@ -258,7 +258,7 @@ export class TinkerServer {
           const result = this.#object(what, parsed(text));
           if (result.type === "try_again") {
             outage = null;
-            await pause(RETRY_FIRST_MS, signal);
+            await pause(MIN_RETRY_DELAY_MS, signal);
             continue;
           }
           if (typeof result.error === "string") throw this.#failed(what, status, text);
@@ -405,7 +405,8 @@ export function checkpointPath(name: string): string | null {
   return run === undefined ? null : `/training_runs/${run}/checkpoints/${checkpoint}`;
 }
 
-const backoff = (attempt: number): number => Math.min(RETRY_FIRST_MS * 2 ** Math.min(attempt, 10), RETRY_MOST_MS);
+const backoff = (attempt: number): number =>
+  Math.min(MIN_RETRY_DELAY_MS * 2 ** Math.min(attempt, 10), MAX_RETRY_DELAY_MS);
 
 /** Rejects with the signal's reason. */
 async function pause(ms: number, signal?: AbortSignal): Promise<void> {

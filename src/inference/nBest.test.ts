@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { BestOf } from "./bestOf.js";
+import { NBest } from "./nBest.js";
 
 interface Item {
   value: number;
@@ -21,7 +21,7 @@ describe("the best of many", () => {
       [0, 1],
     ] as const) {
       const items = Array.from({ length: count }, (_, order) => ({ value: random() % values, order }));
-      const best = new BestOf<Item>(limit, precedes);
+      const best = new NBest<Item>(limit, precedes);
       for (const item of [...items].sort(
         (a, b) => ((a.value * 31 + a.order * 17) % 101) - ((b.value * 31 + b.order * 17) % 101),
       )) {

@@ -1,7 +1,7 @@
-// The best few of many, without sorting the many.
+// The n best of many, without sorting the many.
 
 /** Keeps the first `limit` items of a strict order, whatever the order in which they are offered. */
-export class BestOf<T> {
+export class NBest<T> {
   /** A heap with the last item of the order at its root. */
   private readonly heap: T[] = [];
 
