@@ -1,3 +1,6 @@
+// Bodies of requests, read within a limit. Hono's bodyLimit stops reading at once, and gathers bodies without a length in memory; here the
+// rest is read for a while (`drained`).
+
 import { BadRequestError, PayloadTooLargeError, ValidationError } from "../errors.js";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import type { ExactFields } from "../json.js";
