@@ -163,9 +163,7 @@ export class Engine implements AnnealClient, ServedEngine {
 
   /** Everything that is counted about inference. */
   metrics(): MetricFamily[] {
-    const maxAdapters = this.core.options.maxSequences;
-    const models = [...this.core.bases.values()].map(({ id, loop }) => ({ id, maxAdapters, stats: loop.stats() }));
-    return this.core.metrics.families(models);
+    return this.#parts.inferenceMetrics(this.core, this.core.owner);
   }
 
   /** The whole HTTP face without a port: takes what the global `fetch` takes. Requests carry a key, such as `apiKey`. */

@@ -3,6 +3,6 @@
 export { openCore } from "./core/openCore.js";
 export { resolveOptions } from "./core/options.js";
 export { openRemote } from "./core/remoteBase.js";
-export { health, systemCheck } from "./resources/health.js";
+export { health, inferenceMetrics, systemCheck } from "./resources/health.js";
 export { callerOfKey } from "./resources/keys.js";
 export { Resources } from "./resources/resources.js";

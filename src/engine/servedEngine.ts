@@ -1,6 +1,5 @@
 import type { HealthReport, SystemReport } from "../types/health.js";
 import type { Logger } from "../types/logger.js";
-import type { MetricFamily } from "./core/metricFamilies.js";
 import type { Resources } from "./resources/resources.js";
 
 /** What a server knows of the engine that it serves. */
@@ -11,8 +10,6 @@ export interface ServedEngine {
    * @internal
    */
   authenticate(key: string): Resources | null;
-  /** Everything that is counted about inference. */
-  metrics(): MetricFamily[];
   health(): Promise<HealthReport>;
   systemCheck(): Promise<SystemReport>;
 }

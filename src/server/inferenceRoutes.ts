@@ -216,8 +216,8 @@ export function operationRoutes(document: () => object, http: HttpMetrics): read
       path: "/load",
       summary: "How many sequences are being computed or wait",
       response: health.load,
-      async handle({ engine }) {
-        const families = engine.metrics();
+      async handle({ as }) {
+        const families = as.metrics();
         return { server_load: total(families, "num_requests_running") + total(families, "num_requests_waiting") };
       },
     },
@@ -226,13 +226,10 @@ export function operationRoutes(document: () => object, http: HttpMetrics): read
       path: "/metrics",
       summary: "Prometheus metrics",
       mediaType: "text/plain",
-      handle: async ({ engine }) =>
-        new Response(
-          renderMetrics(engine.metrics(), "vllm:") + renderMetrics([...http.families(), ...processFamilies()]),
-          {
-            headers: { "content-type": "text/plain; version=0.0.4; charset=utf-8" },
-          },
-        ),
+      handle: async ({ as }) =>
+        new Response(renderMetrics(as.metrics(), "vllm:") + renderMetrics([...http.families(), ...processFamilies()]), {
+          headers: { "content-type": "text/plain; version=0.0.4; charset=utf-8" },
+        }),
     },
     {
       method: "GET",

@@ -239,6 +239,12 @@ describe("metrics", () => {
     expect(await read()).toMatch(
       /vllm:lora_requests_info\{[^}]*max_lora="64"[^}]*running_lora_adapters="[^"]*used[^"]*"/,
     );
+    // Others see that somebody asks, and not whom.
+    const { key } = (await json("POST", "/v1/preview/keys", { entity: "team" })).body as { key: string };
+    const others = await served.request("GET", "/metrics", undefined, { headers: { authorization: `Bearer ${key}` } });
+    const theirs = await others.text();
+    expect(theirs).not.toContain("used");
+    expect(value(theirs, "num_requests_running")).toBe(value(await read(), "num_requests_running"));
     gone.abort();
     const deadline = Date.now() + 5000;
     while (value(await read(), "num_requests_running") !== 0 && Date.now() < deadline) {

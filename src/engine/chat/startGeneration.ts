@@ -14,7 +14,8 @@ export function startGeneration(
 ): Generation {
   const generation = generate(base.loop, request, signal);
   const { record } = generation;
-  host.metrics.requestStarted({ model: base.id, adapter: trained?.servedName ?? null, record });
+  const adapter = trained && { name: trained.servedName, entity: trained.entity };
+  host.metrics.requestStarted({ model: base.id, adapter, record });
   void generation.ended.then(() => {
     ended();
     host.metrics.requestFinished({

@@ -16,8 +16,8 @@ export interface FinishedRequest {
 export interface StartedRequest {
   /** Id of the base model. */
   model: string;
-  /** Name of the trained model it asks; null: the base model itself. */
-  adapter: string | null;
+  /** The trained model it asks, and whose that is; null: the base model itself. */
+  adapter: { name: string; entity: string } | null;
   record: Readonly<GenerationRecord>;
 }
 
@@ -41,7 +41,10 @@ const labelsOf = (model: string): MetricLabels => ({ model_name: model, engine: 
 
 export class InferenceMetrics {
   /** Requests under way that ask a trained model. */
-  private readonly adapted = new Map<Readonly<GenerationRecord>, { model: string; adapter: string }>();
+  private readonly adapted = new Map<
+    Readonly<GenerationRecord>,
+    { model: string; adapter: { name: string; entity: string } }
+  >();
   private readonly finished = new Map<string, Map<string, number>>();
   /** Prompt tokens of ended requests, and those of them that were cached; by model. */
   private readonly prompts = new Map<string, number>();
@@ -141,10 +144,11 @@ export class InferenceMetrics {
     this.interTokenLatency.observe(labels, perToken, Math.max(1, generated - n));
   }
 
-  private adapterLabels({ id: model, maxAdapters }: ObservedModel): MetricLabels {
+  private adapterLabels({ id: model, maxAdapters }: ObservedModel, entity: string | null): MetricLabels {
     const names = { running: new Set<string>(), waiting: new Set<string>() };
-    for (const [{ scheduled }, asked] of this.adapted) {
-      if (asked.model === model) names[scheduled > 0 ? "running" : "waiting"].add(asked.adapter);
+    for (const [{ scheduled }, { model: asked, adapter }] of this.adapted) {
+      if (asked !== model || (entity !== null && adapter.entity !== entity)) continue;
+      names[scheduled > 0 ? "running" : "waiting"].add(adapter.name);
     }
     const list = (set: ReadonlySet<string>) => [...set].join(",");
     return {
@@ -155,8 +159,8 @@ export class InferenceMetrics {
     };
   }
 
-  /** Everything, with the present state of the models' loops. */
-  families(models: readonly ObservedModel[]): MetricFamily[] {
+  /** Everything, with the present state of the models' loops; of trained models the names of an entity's, null: of all. */
+  families(models: readonly ObservedModel[], entity: string | null): MetricFamily[] {
     const perModel = (value: (stats: InferenceStats) => number): MetricSample[] =>
       models.map(({ id, stats }) => ({ labels: labelsOf(id), value: value(stats) }));
     const success = [...this.finished].flatMap(([model, reasons]) =>
@@ -209,7 +213,7 @@ export class InferenceMetrics {
         name: "lora_requests_info",
         help: "Trained models that are being asked; the value is the time, Unix seconds.",
         kind: "gauge",
-        samples: models.map((model) => ({ labels: this.adapterLabels(model), value: Date.now() / 1000 })),
+        samples: models.map((model) => ({ labels: this.adapterLabels(model, entity), value: Date.now() / 1000 })),
       },
       counter(
         "prompt_tokens",

@@ -1,7 +1,9 @@
 import { ClosedError } from "../../errors.js";
 import { quarantined } from "../../store/sweep.js";
 import type { CheckResult, HealthReport, SystemReport } from "../../types/health.js";
+import type { Caller } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
+import type { MetricFamily } from "../core/metricFamilies.js";
 
 export function health(core: EngineCore): HealthReport {
   if (core.closing.aborted) throw new ClosedError("the engine is closing");
@@ -34,4 +36,11 @@ export async function systemCheck(core: EngineCore): Promise<SystemReport> {
       if (length > 0) throw new Error(`${length} folders that the database does not know are in quarantine`);
     }),
   };
+}
+
+/** Everything that is counted about inference, as far as the caller may see it: no names of others' models. */
+export function inferenceMetrics({ bases, metrics, options }: EngineCore, { owner, entity }: Caller): MetricFamily[] {
+  const maxAdapters = options.maxSequences;
+  const models = [...bases.values()].map(({ id, loop }) => ({ id, maxAdapters, stats: loop.stats() }));
+  return metrics.families(models, owner ? null : entity);
 }

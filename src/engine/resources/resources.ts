@@ -1,10 +1,12 @@
 import type { Caller, View } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
+import type { MetricFamily } from "../core/metricFamilies.js";
 import { Artifacts } from "./artifacts.js";
 import { BaseModels } from "./baseModels.js";
 import { Chat } from "./chat.js";
 import { Checkpoints } from "./checkpoints.js";
 import { Embeddings } from "./embeddings.js";
+import { inferenceMetrics } from "./health.js";
 import { Keys } from "./keys.js";
 import { LoraAdapters } from "./loraAdapters.js";
 import { Models } from "./models.js";
@@ -35,6 +37,7 @@ export class Resources {
   readonly tokens: Tokens;
   /** @internal */
   readonly caller: Caller;
+  readonly #core: EngineCore;
 
   /** @internal */
   constructor(core: EngineCore, view: View) {
@@ -54,5 +57,11 @@ export class Resources {
     this.training = new Training(core, view);
     this.tokens = new Tokens(core, view);
     this.caller = view.caller;
+    this.#core = core;
+  }
+
+  /** What is counted about inference, as far as the caller may see it. @internal */
+  metrics(): MetricFamily[] {
+    return inferenceMetrics(this.#core, this.caller);
   }
 }
