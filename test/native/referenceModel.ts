@@ -37,6 +37,11 @@ export const CASES = [
   "ministral3",
   "ministral3_odd",
   "ministral3_window",
+  "gemma2_long",
+  "gemma3_long",
+  "llama_dynamic",
+  "qwen2_odd",
+  "ministral",
 ] as const;
 export type Case = (typeof CASES)[number];
 
