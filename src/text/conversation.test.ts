@@ -57,9 +57,10 @@ describe("a request's conversation", () => {
   const files = [
     ...["chatml", "qwen_thinking", "llama3_tools", "mistral_strict", "deepseek", "phi", "command_r_rag"],
     ...["qwen3_5", "granite_thinking", "ministral", "smollm", "gemma_parts"],
+    ...["qwen3_5_small", "granite_response", "granite4", "phi4"],
   ];
   /** Their templates show no tools or no calls, so that anneal does. */
-  const untaught = ["phi", "smollm", "gemma_parts"];
+  const untaught = ["phi", "smollm", "gemma_parts", "granite_response"];
 
   it.each(files)("renders as Python renders its variables: %s", (name) => {
     let compared = 0;
@@ -223,6 +224,7 @@ three
 
   it.each([
     ["qwen3_5", "enable_thinking", "<think>\n\n</think>\n\n", "<think>\n"],
+    ["qwen3_5_small", "enable_thinking", "<think>\n\n</think>\n\n", "<think>\n"],
     ["smollm", "enable_thinking", "<think>\n\n</think>\n", "assistant\n"],
     ["granite_thinking", "thinking", "You are careful.<|end_of_text|>", "'Here is my thought process:'"],
   ])("%s: reasoning_effort switches %s", (name, kwarg, off, on) => {

@@ -38,6 +38,28 @@ const replies: [name: string, says: string, reasoning: string | null, content: s
     null,
     { city: "Łódź" },
   ],
+  // The smallest thinks only where it is asked to.
+  [
+    "qwen3_5_small",
+    "I look.\n\n<tool_call>\n<function=get_weather>\n<parameter=city>\nŁódź\nBałuty\n</parameter>\n</function>\n</tool_call>",
+    null,
+    "I look.\n\n",
+    { city: "Łódź\nBałuty" },
+  ],
+  [
+    "granite_response",
+    '<think>A call, then.</think> <|tool_call|>[{"name": "get_weather", "arguments": {"city": "Łódź"}}]',
+    "A call, then.",
+    null,
+    { city: "Łódź" },
+  ],
+  [
+    "granite4",
+    '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Łódź"}}\n</tool_call>',
+    null,
+    null,
+    { city: "Łódź" },
+  ],
   [
     "ministral",
     '[THINK]Hm.[/THINK]I ask.[TOOL_CALLS]get_weather[ARGS]{"city": "Łódź"}',
