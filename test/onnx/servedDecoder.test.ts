@@ -1,7 +1,7 @@
 // An ONNX folder as a base model of an engine.
 
 import { execFile } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -86,6 +86,20 @@ it("chooses variants and what computes by option, and says what there is", async
     status: 422,
     message: expect.stringMatching(/"abacus"; there is cpu/),
   });
+});
+
+it("takes models whose configuration names no end of positions", async () => {
+  const endless = join(folder, "endless");
+  cpSync(fileURLToPath(new URL("../reference/onnx/llama", import.meta.url)), endless, { recursive: true });
+  const file = join(endless, "config.json");
+  const { max_position_embeddings: _, ...config } = JSON.parse(readFileSync(file, "utf8"));
+  writeFileSync(file, JSON.stringify(config));
+  const lengthOf = async (options: Partial<EngineOptions>) => {
+    await using engine = await open("endless", options);
+    return (await engine.models.list()).data[0]!.max_model_len;
+  };
+  expect(await lengthOf({})).toBe(2048);
+  expect(await lengthOf({ contextLength: 4096 })).toBe(4096);
 });
 
 it("refuses to train, and says what to train instead", async () => {

@@ -62,7 +62,16 @@ function withinContext(config: ModelSpec, contextLength = config.maxPositions): 
 }
 
 /** Positions by the names that configurations give them. */
-const POSITIONS = ["max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "seq_length"];
+const POSITIONS = [
+  "max_position_embeddings",
+  "n_positions",
+  "n_ctx",
+  "max_sequence_length",
+  "max_seq_len",
+  "seq_length",
+];
+/** Of a model that names no end, as those that know distances alone have none. */
+const UNNAMED_POSITIONS = 2048;
 
 async function openOnnx(
   folder: string,
@@ -75,7 +84,7 @@ async function openOnnx(
   if (bytes > available) throw new InsufficientMemoryError(`the graph ${file}`, bytes, available, "models");
   // Of models that see as well, the part that reads and writes.
   const config = whole.object("text_config") ?? whole;
-  const maxPositions = positionsOf(config);
+  const maxPositions = positionsOf(config) ?? options.contextLength ?? UNNAMED_POSITIONS;
   const threads = options.threads ?? availableParallelism();
   const decoder = await OnnxDecoder.open({ file, executionProvider, threads });
   try {
@@ -96,8 +105,7 @@ async function openOnnx(
   }
 }
 
-function positionsOf(config: JsonFields): number {
+function positionsOf(config: JsonFields): number | null {
   const name = POSITIONS.find((one) => config.get(one) !== null);
-  if (name !== undefined) return config.integer(name, 1, 2 ** 24);
-  throw new ModelFileError(config.file, `says nowhere how many positions there are (${POSITIONS.join(", ")})`);
+  return name === undefined ? null : config.integer(name, 1, 2 ** 24);
 }
