@@ -183,6 +183,33 @@ describe.runIf(environment).each(["embedded", "random"])("beside vLLM, on the %s
     await expect(engine.models.publish(model.id, { url, name: "base" })).rejects.toThrow("conflicts");
   });
 
+  it.each([
+    ["is to load it", "/v1/load_lora_adapter"],
+    ["is to be compared", "/v1/chat/completions"],
+  ])(
+    "ends publishing with a clear error when the server is killed as it %s, and does it again",
+    {
+      timeout: 10 * MINUTE,
+    },
+    async (_, path) => {
+      const model = await newModel(`cut${path.replaceAll(/\W/g, "")}`);
+      const publish = () => engine.models.publish(model.id, { url, shared: join(folder, "shared"), check: exact });
+      const real = globalThis.fetch;
+      let kills = 0;
+      globalThis.fetch = (input, init) => {
+        const answer = real(input, init);
+        if (String(input).endsWith(path) && kills++ === 0) server.kill();
+        return answer;
+      };
+      await expect(publish()).rejects.toMatchObject({ name: "RemoteServerError", code: "remote_unreachable" });
+      globalThis.fetch = real;
+      expect(kills).toBeGreaterThan(0);
+      await server.start();
+      const { check } = await publish();
+      expect(check!.agreed_tokens).toBe(check!.tokens);
+    },
+  );
+
   it("ends a run whose server is killed, and takes it up again", { timeout: 5 * MINUTE }, async () => {
     const model = await newModel("killed");
     const run = { ...options(model, 4), name: "killed", maxExceptions: 0 };
