@@ -1,0 +1,88 @@
+// Every family through the whole engine: a chat, a job by example and a job by reward on its reference model, and the adapter that they
+// leave behind. What it computes is compared with PyTorch elsewhere (test/native/reference.test.ts).
+
+import { cpSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { Engine } from "../../src/anneal.js";
+import { gather } from "../../src/gather/index.js";
+import { readAdapterFolder } from "../../src/weights/adapterFolder.js";
+import { writeTinyTokenizer } from "../fixtures/tinyTokenizer.js";
+import { type Case, caseFolder, expected } from "../native/referenceModel.js";
+
+const FAMILIES: readonly Case[] = [
+  ...(["smollm3", "granite", "mistral_window", "ministral", "ministral3"] as const),
+  ...(["phi3", "qwen2_window", "gemma2", "gemma3"] as const),
+];
+
+let folder: string;
+let engine: Engine;
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "families-"));
+  for (const name of FAMILIES) {
+    cpSync(caseFolder(name), join(folder, name), { recursive: true });
+    writeTinyTokenizer(join(folder, name));
+  }
+  const models = FAMILIES.map((name) => ({ path: join(folder, name), kvPages: 16 }));
+  engine = await Engine.open({ models, contextLength: 256 });
+});
+afterAll(async () => {
+  await engine.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const said = "The quick brown fox jumps over the lazy dog.";
+const data = ["Say it.", "And again.", "Once more."].map((content) => ({
+  messages: [
+    { role: "user" as const, content },
+    { role: "assistant" as const, content: said },
+  ],
+}));
+
+it.each(FAMILIES)("%s", async (base) => {
+  const model = await engine.models.create({ project: "p", name: `${base}-trained`, base_model: base });
+  const ask = { messages: data[0]!.messages.slice(0, 1), temperature: 0, max_tokens: 12, logprobs: true };
+  const before = await engine.chat.completions.create({ model: base, ...ask });
+  expect(before.usage.completion_tokens).toBeGreaterThan(0);
+
+  // By example: the loss falls.
+  const config = { learning_rate: 1e-2, batch_size: 3, num_epochs: 12 };
+  const sft = await engine.sftTrainingJobs.create({ model_id: model.id, data, config });
+  await engine.trainingJobs.wait(sft.id);
+  const losses: number[] = [];
+  for await (const { type, data: step } of engine.trainingJobs.events(sft.id)) {
+    if (type === "gradient_step") losses.push((step as Record<string, number>).loss!);
+  }
+  expect(losses).toHaveLength(12);
+  expect(losses.at(-1)).toBeLessThan(0.8 * losses[0]!);
+
+  // By reward: what is sampled from the new step has the logprobs that the trainer computes.
+  const groups = await gather(engine, {
+    model,
+    scenarios: ["a", "b"],
+    groupSize: 3,
+    rollout: async ({ chat, scenario, seed }) => {
+      await chat(`Say ${scenario}.`, { max_tokens: 8 });
+      return Number(seed % 5n);
+    },
+  });
+  const rl = await engine.trainingJobs.create({ model_id: model.id, trajectory_groups: groups });
+  const { step } = await engine.trainingJobs.wait(rl.id);
+  expect(step).toBe(2);
+  const shares: number[] = [];
+  for await (const { type, data: event } of engine.trainingJobs.events(rl.id)) {
+    if (type === "gradient_step") shares.push((event as Record<string, number>).ratio_exact_share!);
+  }
+  expect(shares[0]).toBe(1);
+
+  // What it left is served, and is an adapter by the names that PEFT gives.
+  const after = await engine.chat.completions.create({ model: `local/p/${base}-trained:step2`, ...ask });
+  expect(after.choices[0]!.logprobs).not.toEqual(before.choices[0]!.logprobs);
+  const path = join(folder, `${base}-adapter`);
+  await engine.models.export(model.id, { path });
+  expect(readdirSync(path)).toContain("adapter_model.safetensors");
+  const { tensors } = await readAdapterFolder(path);
+  expect([...tensors.keys()].sort()).toEqual(expected(base).names("lora_grad.").sort());
+});
