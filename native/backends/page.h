@@ -1,6 +1,5 @@
-// Keys and values are cached in pages. A block is 64 positions of a sequence, counted from its first token; a page is
-// the memory that holds a block's keys and values in the layers of one group (page_groups.h); a sequence's block table
-// names the pages of its blocks.
+// A block is 64 positions of a sequence, counted from its first token; a page is the memory of its keys and values in
+// the layers of one group (page_groups.h); a sequence's block table names the pages of its blocks.
 #pragma once
 
 namespace anneal::backends {
