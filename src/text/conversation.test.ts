@@ -222,6 +222,22 @@ three
     expect(rendered("ministral", open)).toMatch(/\[\/INST\]Bec$/);
   });
 
+  it("Mistral: ids of calls that are too long, shortened alike in the call and in what answers it", () => {
+    const call = (id: string) => ({ id, type: "function", function: { name: "f", arguments: "{}" } });
+    const messages = [
+      { role: "user", content: "Ask." },
+      { role: "assistant", tool_calls: [call("call_0123456789abcdef"), call("c-1"), call("abcdef123")] },
+      { role: "tool", tool_call_id: "call_0123456789abcdef", content: "1" },
+      { role: "tool", tool_call_id: "c-1", content: "2" },
+    ];
+    const text = rendered("mistral_strict", { messages, specialTokens: { eos_token: "</s>" } });
+    for (const id of ["789abcdef", "0000000c1"]) {
+      expect(text).toContain(`"id": "${id}"`);
+      expect(text).toContain(`"call_id": "${id}"`);
+    }
+    expect(text).toContain('"id": "abcdef123"');
+  });
+
   it.each([
     ["qwen3_5", "enable_thinking", "<think>\n\n</think>\n\n", "<think>\n"],
     ["qwen3_5_small", "enable_thinking", "<think>\n\n</think>\n\n", "<think>\n"],

@@ -37,8 +37,31 @@ export function templateMessages(template: ChatTemplate, messages: readonly Conv
   // Ministral's asks how long it is.
   const nothing = form === "parts with thoughts" || template.mentions("[ARGS]") ? "" : null;
   const result = messages.map((message, index) => templateMessage(message, `messages.${index}`, form, nothing));
+  if (SHORT_IDS.test(template.source)) shortenCallIds(result);
   const hasDeveloper = result.some((message) => message.role === "developer");
   return hasDeveloper && !template.mentions("developer") ? withoutDeveloper(result) : result;
+}
+
+/** In templates of Mistral, which refuse other ids of calls than of nine letters and digits. */
+const SHORT_IDS = /length\s*!=\s*9\b/;
+
+/** A call and what its tool answered keep the same one. */
+function shortenCallIds(messages: TemplateMessage[]): void {
+  const short = (id: string) =>
+    id.length === 9
+      ? id
+      : id
+          .replace(/[^A-Za-z0-9]/g, "")
+          .slice(-9)
+          .padStart(9, "0");
+  for (const message of messages) {
+    if (message.tool_call_id !== undefined) message.tool_call_id = short(message.tool_call_id);
+    if (message.tool_calls === undefined) continue;
+    message.tool_calls = message.tool_calls.map((call) => {
+      const { id } = call as { id?: unknown };
+      return typeof id === "string" ? { ...(call as object), id: short(id) } : call;
+    });
+  }
 }
 
 /** What a template takes as a message's content; thoughts may be parts of their own, as in Ministral's. */

@@ -125,6 +125,21 @@ describe.each(replies)("%s", (name, says, reasoning, content, given) => {
   });
 });
 
+test("what a Mistral called and a tool answered goes back into the next prompt", async () => {
+  const says = replies.find(([name]) => name === "mistral_strict")![1];
+  const { ask } = await openChat({ says, template: template("mistral_strict") });
+  const { message } = (await ask({ tools })).choices[0]!;
+  const { id } = message.tool_calls![0]!;
+  expect(id).toMatch(/^[a-z0-9]{9}$/);
+  const answered = [
+    { role: "user", content: "Weather?" },
+    message,
+    { role: "tool", tool_call_id: id, content: "grey" },
+  ];
+  const next = await ask({ tools, messages: answered });
+  expect(next.usage.prompt_tokens).toBeGreaterThan(20);
+});
+
 test("any of the end tokens that a folder lists ends a reply", async () => {
   const chat = await openChat({ draws: [7, 8, 901], generationConfig: { eos_token_id: [900, 901] } });
   expect((await chat.ask()).choices[0]).toMatchObject({ finish_reason: "stop", stop_reason: 901 });

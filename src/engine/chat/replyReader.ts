@@ -2,6 +2,7 @@
 
 import { randomBytes } from "node:crypto";
 import { createToolParser, ReasoningParser, type ToolParser } from "../../text/index.js";
+import type { ToolFormat } from "../../toolFormats.js";
 import type { ToolCallDelta } from "../../types/chat.js";
 import type { ReplyPlan } from "./replyPlan.js";
 
@@ -9,6 +10,11 @@ export interface ReplyDelta {
   reasoning: string;
   content: string;
   toolCalls: ToolCallDelta[];
+}
+
+/** Templates of Mistral refuse other ids than of nine letters and digits, whoever is sent the conversation next. */
+function newCallId(format: ToolFormat): string {
+  return format === "mistral" ? randomBytes(5).toString("hex").slice(1) : `call_${randomBytes(12).toString("hex")}`;
 }
 
 /** Reads one choice, however its text is cut. */
@@ -59,7 +65,7 @@ export class ReplyReader {
             ? { index, function: { arguments: text } }
             : {
                 index,
-                id: `call_${randomBytes(12).toString("hex")}`,
+                id: newCallId(this.plan.toolFormat!),
                 type: "function",
                 function: { name, arguments: text },
               },
