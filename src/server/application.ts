@@ -10,6 +10,7 @@ import { readBody, readJson, readJsonOrBytes } from "./bodies.js";
 import { HttpMetrics } from "./httpMetrics.js";
 import { inferenceRoutes, openRoutes, operationRoutes } from "./inferenceRoutes.js";
 import { jsonResponse } from "./jsonResponse.js";
+import { messageRoutes } from "./messageRoutes.js";
 import {
   authenticated,
   counted,
@@ -73,6 +74,7 @@ export function application(engine: ServedEngine, options: ServerOptions): (requ
   const routes: readonly Route[] = [
     ...inferenceRoutes,
     ...responseRoutes,
+    ...messageRoutes,
     ...previewRoutes,
     ...operationRoutes(() => document(), http),
   ];

@@ -1,8 +1,8 @@
 import { AnnealError, InternalServerError, ValidationError } from "../errors.js";
 import { asDiskFullError } from "../fullDisk.js";
 
-/** How a family of paths words its errors: `/v1/preview/...` as `detail`, the others as an `error` object. */
-export type ErrorStyle = "detail" | "error";
+/** How a family of paths words its errors: `/v1/preview/...` as `detail`, the others as an `error` object, `/v1/messages` as Anthropic does. */
+export type ErrorStyle = "detail" | "error" | "message";
 
 export interface ErrorObject {
   message: string;
@@ -11,7 +11,10 @@ export interface ErrorObject {
   code: string | null;
 }
 
-export const styleOf = (path: string): ErrorStyle => (path.startsWith("/v1/preview/") ? "detail" : "error");
+export function styleOf(path: string): ErrorStyle {
+  if (path.startsWith("/v1/preview/")) return "detail";
+  return /^\/v1\/messages(\/|$)/.test(path) ? "message" : "error";
+}
 
 /** In characters: a header has its limits, and a longer one tells nobody more. */
 const MAX_PARAM_CHARACTERS = 500;
@@ -33,7 +36,26 @@ export function errorObject(error: unknown): ErrorObject {
   return { message: hint ? `${message} (${hint})` : message, type: errorType(status), param, code };
 }
 
+const MESSAGE_ERROR_TYPES: Readonly<Record<number, string>> = {
+  401: "authentication_error",
+  403: "permission_error",
+  404: "not_found_error",
+  413: "request_too_large",
+  429: "rate_limit_error",
+  503: "overloaded_error",
+};
+
+/** As Anthropic's clients read it. */
+export function messageErrorBody(error: unknown): { type: "error"; error: { type: string; message: string } } {
+  const { status } = publicError(error);
+  const type = MESSAGE_ERROR_TYPES[status] ?? (status >= 500 ? "api_error" : "invalid_request_error");
+  return { type: "error", error: { type, message: errorObject(error).message } };
+}
+
 export function errorBody(error: unknown, style: ErrorStyle): object {
+  if (style === "message") {
+    return { ...messageErrorBody(error), ...(error instanceof ValidationError ? { detail: error.issues } : {}) };
+  }
   if (error instanceof ValidationError) {
     const detail = error.issues;
     return style === "detail" ? { detail } : { detail, error: errorObject(error) };

@@ -57,7 +57,9 @@ export const counted = (http: HttpMetrics): MiddlewareHandler<Environment> =>
 /** @throws AuthenticationError unless the request carries a key of the engine's. */
 export const authenticated = (engine: ServedEngine): MiddlewareHandler<Environment> =>
   createMiddleware<Environment>(async (context, next) => {
-    const token = /^Bearer +(\S+) *$/i.exec(context.req.header("authorization") ?? "")?.[1];
+    // The latter is how Anthropic's clients send it.
+    const token =
+      /^Bearer +(\S+) *$/i.exec(context.req.header("authorization") ?? "")?.[1] ?? context.req.header("x-api-key");
     if (token === undefined) {
       throw new AuthenticationError("the request carries no API key", { hint: "send it as Authorization: Bearer KEY" });
     }

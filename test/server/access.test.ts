@@ -19,6 +19,8 @@ const endpoints = [
   ["POST", "/v1/chat/completions/"],
   ["POST", "/v1/responses"],
   ["POST", "/v1/embeddings"],
+  ["POST", "/v1/messages"],
+  ["POST", "/v1/messages/count_tokens"],
   ["POST", "/v1/completions"],
   ["POST", "/v1/load_lora_adapter"],
   ["POST", "/v1/unload_lora_adapter"],
@@ -54,10 +56,13 @@ describe("keys", () => {
     for (const header of headers) {
       const { status, body } = await server.call(method, path, method === "GET" ? undefined : {}, header);
       expect(status).toBe(401);
-      if (path.startsWith("/v1/preview/")) expect(body).toEqual({ detail: expect.any(String) });
-      else {
+      const message = expect.any(String);
+      if (path.startsWith("/v1/preview/")) expect(body).toEqual({ detail: message });
+      else if (path.startsWith("/v1/messages")) {
+        expect(body).toEqual({ type: "error", error: { type: "authentication_error", message } });
+      } else {
         expect(body).toEqual({
-          error: { message: expect.any(String), type: "invalid_request_error", param: null, code: "invalid_api_key" },
+          error: { message, type: "invalid_request_error", param: null, code: "invalid_api_key" },
         });
       }
     }

@@ -164,6 +164,14 @@ test("says what embeddings answer", async () => {
   await success("POST", "/v1/embeddings", { ...asked, input: [1, 2], encoding_format: "base64", dimensions: 4 });
 });
 
+test("says what messages answer", async () => {
+  const asked = { model: "anneal/tiny", messages, tools: [{ name: "add", input_schema: {} }] };
+  await success("POST", "/v1/messages", { ...asked, max_tokens: 4, system: "x" });
+  await success("POST", "/v1/messages", { ...asked, max_tokens: 64, tool_choice: { type: "any" } });
+  await success("POST", "/v1/messages", { ...asked, max_tokens: 64, tool_choice: { type: "any" }, stream: true });
+  await success("POST", "/v1/messages/count_tokens", asked);
+});
+
 test("says what responses answer", async () => {
   const asked = { input: "What is 3 + 4?", max_output_tokens: 4 };
   const tools = [{ type: "function", name: "add", parameters: { type: "object", properties: {} } }];
