@@ -137,6 +137,16 @@ describe.each(layouts)("%s", (_, pageGroups) => {
     await other;
   });
 
+  test("beams that outgrow the window find what they find with room for all", async () => {
+    const beam = { width: 3, lengthPenalty: 1 };
+    const asked = request({ promptTokens: prompt(170), n: 3, params: { maxTokens: 150, beam } });
+    const wanted = await alone(asked);
+    expect(wanted.choices).toHaveLength(3);
+    const { loop } = open({ pageGroups, pages: 10 });
+    expect((await read(loop, asked)).choices).toEqual(wanted.choices);
+    expect(loop.stats().cacheUsage).toBe(0);
+  });
+
   test("many requests at once give what each gives alone, with far too few pages", async () => {
     const asked = Array.from({ length: 16 }, (_, i) =>
       request({
