@@ -39,13 +39,13 @@ export class PageGroups {
 
   /** Tokens that a sequence may have where there are so many pages. */
   tokensWithin(pages: number, chunk: number): number {
-    let least = 0;
-    let most = MAX_BLOCKS;
-    while (least < most) {
-      const middle = Math.ceil((least + most) / 2);
-      if (this.pagesOf(middle * PAGE_SIZE, chunk) <= pages) least = middle;
-      else most = middle - 1;
+    let low = 0;
+    let high = MAX_BLOCKS;
+    while (low < high) {
+      const middle = Math.ceil((low + high) / 2);
+      if (this.pagesOf(middle * PAGE_SIZE, chunk) <= pages) low = middle;
+      else high = middle - 1;
     }
-    return least * PAGE_SIZE;
+    return low * PAGE_SIZE;
   }
 }

@@ -239,8 +239,8 @@ export interface StepSequence {
   /** Of the first token. */
   position: number;
   /**
-   * Block table: page ids covering positions 0 .. position + count - 1: for every 64 positions one of each group, or -1 where none of the
-   * tokens sees it.
+   * Block table [blocks][groups]: the page of each block of positions 0 .. position + count - 1 for each group of layers; -1
+   * where none of the tokens sees it.
    */
   blocks: Int32Array;
   /** Adapter version id; 0: the base model. */
