@@ -151,6 +151,7 @@ async function measuredBytes(engine: Engine) {
   const body = JSON.stringify({
     messages: [{ role: "user", content: "Count." }],
     max_tokens: RUN.replyTokens,
+    seed: 1,
     ignore_eos: true,
     logprobs: true,
     return_token_ids: true,

@@ -13,7 +13,7 @@ export type EncoderTasks = {
   open: { task: object; answer: { classifies: boolean } };
   /** A vector, or the logits of the classes, of each text; and how many tokens each has before it is cut to `maxTokens`. */
   encode: {
-    task: { texts: EncoderText[]; pooling: EncoderPooling; maxTokens: number };
+    task: { texts: EncoderText[]; pooling: EncoderPooling; normalize: boolean; maxTokens: number };
     answer: { rows: Float32Array[]; tokens: number[] };
   };
   close: { task: object; answer: null };

@@ -21,9 +21,11 @@ answerTasks<EncoderTasks>(
       tokenizer = await EncoderTokenizer.load(folder);
       return { classifies: batches.classifies };
     },
-    async encode({ texts, pooling, maxTokens }) {
+    async encode({ texts, pooling, normalize, maxTokens }) {
       const encoded = texts.map((text) => tokenizer.encode(text, maxTokens));
-      return { rows: await batches.encode(encoded, pooling), tokens: encoded.map(({ whole }) => whole) };
+      const rows = await batches.encode(encoded, pooling);
+      if (normalize) for (const row of rows) scaleToOne(row);
+      return { rows, tokens: encoded.map(({ whole }) => whole) };
     },
     async close() {
       await opened?.session.release();
@@ -32,3 +34,10 @@ answerTasks<EncoderTasks>(
   },
   (kind, answer) => (kind === "encode" ? (answer as EncoderTasks["encode"]["answer"]).rows : []),
 );
+
+function scaleToOne(vector: Float32Array): void {
+  let sum = 0;
+  for (const value of vector) sum += value * value;
+  const length = Math.sqrt(sum);
+  if (length > 0) for (let i = 0; i < vector.length; i++) vector[i]! /= length;
+}

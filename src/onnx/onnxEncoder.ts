@@ -50,23 +50,18 @@ export class OnnxEncoder {
   ): Promise<{ vectors: Float32Array[]; tokens: number[] }> {
     if (this.classifies) throw new ModelFileError(this.folder.file, "gives classes, no vectors");
     const { pooling, normalize } = this.folder;
-    const { rows, tokens } = await this.thread.ask("encode", { texts, pooling, maxTokens });
-    if (normalize) for (const row of rows) scaleToOne(row);
+    const { rows, tokens } = await this.thread.ask("encode", { texts, pooling, normalize, maxTokens });
     return { vectors: rows, tokens };
   }
 
   /** The logits of the classes, of each text. */
   async classify(texts: EncoderText[]): Promise<Float32Array[]> {
     if (!this.classifies) throw new ModelFileError(this.folder.file, "gives vectors, no classes");
-    return (await this.thread.ask("encode", { texts, pooling: "mean", maxTokens: this.folder.maxTokens })).rows;
+    const { maxTokens } = this.folder;
+    return (await this.thread.ask("encode", { texts, pooling: "mean", normalize: false, maxTokens })).rows;
   }
 
   close(): void {
     this.thread.close();
   }
-}
-
-function scaleToOne(vector: Float32Array): void {
-  const length = Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0));
-  if (length > 0) for (const [i, value] of vector.entries()) vector[i] = value / length;
 }

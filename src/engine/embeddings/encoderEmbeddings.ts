@@ -1,6 +1,7 @@
 // Embeddings by an encoder in ONNX: its thread makes tokens and vectors.
 
 import { ValidationError } from "../../errors.js";
+import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
 import { type EmbeddingRequest, embeddingCreate } from "../../schemas/embeddings.js";
 import { validateAsync } from "../../schemas/validate.js";
 import type { EmbeddingList } from "../../types/embeddings.js";
@@ -30,6 +31,7 @@ export async function createEncoderEmbeddings(
     const made = await encoder.embed(texts.slice(from, from + AT_ONCE), limit ?? undefined);
     signal?.throwIfAborted();
     for (const [i, vector] of made.vectors.entries()) {
+      while (shouldYield()) await yieldToEventLoop();
       const tokens = made.tokens[i]!;
       if (limit === null && tokens > encoder.folder.maxTokens) {
         const field = typeof request.input === "string" ? "input" : `input.${from + i}`;
