@@ -187,7 +187,8 @@ const spec = (shape: Shape) => modelSpec(new JsonFields("config.json", SHAPES[sh
 /** Of adapters of all modules, float32. */
 function adapterBytes(shape: Shape, rank: number): number {
   const { hidden, layers } = spec(shape);
-  return layers.reduce((sum, { attention, feedForward: { intermediate } }) => {
+  return layers.reduce((sum, { attention: attends, feedForward: { intermediate } }) => {
+    const attention = attends!;
     const [queries, keys] = [attention.heads * attention.headDim, attention.kvHeads * attention.headDim];
     const sides = [
       hidden + queries,

@@ -73,7 +73,8 @@ napi_value gpus(const Arguments& arguments) {
           });
 }
 
-// memory(config, dtype, device?) -> {weights, page, pageGroups, activationPerToken}, bytes; see backends/page_groups.h
+// memory(config, dtype, device?) -> {weights, page, pageGroups, recurrentState, activationPerToken}, bytes; see
+// backends/page_groups.h
 napi_value memory(const Arguments& arguments) {
   const Js js = arguments.js;
   const Path config_path("config"), dtype_path("dtype"), device_path("device");
@@ -89,6 +90,7 @@ napi_value memory(const Arguments& arguments) {
   js.set(result, "weights", js.number(double(bytes.weights)));
   js.set(result, "page", js.number(double(bytes.page)));
   js.set(result, "pageGroups", js.int32s(bytes.groups.windows.data(), bytes.groups.windows.size()));
+  js.set(result, "recurrentState", js.number(double(bytes.recurrent_state)));
   js.set(result, "activationPerToken", js.number(double(bytes.activations_per_token)));
   return result;
 }

@@ -30,6 +30,7 @@ struct ModelHandle {
   model::ModelSpec spec;
   int pages;  // of each group
   backends::PageGroups page_groups;
+  int recurrent_states = 0;
   int64_t bytes;
   std::string kernel_set;
   std::vector<std::string> weight_only;

@@ -120,6 +120,7 @@ napi_value Model::info(const Arguments& arguments) {
   js.set(result, "pages", js.number(handle_->pages));
   const std::vector<int>& windows = handle_->page_groups.windows;
   js.set(result, "pageGroups", js.int32s(windows.data(), windows.size()));
+  js.set(result, "recurrentStates", js.number(handle_->recurrent_states));
   js.set(result, "bytes", js.number(double(handle_->bytes)));
   js.set(result, "kernelSet", js.text(handle_->kernel_set));
   napi_value weight_only = js.array(handle_->weight_only.size());
@@ -157,25 +158,36 @@ napi_value Model::close_slot(const Arguments& arguments) {
 
 napi_value Model::step(const Arguments& arguments) { return start_step(handle_, arguments); }
 
-napi_value Model::copy_pages(const Arguments& arguments) {
-  handle_->require_open();
-  const int pages = handle_->pages * handle_->page_groups.count();
+// copy(backend, from, to) of pairs of ids below `count`, in order.
+static napi_value queue_copies(ModelHandle& handle, const Arguments& arguments, int count, const char* what,
+                               void (*copy)(backends::Backend&, int from, int to)) {
+  handle.require_open();
   const Path from_path("from"), to_path("to");
-  const auto page_ids = [&](size_t index, const Path& path) {
+  const auto known_ids = [&](size_t index, const Path& path) {
     auto ids = arguments.at(index, path).int32s();
     for (size_t i = 0; i < ids.size(); ++i)
-      if (ids[i] < 0 || ids[i] >= pages)
-        invalid(Path(path, int64_t(i)),
-                "is " + std::to_string(ids[i]) + "; pages are 0 to " + std::to_string(pages - 1));
+      if (ids[i] < 0 || ids[i] >= count)
+        invalid(Path(path, int64_t(i)), "is " + std::to_string(ids[i]) + "; " + what + " are " +
+                                            (count ? "0 to " + std::to_string(count - 1) : "none"));
     return ids;
   };
-  auto from = page_ids(0, from_path), to = page_ids(1, to_path);
+  auto from = known_ids(0, from_path), to = known_ids(1, to_path);
   if (from.size() != to.size()) invalid(to_path, "must be as long as from");
-  handle_->environment->post(Queue::inference, [state = handle_->state, from = std::move(from), to = std::move(to)] {
+  handle.environment->post(Queue::inference, [state = handle.state, copy, from = std::move(from), to = std::move(to)] {
     for (size_t i = 0; i < from.size(); ++i)
-      if (from[i] != to[i]) state->backend->copy_page(from[i], to[i]);
+      if (from[i] != to[i]) copy(*state->backend, from[i], to[i]);
   });
   return arguments.js.undefined();
+}
+
+napi_value Model::copy_pages(const Arguments& arguments) {
+  return queue_copies(*handle_, arguments, handle_->pages * handle_->page_groups.count(), "pages",
+                      [](backends::Backend& backend, int from, int to) { backend.copy_page(from, to); });
+}
+
+napi_value Model::copy_recurrent_states(const Arguments& arguments) {
+  return queue_copies(*handle_, arguments, handle_->recurrent_states, "recurrent states",
+                      [](backends::Backend& backend, int from, int to) { backend.copy_recurrent_state(from, to); });
 }
 
 napi_value Model::load_adapter(const Arguments& arguments) {
@@ -316,6 +328,10 @@ napi_value load_model(const Arguments& arguments) {
   const bool is_cpu = device == "cpu";
   if (is_cpu) open(spec);
   const int pages = int(options.field("kvPages", [](Argument a) { return a.integer(1, 1 << 24); }));
+  const backends::CacheSize cache(pages, int(options.field("recurrentStates", [&](Argument a) -> int64_t {
+                                    if (!spec.recurrent()) return 0;
+                                    return a.integer(1, 1 << 20);
+                                  })));
   const auto arithmetic = options.field("kernelSet", [&](Argument a) {
     if (a.missing()) return std::string();
     if (!is_cpu) invalid(a.path(), "is of the cpu only");
@@ -332,11 +348,11 @@ napi_value load_model(const Arguments& arguments) {
   if (!control) control = std::make_shared<CallControl>();
   return environment->start(
       {.control = control},
-      [state, spec, pages, arithmetic, source, control, is_cpu, open, gate_text = std::move(gate_text),
+      [state, spec, cache, arithmetic, source, control, is_cpu, open, gate_text = std::move(gate_text),
        executor = environment->executor().get()] {
         source->open();
         if (!is_cpu) open(spec);
-        state->backend = state->device->load(spec, pages, arithmetic,
+        state->backend = state->device->load(spec, cache, arithmetic,
                                              {[&](const std::string& name, int64_t row0, int64_t rows, float* dst) {
                                                 source->read(name, row0, rows, dst);
                                               },
@@ -352,15 +368,16 @@ napi_value load_model(const Arguments& arguments) {
         state->weight_only = state->backend->gate_activations(gate_text);
         state->stepper = std::make_unique<inference::Stepper>(*state->backend);
       },
-      [environment, state, spec, pages](Js js) {
+      [environment, state, spec, cache](Js js) {
         auto handle = std::make_shared<ModelHandle>();
         const auto bytes = state->device->memory(spec);
         handle->environment = environment;
         handle->state = state;
         handle->spec = spec;
-        handle->pages = pages;
+        handle->pages = cache.pages;
         handle->page_groups = state->backend->page_groups();
-        handle->bytes = bytes.weights + pages * bytes.page;
+        handle->recurrent_states = cache.recurrent_states;
+        handle->bytes = bytes.weights + cache.pages * bytes.page + cache.recurrent_states * bytes.recurrent_state;
         handle->kernel_set = state->backend->name();
         handle->weight_only = state->weight_only;
         return wrap(*environment, std::make_unique<Model>(js, std::move(handle)));
@@ -394,8 +411,9 @@ void define_model(Js js) {
       js, "Model",
       {describe<Model, &Model::info>("info"), describe<Model, &Model::open_slot>("openSlot"),
        describe<Model, &Model::close_slot>("closeSlot"), describe<Model, &Model::step>("step"),
-       describe<Model, &Model::copy_pages>("copyPages"), describe<Model, &Model::load_adapter>("loadAdapter"),
-       describe<Model, &Model::release_adapter>("releaseAdapter"),
+       describe<Model, &Model::copy_pages>("copyPages"),
+       describe<Model, &Model::copy_recurrent_states>("copyRecurrentStates"),
+       describe<Model, &Model::load_adapter>("loadAdapter"), describe<Model, &Model::release_adapter>("releaseAdapter"),
        describe<Model, &Model::train_adapter>("trainAdapter"), describe<Model, &Model::train_weights>("trainWeights"),
        describe<Model, &Model::close>("close")});
 }

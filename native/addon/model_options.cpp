@@ -85,7 +85,20 @@ AttentionSpec attention_spec(const Argument& attention) {
   a.v_bias = f.flag("vBias");
   a.o_bias = f.flag("oBias");
   a.fused_qkv = f.flag("fusedQkv");
+  a.output_gate = f.flag("outputGate");
   return a;
+}
+
+model::DeltaRuleSpec delta_rule_spec(const Argument& delta_rule) {
+  delta_rule.object();
+  const Fields f{delta_rule};
+  model::DeltaRuleSpec d;
+  d.key_heads = f.whole("keyHeads", 1, 1024);
+  d.value_heads = f.whole("valueHeads", 1, 1024);
+  d.key_dim = f.whole("keyDim", 1, 512);
+  d.value_dim = f.whole("valueDim", 1, 512);
+  d.kernel = f.whole("kernel", 1, 16);
+  return d;
 }
 
 FeedForwardSpec feed_forward_spec(const Argument& feed_forward) {
@@ -104,7 +117,12 @@ FeedForwardSpec feed_forward_spec(const Argument& feed_forward) {
 LayerSpec layer_spec(const Argument& layer) {
   layer.object();
   LayerSpec l;
-  l.attention = layer.field("attention", attention_spec);
+  layer.field("deltaRule", [&](Argument a) {
+    if (!a.missing()) l.delta_rule = delta_rule_spec(a);
+  });
+  layer.field("attention", [&](Argument a) {
+    if (!l.delta_rule) l.attention = attention_spec(a);
+  });
   l.feed_forward = layer.field("feedForward", feed_forward_spec);
   l.norms = layer.field("norms", [](Argument a) {
     return one_of<NormPlacement>(

@@ -25,12 +25,11 @@ TensorValues named_tensors(const Argument& list, const std::vector<model::Tensor
         for (uint32_t d = 0, n = a.array_length(8); d < n; ++d)
           shape.push_back(a.element(d, [](Argument x) { return x.integer(0, int64_t(1) << 40); }));
       });
-      const std::vector<int64_t> wanted =
-          tensor.cols ? std::vector<int64_t>{tensor.rows, tensor.cols} : std::vector<int64_t>{tensor.rows};
+      const std::vector<int64_t> wanted = tensor.dimensions();
       auto& data = values[found->second];
       data = entry.field("data", [&](Argument a) { return Argument(a.js(), a.value(), path).finite_floats(); });
       if (shape != wanted || int64_t(data.size()) != tensor.elements())
-        invalid(path, "must have the shape [" + std::to_string(tensor.rows) +
+        invalid(path, "must have the shape [" + std::to_string(tensor.rows) + (tensor.convolution ? ", 1" : "") +
                           (tensor.cols ? ", " + std::to_string(tensor.cols) : "") + "]");
     });
   for (size_t i = 0; i < expected.size(); ++i)
@@ -50,9 +49,9 @@ napi_value named_tensors_out(Js js, const std::vector<model::TensorShape>& tenso
   napi_value list = js.array(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto& tensor = tensors[i];
-    napi_value entry = js.object(), shape = js.array(tensor.cols ? 2 : 1);
-    js.set(shape, uint32_t(0), js.number(double(tensor.rows)));
-    if (tensor.cols) js.set(shape, uint32_t(1), js.number(double(tensor.cols)));
+    const std::vector<int64_t> dimensions = tensor.dimensions();
+    napi_value entry = js.object(), shape = js.array(dimensions.size());
+    for (size_t d = 0; d < dimensions.size(); ++d) js.set(shape, uint32_t(d), js.number(double(dimensions[d])));
     js.set(entry, "name", js.text(tensor.name));
     js.set(entry, "shape", shape);
     if (values) js.set(entry, "data", js.floats((*values)[i].data(), (*values)[i].size()));

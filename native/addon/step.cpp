@@ -41,6 +41,7 @@ Sequence read_sequence(const Argument& entry, const ModelHandle& handle) {
   });
   s.position = whole("position", 0, handle.spec.max_positions - 1);
   entry.field("blocks", [&](Argument a) { s.blocks = by_group(a.int32s(), handle.page_groups.count()); });
+  if (handle.recurrent_states > 0) s.recurrent = whole("recurrent", 0, INT32_MAX);
   s.adapter = entry.field("adapter", [&](Argument a) { return handle.adapter(a); });
   s.sample = entry.field("sample", [](Argument a) { return a.boolean(); });
   s.jump = int(entry.field("jump", [](Argument a) { return a.missing() ? 0 : a.integer(0, 1 << 16); }));
@@ -119,7 +120,7 @@ napi_value start_step(const std::shared_ptr<ModelHandle>& handle, const Argument
   try {
     inference::begin_step(step->sequences,
                           {handle->spec.vocab, handle->spec.max_positions, handle->pages * handle->page_groups.count(),
-                           handle->given_logits, handle->page_groups});
+                           handle->given_logits, handle->page_groups, handle->recurrent_states});
   } catch (const model::InvalidInput& input) {
     invalid(path, input);
   }

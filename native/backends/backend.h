@@ -68,6 +68,9 @@ struct Run {
   const float* given_logits = nullptr;
   // Entries of the block table for each group, where there are several: [groups][block_count].
   int block_count = 0;
+  // Of a model with recurrent layers: the state of the sequence, which is that behind `position` tokens, and becomes
+  // that behind these. At position 0 it need not hold anything.
+  int recurrent = -1;
 };
 
 // Logits of a step, where the device keeps them: a row for every token of which they were wanted, in the order of runs
@@ -183,17 +186,19 @@ class Backend {
     static const PageGroups whole;
     return whole;
   }
+  virtual int recurrent_states() const { return 0; }
   // Before anything else is asked: decides by these tokens which quantised weights are multiplied with activations as
   // they are, since less than 95 % of their products would be left with activations of 8 bits. The names of these; a
   // device that multiplies all alike has none.
   virtual std::vector<std::string> gate_activations(std::span<const int32_t>) { return {}; }
 
-  // Runs tokens through the model, writing their keys and values into pages. Runs write different pages. Null if
-  // aborted.
+  // Runs tokens through the model, writing their keys and values into pages. Runs write different pages and states.
+  // Null if aborted.
   virtual const Logits* step(std::span<const Run>) = 0;
   // Answers the requests, one result each. False if aborted.
   virtual bool sample(const Logits&, std::span<const RowRequest>, std::span<RowResult>) = 0;
   virtual void copy_page(int from, int to) = 0;
+  virtual void copy_recurrent_state(int /* from */, int /* to */) {}
 
   // Null if aborted.
   virtual AdapterRef load_adapter(const model::LoraSpec&, const AdapterValues&) = 0;
@@ -221,6 +226,13 @@ struct TensorReader {
 struct ModelMemory {
   int64_t weights, page, activations_per_token;  // bytes; of a page in all groups
   PageGroups groups = {};
+  int64_t recurrent_state = 0;  // bytes of one
+};
+
+// What sequences of a model have room for.
+struct CacheSize {
+  int pages, recurrent_states;
+  CacheSize(int pages_, int recurrent_states_ = 0) : pages(pages_), recurrent_states(recurrent_states_) {}
 };
 
 class Device {
@@ -233,8 +245,8 @@ class Device {
   // Ways of computing that this machine can run, best last. All give the same bits.
   virtual std::vector<std::string> arithmetics() const = 0;
   // `arithmetic`: one of those, empty for the best. `progress` is given the fraction done; null is returned when it
-  // returns false. `pages`: of each group.
-  virtual std::unique_ptr<Backend> load(const model::ModelSpec&, int pages, const std::string& arithmetic,
+  // returns false.
+  virtual std::unique_ptr<Backend> load(const model::ModelSpec&, CacheSize, const std::string& arithmetic,
                                         const TensorReader&, const std::function<bool(double)>& progress) const = 0;
   // Bytes of the device's own memory that could be taken now.
   virtual int64_t available_memory() const = 0;

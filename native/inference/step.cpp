@@ -71,6 +71,10 @@ void check_sequence(size_t i, Sequence& s, const StepLimits& limits) {
     throw InvalidInput{i, "tokens", -1,
                        "reach past the model's " + std::to_string(limits.max_positions) + " positions"};
   check_blocks(i, s, end, limits);
+  if (limits.recurrent_states > 0 && (s.recurrent < 0 || s.recurrent >= limits.recurrent_states))
+    throw InvalidInput{i, "recurrent", -1,
+                       "is " + std::to_string(s.recurrent) + "; recurrent states are 0 to " +
+                           std::to_string(limits.recurrent_states - 1)};
   if (s.sample && !s.slot) throw InvalidInput{i, "slot", -1, "must be an open slot where sample is true"};
   if (s.state_count > int64_t(s.tokens.size()))
     throw InvalidInput{i, "states", -1, "must be at most " + std::to_string(s.tokens.size()) + ", the tokens given"};
@@ -80,9 +84,9 @@ void check_sequence(size_t i, Sequence& s, const StepLimits& limits) {
   check_ids(i, "next", s.next, -1, limits.vocab, "token ids");
 }
 
-// Two sequences must not write one page or draw from one slot: they would do so at the same time.
+// Two sequences must not write one page or state, or draw from one slot: they would do so at the same time.
 void check_disjoint(const std::vector<Sequence>& sequences, size_t groups) {
-  std::unordered_set<int32_t> written;
+  std::unordered_set<int32_t> written, states;
   std::unordered_set<const Slot*> slots;
   for (size_t i = 0; i < sequences.size(); ++i) {
     const Sequence& s = sequences[i];
@@ -92,6 +96,8 @@ void check_disjoint(const std::vector<Sequence>& sequences, size_t groups) {
         if (const int32_t page = s.blocks[g * count + block]; !written.insert(page).second)
           throw InvalidInput{i, "blocks", -1,
                              "writes page " + std::to_string(page) + ", which is written twice in this step"};
+    if (s.recurrent >= 0 && !states.insert(s.recurrent).second)
+      throw InvalidInput{i, "recurrent", -1, "is used twice in this step"};
     if (s.slot && !slots.insert(s.slot.get()).second) throw InvalidInput{i, "slot", -1, "is used twice in this step"};
   }
 }
@@ -172,6 +178,7 @@ bool Stepper::compute(std::vector<Sequence>& sequences) {
                                                          : WantedLogits::none;
       runs_.push_back({s.tokens.data() + done, n, s.position + done, s.blocks.data(), s.adapter, wanted});
       runs_.back().block_count = int(s.blocks.size()) / backend_.page_groups().count();
+      runs_.back().recurrent = s.recurrent;
       if (wanted != WantedLogits::none && !s.given_logits.empty())
         runs_.back().given_logits =
             s.given_logits.data() + (wanted == WantedLogits::all ? int64_t(done) * backend_.spec().vocab : 0);

@@ -13,6 +13,7 @@ struct StepLimits {
   int vocab, max_positions, pages;  // pages of all groups
   bool given_logits = false;        // they are computed elsewhere and come with the sequences
   backends::PageGroups groups = {};
+  int recurrent_states = 0;  // 0: sequences have none
 };
 
 struct Sequence {
@@ -22,6 +23,7 @@ struct Sequence {
   std::vector<int32_t> blocks;  // pages of positions 0 .. position + count - 1: [groups][blocks]
   std::vector<int32_t> next;    // [count], with prompt_logprobs: the token after each, or -1
   int position = 0;             // of the first token
+  int recurrent = -1;           // the state behind `position` tokens, of a model whose sequences have one
   backends::AdapterRef adapter;
   bool sample = false;       // draw a token from the last one's logits
   int output_index = 0;      // of the token drawn, not counting those forced before it

@@ -27,6 +27,15 @@ void check(const ModelSpec& m) {
   for (size_t i = 0; i < m.layers.size(); i++) {
     const AttentionSpec& a = m.layers[i].attention;
     const std::string at = "layers[" + std::to_string(i) + "].";
+    require(m.layers[i].feed_forward.intermediate > 0, at + "feedForward.intermediate", "must be positive");
+    require(!m.layers[i].feed_forward.fused_gate_up || !m.layers[i].feed_forward.bias, at + "feedForward.fusedGateUp",
+            "must have no biases");
+    if (const auto& d = m.layers[i].delta_rule) {
+      require(d->key_heads > 0 && d->value_heads > 0 && d->value_heads % d->key_heads == 0, at + "deltaRule.valueHeads",
+              "must be a multiple of keyHeads");
+      require(d->key_dim > 0 && d->value_dim > 0 && d->kernel > 0, at + "deltaRule", "must have sizes above 0");
+      continue;
+    }
     require(a.head_dim > 0 && a.head_dim % 2 == 0, at + "attention.headDim", "must be positive and even");
     require(a.kv_heads > 0 && a.heads > 0 && a.heads % a.kv_heads == 0, at + "attention.heads",
             "must be a multiple of kvHeads");
@@ -44,9 +53,7 @@ void check(const ModelSpec& m) {
       require(int(rope.factors(m.max_positions).size()) == a.rotary() / 2 && rope.attention_factor > 0,
               at + "attention.rope.factors", "must be one for every two elements that turn");
     require(!a.fused_qkv || !(a.q_bias || a.k_bias || a.v_bias), at + "attention.fusedQkv", "must have no biases");
-    require(!m.layers[i].feed_forward.fused_gate_up || !m.layers[i].feed_forward.bias, at + "feedForward.fusedGateUp",
-            "must have no biases");
-    require(m.layers[i].feed_forward.intermediate > 0, at + "feedForward.intermediate", "must be positive");
+    require(!a.fused_qkv || !a.output_gate, at + "attention.fusedQkv", "must have no output gate");
   }
 }
 

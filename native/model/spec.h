@@ -46,13 +46,26 @@ struct AttentionSpec {
   bool qk_norm = false;  // an RMS norm of every head of q and k, before rope
   bool q_bias = false, k_bias = false, v_bias = false, o_bias = false;
   bool fused_qkv = false;  // stored, and adapted, as one projection
+  // Every head of q_proj is followed by a gate, of which the logistic multiplies what the head puts out.
+  bool output_gate = false;
 
   float score_scale() const;
   // Elements of a head that turn with its position.
   int rotary() const { return int(head_dim * rope.rotary_share); }
   int group() const { return heads / kv_heads; }  // query heads of a key-value head
   int q_width() const { return heads * head_dim; }
+  int q_stride() const { return output_gate ? 2 * head_dim : head_dim; }  // from head to head of what q_proj puts out
   int kv_width() const { return kv_heads * head_dim; }
+};
+
+// Gated delta rule (Yang, Kautz, Hatamizadeh 2024), after a short convolution over the tokens: every value head has a
+// state in the place of keys and values. A key head is that of value_heads / key_heads value heads.
+struct DeltaRuleSpec {
+  int key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
+  int kernel = 0;  // tokens of the convolution
+  int group() const { return value_heads / key_heads; }
+  int value_width() const { return value_heads * value_dim; }
+  int conv_width() const { return 2 * key_heads * key_dim + value_width(); }
 };
 
 enum class Activation : uint8_t { silu, gelu_tanh };
@@ -73,6 +86,7 @@ enum class NormPlacement : uint8_t { before, before_and_after };
 // and a backward in each backend that has it.
 struct LayerSpec {
   AttentionSpec attention;
+  std::optional<DeltaRuleSpec> delta_rule;  // in the place of attention, which then says nothing
   FeedForwardSpec feed_forward;
   NormPlacement norms = NormPlacement::before;
   double residual_scale = 1;  // of what attention and feed-forward add
@@ -89,6 +103,12 @@ struct ModelSpec {
   double logit_soft_cap = 0;                // 0: none
   TensorFormat format = TensorFormat::f32;  // of activations, pages, and the weights that are not named below
   std::unordered_map<std::string, TensorFormat> quantized;  // matrices by name
+  // Whether sequences have a state beside their keys and values.
+  bool recurrent() const {
+    for (const LayerSpec& layer : layers)
+      if (layer.delta_rule) return true;
+    return false;
+  }
   TensorFormat format_of(const std::string& tensor) const {
     const auto found = quantized.find(tensor);
     return found == quantized.end() ? format : found->second;

@@ -5,16 +5,23 @@
 
 namespace anneal::model {
 
+bool has_projection(const LayerSpec& layer, int p) {
+  if (p >= kO && p <= kDown) return true;
+  return (p >= kInQkv) == layer.delta_rule.has_value();
+}
+
 Parts parts_of(int module) {
   switch (module) {
     case kQkv: return {kQ, 3};
     case kGateUp: return {kGate, 2};
+    case kOut: return {kO, 1};
     default: return {module, 1};
   }
 }
 
 int module_of(const LayerSpec& layer, int p) {
   if (layer.attention.fused_qkv && p >= kQ && p <= kV) return kQkv;
+  if (layer.delta_rule && p == kO) return kOut;
   if (layer.feed_forward.fused_gate_up && (p == kGate || p == kUp)) return kGateUp;
   return p;
 }
@@ -22,33 +29,40 @@ int module_of(const LayerSpec& layer, int p) {
 std::vector<int> modules_of(const LayerSpec& layer) {
   std::vector<int> list;
   for (int p = 0; p < kProjections; p++)
-    if (const int module = module_of(layer, p); parts_of(module).first == p) list.push_back(module);
+    if (const int module = module_of(layer, p); has_projection(layer, p) && parts_of(module).first == p)
+      list.push_back(module);
   return list;
 }
 
 const char* module_place(int module) {
-  static constexpr const char* places[kModules] = {"self_attn.q_proj", "self_attn.k_proj",   "self_attn.v_proj",
-                                                   "self_attn.o_proj", "mlp.gate_proj",      "mlp.up_proj",
-                                                   "mlp.down_proj",    "self_attn.qkv_proj", "mlp.gate_up_proj"};
+  static constexpr const char* places[kModules] = {
+      "self_attn.q_proj",      "self_attn.k_proj",      "self_attn.v_proj",      "self_attn.o_proj",
+      "mlp.gate_proj",         "mlp.up_proj",           "mlp.down_proj",         "linear_attn.in_proj_qkv",
+      "linear_attn.in_proj_z", "linear_attn.in_proj_b", "linear_attn.in_proj_a", "self_attn.qkv_proj",
+      "mlp.gate_up_proj",      "linear_attn.out_proj"};
   return places[module];
 }
 
 const char* module_name(int module) { return std::strchr(module_place(module), '.') + 1; }
 
 const char* norm_place(const LayerSpec& layer, int norm) {
-  const bool after = layer.norms == NormPlacement::before_and_after, heads = layer.attention.qk_norm;
+  const bool after = layer.norms == NormPlacement::before_and_after, delta = layer.delta_rule.has_value(),
+             heads = layer.attention.qk_norm && !delta;
   switch (norm) {
     case kNormIn: return "input_layernorm";
     case kNormAttended: return after ? "post_attention_layernorm" : nullptr;
     case kNormMiddle: return after ? "pre_feedforward_layernorm" : "post_attention_layernorm";
     case kNormOut: return after ? "post_feedforward_layernorm" : nullptr;
     case kNormQ: return heads ? "self_attn.q_norm" : nullptr;
-    default: return heads ? "self_attn.k_norm" : nullptr;
+    case kNormK: return heads ? "self_attn.k_norm" : nullptr;
+    default: return delta ? "linear_attn.norm" : nullptr;
   }
 }
 
 int norm_width(const ModelSpec& m, int layer, int norm) {
-  return norm == kNormQ || norm == kNormK ? m.layers[layer].attention.head_dim : m.hidden;
+  const LayerSpec& of = m.layers[layer];
+  if (norm == kNormDelta) return of.delta_rule ? of.delta_rule->value_dim : 0;
+  return norm == kNormQ || norm == kNormK ? of.attention.head_dim : m.hidden;
 }
 
 std::string layer_name(int layer, const char* rest) { return "model.layers." + std::to_string(layer) + "." + rest; }
@@ -58,9 +72,20 @@ std::string module_name(int layer, int module) { return layer_name(layer, module
 ProjectionShape projection_shape(const ModelSpec& m, int layer, int p) {
   const AttentionSpec& a = m.layers[layer].attention;
   const FeedForwardSpec& f = m.layers[layer].feed_forward;
+  if (!has_projection(m.layers[layer], p)) return {0, 0, false};
   const int q = a.q_width(), kv = a.kv_width();
+  if (const auto& d = m.layers[layer].delta_rule) {
+    switch (p) {
+      case kO: return {m.hidden, d->value_width(), false};
+      case kInQkv: return {d->conv_width(), m.hidden, false};
+      case kInZ: return {d->value_width(), m.hidden, false};
+      case kInB:
+      case kInA: return {d->value_heads, m.hidden, false};
+      default: break;
+    }
+  }
   switch (p) {
-    case kQ: return {q, m.hidden, a.q_bias};
+    case kQ: return {a.heads * a.q_stride(), m.hidden, a.q_bias};
     case kK: return {kv, m.hidden, a.k_bias};
     case kV: return {kv, m.hidden, a.v_bias};
     case kO: return {m.hidden, q, a.o_bias};
@@ -85,6 +110,20 @@ int first_output(const ModelSpec& m, int layer, int projection) {
   return sum;
 }
 
+std::vector<int64_t> TensorShape::dimensions() const {
+  if (!cols) return {rows};
+  return convolution ? std::vector<int64_t>{rows, 1, cols} : std::vector<int64_t>{rows, cols};
+}
+
+TensorShape delta_tensor(const ModelSpec& m, int layer, int tensor) {
+  const DeltaRuleSpec& d = *m.layers[layer].delta_rule;
+  switch (tensor) {
+    case kConvolution: return {layer_name(layer, "linear_attn.conv1d.weight"), d.conv_width(), d.kernel, true};
+    case kDecay: return {layer_name(layer, "linear_attn.A_log"), d.value_heads, 0};
+    default: return {layer_name(layer, "linear_attn.dt_bias"), d.value_heads, 0};
+  }
+}
+
 std::vector<TensorShape> weight_tensors(const ModelSpec& m) {
   std::vector<TensorShape> list;
   list.push_back({"model.embed_tokens.weight", m.vocab, m.hidden});
@@ -98,6 +137,7 @@ std::vector<TensorShape> weight_tensors(const ModelSpec& m) {
     for (int n = 0; n < kNorms; n++)
       if (const char* place = norm_place(layer, n))
         list.push_back({layer_name(l, place) + ".weight", norm_width(m, l, n), 0});
+    for (int t = 0; layer.delta_rule && t < kDeltaTensors; t++) list.push_back(delta_tensor(m, l, t));
   }
   list.push_back({"model.norm.weight", m.hidden, 0});
   if (!m.tied_head) list.push_back({"lm_head.weight", m.vocab, m.hidden});

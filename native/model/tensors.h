@@ -8,16 +8,35 @@
 namespace anneal::model {
 
 // The products of a layer: what is computed by itself.
-enum Projection : int { kQ, kK, kV, kO, kGate, kUp, kDown, kProjections };
+enum Projection : int {
+  kQ,
+  kK,
+  kV,
+  kO,  // of what attention or the delta rule put out
+  kGate,
+  kUp,
+  kDown,
+  // Of the delta rule: queries, keys and values before the convolution, the gate of the norm, and what strength and
+  // decay are made of.
+  kInQkv,
+  kInZ,
+  kInB,
+  kInA,
+  kProjections
+};
+bool has_projection(const LayerSpec&, int projection);
 
 // What checkpoints store and adapters target: a projection, or several whose outputs stand one after the other.
-enum Module : int { kQkv = kProjections, kGateUp, kModules };
+enum Module : int { kQkv = kProjections, kGateUp, kOut, kModules };
 
-// The norms of a layer: before attention, after it, before and after the feed-forward, of heads of q and k.
-enum Norm : int { kNormIn, kNormAttended, kNormMiddle, kNormOut, kNormQ, kNormK, kNorms };
+// The norms of a layer: before attention, after it, before and after the feed-forward, of heads of q and k, of what
+// heads of the delta rule put out.
+enum Norm : int { kNormIn, kNormAttended, kNormMiddle, kNormOut, kNormQ, kNormK, kNormDelta, kNorms };
 // "input_layernorm"; null: the layer has none.
 const char* norm_place(const LayerSpec&, int norm);
 int norm_width(const ModelSpec&, int layer, int norm);
+// Whether it multiplies by 1 + weight.
+inline bool norm_adds_one(const ModelSpec& m, int norm) { return m.norm_adds_one && norm != kNormDelta; }
 
 struct Parts {
   int first, count;  // projections
@@ -51,8 +70,14 @@ int first_output(const ModelSpec&, int layer, int projection);
 struct TensorShape {
   std::string name;
   int64_t rows, cols;
+  bool convolution = false;  // stored as [rows][1][cols]
   int64_t elements() const { return cols ? rows * cols : rows; }
+  std::vector<int64_t> dimensions() const;  // as it is stored
 };
+
+// What the delta rule has beside its projections and its norm.
+enum DeltaTensor : int { kConvolution, kDecay, kStepBias, kDeltaTensors };
+TensorShape delta_tensor(const ModelSpec&, int layer, int tensor);
 
 // All weights, in the order in which they are read.
 std::vector<TensorShape> weight_tensors(const ModelSpec&);
@@ -63,7 +88,9 @@ struct LoraSpec {
   bool rslora = false;
   bool targets[kModules] = {};
   float scale() const;
-  bool adapts(const LayerSpec& layer, int projection) const { return targets[module_of(layer, projection)]; }
+  bool adapts(const LayerSpec& layer, int projection) const {
+    return has_projection(layer, projection) && targets[module_of(layer, projection)];
+  }
 };
 
 // A [rank][inputs] then B [outputs][rank] of every target, by layer and module.

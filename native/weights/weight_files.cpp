@@ -40,7 +40,8 @@ WeightFiles::WeightFiles(const std::vector<StoredTensor>& list, const model::Mod
     const auto unusable = [&](const std::string& problem) { throw UnusableTensor{int64_t(i), problem}; };
     const auto shape = wanted.find(stored.name);
     if (shape == wanted.end()) unusable("names \"" + stored.name + "\", which this decoder does not have");
-    const auto [name, rows, cols] = shape->second;
+    const std::string& name = shape->second.name;
+    const int64_t rows = shape->second.rows, cols = shape->second.cols;
     Tensor tensor{stored.file,        nullptr,   stored.offset, cols ? rows : 1,
                   cols ? cols : rows, Type::f32, spec.format,   stored.interleaved_heads};
     if (stored.type == "BF16")
@@ -51,7 +52,7 @@ WeightFiles::WeightFiles(const std::vector<StoredTensor>& list, const model::Mod
       tensor.type = Type::quantized, tensor.format = *format;
     else if (stored.type != "F32")
       unusable("has dtype \"" + stored.type + "\"; F32, BF16, F16, or of a matrix Q8_0 and the like can be read");
-    if (stored.shape != (cols ? std::vector<int64_t>{rows, cols} : std::vector<int64_t>{rows}))
+    if (stored.shape != shape->second.dimensions())
       unusable("(" + name + ") has another shape than the configuration asks for");
     if (tensor.type == Type::quantized && cols % quantization::block_size(tensor.format).numbers != 0)
       unusable("(" + name + ") has rows that are not whole blocks of " + stored.type);

@@ -96,7 +96,7 @@ export class InferenceLoop {
     const groups = new PageGroups(device.pageGroups);
     const { maxSequences, tokenBudget, scheduler: policy } = options;
     this.pool = new PagePool(device.pages * groups.count);
-    this.scheduler = new Scheduler(this.pool, { maxSequences, tokenBudget, policy }, groups);
+    this.scheduler = new Scheduler(this.pool, { maxSequences, tokenBudget, policy }, groups, device.recurrentStates);
     this.slots = new SamplerSlots(device);
     this.contextLength = Math.min(options.contextLength, groups.tokensWithin(this.pool.pages, tokenBudget));
     this.policy = options.scheduler;
@@ -273,6 +273,10 @@ export class InferenceLoop {
 
   private async compute({ copies: { from, to } }: ScheduledStep, rows: StepSequence[]): Promise<StepOutput> {
     if (from.length > 0) this.device.copyPages(Int32Array.from(from), Int32Array.from(to));
+    const states = this.scheduler.states.takeCopies();
+    if (states.from.length > 0) {
+      this.device.copyRecurrentStates(Int32Array.from(states.from), Int32Array.from(states.to));
+    }
     return this.device.step(rows);
   }
 
@@ -338,5 +342,6 @@ export class InferenceLoop {
     const broken = new Set(sequences.filter((one) => one.state !== "finished").map((one) => one.owner));
     for (const request of broken) request.fail(error);
     this.pool.forgetAll();
+    this.scheduler.states.forgetAll();
   }
 }

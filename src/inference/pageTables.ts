@@ -3,6 +3,7 @@
 
 import { PAGE_SIZE, type PageGroups } from "./pageGroups.js";
 import type { PagePool } from "./pagePool.js";
+import type { RecurrentStates } from "./recurrentStates.js";
 import type { Sequence } from "./sequence.js";
 
 /** Page `from[i]` is copied to `to[i]`, in order, before the step runs. */
@@ -18,6 +19,7 @@ export class PageTables {
   constructor(
     private readonly pool: PagePool,
     private readonly groups: PageGroups,
+    private readonly states: RecurrentStates,
   ) {}
 
   /** Begins a step: the copies that its sequences need gather in what is returned. */
@@ -94,8 +96,9 @@ export class PageTables {
     return true;
   }
 
-  /** The end of the sequence first, so that what others are likelier to share is evicted last. */
+  /** Its recurrent state too. The end of the sequence first, so that what others are likelier to share is evicted last. */
   release(sequence: Sequence): void {
+    this.states.release(sequence);
     for (let at = sequence.pageTable.length - 1; at >= 0; at--) {
       if (sequence.pageTable[at]! >= 0) this.pool.release(sequence.pageTable[at]!);
     }

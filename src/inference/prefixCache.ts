@@ -6,6 +6,7 @@ import { createHash } from "node:crypto";
 import { PAGE_SIZE, type PageGroups } from "./pageGroups.js";
 import type { PagePool } from "./pagePool.js";
 import type { PageTables } from "./pageTables.js";
+import type { RecurrentStates } from "./recurrentStates.js";
 import type { Sequence } from "./sequence.js";
 
 /** Tokens from one prefix hash to the next. */
@@ -24,6 +25,7 @@ export class PrefixCache {
     private readonly pool: PagePool,
     private readonly tables: PageTables,
     private readonly groups: PageGroups,
+    private readonly states: RecurrentStates,
   ) {}
 
   /** Counts the first admission of a prompt. */
@@ -51,7 +53,8 @@ export class PrefixCache {
 
   /**
    * Cached pages of the longest prefix, the last token left out: its logits are needed. Of each block those of all groups,
-   * -1 where the tokens after the prefix do not see them. null when the next page is just being filled.
+   * -1 where the tokens after the prefix do not see them. Of a model with recurrent layers, the longest prefix whose state was
+   * kept. null when the next page is just being filled.
    */
   match(sequence: Sequence): number[][] | null {
     if (!sequence.request.useCache) return [];
@@ -60,15 +63,20 @@ export class PrefixCache {
     const fullBlocks = Math.floor((sequence.length - 1) / PAGE_SIZE);
     /** Of each group, the first of the blocks up to here that are all there. */
     const thereFrom = new Array<number>(groups.count).fill(0);
+    /** Blocks that are there, and those of them behind which the sequence can begin. */
+    let common = 0;
     let matched = 0;
     for (let i = 0; i < fullBlocks; i++) {
       const pages = this.find(pageHash(sequence, i));
       found.push(pages);
       for (const [group, page] of pages.entries()) if (page < 0) thereFrom[group] = i + 1;
       if (thereFrom.some((from, group) => from > 0 && groups.windows[group] === 0)) break;
-      if (thereFrom.every((from, group) => from <= groups.unseen(group, (i + 1) * PAGE_SIZE))) matched = i + 1;
+      if (thereFrom.some((from, group) => from > groups.unseen(group, (i + 1) * PAGE_SIZE))) continue;
+      common = i + 1;
+      if (this.states.has(sequence, common * PAGE_SIZE)) matched = common;
     }
-    if (matched < fullBlocks && this.filling.has(pageHash(sequence, matched))) return null;
+    if (common < fullBlocks && this.filling.has(pageHash(sequence, common))) return null;
+    if (matched < common) sequence.branchesAt = common * PAGE_SIZE;
     found.length = matched;
     for (let group = 0; group < groups.count; group++) {
       const unseen = groups.unseen(group, matched * PAGE_SIZE);
@@ -81,7 +89,9 @@ export class PrefixCache {
   load(sequence: Sequence, matched: readonly number[][]): void {
     for (const pages of matched) this.tables.retain(sequence, pages);
     sequence.computed = matched.length * PAGE_SIZE;
-    if (!sequence.request.useCache) return;
+    this.states.restore(sequence, sequence.computed);
+    // There are no states within pages.
+    if (!sequence.request.useCache || this.states.count > 0) return;
     const first = matched.length * HASHES_PER_PAGE;
     const last = Math.min(first + HASHES_PER_PAGE - 1, Math.floor((sequence.length - 1) / HASH_STRIDE));
     for (let end = last; end > first; end--) {
@@ -113,6 +123,13 @@ export class PrefixCache {
 }
 
 const groupHash = (hash: string, group: number): string => (group === 0 ? hash : `${group} ${hash}`);
+/** Of the first `tokens` tokens, which must be known and no fewer than HASH_STRIDE where they are a page's end. */
+export function hashOfTokens(sequence: Sequence, tokens: number): string {
+  const strides = Math.floor(tokens / HASH_STRIDE);
+  const hash = strides === 0 ? rootHash(sequence) : prefixHash(sequence, strides - 1);
+  const rest = sequence.tokens.subarray(strides * HASH_STRIDE, tokens);
+  return rest.length === 0 ? hash : chainedHash(hash, rest);
+}
 
 /** Of the tokens up to the end of page `at`, which must be known. */
 function pageHash(sequence: Sequence, at: number): string {

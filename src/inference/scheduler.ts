@@ -7,7 +7,8 @@ import { PrefillLimit, ServiceOrder } from "./fairness.js";
 import { PageGroups } from "./pageGroups.js";
 import type { PagePool } from "./pagePool.js";
 import { type PageCopies, PageTables } from "./pageTables.js";
-import { PrefixCache } from "./prefixCache.js";
+import { hashOfTokens, PrefixCache } from "./prefixCache.js";
+import { RecurrentStates, sharedPrompt } from "./recurrentStates.js";
 import type { Sequence } from "./sequence.js";
 
 export interface SchedulerOptions {
@@ -33,6 +34,7 @@ export class Scheduler {
   preemptions = 0;
   readonly prefixCache: PrefixCache;
   readonly prefillLimit = new PrefillLimit();
+  readonly states: RecurrentStates;
   private readonly tables: PageTables;
   private readonly order: ServiceOrder;
 
@@ -40,9 +42,12 @@ export class Scheduler {
     private readonly pool: PagePool,
     private readonly options: SchedulerOptions,
     private readonly groups = new PageGroups(),
+    /** Of a model with recurrent layers; else 0. */
+    recurrentStates = 0,
   ) {
-    this.tables = new PageTables(pool, groups);
-    this.prefixCache = new PrefixCache(pool, this.tables, groups);
+    this.states = new RecurrentStates(recurrentStates, hashOfTokens);
+    this.tables = new PageTables(pool, groups, this.states);
+    this.prefixCache = new PrefixCache(pool, this.tables, groups, this.states);
     this.order = new ServiceOrder(options.policy);
   }
 
@@ -59,12 +64,13 @@ export class Scheduler {
   /** A sequence that goes on from `parent`: with the parent's pages where it has any, else computed again. */
   addFork(parent: Sequence, fork: Sequence): void {
     fork.admittedBefore = true;
-    if (parent.state !== "running") {
+    if (parent.state !== "running" || !this.states.hold(fork)) {
       fork.clearPages();
       this.add(fork);
       return;
     }
     this.tables.share(parent, fork, parent.computed);
+    this.states.share(parent, fork);
     fork.state = "running";
     this.order.insert(this.running, fork);
   }
@@ -93,6 +99,7 @@ export class Scheduler {
       sequence.computed += sequence.chunk;
       sequence.inFlight++;
       this.prefixCache.publish(sequence);
+      this.states.issued(sequence);
     }
   }
 
@@ -117,7 +124,7 @@ export class Scheduler {
       const sequence = this.running[i]!;
       const { uncomputed } = sequence;
       if (uncomputed === 0 || (uncomputed === 1) !== (phase === "decode") || sequence.chunk > 0) continue;
-      const chunk = Math.min(uncomputed, budget);
+      const chunk = this.states.untilSnapshot(sequence, Math.min(uncomputed, budget));
       budget += this.makeRoom(sequence, chunk);
       if (sequence.state !== "running") continue;
       sequence.chunk = chunk;
@@ -230,24 +237,27 @@ export class Scheduler {
     const { source } = sequence;
     const canShare = source !== null && !sequence.admittedBefore && source.state !== "finished";
     if (canShare && source.computed < source.promptLength) return "later";
-    if (canShare && this.tables.sees(source, source.promptLength - 1)) {
+    if (!this.states.hold(sequence)) return "full";
+    if (
+      canShare &&
+      this.tables.sees(source, source.promptLength - 1) &&
+      this.states.has(sequence, sharedPrompt(source))
+    ) {
       // The last prompt token is computed again: its logits give this choice's first token.
       this.tables.share(source, sequence, sequence.promptLength);
       sequence.computed = sequence.promptLength - 1;
+      this.states.restore(sequence, sequence.computed);
     } else {
       const matched = this.prefixCache.match(sequence);
-      if (matched === null) return "later";
+      if (matched === null) return this.withoutPages(sequence, "later");
       // Without room for all of it the sequence would soon be preempted again.
       let held = 0;
       for (const pages of matched) for (const page of pages) if (page >= 0 && this.pool.isHeld(page)) held++;
-      if (this.pagesOf(sequence) - held > this.pool.free) return "full";
+      if (this.pagesOf(sequence) - held > this.pool.free) return this.withoutPages(sequence, "full");
       this.prefixCache.load(sequence, matched);
     }
-    const chunk = Math.min(sequence.uncomputed, budget);
-    if (!this.tables.reserve(sequence, chunk)) {
-      this.tables.release(sequence);
-      return "full";
-    }
+    const chunk = this.states.untilSnapshot(sequence, Math.min(sequence.uncomputed, budget));
+    if (!this.tables.reserve(sequence, chunk)) return this.withoutPages(sequence, "full");
     sequence.chunk = chunk;
     if (!sequence.admittedBefore) {
       sequence.admittedBefore = true;
@@ -259,6 +269,11 @@ export class Scheduler {
   /** Those that all of its tokens take at most. */
   private pagesOf(sequence: Sequence): number {
     return this.groups.pagesOf(sequence.length, this.options.tokenBudget);
+  }
+
+  private withoutPages<T>(sequence: Sequence, verdict: T): T {
+    this.tables.release(sequence);
+    return verdict;
   }
 }
 

@@ -6,6 +6,12 @@ import type { GenerationRecord, GenerationRequest, TokenLogprobs } from "./reque
 
 export type SequenceState = "waiting" | "running" | "finished";
 
+/** A copy of a sequence's recurrent state behind its first `tokens` tokens, which need not all be known yet. */
+export interface Snapshot {
+  state: number;
+  tokens: number;
+}
+
 /** What a step has sampled for a sequence. */
 export interface SampledTokens {
   /** -1: no token was permitted, which ends the sequence. */
@@ -79,6 +85,15 @@ export class Sequence {
   readonly prefixHashes: string[] = [];
   /** Prefix hashes under which its pages can be found. */
   publishedHashes = 0;
+
+  /** Its recurrent state, behind `computed` tokens once the steps issued have run; -1: none. This and the next are RecurrentStates'. */
+  recurrent = -1;
+  /** A copy of that which is not findable yet. */
+  snapshot: Snapshot | null = null;
+  /** The latest copy of a state behind some of its outputs. */
+  latestSnapshot: string | null = null;
+  /** Tokens that others began with as well, of which no state was kept; 0: none. */
+  branchesAt = 0;
 
   private pages = new Int32Array(0);
   /** Blocks of 64 positions that it has pages for. */
@@ -219,6 +234,7 @@ export class Sequence {
     row.tokens = from < this.length ? this.tokens.subarray(from, to) : null;
     row.position = from;
     row.blocks = this.pageView;
+    row.recurrent = this.recurrent;
     row.adapter = request.adapter;
     row.sample = last && this.samples;
     row.outputIndex = this.outputs + this.pending;
@@ -243,6 +259,7 @@ export class Sequence {
     tokens: null,
     position: 0,
     blocks: new Int32Array(0),
+    recurrent: -1,
     adapter: 0,
     sample: false,
     outputIndex: 0,

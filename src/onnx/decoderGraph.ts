@@ -5,7 +5,7 @@
 
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import type { Stream } from "../protobuf.js";
-import type { AttentionSpec, FeedForwardSpec, LayerSpec, ModelSpec } from "../runtime/runtime.js";
+import type { AttentionSpec, FeedForwardSpec, ModelSpec } from "../runtime/runtime.js";
 import { BLOCK_VALUES, type CodeBits } from "./blockCodes.js";
 import { ElementTypes, Graph, MICROSOFT, type OnnxType } from "./graph.js";
 import { ropeFrequencies } from "./ropeFrequencies.js";
@@ -58,11 +58,12 @@ class Decoder {
     const ids = g.input("input_ids", "int64", ["batch_size", "sequence_length"]);
     const attended = g.input("attention_mask", "int64", ["batch_size", "total_sequence_length"]);
     const positions = g.input("position_ids", "int64", ["batch_size", "sequence_length"]);
-    const caches = spec.layers.map(({ attention: { kvHeads, headDim } }, i) =>
-      (["key", "value"] as const).map((part) =>
+    const caches = spec.layers.map(({ attention }, i) => {
+      const { kvHeads, headDim } = attention!;
+      return (["key", "value"] as const).map((part) =>
         g.input(`past_key_values.${i}.${part}`, this.type, ["batch_size", kvHeads, "past_sequence_length", headDim]),
-      ),
-    );
+      );
+    });
     g.scope = "positions";
     this.inputShape = g.op("Shape", [ids]);
     this.past = g.op("Gather", [g.op("Shape", [caches[0]![0]!]), g.integers([2])]);
@@ -79,7 +80,14 @@ class Decoder {
       const at = `model.layers.${i}`;
       const after = norms === "before_and_after";
       g.scope = `${at}.self_attn`;
-      const attended = this.attention(layer, i, this.norm(x, `${at}.input_layernorm`), position, mask, caches[i]!);
+      const attended = this.attention(
+        layer.attention!,
+        i,
+        this.norm(x, `${at}.input_layernorm`),
+        position,
+        mask,
+        caches[i]!,
+      );
       x = this.added(x, attended, after ? `${at}.post_attention_layernorm` : null, residualScale);
       g.scope = `${at}.mlp`;
       const normed = this.norm(x, `${at}.${after ? "pre_feedforward_layernorm" : "post_attention_layernorm"}`);
@@ -101,7 +109,7 @@ class Decoder {
 
   /** Returns [R, hidden]. */
   private attention(
-    { attention: a }: LayerSpec,
+    a: AttentionSpec,
     layer: number,
     x: string,
     position: string,

@@ -103,8 +103,9 @@ function refuseUnknown(folder: string, spec: ModelSpec): void {
   check("", "model", spec);
   for (const [i, layer] of spec.layers.entries()) {
     check(`layers[${i}].`, "layer", layer);
-    check(`layers[${i}].attention.`, "attention", layer.attention);
-    check(`layers[${i}].attention.rope.`, "rope", layer.attention.rope);
+    const attention = layer.attention!;
+    check(`layers[${i}].attention.`, "attention", attention);
+    check(`layers[${i}].attention.rope.`, "rope", attention.rope);
     check(`layers[${i}].feedForward.`, "feedForward", layer.feedForward);
   }
 }

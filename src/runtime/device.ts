@@ -63,6 +63,18 @@ export interface AttentionSpec {
   oBias: boolean;
   /** q, k and v are stored, and adapted, as one: qkv_proj. */
   fusedQkv: boolean;
+  /** Every head of q_proj is followed by a gate, of which the logistic multiplies what the head puts out. */
+  outputGate: boolean;
+}
+
+/** Gated delta rule (linear attention) after a short convolution; key heads are shared by valueHeads / keyHeads value heads. */
+export interface DeltaRuleSpec {
+  keyHeads: number;
+  valueHeads: number;
+  keyDim: number;
+  valueDim: number;
+  /** Tokens of the convolution. */
+  kernel: number;
 }
 
 /** down(activation(gate(x)) * up(x)) */
@@ -76,7 +88,9 @@ export interface FeedForwardSpec {
 
 /** x += attention(norm(x)), then x += feedForward(norm(x)). */
 export interface LayerSpec {
-  attention: AttentionSpec;
+  /** null: the layer has `deltaRule` in its place, with a recurrent state for each sequence instead of keys and values. */
+  attention: AttentionSpec | null;
+  deltaRule?: DeltaRuleSpec;
   feedForward: FeedForwardSpec;
   /** Whether what attention and feed-forward put out is normalised as well. */
   norms: "before" | "before_and_after";
@@ -127,6 +141,8 @@ export interface LoadOptions {
   dtype: ElementType;
   /** KV pages of 64 positions that all sequences share, of every group of layers. */
   kvPages: number;
+  /** Of a model with recurrent layers: states of sequences, and of prefixes that are kept; needed there. */
+  recurrentStates?: number;
   /** Of the cpu: one of `Runtime.kernelSets`; the best by default. Bits do not depend on it. */
   kernelSet?: string;
   /**
@@ -168,8 +184,9 @@ export interface Runtime {
   /** Instruction sets this machine can run, best last. */
   readonly kernelSets: readonly string[];
   /**
-   * Bytes that load() would take for weights, for one KV page of every group of layers, and for one token of saved training
-   * activations; and that training all weights takes besides, activations not counted.
+   * Bytes that load() would take for weights, for one KV page of every group of layers, for one recurrent state (0: sequences
+   * have none), and for one token of saved training activations; and that training all weights takes besides, activations not
+   * counted.
    */
   memory(
     config: ModelSpec,
@@ -178,6 +195,7 @@ export interface Runtime {
     weights: number;
     page: number;
     pageGroups: ArrayLike<number>;
+    recurrentState: number;
     activationPerToken: number;
     weightTraining: number;
   };
@@ -243,6 +261,8 @@ export interface StepSequence {
    * where none of the tokens sees it.
    */
   blocks: Int32Array;
+  /** Of a model with recurrent layers: the state behind `position` tokens, which becomes that behind these. */
+  recurrent?: number;
   /** Adapter version id; 0: the base model. */
   adapter: number;
   /** Draw a token from the last token's logits. */
@@ -300,7 +320,10 @@ export interface AdapterSpec {
   alpha: number;
   /** Scale alpha / sqrt(rank) instead of alpha / rank. */
   rslora: boolean;
-  /** Of the model's: q_proj, k_proj, v_proj (or qkv_proj), o_proj, gate_proj, up_proj (or gate_up_proj), down_proj. */
+  /**
+   * Of the model's: q_proj, k_proj, v_proj (or qkv_proj), o_proj, gate_proj, up_proj (or gate_up_proj), down_proj; of layers with
+   * a delta rule in_proj_qkv, in_proj_z, in_proj_b, in_proj_a, out_proj.
+   */
   targets: string[];
 }
 
@@ -357,12 +380,16 @@ export interface DeviceModel {
    * 0: all before it. Pages of a group are not read where no token sees them.
    */
   readonly pageGroups: ArrayLike<number>;
+  /** 0: sequences have none. */
+  readonly recurrentStates: number;
   readonly bytes: number;
   openSlot(params: SlotParams): number;
   closeSlot(slot: number): void;
   step(sequences: StepSequence[], signal?: AbortSignal): Promise<StepOutput>;
   /** Queued in order with steps. */
   copyPages(from: Int32Array, to: Int32Array): void;
+  /** Likewise. */
+  copyRecurrentStates(from: Int32Array, to: Int32Array): void;
   /** Returns the version id (> 0). */
   loadAdapter(spec: AdapterSpec, tensors: NamedTensors, kept?: KeptState | null): Promise<number>;
   /** Of a device elsewhere: has a state that nothing goes on from any more deleted there, some time later, where that can be done. */

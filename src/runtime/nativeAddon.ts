@@ -75,11 +75,19 @@ export interface NativeTrainer {
 }
 
 export interface NativeModel {
-  info(): { pages: number; pageGroups: Int32Array; bytes: number; kernelSet: string; weightOnly: string[] };
+  info(): {
+    pages: number;
+    pageGroups: Int32Array;
+    recurrentStates: number;
+    bytes: number;
+    kernelSet: string;
+    weightOnly: string[];
+  };
   openSlot(params: SlotParams): number;
   closeSlot(slot: number): void;
   step(sequences: StepSequence[], cancellation?: NativeCancellation): Promise<StepOutput>;
   copyPages(from: Int32Array, to: Int32Array): void;
+  copyRecurrentStates(from: Int32Array, to: Int32Array): void;
   loadAdapter(spec: AdapterSpec, tensors: NativeTensor[]): Promise<number>;
   releaseAdapter(version: number): void;
   trainAdapter(spec: AdapterSpec, seed: bigint, tensors: NativeTensor[] | null): Promise<NativeTrainer>;
@@ -98,7 +106,7 @@ export interface NativeAddon {
     config: ModelSpec,
     dtype: ElementType,
     device: string,
-  ): { weights: number; page: number; pageGroups: Int32Array; activationPerToken: number };
+  ): { weights: number; page: number; pageGroups: Int32Array; recurrentState: number; activationPerToken: number };
   weightTensors(config: ModelSpec): { name: string; shape: number[] }[];
   adapterTensors(config: ModelSpec, spec: AdapterSpec): { name: string; shape: number[] }[];
   quantize(format: QuantizedType, numbers: Float32Array): Uint8Array;

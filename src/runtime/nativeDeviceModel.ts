@@ -35,6 +35,7 @@ export class NativeDeviceModel implements DeviceModel {
   readonly pageSize = 64;
   readonly pages: number;
   readonly pageGroups: Int32Array;
+  readonly recurrentStates: number;
   readonly bytes: number;
   readonly weightOnly: readonly string[];
 
@@ -45,10 +46,11 @@ export class NativeDeviceModel implements DeviceModel {
     this.#native = native;
     this.config = config;
     this.dtype = dtype;
-    const { pages, pageGroups, bytes, kernelSet, weightOnly } = native.info();
+    const { pages, pageGroups, recurrentStates, bytes, kernelSet, weightOnly } = native.info();
     this.weightOnly = weightOnly;
     this.pages = pages;
     this.pageGroups = pageGroups;
+    this.recurrentStates = recurrentStates;
     this.bytes = bytes;
     this.kernelSet = kernelSet;
   }
@@ -67,6 +69,10 @@ export class NativeDeviceModel implements DeviceModel {
 
   copyPages(from: Int32Array, to: Int32Array): void {
     this.#native.copyPages(from, to);
+  }
+
+  copyRecurrentStates(from: Int32Array, to: Int32Array): void {
+    this.#native.copyRecurrentStates(from, to);
   }
 
   async loadAdapter(spec: AdapterSpec, tensors: NamedTensors): Promise<number> {

@@ -43,7 +43,8 @@ class NativeRuntime implements Runtime {
   }
 
   async load(options: LoadOptions): Promise<DeviceModel> {
-    const { config, tensors, dtype, kvPages, kernelSet, gateText, signal, onProgress } = options;
+    const { signal, onProgress, ...what } = options;
+    const { config, dtype } = what;
     const native = nativeAddon();
     const { device } = this;
     requireMemory(this, options);
@@ -51,7 +52,7 @@ class NativeRuntime implements Runtime {
       const timer = onProgress && setInterval(() => onProgress(cancellation!.progress()), PROGRESS_INTERVAL_MS);
       timer?.unref();
       try {
-        const model = await native.load({ config, tensors, dtype, device, kvPages, kernelSet, gateText }, cancellation);
+        const model = await native.load({ ...what, device }, cancellation);
         if (signal?.aborted) {
           // aborted after the last weight was read
           model.close();
@@ -66,11 +67,11 @@ class NativeRuntime implements Runtime {
   }
 }
 
-function requireMemory(runtime: Runtime, { config, dtype, kvPages }: LoadOptions): void {
-  const { weights, page } = runtime.memory(config, dtype);
+function requireMemory(runtime: Runtime, { config, dtype, kvPages, recurrentStates = 0 }: LoadOptions): void {
+  const { weights, page, recurrentState } = runtime.memory(config, dtype);
   const available = runtime.availableMemory();
   if (weights > available) throw new InsufficientMemoryError("the model's weights", weights, available, "dtype");
-  const needed = weights + page * kvPages;
+  const needed = weights + page * kvPages + recurrentState * recurrentStates;
   if (needed > available) {
     throw new InsufficientMemoryError(`the model with ${kvPages} pages of KV cache`, needed, available, "kvPages");
   }

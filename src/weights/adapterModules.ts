@@ -13,6 +13,11 @@ export const ADAPTER_MODULES = {
   up_proj: "mlp",
   gate_up_proj: "mlp",
   down_proj: "mlp",
+  in_proj_qkv: "linear_attn",
+  in_proj_z: "linear_attn",
+  in_proj_b: "linear_attn",
+  in_proj_a: "linear_attn",
+  out_proj: "linear_attn",
 } as const;
 
 export type AdapterModule = keyof typeof ADAPTER_MODULES;
@@ -20,13 +25,15 @@ export type AdapterModule = keyof typeof ADAPTER_MODULES;
 /** The seven that most models have; asked for together they stand for all modules of a model. */
 export const PLAIN_MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"] as const;
 
+const SEPARATE = ["q_proj", "k_proj", "v_proj", "o_proj"] as const;
+const FUSED = ["qkv_proj", "o_proj"] as const;
+const DELTA = ["in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"] as const;
+
 /** Those that a model has. */
 function modulesOf(spec: ModelSpec): AdapterModule[] {
   const found = new Set<AdapterModule>();
   for (const { attention, feedForward } of spec.layers) {
-    for (const name of attention.fusedQkv ? (["qkv_proj"] as const) : (["q_proj", "k_proj", "v_proj"] as const))
-      found.add(name);
-    found.add("o_proj");
+    for (const name of attention === null ? DELTA : attention.fusedQkv ? FUSED : SEPARATE) found.add(name);
     for (const name of feedForward.fusedGateUp ? (["gate_up_proj"] as const) : (["gate_proj", "up_proj"] as const))
       found.add(name);
     found.add("down_proj");

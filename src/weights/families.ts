@@ -41,6 +41,10 @@ export interface Family {
   defaults?: Record<string, unknown>;
   /** `auto_map` names code that transformers has itself. */
   codeIsKnown?: boolean;
+  /** Every head of q is followed by a gate of what it puts out. */
+  outputGate?: boolean;
+  /** Has layers with a gated delta rule: those that `layer_types` says, or all but every `full_attention_interval`-th. */
+  deltaRule?: boolean;
   /** Has Granite's four: `embedding_multiplier`, `attention_multiplier`, `residual_multiplier`, `logits_scaling`. */
   multipliers?: boolean;
 }
@@ -203,10 +207,37 @@ export const FAMILIES: Record<string, Family> = {
       query_pre_attn_scalar: 256,
     },
   },
+  qwen3_5_text: {
+    architecture: "Qwen3_5ForCausalLM",
+    qkvBias: "option",
+    oBias: "option",
+    mlpBias: "never",
+    qkNorm: true,
+    normAddsOne: true,
+    outputGate: true,
+    deltaRule: true,
+    rope: { share: 0.25 },
+    defaults: {
+      vocab_size: 248_320,
+      hidden_size: 4096,
+      intermediate_size: 12_288,
+      num_hidden_layers: 32,
+      num_attention_heads: 16,
+      num_key_value_heads: 4,
+      head_dim: 256,
+      max_position_embeddings: 32_768,
+      linear_conv_kernel_dim: 4,
+      linear_key_head_dim: 128,
+      linear_value_head_dim: 128,
+      linear_num_key_heads: 16,
+      linear_num_value_heads: 32,
+    },
+  },
 };
 
 /** Folders of models that see, whose text is a family's, described in `text_config`; the first where that does not say which. */
 export const TOWERS: Record<string, { architecture: string; texts: readonly string[] }> = {
   gemma3: { architecture: "Gemma3ForConditionalGeneration", texts: ["gemma3_text"] },
+  qwen3_5: { architecture: "Qwen3_5ForConditionalGeneration", texts: ["qwen3_5_text"] },
   mistral3: { architecture: "Mistral3ForConditionalGeneration", texts: ["mistral", "ministral3"] },
 };

@@ -70,7 +70,7 @@ function matchTensors(gguf: GgufFile, spec: ModelSpec): TensorLocation[] {
 export function interleavedHeads(name: string, { layers }: ModelSpec): number | null {
   const [, layer, projection] = /^model\.layers\.(\d+)\.self_attn\.([qk])_proj\./.exec(name) ?? [];
   if (layer === undefined) return null;
-  const { heads, kvHeads } = layers[Number(layer)]!.attention;
+  const { heads, kvHeads } = layers[Number(layer)]!.attention!;
   return projection === "q" ? heads : kvHeads;
 }
 

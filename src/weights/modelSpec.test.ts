@@ -21,7 +21,7 @@ const smollm3 = { ...llama, model_type: "smollm3", architectures: ["SmolLM3ForCa
 
 const parse = (config: object) => modelSpec(new JsonFields("config.json", config));
 
-const attention = (config: object) => parse(config).layers[0]!.attention;
+const attention = (config: object) => parse(config).layers[0]!.attention!;
 
 /** The field at fault. */
 function refused(config: object): string | null {
@@ -69,6 +69,7 @@ describe("modelSpec", () => {
         vBias: false,
         oBias: false,
         fusedQkv: false,
+        outputGate: false,
       },
       feedForward: { intermediate: 128, activation: "silu", bias: false, fusedGateUp: false },
       norms: "before",
@@ -118,7 +119,7 @@ describe("modelSpec", () => {
 
   it("takes layers without rope, each fourth where config.json does not say", () => {
     const ropes = (config: object) =>
-      parse({ ...smollm3, ...config }).layers.map(({ attention: { rope } }) => rope.type);
+      parse({ ...smollm3, ...config }).layers.map(({ attention }) => attention!.rope.type);
     expect(ropes({})).toEqual(["default", "default", "default", "none", "default"]);
     expect(ropes({ no_rope_layer_interval: 2 })).toEqual(["default", "none", "default", "none", "default"]);
     const yarn = { rope_type: "yarn", original_max_position_embeddings: 2048 };
@@ -129,7 +130,7 @@ describe("modelSpec", () => {
   });
 
   it("gives layers the windows that transformers gives them", () => {
-    const windows = (config: object) => parse(config).layers.map((layer) => layer.attention.window);
+    const windows = (config: object) => parse(config).layers.map((layer) => layer.attention!.window);
     const { sliding_window: _, ...untold } = mistral;
     expect(windows(untold)).toEqual([4096, 4096]);
     expect(windows(mistral)).toEqual([0, 0]);
@@ -186,7 +187,7 @@ describe("modelSpec", () => {
         attention: { fusedQkv: true, kvHeads: 4, window: 0, rope: { type: "longrope", rotaryShare: 0.5 } },
         feedForward: { fusedGateUp: true },
       });
-      expect(layer!.attention.rope.originalMaxPositions).toBe(4096);
+      expect(layer!.attention!.rope.originalMaxPositions).toBe(4096);
     }
     expect(attention({ ...phi3, sliding_window: 2047 })).toMatchObject({ window: 2047, rope: { type: "default" } });
     expect(refused({ ...older, partial_rotary_factor: 0.2 })).toBe("partial_rotary_factor");
@@ -195,14 +196,14 @@ describe("modelSpec", () => {
   it("reads Gemma 2 and 3", () => {
     const { layers, ...whole } = parse({ ...gemma3, sliding_window: 512, num_hidden_layers: 7, rope_theta: 5e5 });
     expect(whole).toMatchObject({ normAddsOne: true, tiedHead: true, embeddingScale: 8, embeddingRounds: true });
-    expect(layers.map((layer) => layer.attention.window)).toEqual([512, 512, 512, 512, 512, 0, 512]);
-    expect(layers.map((layer) => layer.attention.rope.theta)).toEqual([1e4, 1e4, 1e4, 1e4, 1e4, 5e5, 1e4]);
+    expect(layers.map((layer) => layer.attention!.window)).toEqual([512, 512, 512, 512, 512, 0, 512]);
+    expect(layers.map((layer) => layer.attention!.rope.theta)).toEqual([1e4, 1e4, 1e4, 1e4, 1e4, 5e5, 1e4]);
     const scale = 1 / 16;
     expect(layers[0]).toMatchObject({ norms: "before_and_after", attention: { qkNorm: true, headDim: 24, scale } });
     // The rope of a layer goes by its type, also where its window is wider than any text.
     const types = { layer_types: ["sliding_attention", "full_attention"], sliding_window: 2 ** 20 };
     const parameters = { sliding_attention: { rope_theta: 7 }, full_attention: { rope_type: "linear", factor: 8 } };
-    const ropes = parse({ ...gemma3, ...types, rope_parameters: parameters }).layers.map((l) => l.attention.rope);
+    const ropes = parse({ ...gemma3, ...types, rope_parameters: parameters }).layers.map((l) => l.attention!.rope);
     expect(ropes).toMatchObject([
       { type: "default", theta: 7 },
       { type: "linear", factor: 8, theta: 1e6 },
@@ -291,7 +292,30 @@ describe("modelSpec", () => {
   });
 });
 
-it.each(["qwen3_5", "qwen3_5_odd", "qwen3_5_tower"])("refuses a family to come by name: %s", (name) => {
-  const config = new URL(`../../test/reference/models_to_come/${name}/config.json`, import.meta.url);
-  expect(refused(JSON.parse(readFileSync(config, "utf8")))).toBe("model_type");
+describe("layers with a delta rule", () => {
+  const qwen = (name: string) => {
+    const config = new URL(`../../test/reference/models/${name}/config.json`, import.meta.url);
+    return JSON.parse(readFileSync(config, "utf8"));
+  };
+
+  it("are those of layer_types, or all but every n-th", () => {
+    const rules = (config: object) => parse(config).layers.map(({ deltaRule }) => deltaRule !== undefined);
+    expect(rules(qwen("qwen3_5"))).toEqual([true, true, true, false]);
+    expect(rules(qwen("qwen3_5_odd"))).toEqual([false, true, true]);
+    expect(rules({ ...qwen("qwen3_5"), layer_types: undefined, full_attention_interval: 2 })).toEqual([
+      ...[true, false],
+      ...[true, false],
+    ]);
+    expect(parse(qwen("qwen3_5_tower")).layers[0]).toMatchObject({
+      attention: null,
+      deltaRule: { keyHeads: 1, valueHeads: 3, keyDim: 10, valueDim: 6, kernel: 4 },
+    });
+  });
+
+  it("are refused by name where they cannot be", () => {
+    const config = qwen("qwen3_5");
+    expect(refused({ ...config, linear_num_value_heads: 3 })).toBe("linear_num_value_heads");
+    expect(refused({ ...config, layer_types: ["linear_attention"] })).toBe("layer_types");
+    expect(refused({ ...config, layer_types: Array(4).fill("sliding_attention") })).toBe("layer_types");
+  });
 });

@@ -14,7 +14,8 @@ export function modelSpec(folderFields: JsonFields): ModelSpec {
   const maxPositions = fields.integer("max_position_embeddings", 1, 2 ** 24);
   const layer = layerSpec(fields, family, hidden, maxPositions);
   const alike = Array<LayerSpec>(fields.integer("num_hidden_layers", 1, 1024)).fill(layer);
-  const layers = family.layersWithoutRope ? withoutRope(fields, alike) : alike;
+  const roped = family.layersWithoutRope ? withoutRope(fields, alike) : alike;
+  const layers = family.deltaRule ? withDeltaRule(fields, roped) : roped;
   return {
     hidden,
     vocab: fields.integer("vocab_size", 1, 2 ** 22),
@@ -47,6 +48,7 @@ function textOf(fields: JsonFields): { fields: JsonFields; family: Family } {
   return { fields: text.withDefaults({ ...family.defaults, ...whole }), family };
 }
 
+/** Of a layer with attention. */
 function layerSpec(fields: JsonFields, family: Family, hidden: number, maxPositions: number): LayerSpec {
   const heads = fields.integer("num_attention_heads", 1, 1024);
   const kvHeads = fields.integer("num_key_value_heads", 1, 1024, heads);
@@ -78,6 +80,7 @@ function layerSpec(fields: JsonFields, family: Family, hidden: number, maxPositi
       vBias: qkvBias,
       oBias: family.oBias === "option" && attentionBias,
       fusedQkv: family.fused ?? false,
+      outputGate: family.outputGate ?? false,
     },
     feedForward: {
       intermediate: fields.integer("intermediate_size", 1, 2 ** 19),
@@ -88,6 +91,31 @@ function layerSpec(fields: JsonFields, family: Family, hidden: number, maxPositi
     norms: family.normsAfter ? "before_and_after" : "before",
     residualScale: multiplier(fields, family, "residual_multiplier"),
   };
+}
+
+/** Which layers have a delta rule says `layer_types`; where that is absent, all but every n-th have one. */
+function withDeltaRule(fields: JsonFields, layers: LayerSpec[]): LayerSpec[] {
+  const name = "layer_types";
+  const interval = fields.integer("full_attention_interval", 1, 1024, 4);
+  const given = fields.get(name) === null ? null : fields.strings(name);
+  const types = given ?? layers.map((_, i) => ((i + 1) % interval === 0 ? "full_attention" : "linear_attention"));
+  if (types.length !== layers.length) fields.fail(name, `must have ${layers.length} entries (num_hidden_layers)`);
+  const size = (field: string, max: number) => fields.integer(`linear_${field}`, 1, max);
+  const deltaRule = {
+    keyHeads: size("num_key_heads", 1024),
+    valueHeads: size("num_value_heads", 1024),
+    keyDim: size("key_head_dim", 512),
+    valueDim: size("value_head_dim", 512),
+    kernel: size("conv_kernel_dim", 16),
+  };
+  if (deltaRule.valueHeads % deltaRule.keyHeads !== 0) {
+    fields.fail("linear_num_value_heads", `must be a multiple of linear_num_key_heads (${deltaRule.keyHeads})`);
+  }
+  return layers.map((layer, i) => {
+    if (types[i] === "full_attention") return layer;
+    if (types[i] === "linear_attention") return { ...layer, attention: null, deltaRule };
+    return fields.fail(name, `contains "${types[i]}"; known for this family are full_attention, linear_attention`);
+  });
 }
 
 /** 0: 1 / sqrt(head_dim). */
@@ -124,7 +152,7 @@ function withoutRope(fields: JsonFields, layers: LayerSpec[]): LayerSpec[] {
     fields.fail(name, `must be a list of ${layers.length} numbers (num_hidden_layers), each 0 or 1`);
   }
   return layers.map((layer, i) =>
-    roped[i] === 1 ? layer : { ...layer, attention: { ...layer.attention, rope: NO_ROPE } },
+    roped[i] === 1 ? layer : { ...layer, attention: { ...layer.attention!, rope: NO_ROPE } },
   );
 }
 
@@ -177,6 +205,7 @@ function refuseUnsupported(fields: JsonFields, family: Family): void {
 /** A window that no sequence can outgrow changes nothing, and is none. */
 function withWindows(fields: JsonFields, family: Family, layers: LayerSpec[], maxPositions: number): LayerSpec[] {
   const { windows, localRope } = family;
+  if (family.deltaRule) return layers;
   const types = layerTypes(fields, layers.length, windows);
   if (!windows || (windows.switched && !fields.boolean("use_sliding_window", false))) return layers;
   const given = fields.has("sliding_window") ? fields.get("sliding_window") : windows.size;
@@ -185,7 +214,7 @@ function withWindows(fields: JsonFields, family: Family, layers: LayerSpec[], ma
   const window = size < maxPositions ? size : 0;
   return layers.map((layer, i) => {
     if (!(types?.[i] ?? hasWindow(fields, windows, layer, i))) return layer;
-    const { attention } = layer;
+    const attention = layer.attention!;
     if (!localRope) return { ...layer, attention: { ...attention, window } };
     const scaling = scalingOf(fields, family, "sliding_attention");
     const theta = fields.number("rope_local_base_freq", 1, 1e15, localRope.theta);
@@ -199,7 +228,7 @@ function withWindows(fields: JsonFields, family: Family, layers: LayerSpec[], ma
 function hasWindow(fields: JsonFields, { layers }: Windows, layer: LayerSpec, index: number): boolean {
   if (layers === "all") return true;
   if (layers === "last") return index >= fields.integer("max_window_layers", 0, 2 ** 20, 28);
-  if (layers === "without rope") return layer.attention.rope.type === "none";
+  if (layers === "without rope") return layer.attention!.rope.type === "none";
   return (index + 1) % fields.integer("sliding_window_pattern", 1, 1024, layers) !== 0;
 }
 

@@ -173,6 +173,8 @@ function matchTensors(folder: string, config: ModelSpec, found: Map<string, Foun
   for (const [name, { file }] of found) {
     // Tables that the decoder computes itself, and a copy of the embedding that a tied head does not need.
     if (name.endsWith(".rotary_emb.inv_freq") || (config.tiedHead && name === "lm_head.weight")) continue;
+    // The head of a further token, which speculates only.
+    if (name.startsWith("mtp.")) continue;
     throw new ModelFileError(file, `${name} is no tensor of this decoder`, { param: name });
   }
   return tensors;
@@ -185,6 +187,7 @@ const LATER: Record<string, unknown> = {
   longFactors: [],
   fusedQkv: false,
   fusedGateUp: false,
+  outputGate: false,
   embeddingRounds: false,
 };
 
@@ -199,11 +202,13 @@ function said(value: unknown): string {
 function identity(spec: ModelSpec): string {
   const { hidden, vocab, maxPositions, layers, rmsEps, tiedHead, ...whole } = spec;
   const { attention, feedForward, norms, residualScale } = layers[0]!;
+  if (attention === null || layers.some(({ deltaRule }) => deltaRule)) return said(spec);
   const { heads, kvHeads, headDim, qkNorm, qBias, kBias, vBias, oBias, rope, scale, window, softCap, fusedQkv } =
     attention;
+  const { outputGate } = attention;
   const { intermediate, activation, bias: mlpBias, fusedGateUp } = feedForward;
   const { rotaryShare, shortFactors, longFactors, queryScale, ...turning } = rope;
-  const later = { queryScale, shortFactors, longFactors, fusedQkv, fusedGateUp };
+  const later = { queryScale, shortFactors, longFactors, fusedQkv, fusedGateUp, outputGate };
   const further = { ...whole, norms, residualScale, scale, window, softCap, activation, rotaryShare, ...later };
   const first = said(layers[0]);
   const plain = said(further) === said(PLAIN) && layers.every((layer) => said(layer) === first);

@@ -135,7 +135,8 @@ async function write(
 // ---- what the model is
 
 function modelMetadata(config: ModelSpec, name: string) {
-  const { attention, feedForward, residualScale } = config.layers[0]!;
+  const { feedForward, residualScale } = config.layers[0]!;
+  const attention = config.layers[0]!.attention!;
   const { rope } = attention;
   const fields = new Map<string, TypedValue>([
     ["general.architecture", { string: name }],

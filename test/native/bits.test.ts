@@ -39,7 +39,14 @@ async function sample(model: DeviceModel, prompts: Int32Array[], adapter: number
       prompts.map((prompt, i): StepSequence => {
         const position = output === 0 ? 0 : prompt.length + output - 1;
         const blocks = pagesFrom(4 * i, prompt.length + OUTPUTS, model);
-        const given = { ...quiet, slot: slots[i]!, tokens: output === 0 ? prompt : null, position, blocks };
+        const given = {
+          ...quiet,
+          slot: slots[i]!,
+          tokens: output === 0 ? prompt : null,
+          position,
+          recurrent: i,
+          blocks,
+        };
         return { ...given, adapter, sample: true, outputIndex: output };
       }),
     );
@@ -64,7 +71,7 @@ async function prefill(
   for (let position = 0, piece = 0; position < row.length; position += size(piece++)) {
     const tokens = row.slice(position, position + size(piece));
     const next = Int32Array.from(tokens, (_, t) => row[position + t + 1] ?? -1);
-    const sequence = { ...quiet, tokens, position, blocks, adapter, promptLogprobs: 0, next };
+    const sequence = { ...quiet, tokens, position, recurrent: 0, blocks, adapter, promptLogprobs: 0, next };
     logprobs.push(...(await model.step([sequence])).prompt[0]!.map((entry) => entry.logprob));
   }
   return logprobs;
@@ -88,6 +95,8 @@ describe.each(
       "gemma3_odd",
       "gemma2",
       "ministral3_odd",
+      "qwen3_5",
+      "qwen3_5_odd",
     ] as const
   ).flatMap((name) =>
     (["float32", "bfloat16"] as const).flatMap((dtype) =>

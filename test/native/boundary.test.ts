@@ -418,6 +418,59 @@ it("takes nothing but what it asks for, whatever is passed", async () => {
   expect((await model.step([sequence({ slot: own })])).tokens[0]).toBeGreaterThanOrEqual(0);
 });
 
+describe("a model with recurrent layers", () => {
+  let model: DeviceModel;
+  beforeAll(async () => {
+    model = await loadCase("qwen3_5", { kvPages: 8, recurrentStates: 2 });
+  });
+  afterAll(() => model.close());
+
+  const prefill = (change: object) => sequence({ slot: -1, sample: false, recurrent: 0, ...change });
+
+  it.each<[string, object[]]>([
+    ["sequences[0].recurrent", [{ recurrent: undefined }]],
+    ["sequences[0].recurrent", [{ recurrent: -1 }]],
+    ["sequences[0].recurrent", [{ recurrent: 2 }]],
+    ["sequences[0].recurrent", [{ recurrent: 0.5 }]],
+    ["sequences[1].recurrent", [{}, { blocks: ids(1) }]],
+  ])("refuses %s, case %#", async (param, changes) => {
+    const error = await failure(() => model.step(changes.map(prefill)));
+    expect(error).toMatchObject({ code: "invalid_argument", param });
+    await model.step([prefill({}), prefill({ blocks: ids(1), recurrent: 1 })]);
+  });
+
+  it("refuses copies of states that are not there", async () => {
+    for (const [from, to, param] of [
+      [[0], [2], "to[0]"],
+      [[-1], [0], "from[0]"],
+      [[0, 1], [1], "to"],
+    ] as const) {
+      const error = await failure(() => model.copyRecurrentStates(ids(...from), ids(...to)));
+      expect(error).toMatchObject({ code: "invalid_argument", param });
+    }
+  });
+
+  it("is refused without states, and by devices that do not compute it, by name", async () => {
+    const load = failure(() => loadCase("qwen3_5", { recurrentStates: 0 }));
+    expect((await load).param).toBe("options.recurrentStates");
+    const { config } = await openWeightFolder(caseFolder("qwen3_5"));
+    const error = await failure(() => nativeAddon().memory(config, "float32", "vulkan:0"));
+    expect(error).toMatchObject({ code: "invalid_argument", param: "config.layers[0].deltaRule" });
+    const wrong = config.layers.map((layer, i) =>
+      i === 1 ? { ...layer, deltaRule: { ...layer.deltaRule!, valueHeads: 3 } } : layer,
+    );
+    const sizes = await failure(() => openRuntime().memory({ ...config, layers: wrong }, "float32"));
+    expect(sizes.param).toBe("config.layers[1].deltaRule.valueHeads");
+  });
+
+  it("says what a state takes", async () => {
+    const { config } = await openWeightFolder(caseFolder("qwen3_5"));
+    const { recurrentState } = openRuntime().memory(config, "bfloat16");
+    // Three layers of 2 key heads, each with 2 states of 12 x 8 (in panels of 16) and 3 x 40 inputs of its convolution (to 16).
+    expect(recurrentState).toBe(3 * 2 * (2 * 12 * 16 + 128) * 4);
+  });
+});
+
 describe("a model whose logits are given", () => {
   const vocab = 40;
   const open = () => nativeAddon().givenLogits({ vocab, maxPositions: 128, pages: 2 });

@@ -75,7 +75,7 @@ describe.each(WRITTEN)("%s", (name) => {
       )!.data;
       const { offset, shape, type } = tensors.get(`blk.0.attn_${projection}.weight.lora_b`)!;
       expect([type, shape[1]]).toEqual(["F32", rank]);
-      const half = config.layers[0]!.attention.headDim / 2;
+      const half = config.layers[0]!.attention!.headDim / 2;
       for (let row = 0; row < shape[0]!; row++) {
         const head = Math.floor(row / (2 * half));
         const [pair, second] = [Math.floor((row % (2 * half)) / 2), row % 2];

@@ -35,7 +35,16 @@ describe.each(CASES)("%s", (name) => {
     for (const [r, row] of tokens.entries()) {
       const next = Int32Array.of(...row.subarray(1), -1);
       const blocks = pagesFrom(0, row.length, model);
-      const sequence = { slot: -1, tokens: row, position: 0, blocks, adapter: 0, sample: false, outputIndex: 0 };
+      const sequence = {
+        slot: -1,
+        tokens: row,
+        position: 0,
+        recurrent: 0,
+        blocks,
+        adapter: 0,
+        sample: false,
+        outputIndex: 0,
+      };
       const { prompt } = await model.step([{ ...sequence, promptLogprobs: 3, next }]);
       const wanted = floats(`row${r}.logprobs`);
       const logits = floats(`row${r}.logits`);
@@ -62,6 +71,7 @@ describe.each(CASES)("%s", (name) => {
           slot,
           tokens: i === 0 ? row : null,
           position,
+          recurrent: 0,
           blocks,
           adapter: 0,
           sample: true,

@@ -42,8 +42,14 @@ export const CASES = [
   "llama_dynamic",
   "qwen2_odd",
   "ministral",
+  "qwen3_5",
+  "qwen3_5_odd",
+  "qwen3_5_tower",
 ] as const;
 export type Case = (typeof CASES)[number];
+
+/** Those with layers that have a recurrent state, which the processor alone computes. */
+export const isRecurrent = (name: Case) => name.startsWith("qwen3_5");
 
 export function caseFolder(name: Case): string {
   return fileURLToPath(new URL(`../reference/models/${name}`, import.meta.url));
@@ -51,10 +57,20 @@ export function caseFolder(name: Case): string {
 
 export async function loadCase(
   name: Case,
-  { device = "cpu", ...options }: { device?: string; dtype?: ElementType; kernelSet?: string; kvPages?: number } = {},
+  {
+    device = "cpu",
+    ...options
+  }: { device?: string; dtype?: ElementType; kernelSet?: string; kvPages?: number; recurrentStates?: number } = {},
 ): Promise<DeviceModel> {
   const { config, tensors } = await openWeightFolder(caseFolder(name));
-  return openRuntime({ device }).load({ config, tensors, dtype: "float32", kvPages: 64, ...options });
+  return openRuntime({ device }).load({
+    config,
+    tensors,
+    dtype: "float32",
+    kvPages: 64,
+    recurrentStates: 64,
+    ...options,
+  });
 }
 
 export function caseAdapter(name: Case) {
@@ -65,7 +81,7 @@ export function caseAdapter(name: Case) {
 export async function promptLogprobs(device: DeviceModel, tokens: Int32Array, adapter = 0): Promise<Float32Array> {
   const next = Int32Array.of(...tokens.subarray(1), -1);
   const blocks = pagesFrom(0, tokens.length, device);
-  const sequence = { slot: -1, tokens, position: 0, blocks, adapter, sample: false, outputIndex: 0 };
+  const sequence = { slot: -1, tokens, position: 0, recurrent: 0, blocks, adapter, sample: false, outputIndex: 0 };
   const { prompt } = await device.step([{ ...sequence, promptLogprobs: 0, next }]);
   return Float32Array.from(prompt[0]!.slice(0, -1), ({ logprob }) => logprob);
 }

@@ -6,7 +6,7 @@ import { readSafetensors } from "../../src/weights/safetensors.js";
 import { openWeightFolder } from "../../src/weights/weightFolder.js";
 import { CASES, caseAdapter, caseFolder, expected, loadCase, pagesFrom } from "./referenceModel.js";
 
-const quiet = { slot: -1, sample: false, outputIndex: 0, promptLogprobs: -1, next: null };
+const quiet = { slot: -1, recurrent: 0, sample: false, outputIndex: 0, promptLogprobs: -1, next: null };
 
 async function statesOf(model: DeviceModel, row: Int32Array, adapter = 0): Promise<Float32Array> {
   const blocks = pagesFrom(0, row.length, model);

@@ -58,7 +58,7 @@ it.each<[Case, groups: number[]]>([
 
 it("a long context of a model with windows takes less", async () => {
   const { config } = await openWeightFolder(caseFolder("gemma3"));
-  const layer = (window: number) => ({ ...config.layers[0]!, attention: { ...config.layers[0]!.attention, window } });
+  const layer = (window: number) => ({ ...config.layers[0]!, attention: { ...config.layers[0]!.attention!, window } });
   // Gemma 3 4B: five layers of 34 see everything.
   const layers = Array.from({ length: 34 }, (_, i) => layer((i + 1) % 6 === 0 ? 0 : 1024));
   const runtime = openRuntime();

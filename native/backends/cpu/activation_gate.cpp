@@ -3,12 +3,14 @@
 #include <numeric>
 
 #include "activation_probe.h"
+#include "delta_layer.h"
 #include "head.h"
 #include "layer_forward.h"
 
 namespace anneal::cpu {
 
-std::vector<std::string> gate_activations(Model& m, Pages& pages, std::span<const int32_t> text) {
+std::vector<std::string> gate_activations(Model& m, Pages& pages, RecurrentStates& states,
+                                          std::span<const int32_t> text) {
   FloatMode mode;
   std::vector<std::string> names;
   const int rows = int(text.size());
@@ -20,7 +22,8 @@ std::vector<std::string> gate_activations(Model& m, Pages& pages, std::span<cons
   Batch batch;
   batch.pages = &pages;
   batch.groups = pages.groups();
-  batch.add(text.data(), rows, 0, blocks.data(), block_count);
+  batch.recurrent = &states;
+  batch.add(text.data(), rows, 0, blocks.data(), block_count, 0);
   batch.list_queries(m);
   m.reserve_positions(rows);
   MatrixStore x;
@@ -28,9 +31,11 @@ std::vector<std::string> gate_activations(Model& m, Pages& pages, std::span<cons
   CodeStore codes;
   Workspace workspace;
   x.size(rows, m.spec.hidden);
-  attention.size(rows, m.widest().q, m.kernels);
+  attention.size(rows, m.widest().attended, m.kernels);
   normed.size(rows, m.spec.hidden, m.kernels);
   workspace.configure(m, rows, 1, 1, 0);
+  workspace.configure_unkept(m, rows);
+  reserve_delta_forward(m, batch, workspace);
   ActivationProbe probe;
   m.probe = &probe;
   Team alone;  // so that sums are in one order
@@ -58,7 +63,8 @@ std::vector<std::string> gate_activations(Model& m, Pages& pages, std::span<cons
   };
   for (int l = 0; l < m.layers(); l++)
     for (int p = 0; p < kProjections; p++)
-      gate(m.weights->layers[l].projections[p], module_name(l, module_of(m.spec.layers[l], p)) + ".weight");
+      if (has_projection(m.spec.layers[l], p))
+        gate(m.weights->layers[l].projections[p], module_name(l, module_of(m.spec.layers[l], p)) + ".weight");
   gate(head, m.spec.tied_head ? "model.embed_tokens.weight" : "lm_head.weight");
   for (int32_t page : blocks) pages.clear(page);
   return names;

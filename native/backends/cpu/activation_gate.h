@@ -13,6 +13,6 @@ constexpr double kMaxActivationError = 0.05;
 
 // Runs the text in the first pages, which nothing else uses yet, and makes weight-only what errs by more. Returns the
 // names of these.
-std::vector<std::string> gate_activations(Model&, Pages&, std::span<const int32_t> text);
+std::vector<std::string> gate_activations(Model&, Pages&, RecurrentStates&, std::span<const int32_t> text);
 
 }  // namespace anneal::cpu

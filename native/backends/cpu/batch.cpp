@@ -3,41 +3,39 @@
 namespace anneal::cpu {
 
 Widths widths_of(const LayerSpec& l) {
+  Widths w;
+  w.intermediate = l.feed_forward.intermediate;
+  w.norms_after = l.norms == NormPlacement::before_and_after;
+  if (l.delta_rule) {
+    const DeltaRuleSpec& d = *l.delta_rule;
+    w.attended = d.value_width(), w.gated = true;
+    w.delta_in[kInQkv - kInQkv] = d.conv_width(), w.delta_in[kInZ - kInQkv] = d.value_width();
+    w.delta_in[kInB - kInQkv] = w.delta_in[kInA - kInQkv] = d.value_heads;
+    return w;
+  }
   const AttentionSpec& a = l.attention;
-  return {a.q_width(),
-          a.kv_width(),
-          l.feed_forward.intermediate,
-          a.heads,
-          a.head_dim,
-          a.heads * padded(a.head_dim),
-          a.kv_heads * padded(a.head_dim),
-          a.qk_norm,
-          l.norms == NormPlacement::before_and_after};
+  w.attended = a.q_width(), w.gated = a.output_gate;
+  w.q = a.heads * a.q_stride(), w.kv = a.kv_width();
+  w.heads = a.heads, w.head_dim = a.head_dim;
+  w.q_floats = a.heads * padded(a.head_dim), w.kv_floats = a.kv_heads * padded(a.head_dim);
+  w.qk_norm = a.qk_norm;
+  return w;
 }
 
 Model::Model(const ModelSpec& m, const Kernels& k, std::unique_ptr<Weights> w)
     : spec(m), kernels(k), weights(std::move(w)) {
   std::vector<const AttentionSpec*> known;
   for (size_t layer = 0; layer < m.layers.size(); layer++) {
-    const AttentionSpec& a = m.layers[layer].attention;
-    const auto same = std::find_if(known.begin(), known.end(), [&](const AttentionSpec* other) {
-      return other->rope == a.rope && other->rotary() == a.rotary();
-    });
-    rope_of_.push_back(int(same - known.begin()));
-    if (same == known.end()) {
-      known.push_back(&a);
-      ropes_.emplace_back(a.rope, a.rotary(), m.max_positions);
-    }
-    scales_.push_back(a.score_scale());
-    if (std::find(groups_.begin(), groups_.end(), a.group()) == groups_.end()) groups_.push_back(a.group());
-
     const Widths own = widths_of(m.layers[layer]);
-    for (int Widths::*width : {&Widths::q, &Widths::kv, &Widths::intermediate, &Widths::heads, &Widths::head_dim})
+    for (int Widths::*width :
+         {&Widths::attended, &Widths::q, &Widths::kv, &Widths::intermediate, &Widths::heads, &Widths::head_dim})
       widest_.*width = std::max(widest_.*width, own.*width);
+    for (int i = 0; i < kDeltaInputs; i++) widest_.delta_in[i] = std::max(widest_.delta_in[i], own.delta_in[i]);
     widest_.q_floats = std::max(widest_.q_floats, own.q_floats);
     widest_.kv_floats = std::max(widest_.kv_floats, own.kv_floats);
     widest_.qk_norm |= own.qk_norm;
     widest_.norms_after |= own.norms_after;
+    widest_.gated |= own.gated;
 
     int64_t bytes = 0;
     for (const Linear& linear : weights->layers[layer].projections) {
@@ -45,6 +43,20 @@ Model::Model(const ModelSpec& m, const Kernels& k, std::unique_ptr<Weights> w)
       if (linear.quantized()) code_groups_ = std::max(code_groups_, linear.k / kCodeGroup);
     }
     layer_bytes_ = std::max(layer_bytes_, bytes);
+
+    rope_of_.push_back(-1), scales_.push_back(0);
+    if (m.layers[layer].delta_rule) continue;
+    const AttentionSpec& a = m.layers[layer].attention;
+    const auto same = std::find_if(known.begin(), known.end(), [&](const AttentionSpec* other) {
+      return other->rope == a.rope && other->rotary() == a.rotary();
+    });
+    rope_of_.back() = int(same - known.begin());
+    if (same == known.end()) {
+      known.push_back(&a);
+      ropes_.emplace_back(a.rope, a.rotary(), m.max_positions);
+    }
+    scales_.back() = a.score_scale();
+    if (std::find(groups_.begin(), groups_.end(), a.group()) == groups_.end()) groups_.push_back(a.group());
   }
 }
 
@@ -63,10 +75,19 @@ void Batch::clear() {
   tokens.clear(), positions.clear(), slots.clear();
   copies.clear(), copies_from.clear(), sequences.clear(), segments.clear();
   sharers.clear(), shared.clear(), alone_from.clear(), sharer_of.clear(), last_shared = 0;
+  roots.clear(), branches.clear();
 }
 
-void Batch::add(const int32_t* ids, int count, int position, const int32_t* blocks, int block_count) {
-  sequences.push_back({rows, count, position, blocks, block_count});
+void Batch::add(const int32_t* ids, int count, int position, const int32_t* blocks, int block_count, int state,
+                int parent) {
+  // Whose last token before `position` it is.
+  while (parent >= 0 && position <= sequences[parent].position) parent = sequences[parent].parent;
+  if (parent < 0)
+    roots.push_back(int(sequences.size()));
+  else
+    branches[parent].push_back(int(sequences.size()));
+  branches.emplace_back();
+  sequences.push_back({rows, count, position, blocks, block_count, state, parent});
   for (int i = 0; i < count; i++) {
     const int p = position + i;
     tokens.push_back(ids[i]);
@@ -123,6 +144,9 @@ void Batch::list_shared() {
 
 void Batch::list_queries(const Model& m) {
   list_shared();
+  for (std::vector<int>& list : branches)
+    std::stable_sort(list.begin(), list.end(),
+                     [&](int a, int b) { return sequences[a].position < sequences[b].position; });
   queries.resize(m.groups().size());
   for (size_t i = 0; i < queries.size(); i++) {
     Queries& q = queries[i];
@@ -146,6 +170,7 @@ void Span::size(const Model& m, int rows, int lora_columns) {
   up.size(rows, c.intermediate, m.kernels);
   act.size(rows, c.intermediate, m.kernels);
   if (c.norms_after) branch.size(rows, m.spec.hidden, m.kernels);
+  if (c.gated) gated.size(rows, c.attended, m.kernels);
   codes.size(rows, m.code_groups());
   if (lora_columns)
     for (RowStore& s : z) s.size(rows, lora_columns, m.kernels);
@@ -159,6 +184,7 @@ void Span::size_backward(const Model& m, int rows, int lora_columns) {
   d_q.size(rows, c.q, m.kernels);
   d_k.size(rows, c.kv, m.kernels);
   d_v.size(rows, c.kv, m.kernels);
+  d_qkv.size(rows, c.delta_in[0], m.kernels);
   d_normed.size(rows, m.spec.hidden);
   if (lora_columns)
     for (RowStore& s : g) s.size(rows, lora_columns, m.kernels);
@@ -185,7 +211,7 @@ void Workspace::configure(const Model& m, int rows, int count, int block, int lo
   for (int i = 0; i < (by_rows ? count : 1); i++) spans[i].size(m, span_rows, lora_columns);
   workers.resize(std::max<size_t>(workers.size(), count));
   // Per head: outputs of a tile of query rows, and one token's heads in float32.
-  const size_t head = (size_t(kAttentionRows) * padded(c.head_dim) + c.q + 3 * c.kv + 64) * sizeof(float);
+  const size_t head = (size_t(kAttentionRows) * padded(c.head_dim) + 2 * c.attended + 3 * c.kv + 64) * sizeof(float);
   for (WorkerScratch& w : workers) {
     // A tile of a product, or three rows of the residual stream.
     w.tile.reserve(std::max<size_t>(2 * kTileRows * kTilePanels * kLanes, 3 * padded(m.spec.hidden)) * sizeof(float));
@@ -193,7 +219,13 @@ void Workspace::configure(const Model& m, int rows, int count, int block, int lo
     w.attention.reserve(m.kernels.attention_scratch(c.head_dim));
     w.head.reserve(head);
   }
-  queries.size(rows, c.q, m.kernels);
+  queries.size(rows, c.attended, m.kernels);
+}
+
+void Workspace::configure_unkept(const Model& m, int rows) {
+  const Widths& c = m.widest();
+  if (c.gated) gated_q.size(rows, c.q, m.kernels);
+  for (int i = 0; i < kDeltaInputs; i++) delta_in[i].size(rows, c.delta_in[i], m.kernels);
 }
 
 }  // namespace anneal::cpu

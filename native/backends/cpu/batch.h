@@ -7,13 +7,19 @@
 #include "adapter.h"
 #include "memory.h"
 #include "pages.h"
+#include "recurrent_states.h"
 #include "weights.h"
 
 namespace anneal::cpu {
 
+constexpr int kDeltaInputs = kProjections - kInQkv;
+
 // Elements of a token in a layer's rows; of all layers, the most of each.
 struct Widths {
+  int attended = 0;  // what attention or the delta rule puts out
   int q = 0, kv = 0, intermediate = 0, heads = 0, head_dim = 0;
+  int delta_in[kDeltaInputs] = {};      // of the projections from kInQkv on
+  bool gated = false;                   // what is put out is gated before its projection
   int64_t q_floats = 0, kv_floats = 0;  // of float32 heads, each padded
   bool qk_norm = false, norms_after = false;
 };
@@ -30,6 +36,11 @@ struct Model {
   Model(const ModelSpec&, const Kernels&, std::unique_ptr<Weights>);
   int layers() const { return int(spec.layers.size()); }
   const AttentionSpec& attention(int layer) const { return spec.layers[layer].attention; }
+  // Null: the layer has attention.
+  const DeltaRuleSpec* delta_rule(int layer) const {
+    const auto& delta = spec.layers[layer].delta_rule;
+    return delta ? &*delta : nullptr;
+  }
   const Widths& widest() const { return widest_; }
   const std::vector<int>& groups() const { return groups_; }  // of all layers' attention, each once
   const RopeTable& rope(int layer) const { return ropes_[rope_of_[layer]]; }
@@ -76,6 +87,8 @@ struct Sequence {
   const int32_t* blocks;  // of the first group, and of group g from g * block_count on
   int block_count;
   const int32_t* blocks_of(int group) const { return blocks + int64_t(group) * block_count; }
+  int recurrent = -1;  // its state in Batch::recurrent; -1: it has none beyond the pass
+  int parent = -1;  // the sequence that computes the positions before its own; -1: it has none, or they were computed
 };
 
 // Rows that use one adapter.
@@ -110,7 +123,8 @@ struct SharedRun {
 struct Batch {
   int rows = 0;
   Pages* pages = nullptr;
-  backends::PageGroups groups;             // of those pages
+  backends::PageGroups groups;  // of those pages
+  RecurrentStates* recurrent = nullptr;
   std::vector<int32_t> tokens, positions;  // [rows]
   std::vector<Slot> slots;                 // [rows][groups of pages]
   std::vector<Slot> copies;                // further slots of a row: copies_from[row] .. copies_from[row + 1]
@@ -123,10 +137,18 @@ struct Batch {
   std::vector<int> alone_from;                 // [sharers] first block that no run attends
   int last_shared = 0;                         // highest position among the sharers
   std::vector<int> sharer_of;                  // [sequences] place among the sharers of those in a run; -1: in none
+  std::vector<int> roots;                      // sequences without a parent
+  std::vector<std::vector<int>> branches;      // [sequences] those whose parent it is, by position
 
   void clear();
   // `block_count`: of each group of pages, where there are several.
-  void add(const int32_t* tokens, int count, int position, const int32_t* blocks, int block_count = 0);
+  void add(const int32_t* tokens, int count, int position, const int32_t* blocks, int block_count = 0,
+           int recurrent = -1, int parent = -1);
+  // The row that computes a position of a sequence, at or after its first parent's first.
+  int row_of(int sequence, int position) const {
+    while (position < sequences[sequence].position) sequence = sequences[sequence].parent;
+    return sequences[sequence].row0 + position - sequences[sequence].position;
+  }
   Slot slot(int row, int layer) const { return slots[size_t(row) * groups.count() + groups.of(layer)]; }
   // When all sequences have been added.
   void list_queries(const Model&);
@@ -175,11 +197,12 @@ struct Span {
   RowStore normed, branch;   // [rows][hidden]
   RowStore q, k, v;          // [rows][heads * head_dim], [rows][kv_heads * head_dim] twice
   RowStore gate, up, act;    // [rows][intermediate]
+  RowStore gated;            // what the output projection is given, where that is gated [rows][attended]
   CodeStore codes;           // of whichever input is being multiplied with quantised weights
   RowStore z[kProjections];  // s A x of each adapted projection, [rows][padded rank]
   // Backward: gradients of what the names say, in their shapes, rounded for the products; d_out is of what a branch
   // adds [rows][hidden]; g: s B^T dy of each adapted projection [rows][padded rank].
-  RowStore d_out, d_gate, d_up, d_q, d_k, d_v, g[kProjections];
+  RowStore d_out, d_gate, d_up, d_q, d_k, d_v, d_qkv, g[kProjections];
   MatrixStore d_normed;
   void size(const Model&, int rows, int lora_columns);
   void size_backward(const Model&, int rows, int lora_columns);
@@ -189,6 +212,7 @@ struct Span {
 struct WorkerScratch {
   Buffer tile, panel, attention, head;
   Buffer attention_backward;
+  Buffer delta;  // of a key head, see delta_layer.cpp
   std::vector<const void*> k_pages, v_pages;
   std::vector<int32_t> positions;    // of gathered queries
   std::vector<const float*> states;  // of attention
@@ -198,12 +222,13 @@ struct WorkerScratch {
 // What a forward pass over one layer leaves behind. In a step all residuals are one buffer and nothing else is kept.
 struct LayerActivations {
   Matrix x_in, x_mid, x_out;  // residual stream [rows][hidden]; no x_out: the layer stops before its last product
-  // Before norm and rope, [rows][heads * head_dim] and [rows][kv_heads * head_dim]; no data: not kept.
+  // Before norm and rope, [rows][heads * q_stride] and [rows][kv_heads * head_dim]; no data: not kept.
   Rows q, k;
-  Rows gate, up;               // [rows][intermediate]; likewise
-  Rows attended, fed_forward;  // what the branches put out before their norms [rows][hidden]; likewise
-  Rows attention;              // [rows][heads * head_dim], always there
-  float* lse = nullptr;        // [kv_heads][rows][group], or null
+  Rows gate, up;                // [rows][intermediate]; likewise
+  Rows attended, fed_forward;   // what the branches put out before their norms [rows][hidden]; likewise
+  Rows delta_in[kDeltaInputs];  // what the projections from kInQkv on put out; likewise
+  Rows attention;               // what attention or the delta rule put out, before gates [rows][attended], always there
+  float* lse = nullptr;         // [kv_heads][rows][group], or null
 };
 
 // How a pass spreads its rows: one run of rows per worker at a time (small layers, many rows), or all workers on every
@@ -213,7 +238,9 @@ struct Workspace {
   int span_rows = 0;
   std::vector<Span> spans;
   std::vector<WorkerScratch> workers;
-  RowStore queries;         // see queries_of
+  RowStore queries;  // see queries_of
+  // Of a layer that is not kept, what is read again after attention.
+  RowStore gated_q, delta_in[kDeltaInputs];
   Buffer attention_states;  // [kv_heads][sharers][group], or of the parts of long sequences
 
   // Roped [kv_heads][rows][group][head_dim], without padding.
@@ -221,6 +248,8 @@ struct Workspace {
 
   // block: by_rows spans are multiples of it (1: any). lora_columns: padded rank, or 0.
   void configure(const Model&, int rows, int workers, int block, int lora_columns);
+  // After configure, where nothing of layers is kept.
+  void configure_unkept(const Model&, int rows);
   // After configure, for a backward pass.
   void configure_backward(const Model&, int lora_columns);
 

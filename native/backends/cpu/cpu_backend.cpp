@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "activation_gate.h"
+#include "delta_layer.h"
 #include "head.h"
 #include "layer_forward.h"
 #include "parameters.h"
@@ -20,14 +21,17 @@ constexpr int64_t kInlineMacs = 2 << 20;
 
 }  // namespace
 
-CpuBackend::CpuBackend(std::unique_ptr<Model> model, Pool& pool, int pages)
+CpuBackend::CpuBackend(std::unique_ptr<Model> model, Pool& pool, backends::CacheSize cache)
     : model_(std::move(model)),
       pool_(pool),
       pages_(model_->spec, model_->kernels, backends::page_groups(model_->spec)),
+      states_(model_->spec),
       sampler_(model_->kernels, pool, model_->spec.vocab) {
   batch_.pages = &pages_;
   batch_.groups = pages_.groups();
-  pages_.reserve(pages * batch_.groups.count());
+  batch_.recurrent = &states_;
+  pages_.reserve(cache.pages * batch_.groups.count());
+  if (model_->spec.recurrent()) states_.reserve(cache.recurrent_states);
   train_memory_ = std::make_shared<TrainMemorySlot>();
 }
 
@@ -36,7 +40,7 @@ CpuBackend::~CpuBackend() = default;
 std::vector<std::string> CpuBackend::gate_activations(std::span<const int32_t> text) {
   const size_t room =
       std::min<size_t>(size_t(pages_.count() / pages_.groups().count()) * kPage, size_t(model_->spec.max_positions));
-  return cpu::gate_activations(*model_, pages_, text.first(std::min(text.size(), room)));
+  return cpu::gate_activations(*model_, pages_, states_, text.first(std::min(text.size(), room)));
 }
 
 const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
@@ -70,7 +74,7 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
       lora_columns = std::max(lora_columns, adapter->padded_rank());
     }
     last_position = std::max(last_position, run.position + run.count);
-    batch_.add(run.tokens, run.count, run.position, run.blocks, run.block_count);
+    batch_.add(run.tokens, run.count, run.position, run.blocks, run.block_count, run.recurrent);
   }
   if (batch_.rows == 0) return &logits_;
   batch_.list_queries(m);
@@ -78,8 +82,10 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
 
   const int rows = batch_.rows;
   residual_.size(rows, m.spec.hidden);
-  attention_.size(rows, m.widest().q, k);
+  attention_.size(rows, m.widest().attended, k);
   workspace_.configure(m, rows, pool_.workers(), 1, lora_columns);
+  workspace_.configure_unkept(m, rows);
+  reserve_delta_forward(m, batch_, workspace_);
   const bool small = rows * m.layer_bytes() / k.elem <= kInlineMacs;
   Team team = small ? Team() : Team(pool_);
   // A page holds megabytes of a large model.

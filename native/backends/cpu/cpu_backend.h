@@ -15,19 +15,20 @@ struct HostLogits final : backends::Logits {
 class CpuBackend final : public backends::Backend {
  public:
   // The pool must live as long as the backend, its trainables and passes.
-  // `pages`: of each group.
-  CpuBackend(std::unique_ptr<Model> model, Pool& pool, int pages);
+  CpuBackend(std::unique_ptr<Model> model, Pool& pool, backends::CacheSize);
   ~CpuBackend() override;
 
   const ModelSpec& spec() const override { return model_->spec; }
   const char* name() const override { return isa_name(model_->kernels.isa); }
   int pages() const override { return pages_.count(); }
   const backends::PageGroups& page_groups() const override { return pages_.groups(); }
+  int recurrent_states() const override { return states_.count(); }
   std::vector<std::string> gate_activations(std::span<const int32_t> text) override;
 
   const backends::Logits* step(std::span<const Run>) override;
   bool sample(const backends::Logits&, std::span<const RowRequest>, std::span<RowResult>) override;
   void copy_page(int from, int to) override { pages_.copy(from, to); }
+  void copy_recurrent_state(int from, int to) override { states_.copy(from, to); }
 
   AdapterRef load_adapter(const LoraSpec&, const AdapterValues&) override;
   std::unique_ptr<Trainable> train_adapter(const LoraSpec&, uint64_t seed, const AdapterValues* values) override;
@@ -42,6 +43,7 @@ class CpuBackend final : public backends::Backend {
   std::unique_ptr<Model> model_;
   Pool& pool_;
   Pages pages_;
+  RecurrentStates states_;
   // Of steps alone: a step may run while a training pass waits.
   Batch batch_;
   Workspace workspace_;

@@ -22,7 +22,7 @@ void CpuDevice::require(const ModelSpec& m) const {
   for (size_t i = 0; i < m.layers.size(); i++) {
     const LayerSpec& l = m.layers[i];
     const std::string at = "layers[" + std::to_string(i) + "].", attention = at + "attention.";
-    if (l.attention.heads / l.attention.kv_heads > kAttentionRows)
+    if (!l.delta_rule && l.attention.heads / l.attention.kv_heads > kAttentionRows)
       refuse(attention + "heads", "are more than 64 to a key-value head");
   }
 }
@@ -32,7 +32,7 @@ backends::ModelMemory CpuDevice::memory(const ModelSpec& m) const {
   const Kernels& k = *kernels(Isa::portable, dtype_of(m.format));
   const backends::PageGroups groups = backends::page_groups(m);
   const int64_t page = int64_t(Pages(m, k, groups).page_bytes()) * groups.count();
-  return {weight_bytes(m, k), page, activation_bytes_per_token(m, k), groups};
+  return {weight_bytes(m, k), page, activation_bytes_per_token(m, k), groups, int64_t(RecurrentStates(m).bytes())};
 }
 
 std::vector<std::string> CpuDevice::arithmetics() const {
@@ -44,14 +44,14 @@ std::vector<std::string> CpuDevice::arithmetics() const {
 
 int64_t CpuDevice::available_memory() const { return executor::available_memory(); }
 
-std::unique_ptr<backends::Backend> CpuDevice::load(const ModelSpec& m, int pages, const std::string& arithmetic,
-                                                   const TensorReader& read,
+std::unique_ptr<backends::Backend> CpuDevice::load(const ModelSpec& m, backends::CacheSize cache,
+                                                   const std::string& arithmetic, const TensorReader& read,
                                                    const std::function<bool(double)>& progress) const {
   require(m);
   const Kernels& k = *kernels_named(arithmetic, dtype_of(m.format));
   std::unique_ptr<Weights> weights = load_weights(m, k, pool_, read, progress);
   if (!weights) return nullptr;
-  return std::make_unique<CpuBackend>(std::make_unique<Model>(m, k, std::move(weights)), pool_, pages);
+  return std::make_unique<CpuBackend>(std::make_unique<Model>(m, k, std::move(weights)), pool_, cache);
 }
 
 }  // namespace anneal::cpu

@@ -14,7 +14,7 @@ class CpuDevice final : public backends::Device {
   void require(const model::ModelSpec&) const override;
   backends::ModelMemory memory(const model::ModelSpec&) const override;
   std::vector<std::string> arithmetics() const override;
-  std::unique_ptr<backends::Backend> load(const model::ModelSpec&, int pages, const std::string& arithmetic,
+  std::unique_ptr<backends::Backend> load(const model::ModelSpec&, backends::CacheSize, const std::string& arithmetic,
                                           const backends::TensorReader&,
                                           const std::function<bool(double)>& progress) const override;
   int64_t available_memory() const override;

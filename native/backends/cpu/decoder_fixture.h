@@ -85,7 +85,7 @@ class SwitchedPool final : public Pool {
 };
 
 inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
-  const Json j = read_json(folder + "/config.json");
+  const Json whole = read_json(folder + "/config.json"), j = whole.has("text_config") ? whole["text_config"] : whole;
   const std::string family = j["model_type"].string;
   ModelSpec m;
   m.format = format;
@@ -124,7 +124,9 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
   a.rope.original_max_positions = rope.number_or("original_max_position_embeddings", 0);
   a.rope.query_scale = rope.number_or("llama_4_scaling_beta", 0);
   a.rope.mscale = rope.number_or("mscale", 0), a.rope.mscale_all_dim = rope.number_or("mscale_all_dim", 0);
-  a.rope.rotary_share = rope.number_or("partial_rotary_factor", j.number_or("partial_rotary_factor", 1));
+  const bool qwen3_5 = family == "qwen3_5_text";
+  a.rope.rotary_share =
+      rope.number_or("partial_rotary_factor", j.number_or("partial_rotary_factor", qwen3_5 ? 0.25 : 1));
   if (family == "phi3") {
     a.fused_qkv = l.feed_forward.fused_gate_up = true;
     if (kind == "longrope") {
@@ -150,6 +152,7 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
     a.scale = j["attention_multiplier"].value, l.residual_scale = j["residual_multiplier"].value;
     m.embedding_scale = j["embedding_multiplier"].value, m.logit_scale = 1 / j["logits_scaling"].value;
   }
+  if (qwen3_5) m.norm_adds_one = a.qk_norm = a.output_gate = true;
   m.layers.assign(size_t(j["num_hidden_layers"].value), l);
   const bool same_window =
                  (family == "mistral" || family == "ministral3" || family == "phi3") && j.has("sliding_window"),
@@ -161,6 +164,14 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
     m.layers[i].attention.window = int(j["sliding_window"].value);
     if (family == "gemma3_text") m.layers[i].attention.rope = local;
   }
+  for (size_t i = 0; qwen3_5 && i < m.layers.size(); i++)
+    if (j["layer_types"].items[i].string == "linear_attention") {
+      const auto size = [&](const char* name) { return int(j[name].value); };
+      m.layers[i].attention = {};
+      m.layers[i].delta_rule = {size("linear_num_key_heads"), size("linear_num_value_heads"),
+                                size("linear_key_head_dim"), size("linear_value_head_dim"),
+                                size("linear_conv_kernel_dim")};
+    }
   if (j.has("no_rope_layers"))
     for (size_t i = 0; i < m.layers.size(); i++)
       if (j["no_rope_layers"].items[i].value == 0) m.layers[i].attention.rope.type = RopeType::none;
@@ -183,7 +194,7 @@ struct Loaded {
     load(weights, isa);
   }
   void load(const TensorReader& weights, Isa isa) {
-    backend = CpuDevice(pool).load(spec, 128, isa_name(isa), weights, nullptr);
+    backend = CpuDevice(pool).load(spec, {128, 128}, isa_name(isa), weights, nullptr);
   }
   int vocab() const { return spec.vocab; }
   // Runs whose tables are of one group: each other group has pages of its own for their blocks, and none has one that
@@ -211,7 +222,7 @@ struct Loaded {
   static TensorReader reader(const Arrays& weights) {
     return {[&weights](const std::string& name, int64_t row0, int64_t rows, float* dst) {
       const Array& a = weights.at(name);
-      const int64_t cols = a.shape.size() == 2 ? a.shape[1] : a.shape[0];
+      const int64_t cols = a.shape.size() == 1 ? a.shape[0] : int64_t(a.values.size()) / a.shape[0];
       std::memcpy(dst, a.values.data() + row0 * cols, size_t(rows) * cols * sizeof(float));
     }};
   }
@@ -255,7 +266,8 @@ inline std::vector<float> logits_of(Loaded& m, Pool& pool, const std::vector<int
   for (int b = 0; b * anneal::backends::kPage < n; b++) blocks.push_back(first_page + b * 2);
   std::vector<float> out;
   for (int at = 0; at < n; at += chunk) {
-    const Run run{tokens.data() + at, std::min(chunk, n - at), at, blocks.data(), adapter, WantedLogits::all};
+    Run run{tokens.data() + at, std::min(chunk, n - at), at, blocks.data(), adapter, WantedLogits::all};
+    run.recurrent = 0;
     const std::vector<float> rows = rows_of(m, *m.step({&run, 1}));
     out.insert(out.end(), rows.begin(), rows.end());
   }

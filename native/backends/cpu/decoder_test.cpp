@@ -34,11 +34,12 @@ void check_reference(const std::string& folder, Isa isa, Pool& pool) {
     };
     compare(nullptr, "logits");
     compare(adapter, "adapter_logits");
-    const std::vector<int32_t> blocks = {0, 1, 2};
+    const std::vector<int32_t> blocks = {0, 1, 2, 3, 4};
     std::vector<int32_t> tokens = rows[r];
     int done = 0;
     for (const Json& wanted : facts["greedy"].items[r].items) {
-      const Run run{tokens.data() + done, int(tokens.size()) - done, done, blocks.data(), nullptr, WantedLogits::last};
+      Run run{tokens.data() + done, int(tokens.size()) - done, done, blocks.data(), nullptr, WantedLogits::last};
+      run.recurrent = 0;
       const std::vector<float> logits = rows_of(m, *m.step({&run, 1}));
       done = int(tokens.size());
       tokens.push_back(int32_t(std::max_element(logits.begin(), logits.end()) - logits.begin()));

@@ -5,15 +5,17 @@
 
 #include <cmath>
 
+#include "delta_layer.h"
 #include "layer_forward.h"
 
 namespace anneal::cpu {
 namespace {
 
-// The four inputs of the seven projections.
+// The four inputs of the projections.
 enum Input : int { kInputNormed, kAttended, kPostNormed, kActivated };
 constexpr Input kInputOf[kProjections] = {kInputNormed, kInputNormed, kInputNormed, kAttended,
-                                          kPostNormed,  kPostNormed,  kActivated};
+                                          kPostNormed,  kPostNormed,  kActivated,   kInputNormed,
+                                          kInputNormed, kInputNormed, kInputNormed};
 
 struct LayerBackward {
   Team& all;
@@ -35,7 +37,7 @@ struct LayerBackward {
   // Heads: [kv_heads][rows][group][head_dim], and [page][kv_heads][kPage][head_dim] of keys and values.
   const Rows d_out{mem.d_out.data(), c.head_dim, m.kernels.elem};
   const Matrix d_q{mem.d_q.floats(), padded(c.head_dim)}, d_k{mem.d_k.floats(), d_q.ld}, d_v{mem.d_v.floats(), d_q.ld};
-  const Queries& queries = batch.queries_of(c.group());
+  const DeltaRuleSpec* const delta_rule = m.delta_rule(layer);
   int window0 = 0;
 
   bool lora(int p) const { return adapter && adapter->layers[layer][p]; }
@@ -102,7 +104,7 @@ struct LayerBackward {
     for (int i = 0; i < count; i++) any |= sums(projections[i]), adapted |= bool(wanted.a[projections[i]]);
     if (!any) return;
     if (adapted) {
-      Rows z[3];
+      Rows z[kDeltaInputs];
       for (int i = 0; i < count; i++) z[i] = span.z[projections[i]];
       lora_down(team, m, batch, layer, projections, count, x, row0, rows, z, ws);
     }
@@ -201,29 +203,69 @@ struct LayerBackward {
     norm_backward(team, a.x_mid, kNormMiddle, span.d_normed, row0, rows);
   }
 
-  // dx [rows][hidden] of x_mid to d_out [kv_heads][rows][group][head_dim]; dx itself is that of x_in as well, by the
-  // residual.
+  // dx [rows][hidden] of x_mid to that of what heads put out; dx itself is that of x_in as well, by the residual.
   void output_projection(Team& team, Span& span, int row0, int rows) {
     static constexpr int o[] = {kO};
-    const Rows attention = a.attention.from(row0);
-    const int group = c.group(), head = c.head_dim;
     branch_gradient(team, kNormAttended, a.attended, span.d_out, row0, rows);
     lora_up(team, kO, span.d_out, span, rows);
-    keep_inputs(team, kAttended, o, 1, attention, c.q_width(), span, row0, rows);
+    if (sums(kO))
+      keep_inputs(team, kAttended, o, 1, gated_heads(team, m, layer, a, span, row0, rows, ws), w.projections[kO].k,
+                  span, row0, rows);
     const Rows d_o[] = {span.d_out};
     keep_outputs(team, o, d_o, 1, span, row0, rows);
+    if (delta_rule)
+      delta_heads(team, span, row0, rows);
+    else
+      attention_heads(team, span, row0, rows);
+  }
+
+  // d_out of a layer's output to d_heads [rows][value_width] and d_head_gates.
+  void delta_heads(Team& team, Span& span, int row0, int rows) {
+    const int width = delta_rule->value_width(), head = delta_rule->value_dim;
     const BackTerm o_term = term(kO, span.d_out, span);
-    back_product(team, k, ws.workers, {rows, c.q_width(), &o_term, 1},
+    back_product(team, k, ws.workers, {rows, width, &o_term, 1},
                  [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
                    for (int i = 0; i < n; i++)
-                     for (int from = col; from < col + cols;) {
-                       const int h = from / head, within = from % head,
-                                 count = std::min(head - within, col + cols - from);
-                       const int64_t query = (int64_t(h / group) * batch.rows + row0 + row + i) * group + h % group;
-                       k.round_rows(tile + i * ld + (from - col), ld, 1, count, 1.0f, d_out.at(query, within), count);
-                       from += count;
-                     }
+                     std::memcpy(mem.d_heads.at(row0 + row + i, col), tile + i * ld, cols * sizeof(float));
                  });
+    const Rows& gate = a.delta_in[kInZ - kInQkv];
+    each_block(team, row0, rows, [&](int, int row, int n, int worker) {
+      float *x = ws.workers[worker].head.floats(), *d_gate = x + padded(head),
+            *sums = norm_sums(kNormDelta, row0 + row);
+      for (int t = row0 + row; t < row0 + row + n; t++)
+        for (int col = 0; col < width; col += head) {
+          k.widen_rows(a.attention.at(t, col), head, 1, head, x, head);
+          float* d = mem.d_heads.at(t, col);
+          k.gated_norm_backward(x, gate.at(t, col), w.norms[kNormDelta].data(), rms_eps, head, d, d, d_gate, sums);
+          k.round_rows(d_gate, head, 1, head, 1.0f, mem.d_head_gates.at(t, col), head);
+        }
+    });
+  }
+
+  // d_out of a layer's output to d_out of heads [kv_heads][rows][group][head_dim], and d_head_gates.
+  void attention_heads(Team& team, Span& span, int row0, int rows) {
+    const Rows attention = a.attention.from(row0);
+    const int group = c.group(), head = c.head_dim;
+    const BackTerm o_term = term(kO, span.d_out, span);
+    back_product(
+        team, k, ws.workers, {rows, c.q_width(), &o_term, 1},
+        [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
+          alignas(64) float d_gate[kTilePanels * kLanes], d_head[kTilePanels * kLanes];
+          for (int i = 0; i < n; i++)
+            for (int from = col; from < col + cols;) {
+              const int h = from / head, within = from % head, count = std::min(head - within, col + cols - from);
+              const int64_t query = (int64_t(h / group) * batch.rows + row0 + row + i) * group + h % group;
+              const float* d = tile + i * ld + (from - col);
+              if (c.output_gate) {
+                k.logistic.mul_backward(a.q.at(row0 + row + i, h * c.q_stride() + head + within),
+                                        attention.at(row + i, from), head, d, ld, 1, count, d_gate, d_head, count);
+                k.round_rows(d_gate, count, 1, count, 1.0f, mem.d_head_gates.at(row0 + row + i, from), count);
+                d = d_head;
+              }
+              k.round_rows(d, ld, 1, count, 1.0f, d_out.at(query, within), count);
+              from += count;
+            }
+        });
     each_rows(team, rows, 4 * c.q_width(), [&](int row, int n, int worker) {
       rope_queries(m, batch, layer, a.q.from(row0), row0, row, n, ws.queries_of(c), ws.workers[worker].head.floats());
       for (int i = row; i < row + n; i++)
@@ -239,6 +281,7 @@ struct LayerBackward {
   // d_out to d_q [kv_heads][rows][group][head_dim], and to d_k, d_v [page][kv_heads][kPage][head_dim].
   void attention() {
     const int heads = c.kv_heads, group = c.group();
+    const Queries& queries = batch.queries_of(group);
     all.each(int64_t(mem.pages) * heads, [&](int64_t chunk, int) {
       for (const Matrix& d : {d_k, d_v}) std::memset(d.at(chunk * kPage), 0, kPage * d.ld * sizeof(float));
     });
@@ -304,9 +347,16 @@ struct LayerBackward {
           std::memcpy(d + h * head, d_q.at((int64_t(h / group) * batch.rows + t) * group + h % group),
                       head * sizeof(float));
         if (const float scale = m.rope(layer).query_scale(position); scale != 1) k.scale(d, c.q_width(), scale, d);
-        k.head_norm_rope_backward(a.q.at(t), head, c.heads, head, c.rotary(), w.norms[kNormQ].data(), rms_eps, cos, sin,
-                                  d, d, q_sums);
-        k.round_rows(d, c.q_width(), 1, c.q_width(), 1.0f, span.d_q.at(i), span.d_q.ld);
+        k.head_norm_rope_backward(a.q.at(t), c.q_stride(), c.heads, head, c.rotary(), w.norms[kNormQ].data(), rms_eps,
+                                  cos, sin, d, d, q_sums);
+        if (c.output_gate)
+          for (int h = 0; h < c.heads; h++) {
+            k.round_rows(d + h * head, head, 1, head, 1.0f, span.d_q.at(i, h * c.q_stride()), head);
+            std::memcpy(span.d_q.at(i, h * c.q_stride() + head), mem.d_head_gates.at(t, h * head),
+                        size_t(head) * k.elem);
+          }
+        else
+          k.round_rows(d, c.q_width(), 1, c.q_width(), 1.0f, span.d_q.at(i), span.d_q.ld);
         slot_gradients(d_k, t, d);
         k.head_norm_rope_backward(a.k ? a.k.at(t) : a.q.at(t), head, c.kv_heads, head, c.rotary(),
                                   w.norms[kNormK].data(), rms_eps, cos, sin, d, d, k_sums);
@@ -316,16 +366,48 @@ struct LayerBackward {
       }
     });
     const Rows dys[] = {span.d_q, span.d_k, span.d_v};
-    for (int i = 0; i < 3; i++) lora_up(team, qkv[i], dys[i], span, rows);
-    if (sums(kQ) || sums(kK) || sums(kV)) {
-      normed(team, a.x_in.from(row0), w.norms[kNormIn], span.normed, rows);
-      keep_inputs(team, kInputNormed, qkv, 3, span.normed, hidden, span, row0, rows);
+    input_projections(team, span, qkv, dys, 3, row0, rows);
+  }
+
+  // Gradients of what the projections of a layer's input put out, on to dx [rows][hidden].
+  void input_projections(Team& team, Span& span, const int* projections, const Rows* dys, int count, int row0,
+                         int rows) {
+    bool any = false;
+    for (int i = 0; i < count; i++) {
+      lora_up(team, projections[i], dys[i], span, rows);
+      any |= sums(projections[i]);
     }
-    keep_outputs(team, qkv, dys, 3, span, row0, rows);
+    if (any) {
+      normed(team, a.x_in.from(row0), w.norms[kNormIn], span.normed, rows);
+      keep_inputs(team, kInputNormed, projections, count, span.normed, hidden, span, row0, rows);
+    }
+    keep_outputs(team, projections, dys, count, span, row0, rows);
     if (!input_gradient) return;
-    const BackTerm terms[] = {term(kQ, dys[0], span), term(kK, dys[1], span), term(kV, dys[2], span)};
-    collect(team, span, terms, 3, rows);
+    BackTerm terms[kDeltaInputs];
+    for (int i = 0; i < count; i++) terms[i] = term(projections[i], dys[i], span);
+    collect(team, span, terms, count, rows);
     norm_backward(team, a.x_in, kNormIn, span.d_normed, row0, rows);
+  }
+
+  // d_heads and d_head_gates to gradients of what the projections from kInQkv on put out.
+  void delta_scan() {
+    const int width = delta_rule->conv_width();
+    each_rows(all, batch.rows, width,
+              [&](int row, int n, int) { std::memset(mem.d_qkv.at(row), 0, n * mem.d_qkv.ld * sizeof(float)); });
+    delta_backward(all, m, batch, layer, a,
+                   {mem.d_heads, mem.d_qkv, mem.d_b, mem.d_a, wanted.delta[kConvolution], wanted.delta[kDecay].data,
+                    wanted.delta[kStepBias].data},
+                   ws);
+  }
+
+  void delta_inputs(Team& team, Span& span, int row0, int rows) {
+    static constexpr int projections[kDeltaInputs] = {kInQkv, kInZ, kInB, kInA};
+    const int width = delta_rule->conv_width();
+    each_rows(team, rows, width, [&](int row, int n, int) {
+      k.round_rows(mem.d_qkv.at(row0 + row), mem.d_qkv.ld, n, width, 1.0f, span.d_qkv.at(row), span.d_qkv.ld);
+    });
+    const Rows dys[kDeltaInputs] = {span.d_qkv, mem.d_head_gates.from(row0), mem.d_b.from(row0), mem.d_a.from(row0)};
+    input_projections(team, span, projections, dys, kDeltaInputs, row0, rows);
   }
 
   void sum_window(const int* projections, int count, int rows) {
@@ -356,15 +438,23 @@ struct LayerBackward {
 
   void run() {
     if (mem.transpose_layers)
-      for (int p = 0; p < kProjections; p++) transpose_weight(all, k, w.projections[p], mem.transposed[p].data());
-    static constexpr int after_attention[] = {kO, kGate, kUp, kDown}, before_attention[] = {kQ, kK, kV};
+      for (int p = 0; p < kProjections; p++)
+        if (w.projections[p].n) transpose_weight(all, k, w.projections[p], mem.transposed[p].data());
+    static constexpr int after_attention[] = {kO, kGate, kUp, kDown}, before_attention[] = {kQ, kK, kV},
+                         before_delta_rule[] = {kInQkv, kInZ, kInB, kInA};
     each_window(after_attention, 4, [&](Team& team, Span& span, int row0, int rows) {
       feed_forward(team, span, row0, rows);
       output_projection(team, span, row0, rows);
     });
-    attention();
-    each_window(before_attention, 3,
-                [&](Team& team, Span& span, int row0, int rows) { queries_keys_values(team, span, row0, rows); });
+    if (delta_rule) {
+      delta_scan();
+      each_window(before_delta_rule, kDeltaInputs,
+                  [&](Team& team, Span& span, int row0, int rows) { delta_inputs(team, span, row0, rows); });
+    } else {
+      attention();
+      each_window(before_attention, 3,
+                  [&](Team& team, Span& span, int row0, int rows) { queries_keys_values(team, span, row0, rows); });
+    }
     if (!all.ok()) return;
     for (int n = 0; n < kNorms; n++)
       if (wanted.norms[n]) add_partials(mem.partial_norm[n], norm_width(m.spec, layer, n), wanted.norms[n]);
@@ -396,6 +486,12 @@ BackwardMemory::Levels levels_of(const Batch& batch, int pages, int group) {
     }
   }
   return levels;
+}
+
+int widest_norm(const ModelSpec& m, int norm) {
+  int width = 0;
+  for (size_t l = 0; l < m.layers.size(); l++) width = std::max(width, norm_width(m, int(l), norm));
+  return width;
 }
 
 // Bytes of transposes that a window may hold.
@@ -442,8 +538,14 @@ void BackwardMemory::configure(const Model& m, const Batch& batch, int page_coun
   if (wanted.final_norm) partial_final_norm.size(all_blocks, m.spec.hidden);
   for (int n = 0; n < kNorms; n++)
     if (any([&](const LayerGradients& l) { return l.norms[n] != nullptr; }))
-      partial_norm[n].size(all_blocks, n == kNormQ || n == kNormK ? c.head_dim : m.spec.hidden);
-  d_out.reserve(size_t(batch.rows) * c.q * k.elem);
+      partial_norm[n].size(all_blocks, widest_norm(m.spec, n));
+  d_out.reserve(size_t(batch.rows) * c.attended * k.elem);
+  if (c.gated) d_head_gates.size(batch.rows, c.attended, k);
+  if (m.spec.recurrent()) {
+    d_heads.size(batch.rows, c.attended);
+    d_qkv.size(batch.rows, c.delta_in[0]);
+    for (RowStore* rows : {&d_b, &d_a}) rows->size(batch.rows, c.delta_in[kInA - kInQkv], k);
+  }
   delta.reserve(size_t(batch.rows) * c.heads * sizeof(float));
   d_q.reserve(size_t(batch.rows) * c.q_floats * sizeof(float));
   pages = page_count;

@@ -16,6 +16,11 @@ struct BackwardMemory {
   // Float32: sum(d_out out) of every head [kv_heads][rows][group]; heads [kv_heads][rows][group][head_dim], and
   // [pages][kv_heads][kPage][head_dim] twice, each padded.
   Buffer delta, d_q, d_k, d_v;
+  RowStore d_head_gates;  // of attention's output gates [rows][q_width], or of the delta rule's [rows][value_width]
+  // Of what heads of the delta rule put out [rows][value_width], and of what its convolution is given
+  // [rows][conv_width].
+  MatrixStore d_heads, d_qkv;
+  RowStore d_b, d_a;  // [rows][value_heads]
   // Sums over the rows of each block of kBlockRows: [blocks][width].
   MatrixStore partial_final_norm, partial_norm[kNorms], partial_bias[kProjections];
   // Some rows of a sequence against some of its key blocks. Cells of one level have neither rows nor pages in common;

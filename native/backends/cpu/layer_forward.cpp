@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "activation_probe.h"
-
+#include "delta_layer.h"
 #include "products.h"
 
 namespace anneal::cpu {
@@ -74,17 +74,24 @@ void add_product(Team& team, const ProjectionTile& tile, int p, const Input& x, 
   });
 }
 
-// out [rows][n] = x [rows][k] W^T, rounded.
-void round_product(Team& team, const ProjectionTile& tile, int p, const Input& x, int row0, int rows, const Rows& z,
-                   const Rows& out, Workspace& ws) {
-  const int n = tile.m.weights->layers[tile.layer].projections[p].n;
-  const Split split = split_product(team, rows, panels_of(n));
-  team.each(split.chunks(), [&](int64_t chunk, int worker) {
-    const Tile t = tile_of(split, chunk);
-    const int col = t.panel * kLanes;
+// out[i] [rows][n] = x [rows][k] W^T of several projections of the same rows, rounded.
+void round_products(Team& team, const ProjectionTile& tile, const int* projections, int count, const Input& x, int row0,
+                    int rows, const Rows* z, const Rows* out, Workspace& ws) {
+  Split splits[4];
+  int64_t from[5] = {};
+  const auto width = [&](int i) { return tile.m.weights->layers[tile.layer].projections[projections[i]].n; };
+  for (int i = 0; i < count; i++) {
+    splits[i] = split_product(team, rows, panels_of(width(i)));
+    from[i + 1] = from[i] + splits[i].chunks();
+  }
+  team.each(from[count], [&](int64_t chunk, int worker) {
+    int i = 0;
+    while (chunk >= from[i + 1]) i++;
+    const Tile t = tile_of(splits[i], chunk - from[i]);
+    const int col = t.panel * kLanes, cols = std::min(t.panels * kLanes, width(i) - col);
     float* sums = ws.workers[worker].tile.floats();
-    tile(p, x, row0, t, z, sums, t.panels * kLanes, false);
-    round_tile(tile.m.kernels, sums, t.panels * kLanes, t.rows, std::min(t.panels * kLanes, n - col), out, t.row, col);
+    tile(projections[i], x, row0, t, z[i], sums, t.panels * kLanes, false);
+    round_tile(tile.m.kernels, sums, t.panels * kLanes, t.rows, cols, out[i], t.row, col);
   });
 }
 
@@ -113,7 +120,7 @@ void add_normed(Team& team, const Model& m, int layer, Norm norm, const Rows& br
 void add_branch(Team& team, const ProjectionTile& tile, int p, Norm norm, const Input& x, int row0, int rows,
                 const Rows& z, const Rows& branch, const Matrix& from, const Matrix& to, Workspace& ws) {
   if (tile.m.weights->layers[tile.layer].norms[norm].data()) {
-    round_product(team, tile, p, x, row0, rows, z, branch, ws);
+    round_products(team, tile, &p, 1, x, row0, rows, &z, &branch, ws);
     if (to) add_normed(team, tile.m, tile.layer, norm, branch, row0, rows, from, to, ws);
   } else if (to) {
     add_product(team, tile, p, x, row0, rows, z, from, to, ws);
@@ -136,22 +143,7 @@ void queries_keys_values(Team& team, const Model& m, const Batch& batch, int lay
   const Input input = tile.input(team, span.normed, rows, projections, 3, span);
 
   const Rows out[] = {a.q ? a.q.from(row0) : span.q, a.k ? a.k.from(row0) : span.k, span.v};
-  const Split q_split = split_product(team, rows, panels_of(c.q_width())),
-              kv_split = split_product(team, rows, panels_of(c.kv_width()));
-  team.each(q_split.chunks() + 2 * kv_split.chunks(), [&](int64_t chunk, int worker) {
-    int p = 0;
-    if (chunk >= q_split.chunks()) {
-      chunk -= q_split.chunks();
-      p = 1 + int(chunk / kv_split.chunks());
-      chunk %= kv_split.chunks();
-    }
-    const Tile t = tile_of(p == 0 ? q_split : kv_split, chunk);
-    const int width = p == 0 ? c.q_width() : c.kv_width(), col = t.panel * kLanes,
-              cols = std::min(t.panels * kLanes, width - col);
-    float* sums = ws.workers[worker].tile.floats();
-    tile(projections[p], input, row0, t, z[p], sums, t.panels * kLanes, false);
-    round_tile(k, sums, t.panels * kLanes, t.rows, cols, out[p], t.row, col);
-  });
+  round_products(team, tile, projections, 3, input, row0, rows, z, out, ws);
 
   each_rows(team, rows, 4 * c.q_width(), [&](int row, int count, int worker) {
     float* heads = ws.workers[worker].head.floats();
@@ -173,6 +165,19 @@ void queries_keys_values(Team& team, const Model& m, const Batch& batch, int lay
         for (int j = batch.copies_from[row0 + i]; j < batch.copies_from[row0 + i + 1]; j++) write(batch.copies[j]);
     }
   });
+}
+
+// x_in [rows][hidden] to what the delta rule is made of.
+void delta_inputs(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, Span& span,
+                  Workspace& ws, int row0, int rows) {
+  const ProjectionTile tile{m, batch, layer};
+  norm_rows(team, m, a.x_in.from(row0), m.weights->layers[layer].norms[kNormIn], rows, span.normed);
+  static constexpr int projections[kDeltaInputs] = {kInQkv, kInZ, kInB, kInA};
+  Rows z[kDeltaInputs], out[kDeltaInputs];
+  for (int i = 0; i < kDeltaInputs; i++) z[i] = span.z[projections[i]], out[i] = a.delta_in[i].from(row0);
+  lora_down(team, m, batch, layer, projections, kDeltaInputs, span.normed, row0, rows, z, ws);
+  const Input input = tile.input(team, span.normed, rows, projections, kDeltaInputs, span);
+  round_products(team, tile, projections, kDeltaInputs, input, row0, rows, z, out, ws);
 }
 
 // Queries [kv_heads][rows][group][head_dim] over pages to attention [rows][heads * head_dim]; lse
@@ -361,7 +366,8 @@ class Attend {
   std::vector<int> part_from_;  // [tiles + 1]
 };
 
-// x_mid [rows][hidden] = x_in + attention . o^T, then x_out = x_mid + (silu(gate) * up [rows][intermediate]) . down^T.
+// x_mid [rows][hidden] = x_in + attention, gated . o^T, then x_out = x_mid + (silu(gate) * up [rows][intermediate]) .
+// down^T.
 void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, Span& span,
                   Workspace& ws, int row0, int rows) {
   const int intermediate = m.spec.layers[layer].feed_forward.intermediate;
@@ -369,7 +375,7 @@ void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, con
   const Layer& w = m.weights->layers[layer];
   const ProjectionTile tile{m, batch, layer};
 
-  const Rows attention = a.attention.from(row0);
+  const Rows attention = gated_heads(team, m, layer, a, span, row0, rows, ws);
   static constexpr int o[] = {kO};
   lora_down(team, m, batch, layer, o, 1, attention, row0, rows, &span.z[kO], ws);
   add_branch(team, tile, kO, kNormAttended, tile.input(team, attention, rows, o, 1, span), row0, rows, span.z[kO],
@@ -409,7 +415,7 @@ void rope_queries(const Model& m, const Batch& batch, int layer, const Rows& q, 
   const int group = c.group(), width = group * c.head_dim;
   for (int i = row; i < row + rows; i++) {
     const int position = batch.positions[row0 + i];
-    m.kernels.head_norm_rope(q.at(i), c.head_dim, c.heads, c.head_dim, c.rotary(),
+    m.kernels.head_norm_rope(q.at(i), c.q_stride(), c.heads, c.head_dim, c.rotary(),
                              m.weights->layers[layer].norms[kNormQ].data(), m.spec.rms_eps, m.rope(layer).cos(position),
                              m.rope(layer).sin(position), heads);
     const float scale = m.rope(layer).query_scale(position);
@@ -459,12 +465,52 @@ void embed_tokens(Team& team, const Model& m, const Batch& batch, const Matrix& 
   });
 }
 
-void layer_forward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a,
-                   Workspace& ws) {
-  ws.each_span(team, batch.rows, [&](Team& t, Span& span, int row0, int rows) {
-    queries_keys_values(t, m, batch, layer, a, span, ws, row0, rows);
+Rows gated_heads(Team& team, const Model& m, int layer, const LayerActivations& a, Span& span, int row0, int rows,
+                 Workspace& ws) {
+  const Rows attention = a.attention.from(row0);
+  const Kernels& k = m.kernels;
+  if (const DeltaRuleSpec* d = m.delta_rule(layer)) {
+    const Rows gate = a.delta_in[kInZ - kInQkv].from(row0);
+    const float* weight = m.weights->layers[layer].norms[kNormDelta].data();
+    each_rows(team, rows, d->value_width(), [&](int row, int n, int worker) {
+      float* wide = ws.workers[worker].head.floats();
+      for (int i = row; i < row + n; i++)
+        for (int col = 0; col < d->value_width(); col += d->value_dim) {
+          k.widen_rows(attention.at(i, col), d->value_dim, 1, d->value_dim, wide, d->value_dim);
+          k.gated_norm(wide, gate.at(i, col), weight, m.spec.rms_eps, d->value_dim, span.gated.at(i, col));
+        }
+    });
+    return span.gated;
+  }
+  const AttentionSpec& c = m.attention(layer);
+  if (!c.output_gate) return attention;
+  const Rows q = a.q.from(row0);
+  each_rows(team, rows, c.q_width(), [&](int row, int n, int) {
+    for (int i = row; i < row + n; i++)
+      for (int h = 0; h < c.heads; h++)
+        k.logistic.mul(q.at(i, h * c.q_stride() + c.head_dim), attention.at(i, h * c.head_dim), c.head_dim, 1,
+                       c.head_dim, span.gated.at(i, h * c.head_dim), c.head_dim);
   });
-  Attend(team, m, batch, layer, a, ws)();
+  return span.gated;
+}
+
+void layer_forward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& given,
+                   Workspace& ws) {
+  LayerActivations a = given;
+  if (m.delta_rule(layer)) {
+    for (int i = 0; i < kDeltaInputs; i++)
+      if (!a.delta_in[i]) a.delta_in[i] = ws.delta_in[i];
+    ws.each_span(team, batch.rows, [&](Team& t, Span& span, int row0, int rows) {
+      delta_inputs(t, m, batch, layer, a, span, ws, row0, rows);
+    });
+    delta_forward(team, m, batch, layer, a, ws);
+  } else {
+    if (m.attention(layer).output_gate && !a.q) a.q = ws.gated_q;
+    ws.each_span(team, batch.rows, [&](Team& t, Span& span, int row0, int rows) {
+      queries_keys_values(t, m, batch, layer, a, span, ws, row0, rows);
+    });
+    Attend(team, m, batch, layer, a, ws)();
+  }
   ws.each_span(team, batch.rows, [&](Team& t, Span& span, int row0, int rows) {
     feed_forward(t, m, batch, layer, a, span, ws, row0, rows);
   });

@@ -196,9 +196,17 @@ class WeightParameters final : public Parameters {
           vector(module_name(l, module) + ".bias", layer.projections[parts.first].bias);
       }
       for (int n = 0; n < kNorms; n++)
-        if (const char* place = norm_place(spec, n)) norm(layer_name(l, place) + ".weight", layer.norms[n]);
+        if (const char* place = norm_place(spec, n))
+          norm(layer_name(l, place) + ".weight", layer.norms[n], norm_adds_one(m.spec, n));
+      for (int t = 0; spec.delta_rule && t < kDeltaTensors; t++) {
+        TensorShape shape = delta_tensor(m.spec, l, t);
+        const bool decays = shape.cols > 0;
+        const int index = add(std::move(shape), decays);
+        write(index, Part::value, layer.delta.stored(t));
+        delta_.push_back({index, l, t});
+      }
     }
-    norm("model.norm.weight", w.final_norm);
+    norm("model.norm.weight", w.final_norm, m.spec.norm_adds_one);
     if (w.untied_head.n) matrix("lm_head.weight", &w.untied_head, 1);
   }
   bool full() const override { return true; }
@@ -224,7 +232,14 @@ class WeightParameters final : public Parameters {
     for (Trained& trained : matrices_) trained.linear->panels.swap(trained.next);
     for (auto& [index, to] : vectors_)
       std::memcpy(to->data(), parameters_[index].value.data(), to->size() * sizeof(float));
-    for (NormWeight* norm : norms_) norm->use(model_.spec.norm_adds_one);
+    for (auto& [norm, adds_one] : norms_) norm->use(adds_one);
+    for (const auto& [index, layer, tensor] : delta_) {
+      const Parameter& p = parameters_[index];
+      DeltaWeights& to = model_.weights->layers[layer].delta;
+      for (int64_t row = 0; row < p.rows; row++)
+        std::memcpy(to.stored(tensor).data() + row * p.cols, p.values().at(row), p.cols * sizeof(float));
+      if (tensor == kDeltaTensors - 1) to.use(*model_.spec.layers[layer].delta_rule);
+    }
   }
 
  protected:
@@ -244,6 +259,7 @@ class WeightParameters final : public Parameters {
       }
       for (int n = 0; n < kNorms; n++)
         if (norm_place(spec, n)) out.norms[n] = of(i++).data;
+      for (int t = 0; spec.delta_rule && t < kDeltaTensors; t++) out.delta[t] = of(i++);
     }
     g.final_norm = of(i++).data;
     if (model_.weights->untied_head.n) g.head = of(i++);
@@ -271,9 +287,9 @@ class WeightParameters final : public Parameters {
       matrices_.push_back({index, first, &w, {}});
     }
   }
-  void norm(std::string name, NormWeight& w) {
+  void norm(std::string name, NormWeight& w, bool adds_one) {
     vector(std::move(name), w.stored);
-    norms_.push_back(&w);
+    norms_.push_back({&w, adds_one});
   }
   void vector(std::string name, std::vector<float>& v) {
     if (v.empty()) return;
@@ -291,7 +307,11 @@ class WeightParameters final : public Parameters {
   };
   std::vector<Trained> matrices_;
   std::vector<std::pair<int, std::vector<float>*>> vectors_;
-  std::vector<NormWeight*> norms_;
+  std::vector<std::pair<NormWeight*, bool>> norms_;  // and whether it adds 1
+  struct DeltaParameter {
+    int parameter, layer, tensor;
+  };
+  std::vector<DeltaParameter> delta_;
 };
 
 }  // namespace

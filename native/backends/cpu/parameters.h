@@ -11,6 +11,7 @@ struct LayerGradients {
   Matrix a[kProjections], b[kProjections];  // [rank][inputs], [outputs][rank]
   float* bias[kProjections] = {};           // [outputs]
   float* norms[kNorms] = {};                // [hidden], or [head_dim] of norms of heads
+  Matrix delta[kDeltaTensors];              // [rows][cols]; vectors have one row
 };
 struct ModelGradients {
   std::vector<LayerGradients> layers;

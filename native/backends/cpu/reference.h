@@ -137,16 +137,25 @@ inline void read_safetensors(const std::string& path, Arrays& out) {
   }
 }
 
+// Of a folder of a model that also sees, the text's.
+inline void read_text_weights(const std::string& path, Arrays& out) {
+  Arrays found;
+  read_safetensors(path, found);
+  const std::string tower = "model.language_model.";
+  for (auto& [name, a] : found)
+    out[name.starts_with(tower) ? "model." + name.substr(tower.size()) : name] = std::move(a);
+}
+
 inline Arrays read_weights(const std::string& folder) {
   Arrays out;
   if (!exists(folder + "/model.safetensors.index.json")) {
-    read_safetensors(folder + "/model.safetensors", out);
+    read_text_weights(folder + "/model.safetensors", out);
     return out;
   }
   std::map<std::string, bool> files;
   const Json index = read_json(folder + "/model.safetensors.index.json");
   for (const auto& [name, file] : index["weight_map"].fields) files[file.string] = true;
-  for (const auto& [file, seen] : files) read_safetensors(folder + "/" + file, out);
+  for (const auto& [file, seen] : files) read_text_weights(folder + "/" + file, out);
   return out;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "delta_layer.h"
 #include "layer_forward.h"
 
 namespace anneal::cpu {
@@ -79,6 +80,7 @@ void Pass::lay_out(std::span<const TrainRow> rows) {
   row0_.assign(count + 1, 0);
   int pages = 0, last = 0;
   std::vector<std::pair<int, Slot>> copies;
+  std::vector<int> sequence_of(count, -1);
   for (int r = 0; r < count; r++) {
     const TrainRow& row = rows[r];
     const int start = row.prefix >= 0 ? row.prefix_length : 0, whole = start / kPage;
@@ -89,7 +91,11 @@ void Pass::lay_out(std::span<const TrainRow> rows) {
     if (int(row.tokens.size()) > 0)
       for (int p = whole * kPage; p < start; p++)
         copies.push_back({token_at(rows, row.prefix, p), {table[whole], p % kPage}});
-    if (int(row.tokens.size()) > 0) b.add(row.tokens.data(), int(row.tokens.size()), start, table.data());
+    if (int(row.tokens.size()) > 0) {
+      sequence_of[r] = int(b.sequences.size());
+      b.add(row.tokens.data(), int(row.tokens.size()), start, table.data(), 0, -1,
+            start > 0 ? sequence_of[row.prefix] : -1);
+    }
     row0_[r + 1] = b.rows;
     last = std::max(last, start + int(row.tokens.size()));
   }
@@ -144,17 +150,21 @@ void Pass::configure(TrainMemory& mem, const ModelGradients& wanted) const {
     mem.units.size(std::max(int(entries_.size()), 1), hidden);
     if (entropy_gradient_) mem.entropy_units.size(std::max(int(entries_.size()), 1), hidden);
     mem.d_x.size(tokens, hidden);
+    reserve_delta_forward(m_, memory_->batch, mem.workspace);
     configure_backward(mem, wanted);
   } else {
     mem.x.resize(std::max<size_t>(mem.x.size(), 1));
     mem.x[0].size(tokens, hidden);
-    mem.attention.size(tokens, m_.widest().q, m_.kernels);
+    mem.workspace.configure_unkept(m_, tokens);
+    reserve_delta_forward(m_, memory_->batch, mem.workspace);
+    mem.attention.size(tokens, m_.widest().attended, m_.kernels);
     mem.head.configure(m_, int(entries_.size()), pool_.workers(), false, false);
   }
 }
 
 void Pass::configure_backward(TrainMemory& mem, const ModelGradients& wanted) const {
   mem.workspace.configure_backward(m_, adapter_ ? version()->padded_rank() : 0);
+  reserve_delta_backward(m_, memory_->batch, mem.workspace);
   mem.backward.configure(m_, memory_->batch, pages_, mem.workspace, wanted, version());
   mem.head.configure(m_, int(entries_.size()), pool_.workers(), true, trainable_->full());
 }
@@ -211,6 +221,7 @@ LayerActivations Pass::activations(int layer) {
   TrainMemory::Kept& kept = recomputed(layer) ? memory_->again : memory_->kept[layer];
   a.x_in = memory_->x[layer], a.x_mid = kept.x_mid, a.x_out = memory_->x[layer + 1];
   a.q = kept.q, a.gate = kept.gate, a.up = kept.up, a.attention = kept.attention;
+  for (int i = 0; i < kDeltaInputs; i++) a.delta_in[i] = kept.delta_in[i];
   if (m_.attention(layer).qk_norm) a.k = kept.k;
   if (m_.spec.layers[layer].norms == NormPlacement::before_and_after)
     a.attended = kept.attended, a.fed_forward = kept.fed_forward;
@@ -334,7 +345,8 @@ void TrainMemory::Kept::size(const Model& m, int rows, const Widths& c) {
     for (RowStore* s : {&attended, &fed_forward}) s->size(rows, m.spec.hidden, m.kernels);
   gate.size(rows, c.intermediate, m.kernels);
   up.size(rows, c.intermediate, m.kernels);
-  attention.size(rows, c.q, m.kernels);
+  attention.size(rows, c.attended, m.kernels);
+  for (int i = 0; i < kDeltaInputs; i++) delta_in[i].size(rows, c.delta_in[i], m.kernels);
   lse.reserve(size_t(rows) * c.heads * sizeof(float));
 }
 
@@ -351,10 +363,11 @@ int64_t activation_bytes_per_token(const ModelSpec& m, const Kernels& k) {
   int64_t bytes = 0;
   for (const LayerSpec& layer : m.layers) {
     const Widths c = widths_of(layer);
-    const int64_t residual = 2 * 4 * padded(m.hidden), rounded = 2 * c.q + (c.qk_norm ? c.kv : 0) +
+    const int64_t residual = 2 * 4 * padded(m.hidden), rounded = c.attended + c.q + (c.qk_norm ? c.kv : 0) +
                                                                  2 * int64_t(c.intermediate) + 2 * c.kv +
                                                                  (c.norms_after ? 2 * m.hidden : 0);
     bytes += residual + k.elem * rounded + 4 * c.heads;
+    for (int width : c.delta_in) bytes += k.elem * width;
   }
   return bytes;
 }

@@ -13,7 +13,7 @@ struct TrainMemory {
   MemoryAccount account;  // of all that follows
   struct Kept {           // as LayerActivations has them
     MatrixStore x_mid;
-    RowStore q, k, gate, up, attention, attended, fed_forward;
+    RowStore q, k, gate, up, attention, attended, fed_forward, delta_in[kDeltaInputs];
     Buffer lse;
     void size(const Model&, int rows, const Widths&);
   };

@@ -1,11 +1,35 @@
 // Reads weights row block by row block into panels, so that no second copy of the model ever exists.
 #include "weights.h"
 
+#include <cmath>
 #include <memory>
 
 #include "../../quantization/blocks.h"
 
 namespace anneal::cpu {
+
+KeyHeadColumns::KeyHeadColumns(const DeltaRuleSpec& d, int head) {
+  const int keys = d.key_heads * d.key_dim, values = d.group() * d.value_dim;
+  parts[0] = {head * d.key_dim, d.key_dim};
+  parts[1] = {keys + head * d.key_dim, d.key_dim};
+  parts[2] = {2 * keys + head * values, values};
+  width = 2 * d.key_dim + values;
+}
+
+std::vector<float>& DeltaWeights::stored(int tensor) {
+  return tensor == kConvolution ? convolution : tensor == kDecay ? a_log : step_bias;
+}
+
+void DeltaWeights::use(const DeltaRuleSpec& d) {
+  rate.resize(a_log.size());
+  for (size_t i = 0; i < rate.size(); i++) rate[i] = float(std::exp(double(a_log[i])));
+  taps.resize(convolution.size());
+  float* to = taps.data();
+  for (int head = 0; head < d.key_heads; head++)
+    for (int j = 0; j < d.kernel; j++)
+      for (const auto& part : KeyHeadColumns(d, head).parts)
+        for (int i = 0; i < part.count; i++) *to++ = convolution[size_t(part.from + i) * d.kernel + j];
+}
 
 DType dtype_of(TensorFormat format) { return format == TensorFormat::f32 ? DType::f32 : DType::bf16; }
 
@@ -80,6 +104,14 @@ struct Loader {
     read.floats(name, 0, 1, out.data());
     out.resize(n);
   }
+  void delta(int layer, DeltaWeights& out) {
+    for (int t = 0; t < kDeltaTensors; t++) {
+      const TensorShape shape = delta_tensor(spec, layer, t);
+      out.stored(t).resize(size_t(shape.elements()));
+      read.floats(shape.name, 0, shape.cols ? shape.rows : 1, out.stored(t).data());
+    }
+    out.use(*spec.layers[layer].delta_rule);
+  }
 };
 
 double elements(const ModelSpec& m) {
@@ -100,6 +132,7 @@ std::unique_ptr<Weights> load_weights(const ModelSpec& m, const Kernels& kernels
   for (int l = 0; l < int(m.layers.size()) && !load.stopped; l++) {
     Layer& layer = w->layers[l];
     for (int p = 0; p < kProjections; p++) {
+      if (!has_projection(m.layers[l], p)) continue;
       const ProjectionShape shape = projection_shape(m, l, p);
       const std::string name = module_name(l, module_of(m.layers[l], p));
       const int first = first_output(m, l, p);
@@ -108,7 +141,8 @@ std::unique_ptr<Weights> load_weights(const ModelSpec& m, const Kernels& kernels
     }
     for (int n = 0; n < kNorms; n++)
       if (const char* place = norm_place(m.layers[l], n))
-        load.norm(layer_name(l, place) + ".weight", norm_width(m, l, n), m.norm_adds_one, layer.norms[n]);
+        load.norm(layer_name(l, place) + ".weight", norm_width(m, l, n), norm_adds_one(m, n), layer.norms[n]);
+    if (m.layers[l].delta_rule && !load.stopped) load.delta(l, layer.delta);
   }
   if (!load.stopped) load.norm("model.norm.weight", m.hidden, m.norm_adds_one, w->final_norm);
   if (!load.stopped && !m.tied_head) load.matrix("lm_head.weight", 0, m.vocab, m.hidden, w->untied_head);
@@ -120,8 +154,8 @@ int64_t weight_bytes(const ModelSpec& m, const Kernels& k) {
   int64_t sum = 0;
   for (const TensorShape& t : weight_tensors(m)) {
     const TensorFormat format = m.format_of(t.name);
-    if (!t.cols)
-      sum += 4 * t.rows;
+    if (!t.cols || t.convolution)
+      sum += (t.convolution ? 2 : 1) * 4 * t.elements();
     else if (is_quantized(format))
       sum += panels_of(int(t.rows)) * quantized_panel_bytes_of(format, int(t.cols));
     else

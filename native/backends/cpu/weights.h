@@ -51,9 +51,30 @@ struct NormWeight {
   }
 };
 
+// What the delta rule of a layer has beside its projections and its norm, always float32.
+struct DeltaWeights {
+  std::vector<float> convolution;       // [conv_width][kernel]
+  std::vector<float> a_log, step_bias;  // [value_heads]
+  std::vector<float> taps;              // of the convolution, see KeyHead: [key_heads][kernel][width]
+  std::vector<float> rate;              // e^a_log
+  std::vector<float>& stored(int tensor);
+  // When what is stored has changed.
+  void use(const DeltaRuleSpec&);
+};
+
 struct Layer {
   Linear projections[kProjections];
   NormWeight norms[kNorms];
+  DeltaWeights delta;
+};
+
+// Columns of the convolution that a key head and its value heads read: query, key, values.
+struct KeyHeadColumns {
+  struct Part {
+    int from, count;
+  } parts[3];
+  int width;  // of all
+  KeyHeadColumns(const DeltaRuleSpec&, int head);
 };
 
 struct Weights {

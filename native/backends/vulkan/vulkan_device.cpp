@@ -21,9 +21,14 @@ namespace {
 void require_here(const ModelSpec& m) {
   model::check(m);
   if (!m.quantized.empty()) refuse("quantized", "is not computed by this device: load the model on the cpu");
-  for (size_t i = 0; i < m.layers.size(); i++)
+  for (size_t i = 0; i < m.layers.size(); i++) {
+    const std::string at = "layers[" + std::to_string(i) + "].";
+    if (m.layers[i].delta_rule) refuse(at + "deltaRule", "is not computed by this device: load the model on the cpu");
+    if (m.layers[i].attention.output_gate)
+      refuse(at + "attention.outputGate", "is not computed by this device: load the model on the cpu");
     if (m.layers[i].attention.head_dim > kMaxHeadDim)
-      refuse("layers[" + std::to_string(i) + "].attention.headDim", "is above 256, which this device does not compute");
+      refuse(at + "attention.headDim", "is above 256, which this device does not compute");
+  }
 }
 
 }  // namespace
@@ -49,10 +54,11 @@ backends::ModelMemory VulkanDevice::memory_of(const ModelSpec& m) {
   return {weight_bytes(m, t), page, kept};
 }
 
-std::unique_ptr<backends::Backend> VulkanDevice::load(const ModelSpec& m, int pages, const std::string&,
+std::unique_ptr<backends::Backend> VulkanDevice::load(const ModelSpec& m, backends::CacheSize cache, const std::string&,
                                                       const backends::TensorReader& read,
                                                       const std::function<bool(double)>& progress) const {
   const backends::ModelMemory needs = memory(m);
+  const int pages = cache.pages;
   const int64_t needed = needs.weights + pages * needs.page, available = gpu_->available();
   if (needed > available) throw NoDeviceMemory(needed, available);
   std::unique_ptr<Weights> weights = load_weights(m, type_of(m), gpu_, pool_, read, progress);

@@ -19,7 +19,7 @@ class VulkanDevice final : public backends::Device {
   backends::ModelMemory memory(const ModelSpec& m) const override { return memory_of(m); }
   static backends::ModelMemory memory_of(const ModelSpec&);  // of any GPU
   std::vector<std::string> arithmetics() const override { return {"exact"}; }
-  std::unique_ptr<backends::Backend> load(const ModelSpec&, int pages, const std::string& arithmetic,
+  std::unique_ptr<backends::Backend> load(const ModelSpec&, backends::CacheSize, const std::string& arithmetic,
                                           const backends::TensorReader&,
                                           const std::function<bool(double)>& progress) const override;
   int64_t available_memory() const override { return gpu_->available(); }

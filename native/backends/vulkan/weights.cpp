@@ -14,6 +14,7 @@ int64_t vector_bytes(int n) { return round_up(int64_t(n) * 4, kAlignment); }
 int64_t layer_bytes(const ModelSpec& m, ElementType t, int layer) {
   int64_t bytes = 0;
   for (int p = 0; p < kProjections; p++) {
+    if (!has_projection(m.layers[size_t(layer)], p)) continue;
     const ProjectionShape shape = projection_shape(m, layer, p);
     bytes += round_up(matrix_bytes(t, shape.outputs, shape.inputs), kAlignment);
     if (shape.bias) bytes += vector_bytes(shape.outputs);
@@ -100,6 +101,7 @@ std::unique_ptr<Weights> load_weights(const ModelSpec& m, ElementType type, cons
     Layer& layer = w->layers[size_t(l)];
     load.into(layer.memory, layer_bytes(m, type, l));
     for (int p = 0; p < kProjections && !load.stopped; p++) {
+      if (!has_projection(spec, p)) continue;
       const ProjectionShape shape = projection_shape(m, l, p);
       const std::string name = module_name(l, module_of(spec, p));
       layer.projections[p] = load.matrix(name + ".weight", first_output(m, l, p), shape.outputs, shape.inputs);

@@ -19,7 +19,7 @@ import { type EmbeddingSpec, noModelFolder, readEmbeddingFolder, readModelConfig
 import { partsBesideText } from "../../weights/partsBesideText.js";
 import { diagnostics } from "./diagnostics.js";
 import { type GenerationDefaults, readGenerationDefaults } from "./generationDefaults.js";
-import { planPages } from "./memoryPlan.js";
+import { planPages, planRecurrentStates } from "./memoryPlan.js";
 import { type OpenedWeights, openWeights } from "./openedWeights.js";
 import { embeddedModel, type ResolvedOptions } from "./options.js";
 
@@ -137,7 +137,11 @@ export async function loadBaseModel(
       model.kvPages ?? Math.min(planPages(id, needs, bytes, limits), budget.maxPages ?? Number.POSITIVE_INFINITY);
     const progressed = (fraction: number) => diagnostics.modelProgress.publish({ id, fraction, bytes: needs.weights });
     const [device, hash] = await Promise.all([
-      weights.load(kvPages, gateText(tokenizer, contextLength), progressed),
+      weights.load(
+        { kvPages, recurrentStates: planRecurrentStates(needs, bytes, limits) },
+        gateText(tokenizer, contextLength),
+        progressed,
+      ),
       weights.hash(),
     ]);
     const loop = new InferenceLoop(device, tokenizer, {

@@ -65,7 +65,7 @@ async function inspectWeights(runtime: Runtime, folder: string): Promise<Weights
     const { maxPositions } = config;
     const contexts = [...CONTEXTS.filter((tokens) => tokens < maxPositions), maxPositions].map((tokens) => ({
       tokens,
-      bytes: needs.weights + pagesOfContext(needs, tokens, tokenBudget) * needs.page,
+      bytes: needs.weights + pagesOfContext(needs, tokens, tokenBudget) * needs.page + (needs.recurrentState ?? 0),
     }));
     const memory = {
       weights: needs.weights,

@@ -14,6 +14,8 @@ export interface MemoryNeeds {
   page: number;
   /** The windows of these groups, as a device tells them. */
   pageGroups: ArrayLike<number>;
+  /** Bytes of one recurrent state; absent or 0: sequences have none. */
+  recurrentState?: number;
 }
 
 /** Pages of every group that a sequence of so many tokens takes, of which at most `chunk` are computed at a time. */
@@ -21,6 +23,24 @@ export function pagesOfContext({ pageGroups }: Pick<MemoryNeeds, "pageGroups">, 
   const groups = new PageGroups(pageGroups);
   // One more: a page that is shared is copied before it is written.
   return Math.ceil(groups.pagesOf(tokens + PAGE_SIZE, chunk) / groups.count);
+}
+
+/** A running sequence's, and one that is kept. */
+const MIN_RECURRENT_STATES = 2;
+
+/**
+ * How many recurrent states to take: for `maxSequences` sequences and as many prefixes, within half of what the cache may
+ * have; 0 where sequences have none.
+ */
+export function planRecurrentStates(needs: MemoryNeeds, budget: number, limits: { maxSequences: number }): number {
+  const { recurrentState = 0 } = needs;
+  if (recurrentState === 0) return 0;
+  const found = Math.floor(cacheRoom(needs, budget) / 2 / recurrentState);
+  return Math.max(MIN_RECURRENT_STATES, Math.min(2 * limits.maxSequences, found));
+}
+
+function cacheRoom({ weights }: MemoryNeeds, budget: number): number {
+  return Math.min((budget - weights) * cacheShare, cacheCeiling);
 }
 
 /**
@@ -35,11 +55,12 @@ export function planPages(
   limits: { contextLength: number; maxSequences: number; tokenBudget: number },
 ): number {
   const perContext = pagesOfContext(needs, limits.contextLength, limits.tokenBudget);
-  const minimum = needs.weights + perContext * needs.page;
+  const { recurrentState = 0 } = needs;
+  const minimum = needs.weights + perContext * needs.page + MIN_RECURRENT_STATES * recurrentState;
   if (minimum > budget) {
     const option = needs.weights > budget ? "models" : "contextLength";
     throw new InsufficientMemoryError(`${model} with one full context`, minimum, budget, option);
   }
-  const room = Math.min((budget - needs.weights) * cacheShare, cacheCeiling);
+  const room = cacheRoom(needs, budget) - planRecurrentStates(needs, budget, limits) * recurrentState;
   return Math.max(perContext, Math.min(limits.maxSequences * perContext, Math.floor(room / needs.page)));
 }

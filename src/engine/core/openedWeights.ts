@@ -18,7 +18,11 @@ export interface OpenedWeights {
   readonly dtype: string;
   hash(): Promise<string>;
   /** Once. `gateText` decides which quantised weights are multiplied with activations as they are. */
-  load(kvPages: number, gateText: Int32Array, onProgress: (fraction: number) => void): Promise<DeviceModel>;
+  load(
+    cache: { kvPages: number; recurrentStates: number },
+    gateText: Int32Array,
+    onProgress: (fraction: number) => void,
+  ): Promise<DeviceModel>;
   /** Lets go of what has been opened, where it is not loaded. */
   close(): void;
 }
@@ -49,15 +53,15 @@ export async function openWeights(
     needs: runtime.memory(config, dtype),
     dtype,
     hash: () => weights.hash(),
-    load: (kvPages, gateText, onProgress) =>
-      runtime.load({ config, tensors, dtype, kvPages, onProgress, ...(config.quantized && { gateText }) }),
+    load: (cache, gateText, onProgress) =>
+      runtime.load({ config, tensors, dtype, ...cache, onProgress, ...(config.quantized && { gateText }) }),
     close() {},
   };
 }
 
 /** Where what a position means depends on how many there can be, for that many. */
 function withinContext(config: ModelSpec, contextLength = config.maxPositions): ModelSpec {
-  if (config.layers.every(({ attention }) => attention.rope.type !== "longrope")) return config;
+  if (config.layers.every(({ attention }) => attention?.rope.type !== "longrope")) return config;
   return { ...config, maxPositions: Math.min(contextLength, config.maxPositions) };
 }
 
@@ -96,7 +100,7 @@ async function openOnnx(
       needs: { weights: bytes, page: decoder.pageBytes, pageGroups: [0] },
       dtype: executionProvider,
       hash,
-      load: (kvPages) => decoder.load(sizes, kvPages),
+      load: ({ kvPages }) => decoder.load(sizes, kvPages),
       close: () => decoder.close(),
     };
   } catch (error) {

@@ -93,7 +93,8 @@ export class SavedModels {
     const perContext = pagesOfContext(needs, of.contextLength, this.#options.tokenBudget);
     // What is compared with only, generates nothing.
     const kvPages = use === "training" ? Math.min(of.device.pages, CONTEXTS_OF_COPY * perContext) : 1;
-    const needed = needs.weights + kvPages * needs.page + (use === "training" ? needs.weightTraining : 0);
+    const states = of.device.recurrentStates * needs.recurrentState;
+    const needed = needs.weights + kvPages * needs.page + states + (use === "training" ? needs.weightTraining : 0);
     const available = this.#available();
     if (needed > available) {
       const what = use === "training" ? `training all weights of ${of.id}` : `the weights to compare ${of.id} with`;

@@ -72,6 +72,7 @@ class OnnxDeviceModel implements DeviceModel {
   readonly weightOnly = [];
   readonly pageSize = 64;
   readonly pageGroups = [0];
+  readonly recurrentStates = 0;
   private readonly sampler: NativeModel;
   /** Of each slot, what it has drawn last and what was forced after it; empty: nothing was permitted. */
   private readonly drawn = new Map<number, Int32Array>();
@@ -117,6 +118,8 @@ class OnnxDeviceModel implements DeviceModel {
       return this.compute(rows);
     });
   }
+
+  copyRecurrentStates(): void {}
 
   copyPages(from: Int32Array, to: Int32Array): void {
     const [sources, targets] = [from.slice(), to.slice()];

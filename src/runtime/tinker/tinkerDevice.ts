@@ -49,6 +49,7 @@ export class TinkerDevice implements CompletingDevice, AdapterHost {
   readonly pageSize = 64;
   readonly pageGroups = [0];
   readonly pages = 0;
+  readonly recurrentStates = 0;
   readonly bytes = 0;
   readonly server: TinkerServer;
   readonly baseModel: string;
@@ -85,6 +86,7 @@ export class TinkerDevice implements CompletingDevice, AdapterHost {
   }
 
   copyPages(): void {}
+  copyRecurrentStates(): void {}
 
   async complete(
     adapter: number,

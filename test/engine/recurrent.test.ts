@@ -1,0 +1,144 @@
+// A model most of whose layers have a recurrent state, through the engine: the same numbers however requests are served, and training on
+// the bits that were sampled.
+
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { BaseModel } from "../../src/engine/core/baseModel.js";
+import { Engine, gather } from "../../src/index.js";
+import { type NamedTensors, weightTensors } from "../../src/runtime/runtime.js";
+import { JsonFields } from "../../src/weights/jsonFields.js";
+import { modelSpec } from "../../src/weights/modelSpec.js";
+import { writeSafetensors } from "../../src/weights/safetensors.js";
+import { caseFolder } from "../native/referenceModel.js";
+
+const folder = mkdtempSync(join(tmpdir(), "anneal-recurrent-"));
+const base = join(folder, "Recurrent");
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+/** The reference model's shape with a vocabulary for bytes, and random weights. */
+beforeAll(async () => {
+  mkdirSync(base);
+  cpSync(fileURLToPath(new URL("../reference/jobs/tokenizer", import.meta.url)), base, { recursive: true });
+  const config = JSON.parse(readFileSync(join(caseFolder("qwen3_5"), "config.json"), "utf8"));
+  const changed = { ...config, vocab_size: 262, eos_token_id: 261 };
+  writeFileSync(join(base, "config.json"), JSON.stringify(changed));
+  let state = 1;
+  const uniform = (bound: number) => {
+    state = (Math.imul(state, 1103515245) + 12345) >>> 0;
+    return (state / 2 ** 31 - 1) * bound;
+  };
+  const tensors: NamedTensors = new Map();
+  for (const { name, shape } of weightTensors(modelSpec(new JsonFields("config.json", changed)))) {
+    const [middle, bound] = name.endsWith("A_log")
+      ? [-2, 2]
+      : name.endsWith("linear_attn.norm.weight")
+        ? [1, 0.2]
+        : [0, shape.length === 1 ? 0.2 : 1.7 / Math.sqrt(shape.at(-1)!)];
+    const data = Float32Array.from({ length: shape.reduce((a, b) => a * b) }, () => middle + uniform(bound));
+    tensors.set(name, { shape, data });
+  }
+  await writeSafetensors(join(base, "model.safetensors"), tensors, { format: "pt" });
+});
+
+const open = (model: object = {}, options: object = {}) =>
+  Engine.open({
+    models: [{ path: base, dtype: "bfloat16", ...model }],
+    home: mkdtempSync(join(folder, "home-")),
+    ...options,
+  });
+
+/** Each of the choices' tokens with the bits of their logprobs. */
+async function ask(engine: Engine, content: string, seed: number, n = 1) {
+  const { choices, usage } = await engine.chat.completions.create({
+    messages: [{ role: "user", content }],
+    ...{ seed, n, logprobs: true, max_completion_tokens: 90, temperature: 1, ignore_eos: true },
+  });
+  const told = choices.map(({ logprobs }) => logprobs!.content!.map(({ token, logprob }) => `${token} ${logprob}`));
+  return { told, cached: usage!.prompt_tokens_details?.cached_tokens ?? 0 };
+}
+
+const QUESTION = "Which of these came first, and how would anyone know? ".repeat(2);
+
+describe("a reply has the same logprobs", () => {
+  it("alone, from the cache, beside others, as one of several, and after it lost its pages", async () => {
+    await using engine = await open();
+    const alone = await Promise.all(
+      [3, 4, 5].map(async (seed) => {
+        await using fresh = await open();
+        return (await ask(fresh, QUESTION, seed)).told[0];
+      }),
+    );
+    expect(alone[0]).toHaveLength(90);
+    const first = await ask(engine, QUESTION, 3);
+    const again = await ask(engine, QUESTION, 3);
+    expect([first.told[0], again.told[0]]).toEqual([alone[0], alone[0]]);
+    expect([first.cached, again.cached]).toEqual([0, 64]);
+    const crowd = await Promise.all([
+      ...[3, 4, 5].map((seed) => ask(engine, QUESTION, seed)),
+      ...[6, 7].map((seed) => ask(engine, `Something else: ${seed}`, seed)),
+    ]);
+    expect(crowd.slice(0, 3).map(({ told }) => told[0])).toEqual(alone);
+    expect((await ask(engine, QUESTION, 3, 3)).told).toEqual(alone);
+
+    await using small = await open({ kvPages: 5 });
+    const squeezed = await Promise.all([ask(small, QUESTION, 3, 3), ask(small, QUESTION, 4), ask(small, QUESTION, 5)]);
+    expect(squeezed.map(({ told }) => told)).toEqual([alone, [alone[1]], [alone[2]]]);
+    const [{ loop }] = [...small.core.bases.values()] as [BaseModel];
+    expect(loop.stats().preemptions).toBeGreaterThan(0);
+  });
+});
+
+describe("training", () => {
+  it("by rewards is on the bits that were sampled: all ratios are exactly 1", async () => {
+    await using engine = await open();
+    const model = await engine.models.create({ project: "p", name: "rl", base_model: "Recurrent" });
+    for (let round = 0; round < 2; round++) {
+      const trajectory_groups = await gather(engine, {
+        model,
+        scenarios: [QUESTION, "And this one?"],
+        groupSize: 4,
+        rollout: async ({ chat, scenario, seed }) => {
+          await chat(scenario, { max_tokens: 70 });
+          return Number(seed % 7n);
+        },
+      });
+      const experimental_config = { learning_rate: 1e-2 };
+      const { id } = await engine.trainingJobs.create({ model_id: model.id, trajectory_groups, experimental_config });
+      expect((await engine.trainingJobs.wait(id)).status).toBe("succeeded");
+      const { data } = await engine.trainingJobs.events(id, { limit: 100 });
+      const step = data.find(({ type }) => type === "gradient_step")!.data as Record<string, number>;
+      expect(step).toMatchObject({ ratio_exact_share: 1, ratio_max: 1, ratio_min: 1, approx_kl: 0 });
+      expect(step.grad_norm).toBeGreaterThan(0);
+    }
+  });
+
+  it("from conversations lowers their loss, in an adapter of all modules that PEFT has names for", async () => {
+    const file = join(folder, "lines.jsonl");
+    const messages = (i: number) => [
+      { role: "user", content: `Count from ${i}` },
+      { role: "assistant", content: "one two three four five six" },
+    ];
+    writeFileSync(file, Array.from({ length: 8 }, (_, i) => `${JSON.stringify({ messages: messages(i) })}\n`).join(""));
+    await using engine = await open();
+    const model = await engine.models.create({ project: "p", name: "sft", base_model: "Recurrent" });
+    const { id } = await engine.sftTrainingJobs.create({
+      model_id: model.id,
+      training_data_url: file,
+      config: { batch_size: 4, num_epochs: 8, learning_rate: 1e-2 },
+    });
+    expect((await engine.trainingJobs.wait(id)).status).toBe("succeeded");
+    const { data } = await engine.trainingJobs.events(id, { limit: 100 });
+    const losses = data.flatMap(({ type, data: told }) =>
+      type === "gradient_step" ? [(told as { loss: number }).loss] : [],
+    );
+    expect(losses.at(-1)!).toBeLessThan(losses[0]! / 2);
+    const to = join(folder, "adapter");
+    await engine.models.export(model.id, { path: to, format: "peft" });
+    const { target_modules } = JSON.parse(readFileSync(join(to, "adapter_config.json"), "utf8"));
+    const modules = ["in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj", "q_proj", "o_proj", "down_proj"];
+    expect(target_modules).toEqual(expect.arrayContaining(modules));
+  });
+});
