@@ -16,7 +16,7 @@ import { openOnnxFolder } from "../../src/weights/index.js";
 import { generationRequest } from "../fixtures/generationRequest.js";
 
 const REFERENCE = fileURLToPath(new URL("../reference/onnx/", import.meta.url));
-const FOLDERS = ["gpt_neox", "llama", "opt", "grouped", "grouped_positions"];
+const FOLDERS = ["gpt_neox", "llama", "opt", "bloom", "grouped", "grouped_positions"];
 const VOCAB = 704;
 
 interface Expected {

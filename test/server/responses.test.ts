@@ -104,6 +104,36 @@ describe("a response", () => {
     }
   });
 
+  it("comes in the published sequences of events", async () => {
+    // As OpenAI's reference of streaming events and the Open Responses specification have them; repeated deltas once.
+    const sequence = async (body: Record<string, unknown>) =>
+      (await events(body))
+        .map(({ type }) => type.replace("response.", ""))
+        .filter((type, i, all) => type !== all[i - 1]);
+    const begun = ["created", "in_progress"];
+    const text = ["content_part.added", "output_text.delta", "output_text.done", "content_part.done"];
+    const item = (events: string[]) => ["output_item.added", ...events, "output_item.done"];
+    expect(await sequence({ input: "Hi" })).toEqual([...begun, ...item(text), "completed"]);
+    const call = item(["function_call_arguments.delta", "function_call_arguments.done"]);
+    const thought = ["content_part.added", "reasoning_text.delta", "reasoning_text.done", "content_part.done"];
+    expect(await sequence({ input: "Weather?", tools })).toEqual([...begun, ...item(thought), ...call, "completed"]);
+    const summary = ["part.added", "text.delta", "text.done", "part.done"].map((end) => `reasoning_summary_${end}`);
+    expect(await sequence({ input: "Weather?", tools, reasoning: { summary: "auto" } })).toEqual([
+      ...begun,
+      ...item(summary),
+      ...call,
+      "completed",
+    ]);
+    expect(await sequence({ input: "Both of them", tools })).toEqual([
+      ...begun,
+      ...item(text),
+      ...call,
+      ...call,
+      "completed",
+    ]);
+    expect(await sequence({ input: "loop", max_output_tokens: 20 })).toEqual([...begun, ...item(text), "incomplete"]);
+  });
+
   it("thinks in an item of its own, counted, as summary or encoded where that is asked for", async () => {
     const thinking = await ask({ input: "Weather?", tools });
     expect(kinds(thinking.output)).toEqual(["reasoning", "function_call"]);

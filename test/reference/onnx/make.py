@@ -234,6 +234,7 @@ if __name__ == "__main__":
     by_optimum("gpt_neox", "gpt_neox", intermediate_size=48, tie_word_embeddings=False)
     by_optimum("llama", "llama", num_key_value_heads=2, intermediate_size=48, tie_word_embeddings=True)
     by_optimum("opt", "opt", ffn_dim=48, word_embed_proj_dim=32)
+    by_optimum("bloom", "bloom")
     grouped("grouped", positions=False)
     grouped("grouped_positions", positions=True)
     encoder("bert", "feature-extraction")
