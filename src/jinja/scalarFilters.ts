@@ -189,7 +189,11 @@ export const textFilters: Record<string, Filter> = {
     return indent(value, values);
   },
   truncate,
-  wordwrap: onText(["width"], wrapped),
+  wordwrap: (value, values) => {
+    if (value instanceof Undefined) return value.fail();
+    if (!isText(value)) return raise("AttributeError", `'${typeName(value)}' object has no attribute 'splitlines'`);
+    return onText(["width"], wrapped)(value, values);
+  },
   replace: onText(["old", "new", "count"], (text, from = "", to = "", count) => {
     return replacedWithin(text, textOfValue(from), textOfValue(to), integerArgument(count, -1));
   }),
@@ -331,7 +335,7 @@ const SIZE_PREFIXES = ["", "k", "M", "G", "T", "P", "E", "Z", "Y"];
 function fileSize(value: Value, given: Parameters<Filter>[1]): string {
   const [binaryUnits] = bind("filesizeformat", ["binary"], given);
   const isBinary = binaryUnits === true;
-  const bytes = Number(numeric(toFloat(value, { positional: [], named: new Map() }), "float()"));
+  const bytes = Number(numeric(toFloat(value, { positional: [null], named: new Map() }), "float()"));
   const base = isBinary ? 1024 : 1000;
   if (bytes === 1) return "1 Byte";
   if (bytes < base) return `${Math.trunc(bytes)} Bytes`;

@@ -11,7 +11,7 @@ FILTERS = ["select", "select('odd')", "select('nope')", "reject", "reject('odd')
 EAGER = ["list", "join", "join('-')", "join('-', attribute='x')", "first", "last", "length", "count", "sum", "sum(start=1)", "sum(attribute='x')",
          "sort", "sort(attribute='x')", "sort(reverse=true)", "min", "max", "min(attribute='x')", "groupby('x')", "groupby('x', default=0)", "reverse",
          "dictsort", "wordcount", "tojson", "string", "default('d')", "default('d', true)", "upper", "trim", "replace('a', 'b')", "int", "float",
-         "abs", "round", "urlencode", "indent", "title", "striptags", "escape", "truncate(3)", "center(5)", "attr('x')", "format(1)"]
+         "abs", "round", "urlencode", "indent", "title", "striptags", "escape", "truncate(3)", "center(5)", "attr('x')", "format(1)", "wordwrap(2)", "filesizeformat"]
 
 # A generator is printed with its address.
 PRINTING = ["wordcount", "string", "default('d')", "default('d', true)", "upper", "trim", "replace('a', 'b')", "title", "escape", "center(5)"]
