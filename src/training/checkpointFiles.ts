@@ -254,6 +254,15 @@ export async function readStateFile(file: string, spec: AdapterSpec): Promise<Ad
   return { spec, values: part("value", tensors), optimizer: toOptimizer(tensors, metadata), kept };
 }
 
+/** What a device elsewhere keeps of the step in a state's file; null: nothing, or the file is damaged. */
+export async function keptOfState(file: string): Promise<KeptState | null> {
+  const kept = await readSafetensors(file).then(
+    ({ metadata }) => metadata.kept,
+    () => undefined,
+  );
+  return kept === undefined ? null : (JSON.parse(kept) as KeptState);
+}
+
 function optimizerFile(optimizer: OptimizerState): Iterable<Uint8Array> {
   const tensors: NamedTensors = new Map();
   const metadata: Record<string, string> = {};

@@ -150,10 +150,19 @@ export class JobRunner {
         return;
       }
       if (reason !== CANCELLED) logger.error("training job failed", { job: jobId, error });
+      await this.#discardStates(jobId);
       await this.#endOnceWritable(jobId, reason === CANCELLED ? cancelled() : failed(error));
     } finally {
       for (const release of held) release();
     }
+  }
+
+  async #discardStates(jobId: string): Promise<void> {
+    const job = this.#host.store.jobs.get(jobId);
+    if (job === null) return;
+    const { discardStates } = await import("./runJob.js");
+    // The job ends all the same.
+    await discardStates(this.#host, job).catch(() => undefined);
   }
 
   /** Goes on from the last step that was written whenever the disk was full. */

@@ -1,7 +1,7 @@
 // One training job from wherever it stands to its checkpoint.
 
 import { existsSync } from "node:fs";
-import { rm } from "node:fs/promises";
+import { readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { NotFoundError } from "../errors.js";
 import type { AdapterSpec, Trainer } from "../runtime/runtime.js";
@@ -11,6 +11,7 @@ import type { TrainingEstimate } from "../types/training.js";
 import {
   type AdapterState,
   captureState,
+  keptOfState,
   readCheckpoint,
   readStateFile,
   restoreTrainer,
@@ -198,13 +199,24 @@ function stateOf(host: TrainingHost, jobId: string, done: number): string {
 type StepEvent = { type: "gradient_step"; data: Record<string, number> };
 
 /** What a device elsewhere keeps of a step that nothing goes on from any more goes with its file. */
-async function removeState({ host, job, spec, base }: Run, done: number, stays: string | null = null): Promise<void> {
+async function removeState({ host, job, base }: Run, done: number, stays: string | null = null): Promise<void> {
   const file = stateOf(host, job.id, done);
   if (base.device.discardState && existsSync(file)) {
-    const kept = (await readStateFile(file, spec).catch(() => null))?.kept;
+    const kept = await keptOfState(file);
     if (kept && kept.name !== stays) base.device.discardState(kept);
   }
   await rm(file, { force: true });
+}
+
+/** What a device elsewhere keeps of the steps of a job that ends without a checkpoint. */
+export async function discardStates(host: TrainingHost, job: JobRecord): Promise<void> {
+  const { device } = await host.base(job.modelId);
+  if (!device.discardState) return;
+  const folder = host.store.files.jobFolder(job.id);
+  for (const name of await readdir(folder).catch(() => [])) {
+    const kept = /^state-\d+\.safetensors$/.test(name) ? await keptOfState(join(folder, name)) : null;
+    if (kept) device.discardState(kept);
+  }
 }
 
 /** The weights after a step are on the disk before its event can be seen. */

@@ -1,6 +1,6 @@
 // Training and sampling on a server with Tinker's interface. Beside a real one: test/external.
 
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -316,6 +316,31 @@ describe("the wire", () => {
     expect(await again.models.retrieve(id!)).toMatchObject({ name: "program" });
     await again.models.delete(id!);
     await expect.poll(() => left("weights")).toBe(0);
+  });
+
+  it.each(["cancelled", "failed"] as const)("leaves nothing of a job that is %s", async (status) => {
+    const home = newHome();
+    await using remote = await connect({ home });
+    const { id } = await create(remote);
+    const before = service.saved.length;
+    const data = join(home, "chats.jsonl");
+    const chat = { messages: ["user", "assistant"].map((role) => ({ role, content: "planet" })) };
+    writeFileSync(data, `${JSON.stringify(chat)}\n`.repeat(8));
+    let steps = 0;
+    const third = new Promise<void>((resolve) => {
+      service.fault = (path) => {
+        if (path !== "/optim_step" || ++steps < 3) return null;
+        resolve();
+        return status === "failed" ? { status: 400, body: '{"detail":"no"}' } : null;
+      };
+    });
+    const config = { batch_size: 1, num_epochs: 4 };
+    const job = await remote.sftTrainingJobs.create({ model_id: id, training_data_url: data, config });
+    await third;
+    expect(service.saved.length).toBeGreaterThan(before);
+    if (status === "cancelled") await remote.trainingJobs.cancel(job.id);
+    await expect.poll(async () => (await remote.trainingJobs.retrieve(job.id)).status).toBe(status);
+    await expect.poll(() => service.saved.length).toBe(before);
   });
 
   it("takes everything away that an engine without a home has saved", async () => {
