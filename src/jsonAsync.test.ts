@@ -208,8 +208,12 @@ describe("parseJsonAsync", () => {
         await expect(parseJsonAsync(Buffer.from(body))).rejects.toThrow("lists and objects, which is too many");
       }
     }
-    const messages = Array.from({ length: many }, () => ({ role: "user", content: "" }));
-    expect(await parseJsonAsync(Buffer.from(JSON.stringify(messages)))).toHaveLength(many);
+    const shortest = [
+      { role: "user", content: "a" },
+      { role: "assistant", content: "b" },
+    ];
+    const conversations = Array.from({ length: many / 2 }, () => ({ messages: shortest }));
+    expect(await parseJsonAsync(Buffer.from(JSON.stringify(conversations)))).toHaveLength(many / 2);
     const numbers = `[${Array(4 * many)
       .fill("1")
       .join(",")}]`;

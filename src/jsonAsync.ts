@@ -46,12 +46,12 @@ export async function parseJsonAsync(body: Buffer, exact: ExactFields = {}): Pro
 
 /**
  * Bytes of a body per list or object in it, at least, beyond the first ones: each takes up to 240 bytes of memory, however few of the
- * body. What is written for a purpose has 25 and more.
+ * body. The shortest conversations have 20.
  */
-const MIN_BYTES_PER_CONTAINER = 24;
+const MIN_BYTES_PER_CONTAINER = 16;
 const FREE_CONTAINERS = 2 ** 18;
 /** Bytes of the heap there are for each, whatever the body's length. */
-const HEAP_PER_CONTAINER = 512;
+const HEAP_PER_CONTAINER = 256;
 
 /** Bytes of white space in one place. */
 const MAX_SPACE = 2 ** 20;
