@@ -12,6 +12,7 @@ import { type NamedTensors, weightTensors } from "../../src/runtime/runtime.js";
 import { JsonFields } from "../../src/weights/jsonFields.js";
 import { modelSpec } from "../../src/weights/modelSpec.js";
 import { writeSafetensors } from "../../src/weights/safetensors.js";
+import { openWeightFolder } from "../../src/weights/weightFolder.js";
 import { caseFolder } from "../native/referenceModel.js";
 
 const folder = mkdtempSync(join(tmpdir(), "anneal-recurrent-"));
@@ -92,28 +93,31 @@ describe("a reply has the same logprobs", () => {
 });
 
 describe("training", () => {
-  it("by rewards is on the bits that were sampled: all ratios are exactly 1", async () => {
-    await using engine = await open();
-    const model = await engine.models.create({ project: "p", name: "rl", base_model: "Recurrent" });
-    for (let round = 0; round < 2; round++) {
-      const trajectory_groups = await gather(engine, {
-        model,
-        scenarios: [QUESTION, "And this one?"],
-        groupSize: 4,
-        rollout: async ({ chat, scenario, seed }) => {
-          await chat(scenario, { max_tokens: 70 });
-          return Number(seed % 7n);
-        },
-      });
-      const experimental_config = { learning_rate: 1e-2 };
-      const { id } = await engine.trainingJobs.create({ model_id: model.id, trajectory_groups, experimental_config });
-      expect((await engine.trainingJobs.wait(id)).status).toBe("succeeded");
-      const { data } = await engine.trainingJobs.events(id, { limit: 100 });
-      const step = data.find(({ type }) => type === "gradient_step")!.data as Record<string, number>;
-      expect(step).toMatchObject({ ratio_exact_share: 1, ratio_max: 1, ratio_min: 1, approx_kl: 0 });
-      expect(step.grad_norm).toBeGreaterThan(0);
-    }
-  });
+  it.each([undefined, "q8"] as const)(
+    "by rewards is on the bits that were sampled, quantised: %s",
+    async (quantize) => {
+      await using engine = await open({ quantize });
+      const model = await engine.models.create({ project: "p", name: "rl", base_model: "Recurrent" });
+      for (let round = 0; round < 2; round++) {
+        const trajectory_groups = await gather(engine, {
+          model,
+          scenarios: [QUESTION, "And this one?"],
+          groupSize: 4,
+          rollout: async ({ chat, scenario, seed }) => {
+            await chat(scenario, { max_tokens: 70 });
+            return Number(seed % 7n);
+          },
+        });
+        const experimental_config = { learning_rate: 1e-2 };
+        const { id } = await engine.trainingJobs.create({ model_id: model.id, trajectory_groups, experimental_config });
+        expect((await engine.trainingJobs.wait(id)).status).toBe("succeeded");
+        const { data } = await engine.trainingJobs.events(id, { limit: 100 });
+        const step = data.find(({ type }) => type === "gradient_step")!.data as Record<string, number>;
+        expect(step).toMatchObject({ ratio_exact_share: 1, ratio_max: 1, ratio_min: 1, approx_kl: 0 });
+        expect(step.grad_norm).toBeGreaterThan(0);
+      }
+    },
+  );
 
   it("from conversations lowers their loss, in an adapter of all modules that PEFT has names for", async () => {
     const file = join(folder, "lines.jsonl");
@@ -140,5 +144,25 @@ describe("training", () => {
     const { target_modules } = JSON.parse(readFileSync(join(to, "adapter_config.json"), "utf8"));
     const modules = ["in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj", "q_proj", "o_proj", "down_proj"];
     expect(target_modules).toEqual(expect.arrayContaining(modules));
+  });
+
+  it("of all weights leaves a model that loads", async () => {
+    await using engine = await open({ dtype: "float32" });
+    const model = await engine.models.create({ project: "p", name: "whole", base_model: "Recurrent" });
+    const session = await engine.training.open(model, { weights: "full" });
+    const tokens = Array.from({ length: 100 }, (_, i) => (i * 37) % 250);
+    const row = { tokens, trained: tokens.map(() => true) };
+    const losses: number[] = [];
+    for (let step = 0; step < 3; step++) {
+      const { logprobs } = await session.forwardBackward([row], { loss: "cross_entropy" });
+      losses.push(-logprobs[0]!.reduce((sum, logprob) => sum + logprob, 0));
+      await session.optimStep({ learningRate: 1e-3 });
+    }
+    expect(losses[2]!).toBeLessThan(losses[0]!);
+    const { path } = await session.saveState({ name: "trained" });
+    await session.close();
+    const { tensors } = await openWeightFolder(path);
+    // As transformers stores it.
+    expect(tensors.find(({ name }) => name === "model.layers.0.linear_attn.conv1d.weight")!.shape).toEqual([80, 1, 4]);
   });
 });
