@@ -1,5 +1,5 @@
 /**
- * What quantised weights cost the embedded model, against itself in bfloat16:
+ * What quantised weights, and a KV cache of 8 bits, cost the embedded model, against itself in bfloat16:
  *
  *   npx tsx benchmarks/quantized.ts [--questions 400] [--conversations 100]
  *
@@ -12,7 +12,7 @@ import { drawConversation } from "../models/recipe/conversation.js";
 import { Draw } from "../models/recipe/draw.js";
 import { render } from "../models/recipe/rendering.js";
 import { Encoder, readVocabulary } from "../models/recipe/vocabulary.js";
-import { Engine } from "../src/index.js";
+import { Engine, type ModelOptions } from "../src/index.js";
 import { type DeviceModel, openRuntime } from "../src/runtime/runtime.js";
 import { openWeightFiles } from "../src/weights/index.js";
 import { pagesFor, plainRow } from "./decodeBatch.js";
@@ -62,18 +62,21 @@ async function distributions(model: DeviceModel, tokens: Int32Array): Promise<Fl
   });
 }
 
-async function load(quantize?: "q8" | "q4"): Promise<DeviceModel> {
-  const { config, tensors } = await openWeightFiles(folder, quantize);
+type Change = Pick<ModelOptions, "quantize" | "kvCache">;
+
+async function load({ quantize, kvCache = "exact" }: Change = {}): Promise<DeviceModel> {
+  const { config: spec, tensors } = await openWeightFiles(folder, quantize);
+  const config = { ...spec, kvCache };
   return openRuntime().load({ config, tensors, dtype: "bfloat16", kvPages: pagesFor(1, MAX_TOKENS, 64) });
 }
 
 const best = (logprobs: Float32Array) => logprobs.indexOf(Math.max(...logprobs));
 
-async function divergence(conversations: Spoken[], quantize: "q8" | "q4"): Promise<{ kl: number; agreement: number }> {
-  const [whole, quantized] = [await load(), await load(quantize)];
+async function divergence(conversations: Spoken[], change: Change): Promise<{ kl: number; agreement: number }> {
+  const [whole, changed] = [await load(), await load(change)];
   let [sum, same, count] = [0, 0, 0];
   for (const { tokens, isSaid } of conversations) {
-    const [wanted, got] = [await distributions(whole, tokens), await distributions(quantized, tokens)];
+    const [wanted, got] = [await distributions(whole, tokens), await distributions(changed, tokens)];
     for (let t = 0; t + 1 < tokens.length; t++) {
       if (!isSaid[t + 1]) continue;
       const [p, q] = [wanted[t]!, got[t]!];
@@ -83,12 +86,12 @@ async function divergence(conversations: Spoken[], quantize: "q8" | "q4"): Promi
     }
   }
   whole.close();
-  quantized.close();
+  changed.close();
   return { kl: sum / count, agreement: same / count };
 }
 
-async function accuracy(quantize?: "q8" | "q4"): Promise<number> {
-  await using engine = await Engine.open({ ...(quantize && { quantize }) });
+async function accuracy(change: Change = {}): Promise<number> {
+  await using engine = await Engine.open(change);
   const scores = await scoreQuestions(oldSkills, Number(options.questions), async (content) => {
     const messages = [{ role: "user" as const, content }];
     const reply = await engine.chat.completions.create({ messages, temperature: 0, max_completion_tokens: 96 });
@@ -99,10 +102,15 @@ async function accuracy(quantize?: "q8" | "q4"): Promise<number> {
 
 const percent = (share: number) => `${(100 * share).toFixed(1)} %`;
 const conversations = heldOutConversations(Number(options.conversations));
-console.log(`bfloat16  accuracy ${percent(await accuracy())}`);
-for (const quantize of ["q8", "q4"] as const) {
-  const { kl, agreement } = await divergence(conversations, quantize);
+console.log(`bfloat16   accuracy ${percent(await accuracy())}`);
+const changes: Record<string, Change> = {
+  q8: { quantize: "q8" },
+  q4: { quantize: "q4" },
+  "int8 cache": { kvCache: "int8" },
+};
+for (const [name, change] of Object.entries(changes)) {
+  const { kl, agreement } = await divergence(conversations, change);
   console.log(
-    `${quantize}        accuracy ${percent(await accuracy(quantize))}, KL ${kl.toFixed(5)}, same likeliest token ${percent(agreement)}`,
+    `${name.padEnd(10)} accuracy ${percent(await accuracy(change))}, KL ${kl.toFixed(5)}, same likeliest token ${percent(agreement)}`,
   );
 }

@@ -190,6 +190,10 @@ ModelSpec model_spec(const Argument& config, TensorFormat format) {
     invalid(Path(config.path(), error.field.c_str()), error.problem);
   }
   config.field("quantized", [&](Argument list) { read_quantized(list, m); });
+  config.field("kvCache", [&](Argument a) {
+    if (!a.missing())
+      m.kv_cache = one_of<model::KvCache>(a, {{"exact", model::KvCache::exact}, {"int8", model::KvCache::int8}});
+  });
   return m;
 }
 

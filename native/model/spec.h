@@ -103,6 +103,7 @@ struct ModelSpec {
   double logit_soft_cap = 0;                // 0: none
   TensorFormat format = TensorFormat::f32;  // of activations, pages, and the weights that are not named below
   std::unordered_map<std::string, TensorFormat> quantized;  // matrices by name
+  KvCache kv_cache = KvCache::exact;
   // Whether sequences have a state beside their keys and values.
   bool recurrent() const {
     for (const LayerSpec& layer : layers)

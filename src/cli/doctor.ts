@@ -53,7 +53,7 @@ chat template rewrites earlier turns, with the two texts side by side. Exits wit
       return `${gigabytes(available)} of ${gigabytes(total)} available`;
     });
     await report("home", () => examineHome(home));
-    if (model !== undefined) for (const finding of await inspect(model)) tell(finding);
+    if (model !== undefined) for (const finding of await inspect(model, values)) tell(finding);
     // Without a home: what it does is kept nowhere, and a server of that home may run on.
     const asked = model === undefined ? values : { ...values, model: [{ path: model }] };
     await report("model", () => reply(asked));
@@ -79,10 +79,12 @@ function examineHome(home: string): string {
   return `${home}, ${gigabytes(free)} free`;
 }
 
-async function inspect(model: string): Promise<Finding[]> {
+async function inspect(model: string, values: Parameters<typeof readEngineOptions>[0]): Promise<Finding[]> {
   const { inspectModel } = await import("../index.js");
+  const { dtype, quantize, kvCache } = readEngineOptions(values);
+  const how = { ...(dtype && { dtype }), ...(quantize && { quantize }), ...(kvCache && { kvCache }) };
   try {
-    return inspectionFindings(await inspectModel(model));
+    return inspectionFindings(await inspectModel(model, how));
   } catch (error) {
     return [{ check: "what", ok: false, detail: problem(error) }];
   }

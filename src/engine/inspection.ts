@@ -1,12 +1,17 @@
 import type { ModelInspection } from "../types/inspection.js";
+import type { ModelOptions } from "../types/options.js";
 
 /**
  * What a model is and needs, from the files of its folder alone.
  * @param model a folder, a GGUF file, or a model of the hub that was pulled
+ * @param options how it is loaded, where that is not the default: its memory depends on it
  * @throws ModelFileError naming what is wrong with the folder.
  */
-export async function inspectModel(model: string): Promise<ModelInspection> {
+export async function inspectModel(
+  model: string,
+  options: Pick<ModelOptions, "dtype" | "quantize" | "kvCache"> = {},
+): Promise<ModelInspection> {
   // Loaded only here: an application that opens engines does not pay for it.
   const loaded = await import("./core/inspectModel.js");
-  return loaded.inspectModel(model);
+  return loaded.inspectModel(model, options);
 }

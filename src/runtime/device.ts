@@ -120,6 +120,8 @@ export interface ModelSpec {
   logitSoftCap: number;
   /** Matrices, by Hugging Face's name, that are kept and multiplied quantised; the others are of the compute type. */
   quantized?: { tensor: string; format: QuantizedType }[];
+  /** How keys and values are kept: "int8" as codes of 8 bits with a scale for every position and head. Absent: "exact". */
+  kvCache?: "exact" | "int8";
 }
 
 /** Where a tensor lies: native code reads it with positioned reads, never a map. `name` is Hugging Face's. */

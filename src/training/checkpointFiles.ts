@@ -38,6 +38,8 @@ export interface CheckpointMeta {
   base_hash: string;
   weight_type: string;
   kernel_set: string;
+  /** What rollouts and training read keys and values from, where that was not exact. It loads on any base all the same. */
+  kv_cache?: "int8";
   /** null for step 0 and imports. */
   parent_step: number | null;
   job_id: string | null;
@@ -111,6 +113,7 @@ export const writeCheckpoint = throwingDiskFull(
       base_hash: base.hash,
       weight_type: base.device.dtype,
       kernel_set: base.device.kernelSet,
+      ...(base.device.config.kvCache === "int8" && { kv_cache: "int8" as const }),
       ...origin,
       ...(kept ? { kept: { ...kept, objective: optimizer?.objective ?? null } } : {}),
       sha256: await folderChecksums(folder),

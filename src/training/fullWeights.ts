@@ -59,6 +59,7 @@ interface SavedMeta {
   model_id: string;
   weight_type: string;
   kernel_set: string;
+  kv_cache?: "int8";
   objective: Objective;
   /** Of the optimizer. */
   steps: number;
@@ -296,6 +297,7 @@ export class FullWeights implements SessionWeights<SavedWeights> {
       model_id: modelId,
       weight_type: base.device.dtype,
       kernel_set: base.device.kernelSet,
+      ...(base.device.config.kvCache === "int8" && { kv_cache: "int8" }),
       objective,
       steps: trainer.steps,
     };

@@ -28,6 +28,11 @@ export interface ModelOptions {
    * but not the weights. Default: as the files have them.
    */
   quantize?: "q8" | "q4";
+  /**
+   * What the KV cache holds: "exact", keys and values as they are computed, or "int8", rounded to 8 bits with a scale for every
+   * position and head, in about half the memory of bfloat16. Training sees the same. Default "exact".
+   */
+  kvCache?: "exact" | "int8";
   /** KV pages of 64 positions that all its sequences share; default: from the memory there is. */
   kvPages?: number;
   /** Computes the folder's ONNX, also where it has weights of the other kind. */
@@ -65,6 +70,8 @@ export interface EngineOptions {
   onnx?: OnnxOptions;
   /** Quantises every model that does not say for itself. */
   quantize?: "q8" | "q4";
+  /** What the KV cache of every model holds that does not say for itself. Default "exact". */
+  kvCache?: "exact" | "int8";
   /** Compute threads of the process, 256 at most; default: its cores. */
   threads?: number;
   /** Bytes that weights and KV pages may take; default: three quarters of what is available. */
@@ -131,6 +138,7 @@ export interface TinkerOptions
     | "dtype"
     | "onnx"
     | "quantize"
+    | "kvCache"
     | "threads"
     | "memoryLimit"
     | "verify"

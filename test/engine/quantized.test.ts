@@ -5,9 +5,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
-import { Engine, gather, ModelFileError } from "../../src/index.js";
+import { Engine, ModelFileError } from "../../src/index.js";
 import { openRuntime } from "../../src/runtime/runtime.js";
 import { openWeightFiles } from "../../src/weights/weightFolder.js";
+import { EXACT_RATIOS, stepOnFreshRollouts } from "../fixtures/freshRollouts.js";
 
 const folder = mkdtempSync(join(tmpdir(), "anneal-quantized-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -91,21 +92,8 @@ describe.each(["q8", "q4"] as const)("the embedded model as %s", (quantize) => {
 
   it("trains on the bits it samples with: all ratios are exactly 1", async () => {
     const model = await engine.models.create({ project: "p", name: "speller", base_model: "tiny" });
-    const trajectory_groups = await gather(engine, {
-      model,
-      scenarios: ["river", "candle"],
-      groupSize: 4,
-      rollout: async ({ chat, scenario, seed }) => {
-        await chat(`Spell "${scenario}" backwards, one word.`, { max_tokens: 12 });
-        return Number(seed % 7n);
-      },
-    });
-    const experimental_config = { learning_rate: 1e-3 };
-    const { id } = await engine.trainingJobs.create({ model_id: model.id, trajectory_groups, experimental_config });
-    expect((await engine.trainingJobs.wait(id)).status).toBe("succeeded");
-    const { data } = await engine.trainingJobs.events(id, { limit: 100 });
-    const step = data.find(({ type }) => type === "gradient_step")!.data;
-    expect(step).toMatchObject({ ratio_exact_share: 1, ratio_max: 1, ratio_min: 1, approx_kl: 0 });
+    const step = await stepOnFreshRollouts(engine, model, (word) => `Spell "${word}" backwards, one word.`);
+    expect(step).toMatchObject(EXACT_RATIOS);
   });
 });
 

@@ -5,7 +5,6 @@ import { afterAll, describe, expect, it } from "vitest";
 import type { AnnealError } from "../../src/errors.js";
 import {
   type DeviceModel,
-  type ElementType,
   type NamedTensors,
   openRuntime,
   type StepSequence,
@@ -77,6 +76,10 @@ async function prefill(
   return logprobs;
 }
 
+/** With windows, soft caps, groups of three and recurrent layers also with a cache of 8 bits. */
+const INT8_CACHE: readonly Case[] = ["mistral", "gemma2", "ministral_odd", "qwen3_5"];
+const kvCaches = (name: Case) => (INT8_CACHE.includes(name) ? (["exact", "int8"] as const) : (["exact"] as const));
+
 /** A row shared by all kernel sets: what each of them computed. */
 const acrossKernelSets = new Map<string, number[]>();
 
@@ -103,12 +106,12 @@ describe.each(
       runtime.kernelSets
         // Software multiply-adds: one model tells as much as four.
         .filter((kernelSet) => kernelSet !== "portable" || name === "mistral")
-        .map((kernelSet): [Case, ElementType, string] => [name, dtype, kernelSet]),
+        .flatMap((kernelSet) => kvCaches(name).map((kvCache) => ({ name, dtype, kernelSet, kvCache }))),
     ),
   ),
-)("%s in %s by %s", (name, dtype, kernelSet) => {
+)("$name in $dtype by $kernelSet, $kvCache cache", ({ name, dtype, kernelSet, kvCache }) => {
   it("computes every log-probability with the same bits", async () => {
-    const model = await loadCase(name, { dtype, kernelSet });
+    const model = await loadCase(name, { dtype, kernelSet, kvCache });
     const { spec, tensors } = await caseAdapter(name);
     const version = await model.loadAdapter(spec, tensors);
     const trainer = await model.trainAdapter(spec, { seed: 1n });
@@ -135,7 +138,7 @@ describe.each(
           expect(bits(await prefill(model, whole[i]!, adapter, () => chunk))).toEqual(bits(trained.logprobs[i]!));
         }
       }
-      const key = `${name} ${dtype} ${adapter}`;
+      const key = `${name} ${dtype} ${kvCache} ${adapter}`;
       const known = acrossKernelSets.get(key) ?? bits(trained.logprobs.flatMap((row) => [...row]));
       acrossKernelSets.set(key, known);
       expect(bits(trained.logprobs.flatMap((row) => [...row]))).toEqual(known);
@@ -144,7 +147,11 @@ describe.each(
   });
 });
 
-describe.each(["float32", "bfloat16"] as const)("training in %s", (dtype) => {
+describe.each([
+  { dtype: "float32", kvCache: "exact" },
+  { dtype: "bfloat16", kvCache: "exact" },
+  { dtype: "bfloat16", kvCache: "int8" },
+] as const)("training in $dtype, $kvCache cache", ({ dtype, kvCache }) => {
   const { rows } = expected("qwen3");
   const group: TrainRow[] = [
     { tokens: rows[1]! },
@@ -156,7 +163,7 @@ describe.each(["float32", "bfloat16"] as const)("training in %s", (dtype) => {
 
   async function learn(options: { threads: number; keepBytes?: number; kernelSet?: string }) {
     runtime.setThreads(options.threads);
-    const model = await loadCase("qwen3", { dtype, kernelSet: options.kernelSet });
+    const model = await loadCase("qwen3", { dtype, kvCache, kernelSet: options.kernelSet });
     const { spec, tensors } = await caseAdapter("qwen3");
     const trainer = await model.trainAdapter(spec, { seed: 3n, tensors });
     const trace: number[][] = [];
@@ -196,7 +203,7 @@ describe.each(["float32", "bfloat16"] as const)("training in %s", (dtype) => {
   });
 
   it("refuses a pass that its budget cannot hold, saying what it needs, and holds it within just that", async () => {
-    const model = await loadCase("qwen3", { dtype });
+    const model = await loadCase("qwen3", { dtype, kvCache });
     const { spec, tensors } = await caseAdapter("qwen3");
     const trainer = await model.trainAdapter(spec, { seed: 3n, tensors });
     const refusal = await trainer.forward(group, { memoryBudget: 1 }).catch((error: AnnealError) => error);
@@ -212,7 +219,7 @@ describe.each(["float32", "bfloat16"] as const)("training in %s", (dtype) => {
   });
 
   it("computes a shared prompt as if each row had its own", async () => {
-    const model = await loadCase("qwen3", { dtype });
+    const model = await loadCase("qwen3", { dtype, kvCache });
     const { spec, tensors } = await caseAdapter("qwen3");
     const trainer = await model.trainAdapter(spec, { seed: 3n, tensors });
     const shared = await trainer.evaluate(group);
@@ -230,8 +237,12 @@ describe.each(["float32", "bfloat16"] as const)("training in %s", (dtype) => {
 it.each(["qwen3", "ministral_odd"] as const)("agrees beyond a segment of 1024 positions: %s", async (name) => {
   const { config, tensors } = await openWeightFolder(caseFolder(name));
   const row = Int32Array.from({ length: 2200 }, (_, t) => (t * 7919 + (t >> 3)) % config.vocab);
-  for (const dtype of ["float32", "bfloat16"] as const) {
-    const options = { config: { ...config, maxPositions: 4096 }, tensors, dtype, kvPages: 80 };
+  for (const [dtype, kvCache] of [
+    ["float32", "exact"],
+    ["bfloat16", "exact"],
+    ["bfloat16", "int8"],
+  ] as const) {
+    const options = { config: { ...config, kvCache, maxPositions: 4096 }, tensors, dtype, kvPages: 80 };
     const model = await runtime.load(options);
     const trainer = await model.trainAdapter((await caseAdapter(name)).spec, { seed: 0n });
     const [trained] = (await trainer.evaluate([{ tokens: row }], { adapter: 0 })).logprobs;

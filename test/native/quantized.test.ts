@@ -1,30 +1,17 @@
 // A GGUF file of another program, all types of blocks in it, against what PyTorch computes with its dequantised weights: see
 // test/reference/quantized/make.py.
 
-import { readFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type DeviceModel, type NamedTensors, openRuntime } from "../../src/runtime/runtime.js";
 import { openWeightFiles } from "../../src/weights/weightFolder.js";
-import { promptLogprobs, relativeError } from "./referenceModel.js";
+import { promptLogprobs, recorded, relativeError } from "./referenceModel.js";
 
-const path = (name: string) => fileURLToPath(new URL(`../reference/quantized/${name}`, import.meta.url));
-const facts = JSON.parse(readFileSync(path("expected.json"), "utf8")) as {
-  tokens: number[];
-  greedy: number[];
-  rank: number;
-  alpha: number;
-  tensors: Record<string, [offset: number, shape: number[]]>;
-};
-const numbers = readFileSync(path("expected.f32"));
+const {
+  facts,
+  path,
+  tensor: wanted,
+} = recorded<{ tokens: number[]; greedy: number[]; rank: number; alpha: number }>("quantized");
 const tokens = Int32Array.from(facts.tokens);
-
-function wanted(name: string): { shape: number[]; data: Float32Array } {
-  const [offset, shape] = facts.tensors[name]!;
-  const length = shape.reduce((product, size) => product * size, 1);
-  const data = Float32Array.from({ length }, (_, i) => numbers.readFloatLE(4 * (offset + i)));
-  return { shape, data };
-}
 
 const adapter = {
   spec: {

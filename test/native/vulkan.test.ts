@@ -234,6 +234,13 @@ needsGpu("a model on a GPU", { timeout: TIMEOUT }, () => {
   });
 });
 
+needsGpu("what a GPU does not compute", () => {
+  it("is refused by its field's name", async () => {
+    const loading = loadCase("qwen3", { device: gpu!.id, kvCache: "int8" });
+    await expect(loading).rejects.toMatchObject({ code: "invalid_argument", param: "options.config.kvCache" });
+  });
+});
+
 describe("without a GPU", () => {
   it("names a device that is not there", async () => {
     await expect(loadCase("llama", { device: "vulkan:99" })).rejects.toMatchObject({ code: "unusable_device" });

@@ -193,7 +193,7 @@ void Span::size_backward(const Model& m, int rows, int lora_columns) {
 void Workspace::configure_backward(const Model& m, int lora_columns) {
   for (Span& s : spans) s.size_backward(m, span_rows, lora_columns);
   for (WorkerScratch& w : workers) {
-    w.attention_backward.reserve(m.kernels.attention_backward_scratch(m.widest().head_dim));
+    w.attention_backward.reserve(m.attention_kernels().attention_backward_scratch(m.widest().head_dim));
   }
 }
 
@@ -216,7 +216,7 @@ void Workspace::configure(const Model& m, int rows, int count, int block, int lo
     // A tile of a product, or three rows of the residual stream.
     w.tile.reserve(std::max<size_t>(2 * kTileRows * kTilePanels * kLanes, 3 * padded(m.spec.hidden)) * sizeof(float));
     w.panel.reserve(size_t(kBackwardColumns) / kLanes * panel_bytes(m.kernels, kBackwardReduction));
-    w.attention.reserve(m.kernels.attention_scratch(c.head_dim));
+    w.attention.reserve(m.attention_kernels().attention_scratch(c.head_dim));
     w.head.reserve(head);
   }
   queries.size(rows, c.attended, m.kernels);

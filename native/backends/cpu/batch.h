@@ -63,6 +63,7 @@ struct Model {
     const AttentionSpec& a = attention(layer);
     return {a.window, backends::unseen_blocks(a.window, position, kPage), float(a.soft_cap)};
   }
+  const AttentionKernels& attention_kernels() const { return kernels.attention_over(spec.kv_cache); }
   const GatedActivation& activation(int layer) const {
     return spec.layers[layer].feed_forward.activation == Activation::silu ? kernels.silu : kernels.gelu_tanh;
   }

@@ -25,9 +25,10 @@ struct Case {
   TensorFormat type;
   TestPool& one;
   TestPool& two;
+  KvCache kv_cache = KvCache::exact;
 
   DType dtype() const { return type == TensorFormat::f32 ? DType::f32 : DType::bf16; }
-  Loaded load(Isa isa) { return Loaded(folder, weights, type, isa, one, 4096); }
+  Loaded load(Isa isa) { return Loaded(folder, weights, type, isa, one, 4096, kv_cache); }
 
   // An adapter on all projections with random values.
   static AdapterRef random_adapter(Loaded& m, int rank, uint64_t seed) {
@@ -587,6 +588,18 @@ void check_bits(const std::string& folder) {
            one,
            two};
     c.check_cuts(rows[1], true);
+    // Head widths of 14, 16 and 32, with a window and soft caps among them.
+    if (name == "qwen3" || name == "gemma2" || name == "ministral_odd") {
+      Case coded = c;
+      coded.name += " int8 cache", coded.kv_cache = KvCache::int8;
+      coded.check_cuts(rows[1], true);
+      if (name == "qwen3") coded.check_cuts(some_tokens(1100, 384, 9), false);
+      coded.check_batches();
+      coded.check_shared_pages({320, 320, 200, 320, 128, 130, 60}, {9, 70, 3, 1, 140, 30, 5});
+      if (name == "qwen3") coded.check_shared_pages({1300, 1024, 1300, 1100}, {5, 30, 900, 1});
+      coded.check_gradients(rows);
+      coded.check_prefixes();
+    }
     if (name == "qwen3") c.check_cuts(some_tokens(1100, 384, 9), false);  // more than one attention segment
     c.check_batches();
     // A state goes on from where it is: sequences that have one have no pages to read twice.

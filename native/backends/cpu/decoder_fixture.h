@@ -184,9 +184,10 @@ struct Loaded {
   SwitchedPool pool;
   std::unique_ptr<Backend> backend;
   Loaded(const std::string& folder, const Arrays& weights, TensorFormat format, Isa isa, Pool& pool,
-         int max_positions = 0)
+         int max_positions = 0, KvCache kv_cache = KvCache::exact)
       : spec(read_spec(folder, format)), pool(pool) {
     if (max_positions) spec.max_positions = max_positions;
+    spec.kv_cache = kv_cache;
     load(reader(weights), isa);
   }
   Loaded(const ModelSpec& s, const Arrays& weights, Isa isa, Pool& pool) : Loaded(s, reader(weights), isa, pool) {}

@@ -313,7 +313,7 @@ struct LayerBackward {
         t.dk = scratch.d_k.data(), t.dv = scratch.d_v.data(), t.lddkv = d_k.ld;
         t.scratch = scratch.attention_backward.data();
         t.sight = m.sight(layer, batch.positions[cell.row]);
-        k.attention_backward(t);
+        m.attention_kernels().attention_backward(t);
       });
   }
 

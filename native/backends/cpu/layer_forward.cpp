@@ -157,8 +157,8 @@ void queries_keys_values(Team& team, const Model& m, const Batch& batch, int lay
       k.widen_rows(out[2].at(i), out[2].ld, 1, c.kv_width(), values, c.kv_width());
       auto write = [&](Slot s) {
         for (int h = 0; h < c.kv_heads; h++)
-          k.kv_write(keys + h * c.head_dim, values + h * c.head_dim, s.slot, c.head_dim,
-                     batch.pages->keys(s.page, layer, h), batch.pages->values(s.page, layer, h));
+          m.attention_kernels().kv_write(keys + h * c.head_dim, values + h * c.head_dim, s.slot, c.head_dim,
+                                         batch.pages->keys(s.page, layer, h), batch.pages->values(s.page, layer, h));
       };
       write(batch.slot(row0 + i, layer));
       if (!batch.copies_from.empty())
@@ -244,7 +244,7 @@ class Attend {
 
   void finish(const AttentionTask& t, const QueryTile& tile, int head, int worker) const {
     const Kernels& k = m_.kernels;
-    k.attention(t);
+    m_.attention_kernels().attention(t);
     for (int i = 0; i < t.rows; i++)
       k.round_rows(t.out + i * t.ldo, t.ldo, 1, c_.head_dim, 1.0f,
                    a_.attention.at(tile.row + i / group(), (int64_t(head) * group() + i % group()) * c_.head_dim),
@@ -299,7 +299,7 @@ class Attend {
     t.save = state_of(head, run.first);
     const float* resumed = t.save;
     if (run.begin > 0) t.resume = &resumed, t.resumed = 1;
-    m_.kernels.attention(t);
+    m_.attention_kernels().attention(t);
   }
 
   // One long sequence or few: their segments at the same time, where there are too few heads for the workers.
@@ -330,7 +330,7 @@ class Attend {
       AttentionTask t = task_of(queries_.tiles[part.tile], head, worker);
       t.begin = part.begin, t.blocks = part.end;
       t.save = state(chunk / heads, head);
-      m_.kernels.attention(t);
+      m_.attention_kernels().attention(t);
     });
     team_.each(tiles * heads, [&](int64_t chunk, int worker) {
       const int tile = int(chunk / heads), head = int(chunk % heads);

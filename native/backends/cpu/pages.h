@@ -16,7 +16,7 @@ class Pages {
     std::vector<size_t> bytes(size_t(groups_.count()));
     for (size_t l = 0; l < m.layers.size(); l++) {
       const AttentionSpec& a = m.layers[l].attention;
-      const size_t panel = k.page_bytes(a.head_dim);
+      const size_t panel = k.attention_over(m.kv_cache).page_bytes(a.head_dim);
       size_t& offset = bytes[size_t(groups_.of(int(l)))];
       layers_.push_back({offset, panel, size_t(a.kv_heads) * 2 * panel});
       offset += layers_.back().bytes;
@@ -31,7 +31,7 @@ class Pages {
   const backends::PageGroups& groups() const { return groups_; }
   size_t page_bytes() const { return page_bytes_; }
   char* page(int id) const { return memory_.data() + size_t(id) * page_bytes(); }
-  // Panels of one head's keys [64][head_dim], and of its values transposed.
+  // One head's keys [64][head_dim], and its values transposed.
   char* keys(int id, int layer, int head) const {
     return page(id) + layers_[layer].offset + size_t(head) * 2 * layers_[layer].panel;
   }

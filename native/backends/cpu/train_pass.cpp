@@ -360,11 +360,11 @@ std::unique_ptr<TrainPass> train_forward(Model& m, Pool& pool, std::span<const T
 }
 
 int64_t activation_bytes_per_token(const ModelSpec& m, const Kernels& k) {
-  int64_t bytes = 0;
+  int64_t bytes = int64_t(Pages(m, k).page_bytes()) / kPage;
   for (const LayerSpec& layer : m.layers) {
     const Widths c = widths_of(layer);
     const int64_t residual = 2 * 4 * padded(m.hidden), rounded = c.attended + c.q + (c.qk_norm ? c.kv : 0) +
-                                                                 2 * int64_t(c.intermediate) + 2 * c.kv +
+                                                                 2 * int64_t(c.intermediate) +
                                                                  (c.norms_after ? 2 * m.hidden : 0);
     bytes += residual + k.elem * rounded + 4 * c.heads;
     for (int width : c.delta_in) bytes += k.elem * width;

@@ -21,6 +21,8 @@ namespace {
 void require_here(const ModelSpec& m) {
   model::check(m);
   if (!m.quantized.empty()) refuse("quantized", "is not computed by this device: load the model on the cpu");
+  if (m.kv_cache != model::KvCache::exact)
+    refuse("kvCache", "of 8 bits is not computed by this device: load the model on the cpu, or keep the cache exact");
   for (size_t i = 0; i < m.layers.size(); i++) {
     const std::string at = "layers[" + std::to_string(i) + "].";
     if (m.layers[i].delta_rule) refuse(at + "deltaRule", "is not computed by this device: load the model on the cpu");

@@ -5,6 +5,7 @@ import { PAGE_SIZE } from "../../inference/index.js";
 import { openRuntime, type Runtime } from "../../runtime/runtime.js";
 import { probeTurns, recogniseReasoning, recogniseToolFormat } from "../../text/index.js";
 import type { ModelInspection } from "../../types/inspection.js";
+import type { ModelOptions } from "../../types/options.js";
 import { openWeightFiles, readModelConfig } from "../../weights/index.js";
 import { partsBesideText } from "../../weights/partsBesideText.js";
 import { findFolder, loadText } from "./baseModel.js";
@@ -16,8 +17,11 @@ import { embeddedModel, resolveOptions } from "./options.js";
 /** Contexts whose memory is told, in tokens, beside the model's longest. */
 const CONTEXTS = [2048, 8192, 32_768, 131_072];
 
+/** What of a model's options its memory depends on. */
+type HowLoaded = Pick<ModelOptions, "dtype" | "quantize" | "kvCache">;
+
 /** As `inspectModel` of engine/inspection.ts. */
-export async function inspectModel(model: string): Promise<ModelInspection> {
+export async function inspectModel(model: string, loaded: HowLoaded = {}): Promise<ModelInspection> {
   const runtime = openRuntime({});
   const { folder, name } = await findFolder(model);
   const [{ tokenizer, template }, { eos_token_id: ends }, config] = await Promise.all([
@@ -26,7 +30,7 @@ export async function inspectModel(model: string): Promise<ModelInspection> {
     readModelConfig(folder),
   ]);
   try {
-    const weights = await inspectWeights(runtime, folder);
+    const weights = await inspectWeights(runtime, { path: folder, ...loaded });
     const reasoning = template && recogniseReasoning(template.source);
     const toolFormat = template && recogniseToolFormat(template.source);
     const endIds = new Set([...(tokenizer.eosId === null ? [] : [tokenizer.eosId]), ...ends]);
@@ -56,10 +60,10 @@ const SWITCHES = ["enable_thinking", "thinking", "reasoning_effort"];
 
 type Weights = Pick<ModelInspection, "format" | "parameters" | "dtype" | "context_length" | "memory">;
 
-async function inspectWeights(runtime: Runtime, folder: string): Promise<Weights> {
+async function inspectWeights(runtime: Runtime, model: ModelOptions): Promise<Weights> {
   const options = resolveOptions({});
   const { tokenBudget } = options;
-  const opened = await openWeights(runtime, folder, { path: folder }, options, Number.POSITIVE_INFINITY);
+  const opened = await openWeights(runtime, model.path, model, options, Number.POSITIVE_INFINITY);
   try {
     const { format, dtype, config, needs } = opened;
     const { maxPositions } = config;
@@ -71,14 +75,13 @@ async function inspectWeights(runtime: Runtime, folder: string): Promise<Weights
       weights: needs.weights,
       per_token: needs.page / PAGE_SIZE,
       contexts,
-      training_per_token: null,
+      training_per_token: needs.activationPerToken ?? null,
     };
     const common = { format, dtype, context_length: maxPositions };
     if (format === "onnx") return { ...common, parameters: null, memory };
-    const { config: spec, tensors, dtype: stored } = await openWeightFiles(folder);
+    const { tensors } = await openWeightFiles(model.path);
     const parameters = tensors.reduce((sum, { shape }) => sum + shape.reduce((product, size) => product * size, 1), 0);
-    const { activationPerToken } = runtime.memory(spec, stored);
-    return { ...common, parameters, memory: { ...memory, training_per_token: activationPerToken } };
+    return { ...common, parameters, memory };
   } finally {
     opened.close();
   }

@@ -16,6 +16,8 @@ export interface MemoryNeeds {
   pageGroups: ArrayLike<number>;
   /** Bytes of one recurrent state; absent or 0: sequences have none. */
   recurrentState?: number;
+  /** Of activations, for each token that is trained on at once; absent: it cannot be trained. */
+  activationPerToken?: number;
 }
 
 /** Pages of every group that a sequence of so many tokens takes, of which at most `chunk` are computed at a time. */

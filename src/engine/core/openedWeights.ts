@@ -35,16 +35,20 @@ export async function openWeights(
   options: ResolvedOptions,
   bytes: number,
 ): Promise<OpenedWeights> {
+  const kvCache = model.kvCache ?? options.kvCache;
   if (!isGguf(folder) && (model.onnx !== undefined || (await isOnnxFolder(folder)))) {
     if (model.quantize !== undefined) {
       throw new ModelFileError(folder, "is computed as ONNX, which is not quantised here", { param: "quantize" });
+    }
+    if (kvCache !== "exact") {
+      throw new ModelFileError(folder, "is computed as ONNX, whose cache is exact", { param: "kvCache" });
     }
     return openOnnx(folder, model, options, bytes);
   }
   const weights = await openWeightFiles(folder, model.quantize);
   if (weights.textOnly) options.logger.warn("this model also sees; its text alone is loaded", { folder });
   const { tensors } = weights;
-  const config = withinContext(weights.config, options.contextLength);
+  const config = { ...withinContext(weights.config, options.contextLength), ...(kvCache !== "exact" && { kvCache }) };
   const wanted = model.dtype ?? options.dtype;
   const dtype = wanted === "auto" ? weights.dtype : wanted;
   return {

@@ -14,6 +14,7 @@ import type { EngineOptions, ModelOptions } from "../../types/options.js";
 
 const dtype = z.enum(["auto", "float32", "bfloat16"]);
 const quantize = z.enum(["q8", "q4"]);
+const kvCache = z.enum(["exact", "int8"]);
 const count = z.int().min(1);
 /** Beyond these a mistyped option would cost memory and time without end. */
 const MAX = { threads: 256, sequences: 4096, stepTokens: 65_536, queue: 1_000_000 };
@@ -33,6 +34,7 @@ const modelOptions = z.strictObject({
   path,
   dtype: dtype.optional(),
   quantize: quantize.optional(),
+  kvCache: kvCache.optional(),
   kvPages: count.optional(),
   onnx: onnx.optional(),
 });
@@ -71,6 +73,7 @@ const engineOptions = z.object({
   dtype: dtype.default("auto"),
   onnx: onnx.default({}),
   quantize: quantize.optional(),
+  kvCache: kvCache.default("exact"),
   threads: count.max(MAX.threads).optional(),
   memoryLimit: z.number().positive().optional(),
   logger: logger.optional(),

@@ -35,6 +35,7 @@ const OF_THIS_MACHINE = [
   "dtype",
   "onnx",
   "quantize",
+  "kvCache",
   "threads",
   "memoryLimit",
   "verify",

@@ -102,7 +102,7 @@ export class SavedModels {
     }
     const release = this.#loaded.hold(needed);
     try {
-      const source = { path: folder, id: of.id, dtype, kvPages };
+      const source = { path: folder, id: of.id, dtype, kvCache: config.kvCache ?? "exact", kvPages };
       const base = await loadBaseModel(this.#runtime, source, this.#options, { total: available });
       const close = () => closeBaseModel(base).finally(release);
       return { base, close };

@@ -252,7 +252,8 @@ export class Models implements ModelsResource {
     options?.signal?.throwIfAborted();
     const { inspectModel } = await import("../core/inspectModel.js");
     const served = this.#core.bases.get(model);
-    const found = await inspectModel(served?.folder ?? model);
+    const kvCache = served?.device.config.kvCache;
+    const found = await inspectModel(served?.folder ?? model, { ...(kvCache && { kvCache }) });
     return served ? { ...found, id: served.id } : found;
   }
 

@@ -4,9 +4,10 @@
 // A row's result depends on its own query, position and pages only: keys it does not see, later ones and those before
 // its window, have p = 0 in the same lanes, and rows are never reduced with each other. Scores, maxima, sums and
 // outputs are float32; probabilities are rounded to T for the product with V, their sum takes them unrounded. The full
-// score matrix never exists.
+// score matrix never exists. Pages of codes are taken apart block by block; see kv_page.h.
 #pragma once
 #include "gemm.h"
+#include "kv_page.h"
 #include "logits.h"
 
 namespace anneal::cpu {
@@ -39,10 +40,11 @@ struct SegmentState {
   }
 };
 
-template <class T> struct AttentionScratch {
+template <class T, class Pages> struct AttentionScratch {
   float* scores;     // [rows][64]
   T* probabilities;  // [rows][64]
   SegmentState total, segment;
+  T *keys = nullptr, *values = nullptr;  // panels of a block of codes
   size_t bytes;
 
   ANNEAL_INLINE AttentionScratch(void* at, int head_dim) {
@@ -52,11 +54,33 @@ template <class T> struct AttentionScratch {
     probabilities = s.take<T>(kAttentionRows * kPage);
     total = SegmentState::in(s, width);
     segment = SegmentState::in(s, width);
+    if (Pages::kCoded) keys = s.take<T>(page_elements(head_dim)), values = s.take<T>(page_elements(head_dim));
     bytes = s.used;
   }
 };
 
-template <class T> size_t attention_scratch(int head_dim) { return AttentionScratch<T>(nullptr, head_dim).bytes; }
+template <class T, class Pages> size_t attention_scratch(int head_dim) {
+  return AttentionScratch<T, Pages>(nullptr, head_dim).bytes;
+}
+
+// A block as products take it; what lies at `next_keys` and `next_values` is fetched meanwhile, where that is of use.
+template <class T, class Pages>
+ANNEAL_INLINE KvBlock<T> open_block(const void* k_page, const void* v_page, int head_dim, T* keys, T* values,
+                                    const void* next_keys, const void* next_values) {
+  if constexpr (Pages::kCoded) {
+    Pages::unpack(k_page, kKeyPanels * panel_size<T>(head_dim), keys, next_keys);
+    Pages::unpack(v_page, round_to(head_dim, kLanes) / kLanes * panel_size<T>(kPage), values, next_values);
+    return {keys, values, Pages::scales(k_page, head_dim), Pages::scales(v_page, head_dim)};
+  } else {
+    return {(const T*)k_page, (const T*)v_page, nullptr, nullptr};
+  }
+}
+
+// Scores [rows][64] times a number of each key.
+ANNEAL_INLINE void scale_keys(float* scores, int rows, const float* scales) {
+  for (int r = 0; r < rows; r++, scores += kPage)
+    for (int i = 0; i < kPage; i += kLanes) store(scores + i, load(scores + i) * load(scales + i));
+}
 
 // Which keys of a block a row sees: all; up to its own; from its window's first up to its own.
 enum class Sees { all, causal, window };
@@ -83,11 +107,13 @@ ANNEAL_INLINE void cap_scores(float* scores, int rows, float scale, float cap) {
   for (int i = 0; i < rows * kPage; i += kLanes) store(scores + i, tanh(load(scores + i) * inward) * outward);
 }
 
-// Up to 16 rows of one block: scores into probabilities (T), and the rows' maxima, sums and outputs brought up to date.
-// A score times `factor` is formed in the same fused step as its distance from the maximum.
-template <class T, Sees sees>
-ANNEAL_INLINE void softmax_rows(const AttentionTask& t, float factor, int block, int row0, int rows,
-                                const AttentionScratch<T>& scratch, const SegmentState& state, int width, bool fresh) {
+// Up to 16 rows of one block: scores into probabilities (T, times the scales of the values), and the rows' maxima, sums
+// and outputs brought up to date. A score times `factor` is formed in the same fused step as its distance from the
+// maximum.
+template <class T, class Pages, Sees sees>
+ANNEAL_INLINE void softmax_rows(const AttentionTask& t, float factor, int block, const float* value_scales, int row0,
+                                int rows, const AttentionScratch<T, Pages>& scratch, const SegmentState& state,
+                                int width, bool fresh) {
   alignas(64) float high[kLanes], now[kLanes], shrink[kLanes];
   for (int i = 0; i < rows; i++) {
     const float* scores = scratch.scores + (row0 + i) * kPage;
@@ -112,7 +138,9 @@ ANNEAL_INLINE void softmax_rows(const AttentionTask& t, float factor, int block,
 #pragma GCC unroll 4
     for (int j = 0; j < kKeyPanels; j++) {
       p[j] = masked<sees>(visible, j, exp(fma(load(scratch.scores + r * kPage + j * kLanes), scale, shift)), 0.0f);
-      store(scratch.probabilities + r * kPage + j * kLanes, p[j]);
+      F32x16 weight = p[j];
+      if constexpr (Pages::kCoded) weight = masked<sees>(visible, j, p[j] * load(value_scales + j * kLanes), 0.0f);
+      store(scratch.probabilities + r * kPage + j * kLanes, weight);
     }
     float *sums = state.sums + r * kLanes, *out = state.out + int64_t(r) * width;
     store(sums, fma(load(sums), shrunk, (p[0] + p[1]) + (p[2] + p[3])));
@@ -121,9 +149,10 @@ ANNEAL_INLINE void softmax_rows(const AttentionTask& t, float factor, int block,
   }
 }
 
-template <class T>
-ANNEAL_INLINE void softmax_block(const AttentionTask& t, int block, const AttentionScratch<T>& scratch,
-                                 const SegmentState& state, int width, bool fresh) {
+template <class T, class Pages>
+ANNEAL_INLINE void softmax_block(const AttentionTask& t, int block, const float* value_scales,
+                                 const AttentionScratch<T, Pages>& scratch, const SegmentState& state, int width,
+                                 bool fresh) {
   float factor = t.scale;
   if (t.sight.soft_cap > 0) {
     cap_scores(scratch.scores, t.rows, t.scale, t.sight.soft_cap);
@@ -133,18 +162,21 @@ ANNEAL_INLINE void softmax_block(const AttentionTask& t, int block, const Attent
     const int rows = t.rows - row0 < kLanes ? t.rows - row0 : kLanes;
     bool whole = true;
     for (int i = 0; i < rows; i++) whole &= Visible(t.sight, t.positions[row0 + i], block).whole();
+    const auto take = [&]<Sees sees>() {
+      softmax_rows<T, Pages, sees>(t, factor, block, value_scales, row0, rows, scratch, state, width, fresh);
+    };
     if (whole)
-      softmax_rows<T, Sees::all>(t, factor, block, row0, rows, scratch, state, width, fresh);
+      take.template operator()<Sees::all>();
     else if (t.sight.window == 0)
-      softmax_rows<T, Sees::causal>(t, factor, block, row0, rows, scratch, state, width, fresh);
+      take.template operator()<Sees::causal>();
     else
-      softmax_rows<T, Sees::window>(t, factor, block, row0, rows, scratch, state, width, fresh);
+      take.template operator()<Sees::window>();
   }
 }
 
 // Blocks [begin, end) of one segment; fresh: its first ones.
-template <class T>
-void attend_segment(const AttentionTask& t, int begin, int end, bool fresh, const AttentionScratch<T>& scratch,
+template <class T, class Pages>
+void attend_segment(const AttentionTask& t, int begin, int end, bool fresh, const AttentionScratch<T, Pages>& scratch,
                     const SegmentState& state) {
   const int width = round_to(t.head_dim, kLanes);
   for (int r = 0; fresh && r < t.rows; r++) {
@@ -153,15 +185,19 @@ void attend_segment(const AttentionTask& t, int begin, int end, bool fresh, cons
   }
   const int64_t key_panel = panel_size<T>(t.head_dim), value_panel = panel_size<T>(kPage);
   for (int b = begin; b < end; b++) {
-    // Each product fetches what it will read a block later: pages come from memory and lie apart, so that nothing else
-    // could tell.
+    // Each product, or what takes codes apart, fetches what will be read a block later: pages come from memory and lie
+    // apart, so that nothing else could tell.
     const bool last = b + 1 == t.blocks;
-    multiply_block<T>((const T*)t.q, t.ldq, t.rows, (const T*)t.k_pages[b], key_panel, t.head_dim, kKeyPanels,
-                      scratch.scores, kPage, false, (const char*)(last ? t.v_pages[b] : t.k_pages[b + 1]));
+    const void *next_keys = last ? t.v_pages[b] : t.k_pages[b + 1], *next_values = last ? nullptr : t.v_pages[b + 1];
+    const KvBlock<T> kv = open_block<T, Pages>(t.k_pages[b], t.v_pages[b], t.head_dim, scratch.keys, scratch.values,
+                                               next_keys, last ? t.v_pages[b] : next_values);
+    multiply_block<T>((const T*)t.q, t.ldq, t.rows, kv.keys, key_panel, t.head_dim, kKeyPanels, scratch.scores, kPage,
+                      false, Pages::kCoded ? nullptr : (const char*)next_keys);
+    if constexpr (Pages::kCoded) scale_keys(scratch.scores, t.rows, kv.key_scales);
     const bool first = fresh && b == begin;
-    softmax_block(t, b, scratch, state, width, first);
-    multiply_block<T>(scratch.probabilities, kPage, t.rows, (const T*)t.v_pages[b], value_panel, kPage, width / kLanes,
-                      state.out, width, !first, last ? nullptr : (const char*)t.v_pages[b + 1]);
+    softmax_block(t, b, kv.value_scales, scratch, state, width, first);
+    multiply_block<T>(scratch.probabilities, kPage, t.rows, kv.values, value_panel, kPage, width / kLanes, state.out,
+                      width, !first, Pages::kCoded ? nullptr : (const char*)next_values);
   }
 }
 
@@ -189,8 +225,8 @@ ANNEAL_INLINE void save_state(float* to, const SegmentState& state, int r, int w
   for (int i = 0; i < width; i += kLanes) store(to + 2 * kLanes + i, load(state.out + r * width + i));
 }
 
-template <class T> void attention(const AttentionTask& t) {
-  const AttentionScratch<T> scratch(t.scratch, t.head_dim);
+template <class T, class Pages> void attention(const AttentionTask& t) {
+  const AttentionScratch<T, Pages> scratch(t.scratch, t.head_dim);
   const SegmentState &total = scratch.total, &segment = scratch.segment;
   const int width = round_to(t.head_dim, kLanes);
   const int64_t state = attention_state_floats(t.head_dim);

@@ -1,7 +1,8 @@
 // Gradients of attention, with the probabilities recomputed from the log-sum-exp of each row.
 //
 // p = exp(scale q.k - lse), dp = dout.v, ds = p (dp - sum(dout out)) scale; dq += ds K, dk += ds^T q, dv += p^T dout.
-// p (for dv) and ds are rounded to T for the products. A task is some rows of a sequence against some of its key
+// p (for dv) and ds are rounded to T for the products. Of pages of codes K and V are what the codes stand for; ds is
+// multiplied with a key's scale before it is rounded for dq. A task is some rows of a sequence against some of its key
 // blocks: scores are made once and serve all three gradients. Each row of dq takes up the blocks in ascending order,
 // each key of dk and dv the rows in the order given, in chunks of 64: whoever runs tasks in that order gets the bits of
 // one task.
@@ -12,13 +13,15 @@
 namespace anneal::cpu {
 namespace {
 
-template <class T> struct AttentionBackwardScratch {
-  float *scores, *dp;         // [64 rows][64 keys]
-  T *p, *ds;                  // [64 rows][64 keys]
-  T *p_t, *ds_t;              // [64 keys][64 rows]
-  T* v_t;                     // panels of V^T: outputs = 64 keys, reduction = head_dim
-  T* k_t;                     // panels of K^T: outputs = head_dim, reduction = 64 keys
-  T *q_panels, *dout_panels;  // of each chunk of rows: outputs = head_dim, reduction = rows
+template <class T, class Pages> struct AttentionBackwardScratch {
+  float *scores, *dp;                    // [64 rows][64 keys]
+  T *p, *ds;                             // [64 rows][64 keys]
+  T *p_t, *ds_t;                         // [64 keys][64 rows]
+  T* v_t;                                // panels of V^T: outputs = 64 keys, reduction = head_dim
+  T* k_t;                                // panels of K^T: outputs = head_dim, reduction = 64 keys
+  T *q_panels, *dout_panels;             // of each chunk of rows: outputs = head_dim, reduction = rows
+  T *keys = nullptr, *values = nullptr;  // panels of a block of codes
+  T* ds_scaled;                          // ds times the scales of the keys [64 rows][64 keys]; exact pages: ds itself
   size_t bytes;
 
   ANNEAL_INLINE AttentionBackwardScratch(void* at, int head_dim) {
@@ -34,20 +37,23 @@ template <class T> struct AttentionBackwardScratch {
     k_t = s.take<T>(tall);
     q_panels = s.take<T>(kAttentionBackwardRows * width);
     dout_panels = s.take<T>(kAttentionBackwardRows * width);
+    ds_scaled = Pages::kCoded ? s.take<T>(square) : ds;
+    if (Pages::kCoded) keys = s.take<T>(tall), values = s.take<T>(tall);
     bytes = s.used;
   }
 };
 
-template <class T> size_t attention_backward_scratch(int head_dim) {
-  return AttentionBackwardScratch<T>(nullptr, head_dim).bytes;
+template <class T, class Pages> size_t attention_backward_scratch(int head_dim) {
+  return AttentionBackwardScratch<T, Pages>(nullptr, head_dim).bytes;
 }
 
 // p and ds of rows row0 .. row0 + rows for one key block; v_t must hold the block's panels.
-template <class T>
-void score_gradients(const AttentionBackwardTask& t, int row0, int rows, int block, const void* k_page,
-                     const AttentionBackwardScratch<T>& s) {
-  gemm<T>((const T*)t.q + row0 * t.ldq, t.ldq, rows, k_page, t.head_dim, kKeyPanels, s.scores, kPage, false);
+template <class T, class Pages>
+void score_gradients(const AttentionBackwardTask& t, int row0, int rows, int block, const KvBlock<T>& kv,
+                     const AttentionBackwardScratch<T, Pages>& s) {
+  gemm<T>((const T*)t.q + row0 * t.ldq, t.ldq, rows, kv.keys, t.head_dim, kKeyPanels, s.scores, kPage, false);
   gemm<T>((const T*)t.dout + row0 * t.lddo, t.lddo, rows, s.v_t, t.head_dim, kKeyPanels, s.dp, kPage, false);
+  if constexpr (Pages::kCoded) scale_keys(s.scores, rows, kv.key_scales), scale_keys(s.dp, rows, kv.value_scales);
   const float cap = t.sight.soft_cap;
   if (cap > 0) cap_scores(s.scores, rows, t.scale, cap);
   const F32x16 scale = all(t.scale), factor = all(cap > 0 ? 1.0f : t.scale),
@@ -71,6 +77,7 @@ void score_gradients(const AttentionBackwardTask& t, int row0, int rows, int blo
       }
       store(s.p + at, p);
       store(s.ds + at, ds);
+      if constexpr (Pages::kCoded) store(s.ds_scaled + at, ds * load(kv.key_scales + j * kLanes));
     }
   }
 }
@@ -82,8 +89,8 @@ ANNEAL_INLINE bool any_visible(const AttentionBackwardTask& t, int row0, int row
   return false;
 }
 
-template <class T> void attention_backward(const AttentionBackwardTask& t) {
-  const AttentionBackwardScratch<T> s(t.scratch, t.head_dim);
+template <class T, class Pages> void attention_backward(const AttentionBackwardTask& t) {
+  const AttentionBackwardScratch<T, Pages> s(t.scratch, t.head_dim);
   const int width = round_to(t.head_dim, kLanes), panels = width / kLanes;
   bool is_packed = false;
   for (int b = 0; b < t.blocks; b++) {
@@ -97,16 +104,18 @@ template <class T> void attention_backward(const AttentionBackwardTask& t) {
                            s.dout_panels + row0 * width);
       }
     is_packed = true;
-    transpose_panels<T>(t.v_pages[b], t.head_dim, kPage, 0, kPage, 0, t.head_dim, s.v_t);
-    transpose_panels<T>(t.k_pages[b], kPage, t.head_dim, 0, width, 0, kPage, s.k_t);
+    const KvBlock<T> kv =
+        open_block<T, Pages>(t.k_pages[b], t.v_pages[b], t.head_dim, s.keys, s.values, t.k_pages[b], t.v_pages[b]);
+    transpose_panels<T>(kv.values, t.head_dim, kPage, 0, kPage, 0, t.head_dim, s.v_t);
+    transpose_panels<T>(kv.keys, kPage, t.head_dim, 0, width, 0, kPage, s.k_t);
     float *dk = t.dk[b], *dv = t.dv[b];
     for (int row0 = 0; row0 < t.rows; row0 += kAttentionRows) {
       const int rows = t.rows - row0 < kAttentionRows ? t.rows - row0 : kAttentionRows;
       if (!any_visible(t, row0, rows, block)) continue;
-      score_gradients(t, row0, rows, block, t.k_pages[b], s);
+      score_gradients(t, row0, rows, block, kv, s);
       transpose<T>(s.p, kType<T>, kPage, rows, kPage, s.p_t, kAttentionRows);
       transpose<T>(s.ds, kType<T>, kPage, rows, kPage, s.ds_t, kAttentionRows);
-      gemm<T>(s.ds, kPage, rows, s.k_t, kPage, panels, t.dq + row0 * t.lddq, t.lddq, true);
+      gemm<T>(s.ds_scaled, kPage, rows, s.k_t, kPage, panels, t.dq + row0 * t.lddq, t.lddq, true);
       gemm<T>(s.p_t, kAttentionRows, kPage, s.dout_panels + row0 * width, rows, panels, dv, t.lddkv, true);
       gemm<T>(s.ds_t, kAttentionRows, kPage, s.q_panels + row0 * width, rows, panels, dk, t.lddkv, true);
     }

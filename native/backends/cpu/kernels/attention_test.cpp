@@ -4,7 +4,7 @@
 namespace anneal::cpu::test {
 namespace {
 
-void test_attention_cases() {
+void test_attention_cases(KvCache format) {
   struct Case {
     int head_dim, keys, rows, window = 0;
     float soft_cap = 0;
@@ -29,15 +29,17 @@ void test_attention_cases() {
     for (DType type : {DType::f32, DType::bf16}) {
       const int hd = c.head_dim;
       const float scale = 1 / std::sqrt(float(hd));
-      Floats key = kept(type, normals(size_t(c.keys) * hd)), value = kept(type, normals(size_t(c.keys) * hd)),
-             q = kept(type, normals(size_t(c.rows) * hd, 2)), dout = kept(type, normals(size_t(c.rows) * hd));
+      const Floats given_key = normals(size_t(c.keys) * hd), given_value = normals(size_t(c.keys) * hd),
+                   key = kept_by(format, type, given_key, hd), value = kept_by(format, type, given_value, hd),
+                   q = kept(type, normals(size_t(c.rows) * hd, 2)), dout = kept(type, normals(size_t(c.rows) * hd));
       std::vector<int32_t> positions;
       for (int r = 0; r < c.rows; r++) positions.push_back(r == 0 ? c.keys - 1 : int(random_bits() % c.keys));
-      std::string what = "attention head_dim=" + std::to_string(hd) + " keys=" + std::to_string(c.keys) +
+      std::string what = std::string("attention ") + (format == KvCache::int8 ? "over int8 " : "") +
+                         "head_dim=" + std::to_string(hd) + " keys=" + std::to_string(c.keys) +
                          " window=" + std::to_string(c.window) + " " + name(type);
       const AttentionSight sight{c.window, 0, c.soft_cap};
       Floats all = same_everywhere(type, what, [&](const Kernels& k) {
-        Cache cache(k, hd, c.keys, key, value);
+        Cache cache(k, hd, c.keys, given_key, given_value, format);
         cache.sight = sight;
         Floats forward = cache.attend(q, positions, scale), back = cache.backward(q, positions, scale, forward, dout);
         for (int rows : {64, 128})
@@ -81,13 +83,14 @@ void test_attention_cases() {
           }
         }
       }
-      const double tolerance = type == DType::f32 ? 1e-5 : 1.2e-2;
+      // With codes no probability, not even 1, is exact in bfloat16 once it is times a scale.
+      const double tolerance = type == DType::f32 ? 1e-5 : format == KvCache::int8 ? 4.5e-2 : 1.2e-2;
       std::vector<double> want = out;
       for (auto* part : {&lse, &dq, &dk, &dv}) want.insert(want.end(), part->begin(), part->end());
       near(what, all, want, tolerance);
       // One row alone, in any company, in any order: the same bits.
       for (const Kernels* k : sets(type)) {
-        Cache cache(*k, hd, c.keys, key, value);
+        Cache cache(*k, hd, c.keys, given_key, given_value, format);
         cache.sight = sight;
         bool same = true;
         for (int rows : {1, 2, 3, 5, 8, 13}) {
@@ -121,15 +124,15 @@ void test_attention_cases() {
       // Keys that come later do not exist for a row.
       const Kernels& k = *kernels(best_isa(), type);
       const int row = c.rows - 1, seen = positions[row] + 1;
-      Cache shorter(k, hd, seen, key, value);
+      Cache shorter(k, hd, seen, given_key, given_value, format);
       shorter.sight = sight;
       Floats one = shorter.attend(Floats(&q[row * hd], &q[row * hd] + hd), {positions[row]}, scale);
       expect(!std::memcmp(one.data(), &all[row * hd], hd * 4), what + ": later keys change the bits");
       // Nor do those before its window, whatever was there.
       if (c.window == 0) continue;
-      Floats gone = key;
+      Floats gone = given_key;
       for (int i = 0; i < (seen - c.window) * hd; i++) gone[i] = normal() * 100;
-      Cache passed(k, hd, seen, gone, value);
+      Cache passed(k, hd, seen, gone, given_value, format);
       passed.sight = sight;
       Floats late = passed.attend(Floats(&q[row * hd], &q[row * hd] + hd), {positions[row]}, scale);
       expect(!std::memcmp(late.data(), &all[row * hd], hd * 4), what + ": keys before the window change the bits");
@@ -176,11 +179,52 @@ void test_attention_gradient() {
       "attention dv", value, dv, [&](const Floats& v) { return loss(q, key, v); }, 3e-3);
 }
 
+// Pages of codes: what has no code, and what is not seen.
+void test_int8_pages() {
+  const int hd = 24, keys = 64;
+  Floats key = normals(keys * hd), value = normals(keys * hd), q = normals(2 * hd);
+  for (DType type : {DType::f32, DType::bf16})
+    for (const Kernels* k : sets(type)) {
+      const std::string what = std::string("int8 pages ") + name(type) + " " + isa_name(k->isa) + ": ";
+      const auto attend = [&](const Floats& keys_of, const Floats& values) {
+        return Cache(*k, hd, keys, keys_of, values, KvCache::int8).attend(q, {40, 50}, 0.2f);
+      };
+      const Floats wanted = attend(key, value);
+      // Positions 45 and 60: the second row sees the one, no row the other, which stands in the same lanes.
+      for (float odd : {NAN, INFINITY, -INFINITY})
+        for (Floats* of : {&key, &value}) {
+          const Floats before = *of;
+          (*of)[60 * hd + 3] = odd;
+          const Floats unseen = attend(key, value);
+          (*of)[45 * hd + 3] = odd;
+          const Floats seen = attend(key, value);
+          *of = before;
+          const auto same = [&](const Floats& got, int row) {
+            return !std::memcmp(&got[row * hd], &wanted[row * hd], hd * sizeof(float));
+          };
+          expect(same(unseen, 0) && same(unseen, 1), what + "what no row sees");
+          expect(same(seen, 0) && std::isnan(seen[hd + 3]), what + "what one row sees");
+        }
+      // Numbers of any size are as near to their codes; those that float32 can hardly tell from 0 are 0.
+      for (float size : {1e-40f, 1e-30f, 1e30f}) {
+        Floats scaled = value, zeros(value.size());
+        for (float& x : scaled) x *= size;
+        Floats got = attend(key, scaled), want = size < 1e-35f ? attend(key, zeros) : wanted;
+        got.resize(2 * hd), want.resize(2 * hd);
+        if (size > 1e-35f)
+          for (float& x : got) x /= size;
+        near(what + "values times " + std::to_string(size), got, {want.begin(), want.end()},
+             type == DType::f32 ? 1e-5 : 1e-2);
+      }
+    }
+}
+
 }  // namespace
 
 void test_attention() {
-  test_attention_cases();
+  for (KvCache format : {KvCache::exact, KvCache::int8}) test_attention_cases(format);
   test_attention_gradient();
+  test_int8_pages();
 }
 
 }  // namespace anneal::cpu::test

@@ -54,8 +54,8 @@ struct AttentionTask {
   int64_t ldq;
   const int32_t* positions;    // [rows] absolute position of each row's token; it sees keys at positions <= it
   int blocks;                  // key blocks to visit: max(positions) / kPage + 1
-  const void* const* k_pages;  // [blocks] panels N = kPage, K = head_dim
-  const void* const* v_pages;  // [blocks] panels N = head_dim, K = kPage
+  const void* const* k_pages;  // [blocks] N = kPage, K = head_dim
+  const void* const* v_pages;  // [blocks] N = head_dim, K = kPage
   float* out;                  // [rows][ldo]
   int64_t ldo;
   float* lse;     // [rows] log-sum-exp of scaled scores (natural), or null
@@ -173,6 +173,18 @@ struct GatedActivation {
                        float* dgate, float* dup, int64_t ldd);
 };
 
+// Attention over pages that hold keys and values in one way; see kv_page.h.
+struct AttentionKernels {
+  size_t (*page_bytes)(int head_dim);  // of one K page or one V page
+  size_t (*attention_scratch)(int head_dim);
+  size_t (*attention_backward_scratch)(int head_dim);
+  // Writes one token's key and value (float32 [head_dim], rounded here) into slot 0..63 of a page. A page starts as
+  // zeros.
+  void (*kv_write)(const float* k, const float* v, int slot, int head_dim, void* k_page, void* v_page);
+  void (*attention)(const AttentionTask&);
+  void (*attention_backward)(const AttentionBackwardTask&);
+};
+
 struct Kernels {
   Isa isa;
   DType type;
@@ -227,14 +239,10 @@ struct Kernels {
   GatedActivation silu, gelu_tanh, logistic;
 
   // ---- attention
-  size_t (*page_bytes)(int head_dim);  // of one K page or one V page
-  size_t (*attention_scratch)(int head_dim);
-  size_t (*attention_backward_scratch)(int head_dim);
-  // Writes one token's key and value (float32 [head_dim], rounded to T) into slot 0..63 of a page. A page starts as
-  // zeros.
-  void (*kv_write)(const float* k, const float* v, int slot, int head_dim, void* k_page, void* v_page);
-  void (*attention)(const AttentionTask&);
-  void (*attention_backward)(const AttentionBackwardTask&);
+  AttentionKernels over_exact_pages, over_int8_pages;
+  const AttentionKernels& attention_over(model::KvCache pages) const {
+    return pages == model::KvCache::int8 ? over_int8_pages : over_exact_pages;
+  }
   // out [rows] = sum over n of a [rows][lda] b [rows][ldb]; T.
   void (*row_dots)(const void* a, int64_t lda, const void* b, int64_t ldb, int rows, int n, float* out);
 

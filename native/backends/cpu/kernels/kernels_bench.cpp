@@ -50,15 +50,16 @@ void bench_memory() {
               x.size() * 4 / best_time([&] { k.sum_squares(x.data(), int64_t(x.size())); }) / 1e9);
 }
 
-void bench_attention(DType type, int hd, int keys, int rows) {
+void bench_attention(DType type, KvCache format, int hd, int keys, int rows) {
   for (const Kernels* k : sets(type)) {
     if (k->isa == Isa::portable) continue;
-    Cache cache(*k, hd, keys, normals(size_t(keys) * hd), normals(size_t(keys) * hd));
+    const AttentionKernels& over = k->attention_over(format);
+    Cache cache(*k, hd, keys, normals(size_t(keys) * hd), normals(size_t(keys) * hd), format);
     Floats q = normals(size_t(rows) * hd), out(size_t(rows) * hd), lse(rows), dk(64 * hd), dv(64 * hd),
            dq(size_t(rows) * hd);
     std::vector<int32_t> positions(rows, keys - 1);
-    Block left = rounded(*k, q, rows, hd, hd), scratch(k->attention_scratch(hd)),
-          back(k->attention_backward_scratch(hd));
+    Block left = rounded(*k, q, rows, hd, hd), scratch(over.attention_scratch(hd)),
+          back(over.attention_backward_scratch(hd));
     AttentionTask t{rows,
                     hd,
                     0.1f,
@@ -72,7 +73,7 @@ void bench_attention(DType type, int hd, int keys, int rows) {
                     hd,
                     lse.data(),
                     scratch.at};
-    const double forward = best_time([&] { k->attention(t); });
+    const double forward = best_time([&] { over.attention(t); });
     Floats delta(rows);
     std::vector<float*> dks(keys / kPage, dk.data()), dvs(keys / kPage, dv.data());
     AttentionBackwardTask b{};
@@ -82,13 +83,13 @@ void bench_attention(DType type, int hd, int keys, int rows) {
     b.blocks = keys / kPage, b.k_pages = cache.k_pages.data(), b.v_pages = cache.v_pages.data();
     b.dq = dq.data(), b.dk = dks.data(), b.dv = dvs.data(), b.lddq = b.lddkv = hd;
     b.scratch = back.at;
-    const double backward = best_time([&] { k->attention_backward(b); });
+    const double backward = best_time([&] { over.attention_backward(b); });
     const double flop = 4.0 * rows * keys * hd;
     std::printf(
-        "attention %s %-10s head_dim=%d keys=%d rows=%d: forward %.0f GFLOP/s (%.1f GB/s of pages), "
+        "attention %s%s %-10s head_dim=%d keys=%d rows=%d: forward %.0f GFLOP/s (%.1f GB/s of pages), "
         "backward %.0f GFLOP/s\n",
-        name(type), isa_name(k->isa), hd, keys, rows, flop / forward / 1e9, 2.0 * keys * hd * k->elem / forward / 1e9,
-        2.5 * flop / backward / 1e9);
+        name(type), format == KvCache::int8 ? " over int8" : "", isa_name(k->isa), hd, keys, rows, flop / forward / 1e9,
+        2.0 * keys / kPage * over.page_bytes(hd) / forward / 1e9, 2.5 * flop / backward / 1e9);
   }
 }
 
@@ -126,7 +127,7 @@ void bench_elementwise(DType type) {
     rate("transpose_panels", rows * wide, [&] { k->transpose_panels(t.at, rows, wide, 0, wide, 0, rows, v.at); });
     rate("pack", rows * wide, [&] { k->pack(x.data(), DType::f32, wide, rows, wide, v.at); });
     rate("kv_write", rows * hd, [&] {
-      for (int r = 0; r < rows; r++) k->kv_write(x.data(), x.data(), r % 64, hd, v.at, u.at);
+      for (int r = 0; r < rows; r++) k->over_exact_pages.kv_write(x.data(), x.data(), r % 64, hd, v.at, u.at);
     });
     rate("adamw", rows * wide, [&] {
       k->adamw(x.data(), y.data(), dx.data(), (float*)v.at, rows * wide, {1e-3, 0.9, 0.99, 1e-8, 0.01, 1, 1, 1});
@@ -145,9 +146,11 @@ void bench() {
     bench_gemm(type, 576, 192, {64, 512, 4096});
     bench_gemm(type, 192, 576, {64, 512, 4096});
     bench_gemm(type, 192, 4096, {192, 576});
-    bench_attention(type, 32, 256, 64);
-    bench_attention(type, 128, 512, 64);
-    bench_attention(type, 128, 16384, 2);
+    for (KvCache format : {KvCache::exact, KvCache::int8}) {
+      bench_attention(type, format, 32, 256, 64);
+      bench_attention(type, format, 128, 512, 64);
+      bench_attention(type, format, 128, 16384, 2);
+    }
     bench_elementwise(type);
   }
 }

@@ -17,6 +17,7 @@
 namespace anneal::cpu::test {
 
 using Floats = std::vector<float>;
+using model::KvCache;
 
 using anneal::checks, anneal::failures, anneal::expect;
 inline std::mt19937_64 random_bits(20240607);
@@ -143,24 +144,39 @@ inline double dot(const Floats& a, const Floats& b) {
   return s;
 }
 
+// What an int8 cache keeps of rows of n numbers, independently of the kernels.
+inline Floats coded(Floats x, int n) {
+  for (size_t row = 0; row < x.size(); row += n) {
+    float most = 0;
+    for (int i = 0; i < n; i++) most = std::fmax(most, std::fabs(x[row + i]));
+    for (int i = 0; i < n && most > 0; i++) x[row + i] = std::nearbyint(x[row + i] * (127 / most)) * (most / 127);
+  }
+  return x;
+}
+inline Floats kept_by(KvCache format, DType type, const Floats& x, int head_dim) {
+  return format == KvCache::int8 ? coded(x, head_dim) : kept(type, x);
+}
+
 // One sequence's keys and values in pages, and attention over it for any rows.
 struct Cache {
   const Kernels& k;
+  const AttentionKernels& over;
   int head_dim, keys;
   std::vector<Block> pages;
   std::vector<const void*> k_pages, v_pages;
   AttentionSight sight = {};
 
-  Cache(const Kernels& kernel, int hd, int count, const Floats& key, const Floats& value)
-      : k(kernel), head_dim(hd), keys(count) {
+  Cache(const Kernels& kernel, int hd, int count, const Floats& key, const Floats& value,
+        KvCache format = KvCache::exact)
+      : k(kernel), over(k.attention_over(format)), head_dim(hd), keys(count) {
     for (int i = 0; i < keys; i++) {
       if (i % kPage == 0)
         for (int side = 0; side < 2; side++) {
-          pages.emplace_back(k.page_bytes(hd));
+          pages.emplace_back(over.page_bytes(hd));
           (side ? v_pages : k_pages).push_back(pages.back().at);
         }
-      k.kv_write(&key[size_t(i) * hd], &value[size_t(i) * hd], i % kPage, hd, (void*)k_pages.back(),
-                 (void*)v_pages.back());
+      over.kv_write(&key[size_t(i) * hd], &value[size_t(i) * hd], i % kPage, hd, (void*)k_pages.back(),
+                    (void*)v_pages.back());
     }
   }
   AttentionSight seen_from(int lowest) const {
@@ -177,7 +193,7 @@ struct Cache {
   // out [rows][head_dim], then lse [rows].
   Floats attend(const Floats& q, const std::vector<int32_t>& positions, float scale, Cut cut) const {
     const int rows = int(positions.size()), ldq = round_up(head_dim, 2) + 2, ldo = head_dim + 1;
-    Block left = rounded(k, q, rows, head_dim, ldq), scratch(k.attention_scratch(head_dim));
+    Block left = rounded(k, q, rows, head_dim, ldq), scratch(over.attention_scratch(head_dim));
     Floats out(size_t(rows) * ldo), lse(rows);
     int last = 0, lowest = keys;
     for (int p : positions) last = std::max(last, p), lowest = std::min(lowest, p);
@@ -191,30 +207,30 @@ struct Cache {
       for (int begin = 0; begin < whole.blocks; begin += kSegment / kPage) {
         saved.emplace_back(size_t(rows) * state);
         t.begin = begin, t.blocks = std::min(whole.blocks, begin + kSegment / kPage), t.save = saved.back().data();
-        k.attention(t);
+        over.attention(t);
       }
       std::vector<const float*> parts;
       for (const Floats& part : saved) parts.push_back(part.data());
       t = whole, t.begin = whole.blocks, t.resume = parts.data(), t.resumed = int(parts.size());
-      k.attention(t);
+      over.attention(t);
     } else if (cut.shared > 0) {
       Floats saved(size_t(rows) * state);
       const AttentionTask whole = t;
       t.save = saved.data(), t.blocks = cut.shared / 2;
-      if (t.blocks > 0) k.attention(t);
+      if (t.blocks > 0) over.attention(t);
       const float* from = saved.data();
       if (t.blocks > 0) t.begin = t.blocks, t.resume = &from, t.resumed = 1;
       t.blocks = cut.shared;
-      k.attention(t);
+      over.attention(t);
       for (int r = 0; r < rows; r++) {
         t = whole, t.rows = 1, t.begin = cut.shared, from = &saved[r * state], t.resume = &from, t.resumed = 1;
         t.q = (char*)left.at + size_t(r) * ldq * k.elem, t.positions = &positions[r];
         t.blocks = std::max(cut.shared, positions[r] / kPage) + 1;
         t.out = &out[r * ldo], t.lse = &lse[r];
-        k.attention(t);
+        over.attention(t);
       }
     } else {
-      k.attention(t);
+      over.attention(t);
     }
     Floats result;
     for (int r = 0; r < rows; r++) result.insert(result.end(), &out[r * ldo], &out[r * ldo] + head_dim);
@@ -231,7 +247,7 @@ struct Cache {
               pages_used = int(k_pages.size());
     Block left = rounded(k, q, rows, head_dim, ld), right = rounded(k, dout, rows, head_dim, ld),
           out = rounded(k, Floats(forward.begin(), forward.begin() + size_t(rows) * head_dim), rows, head_dim, ld),
-          scratch(k.attention_backward_scratch(head_dim));
+          scratch(over.attention_backward_scratch(head_dim));
     Floats dq(size_t(rows) * width), dk(size_t(pages_used) * kPage * width), dv = dk, delta(rows);
     k.row_dots(right.at, ld, out.at, ld, rows, head_dim, delta.data());
     std::vector<float*> dk_pages, dv_pages;
@@ -247,7 +263,7 @@ struct Cache {
         t.delta = &delta[row], t.lse = &forward[size_t(rows) * head_dim + row], t.positions = &positions[row];
         t.k_pages = &k_pages[t.block], t.v_pages = &v_pages[t.block];
         t.dq = &dq[size_t(row) * width], t.dk = &dk_pages[t.block], t.dv = &dv_pages[t.block];
-        k.attention_backward(t);
+        over.attention_backward(t);
       }
     Floats result;
     for (const auto& [values, count] : {std::pair(&dq, rows), std::pair(&dk, keys), std::pair(&dv, keys)})

@@ -6,6 +6,7 @@
 //
 // The sums are exact integers below 2^24, so every instruction set, row count and split gives the same bits.
 #pragma once
+#include "codes.h"
 #include "gemm.h"
 #include "quantized_layout.h"
 
@@ -221,28 +222,20 @@ void quantized_product(const ActivationGroup* a, int64_t lda, int m, const void*
 // Activations [rows][k] to groups [rows][ld].
 template <class T>
 void quantize_rows(const void* src, int64_t lds, int rows, int k, ActivationGroup* groups, int64_t ld) {
-  const I32x16 magnitude = all_int(0x7fffffff);
-  // Adding this leaves the nearest integer, ties to even, in the low bits.
-  const F32x16 to_nearest = all(12582912.0f);
   for (int r = 0; r < rows; r++) {
     const T* from = (const T*)src + r * lds;
     ActivationGroup* to = groups + r * ld;
     for (int g = 0; g < k / kGroup; g++, from += kGroup, to++) {
       const F32x16 x[2] = {load(from), load(from + kLanes)};
-      const float most = max_lanes(max(as_float(as_int(x[0]) & magnitude), as_float(as_int(x[1]) & magnitude)));
-      // 0, or NaN where a value is not finite: then so is the scale, and what comes of it.
-      const float wrong = sum_lanes((x[0] - x[0]) + (x[1] - x[1]));
-      // Below this the reciprocal would overflow.
-      const bool none = !(wrong == 0) || most < 1e-35f;
-      const F32x16 inverse = all(none ? 0.0f : 127.0f / most);
-      F32x16 codes[2];
+      CodeRange range;
+      for (const F32x16& half : x) range.add(half);
+      const CodeScale scale(range);
       for (int h = 0; h < 2; h++) {
-        const F32x16 shifted = none ? to_nearest : x[h] * inverse + to_nearest;
-        codes[h] = shifted - to_nearest;
-        to->sums[h] = int32_t(sum_lanes(codes[h]));
+        const F32x16 shifted = scale.shifted(x[h]);
+        to->sums[h] = int32_t(sum_lanes(shifted - all(CodeScale::kToNearest)));
         store_bytes(to->codes + h * kLanes, as_int(shifted));
       }
-      to->scale = !(wrong == 0) ? wrong : none ? 0.0f : most / 127.0f;
+      to->scale = scale.scale;
       to->sum = to->scale * float(to->sums[0] + to->sums[1]);
     }
   }

@@ -120,10 +120,14 @@ template <int n> ANNEAL_INLINE I32x16 shift_right(I32x16 a) {
 }
 
 ANNEAL_INLINE F32x16 to_float(I32x16 a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
-// 16 bytes, zero-extended to 32 bits; and the low bytes of the lanes.
+// 16 bytes, zero-extended or sign-extended to 32 bits; and the low bytes of the lanes.
 ANNEAL_INLINE I32x16 load_bytes(const void* p) {
   const __m128i bytes = _mm_loadu_si128((const __m128i*)p);
   return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
+}
+ANNEAL_INLINE I32x16 load_signed_bytes(const int8_t* p) {
+  const __m128i bytes = _mm_loadu_si128((const __m128i*)p);
+  return {_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))};
 }
 ANNEAL_INLINE __m128i low_bytes(__m256i x) {
   const __m256i first = _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 4, 8, 12, -1,

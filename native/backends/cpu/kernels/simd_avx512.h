@@ -69,8 +69,11 @@ template <int n> ANNEAL_INLINE I32x16 shift_left(I32x16 a) { return {_mm512_slli
 template <int n> ANNEAL_INLINE I32x16 shift_right(I32x16 a) { return {_mm512_srli_epi32(a.v, n)}; }
 
 ANNEAL_INLINE F32x16 to_float(I32x16 a) { return {_mm512_cvtepi32_ps(a.v)}; }
-// 16 bytes, zero-extended to 32 bits; and the low bytes of the lanes.
+// 16 bytes, zero-extended or sign-extended to 32 bits; and the low bytes of the lanes.
 ANNEAL_INLINE I32x16 load_bytes(const void* p) { return {_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p))}; }
+ANNEAL_INLINE I32x16 load_signed_bytes(const int8_t* p) {
+  return {_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p))};
+}
 ANNEAL_INLINE void store_bytes(void* p, I32x16 x) { _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8(x.v)); }
 // 16 float16.
 ANNEAL_INLINE F32x16 load_halves(const uint16_t* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p))}; }

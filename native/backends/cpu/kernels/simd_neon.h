@@ -157,12 +157,19 @@ template <int n> ANNEAL_INLINE I32x16 shift_right(I32x16 a) {
 ANNEAL_INLINE F32x16 to_float(I32x16 a) {
   return quarters<F32x16>([&](int i) { return vcvtq_f32_s32(vreinterpretq_s32_u32(a.v[i])); });
 }
-// 16 bytes, zero-extended to 32 bits; and the low bytes of the lanes.
+// 16 bytes, zero-extended or sign-extended to 32 bits; and the low bytes of the lanes.
 ANNEAL_INLINE I32x16 load_bytes(const void* p) {
   const uint8x16_t bytes = vld1q_u8((const uint8_t*)p);
   const uint16x8_t low = vmovl_u8(vget_low_u8(bytes)), high = vmovl_u8(vget_high_u8(bytes));
   return {{vmovl_u16(vget_low_u16(low)), vmovl_u16(vget_high_u16(low)), vmovl_u16(vget_low_u16(high)),
            vmovl_u16(vget_high_u16(high))}};
+}
+ANNEAL_INLINE I32x16 load_signed_bytes(const int8_t* p) {
+  const int8x16_t bytes = vld1q_s8(p);
+  const int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_s8(vget_high_s8(bytes));
+  return {{vreinterpretq_u32_s32(vmovl_s16(vget_low_s16(low))), vreinterpretq_u32_s32(vmovl_s16(vget_high_s16(low))),
+           vreinterpretq_u32_s32(vmovl_s16(vget_low_s16(high))),
+           vreinterpretq_u32_s32(vmovl_s16(vget_high_s16(high)))}};
 }
 ANNEAL_INLINE void store_bytes(void* p, I32x16 x) {
   const uint16x8_t low = vcombine_u16(vmovn_u32(x.v[0]), vmovn_u32(x.v[1])),

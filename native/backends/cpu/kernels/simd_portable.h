@@ -147,10 +147,15 @@ template <int n> ANNEAL_INLINE I32x16 shift_left(I32x16 a) { return {a.v << n}; 
 template <int n> ANNEAL_INLINE I32x16 shift_right(I32x16 a) { return {a.v >> n}; }
 
 ANNEAL_INLINE F32x16 to_float(I32x16 a) { return {__builtin_convertvector((IntLanes)a.v, FloatLanes)}; }
-// 16 bytes, zero-extended to 32 bits; and the low bytes of the lanes.
+// 16 bytes, zero-extended or sign-extended to 32 bits; and the low bytes of the lanes.
 ANNEAL_INLINE I32x16 load_bytes(const void* p) {
   I32x16 r;
   for (int i = 0; i < kLanes; i++) r.v[i] = ((const uint8_t*)p)[i];
+  return r;
+}
+ANNEAL_INLINE I32x16 load_signed_bytes(const int8_t* p) {
+  I32x16 r;
+  for (int i = 0; i < kLanes; i++) r.v[i] = uint32_t(int32_t(p[i]));
   return r;
 }
 ANNEAL_INLINE void store_bytes(void* p, I32x16 x) {

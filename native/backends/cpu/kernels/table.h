@@ -4,7 +4,6 @@
 #include "attention_backward.h"
 #include "delta_rule.h"
 #include "gated.h"
-#include "kv_page.h"
 #include "quantized.h"
 #include "rope.h"
 #include "sampling.h"
@@ -12,6 +11,11 @@
 
 namespace anneal::cpu {
 namespace {
+
+template <class T, class Pages> constexpr AttentionKernels attention_kernels() {
+  return {Pages::bytes, attention_scratch<T, Pages>, attention_backward_scratch<T, Pages>,
+          Pages::write, attention<T, Pages>,         attention_backward<T, Pages>};
+}
 
 template <class T> constexpr Kernels table(Isa isa) {
   Kernels k{};
@@ -41,12 +45,8 @@ template <class T> constexpr Kernels table(Isa isa) {
   k.silu = gated_activation<T, Silu>();
   k.gelu_tanh = gated_activation<T, GeluTanh>();
   k.logistic = gated_activation<T, Logistic>();
-  k.page_bytes = page_bytes<T>;
-  k.attention_scratch = attention_scratch<T>;
-  k.attention_backward_scratch = attention_backward_scratch<T>;
-  k.kv_write = kv_write<T>;
-  k.attention = attention<T>;
-  k.attention_backward = attention_backward<T>;
+  k.over_exact_pages = attention_kernels<T, ExactPages<T>>();
+  k.over_int8_pages = attention_kernels<T, CodePages<T>>();
   k.row_dots = row_dots<T>;
   k.short_conv = short_conv;
   k.short_conv_backward = short_conv_backward;

@@ -1,0 +1,37 @@
+// Numbers that share a scale as codes of 8 bits: nearest to x / scale, ties to even, with scale = absolute maximum /
+// 127.
+#pragma once
+#include "simd.h"
+
+namespace anneal::cpu {
+namespace {
+
+// Gathers what decides a scale.
+struct CodeRange {
+  F32x16 most = zero(), wrong = zero();  // wrong: 0, or NaN where a number is not finite
+
+  ANNEAL_INLINE void add(F32x16 x) {
+    most = max(most, as_float(as_int(x) & all_int(0x7fffffff)));
+    wrong = wrong + (x - x);
+  }
+};
+
+struct CodeScale {
+  float scale;  // NaN where a number was not finite: then so is what comes of its code, which is 0
+  bool none;    // no number has a code other than 0
+  F32x16 inverse;
+
+  ANNEAL_INLINE explicit CodeScale(const CodeRange& range) {
+    const float most = max_lanes(range.most), wrong = sum_lanes(range.wrong);
+    // Below this the reciprocal would overflow.
+    none = !(wrong == 0) || most < 1e-35f;
+    scale = !(wrong == 0) ? wrong : none ? 0.0f : most / 127.0f;
+    inverse = all(none ? 0.0f : 127.0f / most);
+  }
+  // Code + kToNearest: in the low bits the code, as an integer of two's complement.
+  ANNEAL_INLINE F32x16 shifted(F32x16 x) const { return none ? all(kToNearest) : x * inverse + all(kToNearest); }
+  static constexpr float kToNearest = 12582912.0f;
+};
+
+}  // namespace
+}  // namespace anneal::cpu
