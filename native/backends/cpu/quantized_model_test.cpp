@@ -27,7 +27,7 @@ ModelSpec mixed_spec(TensorFormat type) {
   constexpr TensorFormat first[] = {TensorFormat::q4_k, TensorFormat::q5_k, TensorFormat::q6_k, TensorFormat::q8_0,
                                     TensorFormat::q4_0, TensorFormat::q4_1, TensorFormat::q5_0};
   const auto name = [&](int layer, int p) { return module_name(layer, module_of(l, p)) + ".weight"; };
-  for (int p = 0; p < kProjections; p++) {
+  for (int p = kQ; p <= kDown; p++) {
     m.quantized[name(0, p)] = first[p];
     // The second has floats too.
     if (p != kK && p != kUp) m.quantized[name(1, p)] = first[(p + 3) % 7];
