@@ -18,10 +18,10 @@ inline std::array<uint32_t, 4> philox(uint64_t key, std::array<uint32_t, 4> coun
   return counter;
 }
 
-// Uniform in [0, 1) with 53 bits.
-inline double uniform(uint64_t seed, uint32_t stream, uint32_t position, uint32_t draw) {
+// Uniform below 2^53.
+inline uint64_t uniform53(uint64_t seed, uint32_t stream, uint32_t position, uint32_t draw) {
   const auto r = philox(seed, {stream, position, draw, 0});
-  return double((uint64_t(r[0]) << 32 | r[1]) >> 11) * 0x1p-53;
+  return (uint64_t(r[0]) << 32 | r[1]) >> 11;
 }
 
 }  // namespace anneal::sampling

@@ -127,6 +127,10 @@ describe.skipIf(process.platform === "win32")("programs of the compute core", { 
     expect(run("vulkan_test", ["backends/vulkan/vulkan_test.cpp"], DEVICES)).toMatch(/^ok$/m);
   });
 
+  test("a GPU samples rows of logits as the processor does", () => {
+    expect(run("vulkan_sampler_test", ["backends/vulkan/row_sampler_test.cpp"], DEVICES)).toMatch(/^ok$/m);
+  });
+
   // A weak symbol could be replaced at link time by a copy compiled for another instruction set.
   test("kernel objects hold no weak symbols", () => {
     for (const set of ["portable", "neon", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16"]) {

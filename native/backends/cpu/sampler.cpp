@@ -7,6 +7,7 @@
 #include <limits>
 #include <unordered_map>
 
+#include "../../sampling/exact_share.h"
 #include "../../sampling/random.h"
 
 namespace anneal::cpu {
@@ -121,8 +122,30 @@ void report_chosen(const std::vector<int32_t>& ids, const float* logits, float l
     if (id != out.token) report(id);
 }
 
+double share_of(double total, uint64_t fraction) {
+  return double(sampling::exact_share(uint64_t(total / sampling::kProbabilityUnit), fraction)) *
+         sampling::kProbabilityUnit;
+}
+
+// Rounds probabilities to the sampler's units; masses become exact sums of them, whatever the order.
+void count_in_units(float* p, int n, std::vector<double>& masses) {
+  constexpr float coarse = 0x1p-8f;  // numbers from here on are multiples of 2^-31
+  for (int b = 0; b < blocks_of(n); b++) {
+    if (masses[b] == 0) continue;
+    double sums[8] = {};
+    const int begin = b * kLogitBlock, end = std::min(n, begin + kLogitBlock);
+    for (int i = begin; i < end; i++) {
+      if (p[i] < coarse) p[i] = (p[i] + coarse) - coarse;
+      sums[i % 8] += double(p[i]);
+    }
+    masses[b] = 0;
+    for (const double sum : sums) masses[b] += sum;
+  }
+}
+
 // p[i] are unnormalised probabilities, p[best] = 1 the largest. In rising order, entries are dropped while the sum of
-// what has been dropped is at most (1 - top_p) * total; among equals the higher id goes first; the best one stays.
+// what has been dropped is at most (1 - top_p) * total; among equals the higher id goes first; the best one stays. All
+// sums in double are exact.
 //
 // The value where that ends is first enclosed between two others, by sums of everything below a few thresholds (good to
 // 2^-18, so that decisions closer than that are left open), then found among the few entries in between.
@@ -132,7 +155,7 @@ void keep_top_p(const Kernels& kernels, float* p, int n, float top_p, int32_t be
   double* masses = scratch.masses.data();
   double total = 0;
   for (int b = 0; b < blocks_of(n); b++) total += masses[b];
-  const double allowance = (1.0 - double(top_p)) * total;
+  const double allowance = share_of(total, sampling::fraction_below(top_p));
 
   // Bits of positive floats are in the order of their values. Everything below `low` goes: n values under allowance / n
   // do at once. `high` stays.
@@ -176,30 +199,17 @@ void keep_top_p(const Kernels& kernels, float* p, int n, float top_p, int32_t be
   kernels.drop_below(p, n, value(low), masses);
 }
 
-// Inverse of the cumulative sum in id order: whole blocks first, then inside one.
-int32_t draw(const float* p, int n, const std::vector<double>& masses, double u) {
+// Inverse of the cumulative sum in id order: whole blocks first, then inside one. `random`: uniform below 2^53.
+int32_t draw(const float* p, int n, const std::vector<double>& masses, uint64_t random) {
   const int blocks = blocks_of(n);
   double left = 0;
   for (int b = 0; b < blocks; b++) left += masses[b];
-  left *= u;
-  int32_t last = -1;
-  for (int b = 0; b < blocks; b++) {
-    // A block is skipped only when something after it is left to draw.
-    if (masses[b] == 0) continue;
-    if (left >= masses[b] &&
-        std::any_of(masses.begin() + b + 1, masses.begin() + blocks, [](double m) { return m > 0; })) {
-      left -= masses[b];
-      continue;
-    }
-    for (int i = b * kLogitBlock, end = std::min(n, (b + 1) * kLogitBlock); i < end; i++) {
-      if (!(p[i] > 0)) continue;
-      last = i;
-      if (left < p[i]) return i;
-      left -= p[i];
-    }
-    if (last >= 0) return last;  // rounding carried u past the block's end
-  }
-  return last;
+  left = share_of(left, random);  // below the sum
+  int b = 0;
+  for (; b + 1 < blocks && left >= masses[b]; b++) left -= masses[b];
+  int32_t i = b * kLogitBlock;
+  for (; i + 1 < n && left >= p[i]; i++) left -= p[i];
+  return i;
 }
 
 // The same operations, in the same order, as the head of a training pass makes at this temperature. Overwrites
@@ -282,9 +292,9 @@ Sampled sample(const Kernels& kernels, const SamplingState& s, const float* logi
     if (p.top_k > 0 && p.top_k < n)
       how.least = std::max(how.least, (row.kth_largest(p.top_k, scratch.ids) - top) / p.temperature);
     kernels.probabilities(row.x, n, scratch.maxima.data(), how, z, scratch.masses.data());
+    count_in_units(z, n, scratch.masses);
     if (p.top_p < 1) keep_top_p(kernels, z, n, p.top_p, best, scratch);
-    out.token = draw(z, n, scratch.masses, sampling::uniform(p.seed, p.choice, uint32_t(position), 0));
-    if (out.token < 0) out.token = best;
+    out.token = draw(z, n, scratch.masses, sampling::uniform53(p.seed, p.choice, uint32_t(position), 0));
   }
   out.logprob = logits[out.token] - lse;
   report_chosen(p.logprob_ids, logits, lse, out);

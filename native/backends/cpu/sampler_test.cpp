@@ -151,7 +151,7 @@ int main() {
       check(got.token == -1, "nothing permitted gives -1");
       continue;
     }
-    const int want = draw(q, uniform(p.seed, p.choice, uint32_t(outputs.size()), 0));
+    const int want = draw(q, double(uniform53(p.seed, p.choice, uint32_t(outputs.size()), 0)) * 0x1p-53);
     compared++;
     if (got.token != want) {
       // Float32 against double: only a draw within 1e-5 of a boundary, or a cut within 1e-5 of its threshold, may

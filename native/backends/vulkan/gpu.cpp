@@ -21,7 +21,6 @@ template <class T> T limit(const vk::PhysicalDeviceProperties& properties, size_
 struct Description {
   GpuFacts facts;
   vk::PhysicalDeviceFloatControlsProperties controls;
-  int64_t max_allocation = 0;
   int max_groups = 0;
   bool has_budget = false, has_subset = false, float64 = false;
   uint32_t family = ~0u;
@@ -49,7 +48,7 @@ Description describe(const vk::InstanceFunctions& call, vk::PhysicalDevice devic
   d.facts.driver = std::string(driver.driver_name) + " " + driver.driver_info;
   d.facts.type = properties.properties.device_type;
   d.facts.flushes_denormals = d.controls.denorm_flush32;
-  d.max_allocation = int64_t(std::min<uint64_t>(sizes.max_memory_allocation_size, INT64_MAX));
+  d.facts.max_allocation = int64_t(std::min<uint64_t>(sizes.max_memory_allocation_size, INT64_MAX));
   d.max_groups = int(std::min<uint32_t>(65535, limit<uint32_t>(properties.properties, vk::kMaxGroupsAt + 4)));
 
   vk::PhysicalDeviceVulkan12Features recent;
@@ -110,7 +109,7 @@ Gpu::Gpu(int index) {
   if (!facts_.missing.empty()) throw backends::UnusableDevice(name + " (" + facts_.name + ") lacks " + facts_.missing);
   has_doubles_ = d.float64;
   preserves_specials_ = d.controls.signed_zero_inf_nan_preserve32, rounds_to_even_ = d.controls.rounding_rte32;
-  max_allocation_ = d.max_allocation, max_groups_ = d.max_groups, has_budget_ = d.has_budget, family = d.family;
+  max_groups_ = d.max_groups, has_budget_ = d.has_budget, family = d.family;
 
   vk::PhysicalDeviceVulkan12Features recent;
   vk::PhysicalDeviceVulkan11Features storage;
@@ -217,9 +216,9 @@ const Gpu::Pipeline& Gpu::pipeline(Shader shader, const std::vector<uint32_t>& c
 Memory::Memory(std::shared_ptr<Gpu> gpu, int64_t bytes, Place place) : gpu_(std::move(gpu)), bytes_(bytes) {
   if (bytes <= 0) return;
   Gpu& g = *gpu_;
-  if (bytes > g.max_allocation_) {
+  if (bytes > g.facts_.max_allocation) {
     bytes_ = 0;
-    throw NoDeviceMemory(bytes, g.max_allocation_);
+    throw NoDeviceMemory(bytes, g.facts_.max_allocation);
   }
   try {
     const vk::BufferCreateInfo info{.size = uint64_t(bytes),
@@ -271,12 +270,14 @@ Commands::Commands(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {
 
 Commands::~Commands() {
   Gpu& g = *gpu_;
+  if (submitted_) g.call.wait_fences(g.handle, 1, &fence_, 1, ~0ull);
   if (fence_) g.call.destroy_fence(g.handle, fence_, nullptr);
   if (pool_) g.call.destroy_command_pool(g.handle, pool_, nullptr);
 }
 
 void Commands::begin() {
   if (open_) return;
+  wait();
   Gpu& g = *gpu_;
   g.check(g.call.reset_command_pool(g.handle, pool_, 0));
   const vk::CommandBufferBeginInfo info{.flags = vk::kCommandBufferOneTime};
@@ -316,7 +317,7 @@ void Commands::barrier() {
   gpu_->call.pipeline_barrier(commands_, stages, stages, 0, 1, &all, 0, nullptr, 0, nullptr);
 }
 
-void Commands::run() {
+void Commands::submit() {
   if (!open_) return;
   Gpu& g = *gpu_;
   const vk::MemoryBarrier to_host{.source = vk::kAccessShaderWrite | vk::kAccessTransferWrite,
@@ -328,7 +329,23 @@ void Commands::run() {
   const vk::SubmitInfo submit{.buffer_count = 1, .buffers = &commands_};
   g.check(g.call.reset_fences(g.handle, 1, &fence_));
   g.check(g.call.queue_submit(g.queue, 1, &submit, fence_));
-  g.check(g.call.wait_fences(g.handle, 1, &fence_, 1, ~0ull));
+  submitted_ = true;
+}
+
+void Commands::wait() {
+  if (!submitted_) return;
+  submitted_ = false;
+  gpu_->check(gpu_->call.wait_fences(gpu_->handle, 1, &fence_, 1, ~0ull));
+}
+
+void Commands::run() {
+  submit();
+  wait();
+}
+
+void Commands::discard() {
+  open_ = false;
+  wait();
 }
 
 }  // namespace anneal::vulkan

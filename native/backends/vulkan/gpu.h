@@ -21,6 +21,7 @@ struct GpuFacts {
   std::string name, driver;
   vk::DeviceType type = vk::kOther;
   int64_t memory = 0, available = 0;  // bytes: of the largest heap of its own, and of it what this process could take
+  int64_t max_allocation = 0;         // bytes that can be taken at once
   bool flushes_denormals = false;     // can be told to
   std::string missing;                // what it lacks of what is needed; empty: nothing
 };
@@ -46,9 +47,7 @@ class Gpu {
   void set_arithmetic(const GpuArithmetic&);  // before anything is computed
   bool has_doubles() const { return has_doubles_; }
   bool lost() const { return lost_; }
-  // Bytes that can be taken at once, and that could be taken now in all.
-  int64_t max_allocation() const { return max_allocation_; }
-  int64_t available() const;
+  int64_t available() const;                      // bytes that could be taken now in all
   int max_groups() const { return max_groups_; }  // of a dispatch, in each direction
 
   // Throws DeviceLost and NoDeviceMemory for what a call says.
@@ -75,7 +74,6 @@ class Gpu {
   GpuFacts facts_;
   GpuArithmetic arithmetic_;
   bool preserves_specials_ = false, rounds_to_even_ = false, has_doubles_ = false;
-  int64_t max_allocation_ = 0;
   int max_groups_ = 65535;
   bool has_budget_ = false;
   mutable std::atomic<bool> lost_{false};
@@ -135,8 +133,10 @@ class Commands {
   void copy(const Memory& from, int64_t at, const Memory& to, int64_t to_at, int64_t bytes);
   void zero(const Memory&, int64_t at, int64_t bytes);  // multiples of 4
   void barrier();                                       // what follows sees what stands before
-  void run();                        // submits, waits until all is done, and begins anew; throws DeviceLost
-  void discard() { open_ = false; }  // what was recorded
+  void submit();                                        // what was recorded; throws DeviceLost
+  void wait();                                          // until what was submitted is done; throws DeviceLost
+  void run();                                           // submits, and waits
+  void discard();                                       // what was recorded, and waits for what was submitted
 
  private:
   void begin();
@@ -146,7 +146,7 @@ class Commands {
   vk::CommandPool pool_ = 0;
   vk::CommandBuffer commands_ = nullptr;
   vk::Fence fence_ = 0;
-  bool open_ = false;
+  bool open_ = false, submitted_ = false;
 };
 
 }  // namespace anneal::vulkan

@@ -9,7 +9,6 @@ using backends::WantedLogits;
 
 namespace {
 
-constexpr int64_t kLogitBytes = int64_t(64) << 20;  // of a piece of logits
 // Steps of more rows are submitted layer by layer: what takes seconds, a driver ends.
 constexpr int kRowsOfOneSubmission = 64;
 
@@ -26,9 +25,11 @@ VulkanBackend::VulkanBackend(GpuModel model, executor::Pool& pool, int pages,
     : model_(std::move(model)),
       pool_(pool),
       sampler_(std::move(sampler)),
+      row_sampler_(model_.gpu, model_.spec.vocab),
       name_(model_.gpu->arithmetic().exact ? "vulkan" : "vulkan-inexact"),
       pages_(model_, pages),
       commands_(model_.gpu),
+      sampling_(model_.gpu),
       staging_(model_.gpu),
       device_batch_(model_.gpu) {}
 
@@ -41,6 +42,7 @@ const backends::Logits* VulkanBackend::step(std::span<const Run> runs) {
   found_.rows = 0;
   commands_.discard();  // of a step that failed
   batch_.clear();
+  adapters_.clear();
   first_row_.assign(runs.size(), 0);
   bool states = false;
   for (size_t i = 0; i < runs.size(); i++) {
@@ -48,6 +50,7 @@ const backends::Logits* VulkanBackend::step(std::span<const Run> runs) {
     first_row_[i] = batch_.rows;
     if (r.count <= 0) continue;
     batch_.add(r.tokens, r.count, r.position, r.blocks, version_of(r.adapter));
+    if (r.adapter) adapters_.push_back(r.adapter);
     states |= r.state_count > 0;
     if (r.logits == WantedLogits::none) continue;
     for (int row = r.logits == WantedLogits::last ? batch_.rows - 1 : first_row_[i]; row < batch_.rows; row++)
@@ -68,7 +71,11 @@ const backends::Logits* VulkanBackend::step(std::span<const Run> runs) {
     if (rows > kRowsOfOneSubmission && !run(commands_)) return nullptr;
   }
   if (states) read_states(runs);
-  return read_logits() ? &found_ : nullptr;
+  if (batch_.logit_rows.empty()) return run(commands_) ? &found_ : nullptr;
+  record_logits_of_batch();
+  // The host makes ready what is asked of the logits meanwhile.
+  const bool submitted = pool_.each(1, [&](int64_t, int) { commands_.submit(); });
+  return submitted ? &found_ : nullptr;
 }
 
 void VulkanBackend::read_states(std::span<const Run> runs) {
@@ -97,40 +104,47 @@ void VulkanBackend::read_states(std::span<const Run> runs) {
   }
 }
 
-// In pieces, where the rows of all would take much.
-bool VulkanBackend::read_logits() {
+void VulkanBackend::record_logits_of_batch() {
   const GpuModel& m = model_;
-  const int wanted = int(batch_.logit_rows.size()), vocab = m.spec.vocab;
-  if (wanted == 0) return run(commands_);
-  const int per = int(std::clamp<int64_t>(kLogitBytes / (int64_t(vocab) * 4), 1, wanted));
-  const int64_t piece = int64_t(per) * vocab * 4;
-  grow(normed_, m.gpu, per * m.type.row_bytes(m.spec.hidden));
-  grow(logits_, m.gpu, piece);
-  grow(host_logits_, m.gpu, piece, Memory::Place::readback);
-  if (wanted > per) gathered_.resize(size_t(wanted) * vocab);
-  for (int row = 0; row < wanted; row += per) {
-    const int count = std::min(per, wanted - row);
-    record_norm(commands_, m, residual_.address(), m.weights->final_norm, device_batch_.logit_rows + uint64_t(row) * 4,
-                0, count, m.spec.hidden, normed_.address());
-    commands_.barrier();
-    record_logits(commands_, m, normed_.address(), count, logits_.address());
-    commands_.barrier();
-    commands_.copy(logits_, 0, host_logits_, 0, int64_t(count) * vocab * 4);
-    if (!run(commands_)) return false;
-    if (wanted > per)
-      std::memcpy(gathered_.data() + int64_t(row) * vocab, host_logits_.mapped<float>(), size_t(count) * vocab * 4);
-  }
-  rows_ = wanted > per ? gathered_.data() : host_logits_.mapped<float>();
+  const int wanted = int(batch_.logit_rows.size());
+  grow(normed_, m.gpu, wanted * m.type.row_bytes(m.spec.hidden));
+  grow(logits_, m.gpu, int64_t(wanted) * m.spec.vocab * 4);
+  record_norm(commands_, m, residual_.address(), m.weights->final_norm, device_batch_.logit_rows, 0, wanted,
+              m.spec.hidden, normed_.address());
+  commands_.barrier();
+  record_logits(commands_, m, normed_.address(), wanted, logits_.address());
   found_.rows = wanted;
-  return true;
 }
 
 bool VulkanBackend::sample(const backends::Logits&, std::span<const backends::RowRequest> requests,
                            std::span<backends::RowResult> results) {
+  sampling_.discard();
+  sampling_.barrier();  // behind the step
+  row_sampler_.record(sampling_, logits_.address(), requests);
+  if (!run(sampling_)) return false;
+  commands_.wait();
+  adapters_.clear();
+  const std::vector<size_t> left = row_sampler_.read(requests, results);
+  return left.empty() || sample_here(left, requests, results);
+}
+
+bool VulkanBackend::sample_here(std::span<const size_t> which, std::span<const backends::RowRequest> requests,
+                                std::span<backends::RowResult> results) {
+  const int64_t row = int64_t(model_.spec.vocab) * 4;
+  grow(host_logits_, model_.gpu, int64_t(which.size()) * row, Memory::Place::readback);
+  std::vector<backends::RowRequest> asked;
+  for (const size_t i : which) {
+    sampling_.copy(logits_, requests[i].row * row, host_logits_, int64_t(asked.size()) * row, row);
+    asked.push_back(requests[i]);
+    asked.back().row = int(asked.size()) - 1;
+  }
+  if (!run(sampling_)) return false;
   Run given{};
-  given.count = found_.rows, given.logits = WantedLogits::all, given.given_logits = rows_;
-  const backends::Logits* logits = sampler_->step({&given, 1});
-  return sampler_->sample(*logits, requests, results);
+  given.count = int(asked.size()), given.logits = WantedLogits::all, given.given_logits = host_logits_.mapped<float>();
+  std::vector<backends::RowResult> answers(asked.size());
+  if (!sampler_->sample(*sampler_->step({&given, 1}), asked, answers)) return false;
+  for (size_t j = 0; j < which.size(); j++) results[which[j]] = std::move(answers[j]);
+  return true;
 }
 
 void VulkanBackend::copy_page(int from, int to) {

@@ -3,13 +3,15 @@
 #include <exception>
 
 #include "layer_forward.h"
+#include "row_sampler.h"
 #include "staging.h"
 
 namespace anneal::vulkan {
 
 class VulkanBackend final : public backends::Backend {
  public:
-  // `sampler` samples rows of logits that are given to it. The pool must live as long as the backend.
+  // `sampler` samples rows of logits that lie in the host's memory: few are left to it. The pool must live as long as
+  // the backend.
   VulkanBackend(GpuModel model, executor::Pool& pool, int pages, std::unique_ptr<backends::Backend> sampler);
 
   const ModelSpec& spec() const override { return model_.spec; }
@@ -31,22 +33,26 @@ class VulkanBackend final : public backends::Backend {
   // Does what was recorded; false if the work was aborted. Training gives way to a waiting step here.
   bool run(Commands&);
   void read_states(std::span<const backends::Run>);
-  bool read_logits();
+  void record_logits_of_batch();
+  bool sample_here(std::span<const size_t> which, std::span<const backends::RowRequest>,
+                   std::span<backends::RowResult>);
 
   GpuModel model_;
   executor::Pool& pool_;
   std::unique_ptr<backends::Backend> sampler_;
+  RowSampler row_sampler_;
   std::string name_;
   Pages pages_;
-  Commands commands_;
+  Commands commands_, sampling_;
   Staging staging_;
   Batch batch_;
   DeviceBatch device_batch_;
   Scratch scratch_;
-  Memory residual_, normed_, logits_, host_logits_;
-  std::vector<int> first_row_;   // of each run
-  std::vector<float> gathered_;  // logits that take several pieces
-  const float* rows_ = nullptr;  // of the latest step's logits, [rows][vocab]
+  Memory residual_, normed_, logits_;  // logits_: of the latest step, [rows][vocab]
+  Memory host_logits_;
+  std::vector<int> first_row_;  // of each run
+  // Of the step that has been submitted: the GPU may still read them.
+  std::vector<backends::AdapterRef> adapters_;
   backends::Logits found_;
   std::exception_ptr failed_;  // of a page that could not be copied
 };

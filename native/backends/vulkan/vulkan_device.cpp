@@ -37,10 +37,10 @@ void require_here(const ModelSpec& m) {
 
 void VulkanDevice::require(const ModelSpec& m) const {
   require_here(m);
-  if (const int64_t largest = largest_weight_bytes(m, type_of(m)); largest > gpu_->max_allocation())
+  if (const int64_t largest = largest_weight_bytes(m, type_of(m)); largest > gpu_->facts().max_allocation)
     refuse("vocab", "or a layer takes " + std::to_string(largest) +
                         " bytes in one piece, of which this device has at most " +
-                        std::to_string(gpu_->max_allocation()));
+                        std::to_string(gpu_->facts().max_allocation));
 }
 
 backends::ModelMemory VulkanDevice::memory_of(const ModelSpec& m) {

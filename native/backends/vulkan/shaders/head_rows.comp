@@ -5,6 +5,7 @@
 #include "arithmetic.glsl"
 #include "functions.glsl"
 #include "buffers.glsl"
+#include "log_sum_exp.glsl"
 
 layout(local_size_x = 256) in;
 
@@ -24,50 +25,19 @@ layout(push_constant) uniform Parameters {
   float logit_scale, logit_cap;
 };
 
-const int kBlock = 512, kAtOnce = 16;
-shared float lanes[kAtOnce][kLanes], block_maximum[kAtOnce];
-shared float maximum, sum, total;
-
-float tree(int b) {
-  float s[8];
-  for (int i = 0; i < 8; i++) s[i] = lanes[b][i] + lanes[b][i + 8];
-  for (int i = 0; i < 4; i++) s[i] = s[i] + s[i + 4];
-  return (s[0] + s[2]) + (s[1] + s[3]);
-}
+shared float total;
 
 void main() {
   const int row = int(gl_WorkGroupID.x), me = int(gl_LocalInvocationID.x), b = me / kLanes, lane = me % kLanes;
   const int at = row * n;
   const Entry entry = entries.at[row];
   if (by_entropy == 0) {
-    if (entry.inverse_temperature != 1.0)
+    if (entry.inverse_temperature != 1.0) {
       for (int i = me; i < n; i += 256) logits.at[at + i] = entry.inverse_temperature * logits.at[at + i];
-    if (me == 0) maximum = kLowest, sum = 0.0, total = 0.0;
-    barrier();
-    for (int begin = 0; begin < n; begin += kBlock * kAtOnce) {
-      const int from = begin + b * kBlock, to = min(n, from + kBlock);
-      float high = kLowest;
-      for (int i = from + lane; i < to; i += kLanes) high = high > logits.at[at + i] ? high : logits.at[at + i];
-      lanes[b][lane] = high;
-      barrier();
-      if (lane == 0) {
-        for (int i = 1; i < kLanes; i++) high = high > lanes[b][i] ? high : lanes[b][i];
-        block_maximum[b] = high;
-      }
-      barrier();
-      float mass = 0.0;
-      for (int i = from + lane; i < to; i += kLanes) mass = mass + exponential(logits.at[at + i] - block_maximum[b]);
-      lanes[b][lane] = mass;
-      barrier();
-      if (me == 0)
-        for (int i = 0; i < kAtOnce && begin + i * kBlock < n; i++) {
-          const float larger = block_maximum[i] > maximum ? block_maximum[i] : maximum;
-          sum = sum * exponential(maximum - larger) + tree(i) * exponential(block_maximum[i] - larger);
-          maximum = larger;
-        }
-      barrier();
+      memoryBarrierBuffer();
     }
-    const float lse = maximum + logarithm(sum);
+    if (me == 0) total = 0.0;
+    const float lse = log_sum_exp(logits, at, n, 1.0);
     for (int begin = 0; begin < n; begin += kBlock * kAtOnce) {
       const int from = begin + b * kBlock, to = min(n, from + kBlock);
       float part = 0.0;
