@@ -45,12 +45,15 @@ napi_value free_memory(const Arguments& arguments) {
   return arguments.js.number(double(backends::available_memory(device_name(arguments.at(0, path)))));
 }
 
-// gpus() -> promise of [{id, name, driver, kind, memory, available, problem, fused, flushesDenormals, exact}]
+// gpus(hardware) -> promise of [{id, name, driver, kind, memory, available, maxAllocation, problem, fused,
+// flushesDenormals, exact}]
 napi_value gpus(const Arguments& arguments) {
   auto found = std::make_shared<std::vector<backends::GpuDescription>>();
+  const Path path("hardware");
+  const auto wanted = arguments.at(0, path).boolean() ? backends::WantedGpus::hardware : backends::WantedGpus::all;
   return Environment::of(arguments.js.env)
       ->start(
-          {}, [found] { *found = backends::list_gpus(); },
+          {}, [found, wanted] { *found = backends::list_gpus(wanted); },
           [found](Js js) {
             static constexpr const char* kinds[] = {"integrated", "discrete", "virtual", "software", "other"};
             napi_value list = js.array(found->size());
@@ -63,6 +66,7 @@ napi_value gpus(const Arguments& arguments) {
               js.set(entry, "kind", js.text(kinds[int(gpu.kind)]));
               js.set(entry, "memory", js.number(double(gpu.memory)));
               js.set(entry, "available", js.number(double(gpu.available)));
+              js.set(entry, "maxAllocation", js.number(double(gpu.max_allocation)));
               js.set(entry, "problem", js.text(gpu.problem));
               js.set(entry, "fused", js.boolean(gpu.fused));
               js.set(entry, "flushesDenormals", js.boolean(gpu.flushes_denormals));
@@ -73,8 +77,8 @@ napi_value gpus(const Arguments& arguments) {
           });
 }
 
-// memory(config, dtype, device?) -> {weights, page, pageGroups, recurrentState, activationPerToken}, bytes; see
-// backends/page_groups.h
+// memory(config, dtype, device?) -> {weights, page, pageGroups, recurrentState, activationPerToken, largestPiece}, bytes;
+// see backends/page_groups.h
 napi_value memory(const Arguments& arguments) {
   const Js js = arguments.js;
   const Path config_path("config"), dtype_path("dtype"), device_path("device");
@@ -92,6 +96,7 @@ napi_value memory(const Arguments& arguments) {
   js.set(result, "pageGroups", js.int32s(bytes.groups.windows.data(), bytes.groups.windows.size()));
   js.set(result, "recurrentState", js.number(double(bytes.recurrent_state)));
   js.set(result, "activationPerToken", js.number(double(bytes.activations_per_token)));
+  js.set(result, "largestPiece", js.number(double(backends::largest_piece(device, spec))));
   return result;
 }
 

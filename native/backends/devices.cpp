@@ -44,6 +44,10 @@ ModelMemory memory_on(const std::string& name, executor::Pool& pool, const model
   return vulkan::VulkanDevice::memory_of(spec);
 }
 
+int64_t largest_piece(const std::string& name, const model::ModelSpec& spec) {
+  return name == "cpu" ? 0 : vulkan::largest_weight_bytes(spec, vulkan::type_of(spec));
+}
+
 int64_t available_memory(const std::string& name) {
   if (name == "cpu") return executor::available_memory();
   const size_t index = size_t(known_gpu(name));
@@ -53,20 +57,28 @@ int64_t available_memory(const std::string& name) {
   return gpus[index].available;
 }
 
-std::vector<GpuDescription> list_gpus() {
+std::vector<GpuDescription> list_gpus(WantedGpus wanted) {
   using Kind = GpuDescription::Kind;
   std::vector<GpuDescription> list;
-  for (const vulkan::GpuFacts& facts : vulkan::Gpu::list()) {
-    const int index = int(list.size());
+  const std::vector<vulkan::GpuFacts> all = vulkan::Gpu::list();
+  for (size_t index = 0; index < all.size(); index++) {
+    const vulkan::GpuFacts& facts = all[index];
     const Kind kind = facts.type == vulkan::vk::kIntegrated ? Kind::integrated
                       : facts.type == vulkan::vk::kDiscrete ? Kind::discrete
                       : facts.type == vulkan::vk::kVirtual  ? Kind::virtual_gpu
                       : facts.type == vulkan::vk::kCpu      ? Kind::software
                                                             : Kind::other;
-    GpuDescription gpu{
-        "vulkan:" + std::to_string(index), facts.name, facts.driver, kind, facts.memory, facts.available, ""};
+    if (wanted == WantedGpus::hardware && kind != Kind::integrated && kind != Kind::discrete) continue;
+    GpuDescription gpu{"vulkan:" + std::to_string(index),
+                       facts.name,
+                       facts.driver,
+                       kind,
+                       facts.memory,
+                       facts.available,
+                       facts.max_allocation,
+                       ""};
     try {
-      const auto& arithmetic = vulkan::open_gpu(index)->arithmetic();
+      const auto& arithmetic = vulkan::open_gpu(int(index))->arithmetic();
       gpu.fused = arithmetic.fused, gpu.exact = arithmetic.exact, gpu.flushes_denormals = facts.flushes_denormals;
     } catch (const std::exception& error) {
       gpu.problem = error.what();

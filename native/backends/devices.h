@@ -18,18 +18,22 @@ std::unique_ptr<Device> open_device(executor::Pool& pool, const std::string& nam
 // open_device() for one that is not there; memory_on() as Device::memory().
 ModelMemory memory_on(const std::string& device, executor::Pool& pool, const model::ModelSpec&);
 int64_t available_memory(const std::string& device);
+// Of a model's weights, the bytes that a device must give at once; 0: it need not.
+int64_t largest_piece(const std::string& device, const model::ModelSpec&);
 
 struct GpuDescription {
   std::string id, name, driver;
   enum class Kind : uint8_t { integrated, discrete, virtual_gpu, software, other } kind;
   int64_t memory, available;  // bytes of its own
+  int64_t max_allocation;     // bytes of it that are given at once
   std::string problem;        // why models cannot run on it; empty: they can
   // Of one that can: whether its multiply-adds are fused (else they are done in double precision), whether denormals
   // become zero, and whether its results have the processor's bits.
   bool fused = false, flushes_denormals = false, exact = false;
 };
-// Those there are, each opened and tried. Nothing is said where there is no Vulkan.
-std::vector<GpuDescription> list_gpus();
+// Those there are, each opened and tried; or of these only the hardware. Nothing is said where there is no Vulkan.
+enum class WantedGpus : uint8_t { all, hardware };
+std::vector<GpuDescription> list_gpus(WantedGpus = WantedGpus::all);
 
 // A backend without weights, for a model whose logits are computed elsewhere and come with every run: it samples. Of
 // the spec it uses what steps are checked by: vocab and max_positions.

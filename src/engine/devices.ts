@@ -1,8 +1,6 @@
 import { availableParallelism, cpus, totalmem } from "node:os";
-import { UnavailableError } from "../errors.js";
 import type { GpuDevice } from "../runtime/runtime.js";
 import type { Device } from "../types/devices.js";
-import type { EngineOptions } from "../types/options.js";
 
 /**
  * What models can be computed on: the processor, then the GPUs that Vulkan lists, each of them opened and tried.
@@ -38,22 +36,4 @@ function described({ id, kind, name, memory, available, ...gpu }: GpuDevice): De
       problem: gpu.problem || null,
     },
   };
-}
-
-/**
- * The device that an engine's option means, as the runtime calls it.
- * @throws UnavailableError with code "unusable_device" where no GPU can compute models.
- */
-export async function chooseDevice(option: NonNullable<EngineOptions["device"]>): Promise<string> {
-  if (option === "auto") return "cpu";
-  if (option !== "gpu") return option;
-  const { listGpus } = await import("../runtime/runtime.js");
-  const usable = (await listGpus()).filter(({ problem }) => problem === "");
-  const gpu = usable.find(({ kind }) => kind === "discrete") ?? usable.find(({ kind }) => kind === "integrated");
-  if (gpu) return gpu.id;
-  throw new UnavailableError("this machine has no GPU that models can be computed on", {
-    code: "unusable_device",
-    param: "device",
-    hint: "anneal devices lists what there is; vulkan:N takes one of them, also one in software",
-  });
 }

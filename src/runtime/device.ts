@@ -167,6 +167,8 @@ export interface GpuDevice {
   /** Bytes of its own, and of them those that this process could take now. */
   memory: number;
   available: number;
+  /** Bytes that it gives at once. */
+  maxAllocation: number;
   /** Why models cannot run on it; empty: they can. */
   problem: string;
   /** Whether its multiply-adds round once; where they do not, that is done in double precision. */
@@ -187,8 +189,8 @@ export interface Runtime {
   readonly kernelSets: readonly string[];
   /**
    * Bytes that load() would take for weights, for one KV page of every group of layers, for one recurrent state (0: sequences
-   * have none), and for one token of saved training activations; and that training all weights takes besides, activations not
-   * counted.
+   * have none), and for one token of saved training activations; of the weights, those that a device must give at once (0: no
+   * matter); and what training all weights takes besides, activations not counted.
    */
   memory(
     config: ModelSpec,
@@ -199,6 +201,7 @@ export interface Runtime {
     pageGroups: ArrayLike<number>;
     recurrentState: number;
     activationPerToken: number;
+    largestPiece: number;
     weightTraining: number;
   };
   /** Bytes this process could still take: by the operating system and the control group it runs in, or of the GPU's own memory. */

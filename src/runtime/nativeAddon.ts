@@ -101,12 +101,19 @@ export interface NativeAddon {
   setThreads(threads: number): void;
   kernelSets(): string[];
   availableMemory(device: string): number;
-  gpus(): Promise<GpuDevice[]>;
+  gpus(hardware: boolean): Promise<GpuDevice[]>;
   memory(
     config: ModelSpec,
     dtype: ElementType,
     device: string,
-  ): { weights: number; page: number; pageGroups: Int32Array; recurrentState: number; activationPerToken: number };
+  ): {
+    weights: number;
+    page: number;
+    pageGroups: Int32Array;
+    recurrentState: number;
+    activationPerToken: number;
+    largestPiece: number;
+  };
   weightTensors(config: ModelSpec): { name: string; shape: number[] }[];
   adapterTensors(config: ModelSpec, spec: AdapterSpec): { name: string; shape: number[] }[];
   quantize(format: QuantizedType, numbers: Float32Array): Uint8Array;

@@ -87,9 +87,12 @@ export function openRuntime(options: { threads?: number; device?: string } = {})
   return runtime;
 }
 
-/** The GPUs of this machine, each opened and tried; none where there is no Vulkan. */
-export function listGpus(): Promise<GpuDevice[]> {
-  return nativeAddon().gpus();
+/**
+ * The GPUs of this machine, each opened and tried; none where there is no Vulkan. `hardware`: none in software, which are not
+ * opened then.
+ */
+export function listGpus({ hardware = false } = {}): Promise<GpuDevice[]> {
+  return nativeAddon().gpus(hardware);
 }
 
 /** The tensors of a decoder by Hugging Face's names. */

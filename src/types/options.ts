@@ -61,7 +61,9 @@ export interface EngineOptions {
   models?: readonly (ModelOptions | string)[];
   /**
    * What computes: "cpu"; "gpu", a discrete GPU or else an integrated one; "vulkan:0" and on, a device of `listDevices`. Default
-   * "auto", at present the processor. On a GPU weights are float32 or bfloat16, and adapters are trained, not all weights.
+   * "auto": "gpu" where that computes all of `models`, gives the processor's bits, fuses multiply-adds, and has memory for them, each
+   * with one full context; else "cpu". On a GPU weights are float32 or bfloat16; adapters are trained there, and all weights, in a
+   * copy, by the processor.
    */
   device?: "auto" | "cpu" | "gpu" | `vulkan:${number}`;
   /** Type of every model that does not set its own. */

@@ -257,8 +257,15 @@ describe("without a GPU", () => {
     },
   );
 
+  it("opens no GPU in software that nobody asked for", async () => {
+    const kinds = (await listGpus({ hardware: true })).map(({ kind }) => kind);
+    expect(kinds.filter((kind) => kind !== "discrete" && kind !== "integrated")).toEqual([]);
+  });
+
   it("is silent, and computes on the processor", () => {
-    const program = `import { listDevices } from ${JSON.stringify(join(root, "dist/index.js"))};
+    const program = `import { Engine, listDevices } from ${JSON.stringify(join(root, "dist/index.js"))};
+const engine = await Engine.open({ home: null, device: "auto" });
+await engine.close();
 console.log(JSON.stringify((await listDevices()).map(({ id }) => id)));`;
     const { stdout, stderr, status } = spawnSync(process.execPath, ["--input-type=module", "-e", program], {
       encoding: "utf8",

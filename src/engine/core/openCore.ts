@@ -10,10 +10,10 @@ import { resolveAdapterFolder, resolveNewFolder } from "../../training/dataLocat
 import type { TrainingHost } from "../../training/host.js";
 import { JobRunner } from "../../training/jobRunner.js";
 import type { ModelOptions } from "../../types/options.js";
-import { chooseDevice } from "../devices.js";
 import { fileRights, readerOf } from "./access.js";
 import { AdapterCache } from "./adapterCache.js";
 import { type BaseModel, closeBaseModel, loadBaseModel } from "./baseModel.js";
+import { chooseDevice, MEMORY_SHARE } from "./chooseDevice.js";
 import type { EngineCore } from "./core.js";
 import { diagnostics } from "./diagnostics.js";
 import { GrammarCache } from "./grammarCache.js";
@@ -23,9 +23,6 @@ import { embeddedModel, type ResolvedOptions } from "./options.js";
 import { loadRemoteBase, type RemoteEngine } from "./remoteBase.js";
 import { SavedModels } from "./savedModels.js";
 import { loadEncoder, type ServedEncoder } from "./servedEncoder.js";
-
-/** Of the memory available at the start, what weights and pages may take when the operator set no limit. */
-const memoryShare = 0.75;
 
 /** Of the memory available when a job's steps begin, what the activations of all jobs may take. */
 const activationShare = 0.5;
@@ -41,16 +38,12 @@ export async function openCore(
   const encoders = new Map<string, ServedEncoder>();
   const closing = new AbortController();
   try {
-    const runtime = openRuntime({
-      threads: options.threads,
-      device: remote ? "cpu" : await chooseDevice(options.device),
-    });
-    let budget = options.memoryLimit ?? runtime.availableMemory() * memoryShare;
     const twice = (id: string, index: number) => {
       const msg = `two models have the id "${id}"; give one of them an id of its own`;
       return new ValidationError([{ loc: ["options", "models", String(index)], msg, type: "value_error" }]);
     };
     const others: [index: number, model: ModelOptions][] = [];
+    let encoderBytes = 0;
     for (const [index, model] of options.models.entries()) {
       const served = remote ? null : await loadEncoder(model, options);
       if (served === null) {
@@ -62,10 +55,14 @@ export async function openCore(
         throw twice(served.id, index);
       }
       encoders.set(served.id, served);
-      budget -= served.encoder.folder.bytes;
+      encoderBytes += served.encoder.folder.bytes;
     }
     // Something must chat where nothing is said of a model.
     if (others.length === 0) others.push([options.models.length, embeddedModel]);
+    const models = others.map(([, model]) => model);
+    const device = remote ? "cpu" : await chooseDevice(options, models);
+    const runtime = openRuntime({ threads: options.threads, device });
+    let budget = (options.memoryLimit ?? runtime.availableMemory() * MEMORY_SHARE) - encoderBytes;
     for (const [place, [index, model]] of others.entries()) {
       // What is left is shared by the models still to come, so that the first does not take every page.
       const share = budget / (others.length - place);

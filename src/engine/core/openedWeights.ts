@@ -13,7 +13,8 @@ export interface OpenedWeights {
   /** "onnx": not trained. */
   readonly format: "safetensors" | "gguf" | "onnx";
   readonly config: Pick<ModelSpec, "vocab" | "maxPositions">;
-  readonly needs: MemoryNeeds;
+  /** `largestPiece`: of the weights, what a device must give at once; 0: no matter. */
+  readonly needs: MemoryNeeds & { largestPiece: number };
   /** What they are computed in. */
   readonly dtype: string;
   hash(): Promise<string>;
@@ -27,6 +28,11 @@ export interface OpenedWeights {
   close(): void;
 }
 
+/** Whether ONNX Runtime computes a folder, or file, and no device of anneal's own. */
+export async function isComputedByOnnx(folder: string, model: ModelOptions): Promise<boolean> {
+  return !isGguf(folder) && (model.onnx !== undefined || (await isOnnxFolder(folder)));
+}
+
 /** @throws ModelFileError naming what is wrong with the folder; InsufficientMemoryError where `bytes` cannot hold it. */
 export async function openWeights(
   runtime: Runtime,
@@ -36,7 +42,7 @@ export async function openWeights(
   bytes: number,
 ): Promise<OpenedWeights> {
   const kvCache = model.kvCache ?? options.kvCache;
-  if (!isGguf(folder) && (model.onnx !== undefined || (await isOnnxFolder(folder)))) {
+  if (await isComputedByOnnx(folder, model)) {
     if (model.quantize !== undefined) {
       throw new ModelFileError(folder, "is computed as ONNX, which is not quantised here", { param: "quantize" });
     }
@@ -101,7 +107,7 @@ async function openOnnx(
     return {
       format: "onnx",
       config: { vocab, maxPositions },
-      needs: { weights: bytes, page: decoder.pageBytes, pageGroups: [0] },
+      needs: { weights: bytes, page: decoder.pageBytes, pageGroups: [0], largestPiece: 0 },
       dtype: executionProvider,
       hash,
       load: ({ kvPages }) => decoder.load(sizes, kvPages),

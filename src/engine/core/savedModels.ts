@@ -1,7 +1,7 @@
 // Base models that training has made: kept in the home, served like those that the engine was opened with.
 
 import { BadRequestError, ConflictError, InsufficientMemoryError } from "../../errors.js";
-import type { Runtime } from "../../runtime/runtime.js";
+import { openRuntime, type Runtime } from "../../runtime/runtime.js";
 import type { SavedModelRecord } from "../../store/savedModels.js";
 import type { Store } from "../../store/store.js";
 import { type BaseModel, closeBaseModel, loadBaseModel } from "./baseModel.js";
@@ -71,7 +71,7 @@ export class SavedModels {
   }
 
   /**
-   * A model on the device for one session.
+   * A model on the device for one session; one whose weights are trained is always the processor's.
    * @throws InsufficientMemoryError before memory is taken.
    */
   async loadCopy(
@@ -89,21 +89,22 @@ export class SavedModels {
       );
     }
     const { config, dtype } = of.device;
-    const needs = this.#runtime.memory(config, dtype);
+    const runtime = use === "training" ? openRuntime() : this.#runtime;
+    const needs = runtime.memory(config, dtype);
     const perContext = pagesOfContext(needs, of.contextLength, this.#options.tokenBudget);
     // What is compared with only, generates nothing.
     const kvPages = use === "training" ? Math.min(of.device.pages, CONTEXTS_OF_COPY * perContext) : 1;
     const states = of.device.recurrentStates * needs.recurrentState;
     const needed = needs.weights + kvPages * needs.page + states + (use === "training" ? needs.weightTraining : 0);
-    const available = this.#available();
+    const available = this.#available(runtime);
     if (needed > available) {
       const what = use === "training" ? `training all weights of ${of.id}` : `the weights to compare ${of.id} with`;
       throw new InsufficientMemoryError(what, needed, available, "models");
     }
-    const release = this.#loaded.hold(needed);
+    const release = this.#isOwn(runtime) ? this.#loaded.hold(needed) : () => {};
     try {
       const source = { path: folder, id: of.id, dtype, kvCache: config.kvCache ?? "exact", kvPages };
-      const base = await loadBaseModel(this.#runtime, source, this.#options, { total: available });
+      const base = await loadBaseModel(runtime, source, this.#options, { total: available });
       const close = () => closeBaseModel(base).finally(release);
       return { base, close };
     } catch (error) {
@@ -134,8 +135,13 @@ export class SavedModels {
     });
   }
 
-  #available(): number {
-    const limit = (this.#options.memoryLimit ?? Number.POSITIVE_INFINITY) - this.#loaded.bytes;
-    return Math.min(limit, this.#runtime.availableMemory());
+  /** Whether its memory is what the engine's models lie in. */
+  #isOwn(runtime: Runtime): boolean {
+    return runtime.device === this.#runtime.device;
+  }
+
+  #available(runtime = this.#runtime): number {
+    const taken = this.#isOwn(runtime) ? this.#loaded.bytes : 0;
+    return Math.min((this.#options.memoryLimit ?? Number.POSITIVE_INFINITY) - taken, runtime.availableMemory());
   }
 }

@@ -1,0 +1,53 @@
+import { describe, expect, it } from "vitest";
+import type { GpuDevice } from "../../runtime/runtime.js";
+import type { EngineOptions } from "../../types/options.js";
+import { chooseDevice } from "./chooseDevice.js";
+import { embeddedModel, resolveOptions } from "./options.js";
+
+const GIB = 2 ** 30;
+
+function gpu(id: string, kind: GpuDevice["kind"], rest: Partial<GpuDevice> = {}): GpuDevice {
+  const memory = { memory: 8 * GIB, available: 8 * GIB, maxAllocation: 4 * GIB };
+  const arithmetic = { fused: true, flushesDenormals: true, exact: true };
+  return { id, name: id, driver: "a driver", kind, problem: "", ...memory, ...arithmetic, ...rest };
+}
+
+const chosen = (gpus: GpuDevice[], options: EngineOptions = {}) => {
+  const resolved = resolveOptions({ home: null, ...options });
+  return chooseDevice(resolved, resolved.models, async () => gpus);
+};
+
+describe("device auto", () => {
+  it("is a discrete GPU before an integrated one, and never another kind", async () => {
+    const all = [gpu("vulkan:0", "software"), gpu("vulkan:1", "integrated"), gpu("vulkan:2", "discrete")];
+    expect(await chosen(all)).toBe("vulkan:2");
+    expect(await chosen(all.slice(0, 2))).toBe("vulkan:1");
+    expect(await chosen([all[0]!, gpu("vulkan:1", "virtual"), gpu("vulkan:2", "other")])).toBe("cpu");
+    expect(await chosen([])).toBe("cpu");
+  });
+
+  it("has the memory for the models, each with a full context", async () => {
+    const small = gpu("vulkan:0", "discrete", { available: 8 * 2 ** 20 });
+    expect(await chosen([small, gpu("vulkan:1", "integrated")])).toBe("vulkan:1");
+    expect(await chosen([small])).toBe("cpu");
+    expect(await chosen([gpu("vulkan:0", "discrete", { maxAllocation: 1 << 16 })])).toBe("cpu");
+    expect(await chosen([gpu("vulkan:0", "discrete")], { memoryLimit: 1 << 20 })).toBe("cpu");
+    const pages = { ...embeddedModel, path: embeddedModel.path, kvPages: 10_000_000 };
+    expect(await chosen([gpu("vulkan:0", "discrete")], { models: [pages] })).toBe("cpu");
+  });
+
+  it("computes the models, with the processor's bits", async () => {
+    expect(await chosen([gpu("vulkan:0", "discrete")], { quantize: "q8" })).toBe("cpu");
+    expect(await chosen([gpu("vulkan:0", "discrete", { exact: false })])).toBe("cpu");
+    expect(await chosen([gpu("vulkan:0", "discrete", { fused: false })])).toBe("cpu");
+    const lacking = gpu("vulkan:0", "discrete", { problem: "it lacks buffer device addresses" });
+    expect(await chosen([lacking])).toBe("cpu");
+    await expect(chosen([lacking], { device: "gpu" })).rejects.toMatchObject({ code: "unusable_device" });
+  });
+
+  it("gives way to what is asked for", async () => {
+    expect(await chosen([gpu("vulkan:0", "discrete")], { device: "cpu" })).toBe("cpu");
+    expect(await chosen([], { device: "vulkan:3" })).toBe("vulkan:3");
+    expect(await chosen([gpu("vulkan:1", "integrated", { exact: false })], { device: "gpu" })).toBe("vulkan:1");
+  });
+});
