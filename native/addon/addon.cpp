@@ -77,6 +77,20 @@ napi_value gpus(const Arguments& arguments) {
           });
 }
 
+// pipelines(device) -> Uint8Array: what the driver of a GPU in use made of shaders
+napi_value pipelines(const Arguments& arguments) {
+  const Path path("device");
+  const auto data = backends::pipelines_of(device_name(arguments.at(0, path)));
+  return arguments.js.bytes(data.data(), data.size());
+}
+
+// restorePipelines(device, data), before it is opened
+napi_value restore_pipelines(const Arguments& arguments) {
+  const Path device_path("device"), data_path("data");
+  backends::restore_pipelines(device_name(arguments.at(0, device_path)), arguments.at(1, data_path).bytes());
+  return arguments.js.undefined();
+}
+
 // memory(config, dtype, device?) -> {weights, page, pageGroups, recurrentState, activationPerToken, largestPiece}, bytes;
 // see backends/page_groups.h
 napi_value memory(const Arguments& arguments) {
@@ -152,6 +166,8 @@ napi_value start(napi_env env, napi_value exports) {
                                                                {"kernelSets", function<kernel_sets>},
                                                                {"availableMemory", function<free_memory>},
                                                                {"gpus", function<gpus>},
+                                                               {"pipelines", function<pipelines>},
+                                                               {"restorePipelines", function<restore_pipelines>},
                                                                {"memory", function<memory>},
                                                                {"weightTensors", function<weight_tensors>},
                                                                {"adapterTensors", function<adapter_tensors>},

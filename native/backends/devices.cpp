@@ -8,6 +8,7 @@
 #include "cpu/given_logits.h"
 #include "vulkan/open_gpu.h"
 #include "vulkan/vulkan_device.h"
+#include "vulkan/weights.h"
 
 namespace anneal::backends {
 
@@ -86,6 +87,12 @@ std::vector<GpuDescription> list_gpus(WantedGpus wanted) {
     list.push_back(std::move(gpu));
   }
   return list;
+}
+
+std::vector<uint8_t> pipelines_of(const std::string& device) { return vulkan::pipelines_of(known_gpu(device)); }
+
+void restore_pipelines(const std::string& device, std::vector<uint8_t> data) {
+  vulkan::restore_pipelines(known_gpu(device), std::move(data));
 }
 
 std::unique_ptr<Backend> open_sampler(executor::Pool& pool, const model::ModelSpec& spec, int pages) {

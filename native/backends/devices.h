@@ -35,6 +35,11 @@ struct GpuDescription {
 enum class WantedGpus : uint8_t { all, hardware };
 std::vector<GpuDescription> list_gpus(WantedGpus = WantedGpus::all);
 
+// What a GPU's driver made of shaders, so that a later process need not wait for it: of one that is in use, else empty;
+// and given back before one is opened, whose it may be or not.
+std::vector<uint8_t> pipelines_of(const std::string& device);
+void restore_pipelines(const std::string& device, std::vector<uint8_t>);
+
 // A backend without weights, for a model whose logits are computed elsewhere and come with every run: it samples. Of
 // the spec it uses what steps are checked by: vocab and max_positions.
 std::unique_ptr<Backend> open_sampler(executor::Pool& pool, const model::ModelSpec&, int pages);

@@ -102,6 +102,8 @@ export interface NativeAddon {
   kernelSets(): string[];
   availableMemory(device: string): number;
   gpus(hardware: boolean): Promise<GpuDevice[]>;
+  pipelines(device: string): Uint8Array;
+  restorePipelines(device: string, data: Uint8Array): void;
   memory(
     config: ModelSpec,
     dtype: ElementType,

@@ -95,6 +95,16 @@ export function listGpus({ hardware = false } = {}): Promise<GpuDevice[]> {
   return nativeAddon().gpus(hardware);
 }
 
+/** What the driver of a GPU that models are loaded on made of shaders; empty where none is. */
+export function pipelinesOf(device: string): Uint8Array {
+  return nativeAddon().pipelines(device);
+}
+
+/** Gives back what `pipelinesOf` gave an earlier process, before models are loaded. What is of another driver is not used. */
+export function restorePipelines(device: string, data: Uint8Array): void {
+  nativeAddon().restorePipelines(device, data);
+}
+
 /** The tensors of a decoder by Hugging Face's names. */
 export function weightTensors(config: ModelSpec): { name: string; shape: number[] }[] {
   return nativeAddon().weightTensors(config);

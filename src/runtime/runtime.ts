@@ -7,9 +7,11 @@ export {
   compileGrammar,
   listGpus,
   openRuntime,
+  pipelinesOf,
   policyLoss,
   prepareVocabulary,
   quantizeNumbers,
+  restorePipelines,
   weightTensors,
 } from "./nativeRuntime.js";
 export { OnnxDecoder } from "./onnx/onnxDecoder.js";

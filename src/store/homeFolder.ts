@@ -18,7 +18,9 @@ export const databaseFile = (home: string): string => join(home, "anneal.db");
 
 /** What the engine itself keeps in a home: every entity's checkpoints and data, and the owner's key. */
 export const isKept = (entry: string): boolean =>
-  /^(checkpoints|saved-models|artifacts|jobs|temporary|quarantine|owner-key|anneal\.db.*|lock\..*)$/.test(entry);
+  /^(checkpoints|saved-models|artifacts|jobs|temporary|quarantine|pipelines|owner-key|anneal\.db.*|lock\..*)$/.test(
+    entry,
+  );
 
 /** Permissions of what lies in a home: this user's alone. */
 export const PRIVATE_FILE = 0o600;

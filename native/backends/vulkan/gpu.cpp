@@ -87,7 +87,21 @@ Description describe(const vk::InstanceFunctions& call, vk::PhysicalDevice devic
   return d;
 }
 
+// What stands before a driver's cache, by Vulkan's specification.
+struct CacheHeader {
+  uint32_t bytes, version, vendor, device;
+  uint8_t uuid[vk::kUuidSize];
+};
+
 }  // namespace
+
+bool are_of(std::span<const uint8_t> pipelines, const vk::PhysicalDeviceProperties& device) {
+  CacheHeader header;
+  if (pipelines.size() < sizeof header) return false;
+  std::memcpy(&header, pipelines.data(), sizeof header);
+  return header.bytes == sizeof header && header.version == 1 && header.vendor == device.vendor &&
+         header.device == device.device && std::memcmp(header.uuid, device.pipeline_cache_uuid, vk::kUuidSize) == 0;
+}
 
 std::vector<GpuFacts> Gpu::list() {
   std::vector<GpuFacts> all;
@@ -96,7 +110,7 @@ std::vector<GpuFacts> Gpu::list() {
   return all;
 }
 
-Gpu::Gpu(int index) {
+Gpu::Gpu(int index, std::span<const uint8_t> pipelines) {
   const std::string name = "vulkan:" + std::to_string(index);
   instance_ = Instance::open();
   if (!instance_) throw backends::UnusableDevice(name + " is not there: no driver of Vulkan 1.2 was found");
@@ -151,7 +165,10 @@ Gpu::Gpu(int index) {
   const vk::PushConstantRange range{vk::kStageCompute, 0, kPushConstantBytes};
   const vk::PipelineLayoutCreateInfo layout{.range_count = 1, .ranges = &range};
   check(call.create_layout(handle, &layout, nullptr, &layout_));
-  const vk::PipelineCacheCreateInfo cache{};
+  vk::PhysicalDeviceProperties2 properties;
+  instance_->call.get_properties(physical_, &properties);
+  vk::PipelineCacheCreateInfo cache{};
+  if (are_of(pipelines, properties.properties)) cache.bytes = pipelines.size(), cache.data = pipelines.data();
   check(call.create_cache(handle, &cache, nullptr, &cache_));
 }
 
@@ -166,6 +183,15 @@ Gpu::~Gpu() {
 void Gpu::forget_pipelines() {
   for (auto& [key, pipeline] : pipelines_) call.destroy_pipeline(handle, pipeline.handle, nullptr);
   pipelines_.clear();
+}
+
+std::vector<uint8_t> Gpu::pipelines() const {
+  size_t bytes = 0;
+  if (lost_ || call.get_cache_data(handle, cache_, &bytes, nullptr) != vk::kSuccess) return {};
+  std::vector<uint8_t> data(bytes);
+  if (call.get_cache_data(handle, cache_, &bytes, data.data()) != vk::kSuccess) return {};
+  data.resize(bytes);
+  return data;
 }
 
 int64_t Gpu::available() const { return available_of(instance_->call, physical_, has_budget_, heap_); }

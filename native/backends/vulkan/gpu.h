@@ -4,6 +4,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,8 +37,9 @@ class Gpu {
  public:
   // Of all GPUs with Vulkan 1.2, in the loader's order; empty without a loader.
   static std::vector<GpuFacts> list();
-  // Device `index` of the loader. Throws backends::UnusableDevice. open_gpu() is for everybody else.
-  explicit Gpu(int index);
+  // Device `index` of the loader. Throws backends::UnusableDevice. `pipelines`: what pipelines() gave, of this driver
+  // or another; empty: nothing. open_gpu() is for everybody else.
+  explicit Gpu(int index, std::span<const uint8_t> pipelines = {});
   ~Gpu();
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
@@ -59,6 +61,8 @@ class Gpu {
   // Made at first use. `constants`: of the shader's specialisation from id 1 on; 0 says how fma is done.
   const Pipeline& pipeline(Shader, const std::vector<uint32_t>& constants = {});
   vk::PipelineLayout layout() const { return layout_; }
+  // What the driver made of shaders so far, for a later Gpu. Any thread.
+  std::vector<uint8_t> pipelines() const;
 
   vk::DeviceFunctions call;  // replaced by tests that let calls fail
   vk::Device handle = nullptr;
@@ -83,6 +87,9 @@ class Gpu {
   vk::PipelineCache cache_ = 0;
   std::map<std::pair<Shader, std::vector<uint32_t>>, Pipeline> pipelines_;
 };
+
+// Whether what pipelines() gave is of this device's driver. Drivers look themselves, and not all of them well.
+bool are_of(std::span<const uint8_t> pipelines, const vk::PhysicalDeviceProperties& device);
 
 // Bytes of a GPU's memory, or of the host's that it reads or writes.
 class Memory {

@@ -33,6 +33,15 @@ VulkanBackend::VulkanBackend(GpuModel model, executor::Pool& pool, int pages,
       staging_(model_.gpu),
       device_batch_(model_.gpu) {}
 
+// Memory goes once the GPU reads it no more.
+VulkanBackend::~VulkanBackend() {
+  try {
+    commands_.discard();
+  } catch (const backends::DeviceLost&) {
+    // Then it reads nothing.
+  }
+}
+
 bool VulkanBackend::run(Commands& commands) {
   return pool_.each(1, [&](int64_t, int) { commands.run(); });
 }

@@ -14,6 +14,8 @@ class VulkanBackend final : public backends::Backend {
   // the backend.
   VulkanBackend(GpuModel model, executor::Pool& pool, int pages, std::unique_ptr<backends::Backend> sampler);
 
+  ~VulkanBackend() override;
+
   const ModelSpec& spec() const override { return model_.spec; }
   const char* name() const override { return name_.c_str(); }
   int pages() const override { return pages_.count(); }

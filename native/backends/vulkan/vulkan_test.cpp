@@ -140,6 +140,23 @@ void test_failures(const std::shared_ptr<Gpu>& gpu) {
   check(open_gpu(0) != gpu, "a device that was lost is opened anew");
 }
 
+void test_pipelines() {
+  vk::PhysicalDeviceProperties device{};
+  device.vendor = 7, device.device = 9, device.pipeline_cache_uuid[3] = 5;
+  std::vector<uint8_t> data(40);
+  data[0] = 32, data[4] = 1, data[8] = 7, data[12] = 9, data[19] = 5;
+  check(are_of(data, device), "what a driver made of shaders is known again");
+  for (const size_t at : {0, 4, 8, 12, 16, 31}) {
+    std::vector<uint8_t> other = data;
+    other[at] ^= 0x55;
+    check(!are_of(other, device), "what another driver made is not taken for it");
+  }
+  check(!are_of(std::span(data).first(31), device), "nor what is not whole");
+  const std::vector<uint8_t> made = pipelines_of(0);
+  check(made.size() >= 32 && Gpu(0, made).pipelines().size() >= made.size(), "it is kept, and given back");
+  check(Gpu(0, data).pipelines().size() >= 32, "a GPU is opened beside what another made");
+}
+
 }  // namespace
 
 int main() {
@@ -157,6 +174,7 @@ int main() {
       check(probe_hash(found.data() + int64_t(kMad) * kProbeCount) == expected_hash(kMad),
             "multiply-adds are rounded once, also where fma is not fused");
     }
+    test_pipelines();
     test_failures(gpu);
   }
   puts(failures == 0 ? "ok" : "failed");

@@ -1,8 +1,9 @@
 import { realpathSync } from "node:fs";
 import { relative, sep } from "node:path";
 import { ClosedError, ModelFileError, NotFoundError, UnavailableError, ValidationError } from "../../errors.js";
-import { openRuntime } from "../../runtime/runtime.js";
+import { openRuntime, pipelinesOf, restorePipelines } from "../../runtime/runtime.js";
 import { isKept } from "../../store/homeFolder.js";
+import { readPipelines, writePipelines } from "../../store/pipelineCache.js";
 import type { ModelRecord } from "../../store/records.js";
 import { openStore, type Store } from "../../store/store.js";
 import { loadAdapter } from "../../training/checkpointFiles.js";
@@ -61,6 +62,9 @@ export async function openCore(
     if (others.length === 0) others.push([options.models.length, embeddedModel]);
     const models = others.map(([, model]) => model);
     const device = remote ? "cpu" : await chooseDevice(options, models);
+    const hasPipelines = device !== "cpu" && options.home !== null;
+    const known = hasPipelines ? readPipelines(store.home, device) : null;
+    if (known) restorePipelines(device, known);
     const runtime = openRuntime({ threads: options.threads, device });
     let budget = (options.memoryLimit ?? runtime.availableMemory() * MEMORY_SHARE) - encoderBytes;
     for (const [place, [index, model]] of others.entries()) {
@@ -173,6 +177,7 @@ export async function openCore(
       closing.abort(new ClosedError("the engine has been closed"));
       try {
         await core.runner.close();
+        if (hasPipelines) keepPipelines(store.home, device, options);
         await loaded.close();
         for (const { encoder } of encoders.values()) encoder.close();
       } finally {
@@ -189,6 +194,15 @@ export async function openCore(
     remote?.server.close();
     store.close();
     throw error;
+  }
+}
+
+/** Only saves time later, so that no failure of it is one of the engine. */
+function keepPipelines(home: string, device: string, { logger }: ResolvedOptions): void {
+  try {
+    writePipelines(home, device, pipelinesOf(device));
+  } catch (error) {
+    logger.warn("what the GPU's driver made of shaders was not kept", { home, device, error });
   }
 }
 
