@@ -11,12 +11,13 @@ import { OPTIMIZER } from "../../src/training/optimizer.js";
 import type { Logger } from "../../src/types/logger.js";
 import type { Trajectory, TrajectoryGroup } from "../../src/types/trajectories.js";
 import { openWeightFolder } from "../../src/weights/index.js";
+import { DEVICE } from "../native/device.js";
 
 export const modelFolder = fileURLToPath(new URL("../../models/tiny", import.meta.url));
 
 export async function loadTestBase(folder = modelFolder): Promise<TrainingBase> {
   const { config, tensors, hash } = await openWeightFolder(folder);
-  const device = await openRuntime().load({ config, tensors, dtype: "bfloat16", kvPages: 8 });
+  const device = await openRuntime({ device: DEVICE }).load({ config, tensors, dtype: "bfloat16", kvPages: 8 });
   return {
     id: "anneal/tiny",
     hash: await hash(),

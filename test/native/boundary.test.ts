@@ -13,6 +13,7 @@ import {
 } from "../../src/runtime/runtime.js";
 import { samplingNumbers } from "../../src/samplingNumbers.js";
 import { openWeightFolder } from "../../src/weights/weightFolder.js";
+import { DEVICE, isGpu } from "./device.js";
 import { caseAdapter, caseFolder, loadCase, plainSlot } from "./referenceModel.js";
 
 let model: DeviceModel;
@@ -279,7 +280,7 @@ describe("training", () => {
     await expect(trainer.write("moment2", negative)).rejects.toMatchObject({ code: "invalid_argument" });
   });
 
-  it("of all weights excludes adapters and other trainers", async () => {
+  it.skipIf(isGpu)("of all weights excludes adapters and other trainers", async () => {
     expect((await failure(() => model.trainWeights())).code).toBe("conflict");
     const other = await loadCase("llama_linear", { kvPages: 4 });
     const { spec, tensors } = await caseAdapter("llama_linear");
@@ -301,7 +302,7 @@ describe("closing", () => {
     const { spec, tensors } = await caseAdapter("llama");
     const learner = await own.trainAdapter(spec, { seed: 1n, tensors });
     const pass = await learner.forward([{ tokens: ids(1, 2, 3) }]);
-    const running = Array.from({ length: 20 }, () => learner.evaluate([{ tokens: new Int32Array(250) }]));
+    const running = Array.from({ length: isGpu ? 3 : 20 }, () => learner.evaluate([{ tokens: new Int32Array(250) }]));
     own.close();
     own.close();
     const ends = await Promise.allSettled(running);
@@ -326,7 +327,7 @@ describe("closing", () => {
     const abort = new AbortController();
     const reason = new Error("changed my mind");
     // Long enough that the second waits, however late this thread goes on.
-    const first = trainer.evaluate(Array.from({ length: 64 }, () => ({ tokens: new Int32Array(250) })));
+    const first = trainer.evaluate(Array.from({ length: isGpu ? 4 : 64 }, () => ({ tokens: new Int32Array(250) })));
     const second = trainer.evaluate([{ tokens: ids(1, 2) }], { signal: abort.signal });
     abort.abort(reason);
     await expect(second).rejects.toBe(reason);
@@ -338,8 +339,8 @@ describe("closing", () => {
 it("takes nothing but what it asks for, whatever is passed", async () => {
   const { config, tensors } = await openWeightFolder(caseFolder("qwen3"));
   const { spec, tensors: values } = await caseAdapter("qwen3");
-  const load = { config: { ...config, kvCache: "int8" }, tensors, dtype: "float32", kvPages: 4 };
-  const runtime = openRuntime();
+  const load = { config: { ...config, kvCache: isGpu ? "exact" : "int8" }, tensors, dtype: "float32", kvPages: 4 };
+  const runtime = openRuntime({ device: DEVICE });
   const targets: [object, string, unknown[]][] = [
     [runtime, "load", [load]],
     [runtime, "memory", [config, "float32"]],
@@ -401,7 +402,7 @@ it("takes nothing but what it asks for, whatever is passed", async () => {
     copy[key] = spoil(copy[key], depth + 1);
     return copy;
   };
-  for (let round = 0; round < 3000; round++) {
+  for (let round = 0; round < (isGpu ? 300 : 3000); round++) {
     const [target, method, given] = targets[random(targets.length)]!;
     const change = random(given.length);
     const spoiled = given.map((argument, i) => (i === change ? spoil(argument) : argument));
@@ -418,7 +419,7 @@ it("takes nothing but what it asks for, whatever is passed", async () => {
   expect((await model.step([sequence({ slot: own })])).tokens[0]).toBeGreaterThanOrEqual(0);
 });
 
-describe("a model with recurrent layers", () => {
+describe.skipIf(isGpu)("a model with recurrent layers", () => {
   let model: DeviceModel;
   beforeAll(async () => {
     model = await loadCase("qwen3_5", { kvPages: 8, recurrentStates: 2 });

@@ -2,6 +2,7 @@
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { DeviceModel, PassResult, Trainer, TrainRow } from "../../src/runtime/runtime.js";
+import { isGpu, someOnGpu } from "./device.js";
 import { CASES, caseAdapter, expected, loadCase, pagesFrom, plainSlot, relativeError } from "./referenceModel.js";
 
 const OPTIMIZER = { learningRate: 1e-3, beta1: 0.9, beta2: 0.99, eps: 1e-8, weightDecay: 0.1, maxGradNorm: 0.1 };
@@ -19,7 +20,7 @@ async function forwardBackward(trainer: Trainer, rows: TrainRow[]): Promise<numb
   return meanLoss(pass);
 }
 
-describe.each(CASES)("%s", (name) => {
+describe.each(someOnGpu(CASES, (name) => name === "gemma3_odd"))("%s", (name) => {
   const { rows: tokens, floats, names, facts } = expected(name);
   const rows = tokens.map((row) => ({ tokens: row }));
   let model: DeviceModel;
@@ -127,7 +128,7 @@ describe.each(CASES)("%s", (name) => {
     trainer.close();
   });
 
-  it("has the gradients of all weights", async () => {
+  it.skipIf(isGpu)("has the gradients of all weights", async () => {
     const trainer = await model.trainWeights();
     expect(Math.abs((await forwardBackward(trainer, rows)) - facts.loss)).toBeLessThan(1e-5 * Math.max(1, facts.loss));
     const gradient = await trainer.read("gradient");

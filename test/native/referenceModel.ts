@@ -6,6 +6,7 @@ import { fileURLToPath } from "node:url";
 import { type DeviceModel, type ElementType, type ModelSpec, openRuntime } from "../../src/runtime/runtime.js";
 import { readAdapterFolder } from "../../src/weights/adapterFolder.js";
 import { openWeightFolder } from "../../src/weights/weightFolder.js";
+import { DEVICE } from "./device.js";
 
 export { plainSlot } from "./plainSlot.js";
 
@@ -58,7 +59,7 @@ export function caseFolder(name: Case): string {
 export async function loadCase(
   name: Case,
   {
-    device = "cpu",
+    device = DEVICE,
     kvCache = "exact",
     ...options
   }: {

@@ -156,7 +156,7 @@ export async function loadBaseModel(
     diagnostics.modelLoad.publish({ id, folder, dtype, bytes: device.bytes, kvPages, seconds });
     const without = partsBesideText(await readModelConfig(folder));
     if (without.length > 0) options.logger.warn("only the text of a model is loaded", { id, without });
-    options.logger.info("model loaded", { id, dtype, bytes: device.bytes, kvPages, seconds });
+    options.logger.info("model loaded", { id, device: device.device, dtype, bytes: device.bytes, kvPages, seconds });
     if (device.weightOnly.length > 0) {
       const tensors = device.weightOnly;
       options.logger.info("weights that are multiplied with activations as they are", { id, tensors });

@@ -1,0 +1,11 @@
+/** What the compute tests run on: ANNEAL_TEST_DEVICE, such as "vulkan:0"; else the processor. */
+export const DEVICE = process.env.ANNEAL_TEST_DEVICE ?? "cpu";
+
+/** On which some is not computed: quantised weights, and training of all weights. */
+export const isGpu = DEVICE !== "cpu";
+
+/** Mesa's device computes in software, and compiles shaders for every shape: there, of many alike a few. */
+export const someOnGpu = <T>(all: readonly T[], isOneOfFew: (one: T) => boolean): T[] =>
+  isGpu ? all.filter(isOneOfFew) : [...all];
+
+export const TYPES = someOnGpu(["float32", "bfloat16"] as const, (dtype) => dtype === "bfloat16");
