@@ -35,7 +35,7 @@ function ggufOf(path: string): string {
   let offset = 0;
   const tensors = list.map(([full, { shape: dimensions }]): TensorEntry => {
     const type = dimensions.length === 1 ? F32 : BF16;
-    const entry = { name: ggufTensorName(full), dimensions: [...dimensions].reverse(), type, offset };
+    const entry = { name: ggufTensorName(full, {}), dimensions: [...dimensions].reverse(), type, offset };
     const bytes = dimensions.reduce((a, b) => a * b, 1) * (type === F32 ? 4 : 2);
     offset += Math.ceil(bytes / ALIGNMENT) * ALIGNMENT;
     return entry;

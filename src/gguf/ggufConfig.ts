@@ -46,6 +46,20 @@ interface Architecture {
   modelType: string;
   /** Rows of q and k stand in the order of rotary pairs, and not of their halves. */
   interleaved: boolean;
+  /** Only a part of a head turns. */
+  turnsPart?: boolean;
+  /** Has norms after attention and feed-forward too, and windows, caps and scales as Gemma has them. */
+  gemma?: Gemma;
+}
+
+interface Gemma {
+  /** Where the file does not say: every n-th layer sees all, others a window. */
+  pattern: number;
+  window: number | null;
+  attentionCap?: number;
+  logitCap: number | null;
+  /** With as many layers q.k is scaled by the width of all heads together, which no key tells. */
+  widest: number;
 }
 
 const ARCHITECTURES: Readonly<Record<string, Architecture>> = {
@@ -54,16 +68,32 @@ const ARCHITECTURES: Readonly<Record<string, Architecture>> = {
   qwen3: { modelType: "qwen3", interleaved: false },
   smollm3: { modelType: "smollm3", interleaved: true },
   granite: { modelType: "granite", interleaved: true },
+  phi3: { modelType: "phi3", interleaved: false, turnsPart: true },
+  gemma2: {
+    modelType: "gemma2",
+    interleaved: false,
+    gemma: { pattern: 2, window: 4096, attentionCap: 50, logitCap: 30, widest: 46 },
+  },
+  gemma3: {
+    modelType: "gemma3_text",
+    interleaved: false,
+    gemma: { pattern: 6, window: null, logitCap: null, widest: 62 },
+  },
 };
 
+/** Types of config.json that are written as another's. */
+const WRITTEN_AS: Readonly<Record<string, string>> = { mistral: "llama", gemma3: "gemma3_text" };
+
+export type NamedArchitecture = Architecture & { name: string };
+
 /** What a model of config.json's `model_type` is called; null: it is not written. */
-export function ggufArchitecture(modelType: string): { name: string; interleaved: boolean } | null {
-  const type = modelType === "mistral" ? "llama" : modelType;
+export function ggufArchitecture(modelType: string): NamedArchitecture | null {
+  const type = Object.hasOwn(WRITTEN_AS, modelType) ? WRITTEN_AS[modelType] : modelType;
   const found = Object.entries(ARCHITECTURES).find(([, known]) => known.modelType === type);
-  return found ? { name: found[0], interleaved: found[1].interleaved } : null;
+  return found ? { ...found[1], name: found[0] } : null;
 }
 
-export function architectureOf(fields: GgufFields): Architecture & { name: string } {
+export function architectureOf(fields: GgufFields): NamedArchitecture {
   const key = "general.architecture";
   const name = fields.required(key, fields.string(key));
   const known = Object.hasOwn(ARCHITECTURES, name) ? ARCHITECTURES[name] : undefined;
@@ -71,12 +101,19 @@ export function architectureOf(fields: GgufFields): Architecture & { name: strin
   return { ...known, name };
 }
 
-export const ROPE_FACTORS = "rope_freqs.weight";
+/** Tensors that rotary embeddings are told by: Llama 3's factors, and those of LongRoPE. */
+export const ROPE_FACTORS = {
+  llama3: "rope_freqs.weight",
+  short: "rope_factors_short.weight",
+  long: "rope_factors_long.weight",
+} as const;
+export type RopeFactors = Partial<Record<keyof typeof ROPE_FACTORS, Float32Array>>;
 
-/** As config.json would be; `ropeFactors` are the numbers of rope_freqs.weight, where there are any. */
-export function ggufConfig(gguf: GgufFile, ropeFactors: Float32Array | null): Record<string, unknown> {
+/** As config.json would be; `ropeFactors` are the numbers of those tensors that there are. */
+export function ggufConfig(gguf: GgufFile, ropeFactors: RopeFactors): Record<string, unknown> {
   const fields = new GgufFields(gguf);
-  const { modelType, name } = architectureOf(fields);
+  const architecture = architectureOf(fields);
+  const { modelType, name } = architecture;
   const number = (key: string) => fields.number(`${name}.${key}`);
   const required = (key: string) => fields.required(`${name}.${key}`, number(key));
   const heads = required("attention.head_count");
@@ -87,7 +124,9 @@ export function ggufConfig(gguf: GgufFile, ropeFactors: Float32Array | null): Re
     fields.fail(`${name}.attention.value_length`, "differs from that of keys, which is not known");
   }
   const turned = number("rope.dimension_count") ?? headDim;
-  if (turned !== headDim) fields.fail(`${name}.rope.dimension_count`, `is ${turned} of ${headDim}: not known`);
+  if (turned !== headDim && !architecture.turnsPart) {
+    fields.fail(`${name}.rope.dimension_count`, `is ${turned} of ${headDim}: not known`);
+  }
   const embedding = gguf.tensors.get("token_embd.weight");
   if (!embedding)
     throw new ModelFileError(gguf.file, "lacks the tensor token_embd.weight", { param: "token_embd.weight" });
@@ -105,6 +144,7 @@ export function ggufConfig(gguf: GgufFile, ropeFactors: Float32Array | null): Re
     rms_norm_eps: required("attention.layer_norm_rms_epsilon"),
     rope_theta: number("rope.freq_base") ?? 10_000,
     rope_scaling: ropeScaling(fields, name, turned, ropeFactors),
+    ...(turned === headDim ? {} : { partial_rotary_factor: turned / headDim }),
     tie_word_embeddings: !gguf.tensors.has("output.weight"),
     ...(hasBias && modelType !== "qwen2" ? { attention_bias: true } : {}),
     ...(modelType === "granite"
@@ -115,7 +155,37 @@ export function ggufConfig(gguf: GgufFile, ropeFactors: Float32Array | null): Re
           logits_scaling: number("logit_scale") ?? 1,
         }
       : {}),
-    ...window(fields, name),
+    ...(architecture.gemma
+      ? gemma(fields, name, architecture.gemma, { heads, hidden, headDim })
+      : window(fields, name)),
+  };
+}
+
+function gemma(
+  fields: GgufFields,
+  name: string,
+  { pattern, window, attentionCap, logitCap, widest }: Gemma,
+  { heads, hidden, headDim }: { heads: number; hidden: number; headDim: number },
+): Record<string, unknown> {
+  const number = (key: string) => fields.number(`${name}.${key}`);
+  const layers = number("block_count")!;
+  const key = `${name}.attention.sliding_window_pattern`;
+  const told = fields.get(key);
+  const isWindowed = (layer: number): boolean => {
+    if (Array.isArray(told)) return told[layer] === true;
+    const every = fields.number(key) ?? pattern;
+    return every === 0 || layer % every < every - 1;
+  };
+  if (Array.isArray(told) && (told.length < layers || told.some((entry) => typeof entry !== "boolean"))) {
+    fields.fail(key, `must be a number, or true or false for each of ${layers} layers`);
+  }
+  return {
+    query_pre_attn_scalar: layers === widest ? hidden / heads : headDim,
+    ...(attentionCap === undefined ? {} : { attn_logit_softcapping: number("attn_logit_softcapping") ?? attentionCap }),
+    final_logit_softcapping: number("final_logit_softcapping") ?? logitCap,
+    sliding_window: (number("attention.sliding_window") ?? window) || null,
+    layer_types: Array.from({ length: layers }, (_, i) => (isWindowed(i) ? "sliding_attention" : "full_attention")),
+    rope_local_base_freq: number("rope.freq_base_swa") ?? 10_000,
   };
 }
 
@@ -128,22 +198,35 @@ function window(fields: GgufFields, name: string): Record<string, unknown> {
 const LLAMA3 = { low_freq_factor: 1, high_freq_factor: 4, original_max_position_embeddings: 8192 };
 const FACTOR_TOLERANCE = 1e-3;
 
-function ropeScaling(fields: GgufFields, name: string, width: number, factors: Float32Array | null) {
-  if (factors) {
-    const factor = Math.round(Math.max(...factors));
+function ropeScaling(fields: GgufFields, name: string, width: number, { llama3, short, long }: RopeFactors) {
+  if (llama3) {
+    const factor = Math.round(Math.max(...llama3));
     const base = fields.number(`${name}.rope.freq_base`) ?? 10_000;
     const expected = llama3Factors(factor, base, width);
     if (
-      factors.length !== expected.length ||
-      expected.some((value, i) => Math.abs(value - factors[i]!) > FACTOR_TOLERANCE * value)
+      llama3.length !== expected.length ||
+      expected.some((value, i) => Math.abs(value - llama3[i]!) > FACTOR_TOLERANCE * value)
     ) {
-      fields.fail(ROPE_FACTORS, "holds factors that are not those of Llama 3");
+      fields.fail(ROPE_FACTORS.llama3, "holds factors that are not those of Llama 3");
     }
     return { rope_type: "llama3", factor, ...LLAMA3 };
   }
+  const number = (key: string) => fields.number(`${name}.rope.scaling.${key}`);
+  if (short && long) {
+    const attention = number("attn_factor");
+    return {
+      rope_type: "longrope",
+      short_factor: [...short],
+      long_factor: [...long],
+      original_max_position_embeddings: fields.required(
+        `${name}.rope.scaling.original_context_length`,
+        number("original_context_length"),
+      ),
+      ...(attention === undefined ? {} : { attention_factor: attention }),
+    };
+  }
   const type = fields.string(`${name}.rope.scaling.type`) ?? "none";
   if (type === "none") return null;
-  const number = (key: string) => fields.number(`${name}.rope.scaling.${key}`);
   const factor = number("factor");
   if (type === "linear") return { rope_type: "linear", factor };
   if (type !== "yarn") fields.fail(`${name}.rope.scaling.type`, `is "${type}"; none, linear and yarn are known`);
@@ -180,18 +263,27 @@ const LAYER_NAMES: Readonly<Record<string, string>> = {
   "self_attn.k_proj": "attn_k",
   "self_attn.v_proj": "attn_v",
   "self_attn.o_proj": "attn_output",
+  "self_attn.qkv_proj": "attn_qkv",
   "self_attn.q_norm": "attn_q_norm",
   "self_attn.k_norm": "attn_k_norm",
   "mlp.gate_proj": "ffn_gate",
   "mlp.up_proj": "ffn_up",
   "mlp.down_proj": "ffn_down",
+  "mlp.gate_up_proj": "ffn_up",
   input_layernorm: "attn_norm",
   post_attention_layernorm: "ffn_norm",
 };
+/** Where there are norms after attention and feed-forward too. */
+const GEMMA_NAMES: Readonly<Record<string, string>> = {
+  post_attention_layernorm: "post_attention_norm",
+  pre_feedforward_layernorm: "ffn_norm",
+  post_feedforward_layernorm: "post_ffw_norm",
+};
 
 /** The name in GGUF of a tensor that Hugging Face calls `name`. */
-export function ggufTensorName(name: string): string {
+export function ggufTensorName(name: string, { gemma }: Pick<NamedArchitecture, "gemma">): string {
   const layer = /^model\.layers\.(\d+)\.(.+)\.(weight|bias)$/.exec(name);
   if (!layer) return WHOLE_NAMES[name] ?? name;
-  return `blk.${layer[1]}.${LAYER_NAMES[layer[2]!] ?? layer[2]}.${layer[3]}`;
+  const names = gemma ? { ...LAYER_NAMES, ...GEMMA_NAMES } : LAYER_NAMES;
+  return `blk.${layer[1]}.${names[layer[2]!] ?? layer[2]}.${layer[3]}`;
 }

@@ -11,7 +11,8 @@ export type TypedValue =
   | { string: string }
   | { int32s: readonly number[] }
   | { float32s: readonly number[] }
-  | { strings: readonly string[] };
+  | { strings: readonly string[] }
+  | { booleans: readonly boolean[] };
 
 export type TypedMetadata = ReadonlyMap<string, TypedValue>;
 
@@ -87,6 +88,7 @@ function typed(value: TypedValue): Buffer {
   if ("string" in value) return Buffer.concat([uint32(STRING), text(value.string)]);
   if ("int32s" in value) return list(INT32, value.int32s.length, Buffer.from(Int32Array.from(value.int32s).buffer));
   if ("float32s" in value) return list(FLOAT32, value.float32s.length, float32s(value.float32s));
+  if ("booleans" in value) return list(BOOLEAN, value.booleans.length, Buffer.from(value.booleans.map(Number)));
   return list(STRING, value.strings.length, Buffer.concat(value.strings.map(text)));
 }
 

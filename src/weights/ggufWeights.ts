@@ -1,7 +1,14 @@
 // A model in a GGUF file: what the decoder is, and where its tensors lie.
 
 import { ModelFileError } from "../errors.js";
-import { architectureOf, GgufFields, ggufConfig, ggufTensorName, ROPE_FACTORS } from "../gguf/ggufConfig.js";
+import {
+  architectureOf,
+  GgufFields,
+  ggufConfig,
+  ggufTensorName,
+  ROPE_FACTORS,
+  type RopeFactors,
+} from "../gguf/ggufConfig.js";
 import { type GgufFile, type GgufTensor, readGguf } from "../gguf/ggufFile.js";
 import { openRegularFile } from "../regularFile.js";
 import { type ElementType, type ModelSpec, type TensorLocation, weightTensors } from "../runtime/runtime.js";
@@ -24,7 +31,8 @@ export interface GgufWeights {
  */
 export async function readGgufWeights(file: string): Promise<GgufWeights> {
   const gguf = await readGguf(file);
-  const spec = modelSpec(await configOf(gguf));
+  // What norms multiply by is stored.
+  const spec = { ...modelSpec(await configOf(gguf)), normAddsOne: false };
   const tensors = matchTensors(gguf, spec);
   const quantized = tensors.flatMap(({ name, dtype }) => (isFloatType(dtype) ? [] : [{ tensor: name, format: dtype }]));
   const floats = tensors.filter(({ shape, dtype }) => shape.length > 1 && isFloatType(dtype));
@@ -42,11 +50,12 @@ async function configOf(gguf: GgufFile): Promise<JsonFields> {
 }
 
 function matchTensors(gguf: GgufFile, spec: ModelSpec): TensorLocation[] {
-  const { interleaved } = architectureOf(new GgufFields(gguf));
+  const architecture = architectureOf(new GgufFields(gguf));
+  const { interleaved } = architecture;
   const left = new Map(gguf.tensors);
-  left.delete(ROPE_FACTORS);
+  for (const name of Object.values(ROPE_FACTORS)) left.delete(name);
   const tensors = weightTensors(spec).map(({ name, shape }): TensorLocation => {
-    const stored = ggufTensorName(name);
+    const stored = ggufTensorName(name, architecture);
     const tensor = left.get(stored);
     if (!tensor) throw new ModelFileError(gguf.file, `lacks the tensor ${stored}`, { param: stored });
     left.delete(stored);
@@ -74,20 +83,24 @@ export function interleavedHeads(name: string, { layers }: ModelSpec): number | 
   return projection === "q" ? heads : kvHeads;
 }
 
-async function ropeFactors(gguf: GgufFile): Promise<Float32Array | null> {
-  const tensor: GgufTensor | undefined = gguf.tensors.get(ROPE_FACTORS);
-  if (!tensor) return null;
-  const { file, type, shape, offset, bytes } = tensor;
+async function ropeFactors(gguf: GgufFile): Promise<RopeFactors> {
+  const factors: RopeFactors = {};
+  for (const [kind, name] of Object.entries(ROPE_FACTORS)) {
+    const tensor = gguf.tensors.get(name);
+    if (tensor) factors[kind as keyof RopeFactors] = await factorsOf(tensor, name);
+  }
+  return factors;
+}
+
+async function factorsOf({ file, type, shape, offset, bytes }: GgufTensor, name: string): Promise<Float32Array> {
   if (type !== "F32" || shape.length !== 1 || shape[0]! > MAX_ROPE_FACTORS) {
-    throw new ModelFileError(file, `${ROPE_FACTORS} must be a list of at most ${MAX_ROPE_FACTORS} F32`, {
-      param: ROPE_FACTORS,
-    });
+    throw new ModelFileError(file, `${name} must be a list of at most ${MAX_ROPE_FACTORS} F32`, { param: name });
   }
   const handle = await openRegularFile(file);
   try {
     const raw = Buffer.alloc(bytes);
     const { bytesRead } = await handle.read(raw, 0, bytes, offset);
-    if (bytesRead !== bytes) throw new ModelFileError(file, `ends inside ${ROPE_FACTORS}`, { param: ROPE_FACTORS });
+    if (bytesRead !== bytes) throw new ModelFileError(file, `ends inside ${name}`, { param: name });
     return Float32Array.from({ length: shape[0]! }, (_, i) => raw.readFloatLE(4 * i));
   } finally {
     await handle.close();

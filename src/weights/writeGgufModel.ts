@@ -2,7 +2,15 @@
 
 import { ValidationError } from "../errors.js";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
-import { ggufArchitecture, ggufConfig, ggufTensorName, llama3Factors, ROPE_FACTORS } from "../gguf/ggufConfig.js";
+import {
+  ggufArchitecture,
+  ggufConfig,
+  ggufTensorName,
+  llama3Factors,
+  type NamedArchitecture,
+  ROPE_FACTORS,
+  type RopeFactors,
+} from "../gguf/ggufConfig.js";
 import { type GgufTensor, type GgufType, ggufBytes } from "../gguf/ggufFile.js";
 import { type VocabularySource, vocabularyMetadata } from "../gguf/vocabularyMetadata.js";
 import { readValue, type TypedMetadata, type TypedValue, type WrittenTensor, writeGguf } from "../gguf/writeGguf.js";
@@ -59,7 +67,7 @@ export async function writeGgufModel(
   try {
     const { config } = merged;
     const typed = merged.tensors.map((tensor) => ({ tensor, type: typeOf(tensor, dtype) }));
-    const { metadata, factors } = modelMetadata(config, architecture.name);
+    const { metadata, factors } = modelMetadata(config, architecture);
     metadata.set("general.name", { string: name });
     metadata.set("general.file_type", { uint32: FILE_TYPES[dtype ?? storedDtype(typed)] });
     if (typed.some(({ type }) => !isFloatType(type))) {
@@ -69,11 +77,17 @@ export async function writeGgufModel(
     for (const [key, value] of tokens.metadata) metadata.set(key, value);
     const tensors = typed.map(({ tensor, type }): WrittenTensor => {
       const heads = architecture.interleaved ? interleavedHeads(tensor.name, config) : null;
-      const values = () =>
-        heads === null ? merged.values(tensor) : inPairs(merged.values(tensor), tensor.shape, heads);
-      return { name: ggufTensorName(tensor.name), shape: tensor.shape, type, content: () => encoded(values(), type) };
+      const values = () => {
+        const stored = merged.values(tensor);
+        if (config.normAddsOne && tensor.name.endsWith("norm.weight")) return plusOne(stored);
+        return heads === null ? stored : inPairs(stored, tensor.shape, heads);
+      };
+      const name = ggufTensorName(tensor.name, architecture);
+      return { name, shape: tensor.shape, type, content: () => encoded(values(), type) };
     });
-    if (factors) tensors.unshift(floatTensor(ROPE_FACTORS, [factors.length], factors));
+    for (const [kind, values] of Object.entries(factors)) {
+      tensors.unshift(floatTensor(ROPE_FACTORS[kind as keyof RopeFactors], [values.length], values));
+    }
     requireSame(config, metadata, tensors, factors);
     await write(file, metadata, tensors, signal, onProgress);
     return { splitsAlike: tokens.isNamed };
@@ -103,12 +117,13 @@ export async function writeGgufAdapter(
     const [, module, matrix] = /^base_model\.model\.(.+)\.lora_([AB])\.weight$/.exec(name)!;
     const heads = architecture.interleaved && matrix === "B" ? interleavedHeads(`${module}.weight`, config) : null;
     const values = heads === null ? data : rowsInPairs(Float64Array.from(data), shape[0]! / heads, shape[1]!);
-    return floatTensor(`${ggufTensorName(`${module}.weight`)}.lora_${matrix!.toLowerCase()}`, shape, values);
+    const stored = ggufTensorName(`${module}.weight`, architecture);
+    return floatTensor(`${stored}.lora_${matrix!.toLowerCase()}`, shape, values);
   });
   await write(file, metadata, written, signal);
 }
 
-async function architectureOf(source: string): Promise<{ name: string; interleaved: boolean }> {
+async function architectureOf(source: string): Promise<NamedArchitecture> {
   const type = (await readModelConfig(source)).string("model_type");
   const found = ggufArchitecture(type);
   if (found) return found;
@@ -134,10 +149,13 @@ async function write(
 
 // ---- what the model is
 
-function modelMetadata(config: ModelSpec, name: string) {
+function modelMetadata(config: ModelSpec, { name, gemma }: NamedArchitecture) {
+  // Of models that GGUF tells of, all layers attend.
+  const attentions = config.layers.map((layer) => layer.attention!);
+  const windowed = attentions.find(({ window }) => window > 0);
+  const attention = attentions.find(({ window }) => window === 0) ?? attentions[0]!;
   const { feedForward, residualScale } = config.layers[0]!;
-  const attention = config.layers[0]!.attention!;
-  const { rope } = attention;
+  const { rope, headDim } = attention;
   const fields = new Map<string, TypedValue>([
     ["general.architecture", { string: name }],
     ["general.type", { string: "model" }],
@@ -150,24 +168,46 @@ function modelMetadata(config: ModelSpec, name: string) {
   set("vocab_size", { uint32: config.vocab });
   set("attention.head_count", { uint32: attention.heads });
   set("attention.head_count_kv", { uint32: attention.kvHeads });
-  set("attention.key_length", { uint32: attention.headDim });
-  set("attention.value_length", { uint32: attention.headDim });
+  set("attention.key_length", { uint32: headDim });
+  set("attention.value_length", { uint32: headDim });
   set("attention.layer_norm_rms_epsilon", { float32: config.rmsEps });
-  set("rope.dimension_count", { uint32: attention.headDim });
+  set("rope.dimension_count", { uint32: Math.trunc(headDim * rope.rotaryShare) });
   set("rope.freq_base", { float32: rope.theta });
   if (rope.type === "linear" || rope.type === "yarn") {
     set("rope.scaling.type", { string: rope.type });
     set("rope.scaling.factor", { float32: rope.factor });
   }
-  if (rope.type === "yarn") set("rope.scaling.original_context_length", { uint32: rope.originalMaxPositions });
+  if (rope.type === "yarn" || rope.type === "longrope") {
+    set("rope.scaling.original_context_length", { uint32: rope.originalMaxPositions });
+  }
+  if (rope.type === "longrope") set("rope.scaling.attn_factor", { float32: rope.attentionFactor });
+  if (windowed && (gemma || name === "phi3")) {
+    set("attention.sliding_window", { uint32: windowed.window });
+  }
+  if (gemma) {
+    const isWindowed = attentions.map(({ window }) => window > 0);
+    const { pattern } = gemma;
+    if (windowed && isWindowed.some((is, i) => is !== i % pattern < pattern - 1)) {
+      set("attention.sliding_window_pattern", { booleans: isWindowed });
+    }
+    if (windowed && windowed.rope.theta !== rope.theta) {
+      set("rope.freq_base_swa", { float32: windowed.rope.theta });
+    }
+    if (attention.softCap !== 0) set("attn_logit_softcapping", { float32: attention.softCap });
+    if (config.logitSoftCap !== 0) set("final_logit_softcapping", { float32: config.logitSoftCap });
+  }
   if (name === "granite") {
     set("attention.scale", { float32: attention.scale });
     set("embedding_scale", { float32: config.embeddingScale });
     set("residual_scale", { float32: residualScale });
     set("logit_scale", { float32: 1 / config.logitScale });
   }
-  const factors =
-    rope.type === "llama3" ? Float32Array.from(llama3Factors(rope.factor, rope.theta, attention.headDim)) : null;
+  const factors: RopeFactors = {};
+  if (rope.type === "llama3") factors.llama3 = Float32Array.from(llama3Factors(rope.factor, rope.theta, headDim));
+  if (rope.type === "longrope") {
+    factors.short = Float32Array.from(rope.shortFactors);
+    factors.long = Float32Array.from(rope.longFactors);
+  }
   return { metadata: fields, factors };
 }
 
@@ -176,7 +216,7 @@ function requireSame(
   config: ModelSpec,
   metadata: TypedMetadata,
   tensors: readonly WrittenTensor[],
-  factors: Float32Array | null,
+  factors: RopeFactors,
 ): void {
   const file = "GGUF";
   const entries = tensors.map(({ name, shape, type }): [string, GgufTensor] => {
@@ -222,6 +262,10 @@ function typeOf({ name, shape, dtype: stored }: FloatTensorLocation, dtype: Gguf
 function storedDtype(typed: readonly { tensor: FloatTensorLocation; type: GgufType }[]): GgufDtype {
   const { type } = typed.find(({ tensor }) => tensor.shape.length > 1)!;
   return type === "F32" ? "float32" : type === "F16" ? "float16" : "bfloat16";
+}
+
+async function* plusOne(values: AsyncIterable<Float64Array>): AsyncGenerator<Float64Array> {
+  for await (const block of values) yield block.map((value) => value + 1);
 }
 
 async function* encoded(values: AsyncIterable<Float64Array>, type: GgufType): AsyncGenerator<Uint8Array> {
