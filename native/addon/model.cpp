@@ -276,9 +276,38 @@ napi_value Model::close(const Arguments& arguments) {
 
 namespace {
 
+int64_t whole(const Argument& a) { return a.integer(0, int64_t(1) << 52); }
+
+weights::TensorPart tensor_part(const Argument& part) {
+  if (part.missing()) return {};
+  part.object();
+  weights::TensorPart read;
+  read.path = part.field("file", [](Argument a) { return a.text(1 << 16); });
+  read.type = part.field("dtype", [](Argument a) { return a.text(16); });
+  read.offset = part.field("offset", whole);
+  read.bytes = part.field("bytes", whole);
+  if (read.path.empty()) invalid(part.path(), "names no file");
+  return read;
+}
+
+std::optional<weights::StoredTensor::Packed> packed(const Argument& a) {
+  if (a.missing()) return std::nullopt;
+  a.object();
+  weights::StoredTensor::Packed packed;
+  packed.packing = a.field("packing", [](Argument packing) {
+    return one_of<weights::Packing>(packing, {{"compressed_tensors", weights::Packing::compressed_tensors},
+                                              {"gptq", weights::Packing::gptq},
+                                              {"gptq_v2", weights::Packing::gptq_v2},
+                                              {"awq", weights::Packing::awq}});
+  });
+  packed.group = a.field("group", [](Argument group) { return group.integer(1, 1 << 24); });
+  packed.scales = a.field("scales", tensor_part);
+  packed.zeros = a.field("zeros", tensor_part);
+  return packed;
+}
+
 weights::WeightFiles weight_files(const Argument& list, const model::ModelSpec& spec) {
   std::vector<weights::StoredTensor> tensors;
-  const auto whole = [](Argument a) { return a.integer(0, int64_t(1) << 52); };
   for (uint32_t i = 0, count = list.array_length(1 << 20); i < count; ++i)
     list.element(i, [&](Argument entry) {
       entry.object();
@@ -290,6 +319,7 @@ weights::WeightFiles weight_files(const Argument& list, const model::ModelSpec& 
       tensor.bytes = entry.field("bytes", whole);
       tensor.interleaved_heads =
           entry.field("interleavedHeads", [](Argument a) { return a.missing() ? int64_t(0) : a.integer(1, 1 << 20); });
+      tensor.packed = entry.field("packed", packed);
       entry.field("shape", [&](Argument a) {
         for (uint32_t d = 0, n = a.array_length(8); d < n; ++d) tensor.shape.push_back(a.element(d, whole));
       });

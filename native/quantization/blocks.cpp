@@ -31,6 +31,9 @@ void write_scales(const Block& b, uint8_t* q) {
   }
 }
 
+// Of an integer format.
+constexpr int kScaleBytes = 4, kCodesAt = kScaleBytes + 1;
+
 }  // namespace
 
 float widen_half(uint16_t bits) {
@@ -68,6 +71,13 @@ uint16_t narrow_half(float value) {
 }
 
 void take_apart(TensorFormat format, const uint8_t* p, Block& b) {
+  if (model::is_integer(format)) {
+    std::memcpy(&b.scale, p, kScaleBytes), b.zero = p[kScaleBytes];
+    const int group = model::integer_group(format);
+    for (int i = 0; i < group; i++)
+      b.codes[i] = model::integer_bits(format) == 8 ? p[kCodesAt + i] : (p[kCodesAt + i / 2] >> (i % 2 * 4)) & 15;
+    return;
+  }
   switch (format) {
     case TensorFormat::q8_0:
       read_half(p, b.d);
@@ -108,6 +118,15 @@ void take_apart(TensorFormat format, const uint8_t* p, Block& b) {
 }
 
 void put_together(TensorFormat format, const Block& b, uint8_t* p) {
+  if (model::is_integer(format)) {
+    std::memcpy(p, &b.scale, kScaleBytes), p[kScaleBytes] = b.zero;
+    const int group = model::integer_group(format);
+    if (model::integer_bits(format) == 8)
+      std::memcpy(p + kCodesAt, b.codes, size_t(group));
+    else
+      for (int i = 0; i < group; i += 2) p[kCodesAt + i / 2] = uint8_t((b.codes[i] & 15) | b.codes[i + 1] << 4);
+    return;
+  }
   switch (format) {
     case TensorFormat::q8_0:
       std::memcpy(p, &b.d, 2);
@@ -137,6 +156,14 @@ void put_together(TensorFormat format, const Block& b, uint8_t* p) {
 
 bool finite_scales(TensorFormat format, const uint8_t* row, int64_t numbers) {
   const BlockSize size = block_size(format);
+  if (model::is_integer(format)) {
+    for (; numbers > 0; numbers -= size.numbers, row += size.bytes) {
+      uint32_t scale;
+      std::memcpy(&scale, row, kScaleBytes);
+      if ((scale & 0x7f800000) == 0x7f800000) return false;
+    }
+    return true;
+  }
   const bool last = format == TensorFormat::q6_k, two = format == TensorFormat::q4_1 || format == TensorFormat::q5_1 ||
                                                         format == TensorFormat::q4_k || format == TensorFormat::q5_k;
   const auto finite = [](const uint8_t* at) {
@@ -154,6 +181,10 @@ void dequantize_row(TensorFormat format, const uint8_t* row, int64_t numbers, fl
   Block b;
   for (; numbers > 0; numbers -= size.numbers, row += size.bytes, out += size.numbers) {
     take_apart(format, row, b);
+    if (model::is_integer(format)) {
+      for (int i = 0; i < size.numbers; i++) out[i] = float(int(b.codes[i]) - int(b.zero)) * b.scale;
+      continue;
+    }
     const float d = widen_half(b.d);
     switch (format) {
       case TensorFormat::q4_1:

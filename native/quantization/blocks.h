@@ -1,5 +1,6 @@
-// Rows of quantised weights as GGUF stores them: blocks of 32 or 256 numbers, each with its scales before or after its
-// codes. https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+// Rows of quantised weights as blocks. Of GGUF's formats as it stores them: 32 or 256 numbers, with their scales before
+// or after their codes, https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Of the integer formats a group: its
+// scale as a float32, its zero point as a byte, its codes (of 4 bits two to a byte, the first in the low half).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +18,10 @@ struct BlockSize {
   int numbers, bytes;
 };
 constexpr BlockSize block_size(TensorFormat format) {
+  if (model::is_integer(format)) {
+    const int group = model::integer_group(format);
+    return {group, 5 + group * model::integer_bits(format) / 8};
+  }
   switch (format) {
     case TensorFormat::f32: return {1, 4};
     case TensorFormat::bf16: return {1, 2};
@@ -37,12 +42,15 @@ constexpr int64_t row_bytes(TensorFormat format, int64_t numbers) {
 }
 
 // A block taken apart. Number i of group g is scale[g] * (codes[i] - zero) + minimum of g, where scale[g] is d, or d
-// times the group's own; the minimum m, or -dmin times the group's own, or none.
+// times the group's own; the minimum m, or -dmin times the group's own, or none. Of integer formats it is scale *
+// (codes[i] - zero).
 struct Block {
   uint8_t codes[kMaxBlock];
   uint16_t d, m;      // float16; m: minimum or dmin
   int8_t scales[16];  // of the K formats: 8 groups of 32 (unsigned), or 16 of 16 (signed)
   uint8_t minima[8];
+  float scale;   // of integer formats
+  uint8_t zero;  // of integer formats
 };
 void take_apart(TensorFormat, const uint8_t* block, Block& out);
 // The same the other way round.

@@ -43,7 +43,8 @@ WeightFiles::WeightFiles(const std::vector<StoredTensor>& list, const model::Mod
     const std::string& name = shape->second.name;
     const int64_t rows = shape->second.rows, cols = shape->second.cols;
     Tensor tensor{stored.file,        nullptr,   stored.offset, cols ? rows : 1,
-                  cols ? cols : rows, Type::f32, spec.format,   stored.interleaved_heads};
+                  cols ? cols : rows, Type::f32, spec.format,   stored.interleaved_heads,
+                  std::nullopt};
     if (stored.type == "BF16")
       tensor.type = Type::bf16;
     else if (stored.type == "F16")
@@ -58,7 +59,15 @@ WeightFiles::WeightFiles(const std::vector<StoredTensor>& list, const model::Mod
       unusable("(" + name + ") has rows that are not whole blocks of " + stored.type);
     if (stored.interleaved_heads < 0 || (stored.interleaved_heads && rows % (2 * stored.interleaved_heads) != 0))
       unusable("(" + name + ") has rows that are not those of so many interleaved heads");
-    if (stored.bytes != tensor.rows * tensor.row_bytes())
+    if (stored.packed.has_value() != (tensor.type == Type::quantized && model::is_integer(tensor.format)))
+      unusable("(" + name + ") must be packed if its format is one of integers, and only then");
+    if (stored.packed) {
+      const auto& [packing, group, scales, zeros] = *stored.packed;
+      const TensorPart codes{stored.file, "I32", stored.offset, stored.bytes, nullptr};
+      tensor.packed = PackedMatrix{tensor.format, packing, rows, cols, group, codes, scales, zeros};
+      if (const auto problem = tensor.packed->problem(); !problem.empty()) unusable("(" + name + ") " + problem);
+      if (stored.interleaved_heads) unusable("(" + name + ") is packed, and has no interleaved heads");
+    } else if (stored.bytes != tensor.rows * tensor.row_bytes())
       unusable("(" + name + ") has a number of bytes that does not fit its shape");
     if (!tensors_.emplace(name, std::move(tensor)).second) unusable("names \"" + name + "\" a second time");
   }
@@ -68,10 +77,16 @@ WeightFiles::WeightFiles(const std::vector<StoredTensor>& list, const model::Mod
 
 void WeightFiles::open() {
   std::unordered_map<std::string, std::shared_ptr<ReadOnlyFile>> files;
+  const auto opened = [&](const std::string& path) {
+    auto& file = files[path];
+    if (!file) file = std::make_shared<ReadOnlyFile>(path);
+    return file;
+  };
   for (auto& [name, tensor] : tensors_) {
-    auto& file = files[tensor.path];
-    if (!file) file = std::make_shared<ReadOnlyFile>(tensor.path);
-    tensor.file = file;
+    tensor.file = opened(tensor.path);
+    if (tensor.packed)
+      for (TensorPart* part : {&tensor.packed->codes, &tensor.packed->scales, &tensor.packed->zeros})
+        if (!part->path.empty()) part->file = opened(part->path);
   }
 }
 
@@ -98,11 +113,11 @@ template <class F> void WeightFiles::each_run(const Tensor& tensor, int64_t row0
 void WeightFiles::read(const std::string& name, int64_t row0, int64_t rows, float* dst) const {
   const Tensor& from = tensor(name, row0, rows);
   if (from.type == Type::quantized) {
-    std::vector<uint8_t> row(size_t(from.row_bytes()));
-    for (int64_t i = 0; i < rows; ++i) {
-      blocks(name, row0 + i, 1, row.data());
-      quantization::dequantize_row(from.format, row.data(), from.cols, dst + i * from.cols);
-    }
+    const int64_t bytes = from.row_bytes();
+    std::vector<uint8_t> stored(size_t(rows * bytes));
+    blocks(name, row0, rows, stored.data());
+    for (int64_t i = 0; i < rows; ++i)
+      quantization::dequantize_row(from.format, &stored[size_t(i * bytes)], from.cols, dst + i * from.cols);
     return;
   }
   each_run(from, row0, rows, [&](int64_t first, int64_t count, int64_t at) {
@@ -126,9 +141,12 @@ model::TensorFormat WeightFiles::stored(const std::string& name) const {
 void WeightFiles::blocks(const std::string& name, int64_t row0, int64_t rows, uint8_t* dst) const {
   const Tensor& from = tensor(name, row0, rows);
   const int64_t bytes = from.row_bytes();
-  each_run(from, row0, rows, [&](int64_t first, int64_t count, int64_t at) {
-    from.file->read(from.offset + first * bytes, dst + at * bytes, size_t(count * bytes));
-  });
+  if (from.packed)
+    from.packed->blocks(row0, rows, dst);
+  else
+    each_run(from, row0, rows, [&](int64_t first, int64_t count, int64_t at) {
+      from.file->read(from.offset + first * bytes, dst + at * bytes, size_t(count * bytes));
+    });
   for (int64_t i = 0; i < rows; ++i)
     if (!quantization::finite_scales(from.format, dst + i * bytes, from.cols))
       throw FileError(from.path, name + " has scales that are not finite numbers");

@@ -2,11 +2,13 @@
 // the blocks of its format.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "../model/tensors.h"
+#include "packed_matrix.h"
 #include "read_only_file.h"
 
 namespace anneal::weights {
@@ -14,12 +16,20 @@ namespace anneal::weights {
 // Row-major numbers in a file.
 struct StoredTensor {
   std::string name, file;
-  std::string type;  // "F32", "BF16", "F16", or as GGUF names a quantised one: "Q8_0"
+  // "F32", "BF16", "F16", or of a quantised one the format: "Q8_0", "INT4_128" (packed)
+  std::string type;
   int64_t offset = 0, bytes = 0;
   std::vector<int64_t> shape;
   // Heads whose rotary halves are interleaved: row 2i of a head in the file is its row i, row 2i + 1 its row i + half.
   // 0: none.
   int64_t interleaved_heads = 0;
+  // Of an integer format: file, offset and bytes are those of the codes.
+  struct Packed {
+    Packing packing;
+    int64_t group;
+    TensorPart scales, zeros;
+  };
+  std::optional<Packed> packed = std::nullopt;
 };
 
 // A list of tensors that is not the model's: which entry (-1: something is missing), and what is wrong.
@@ -48,6 +58,7 @@ class WeightFiles {
     Type type;
     model::TensorFormat format;  // of a quantised one
     int64_t interleaved_heads;
+    std::optional<PackedMatrix> packed;
     int64_t row_bytes() const;
   };
   const Tensor& tensor(const std::string& name, int64_t row0, int64_t rows) const;

@@ -1,5 +1,5 @@
 // Lists of tensors against a model, and what is read of them. Linked and run by test/native/programs.test.ts with a
-// folder of its own.
+// folder of its own, and that of packed matrices.
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "../expect_fixture.h"
+#include "../quantization/blocks.h"
 #include "weight_files.h"
 
 using namespace anneal;
@@ -131,11 +132,68 @@ void reads_interleaved_heads(const std::string& folder) {
          "heads that do not divide the rows");
 }
 
+std::vector<char> bytes_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::vector<char>(std::istreambuf_iterator<char>(file), {});
+}
+
+// Matrices that other programs packed, see test/reference/packed/make.py: the numbers they stand for, whole and by
+// rows.
+void reads_packed(const std::string& folder) {
+  std::ifstream cases(folder + "/cases.txt");
+  int count = 0;
+  for (std::string name, packing, format; cases >> name >> packing >> format; count++) {
+    PackedMatrix m;
+    const std::string at = folder + "/" + name;
+    cases >> m.n >> m.k >> m.group >> m.scales.type >> m.zeros.type;
+    m.format = *model::quantized_format(format);
+    m.packing = packing == "awq"       ? Packing::awq
+                : packing == "gptq"    ? Packing::gptq
+                : packing == "gptq_v2" ? Packing::gptq_v2
+                                       : Packing::compressed_tensors;
+    const auto part = [&](TensorPart& p, const char* kind) {
+      p.path = at + "." + kind, p.bytes = int64_t(bytes_of(p.path).size());
+      p.file = std::make_shared<ReadOnlyFile>(p.path);
+    };
+    m.codes.type = "I32";
+    part(m.codes, "codes"), part(m.scales, "scales");
+    if (m.zeros.type != "-") part(m.zeros, "zeros");
+    const std::string what = name + " " + packing + " " + format;
+    expect(m.problem().empty(), what + ": " + m.problem());
+    if (!m.problem().empty()) continue;
+    const std::vector<char> numbers = bytes_of(at + ".f32");
+    const int64_t bytes = quantization::row_bytes(m.format, m.k);
+    for (const auto& [row0, rows] : {std::pair<int64_t, int64_t>{0, m.n}, {0, 1}, {3, 6}, {m.n - 5, 5}, {9, 1}}) {
+      std::vector<uint8_t> blocks(size_t(rows * bytes));
+      m.blocks(row0, rows, blocks.data());
+      std::vector<float> got(size_t(rows * m.k));
+      for (int64_t r = 0; r < rows; r++)
+        quantization::dequantize_row(m.format, &blocks[size_t(r * bytes)], m.k, &got[size_t(r * m.k)]);
+      expect(int64_t(numbers.size()) == m.n * m.k * 4 &&
+                 !std::memcmp(got.data(), numbers.data() + row0 * m.k * 4, got.size() * 4),
+             what + ": rows " + std::to_string(row0) + " and " + std::to_string(rows) + " of them");
+    }
+    const auto wrong = [&](const char* how, const std::function<void(PackedMatrix&)>& change) {
+      PackedMatrix other = m;
+      change(other);
+      expect(!other.problem().empty(), what + ": " + how + " is refused");
+    };
+    wrong("a word less", [](PackedMatrix& o) { o.codes.bytes -= 4; });
+    wrong("a scale less", [](PackedMatrix& o) { o.scales.bytes -= 2; });
+    wrong("scales of integers", [](PackedMatrix& o) { o.scales.type = "I32"; });
+    wrong("a group that does not divide", [](PackedMatrix& o) { o.group += 32; });
+    wrong("no group", [](PackedMatrix& o) { o.group = 0; });
+    if (m.zeros.type != "-") wrong("a zero point less", [](PackedMatrix& o) { o.zeros.bytes -= 1; });
+  }
+  expect(count > 20, "packed matrices to read");
+}
+
 }  // namespace
 
 int main(int, char** argv) {
   checks_lists();
   reads(argv[1]);
   reads_interleaved_heads(argv[1]);
+  reads_packed(argv[2]);
   return report_failures();
 }

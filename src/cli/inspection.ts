@@ -28,12 +28,13 @@ function whatItIs({
   model_type,
   parameters,
   dtype,
+  quantized,
   format,
   context_length,
   left_out,
 }: ModelInspection) {
   const size = parameters === null ? null : `${count(parameters)} parameters`;
-  const kind = format === "onnx" ? `ONNX (${dtype})` : dtype;
+  const kind = format === "onnx" ? `ONNX (${dtype})` : [quantized.join(" and "), dtype].filter(Boolean).join(" with ");
   const lines = [
     [id, architecture ?? model_type, size, kind, `context of ${context_length} tokens`].filter(Boolean).join(", "),
     path,

@@ -12,6 +12,12 @@ export type ElementType = "float32" | "bfloat16";
 /** Weights in groups with scales, as GGUF's types of these names have them. */
 export type QuantizedType = "Q8_0" | "Q4_0" | "Q4_1" | "Q5_0" | "Q5_1" | "Q4_K" | "Q5_K" | "Q6_K";
 
+/** Codes of 4 or 8 bits, with a scale and a zero point for every group of so many along a row. */
+export type IntegerType = `INT${4 | 8}_${32 | 64 | 128}`;
+
+/** Whose layout codes, scales and zero points have: see native/weights/packed_matrix.h. */
+export type Packing = "compressed_tensors" | "gptq" | "gptq_v2" | "awq";
+
 /** Rotary position embedding of a layer, half rotation. */
 export interface RopeSpec {
   /** "none": the layer does not see positions. */
@@ -119,7 +125,7 @@ export interface ModelSpec {
   /** 0: none. */
   logitSoftCap: number;
   /** Matrices, by Hugging Face's name, that are kept and multiplied quantised; the others are of the compute type. */
-  quantized?: { tensor: string; format: QuantizedType }[];
+  quantized?: { tensor: string; format: QuantizedType | IntegerType }[];
   /** How keys and values are kept: "int8" as codes of 8 bits with a scale for every position and head. Absent: "exact". */
   kvCache?: "exact" | "int8";
 }
@@ -131,10 +137,29 @@ export interface TensorLocation {
   /** Bytes from the start of the file. */
   offset: number;
   bytes: number;
-  dtype: "F32" | "BF16" | "F16" | QuantizedType;
+  dtype: "F32" | "BF16" | "F16" | QuantizedType | IntegerType;
   shape: number[];
   /** Rows of q or k as GGUF stores them for this many heads: rotary pairs side by side, and not half a head apart. */
   interleavedHeads?: number;
+  /** Of an `IntegerType`, whose codes lie at `offset`. */
+  packed?: PackedTensor;
+}
+
+export interface PackedTensor {
+  packing: Packing;
+  /** Numbers of a row that share a scale. */
+  group: number;
+  scales: TensorPart;
+  /** Absent: all are half of the codes' range. */
+  zeros?: TensorPart;
+}
+
+/** A tensor that is part of another; `dtype` as safetensors names it. */
+export interface TensorPart {
+  file: string;
+  offset: number;
+  bytes: number;
+  dtype: string;
 }
 
 export interface LoadOptions {

@@ -50,6 +50,8 @@ export interface ModelInspection {
   parameters: number | null;
   /** What its weights are computed in. */
   dtype: string;
+  /** Formats of those that are quantised ("Q4_K", "INT4_128"), that of most numbers first; empty: none are. */
+  quantized: string[];
   /** Positions that a sequence may have. */
   context_length: number;
   /** In bytes. */

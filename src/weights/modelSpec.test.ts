@@ -246,7 +246,6 @@ describe("modelSpec", () => {
     ["architectures", { ...qwen3, architectures: ["Qwen2ForCausalLM"] }],
     ["use_bidirectional_attention", { ...sizes, model_type: "gemma3_text", use_bidirectional_attention: true }],
     ["hidden_activation", { ...sizes, model_type: "gemma2", hidden_activation: "relu" }],
-    ["quantization_config", { ...llama, quantization_config: { quant_method: "gptq" } }],
     ["hidden_act", { ...llama, hidden_act: "gelu" }],
     ["pretraining_tp", { ...llama, pretraining_tp: 2 }],
     ["auto_map", { ...llama, auto_map: { AutoModelForCausalLM: "modeling.py" } }],

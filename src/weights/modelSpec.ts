@@ -178,9 +178,6 @@ function checkArchitecture(fields: JsonFields, known: string): void {
 }
 
 function refuseUnsupported(fields: JsonFields, family: Family): void {
-  if (fields.get("quantization_config") !== null) {
-    fields.fail("quantization_config", "asks for quantised weights; use the folder with the original weights");
-  }
   const { field, name } = family.activation ?? { field: "hidden_act", name: "silu" };
   const act = fields.string(field, name);
   if (act !== name) fields.fail(field, `is "${act}"; only ${name} is known`);

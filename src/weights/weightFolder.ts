@@ -7,14 +7,21 @@ import { basename, join } from "node:path";
 import { ModelFileError } from "../errors.js";
 import { isGguf } from "../gguf/ggufFile.js";
 import { openRegularFile } from "../regularFile.js";
-import { type ElementType, type ModelSpec, type TensorLocation, weightTensors } from "../runtime/runtime.js";
+import {
+  type ElementType,
+  type ModelSpec,
+  type Packing,
+  type TensorLocation,
+  weightTensors,
+} from "../runtime/runtime.js";
 import { TOWERS } from "./families.js";
-import type { FloatType } from "./floats.js";
+import { type FloatType, isFloatType } from "./floats.js";
 import { readGgufWeights } from "./ggufWeights.js";
 import { JsonFields } from "./jsonFields.js";
 import { modelSpec } from "./modelSpec.js";
+import { dropZeroBiases, type FoundTensor, readPacking, takePacked } from "./packedWeights.js";
 import { type Quantization, quantizedFormats } from "./quantizeFormats.js";
-import { readSafetensorsHeader, type StoredTensor } from "./safetensorsHeader.js";
+import { readSafetensorsHeader } from "./safetensorsHeader.js";
 
 const SINGLE_FILE = "model.safetensors";
 const INDEX_FILE = "model.safetensors.index.json";
@@ -45,7 +52,7 @@ export interface WeightFolder extends Weights {
  * @throws ModelFileError; with a quantisation also for weights that are quantised already.
  */
 export async function openWeightFiles(path: string, quantization?: Quantization): Promise<Weights> {
-  const weights = isGguf(path) ? await openGgufWeights(path) : await openWeightFolder(path);
+  const weights = isGguf(path) ? await openGgufWeights(path) : await openSafetensors(path);
   if (quantization === undefined) return weights;
   if (weights.config.quantized) {
     throw new ModelFileError(path, "holds quantised weights, which are not quantised again", { param: "quantize" });
@@ -55,7 +62,8 @@ export async function openWeightFiles(path: string, quantization?: Quantization)
 }
 
 /**
- * Reads config.json and the headers of all weight files, and checks that every tensor of the decoder is there in its shape.
+ * Reads config.json and the headers of all weight files, and checks that every tensor of the decoder is there in its shape,
+ * in floats.
  * @throws ModelFileError naming the file and what is wrong with it.
  */
 export async function openWeightFolder(folder: string): Promise<WeightFolder> {
@@ -68,14 +76,31 @@ export async function openWeightFolder(folder: string): Promise<WeightFolder> {
       },
     );
   }
+  const weights = await openSafetensors(folder);
+  if (weights.config.quantized) {
+    throw new ModelFileError(
+      folder,
+      "holds quantised weights, which can be served and adapted, but not merged or trained whole",
+      {
+        hint: "use the folder with the original weights",
+      },
+    );
+  }
+  return weights as WeightFolder;
+}
+
+/** As {@link openWeightFolder}, of quantised weights too. */
+async function openSafetensors(folder: string): Promise<Weights> {
   const fields = await JsonFields.read(join(folder, "config.json"));
   const told = modelSpec(fields);
   const isTower = Object.hasOwn(TOWERS, fields.string("model_type"));
   const stored = await storedTensors(folder);
   const found = withPrefix(isTower ? textTensors(stored) : stored);
   // Without a head of its own there is one to be had: whoever only reads hidden states needs none.
-  const config = found.isHeadless ? { ...told, tiedHead: true } : told;
-  const tensors = matchTensors(folder, config, found.tensors);
+  const floats = found.isHeadless ? { ...told, tiedHead: true } : told;
+  const tensors = await matchTensors(folder, floats, readPacking(fields), found.tensors);
+  const quantized = tensors.flatMap(({ name, dtype }) => (isFloatType(dtype) ? [] : [{ tensor: name, format: dtype }]));
+  const config = quantized.length > 0 ? { ...floats, quantized } : floats;
   const dtype = tensors[0]!.dtype === "F32" ? "float32" : "bfloat16";
   return { config, tensors, dtype, textOnly: isTower, hash: hashOnce(config, tensors) };
 }
@@ -103,10 +128,6 @@ function withPrefix(tensors: Map<string, FoundTensor>): { tensors: Map<string, F
     tensor,
   ]);
   return { tensors: new Map(named), isHeadless: !tensors.has("lm_head.weight") };
-}
-
-interface FoundTensor extends StoredTensor {
-  file: string;
 }
 
 async function storedTensors(folder: string): Promise<Map<string, FoundTensor>> {
@@ -155,8 +176,19 @@ function textTensors(found: Map<string, FoundTensor>): Map<string, FoundTensor> 
 
 const OTHER_TOWERS = /^(model\.)?(vision_tower|multi_modal_projector|visual)\./;
 
-function matchTensors(folder: string, config: ModelSpec, found: Map<string, FoundTensor>): FloatTensorLocation[] {
-  const tensors = weightTensors(config).map(({ name, shape }): FloatTensorLocation => {
+async function matchTensors(
+  folder: string,
+  config: ModelSpec,
+  packing: Packing | null,
+  found: Map<string, FoundTensor>,
+): Promise<TensorLocation[]> {
+  const tensors: TensorLocation[] = [];
+  for (const { name, shape } of weightTensors(config)) {
+    const packed = packing && (await takePacked(name, shape, packing, found));
+    if (packed) {
+      tensors.push(packed);
+      continue;
+    }
     const tensor = found.get(name);
     if (!tensor) throw new ModelFileError(folder, `lacks the tensor ${name}`, { param: name });
     found.delete(name);
@@ -168,8 +200,12 @@ function matchTensors(folder: string, config: ModelSpec, found: Map<string, Foun
       const message = `${name} has shape [${tensor.shape}], config.json asks for [${shape}]`;
       throw new ModelFileError(file, message, { param: name });
     }
-    return { name, file, offset, bytes, dtype, shape };
-  });
+    tensors.push({ name, file, offset, bytes, dtype, shape });
+  }
+  await dropZeroBiases(
+    tensors.flatMap(({ name, packed }) => (packed ? [name.replace(/\.weight$/, "")] : [])),
+    found,
+  );
   for (const [name, { file }] of found) {
     // Tables that the decoder computes itself, and a copy of the embedding that a tied head does not need.
     if (name.endsWith(".rotary_emb.inv_freq") || (config.tiedHead && name === "lm_head.weight")) continue;
@@ -236,15 +272,19 @@ async function hashWeights(config: ModelSpec, tensors: readonly TensorLocation[]
   const handles = new Map<string, FileHandle>();
   const chunk = Buffer.alloc(HASH_CHUNK_BYTES);
   try {
-    for (const { name, file, offset, bytes, dtype, shape } of tensors.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
-      hash.update(`\n${name} ${dtype} ${shape.join("x")}\n`);
-      const handle = handles.get(file) ?? (await openRegularFile(file));
-      handles.set(file, handle);
-      for (let done = 0; done < bytes; ) {
-        const { bytesRead } = await handle.read(chunk, 0, Math.min(chunk.length, bytes - done), offset + done);
-        if (bytesRead === 0) throw new ModelFileError(file, `ends inside ${name}`, { param: name });
-        hash.update(chunk.subarray(0, bytesRead));
-        done += bytesRead;
+    for (const tensor of tensors.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
+      const { name, dtype, shape, packed } = tensor;
+      const parts = packed ? [tensor, packed.scales, ...(packed.zeros ? [packed.zeros] : [])] : [tensor];
+      hash.update(`\n${name} ${dtype} ${shape.join("x")}${packed ? ` ${packed.packing} ${packed.group}` : ""}\n`);
+      for (const { file, offset, bytes } of parts) {
+        const handle = handles.get(file) ?? (await openRegularFile(file));
+        handles.set(file, handle);
+        for (let done = 0; done < bytes; ) {
+          const { bytesRead } = await handle.read(chunk, 0, Math.min(chunk.length, bytes - done), offset + done);
+          if (bytesRead === 0) throw new ModelFileError(file, `ends inside ${name}`, { param: name });
+          hash.update(chunk.subarray(0, bytesRead));
+          done += bytesRead;
+        }
       }
     }
   } finally {

@@ -95,7 +95,8 @@ describe.skipIf(process.platform === "win32")("programs of the compute core", { 
     const folder = mkdtempSync(join(tmpdir(), "anneal-weights-"));
     try {
       const rooms = ["weights", "model", "quantization"];
-      expect(run("weights_test", ["weights/weights_test.cpp"], rooms, [folder])).toMatch(/^all passed\n$/);
+      const packed = join(import.meta.dirname, "../reference/packed/matrices");
+      expect(run("weights_test", ["weights/weights_test.cpp"], rooms, [folder, packed])).toMatch(/^all passed\n$/);
     } finally {
       rmSync(folder, { recursive: true });
     }

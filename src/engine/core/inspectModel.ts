@@ -58,7 +58,7 @@ export async function inspectModel(model: string, loaded: HowLoaded = {}): Promi
 /** What templates call the fields that switch thoughts. */
 const SWITCHES = ["enable_thinking", "thinking", "reasoning_effort"];
 
-type Weights = Pick<ModelInspection, "format" | "parameters" | "dtype" | "context_length" | "memory">;
+type Weights = Pick<ModelInspection, "format" | "parameters" | "dtype" | "quantized" | "context_length" | "memory">;
 
 async function inspectWeights(runtime: Runtime, model: ModelOptions): Promise<Weights> {
   const options = resolveOptions({});
@@ -78,10 +78,19 @@ async function inspectWeights(runtime: Runtime, model: ModelOptions): Promise<We
       training_per_token: needs.activationPerToken ?? null,
     };
     const common = { format, dtype, context_length: maxPositions };
-    if (format === "onnx") return { ...common, parameters: null, memory };
-    const { tensors } = await openWeightFiles(model.path);
-    const parameters = tensors.reduce((sum, { shape }) => sum + shape.reduce((product, size) => product * size, 1), 0);
-    return { ...common, parameters, memory };
+    if (format === "onnx") return { ...common, quantized: [], parameters: null, memory };
+    const { config: spec, tensors } = await openWeightFiles(model.path, model.quantize);
+    const formats = new Map(spec.quantized?.map((entry) => [entry.tensor, entry.format]));
+    const sizes = new Map<string, number>();
+    let parameters = 0;
+    for (const { name, shape } of tensors) {
+      const size = shape.reduce((product, length) => product * length, 1);
+      const quantized = formats.get(name);
+      if (quantized !== undefined) sizes.set(quantized, (sizes.get(quantized) ?? 0) + size);
+      parameters += size;
+    }
+    const bySize = [...sizes].sort(([, a], [, b]) => b - a);
+    return { ...common, quantized: bySize.map(([type]) => type), parameters, memory };
   } finally {
     opened.close();
   }

@@ -160,7 +160,7 @@ struct QuantizedKernels {
   void (*transpose_panels)(const void* panels, int k, int col0, int cols, int n0, int rows, void* out);
   void (*embed)(const void* panels, int k, int id, float* out);
 };
-constexpr int kQuantizedFormats = 8;
+constexpr int kQuantizedFormats = 14;
 constexpr int quantized_index(model::TensorFormat format) { return int(format) - int(model::TensorFormat::q8_0); }
 
 constexpr int kLimits = 4;  // thresholds that sums_below tries at once

@@ -4,7 +4,9 @@
 //   c = fma(float(sum of products of codes), x_scale * w_scale, c)
 //   c = fma(float(sum of activation codes) * x_scale, w_minimum, c)      where the format has minima
 //
-// The sums are exact integers below 2^24, so every instruction set, row count and split gives the same bits.
+// The sums are exact integers below 2^24, so every instruction set, row count and split gives the same bits. Where
+// every group has its zero point (int4, int8: one for 32, 64 or 128 k), what it adds is subtracted as float32, which
+// holds both sums and their difference exactly.
 #pragma once
 #include "codes.h"
 #include "gemm.h"
@@ -26,6 +28,7 @@ struct UnpackedPanel {
   alignas(64) uint8_t code_bytes[kUnpackGroups * kQuads * kQuadBytes];
   alignas(64) float scales[2 * kUnpackGroups * kLanes];
   alignas(64) float minima[kUnpackGroups * kLanes];
+  alignas(64) float zeros[kUnpackGroups * kLanes];
 };
 
 template <TensorFormat F> ANNEAL_INLINE constexpr int group_scales() { return F == TensorFormat::q6_k ? 2 : 1; }
@@ -101,10 +104,27 @@ ANNEAL_INLINE void unpack_panel(const uint8_t* panel, int k, int first, int grou
         const I32x16 s = load_bytes(scales + 32 + (group % kUnpackGroups * 2 + h) * kLanes);
         store(scale + h * kLanes, d * to_float((s ^ all_int(0x80)) + all_int(-0x80)));
       }
+    } else if constexpr (l.zeros) {
+      store(scale, load((const float*)scales));
+      store(to.zeros + g * kLanes, to_float(load_bytes(scales + 4 * kLanes)));
     } else {
       store(scale, half_floats(scales));
       if constexpr (l.minimum) store(to.minima + g * kLanes, half_floats(scales + 32));
     }
+  }
+}
+
+// Formats that are multiplied alike once they are unpacked: one instance for all of them.
+constexpr TensorFormat multiplied_as(TensorFormat format) {
+  switch (format) {
+    case TensorFormat::q5_1:
+    case TensorFormat::q4_k:
+    case TensorFormat::q5_k: return TensorFormat::q4_1;
+    case TensorFormat::int4_64:
+    case TensorFormat::int4_128: return TensorFormat::int4_32;
+    case TensorFormat::int8_64:
+    case TensorFormat::int8_128: return TensorFormat::int8_32;
+    default: return format;
   }
 }
 
@@ -161,7 +181,13 @@ void multiply_codes(const ActivationGroup* a, int64_t lda, const UnpackedPanel* 
           I32x16 sum = sums[i][j][0];
 #pragma GCC unroll 4
           for (int q = 1; q < chains; q++) sum = sum + sums[i][j][q];
-          tile.c[i][j] = fma(to_float(sum), all(a[i * lda + g].scale) * scale, tile.c[i][j]);
+          F32x16 exact = to_float(sum);
+          if constexpr (l.zeros) {
+            // Sums of bytes are those of codes less 128.
+            const F32x16 rest = all(byte_codes ? 128.0f : 0.0f) - load(w[j].zeros + g * kLanes);
+            exact = fma(all(float(a[i * lda + g].sums[0] + a[i * lda + g].sums[1])), rest, exact);
+          }
+          tile.c[i][j] = fma(exact, all(a[i * lda + g].scale) * scale, tile.c[i][j]);
         }
       }
     }
@@ -195,7 +221,8 @@ void multiply_quantized_panels(const ActivationGroup* a, int64_t lda, int m, con
     for (int j = 0; j < NR; j++) unpack_panel<F>(panels + j * bytes, k, g, count, unpacked[j]);
     for (int row = 0; row < m; row += kCodeRows) {
       const int rows = m - row < kCodeRows ? m - row : kCodeRows;
-      multiply_code_rows<F, kCodeRows, NR>(rows, a + row * lda + g, lda, unpacked, count, c + row * ldc, ldc);
+      multiply_code_rows<multiplied_as(F), kCodeRows, NR>(rows, a + row * lda + g, lda, unpacked, count, c + row * ldc,
+                                                          ldc);
     }
   }
 }
@@ -246,8 +273,9 @@ void quantize_rows(const void* src, int64_t lds, int rows, int k, ActivationGrou
 template <TensorFormat F, class Body> ANNEAL_INLINE void each_quad(const UnpackedPanel& from, int groups, Body&& body) {
   constexpr QuantizedLayout l = layout_of(F);
   constexpr int parts = group_scales<F>();
-  const F32x16 zero_point = all(float(l.zero));
-  for (int g = 0; g < groups; g++)
+  for (int g = 0; g < groups; g++) {
+    F32x16 zero_point = all(float(l.zero));
+    if constexpr (l.zeros) zero_point = load(from.zeros + g * kLanes);
     for (int q = 0; q < kQuads; q++) {
       const F32x16 scale = load(from.scales + (g * parts + (parts == 2 ? q / 4 : 0)) * kLanes);
       I32x16 codes = load_int(from.codes + (g * kQuads + q) * kQuadBytes);
@@ -259,6 +287,7 @@ template <TensorFormat F, class Body> ANNEAL_INLINE void each_quad(const Unpacke
       }
       body(g * kGroup + q * 4, values);
     }
+  }
 }
 ANNEAL_INLINE void store_quad(const F32x16* values, float* to) {
 #pragma GCC unroll 4
@@ -329,7 +358,8 @@ template <TensorFormat F> void embed_quantized(const void* panels, int k, int id
     const int count = groups - g0 < kUnpackGroups ? groups - g0 : kUnpackGroups;
     unpack_panel<F>(panel, k, g0, count, unpacked);
     for (int i = 0; i < count * kGroup; i++) {
-      const int code = unpacked.codes[i / 4 * kQuadBytes + lane * 4 + i % 4] - l.zero;
+      const int zero = l.zeros ? int(unpacked.zeros[i / kGroup * kLanes + lane]) : l.zero,
+                code = unpacked.codes[i / 4 * kQuadBytes + lane * 4 + i % 4] - zero;
       float value = float(code) * unpacked.scales[i / (kGroup / parts) * kLanes + lane];
       if constexpr (l.minimum) value = value + unpacked.minima[i / kGroup * kLanes + lane];
       out[g0 * kGroup + i] = value;
@@ -350,6 +380,12 @@ template <class T> constexpr void add_quantized(QuantizedKernels* k) {
   k[quantized_index(TensorFormat::q4_k)] = quantized_kernels<TensorFormat::q4_k, T>();
   k[quantized_index(TensorFormat::q5_k)] = quantized_kernels<TensorFormat::q5_k, T>();
   k[quantized_index(TensorFormat::q6_k)] = quantized_kernels<TensorFormat::q6_k, T>();
+  k[quantized_index(TensorFormat::int4_32)] = quantized_kernels<TensorFormat::int4_32, T>();
+  k[quantized_index(TensorFormat::int4_64)] = quantized_kernels<TensorFormat::int4_64, T>();
+  k[quantized_index(TensorFormat::int4_128)] = quantized_kernels<TensorFormat::int4_128, T>();
+  k[quantized_index(TensorFormat::int8_32)] = quantized_kernels<TensorFormat::int8_32, T>();
+  k[quantized_index(TensorFormat::int8_64)] = quantized_kernels<TensorFormat::int8_64, T>();
+  k[quantized_index(TensorFormat::int8_128)] = quantized_kernels<TensorFormat::int8_128, T>();
 }
 
 struct AllQuantized {

@@ -24,6 +24,11 @@ void put_code(int bits, uint8_t* group, int lane, int i, uint8_t code) {
 void put_half(uint8_t* at, int lane, uint16_t half) { std::memcpy(at + 2 * lane, &half, 2); }
 
 void put_scales(TensorFormat format, const quantization::Block& b, int lane, uint8_t* scales) {
+  if (layout_of(format).zeros) {
+    std::memcpy(scales + 4 * lane, &b.scale, 4);
+    scales[4 * kLanes + lane] = b.zero;
+    return;
+  }
   put_half(scales, lane, b.d);
   if (format == TensorFormat::q4_k || format == TensorFormat::q5_k) {
     put_half(scales + 32, lane, b.m);

@@ -11,9 +11,14 @@ namespace {
 
 using model::TensorFormat;
 
-constexpr TensorFormat kFormats[] = {TensorFormat::q8_0, TensorFormat::q4_0, TensorFormat::q4_1, TensorFormat::q5_0,
-                                     TensorFormat::q5_1, TensorFormat::q4_k, TensorFormat::q5_k, TensorFormat::q6_k};
-const char* const kNames[] = {"q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q5_k", "q6_k"};
+constexpr TensorFormat kFormats[] = {
+    TensorFormat::q8_0,     TensorFormat::q4_0,    TensorFormat::q4_1,    TensorFormat::q5_0,    TensorFormat::q5_1,
+    TensorFormat::q4_k,     TensorFormat::q5_k,    TensorFormat::q6_k,    TensorFormat::int4_32, TensorFormat::int4_64,
+    TensorFormat::int4_128, TensorFormat::int8_32, TensorFormat::int8_64, TensorFormat::int8_128};
+const char* const kNames[] = {"q8_0", "q4_0",    "q4_1",    "q5_0",     "q5_1",    "q4_k",    "q5_k",
+                              "q6_k", "int4_32", "int4_64", "int4_128", "int8_32", "int8_64", "int8_128"};
+static_assert(std::size(kFormats) == kQuantizedFormats && std::size(kNames) == kQuantizedFormats);
+constexpr int kGgufFormats = 8;  // the first
 
 // Blocks of any bits but those of scales that are no numbers, the panels made of them, and the numbers they stand for.
 struct Weights {
@@ -32,7 +37,12 @@ struct Weights {
     std::vector<uint8_t> rows(size_t(n) * bytes);
     const quantization::BlockSize size = quantization::block_size(f);
     for (uint8_t& byte : rows) byte = uint8_t(random_bits());
-    for (size_t at = 0; at < rows.size(); at += size.bytes)
+    for (size_t at = 0; at < rows.size() && model::is_integer(f); at += size.bytes) {
+      const float scale = std::ldexp(float(int(random_bits() % 511) - 255), -12 - int(random_bits() % 3));
+      std::memcpy(&rows[at], &scale, 4);
+      if (model::integer_bits(f) == 4) rows[at + 4] &= 15;
+    }
+    for (size_t at = 0; at < rows.size() && !model::is_integer(f); at += size.bytes)
       for (int place : {f == TensorFormat::q6_k ? 208 : 0, 2}) {
         const bool second = place == 2;
         if (second &&
@@ -192,7 +202,16 @@ void test_blocks() {
     if (std::fabs(x) < 65504) expect(std::fabs(got - x) <= step / 2, "rounding to float16 of " + std::to_string(x));
   }
   const double most[] = {0.006, 0.09, 0.075, 0, 0, 0.08, 0, 0.022};
-  for (int f = 0; f < kQuantizedFormats; f++) {
+  for (int f = kGgufFormats; f < kQuantizedFormats; f++) {
+    const int bytes = quantization::block_size(kFormats[f]).bytes;
+    std::vector<uint8_t> one(bytes), again(bytes);
+    for (uint8_t& byte : one) byte = uint8_t(random_bits());
+    quantization::Block b{};
+    quantization::take_apart(kFormats[f], one.data(), b);
+    quantization::put_together(kFormats[f], b, again.data());
+    expect(one == again, std::string("blocks put together again: ") + kNames[f]);
+  }
+  for (int f = 0; f < kGgufFormats; f++) {
     if (!quantization::can_quantize(kFormats[f])) continue;
     const int k = 4096;
     Floats x = normals(k), back(k);
@@ -224,7 +243,7 @@ void test_reference_blocks(const std::string& folder) {
     std::ifstream file(path, std::ios::binary);
     return std::vector<char>(std::istreambuf_iterator<char>(file), {});
   };
-  for (int f = 0; f < kQuantizedFormats; f++) {
+  for (int f = 0; f < kGgufFormats; f++) {
     std::string name = kNames[f];
     for (char& c : name) c = char(std::toupper(c));
     const std::vector<char> blocks = bytes_of(folder + "/" + name + ".bin"),

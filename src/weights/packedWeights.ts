@@ -1,0 +1,215 @@
+// Quantised matrices in Hugging Face folders: what config.json says of them, and the tensors that each is made of.
+
+import { ModelFileError } from "../errors.js";
+import { openRegularFile } from "../regularFile.js";
+import type { IntegerType, PackedTensor, Packing, TensorLocation } from "../runtime/runtime.js";
+import { isFloatType } from "./floats.js";
+import type { JsonFields } from "./jsonFields.js";
+import type { StoredTensor } from "./safetensorsHeader.js";
+
+export interface FoundTensor extends StoredTensor {
+  file: string;
+}
+
+type Found = Map<string, FoundTensor>;
+
+const CONFIG = "quantization_config";
+const INSTEAD = "use the folder with the original weights, which `quantize` makes small while it loads";
+
+/** How the folder's quantised matrices are packed; null: it says of none. @throws ModelFileError for what is not computed */
+export function readPacking(folder: JsonFields): Packing | null {
+  const config = folder.object(CONFIG) ?? folder.object("text_config")?.object(CONFIG);
+  if (!config) return null;
+  const method = config.string("quant_method").replace("_", "-");
+  if (method === "gptq") return gptq(config);
+  if (method === "awq") return awq(config);
+  if (method === "compressed-tensors") return compressedTensors(config);
+  return config.fail("quant_method", `is "${method}"; gptq, awq and compressed-tensors are read: ${INSTEAD}`);
+}
+
+function gptq(config: JsonFields): Packing {
+  if (config.boolean("is_marlin_format", false))
+    config.fail("is_marlin_format", `is true, which is not read: ${INSTEAD}`);
+  requireBits(config, "bits", [4, 8]);
+  requireWord(config);
+  const field = formatField(config, ["checkpoint_format", "format"]);
+  const format = config.string(field, "gptq");
+  if (format === "gptq") return "gptq";
+  if (format === "gptq_v2") return "gptq_v2";
+  return config.fail(field, `is "${format}"; gptq and gptq_v2 are read: ${INSTEAD}`);
+}
+
+function awq(config: JsonFields): Packing {
+  requireBits(config, config.has("w_bit") ? "w_bit" : "bits", [4]);
+  requireWord(config);
+  const field = formatField(config, ["version", "checkpoint_format", "format"]);
+  const version = config.string(field, "gemm").toLowerCase();
+  if (version !== "gemm") config.fail(field, `is "${version}"; only gemm is read: ${INSTEAD}`);
+  return "awq";
+}
+
+const formatField = (config: JsonFields, names: [string, ...string[]]) =>
+  names.find((name) => config.get(name) !== null) ?? names[0];
+
+function requireWord(config: JsonFields): void {
+  const word = config.string("pack_dtype", "int32");
+  if (word !== "int32") config.fail("pack_dtype", `is "${word}"; only int32 is read: ${INSTEAD}`);
+}
+
+function requireBits(config: JsonFields, name: string, known: number[]): void {
+  const bits = config.integer(name, 1, 64);
+  if (!known.includes(bits)) config.fail(name, `is ${bits}; ${known.join(" and ")} are read: ${INSTEAD}`);
+}
+
+function compressedTensors(config: JsonFields): Packing {
+  const sparsity = config.object("sparsity_config")?.string("format", "dense") ?? "dense";
+  if (sparsity !== "dense") config.fail("sparsity_config.format", `is "${sparsity}", which is not read: ${INSTEAD}`);
+  const transforms = config.object("transform_config")?.object("config_groups");
+  if (transforms && transforms.names.length > 0) {
+    config.fail("transform_config", `asks for rotated activations, which are not computed: ${INSTEAD}`);
+  }
+  if (config.get("kv_cache_scheme") !== null) {
+    config.fail("kv_cache_scheme", `asks for a quantised cache, which is not computed: ${INSTEAD}`);
+  }
+  const groups: JsonFields = config.object("config_groups") ?? config.fail("config_groups", "is missing");
+  for (const name of groups.names) {
+    const group: JsonFields = groups.object(name) ?? groups.fail(name, "must be an object");
+    const packed = group.get("format") === null ? config : group;
+    const format = packed.string("format");
+    if (format !== "pack-quantized") packed.fail("format", `is "${format}"; only pack-quantized is read: ${INSTEAD}`);
+    for (const activations of ["input_activations", "output_activations"]) {
+      if (group.get(activations) !== null) {
+        group.fail(activations, `asks for quantised activations, which are not computed as it says: ${INSTEAD}`);
+      }
+    }
+    const weights: JsonFields = group.object("weights") ?? group.fail("weights", "is missing");
+    requireBits(weights, "num_bits", [4, 8]);
+    const type = weights.string("type", "int");
+    if (type !== "int") weights.fail("type", `is "${type}"; only int is read: ${INSTEAD}`);
+    const strategy = weights.string("strategy", "channel");
+    if (strategy !== "group" && strategy !== "channel") {
+      weights.fail("strategy", `is "${strategy}"; group and channel are read: ${INSTEAD}`);
+    }
+  }
+  return "compressed_tensors";
+}
+
+/** What a matrix is made of, by what follows the module's name. */
+const PARTS = {
+  compressed_tensors: {
+    codes: "weight_packed",
+    scales: "weight_scale",
+    zeros: "weight_zero_point",
+    order: "weight_g_idx",
+  },
+  gptq: { codes: "qweight", scales: "scales", zeros: "qzeros", order: "g_idx" },
+  gptq_v2: { codes: "qweight", scales: "scales", zeros: "qzeros", order: "g_idx" },
+  awq: { codes: "qweight", scales: "scales", zeros: "qzeros", order: "g_idx" },
+} as const;
+
+/**
+ * Takes what a weight of `shape` is made of out of `found`; null: it is not packed.
+ * @throws ModelFileError naming the tensor that does not fit
+ */
+export async function takePacked(
+  name: string,
+  shape: number[],
+  packing: Packing,
+  found: Found,
+): Promise<(TensorLocation & { dtype: IntegerType; packed: PackedTensor }) | null> {
+  const module = name.replace(/\.weight$/, "");
+  const take = (part: keyof (typeof PARTS)["awq"]): FoundTensor | undefined => {
+    const tensor = found.get(`${module}.${PARTS[packing][part]}`);
+    found.delete(`${module}.${PARTS[packing][part]}`);
+    return tensor;
+  };
+  const codes = take("codes");
+  const [outputs, inputs] = shape;
+  if (!codes || outputs === undefined || inputs === undefined) return null;
+  const [scales, zeros, order] = [take("scales"), take("zeros"), take("order")];
+  found.delete(`${module}.weight_shape`);
+  const fail = (part: keyof (typeof PARTS)["awq"], file: string, problem: string): never => {
+    const tensor = `${module}.${PARTS[packing][part]}`;
+    throw new ModelFileError(file, `${tensor} ${problem}`, { param: tensor });
+  };
+  if (!scales) return fail("scales", codes.file, "is missing");
+  if (!zeros && packing !== "compressed_tensors") return fail("zeros", codes.file, "is missing");
+
+  const alongRows = packing === "compressed_tensors";
+  const groups = scales.shape[alongRows ? 1 : 0] ?? 1;
+  const group = inputs / groups;
+  const size = [128, 64, 32].find((block) => group % block === 0);
+  if (size === undefined) {
+    return fail("scales", scales.file, `is for groups of ${group} of ${inputs} inputs; multiples of 32 are computed`);
+  }
+  const words = codes.shape[alongRows ? 1 : 0]!;
+  const bits = packing === "awq" ? 4 : (32 * words) / inputs;
+  if (bits !== 4 && bits !== 8) return fail("codes", codes.file, `has codes of ${bits} bits; 4 and 8 are computed`);
+  const per = 32 / bits;
+  const expected = {
+    compressed_tensors: {
+      codes: [outputs, inputs / per],
+      scales: [outputs, groups],
+      zeros: zeros?.dtype === "I8" ? [outputs, groups] : [Math.ceil(outputs / per), groups],
+    },
+    gptq: { codes: [inputs / per, outputs], scales: [groups, outputs], zeros: [groups, outputs / per] },
+    awq: { codes: [inputs, outputs / per], scales: [groups, outputs], zeros: [groups, outputs / per] },
+  }[packing === "gptq_v2" ? "gptq" : packing];
+  for (const [part, tensor] of [
+    ["codes", codes],
+    ["scales", scales],
+    ["zeros", zeros],
+  ] as const) {
+    if (tensor && tensor.shape.join() !== expected[part].join()) {
+      fail(part, tensor.file, `has shape [${tensor.shape}], config.json asks for [${expected[part]}]`);
+    }
+  }
+  if (codes.dtype !== "I32") fail("codes", codes.file, `has dtype ${codes.dtype}; I32 can be read`);
+  if (!isFloatType(scales.dtype))
+    fail("scales", scales.file, `has dtype ${scales.dtype}; F16, BF16 and F32 can be read`);
+  if (zeros && zeros.dtype !== "I32" && !(alongRows && zeros.dtype === "I8")) {
+    fail("zeros", zeros.file, `has dtype ${zeros.dtype}; I32 can be read`);
+  }
+  if (order && !(await isAscending(order, inputs, group))) {
+    fail(
+      "order",
+      order.file,
+      'spreads the groups over the inputs, which is not computed: quantise with desc_act false, or with actorder "weight"',
+    );
+  }
+  const part = ({ file, offset, bytes, dtype }: FoundTensor) => ({ file, offset, bytes, dtype });
+  const { file, offset, bytes } = codes;
+  const packed: PackedTensor = { packing, group, scales: part(scales), ...(zeros && { zeros: part(zeros) }) };
+  return { name, file, offset, bytes, dtype: `INT${bits}_${size as 32 | 64 | 128}`, shape, packed };
+}
+
+/** Whether input i is in group i / group. */
+async function isAscending(order: FoundTensor, inputs: number, group: number): Promise<boolean> {
+  if (order.dtype !== "I32" || order.shape.join() !== String(inputs)) return false;
+  const raw = await bytesOf(order);
+  return Array.from({ length: inputs }, (_, i) => raw.readInt32LE(4 * i) === Math.floor(i / group)).every(Boolean);
+}
+
+/** Older programs give every quantised matrix a bias, of zeros where the model has none: these are taken out of `found`. */
+export async function dropZeroBiases(modules: readonly string[], found: Found): Promise<void> {
+  for (const module of modules) {
+    const bias = found.get(`${module}.bias`);
+    if (bias && isFloatType(bias.dtype) && (await bytesOf(bias)).every((byte) => byte === 0))
+      found.delete(`${module}.bias`);
+  }
+}
+
+async function bytesOf({ file, offset, bytes }: FoundTensor): Promise<Buffer> {
+  const handle = await openRegularFile(file);
+  try {
+    const raw = Buffer.alloc(bytes);
+    for (let done = 0; done < bytes; ) {
+      const { bytesRead } = await handle.read(raw, done, bytes - done, offset + done);
+      if (bytesRead === 0) throw new ModelFileError(file, "became shorter while it was read");
+      done += bytesRead;
+    }
+    return raw;
+  } finally {
+    await handle.close();
+  }
+}
