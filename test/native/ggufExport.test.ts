@@ -11,7 +11,15 @@ import { readGgufWeights } from "../../src/weights/ggufWeights.js";
 import { writeMergedFolder } from "../../src/weights/mergedFolder.js";
 import { openWeightFiles, openWeightFolder } from "../../src/weights/weightFolder.js";
 import { type GgufDtype, writeGgufAdapter, writeGgufModel } from "../../src/weights/writeGgufModel.js";
-import { CASES, type Case, caseAdapter, caseFolder, expected, promptLogprobs, relativeError } from "./referenceModel.js";
+import {
+  CASES,
+  type Case,
+  caseAdapter,
+  caseFolder,
+  expected,
+  promptLogprobs,
+  relativeError,
+} from "./referenceModel.js";
 
 const folder = mkdtempSync(join(tmpdir(), "anneal-gguf-export-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -59,7 +67,8 @@ describe.each(WRITTEN)("%s", (name) => {
     await writeMergedFolder(merged, caseFolder(name), await caseAdapter(name), { dtype: "float32" });
     const [told, wanted] = [await logprobs(await written(name, "float32"), tokens), await logprobs(merged, tokens)];
     // Factors of LongRoPE have fewer bits in GGUF than in JSON.
-    if (name === "phi3" || name === "phi3_odd") expect(relativeError(Float32Array.from(told), Float32Array.from(wanted))).toBeLessThan(1e-6);
+    if (name === "phi3" || name === "phi3_odd")
+      expect(relativeError(Float32Array.from(told), Float32Array.from(wanted))).toBeLessThan(1e-6);
     else expect(told).toEqual(wanted);
   });
 
