@@ -16,7 +16,13 @@ uint64_t random_bits() {
 }
 float uniform() { return float(int64_t(random_bits() >> 40) - (1 << 23)) * (1.0f / (1 << 23)); }
 
-ModelSpec mixed_spec(TensorFormat type) {
+constexpr TensorFormat kGguf[] = {TensorFormat::q4_k, TensorFormat::q5_k, TensorFormat::q6_k, TensorFormat::q8_0,
+                                  TensorFormat::q4_0, TensorFormat::q4_1, TensorFormat::q5_0};
+constexpr TensorFormat kIntegers[] = {TensorFormat::int4_32, TensorFormat::int4_64, TensorFormat::int4_128,
+                                      TensorFormat::int8_32, TensorFormat::int8_64, TensorFormat::int8_128,
+                                      TensorFormat::int4_128};
+
+ModelSpec mixed_spec(TensorFormat type, const TensorFormat (&first)[7], TensorFormat embedding, TensorFormat head) {
   ModelSpec m;
   m.hidden = 256, m.vocab = 300, m.max_positions = 512, m.format = type;
   LayerSpec l;
@@ -24,17 +30,15 @@ ModelSpec mixed_spec(TensorFormat type) {
   l.attention.k_bias = true;
   l.feed_forward.intermediate = 512;
   m.layers = {l, l};
-  constexpr TensorFormat first[] = {TensorFormat::q4_k, TensorFormat::q5_k, TensorFormat::q6_k, TensorFormat::q8_0,
-                                    TensorFormat::q4_0, TensorFormat::q4_1, TensorFormat::q5_0};
   const auto name = [&](int layer, int p) { return module_name(layer, module_of(l, p)) + ".weight"; };
   for (int p = kQ; p <= kDown; p++) {
     m.quantized[name(0, p)] = first[p];
     // The second has floats too.
     if (p != kK && p != kUp) m.quantized[name(1, p)] = first[(p + 3) % 7];
   }
-  m.quantized[name(1, kO)] = TensorFormat::q5_1;
-  m.quantized["model.embed_tokens.weight"] = TensorFormat::q6_k;
-  m.quantized["lm_head.weight"] = TensorFormat::q4_k;
+  if (first == kGguf) m.quantized[name(1, kO)] = TensorFormat::q5_1;
+  m.quantized["model.embed_tokens.weight"] = embedding;
+  m.quantized["lm_head.weight"] = head;
   return m;
 }
 
@@ -71,7 +75,17 @@ struct Stored {
     for (int64_t row = 0; row < t.rows; row++) {
       uint8_t* const to = &all[size_t(row * bytes)];
       float* const values = &a.values[size_t(row * t.cols)];
-      if (quantization::can_quantize(format)) {
+      if (is_integer(format)) {  // any codes of groups with zero points around the middle
+        quantization::Block block;
+        const quantization::BlockSize size = quantization::block_size(format);
+        const int bits = integer_bits(format), middle = 1 << (bits - 1);
+        for (int64_t i = 0; i < bytes; i += size.bytes) {
+          for (uint8_t& code : block.codes) code = uint8_t(random_bits() & ((1u << bits) - 1));
+          block.scale = 0.08f / float(middle) * (1 + 0.5f * uniform());
+          block.zero = uint8_t(middle + int(random_bits() % 3) - 1);
+          quantization::put_together(format, block, to + i);
+        }
+      } else if (quantization::can_quantize(format)) {
         quantization::quantize_row(format, values, t.cols, to);
       } else {  // any codes, with scales that make numbers of this size
         const bool k = format == TensorFormat::q5_k;
@@ -180,8 +194,10 @@ void check_quantized_models() {
     for (int i = 0; i < length; i++) row.push_back(int32_t(random_bits() % 300));
   }
   for (TensorFormat type : {TensorFormat::f32, TensorFormat::bf16}) {
-    const ModelSpec spec = mixed_spec(type);
-    QuantizedCase{spec, Stored(spec), type == TensorFormat::f32 ? "quantised float32" : "quantised bfloat16", one, two}
-        .check(rows);
+    const std::string compute = type == TensorFormat::f32 ? " float32" : " bfloat16";
+    const ModelSpec blocks = mixed_spec(type, kGguf, TensorFormat::q6_k, TensorFormat::q4_k);
+    QuantizedCase{blocks, Stored(blocks), "quantised" + compute, one, two}.check(rows);
+    const ModelSpec integers = mixed_spec(type, kIntegers, TensorFormat::int8_128, TensorFormat::int4_64);
+    QuantizedCase{integers, Stored(integers), "integers" + compute, one, two}.check(rows);
   }
 }
