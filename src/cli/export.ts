@@ -7,7 +7,7 @@ import type { ModelExported, ModelExportParams } from "../types/models.js";
 import { defineCommand } from "./command.js";
 import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
 import { findModel } from "./findModel.js";
-import { choice, text } from "./flags.js";
+import { choice, text, UsageError } from "./flags.js";
 import { json } from "./listing.js";
 import { openExistingHome } from "./openHome.js";
 import { withExportProgress } from "./progress.js";
@@ -15,8 +15,8 @@ import { withExportProgress } from "./progress.js";
 const flags = {
   format: choice(
     "FORMAT",
-    ["peft", "merged", "onnx", "gguf", "gguf_adapter"],
-    "an adapter (the default), a whole model, one for ONNX Runtime, one for llama.cpp, or an adapter for it",
+    ["peft", "merged", "safetensors", "onnx", "gguf", "gguf_adapter"],
+    "an adapter (the default), a whole model (safetensors: the same), one for ONNX Runtime, one for llama.cpp, or an adapter for it",
   ),
   base: text("NAME", "what the adapter calls its base model (default: the name or folder it was loaded from)"),
   ...engineFlags,
@@ -25,7 +25,7 @@ const flags = {
     ["float32", "bfloat16", "float16", "int8", "int4", "q8_0", "q4_0", "q4_k_m"],
     "of a whole model: merged float32 or bfloat16, gguf these, float16 and q..., both by default as the base model is stored; onnx float32 (default), float16 and int...",
   ),
-  quantize: choice("TYPE", ["q8_0", "q4_0", "q4_k_m"], "the same as --dtype, of gguf"),
+  quantize: choice("TYPE", ["q8_0", "q4_0", "q4_k_m"], "the same as --dtype, of gguf alone"),
   weights: choice("TYPE", ["float32", "bfloat16"], "the same as --dtype, of a merged model"),
   json,
 };
@@ -40,6 +40,12 @@ folder of ONNX, which transformers.js loads in browsers too. NAME is PROJECT/NAM
 running server. gguf writes model.gguf, which llama.cpp and what is built on it load.`,
   flags,
   async run(values, [target, folder]) {
+    const format = values.format === "safetensors" ? "merged" : (values.format ?? null);
+    if (values.quantize !== undefined && format !== "gguf") {
+      throw new UsageError(
+        `--quantize is of --format gguf: ${values.format ?? "peft"} holds floats, which anneal quantises when it loads them (--quantize there)`,
+      );
+    }
     const [, name, step] = /^(.*?)(?:[:@](?:step)?(\d+))?$/.exec(target!)!;
     await using engine = await openExistingHome(
       values.home ?? defaultHome(),
@@ -50,7 +56,7 @@ running server. gguf writes model.gguf, which llama.cpp and what is built on it 
       exported(engine, id, {
         path: resolve(folder!),
         step: step === undefined ? null : Number(step),
-        format: values.format ?? null,
+        format,
         base_model: values.base ?? null,
         dtype: values.dtype ?? values.weights ?? values.quantize ?? null,
       }),

@@ -66,4 +66,9 @@ it("exports a step as an adapter, as a whole model or as ONNX", async () => {
   expect((await command("export", "m", onnx, "--format", "onnx", "--dtype", "int4")).out).toBe(`step 2 as ${onnx}\n`);
   expect(existsSync(join(onnx, "onnx", "model_q4.onnx"))).toBe(true);
   await expect(command("export", "p/m", merged)).rejects.toThrow("is not empty");
+  const same = join(folder, "safetensors");
+  expect((await command("export", "m", same, "--format", "safetensors")).out).toBe(`step 2 as ${same}\n`);
+  expect(readFileSync(join(same, "model.safetensors"))).toEqual(readFileSync(join(merged, "model.safetensors")));
+  const quantised = command("export", "m", join(folder, "q"), "--format", "safetensors", "--quantize", "q8_0");
+  await expect(quantised).rejects.toThrow("--quantize is of --format gguf: safetensors holds floats");
 });
