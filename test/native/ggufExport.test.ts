@@ -84,7 +84,7 @@ describe.each(WRITTEN)("%s", (name) => {
     expect(tensors.size).toBe(adapter.tensors.size);
     const bytes = readFileSync(file);
     const isInPairs = ["llama", "smollm3", "granite"].includes(String(metadata.get("general.architecture")));
-    for (const projection of config.layers[0]!.attention.fusedQkv ? ["qkv"] : ["q", "v"]) {
+    for (const projection of config.layers[0]!.attention!.fusedQkv ? ["qkv"] : ["q", "v"]) {
       const values = adapter.tensors.get(
         `base_model.model.model.layers.0.self_attn.${projection}_proj.lora_B.weight`,
       )!.data;
