@@ -237,7 +237,10 @@ needsGpu("a model on a GPU", { timeout: TIMEOUT }, () => {
 needsGpu("what a GPU does not compute", () => {
   it("is refused by its field's name", async () => {
     const loading = loadCase("qwen3", { device: gpu!.id, kvCache: "int8" });
-    await expect(loading).rejects.toMatchObject({ code: "invalid_argument", param: "options.config.kvCache" });
+    await expect(loading).rejects.toMatchObject({
+      code: "invalid_argument",
+      param: expect.stringMatching(/config\.kvCache$/),
+    });
   });
 });
 
