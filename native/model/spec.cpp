@@ -7,13 +7,7 @@ namespace anneal::model {
 float AttentionSpec::score_scale() const { return scale == 0 ? 1.0f / std::sqrt(float(head_dim)) : float(scale); }
 
 std::optional<TensorFormat> quantized_format(std::string_view name) {
-  static constexpr std::pair<const char*, TensorFormat> formats[] = {
-      {"Q8_0", TensorFormat::q8_0},       {"Q4_0", TensorFormat::q4_0},         {"Q4_1", TensorFormat::q4_1},
-      {"Q5_0", TensorFormat::q5_0},       {"Q5_1", TensorFormat::q5_1},         {"Q4_K", TensorFormat::q4_k},
-      {"Q5_K", TensorFormat::q5_k},       {"Q6_K", TensorFormat::q6_k},         {"INT4_32", TensorFormat::int4_32},
-      {"INT4_64", TensorFormat::int4_64}, {"INT4_128", TensorFormat::int4_128}, {"INT8_32", TensorFormat::int8_32},
-      {"INT8_64", TensorFormat::int8_64}, {"INT8_128", TensorFormat::int8_128}};
-  for (const auto& [known, format] : formats)
+  for (const auto& [format, known] : kQuantizedFormats)
     if (name == known) return format;
   return std::nullopt;
 }

@@ -1,6 +1,7 @@
 // How the numbers of a tensor are stored and computed with.
 #pragma once
 #include <cstdint>
+#include <string_view>
 
 namespace anneal::model {
 
@@ -30,6 +31,19 @@ enum class TensorFormat : uint8_t {
 // How attention keeps keys and values: in the compute type, or rounded to codes of 8 bits, each position of a head by a
 // scale of its own.
 enum class KvCache : uint8_t { exact, int8 };
+
+// Every quantised format, in the order of TensorFormat, by the name that files and callers give it.
+struct QuantizedFormat {
+  TensorFormat format;
+  std::string_view name;
+};
+inline constexpr QuantizedFormat kQuantizedFormats[] = {
+    {TensorFormat::q8_0, "Q8_0"},       {TensorFormat::q4_0, "Q4_0"},         {TensorFormat::q4_1, "Q4_1"},
+    {TensorFormat::q5_0, "Q5_0"},       {TensorFormat::q5_1, "Q5_1"},         {TensorFormat::q4_k, "Q4_K"},
+    {TensorFormat::q5_k, "Q5_K"},       {TensorFormat::q6_k, "Q6_K"},         {TensorFormat::int4_32, "INT4_32"},
+    {TensorFormat::int4_64, "INT4_64"}, {TensorFormat::int4_128, "INT4_128"}, {TensorFormat::int8_32, "INT8_32"},
+    {TensorFormat::int8_64, "INT8_64"}, {TensorFormat::int8_128, "INT8_128"},
+};
 
 constexpr bool is_quantized(TensorFormat format) { return format > TensorFormat::bf16; }
 // Of those with zero points.

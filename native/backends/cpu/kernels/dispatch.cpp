@@ -13,7 +13,7 @@ const Kernels* kernels_neon(DType);
 const Kernels* kernels_avx2(DType);
 const Kernels* kernels_avx512(DType);
 const Kernels* kernels_avx512bf16(DType);
-// Of products with quantised weights, kQuantizedFormats of them.
+// Of products with quantised weights, kQuantizedCount of them.
 const QuantizedKernels* quantized_avxvnni(DType);
 const QuantizedKernels* quantized_avx512vnni(DType);
 
@@ -52,7 +52,7 @@ Processor ask_processor() {
 Kernels with_quantized(Isa isa, const Kernels& set, const QuantizedKernels* quantized) {
   Kernels k = set;
   k.isa = isa;
-  for (int i = 0; i < kQuantizedFormats; i++) k.quantized[i] = quantized[i];
+  for (int i = 0; i < kQuantizedCount; i++) k.quantized[i] = quantized[i];
   return k;
 }
 template <Isa isa, auto set, auto quantized> const Kernels* with_vnni(DType type) {

@@ -12,6 +12,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 #include "../../../executor/float_mode.h"
 #include "../../../model/tensor_format.h"
@@ -160,8 +161,11 @@ struct QuantizedKernels {
   void (*transpose_panels)(const void* panels, int k, int col0, int cols, int n0, int rows, void* out);
   void (*embed)(const void* panels, int k, int id, float* out);
 };
-constexpr int kQuantizedFormats = 14;
-constexpr int quantized_index(model::TensorFormat format) { return int(format) - int(model::TensorFormat::q8_0); }
+// Where a format stands in model::kQuantizedFormats.
+constexpr int quantized_index(model::TensorFormat format) {
+  return int(format) - int(model::kQuantizedFormats[0].format);
+}
+constexpr int kQuantizedCount = int(std::size(model::kQuantizedFormats));
 
 constexpr int kLimits = 4;  // thresholds that sums_below tries at once
 
@@ -214,7 +218,7 @@ struct Kernels {
   void (*embed)(const void* panels, int n, int k, int id, float* out);  // row id of W as float32
   // Groups [rows][ld] of T [rows][lds]; k is a multiple of 32.
   void (*quantize_rows)(const void* src, int64_t lds, int rows, int k, ActivationGroup* groups, int64_t ld);
-  QuantizedKernels quantized[kQuantizedFormats];
+  QuantizedKernels quantized[kQuantizedCount];
   void (*bias_add)(float* c, int64_t ldc, int rows, int n, const float* bias);     // c [rows][ldc] += bias [n]
   void (*add)(float* y, const float* x, int64_t n);                                // y += x
   void (*add_scaled)(float* y, const float* x, float s, int64_t n);                // y += s * x, one fma each

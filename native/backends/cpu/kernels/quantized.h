@@ -8,6 +8,8 @@
 // every group has its zero point (int4, int8: one for 32, 64 or 128 k), what it adds is subtracted as float32, which
 // holds both sums and their difference exactly.
 #pragma once
+#include <utility>
+
 #include "codes.h"
 #include "gemm.h"
 #include "quantized_layout.h"
@@ -371,25 +373,16 @@ template <TensorFormat F, class T> constexpr QuantizedKernels quantized_kernels(
   return {quantized_product<F>, dequantized_product<F, T>, transpose_quantized<F, T>, embed_quantized<F>};
 }
 
+template <class T, size_t... I> constexpr void add_quantized(QuantizedKernels* k, std::index_sequence<I...>) {
+  static_assert(((quantized_index(model::kQuantizedFormats[I].format) == int(I)) && ...));
+  ((k[I] = quantized_kernels<model::kQuantizedFormats[I].format, T>()), ...);
+}
 template <class T> constexpr void add_quantized(QuantizedKernels* k) {
-  k[quantized_index(TensorFormat::q8_0)] = quantized_kernels<TensorFormat::q8_0, T>();
-  k[quantized_index(TensorFormat::q4_0)] = quantized_kernels<TensorFormat::q4_0, T>();
-  k[quantized_index(TensorFormat::q4_1)] = quantized_kernels<TensorFormat::q4_1, T>();
-  k[quantized_index(TensorFormat::q5_0)] = quantized_kernels<TensorFormat::q5_0, T>();
-  k[quantized_index(TensorFormat::q5_1)] = quantized_kernels<TensorFormat::q5_1, T>();
-  k[quantized_index(TensorFormat::q4_k)] = quantized_kernels<TensorFormat::q4_k, T>();
-  k[quantized_index(TensorFormat::q5_k)] = quantized_kernels<TensorFormat::q5_k, T>();
-  k[quantized_index(TensorFormat::q6_k)] = quantized_kernels<TensorFormat::q6_k, T>();
-  k[quantized_index(TensorFormat::int4_32)] = quantized_kernels<TensorFormat::int4_32, T>();
-  k[quantized_index(TensorFormat::int4_64)] = quantized_kernels<TensorFormat::int4_64, T>();
-  k[quantized_index(TensorFormat::int4_128)] = quantized_kernels<TensorFormat::int4_128, T>();
-  k[quantized_index(TensorFormat::int8_32)] = quantized_kernels<TensorFormat::int8_32, T>();
-  k[quantized_index(TensorFormat::int8_64)] = quantized_kernels<TensorFormat::int8_64, T>();
-  k[quantized_index(TensorFormat::int8_128)] = quantized_kernels<TensorFormat::int8_128, T>();
+  add_quantized<T>(k, std::make_index_sequence<kQuantizedCount>());
 }
 
 struct AllQuantized {
-  QuantizedKernels of[kQuantizedFormats];
+  QuantizedKernels of[kQuantizedCount];
 };
 template <class T> constexpr AllQuantized all_quantized() {
   AllQuantized all{};

@@ -11,13 +11,8 @@ namespace {
 
 using model::TensorFormat;
 
-constexpr TensorFormat kFormats[] = {
-    TensorFormat::q8_0,     TensorFormat::q4_0,    TensorFormat::q4_1,    TensorFormat::q5_0,    TensorFormat::q5_1,
-    TensorFormat::q4_k,     TensorFormat::q5_k,    TensorFormat::q6_k,    TensorFormat::int4_32, TensorFormat::int4_64,
-    TensorFormat::int4_128, TensorFormat::int8_32, TensorFormat::int8_64, TensorFormat::int8_128};
-const char* const kNames[] = {"q8_0", "q4_0",    "q4_1",    "q5_0",     "q5_1",    "q4_k",    "q5_k",
-                              "q6_k", "int4_32", "int4_64", "int4_128", "int8_32", "int8_64", "int8_128"};
-static_assert(std::size(kFormats) == kQuantizedFormats && std::size(kNames) == kQuantizedFormats);
+TensorFormat format_of(int index) { return model::kQuantizedFormats[index].format; }
+std::string name_of(int index) { return std::string(model::kQuantizedFormats[index].name); }
 constexpr int kGgufFormats = 8;  // the first
 
 // Blocks of any bits but those of scales that are no numbers, the panels made of them, and the numbers they stand for.
@@ -110,11 +105,11 @@ void test_activations(DType type) {
 }
 
 void test_format(int index, DType type, int n, int k) {
-  const TensorFormat format = kFormats[index];
+  const TensorFormat format = format_of(index);
   const int rows = 40, width = int(panels_of(n)) * kLanes, groups = k / 32;
   const Weights w(format, n, k);
   const Floats x = kept(type, normals(size_t(rows) * k)), c0 = normals(size_t(rows) * width);
-  const std::string what = std::string(kNames[index]) + " n=" + std::to_string(n) + " k=" + std::to_string(k);
+  const std::string what = name_of(index) + " n=" + std::to_string(n) + " k=" + std::to_string(k);
   const auto of = [&](const Kernels& kernel) -> const QuantizedKernels& { return kernel.quantized[index]; };
 
   const Floats all = same_everywhere(type, what + ": product", [&](const Kernels& kernel) {
@@ -202,36 +197,36 @@ void test_blocks() {
     if (std::fabs(x) < 65504) expect(std::fabs(got - x) <= step / 2, "rounding to float16 of " + std::to_string(x));
   }
   const double most[] = {0.006, 0.09, 0.075, 0, 0, 0.08, 0, 0.022};
-  for (int f = kGgufFormats; f < kQuantizedFormats; f++) {
-    const int bytes = quantization::block_size(kFormats[f]).bytes;
+  for (int f = kGgufFormats; f < kQuantizedCount; f++) {
+    const int bytes = quantization::block_size(format_of(f)).bytes;
     std::vector<uint8_t> one(bytes), again(bytes);
     for (uint8_t& byte : one) byte = uint8_t(random_bits());
     quantization::Block b{};
-    quantization::take_apart(kFormats[f], one.data(), b);
-    quantization::put_together(kFormats[f], b, again.data());
-    expect(one == again, std::string("blocks put together again: ") + kNames[f]);
+    quantization::take_apart(format_of(f), one.data(), b);
+    quantization::put_together(format_of(f), b, again.data());
+    expect(one == again, std::string("blocks put together again: ") + name_of(f));
   }
   for (int f = 0; f < kGgufFormats; f++) {
-    if (!quantization::can_quantize(kFormats[f])) continue;
+    if (!quantization::can_quantize(format_of(f))) continue;
     const int k = 4096;
     Floats x = normals(k), back(k);
     for (int i = 0; i < 512; i++) x[i] = i < 256 ? 0 : 5;  // groups of zeros, and of one number
-    std::vector<uint8_t> row(quantization::row_bytes(kFormats[f], k)), again(row.size());
-    quantization::quantize_row(kFormats[f], x.data(), k, row.data());
-    quantization::dequantize_row(kFormats[f], row.data(), k, back.data());
+    std::vector<uint8_t> row(quantization::row_bytes(format_of(f), k)), again(row.size());
+    quantization::quantize_row(format_of(f), x.data(), k, row.data());
+    quantization::dequantize_row(format_of(f), row.data(), k, back.data());
     double error = 0, size = 0;
     for (int i = 512; i < k; i++) error += std::pow(back[i] - x[i], 2), size += double(x[i]) * x[i];
     expect(std::sqrt(error / size) < most[f],
-           std::string("error of ") + kNames[f] + ": " + std::to_string(std::sqrt(error / size)));
-    for (int i = 0; i < 512; i++) expect(std::fabs(back[i] - x[i]) < 0.04, std::string("flat groups of ") + kNames[f]);
+           std::string("error of ") + name_of(f) + ": " + std::to_string(std::sqrt(error / size)));
+    for (int i = 0; i < 512; i++) expect(std::fabs(back[i] - x[i]) < 0.04, std::string("flat groups of ") + name_of(f));
     quantization::Block b{};
-    const int size_of = quantization::block_size(kFormats[f]).bytes;
+    const int size_of = quantization::block_size(format_of(f)).bytes;
     for (uint8_t& byte : row) byte = uint8_t(random_bits());
     for (size_t at = 0; at < row.size(); at += size_of) {
-      quantization::take_apart(kFormats[f], &row[at], b);
-      quantization::put_together(kFormats[f], b, &again[at]);
+      quantization::take_apart(format_of(f), &row[at], b);
+      quantization::put_together(format_of(f), b, &again[at]);
     }
-    expect(row == again, std::string("blocks put together again: ") + kNames[f]);
+    expect(row == again, std::string("blocks put together again: ") + name_of(f));
   }
 }
 
@@ -244,16 +239,16 @@ void test_reference_blocks(const std::string& folder) {
     return std::vector<char>(std::istreambuf_iterator<char>(file), {});
   };
   for (int f = 0; f < kGgufFormats; f++) {
-    std::string name = kNames[f];
+    std::string name = name_of(f);
     for (char& c : name) c = char(std::toupper(c));
     const std::vector<char> blocks = bytes_of(folder + "/" + name + ".bin"),
                             numbers = bytes_of(folder + "/" + name + ".f32");
     Floats got(numbers.size() / 4);
     const bool fits =
-        !got.empty() && int64_t(blocks.size()) == quantization::row_bytes(kFormats[f], int64_t(got.size()));
+        !got.empty() && int64_t(blocks.size()) == quantization::row_bytes(format_of(f), int64_t(got.size()));
     expect(fits, name + ": sizes of the reference blocks");
     if (!fits) continue;
-    quantization::dequantize_row(kFormats[f], (const uint8_t*)blocks.data(), int64_t(got.size()), got.data());
+    quantization::dequantize_row(format_of(f), (const uint8_t*)blocks.data(), int64_t(got.size()), got.data());
     expect(!std::memcmp(got.data(), numbers.data(), numbers.size()), name + ": numbers of the reference blocks");
   }
 }
@@ -262,8 +257,8 @@ void test_quantized() {
   test_blocks();
   for (DType type : {DType::f32, DType::bf16}) {
     test_activations(type);
-    for (int f = 0; f < kQuantizedFormats; f++) {
-      const int block = quantized_block(kFormats[f]);
+    for (int f = 0; f < kQuantizedCount; f++) {
+      const int block = quantized_block(format_of(f));
       for (auto [n, k] : {std::pair{1, block}, {17, 5 * block}, {112, 2 * block}, {64, 3 * block}})
         test_format(f, type, n, k);
     }
