@@ -13,9 +13,14 @@ function gpu(id: string, kind: GpuDevice["kind"], rest: Partial<GpuDevice> = {})
 }
 
 const chosen = (gpus: GpuDevice[], options: EngineOptions = {}) => {
-  const resolved = resolveOptions({ home: null, ...options });
+  const resolved = resolveOptions({ home: null, device: "auto", ...options });
   return chooseDevice(resolved, resolved.models, async () => gpus);
 };
+
+it("is the processor where nobody asks for a GPU", async () => {
+  const resolved = resolveOptions({ home: null });
+  expect(await chooseDevice(resolved, resolved.models, async () => [gpu("vulkan:0", "discrete")])).toBe("cpu");
+});
 
 describe("device auto", () => {
   it("is a discrete GPU before an integrated one, and never another kind", async () => {

@@ -69,7 +69,7 @@ const engineOptions = z.object({
       (value) => typeof value === "string" && /^(auto|cpu|gpu|vulkan:\d{1,3})$/.test(value),
       'must be "auto", "cpu", "gpu" or a device such as "vulkan:0"',
     )
-    .default("auto"),
+    .default("cpu"),
   dtype: dtype.default("auto"),
   onnx: onnx.default({}),
   quantize: quantize.optional(),
