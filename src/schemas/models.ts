@@ -1,12 +1,12 @@
 import { z } from "zod";
-import { MAX_ADAPTER_RANK, PROJECTIONS } from "./bounds.js";
+import { ADAPTER_TARGETS, MAX_ADAPTER_RANK } from "./bounds.js";
 import { field, named } from "./fields.js";
 import { list } from "./limited.js";
 import { name, uuid } from "./names.js";
 import { metricRowId } from "./pages.js";
 import { settingsObject } from "./validate.js";
 
-const target = named("AdapterTarget", z.enum(PROJECTIONS), "A projection of every layer that an adapter may have.");
+const target = named("AdapterTarget", z.enum(ADAPTER_TARGETS), "A module of layers that an adapter may have, by PEFT's name.");
 
 const adapter = named(
   "ModelAdapter",
@@ -14,8 +14,8 @@ const adapter = named(
     rank: field(z.int().min(1).max(MAX_ADAPTER_RANK).nullish(), "Rank of the two factors. Default: the engine's, 8."),
     alpha: field(z.number().positive().nullish(), "The product is scaled by alpha / rank. Default: the engine's, 16."),
     targets: field(
-      list(target, PROJECTIONS.length).min(1).nullish(),
-      "Projections of every layer that have one. Default: the engine's, all seven.",
+      list(target, ADAPTER_TARGETS.length).min(1).nullish(),
+      "Modules of every layer that have one. Default: the engine's, all that the model has.",
     ),
   }),
   "Of a model's LoRA; what is left out is the engine's `adapter` option.",

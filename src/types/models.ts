@@ -78,8 +78,22 @@ export interface MetricRow {
   recorded_at: string;
 }
 
-/** A projection of every layer that an adapter may have. */
-export type AdapterTarget = "q_proj" | "k_proj" | "v_proj" | "o_proj" | "gate_proj" | "up_proj" | "down_proj";
+/** A module of layers that an adapter may have, by PEFT's name. */
+export type AdapterTarget =
+  | "q_proj"
+  | "k_proj"
+  | "v_proj"
+  | "o_proj"
+  | "gate_proj"
+  | "up_proj"
+  | "down_proj"
+  | "qkv_proj"
+  | "gate_up_proj"
+  | "in_proj_qkv"
+  | "in_proj_z"
+  | "in_proj_b"
+  | "in_proj_a"
+  | "out_proj";
 
 /** Of a model's LoRA; what is left out is the engine's `adapter` option. */
 export interface ModelAdapter {
@@ -87,7 +101,7 @@ export interface ModelAdapter {
   rank?: number | null;
   /** The product is scaled by alpha / rank. Default: the engine's, 16. */
   alpha?: number | null;
-  /** Projections of every layer that have one. Default: the engine's, all seven. */
+  /** Modules of every layer that have one. Default: the engine's, all that the model has. */
   targets?: AdapterTarget[] | null;
 }
 

@@ -115,8 +115,8 @@ export interface EngineOptions {
    */
   optimizer?: { rl?: OptimizerOptions; sft?: OptimizerOptions };
   /**
-   * Adapters of new models: `rank` (1 to 1024, default 8), `alpha` (above 0, default 16) and `targets`, the projections of
-   * every layer that have one (default: all seven).
+   * Adapters of new models: `rank` (1 to 1024, default 8), `alpha` (above 0, default 16) and `targets`, the modules of layers
+   * that have one, by PEFT's names (default: all that the model has).
    */
   adapter?: { rank?: number; alpha?: number; targets?: readonly string[] };
   /**

@@ -13,7 +13,7 @@ import { type Case, caseFolder, expected } from "../native/referenceModel.js";
 
 const FAMILIES: readonly Case[] = [
   ...(["smollm3", "granite", "mistral_window", "ministral", "ministral3"] as const),
-  ...(["phi3", "qwen2_window", "gemma2", "gemma3"] as const),
+  ...(["phi3", "qwen2_window", "gemma2", "gemma3", "qwen3_5"] as const),
 ];
 
 let folder: string;
@@ -85,4 +85,19 @@ it.each(FAMILIES)("%s", async (base) => {
   expect(readdirSync(path)).toContain("adapter_model.safetensors");
   const { tensors } = await readAdapterFolder(path);
   expect([...tensors.keys()].sort()).toEqual(expected(base).names("lora_grad.").sort());
+});
+
+it("adapts the modules of recurrent layers alone where they are named", async () => {
+  const targets = ["in_proj_qkv", "out_proj"] as const;
+  const make = (base: string, name: string) =>
+    engine.models.create({ project: "p", name, base_model: base, adapter: { targets: [...targets] } });
+  const model = await make("qwen3_5", "recurrent-alone");
+  expect(model.adapter?.targets).toEqual(targets);
+  const job = await engine.sftTrainingJobs.create({ model_id: model.id, data, config: { batch_size: 3 } });
+  await engine.trainingJobs.wait(job.id);
+  const path = join(folder, "recurrent-alone");
+  await engine.models.export(model.id, { path });
+  const { spec } = await readAdapterFolder(path);
+  expect(spec.targets.toSorted()).toEqual([...targets]);
+  await expect(make("gemma3", "none-such")).rejects.toThrow(/"in_proj_qkv"; this model has q_proj/);
 });

@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { z } from "zod";
 import { ValidationError } from "../../errors.js";
 import { packageFolder } from "../../packageFiles.js";
-import { MAX_ADAPTER_RANK, PROJECTIONS } from "../../schemas/bounds.js";
+import { ADAPTER_TARGETS, MAX_ADAPTER_RANK, PROJECTIONS } from "../../schemas/bounds.js";
 import { name } from "../../schemas/names.js";
 import { validate } from "../../schemas/validate.js";
 import { TOOL_FORMATS } from "../../toolFormats.js";
@@ -97,7 +97,7 @@ const engineOptions = z.object({
       rank: count.max(MAX_ADAPTER_RANK).default(8),
       alpha: z.number().positive().default(16),
       targets: z
-        .array(z.enum(PROJECTIONS))
+        .array(z.enum(ADAPTER_TARGETS))
         .min(1)
         .default([...PROJECTIONS]),
     })
