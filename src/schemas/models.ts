@@ -6,7 +6,11 @@ import { name, uuid } from "./names.js";
 import { metricRowId } from "./pages.js";
 import { settingsObject } from "./validate.js";
 
-const target = named("AdapterTarget", z.enum(ADAPTER_TARGETS), "A module of layers that an adapter may have, by PEFT's name.");
+const target = named(
+  "AdapterTarget",
+  z.enum(ADAPTER_TARGETS),
+  "A module of layers that an adapter may have, by PEFT's name.",
+);
 
 const adapter = named(
   "ModelAdapter",
