@@ -24,6 +24,16 @@ function kindOf(status: Stats): string {
   return status.isFIFO() ? "a pipe" : "a device";
 }
 
+/** Fills `to` with what lies at `position`; false where the file ends before. */
+export async function readAt(handle: FileHandle, to: Uint8Array, position: number): Promise<boolean> {
+  for (let done = 0; done < to.length; ) {
+    const { bytesRead } = await handle.read(to, done, to.length - done, position + done);
+    if (bytesRead === 0) return false;
+    done += bytesRead;
+  }
+  return true;
+}
+
 /**
  * A whole file that is no longer than `maxBytes`, whatever size it claims.
  * @throws ModelFileError as `openRegularFile` does, and for a longer file.

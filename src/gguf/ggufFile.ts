@@ -4,7 +4,7 @@
 import { existsSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { ModelFileError } from "../errors.js";
-import { openRegularFile } from "../regularFile.js";
+import { openRegularFile, readAt } from "../regularFile.js";
 
 export type GgufValue = number | bigint | boolean | string | GgufValue[];
 
@@ -134,11 +134,7 @@ async function readHeader(file: string): Promise<Header> {
     const { size } = await handle.stat();
     for (let length = FIRST_READ_BYTES; ; length *= 4) {
       const bytes = Buffer.alloc(Math.min(length, size, MAX_HEADER_BYTES));
-      for (let done = 0; done < bytes.length; ) {
-        const { bytesRead } = await handle.read(bytes, done, bytes.length - done, done);
-        if (bytesRead === 0) throw new ModelFileError(file, "became shorter while it was read");
-        done += bytesRead;
-      }
+      if (!(await readAt(handle, bytes, 0))) throw new ModelFileError(file, "became shorter while it was read");
       const isWhole = bytes.length === size || bytes.length === MAX_HEADER_BYTES;
       try {
         return parse(new Reader(file, bytes), size);

@@ -10,7 +10,7 @@ import {
   type RopeFactors,
 } from "../gguf/ggufConfig.js";
 import { type GgufFile, type GgufTensor, readGguf } from "../gguf/ggufFile.js";
-import { openRegularFile } from "../regularFile.js";
+import { openRegularFile, readAt } from "../regularFile.js";
 import { type ElementType, type ModelSpec, type TensorLocation, weightTensors } from "../runtime/runtime.js";
 import { isFloatType } from "./floats.js";
 import { JsonFields } from "./jsonFields.js";
@@ -99,8 +99,7 @@ async function factorsOf({ file, type, shape, offset, bytes }: GgufTensor, name:
   const handle = await openRegularFile(file);
   try {
     const raw = Buffer.alloc(bytes);
-    const { bytesRead } = await handle.read(raw, 0, bytes, offset);
-    if (bytesRead !== bytes) throw new ModelFileError(file, `ends inside ${name}`, { param: name });
+    if (!(await readAt(handle, raw, offset))) throw new ModelFileError(file, `ends inside ${name}`, { param: name });
     return Float32Array.from({ length: shape[0]! }, (_, i) => raw.readFloatLE(4 * i));
   } finally {
     await handle.close();

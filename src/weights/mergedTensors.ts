@@ -3,6 +3,7 @@
 import { type FileHandle, open } from "node:fs/promises";
 import { ModelFileError } from "../errors.js";
 import { inPieces } from "../eventLoop.js";
+import { readAt } from "../regularFile.js";
 import type { AdapterSpec, ModelSpec, NamedTensors } from "../runtime/runtime.js";
 import { type FloatType, narrow, widen } from "./floats.js";
 import { type FloatTensorLocation, openWeightFolder } from "./weightFolder.js";
@@ -96,10 +97,8 @@ async function readBlock(
 ): Promise<Uint8Array> {
   const size = BYTES[tensor.dtype];
   const raw = new Uint8Array((to - from) * size);
-  for (let done = 0; done < raw.length; ) {
-    const { bytesRead } = await input.read(raw, done, raw.length - done, tensor.offset + from * size + done);
-    if (bytesRead === 0) throw new ModelFileError(tensor.file, `ends inside ${tensor.name}`, { param: tensor.name });
-    done += bytesRead;
+  if (!(await readAt(input, raw, tensor.offset + from * size))) {
+    throw new ModelFileError(tensor.file, `ends inside ${tensor.name}`, { param: tensor.name });
   }
   return raw;
 }

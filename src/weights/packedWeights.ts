@@ -1,7 +1,7 @@
 // Quantised matrices in Hugging Face folders: what config.json says of them, and the tensors that each is made of.
 
 import { ModelFileError } from "../errors.js";
-import { openRegularFile } from "../regularFile.js";
+import { openRegularFile, readAt } from "../regularFile.js";
 import type { IntegerType, PackedTensor, Packing, TensorLocation } from "../runtime/runtime.js";
 import { isFloatType } from "./floats.js";
 import type { JsonFields } from "./jsonFields.js";
@@ -203,11 +203,7 @@ async function bytesOf({ file, offset, bytes }: FoundTensor): Promise<Buffer> {
   const handle = await openRegularFile(file);
   try {
     const raw = Buffer.alloc(bytes);
-    for (let done = 0; done < bytes; ) {
-      const { bytesRead } = await handle.read(raw, done, bytes - done, offset + done);
-      if (bytesRead === 0) throw new ModelFileError(file, "became shorter while it was read");
-      done += bytesRead;
-    }
+    if (!(await readAt(handle, raw, offset))) throw new ModelFileError(file, "became shorter while it was read");
     return raw;
   } finally {
     await handle.close();

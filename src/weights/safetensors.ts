@@ -3,9 +3,9 @@
 import { type FileHandle, open, rename, rm } from "node:fs/promises";
 import { dirname } from "node:path";
 import { ModelFileError } from "../errors.js";
-import { openRegularFile } from "../regularFile.js";
+import { openRegularFile, readAt } from "../regularFile.js";
 import type { NamedTensors } from "../runtime/runtime.js";
-import { widen } from "./floats.js";
+import { isFloatType, widen } from "./floats.js";
 import { readSafetensorsHeader, type StoredTensor } from "./safetensorsHeader.js";
 
 /** Header sizes are multiples of this, so that data is aligned. */
@@ -30,15 +30,11 @@ export async function readSafetensors(
 
 async function readFloats(handle: FileHandle, file: string, name: string, stored: StoredTensor): Promise<Float32Array> {
   const { dtype, offset, bytes } = stored;
-  if (dtype !== "F32" && dtype !== "BF16" && dtype !== "F16") {
+  if (!isFloatType(dtype)) {
     throw new ModelFileError(file, `${name} has dtype ${dtype}; F32, BF16 and F16 can be read`, { param: name });
   }
   const raw = new Uint8Array(bytes);
-  for (let done = 0; done < bytes; ) {
-    const { bytesRead } = await handle.read(raw, done, bytes - done, offset + done);
-    if (bytesRead === 0) throw new ModelFileError(file, `ends inside ${name}`, { param: name });
-    done += bytesRead;
-  }
+  if (!(await readAt(handle, raw, offset))) throw new ModelFileError(file, `ends inside ${name}`, { param: name });
   return widen(dtype, raw);
 }
 
