@@ -1,5 +1,6 @@
 import { z } from "zod";
-import { ADAPTER_TARGETS, MAX_ADAPTER_RANK } from "./bounds.js";
+import { adapterModuleNames } from "../adapterModules.js";
+import { MAX_ADAPTER_RANK } from "./bounds.js";
 import { field, named } from "./fields.js";
 import { list } from "./limited.js";
 import { name, uuid } from "./names.js";
@@ -8,7 +9,7 @@ import { settingsObject } from "./validate.js";
 
 const target = named(
   "AdapterTarget",
-  z.enum(ADAPTER_TARGETS),
+  z.enum(adapterModuleNames),
   "A module of layers that an adapter may have, by PEFT's name.",
 );
 
@@ -18,7 +19,7 @@ const adapter = named(
     rank: field(z.int().min(1).max(MAX_ADAPTER_RANK).nullish(), "Rank of the two factors. Default: the engine's, 8."),
     alpha: field(z.number().positive().nullish(), "The product is scaled by alpha / rank. Default: the engine's, 16."),
     targets: field(
-      list(target, ADAPTER_TARGETS.length).min(1).nullish(),
+      list(target, adapterModuleNames.length).min(1).nullish(),
       "Modules of every layer that have one. Default: the engine's, all that the model has.",
     ),
   }),

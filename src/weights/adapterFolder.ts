@@ -2,16 +2,16 @@
 
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { ADAPTER_MODULES, adapterModuleNames } from "../adapterModules.js";
 import { ModelFileError } from "../errors.js";
 import type { AdapterSpec, NamedTensors } from "../runtime/runtime.js";
-import { ADAPTER_MODULES } from "./adapterModules.js";
 import { JsonFields } from "./jsonFields.js";
 import { readSafetensors, writeSafetensors, writeWhole } from "./safetensors.js";
 
 const CONFIG_FILE = "adapter_config.json";
 const TENSOR_FILE = "adapter_model.safetensors";
 
-const MODULES: string[] = Object.keys(ADAPTER_MODULES);
+const MODULES: string[] = adapterModuleNames;
 const PLACES = Object.entries(ADAPTER_MODULES).map(([name, place]) => `${place}\\.${name}`);
 const TENSOR_NAME = new RegExp(
   `^base_model\\.model\\.model\\.layers\\.\\d+\\.(${PLACES.join("|")})\\.lora_([AB])\\.weight$`,

@@ -1,7 +1,8 @@
 import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
+import { PLAIN_MODULES } from "../adapterModules.js";
 import { readAdapterFolder } from "./adapterFolder.js";
-import { PLAIN_MODULES, targetsOf } from "./adapterModules.js";
+import { targetsOf } from "./adapterModules.js";
 import { openWeightFolder } from "./weightFolder.js";
 
 const reference = (name: string) => fileURLToPath(new URL(`../../test/reference/models/${name}`, import.meta.url));

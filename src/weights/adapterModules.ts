@@ -1,29 +1,7 @@
-// The modules of a model that adapters adapt, by PEFT's names.
+// Which modules of a model an adapter adapts.
 
+import { type AdapterModule, PLAIN_MODULES } from "../adapterModules.js";
 import type { ModelSpec } from "../runtime/runtime.js";
-
-/** Of all models; the place of each within a layer. */
-export const ADAPTER_MODULES = {
-  q_proj: "self_attn",
-  k_proj: "self_attn",
-  v_proj: "self_attn",
-  qkv_proj: "self_attn",
-  o_proj: "self_attn",
-  gate_proj: "mlp",
-  up_proj: "mlp",
-  gate_up_proj: "mlp",
-  down_proj: "mlp",
-  in_proj_qkv: "linear_attn",
-  in_proj_z: "linear_attn",
-  in_proj_b: "linear_attn",
-  in_proj_a: "linear_attn",
-  out_proj: "linear_attn",
-} as const;
-
-export type AdapterModule = keyof typeof ADAPTER_MODULES;
-
-/** The seven that most models have; asked for together they stand for all modules of a model. */
-export const PLAIN_MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"] as const;
 
 const SEPARATE = ["q_proj", "k_proj", "v_proj", "o_proj"] as const;
 const FUSED = ["qkv_proj", "o_proj"] as const;

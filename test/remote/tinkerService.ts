@@ -5,6 +5,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { PLAIN_MODULES } from "../../src/adapterModules.js";
 import { type BaseModel, closeBaseModel, loadBaseModel } from "../../src/engine/core/baseModel.js";
 import { embeddedModel, resolveOptions } from "../../src/engine/core/options.js";
 import { generate } from "../../src/inference/index.js";
@@ -12,7 +13,6 @@ import { Message, readFields } from "../../src/protobuf.js";
 import { type AdapterSpec, type NamedTensors, openRuntime, type Trainer } from "../../src/runtime/runtime.js";
 import { NEUTRAL_NUMBERS } from "../../src/samplingNumbers.js";
 import { writeAdapterFolder } from "../../src/weights/adapterFolder.js";
-import { PLAIN_MODULES } from "../../src/weights/adapterModules.js";
 
 interface Datum {
   model_input: { chunks: { tokens: number[] }[] };

@@ -2,9 +2,10 @@ import { realpathSync } from "node:fs";
 import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
+import { adapterModuleNames, PLAIN_MODULES } from "../../adapterModules.js";
 import { ValidationError } from "../../errors.js";
 import { packageFolder } from "../../packageFiles.js";
-import { ADAPTER_TARGETS, MAX_ADAPTER_RANK, PROJECTIONS } from "../../schemas/bounds.js";
+import { MAX_ADAPTER_RANK } from "../../schemas/bounds.js";
 import { name } from "../../schemas/names.js";
 import { validate } from "../../schemas/validate.js";
 import { TOOL_FORMATS } from "../../toolFormats.js";
@@ -97,9 +98,9 @@ const engineOptions = z.object({
       rank: count.max(MAX_ADAPTER_RANK).default(8),
       alpha: z.number().positive().default(16),
       targets: z
-        .array(z.enum(ADAPTER_TARGETS))
+        .array(z.enum(adapterModuleNames))
         .min(1)
-        .default([...PROJECTIONS]),
+        .default([...PLAIN_MODULES]),
     })
     .prefault({}),
   dataRoots: z.array(path).optional(),

@@ -3,6 +3,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { PLAIN_MODULES } from "../../adapterModules.js";
 import { BadRequestError, ClosedError } from "../../errors.js";
 import { remoteUnexpected } from "../../remoteReplies.js";
 import type {
@@ -37,7 +38,7 @@ const BASE: AdapterSpec = {
   rank: 1,
   alpha: 1,
   rslora: false,
-  targets: ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
+  targets: [...PLAIN_MODULES],
 };
 
 export class TinkerDevice implements CompletingDevice, AdapterHost {
