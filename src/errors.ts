@@ -110,19 +110,34 @@ export class ClosedError extends UnavailableError {
   }
 }
 
-/** Raised before memory is taken: what was needed, what is there, which option to lower. Sizes in bytes. */
+const UNITS = ["bytes", "KiB", "MiB", "GiB"];
+
+/** Bytes as people read them: "1.50 GiB". */
+function readable(bytes: number): string {
+  const unit = bytes < 1024 ? 0 : Math.min(UNITS.length - 1, Math.floor(Math.log2(bytes) / 10));
+  return `${unit === 0 ? bytes : (bytes / 1024 ** unit).toFixed(2)} ${UNITS[unit]}`;
+}
+
+/** Of options that are not simply lowered. */
+const MEMORY_HINTS: Record<string, string> = {
+  models: "serve a smaller model, or raise memoryLimit",
+  device: "serve a smaller model, fewer sequences or shorter contexts, or compute on the cpu",
+};
+
+/** Raised before memory is taken: what for, what was needed, what is there and missing, which option to lower. Sizes in bytes. */
 export class InsufficientMemoryError extends UnavailableError {
   /** In bytes. */
   readonly needed: number;
   /** In bytes. */
   readonly available: number;
 
+  /** @param what  needs it: "the model's weights" */
   constructor(what: string, needed: number, available: number, option: string) {
-    const gib = (bytes: number) => `${(bytes / 2 ** 30).toFixed(2)} GiB`;
-    super(`${what} needs ${gib(needed)} of memory, ${gib(available)} are available`, {
+    const missing = readable(needed - available);
+    super(`${what}: ${readable(needed)} of memory needed, ${readable(available)} available, ${missing} missing`, {
       code: "insufficient_memory",
       param: option,
-      hint: option === "models" ? "serve a smaller model, or raise memoryLimit" : `lower ${option}`,
+      hint: MEMORY_HINTS[option] ?? `lower ${option}`,
     });
     this.needed = needed;
     this.available = available;

@@ -13,7 +13,7 @@ namespace anneal::addon {
 
 namespace {
 
-// initialize(makeError): makeError(code, message, param) returns the error to be thrown.
+// initialize(makeError): makeError(code, message, param, needed, available) returns the error to be thrown.
 napi_value initialize(const Arguments& arguments) {
   auto environment = Environment::of(arguments.js.env);
   if (arguments.js.type(arguments.values[0]) != napi_function) invalid("makeError", "must be a function");
@@ -91,8 +91,8 @@ napi_value restore_pipelines(const Arguments& arguments) {
   return arguments.js.undefined();
 }
 
-// memory(config, dtype, device?) -> {weights, page, pageGroups, recurrentState, activationPerToken, largestPiece}, bytes;
-// see backends/page_groups.h
+// memory(config, dtype, device?) -> {weights, page, pageGroups, recurrentState, activationPerToken, largestPiece},
+// bytes; see backends/page_groups.h
 napi_value memory(const Arguments& arguments) {
   const Js js = arguments.js;
   const Path config_path("config"), dtype_path("dtype"), device_path("device");

@@ -30,7 +30,7 @@ class CallTask final : public executor::Task {
       } catch (const backends::UnusableDevice& error) {
         call_->failure = Failure{"unusable_device", error.what(), "device"};
       } catch (const backends::NoDeviceMemory& error) {
-        call_->failure = Failure{"insufficient_memory", error.what(), "device"};
+        call_->failure = Failure{"insufficient_memory", error.part, "device", error.needed, error.available};
       } catch (const backends::DeviceLost& error) {
         call_->failure = Failure{"device_lost", error.what(), "device"};
       } catch (const std::bad_alloc&) {
@@ -223,13 +223,15 @@ void Environment::settle(Js js, Call& call) {
 }
 
 napi_value Environment::error(const Failure& failure) {
-  napi_value make, result, arguments[] = {js_.text(failure.code), js_.text(failure.message), js_.text(failure.param)};
+  napi_value make, result,
+      arguments[] = {js_.text(failure.code), js_.text(failure.message), js_.text(failure.param),
+                     js_.number(double(failure.needed)), js_.number(double(failure.available))};
   if (!make_error) {
     js_.check(napi_create_error(js_.env, arguments[0], arguments[1], &result));
     return result;
   }
   js_.check(napi_get_reference_value(js_.env, make_error, &make));
-  js_.check(napi_call_function(js_.env, js_.undefined(), make, 3, arguments, &result));
+  js_.check(napi_call_function(js_.env, js_.undefined(), make, 5, arguments, &result));
   return result;
 }
 

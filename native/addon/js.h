@@ -16,6 +16,7 @@ namespace anneal::addon {
 // A typed error on its way to JavaScript: becomes a subclass of AnnealError by its code.
 struct Failure {
   std::string code, message, param;
+  int64_t needed = 0, available = 0;  // bytes, of "insufficient_memory" where they are known
 };
 
 // A JavaScript exception is pending, or the environment no longer runs JavaScript: leave without touching it.

@@ -62,7 +62,8 @@ napi_value values_out(Js js, const training::RowValues& values) {
 
 // What a pass that does not fit is told to its caller.
 Failure no_room(const backends::NoRoom& error) {
-  return {"insufficient_memory", std::string("a pass over these rows ") + error.what(), "memoryBudget"};
+  return {"insufficient_memory", "a pass over these rows, of at least " + std::to_string(error.needed) + " bytes",
+          "memoryBudget", error.needed, error.available};
 }
 
 // 0: no limit.

@@ -39,13 +39,16 @@ struct UnusableDevice : std::runtime_error {
 struct DeviceLost : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
-// A device's own memory does not suffice. Bytes; `available` counts what the device says could be taken.
+// A device's own memory does not suffice for a part of what is done ("the model's weights"). Bytes; `available` counts
+// what the device says could be taken.
 struct NoDeviceMemory : std::runtime_error {
-  NoDeviceMemory(int64_t needed_, int64_t available_)
-      : std::runtime_error("needs " + std::to_string(needed_) + " bytes of the device's memory, of which " +
+  NoDeviceMemory(const std::string& part_, int64_t needed_, int64_t available_)
+      : std::runtime_error(part_ + ": " + std::to_string(needed_) + " bytes of the device's memory are needed, " +
                            std::to_string(available_) + " are free"),
+        part(part_),
         needed(needed_),
         available(available_) {}
+  std::string part;
   int64_t needed, available;
 };
 
@@ -153,8 +156,9 @@ struct NoRoom : std::runtime_error {
   NoRoom(int64_t needed_, int64_t limit)
       : std::runtime_error("needs at least " + std::to_string(needed_) + " bytes, " + std::to_string(limit) +
                            " are allowed"),
-        needed(needed_) {}
-  int64_t needed;
+        needed(needed_),
+        available(limit) {}
+  int64_t needed, available;
 };
 
 // The saved activations of a forward pass, and its results. Entry t of a row stands for predicting its token t + 1;

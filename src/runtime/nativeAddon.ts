@@ -5,6 +5,7 @@ import {
   BadRequestError,
   ClosedError,
   ConflictError,
+  InsufficientMemoryError,
   InternalServerError,
   ModelFileError,
   UnavailableError,
@@ -96,7 +97,9 @@ export interface NativeModel {
 }
 
 export interface NativeAddon {
-  initialize(makeError: (code: string, message: string, param: string) => Error): void;
+  initialize(
+    makeError: (code: string, message: string, param: string, needed: number, available: number) => Error,
+  ): void;
   threads(): number;
   setThreads(threads: number): void;
   kernelSets(): string[];
@@ -155,8 +158,11 @@ export function nativeAddon(): NativeAddon {
   return loaded;
 }
 
-/** The error that native code throws or rejects with. */
-function typedError(code: string, message: string, at: string): AnnealError {
+/**
+ * The error that native code throws or rejects with. `needed` and `available`: bytes that `message` names the use of; 0: it is a
+ * message.
+ */
+function typedError(code: string, message: string, at: string, needed = 0, available = 0): AnnealError {
   const param = at || null;
   switch (code) {
     case "invalid_argument":
@@ -178,6 +184,7 @@ function typedError(code: string, message: string, at: string): AnnealError {
     case "device_lost":
       return new UnavailableError(message, { code, param, hint: "open the engine again, or with the device cpu" });
     case "insufficient_memory":
+      if (needed > 0) return new InsufficientMemoryError(message, needed, available, at);
       return new UnavailableError(message, { code, param, hint: "use a smaller model, fewer pages or shorter rows" });
     case "no_threads":
       return new UnavailableError(message, { code, hint: "raise the limits of threads and memory of this process" });

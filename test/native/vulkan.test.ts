@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { isDeepStrictEqual, stripVTControlCharacters } from "node:util";
 import { afterAll, describe, expect, it } from "vitest";
 import { compilerVersion, generated, sourceHash } from "../../native/backends/vulkan/shaders/compile.mjs";
-import { Engine } from "../../src/index.js";
+import { Engine, InsufficientMemoryError } from "../../src/index.js";
 import {
   type DeviceModel,
   type ElementType,
@@ -205,6 +205,17 @@ needsGpu("a model on a GPU", { timeout: TIMEOUT }, () => {
   it("is refused where it does not fit", async () => {
     const tooMany = loadCase("llama", { device: gpu!.id, kvPages: 1 << 24 });
     await expect(tooMany).rejects.toMatchObject({ code: "insufficient_memory" });
+    const model = await load("llama", "bfloat16", gpu!.id);
+    const { spec } = await caseAdapter("llama");
+    const trainer = await model.trainAdapter(spec, { seed: 1n });
+    const refusal = await trainer
+      .evaluate([{ tokens: expected("llama").rows[1]! }], { memoryBudget: 1000 })
+      .catch((e) => e);
+    expect(refusal).toBeInstanceOf(InsufficientMemoryError);
+    expect(refusal).toMatchObject({ param: "memoryBudget", available: 1000 });
+    expect(refusal.needed).toBeGreaterThan(1000);
+    expect(refusal.message).toMatch(/^a pass over these rows, .* needed, 1000 bytes available, .* missing$/);
+    trainer.close();
   });
 
   const layer = "/usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json";

@@ -29,6 +29,7 @@ std::shared_ptr<AdapterVersion> make_adapter_version(const GpuModel& m, executor
         bytes += matrix_bytes(m.type, rows, cols);
       }
     }
+  m.gpu->plan("an adapter of rank " + std::to_string(spec.rank), bytes);
   version->memory = Memory(m.gpu, bytes);
   for (const Part& part : parts) {
     LowRank& low = version->layers[size_t(part.layer)][size_t(part.projection)];

@@ -27,7 +27,7 @@ struct Description {
   vk::PhysicalDeviceMemoryProperties memory;
 };
 
-// Bytes of a heap that could be taken now.
+// Bytes of a heap that could be taken now, as far as is known without what this process took of it.
 int64_t available_of(const vk::InstanceFunctions& call, vk::PhysicalDevice device, bool has_budget, uint32_t heap) {
   vk::PhysicalDeviceMemoryBudgetProperties budget;
   vk::PhysicalDeviceMemoryProperties2 memory;
@@ -118,6 +118,7 @@ Gpu::Gpu(int index, std::span<const uint8_t> pipelines) {
   if (index < 0 || index >= int(devices.size()))
     throw backends::UnusableDevice(name + " is not there: Vulkan has " + std::to_string(devices.size()) + " devices");
   physical_ = devices[size_t(index)];
+  instance_call = instance_->call;
   const Description d = describe(instance_->call, physical_);
   facts_ = d.facts;
   if (!facts_.missing.empty()) throw backends::UnusableDevice(name + " (" + facts_.name + ") lacks " + facts_.missing);
@@ -194,11 +195,21 @@ std::vector<uint8_t> Gpu::pipelines() const {
   return data;
 }
 
-int64_t Gpu::available() const { return available_of(instance_->call, physical_, has_budget_, heap_); }
+int64_t Gpu::available() const {
+  const int64_t found = available_of(instance_call, physical_, has_budget_, heap_);
+  return has_budget_ ? found : std::max<int64_t>(0, found - taken_);
+}
+
+void Gpu::plan(std::string part, int64_t bytes) {
+  part_ = std::move(part);
+  if (bytes <= 0) return;
+  if (const int64_t free = available(); bytes > free) throw NoDeviceMemory(part_, bytes, free);
+}
 
 void Gpu::check(vk::Result result, int64_t bytes) const {
   if (result >= 0) return;
-  if (result == vk::kOutOfDeviceMemory || result == vk::kOutOfHostMemory) throw NoDeviceMemory(bytes, available());
+  if (result == vk::kOutOfDeviceMemory || result == vk::kOutOfHostMemory)
+    throw NoDeviceMemory(part_, bytes, available());
   lost_ = true;
   if (result == vk::kDeviceLost)
     throw DeviceLost(facts_.name + " was lost: its driver ended what it computed; open the model again");
@@ -244,7 +255,7 @@ Memory::Memory(std::shared_ptr<Gpu> gpu, int64_t bytes, Place place) : gpu_(std:
   Gpu& g = *gpu_;
   if (bytes > g.facts_.max_allocation) {
     bytes_ = 0;
-    throw NoDeviceMemory(bytes, g.facts_.max_allocation);
+    throw NoDeviceMemory(g.part_ + " in one piece", bytes, g.facts_.max_allocation);
   }
   try {
     const vk::BufferCreateInfo info{.size = uint64_t(bytes),
@@ -258,6 +269,7 @@ Memory::Memory(std::shared_ptr<Gpu> gpu, int64_t bytes, Place place) : gpu_(std:
         .next = &flags, .size = needs.size, .memory_type = g.memory_types_[int(place)]};
     g.check(g.call.allocate_memory(g.handle, &allocate, nullptr, &memory_), bytes);
     g.check(g.call.bind_buffer(g.handle, buffer_, memory_, 0), bytes);
+    if (place == Place::device) g.taken_ += counted_ = int64_t(needs.size);
     const vk::BufferDeviceAddressInfo of{.buffer = buffer_};
     address_ = g.call.get_buffer_address(g.handle, &of);
     if (place != Place::device) g.check(g.call.map_memory(g.handle, memory_, 0, ~0ull, 0, &mapped_), bytes);
@@ -273,13 +285,15 @@ void Memory::release() noexcept {
   if (!gpu_) return;
   if (buffer_) gpu_->call.destroy_buffer(gpu_->handle, buffer_, nullptr);
   if (memory_) gpu_->call.free_memory(gpu_->handle, memory_, nullptr);
-  buffer_ = memory_ = 0, bytes_ = 0, mapped_ = nullptr;
+  gpu_->taken_ -= counted_;
+  buffer_ = memory_ = 0, bytes_ = counted_ = 0, mapped_ = nullptr;
   gpu_.reset();
 }
 
 void Memory::swap(Memory& o) noexcept {
   std::swap(gpu_, o.gpu_), std::swap(buffer_, o.buffer_), std::swap(memory_, o.memory_);
-  std::swap(address_, o.address_), std::swap(bytes_, o.bytes_), std::swap(mapped_, o.mapped_);
+  std::swap(address_, o.address_), std::swap(bytes_, o.bytes_), std::swap(counted_, o.counted_);
+  std::swap(mapped_, o.mapped_);
 }
 
 // ---- commands

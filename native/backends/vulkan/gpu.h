@@ -48,9 +48,14 @@ class Gpu {
   const GpuArithmetic& arithmetic() const { return arithmetic_; }
   void set_arithmetic(const GpuArithmetic&);  // before anything is computed
   bool has_doubles() const { return has_doubles_; }
+  bool has_budget() const { return has_budget_; }  // tells what others leave of its memory
   bool lost() const { return lost_; }
   int64_t available() const;                      // bytes that could be taken now in all
   int max_groups() const { return max_groups_; }  // of a dispatch, in each direction
+
+  // What memory is taken for from here on ("the model's weights"). Throws NoDeviceMemory unless so many bytes of it are
+  // there: then nothing has been taken.
+  void plan(std::string part, int64_t bytes);
 
   // Throws DeviceLost and NoDeviceMemory for what a call says.
   void check(vk::Result, int64_t bytes = 0) const;
@@ -64,7 +69,9 @@ class Gpu {
   // What the driver made of shaders so far, for a later Gpu. Any thread.
   std::vector<uint8_t> pipelines() const;
 
-  vk::DeviceFunctions call;  // replaced by tests that let calls fail
+  // Replaced by tests that let calls fail, and make memory scarce.
+  vk::DeviceFunctions call;
+  vk::InstanceFunctions instance_call;
   vk::Device handle = nullptr;
   vk::Queue queue = nullptr;
   uint32_t family = 0;
@@ -82,7 +89,9 @@ class Gpu {
   bool has_budget_ = false;
   mutable std::atomic<bool> lost_{false};
   uint32_t memory_types_[3] = {};
-  uint32_t heap_ = 0;  // of memory_types_[0]
+  uint32_t heap_ = 0;              // of memory_types_[0]
+  std::atomic<int64_t> taken_{0};  // bytes of it
+  std::string part_ = "a buffer";
   vk::PipelineLayout layout_ = 0;
   vk::PipelineCache cache_ = 0;
   std::map<std::pair<Shader, std::vector<uint32_t>>, Pipeline> pipelines_;
@@ -119,7 +128,7 @@ class Memory {
   vk::Buffer buffer_ = 0;
   vk::DeviceMemory memory_ = 0;
   uint64_t address_ = 0;
-  int64_t bytes_ = 0;
+  int64_t bytes_ = 0, counted_ = 0;  // counted_: of the device's own
   void* mapped_ = nullptr;
 };
 

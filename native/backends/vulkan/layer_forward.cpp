@@ -169,27 +169,33 @@ Pages::Pages(const GpuModel& m, int count) : count_(count) {
     layers_.emplace_back(m.gpu, int64_t(count) * vulkan::page_bytes(m.type, layer.attention));
 }
 
-void Scratch::reserve(const GpuModel& m, int rows, int rank) {
+template <class S, class F> void Scratch::each(S& s, const GpuModel& m, int rows, int rank, F&& f) {
   const Widths c = widest(m.spec);
-  const ElementType t = m.type;
-  const auto size = [&](Memory& memory, int width) {
-    const int64_t bytes = rows * t.row_bytes(width);
+  const auto all = [&](int width, auto&... memories) { (f(memories, rows * m.type.row_bytes(width)), ...); };
+  all(m.spec.hidden, s.normed, s.branch);
+  all(c.q, s.q, s.queries);
+  all(c.kv, s.k, s.v);
+  all(c.intermediate, s.gate, s.up, s.act);
+  if (rank > 0)
+    for (auto& memory : s.z) all(rank, memory);
+}
+
+void Scratch::reserve(const GpuModel& m, int rows, int rank) {
+  rows = std::max(rows_, int(round_up(rows, 16))), rank = std::max(rank_, rank);
+  rows_ = rank_ = 0;
+  each(*this, m, rows, rank, [&](Memory& memory, int64_t bytes) {
     if (memory.bytes() >= bytes) return;
     memory = {};
     memory = Memory(m.gpu, bytes);
-  };
-  if (rows > rows_) {
-    rows = int(round_up(rows, 16));
-    rows_ = 0;
-    for (Memory* memory : {&normed, &branch}) size(*memory, m.spec.hidden);
-    for (Memory* memory : {&q, &queries}) size(*memory, c.q);
-    for (Memory* memory : {&k, &v}) size(*memory, c.kv);
-    for (Memory* memory : {&gate, &up, &act}) size(*memory, c.intermediate);
-    rows_ = rows;
-  }
-  rows = rows_, rank_ = std::max(rank_, rank);
-  if (rank_ > 0)
-    for (Memory& memory : z) size(memory, rank_);
+  });
+  rows_ = rows, rank_ = rank;
+}
+
+int64_t Scratch::missing(const GpuModel& m, int rows, int rank) const {
+  int64_t missing = 0;
+  each(*this, m, std::max(rows_, int(round_up(rows, 16))), std::max(rank_, rank),
+       [&](const Memory& memory, int64_t bytes) { missing += std::max<int64_t>(0, bytes - memory.bytes()); });
+  return missing;
 }
 
 int64_t Scratch::bytes_per_row(const ModelSpec& m, ElementType t) {

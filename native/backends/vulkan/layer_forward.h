@@ -21,13 +21,15 @@ class Pages {
 // Temporaries of the rows of a pass.
 struct Scratch {
   void reserve(const GpuModel&, int rows, int rank);
-  int64_t bytes() const;
+  int64_t missing(const GpuModel&, int rows, int rank) const;  // bytes that reserve() would take besides
   static int64_t bytes_per_row(const ModelSpec&, ElementType);
 
   Memory normed, q, k, v, queries, gate, up, act, branch;
   Memory z[kProjections];  // s A x of each projection
 
  private:
+  // Calls f(memory, bytes) for what these rows take.
+  template <class S, class F> static void each(S& self, const GpuModel&, int rows, int rank, F&& f);
   int rows_ = 0, rank_ = 0;
 };
 

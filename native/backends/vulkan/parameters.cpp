@@ -29,6 +29,8 @@ AdapterParameters::AdapterParameters(const GpuModel& m, executor::Pool& pool, co
     size_ += place.rows * place.ld;
     blocks += (place.rows * place.ld + kBlock - 1) / kBlock;
   }
+  // Values, gradients, those of a pass under way, and moments.
+  m.gpu->plan("training an adapter of rank " + std::to_string(spec.rank), 5 * size_ * 4);
   for (Memory* memory : {&value_, &gradient_, &moment1_, &moment2_}) {
     *memory = Memory(m.gpu, size_ * 4);
     staging_.zero(*memory);
@@ -100,7 +102,10 @@ void AdapterParameters::refresh() {
 }
 
 void AdapterParameters::begin(Commands& commands) {
-  if (!pending_) pending_ = Memory(model_.gpu, size_ * 4);
+  if (!pending_) {
+    model_.gpu->plan("gradients of an adapter of rank " + std::to_string(spec_.rank), size_ * 4);
+    pending_ = Memory(model_.gpu, size_ * 4);
+  }
   commands.zero(pending_, 0, pending_.bytes());
   commands.barrier();
 }

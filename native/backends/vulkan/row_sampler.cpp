@@ -138,6 +138,8 @@ void RowSampler::record(Commands& commands, uint64_t logits, std::span<const Row
   if (all.empty()) return;
 
   const int64_t request_bytes = int64_t(all.size() * sizeof(Request)), list_bytes = int64_t(lists.words.size()) * 4;
+  gpu_->plan("sampling " + std::to_string(all.size()) + " rows",
+             std::max<int64_t>(0, int64_t(temporaries) * vocab_ * 4 - temporaries_.bytes()));
   grow(given_, gpu_, request_bytes + list_bytes, Memory::Place::upload);
   grow(temporaries_, gpu_, int64_t(temporaries) * vocab_ * 4, Memory::Place::device);
   grow(found_, gpu_, int64_t(results) * 4, Memory::Place::readback);

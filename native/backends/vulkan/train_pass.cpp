@@ -221,6 +221,7 @@ void Pass::take_memory(const PassOptions& options) {
     throw backends::NoRoom(fixed, limit);
   }
 
+  m_.gpu->plan("a training pass over " + std::to_string(rows) + " tokens", 0);
   pages_ = Pages(m_, page_count_);
   bytes_ += page_count_ * page;
   scratch_.reserve(m_, int(rows), rank());

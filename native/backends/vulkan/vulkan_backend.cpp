@@ -69,7 +69,13 @@ const backends::Logits* VulkanBackend::step(std::span<const Run> runs) {
 
   const GpuModel& m = model_;
   const int rows = batch_.rows;
+  const auto more = [](const Memory& memory, int64_t bytes) { return std::max<int64_t>(0, bytes - memory.bytes()); };
+  const int64_t wanted = int64_t(batch_.logit_rows.size());
+  m.gpu->plan("a step of " + std::to_string(rows) + " tokens", 0);
   device_batch_.write(model_, batch_);
+  m.gpu->plan("a step of " + std::to_string(rows) + " tokens",
+              scratch_.missing(m, rows, device_batch_.rank) + more(residual_, int64_t(rows) * m.spec.hidden * 4) +
+                  more(normed_, wanted * m.type.row_bytes(m.spec.hidden)) + more(logits_, wanted * m.spec.vocab * 4));
   scratch_.reserve(m, rows, device_batch_.rank);
   grow(residual_, m.gpu, int64_t(rows) * m.spec.hidden * 4);
   const uint64_t x = residual_.address();

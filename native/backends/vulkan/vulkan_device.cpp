@@ -61,10 +61,13 @@ std::unique_ptr<backends::Backend> VulkanDevice::load(const ModelSpec& m, backen
                                                       const std::function<bool(double)>& progress) const {
   const backends::ModelMemory needs = memory(m);
   const int pages = cache.pages;
-  const int64_t needed = needs.weights + pages * needs.page, available = gpu_->available();
-  if (needed > available) throw NoDeviceMemory(needed, available);
+  const int64_t page_bytes = pages * needs.page;
+  const std::string of_pages = std::to_string(pages) + " pages of KV cache";
+  gpu_->plan("the model's weights and " + of_pages, needs.weights + page_bytes);
+  gpu_->plan("the model's weights", needs.weights);
   std::unique_ptr<Weights> weights = load_weights(m, type_of(m), gpu_, pool_, read, progress);
   if (!weights) return nullptr;
+  gpu_->plan(of_pages, page_bytes);
   return std::make_unique<VulkanBackend>(GpuModel(m, type_of(m), gpu_, std::move(weights)), pool_, pages,
                                          make_sampler_(m, pages));
 }

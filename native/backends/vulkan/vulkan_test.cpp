@@ -99,6 +99,49 @@ ModelSpec small_model() {
   return m;
 }
 
+// Bytes that a heap of the GPU seems to have; functions of Vulkan carry no context.
+int64_t heap_bytes = 0;
+void give_small_heap(vk::PhysicalDevice, vk::PhysicalDeviceMemoryProperties2* to) {
+  auto& budget = *static_cast<vk::PhysicalDeviceMemoryBudgetProperties*>(to->next);
+  for (int h = 0; h < vk::kMaxMemoryHeaps; h++) budget.budget[h] = vk::DeviceSize(heap_bytes), budget.usage[h] = 0;
+}
+int allocations = 0;
+vk::DeviceFunctions counted;
+vk::Result count_allocation(vk::Device device, const vk::MemoryAllocateInfo* info, const void* allocator,
+                            vk::DeviceMemory* memory) {
+  allocations++;
+  return counted.allocate_memory(device, info, allocator, memory);
+}
+
+// What does not fit is refused before any of it is taken, by its name, its size and what is there.
+template <class Load> void test_small_heap(const std::shared_ptr<Gpu>& gpu, const VulkanDevice& device, Load&& load) {
+  if (!gpu->has_budget()) return;
+  counted = gpu->call;
+  const auto working = gpu->instance_call;
+  gpu->call.allocate_memory = count_allocation;
+  const auto refused = [&](int64_t heap, const std::string& part, auto&& f) {
+    gpu->instance_call.get_memory_properties = give_small_heap, heap_bytes = heap, allocations = 0;
+    bool told = false;
+    try {
+      f();
+    } catch (const NoDeviceMemory& error) {
+      told = error.part.find(part) != std::string::npos && error.available == heap && error.needed > heap;
+    }
+    gpu->instance_call = working;
+    check(told && allocations == 0, ("refused before memory is taken: " + part).c_str());
+  };
+  const backends::ModelMemory needs = device.memory(small_model());
+  refused(needs.weights + 63 * needs.page, "the model's weights and 64 pages of KV cache", load);
+  const auto model = load();
+  LoraSpec lora{.rank = 4, .alpha = 8};
+  std::fill(std::begin(lora.targets), std::end(lora.targets), true);
+  const std::vector<float> values(4096, 0.5f);
+  const auto value = [&](int, int, bool) { return values.data(); };
+  refused(1000, "an adapter of rank 4", [&] { model->load_adapter(lora, value); });
+  refused(1000, "training an adapter of rank 4", [&] { model->train_adapter(lora, 1, nullptr); });
+  gpu->call = counted;
+}
+
 void test_failures(const std::shared_ptr<Gpu>& gpu) {
   OneThread pool;
   const backends::TensorReader read{[](const std::string& name, int64_t row0, int64_t rows, float* to) {
@@ -115,6 +158,7 @@ void test_failures(const std::shared_ptr<Gpu>& gpu) {
   call.allocate_memory = [](auto...) { return vk::kOutOfDeviceMemory; };
   check(throws<backends::NoDeviceMemory>(load), "a model that does not fit is refused");
   call = working;
+  test_small_heap(gpu, device, load);
   const auto model = load();
 
   std::vector<int32_t> tokens(1000, 3), blocks(64);
@@ -129,6 +173,19 @@ void test_failures(const std::shared_ptr<Gpu>& gpu) {
   call.allocate_memory = [](auto...) { return vk::kOutOfDeviceMemory; };
   check(throws<backends::NoDeviceMemory>([&] { step(1000); }), "a step that does not fit is refused");
   call = working;
+  if (gpu->has_budget()) {
+    const auto ask = gpu->instance_call;
+    gpu->instance_call.get_memory_properties = give_small_heap, heap_bytes = 1 << 16;
+    std::string said;
+    try {
+      step(1000);
+    } catch (const NoDeviceMemory& error) {
+      said = error.what();
+    }
+    gpu->instance_call = ask;
+    check(said.starts_with("a step of 1000 tokens: ") && said.ends_with(", 65536 are free"),
+          "a step that does not fit says so before");
+  }
   check(step(10) == 1, "and one that does is computed after it");
   check(step(1000) == 1, "so is the large one, where there is memory again");
 
