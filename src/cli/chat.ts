@@ -1,9 +1,10 @@
+import { NotFoundError } from "../errors.js";
 import type { AnnealClient } from "../types/client.js";
 import { Conversation, type Piece, type SamplingSettings } from "./chat/conversation.js";
 import { converse } from "./chat/converse.js";
 import { defineCommand } from "./command.js";
 import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
-import { servedModel } from "./findModel.js";
+import { isModelName, servedModel } from "./findModel.js";
 import { integer, number, text, UsageError, type Values } from "./flags.js";
 import { openEngine, openExistingHome, openHome } from "./openHome.js";
 import { bold, dim, printable } from "./terminalText.js";
@@ -24,9 +25,10 @@ const flags = {
 
 export const chat = defineCommand({
   name: "chat",
-  arguments: ["[MESSAGE...]"],
+  arguments: ["[PROJECT/NAME]", "[MESSAGE...]"],
   summary: "talk with a model in the terminal",
-  details: `Talks with a model in the terminal. With a MESSAGE, or when input does not come from a terminal: one reply.
+  details: `Talks with a model in the terminal. With a MESSAGE, or when input does not come from a terminal: one reply. A first word of
+the form PROJECT/NAME, with a step after it or without, is the model's, as --use names it too.
 Ctrl-C stops a reply, twice leaves; /help in the conversation says what else can be done.`,
   flags,
   run: talk,
@@ -45,10 +47,20 @@ async function talk(values: Values<typeof flags>, words: readonly string[]): Pro
     seed: values.seed,
   };
   const isTerminal = process.stdin.isTTY && process.stdout.isTTY;
-  const message = words.length > 0 ? words.join(" ") : isTerminal ? null : await readInput();
-  if (message === "") throw new UsageError("there is no message");
-  await using client = await openClient(values);
-  const model = values.use === undefined ? null : await servedModel(client, values.use);
+  const isNamed = values.use === undefined && words.length > 0 && isModelName(words[0]!);
+  const use = isNamed ? words[0] : values.use;
+  const said = isNamed ? words.slice(1) : words;
+  const message = said.length > 0 ? said.join(" ") : isTerminal ? null : await readInput();
+  if (message?.trim() === "") throw new UsageError("there is no message");
+  await using client = await openClient({ ...values, use });
+  const model =
+    use === undefined
+      ? null
+      : await servedModel(client, use).catch((error: Error) => {
+          if (!isNamed || !(error instanceof NotFoundError)) throw error;
+          const hint = `to say "${use}" to a model, name it before: --use NAME; ${error.hint ?? ""}`;
+          throw new UsageError(error.message, hint);
+        });
   const conversation = new Conversation(client, model, values.system ?? null, settings);
   if (message !== null) return await answer(conversation, message);
   await greet(conversation);

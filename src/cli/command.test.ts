@@ -83,6 +83,7 @@ describe("a command", () => {
 it.each([
   ["tempersture", "temperature"],
   ["prot", "port"],
+  ["PORT", "port"],
   ["max-tok", "max-tokens"],
   ["zebra", undefined],
   ["x", undefined],

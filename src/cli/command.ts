@@ -69,7 +69,7 @@ const capital = (sentence: string): string => sentence.charAt(0).toUpperCase() +
 function flagLines(flags: Flags): string[] {
   return Object.entries(flags).map(([name, { value, help, short }]) => {
     const spelled = [short && `-${short},`, `--${name}`, value].filter(Boolean).join(" ");
-    return `  ${spelled.padEnd(22)} ${help}`;
+    return `  ${spelled.padEnd(22)}${spelled.length > 22 ? "  " : " "}${help}`;
   });
 }
 

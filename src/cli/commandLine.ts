@@ -4,6 +4,7 @@ import { minNode, packageVersion } from "../packageFiles.js";
 import { findCommand, groupHelp, isGroup, runCommand, summaries } from "./command.js";
 import { commands } from "./commands.js";
 import { UsageError } from "./flags.js";
+import { nearest } from "./nearest.js";
 import { printable, problem, red } from "./terminalText.js";
 
 const usage = `anneal COMMAND [options]
@@ -18,13 +19,19 @@ async function main(args: readonly string[]): Promise<number> {
     throw new UsageError(`anneal needs Node ${minNode()} or later; this is ${process.version}`);
   }
   const [name] = args;
+  if (name === "help" && args.length > 1) return main([...args.slice(1), "--help"]);
   if (name === undefined || name === "--help" || name === "-h" || name === "help") {
     console.log(usage);
     return name === undefined ? 2 : 0;
   }
-  if (name === "--version") {
+  if (["--version", "-v", "-V", "version"].includes(name)) {
     console.log(packageVersion());
     return 0;
+  }
+  if (name.startsWith("-")) {
+    const meant = nearest(name, ["--help", "--version"]);
+    const hint = "options come after the command: anneal serve --port 8000";
+    throw new UsageError(`there is no option ${name} here${meant ? `; did you mean ${meant}?` : ""}`, hint);
   }
   const { found, rest } = findCommand(commands, args);
   if (!isGroup(found)) return runCommand(found, rest);

@@ -60,6 +60,12 @@ export async function servedModel(engine: AnnealClient, name: string): Promise<s
   return matching(data, name, bases).name + step;
 }
 
+/** Whether a word looks like `PROJECT/NAME` or `ENTITY/PROJECT/NAME`, with a step or without: 3/4 does not. */
+export const isModelName = (word: string): boolean =>
+  /^(?:wandb-artifact:\/\/\/?)?[\w.-]+(?:\/[\w.-]+){1,2}$/.test(word.replace(stepSuffix, "")) &&
+  /[A-Za-z]/.test(word) &&
+  !/(?:^|\/)\.{1,2}(?:\/|$)/.test(word);
+
 /** `PROJECT/NAME` or `ENTITY/PROJECT/NAME`, of a model that may be made. @throws UsageError */
 export function readName(text: string): { entity?: string; project: string; name: string } {
   const parts = text.split("/");

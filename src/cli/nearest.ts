@@ -1,9 +1,10 @@
 /** The known name that was most likely meant; undefined when none resembles the given one. */
 export function nearest(given: string, known: Iterable<string>): string | undefined {
+  const wanted = given.toLowerCase();
   let best: string | undefined;
   let least = Number.POSITIVE_INFINITY;
   for (const name of known) {
-    const edits = isBeginning(given, name) ? 0.5 : editDistance(given, name);
+    const edits = isBeginning(wanted, name) ? 0.5 : editDistance(wanted, name);
     if (edits < least && edits <= Math.max(1, Math.min(given.length, name.length) / 3)) {
       best = name;
       least = edits;

@@ -14,7 +14,7 @@ import { openHome } from "./openHome.js";
 import { ProgressBar, statusLine } from "./progress.js";
 import { rewardCurve } from "./rewardCurve.js";
 import { shortNumber } from "./terminalText.js";
-import { loadTrainingModule } from "./trainingModule.js";
+import { checkModuleName, loadTrainingModule } from "./trainingModule.js";
 
 const isShare = (given: number) => given >= 0 && given <= 1;
 const isPart = (given: number) => given >= 0 && given < 1;
@@ -50,6 +50,7 @@ export const train = defineCommand({
   details: `Trains a model, making it if it is not there, and shows how it goes. FILE is either
 
   a .jsonl file    conversations to imitate: on each line an object with "messages" and, if it has them, "tools"
+  a .json file     the same as one array
   a module         reinforcement learning: its default export is what the library's \`train\` takes, without \`model\`:
                    { scenarios, rollout, groupSize, steps, ... }
 
@@ -66,11 +67,11 @@ type Recipe = (engine: AnnealClient, model: Model, signal: AbortSignal) => Promi
 
 async function trainOn(target: string, file: string, values: Given): Promise<number> {
   const name = readName(target);
-  const isFile = await stat(file)
-    .then((found) => found.isFile())
-    .catch(() => false);
-  if (!isFile) throw new UsageError(`there is no file ${file}`);
-  const recipe = await (/\.jsonl$/i.test(file) ? imitation(file, values) : rewarded(file, values));
+  const found = await stat(file).catch(() => null);
+  if (found === null) throw new UsageError(`there is no file ${file}`);
+  if (!found.isFile())
+    throw new UsageError(`${file} is ${found.isDirectory() ? "a folder" : "a device or a pipe"}, not a file`);
+  const recipe = await (isConversations(file) ? imitation(file, values) : rewarded(file, values));
   const interrupt = new AbortController();
   const over = new AbortController();
   await using engine = await openHome(values.home ?? defaultHome(), readEngineOptions(values));
@@ -115,6 +116,8 @@ async function findOrCreate(
   }
 }
 
+const isConversations = (file: string): boolean => /\.(jsonl|ndjson|json)$/i.test(file);
+
 /** Flags that say nothing about this kind of file. @throws UsageError */
 function refuse(values: Given, names: readonly (keyof Given)[], kind: string): void {
   const given = names.find((name) => values[name] !== undefined);
@@ -137,7 +140,7 @@ function sharedConfig(values: Given) {
 
 /** Supervised passes over the conversations of a file. @throws TrainingDataError naming a line of it that is none. */
 async function imitation(file: string, values: Given): Promise<Recipe> {
-  refuse(values, ["steps", "entropy"], ".jsonl file");
+  refuse(values, ["steps", "entropy"], "file of conversations");
   const { checkTrainingData, Engine } = await import("../index.js");
   await checkTrainingData(file);
   const epochs = values.epochs ?? 1;
@@ -218,6 +221,7 @@ async function followPass(engine: AnnealClient, id: string, what: string, signal
 
 /** Reinforcement learning as a module describes it. */
 async function rewarded(file: string, values: Given): Promise<Recipe> {
+  checkModuleName(file);
   refuse(values, ["epochs", "batch-size", "shuffle", "turns"], "module");
   const given = await loadTrainingModule(file);
   const steps = values.steps ?? given.steps;

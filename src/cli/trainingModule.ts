@@ -9,11 +9,16 @@ const ENDINGS = [".js", ".mjs", ".cjs", ".ts", ".mts", ".cts"];
 /** What a module says of a training by reinforcement. */
 export type TrainingModule = Omit<TrainOptions<unknown>, "model">;
 
+/** @throws UsageError unless a file is named as modules are. */
+export function checkModuleName(file: string): void {
+  if (ENDINGS.includes(extname(file).toLowerCase())) return;
+  throw new UsageError(
+    `${file} is neither a .jsonl or .json file of conversations nor a module (${ENDINGS.join(", ")})`,
+  );
+}
+
 /** @throws UsageError for a file that is no such module, with the place in it where there is one. */
 export async function loadTrainingModule(file: string): Promise<TrainingModule> {
-  if (!ENDINGS.includes(extname(file).toLowerCase())) {
-    throw new UsageError(`${file} is neither a .jsonl file of conversations nor a module (${ENDINGS.join(", ")})`);
-  }
   const { default: described } = await load(file);
   if (typeof described !== "object" || described === null) {
     throw new UsageError(`${file} has no default export: it should be { scenarios, rollout, groupSize, steps, ... }`);

@@ -270,7 +270,7 @@ export const sftTrainingJobCreate = named(
     model_id: field(uuid, "The model to train. A NotFoundError when there is none."),
     training_data_url: field(
       z.string().min(1).nullish(),
-      "Conversations as in `data`, one per line of a JSONL file, or of `trajectories.jsonl` or `train.jsonl` in a folder. In process: any path or `file:` URL. In a request: a `file:` URL or absolute path under a data root. Both: an `http(s):` URL on an allowed host, or `wandb-artifact:///entity/project/name:vN`.",
+      "Conversations as in `data`, one per line of a JSONL file or as a JSON array, or of `trajectories.jsonl` or `train.jsonl` in a folder. In process: any path or `file:` URL. In a request: a `file:` URL or absolute path under a data root. Both: an `http(s):` URL on an allowed host, or `wandb-artifact:///entity/project/name:vN`.",
     ),
     data: field(list(conversation, MAX_CONVERSATIONS).nullish(), "The conversations themselves."),
     config: field(sftConfig.nullish(), "Settings. Default: those of an empty one."),

@@ -157,6 +157,45 @@ describe("supervised data", () => {
     ]);
   });
 
+  it.each<[string, content: string, lines: number[]]>([
+    ["compact", `[${line("a")},${line('b]}\\n"')}]`, [1, 1]],
+    ["one to a line", `\uFEFF[\n  ${line("a")},\n\n  ${line('b]}\\n"')}\n]\n`, [2, 4]],
+    ["indented", JSON.stringify([JSON.parse(line("a")), JSON.parse(line('b]}\\n"'))], null, 2), [2, 14]],
+    ["without an element", " [ \n ] ", []],
+  ])("may be one JSON array, %s", async (_, content, lines) => {
+    const file = write("array.json", content);
+    if (lines.length === 0) {
+      await expect(read(file)).rejects.toThrow("data: holds no conversation");
+      return;
+    }
+    const examples = await read(file);
+    expect(examples.map((example) => example.line)).toEqual(lines);
+    expect(examples.map(({ messages }) => messages[1]!.content)).toEqual(["a", 'b]}\\n"']);
+  });
+
+  it.each([
+    ["[", "data, line 1: the file ends before the array does"],
+    [`[\n${line("a")}`, "data, line 2: the file ends before the array does"],
+    [`[\n${line("a")},\n]`, "data, line 3: no valid JSON"],
+    [`[${line("a")}\n,,]`, "data, line 2: no valid JSON"],
+    [`[${line("a")}]\n${line("b")}`, "data, line 2: something follows the end of the array"],
+    ["[\n1]", 'data, line 2: "messages" must be a list'],
+    [`[\n"${"x".repeat(65 * 2 ** 20)}"]`, "data, line 2: is longer than 67108864 bytes"],
+  ])("names the place of an array that is none: %.40s", async (content, message) => {
+    await expect(read(write("broken.json", content))).rejects.toThrow(message);
+  });
+
+  it.each([
+    ["prompt,completion\nhi,ho", /no valid JSON .* has one on each line, \{"messages":.* or is a JSON array/],
+    [JSON.stringify(JSON.parse(line("a")), null, 2), /no valid JSON .* has one on each line/],
+    ['{"conversations":[{"from":"human"}]}', /"messages" is missing \(there is "conversations"\)/],
+    ['{"prompt":"a","completion":"b"}', /"messages" is missing \(there is "prompt" and "completion"\)/],
+    ['{"secret":1}', /"messages" is missing; a conversation is/],
+    ["\n \n", /holds no conversation/],
+  ])("says what it should be instead of %s", async (content, message) => {
+    await expect(read(write("other.txt", content))).rejects.toThrow(message);
+  });
+
   it.each([
     ["{", "no valid JSON"],
     ["[]", '"messages" must be a list'],

@@ -1,4 +1,4 @@
-// Supervised data: one conversation per line.
+// Supervised data: one conversation per line, or a JSON array of them.
 
 import { realpath } from "node:fs/promises";
 import { Readable } from "node:stream";
@@ -12,7 +12,8 @@ import { streamFile } from "../store/durableFiles.js";
 import { type ConversationError, contentText } from "../text/index.js";
 import type { TrainingMessage } from "../types/training.js";
 import type { TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
-import { fileLines, LongLineError, linesInChunks } from "./fileLines.js";
+import { linesInChunks } from "./fileLines.js";
+import { type JsonRecord, jsonRecords, RecordError } from "./jsonRecords.js";
 
 export interface SftExample {
   /** 1-based, for messages about it. */
@@ -32,8 +33,8 @@ export class TrainingDataError extends AnnealError {
   }
 }
 
-/** Of one line in bytes: far more text than any model reads at once. */
-const MAX_LINE_BYTES = 64 * 2 ** 20;
+/** Of one conversation: far more text than any model reads at once. */
+const MAX_CONVERSATION_BYTES = 64 * 2 ** 20;
 
 const ROLES = new Set(["system", "developer", "user", "assistant", "tool", "function"]);
 
@@ -87,24 +88,28 @@ async function openSource(source: string, name: string, signal?: AbortSignal): P
   return Readable.fromWeb(response.body as ReadableStream);
 }
 
-/** Reads conversations in order. @throws TrainingDataError for the first line that is no conversation. */
+/** Reads conversations in order. @throws TrainingDataError for the first record that is no conversation, and for none at all. */
 export async function* readExamples(file: string, name: string): AsyncGenerator<SftExample> {
   const utf8 = new TextDecoder("utf-8", { fatal: true });
-  let line = 0;
-  try {
-    for await (const bytes of fileLines(file, MAX_LINE_BYTES)) {
-      line += 1;
-      let text: string;
-      try {
-        text = utf8.decode(bytes);
-      } catch (error) {
-        throw new TrainingDataError(name, line, "is not UTF-8", error);
-      }
-      if (text.trim() !== "") yield parseExample(text, name, line);
+  let isFirst = true;
+  for await (const { line, bytes } of conversationRecords(file, name)) {
+    let text: string;
+    try {
+      text = utf8.decode(bytes);
+    } catch (error) {
+      throw new TrainingDataError(name, line, "is not UTF-8", error);
     }
+    yield parseExample(text, name, line, isFirst);
+    isFirst = false;
+  }
+  if (isFirst) throw new TrainingDataError(name, null, "holds no conversation");
+}
+
+async function* conversationRecords(file: string, name: string): AsyncGenerator<JsonRecord> {
+  try {
+    yield* jsonRecords(file, MAX_CONVERSATION_BYTES);
   } catch (error) {
-    if (!(error instanceof LongLineError)) throw error;
-    throw new TrainingDataError(name, line + 1, `is longer than ${MAX_LINE_BYTES} bytes`, error);
+    throw error instanceof RecordError ? new TrainingDataError(name, error.line, error.message, error) : error;
   }
 }
 
@@ -119,8 +124,8 @@ async function* checkedLines(data: readonly unknown[]): AsyncGenerator<string> {
     const refuse = (message: string) => ValidationError.at(`data.${i}`, message);
     checkConversation(value, refuse);
     const line = await stringifyAsync(value);
-    if (line.length > MAX_LINE_BYTES / 4 && Buffer.byteLength(line) > MAX_LINE_BYTES) {
-      throw refuse(`is longer than ${MAX_LINE_BYTES} bytes`);
+    if (line.length > MAX_CONVERSATION_BYTES / 4 && Buffer.byteLength(line) > MAX_CONVERSATION_BYTES) {
+      throw refuse(`is longer than ${MAX_CONVERSATION_BYTES} bytes`);
     }
     yield `${line}\n`;
     while (shouldYield()) await yieldToEventLoop();
@@ -131,21 +136,38 @@ async function* checkedLines(data: readonly unknown[]): AsyncGenerator<string> {
 export async function countExamples(file: string, name: string): Promise<number> {
   let count = 0;
   try {
-    for await (const line of fileLines(file, MAX_LINE_BYTES)) if (line.toString().trim() !== "") count += 1;
+    for await (const _ of conversationRecords(file, name)) count += 1;
   } catch (error) {
+    if (error instanceof TrainingDataError) throw error;
     const reason = error instanceof ModelFileError ? error.reason : `cannot be read (${systemReason(error as Error)})`;
     throw new TrainingDataError(name, null, reason, error);
   }
   return count;
 }
 
-function parseExample(text: string, file: string, line: number): SftExample {
+const EXAMPLE = '{"messages":[{"role":"user","content":"..."},{"role":"assistant","content":"..."}]}';
+
+/** In which other programs' data holds what is said; fields of other names are not quoted, for they may be content. */
+const OTHER_FIELDS = [
+  "conversations",
+  "conversation",
+  "prompt",
+  "completion",
+  "instruction",
+  "input",
+  "output",
+  "response",
+  "text",
+];
+
+function parseExample(text: string, file: string, line: number, isFirst: boolean): SftExample {
   const refuse = (message: string, cause?: unknown) => new TrainingDataError(file, line, message, cause);
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw refuse(`no valid JSON (${jsonReason(error)})`, error);
+    const wanted = `; a file of conversations has one on each line, ${EXAMPLE}, or is a JSON array of them`;
+    throw refuse(`no valid JSON (${jsonReason(error)})${isFirst ? wanted : ""}`, error);
   }
   return { line, ...checkConversation(value, refuse) };
 }
@@ -153,6 +175,11 @@ function parseExample(text: string, file: string, line: number): SftExample {
 /** @throws what `refuse` makes of the fault. */
 function checkConversation(value: unknown, refuse: (message: string) => Error): Omit<SftExample, "line"> {
   const { messages, tools } = (value ?? {}) as { messages?: unknown; tools?: unknown };
+  if (messages === undefined && isObject(value)) {
+    const others = OTHER_FIELDS.filter((field) => Object.hasOwn(value, field)).map((field) => `"${field}"`);
+    const found = others.length > 0 ? ` (there is ${others.join(" and ")})` : "";
+    throw refuse(`"messages" is missing${found}; a conversation is ${EXAMPLE}`);
+  }
   if (!Array.isArray(messages) || messages.length === 0)
     throw refuse('"messages" must be a list with at least one entry');
   for (const [i, message] of messages.entries()) checkMessage(message, `messages.${i}`, refuse);

@@ -143,7 +143,6 @@ async function readConversations(
       throw new TrainingDataError(name, line, (error as Error).message, error);
     }
   }
-  if (conversations.length === 0) throw new TrainingDataError(name, null, "holds no conversation");
   return conversations;
 }
 

@@ -206,9 +206,9 @@ export interface SftTrainingJobCreateParams {
   /** The model to train. A NotFoundError when there is none. */
   model_id: string;
   /**
-   * Conversations as in `data`, one per line of a JSONL file, or of `trajectories.jsonl` or `train.jsonl` in a folder.
-   * In process: any path or `file:` URL. In a request: a `file:` URL or absolute path under a data root. Both: an
-   * `http(s):` URL on an allowed host, or `wandb-artifact:///entity/project/name:vN`. Not empty.
+   * Conversations as in `data`, one per line of a JSONL file or as a JSON array, or of `trajectories.jsonl` or
+   * `train.jsonl` in a folder. In process: any path or `file:` URL. In a request: a `file:` URL or absolute path under
+   * a data root. Both: an `http(s):` URL on an allowed host, or `wandb-artifact:///entity/project/name:vN`. Not empty.
    */
   training_data_url?: string | null;
   /** The conversations themselves. At most 1000000 entries. */

@@ -7,8 +7,12 @@ import { stripVTControlCharacters } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Conversation } from "../../src/cli/chat/conversation.js";
 import { converse } from "../../src/cli/chat/converse.js";
+import { chat as chatCommand } from "../../src/cli/chat.js";
+import { runCommand } from "../../src/cli/command.js";
+import { UsageError } from "../../src/cli/flags.js";
 import { Engine } from "../../src/index.js";
 import { nodeArguments } from "./command.js";
+import { printed } from "./printed.js";
 
 let engine: Engine;
 let folder: string;
@@ -104,7 +108,9 @@ describe("a conversation at a terminal", () => {
       ['there is no model "nobody" here; there is anneal/tiny, local/demo/parrot', "/etc/hosts is a file\r"],
       [/\w+[\s\S]*\n> $/, `/save ${file}\r`],
       ["appended to", `/save ${join(folder, "said.txt")}\r`],
-      ["name a .jsonl file", " /exit\r"],
+      ["name a .jsonl file", `/save ${join(folder, "nowhere", "said.jsonl")}\r`],
+      ["nowhere/said.jsonl cannot be written (ENOENT: no such file or directory)", "/SYSTEM\r"],
+      [/brief\.\n> $/, " /exit\r"],
       [/\w+[\s\S]*\n> $/, "/exit\r"],
     ]);
     expect(shown).toContain("there is no /hlep; did you mean /help?");
@@ -128,6 +134,31 @@ describe("a conversation at a terminal", () => {
     expect(said.map((line) => line.split(":")[0])).toEqual(["user", "assistant"]);
     expect(said[0]).toBe("user: What is 2 + 2?");
     expect(shown).toContain("2048");
+  });
+});
+
+describe("a message on the command line", () => {
+  const chat = (...args: string[]) => printed(() => runCommand(chatCommand, [...args, "--max-tokens", "4"]));
+
+  it("may name its model first, as PROJECT/NAME or with a step", async () => {
+    const home = join(folder, "home");
+    await using kept = await Engine.open({ home });
+    await kept.models.create({ project: "demo", name: "parrot", base_model: "anneal/tiny" });
+    for (const name of ["demo/parrot", "local/demo/parrot", "demo/parrot:step0", "demo/parrot@0", "anneal/tiny"]) {
+      expect(await chat(name, "Hello.", "--home", home)).toMatchObject({ code: 0 });
+    }
+    const unknown = chat("demo/parot", "Hello.", "--home", home);
+    await expect(unknown).rejects.toThrow(
+      'there is no model "demo/parot" here; there is anneal/tiny, local/demo/parrot',
+    );
+    await expect(unknown).rejects.toMatchObject({ constructor: UsageError, hint: expect.stringContaining("--use") });
+    await expect(chat("demo/parrot:step7", "Hello.", "--home", home)).rejects.toThrow("has no step 7");
+  });
+
+  it("is one where no model is named", async () => {
+    for (const words of [["3/4"], ["./a/b"], ["Is it a/b?"], ["--use", "anneal/tiny", "TCP/IP"]]) {
+      expect(await chat(...words)).toMatchObject({ code: 0 });
+    }
   });
 });
 

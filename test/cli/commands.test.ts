@@ -43,6 +43,18 @@ describe("anneal", () => {
     ]);
   });
 
+  it("understands other ways of asking for help and version", async () => {
+    const asked = [["help", "chat"], ["chat", "--help"], ["version"], ["-v"], ["--versoin"], ["--port", "1"]];
+    const [first, second, ...others] = await Promise.all(asked.map((args) => command(args)));
+    expect(first).toEqual(second);
+    expect(others.map(({ code, out, err }) => [code, out || err.split("\n")[0]])).toEqual([
+      [0, `${manifest.version}\n`],
+      [0, `${manifest.version}\n`],
+      [2, "anneal: there is no option --versoin here; did you mean --version?"],
+      [2, "anneal: there is no option --port here"],
+    ]);
+  });
+
   it("does not mind a reader that has seen enough", async () => {
     const unread = start(["--help"]);
     unread.stdout!.destroy();

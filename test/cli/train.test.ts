@@ -52,6 +52,18 @@ describe("anneal train", () => {
     const reply = await engine.chat.completions.create({ model: "local/p/taught", messages, temperature: 0 });
     expect(reply.choices[0]!.message.content).toBe("No, dog!");
 
+    // The same data as one array.
+    const array = file(
+      "array.json",
+      JSON.stringify(
+        lines.map((line) => JSON.parse(line)),
+        null,
+        2,
+      ),
+    );
+    expect((await train("p/taught", array)).out).toContain("pass 1 of 1: 4 batches");
+
+    await expect(train("p/empty", file("empty.jsonl", "\n"))).rejects.toThrow(/^\S*empty.jsonl: holds no conversation/);
     const broken = file("broken.jsonl", `${lines[0]}\nno line\n`);
     await expect(train("p/broken", broken)).rejects.toThrow(`${broken}, line 2: no valid JSON`);
   });
@@ -181,7 +193,7 @@ describe("anneal train", () => {
     const empty = file("empty.mjs", "export const steps = 1;");
     const partial = file("partial.mjs", "export default { scenarios: [1], groupSize: 2 };");
     const missing = join(folder, "missing.jsonl");
-    const data = file("package.json", "{}");
+    const data = file("data.csv", "");
     const wrong = file("wrong.mjs", "\nconst a = ;");
     const failing = file("failing.mjs", "\nnull.x;");
     const astray = file("astray.mjs", 'import "./nowhere.mjs";');
@@ -189,16 +201,20 @@ describe("anneal train", () => {
       [["p/m"], "train takes PROJECT/NAME and FILE"],
       [["p", empty], 'a model is named PROJECT/NAME, not "p"'],
       [["p/m", missing], `there is no file ${missing}`],
-      [["p/m", folder], `there is no file ${folder}`],
+      [["p/m", folder], `${folder} is a folder, not a file`],
       [["p/m", empty], `${empty} has no default export: it should be { scenarios, rollout, groupSize, steps, ... }`],
       [["p/m", partial], `the default export of ${partial} has no \`rollout\``],
       [
         ["p/m", data],
-        `${data} is neither a .jsonl file of conversations nor a module (.js, .mjs, .cjs, .ts, .mts, .cts)`,
+        `${data} is neither a .jsonl or .json file of conversations nor a module (.js, .mjs, .cjs, .ts, .mts, .cts)`,
+      ],
+      [
+        ["p/m", data, "--epochs", "2"],
+        `${data} is neither a .jsonl or .json file of conversations nor a module (.js, .mjs, .cjs, .ts, .mts, .cts)`,
       ],
       [["p/m", partial, "--epochs", "2"], "--epochs has no meaning for a module"],
       [["p/m", partial, "--shuffle"], "--shuffle has no meaning for a module"],
-      [["p/m", file("one.jsonl", "{}"), "--entropy", "1"], "--entropy has no meaning for a .jsonl file"],
+      [["p/m", file("one.jsonl", "{}"), "--entropy", "1"], "--entropy has no meaning for a file of conversations"],
       [["p/m", partial, "--validation", "1"], '--validation takes a number from 0, below 1, not "1"'],
     ];
     for (const [args, message] of refused) {

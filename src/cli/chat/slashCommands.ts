@@ -1,4 +1,6 @@
 import { appendFile } from "node:fs/promises";
+import { homedir } from "node:os";
+import { systemReason } from "../../errors.js";
 import { servedModel } from "../findModel.js";
 import { nearest } from "../nearest.js";
 import type { Conversation } from "./conversation.js";
@@ -65,11 +67,16 @@ async function chooseModel(conversation: Conversation, name: string): Promise<st
 }
 
 async function save(conversation: Conversation, file: string): Promise<string> {
-  const path = file || DEFAULT_FILE;
+  // No shell has looked at it.
+  const path = (file || DEFAULT_FILE).replace(/^~(?=\/)/, homedir());
   if (!/\.jsonl$/i.test(path)) return `/save appends a line of JSON: name a .jsonl file, not ${path}`;
   const { messages } = conversation;
   if (!messages.some(({ role }) => role === "assistant")) return "nothing was said yet";
-  await appendFile(path, `${JSON.stringify({ messages })}\n`);
+  try {
+    await appendFile(path, `${JSON.stringify({ messages })}\n`);
+  } catch (error) {
+    return `${path} cannot be written (${systemReason(error as NodeJS.ErrnoException)})`;
+  }
   return `appended to ${path}`;
 }
 
@@ -80,7 +87,8 @@ export const isSlashCommand = (message: string): boolean => /^\/[\w?-]*(\s|$)/.t
 export async function runSlashCommand(conversation: Conversation, message: string): Promise<string | null> {
   const [, word, argument] = /^\/(\S*)\s*(.*)$/.exec(message)!;
   const known = commands.map(({ name }) => name);
-  const name = aliases[word!] ?? word!;
+  const lower = word!.toLowerCase();
+  const name = aliases[lower] ?? lower;
   const command = commands.find((one) => one.name === name);
   if (command) return command.run(conversation, argument!.trim());
   const meant = nearest(name, [...known, ...Object.keys(aliases)]);
