@@ -36,7 +36,7 @@ ModelSpec mixed_spec(TensorFormat type, const TensorFormat (&first)[7], TensorFo
     // The second has floats too.
     if (p != kK && p != kUp) m.quantized[name(1, p)] = first[(p + 3) % 7];
   }
-  if (first == kGguf) m.quantized[name(1, kO)] = TensorFormat::q5_1;
+  if (&first == &kGguf) m.quantized[name(1, kO)] = TensorFormat::q5_1;
   m.quantized["model.embed_tokens.weight"] = embedding;
   m.quantized["lm_head.weight"] = head;
   return m;

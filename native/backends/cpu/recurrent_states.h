@@ -32,7 +32,9 @@ class RecurrentStates {
   float* of(int id, int layer, int head) const {
     return memory_.floats() + id * floats_ + layers_[layer].offset + head * layers_[layer].head;
   }
-  void copy(int from, int to) { std::memcpy(memory_.data() + to * bytes(), memory_.data() + from * bytes(), bytes()); }
+  void copy(int from, int to) {
+    if (bytes() > 0) std::memcpy(memory_.data() + to * bytes(), memory_.data() + from * bytes(), bytes());
+  }
 
  private:
   struct Layer {
