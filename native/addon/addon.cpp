@@ -129,16 +129,33 @@ napi_value adapter_tensors(const Arguments& arguments) {
                            nullptr);
 }
 
+// quantizedFormats() -> [{name, numbers, bytes, isPacked}]: of a block; isPacked: made of tensors of codes, scales and
+// zeros
+napi_value quantized_formats(const Arguments& arguments) {
+  const Js js = arguments.js;
+  napi_value list = js.array(std::size(model::kQuantizedFormats));
+  for (uint32_t i = 0; i < std::size(model::kQuantizedFormats); ++i) {
+    const model::QuantizedFormat& format = model::kQuantizedFormats[i];
+    napi_value entry = js.object();
+    js.set(entry, "name", js.text(std::string(format.name)));
+    js.set(entry, "numbers", js.number(format.numbers));
+    js.set(entry, "bytes", js.number(format.bytes));
+    js.set(entry, "bits", js.number(format.bits));
+    js.set(entry, "isPacked", js.boolean(model::is_integer(format.format)));
+    js.set(list, i, entry);
+  }
+  return list;
+}
+
 // quantize(format, numbers) -> Uint8Array of blocks
 napi_value quantize(const Arguments& arguments) {
   const Path format_path("format"), numbers_path("numbers");
-  const auto format = model::quantized_format(arguments.at(0, format_path).text(16));
-  if (!format || !quantization::can_quantize(*format)) invalid(format_path, "is no format that is made here");
+  const auto* format = model::quantized_format(arguments.at(0, format_path).text(16));
+  if (!format || !quantization::can_quantize(format->format)) invalid(format_path, "is no format that is made here");
   const std::vector<float> numbers = arguments.at(1, numbers_path).finite_floats();
-  const auto block = quantization::block_size(*format);
-  if (numbers.size() % block.numbers != 0) invalid(numbers_path, "are not whole blocks of their format");
-  std::vector<uint8_t> blocks(quantization::row_bytes(*format, int64_t(numbers.size())));
-  quantization::quantize_row(*format, numbers.data(), int64_t(numbers.size()), blocks.data());
+  if (numbers.size() % format->numbers != 0) invalid(numbers_path, "are not whole blocks of their format");
+  std::vector<uint8_t> blocks(quantization::row_bytes(format->format, int64_t(numbers.size())));
+  quantization::quantize_row(format->format, numbers.data(), int64_t(numbers.size()), blocks.data());
   return arguments.js.bytes(blocks.data(), blocks.size());
 }
 
@@ -173,6 +190,7 @@ napi_value start(napi_env env, napi_value exports) {
                                                                {"adapterTensors", function<adapter_tensors>},
                                                                {"load", function<load_model>},
                                                                {"givenLogits", function<given_logits_model>},
+                                                               {"quantizedFormats", function<quantized_formats>},
                                                                {"quantize", function<quantize>},
                                                                {"cancellation", function<make_cancellation>},
                                                                {"policyLoss", function<policy_loss_binding>},

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "../quantization/blocks.h"
-
 namespace anneal::addon {
 
 using model::Activation;
@@ -153,14 +151,14 @@ void read_quantized(const Argument& list, ModelSpec& m) {
       const auto name = entry.field("tensor", [](Argument a) { return a.text(512); });
       const auto found = columns.find(name);
       if (found == columns.end() || found->second == 0) invalid(entry.path(), "names no matrix: " + name);
-      const auto format = entry.field("format", [&](Argument a) {
-        const auto known = model::quantized_format(a.text(16));
+      const auto* format = entry.field("format", [&](Argument a) {
+        const auto* known = model::quantized_format(a.text(16));
         if (!known) invalid(a.path(), "is no format of quantised weights");
-        return *known;
+        return known;
       });
-      if (found->second % quantization::block_size(format).numbers != 0)
+      if (found->second % format->numbers != 0)
         invalid(entry.path(), "(" + name + ") has rows that are not whole blocks of its format");
-      if (!m.quantized.emplace(name, format).second) invalid(entry.path(), "names " + name + " a second time");
+      if (!m.quantized.emplace(name, format->format).second) invalid(entry.path(), "names " + name + " a second time");
     });
 }
 

@@ -6,12 +6,6 @@ namespace anneal::model {
 
 float AttentionSpec::score_scale() const { return scale == 0 ? 1.0f / std::sqrt(float(head_dim)) : float(scale); }
 
-std::optional<TensorFormat> quantized_format(std::string_view name) {
-  for (const auto& [format, known] : kQuantizedFormats)
-    if (name == known) return format;
-  return std::nullopt;
-}
-
 void check(const ModelSpec& m) {
   auto require = [](bool ok, const std::string& field, const char* what) {
     if (!ok) throw UnsupportedModel(field, what);

@@ -123,9 +123,6 @@ struct UnsupportedModel : std::runtime_error {
   std::string field, problem;
 };
 
-// "Q8_0", "Q4_K": as GGUF names them; "INT4_128".
-std::optional<TensorFormat> quantized_format(std::string_view name);
-
 // Throws UnsupportedModel for sizes that fit no model.
 void check(const ModelSpec&);
 

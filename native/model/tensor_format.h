@@ -32,23 +32,61 @@ enum class TensorFormat : uint8_t {
 // scale of its own.
 enum class KvCache : uint8_t { exact, int8 };
 
-// Every quantised format, in the order of TensorFormat, by the name that files and callers give it.
+// A quantised format, told in one place: rows are blocks, blocks are groups, and number i of group g is
+// scale[g] * (code[i] - zero) + minimum[g]. How a block's bytes lie is known by quantization/blocks.cpp, and what is
+// made of them to be multiplied by the devices.
+inline constexpr int kOwnZeros = -1;
 struct QuantizedFormat {
   TensorFormat format;
-  std::string_view name;
+  std::string_view name;  // in files, and for callers
+  int numbers, bytes;     // of a block
+  int bits;               // of a code
+  int group;              // numbers that share a scale
+  int zero;               // kOwnZeros: every group has its own
+  bool minima;            // of groups; else there are none
+  int scale_at;           // of a block's bytes: its float16, followed by that of the minima; with own zeros a float32
+  constexpr int groups() const { return numbers / group; }
+  constexpr int scale_bytes() const { return bytes - numbers * bits / 8; }
 };
+// In the order of TensorFormat.
 inline constexpr QuantizedFormat kQuantizedFormats[] = {
-    {TensorFormat::q8_0, "Q8_0"},       {TensorFormat::q4_0, "Q4_0"},         {TensorFormat::q4_1, "Q4_1"},
-    {TensorFormat::q5_0, "Q5_0"},       {TensorFormat::q5_1, "Q5_1"},         {TensorFormat::q4_k, "Q4_K"},
-    {TensorFormat::q5_k, "Q5_K"},       {TensorFormat::q6_k, "Q6_K"},         {TensorFormat::int4_32, "INT4_32"},
-    {TensorFormat::int4_64, "INT4_64"}, {TensorFormat::int4_128, "INT4_128"}, {TensorFormat::int8_32, "INT8_32"},
-    {TensorFormat::int8_64, "INT8_64"}, {TensorFormat::int8_128, "INT8_128"},
+    {TensorFormat::q8_0, "Q8_0", 32, 34, 8, 32, 128, false, 0},
+    {TensorFormat::q4_0, "Q4_0", 32, 18, 4, 32, 8, false, 0},
+    {TensorFormat::q4_1, "Q4_1", 32, 20, 4, 32, 0, true, 0},
+    {TensorFormat::q5_0, "Q5_0", 32, 22, 5, 32, 16, false, 0},
+    {TensorFormat::q5_1, "Q5_1", 32, 24, 5, 32, 0, true, 0},
+    {TensorFormat::q4_k, "Q4_K", 256, 144, 4, 32, 0, true, 0},
+    {TensorFormat::q5_k, "Q5_K", 256, 176, 5, 32, 0, true, 0},
+    {TensorFormat::q6_k, "Q6_K", 256, 210, 6, 16, 32, false, 208},
+    {TensorFormat::int4_32, "INT4_32", 32, 21, 4, 32, kOwnZeros, false, 0},
+    {TensorFormat::int4_64, "INT4_64", 64, 37, 4, 64, kOwnZeros, false, 0},
+    {TensorFormat::int4_128, "INT4_128", 128, 69, 4, 128, kOwnZeros, false, 0},
+    {TensorFormat::int8_32, "INT8_32", 32, 37, 8, 32, kOwnZeros, false, 0},
+    {TensorFormat::int8_64, "INT8_64", 64, 69, 8, 64, kOwnZeros, false, 0},
+    {TensorFormat::int8_128, "INT8_128", 128, 133, 8, 128, kOwnZeros, false, 0},
 };
 
+static_assert([] {
+  int next = int(TensorFormat::bf16);
+  for (const QuantizedFormat& f : kQuantizedFormats)
+    if (int(f.format) != ++next) return false;
+  return true;
+}());
+
 constexpr bool is_quantized(TensorFormat format) { return format > TensorFormat::bf16; }
-// Of those with zero points.
-constexpr bool is_integer(TensorFormat format) { return format >= TensorFormat::int4_32; }
-constexpr int integer_bits(TensorFormat format) { return format >= TensorFormat::int8_32 ? 8 : 4; }
-constexpr int integer_group(TensorFormat format) { return 32 << (int(format) - int(TensorFormat::int4_32)) % 3; }
+// Where a format stands in the table.
+constexpr int quantized_index(TensorFormat format) { return int(format) - int(kQuantizedFormats[0].format); }
+constexpr const QuantizedFormat& quantized_format(TensorFormat format) {
+  return kQuantizedFormats[quantized_index(format)];
+}
+constexpr const QuantizedFormat* quantized_format(std::string_view name) {
+  for (const QuantizedFormat& known : kQuantizedFormats)
+    if (known.name == name) return &known;
+  return nullptr;
+}
+// Of those with zero points, which files have in tensors of their own.
+constexpr bool is_integer(TensorFormat format) {
+  return is_quantized(format) && quantized_format(format).zero == kOwnZeros;
+}
 
 }  // namespace anneal::model

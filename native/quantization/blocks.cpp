@@ -31,8 +31,30 @@ void write_scales(const Block& b, uint8_t* q) {
   }
 }
 
-// Of an integer format.
-constexpr int kScaleBytes = 4, kCodesAt = kScaleBytes + 1;
+// Of integer formats: the scale, the zero point, the codes, those of a byte from the lowest bits on.
+constexpr int kZeroAt = 4, kCodesAt = 5;
+
+void take_integers_apart(const model::QuantizedFormat& f, const uint8_t* p, Block& b) {
+  std::memcpy(&b.scale, p, 4), b.zero = p[kZeroAt];
+  for (int i = 0, per = 8 / f.bits; i < f.numbers; i++)
+    b.codes[i] = uint8_t((p[kCodesAt + i / per] >> (i % per * f.bits)) & ((1 << f.bits) - 1));
+}
+void put_integers_together(const model::QuantizedFormat& f, const Block& b, uint8_t* p) {
+  std::memset(p, 0, size_t(f.bytes));
+  std::memcpy(p, &b.scale, 4), p[kZeroAt] = b.zero;
+  for (int i = 0, per = 8 / f.bits; i < f.numbers; i++)
+    p[kCodesAt + i / per] |= uint8_t((b.codes[i] & ((1 << f.bits) - 1)) << (i % per * f.bits));
+}
+
+struct GroupScale {
+  float scale, minimum;
+};
+GroupScale group_scale(const model::QuantizedFormat& f, const Block& b, int group) {
+  if (f.zero == model::kOwnZeros) return {b.scale, 0};
+  const float d = widen_half(b.d), m = f.minima ? widen_half(b.m) : 0;
+  if (f.groups() == 1) return {d, m};
+  return {d * float(b.scales[group]), f.minima ? -(m * float(b.minima[group])) : 0};
+}
 
 }  // namespace
 
@@ -71,13 +93,7 @@ uint16_t narrow_half(float value) {
 }
 
 void take_apart(TensorFormat format, const uint8_t* p, Block& b) {
-  if (model::is_integer(format)) {
-    std::memcpy(&b.scale, p, kScaleBytes), b.zero = p[kScaleBytes];
-    const int group = model::integer_group(format);
-    for (int i = 0; i < group; i++)
-      b.codes[i] = model::integer_bits(format) == 8 ? p[kCodesAt + i] : (p[kCodesAt + i / 2] >> (i % 2 * 4)) & 15;
-    return;
-  }
+  if (model::is_integer(format)) return take_integers_apart(model::quantized_format(format), p, b);
   switch (format) {
     case TensorFormat::q8_0:
       read_half(p, b.d);
@@ -105,7 +121,7 @@ void take_apart(TensorFormat format, const uint8_t* p, Block& b) {
         for (int i = 0; i < 256; i++) b.codes[i] |= uint8_t((fifth[i % 32] >> (i / 32) & 1) << 4);
       return;
     }
-    default: {
+    case TensorFormat::q6_k: {
       const uint8_t *low = p, *high = p + 128;
       for (int half = 0; half < 2; half++, low += 64, high += 32)
         for (int i = 0; i < 128; i++)
@@ -113,20 +129,14 @@ void take_apart(TensorFormat format, const uint8_t* p, Block& b) {
               uint8_t((low[i % 64] >> (i / 64 * 4) & 15) | (high[i % 32] >> (i / 32 * 2) & 3) << 4);
       std::memcpy(b.scales, p + 192, 16);
       read_half(p + 208, b.d);
+      return;
     }
+    default: return;
   }
 }
 
 void put_together(TensorFormat format, const Block& b, uint8_t* p) {
-  if (model::is_integer(format)) {
-    std::memcpy(p, &b.scale, kScaleBytes), p[kScaleBytes] = b.zero;
-    const int group = model::integer_group(format);
-    if (model::integer_bits(format) == 8)
-      std::memcpy(p + kCodesAt, b.codes, size_t(group));
-    else
-      for (int i = 0; i < group; i += 2) p[kCodesAt + i / 2] = uint8_t((b.codes[i] & 15) | b.codes[i + 1] << 4);
-    return;
-  }
+  if (model::is_integer(format)) return put_integers_together(model::quantized_format(format), b, p);
   switch (format) {
     case TensorFormat::q8_0:
       std::memcpy(p, &b.d, 2);
@@ -139,7 +149,7 @@ void put_together(TensorFormat format, const Block& b, uint8_t* p) {
       write_scales(b, p + 4);
       for (int pair = 0; pair < 4; pair++) to_halves(b.codes + 64 * pair, 32, p + 16 + 32 * pair);
       return;
-    default: {
+    case TensorFormat::q6_k: {
       uint8_t *low = p, *high = p + 128;
       std::memset(p, 0, 192);
       for (int half = 0; half < 2; half++, low += 64, high += 32)
@@ -150,62 +160,44 @@ void put_together(TensorFormat format, const Block& b, uint8_t* p) {
         }
       std::memcpy(p + 192, b.scales, 16);
       std::memcpy(p + 208, &b.d, 2);
+      return;
     }
+    default: return;  // not made
   }
 }
 
 bool finite_scales(TensorFormat format, const uint8_t* row, int64_t numbers) {
-  const BlockSize size = block_size(format);
-  if (model::is_integer(format)) {
-    for (; numbers > 0; numbers -= size.numbers, row += size.bytes) {
-      uint32_t scale;
-      std::memcpy(&scale, row, kScaleBytes);
-      if ((scale & 0x7f800000) == 0x7f800000) return false;
-    }
-    return true;
-  }
-  const bool last = format == TensorFormat::q6_k, two = format == TensorFormat::q4_1 || format == TensorFormat::q5_1 ||
-                                                        format == TensorFormat::q4_k || format == TensorFormat::q5_k;
-  const auto finite = [](const uint8_t* at) {
-    uint16_t half;
-    read_half(at, half);
-    return (half & 0x7c00) != 0x7c00;
+  const model::QuantizedFormat& f = model::quantized_format(format);
+  const bool own_zeros = f.zero == model::kOwnZeros;
+  const auto finite = [](const uint8_t* half) {
+    uint16_t bits;
+    read_half(half, bits);
+    return (bits & 0x7c00) != 0x7c00;
   };
-  for (; numbers > 0; numbers -= size.numbers, row += size.bytes)
-    if (!finite(last ? row + 208 : row) || (two && !finite(row + 2))) return false;
+  for (const uint8_t* at = row + f.scale_at; numbers > 0; numbers -= f.numbers, at += f.bytes) {
+    if (own_zeros) {
+      uint32_t scale;
+      std::memcpy(&scale, at, 4);
+      if ((scale & 0x7f800000) == 0x7f800000) return false;
+    } else if (!finite(at) || (f.minima && !finite(at + 2))) {
+      return false;
+    }
+  }
   return true;
 }
 
 void dequantize_row(TensorFormat format, const uint8_t* row, int64_t numbers, float* out) {
-  const BlockSize size = block_size(format);
+  const model::QuantizedFormat& f = model::quantized_format(format);
   Block b;
-  for (; numbers > 0; numbers -= size.numbers, row += size.bytes, out += size.numbers) {
+  for (; numbers > 0; numbers -= f.numbers, row += f.bytes) {
     take_apart(format, row, b);
-    if (model::is_integer(format)) {
-      for (int i = 0; i < size.numbers; i++) out[i] = float(int(b.codes[i]) - int(b.zero)) * b.scale;
-      continue;
-    }
-    const float d = widen_half(b.d);
-    switch (format) {
-      case TensorFormat::q4_1:
-      case TensorFormat::q5_1: {
-        const float m = widen_half(b.m);
-        for (int i = 0; i < 32; i++) out[i] = float(b.codes[i]) * d + m;
-        break;
-      }
-      case TensorFormat::q4_k:
-      case TensorFormat::q5_k: {
-        const float dmin = widen_half(b.m);
-        for (int i = 0; i < 256; i++)
-          out[i] = float(b.codes[i]) * (d * float(b.scales[i / 32])) - dmin * float(b.minima[i / 32]);
-        break;
-      }
-      case TensorFormat::q6_k:
-        for (int i = 0; i < 256; i++) out[i] = float(b.codes[i] - 32) * (d * float(b.scales[i / 16]));
-        break;
-      default: {
-        const int zero = format == TensorFormat::q8_0 ? 128 : format == TensorFormat::q4_0 ? 8 : 16;
-        for (int i = 0; i < 32; i++) out[i] = float(b.codes[i] - zero) * d;
+    const int zero = f.zero == model::kOwnZeros ? b.zero : f.zero;
+    for (int g = 0; g < f.groups(); g++) {
+      const GroupScale group = group_scale(f, b, g);
+      const uint8_t* const codes = b.codes + g * f.group;
+      for (int i = 0; i < f.group; i++) {
+        const float product = float(int(codes[i]) - zero) * group.scale;
+        *out++ = f.minima ? product + group.minimum : product;
       }
     }
   }

@@ -101,7 +101,7 @@ void weigh(const float* x, int n, float* weight) {
   for (int i = 0; i < n; i++) weight[i] = spread + std::fabs(x[i]);
 }
 
-void quantize_q8_0(const float* x, Block& b) {
+void quantize_q8_0(const float* x, const float*, Block& b) {
   float most = 0;
   for (int i = 0; i < 32; i++) most = std::max(most, std::fabs(x[i]));
   b.d = narrow_half(most / 127);
@@ -158,21 +158,32 @@ void quantize_q6_k(const float* x, const float* weight, Block& b) {
   }
 }
 
+// Of a block, given how much each number counts.
+using Quantize = void (*)(const float* x, const float* weight, Block&);
+
+Quantize quantizer(TensorFormat format) {
+  switch (format) {
+    case TensorFormat::q8_0: return quantize_q8_0;
+    case TensorFormat::q4_0: return quantize_q4_0;
+    case TensorFormat::q4_1: return quantize_q4_1;
+    case TensorFormat::q4_k: return quantize_q4_k;
+    case TensorFormat::q6_k: return quantize_q6_k;
+    default: return nullptr;
+  }
+}
+
 }  // namespace
 
+bool can_quantize(TensorFormat format) { return quantizer(format) != nullptr; }
+
 void quantize_row(TensorFormat format, const float* x, int64_t numbers, uint8_t* out) {
-  const BlockSize size = block_size(format);
+  const model::QuantizedFormat& f = model::quantized_format(format);
+  const Quantize quantize = quantizer(format);
   float weight[kMaxBlock];
   Block b{};
-  for (; numbers > 0; numbers -= size.numbers, x += size.numbers, out += size.bytes) {
-    weigh(x, size.numbers, weight);
-    switch (format) {
-      case TensorFormat::q8_0: quantize_q8_0(x, b); break;
-      case TensorFormat::q4_0: quantize_q4_0(x, weight, b); break;
-      case TensorFormat::q4_1: quantize_q4_1(x, weight, b); break;
-      case TensorFormat::q4_k: quantize_q4_k(x, weight, b); break;
-      default: quantize_q6_k(x, weight, b);
-    }
+  for (; numbers > 0; numbers -= f.numbers, x += f.numbers, out += f.bytes) {
+    weigh(x, f.numbers, weight);
+    quantize(x, weight, b);
     put_together(format, b, out);
   }
 }

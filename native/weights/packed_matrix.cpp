@@ -61,10 +61,10 @@ int width_of(const std::string& type) { return type == "F32" ? 4 : 2; }
 }  // namespace
 
 std::string PackedMatrix::problem() const {
-  const int bits = model::integer_bits(format), per = 32 / bits;
+  const model::QuantizedFormat& f = model::quantized_format(format);
+  const int bits = f.bits, per = 32 / bits;
   const bool along_rows = packing == Packing::compressed_tensors;
-  if (group <= 0 || group % model::integer_group(format) != 0 || k % group != 0)
-    return "has rows that are not whole groups";
+  if (group <= 0 || group % f.group != 0 || k % group != 0) return "has rows that are not whole groups";
   if (packing == Packing::awq && bits != 4) return "has codes that AWQ does not have";
   if (!along_rows && n % per != 0) return "has a number of rows that does not fill words of codes";
   if (codes.type != "I32" || codes.bytes != n * k / per * 4) return "has codes that do not fit its shape";
@@ -80,7 +80,8 @@ std::string PackedMatrix::problem() const {
 
 void PackedMatrix::blocks(int64_t row0, int64_t rows, uint8_t* to) const {
   const int64_t groups = k / group;
-  const int bits = model::integer_bits(format);
+  const model::QuantizedFormat& f = model::quantized_format(format);
+  const int bits = f.bits;
   const Codes plain{bits, false}, own{bits, packing == Packing::awq};
   const int per = plain.per_word();
   std::vector<uint8_t> all(size_t(rows) * k), zero(size_t(rows) * groups, uint8_t(1 << (bits - 1)));  // [rows][...]
@@ -119,7 +120,8 @@ void PackedMatrix::blocks(int64_t row0, int64_t rows, uint8_t* to) const {
       }
     }
     raw.resize(size_t(rows) * width);
-    const uint32_t added = packing == Packing::gptq ? (bits == 4 ? 0x11111111u : 0x01010101u) : 0;
+    // A 1 in each code.
+    const uint32_t added = packing == Packing::gptq ? UINT32_MAX / ((1u << bits) - 1) : 0;
     for (int64_t g = 0; g < groups; g++) {
       read(scales, (g * n + row0) * width, raw.data(), rows * width);
       for (int64_t r = 0; r < rows; r++) scale[size_t(r * groups + g)] = widened(scales.type, &raw[size_t(r) * width]);
@@ -127,11 +129,10 @@ void PackedMatrix::blocks(int64_t row0, int64_t rows, uint8_t* to) const {
     }
   }
 
-  const quantization::BlockSize size = quantization::block_size(format);
   quantization::Block block{};
   for (int64_t r = 0; r < rows; r++)
-    for (int64_t i = 0; i < k; i += size.numbers, to += size.bytes) {
-      std::memcpy(block.codes, &all[size_t(r * k + i)], size_t(size.numbers));
+    for (int64_t i = 0; i < k; i += f.numbers, to += f.bytes) {
+      std::memcpy(block.codes, &all[size_t(r * k + i)], size_t(f.numbers));
       block.scale = scale[size_t(r * groups + i / group)], block.zero = zero[size_t(r * groups + i / group)];
       quantization::put_together(format, block, to);
     }

@@ -49,13 +49,13 @@ WeightFiles::WeightFiles(const std::vector<StoredTensor>& list, const model::Mod
       tensor.type = Type::bf16;
     else if (stored.type == "F16")
       tensor.type = Type::f16;
-    else if (const auto format = model::quantized_format(stored.type); format && cols)
-      tensor.type = Type::quantized, tensor.format = *format;
+    else if (const auto* known = model::quantized_format(stored.type); known && cols)
+      tensor.type = Type::quantized, tensor.format = known->format;
     else if (stored.type != "F32")
       unusable("has dtype \"" + stored.type + "\"; F32, BF16, F16, or of a matrix Q8_0 and the like can be read");
     if (stored.shape != shape->second.dimensions())
       unusable("(" + name + ") has another shape than the configuration asks for");
-    if (tensor.type == Type::quantized && cols % quantization::block_size(tensor.format).numbers != 0)
+    if (tensor.type == Type::quantized && cols % model::quantized_format(tensor.format).numbers != 0)
       unusable("(" + name + ") has rows that are not whole blocks of " + stored.type);
     if (stored.interleaved_heads < 0 || (stored.interleaved_heads && rows % (2 * stored.interleaved_heads) != 0))
       unusable("(" + name + ") has rows that are not those of so many interleaved heads");

@@ -146,7 +146,7 @@ void reads_packed(const std::string& folder) {
     PackedMatrix m;
     const std::string at = folder + "/" + name;
     cases >> m.n >> m.k >> m.group >> m.scales.type >> m.zeros.type;
-    m.format = *model::quantized_format(format);
+    m.format = model::quantized_format(format)->format;
     m.packing = packing == "awq"       ? Packing::awq
                 : packing == "gptq"    ? Packing::gptq
                 : packing == "gptq_v2" ? Packing::gptq_v2

@@ -5,24 +5,20 @@ import { existsSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { ModelFileError } from "../errors.js";
 import { openRegularFile, readAt } from "../regularFile.js";
+import { type QuantizedFormatName, quantizedFormats } from "../runtime/runtime.js";
 
 export type GgufValue = number | bigint | boolean | string | GgufValue[];
 
-/** Numbers and bytes of a block of each type that can be read. */
-const BLOCKS = {
-  F32: [1, 4],
-  F16: [1, 2],
-  BF16: [1, 2],
-  Q4_0: [32, 18],
-  Q4_1: [32, 20],
-  Q5_0: [32, 22],
-  Q5_1: [32, 24],
-  Q8_0: [32, 34],
-  Q4_K: [256, 144],
-  Q5_K: [256, 176],
-  Q6_K: [256, 210],
-} as const;
-export type GgufType = keyof typeof BLOCKS;
+/** A float type, or a quantised format that is computed with. */
+export type GgufType = "F32" | "F16" | "BF16" | QuantizedFormatName;
+
+const FLOAT_BLOCKS = [
+  { name: "F32", numbers: 1, bytes: 4 },
+  { name: "F16", numbers: 1, bytes: 2 },
+  { name: "BF16", numbers: 1, bytes: 2 },
+];
+const blocks = () => [...FLOAT_BLOCKS, ...quantizedFormats().filter(({ isPacked }) => !isPacked)];
+const blockOf = (type: string) => blocks().find(({ name }) => name === type);
 
 /** By the number in the file. */
 const TYPE_NAMES: Readonly<Record<number, string>> = {
@@ -41,7 +37,7 @@ export const ggufTypeNumber = (type: GgufType): number =>
 
 /** Of a tensor, whose rows are whole blocks. */
 export function ggufBytes(type: GgufType, shape: readonly number[]): number {
-  const [numbers, bytes] = BLOCKS[type];
+  const { numbers, bytes } = blockOf(type)!;
   return (shape.reduce((product, length) => product * length, 1) / numbers) * bytes;
 }
 
@@ -286,12 +282,15 @@ function tensorEntry(reader: Reader): GgufTensor {
   if (elements === 0 || !Number.isSafeInteger(elements)) reader.fail(`has the shape [${shape}]`);
   const number = reader.uint32();
   const name = TYPE_NAMES[number] || `number ${number}`;
-  const block = Object.hasOwn(BLOCKS, name) ? BLOCKS[name as GgufType] : undefined;
-  if (!block) reader.fail(`is of the type ${name}; known are ${Object.keys(BLOCKS).join(", ")}`);
-  const [numbers] = block;
+  const block = blockOf(name);
+  if (!block) {
+    const known = blocks().map((other) => other.name);
+    reader.fail(`is of the type ${name}; known are ${known.join(", ")}`);
+  }
+  const { numbers } = block;
   if (shape.at(-1)! % numbers !== 0) reader.fail(`has rows of ${shape.at(-1)}, which are not whole blocks of ${name}`);
   const offset = reader.count(Number.MAX_SAFE_INTEGER, "bytes before it");
-  return { file: reader.file, type: name as GgufType, shape, offset, bytes: ggufBytes(name as GgufType, shape) };
+  return { file: reader.file, type: name, shape, offset, bytes: ggufBytes(name, shape) };
 }
 
 /** Makes offsets those in the file, and checks that each tensor lies in it and beside the others. */

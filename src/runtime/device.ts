@@ -9,11 +9,23 @@ import type { GrammarMatcher } from "./grammar.js";
 
 export type ElementType = "float32" | "bfloat16";
 
-/** Weights in groups with scales, as GGUF's types of these names have them. */
-export type QuantizedType = "Q8_0" | "Q4_0" | "Q4_1" | "Q5_0" | "Q5_1" | "Q4_K" | "Q5_K" | "Q6_K";
+/**
+ * Weights in blocks with scales, by the name of one of `quantizedFormats()`: "Q4_K" as GGUF's type of that name has them, "INT4_128"
+ * with a scale and a zero point for every 128 along a row.
+ */
+export type QuantizedFormatName = string;
 
-/** Codes of 4 or 8 bits, with a scale and a zero point for every group of so many along a row. */
-export type IntegerType = `INT${4 | 8}_${32 | 64 | 128}`;
+/** A quantised format that weights can have; the core says which there are. */
+export interface QuantizedFormat {
+  name: QuantizedFormatName;
+  /** Of a block: a row is whole blocks. */
+  numbers: number;
+  bytes: number;
+  /** Of a code. */
+  bits: number;
+  /** Made of tensors of codes, scales and zero points, see `Packing`; else files hold its blocks. */
+  isPacked: boolean;
+}
 
 /** Whose layout codes, scales and zero points have: see native/weights/packed_matrix.h. */
 export type Packing = "compressed_tensors" | "gptq" | "gptq_v2" | "awq";
@@ -125,7 +137,7 @@ export interface ModelSpec {
   /** 0: none. */
   logitSoftCap: number;
   /** Matrices, by Hugging Face's name, that are kept and multiplied quantised; the others are of the compute type. */
-  quantized?: { tensor: string; format: QuantizedType | IntegerType }[];
+  quantized?: { tensor: string; format: QuantizedFormatName }[];
   /** How keys and values are kept: "int8" as codes of 8 bits with a scale for every position and head. Absent: "exact". */
   kvCache?: "exact" | "int8";
 }
@@ -137,11 +149,12 @@ export interface TensorLocation {
   /** Bytes from the start of the file. */
   offset: number;
   bytes: number;
-  dtype: "F32" | "BF16" | "F16" | QuantizedType | IntegerType;
+  /** F32, BF16, F16 or a quantised format. */
+  dtype: QuantizedFormatName;
   shape: number[];
   /** Rows of q or k as GGUF stores them for this many heads: rotary pairs side by side, and not half a head apart. */
   interleavedHeads?: number;
-  /** Of an `IntegerType`, whose codes lie at `offset`. */
+  /** Of a packed format, whose codes lie at `offset`. */
   packed?: PackedTensor;
 }
 

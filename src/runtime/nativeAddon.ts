@@ -20,7 +20,8 @@ import type {
   ModelSpec,
   NamedTensors,
   PassResult,
-  QuantizedType,
+  QuantizedFormat,
+  QuantizedFormatName,
   SlotParams,
   StepOutput,
   StepSequence,
@@ -121,7 +122,8 @@ export interface NativeAddon {
   };
   weightTensors(config: ModelSpec): { name: string; shape: number[] }[];
   adapterTensors(config: ModelSpec, spec: AdapterSpec): { name: string; shape: number[] }[];
-  quantize(format: QuantizedType, numbers: Float32Array): Uint8Array;
+  quantizedFormats(): QuantizedFormat[];
+  quantize(format: QuantizedFormatName, numbers: Float32Array): Uint8Array;
   cancellation(): NativeCancellation;
   load(
     options: Omit<LoadOptions, "signal" | "onProgress"> & { device: string },

@@ -9,7 +9,8 @@ import type {
   GpuDevice,
   LoadOptions,
   ModelSpec,
-  QuantizedType,
+  QuantizedFormat,
+  QuantizedFormatName,
   Runtime,
 } from "./device.js";
 import type { CompiledGrammar, GrammarBudgets, GrammarRequest, GrammarVocabulary, VocabularyParts } from "./grammar.js";
@@ -115,11 +116,19 @@ export function adapterTensors(config: ModelSpec, spec: AdapterSpec): { name: st
   return nativeAddon().adapterTensors(config, spec);
 }
 
+let formats: readonly QuantizedFormat[] | undefined;
+
+/** Every format of quantised weights that there is. */
+export function quantizedFormats(): readonly QuantizedFormat[] {
+  formats ??= nativeAddon().quantizedFormats();
+  return formats;
+}
+
 /**
  * Numbers of rows as blocks of a format, as they lie in GGUF; Q5_0, Q5_1 and Q5_K are read and not made.
  * @throws BadRequestError "invalid_argument" for numbers that are not finite, or no whole blocks.
  */
-export function quantizeNumbers(format: QuantizedType, numbers: Float32Array): Uint8Array {
+export function quantizeNumbers(format: QuantizedFormatName, numbers: Float32Array): Uint8Array {
   return nativeAddon().quantize(format, numbers);
 }
 

@@ -10,6 +10,7 @@ export {
   pipelinesOf,
   policyLoss,
   prepareVocabulary,
+  quantizedFormats,
   quantizeNumbers,
   restorePipelines,
   weightTensors,

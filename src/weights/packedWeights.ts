@@ -2,7 +2,7 @@
 
 import { ModelFileError } from "../errors.js";
 import { openRegularFile, readAt } from "../regularFile.js";
-import type { IntegerType, PackedTensor, Packing, TensorLocation } from "../runtime/runtime.js";
+import { type PackedTensor, type Packing, quantizedFormats, type TensorLocation } from "../runtime/runtime.js";
 import { isFloatType } from "./floats.js";
 import type { JsonFields } from "./jsonFields.js";
 import type { StoredTensor } from "./safetensorsHeader.js";
@@ -15,6 +15,12 @@ type Found = Map<string, FoundTensor>;
 
 const CONFIG = "quantization_config";
 const INSTEAD = "use the folder with the original weights, which `quantize` makes small while it loads";
+
+/** The order of its codes is one of four bits. */
+const AWQ_BITS = 4;
+
+const packedFormats = () => quantizedFormats().filter(({ isPacked }) => isPacked);
+const packedBits = () => [...new Set(packedFormats().map(({ bits }) => bits))];
 
 /** How the folder's quantised matrices are packed; null: it says of none. @throws ModelFileError for what is not computed */
 export function readPacking(folder: JsonFields): Packing | null {
@@ -30,7 +36,7 @@ export function readPacking(folder: JsonFields): Packing | null {
 function gptq(config: JsonFields): Packing {
   if (config.boolean("is_marlin_format", false))
     config.fail("is_marlin_format", `is true, which is not read: ${INSTEAD}`);
-  requireBits(config, "bits", [4, 8]);
+  requireBits(config, "bits", packedBits());
   requireWord(config);
   const field = formatField(config, ["checkpoint_format", "format"]);
   const format = config.string(field, "gptq");
@@ -40,7 +46,7 @@ function gptq(config: JsonFields): Packing {
 }
 
 function awq(config: JsonFields): Packing {
-  requireBits(config, config.has("w_bit") ? "w_bit" : "bits", [4]);
+  requireBits(config, config.has("w_bit") ? "w_bit" : "bits", [AWQ_BITS]);
   requireWord(config);
   const field = formatField(config, ["version", "checkpoint_format", "format"]);
   const version = config.string(field, "gemm").toLowerCase();
@@ -83,7 +89,7 @@ function compressedTensors(config: JsonFields): Packing {
       }
     }
     const weights: JsonFields = group.object("weights") ?? group.fail("weights", "is missing");
-    requireBits(weights, "num_bits", [4, 8]);
+    requireBits(weights, "num_bits", packedBits());
     const type = weights.string("type", "int");
     if (type !== "int") weights.fail("type", `is "${type}"; only int is read: ${INSTEAD}`);
     const strategy = weights.string("strategy", "channel");
@@ -116,7 +122,7 @@ export async function takePacked(
   shape: number[],
   packing: Packing,
   found: Found,
-): Promise<(TensorLocation & { dtype: IntegerType; packed: PackedTensor }) | null> {
+): Promise<(TensorLocation & { packed: PackedTensor }) | null> {
   const module = name.replace(/\.weight$/, "");
   const take = (part: keyof (typeof PARTS)["awq"]): FoundTensor | undefined => {
     const tensor = found.get(`${module}.${PARTS[packing][part]}`);
@@ -138,13 +144,22 @@ export async function takePacked(
   const alongRows = packing === "compressed_tensors";
   const groups = scales.shape[alongRows ? 1 : 0] ?? 1;
   const group = inputs / groups;
-  const size = [128, 64, 32].find((block) => group % block === 0);
-  if (size === undefined) {
-    return fail("scales", scales.file, `is for groups of ${group} of ${inputs} inputs; multiples of 32 are computed`);
-  }
   const words = codes.shape[alongRows ? 1 : 0]!;
-  const bits = packing === "awq" ? 4 : (32 * words) / inputs;
-  if (bits !== 4 && bits !== 8) return fail("codes", codes.file, `has codes of ${bits} bits; 4 and 8 are computed`);
+  const bits = packing === "awq" ? AWQ_BITS : (32 * words) / inputs;
+  const formats = packedFormats().filter((format) => format.bits === bits);
+  if (formats.length === 0) {
+    return fail("codes", codes.file, `has codes of ${bits} bits; ${packedBits().join(" and ")} are computed`);
+  }
+  // A larger group is several that share their scale.
+  const [format] = formats.filter(({ numbers }) => group % numbers === 0).toSorted((a, b) => b.numbers - a.numbers);
+  if (!format) {
+    const least = Math.min(...formats.map(({ numbers }) => numbers));
+    return fail(
+      "scales",
+      scales.file,
+      `is for groups of ${group} of ${inputs} inputs; multiples of ${least} are computed`,
+    );
+  }
   const per = 32 / bits;
   const expected = {
     compressed_tensors: {
@@ -180,7 +195,7 @@ export async function takePacked(
   const part = ({ file, offset, bytes, dtype }: FoundTensor) => ({ file, offset, bytes, dtype });
   const { file, offset, bytes } = codes;
   const packed: PackedTensor = { packing, group, scales: part(scales), ...(zeros && { zeros: part(zeros) }) };
-  return { name, file, offset, bytes, dtype: `INT${bits}_${size as 32 | 64 | 128}`, shape, packed };
+  return { name, file, offset, bytes, dtype: format.name, shape, packed };
 }
 
 /** Whether input i is in group i / group. */

@@ -1,6 +1,6 @@
 // Which format each matrix of a model is given where it is quantised when it is loaded.
 
-import { type ModelSpec, type QuantizedType, weightTensors } from "../runtime/runtime.js";
+import { type ModelSpec, type QuantizedFormatName, weightTensors } from "../runtime/runtime.js";
 
 export type Quantization = "q8" | "q4";
 
@@ -21,7 +21,7 @@ export function quantizedFormats(config: ModelSpec, quantization: Quantization):
 }
 
 /** Of a matrix whose rows are a multiple of SMALL_BLOCK. */
-export function fourBits(name: string, columns: number): QuantizedType {
+export function fourBits(name: string, columns: number): QuantizedFormatName {
   const isSensitive = /(embed_tokens|lm_head|v_proj|down_proj)\.weight$/.test(name);
   if (columns % SUPER_BLOCK === 0) return isSensitive ? "Q6_K" : "Q4_K";
   return isSensitive ? "Q8_0" : "Q4_1";

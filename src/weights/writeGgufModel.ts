@@ -14,7 +14,7 @@ import {
 import { type GgufTensor, type GgufType, ggufBytes } from "../gguf/ggufFile.js";
 import { type VocabularySource, vocabularyMetadata } from "../gguf/vocabularyMetadata.js";
 import { readValue, type TypedMetadata, type TypedValue, type WrittenTensor, writeGguf } from "../gguf/writeGguf.js";
-import { type ModelSpec, type QuantizedType, quantizeNumbers } from "../runtime/runtime.js";
+import { type ModelSpec, quantizeNumbers } from "../runtime/runtime.js";
 import { isFloatType, narrow } from "./floats.js";
 import { interleavedHeads } from "./ggufWeights.js";
 import { JsonFields } from "./jsonFields.js";
@@ -272,7 +272,7 @@ async function* encoded(values: AsyncIterable<Float64Array>, type: GgufType): As
   for await (const block of values) {
     for (let at = 0; at < block.length; at += PIECE) {
       const piece = block.subarray(at, at + PIECE);
-      yield isFloatType(type) ? narrow(type, piece) : quantizeNumbers(type as QuantizedType, Float32Array.from(piece));
+      yield isFloatType(type) ? narrow(type, piece) : quantizeNumbers(type, Float32Array.from(piece));
     }
   }
 }

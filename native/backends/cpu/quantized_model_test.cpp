@@ -69,6 +69,7 @@ struct Stored {
 
  private:
   void quantize(TensorFormat format, const TensorShape& t, Array& a) {
+    const QuantizedFormat& known = quantized_format(format);
     const int64_t bytes = quantization::row_bytes(format, t.cols);
     std::vector<uint8_t>& all = blocks[t.name];
     all.resize(size_t(t.rows * bytes));
@@ -77,9 +78,8 @@ struct Stored {
       float* const values = &a.values[size_t(row * t.cols)];
       if (is_integer(format)) {  // any codes of groups with zero points around the middle
         quantization::Block block;
-        const quantization::BlockSize size = quantization::block_size(format);
-        const int bits = integer_bits(format), middle = 1 << (bits - 1);
-        for (int64_t i = 0; i < bytes; i += size.bytes) {
+        const int bits = known.bits, middle = 1 << (bits - 1);
+        for (int64_t i = 0; i < bytes; i += known.bytes) {
           for (uint8_t& code : block.codes) code = uint8_t(random_bits() & ((1u << bits) - 1));
           block.scale = 0.08f / float(middle) * (1 + 0.5f * uniform());
           block.zero = uint8_t(middle + int(random_bits() % 3) - 1);
@@ -92,9 +92,9 @@ struct Stored {
         const uint16_t d = quantization::narrow_half(k ? 1.6e-4f : 5e-3f),
                        m = quantization::narrow_half(k ? 2.4e-3f : -0.08f);
         for (int64_t i = 0; i < bytes; i++) to[i] = uint8_t(random_bits());
-        for (int64_t i = 0; i < bytes; i += quantization::block_size(format).bytes) {
-          std::memcpy(to + i, &d, 2);
-          if (format != TensorFormat::q5_0) std::memcpy(to + i + 2, &m, 2);
+        for (int64_t i = 0; i < bytes; i += known.bytes) {
+          std::memcpy(to + i + known.scale_at, &d, 2);
+          if (known.minima) std::memcpy(to + i + known.scale_at + 2, &m, 2);
         }
       }
       quantization::dequantize_row(format, to, t.cols, values);

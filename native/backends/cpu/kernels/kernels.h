@@ -149,7 +149,7 @@ struct ActivationGroup {
   int32_t sums[2];           // of the first 16 codes, of the last 16
 };
 
-// Of one format of quantised weights, see quantized_layout.h; k is a multiple of the format's block.
+// Of one format of quantised weights, see quantized_panel.h; k is a multiple of the format's block.
 struct QuantizedKernels {
   // As gemm, with codes of the activations: a has lda groups to a row.
   void (*product)(const ActivationGroup* a, int64_t lda, int m, const void* panels, int k, int npanels, float* c,
@@ -161,10 +161,7 @@ struct QuantizedKernels {
   void (*transpose_panels)(const void* panels, int k, int col0, int cols, int n0, int rows, void* out);
   void (*embed)(const void* panels, int k, int id, float* out);
 };
-// Where a format stands in model::kQuantizedFormats.
-constexpr int quantized_index(model::TensorFormat format) {
-  return int(format) - int(model::kQuantizedFormats[0].format);
-}
+using model::quantized_index;
 constexpr int kQuantizedCount = int(std::size(model::kQuantizedFormats));
 
 constexpr int kLimits = 4;  // thresholds that sums_below tries at once

@@ -12,131 +12,28 @@
 
 #include "codes.h"
 #include "gemm.h"
-#include "quantized_layout.h"
+#include "quantized_panel.h"
 
 namespace anneal::cpu {
 namespace {
 
-constexpr int kUnpackGroups = 8;        // groups of 32 k that are unpacked at a time: a block of the K formats
-constexpr int kUnpackAhead = 2048;      // bytes
-constexpr int kQuads = kGroup / 4;      // of a group
-constexpr int kQuadBytes = 4 * kLanes;  // of 16 outputs
-
-ANNEAL_INLINE I32x16 quad_mask(int byte) { return all_int(byte * 0x01010101); }
-
-// Codes of groups as bytes, scales and minima as float32. Codes of 8 bits stay where they are.
-struct UnpackedPanel {
-  const uint8_t* codes;
-  alignas(64) uint8_t code_bytes[kUnpackGroups * kQuads * kQuadBytes];
-  alignas(64) float scales[2 * kUnpackGroups * kLanes];
-  alignas(64) float minima[kUnpackGroups * kLanes];
-  alignas(64) float zeros[kUnpackGroups * kLanes];
-};
-
-template <TensorFormat F> ANNEAL_INLINE constexpr int group_scales() { return F == TensorFormat::q6_k ? 2 : 1; }
-
-ANNEAL_INLINE void unpack_codes4(const uint8_t* from, uint8_t* to) {
-#pragma GCC unroll 4
-  for (int v = 0; v < 4; v++) {
-    const I32x16 both = load_int(from + v * kQuadBytes);
-    store_int(to + v * kQuadBytes, both & quad_mask(0x0f));
-    store_int(to + (v + 4) * kQuadBytes, shift_right<4>(both) & quad_mask(0x0f));
-  }
-}
-template <int n> ANNEAL_INLINE I32x16 shift_by(I32x16 x) {
-  if constexpr (n > 0)
-    return shift_left<n>(x);
-  else if constexpr (n < 0)
-    return shift_right<-n>(x);
-  else
-    return x;
-}
-template <int v = 0> ANNEAL_INLINE void unpack_codes5(const uint8_t* from, I32x16 fifth, uint8_t* to) {
-  if constexpr (v < 4) {
-    const I32x16 both = load_int(from + v * kQuadBytes);
-    store_int(to + v * kQuadBytes, (both & quad_mask(0x0f)) | (shift_by<4 - v>(fifth) & quad_mask(0x10)));
-    store_int(to + (v + 4) * kQuadBytes,
-              (shift_right<4>(both) & quad_mask(0x0f)) | (shift_by<-v>(fifth) & quad_mask(0x10)));
-    unpack_codes5<v + 1>(from, fifth, to);
-  }
-}
-template <int v = 0> ANNEAL_INLINE void unpack_codes6(const uint8_t* from, I32x16 low, I32x16 high, uint8_t* to) {
-  if constexpr (v < 4) {
-    const I32x16 both = load_int(from + v * kQuadBytes);
-    store_int(to + v * kQuadBytes, (both & quad_mask(0x0f)) | (shift_by<4 - 2 * v>(low) & quad_mask(0x30)));
-    store_int(to + (v + 4) * kQuadBytes,
-              (shift_right<4>(both) & quad_mask(0x0f)) | (shift_by<4 - 2 * v>(high) & quad_mask(0x30)));
-    unpack_codes6<v + 1>(from, low, high, to);
-  }
-}
-
-ANNEAL_INLINE F32x16 half_floats(const uint8_t* p) { return load_halves((const uint16_t*)p); }
-
-// Groups first .. first + groups - 1 of a panel.
-template <TensorFormat F>
-ANNEAL_INLINE void unpack_panel(const uint8_t* panel, int k, int first, int groups, UnpackedPanel& to) {
-  constexpr QuantizedLayout l = layout_of(F);
-  const uint8_t* codes = panel + int64_t(first) * l.group_codes;
-  const uint8_t* all_scales = panel + code_bytes(F, k);
-  to.codes = l.bits == 8 ? codes : to.code_bytes;
-  for (int g = 0; g < groups; g++, codes += l.group_codes) {
-#pragma GCC unroll 8
-    for (int at = 0; at < l.group_codes; at += 64) prefetch(codes + at + kUnpackAhead);
-    uint8_t* bytes = to.code_bytes + g * kQuads * kQuadBytes;
-    if constexpr (l.bits == 4) unpack_codes4(codes, bytes);
-    if constexpr (l.bits == 5) unpack_codes5(codes, load_int(codes + 256), bytes);
-    if constexpr (l.bits == 6) unpack_codes6(codes, load_int(codes + 256), load_int(codes + 320), bytes);
-
-    const int group = first + g;
-    const uint8_t* scales = all_scales + int64_t(group) * kGroup / l.block * l.block_scales;
-    float* scale = to.scales + g * group_scales<F>() * kLanes;
-    if constexpr (F == TensorFormat::q4_k || F == TensorFormat::q5_k) {
-      const int i = group % kUnpackGroups;
-      const I32x16 lower = load_bytes(scales + 64 + i * kLanes), pairs = load_bytes(scales + 192 + i / 2 * kLanes),
-                   upper = i % 2 ? shift_right<4>(pairs) : pairs;
-      const I32x16 s = (lower & all_int(15)) | (shift_left<4>(upper) & all_int(0x30)),
-                   m = shift_right<4>(lower) | (shift_left<2>(upper) & all_int(0x30));
-      store(scale, half_floats(scales) * to_float(s));
-      store(to.minima + g * kLanes, negate(half_floats(scales + 32) * to_float(m)));
-    } else if constexpr (F == TensorFormat::q6_k) {
-      const F32x16 d = half_floats(scales);
-#pragma GCC unroll 2
-      for (int h = 0; h < 2; h++) {
-        // Sign-extended from 8 bits.
-        const I32x16 s = load_bytes(scales + 32 + (group % kUnpackGroups * 2 + h) * kLanes);
-        store(scale + h * kLanes, d * to_float((s ^ all_int(0x80)) + all_int(-0x80)));
-      }
-    } else if constexpr (l.zeros) {
-      store(scale, load((const float*)scales));
-      store(to.zeros + g * kLanes, to_float(load_bytes(scales + 4 * kLanes)));
-    } else {
-      store(scale, half_floats(scales));
-      if constexpr (l.minimum) store(to.minima + g * kLanes, half_floats(scales + 32));
-    }
-  }
-}
-
-// Formats that are multiplied alike once they are unpacked: one instance for all of them.
+// The first format that is multiplied alike once it is unpacked: one instance for all of them.
 constexpr TensorFormat multiplied_as(TensorFormat format) {
-  switch (format) {
-    case TensorFormat::q5_1:
-    case TensorFormat::q4_k:
-    case TensorFormat::q5_k: return TensorFormat::q4_1;
-    case TensorFormat::int4_64:
-    case TensorFormat::int4_128: return TensorFormat::int4_32;
-    case TensorFormat::int8_64:
-    case TensorFormat::int8_128: return TensorFormat::int8_32;
-    default: return format;
-  }
+  const QuantizedFormat& f = quantized_format(format);
+  for (const QuantizedFormat& other : model::kQuantizedFormats)
+    if ((other.bits == 8) == (f.bits == 8) && group_scales(other) == group_scales(f) && other.zero == f.zero &&
+        other.minima == f.minima)
+      return other.format;
+  return format;
 }
 
 // c[MR][NR * 16] += rows of `a` by the unpacked groups.
 template <TensorFormat F, int MR, int NR>
 void multiply_codes(const ActivationGroup* a, int64_t lda, const UnpackedPanel* w, int groups, float* c, int64_t ldc) {
-  constexpr QuantizedLayout l = layout_of(F);
-  constexpr int parts = group_scales<F>(), quads = kQuads / parts;
-  constexpr bool byte_codes = l.bits == 8;
-  constexpr int zero_point = byte_codes ? kByteOffset : l.zero;
+  constexpr QuantizedFormat f = quantized_format(F);
+  constexpr int parts = group_scales(f), quads = kQuads / parts;
+  constexpr bool byte_codes = f.bits == 8, own_zeros = f.zero == kOwnZeros;
+  constexpr int zero_point = byte_codes ? kByteOffset : own_zeros ? 0 : f.zero;
   // Chains of integer sums that do not wait for each other; how they are added changes nothing.
   constexpr int chains = code_chains(MR * NR);
   Tile<MR, NR> tile;
@@ -184,7 +81,7 @@ void multiply_codes(const ActivationGroup* a, int64_t lda, const UnpackedPanel* 
 #pragma GCC unroll 4
           for (int q = 1; q < chains; q++) sum = sum + sums[i][j][q];
           F32x16 exact = to_float(sum);
-          if constexpr (l.zeros) {
+          if constexpr (own_zeros) {
             // Sums of bytes are those of codes less 128.
             const F32x16 rest = all(byte_codes ? 128.0f : 0.0f) - load(w[j].zeros + g * kLanes);
             exact = fma(all(float(a[i * lda + g].sums[0] + a[i * lda + g].sums[1])), rest, exact);
@@ -193,7 +90,7 @@ void multiply_codes(const ActivationGroup* a, int64_t lda, const UnpackedPanel* 
         }
       }
     }
-    if constexpr (l.minimum) {
+    if constexpr (f.minima) {
 #pragma GCC unroll 8
       for (int j = 0; j < NR; j++) {
         const F32x16 minimum = load(w[j].minima + g * kLanes);
@@ -273,11 +170,11 @@ void quantize_rows(const void* src, int64_t lds, int rows, int k, ActivationGrou
 // Panels of T, of a stretch of k, from the unpacked groups of a panel: each value is rounded to float32 after the
 // product with its scale and after the minimum is added, then to T.
 template <TensorFormat F, class Body> ANNEAL_INLINE void each_quad(const UnpackedPanel& from, int groups, Body&& body) {
-  constexpr QuantizedLayout l = layout_of(F);
-  constexpr int parts = group_scales<F>();
+  constexpr QuantizedFormat f = quantized_format(F);
+  constexpr int parts = group_scales(f);
   for (int g = 0; g < groups; g++) {
-    F32x16 zero_point = all(float(l.zero));
-    if constexpr (l.zeros) zero_point = load(from.zeros + g * kLanes);
+    F32x16 zero_point = all(float(f.zero));
+    if constexpr (f.zero == kOwnZeros) zero_point = load(from.zeros + g * kLanes);
     for (int q = 0; q < kQuads; q++) {
       const F32x16 scale = load(from.scales + (g * parts + (parts == 2 ? q / 4 : 0)) * kLanes);
       I32x16 codes = load_int(from.codes + (g * kQuads + q) * kQuadBytes);
@@ -285,7 +182,7 @@ template <TensorFormat F, class Body> ANNEAL_INLINE void each_quad(const Unpacke
 #pragma GCC unroll 4
       for (int i = 0; i < 4; i++, codes = shift_right<8>(codes)) {
         values[i] = (to_float(codes & all_int(0xff)) - zero_point) * scale;
-        if constexpr (l.minimum) values[i] = values[i] + load(from.minima + g * kLanes);
+        if constexpr (f.minima) values[i] = values[i] + load(from.minima + g * kLanes);
       }
       body(g * kGroup + q * 4, values);
     }
@@ -351,8 +248,8 @@ void transpose_quantized(const void* panels, int k, int col0, int cols, int n0, 
 }
 
 template <TensorFormat F> void embed_quantized(const void* panels, int k, int id, float* out) {
-  constexpr QuantizedLayout l = layout_of(F);
-  constexpr int parts = group_scales<F>();
+  constexpr QuantizedFormat f = quantized_format(F);
+  constexpr int parts = group_scales(f);
   const uint8_t* panel = (const uint8_t*)panels + id / kLanes * quantized_panel_bytes(F, k);
   const int lane = id % kLanes, groups = k / kGroup;
   UnpackedPanel unpacked;
@@ -360,10 +257,10 @@ template <TensorFormat F> void embed_quantized(const void* panels, int k, int id
     const int count = groups - g0 < kUnpackGroups ? groups - g0 : kUnpackGroups;
     unpack_panel<F>(panel, k, g0, count, unpacked);
     for (int i = 0; i < count * kGroup; i++) {
-      const int zero = l.zeros ? int(unpacked.zeros[i / kGroup * kLanes + lane]) : l.zero,
+      const int zero = f.zero == kOwnZeros ? int(unpacked.zeros[i / kGroup * kLanes + lane]) : f.zero,
                 code = unpacked.codes[i / 4 * kQuadBytes + lane * 4 + i % 4] - zero;
       float value = float(code) * unpacked.scales[i / (kGroup / parts) * kLanes + lane];
-      if constexpr (l.minimum) value = value + unpacked.minima[i / kGroup * kLanes + lane];
+      if constexpr (f.minima) value = value + unpacked.minima[i / kGroup * kLanes + lane];
       out[g0 * kGroup + i] = value;
     }
   }
@@ -374,7 +271,6 @@ template <TensorFormat F, class T> constexpr QuantizedKernels quantized_kernels(
 }
 
 template <class T, size_t... I> constexpr void add_quantized(QuantizedKernels* k, std::index_sequence<I...>) {
-  static_assert(((quantized_index(model::kQuantizedFormats[I].format) == int(I)) && ...));
   ((k[I] = quantized_kernels<model::kQuantizedFormats[I].format, T>()), ...);
 }
 template <class T> constexpr void add_quantized(QuantizedKernels* k) {

@@ -7,8 +7,6 @@
 namespace anneal::cpu {
 
 int64_t quantized_panel_bytes_of(model::TensorFormat, int k);
-// The smallest k whose multiples the format can have.
-int quantized_block(model::TensorFormat);
 // One panel of n <= 16 rows of blocks, `bytes` apart. What is padded has scales of zero.
 void pack_quantized(model::TensorFormat, const uint8_t* rows, int64_t bytes, int n, int k, uint8_t* panel);
 

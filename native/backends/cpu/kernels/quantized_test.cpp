@@ -13,7 +13,7 @@ using model::TensorFormat;
 
 TensorFormat format_of(int index) { return model::kQuantizedFormats[index].format; }
 std::string name_of(int index) { return std::string(model::kQuantizedFormats[index].name); }
-constexpr int kGgufFormats = 8;  // the first
+constexpr int kGgufFormats = quantized_index(TensorFormat::int4_32);  // the first
 
 // Blocks of any bits but those of scales that are no numbers, the panels made of them, and the numbers they stand for.
 struct Weights {
@@ -30,24 +30,23 @@ struct Weights {
         panels(size_t(panels_of(n)) * quantized_panel_bytes_of(f, k) + 64) {
     const int64_t bytes = quantization::row_bytes(f, k);
     std::vector<uint8_t> rows(size_t(n) * bytes);
-    const quantization::BlockSize size = quantization::block_size(f);
+    const model::QuantizedFormat& known = model::quantized_format(f);
     for (uint8_t& byte : rows) byte = uint8_t(random_bits());
-    for (size_t at = 0; at < rows.size() && model::is_integer(f); at += size.bytes) {
-      const float scale = std::ldexp(float(int(random_bits() % 511) - 255), -12 - int(random_bits() % 3));
-      std::memcpy(&rows[at], &scale, 4);
-      if (model::integer_bits(f) == 4) rows[at + 4] &= 15;
-    }
-    for (size_t at = 0; at < rows.size() && !model::is_integer(f); at += size.bytes)
-      for (int place : {f == TensorFormat::q6_k ? 208 : 0, 2}) {
-        const bool second = place == 2;
-        if (second &&
-            (f == TensorFormat::q8_0 || f == TensorFormat::q4_0 || f == TensorFormat::q5_0 || f == TensorFormat::q6_k))
-          continue;
+    for (size_t block = 0; block < rows.size(); block += size_t(known.bytes)) {
+      uint8_t* const at = &rows[block + size_t(known.scale_at)];
+      if (known.zero == model::kOwnZeros) {
+        const float scale = std::ldexp(float(int(random_bits() % 511) - 255), -12 - int(random_bits() % 3));
+        std::memcpy(at, &scale, 4);
+        at[4] &= uint8_t((1 << known.bits) - 1);
+        continue;
+      }
+      for (int i = 0; i < (known.minima ? 2 : 1); i++) {
         // Small ones without an exponent, and any sign.
         const uint16_t half = uint16_t(random_bits() % 8 ? (random_bits() & 0x83ff) | (random_bits() % 12 << 10)
                                                          : random_bits() & 0x83ff);
-        std::memcpy(&rows[at + place], &half, 2);
+        std::memcpy(at + 2 * i, &half, 2);
       }
+    }
     for (int row = 0; row < n; row++)
       quantization::dequantize_row(f, &rows[size_t(row) * bytes], k, &values[size_t(row) * k]);
     for (int p = 0; p < panels_of(n); p++)
@@ -198,7 +197,7 @@ void test_blocks() {
   }
   const double most[] = {0.006, 0.09, 0.075, 0, 0, 0.08, 0, 0.022};
   for (int f = kGgufFormats; f < kQuantizedCount; f++) {
-    const int bytes = quantization::block_size(format_of(f)).bytes;
+    const int bytes = model::quantized_format(format_of(f)).bytes;
     std::vector<uint8_t> one(bytes), again(bytes);
     for (uint8_t& byte : one) byte = uint8_t(random_bits());
     quantization::Block b{};
@@ -220,7 +219,7 @@ void test_blocks() {
            std::string("error of ") + name_of(f) + ": " + std::to_string(std::sqrt(error / size)));
     for (int i = 0; i < 512; i++) expect(std::fabs(back[i] - x[i]) < 0.04, std::string("flat groups of ") + name_of(f));
     quantization::Block b{};
-    const int size_of = quantization::block_size(format_of(f)).bytes;
+    const int size_of = model::quantized_format(format_of(f)).bytes;
     for (uint8_t& byte : row) byte = uint8_t(random_bits());
     for (size_t at = 0; at < row.size(); at += size_of) {
       quantization::take_apart(format_of(f), &row[at], b);
@@ -258,7 +257,7 @@ void test_quantized() {
   for (DType type : {DType::f32, DType::bf16}) {
     test_activations(type);
     for (int f = 0; f < kQuantizedCount; f++) {
-      const int block = quantized_block(format_of(f));
+      const int block = model::quantized_format(format_of(f)).numbers;
       for (auto [n, k] : {std::pair{1, block}, {17, 5 * block}, {112, 2 * block}, {64, 3 * block}})
         test_format(f, type, n, k);
     }

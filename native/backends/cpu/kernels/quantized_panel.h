@@ -1,0 +1,214 @@
+// Quantised weights as panels of 16 outputs: how they lie, and how they are written and unpacked. A panel takes as many
+// bytes as its 16 rows do in blocks, and lies in two parts, each in ascending order of k:
+//
+// Codes, unsigned, for every group of 32 k, in quads of 4 neighbouring k: [16 outputs][4 k] bytes.
+//   8 bits   8 vectors of 64 bytes: quad 0 .. 7
+//   4 bits   4 vectors: the low halves of vector v are quad v, the high halves quad v + 4
+//   5 bits   and a vector of which bit j is the fifth of quad j
+//   6 bits   and two vectors: bits 2i, 2i + 1 of vector p are the upper ones of quad 4p + i
+//
+// Scales, for every block.
+//   d [16] float16, with minima m [16] float16 behind it; where a block has several groups, of each besides:
+//   q4_k q5_k        [8 groups][16] bytes of which the low half is the lower 4 bits of the scale, the high half those
+//   of
+//                    the minimum; [4][16] bytes: bits 4h, 4h + 1 of byte j are the upper ones of the scale of group
+//                    2j + h, and the two after them those of the minimum
+//   q6_k             [16 groups of 16 k][16] signed bytes
+// With own zeros, scale [16] float32 and zero point [16] bytes instead.
+#pragma once
+#include <cstring>
+
+#include "../../../quantization/blocks.h"
+#include "simd.h"
+
+namespace anneal::cpu {
+namespace {
+
+using model::kOwnZeros;
+using model::quantized_format;
+using model::QuantizedFormat;
+using model::TensorFormat;
+
+constexpr int kGroup = 32;              // k that share a scale of activations
+constexpr int kQuads = kGroup / 4;      // of a group
+constexpr int kQuadBytes = 4 * kLanes;  // of 16 outputs
+
+// Bytes of 16 outputs: of the codes of a group of 32 k, and of the scales of a block.
+constexpr int group_bytes(const QuantizedFormat& f) { return kGroup / 8 * kLanes * f.bits; }
+constexpr int block_scale_bytes(const QuantizedFormat& f) { return kLanes * f.scale_bytes(); }
+// Scales that a group of 32 k has.
+constexpr int group_scales(const QuantizedFormat& f) { return f.group < kGroup ? kGroup / f.group : 1; }
+// Bytes of a panel's codes, and of a panel: padded to whole vectors.
+constexpr int64_t code_bytes(const QuantizedFormat& f, int k) { return int64_t(k) / kGroup * group_bytes(f); }
+constexpr int64_t quantized_panel_bytes(TensorFormat format, int k) {
+  const QuantizedFormat& f = quantized_format(format);
+  return (code_bytes(f, k) + int64_t(k) / f.numbers * block_scale_bytes(f) + 63) / 64 * 64;
+}
+
+// ---- codes
+
+// Code of number i of a group of 32.
+inline void put_code(int bits, uint8_t* group, int lane, int i, uint8_t code) {
+  const int quad = i / 4, at = lane * 4 + i % 4;
+  if (bits == 8) {
+    group[quad * 64 + at] = code;
+    return;
+  }
+  group[quad % 4 * 64 + at] |= uint8_t((code & 15) << (quad / 4 * 4));
+  if (bits == 5) group[256 + at] |= uint8_t((code >> 4) << quad);
+  if (bits == 6) group[256 + quad / 4 * 64 + at] |= uint8_t((code >> 4) << (quad % 4 * 2));
+}
+
+ANNEAL_INLINE I32x16 quad_mask(int byte) { return all_int(byte * 0x01010101); }
+
+ANNEAL_INLINE void unpack_codes4(const uint8_t* from, uint8_t* to) {
+#pragma GCC unroll 4
+  for (int v = 0; v < 4; v++) {
+    const I32x16 both = load_int(from + v * kQuadBytes);
+    store_int(to + v * kQuadBytes, both & quad_mask(0x0f));
+    store_int(to + (v + 4) * kQuadBytes, shift_right<4>(both) & quad_mask(0x0f));
+  }
+}
+template <int n> ANNEAL_INLINE I32x16 shift_by(I32x16 x) {
+  if constexpr (n > 0)
+    return shift_left<n>(x);
+  else if constexpr (n < 0)
+    return shift_right<-n>(x);
+  else
+    return x;
+}
+template <int v = 0> ANNEAL_INLINE void unpack_codes5(const uint8_t* from, I32x16 fifth, uint8_t* to) {
+  if constexpr (v < 4) {
+    const I32x16 both = load_int(from + v * kQuadBytes);
+    store_int(to + v * kQuadBytes, (both & quad_mask(0x0f)) | (shift_by<4 - v>(fifth) & quad_mask(0x10)));
+    store_int(to + (v + 4) * kQuadBytes,
+              (shift_right<4>(both) & quad_mask(0x0f)) | (shift_by<-v>(fifth) & quad_mask(0x10)));
+    unpack_codes5<v + 1>(from, fifth, to);
+  }
+}
+template <int v = 0> ANNEAL_INLINE void unpack_codes6(const uint8_t* from, I32x16 low, I32x16 high, uint8_t* to) {
+  if constexpr (v < 4) {
+    const I32x16 both = load_int(from + v * kQuadBytes);
+    store_int(to + v * kQuadBytes, (both & quad_mask(0x0f)) | (shift_by<4 - 2 * v>(low) & quad_mask(0x30)));
+    store_int(to + (v + 4) * kQuadBytes,
+              (shift_right<4>(both) & quad_mask(0x0f)) | (shift_by<4 - 2 * v>(high) & quad_mask(0x30)));
+    unpack_codes6<v + 1>(from, low, high, to);
+  }
+}
+
+// Codes of a group to bytes, quad after quad.
+template <int bits> ANNEAL_INLINE void unpack_codes(const uint8_t* from, uint8_t* to) {
+  static_assert(bits == 4 || bits == 5 || bits == 6);
+  if constexpr (bits == 4) unpack_codes4(from, to);
+  if constexpr (bits == 5) unpack_codes5(from, load_int(from + 256), to);
+  if constexpr (bits == 6) unpack_codes6(from, load_int(from + 256), load_int(from + 320), to);
+}
+
+// ---- scales
+
+inline void put_half(uint8_t* at, int lane, uint16_t half) { std::memcpy(at + 2 * lane, &half, 2); }
+
+inline void put_scales(const QuantizedFormat& f, const quantization::Block& b, int lane, uint8_t* scales) {
+  if (f.zero == kOwnZeros) {
+    std::memcpy(scales + 4 * lane, &b.scale, 4);
+    scales[4 * kLanes + lane] = b.zero;
+    return;
+  }
+  put_half(scales, lane, b.d);
+  if (f.minima) put_half(scales + 32, lane, b.m);
+  if (f.format == TensorFormat::q4_k || f.format == TensorFormat::q5_k) {
+    for (int g = 0; g < 8; g++) {
+      scales[64 + g * kLanes + lane] = uint8_t((b.scales[g] & 15) | (b.minima[g] & 15) << 4);
+      scales[192 + g / 2 * kLanes + lane] |= uint8_t((b.scales[g] >> 4 | (b.minima[g] >> 4) << 2) << (g % 2 * 4));
+    }
+  } else if (f.format == TensorFormat::q6_k) {
+    for (int g = 0; g < 16; g++) scales[32 + g * kLanes + lane] = uint8_t(b.scales[g]);
+  }
+}
+
+ANNEAL_INLINE F32x16 half_floats(const uint8_t* p) { return load_halves((const uint16_t*)p); }
+
+// Those of 16 outputs for 32 k: one vector, or one for every 16 k.
+struct GroupScales {
+  float *scales, *minima, *zeros;
+};
+
+// `group`: of 32 k, within the block.
+template <TensorFormat F> ANNEAL_INLINE void unpack_scales(const uint8_t* from, int group, const GroupScales& to) {
+  constexpr QuantizedFormat f = quantized_format(F);
+  if constexpr (F == TensorFormat::q4_k || F == TensorFormat::q5_k) {
+    const I32x16 lower = load_bytes(from + 64 + group * kLanes), pairs = load_bytes(from + 192 + group / 2 * kLanes),
+                 upper = group % 2 ? shift_right<4>(pairs) : pairs;
+    const I32x16 s = (lower & all_int(15)) | (shift_left<4>(upper) & all_int(0x30)),
+                 m = shift_right<4>(lower) | (shift_left<2>(upper) & all_int(0x30));
+    store(to.scales, half_floats(from) * to_float(s));
+    store(to.minima, negate(half_floats(from + 32) * to_float(m)));
+  } else if constexpr (F == TensorFormat::q6_k) {
+    const F32x16 d = half_floats(from);
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; h++) {
+      // Sign-extended from 8 bits.
+      const I32x16 s = load_bytes(from + 32 + (group * 2 + h) * kLanes);
+      store(to.scales + h * kLanes, d * to_float((s ^ all_int(0x80)) + all_int(-0x80)));
+    }
+  } else if constexpr (f.zero == kOwnZeros) {
+    store(to.scales, load((const float*)from));
+    store(to.zeros, to_float(load_bytes(from + 4 * kLanes)));
+  } else {
+    static_assert(f.groups() == 1);
+    store(to.scales, half_floats(from));
+    if constexpr (f.minima) store(to.minima, half_floats(from + 32));
+  }
+}
+
+// ---- panels
+
+// Rows of blocks, `bytes` apart; what is padded has scales of zero, and numbers of zero, not minus zero.
+inline void pack_panel(const QuantizedFormat& f, const uint8_t* rows, int64_t bytes, int n, int k, uint8_t* panel) {
+  std::memset(panel, 0, size_t(quantized_panel_bytes(f.format, k)));
+  uint8_t* const scales = panel + code_bytes(f, k);
+  const auto put = [&](int lane, int i, uint8_t code) {
+    put_code(f.bits, panel + int64_t(i / kGroup) * group_bytes(f), lane, i % kGroup, code);
+  };
+  for (int lane = n; lane < kLanes && f.zero != kOwnZeros; lane++)
+    for (int i = 0; i < k; i++) put(lane, i, uint8_t(f.zero));
+  quantization::Block b;
+  for (int lane = 0; lane < n; lane++)
+    for (int block = 0; block < k / f.numbers; block++) {
+      quantization::take_apart(f.format, rows + lane * bytes + int64_t(block) * f.bytes, b);
+      put_scales(f, b, lane, scales + int64_t(block) * block_scale_bytes(f));
+      for (int i = 0; i < f.numbers; i++) put(lane, block * f.numbers + i, b.codes[i]);
+    }
+}
+
+constexpr int kUnpackGroups = 8;    // groups of 32 k that are unpacked at a time: a block of the K formats
+constexpr int kUnpackAhead = 2048;  // bytes
+
+// Codes of groups as bytes, scales and minima as float32. Codes of 8 bits stay where they are.
+struct UnpackedPanel {
+  const uint8_t* codes;
+  alignas(64) uint8_t code_bytes[kUnpackGroups * kQuads * kQuadBytes];
+  alignas(64) float scales[2 * kUnpackGroups * kLanes];
+  alignas(64) float minima[kUnpackGroups * kLanes];
+  alignas(64) float zeros[kUnpackGroups * kLanes];
+};
+
+// Groups first .. first + groups - 1 of a panel.
+template <TensorFormat F>
+ANNEAL_INLINE void unpack_panel(const uint8_t* panel, int k, int first, int groups, UnpackedPanel& to) {
+  constexpr QuantizedFormat f = quantized_format(F);
+  constexpr int group_size = group_bytes(f), block_groups = f.numbers / kGroup;
+  const uint8_t* codes = panel + int64_t(first) * group_size;
+  const uint8_t* scales = panel + code_bytes(f, k);
+  to.codes = f.bits == 8 ? codes : to.code_bytes;
+  for (int g = 0; g < groups; g++, codes += group_size) {
+#pragma GCC unroll 8
+    for (int at = 0; at < group_size; at += 64) prefetch(codes + at + kUnpackAhead);
+    if constexpr (f.bits != 8) unpack_codes<f.bits>(codes, to.code_bytes + g * kQuads * kQuadBytes);
+    unpack_scales<F>(scales + int64_t((first + g) / block_groups) * block_scale_bytes(f), (first + g) % block_groups,
+                     {to.scales + g * group_scales(f) * kLanes, to.minima + g * kLanes, to.zeros + g * kLanes});
+  }
+}
+
+}  // namespace
+}  // namespace anneal::cpu
