@@ -1,5 +1,6 @@
 // The options that every command has which opens an engine.
 
+import { existsSync } from "node:fs";
 import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import { TOOL_FORMATS } from "../toolFormats.js";
@@ -37,10 +38,13 @@ const models: Flag<ModelOptions[]> = {
   value: "PATH",
   help: "a Hugging Face folder, a GGUF file or OWNER/NAME that was pulled, or NAME=PATH; repeatable (default: the embedded model)",
   repeatable: true,
-  read: (texts) =>
+  read: (texts, name) =>
     texts.map((given) => {
-      const at = given.indexOf("=");
-      return at > 0 ? { id: given.slice(0, at), path: resolve(given.slice(at + 1)) } : { path: resolve(given) };
+      // A folder may have an equals sign in its name.
+      const at = existsSync(given) ? -1 : given.indexOf("=");
+      const path = given.slice(at + 1);
+      if (path === "") throw new UsageError(`${name} takes a folder, a file or OWNER/NAME, not "${given}"`);
+      return at > 0 ? { id: given.slice(0, at), path: resolve(path) } : { path: resolve(path) };
     }),
 };
 

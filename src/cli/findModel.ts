@@ -17,10 +17,17 @@ const stepSuffix = /:(?:step\d+|latest)$|@\d+$/;
 
 /**
  * The trained model that a name, `project/name`, `entity/project/name` or an id stands for, whatever step is named after it.
- * @throws NotFoundError naming what there is.
+ * @throws NotFoundError naming what there is; UsageError for a base model.
  */
 export async function findModel(engine: AnnealClient, name: string): Promise<FoundModel> {
-  return matching((await engine.models.list()).data, name);
+  const { data } = await engine.models.list();
+  if (data.some(({ id, model_id }) => model_id === null && id === name)) {
+    throw new UsageError(
+      `${name} is a base model; this is for models that are trained from one`,
+      "anneal models create makes one",
+    );
+  }
+  return matching(data, name);
 }
 
 /** The trained ones among all that can be served. */

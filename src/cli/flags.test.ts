@@ -1,9 +1,22 @@
-import { resolve } from "node:path";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join, resolve } from "node:path";
 import { describe, expect, it } from "vitest";
 import { engineFlags, readEngineOptions } from "./engineFlags.js";
 import { bytes, integer, readFlags, UsageError } from "./flags.js";
 
 describe("flags", () => {
+  it("name a model by its path, with equals signs in it too, or as NAME=PATH", () => {
+    const folder = join(mkdtempSync(join(tmpdir(), "flags-")), "a=b c");
+    mkdirSync(folder);
+    const { values } = readFlags(["--model", folder, "--model", `x=${folder}`], engineFlags, {});
+    expect(values.model).toEqual([{ path: folder }, { id: "x", path: folder }]);
+    rmSync(dirname(folder), { recursive: true });
+    for (const given of ["", "x="]) {
+      expect(() => readFlags([`--model=${given}`], engineFlags, {})).toThrow(`not "${given}"`);
+    }
+  });
+
   it("become the engine's options, the environment standing in for what is not given", () => {
     const args = [
       "--model",

@@ -16,9 +16,20 @@ export const DEFAULT_REVISION = "main";
 
 const NAME = /^([\w-][\w.-]*\/[\w-][\w.-]*)(?:@([\w.][\w./-]*))?$/;
 
-/** `OWNER/NAME` or `OWNER/NAME@REVISION`; null: the text is no such name. */
+/** Of a page of the hub, also one that was taken for a path, which has one slash less. */
+const ADDRESS = /^(?:https?:\/+|hf:\/+)?(?:(?:www\.)?huggingface\.co\/|hf\.co\/)?/;
+
+/** `OWNER/NAME` or `OWNER/NAME@REVISION`, or the address of its page; null: the text is no such name. */
 export function parseHubModel(text: string): HubModel | null {
-  const [, name, revision = DEFAULT_REVISION] = NAME.exec(text) ?? [];
+  const [address] = ADDRESS.exec(text)!;
+  const page =
+    address === ""
+      ? text
+      : text
+          .slice(address.length)
+          .replace(/\/tree\//, "@")
+          .replace(/\/$/, "");
+  const [, name, revision = DEFAULT_REVISION] = NAME.exec(page) ?? [];
   if (name === undefined || /\.\.|--/.test(name) || revision.split("/").includes("..")) return null;
   return { name, revision };
 }

@@ -71,6 +71,10 @@ describe("a pulled model", () => {
     expect(cachedModel(parseHubModel("owner/small")!)).toBe(path);
     expect(cachedModel(parseHubModel(`owner/small@${COMMIT}`)!)).toBe(path);
     expect(cachedModel(parseHubModel("owner/small@other")!)).toBeNull();
+    for (const address of ["https://huggingface.co/owner/small/", "hf.co/owner/small", "hf://owner/small/tree/main"]) {
+      expect(cachedModel(parseHubModel(address)!)).toBe(path);
+    }
+    expect(parseHubModel("https://example.com/owner/small")).toBeNull();
   });
 
   it("is not downloaded again, and further files are where they are asked for", async () => {

@@ -1,10 +1,11 @@
 // Models of the hub into the cache of this machine.
 
 import { existsSync, statfsSync } from "node:fs";
-import { copyFile, mkdir, rename, stat, symlink, writeFile } from "node:fs/promises";
+import { copyFile, rename, stat, symlink, writeFile } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
 import { NotFoundError, UnavailableError, ValidationError } from "../errors.js";
 import { throwingDiskFull } from "../fullDisk.js";
+import { makeFolders } from "../makeFolders.js";
 import type { PulledModel, PullOptions } from "../types/hub.js";
 import { download } from "./download.js";
 import {
@@ -33,7 +34,7 @@ export const pullModel = throwingDiskFull(
     checkLoadable(model, files, needed);
     const repository = repositoryFolder(cache, model.name);
     const missing = needed.filter((file) => !existsSync(blobOf(repository, file)));
-    await mkdir(join(repository, "blobs"), { recursive: true });
+    makeFolders(join(repository, "blobs"));
     checkRoom(repository, missing);
     const total = missing.reduce((sum, { bytes }) => sum + bytes, 0);
     const folder = join(repository, "snapshots", commit);
@@ -109,7 +110,7 @@ const blobOf = (repository: string, { hash }: HubFile): string => join(repositor
 /** Where a system has no links (Windows without the right to make them) the file itself lies there. */
 async function link(blob: string, pointer: string): Promise<void> {
   if (existsSync(pointer)) return;
-  await mkdir(dirname(pointer), { recursive: true });
+  makeFolders(dirname(pointer));
   const target = relative(dirname(pointer), blob);
   await symlink(target, pointer).catch(async (error: NodeJS.ErrnoException) => {
     if (error.code === "EEXIST" && (await stat(pointer).catch(() => null)) !== null) return;
@@ -121,6 +122,6 @@ async function link(blob: string, pointer: string): Promise<void> {
 
 async function writeRef(repository: string, revision: string, commit: string): Promise<void> {
   const ref = join(repository, "refs", revision);
-  await mkdir(dirname(ref), { recursive: true });
+  makeFolders(dirname(ref));
   await writeFile(ref, commit);
 }

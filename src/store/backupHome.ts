@@ -1,9 +1,10 @@
-import { existsSync, lstatSync, mkdirSync, readdirSync, rmdirSync, rmSync } from "node:fs";
+import { existsSync, lstatSync, readdirSync, rmdirSync, rmSync, type Stats } from "node:fs";
 import { cp, realpath } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve, sep } from "node:path";
 import type { Database } from "better-sqlite3";
 import { ConflictError, UnavailableError, ValidationError } from "../errors.js";
 import { throwingDiskFull } from "../fullDisk.js";
+import { makeFolders, makeNamedFolder } from "../makeFolders.js";
 import type { HomeBackup, HomeProblem } from "../types/home.js";
 import { verifyChecksums } from "./checksums.js";
 import { commitFolder } from "./durableFiles.js";
@@ -24,7 +25,7 @@ const MAX_ATTEMPTS = 50;
  * everything that is in it. Works beside an engine that has the home open; jobs go on from there in either. What is in
  * quarantine is left out.
  * @throws NotFoundError when there is no home; ConflictError when `target` is there already and not empty; ValidationError when
- * it lies in the home; DiskFullError.
+ * it lies in the home or cannot be made; DiskFullError.
  */
 export const backupHome = throwingDiskFull(async (home: string, target: string): Promise<HomeBackup> => {
   const source = await wholePath(home);
@@ -33,7 +34,7 @@ export const backupHome = throwingDiskFull(async (home: string, target: string):
   const temporary = `${folder}.${process.pid}.part`;
   try {
     checkTarget(source, folder);
-    mkdirSync(temporary, { recursive: true, mode: PRIVATE_FOLDER });
+    makeNamedFolder("target", folder, temporary, PRIVATE_FOLDER);
     const report = await copyHome(live, source, temporary);
     if (existsSync(folder)) rmdirSync(folder);
     await commitFolder(temporary, folder);
@@ -42,7 +43,7 @@ export const backupHome = throwingDiskFull(async (home: string, target: string):
     throw databaseError(source, error);
   } finally {
     live.close();
-    rmSync(temporary, { recursive: true, force: true });
+    if (existsSync(temporary)) rmSync(temporary, { recursive: true, force: true });
   }
 });
 
@@ -54,8 +55,17 @@ async function wholePath(path: string): Promise<string> {
   return join(await wholePath(parent), basename(absolute));
 }
 
+/** null: it cannot be there, as below a file. */
+function statusOf(path: string): Stats | null {
+  try {
+    return lstatSync(path);
+  } catch {
+    return null;
+  }
+}
+
 function checkTarget(home: string, target: string): void {
-  const status = lstatSync(target, { throwIfNoEntry: false });
+  const status = statusOf(target);
   if (status && (!status.isDirectory() || readdirSync(target).length > 0)) {
     throw new ConflictError(`${target} is there already`, { code: "backup_exists", param: "target" });
   }
@@ -167,7 +177,7 @@ async function copyFolder(home: string, target: string, path: string): Promise<b
   const to = join(target, path);
   rmSync(to, { recursive: true, force: true });
   if (!existsSync(join(home, path))) return false;
-  mkdirSync(dirname(to), { recursive: true, mode: PRIVATE_FOLDER });
+  makeFolders(dirname(to), PRIVATE_FOLDER);
   try {
     await cp(join(home, path), to, { recursive: true, verbatimSymlinks: true });
   } catch (error) {

@@ -1,8 +1,9 @@
-import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from "node:fs";
+import { closeSync, existsSync, fsyncSync, openSync, renameSync, rmSync, writeSync } from "node:fs";
 import { chmod, open, readdir, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import { throwingDiskFull } from "../fullDisk.js";
+import { makeFolders } from "../makeFolders.js";
 import { PRIVATE_FILE, PRIVATE_FOLDER } from "./homeFolder.js";
 
 /** Flushes a file or folder to the disk. Folders cannot be opened for that on Windows, where renames are journaled. */
@@ -44,12 +45,7 @@ async function flushTree(folder: string): Promise<void> {
 
 /** Makes `folder` and flushes every parent that had to be made. */
 export function makeFolder(folder: string): void {
-  const first = mkdirSync(folder, { recursive: true, mode: PRIVATE_FOLDER });
-  if (first === undefined) return;
-  for (let path = folder; ; path = dirname(path)) {
-    fsyncPath(dirname(path), true);
-    if (path === first || path === dirname(path)) return;
-  }
+  for (const made of makeFolders(folder, PRIVATE_FOLDER)) fsyncPath(dirname(made), true);
 }
 
 /**

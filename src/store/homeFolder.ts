@@ -3,7 +3,6 @@ import {
   closeSync,
   existsSync,
   lstatSync,
-  mkdirSync,
   mkdtempSync,
   openSync,
   readdirSync,
@@ -11,8 +10,9 @@ import {
   statSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { UnavailableError } from "../errors.js";
+import { makeFolders } from "../makeFolders.js";
 
 export const databaseFile = (home: string): string => join(home, "anneal.db");
 
@@ -30,15 +30,12 @@ export const PRIVATE_FOLDER = 0o700;
 export const isHome = (folder: string): boolean => existsSync(databaseFile(folder));
 
 /**
- * Makes a home and the folders above it, if they are not there, readable by this user alone. One folder at a time: the
- * recursive `mkdirSync` does not return where a file system (such as /proc) has no room for new names.
+ * Makes a home and the folders above it, if they are not there, readable by this user alone.
  * @throws UnavailableError with code "home_unusable".
  */
 export function makeHome(home: string): void {
-  const missing: string[] = [];
-  for (let path = home; !existsSync(path) && path !== dirname(path); path = dirname(path)) missing.unshift(path);
   try {
-    for (const path of missing) makeOne(path);
+    makeFolders(home, PRIVATE_FOLDER);
   } catch (error) {
     throw homeError(home, error);
   }
@@ -75,15 +72,6 @@ function chmodUnlessAnothers(path: string, mode: number): void {
  */
 export function makeDatabaseFile(file: string): void {
   if (!existsSync(file)) closeSync(openSync(file, "a", PRIVATE_FILE));
-}
-
-function makeOne(path: string): void {
-  try {
-    mkdirSync(path, { mode: PRIVATE_FOLDER });
-  } catch (error) {
-    // Another process may have made it meanwhile.
-    if (!statSync(path, { throwIfNoEntry: false })?.isDirectory()) throw error;
-  }
 }
 
 function unusable(home: string, why: string, cause?: unknown): UnavailableError {

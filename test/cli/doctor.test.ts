@@ -27,6 +27,11 @@ it("finds nothing wrong with a sound machine, and makes nothing", async () => {
   expect(existsSync(absent)).toBe(false);
 });
 
+it("tells of the embedded model by its id", async () => {
+  const { code, checks } = await examine("anneal/tiny", "--home", join(home, "absent"));
+  expect([code, checks]).toEqual([0, expect.arrayContaining(["what", "template", "model"])]);
+});
+
 it("says what is wrong with a home that others can enter, and with a model that is not there", async () => {
   chmodSync(home, 0o755);
   const { code, wrong } = await examine("--home", home, "--model", join(home, "nothing"));

@@ -25,11 +25,18 @@ it("a home is checked and copied beside an engine that has it open", async () =>
   ]);
   expect([checked.code, checked.out]).toEqual([0, expect.stringContaining("1 models, 1 checkpoints")]);
   expect([made.code, made.out]).toEqual([0, expect.stringContaining("1 checkpoints")]);
-  const [again, inUse] = await Promise.all([
+  const below = join(copy, "anneal.db", "x");
+  const [again, nowhere, belowFile, inUse] = await Promise.all([
     command(["home", "backup", copy, "--home", home]),
+    command(["home", "backup", "/proc/nowhere", "--home", home]),
+    command(["home", "backup", below, "--home", home]),
     command(["home", "accept", "anneal/tiny", "--home", home]),
   ]);
   expect([again.code, again.err]).toEqual([1, expect.stringContaining("is there already")]);
+  expect([nowhere, belowFile].map(({ code, err }) => [code, err])).toEqual([
+    [1, "anneal: target: /proc/nowhere cannot be made (ENOENT: no such file or directory)\n"],
+    [1, `anneal: target: ${below} cannot be made (ENOTDIR: not a directory)\n`],
+  ]);
   expect([inUse.code, inUse.err]).toEqual([1, expect.stringContaining("is in use")]);
   await engine.close();
 

@@ -84,7 +84,8 @@ function gateText(tokenizer: Tokenizer, contextLength: number): Int32Array {
 }
 
 /**
- * The folder at a path, or of a model of the hub that the cache of this machine has, and what it is called.
+ * The folder at a path, of a model of the hub that the cache of this machine has, or of the embedded model by its id, and what
+ * it is called.
  * @throws ModelFileError when there is neither.
  */
 export async function findFolder(path: string): Promise<{ folder: string; name: string }> {
@@ -92,6 +93,7 @@ export async function findFolder(path: string): Promise<{ folder: string; name: 
   const found = await stat(folder).catch(() => null);
   if (found?.isDirectory()) return { folder, name: basename(folder) };
   if (found?.isFile() && isGguf(folder)) return { folder, name: basename(folder).replace(/\.gguf$/i, "") };
+  if (found === null && folder === resolve(embeddedModel.id)) return findFolder(embeddedModel.path);
   const hub = found === null ? hubModelOfPath(folder) : null;
   const cached = hub && cachedModel(hub);
   if (!cached) throw noModelFolder(folder, found !== null);

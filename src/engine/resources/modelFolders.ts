@@ -2,12 +2,13 @@
 
 import { randomUUID } from "node:crypto";
 import { existsSync, readdirSync, rmdirSync } from "node:fs";
-import { mkdir, rm } from "node:fs/promises";
-import { basename, dirname, join } from "node:path";
+import { rm } from "node:fs/promises";
+import { basename, join } from "node:path";
 import { ValidationError } from "../../errors.js";
 import { throwingDiskFull } from "../../fullDisk.js";
 import { isGguf } from "../../gguf/ggufFile.js";
 import type { VocabularySource } from "../../gguf/vocabularyMetadata.js";
+import { makeNamedFolder } from "../../makeFolders.js";
 import { writeOnnxFolder } from "../../onnx/writeOnnxFolder.js";
 import { moveFolder } from "../../store/durableFiles.js";
 import { readTokenizerFolder } from "../../text/index.js";
@@ -32,7 +33,7 @@ export async function importAdapter(base: BaseModel, source: string, folder: str
 
 /**
  * Writes the adapter in `checkpoint` to `target`, which is there whole or not at all.
- * @throws ValidationError at `path` when something is there already; ModelFileError when the checkpoint is damaged.
+ * @throws ValidationError at `path` when something is there already, or nothing can be; ModelFileError when the checkpoint is damaged.
  */
 export const exportCheckpoint = throwingDiskFull(
   async (
@@ -46,9 +47,8 @@ export const exportCheckpoint = throwingDiskFull(
     const warnings: string[] = [];
     const adapter = await readAdapter(checkpoint, base, "checkpoint");
     const name = base_model ?? resolvableName(base);
-    await mkdir(dirname(target), { recursive: true });
     const temporary = `${target}.${randomUUID()}.part`;
-    await mkdir(temporary);
+    makeNamedFolder("path", target, temporary);
     try {
       const maxBytes = max_shard_bytes ?? undefined;
       const onProgress = (done: number, bytes: number) =>
