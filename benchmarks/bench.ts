@@ -2,14 +2,18 @@
  * anneal beside its peers, on this machine:
  *
  *   npm run bench -- [--only decode,prefill,lora,loop,start,chats] [--shape qwen3-0.6b] [--program anneal,torch]
- *     [--threads 2] [--rounds 3] [--python FILE]... [--folder CACHE] [--note TEXT] [--print]
+ *     [--threads 2] [--rounds 3] [--python FILE]... [--folder CACHE] [--note TEXT] [--print] [--device vulkan:0] [--cap N]
  *
  * Peers are taken as they are installed: PyTorch with transformers and peft, TRL, and vLLM, each from the first `--python` that has
  * them (python3 where none is named), node-llama-cpp from the folder NODE_LLAMA_CPP or this one, and onnxruntime-node. All load the same weights (the
  * shape of a published model, random, every layer different), are given the same prompts and threads, and run by turns. `--only` also
  * takes one piece of work, such as rollout-16. BENCH_VERBOSE=1 shows what programs say.
  *
- * Results go to benchmarks/results/bench.md and bench.svg, `--print`: to the terminal only. Of every piece of work: the median
+ * `--device vulkan:0` measures a GPU: decode of 1, 16, 64 and 256 sequences, prefill, LoRA steps and an RL step of 64 x 8 rollouts, beside
+ * llama.cpp's Vulkan and CUDA builds and PyTorch with CUDA, and beside bounds by what that device was probed at. `--shape tiny --cap 32`
+ * tries all of that on a device in software.
+ *
+ * Results go to benchmarks/results/bench.md and bench.svg (of a GPU, bench-vulkan-0.md), `--print`: to the terminal only. Of every piece of work: the median
  * rate and its spread, processor seconds for 1,000 tokens, and what share of the bound anneal reaches. The bound is the sum over a
  * step's phases of the longer of reading their bytes and doing their operations, at the best rates that the machine was probed at during
  * the whole run: a shared machine changes its pace within seconds.
@@ -20,6 +24,7 @@ import { availableParallelism, cpus, tmpdir, totalmem } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { trainingWords } from "../src/cli/demoWords.js";
+import { listGpus, measureGpu } from "../src/runtime/runtime.js";
 import { type MachineRate, machineProbe } from "./machineProbe.js";
 import { type ModelShape, modelShapes, randomFolder } from "./modelShapes.js";
 import { chats } from "./speed/chats.js";
@@ -27,13 +32,15 @@ import { Program, type Run } from "./speed/program.js";
 import { chart, type Measured, median, table } from "./speed/report.js";
 import { starts } from "./speed/starts.js";
 import { heldOut, loop } from "./speed/task.js";
-import { boundOf, described, tokensOf, workloads } from "./speed/workloads.js";
+import { boundOf, described, tokensOf, workloadsOf } from "./speed/workloads.js";
 
 const { values: options } = parseArgs({
   options: {
-    only: { type: "string", default: "decode,rollout,prefill,lora,loop,start,chats" },
-    shape: { type: "string", default: Object.keys(modelShapes).join(",") },
-    program: { type: "string", default: "anneal,llama.cpp,onnxruntime,torch,vllm,trl" },
+    only: { type: "string" },
+    device: { type: "string", default: "cpu" },
+    cap: { type: "string", default: "1000000" },
+    shape: { type: "string" },
+    program: { type: "string", default: "anneal,llama.cpp,llama.cpp vulkan,llama.cpp cuda,onnxruntime,torch,vllm,trl" },
     threads: { type: "string", default: String(Math.min(availableParallelism(), 16)) },
     rounds: { type: "string", default: "3" },
     python: { type: "string", multiple: true, default: ["python3"] },
@@ -42,9 +49,14 @@ const { values: options } = parseArgs({
     print: { type: "boolean", default: false },
   },
 });
-const { threads, folder } = options;
+const { threads, folder, device, cap } = options;
+const isGpu = device !== "cpu";
+const workloads = workloadsOf(device, Number(cap));
 const rounds = Number(options.rounds);
-const only = options.only.split(",");
+const only = (options.only ?? `decode,rollout,prefill,lora,rl${isGpu ? "" : ",loop,start,chats"}`).split(",");
+const shapes = (options.shape ?? (isGpu ? "qwen3-0.6b,qwen3-8b" : "smollm2-135m,qwen3-0.6b")).split(
+  ",",
+) as ModelShape[];
 const programs = options.program.split(",");
 const isWanted = (work: string): boolean =>
   only.some((name) => work === name || (!(name in workloads) && work.startsWith(`${name}-`)));
@@ -65,6 +77,14 @@ const python = (packages: string[], file: string, ...args: string[]): string[] |
 
 /** Programs that compute with a shape's weights, by name. */
 function commands(shape: ModelShape, path: string): Record<string, string[] | null> {
+  if (isGpu) {
+    return {
+      anneal: tsx("anneal.ts", path, threads, device, cap),
+      "llama.cpp vulkan": tsx("llamaCpp.ts", path, threads, shape, "vulkan"),
+      "llama.cpp cuda": tsx("llamaCpp.ts", path, threads, shape, "cuda"),
+      torch: python(["torch", "transformers", "peft"], "torch_peer.py", path, threads, "cuda"),
+    };
+  }
   return {
     anneal: tsx("anneal.ts", path, threads),
     "llama.cpp": tsx("llamaCpp.ts", path, threads, shape),
@@ -76,13 +96,18 @@ function commands(shape: ModelShape, path: string): Record<string, string[] | nu
 
 const versions = new Map<string, string>();
 
+async function gpuProbe(): Promise<MachineRate> {
+  const { bandwidth, operations } = await measureGpu(device);
+  return { bandwidth: bandwidth / 1e9, operations: operations / 1e9 };
+}
+
 /** The best that the machine was probed at. */
 const best = {
   rate: { bandwidth: 0, operations: 0 } as MachineRate,
-  run: null as (() => MachineRate) | null,
-  probe(): void {
-    this.run ??= machineProbe(folder, Number(threads));
-    const { bandwidth, operations } = this.run();
+  run: null as (() => MachineRate | Promise<MachineRate>) | null,
+  async probe(): Promise<void> {
+    this.run ??= isGpu ? gpuProbe : machineProbe(folder, Number(threads));
+    const { bandwidth, operations } = await this.run();
     this.rate.bandwidth = Math.max(this.rate.bandwidth, bandwidth);
     this.rate.operations = Math.max(this.rate.operations, operations);
   },
@@ -91,7 +116,9 @@ const best = {
 async function start(name: string, command: string[] | null): Promise<Program | null> {
   if (command === null || !programs.includes(name)) return null;
   say(`starting ${name}`);
-  const program = await Program.start(name, command, {}).catch(() => null);
+  // Of llama.cpp, which else takes none in software and may take several.
+  const env: Record<string, string> = isGpu ? { GGML_VK_VISIBLE_DEVICES: device.replace("vulkan:", "") } : {};
+  const program = await Program.start(name, command, env).catch(() => null);
   if (program === null) say("  not installed, or it does not start here (BENCH_VERBOSE=1 says why)");
   const version = program && [program.ready.version, program.ready.note].filter(Boolean).join("; ");
   if (version) versions.set(name, version);
@@ -120,7 +147,7 @@ async function measure(
   for (let round = 0; round < rounds; round++) {
     for (const [program, own] of runs) {
       try {
-        if (boundSeconds && program.name === "anneal") best.probe();
+        if (boundSeconds && program.name === "anneal") await best.probe();
         own.push(await program.run(work));
       } catch (error) {
         runs.delete(program);
@@ -141,7 +168,7 @@ const all: Measured[] = [];
 const add = (one: Measured | null): void => void (one && all.push(one));
 
 if (Object.keys(workloads).some(isWanted)) {
-  for (const shape of options.shape.split(",") as ModelShape[]) {
+  for (const shape of shapes) {
     if (!(shape in modelShapes)) throw new RangeError(`--shape: one of ${Object.keys(modelShapes).join(", ")}`);
     const path = randomFolder(folder, shape);
     const started: Program[] = [];
@@ -186,24 +213,33 @@ if (isWanted("start")) lines.push(...(await starts(rounds)));
 for (const line of lines) say(`  ${line}`);
 
 const model = cpus()[0]?.model.trim() ?? "unknown processor";
-const machine = `${model}, ${availableParallelism()} processors, ${threads} threads used, ${(totalmem() / 2 ** 30).toFixed(0)} GiB, Node ${process.versions.node}, ${process.platform}-${process.arch}`;
+const gpu = isGpu ? (await listGpus()).find(({ id }) => id === device) : undefined;
+const computing = gpu
+  ? `${gpu.name} (${gpu.driver}), ${(gpu.memory / 2 ** 30).toFixed(0)} GiB, ${gpu.exact ? "" : "in"}exact; `
+  : "";
+const name = isGpu ? `bench-${device.replace(":", "-")}` : "bench";
+const machine = `${computing}${model}, ${availableParallelism()} processors, ${threads} threads used, ${(totalmem() / 2 ** 30).toFixed(0)} GiB, Node ${process.versions.node}, ${process.platform}-${process.arch}`;
 const { bandwidth, operations } = best.rate;
 const limits =
-  bandwidth > 0 ? [`- the machine at its best: ${bandwidth.toFixed(0)} GB/s, ${operations.toFixed(0)} GFLOP/s`] : [];
+  bandwidth > 0
+    ? [
+        `- the ${isGpu ? "device" : "machine"} at its best: ${bandwidth.toFixed(0)} GB/s, ${operations.toFixed(0)} GFLOP/s`,
+      ]
+    : [];
 const notes = [...versions].map(([name, version]) => `- ${name}: ${version}`);
 const document = [
   "# anneal beside its peers",
   `${machine}. ${new Date().toISOString().slice(0, 10)}. ${options.note}`.trim(),
   "Printed by `npm run bench`, which says how: same weights, prompts and threads, by turns. anneal and llama.cpp by their cores, PyTorch\nby transformers and peft, ONNX Runtime on exported graphs, vLLM by requests to its engine. A ratio above 1 says that anneal is faster, below 1 that the peer is.",
   [...notes, ...limits].join("\n"),
-  ...(all.length > 0 ? ["![rates](bench.svg)", table(all, best.rate)] : []),
+  ...(all.length > 0 ? [`![rates](${name}.svg)`, table(all, best.rate)] : []),
   scores.join("\n"),
   lines.map((line) => `- ${line}`).join("\n"),
 ].filter(Boolean);
 if (options.print) console.log(document.join("\n\n"));
 else {
-  const results = join(import.meta.dirname, "results");
-  writeFileSync(join(results, "bench.md"), `${document.join("\n\n")}\n`);
-  if (all.length > 0) writeFileSync(join(results, "bench.svg"), chart(all, machine, best.rate));
-  say(`written: ${join(results, "bench.md")}`);
+  const results = join(import.meta.dirname, "results", name);
+  writeFileSync(`${results}.md`, `${document.join("\n\n")}\n`);
+  if (all.length > 0) writeFileSync(`${results}.svg`, chart(all, machine, best.rate));
+  say(`written: ${results}.md`);
 }

@@ -1,7 +1,7 @@
 /** A batch of sequences that decode side by side, for measurements. */
 import type { DeviceModel, SlotParams, StepOutput, StepSequence } from "../src/runtime/runtime.js";
 
-const PAGE = 64;
+export const PAGE = 64;
 
 /** Pages that `openContexts` needs. */
 export const pagesFor = (sequences: number, context: number, further: number): number =>

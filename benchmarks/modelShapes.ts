@@ -39,6 +39,36 @@ export const modelShapes = {
     max_position_embeddings: 40960,
     rope_theta: 1000000,
   },
+  "qwen3-8b": {
+    ...common,
+    tie_word_embeddings: false,
+    architectures: ["Qwen3ForCausalLM"],
+    model_type: "qwen3",
+    hidden_size: 4096,
+    intermediate_size: 12288,
+    num_hidden_layers: 36,
+    num_attention_heads: 32,
+    num_key_value_heads: 8,
+    head_dim: 128,
+    vocab_size: 151936,
+    max_position_embeddings: 40960,
+    rope_theta: 1000000,
+  },
+  /** Of no model: with it everything that is measured can be tried, also on a device in software. */
+  tiny: {
+    ...common,
+    architectures: ["Qwen3ForCausalLM"],
+    model_type: "qwen3",
+    hidden_size: 64,
+    intermediate_size: 128,
+    num_hidden_layers: 2,
+    num_attention_heads: 2,
+    num_key_value_heads: 1,
+    head_dim: 64,
+    vocab_size: 512,
+    max_position_embeddings: 40960,
+    rope_theta: 1000000,
+  },
 } as const;
 
 export type ModelShape = keyof typeof modelShapes;
@@ -67,6 +97,7 @@ function tensors(name: ModelShape): [string, number[]][] {
       out.push([`${at}.self_attn.q_norm.weight`, [headDim]], [`${at}.self_attn.k_norm.weight`, [headDim]]);
   }
   out.push(["model.norm.weight", [c.hidden_size]]);
+  if (!c.tie_word_embeddings) out.push(["lm_head.weight", [c.vocab_size, c.hidden_size]]);
   return out;
 }
 

@@ -1,5 +1,5 @@
 export { Engine } from "./anneal.js";
-export { listDevices } from "./engine/devices.js";
+export { listDevices, measureDevice } from "./engine/devices.js";
 export { inspectModel } from "./engine/inspection.js";
 export * from "./errors.js";
 export { gather, RolloutError, train } from "./gather/index.js";

@@ -1,18 +1,33 @@
-/** anneal's compute core as a program that is measured: `anneal.ts FOLDER THREADS`. */
-import { openRuntime, type Trainer } from "../../src/runtime/runtime.js";
+/** anneal's compute core as a program that is measured: `anneal.ts FOLDER THREADS DEVICE CAP`. */
+import { openRuntime, type Trainer, type TrainRow } from "../../src/runtime/runtime.js";
 import { openWeightFiles } from "../../src/weights/index.js";
 import { plainSlot } from "../../test/native/plainSlot.js";
-import { DecodeBatch, openContexts, pagesFor, plainRow, spreadTokens } from "../decodeBatch.js";
+import { DecodeBatch, openContexts, PAGE, pagesFor, plainRow, spreadTokens } from "../decodeBatch.js";
 import { serve } from "./program.js";
-import { type DecodeWork, type LoraWork, type PrefillWork, type Work, workloads } from "./workloads.js";
+import { type DecodeWork, type LoraWork, type PrefillWork, type RlWork, type Work, workloadsOf } from "./workloads.js";
 
-const [path, threads] = process.argv.slice(2);
-const runtime = openRuntime({ threads: Number(threads) });
+/** Sequences that decode at once in an RL step, and tokens that are trained on at once. */
+const ROLLOUTS = 256;
+const TRAINED_TOKENS = 16_384;
+
+/** Of the device's memory, what the KV cache may take beside the weights: training needs some. */
+const CACHE_SHARE = 0.4;
+
+const [path, threads, device = "cpu", cap] = process.argv.slice(2);
+const runtime = openRuntime({ threads: Number(threads), device });
 const { config, tensors } = await openWeightFiles(path!);
-const pages = Object.values(workloads).map((work) =>
-  work.kind === "decode" ? pagesFor(work.count, work.context, work.tokens) : pagesFor(1, work.context, 0),
-);
-const model = await runtime.load({ config, tensors, dtype: "bfloat16", kvPages: Math.max(...pages) });
+const wanted = Object.values(workloadsOf(device, Number(cap ?? Number.POSITIVE_INFINITY))).map((work) => {
+  if (work.kind === "decode") return pagesFor(work.count, work.context, work.tokens);
+  if (work.kind === "rl") return pagesFor(Math.min(ROLLOUTS, work.groups * work.count), work.context, work.tokens);
+  return pagesFor(1, work.context, 0);
+});
+const { weights, page } = runtime.memory(config, "bfloat16");
+const room = Math.floor(((runtime.availableMemory() - weights) * CACHE_SHARE) / page);
+const model = await runtime.load({ config, tensors, dtype: "bfloat16", kvPages: Math.min(Math.max(...wanted), room) });
+
+function requirePages(pages: number): void {
+  if (pages > model.pages) throw new Error(`takes ${pages} pages of KV cache; there is room for ${model.pages}`);
+}
 
 async function timed(body: () => Promise<unknown>): Promise<{ seconds: number }> {
   const began = performance.now();
@@ -28,6 +43,7 @@ async function decode(work: DecodeWork) {
   const began = performance.now();
   const of = JSON.stringify(work);
   if (kept?.of !== of) {
+    requirePages(pagesFor(count, context, tokens));
     kept?.batch.close();
     const blocks = await openContexts(model, count, context, tokens, shared);
     kept = { of, batch: new DecodeBatch(model, blocks, context, () => plainSlot({ temperature: 0 })) };
@@ -50,28 +66,112 @@ function prefill({ context }: PrefillWork) {
 
 let trainer: Trainer | undefined;
 
-async function lora({ count, context, rank }: LoraWork) {
+async function trainerOf(rank: number): Promise<Trainer> {
   const targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
   trainer ??= await model.trainAdapter({ rank, alpha: 2 * rank, rslora: false, targets }, { seed: 1n });
-  const owned = trainer;
+  return trainer;
+}
+
+const settings = { learningRate: 1e-4, beta1: 0.9, beta2: 0.99, eps: 1e-8, weightDecay: 0.1, maxGradNorm: 0.1 };
+
+async function lora({ count, context, rank }: LoraWork) {
+  const owned = await trainerOf(rank);
   const rows = Array.from({ length: count }, (_, i) => ({ tokens: spreadTokens(context, config.vocab, i) }));
   const each = -1 / (count * (context - 1));
   return timed(async () => {
     const pass = await owned.forward(rows);
     await pass.backward(pass.logprobs.map((row) => new Float32Array(row.length).fill(each).fill(0, row.length - 1)));
-    await owned.optimStep({
-      learningRate: 1e-4,
-      beta1: 0.9,
-      beta2: 0.99,
-      eps: 1e-8,
-      weightDecay: 0.1,
-      maxGradNorm: 0.1,
-    });
+    await owned.optimStep(settings);
   });
 }
 
-await serve({ version: model.kernelSet, kinds: ["decode", "prefill", "lora"] }, async (work: Work) => {
-  if (work.kind === "decode") return decode(work);
-  return work.kind === "prefill" ? prefill(work) : lora(work);
+async function rl(work: RlWork) {
+  const { groups, count, context, tokens, rank } = work;
+  kept?.batch.close();
+  kept = undefined;
+  const owned = await trainerOf(rank);
+  const each = pagesFor(1, context, tokens);
+  // Whole groups at a time, as many as there are pages for.
+  const atOnce = Math.min(groups, Math.max(1, Math.floor(ROLLOUTS / count)), Math.floor(model.pages / (each * count)));
+  requirePages(each * count);
+  return timed(async () => {
+    const version = await owned.publish();
+    const rows: TrainRow[] = [];
+    for (let first = 0; first < groups; first += atOnce) {
+      const prompts = Array.from({ length: Math.min(atOnce, groups - first) }, (_, g) =>
+        spreadTokens(context, config.vocab, first + g),
+      );
+      rows.push(...(await rollouts(prompts, work, version)));
+    }
+    const perPass = Math.max(1, Math.floor(TRAINED_TOKENS / (context + count * tokens)));
+    for (let first = 0; first < groups; first += perPass) {
+      const some = rows.slice(first * count, (first + perPass) * count).map((row, i) => {
+        if (i % count === 0) return row;
+        // From the last token of the prompt on, which predicts the first one drawn.
+        return { tokens: row.tokens.subarray(context - 1), prefix: i - (i % count), prefixLength: context - 1 };
+      });
+      const pass = await owned.forward(some);
+      // As of advantages that differ within a group; what is not trained counts as nothing.
+      const each = (i: number) => (i % 2 === 0 ? -1 : 1) / (groups * count * tokens);
+      await pass.backward(pass.logprobs.map((row, i) => row.map((logprob) => (logprob === 0 ? 0 : each(i)))));
+    }
+    await owned.optimStep(settings);
+    model.releaseAdapter(version);
+  });
+}
+
+/** Prompts with what was drawn after them, `count` of each. */
+async function rollouts(
+  prompts: Int32Array[],
+  { count, context, tokens }: RlWork,
+  adapter: number,
+): Promise<TrainRow[]> {
+  const each = pagesFor(1, context, tokens);
+  const sequences = prompts.flatMap((prompt) => Array.from({ length: count }, () => prompt));
+  const blocks = sequences.map((_, s) => Int32Array.from({ length: each }, (_, i) => s * each + i));
+  const slots = sequences.map((_, s) => model.openSlot(plainSlot({ seed: BigInt(s) })));
+  const drawn = sequences.map((prompt) => {
+    const row = new Int32Array(context + tokens);
+    row.set(prompt);
+    return row;
+  });
+  const whole = Math.floor((context - 1) / PAGE);
+  for (const [s, prompt] of sequences.entries()) {
+    if (s % count > 0) blocks[s]!.set(blocks[s - (s % count)]!.subarray(0, whole));
+    const position = s % count > 0 ? whole * PAGE : 0;
+    const given = prompt.subarray(position, context - 1);
+    if (given.length === 0) continue;
+    await model.step([{ ...plainRow, slot: -1, sample: false, tokens: given, position, blocks: blocks[s]!, adapter }]);
+  }
+  for (let output = 0; output < tokens; output++) {
+    const { tokens: found } = await model.step(
+      slots.map((slot, s) => ({
+        ...plainRow,
+        slot,
+        tokens: output === 0 ? sequences[s]!.subarray(context - 1) : null,
+        position: context - 1 + output,
+        blocks: blocks[s]!,
+        adapter,
+        outputIndex: output,
+      })),
+    );
+    for (const [s, token] of found.entries()) drawn[s]![context + output] = token;
+  }
+  for (const slot of slots) model.closeSlot(slot);
+  const trained = new Uint8Array(context + tokens).fill(1, context - 1);
+  return drawn.map((row) => ({ tokens: row, trained }));
+}
+
+await serve({ version: model.kernelSet, kinds: ["decode", "prefill", "lora", "rl"] }, async (work: Work) => {
+  switch (work.kind) {
+    case "decode":
+      return decode(work);
+    case "lora":
+      return lora(work);
+    case "rl":
+      return rl(work);
+    default:
+      return prefill(work);
+  }
 });
 process.exit(0);

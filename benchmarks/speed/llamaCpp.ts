@@ -1,4 +1,4 @@
-/** llama.cpp by node-llama-cpp as a program that is measured: `llamaCpp.ts FOLDER THREADS SHAPE`. */
+/** llama.cpp by node-llama-cpp as a program that is measured: `llamaCpp.ts FOLDER THREADS SHAPE [vulkan | cuda]`. */
 import { closeSync, existsSync, openSync, readSync, renameSync, writeSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
@@ -10,7 +10,7 @@ import { type ModelShape, modelShapes } from "../modelShapes.js";
 import { serve } from "./program.js";
 import type { DecodeWork, PrefillWork, Work } from "./workloads.js";
 
-const [folder, threadsText, shapeName] = process.argv.slice(2);
+const [folder, threadsText, shapeName, gpu] = process.argv.slice(2);
 const threads = Number(threadsText);
 const shape = shapeName as ModelShape;
 const c = modelShapes[shape];
@@ -105,8 +105,8 @@ const entry = createRequire(pathToFileURL(`${home}/`)).resolve("node-llama-cpp")
 const { getLlama } = (await import(pathToFileURL(entry).href)) as { getLlama(options: object): Promise<Llama> };
 const { version } = createRequire(pathToFileURL(entry))("../package.json") as { version: string };
 
-const llama = await getLlama({ gpu: false, build: "never", maxThreads: threads, logLevel: "error" });
-const model = await llama.loadModel({ modelPath: ggufOf(folder!) });
+const llama = await getLlama({ gpu: gpu ?? false, build: "never", maxThreads: threads, logLevel: "error" });
+const model = await llama.loadModel({ modelPath: ggufOf(folder!), gpuLayers: gpu ? "max" : 0 });
 
 async function openSequences(count: number, contextSize: number): Promise<{ context: Context; sequences: Sequence[] }> {
   const options = { contextSize, sequences: count, batchSize: 512, threads, flashAttention: true };
@@ -160,7 +160,8 @@ async function prefill({ context: length }: PrefillWork) {
   return { seconds };
 }
 
-await serve({ version: `node-llama-cpp ${version}`, kinds: ["decode", "prefill"], note: "BF16" }, async (work: Work) =>
-  work.kind === "decode" ? decode(work) : prefill(work as PrefillWork),
+await serve(
+  { version: `node-llama-cpp ${version}`, kinds: ["decode", "prefill"], note: gpu ? `BF16, ${gpu}` : "BF16" },
+  async (work: Work) => (work.kind === "decode" ? decode(work) : prefill(work as PrefillWork)),
 );
 process.exit(0);

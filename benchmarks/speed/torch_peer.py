@@ -1,4 +1,4 @@
-"""PyTorch, transformers and peft as a program that is measured: torch_peer.py FOLDER THREADS."""
+"""PyTorch, transformers and peft as a program that is measured: torch_peer.py FOLDER THREADS [DEVICE]."""
 import json
 import os
 import resource
@@ -11,14 +11,22 @@ import transformers
 from transformers import AutoModelForCausalLM
 
 folder, threads = sys.argv[1], int(sys.argv[2])
+device = sys.argv[3] if len(sys.argv) > 3 else "cpu"
 torch.set_num_threads(threads)
-model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation="sdpa").eval()
+model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation="sdpa").to(device).eval()
 vocabulary = model.config.vocab_size
 trained = None
 kept = None  # the prompts of the latest work, which its next run goes on from again
 # An error in place of a machine without memory.
-memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-resource.setrlimit(resource.RLIMIT_DATA, (int(0.6 * memory),) * 2)
+if device == "cpu":
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    resource.setrlimit(resource.RLIMIT_DATA, (int(0.6 * memory),) * 2)
+
+
+def now():
+    if device != "cpu":
+        torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 def spread(count, salt):
@@ -27,37 +35,37 @@ def spread(count, salt):
 
 def decode(work):
     global kept
-    began = time.perf_counter()
+    began = now()
     count, context, tokens = work["count"], work["context"], work["tokens"]
     with torch.inference_mode():
         if kept is None or kept[0] != work:
             kept = None
-            prompts = torch.tensor([spread(context, 0 if work["shared"] else i) for i in range(count)])
+            prompts = torch.tensor([spread(context, 0 if work["shared"] else i) for i in range(count)]).to(device)
             out = model(prompts, use_cache=True, logits_to_keep=1)
             kept = work, out.past_key_values, out.logits[:, -1:].argmax(-1)
         _, cache, ids = kept
         further = cache.get_seq_length() - context
         if further > 0:
             cache.crop(-further)
-        start = time.perf_counter()
+        start = now()
         for _ in range(tokens):
             out = model(ids, past_key_values=cache, use_cache=True)
             cache, ids = out.past_key_values, out.logits[:, -1:].argmax(-1)
-        end = time.perf_counter()
+        end = now()
     return {"seconds": end - start, "share": (end - start) / (end - began)}
 
 
 def prefill(work):
     global kept
     kept = None
-    prompt = torch.tensor([spread(work["context"], 0)])
+    prompt = torch.tensor([spread(work["context"], 0)]).to(device)
     with torch.inference_mode():
-        start = time.perf_counter()
+        start = now()
         model(prompt, use_cache=True, logits_to_keep=1)
-        return {"seconds": time.perf_counter() - start}
+        return {"seconds": now() - start}
 
 
-def lora(work):
+def adapted(work):
     global kept, trained
     kept = None
     if trained is None:
@@ -66,16 +74,51 @@ def lora(work):
         wrapped = peft.get_peft_model(model, config).train()
         parameters = [p for p in wrapped.parameters() if p.requires_grad]
         trained = wrapped, parameters, torch.optim.AdamW(parameters, lr=1e-4, betas=(0.9, 0.99), weight_decay=0.1)
-    wrapped, parameters, optimizer = trained
-    rows = torch.tensor([spread(work["context"], i) for i in range(work["count"])])
+    return trained
+
+
+def lora(work):
+    wrapped, parameters, optimizer = adapted(work)
+    rows = torch.tensor([spread(work["context"], i) for i in range(work["count"])]).to(device)
     # Without it a row of some thousand tokens takes tens of GB.
     (wrapped.gradient_checkpointing_enable if work["context"] > 1024 else wrapped.gradient_checkpointing_disable)()
-    start = time.perf_counter()
+    start = now()
     wrapped(input_ids=rows, labels=rows).loss.backward()
     torch.nn.utils.clip_grad_norm_(parameters, 0.1)
     optimizer.step()
     optimizer.zero_grad()
-    return {"seconds": time.perf_counter() - start}
+    return {"seconds": now() - start}
+
+
+def rl(work):
+    wrapped, parameters, optimizer = adapted(work)
+    groups, count, context, tokens = work["groups"], work["count"], work["context"], work["tokens"]
+    wrapped.gradient_checkpointing_disable()
+    start = now()
+    rows = []
+    at_once = max(1, 256 // count)  # prompts
+    for first in range(0, groups, at_once):
+        prompts = torch.tensor([spread(context, i) for i in range(first, min(groups, first + at_once))]).to(device)
+        with torch.inference_mode():
+            rows.append(
+                wrapped.generate(
+                    input_ids=prompts, attention_mask=torch.ones_like(prompts), do_sample=True, temperature=1.0, top_k=0,
+                    num_return_sequences=count, min_new_tokens=tokens, max_new_tokens=tokens, pad_token_id=0,
+                )
+            )
+    rows = torch.cat(rows).clone()
+    wrapped.gradient_checkpointing_enable()
+    scale = 1 / (groups * count * tokens)
+    for first in range(0, len(rows), 16):
+        some = rows[first : first + 16]
+        logits = wrapped(input_ids=some, logits_to_keep=tokens + 1).logits[:, :-1]
+        logprobs = torch.gather(logits.float().log_softmax(-1), 2, some[:, context:, None])[..., 0]
+        signs = torch.tensor([-1.0 if (first + i) % count % 2 == 0 else 1.0 for i in range(len(some))], device=device)
+        (scale * signs[:, None] * logprobs).sum().backward()
+    torch.nn.utils.clip_grad_norm_(parameters, 0.1)
+    optimizer.step()
+    optimizer.zero_grad()
+    return {"seconds": now() - start}
 
 
 def answer(value):
@@ -83,10 +126,10 @@ def answer(value):
 
 
 version = f"PyTorch {torch.__version__}, transformers {transformers.__version__}, peft {peft.__version__}"
-answer({"version": version, "kinds": ["decode", "prefill", "lora"], "note": "bfloat16, sdpa"})
+answer({"version": version, "kinds": ["decode", "prefill", "lora", "rl"], "note": "bfloat16, sdpa"})
 for line in sys.stdin:
     work = json.loads(line)
     try:
-        answer({"decode": decode, "prefill": prefill, "lora": lora}[work["kind"]](work))
+        answer({"decode": decode, "prefill": prefill, "lora": lora, "rl": rl}[work["kind"]](work))
     except Exception as error:  # an answer, whatever it is
         answer({"error": repr(error)})

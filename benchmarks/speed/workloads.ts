@@ -25,7 +25,20 @@ export interface LoraWork {
   rank: number;
 }
 
-export type Work = DecodeWork | PrefillWork | LoraWork;
+/**
+ * `groups` prompts of `context` tokens, `count` rollouts of `tokens` tokens of each, drawn at temperature 1, then forward, backward and
+ * AdamW over all of them: LoRA of rank `rank` on all seven projections.
+ */
+export interface RlWork {
+  kind: "rl";
+  groups: number;
+  count: number;
+  context: number;
+  tokens: number;
+  rank: number;
+}
+
+export type Work = DecodeWork | PrefillWork | LoraWork | RlWork;
 
 const decode = (count: number, context: number, shared = false): DecodeWork => ({
   kind: "decode",
@@ -35,7 +48,7 @@ const decode = (count: number, context: number, shared = false): DecodeWork => (
   shared,
 });
 
-export const workloads: Record<string, Work> = {
+const forProcessors: Record<string, Work> = {
   "decode-1": decode(1, 512),
   "decode-8": decode(8, 512),
   "decode-16": decode(16, 512),
@@ -48,8 +61,33 @@ export const workloads: Record<string, Work> = {
   "lora-1x4096": { kind: "lora", count: 1, context: 4096, rank: 16 },
 };
 
+const forGpus: Record<string, Work> = {
+  "decode-1": decode(1, 512),
+  "decode-16": decode(16, 512),
+  "decode-64": decode(64, 256),
+  "decode-256": decode(256, 256),
+  "prefill-512": { kind: "prefill", context: 512 },
+  "prefill-4096": { kind: "prefill", context: 4096 },
+  "lora-4x256": { kind: "lora", count: 4, context: 256, rank: 16 },
+  "lora-4x2048": { kind: "lora", count: 4, context: 2048, rank: 16 },
+  "rl-64x8x512": { kind: "rl", groups: 64, count: 8, context: 128, tokens: 512, rank: 16 },
+};
+
+/** By name. `cap`: no context, reply or number of prompts is above it, for devices in software. */
+export function workloadsOf(device: string, cap = Number.POSITIVE_INFINITY): Record<string, Work> {
+  const capped = (work: Work): Work => ({
+    ...work,
+    context: Math.min(work.context, cap),
+    ...("tokens" in work && { tokens: Math.min(work.tokens, cap) }),
+    ...("groups" in work && { groups: Math.min(work.groups, cap) }),
+  });
+  const all = Object.entries(device === "cpu" ? forProcessors : forGpus);
+  return Object.fromEntries(all.map(([name, work]) => [name, capped(work)]));
+}
+
 export function described(work: Work): string {
   const { kind, context } = work;
+  if (kind === "rl") return `RL step, ${work.groups} x ${work.count} rollouts of ${work.tokens} after ${context}`;
   if (kind === "prefill") return `prefill ${context}`;
   if (kind === "lora") return `LoRA step, ${work.count} x ${context}`;
   if (work.shared) return `decode, ${work.count} completions of one prompt of ${context}`;
@@ -57,8 +95,18 @@ export function described(work: Work): string {
 }
 
 /** Tokens that one run of it computes. */
-export const tokensOf = (work: Work): number =>
-  work.kind === "decode" ? work.count * work.tokens : work.kind === "lora" ? work.count * work.context : work.context;
+export function tokensOf(work: Work): number {
+  switch (work.kind) {
+    case "decode":
+      return work.count * work.tokens;
+    case "lora":
+      return work.count * work.context;
+    case "rl":
+      return work.groups * work.count * work.tokens;
+    default:
+      return work.context;
+  }
+}
 
 /** Bytes of memory read, and operations done, by what runs at one time. */
 interface Phase {
@@ -72,7 +120,9 @@ const BYTES = 2; // of a bfloat16
  * Seconds that a run takes at least, on a machine of this rate, with weights and cache in bfloat16: phases follow each other, and
  * each takes the longer of reading its bytes once and doing its operations.
  */
-export function boundOf(shape: ModelShape, work: Work, { bandwidth, operations }: MachineRate): number {
+export function boundOf(shape: ModelShape, work: Work, rate: MachineRate): number {
+  if (work.kind === "rl") return rlBound(shape, work, rate);
+  const { bandwidth, operations } = rate;
   const seconds = phasesOf(shape, work).reduce(
     (sum, phase) => sum + Math.max(phase.bytes / bandwidth, phase.operations / operations) / 1e9,
     0,
@@ -80,8 +130,17 @@ export function boundOf(shape: ModelShape, work: Work, { bandwidth, operations }
   return work.kind === "decode" ? seconds * work.tokens : seconds;
 }
 
+/** Prompts, all rollouts at once, and training on each prompt once and on the rollouts. */
+function rlBound(shape: ModelShape, { groups, count, context, tokens, rank }: RlWork, rate: MachineRate): number {
+  const prompts = boundOf(shape, { kind: "prefill", context: groups * context }, rate);
+  const rollouts = boundOf(shape, { kind: "decode", count: groups * count, context, tokens, shared: false }, rate);
+  const rows = { kind: "lora", count: groups * count, context: tokens, rank } as const;
+  const trained = boundOf(shape, rows, rate) + boundOf(shape, { ...rows, count: groups, context }, rate);
+  return prompts + rollouts + trained;
+}
+
 /** Of one step of decoding, or of the whole run. */
-function phasesOf(shape: ModelShape, work: Work): Phase[] {
+function phasesOf(shape: ModelShape, work: Exclude<Work, RlWork>): Phase[] {
   const c = modelShapes[shape];
   const headDim = "head_dim" in c ? c.head_dim : c.hidden_size / c.num_attention_heads;
   const queries = c.num_attention_heads * headDim;

@@ -77,6 +77,21 @@ napi_value gpus(const Arguments& arguments) {
           });
 }
 
+// gpuRate(device) -> promise of {bandwidth, operations}: bytes and operations in a second
+napi_value gpu_rate(const Arguments& arguments) {
+  const Path path("device");
+  auto rate = std::make_shared<backends::DeviceRate>();
+  return Environment::of(arguments.js.env)
+      ->start(
+          {}, [rate, device = device_name(arguments.at(0, path))] { *rate = backends::measure_gpu(device); },
+          [rate](Js js) {
+            napi_value result = js.object();
+            js.set(result, "bandwidth", js.number(rate->bandwidth));
+            js.set(result, "operations", js.number(rate->operations));
+            return result;
+          });
+}
+
 // pipelines(device) -> Uint8Array: what the driver of a GPU in use made of shaders
 napi_value pipelines(const Arguments& arguments) {
   const Path path("device");
@@ -183,6 +198,7 @@ napi_value start(napi_env env, napi_value exports) {
                                                                {"kernelSets", function<kernel_sets>},
                                                                {"availableMemory", function<free_memory>},
                                                                {"gpus", function<gpus>},
+                                                               {"gpuRate", function<gpu_rate>},
                                                                {"pipelines", function<pipelines>},
                                                                {"restorePipelines", function<restore_pipelines>},
                                                                {"memory", function<memory>},

@@ -7,6 +7,7 @@
 #include "cpu/cpu_device.h"
 #include "cpu/given_logits.h"
 #include "vulkan/open_gpu.h"
+#include "vulkan/rate.h"
 #include "vulkan/vulkan_device.h"
 #include "vulkan/weights.h"
 
@@ -87,6 +88,11 @@ std::vector<GpuDescription> list_gpus(WantedGpus wanted) {
     list.push_back(std::move(gpu));
   }
   return list;
+}
+
+DeviceRate measure_gpu(const std::string& device) {
+  const vulkan::GpuRate rate = vulkan::measure_rate(vulkan::open_gpu(known_gpu(device)));
+  return {rate.bandwidth, rate.operations};
 }
 
 std::vector<uint8_t> pipelines_of(const std::string& device) { return vulkan::pipelines_of(known_gpu(device)); }

@@ -35,6 +35,13 @@ struct GpuDescription {
 enum class WantedGpus : uint8_t { all, hardware };
 std::vector<GpuDescription> list_gpus(WantedGpus = WantedGpus::all);
 
+// How fast a GPU could be, of which what is computed on it is a share: bytes read from its memory in a second, and
+// operations of multiply-adds, two each. Measured, for about a second. Throws as open_device().
+struct DeviceRate {
+  double bandwidth, operations;
+};
+DeviceRate measure_gpu(const std::string& device);
+
 // What a GPU's driver made of shaders, so that a later process need not wait for it: of one that is in use, else empty;
 // and given back before one is opened, whose it may be or not.
 std::vector<uint8_t> pipelines_of(const std::string& device);

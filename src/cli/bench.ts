@@ -1,4 +1,5 @@
 import type { Engine } from "../index.js";
+import type { DeviceRate } from "../types/devices.js";
 import type { TrainingRow } from "../types/trainingSession.js";
 import { defineCommand } from "./command.js";
 import { engineFlags, readEngineOptions } from "./engineFlags.js";
@@ -12,6 +13,8 @@ const PROMPT = 512;
 const REPLY = 64;
 const ROW = 256;
 const ROWS = 4;
+/** Replies at once: a GPU is busy with many only. */
+const REPLIES = { processor: [1, 8, 16], gpu: [1, 16, 64, 256] };
 
 interface Measured {
   what: string;
@@ -23,26 +26,34 @@ interface Measured {
 export const bench = defineCommand({
   name: "bench",
   summary: "measure a model's speed on this machine",
-  details: `Measures a model on this machine: tokens per second of reading prompts, of replies (1, 8 and 16 at once, each after a
-prompt), and of a training step. Medians, with the slowest and the fastest run in brackets. Nothing is kept.`,
+  details: `Measures a model on this machine: tokens per second of reading prompts, of replies (1, 8 and 16 at once, on a GPU 1,
+16, 64 and 256, each after a prompt), and of a training step. Medians, with the slowest and the fastest run in brackets. Of a device
+that is named, such as vulkan:0, also what its memory and its multiply-adds reach. Nothing is kept.`,
   flags: { repeats: integer("N", "runs of each measurement (default 3)", { to: 1000 }), json, ...engineFlags },
   async run(values) {
-    await using engine = await openEngine(readEngineOptions(values));
+    const isGpu = values.device === "gpu" || values.device?.startsWith("vulkan:") === true;
+    const atOnce = isGpu ? REPLIES.gpu : REPLIES.processor;
+    const rate = await rateOf(values.device);
+    await using engine = await openEngine({ maxSequences: Math.max(64, ...atOnce), ...readEngineOptions(values) });
     const { id, max_model_len: context } = (await engine.models.list()).data[0]!;
     if (!values.json) console.log(`${id}, context of ${context} tokens`);
+    if (!values.json && rate) console.log(rateLine(values.device!, rate));
     const results: Result[] = [];
-    await measure(engine, { id, context }, values.repeats ?? 3, (result) => {
+    await measure(engine, { id, context, atOnce }, values.repeats ?? 3, (result) => {
       results.push(result);
       if (!values.json) console.log(resultLine(result));
     });
-    if (values.json) console.log(JSON.stringify({ model: id, context, results }, null, 2));
+    if (values.json)
+      console.log(
+        JSON.stringify({ model: id, context, ...(rate && { device: values.device, rate }), results }, null, 2),
+      );
     return 0;
   },
 });
 
 async function measure(
   engine: Engine,
-  { id, context }: { id: string; context: number },
+  { id, context, atOnce }: { id: string; context: number; atOnce: readonly number[] },
   repeats: number,
   tell: (result: Result) => void,
 ): Promise<void> {
@@ -57,15 +68,27 @@ async function measure(
   });
   // A page and a token, the same every time: all but the last token of it is read once, in the first run.
   const known = Math.min(65, prompt);
-  for (const atOnce of [1, 8, 16]) {
+  for (const count of atOnce) {
     await report({
-      what: `${atOnce} ${atOnce === 1 ? "reply" : "replies at once"}`,
-      tokens: atOnce * reply,
-      run: () => Promise.all(Array.from({ length: atOnce }, () => complete(engine, known, reply, "replies"))),
+      what: `${count} ${count === 1 ? "reply" : "replies at once"}`,
+      tokens: count * reply,
+      run: () => Promise.all(Array.from({ length: count }, () => complete(engine, known, reply, "replies"))),
     });
   }
   await measureTraining(engine, id, Math.min(ROW, context), report);
 }
+
+/** What a GPU that is named could reach; null of others. */
+async function rateOf(device: string | undefined): Promise<DeviceRate | null> {
+  if (!device?.startsWith("vulkan:")) return null;
+  const { measureDevice } = await import("../index.js");
+  return measureDevice(device as `vulkan:${number}`);
+}
+
+const giga = (value: number): string => (value / 1e9).toFixed(value < 1e11 ? 1 : 0);
+
+const rateLine = (device: string, rate: DeviceRate): string =>
+  `${device} at its best: ${giga(rate.bytes_per_second)} GB/s read, ${giga(rate.operations_per_second)} GFLOP/s of multiply-adds`;
 
 /** A reply of exactly `reply` tokens to a prompt of exactly `prompt`; `salt` keeps prompts of others out of the cache. */
 async function complete(engine: Engine, prompt: number, reply: number, salt: string): Promise<void> {

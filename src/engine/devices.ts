@@ -1,6 +1,6 @@
 import { availableParallelism, cpus, totalmem } from "node:os";
 import type { GpuDevice } from "../runtime/runtime.js";
-import type { Device } from "../types/devices.js";
+import type { Device, DeviceRate } from "../types/devices.js";
 
 /**
  * What models can be computed on: the processor, then the GPUs that Vulkan lists, each of them opened and tried.
@@ -18,6 +18,17 @@ export async function listDevices(): Promise<Device[]> {
     memory: { total: totalmem(), available: runtime.availableMemory() },
   };
   return [cpu, ...(await listGpus()).map(described)];
+}
+
+/**
+ * Measures a GPU for about a second, which nothing else should use meanwhile.
+ * @param id  of those that `listDevices` lists: "vulkan:0"
+ * @throws UnavailableError with code "unusable_device" for one that is not there or cannot be used.
+ */
+export async function measureDevice(id: `vulkan:${number}`): Promise<DeviceRate> {
+  const { measureGpu } = await import("../runtime/runtime.js");
+  const { bandwidth, operations } = await measureGpu(id);
+  return { bytes_per_second: bandwidth, operations_per_second: operations };
 }
 
 function described({ id, kind, name, memory, available, ...gpu }: GpuDevice): Device {

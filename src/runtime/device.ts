@@ -217,6 +217,14 @@ export interface GpuDevice {
   exact: boolean;
 }
 
+/** How fast a device could be, of which what is computed on it is a share. */
+export interface DeviceRate {
+  /** Bytes read from its memory in a second. */
+  bandwidth: number;
+  /** Operations of multiply-adds in a second, two each. */
+  operations: number;
+}
+
 export interface Runtime {
   /** What it loads models onto: "cpu", "vulkan:0". */
   readonly device: string;

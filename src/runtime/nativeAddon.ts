@@ -14,6 +14,7 @@ import { packageVersion } from "../packageFiles.js";
 import { loadCore } from "./coreFile.js";
 import type {
   AdapterSpec,
+  DeviceRate,
   ElementType,
   GpuDevice,
   LoadOptions,
@@ -106,6 +107,7 @@ export interface NativeAddon {
   kernelSets(): string[];
   availableMemory(device: string): number;
   gpus(hardware: boolean): Promise<GpuDevice[]>;
+  gpuRate(device: string): Promise<DeviceRate>;
   pipelines(device: string): Uint8Array;
   restorePipelines(device: string, data: Uint8Array): void;
   memory(

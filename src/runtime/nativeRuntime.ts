@@ -5,6 +5,7 @@ import { cancellable } from "./cancellation.js";
 import type {
   AdapterSpec,
   DeviceModel,
+  DeviceRate,
   ElementType,
   GpuDevice,
   LoadOptions,
@@ -94,6 +95,14 @@ export function openRuntime(options: { threads?: number; device?: string } = {})
  */
 export function listGpus({ hardware = false } = {}): Promise<GpuDevice[]> {
   return nativeAddon().gpus(hardware);
+}
+
+/**
+ * Measures a GPU for about a second.
+ * @throws UnavailableError with code "unusable_device" for one that is not there.
+ */
+export function measureGpu(device: string): Promise<DeviceRate> {
+  return nativeAddon().gpuRate(device);
 }
 
 /** What the driver of a GPU that models are loaded on made of shaders; empty where none is. */

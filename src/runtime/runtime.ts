@@ -6,6 +6,7 @@ export {
   adapterTensors,
   compileGrammar,
   listGpus,
+  measureGpu,
   openRuntime,
   pipelinesOf,
   policyLoss,

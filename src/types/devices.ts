@@ -26,3 +26,11 @@ export interface Device {
     problem: string | null;
   };
 }
+
+/** How fast a GPU could be, of which what is computed on it is a share. */
+export interface DeviceRate {
+  /** Read from its memory. */
+  bytes_per_second: number;
+  /** Of multiply-adds as models are computed, two each. */
+  operations_per_second: number;
+}
