@@ -74,6 +74,10 @@ struct Run {
   // Of a model with recurrent layers: the state of the sequence, which is that behind `position` tokens, and becomes
   // that behind these. At position 0 it need not hold anything.
   int recurrent = -1;
+  // Of a model whose layers are split among two devices, [count][hidden]: where the residual stream behind this one's
+  // layers goes, before the final norm; and where that before them comes from, in the place of the tokens' embeddings.
+  float* residual_out = nullptr;
+  const float* residual_in = nullptr;
 };
 
 // Logits of a step, where the device keeps them: a row for every token of which they were wanted, in the order of runs
@@ -199,6 +203,9 @@ class Backend {
   // Runs tokens through the model, writing their keys and values into pages. Runs write different pages and states.
   // Null if aborted.
   virtual const Logits* step(std::span<const Run>) = 0;
+  // A step may be left to be done together with its samples. Called where making the requests for these takes long: the
+  // device begins meanwhile.
+  virtual void start() {}
   // Answers the requests, one result each. False if aborted.
   virtual bool sample(const Logits&, std::span<const RowRequest>, std::span<RowResult>) = 0;
   virtual void copy_page(int from, int to) = 0;

@@ -205,8 +205,10 @@ bool Stepper::pass() {
     if (drawn_from(row) && row.sequence->slot->constrained()) constrained.push_back(row.sequence->slot.get());
   const backends::Logits* logits;
   {
+    const bool masked = !constrained.empty();
     const MaskThread::Work masks(masks_, std::move(constrained));
     logits = backend_.step(runs_);
+    if (masked && logits) backend_.start();
   }
   if (!logits) return false;
   requests_.clear();

@@ -75,7 +75,6 @@ void DeviceBatch::write(GpuModel& m, const Batch& b) {
   starts.push_back(int32_t(pairs.size() / 2));
   starts.insert(starts.end(), pairs.begin(), pairs.end());
   slots = uint64_t(arrays.add(starts));
-  tables = uint64_t(arrays.add(all_blocks));
 
   turns.clear(), queries.clear();
   for (int l = 0; l < m.layers(); l++) {
@@ -113,6 +112,8 @@ void DeviceBatch::write(GpuModel& m, const Batch& b) {
     rank = std::max(rank, version->rank);
   }
   const int64_t adapters_at = versions_.empty() ? -1 : arrays.add(row_tables);
+  // Last: the others lie at the same places for another step of as many rows.
+  tables = uint64_t(arrays.add(all_blocks));
 
   const int64_t bytes = int64_t(arrays.bytes().size());
   if (memory_.bytes() < bytes) {
@@ -125,6 +126,19 @@ void DeviceBatch::write(GpuModel& m, const Batch& b) {
   for (uint64_t& offset : turns) place(offset);
   for (Queries& q : queries) place(q.tiles);
   adapters = adapters_at < 0 ? 0 : memory_.address() + uint64_t(adapters_at);
+}
+
+void DeviceBatch::add_key(const GpuModel& m, RecordingKey& key) const {
+  key.insert(key.end(), {uint64_t(rows), tokens, slots, tables, adapters, logit_rows, uint64_t(rank)});
+  key.insert(key.end(), turns.begin(), turns.end());
+  for (const Queries& q : queries)
+    key.insert(key.end(), {uint64_t(q.group), q.tiles, uint64_t(q.count), uint64_t(q.rows)});
+  if (!adapters) return;
+  for (int l = 0; l < m.layers(); l++) {
+    uint64_t adapted = 0;
+    for (int p = 0; p < kProjections; p++) adapted |= uint64_t(adapts(l, p)) << p;
+    key.push_back(adapted);
+  }
 }
 
 }  // namespace anneal::vulkan

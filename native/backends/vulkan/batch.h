@@ -2,6 +2,7 @@
 // it.
 #pragma once
 #include "adapter.h"
+#include "recordings.h"
 
 namespace anneal::vulkan {
 
@@ -39,6 +40,9 @@ class DeviceBatch {
  public:
   explicit DeviceBatch(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {}
   void write(GpuModel&, const Batch&);
+
+  // What commands over it contain of it.
+  void add_key(const GpuModel&, RecordingKey&) const;
 
   int rows = 0;
   uint64_t tokens = 0, slots = 0, tables = 0, adapters = 0, logit_rows = 0;

@@ -298,7 +298,7 @@ void Memory::swap(Memory& o) noexcept {
 
 // ---- commands
 
-Commands::Commands(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {
+Commands::Commands(std::shared_ptr<Gpu> gpu, Use use) : gpu_(std::move(gpu)), use_(use) {
   Gpu& g = *gpu_;
   const vk::CommandPoolCreateInfo pool{.family = g.family};
   g.check(g.call.create_command_pool(g.handle, &pool, nullptr, &pool_));
@@ -320,9 +320,9 @@ void Commands::begin() {
   wait();
   Gpu& g = *gpu_;
   g.check(g.call.reset_command_pool(g.handle, pool_, 0));
-  const vk::CommandBufferBeginInfo info{.flags = vk::kCommandBufferOneTime};
+  const vk::CommandBufferBeginInfo info{.flags = use_ == Use::once ? vk::kCommandBufferOneTime : 0};
   g.check(g.call.begin_commands(commands_, &info));
-  open_ = true;
+  open_ = true, ended_ = false;
 }
 
 void Commands::dispatch(const Gpu::Pipeline& pipeline, const void* parameters, size_t bytes, int64_t x, int64_t y,
@@ -357,7 +357,7 @@ void Commands::barrier() {
   gpu_->call.pipeline_barrier(commands_, stages, stages, 0, 1, &all, 0, nullptr, 0, nullptr);
 }
 
-void Commands::submit() {
+void Commands::end() {
   if (!open_) return;
   Gpu& g = *gpu_;
   const vk::MemoryBarrier to_host{.source = vk::kAccessShaderWrite | vk::kAccessTransferWrite,
@@ -366,7 +366,22 @@ void Commands::submit() {
                           1, &to_host, 0, nullptr, 0, nullptr);
   open_ = false;
   g.check(g.call.end_commands(commands_));
-  const vk::SubmitInfo submit{.buffer_count = 1, .buffers = &commands_};
+  ended_ = true;
+}
+
+void Commands::submit(Commands* before) {
+  Gpu& g = *gpu_;
+  vk::CommandBuffer buffers[2];
+  uint32_t count = 0;
+  for (Commands* commands : {before, this}) {
+    if (!commands) continue;
+    commands->end();
+    if (!commands->ended_) continue;
+    buffers[count++] = commands->commands_;
+    if (commands->use_ == Use::once) commands->ended_ = false;
+  }
+  if (count == 0) return;
+  const vk::SubmitInfo submit{.buffer_count = count, .buffers = buffers};
   g.check(g.call.reset_fences(g.handle, 1, &fence_));
   g.check(g.call.queue_submit(g.queue, 1, &submit, fence_));
   submitted_ = true;
@@ -378,13 +393,13 @@ void Commands::wait() {
   gpu_->check(gpu_->call.wait_fences(gpu_->handle, 1, &fence_, 1, ~0ull));
 }
 
-void Commands::run() {
-  submit();
+void Commands::run(Commands* before) {
+  submit(before);
   wait();
 }
 
 void Commands::discard() {
-  open_ = false;
+  open_ = ended_ = false;
   wait();
 }
 

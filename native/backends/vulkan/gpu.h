@@ -135,7 +135,8 @@ class Memory {
 // Work for a GPU, put together and then done. What is dispatched between two barriers may run at the same time.
 class Commands {
  public:
-  explicit Commands(std::shared_ptr<Gpu>);
+  enum class Use : uint8_t { once, again };  // again: once ended, they may be submitted any number of times
+  explicit Commands(std::shared_ptr<Gpu>, Use = Use::once);
   ~Commands();
   Commands(const Commands&) = delete;
   Commands& operator=(const Commands&) = delete;
@@ -149,10 +150,13 @@ class Commands {
   void copy(const Memory& from, int64_t at, const Memory& to, int64_t to_at, int64_t bytes);
   void zero(const Memory&, int64_t at, int64_t bytes);  // multiples of 4
   void barrier();                                       // what follows sees what stands before
-  void submit();                                        // what was recorded; throws DeviceLost
-  void wait();                                          // until what was submitted is done; throws DeviceLost
-  void run();                                           // submits, and waits
-  void discard();                                       // what was recorded, and waits for what was submitted
+  void end();                                           // of what is recorded, if submitting it comes later
+  // What was recorded, after what `before` recorded, as one submission: then wait() is for both, and what is done with
+  // `before` comes after that. Throws DeviceLost.
+  void submit(Commands* before = nullptr);
+  void wait();                           // until what was submitted is done; throws DeviceLost
+  void run(Commands* before = nullptr);  // submits, and waits
+  void discard();                        // what was recorded, and waits for what was submitted
 
  private:
   void begin();
@@ -162,7 +166,8 @@ class Commands {
   vk::CommandPool pool_ = 0;
   vk::CommandBuffer commands_ = nullptr;
   vk::Fence fence_ = 0;
-  bool open_ = false, submitted_ = false;
+  Use use_;
+  bool open_ = false, ended_ = false, submitted_ = false;
 };
 
 }  // namespace anneal::vulkan

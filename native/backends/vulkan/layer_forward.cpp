@@ -198,6 +198,12 @@ int64_t Scratch::missing(const GpuModel& m, int rows, int rank) const {
   return missing;
 }
 
+void Scratch::add_key(RecordingKey& key) const {
+  for (const Memory* memory : {&normed, &q, &k, &v, &queries, &gate, &up, &act, &branch})
+    key.push_back(memory->address());
+  for (const Memory& memory : z) key.push_back(memory.address());
+}
+
 int64_t Scratch::bytes_per_row(const ModelSpec& m, ElementType t) {
   const Widths c = widest(m);
   return 2 * t.row_bytes(m.hidden) + 2 * t.row_bytes(c.q) + 2 * t.row_bytes(c.kv) + 3 * t.row_bytes(c.intermediate);

@@ -23,6 +23,7 @@ struct Scratch {
   void reserve(const GpuModel&, int rows, int rank);
   int64_t missing(const GpuModel&, int rows, int rank) const;  // bytes that reserve() would take besides
   static int64_t bytes_per_row(const ModelSpec&, ElementType);
+  void add_key(RecordingKey&) const;
 
   Memory normed, q, k, v, queries, gate, up, act, branch;
   Memory z[kProjections];  // s A x of each projection

@@ -109,7 +109,7 @@ void grow(Memory& memory, const std::shared_ptr<Gpu>& gpu, int64_t bytes, Memory
 
 }  // namespace
 
-void RowSampler::record(Commands& commands, uint64_t logits, std::span<const RowRequest> requests) {
+bool RowSampler::write(std::span<const RowRequest> requests) {
   asked_.clear(), at_.clear();
   std::vector<Request> all;
   Lists lists{vocab_, {}};
@@ -135,7 +135,7 @@ void RowSampler::record(Commands& commands, uint64_t logits, std::span<const Row
     asked_.push_back(i), at_.push_back(out.results);
     all.push_back(out);
   }
-  if (all.empty()) return;
+  if (all.empty()) return false;
 
   const int64_t request_bytes = int64_t(all.size() * sizeof(Request)), list_bytes = int64_t(lists.words.size()) * 4;
   gpu_->plan("sampling " + std::to_string(all.size()) + " rows",
@@ -145,17 +145,26 @@ void RowSampler::record(Commands& commands, uint64_t logits, std::span<const Row
   grow(found_, gpu_, int64_t(results) * 4, Memory::Place::readback);
   std::memcpy(given_.mapped<char>(), all.data(), size_t(request_bytes));
   if (list_bytes > 0) std::memcpy(given_.mapped<char>() + request_bytes, lists.words.data(), size_t(list_bytes));
+  lists_at_ = request_bytes;
+  return true;
+}
+
+void RowSampler::add_key(RecordingKey& key) const {
+  key.insert(key.end(), {asked_.size(), given_.address(), temporaries_.address(), found_.address()});
+}
+
+void RowSampler::record(Commands& commands, uint64_t logits) const {
   const struct {
     uint64_t logits, requests, lists, rows, results;
     int32_t n, padding;
   } parameters{logits,
                given_.address(),
-               given_.address() + uint64_t(request_bytes),
+               given_.address() + uint64_t(lists_at_),
                temporaries_.address(),
                found_.address(),
                vocab_,
                0};
-  commands.dispatch(gpu_->pipeline(Shader::kSample), parameters, int64_t(all.size()));
+  commands.dispatch(gpu_->pipeline(Shader::kSample), parameters, int64_t(asked_.size()));
 }
 
 std::vector<size_t> RowSampler::read(std::span<const RowRequest> requests, std::span<RowResult> results) {

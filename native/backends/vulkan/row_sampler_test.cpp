@@ -114,7 +114,8 @@ int compare(const std::shared_ptr<Gpu>& gpu, int n, int rows) {
   commands.copy(up, 0, there, 0, bytes);
   commands.barrier();
   RowSampler sampler(gpu, n);
-  sampler.record(commands, there.address(), requests);
+  sampler.write(requests);
+  sampler.record(commands, there.address());
   commands.run();
   std::vector<backends::RowResult> found(requests.size()), wanted(requests.size());
   const std::vector<size_t> left = sampler.read(requests, found);

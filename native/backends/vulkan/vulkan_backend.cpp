@@ -1,5 +1,7 @@
 #include "vulkan_backend.h"
 
+#include <utility>
+
 #include "train_pass.h"
 
 namespace anneal::vulkan {
@@ -10,7 +12,7 @@ using backends::WantedLogits;
 namespace {
 
 // Steps of more rows are submitted layer by layer: what takes seconds, a driver ends.
-constexpr int kRowsOfOneSubmission = 64;
+constexpr int kRowsOfOneSubmission = 256;
 
 void grow(Memory& memory, const std::shared_ptr<Gpu>& gpu, int64_t bytes, Memory::Place place = Memory::Place::device) {
   if (memory.bytes() >= bytes) return;
@@ -29,7 +31,8 @@ VulkanBackend::VulkanBackend(GpuModel model, executor::Pool& pool, int pages,
       name_(model_.gpu->arithmetic().exact ? "vulkan" : "vulkan-inexact"),
       pages_(model_, pages),
       commands_(model_.gpu),
-      sampling_(model_.gpu),
+      steps_(model_.gpu),
+      samplings_(model_.gpu),
       staging_(model_.gpu),
       device_batch_(model_.gpu) {}
 
@@ -49,7 +52,7 @@ bool VulkanBackend::run(Commands& commands) {
 const backends::Logits* VulkanBackend::step(std::span<const Run> runs) {
   if (failed_) std::rethrow_exception(failed_);
   found_.rows = 0;
-  commands_.discard();  // of a step that failed
+  commands_.discard(), waiting_ = nullptr;  // of a step that failed
   batch_.clear();
   adapters_.clear();
   first_row_.assign(runs.size(), 0);
@@ -67,30 +70,68 @@ const backends::Logits* VulkanBackend::step(std::span<const Run> runs) {
   }
   if (batch_.rows == 0) return &found_;
 
-  const GpuModel& m = model_;
-  const int rows = batch_.rows;
-  const auto more = [](const Memory& memory, int64_t bytes) { return std::max<int64_t>(0, bytes - memory.bytes()); };
-  const int64_t wanted = int64_t(batch_.logit_rows.size());
-  m.gpu->plan("a step of " + std::to_string(rows) + " tokens", 0);
-  device_batch_.write(model_, batch_);
-  m.gpu->plan("a step of " + std::to_string(rows) + " tokens",
-              scratch_.missing(m, rows, device_batch_.rank) + more(residual_, int64_t(rows) * m.spec.hidden * 4) +
-                  more(normed_, wanted * m.type.row_bytes(m.spec.hidden)) + more(logits_, wanted * m.spec.vocab * 4));
-  scratch_.reserve(m, rows, device_batch_.rank);
-  grow(residual_, m.gpu, int64_t(rows) * m.spec.hidden * 4);
-  const uint64_t x = residual_.address();
-  const LayerActivations a = unkept_activations(scratch_, x);
-  record_embedding(commands_, m, device_batch_, x);
-  for (int l = 0; l < m.layers(); l++) {
-    record_layer(commands_, m, device_batch_, pages_, l, a, scratch_);
+  const int rows = batch_.rows, wanted = int(batch_.logit_rows.size());
+  reserve(rows, wanted);
+  found_.rows = wanted;
+  // Decoding does the same over and over.
+  const bool decodes =
+      wanted == rows && !states && rows <= kRowsOfOneSubmission && int(batch_.sequences.size()) == rows;
+  if (decodes) {
+    waiting_ = &steps_.of(step_key(), [&](Commands& commands) { record_step(commands); });
+    return &found_;
+  }
+  const LayerActivations a = unkept_activations(scratch_, residual_.address());
+  record_embedding(commands_, model_, device_batch_, a.x_in);
+  for (int l = 0; l < model_.layers(); l++) {
+    record_layer(commands_, model_, device_batch_, pages_, l, a, scratch_);
     if (rows > kRowsOfOneSubmission && !run(commands_)) return nullptr;
   }
   if (states) read_states(runs);
-  if (batch_.logit_rows.empty()) return run(commands_) ? &found_ : nullptr;
-  record_logits_of_batch();
-  // The host makes ready what is asked of the logits meanwhile.
-  const bool submitted = pool_.each(1, [&](int64_t, int) { commands_.submit(); });
-  return submitted ? &found_ : nullptr;
+  if (wanted == 0) return run(commands_) ? &found_ : nullptr;
+  record_logits_of_batch(commands_);
+  waiting_ = &commands_;
+  return &found_;
+}
+
+void VulkanBackend::reserve(int rows, int wanted) {
+  const GpuModel& m = model_;
+  const int64_t residual = int64_t(rows) * m.spec.hidden * 4, normed = wanted * m.type.row_bytes(m.spec.hidden),
+                logits = int64_t(wanted) * m.spec.vocab * 4;
+  const std::string part = "a step of " + std::to_string(rows) + " tokens";
+  m.gpu->plan(part, 0);
+  device_batch_.write(model_, batch_);
+  const auto more = [](const Memory& memory, int64_t bytes) { return std::max<int64_t>(0, bytes - memory.bytes()); };
+  m.gpu->plan(part, scratch_.missing(m, rows, device_batch_.rank) + more(residual_, residual) + more(normed_, normed) +
+                        more(logits_, logits));
+  scratch_.reserve(m, rows, device_batch_.rank);
+  grow(residual_, m.gpu, residual);
+  grow(normed_, m.gpu, normed);
+  grow(logits_, m.gpu, logits);
+}
+
+void VulkanBackend::record_step(Commands& commands) {
+  const LayerActivations a = unkept_activations(scratch_, residual_.address());
+  record_embedding(commands, model_, device_batch_, a.x_in);
+  for (int l = 0; l < model_.layers(); l++) record_layer(commands, model_, device_batch_, pages_, l, a, scratch_);
+  record_logits_of_batch(commands);
+}
+
+RecordingKey VulkanBackend::step_key() const {
+  RecordingKey key{residual_.address(), normed_.address(), logits_.address()};
+  device_batch_.add_key(model_, key);
+  scratch_.add_key(key);
+  return key;
+}
+
+void VulkanBackend::start() {
+  if (!waiting_) return;
+  if (waiting_ != &commands_) {
+    // Submitted by itself, it is waited for by itself.
+    commands_.submit(waiting_);
+  } else {
+    commands_.submit();
+  }
+  waiting_ = nullptr;
 }
 
 void VulkanBackend::read_states(std::span<const Run> runs) {
@@ -119,24 +160,29 @@ void VulkanBackend::read_states(std::span<const Run> runs) {
   }
 }
 
-void VulkanBackend::record_logits_of_batch() {
+void VulkanBackend::record_logits_of_batch(Commands& commands) {
   const GpuModel& m = model_;
   const int wanted = int(batch_.logit_rows.size());
-  grow(normed_, m.gpu, wanted * m.type.row_bytes(m.spec.hidden));
-  grow(logits_, m.gpu, int64_t(wanted) * m.spec.vocab * 4);
-  record_norm(commands_, m, residual_.address(), m.weights->final_norm, device_batch_.logit_rows, 0, wanted,
+  record_norm(commands, m, residual_.address(), m.weights->final_norm, device_batch_.logit_rows, 0, wanted,
               m.spec.hidden, normed_.address());
-  commands_.barrier();
-  record_logits(commands_, m, normed_.address(), wanted, logits_.address());
-  found_.rows = wanted;
+  commands.barrier();
+  record_logits(commands, m, normed_.address(), wanted, logits_.address());
 }
 
 bool VulkanBackend::sample(const backends::Logits&, std::span<const backends::RowRequest> requests,
                            std::span<backends::RowResult> results) {
-  sampling_.discard();
-  sampling_.barrier();  // behind the step
-  row_sampler_.record(sampling_, logits_.address(), requests);
-  if (!run(sampling_)) return false;
+  Commands* const step = std::exchange(waiting_, nullptr);
+  if (row_sampler_.write(requests)) {
+    RecordingKey key{logits_.address()};
+    row_sampler_.add_key(key);
+    Commands& sampling = samplings_.of(key, [&](Commands& commands) {
+      commands.barrier();  // behind the step
+      row_sampler_.record(commands, logits_.address());
+    });
+    if (!pool_.each(1, [&](int64_t, int) { sampling.run(step); })) return false;
+  } else if (step && !pool_.each(1, [&](int64_t, int) { commands_.run(step); })) {
+    return false;
+  }
   commands_.wait();
   adapters_.clear();
   const std::vector<size_t> left = row_sampler_.read(requests, results);
@@ -149,11 +195,11 @@ bool VulkanBackend::sample_here(std::span<const size_t> which, std::span<const b
   grow(host_logits_, model_.gpu, int64_t(which.size()) * row, Memory::Place::readback);
   std::vector<backends::RowRequest> asked;
   for (const size_t i : which) {
-    sampling_.copy(logits_, requests[i].row * row, host_logits_, int64_t(asked.size()) * row, row);
+    commands_.copy(logits_, requests[i].row * row, host_logits_, int64_t(asked.size()) * row, row);
     asked.push_back(requests[i]);
     asked.back().row = int(asked.size()) - 1;
   }
-  if (!run(sampling_)) return false;
+  if (!run(commands_)) return false;
   Run given{};
   given.count = int(asked.size()), given.logits = WantedLogits::all, given.given_logits = host_logits_.mapped<float>();
   std::vector<backends::RowResult> answers(asked.size());

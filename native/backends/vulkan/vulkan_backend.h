@@ -21,6 +21,7 @@ class VulkanBackend final : public backends::Backend {
   int pages() const override { return pages_.count(); }
 
   const backends::Logits* step(std::span<const backends::Run>) override;
+  void start() override;
   bool sample(const backends::Logits&, std::span<const backends::RowRequest>, std::span<backends::RowResult>) override;
   void copy_page(int from, int to) override;
 
@@ -35,7 +36,11 @@ class VulkanBackend final : public backends::Backend {
   // Does what was recorded; false if the work was aborted. Training gives way to a waiting step here.
   bool run(Commands&);
   void read_states(std::span<const backends::Run>);
-  void record_logits_of_batch();
+  void reserve(int rows, int wanted);
+  void record_logits_of_batch(Commands&);
+  // Of a step that is submitted at once: all of it.
+  void record_step(Commands&);
+  RecordingKey step_key() const;
   bool sample_here(std::span<const size_t> which, std::span<const backends::RowRequest>,
                    std::span<backends::RowResult>);
 
@@ -45,7 +50,10 @@ class VulkanBackend final : public backends::Backend {
   RowSampler row_sampler_;
   std::string name_;
   Pages pages_;
-  Commands commands_, sampling_;
+  Commands commands_;
+  Recordings steps_, samplings_;
+  // A step that was put together, to be done together with its samples.
+  Commands* waiting_ = nullptr;
   Staging staging_;
   Batch batch_;
   DeviceBatch device_batch_;

@@ -1,5 +1,6 @@
 // The Vulkan backend on the first device there is: its arithmetic against the processor's kernels, and what it does
 // when calls of the driver fail.
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 
@@ -99,6 +100,13 @@ ModelSpec small_model() {
   return m;
 }
 
+backends::TensorReader reader() {
+  return {[](const std::string& name, int64_t row0, int64_t rows, float* to) {
+    const int64_t cols = name.find("down") != std::string::npos ? 48 : 32;
+    for (int64_t i = 0; i < rows * cols; i++) to[i] = float((row0 * cols + i) % 17 - 8) / 16;
+  }};
+}
+
 // Bytes that a heap of the GPU seems to have; functions of Vulkan carry no context.
 int64_t heap_bytes = 0;
 void give_small_heap(vk::PhysicalDevice, vk::PhysicalDeviceMemoryProperties2* to) {
@@ -144,12 +152,7 @@ template <class Load> void test_small_heap(const std::shared_ptr<Gpu>& gpu, cons
 
 void test_failures(const std::shared_ptr<Gpu>& gpu) {
   OneThread pool;
-  const backends::TensorReader read{[](const std::string& name, int64_t row0, int64_t rows, float* to) {
-    const int64_t cols = name.find("embed") != std::string::npos  ? 32
-                         : name.find("down") != std::string::npos ? 48
-                                                                  : 32;
-    for (int64_t i = 0; i < rows * cols; i++) to[i] = float((row0 * cols + i) % 17 - 8) / 16;
-  }};
+  const backends::TensorReader read = reader();
   VulkanDevice device(pool, 0, [](const ModelSpec&, int) { return std::make_unique<NoSampler>(); });
   const auto load = [&] { return device.load(small_model(), 64, "", read, nullptr); };
   vk::DeviceFunctions& call = gpu->call;
@@ -167,7 +170,9 @@ void test_failures(const std::shared_ptr<Gpu>& gpu) {
     backends::Run run{};
     run.tokens = tokens.data(), run.count = count, run.position = 0, run.blocks = blocks.data();
     run.logits = backends::WantedLogits::last;
-    return model->step({&run, 1})->rows;
+    const int rows = model->step({&run, 1})->rows;
+    model->start();
+    return rows;
   };
   check(step(10) == 1, "a step is computed");
   call.allocate_memory = [](auto...) { return vk::kOutOfDeviceMemory; };
@@ -195,6 +200,87 @@ void test_failures(const std::shared_ptr<Gpu>& gpu) {
   call = working;
   check(throws<backends::DeviceLost>([&] { step(10); }), "a page that could not be copied is not read");
   check(open_gpu(0) != gpu, "a device that was lost is opened anew");
+}
+
+// A decode step like one before is one submission of commands that were recorded then.
+void test_replay(const std::shared_ptr<Gpu>& gpu) {
+  OneThread pool;
+  VulkanDevice device(pool, 0, [](const ModelSpec&, int) { return std::make_unique<NoSampler>(); });
+  ModelSpec deep = small_model();
+  deep.layers.assign(28, deep.layers[0]);
+  const auto model = device.load(deep, 64, "", reader(), nullptr);
+  static int recorded, submitted;
+  static vk::DeviceFunctions working;
+  working = gpu->call;
+  gpu->call.begin_commands = [](vk::CommandBuffer buffer, const vk::CommandBufferBeginInfo* info) {
+    recorded++;
+    return working.begin_commands(buffer, info);
+  };
+  gpu->call.queue_submit = [](vk::Queue queue, uint32_t count, const vk::SubmitInfo* info, vk::Fence fence) {
+    submitted++;
+    return working.queue_submit(queue, count, info, fence);
+  };
+  LoraSpec lora{.rank = 4, .alpha = 8};
+  std::fill(std::begin(lora.targets), std::end(lora.targets), true);
+  const std::vector<float> values(4096, 0.05f);
+  const backends::AdapterRef adapter = model->load_adapter(lora, [&](int, int, bool) { return values.data(); });
+
+  anneal::sampling::SamplingParams plain;
+  plain.temperature = 0;
+  const anneal::sampling::SamplingState draw(plain, 64);
+  struct Step {
+    int recorded, submitted;
+    std::vector<int> tokens;
+    bool sampled;
+  };
+  // Of sequences at these positions, whose pages begin at `page`.
+  const auto step = [&](const std::vector<int>& positions, int token, bool adapted, int page = 0) {
+    std::vector<backends::Run> runs(positions.size());
+    std::vector<backends::RowRequest> requests(runs.size());
+    std::vector<backends::RowResult> results(runs.size());
+    std::vector<int32_t> tokens(runs.size(), token), blocks;
+    for (int i = 0; i < 64; i++) blocks.push_back((i * 5 + page) % 64);
+    for (size_t i = 0; i < runs.size(); i++) {
+      runs[i].tokens = &tokens[i], runs[i].count = 1, runs[i].position = positions[i];
+      runs[i].blocks = blocks.data() + 8 * (i % 8), runs[i].logits = backends::WantedLogits::last;
+      if (adapted) runs[i].adapter = adapter;
+      requests[i].row = int(i), requests[i].draw = &draw;
+    }
+    recorded = submitted = 0;
+    const bool sampled = model->sample(*model->step(runs), requests, results);
+    Step found{recorded, submitted, {}, sampled};
+    for (const backends::RowResult& result : results) found.tokens.push_back(result.sampled.token);
+    return found;
+  };
+  const Step first = step({0, 0}, 3, false), second = step({1, 1}, 5, false), third = step({0, 0}, 7, false, 3);
+  check(first.recorded == 2 && first.submitted == 1, "a first step is recorded, and submitted as one");
+  check(second.recorded == 0 && second.submitted == 1, "the next is that again, of other tokens and positions");
+  check(third.recorded == 0 && third.submitted == 1, "and of other pages");
+  check(first.sampled && second.sampled && third.sampled, "all are sampled");
+  for (int position = 2; position < 64; position++) step({position, position}, 3, false);
+  const Step longer = step({64, 64}, 3, false);
+  check(longer.recorded == 0 && longer.sampled, "also of more pages");
+  check(step({3, 3}, 7, true).recorded > 0, "one with an adapter is another");
+  check(step({4, 4}, 7, true).recorded == 0, "which is recorded once as well");
+  check(step({5}, 7, false).recorded > 0 && step({6}, 7, false).recorded == 0, "so is one of fewer sequences");
+  check(step({0, 0}, 3, false).tokens == first.tokens, "what is done again has the same results");
+
+  // What it costs the processor: without a GPU that computes.
+  gpu->call.queue_submit = [](auto...) { return vk::kSuccess; };
+  gpu->call.wait_fences = [](auto...) { return vk::kSuccess; };
+  const auto microseconds = [&](auto&& f) {
+    const auto began = std::chrono::steady_clock::now();
+    constexpr int kTimes = 200;
+    for (int i = 0; i < kTimes; i++) f(i);
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - began).count() / kTimes;
+  };
+  const auto fresh = microseconds([&](int i) {
+    // Every step has another number of sequences than the last 64.
+    step(std::vector<int>(size_t(i % 100) + 100, 0), 3, false);
+  });
+  const auto again = microseconds([&](int) { step(std::vector<int>(150, 0), 3, false); });
+  printf("a step of 28 layers: %.0f us of the processor to record, %.0f us again\n", fresh, again);
+  gpu->call = working;
 }
 
 void test_pipelines() {
@@ -232,6 +318,7 @@ int main() {
             "multiply-adds are rounded once, also where fma is not fused");
     }
     test_pipelines();
+    test_replay(gpu);
     test_failures(gpu);
   }
   puts(failures == 0 ? "ok" : "failed");
