@@ -8,6 +8,7 @@
 
 #include "../backends/backend.h"
 #include "../executor/background.h"
+#include "../executor/executor.h"
 #include "../model/invalid_input.h"
 #include "js.h"
 

@@ -2,7 +2,7 @@
 // which tasks use. A handle that is closed lets go of its state between two tasks.
 #pragma once
 #include "../backends/backend.h"
-#include "../inference/handles.h"
+#include "../inference/id_table.h"
 #include "../inference/step.h"
 #include "../training/open_trainers.h"
 #include "../training/trainer.h"
@@ -35,8 +35,8 @@ struct ModelHandle {
   std::string kernel_set;
   std::vector<std::string> weight_only;
   Pending pending;
-  inference::Handles<std::shared_ptr<Slot>> slots;
-  inference::Handles<AdapterRef> adapters;
+  inference::IdTable<std::shared_ptr<Slot>> slots;
+  inference::IdTable<AdapterRef> adapters;
   training::OpenTrainers trainers;
   std::vector<std::weak_ptr<TrainerHandle>> opened;
   bool given_logits = false;  // computed elsewhere, and given with every step

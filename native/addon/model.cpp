@@ -333,14 +333,6 @@ weights::WeightFiles weight_files(const Argument& list, const model::ModelSpec& 
 
 }  // namespace
 
-void require(const backends::Device& device, const model::ModelSpec& spec, const Path& config) {
-  try {
-    device.require(spec);
-  } catch (const model::UnsupportedModel& error) {
-    invalid(Path(config, error.field.c_str()), error.problem);
-  }
-}
-
 napi_value load_model(const Arguments& arguments) {
   const Path path("options"), cancellation_path("cancellation");
   const auto options = arguments.at(0, path);
@@ -348,28 +340,15 @@ napi_value load_model(const Arguments& arguments) {
   auto environment = Environment::of(arguments.js.env);
   auto state = std::make_shared<ModelState>();
   const auto device = options.field("device", [](Argument a) { return device_name(a); });
-  // Opening a GPU takes a while, and is done where the weights are read.
-  const auto open = [state, device, pool = environment->executor().get()](const model::ModelSpec& spec) {
-    state->device = backends::open_device(*pool, device);
-    require(*state->device, spec, Path(Path("options"), "config"));
-  };
   const auto format = options.field("dtype", [](Argument a) { return tensor_format(a); });
   const auto spec = options.field("config", [&](Argument a) { return model_spec(a, format); });
-  const bool is_cpu = device == "cpu";
-  if (is_cpu) open(spec);
   const int pages = int(options.field("kvPages", [](Argument a) { return a.integer(1, 1 << 24); }));
   const backends::CacheSize cache(pages, int(options.field("recurrentStates", [&](Argument a) -> int64_t {
                                     if (!spec.recurrent()) return 0;
                                     return a.integer(1, 1 << 20);
                                   })));
-  const auto arithmetic = options.field("kernelSet", [&](Argument a) {
-    if (a.missing()) return std::string();
-    if (!is_cpu) invalid(a.path(), "is of the cpu only");
-    const auto known = state->device->arithmetics();
-    const auto found = std::find(known.begin(), known.end(), a.text(32));
-    if (found == known.end()) invalid(a.path(), "cannot run on this machine");
-    return *found;
-  });
+  const auto arithmetic =
+      options.field("kernelSet", [](Argument a) { return a.missing() ? std::string() : a.text(32); });
   auto source = std::make_shared<weights::WeightFiles>(
       options.field("tensors", [&](Argument a) { return weight_files(a, spec); }));
   auto gate_text = options.field(
@@ -378,10 +357,19 @@ napi_value load_model(const Arguments& arguments) {
   if (!control) control = std::make_shared<CallControl>();
   return environment->start(
       {.control = control},
-      [state, spec, cache, arithmetic, source, control, is_cpu, open, gate_text = std::move(gate_text),
+      [state, device, spec, cache, arithmetic, source, control, gate_text = std::move(gate_text),
        executor = environment->executor().get()] {
+        const Path path("options");
+        state->device = backends::open_device(*executor, device);
+        try {
+          state->device->require(spec);
+        } catch (const model::UnsupportedModel& error) {
+          invalid(Path(Path(path, "config"), error.field.c_str()), error.problem);
+        }
+        if (const auto known = state->device->arithmetics();
+            !arithmetic.empty() && std::find(known.begin(), known.end(), arithmetic) == known.end())
+          invalid(Path(path, "kernelSet"), "cannot run on this device");
         source->open();
-        if (!is_cpu) open(spec);
         state->backend = state->device->load(spec, cache, arithmetic,
                                              {[&](const std::string& name, int64_t row0, int64_t rows, float* dst) {
                                                 source->read(name, row0, rows, dst);

@@ -34,7 +34,5 @@ void define_model(Js js);
 napi_value load_model(const Arguments& arguments);
 // givenLogits({vocab, maxPositions, pages}) -> a Model without weights: it samples from logits that come with its steps
 napi_value given_logits_model(const Arguments& arguments);
-// Throws Failure "invalid_argument" at `config` where the device does not have what a model asks for.
-void require(const backends::Device& device, const model::ModelSpec& spec, const Path& config);
 
 }  // namespace anneal::addon

@@ -44,7 +44,7 @@ Sequence read_sequence(const Argument& entry, const ModelHandle& handle) {
   if (handle.recurrent_states > 0) s.recurrent = whole("recurrent", 0, INT32_MAX);
   s.adapter = entry.field("adapter", [&](Argument a) { return handle.adapter(a); });
   s.sample = entry.field("sample", [](Argument a) { return a.boolean(); });
-  s.jump = int(entry.field("jump", [](Argument a) { return a.missing() ? 0 : a.integer(0, 1 << 16); }));
+  s.max_forced = int(entry.field("maxForced", [](Argument a) { return a.missing() ? 0 : a.integer(0, 1 << 16); }));
   s.output_index = whole("outputIndex", 0, INT32_MAX);
   s.prompt_logprobs = whole("promptLogprobs", -1, handle.spec.vocab);
   s.state_count = int(entry.field("states", [](Argument a) { return a.missing() ? 0 : a.integer(0, INT32_MAX); }));

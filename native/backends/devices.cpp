@@ -25,39 +25,74 @@ int gpu_index(const std::string& name) {
   return error == std::errc() && stop == end ? index : -1;
 }
 
+int64_t available_of_gpu(const std::string& name) {
+  const size_t index = size_t(gpu_index(name));
+  const auto gpus = vulkan::Gpu::list();
+  if (index >= gpus.size())
+    throw UnusableDevice(name + " is not there: Vulkan has " + std::to_string(gpus.size()) + " devices");
+  return gpus[index].available;
+}
+
+// What is asked of a device by its name, without opening it or to open it: an entry for every folder.
+struct DeviceKind {
+  bool (*has)(const std::string& name);
+  std::unique_ptr<Device> (*open)(executor::Pool&, const std::string& name);
+  ModelMemory (*memory)(executor::Pool&, const model::ModelSpec&);
+  int64_t (*available)(const std::string& name);
+  int64_t (*largest_piece)(const model::ModelSpec&);
+};
+
+constexpr DeviceKind kDevices[] = {
+    {
+        .has = [](const std::string& name) { return name == "cpu"; },
+        .open = [](executor::Pool& pool, const std::string&) -> std::unique_ptr<Device> {
+          return std::make_unique<cpu::CpuDevice>(pool);
+        },
+        .memory = [](executor::Pool& pool, const model::ModelSpec& spec) { return cpu::CpuDevice(pool).memory(spec); },
+        .available = [](const std::string&) { return executor::available_memory(); },
+        .largest_piece = [](const model::ModelSpec&) -> int64_t { return 0; },
+    },
+    {
+        .has = [](const std::string& name) { return gpu_index(name) >= 0; },
+        .open = [](executor::Pool& pool, const std::string& name) -> std::unique_ptr<Device> {
+          return std::make_unique<vulkan::VulkanDevice>(
+              pool, gpu_index(name),
+              [&pool](const model::ModelSpec& spec, int pages) { return open_sampler(pool, spec, pages); });
+        },
+        .memory = [](executor::Pool&, const model::ModelSpec& spec) { return vulkan::VulkanDevice::memory_of(spec); },
+        .available = available_of_gpu,
+        .largest_piece =
+            [](const model::ModelSpec& spec) { return vulkan::largest_weight_bytes(spec, vulkan::type_of(spec)); },
+    },
+};
+
+const DeviceKind& kind_of(const std::string& name) {
+  for (const DeviceKind& kind : kDevices)
+    if (kind.has(name)) return kind;
+  throw UnusableDevice("\"" + name + "\" is no device: there are \"cpu\" and \"vulkan:0\" and on");
+}
+
 int known_gpu(const std::string& name) {
   const int index = gpu_index(name);
-  if (index < 0) throw UnusableDevice("\"" + name + "\" is no device: there are \"cpu\" and \"vulkan:0\" and on");
+  if (index < 0) throw UnusableDevice("\"" + name + "\" is no GPU: they are \"vulkan:0\" and on");
   return index;
 }
 
 }  // namespace
 
 std::unique_ptr<Device> open_device(executor::Pool& pool, const std::string& name) {
-  if (name == "cpu") return std::make_unique<cpu::CpuDevice>(pool);
-  return std::make_unique<vulkan::VulkanDevice>(
-      pool, known_gpu(name),
-      [&pool](const model::ModelSpec& spec, int pages) { return open_sampler(pool, spec, pages); });
+  return kind_of(name).open(pool, name);
 }
 
 ModelMemory memory_on(const std::string& name, executor::Pool& pool, const model::ModelSpec& spec) {
-  if (name == "cpu") return cpu::CpuDevice(pool).memory(spec);
-  known_gpu(name);
-  return vulkan::VulkanDevice::memory_of(spec);
+  return kind_of(name).memory(pool, spec);
 }
 
 int64_t largest_piece(const std::string& name, const model::ModelSpec& spec) {
-  return name == "cpu" ? 0 : vulkan::largest_weight_bytes(spec, vulkan::type_of(spec));
+  return kind_of(name).largest_piece(spec);
 }
 
-int64_t available_memory(const std::string& name) {
-  if (name == "cpu") return executor::available_memory();
-  const size_t index = size_t(known_gpu(name));
-  const auto gpus = vulkan::Gpu::list();
-  if (index >= gpus.size())
-    throw UnusableDevice(name + " is not there: Vulkan has " + std::to_string(gpus.size()) + " devices");
-  return gpus[index].available;
-}
+int64_t available_memory(const std::string& name) { return kind_of(name).available(name); }
 
 std::vector<GpuDescription> list_gpus(WantedGpus wanted) {
   using Kind = GpuDescription::Kind;

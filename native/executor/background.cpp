@@ -73,9 +73,8 @@ std::unique_ptr<Task> Background::next(Clients::iterator& turn) {
 }
 
 void Background::ended(Clients::iterator client, const Task* task) {
-  std::erase_if(running_, [&](const Running& entry) { return entry.task == task; });
+  running_.end(task);
   if (--client->running == 0 && client->waiting.empty()) clients_.erase(client);
-  ended_.notify_all();
 }
 
 void Background::work() {
@@ -88,7 +87,7 @@ void Background::work() {
     --idle_;
     if (!task) return;
     const Task* const id = task.get();
-    running_.push_back({id, task->owner, task->control});
+    running_.begin(*task);
     lock.unlock();
     if (!task->control->aborted) task->run();
     task->finish();
@@ -124,15 +123,7 @@ void Background::drop(const void* owner) {
   std::vector<std::unique_ptr<Task>> gone;
   std::unique_lock lock(mutex_);
   gone = take_waiting([&](const Task& task) { return task.owner == owner; });
-  ended_.wait(lock, [&] {
-    bool busy = false;
-    for (auto& task : running_)
-      if (task.owner == owner) {
-        task.control->aborted = true;
-        busy = true;
-      }
-    return !busy;
-  });
+  running_.abort_all_of(owner, lock);
 }
 
 }  // namespace anneal::executor

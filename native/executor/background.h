@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "executor.h"
+#include "running_tasks.h"
 
 namespace anneal::executor {
 
@@ -42,12 +42,6 @@ class Background {
     std::deque<std::unique_ptr<Task>> waiting;
     int running = 0;
   };
-  struct Running {
-    const Task* task;
-    const void* owner;
-    std::shared_ptr<Control> control;
-  };
-
   using Clients = std::list<Client>;
 
   void work();
@@ -59,9 +53,9 @@ class Background {
 
   const int max_threads_;
   std::mutex mutex_;
-  std::condition_variable wake_, ended_;
+  std::condition_variable wake_;
   Clients clients_;  // with waiting or running work; whose turn it is comes first
-  std::vector<Running> running_;
+  RunningTasks running_;
   size_t waiting_ = 0, idle_ = 0;  // tasks; threads
   bool stopping_ = false;
   std::vector<std::thread> threads_;

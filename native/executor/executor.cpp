@@ -151,15 +151,7 @@ void Executor::drop(const void* owner) {
       dropped.push_back(std::move(*task));
       task = queue.erase(task);
     }
-  ended_.wait(lock, [&] {
-    bool busy = false;
-    for (auto& task : running_)
-      if (task.owner == owner) {
-        task.control->aborted = true;
-        busy = true;
-      }
-    return !busy;
-  });
+  running_.abort_all_of(owner, lock);
 }
 
 void Executor::retire(std::shared_ptr<void> object) {
@@ -199,7 +191,7 @@ void Executor::dispatch() {
     auto task = std::move(queue.front());
     queue.pop_front();
     if (task->queue == Queue::inference) waiting_inference_.fetch_sub(1);
-    running_.push_back({task->owner, task->control});
+    running_.begin(*task);
     lock.unlock();
     run_task(std::move(task));
     lock.lock();
@@ -210,6 +202,7 @@ void Executor::dispatch() {
 // is gone.
 void Executor::run_task(std::unique_ptr<Task> task) {
   Task* const outer = std::exchange(current_, task.get());
+  const Task* const id = task.get();
   const bool inference = task->queue == Queue::inference;
   if (depth_ == 0) training_ = !inference;
   const int64_t start = now_ns();
@@ -219,14 +212,13 @@ void Executor::run_task(std::unique_ptr<Task> task) {
   current_ = outer;
   {
     std::lock_guard lock(mutex_);
-    running_.pop_back();
+    running_.end(id);
     if (inference) {
       const int64_t end = now_ns();
       training_until_ = end + training_time(end - start);
       rest_until_ = end + kDeliveryNs;
     }
   }
-  ended_.notify_all();
 }
 
 bool Executor::should_yield() const {
@@ -240,7 +232,7 @@ void Executor::interrupt() {
   auto task = std::move(queues_[0].front());
   queues_[0].pop_front();
   waiting_inference_.fetch_sub(1);
-  running_.push_back({task->owner, task->control});
+  running_.begin(*task);
   lock.unlock();
   depth_ = 1;
   run_task(std::move(task));

@@ -19,29 +19,9 @@
 #include <vector>
 
 #include "pool.h"
+#include "running_tasks.h"
 
 namespace anneal::executor {
-
-enum class Queue : uint8_t { inference, training };
-
-// A flag shared by everyone who may end a task early, and how far the task has come (0..1).
-struct Control {
-  std::atomic<bool> aborted{false};
-  std::atomic<double> progress{0};
-};
-
-// A piece of work. `run` is called once on the dispatcher unless the task was aborted before; then `finish` is called
-// once, on the dispatcher or on the thread that aborted it. A task dropped with its owner gets no `finish`.
-class Task {
- public:
-  virtual ~Task() = default;
-  virtual void run() = 0;
-  virtual void finish() = 0;
-
-  Queue queue = Queue::training;
-  const void* owner = nullptr;
-  std::shared_ptr<Control> control = std::make_shared<Control>();
-};
 
 // The system starts no further thread: its limit of processes or of memory is reached.
 struct NoThreads : std::runtime_error {
@@ -112,13 +92,9 @@ class Executor final : public Pool {
   void give_way();
 
   std::mutex mutex_;
-  std::condition_variable wake_, ended_;
+  std::condition_variable wake_;
   std::deque<std::unique_ptr<Task>> queues_[2];
-  struct Running {
-    const void* owner;
-    std::shared_ptr<Control> control;
-  };
-  std::vector<Running> running_;  // innermost last
+  RunningTasks running_;
   std::vector<std::shared_ptr<void>> retired_;
   bool stopping_ = false;
   std::atomic<int> waiting_inference_{0};

@@ -4,7 +4,7 @@
 
 #include "../expect_fixture.h"
 #include "../model/invalid_input.h"
-#include "handles.h"
+#include "id_table.h"
 #include "step.h"
 
 using namespace anneal;
@@ -119,7 +119,7 @@ void forces_tokens() {
   // No thought at all: 90 91 close them at once.
   const auto slot = slot_of({}, sampling::ThinkingBudget(0, 0, {1}, {90, 91}));
   std::vector<Sequence> first = {prompt(slot, {5})}, second = {going_on(slot, 1)};
-  first[0].jump = 4;
+  first[0].max_forced = 4;
   expect(step(stepper, first), "a step with a token known beforehand");
   expect(first[0].sampled.token == 90 && first[0].forced == std::vector<int32_t>{91},
          "draws the forced token and takes what follows");
@@ -176,7 +176,7 @@ void reads_states_in_pieces() {
 }
 
 void numbers_handles() {
-  Handles<int> handles;
+  IdTable<int> handles;
   expect(handles.add(7) == 1 && handles.add(8) == 2, "numbers from 1");
   expect(handles.remove(1) && !handles.remove(1) && !handles.find(1), "gone once removed");
   expect(handles.add(9) == 3 && *handles.find(3) == 9 && *handles.find(2) == 8, "a number is not given again");

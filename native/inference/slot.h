@@ -43,7 +43,7 @@ class Slot {
 
   int64_t draws = 0;           // queued so far (JavaScript thread)
   int64_t latest = 0;          // the one that a step without tokens goes on from; 0: none (JavaScript thread)
-  int latest_jump = 0;         // forced tokens that it may take at most (JavaScript thread)
+  int latest_max_forced = 0;   // forced tokens that it may take at most (JavaScript thread)
   int64_t drawn = 0;           // the one that gave `given`: another than asked for means that one was aborted
   std::vector<int32_t> given;  // the token drawn, and those forced after it; empty: no token was permitted
 

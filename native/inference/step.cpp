@@ -60,7 +60,7 @@ void check_sequence(size_t i, Sequence& s, const StepLimits& limits) {
   if (s.continues) {
     if (!s.slot || s.slot->latest == 0)
       throw InvalidInput{i, "tokens", -1, "must be given: the slot has no sampled token to go on from"};
-    s.max_tokens = 1 + s.slot->latest_jump;
+    s.max_tokens = 1 + s.slot->latest_max_forced;
   } else {
     if (s.tokens.empty()) throw InvalidInput{i, "tokens", -1, "must not be empty"};
     check_ids(i, "tokens", s.tokens, 0, limits.vocab, "token ids");
@@ -120,7 +120,7 @@ void begin_step(std::vector<Sequence>& sequences, const StepLimits& limits) {
     if (s.continues) s.after = s.slot->latest;
     if (!s.sample) continue;
     s.draw = s.slot->latest = ++s.slot->draws;
-    s.slot->latest_jump = s.jump;
+    s.slot->latest_max_forced = s.max_forced;
   }
 }
 
@@ -131,7 +131,7 @@ bool Stepper::run(std::vector<Sequence>& sequences) {
   for (Sequence& s : sequences)
     if (s.sample) {
       s.slot->drawn = s.draw;
-      s.slot->accept(s.sampled.token, s.jump);
+      s.slot->accept(s.sampled.token, s.max_forced);
       const std::vector<int32_t>& given = s.slot->given;
       s.sampled.token = given.empty() ? -1 : given[0];
       if (given.size() > 1) s.forced.assign(given.begin() + 1, given.end());

@@ -27,7 +27,7 @@ struct Sequence {
   backends::AdapterRef adapter;
   bool sample = false;       // draw a token from the last one's logits
   int output_index = 0;      // of the token drawn, not counting those forced before it
-  int jump = 0;              // tokens at most that are taken after the one drawn, while no other is permitted
+  int max_forced = 0;        // tokens at most that are taken after the one drawn, while no other is permitted
   int prompt_logprobs = -1;  // >= 0: of every token, with so many of the most likely ones
   // Of a model whose logits are computed elsewhere: of every token with prompt_logprobs, else of the last where one is
   // drawn; [rows][vocab].

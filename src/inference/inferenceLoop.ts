@@ -242,8 +242,8 @@ export class InferenceLoop {
     if (step.sequences.length === 0) return;
     const rows = step.sequences.map((sequence) => sequence.row());
     const runs = step.sequences.map((sequence, i) => {
-      const { position, sample, jump } = rows[i]!;
-      return { sequence, position, samples: sample, maxForced: jump };
+      const { position, sample, maxForced } = rows[i]!;
+      return { sequence, position, samples: sample, maxForced };
     });
     const output = this.compute(step, rows);
     // Awaited in order; a failure is dealt with there.

@@ -238,7 +238,7 @@ export class Sequence {
     row.adapter = request.adapter;
     row.sample = last && this.samples;
     row.outputIndex = this.outputs + this.pending;
-    row.jump = row.sample ? this.maxForced : 0;
+    row.maxForced = row.sample ? this.maxForced : 0;
     row.promptLogprobs = -1;
     row.next = null;
     row.states = this.states === "all" ? chunk : this.states === "last" && last ? 1 : 0;
@@ -263,7 +263,7 @@ export class Sequence {
     adapter: 0,
     sample: false,
     outputIndex: 0,
-    jump: 0,
+    maxForced: 0,
     promptLogprobs: -1,
     next: null,
     states: 0,

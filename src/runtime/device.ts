@@ -302,7 +302,7 @@ export interface StepSequence {
   slot: number;
   /**
    * Tokens to compute, or null: the one this slot sampled last, and those forced after it (they need not visit
-   * JavaScript first). `blocks` must have room for as many as that row's `jump` allowed.
+   * JavaScript first). `blocks` must have room for as many as that row's `maxForced` allowed.
    */
   tokens: Int32Array | null;
   /** Of the first token. */
@@ -327,7 +327,7 @@ export interface StepSequence {
    * Tokens at most that are taken after the one drawn, while the slot's grammar permits no other (jump-forward decoding); 0 if
    * omitted.
    */
-  jump?: number;
+  maxForced?: number;
   /** -1: none; k >= 0: for each computed token, the log-probability of `next` and of the k most likely tokens. */
   promptLogprobs: number;
   /** With promptLogprobs: the token following each computed token (length of tokens; -1: none). */
@@ -354,7 +354,7 @@ export interface StepOutput {
    * computes. NaN where it is 0 or 1, or the slot's topLogprobs is -1.
    */
   temperatureLogprobs: Float32Array;
-  /** Per sequence: what was taken after the sampled token, at most `jump` tokens; null: nothing. */
+  /** Per sequence: what was taken after the sampled token, at most `maxForced` tokens; null: nothing. */
   forced: (Int32Array | null)[];
   /** Per sequence: the most likely tokens, or those of the slot's logprobIds. */
   top: ({ ids: Int32Array; logprobs: Float32Array } | null)[];

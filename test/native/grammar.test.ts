@@ -474,20 +474,20 @@ describe("a slot with a grammar", () => {
     const one = model.openSlot(plainSlot({ seed: 5n, grammar: compiled.matcher() }));
     const expected = await draw(one, 15);
     expect(expected.slice(1, 11)).toEqual([..."0123456789"].map(byte));
-    for (const jump of [1, 4, 12, 60]) {
+    for (const maxForced of [1, 4, 12, 60]) {
       const slot = model.openSlot(plainSlot({ seed: 5n, grammar: compiled.matcher() }));
       const tokens: number[] = [];
       const blocks = Int32Array.of(0, 1);
-      let output = await model.step([sequence({ slot, jump, blocks })]);
+      let output = await model.step([sequence({ slot, maxForced, blocks })]);
       for (let steps = 1; tokens.at(-1) !== END; steps++) {
         expect(steps).toBeLessThan(16);
         const { forced } = output;
         const position = 3 + tokens.length;
         const outputIndex = tokens.length + 1;
         tokens.push(output.tokens[0]!, ...(forced[0] ?? []));
-        expect(forced[0]?.length ?? 0).toBeLessThanOrEqual(jump);
-        if (jump === 60 && steps === 1) expect(tokens).toEqual(expected.slice(0, 11));
-        output = await model.step([sequence({ slot, tokens: null, position, outputIndex, jump, blocks })]);
+        expect(forced[0]?.length ?? 0).toBeLessThanOrEqual(maxForced);
+        if (maxForced === 60 && steps === 1) expect(tokens).toEqual(expected.slice(0, 11));
+        output = await model.step([sequence({ slot, tokens: null, position, outputIndex, maxForced, blocks })]);
       }
       expect(tokens).toEqual(expected);
       expect(output.tokens[0]).toBe(-1);
@@ -499,7 +499,7 @@ describe("a slot with a grammar", () => {
   it("needs room for what may be forced", async () => {
     const compiled = await compileGrammar(vocabulary, grammar(text("0123456789")));
     const slot = model.openSlot(plainSlot({ grammar: compiled.matcher() }));
-    const first = model.step([sequence({ slot, jump: 10 })]);
+    const first = model.step([sequence({ slot, maxForced: 10 })]);
     const error = await failure(() => model.step([sequence({ slot, tokens: null, position: 54, outputIndex: 1 })]));
     expect([error.code, error.param]).toEqual(["invalid_argument", "sequences[0].blocks"]);
     expect([...(await first).tokens, ...(await first).forced[0]!]).toEqual([..."0123456789"].map(byte).concat(END));
@@ -515,8 +515,8 @@ describe("a slot with a grammar", () => {
     ];
     for (const settings of forbidding) {
       const slot = model.openSlot(plainSlot({ grammar: compiled.matcher(), ...settings }));
-      const first = await model.step([sequence({ slot, jump: 10 })]);
-      const second = await model.step([sequence({ slot, tokens: null, position: 3, outputIndex: 1, jump: 10 })]);
+      const first = await model.step([sequence({ slot, maxForced: 10 })]);
+      const second = await model.step([sequence({ slot, tokens: null, position: 3, outputIndex: 1, maxForced: 10 })]);
       expect([first.tokens[0], first.forced[0], second.tokens[0]]).toEqual([byte("0"), null, -1]);
       model.closeSlot(slot);
     }

@@ -73,7 +73,7 @@ void Model::round(float* x, int n) const {
 void Batch::clear() {
   rows = 0;
   tokens.clear(), positions.clear(), slots.clear();
-  copies.clear(), copies_from.clear(), sequences.clear(), segments.clear();
+  copies.clear(), copies_from.clear(), sequences.clear(), adapted.clear();
   sharers.clear(), shared.clear(), alone_from.clear(), sharer_of.clear(), last_shared = 0;
   roots.clear(), branches.clear();
 }
@@ -160,7 +160,7 @@ void Batch::list_queries(const Model& m) {
   }
 }
 
-void Span::size(const Model& m, int rows, int lora_columns) {
+void RunScratch::size(const Model& m, int rows, int lora_columns) {
   const Widths& c = m.widest();
   normed.size(rows, m.spec.hidden, m.kernels);
   q.size(rows, c.q, m.kernels);
@@ -176,7 +176,7 @@ void Span::size(const Model& m, int rows, int lora_columns) {
     for (RowStore& s : z) s.size(rows, lora_columns, m.kernels);
 }
 
-void Span::size_backward(const Model& m, int rows, int lora_columns) {
+void RunScratch::size_backward(const Model& m, int rows, int lora_columns) {
   const Widths& c = m.widest();
   d_out.size(rows, m.spec.hidden, m.kernels);
   d_gate.size(rows, c.intermediate, m.kernels);
@@ -191,7 +191,7 @@ void Span::size_backward(const Model& m, int rows, int lora_columns) {
 }
 
 void Workspace::configure_backward(const Model& m, int lora_columns) {
-  for (Span& s : spans) s.size_backward(m, span_rows, lora_columns);
+  for (RunScratch& s : runs) s.size_backward(m, run_rows, lora_columns);
   for (WorkerScratch& w : workers) {
     w.attention_backward.reserve(m.attention_kernels().attention_backward_scratch(m.widest().head_dim));
   }
@@ -202,13 +202,13 @@ void Workspace::configure(const Model& m, int rows, int count, int block, int lo
   // A layer that stays in a core's cache is best applied to a run of rows at a time.
   by_rows = count > 1 && m.layer_bytes() <= (int64_t(4) << 20) && rows >= 8 * count;
   if (by_rows) {
-    span_rows = std::min(kTileRows, std::max(8, (rows / (4 * count) + 7) / 8 * 8));
-    if (block > 1) span_rows = block;
+    run_rows = std::min(kTileRows, std::max(8, (rows / (4 * count) + 7) / 8 * 8));
+    if (block > 1) run_rows = block;
   } else {
-    span_rows = std::min(kSpanRows, rows);
+    run_rows = std::min(kRunRows, rows);
   }
-  spans.resize(std::max<size_t>(spans.size(), by_rows ? count : 1));
-  for (int i = 0; i < (by_rows ? count : 1); i++) spans[i].size(m, span_rows, lora_columns);
+  runs.resize(std::max<size_t>(runs.size(), by_rows ? count : 1));
+  for (int i = 0; i < (by_rows ? count : 1); i++) runs[i].size(m, run_rows, lora_columns);
   workers.resize(std::max<size_t>(workers.size(), count));
   // Per head: outputs of a tile of query rows, and one token's heads in float32.
   const size_t head = (size_t(kAttentionRows) * padded(c.head_dim) + 2 * c.attended + 3 * c.kv + 64) * sizeof(float);

@@ -93,7 +93,7 @@ struct Sequence {
 };
 
 // Rows that use one adapter.
-struct Segment {
+struct AdapterRows {
   int row0, rows;
   const AdapterVersion* adapter;
 };
@@ -131,7 +131,7 @@ struct Batch {
   std::vector<Slot> copies;                // further slots of a row: copies_from[row] .. copies_from[row + 1]
   std::vector<int32_t> copies_from;        // [rows + 1], or empty: no copies
   std::vector<Sequence> sequences;
-  std::vector<Segment> segments;               // rows without an adapter are in none
+  std::vector<AdapterRows> adapted;            // rows without an adapter are in none
   std::vector<Queries> queries;                // one for every group size of the model
   std::vector<int> sharers;                    // sequences that have blocks in common, those of a run side by side
   std::vector<std::vector<SharedRun>> shared;  // by depth: runs go on where those before ended
@@ -194,7 +194,7 @@ struct CodeStore {
 };
 
 // Temporaries of a run of rows within one layer, as wide as the widest.
-struct Span {
+struct RunScratch {
   RowStore normed, branch;   // [rows][hidden]
   RowStore q, k, v;          // [rows][heads * head_dim], [rows][kv_heads * head_dim] twice
   RowStore gate, up, act;    // [rows][intermediate]
@@ -236,8 +236,8 @@ struct LayerActivations {
 // product.
 struct Workspace {
   bool by_rows = false;
-  int span_rows = 0;
-  std::vector<Span> spans;
+  int run_rows = 0;
+  std::vector<RunScratch> runs;
   std::vector<WorkerScratch> workers;
   RowStore queries;  // see queries_of
   // Of a layer that is not kept, what is read again after attention.
@@ -247,32 +247,32 @@ struct Workspace {
   // Roped [kv_heads][rows][group][head_dim], without padding.
   Rows queries_of(const AttentionSpec& a) const { return {queries.data, a.head_dim, queries.elem}; }
 
-  // block: by_rows spans are multiples of it (1: any). lora_columns: padded rank, or 0.
+  // block: by_rows runs are multiples of it (1: any). lora_columns: padded rank, or 0.
   void configure(const Model&, int rows, int workers, int block, int lora_columns);
   // After configure, where nothing of layers is kept.
   void configure_unkept(const Model&, int rows);
   // After configure, for a backward pass.
   void configure_backward(const Model&, int lora_columns);
 
-  // f(team, span, row0, rows) for all runs of rows.
-  template <class F> void each_span(Team& all, int rows, F&& f) {
+  // f(team, run, row0, rows) for all runs of rows.
+  template <class F> void each_run(Team& all, int rows, F&& f) {
     if (by_rows) {
-      all.each((rows + span_rows - 1) / span_rows, [&](int64_t chunk, int worker) {
-        const int row0 = int(chunk) * span_rows;
+      all.each((rows + run_rows - 1) / run_rows, [&](int64_t chunk, int worker) {
+        const int row0 = int(chunk) * run_rows;
         Team one = all.one(worker);
-        f(one, spans[worker], row0, std::min(span_rows, rows - row0));
+        f(one, runs[worker], row0, std::min(run_rows, rows - row0));
       });
     } else {
-      for (int row0 = 0; row0 < rows && all.ok(); row0 += span_rows)
-        f(all, spans[0], row0, std::min(span_rows, rows - row0));
+      for (int row0 = 0; row0 < rows && all.ok(); row0 += run_rows)
+        f(all, runs[0], row0, std::min(run_rows, rows - row0));
     }
   }
 };
 
 // Float32 elements of a worker's product tile.
 constexpr int kTileRows = 128, kTilePanels = 12;
-constexpr int kSpanRows = 512;                                   // rows of a run that all workers share
+constexpr int kRunRows = 512;                                    // rows of a run that all workers share
 constexpr int kBackwardColumns = 96, kBackwardReduction = 1024;  // of a worker's panel of transposed weights
-static_assert(kSpanRows * kBackwardColumns <= 2 * kTileRows * kTilePanels * kLanes);
+static_assert(kRunRows * kBackwardColumns <= 2 * kTileRows * kTilePanels * kLanes);
 
 }  // namespace anneal::cpu

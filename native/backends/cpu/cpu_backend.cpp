@@ -67,10 +67,10 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
       for (int g = 0; g < groups.count(); g++)
         new_pages_.push_back(run.blocks[int64_t(g) * run.block_count + p / kPage]);
     if (const AdapterVersion* adapter = version_of(run.adapter)) {
-      if (!batch_.segments.empty() && batch_.segments.back().adapter == adapter)
-        batch_.segments.back().rows += run.count;
+      if (!batch_.adapted.empty() && batch_.adapted.back().adapter == adapter)
+        batch_.adapted.back().rows += run.count;
       else
-        batch_.segments.push_back({batch_.rows, run.count, adapter});
+        batch_.adapted.push_back({batch_.rows, run.count, adapter});
       lora_columns = std::max(lora_columns, adapter->padded_rank());
     }
     last_position = std::max(last_position, run.position + run.count);

@@ -56,39 +56,36 @@ class Taken {
   int64_t used_ = 0, most_ = 0;
 };
 
-// Tokens of a key head in float32.
-struct Tokens {
+// What tokens of a key head are made into on the way to the scan, or its gradients, in float32.
+struct TokenBuffers {
   float *x, *convolved;     // [kernel - 1 + tokens][width] before the convolution, [tokens][width] after it
   float* normed;            // [tokens][2][key_dim], queries and keys
-  float *decay, *strength;  // [tokens][group]
-  float* out;               // [tokens][group * value_dim]
-  Tokens(Taken& memory, const DeltaRuleSpec& c, int most) {
+  float *decay, *strength;  // [tokens][group]; the gradient is that of the decay's logarithm
+  TokenBuffers(Taken& memory, const DeltaRuleSpec& c, int most) {
     const int width = KeyHeadColumns(c, 0).width, group = c.group();
     x = memory.floats(int64_t(c.kernel - 1 + most) * width);
     convolved = memory.floats(int64_t(most) * width);
     normed = memory.floats(int64_t(most) * 2 * c.key_dim);
     decay = memory.floats(int64_t(most) * group);
     strength = memory.floats(int64_t(most) * group);
-    out = memory.floats(int64_t(most) * group * c.value_dim);
   }
 };
 
-// Their gradients.
-struct TokenGradients {
-  float *x, *convolved, *normed, *log_decay, *strength;
+struct Tokens : TokenBuffers {
+  float* out;  // [tokens][group * value_dim]
+  Tokens(Taken& memory, const DeltaRuleSpec& c, int most)
+      : TokenBuffers(memory, c, most), out(memory.floats(int64_t(most) * c.group() * c.value_dim)) {}
+};
+
+struct TokenGradients : TokenBuffers {
   float *a, *b;        // [group], of one token
   float* taps;         // [kernel][width]
   float *rate, *bias;  // [group]
   char* scratch;
-  TokenGradients(Taken& memory, const Kernels& k, const DeltaRuleSpec& c, int most) {
-    const int width = KeyHeadColumns(c, 0).width, group = c.group();
-    x = memory.floats(int64_t(c.kernel - 1 + most) * width);
-    convolved = memory.floats(int64_t(most) * width);
-    normed = memory.floats(int64_t(most) * 2 * c.key_dim);
-    log_decay = memory.floats(int64_t(most) * group);
-    strength = memory.floats(int64_t(most) * group);
+  TokenGradients(Taken& memory, const Kernels& k, const DeltaRuleSpec& c, int most) : TokenBuffers(memory, c, most) {
+    const int group = c.group();
     a = memory.floats(group), b = memory.floats(group);
-    taps = memory.floats(int64_t(c.kernel) * width);
+    taps = memory.floats(int64_t(c.kernel) * KeyHeadColumns(c, 0).width);
     rate = memory.floats(group), bias = memory.floats(group);
     scratch = reinterpret_cast<char*>(
         memory.floats(int64_t(k.delta_backward_scratch(most, c.key_dim, c.value_dim) / sizeof(float))));
@@ -263,7 +260,7 @@ class KeyHead {
       task.state = state + j * state_floats_, task.dstate = d_state + j * state_floats_;
       task.dout = d.out.at(row0, int64_t(head + j) * value), task.ldo = d.out.ld;
       task.dq = g.normed, task.dk = g.normed + key, task.dv = g.convolved + 2 * key + j * value;
-      task.d_log_decay = g.log_decay + j, task.d_strength = g.strength + j, task.scratch = g.scratch;
+      task.d_log_decay = g.decay + j, task.d_strength = g.strength + j, task.scratch = g.scratch;
       k_.delta_rule_backward(task);
     }
     for (int i = 0; i < count; i++) {
@@ -272,8 +269,8 @@ class KeyHead {
       k_.l2_norm_backward(x, key, query_scale(), by_normed, dx);
       k_.l2_norm_backward(x + key, key, 1.0f, by_normed + key, dx + key);
       k_.delta_gates_backward(input(kInA).at(row0 + i, head), input(kInB).at(row0 + i, head), w_.rate.data() + head,
-                              w_.step_bias.data() + head, group, g.log_decay + i * group, g.strength + i * group, g.a,
-                              g.b, d.decay ? g.rate : nullptr, d.step_bias ? g.bias : nullptr);
+                              w_.step_bias.data() + head, group, g.decay + i * group, g.strength + i * group, g.a, g.b,
+                              d.decay ? g.rate : nullptr, d.step_bias ? g.bias : nullptr);
       k_.round_rows(g.a, group, 1, group, 1.0f, d.a.at(row0 + i, head), group);
       k_.round_rows(g.b, group, 1, group, 1.0f, d.b.at(row0 + i, head), group);
     }

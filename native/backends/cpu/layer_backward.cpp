@@ -11,12 +11,6 @@
 namespace anneal::cpu {
 namespace {
 
-// The four inputs of the projections.
-enum Input : int { kInputNormed, kAttended, kPostNormed, kActivated };
-constexpr Input kInputOf[kProjections] = {kInputNormed, kInputNormed, kInputNormed, kAttended,
-                                          kPostNormed,  kPostNormed,  kActivated,   kInputNormed,
-                                          kInputNormed, kInputNormed, kInputNormed};
-
 struct LayerBackward {
   Team& all;
   const Model& m;
@@ -43,14 +37,14 @@ struct LayerBackward {
   bool lora(int p) const { return adapter && adapter->layers[layer][p]; }
   bool sums(int p) const { return wanted.weight[p] || wanted.a[p]; }
 
-  BackTerm term(int p, const Rows& dy, const Span& span) const {
-    BackTerm t{dy, &w.projections[p], mem.transpose_layers ? mem.transposed[p].data() : nullptr, span.g[p]};
+  BackTerm term(int p, const Rows& dy, const RunScratch& run) const {
+    BackTerm t{dy, &w.projections[p], mem.transpose_layers ? mem.transposed[p].data() : nullptr, run.g[p]};
     if (lora(p)) t.a_t = adapter->layers[layer][p].a_t.data(), t.rank = adapter->rank;
     return t;
   }
 
   // g [rows][padded rank] = round(s dy B), of dy [rows][n] and B [n][rank].
-  void lora_up(Team& team, int p, const Rows& dy, Span& span, int rows) const {
+  void lora_up(Team& team, int p, const Rows& dy, RunScratch& run, int rows) const {
     if (!lora(p)) return;
     constexpr int kBlock = 32;
     const int columns = adapter->padded_rank();
@@ -59,7 +53,7 @@ struct LayerBackward {
       float* sums = ws.workers[worker].tile.floats();
       k.gemm(dy.at(row), dy.ld, n, adapter->layers[layer][p].b_t.data(), w.projections[p].n, columns / kLanes, sums,
              columns, false);
-      k.round_rows(sums, columns, n, columns, adapter->scale, span.g[p].at(row), span.g[p].ld);
+      k.round_rows(sums, columns, n, columns, adapter->scale, run.g[p].at(row), run.g[p].ld);
     });
   }
 
@@ -72,7 +66,7 @@ struct LayerBackward {
   }
 
   // Keeps the transposes of a run's output gradients dys[i] [rows][n of projection i] (and g, z), and its bias sums.
-  void keep_outputs(Team& team, const int* projections, const Rows* dys, int count, const Span& span, int row0,
+  void keep_outputs(Team& team, const int* projections, const Rows* dys, int count, const RunScratch& run, int row0,
                     int rows) const {
     each_block(team, row0, rows, [&](int b, int row, int n, int worker) {
       for (int i = 0; i < count; i++) {
@@ -80,9 +74,8 @@ struct LayerBackward {
         if (sums(p))
           k.transpose(dys[i].at(row), k.type, dys[i].ld, n, w.projections[p].n, mem.dy[p].block(b), kBlockRows);
         if (wanted.a[p]) {
-          k.transpose(span.g[p].at(row), k.type, span.g[p].ld, n, adapter->padded_rank(), mem.g[p].block(b),
-                      kBlockRows);
-          k.pack_transposed(span.z[p].at(row), k.type, span.z[p].ld, n, adapter->padded_rank(), mem.z[p].block(b));
+          k.transpose(run.g[p].at(row), k.type, run.g[p].ld, n, adapter->padded_rank(), mem.g[p].block(b), kBlockRows);
+          k.pack_transposed(run.z[p].at(row), k.type, run.z[p].ld, n, adapter->padded_rank(), mem.z[p].block(b));
         }
         if (wanted.bias[p]) {
           float* partial = mem.partial_bias[p].at((row0 + row) / kBlockRows);
@@ -98,14 +91,14 @@ struct LayerBackward {
   }
 
   // Keeps the transposes of a run's projection inputs x [rows][width], and s A x for the adapters.
-  void keep_inputs(Team& team, Input input, const int* projections, int count, const Rows& x, int width, Span& span,
-                   int row0, int rows) const {
+  void keep_inputs(Team& team, ProjectionInput input, const int* projections, int count, const Rows& x, int width,
+                   RunScratch& run, int row0, int rows) const {
     bool any = false, adapted = false;
     for (int i = 0; i < count; i++) any |= sums(projections[i]), adapted |= bool(wanted.a[projections[i]]);
     if (!any) return;
     if (adapted) {
       Rows z[kDeltaInputs];
-      for (int i = 0; i < count; i++) z[i] = span.z[projections[i]];
+      for (int i = 0; i < count; i++) z[i] = run.z[projections[i]];
       lora_down(team, m, batch, layer, projections, count, x, row0, rows, z, ws);
     }
     each_block(team, row0, rows, [&](int b, int row, int n, int) {
@@ -160,69 +153,69 @@ struct LayerBackward {
     });
   }
 
-  // span.d_normed [rows][hidden] = the sum of the terms.
-  void collect(Team& team, Span& span, const BackTerm* terms, int count, int rows) const {
-    back_product(team, k, ws.workers, {rows, hidden, terms, count, span.d_normed}, [](auto...) {});
+  // run.d_normed [rows][hidden] = the sum of the terms.
+  void collect(Team& team, RunScratch& run, const BackTerm* terms, int count, int rows) const {
+    back_product(team, k, ws.workers, {rows, hidden, terms, count, run.d_normed}, [](auto...) {});
   }
 
   // dx [rows][hidden] of x_out becomes that of x_mid; d_gate, d_up [rows][intermediate] on the way.
-  void feed_forward(Team& team, Span& span, int row0, int rows) {
+  void feed_forward(Team& team, RunScratch& run, int row0, int rows) {
     static constexpr int down[] = {kDown}, gate_up[] = {kGate, kUp};
     const Rows gate = a.gate.from(row0), up = a.up.from(row0);
-    branch_gradient(team, kNormOut, a.fed_forward, span.d_out, row0, rows);
-    lora_up(team, kDown, span.d_out, span, rows);
+    branch_gradient(team, kNormOut, a.fed_forward, run.d_out, row0, rows);
+    lora_up(team, kDown, run.d_out, run, rows);
     if (sums(kDown)) {
       each_rows(team, rows, intermediate, [&](int row, int n, int) {
-        m.activation(layer).mul(gate.at(row), up.at(row), gate.ld, n, intermediate, span.act.at(row), span.act.ld);
+        m.activation(layer).mul(gate.at(row), up.at(row), gate.ld, n, intermediate, run.act.at(row), run.act.ld);
       });
-      keep_inputs(team, kActivated, down, 1, span.act, intermediate, span, row0, rows);
+      keep_inputs(team, kActivated, down, 1, run.act, intermediate, run, row0, rows);
     }
-    const Rows d_down[] = {span.d_out};
-    keep_outputs(team, down, d_down, 1, span, row0, rows);
-    const BackTerm down_term = term(kDown, span.d_out, span);
+    const Rows d_down[] = {run.d_out};
+    keep_outputs(team, down, d_down, 1, run, row0, rows);
+    const BackTerm down_term = term(kDown, run.d_out, run);
     back_product(team, k, ws.workers, {rows, intermediate, &down_term, 1},
                  [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
                    alignas(64) float d_gate[kTilePanels * kLanes], d_up[kTilePanels * kLanes];
                    for (int i = 0; i < n; i++) {
                      m.activation(layer).mul_backward(gate.at(row + i, col), up.at(row + i, col), gate.ld,
                                                       tile + i * ld, ld, 1, cols, d_gate, d_up, cols);
-                     k.round_rows(d_gate, cols, 1, cols, 1.0f, span.d_gate.at(row + i, col), padded(cols));
-                     k.round_rows(d_up, cols, 1, cols, 1.0f, span.d_up.at(row + i, col), padded(cols));
+                     k.round_rows(d_gate, cols, 1, cols, 1.0f, run.d_gate.at(row + i, col), padded(cols));
+                     k.round_rows(d_up, cols, 1, cols, 1.0f, run.d_up.at(row + i, col), padded(cols));
                    }
                  });
-    lora_up(team, kGate, span.d_gate, span, rows);
-    lora_up(team, kUp, span.d_up, span, rows);
+    lora_up(team, kGate, run.d_gate, run, rows);
+    lora_up(team, kUp, run.d_up, run, rows);
     if (sums(kGate) || sums(kUp)) {
-      normed(team, a.x_mid.from(row0), w.norms[kNormMiddle], span.normed, rows);
-      keep_inputs(team, kPostNormed, gate_up, 2, span.normed, hidden, span, row0, rows);
+      normed(team, a.x_mid.from(row0), w.norms[kNormMiddle], run.normed, rows);
+      keep_inputs(team, kPostNormed, gate_up, 2, run.normed, hidden, run, row0, rows);
     }
-    const Rows d_gate_up[] = {span.d_gate, span.d_up};
-    keep_outputs(team, gate_up, d_gate_up, 2, span, row0, rows);
-    const BackTerm terms[] = {term(kGate, span.d_gate, span), term(kUp, span.d_up, span)};
-    collect(team, span, terms, 2, rows);
-    norm_backward(team, a.x_mid, kNormMiddle, span.d_normed, row0, rows);
+    const Rows d_gate_up[] = {run.d_gate, run.d_up};
+    keep_outputs(team, gate_up, d_gate_up, 2, run, row0, rows);
+    const BackTerm terms[] = {term(kGate, run.d_gate, run), term(kUp, run.d_up, run)};
+    collect(team, run, terms, 2, rows);
+    norm_backward(team, a.x_mid, kNormMiddle, run.d_normed, row0, rows);
   }
 
   // dx [rows][hidden] of x_mid to that of what heads put out; dx itself is that of x_in as well, by the residual.
-  void output_projection(Team& team, Span& span, int row0, int rows) {
+  void output_projection(Team& team, RunScratch& run, int row0, int rows) {
     static constexpr int o[] = {kO};
-    branch_gradient(team, kNormAttended, a.attended, span.d_out, row0, rows);
-    lora_up(team, kO, span.d_out, span, rows);
+    branch_gradient(team, kNormAttended, a.attended, run.d_out, row0, rows);
+    lora_up(team, kO, run.d_out, run, rows);
     if (sums(kO))
-      keep_inputs(team, kAttended, o, 1, gated_heads(team, m, layer, a, span, row0, rows, ws), w.projections[kO].k,
-                  span, row0, rows);
-    const Rows d_o[] = {span.d_out};
-    keep_outputs(team, o, d_o, 1, span, row0, rows);
+      keep_inputs(team, kAttended, o, 1, gated_heads(team, m, layer, a, run, row0, rows, ws), w.projections[kO].k, run,
+                  row0, rows);
+    const Rows d_o[] = {run.d_out};
+    keep_outputs(team, o, d_o, 1, run, row0, rows);
     if (delta_rule)
-      delta_heads(team, span, row0, rows);
+      delta_heads(team, run, row0, rows);
     else
-      attention_heads(team, span, row0, rows);
+      attention_heads(team, run, row0, rows);
   }
 
   // d_out of a layer's output to d_heads [rows][value_width] and d_head_gates.
-  void delta_heads(Team& team, Span& span, int row0, int rows) {
+  void delta_heads(Team& team, RunScratch& run, int row0, int rows) {
     const int width = delta_rule->value_width(), head = delta_rule->value_dim;
-    const BackTerm o_term = term(kO, span.d_out, span);
+    const BackTerm o_term = term(kO, run.d_out, run);
     back_product(team, k, ws.workers, {rows, width, &o_term, 1},
                  [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
                    for (int i = 0; i < n; i++)
@@ -243,10 +236,10 @@ struct LayerBackward {
   }
 
   // d_out of a layer's output to d_out of heads [kv_heads][rows][group][head_dim], and d_head_gates.
-  void attention_heads(Team& team, Span& span, int row0, int rows) {
+  void attention_heads(Team& team, RunScratch& run, int row0, int rows) {
     const Rows attention = a.attention.from(row0);
     const int group = c.group(), head = c.head_dim;
-    const BackTerm o_term = term(kO, span.d_out, span);
+    const BackTerm o_term = term(kO, run.d_out, run);
     back_product(
         team, k, ws.workers, {rows, c.q_width(), &o_term, 1},
         [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
@@ -278,45 +271,6 @@ struct LayerBackward {
     });
   }
 
-  // d_out to d_q [kv_heads][rows][group][head_dim], and to d_k, d_v [page][kv_heads][kPage][head_dim].
-  void attention() {
-    const int heads = c.kv_heads, group = c.group();
-    const Queries& queries = batch.queries_of(group);
-    all.each(int64_t(mem.pages) * heads, [&](int64_t chunk, int) {
-      for (const Matrix& d : {d_k, d_v}) std::memset(d.at(chunk * kPage), 0, kPage * d.ld * sizeof(float));
-    });
-    for (const auto& level : mem.cells[&queries - batch.queries.data()])
-      all.each(int64_t(level.size()) * heads, [&](int64_t chunk, int worker) {
-        const BackwardMemory::Cell& cell = level[chunk / heads];
-        const int head = int(chunk % heads);
-        const int32_t* blocks = batch.sequences[cell.sequence].blocks + cell.block;
-        WorkerScratch& scratch = ws.workers[worker];
-        scratch.k_pages.resize(cell.blocks), scratch.v_pages.resize(cell.blocks);
-        scratch.d_k.resize(cell.blocks), scratch.d_v.resize(cell.blocks);
-        for (int b = 0; b < cell.blocks; b++) {
-          scratch.k_pages[b] = batch.pages->keys(blocks[b], layer, head);
-          scratch.v_pages[b] = batch.pages->values(blocks[b], layer, head);
-          const int64_t key = (int64_t(blocks[b]) * heads + head) * kPage;
-          scratch.d_k[b] = d_k.at(key), scratch.d_v[b] = d_v.at(key);
-        }
-        const int64_t query = (int64_t(head) * batch.rows + cell.row) * group;
-        const Rows q = ws.queries_of(c);
-        AttentionBackwardTask t{};
-        t.rows = cell.rows * group, t.head_dim = c.head_dim, t.scale = m.attention_scale(layer);
-        t.q = q.at(query), t.ldq = q.ld;
-        t.dout = d_out.at(query), t.lddo = d_out.ld;
-        t.delta = mem.delta.floats() + query, t.lse = a.lse + query;
-        t.positions = queries.positions.data() + int64_t(cell.row) * group;
-        t.block = cell.block, t.blocks = cell.blocks;
-        t.k_pages = scratch.k_pages.data(), t.v_pages = scratch.v_pages.data();
-        t.dq = d_q.at(query), t.lddq = d_q.ld;
-        t.dk = scratch.d_k.data(), t.dv = scratch.d_v.data(), t.lddkv = d_k.ld;
-        t.scratch = scratch.attention_backward.data();
-        t.sight = m.sight(layer, batch.positions[cell.row]);
-        m.attention_kernels().attention_backward(t);
-      });
-  }
-
   // Gradient of a token's key or value: its own slot, then the copies.
   void slot_gradients(const Matrix& d, int row, float* out) const {
     auto add = [&](Slot s, bool first) {
@@ -334,7 +288,7 @@ struct LayerBackward {
   }
 
   // d_q, d_k, d_v of roped heads to those of the projections [rows][width], and on to dx [rows][hidden].
-  void queries_keys_values(Team& team, Span& span, int row0, int rows) {
+  void queries_keys_values(Team& team, RunScratch& run, int row0, int rows) {
     static constexpr int qkv[] = {kQ, kK, kV};
     const int group = c.group(), head = c.head_dim;
     each_block(team, row0, rows, [&](int, int row, int n, int worker) {
@@ -351,42 +305,42 @@ struct LayerBackward {
                                   cos, sin, d, d, q_sums);
         if (c.output_gate)
           for (int h = 0; h < c.heads; h++) {
-            k.round_rows(d + h * head, head, 1, head, 1.0f, span.d_q.at(i, h * c.q_stride()), head);
-            std::memcpy(span.d_q.at(i, h * c.q_stride() + head), mem.d_head_gates.at(t, h * head),
+            k.round_rows(d + h * head, head, 1, head, 1.0f, run.d_q.at(i, h * c.q_stride()), head);
+            std::memcpy(run.d_q.at(i, h * c.q_stride() + head), mem.d_head_gates.at(t, h * head),
                         size_t(head) * k.elem);
           }
         else
-          k.round_rows(d, c.q_width(), 1, c.q_width(), 1.0f, span.d_q.at(i), span.d_q.ld);
+          k.round_rows(d, c.q_width(), 1, c.q_width(), 1.0f, run.d_q.at(i), run.d_q.ld);
         slot_gradients(d_k, t, d);
         k.head_norm_rope_backward(a.k ? a.k.at(t) : a.q.at(t), head, c.kv_heads, head, c.rotary(),
                                   w.norms[kNormK].data(), rms_eps, cos, sin, d, d, k_sums);
-        k.round_rows(d, c.kv_width(), 1, c.kv_width(), 1.0f, span.d_k.at(i), span.d_k.ld);
+        k.round_rows(d, c.kv_width(), 1, c.kv_width(), 1.0f, run.d_k.at(i), run.d_k.ld);
         slot_gradients(d_v, t, d);
-        k.round_rows(d, c.kv_width(), 1, c.kv_width(), 1.0f, span.d_v.at(i), span.d_v.ld);
+        k.round_rows(d, c.kv_width(), 1, c.kv_width(), 1.0f, run.d_v.at(i), run.d_v.ld);
       }
     });
-    const Rows dys[] = {span.d_q, span.d_k, span.d_v};
-    input_projections(team, span, qkv, dys, 3, row0, rows);
+    const Rows dys[] = {run.d_q, run.d_k, run.d_v};
+    input_projections(team, run, qkv, dys, 3, row0, rows);
   }
 
   // Gradients of what the projections of a layer's input put out, on to dx [rows][hidden].
-  void input_projections(Team& team, Span& span, const int* projections, const Rows* dys, int count, int row0,
+  void input_projections(Team& team, RunScratch& run, const int* projections, const Rows* dys, int count, int row0,
                          int rows) {
     bool any = false;
     for (int i = 0; i < count; i++) {
-      lora_up(team, projections[i], dys[i], span, rows);
+      lora_up(team, projections[i], dys[i], run, rows);
       any |= sums(projections[i]);
     }
     if (any) {
-      normed(team, a.x_in.from(row0), w.norms[kNormIn], span.normed, rows);
-      keep_inputs(team, kInputNormed, projections, count, span.normed, hidden, span, row0, rows);
+      normed(team, a.x_in.from(row0), w.norms[kNormIn], run.normed, rows);
+      keep_inputs(team, kInputNormed, projections, count, run.normed, hidden, run, row0, rows);
     }
-    keep_outputs(team, projections, dys, count, span, row0, rows);
+    keep_outputs(team, projections, dys, count, run, row0, rows);
     if (!input_gradient) return;
     BackTerm terms[kDeltaInputs];
-    for (int i = 0; i < count; i++) terms[i] = term(projections[i], dys[i], span);
-    collect(team, span, terms, count, rows);
-    norm_backward(team, a.x_in, kNormIn, span.d_normed, row0, rows);
+    for (int i = 0; i < count; i++) terms[i] = term(projections[i], dys[i], run);
+    collect(team, run, terms, count, rows);
+    norm_backward(team, a.x_in, kNormIn, run.d_normed, row0, rows);
   }
 
   // d_heads and d_head_gates to gradients of what the projections from kInQkv on put out.
@@ -400,14 +354,14 @@ struct LayerBackward {
                    ws);
   }
 
-  void delta_inputs(Team& team, Span& span, int row0, int rows) {
+  void delta_inputs(Team& team, RunScratch& run, int row0, int rows) {
     static constexpr int projections[kDeltaInputs] = {kInQkv, kInZ, kInB, kInA};
     const int width = delta_rule->conv_width();
     each_rows(team, rows, width, [&](int row, int n, int) {
-      k.round_rows(mem.d_qkv.at(row0 + row), mem.d_qkv.ld, n, width, 1.0f, span.d_qkv.at(row), span.d_qkv.ld);
+      k.round_rows(mem.d_qkv.at(row0 + row), mem.d_qkv.ld, n, width, 1.0f, run.d_qkv.at(row), run.d_qkv.ld);
     });
-    const Rows dys[kDeltaInputs] = {span.d_qkv, mem.d_head_gates.from(row0), mem.d_b.from(row0), mem.d_a.from(row0)};
-    input_projections(team, span, projections, dys, kDeltaInputs, row0, rows);
+    const Rows dys[kDeltaInputs] = {run.d_qkv, mem.d_head_gates.from(row0), mem.d_b.from(row0), mem.d_a.from(row0)};
+    input_projections(team, run, projections, dys, kDeltaInputs, row0, rows);
   }
 
   void sum_window(const int* projections, int count, int rows) {
@@ -427,7 +381,7 @@ struct LayerBackward {
   template <class F> void each_window(const int* projections, int count, F&& f) {
     for (window0 = 0; window0 < batch.rows && all.ok(); window0 += mem.window) {
       const int rows = std::min(mem.window, batch.rows - window0);
-      ws.each_span(all, rows, [&](Team& team, Span& span, int row0, int n) { f(team, span, window0 + row0, n); });
+      ws.each_run(all, rows, [&](Team& team, RunScratch& run, int row0, int n) { f(team, run, window0 + row0, n); });
       sum_window(projections, count, rows);
     }
   }
@@ -442,18 +396,19 @@ struct LayerBackward {
         if (w.projections[p].n) transpose_weight(all, k, w.projections[p], mem.transposed[p].data());
     static constexpr int after_attention[] = {kO, kGate, kUp, kDown}, before_attention[] = {kQ, kK, kV},
                          before_delta_rule[] = {kInQkv, kInZ, kInB, kInA};
-    each_window(after_attention, 4, [&](Team& team, Span& span, int row0, int rows) {
-      feed_forward(team, span, row0, rows);
-      output_projection(team, span, row0, rows);
+    each_window(after_attention, 4, [&](Team& team, RunScratch& run, int row0, int rows) {
+      feed_forward(team, run, row0, rows);
+      output_projection(team, run, row0, rows);
     });
     if (delta_rule) {
       delta_scan();
       each_window(before_delta_rule, kDeltaInputs,
-                  [&](Team& team, Span& span, int row0, int rows) { delta_inputs(team, span, row0, rows); });
+                  [&](Team& team, RunScratch& run, int row0, int rows) { delta_inputs(team, run, row0, rows); });
     } else {
-      attention();
+      attention_backward(all, m, batch, layer, a,
+                         {d_out, mem.delta.floats(), d_q, d_k, d_v, mem.pages, mem.cells_of(batch, c.group())}, ws);
       each_window(before_attention, 3,
-                  [&](Team& team, Span& span, int row0, int rows) { queries_keys_values(team, span, row0, rows); });
+                  [&](Team& team, RunScratch& run, int row0, int rows) { queries_keys_values(team, run, row0, rows); });
     }
     if (!all.ok()) return;
     for (int n = 0; n < kNorms; n++)
@@ -462,97 +417,7 @@ struct LayerBackward {
   }
 };
 
-// Key blocks of a cell: with its rows, a piece of work of about a millisecond.
-constexpr int kCellBlocks = 4;
-
-BackwardMemory::Levels levels_of(const Batch& batch, int pages, int group) {
-  BackwardMemory::Levels levels;
-  std::vector<int> next_of_page(pages);  // the first level that comes after all cells with the page so far
-  const int per_cell = std::max(1, kAttentionBackwardRows / group);
-  for (size_t s = 0; s < batch.sequences.size(); s++) {
-    const Sequence& sequence = batch.sequences[s];
-    for (int row = 0; row < sequence.rows; row += per_cell) {
-      const int rows = std::min(per_cell, sequence.rows - row),
-                blocks = (sequence.position + row + rows - 1) / kPage + 1;
-      int next = 0;  // likewise of the rows
-      for (int block = 0; block < blocks; block += kCellBlocks) {
-        const BackwardMemory::Cell cell{int(s), sequence.row0 + row, rows, block,
-                                        std::min(kCellBlocks, blocks - block)};
-        for (int b = block; b < block + cell.blocks; b++) next = std::max(next, next_of_page[sequence.blocks[b]]);
-        if (next == int(levels.size())) levels.emplace_back();
-        levels[next++].push_back(cell);
-        for (int b = block; b < block + cell.blocks; b++) next_of_page[sequence.blocks[b]] = next;
-      }
-    }
-  }
-  return levels;
-}
-
-int widest_norm(const ModelSpec& m, int norm) {
-  int width = 0;
-  for (size_t l = 0; l < m.layers.size(); l++) width = std::max(width, norm_width(m, int(l), norm));
-  return width;
-}
-
-// Bytes of transposes that a window may hold.
-constexpr int64_t kWindowBytes = int64_t(192) << 20;
-
 }  // namespace
-
-void BackwardMemory::configure(const Model& m, const Batch& batch, int page_count, const Workspace& ws,
-                               const ModelGradients& wanted, const AdapterVersion* adapter) {
-  const Widths& c = m.widest();
-  const Kernels& k = m.kernels;
-  const int rank = adapter ? adapter->padded_rank() : 0;
-  auto any = [&](auto&& is_wanted) { return std::any_of(wanted.layers.begin(), wanted.layers.end(), is_wanted); };
-  transpose_layers = ws.by_rows;
-  int64_t row_bytes = 0;
-  int outputs[kProjections] = {}, inputs[kProjections] = {};  // of the widest layer
-  for (int p = 0; p < kProjections; p++) {
-    for (const Layer& layer : m.weights->layers) {
-      const Linear& w = layer.projections[p];
-      if (transpose_layers) transposed[p].reserve(panels_of(w.k) * panel_bytes(k, w.n));
-      outputs[p] = std::max(outputs[p], w.n), inputs[p] = std::max(inputs[p], w.k);
-    }
-    row_bytes += (padded(outputs[p]) + padded(inputs[p]) + 2 * rank) * k.elem;
-  }
-  window = ws.by_rows ? int(std::clamp<int64_t>(kWindowBytes / row_bytes, kBlockRows, batch.rows + kBlockRows)) /
-                            kBlockRows * kBlockRows
-                      : ws.span_rows;
-  const int blocks = (std::min(window, batch.rows) + kBlockRows - 1) / kBlockRows,
-            all_blocks = (batch.rows + kBlockRows - 1) / kBlockRows;
-  for (int p = 0; p < kProjections; p++) {
-    const bool weight = any([&](const LayerGradients&l) { return bool(l.weight[p]); }),
-               low_rank = any([&](const LayerGradients&l) { return bool(l.a[p]); });
-    if (weight || low_rank) {
-      dy[p].size(k, outputs[p], kBlockRows, blocks);
-      x[kInputOf[p]].size(k, inputs[p], kBlockRows, blocks);
-    }
-    if (low_rank) {
-      g[p].size(k, rank, kBlockRows, blocks);
-      z[p].size(k, rank, kBlockRows, blocks);
-    }
-    if (any([&](const LayerGradients& l) { return l.bias[p] != nullptr; }))
-      partial_bias[p].size(all_blocks, outputs[p]);
-  }
-  if (wanted.final_norm) partial_final_norm.size(all_blocks, m.spec.hidden);
-  for (int n = 0; n < kNorms; n++)
-    if (any([&](const LayerGradients& l) { return l.norms[n] != nullptr; }))
-      partial_norm[n].size(all_blocks, widest_norm(m.spec, n));
-  d_out.reserve(size_t(batch.rows) * c.attended * k.elem);
-  if (c.gated) d_head_gates.size(batch.rows, c.attended, k);
-  if (m.spec.recurrent()) {
-    d_heads.size(batch.rows, c.attended);
-    d_qkv.size(batch.rows, c.delta_in[0]);
-    for (RowStore* rows : {&d_b, &d_a}) rows->size(batch.rows, c.delta_in[kInA - kInQkv], k);
-  }
-  delta.reserve(size_t(batch.rows) * c.heads * sizeof(float));
-  d_q.reserve(size_t(batch.rows) * c.q_floats * sizeof(float));
-  pages = page_count;
-  for (Buffer* heads : {&d_k, &d_v}) heads->reserve(size_t(pages) * kPage * c.kv_floats * sizeof(float));
-  cells.clear();
-  for (const Queries& queries : batch.queries) cells.push_back(levels_of(batch, pages, queries.group));
-}
 
 void layer_backward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a,
                     const AdapterVersion* adapter, const LayerGradients& wanted, bool input_gradient, const Matrix& dx,

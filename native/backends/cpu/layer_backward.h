@@ -1,39 +1,8 @@
 // One decoder layer, backward.
 #pragma once
-#include "back_products.h"
-#include "parameters.h"
+#include "backward_memory.h"
 
 namespace anneal::cpu {
-
-// Memory of backward passes.
-struct BackwardMemory {
-  Buffer transposed[kProjections];  // panels of the layer's weights transposed, when whole layers are
-  bool transpose_layers = false;
-  int window = 0;                      // rows whose transposes are held at once
-  TokenBlocks dy[kProjections], x[4];  // gradients of outputs (left), inputs (right): see kInputOf
-  TokenBlocks g[kProjections], z[kProjections];
-  Buffer d_out;  // heads of a layer in the compute type, [kv_heads][rows][group][head_dim]
-  // Float32: sum(d_out out) of every head [kv_heads][rows][group]; heads [kv_heads][rows][group][head_dim], and
-  // [pages][kv_heads][kPage][head_dim] twice, each padded.
-  Buffer delta, d_q, d_k, d_v;
-  RowStore d_head_gates;  // of attention's output gates [rows][q_width], or of the delta rule's [rows][value_width]
-  // Of what heads of the delta rule put out [rows][value_width], and of what its convolution is given
-  // [rows][conv_width].
-  MatrixStore d_heads, d_qkv;
-  RowStore d_b, d_a;  // [rows][value_heads]
-  // Sums over the rows of each block of kBlockRows: [blocks][width].
-  MatrixStore partial_final_norm, partial_norm[kNorms], partial_bias[kProjections];
-  // Some rows of a sequence against some of its key blocks. Cells of one level have neither rows nor pages in common;
-  // those that have are levels apart, in the order in which their gradients are summed.
-  struct Cell {
-    int sequence, row, rows, block, blocks;
-  };
-  using Levels = std::vector<std::vector<Cell>>;
-  std::vector<Levels> cells;  // of each entry of the batch's queries
-  int pages = 0;
-
-  void configure(const Model&, const Batch&, int pages, const Workspace&, const ModelGradients&, const AdapterVersion*);
-};
 
 // Turns dx [rows][hidden] from the gradient of the layer's output into that of its input (unless input_gradient is
 // false), and adds the layer's gradients to those wanted.

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "activation_probe.h"
+#include "attention_layer.h"
 #include "delta_layer.h"
 #include "products.h"
 
@@ -17,10 +18,10 @@ struct ProjectionTile {
   int layer;
 
   // Rows with their codes, where the projections want them.
-  Input input(Team& team, const Rows& x, int rows, const int* projections, int count, Span& span) const {
+  Input input(Team& team, const Rows& x, int rows, const int* projections, int count, RunScratch& run) const {
     const Linear* weights[kProjections];
     for (int i = 0; i < count; i++) weights[i] = &m.weights->layers[layer].projections[projections[i]];
-    return with_codes(team, m.kernels, x, rows, weights, count, span.codes);
+    return with_codes(team, m.kernels, x, rows, weights, count, run.codes);
   }
 
   void operator()(int p, const Input& x, int row0, const Tile& t, const Rows& z, float* c, int64_t ldc,
@@ -31,7 +32,7 @@ struct ProjectionTile {
     multiply(k, w, x, t, c, ldc, accumulate);
     if (!w.bias.empty())
       k.bias_add(c, ldc, t.rows, std::min(t.panels * kLanes, w.n - t.panel * kLanes), w.bias.data() + t.panel * kLanes);
-    for (const Segment& s : batch.segments) {
+    for (const AdapterRows& s : batch.adapted) {
       const LowRank& low = s.adapter->layers[layer][p];
       const int from = std::max(t.row, s.row0 - row0), to = std::min(t.row + t.rows, s.row0 + s.rows - row0);
       if (from >= to || !low) continue;
@@ -130,19 +131,19 @@ void add_branch(Team& team, const ProjectionTile& tile, int p, Norm norm, const 
 // x_in [rows][hidden] to roped queries [kv_heads][rows][group][head_dim] in the workspace, and keys and values in
 // pages.
 void queries_keys_values(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a,
-                         Span& span, Workspace& ws, int row0, int rows) {
+                         RunScratch& run, Workspace& ws, int row0, int rows) {
   const AttentionSpec& c = m.attention(layer);
   const Kernels& k = m.kernels;
   const Layer& w = m.weights->layers[layer];
   const ProjectionTile tile{m, batch, layer};
-  norm_rows(team, m, a.x_in.from(row0), w.norms[kNormIn], rows, span.normed);
+  norm_rows(team, m, a.x_in.from(row0), w.norms[kNormIn], rows, run.normed);
 
   static constexpr int projections[] = {kQ, kK, kV};
-  Rows z[] = {span.z[kQ], span.z[kK], span.z[kV]};
-  lora_down(team, m, batch, layer, projections, 3, span.normed, row0, rows, z, ws);
-  const Input input = tile.input(team, span.normed, rows, projections, 3, span);
+  Rows z[] = {run.z[kQ], run.z[kK], run.z[kV]};
+  lora_down(team, m, batch, layer, projections, 3, run.normed, row0, rows, z, ws);
+  const Input input = tile.input(team, run.normed, rows, projections, 3, run);
 
-  const Rows out[] = {a.q ? a.q.from(row0) : span.q, a.k ? a.k.from(row0) : span.k, span.v};
+  const Rows out[] = {a.q ? a.q.from(row0) : run.q, a.k ? a.k.from(row0) : run.k, run.v};
   round_products(team, tile, projections, 3, input, row0, rows, z, out, ws);
 
   each_rows(team, rows, 4 * c.q_width(), [&](int row, int count, int worker) {
@@ -168,225 +169,39 @@ void queries_keys_values(Team& team, const Model& m, const Batch& batch, int lay
 }
 
 // x_in [rows][hidden] to what the delta rule is made of.
-void delta_inputs(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, Span& span,
+void delta_inputs(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, RunScratch& run,
                   Workspace& ws, int row0, int rows) {
   const ProjectionTile tile{m, batch, layer};
-  norm_rows(team, m, a.x_in.from(row0), m.weights->layers[layer].norms[kNormIn], rows, span.normed);
+  norm_rows(team, m, a.x_in.from(row0), m.weights->layers[layer].norms[kNormIn], rows, run.normed);
   static constexpr int projections[kDeltaInputs] = {kInQkv, kInZ, kInB, kInA};
   Rows z[kDeltaInputs], out[kDeltaInputs];
-  for (int i = 0; i < kDeltaInputs; i++) z[i] = span.z[projections[i]], out[i] = a.delta_in[i].from(row0);
-  lora_down(team, m, batch, layer, projections, kDeltaInputs, span.normed, row0, rows, z, ws);
-  const Input input = tile.input(team, span.normed, rows, projections, kDeltaInputs, span);
+  for (int i = 0; i < kDeltaInputs; i++) z[i] = run.z[projections[i]], out[i] = a.delta_in[i].from(row0);
+  lora_down(team, m, batch, layer, projections, kDeltaInputs, run.normed, row0, rows, z, ws);
+  const Input input = tile.input(team, run.normed, rows, projections, kDeltaInputs, run);
   round_products(team, tile, projections, kDeltaInputs, input, row0, rows, z, out, ws);
 }
 
-// Queries [kv_heads][rows][group][head_dim] over pages to attention [rows][heads * head_dim]; lse
-// [kv_heads][rows][group].
-class Attend {
- public:
-  Attend(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, Workspace& ws)
-      : team_(team),
-        m_(m),
-        batch_(batch),
-        layer_(layer),
-        a_(a),
-        ws_(ws),
-        c_(m.attention(layer)),
-        q_(ws.queries_of(c_)),
-        queries_(batch.queries_of(c_.group())) {}
-
-  void operator()() {
-    if (shares()) attend_shared();
-    const int heads = c_.kv_heads;
-    const int64_t tiles = int64_t(queries_.tiles.size());
-    if (split_segments()) return;
-    team_.each(tiles * heads, [&](int64_t chunk, int worker) {
-      const QueryTile& tile = queries_.tiles[chunk / heads];
-      const int head = int(chunk % heads), sharer = shares() ? batch_.sharer_of[tile.sequence] : -1;
-      AttentionTask t = task_of(tile, head, worker);
-      const float* resumed = sharer < 0 ? nullptr : state_of(head, sharer);
-      if (resumed) t.resume = &resumed, t.resumed = 1, t.begin = batch_.alone_from[sharer];
-      finish(t, tile, head, worker);
-    });
-  }
-
- private:
-  int group() const { return c_.group(); }
-
-  AttentionTask task_of(const QueryTile& tile, int head, int worker) const {
-    const Sequence& s = batch_.sequences[tile.sequence];
-    const int64_t query = (int64_t(head) * batch_.rows + tile.row) * group();
-    const AttentionSight sight = m_.sight(layer_, batch_.positions[tile.row]);
-    AttentionTask t = blocks_of(s, sight.first, batch_.positions[tile.row + tile.rows - 1] / kPage + 1, head, worker);
-    t.rows = tile.rows * group();
-    t.q = q_.at(query), t.ldq = q_.ld;
-    t.positions = queries_.positions.data() + int64_t(tile.row) * group();
-    t.lse = a_.lse ? a_.lse + query : nullptr;
-    t.sight = sight;
-    return t;
-  }
-
-  // Those before `first` may have no page any more.
-  AttentionTask blocks_of(const Sequence& s, int first, int blocks, int head, int worker) const {
-    WorkerScratch& w = ws_.workers[worker];
-    const int32_t* pages = s.blocks_of(batch_.groups.of(layer_));
-    w.k_pages.resize(blocks), w.v_pages.resize(blocks);
-    for (int b = first; b < blocks; b++) {
-      w.k_pages[b] = batch_.pages->keys(pages[b], layer_, head);
-      w.v_pages[b] = batch_.pages->values(pages[b], layer_, head);
-    }
-    AttentionTask t{};
-    t.head_dim = c_.head_dim, t.scale = m_.attention_scale(layer_);
-    t.blocks = blocks, t.k_pages = w.k_pages.data(), t.v_pages = w.v_pages.data();
-    t.out = w.head.floats(), t.ldo = padded(c_.head_dim), t.scratch = w.attention.data();
-    return t;
-  }
-
-  void finish(const AttentionTask& t, const QueryTile& tile, int head, int worker) const {
-    const Kernels& k = m_.kernels;
-    m_.attention_kernels().attention(t);
-    for (int i = 0; i < t.rows; i++)
-      k.round_rows(t.out + i * t.ldo, t.ldo, 1, c_.head_dim, 1.0f,
-                   a_.attention.at(tile.row + i / group(), (int64_t(head) * group() + i % group()) * c_.head_dim),
-                   c_.head_dim);
-  }
-
-  // Whether every sharer sees all that it shares.
-  bool shares() const { return !batch_.shared.empty() && (c_.window == 0 || batch_.last_shared < c_.window); }
-  float* state_of(int head, int sharer) const {
-    const int64_t row = (int64_t(head) * int64_t(batch_.sharers.size()) + sharer) * group();
-    return ws_.attention_states.floats() + row * attention_state_floats(c_.head_dim);
-  }
-
-  // The blocks that sequences have in common, each with the queries of all of them.
-  void attend_shared() {
-    const int heads = c_.kv_heads;
-    ws_.attention_states.reserve(size_t(heads) * batch_.sharers.size() * group() * attention_state_floats(c_.head_dim) *
-                                 sizeof(float));
-    const int most = std::max(1, kAttentionRows / group());
-    for (const std::vector<SharedRun>& runs : batch_.shared) {
-      // As few tiles as keep the workers busy: each reads the run's blocks once.
-      const int wanted = std::max(1, 2 * team_.workers() / (heads * int(runs.size())));
-      shared_tiles_.clear();
-      for (const SharedRun& run : runs) {
-        const int per = std::max(std::min(most, kMinSharedRows), std::min(most, (run.count + wanted - 1) / wanted));
-        for (int i = 0; i < run.count; i += per)
-          shared_tiles_.push_back({run.begin, run.end, run.first + i, std::min(per, run.count - i)});
-      }
-      team_.each(int64_t(shared_tiles_.size()) * heads, [&](int64_t chunk, int worker) {
-        attend_run(shared_tiles_[chunk / heads], int(chunk % heads), worker);
-      });
-    }
-  }
-
-  void attend_run(const SharedRun& run, int head, int worker) const {
-    WorkerScratch& w = ws_.workers[worker];
-    AttentionTask t = blocks_of(batch_.sequences[batch_.sharers[run.first]], 0, run.end, head, worker);
-    const size_t query_bytes = size_t(group()) * q_.ld * q_.elem;
-    char* gathered = w.head.data();
-    w.positions.clear();
-    for (int i = run.first; i < run.first + run.count; i++) {
-      const int row = batch_.sequences[batch_.sharers[i]].row0;
-      std::memcpy(gathered, q_.at((int64_t(head) * batch_.rows + row) * group()), query_bytes);
-      gathered += query_bytes;
-      w.positions.insert(w.positions.end(), group(), batch_.positions[row]);
-    }
-    t.rows = run.count * group();
-    t.q = w.head.data(), t.ldq = q_.ld;
-    t.positions = w.positions.data();
-    t.sight = {c_.window, 0, float(c_.soft_cap)};
-    t.begin = run.begin;
-    t.save = state_of(head, run.first);
-    const float* resumed = t.save;
-    if (run.begin > 0) t.resume = &resumed, t.resumed = 1;
-    m_.attention_kernels().attention(t);
-  }
-
-  // One long sequence or few: their segments at the same time, where there are too few heads for the workers.
-  bool split_segments() {
-    const int heads = c_.kv_heads;
-    const int64_t tiles = int64_t(queries_.tiles.size());
-    constexpr int kSegmentBlocks = kSegment / kPage;
-    if (c_.window > 0 || shares() || team_.workers() == 1 || tiles * heads >= 2 * team_.workers()) return false;
-    parts_.clear();
-    part_from_.assign(1, 0);
-    for (int tile = 0; tile < tiles; tile++) {
-      const QueryTile& q = queries_.tiles[tile];
-      const int blocks = batch_.positions[q.row + q.rows - 1] / kPage + 1;
-      for (int begin = 0; begin < blocks; begin += kSegmentBlocks)
-        parts_.push_back({tile, begin, std::min(blocks, begin + kSegmentBlocks)});
-      part_from_.push_back(int(parts_.size()));
-    }
-    const int64_t parts = int64_t(parts_.size());
-    if (parts == tiles) return false;
-    const int64_t floats = kAttentionRows * attention_state_floats(c_.head_dim);
-    ws_.attention_states.reserve(size_t(parts * heads * floats) * sizeof(float));
-    const auto state = [&](int64_t part, int head) {
-      return ws_.attention_states.floats() + (part * heads + head) * floats;
-    };
-    team_.each(parts * heads, [&](int64_t chunk, int worker) {
-      const Part& part = parts_[chunk / heads];
-      const int head = int(chunk % heads);
-      AttentionTask t = task_of(queries_.tiles[part.tile], head, worker);
-      t.begin = part.begin, t.blocks = part.end;
-      t.save = state(chunk / heads, head);
-      m_.attention_kernels().attention(t);
-    });
-    team_.each(tiles * heads, [&](int64_t chunk, int worker) {
-      const int tile = int(chunk / heads), head = int(chunk % heads);
-      AttentionTask t = task_of(queries_.tiles[tile], head, worker);
-      std::vector<const float*>& states = ws_.workers[worker].states;
-      states.clear();
-      for (int part = part_from_[tile]; part < part_from_[tile + 1]; part++) states.push_back(state(part, head));
-      t.begin = t.blocks;
-      t.resume = states.data(), t.resumed = int(states.size());
-      finish(t, queries_.tiles[tile], head, worker);
-    });
-    return true;
-  }
-
-  // A segment of a tile's blocks.
-  struct Part {
-    int tile, begin, end;
-  };
-  // Fewer sharers to a tile read blocks again for little.
-  static constexpr int kMinSharedRows = 4;
-
-  Team& team_;
-  const Model& m_;
-  const Batch& batch_;
-  const int layer_;
-  const LayerActivations& a_;
-  Workspace& ws_;
-  const AttentionSpec& c_;
-  const Rows q_;
-  const Queries& queries_;
-  std::vector<SharedRun> shared_tiles_;
-  std::vector<Part> parts_;
-  std::vector<int> part_from_;  // [tiles + 1]
-};
-
 // x_mid [rows][hidden] = x_in + attention, gated . o^T, then x_out = x_mid + (silu(gate) * up [rows][intermediate]) .
 // down^T.
-void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, Span& span,
+void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, RunScratch& run,
                   Workspace& ws, int row0, int rows) {
   const int intermediate = m.spec.layers[layer].feed_forward.intermediate;
   const Kernels& k = m.kernels;
   const Layer& w = m.weights->layers[layer];
   const ProjectionTile tile{m, batch, layer};
 
-  const Rows attention = gated_heads(team, m, layer, a, span, row0, rows, ws);
+  const Rows attention = gated_heads(team, m, layer, a, run, row0, rows, ws);
   static constexpr int o[] = {kO};
-  lora_down(team, m, batch, layer, o, 1, attention, row0, rows, &span.z[kO], ws);
-  add_branch(team, tile, kO, kNormAttended, tile.input(team, attention, rows, o, 1, span), row0, rows, span.z[kO],
-             a.attended ? a.attended.from(row0) : span.branch, a.x_in, a.x_mid, ws);
+  lora_down(team, m, batch, layer, o, 1, attention, row0, rows, &run.z[kO], ws);
+  add_branch(team, tile, kO, kNormAttended, tile.input(team, attention, rows, o, 1, run), row0, rows, run.z[kO],
+             a.attended ? a.attended.from(row0) : run.branch, a.x_in, a.x_mid, ws);
 
-  norm_rows(team, m, a.x_mid.from(row0), w.norms[kNormMiddle], rows, span.normed);
+  norm_rows(team, m, a.x_mid.from(row0), w.norms[kNormMiddle], rows, run.normed);
   static constexpr int gate_up[] = {kGate, kUp};
-  Rows z[] = {span.z[kGate], span.z[kUp]};
-  lora_down(team, m, batch, layer, gate_up, 2, span.normed, row0, rows, z, ws);
-  const Input input = tile.input(team, span.normed, rows, gate_up, 2, span);
-  const Rows gate = a.gate ? a.gate.from(row0) : span.gate, up = a.up ? a.up.from(row0) : span.up;
+  Rows z[] = {run.z[kGate], run.z[kUp]};
+  lora_down(team, m, batch, layer, gate_up, 2, run.normed, row0, rows, z, ws);
+  const Input input = tile.input(team, run.normed, rows, gate_up, 2, run);
+  const Rows gate = a.gate ? a.gate.from(row0) : run.gate, up = a.up ? a.up.from(row0) : run.up;
   const Split split = split_product(team, rows, panels_of(intermediate), 2);
   team.each(split.chunks(), [&](int64_t chunk, int worker) {
     const Tile t = tile_of(split, chunk);
@@ -397,14 +212,14 @@ void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, con
     tile(kUp, input, row0, t, z[1], sums, t.panels * kLanes, false);
     round_tile(k, sums, t.panels * kLanes, t.rows, cols, up, t.row, col);
     for (int i = t.row; i < t.row + t.rows; i++)
-      m.activation(layer).mul(gate.at(i, col), up.at(i, col), gate.ld, 1, cols, span.act.at(i, col), t.panels * kLanes);
+      m.activation(layer).mul(gate.at(i, col), up.at(i, col), gate.ld, 1, cols, run.act.at(i, col), t.panels * kLanes);
   });
 
   if (!a.x_out && !a.fed_forward) return;
   static constexpr int down[] = {kDown};
-  lora_down(team, m, batch, layer, down, 1, span.act, row0, rows, &span.z[kDown], ws);
-  add_branch(team, tile, kDown, kNormOut, tile.input(team, span.act, rows, down, 1, span), row0, rows, span.z[kDown],
-             a.fed_forward ? a.fed_forward.from(row0) : span.branch, a.x_mid, a.x_out, ws);
+  lora_down(team, m, batch, layer, down, 1, run.act, row0, rows, &run.z[kDown], ws);
+  add_branch(team, tile, kDown, kNormOut, tile.input(team, run.act, rows, down, 1, run), row0, rows, run.z[kDown],
+             a.fed_forward ? a.fed_forward.from(row0) : run.branch, a.x_mid, a.x_out, ws);
 }
 
 }  // namespace
@@ -428,7 +243,7 @@ void rope_queries(const Model& m, const Batch& batch, int layer, const Rows& q, 
 void lora_down(Team& team, const Model& m, const Batch& batch, int layer, const int* projections, int count,
                const Rows& input, int row0, int rows, Rows* z, Workspace& ws) {
   bool adapted = false;
-  for (const Segment& s : batch.segments)
+  for (const AdapterRows& s : batch.adapted)
     for (int p = 0; p < count; p++) adapted |= bool(s.adapter->layers[layer][projections[p]]);
   if (!adapted) return;
   const Kernels& k = m.kernels;
@@ -437,7 +252,7 @@ void lora_down(Team& team, const Model& m, const Batch& batch, int layer, const 
   team.each(int64_t(blocks) * count, [&](int64_t chunk, int worker) {
     const int p = int(chunk % count), row = int(chunk / count) * kBlock, end = std::min(rows, row + kBlock);
     float* sums = ws.workers[worker].tile.floats();
-    for (const Segment& s : batch.segments) {
+    for (const AdapterRows& s : batch.adapted) {
       const LowRank& low = s.adapter->layers[layer][projections[p]];
       const int from = std::max(row, s.row0 - row0), to = std::min(end, s.row0 + s.rows - row0);
       if (from >= to || !low) continue;
@@ -465,7 +280,7 @@ void embed_tokens(Team& team, const Model& m, const Batch& batch, const Matrix& 
   });
 }
 
-Rows gated_heads(Team& team, const Model& m, int layer, const LayerActivations& a, Span& span, int row0, int rows,
+Rows gated_heads(Team& team, const Model& m, int layer, const LayerActivations& a, RunScratch& run, int row0, int rows,
                  Workspace& ws) {
   const Rows attention = a.attention.from(row0);
   const Kernels& k = m.kernels;
@@ -477,10 +292,10 @@ Rows gated_heads(Team& team, const Model& m, int layer, const LayerActivations& 
       for (int i = row; i < row + n; i++)
         for (int col = 0; col < d->value_width(); col += d->value_dim) {
           k.widen_rows(attention.at(i, col), d->value_dim, 1, d->value_dim, wide, d->value_dim);
-          k.gated_norm(wide, gate.at(i, col), weight, m.spec.rms_eps, d->value_dim, span.gated.at(i, col));
+          k.gated_norm(wide, gate.at(i, col), weight, m.spec.rms_eps, d->value_dim, run.gated.at(i, col));
         }
     });
-    return span.gated;
+    return run.gated;
   }
   const AttentionSpec& c = m.attention(layer);
   if (!c.output_gate) return attention;
@@ -489,9 +304,9 @@ Rows gated_heads(Team& team, const Model& m, int layer, const LayerActivations& 
     for (int i = row; i < row + n; i++)
       for (int h = 0; h < c.heads; h++)
         k.logistic.mul(q.at(i, h * c.q_stride() + c.head_dim), attention.at(i, h * c.head_dim), c.head_dim, 1,
-                       c.head_dim, span.gated.at(i, h * c.head_dim), c.head_dim);
+                       c.head_dim, run.gated.at(i, h * c.head_dim), c.head_dim);
   });
-  return span.gated;
+  return run.gated;
 }
 
 void layer_forward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& given,
@@ -500,19 +315,19 @@ void layer_forward(Team& team, const Model& m, const Batch& batch, int layer, co
   if (m.delta_rule(layer)) {
     for (int i = 0; i < kDeltaInputs; i++)
       if (!a.delta_in[i]) a.delta_in[i] = ws.delta_in[i];
-    ws.each_span(team, batch.rows, [&](Team& t, Span& span, int row0, int rows) {
-      delta_inputs(t, m, batch, layer, a, span, ws, row0, rows);
+    ws.each_run(team, batch.rows, [&](Team& t, RunScratch& run, int row0, int rows) {
+      delta_inputs(t, m, batch, layer, a, run, ws, row0, rows);
     });
     delta_forward(team, m, batch, layer, a, ws);
   } else {
     if (m.attention(layer).output_gate && !a.q) a.q = ws.gated_q;
-    ws.each_span(team, batch.rows, [&](Team& t, Span& span, int row0, int rows) {
-      queries_keys_values(t, m, batch, layer, a, span, ws, row0, rows);
+    ws.each_run(team, batch.rows, [&](Team& t, RunScratch& run, int row0, int rows) {
+      queries_keys_values(t, m, batch, layer, a, run, ws, row0, rows);
     });
-    Attend(team, m, batch, layer, a, ws)();
+    attention_forward(team, m, batch, layer, a, ws);
   }
-  ws.each_span(team, batch.rows, [&](Team& t, Span& span, int row0, int rows) {
-    feed_forward(t, m, batch, layer, a, span, ws, row0, rows);
+  ws.each_run(team, batch.rows, [&](Team& t, RunScratch& run, int row0, int rows) {
+    feed_forward(t, m, batch, layer, a, run, ws, row0, rows);
   });
 }
 

@@ -15,8 +15,9 @@ void lora_down(Team&, const Model&, const Batch&, int layer, const int* projecti
                int row0, int rows, Rows* z, Workspace&);
 
 // What the output projection of rows [row0, row0 + rows) is given: what attention or the delta rule put out, gated
-// where the layer says so, which `span` then holds.
-Rows gated_heads(Team&, const Model&, int layer, const LayerActivations&, Span& span, int row0, int rows, Workspace&);
+// where the layer says so, which `run` then holds.
+Rows gated_heads(Team&, const Model&, int layer, const LayerActivations&, RunScratch& run, int row0, int rows,
+                 Workspace&);
 
 // Rows row .. row + rows - 1 of q [..][heads * q_stride], whose first is row0 of the batch, normed and roped, to
 // queries [kv_heads][batch rows][group][head_dim]. scratch: heads * head_dim floats.

@@ -105,7 +105,7 @@ void Pass::lay_out(std::span<const TrainRow> rows) {
     for (const auto& copy : copies) b.copies.push_back(copy.second), b.copies_from[copy.first + 1]++;
     for (int i = 0; i < b.rows; i++) b.copies_from[i + 1] += b.copies_from[i];
   }
-  if (adapter_) b.segments.push_back({0, b.rows, version()});
+  if (adapter_) b.adapted.push_back({0, b.rows, version()});
   b.list_queries(m_);
   pages_ = pages;
   m_.reserve_positions(last);

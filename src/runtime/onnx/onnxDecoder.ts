@@ -243,7 +243,7 @@ function copyOf(sequence: StepSequence): Row {
     tokens: sequence.tokens?.slice() ?? null,
     blocks: sequence.blocks.slice(),
     next: sequence.next?.slice() ?? null,
-    jump: sequence.jump ?? 0,
+    maxForced: sequence.maxForced ?? 0,
   } as Row;
 }
 

@@ -7,7 +7,7 @@
 namespace anneal::inference {
 
 // Numbers are above 0. One is not given again before all others have been.
-template <class T> class Handles {
+template <class T> class IdTable {
  public:
   int32_t add(T value) {
     do latest_ = latest_ == INT32_MAX ? 1 : latest_ + 1;

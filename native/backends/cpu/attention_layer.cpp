@@ -1,0 +1,264 @@
+#include "attention_layer.h"
+
+namespace anneal::cpu {
+namespace {
+
+// Queries [kv_heads][rows][group][head_dim] over pages to attention [rows][heads * head_dim]; lse
+// [kv_heads][rows][group].
+class Attend {
+ public:
+  Attend(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, Workspace& ws)
+      : team_(team),
+        m_(m),
+        batch_(batch),
+        layer_(layer),
+        a_(a),
+        ws_(ws),
+        c_(m.attention(layer)),
+        q_(ws.queries_of(c_)),
+        queries_(batch.queries_of(c_.group())) {}
+
+  void operator()() {
+    if (shares()) attend_shared();
+    const int heads = c_.kv_heads;
+    const int64_t tiles = int64_t(queries_.tiles.size());
+    if (split_segments()) return;
+    team_.each(tiles * heads, [&](int64_t chunk, int worker) {
+      const QueryTile& tile = queries_.tiles[chunk / heads];
+      const int head = int(chunk % heads), sharer = shares() ? batch_.sharer_of[tile.sequence] : -1;
+      AttentionTask t = task_of(tile, head, worker);
+      const float* resumed = sharer < 0 ? nullptr : state_of(head, sharer);
+      if (resumed) t.resume = &resumed, t.resumed = 1, t.begin = batch_.alone_from[sharer];
+      finish(t, tile, head, worker);
+    });
+  }
+
+ private:
+  int group() const { return c_.group(); }
+
+  AttentionTask task_of(const QueryTile& tile, int head, int worker) const {
+    const Sequence& s = batch_.sequences[tile.sequence];
+    const int64_t query = (int64_t(head) * batch_.rows + tile.row) * group();
+    const AttentionSight sight = m_.sight(layer_, batch_.positions[tile.row]);
+    AttentionTask t = blocks_of(s, sight.first, batch_.positions[tile.row + tile.rows - 1] / kPage + 1, head, worker);
+    t.rows = tile.rows * group();
+    t.q = q_.at(query), t.ldq = q_.ld;
+    t.positions = queries_.positions.data() + int64_t(tile.row) * group();
+    t.lse = a_.lse ? a_.lse + query : nullptr;
+    t.sight = sight;
+    return t;
+  }
+
+  // Those before `first` may have no page any more.
+  AttentionTask blocks_of(const Sequence& s, int first, int blocks, int head, int worker) const {
+    WorkerScratch& w = ws_.workers[worker];
+    const int32_t* pages = s.blocks_of(batch_.groups.of(layer_));
+    w.k_pages.resize(blocks), w.v_pages.resize(blocks);
+    for (int b = first; b < blocks; b++) {
+      w.k_pages[b] = batch_.pages->keys(pages[b], layer_, head);
+      w.v_pages[b] = batch_.pages->values(pages[b], layer_, head);
+    }
+    AttentionTask t{};
+    t.head_dim = c_.head_dim, t.scale = m_.attention_scale(layer_);
+    t.blocks = blocks, t.k_pages = w.k_pages.data(), t.v_pages = w.v_pages.data();
+    t.out = w.head.floats(), t.ldo = padded(c_.head_dim), t.scratch = w.attention.data();
+    return t;
+  }
+
+  void finish(const AttentionTask& t, const QueryTile& tile, int head, int worker) const {
+    const Kernels& k = m_.kernels;
+    m_.attention_kernels().attention(t);
+    for (int i = 0; i < t.rows; i++)
+      k.round_rows(t.out + i * t.ldo, t.ldo, 1, c_.head_dim, 1.0f,
+                   a_.attention.at(tile.row + i / group(), (int64_t(head) * group() + i % group()) * c_.head_dim),
+                   c_.head_dim);
+  }
+
+  // Whether every sharer sees all that it shares.
+  bool shares() const { return !batch_.shared.empty() && (c_.window == 0 || batch_.last_shared < c_.window); }
+  float* state_of(int head, int sharer) const {
+    const int64_t row = (int64_t(head) * int64_t(batch_.sharers.size()) + sharer) * group();
+    return ws_.attention_states.floats() + row * attention_state_floats(c_.head_dim);
+  }
+
+  // The blocks that sequences have in common, each with the queries of all of them.
+  void attend_shared() {
+    const int heads = c_.kv_heads;
+    ws_.attention_states.reserve(size_t(heads) * batch_.sharers.size() * group() * attention_state_floats(c_.head_dim) *
+                                 sizeof(float));
+    const int most = std::max(1, kAttentionRows / group());
+    for (const std::vector<SharedRun>& runs : batch_.shared) {
+      // As few tiles as keep the workers busy: each reads the run's blocks once.
+      const int wanted = std::max(1, 2 * team_.workers() / (heads * int(runs.size())));
+      shared_tiles_.clear();
+      for (const SharedRun& run : runs) {
+        const int per = std::max(std::min(most, kMinSharedRows), std::min(most, (run.count + wanted - 1) / wanted));
+        for (int i = 0; i < run.count; i += per)
+          shared_tiles_.push_back({run.begin, run.end, run.first + i, std::min(per, run.count - i)});
+      }
+      team_.each(int64_t(shared_tiles_.size()) * heads, [&](int64_t chunk, int worker) {
+        attend_run(shared_tiles_[chunk / heads], int(chunk % heads), worker);
+      });
+    }
+  }
+
+  void attend_run(const SharedRun& run, int head, int worker) const {
+    WorkerScratch& w = ws_.workers[worker];
+    AttentionTask t = blocks_of(batch_.sequences[batch_.sharers[run.first]], 0, run.end, head, worker);
+    const size_t query_bytes = size_t(group()) * q_.ld * q_.elem;
+    char* gathered = w.head.data();
+    w.positions.clear();
+    for (int i = run.first; i < run.first + run.count; i++) {
+      const int row = batch_.sequences[batch_.sharers[i]].row0;
+      std::memcpy(gathered, q_.at((int64_t(head) * batch_.rows + row) * group()), query_bytes);
+      gathered += query_bytes;
+      w.positions.insert(w.positions.end(), group(), batch_.positions[row]);
+    }
+    t.rows = run.count * group();
+    t.q = w.head.data(), t.ldq = q_.ld;
+    t.positions = w.positions.data();
+    t.sight = {c_.window, 0, float(c_.soft_cap)};
+    t.begin = run.begin;
+    t.save = state_of(head, run.first);
+    const float* resumed = t.save;
+    if (run.begin > 0) t.resume = &resumed, t.resumed = 1;
+    m_.attention_kernels().attention(t);
+  }
+
+  // One long sequence or few: their segments at the same time, where there are too few heads for the workers.
+  bool split_segments() {
+    const int heads = c_.kv_heads;
+    const int64_t tiles = int64_t(queries_.tiles.size());
+    constexpr int kSegmentBlocks = kSegment / kPage;
+    if (c_.window > 0 || shares() || team_.workers() == 1 || tiles * heads >= 2 * team_.workers()) return false;
+    parts_.clear();
+    part_from_.assign(1, 0);
+    for (int tile = 0; tile < tiles; tile++) {
+      const QueryTile& q = queries_.tiles[tile];
+      const int blocks = batch_.positions[q.row + q.rows - 1] / kPage + 1;
+      for (int begin = 0; begin < blocks; begin += kSegmentBlocks)
+        parts_.push_back({tile, begin, std::min(blocks, begin + kSegmentBlocks)});
+      part_from_.push_back(int(parts_.size()));
+    }
+    const int64_t parts = int64_t(parts_.size());
+    if (parts == tiles) return false;
+    const int64_t floats = kAttentionRows * attention_state_floats(c_.head_dim);
+    ws_.attention_states.reserve(size_t(parts * heads * floats) * sizeof(float));
+    const auto state = [&](int64_t part, int head) {
+      return ws_.attention_states.floats() + (part * heads + head) * floats;
+    };
+    team_.each(parts * heads, [&](int64_t chunk, int worker) {
+      const Part& part = parts_[chunk / heads];
+      const int head = int(chunk % heads);
+      AttentionTask t = task_of(queries_.tiles[part.tile], head, worker);
+      t.begin = part.begin, t.blocks = part.end;
+      t.save = state(chunk / heads, head);
+      m_.attention_kernels().attention(t);
+    });
+    team_.each(tiles * heads, [&](int64_t chunk, int worker) {
+      const int tile = int(chunk / heads), head = int(chunk % heads);
+      AttentionTask t = task_of(queries_.tiles[tile], head, worker);
+      std::vector<const float*>& states = ws_.workers[worker].states;
+      states.clear();
+      for (int part = part_from_[tile]; part < part_from_[tile + 1]; part++) states.push_back(state(part, head));
+      t.begin = t.blocks;
+      t.resume = states.data(), t.resumed = int(states.size());
+      finish(t, queries_.tiles[tile], head, worker);
+    });
+    return true;
+  }
+
+  // A segment of a tile's blocks.
+  struct Part {
+    int tile, begin, end;
+  };
+  // Fewer sharers to a tile read blocks again for little.
+  static constexpr int kMinSharedRows = 4;
+
+  Team& team_;
+  const Model& m_;
+  const Batch& batch_;
+  const int layer_;
+  const LayerActivations& a_;
+  Workspace& ws_;
+  const AttentionSpec& c_;
+  const Rows q_;
+  const Queries& queries_;
+  std::vector<SharedRun> shared_tiles_;
+  std::vector<Part> parts_;
+  std::vector<int> part_from_;  // [tiles + 1]
+};
+
+// Key blocks of a cell: with its rows, a piece of work of about a millisecond.
+constexpr int kCellBlocks = 4;
+
+}  // namespace
+
+void attention_forward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a,
+                       Workspace& ws) {
+  Attend(team, m, batch, layer, a, ws)();
+}
+
+AttentionCells attention_cells(const Batch& batch, int pages, int group) {
+  AttentionCells levels;
+  std::vector<int> next_of_page(pages);  // the first level that comes after all cells with the page so far
+  const int per_cell = std::max(1, kAttentionBackwardRows / group);
+  for (size_t s = 0; s < batch.sequences.size(); s++) {
+    const Sequence& sequence = batch.sequences[s];
+    for (int row = 0; row < sequence.rows; row += per_cell) {
+      const int rows = std::min(per_cell, sequence.rows - row),
+                blocks = (sequence.position + row + rows - 1) / kPage + 1;
+      int next = 0;  // likewise of the rows
+      for (int block = 0; block < blocks; block += kCellBlocks) {
+        const AttentionCell cell{int(s), sequence.row0 + row, rows, block, std::min(kCellBlocks, blocks - block)};
+        for (int b = block; b < block + cell.blocks; b++) next = std::max(next, next_of_page[sequence.blocks[b]]);
+        if (next == int(levels.size())) levels.emplace_back();
+        levels[next++].push_back(cell);
+        for (int b = block; b < block + cell.blocks; b++) next_of_page[sequence.blocks[b]] = next;
+      }
+    }
+  }
+  return levels;
+}
+
+void attention_backward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a,
+                        const AttentionGradients& d, Workspace& ws) {
+  const AttentionSpec& c = m.attention(layer);
+  const int heads = c.kv_heads, group = c.group();
+  const Queries& queries = batch.queries_of(group);
+  team.each(int64_t(d.pages) * heads, [&](int64_t chunk, int) {
+    for (const Matrix& by : {d.k, d.v}) std::memset(by.at(chunk * kPage), 0, kPage * by.ld * sizeof(float));
+  });
+  for (const auto& level : d.cells)
+    team.each(int64_t(level.size()) * heads, [&](int64_t chunk, int worker) {
+      const AttentionCell& cell = level[chunk / heads];
+      const int head = int(chunk % heads);
+      const int32_t* blocks = batch.sequences[cell.sequence].blocks + cell.block;
+      WorkerScratch& scratch = ws.workers[worker];
+      scratch.k_pages.resize(cell.blocks), scratch.v_pages.resize(cell.blocks);
+      scratch.d_k.resize(cell.blocks), scratch.d_v.resize(cell.blocks);
+      for (int b = 0; b < cell.blocks; b++) {
+        scratch.k_pages[b] = batch.pages->keys(blocks[b], layer, head);
+        scratch.v_pages[b] = batch.pages->values(blocks[b], layer, head);
+        const int64_t key = (int64_t(blocks[b]) * heads + head) * kPage;
+        scratch.d_k[b] = d.k.at(key), scratch.d_v[b] = d.v.at(key);
+      }
+      const int64_t query = (int64_t(head) * batch.rows + cell.row) * group;
+      const Rows q = ws.queries_of(c);
+      AttentionBackwardTask t{};
+      t.rows = cell.rows * group, t.head_dim = c.head_dim, t.scale = m.attention_scale(layer);
+      t.q = q.at(query), t.ldq = q.ld;
+      t.dout = d.out.at(query), t.lddo = d.out.ld;
+      t.delta = d.delta + query, t.lse = a.lse + query;
+      t.positions = queries.positions.data() + int64_t(cell.row) * group;
+      t.block = cell.block, t.blocks = cell.blocks;
+      t.k_pages = scratch.k_pages.data(), t.v_pages = scratch.v_pages.data();
+      t.dq = d.q.at(query), t.lddq = d.q.ld;
+      t.dk = scratch.d_k.data(), t.dv = scratch.d_v.data(), t.lddkv = d.k.ld;
+      t.scratch = scratch.attention_backward.data();
+      t.sight = m.sight(layer, batch.positions[cell.row]);
+      m.attention_kernels().attention_backward(t);
+    });
+}
+
+}  // namespace anneal::cpu
