@@ -176,9 +176,10 @@ struct QuantizedCase {
     int64_t bytes = 0;
     for (const TensorShape& t : weight_tensors(spec)) {
       const TensorFormat format = spec.format_of(t.name);
+      const int64_t row = is_quantized(format) ? quantization::row_bytes(format, t.cols)
+                                               : t.cols * (format == TensorFormat::f32 ? 4 : 2);
       // Panels of 16 rows, each of whole vectors.
-      bytes += !t.cols ? 4 * t.rows
-                       : panels_of(int(t.rows)) * ((16 * quantization::row_bytes(format, t.cols) + 63) / 64 * 64);
+      bytes += !t.cols ? 4 * t.rows : panels_of(int(t.rows)) * ((16 * row + 63) / 64 * 64);
     }
     expect(weights == bytes, name + ": takes " + std::to_string(weights) + " bytes for " + std::to_string(bytes));
   }
