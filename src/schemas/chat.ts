@@ -419,7 +419,7 @@ export const chatFields = named(
     return_token_offsets: field(optional(z.boolean()), "Of rendered prompts; generating ignores it."),
     cache_salt: field(
       optional(z.string().min(1)),
-      "Cached prompts are shared only among requests of the same salt, so that nobody learns from the time a reply takes what others asked. Default: those without one share theirs.",
+      "Cached prompts are shared only among requests of the same salt, so that nobody learns from the time a reply takes what others asked. Default: those without one share theirs, of each entity other than the owner's among themselves.",
     ),
     kv_transfer_params: field(optional(freeObject), "Has to be empty: this engine transfers no key-value cache."),
     engine_xargs: field(optional(extraArguments), "Without effect."),

@@ -37,6 +37,8 @@ export interface ArtifactTable {
   find(key: ArtifactKey, version: number): ArtifactRecord | null;
   latest(key: ArtifactKey): ArtifactRecord | null;
   folder(artifact: ArtifactRecord): string;
+  /** Whether its files are in their place, or where `recover` finds them. */
+  isThere(id: string): boolean;
   ids(): Set<string>;
 }
 
@@ -84,6 +86,7 @@ export function artifactTable(
   const newest = database.prepare<[string, string, string], Row>(
     "SELECT * FROM artifacts WHERE entity = ? AND project = ? AND name = ? ORDER BY version DESC LIMIT 1",
   );
+  const byId = database.prepare<[string], Row>("SELECT * FROM artifacts WHERE id = ?");
   const everything = database.prepare<[], Row>("SELECT * FROM artifacts");
   const toRecord = ({ created_at, ...row }: Row): ArtifactRecord => ({ ...row, createdAt: created_at });
   // A hash, since names that differ only in case are one name to some file systems.
@@ -107,6 +110,8 @@ export function artifactTable(
   };
   // Of a version made at once, named by its id: nothing but a crash leaves it there.
   const ownPending = (id: string) => join(root, "pending", id);
+  /** What a crash left of a version that has its row. */
+  const notMoved = (record: ArtifactRecord) => [ownPending(record.id), pendingOf(record)].find(existsSync);
 
   const table: ArtifactTable = {
     async create(key, contents) {
@@ -148,7 +153,7 @@ export function artifactTable(
       for (const row of everything.all()) {
         const record = toRecord(row);
         if (existsSync(table.folder(record))) continue;
-        const pending = [ownPending(record.id), pendingOf(record)].find(existsSync);
+        const pending = notMoved(record);
         if (pending) moveFolder(pending, table.folder(record));
       }
       const all = join(root, "pending");
@@ -166,6 +171,11 @@ export function artifactTable(
       return row ? toRecord(row) : null;
     },
     folder: (artifact) => join(root, artifact.id),
+    isThere(id) {
+      if (existsSync(join(root, id))) return true;
+      const row = byId.get(id);
+      return row !== undefined && notMoved(toRecord(row)) !== undefined;
+    },
     ids: () => new Set(everything.all().map((row) => row.id)),
   };
   return table;

@@ -103,11 +103,14 @@ async function copyHome(live: Database, home: string, target: string): Promise<O
       const problems = await copyCheckpoints(home, target, then, now, copied);
       problems.push(...(await copySavedModels(home, target, then, now)));
       const artifacts = then.artifacts.ids();
-      for (const id of artifacts) {
-        const path = join("artifacts", id);
-        if (!(await copyFolder(home, target, path))) problems.push({ path, kind: "missing", reason: "is missing" });
-      }
+      const pathOf = (id: string) => join("artifacts", id);
+      for (const id of artifacts) await copyFolder(home, target, pathOf(id));
       for (const path of [join("artifacts", "pending"), "owner-key"]) await copyFolder(home, target, path);
+      for (const id of artifacts) {
+        // It may have been moved from where it was pending meanwhile.
+        const isCopied = then.artifacts.isThere(id) || (await copyFolder(home, target, pathOf(id)));
+        if (!isCopied) problems.push({ path: pathOf(id), kind: "missing", reason: "is missing" });
+      }
       const checkpoints = then.checkpoints.all().length;
       return { checkpoints, artifacts: artifacts.size, jobs: jobs.length, problems };
     } finally {

@@ -3,6 +3,7 @@ import {
   mkdirSync,
   mkdtempSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
   truncateSync,
@@ -52,6 +53,24 @@ describe("a check", () => {
     expect(await checkHome(home)).toEqual(whole);
     // Looking at it leaves it to others.
     store = openStore(home);
+  });
+
+  it("and a copy find a version whose folder a crash kept from its place, which the next opening moves there", async () => {
+    const key = { entity: "e", project: "p", name: "a" };
+    const { id } = await store.artifacts.create(key, [["train.jsonl", "x"]]);
+    store.close();
+    const [place, pending] = [join(home, "artifacts", id), join(home, "artifacts", "pending", id)];
+    renameSync(place, pending);
+    expect((await checkHome(home)).problems).toEqual([]);
+    const copy = join(top, "copy");
+    expect((await backupHome(home, copy)).problems).toEqual([]);
+    for (const folder of [copy, home]) {
+      store = openStore(folder);
+      expect(existsSync(join(folder, "artifacts", id, "train.jsonl"))).toBe(true);
+      if (folder === copy) store.close();
+    }
+    rmSync(place, { recursive: true });
+    expect((await checkHome(home)).problems).toMatchObject([{ kind: "missing", path: `artifacts/${id}` }]);
   });
 
   it("names what is missing, damaged, unknown and set aside", async () => {

@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { join, relative, resolve } from "node:path";
+import { join, relative, resolve, sep } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { HomeProblem, HomeReport } from "../types/home.js";
 import { verifyChecksums } from "./checksums.js";
@@ -52,8 +52,9 @@ export async function checkHome(home: string): Promise<HomeReport> {
     const artifacts = [...tables.artifacts.ids()].map((id) => join("artifacts", id));
     const jobs = tables.jobs.unfinished().map(({ id }) => join("jobs", id));
     for (const path of [...artifacts, ...jobs]) {
-      if (existsSync(join(folder, path))) continue;
-      const isWanted = tables.artifacts.ids().has(path.slice("artifacts/".length)) || isUnfinished(path);
+      const [, id] = path.split(sep) as [string, string];
+      if (existsSync(join(folder, path)) || tables.artifacts.isThere(id)) continue;
+      const isWanted = tables.artifacts.ids().has(id) || isUnfinished(path);
       if (isWanted) problems.push({ path, kind: "missing", reason: "is missing" });
     }
     problems.push(...(await unknown()));

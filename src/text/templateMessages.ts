@@ -218,6 +218,13 @@ export function contentParts(content: unknown, location: string): TextPart[] {
   return content.map((part, index) => textPart(part, `${location}.${index}`));
 }
 
+/** Types of parts that are no text; any other is not quoted, for it may be content. */
+const OTHER_PARTS = new Set(
+  "image image_url input_image image_pil image_embeds audio audio_url input_audio audio_embeds video video_url file input_file tool_use tool_result".split(
+    " ",
+  ),
+);
+
 function textPart(part: unknown, location: string): TextPart {
   if (typeof part === "string") return { type: "text", text: part };
   if (typeof part !== "object" || part === null || Array.isArray(part)) {
@@ -228,7 +235,8 @@ function textPart(part: unknown, location: string): TextPart {
   const field = Object.hasOwn(TEXT_FIELDS, type) ? TEXT_FIELDS[type]! : undefined;
   if (field === undefined) {
     const known = Object.keys(TEXT_FIELDS).join(", ");
-    throw new ConversationError(`${location}.type`, `${JSON.stringify(type)} is not supported; parts may be ${known}`);
+    const named = OTHER_PARTS.has(type) ? `"${type}" ` : "";
+    throw new ConversationError(`${location}.type`, `${named}is not supported; parts may be ${known}`);
   }
   const text = rest[field];
   if (typeof text !== "string") throw new ConversationError(`${location}.${field}`, "is required and must be a text");

@@ -279,7 +279,8 @@ export interface ChatCompletionCreateParamsBase {
   return_token_offsets?: boolean | null;
   /**
    * Cached prompts are shared only among requests of the same salt, so that nobody learns from the time a reply takes
-   * what others asked. Not empty. Default: those without one share theirs.
+   * what others asked. Not empty. Default: those without one share theirs, of each entity other than the owner's among
+   * themselves.
    */
   cache_salt?: string | null;
   /** Has to be empty: this engine transfers no key-value cache. */

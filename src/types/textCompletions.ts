@@ -159,7 +159,8 @@ export interface TextCompletionCreateParamsBase {
   return_token_ids?: boolean | null;
   /**
    * Cached prompts are shared only among requests of the same salt, so that nobody learns from the time a reply takes
-   * what others asked. Not empty. Default: those without one share theirs.
+   * what others asked. Not empty. Default: those without one share theirs, of each entity other than the owner's among
+   * themselves.
    */
   cache_salt?: string | null;
   /** End a choice (`finish_reason: "repetition"`) whose last tokens repeat a pattern. Default: not looked for. */

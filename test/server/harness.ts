@@ -14,6 +14,7 @@ export interface Body {
   step: number;
   object: string;
   model: string;
+  usage: { prompt_tokens_details: { cached_tokens: number } };
   data: { id: string; type: string; step: number; metrics: Record<string, number>; data: Record<string, unknown> }[];
   has_more: boolean;
   first_id: string;

@@ -167,3 +167,35 @@ it("without data roots there is nothing on this machine that they may name", asy
     await plain.close();
   }
 });
+
+it("does not tell what others have asked by what is cached of it", async () => {
+  const { key } = await server.engine.keys.create({ entity: "another" });
+  const content = "A long question of the owner, in which a river, a cat and a lamp are met. ".repeat(3);
+  const asks = [
+    { path: "/v1/chat/completions", body: { messages: [{ role: "user", content }], max_tokens: 1 } },
+    { path: "/v1/completions", body: { prompt: `${content} Plainly.`, max_tokens: 1 } },
+  ];
+  for (const { path, body } of asks) {
+    const cached = async (as?: { authorization: string }, salt?: string) => {
+      const { status, body: answer } = await server.call("POST", path, { ...body, cache_salt: salt }, as);
+      expect(status).toBe(200);
+      return answer.usage.prompt_tokens_details.cached_tokens > 0;
+    };
+    const other = { authorization: `Bearer ${key}` };
+    expect([await cached(), await cached()]).toEqual([false, true]);
+    expect([await cached(others), await cached(others)]).toEqual([false, true]);
+    expect([await cached(other, "team\n"), await cached(other)]).toEqual([false, false]);
+  }
+});
+
+it("quotes nothing of the types of parts in data", async () => {
+  const messages = [
+    { role: "user", content: [{ type: SECRET, text: "x" }] },
+    { role: "assistant", content: "y" },
+  ];
+  const told = await errorOf(
+    await train(join(folder("parts", { "train.jsonl": JSON.stringify({ messages }) }), "train.jsonl")),
+  );
+  expect(told).toContain("messages.0.content.0.type");
+  expectNothingSeen(told);
+});

@@ -9,6 +9,7 @@ import { validateAsync } from "../../schemas/validate.js";
 import type { Thoughts } from "../../structuredOutputs/index.js";
 import type { Tokenizer } from "../../text/index.js";
 import type { ChatCompletion, ChatCompletionChunk } from "../../types/chat.js";
+import { cacheSalt } from "../core/access.js";
 import type { ServedModel } from "../core/resolve.js";
 import { ChunkStream } from "./chunks.js";
 import { completion } from "./completion.js";
@@ -87,7 +88,7 @@ async function prepareChat(
       params: plan.needsSpecialTokens ? { ...settings, skipSpecialTokens: false } : settings,
       n: request.n,
       priority: request.priority,
-      cacheSalt: request.cache_salt ?? null,
+      cacheSalt: cacheSalt(caller, request.cache_salt),
       useCache: settings.promptLogprobs === null,
       streaming: request.stream,
       streamInterval: request.stream_interval,

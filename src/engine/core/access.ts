@@ -19,6 +19,13 @@ export interface Caller {
   owner: boolean;
 }
 
+/**
+ * Of the prefix cache: `wanted` by a request. What others than the owner ask is shared among those of their entity alone, for
+ * `cached_tokens`, and the time that a reply takes, would tell each what the others asked.
+ */
+export const cacheSalt = ({ entity, owner }: Caller, wanted: string | null | undefined): string | null =>
+  owner ? (wanted ?? null) : `${entity}\n${wanted ?? ""}`;
+
 /** How an engine is looked at: on whose behalf, and whether unknown parameters are errors (in process) or ignored (the wire). */
 export interface View {
   caller: Caller;

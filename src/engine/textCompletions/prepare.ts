@@ -13,6 +13,7 @@ import type { ChatCall, ChatHost } from "../chat/host.js";
 import { maxTokenLength } from "../chat/prompt.js";
 import { samplingSettings } from "../chat/samplingSettings.js";
 import { checkTextLength, keptPromptTokens, maxOutputTokens } from "../chat/tokenLimits.js";
+import { cacheSalt } from "../core/access.js";
 import type { ServedModel } from "../core/resolve.js";
 
 const MAX_PROMPTS = 1024;
@@ -62,7 +63,7 @@ export async function prepare(
         grammar,
         n: request.best_of ?? request.n,
         priority: request.priority,
-        cacheSalt: request.cache_salt ?? null,
+        cacheSalt: cacheSalt(caller, request.cache_salt),
         useCache: settings.promptLogprobs === null,
         streaming: request.stream,
         streamInterval: request.stream_interval,
