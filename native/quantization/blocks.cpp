@@ -144,6 +144,12 @@ void put_together(TensorFormat format, const Block& b, uint8_t* p) {
       return;
     case TensorFormat::q4_0: std::memcpy(p, &b.d, 2); return to_halves(b.codes, 16, p + 2);
     case TensorFormat::q4_1: std::memcpy(p, &b.d, 2), std::memcpy(p + 2, &b.m, 2); return to_halves(b.codes, 16, p + 4);
+    case TensorFormat::q5_0: {
+      uint32_t fifth = 0;
+      for (int i = 0; i < 32; i++) fifth |= uint32_t(b.codes[i] >> 4) << i;
+      std::memcpy(p, &b.d, 2), std::memcpy(p + 2, &fifth, 4);
+      return to_halves(b.codes, 16, p + 6);
+    }
     case TensorFormat::q4_k:
       std::memcpy(p, &b.d, 2), std::memcpy(p + 2, &b.m, 2);
       write_scales(b, p + 4);

@@ -10,7 +10,11 @@
 namespace anneal::quantization {
 namespace {
 
-int nearest(float x) { return int(std::nearbyint(x)); }
+// Ties to even, of what is below 2^22. A call of std::nearbyint takes longer than all else here.
+int nearest(float x) {
+  constexpr float kToNearest = 12582912.0f;
+  return int((x + kToNearest) - kToNearest);
+}
 
 // A group of n numbers as scale * code (+ minimum), codes from low to high.
 struct Fit {
@@ -108,9 +112,10 @@ void quantize_q8_0(const float* x, const float*, Block& b) {
   put_codes(x, 32, most / 127, 0, 128, 255, b.codes);
 }
 
-void quantize_q4_0(const float* x, const float* weight, Block& b) {
-  b.d = narrow_half(fit_scale({x, weight, 32}, -8, 7).scale);
-  put_codes(x, 32, widen_half(b.d), 0, 8, 15, b.codes);
+// zero: half of the codes.
+template <int zero> void quantize_symmetric(const float* x, const float* weight, Block& b) {
+  b.d = narrow_half(fit_scale({x, weight, 32}, -zero, zero - 1).scale);
+  put_codes(x, 32, widen_half(b.d), 0, zero, 2 * zero - 1, b.codes);
 }
 
 void quantize_q4_1(const float* x, const float* weight, Block& b) {
@@ -164,7 +169,8 @@ using Quantize = void (*)(const float* x, const float* weight, Block&);
 Quantize quantizer(TensorFormat format) {
   switch (format) {
     case TensorFormat::q8_0: return quantize_q8_0;
-    case TensorFormat::q4_0: return quantize_q4_0;
+    case TensorFormat::q4_0: return quantize_symmetric<8>;
+    case TensorFormat::q5_0: return quantize_symmetric<16>;
     case TensorFormat::q4_1: return quantize_q4_1;
     case TensorFormat::q4_k: return quantize_q4_k;
     case TensorFormat::q6_k: return quantize_q6_k;

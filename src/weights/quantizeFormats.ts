@@ -9,7 +9,7 @@ export const SMALL_BLOCK = 32;
 const SUPER_BLOCK = 256;
 
 /**
- * "q8": Q8_0 throughout. "q4": Q4_K, or Q4_1 where rows are no multiple of 256; what errs most by it (the head, the values and
+ * "q8": Q8_0 throughout. "q4": Q4_K, or Q5_0 where rows are no multiple of 256; what errs most by it (the head, the values and
  * the outputs of the feed-forward) in Q6_K, or Q8_0. Matrices whose rows are no multiple of 32 stay as they are.
  */
 export function quantizedFormats(config: ModelSpec, quantization: Quantization): ModelSpec["quantized"] {
@@ -24,5 +24,5 @@ export function quantizedFormats(config: ModelSpec, quantization: Quantization):
 export function fourBits(name: string, columns: number): QuantizedFormatName {
   const isSensitive = /(embed_tokens|lm_head|v_proj|down_proj)\.weight$/.test(name);
   if (columns % SUPER_BLOCK === 0) return isSensitive ? "Q6_K" : "Q4_K";
-  return isSensitive ? "Q8_0" : "Q4_1";
+  return isSensitive ? "Q8_0" : "Q5_0";
 }
