@@ -73,10 +73,21 @@ export const modelShapes = {
 
 export type ModelShape = keyof typeof modelShapes;
 
-/** Tensors of the shape by name; every matrix differs from every other, or caches would flatter the result. */
-function tensors(name: ModelShape): [string, number[]][] {
-  const c = modelShapes[name];
-  const headDim = "head_dim" in c ? c.head_dim : c.hidden_size / c.num_attention_heads;
+interface Shape {
+  model_type: string;
+  hidden_size: number;
+  intermediate_size: number;
+  num_hidden_layers: number;
+  num_attention_heads: number;
+  num_key_value_heads: number;
+  head_dim?: number;
+  vocab_size: number;
+  tie_word_embeddings: boolean;
+}
+
+/** Tensors of a shape by name. */
+export function shapeTensors(c: Shape): [string, number[]][] {
+  const headDim = c.head_dim ?? c.hidden_size / c.num_attention_heads;
   const queries = c.num_attention_heads * headDim;
   const keys = c.num_key_value_heads * headDim;
   const out: [string, number[]][] = [["model.embed_tokens.weight", [c.vocab_size, c.hidden_size]]];
@@ -101,13 +112,13 @@ function tensors(name: ModelShape): [string, number[]][] {
   return out;
 }
 
-/** Writes `folder/name` unless it is there, and returns its path. */
+/** Writes `folder/name` unless it is there, and returns its path. Every matrix differs from every other, or caches would flatter. */
 export function randomFolder(folder: string, name: ModelShape): string {
   const path = join(folder, name);
   const file = join(path, "model.safetensors");
   if (existsSync(file)) return path;
   mkdirSync(path, { recursive: true });
-  const list = tensors(name);
+  const list = shapeTensors(modelShapes[name]);
   const header: Record<string, unknown> = {};
   let offset = 0;
   for (const [tensor, shape] of list) {

@@ -1,96 +1,46 @@
 /**
- * What quantised weights, and a KV cache of 8 bits, cost the embedded model, against itself in bfloat16:
+ * What quantised weights, and a KV cache of 8 bits, cost in quality, against the same models in bfloat16, and whether that is within its gates:
  *
- *   npx tsx benchmarks/quantized.ts [--questions 400] [--conversations 100]
+ *   npx tsx benchmarks/quantized.ts [--questions 400] [--conversations 100] [--texts 16]
  *
- * Mean KL divergence of next-token distributions (nats) and agreement of the likeliest token, over what assistants say in
- * held-out conversations; accuracy, greedy, on held-out questions.
+ * Mean KL divergence of next-token distributions (nats) and agreement of the likeliest token: of the embedded model over what
+ * assistants say in held-out conversations, with its accuracy, greedy, on held-out questions; and of random weights at the
+ * widths of published models, with channels and weights that stand out, and an entropy, as those of trained models (outlierModel.ts).
+ * How often the likeliest token stays depends on how often two tokens are about as likely: entropy and that share are told beside.
+ * Exits with 1 where a gate is missed.
  */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { drawConversation } from "../models/recipe/conversation.js";
-import { Draw } from "../models/recipe/draw.js";
-import { render } from "../models/recipe/rendering.js";
-import { Encoder, readVocabulary } from "../models/recipe/vocabulary.js";
 import { Engine, type ModelOptions } from "../src/index.js";
-import { type DeviceModel, openRuntime } from "../src/runtime/runtime.js";
 import { openWeightFiles } from "../src/weights/index.js";
-import { pagesFor, plainRow } from "./decodeBatch.js";
+import type { ModelShape } from "./modelShapes.js";
+import { outlierFolder } from "./outlierModel.js";
+import {
+  CHANGES,
+  CLOSE,
+  type Divergence,
+  divergences,
+  GATES,
+  heldOutConversations,
+  missed,
+  spreadTexts,
+  type Variant,
+} from "./quantizationQuality.js";
 import { oldSkills, scoreQuestions } from "./skillScores.js";
 
 const { values: options } = parseArgs({
   options: {
     questions: { type: "string", default: "400" },
     conversations: { type: "string", default: "100" },
+    texts: { type: "string", default: "16" },
   },
 });
-const folder = fileURLToPath(new URL("../models/tiny", import.meta.url));
-const MAX_TOKENS = 512;
 
-/** Tokens of a conversation, and which of them an assistant said. */
-interface Spoken {
-  tokens: Int32Array;
-  isSaid: boolean[];
-}
-
-function heldOutConversations(count: number): Spoken[] {
-  const encoder = new Encoder(readVocabulary(folder));
-  const draw = new Draw(41_001, true);
-  return Array.from({ length: count }, () => {
-    const tokens: number[] = [];
-    const isSaid: boolean[] = [];
-    for (const { text, assistant } of render(drawConversation(draw))) {
-      for (const id of encoder.encode(text)) {
-        tokens.push(id);
-        isSaid.push(assistant);
-      }
-    }
-    return { tokens: Int32Array.from(tokens.slice(0, MAX_TOKENS)), isSaid };
-  });
-}
-
-/** Log-probabilities of all tokens after each token. */
-async function distributions(model: DeviceModel, tokens: Int32Array): Promise<Float32Array[]> {
-  const blocks = Int32Array.from({ length: pagesFor(1, tokens.length, 0) }, (_, i) => i);
-  const next = Int32Array.of(...tokens.subarray(1), -1);
-  const row = { ...plainRow, slot: -1, sample: false, tokens, position: 0, blocks, next };
-  const { prompt } = await model.step([{ ...row, promptLogprobs: model.config.vocab }]);
-  return prompt[0]!.map(({ topIds, topLogprobs }) => {
-    const all = new Float32Array(model.config.vocab);
-    for (const [i, id] of topIds.entries()) all[id] = topLogprobs[i]!;
-    return all;
-  });
-}
-
-type Change = Pick<ModelOptions, "quantize" | "kvCache">;
-
-async function load({ quantize, kvCache = "exact" }: Change = {}): Promise<DeviceModel> {
-  const { config: spec, tensors } = await openWeightFiles(folder, quantize);
-  const config = { ...spec, kvCache };
-  return openRuntime().load({ config, tensors, dtype: "bfloat16", kvPages: pagesFor(1, MAX_TOKENS, 64) });
-}
-
-const best = (logprobs: Float32Array) => logprobs.indexOf(Math.max(...logprobs));
-
-async function divergence(conversations: Spoken[], change: Change): Promise<{ kl: number; agreement: number }> {
-  const [whole, changed] = [await load(), await load(change)];
-  let [sum, same, count] = [0, 0, 0];
-  for (const { tokens, isSaid } of conversations) {
-    const [wanted, got] = [await distributions(whole, tokens), await distributions(changed, tokens)];
-    for (let t = 0; t + 1 < tokens.length; t++) {
-      if (!isSaid[t + 1]) continue;
-      const [p, q] = [wanted[t]!, got[t]!];
-      for (const [id, logprob] of p.entries()) sum += Math.exp(logprob) * (logprob - q[id]!);
-      same += Number(best(p) === best(q));
-      count++;
-    }
-  }
-  whole.close();
-  changed.close();
-  return { kl: sum / count, agreement: same / count };
-}
-
-async function accuracy(change: Change = {}): Promise<number> {
+/** Share of held-out questions that the embedded model answers rightly. */
+async function accuracy(change: Pick<ModelOptions, "quantize" | "kvCache"> = {}): Promise<number> {
   await using engine = await Engine.open(change);
   const scores = await scoreQuestions(oldSkills, Number(options.questions), async (content) => {
     const messages = [{ role: "user" as const, content }];
@@ -101,16 +51,43 @@ async function accuracy(change: Change = {}): Promise<number> {
 }
 
 const percent = (share: number) => `${(100 * share).toFixed(1)} %`;
-const conversations = heldOutConversations(Number(options.conversations));
-console.log(`bfloat16   accuracy ${percent(await accuracy())}`);
-const changes: Record<string, Change> = {
-  q8: { quantize: "q8" },
-  q4: { quantize: "q4" },
-  "int8 cache": { kvCache: "int8" },
-};
-for (const [name, change] of Object.entries(changes)) {
-  const { kl, agreement } = await divergence(conversations, change);
-  console.log(
-    `${name.padEnd(10)} accuracy ${percent(await accuracy(change))}, KL ${kl.toFixed(5)}, same likeliest token ${percent(agreement)}`,
-  );
+const VARIANTS = Object.keys(CHANGES) as Variant[];
+let failures = 0;
+
+function print(model: string, variant: Variant, measured: Divergence, answered?: { right: number; of: number }) {
+  const problems = missed(variant, measured);
+  const lost = answered && 100 * (answered.of - answered.right);
+  if (lost !== undefined && lost > GATES[variant].accuracy) problems.push(`accuracy lower by ${lost.toFixed(1)}`);
+  failures += problems.length;
+  const { kl, agreement, error, entropy, close } = measured;
+  const cells = [model, entropy.toFixed(2), percent(close), variant, kl.toFixed(5)];
+  cells.push(`${(100 * agreement).toFixed(2)} ± ${(100 * error).toFixed(2)} %`);
+  const told = answered ? `${percent(answered.right)} (of ${percent(answered.of)})` : "";
+  console.log(`| ${[...cells, told, problems.length === 0 ? "pass" : `FAIL: ${problems.join(", ")}`].join(" | ")} |`);
 }
+
+console.log(
+  `| model | entropy, nats | margin below ${CLOSE} | | mean KL | same likeliest token | accuracy | gates |\n|---|---|---|---|---|---|---|---|`,
+);
+const tiny = fileURLToPath(new URL("../models/tiny", import.meta.url));
+const embedded = await divergences(tiny, heldOutConversations(tiny, Number(options.conversations)));
+const of = await accuracy();
+for (const variant of VARIANTS) {
+  print("anneal/tiny", variant, embedded[variant], { right: await accuracy(CHANGES[variant]), of });
+}
+const folder = mkdtempSync(join(tmpdir(), "anneal-outliers-"));
+try {
+  for (const shape of ["smollm2-135m", "qwen3-0.6b"] satisfies ModelShape[]) {
+    const path = outlierFolder(folder, shape);
+    const { vocab } = (await openWeightFiles(path)).config;
+    const measured = await divergences(path, spreadTexts(Number(options.texts), 256, vocab));
+    for (const variant of VARIANTS) print(`${shape}, random`, variant, measured[variant]);
+  }
+} finally {
+  rmSync(folder, { recursive: true });
+}
+const { q8, q4 } = GATES;
+console.log(
+  `Gates of 8 and of 4 bits: mean KL at most ${q8.kl} and ${q4.kl}, the same likeliest token at least ${percent(q8.agreement)} and ${percent(q4.agreement)}, accuracy within ${q8.accuracy} and ${q4.accuracy} points.`,
+);
+process.exitCode = failures > 0 ? 1 : 0;

@@ -1,4 +1,6 @@
-/** anneal's compute core as a program that is measured: `anneal.ts FOLDER THREADS DEVICE CAP`. */
+/** anneal's compute core as a program that is measured: `anneal.ts FOLDER|FILE.gguf THREADS DEVICE CAP [--kernels SET]`. */
+import { readFileSync } from "node:fs";
+import { parseArgs } from "node:util";
 import { openRuntime, type Trainer, type TrainRow } from "../../src/runtime/runtime.js";
 import { openWeightFiles } from "../../src/weights/index.js";
 import { plainSlot } from "../../test/native/plainSlot.js";
@@ -13,7 +15,11 @@ const TRAINED_TOKENS = 16_384;
 /** Of the device's memory, what the KV cache may take beside the weights: training needs some. */
 const CACHE_SHARE = 0.4;
 
-const [path, threads, device = "cpu", cap] = process.argv.slice(2);
+const { values: options, positionals } = parseArgs({
+  options: { kernels: { type: "string" } },
+  allowPositionals: true,
+});
+const [path, threads, device = "cpu", cap] = positionals;
 const runtime = openRuntime({ threads: Number(threads), device });
 const { config, tensors } = await openWeightFiles(path!);
 const wanted = Object.values(workloadsOf(device, Number(cap ?? Number.POSITIVE_INFINITY))).map((work) => {
@@ -23,7 +29,13 @@ const wanted = Object.values(workloadsOf(device, Number(cap ?? Number.POSITIVE_I
 });
 const { weights, page } = runtime.memory(config, "bfloat16");
 const room = Math.floor(((runtime.availableMemory() - weights) * CACHE_SHARE) / page);
-const model = await runtime.load({ config, tensors, dtype: "bfloat16", kvPages: Math.min(Math.max(...wanted), room) });
+const model = await runtime.load({
+  config,
+  tensors,
+  dtype: "bfloat16",
+  kvPages: Math.min(Math.max(...wanted), room),
+  ...(options.kernels && { kernelSet: options.kernels }),
+});
 
 function requirePages(pages: number): void {
   if (pages > model.pages) throw new Error(`takes ${pages} pages of KV cache; there is room for ${model.pages}`);
@@ -78,11 +90,21 @@ async function lora({ count, context, rank }: LoraWork) {
   const owned = await trainerOf(rank);
   const rows = Array.from({ length: count }, (_, i) => ({ tokens: spreadTokens(context, config.vocab, i) }));
   const each = -1 / (count * (context - 1));
-  return timed(async () => {
+  const took = await timed(async () => {
     const pass = await owned.forward(rows);
     await pass.backward(pass.logprobs.map((row) => new Float32Array(row.length).fill(each).fill(0, row.length - 1)));
     await owned.optimStep(settings);
   });
+  return { ...took, peakBytes: peakBytes() };
+}
+
+/** The most memory that this process had at one time; null: not told by this system. */
+function peakBytes(): number | null {
+  try {
+    return 1024 * Number(/VmHWM:\s+(\d+)/.exec(readFileSync("/proc/self/status", "utf8"))![1]);
+  } catch {
+    return null;
+  }
 }
 
 async function rl(work: RlWork) {

@@ -139,6 +139,14 @@ function rlBound(shape: ModelShape, { groups, count, context, tokens, rank }: Rl
   return prompts + rollouts + trained;
 }
 
+/** Of the cache, read by a step of decoding in its middle: keys and values in bfloat16. */
+export function cacheBytes(shape: ModelShape, { count, context, tokens, shared }: DecodeWork): number {
+  const c = modelShapes[shape];
+  const headDim = "head_dim" in c ? c.head_dim : c.hidden_size / c.num_attention_heads;
+  const positions = shared ? context + (count * tokens) / 2 : count * (context + tokens / 2);
+  return c.num_hidden_layers * BYTES * 2 * c.num_key_value_heads * headDim * positions;
+}
+
 /** Of one step of decoding, or of the whole run. */
 function phasesOf(shape: ModelShape, work: Exclude<Work, RlWork>): Phase[] {
   const c = modelShapes[shape];
@@ -179,8 +187,7 @@ function phasesOf(shape: ModelShape, work: Exclude<Work, RlWork>): Phase[] {
     const pair = 4 * queries; // operations of a query with a key, all heads
     if (work.kind === "decode") {
       const seen = work.context + work.tokens / 2;
-      const read = work.shared ? work.context + (work.count * work.tokens) / 2 : work.count * seen;
-      return { bytes: BYTES * 2 * keys * read, operations: work.count * seen * pair };
+      return { bytes: cacheBytes(shape, work) / c.num_hidden_layers, operations: work.count * seen * pair };
     }
     const each = (work.context * work.context) / 2;
     const count = work.kind === "lora" ? work.count : 1;

@@ -5,6 +5,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
+import {
+  CHANGES,
+  divergences,
+  heldOutConversations,
+  missed,
+  type Variant,
+} from "../../benchmarks/quantizationQuality.js";
 import { Engine, ModelFileError } from "../../src/index.js";
 import { openRuntime } from "../../src/runtime/runtime.js";
 import { openWeightFiles } from "../../src/weights/weightFolder.js";
@@ -95,6 +102,16 @@ describe.each(["q8", "q4"] as const)("the embedded model as %s", (quantize) => {
     const step = await stepOnFreshRollouts(engine, model, (word) => `Spell "${word}" backwards, one word.`);
     expect(step).toMatchObject(EXACT_RATIOS);
   });
+});
+
+it("the embedded model quantised says nearly what it says whole", async () => {
+  const measured = await divergences(tiny, heldOutConversations(tiny, 6));
+  for (const variant of Object.keys(CHANGES) as Variant[]) {
+    expect([variant, missed(variant, measured[variant])]).toEqual([variant, []]);
+    // And yet it is another model.
+    expect(measured[variant].kl).toBeGreaterThan(0);
+  }
+  expect(missed("q8", { kl: 0.006, agreement: 0.9 })).toHaveLength(2);
 });
 
 it("an adapter says so when it is loaded on a base that was quantised otherwise", async () => {
