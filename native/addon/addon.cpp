@@ -106,16 +106,17 @@ napi_value restore_pipelines(const Arguments& arguments) {
   return arguments.js.undefined();
 }
 
-// memory(config, dtype, device?) -> {weights, page, pageGroups, recurrentState, activationPerToken, largestPiece},
-// bytes; see backends/page_groups.h
+// memory(config, dtype, device?, gpuLayers?) -> {weights, page, pageGroups, recurrentState, activationPerToken,
+// largestPiece}, bytes; see backends/page_groups.h
 napi_value memory(const Arguments& arguments) {
   const Js js = arguments.js;
-  const Path config_path("config"), dtype_path("dtype"), device_path("device");
+  const Path config_path("config"), dtype_path("dtype"), device_path("device"), layers_path("gpuLayers");
   const auto spec = model_spec(arguments.at(0, config_path), tensor_format(arguments.at(1, dtype_path)));
   const auto device = device_name(arguments.at(2, device_path));
+  const int gpu_layers = layers_on_gpu(arguments.at(3, layers_path));
   backends::ModelMemory bytes;
   try {
-    bytes = backends::memory_on(device, *Environment::of(js.env)->executor(), spec);
+    bytes = backends::memory_on(device, *Environment::of(js.env)->executor(), spec, gpu_layers);
   } catch (const model::UnsupportedModel& error) {
     invalid(Path(config_path, error.field.c_str()), error.problem);
   }
@@ -125,7 +126,7 @@ napi_value memory(const Arguments& arguments) {
   js.set(result, "pageGroups", js.int32s(bytes.groups.windows.data(), bytes.groups.windows.size()));
   js.set(result, "recurrentState", js.number(double(bytes.recurrent_state)));
   js.set(result, "activationPerToken", js.number(double(bytes.activations_per_token)));
-  js.set(result, "largestPiece", js.number(double(backends::largest_piece(device, spec))));
+  js.set(result, "largestPiece", js.number(double(backends::largest_piece(device, spec, gpu_layers))));
   return result;
 }
 

@@ -340,6 +340,7 @@ napi_value load_model(const Arguments& arguments) {
   auto environment = Environment::of(arguments.js.env);
   auto state = std::make_shared<ModelState>();
   const auto device = options.field("device", [](Argument a) { return device_name(a); });
+  const int gpu_layers = options.field("gpuLayers", [](Argument a) { return layers_on_gpu(a); });
   const auto format = options.field("dtype", [](Argument a) { return tensor_format(a); });
   const auto spec = options.field("config", [&](Argument a) { return model_spec(a, format); });
   const int pages = int(options.field("kvPages", [](Argument a) { return a.integer(1, 1 << 24); }));
@@ -357,10 +358,10 @@ napi_value load_model(const Arguments& arguments) {
   if (!control) control = std::make_shared<CallControl>();
   return environment->start(
       {.control = control},
-      [state, device, spec, cache, arithmetic, source, control, gate_text = std::move(gate_text),
+      [state, device, gpu_layers, spec, cache, arithmetic, source, control, gate_text = std::move(gate_text),
        executor = environment->executor().get()] {
         const Path path("options");
-        state->device = backends::open_device(*executor, device);
+        state->device = backends::open_device(*executor, device, gpu_layers, int(spec.layers.size()));
         try {
           state->device->require(spec);
         } catch (const model::UnsupportedModel& error) {

@@ -134,6 +134,8 @@ LayerSpec layer_spec(const Argument& layer) {
 
 std::string device_name(const Argument& argument) { return argument.missing() ? "cpu" : argument.text(32); }
 
+int layers_on_gpu(const Argument& argument) { return argument.missing() ? -1 : int(argument.integer(0, 1 << 20)); }
+
 TensorFormat tensor_format(const Argument& argument) {
   return one_of<TensorFormat>(argument, {{"float32", TensorFormat::f32}, {"bfloat16", TensorFormat::bf16}});
 }

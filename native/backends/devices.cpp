@@ -6,6 +6,7 @@
 #include "../executor/machine.h"
 #include "cpu/cpu_device.h"
 #include "cpu/given_logits.h"
+#include "split/split_device.h"
 #include "vulkan/open_gpu.h"
 #include "vulkan/rate.h"
 #include "vulkan/vulkan_device.h"
@@ -78,18 +79,34 @@ int known_gpu(const std::string& name) {
   return index;
 }
 
+const std::string kProcessor = "cpu";
+
+bool splits(const std::string& name, int gpu_layers, int layers) {
+  return name != kProcessor && gpu_layers > 0 && gpu_layers < layers;
+}
+
+// What of a model a device has.
+model::ModelSpec part_on(const std::string& name, const model::ModelSpec& spec, int gpu_layers) {
+  return splits(name, gpu_layers, int(spec.layers.size())) ? split::last_layers(spec, gpu_layers) : spec;
+}
+
 }  // namespace
 
 std::unique_ptr<Device> open_device(executor::Pool& pool, const std::string& name) {
   return kind_of(name).open(pool, name);
 }
 
-ModelMemory memory_on(const std::string& name, executor::Pool& pool, const model::ModelSpec& spec) {
-  return kind_of(name).memory(pool, spec);
+std::unique_ptr<Device> open_device(executor::Pool& pool, const std::string& name, int gpu_layers, int layers) {
+  if (!splits(name, gpu_layers, layers)) return open_device(pool, gpu_layers == 0 ? kProcessor : name);
+  return std::make_unique<split::SplitDevice>(open_device(pool), open_device(pool, name), gpu_layers);
 }
 
-int64_t largest_piece(const std::string& name, const model::ModelSpec& spec) {
-  return kind_of(name).largest_piece(spec);
+ModelMemory memory_on(const std::string& name, executor::Pool& pool, const model::ModelSpec& spec, int gpu_layers) {
+  return kind_of(gpu_layers == 0 ? kProcessor : name).memory(pool, part_on(name, spec, gpu_layers));
+}
+
+int64_t largest_piece(const std::string& name, const model::ModelSpec& spec, int gpu_layers) {
+  return kind_of(gpu_layers == 0 ? kProcessor : name).largest_piece(part_on(name, spec, gpu_layers));
 }
 
 int64_t available_memory(const std::string& name) { return kind_of(name).available(name); }

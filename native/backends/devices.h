@@ -13,13 +13,15 @@ namespace anneal::backends {
 // done by `pool`, which must outlive the device and its models. Throws UnusableDevice for one that is not there, or
 // lacks what is needed.
 std::unique_ptr<Device> open_device(executor::Pool& pool, const std::string& name = "cpu");
+// For a model of so many layers, of which a GPU computes the last `gpu_layers` and the processor the others; -1: all.
+std::unique_ptr<Device> open_device(executor::Pool& pool, const std::string& name, int gpu_layers, int layers);
 
 // What a model takes of a device, and the bytes that could be taken of it now, without opening it. Throw as
 // open_device() for one that is not there; memory_on() as Device::memory().
-ModelMemory memory_on(const std::string& device, executor::Pool& pool, const model::ModelSpec&);
+ModelMemory memory_on(const std::string& device, executor::Pool& pool, const model::ModelSpec&, int gpu_layers = -1);
 int64_t available_memory(const std::string& device);
 // Of a model's weights, the bytes that a device must give at once; 0: it need not.
-int64_t largest_piece(const std::string& device, const model::ModelSpec&);
+int64_t largest_piece(const std::string& device, const model::ModelSpec&, int gpu_layers = -1);
 
 struct GpuDescription {
   std::string id, name, driver;

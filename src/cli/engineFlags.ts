@@ -62,6 +62,7 @@ export const engineFlags = {
   ...homeFlags,
   model: models,
   device,
+  "gpu-layers": integer("N", "of a GPU: layers of a model that it computes, the last; the others are the processor's"),
   dtype: choice("TYPE", ["auto", "float32", "bfloat16"]),
   "onnx-variant": text("NAME", "of models in ONNX: fp32, fp16, q4, int8 and so on (default: what the folder names)"),
   "execution-provider": text("NAME", "that computes models in ONNX (default cpu)"),
@@ -104,6 +105,7 @@ export function readEngineOptions(values: Values<typeof engineFlags>): EngineOpt
   return given<EngineOptions>({
     models: values.model,
     device: values.device,
+    gpuLayers: values["gpu-layers"],
     dtype: values.dtype,
     onnx: Object.keys(onnx).length > 0 ? onnx : undefined,
     quantize: values.quantize,

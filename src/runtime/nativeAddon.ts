@@ -114,6 +114,7 @@ export interface NativeAddon {
     config: ModelSpec,
     dtype: ElementType,
     device: string,
+    gpuLayers?: number,
   ): {
     weights: number;
     page: number;
@@ -128,7 +129,7 @@ export interface NativeAddon {
   quantize(format: QuantizedFormatName, numbers: Float32Array): Uint8Array;
   cancellation(): NativeCancellation;
   load(
-    options: Omit<LoadOptions, "signal" | "onProgress"> & { device: string },
+    options: Omit<LoadOptions, "signal" | "onProgress"> & { device: string; gpuLayers?: number },
     cancellation?: NativeCancellation,
   ): Promise<NativeModel>;
   /** A model without weights: its steps bring `logits` with them, of every token with promptLogprobs, else of the last. */

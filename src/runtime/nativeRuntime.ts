@@ -22,7 +22,10 @@ import type { PolicyLossBatch, PolicyLossMetrics, PolicyLossSettings } from "./p
 const PROGRESS_INTERVAL_MS = 50;
 
 class NativeRuntime implements Runtime {
-  constructor(readonly device: string) {}
+  constructor(
+    readonly device: string,
+    private readonly gpuLayers?: number,
+  ) {}
 
   get threads(): number {
     return nativeAddon().threads();
@@ -37,7 +40,10 @@ class NativeRuntime implements Runtime {
   }
 
   memory(config: ModelSpec, dtype: ElementType) {
-    return { ...nativeAddon().memory(config, dtype, this.device), weightTraining: weightTrainingBytes(config, dtype) };
+    return {
+      ...nativeAddon().memory(config, dtype, this.device, this.gpuLayers),
+      weightTraining: weightTrainingBytes(config, dtype),
+    };
   }
 
   availableMemory(): number {
@@ -48,13 +54,13 @@ class NativeRuntime implements Runtime {
     const { signal, onProgress, ...what } = options;
     const { config, dtype } = what;
     const native = nativeAddon();
-    const { device } = this;
+    const { device, gpuLayers } = this;
     requireMemory(this, options);
     return cancellable(signal ?? new AbortController().signal, async (cancellation) => {
       const timer = onProgress && setInterval(() => onProgress(cancellation!.progress()), PROGRESS_INTERVAL_MS);
       timer?.unref();
       try {
-        const model = await native.load({ ...what, device }, cancellation);
+        const model = await native.load({ ...what, device, gpuLayers }, cancellation);
         if (signal?.aborted) {
           // aborted after the last weight was read
           model.close();
@@ -81,10 +87,11 @@ function requireMemory(runtime: Runtime, { config, dtype, kvPages, recurrentStat
 
 /**
  * The compute of this process, on the processor or a GPU ("vulkan:0"). Threads are shared by all engines and worker threads
- * of the process, and default to the physical cores it may use; `threads` sets them for everyone.
+ * of the process, and default to the physical cores it may use; `threads` sets them for everyone. `gpuLayers`: of every model, the last
+ * so many layers are the GPU's and the others the processor's.
  */
-export function openRuntime(options: { threads?: number; device?: string } = {}): Runtime {
-  const runtime = new NativeRuntime(options.device ?? "cpu");
+export function openRuntime(options: { threads?: number; device?: string; gpuLayers?: number } = {}): Runtime {
+  const runtime = new NativeRuntime(options.device ?? "cpu", options.gpuLayers);
   if (options.threads !== undefined) runtime.setThreads(options.threads);
   return runtime;
 }

@@ -66,6 +66,12 @@ export interface EngineOptions {
    * copy, by the processor.
    */
   device?: "auto" | "cpu" | "gpu" | `vulkan:${number}`;
+  /**
+   * Of a GPU whose memory does not suffice: the layers of every model that it computes, the last ones, with the head. The others are
+   * computed by the processor, in its memory, with the same bits; 0: all of them. Such models are served, with adapters, and not
+   * trained. Default: all layers are the GPU's.
+   */
+  gpuLayers?: number;
   /** Type of every model that does not set its own. */
   dtype?: "auto" | "float32" | "bfloat16";
   /** How models in ONNX are computed that do not say it themselves. */
@@ -137,6 +143,7 @@ export interface TinkerOptions
     EngineOptions,
     | "apiKey"
     | "device"
+    | "gpuLayers"
     | "dtype"
     | "onnx"
     | "quantize"

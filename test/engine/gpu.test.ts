@@ -76,6 +76,19 @@ describe.runIf(isGpu)("engines on a GPU", () => {
     expect(await answers(one, await job)).toEqual(learned);
   });
 
+  it("answer the same where the processor has some of the layers, and do not train those", async () => {
+    await using own = await Engine.open({ device: "cpu" });
+    await using split = await Engine.open({ device, gpuLayers: 1 });
+    expect(await answers(split)).toEqual(await answers(own));
+    const model = await split.models.create({ project: "p", name: "split", base_model: "anneal/tiny" });
+    expect(await answers(split, "wandb-artifact:///local/p/split:step0")).toHaveLength(ASKED.length);
+    await using session = await split.training.open(model);
+    const pass = session.forwardBackward(rows, { loss: "cross_entropy" });
+    await expect(pass).rejects.toMatchObject({ code: "unusable_device" });
+    await using none = await Engine.open({ device, gpuLayers: 0 });
+    expect(await answers(none)).toEqual(await answers(own));
+  });
+
   it("train all weights on the processor", async () => {
     await using engine = await Engine.open({ device });
     const model = await engine.models.create({ project: "p", name: "whole", base_model: "anneal/tiny" });

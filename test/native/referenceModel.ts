@@ -61,9 +61,11 @@ export async function loadCase(
   {
     device = DEVICE,
     kvCache = "exact",
+    gpuLayers,
     ...options
   }: {
     device?: string;
+    gpuLayers?: number;
     dtype?: ElementType;
     kernelSet?: string;
     kvPages?: number;
@@ -73,7 +75,7 @@ export async function loadCase(
 ): Promise<DeviceModel> {
   const { config: spec, tensors } = await openWeightFolder(caseFolder(name));
   const config = { ...spec, kvCache };
-  return openRuntime({ device }).load({
+  return openRuntime({ device, gpuLayers }).load({
     config,
     tensors,
     dtype: "float32",

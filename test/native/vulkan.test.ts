@@ -54,8 +54,8 @@ const open: DeviceModel[] = [];
 afterAll(() => {
   for (const model of open) model.close();
 });
-async function load(name: Case, dtype: ElementType, device: string): Promise<DeviceModel> {
-  const model = await loadCase(name, { dtype, device });
+async function load(name: Case, dtype: ElementType, device: string, gpuLayers?: number): Promise<DeviceModel> {
+  const model = await loadCase(name, { dtype, device, gpuLayers });
   open.push(model);
   return model;
 }
@@ -194,6 +194,24 @@ needsGpu("a model on a GPU", { timeout: TIMEOUT }, () => {
     const training = learn(model, "llama");
     for (let i = 0; i < 5; i++) expect(await step()).toEqual(wanted);
     expect(differing(await training, alone)).toEqual([]);
+  });
+
+  it("has its first layers computed by the processor where that is asked, with the same bits", async () => {
+    // With windows, of which the processor keeps pages of their own, and a head of its own.
+    for (const name of ["gemma3_odd", "smollm3_odd"] as const) {
+      const whole = await load(name, "bfloat16", "cpu");
+      const split = await load(name, "bfloat16", gpu!.id, 1);
+      expect(split.bytes).toBeLessThan((await load(name, "bfloat16", gpu!.id)).bytes);
+      expect(await compute(split, name)).toEqual(await compute(whole, name));
+      const { spec } = await caseAdapter(name);
+      const [began, other] = await Promise.all([split, whole].map((model) => model.trainAdapter(spec, { seed: 1n })));
+      expect(await began!.read("value")).toEqual(await other!.read("value"));
+      const training = began!.forward([{ tokens: expected(name).rows[0]! }]);
+      await expect(training).rejects.toMatchObject({
+        code: "unusable_device",
+        message: expect.stringContaining("gpuLayers"),
+      });
+    }
   });
 
   it("does not train all weights, and says so", async () => {

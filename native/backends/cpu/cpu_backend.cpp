@@ -104,6 +104,11 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
     if (runs[i].state_count > 0)
       read_states(team, first_row_[i] + runs[i].count - runs[i].state_count, runs[i].state_count, runs[i].states);
 
+  for (int i = 0; i < count; i++)
+    for (int row = 0; runs[i].residual_out && row < runs[i].count; row++)
+      std::copy_n(residual_.at(first_row_[i] + row), m.spec.hidden,
+                  runs[i].residual_out + int64_t(row) * m.spec.hidden);
+
   logit_rows_.clear();
   for (int i = 0; i < count; i++) {
     if (runs[i].count <= 0 || runs[i].logits == WantedLogits::none) continue;

@@ -72,6 +72,7 @@ const backends::Logits* VulkanBackend::step(std::span<const Run> runs) {
 
   const int rows = batch_.rows, wanted = int(batch_.logit_rows.size());
   reserve(rows, wanted);
+  take_residual(runs);
   found_.rows = wanted;
   // Decoding does the same over and over.
   const bool decodes =
@@ -80,12 +81,7 @@ const backends::Logits* VulkanBackend::step(std::span<const Run> runs) {
     waiting_ = &steps_.of(step_key(), [&](Commands& commands) { record_step(commands); });
     return &found_;
   }
-  const LayerActivations a = unkept_activations(scratch_, residual_.address());
-  record_embedding(commands_, model_, device_batch_, a.x_in);
-  for (int l = 0; l < model_.layers(); l++) {
-    record_layer(commands_, model_, device_batch_, pages_, l, a, scratch_);
-    if (rows > kRowsOfOneSubmission && !run(commands_)) return nullptr;
-  }
+  if (!record_layers(commands_, [&] { return rows <= kRowsOfOneSubmission || run(commands_); })) return nullptr;
   if (states) read_states(runs);
   if (wanted == 0) return run(commands_) ? &found_ : nullptr;
   record_logits_of_batch(commands_);
@@ -109,15 +105,37 @@ void VulkanBackend::reserve(int rows, int wanted) {
   grow(logits_, m.gpu, logits);
 }
 
+// Of runs that another device began, which all of a step are or none.
+void VulkanBackend::take_residual(std::span<const Run> runs) {
+  const int64_t row = int64_t(model_.spec.hidden) * 4;
+  x_in_ = residual_.address();
+  for (size_t i = 0; i < runs.size(); i++) {
+    if (!runs[i].residual_in || runs[i].count <= 0) continue;
+    grow(given_, model_.gpu, batch_.rows * row, Memory::Place::upload);
+    x_in_ = given_.address();
+    std::memcpy(given_.mapped<char>() + first_row_[i] * row, runs[i].residual_in, size_t(runs[i].count * row));
+  }
+}
+
+template <class F> bool VulkanBackend::record_layers(Commands& commands, F&& after) {
+  LayerActivations a = unkept_activations(scratch_, residual_.address());
+  a.x_in = x_in_;
+  if (x_in_ == residual_.address()) record_embedding(commands, model_, device_batch_, x_in_);
+  for (int l = 0; l < model_.layers(); l++) {
+    record_layer(commands, model_, device_batch_, pages_, l, a, scratch_);
+    a.x_in = residual_.address();
+    if (!after()) return false;
+  }
+  return true;
+}
+
 void VulkanBackend::record_step(Commands& commands) {
-  const LayerActivations a = unkept_activations(scratch_, residual_.address());
-  record_embedding(commands, model_, device_batch_, a.x_in);
-  for (int l = 0; l < model_.layers(); l++) record_layer(commands, model_, device_batch_, pages_, l, a, scratch_);
+  record_layers(commands, [] { return true; });
   record_logits_of_batch(commands);
 }
 
 RecordingKey VulkanBackend::step_key() const {
-  RecordingKey key{residual_.address(), normed_.address(), logits_.address()};
+  RecordingKey key{x_in_, residual_.address(), normed_.address(), logits_.address()};
   device_batch_.add_key(model_, key);
   scratch_.add_key(key);
   return key;

@@ -37,6 +37,9 @@ class VulkanBackend final : public backends::Backend {
   bool run(Commands&);
   void read_states(std::span<const backends::Run>);
   void reserve(int rows, int wanted);
+  void take_residual(std::span<const backends::Run>);
+  // Layer by layer, with what `after` does in between, until it returns false.
+  template <class F> bool record_layers(Commands&, F&& after);
   void record_logits_of_batch(Commands&);
   // Of a step that is submitted at once: all of it.
   void record_step(Commands&);
@@ -59,6 +62,8 @@ class VulkanBackend final : public backends::Backend {
   DeviceBatch device_batch_;
   Scratch scratch_;
   Memory residual_, normed_, logits_;  // logits_: of the latest step, [rows][vocab]
+  Memory given_;                       // a residual stream that another device computed: [rows][hidden]
+  uint64_t x_in_ = 0;                  // of the first layer
   Memory host_logits_;
   std::vector<int> first_row_;  // of each run
   // Of the step that has been submitted: the GPU may still read them.

@@ -22,6 +22,7 @@ export async function chooseDevice(
   hardware: () => Promise<readonly GpuDevice[]> = () => listGpus({ hardware: true }),
 ): Promise<string> {
   const { device } = options;
+  if (options.gpuLayers === 0) return "cpu";
   if (device !== "auto" && device !== "gpu") return device;
   const usable = (await hardware()).filter(({ problem }) => problem === "");
   const gpus = [
@@ -42,7 +43,7 @@ export async function chooseDevice(
 
 /** Whether a GPU computes all of the models, and has room for them at once. */
 async function holds(gpu: GpuDevice, models: readonly ModelOptions[], options: ResolvedOptions): Promise<boolean> {
-  const runtime = openRuntime({ device: gpu.id });
+  const runtime = openRuntime({ device: gpu.id, gpuLayers: options.gpuLayers });
   let left = options.memoryLimit ?? gpu.available * MEMORY_SHARE;
   try {
     for (const model of models) {

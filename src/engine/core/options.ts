@@ -18,7 +18,7 @@ const quantize = z.enum(["q8", "q4"]);
 const kvCache = z.enum(["exact", "int8"]);
 const count = z.int().min(1);
 /** Beyond these a mistyped option would cost memory and time without end. */
-const MAX = { threads: 256, sequences: 4096, stepTokens: 65_536, queue: 1_000_000 };
+const MAX = { threads: 256, layers: 4096, sequences: 4096, stepTokens: 65_536, queue: 1_000_000 };
 /** With fewer tokens a step does little but begin and end. */
 const MIN_STEP_TOKENS = 16;
 
@@ -71,6 +71,7 @@ const engineOptions = z.object({
       'must be "auto", "cpu", "gpu" or a device such as "vulkan:0"',
     )
     .default("cpu"),
+  gpuLayers: z.number().int().min(0).max(MAX.layers).optional(),
   dtype: dtype.default("auto"),
   onnx: onnx.default({}),
   quantize: quantize.optional(),

@@ -32,6 +32,7 @@ const MAX_IDLE_ADAPTERS = 4;
 /** What is about computing here says nothing of a server. */
 const OF_THIS_MACHINE = [
   "device",
+  "gpuLayers",
   "dtype",
   "onnx",
   "quantize",

@@ -1,0 +1,44 @@
+// A model of which one backend computes the first layers, and another the last ones and what follows them.
+#pragma once
+#include "../backend.h"
+
+namespace anneal::split {
+
+class SplitBackend final : public backends::Backend {
+ public:
+  SplitBackend(model::ModelSpec whole, std::unique_ptr<backends::Backend> first,
+               std::unique_ptr<backends::Backend> second)
+      : spec_(std::move(whole)), first_(std::move(first)), second_(std::move(second)) {}
+
+  const model::ModelSpec& spec() const override { return spec_; }
+  const char* name() const override { return second_->name(); }
+  int pages() const override { return second_->pages(); }
+
+  const backends::Logits* step(std::span<const backends::Run>) override;
+  void start() override { second_->start(); }
+  bool sample(const backends::Logits& logits, std::span<const backends::RowRequest> requests,
+              std::span<backends::RowResult> results) override {
+    return second_->sample(logits, requests, results);
+  }
+  void copy_page(int from, int to) override;
+
+  backends::AdapterRef load_adapter(const model::LoraSpec&, const backends::AdapterValues&) override;
+  std::unique_ptr<backends::Trainable> train_adapter(const model::LoraSpec&, uint64_t seed,
+                                                     const backends::AdapterValues* values) override;
+  std::unique_ptr<backends::Trainable> train_weights() override;
+  std::unique_ptr<backends::TrainPass> forward(std::span<const backends::TrainRow>, backends::Trainable*,
+                                               const backends::AdapterRef&, const backends::PassOptions&) override;
+
+ private:
+  int first_layers() const { return int(first_->spec().layers.size()); }
+  // A page of the second's stands for one in each of the first's groups: number page * groups + group.
+  int groups() const { return first_->page_groups().count(); }
+
+  model::ModelSpec spec_;
+  std::unique_ptr<backends::Backend> first_, second_;
+  std::vector<backends::Run> front_, behind_;
+  std::vector<std::vector<int32_t>> tables_;  // of the first, for each run
+  std::vector<float> residual_;               // [rows][hidden]
+};
+
+}  // namespace anneal::split

@@ -1,0 +1,32 @@
+// A model whose first layers one device computes, with the embedding, and whose last ones another, with the head and
+// the sampling: for a model that the second has no memory for. Between them goes the residual stream, once a step.
+#pragma once
+#include "../backend.h"
+
+namespace anneal::split {
+
+class SplitDevice final : public backends::Device {
+ public:
+  // The second computes the last `second_layers` layers: above 0, and fewer than the models have that are loaded.
+  SplitDevice(std::unique_ptr<backends::Device> first, std::unique_ptr<backends::Device> second, int second_layers)
+      : first_(std::move(first)), second_(std::move(second)), second_layers_(second_layers) {}
+
+  void require(const model::ModelSpec&) const override;
+  // Of the second device; load() looks for what the first needs.
+  backends::ModelMemory memory(const model::ModelSpec& m) const override { return second_->memory(part_behind(m)); }
+  std::vector<std::string> arithmetics() const override { return second_->arithmetics(); }
+  std::unique_ptr<backends::Backend> load(const model::ModelSpec&, backends::CacheSize, const std::string& arithmetic,
+                                          const backends::TensorReader&,
+                                          const std::function<bool(double)>& progress) const override;
+  int64_t available_memory() const override { return second_->available_memory(); }
+
+ private:
+  model::ModelSpec part_behind(const model::ModelSpec&) const;
+  std::unique_ptr<backends::Device> first_, second_;
+  int second_layers_;
+};
+
+// The last `layers` layers of a model, with its head in the place of the embedding.
+model::ModelSpec last_layers(const model::ModelSpec&, int layers);
+
+}  // namespace anneal::split
