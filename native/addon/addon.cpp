@@ -26,83 +26,65 @@ napi_value threads(const Arguments& arguments) {
 }
 
 napi_value set_threads(const Arguments& arguments) {
-  const Path path("threads");
-  Environment::of(arguments.js.env)->executor()->set_threads(int(arguments.at(0, path).integer(1, 256)));
+  Environment::of(arguments.js.env)->executor()->set_threads(arguments.at(0, "threads").whole(1, 256));
   return arguments.js.undefined();
 }
 
 napi_value kernel_sets(const Arguments& arguments) {
   const Js js = arguments.js;
-  const auto names = backends::open_device(*Environment::of(js.env)->executor())->arithmetics();
-  napi_value list = js.array(names.size());
-  for (size_t i = 0; i < names.size(); ++i) js.set(list, uint32_t(i), js.text(names[i]));
-  return list;
+  return js.array(backends::open_device(*Environment::of(js.env)->executor())->arithmetics(),
+                  [&](const auto& name) { return js.text(name); });
 }
 
 // availableMemory(device?) -> bytes
 napi_value free_memory(const Arguments& arguments) {
-  const Path path("device");
-  return arguments.js.number(double(backends::available_memory(device_name(arguments.at(0, path)))));
+  return arguments.js.number(double(backends::available_memory(device_name(arguments.at(0, "device")))));
 }
 
 // gpus(hardware) -> promise of [{id, name, driver, kind, memory, available, maxAllocation, problem, fused,
 // flushesDenormals, exact}]
 napi_value gpus(const Arguments& arguments) {
-  auto found = std::make_shared<std::vector<backends::GpuDescription>>();
-  const Path path("hardware");
-  const auto wanted = arguments.at(0, path).boolean() ? backends::WantedGpus::hardware : backends::WantedGpus::all;
+  const auto wanted =
+      arguments.at(0, "hardware").boolean() ? backends::WantedGpus::hardware : backends::WantedGpus::all;
   return Environment::of(arguments.js.env)
       ->start(
-          {}, [found, wanted] { *found = backends::list_gpus(wanted); },
-          [found](Js js) {
+          {}, [wanted] { return backends::list_gpus(wanted); },
+          [](Js js, const std::vector<backends::GpuDescription>& found) {
             static constexpr const char* kinds[] = {"integrated", "discrete", "virtual", "software", "other"};
-            napi_value list = js.array(found->size());
-            for (size_t i = 0; i < found->size(); ++i) {
-              const auto& gpu = (*found)[i];
-              napi_value entry = js.object();
-              js.set(entry, "id", js.text(gpu.id));
-              js.set(entry, "name", js.text(gpu.name));
-              js.set(entry, "driver", js.text(gpu.driver));
-              js.set(entry, "kind", js.text(kinds[int(gpu.kind)]));
-              js.set(entry, "memory", js.number(double(gpu.memory)));
-              js.set(entry, "available", js.number(double(gpu.available)));
-              js.set(entry, "maxAllocation", js.number(double(gpu.max_allocation)));
-              js.set(entry, "problem", js.text(gpu.problem));
-              js.set(entry, "fused", js.boolean(gpu.fused));
-              js.set(entry, "flushesDenormals", js.boolean(gpu.flushes_denormals));
-              js.set(entry, "exact", js.boolean(gpu.exact));
-              js.set(list, uint32_t(i), entry);
-            }
-            return list;
+            return js.array(found, [&](const backends::GpuDescription& gpu) {
+              return js.object({{"id", js.text(gpu.id)},
+                                {"name", js.text(gpu.name)},
+                                {"driver", js.text(gpu.driver)},
+                                {"kind", js.text(kinds[int(gpu.kind)])},
+                                {"memory", js.number(double(gpu.memory))},
+                                {"available", js.number(double(gpu.available))},
+                                {"maxAllocation", js.number(double(gpu.max_allocation))},
+                                {"problem", js.text(gpu.problem)},
+                                {"fused", js.boolean(gpu.fused)},
+                                {"flushesDenormals", js.boolean(gpu.flushes_denormals)},
+                                {"exact", js.boolean(gpu.exact)}});
+            });
           });
 }
 
 // gpuRate(device) -> promise of {bandwidth, operations}: bytes and operations in a second
 napi_value gpu_rate(const Arguments& arguments) {
-  const Path path("device");
-  auto rate = std::make_shared<backends::DeviceRate>();
   return Environment::of(arguments.js.env)
       ->start(
-          {}, [rate, device = device_name(arguments.at(0, path))] { *rate = backends::measure_gpu(device); },
-          [rate](Js js) {
-            napi_value result = js.object();
-            js.set(result, "bandwidth", js.number(rate->bandwidth));
-            js.set(result, "operations", js.number(rate->operations));
-            return result;
+          {}, [device = device_name(arguments.at(0, "device"))] { return backends::measure_gpu(device); },
+          [](Js js, const backends::DeviceRate& rate) {
+            return js.object({{"bandwidth", js.number(rate.bandwidth)}, {"operations", js.number(rate.operations)}});
           });
 }
 
 // pipelines(device) -> Uint8Array: what the driver of a GPU in use made of shaders
 napi_value pipelines(const Arguments& arguments) {
-  const Path path("device");
-  const auto data = backends::pipelines_of(device_name(arguments.at(0, path)));
-  return arguments.js.bytes(data.data(), data.size());
+  return arguments.js.bytes(backends::pipelines_of(device_name(arguments.at(0, "device"))));
 }
 
 // restorePipelines(device, data), before it is opened
 napi_value restore_pipelines(const Arguments& arguments) {
-  const Path device_path("device"), data_path("data");
-  backends::restore_pipelines(device_name(arguments.at(0, device_path)), arguments.at(1, data_path).bytes());
+  backends::restore_pipelines(device_name(arguments.at(0, "device")), arguments.at(1, "data").bytes());
   return arguments.js.undefined();
 }
 
@@ -110,69 +92,58 @@ napi_value restore_pipelines(const Arguments& arguments) {
 // largestPiece}, bytes; see backends/page_groups.h
 napi_value memory(const Arguments& arguments) {
   const Js js = arguments.js;
-  const Path config_path("config"), dtype_path("dtype"), device_path("device"), layers_path("gpuLayers");
-  const auto spec = model_spec(arguments.at(0, config_path), tensor_format(arguments.at(1, dtype_path)));
-  const auto device = device_name(arguments.at(2, device_path));
-  const int gpu_layers = layers_on_gpu(arguments.at(3, layers_path));
+  const Argument config = arguments.at(0, "config");
+  const auto spec = model_spec(config, tensor_format(arguments.at(1, "dtype")));
+  const auto device = device_name(arguments.at(2, "device"));
+  const int gpu_layers = layers_on_gpu(arguments.at(3, "gpuLayers"));
   backends::ModelMemory bytes;
   try {
     bytes = backends::memory_on(device, *Environment::of(js.env)->executor(), spec, gpu_layers);
   } catch (const model::UnsupportedModel& error) {
-    invalid(Path(config_path, error.field.c_str()), error.problem);
+    invalid(config.path(), error);
   }
-  napi_value result = js.object();
-  js.set(result, "weights", js.number(double(bytes.weights)));
-  js.set(result, "page", js.number(double(bytes.page)));
-  js.set(result, "pageGroups", js.int32s(bytes.groups.windows.data(), bytes.groups.windows.size()));
-  js.set(result, "recurrentState", js.number(double(bytes.recurrent_state)));
-  js.set(result, "activationPerToken", js.number(double(bytes.activations_per_token)));
-  js.set(result, "largestPiece", js.number(double(backends::largest_piece(device, spec, gpu_layers))));
-  return result;
+  return js.object({{"weights", js.number(double(bytes.weights))},
+                    {"page", js.number(double(bytes.page))},
+                    {"pageGroups", js.int32s(bytes.groups.windows)},
+                    {"recurrentState", js.number(double(bytes.recurrent_state))},
+                    {"activationPerToken", js.number(double(bytes.activations_per_token))},
+                    {"largestPiece", js.number(double(backends::largest_piece(device, spec, gpu_layers)))}});
 }
 
 // weightTensors(config) -> [{name, shape}]
 napi_value weight_tensors(const Arguments& arguments) {
-  const Path path("config");
-  return named_tensors_out(arguments.js,
-                           model::weight_tensors(model_spec(arguments.at(0, path), model::TensorFormat::f32)), nullptr);
+  const auto spec = model_spec(arguments.at(0, "config"), model::TensorFormat::f32);
+  return named_tensors_out(arguments.js, model::weight_tensors(spec));
 }
 
 // adapterTensors(config, spec) -> [{name, shape}]
 napi_value adapter_tensors(const Arguments& arguments) {
-  const Path config_path("config"), spec_path("spec");
-  const auto spec = model_spec(arguments.at(0, config_path), model::TensorFormat::f32);
-  return named_tensors_out(arguments.js, model::adapter_tensors(spec, lora_spec(arguments.at(1, spec_path), spec)),
-                           nullptr);
+  const auto spec = model_spec(arguments.at(0, "config"), model::TensorFormat::f32);
+  return named_tensors_out(arguments.js, model::adapter_tensors(spec, lora_spec(arguments.at(1, "spec"), spec)));
 }
 
-// quantizedFormats() -> [{name, numbers, bytes, isPacked}]: of a block; isPacked: made of tensors of codes, scales and
-// zeros
+// quantizedFormats() -> [{name, numbers, bytes, bits, isPacked}]: of a block; isPacked: made of tensors of codes,
+// scales and zeros
 napi_value quantized_formats(const Arguments& arguments) {
   const Js js = arguments.js;
-  napi_value list = js.array(std::size(model::kQuantizedFormats));
-  for (uint32_t i = 0; i < std::size(model::kQuantizedFormats); ++i) {
-    const model::QuantizedFormat& format = model::kQuantizedFormats[i];
-    napi_value entry = js.object();
-    js.set(entry, "name", js.text(std::string(format.name)));
-    js.set(entry, "numbers", js.number(format.numbers));
-    js.set(entry, "bytes", js.number(format.bytes));
-    js.set(entry, "bits", js.number(format.bits));
-    js.set(entry, "isPacked", js.boolean(model::is_integer(format.format)));
-    js.set(list, i, entry);
-  }
-  return list;
+  return js.array(model::kQuantizedFormats, [&](const model::QuantizedFormat& format) {
+    return js.object({{"name", js.text(format.name)},
+                      {"numbers", js.number(format.numbers)},
+                      {"bytes", js.number(format.bytes)},
+                      {"bits", js.number(format.bits)},
+                      {"isPacked", js.boolean(model::is_integer(format.format))}});
+  });
 }
 
 // quantize(format, numbers) -> Uint8Array of blocks
 napi_value quantize(const Arguments& arguments) {
-  const Path format_path("format"), numbers_path("numbers");
-  const auto* format = model::quantized_format(arguments.at(0, format_path).text(16));
-  if (!format || !quantization::can_quantize(format->format)) invalid(format_path, "is no format that is made here");
-  const std::vector<float> numbers = arguments.at(1, numbers_path).finite_floats();
-  if (numbers.size() % format->numbers != 0) invalid(numbers_path, "are not whole blocks of their format");
+  const auto* format = model::quantized_format(arguments.at(0, "format").text(16));
+  if (!format || !quantization::can_quantize(format->format)) invalid("format", "is no format that is made here");
+  const std::vector<float> numbers = arguments.at(1, "numbers").finite_floats();
+  if (numbers.size() % format->numbers != 0) invalid("numbers", "are not whole blocks of their format");
   std::vector<uint8_t> blocks(quantization::row_bytes(format->format, int64_t(numbers.size())));
   quantization::quantize_row(format->format, numbers.data(), int64_t(numbers.size()), blocks.data());
-  return arguments.js.bytes(blocks.data(), blocks.size());
+  return arguments.js.bytes(blocks);
 }
 
 napi_value make_cancellation(const Arguments& arguments) {
@@ -187,9 +158,8 @@ napi_value start(napi_env env, napi_value exports) {
         env, environment.get(),
         [](napi_env, void* data, void*) { delete static_cast<std::shared_ptr<Environment>*>(data); }, nullptr));
     environment.release();
-    define_class<Cancellation>(js, "Cancellation",
-                               {describe<Cancellation, &Cancellation::abort>("abort"),
-                                describe<Cancellation, &Cancellation::progress>("progress")});
+    define_class<Cancellation>(
+        js, "Cancellation", {describe<&Cancellation::abort>("abort"), describe<&Cancellation::progress>("progress")});
     define_model(js);
     define_trainer(js);
     define_grammar(js);

@@ -21,6 +21,10 @@ void invalid(const Path& path, const model::InvalidInput& input) {
   invalid(input.element < 0 ? field : Path(field, input.element), input.problem);
 }
 
+void invalid(const Path& path, const model::UnsupportedModel& unsupported) {
+  invalid(Path(path, unsupported.field.c_str()), unsupported.problem);
+}
+
 bool Argument::missing() const {
   const auto type = js_.type(value_);
   return type == napi_undefined || type == napi_null;
@@ -124,8 +128,9 @@ uint32_t Argument::array_length(uint32_t max) const {
   return length;
 }
 
-void Argument::object() const {
+const Argument& Argument::object() const {
   if (js_.type(value_) != napi_object) invalid(path_, "must be an object");
+  return *this;
 }
 
 }  // namespace anneal::addon

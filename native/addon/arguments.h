@@ -2,13 +2,14 @@
 // wrong.
 #pragma once
 #include <cstdint>
-#include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "../model/invalid_input.h"
+#include "../model/spec.h"
 #include "js.h"
 
 namespace anneal::addon {
@@ -28,15 +29,34 @@ struct Path {
 // Of an entry of the list at `path`.
 [[noreturn]] void invalid(const Path& path, const model::InvalidInput& input);
 
-// A value and where it was found.
+// Of a field of the model's configuration at `path`.
+[[noreturn]] void invalid(const Path& path, const model::UnsupportedModel& unsupported);
+
+// A value and where it was found. Those found in it must not outlive it: their paths lead through its own.
 class Argument {
  public:
   Argument(Js js, napi_value value, const Path& path) : js_(js), value_(value), path_(path) {}
+
+  // A property or an element.
+  Argument at(const char* name) const& { return {js_, js_.get(value_, name), Path(path_, name)}; }
+  Argument at(uint32_t index) const& { return {js_, js_.get(value_, index), Path(path_, int64_t(index))}; }
+  Argument at(const char*) && = delete;
+  Argument at(uint32_t) && = delete;
+  // One that may be undefined or null.
+  std::optional<Argument> given(const char* name) const& {
+    const Argument found = at(name);
+    return found.missing() ? std::nullopt : std::optional(found);
+  }
+  // f(element) for those of an array.
+  template <class F> void each(uint32_t max, F&& f) const {
+    for (uint32_t i = 0, n = array_length(max); i < n; ++i) f(at(i));
+  }
 
   bool missing() const;  // undefined or null
   bool boolean() const;
   double number(double min, double max) const;  // finite
   int64_t integer(int64_t min, int64_t max) const;
+  int whole(int min, int max) const { return int(integer(min, max)); }
   uint64_t bits64() const;  // a bigint of 64 bits, signed or unsigned
   std::string text(size_t max_bytes) const;
   std::vector<int32_t> int32s() const;  // Int32Array
@@ -46,28 +66,18 @@ class Argument {
   std::span<uint32_t> words(
       size_t length) const;  // a Uint32Array of that length, to be written before JavaScript runs again
   uint32_t array_length(uint32_t max) const;  // must be an Array
-  void object() const;                        // must be an object
+  const Argument& object() const;             // must be one
 
   const Path& path() const { return path_; }
   Js js() const { return js_; }
   napi_value value() const { return value_; }
-
-  // Calls read(Argument) with a property or element; the path lives as long as the call.
-  template <class F> auto field(const char* name, F&& read) const {
-    const Path path(path_, name);
-    return read(Argument(js_, js_.get(value_, name), path));
-  }
-  template <class F> auto element(uint32_t index, F&& read) const {
-    const Path path(path_, int64_t(index));
-    return read(Argument(js_, js_.get(value_, index), path));
-  }
 
  private:
   template <class T> std::span<T> typed(napi_typedarray_type type, const char* name) const;
   template <class T> std::vector<T> copied(napi_typedarray_type type, const char* name) const;
   Js js_;
   napi_value value_;
-  const Path& path_;
+  Path path_;
 };
 
 // The value of one of a few names.

@@ -4,6 +4,8 @@
 #include <new>
 #include <system_error>
 
+#include "../grammar/budgets.h"
+#include "../model/invalid_input.h"
 #include "../weights/read_only_file.h"
 
 namespace anneal::addon {
@@ -21,22 +23,10 @@ class CallTask final : public executor::Task {
     try {
       try {
         call_->work();
-      } catch (const Failure& failure) {
-        call_->failure = failure;
-      } catch (const executor::Aborted& error) {
-        call_->failure = Failure{"aborted", error.what(), ""};
-      } catch (const weights::FileError& error) {
-        call_->failure = Failure{"unusable_model_file", error.what(), error.file};
-      } catch (const backends::UnusableDevice& error) {
-        call_->failure = Failure{"unusable_device", error.what(), "device"};
-      } catch (const backends::NoDeviceMemory& error) {
-        call_->failure = Failure{"insufficient_memory", error.part, "device", error.needed, error.available};
-      } catch (const backends::DeviceLost& error) {
-        call_->failure = Failure{"device_lost", error.what(), "device"};
       } catch (const std::bad_alloc&) {
         call_->out_of_memory = true;
-      } catch (const std::exception& error) {
-        call_->failure = Failure{"internal_error", error.what(), ""};
+      } catch (...) {
+        call_->failure = current_failure();
       }
     } catch (...) {
       // There was no memory for the message.
@@ -55,6 +45,35 @@ class CallTask final : public executor::Task {
 };
 
 }  // namespace
+
+Failure current_failure() {
+  try {
+    throw;
+  } catch (const Failure& failure) {
+    return failure;
+  } catch (const executor::Aborted& error) {
+    return {"aborted", error.what(), ""};
+  } catch (const model::Conflict& error) {
+    return {"conflict", error.what(), ""};
+  } catch (const grammar::GrammarError& error) {
+    return {error.code, error.what(), error.param};
+  } catch (const weights::FileError& error) {
+    return {"unusable_model_file", error.what(), error.file};
+  } catch (const backends::UnusableDevice& error) {
+    return {"unusable_device", error.what(), "device"};
+  } catch (const backends::DeviceLost& error) {
+    return {"device_lost", error.what(), "device"};
+  } catch (const backends::NoDeviceMemory& error) {
+    return {"insufficient_memory", error.part, "device", error.needed, error.available};
+  } catch (const backends::NoRoom& error) {
+    return {"insufficient_memory", "a pass over these rows, of at least " + std::to_string(error.needed) + " bytes",
+            "memoryBudget", error.needed, error.available};
+  } catch (const std::bad_alloc&) {
+    return {"insufficient_memory", "not enough memory for this call", ""};
+  } catch (const std::exception& error) {
+    return {"internal_error", error.what(), ""};
+  }
+}
 
 // ---- port
 
@@ -147,8 +166,8 @@ void Environment::abort(const std::shared_ptr<CallControl>& control) {
   if (background_) background_->abort(control);
 }
 
-napi_value Environment::start(const Options& options, std::function<void()> work,
-                              std::function<napi_value(Js)> settle) {
+napi_value Environment::start_call(const Options& options, std::function<void()> work,
+                                   std::function<napi_value(Js)> settle) {
   auto call = std::make_shared<Call>();
   call->control = options.control ? options.control : std::make_shared<CallControl>();
   call->work = std::move(work);
@@ -206,10 +225,10 @@ void Environment::settle(Js js, Call& call) {
   if (!call.failure) {
     try {
       result = call.settle(js);
-    } catch (const Failure& failure) {
-      call.failure = failure;
-    } catch (const std::bad_alloc&) {
-      call.failure = Failure{"insufficient_memory", "not enough memory for the result", ""};
+    } catch (const Unwind&) {
+      throw;
+    } catch (...) {
+      call.failure = current_failure();
     }
   }
   call.settle = nullptr;

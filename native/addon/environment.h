@@ -4,12 +4,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "../backends/backend.h"
 #include "../executor/background.h"
 #include "../executor/executor.h"
-#include "../model/invalid_input.h"
 #include "js.h"
 
 namespace anneal::addon {
@@ -87,8 +87,22 @@ class Environment {
     std::vector<Pending*> pending;         // lists the call belongs to
     std::optional<std::string> client;  // the work runs in the background, in this one's turn; else on the dispatcher
   };
-  // Returns the promise. `settle` runs on the JavaScript thread, `work` on another.
-  napi_value start(const Options& options, std::function<void()> work, std::function<napi_value(Js)> settle);
+  // Returns the promise of settle(js, what work() returned): that on the JavaScript thread, the work on another.
+  template <class Work, class Settle> napi_value start(const Options& options, Work work, Settle settle) {
+    using Result = std::invoke_result_t<Work&>;
+    if constexpr (std::is_void_v<Result>) {
+      return start_call(options, std::move(work), std::move(settle));
+    } else {
+      auto result = std::make_shared<std::optional<Result>>();
+      return start_call(
+          options, [result, work = std::move(work)] { result->emplace(work()); },
+          [result, settle = std::move(settle)](Js js) { return settle(js, std::move(**result)); });
+    }
+  }
+  // Of nothing.
+  template <class Work> napi_value start(const Options& options, Work work) {
+    return start_call(options, std::move(work), [](Js js) { return js.undefined(); });
+  }
   // Queued work without a result; must not fail.
   void post(Queue queue, std::function<void()> work);
 
@@ -103,6 +117,7 @@ class Environment {
   void* creating = nullptr;  // the native part, while instance() runs the constructor
 
  private:
+  napi_value start_call(const Options& options, std::function<void()> work, std::function<napi_value(Js)> settle);
   static void clean_up(void* self);
   static void deliver(napi_env env, napi_value, void* context, void*);
   void settle(Js js, Call& call);
@@ -113,6 +128,9 @@ class Environment {
   std::shared_ptr<Port> port_ = std::make_shared<Port>();
   int in_flight_ = 0;  // the process is kept alive while there are any
 };
+
+// What the exception that is being handled is told as.
+Failure current_failure();
 
 // Runs a binding's body; failures become JavaScript exceptions.
 template <class F> napi_value guarded(napi_env env, F&& body) {
@@ -128,16 +146,8 @@ template <class F> napi_value guarded(napi_env env, F&& body) {
     return body(Js{env});
   } catch (const Unwind&) {
     return nullptr;
-  } catch (const Failure& failure) {
-    return raise(failure);
-  } catch (const model::Conflict& conflict) {
-    return raise({"conflict", conflict.what(), ""});
-  } catch (const backends::UnusableDevice& error) {
-    return raise({"unusable_device", error.what(), "device"});
-  } catch (const std::bad_alloc&) {
-    return raise({"insufficient_memory", "not enough memory for this call", ""});
-  } catch (const std::exception& error) {
-    return raise({"internal_error", error.what(), ""});
+  } catch (...) {
+    return raise(current_failure());
   }
 }
 

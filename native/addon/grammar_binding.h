@@ -8,15 +8,13 @@ namespace anneal::addon {
 class GrammarVocabulary {
  public:
   static constexpr Class kClass = kGrammarVocabularyClass;
-  // Tells the engine how much memory hangs on the object.
   GrammarVocabulary(Js js, std::shared_ptr<const grammar::Vocabulary> vocabulary);
-  ~GrammarVocabulary();
   const std::shared_ptr<const grammar::Vocabulary>& vocabulary() const { return vocabulary_; }
   napi_value size(const Arguments&);
 
  private:
-  Js js_;
   std::shared_ptr<const grammar::Vocabulary> vocabulary_;
+  ExternalMemory memory_;
 };
 
 class CompiledGrammar {

@@ -8,8 +8,12 @@
 
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
+#include <iterator>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace anneal::addon {
 
@@ -62,21 +66,22 @@ struct Js {
     check(napi_create_string_utf8(env, s.data(), s.size(), &v));
     return v;
   }
-  napi_value object() const {
+  napi_value object(std::initializer_list<std::pair<const char*, napi_value>> properties) const {
     napi_value v;
     check(napi_create_object(env, &v));
-    return v;
-  }
-  napi_value array(size_t length) const {
-    napi_value v;
-    check(napi_create_array_with_length(env, length, &v));
+    for (const auto& [name, value] : properties) set(v, name, value);
     return v;
   }
   void set(napi_value object, const char* name, napi_value value) const {
     check(napi_set_named_property(env, object, name, value));
   }
-  void set(napi_value array, uint32_t index, napi_value value) const {
-    check(napi_set_element(env, array, index, value));
+  // of(entry) for each.
+  template <class List, class F> napi_value array(const List& list, F&& of) const {
+    napi_value v;
+    check(napi_create_array_with_length(env, std::size(list), &v));
+    uint32_t index = 0;
+    for (const auto& entry : list) check(napi_set_element(env, v, index++, of(entry)));
+    return v;
   }
   napi_value get(napi_value object, const char* name) const {
     napi_value v;
@@ -89,18 +94,18 @@ struct Js {
     return v;
   }
 
-  napi_value int32s(const int32_t* data, size_t length) const { return typed(napi_int32_array, data, length, 4); }
-  napi_value floats(const float* data, size_t length) const { return typed(napi_float32_array, data, length, 4); }
-  napi_value words(const uint32_t* data, size_t length) const { return typed(napi_uint32_array, data, length, 4); }
-  napi_value bytes(const uint8_t* data, size_t length) const { return typed(napi_uint8_array, data, length, 1); }
+  napi_value int32s(std::span<const int32_t> values) const { return typed(napi_int32_array, values); }
+  napi_value floats(std::span<const float> values) const { return typed(napi_float32_array, values); }
+  napi_value words(std::span<const uint32_t> values) const { return typed(napi_uint32_array, values); }
+  napi_value bytes(std::span<const uint8_t> values) const { return typed(napi_uint8_array, values); }
 
  private:
-  napi_value typed(napi_typedarray_type type, const void* data, size_t length, size_t width) const {
+  template <class T> napi_value typed(napi_typedarray_type type, std::span<const T> values) const {
     napi_value buffer, view;
     void* to = nullptr;
-    check(napi_create_arraybuffer(env, length * width, &to, &buffer));
-    if (length > 0) std::memcpy(to, data, length * width);
-    check(napi_create_typedarray(env, type, length, buffer, 0, &view));
+    check(napi_create_arraybuffer(env, values.size_bytes(), &to, &buffer));
+    if (!values.empty()) std::memcpy(to, values.data(), values.size_bytes());
+    check(napi_create_typedarray(env, type, values.size(), buffer, 0, &view));
     return view;
   }
 };

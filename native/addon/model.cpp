@@ -35,52 +35,43 @@ std::vector<int32_t> id_set(const Argument& list, int vocab) {
   return ids;
 }
 
+std::vector<int32_t> some_ids(const Argument& list, int vocab) {
+  auto ids = token_ids(list, vocab);
+  if (ids.empty()) invalid(list.path(), "must not be empty");
+  return ids;
+}
+
 SamplingParams sampling_params(const Argument& params, int vocab) {
   params.object();
-  const auto whole = [&](const char* name, int64_t min, int64_t max) {
-    return params.field(name, [&](Argument a) { return a.integer(min, max); });
-  };
-  const auto ids = [&](const char* name) { return params.field(name, [&](Argument a) { return id_set(a, vocab); }); };
   SamplingParams p;
-  for (const sampling::SamplingNumber& number : kSamplingNumbers)
-    params.field(number.name, [&](Argument a) {
-      if (const auto* value = std::get_if<float SamplingParams::*>(&number.member))
-        p.** value = float(a.number(number.min, number.max));
-      else
-        p.*std::get<int SamplingParams::*>(number.member) = int(a.integer(int64_t(number.min), int64_t(number.max)));
-    });
-  p.seed = params.field("seed", [](Argument a) { return a.bits64(); });
-  p.choice = uint32_t(whole("choice", 0, UINT32_MAX));
-  p.min_tokens = int(whole("minTokens", 0, INT32_MAX));
-  p.end_ids = ids("endIds");
-  const auto bias_ids = params.field("biasIds", [&](Argument a) { return token_ids(a, vocab); });
-  const auto bias_values = params.field("biasValues", [](Argument a) { return a.finite_floats(); });
-  if (bias_ids.size() != bias_values.size()) invalid(Path(params.path(), "biasValues"), "must be as long as biasIds");
-  if (const int32_t twice = p.set_bias(bias_ids, bias_values); twice >= 0)
-    invalid(Path(params.path(), "biasIds"), "names token " + std::to_string(twice) + " twice");
-  params.field("allowedIds", [&](Argument a) {
-    if (a.missing()) return;
-    p.restrict_allowed = true;
-    p.allowed_ids = id_set(a, vocab);
-  });
-  params.field("badWords", [&](Argument list) {
-    for (uint32_t i = 0, n = list.array_length(1 << 16); i < n; ++i)
-      list.element(i, [&](Argument a) {
-        p.bad_words.push_back(token_ids(a, vocab));
-        if (p.bad_words.back().empty()) invalid(a.path(), "must not be empty");
-      });
-  });
-  p.prompt = params.field("prompt", [&](Argument a) { return token_ids(a, vocab); });
-  p.top_logprobs = int(whole("topLogprobs", -1, vocab));
-  params.field("logprobIds", [&](Argument a) {
-    if (!a.missing()) p.logprob_ids = token_ids(a, vocab);
-  });
+  for (const sampling::SamplingNumber& number : kSamplingNumbers) {
+    const Argument a = params.at(number.name);
+    if (const auto* value = std::get_if<float SamplingParams::*>(&number.member))
+      p.** value = float(a.number(number.min, number.max));
+    else
+      p.*std::get<int SamplingParams::*>(number.member) = a.whole(int(number.min), int(number.max));
+  }
+  p.seed = params.at("seed").bits64();
+  p.choice = uint32_t(params.at("choice").integer(0, UINT32_MAX));
+  p.min_tokens = params.at("minTokens").whole(0, INT32_MAX);
+  p.end_ids = id_set(params.at("endIds"), vocab);
+  const Argument bias_ids = params.at("biasIds"), bias_values = params.at("biasValues");
+  const auto ids = token_ids(bias_ids, vocab);
+  const auto values = bias_values.finite_floats();
+  if (ids.size() != values.size()) invalid(bias_values.path(), "must be as long as biasIds");
+  if (const int32_t twice = p.set_bias(ids, values); twice >= 0)
+    invalid(bias_ids.path(), "names token " + std::to_string(twice) + " twice");
+  if (const auto allowed = params.given("allowedIds"))
+    p.restrict_allowed = true, p.allowed_ids = id_set(*allowed, vocab);
+  params.at("badWords").each(1 << 16, [&](const Argument& word) { p.bad_words.push_back(some_ids(word, vocab)); });
+  p.prompt = token_ids(params.at("prompt"), vocab);
+  p.top_logprobs = params.at("topLogprobs").whole(-1, vocab);
+  if (const auto reported = params.given("logprobIds")) p.logprob_ids = token_ids(*reported, vocab);
   return p;
 }
 
 // The slot's own copy: what JavaScript does with the given one changes nothing here.
 std::unique_ptr<grammar::Matcher> slot_matcher(const Argument& argument, int vocab) {
-  if (argument.missing()) return nullptr;
   const auto* given = unwrap<GrammarMatcher>(argument.js(), argument.value(), kGrammarMatcherClass);
   if (!given) invalid(argument.path(), "must be a GrammarMatcher");
   const int known = given->matcher().grammar().vocabulary().size();
@@ -90,20 +81,23 @@ std::unique_ptr<grammar::Matcher> slot_matcher(const Argument& argument, int voc
   return std::make_unique<grammar::Matcher>(given->matcher());
 }
 
-std::optional<ThinkingBudget> thinking_budget(const Argument& argument, int vocab) {
-  if (argument.missing()) return std::nullopt;
-  argument.object();
-  const auto tag = [&](const char* name) {
-    return argument.field(name, [&](Argument a) {
-      auto ids = token_ids(a, vocab);
-      if (ids.empty()) invalid(a.path(), "must not be empty");
-      return ids;
-    });
-  };
-  const auto count = [&](const char* name, int64_t min) {
-    return int(argument.field(name, [&](Argument a) { return a.integer(min, INT32_MAX); }));
-  };
-  return ThinkingBudget(count("tokens", 0), count("used", -1), tag("open"), tag("close"));
+ThinkingBudget thinking_budget(const Argument& budget, int vocab) {
+  budget.object();
+  return ThinkingBudget(budget.at("tokens").whole(0, INT32_MAX), budget.at("used").whole(-1, INT32_MAX),
+                        some_ids(budget.at("open"), vocab), some_ids(budget.at("close"), vocab));
+}
+
+std::shared_ptr<Slot> new_slot(const Argument& params, int vocab) {
+  auto sampling = sampling_params(params, vocab);
+  std::unique_ptr<grammar::Matcher> matcher;
+  if (const auto grammar = params.given("grammar")) matcher = slot_matcher(*grammar, vocab);
+  std::vector<int32_t> stop_ids, thought_ids;
+  if (const auto ids = params.given("stopIds")) stop_ids = id_set(*ids, vocab);
+  if (const auto ids = params.given("thoughtIds")) thought_ids = id_set(*ids, vocab);
+  std::optional<ThinkingBudget> thinking;
+  if (const auto budget = params.given("thinking")) thinking = thinking_budget(*budget, vocab);
+  return std::make_shared<Slot>(std::move(sampling), vocab, std::move(matcher), std::move(stop_ids),
+                                std::move(thought_ids), std::move(thinking));
 }
 
 }  // namespace
@@ -116,34 +110,17 @@ Model::Model(Js js, std::shared_ptr<ModelHandle> handle) : handle_(std::move(han
 
 napi_value Model::info(const Arguments& arguments) {
   const Js js = arguments.js;
-  napi_value result = js.object();
-  js.set(result, "pages", js.number(handle_->pages));
-  const std::vector<int>& windows = handle_->page_groups.windows;
-  js.set(result, "pageGroups", js.int32s(windows.data(), windows.size()));
-  js.set(result, "recurrentStates", js.number(handle_->recurrent_states));
-  js.set(result, "bytes", js.number(double(handle_->bytes)));
-  js.set(result, "kernelSet", js.text(handle_->kernel_set));
-  napi_value weight_only = js.array(handle_->weight_only.size());
-  for (size_t i = 0; i < handle_->weight_only.size(); ++i)
-    js.set(weight_only, uint32_t(i), js.text(handle_->weight_only[i]));
-  js.set(result, "weightOnly", weight_only);
-  return result;
+  return js.object({{"pages", js.number(handle_->pages)},
+                    {"pageGroups", js.int32s(handle_->page_groups.windows)},
+                    {"recurrentStates", js.number(handle_->recurrent_states)},
+                    {"bytes", js.number(double(handle_->bytes))},
+                    {"kernelSet", js.text(handle_->kernel_set)},
+                    {"weightOnly", js.array(handle_->weight_only, [&](const auto& name) { return js.text(name); })}});
 }
 
 napi_value Model::open_slot(const Arguments& arguments) {
   handle_->require_open();
-  const int vocab = handle_->spec.vocab;
-  const Path path("params");
-  const auto params = arguments.at(0, path);
-  auto sampling = sampling_params(params, vocab);
-  auto matcher = params.field("grammar", [&](Argument a) { return slot_matcher(a, vocab); });
-  const auto optional_ids = [&](const char* name) {
-    return params.field(name, [&](Argument a) { return a.missing() ? std::vector<int32_t>() : id_set(a, vocab); });
-  };
-  auto stop_ids = optional_ids("stopIds"), thought_ids = optional_ids("thoughtIds");
-  auto thinking = params.field("thinking", [&](Argument a) { return thinking_budget(a, vocab); });
-  auto slot = std::make_shared<Slot>(std::move(sampling), vocab, std::move(matcher), std::move(stop_ids),
-                                     std::move(thought_ids), std::move(thinking));
+  auto slot = new_slot(arguments.at(0, "params"), handle_->spec.vocab);
   if (handle_->slots.size() >= size_t(1) << 20)
     throw Failure{"invalid_argument", "too many open slots: close those that are not used", "slot"};
   return arguments.js.number(handle_->slots.add(std::move(slot)));
@@ -151,8 +128,8 @@ napi_value Model::open_slot(const Arguments& arguments) {
 
 napi_value Model::close_slot(const Arguments& arguments) {
   handle_->require_open();
-  const Path path("slot");
-  if (!handle_->slots.remove(int32_t(arguments.at(0, path).integer(0, INT32_MAX)))) invalid(path, "is not open");
+  const Argument slot = arguments.at(0, "slot");
+  if (!handle_->slots.remove(slot.whole(0, INT32_MAX))) invalid(slot.path(), "is not open");
   return arguments.js.undefined();
 }
 
@@ -162,17 +139,16 @@ napi_value Model::step(const Arguments& arguments) { return start_step(handle_, 
 static napi_value queue_copies(ModelHandle& handle, const Arguments& arguments, int count, const char* what,
                                void (*copy)(backends::Backend&, int from, int to)) {
   handle.require_open();
-  const Path from_path("from"), to_path("to");
-  const auto known_ids = [&](size_t index, const Path& path) {
-    auto ids = arguments.at(index, path).int32s();
+  const auto known_ids = [&](const Argument& list) {
+    auto ids = list.int32s();
     for (size_t i = 0; i < ids.size(); ++i)
       if (ids[i] < 0 || ids[i] >= count)
-        invalid(Path(path, int64_t(i)), "is " + std::to_string(ids[i]) + "; " + what + " are " +
-                                            (count ? "0 to " + std::to_string(count - 1) : "none"));
+        invalid(Path(list.path(), int64_t(i)), "is " + std::to_string(ids[i]) + "; " + what + " are " +
+                                                   (count ? "0 to " + std::to_string(count - 1) : "none"));
     return ids;
   };
-  auto from = known_ids(0, from_path), to = known_ids(1, to_path);
-  if (from.size() != to.size()) invalid(to_path, "must be as long as from");
+  auto from = known_ids(arguments.at(0, "from")), to = known_ids(arguments.at(1, "to"));
+  if (from.size() != to.size()) invalid("to", "must be as long as from");
   handle.environment->post(Queue::inference, [state = handle.state, copy, from = std::move(from), to = std::move(to)] {
     for (size_t i = 0; i < from.size(); ++i)
       if (from[i] != to[i]) copy(*state->backend, from[i], to[i]);
@@ -191,50 +167,47 @@ napi_value Model::copy_recurrent_states(const Arguments& arguments) {
 }
 
 napi_value Model::load_adapter(const Arguments& arguments) {
-  const Path spec_path("spec"), tensors_path("tensors");
-  const auto spec = lora_spec(arguments.at(0, spec_path), handle_->spec);
-  auto values = std::make_shared<TensorValues>(
-      named_tensors(arguments.at(1, tensors_path), model::adapter_tensors(handle_->spec, spec)));
+  const auto spec = lora_spec(arguments.at(0, "spec"), handle_->spec);
+  auto values = named_tensors(arguments.at(1, "tensors"), model::adapter_tensors(handle_->spec, spec));
   handle_->require_open();
   handle_->trainers.check_loading();
-  auto made = std::make_shared<AdapterRef>();
   return handle_->environment->start(
       {.pending = {&handle_->pending}},
-      [state = handle_->state, spec, values, made] {
-        *made = state->backend->load_adapter(spec, adapter_values(state->backend->spec(), spec, *values));
-        if (!*made) throw executor::Aborted();
+      [state = handle_->state, spec, values = std::move(values)] {
+        auto adapter = state->backend->load_adapter(spec, adapter_values(state->backend->spec(), spec, values));
+        if (!adapter) throw executor::Aborted();
+        return adapter;
       },
-      [handle = handle_, made](Js js) {
+      [handle = handle_](Js js, AdapterRef adapter) {
         handle->require_open();
-        return js.number(handle->adapters.add(std::move(*made)));
+        return js.number(handle->adapters.add(std::move(adapter)));
       });
 }
 
 napi_value Model::release_adapter(const Arguments& arguments) {
   handle_->require_open();
-  const Path path("version");
-  if (!handle_->adapters.remove(int32_t(arguments.at(0, path).integer(1, INT32_MAX))))
-    invalid(path, "is no adapter version of this model");
+  const Argument version = arguments.at(0, "version");
+  if (!handle_->adapters.remove(version.whole(1, INT32_MAX)))
+    invalid(version.path(), "is no adapter version of this model");
   return arguments.js.undefined();
 }
 
 napi_value Model::make_trainer(training::OpenTrainers::Place place,
                                std::function<std::unique_ptr<backends::Trainable>(backends::Backend&)> make) {
-  auto trainer = std::make_shared<TrainerState>();
-  trainer->model = handle_->state;
-  auto handle = handle_;
-  return handle->environment->start(
-      {.pending = {&handle->pending}},
-      [trainer, make = std::move(make)] {
-        backends::Backend& backend = *trainer->model->backend;
-        trainer->trainer = std::make_unique<training::Trainer>(backend, make(backend));
+  return handle_->environment->start(
+      {.pending = {&handle_->pending}},
+      [state = handle_->state, make = std::move(make)] {
+        auto trainer = std::make_shared<TrainerState>();
+        trainer->model = state;
+        trainer->trainer = std::make_unique<training::Trainer>(*state->backend, make(*state->backend));
+        return trainer;
       },
-      [handle, trainer, place = std::move(place)](Js js) {
+      [handle = handle_, place = std::move(place)](Js js, std::shared_ptr<TrainerState> trainer) {
         handle->require_open();
         auto opened = std::make_shared<TrainerHandle>();
         opened->model = handle;
-        opened->state = trainer;
         opened->tensors = trainer->trainer->trainable().tensors();
+        opened->state = std::move(trainer);
         opened->place = place;
         std::erase_if(handle->opened, [](const auto& known) { return known.expired(); });
         handle->opened.push_back(opened);
@@ -243,19 +216,18 @@ napi_value Model::make_trainer(training::OpenTrainers::Place place,
 }
 
 napi_value Model::train_adapter(const Arguments& arguments) {
-  const Path spec_path("spec"), seed_path("seed"), tensors_path("tensors");
-  const auto spec = lora_spec(arguments.at(0, spec_path), handle_->spec);
-  const uint64_t seed = arguments.at(1, seed_path).bits64();
-  const auto list = arguments.at(2, tensors_path);
-  std::shared_ptr<TensorValues> values;
-  if (!list.missing())
-    values = std::make_shared<TensorValues>(named_tensors(list, model::adapter_tensors(handle_->spec, spec)));
+  const auto spec = lora_spec(arguments.at(0, "spec"), handle_->spec);
+  const uint64_t seed = arguments.at(1, "seed").bits64();
+  const Argument tensors = arguments.at(2, "tensors");
+  std::optional<TensorValues> values;
+  if (!tensors.missing()) values = named_tensors(tensors, model::adapter_tensors(handle_->spec, spec));
   handle_->require_open();
-  return make_trainer(handle_->trainers.open_adapter(), [spec, seed, values](backends::Backend& backend) {
-    if (!values) return backend.train_adapter(spec, seed, nullptr);
-    const auto reader = adapter_values(backend.spec(), spec, *values);
-    return backend.train_adapter(spec, seed, &reader);
-  });
+  return make_trainer(handle_->trainers.open_adapter(),
+                      [spec, seed, values = std::move(values)](backends::Backend& backend) {
+                        if (!values) return backend.train_adapter(spec, seed, nullptr);
+                        const auto reader = adapter_values(backend.spec(), spec, *values);
+                        return backend.train_adapter(spec, seed, &reader);
+                      });
 }
 
 napi_value Model::train_weights(const Arguments&) {
@@ -276,122 +248,110 @@ napi_value Model::close(const Arguments& arguments) {
 
 namespace {
 
-int64_t whole(const Argument& a) { return a.integer(0, int64_t(1) << 52); }
+int64_t place(const Argument& a) { return a.integer(0, int64_t(1) << 52); }
 
 weights::TensorPart tensor_part(const Argument& part) {
-  if (part.missing()) return {};
   part.object();
   weights::TensorPart read;
-  read.path = part.field("file", [](Argument a) { return a.text(1 << 16); });
-  read.type = part.field("dtype", [](Argument a) { return a.text(16); });
-  read.offset = part.field("offset", whole);
-  read.bytes = part.field("bytes", whole);
+  read.path = part.at("file").text(1 << 16);
+  read.type = part.at("dtype").text(16);
+  read.offset = place(part.at("offset"));
+  read.bytes = place(part.at("bytes"));
   if (read.path.empty()) invalid(part.path(), "names no file");
   return read;
 }
 
-std::optional<weights::StoredTensor::Packed> packed(const Argument& a) {
-  if (a.missing()) return std::nullopt;
-  a.object();
-  weights::StoredTensor::Packed packed;
-  packed.packing = a.field("packing", [](Argument packing) {
-    return one_of<weights::Packing>(packing, {{"compressed_tensors", weights::Packing::compressed_tensors},
-                                              {"gptq", weights::Packing::gptq},
-                                              {"gptq_v2", weights::Packing::gptq_v2},
-                                              {"awq", weights::Packing::awq}});
-  });
-  packed.group = a.field("group", [](Argument group) { return group.integer(1, 1 << 24); });
-  packed.scales = a.field("scales", tensor_part);
-  packed.zeros = a.field("zeros", tensor_part);
-  return packed;
+weights::StoredTensor::Packed packed_parts(const Argument& packed) {
+  packed.object();
+  weights::StoredTensor::Packed parts;
+  parts.packing =
+      one_of<weights::Packing>(packed.at("packing"), {{"compressed_tensors", weights::Packing::compressed_tensors},
+                                                      {"gptq", weights::Packing::gptq},
+                                                      {"gptq_v2", weights::Packing::gptq_v2},
+                                                      {"awq", weights::Packing::awq}});
+  parts.group = packed.at("group").integer(1, 1 << 24);
+  if (const auto scales = packed.given("scales")) parts.scales = tensor_part(*scales);
+  if (const auto zeros = packed.given("zeros")) parts.zeros = tensor_part(*zeros);
+  return parts;
 }
 
-weights::WeightFiles weight_files(const Argument& list, const model::ModelSpec& spec) {
+weights::StoredTensor stored_tensor(const Argument& entry) {
+  entry.object();
+  weights::StoredTensor tensor;
+  tensor.name = entry.at("name").text(512);
+  tensor.file = entry.at("file").text(1 << 16);
+  tensor.type = entry.at("dtype").text(16);
+  tensor.offset = place(entry.at("offset"));
+  tensor.bytes = place(entry.at("bytes"));
+  if (const auto heads = entry.given("interleavedHeads")) tensor.interleaved_heads = heads->integer(1, 1 << 20);
+  if (const auto packed = entry.given("packed")) tensor.packed = packed_parts(*packed);
+  entry.at("shape").each(8, [&](const Argument& a) { tensor.shape.push_back(place(a)); });
+  return tensor;
+}
+
+std::shared_ptr<weights::WeightFiles> weight_files(const Argument& list, const model::ModelSpec& spec) {
   std::vector<weights::StoredTensor> tensors;
-  for (uint32_t i = 0, count = list.array_length(1 << 20); i < count; ++i)
-    list.element(i, [&](Argument entry) {
-      entry.object();
-      weights::StoredTensor& tensor = tensors.emplace_back();
-      tensor.name = entry.field("name", [](Argument a) { return a.text(512); });
-      tensor.file = entry.field("file", [](Argument a) { return a.text(1 << 16); });
-      tensor.type = entry.field("dtype", [](Argument a) { return a.text(16); });
-      tensor.offset = entry.field("offset", whole);
-      tensor.bytes = entry.field("bytes", whole);
-      tensor.interleaved_heads =
-          entry.field("interleavedHeads", [](Argument a) { return a.missing() ? int64_t(0) : a.integer(1, 1 << 20); });
-      tensor.packed = entry.field("packed", packed);
-      entry.field("shape", [&](Argument a) {
-        for (uint32_t d = 0, n = a.array_length(8); d < n; ++d) tensor.shape.push_back(a.element(d, whole));
-      });
-    });
+  list.each(1 << 20, [&](const Argument& entry) { tensors.push_back(stored_tensor(entry)); });
   try {
-    return weights::WeightFiles(tensors, spec);
+    return std::make_shared<weights::WeightFiles>(tensors, spec);
   } catch (const weights::UnusableTensor& unusable) {
     invalid(unusable.entry < 0 ? list.path() : Path(list.path(), unusable.entry), unusable.problem);
   }
 }
 
+backends::TensorReader reader_of(const weights::WeightFiles& files) {
+  return {
+      [&](const std::string& name, int64_t row0, int64_t rows, float* to) { files.read(name, row0, rows, to); },
+      [&](const std::string& name) { return files.stored(name); },
+      [&](const std::string& name, int64_t row0, int64_t rows, uint8_t* to) { files.blocks(name, row0, rows, to); }};
+}
+
 }  // namespace
 
 napi_value load_model(const Arguments& arguments) {
-  const Path path("options"), cancellation_path("cancellation");
-  const auto options = arguments.at(0, path);
-  options.object();
-  auto environment = Environment::of(arguments.js.env);
-  auto state = std::make_shared<ModelState>();
-  const auto device = options.field("device", [](Argument a) { return device_name(a); });
-  const int gpu_layers = options.field("gpuLayers", [](Argument a) { return layers_on_gpu(a); });
-  const auto format = options.field("dtype", [](Argument a) { return tensor_format(a); });
-  const auto spec = options.field("config", [&](Argument a) { return model_spec(a, format); });
-  const int pages = int(options.field("kvPages", [](Argument a) { return a.integer(1, 1 << 24); }));
-  const backends::CacheSize cache(pages, int(options.field("recurrentStates", [&](Argument a) -> int64_t {
-                                    if (!spec.recurrent()) return 0;
-                                    return a.integer(1, 1 << 20);
-                                  })));
-  const auto arithmetic =
-      options.field("kernelSet", [](Argument a) { return a.missing() ? std::string() : a.text(32); });
-  auto source = std::make_shared<weights::WeightFiles>(
-      options.field("tensors", [&](Argument a) { return weight_files(a, spec); }));
-  auto gate_text = options.field(
-      "gateText", [&](Argument a) { return a.missing() ? std::vector<int32_t>() : token_ids(a, spec.vocab); });
-  auto control = control_of(arguments.at(1, cancellation_path));
+  const Argument options = arguments.at(0, "options").object();
+  const auto device = device_name(options.at("device"));
+  const int gpu_layers = layers_on_gpu(options.at("gpuLayers"));
+  const auto spec = model_spec(options.at("config"), tensor_format(options.at("dtype")));
+  const backends::CacheSize cache(options.at("kvPages").whole(1, 1 << 24),
+                                  spec.recurrent() ? options.at("recurrentStates").whole(1, 1 << 20) : 0);
+  const auto kernel_set = options.given("kernelSet");
+  const auto arithmetic = kernel_set ? kernel_set->text(32) : "";
+  const auto files = weight_files(options.at("tensors"), spec);
+  std::vector<int32_t> gate_text;
+  if (const auto text = options.given("gateText")) gate_text = token_ids(*text, spec.vocab);
+  auto control = control_of(arguments.at(1, "cancellation"));
   if (!control) control = std::make_shared<CallControl>();
+  auto environment = Environment::of(arguments.js.env);
   return environment->start(
       {.control = control},
-      [state, device, gpu_layers, spec, cache, arithmetic, source, control, gate_text = std::move(gate_text),
+      [device, gpu_layers, spec, cache, arithmetic, files, control, gate_text = std::move(gate_text),
        executor = environment->executor().get()] {
         const Path path("options");
+        auto state = std::make_shared<ModelState>();
         state->device = backends::open_device(*executor, device, gpu_layers, int(spec.layers.size()));
         try {
           state->device->require(spec);
         } catch (const model::UnsupportedModel& error) {
-          invalid(Path(Path(path, "config"), error.field.c_str()), error.problem);
+          invalid(Path(path, "config"), error);
         }
         if (const auto known = state->device->arithmetics();
             !arithmetic.empty() && std::find(known.begin(), known.end(), arithmetic) == known.end())
           invalid(Path(path, "kernelSet"), "cannot run on this device");
-        source->open();
-        state->backend = state->device->load(spec, cache, arithmetic,
-                                             {[&](const std::string& name, int64_t row0, int64_t rows, float* dst) {
-                                                source->read(name, row0, rows, dst);
-                                              },
-                                              [&](const std::string& name) { return source->stored(name); },
-                                              [&](const std::string& name, int64_t row0, int64_t rows, uint8_t* dst) {
-                                                source->blocks(name, row0, rows, dst);
-                                              }},
-                                             [&](double done) {
-                                               control->progress = done;
-                                               return executor->checkpoint();
-                                             });
-        if (!state->backend) throw Failure{"aborted", "loading was aborted", ""};
+        files->open();
+        state->backend = state->device->load(spec, cache, arithmetic, reader_of(*files), [&](double done) {
+          control->progress = done;
+          return executor->checkpoint();
+        });
+        if (!state->backend) throw executor::Aborted();
         state->weight_only = state->backend->gate_activations(gate_text);
         state->stepper = std::make_unique<inference::Stepper>(*state->backend);
+        return state;
       },
-      [environment, state, spec, cache](Js js) {
+      [environment, spec, cache](Js js, std::shared_ptr<ModelState> state) {
         auto handle = std::make_shared<ModelHandle>();
         const auto bytes = state->device->memory(spec);
         handle->environment = environment;
-        handle->state = state;
         handle->spec = spec;
         handle->pages = cache.pages;
         handle->page_groups = state->backend->page_groups();
@@ -399,23 +359,19 @@ napi_value load_model(const Arguments& arguments) {
         handle->bytes = bytes.weights + cache.pages * bytes.page + cache.recurrent_states * bytes.recurrent_state;
         handle->kernel_set = state->backend->name();
         handle->weight_only = state->weight_only;
+        handle->state = std::move(state);
         return wrap(*environment, std::make_unique<Model>(js, std::move(handle)));
       });
 }
 
 napi_value given_logits_model(const Arguments& arguments) {
-  const Path path("options");
-  const auto options = arguments.at(0, path);
-  options.object();
-  const auto whole = [&](const char* name, int64_t max) {
-    return int(options.field(name, [&](Argument a) { return a.integer(1, max); }));
-  };
+  const Argument options = arguments.at(0, "options").object();
   auto handle = std::make_shared<ModelHandle>();
   handle->environment = Environment::of(arguments.js.env);
   handle->given_logits = true;
-  handle->spec.vocab = whole("vocab", 1 << 22);
-  handle->spec.max_positions = whole("maxPositions", 1 << 24);
-  handle->pages = whole("pages", 1 << 24);
+  handle->spec.vocab = options.at("vocab").whole(1, 1 << 22);
+  handle->spec.max_positions = options.at("maxPositions").whole(1, 1 << 24);
+  handle->pages = options.at("pages").whole(1, 1 << 24);
   handle->bytes = 0;
   auto state = std::make_shared<ModelState>();
   state->backend = backends::open_sampler(*handle->environment->executor(), handle->spec, handle->pages);
@@ -428,13 +384,12 @@ napi_value given_logits_model(const Arguments& arguments) {
 void define_model(Js js) {
   define_class<Model>(
       js, "Model",
-      {describe<Model, &Model::info>("info"), describe<Model, &Model::open_slot>("openSlot"),
-       describe<Model, &Model::close_slot>("closeSlot"), describe<Model, &Model::step>("step"),
-       describe<Model, &Model::copy_pages>("copyPages"),
-       describe<Model, &Model::copy_recurrent_states>("copyRecurrentStates"),
-       describe<Model, &Model::load_adapter>("loadAdapter"), describe<Model, &Model::release_adapter>("releaseAdapter"),
-       describe<Model, &Model::train_adapter>("trainAdapter"), describe<Model, &Model::train_weights>("trainWeights"),
-       describe<Model, &Model::close>("close")});
+      {describe<&Model::info>("info"), describe<&Model::open_slot>("openSlot"),
+       describe<&Model::close_slot>("closeSlot"), describe<&Model::step>("step"),
+       describe<&Model::copy_pages>("copyPages"), describe<&Model::copy_recurrent_states>("copyRecurrentStates"),
+       describe<&Model::load_adapter>("loadAdapter"), describe<&Model::release_adapter>("releaseAdapter"),
+       describe<&Model::train_adapter>("trainAdapter"), describe<&Model::train_weights>("trainWeights"),
+       describe<&Model::close>("close")});
 }
 
 }  // namespace anneal::addon

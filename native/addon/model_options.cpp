@@ -16,118 +16,105 @@ using model::TensorFormat;
 
 namespace {
 
-// Reads the fields of one object.
-struct Fields {
-  const Argument& of;
-  int whole(const char* name, int64_t min, int64_t max) const {
-    return int(of.field(name, [&](Argument a) { return a.integer(min, max); }));
-  }
-  double number(const char* name, double min, double max) const {
-    return of.field(name, [&](Argument a) { return a.number(min, max); });
-  }
-  bool flag(const char* name) const {
-    return of.field(name, [](Argument a) { return a.boolean(); });
-  }
-};
-
 RopeSpec rope_spec(const Argument& rope) {
   rope.object();
-  const Fields f{rope};
+  const auto number = [&](const char* name, double min, double max) { return rope.at(name).number(min, max); };
   RopeSpec r;
-  r.type = rope.field("type", [](Argument a) {
-    return one_of<RopeType>(a, {{"none", RopeType::none},
-                                {"default", RopeType::standard},
-                                {"linear", RopeType::linear},
-                                {"llama3", RopeType::llama3},
-                                {"yarn", RopeType::yarn},
-                                {"longrope", RopeType::longrope}});
-  });
-  r.theta = f.number("theta", 1, 1e15);
-  r.factor = f.number("factor", 1e-3, 1e6);
-  r.rotary_share = f.number("rotaryShare", 0, 1);
-  r.low_freq_factor = f.number("lowFreqFactor", 1e-6, 1e6);
-  r.high_freq_factor = f.number("highFreqFactor", 1e-6, 1e6);
-  r.original_max_positions = f.number("originalMaxPositions", 0, 1e9);
-  r.attention_factor = f.number("attentionFactor", 0, 1e3);
-  r.beta_fast = f.number("betaFast", 1e-6, 1e6);
-  r.beta_slow = f.number("betaSlow", 1e-6, 1e6);
-  r.mscale = f.number("mscale", 0, 1e3);
-  r.mscale_all_dim = f.number("mscaleAllDim", 0, 1e3);
-  r.truncate = f.flag("truncate");
-  r.query_scale = f.number("queryScale", 0, 1e3);
-  const auto factors = [](Argument list) {
-    std::vector<double> values;
-    for (uint32_t i = 0, n = list.array_length(256); i < n; ++i)
-      values.push_back(list.element(i, [](Argument a) { return a.number(1e-6, 1e9); }));
-    return values;
-  };
-  r.short_factors = rope.field("shortFactors", factors);
-  r.long_factors = rope.field("longFactors", factors);
+  r.type = one_of<RopeType>(rope.at("type"), {{"none", RopeType::none},
+                                              {"default", RopeType::standard},
+                                              {"linear", RopeType::linear},
+                                              {"llama3", RopeType::llama3},
+                                              {"yarn", RopeType::yarn},
+                                              {"longrope", RopeType::longrope}});
+  r.theta = number("theta", 1, 1e15);
+  r.factor = number("factor", 1e-3, 1e6);
+  r.rotary_share = number("rotaryShare", 0, 1);
+  r.low_freq_factor = number("lowFreqFactor", 1e-6, 1e6);
+  r.high_freq_factor = number("highFreqFactor", 1e-6, 1e6);
+  r.original_max_positions = number("originalMaxPositions", 0, 1e9);
+  r.attention_factor = number("attentionFactor", 0, 1e3);
+  r.beta_fast = number("betaFast", 1e-6, 1e6);
+  r.beta_slow = number("betaSlow", 1e-6, 1e6);
+  r.mscale = number("mscale", 0, 1e3);
+  r.mscale_all_dim = number("mscaleAllDim", 0, 1e3);
+  r.truncate = rope.at("truncate").boolean();
+  r.query_scale = number("queryScale", 0, 1e3);
+  rope.at("shortFactors").each(256, [&](const Argument& a) { r.short_factors.push_back(a.number(1e-6, 1e9)); });
+  rope.at("longFactors").each(256, [&](const Argument& a) { r.long_factors.push_back(a.number(1e-6, 1e9)); });
   return r;
 }
 
 AttentionSpec attention_spec(const Argument& attention) {
   attention.object();
-  const Fields f{attention};
   AttentionSpec a;
-  a.heads = f.whole("heads", 1, 1024);
-  a.kv_heads = f.whole("kvHeads", 1, 1024);
-  a.head_dim = f.whole("headDim", 1, 512);
-  a.rope = attention.field("rope", rope_spec);
-  a.scale = f.number("scale", 0, 1e3);
-  a.window = f.whole("window", 0, 1 << 30);
-  a.soft_cap = f.number("softCap", 0, 1e6);
-  a.qk_norm = f.flag("qkNorm");
-  a.q_bias = f.flag("qBias");
-  a.k_bias = f.flag("kBias");
-  a.v_bias = f.flag("vBias");
-  a.o_bias = f.flag("oBias");
-  a.fused_qkv = f.flag("fusedQkv");
-  a.output_gate = f.flag("outputGate");
+  a.heads = attention.at("heads").whole(1, 1024);
+  a.kv_heads = attention.at("kvHeads").whole(1, 1024);
+  a.head_dim = attention.at("headDim").whole(1, 512);
+  a.rope = rope_spec(attention.at("rope"));
+  a.scale = attention.at("scale").number(0, 1e3);
+  a.window = attention.at("window").whole(0, 1 << 30);
+  a.soft_cap = attention.at("softCap").number(0, 1e6);
+  a.qk_norm = attention.at("qkNorm").boolean();
+  a.q_bias = attention.at("qBias").boolean();
+  a.k_bias = attention.at("kBias").boolean();
+  a.v_bias = attention.at("vBias").boolean();
+  a.o_bias = attention.at("oBias").boolean();
+  a.fused_qkv = attention.at("fusedQkv").boolean();
+  a.output_gate = attention.at("outputGate").boolean();
   return a;
 }
 
 model::DeltaRuleSpec delta_rule_spec(const Argument& delta_rule) {
   delta_rule.object();
-  const Fields f{delta_rule};
   model::DeltaRuleSpec d;
-  d.key_heads = f.whole("keyHeads", 1, 1024);
-  d.value_heads = f.whole("valueHeads", 1, 1024);
-  d.key_dim = f.whole("keyDim", 1, 512);
-  d.value_dim = f.whole("valueDim", 1, 512);
-  d.kernel = f.whole("kernel", 1, 16);
+  d.key_heads = delta_rule.at("keyHeads").whole(1, 1024);
+  d.value_heads = delta_rule.at("valueHeads").whole(1, 1024);
+  d.key_dim = delta_rule.at("keyDim").whole(1, 512);
+  d.value_dim = delta_rule.at("valueDim").whole(1, 512);
+  d.kernel = delta_rule.at("kernel").whole(1, 16);
   return d;
 }
 
 FeedForwardSpec feed_forward_spec(const Argument& feed_forward) {
   feed_forward.object();
-  const Fields f{feed_forward};
   FeedForwardSpec s;
-  s.intermediate = f.whole("intermediate", 1, 1 << 19);
-  s.activation = feed_forward.field("activation", [](Argument a) {
-    return one_of<Activation>(a, {{"silu", Activation::silu}, {"gelu_tanh", Activation::gelu_tanh}});
-  });
-  s.bias = f.flag("bias");
-  s.fused_gate_up = f.flag("fusedGateUp");
+  s.intermediate = feed_forward.at("intermediate").whole(1, 1 << 19);
+  s.activation = one_of<Activation>(feed_forward.at("activation"),
+                                    {{"silu", Activation::silu}, {"gelu_tanh", Activation::gelu_tanh}});
+  s.bias = feed_forward.at("bias").boolean();
+  s.fused_gate_up = feed_forward.at("fusedGateUp").boolean();
   return s;
 }
 
 LayerSpec layer_spec(const Argument& layer) {
   layer.object();
   LayerSpec l;
-  layer.field("deltaRule", [&](Argument a) {
-    if (!a.missing()) l.delta_rule = delta_rule_spec(a);
-  });
-  layer.field("attention", [&](Argument a) {
-    if (!l.delta_rule) l.attention = attention_spec(a);
-  });
-  l.feed_forward = layer.field("feedForward", feed_forward_spec);
-  l.norms = layer.field("norms", [](Argument a) {
-    return one_of<NormPlacement>(
-        a, {{"before", NormPlacement::before}, {"before_and_after", NormPlacement::before_and_after}});
-  });
-  l.residual_scale = Fields{layer}.number("residualScale", 1e-6, 1e6);
+  if (const auto delta_rule = layer.given("deltaRule"))
+    l.delta_rule = delta_rule_spec(*delta_rule);
+  else
+    l.attention = attention_spec(layer.at("attention"));
+  l.feed_forward = feed_forward_spec(layer.at("feedForward"));
+  l.norms = one_of<NormPlacement>(
+      layer.at("norms"), {{"before", NormPlacement::before}, {"before_and_after", NormPlacement::before_and_after}});
+  l.residual_scale = layer.at("residualScale").number(1e-6, 1e6);
   return l;
+}
+
+// Formats of matrices by name: [{ tensor, format }].
+void read_quantized(const Argument& list, ModelSpec& m) {
+  std::unordered_map<std::string, int64_t> columns;
+  for (const model::TensorShape& t : model::weight_tensors(m)) columns.emplace(t.name, t.cols);
+  list.each(1 << 20, [&](const Argument& entry) {
+    entry.object();
+    const auto name = entry.at("tensor").text(512);
+    const auto found = columns.find(name);
+    if (found == columns.end() || found->second == 0) invalid(entry.path(), "names no matrix: " + name);
+    const auto* format = model::quantized_format(entry.at("format").text(16));
+    if (!format) invalid(entry.at("format").path(), "is no format of quantised weights");
+    if (found->second % format->numbers != 0)
+      invalid(entry.path(), "(" + name + ") has rows that are not whole blocks of its format");
+    if (!m.quantized.emplace(name, format->format).second) invalid(entry.path(), "names " + name + " a second time");
+  });
 }
 
 }  // namespace
@@ -140,92 +127,51 @@ TensorFormat tensor_format(const Argument& argument) {
   return one_of<TensorFormat>(argument, {{"float32", TensorFormat::f32}, {"bfloat16", TensorFormat::bf16}});
 }
 
-namespace {
-
-// Formats of matrices by name: [{ tensor, format }].
-void read_quantized(const Argument& list, ModelSpec& m) {
-  if (list.missing()) return;
-  std::unordered_map<std::string, int64_t> columns;
-  for (const model::TensorShape& t : model::weight_tensors(m)) columns.emplace(t.name, t.cols);
-  for (uint32_t i = 0, n = list.array_length(1 << 20); i < n; ++i)
-    list.element(i, [&](Argument entry) {
-      entry.object();
-      const auto name = entry.field("tensor", [](Argument a) { return a.text(512); });
-      const auto found = columns.find(name);
-      if (found == columns.end() || found->second == 0) invalid(entry.path(), "names no matrix: " + name);
-      const auto* format = entry.field("format", [&](Argument a) {
-        const auto* known = model::quantized_format(a.text(16));
-        if (!known) invalid(a.path(), "is no format of quantised weights");
-        return known;
-      });
-      if (found->second % format->numbers != 0)
-        invalid(entry.path(), "(" + name + ") has rows that are not whole blocks of its format");
-      if (!m.quantized.emplace(name, format->format).second) invalid(entry.path(), "names " + name + " a second time");
-    });
-}
-
-}  // namespace
-
 ModelSpec model_spec(const Argument& config, TensorFormat format) {
   config.object();
-  const Fields f{config};
   ModelSpec m;
   m.format = format;
-  m.hidden = f.whole("hidden", 1, 1 << 17);
-  m.vocab = f.whole("vocab", 1, 1 << 22);
-  m.max_positions = f.whole("maxPositions", 1, 1 << 24);
-  m.rms_eps = float(f.number("rmsEps", 1e-12, 1));
-  m.norm_adds_one = f.flag("normAddsOne");
-  m.tied_head = f.flag("tiedHead");
-  m.embedding_scale = f.number("embeddingScale", 1e-6, 1e6);
-  m.embedding_rounds = f.flag("embeddingRounds");
-  m.logit_scale = f.number("logitScale", 1e-6, 1e6);
-  m.logit_soft_cap = f.number("logitSoftCap", 0, 1e6);
-  config.field("layers", [&](Argument list) {
-    for (uint32_t i = 0, n = list.array_length(1024); i < n; ++i) m.layers.push_back(list.element(i, layer_spec));
-  });
+  m.hidden = config.at("hidden").whole(1, 1 << 17);
+  m.vocab = config.at("vocab").whole(1, 1 << 22);
+  m.max_positions = config.at("maxPositions").whole(1, 1 << 24);
+  m.rms_eps = float(config.at("rmsEps").number(1e-12, 1));
+  m.norm_adds_one = config.at("normAddsOne").boolean();
+  m.tied_head = config.at("tiedHead").boolean();
+  m.embedding_scale = config.at("embeddingScale").number(1e-6, 1e6);
+  m.embedding_rounds = config.at("embeddingRounds").boolean();
+  m.logit_scale = config.at("logitScale").number(1e-6, 1e6);
+  m.logit_soft_cap = config.at("logitSoftCap").number(0, 1e6);
+  config.at("layers").each(1024, [&](const Argument& layer) { m.layers.push_back(layer_spec(layer)); });
   try {
     model::check(m);
   } catch (const model::UnsupportedModel& error) {
-    invalid(Path(config.path(), error.field.c_str()), error.problem);
+    invalid(config.path(), error);
   }
-  config.field("quantized", [&](Argument list) { read_quantized(list, m); });
-  config.field("kvCache", [&](Argument a) {
-    if (!a.missing())
-      m.kv_cache = one_of<model::KvCache>(a, {{"exact", model::KvCache::exact}, {"int8", model::KvCache::int8}});
-  });
+  if (const auto quantized = config.given("quantized")) read_quantized(*quantized, m);
+  if (const auto cache = config.given("kvCache"))
+    m.kv_cache = one_of<model::KvCache>(*cache, {{"exact", model::KvCache::exact}, {"int8", model::KvCache::int8}});
   return m;
 }
 
 model::LoraSpec lora_spec(const Argument& spec, const ModelSpec& of) {
   spec.object();
   model::LoraSpec result{};
-  result.rank = int(spec.field("rank", [](Argument a) { return a.integer(1, 1024); }));
-  result.alpha = float(spec.field("alpha", [](Argument a) { return a.number(1e-6, 1e6); }));
-  result.rslora = spec.field("rslora", [](Argument a) { return a.boolean(); });
-  spec.field("targets", [&](Argument list) {
-    std::vector<int> known;
-    for (const LayerSpec& layer : of.layers)
-      for (int module : model::modules_of(layer))
-        if (std::find(known.begin(), known.end(), module) == known.end()) known.push_back(module);
-    // What computes without describing its layers refuses adapters itself.
-    for (int module = 0; of.layers.empty() && module < model::kModules; module++) known.push_back(module);
-    std::sort(known.begin(), known.end());
-    const uint32_t count = list.array_length(model::kModules);
-    if (count == 0) invalid(list.path(), "must name at least one projection");
-    for (uint32_t i = 0; i < count; ++i)
-      list.element(i, [&](Argument a) {
-        const auto name = a.text(32);
-        std::string names;
-        for (int module : known) {
-          names += (names.empty() ? "" : ", ") + std::string(model::module_name(module));
-          if (name != model::module_name(module)) continue;
-          if (result.targets[module]) invalid(a.path(), "names \"" + name + "\" a second time");
-          result.targets[module] = true;
-          return;
-        }
-        invalid(a.path(), "is \"" + name + "\"; this model has " + names);
-      });
+  result.rank = spec.at("rank").whole(1, 1024);
+  result.alpha = float(spec.at("alpha").number(1e-6, 1e6));
+  result.rslora = spec.at("rslora").boolean();
+  const std::vector<int> known = model::modules_of(of);
+  const Argument targets = spec.at("targets");
+  if (targets.array_length(model::kModules) == 0) invalid(targets.path(), "must name at least one projection");
+  targets.each(model::kModules, [&](const Argument& target) {
+    const auto name = target.text(32);
+    const auto module = std::find_if(known.begin(), known.end(), [&](int m) { return name == model::module_name(m); });
+    if (module == known.end()) {
+      std::string names;
+      for (int m : known) names += (names.empty() ? "" : ", ") + std::string(model::module_name(m));
+      invalid(target.path(), "is \"" + name + "\"; this model has " + names);
+    }
+    if (result.targets[*module]) invalid(target.path(), "names \"" + name + "\" a second time");
+    result.targets[*module] = true;
   });
   return result;
 }
@@ -233,7 +179,7 @@ model::LoraSpec lora_spec(const Argument& spec, const ModelSpec& of) {
 backends::OptimizerSettings optimizer_settings(const Argument& settings) {
   settings.object();
   const auto number = [&](const char* name, double min, double max) {
-    return float(settings.field(name, [&](Argument a) { return a.number(min, max); }));
+    return float(settings.at(name).number(min, max));
   };
   backends::OptimizerSettings s{};
   s.learning_rate = number("learningRate", 0, 1e3);

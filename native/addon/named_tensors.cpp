@@ -9,29 +9,23 @@ TensorValues named_tensors(const Argument& list, const std::vector<model::Tensor
   for (size_t i = 0; i < expected.size(); ++i) index.emplace(expected[i].name, i);
   TensorValues values(expected.size());
   std::vector<bool> given(expected.size());
-  const uint32_t count = list.array_length(1 << 20);
-  for (uint32_t i = 0; i < count; ++i)
-    list.element(i, [&](Argument entry) {
-      entry.object();
-      const auto name = entry.field("name", [](Argument a) { return a.text(512); });
-      const Path path(name.c_str());
-      const auto found = index.find(name);
-      if (found == index.end()) invalid(path, "is no tensor of this model");
-      const auto& tensor = expected[found->second];
-      if (given[found->second]) invalid(path, "is given twice");
-      given[found->second] = true;
-      std::vector<int64_t> shape;
-      entry.field("shape", [&](Argument a) {
-        for (uint32_t d = 0, n = a.array_length(8); d < n; ++d)
-          shape.push_back(a.element(d, [](Argument x) { return x.integer(0, int64_t(1) << 40); }));
-      });
-      const std::vector<int64_t> wanted = tensor.dimensions();
-      auto& data = values[found->second];
-      data = entry.field("data", [&](Argument a) { return Argument(a.js(), a.value(), path).finite_floats(); });
-      if (shape != wanted || int64_t(data.size()) != tensor.elements())
-        invalid(path, "must have the shape [" + std::to_string(tensor.rows) + (tensor.convolution ? ", 1" : "") +
-                          (tensor.cols ? ", " + std::to_string(tensor.cols) : "") + "]");
-    });
+  list.each(1 << 20, [&](const Argument& entry) {
+    entry.object();
+    const auto name = entry.at("name").text(512);
+    const Path path(name.c_str());
+    const auto found = index.find(name);
+    if (found == index.end()) invalid(path, "is no tensor of this model");
+    const auto& tensor = expected[found->second];
+    if (given[found->second]) invalid(path, "is given twice");
+    given[found->second] = true;
+    std::vector<int64_t> shape;
+    entry.at("shape").each(8, [&](const Argument& a) { shape.push_back(a.integer(0, int64_t(1) << 40)); });
+    auto& data = values[found->second];
+    data = Argument(entry.js(), entry.at("data").value(), path).finite_floats();
+    if (shape != tensor.dimensions() || int64_t(data.size()) != tensor.elements())
+      invalid(path, "must have the shape [" + std::to_string(tensor.rows) + (tensor.convolution ? ", 1" : "") +
+                        (tensor.cols ? ", " + std::to_string(tensor.cols) : "") + "]");
+  });
   for (size_t i = 0; i < expected.size(); ++i)
     if (!given[i]) invalid(Path(expected[i].name.c_str()), "is missing");
   return values;
@@ -45,18 +39,17 @@ backends::AdapterValues adapter_values(const model::ModelSpec& model, const mode
   };
 }
 
-napi_value named_tensors_out(Js js, const std::vector<model::TensorShape>& tensors, const TensorValues* values) {
-  napi_value list = js.array(tensors.size());
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const auto& tensor = tensors[i];
-    const std::vector<int64_t> dimensions = tensor.dimensions();
-    napi_value entry = js.object(), shape = js.array(dimensions.size());
-    for (size_t d = 0; d < dimensions.size(); ++d) js.set(shape, uint32_t(d), js.number(double(dimensions[d])));
-    js.set(entry, "name", js.text(tensor.name));
-    js.set(entry, "shape", shape);
-    if (values) js.set(entry, "data", js.floats((*values)[i].data(), (*values)[i].size()));
-    js.set(list, uint32_t(i), entry);
-  }
+napi_value named_tensors_out(Js js, const std::vector<model::TensorShape>& tensors) {
+  return js.array(tensors, [&](const model::TensorShape& tensor) {
+    return js.object({{"name", js.text(tensor.name)}, {"shape", js.array(tensor.dimensions(), [&](int64_t length) {
+                                                         return js.number(double(length));
+                                                       })}});
+  });
+}
+
+napi_value named_tensors_out(Js js, const std::vector<model::TensorShape>& tensors, const TensorValues& values) {
+  napi_value list = named_tensors_out(js, tensors);
+  for (uint32_t i = 0; i < tensors.size(); ++i) js.set(js.get(list, i), "data", js.floats(values[i]));
   return list;
 }
 

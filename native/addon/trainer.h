@@ -23,7 +23,10 @@ class Trainer {
   napi_value close(const Arguments&);
 
  private:
-  napi_value run(std::function<void(TrainerState&)> work, std::function<napi_value(Js)> settle);
+  // settle(js, what work(trainer) returned), of work on the dispatcher that ends when the trainer or its model is
+  // closed.
+  template <class Work, class Settle>
+  napi_value start(Work work, Settle settle, std::shared_ptr<CallControl> control = nullptr);
   std::shared_ptr<TrainerHandle> handle_;
   ExternalMemory memory_;
 };

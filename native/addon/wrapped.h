@@ -17,7 +17,7 @@ struct Arguments {
     size_t count = kMaxArguments;
     js.check(napi_get_cb_info(js.env, info, &count, values, &self, nullptr));
   }
-  Argument at(size_t index, const Path& path) const { return Argument(js, values[index], path); }
+  Argument at(size_t index, const char* name) const { return Argument(js, values[index], Path(name)); }
 };
 
 constexpr napi_type_tag tag_of(Class which) { return {0x6f3a9c1be5d84720ull, 0xa41c77d2905be300ull + uint64_t(which)}; }
@@ -31,14 +31,18 @@ template <class T> T* unwrap(Js js, napi_value value, Class which) {
   return static_cast<T*>(native);
 }
 
-// T has `static constexpr Class kClass` and methods napi_value (T::*)(const Arguments&).
-template <class T, napi_value (T::*Method)(const Arguments&)> napi_value method(napi_env env, napi_callback_info info) {
+// Of a class with `static constexpr Class kClass`.
+template <auto Method, class T>
+napi_value call(napi_env env, napi_callback_info info, napi_value (T::*)(const Arguments&)) {
   return guarded(env, [&](Js js) {
     Arguments arguments(js, info);
     T* self = unwrap<T>(js, arguments.self, T::kClass);
     if (!self) throw Failure{"invalid_argument", "called on an object of another class", "this"};
     return (self->*Method)(arguments);
   });
+}
+template <auto Method> napi_value method(napi_env env, napi_callback_info info) {
+  return call<Method>(env, info, Method);
 }
 
 template <napi_value (*Function)(const Arguments&)> napi_value function(napi_env env, napi_callback_info info) {
@@ -66,8 +70,11 @@ template <class T> void define_class(Js js, const char* name, std::initializer_l
   js.check(napi_create_reference(js.env, constructor, 1, &Environment::of(js.env)->classes[T::kClass]));
 }
 
-template <class T, napi_value (T::*Method)(const Arguments&)> napi_property_descriptor describe(const char* name) {
-  return {name, nullptr, method<T, Method>, nullptr, nullptr, nullptr, napi_enumerable, nullptr};
+template <auto Method> napi_property_descriptor describe(const char* name) {
+  return {name, nullptr, method<Method>, nullptr, nullptr, nullptr, napi_enumerable, nullptr};
+}
+template <auto Method> napi_property_descriptor getter(const char* name) {
+  return {name, nullptr, nullptr, method<Method>, nullptr, nullptr, napi_enumerable, nullptr};
 }
 
 // The JavaScript object of a native one.

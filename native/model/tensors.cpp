@@ -34,6 +34,16 @@ std::vector<int> modules_of(const LayerSpec& layer) {
   return list;
 }
 
+std::vector<int> modules_of(const ModelSpec& m) {
+  bool has[kModules] = {};
+  for (const LayerSpec& layer : m.layers)
+    for (int module : modules_of(layer)) has[module] = true;
+  std::vector<int> modules;
+  for (int module = 0; module < kModules; module++)
+    if (has[module] || m.layers.empty()) modules.push_back(module);
+  return modules;
+}
+
 const char* module_place(int module) {
   static constexpr const char* places[kModules] = {
       "self_attn.q_proj",      "self_attn.k_proj",      "self_attn.v_proj",      "self_attn.o_proj",

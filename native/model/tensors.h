@@ -46,6 +46,8 @@ Parts parts_of(int module);
 int module_of(const LayerSpec&, int projection);
 // Those of a layer, in order.
 std::vector<int> modules_of(const LayerSpec&);
+// Of all layers, in the order of their numbers; every one where no layer is described.
+std::vector<int> modules_of(const ModelSpec&);
 
 // "self_attn.q_proj"
 const char* module_place(int module);
