@@ -62,6 +62,7 @@ export class ChoiceOutput {
       for (let i = 0; i < shown; i++) pieces.push(this.decoder.push(this.tokenIds[i]!));
       this.text = pieces.join("");
     }
+    // A stop string has cut the text: what decoder and search still hold back lies behind it.
     if (typeof finish.stopReason === "string" && finish.reason === "stop") return finish;
     const ended = this.show(this.decoder.flush(), finish)!;
     if (ended === finish && this.stopStrings !== null) this.text += this.stopStrings.flush();

@@ -46,7 +46,7 @@ export class CompletionLoop implements ModelLoop {
     };
     const state = new SamplingRequest(request, this.arrivals++, request.n, this.tokenizer, onEnd);
     this.requests.add(state);
-    state.follow(signal);
+    state.endOnAbort(signal);
     void this.serve(state, left.signal);
     return state;
   }
@@ -89,7 +89,7 @@ export class CompletionLoop implements ModelLoop {
     this.counts.promptTokens += promptTokens.length;
     const ends = params.ignoreEos ? [] : [...(params.eosId === null ? [] : [params.eosId]), ...params.extraEosIds];
     try {
-      const found = await this.device.complete(
+      const completions = await this.device.complete(
         adapter,
         promptTokens,
         n,
@@ -104,7 +104,7 @@ export class CompletionLoop implements ModelLoop {
         signal,
       );
       for (const [i, sequence] of sequences.entries()) {
-        const { tokens, logprobs } = found[i]!;
+        const { tokens, logprobs } = completions[i]!;
         this.counts.generatedTokens += tokens.length;
         let hasEnded = false;
         for (let t = 0; t < tokens.length && !hasEnded; t++) {
@@ -145,7 +145,7 @@ function checkSupported({ params, grammar }: GenerationRequest): void {
 }
 
 function unsupported(param: string): BadRequestError {
-  return new BadRequestError(`${param} is nothing that the server which computes this model has`, {
+  return new BadRequestError(`${param} is not supported by the server that computes this model`, {
     code: "remote_unsupported",
     param,
     hint: "it takes temperature, top_p, top_k, seed, stop and max_tokens",

@@ -74,7 +74,7 @@ export class EmbeddingRequest extends RequestState {
   }
 
   /** Sums in order of position, so that the vector does not depend on how the prompt was cut. */
-  readStates(sequence: Sequence, from: number, states: Float32Array): boolean {
+  readHiddenStates(sequence: Sequence, from: number, states: Float32Array): boolean {
     const { hidden, sum, pooling } = this;
     const { promptLength } = sequence;
     if (pooling === "last") this.tokensRead = promptLength - 1;

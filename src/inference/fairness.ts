@@ -1,4 +1,4 @@
-// Who comes first and who gives way. Requests are served in order of arrival, or of priority. The choices of a
+// Who comes first and who gives way, and how much prefill may delay those who decode. Requests are served in order of arrival, or of priority. The choices of a
 // request after its first (its further choices: index > 0) count as if they had arrived that many requests later,
 // and give up to half of their places to other requests: many choices run together while nobody else asks, and
 // nobody waits for all of them.
@@ -20,6 +20,7 @@ export class PrefillLimit {
   observe(tokens: number, seconds: number): void {
     if (tokens < MIN_PREFILL_TOKENS) return;
     const perToken = seconds / tokens;
+    // A running mean: other work of the machine comes and goes.
     this.secondsPerToken = this.secondsPerToken === 0 ? perToken : 0.75 * this.secondsPerToken + 0.25 * perToken;
     this.tokens = Math.max(MIN_PREFILL_TOKENS, Math.floor(TARGET_STEP_SECONDS / this.secondsPerToken));
   }

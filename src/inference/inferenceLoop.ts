@@ -16,7 +16,7 @@ import { SamplerSlots } from "./samplerSlots.js";
 import { SamplingRequest } from "./samplingRequest.js";
 import { type ScheduledStep, Scheduler } from "./scheduler.js";
 import { ScoringRequest } from "./scoringRequest.js";
-import type { Sequence } from "./sequence.js";
+import { MAX_STEPS_IN_FLIGHT, type Sequence } from "./sequence.js";
 
 export interface InferenceLoopOptions {
   /** Sequences in one step at most. */
@@ -51,8 +51,6 @@ interface StepInFlight {
 }
 
 const NO_TOKENS = new Int32Array(0);
-
-const MAX_STEPS_IN_FLIGHT = 2;
 
 /** What others see of a loop, whatever computes its requests. */
 export type ModelLoop = Pick<
@@ -157,24 +155,24 @@ export class InferenceLoop {
     return fork;
   }
 
-  /** Takes a sequence out of the schedule, and frees its pages and its slot. */
+  /** Takes a sequence out of the schedule, and frees its pages and its slot; the request's next choice, if one is left, is queued. */
   end(sequence: Sequence): void {
     if (sequence.state === "finished") return;
     this.scheduler.finish(sequence);
     const { owner } = sequence;
     owner.sequences.delete(sequence);
     this.slots.close(sequence);
-    const next = owner.makeNext();
+    const next = owner.nextChoice();
     if (next !== null) this.scheduler.add(next);
   }
 
   stats(): InferenceStats {
     const { scheduler, pool } = this;
-    let unmade = 0;
-    for (const request of this.requests) unmade += request.unmade;
+    let choicesLeft = 0;
+    for (const request of this.requests) choicesLeft += request.choicesLeft;
     return {
       running: scheduler.running.length,
-      waiting: scheduler.waitingCount + unmade,
+      waiting: scheduler.waitingCount + choicesLeft,
       cacheUsage: 1 - pool.free / pool.pages,
       pages: this.device.pages,
       preemptions: scheduler.preemptions,
@@ -198,7 +196,7 @@ export class InferenceLoop {
     this.requests.add(request);
     this.unstarted++;
     for (const sequence of request.sequences) this.scheduler.add(sequence);
-    request.follow(signal);
+    request.endOnAbort(signal);
     this.wake();
     return request;
   }
@@ -271,9 +269,10 @@ export class InferenceLoop {
     step.sequences = step.sequences.filter((sequence) => sequence.state === "running");
   }
 
+  /** Async, so that what the device throws at once is the step's failure too. */
   private async compute({ copies: { from, to } }: ScheduledStep, rows: StepSequence[]): Promise<StepOutput> {
     if (from.length > 0) this.device.copyPages(Int32Array.from(from), Int32Array.from(to));
-    const states = this.scheduler.states.takeCopies();
+    const states = this.scheduler.recurrentStates.takeCopies();
     if (states.from.length > 0) {
       this.device.copyRecurrentStates(Int32Array.from(states.from), Int32Array.from(states.to));
     }
@@ -312,7 +311,7 @@ export class InferenceLoop {
       const rows = output.prompt[i] ?? null;
       if (rows !== null) await sequence.owner.scored(sequence, position, rows);
       const states = output.states[i] ?? null;
-      if (states !== null && sequence.owner.readStates!(sequence, position, states)) this.end(sequence);
+      if (states !== null && sequence.owner.readHiddenStates!(sequence, position, states)) this.end(sequence);
       if (!samples) continue;
       this.counts.generatedTokens += 1 + forced.length;
       this.counts.stepTokens += forced.length;
@@ -325,7 +324,7 @@ export class InferenceLoop {
     }
   }
 
-  /** The device is done with a step: slots that only it still named are closed. */
+  /** The device is done with a step, whatever came of it: slots that only it still named are closed. Once for each step. */
   private settle(step: StepInFlight): void {
     if (step.isSettled) return;
     step.isSettled = true;
@@ -342,6 +341,6 @@ export class InferenceLoop {
     const broken = new Set(sequences.filter((one) => one.state !== "finished").map((one) => one.owner));
     for (const request of broken) request.fail(error);
     this.pool.forgetAll();
-    this.scheduler.states.forgetAll();
+    this.scheduler.recurrentStates.forgetAll();
   }
 }

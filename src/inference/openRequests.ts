@@ -3,6 +3,7 @@
 import { ClosedError, RateLimitError } from "../errors.js";
 import type { RequestState } from "./requestState.js";
 
+/** A set that refuses to grow past its limit, or once closed. */
 export class OpenRequests extends Set<RequestState> {
   private isClosed = false;
 

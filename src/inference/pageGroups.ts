@@ -3,7 +3,7 @@
 /** Positions per page. */
 export const PAGE_SIZE = 64;
 
-/** More than any model has positions. */
+/** Those of 16 million positions: more than any model has. */
 const MAX_BLOCKS = 2 ** 24 / PAGE_SIZE;
 
 /**
@@ -30,7 +30,7 @@ export class PageGroups {
     let pages = 0;
     for (let group = 0; group < this.count; group++) {
       const window = this.windows[group]!;
-      // Of so many positions, wherever they begin.
+      // A chunk sees window + chunk - 1 positions, which may begin anywhere in a block.
       const seen = Math.ceil((window + chunk - 2) / PAGE_SIZE) + 1;
       pages += window === 0 ? blocks : Math.min(blocks, Math.max(1, seen));
     }

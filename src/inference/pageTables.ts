@@ -19,7 +19,7 @@ export class PageTables {
   constructor(
     private readonly pool: PagePool,
     private readonly groups: PageGroups,
-    private readonly states: RecurrentStates,
+    private readonly recurrentStates: RecurrentStates,
   ) {}
 
   /** Begins a step: the copies that its sequences need gather in what is returned. */
@@ -81,7 +81,7 @@ export class PageTables {
     for (let at = first; at < Math.min(first + groups.count, sequence.pageTable.length); at++) {
       if (pool.isShared(sequence.pageTable[at]!)) shared.push(at);
     }
-    if (Math.max(0, needed - sequence.blocks) * groups.count + shared.length > pool.free) return false;
+    if (Math.max(0, needed - sequence.blockCount) * groups.count + shared.length > pool.free) return false;
     for (const at of shared) {
       const from = sequence.pageTable[at]!;
       const to = pool.take();
@@ -90,15 +90,15 @@ export class PageTables {
       // At the start of a page nothing in it is kept.
       if (sequence.computed % PAGE_SIZE > 0) this.copy(from, to);
     }
-    while (sequence.blocks < needed) this.addBlock(sequence);
+    while (sequence.blockCount < needed) this.addBlock(sequence);
     const withLookahead = Math.ceil(sequence.positionsWithLookahead(chunk) / PAGE_SIZE);
-    while (sequence.blocks < withLookahead && pool.free >= groups.count) this.addBlock(sequence);
+    while (sequence.blockCount < withLookahead && pool.free >= groups.count) this.addBlock(sequence);
     return true;
   }
 
   /** Its recurrent state too. The end of the sequence first, so that what others are likelier to share is evicted last. */
   release(sequence: Sequence): void {
-    this.states.release(sequence);
+    this.recurrentStates.release(sequence);
     for (let at = sequence.pageTable.length - 1; at >= 0; at--) {
       if (sequence.pageTable[at]! >= 0) this.pool.release(sequence.pageTable[at]!);
     }
@@ -113,7 +113,7 @@ export class PageTables {
   private releaseUnseen(sequence: Sequence): void {
     const { groups, pool } = this;
     for (let group = 0; group < groups.count; group++) {
-      const unseen = Math.min(groups.unseen(group, sequence.computed), sequence.blocks);
+      const unseen = Math.min(groups.unseen(group, sequence.computed), sequence.blockCount);
       for (let block = unseen - 1; block >= 0; block--) {
         const at = block * groups.count + group;
         if (sequence.pageTable[at]! < 0) break;

@@ -25,7 +25,7 @@ export class PrefixCache {
     private readonly pool: PagePool,
     private readonly tables: PageTables,
     private readonly groups: PageGroups,
-    private readonly states: RecurrentStates,
+    private readonly recurrentStates: RecurrentStates,
   ) {}
 
   /** Counts the first admission of a prompt. */
@@ -54,26 +54,27 @@ export class PrefixCache {
   /**
    * Cached pages of the longest prefix, the last token left out: its logits are needed. Of each block those of all groups,
    * -1 where the tokens after the prefix do not see them. Of a model with recurrent layers, the longest prefix whose state was
-   * kept. null when the next page is just being filled.
+   * kept; where more pages than that are there, notes on the sequence where its state should be kept this time (`branchesAt`).
+   * null when the next page is just being filled.
    */
   match(sequence: Sequence): number[][] | null {
     if (!sequence.request.useCache) return [];
     const { groups } = this;
     const found: number[][] = [];
     const fullBlocks = Math.floor((sequence.length - 1) / PAGE_SIZE);
-    /** Of each group, the first of the blocks up to here that are all there. */
-    const thereFrom = new Array<number>(groups.count).fill(0);
-    /** Blocks that are there, and those of them behind which the sequence can begin. */
+    /** Of each group, the block from which on all up to here are cached. */
+    const cachedFrom = new Array<number>(groups.count).fill(0);
+    /** Leading blocks whose keys and values are cached as far as they are seen, and those of them behind which the sequence can begin. */
     let common = 0;
     let matched = 0;
     for (let i = 0; i < fullBlocks; i++) {
       const pages = this.find(pageHash(sequence, i));
       found.push(pages);
-      for (const [group, page] of pages.entries()) if (page < 0) thereFrom[group] = i + 1;
-      if (thereFrom.some((from, group) => from > 0 && groups.windows[group] === 0)) break;
-      if (thereFrom.some((from, group) => from > groups.unseen(group, (i + 1) * PAGE_SIZE))) continue;
+      for (const [group, page] of pages.entries()) if (page < 0) cachedFrom[group] = i + 1;
+      if (cachedFrom.some((from, group) => from > 0 && groups.windows[group] === 0)) break;
+      if (cachedFrom.some((from, group) => from > groups.unseen(group, (i + 1) * PAGE_SIZE))) continue;
       common = i + 1;
-      if (this.states.has(sequence, common * PAGE_SIZE)) matched = common;
+      if (this.recurrentStates.has(sequence, common * PAGE_SIZE)) matched = common;
     }
     if (common < fullBlocks && this.filling.has(pageHash(sequence, common))) return null;
     if (matched < common) sequence.branchesAt = common * PAGE_SIZE;
@@ -89,9 +90,9 @@ export class PrefixCache {
   load(sequence: Sequence, matched: readonly number[][]): void {
     for (const pages of matched) this.tables.retain(sequence, pages);
     sequence.computed = matched.length * PAGE_SIZE;
-    this.states.restore(sequence, sequence.computed);
+    this.recurrentStates.restore(sequence, sequence.computed);
     // There are no states within pages.
-    if (!sequence.request.useCache || this.states.count > 0) return;
+    if (!sequence.request.useCache || this.recurrentStates.count > 0) return;
     const first = matched.length * HASHES_PER_PAGE;
     const last = Math.min(first + HASHES_PER_PAGE - 1, Math.floor((sequence.length - 1) / HASH_STRIDE));
     for (let end = last; end > first; end--) {
@@ -123,7 +124,8 @@ export class PrefixCache {
 }
 
 const groupHash = (hash: string, group: number): string => (group === 0 ? hash : `${group} ${hash}`);
-/** Of the first `tokens` tokens, which must be known and no fewer than HASH_STRIDE where they are a page's end. */
+
+/** Of the first `tokens` tokens, however many, which must be known. */
 export function hashOfTokens(sequence: Sequence, tokens: number): string {
   const strides = Math.floor(tokens / HASH_STRIDE);
   const hash = strides === 0 ? rootHash(sequence) : prefixHash(sequence, strides - 1);

@@ -30,23 +30,23 @@ export class RecurrentStates {
 
   /** Gives a sequence a state of its own, at the cost of a snapshot where it must be; false when sequences hold them all. */
   hold(sequence: Sequence): boolean {
-    if (this.count === 0 || sequence.recurrent >= 0) return true;
-    sequence.recurrent = this.take();
-    return sequence.recurrent >= 0;
+    if (this.count === 0 || sequence.recurrentState >= 0) return true;
+    sequence.recurrentState = this.take();
+    return sequence.recurrentState >= 0;
   }
 
   release(sequence: Sequence): void {
     this.publish(sequence);
-    if (sequence.recurrent >= 0) this.free.push(sequence.recurrent);
+    if (sequence.recurrentState >= 0) this.free.push(sequence.recurrentState);
     if (sequence.snapshot !== null) this.free.push(sequence.snapshot.state);
-    sequence.recurrent = NONE;
+    sequence.recurrentState = NONE;
     sequence.snapshot = null;
     sequence.latestSnapshot = null;
   }
 
   /** Lets `child` go on from where `parent` is; both hold a state. */
   share(parent: Sequence, child: Sequence): void {
-    if (this.count > 0) this.copy(parent.recurrent, child.recurrent);
+    if (this.count > 0) this.copy(parent.recurrentState, child.recurrentState);
   }
 
   /** Whether a sequence could begin behind so many of its tokens. */
@@ -61,10 +61,10 @@ export class RecurrentStates {
     const state = this.snapshots.get(hash)!;
     this.snapshots.delete(hash);
     this.snapshots.set(hash, state);
-    this.copy(state, sequence.recurrent);
+    this.copy(state, sequence.recurrentState);
   }
 
-  /** Of `chunk` tokens those up to where a snapshot should be taken. */
+  /** Of the next `chunk` tokens, so many as lead to where a snapshot should be taken: the last whole page of what is known, a branch, the shared prompt. */
   untilSnapshot(sequence: Sequence, chunk: number): number {
     if (this.count === 0 || chunk === 1) return chunk;
     const { computed, length } = sequence;
@@ -88,7 +88,7 @@ export class RecurrentStates {
     if (decodes && sequence.latestSnapshot !== null) this.drop(sequence.latestSnapshot);
     const state = this.take();
     if (state < 0) return;
-    this.copy(sequence.recurrent, state);
+    this.copy(sequence.recurrentState, state);
     sequence.snapshot = { state, tokens };
     this.publish(sequence);
   }

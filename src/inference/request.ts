@@ -23,7 +23,7 @@ export interface SamplingSettings extends SamplingNumbers {
   seed: bigint | null;
   /** Output tokens at most; prompt + maxTokens fits the context. */
   maxTokens: number;
-  /** Nothing but running out of permitted tokens ends a choice before it has so many. */
+  /** A choice does not end before it has so many, unless no token is permitted any more. */
   minTokens: number;
   /** The tokenizer's own end of sequence, or null. */
   eosId: number | null;
@@ -39,6 +39,7 @@ export interface SamplingSettings extends SamplingNumbers {
   includeStop: boolean;
   /** The text leaves special tokens out. */
   skipSpecialTokens: boolean;
+  /** Where the text shows them, those side by side have a space between them; of tokenizers that join tokens by spaces. */
   spacesBetweenSpecialTokens: boolean;
   /** Additive bias by token id, each in [-100, 100]; ids ascending. */
   logitBias: readonly (readonly [id: number, bias: number])[];
@@ -52,9 +53,11 @@ export interface SamplingSettings extends SamplingNumbers {
   logprobTokenIds: readonly number[] | null;
   /** null: none; k: logprob and rank of each prompt token and the k most likely. */
   promptLogprobs: number | null;
+  /** null: repetitions do not end a choice. */
   repetitionDetection: RepetitionDetection | null;
   /** null: reasoning of any length. */
   thinking: ThinkingBudget | null;
+  /** null: choices are sampled. */
   beam: BeamSettings | null;
 }
 
@@ -74,7 +77,7 @@ export interface GenerationRequest {
    * itself.
    */
   thoughtIds?: Int32Array;
-  /** Choices. */
+  /** Choices; each samples with a seed of its own. */
   n: number;
   /** Lower runs earlier; counts under the priority policy only. */
   priority: number;

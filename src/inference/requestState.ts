@@ -18,9 +18,9 @@ export abstract class RequestState implements SequenceOwner {
   /** One entry per prompt token, the first null; null when not asked for. */
   readonly promptLogprobs: (PromptTokenLogprobs | null)[] | null;
   private resolveEnded!: () => void;
-  private stopFollowing: (() => void) | null = null;
+  private stopListening: (() => void) | null = null;
 
-  /** `onEnd` takes the sequences that are left out of the schedule. */
+  /** `onEnd`, called once, takes sequences that have not ended out of the schedule. */
   protected constructor(
     readonly request: GenerationRequest,
     readonly arrival: number,
@@ -45,9 +45,8 @@ export abstract class RequestState implements SequenceOwner {
     this.promptLogprobs = params.promptLogprobs === null ? null : new Array(promptTokens.length).fill(null);
   }
 
-  /** Ends the request when `signal` aborts. */
-  follow(signal: AbortSignal | undefined): void {
-    if (signal !== undefined) this.stopFollowing = onAbort(signal, () => this.fail(signal.reason));
+  endOnAbort(signal: AbortSignal | undefined): void {
+    if (signal !== undefined) this.stopListening = onAbort(signal, () => this.fail(signal.reason));
   }
 
   /** Ends the request before it is done; its reader gets `error`. */
@@ -55,17 +54,18 @@ export abstract class RequestState implements SequenceOwner {
 
   abstract sampled(sequence: Sequence, tokens: SampledTokens): boolean;
 
-  get unmade(): number {
+  get choicesLeft(): number {
     return 0;
   }
 
-  makeNext(): Sequence | null {
+  nextChoice(): Sequence | null {
     return null;
   }
 
   scored(_: Sequence, from: number, rows: readonly RowLogprobs[]): Promise<void> | null {
     const { promptLogprobs } = this;
     for (const [i, { logprob, rank, topIds, topLogprobs }] of rows.entries()) {
+      // A row of logits is about the token after it; the last one's is no prompt token.
       const position = from + i + 1;
       if (promptLogprobs === null || position >= promptLogprobs.length) continue;
       promptLogprobs[position] = { logprob, rank, top: { ids: topIds, logprobs: topLogprobs } };
@@ -89,7 +89,7 @@ export abstract class RequestState implements SequenceOwner {
   end(): void {
     if (this.hasEnded) return;
     this.record.finished = performance.now();
-    this.stopFollowing?.();
+    this.stopListening?.();
     this.onEnd(this);
     this.resolveEnded();
   }

@@ -7,20 +7,21 @@ import type { Finish, Generation, GenerationEvent, GenerationRequest, TokenLogpr
 import { RequestState } from "./requestState.js";
 import { type SampledTokens, Sequence } from "./sequence.js";
 
+/** Nobody reads these: where logprobs are asked for, no token is forced (RequestState.jumpForward). */
 const FORCED: TokenLogprobs = { logprob: 0, temperatureLogprob: 0, top: null };
 
 /** `n` choices under way, and the events that nobody has read yet. */
 export class SamplingRequest extends RequestState implements Generation {
   private readonly first: Sequence;
   private readonly prompt: Int32Array;
-  /** Choices made so far. */
-  private made = 0;
+  /** Choices that have, or had, a sequence. */
+  private begun = 0;
   /** Of the choices under way. */
   private readonly outputs = new Map<Sequence, ChoiceOutput>();
   private readonly queue = new EventQueue(() => this.end());
   private unfinished: number;
 
-  /** `window`: choices that are under way or wait for a place at once, at most. */
+  /** `window`: choices that have a sequence at once, at most: under way, or waiting for their place in a step. */
   constructor(
     request: GenerationRequest,
     arrival: number,
@@ -31,20 +32,21 @@ export class SamplingRequest extends RequestState implements Generation {
     super(request, arrival, onEnd);
     this.unfinished = request.n;
     this.prompt = Int32Array.from(request.promptTokens);
-    this.first = this.make(null);
-    while (this.made < window && this.unmade > 0) this.make(this.first);
+    this.first = this.begin(null);
+    while (this.begun < window && this.choicesLeft > 0) this.begin(this.first);
   }
 
-  override get unmade(): number {
-    return this.hasEnded ? 0 : this.request.n - this.made;
+  override get choicesLeft(): number {
+    return this.hasEnded ? 0 : this.request.n - this.begun;
   }
 
-  override makeNext(): Sequence | null {
-    return this.unmade === 0 ? null : this.make(this.first);
+  override nextChoice(): Sequence | null {
+    return this.choicesLeft === 0 ? null : this.begin(this.first);
   }
 
-  private make(source: Sequence | null): Sequence {
-    const sequence = new Sequence(this, this.made++, this.prompt, source);
+  /** `source`: the choice whose prompt pages it shares; null for the first. */
+  private begin(source: Sequence | null): Sequence {
+    const sequence = new Sequence(this, this.begun++, this.prompt, source);
     const { params, streaming } = this.request;
     this.sequences.add(sequence);
     this.outputs.set(sequence, new ChoiceOutput(sequence, params, this.tokenizer, streaming));

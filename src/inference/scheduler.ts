@@ -34,7 +34,7 @@ export class Scheduler {
   preemptions = 0;
   readonly prefixCache: PrefixCache;
   readonly prefillLimit = new PrefillLimit();
-  readonly states: RecurrentStates;
+  readonly recurrentStates: RecurrentStates;
   private readonly tables: PageTables;
   private readonly order: ServiceOrder;
 
@@ -42,12 +42,12 @@ export class Scheduler {
     private readonly pool: PagePool,
     private readonly options: SchedulerOptions,
     private readonly groups = new PageGroups(),
-    /** Of a model with recurrent layers; else 0. */
-    recurrentStates = 0,
+    /** Recurrent states that the device has; 0 for models without recurrent layers. */
+    stateCount = 0,
   ) {
-    this.states = new RecurrentStates(recurrentStates, hashOfTokens);
-    this.tables = new PageTables(pool, groups, this.states);
-    this.prefixCache = new PrefixCache(pool, this.tables, groups, this.states);
+    this.recurrentStates = new RecurrentStates(stateCount, hashOfTokens);
+    this.tables = new PageTables(pool, groups, this.recurrentStates);
+    this.prefixCache = new PrefixCache(pool, this.tables, groups, this.recurrentStates);
     this.order = new ServiceOrder(options.policy);
   }
 
@@ -64,13 +64,13 @@ export class Scheduler {
   /** A sequence that goes on from `parent`: with the parent's pages where it has any, else computed again. */
   addFork(parent: Sequence, fork: Sequence): void {
     fork.admittedBefore = true;
-    if (parent.state !== "running" || !this.states.hold(fork)) {
+    if (parent.state !== "running" || !this.recurrentStates.hold(fork)) {
       fork.clearPages();
       this.add(fork);
       return;
     }
     this.tables.share(parent, fork, parent.computed);
-    this.states.share(parent, fork);
+    this.recurrentStates.share(parent, fork);
     fork.state = "running";
     this.order.insert(this.running, fork);
   }
@@ -99,7 +99,7 @@ export class Scheduler {
       sequence.computed += sequence.chunk;
       sequence.inFlight++;
       this.prefixCache.publish(sequence);
-      this.states.issued(sequence);
+      this.recurrentStates.issued(sequence);
     }
   }
 
@@ -111,6 +111,7 @@ export class Scheduler {
     let budget = this.continueRunning("decode", tokenBudget);
     if (budget < tokenBudget) budget = Math.min(budget, this.prefillLimit.tokens);
     budget = this.continueRunning("prefill", budget);
+    // Whoever joined now would take the pages that were just freed for others.
     if (this.preemptions === preemptionsBefore) this.admit(budget);
     const sequences: Sequence[] = [];
     for (const sequence of this.running) if (sequence.chunk > 0) sequences.push(sequence);
@@ -124,7 +125,7 @@ export class Scheduler {
       const sequence = this.running[i]!;
       const { uncomputed } = sequence;
       if (uncomputed === 0 || (uncomputed === 1) !== (phase === "decode") || sequence.chunk > 0) continue;
-      const chunk = this.states.untilSnapshot(sequence, Math.min(uncomputed, budget));
+      const chunk = this.recurrentStates.untilSnapshot(sequence, Math.min(uncomputed, budget));
       budget += this.makeRoom(sequence, chunk);
       if (sequence.state !== "running") continue;
       sequence.chunk = chunk;
@@ -232,32 +233,32 @@ export class Scheduler {
     for (const victim of displaced) this.add(victim);
   }
 
-  /** "later": another sequence is computing what this one shares. */
+  /** Pages and a first chunk for a waiting sequence. "later": another sequence is computing what this one shares. */
   private tryAdmit(sequence: Sequence, budget: number): "admitted" | "later" | "full" {
     const { source } = sequence;
     const canShare = source !== null && !sequence.admittedBefore && source.state !== "finished";
     if (canShare && source.computed < source.promptLength) return "later";
-    if (!this.states.hold(sequence)) return "full";
+    if (!this.recurrentStates.hold(sequence)) return "full";
     if (
       canShare &&
       this.tables.sees(source, source.promptLength - 1) &&
-      this.states.has(sequence, sharedPrompt(source))
+      this.recurrentStates.has(sequence, sharedPrompt(source))
     ) {
       // The last prompt token is computed again: its logits give this choice's first token.
       this.tables.share(source, sequence, sequence.promptLength);
       sequence.computed = sequence.promptLength - 1;
-      this.states.restore(sequence, sequence.computed);
+      this.recurrentStates.restore(sequence, sequence.computed);
     } else {
       const matched = this.prefixCache.match(sequence);
-      if (matched === null) return this.withoutPages(sequence, "later");
-      // Without room for all of it the sequence would soon be preempted again.
+      if (matched === null) return this.refuse(sequence, "later");
+      // Without room for all of it the sequence would soon be preempted again. Pages that others hold take none.
       let held = 0;
       for (const pages of matched) for (const page of pages) if (page >= 0 && this.pool.isHeld(page)) held++;
-      if (this.pagesOf(sequence) - held > this.pool.free) return this.withoutPages(sequence, "full");
+      if (this.pagesOf(sequence) - held > this.pool.free) return this.refuse(sequence, "full");
       this.prefixCache.load(sequence, matched);
     }
-    const chunk = this.states.untilSnapshot(sequence, Math.min(sequence.uncomputed, budget));
-    if (!this.tables.reserve(sequence, chunk)) return this.withoutPages(sequence, "full");
+    const chunk = this.recurrentStates.untilSnapshot(sequence, Math.min(sequence.uncomputed, budget));
+    if (!this.tables.reserve(sequence, chunk)) return this.refuse(sequence, "full");
     sequence.chunk = chunk;
     if (!sequence.admittedBefore) {
       sequence.admittedBefore = true;
@@ -266,12 +267,13 @@ export class Scheduler {
     return "admitted";
   }
 
-  /** Those that all of its tokens take at most. */
+  /** Pages that all tokens of a sequence take at most. */
   private pagesOf(sequence: Sequence): number {
     return this.groups.pagesOf(sequence.length, this.options.tokenBudget);
   }
 
-  private withoutPages<T>(sequence: Sequence, verdict: T): T {
+  /** Gives back what the attempt to admit a sequence took. */
+  private refuse<T>(sequence: Sequence, verdict: T): T {
     this.tables.release(sequence);
     return verdict;
   }

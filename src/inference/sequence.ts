@@ -6,6 +6,9 @@ import type { GenerationRecord, GenerationRequest, TokenLogprobs } from "./reque
 
 export type SequenceState = "waiting" | "running" | "finished";
 
+/** While the device computes one step, the tokens of the one before are dealt with. */
+export const MAX_STEPS_IN_FLIGHT = 2;
+
 /** A copy of a sequence's recurrent state behind its first `tokens` tokens, which need not all be known yet. */
 export interface Snapshot {
   state: number;
@@ -21,7 +24,7 @@ export interface SampledTokens {
   logprobs: TokenLogprobs;
 }
 
-/** The request under way that a sequence belongs to: it is told what steps have computed. */
+/** What a sequence knows of the request under way that it belongs to (RequestState): that is told what steps have computed. */
 export interface SequenceOwner {
   readonly request: GenerationRequest;
   /** Order of arrival over all requests of the loop. */
@@ -33,24 +36,24 @@ export interface SequenceOwner {
   readonly record: GenerationRecord;
   /** Those that have not ended. */
   readonly sequences: Set<Sequence>;
-  /** Choices whose sequences are not made yet: they are made one by one as others end. */
-  readonly unmade: number;
-  /** Makes the sequence of the next of those; null: there is none. */
-  makeNext(): Sequence | null;
+  /** Choices that have no sequence yet: they get one as others end. */
+  readonly choicesLeft: number;
+  /** Makes the next one's sequence; null: there is none left. */
+  nextChoice(): Sequence | null;
   /** A token was sampled; true when the sequence ends with it. */
   sampled(sequence: Sequence, tokens: SampledTokens): boolean;
   /**
-   * Hidden states have come: [states][hidden], of tokens that were computed from position `from` on ("all"), or of the last
+   * Hidden states have come, [count][hidden]: of the tokens that were computed from position `from` on ("all"), or of the last
    * one. Only of requests that want them; true when the sequence ends with it.
    */
-  readStates?(sequence: Sequence, from: number, states: Float32Array): boolean;
+  readHiddenStates?(sequence: Sequence, from: number, states: Float32Array): boolean;
   /** Logprobs were computed at the positions from `from` on, a row for each. The loop waits for the promise. */
   scored(sequence: Sequence, from: number, rows: readonly RowLogprobs[]): Promise<void> | null;
   /** Ends the request with an error. */
   fail(error: unknown): void;
 }
 
-/** Forced tokens at most after one sampled token. */
+/** Forced tokens at most after one sampled token: with it they are half a page, which a sequence reserves ahead for each step in flight. */
 const MAX_FORCED_TOKENS = 31;
 
 /**
@@ -81,13 +84,13 @@ export class Sequence {
   /** Tokens that the step being built computes: a chunk of the prompt, or one (decode). */
   chunk = 0;
 
-  /** Of prefixes, as far as they have been needed; the prefix cache's. */
+  /** Of prefixes, as far as they have been needed. This and the next are kept by the prefix cache. */
   readonly prefixHashes: string[] = [];
   /** Prefix hashes under which its pages can be found. */
   publishedHashes = 0;
 
-  /** Its recurrent state, behind `computed` tokens once the steps issued have run; -1: none. This and the next are RecurrentStates'. */
-  recurrent = -1;
+  /** Its recurrent state, behind `computed` tokens once the steps issued have run; -1: none. This and the next three are kept by RecurrentStates. */
+  recurrentState = -1;
   /** A copy of that which is not findable yet. */
   snapshot: Snapshot | null = null;
   /** The latest copy of a state behind some of its outputs. */
@@ -96,8 +99,8 @@ export class Sequence {
   branchesAt = 0;
 
   private pages = new Int32Array(0);
-  /** Blocks of 64 positions that it has pages for. */
-  blocks = 0;
+  /** Blocks (of PAGE_SIZE positions) that it has pages for. */
+  blockCount = 0;
   private pageView: Int32Array = this.pages;
 
   constructor(
@@ -111,7 +114,7 @@ export class Sequence {
     /** 0: it samples. Otherwise it samples nothing: so many of the likeliest tokens to follow its last are reported. */
     readonly candidates = 0,
     /** Other than "none": it samples nothing, and these hidden states of its prompt are read. */
-    readonly states: "none" | "last" | "all" = "none",
+    readonly hiddenStates: "none" | "last" | "all" = "none",
   ) {
     this.request = owner.request;
     this.promptLength = prompt.length;
@@ -137,7 +140,7 @@ export class Sequence {
 
   /** Tokens that the next step could compute. */
   get uncomputed(): number {
-    if (this.states !== "none") return this.length - this.computed;
+    if (this.hiddenStates !== "none") return this.length - this.computed;
     if (this.candidates === 0 && this.outputs + this.pending >= this.request.params.maxTokens) return 0;
     const left = this.length + this.pending - this.computed;
     // Candidates are reported of one row, so the last token is computed alone.
@@ -150,15 +153,17 @@ export class Sequence {
   }
 
   get samples(): boolean {
-    return this.candidates === 0 && this.states === "none";
+    return this.candidates === 0 && this.hiddenStates === "none";
   }
 
   /** Positions that pages should be held for when `chunk` more tokens are computed: forced ones may follow. */
   positionsWithLookahead(chunk: number): number {
     const known = this.computed + chunk;
     if (!this.owner.jumpForward) return known;
-    // Two sampled tokens may be in flight.
-    return Math.min(known + 2 * (1 + MAX_FORCED_TOKENS), this.promptLength + this.request.params.maxTokens);
+    return Math.min(
+      known + MAX_STEPS_IN_FLIGHT * (1 + MAX_FORCED_TOKENS),
+      this.promptLength + this.request.params.maxTokens,
+    );
   }
 
   /**
@@ -169,7 +174,7 @@ export class Sequence {
     const { owner, pending, pendingForced } = this;
     if (!owner.jumpForward) return 0;
     const outputs = this.outputs + pending + pendingForced + 1;
-    const held = this.blocks * PAGE_SIZE - this.promptLength;
+    const held = this.blockCount * PAGE_SIZE - this.promptLength;
     return Math.max(0, Math.min(MAX_FORCED_TOKENS, Math.min(this.request.params.maxTokens, held) - outputs));
   }
 
@@ -206,7 +211,7 @@ export class Sequence {
     }
     this.pages.set(pages, from);
     this.pageView = this.pages.subarray(0, to);
-    this.blocks++;
+    this.blockCount++;
   }
 
   /** By its place in the table. */
@@ -215,15 +220,15 @@ export class Sequence {
   }
 
   clearPages(): void {
-    this.blocks = 0;
+    this.blockCount = 0;
     this.pageView = this.pages.subarray(0, 0);
     this.publishedHashes = 0;
     this.computed = 0;
   }
 
   /**
-   * The row this sequence takes in the step being built: `chunk` tokens from `computed` on. Reused from step to step:
-   * the runtime copies it when the step is issued.
+   * What the device is given of this sequence in the step being built: `chunk` tokens from `computed` on. One object, reused
+   * from step to step: the runtime copies it when the step is issued.
    */
   row(): Required<StepSequence> {
     const { stepRow: row, request, chunk } = this;
@@ -234,14 +239,14 @@ export class Sequence {
     row.tokens = from < this.length ? this.tokens.subarray(from, to) : null;
     row.position = from;
     row.blocks = this.pageView;
-    row.recurrent = this.recurrent;
+    row.recurrent = this.recurrentState;
     row.adapter = request.adapter;
     row.sample = last && this.samples;
     row.outputIndex = this.outputs + this.pending;
     row.maxForced = row.sample ? this.maxForced : 0;
     row.promptLogprobs = -1;
     row.next = null;
-    row.states = this.states === "all" ? chunk : this.states === "last" && last ? 1 : 0;
+    row.states = this.hiddenStates === "all" ? chunk : this.hiddenStates === "last" && last ? 1 : 0;
     const promptLogprobs = this.index === 0 ? request.params.promptLogprobs : null;
     if (last && this.candidates > 0) {
       row.promptLogprobs = this.candidates;
