@@ -236,6 +236,10 @@ it("closing ends what is under way with an error", async () => {
   ).rejects.toMatchObject({ code: "closed" });
   await expect(engine.health()).rejects.toMatchObject({ status: 503 });
   await expect(engine.models.list()).rejects.toMatchObject({ code: "closed" });
+  await expect(engine.tokens.tokenize({ prompt: "a" })).rejects.toMatchObject({ code: "closed" });
+  await expect(engine.tokens.detokenize({ tokens: [1] })).rejects.toMatchObject({ code: "closed" });
+  await expect(engine.baseModels.list()).rejects.toMatchObject({ code: "closed" });
+  await expect(engine.trainingSessions.list()).rejects.toMatchObject({ code: "closed" });
   await expect(engine.chat.completions.create({ messages })).rejects.toMatchObject({ code: "closed" });
   const models = { project: "p", name: "n", base_model: "anneal/tiny" };
   await expect(engine.models.create(models)).rejects.toMatchObject({ code: "closed" });

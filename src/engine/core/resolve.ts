@@ -48,13 +48,15 @@ function findModel(core: EngineCore, wanted: ModelName, caller: Caller): ModelRe
 
 /**
  * Finds and pins what `given` stands for: the first base model when it is absent or empty, otherwise exactly what it says.
- * @throws NotFoundError with code "model_not_found" and param "model"; PermissionDeniedError for another's entity.
+ * @throws NotFoundError with code "model_not_found" and param "model"; PermissionDeniedError for another's entity;
+ * ClosedError.
  */
 export async function resolveModel(
   core: EngineCore,
   given: string | null | undefined,
   caller: Caller,
 ): Promise<ServedModel> {
+  core.closing.throwIfAborted();
   // As in vLLM, "" asks for nothing in particular.
   const name = given || null;
   const base = name === null ? core.defaultBase : core.bases.get(name);

@@ -15,6 +15,7 @@ export class BaseModels implements BaseModelsResource {
 
   async list(options?: RequestOptions): Promise<string[]> {
     options?.signal?.throwIfAborted();
+    this.#core.closing.throwIfAborted();
     return [...this.#core.bases.keys()];
   }
 

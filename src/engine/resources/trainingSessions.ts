@@ -23,6 +23,7 @@ export class TrainingSessions implements TrainingSessionsResource {
 
   async list(options?: RequestOptions): Promise<TrainingSessionInfo[]> {
     options?.signal?.throwIfAborted();
+    this.#core.closing.throwIfAborted();
     const { caller } = this.#view;
     const seen = this.#core.runner
       .sessions()
@@ -37,6 +38,7 @@ export class TrainingSessions implements TrainingSessionsResource {
   async close(sessionId: string, options?: RequestOptions): Promise<void> {
     options?.signal?.throwIfAborted();
     validate(sessionPath, { session_id: sessionId }, { from: "path" });
+    this.#core.closing.throwIfAborted();
     const session = this.#core.runner.sessions().find(({ id }) => id === sessionId.toLowerCase());
     if (!session) throw new NotFoundError(`no training session ${sessionId} is open`, { param: "session_id" });
     checkEntity(this.#view.caller, this.#entity(session) ?? this.#core.owner.entity, "session_id");
