@@ -175,21 +175,34 @@ export function seq(...items: readonly Expr[]): Expr {
   const kept: Expr[] = [];
   /** The bytes that `kept` ends with, when they are of this call. */
   let run: number[] | null = null;
+  const add = (inner: Expr) => {
+    if (inner.kind === "empty") return;
+    if (inner.kind !== "bytes" || kept.at(-1)?.kind !== "bytes") {
+      run = null;
+      kept.push(inner);
+      return;
+    }
+    if (run === null) {
+      run = [...(kept.pop() as Extract<Expr, { kind: "bytes" }>).bytes];
+      kept.push({ kind: "bytes", bytes: run });
+    }
+    for (const byte of inner.bytes) run.push(byte);
+  };
   for (const item of items) {
     if (item.kind === "never") return NEVER;
-    for (const inner of item.kind === "seq" ? item.items : [item]) {
-      if (inner.kind === "empty") continue;
-      if (inner.kind !== "bytes" || kept.at(-1)?.kind !== "bytes") {
-        run = null;
-        kept.push(inner);
-      } else {
-        if (run === null) {
-          run = [...(kept.pop() as Extract<Expr, { kind: "bytes" }>).bytes];
-          kept.push({ kind: "bytes", bytes: run });
-        }
-        for (const byte of inner.bytes) run.push(byte);
-      }
-    }
+    if (item.kind === "seq") for (const inner of item.items) add(inner);
+    else add(item);
+  }
+  if (kept.length === 0) return EMPTY;
+  return kept.length === 1 ? kept[0]! : { kind: "seq", items: kept };
+}
+
+/** One after the other, each kept as it is: what is part of many sequences is written once. */
+export function chain(...items: readonly Expr[]): Expr {
+  const kept: Expr[] = [];
+  for (const item of items) {
+    if (item.kind === "never") return NEVER;
+    if (item.kind !== "empty") kept.push(item);
   }
   if (kept.length === 0) return EMPTY;
   return kept.length === 1 ? kept[0]! : { kind: "seq", items: kept };
@@ -199,12 +212,14 @@ export function seq(...items: readonly Expr[]): Expr {
 export function alt(...items: readonly Expr[]): Expr {
   const kept: Expr[] = [];
   let hasEmpty = false;
+  const add = (inner: Expr) => {
+    if (inner.kind === "never" || (inner.kind === "empty" && hasEmpty)) return;
+    hasEmpty ||= inner.kind === "empty";
+    kept.push(inner);
+  };
   for (const item of items) {
-    for (const inner of item.kind === "alt" ? item.items : [item]) {
-      if (inner.kind === "never" || (inner.kind === "empty" && hasEmpty)) continue;
-      hasEmpty ||= inner.kind === "empty";
-      kept.push(inner);
-    }
+    if (item.kind === "alt") for (const inner of item.items) add(inner);
+    else add(item);
   }
   if (kept.length === 0) return NEVER;
   return kept.length === 1 ? kept[0]! : { kind: "alt", items: kept };

@@ -186,3 +186,24 @@ test("a long way from schema to schema is gone step by step", () => {
   );
   expect(grammarOf({ $ref: "#/$defs/d0", $defs }).rules.length).toBeGreaterThan(length);
 });
+
+// Each of them holds without the others where one of their properties is missing or wrong, and any of the others' too.
+const OVERLAPPING = {
+  type: "object",
+  oneOf: ["a", "b", "c", "d", "e"].map((name) => ({
+    properties: { kind: { type: "string" }, [name]: { type: "integer" }, same: { type: "null" } },
+    required: ["kind", name],
+  })),
+};
+
+testSchemas([
+  [
+    OVERLAPPING,
+    ['{"kind":"k","a":1}', '{"kind":"k","a":1,"same":null,"b":"no"}', '{"kind":"k","c":1,"same":null}'],
+    ['{"kind":"k"}', '{"kind":"k","a":1,"b":1}', '{"kind":"k","b":1,"same":1}', '{"a":1}'],
+  ],
+]);
+
+test("ways to hold that ask for more than another one are left out", () => {
+  expect(grammarOf(OVERLAPPING).rules.length).toBeLessThan(300);
+});

@@ -5,6 +5,7 @@ import { spend } from "../grammar/workBudget.js";
 import { isObject, type JsonObject, type Scalar, type SchemaDocument, type SchemaNode } from "./document.js";
 import { isProvablyEmpty, MAX_DEPTH } from "./emptiness.js";
 import { checkKeywords, keysOf, keywordError, listOf, namesOf, stringOf } from "./keywords.js";
+import { withoutNarrower } from "./narrowerBranches.js";
 import { negate } from "./negation.js";
 import { areSeenApart, outlineOf } from "./outlines.js";
 import { arrayParts, type Branch, type BranchReader } from "./shape.js";
@@ -60,15 +61,17 @@ export class Branches implements BranchReader {
     return this.of(nodes).every((branch) => isProvablyEmpty(this.document, this, branch, this.closed));
   }
 
-  /** Many are multiplied only when those that contradict themselves are gone. */
+  /** Many are multiplied only when those that contradict themselves, or say no more than others, are gone. */
   private combined(left: readonly Branch[], right: readonly Branch[], node: SchemaNode): Branch[] {
     const found = cross(left, right, node);
-    return left.length > 1 && found.length > MANY_BRANCHES ? this.withoutEmpty(found) : found;
+    return left.length > 1 && found.length > MANY_BRANCHES ? this.reduced(found) : found;
   }
 
   /** Without looking into properties and items: those are taken apart when they are needed, one after the other. */
-  private withoutEmpty(branches: Branch[]): Branch[] {
-    return branches.filter((branch) => !isProvablyEmpty(this.document, this, branch, this.closed, MAX_DEPTH));
+  private reduced(branches: Branch[]): Branch[] {
+    // What is evaluated is more where more is said.
+    const kept = this.document.hasUnevaluated ? branches : withoutNarrower(branches);
+    return kept.filter((branch) => !isProvablyEmpty(this.document, this, branch, this.closed, MAX_DEPTH));
   }
 
   private ofNode(node: SchemaNode): Branch[] {
@@ -204,7 +207,7 @@ export class Branches implements BranchReader {
           const why = `alternatives ${Math.min(i, j)} and ${Math.max(i, j)} may hold together, which cannot be ruled out`;
           throw keywordError(node, "oneOf", `${why} (${error.path.at(-1) ?? ""} ${error.message})`);
         }
-        if (found.length > 1) found = this.withoutEmpty(found);
+        if (found.length > 1) found = this.reduced(found);
       }
       return found;
     });

@@ -11,6 +11,7 @@ import { isMatch } from "../grammar/regularMatch.js";
 import { spend } from "../grammar/workBudget.js";
 import { withoutSpellings } from "../json.js";
 import { arrayExpr, countedArrayExpr } from "./arrays.js";
+import { ASSERTIONS } from "./assertions.js";
 import { Branches } from "./branches.js";
 import { asFraction, commonMultiple, compareDecimals, isInteger, shifted, toDecimal } from "./decimals.js";
 import {
@@ -25,7 +26,7 @@ import { isWithin } from "./emptiness.js";
 import { fixedPointRange, fractionalRange, integerRange } from "./integers.js";
 import { freeString, quoted, spelled, spelledText } from "./jsonStrings.js";
 import type { JsonRules } from "./jsonValues.js";
-import { ASSERTIONS, keywordError, listOf } from "./keywords.js";
+import { keywordError, listOf } from "./keywords.js";
 import { type MemberWay, memberWays, nameConditions } from "./memberConditions.js";
 import { MAX_LOOSE, type Member, type Members, membersExpr, objectExpr } from "./members.js";
 import { multiplesInRange } from "./multiples.js";

@@ -1,4 +1,5 @@
-import { testSchemas } from "../../test/grammar/schemaCases.js";
+import { expect, test } from "vitest";
+import { grammarOf, testSchemas } from "../../test/grammar/schemaCases.js";
 
 testSchemas([
   [{ $schema: "http://json-schema.org/draft-04/schema#", type: "integer" }, ["1", "-0"], ["1.0", "1e1"]],
@@ -77,4 +78,43 @@ testSchemas([
     ["{}", '{"next":{"next":{}}}'],
     ['{"next":1}', '{"next":{"x":1}}'],
   ],
+  // The root says no more about a value than the property does, but only it has what the reference leads to.
+  [
+    {
+      definitions: { n: { type: "object", properties: { next: { $ref: "#/definitions/n" } } } },
+      $ref: "#/definitions/n",
+    },
+    ["{}", '{"next":{"next":{}}}'],
+    ['{"next":1}'],
+  ],
+  // The same words below two bases lead to two schemas.
+  [
+    {
+      $id: "http://x.y/root.json",
+      $defs: {
+        a: { type: "integer" },
+        other: { $id: "other.json", $defs: { a: { type: "null" } }, $ref: "#/$defs/a" },
+      },
+      properties: { one: { $ref: "#/$defs/a" }, two: { $ref: "other.json" } },
+      type: "object",
+    },
+    ['{"one":1,"two":null}'],
+    ['{"one":null}', '{"two":1}'],
+  ],
 ]);
+
+test("schemas that say the same about a value are written once", () => {
+  const place = (description: string) => ({
+    description,
+    type: "object",
+    properties: { x: { type: "number", title: description }, y: { type: "number" } },
+    required: ["x", "y"],
+  });
+  const places = (count: number) =>
+    Object.fromEntries(Array.from({ length: count }, (_, i) => [`p${i}`, place(`the place ${i}`)]));
+  const rules = (count: number) => {
+    const properties = places(count);
+    return grammarOf({ type: "object", properties, required: Object.keys(properties) }).rules.length;
+  };
+  expect(rules(30)).toBe(rules(2));
+});

@@ -2,6 +2,7 @@
 
 import { GrammarError } from "../grammar/grammarError.js";
 import { spend } from "../grammar/workBudget.js";
+import { ASSERTIONS } from "./assertions.js";
 
 export type JsonObject = Readonly<Record<string, unknown>>;
 export type Scalar = string | number | bigint | boolean | null;
@@ -93,6 +94,10 @@ const SCHEMA_MAP_KEYWORDS = new Set([
   "dependencies",
 ]);
 
+/** With these a schema is more than what it says about a value. */
+const NAMING_KEYWORDS = ["$id", "id", "$schema", "$anchor", "$dynamicAnchor", "$recursiveAnchor"];
+const DYNAMIC_KEYWORDS = ["$dynamicRef", "$recursiveRef"];
+
 /** Those of json-schema.org, and OpenAPI's, whose further keywords are annotations. */
 const KNOWN_DIALECTS =
   /^https?:\/\/(json-schema\.org\/(draft-0[4-7]\/(hyper-)?|draft\/20(19-09|20-12)\/)?schema#?|spec\.openapis\.org\/.*)$/;
@@ -110,6 +115,8 @@ export class SchemaDocument {
   private readonly nodes = new Map<object, SchemaNode>();
   private readonly byUri = new Map<string, SchemaNode>();
   private readonly derived = new Map<string, SchemaNode>();
+  /** Those that say the same about a value are one node, so that it is taken apart once. */
+  private readonly alike = new Map<string, SchemaNode>();
   private count = 0;
 
   constructor(schema: JsonObject | boolean) {
@@ -131,11 +138,19 @@ export class SchemaDocument {
     const key = `${from.id} ${what}`;
     let node = this.derived.get(key);
     if (node === undefined) {
-      const { base, dialect, path } = from;
-      node = { id: this.count++, schema: true, base, dialect, path, ...parts };
-      if (isObject(node.schema) && !this.nodes.has(node.schema)) this.nodes.set(node.schema, node);
+      node = this.newDerived(from, parts);
       this.derived.set(key, node);
     }
+    return node;
+  }
+
+  private newDerived(from: SchemaNode, parts: Partial<SchemaNode>): SchemaNode {
+    const { base, dialect, path } = from;
+    const { schema } = parts;
+    const isPlain = Object.keys(parts).length === 1 && isObject(schema);
+    if (isPlain && !NAMING_KEYWORDS.some((one) => one in schema)) return this.enter(schema, from, path);
+    const node = { id: this.count++, schema: true, base, dialect, path, ...parts };
+    if (isObject(node.schema) && !this.nodes.has(node.schema)) this.nodes.set(node.schema, node);
     return node;
   }
 
@@ -249,7 +264,45 @@ export class SchemaDocument {
         }
       }
     }
-    return node;
+    return this.sharedNode(node);
+  }
+
+  /** The node itself, or that of an earlier schema that says the same. */
+  private sharedNode(node: SchemaNode): SchemaNode {
+    // References by a place go from the root as it is.
+    if (node.id === 0) return node;
+    const schema = node.schema as JsonObject;
+    const { base, dialect } = node;
+    let key = JSON.stringify(dialect);
+    for (const keyword of Object.keys(schema)) {
+      if (NAMING_KEYWORDS.includes(keyword) || DYNAMIC_KEYWORDS.includes(keyword)) return node;
+      if (!ASSERTIONS.has(keyword)) continue;
+      if (keyword === "$ref") key += JSON.stringify(base);
+      const value = schema[keyword];
+      key += `,${JSON.stringify(keyword)}:${SCHEMA_MAP_KEYWORDS.has(keyword) ? this.mapKey(value) : this.valueKey(value)}`;
+    }
+    const known = this.alike.get(key);
+    if (known === undefined) {
+      this.alike.set(key, node);
+      return node;
+    }
+    this.nodes.set(schema, known);
+    return known;
+  }
+
+  private mapKey(value: unknown): string {
+    if (!isObject(value)) return this.valueKey(value);
+    return `{${Object.keys(value).map((name) => `${JSON.stringify(name)}:${this.valueKey(value[name])}`)}}`;
+  }
+
+  /** The same for the same values; a schema is its node. */
+  private valueKey(value: unknown): string {
+    if (typeof value !== "object" || value === null) {
+      return typeof value === "bigint" ? `${value}n` : JSON.stringify(value);
+    }
+    const node = this.nodes.get(value);
+    if (node !== undefined) return `#${node.id}`;
+    return Array.isArray(value) ? `[${value.map((one) => this.valueKey(one))}]` : this.mapKey(value);
   }
 
   private enterItem(item: unknown, parent: SchemaNode, keyword: string, key: string): void {

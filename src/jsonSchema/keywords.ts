@@ -1,6 +1,7 @@
 // Reading keywords: the shape of each value, and which keywords cannot be enforced.
 
 import { GrammarError } from "../grammar/grammarError.js";
+import { REFUSED } from "./assertions.js";
 import { compareDecimals, type Decimal, toDecimal } from "./decimals.js";
 import { isObject, type JsonObject, type SchemaNode } from "./document.js";
 import { FORMAT_NAMES, formatIntegers, UNENFORCED_FORMATS } from "./formats.js";
@@ -8,24 +9,6 @@ import type { Bound } from "./numbers.js";
 
 export const TYPES = ["null", "boolean", "integer", "number", "string", "array", "object"] as const;
 export type TypeName = (typeof TYPES)[number];
-
-/** Keywords of draft 3 that later ones dropped. */
-const REFUSED = ["extends", "disallow", "divisibleBy"];
-
-/** Keywords that say something about a value; all others are annotations. */
-export const ASSERTIONS: ReadonlySet<string> = new Set([
-  ...REFUSED,
-  ..."$ref $dynamicRef $recursiveRef allOf anyOf oneOf not if then else dependentRequired dependentSchemas dependencies".split(
-    " ",
-  ),
-  ..."type nullable const enum minimum maximum exclusiveMinimum exclusiveMaximum multipleOf".split(" "),
-  ..."minLength maxLength pattern format items prefixItems additionalItems minItems maxItems uniqueItems".split(" "),
-  ..."contentEncoding contentMediaType contains minContains maxContains unevaluatedItems unevaluatedProperties".split(
-    " ",
-  ),
-  ..."properties patternProperties additionalProperties propertyNames required minProperties maxProperties".split(" "),
-  "x-property-order",
-]);
 
 /** What is wrong with a keyword, at its place. */
 export function keywordError(node: SchemaNode, keyword: string, message: string): GrammarError {

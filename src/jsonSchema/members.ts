@@ -1,7 +1,7 @@
 // The members of an object, one after the other: which may come, which must, in which order, and how many.
 
 import { GrammarError } from "../grammar/grammarError.js";
-import { alt, EMPTY, type Expr, NEVER, optional, repeat, seq } from "../grammar/ir.js";
+import { alt, chain, EMPTY, type Expr, NEVER, optional, repeat, seq } from "../grammar/ir.js";
 import type { RuleBook } from "../grammar/ruleBook.js";
 import type { JsonRules } from "./jsonValues.js";
 
@@ -28,7 +28,8 @@ export interface Members {
 /** Each subset of loose members that have come is a rule. */
 export const MAX_LOOSE = 12;
 const MAX_STATES = 20_000;
-const MAX_COPIED = 64;
+/** Members of one rule where none of them need be shared. */
+const MAX_TOGETHER = 64;
 
 /** The object with its braces. */
 export function objectExpr(json: JsonRules, members: Members): Expr {
@@ -47,6 +48,8 @@ class MembersWriter {
   private readonly cap: number;
   private readonly known = new Map<string, Expr>();
   private readonly tails: (Expr | undefined)[] = [];
+  /** Members after a separator. */
+  private readonly later = new Map<Expr, Expr>();
   private readonly firstRequired: number;
 
   constructor(
@@ -76,7 +79,7 @@ class MembersWriter {
         if (!this.hasRoom(count)) {
           return ordered.slice(at).some((one) => one.required) ? NEVER : this.from(ordered.length, count);
         }
-        parts.push(seq(this.separator(count), member, this.from(i + 1, this.next(count))));
+        parts.push(chain(this.separated(member, count), this.from(i + 1, this.next(count))));
         if (required) return alt(...parts);
       }
       return alt(...parts, this.from(ordered.length, count));
@@ -97,9 +100,9 @@ class MembersWriter {
         const after = come | (1 << i);
         if (come === after) continue;
         const rest = last ? (isComplete(after, next) ? EMPTY : NEVER) : this.looseFrom(after, next);
-        parts.push(seq(this.separator(count), member, rest));
+        parts.push(chain(this.separated(member, count), rest));
       }
-      if (additional !== null) parts.push(seq(this.separator(count), additional, this.looseFrom(come, next)));
+      if (additional !== null) parts.push(chain(this.separated(additional, count), this.looseFrom(come, next)));
       return alt(...parts);
     });
   }
@@ -109,17 +112,20 @@ class MembersWriter {
     const { ordered, loose, additional } = this.members;
     if (at >= ordered.length) {
       if (loose.length > 0) return this.looseFrom(0, this.cap);
-      return additional === null ? EMPTY : repeat(seq(this.comma, additional), 0);
+      return additional === null ? EMPTY : repeat(this.separated(additional, this.cap), 0);
     }
     const known = this.tails[at];
     if (known !== undefined) return known;
-    const { member, required } = ordered[at]!;
-    const one = seq(this.comma, member);
-    const expr = seq(required ? one : optional(one), this.tail(at + 1));
     // Where the first member may be any of several, the rest after each is shared. Others are put together in parts, as
-    // each member copies what follows it.
+    // a rule is one automaton.
     const isShared = at <= this.firstRequired && this.firstRequired > 0;
-    const shared = isShared || at % MAX_COPIED === 0 ? this.rules.add(`members from ${at}`, expr) : expr;
+    const past = isShared ? at + 1 : Math.min(ordered.length, (Math.floor(at / MAX_TOGETHER) + 1) * MAX_TOGETHER);
+    const parts = ordered.slice(at, past).map(({ member, required }) => {
+      const one = this.separated(member, this.cap);
+      return required ? one : optional(one);
+    });
+    const expr = chain(...parts, this.tail(past));
+    const shared = isShared || at % MAX_TOGETHER === 0 ? this.rules.add(`members from ${at}`, expr) : expr;
     this.tails[at] = shared;
     return shared;
   }
@@ -132,8 +138,15 @@ class MembersWriter {
     return Math.min(count + 1, this.cap);
   }
 
-  private separator(count: number): Expr {
-    return count === 0 ? EMPTY : this.comma;
+  /** A member when `count` have come; one expression, whatever follows it. */
+  private separated(member: Expr, count: number): Expr {
+    if (count === 0) return member;
+    let expr = this.later.get(member);
+    if (expr === undefined) {
+      expr = seq(this.comma, member);
+      this.later.set(member, expr);
+    }
+    return expr;
   }
 
   private rule(key: string, make: () => Expr): Expr {

@@ -44,6 +44,9 @@ export interface TypeShape {
 }
 
 export const ALL_TYPES: readonly JsonType[] = ["null", "boolean", "number", "string", "array", "object"];
+const EVERY_TYPE: ReadonlySet<JsonType> = new Set(ALL_TYPES);
+
+const NONE: ReadonlySet<string> = new Set();
 
 /** Branches are asked about again and again while alternatives are compared. */
 const typeShapes = new WeakMap<Branch, TypeShape>();
@@ -59,34 +62,47 @@ export function typeShape(branch: Branch): TypeShape {
 }
 
 function newTypeShape(branch: Branch): TypeShape {
-  let types = ALL_TYPES;
+  let types: ReadonlySet<JsonType> = EVERY_TYPE;
   let integer = false;
+  let fractional = false;
   let literals: Scalar[] | null = null;
+  const excluded: Scalar[] = [];
   for (const node of branch) {
-    const excluded = node.excluded ?? [];
-    const excludesNull = excluded.includes(null);
+    if (node.excluded !== undefined) excluded.push(...node.excluded);
+    fractional ||= node.fractional ?? false;
     if (node.literals !== undefined) {
       const { literals: allowed } = node;
-      const keys = new Set(allowed.map(keyOf));
-      literals = literals === null ? [...allowed] : literals.filter((value) => keys.has(keyOf(value)));
+      if (literals === null) {
+        literals = [...allowed];
+      } else {
+        const keys = new Set(allowed.map(keyOf));
+        literals = literals.filter((value) => keys.has(keyOf(value)));
+      }
     }
-    if (excludesNull) types = types.filter((type) => type !== "null");
-    if (excluded.includes(true) && excluded.includes(false)) types = types.filter((type) => type !== "boolean");
     if (!isObject(node.schema)) continue;
     integer ||= integersOf(node) !== null;
     const named = typesOf(node);
     if (named === null) continue;
     if (!named.has("number")) integer ||= named.has("integer");
-    types = types.filter((type) => named.has(type) || (type === "number" && named.has("integer")));
+    types = filtered(types, (type) => named.has(type) || (type === "number" && named.has("integer")));
   }
+  if (excluded.includes(null)) types = filtered(types, (type) => type !== "null");
+  if (excluded.includes(true) && excluded.includes(false)) types = filtered(types, (type) => type !== "boolean");
   if (literals !== null) {
-    const excluded = new Set(branch.flatMap((node) => node.excluded ?? []).map(keyOf));
-    literals = literals.filter((value) => !excluded.has(keyOf(value)));
-    types = types.filter((type) => literals!.some((value) => typeOf(value) === type));
+    const keys = new Set(excluded.map(keyOf));
+    if (keys.size > 0) literals = literals.filter((value) => !keys.has(keyOf(value)));
+    const found = new Set(literals.map(typeOf));
+    types = filtered(types, (type) => found.has(type));
   }
-  const fractional = branch.some((node) => node.fractional);
-  if (integer && fractional) types = types.filter((type) => type !== "number");
-  return { types: new Set(types), integer, fractional, literals };
+  if (integer && fractional) types = filtered(types, (type) => type !== "number");
+  return { types, integer, fractional, literals };
+}
+
+/** The set itself where all its members are kept. */
+function filtered<T>(set: ReadonlySet<T>, isKept: (one: T) => boolean): ReadonlySet<T> {
+  let isWhole = true;
+  for (const one of set) isWhole &&= isKept(one);
+  return isWhole ? set : new Set([...set].filter(isKept));
 }
 
 /** The same for the same values: numbers are the same by value, however they are typed. */
@@ -273,7 +289,8 @@ function newObjectShape(document: SchemaDocument, branch: Branch, closed: boolea
   };
   const searchOf = (pattern: string) =>
     patternSearch(parts.find((part) => part.patterns.includes(pattern))!.node, pattern);
-  const matchedBy = (name: string) => new Set(patterns.filter((pattern) => isMatch(searchOf(pattern), name)));
+  const matchedBy = (name: string) =>
+    patterns.length === 0 ? NONE : new Set(patterns.filter((pattern) => isMatch(searchOf(pattern), name)));
   return {
     named: [...new Set([...names, ...required])].map((name) => {
       const matched = matchedBy(name);
