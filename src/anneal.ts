@@ -32,6 +32,8 @@ type Handler = (request: Request) => Promise<Response>;
  * and shaped as on the wire.
  */
 export class Engine implements AnnealClient, ServedEngine {
+  /** Bundlers give a class that speaks of itself another name. */
+  static readonly name = "Engine";
   /** Chat completions: `chat.completions.create`. */
   declare readonly chat: Chat;
   /** The same as responses: items in, items out, kept where that is wanted. */

@@ -15,7 +15,7 @@ import {
   tool,
 } from "ai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { z } from "zod";
+import * as z from "zod";
 import { type AnnealProvider, createAnneal } from "../src/ai/index.js";
 import { Engine } from "../src/anneal.js";
 import { agentModel } from "./conformance/agentModel.js";

@@ -47,3 +47,12 @@ it("opens an engine from few files, without the schemas of what is asked for lat
   // Of jobs.
   expect(text.includes("Share of the steps over which it rises from 0 first.")).toBe(false);
 });
+
+it("keeps the names of classes, which errors are told by", () => {
+  const program = join(outdir, "names.js");
+  writeFileSync(
+    program,
+    'import * as all from "./index.js"; console.log(Object.keys(all).filter((key) => /^[A-Z]/.test(key) && all[key].name !== key).join());',
+  );
+  expect(execFileSync(process.execPath, [program], { encoding: "utf8" })).toBe("\n");
+});

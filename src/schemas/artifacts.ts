@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { field, named, typed } from "./fields.js";
 import { name } from "./names.js";
 

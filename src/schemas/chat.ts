@@ -1,6 +1,6 @@
 // The request of a chat completion: every field, its bounds, and the rules between fields that need no model.
 
-import { z } from "zod";
+import * as z from "zod";
 import { type SamplingName, samplingNumbers } from "../samplingNumbers.js";
 import { byDefault, extending, field, mutable, named, optionalInType, typed } from "./fields.js";
 import { list, looseObject, MAX_ISSUES, map } from "./limited.js";

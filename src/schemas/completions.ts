@@ -1,6 +1,6 @@
 // What a chat completion answers, whole and in chunks.
 
-import { z } from "zod";
+import * as z from "zod";
 import { field, named, typed } from "./fields.js";
 
 export const finishReason = named(

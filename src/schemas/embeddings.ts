@@ -1,6 +1,6 @@
 // Embeddings: texts to vectors.
 
-import { z } from "zod";
+import * as z from "zod";
 import { chatFields, flag, optional } from "./chat.js";
 import { byDefault, field, named, typed } from "./fields.js";
 import { list } from "./limited.js";

@@ -5,7 +5,7 @@
 // and the reference anew. A number that tokens are drawn by (a sampling parameter) is an entry of src/samplingNumbers.ts instead,
 // which says what else it takes.
 
-import { z } from "zod";
+import * as z from "zod";
 
 export interface Documentation {
   /** Of an object with a name of its own: an interface, and a component of the OpenAPI document. */

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { field, named } from "./fields.js";
 
 export const healthReport = named(

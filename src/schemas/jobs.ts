@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { describePolicyLosses, policyLossNames } from "../policyLosses.js";
 import { documentedAs, field, named, open, typed } from "./fields.js";
 import { list, map } from "./limited.js";

@@ -1,6 +1,7 @@
 // Lists and maps of requests: their length is looked at before what they hold, and looking stops after a handful of faults.
 
-import { z } from "zod";
+import * as z from "zod";
+import { ZodArray, ZodObject, ZodRecord } from "zod";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 
 /** Faults that an error lists: nobody reads more of them, and a large body has millions. */
@@ -22,7 +23,7 @@ interface MapDef extends z.core.$ZodRecordDef {
 const LimitedList = z.core.$constructor(
   "LimitedList",
   (inst: z.ZodArray & { _zod: { def: ListDef } }, def: ListDef) => {
-    z.ZodArray.init(inst, def);
+    ZodArray.init(inst, def);
     const parseWhole = inst._zod.parse;
     inst._zod.parse = (payload, ctx) => {
       const input = payload.value as unknown;
@@ -41,7 +42,7 @@ const LimitedList = z.core.$constructor(
 );
 
 const LimitedMap = z.core.$constructor("LimitedMap", (inst: z.ZodRecord & { _zod: { def: MapDef } }, def: MapDef) => {
-  z.ZodRecord.init(inst, def);
+  ZodRecord.init(inst, def);
   const parseWhole = inst._zod.parse;
   inst._zod.parse = (payload, ctx) => {
     const input = payload.value as unknown;
@@ -66,7 +67,7 @@ const LimitedMap = z.core.$constructor("LimitedMap", (inst: z.ZodRecord & { _zod
 });
 
 const LimitedObject = z.core.$constructor("LimitedObject", (inst: z.ZodObject, def: z.core.$ZodObjectDef) => {
-  z.ZodObject.init(inst, def);
+  ZodObject.init(inst, def);
   const parseWhole = inst._zod.parse;
   inst._zod.parse = (payload, ctx) => {
     const input = payload.value as unknown;

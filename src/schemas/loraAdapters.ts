@@ -1,6 +1,6 @@
 // Adapters by name, as vLLM loads and unloads them.
 
-import { z } from "zod";
+import * as z from "zod";
 import { byDefault, field, named } from "./fields.js";
 import { name } from "./names.js";
 

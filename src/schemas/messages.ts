@@ -1,6 +1,6 @@
 // Anthropic's messages: what is asked for and what is answered. A message is a chat request with another face.
 
-import { z } from "zod";
+import * as z from "zod";
 import { chatFields, flag, freeObject, MAX_MESSAGES, MAX_PARTS, MAX_TOOLS, optional } from "./chat.js";
 import { field, named } from "./fields.js";
 import { list, looseObject } from "./limited.js";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { adapterModuleNames } from "../adapterModules.js";
 import { MAX_ADAPTER_RANK } from "./bounds.js";
 import { field, named } from "./fields.js";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { shared } from "./fields.js";
 
 const pattern = /^[A-Za-z0-9._-]{1,128}$/;

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { byDefault, field, named, shared } from "./fields.js";
 import { uuid } from "./names.js";
 

@@ -1,6 +1,6 @@
 // The Responses API: what is asked for and what is answered. A response is a chat request with another face.
 
-import { z } from "zod";
+import * as z from "zod";
 import { type SamplingName, samplingNumbers } from "../samplingNumbers.js";
 import { chatFields, flag, freeObject, MAX_MESSAGES, MAX_PARTS, MAX_TOOLS, optional } from "./chat.js";
 import { byDefault, extending, field, named, open, optionalInType, shared, typed } from "./fields.js";

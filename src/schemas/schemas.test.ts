@@ -1,6 +1,6 @@
 import type OpenAI from "openai";
 import { describe, expect, expectTypeOf, it } from "vitest";
-import type { z } from "zod";
+import type * as z from "zod";
 import { ValidationError } from "../errors.js";
 import type { ModelCreateParams } from "../types/models.js";
 import type { SftTrainingJobCreateParams, TrainingJob, TrainingJobCreateParams } from "../types/training.js";

@@ -1,6 +1,6 @@
 // Completions of plain prompts: no messages, no template, no tools.
 
-import { z } from "zod";
+import * as z from "zod";
 import { chatFields, flag, optional } from "./chat.js";
 import { finishReason, promptLogprobs, usage } from "./completions.js";
 import { byDefault, extending, field, named, typed } from "./fields.js";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { message } from "./chat.js";
 import { field, mutable, named, open } from "./fields.js";
 import { list, looseObject } from "./limited.js";

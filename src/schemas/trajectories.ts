@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { documentedAs, field, named, typed } from "./fields.js";
 import { list, looseObject, map } from "./limited.js";
 import { name } from "./names.js";

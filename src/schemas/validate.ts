@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { ValidationError, type ValidationIssue } from "../errors.js";
 import { MAX_OBJECT_FIELDS, sizeLeft, TooManyFields } from "../valueSize.js";
 import { MAX_ISSUES } from "./limited.js";

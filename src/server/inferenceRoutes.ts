@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import type { MetricFamily } from "../engine/core/metricFamilies.js";
 import type { ServedEngine } from "../engine/servedEngine.js";
 import type { ExactFields } from "../json.js";

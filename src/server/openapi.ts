@@ -2,7 +2,7 @@
 // (schemas/fields.ts) and zod writes them as JSON Schema, so @hono/zod-openapi would only add three packages and a second
 // registry, and could not see through this engine's bounded lists.
 
-import type { z } from "zod";
+import type * as z from "zod";
 import * as errors from "../schemas/errors.js";
 import { jsonSchemaOf } from "../schemas/fields.js";
 import { styleOf } from "./errorBodies.js";

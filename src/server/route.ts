@@ -1,4 +1,4 @@
-import type { z } from "zod";
+import type * as z from "zod";
 import type { Resources } from "../engine/resources/resources.js";
 import type { ServedEngine } from "../engine/servedEngine.js";
 import type { ExactFields } from "../json.js";

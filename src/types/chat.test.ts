@@ -1,6 +1,6 @@
 import type OpenAI from "openai";
 import { expectTypeOf, test } from "vitest";
-import type { z } from "zod";
+import type * as z from "zod";
 import type { chatCompletionCreate } from "../schemas/chat.js";
 import type {
   ChatCompletion,

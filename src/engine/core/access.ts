@@ -3,7 +3,7 @@
 import { realpathSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { relative, sep } from "node:path";
-import { z } from "zod";
+import * as z from "zod";
 import { NotFoundError, PermissionDeniedError } from "../../errors.js";
 import { uuid } from "../../schemas/names.js";
 import { validate } from "../../schemas/validate.js";

@@ -1,7 +1,7 @@
 import { realpathSync } from "node:fs";
 import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { z } from "zod";
+import * as z from "zod";
 import { adapterModuleNames, PLAIN_MODULES } from "../../adapterModules.js";
 import { ValidationError } from "../../errors.js";
 import { packageFolder } from "../../packageFiles.js";

@@ -2,7 +2,7 @@
 
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import type { z } from "zod";
+import type * as z from "zod";
 import { asDiskFullError } from "../../fullDisk.js";
 import { readGroupsBody } from "../../schemas/groupsFile.js";
 import { validate } from "../../schemas/validate.js";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { NotFoundError, PermissionDeniedError } from "../../errors.js";
 import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
 import { uuid } from "../../schemas/names.js";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { NotFoundError } from "../../errors.js";
 import { uuid } from "../../schemas/names.js";
 import { validate } from "../../schemas/validate.js";
