@@ -2,6 +2,7 @@
 
 import { ValidationError } from "../errors.js";
 import type { ChatCompletionCreateParams, ChatMessageParam } from "../types/chat.js";
+import { withoutUndefined } from "../withoutAbsent.js";
 import type { CallOptions, PromptMessage, PromptPart, ToolOutput, Warning } from "./specification.js";
 
 /** @throws ValidationError for parts of a prompt that are no text. */
@@ -53,8 +54,7 @@ export function chatParams(
     // Fields of chat completions that the package has no name for.
     ...providerOptions?.anneal,
   };
-  const given = Object.fromEntries(Object.entries(params).filter(([, value]) => value !== undefined));
-  return { params: given as unknown as ChatCompletionCreateParams, warnings };
+  return { params: withoutUndefined(params) as unknown as ChatCompletionCreateParams, warnings };
 }
 
 function messagesOf(message: PromptMessage): ChatMessageParam[] {

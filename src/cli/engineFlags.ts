@@ -5,6 +5,7 @@ import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import { TOOL_FORMATS } from "../toolFormats.js";
 import type { EngineOptions, ModelOptions } from "../types/options.js";
+import { withoutUndefined } from "../withoutAbsent.js";
 import { bytes, choice, type Flag, integer, number, repeated, text, toggle, UsageError, type Values } from "./flags.js";
 
 export const defaultHome = (): string => join(homedir(), ".anneal");
@@ -89,20 +90,15 @@ export const engineFlags = {
   "allow-host": repeated("HOST", "host from which training data may be read; repeatable"),
 };
 
-/** Without what was not given. */
-function given<T extends object>(options: T): T {
-  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as T;
-}
-
 /** The engine's options that the flags ask for; those not given are left to the engine. */
 export function readEngineOptions(values: Values<typeof engineFlags>): EngineOptions {
-  const adapter = given<NonNullable<EngineOptions["adapter"]>>({
+  const adapter = withoutUndefined<NonNullable<EngineOptions["adapter"]>>({
     rank: values["adapter-rank"],
     alpha: values["adapter-alpha"],
     targets: values["adapter-target"],
   });
-  const onnx = given({ variant: values["onnx-variant"], executionProvider: values["execution-provider"] });
-  return given<EngineOptions>({
+  const onnx = withoutUndefined({ variant: values["onnx-variant"], executionProvider: values["execution-provider"] });
+  return withoutUndefined<EngineOptions>({
     models: values.model,
     device: values.device,
     gpuLayers: values["gpu-layers"],

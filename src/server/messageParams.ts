@@ -1,6 +1,7 @@
 // A message's request as that of a chat completion.
 
 import type { MessageCountRequest, MessageRequest } from "../schemas/messages.js";
+import { withoutNull } from "../withoutAbsent.js";
 
 type Content = MessageCountRequest["messages"][number]["content"];
 type Prompt = Pick<
@@ -20,7 +21,7 @@ export function chatParams(request: MessageRequest): Record<string, unknown> {
   const { max_tokens, stop_sequences, stream, temperature, top_p, top_k, cache_salt, thinking, output_config } =
     request;
   const schema = output_config?.format?.schema;
-  return given({
+  return withoutNull({
     ...promptParams(request),
     max_completion_tokens: max_tokens,
     stop: stop_sequences,
@@ -48,12 +49,12 @@ export function promptParams(request: Prompt): Record<string, unknown> {
     chat_template_kwargs,
   } = request;
   const leading: ChatMessage[] = system === undefined ? [] : [{ role: "system", content: textOf(system, "") }];
-  return given({
+  return withoutNull({
     model,
     messages: [...leading, ...messages.flatMap(({ role, content }) => chatMessages(role, content))],
     tools: tools?.map(({ name, description, input_schema, strict }) => {
       const parameters = { type: "object", ...input_schema };
-      return { type: "function", function: given({ name, description, parameters, strict }) };
+      return { type: "function", function: withoutNull({ name, description, parameters, strict }) };
     }),
     tool_choice: choice && toolChoice(choice),
     parallel_tool_calls: choice?.disable_parallel_tool_use ? false : undefined,
@@ -84,20 +85,15 @@ function chatMessages(role: string, content: Content): ChatMessage[] {
       results.push({ role: "tool", tool_call_id: block.tool_use_id, content: textOf(block.content ?? "", "\n") });
     }
   }
-  const message = given({
+  const message = withoutNull({
     role,
     content: texts.length === 0 ? undefined : texts.length === 1 ? texts[0]!.text : texts,
     reasoning: thoughts.length === 0 ? undefined : thoughts.join(""),
     tool_calls: calls.length === 0 ? undefined : calls,
-  });
+  }) as ChatMessage;
   return role !== "assistant" && texts.length === 0 ? results : [...results, message];
 }
 
 function textOf(content: string | readonly { text: string }[], separator: string): string {
   return typeof content === "string" ? content : content.map(({ text }) => text).join(separator);
-}
-
-/** Without fields that are undefined or null. */
-function given<T extends object>(fields: T): T {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined && value !== null)) as T;
 }

@@ -10,6 +10,7 @@ import type {
   SessionOptions,
   TrainingRow,
 } from "../types/trainingSession.js";
+import { withoutUndefined } from "../withoutAbsent.js";
 import type { TrainingBase } from "./host.js";
 import type { TokenRow } from "./rows.js";
 import { isTrainable, MAX_TRAINED_TEMPERATURE, MIN_TRAINED_TEMPERATURE } from "./sampledTokens.js";
@@ -90,7 +91,7 @@ export function checkLoss(choice: LossChoice, rows: readonly TrainingRow[]): voi
 
 /** The settings that were given; those left out or undefined are not among them. @throws BadRequestError */
 export function checkedOptimStep(params: OptimStepParams): OptimStepParams {
-  const given = Object.fromEntries(Object.entries(params ?? {}).filter(([, value]) => value !== undefined));
+  const given: Record<string, unknown> = withoutUndefined({ ...params });
   checkNames(given, OPTIMIZER, "an optimizer step");
   for (const name of ["learningRate", ...Object.keys(given)]) {
     const value: unknown = given[name];

@@ -34,6 +34,7 @@ import type { ModelPublished, ModelPublishParams } from "../../types/publish.js"
 import type { MetricQuery, TrajectoryQuery } from "../../types/queries.js";
 import type { LoggedGroup, LogParams, LogResult, TrajectoryGroup } from "../../types/trajectories.js";
 import { readAdapterSpec } from "../../weights/index.js";
+import { withoutNull } from "../../withoutAbsent.js";
 import { accessModel, checkEntity, stepNotFound, type View } from "../core/access.js";
 import type { BaseModel } from "../core/baseModel.js";
 import type { EngineCore } from "../core/core.js";
@@ -72,17 +73,11 @@ async function describeModel({ store, options }: EngineCore, record: ModelRecord
   };
 }
 
-/** Without what is null. */
-function given<T extends object>(settings: T | null | undefined): { [K in keyof T]?: NonNullable<T[K]> } {
-  const entries = Object.entries(settings ?? {}).filter(([, value]) => value != null);
-  return Object.fromEntries(entries) as { [K in keyof T]?: NonNullable<T[K]> };
-}
-
 /** What a model's own row keeps of them; null: it has none. */
 function optimizerSettings({ optimizer }: Pick<ModelCreateParams, "optimizer">): unknown {
-  const own = Object.entries(given(optimizer)).map(([objective, settings]) => {
+  const own = Object.entries(withoutNull(optimizer)).map(([objective, settings]) => {
     const { weight_decay: weightDecay, max_grad_norm: maxGradNorm, ...others } = settings as ModelOptimizer;
-    return [objective, given({ ...others, weightDecay, maxGradNorm })];
+    return [objective, withoutNull({ ...others, weightDecay, maxGradNorm })];
   });
   return own.length === 0 ? null : Object.fromEntries(own);
 }
@@ -100,7 +95,7 @@ export class Models implements ModelsResource {
   async create(params: ModelCreateParams, options?: RequestOptions): Promise<Model> {
     const { modelCreate } = await import("../../schemas/models.js");
     const checked = validate(modelCreate, params, { strict: this.#view.strict });
-    const adapter = { ...this.#core.options.adapter, ...given(checked.adapter) };
+    const adapter = { ...this.#core.options.adapter, ...withoutNull(checked.adapter) };
     return this.#register(checked, options, (base, folder) => writeInitialCheckpoint(base, folder, adapter));
   }
 
