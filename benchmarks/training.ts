@@ -23,7 +23,7 @@ import { openRuntime, type Trainer, type TrainRow } from "../src/runtime/runtime
 import { accumulateGradient, type LossFunction } from "../src/training/forwardBackward.js";
 import { crossEntropyLoss } from "../src/training/losses.js";
 import { OPTIMIZER } from "../src/training/optimizer.js";
-import type { TokenRow } from "../src/training/rows.js";
+import type { TokenRow } from "../src/training/tokenRow.js";
 import { openWeightFolder } from "../src/weights/index.js";
 import { machineProbe } from "./machineProbe.js";
 import { type ModelShape, modelShapes, randomFolder } from "./modelShapes.js";

@@ -3,6 +3,9 @@
 /** Rewards closer to their group's mean than this share of the largest absolute reward (at least of 1) count as equal to it. */
 const EQUAL_REWARD = 1e-9;
 
+/** Keeps quotients finite where a group's deviation, or a trajectory's number of trained tokens, is 0. */
+const EPSILON = 1e-6;
+
 /**
  * One group's advantages: reward minus mean, divided by the population deviation if `scaleRewards`. A trajectory whose
  * reward equals the mean up to rounding gets exactly 0 and teaches nothing, so groups without variance vanish.
@@ -15,13 +18,13 @@ export function groupAdvantages(rewards: readonly number[], scaleRewards: boolea
   return rewards.map((reward) => {
     const advantage = reward - mean;
     if (Math.abs(advantage) <= EQUAL_REWARD * largest) return 0;
-    return scaleRewards ? advantage / (deviation + 1e-6) : advantage;
+    return scaleRewards ? advantage / (deviation + EPSILON) : advantage;
   });
 }
 
 /** A trajectory's weight before normalisation; `trainedTokens` counts over all of its rows and histories. */
 export function trajectoryWeight(trainedTokens: number): number {
-  return 1 / (trainedTokens + 1e-6);
+  return 1 / (trainedTokens + EPSILON);
 }
 
 export interface Weighted {

@@ -58,6 +58,7 @@ export const DEFAULT_ADAPTER: AdapterSpec = {
   targets: [...PLAIN_MODULES],
 };
 
+/** Any number would do; always the same, so that new models of one base begin alike. */
 const ADAPTER_SEED = 3407n;
 const OPTIMIZER_FILE = "optimizer.safetensors";
 

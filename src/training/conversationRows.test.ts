@@ -5,7 +5,8 @@ import { ChatTemplate, loadTokenizer, type Tokenizer } from "../text/index.js";
 import type { MessageOrChoice, TrajectoryChoice, TrajectoryMessage } from "../types/trajectories.js";
 import { conversationRows } from "./conversationRows.js";
 import { createPromptRenderer } from "./promptRenderer.js";
-import { type TokenRow, tokenizeTrajectory } from "./rows.js";
+import type { TokenRow } from "./tokenRow.js";
+import { tokenizeTrajectory } from "./trajectoryRows.js";
 
 const reference = (path: string) => fileURLToPath(new URL(`../../test/reference/${path}`, import.meta.url));
 let tokenizer: Tokenizer;

@@ -4,7 +4,7 @@ import { setImmediate as yieldToEventLoop } from "node:timers/promises";
 import type { TrainingMessage } from "../types/training.js";
 import type { TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
 import { plainMessage, plainTools } from "./plainMessages.js";
-import { startsWith, type TokenRow } from "./rows.js";
+import { startsWith, type TokenRow } from "./tokenRow.js";
 
 export interface ConversationRenderer {
   /** The conversation as text; with `open` it ends where the assistant's next turn begins. */

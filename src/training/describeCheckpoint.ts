@@ -1,4 +1,4 @@
-// A checkpoint as the wire has it.
+// What applications are told of a checkpoint.
 
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
@@ -6,7 +6,7 @@ import type { CheckpointRecord } from "../store/records.js";
 import type { Store } from "../store/store.js";
 import type { Checkpoint } from "../types/models.js";
 
-/** A checkpoint as an application sees it; `shown`: with its path, which is not for everyone. */
+/** `shown`: with its path, which is not for everyone. */
 export async function describeCheckpoint(
   files: Store["files"],
   { id, modelId, step, metrics, createdAt }: CheckpointRecord,

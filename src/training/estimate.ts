@@ -10,7 +10,7 @@ import { crossEntropyLoss } from "./losses.js";
 import { cutIntoPasses } from "./packing.js";
 import { maxPassTokens } from "./passLimits.js";
 import type { Recipe } from "./recipe.js";
-import type { TokenRow } from "./rows.js";
+import type { TokenRow } from "./tokenRow.js";
 
 /** Value, gradient and two moments, float32. */
 const BYTES_PER_PARAMETER = 16;

@@ -4,7 +4,7 @@
 import { AnnealError } from "../errors.js";
 import type { Trainer, TrainPass } from "../runtime/runtime.js";
 import { cutIntoPasses, type PackedRow, packRows } from "./packing.js";
-import type { TokenRow } from "./rows.js";
+import type { TokenRow } from "./tokenRow.js";
 
 /** Per row, entry i about token i: what the current weights say of the trained tokens; 0 elsewhere. */
 export interface RowValues {

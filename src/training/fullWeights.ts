@@ -148,6 +148,7 @@ async function startFolder(
 
 /** Master weights and moments as they were saved; moments of another objective are left behind. */
 async function restore(trainer: Trainer, folder: string, objective: Objective): Promise<void> {
+  // Checksums are kept under names with "/", whatever this system writes.
   await verifyChecksums(
     folder,
     [VALUE_FILE, ...Object.values(MOMENT_FILES)].map((file) => file.replaceAll("\\", "/")),
@@ -176,7 +177,8 @@ export class FullWeights implements SessionWeights<SavedWeights> {
   readonly #host: TrainingHost;
   readonly #engine: WeightsHost;
   readonly #opened: Opened;
-  readonly #samples = new Set<Promise<unknown>>();
+  /** Each resolves when the sample that was promised has been made. */
+  readonly #samples = new Set<Promise<void>>();
   #reference: { copy: OwnCopy; trainer: Trainer } | null = null;
   /** Saved weights that were replaced while the session may still need them. */
   #replaced: SavedModelRecord | null = null;
@@ -192,17 +194,17 @@ export class FullWeights implements SessionWeights<SavedWeights> {
   async snapshot(): Promise<Complete> {
     // What is cached of earlier weights must not be taken for theirs.
     const { steps } = this.trainer;
-    let begun = () => {};
-    const beginning = new Promise<void>((resolve) => {
-      begun = resolve;
+    let end = () => {};
+    const ended = new Promise<void>((resolve) => {
+      end = resolve;
     });
-    this.#samples.add(beginning);
+    this.#samples.add(ended);
     return (params, signal) => {
       const salted = { ...params, cache_salt: `step ${steps} ${params.cache_salt ?? ""}` };
       const sample = this.#opened.copy.complete(salted, signal);
       return sample.finally(() => {
-        this.#samples.delete(beginning);
-        begun();
+        this.#samples.delete(ended);
+        end();
       });
     };
   }

@@ -10,7 +10,7 @@ import {
   type RowValues,
 } from "./forwardBackward.js";
 import type { OptimizerSettings } from "./optimizer.js";
-import type { TokenRow } from "./rows.js";
+import type { TokenRow } from "./tokenRow.js";
 
 /** Calls reject with the signal's reason when `limits.signal` is aborted. */
 export class Learner {

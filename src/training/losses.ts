@@ -4,7 +4,7 @@
 import { BadRequestError } from "../errors.js";
 import { type PolicyLossSettings, policyLoss } from "../runtime/runtime.js";
 import type { LossFunction } from "./forwardBackward.js";
-import { countTrained, type TokenRow } from "./rows.js";
+import { countTrained, type TokenRow } from "./tokenRow.js";
 
 /** Entry i of every array is about token i of the row. */
 export interface PolicyRow extends TokenRow {
@@ -104,8 +104,7 @@ export function measuringSampler(loss: LossFunction, rows: readonly PolicyRow[])
     const metrics = { logprob_difference_mean: sum / count, logprob_difference_max: largest };
     return { ...result, metrics: { ...result.metrics, ...metrics } };
   };
-  const { usesEntropy, separable } = loss;
-  return Object.assign(measure, { usesEntropy, separable });
+  return Object.assign(measure, { usesEntropy: loss.usesEntropy, separable: loss.separable });
 }
 
 /** `loss` less `coefficient` times the mean over all trained tokens of the entropy, each counted with its weight; 0: `loss` itself. */
@@ -117,20 +116,20 @@ export function withEntropyBonus(
 ): LossFunction {
   if (coefficient === 0) return loss;
   const tokens = Math.max(1, reduction);
-  const slopes = rows.map((row) =>
+  const entropyGradient = rows.map((row) =>
     Float32Array.from(row.trained, (trained, i) => (trained ? (-coefficient * (row.weights?.[i] ?? 1)) / tokens : 0)),
   );
   const evaluate: LossFunction = (values) => {
     const { gradient, metrics } = loss(values);
     let bonus = 0;
-    for (const [r, slope] of slopes.entries()) {
-      for (const [i, value] of slope.entries()) if (value !== 0) bonus += value * values.entropies[r]![i]!;
+    for (const [r, ofRow] of entropyGradient.entries()) {
+      for (const [i, value] of ofRow.entries()) if (value !== 0) bonus += value * values.entropies[r]![i]!;
     }
-    const policyLoss = metrics.loss ?? 0;
+    const lossBefore = metrics.loss ?? 0;
     return {
       gradient,
-      entropyGradient: slopes,
-      metrics: { ...metrics, loss: policyLoss + bonus, policy_loss: policyLoss },
+      entropyGradient,
+      metrics: { ...metrics, loss: lossBefore + bonus, policy_loss: lossBefore },
     };
   };
   const parts = loss.separable && {
@@ -150,15 +149,15 @@ export function crossEntropyLoss(
     let loss = 0;
     let entropy = 0;
     const gradient = rows.map((row, r) => {
-      const slope = new Float32Array(row.tokens.length);
-      for (let i = 0; i < slope.length; i++) {
+      const ofRow = new Float32Array(row.tokens.length);
+      for (let i = 0; i < ofRow.length; i++) {
         if (!row.trained[i]) continue;
         const weight = row.weights?.[i] ?? 1;
         loss -= weight * logprobs[r]![i]!;
         entropy += entropies[r]![i]!;
-        slope[i] = -weight / reduction;
+        ofRow[i] = -weight / reduction;
       }
-      return slope;
+      return ofRow;
     });
     const count = Math.max(reduction, 1);
     return { gradient, metrics: { loss: loss / count, entropy: entropy / count, num_trainable_tokens: reduction } };
@@ -244,7 +243,7 @@ function maskOf(rows: readonly TokenRow[]): Uint8Array {
   return mask;
 }
 
-/** Small integers: the row's index, for each of its tokens. */
+/** Of each token the index of its row. */
 function segmentsOf(rows: readonly TokenRow[]): Int32Array {
   const segments = new Int32Array(rows.reduce((sum, row) => sum + row.tokens.length, 0));
   let start = 0;

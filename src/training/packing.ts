@@ -1,7 +1,7 @@
 // Training rows laid out for the device: rows that begin alike share the computation of what they begin with.
 
 import type { TrainRow } from "../runtime/runtime.js";
-import type { TokenRow } from "./rows.js";
+import type { TokenRow } from "./tokenRow.js";
 
 /** Below this many tokens a shared beginning is not worth the copy of its last page. */
 const MIN_SHARED_PREFIX = 16;

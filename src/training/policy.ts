@@ -36,6 +36,7 @@ export interface Policy {
 }
 
 const DEFAULT_LEARNING_RATE = 5e-6;
+/** Nothing is computed in such chunks here: other trainers are, and rows are bounded by whole ones. */
 const DEFAULT_CHUNK = 1024;
 /** What the native core takes. */
 const MAX_SETTING = 1e30;
@@ -96,7 +97,7 @@ export function resolvePolicy(given: ExperimentalConfig | null | undefined, curr
       maskOutsideClip: config.mask_prob_ratio ?? false,
       tau,
       klCoef,
-      klSource: config.kl_penalty_source ?? (klCoef > 0 ? "sample" : "current_learner"),
+      klSource: config.kl_penalty_source ?? "sample",
       truncation,
       truncateByOriginal: precalculateLogprobs,
     },

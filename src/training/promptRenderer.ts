@@ -5,7 +5,7 @@ import type { Tokenizer } from "../text/index.js";
 import type { TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
 import type { ConversationRenderer } from "./conversationRows.js";
 import type { TrainingBase } from "./host.js";
-import type { PromptRenderer } from "./rows.js";
+import type { PromptRenderer } from "./trajectoryRows.js";
 
 /** Everything that rows of either kind need of a base model. `now` is the time in templates that show it. */
 export function createPromptRenderer(

@@ -2,7 +2,7 @@
 
 import type { Learner } from "./learner.js";
 import type { Objective } from "./optimizer.js";
-import type { TokenRow } from "./rows.js";
+import type { TokenRow } from "./tokenRow.js";
 import type { ValidationSettings } from "./validation.js";
 
 export interface RecipeValidation extends ValidationSettings {

@@ -6,7 +6,8 @@ import { type GroupSource, withPlaces } from "./groupSource.js";
 import type { TrainingOptions } from "./host.js";
 import type { PolicyRow } from "./losses.js";
 import type { Policy } from "./policy.js";
-import { countTrained, type PromptRenderer, type TrajectoryRow, tokenizeTrajectory } from "./rows.js";
+import { countTrained } from "./tokenRow.js";
+import { type PromptRenderer, type TrajectoryRow, tokenizeTrajectory } from "./trajectoryRows.js";
 import { heldOut } from "./validation.js";
 
 /** What has to be known of all groups before the first trajectory is tokenized. */
@@ -92,11 +93,41 @@ export async function planBatches(
   }
   const teaching = planned.filter((items) => items.length > 0);
   const isHeldOut = policy.validation ? await heldOut(policy.validation, teaching.length, 0) : new Set<number>();
-  const [kept, trained] = [true, false].map((held) => teaching.filter((_, g) => isHeldOut.has(g) === held));
-  for (const part of [kept!, trained!]) normaliseBatch(part.flat(), policy.balance);
-  const batches = batchesOf(await policyRows(trained!), optimizerStep).filter(({ rows }) => rows.length > 0);
+  const validated = teaching.filter((_, g) => isHeldOut.has(g));
+  const trained = teaching.filter((_, g) => !isHeldOut.has(g));
+  for (const part of [validated, trained]) normaliseBatch(part.flat(), policy.balance);
+  const batches = batchesOf(await policyRows(trained), optimizerStep).filter(({ rows }) => rows.length > 0);
   const trajectories = rewards.reduce((sum, ofGroup) => sum + ofGroup.length, 0);
   const offPolicyShare = total.trained > 0 ? total.offPolicy / total.trained : 0;
+  const warnings = planWarnings(rewards, total, offPolicyShare, maxRowTokens);
+  if (policy.validation && isHeldOut.size === 0) {
+    warnings.push("nothing could be held out for validation: fewer than two groups teach anything");
+  }
+  return {
+    batches,
+    heldOut: (await policyRows(validated)).flat(),
+    counts: {
+      num_groups_submitted: rewards.length,
+      num_groups_trainable: teaching.length,
+      ...(policy.validation ? { num_groups_validation: isHeldOut.size } : {}),
+      num_trajectories: trajectories,
+      num_datums: total.rows,
+      num_dropped_rows: total.tooLong,
+      off_policy_sampling: offPolicyShare,
+      rerendered_prompts: total.trained > 0 ? total.rerendered / total.trained : 0,
+    },
+    warnings,
+    sampledAt,
+  };
+}
+
+/** What of the groups trains nothing, or not as it was meant to. */
+function planWarnings(
+  rewards: readonly number[][],
+  total: { tooLong: number; unlearnable: number },
+  offPolicyShare: number,
+  maxRowTokens: number,
+): string[] {
   const warnings: string[] = [];
   const alone = rewards.filter((ofGroup) => ofGroup.length === 1).length;
   if (alone > 0) {
@@ -114,25 +145,7 @@ export async function planBatches(
       `${share} of the trained tokens were sampled with settings that training does not follow: filters, penalties, masks, or a temperature without its logprobs`,
     );
   }
-  if (policy.validation && isHeldOut.size === 0) {
-    warnings.push("nothing could be held out for validation: fewer than two groups teach anything");
-  }
-  return {
-    batches,
-    heldOut: (await policyRows(kept!)).flat(),
-    counts: {
-      num_groups_submitted: rewards.length,
-      num_groups_trainable: teaching.length,
-      ...(policy.validation ? { num_groups_validation: isHeldOut.size } : {}),
-      num_trajectories: trajectories,
-      num_datums: total.rows,
-      num_dropped_rows: total.tooLong,
-      off_policy_sampling: offPolicyShare,
-      rerendered_prompts: total.trained > 0 ? total.rerendered / total.trained : 0,
-    },
-    warnings,
-    sampledAt,
-  };
+  return warnings;
 }
 
 /** By group. */

@@ -15,7 +15,7 @@ import { type Policy, resolvePolicy } from "./policy.js";
 import { createPromptRenderer } from "./promptRenderer.js";
 import { evaluationCount, finiteNumbers, type Recipe, type RecipeValidation } from "./recipe.js";
 import { planBatches, type RlBatch, type RlPlan, staleWarnings } from "./rlPlan.js";
-import { checkTrajectory } from "./rows.js";
+import { checkTrajectory } from "./trajectoryRows.js";
 
 export interface RlRequestContext {
   store: Store;

@@ -77,7 +77,7 @@ export async function runJob(host: TrainingHost, job: JobRecord, signal: AbortSi
   try {
     signal.throwIfAborted();
     const parent = await readCheckpoint(store.files.checkpointFolder(job.modelId, state.from), base);
-    const weights = state.done > 0 ? await readStateFile(stateOf(host, job.id, state.done), parent.spec) : parent;
+    const weights = state.done > 0 ? await readStateFile(statePath(host, job.id, state.done), parent.spec) : parent;
     const trainer = await restoreTrainer(base.device, weights, recipe.objective);
     try {
       await makeSteps({ host, job, request, state, base, recipe, spec: parent.spec, trainer }, signal);
@@ -192,7 +192,7 @@ async function recordStart(
   for (const warning of warnings) logger.warn(warning, { job: job.id });
 }
 
-function stateOf(host: TrainingHost, jobId: string, done: number): string {
+function statePath(host: TrainingHost, jobId: string, done: number): string {
   return join(host.store.files.jobFolder(jobId), `state-${done}.safetensors`);
 }
 
@@ -200,7 +200,7 @@ type StepEvent = { type: "gradient_step"; data: Record<string, number> };
 
 /** What a device elsewhere keeps of a step that nothing goes on from any more goes with its file. */
 async function removeState({ host, job, base }: Run, done: number, stays: string | null = null): Promise<void> {
-  const file = stateOf(host, job.id, done);
+  const file = statePath(host, job.id, done);
   if (base.device.discardState && existsSync(file)) {
     const kept = await keptOfState(file);
     if (kept && kept.name !== stays) base.device.discardState(kept);
@@ -229,7 +229,7 @@ async function commitStep(
   const { host, job, state } = run;
   const { store } = host;
   const { done, standing } = made;
-  if (weights) await streamFile(stateOf(host, job.id, done), stateFile(weights));
+  if (weights) await streamFile(statePath(host, job.id, done), stateFile(weights));
   const before = store.jobs.get(job.id)?.state as JobState | null;
   store.commitStep(job.id, { event, state: { ...state, ...made } satisfies JobState });
   // What is still needed: this step, and the best one.
@@ -285,7 +285,7 @@ async function weightsToKeep(run: Run, { done, standing, best }: Reached): Promi
   if (at.done === 0) host.logger.warn("no step of the training job improved its validation loss", { job: job.id });
   const { files } = host.store;
   const first = () => readCheckpoint(files.checkpointFolder(job.modelId, state.from), base);
-  const kept = best ?? (await (at.done === 0 ? first() : readStateFile(stateOf(host, job.id, at.done), spec)));
+  const kept = best ?? (await (at.done === 0 ? first() : readStateFile(statePath(host, job.id, at.done), spec)));
   if (!trainer.elsewhere) {
     await trainer.write("value", kept.values);
     return kept;

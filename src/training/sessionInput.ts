@@ -12,8 +12,8 @@ import type {
 } from "../types/trainingSession.js";
 import { withoutUndefined } from "../withoutAbsent.js";
 import type { TrainingBase } from "./host.js";
-import type { TokenRow } from "./rows.js";
 import { isTrainable, MAX_TRAINED_TEMPERATURE, MIN_TRAINED_TEMPERATURE } from "./sampledTokens.js";
+import type { TokenRow } from "./tokenRow.js";
 
 const POLICY_SETTINGS = [
   "loss",

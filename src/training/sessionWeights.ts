@@ -5,7 +5,7 @@ import type { ChatCompletion } from "../types/chat.js";
 import type { TrainingSession } from "../types/trainingSession.js";
 import type { TrainingBase } from "./host.js";
 import type { Learner } from "./learner.js";
-import type { TokenRow } from "./rows.js";
+import type { TokenRow } from "./tokenRow.js";
 
 export type SampleParams = Parameters<TrainingSession["sample"]>[0];
 

@@ -11,8 +11,8 @@ import { MAX_LEARNING_RATE } from "./optimizer.js";
 import { computedTokens } from "./packing.js";
 import { createPromptRenderer } from "./promptRenderer.js";
 import { evaluationCount, finiteNumbers, type Recipe, type RecipeValidation } from "./recipe.js";
-import { countTrained, type TokenRow } from "./rows.js";
 import { countExamples, isRemote, readExamples, TrainingDataError } from "./sftData.js";
+import { countTrained, type TokenRow } from "./tokenRow.js";
 import { heldOut, heldOutCount, resolveValidation, shuffledAsync, type ValidationSettings } from "./validation.js";
 
 export interface SftSettings {

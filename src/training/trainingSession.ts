@@ -24,7 +24,6 @@ import { crossEntropyLoss, policyGradientLoss, preferenceLoss, withEntropyBonus 
 import type { Objective } from "./optimizer.js";
 import { passLimits } from "./passLimits.js";
 import { resolvePolicy } from "./policy.js";
-import type { TokenRow } from "./rows.js";
 import {
   checkedOptimStep,
   checkLoss,
@@ -34,6 +33,7 @@ import {
   toTokenRows,
 } from "./sessionInput.js";
 import type { CompleteWith, SampleParams, SessionWeights } from "./sessionWeights.js";
+import type { TokenRow } from "./tokenRow.js";
 
 const DEFAULT_BETA = 0.1;
 

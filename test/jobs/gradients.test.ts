@@ -17,7 +17,7 @@ import {
 import { OPTIMIZER } from "../../src/training/optimizer.js";
 import { packRows } from "../../src/training/packing.js";
 import { resolvePolicy } from "../../src/training/policy.js";
-import type { TokenRow } from "../../src/training/rows.js";
+import type { TokenRow } from "../../src/training/tokenRow.js";
 import { openWeightFolder } from "../../src/weights/index.js";
 import { modelFolder } from "./jobHost.js";
 

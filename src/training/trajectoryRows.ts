@@ -16,6 +16,7 @@ import type {
 } from "../types/trajectories.js";
 import { contentText, isChoice, plainMessage, plainTools } from "./plainMessages.js";
 import { type SampledTokens, sampledTokens, type TokenNames } from "./sampledTokens.js";
+import { startsWith, type TokenRow } from "./tokenRow.js";
 
 /** How the chat completions of the base model turn messages into ids. */
 export interface PromptRenderer extends TokenNames {
@@ -31,20 +32,6 @@ export interface PromptRenderer extends TokenNames {
   ): Promise<number[]>;
   /** Ids of plain text, without special tokens. */
   encode(text: string, signal?: AbortSignal): Promise<number[]>;
-}
-
-/** A sequence of tokens, not shifted: entry i of every array is about token i. */
-export interface TokenRow {
-  tokens: Int32Array;
-  /** 1: to be trained. The first token of a row never is: nothing predicts it. */
-  trained: Uint8Array;
-  /** Of the softmax that each trained token's logprob and entropy are of; absent: 1 everywhere. */
-  temperatures?: Float32Array;
-}
-
-/** Tokens of a row that are trained. */
-export function countTrained(row: TokenRow): number {
-  return row.trained.reduce((sum, trained) => sum + (trained ? 1 : 0), 0);
 }
 
 export interface TrajectoryRow extends TokenRow {
@@ -257,9 +244,4 @@ function finishRow(row: OpenRow): TrajectoryRow {
     logprobs: Float32Array.from(row.logprobs),
     ...(isTempered ? { temperatures: Float32Array.from(row.temperatures) } : {}),
   };
-}
-
-/** Whether `longer` goes on from `prefix`. */
-export function startsWith(longer: readonly number[], prefix: readonly number[]): boolean {
-  return longer.length >= prefix.length && prefix.every((id, i) => longer[i] === id);
 }

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { ValidationError } from "../errors.js";
 import type { MessageOrChoice, Trajectory, TrajectoryChoice } from "../types/trajectories.js";
 import { packRows } from "./packing.js";
-import { checkTrajectory, type PromptRenderer, tokenizeTrajectory } from "./rows.js";
+import { checkTrajectory, type PromptRenderer, tokenizeTrajectory } from "./trajectoryRows.js";
 
 /** Turns that carry their ids are never rendered. */
 const unused: PromptRenderer = {
