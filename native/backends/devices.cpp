@@ -58,7 +58,10 @@ constexpr DeviceKind kDevices[] = {
         .open = [](executor::Pool& pool, const std::string& name) -> std::unique_ptr<Device> {
           return std::make_unique<vulkan::VulkanDevice>(
               pool, gpu_index(name),
-              [&pool](const model::ModelSpec& spec, int pages) { return open_sampler(pool, spec, pages); });
+              [&pool](const model::ModelSpec& spec, int pages) { return open_sampler(pool, spec, pages); },
+              [&pool](const model::ModelSpec& spec, CacheSize cache, const TensorReader& read, const auto& progress) {
+                return cpu::CpuDevice(pool).load(spec, cache, "", read, progress);
+              });
         },
         .memory = [](executor::Pool&, const model::ModelSpec& spec) { return vulkan::VulkanDevice::memory_of(spec); },
         .available = available_of_gpu,

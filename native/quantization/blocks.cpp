@@ -46,17 +46,14 @@ void put_integers_together(const model::QuantizedFormat& f, const Block& b, uint
     p[kCodesAt + i / per] |= uint8_t((b.codes[i] & ((1 << f.bits) - 1)) << (i % per * f.bits));
 }
 
-struct GroupScale {
-  float scale, minimum;
-};
+}  // namespace
+
 GroupScale group_scale(const model::QuantizedFormat& f, const Block& b, int group) {
   if (f.zero == model::kOwnZeros) return {b.scale, 0};
   const float d = widen_half(b.d), m = f.minima ? widen_half(b.m) : 0;
   if (f.groups() == 1) return {d, m};
   return {d * float(b.scales[group]), f.minima ? -(m * float(b.minima[group])) : 0};
 }
-
-}  // namespace
 
 float widen_half(uint16_t bits) {
   const uint32_t sign = uint32_t(bits & 0x8000) << 16;

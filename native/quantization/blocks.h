@@ -30,6 +30,11 @@ struct Block {
   uint8_t zero;
 };
 void take_apart(TensorFormat, const uint8_t* block, Block& out);
+// What the codes of a group of it are multiplied with, whatever the format; `minimum`: 0 where it has none.
+struct GroupScale {
+  float scale, minimum;
+};
+GroupScale group_scale(const model::QuantizedFormat&, const Block&, int group);
 // The same the other way round.
 void put_together(TensorFormat, const Block&, uint8_t* block);
 

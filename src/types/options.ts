@@ -62,7 +62,7 @@ export interface EngineOptions {
   /**
    * What computes: "cpu", the default; "gpu", a discrete GPU or else an integrated one; "vulkan:0" and on, a device of `listDevices`;
    * "auto": "gpu" where that computes all of `models`, gives the processor's bits, fuses multiply-adds, and has memory for them, each
-   * with one full context, else "cpu". On a GPU weights are float32 or bfloat16; adapters are trained there, and all weights, in a
+   * with one full context, else "cpu". On a GPU adapters are trained there, and all weights, in a
    * copy, by the processor.
    */
   device?: "auto" | "cpu" | "gpu" | `vulkan:${number}`;

@@ -46,6 +46,9 @@ ModelSpec last_layers(const ModelSpec& whole, int layers) {
 }
 
 void SplitDevice::require(const ModelSpec& m) const {
+  // How they are multiplied is decided of a whole model.
+  if (!m.quantized.empty())
+    throw model::UnsupportedModel("quantized", "is not split between devices: load the model on one of them");
   first_->require(m);
   second_->require(m);
 }

@@ -16,13 +16,29 @@ struct ProductParameters {
 
 constexpr int kFewRows = 8;
 
-void record_product(Commands& commands, const GpuModel& m, Kind kind, const ProductParameters& p) {
-  if (p.rows <= kFewRows) {
-    const uint32_t rows = std::bit_ceil(uint32_t(p.rows));
-    commands.dispatch(m.pipeline(Shader::kProductFewF32, {kind, rows}), p, (p.n + 63) / 64, (p.rows + rows - 1) / rows);
+// `codes`: of the activations, where the weight takes them.
+void record_product(Commands& commands, const GpuModel& m, Kind kind, const Linear& w, const Memory& codes,
+                    ProductParameters p) {
+  const uint32_t few = std::bit_ceil(uint32_t(std::min(p.rows, kFewRows)));
+  if (w.takes_codes()) {
+    p.x = codes.address();
+    commands.dispatch(m.pipeline(Shader::kProductCodesF32, w.constants(kind, few)), p, (p.n + 63) / 64,
+                      (p.rows + few - 1) / few);
+  } else if (p.rows <= kFewRows) {
+    commands.dispatch(m.pipeline(Shader::kProductFewF32, w.constants(kind, few)), p, (p.n + 63) / 64, 1);
   } else {
-    commands.dispatch(m.pipeline(Shader::kProductF32, {kind}), p, (p.n + 63) / 64, (p.rows + 63) / 64);
+    commands.dispatch(m.pipeline(Shader::kProductF32, w.constants(kind)), p, (p.n + 63) / 64, (p.rows + 63) / 64);
   }
+}
+
+// Codes of rows x of the compute type, for products that take them.
+void record_codes(Commands& commands, const GpuModel& m, uint64_t x, int rows, int k, const Memory& codes) {
+  const struct {
+    uint64_t x, codes;
+    int32_t rows, k, ldx, padding;
+  } parameters{x, codes.address(), rows, k, m.type.granules(k), 0};
+  commands.dispatch(m.pipeline(Shader::kActivationCodesF32), parameters, (k / kGroup + 63) / 64, rows);
+  commands.barrier();
 }
 
 struct LayerForward {
@@ -60,7 +76,16 @@ struct LayerForward {
     return parameters;
   }
 
-  void rounded(int p, uint64_t x, uint64_t out) const { record_product(commands, m, kRounded, product(p, x, out)); }
+  void rounded(int p, uint64_t x, uint64_t out) const {
+    record_product(commands, m, kRounded, w.projections[p], s.codes, product(p, x, out));
+  }
+
+  // Of the input of these products, where one of them takes codes.
+  void codes(std::initializer_list<int> projections, uint64_t x) const {
+    for (int p : projections)
+      if (const Linear& linear = w.projections[p]; linear.takes_codes())
+        return record_codes(commands, m, x, b.rows, linear.k, s.codes);
+  }
 
   // What attention or the feed-forward put out, by product p, into the residual stream.
   void add_branch(int p, Norm norm, uint64_t x, uint64_t branch, uint64_t from, uint64_t to) const {
@@ -78,7 +103,7 @@ struct LayerForward {
     } else if (to) {
       ProductParameters parameters = product(p, x, to);
       parameters.from = from, parameters.ldo = m.spec.hidden, parameters.scale = m.residual_scale(layer);
-      record_product(commands, m, kResidual, parameters);
+      record_product(commands, m, kResidual, w.projections[p], s.codes, parameters);
     }
   }
 
@@ -111,6 +136,7 @@ struct LayerForward {
     record_norm(commands, m, a.x_in, w.norms[kNormIn], 0, 0, b.rows, m.spec.hidden, s.normed.address());
     commands.barrier();
     record_lora_down(commands, m, b, layer, {kQ, kK, kV}, s.normed.address(), m.spec.hidden, s);
+    codes({kQ, kK, kV}, s.normed.address());
     rounded(kQ, s.normed.address(), a.q);
     rounded(kK, s.normed.address(), a.k);
     rounded(kV, s.normed.address(), s.v.address());
@@ -145,11 +171,13 @@ struct LayerForward {
   void feed_forward() const {
     const FeedForwardSpec& f = spec.feed_forward;
     record_lora_down(commands, m, b, layer, {kO}, a.attention, spec.attention.q_width(), s);
+    codes({kO}, a.attention);
     add_branch(kO, kNormAttended, a.attention, a.attended, a.x_in, a.x_mid);
     commands.barrier();
     record_norm(commands, m, a.x_mid, w.norms[kNormMiddle], 0, 0, b.rows, m.spec.hidden, s.normed.address());
     commands.barrier();
     record_lora_down(commands, m, b, layer, {kGate, kUp}, s.normed.address(), m.spec.hidden, s);
+    codes({kGate, kUp}, s.normed.address());
     rounded(kGate, s.normed.address(), a.gate);
     rounded(kUp, s.normed.address(), a.up);
     commands.barrier();
@@ -157,6 +185,7 @@ struct LayerForward {
     commands.barrier();
     if (!a.x_out && !w.norms[kNormOut]) return;
     record_lora_down(commands, m, b, layer, {kDown}, s.act.address(), f.intermediate, s);
+    codes({kDown}, s.act.address());
     add_branch(kDown, kNormOut, s.act.address(), a.fed_forward, a.x_mid, a.x_out);
     commands.barrier();
   }
@@ -169,6 +198,12 @@ Pages::Pages(const GpuModel& m, int count) : count_(count) {
     layers_.emplace_back(m.gpu, int64_t(count) * vulkan::page_bytes(m.type, layer.attention));
 }
 
+// Of products with quantised weights.
+static int widest_input(const ModelSpec& m) {
+  const Widths c = widest(m);
+  return std::max({m.hidden, c.q, c.intermediate});
+}
+
 template <class S, class F> void Scratch::each(S& s, const GpuModel& m, int rows, int rank, F&& f) {
   const Widths c = widest(m.spec);
   const auto all = [&](int width, auto&... memories) { (f(memories, rows * m.type.row_bytes(width)), ...); };
@@ -176,6 +211,7 @@ template <class S, class F> void Scratch::each(S& s, const GpuModel& m, int rows
   all(c.q, s.q, s.queries);
   all(c.kv, s.k, s.v);
   all(c.intermediate, s.gate, s.up, s.act);
+  if (!m.spec.quantized.empty()) f(s.codes, rows * code_bytes(widest_input(m.spec)));
   if (rank > 0)
     for (auto& memory : s.z) all(rank, memory);
 }
@@ -199,14 +235,16 @@ int64_t Scratch::missing(const GpuModel& m, int rows, int rank) const {
 }
 
 void Scratch::add_key(RecordingKey& key) const {
-  for (const Memory* memory : {&normed, &q, &k, &v, &queries, &gate, &up, &act, &branch})
+  for (const Memory* memory : {&normed, &q, &k, &v, &queries, &gate, &up, &act, &branch, &codes})
     key.push_back(memory->address());
   for (const Memory& memory : z) key.push_back(memory.address());
 }
 
 int64_t Scratch::bytes_per_row(const ModelSpec& m, ElementType t) {
   const Widths c = widest(m);
-  return 2 * t.row_bytes(m.hidden) + 2 * t.row_bytes(c.q) + 2 * t.row_bytes(c.kv) + 3 * t.row_bytes(c.intermediate);
+  const int64_t codes = m.quantized.empty() ? 0 : code_bytes(widest_input(m));
+  return codes + 2 * t.row_bytes(m.hidden) + 2 * t.row_bytes(c.q) + 2 * t.row_bytes(c.kv) +
+         3 * t.row_bytes(c.intermediate);
 }
 
 void record_queries(Commands& commands, const GpuModel& m, const DeviceBatch& b, const Pages& pages, int layer,
@@ -221,7 +259,7 @@ void record_embedding(Commands& commands, const GpuModel& m, const DeviceBatch& 
     float scale;
   } parameters{m.weights->embedding.weight, b.tokens,           x, b.rows, m.spec.hidden,
                m.spec.embedding_rounds,     m.embedding_scale()};
-  commands.dispatch(m.pipeline(Shader::kEmbedF32), parameters, b.rows);
+  commands.dispatch(m.pipeline(Shader::kEmbedF32, m.weights->embedding.constants()), parameters, b.rows);
   commands.barrier();
 }
 
@@ -258,13 +296,15 @@ void record_layer(Commands& commands, const GpuModel& m, const DeviceBatch& b, c
   forward.feed_forward();
 }
 
-void record_logits(Commands& commands, const GpuModel& m, uint64_t normed, int rows, uint64_t logits) {
+void record_logits(Commands& commands, const GpuModel& m, uint64_t normed, int rows, uint64_t logits,
+                   const Scratch& s) {
   const Linear& head = m.weights->head;
   ProductParameters p{normed, head.weight, 0, logits, 0, 0, 0, rows, head.n, head.k, m.type.granules(head.k),
                       0,      head.n,      0};
   p.scale = float(m.spec.logit_scale), p.cap = float(m.spec.logit_soft_cap);
   p.inverse_cap = p.cap > 0 ? 1 / p.cap : 0;
-  record_product(commands, m, kLogits, p);
+  if (head.takes_codes()) record_codes(commands, m, normed, rows, head.k, s.codes);
+  record_product(commands, m, kLogits, head, s.codes, p);
 }
 
 void record_lora_down(Commands& commands, const GpuModel& m, const DeviceBatch& b, int layer,

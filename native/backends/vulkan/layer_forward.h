@@ -27,6 +27,7 @@ struct Scratch {
 
   Memory normed, q, k, v, queries, gate, up, act, branch;
   Memory z[kProjections];  // s A x of each projection
+  Memory codes;            // of the activations that are multiplied with quantised weights
 
  private:
   // Calls f(memory, bytes) for what these rows take.
@@ -60,7 +61,7 @@ void record_gated(Commands&, const GpuModel&, const DeviceBatch&, const FeedForw
 // Turned queries of the batch into the scratch, from q before norm and rope.
 void record_queries(Commands&, const GpuModel&, const DeviceBatch&, const Pages&, int layer, uint64_t q, Scratch&);
 // Rows [first, first + rows) of the batch's logit rows, after the final norm in `normed`: float32 [rows][vocab].
-void record_logits(Commands&, const GpuModel&, uint64_t normed, int rows, uint64_t logits);
+void record_logits(Commands&, const GpuModel&, uint64_t normed, int rows, uint64_t logits, const Scratch&);
 // z = round(s A x) of the projections of an input, for the rows whose adapter adapts them.
 void record_lora_down(Commands&, const GpuModel&, const DeviceBatch&, int layer, std::initializer_list<int> projections,
                       uint64_t x, int k, Scratch&);

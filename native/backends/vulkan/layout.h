@@ -31,6 +31,21 @@ constexpr int kPanel = 32;  // outputs of a block of weights
 // Bytes of W[n][k].
 inline int64_t matrix_bytes(ElementType t, int n, int k) { return round_up(n, kPanel) * t.row_bytes(k); }
 
+// What lies in a record of a quantised matrix: 32 k of 32 outputs (shaders/quantized.glsl).
+constexpr int kGroup = 32;
+struct Records {
+  int bits, parts, zero;  // of a code as it lies; scales of a group; its zero point, below 0: its own
+  bool minima;
+  explicit Records(TensorFormat);
+  int bytes() const { return kPanel * (kGroup * bits / 8 + 4 * (parts + has_extras())); }
+  bool has_extras() const { return zero < 0 || minima; }
+  // Of a matrix W[n][k].
+  int64_t bytes_of(int n, int k) const { return round_up(n, kPanel) / kPanel * (k / kGroup) * bytes(); }
+};
+
+// Bytes of a row of activations as codes (shaders/activation_codes.comp).
+inline int64_t code_bytes(int k) { return int64_t((k + kGroup - 1) / kGroup) * 48; }
+
 // Bytes of the keys and values of a page of one layer.
 inline int64_t page_bytes(ElementType t, const AttentionSpec& a) {
   return int64_t(a.kv_heads) * kPage * (t.row_bytes(a.head_dim) + int64_t(a.head_dim) * t.bytes());
@@ -52,5 +67,7 @@ inline float widened(uint16_t bits) { return std::bit_cast<float>(uint32_t(bits)
 // Rows [row, row + rows) of W[n][k], of which `from` is the first, into the blocks at `to`, which are zeros; row begins
 // a block.
 void pack_rows(ElementType, const float* from, int64_t ld, int rows, int k, char* to);
+// The same of rows of blocks, `row_bytes` apart, at most 32, into their records.
+void pack_records(TensorFormat, const uint8_t* from, int64_t row_bytes, int rows, int k, char* to);
 
 }  // namespace anneal::vulkan

@@ -280,7 +280,7 @@ bool Pass::head_forward() {
     record_norm(commands_, m_, x, m_.weights->final_norm, gathered_ + uint64_t(e) * 4, 0, count, hidden,
                 normed_.address());
     commands_.barrier();
-    record_logits(commands_, m_, normed_.address(), count, logits_.address());
+    record_logits(commands_, m_, normed_.address(), count, logits_.address(), scratch_);
     commands_.barrier();
     for (int by_entropy = 0; by_entropy <= int(trainable_ && entropy_gradient_); by_entropy++) {
       const struct {
@@ -314,7 +314,8 @@ bool Pass::head_forward() {
              t.granules(vocab),
              hidden,
              0};
-      commands_.dispatch(m_.pipeline(Shader::kProductTransposedF32), back, (hidden + 63) / 64, (count + 63) / 64);
+      commands_.dispatch(m_.pipeline(Shader::kProductTransposedF32, m_.weights->head.constants()), back,
+                         (hidden + 63) / 64, (count + 63) / 64);
       commands_.barrier();
     }
     if (!run(commands_)) return false;

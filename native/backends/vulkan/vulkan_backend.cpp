@@ -23,10 +23,11 @@ void grow(Memory& memory, const std::shared_ptr<Gpu>& gpu, int64_t bytes, Memory
 }  // namespace
 
 VulkanBackend::VulkanBackend(GpuModel model, executor::Pool& pool, int pages,
-                             std::unique_ptr<backends::Backend> sampler)
+                             std::unique_ptr<backends::Backend> sampler, std::unique_ptr<backends::Backend> gate)
     : model_(std::move(model)),
       pool_(pool),
       sampler_(std::move(sampler)),
+      gate_(std::move(gate)),
       row_sampler_(model_.gpu, model_.spec.vocab),
       name_(model_.gpu->arithmetic().exact ? "vulkan" : "vulkan-inexact"),
       pages_(model_, pages),
@@ -43,6 +44,14 @@ VulkanBackend::~VulkanBackend() {
   } catch (const backends::DeviceLost&) {
     // Then it reads nothing.
   }
+}
+
+std::vector<std::string> VulkanBackend::gate_activations(std::span<const int32_t> text) {
+  if (!gate_) return {};
+  const std::vector<std::string> names = gate_->gate_activations(text);
+  gate_.reset();
+  keep_activations(model_.spec, *model_.weights, names);
+  return names;
 }
 
 bool VulkanBackend::run(Commands& commands) {
@@ -184,7 +193,7 @@ void VulkanBackend::record_logits_of_batch(Commands& commands) {
   record_norm(commands, m, residual_.address(), m.weights->final_norm, device_batch_.logit_rows, 0, wanted,
               m.spec.hidden, normed_.address());
   commands.barrier();
-  record_logits(commands, m, normed_.address(), wanted, logits_.address());
+  record_logits(commands, m, normed_.address(), wanted, logits_.address(), scratch_);
 }
 
 bool VulkanBackend::sample(const backends::Logits&, std::span<const backends::RowRequest> requests,

@@ -10,9 +10,11 @@ namespace anneal::vulkan {
 
 class VulkanBackend final : public backends::Backend {
  public:
-  // `sampler` samples rows of logits that lie in the host's memory: few are left to it. The pool must live as long as
+  // `sampler` samples rows of logits that lie in the host's memory: few are left to it. `gate`: the same model on the
+  // processor, which decides how quantised weights are multiplied; null: there are none. The pool must live as long as
   // the backend.
-  VulkanBackend(GpuModel model, executor::Pool& pool, int pages, std::unique_ptr<backends::Backend> sampler);
+  VulkanBackend(GpuModel model, executor::Pool& pool, int pages, std::unique_ptr<backends::Backend> sampler,
+                std::unique_ptr<backends::Backend> gate);
 
   ~VulkanBackend() override;
 
@@ -20,6 +22,7 @@ class VulkanBackend final : public backends::Backend {
   const char* name() const override { return name_.c_str(); }
   int pages() const override { return pages_.count(); }
 
+  std::vector<std::string> gate_activations(std::span<const int32_t> text) override;
   const backends::Logits* step(std::span<const backends::Run>) override;
   void start() override;
   bool sample(const backends::Logits&, std::span<const backends::RowRequest>, std::span<backends::RowResult>) override;
@@ -49,7 +52,7 @@ class VulkanBackend final : public backends::Backend {
 
   GpuModel model_;
   executor::Pool& pool_;
-  std::unique_ptr<backends::Backend> sampler_;
+  std::unique_ptr<backends::Backend> sampler_, gate_;
   RowSampler row_sampler_;
   std::string name_;
   Pages pages_;

@@ -7,11 +7,12 @@ namespace anneal::vulkan {
 namespace {
 
 constexpr int kMaxHeadDim = 256;  // of queries in a workgroup's shared memory
+constexpr int kGatePages = 2;     // for the text by which quantised weights are judged: less than 100 tokens
 
 }  // namespace
 
-VulkanDevice::VulkanDevice(executor::Pool& pool, int index, MakeSampler sampler)
-    : pool_(pool), gpu_(open_gpu(index)), make_sampler_(std::move(sampler)) {}
+VulkanDevice::VulkanDevice(executor::Pool& pool, int index, MakeSampler sampler, LoadHere load_here)
+    : pool_(pool), gpu_(open_gpu(index)), make_sampler_(std::move(sampler)), load_here_(std::move(load_here)) {}
 
 namespace {
 
@@ -20,7 +21,6 @@ namespace {
 // What no GPU computes.
 void require_here(const ModelSpec& m) {
   model::check(m);
-  if (!m.quantized.empty()) refuse("quantized", "is not computed by this device: load the model on the cpu");
   if (m.kv_cache != model::KvCache::exact)
     refuse("kvCache", "of 8 bits is not computed by this device: load the model on the cpu, or keep the cache exact");
   for (size_t i = 0; i < m.layers.size(); i++) {
@@ -65,11 +65,21 @@ std::unique_ptr<backends::Backend> VulkanDevice::load(const ModelSpec& m, backen
   const std::string of_pages = std::to_string(pages) + " pages of KV cache";
   gpu_->plan("the model's weights and " + of_pages, needs.weights + page_bytes);
   gpu_->plan("the model's weights", needs.weights);
-  std::unique_ptr<Weights> weights = load_weights(m, type_of(m), gpu_, pool_, read, progress);
+  // Which weights are multiplied with activations as they are is decided on the processor, for all devices alike.
+  std::unique_ptr<backends::Backend> gate;
+  const bool is_quantized = !m.quantized.empty();
+  const double share = is_quantized ? 0.5 : 1;
+  std::unique_ptr<Weights> weights =
+      load_weights(m, type_of(m), gpu_, pool_, read, [&](double done) { return !progress || progress(done * share); });
   if (!weights) return nullptr;
+  if (is_quantized) {
+    gate = load_here_(m, std::min(pages, kGatePages), read,
+                      [&](double done) { return !progress || progress(share + done * (1 - share)); });
+    if (!gate) return nullptr;
+  }
   gpu_->plan(of_pages, page_bytes);
   return std::make_unique<VulkanBackend>(GpuModel(m, type_of(m), gpu_, std::move(weights)), pool_, pages,
-                                         make_sampler_(m, pages));
+                                         make_sampler_(m, pages), std::move(gate));
 }
 
 }  // namespace anneal::vulkan

@@ -10,10 +10,14 @@ namespace anneal::vulkan {
 // Makes what samples rows of logits that lie in the host's memory, for a model and a number of pages.
 using MakeSampler = std::function<std::unique_ptr<backends::Backend>(const ModelSpec&, int pages)>;
 
+using LoadHere = std::function<std::unique_ptr<backends::Backend>(
+    const ModelSpec&, backends::CacheSize, const backends::TensorReader&, const std::function<bool(double)>& progress)>;
+
 class VulkanDevice final : public backends::Device {
  public:
   // Device `index` of the loader; throws backends::UnusableDevice. The pool must outlive it and its models.
-  VulkanDevice(executor::Pool& pool, int index, MakeSampler sampler);
+  // `load_here`: loads a model with quantised weights for the processor.
+  VulkanDevice(executor::Pool& pool, int index, MakeSampler sampler, LoadHere load_here = {});
 
   void require(const ModelSpec&) const override;
   backends::ModelMemory memory(const ModelSpec& m) const override { return memory_of(m); }
@@ -29,6 +33,7 @@ class VulkanDevice final : public backends::Device {
   executor::Pool& pool_;
   std::shared_ptr<Gpu> gpu_;
   MakeSampler make_sampler_;
+  LoadHere load_here_;
 };
 
 inline ElementType type_of(const ModelSpec& m) { return {m.format == TensorFormat::bf16}; }

@@ -1,6 +1,9 @@
 // Reads weights block of rows by block of rows into blocks of granules, so that the host never holds more than a piece.
 #include "weights.h"
 
+#include <algorithm>
+
+#include "../../quantization/blocks.h"
 #include "staging.h"
 
 namespace anneal::vulkan {
@@ -11,12 +14,25 @@ constexpr int64_t kPieceElements = int64_t(4) << 20;
 
 int64_t vector_bytes(int n) { return round_up(int64_t(n) * 4, kAlignment); }
 
+TensorFormat format_of(const ModelSpec& m, const std::string& name) {
+  const TensorFormat format = m.format_of(name);
+  return is_quantized(format) ? format : TensorFormat::f32;
+}
+int64_t bytes_of(const ModelSpec& m, ElementType t, const std::string& name, int n, int k) {
+  const TensorFormat format = format_of(m, name);
+  return is_quantized(format) ? Records(format).bytes_of(n, k) : matrix_bytes(t, n, k);
+}
+std::string weight_name(const ModelSpec& m, int layer, int p) {
+  return module_name(layer, module_of(m.layers[size_t(layer)], p)) + ".weight";
+}
+constexpr const char *kEmbedding = "model.embed_tokens.weight", *kHead = "lm_head.weight";
+
 int64_t layer_bytes(const ModelSpec& m, ElementType t, int layer) {
   int64_t bytes = 0;
   for (int p = 0; p < kProjections; p++) {
     if (!has_projection(m.layers[size_t(layer)], p)) continue;
     const ProjectionShape shape = projection_shape(m, layer, p);
-    bytes += round_up(matrix_bytes(t, shape.outputs, shape.inputs), kAlignment);
+    bytes += round_up(bytes_of(m, t, weight_name(m, layer, p), shape.outputs, shape.inputs), kAlignment);
     if (shape.bias) bytes += vector_bytes(shape.outputs);
   }
   for (int n = 0; n < kNorms; n++)
@@ -24,9 +40,11 @@ int64_t layer_bytes(const ModelSpec& m, ElementType t, int layer) {
   return bytes;
 }
 int64_t embedding_bytes(const ModelSpec& m, ElementType t) {
-  return round_up(matrix_bytes(t, m.vocab, m.hidden), kAlignment) + vector_bytes(m.hidden);
+  return round_up(bytes_of(m, t, kEmbedding, m.vocab, m.hidden), kAlignment) + vector_bytes(m.hidden);
 }
-int64_t head_bytes(const ModelSpec& m, ElementType t) { return m.tied_head ? 0 : matrix_bytes(t, m.vocab, m.hidden); }
+int64_t head_bytes(const ModelSpec& m, ElementType t) {
+  return m.tied_head ? 0 : bytes_of(m, t, kHead, m.vocab, m.hidden);
+}
 
 struct Loader {
   const ModelSpec& spec;
@@ -40,6 +58,7 @@ struct Loader {
   bool stopped = false;
   std::vector<float> rows;
   std::vector<char> packed;
+  std::vector<uint8_t> blocks;
   Memory* memory = nullptr;
   int64_t at = 0;
 
@@ -53,18 +72,29 @@ struct Loader {
     return address;
   }
   Linear matrix(const std::string& name, int first, int n, int k) {
-    const int64_t begin = at, panel = int64_t(kPanel) * type.row_bytes(k);
-    const Linear linear{n, k, take(matrix_bytes(type, n, k)), 0};
+    const TensorFormat format = format_of(spec, name);
+    const int64_t begin = at, panel = bytes_of(spec, type, name, kPanel, k);
+    const Linear linear{n, k, take(bytes_of(spec, type, name, n, k)), 0, format};
+    const bool stored = linear.quantized() && read.stored && read.stored(name) == format;
+    const int64_t row_bytes = linear.quantized() ? quantization::row_bytes(format, k) : 0;
     const int block = int(std::max<int64_t>(1, kPieceElements / (int64_t(k) * kPanel))) * kPanel;
     for (int row = 0; row < n && !stopped; row += block) {
       const int count = std::min(block, n - row), panels = int(round_up(count, kPanel) / kPanel);
       rows.resize(size_t(count) * k);
       packed.assign(size_t(panels * panel), 0);
-      read.floats(name, first + row, count, rows.data());
+      blocks.resize(size_t(count * row_bytes));
+      if (stored)
+        read.blocks(name, first + row, count, blocks.data());
+      else
+        read.floats(name, first + row, count, rows.data());
       const bool complete = pool.each(panels, [&](int64_t p, int) {
-        const int from = int(p) * kPanel;
-        pack_rows(type, rows.data() + int64_t(from) * k, k, std::min(kPanel, count - from), k,
-                  packed.data() + p * panel);
+        const int from = int(p) * kPanel, some = std::min(kPanel, count - from);
+        char* const to = packed.data() + p * panel;
+        if (!linear.quantized()) return pack_rows(type, rows.data() + int64_t(from) * k, k, some, k, to);
+        uint8_t* const raw = blocks.data() + from * row_bytes;
+        for (int i = 0; i < some && !stored; i++)
+          quantization::quantize_row(format, rows.data() + int64_t(from + i) * k, k, raw + i * row_bytes);
+        pack_records(format, raw, row_bytes, some, k, to);
       });
       staging.write(*memory, begin + row / kPanel * panel, packed.data(), int64_t(packed.size()));
       done += double(count) * k;
@@ -93,7 +123,7 @@ std::unique_ptr<Weights> load_weights(const ModelSpec& m, ElementType type, cons
   for (const TensorShape& t : weight_tensors(m))
     if (t.cols) load.total += double(t.elements());
   load.into(w->embedding_memory, embedding_bytes(m, type));
-  w->embedding = load.matrix("model.embed_tokens.weight", 0, m.vocab, m.hidden);
+  w->embedding = load.matrix(kEmbedding, 0, m.vocab, m.hidden);
   w->final_norm = load.vector("model.norm.weight", m.hidden, m.norm_adds_one);
   w->layers.resize(m.layers.size());
   for (int l = 0; l < int(m.layers.size()) && !load.stopped; l++) {
@@ -104,7 +134,7 @@ std::unique_ptr<Weights> load_weights(const ModelSpec& m, ElementType type, cons
       if (!has_projection(spec, p)) continue;
       const ProjectionShape shape = projection_shape(m, l, p);
       const std::string name = module_name(l, module_of(spec, p));
-      layer.projections[p] = load.matrix(name + ".weight", first_output(m, l, p), shape.outputs, shape.inputs);
+      layer.projections[p] = load.matrix(weight_name(m, l, p), first_output(m, l, p), shape.outputs, shape.inputs);
       if (shape.bias) layer.projections[p].bias = load.vector(name + ".bias", shape.outputs);
     }
     for (int n = 0; n < kNorms; n++)
@@ -114,10 +144,27 @@ std::unique_ptr<Weights> load_weights(const ModelSpec& m, ElementType type, cons
   w->head = w->embedding;
   if (!load.stopped && !m.tied_head) {
     load.into(w->head_memory, head_bytes(m, type));
-    w->head = load.matrix("lm_head.weight", 0, m.vocab, m.hidden);
+    w->head = load.matrix(kHead, 0, m.vocab, m.hidden);
   }
   if (load.stopped) return nullptr;
   return w;
+}
+
+std::vector<uint32_t> Linear::constants(uint32_t first, uint32_t second) const {
+  if (!quantized()) return {first, second};
+  const Records r(format);
+  return {first, second, uint32_t(r.bits), uint32_t(r.parts), uint32_t(r.zero), r.minima};
+}
+
+void keep_activations(const ModelSpec& m, Weights& w, const std::vector<std::string>& names) {
+  const auto named = [&](const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  for (int l = 0; l < int(m.layers.size()); l++)
+    for (int p = 0; p < kProjections; p++)
+      if (has_projection(m.layers[size_t(l)], p))
+        w.layers[size_t(l)].projections[p].weight_only = named(weight_name(m, l, p));
+  w.head.weight_only = named(m.tied_head ? kEmbedding : kHead);
 }
 
 int64_t weight_bytes(const ModelSpec& m, ElementType t) {

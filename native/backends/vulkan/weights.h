@@ -12,6 +12,12 @@ namespace anneal::vulkan {
 struct Linear {
   int n = 0, k = 0;
   uint64_t weight = 0, bias = 0;
+  TensorFormat format = TensorFormat::f32;  // f32 also stands for the compute type
+  bool weight_only = false;                 // quantised, and multiplied with activations as they are
+  bool quantized() const { return is_quantized(format); }
+  bool takes_codes() const { return quantized() && !weight_only; }
+  // Specialisation constants of a shader that reads it, after its own two.
+  std::vector<uint32_t> constants(uint32_t first = 0, uint32_t second = 0) const;
 };
 struct Layer {
   Linear projections[kProjections];
@@ -28,6 +34,8 @@ struct Weights {
 // Null when `progress` (given the fraction done) returns false or the work is aborted.
 std::unique_ptr<Weights> load_weights(const ModelSpec&, ElementType, const std::shared_ptr<Gpu>&, executor::Pool&,
                                       const backends::TensorReader&, const std::function<bool(double)>& progress);
+// The named ones, which are quantised, are multiplied with activations as they are, the others with codes of these.
+void keep_activations(const ModelSpec&, Weights&, const std::vector<std::string>& names);
 int64_t weight_bytes(const ModelSpec&, ElementType);
 // Of the largest piece.
 int64_t largest_weight_bytes(const ModelSpec&, ElementType);

@@ -3,6 +3,8 @@
 #extension GL_GOOGLE_include_directive : require
 #include "arithmetic.glsl"
 #include "buffers.glsl"
+#include "weights.glsl"
+#include "quantized.glsl"
 
 layout(local_size_x = 64) in;
 layout(push_constant) uniform Parameters {
@@ -14,10 +16,9 @@ layout(push_constant) uniform Parameters {
 };
 
 void main() {
-  const int row = int(gl_WorkGroupID.x), token = tokens.at[row], granules = round_up(hidden, kGranule) / kGranule;
+  const int row = int(gl_WorkGroupID.x), token = tokens.at[row];
   for (int i = int(gl_LocalInvocationID.x); i < hidden; i += 64) {
-    const uvec4 g = weight.at[(token / 32 * granules + i / kGranule) * 32 + token % 32];
-    float value = part(g, i % kGranule);
+    float value = weight_of(weight, hidden, token, i);
     if (scale != 1.0) value = scale * value;
     x.at[row * hidden + i] = rounds != 0 ? rounded(value) : value;
   }

@@ -5,6 +5,7 @@
 #include "functions.glsl"
 #include "buffers.glsl"
 #include "weights.glsl"
+#include "quantized.glsl"
 #include "adapters.glsl"
 #include "product_output.glsl"
 
@@ -26,7 +27,7 @@ void main() {
       const bool inside = granule < granules;
       const uvec4 activation = inside && row0 + within < rows ? x.at[(row0 + within) * ldx + granule] : uvec4(0);
       const int col = col0 + within;
-      const uvec4 weight = inside && col < n ? w.at[(col / 32 * granules + granule) * 32 + col % 32] : uvec4(0);
+      const uvec4 weight = inside && col < n ? weights_of(w, k, col, granule) : uvec4(0);
       for (int i = 0; i < kGranule; i++) {
         xs[g * kGranule + i][within] = part(activation, i);
         ws[g * kGranule + i][within] = part(weight, i);

@@ -5,6 +5,7 @@
 #include "functions.glsl"
 #include "buffers.glsl"
 #include "weights.glsl"
+#include "quantized.glsl"
 #include "adapters.glsl"
 #include "product_output.glsl"
 
@@ -16,9 +17,8 @@ void main() {
   if (col >= n) return;
   float c[kRows];
   LOOP for (int r = 0; r < kRows; r++) c[r] = beginning(row0 + r, col);
-  const int at = col / 32 * granules * 32 + col % 32;
   LOOP for (int g = 0; g < granules; g++) {
-    const uvec4 weight = w.at[at + g * 32];
+    const uvec4 weight = weights_of(w, k, col, g);
     const int count = k - g * kGranule;
     LOOP for (int r = 0; r < kRows; r++) c[r] = chain(c[r], x.at[min(row0 + r, rows - 1) * ldx + g], weight, count);
   }

@@ -5,6 +5,7 @@
 #include "arithmetic.glsl"
 #include "buffers.glsl"
 #include "weights.glsl"
+#include "quantized.glsl"
 
 layout(local_size_x = 256) in;
 layout(push_constant) uniform Parameters {
@@ -34,7 +35,7 @@ void main() {
       const uvec4 left = inside ? x.at[(row0 + row) * ldx + n0 / kGranule + g] : uvec4(0);
       for (int i = 0; i < kGranule; i++) xs[g * kGranule + i][row] = part(left, i);
       const int unit = at % kDepth, granule = col0 / kGranule + at / kDepth;
-      const uvec4 right = unit < depth && granule < granules ? w.at[(n0 / 32 * granules + granule) * 32 + unit] : uvec4(0);
+      const uvec4 right = unit < depth && granule < granules ? weights_of(w, k, n0 + unit, granule) : uvec4(0);
       for (int i = 0; i < kGranule; i++) ws[unit][at / kDepth * kGranule + i] = part(right, i);
     }
     barrier();
