@@ -255,7 +255,7 @@ export const chatFields = named(
     messages: field(mutable(list(message, MAX_MESSAGES).min(1)), "The conversation that the reply continues."),
     model: field(
       optional(z.string()),
-      "A base model, or a trained model's name; a NotFoundError when there is none. Default: the engine's first base model.",
+      "A base model, or a trained model's name, such as `project/name` or `entity/project/name:step3`; a NotFoundError when there is none. Default: the engine's first base model.",
     ),
     ...samplingFields,
     logit_bias: field(

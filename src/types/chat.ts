@@ -110,8 +110,8 @@ export interface ChatCompletionCreateParamsBase {
   /** The conversation that the reply continues. 1 to 131072 entries. */
   messages: ChatMessageParam[];
   /**
-   * A base model, or a trained model's name; a NotFoundError when there is none. Default: the engine's first base
-   * model.
+   * A base model, or a trained model's name, such as `project/name` or `entity/project/name:step3`; a NotFoundError
+   * when there is none. Default: the engine's first base model.
    */
   model?: string | null;
   /**

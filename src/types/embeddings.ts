@@ -3,8 +3,8 @@
 /** Texts whose vectors are asked for. */
 export interface EmbeddingCreateParams {
   /**
-   * A base model, or a trained model's name; a NotFoundError when there is none. Default: the engine's first base
-   * model.
+   * A base model, or a trained model's name, such as `project/name` or `entity/project/name:step3`; a NotFoundError
+   * when there is none. Default: the engine's first base model.
    */
   model?: string | null;
   /**

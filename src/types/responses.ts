@@ -264,8 +264,8 @@ export interface ResponseToolParam {
 /** The settings of a response. Absent and null both mean the default. */
 export interface ResponseCreateParamsBase {
   /**
-   * A base model, or a trained model's name; a NotFoundError when there is none. Default: the engine's first base
-   * model.
+   * A base model, or a trained model's name, such as `project/name` or `entity/project/name:step3`; a NotFoundError
+   * when there is none. Default: the engine's first base model.
    */
   model?: string | null;
   /**

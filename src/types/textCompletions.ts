@@ -54,8 +54,8 @@ export interface TextCompletion {
 /** The settings of a completion. Absent and null both mean the default. */
 export interface TextCompletionCreateParamsBase {
   /**
-   * A base model, or a trained model's name; a NotFoundError when there is none. Default: the engine's first base
-   * model.
+   * A base model, or a trained model's name, such as `project/name` or `entity/project/name:step3`; a NotFoundError
+   * when there is none. Default: the engine's first base model.
    */
   model?: string | null;
   /**

@@ -80,6 +80,20 @@ describe.each(["in process", "connected"] as const)("%s", (kind) => {
     expect(metrics["train/reward"]).toBeCloseTo(0.5, 12);
   });
 
+  it("finds a model of the caller's entity by project and name, after a base model of that id", async () => {
+    const { entity, project, name } = await create("named");
+    const asked = async (model: string) =>
+      (await client().chat.completions.create({ model, messages, max_tokens: 1 })).model;
+    const full = `wandb-artifact:///${entity}/${project}/${name}:step0`;
+    expect(await asked(`${project}/${name}`)).toBe(full);
+    expect(await asked(`${project}/${name}:step0`)).toBe(full);
+    await expect(asked(`${project}/${name}:step7`)).rejects.toThrow("has no step 7");
+    await expect(asked(`${project}/nobody`)).rejects.toBeInstanceOf(NotFoundError);
+    const namesake = await client().models.create({ project: "anneal", name: "tiny", base_model: "anneal/tiny" });
+    expect(await asked("anneal/tiny")).toBe("anneal/tiny");
+    await client().models.delete(namesake.id);
+  });
+
   it("iterates over lists of several pages", async () => {
     const model = await create("many");
     for (let step = 1; step < 7; step++) engine.core.store.checkpoints.create({ modelId: model.id, step });

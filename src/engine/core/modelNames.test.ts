@@ -8,6 +8,8 @@ it.each([
   ["e/p/n:step3", { kind: "full", entity: "e", project: "p", name: "n", step: 3 }],
   ["e/p/n:latest", { kind: "full", entity: "e", project: "p", name: "n", step: null }],
   ["e/p/n", { kind: "full", entity: "e", project: "p", name: "n", step: null }],
+  ["p/n", { kind: "project", project: "p", name: "n", step: null }],
+  ["p/n:step2", { kind: "project", project: "p", name: "n", step: 2 }],
   ["n@4", { kind: "bare", name: "n", step: 4 }],
   ["n", { kind: "bare", name: "n", step: null }],
 ])("reads %s", (text, expected) => {
@@ -16,7 +18,9 @@ it.each([
 
 it.each([
   "",
-  "e/p",
+  "wandb-artifact:///p/n",
+  "p/n:v3",
+  "p/..",
   "a/b/c/d",
   "wandb-artifact:///n",
   "e/p/n:step",

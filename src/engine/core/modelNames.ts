@@ -3,6 +3,7 @@ import { isName } from "../../schemas/names.js";
 /** What a request's `model` string asks for; names are checked, nothing is looked up. */
 export type ModelName =
   | { kind: "full"; entity: string; project: string; name: string; step: number | null }
+  | { kind: "project"; project: string; name: string; step: number | null }
   | { kind: "bare"; name: string; step: number | null };
 
 const scheme = /^wandb-artifact:\/\/\/?/;
@@ -14,19 +15,22 @@ function readStep(text: string): number | null {
 
 /**
  * Reads `wandb-artifact:///entity/project/name[:stepN]`, the same with two slashes or with no scheme at all,
- * `name@N` and `name`. `:latest` is the same as no step. null: no such form.
+ * `project/name[:stepN]`, `name@N` and `name`. `:latest` is the same as no step. null: no such form.
  */
 export function parseModelName(text: string): ModelName | null {
   const hasScheme = scheme.test(text);
   const parts = text.replace(scheme, "").split("/");
-  if (parts.length === 3) {
-    const [entity = "", project = "", last = ""] = parts;
+  if (parts.length === 3 || (parts.length === 2 && !hasScheme)) {
+    const last = parts.pop()!;
     const colon = last.indexOf(":");
     const name = colon < 0 ? last : last.slice(0, colon);
     const alias = colon < 0 ? "latest" : last.slice(colon + 1);
     const step = alias.startsWith("step") ? readStep(alias.slice("step".length)) : null;
-    if (step === null && alias !== "latest") return null;
-    return [entity, project, name].every(isName) ? { kind: "full", entity, project, name, step } : null;
+    if ((step === null && alias !== "latest") || ![...parts, name].every(isName)) return null;
+    const [project, entity] = parts.reverse() as [string, string?];
+    return entity === undefined
+      ? { kind: "project", project, name, step }
+      : { kind: "full", entity, project, name, step };
   }
   if (parts.length !== 1 || hasScheme) return null;
   const at = text.indexOf("@");

@@ -38,6 +38,7 @@ function findModel(core: EngineCore, wanted: ModelName, caller: Caller): ModelRe
     checkEntity(caller, wanted.entity, "model");
     return core.store.models.find(wanted.entity, wanted.project, wanted.name);
   }
+  if (wanted.kind === "project") return core.store.models.find(caller.entity, wanted.project, wanted.name);
   const candidates = core.store.models.list({ entity: caller.entity, name: wanted.name });
   if (candidates.length > 1) {
     const names = candidates.map((model) => servedName(model, wanted.step ?? undefined)).join(", ");
@@ -60,7 +61,9 @@ export async function resolveModel(
   // As in vLLM, "" asks for nothing in particular.
   const name = given || null;
   const base = name === null ? core.defaultBase : core.bases.get(name);
-  const wanted = name === null ? null : parseModelName(name);
+  const parsed = name === null ? null : parseModelName(name);
+  // A base model's id has that form as well, and wins.
+  const wanted = base && parsed?.kind === "project" ? null : parsed;
   const model = wanted && findModel(core, wanted, caller);
   if (base) {
     if (model) throw notFound(`"${name}" may be the base model or ${servedName(model)}`);
