@@ -161,6 +161,9 @@ describe("fields out of bounds are refused where they stand", () => {
       expect(refusal({ [field]: "5" }).msg).toContain("expected number, received string");
     }
     expect(refusal({ logprobs: "true" }).msg).toContain("expected boolean, received string");
+    const manyStops = refusal({ stop: Array.from({ length: 200_000 }, () => "a") });
+    expect(manyStops).toMatchObject({ at: "body.stop", type: "too_long" });
+    expect(refusal({ stop: 5 })).toMatchObject({ at: "body.stop", type: "string_type" });
     expect(refusal({ stop_token_ids: ["5"] })).toMatchObject({ at: "body.stop_token_ids.0", type: "number_type" });
   });
 

@@ -42,9 +42,14 @@ function unwrapped(schema: z.ZodType): z.ZodType {
 
 type Issue = z.core.$ZodIssue;
 
-/** Of a union's branches, the one that was meant: the one that got deepest into the value, then with the least to complain about. */
+/**
+ * Of a union's branches, the one that was meant: the one that got deepest into the value, least of all where it is of another
+ * kind altogether, then with the least to complain about.
+ */
 function closestBranch(branches: readonly (readonly Issue[])[]): readonly Issue[] {
-  const depth = (issues: readonly Issue[]) => issues.reduce((most, issue) => Math.max(most, issue.path.length), 0);
+  const isOtherKind = ({ code, path }: Issue) => code === "invalid_type" && path.length === 0;
+  const depth = (issues: readonly Issue[]) =>
+    issues.some(isOtherKind) ? -1 : issues.reduce((most, issue) => Math.max(most, issue.path.length), 0);
   return [...branches].sort((a, b) => depth(b) - depth(a) || a.length - b.length)[0] ?? [];
 }
 
