@@ -24,7 +24,11 @@ import type { Bound } from "./numbers.js";
 export type JsonType = "null" | "boolean" | "number" | "string" | "array" | "object";
 
 /** Schemas that a value must satisfy together, each with its own keywords only: no references, no alternatives. */
-export type Branch = readonly SchemaNode[];
+export type Branch = readonly SchemaNode[] & {
+  /** Made when they are first asked for: branches are asked about again and again while alternatives are compared. */
+  typeShape?: TypeShape;
+  objectShape?: ObjectShape;
+};
 
 /** Takes schemas apart; a value satisfies all of `nodes` exactly when it satisfies one of the branches. */
 export interface BranchReader {
@@ -48,17 +52,9 @@ const EVERY_TYPE: ReadonlySet<JsonType> = new Set(ALL_TYPES);
 
 const NONE: ReadonlySet<string> = new Set();
 
-/** Branches are asked about again and again while alternatives are compared. */
-const typeShapes = new WeakMap<Branch, TypeShape>();
-const objectShapes = new WeakMap<Branch, ObjectShape>();
-
 export function typeShape(branch: Branch): TypeShape {
-  let shape = typeShapes.get(branch);
-  if (shape === undefined) {
-    shape = newTypeShape(branch);
-    typeShapes.set(branch, shape);
-  }
-  return shape;
+  branch.typeShape ??= newTypeShape(branch);
+  return branch.typeShape;
 }
 
 function newTypeShape(branch: Branch): TypeShape {
@@ -243,12 +239,8 @@ export interface ObjectShape {
 
 /** `closed` is the same for all branches of a document. */
 export function objectShape(document: SchemaDocument, branch: Branch, closed: boolean): ObjectShape {
-  let shape = objectShapes.get(branch);
-  if (shape === undefined) {
-    shape = newObjectShape(document, branch, closed);
-    objectShapes.set(branch, shape);
-  }
-  return shape;
+  branch.objectShape ??= newObjectShape(document, branch, closed);
+  return branch.objectShape;
 }
 
 function newObjectShape(document: SchemaDocument, branch: Branch, closed: boolean): ObjectShape {
