@@ -6,6 +6,7 @@
 // which says what else it takes.
 
 import * as z from "zod";
+import { process as writeJsonSchema } from "zod/v4/core";
 
 export interface Documentation {
   /** Of an object with a name of its own: an interface, and a component of the OpenAPI document. */
@@ -109,7 +110,7 @@ export function documentedAs<S extends z.ZodType>(schema: S, other: z.ZodType, o
   const ownProcessor = schema._zod.processJSONSchema!;
   schema._zod.processJSONSchema = (ctx, json, params) => {
     if (on === "output" && ctx.io === "input") return ownProcessor(ctx, json, params);
-    z.core.process(other, ctx as z.core.ToJSONSchemaContext, params);
+    writeJsonSchema(other, ctx as z.core.ToJSONSchemaContext, params);
     ctx.seen.get(schema)!.ref = other;
   };
   return schema;

@@ -2,6 +2,7 @@
 
 import * as z from "zod";
 import { ZodArray, ZodObject, ZodRecord } from "zod";
+import { $constructor, util } from "zod/v4/core";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 
 /** Faults that an error lists: nobody reads more of them, and a large body has millions. */
@@ -20,33 +21,30 @@ interface MapDef extends z.core.$ZodRecordDef {
   max: number;
 }
 
-const LimitedList = z.core.$constructor(
-  "LimitedList",
-  (inst: z.ZodArray & { _zod: { def: ListDef } }, def: ListDef) => {
-    ZodArray.init(inst, def);
-    const parseWhole = inst._zod.parse;
-    inst._zod.parse = (payload, ctx) => {
-      const input = payload.value as unknown;
-      if (!Array.isArray(input) || input.length > def.max) return parseWhole(payload, ctx);
-      const values: unknown[] = [];
-      payload.value = values;
-      return inTurns(input.length, payload, ctx, (i) => {
-        const result = def.element._zod.run({ value: input[i], issues: [] }, ctx);
-        return whenDone(result, ({ value, issues }) => {
-          values[i] = value;
-          addIssues(payload, i, issues);
-        });
+const LimitedList = $constructor("LimitedList", (inst: z.ZodArray & { _zod: { def: ListDef } }, def: ListDef) => {
+  ZodArray.init(inst, def);
+  const parseWhole = inst._zod.parse;
+  inst._zod.parse = (payload, ctx) => {
+    const input = payload.value as unknown;
+    if (!Array.isArray(input) || input.length > def.max) return parseWhole(payload, ctx);
+    const values: unknown[] = [];
+    payload.value = values;
+    return inTurns(input.length, payload, ctx, (i) => {
+      const result = def.element._zod.run({ value: input[i], issues: [] }, ctx);
+      return whenDone(result, ({ value, issues }) => {
+        values[i] = value;
+        addIssues(payload, i, issues);
       });
-    };
-  },
-);
+    });
+  };
+});
 
-const LimitedMap = z.core.$constructor("LimitedMap", (inst: z.ZodRecord & { _zod: { def: MapDef } }, def: MapDef) => {
+const LimitedMap = $constructor("LimitedMap", (inst: z.ZodRecord & { _zod: { def: MapDef } }, def: MapDef) => {
   ZodRecord.init(inst, def);
   const parseWhole = inst._zod.parse;
   inst._zod.parse = (payload, ctx) => {
     const input = payload.value as unknown;
-    if (!z.core.util.isPlainObject(input)) return parseWhole(payload, ctx);
+    if (!util.isPlainObject(input)) return parseWhole(payload, ctx);
     const keys = Object.keys(input);
     if (keys.length > def.max) {
       payload.issues.push(tooManyEntries(def.max, input, inst));
@@ -66,12 +64,12 @@ const LimitedMap = z.core.$constructor("LimitedMap", (inst: z.ZodRecord & { _zod
   };
 });
 
-const LimitedObject = z.core.$constructor("LimitedObject", (inst: z.ZodObject, def: z.core.$ZodObjectDef) => {
+const LimitedObject = $constructor("LimitedObject", (inst: z.ZodObject, def: z.core.$ZodObjectDef) => {
   ZodObject.init(inst, def);
   const parseWhole = inst._zod.parse;
   inst._zod.parse = (payload, ctx) => {
     const input = payload.value as unknown;
-    if (z.core.util.isPlainObject(input) && Object.keys(input).length > MAX_FIELDS) {
+    if (util.isPlainObject(input) && Object.keys(input).length > MAX_FIELDS) {
       payload.issues.push(tooManyEntries(MAX_FIELDS, input, inst));
       return payload;
     }
@@ -128,5 +126,5 @@ function whenDone(result: z.core.util.MaybeAsync<Payload>, use: (result: Payload
 }
 
 function addIssues(payload: Payload, key: PropertyKey, issues: Payload["issues"]): void {
-  if (issues.length > 0) payload.issues.push(...z.core.util.prefixIssues(key, issues));
+  if (issues.length > 0) payload.issues.push(...util.prefixIssues(key, issues));
 }
