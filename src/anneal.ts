@@ -32,7 +32,10 @@ type Handler = (request: Request) => Promise<Response>;
  * and shaped as on the wire.
  */
 export class Engine implements AnnealClient, ServedEngine {
-  /** Bundlers give a class that speaks of itself another name. */
+  /**
+   * Bundlers give a class that speaks of itself another name.
+   * @internal
+   */
   static readonly name = "Engine";
   /** Chat completions: `chat.completions.create`. */
   declare readonly chat: Chat;

@@ -48,7 +48,10 @@ export interface ValidationIssue {
 
 /** 422: the request cannot be accepted as it is. */
 export class ValidationError extends AnnealError {
-  /** Bundlers give a class that speaks of itself another name. */
+  /**
+   * Bundlers give a class that speaks of itself another name.
+   * @internal
+   */
   static override readonly name: string = "ValidationError";
   /** Everything that is wrong, 16 entries at most. */
   readonly issues: readonly ValidationIssue[];
