@@ -1,6 +1,7 @@
 // The numbers of a request that its tokens are drawn by. To add one: an entry here, which makes it a field of requests, of model
 // folders and of what training is told; its parameter in native/sampling/sampling_state.h (`kSamplingNumbers`); its arithmetic in
-// native/backends/cpu/sampler.cpp. `npm run generate` then writes the public types and the reference anew.
+// native/backends/cpu/sampler.cpp (and whether it changes logits before them in `edits_logits`); the same for GPUs in
+// native/backends/vulkan. `npm run generate` then writes the public types and the reference anew.
 
 interface SamplingNumber {
   /** Where it changes nothing. */

@@ -248,6 +248,12 @@ const samplingFields = Object.fromEntries(
   samplingNumbers.map((number) => [number.name, samplingField(number)]),
 ) as Record<SamplingName, ReturnType<typeof samplingField>>;
 
+/** All of them, for `pick`. */
+export const pickedSampling = Object.fromEntries(samplingNumbers.map(({ name }) => [name, true])) as Record<
+  SamplingName,
+  true
+>;
+
 /** Everything but `stream`. */
 export const chatFields = named(
   "ChatCompletionCreateParamsBase",

@@ -1,8 +1,7 @@
 // The Responses API: what is asked for and what is answered. A response is a chat request with another face.
 
 import * as z from "zod";
-import { type SamplingName, samplingNumbers } from "../samplingNumbers.js";
-import { chatFields, flag, freeObject, MAX_MESSAGES, MAX_PARTS, MAX_TOOLS, optional } from "./chat.js";
+import { chatFields, flag, freeObject, MAX_MESSAGES, MAX_PARTS, MAX_TOOLS, optional, pickedSampling } from "./chat.js";
 import { byDefault, extending, field, named, open, optionalInType, shared, typed } from "./fields.js";
 import { list, looseObject, map } from "./limited.js";
 import { page } from "./pages.js";
@@ -119,7 +118,7 @@ const INCLUDABLE = [
 /** What a response has of a chat completion, with the same meaning. */
 const sampling = chatFields.pick({
   model: true,
-  ...(Object.fromEntries(samplingNumbers.map(({ name }) => [name, true])) as Record<SamplingName, true>),
+  ...pickedSampling,
   logit_bias: true,
   seed: true,
   stop: true,

@@ -1,7 +1,7 @@
 // Completions of plain prompts: no messages, no template, no tools.
 
 import * as z from "zod";
-import { chatFields, flag, optional } from "./chat.js";
+import { chatFields, flag, optional, pickedSampling } from "./chat.js";
 import { finishReason, promptLogprobs, usage } from "./completions.js";
 import { byDefault, extending, field, named, typed } from "./fields.js";
 import { list } from "./limited.js";
@@ -13,13 +13,7 @@ const tokens = list(z.int().min(0), MAX_TOKENS).min(1);
 
 const shared = chatFields.pick({
   model: true,
-  temperature: true,
-  top_p: true,
-  top_k: true,
-  min_p: true,
-  repetition_penalty: true,
-  frequency_penalty: true,
-  presence_penalty: true,
+  ...pickedSampling,
   logit_bias: true,
   n: true,
   seed: true,

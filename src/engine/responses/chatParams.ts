@@ -1,6 +1,7 @@
 // A response's request as that of a chat completion, and the faults of the latter as faults of the former.
 
 import { ValidationError, type ValidationIssue } from "../../errors.js";
+import { samplingNumbers } from "../../samplingNumbers.js";
 import type { ResponseRequest } from "../../schemas/responses.js";
 import type { PlacedItem } from "./inputItems.js";
 
@@ -84,8 +85,8 @@ function partsOf(parts: readonly { text: string }[]): string | { type: "text"; t
 
 /** Fields of a response that a chat completion has under the same name. */
 const SAME = [
-  ...["model", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "frequency_penalty"],
-  ...["presence_penalty", "logit_bias", "seed", "stop", "stop_token_ids", "include_stop_str_in_output", "ignore_eos"],
+  ...samplingNumbers.map(({ name }) => name),
+  ...["model", "logit_bias", "seed", "stop", "stop_token_ids", "include_stop_str_in_output", "ignore_eos"],
   ...["min_tokens", "skip_special_tokens", "allowed_token_ids", "bad_words", "thinking_token_budget"],
   ...["structured_outputs", "chat_template", "chat_template_kwargs", "priority", "request_id", "cache_salt"],
   ...["repetition_detection", "stream_interval", "user"],
