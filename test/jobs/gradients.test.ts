@@ -19,6 +19,7 @@ import { packRows } from "../../src/training/packing.js";
 import { resolvePolicy } from "../../src/training/policy.js";
 import type { TokenRow } from "../../src/training/tokenRow.js";
 import { openWeightFolder } from "../../src/weights/index.js";
+import { DEVICE } from "../native/device.js";
 import { modelFolder } from "./jobHost.js";
 
 const limits = { maxTokens: 16_384, memoryBudget: 0 };
@@ -34,7 +35,7 @@ let device: DeviceModel;
 let trainer: Trainer;
 beforeAll(async () => {
   const { config, tensors } = await openWeightFolder(modelFolder);
-  device = await openRuntime().load({ config, tensors, dtype: "float32", kvPages: 8 });
+  device = await openRuntime({ device: DEVICE }).load({ config, tensors, dtype: "float32", kvPages: 8 });
   trainer = await device.trainAdapter(DEFAULT_ADAPTER, { seed: 3407n });
   // Steps away from B = 0, so that both factors have gradients.
   for (let i = 0; i < 2; i++) {

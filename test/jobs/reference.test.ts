@@ -10,6 +10,7 @@ import type { NamedTensors } from "../../src/runtime/runtime.js";
 import type { ExperimentalConfig, SftConfig, TrainingEvent } from "../../src/types/training.js";
 import type { TrajectoryGroup } from "../../src/types/trajectories.js";
 import { readAdapterFolder, readSafetensors } from "../../src/weights/index.js";
+import { DEVICE } from "../native/device.js";
 
 const reference = fileURLToPath(new URL("../reference", import.meta.url));
 const read = <T>(name: string): T => JSON.parse(readFileSync(join(reference, "jobs", name), "utf8")) as T;
@@ -32,6 +33,7 @@ beforeAll(async () => {
   engine = await Engine.open({
     home: join(folder, "home"),
     models: [{ id: "reference", path: join(folder, "base") }],
+    device: DEVICE,
     dtype: "float32",
     dataRoots: [folder],
   });

@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { Engine, gather } from "../../src/index.js";
 import type { TrajectoryChoice } from "../../src/types/trajectories.js";
+import { DEVICE } from "../native/device.js";
 
 let folder: string;
 let engine: Engine;
@@ -15,7 +16,7 @@ beforeAll(async () => {
   cpSync(new URL("../../models/tiny/", import.meta.url), folder, { recursive: true });
   // Its prompts open the thoughts, and show none of earlier answers.
   cpSync(new URL("../reference/templates/qwen3_5.jinja", import.meta.url), join(folder, "chat_template.jinja"));
-  engine = await Engine.open({ models: [folder] });
+  engine = await Engine.open({ device: DEVICE, models: [folder] });
 });
 afterAll(async () => {
   await engine.close();

@@ -4,10 +4,11 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Engine, gather } from "../../src/index.js";
 import type { ChatCompletionCreateParams } from "../../src/types/chat.js";
 import type { TrajectoryChoice, TrajectoryGroup } from "../../src/types/trajectories.js";
+import { DEVICE } from "../native/device.js";
 
 let engine: Engine;
 beforeAll(async () => {
-  engine = await Engine.open({});
+  engine = await Engine.open({ device: DEVICE });
 });
 afterAll(() => engine.close());
 

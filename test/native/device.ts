@@ -1,5 +1,5 @@
 /** What the compute tests run on: ANNEAL_TEST_DEVICE, such as "vulkan:0"; else the processor. */
-export const DEVICE = process.env.ANNEAL_TEST_DEVICE ?? "cpu";
+export const DEVICE = (process.env.ANNEAL_TEST_DEVICE ?? "cpu") as "cpu" | `vulkan:${number}`;
 
 /** On which some is not computed: layers with a delta rule, a KV cache of 8 bits, and training of all weights. */
 export const isGpu = DEVICE !== "cpu";

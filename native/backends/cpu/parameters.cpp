@@ -79,9 +79,8 @@ bool Parameters::commit() {
   return true;
 }
 
-double Parameters::optim_step(const OptimizerSettings& s) {
+double Parameters::add_squares(double sum) {
   FloatMode mode;
-  double norm = 0;
   if (gradient_ == Gradient::dropped && !each_piece([&](int64_t, int i, int64_t from, int64_t count) {
         std::memset(parameters_[i].gradient.floats() + from, 0, count * sizeof(float));
       }))
@@ -91,12 +90,12 @@ double Parameters::optim_step(const OptimizerSettings& s) {
         squares[piece] = kernels_.sum_squares(parameters_[i].gradient.floats() + from, count);
       }))
     throw Aborted();
-  for (double x : squares) norm += x;
-  norm = std::sqrt(norm);
-  if (!std::isfinite(norm)) {
-    zero_grad();
-    return norm;
-  }
+  for (double x : squares) sum += x;
+  return sum;
+}
+
+void Parameters::step(const OptimizerSettings& s, double norm) {
+  FloatMode mode;
   steps_++;
   AdamWStep step{s.learning_rate, s.beta1, s.beta2, s.eps, s.weight_decay, 0, 0, 1};
   step.bias1 = float(1 - std::pow(double(s.beta1), double(steps_)));
@@ -113,7 +112,6 @@ double Parameters::optim_step(const OptimizerSettings& s) {
   if (!complete) throw Aborted();
   zero_grad();
   refresh();
-  return norm;
 }
 
 namespace {

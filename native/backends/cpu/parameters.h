@@ -1,6 +1,7 @@
 // Parameters under training: float32 masters, gradients, moments, and the optimizer over them. All work over them is
 // done in loops of small pieces, which give way to inference and end early when training is closed.
 #pragma once
+#include "../parts.h"
 #include "batch.h"
 
 namespace anneal::cpu {
@@ -19,7 +20,7 @@ struct ModelGradients {
   float* final_norm = nullptr;
 };
 
-class Parameters : public Trainable {
+class Parameters : public backends::PartTrainable {
  public:
   explicit Parameters(Pool& pool, const Kernels& kernels) : pool_(pool), kernels_(kernels) {}
 
@@ -30,7 +31,8 @@ class Parameters : public Trainable {
   void at_end(std::function<void()> f) { at_end_ = std::move(f); }
 
   void zero_grad() override { gradient_ = Gradient::dropped; }
-  double optim_step(const OptimizerSettings&) override;
+  double add_squares(double sum) override;
+  void step(const OptimizerSettings&, double norm) override;
   int64_t steps() const override { return steps_; }
   void set_steps(int64_t steps) override { steps_ = steps; }
   const std::vector<TensorShape>& tensors() const override { return tensors_; }

@@ -8,7 +8,7 @@
 namespace anneal::cpu {
 namespace {
 
-class Pass final : public TrainPass {
+class Pass final : public backends::PartPass {
  public:
   Pass(Model& m, Pool& pool, Parameters* trainable, AdapterRef adapter, std::shared_ptr<TrainMemorySlot> slot)
       : m_(m),
@@ -27,6 +27,8 @@ class Pass final : public TrainPass {
 
   bool forward(std::span<const TrainRow> rows, const PassOptions& options);
   bool backward(RowGradients by_logprob, RowGradients by_entropy) override;
+  void read_residual(float* to) override;
+  void give_residual_gradient(const float* from) override;
 
  private:
   // Where an entry's results go.
@@ -61,6 +63,7 @@ class Pass final : public TrainPass {
   std::vector<int> entries_from_;  // [tokens + 1]: entries of each hidden state
   std::vector<float> logprobs_, entropies_;
   int pages_ = 0;
+  std::vector<float> residual_gradient_;  // given: [tokens][hidden]
   bool entropy_gradient_ = false;
   int first_kept_ = 0;         // layers below are computed again in backward
   int64_t limit_ = INT64_MAX;  // of the pass's memory, bytes
@@ -258,6 +261,15 @@ bool Pass::forward(std::span<const TrainRow> rows, const PassOptions& options) {
   return team.ok();
 }
 
+void Pass::read_residual(float* to) {
+  MatrixStore& x = memory_->x[trainable_ ? m_.layers() : 0];
+  for (int t = 0; t < memory_->batch.rows; t++) std::copy_n(x.at(t), m_.spec.hidden, to + int64_t(t) * m_.spec.hidden);
+}
+
+void Pass::give_residual_gradient(const float* from) {
+  residual_gradient_.assign(from, from + int64_t(memory_->batch.rows) * m_.spec.hidden);
+}
+
 bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy_rows) {
   const bool with_entropy = !by_entropy_rows.empty();
   FloatMode mode;
@@ -310,6 +322,8 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy_rows) {
                          hidden, 1, hidden, mem.d_x.at(t), mem.d_x.ld, sums);
     }
   });
+  for (int t = 0; t < tokens && !residual_gradient_.empty(); t++)
+    std::copy_n(&residual_gradient_[size_t(t) * hidden], hidden, mem.d_x.at(t));
   if (wanted.final_norm) k.column_sums(partial.data, partial.ld, blocks, hidden, wanted.final_norm);
 
   for (int l = layers - 1; l >= 0 && team.ok(); l--) {

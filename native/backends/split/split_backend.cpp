@@ -1,7 +1,10 @@
 #include "split_backend.h"
 
+#include <algorithm>
+
 #include "../../model/adapter_start.h"
 #include "../../model/tensors.h"
+#include "../parts.h"
 
 namespace anneal::split {
 
@@ -18,32 +21,27 @@ const SplitAdapter* parts_of(const backends::AdapterRef& adapter) {
   return static_cast<const SplitAdapter*>(adapter.get());
 }
 
-[[noreturn]] void refuse_training() {
-  throw backends::UnusableDevice(
-      "a model whose layers are split between a GPU and the processor is not trained: open it with device \"cpu\", or "
-      "without gpuLayers");
-}
-
-// An adapter that begins here, is read, written and published. It has no gradients.
-class SplitTrainable final : public backends::Trainable {
+class SplitTrainable final : public backends::PartTrainable {
  public:
   SplitTrainable(const model::ModelSpec& whole, const model::LoraSpec& lora, std::unique_ptr<backends::Trainable> first,
                  std::unique_ptr<backends::Trainable> second)
       : first_(std::move(first)), second_(std::move(second)), tensors_(model::adapter_tensors(whole, lora)) {}
 
-  void zero_grad() override {
-    each([](backends::Trainable& t) { t.zero_grad(); });
+  backends::Trainable* first() const { return first_.get(); }
+  backends::Trainable* second() const { return second_.get(); }
+
+  void zero_grad() override { first_->zero_grad(), second_->zero_grad(); }
+  double add_squares(double sum) override { return part(second_).add_squares(part(first_).add_squares(sum)); }
+  void step(const backends::OptimizerSettings& settings, double norm) override {
+    part(first_).step(settings, norm), part(second_).step(settings, norm);
   }
-  double optim_step(const backends::OptimizerSettings&) override { refuse_training(); }
   backends::AdapterRef version() const override {
     auto parts = std::make_shared<SplitAdapter>();
     parts->first = first_->version(), parts->second = second_->version();
     return parts;
   }
   int64_t steps() const override { return first_->steps(); }
-  void set_steps(int64_t steps) override {
-    each([&](backends::Trainable& t) { t.set_steps(steps); });
-  }
+  void set_steps(int64_t steps) override { first_->set_steps(steps), second_->set_steps(steps); }
   const std::vector<model::TensorShape>& tensors() const override { return tensors_; }
   void read(int tensor, Part part, std::span<float> to) const override {
     const int own = int(first_->tensors().size());
@@ -53,14 +51,40 @@ class SplitTrainable final : public backends::Trainable {
     const int own = int(first_->tensors().size());
     tensor < own ? first_->write(tensor, part, from) : second_->write(tensor - own, part, from);
   }
-  void refresh() override {
-    each([](backends::Trainable& t) { t.refresh(); });
+  void refresh() override { first_->refresh(), second_->refresh(); }
+
+ private:
+  static backends::PartTrainable& part(const std::unique_ptr<backends::Trainable>& trainable) {
+    return static_cast<backends::PartTrainable&>(*trainable);
+  }
+  std::unique_ptr<backends::Trainable> first_, second_;
+  std::vector<model::TensorShape> tensors_;
+};
+
+class SplitPass final : public backends::TrainPass {
+ public:
+  SplitPass(std::unique_ptr<TrainPass> first, std::unique_ptr<TrainPass> second, size_t residual)
+      : first_(std::move(first)), second_(std::move(second)), gradient_(residual) {}
+
+  std::span<const float> logprobs(int row) const override { return second_->logprobs(row); }
+  std::span<const float> entropies(int row) const override { return second_->entropies(row); }
+  int64_t bytes() const override { return first_->bytes() + second_->bytes(); }
+  bool backward(RowGradients by_logprob, RowGradients by_entropy) override {
+    if (!second_->backward(by_logprob, by_entropy)) return false;
+    part(second_).read_residual_gradient(gradient_.data());
+    part(first_).give_residual_gradient(gradient_.data());
+    const std::vector<std::span<const float>> nothing(by_logprob.size());
+    if (!first_->backward(nothing, {})) return false;
+    part(second_).commit();
+    return true;
   }
 
  private:
-  template <class F> void each(F&& f) { f(*first_), f(*second_); }
-  std::unique_ptr<backends::Trainable> first_, second_;
-  std::vector<model::TensorShape> tensors_;
+  static backends::PartPass& part(const std::unique_ptr<TrainPass>& pass) {
+    return static_cast<backends::PartPass&>(*pass);
+  }
+  std::unique_ptr<TrainPass> first_, second_;
+  std::vector<float> gradient_;  // of the residual stream between them
 };
 
 }  // namespace
@@ -125,11 +149,32 @@ std::unique_ptr<backends::Trainable> SplitBackend::train_adapter(const model::Lo
   return std::make_unique<SplitTrainable>(spec_, lora, std::move(first), second_->train_adapter(lora, seed, &behind));
 }
 
-std::unique_ptr<backends::Trainable> SplitBackend::train_weights() { refuse_training(); }
+std::unique_ptr<backends::Trainable> SplitBackend::train_weights() { return second_->train_weights(); }
 
-std::unique_ptr<backends::TrainPass> SplitBackend::forward(std::span<const backends::TrainRow>, backends::Trainable*,
-                                                           const backends::AdapterRef&, const backends::PassOptions&) {
-  refuse_training();
+std::unique_ptr<backends::TrainPass> SplitBackend::forward(std::span<const backends::TrainRow> rows,
+                                                           backends::Trainable* trainable,
+                                                           const backends::AdapterRef& adapter,
+                                                           const backends::PassOptions& options) {
+  const auto* both = static_cast<const SplitTrainable*>(trainable);
+  const SplitAdapter* parts = parts_of(adapter);
+  // Predictions are made behind the last layer.
+  std::vector<backends::TrainRow> front(rows.begin(), rows.end());
+  size_t tokens = 0, longest = 0;
+  for (const backends::TrainRow& row : rows)
+    tokens += row.tokens.size(), longest = std::max(longest, row.tokens.size());
+  const std::vector<uint8_t> none(longest);
+  for (backends::TrainRow& row : front) row.trained = std::span(none).first(row.tokens.size());
+  backends::PassOptions own = options;
+  own.entropy_gradient = false;
+  auto first = first_->forward(front, both ? both->first() : nullptr, parts ? parts->first : nullptr, own);
+  if (!first) return nullptr;
+
+  std::vector<float> residual(tokens * size_t(spec_.hidden));
+  static_cast<backends::PartPass&>(*first).read_residual(residual.data());
+  auto second = static_cast<backends::PartBackend&>(*second_).forward_behind(
+      rows, both ? both->second() : nullptr, parts ? parts->second : nullptr, options, residual.data());
+  if (!second) return nullptr;
+  return std::make_unique<SplitPass>(std::move(first), std::move(second), residual.size());
 }
 
 }  // namespace anneal::split

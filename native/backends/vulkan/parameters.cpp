@@ -132,7 +132,7 @@ void AdapterParameters::commit() {
   has_gradient_ = true;
 }
 
-double AdapterParameters::optim_step(const backends::OptimizerSettings& s) {
+double AdapterParameters::add_squares(double norm) {
   Commands commands(model_.gpu);
   if (!has_gradient_) commands.zero(gradient_, 0, gradient_.bytes());
   commands.barrier();
@@ -148,7 +148,6 @@ double AdapterParameters::optim_step(const backends::OptimizerSettings& s) {
   }
   if (!pool_.each(1, [&](int64_t, int) { commands.run(); })) throw executor::Aborted();
   // As the processor adds them: blocks to pieces, and these to the norm.
-  double norm = 0;
   const float* sum = sums_.mapped<float>();
   for (const Place& p : parameters_)
     for (int64_t from = 0, n = p.rows * p.ld; from < n; from += kPiece) {
@@ -156,11 +155,11 @@ double AdapterParameters::optim_step(const backends::OptimizerSettings& s) {
       for (int64_t b = from; b < std::min(n, from + kPiece); b += kBlock) piece += double(*sum++);
       norm += piece;
     }
-  norm = std::sqrt(norm);
-  if (!std::isfinite(norm)) {
-    zero_grad();
-    return norm;
-  }
+  return norm;
+}
+
+void AdapterParameters::step(const backends::OptimizerSettings& s, double norm) {
+  Commands commands(model_.gpu);
   steps_++;
   const double lr = s.learning_rate, beta1 = s.beta1, beta2 = s.beta2, weight_decay = s.weight_decay;
   const double bias1 = float(1 - std::pow(beta1, double(steps_))), bias2 = float(1 - std::pow(beta2, double(steps_)));
@@ -186,7 +185,6 @@ double AdapterParameters::optim_step(const backends::OptimizerSettings& s) {
   if (!pool_.each(1, [&](int64_t, int) { commands.run(); })) throw executor::Aborted();
   zero_grad();
   refresh();
-  return norm;
 }
 
 }  // namespace anneal::vulkan

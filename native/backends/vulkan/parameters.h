@@ -1,5 +1,6 @@
 // An adapter under training: float32 masters, gradients and moments in a GPU's memory, and the optimizer over them.
 #pragma once
+#include "../parts.h"
 #include "adapter.h"
 #include "staging.h"
 
@@ -11,13 +12,14 @@ struct Gradient {
   int ld = 0;
 };
 
-class AdapterParameters final : public backends::Trainable {
+class AdapterParameters final : public backends::PartTrainable {
  public:
   AdapterParameters(const GpuModel&, executor::Pool&, const LoraSpec&, uint64_t seed,
                     const backends::AdapterValues* values);
 
   void zero_grad() override { has_gradient_ = false; }
-  double optim_step(const backends::OptimizerSettings&) override;
+  double add_squares(double sum) override;
+  void step(const backends::OptimizerSettings&, double norm) override;
   backends::AdapterRef version() const override { return version_; }
   int64_t steps() const override { return steps_; }
   void set_steps(int64_t steps) override { steps_ = steps; }

@@ -26,7 +26,7 @@ int64_t kept_bytes(const ModelSpec& m, ElementType t, const Widths& c, int64_t r
          16 * 8;
 }
 
-class Pass final : public backends::TrainPass {
+class Pass final : public backends::PartPass {
  public:
   Pass(GpuModel& m, executor::Pool& pool, AdapterParameters* trainable, backends::AdapterRef adapter)
       : m_(m),
@@ -41,7 +41,10 @@ class Pass final : public backends::TrainPass {
   std::span<const float> entropies(int row) const override { return of_row(entropies_, row); }
   int64_t bytes() const override { return bytes_; }
 
-  bool forward(std::span<const TrainRow>, const PassOptions&);
+  void read_residual_gradient(float* to) override { staging_.read(d_x_, 0, to, d_x_.bytes()); }
+  void commit() override { trainable_->commit(); }
+
+  bool forward(std::span<const TrainRow>, const PassOptions&, const float* residual);
   bool backward(RowGradients by_logprob, RowGradients by_entropy) override;
 
  private:
@@ -80,8 +83,8 @@ class Pass final : public backends::TrainPass {
   std::vector<int> row0_;                     // [rows + 1]
   std::vector<Entry> entries_;
   std::vector<float> logprobs_, entropies_;
-  int page_count_ = 0, first_kept_ = 0, per_ = 1;  // per_: rows of logits at once
-  bool entropy_gradient_ = false;
+  int page_count_ = 0, first_kept_ = 0, per_ = 1;      // per_: rows of logits at once
+  bool entropy_gradient_ = false, is_behind_ = false;  // is_behind_: another device has the layers before these
   int64_t bytes_ = 0;
   std::vector<Memory> x_, kept_;  // residual stream before each layer and after the last; of the layers that are kept
   Memory again_, units_, entropy_units_, d_x_, dh_, normed_, logits_, residual_, results_, lists_;
@@ -323,8 +326,8 @@ bool Pass::head_forward() {
   return true;
 }
 
-bool Pass::forward(std::span<const TrainRow> rows, const PassOptions& options) {
-  entropy_gradient_ = options.entropy_gradient;
+bool Pass::forward(std::span<const TrainRow> rows, const PassOptions& options, const float* residual) {
+  entropy_gradient_ = options.entropy_gradient, is_behind_ = residual != nullptr;
   lay_out(rows);
   list_entries(rows);
   logprobs_.assign(size_t(batch_.rows), 0), entropies_.assign(size_t(batch_.rows), 0);
@@ -336,7 +339,10 @@ bool Pass::forward(std::span<const TrainRow> rows, const PassOptions& options) {
   // Slots that no token writes are read, with a probability of 0.
   for (int l = 0; l < m_.layers(); l++) commands_.zero(pages_.of(l), 0, pages_.of(l).bytes());
   commands_.barrier();
-  record_embedding(commands_, m_, device_batch_, x_[0].address());
+  if (is_behind_)
+    staging_.write(x_[0], 0, residual, x_[0].bytes());
+  else
+    record_embedding(commands_, m_, device_batch_, x_[0].address());
   for (int l = 0; l < m_.layers(); l++) {
     record_layer(commands_, m_, device_batch_, pages_, l, activations(l), scratch_);
     if (!run(commands_)) return false;
@@ -399,12 +405,23 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy) {
     const int window = m_.attention(l).window, group = m_.attention(l).group();
     const PageUses& uses = *std::find_if(uses_.begin(), uses_.end(),
                                          [&](const PageUses& u) { return u.window == window && u.group == group; });
-    LayerBackward{commands_,   m_,    device_batch_,  pages_,   uses,     l, a, *version_of(adapter_),
-                  *trainable_, l > 0, d_x_.address(), scratch_, backward_}
+    LayerBackward{commands_,
+                  m_,
+                  device_batch_,
+                  pages_,
+                  uses,
+                  l,
+                  a,
+                  *version_of(adapter_),
+                  *trainable_,
+                  l > 0 || is_behind_,
+                  d_x_.address(),
+                  scratch_,
+                  backward_}
         .record();
     if (!run(commands_)) return false;
   }
-  trainable_->commit();
+  if (!is_behind_) commit();
   return true;
 }
 
@@ -412,9 +429,9 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy) {
 
 std::unique_ptr<backends::TrainPass> train_forward(GpuModel& m, executor::Pool& pool, std::span<const TrainRow> rows,
                                                    AdapterParameters* trainable, const backends::AdapterRef& adapter,
-                                                   const PassOptions& options) {
+                                                   const PassOptions& options, const float* residual) {
   auto pass = std::make_unique<Pass>(m, pool, trainable, trainable ? trainable->version() : adapter);
-  if (!pass->forward(rows, options)) return nullptr;
+  if (!pass->forward(rows, options, residual)) return nullptr;
   return pass;
 }
 

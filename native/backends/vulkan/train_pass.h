@@ -7,6 +7,6 @@ namespace anneal::vulkan {
 // As Backend::forward.
 std::unique_ptr<backends::TrainPass> train_forward(GpuModel&, executor::Pool&, std::span<const backends::TrainRow>,
                                                    AdapterParameters* trainable, const backends::AdapterRef&,
-                                                   const backends::PassOptions&);
+                                                   const backends::PassOptions&, const float* residual = nullptr);
 
 }  // namespace anneal::vulkan

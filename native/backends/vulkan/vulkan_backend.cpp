@@ -265,7 +265,15 @@ std::unique_ptr<backends::TrainPass> VulkanBackend::forward(std::span<const back
                                                             backends::Trainable* trainable,
                                                             const backends::AdapterRef& adapter,
                                                             const backends::PassOptions& options) {
-  return train_forward(model_, pool_, rows, static_cast<AdapterParameters*>(trainable), adapter, options);
+  return forward_behind(rows, trainable, adapter, options, nullptr);
+}
+
+std::unique_ptr<backends::TrainPass> VulkanBackend::forward_behind(std::span<const backends::TrainRow> rows,
+                                                                   backends::Trainable* trainable,
+                                                                   const backends::AdapterRef& adapter,
+                                                                   const backends::PassOptions& options,
+                                                                   const float* residual) {
+  return train_forward(model_, pool_, rows, static_cast<AdapterParameters*>(trainable), adapter, options, residual);
 }
 
 }  // namespace anneal::vulkan

@@ -2,13 +2,14 @@
 #pragma once
 #include <exception>
 
+#include "../parts.h"
 #include "layer_forward.h"
 #include "row_sampler.h"
 #include "staging.h"
 
 namespace anneal::vulkan {
 
-class VulkanBackend final : public backends::Backend {
+class VulkanBackend final : public backends::PartBackend {
  public:
   // `sampler` samples rows of logits that lie in the host's memory: few are left to it. `gate`: the same model on the
   // processor, which decides how quantised weights are multiplied; null: there are none. The pool must live as long as
@@ -34,6 +35,9 @@ class VulkanBackend final : public backends::Backend {
   std::unique_ptr<backends::Trainable> train_weights() override;
   std::unique_ptr<backends::TrainPass> forward(std::span<const backends::TrainRow>, backends::Trainable*,
                                                const backends::AdapterRef&, const backends::PassOptions&) override;
+  std::unique_ptr<backends::TrainPass> forward_behind(std::span<const backends::TrainRow>, backends::Trainable*,
+                                                      const backends::AdapterRef&, const backends::PassOptions&,
+                                                      const float* residual) override;
 
  private:
   // Does what was recorded; false if the work was aborted. Training gives way to a waiting step here.
