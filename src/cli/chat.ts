@@ -17,7 +17,7 @@ const flags = {
   system: text("TEXT", "what the model is told first"),
   temperature: number("T", "0 is greedy"),
   "max-tokens": integer("N", "of a reply"),
-  seed: integer("N", "of the sampling", { from: 0 }),
+  seed: number("N", "of the sampling", Number.isSafeInteger, "that is whole"),
   url: text("URL", "an engine served elsewhere (with --api-key)"),
   ...engineFlags,
   home: text("PATH", "the home of trained models (default: ~/.anneal with --use, otherwise none)"),

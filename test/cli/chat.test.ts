@@ -155,6 +155,11 @@ describe("a message on the command line", () => {
     await expect(chat("demo/parrot:step7", "Hello.", "--home", home)).rejects.toThrow("has no step 7");
   });
 
+  it("takes any whole number as its seed", async () => {
+    expect(await chat("Hello.", "--seed=-5")).toMatchObject({ code: 0 });
+    await expect(chat("Hello.", "--seed", "1.5")).rejects.toThrow('--seed takes a number that is whole, not "1.5"');
+  });
+
   it("is one where no model is named", async () => {
     for (const words of [["3/4"], ["./a/b"], ["Is it a/b?"], ["--use", "anneal/tiny", "TCP/IP"]]) {
       expect(await chat(...words)).toMatchObject({ code: 0 });
