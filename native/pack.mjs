@@ -133,7 +133,9 @@ function leadLinksToRepository(file) {
   const home = repositoryUrl();
   if (!home) return;
   const text = readFileSync(file, "utf8");
-  writeFileSync(file, text.replace(/\]\((?![a-z]+:|#)/g, `](${home}/blob/v${root.version}/`));
+  const link = (_, image, label, path) =>
+    `${image}[${label}](${home}/${image ? "raw" : "blob"}/v${root.version}/${path})`;
+  writeFileSync(file, text.replace(/(!?)\[([^\]]*)\]\((?![a-z]+:|#)([^)]*)\)/g, link));
 }
 
 /** Source maps name the sources where they were; they travel in `folder`. */

@@ -49,6 +49,7 @@ it("carries the guides and both references, and leads its README's links to the 
   expect(links.length).toBeGreaterThan(10);
   const prefix = `${REPOSITORY}/blob/v${JSON.parse(file("package.json")).version}/`;
   for (const target of links) expect(target).toMatch(/^https:/);
+  expect(file("README.md")).toContain(`](${prefix.replace("/blob/", "/raw/")}benchmarks/results/bench.svg)`);
   const guides = links
     .filter((target) => target.startsWith(`${prefix}src/`))
     .map((target) => target.slice(prefix.length));
