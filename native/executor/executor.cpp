@@ -119,38 +119,32 @@ void Executor::submit(std::unique_ptr<Task> task) {
   bell_.notify_all();
 }
 
+template <class F> std::vector<std::unique_ptr<Task>> Executor::take_waiting(F&& wanted) {
+  std::vector<std::unique_ptr<Task>> taken;
+  for (auto& queue : queues_) {
+    for (auto& task : queue)
+      if (wanted(*task)) taken.push_back(std::move(task));
+    std::erase(queue, nullptr);
+  }
+  for (const auto& task : taken)
+    if (task->queue == Queue::inference) waiting_inference_.fetch_sub(1);
+  return taken;
+}
+
 void Executor::abort(const std::shared_ptr<Control>& control) {
   control->aborted = true;
-  std::vector<std::unique_ptr<Task>> ended;
+  std::vector<std::unique_ptr<Task>> gone;
   {
     std::lock_guard lock(mutex_);
-    for (auto& queue : queues_)
-      for (auto task = queue.begin(); task != queue.end();) {
-        if ((*task)->control != control) {
-          ++task;
-          continue;
-        }
-        if ((*task)->queue == Queue::inference) waiting_inference_.fetch_sub(1);
-        ended.push_back(std::move(*task));
-        task = queue.erase(task);
-      }
+    gone = take_waiting([&](const Task& task) { return task.control == control; });
   }
-  for (auto& task : ended) task->finish();
+  for (auto& task : gone) task->finish();
 }
 
 void Executor::drop(const void* owner) {
-  std::vector<std::unique_ptr<Task>> dropped;
+  std::vector<std::unique_ptr<Task>> gone;
   std::unique_lock lock(mutex_);
-  for (auto& queue : queues_)
-    for (auto task = queue.begin(); task != queue.end();) {
-      if ((*task)->owner != owner) {
-        ++task;
-        continue;
-      }
-      if ((*task)->queue == Queue::inference) waiting_inference_.fetch_sub(1);
-      dropped.push_back(std::move(*task));
-      task = queue.erase(task);
-    }
+  gone = take_waiting([&](const Task& task) { return task.owner == owner; });
   running_.abort_all_of(owner, lock);
 }
 

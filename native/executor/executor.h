@@ -84,6 +84,7 @@ class Executor final : public Pool {
   void wake_resting();
   void ring();
   void resize(int threads);
+  template <class F> std::vector<std::unique_ptr<Task>> take_waiting(F&& wanted);
   void run_task(std::unique_ptr<Task> task);
   void interrupt();
   // Dispatcher only.

@@ -1,6 +1,7 @@
 // Attention of a layer, between its projections: roped queries over the keys and values in pages, forward and backward.
 #pragma once
 #include "batch.h"
+#include "workspace.h"
 
 namespace anneal::cpu {
 

@@ -3,6 +3,7 @@
 #include "adapter.h"
 #include "batch.h"
 #include "row_sampler.h"
+#include "workspace.h"
 
 namespace anneal::cpu {
 

@@ -3,6 +3,7 @@
 // that continue another row begin with its state there.
 #pragma once
 #include "batch.h"
+#include "workspace.h"
 
 namespace anneal::cpu {
 

@@ -1,6 +1,7 @@
 // One decoder layer, forward. Inference steps and training passes share it; training passes buffers to save into.
 #pragma once
 #include "batch.h"
+#include "workspace.h"
 
 namespace anneal::cpu {
 

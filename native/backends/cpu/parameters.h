@@ -2,7 +2,8 @@
 // done in loops of small pieces, which give way to inference and end early when training is closed.
 #pragma once
 #include "../parts.h"
-#include "batch.h"
+#include "adapter.h"
+#include "loaded_model.h"
 
 namespace anneal::cpu {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <algorithm>
 
-#include "batch.h"
+#include "workspace.h"
 
 namespace anneal::cpu {
 

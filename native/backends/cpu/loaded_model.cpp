@@ -1,0 +1,73 @@
+#include "loaded_model.h"
+
+namespace anneal::cpu {
+
+Widths widths_of(const LayerSpec& l) {
+  Widths w;
+  w.intermediate = l.feed_forward.intermediate;
+  w.norms_after = l.norms == NormPlacement::before_and_after;
+  if (l.delta_rule) {
+    const DeltaRuleSpec& d = *l.delta_rule;
+    w.attended = d.value_width(), w.gated = true;
+    w.delta_in[kInQkv - kInQkv] = d.conv_width(), w.delta_in[kInZ - kInQkv] = d.value_width();
+    w.delta_in[kInB - kInQkv] = w.delta_in[kInA - kInQkv] = d.value_heads;
+    return w;
+  }
+  const AttentionSpec& a = l.attention;
+  w.attended = a.q_width(), w.gated = a.output_gate;
+  w.q = a.heads * a.q_stride(), w.kv = a.kv_width();
+  w.heads = a.heads, w.head_dim = a.head_dim;
+  w.q_floats = a.heads * padded(a.head_dim), w.kv_floats = a.kv_heads * padded(a.head_dim);
+  w.qk_norm = a.qk_norm;
+  return w;
+}
+
+Model::Model(const ModelSpec& m, const Kernels& k, std::unique_ptr<Weights> w)
+    : spec(m), kernels(k), weights(std::move(w)) {
+  std::vector<const AttentionSpec*> known;
+  for (size_t layer = 0; layer < m.layers.size(); layer++) {
+    const Widths own = widths_of(m.layers[layer]);
+    for (int Widths::*width :
+         {&Widths::attended, &Widths::q, &Widths::kv, &Widths::intermediate, &Widths::heads, &Widths::head_dim})
+      widest_.*width = std::max(widest_.*width, own.*width);
+    for (int i = 0; i < kDeltaInputs; i++) widest_.delta_in[i] = std::max(widest_.delta_in[i], own.delta_in[i]);
+    widest_.q_floats = std::max(widest_.q_floats, own.q_floats);
+    widest_.kv_floats = std::max(widest_.kv_floats, own.kv_floats);
+    widest_.qk_norm |= own.qk_norm;
+    widest_.norms_after |= own.norms_after;
+    widest_.gated |= own.gated;
+
+    int64_t bytes = 0;
+    for (const Linear& linear : weights->layers[layer].projections) {
+      bytes += panels_of(linear.n) * panel_bytes(k, linear.k);
+      if (linear.quantized()) code_groups_ = std::max(code_groups_, linear.k / kCodeGroup);
+    }
+    layer_bytes_ = std::max(layer_bytes_, bytes);
+
+    rope_of_.push_back(-1), scales_.push_back(0);
+    if (m.layers[layer].delta_rule) continue;
+    const AttentionSpec& a = m.layers[layer].attention;
+    const auto same = std::find_if(known.begin(), known.end(), [&](const AttentionSpec* other) {
+      return other->rope == a.rope && other->rotary() == a.rotary();
+    });
+    rope_of_.back() = int(same - known.begin());
+    if (same == known.end()) {
+      known.push_back(&a);
+      ropes_.emplace_back(a.rope, a.rotary(), m.max_positions);
+    }
+    scales_.back() = a.score_scale();
+    if (std::find(groups_.begin(), groups_.end(), a.group()) == groups_.end()) groups_.push_back(a.group());
+  }
+}
+
+void Model::round(float* x, int n) const {
+  constexpr int kPiece = 256;
+  alignas(64) char rounded[kPiece * sizeof(float)];
+  for (int i = 0; i < n; i += kPiece) {
+    const int count = std::min(kPiece, n - i);
+    kernels.round_rows(x + i, count, 1, count, 1, rounded, kPiece);
+    kernels.widen_rows(rounded, kPiece, 1, count, x + i, count);
+  }
+}
+
+}  // namespace anneal::cpu

@@ -1,0 +1,81 @@
+// A model in memory, and how wide the rows of its layers are.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "../../model/rope.h"
+#include "weights.h"
+
+namespace anneal::cpu {
+
+constexpr int kDeltaInputs = kProjections - kInQkv;
+
+// Elements of a token in a layer's rows; of all layers, the most of each.
+struct Widths {
+  int attended = 0;  // what attention or the delta rule puts out
+  int q = 0, kv = 0, intermediate = 0, heads = 0, head_dim = 0;
+  int delta_in[kDeltaInputs] = {};      // of the projections from kInQkv on
+  bool gated = false;                   // what is put out is gated before its projection
+  int64_t q_floats = 0, kv_floats = 0;  // of float32 heads, each padded
+  bool qk_norm = false, norms_after = false;
+};
+Widths widths_of(const LayerSpec&);
+
+class ActivationProbe;
+
+struct Model {
+  ModelSpec spec;
+  const Kernels& kernels;
+  std::unique_ptr<Weights> weights;
+  ActivationProbe* probe = nullptr;  // is shown every product
+
+  Model(const ModelSpec&, const Kernels&, std::unique_ptr<Weights>);
+  int layers() const { return int(spec.layers.size()); }
+  const AttentionSpec& attention(int layer) const { return spec.layers[layer].attention; }
+  // Null: the layer has attention.
+  const DeltaRuleSpec* delta_rule(int layer) const {
+    const auto& delta = spec.layers[layer].delta_rule;
+    return delta ? &*delta : nullptr;
+  }
+  const Widths& widest() const { return widest_; }
+  const std::vector<int>& groups() const { return groups_; }  // of all layers' attention, each once
+  const RopeTable& rope(int layer) const { return ropes_[rope_of_[layer]]; }
+  // Makes positions 0..count-1 available.
+  void reserve_positions(int count) {
+    for (RopeTable& rope : ropes_) rope.reserve(count);
+  }
+  float residual_scale(int layer) const { return float(spec.layers[layer].residual_scale); }
+  float embedding_scale() const {
+    float scale = float(spec.embedding_scale);
+    if (spec.embedding_rounds) round(&scale, 1);
+    return scale;
+  }
+  // To the format, n floats.
+  void round(float* x, int n) const;
+  // Of q.k in a layer's attention.
+  float attention_scale(int layer) const { return scales_[layer]; }
+  // What a layer's attention sees from rows at `position` and later.
+  AttentionSight sight(int layer, int position) const {
+    const AttentionSpec& a = attention(layer);
+    return {a.window, backends::unseen_blocks(a.window, position, kPage), float(a.soft_cap)};
+  }
+  const AttentionKernels& attention_kernels() const { return kernels.attention_over(spec.kv_cache); }
+  const GatedActivation& activation(int layer) const {
+    return spec.layers[layer].feed_forward.activation == Activation::silu ? kernels.silu : kernels.gelu_tanh;
+  }
+  // Of the projections of the largest layer, in the compute type.
+  int64_t layer_bytes() const { return layer_bytes_; }
+  // Groups of codes in the widest row that quantised weights are multiplied with; 0: none are.
+  int code_groups() const { return code_groups_; }
+
+ private:
+  std::vector<RopeTable> ropes_;  // those that differ
+  std::vector<int> rope_of_;      // [layer]
+  std::vector<float> scales_;     // [layer]
+  std::vector<int> groups_;
+  Widths widest_;
+  int64_t layer_bytes_ = 0;
+  int code_groups_ = 0;
+};
+
+}  // namespace anneal::cpu

@@ -1,0 +1,73 @@
+#include "workspace.h"
+
+namespace anneal::cpu {
+
+void RunScratch::size(const Model& m, int rows, int lora_columns) {
+  const Widths& c = m.widest();
+  normed.size(rows, m.spec.hidden, m.kernels);
+  q.size(rows, c.q, m.kernels);
+  k.size(rows, c.kv, m.kernels);
+  v.size(rows, c.kv, m.kernels);
+  gate.size(rows, c.intermediate, m.kernels);
+  up.size(rows, c.intermediate, m.kernels);
+  act.size(rows, c.intermediate, m.kernels);
+  if (c.norms_after) branch.size(rows, m.spec.hidden, m.kernels);
+  if (c.gated) gated.size(rows, c.attended, m.kernels);
+  codes.size(rows, m.code_groups());
+  if (lora_columns)
+    for (RowStore& s : z) s.size(rows, lora_columns, m.kernels);
+}
+
+void RunScratch::size_backward(const Model& m, int rows, int lora_columns) {
+  const Widths& c = m.widest();
+  d_out.size(rows, m.spec.hidden, m.kernels);
+  d_gate.size(rows, c.intermediate, m.kernels);
+  d_up.size(rows, c.intermediate, m.kernels);
+  d_q.size(rows, c.q, m.kernels);
+  d_k.size(rows, c.kv, m.kernels);
+  d_v.size(rows, c.kv, m.kernels);
+  d_qkv.size(rows, c.delta_in[0], m.kernels);
+  d_normed.size(rows, m.spec.hidden);
+  if (lora_columns)
+    for (RowStore& s : g) s.size(rows, lora_columns, m.kernels);
+}
+
+void Workspace::configure_backward(const Model& m, int lora_columns) {
+  for (RunScratch& s : runs) s.size_backward(m, run_rows, lora_columns);
+  for (WorkerScratch& w : workers) {
+    w.attention_backward.reserve(m.attention_kernels().attention_backward_scratch(m.widest().head_dim));
+  }
+}
+
+void Workspace::configure(const Model& m, int rows, int count, int block, int lora_columns) {
+  const Widths& c = m.widest();
+  // A layer that stays in a core's cache is best applied to a run of rows at a time.
+  by_rows = count > 1 && m.layer_bytes() <= (int64_t(4) << 20) && rows >= 8 * count;
+  if (by_rows) {
+    run_rows = std::min(kTileRows, std::max(8, (rows / (4 * count) + 7) / 8 * 8));
+    if (block > 1) run_rows = block;
+  } else {
+    run_rows = std::min(kRunRows, rows);
+  }
+  runs.resize(std::max<size_t>(runs.size(), by_rows ? count : 1));
+  for (int i = 0; i < (by_rows ? count : 1); i++) runs[i].size(m, run_rows, lora_columns);
+  workers.resize(std::max<size_t>(workers.size(), count));
+  // Per head: outputs of a tile of query rows, and one token's heads in float32.
+  const size_t head = (size_t(kAttentionRows) * padded(c.head_dim) + 2 * c.attended + 3 * c.kv + 64) * sizeof(float);
+  for (WorkerScratch& w : workers) {
+    // A tile of a product, or three rows of the residual stream.
+    w.tile.reserve(std::max<size_t>(2 * kTileRows * kTilePanels * kLanes, 3 * padded(m.spec.hidden)) * sizeof(float));
+    w.panel.reserve(size_t(kBackwardColumns) / kLanes * panel_bytes(m.kernels, kBackwardReduction));
+    w.attention.reserve(m.attention_kernels().attention_scratch(c.head_dim));
+    w.head.reserve(head);
+  }
+  queries.size(rows, c.attended, m.kernels);
+}
+
+void Workspace::configure_unkept(const Model& m, int rows) {
+  const Widths& c = m.widest();
+  if (c.gated) gated_q.size(rows, c.q, m.kernels);
+  for (int i = 0; i < kDeltaInputs; i++) delta_in[i].size(rows, c.delta_in[i], m.kernels);
+}
+
+}  // namespace anneal::cpu

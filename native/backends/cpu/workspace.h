@@ -1,0 +1,123 @@
+// The memory that a pass works in, and what it leaves behind of a layer.
+#pragma once
+#include <vector>
+
+#include "loaded_model.h"
+#include "memory.h"
+
+namespace anneal::cpu {
+
+// Rows and matrices that own their memory. Their leading dimension depends on the columns alone, so that padding stays
+// zero.
+struct RowStore : Rows {
+  Buffer memory;
+  void size(int64_t rows, int64_t cols, const Kernels& k) {
+    elem = k.elem, ld = padded(cols);
+    memory.reserve(size_t(rows) * ld * elem);
+    data = memory.data();
+  }
+};
+struct MatrixStore : Matrix {
+  Buffer memory;
+  void size(int64_t rows, int64_t cols) {
+    ld = padded(cols);
+    memory.reserve(size_t(rows) * ld * sizeof(float));
+    data = memory.floats();
+  }
+};
+
+// Codes of rows, as quantised weights are multiplied with them.
+struct CodeStore {
+  Buffer memory;
+  ActivationGroup* data = nullptr;
+  int64_t ld = 0;  // groups to a row
+  void size(int64_t rows, int64_t groups) {
+    ld = groups;
+    memory.reserve(size_t(rows) * groups * sizeof(ActivationGroup));
+    data = reinterpret_cast<ActivationGroup*>(memory.data());
+  }
+};
+
+// Temporaries of a run of rows within one layer, as wide as the widest.
+struct RunScratch {
+  RowStore normed, branch;   // [rows][hidden]
+  RowStore q, k, v;          // [rows][heads * head_dim], [rows][kv_heads * head_dim] twice
+  RowStore gate, up, act;    // [rows][intermediate]
+  RowStore gated;            // what the output projection is given, where that is gated [rows][attended]
+  CodeStore codes;           // of whichever input is being multiplied with quantised weights
+  RowStore z[kProjections];  // s A x of each adapted projection, [rows][padded rank]
+  // Backward: gradients of what the names say, in their shapes, rounded for the products; d_out is of what a branch
+  // adds [rows][hidden]; g: s B^T dy of each adapted projection [rows][padded rank].
+  RowStore d_out, d_gate, d_up, d_q, d_k, d_v, d_qkv, g[kProjections];
+  MatrixStore d_normed;
+  void size(const Model&, int rows, int lora_columns);
+  void size_backward(const Model&, int rows, int lora_columns);
+};
+
+// Temporaries of one worker.
+struct WorkerScratch {
+  Buffer tile, panel, attention, head;
+  Buffer attention_backward;
+  Buffer delta;  // of a key head, see delta_layer.cpp
+  std::vector<const void*> k_pages, v_pages;
+  std::vector<int32_t> positions;    // of gathered queries
+  std::vector<const float*> states;  // of attention
+  std::vector<float*> d_k, d_v;
+};
+
+// What a forward pass over one layer leaves behind. In a step all residuals are one buffer and nothing else is kept.
+struct LayerActivations {
+  Matrix x_in, x_mid, x_out;  // residual stream [rows][hidden]; no x_out: the layer stops before its last product
+  // Before norm and rope, [rows][heads * q_stride] and [rows][kv_heads * head_dim]; no data: not kept.
+  Rows q, k;
+  Rows gate, up;                // [rows][intermediate]; likewise
+  Rows attended, fed_forward;   // what the branches put out before their norms [rows][hidden]; likewise
+  Rows delta_in[kDeltaInputs];  // what the projections from kInQkv on put out; likewise
+  Rows attention;               // what attention or the delta rule put out, before gates [rows][attended], always there
+  float* lse = nullptr;         // [kv_heads][rows][group], or null
+};
+
+// How a pass spreads its rows: one run of rows per worker at a time (small layers, many rows), or all workers on every
+// product.
+struct Workspace {
+  bool by_rows = false;
+  int run_rows = 0;
+  std::vector<RunScratch> runs;
+  std::vector<WorkerScratch> workers;
+  RowStore queries;  // see queries_of
+  // Of a layer that is not kept, what is read again after attention.
+  RowStore gated_q, delta_in[kDeltaInputs];
+  Buffer attention_states;  // [kv_heads][sharers][group], or of the parts of long sequences
+
+  // Roped [kv_heads][rows][group][head_dim], without padding.
+  Rows queries_of(const AttentionSpec& a) const { return {queries.data, a.head_dim, queries.elem}; }
+
+  // block: by_rows runs are multiples of it (1: any). lora_columns: padded rank, or 0.
+  void configure(const Model&, int rows, int workers, int block, int lora_columns);
+  // After configure, where nothing of layers is kept.
+  void configure_unkept(const Model&, int rows);
+  // After configure, for a backward pass.
+  void configure_backward(const Model&, int lora_columns);
+
+  // f(team, run, row0, rows) for all runs of rows.
+  template <class F> void each_run(Team& all, int rows, F&& f) {
+    if (by_rows) {
+      all.each((rows + run_rows - 1) / run_rows, [&](int64_t chunk, int worker) {
+        const int row0 = int(chunk) * run_rows;
+        Team one = all.one(worker);
+        f(one, runs[worker], row0, std::min(run_rows, rows - row0));
+      });
+    } else {
+      for (int row0 = 0; row0 < rows && all.ok(); row0 += run_rows)
+        f(all, runs[0], row0, std::min(run_rows, rows - row0));
+    }
+  }
+};
+
+// Float32 elements of a worker's product tile.
+constexpr int kTileRows = 128, kTilePanels = 12;
+constexpr int kRunRows = 512;                                    // rows of a run that all workers share
+constexpr int kBackwardColumns = 96, kBackwardReduction = 1024;  // of a worker's panel of transposed weights
+static_assert(kRunRows * kBackwardColumns <= 2 * kTileRows * kTilePanels * kLanes);
+
+}  // namespace anneal::cpu
