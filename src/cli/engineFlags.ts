@@ -3,6 +3,7 @@
 import { existsSync } from "node:fs";
 import { homedir } from "node:os";
 import { join, resolve } from "node:path";
+import { DEVICE_NAMES, isDeviceName } from "../deviceNames.js";
 import { TOOL_FORMATS } from "../toolFormats.js";
 import type { EngineOptions, ModelOptions } from "../types/options.js";
 import { withoutUndefined } from "../withoutAbsent.js";
@@ -54,8 +55,8 @@ const device: Flag<EngineOptions["device"]> = {
   help: "auto, cpu, gpu or one that `anneal devices` lists, such as vulkan:0",
   read: (texts, name) => {
     const given = texts.at(-1)!;
-    if (/^(auto|cpu|gpu|vulkan:\d{1,3})$/.test(given)) return given as EngineOptions["device"];
-    throw new UsageError(`${name} is auto, cpu, gpu or a device such as vulkan:0, not "${given}"`);
+    if (isDeviceName(given)) return given;
+    throw new UsageError(`${name} is ${DEVICE_NAMES}, not "${given}"`);
   },
 };
 

@@ -22,13 +22,12 @@ import { estimateJob } from "./estimate.js";
 import { optimizersOf, type TrainingBase, type TrainingHost, type TrainingOptions } from "./host.js";
 import { dataCopy, readJobRequest, type StoredRequest } from "./jobRequest.js";
 import { Learner } from "./learner.js";
-import { means } from "./logMetrics.js";
 import { passLimits } from "./passLimits.js";
 import { finiteNumbers, type Recipe } from "./recipe.js";
 import { recipeOf } from "./recipeOf.js";
 import { prepareGroups } from "./recordGroups.js";
 import { snapshotData } from "./sftData.js";
-import { resolveSftSettings } from "./sftRecipe.js";
+import { logBatches, meanLosses } from "./stepMetrics.js";
 import { type Standing, standingAfter } from "./validation.js";
 
 /** Where a job goes on: kept in its row, in the transaction of the step's event. */
@@ -251,7 +250,7 @@ async function finish(run: Run, { last, ...reached }: Reached & { last: StepEven
   const place = { modelId: job.modelId, step };
   await commitCheckpoint(host, base, trainer, place, result, { parent_step: state.from, job_id: job.id }, () => {
     if (last) store.commitStep(job.id, { event: last, state: { ...state, done, standing } });
-    const metrics = finiteNumbers({ ...stepMetrics(host, job.id), ...validated });
+    const metrics = finiteNumbers({ ...meanLosses(store, job.id), ...validated });
     if (Object.keys(metrics).length > 0) store.metrics.append(job.modelId, step, metrics);
     store.finishJob(job.id, {
       status: "succeeded",
@@ -261,7 +260,7 @@ async function finish(run: Run, { last, ...reached }: Reached & { last: StepEven
       },
       checkpoint: { step, metrics },
     });
-    logBatches(host, job, request, state);
+    logBatches(store, job, request, step);
   });
   for (const step of new Set([done - 1, done, standing?.best.done ?? 0])) {
     await removeState(run, step, result.kept?.name);
@@ -292,45 +291,4 @@ async function weightsToKeep(run: Run, { done, standing, best }: Reached): Promi
   }
   await trainer.elsewhere.goBack(kept.kept!);
   return captureState(trainer, spec, recipe.objective);
-}
-
-/** Means over the job's gradient steps of what they reported under `loss/`. */
-function stepMetrics(host: TrainingHost, jobId: string): Record<string, number> {
-  const payloads = gradientSteps(host, jobId);
-  const all = means(payloads.map((data) => data as Record<string, number>));
-  if (!all.has("loss/train") && all.has("loss")) all.set("loss/train", all.get("loss")!);
-  return Object.fromEntries([...all].filter(([name]) => name.startsWith("loss/")));
-}
-
-/**
- * What `metric_logging` asks for: every batch under `sft/`, and their means under `train/` at the target step, whose
- * checkpoint shows them if there is one.
- */
-function logBatches(host: TrainingHost, job: JobRecord, request: StoredRequest, state: JobState): void {
-  if (request.kind !== "sft") return;
-  const { loggingStep } = resolveSftSettings(request.config, state.from + 1);
-  if (loggingStep === null) return;
-  const payloads = gradientSteps(host, job.id) as Record<string, number>[];
-  const named = (section: string, entries: Iterable<[string, number]>) =>
-    Object.fromEntries([...entries].map(([name, value]) => [`${section}/${name}`, value]));
-  for (const [i, data] of payloads.entries()) {
-    const row = { ...named("sft", Object.entries(data)), "sft/gradient_step": i + 1 };
-    host.store.metrics.append(job.modelId, loggingStep, row);
-  }
-  const aggregate = named("train", means(payloads));
-  host.store.metrics.append(job.modelId, loggingStep, aggregate);
-  if (host.store.checkpoints.get(job.modelId, loggingStep)) {
-    host.store.checkpoints.mergeMetrics(job.modelId, loggingStep, aggregate);
-  }
-}
-
-function gradientSteps(host: TrainingHost, jobId: string): Record<string, unknown>[] {
-  const found: Record<string, unknown>[] = [];
-  let after: string | null = null;
-  for (;;) {
-    const { items, hasMore } = host.store.events.list(jobId, { after, limit: 1000 });
-    for (const event of items) if (event.type === "gradient_step") found.push(event.data);
-    if (!hasMore) return found;
-    after = items.at(-1)!.id;
-  }
 }

@@ -1,5 +1,6 @@
 #include "row_sampler.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -101,6 +102,23 @@ void set_draw(const RowRequest& r, int vocab, Request& out) {
   out.random_low = uint32_t(random), out.random_high = uint32_t(random >> 32);
 }
 
+// The numbers that the shader draws by. The host draws rows for which another one is set.
+constexpr decltype(sampling::SamplingNumber::member) kDrawnBy[] = {&SamplingParams::temperature,
+                                                                   &SamplingParams::top_p,
+                                                                   &SamplingParams::top_k,
+                                                                   &SamplingParams::min_p,
+                                                                   &SamplingParams::repetition_penalty,
+                                                                   &SamplingParams::frequency_penalty,
+                                                                   &SamplingParams::presence_penalty};
+
+bool draws(const SamplingParams& params) {
+  static const SamplingParams neutral;
+  return std::all_of(std::begin(sampling::kSamplingNumbers), std::end(sampling::kSamplingNumbers), [&](const auto& n) {
+    return std::find(std::begin(kDrawnBy), std::end(kDrawnBy), n.member) != std::end(kDrawnBy) ||
+           std::visit([&](auto member) { return params.*member == neutral.*member; }, n.member);
+  });
+}
+
 void grow(Memory& memory, const std::shared_ptr<Gpu>& gpu, int64_t bytes, Memory::Place place) {
   if (memory.bytes() >= bytes) return;
   memory = {};
@@ -117,6 +135,7 @@ bool RowSampler::write(std::span<const RowRequest> requests) {
   for (size_t i = 0; i < requests.size(); i++) {
     const RowRequest& r = requests[i];
     if (wanted_top(r) > kMaxTop || (!r.draw && r.prompt_top < 0)) continue;
+    if (r.draw && !draws(r.draw->params())) continue;
     Request out{.row = r.row, .top = std::min(wanted_top(r), vocab_), .results = results};
     if (r.prompt_top >= 0) out.asks_prompt = 1, out.prompt_token = r.prompt_token;
     if (r.draw) {

@@ -3,6 +3,7 @@ import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import * as z from "zod";
 import { adapterModuleNames, PLAIN_MODULES } from "../../adapterModules.js";
+import { DEVICE_NAMES, type DeviceName, isDeviceName } from "../../deviceNames.js";
 import { ValidationError } from "../../errors.js";
 import { packageFolder } from "../../packageFiles.js";
 import { MAX_ADAPTER_RANK } from "../../schemas/bounds.js";
@@ -65,12 +66,7 @@ const engineOptions = z.object({
     .array(z.union([path, modelOptions]))
     .min(1)
     .optional(),
-  device: z
-    .custom<NonNullable<EngineOptions["device"]>>(
-      (value) => typeof value === "string" && /^(auto|cpu|gpu|vulkan:\d{1,3})$/.test(value),
-      'must be "auto", "cpu", "gpu" or a device such as "vulkan:0"',
-    )
-    .default("cpu"),
+  device: z.custom<DeviceName>(isDeviceName, `must be ${DEVICE_NAMES}`).default("cpu"),
   gpuLayers: z.number().int().min(0).max(MAX.layers).optional(),
   dtype: dtype.default("auto"),
   onnx: onnx.default({}),
