@@ -109,15 +109,19 @@ ANNEAL_INLINE void multiply_code_rows(int rows, const ActivationGroup* a, int64_
   if constexpr (MR > 1) multiply_code_rows<F, MR - 1, NR>(rows, a, lda, w, groups, c, ldc);
 }
 
+constexpr int kFewCodeRows = 16, kFewCodeGroups = 2;  // of 32 k
+
 template <TensorFormat F, int NR>
 void multiply_quantized_panels(const ActivationGroup* a, int64_t lda, int m, const uint8_t* panels, int k, float* c,
                                int64_t ldc) {
   const int64_t bytes = quantized_panel_bytes(F, k);
   const int groups = k / kGroup;
+  // Few rows wait for memory, which must not wait for them: what is fetched ahead is asked for a little at a time.
+  const int step = m <= kFewCodeRows ? kFewCodeGroups : kUnpackGroups;
   UnpackedPanel unpacked[NR];
-  for (int g = 0; g < groups; g += kUnpackGroups) {
-    const int count = groups - g < kUnpackGroups ? groups - g : kUnpackGroups;
-    for (int j = 0; j < NR; j++) unpack_panel<F>(panels + j * bytes, k, g, count, unpacked[j]);
+  for (int g = 0; g < groups; g += step) {
+    const int count = groups - g < step ? groups - g : step;
+    for (int j = 0; j < NR; j++) unpack_panel<F>(panels + j * bytes, k, g, count, unpacked[j], NR * bytes);
     for (int row = 0; row < m; row += kCodeRows) {
       const int rows = m - row < kCodeRows ? m - row : kCodeRows;
       multiply_code_rows<multiplied_as(F), kCodeRows, NR>(rows, a + row * lda + g, lda, unpacked, count, c + row * ldc,

@@ -181,8 +181,7 @@ inline void pack_panel(const QuantizedFormat& f, const uint8_t* rows, int64_t by
     }
 }
 
-constexpr int kUnpackGroups = 8;    // groups of 32 k that are unpacked at a time: a block of the K formats
-constexpr int kUnpackAhead = 2048;  // bytes
+constexpr int kUnpackGroups = 8;  // groups of 32 k that are unpacked at a time: a block of the K formats
 
 // Codes of groups as bytes, scales and minima as float32. Codes of 8 bits stay where they are.
 struct UnpackedPanel {
@@ -193,19 +192,27 @@ struct UnpackedPanel {
   alignas(64) float zeros[kUnpackGroups * kLanes];
 };
 
-// Groups first .. first + groups - 1 of a panel.
+// Groups first .. first + groups - 1 of a panel. The same of what lies `ahead` bytes further is fetched: codes and
+// scales are two streams, and no processor fetches ahead of both when they are this short.
 template <TensorFormat F>
-ANNEAL_INLINE void unpack_panel(const uint8_t* panel, int k, int first, int groups, UnpackedPanel& to) {
+ANNEAL_INLINE void unpack_panel(const uint8_t* panel, int k, int first, int groups, UnpackedPanel& to,
+                                int64_t ahead = 0) {
   constexpr QuantizedFormat f = quantized_format(F);
   constexpr int group_size = group_bytes(f), block_groups = f.numbers / kGroup;
   const uint8_t* codes = panel + int64_t(first) * group_size;
   const uint8_t* scales = panel + code_bytes(f, k);
   to.codes = f.bits == 8 ? codes : to.code_bytes;
   for (int g = 0; g < groups; g++, codes += group_size) {
+    const int block = (first + g) / block_groups, in_block = (first + g) % block_groups;
+    const uint8_t* block_scales = scales + int64_t(block) * block_scale_bytes(f);
+    if (ahead) {
 #pragma GCC unroll 8
-    for (int at = 0; at < group_size; at += 64) prefetch(codes + at + kUnpackAhead);
+      for (int at = 0; at < group_size; at += 64) prefetch(codes + at + ahead);
+      if (in_block == 0)
+        for (int at = 0; at < block_scale_bytes(f); at += 64) prefetch(block_scales + at + ahead);
+    }
     if constexpr (f.bits != 8) unpack_codes<f.bits>(codes, to.code_bytes + g * kQuads * kQuadBytes);
-    unpack_scales<F>(scales + int64_t((first + g) / block_groups) * block_scale_bytes(f), (first + g) % block_groups,
+    unpack_scales<F>(block_scales, in_block,
                      {to.scales + g * group_scales(f) * kLanes, to.minima + g * kLanes, to.zeros + g * kLanes});
   }
 }
