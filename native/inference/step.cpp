@@ -113,7 +113,9 @@ void begin_step(std::vector<Sequence>& sequences, const StepLimits& limits) {
     check_sequence(i, sequences[i], limits);
     tokens += sequences[i].max_tokens;
     if (tokens > kMaxStepTokens)
-      throw InvalidInput{i, "tokens", -1, "are more than 1048576 in this step: cut the prefill into chunks"};
+      throw InvalidInput{
+          i, "tokens", -1,
+          "are more than " + std::to_string(kMaxStepTokens) + " in this step: cut the prefill into chunks"};
   }
   check_disjoint(sequences, size_t(limits.groups.count()));
   for (Sequence& s : sequences) {

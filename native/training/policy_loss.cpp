@@ -38,9 +38,9 @@ struct Token {
 
 // Log ratios beyond this carry no information and would overflow float32 gradients (old logprobs may be floored at
 // -9999).
-constexpr double kLargestLogRatio = 60;
+constexpr double kMaxLogRatio = 60;
 
-double ratio_of(double log_ratio) { return std::exp(std::clamp(log_ratio, -kLargestLogRatio, kLargestLogRatio)); }
+double ratio_of(double log_ratio) { return std::exp(std::clamp(log_ratio, -kMaxLogRatio, kMaxLogRatio)); }
 
 void check(const PolicyLossBatch& batch, const PolicyLossSettings& settings) {
   if (!batch.logprobs || !batch.old_logprobs || !batch.advantages || !batch.weights || !batch.mask || !batch.segments)

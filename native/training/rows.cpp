@@ -47,7 +47,8 @@ void check(std::vector<Row>& rows, const model::ModelSpec& m) {
     check_row(i, rows[i], rows, m);
     tokens += int64_t(rows[i].tokens.size());
     if (tokens > kMaxPassTokens)
-      throw InvalidInput{i, "tokens", -1, "are more than 16777216 in this pass: use several passes"};
+      throw InvalidInput{i, "tokens", -1,
+                         "are more than " + std::to_string(kMaxPassTokens) + " in this pass: use several passes"};
   }
 }
 

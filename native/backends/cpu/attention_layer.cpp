@@ -74,7 +74,7 @@ class Attend {
                    c_.head_dim);
   }
 
-  // Whether every sharer sees all that it shares.
+  // Whether every sharer sees all that it shares; none has then given up a page of it.
   bool shares() const { return !batch_.shared.empty() && (c_.window == 0 || batch_.last_shared < c_.window); }
   float* state_of(int head, int sharer) const {
     const int64_t row = (int64_t(head) * int64_t(batch_.sharers.size()) + sharer) * group();
@@ -199,6 +199,7 @@ void attention_forward(Team& team, const Model& m, const Batch& batch, int layer
   Attend(team, m, batch, layer, a, ws)();
 }
 
+// Training has one group of pages for all layers: blocks of a sequence name its pages.
 AttentionCells attention_cells(const Batch& batch, int pages, int group) {
   AttentionCells levels;
   std::vector<int> next_of_page(pages);  // the first level that comes after all cells with the page so far

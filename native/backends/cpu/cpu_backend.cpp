@@ -16,7 +16,7 @@ using backends::WantedLogits;
 
 namespace {
 
-// Products that take less than waking the pool does.
+// Multiply-accumulates that take less time than waking the pool does.
 constexpr int64_t kInlineMacs = 2 << 20;
 
 }  // namespace
@@ -43,14 +43,9 @@ std::vector<std::string> CpuBackend::gate_activations(std::span<const int32_t> t
   return cpu::gate_activations(*model_, pages_, states_, text.first(std::min(text.size(), room)));
 }
 
-const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
-  FloatMode mode;
-  const Model& m = *model_;
-  const Kernels& k = m.kernels;
+// Runs of one adapter stand together. The widest padded rank of their adapters.
+int CpuBackend::gather(std::span<const Run> runs) {
   const int count = int(runs.size());
-  logits_.rows = 0;
-
-  // Runs of one adapter stand together.
   order_.resize(count), first_row_.resize(count);
   std::iota(order_.begin(), order_.end(), 0);
   std::stable_sort(order_.begin(), order_.end(),
@@ -76,9 +71,18 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
     last_position = std::max(last_position, run.position + run.count);
     batch_.add(run.tokens, run.count, run.position, run.blocks, run.block_count, run.recurrent);
   }
-  if (batch_.rows == 0) return &logits_;
-  batch_.list_queries(m);
+  batch_.list_queries(*model_);
   model_->reserve_positions(last_position);
+  return lora_columns;
+}
+
+const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
+  FloatMode mode;
+  const Model& m = *model_;
+  const Kernels& k = m.kernels;
+  logits_.rows = 0;
+  const int lora_columns = gather(runs);
+  if (batch_.rows == 0) return &logits_;
 
   const int rows = batch_.rows;
   residual_.size(rows, m.spec.hidden);
@@ -88,8 +92,9 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
   reserve_delta_forward(m, batch_, workspace_);
   const bool small = rows * m.layer_bytes() / k.elem <= kInlineMacs;
   Team team = small ? Team() : Team(pool_);
-  // A page holds megabytes of a large model.
+  // A page holds megabytes of a large model, so that layers are cleared one by one.
   const int layers = m.layers();
+  const backends::PageGroups& groups = batch_.groups;
   team.each(int64_t(new_pages_.size()) / groups.count() * layers, [&](int64_t chunk, int) {
     const int layer = int(chunk % layers);
     pages_.clear(new_pages_[chunk / layers * groups.count() + groups.of(layer)], layer);
@@ -100,24 +105,28 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
   a.attention = attention_;
   for (int l = 0; l < layers; l++) layer_forward(team, m, batch_, l, a, workspace_);
 
-  for (int i = 0; i < count; i++)
+  for (size_t i = 0; i < runs.size(); i++) {
     if (runs[i].state_count > 0)
       read_states(team, first_row_[i] + runs[i].count - runs[i].state_count, runs[i].state_count, runs[i].states);
-
-  for (int i = 0; i < count; i++)
     for (int row = 0; runs[i].residual_out && row < runs[i].count; row++)
       std::copy_n(residual_.at(first_row_[i] + row), m.spec.hidden,
                   runs[i].residual_out + int64_t(row) * m.spec.hidden);
+  }
+  return project_logits(team, runs) ? &logits_ : nullptr;
+}
 
+bool CpuBackend::project_logits(Team& team, std::span<const Run> runs) {
+  const Model& m = *model_;
+  const Kernels& k = m.kernels;
   logit_rows_.clear();
-  for (int i = 0; i < count; i++) {
+  for (size_t i = 0; i < runs.size(); i++) {
     if (runs[i].count <= 0 || runs[i].logits == WantedLogits::none) continue;
     const int end = first_row_[i] + runs[i].count;
     for (int row = runs[i].logits == WantedLogits::last ? end - 1 : first_row_[i]; row < end; row++)
       logit_rows_.push_back(row);
   }
   const int wanted = int(logit_rows_.size());
-  if (wanted == 0) return team.ok() ? &logits_ : nullptr;
+  if (wanted == 0) return team.ok();
   logits_.rows = wanted;
   logits_.values.size(wanted, m.spec.vocab);
   normed_.size(wanted, m.spec.hidden, k);
@@ -135,7 +144,7 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
   const Split split = split_product(head_team, wanted, panels_of(head.n));
   head_team.each(split.chunks(),
                  [&](int64_t chunk, int) { head_tile(m, input, tile_of(split, chunk), logits_.values); });
-  return team.ok() && head_team.ok() ? &logits_ : nullptr;
+  return team.ok() && head_team.ok();
 }
 
 void CpuBackend::read_states(Team& team, int row0, int rows, float* to) {

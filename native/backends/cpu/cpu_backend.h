@@ -38,6 +38,10 @@ class CpuBackend final : public backends::Backend {
                                      const PassOptions&) override;
 
  private:
+  // Makes the batch of a step.
+  int gather(std::span<const Run>);
+  // Fills in logits_ from the residual rows of those wanted. False if aborted.
+  bool project_logits(Team& team, std::span<const Run>);
   // The latest step's residual rows after the final norm: [rows][hidden].
   void read_states(Team& team, int row0, int rows, float* to);
 

@@ -8,7 +8,7 @@
 namespace anneal::cpu {
 namespace {
 
-constexpr int kStretch = 64;
+constexpr int kStretch = 64;  // tokens
 // In backward a longer sequence has longer ones: then states before and within stretches take about as much.
 constexpr int kMinBackwardStretch = 16, kMaxBackwardStretch = 256;
 
@@ -37,10 +37,10 @@ std::vector<int> stretches_of(const Batch& batch, int sequence, int length) {
   return ends;
 }
 
-// Pieces of memory, one after the other. Without memory it counts.
-class Taken {
+// Hands out pieces of a worker's memory, one after the other. Without memory it only counts.
+class Arena {
  public:
-  explicit Taken(float* at = nullptr) : begin_(at) {}
+  explicit Arena(float* at = nullptr) : begin_(at) {}
   float* floats(int64_t n) {
     const int64_t from = used_;
     used_ += padded(n);
@@ -61,7 +61,7 @@ struct TokenBuffers {
   float *x, *convolved;     // [kernel - 1 + tokens][width] before the convolution, [tokens][width] after it
   float* normed;            // [tokens][2][key_dim], queries and keys
   float *decay, *strength;  // [tokens][group]; the gradient is that of the decay's logarithm
-  TokenBuffers(Taken& memory, const DeltaRuleSpec& c, int most) {
+  TokenBuffers(Arena& memory, const DeltaRuleSpec& c, int most) {
     const int width = KeyHeadColumns(c, 0).width, group = c.group();
     x = memory.floats(int64_t(c.kernel - 1 + most) * width);
     convolved = memory.floats(int64_t(most) * width);
@@ -73,7 +73,7 @@ struct TokenBuffers {
 
 struct Tokens : TokenBuffers {
   float* out;  // [tokens][group * value_dim]
-  Tokens(Taken& memory, const DeltaRuleSpec& c, int most)
+  Tokens(Arena& memory, const DeltaRuleSpec& c, int most)
       : TokenBuffers(memory, c, most), out(memory.floats(int64_t(most) * c.group() * c.value_dim)) {}
 };
 
@@ -82,7 +82,7 @@ struct TokenGradients : TokenBuffers {
   float* taps;         // [kernel][width]
   float *rate, *bias;  // [group]
   char* scratch;
-  TokenGradients(Taken& memory, const Kernels& k, const DeltaRuleSpec& c, int most) : TokenBuffers(memory, c, most) {
+  TokenGradients(Arena& memory, const Kernels& k, const DeltaRuleSpec& c, int most) : TokenBuffers(memory, c, most) {
     const int group = c.group();
     a = memory.floats(group), b = memory.floats(group);
     taps = memory.floats(int64_t(c.kernel) * KeyHeadColumns(c, 0).width);
@@ -108,7 +108,7 @@ class KeyHead {
   int64_t states() const { return c_.group() * state_floats_; }
 
   // From its state in the batch's, or from `state`, which becomes that behind the sequence.
-  void forward(int sequence, float* state, const Tokens& t, Taken& memory, const Team& team, int worker) const {
+  void forward(int sequence, float* state, const Tokens& t, Arena& memory, const Team& team, int worker) const {
     const Sequence& s = batch_.sequences[sequence];
     const int first = head_ * c_.group() * c_.value_dim, count = c_.group() * c_.value_dim;
     auto branch = batch_.branches[sequence].begin();
@@ -134,7 +134,7 @@ class KeyHead {
   }
 
   // Memory that forward and backward take for a sequence and those that branch off it.
-  void count_forward(int sequence, Taken& memory) const {
+  void count_forward(int sequence, Arena& memory) const {
     const int64_t mark = memory.mark();
     for (int branch : batch_.branches[sequence]) {
       memory.floats(states());
@@ -142,7 +142,7 @@ class KeyHead {
       memory.back_to(mark);
     }
   }
-  void count_backward(int sequence, Taken& memory) const {
+  void count_backward(int sequence, Arena& memory) const {
     const int64_t mark = memory.mark();
     memory.floats((int64_t(stretches_of(batch_, sequence, stretch_of(sequence)).size()) + 1) * states());
     const int64_t own = memory.mark();
@@ -156,7 +156,7 @@ class KeyHead {
 
   // From the state before the sequence to the gradient by it, `d_state`.
   void backward(int sequence, const float* state, float* d_state, const DeltaGradients& d, const Tokens& t,
-                const TokenGradients& g, Taken& memory, const Team& team, int worker) const {
+                const TokenGradients& g, Arena& memory, const Team& team, int worker) const {
     const Sequence& s = batch_.sequences[sequence];
     const std::vector<int> ends = stretches_of(batch_, sequence, stretch_of(sequence));
     const int64_t mark = memory.mark(), size = states();
@@ -237,7 +237,8 @@ class KeyHead {
                      int64_t(group) * value});
   }
 
-  // The last inputs of the convolution; t holds the last stretch.
+  // The last inputs of the convolution; t holds the last stretch. Sequences that keep a state are those of a step: none
+  // branches off them, so that all stretches but the last have kStretch tokens.
   void keep_tail(const Sequence& s, const Tokens& t) const {
     const int last = s.rows % kStretch ? s.rows % kStretch : kStretch;
     std::memcpy(kept(s) + states(), t.x + int64_t(last) * columns_.width,
@@ -322,7 +323,7 @@ int longest_stretch(const Batch& batch) {
 
 void reserve_delta_forward(const Model& m, const Batch& batch, Workspace& ws) {
   each_shape(m, batch, [&](const KeyHead& head, const DeltaRuleSpec& c) {
-    Taken memory;
+    Arena memory;
     Tokens(memory, c, kStretch);
     memory.floats(head.states());
     for (int root : batch.roots) head.count_forward(root, memory);
@@ -332,7 +333,7 @@ void reserve_delta_forward(const Model& m, const Batch& batch, Workspace& ws) {
 
 void reserve_delta_backward(const Model& m, const Batch& batch, Workspace& ws) {
   each_shape(m, batch, [&](const KeyHead& head, const DeltaRuleSpec& c) {
-    Taken memory;
+    Arena memory;
     const int most = longest_stretch(batch);
     Tokens(memory, c, most);
     TokenGradients(memory, m.kernels, c, most);
@@ -349,7 +350,7 @@ void delta_forward(Team& team, const Model& m, const Batch& batch, int layer, co
     const int root = batch.roots[chunk / c.key_heads], h = int(chunk % c.key_heads);
     const KeyHead head(m, batch, layer, a, h);
     const Sequence& s = batch.sequences[root];
-    Taken memory(ws.workers[worker].delta.floats());
+    Arena memory(ws.workers[worker].delta.floats());
     const Tokens t(memory, c, kStretch);
     float* state = s.recurrent >= 0 ? batch.recurrent->of(s.recurrent, layer, h) : memory.floats(head.states());
     if (s.position == 0) std::memset(state, 0, head.states() * sizeof(float));
@@ -361,14 +362,14 @@ void delta_backward(Team& team, const Model& m, const Batch& batch, int layer, c
                     const DeltaGradients& d, Workspace& ws) {
   const DeltaRuleSpec& c = *m.delta_rule(layer);
   const int group = c.group();
-  // Gradients of weights have one owner, who adds sequences in order.
+  // Gradients of weights have one owner for all sequences, who adds them in order.
   const bool weights = bool(d.convolution);
-  const int64_t lots = weights ? 1 : int64_t(batch.roots.size());
-  team.each(lots * c.key_heads, [&](int64_t chunk, int worker) {
+  const int64_t owners = weights ? 1 : int64_t(batch.roots.size());
+  team.each(owners * c.key_heads, [&](int64_t chunk, int worker) {
     const int h = int(chunk % c.key_heads);
     const KeyHead head(m, batch, layer, a, h);
     const KeyHeadColumns columns(c, h);
-    Taken memory(ws.workers[worker].delta.floats());
+    Arena memory(ws.workers[worker].delta.floats());
     const int most = longest_stretch(batch);
     const Tokens t(memory, c, most);
     const TokenGradients g(memory, m.kernels, c, most);

@@ -54,9 +54,9 @@ struct HeadPass {
   // Of an entry's tempered logits.
   float cap(const Entry& entry) const { return entry.inverse_temperature * float(m.spec.logit_soft_cap); }
 
-  // out[row0 + i] = block's residual[i] . head.
+  // out[row0 + i] = block's d_logits[i] . head.
   void project(Team& team, HeadMemory::Block& b, int row0, int rows, const Matrix& out) {
-    const BackTerm term{b.residual, &head, mem.by_rows ? mem.transposed.data() : nullptr, {}};
+    const BackTerm term{b.d_logits, &head, mem.by_rows ? mem.transposed.data() : nullptr, {}};
     // A large vocabulary in several loops, so that no chunk takes long.
     const int stretch = mem.by_rows ? head.n : kBackwardReduction * 16;
     for (int from = 0; from < head.n && team.ok(); from += stretch)
@@ -65,7 +65,10 @@ struct HeadPass {
   }
 };
 
-constexpr int64_t kLogitBytes = int64_t(96) << 20, kCachedHead = int64_t(4) << 20;
+// Of a block's logits, and of a window's transposed gradients.
+constexpr int64_t kLogitBytes = int64_t(96) << 20;
+// Of a head that stays in the caches of cores.
+constexpr int64_t kCachedBytes = int64_t(4) << 20;
 
 }  // namespace
 
@@ -86,7 +89,7 @@ void HeadMemory::configure(const Model& m, int entries, int workers, bool gradie
   const Kernels& k = m.kernels;
   const Linear& head = m.weights->head();
   const int64_t bytes = panels_of(head.n) * panel_bytes(k, head.k);
-  by_rows = workers > 1 && bytes <= kCachedHead;
+  by_rows = workers > 1 && bytes <= kCachedBytes;
   block_rows = by_rows ? 64 : int(std::clamp<int64_t>(kLogitBytes / (padded(head.n) * 4), 16, 256)) / 16 * 16;
   blocks.resize(std::max<size_t>(blocks.size(), by_rows ? workers : 1));
   for (Block& b : blocks) {
@@ -94,7 +97,7 @@ void HeadMemory::configure(const Model& m, int entries, int workers, bool gradie
     b.normed.size(rows, head.k, k);
     if (head.takes_codes()) b.codes.size(rows, head.k / kCodeGroup);
     b.logits.size(rows, head.n);
-    if (gradient) b.residual.size(rows, head.n, k);
+    if (gradient) b.d_logits.size(rows, head.n, k);
   }
   if (gradient && by_rows) transposed.reserve(panels_of(head.k) * panel_bytes(k, head.n));
   if (weight_gradient) {
@@ -122,7 +125,7 @@ void head_forward(Team& team, const Model& m, const Matrix& x, const std::vector
         entropies[e] = k.entropy(logits, head.n, lse);
         if (units.logprob)
           k.softmax_residual(logits, head.n, lse, target, pass.gradient_scale(entries[e]), pass.cap(entries[e]),
-                             b.residual.at(i), b.residual.ld);
+                             b.d_logits.at(i), b.d_logits.ld);
       }
     });
     if (units.logprob) pass.project(t, b, row0, rows, units.logprob);
@@ -132,7 +135,7 @@ void head_forward(Team& team, const Model& m, const Matrix& x, const std::vector
         const float* logits = b.logits.at(i);
         const int e = row0 + i;
         k.policy_residual(logits, head.n, k.log_sum_exp(logits, head.n), entropies[e], entries[e].target, 0,
-                          pass.gradient_scale(entries[e]), pass.cap(entries[e]), b.residual.at(i), b.residual.ld);
+                          pass.gradient_scale(entries[e]), pass.cap(entries[e]), b.d_logits.at(i), b.d_logits.ld);
       }
     });
     pass.project(t, b, row0, rows, units.entropy);
@@ -157,18 +160,18 @@ void head_weight_gradient(Team& team, const Model& m, const Matrix& x, const std
           const float lse = k.log_sum_exp(logits, head.n), scale = pass.gradient_scale(entries[e]);
           if (d.by_entropy)
             k.policy_residual(logits, head.n, lse, k.entropy(logits, head.n, lse), entries[e].target,
-                              scale * d.by_logprob[e], scale * d.by_entropy[e], pass.cap(entries[e]), b.residual.at(i),
-                              b.residual.ld);
+                              scale * d.by_logprob[e], scale * d.by_entropy[e], pass.cap(entries[e]), b.d_logits.at(i),
+                              b.d_logits.ld);
           else
             k.softmax_residual(logits, head.n, lse, entries[e].target, scale * d.by_logprob[e], pass.cap(entries[e]),
-                               b.residual.at(i), b.residual.ld);
+                               b.d_logits.at(i), b.d_logits.ld);
         }
       });
       const int block = (row0 - from) / mem.block_rows;
       constexpr int kColumns = 1024;
       t.each((head.n + kColumns - 1) / kColumns, [&](int64_t chunk, int) {
         const int col = int(chunk) * kColumns;
-        k.transpose(b.residual.at(0, col), k.type, b.residual.ld, rows, std::min(kColumns, head.n - col),
+        k.transpose(b.d_logits.at(0, col), k.type, b.d_logits.ld, rows, std::min(kColumns, head.n - col),
                     mem.left.block(block) + size_t(col) * mem.block_rows * k.elem, mem.block_rows);
       });
       k.pack_transposed(b.normed.data, k.type, b.normed.ld, rows, head.k, mem.right.block(block));

@@ -17,7 +17,7 @@ struct Entry {
 struct HeadMemory {
   struct Block {
     RowStore normed;    // after the final norm [block_rows][hidden]
-    RowStore residual;  // a gradient with respect to logits [block_rows][vocab]
+    RowStore d_logits;  // a gradient with respect to logits [block_rows][vocab]
     CodeStore codes;
     MatrixStore logits;  // [block_rows][vocab]
   };

@@ -46,10 +46,9 @@ struct LayerBackward {
   // g [rows][padded rank] = round(s dy B), of dy [rows][n] and B [n][rank].
   void lora_up(Team& team, int p, const Rows& dy, RunScratch& run, int rows) const {
     if (!lora(p)) return;
-    constexpr int kBlock = 32;
     const int columns = adapter->padded_rank();
-    team.each((rows + kBlock - 1) / kBlock, [&](int64_t chunk, int worker) {
-      const int row = int(chunk) * kBlock, n = std::min(kBlock, rows - row);
+    team.each((rows + kLoraRows - 1) / kLoraRows, [&](int64_t chunk, int worker) {
+      const int row = int(chunk) * kLoraRows, n = std::min(kLoraRows, rows - row);
       float* sums = ws.workers[worker].tile.floats();
       k.gemm(dy.at(row), dy.ld, n, adapter->layers[layer][p].b_t.data(), w.projections[p].n, columns / kLanes, sums,
              columns, false);
@@ -282,7 +281,7 @@ struct LayerBackward {
           k.add(out + h * c.head_dim, from, c.head_dim);
       }
     };
-    add(batch.slots[row], true);
+    add(batch.slot(row, layer), true);
     if (!batch.copies_from.empty())
       for (int j = batch.copies_from[row]; j < batch.copies_from[row + 1]; j++) add(batch.copies[j], false);
   }
@@ -312,6 +311,7 @@ struct LayerBackward {
         else
           k.round_rows(d, c.q_width(), 1, c.q_width(), 1.0f, run.d_q.at(i), run.d_q.ld);
         slot_gradients(d_k, t, d);
+        // Without a norm of their own keys are not kept, and rope's backward does not look at them.
         k.head_norm_rope_backward(a.k ? a.k.at(t) : a.q.at(t), head, c.kv_heads, head, c.rotary(),
                                   w.norms[kNormK].data(), rms_eps, cos, sin, d, d, k_sums);
         k.round_rows(d, c.kv_width(), 1, c.kv_width(), 1.0f, run.d_k.at(i), run.d_k.ld);

@@ -78,8 +78,8 @@ void add_product(Team& team, const ProjectionTile& tile, int p, const Input& x, 
 // out[i] [rows][n] = x [rows][k] W^T of several projections of the same rows, rounded.
 void round_products(Team& team, const ProjectionTile& tile, const int* projections, int count, const Input& x, int row0,
                     int rows, const Rows* z, const Rows* out, Workspace& ws) {
-  Split splits[4];
-  int64_t from[5] = {};
+  Split splits[kDeltaInputs];
+  int64_t from[kDeltaInputs + 1] = {};
   const auto width = [&](int i) { return tile.m.weights->layers[tile.layer].projections[projections[i]].n; };
   for (int i = 0; i < count; i++) {
     splits[i] = split_product(team, rows, panels_of(width(i)));
@@ -146,6 +146,7 @@ void queries_keys_values(Team& team, const Model& m, const Batch& batch, int lay
   const Rows out[] = {a.q ? a.q.from(row0) : run.q, a.k ? a.k.from(row0) : run.k, run.v};
   round_products(team, tile, projections, 3, input, row0, rows, z, out, ws);
 
+  // Several passes over the heads: so many fewer rows to a chunk.
   each_rows(team, rows, 4 * c.q_width(), [&](int row, int count, int worker) {
     float* heads = ws.workers[worker].head.floats();
     rope_queries(m, batch, layer, out[0], row0, row, count, ws.queries_of(c), heads);
@@ -181,20 +182,24 @@ void delta_inputs(Team& team, const Model& m, const Batch& batch, int layer, con
   round_products(team, tile, projections, kDeltaInputs, input, row0, rows, z, out, ws);
 }
 
-// x_mid [rows][hidden] = x_in + attention, gated . o^T, then x_out = x_mid + (silu(gate) * up [rows][intermediate]) .
-// down^T.
+// x_mid [rows][hidden] = x_in + attention [rows][attended], gated . o^T.
+void output_projection(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a,
+                       RunScratch& run, Workspace& ws, int row0, int rows) {
+  const ProjectionTile tile{m, batch, layer};
+  const Rows attention = gated_heads(team, m, layer, a, run, row0, rows, ws);
+  static constexpr int o[] = {kO};
+  lora_down(team, m, batch, layer, o, 1, attention, row0, rows, &run.z[kO], ws);
+  add_branch(team, tile, kO, kNormAttended, tile.input(team, attention, rows, o, 1, run), row0, rows, run.z[kO],
+             a.attended ? a.attended.from(row0) : run.branch, a.x_in, a.x_mid, ws);
+}
+
+// x_out [rows][hidden] = x_mid + (activation(gate) * up [rows][intermediate]) . down^T.
 void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, RunScratch& run,
                   Workspace& ws, int row0, int rows) {
   const int intermediate = m.spec.layers[layer].feed_forward.intermediate;
   const Kernels& k = m.kernels;
   const Layer& w = m.weights->layers[layer];
   const ProjectionTile tile{m, batch, layer};
-
-  const Rows attention = gated_heads(team, m, layer, a, run, row0, rows, ws);
-  static constexpr int o[] = {kO};
-  lora_down(team, m, batch, layer, o, 1, attention, row0, rows, &run.z[kO], ws);
-  add_branch(team, tile, kO, kNormAttended, tile.input(team, attention, rows, o, 1, run), row0, rows, run.z[kO],
-             a.attended ? a.attended.from(row0) : run.branch, a.x_in, a.x_mid, ws);
 
   norm_rows(team, m, a.x_mid.from(row0), w.norms[kNormMiddle], rows, run.normed);
   static constexpr int gate_up[] = {kGate, kUp};
@@ -247,10 +252,9 @@ void lora_down(Team& team, const Model& m, const Batch& batch, int layer, const 
     for (int p = 0; p < count; p++) adapted |= bool(s.adapter->layers[layer][projections[p]]);
   if (!adapted) return;
   const Kernels& k = m.kernels;
-  constexpr int kBlock = 32;
-  const int blocks = (rows + kBlock - 1) / kBlock;
+  const int blocks = (rows + kLoraRows - 1) / kLoraRows;
   team.each(int64_t(blocks) * count, [&](int64_t chunk, int worker) {
-    const int p = int(chunk % count), row = int(chunk / count) * kBlock, end = std::min(rows, row + kBlock);
+    const int p = int(chunk % count), row = int(chunk / count) * kLoraRows, end = std::min(rows, row + kLoraRows);
     float* sums = ws.workers[worker].tile.floats();
     for (const AdapterRows& s : batch.adapted) {
       const LowRank& low = s.adapter->layers[layer][projections[p]];
@@ -327,6 +331,7 @@ void layer_forward(Team& team, const Model& m, const Batch& batch, int layer, co
     attention_forward(team, m, batch, layer, a, ws);
   }
   ws.each_run(team, batch.rows, [&](Team& t, RunScratch& run, int row0, int rows) {
+    output_projection(t, m, batch, layer, a, run, ws, row0, rows);
     feed_forward(t, m, batch, layer, a, run, ws, row0, rows);
   });
 }

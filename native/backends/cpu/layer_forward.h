@@ -10,6 +10,8 @@ void embed_tokens(Team&, const Model&, const Batch&, const Matrix& x);
 
 void layer_forward(Team&, const Model&, const Batch&, int layer, const LayerActivations&, Workspace&);
 
+constexpr int kLoraRows = 32;  // of a chunk of the products with A and B
+
 // z[p] [rows][padded rank] = round(s A x) for the adapted ones of `count` projections of the same input [rows][k]. Rows
 // are relative to row0 of the batch.
 void lora_down(Team&, const Model&, const Batch&, int layer, const int* projections, int count, const Rows& input,

@@ -222,15 +222,6 @@ void report_temperature(const Kernels& kernels, const SamplingParams& p, const f
   out.temperature_logprob = z[out.token] - kernels.log_sum_exp(z, n);
 }
 
-}  // namespace
-
-void SamplerScratch::size(int vocab) {
-  row.resize(vocab), ids.resize(vocab);
-  maxima.resize(blocks_of(vocab) * kLanes), masses.resize(blocks_of(vocab));
-}
-
-namespace {
-
 void penalise(const SamplingState& s, float* z) {
   const SamplingParams& p = s.params();
   if (p.repetition_penalty == 1 && p.frequency_penalty == 0 && p.presence_penalty == 0) return;
@@ -244,6 +235,11 @@ void penalise(const SamplingState& s, float* z) {
 }
 
 }  // namespace
+
+void SamplerScratch::size(int vocab) {
+  row.resize(vocab), ids.resize(vocab);
+  maxima.resize(blocks_of(vocab) * kLanes), masses.resize(blocks_of(vocab));
+}
 
 Sampled sample(const Kernels& kernels, const SamplingState& s, const float* logits, int position, const uint32_t* mask,
                SamplerScratch& scratch) {

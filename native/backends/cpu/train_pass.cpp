@@ -184,19 +184,19 @@ int64_t Pass::needed(TrainMemory& mem, const ModelGradients& wanted) const {
 void Pass::take_memory(const PassOptions& options) {
   const ModelGradients wanted = trainable_ ? trainable_->wanted() : ModelGradients{};
   const int layers = trainable_ ? m_.layers() : 0;
-  auto whole = [&](int first_kept) {
+  auto bytes_with = [&](int first_kept) {
     first_kept_ = first_kept;
     TrainMemory fresh;
     return needed(fresh, wanted);
   };
   const int64_t limit = options.memory_budget > 0 ? options.memory_budget : INT64_MAX,
                 keep = options.keep_bytes > 0 ? std::min(options.keep_bytes, limit) : limit;
-  int low = 0, high = layers;  // the least number of layers to be computed again
-  if (const int64_t least = keep < INT64_MAX ? whole(high) : 0; least > limit) throw NoRoom(least, limit);
+  int low = 0, high = layers;  // between which is the least number of layers to be computed again
+  if (const int64_t least = keep < INT64_MAX ? bytes_with(high) : 0; least > limit) throw NoRoom(least, limit);
   // The layer being computed again takes the place of a kept one.
   while (low < high && keep < INT64_MAX) {
     const int middle = (low + high) / 2;
-    if (whole(middle) <= keep)
+    if (bytes_with(middle) <= keep)
       high = middle;
     else
       low = middle + 1;
@@ -237,7 +237,7 @@ bool Pass::forward(std::span<const TrainRow> rows, const PassOptions& options) {
   entropy_gradient_ = options.entropy_gradient;
   lay_out(rows);
   list_entries(rows);
-  const int tokens = memory_->batch.rows, found = int(entries_.size());
+  const int tokens = memory_->batch.rows, entry_count = int(entries_.size());
   logprobs_.assign(tokens, 0), entropies_.assign(tokens, 0);
   if (tokens == 0) return true;
 
@@ -247,13 +247,13 @@ bool Pass::forward(std::span<const TrainRow> rows, const PassOptions& options) {
   team.each(pages_, [&](int64_t page, int) { memory_->pages.clear(int(page)); });
   embed_tokens(team, m_, mem.batch, mem.x[0]);
   for (int l = 0; l < layers && team.ok(); l++) layer_forward(team, m_, mem.batch, l, activations(l), mem.workspace);
-  std::vector<float> logprobs(found), entropies(found);
+  std::vector<float> logprobs(entry_count), entropies(entry_count);
   Units units;
   if (trainable_) units.logprob = mem.units;
   if (trainable_ && entropy_gradient_) units.entropy = mem.entropy_units;
   head_forward(team, m_, trainable_ ? mem.x[layers] : mem.x[0], entries_, logprobs.data(), entropies.data(), units,
                mem.workspace.workers, mem.head);
-  for (int e = 0; e < found; e++) {
+  for (int e = 0; e < entry_count; e++) {
     const Source s = sources_[e];
     logprobs_[row0_[s.row] + s.t] = logprobs[e];
     entropies_[row0_[s.row] + s.t] = entropies[e];
