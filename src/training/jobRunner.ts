@@ -115,7 +115,8 @@ export class JobRunner {
   /** A session that somebody forgot to close would be waited for in silence, and for ever. */
   #tellOfWait(modelId: string, waiting: { job?: string; session?: string }) {
     return (holder: string) => {
-      const message = "waits for a training session, which holds the model until it is closed";
+      const message =
+        "waits for a training session, which holds the model until its program or trainingSessions.close(holder) closes it";
       const opened = [...this.#sessions].find(({ id }) => id === holder)?.openedAt ?? Date.now();
       const since = new Date(opened).toISOString();
       this.#host.logger.warn(message, { ...waiting, model: modelId, holder, since });
