@@ -80,6 +80,7 @@ describe.runIf(packages)("a package", () => {
     "npm 11": () => [nodeBinary("node24"), [tool("npm11", "bin/npm-cli.js"), "install", "anneal", "--ignore-scripts"]],
     "npm 12": () => [nodeBinary("node26"), [tool("npm12", "bin/npm-cli.js"), "install", "anneal"]],
     "pnpm 10": () => [nodeBinary("node24"), [tool("pnpm", "bin/pnpm.cjs"), "add", "anneal"]],
+    "yarn 4": () => [nodeBinary("node24"), [tool("yarn", "bin/yarn.js"), "add", "anneal"]],
     bun: () => [tool("bun", "bin/bun"), ["add", "anneal"]],
   };
 

@@ -114,10 +114,27 @@ function muslNode(cpu: string): string {
   return file;
 }
 
-/** Tarballs of everything that the root package depends on. */
+const tarballsIn = (folder: string) =>
+  readdirSync(folder)
+    .filter((entry) => entry.endsWith(".tgz"))
+    .map((entry) => join(folder, entry));
+
+/** Tarballs of everything that the root package depends on, and of what yarn adds to that. */
 export function dependencyTarballs(): string[] {
-  const tarballs = () => readdirSync(FOLDER).filter((entry) => entry.endsWith(".tgz"));
   mkdirSync(FOLDER, { recursive: true });
-  if (tarballs().length < DEPENDENCIES.length) npm(FOLDER, "pack", ...DEPENDENCIES);
-  return tarballs().map((entry) => join(FOLDER, entry));
+  if (tarballsIn(FOLDER).length < DEPENDENCIES.length) npm(FOLDER, "pack", ...DEPENDENCIES);
+  return [...tarballsIn(FOLDER), ...nodeGypTarballs()];
+}
+
+/** Yarn adds node-gyp to every package that has a script which names it, as better-sqlite3's for its own developers do. */
+function nodeGypTarballs(): string[] {
+  const folder = join(FOLDER, "node-gyp");
+  installed(folder, { "node-gyp": "13" });
+  if (tarballsIn(folder).length === 0) {
+    const [, ...closure] = execFileSync("npm", ["ls", "--all", "--parseable"], { cwd: folder, encoding: "utf8" })
+      .trim()
+      .split("\n");
+    npm(folder, "pack", ...closure);
+  }
+  return tarballsIn(folder);
 }
