@@ -1,8 +1,8 @@
 // What lies on this machine of models of the Hugging Face hub: the cache that its other programs share.
 
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { homedir } from "node:os";
 import { join, relative, sep } from "node:path";
+import { userFolder } from "../userFolder.js";
 
 /** A model of the hub, at one of its revisions. */
 export interface HubModel {
@@ -48,7 +48,7 @@ export function hubCacheFolder(): string {
 /** Where the hub's programs keep what they keep, such as the token that `hf auth login` writes. */
 export function hubHome(): string {
   const { HF_HOME, XDG_CACHE_HOME } = process.env;
-  return expanded(HF_HOME || join(XDG_CACHE_HOME || join(homedir(), ".cache"), "huggingface"));
+  return expanded(HF_HOME || join(XDG_CACHE_HOME || join(userFolder(), ".cache"), "huggingface"));
 }
 
 /** Whether HF_HUB_OFFLINE (or the one of transformers) forbids the network. */
@@ -89,4 +89,4 @@ function isWhole(folder: string): boolean {
   }
 }
 
-const expanded = (path: string): string => path.replace(/^~(?=$|[\\/])/, homedir());
+const expanded = (path: string): string => path.replace(/^~(?=$|[\\/])/, userFolder());

@@ -1,6 +1,6 @@
 import { appendFile } from "node:fs/promises";
-import { homedir } from "node:os";
 import { systemReason } from "../../errors.js";
+import { userFolder } from "../../userFolder.js";
 import { servedModel } from "../findModel.js";
 import { nearest } from "../nearest.js";
 import type { Conversation } from "./conversation.js";
@@ -68,7 +68,7 @@ async function chooseModel(conversation: Conversation, name: string): Promise<st
 
 async function save(conversation: Conversation, file: string): Promise<string> {
   // No shell has looked at it.
-  const path = (file || DEFAULT_FILE).replace(/^~(?=\/)/, homedir());
+  const path = (file || DEFAULT_FILE).replace(/^~(?=\/)/, userFolder());
   if (!/\.jsonl$/i.test(path)) return `/save appends a line of JSON: name a .jsonl file, not ${path}`;
   const { messages } = conversation;
   if (!messages.some(({ role }) => role === "assistant")) return "nothing was said yet";
