@@ -18,19 +18,10 @@ std::string name_in_whole(const ModelSpec& whole, int skipped, const std::string
   return kLayers + std::to_string(std::stoi(name.substr(number, end - number)) + skipped) + name.substr(end);
 }
 
-// Those that `part`, whose tensors have these names in the whole, keeps quantised.
-template <class Name> void keep_quantized(const ModelSpec& whole, ModelSpec& part, Name&& name_of) {
-  part.quantized.clear();
-  for (const model::TensorShape& t : model::weight_tensors(part))
-    if (const auto found = whole.quantized.find(name_of(t.name)); found != whole.quantized.end())
-      part.quantized.emplace(t.name, found->second);
-}
-
 ModelSpec first_layers(const ModelSpec& whole, int layers) {
   ModelSpec part = whole;
   part.layers.resize(size_t(layers));
   part.tied_head = true;  // there is none
-  keep_quantized(whole, part, [](const std::string& name) { return name; });
   return part;
 }
 
@@ -41,7 +32,11 @@ ModelSpec last_layers(const ModelSpec& whole, int layers) {
   ModelSpec part = whole;
   part.layers.assign(whole.layers.begin() + skipped, whole.layers.end());
   part.tied_head = true;  // the embedding is the head
-  keep_quantized(whole, part, [&](const std::string& name) { return name_in_whole(whole, skipped, name); });
+  // For the memory of a model that is refused after.
+  part.quantized.clear();
+  for (const model::TensorShape& t : model::weight_tensors(part))
+    if (const auto found = whole.quantized.find(name_in_whole(whole, skipped, t.name)); found != whole.quantized.end())
+      part.quantized.emplace(t.name, found->second);
   return part;
 }
 
@@ -72,9 +67,7 @@ std::unique_ptr<backends::Backend> SplitDevice::load(const ModelSpec& m, backend
   const backends::TensorReader renamed{
       [&](const std::string& name, int64_t row0, int64_t rows, float* to) { read.floats(named(name), row0, rows, to); },
       !read.stored ? decltype(read.stored)() : [&](const std::string& name) { return read.stored(named(name)); },
-      !read.blocks ? decltype(read.blocks)()
-                   : [&](const std::string& name, int64_t row0, int64_t rows,
-                         uint8_t* to) { read.blocks(named(name), row0, rows, to); }};
+      {}};  // no blocks: `require` refuses quantised models
   auto second = second_->load(behind, cache, arithmetic, renamed,
                               [&](double done) { return !progress || progress(share + done * (1 - share)); });
   if (!second) return nullptr;
