@@ -1,5 +1,5 @@
 import { homedir } from "node:os";
-import { parse } from "node:path";
+import { join, parse } from "node:path";
 
 /** The user's folder; the root for whom the system knows none (no HOME, no entry among its users), as in containers. */
 export function userFolder(): string {
@@ -9,3 +9,6 @@ export function userFolder(): string {
     return parse(process.cwd()).root;
   }
 }
+
+/** Where programs keep for this user what they can make or fetch again. */
+export const userCacheFolder = (): string => process.env.XDG_CACHE_HOME || join(userFolder(), ".cache");

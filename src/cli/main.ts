@@ -3,7 +3,7 @@
 
 import nodeModule from "node:module";
 import { join } from "node:path";
-import { userFolder } from "../userFolder.js";
+import { userCacheFolder } from "../userFolder.js";
 
 /** Of Node 22.8 and later; it does nothing where the folder cannot be made. */
 type EnableCompileCache = ((folder: string) => unknown) | undefined;
@@ -11,6 +11,6 @@ type EnableCompileCache = ((folder: string) => unknown) | undefined;
 const { enableCompileCache } = nodeModule as { enableCompileCache?: EnableCompileCache };
 if (process.env.NODE_COMPILE_CACHE === undefined) {
   // Not in the folder for temporary files, where others could put code for this user.
-  enableCompileCache?.(join(process.env.XDG_CACHE_HOME || join(userFolder(), ".cache"), "anneal", "compiled"));
+  enableCompileCache?.(join(userCacheFolder(), "anneal", "compiled"));
 }
 await import("./commandLine.js");

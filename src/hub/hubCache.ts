@@ -2,7 +2,7 @@
 
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join, relative, sep } from "node:path";
-import { userFolder } from "../userFolder.js";
+import { userCacheFolder, userFolder } from "../userFolder.js";
 
 /** A model of the hub, at one of its revisions. */
 export interface HubModel {
@@ -47,8 +47,7 @@ export function hubCacheFolder(): string {
 
 /** Where the hub's programs keep what they keep, such as the token that `hf auth login` writes. */
 export function hubHome(): string {
-  const { HF_HOME, XDG_CACHE_HOME } = process.env;
-  return expanded(HF_HOME || join(XDG_CACHE_HOME || join(userFolder(), ".cache"), "huggingface"));
+  return expanded(process.env.HF_HOME || join(userCacheFolder(), "huggingface"));
 }
 
 /** Whether HF_HUB_OFFLINE (or the one of transformers) forbids the network. */

@@ -17,7 +17,7 @@ import { readGgufWeights } from "./ggufWeights.js";
 import { JsonFields } from "./jsonFields.js";
 import { modelSpec } from "./modelSpec.js";
 import { dropZeroBiases, type FoundTensor, readPacking, takePacked } from "./packedWeights.js";
-import { type Quantization, quantizedFormats } from "./quantizeFormats.js";
+import { formatsByMatrix, type Quantization } from "./quantizeFormats.js";
 import { readSafetensorsHeader } from "./safetensorsHeader.js";
 import { hashOnce } from "./weightsHash.js";
 
@@ -54,7 +54,7 @@ export async function openWeightFiles(path: string, quantization?: Quantization)
   if (weights.config.quantized) {
     throw new ModelFileError(path, "holds quantised weights, which are not quantised again", { param: "quantize" });
   }
-  const config = { ...weights.config, quantized: quantizedFormats(weights.config, quantization) };
+  const config = { ...weights.config, quantized: formatsByMatrix(weights.config, quantization) };
   return { ...weights, config, hash: hashOnce(config, weights.tensors) };
 }
 

@@ -4,7 +4,7 @@
 import { createHash } from "node:crypto";
 import type { FileHandle } from "node:fs/promises";
 import { ModelFileError } from "../errors.js";
-import { openRegularFile } from "../regularFile.js";
+import { openRegularFile, readAt } from "../regularFile.js";
 import type { ModelSpec, TensorLocation } from "../runtime/runtime.js";
 
 const CHUNK_BYTES = 2 ** 20;
@@ -82,10 +82,12 @@ async function hashWeights(config: ModelSpec, tensors: readonly TensorLocation[]
         const handle = handles.get(file) ?? (await openRegularFile(file));
         handles.set(file, handle);
         for (let done = 0; done < bytes; ) {
-          const { bytesRead } = await handle.read(chunk, 0, Math.min(chunk.length, bytes - done), offset + done);
-          if (bytesRead === 0) throw new ModelFileError(file, `ends inside ${name}`, { param: name });
-          hash.update(chunk.subarray(0, bytesRead));
-          done += bytesRead;
+          const piece = chunk.subarray(0, bytes - done);
+          if (!(await readAt(handle, piece, offset + done))) {
+            throw new ModelFileError(file, `ends inside ${name}`, { param: name });
+          }
+          hash.update(piece);
+          done += piece.length;
         }
       }
     }
