@@ -339,7 +339,7 @@ describe("closing", () => {
 it("takes nothing but what it asks for, whatever is passed", async () => {
   const { config, tensors } = await openWeightFolder(caseFolder("qwen3"));
   const { spec, tensors: values } = await caseAdapter("qwen3");
-  const load = { config: { ...config, kvCache: isGpu ? "exact" : "int8" }, tensors, dtype: "float32", kvPages: 4 };
+  const load = { config: { ...config, kvCache: "int8" }, tensors, dtype: "float32", kvPages: 4 };
   const runtime = openRuntime({ device: DEVICE });
   const targets: [object, string, unknown[]][] = [
     [runtime, "load", [load]],

@@ -28,9 +28,9 @@ struct GpuModel {
   }
 };
 
-// Specialisation constants of the shaders over heads; what the last is, each says.
-inline std::vector<uint32_t> shape_of(const AttentionSpec& a, int last) {
-  return {uint32_t(a.heads), uint32_t(a.kv_heads), uint32_t(a.head_dim), uint32_t(last)};
+// Specialisation constants of the shaders over heads; what `last` is, each says.
+inline std::vector<uint32_t> shape_of(const ModelSpec& m, const AttentionSpec& a, int last) {
+  return {uint32_t(a.heads), uint32_t(a.kv_heads), uint32_t(a.head_dim), uint32_t(last), m.kv_cache == KvCache::int8};
 }
 
 // Elements of a token in a layer's rows; of all layers, the most of each.

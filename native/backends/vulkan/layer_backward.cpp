@@ -191,7 +191,7 @@ void LayerBackward::attention() {
     int32_t padding;
   } dq{s.queries.address(), pages.of(layer).address(), b.tables, q.tiles, mem.d_attention.address(), a.lse,
        mem.delta.address(), mem.d_queries.address(),   sight,    0};
-  commands.dispatch(m.pipeline(Shader::kAttentionDqF32, shape_of(c, q.rows)), dq, q.count, c.kv_heads);
+  commands.dispatch(m.pipeline(Shader::kAttentionDqF32, shape_of(m.spec, c, q.rows)), dq, q.count, c.kv_heads);
   const struct {
     uint64_t queries, pages, first_use, uses, d_attention, lse, delta, d_keys, d_values;
     Sight sight;
@@ -207,7 +207,8 @@ void LayerBackward::attention() {
         mem.d_values.address(),
         sight,
         queries_per_tile(c.group())};
-  commands.dispatch(m.pipeline(Shader::kAttentionDkvF32, shape_of(c, kDkvRows)), dkv, pages.count(), c.kv_heads);
+  commands.dispatch(m.pipeline(Shader::kAttentionDkvF32, shape_of(m.spec, c, kDkvRows)), dkv, pages.count(),
+                    c.kv_heads);
   commands.barrier();
 }
 
@@ -235,7 +236,7 @@ void LayerBackward::queries_keys_values() {
          t.ld(c.kv_width()),
          m.spec.rms_eps,
          b.rows};
-  commands.dispatch(m.pipeline(Shader::kRopeBackwardF32, shape_of(c, c.rotary())), turn, b.rows,
+  commands.dispatch(m.pipeline(Shader::kRopeBackwardF32, shape_of(m.spec, c, c.rotary())), turn, b.rows,
                     c.heads + 2 * c.kv_heads);
   commands.barrier();
   const std::initializer_list<std::pair<int, uint64_t>> terms = {

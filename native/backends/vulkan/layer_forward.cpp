@@ -128,7 +128,7 @@ struct LayerForward {
                  type.ld(c.kv_width()),
                  m.spec.rms_eps,
                  b.rows};
-    commands.dispatch(m.pipeline(Shader::kRopeF32, shape_of(c, c.rotary())), parameters, b.rows, heads);
+    commands.dispatch(m.pipeline(Shader::kRopeF32, shape_of(m.spec, c, c.rotary())), parameters, b.rows, heads);
   }
 
   void attention() const {
@@ -164,7 +164,7 @@ struct LayerForward {
              cap,
              cap > 0 ? scale / cap : 0,
              0};
-    commands.dispatch(m.pipeline(Shader::kAttentionF32, shape_of(c, q.rows)), attend, q.count, c.kv_heads);
+    commands.dispatch(m.pipeline(Shader::kAttentionF32, shape_of(m.spec, c, q.rows)), attend, q.count, c.kv_heads);
     commands.barrier();
   }
 
@@ -195,7 +195,7 @@ struct LayerForward {
 
 Pages::Pages(const GpuModel& m, int count) : count_(count) {
   for (const LayerSpec& layer : m.spec.layers)
-    layers_.emplace_back(m.gpu, int64_t(count) * vulkan::page_bytes(m.type, layer.attention));
+    layers_.emplace_back(m.gpu, int64_t(count) * vulkan::page_bytes(m.type, m.spec.kv_cache, layer.attention));
 }
 
 // Of products with quantised weights.

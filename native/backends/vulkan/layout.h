@@ -47,7 +47,8 @@ struct Records {
 inline int64_t code_bytes(int k) { return int64_t((k + kGroup - 1) / kGroup) * 48; }
 
 // Bytes of the keys and values of a page of one layer.
-inline int64_t page_bytes(ElementType t, const AttentionSpec& a) {
+inline int64_t page_bytes(ElementType t, KvCache cache, const AttentionSpec& a) {
+  if (cache == KvCache::int8) return int64_t(a.kv_heads) * kPage * 2 * (round_up(a.head_dim, 16) + 4);
   return int64_t(a.kv_heads) * kPage * (t.row_bytes(a.head_dim) + int64_t(a.head_dim) * t.bytes());
 }
 

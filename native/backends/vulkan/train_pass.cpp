@@ -190,7 +190,7 @@ void Pass::take_memory(const PassOptions& options) {
   const int layers = m_.layers();
   per_ = int(std::clamp<int64_t>(kLogitBytes / (vocab * 4), 1, std::max<int64_t>(1, entries)));
   int64_t page = 0;
-  for (const LayerSpec& layer : m_.spec.layers) page += page_bytes(t, layer.attention);
+  for (const LayerSpec& layer : m_.spec.layers) page += page_bytes(t, m_.spec.kv_cache, layer.attention);
 
   // Whatever is kept.
   int64_t fixed = page_count_ * page + Scratch::bytes_per_row(m_.spec, t) * round_up(rows, 16) +

@@ -21,8 +21,6 @@ namespace {
 // What no GPU computes.
 void require_here(const ModelSpec& m) {
   model::check(m);
-  if (m.kv_cache != model::KvCache::exact)
-    refuse("kvCache", "of 8 bits is not computed by this device: load the model on the cpu, or keep the cache exact");
   for (size_t i = 0; i < m.layers.size(); i++) {
     const std::string at = "layers[" + std::to_string(i) + "].";
     if (m.layers[i].delta_rule) refuse(at + "deltaRule", "is not computed by this device: load the model on the cpu");
@@ -49,7 +47,7 @@ backends::ModelMemory VulkanDevice::memory_of(const ModelSpec& m) {
   int64_t page = 0, kept = 0;
   for (const LayerSpec& layer : m.layers) {
     const Widths c = widths_of(layer);
-    page += page_bytes(t, layer.attention);
+    page += page_bytes(t, m.kv_cache, layer.attention);
     kept += 2 * 4 * int64_t(m.hidden) + 2 * t.row_bytes(c.q) + 2 * t.row_bytes(c.intermediate) +
             (c.qk_norm ? 3 : 2) * t.row_bytes(c.kv) + (c.norms_after ? 2 * t.row_bytes(m.hidden) : 0) + 4 * c.heads;
   }

@@ -43,7 +43,7 @@ describe("device auto", () => {
 
   it("computes the models, with the processor's bits", async () => {
     expect(await chosen([gpu("vulkan:0", "discrete")], { quantize: "q8" })).toBe("vulkan:0");
-    expect(await chosen([gpu("vulkan:0", "discrete")], { kvCache: "int8" })).toBe("cpu");
+    expect(await chosen([gpu("vulkan:0", "discrete")], { kvCache: "int8" })).toBe("vulkan:0");
     expect(await chosen([gpu("vulkan:0", "discrete", { exact: false })])).toBe("cpu");
     expect(await chosen([gpu("vulkan:0", "discrete", { fused: false })])).toBe("cpu");
     const lacking = gpu("vulkan:0", "discrete", { problem: "it lacks buffer device addresses" });

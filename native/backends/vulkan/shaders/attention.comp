@@ -86,13 +86,15 @@ void main() {
     float score[kRows];
     LOOP for (int r = 0; r < kRows; r++) score[r] = 0.0;
     LOOP for (int g = 0; g < kHeadGranules; g++) {
-      const uvec4 key = pages.at[at + g * kPage + me];
+      const uvec4 key = key_granule(pages, at, kHeadDim, g, me);
       for (int step = 0; step < kGranule; step += kStep)
         for (int i = step + kStep - 1; i >= step; i--)
           if (g * kGranule + i < kHeadDim)
             LOOP for (int r = 0; r < kRows; r++) score[r] = mad(qs[r][g * kGranule + i], part(key, i), score[r]);
     }
+    const float by_key = key_scale(pages, at, kHeadDim, me), by_value = value_scale(pages, at, kHeadDim, me);
     LOOP for (int r = 0; r < kRows; r++) {
+      if (kCoded != 0) score[r] = score[r] * by_key;
       if (cap > 0.0) score[r] = tangent(score[r] * scale_by_cap) * cap;
       const int position = tile.position + r / tile.heads, key = block * kPage + me;
       ps[r][me] = key <= position && (window == 0 || key > position - window) ? score[r] : kLowest;
@@ -121,7 +123,12 @@ void main() {
                                  (ps[r][lane] + ps[r][lane + 16]) + (ps[r][lane + 32] + ps[r][lane + 48]));
     }
     barrier();
-    LOOP for (int r = 0; r < kRows; r++) ps[r][me] = rounded(ps[r][me]);
+    LOOP for (int r = 0; r < kRows; r++) {
+      const int position = tile.position + r / tile.heads, key = block * kPage + me;
+      // Of a slot that no token has written the scale may be anything.
+      const bool seen = key <= position && (window == 0 || key > position - window);
+      ps[r][me] = rounded(kCoded != 0 && seen ? ps[r][me] * by_value : ps[r][me]);
+    }
     barrier();
     // Outputs: this invocation's elements of every query. Slots that no token has written are not read.
     const int written = min(kPage, last + 1 - block * kPage);
@@ -130,7 +137,7 @@ void main() {
       if (d >= kHeadDim) continue;
       LOOP for (int r = 0; r < kRows; r++) outs[r][p] = fresh ? 0.0 : outs[r][p] * shrink[r];
       LOOP for (int g = 0; g * kGranule < written; g++) {
-        const uvec4 value = pages.at[at + key_granules(kHeadDim) + g * kHeadDim + d];
+        const uvec4 value = value_granule(pages, at, kHeadDim, g, d);
         for (int step = 0; step < kGranule; step += kStep)
           for (int i = step + kStep - 1; i >= step; i--)
             if (g * kGranule + i < written)

@@ -12,12 +12,13 @@ struct Sight {
   float scale, cap, scale_by_cap, inverse_cap;
 };
 
-// The element of a value.
+// Elements, or codes.
 float value_of(Granules pages, int at, int key, int d) {
-  return part(pages.at[at + key_granules(kHeadDim) + key / kGranule * kHeadDim + d], key % kGranule);
+  if (kCoded != 0) return value_code(pages, at, kHeadDim, key, d);
+  return part(value_granule(pages, at, kHeadDim, key / kGranule, d), key % kGranule);
 }
 float key_of(Granules pages, int at, int key, int d) {
-  return part(pages.at[at + d / kGranule * kPage + key], d % kGranule);
+  return part(key_granule(pages, at, kHeadDim, d / kGranule, key), d % kGranule);
 }
 
 bool seen(Sight sight, int key, int position) {

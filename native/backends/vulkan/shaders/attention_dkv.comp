@@ -63,6 +63,8 @@ void main() {
                 score = mad(qs[r][i], key_of(pages, at, key, i), score);
                 dp = mad(douts[r][i], value_of(pages, at, key, i), dp);
               }
+            if (kCoded != 0)
+              score = score * key_scale(pages, at, kHeadDim, key), dp = dp * value_scale(pages, at, kHeadDim, key);
             const int from = token * kHeads + head * kGroup + row % kGroup;
             gradients(sight, score, dp, lse.at[from], delta.at[from], p, gradient);
           }

@@ -57,8 +57,11 @@ void main() {
             score = mad(qs[r][i], key_of(pages, at, me, i), score);
             dp = mad(douts[r][i], value_of(pages, at, me, i), dp);
           }
+        if (kCoded != 0)
+          score = score * key_scale(pages, at, kHeadDim, me), dp = dp * value_scale(pages, at, kHeadDim, me);
         const int from = (tile.row + r / tile.heads) * kHeads + head * kGroup + tile.head + r % tile.heads;
         gradients(sight, score, dp, lse.at[from], delta.at[from], p, gradient);
+        if (kCoded != 0) gradient = gradient * key_scale(pages, at, kHeadDim, me);
       }
       ds[r][me] = rounded(gradient);
     }

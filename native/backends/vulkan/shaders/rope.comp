@@ -14,6 +14,8 @@ layout(constant_id = 2) const int kKvHeads = 1;
 layout(constant_id = 3) const int kHeadDim = 64;
 layout(constant_id = 4) const int kRotary = 64;
 
+layout(buffer_reference, std430, buffer_reference_align = 4) buffer Words { uint at[]; };
+
 layout(push_constant) uniform Parameters {
   Elements q, k, v;      // [rows][ld]
   Floats q_norm, k_norm;  // or null
@@ -27,6 +29,7 @@ layout(push_constant) uniform Parameters {
 
 const int kHalf = kRotary / 2;
 shared float turned[kHeadDim];
+shared uint most[kLanes];
 
 void turn(Elements x, int at, Floats norm, int row) {
   const int lane = int(gl_LocalInvocationID.x);
@@ -59,6 +62,44 @@ void turn(Elements x, int at, Floats norm, int row) {
   barrier();
 }
 
+// Of the largest of `turned`, as codes are made (cpu/kernels/codes.h).
+float largest() {
+  const int lane = int(gl_LocalInvocationID.x);
+  if (lane < kLanes) {
+    most[lane] = 0u;
+    for (int i = lane; i < kHeadDim; i += kLanes) most[lane] = max(most[lane], as_bits(turned[i]) & 0x7fffffffu);
+  }
+  barrier();
+  uint all = 0u;
+  for (int i = 0; i < kLanes; i++) all = max(all, most[i]);
+  return as_float(all);
+}
+
+void write_codes(bool is_key, int head, int row) {
+  const float kToNearest = 12582912.0;
+  const int lane = int(gl_LocalInvocationID.x), granules = round_up(kHeadDim, 16) / 16;
+  const float all = largest();
+  const bool wrong = as_bits(all) >= kExponent, none = wrong || all < 1e-35;
+  const float scale = wrong ? as_float(0x7fc00000u) : none ? 0.0 : quotient(all, 127.0);
+  const float inverse = none ? 0.0 : quotient(127.0, all);
+  for (int s = slots.at[row]; s < slots.at[row + 1]; s++) {
+    const int page = slots.at[rows + 1 + 2 * s], slot = slots.at[rows + 2 + 2 * s];
+    const int at = (page * kKvHeads + head) * page_granules(kHeadDim);
+    for (int word = lane; word < granules * 4; word += 64) {
+      uint codes = 0u;
+      for (int i = 0; i < 4; i++) {
+        const int d = word * 4 + i;
+        if (none || d >= kHeadDim) continue;
+        codes |= (as_bits(turned[d] * inverse + kToNearest) & 255u) << (i * 8);
+      }
+      const int granule = is_key ? at + word / 4 * kPage + slot : at + code_granules(kHeadDim) + slot * granules + word / 4;
+      Words(pages).at[granule * 4 + word % 4] = codes;
+    }
+    if (lane == 0)
+      Words(pages).at[(at + 2 * code_granules(kHeadDim)) * 4 + (is_key ? slot : kPage + slot)] = as_bits(scale);
+  }
+}
+
 void main() {
   const int row = int(gl_WorkGroupID.x), lane = int(gl_LocalInvocationID.x);
   int head = int(gl_WorkGroupID.y);
@@ -76,6 +117,10 @@ void main() {
     head -= kKvHeads;
     for (int i = lane; i < kHeadDim; i += 64) turned[i] = element(v, row * ldkv + head * kHeadDim + i);
     barrier();
+  }
+  if (kCoded != 0) {
+    write_codes(is_key, head, row);
+    return;
   }
   for (int s = slots.at[row]; s < slots.at[row + 1]; s++) {
     const int page = slots.at[rows + 1 + 2 * s], slot = slots.at[rows + 2 + 2 * s];
