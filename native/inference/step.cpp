@@ -16,6 +16,7 @@ namespace {
 // Logits of at most this many bytes are held at a time; longer lists of prompt log-probabilities are computed in pieces
 // (the bits do not depend on where a prefill is cut).
 constexpr int64_t kMaxLogitBytes = int64_t(64) << 20;
+constexpr int64_t kMinLogitRows = 16;  // even if those are more bytes
 constexpr int64_t kMaxStepTokens = 1 << 20;
 
 void check_ids(size_t entry, const char* field, const std::vector<int32_t>& ids, int min, int count, const char* what) {
@@ -105,6 +106,8 @@ void check_disjoint(const std::vector<Sequence>& sequences, size_t groups) {
 // Whether the sequence's token is still to be drawn from logits.
 bool draws(const Sequence& s) { return s.sample && s.sampled.token < 0; }
 
+bool needs_logits(const Sequence& s) { return s.prompt_logprobs >= 0 || draws(s); }
+
 }  // namespace
 
 void begin_step(std::vector<Sequence>& sequences, const StepLimits& limits) {
@@ -142,60 +145,67 @@ bool Stepper::run(std::vector<Sequence>& sequences) {
 }
 
 bool Stepper::compute(std::vector<Sequence>& sequences) {
-  const int64_t capacity = std::max<int64_t>(16, kMaxLogitBytes / (int64_t(backend_.spec().vocab) * 4));
   runs_.clear();
   rows_.clear();
-  bool complete = true;
-  const auto flush = [&] {
-    if (!runs_.empty() && complete) complete = pass();
-    runs_.clear();
-    rows_.clear();
-  };
   for (Sequence& s : sequences) {
-    if (s.after) {
-      // The draw before this one found nothing permitted, or never took place: this sequence has ended.
-      if (s.slot->drawn != s.after || s.slot->given.empty()) {
-        if (s.sample) s.sampled.token = -1;
-        continue;
-      }
-      s.tokens = s.slot->given;
-      s.output_index += int(s.tokens.size()) - 1;
-    }
-    if (s.prompt_logprobs >= 0) s.rows.resize(s.tokens.size());
-    // Without logits where the token is known beforehand and nothing is to be reported of it.
-    if (s.sample && s.slot->params().top_logprobs < 0)
-      if (const int32_t token = s.slot->forced(); token >= 0) s.sampled.token = token;
-    const bool samples = draws(s);
-    const int count = int(s.tokens.size()), hidden = backend_.spec().hidden, first_state = count - s.state_count;
-    s.states.resize(size_t(s.state_count) * size_t(hidden));
-    for (int done = 0; done < count && complete;) {
-      int n = count - done;
-      if (s.prompt_logprobs >= 0 || (samples && int64_t(rows_.size()) >= capacity)) {
-        if (int64_t(rows_.size()) >= capacity) flush();
-        if (s.prompt_logprobs >= 0) n = int(std::min<int64_t>(n, capacity - int64_t(rows_.size())));
-      }
-      const bool last = done + n == count;
-      const WantedLogits wanted = s.prompt_logprobs >= 0 ? WantedLogits::all
-                                  : samples && last      ? WantedLogits::last
-                                                         : WantedLogits::none;
-      runs_.push_back({s.tokens.data() + done, n, s.position + done, s.blocks.data(), s.adapter, wanted});
-      runs_.back().block_count = int(s.blocks.size()) / backend_.page_groups().count();
-      runs_.back().recurrent = s.recurrent;
-      if (wanted != WantedLogits::none && !s.given_logits.empty())
-        runs_.back().given_logits =
-            s.given_logits.data() + (wanted == WantedLogits::all ? int64_t(done) * backend_.spec().vocab : 0);
-      if (const int state = std::max(done, first_state); state < done + n) {
-        runs_.back().states = s.states.data() + int64_t(state - first_state) * hidden;
-        runs_.back().state_count = done + n - state;
-      }
-      for (int i = wanted == WantedLogits::all ? 0 : n - (wanted == WantedLogits::last); i < n; ++i)
-        rows_.push_back({&s, done + i});
-      done += n;
-      if (!last) flush();
+    if (!take_tokens(s)) continue;
+    const int count = int(s.tokens.size());
+    for (int done = 0; done < count;) {
+      if (needs_logits(s) && room() <= 0 && !pass()) return false;
+      done += add_run(s, done);
+      if (done < count && !pass()) return false;
     }
   }
-  flush();
-  return complete;
+  return runs_.empty() || pass();
+}
+
+bool Stepper::take_tokens(Sequence& s) {
+  if (s.after) {
+    // The draw before this one found nothing permitted, or never took place: this sequence has ended.
+    if (s.slot->drawn != s.after || s.slot->given.empty()) {
+      if (s.sample) s.sampled.token = -1;
+      return false;
+    }
+    s.tokens = s.slot->given;
+    s.output_index += int(s.tokens.size()) - 1;
+  }
+  if (s.prompt_logprobs >= 0) s.rows.resize(s.tokens.size());
+  // Without logits where the token is known beforehand and nothing is to be reported of it.
+  if (s.sample && s.slot->params().top_logprobs < 0)
+    if (const int32_t token = s.slot->forced(); token >= 0) s.sampled.token = token;
+  s.states.resize(size_t(s.state_count) * size_t(backend_.spec().hidden));
+  return true;
+}
+
+int64_t Stepper::room() const {
+  const int64_t row_bytes = int64_t(backend_.spec().vocab) * int64_t(sizeof(float));
+  return std::max(kMinLogitRows, kMaxLogitBytes / row_bytes) - int64_t(rows_.size());
+}
+
+int Stepper::add_run(Sequence& s, int first) {
+  const model::ModelSpec& spec = backend_.spec();
+  const bool of_prompt = s.prompt_logprobs >= 0;
+  const int count = int(s.tokens.size()), left = count - first;
+  const int n = of_prompt ? int(std::min<int64_t>(left, room())) : left;
+  const WantedLogits wanted = of_prompt               ? WantedLogits::all
+                              : draws(s) && n == left ? WantedLogits::last
+                                                      : WantedLogits::none;
+
+  backends::Run run{s.tokens.data() + first, n, s.position + first, s.blocks.data(), s.adapter, wanted};
+  run.block_count = int(s.blocks.size()) / backend_.page_groups().count();
+  run.recurrent = s.recurrent;
+  if (wanted != WantedLogits::none && !s.given_logits.empty())
+    run.given_logits = s.given_logits.data() + (of_prompt ? int64_t(first) * spec.vocab : 0);
+  const int first_state = count - s.state_count;
+  if (const int state = std::max(first, first_state); state < first + n) {
+    run.states = s.states.data() + int64_t(state - first_state) * spec.hidden;
+    run.state_count = first + n - state;
+  }
+  runs_.push_back(run);
+
+  const int with_logits = wanted == WantedLogits::all ? n : wanted == WantedLogits::last ? 1 : 0;
+  for (int i = n - with_logits; i < n; ++i) rows_.push_back({&s, first + i});
+  return n;
 }
 
 bool Stepper::pass() {
@@ -232,6 +242,8 @@ bool Stepper::pass() {
     sampling::RowLogprobs& out = s.rows[size_t(rows_[i].token)] = std::move(results_[i].prompt);
     if (s.next[size_t(rows_[i].token)] < 0) out.logprob = 0, out.rank = 0;
   }
+  runs_.clear();
+  rows_.clear();
   return true;
 }
 

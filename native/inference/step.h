@@ -61,7 +61,15 @@ class Stepper {
     Sequence* sequence;
     int token;  // index in the sequence's tokens
   };
+  // In as many passes as the logits take.
   bool compute(std::vector<Sequence>&);
+  // The sequence's tokens, those drawn before where it goes on from them. False: it has ended.
+  bool take_tokens(Sequence&);
+  // How many more rows of logits this pass may have.
+  int64_t room() const;
+  // Adds tokens from `first` on to this pass: all that are left, or as many as there is room for. Returns how many.
+  int add_run(Sequence&, int first);
+  // Computes and samples what was added, and begins anew. False if aborted.
   bool pass();
 
   backends::Backend& backend_;
