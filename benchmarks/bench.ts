@@ -2,12 +2,14 @@
  * anneal beside its peers, on this machine:
  *
  *   npm run bench -- [--only decode,prefill,lora,loop,start,chats] [--shape qwen3-0.6b] [--program anneal,torch]
- *     [--threads 2] [--rounds 3] [--python FILE]... [--folder CACHE] [--note TEXT] [--print] [--device vulkan:0] [--cap N]
+ *     [--threads 2] [--rounds 3] [--python FILE]... [--folder CACHE] [--note TEXT] [--print] [--kernels avx2]
+ *     [--device vulkan:0] [--cap N]
  *
  * Peers are taken as they are installed: PyTorch with transformers and peft, TRL, and vLLM, each from the first `--python` that has
  * them (python3 where none is named), node-llama-cpp from the folder NODE_LLAMA_CPP or this one, and onnxruntime-node. All load the same weights (the
  * shape of a published model, random, every layer different), are given the same prompts and threads, and run by turns. `--only` also
- * takes one piece of work, such as rollout-16. BENCH_VERBOSE=1 shows what programs say.
+ * takes one piece of work, such as rollout-16. BENCH_VERBOSE=1 shows what programs say. `--kernels` chooses anneal's instructions, and
+ * the bound is then by those; results are printed only. `--torch-type float32` has PyTorch compute in that.
  *
  * `--device vulkan:0` measures a GPU: decode of 1, 16, 64 and 256 sequences, prefill, LoRA steps and an RL step of 64 x 8 rollouts, beside
  * llama.cpp's Vulkan and CUDA builds and PyTorch with CUDA, and beside bounds by what that device was probed at. `--shape tiny --cap 32`
@@ -47,6 +49,8 @@ const { values: options } = parseArgs({
     folder: { type: "string", default: join(tmpdir(), "anneal-benchmarks") },
     note: { type: "string", default: "" },
     print: { type: "boolean", default: false },
+    kernels: { type: "string" },
+    "torch-type": { type: "string", default: "bfloat16" },
   },
 });
 const { threads, folder, device, cap } = options;
@@ -86,10 +90,10 @@ function commands(shape: ModelShape, path: string): Record<string, string[] | nu
     };
   }
   return {
-    anneal: tsx("anneal.ts", path, threads),
+    anneal: tsx("anneal.ts", path, threads, ...(options.kernels ? ["--kernels", options.kernels] : [])),
     "llama.cpp": tsx("llamaCpp.ts", path, threads, shape),
     onnxruntime: tsx("onnxRuntime.ts", path, threads, shape),
-    torch: python(["torch", "transformers", "peft"], "torch_peer.py", path, threads),
+    torch: python(["torch", "transformers", "peft"], "torch_peer.py", path, threads, "cpu", options["torch-type"]),
     vllm: python(["vllm"], "vllm_peer.py", path, threads),
   };
 }
@@ -106,7 +110,7 @@ const best = {
   rate: { bandwidth: 0, operations: 0 } as MachineRate,
   run: null as (() => MachineRate | Promise<MachineRate>) | null,
   async probe(): Promise<void> {
-    this.run ??= isGpu ? gpuProbe : machineProbe(folder, Number(threads));
+    this.run ??= isGpu ? gpuProbe : machineProbe(folder, Number(threads), options.kernels);
     const { bandwidth, operations } = await this.run();
     this.rate.bandwidth = Math.max(this.rate.bandwidth, bandwidth);
     this.rate.operations = Math.max(this.rate.operations, operations);
@@ -236,7 +240,7 @@ const document = [
   scores.join("\n"),
   lines.map((line) => `- ${line}`).join("\n"),
 ].filter(Boolean);
-if (options.print) console.log(document.join("\n\n"));
+if (options.print || options.kernels) console.log(document.join("\n\n"));
 else {
   const results = join(import.meta.dirname, "results", name);
   writeFileSync(`${results}.md`, `${document.join("\n\n")}\n`);

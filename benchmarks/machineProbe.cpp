@@ -1,18 +1,30 @@
-// What the machine can do right now, on so many threads: `machineProbe THREADS` prints the bytes read from memory and the
-// floating-point operations (bfloat16 pairs where the processor has them, else float32) per second, in units of 1e9.
+// What the machine can do right now, on so many threads: `machineProbe THREADS`
+// prints, line by line, a name and 1e9 per second: "memory", bytes read; then
+// the floating-point operations of each instruction set that kernels are
+// compiled for and the processor has: "avx2" and "avx512" in float32 ("neon" on
+// 64-bit Arm), "avx512bf16" in pairs of bfloat16. Of several moments the best:
+// what runs beside takes some of them, and kernels may not be measured in
+// those.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <thread>
 #include <vector>
-#ifdef __AVX512F__
+#ifdef __x86_64__
 #include <immintrin.h>
+#endif
+#ifdef __linux__
+#include <sys/mman.h>
 #endif
 
 namespace {
 
-using Lanes = float __attribute__((vector_size(64)));
+constexpr int kMoments = 7;
+constexpr size_t kLargePage = size_t(2) << 20;  // as weights and caches have, where the system gives them
+constexpr size_t kBytes = size_t(384) << 20;    // of a thread, beyond any cache
+constexpr long kRounds = 2'000'000;
 
 double seconds(int threads, const std::function<void(int)>& work) {
   std::vector<std::thread> others;
@@ -22,62 +34,98 @@ double seconds(int threads, const std::function<void(int)>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
 }
 
-float read_all(const Lanes* data, size_t n) {
-  Lanes sum[8] = {};
-  for (size_t i = 0; i + 8 <= n; i += 8)
-    for (int j = 0; j < 8; j++) sum[j] += data[i + j];
-  float total = 0;
-  for (const Lanes& s : sum) total += s[0];
-  return total;
+using Words = unsigned __attribute__((vector_size(64)));
+
+// kAhead: bytes that are fetched ahead, as kernels do; 0: left to the
+// processor.
+template <size_t kAhead> unsigned read_all(const char* data) {
+  Words sum[4] = {};
+  for (size_t i = 0; i < kBytes; i += 4 * sizeof(Words))
+    for (int j = 0; j < 4; j++) {
+      const char* at = data + i + j * sizeof(Words);
+      if (kAhead) __builtin_prefetch(at + kAhead, 0, 2);
+      sum[j] |= *reinterpret_cast<const Words*>(at);
+    }
+  return sum[0][0] | sum[1][0] | sum[2][0] | sum[3][0];
 }
 
-#ifdef __AVX512BF16__
-constexpr double kOperations = 64;  // of one instruction: 16 lanes, two products and two sums each
-float compute(long rounds) {
-  __m512 c[16];
-  for (int i = 0; i < 16; i++) c[i] = _mm512_set1_ps(float(i));
-  __m512bh a = (__m512bh)_mm512_set1_epi32(0x3c003c00), b = a;
-  for (long r = 0; r < rounds; r++) {
-    asm volatile("" : "+v"(a), "+v"(b));
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; i++) c[i] = _mm512_dpbf16_ps(c[i], a, b);
-  }
-  float total = 0;
-  for (const __m512& x : c) total += x[0];
-  return total;
-}
+#ifdef __x86_64__
+#define REGISTER "+v"
 #else
-constexpr double kOperations = 32;
-float compute(long rounds) {
-  Lanes c[16], a = Lanes{} + 1e-9f, b = a;
-  for (int i = 0; i < 16; i++) c[i] = Lanes{} + float(i);
-  for (long r = 0; r < rounds; r++) {
-    asm volatile("" : "+v"(a), "+v"(b));
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; i++) c[i] += a * b;
-  }
-  float total = 0;
-  for (const Lanes& x : c) total += x[0];
-  return total;
-}
+#define REGISTER "+w"
 #endif
 
-volatile float sink;
+// Defines `name`: kRounds of so many chains of operations, more of them than
+// latency hides.
+#define CHAINS(name, Vector, chains, operand, step)                                      \
+  float name() {                                                                         \
+    Vector c[chains], a = operand, b = operand;                                          \
+    for (int i = 0; i < chains; i++) c[i] = operand + float(i);                          \
+    for (long r = 0; r < kRounds; r++) {                                                 \
+      asm volatile("" : REGISTER(a), REGISTER(b));                                       \
+      _Pragma("GCC unroll 16") for (int i = 0; i < chains; i++) c[i] = step(a, b, c[i]); \
+    }                                                                                    \
+    float total = 0;                                                                     \
+    for (const Vector& x : c) total += x[0];                                             \
+    return total;                                                                        \
+  }
+
+#ifdef __x86_64__
+#define PAIRS(a, b, c) _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b)
+__attribute__((target("avx2,fma"))) CHAINS(with_avx2, __m256, 12, _mm256_set1_ps(1e-5f), _mm256_fmadd_ps)
+    __attribute__((target("avx512f"))) CHAINS(with_avx512, __m512, 16, _mm512_set1_ps(1e-5f), _mm512_fmadd_ps)
+        __attribute__((target("avx512f,avx512bf16"))) CHAINS(with_avx512bf16, __m512, 16, _mm512_set1_ps(1e-5f), PAIRS)
+#elif defined(__aarch64__)
+using Four = float __attribute__((vector_size(16)));
+#define FUSED(a, b, c) (c + a * b)
+CHAINS(with_neon, Four, 16, Four{} + 1e-5f, FUSED)
+#endif
+
+            struct Set {
+  const char* name;
+  float (*compute)();
+  double operations;  // of a round
+};
+
+std::vector<Set> sets() {
+  std::vector<Set> list;
+#ifdef __x86_64__
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) list.push_back({"avx2", with_avx2, 12 * 16});
+  if (__builtin_cpu_supports("avx512f")) list.push_back({"avx512", with_avx512, 16 * 32});
+  if (__builtin_cpu_supports("avx512bf16")) list.push_back({"avx512bf16", with_avx512bf16, 16 * 64});
+#elif defined(__aarch64__)
+  list.push_back({"neon", with_neon, 16 * 8});
+#endif
+  return list;
+}
+
+volatile unsigned sink;
+volatile float sum;
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : int(std::thread::hardware_concurrency());
-  const size_t lanes = size_t(512) << 20 >> 6;
-  Lanes* data = static_cast<Lanes*>(std::aligned_alloc(64, lanes * sizeof(Lanes) * threads));
+  char* const data = static_cast<char*>(std::aligned_alloc(kLargePage, kBytes * threads));
   if (!data) return 1;
-  const auto each = [&](int t) { return data + t * lanes; };
+#ifdef __linux__
+  ::madvise(data, kBytes * threads, MADV_HUGEPAGE);
+#endif
+  const auto each = [&](int t) { return data + t * kBytes; };
   seconds(threads, [&](int t) {
-    for (size_t i = 0; i < lanes; i++) each(t)[i] = Lanes{} + 1.0f;
+    for (size_t i = 0; i < kBytes; i++) each(t)[i] = char(i >> 12);
   });
-  const double read = seconds(threads, [&](int t) { sink = read_all(each(t), lanes); });
-  const long rounds = 20'000'000;
-  const double computed = seconds(threads, [&](int) { sink = compute(rounds); });
-  std::printf("%.1f %.0f\n", lanes * sizeof(Lanes) * threads / read / 1e9, rounds * 16 * kOperations * threads / computed / 1e9);
+  const std::vector<Set> all = sets();
+  double read = 1e9;
+  std::vector<double> computed(all.size(), 1e9);
+  for (int moment = 0; moment < kMoments; moment++) {
+    read = std::min(read, seconds(threads, [&](int t) { sink = read_all<0>(each(t)); }));
+    read = std::min(read, seconds(threads, [&](int t) { sink = read_all<2048>(each(t)); }));
+    for (size_t s = 0; s < all.size(); s++)
+      computed[s] = std::min(computed[s], seconds(threads, [&](int) { sum = all[s].compute(); }));
+  }
+  std::printf("memory %.1f\n", double(kBytes) * threads / read / 1e9);
+  for (size_t s = 0; s < all.size(); s++)
+    std::printf("%s %.0f\n", all[s].name, kRounds * all[s].operations * threads / computed[s] / 1e9);
   std::free(data);
 }

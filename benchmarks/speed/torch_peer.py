@@ -1,4 +1,4 @@
-"""PyTorch, transformers and peft as a program that is measured: torch_peer.py FOLDER THREADS [DEVICE]."""
+"""PyTorch, transformers and peft as a program that is measured: torch_peer.py FOLDER THREADS [DEVICE [TYPE]]."""
 import json
 import os
 import resource
@@ -12,8 +12,9 @@ from transformers import AutoModelForCausalLM
 
 folder, threads = sys.argv[1], int(sys.argv[2])
 device = sys.argv[3] if len(sys.argv) > 3 else "cpu"
+kind = sys.argv[4] if len(sys.argv) > 4 else "bfloat16"
 torch.set_num_threads(threads)
-model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation="sdpa").to(device).eval()
+model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, kind), attn_implementation="sdpa").to(device).eval()
 vocabulary = model.config.vocab_size
 trained = None
 kept = None  # the prompts of the latest work, which its next run goes on from again
@@ -126,7 +127,7 @@ def answer(value):
 
 
 version = f"PyTorch {torch.__version__}, transformers {transformers.__version__}, peft {peft.__version__}"
-answer({"version": version, "kinds": ["decode", "prefill", "lora", "rl"], "note": "bfloat16, sdpa"})
+answer({"version": version, "kinds": ["decode", "prefill", "lora", "rl"], "note": f"{kind}, sdpa"})
 for line in sys.stdin:
     work = json.loads(line)
     try:
