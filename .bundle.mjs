@@ -54,7 +54,7 @@ export async function bundle({ outdir, node = engines.node }) {
   };
   const { metafile } = await build({
     ...options,
-    entryPoints: ["src/index.ts", "src/ai/index.ts", "src/cli/main.ts"],
+    entryPoints: ["src/index.ts", "src/ai/index.ts", "src/cli/main.ts", COMPILED_CODE],
   });
   // Apart from the others: a thread loads what it needs, not what an engine does.
   const threads = await build({
@@ -69,14 +69,17 @@ export async function bundle({ outdir, node = engines.node }) {
   });
   const outputs = [...Object.keys(metafile.outputs), ...Object.keys(threads.metafile.outputs)];
   outputs.push(...(await joinChunks(outdir, metafile.outputs, "src/engine/parts.ts")));
-  removeOthers(outdir, new Set(outputs.map((path) => join(ROOT, path))));
+  removeOthers(outdir, new Set(outputs.map((path) => resolve(ROOT, path))));
   const inputs = { ...metafile.inputs, ...threads.metafile.inputs };
   writeFileSync(join(outdir, "THIRD_PARTY.txt"), notices(Object.keys(inputs)));
 }
 
+/** What runs scripts of the bundle. */
+const COMPILED_CODE = "src/compiledCode.ts";
+
 /**
- * Puts the chunks that `entry` loads at once, and no other entry does, into one file, since Node takes its time for every file.
- * What they were called leads to it.
+ * Puts the chunks that `entry` loads at once, and no other entry does, into one script, of which `compiledCode` keeps what V8
+ * compiles, with a module beside it that runs it. What the chunks were called leads there.
  * @returns {Promise<string[]>} the files made
  */
 async function joinChunks(outdir, outputs, entry) {
@@ -90,7 +93,9 @@ async function joinChunks(outdir, outputs, entry) {
     return found;
   };
   const elsewhere = new Set();
-  for (const other of ["src/index.ts", "src/ai/index.ts", "src/cli/commandLine.ts"]) loaded(outputOf(other), elsewhere);
+  for (const other of ["src/index.ts", "src/ai/index.ts", "src/cli/commandLine.ts", COMPILED_CODE]) {
+    loaded(outputOf(other), elsewhere);
+  }
   const joined = [...loaded(outputOf(entry))].filter((path) => !elsewhere.has(path));
   const files = joined.map((path) => basename(path));
   // Exports get names of their own: those of two chunks may be the same.
@@ -102,17 +107,52 @@ async function joinChunks(outdir, outputs, entry) {
       resolveDir: outdir,
     },
     ...COMMON,
+    format: "cjs",
     outdir,
     entryNames: "engine-[hash]",
+    outExtension: { ".js": ".cjs" },
     plugins: [onlyThese(new Set(files))],
   });
   const made = Object.keys(metafile.outputs);
-  const target = basename(made.find((path) => path.endsWith(".js")));
+  const script = made.find((path) => path.endsWith(".cjs"));
+  const imported = (kind) => [
+    ...new Set(
+      metafile.outputs[script].imports
+        .filter((one) => one.kind === kind && one.path[0] === ".")
+        .map(({ path }) => path),
+    ),
+  ];
+  const later = imported("dynamic-import");
+  letImport(join(outdir, basename(script)), later);
+  const modules = imported("require-call");
+  const runner = basename(script).replace(".cjs", ".js");
+  writeFileSync(
+    join(outdir, runner),
+    [
+      `import { runScript } from "./${basename(outputOf(COMPILED_CODE))}";`,
+      ...modules.map((path, i) => `import * as m${i} from "${path}";`),
+      `const modules = { ${modules.map((path, i) => `"${path}": m${i}`).join(", ")} };`,
+      `const imports = { ${later.map((path) => `"${path}": () => import("${path}")`).join(", ")} };`,
+      `const script = runScript("${basename(script)}", modules, imports);`,
+      ...exported.flat().map(([, name]) => `export const ${name} = script.${name};`),
+      "",
+    ].join("\n"),
+  );
   for (const [i, file] of files.entries()) {
-    writeFileSync(join(outdir, file), `export ${clauses(i, ([a, b]) => `${b} as ${a}`)} from "./${target}";\n`);
+    writeFileSync(join(outdir, file), `export ${clauses(i, ([a, b]) => `${b} as ${a}`)} from "./${runner}";\n`);
     rmSync(join(outdir, `${file}.map`));
   }
-  return made;
+  return [...made, join(outdir, runner)];
+}
+
+/** A script imports by the function that it is given. */
+function letImport(file, paths) {
+  let code = readFileSync(file, "latin1");
+  for (const path of paths) code = code.replaceAll(`import("${path}")`, `load("${path}")`);
+  const left = /\bimport\("|import_meta|\b__esm\(|[^\0-\x7f]/.exec(code)?.[0];
+  // Of modules that are run when they are first asked for, what is exported changes later.
+  if (left) throw new Error(`${basename(file)} holds ${left}, which such a script must not`);
+  writeFileSync(file, code);
 }
 
 /** Everything else stays where it is, also what these import when it is needed. */
@@ -152,7 +192,7 @@ const noChunking = {
 function removeOthers(outdir, made) {
   for (const entry of readdirSync(outdir, { recursive: true })) {
     const path = resolve(outdir, entry);
-    if (/\.js(\.map)?$/.test(entry) && !made.has(path)) rmSync(path);
+    if (/\.c?js(\.map)?$/.test(entry) && !made.has(path)) rmSync(path);
   }
 }
 

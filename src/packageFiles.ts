@@ -58,9 +58,12 @@ function installedFolder(): URL {
 
 /** A program of the package that threads run, named by its path from the top of the sources, without an ending. */
 export function program(path: string): URL {
-  if (ownFolder()) return new URL(path + extname(here), here);
-  return new URL(`dist/${path}.js`, packageFolder());
+  return ownFolder() ? new URL(path + extname(here), here) : builtFile(`${path}.js`);
 }
+
+/** A file of the bundle, named by its path from its top. */
+export const builtFile = (path: string): URL =>
+  ownFolder() ? new URL(path, here) : new URL(`dist/${path}`, packageFolder());
 
 /** The version of this library, as its package says. */
 export function packageVersion(): string {

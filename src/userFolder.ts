@@ -12,3 +12,7 @@ export function userFolder(): string {
 
 /** Where programs keep for this user what they can make or fetch again. */
 export const userCacheFolder = (): string => process.env.XDG_CACHE_HOME || join(userFolder(), ".cache");
+
+/** Where compiled code is kept: where Node is told to keep its own, if it is. */
+export const compiledCodeFolder = (): string =>
+  process.env.NODE_COMPILE_CACHE || join(userCacheFolder(), "anneal", "compiled");

@@ -347,7 +347,7 @@ export const STRING_METHODS: Readonly<Record<string, Method>> = {
   islower: plain("islower", isAllLower),
   istitle: plain("istitle", isTitled),
   isspace: plain("isspace", (text) => text !== "" && stripped(text, null, "both") === ""),
-  isdigit: plain("isdigit", (text) => /^[\p{Nd}²³¹⁰-⁹₀-₉]+$/u.test(text)),
+  isdigit: plain("isdigit", (text) => /^[\p{Nd}\u00b2\u00b3\u00b9\u2070-\u2079\u2080-\u2089]+$/u.test(text)),
   isdecimal: plain("isdecimal", (text) => /^\p{Nd}+$/u.test(text)),
   isnumeric: plain("isnumeric", (text) => /^\p{N}+$/u.test(text)),
   isalpha: plain("isalpha", (text) => /^\p{L}+$/u.test(text)),
