@@ -185,6 +185,7 @@ inline bool permits(const Mask& mask, int token) { return mask[size_t(token) / 3
 void random_grammars(int count);
 void bounded_texts();
 void excluded_texts();
+void counted_texts();
 void short_walks();
 
 }  // namespace anneal::grammar

@@ -187,6 +187,30 @@ void excluded_texts() {
   std::printf("excluded texts: %d masks\n", masks);
 }
 
+// So many characters of texts that an expression matches: counted beside its automaton.
+void counted_texts() {
+  int masks = 0;
+  for (int number = 0; number < 24; ++number) {
+    Random random{unsigned(number)};
+    const Words words = random_words(random);
+    const auto vocabulary = words.vocabulary();
+    Maker m;
+    const auto plain = m.chars({{0, '"' - 1}, {'"' + 1, 'b' - 1}, {'b' + 1, 0x10FFFF}});
+    const auto character = m.alt({plain, m.seq({m.text("b"), m.chars({{'a', 'b'}})})});
+    const auto some = m.chars({{'a', 'b'}, {0xE9, 0xEA}, {0x8A00, 0x8AFF}});
+    const auto some_text = m.seq({m.repeat(some, 0, 1 + below(random, 12)), m.text("a"), m.repeat(some, 1, -1)});
+    const int min = below(random, 10), max = below(random, 3) == 0 ? -1 : 8 + below(random, 6);
+    std::vector<Expr> parts{some_text, m.repeat(character, min, max)};
+    if (below(random, 2)) parts.push_back(m.repeat(character, 8 + below(random, 2), -1));
+    if (below(random, 2)) parts.push_back(m.negate(m.text("aaaaaaaa")));
+    if (below(random, 2)) std::swap(parts[0], parts[1]);
+    const auto program = m.program({m.seq({m.text("\""), m.both(parts), m.text("\"")})});
+    const auto grammar = Grammar::compile(vocabulary, program, {});
+    for (int i = 0; i < 4; ++i) masks += follow(random, words, m, 0, grammar, 30, number);
+  }
+  std::printf("counted texts: %d masks\n", masks);
+}
+
 // Texts of strings, bounded ones, names that differ from others, and words of letters: of a large vocabulary only what
 // ends a text, or is none, is walked, in no place most of it.
 void short_walks() {

@@ -321,6 +321,7 @@ int main(int argc, char** argv) {
   malformed(count * 4);
   bounded_texts();
   excluded_texts();
+  counted_texts();
   short_walks();
   random_grammars(count);
   if (failures) std::printf("%d failures\n", failures);

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <unordered_map>
 
+#include "counted.h"
 #include "determinize.h"
 #include "expression_weights.h"
 #include "known_automata.h"
@@ -15,6 +17,7 @@ namespace anneal::grammar {
 namespace {
 
 constexpr int64_t kUnrolled = 192;   // a counted repeat of more weight calls its item, so that a count costs one state
+constexpr int32_t kCounted = 8;      // so many items are counted beside an automaton, rather than by one of their own
 constexpr uint32_t kManyWords = 64;  // a choice of so many words is an automaton of its own where it is repeated
 constexpr int64_t kKept = 24;        // automata of rules of more weight are worth looking up
 
@@ -103,18 +106,53 @@ class NetworkBuilder {
     return deterministic(nfa, start, accept, spending_);
   }
 
-  // From text, what is negated is taken away: that needs no complement.
+  // Items of an intersection, and of those inside it.
+  void flatten(int32_t node, std::vector<int32_t>& items) const {
+    if (e_[node].op != Op::both) return items.push_back(node);
+    for (int32_t item : e_.operands(node)) flatten(item, items);
+  }
+
+  // How often a node must come.
+  struct Count {
+    int32_t node, min, max;
+  };
+
+  // From text, what is negated is taken away: that needs no complement. What is counted comes last.
   Automaton new_both(int32_t node) {
-    const auto items = e_.operands(node);
+    std::vector<int32_t> items, kept, removed;
+    flatten(node, items);
     const bool is_text =
         std::ranges::any_of(items, [&](int32_t item) { return e_[item].text && e_[item].op != Op::negate; });
-    std::vector<int32_t> kept, removed;
-    for (int32_t item : items) (is_text && e_[item].op == Op::negate ? removed : kept).push_back(item);
+    std::optional<Count> count;
+    // The least count is one automaton with what it counts, if there is no other.
+    std::ranges::stable_sort(items, {}, [&](int32_t item) { return e_[item].op == Op::repeat ? copies(item) : 0; });
+    for (int32_t item : items) {
+      if (is_text && e_[item].op == Op::negate)
+        removed.push_back(item);
+      else if (kept.empty() || !is_counted(item, count))
+        kept.push_back(item);
+    }
     Automaton result = regular(kept[0]);
     for (size_t i = 1; i < kept.size(); ++i) result = intersection(result, regular(kept[i]), spending_);
     for (int32_t item : removed) result = difference(result, regular(e_.operands(item)[0]), spending_);
-    return result;
+    if (!count) return result;
+    if (count->max >= 0 && count->max < count->min) return {};
+    return counted(result, part(count->node), count->min, count->max, spending_);
   }
+
+  // Takes the item for part of the count, if it is a long repeat of what is counted, or the first one.
+  bool is_counted(int32_t item, std::optional<Count>& count) {
+    if (e_[item].op != Op::repeat || copies(item) < kCounted) return false;
+    const auto [min, max] = std::pair(e_[item].a, e_[item].b);
+    const int32_t repeated = e_.operands(item)[0];
+    if (!count && is_countable(part(repeated))) count = Count{repeated, 0, -1};
+    if (!count || count->node != repeated) return false;
+    count->min = std::max(count->min, min);
+    count->max = count->max < 0 || max < 0 ? std::max(count->max, max) : std::min(count->max, max);
+    return true;
+  }
+
+  int32_t copies(int32_t node) const { return std::max(e_[node].a, e_[node].b); }
 
   // ---- automata of earlier grammars
 

@@ -9,10 +9,6 @@ namespace anneal::grammar {
 
 namespace {
 
-// Products this large come of long counts, which keep nearly all pairs apart: to look for equal ones costs more than it
-// saves.
-constexpr int32_t kNearlyMinimal = 20'000;
-
 // Pairs of states; `subtract`: the second may be -1, which accepts nothing.
 Automaton product(const Automaton& a, const Automaton& b, bool subtract, Spending& spending) {
   Automaton out;
