@@ -1,7 +1,7 @@
 // Multiples of a decimal number.
 
 import { GrammarError } from "../grammar/grammarError.js";
-import { alt, EMPTY, type Expr, NEVER, seq, text } from "../grammar/ir.js";
+import { alt, chars, EMPTY, type Expr, NEVER, type Range, seq, text } from "../grammar/ir.js";
 import type { RuleBook } from "../grammar/ruleBook.js";
 import { leastCommonMultiple, shifted, toDecimal } from "./decimals.js";
 import { bySign, plainDecimal, ZEROS } from "./numbers.js";
@@ -79,9 +79,7 @@ class Multiples {
       parts.push(this.between(least, most, 0));
     }
     if (high === null) {
-      for (let digit = 1; digit <= 9; digit++) {
-        parts.push(seq(text(String(digit)), this.atLeast(low.length - this.places, digit % this.step)));
-      }
+      parts.push(...afterDigits(1, 9, (digit) => this.atLeast(low.length - this.places, digit % this.step)));
     }
     return alt(...parts);
   }
@@ -92,14 +90,14 @@ class Multiples {
       if (this.places === 0) return this.isWanted(remainder) ? EMPTY : NEVER;
       return remainder === 0 ? ZEROS : NEVER;
     }
-    return this.rule(`${low} ${high} ${remainder}`, () => {
-      const parts: Expr[] = [];
+    return this.ruleBefore(low.length, remainder, `${low} ${high}`, (remainder) => {
       const rest = low.length - 1;
-      for (let digit = Number(low[0]); digit <= Number(high[0]); digit++) {
-        const least = digit === Number(low[0]) ? low.slice(1) : "0".repeat(rest);
-        const most = digit === Number(high[0]) ? high.slice(1) : "9".repeat(rest);
-        parts.push(seq(text(String(digit)), this.between(least, most, this.after(remainder, digit))));
-      }
+      const [from, to] = [Number(low[0]), Number(high[0])];
+      const parts = afterDigits(from, to, (digit) => {
+        const least = digit === from ? low.slice(1) : "0".repeat(rest);
+        const most = digit === to ? high.slice(1) : "9".repeat(rest);
+        return this.between(least, most, this.after(remainder, digit));
+      });
       if (low.length > this.places) return alt(...parts);
       const canEnd = /^0*$/.test(low) && (remainder * 10 ** low.length) % this.step === 0;
       const end = canEnd ? EMPTY : NEVER;
@@ -109,19 +107,25 @@ class Multiples {
 
   /** The same with at least `count` digits before the point. */
   private atLeast(count: number, remainder: number): Expr {
-    return this.rule(`+${count} ${remainder}`, () => {
+    return this.ruleBefore(count + this.places, remainder, `+${count}`, (remainder) => {
       const fraction = this.between("0".repeat(this.places), "9".repeat(this.places), remainder);
-      const parts: Expr[] = count === 0 ? [fraction] : [];
-      for (let digit = 0; digit <= 9; digit++) {
-        const next = this.atLeast(Math.max(0, count - 1), this.after(remainder, digit));
-        parts.push(seq(text(String(digit)), next));
-      }
-      return alt(...parts);
+      const more = afterDigits(0, 9, (digit) => this.atLeast(Math.max(0, count - 1), this.after(remainder, digit)));
+      return count === 0 ? alt(fraction, ...more) : alt(...more);
     });
   }
 
   private after(remainder: number, digit: number): number {
     return (remainder * 10 + digit) % this.step;
+  }
+
+  /** Remainders are one where so many more digits leave the same of them. */
+  private ruleBefore(digits: number, remainder: number, what: string, make: (remainder: number) => Expr): Expr {
+    let told = this.step;
+    for (let i = 0; i < digits && (told % 2 === 0 || told % 5 === 0); i++) {
+      told /= (told % 2 === 0 ? 2 : 1) * (told % 5 === 0 ? 5 : 1);
+    }
+    const least = remainder % told;
+    return this.rule(`${what} ${least}`, () => make(least));
   }
 
   private rule(key: string, make: () => Expr): Expr {
@@ -134,4 +138,19 @@ class Multiples {
     }
     return expr;
   }
+}
+
+/** One digit and what follows it, for each from `from` to `to`; those that the same follows are one set. */
+function afterDigits(from: number, to: number, following: (digit: number) => Expr): Expr[] {
+  const digits = new Map<Expr, number[]>();
+  for (let digit = from; digit <= to; digit++) {
+    const next = following(digit);
+    const known = digits.get(next);
+    if (known === undefined) digits.set(next, [digit]);
+    else known.push(digit);
+  }
+  return [...digits].map(([next, [first, ...others]]) => {
+    if (others.length === 0) return seq(text(String(first)), next);
+    return seq(chars(...[first!, ...others].map((digit): Range => [0x30 + digit, 0x30 + digit])), next);
+  });
 }

@@ -77,3 +77,28 @@ testSchemas([
   ],
   [{ type: "number", const: 0.1 }, ["0.1"], ["0.2", "1"]],
 ]);
+
+// Remainders that more digits leave equal are one state, in whatever way the divisors hold twos and fives.
+testSchemas(
+  [
+    { type: "integer", multipleOf: 24 },
+    { type: "integer", multipleOf: 30, not: { multipleOf: 8 } },
+    { type: "integer", multipleOf: 6, minimum: 37, not: { multipleOf: 20 } },
+    { type: "integer", multipleOf: 250, maximum: 123_456_789 },
+    { type: "integer", multipleOf: 14, minimum: -2_000_000, maximum: 3_000_000 },
+    { type: "number", multipleOf: 0.12, minimum: 0 },
+    { type: "number", multipleOf: 0.08 },
+  ].map((schema): [unknown, string[], string[]] => {
+    const places = schema.type === "integer" ? 0 : 2;
+    const scaled = (value: number) => Math.round(value * 10 ** places);
+    const values = Array.from({ length: 1200 }, (_, i) => (i < 900 ? i : i * 997 - 900_000) * (i % 7 === 0 ? -1 : 1));
+    const isAllowed = (value: number) =>
+      value % scaled(schema.multipleOf) === 0 &&
+      value >= scaled(schema.minimum ?? Number.NEGATIVE_INFINITY) &&
+      value <= scaled(schema.maximum ?? Number.POSITIVE_INFINITY) &&
+      (schema.not === undefined || value % schema.not.multipleOf !== 0);
+    const texts = (wanted: boolean) =>
+      values.filter((value) => isAllowed(value) === wanted).map((value) => String(value / 10 ** places));
+    return [schema, texts(true), texts(false)];
+  }),
+);
