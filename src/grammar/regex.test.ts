@@ -83,6 +83,44 @@ describe("against JavaScript's own regular expressions", () => {
   });
 
   test.each([
+    "^(?!a)",
+    "^(?!a$).*$",
+    "^(?!a|b)[a-c]+$",
+    "^(?=..$)(?!ab)b?[abc]+",
+    "^(?!.*b)a(?:c|$)",
+    "^(?!^b|a$)",
+    "^(?=)(?!b)(?:a^)?x?",
+  ])("look-ahead at the start: %s", (pattern) => {
+    for (const text of [
+      "",
+      "a",
+      "b",
+      "c",
+      "ab",
+      "ba",
+      "aa",
+      "bc",
+      "cb",
+      "ac",
+      "abc",
+      "xab",
+      "aab",
+      "a\nb",
+      "cab",
+      "x",
+    ]) {
+      expect([text, isMatch(regexSearchToExpr(pattern), text)]).toEqual([text, new RegExp(pattern, "u").test(text)]);
+    }
+  });
+
+  test.each(["^(?!a)b|c", "(^(?!a)b)", "^((?!a).)*$", "^a(?=b)", "^(?!(?!a)b)"])(
+    "look-ahead elsewhere: %s",
+    (pattern) => {
+      expect(() => regexSearchToExpr(pattern)).toThrow("look-ahead");
+    },
+  );
+
+  test.each([
     "\\p{L}",
     "\\P{L}",
     "\\p{Lu}",

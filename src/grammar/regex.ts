@@ -4,7 +4,7 @@
 import { classOfLetter, DOT, propertyRanges } from "./characterClasses.js";
 import { ExprCache } from "./exprCache.js";
 import { GrammarError } from "./grammarError.js";
-import { chars, complement, type Expr, MAX_REPETITIONS, type Range, text } from "./ir.js";
+import { and, chars, complement, type Expr, MAX_REPETITIONS, not, type Range, text } from "./ir.js";
 import { Anchored } from "./regexAnchors.js";
 import { READ_COST, spend } from "./workBudget.js";
 
@@ -31,9 +31,12 @@ export function regexToExpr(pattern: string): Expr {
   return new RegexReader(pattern).read().whole();
 }
 
-/** The texts that `pattern` matches somewhere, as JSON Schema's `pattern` means it. */
+/**
+ * The texts that `pattern` matches somewhere, as JSON Schema's `pattern` means it. Look-ahead may stand after a `^` that the
+ * pattern begins with: there it is a condition on the whole text.
+ */
 export function regexSearchToExpr(pattern: string): Expr {
-  const make = () => new RegexReader(pattern).read().search();
+  const make = () => new RegexReader(pattern).readSearch();
   return pattern.length > MAX_SHARED_LENGTH ? make() : searches.get(pattern, make);
 }
 
@@ -52,6 +55,31 @@ class RegexReader {
     const result = this.alternatives();
     if (this.at < this.characters.length) throw this.error('unmatched ")"');
     return result;
+  }
+
+  readSearch(): Expr {
+    const conditions: Expr[] = [];
+    if (this.takes("^")) {
+      for (let ahead = this.lookAhead(); ahead !== null; ahead = this.lookAhead()) conditions.push(ahead);
+    }
+    if (conditions.length === 0) {
+      this.at = 0;
+      return this.read().search();
+    }
+    const rest = this.sequence();
+    if (this.next === "|") throw this.error("look-ahead beside alternatives is not supported");
+    if (this.at < this.characters.length) throw this.error('unmatched ")"');
+    return and(Anchored.sequence([Anchored.textStart, rest]).search(), ...conditions);
+  }
+
+  /** The texts that begin as a look-ahead at this place says; null: there is none. */
+  private lookAhead(): Expr | null {
+    const sign = this.characters.slice(this.at, this.at + 3).join("");
+    if (sign !== "(?=" && sign !== "(?!") return null;
+    this.at += sign.length;
+    const begun = Anchored.sequence([Anchored.textStart, this.alternatives()]).search();
+    if (!this.takes(")")) throw this.error('missing ")"');
+    return sign === "(?=" ? begun : not(begun);
   }
 
   private alternatives(): Anchored {

@@ -91,7 +91,7 @@ testSchemas(
   ].map((schema): [unknown, string[], string[]] => {
     const places = schema.type === "integer" ? 0 : 2;
     const scaled = (value: number) => Math.round(value * 10 ** places);
-    const values = Array.from({ length: 1200 }, (_, i) => (i < 900 ? i : i * 997 - 900_000) * (i % 7 === 0 ? -1 : 1));
+    const values = Array.from({ length: 400 }, (_, i) => (i < 300 ? i : i * 997 - 300_000) * (i % 7 === 0 ? -1 : 1));
     const isAllowed = (value: number) =>
       value % scaled(schema.multipleOf) === 0 &&
       value >= scaled(schema.minimum ?? Number.NEGATIVE_INFINITY) &&
