@@ -13,6 +13,7 @@ import { JsonFields } from "../../src/weights/jsonFields.js";
 import { modelSpec } from "../../src/weights/modelSpec.js";
 import { writeSafetensors } from "../../src/weights/safetensors.js";
 import { openWeightFolder } from "../../src/weights/weightFolder.js";
+import { DEVICE } from "../native/device.js";
 import { caseFolder } from "../native/referenceModel.js";
 
 const folder = mkdtempSync(join(tmpdir(), "anneal-recurrent-"));
@@ -47,6 +48,7 @@ beforeAll(async () => {
 const open = (model: object = {}, options: object = {}) =>
   Engine.open({
     models: [{ path: base, dtype: "bfloat16", ...model }],
+    device: DEVICE,
     home: mkdtempSync(join(folder, "home-")),
     ...options,
   });

@@ -104,14 +104,14 @@ describe.each(
       "qwen3_5",
       "qwen3_5_odd",
     ] as const,
-    (name) => name === "gemma3_odd",
+    (name) => name === "gemma3_odd" || name === "qwen3_5",
   ).flatMap((name) =>
     TYPES.flatMap((dtype) =>
       kernelSets
         // Software multiply-adds: one model tells as much as four.
         .filter((kernelSet) => kernelSet !== "portable" || name === "mistral")
         .flatMap((kernelSet) =>
-          someOnGpu(kvCaches(name), (kvCache) => kvCache === "exact").map((kvCache) => ({
+          someOnGpu(kvCaches(name), (kvCache) => (kvCache === "int8") === INT8_CACHE.includes(name)).map((kvCache) => ({
             name,
             dtype,
             kernelSet,

@@ -419,7 +419,7 @@ it("takes nothing but what it asks for, whatever is passed", async () => {
   expect((await model.step([sequence({ slot: own })])).tokens[0]).toBeGreaterThanOrEqual(0);
 });
 
-describe.skipIf(isGpu)("a model with recurrent layers", () => {
+describe("a model with recurrent layers", () => {
   let model: DeviceModel;
   beforeAll(async () => {
     model = await loadCase("qwen3_5", { kvPages: 8, recurrentStates: 2 });
@@ -455,8 +455,11 @@ describe.skipIf(isGpu)("a model with recurrent layers", () => {
     const load = failure(() => loadCase("qwen3_5", { recurrentStates: 0 }));
     expect((await load).param).toBe("options.recurrentStates");
     const { config } = await openWeightFolder(caseFolder("qwen3_5"));
-    const error = await failure(() => nativeAddon().memory(config, "float32", "vulkan:0"));
-    expect(error).toMatchObject({ code: "invalid_argument", param: "config.layers[0].deltaRule" });
+    for (const field of ["keyDim", "valueDim"] as const) {
+      const layers = config.layers.map((layer) => ({ ...layer, deltaRule: { ...layer.deltaRule!, [field]: 513 } }));
+      const error = await failure(() => nativeAddon().memory({ ...config, layers }, "float32", "vulkan:0"));
+      expect(error).toMatchObject({ code: "invalid_argument", param: `config.layers[0].deltaRule.${field}` });
+    }
     const wrong = config.layers.map((layer, i) =>
       i === 1 ? { ...layer, deltaRule: { ...layer.deltaRule!, valueHeads: 3 } } : layer,
     );

@@ -1,7 +1,7 @@
 /** What the compute tests run on: ANNEAL_TEST_DEVICE, such as "vulkan:0"; else the processor. */
 export const DEVICE = (process.env.ANNEAL_TEST_DEVICE ?? "cpu") as "cpu" | `vulkan:${number}`;
 
-/** On which some is not computed: layers with a delta rule, and training of all weights. */
+/** On which training of all weights is not computed. */
 export const isGpu = DEVICE !== "cpu";
 
 /** Mesa's device computes in software, and compiles shaders for every shape: there, of many alike a few. */

@@ -42,17 +42,18 @@ const SOME: Tried[] = [
   ["smollm3_odd", "bfloat16", "exact"],
   ["smollm3_odd", "bfloat16", "int8"],
   ["gemma3_odd", "float32", "int8"],
+  ["qwen3_5", "bfloat16", "exact"],
 ];
 const TRIED =
   process.env.ANNEAL_TEST_VULKAN === "all"
-    ? CASES.filter((name) => !isRecurrent(name)).flatMap((name) =>
+    ? CASES.flatMap((name) =>
         (["float32", "bfloat16"] as const).flatMap((dtype) =>
           (["exact", "int8"] as const).map((cache): Tried => [name, dtype, cache]),
         ),
       )
     : SOME;
 
-const quiet = { slot: -1, sample: false, outputIndex: 0, promptLogprobs: -1, next: null };
+const quiet = { slot: -1, recurrent: 0, sample: false, outputIndex: 0, promptLogprobs: -1, next: null };
 const bits = (values: Iterable<number>) => [...new Uint32Array(Float32Array.from(values).buffer)];
 
 const open: DeviceModel[] = [];
@@ -105,6 +106,7 @@ async function compute(model: DeviceModel, name: Case) {
         return {
           ...given,
           blocks: pagesFrom(8 * i, 70, model),
+          recurrent: i,
           adapter: i === 1 ? version : 0,
           sample: true,
           outputIndex: output,
@@ -114,12 +116,13 @@ async function compute(model: DeviceModel, name: Case) {
     sampled.push([...tokens], bits(logprobs));
   }
   for (const slot of slots) model.closeSlot(slot);
-  // The second sequence goes on from copies of its pages; its last token was drawn, and not computed.
+  // The second sequence goes on from copies of its pages and its state; its last token was drawn, and not computed.
   model.copyPages(pagesFrom(8, 128, model), pagesFrom(40, 128, model));
+  if (isRecurrent(name)) model.copyRecurrentStates(Int32Array.of(1), Int32Array.of(9));
   const tokens = Int32Array.of(3, 1, 4);
   const next = Int32Array.of(1, 4, 2);
   const blocks = pagesFrom(40, 70, model);
-  const copied = { ...quiet, tokens, position: 67, blocks, adapter: version, promptLogprobs: 0, next };
+  const copied = { ...quiet, recurrent: 9, tokens, position: 67, blocks, adapter: version, promptLogprobs: 0, next };
   const { prompt } = await model.step([copied]);
   return { prefills, sampled, copied: bits(prompt[0]!.map(({ logprob }) => logprob)) };
 }
@@ -133,6 +136,8 @@ async function learn(model: DeviceModel, name: Case, options: { keepBytes?: numb
     { tokens: rows[2]!, prefix: 0, prefixLength: 70 },
     { tokens: rows[0]!, prefix: 0, prefixLength: 70, temperatures: Float32Array.from(rows[0]!, () => 0.7) },
     { tokens: rows[0]!, trained: Uint8Array.from(rows[0]!, (_, t) => t % 3) },
+    // One that goes on from behind a row's last token.
+    { tokens: rows[2]!.slice(0, 5), prefix: 0, prefixLength: rows[1]!.length },
   ];
   const { spec, tensors } = await caseAdapter(name);
   const trainer = await model.trainAdapter(spec, { seed: 3n, tensors });
@@ -248,7 +253,10 @@ needsGpu("a model on a GPU", { timeout: TIMEOUT }, () => {
       ".vitest.config.ts",
       "test/native/vulkan.test.ts",
       "-t",
-      "gemma3_odd in float32",
+      // Also those that hold states.
+      process.env.ANNEAL_TEST_VULKAN === "all"
+        ? "(gemma3_odd in float32|qwen3_5 in bfloat16)"
+        : "gemma3_odd in float32",
     ];
     const { status, stdout, stderr } = spawnSync("npx", args, {
       cwd: root,
@@ -261,7 +269,9 @@ needsGpu("a model on a GPU", { timeout: TIMEOUT }, () => {
       },
     });
     expect(`${stdout}${stderr}`).not.toMatch(/VUID|SYNC-HAZARD|UNASSIGNED|Validation (Error|Warning)/);
-    expect(stripVTControlCharacters(stdout)).toMatch(/Tests +4 passed/);
+    expect(stripVTControlCharacters(stdout)).toMatch(
+      new RegExp(`Tests +${process.env.ANNEAL_TEST_VULKAN === "all" ? 6 : 4} passed`),
+    );
     expect(status, stderr).toBe(0);
   });
 });

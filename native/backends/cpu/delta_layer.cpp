@@ -5,36 +5,18 @@
 
 #include <cmath>
 
+#include "../delta_stretches.h"
+
 namespace anneal::cpu {
 namespace {
 
 constexpr int kStretch = 64;  // tokens
-// In backward a longer sequence has longer ones: then states before and within stretches take about as much.
-constexpr int kMinBackwardStretch = 16, kMaxBackwardStretch = 256;
-
-int backward_stretch(int rows) {
-  int stretch = kMinBackwardStretch;
-  while (stretch < kMaxBackwardStretch && stretch * stretch < rows) stretch *= 2;
-  return stretch;
-}
-
 // Where stretches of a sequence end: at most `length` tokens after they began, and where another sequence branches off.
 std::vector<int> stretches_of(const Batch& batch, int sequence, int length) {
   const Sequence& s = batch.sequences[sequence];
-  std::vector<int> ends;
-  auto branch = batch.branches[sequence].begin();
-  for (int at = 0; at < s.rows;) {
-    int end = std::min(s.rows, at + length);
-    for (; branch != batch.branches[sequence].end(); ++branch) {
-      const int begins = batch.sequences[*branch].position - s.position;
-      if (begins > at) {
-        end = std::min(end, begins);
-        break;
-      }
-    }
-    ends.push_back(at = end);
-  }
-  return ends;
+  std::vector<int> branches;
+  for (int branch : batch.branches[sequence]) branches.push_back(batch.sequences[branch].position - s.position);
+  return backends::stretch_ends(s.rows, length, branches);
 }
 
 // Hands out pieces of a worker's memory, one after the other. Without memory it only counts.
@@ -189,7 +171,7 @@ class KeyHead {
     memory.back_to(mark);
   }
 
-  int stretch_of(int sequence) const { return backward_stretch(batch_.sequences[sequence].rows); }
+  int stretch_of(int sequence) const { return backends::backward_stretch(batch_.sequences[sequence].rows); }
 
  private:
   const Rows& input(int projection) const { return a_.delta_in[projection - kInQkv]; }
@@ -315,7 +297,7 @@ void reserve(Workspace& ws, size_t bytes) {
 
 int longest_stretch(const Batch& batch) {
   int most = 0;
-  for (const Sequence& s : batch.sequences) most = std::max(most, std::min(s.rows, backward_stretch(s.rows)));
+  for (const Sequence& s : batch.sequences) most = std::max(most, std::min(s.rows, backends::backward_stretch(s.rows)));
   return most;
 }
 

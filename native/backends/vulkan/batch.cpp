@@ -38,10 +38,20 @@ std::vector<float> turns_of(RopeTable& rope, const Batch& b, int rotary) {
 
 }  // namespace
 
+int lead_of(const ModelSpec& m) {
+  int lead = 0;
+  for (const LayerSpec& layer : m.layers)
+    if (layer.delta_rule) lead = std::max(lead, layer.delta_rule->kernel - 1);
+  return lead;
+}
+
 void Batch::clear() { *this = {}; }
 
-void Batch::add(const int32_t* ids, int count, int position, const int32_t* blocks, const AdapterVersion* adapter) {
-  sequences.push_back({rows, count, position, blocks});
+void Batch::add(const int32_t* ids, int count, int position, const int32_t* blocks, const AdapterVersion* adapter,
+                int recurrent, int parent) {
+  // Whose last token before `position` it is.
+  while (parent >= 0 && position <= sequences[size_t(parent)].position) parent = sequences[size_t(parent)].parent;
+  sequences.push_back({rows, count, position, blocks, recurrent, parent});
   tokens.insert(tokens.end(), ids, ids + count);
   for (int i = 0; i < count; i++) positions.push_back(position + i);
   adapters.insert(adapters.end(), size_t(count), adapter);
@@ -78,6 +88,7 @@ void DeviceBatch::write(GpuModel& m, const Batch& b) {
 
   turns.clear(), queries.clear();
   for (int l = 0; l < m.layers(); l++) {
+    if (m.delta_rule(l)) continue;
     const size_t rope = size_t(m.rope_of[size_t(l)]);
     if (rope == turns.size()) {
       m.ropes[rope].reserve(b.last_position() + 1);
@@ -102,6 +113,16 @@ void DeviceBatch::write(GpuModel& m, const Batch& b) {
     queries.push_back({group, uint64_t(arrays.add(tiles)), int(tiles.size()), int(std::bit_ceil(unsigned(most)))});
   }
 
+  delta = {};
+  if (m.spec.recurrent()) {
+    delta.lead = lead_of(m.spec);
+    const DeltaPlan plan(b.sequences, delta.lead, DeltaPlan::Way::forward);
+    delta.before = uint64_t(arrays.add(plan.before)), delta.scans = uint64_t(arrays.add(plan.scans));
+    delta.saves = uint64_t(arrays.add(plan.saves));
+    delta.levels = plan.levels;
+    states = plan.states;
+  }
+
   versions_.clear();
   rank = 0;
   std::vector<uint64_t> row_tables;
@@ -122,14 +143,16 @@ void DeviceBatch::write(GpuModel& m, const Batch& b) {
   }
   std::memcpy(memory_.mapped<char>(), arrays.bytes().data(), size_t(bytes));
   const auto place = [&](uint64_t& offset) { offset += memory_.address(); };
-  for (uint64_t* offset : {&tokens, &logit_rows, &slots, &tables}) place(*offset);
+  for (uint64_t* offset : {&tokens, &logit_rows, &slots, &tables, &delta.before, &delta.scans, &delta.saves})
+    place(*offset);
   for (uint64_t& offset : turns) place(offset);
   for (Queries& q : queries) place(q.tiles);
   adapters = adapters_at < 0 ? 0 : memory_.address() + uint64_t(adapters_at);
 }
 
 void DeviceBatch::add_key(const GpuModel& m, RecordingKey& key) const {
-  key.insert(key.end(), {uint64_t(rows), tokens, slots, tables, adapters, logit_rows, uint64_t(rank)});
+  key.insert(key.end(), {uint64_t(rows), tokens, slots, tables, adapters, logit_rows, uint64_t(rank), delta.before,
+                         delta.scans, delta.saves});
   key.insert(key.end(), turns.begin(), turns.end());
   for (const Queries& q : queries)
     key.insert(key.end(), {uint64_t(q.group), q.tiles, uint64_t(q.count), uint64_t(q.rows)});

@@ -2,15 +2,10 @@
 // it.
 #pragma once
 #include "adapter.h"
+#include "delta_plan.h"
 #include "recordings.h"
 
 namespace anneal::vulkan {
-
-// Tokens that stand at consecutive positions of one sequence.
-struct Sequence {
-  int row0, rows, position;
-  const int32_t* blocks;
-};
 
 // A slot of a page that a token's key and value go to.
 struct Slot {
@@ -26,9 +21,13 @@ struct Batch {
   std::vector<int32_t> logit_rows;              // whose logits are wanted
 
   void clear();
-  void add(const int32_t* tokens, int count, int position, const int32_t* blocks, const AdapterVersion* adapter);
+  void add(const int32_t* tokens, int count, int position, const int32_t* blocks, const AdapterVersion* adapter,
+           int recurrent = -1, int parent = -1);
   int last_position() const;
 };
+
+// Tokens that a convolution reads before its own, the most of all layers.
+int lead_of(const ModelSpec&);
 
 // Query rows that a workgroup of attention has, as shaders/attention.comp has them.
 struct QueryTile {
@@ -48,6 +47,8 @@ class DeviceBatch {
   uint64_t tokens = 0, slots = 0, tables = 0, adapters = 0, logit_rows = 0;
   int rank = 0;                 // the highest of the adapters
   std::vector<uint64_t> turns;  // [rope]
+  DeltaLists delta;             // of a recurrent model
+  int states = 0;               // that its scans keep on their way
   struct Queries {
     int group;  // query heads to a key-value head
     uint64_t tiles;

@@ -162,11 +162,40 @@ void LayerBackward::feed_forward() {
 }
 
 void LayerBackward::output_projection() {
-  const AttentionSpec& c = spec().attention;
+  const ElementType t = m.type;
   branch_gradient(kNormAttended, a.attended);
   lora_up(kO, mem.d_out.address());
-  sum_tokens({{kO, mem.d_out.address()}}, a.attention);
+  if (lora(kO)) sum_tokens({{kO, mem.d_out.address()}}, record_gated_heads(commands, m, b, layer, a, s));
   input_gradient_of({{kO, mem.d_out.address()}}, mem.d_attention.address());
+  if (const DeltaRuleSpec* d = delta_rule()) {
+    const struct {
+      uint64_t x, gate, weight, d, d_gate;
+      int32_t n, ld;
+      float eps;
+      int32_t heads;
+    } norm{a.attention,
+           a.delta_in[kInZ - kInQkv],
+           weights().norms[kNormDelta],
+           mem.d_attention.address(),
+           mem.d_delta[kInZ - kInQkv].address(),
+           d->value_dim,
+           t.ld(d->value_width()),
+           m.spec.rms_eps,
+           d->value_heads};
+    commands.dispatch(m.pipeline(Shader::kGatedNormBackwardF32), norm, b.rows, d->value_heads);
+    commands.barrier();
+    return;
+  }
+  const AttentionSpec& c = spec().attention;
+  if (c.output_gate) {
+    const struct {
+      uint64_t q, x, d, d_q;
+      int32_t n, head_dim, ldq, ld;
+    } gate{a.q,         a.attention, mem.d_attention.address(),    mem.d_q.address(),
+           c.q_width(), c.head_dim,  t.ld(c.heads * c.q_stride()), t.ld(c.q_width())};
+    commands.dispatch(m.pipeline(Shader::kOutputGateBackwardF32), gate, (c.q_width() + 63) / 64, b.rows);
+    commands.barrier();
+  }
   record_queries(commands, m, b, pages, layer, a.q, s);
   const struct {
     uint64_t attention, d_attention, delta;
@@ -198,8 +227,8 @@ void LayerBackward::attention() {
     int32_t per_tile;
   } dkv{s.queries.address(),
         pages.of(layer).address(),
-        uses.first_use,
-        uses.uses,
+        uses->first_use,
+        uses->uses,
         mem.d_attention.address(),
         a.lse,
         mem.delta.address(),
@@ -232,15 +261,25 @@ void LayerBackward::queries_keys_values() {
          mem.d_k.address(),
          mem.d_v.address(),
          b.slots,
-         t.ld(c.q_width()),
+         t.ld(c.heads * c.q_stride()),
          t.ld(c.kv_width()),
          m.spec.rms_eps,
          b.rows};
   commands.dispatch(m.pipeline(Shader::kRopeBackwardF32, shape_of(m.spec, c, c.rotary())), turn, b.rows,
                     c.heads + 2 * c.kv_heads);
   commands.barrier();
-  const std::initializer_list<std::pair<int, uint64_t>> terms = {
-      {kQ, mem.d_q.address()}, {kK, mem.d_k.address()}, {kV, mem.d_v.address()}};
+  input_projections({{kQ, mem.d_q.address()}, {kK, mem.d_k.address()}, {kV, mem.d_v.address()}});
+}
+
+void LayerBackward::delta_inputs() {
+  const auto of = [&](int p) { return mem.d_delta[p - kInQkv].address(); };
+  record_delta_backward(commands, m, b, delta_lists, layer, a,
+                        {mem.d_attention.address(), of(kInQkv), of(kInB), of(kInA)}, s, mem.delta_rule);
+  input_projections({{kInQkv, of(kInQkv)}, {kInZ, of(kInZ)}, {kInB, of(kInB)}, {kInA, of(kInA)}});
+}
+
+// Gradients of what the projections of a layer's input put out, on to dx.
+void LayerBackward::input_projections(std::initializer_list<std::pair<int, uint64_t>> terms) {
   for (const auto& [p, dy] : terms) lora_up(p, dy);
   record_norm(commands, m, a.x_in, weights().norms[kNormIn], 0, 0, b.rows, m.spec.hidden, s.normed.address());
   commands.barrier();
@@ -253,6 +292,7 @@ void LayerBackward::queries_keys_values() {
 void LayerBackward::record() {
   feed_forward();
   output_projection();
+  if (delta_rule()) return delta_inputs();
   attention();
   queries_keys_values();
 }
@@ -271,11 +311,12 @@ void each_memory(BackwardMemory& mem, const ModelSpec& m, ElementType t, int64_t
   f(mem.d_q, rows * t.row_bytes(c.q));
   f(mem.d_k, rows * t.row_bytes(c.kv));
   f(mem.d_v, rows * t.row_bytes(c.kv));
+  for (int i = 0; i < kDeltaInputs; i++) f(mem.d_delta[i], rows * t.row_bytes(c.delta_in[i]));
   for (Memory& g : mem.g) f(g, rows * t.row_bytes(rank));
   f(mem.wide, rows * 4 * c.intermediate);
   f(mem.d_normed, rows * 4 * m.hidden);
-  f(mem.d_attention, rows * 4 * c.q);
-  f(mem.d_queries, rows * 4 * c.q);
+  f(mem.d_attention, rows * 4 * c.attended);
+  f(mem.d_queries, rows * 4 * c.queries);
   f(mem.d_keys, pages * page * 4);
   f(mem.d_values, pages * page * 4);
   f(mem.delta, rows * 4 * c.heads);
@@ -284,16 +325,19 @@ void each_memory(BackwardMemory& mem, const ModelSpec& m, ElementType t, int64_t
 
 }  // namespace
 
-void BackwardMemory::reserve(const GpuModel& m, int rows, int rank, int pages) {
-  each_memory(*this, m.spec, m.type, rows, rank, pages,
-              [&](Memory& memory, int64_t bytes) { memory = Memory(m.gpu, bytes); });
+void BackwardMemory::reserve(const GpuModel& m, int rows, int rank, int pages, const std::optional<DeltaPlan>& plan) {
+  each_memory(*this, m.spec, m.type, rows, rank, pages, [&](Memory& memory, int64_t bytes) {
+    if (bytes > 0) memory = Memory(m.gpu, bytes);
+  });
+  if (plan) delta_rule.reserve(m, rows, *plan);
 }
 
-int64_t BackwardMemory::bytes(const ModelSpec& m, ElementType t, int rows, int rank, int pages) {
+int64_t BackwardMemory::bytes(const ModelSpec& m, ElementType t, int rows, int rank, int pages,
+                              const std::optional<DeltaPlan>& plan) {
   BackwardMemory none;
   int64_t sum = 0;
   each_memory(none, m, t, rows, rank, pages, [&](Memory&, int64_t bytes) { sum += bytes; });
-  return sum;
+  return sum + (plan ? DeltaMemory::bytes(m, rows, *plan) : 0);
 }
 
 }  // namespace anneal::vulkan

@@ -1,6 +1,7 @@
 // One decoder layer, backward, into the gradients of an adapter.
 #pragma once
 #include <algorithm>
+#include <optional>
 
 #include "layer_forward.h"
 #include "parameters.h"
@@ -9,13 +10,16 @@ namespace anneal::vulkan {
 
 // Memory of backward passes.
 struct BackwardMemory {
-  void reserve(const GpuModel&, int rows, int rank, int pages);
-  static int64_t bytes(const ModelSpec&, ElementType, int rows, int rank, int pages);
+  // `delta`: of a recurrent model.
+  void reserve(const GpuModel&, int rows, int rank, int pages, const std::optional<DeltaPlan>& delta);
+  static int64_t bytes(const ModelSpec&, ElementType, int rows, int rank, int pages,
+                       const std::optional<DeltaPlan>& delta);
 
   // Rows of the compute type, rounded for products; g: s B^T dy of each projection.
-  Memory d_out, d_gate, d_up, d_q, d_k, d_v, g[kProjections];
+  Memory d_out, d_gate, d_up, d_q, d_k, d_v, d_delta[kDeltaInputs], g[kProjections];
   // Rows of float32: sums of products, and heads; d_keys, d_values by page.
   Memory wide, d_normed, d_attention, d_queries, d_keys, d_values, delta, low;
+  DeltaMemory delta_rule;
 };
 
 // Tokens of a sequence whose queries a page's gradients take up together; their rows two by two, as the processor does
@@ -34,7 +38,8 @@ struct LayerBackward {
   const GpuModel& m;
   const DeviceBatch& b;
   const Pages& pages;
-  const PageUses& uses;
+  const PageUses* uses;  // of attention
+  const DeltaListsBack& delta_lists;
   int layer;
   const LayerActivations& a;
   const AdapterVersion& adapter;
@@ -53,6 +58,8 @@ struct LayerBackward {
   void output_projection();
   void attention();
   void queries_keys_values();
+  void delta_inputs();
+  void input_projections(std::initializer_list<std::pair<int, uint64_t>> terms);
   void branch_gradient(Norm norm, uint64_t branch);
   void lora_up(int p, uint64_t dy);
   void back_product(uint64_t x, int ldx, uint64_t weight, int n, int k, uint64_t to, bool accumulate,
@@ -64,6 +71,7 @@ struct LayerBackward {
   void norm_backward(uint64_t x, Norm norm);
 
   bool lora(int p) const { return adapter.adapts(layer, p); }
+  const DeltaRuleSpec* delta_rule() const { return m.delta_rule(layer); }
   const LayerSpec& spec() const { return m.spec.layers[size_t(layer)]; }
   const vulkan::Layer& weights() const { return m.layer(layer); }
 };

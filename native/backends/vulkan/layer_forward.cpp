@@ -124,11 +124,21 @@ struct LayerForward {
                  s.queries.address(),
                  pages.of(layer).address(),
                  b.slots,
-                 type.ld(c.q_width()),
+                 type.ld(c.heads * c.q_stride()),
                  type.ld(c.kv_width()),
                  m.spec.rms_eps,
                  b.rows};
     commands.dispatch(m.pipeline(Shader::kRopeF32, shape_of(m.spec, c, c.rotary())), parameters, b.rows, heads);
+  }
+
+  void delta_rule(const RecurrentStates& states) const {
+    record_norm(commands, m, a.x_in, w.norms[kNormIn], 0, 0, b.rows, m.spec.hidden, s.normed.address());
+    commands.barrier();
+    record_lora_down(commands, m, b, layer, {kInQkv, kInZ, kInB, kInA}, s.normed.address(), m.spec.hidden, s);
+    codes({kInQkv, kInZ, kInB, kInA}, s.normed.address());
+    for (int p : {kInQkv, kInZ, kInB, kInA}) rounded(p, s.normed.address(), a.delta_in[p - kInQkv]);
+    commands.barrier();
+    record_delta_forward(commands, m, b, states.of(layer), layer, a, s);
   }
 
   void attention() const {
@@ -170,9 +180,10 @@ struct LayerForward {
 
   void feed_forward() const {
     const FeedForwardSpec& f = spec.feed_forward;
-    record_lora_down(commands, m, b, layer, {kO}, a.attention, spec.attention.q_width(), s);
-    codes({kO}, a.attention);
-    add_branch(kO, kNormAttended, a.attention, a.attended, a.x_in, a.x_mid);
+    const uint64_t heads = record_gated_heads(commands, m, b, layer, a, s);
+    record_lora_down(commands, m, b, layer, {kO}, heads, w.projections[kO].k, s);
+    codes({kO}, heads);
+    add_branch(kO, kNormAttended, heads, a.attended, a.x_in, a.x_mid);
     commands.barrier();
     record_norm(commands, m, a.x_mid, w.norms[kNormMiddle], 0, 0, b.rows, m.spec.hidden, s.normed.address());
     commands.barrier();
@@ -194,57 +205,10 @@ struct LayerForward {
 }  // namespace
 
 Pages::Pages(const GpuModel& m, int count) : count_(count) {
-  for (const LayerSpec& layer : m.spec.layers)
-    layers_.emplace_back(m.gpu, int64_t(count) * vulkan::page_bytes(m.type, m.spec.kv_cache, layer.attention));
-}
-
-// Of products with quantised weights.
-static int widest_input(const ModelSpec& m) {
-  const Widths c = widest(m);
-  return std::max({m.hidden, c.q, c.intermediate});
-}
-
-template <class S, class F> void Scratch::each(S& s, const GpuModel& m, int rows, int rank, F&& f) {
-  const Widths c = widest(m.spec);
-  const auto all = [&](int width, auto&... memories) { (f(memories, rows * m.type.row_bytes(width)), ...); };
-  all(m.spec.hidden, s.normed, s.branch);
-  all(c.q, s.q, s.queries);
-  all(c.kv, s.k, s.v);
-  all(c.intermediate, s.gate, s.up, s.act);
-  if (!m.spec.quantized.empty()) f(s.codes, rows * code_bytes(widest_input(m.spec)));
-  if (rank > 0)
-    for (auto& memory : s.z) all(rank, memory);
-}
-
-void Scratch::reserve(const GpuModel& m, int rows, int rank) {
-  rows = std::max(rows_, int(round_up(rows, 16))), rank = std::max(rank_, rank);
-  rows_ = rank_ = 0;
-  each(*this, m, rows, rank, [&](Memory& memory, int64_t bytes) {
-    if (memory.bytes() >= bytes) return;
-    memory = {};
-    memory = Memory(m.gpu, bytes);
-  });
-  rows_ = rows, rank_ = rank;
-}
-
-int64_t Scratch::missing(const GpuModel& m, int rows, int rank) const {
-  int64_t missing = 0;
-  each(*this, m, std::max(rows_, int(round_up(rows, 16))), std::max(rank_, rank),
-       [&](const Memory& memory, int64_t bytes) { missing += std::max<int64_t>(0, bytes - memory.bytes()); });
-  return missing;
-}
-
-void Scratch::add_key(RecordingKey& key) const {
-  for (const Memory* memory : {&normed, &q, &k, &v, &queries, &gate, &up, &act, &branch, &codes})
-    key.push_back(memory->address());
-  for (const Memory& memory : z) key.push_back(memory.address());
-}
-
-int64_t Scratch::bytes_per_row(const ModelSpec& m, ElementType t) {
-  const Widths c = widest(m);
-  const int64_t codes = m.quantized.empty() ? 0 : code_bytes(widest_input(m));
-  return codes + 2 * t.row_bytes(m.hidden) + 2 * t.row_bytes(c.q) + 2 * t.row_bytes(c.kv) +
-         3 * t.row_bytes(c.intermediate);
+  for (const LayerSpec& layer : m.spec.layers) {
+    const int64_t bytes = int64_t(count) * vulkan::page_bytes(m.type, m.spec.kv_cache, layer.attention);
+    layers_.push_back(bytes > 0 ? Memory(m.gpu, bytes) : Memory());  // none of the delta rule
+  }
 }
 
 void record_queries(Commands& commands, const GpuModel& m, const DeviceBatch& b, const Pages& pages, int layer,
@@ -274,11 +238,6 @@ void record_norm(Commands& commands, const GpuModel& m, uint64_t x, uint64_t wei
   commands.dispatch(m.pipeline(Shader::kRmsnormF32), parameters, rows);
 }
 
-LayerActivations unkept_activations(const Scratch& s, uint64_t x) {
-  const uint64_t q = s.q.address(), branch = s.branch.address();
-  return {x, x, x, q, s.k.address(), s.gate.address(), s.up.address(), branch, branch, q, 0};
-}
-
 void record_gated(Commands& commands, const GpuModel& m, const DeviceBatch& b, const FeedForwardSpec& f, uint64_t gate,
                   uint64_t up, uint64_t y) {
   const struct {
@@ -289,10 +248,39 @@ void record_gated(Commands& commands, const GpuModel& m, const DeviceBatch& b, c
                     b.rows);
 }
 
-void record_layer(Commands& commands, const GpuModel& m, const DeviceBatch& b, const Pages& pages, int layer,
-                  const LayerActivations& a, Scratch& s) {
+uint64_t record_gated_heads(Commands& commands, const GpuModel& m, const DeviceBatch& b, int layer,
+                            const LayerActivations& a, const Scratch& s) {
+  const ElementType t = m.type;
+  if (const DeltaRuleSpec* d = m.delta_rule(layer)) {
+    const struct {
+      uint64_t x, gate, y, weight;
+      int32_t n, ld;
+      float eps;
+      int32_t padding;
+    } norm{a.attention,  a.delta_in[kInZ - kInQkv], s.gated.address(), m.layer(layer).norms[kNormDelta],
+           d->value_dim, t.ld(d->value_width()),    m.spec.rms_eps,    0};
+    commands.dispatch(m.pipeline(Shader::kGatedNormF32), norm, b.rows, d->value_heads);
+  } else {
+    const AttentionSpec& c = m.attention(layer);
+    if (!c.output_gate) return a.attention;
+    const struct {
+      uint64_t q, x, y;
+      int32_t n, head_dim, ldq, ld;
+    } gate{
+        a.q, a.attention, s.gated.address(), c.q_width(), c.head_dim, t.ld(c.heads * c.q_stride()), t.ld(c.q_width())};
+    commands.dispatch(m.pipeline(Shader::kOutputGateF32), gate, (c.q_width() + 63) / 64, b.rows);
+  }
+  commands.barrier();
+  return s.gated.address();
+}
+
+void record_layer(Commands& commands, const GpuModel& m, const DeviceBatch& b, const Pages& pages,
+                  const RecurrentStates& states, int layer, const LayerActivations& a, Scratch& s) {
   const LayerForward forward{commands, m, b, pages, layer, a, s};
-  forward.attention();
+  if (m.delta_rule(layer))
+    forward.delta_rule(states);
+  else
+    forward.attention();
   forward.feed_forward();
 }
 

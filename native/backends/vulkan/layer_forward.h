@@ -1,6 +1,6 @@
 // One decoder layer, forward. Steps and training passes share it; training passes give memory to save into.
 #pragma once
-#include "batch.h"
+#include "delta_layer.h"
 
 namespace anneal::vulkan {
 
@@ -18,43 +18,16 @@ class Pages {
   std::vector<Memory> layers_;
 };
 
-// Temporaries of the rows of a pass.
-struct Scratch {
-  void reserve(const GpuModel&, int rows, int rank);
-  int64_t missing(const GpuModel&, int rows, int rank) const;  // bytes that reserve() would take besides
-  static int64_t bytes_per_row(const ModelSpec&, ElementType);
-  void add_key(RecordingKey&) const;
-
-  Memory normed, q, k, v, queries, gate, up, act, branch;
-  Memory z[kProjections];  // s A x of each projection
-  Memory codes;            // of the activations that are multiplied with quantised weights
-
- private:
-  // Calls f(memory, bytes) for what these rows take.
-  template <class S, class F> static void each(S& self, const GpuModel&, int rows, int rank, F&& f);
-  int rows_ = 0, rank_ = 0;
-};
-
-// What a forward pass over one layer leaves behind, by address. Residual streams [rows][hidden] are float32, the others
-// rows of the compute type.
-struct LayerActivations {
-  uint64_t x_in, x_mid, x_out;     // x_out 0: the layer stops before its last product
-  uint64_t q, k, gate, up;         // k, q before norm and rope
-  uint64_t attended, fed_forward;  // what the branches put out before their norms
-  uint64_t attention;              // [rows][heads * head_dim]; may be q, where that is not kept
-  uint64_t lse;                    // [rows][heads], or 0
-};
-
-// Of a layer of which nothing is kept but the residual stream at x: the rest lies in the scratch until the next one.
-LayerActivations unkept_activations(const Scratch&, uint64_t x);
-
 // The residual stream before the first layer.
 void record_embedding(Commands&, const GpuModel&, const DeviceBatch&, uint64_t x);
 // Of rows of x, all or those that `from` lists; y [rows] of the compute type.
 void record_norm(Commands&, const GpuModel&, uint64_t x, uint64_t weight, uint64_t from, int first, int rows, int n,
                  uint64_t y);
-void record_layer(Commands&, const GpuModel&, const DeviceBatch&, const Pages&, int layer, const LayerActivations&,
-                  Scratch&);
+void record_layer(Commands&, const GpuModel&, const DeviceBatch&, const Pages&, const RecurrentStates&, int layer,
+                  const LayerActivations&, Scratch&);
+// What the output projection is given: what heads put out, through their gates where they have these. Its address.
+uint64_t record_gated_heads(Commands&, const GpuModel&, const DeviceBatch&, int layer, const LayerActivations&,
+                            const Scratch&);
 // y = activation(gate) * up, [rows][intermediate].
 void record_gated(Commands&, const GpuModel&, const DeviceBatch&, const FeedForwardSpec&, uint64_t gate, uint64_t up,
                   uint64_t y);

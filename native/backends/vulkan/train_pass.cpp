@@ -1,6 +1,7 @@
 #include "train_pass.h"
 
 #include <bit>
+#include <optional>
 
 namespace anneal::vulkan {
 
@@ -21,9 +22,8 @@ struct Entry {
 
 // Bytes of what a layer leaves behind.
 int64_t kept_bytes(const ModelSpec& m, ElementType t, const Widths& c, int64_t rows) {
-  return rows * (4 * int64_t(m.hidden) + 2 * t.row_bytes(c.q) + t.row_bytes(c.kv) + 2 * t.row_bytes(c.intermediate) +
-                 (c.norms_after ? 2 * t.row_bytes(m.hidden) : 0) + 4 * int64_t(c.heads)) +
-         16 * 8;
+  constexpr int kParts = 16;  // each begins on 16 bytes
+  return rows * vulkan::kept_bytes(m, t, c) + 16 * kParts;
 }
 
 class Pass final : public backends::PartPass {
@@ -89,6 +89,9 @@ class Pass final : public backends::PartPass {
   std::vector<Memory> x_, kept_;  // residual stream before each layer and after the last; of the layers that are kept
   Memory again_, units_, entropy_units_, d_x_, dh_, normed_, logits_, residual_, results_, lists_;
   std::vector<PageUses> uses_;
+  RecurrentStates states_;               // where sequences branch off
+  std::optional<DeltaPlan> delta_plan_;  // of the way back
+  DeltaListsBack delta_lists_;
   uint64_t entry_list_ = 0, entry_of_ = 0, gathered_ = 0;
 };
 
@@ -104,6 +107,7 @@ void Pass::lay_out(std::span<const TrainRow> rows) {
   tables_.assign(size_t(count), {});
   row0_.assign(size_t(count) + 1, 0);
   std::vector<std::pair<int, Slot>> copies;
+  std::vector<int> sequence_of(size_t(count), -1);
   for (int r = 0; r < count; r++) {
     const TrainRow& row = rows[size_t(r)];
     const int start = row.prefix >= 0 ? row.prefix_length : 0, whole = start / kPage, tokens = int(row.tokens.size());
@@ -114,10 +118,14 @@ void Pass::lay_out(std::span<const TrainRow> rows) {
     }
     for (int block = whole; block * kPage < start + tokens; block++) table.push_back(page_count_++);
     // The block in which the prefix ends is this row's own; the prefix's tokens write it too.
+    sequence_of[size_t(r)] = tokens > 0       ? int(batch_.sequences.size())
+                             : row.prefix < 0 ? -1
+                                              : sequence_of[size_t(row.prefix)];
     if (tokens > 0) {
       for (int p = whole * kPage; p < start; p++)
         copies.push_back({token_at(rows, row.prefix, p), {table[size_t(whole)], p % kPage}});
-      batch_.add(row.tokens.data(), tokens, start, table.data(), version_of(adapter_));
+      batch_.add(row.tokens.data(), tokens, start, table.data(), version_of(adapter_), -1,
+                 start > 0 ? sequence_of[size_t(row.prefix)] : -1);
     }
     row0_[size_t(r) + 1] = batch_.rows;
   }
@@ -152,6 +160,7 @@ void Pass::list_uses() {
   }
   entry_list_ = add(targets), entry_of_ = add(of), gathered_ = add(hidden);
   for (const LayerSpec& layer : m_.spec.layers) {
+    if (layer.delta_rule) continue;
     const int window = layer.attention.window, group = layer.attention.group();
     if (std::any_of(uses_.begin(), uses_.end(),
                     [&](const PageUses& u) { return u.window == window && u.group == group; }))
@@ -177,9 +186,25 @@ void Pass::list_uses() {
     const uint64_t first = add(first_use);
     uses_.push_back({window, group, first, add(uses)});
   }
+  if (delta_plan_) {
+    const auto structures = [&](const auto& values) {
+      const auto* ints = reinterpret_cast<const int32_t*>(values.data());
+      return add({ints, ints + values.size() * sizeof(values[0]) / 4});
+    };
+    const DeltaPlan& plan = *delta_plan_;
+    delta_lists_.lead = lead_of(m_.spec), delta_lists_.longest = plan.longest;
+    delta_lists_.levels = plan.levels, delta_lists_.levels_back = plan.levels_back;
+    delta_lists_.before = add(plan.before), delta_lists_.scans = structures(plan.scans);
+    delta_lists_.saves = add(plan.saves), delta_lists_.sequences = structures(plan.sequences);
+    delta_lists_.stretches = structures(plan.stretches), delta_lists_.adds = add(plan.adds);
+    delta_lists_.readers = add(plan.readers);
+  }
   lists_ = take(int64_t(all.size()) * 4 + 16, Memory::Place::upload);
   std::memcpy(lists_.mapped<char>(), all.data(), all.size() * 4);
   for (uint64_t* at : {&entry_list_, &entry_of_, &gathered_}) *at += lists_.address();
+  DeltaListsBack& d = delta_lists_;
+  for (uint64_t* at : {&d.before, &d.scans, &d.saves, &d.sequences, &d.stretches, &d.adds, &d.readers})
+    *at += lists_.address();
   for (PageUses& u : uses_) u.first_use += lists_.address(), u.uses += lists_.address();
 }
 
@@ -189,15 +214,19 @@ void Pass::take_memory(const PassOptions& options) {
   const ElementType t = m_.type;
   const int layers = m_.layers();
   per_ = int(std::clamp<int64_t>(kLogitBytes / (vocab * 4), 1, std::max<int64_t>(1, entries)));
+  if (m_.spec.recurrent() && trainable_)
+    delta_plan_.emplace(batch_.sequences, lead_of(m_.spec), DeltaPlan::Way::backward);
   int64_t page = 0;
   for (const LayerSpec& layer : m_.spec.layers) page += page_bytes(t, m_.spec.kv_cache, layer.attention);
 
   // Whatever is kept.
-  int64_t fixed = page_count_ * page + Scratch::bytes_per_row(m_.spec, t) * round_up(rows, 16) +
+  int64_t fixed = page_count_ * page + device_batch_.states * RecurrentStates::passing_bytes(m_.spec) +
+                  Scratch::bytes_per_row(m_.spec, t) * round_up(rows, 16) +
                   int64_t(per_) * (t.row_bytes(int(hidden)) + vocab * 4) + entries * 12;
   if (trainable_)
     fixed += (layers + 1) * rows * hidden * 4 + ((entropy_gradient_ ? 2 : 1) * entries + 2 * rows) * hidden * 4 +
-             per_ * t.row_bytes(int(vocab)) + BackwardMemory::bytes(m_.spec, t, int(rows), rank(), page_count_);
+             per_ * t.row_bytes(int(vocab)) +
+             BackwardMemory::bytes(m_.spec, t, int(rows), rank(), page_count_, delta_plan_);
   else
     fixed += rows * hidden * 4;
   std::vector<int64_t> each;
@@ -227,6 +256,8 @@ void Pass::take_memory(const PassOptions& options) {
   m_.gpu->plan("a training pass over " + std::to_string(rows) + " tokens", 0);
   pages_ = Pages(m_, page_count_);
   bytes_ += page_count_ * page;
+  if (m_.spec.recurrent()) states_ = RecurrentStates::passing(m_, device_batch_.states);
+  bytes_ += device_batch_.states * RecurrentStates::passing_bytes(m_.spec);
   scratch_.reserve(m_, int(rows), rank());
   bytes_ += Scratch::bytes_per_row(m_.spec, t) * round_up(rows, 16);
   normed_ = take(per_ * t.row_bytes(int(hidden)));
@@ -243,8 +274,8 @@ void Pass::take_memory(const PassOptions& options) {
   if (entropy_gradient_) entropy_units_ = take(std::max<int64_t>(1, entries) * hidden * 4);
   d_x_ = take(rows * hidden * 4);
   dh_ = take(rows * hidden * 4);
-  backward_.reserve(m_, int(rows), rank(), page_count_);
-  bytes_ += BackwardMemory::bytes(m_.spec, t, int(rows), rank(), page_count_);
+  backward_.reserve(m_, int(rows), rank(), page_count_, delta_plan_);
+  bytes_ += BackwardMemory::bytes(m_.spec, t, int(rows), rank(), page_count_, delta_plan_);
 }
 
 LayerActivations Pass::activations(int layer) const {
@@ -262,7 +293,8 @@ LayerActivations Pass::activations(int layer) const {
   LayerActivations a{};
   a.x_in = x_[size_t(layer)].address(), a.x_out = x_[size_t(layer) + 1].address();
   a.x_mid = take(rows * 4 * m_.spec.hidden);
-  a.q = take(rows * t.row_bytes(c.q)), a.attention = take(rows * t.row_bytes(c.q));
+  a.q = take(rows * t.row_bytes(c.q)), a.attention = take(rows * t.row_bytes(c.attended));
+  for (int i = 0; i < kDeltaInputs; i++) a.delta_in[i] = take(rows * t.row_bytes(c.delta_in[i]));
   a.k = take(rows * t.row_bytes(c.kv));
   a.gate = take(rows * t.row_bytes(c.intermediate)), a.up = take(rows * t.row_bytes(c.intermediate));
   if (c.norms_after) {
@@ -333,9 +365,9 @@ bool Pass::forward(std::span<const TrainRow> rows, const PassOptions& options, c
   logprobs_.assign(size_t(batch_.rows), 0), entropies_.assign(size_t(batch_.rows), 0);
   if (batch_.rows == 0) return true;
   if (batch_.rows > m_.gpu->max_groups()) throw backends::NoRoom(int64_t(batch_.rows), m_.gpu->max_groups());
+  device_batch_.write(m_, batch_);
   take_memory(options);
   list_uses();
-  device_batch_.write(m_, batch_);
   // Slots that no token writes are read, with a probability of 0.
   for (int l = 0; l < m_.layers(); l++) commands_.zero(pages_.of(l), 0, pages_.of(l).bytes());
   commands_.barrier();
@@ -344,7 +376,7 @@ bool Pass::forward(std::span<const TrainRow> rows, const PassOptions& options, c
   else
     record_embedding(commands_, m_, device_batch_, x_[0].address());
   for (int l = 0; l < m_.layers(); l++) {
-    record_layer(commands_, m_, device_batch_, pages_, l, activations(l), scratch_);
+    record_layer(commands_, m_, device_batch_, pages_, states_, l, activations(l), scratch_);
     if (!run(commands_)) return false;
   }
   if (!head_forward()) return false;
@@ -400,16 +432,18 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy) {
     if (recomputed(l)) {
       LayerActivations again = a;
       again.x_out = 0;
-      record_layer(commands_, m_, device_batch_, pages_, l, again, scratch_);
+      record_layer(commands_, m_, device_batch_, pages_, states_, l, again, scratch_);
     }
-    const int window = m_.attention(l).window, group = m_.attention(l).group();
-    const PageUses& uses = *std::find_if(uses_.begin(), uses_.end(),
-                                         [&](const PageUses& u) { return u.window == window && u.group == group; });
+    const AttentionSpec& attention = m_.attention(l);
+    const auto uses = std::find_if(uses_.begin(), uses_.end(), [&](const PageUses& u) {
+      return !m_.delta_rule(l) && u.window == attention.window && u.group == attention.group();
+    });
     LayerBackward{commands_,
                   m_,
                   device_batch_,
                   pages_,
-                  uses,
+                  uses == uses_.end() ? nullptr : &*uses,
+                  delta_lists_,
                   l,
                   a,
                   *version_of(adapter_),

@@ -22,7 +22,7 @@ void grow(Memory& memory, const std::shared_ptr<Gpu>& gpu, int64_t bytes, Memory
 
 }  // namespace
 
-VulkanBackend::VulkanBackend(GpuModel model, executor::Pool& pool, int pages,
+VulkanBackend::VulkanBackend(GpuModel model, executor::Pool& pool, backends::CacheSize cache,
                              std::unique_ptr<backends::Backend> sampler, std::unique_ptr<backends::Backend> gate)
     : model_(std::move(model)),
       pool_(pool),
@@ -30,12 +30,14 @@ VulkanBackend::VulkanBackend(GpuModel model, executor::Pool& pool, int pages,
       gate_(std::move(gate)),
       row_sampler_(model_.gpu, model_.spec.vocab),
       name_(model_.gpu->arithmetic().exact ? "vulkan" : "vulkan-inexact"),
-      pages_(model_, pages),
+      pages_(model_, cache.pages),
       commands_(model_.gpu),
       steps_(model_.gpu),
       samplings_(model_.gpu),
       staging_(model_.gpu),
-      device_batch_(model_.gpu) {}
+      device_batch_(model_.gpu) {
+  if (model_.spec.recurrent()) states_ = RecurrentStates(model_, cache.recurrent_states);
+}
 
 // Memory goes once the GPU reads it no more.
 VulkanBackend::~VulkanBackend() {
@@ -70,7 +72,7 @@ const backends::Logits* VulkanBackend::step(std::span<const Run> runs) {
     const Run& r = runs[i];
     first_row_[i] = batch_.rows;
     if (r.count <= 0) continue;
-    batch_.add(r.tokens, r.count, r.position, r.blocks, version_of(r.adapter));
+    batch_.add(r.tokens, r.count, r.position, r.blocks, version_of(r.adapter), r.recurrent);
     if (r.adapter) adapters_.push_back(r.adapter);
     states |= r.state_count > 0;
     if (r.logits == WantedLogits::none) continue;
@@ -131,7 +133,7 @@ template <class F> bool VulkanBackend::record_layers(Commands& commands, F&& aft
   a.x_in = x_in_;
   if (x_in_ == residual_.address()) record_embedding(commands, model_, device_batch_, x_in_);
   for (int l = 0; l < model_.layers(); l++) {
-    record_layer(commands, model_, device_batch_, pages_, l, a, scratch_);
+    record_layer(commands, model_, device_batch_, pages_, states_, l, a, scratch_);
     a.x_in = residual_.address();
     if (!after()) return false;
   }
@@ -235,17 +237,27 @@ bool VulkanBackend::sample_here(std::span<const size_t> which, std::span<const b
   return true;
 }
 
-void VulkanBackend::copy_page(int from, int to) {
+template <class F> void VulkanBackend::copy(F&& record) {
   commands_.discard();
   if (failed_) return;
-  for (int l = 0; l < model_.layers(); l++)
-    commands_.copy(pages_.of(l), from * pages_.page_bytes(l), pages_.of(l), to * pages_.page_bytes(l),
-                   pages_.page_bytes(l));
+  record();
   try {
     commands_.run();
   } catch (...) {
-    failed_ = std::current_exception();  // nobody waits for this call: the next step tells
+    failed_ = std::current_exception();
   }
+}
+
+void VulkanBackend::copy_page(int from, int to) {
+  copy([&] {
+    for (int l = 0; l < model_.layers(); l++)
+      commands_.copy(pages_.of(l), from * pages_.page_bytes(l), pages_.of(l), to * pages_.page_bytes(l),
+                     pages_.page_bytes(l));
+  });
+}
+
+void VulkanBackend::copy_recurrent_state(int from, int to) {
+  copy([&] { states_.copy(commands_, from, to); });
 }
 
 backends::AdapterRef VulkanBackend::load_adapter(const LoraSpec& lora, const backends::AdapterValues& values) {

@@ -14,20 +14,22 @@ class VulkanBackend final : public backends::PartBackend {
   // `sampler` samples rows of logits that lie in the host's memory: few are left to it. `gate`: the same model on the
   // processor, which decides how quantised weights are multiplied; null: there are none. The pool must live as long as
   // the backend.
-  VulkanBackend(GpuModel model, executor::Pool& pool, int pages, std::unique_ptr<backends::Backend> sampler,
-                std::unique_ptr<backends::Backend> gate);
+  VulkanBackend(GpuModel model, executor::Pool& pool, backends::CacheSize cache,
+                std::unique_ptr<backends::Backend> sampler, std::unique_ptr<backends::Backend> gate);
 
   ~VulkanBackend() override;
 
   const ModelSpec& spec() const override { return model_.spec; }
   const char* name() const override { return name_.c_str(); }
   int pages() const override { return pages_.count(); }
+  int recurrent_states() const override { return states_.count(); }
 
   std::vector<std::string> gate_activations(std::span<const int32_t> text) override;
   const backends::Logits* step(std::span<const backends::Run>) override;
   void start() override;
   bool sample(const backends::Logits&, std::span<const backends::RowRequest>, std::span<backends::RowResult>) override;
   void copy_page(int from, int to) override;
+  void copy_recurrent_state(int from, int to) override;
 
   backends::AdapterRef load_adapter(const LoraSpec&, const backends::AdapterValues&) override;
   std::unique_ptr<backends::Trainable> train_adapter(const LoraSpec&, uint64_t seed,
@@ -42,6 +44,8 @@ class VulkanBackend final : public backends::PartBackend {
  private:
   // Does what was recorded; false if the work was aborted. Training gives way to a waiting step here.
   bool run(Commands&);
+  // Does what `record` records, for which nobody waits: what goes wrong the next step tells.
+  template <class F> void copy(F&& record);
   void read_states(std::span<const backends::Run>);
   void reserve(int rows, int wanted);
   void take_residual(std::span<const backends::Run>);
@@ -60,6 +64,7 @@ class VulkanBackend final : public backends::PartBackend {
   RowSampler row_sampler_;
   std::string name_;
   Pages pages_;
+  RecurrentStates states_;
   Commands commands_;
   Recordings steps_, samplings_;
   // A step that was put together, to be done together with its samples.
@@ -76,7 +81,7 @@ class VulkanBackend final : public backends::PartBackend {
   // Of the step that has been submitted: the GPU may still read them.
   std::vector<backends::AdapterRef> adapters_;
   backends::Logits found_;
-  std::exception_ptr failed_;  // of a page that could not be copied
+  std::exception_ptr failed_;  // of a page or a state that could not be copied
 };
 
 }  // namespace anneal::vulkan

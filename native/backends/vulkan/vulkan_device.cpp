@@ -6,8 +6,9 @@
 namespace anneal::vulkan {
 namespace {
 
-constexpr int kMaxHeadDim = 256;  // of queries in a workgroup's shared memory
-constexpr int kGatePages = 2;     // for the text by which quantised weights are judged: less than 100 tokens
+constexpr int kMaxHeadDim = 256;   // of queries in a workgroup's shared memory
+constexpr int kMaxDeltaDim = 512;  // of states, likewise
+constexpr int kGatePages = 2;      // for the text by which quantised weights are judged: less than 100 tokens
 
 }  // namespace
 
@@ -23,9 +24,13 @@ void require_here(const ModelSpec& m) {
   model::check(m);
   for (size_t i = 0; i < m.layers.size(); i++) {
     const std::string at = "layers[" + std::to_string(i) + "].";
-    if (m.layers[i].delta_rule) refuse(at + "deltaRule", "is not computed by this device: load the model on the cpu");
-    if (m.layers[i].attention.output_gate)
-      refuse(at + "attention.outputGate", "is not computed by this device: load the model on the cpu");
+    if (const auto& d = m.layers[i].delta_rule) {
+      if (d->key_dim > kMaxDeltaDim)
+        refuse(at + "deltaRule.keyDim", "is above 512, which this device does not compute");
+      if (d->value_dim > kMaxDeltaDim)
+        refuse(at + "deltaRule.valueDim", "is above 512, which this device does not compute");
+      continue;
+    }
     if (m.layers[i].attention.head_dim > kMaxHeadDim)
       refuse(at + "attention.headDim", "is above 256, which this device does not compute");
   }
@@ -48,10 +53,9 @@ backends::ModelMemory VulkanDevice::memory_of(const ModelSpec& m) {
   for (const LayerSpec& layer : m.layers) {
     const Widths c = widths_of(layer);
     page += page_bytes(t, m.kv_cache, layer.attention);
-    kept += 2 * 4 * int64_t(m.hidden) + 2 * t.row_bytes(c.q) + 2 * t.row_bytes(c.intermediate) +
-            (c.qk_norm ? 3 : 2) * t.row_bytes(c.kv) + (c.norms_after ? 2 * t.row_bytes(m.hidden) : 0) + 4 * c.heads;
+    kept += 4 * int64_t(m.hidden) + kept_bytes(m, t, c) + (c.qk_norm ? 2 : 1) * t.row_bytes(c.kv);
   }
-  return {weight_bytes(m, t), page, kept};
+  return {weight_bytes(m, t), page, kept, {}, RecurrentStates::bytes(m)};
 }
 
 std::unique_ptr<backends::Backend> VulkanDevice::load(const ModelSpec& m, backends::CacheSize cache, const std::string&,
@@ -59,9 +63,10 @@ std::unique_ptr<backends::Backend> VulkanDevice::load(const ModelSpec& m, backen
                                                       const std::function<bool(double)>& progress) const {
   const backends::ModelMemory needs = memory(m);
   const int pages = cache.pages;
-  const int64_t page_bytes = pages * needs.page;
-  const std::string of_pages = std::to_string(pages) + " pages of KV cache";
-  gpu_->plan("the model's weights and " + of_pages, needs.weights + page_bytes);
+  const int64_t cache_bytes = pages * needs.page + cache.recurrent_states * needs.recurrent_state;
+  std::string of_cache = std::to_string(pages) + " pages of KV cache";
+  if (needs.recurrent_state > 0) of_cache += " and " + std::to_string(cache.recurrent_states) + " recurrent states";
+  gpu_->plan("the model's weights and " + of_cache, needs.weights + cache_bytes);
   gpu_->plan("the model's weights", needs.weights);
   // Which weights are multiplied with activations as they are is decided on the processor, for all devices alike.
   std::unique_ptr<backends::Backend> gate;
@@ -71,12 +76,12 @@ std::unique_ptr<backends::Backend> VulkanDevice::load(const ModelSpec& m, backen
       load_weights(m, type_of(m), gpu_, pool_, read, [&](double done) { return !progress || progress(done * share); });
   if (!weights) return nullptr;
   if (is_quantized) {
-    gate = load_here_(m, std::min(pages, kGatePages), read,
+    gate = load_here_(m, {std::min(pages, kGatePages), m.recurrent() ? 1 : 0}, read,
                       [&](double done) { return !progress || progress(share + done * (1 - share)); });
     if (!gate) return nullptr;
   }
-  gpu_->plan(of_pages, page_bytes);
-  return std::make_unique<VulkanBackend>(GpuModel(m, type_of(m), gpu_, std::move(weights)), pool_, pages,
+  gpu_->plan(of_cache, cache_bytes);
+  return std::make_unique<VulkanBackend>(GpuModel(m, type_of(m), gpu_, std::move(weights)), pool_, cache,
                                          make_sampler_(m, pages), std::move(gate));
 }
 

@@ -2,6 +2,7 @@
 #include "weights.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "../../quantization/blocks.h"
 #include "staging.h"
@@ -37,6 +38,8 @@ int64_t layer_bytes(const ModelSpec& m, ElementType t, int layer) {
   }
   for (int n = 0; n < kNorms; n++)
     if (norm_place(m.layers[size_t(layer)], n)) bytes += vector_bytes(norm_width(m, layer, n));
+  if (const auto& d = m.layers[size_t(layer)].delta_rule)
+    bytes += vector_bytes(d->kernel * d->conv_width()) + vector_bytes(2 * d->value_heads);
   return bytes;
 }
 int64_t embedding_bytes(const ModelSpec& m, ElementType t) {
@@ -107,9 +110,36 @@ struct Loader {
     const uint64_t address = take(vector_bytes(n));
     rows.assign(size_t(n), 0);
     read.floats(name, 0, 1, rows.data());
-    for (float& x : rows) x = flushed(add_one ? x + 1 : x);
-    staging.write(*memory, begin, rows.data(), int64_t(n) * 4);
+    for (float& x : rows) x = add_one ? x + 1 : x;
+    put(begin, rows);
     return address;
+  }
+  void put(int64_t begin, std::vector<float>& values) {
+    for (float& x : values) x = flushed(x);
+    staging.write(*memory, begin, values.data(), int64_t(values.size()) * 4);
+  }
+  // What it has beside its projections and its norm.
+  void delta(int l, const DeltaRuleSpec& d, Layer& layer) {
+    const auto read_all = [&](DeltaTensor which) {
+      const TensorShape shape = delta_tensor(spec, l, which);
+      std::vector<float> values(size_t(shape.elements()));
+      read.floats(shape.name, 0, shape.cols ? shape.rows : 1, values.data());
+      return values;
+    };
+    const std::vector<float> stored = read_all(kConvolution);  // [conv_width][kernel]
+    std::vector<float> taps(stored.size());
+    for (int i = 0; i < d.conv_width(); i++)
+      for (int j = 0; j < d.kernel; j++)
+        taps[size_t(j) * size_t(d.conv_width()) + size_t(i)] = stored[size_t(i) * size_t(d.kernel) + size_t(j)];
+    std::vector<float> rates = read_all(kDecay);
+    for (float& x : rates) x = float(std::exp(double(x)));
+    const std::vector<float> bias = read_all(kStepBias);
+    rates.insert(rates.end(), bias.begin(), bias.end());
+    for (const auto& [values, address] : {std::pair{&taps, &layer.taps}, std::pair{&rates, &layer.rates}}) {
+      const int64_t begin = at;
+      *address = take(vector_bytes(int(values->size())));
+      put(begin, *values);
+    }
   }
 };
 
@@ -139,7 +169,8 @@ std::unique_ptr<Weights> load_weights(const ModelSpec& m, ElementType type, cons
     }
     for (int n = 0; n < kNorms; n++)
       if (const char* place = norm_place(spec, n))
-        layer.norms[n] = load.vector(layer_name(l, place) + ".weight", norm_width(m, l, n), m.norm_adds_one);
+        layer.norms[n] = load.vector(layer_name(l, place) + ".weight", norm_width(m, l, n), norm_adds_one(m, n));
+    if (spec.delta_rule && !load.stopped) load.delta(l, *spec.delta_rule, layer);
   }
   w->head = w->embedding;
   if (!load.stopped && !m.tied_head) {

@@ -22,6 +22,7 @@ struct Linear {
 struct Layer {
   Linear projections[kProjections];
   uint64_t norms[kNorms] = {};
+  uint64_t taps = 0, rates = 0;  // of the delta rule, see shaders/delta_prepare.comp
   Memory memory;
 };
 struct Weights {

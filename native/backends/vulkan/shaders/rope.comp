@@ -13,6 +13,7 @@ layout(constant_id = 1) const int kHeads = 1;
 layout(constant_id = 2) const int kKvHeads = 1;
 layout(constant_id = 3) const int kHeadDim = 64;
 layout(constant_id = 4) const int kRotary = 64;
+layout(constant_id = 6) const int kStride = 64;  // from head to head of q
 
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Words { uint at[]; };
 
@@ -104,7 +105,7 @@ void main() {
   const int row = int(gl_WorkGroupID.x), lane = int(gl_LocalInvocationID.x);
   int head = int(gl_WorkGroupID.y);
   if (head < kHeads) {
-    turn(q, row * ldq + head * kHeadDim, q_norm, row);
+    turn(q, row * ldq + head * kStride, q_norm, row);
     const float scale = turns.at[row * (kRotary + 1) + kRotary];
     for (int i = lane; i < kHeadDim; i += 64) put(queries, (row * kHeads + head) * kHeadDim + i, turned[i] * scale);
     return;

@@ -14,6 +14,7 @@ layout(constant_id = 1) const int kHeads = 1;
 layout(constant_id = 2) const int kKvHeads = 1;
 layout(constant_id = 3) const int kHeadDim = 64;
 layout(constant_id = 4) const int kRotary = 64;
+layout(constant_id = 6) const int kStride = 64;  // from head to head of q
 
 layout(push_constant) uniform Parameters {
   Elements q, k;          // [rows][ld], before norm; of models that norm them
@@ -89,7 +90,7 @@ void main() {
       d[i] = scale != 1.0 ? scale * value : value;
     }
     barrier();
-    turn_back(q, row * ldq + head * kHeadDim, q_norm, row, d_q);
+    turn_back(q, row * ldq + head * kStride, q_norm, row, d_q);
     return;
   }
   head -= kHeads;
