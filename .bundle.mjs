@@ -1,7 +1,7 @@
 // Bundles the sources into dist: one module graph for the library, the command and the programs that threads run.
 
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { basename, join, relative, resolve } from "node:path";
+import { basename, dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
@@ -67,8 +67,7 @@ export async function bundle({ outdir, node = engines.node }) {
       "src/schemas/groupsFileWorker.ts",
     ],
   });
-  const outputs = [...Object.keys(metafile.outputs), ...Object.keys(threads.metafile.outputs)];
-  outputs.push(...(await joinChunks(outdir, metafile.outputs, "src/engine/parts.ts")));
+  const outputs = [...(await joinChunks(outdir, metafile.outputs)), ...Object.keys(threads.metafile.outputs)];
   removeOthers(outdir, new Set(outputs.map((path) => resolve(ROOT, path))));
   const inputs = { ...metafile.inputs, ...threads.metafile.inputs };
   writeFileSync(join(outdir, "THIRD_PARTY.txt"), notices(Object.keys(inputs)));
@@ -78,92 +77,154 @@ export async function bundle({ outdir, node = engines.node }) {
 const COMPILED_CODE = "src/compiledCode.ts";
 
 /**
- * Puts the chunks that `entry` loads at once, and no other entry does, into one script, of which `compiledCode` keeps what V8
- * compiles, with a module beside it that runs it. What the chunks were called leads there.
- * @returns {Promise<string[]>} the files made
+ * Joins chunks, since Node takes its time for every file: those that the library's entry loads at once to one module, and those
+ * that an engine is made of to one script, of which `compiledCode` keeps what V8 compiles, with a module beside it that runs it.
+ * @returns {Promise<string[]>} the files that there are then
  */
-async function joinChunks(outdir, outputs, entry) {
+async function joinChunks(outdir, outputs) {
+  const { base, engine, others } = groupsOf(outputs);
+  /** Of what is joined, by its file: where its exports are now, under names of their own. */
+  const moved = new Map();
+  const joined = async (paths, options) => {
+    const parts = paths.map((path, i) => ({
+      file: basename(path),
+      names: outputs[path].exports.map((name) => [name, `${name}_${i}`]),
+    }));
+    const contents = parts.map(({ file, names }) => reexport(names, `./${file}`)).join("\n");
+    const own = new Set(parts.map(({ file }) => file));
+    const { metafile } = await build({
+      ...COMMON,
+      stdin: { contents, resolveDir: outdir },
+      outdir,
+      plugins: [onlyThese(own, moved)],
+      ...options,
+    });
+    const path = Object.keys(metafile.outputs).find((one) => !one.endsWith(".map"));
+    return {
+      parts,
+      file: basename(path),
+      imports: metafile.outputs[path].imports,
+      made: Object.keys(metafile.outputs),
+    };
+  };
+  const move = ({ parts }, target) => {
+    for (const { file, names } of parts) moved.set(file, { target, names });
+  };
+
+  const module = await joined(base, { entryNames: "base-[hash]" });
+  move(module, module.file);
+  const script = await joined(engine, { entryNames: "engine-[hash]", format: "cjs", outExtension: { ".js": ".cjs" } });
+  const runner = script.file.replace(".cjs", ".js");
+  move(script, runner);
+  writeRunner(join(outdir, runner), script, moved.get("compiledCode.js"));
+
+  const { metafile } = await build({
+    ...COMMON,
+    entryPoints: others,
+    outdir,
+    outbase: outdir,
+    allowOverwrite: true,
+    plugins: [onlyThese(new Set(), moved)],
+  });
+  const stubs = [];
+  for (const path of [...base, ...engine]) {
+    rmSync(resolve(ROOT, path));
+    rmSync(resolve(ROOT, `${path}.map`), { force: true });
+    const { target, names } = moved.get(basename(path));
+    // What is imported later has its place.
+    if (!outputs[path].entryPoint) continue;
+    writeFileSync(
+      resolve(ROOT, path),
+      reexport(
+        names.map(([a, b]) => [b, a]),
+        `./${target}`,
+      ),
+    );
+    stubs.push(path);
+  }
+  return [...module.made, ...script.made, join(outdir, runner), ...Object.keys(metafile.outputs), ...stubs];
+}
+
+const reexport = (names, from) => `export { ${names.map(([a, b]) => `${a} as ${b}`).join(", ")} } from "${from}";\n`;
+
+/** Which files are joined, and the modules that are not. */
+function groupsOf(outputs) {
   const outputOf = (source) => Object.keys(outputs).find((path) => outputs[path].entryPoint === source);
-  const loaded = (path, found = new Set()) => {
-    if (found.has(path)) return found;
+  const load = (path, found) => {
+    if (found.has(path)) return;
     found.add(path);
     for (const { kind, path: next, external } of outputs[path].imports) {
-      if (kind === "import-statement" && !external) loaded(next, found);
+      if (kind === "import-statement" && !external) load(next, found);
     }
+  };
+  const loaded = (...sources) => {
+    const found = new Set();
+    for (const source of sources) load(outputOf(source), found);
     return found;
   };
-  const elsewhere = new Set();
-  for (const other of ["src/index.ts", "src/ai/index.ts", "src/cli/commandLine.ts", COMPILED_CODE]) {
-    loaded(outputOf(other), elsewhere);
+  const base = loaded("src/index.ts", COMPILED_CODE);
+  base.delete(outputOf("src/index.ts"));
+  const engine = loaded("src/engine/parts.ts");
+  const elsewhere = loaded("src/ai/index.ts", "src/cli/commandLine.ts");
+  for (const path of engine) {
+    if (elsewhere.has(path)) base.add(path);
+    if (base.has(path)) engine.delete(path);
   }
-  const joined = [...loaded(outputOf(entry))].filter((path) => !elsewhere.has(path));
-  const files = joined.map((path) => basename(path));
-  // Exports get names of their own: those of two chunks may be the same.
-  const exported = joined.map((path, i) => outputs[path].exports.map((name) => [name, `${name}_${i}`]));
-  const clauses = (i, show) => `{${exported[i].map(show).join(",")}}`;
-  const { metafile } = await build({
-    stdin: {
-      contents: files.map((file, i) => `export ${clauses(i, ([a, b]) => `${a} as ${b}`)} from "./${file}";`).join("\n"),
-      resolveDir: outdir,
-    },
-    ...COMMON,
-    format: "cjs",
-    outdir,
-    entryNames: "engine-[hash]",
-    outExtension: { ".js": ".cjs" },
-    plugins: [onlyThese(new Set(files))],
-  });
-  const made = Object.keys(metafile.outputs);
-  const script = made.find((path) => path.endsWith(".cjs"));
-  const imported = (kind) => [
-    ...new Set(
-      metafile.outputs[script].imports
-        .filter((one) => one.kind === kind && one.path[0] === ".")
-        .map(({ path }) => path),
-    ),
-  ];
-  const later = imported("dynamic-import");
-  letImport(join(outdir, basename(script)), later);
-  const modules = imported("require-call");
-  const runner = basename(script).replace(".cjs", ".js");
-  writeFileSync(
-    join(outdir, runner),
-    [
-      `import { runScript } from "./${basename(outputOf(COMPILED_CODE))}";`,
-      ...modules.map((path, i) => `import * as m${i} from "${path}";`),
-      `const modules = { ${modules.map((path, i) => `"${path}": m${i}`).join(", ")} };`,
-      `const imports = { ${later.map((path) => `"${path}": () => import("${path}")`).join(", ")} };`,
-      `const script = runScript("${basename(script)}", modules, imports);`,
-      ...exported.flat().map(([, name]) => `export const ${name} = script.${name};`),
-      "",
-    ].join("\n"),
-  );
-  for (const [i, file] of files.entries()) {
-    writeFileSync(join(outdir, file), `export ${clauses(i, ([a, b]) => `${b} as ${a}`)} from "./${runner}";\n`);
-    rmSync(join(outdir, `${file}.map`));
-  }
-  return [...made, join(outdir, runner)];
+  const others = Object.keys(outputs).filter((path) => path.endsWith(".js") && !base.has(path) && !engine.has(path));
+  return { base: [...base], engine: [...engine], others };
 }
 
-/** A script imports by the function that it is given. */
-function letImport(file, paths) {
+/** Writes the module that runs a script with what it imports, and exports what the script does. */
+function writeRunner(file, { file: script, imports, parts }, compiledCode) {
+  const imported = (kind) =>
+    new Set(imports.filter((one) => one.kind === kind && one.path.startsWith(".")).map(({ path }) => path));
+  const later = [...imported("dynamic-import")];
+  letLoad(join(dirname(file), script), later);
+  const modules = [...imported("require-call")];
+  const [, run] = compiledCode.names.find(([name]) => name === "runScript");
+  const lines = [
+    `import { ${run} as runScript } from "./${compiledCode.target}";`,
+    ...modules.map((path, i) => `import * as module${i} from "${path}";`),
+    "const script = runScript(",
+    `  "${script}",`,
+    `  { ${modules.map((path, i) => `"${path}": module${i}`).join(", ")} },`,
+    `  {\n${later.map((path) => `    "${path}": () => import("${path}"),\n`).join("")}  },`,
+    ");",
+    ...parts.flatMap(({ names }) => names.map(([, name]) => `export const ${name} = script.${name};`)),
+  ];
+  writeFileSync(file, `${lines.join("\n")}\n`);
+}
+
+/** A script is a function, and imports by one that it is given. */
+function letLoad(file, paths) {
   let code = readFileSync(file, "latin1");
   for (const path of paths) code = code.replaceAll(`import("${path}")`, `load("${path}")`);
+  // What is run when it is first asked for exports variables that change; other letters would take V8 twice the memory.
   const left = /\bimport\("|import_meta|\b__esm\(|[^\0-\x7f]/.exec(code)?.[0];
-  // Of modules that are run when they are first asked for, what is exported changes later.
   if (left) throw new Error(`${basename(file)} holds ${left}, which such a script must not`);
-  writeFileSync(file, code);
+  writeFileSync(file, `(function(require,load,module){"use strict";${code}\n})`);
 }
 
-/** Everything else stays where it is, also what these import when it is needed. */
-const onlyThese = (files) => ({
+/** Everything else stays where it is, also what these import when it is needed; what was moved is taken from where it is. */
+const onlyThese = (files, moved) => ({
   name: "only-these",
-  setup({ onResolve }) {
-    onResolve({ filter: /.*/ }, ({ path, kind }) =>
-      kind === "entry-point" || (kind === "import-statement" && files.has(basename(path)))
-        ? undefined
-        : { path, external: true },
-    );
+  setup({ onResolve, onLoad }) {
+    onResolve({ filter: /.*/ }, ({ path, kind }) => {
+      if (kind === "entry-point") return undefined;
+      const file = basename(path);
+      if (kind !== "import-statement" || !path.startsWith(".")) return { path, external: true };
+      if (files.has(file)) return undefined;
+      return moved.has(file) ? { path, namespace: "moved" } : { path, external: true };
+    });
+    onLoad({ filter: /.*/, namespace: "moved" }, ({ path }) => {
+      const { target, names } = moved.get(basename(path));
+      return {
+        contents: reexport(
+          names.map(([a, b]) => [b, a]),
+          `${dirname(path)}/${target}`,
+        ),
+      };
+    });
   },
 });
 

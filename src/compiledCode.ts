@@ -13,7 +13,7 @@ import {
   statSync,
   writeFileSync,
 } from "node:fs";
-import { basename, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { cachedDataVersionTag } from "node:v8";
 import { runInThisContext, Script } from "node:vm";
@@ -34,8 +34,8 @@ const MAX_AGE = 90 * 24 * 3600 * 1000;
 const HASH_BYTES = 32;
 
 /**
- * Runs a script of the package in the form of CommonJS, and gives what it exports. `modules`: what it requires beside Node's own;
- * `imports`: what it imports later.
+ * Runs a script of the package, which is a function in the form of CommonJS, and gives what it exports. `modules`: what it requires
+ * beside Node's own; `imports`: what it imports later.
  */
 export function runScript(
   name: string,
@@ -54,21 +54,20 @@ export function runScript(
 
 function compiled(file: string): Wrapped {
   const source = readFileSync(file, "latin1");
-  const parameters = ["require", "load", "module"];
   // Test runners run modules in a realm of their own, with other built-in objects than a script gets.
-  if (runInThisContext("Object") !== Object) return new Function(...parameters, `"use strict";${source}`) as Wrapped;
+  if (runInThisContext("Object") !== Object) return new Function(`return ${source}`)() as Wrapped;
   const kept = process.env.NODE_DISABLE_COMPILE_CACHE ? null : keptFile(file);
   const cachedData = kept === null ? undefined : readKept(kept);
-  const head = `(function(${parameters.join(",")}){"use strict";`;
-  const script = new Script(`${head}${source}\n})`, { filename: file, columnOffset: -head.length, cachedData });
+  const script = new Script(source, { filename: file, cachedData });
   if (kept !== null && (cachedData === undefined || script.cachedDataRejected)) keepLater(script, kept);
   return script.runInThisContext() as Wrapped;
 }
 
-/** Of this script, for this Node with its flags on this processor. */
+/** Of this script where it lies, which errors tell, for this Node with its flags on this processor. */
 function keptFile(file: string): string {
+  const place = hashOf(dirname(file)).toString("hex").slice(0, 8);
   const tag = cachedDataVersionTag().toString(16);
-  return join(compiledCodeFolder(), `${basename(file)}-${process.version}-${process.arch}-${tag}`);
+  return join(compiledCodeFolder(), `${basename(file)}-${place}-${process.version}-${process.arch}-${tag}`);
 }
 
 /** undefined: there is none, or none that this user wrote. */
@@ -90,7 +89,7 @@ function readKept(file: string): Buffer | undefined {
 }
 
 /** V8 takes what it is given for its own. */
-const hashOf = (data: Uint8Array): Buffer => createHash("sha256").update(data).digest();
+const hashOf = (data: Uint8Array | string): Buffer => createHash("sha256").update(data).digest();
 
 /** Once: after a while, or when the process ends before. */
 function keepLater(script: Script, file: string): void {
