@@ -114,6 +114,16 @@ function outcome<S extends z.ZodType>(result: z.ZodSafeParseResult<unknown>, fro
   throw new ValidationError(listed(result.error.issues, from));
 }
 
+/** How often a schema is used before zod makes code for it, which takes as long as hundreds of uses. */
+const USES_BEFORE_CODE = 8;
+const uses = new WeakMap<z.ZodType, number>();
+
+function parsing(form: z.ZodType): { jitless: boolean } {
+  const before = uses.get(form) ?? 0;
+  if (before < USES_BEFORE_CODE) uses.set(form, before + 1);
+  return { jitless: before < USES_BEFORE_CODE };
+}
+
 /**
  * Checks a value against a schema and returns it typed, with defaults filled in.
  * @throws ValidationError with one issue per violation, up to MAX_ISSUES.
@@ -122,7 +132,7 @@ export function validate<S extends z.ZodType>(schema: S, value: unknown, options
   const { form, from } = formOf(schema, options);
   let result: z.ZodSafeParseResult<unknown>;
   try {
-    result = form.safeParse(value);
+    result = form.safeParse(value, parsing(form));
   } catch (error) {
     throw tooDeep(error, from);
   }
