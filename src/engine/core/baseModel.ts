@@ -141,7 +141,7 @@ export async function loadBaseModel(
     const [device, hash] = await Promise.all([
       weights.load(
         { kvPages, recurrentStates: planRecurrentStates(needs, bytes, limits) },
-        gateText(tokenizer, contextLength),
+        () => gateText(tokenizer, contextLength),
         progressed,
       ),
       weights.hash(),

@@ -21,7 +21,7 @@ export interface OpenedWeights {
   /** Once. `gateText` decides which quantised weights are multiplied with activations as they are. */
   load(
     cache: { kvPages: number; recurrentStates: number },
-    gateText: Int32Array,
+    gateText: () => Int32Array,
     onProgress: (fraction: number) => void,
   ): Promise<DeviceModel>;
   /** Lets go of what has been opened, where it is not loaded. */
@@ -64,7 +64,7 @@ export async function openWeights(
     dtype,
     hash: () => weights.hash(),
     load: (cache, gateText, onProgress) =>
-      runtime.load({ config, tensors, dtype, ...cache, onProgress, ...(config.quantized && { gateText }) }),
+      runtime.load({ config, tensors, dtype, ...cache, onProgress, ...(config.quantized && { gateText: gateText() }) }),
     close() {},
   };
 }
