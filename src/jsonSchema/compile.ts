@@ -50,8 +50,13 @@ import { nameContent, stringContent } from "./strings.js";
 
 /** Each set of patterns that a name may match has a rule of its own. */
 const MAX_PATTERNS = 6;
-/** Properties that come in any order because a request says so: each set of those that have come is a rule. */
+/**
+ * Properties that come in any order because a request says so: each set of those that have come is a rule. Once a grammar has so
+ * many such sets, its further objects have few.
+ */
 const MAX_FREE = 8;
+const MAX_FREE_SETS = 2048;
+const MAX_FREE_BEYOND = 3;
 /** Steps of work that a range of numbers comes to, and a single one. */
 const RANGE_COST = 2000;
 const LITERAL_COST = 100;
@@ -92,6 +97,7 @@ class SchemaCompiler {
   private readonly anyOrder: boolean;
   private readonly branches: Branches;
   private readonly known = new Map<string, Expr>();
+  private freeSets = 0;
   private readonly waiting: { nodes: Conjunction; rule: Extract<Expr, { kind: "rule" }> }[] = [];
 
   constructor(
@@ -349,7 +355,7 @@ class SchemaCompiler {
       if (declared && shape.order !== "any") ordered.push(member);
       else loose.push(member);
     }
-    const repeatable = this.anyOrder && shape.order === null ? freed(ordered, loose, shape) : [];
+    const repeatable = this.anyOrder && shape.order === null ? this.freed(ordered, loose, shape) : [];
     const given = shape.named.map((property) => property.name);
     for (const conditions of others) {
       const member = this.additional(branch, shape, given, names, writing, conditions);
@@ -372,6 +378,23 @@ class SchemaCompiler {
     } catch (error) {
       throw error instanceof GrammarError ? error.under(...nodeWith(branch, error.path[0]).path) : error;
     }
+  }
+
+  /**
+   * Takes what is ordered for loose, if all orders are not too many. Else only what is required, and answers with the others,
+   * which may then come again; neither where that makes a difference, or is too many too.
+   */
+  private freed(ordered: Member[], loose: Member[], { min, max }: { min: number; max: number }): Expr[] {
+    const limit = this.freeSets < MAX_FREE_SETS ? MAX_FREE : MAX_FREE_BEYOND;
+    const all = [...loose, ...ordered];
+    const required = all.filter((one) => one.required);
+    const isFew = all.length <= limit;
+    if (!isFew && (required.length > limit || max !== -1 || min > required.length)) return [];
+    ordered.length = 0;
+    loose.length = 0;
+    loose.push(...(isFew ? all : required));
+    this.freeSets += 2 ** loose.length;
+    return isFew ? [] : all.filter((one) => !one.required).map((one) => one.member);
   }
 
   /** Names that are not declared can be told apart from each other only by an automaton without bound. */
@@ -410,21 +433,6 @@ class SchemaCompiler {
     }
     return members.length === 0 ? null : alt(...members);
   }
-}
-
-/**
- * Takes what is ordered for loose, if all orders are not too many. Else only what is required, and answers with the others,
- * which may then come again; neither where that makes a difference, or is too many too.
- */
-function freed(ordered: Member[], loose: Member[], { min, max }: { min: number; max: number }): Expr[] {
-  const all = [...loose, ...ordered];
-  const required = all.filter((one) => one.required);
-  const isFew = all.length <= MAX_FREE;
-  if (!isFew && (required.length > MAX_FREE || max !== -1 || min > required.length)) return [];
-  ordered.length = 0;
-  loose.length = 0;
-  loose.push(...(isFew ? all : required));
-  return isFew ? [] : all.filter((one) => !one.required).map((one) => one.member);
 }
 
 function isExcluded(branch: Branch, value: Scalar): boolean {

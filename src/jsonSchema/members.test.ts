@@ -1,4 +1,7 @@
-import { testSchemas } from "../../test/grammar/schemaCases.js";
+import { expect, test } from "vitest";
+import { compiled, takes } from "../../test/grammar/nativeMatcher.js";
+import { grammarOf, testSchemas } from "../../test/grammar/schemaCases.js";
+import { DEFAULT_SPACE } from "./jsonValues.js";
 
 testSchemas([
   [
@@ -129,3 +132,18 @@ testSchemas(
   ],
   { anyOrder: true },
 );
+
+test("of hundreds of objects, the later ones have few orders", async () => {
+  const properties = Object.fromEntries(Object.entries(MANY).slice(0, 7));
+  const objects = Array.from({ length: 120 }, (_, i) => ({
+    properties: { kind: { const: i }, ...properties },
+    required: ["kind", "p3"],
+    additionalProperties: false,
+  }));
+  const grammar = grammarOf({ type: "object", oneOf: objects }, DEFAULT_SPACE, { anyOrder: true });
+  const native = await compiled(grammar);
+  const good = ['{"p3":1,"kind":0}', '{"p3":1,"kind":119}', '{"p6":1,"p3":1,"p0":1,"kind":119}', '{"kind":119,"p3":2}'];
+  const bad = ['{"p3":1,"kind":120}', '{"p3":1,"kind":119,"q":1}', '{"kind":119,"p0":1}', '{"p3":1,"kind":119,"p3":1}'];
+  expect(good.map((text) => takes(native, text))).toEqual([true, true, true, true]);
+  expect(bad.map((text) => takes(native, text))).toEqual([false, false, false, false]);
+});
