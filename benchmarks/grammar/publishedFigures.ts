@@ -10,6 +10,10 @@ import { percentile } from "./figures.js";
 import type { PublishedCase } from "./published.js";
 import { type BenchmarkVocabulary, LongestMatch } from "./vocabulary.js";
 
+/** Above these, times are counted. */
+const LIMITS_MS = { compile: [15, 50], mask: [0.5, 2, 10] };
+const MAX_REASONS = 16;
+
 const setting: ConstraintSetting = { specialTokens: new Map(), thoughts: null };
 
 export async function measurePublished(
@@ -22,6 +26,8 @@ export async function measurePublished(
   const mask = new Uint32Array(Math.ceil(vocabulary.tokens.length / 32));
   const times = { compile: [] as number[], mask: [] as number[] };
   const count = { all: 0, right: 0, refused: 0, rejected: 0, accepted: 0 };
+  /** Why schemas are refused; numbers within the reasons are left out. */
+  const reasons = new Map<string, number>();
   const slowest = { compile: ["", 0], mask: ["", 0] } as Record<"compile" | "mask", [name: string, ms: number]>;
   const took = (what: "compile" | "mask", name: string, ms: number) => {
     times[what].push(ms);
@@ -34,8 +40,10 @@ export async function measurePublished(
     try {
       const program = encodeGrammar(constraintGrammar({ kind: "json_schema", schema, format }, setting));
       compiled = await compileGrammar(prepared, program);
-    } catch {
+    } catch (error) {
       count.refused++;
+      const reason = (error as Error).message.replaceAll(/\d+|".*"/g, "_").slice(0, 100);
+      reasons.set(reason, (reasons.get(reason) ?? 0) + 1);
       continue;
     }
     took("compile", name, compiling());
@@ -66,6 +74,13 @@ export async function measurePublished(
     const texts = figures.map((one) => (one * unit.of).toFixed(what === "mask" ? 0 : 2));
     console.log(`| ${what}, ${unit.name} | ${texts.join(" | ")} (${slowest[what][0]}) |`);
   }
+  for (const [what, limits] of Object.entries(LIMITS_MS) as ["compile" | "mask", number[]][]) {
+    const above = limits.map((limit) => `${times[what].filter((one) => one > limit).length} above ${limit} ms`);
+    console.log(`\n${what}: ${times[what].length}, of which ${above.join(", ")}`);
+  }
+  console.log("\nRefused:");
+  const common = [...reasons].sort(([, a], [, b]) => b - a).slice(0, MAX_REASONS);
+  for (const [reason, schemas] of common) console.log(`${schemas} ${reason}`);
 }
 
 /** Milliseconds since the call: of processor time where it is less than that of the clock, as on a busy machine. */
