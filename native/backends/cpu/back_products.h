@@ -40,11 +40,19 @@ struct BackProduct {
   bool accumulate = false;
 };
 
-// Groups of panels of nearly equal size, at most kBackwardColumns wide: as many for every worker.
-inline int column_groups(const Team& team, int panels) {
-  constexpr int most = kBackwardColumns / kLanes;
-  return std::min(panels, round_up((panels + most - 1) / most, team.workers()));
-}
+// Groups of panels of nearly equal size, at most kBackwardColumns wide: as many for every worker. Panels go in pairs,
+// the columns of which share the scales of quantised weights.
+struct ColumnGroups {
+  static constexpr int kPair = 2, kMost = kBackwardColumns / kLanes / kPair;
+  int panels, pairs, count;
+
+  ColumnGroups(const Team& team, int panels_)
+      : panels(panels_),
+        pairs((panels + kPair - 1) / kPair),
+        count(std::min(pairs, round_up((pairs + kMost - 1) / kMost, team.workers()))) {}
+  // First panel of a group.
+  int begin(int64_t group) const { return std::min(panels, int(group * pairs / count) * kPair); }
+};
 
 template <class F>
 void back_product(Team& team, const Kernels& k, std::vector<WorkerScratch>& workers, const BackProduct& p, F&& f) {
@@ -71,10 +79,9 @@ void back_product(Team& team, const Kernels& k, std::vector<WorkerScratch>& work
     });
     return;
   }
-  const int groups = column_groups(team, panels);
-  team.each(groups, [&](int64_t chunk, int worker) {
-    const int panel = int(chunk * panels / groups), mine = int((chunk + 1) * panels / groups) - panel,
-              col = panel * kLanes;
+  const ColumnGroups groups(team, panels);
+  team.each(groups.count, [&](int64_t chunk, int worker) {
+    const int panel = groups.begin(chunk), mine = groups.begin(chunk + 1) - panel, col = panel * kLanes;
     const Matrix sums = place(0, col, mine, worker);
     char* transposed = workers[worker].panel.data();
     bool accumulate = p.accumulate;
@@ -97,9 +104,9 @@ void back_product(Team& team, const Kernels& k, std::vector<WorkerScratch>& work
 
 // Panels of W^T.
 inline void transpose_weight(Team& team, const Kernels& k, const Linear& w, char* out) {
-  const int panels = int(panels_of(w.k)), groups = column_groups(team, panels);
-  team.each(groups, [&](int64_t chunk, int) {
-    const int panel = int(chunk * panels / groups), mine = int((chunk + 1) * panels / groups) - panel;
+  const ColumnGroups groups(team, int(panels_of(w.k)));
+  team.each(groups.count, [&](int64_t chunk, int) {
+    const int panel = groups.begin(chunk), mine = groups.begin(chunk + 1) - panel;
     transpose_panels(k, w, panel * kLanes, mine * kLanes, 0, w.n, out + panel * panel_bytes(k, w.n));
   });
 }

@@ -113,15 +113,20 @@ ANNEAL_INLINE void transpose_block(const bf16* from, int k_left, int n_left, bf1
   for (int i = 0; i < kLanes / 2 && 2 * i < n_left; i++) store_int(to + i * 2 * kLanes, block[i]);
 }
 
+// Panels ahead of the one whose piece is transposed: pieces lie a panel apart, which no processor fetches ahead of.
+constexpr int kTransposeAhead = 4;
+
 // out <- panels of W^T with outputs col0 .. col0 + cols and reduction n0 .. n0 + rows.
 template <class T>
 void transpose_panels(const void* panels, int n, int k, int col0, int cols, int n0, int rows, void* out) {
   (void)n;
-  T* to = (T*)out;
-  for (int c = col0; c < col0 + cols; c += kLanes, to += panel_size<T>(rows)) {
-    const T* from = (const T*)panels + n0 / kLanes * panel_size<T>(k) + int64_t(c) * kLanes;
-    for (int r = 0; r < rows; r += kLanes, from += panel_size<T>(k))
-      transpose_block(from, k - c, rows - r, to + int64_t(r) * kLanes);
+  const T* from = (const T*)panels + n0 / kLanes * panel_size<T>(k) + int64_t(col0) * kLanes;
+  const int64_t ahead = kTransposeAhead * panel_size<T>(k), piece = int64_t(cols) * kLanes;
+  for (int r = 0; r < rows; r += kLanes, from += panel_size<T>(k)) {
+    for (int64_t at = 0; at < piece; at += 64 / int64_t(sizeof(T))) prefetch(from + ahead + at);
+    T* to = (T*)out + int64_t(r) * kLanes;
+    for (int c = 0; c < cols; c += kLanes, to += panel_size<T>(rows))
+      transpose_block(from + int64_t(c) * kLanes, k - col0 - c, rows - r, to);
   }
 }
 

@@ -203,11 +203,11 @@ ANNEAL_INLINE void store_quad(const F32x16* values, bf16* to) {
 }
 
 template <TensorFormat F, class T>
-ANNEAL_INLINE void dequantize_panel(const uint8_t* panel, int k, int first, int groups, T* out) {
+ANNEAL_INLINE void dequantize_panel(const uint8_t* panel, int k, int first, int groups, T* out, int64_t ahead = 0) {
   UnpackedPanel unpacked;
   for (int g = 0; g < groups; g += kUnpackGroups) {
     const int count = groups - g < kUnpackGroups ? groups - g : kUnpackGroups;
-    unpack_panel<F>(panel, k, first + g, count, unpacked);
+    unpack_panel<F>(panel, k, first + g, count, unpacked, ahead);
     T* to = out + int64_t(g) * kGroup * kLanes;
     each_quad<F>(unpacked, count, [&](int at, const F32x16* values) { store_quad(values, to + int64_t(at) * kLanes); });
   }
@@ -235,14 +235,14 @@ void transpose_quantized(const void* panels, int k, int col0, int cols, int n0, 
   constexpr int most = 4;  // groups that kBackwardColumns touch
   T* to = (T*)out;
   alignas(64) T values[most * kGroup * kLanes];
+  const int64_t bytes = quantized_panel_bytes(F, k), ahead = kTransposeAhead * bytes;
   for (int c0 = col0; c0 < col0 + cols;) {
     const int first = c0 / kGroup, end = (col0 + cols + kGroup - 1) / kGroup,
               groups = end - first < most ? end - first : most,
               stop = (first + groups) * kGroup < col0 + cols ? (first + groups) * kGroup : col0 + cols;
     for (int r = 0; r < rows; r += kLanes) {
       const int have = k / kGroup - first < groups ? k / kGroup - first : groups;
-      const uint8_t* panel = (const uint8_t*)panels + int64_t((n0 + r) / kLanes) * quantized_panel_bytes(F, k);
-      dequantize_panel<F, T>(panel, k, first, have, values);
+      dequantize_panel<F, T>((const uint8_t*)panels + (n0 + r) / kLanes * bytes, k, first, have, values, ahead);
       for (int c = c0; c < stop; c += kLanes)
         transpose_block(values + int64_t(c - first * kGroup) * kLanes, k - c, rows - r,
                         to + (c - col0) / kLanes * panel_size<T>(rows) + int64_t(r) * kLanes);
