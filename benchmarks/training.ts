@@ -23,6 +23,7 @@ import { openRuntime, type Trainer, type TrainRow } from "../src/runtime/runtime
 import { accumulateGradient, type LossFunction } from "../src/training/forwardBackward.js";
 import { crossEntropyLoss } from "../src/training/losses.js";
 import { OPTIMIZER } from "../src/training/optimizer.js";
+import { passSizes } from "../src/training/passLimits.js";
 import type { TokenRow } from "../src/training/tokenRow.js";
 import { openWeightFolder } from "../src/weights/index.js";
 import { machineProbe } from "./machineProbe.js";
@@ -126,7 +127,11 @@ async function measure({ rows, keepBytes, packed, inseparable }: Measurement): P
   const loss: LossFunction = inseparable ? (values) => byRow(values) : byRow;
   const gradient = () =>
     packed
-      ? accumulateGradient(trainer, rows, loss, { maxTokens: 16_384, memoryBudget: 0, keepBytes })
+      ? accumulateGradient(trainer, rows, loss, {
+          ...passSizes({ contextLength: 0, device: model }),
+          memoryBudget: 0,
+          keepBytes,
+        })
       : separateGradient(trainer, rows, keepBytes);
   await gradient();
   const hash = createHash("sha256");

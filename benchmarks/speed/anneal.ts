@@ -2,6 +2,9 @@
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { openRuntime, type Trainer, type TrainRow } from "../../src/runtime/runtime.js";
+import { accumulateGradient } from "../../src/training/forwardBackward.js";
+import { crossEntropyLoss } from "../../src/training/losses.js";
+import { passSizes } from "../../src/training/passLimits.js";
 import { openWeightFiles } from "../../src/weights/index.js";
 import { plainSlot } from "../../test/native/plainSlot.js";
 import { DecodeBatch, openContexts, PAGE, pagesFor, plainRow, spreadTokens } from "../decodeBatch.js";
@@ -88,11 +91,13 @@ const settings = { learningRate: 1e-4, beta1: 0.9, beta2: 0.99, eps: 1e-8, weigh
 
 async function lora({ count, context, rank }: LoraWork) {
   const owned = await trainerOf(rank);
-  const rows = Array.from({ length: count }, (_, i) => ({ tokens: spreadTokens(context, config.vocab, i) }));
-  const each = -1 / (count * (context - 1));
+  const rows = Array.from({ length: count }, (_, i) => ({
+    tokens: spreadTokens(context, config.vocab, i),
+    trained: new Uint8Array(context).fill(1, 1),
+  }));
+  const limits = { ...passSizes({ contextLength: context, device: model }), memoryBudget: 0 };
   const took = await timed(async () => {
-    const pass = await owned.forward(rows);
-    await pass.backward(pass.logprobs.map((row) => new Float32Array(row.length).fill(each).fill(0, row.length - 1)));
+    await accumulateGradient(owned, rows, crossEntropyLoss(rows), limits);
     await owned.optimStep(settings);
   });
   return { ...took, peakBytes: peakBytes() };

@@ -8,7 +8,7 @@ import type { TrainingBase } from "./host.js";
 import type { Learner } from "./learner.js";
 import { crossEntropyLoss } from "./losses.js";
 import { cutIntoPasses } from "./packing.js";
-import { maxPassTokens } from "./passLimits.js";
+import { type PassBase, passSizes } from "./passLimits.js";
 import type { Recipe } from "./recipe.js";
 import type { TokenRow } from "./tokenRow.js";
 
@@ -77,12 +77,12 @@ async function secondsPerToken(row: TokenRow, trainer: Trainer, learner: Learner
 export async function workOf(
   steps: readonly { rows: readonly TokenRow[] }[],
   isSeparable: boolean,
-  base: Pick<TrainingBase, "contextLength">,
+  base: PassBase,
 ): Promise<Pick<Recipe["work"], "perStep" | "longestPass">> {
   const perStep: number[] = [];
   let longestPass = 0;
   for (const { rows } of steps) {
-    const passes = cutIntoPasses(rows, maxPassTokens(base), isSeparable ? 1 : rows.length);
+    const passes = cutIntoPasses(rows, passSizes(base), isSeparable ? 1 : rows.length);
     perStep.push(passes.reduce((sum, { tokens }) => sum + tokens, 0));
     longestPass = passes.reduce((most, { tokens }) => Math.max(most, tokens), longestPass);
     while (shouldYield()) await yieldToEventLoop();

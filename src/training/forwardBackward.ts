@@ -3,7 +3,7 @@
 
 import { AnnealError } from "../errors.js";
 import type { Trainer, TrainPass } from "../runtime/runtime.js";
-import { cutIntoPasses, type PackedRow, packRows } from "./packing.js";
+import { cutIntoPasses, type PackedRow, type PassSizes, packRows } from "./packing.js";
 import type { TokenRow } from "./tokenRow.js";
 
 /** Per row, entry i about token i: what the current weights say of the trained tokens; 0 elsewhere. */
@@ -38,9 +38,7 @@ export interface SeparableLoss {
   part(from: number, to: number): LossFunction;
 }
 
-export interface PassLimits {
-  /** Tokens computed in one pass; a longer row runs alone. */
-  maxTokens: number;
+export interface PassLimits extends PassSizes {
   /** Bytes that one pass may take; rows that do not fit together run in several passes. 0: no limit. */
   memoryBudget: number;
   /** Bytes up to which layers are kept rather than recomputed; absent: the budget. The numbers do not depend on it. */
@@ -65,18 +63,18 @@ export async function accumulateGradient(
   const gradient = new Gradient(trainer, rows, loss, limits);
   const values: RowValues = { logprobs: [], entropies: [] };
   let metrics: Record<string, number> | null = null;
-  for (const { from, to, tokens } of cutIntoPasses(
-    rows,
-    limits.maxTokens,
-    gradient.rowsTogether,
-    trainer.elsewhere !== undefined,
-  )) {
+  for (const { from, to, tokens } of cutIntoPasses(rows, sizesFor(trainer, limits), gradient.rowsTogether)) {
     const part = await gradient.add(from, to, tokens <= limits.maxTokens);
     values.logprobs.push(...part.logprobs);
     values.entropies.push(...part.entropies);
     if (to - from === rows.length) metrics = part.metrics;
   }
   return { ...values, metrics: metrics ?? loss(values).metrics };
+}
+
+/** A trainer elsewhere gets passes as long as they may be: each is a call over a network. */
+function sizesFor(trainer: Trainer, { maxTokens, passTokens }: PassSizes): PassSizes {
+  return { maxTokens, passTokens: trainer.elsewhere ? maxTokens : passTokens };
 }
 
 /** The gradient of one loss, part by part. */
@@ -133,7 +131,7 @@ class Gradient {
     const rows = this.#rows.slice(from, to);
     const values = await evaluateRows(this.#trainer, rows, this.#options);
     const { metrics, ...gradients } = this.#part(from, to)(values);
-    for (const pass of cutIntoPasses(rows, this.#options.maxTokens, 1, this.#trainer.elsewhere !== undefined)) {
+    for (const pass of cutIntoPasses(rows, sizesFor(this.#trainer, this.#options))) {
       const own = slice(gradients, pass.from, pass.to);
       await backward(this.#trainer, rows.slice(pass.from, pass.to), own, this.#options);
     }
@@ -189,8 +187,7 @@ export async function evaluateRows(
     result.logprobs.push(...values.logprobs);
     result.entropies.push(...values.entropies);
   };
-  for (const { from, to } of cutIntoPasses(rows, limits.maxTokens, 1, trainer.elsewhere !== undefined))
-    await evaluate(rows.slice(from, to));
+  for (const { from, to } of cutIntoPasses(rows, sizesFor(trainer, limits))) await evaluate(rows.slice(from, to));
   return result;
 }
 

@@ -6,11 +6,15 @@ import type { TokenRow } from "./tokenRow.js";
 /** Below this many tokens a shared beginning is not worth the copy of its last page. */
 const MIN_SHARED_PREFIX = 16;
 
-/** Tokens from which on a pass runs at full speed; with more it only takes more memory. */
-const PASS_TOKENS = 2048;
+/** Tokens from which on a pass runs at full speed on a processor, which reads and transposes the weights once for it. */
+export const FULL_SPEED_TOKENS = 256;
 
-/** A shared beginning of more tokens is worth a longer pass, rather than to be computed again in the next one. */
+/**
+ * A shared beginning of more tokens, or of a larger share of those in the pass so far, is worth a longer pass, rather than to be
+ * computed again in the next one.
+ */
 const MAX_REPEATED_TOKENS = 256;
+const MAX_REPEATED_SHARE = 1 / 8;
 
 /** A row on the device: `tokens` are those after the prefix, and entry t of `trained` is about the one that follows token t. */
 export type PackedRow = TrainRow & { trained: Uint8Array };
@@ -36,6 +40,13 @@ export function packRows(rows: readonly TokenRow[]): PackedRow[] {
   });
 }
 
+export interface PassSizes {
+  /** Tokens computed in one pass; a longer row runs alone. */
+  maxTokens: number;
+  /** Tokens after which rows that may be cut apart go on in another pass. */
+  passTokens: number;
+}
+
 /** Rows `from` to `to` - 1, and how many tokens a pass over them computes. */
 export interface PassRows {
   from: number;
@@ -44,27 +55,27 @@ export interface PassRows {
 }
 
 /**
- * Cuts rows, in order, into passes of about PASS_TOKENS. Rows that belong together, `rowsTogether` of them counted from the
- * first, are not cut apart; what shares a long beginning is not either, up to `maxTokens`. A trainer elsewhere gets passes as
- * long as they may be: each is a call over a network.
+ * Cuts rows, in order, into passes of about `passTokens`, and no shorter than runs at full speed. Rows that belong together,
+ * `rowsTogether` of them counted from the first, are not cut apart; what shares a long beginning is not either, up to
+ * `maxTokens`.
  */
 export function cutIntoPasses(
   rows: readonly TokenRow[],
-  maxTokens: number,
+  { maxTokens, passTokens }: PassSizes,
   rowsTogether = 1,
-  isElsewhere = false,
 ): PassRows[] {
-  const passTokens = isElsewhere ? maxTokens : Math.min(PASS_TOKENS, maxTokens);
   const passes: PassRows[] = [];
   let pass: PassRows | null = null;
   let whole: number[] = [];
   for (let from = 0; from < rows.length; from += rowsTogether) {
     const to = Math.min(rows.length, from + rowsTogether);
     let added = addedTo(whole, rows, from, to);
-    if (pass && pass.tokens + added.tokens > passTokens) {
+    if (pass && pass.tokens + added.tokens > Math.min(passTokens, maxTokens)) {
       const alone = addedTo([], rows, from, to);
       const isTooLong = pass.tokens + added.tokens > maxTokens;
-      if (isTooLong || alone.tokens - added.tokens <= MAX_REPEATED_TOKENS) {
+      const maxRepeated = Math.min(MAX_REPEATED_TOKENS, pass.tokens * MAX_REPEATED_SHARE);
+      const isLongEnough = pass.tokens >= FULL_SPEED_TOKENS && alone.tokens - added.tokens <= maxRepeated;
+      if (isTooLong || isLongEnough) {
         pass = null;
         added = alone;
       }

@@ -35,7 +35,7 @@ describe("an estimate", () => {
 
   it("times passes whose gradient it clears, and counts activations and the trained parameters", async () => {
     const trainer = await base.device.trainAdapter(DEFAULT_ADAPTER, { seed: 1n });
-    const limits = { maxTokens: 4096, memoryBudget: 2 ** 30 };
+    const limits = { maxTokens: 4096, passTokens: 2048, memoryBudget: 2 ** 30 };
     const learner = new Learner(trainer, OPTIMIZER.sft, limits);
     const work = { perStep: [6000, 3000], longestPass: 6000, evaluated: 300, probe: row(100, 20) };
     const estimate = await estimateJob({ work }, base, trainer, learner, limits);

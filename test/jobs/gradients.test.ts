@@ -22,7 +22,7 @@ import { openWeightFolder } from "../../src/weights/index.js";
 import { DEVICE } from "../native/device.js";
 import { modelFolder } from "./jobHost.js";
 
-const limits = { maxTokens: 16_384, memoryBudget: 0 };
+const limits = { maxTokens: 16_384, passTokens: 2048, memoryBudget: 0 };
 const shared = Array.from({ length: 70 }, (_, i) => (i * 37) % 700);
 /** Five rows that begin alike, cross a page, and go on differently. */
 const rows: TokenRow[] = Array.from({ length: 5 }, (_, r) => {
@@ -74,7 +74,7 @@ describe("a gradient", () => {
     const refusal = await trainer.forward(packed, { memoryBudget: 1 }).catch((error: Error) => error.message);
     const needed = Number(/at least (\d+) bytes/.exec(refusal as string)![1]);
     await trainer.zeroGrad();
-    const tight = { maxTokens: limits.maxTokens, memoryBudget: needed - 1 };
+    const tight = { ...limits, memoryBudget: needed - 1 };
     const { logprobs } = await accumulateGradient(trainer, rows, crossEntropyLoss(rows), tight);
     expect(logprobs).toEqual(whole.logprobs);
     expect(relativeDifference(whole.tensors, await trainer.read("gradient"))).toBeLessThan(1e-5);
