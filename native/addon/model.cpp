@@ -344,7 +344,7 @@ napi_value load_model(const Arguments& arguments) {
           return executor->checkpoint();
         });
         if (!state->backend) throw executor::Aborted();
-        state->weight_only = state->backend->gate_activations(gate_text);
+        state->weight_only = state->backend->gate_activations({gate_text});
         state->stepper = std::make_unique<inference::Stepper>(*state->backend);
         return state;
       },

@@ -182,6 +182,14 @@ class TrainPass {
 
 // ----
 
+// What quantised weights are judged by: as much of it as there are pages and positions for.
+struct GateText {
+  std::span<const int32_t> tokens;
+  // Of a model whose layers are split among two devices, [tokens][hidden]: see Run. The head is judged behind the last.
+  float* residual_out = nullptr;
+  const float* residual_in = nullptr;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -195,10 +203,10 @@ class Backend {
     return whole;
   }
   virtual int recurrent_states() const { return 0; }
-  // Before anything else is asked: decides by these tokens which quantised weights are multiplied with activations as
-  // they are, since less than 95 % of their products would be left with activations of 8 bits. The names of these; a
-  // device that multiplies all alike has none.
-  virtual std::vector<std::string> gate_activations(std::span<const int32_t>) { return {}; }
+  // Before anything else is asked: decides by a text which quantised weights are multiplied with activations as they
+  // are, since less than 95 % of their products would be left with activations of 8 bits. The names of these; a device
+  // that multiplies all alike has none.
+  virtual std::vector<std::string> gate_activations(const GateText&) { return {}; }
 
   // Runs tokens through the model, writing their keys and values into pages. Runs write different pages and states.
   // Null if aborted.

@@ -34,6 +34,16 @@ int64_t available_of_gpu(const std::string& name) {
   return gpus[index].available;
 }
 
+// A model that a GPU has as well.
+std::unique_ptr<Backend> load_beside(const cpu::CpuDevice& device, const model::ModelSpec& spec, CacheSize cache,
+                                     const TensorReader& read, const std::function<bool(double)>& progress) {
+  const ModelMemory needs = device.memory(spec);
+  const int64_t needed = needs.weights + cache.pages * needs.page + cache.recurrent_states * needs.recurrent_state;
+  if (const int64_t free = device.available_memory(); needed > free)
+    throw NoDeviceMemory("the model's weights, which the processor has as well while they are loaded,", needed, free);
+  return device.load(spec, cache, "", read, progress);
+}
+
 // What is asked of a device by its name, without opening it or to open it: an entry for every folder.
 struct DeviceKind {
   bool (*has)(const std::string& name);
@@ -60,7 +70,7 @@ constexpr DeviceKind kDevices[] = {
               pool, gpu_index(name),
               [&pool](const model::ModelSpec& spec, int pages) { return open_sampler(pool, spec, pages); },
               [&pool](const model::ModelSpec& spec, CacheSize cache, const TensorReader& read, const auto& progress) {
-                return cpu::CpuDevice(pool).load(spec, cache, "", read, progress);
+                return load_beside(cpu::CpuDevice(pool), spec, cache, read, progress);
               });
         },
         .memory = [](executor::Pool&, const model::ModelSpec& spec) { return vulkan::VulkanDevice::memory_of(spec); },
@@ -105,7 +115,10 @@ std::unique_ptr<Device> open_device(executor::Pool& pool, const std::string& nam
 }
 
 ModelMemory memory_on(const std::string& name, executor::Pool& pool, const model::ModelSpec& spec, int gpu_layers) {
-  return kind_of(gpu_layers == 0 ? kProcessor : name).memory(pool, part_on(name, spec, gpu_layers));
+  if (const int layers = int(spec.layers.size()); splits(name, gpu_layers, layers))
+    return split::memory_of(kind_of(kProcessor).memory(pool, split::first_layers(spec, layers - gpu_layers)),
+                            kind_of(name).memory(pool, split::last_layers(spec, gpu_layers)));
+  return kind_of(gpu_layers == 0 ? kProcessor : name).memory(pool, spec);
 }
 
 int64_t largest_piece(const std::string& name, const model::ModelSpec& spec, int gpu_layers) {

@@ -472,6 +472,11 @@ describe("a model with recurrent layers", () => {
     const { recurrentState } = openRuntime().memory(config, "bfloat16");
     // Three layers of 2 key heads, each with 2 states of 12 x 8 (in panels of 16) and 3 x 40 inputs of its convolution (to 16).
     expect(recurrentState).toBe(3 * 2 * (2 * 12 * 16 + 128) * 4);
+    // On a GPU without padding; and the processor's, where that has all layers that have one.
+    const onGpu = (gpuLayers?: number) =>
+      nativeAddon().memory(config, "bfloat16", "vulkan:0", gpuLayers).recurrentState;
+    expect(onGpu()).toBe(3 * (4 * 12 * 8 + 3 * 80) * 4);
+    expect(onGpu(1)).toBe(recurrentState);
   });
 });
 

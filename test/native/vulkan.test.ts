@@ -213,9 +213,14 @@ needsGpu("a model on a GPU", { timeout: TIMEOUT }, () => {
 
   it("has its first layers computed by the processor where that is asked, with the same bits", async () => {
     // With windows, of which the processor keeps pages of their own, and a head of its own.
-    for (const name of ["gemma3_odd", "smollm3_odd"] as const) {
+    for (const [name, gpuLayers] of [
+      ["gemma3_odd", 1],
+      ["smollm3_odd", 1],
+      // Recurrent layers on both.
+      ["qwen3_5", 2],
+    ] as const) {
       const whole = await load(name, "bfloat16", "cpu");
-      const split = await load(name, "bfloat16", gpu!.id, { gpuLayers: 1 });
+      const split = await load(name, "bfloat16", gpu!.id, { gpuLayers });
       expect(split.bytes).toBeLessThan((await load(name, "bfloat16", gpu!.id)).bytes);
       expect(await compute(split, name)).toEqual(await compute(whole, name));
       expect(differing(await learn(split, name), await learn(whole, name))).toEqual([]);

@@ -98,6 +98,8 @@ interface Tried {
   trains: boolean;
   /** Whether some weights are multiplied with activations as they are. */
   isGated?: boolean;
+  /** Also with the first layers on the processor. */
+  isSplit?: boolean;
 }
 const gguf = { file: path("model.gguf"), tokens: Int32Array.from(facts.tokens) };
 const tried: Tried[] = [
@@ -109,8 +111,9 @@ const tried: Tried[] = [
     dtype: "bfloat16",
     trains: isAll,
     isGated: true,
+    isSplit: true,
   },
-  { name: "GPTQ", file: packedFolder("gptq"), tokens: packedTokens, dtype: "float32", trains: true },
+  { name: "GPTQ", file: packedFolder("gptq"), tokens: packedTokens, dtype: "float32", trains: true, isSplit: isAll },
 ];
 if (isAll) {
   tried.push({ name: "all types of a GGUF file's blocks", ...gguf, dtype: "float32", trains: true });
@@ -121,11 +124,11 @@ if (isAll) {
 describe.skipIf(gpu === undefined)("quantised models on a GPU", { timeout: 240_000 }, () => {
   it.each(tried)(
     "compute $name in $dtype with the processor's bits",
-    async ({ file, tokens, dtype, trains, isGated }) => {
+    async ({ file, tokens, dtype, trains, isGated, isSplit }) => {
       const { config, tensors } = await openWeightFiles(file);
-      const on = async (device: string) => {
+      const on = async (device: string, gpuLayers?: number) => {
         const gateText = tokens.subarray(0, 40);
-        const model = await openRuntime({ device }).load({ config, tensors, dtype, kvPages: 16, gateText });
+        const model = await openRuntime({ device, gpuLayers }).load({ config, tensors, dtype, kvPages: 16, gateText });
         const found = await compute(model, tokens, trains);
         model.close();
         return found;
@@ -134,6 +137,9 @@ describe.skipIf(gpu === undefined)("quantised models on a GPU", { timeout: 240_0
       expect((wanted.weightOnly as string[]).length > 0).toBe(isGated === true);
       const found = await on(gpu!.id);
       expect([found.weightOnly, differing(found, wanted)]).toEqual([wanted.weightOnly, []]);
+      if (!isSplit) return;
+      const split = await on(gpu!.id, 1);
+      expect([split.weightOnly, differing(split, wanted)]).toEqual([wanted.weightOnly, []]);
     },
   );
 });

@@ -10,11 +10,12 @@
 namespace anneal::cpu {
 
 std::vector<std::string> gate_activations(Model& m, Pages& pages, RecurrentStates& states,
-                                          std::span<const int32_t> text) {
+                                          const backends::GateText& text) {
   FloatMode mode;
   std::vector<std::string> names;
-  const int rows = int(text.size());
-  if (rows == 0 || m.spec.quantized.empty()) return names;
+  const int rows = int(text.tokens.size());
+  const bool is_last = !text.residual_out;
+  if (rows == 0 || (m.spec.quantized.empty() && is_last)) return names;
   const int block_count = (rows + kPage - 1) / kPage;
   std::vector<int32_t> blocks(size_t(block_count) * pages.groups().count());
   std::iota(blocks.begin(), blocks.end(), 0);
@@ -23,7 +24,7 @@ std::vector<std::string> gate_activations(Model& m, Pages& pages, RecurrentState
   batch.pages = &pages;
   batch.groups = pages.groups();
   batch.recurrent = &states;
-  batch.add(text.data(), rows, 0, blocks.data(), block_count, 0);
+  batch.add(text.tokens.data(), rows, 0, blocks.data(), block_count, 0);
   batch.list_queries(m);
   m.reserve_positions(rows);
   MatrixStore x;
@@ -39,13 +40,17 @@ std::vector<std::string> gate_activations(Model& m, Pages& pages, RecurrentState
   ActivationProbe probe;
   m.probe = &probe;
   Team alone;  // so that sums are in one order
-  embed_tokens(alone, m, batch, x);
+  for (int row = 0; row < rows && text.residual_in; row++)
+    std::copy_n(text.residual_in + int64_t(row) * m.spec.hidden, m.spec.hidden, x.at(row));
+  if (!text.residual_in) embed_tokens(alone, m, batch, x);
   LayerActivations a;
   a.x_in = a.x_mid = a.x_out = x;
   a.attention = attention;
   for (int l = 0; l < m.layers(); l++) layer_forward(alone, m, batch, l, a, workspace);
+  for (int row = 0; row < rows && !is_last; row++)
+    std::copy_n(x.at(row), m.spec.hidden, text.residual_out + int64_t(row) * m.spec.hidden);
   Linear& head = m.weights->head();
-  if (head.takes_codes()) {
+  if (is_last && head.takes_codes()) {
     m.kernels.rmsnorm(x.data, x.ld, m.weights->final_norm.data(), m.spec.rms_eps, rows, m.spec.hidden, normed.data,
                       normed.ld);
     codes.size(rows, head.k / kCodeGroup);
@@ -65,7 +70,7 @@ std::vector<std::string> gate_activations(Model& m, Pages& pages, RecurrentState
     for (int p = 0; p < kProjections; p++)
       if (has_projection(m.spec.layers[l], p))
         gate(m.weights->layers[l].projections[p], module_name(l, module_of(m.spec.layers[l], p)) + ".weight");
-  gate(head, m.spec.tied_head ? "model.embed_tokens.weight" : "lm_head.weight");
+  if (is_last) gate(head, m.spec.tied_head ? "model.embed_tokens.weight" : "lm_head.weight");
   for (int32_t page : blocks) pages.clear(page);
   return names;
 }

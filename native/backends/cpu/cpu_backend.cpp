@@ -37,10 +37,12 @@ CpuBackend::CpuBackend(std::unique_ptr<Model> model, Pool& pool, backends::Cache
 
 CpuBackend::~CpuBackend() = default;
 
-std::vector<std::string> CpuBackend::gate_activations(std::span<const int32_t> text) {
+std::vector<std::string> CpuBackend::gate_activations(const backends::GateText& text) {
   const size_t room =
       std::min<size_t>(size_t(pages_.count() / pages_.groups().count()) * kPage, size_t(model_->spec.max_positions));
-  return cpu::gate_activations(*model_, pages_, states_, text.first(std::min(text.size(), room)));
+  backends::GateText within = text;
+  within.tokens = text.tokens.first(std::min(text.tokens.size(), room));
+  return cpu::gate_activations(*model_, pages_, states_, within);
 }
 
 // Runs of one adapter stand together. The widest padded rank of their adapters.

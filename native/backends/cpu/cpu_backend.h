@@ -24,7 +24,7 @@ class CpuBackend final : public backends::Backend {
   int pages() const override { return pages_.count(); }
   const backends::PageGroups& page_groups() const override { return pages_.groups(); }
   int recurrent_states() const override { return states_.count(); }
-  std::vector<std::string> gate_activations(std::span<const int32_t> text) override;
+  std::vector<std::string> gate_activations(const backends::GateText&) override;
 
   const backends::Logits* step(std::span<const Run>) override;
   bool sample(const backends::Logits&, std::span<const RowRequest>, std::span<RowResult>) override;

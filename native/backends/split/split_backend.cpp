@@ -1,10 +1,9 @@
 #include "split_backend.h"
 
-#include <algorithm>
-
 #include "../../model/adapter_start.h"
 #include "../../model/tensors.h"
 #include "../parts.h"
+#include "parts_of_model.h"
 
 namespace anneal::split {
 
@@ -88,6 +87,14 @@ class SplitPass final : public backends::TrainPass {
 };
 
 }  // namespace
+
+std::vector<std::string> SplitBackend::gate_activations(const backends::GateText& text) {
+  std::vector<float> residual(text.tokens.size() * size_t(spec_.hidden));
+  std::vector<std::string> names = first_->gate_activations({text.tokens, residual.data(), nullptr});
+  for (const std::string& name : second_->gate_activations({text.tokens, nullptr, residual.data()}))
+    names.push_back(name_in_whole(spec_, first_layers(), name));
+  return names;
+}
 
 const backends::Logits* SplitBackend::step(std::span<const Run> runs) {
   front_.assign(runs.begin(), runs.end());

@@ -1,5 +1,7 @@
 // A model of which one backend computes the first layers, and another the last ones and what follows them.
 #pragma once
+#include <algorithm>
+
 #include "../backend.h"
 
 namespace anneal::split {
@@ -13,6 +15,9 @@ class SplitBackend final : public backends::Backend {
   const model::ModelSpec& spec() const override { return spec_; }
   const char* name() const override { return second_->name(); }
   int pages() const override { return second_->pages(); }
+  int recurrent_states() const override { return std::max(first_->recurrent_states(), second_->recurrent_states()); }
+
+  std::vector<std::string> gate_activations(const backends::GateText&) override;
 
   const backends::Logits* step(std::span<const backends::Run>) override;
   void start() override { second_->start(); }
@@ -21,6 +26,9 @@ class SplitBackend final : public backends::Backend {
     return second_->sample(logits, requests, results);
   }
   void copy_page(int from, int to) override;
+  void copy_recurrent_state(int from, int to) override {
+    first_->copy_recurrent_state(from, to), second_->copy_recurrent_state(from, to);
+  }
 
   backends::AdapterRef load_adapter(const model::LoraSpec&, const backends::AdapterValues&) override;
   std::unique_ptr<backends::Trainable> train_adapter(const model::LoraSpec&, uint64_t seed,

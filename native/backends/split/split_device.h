@@ -2,6 +2,7 @@
 // the sampling: for a model that the second has no memory for. Between them goes the residual stream, once a step.
 #pragma once
 #include "../backend.h"
+#include "parts_of_model.h"
 
 namespace anneal::split {
 
@@ -13,7 +14,7 @@ class SplitDevice final : public backends::Device {
 
   void require(const model::ModelSpec&) const override;
   // Of the second device; load() looks for what the first needs.
-  backends::ModelMemory memory(const model::ModelSpec& m) const override { return second_->memory(part_behind(m)); }
+  backends::ModelMemory memory(const model::ModelSpec&) const override;
   std::vector<std::string> arithmetics() const override { return second_->arithmetics(); }
   std::unique_ptr<backends::Backend> load(const model::ModelSpec&, backends::CacheSize, const std::string& arithmetic,
                                           const backends::TensorReader&,
@@ -21,12 +22,12 @@ class SplitDevice final : public backends::Device {
   int64_t available_memory() const override { return second_->available_memory(); }
 
  private:
-  model::ModelSpec part_behind(const model::ModelSpec&) const;
   std::unique_ptr<backends::Device> first_, second_;
   int second_layers_;
 };
 
-// The last `layers` layers of a model, with its head in the place of the embedding.
-model::ModelSpec last_layers(const model::ModelSpec&, int layers);
+// What a model takes of the second device, given what its parts take. So many recurrent states as that has room for are
+// the first's as well, which may be the one that has them.
+backends::ModelMemory memory_of(const backends::ModelMemory& first, const backends::ModelMemory& second);
 
 }  // namespace anneal::split

@@ -48,7 +48,7 @@ VulkanBackend::~VulkanBackend() {
   }
 }
 
-std::vector<std::string> VulkanBackend::gate_activations(std::span<const int32_t> text) {
+std::vector<std::string> VulkanBackend::gate_activations(const backends::GateText& text) {
   if (!gate_) return {};
   const std::vector<std::string> names = gate_->gate_activations(text);
   gate_.reset();

@@ -24,7 +24,7 @@ class VulkanBackend final : public backends::PartBackend {
   int pages() const override { return pages_.count(); }
   int recurrent_states() const override { return states_.count(); }
 
-  std::vector<std::string> gate_activations(std::span<const int32_t> text) override;
+  std::vector<std::string> gate_activations(const backends::GateText&) override;
   const backends::Logits* step(std::span<const backends::Run>) override;
   void start() override;
   bool sample(const backends::Logits&, std::span<const backends::RowRequest>, std::span<backends::RowResult>) override;
