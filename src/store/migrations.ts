@@ -1,5 +1,6 @@
 import type { Database } from "better-sqlite3";
 import { ConflictError } from "../errors.js";
+import { openDatabase } from "./sqlite.js";
 
 /**
  * The database's history: entry i takes version i to version i + 1. Entries are never edited once released; a change of
@@ -186,4 +187,19 @@ export function migrate(database: Database, file: string, steps: readonly string
     for (const step of steps.slice(version)) database.exec(step);
     database.pragma(`user_version = ${steps.length}`);
   })();
+}
+
+/** The version of SQLite's file format that has a write-ahead log, and the bytes that say who may write and read the file. */
+const WITH_LOG = 2;
+const FORMAT_VERSIONS = [18, 20] as const;
+
+/** The file of a database of the newest version in which nothing is yet. */
+export function newDatabase(file: string): Uint8Array {
+  const database = openDatabase(":memory:");
+  try {
+    migrate(database, file);
+    return database.serialize().fill(WITH_LOG, ...FORMAT_VERSIONS);
+  } finally {
+    database.close();
+  }
 }

@@ -135,6 +135,31 @@ function reopen() {
   store = openStore(home);
 }
 
+describe("a new home", () => {
+  it("has a database of the newest version with a write-ahead log, which only its owner reads", () => {
+    const file = join(home, "anneal.db");
+    const database = new Database(file, { readonly: true });
+    const pragma = (name: string) => database.pragma(name, { simple: true });
+    expect([pragma("journal_mode"), pragma("user_version"), pragma("integrity_check")]).toEqual([
+      "wal",
+      migrations.length,
+      "ok",
+    ]);
+    database.close();
+    if (process.platform !== "win32") expect(statSync(file).mode & 0o777).toBe(0o600);
+    expect(readdirSync(home).filter((name) => name.endsWith(".part"))).toEqual([]);
+  });
+
+  it("is made where an earlier process was ended while it made one", () => {
+    store.close();
+    for (const name of readdirSync(home)) if (name.startsWith("anneal.db")) rmSync(join(home, name));
+    writeFileSync(join(home, "anneal.db.1.part"), "the begin");
+    store = openStore(home);
+    expect(store.models.list()).toEqual([]);
+    expect(store.swept.quarantined).toEqual([]);
+  });
+});
+
 describe("models and checkpoints", () => {
   it("keeps what was written when it is opened again", async () => {
     const model = makeModel();

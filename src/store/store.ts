@@ -13,7 +13,7 @@ import { lockHome } from "./homeLock.js";
 import { type JobTable, jobTable } from "./jobs.js";
 import { type KeyTable, keyTable, makeKey } from "./keys.js";
 import { type MetricTable, metricTable } from "./metrics.js";
-import { migrate } from "./migrations.js";
+import { migrate, newDatabase } from "./migrations.js";
 import { type BaseWeightsTable, baseWeightsTable, type ModelTable, modelTable } from "./models.js";
 import { knownContent } from "./openedHome.js";
 import type { CheckpointRecord, JobRecord, NewEvent } from "./records.js";
@@ -96,7 +96,9 @@ function openFolder(folder: string, isTemporary: boolean): Store {
   const file = databaseFile(folder);
   let database: Database | undefined;
   try {
-    makeDatabaseFile(file);
+    if (isTemporary) makeDatabaseFile(file);
+    // Whole or not at all, in one write: SQLite would wait for the disk at every step of the making.
+    else if (!existsSync(file)) writeFileDurably(file, newDatabase(file));
     database = openDatabase(file);
     // First, so that a temporary home waits for no disk.
     database.pragma(`synchronous = ${isTemporary ? "OFF" : "FULL"}`);
