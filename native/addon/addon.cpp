@@ -95,7 +95,7 @@ napi_value memory(const Arguments& arguments) {
   const Argument config = arguments.at(0, "config");
   const auto spec = model_spec(config, tensor_format(arguments.at(1, "dtype")));
   const auto device = device_name(arguments.at(2, "device"));
-  const int gpu_layers = layers_on_gpu(arguments.at(3, "gpuLayers"));
+  const int gpu_layers = layers_on_gpu(arguments.at(3, "gpuLayers"), spec);
   backends::ModelMemory bytes;
   try {
     bytes = backends::memory_on(device, *Environment::of(js.env)->executor(), spec, gpu_layers);

@@ -311,8 +311,8 @@ backends::TensorReader reader_of(const weights::WeightFiles& files) {
 napi_value load_model(const Arguments& arguments) {
   const Argument options = arguments.at(0, "options").object();
   const auto device = device_name(options.at("device"));
-  const int gpu_layers = layers_on_gpu(options.at("gpuLayers"));
   const auto spec = model_spec(options.at("config"), tensor_format(options.at("dtype")));
+  const int gpu_layers = layers_on_gpu(options.at("gpuLayers"), spec);
   const backends::CacheSize cache(options.at("kvPages").whole(1, 1 << 24),
                                   spec.recurrent() ? options.at("recurrentStates").whole(1, 1 << 20) : 0);
   const auto kernel_set = options.given("kernelSet");

@@ -121,7 +121,9 @@ void read_quantized(const Argument& list, ModelSpec& m) {
 
 std::string device_name(const Argument& argument) { return argument.missing() ? "cpu" : argument.text(32); }
 
-int layers_on_gpu(const Argument& argument) { return argument.missing() ? -1 : int(argument.integer(0, 1 << 20)); }
+int layers_on_gpu(const Argument& argument, const model::ModelSpec& spec) {
+  return argument.missing() ? -1 : argument.whole(1, int(spec.layers.size()));
+}
 
 TensorFormat tensor_format(const Argument& argument) {
   return one_of<TensorFormat>(argument, {{"float32", TensorFormat::f32}, {"bfloat16", TensorFormat::bf16}});

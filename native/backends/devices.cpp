@@ -110,7 +110,7 @@ std::unique_ptr<Device> open_device(executor::Pool& pool, const std::string& nam
 }
 
 std::unique_ptr<Device> open_device(executor::Pool& pool, const std::string& name, int gpu_layers, int layers) {
-  if (!splits(name, gpu_layers, layers)) return open_device(pool, gpu_layers == 0 ? kProcessor : name);
+  if (!splits(name, gpu_layers, layers)) return open_device(pool, name);
   return std::make_unique<split::SplitDevice>(open_device(pool), open_device(pool, name), gpu_layers);
 }
 
@@ -118,11 +118,11 @@ ModelMemory memory_on(const std::string& name, executor::Pool& pool, const model
   if (const int layers = int(spec.layers.size()); splits(name, gpu_layers, layers))
     return split::memory_of(kind_of(kProcessor).memory(pool, split::first_layers(spec, layers - gpu_layers)),
                             kind_of(name).memory(pool, split::last_layers(spec, gpu_layers)));
-  return kind_of(gpu_layers == 0 ? kProcessor : name).memory(pool, spec);
+  return kind_of(name).memory(pool, spec);
 }
 
 int64_t largest_piece(const std::string& name, const model::ModelSpec& spec, int gpu_layers) {
-  return kind_of(gpu_layers == 0 ? kProcessor : name).largest_piece(part_on(name, spec, gpu_layers));
+  return kind_of(name).largest_piece(part_on(name, spec, gpu_layers));
 }
 
 int64_t available_memory(const std::string& name) { return kind_of(name).available(name); }

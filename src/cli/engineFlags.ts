@@ -64,7 +64,9 @@ export const engineFlags = {
   ...homeFlags,
   model: models,
   device,
-  "gpu-layers": integer("N", "of a GPU: layers of a model that it computes, the last; the others are the processor's"),
+  "gpu-layers": integer("N", "of a GPU: layers of a model that it computes, the last; the others are the processor's", {
+    from: 0,
+  }),
   dtype: choice("TYPE", ["auto", "float32", "bfloat16"]),
   "onnx-variant": text("NAME", "of models in ONNX: fp32, fp16, q4, int8 and so on (default: what the folder names)"),
   "execution-provider": text("NAME", "that computes models in ONNX (default cpu)"),

@@ -65,8 +65,18 @@ describe("flags", () => {
     ["--optimizer", "eps=1"],
     ["--optimizer", "rl.eps=x"],
     ["--adapter-alpha", "0"],
+    ["--gpu-layers", "-1"],
+    ["--gpu-layers", "1.5"],
+    ["--gpu-layers", "all"],
+    ["--gpu-layers", "NaN"],
+    ["--gpu-layers", ""],
   ])("that cannot be understood are usage errors: %s %s", (...args) => {
     expect(() => readEngineOptions(readFlags(args, engineFlags, {}).values)).toThrow(UsageError);
+  });
+
+  it("take no layers of a GPU for an answer, and name the variable that is wrong", () => {
+    expect(readEngineOptions(readFlags(["--gpu-layers", "0"], engineFlags, {}).values)).toEqual({ gpuLayers: 0 });
+    expect(() => readFlags([], engineFlags, { ANNEAL_GPU_LAYERS: "-2" })).toThrow(/ANNEAL_GPU_LAYERS/);
   });
 
   it("read sizes and counts", () => {

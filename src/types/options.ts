@@ -68,8 +68,8 @@ export interface EngineOptions {
   device?: "auto" | "cpu" | "gpu" | `vulkan:${number}`;
   /**
    * Of a GPU whose memory does not suffice: the layers of every model that it computes, the last ones, with the head. The others are
-   * computed by the processor, in its memory, with the same bits; 0: all of them. Not of quantised models. Default: all layers are
-   * the GPU's.
+   * computed by the processor, in its memory, with the same bits; 0: all of them. No more than the models have. Default: all layers
+   * are the GPU's.
    */
   gpuLayers?: number;
   /** Type of every model that does not set its own. */

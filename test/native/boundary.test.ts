@@ -419,6 +419,24 @@ it("takes nothing but what it asks for, whatever is passed", async () => {
   expect((await model.step([sequence({ slot: own })])).tokens[0]).toBeGreaterThanOrEqual(0);
 });
 
+it.each([0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, "one more", "1", true, {}])(
+  "refuses %s layers of a GPU, on any device",
+  async (wrong) => {
+    const { config, tensors } = await openWeightFolder(caseFolder("qwen3"));
+    const gpuLayers = (wrong === "one more" ? config.layers.length + 1 : wrong) as number;
+    for (const device of ["cpu", "vulkan:0"]) {
+      const options = { config, tensors, dtype: "float32" as const, kvPages: 4, recurrentStates: 1, device, gpuLayers };
+      const [load, memory] = await Promise.all([
+        failure(() => nativeAddon().load(options)),
+        failure(() => nativeAddon().memory(config, "float32", device, gpuLayers)),
+      ]);
+      expect([load.code, load.param]).toEqual(["invalid_argument", "options.gpuLayers"]);
+      expect([memory.code, memory.param]).toEqual(["invalid_argument", "gpuLayers"]);
+      expect(load.message).toContain(`from 1 to ${config.layers.length}`);
+    }
+  },
+);
+
 describe("a model with recurrent layers", () => {
   let model: DeviceModel;
   beforeAll(async () => {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { Engine } from "../../anneal.js";
 import type { GpuDevice } from "../../runtime/runtime.js";
 import type { EngineOptions } from "../../types/options.js";
 import { chooseDevice } from "./chooseDevice.js";
@@ -20,6 +21,31 @@ const chosen = (gpus: GpuDevice[], options: EngineOptions = {}) => {
 it("is the processor where nobody asks for a GPU", async () => {
   const resolved = resolveOptions({ home: null });
   expect(await chooseDevice(resolved, resolved.models, async () => [gpu("vulkan:0", "discrete")])).toBe("cpu");
+});
+
+describe("layers of a GPU", () => {
+  it.each([-1, 0.5, Number.NaN, Number.POSITIVE_INFINITY, 5000, "1", null])("are not %s", (gpuLayers) => {
+    expect(() => resolveOptions({ home: null, gpuLayers: gpuLayers as number })).toThrow(
+      expect.objectContaining({ issues: [expect.objectContaining({ loc: ["options", "gpuLayers"] })] }),
+    );
+  });
+
+  it("are no more than the models have", async () => {
+    const opened = Engine.open({ home: null, gpuLayers: 100 });
+    await expect(opened).rejects.toMatchObject({
+      code: "invalid_argument",
+      param: expect.stringMatching(/gpuLayers$/),
+      message: expect.stringContaining("from 1 to"),
+    });
+  });
+
+  it("leave everything to the processor where they are 0, whatever is asked for", async () => {
+    for (const device of ["auto", "gpu", "vulkan:0"] as const)
+      expect(await chosen([gpu("vulkan:0", "discrete")], { device, gpuLayers: 0 })).toBe("cpu");
+    expect(await chosen([], { device: "gpu", gpuLayers: 0 })).toBe("cpu");
+    await using engine = await Engine.open({ home: null, device: "vulkan:99", gpuLayers: 0 });
+    expect((await engine.models.list()).data).toBeDefined();
+  });
 });
 
 describe("device auto", () => {

@@ -22,7 +22,6 @@ export async function chooseDevice(
   hardware: () => Promise<readonly GpuDevice[]> = () => listGpus({ hardware: true }),
 ): Promise<string> {
   const { device } = options;
-  if (options.gpuLayers === 0) return "cpu";
   if (device !== "auto" && device !== "gpu") return device;
   const usable = (await hardware()).filter(({ problem }) => problem === "");
   const gpus = [

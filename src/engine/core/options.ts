@@ -145,6 +145,8 @@ export function resolveOptions(given: EngineOptions): ResolvedOptions {
     ...rest,
     // A sequence that is being computed gets its token in every step.
     maxSequences: Math.min(rest.maxSequences, rest.tokenBudget),
+    // No layers of a GPU: nothing of one is asked.
+    ...(rest.gpuLayers === 0 && { device: "cpu" as const, gpuLayers: undefined }),
     home: home == null ? null : resolve(home),
     models: (models ?? [embeddedModel]).map((model) => ({
       ...(quantize && { quantize }),
