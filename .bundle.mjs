@@ -47,6 +47,8 @@ export async function bundle({ outdir, node = engines.node }) {
     // What only a start from the sources needs.
     dropLabels: ["SOURCES"],
     define: { ANNEAL_VERSION: JSON.stringify(version), ANNEAL_NODE: JSON.stringify(node) },
+    // The same code without Node's file system, of which its other entry requires packages that are not there.
+    alias: { nunjucks: "nunjucks/browser/nunjucks.js" },
     plugins: [onlyEnglish, noChunking],
     external: Object.keys({ ...dependencies, ...peerDependencies }),
   };

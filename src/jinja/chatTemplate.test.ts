@@ -102,6 +102,7 @@ describe("a template that asks for too much", () => {
     "a macro that calls itself": "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
     "a loop that calls itself": "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
     "one expression after the other": `{{ 1${" + 1".repeat(30_000)} }}`,
+    "one break after the other": `{% for a in b %}${"{% if a %}{% break %}{% endif %}".repeat(4_000)}{% endfor %}`,
     "a source without end": " ".repeat(600_000),
   };
 
@@ -187,12 +188,7 @@ describe("the sandbox", () => {
     }
   });
 
-  it("leaves a loop at the first of thousands of breaks that is reached", () => {
-    const breaks = "{% if a == 2 %}{% break %}{% endif %}".repeat(3_000);
-    expect(compileChatTemplate(`{% for a in range(9) %}${breaks}{{ a }}{% endfor %}.`).render({})).toBe("01.");
-  });
-
-  it("never takes text of a template or a message for code", () => {
+  it("never gives text of a template or a message to nunjucks as code", () => {
     const code = '{{ range.constructor("return process")() }}{% set x = 1 %}{# no #}';
     expect(compileChatTemplate(`{% raw %}${code}{% endraw %}`).render({})).toBe(code);
     expect(compileChatTemplate("{{ x }}{{ x | trim }}").render({ x: code })).toBe(code + code);

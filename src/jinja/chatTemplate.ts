@@ -1,11 +1,14 @@
 // A chat template: Jinja2 source in, rendered text out.
 
 import { createHash } from "node:crypto";
+import nunjucks from "nunjucks";
 import type { CallArguments, Expression, Statement } from "./ast.js";
 import { DEFAULT_LIMITS, type TemplateLimits, withBudget } from "./budget.js";
+import { TemplateError } from "./errors.js";
 import { globalFunctions } from "./globals.js";
 import { fromJavaScript, type TemplateInput } from "./input.js";
 import { parseTemplate } from "./parser.js";
+import { type Program, programOf } from "./program.js";
 import { Rendering } from "./rendering.js";
 
 export interface RenderOptions {
@@ -36,12 +39,15 @@ export class ChatTemplate {
   /** Whether the template iterates over a message's content, and so wants a list of typed parts. */
   readonly usesContentParts: boolean;
 
-  private readonly statements: readonly Statement[];
+  private readonly program: Program;
+  private readonly units: nunjucks.Template[];
   private readonly subjects: TemplateSubjects;
 
   constructor(readonly source: string) {
-    this.statements = parseTemplate(source);
-    this.subjects = subjectsOf(this.statements);
+    const statements = parseTemplate(source);
+    this.subjects = subjectsOf(statements);
+    this.program = programOf(statements);
+    this.units = this.program.units.map(compiledUnit);
     this.usesContentParts = this.subjects.iteratesContent;
   }
 
@@ -62,10 +68,22 @@ export class ChatTemplate {
           .map(([name, value]) => [name, fromJavaScript(value, name)]),
       );
       const globals = globalFunctions(options.now ?? new Date());
-      return new Rendering(this.statements, values, globals).run();
+      const rendering = new Rendering(this.program, (unit, calls) => this.units[unit]!.render(calls), values, globals);
+      return rendering.run();
     });
   }
 }
+
+/** A unit is well-formed by construction; what can fail is nunjucks' recursion, in thousands of `break` say. */
+function compiledUnit(unit: string): nunjucks.Template {
+  try {
+    return new nunjucks.Template(unit, ENVIRONMENT, undefined, true);
+  } catch {
+    throw new TemplateError("budget", "the template nests too deeply");
+  }
+}
+
+const ENVIRONMENT = new nunjucks.Environment(null, { autoescape: false });
 
 export interface TemplateSubjects {
   /** Every variable, attribute, key and text in the template's code. */
@@ -74,7 +92,7 @@ export interface TemplateSubjects {
   iteratesContent: boolean;
 }
 
-export function subjectsOf(statements: readonly Statement[]): TemplateSubjects {
+export function subjectsOf(statements: Statement[]): TemplateSubjects {
   const words = new Set<string>();
   const nodes = [...nodesIn(statements)];
   for (const node of nodes) {

@@ -1,12 +1,12 @@
 // What a template finds beside its variables: functions, `loop` inside a `for`, and its macros.
 
 import { bind, integerArgument, textArgument } from "./arguments.js";
-import type { Signature, SpecialNames } from "./ast.js";
 import { budget } from "./budget.js";
 import { equal } from "./comparison.js";
 import { TemplateError } from "./errors.js";
 import { strftime } from "./formats.js";
 import { representation, textOfValue } from "./printing.js";
+import type { MacroEntry } from "./program.js";
 import {
   Callable,
   type CallValues,
@@ -200,12 +200,6 @@ export class LoopContext extends PythonObject {
     if (last === null || last.length !== positional.length) return true;
     return !positional.every((value, index) => equal(value, last[index]!));
   }
-}
-
-export interface MacroEntry {
-  name: string;
-  signature: Signature;
-  uses: SpecialNames;
 }
 
 export class Macro extends Callable {

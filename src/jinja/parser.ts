@@ -8,7 +8,7 @@ import { tokenize } from "./lexer.js";
 /** Longest template source, in UTF-16 code units; the largest in use have a few ten thousand. */
 const MAX_SOURCE_LENGTH = 1 << 17;
 
-/** Of one `if`; templates in use have a handful. */
+/** Most branches of one `if`; they nest in what nunjucks makes of them. */
 const MAX_BRANCHES = 50;
 
 /** Throws TemplateError of kind "syntax" with the line at fault. */

@@ -1,17 +1,20 @@
-// One rendering of a template: its statements, run in order.
+// One rendering of a template: what the calls in nunjucks' units do.
 
-import type { Expression, FilterCall, Statement, Target } from "./ast.js";
+import type { Expression, FilterCall, Target } from "./ast.js";
 import { type Budget, budget } from "./budget.js";
 import { TemplateError } from "./errors.js";
 import { callValue, evaluate, evaluateArguments, filtered, type Lookup } from "./evaluate.js";
 import { LoopContext, Macro, setParameters } from "./globals.js";
 import { textOfValue } from "./printing.js";
+import type { Action, LoopEntry, MacroEntry, Program, UnitCalls } from "./program.js";
 import { itemsOf, iterate, Namespace, PythonError, raise, truth, Undefined, type Value } from "./values.js";
 
-type Of<Kind extends Statement["kind"]> = Extract<Statement, { kind: Kind }>;
-
-/** A loop around the statement that runs. */
 interface RunningLoop {
+  entry: LoopEntry;
+  items: readonly Value[];
+  context: LoopContext;
+  /** The scope around the loop. */
+  outer: Scope;
   /** The rest of this turn is skipped. */
   interrupted: boolean;
   /** All further turns are skipped. */
@@ -30,15 +33,40 @@ const STEPS_PER_TURN = 4;
 /** What printing a value costs beside making it. */
 const STEPS_PER_PRINT = 2;
 
+/** A recursive loop about to begin over `iterable`. */
+interface LoopCall {
+  iterable: Value;
+  depth: number;
+}
+
+/** Renders a unit of the program through nunjucks with these calls. */
+export type UnitRenderer = (unit: number, calls: UnitCalls) => string;
+
 export class Rendering {
+  /** Nunjucks copies own fields only, so the calls are fields. */
+  private readonly calls: UnitCalls = {
+    text: (index) => this.text(index),
+    print: (index) => this.print(index),
+    test: (index) => this.test(index),
+    act: (index) => this.act(index),
+    loopTurns: (index) => this.loopTurns(index),
+    loopNext: () => this.loopNext(),
+    loopEnd: () => this.loopEnd(),
+    running: () => !this.loops.at(-1)!.interrupted,
+  };
+
   private scope: Scope;
   private readonly loops: RunningLoop[] = [];
+  private loopCall: LoopCall | null = null;
   private line = 1;
   private readonly budget: Budget = budget();
   private readonly lookup: Lookup;
+  /** Nunjucks wraps what is thrown; this is the error itself. */
+  private failure: unknown = null;
 
   constructor(
-    private readonly statements: readonly Statement[],
+    private readonly program: Program,
+    private readonly renderUnit: UnitRenderer,
     variables: Map<string, Value>,
     globals: Map<string, Value>,
   ) {
@@ -54,9 +82,9 @@ export class Rendering {
   /** The template's text. Throws TemplateError. */
   run(): string {
     try {
-      return this.whole(() => this.body(this.statements));
+      return this.unit(0);
     } catch (error) {
-      throw this.asTemplateError(error);
+      throw this.asTemplateError(this.failure ?? error);
     }
   }
 
@@ -72,128 +100,150 @@ export class Rendering {
     throw error;
   }
 
+  private guarded<T>(run: () => T): T {
+    try {
+      return run();
+    } catch (error) {
+      this.failure ??= error;
+      throw error;
+    }
+  }
+
+  private unit(index: number): string {
+    const text = this.renderUnit(index, this.calls);
+    this.budget.text(text.length);
+    return text;
+  }
+
   private evaluate(expression: Expression): Value {
     return evaluate(expression, this.lookup);
   }
 
-  /** A text that is made apart from the one around it, and counted as one. */
-  private whole(make: () => string): string {
-    const text = make();
-    this.budget.text(text.length);
-    return text;
-  }
+  // The calls in the units.
 
-  /** The text of statements, up to one that ends the turn of the loop around them. */
-  private body(statements: readonly Statement[]): string {
-    const loop = this.loops.at(-1);
-    let text = "";
-    for (const statement of statements) {
-      text += this.statement(statement);
-      if (loop?.interrupted) break;
-    }
-    return text;
-  }
-
-  private statement(statement: Statement): string {
-    if ("line" in statement) this.line = statement.line;
-    switch (statement.kind) {
-      case "text":
-        return this.counted(statement.text);
-      case "print":
-        this.budget.step(STEPS_PER_PRINT);
-        return this.counted(textOfValue(this.evaluate(statement.value)));
-      case "if":
-        return this.branch(statement);
-      case "for":
-        return statement.recursive
-          ? this.recursion(statement, this.scope)(this.evaluate(statement.iterable), 0)
-          : this.loop(statement, this.evaluate(statement.iterable), 0);
-      case "set":
-        this.scope.assign(statement.target, this.evaluate(statement.value));
-        return "";
-      case "setBlock":
-        this.scope.assign(statement.target, this.captured(statement.body, statement.filters));
-        return "";
-      case "filterBlock":
-        return textOfValue(this.captured(statement.body, statement.filters));
-      case "generation":
-        return textOfValue(this.captured(statement.body, []));
-      case "macro":
-        this.scope.set(statement.name, this.macro(statement.name, statement));
-        return "";
-      case "call":
-        return this.callWithBody(statement.call, this.macro("caller", statement));
-      case "with": {
-        const values = statement.values.map((value) => this.evaluate(value));
-        return this.inOwnScope(() => {
-          for (const [index, target] of statement.targets.entries()) this.scope.assign(target, values[index]!);
-          return this.body(statement.body);
-        });
-      }
-      case "break":
-      case "continue": {
-        const loop = this.loops.at(-1)!;
-        loop.interrupted = true;
-        loop.left = statement.kind === "break";
-        return "";
-      }
-    }
-  }
-
-  private counted(text: string): string {
-    this.budget.text(text.length);
-    return text;
-  }
-
-  private branch({ branches, otherwise }: Of<"if">): string {
-    for (const { test, body, line } of branches) {
-      this.line = line;
-      if (truth(this.evaluate(test))) return this.body(body);
-    }
-    return this.body(otherwise);
-  }
-
-  private loop(statement: Of<"for">, iterable: Value, depth: number): string {
-    this.line = statement.line;
-    const outer = this.scope;
-    const items = Array.from(iterate(iterable)).filter((item) => this.keeps(statement, item));
-    const again = statement.recursive ? this.recursion(statement, outer) : null;
-    const context = new LoopContext(items, depth, again);
-    const running: RunningLoop = { interrupted: false, left: false };
-    this.loops.push(running);
-    let text = "";
-    for (const [index, item] of items.entries()) {
-      if (running.left) break;
-      this.budget.step(STEPS_PER_TURN);
-      running.interrupted = false;
-      context.index = index;
-      this.scope = new Scope(outer);
-      this.scope.set("loop", context);
-      this.scope.assign(statement.target, item);
-      text += this.body(statement.body);
-    }
-    this.loops.pop();
-    this.scope = outer;
-    return items.length > 0 ? text : this.inOwnScope(() => this.body(statement.otherwise));
-  }
-
-  private keeps({ target, filter }: Of<"for">, item: Value): boolean {
-    if (filter === null) return true;
-    return this.inOwnScope(() => {
-      this.scope.assign(target, item);
-      return truth(this.evaluate(filter));
+  private text(index: number): string {
+    const text = this.program.texts[index]!;
+    return this.guarded(() => {
+      this.budget.text(text.length);
+      return text;
     });
   }
 
-  private inOwnScope<T>(run: () => T): T {
-    const outer = this.scope;
-    this.scope = new Scope(outer);
-    const result = run();
-    this.scope = outer;
-    return result;
+  private print(index: number): string {
+    const { expression, line } = this.program.expressions[index]!;
+    return this.guarded(() => {
+      this.line = line;
+      this.budget.step(STEPS_PER_PRINT);
+      const text = textOfValue(this.evaluate(expression));
+      this.budget.text(text.length);
+      return text;
+    });
   }
 
-  /** Runs in a scope of its own, one level deeper; the scope now in force comes back afterwards. */
+  private test(index: number): boolean {
+    const { expression, line } = this.program.expressions[index]!;
+    return this.guarded(() => {
+      this.line = line;
+      return truth(this.evaluate(expression));
+    });
+  }
+
+  private loopTurns(index: number): unknown[] {
+    const entry = this.program.loops[index]!;
+    return this.guarded(() => {
+      this.line = entry.line;
+      const call = this.loopCall;
+      this.loopCall = null;
+      const iterable = call === null ? this.evaluate(entry.iterable) : call.iterable;
+      const items = Array.from(iterate(iterable)).filter((item) => this.keeps(entry, item));
+      const depth = call?.depth ?? 0;
+      const again = entry.unit === null ? null : this.recursion(entry.unit, this.scope);
+      const context = new LoopContext(items, depth, again);
+      this.loops.push({ entry, items, context, outer: this.scope, interrupted: false, left: false });
+      return items as unknown[];
+    });
+  }
+
+  private loopNext(): boolean {
+    const loop = this.loops.at(-1)!;
+    if (loop.left) return false;
+    return this.guarded(() => {
+      this.budget.step(STEPS_PER_TURN);
+      loop.interrupted = false;
+      loop.context.index++;
+      this.scope = new Scope(loop.outer);
+      this.scope.set("loop", loop.context);
+      this.scope.assign(loop.entry.target, loop.items[loop.context.index]!);
+      return true;
+    });
+  }
+
+  private loopEnd(): boolean {
+    const loop = this.loops.pop()!;
+    this.scope = loop.outer;
+    return loop.items.length === 0;
+  }
+
+  private act(index: number): string {
+    const action = this.program.actions[index]!;
+    return this.guarded(() => {
+      this.line = action.line;
+      return this.perform(action);
+    });
+  }
+
+  // What the calls need.
+
+  private perform(action: Action): string {
+    switch (action.kind) {
+      case "set":
+        this.scope.assign(action.target, this.evaluate(action.value));
+        return "";
+      case "setBlock":
+        this.scope.assign(action.target, this.captured(action.unit, action.filters));
+        return "";
+      case "filterBlock":
+        return textOfValue(this.captured(action.unit, action.filters));
+      case "generation":
+        return textOfValue(this.captured(action.unit, []));
+      case "macro":
+        this.scope.set(action.macro.name, this.macro(action.macro));
+        return "";
+      case "call":
+        return this.callWithBody(action.call, this.macro(action.caller));
+      case "recursiveLoop": {
+        const loop = this.program.loops[action.loop]!;
+        return this.recursion(loop.unit!, this.scope)(this.evaluate(loop.iterable), 0);
+      }
+      case "enter": {
+        const values = action.values.map((value) => this.evaluate(value));
+        this.scope = new Scope(this.scope);
+        for (const [index, target] of action.targets.entries()) this.scope.assign(target, values[index]!);
+        return "";
+      }
+      case "leave":
+        this.scope = this.scope.parent();
+        return "";
+      case "interrupt": {
+        const loop = this.loops.at(-1)!;
+        loop.interrupted = true;
+        loop.left = action.leavesLoop;
+        return "";
+      }
+    }
+  }
+
+  private keeps(entry: LoopEntry, item: Value): boolean {
+    if (entry.filter === null) return true;
+    const outer = this.scope;
+    this.scope = new Scope(outer);
+    this.scope.assign(entry.target, item);
+    const kept = truth(this.evaluate(entry.filter));
+    this.scope = outer;
+    return kept;
+  }
+
+  /** Renders a unit in a scope of its own inside `parent`; the scope now in force comes back afterwards. */
   private inScope<T>(scope: Scope, run: () => T): T {
     return this.budget.nested(() => {
       const outer = this.scope;
@@ -204,13 +254,17 @@ export class Rendering {
     });
   }
 
-  private captured(body: readonly Statement[], filters: FilterCall[]): Value {
-    const text: Value = this.inScope(new Scope(this.scope), () => this.whole(() => this.body(body)));
+  private captured(unit: number, filters: FilterCall[]): Value {
+    const text: Value = this.inScope(new Scope(this.scope), () => this.unit(unit));
     return filters.reduce<Value>((value, filter) => filtered(value, filter, this.lookup), text);
   }
 
-  private recursion(statement: Of<"for">, scope: Scope): (iterable: Value, depth: number) => string {
-    return (iterable, depth) => this.inScope(scope, () => this.whole(() => this.loop(statement, iterable, depth)));
+  private recursion(unit: number, scope: Scope): (iterable: Value, depth: number) => string {
+    return (iterable, depth) =>
+      this.inScope(scope, () => {
+        this.loopCall = { iterable, depth };
+        return this.unit(unit);
+      });
   }
 
   private callWithBody(call: Expression & { kind: "call" }, caller: Macro): string {
@@ -221,15 +275,14 @@ export class Rendering {
   }
 
   /** A macro sees the variables around its definition, not those around its call. */
-  private macro(name: string, { signature, uses, body }: Of<"macro" | "call">): Macro {
-    const entry = { name, signature, uses };
+  private macro(entry: MacroEntry): Macro {
     const definition = this.scope;
     return new Macro(entry, (given) => {
       const scope = new Scope(definition);
       return this.inScope(scope, () => {
-        const defaultOf = (index: number) => this.evaluate(signature.defaults[index]!);
-        setParameters(entry, given, defaultOf, (parameter, value) => scope.set(parameter, value));
-        return this.whole(() => this.body(body));
+        const defaultOf = (index: number) => this.evaluate(entry.signature.defaults[index]!);
+        setParameters(entry, given, defaultOf, (name, value) => scope.set(name, value));
+        return this.unit(entry.unit);
       });
     });
   }
@@ -251,6 +304,10 @@ export class Scope {
 
   set(name: string, value: Value): void {
     this.variables.set(name, value);
+  }
+
+  parent(): Scope {
+    return this.outer ?? this;
   }
 
   /** Assigns to a name, to a field of a namespace, or item by item to several. */

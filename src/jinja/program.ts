@@ -1,0 +1,196 @@
+// A parsed template as a program for nunjucks: templates made of fixed calls with numbers, and the tables that the
+// numbers point into. No text of the template is in what nunjucks parses.
+
+import type { Expression, FilterCall, Signature, SpecialNames, Statement, Target } from "./ast.js";
+
+/** An expression to print or to test. */
+export interface ExpressionEntry {
+  expression: Expression;
+  line: number;
+}
+
+export interface LoopEntry {
+  target: Target;
+  iterable: Expression;
+  filter: Expression | null;
+  /** The unit that is this loop, when it is recursive. */
+  unit: number | null;
+  line: number;
+}
+
+export interface MacroEntry {
+  name: string;
+  signature: Signature;
+  unit: number;
+  uses: SpecialNames;
+}
+
+/** A statement that only changes variables, or prints what a unit or a call gives. */
+export type Action = { line: number } & (
+  | { kind: "set"; target: Target; value: Expression }
+  | { kind: "setBlock"; target: Target; filters: FilterCall[]; unit: number }
+  | { kind: "filterBlock"; filters: FilterCall[]; unit: number }
+  | { kind: "macro"; macro: MacroEntry }
+  | { kind: "call"; call: Expression & { kind: "call" }; caller: MacroEntry }
+  | { kind: "generation"; unit: number }
+  | { kind: "recursiveLoop"; loop: number }
+  | { kind: "enter"; targets: Target[]; values: Expression[] }
+  | { kind: "leave" }
+  | { kind: "interrupt"; leavesLoop: boolean }
+);
+
+export interface Program {
+  texts: string[];
+  expressions: ExpressionEntry[];
+  loops: LoopEntry[];
+  actions: Action[];
+  /** Sources for nunjucks. Unit 0 is the template, the others are bodies that are rendered by themselves. */
+  units: string[];
+}
+
+/** The calls that units are made of. */
+export interface UnitCalls {
+  /** Text of the template. */
+  text(index: number): string;
+  /** An expression's value as text. */
+  print(index: number): string;
+  /** Whether an expression is true. */
+  test(index: number): boolean;
+  /** Runs an action; gives what it prints. */
+  act(index: number): string;
+  /** Begins a loop; gives an array with one element per turn. */
+  loopTurns(index: number): unknown[];
+  /** Begins the next turn; false when the loop was left. */
+  loopNext(): boolean;
+  /** Ends a loop; true when it had no turns. */
+  loopEnd(): boolean;
+  /** Whether the rest of a loop's body is still to run. */
+  running(): boolean;
+}
+
+export function programOf(statements: Statement[]): Program {
+  const compiler = new Compiler();
+  compiler.addUnit((unit) => compiler.body(statements, unit));
+  return compiler.program;
+}
+
+class Compiler {
+  readonly program: Program = { texts: [], expressions: [], loops: [], actions: [], units: [] };
+
+  /** Reserves a unit before its body is compiled, so that the template itself is unit 0. */
+  addUnit(source: (unit: number) => string): number {
+    const unit = this.program.units.push("") - 1;
+    this.program.units[unit] = source(unit);
+    return unit;
+  }
+
+  /** After a statement that may leave the turn of a loop, the rest runs only while the turn goes on. */
+  body(statements: Statement[], unit: number): string {
+    const parts: string[] = [];
+    let guards = 0;
+    for (const [index, statement] of statements.entries()) {
+      parts.push(this.statement(statement, unit));
+      if (mayInterrupt(statement) && index < statements.length - 1) {
+        parts.push("{% if running() %}");
+        guards++;
+      }
+    }
+    return parts.join("") + "{% endif %}".repeat(guards);
+  }
+
+  private expression(expression: Expression, line: number): number {
+    return this.program.expressions.push({ expression, line }) - 1;
+  }
+
+  private action(action: Action): string {
+    return `{{ act(${this.program.actions.push(action) - 1}) }}`;
+  }
+
+  private unitOf(body: Statement[]): number {
+    return this.addUnit((unit) => this.body(body, unit));
+  }
+
+  private macro(name: string, statement: Statement & { kind: "macro" | "call" }): MacroEntry {
+    const { signature, uses, body } = statement;
+    return { name, signature, uses, unit: this.unitOf(body) };
+  }
+
+  private statement(statement: Statement, unit: number): string {
+    switch (statement.kind) {
+      case "text":
+        return `{{ text(${this.program.texts.push(statement.text) - 1}) }}`;
+      case "print":
+        return `{{ print(${this.expression(statement.value, statement.line)}) }}`;
+      case "if":
+        return this.ifStatement(statement, unit);
+      case "for":
+        return this.forStatement(statement, unit);
+      case "set":
+        return this.action(statement);
+      case "setBlock":
+      case "filterBlock":
+      case "generation": {
+        const { body, ...rest } = statement;
+        return this.action({ ...rest, unit: this.unitOf(body) });
+      }
+      case "macro":
+        return this.action({ kind: "macro", macro: this.macro(statement.name, statement), line: statement.line });
+      case "call": {
+        const { call, line } = statement;
+        return this.action({ kind: "call", call, caller: this.macro("caller", statement), line });
+      }
+      case "with": {
+        const { targets, values, body, line } = statement;
+        const enter = this.action({ kind: "enter", targets, values, line });
+        return enter + this.body(body, unit) + this.action({ kind: "leave", line });
+      }
+      case "break":
+      case "continue":
+        return this.action({ kind: "interrupt", leavesLoop: statement.kind === "break", line: statement.line });
+    }
+  }
+
+  private ifStatement(statement: Statement & { kind: "if" }, unit: number): string {
+    const branches = statement.branches.map(({ test, body, line }, index) => {
+      return `{% ${index === 0 ? "if" : "elif"} test(${this.expression(test, line)}) %}${this.body(body, unit)}`;
+    });
+    const otherwise = statement.otherwise.length === 0 ? "" : `{% else %}${this.body(statement.otherwise, unit)}`;
+    return `${branches.join("")}${otherwise}{% endif %}`;
+  }
+
+  private forStatement(statement: Statement & { kind: "for" }, unit: number): string {
+    const { target, iterable, filter, line } = statement;
+    const entry: LoopEntry = { target, iterable, filter, unit: null, line };
+    const loop = this.program.loops.push(entry) - 1;
+    if (!statement.recursive) return this.loop(loop, statement, unit);
+    entry.unit = this.addUnit((own) => this.loop(loop, statement, own));
+    return this.action({ kind: "recursiveLoop", loop, line });
+  }
+
+  private loop(index: number, statement: Statement & { kind: "for" }, unit: number): string {
+    const body = `{% for turn in loopTurns(${index}) %}{% if loopNext() %}${this.body(statement.body, unit)}{% endif %}{% endfor %}`;
+    const enter = this.action({ kind: "enter", targets: [], values: [], line: statement.line });
+    const leave = this.action({ kind: "leave", line: statement.line });
+    const otherwise = statement.otherwise.length === 0 ? "" : enter + this.body(statement.otherwise, unit) + leave;
+    return `${body}{% if loopEnd() %}${otherwise}{% endif %}`;
+  }
+}
+
+/** Whether a statement may leave the turn of the loop around it. */
+function mayInterrupt(statement: Statement): boolean {
+  switch (statement.kind) {
+    case "break":
+    case "continue":
+      return true;
+    case "if":
+      return [statement.otherwise, ...statement.branches.map(({ body }) => body)].some((body) =>
+        body.some(mayInterrupt),
+      );
+    case "with":
+      return statement.body.some(mayInterrupt);
+    case "for":
+      return statement.otherwise.some(mayInterrupt);
+    default:
+      return false;
+  }
+}
