@@ -32,6 +32,7 @@ import { MAX_LOOSE, type Member, type Members, membersExpr, objectExpr } from ".
 import { multiplesInRange } from "./multiples.js";
 import { type Bound, numberRange, plainDecimal } from "./numbers.js";
 import type { ParameterNotation } from "./parameters.js";
+import { patternSets } from "./patternSets.js";
 import {
   arrayShape,
   type Branch,
@@ -49,7 +50,7 @@ import {
 import { nameContent, stringContent } from "./strings.js";
 
 /** Each set of patterns that a name may match has a rule of its own. */
-const MAX_PATTERNS = 6;
+const MAX_PATTERN_SETS = 64;
 /**
  * Properties that come in any order because a request says so: each set of those that have come is a rule. Once a grammar has so
  * many such sets, its further objects have few.
@@ -415,17 +416,18 @@ class SchemaCompiler {
     asked: readonly MemberCondition[] = [],
   ): Expr | null {
     const { patterns } = shape;
-    if (patterns.length > MAX_PATTERNS) {
+    const sets = patternSets(patterns, MAX_PATTERN_SETS);
+    if (sets === null) {
       const node = nodeWith(branch, "patternProperties");
-      throw keywordError(node, "patternProperties", `more than ${MAX_PATTERNS} patterns cannot be enforced together`);
+      const why = `patterns that names match in more than ${MAX_PATTERN_SETS} combinations cannot be enforced together`;
+      throw keywordError(node, "patternProperties", why);
     }
     const members: Expr[] = [];
-    for (let subset = 0; subset < 1 << patterns.length; subset++) {
-      const matched = new Set(patterns.filter((_, i) => subset & (1 << i)).map((one) => one.pattern));
-      const nodes = shape.additional(matched);
+    for (const { matched, unmatched } of sets) {
+      const nodes = shape.additional(new Set(matched.map((one) => one.pattern)));
       const value = nodes === null ? NEVER : writing.value([...nodes, ...asked.map((one) => one.value)]);
       if (value.kind === "never") continue;
-      const conditions = patterns.map(({ pattern, search }) => (matched.has(pattern) ? search : not(search)));
+      const conditions = [...matched.map(({ search }) => search), ...unmatched.map(({ search }) => not(search))];
       if (declared.length > 0) conditions.push(not(alt(...declared.map(text))));
       if (names !== null) conditions.push(names);
       for (const one of asked) conditions.push(...nameConditions(this.branches, one));

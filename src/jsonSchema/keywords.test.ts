@@ -8,6 +8,11 @@ test.each<[schema: unknown, path: string[], message: string]>([
   [{ items: { enum: Array.from({ length: 31 }, (_, i) => i) }, uniqueItems: true }, ["uniqueItems"], "30 different"],
   [{ items: { enum: Array.from({ length: 20 }, (_, i) => i) }, uniqueItems: true }, ["uniqueItems"], "combinations"],
   [{ contains: {}, minContains: 5000 }, ["contains"], "combinations"],
+  [
+    { patternProperties: { a: {}, b: {}, c: {}, d: {}, e: {}, f: {}, g: {} } },
+    ["patternProperties"],
+    "64 combinations",
+  ],
   [{ $schema: "https://example.com/own" }, ["$schema"], "known dialect"],
   [{ properties: { a: { required: true } } }, ["properties", "a", "required"], "list of strings"],
   [{ $schema: DRAFT_7, contentMediaType: "text/html" }, ["contentMediaType"], "cannot be enforced"],

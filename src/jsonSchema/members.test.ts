@@ -89,6 +89,49 @@ testSchemas([
   ],
 ]);
 
+// Patterns that no name matches together are no combination.
+testSchemas([
+  [
+    {
+      type: "object",
+      patternProperties: {
+        ...Object.fromEntries(
+          ["^alpha", "^beta$", "^(gamma|delta)$", "^be:", "^bet$"].map((one, i) => [one, { const: i }]),
+        ),
+        "^schema ": { type: "string" },
+        "^table ": { type: "null" },
+        x$: { enum: [0, 3, "s"] },
+        "^é": { type: "boolean" },
+      },
+      additionalProperties: false,
+    },
+    [
+      '{"alpha":0}',
+      '{"alphax":0}',
+      '{"beta":1}',
+      '{"delta":2}',
+      '{"be:x":3}',
+      '{"bet":4}',
+      '{"schema x":"s"}',
+      '{"schema y":"any"}',
+      '{"table y":null}',
+      '{"x":3,"ax":"s"}',
+      '{"éa":true}',
+    ],
+    [
+      '{"alpha":1}',
+      '{"be:x":0}',
+      '{"beta":4}',
+      '{"betas":1}',
+      '{"schema x":"t"}',
+      '{"table x":null}',
+      '{"alp":0}',
+      '{"éx":true}',
+      '{"éx":3}',
+    ],
+  ],
+]);
+
 const MANY = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`p${i}`, { type: "integer" }]));
 
 // With any_order.
