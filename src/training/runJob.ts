@@ -27,7 +27,7 @@ import { finiteNumbers, type Recipe } from "./recipe.js";
 import { recipeOf } from "./recipeOf.js";
 import { prepareGroups } from "./recordGroups.js";
 import { snapshotData } from "./sftData.js";
-import { logBatches, meanLosses } from "./stepMetrics.js";
+import { gradientSteps, logBatches, meanLosses } from "./stepMetrics.js";
 import { type Standing, standingAfter } from "./validation.js";
 
 /** Where a job goes on: kept in its row, in the transaction of the step's event. */
@@ -250,7 +250,8 @@ async function finish(run: Run, { last, ...reached }: Reached & { last: StepEven
   const place = { modelId: job.modelId, step };
   await commitCheckpoint(host, base, trainer, place, result, { parent_step: state.from, job_id: job.id }, () => {
     if (last) store.commitStep(job.id, { event: last, state: { ...state, done, standing } });
-    const metrics = finiteNumbers({ ...meanLosses(store, job.id), ...validated });
+    const steps = gradientSteps(store, job.id);
+    const metrics = finiteNumbers({ ...meanLosses(steps), ...validated });
     if (Object.keys(metrics).length > 0) store.metrics.append(job.modelId, step, metrics);
     store.finishJob(job.id, {
       status: "succeeded",
@@ -260,7 +261,7 @@ async function finish(run: Run, { last, ...reached }: Reached & { last: StepEven
       },
       checkpoint: { step, metrics },
     });
-    logBatches(store, job, request, step);
+    logBatches(store, job, request, step, steps);
   });
   for (const step of new Set([done - 1, done, standing?.best.done ?? 0])) {
     await removeState(run, step, result.kept?.name);
