@@ -97,6 +97,26 @@ describe("a check", () => {
     expect(after.quarantined).toEqual([expect.stringMatching(/^quarantine\/.*\/checkpoints\/nobody's$/)]);
   });
 
+  it("says what becomes of what a killed process left, and that it does", async () => {
+    const model = makeModel("m");
+    await makeCheckpoint(model.id, 0);
+    const whole = await makeCheckpoint(model.id, 1);
+    store.checkpoints.delete(model.id, [1]);
+    const begun = join(home, "jobs", "begun");
+    mkdirSync(begun, { recursive: true });
+    writeFileSync(join(begun, "request.jsonl.1.part"), "{");
+    const { problems } = await checkHome(home);
+    expect(problems.map(({ kind, path, reason }) => [kind, path, /next opening (\w+)/.exec(reason)?.[1]])).toEqual([
+      ["unknown", `checkpoints/${model.id}/1`, "moves"],
+      ["unknown", "jobs/begun", "removes"],
+    ]);
+    store.close();
+    store = openStore(home);
+    expect([existsSync(whole), existsSync(begun)]).toEqual([false, false]);
+    expect((await checkHome(home)).problems).toEqual([]);
+    expect(store.swept.quarantined).toEqual([`checkpoints/${model.id}/1`]);
+  });
+
   it("says what is wrong with the database", async () => {
     for (let i = 0; i < 300; i++) makeModel(`${i}-${"x".repeat(1000)}`);
     store.close();

@@ -5,7 +5,7 @@ import type { HomeProblem, HomeReport } from "../types/home.js";
 import { verifyChecksums } from "./checksums.js";
 import { homeFiles } from "./homeFiles.js";
 import { databaseError, knownContent, openForReading, problemOf, tablesOf } from "./openedHome.js";
-import { quarantined, unknownPaths } from "./sweep.js";
+import { quarantined, unknownPaths, wasCutOff } from "./sweep.js";
 
 /** In which what is being written gets its row, in milliseconds. */
 const WRITTEN_WITHIN = 1000;
@@ -80,7 +80,7 @@ export async function checkHome(home: string): Promise<HomeReport> {
       const still = new Set(unknownPaths(folder, known));
       return found
         .filter((path) => still.has(path))
-        .map((path) => ({ path, kind: "unknown", reason: "the database does not know it" }));
+        .map((path) => ({ path, kind: "unknown", reason: whyUnknown(join(folder, path)) }));
     }
   } catch (error) {
     throw databaseError(folder, error);
@@ -88,3 +88,9 @@ export async function checkHome(home: string): Promise<HomeReport> {
     database.close();
   }
 }
+
+/** What the database does not know, a process that was ended left before anybody was told of it, or it is another home's. */
+const whyUnknown = (path: string): string =>
+  wasCutOff(path)
+    ? "its writing was cut off before it was acknowledged; the next opening removes it"
+    : "the database does not know it: its writing was cut off before it was acknowledged, or it is of another database; the next opening moves it to quarantine, from where it comes back when it is known";

@@ -95,7 +95,7 @@ function restore(home: string, known: KnownContent): string[] {
  * Whether a folder's writing was cut off before anybody was told of it: it holds nothing but parts of files, or is a job's
  * whose request, which comes after its groups, is one.
  */
-function wasCutOff(folder: string): boolean {
+export function wasCutOff(folder: string): boolean {
   if (!isFolder(folder)) return false;
   const names = readdirSync(folder);
   const parts = names.filter((name) => name.endsWith(".part"));

@@ -2,7 +2,10 @@
 export interface HomeProblem {
   /** Relative to the home. */
   path: string;
-  /** `unknown`: the database does not know it; the next opening moves it to quarantine. */
+  /**
+   * `unknown`: the database does not know it, as after a process was killed that had not acknowledged it yet; the next opening moves it to
+   * quarantine, or removes it where it is no more than begun.
+   */
   kind: "missing" | "damaged" | "unknown";
   /** What is wrong with it. */
   reason: string;
