@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
-import { hasColor } from "./terminalText.js";
+import { HomeLockedError, InsufficientMemoryError, NotFoundError, UnavailableError } from "../errors.js";
+import { hasColor, problem } from "./terminalText.js";
 
 const stream = (isTTY: boolean, has = true) => ({ isTTY, hasColors: () => has });
 
@@ -14,4 +15,18 @@ it.each<[string, ReturnType<typeof stream>, Record<string, string>, boolean]>([
   ["FORCE_COLOR=0", stream(true), { FORCE_COLOR: "0" }, false],
 ])("%s", (_, output, environment, expected) => {
   expect(hasColor(output, environment)).toBe(expected);
+});
+
+it.each([
+  [new HomeLockedError("/home", 7, "http://127.0.0.1:8000"), "--url http://127.0.0.1:8000"],
+  [new HomeLockedError("/home", 7, null), "end that process"],
+  [
+    new NotFoundError("no m", { code: "model_not_found", hint: "models.list() names what there is" }),
+    "anneal models list",
+  ],
+  [new UnavailableError("no b", { code: "base_model_missing", hint: "open the engine with it" }), "--model"],
+  [new InsufficientMemoryError("the weights", 2, 1, "models"), "raise --memory-limit"],
+])("says what to do in commands: %s", (error, words) => {
+  expect(problem(error)).toContain(words);
+  expect(problem(error)).not.toMatch(/Engine\.|\(\)|open the engine/);
 });

@@ -1,7 +1,7 @@
 // What is written to a terminal: styles, and what a model, a number or an error says there.
 
 import util from "node:util";
-import { AnnealError, ValidationError } from "../errors.js";
+import { AnnealError, HomeLockedError, ValidationError } from "../errors.js";
 
 type Style = Parameters<typeof util.styleText>[0];
 
@@ -40,7 +40,18 @@ export function shortNumber(value: number): string {
 /** What an error says on a command line: without where in a body it came from, and with what can be done about it. */
 export function problem(error: unknown): string {
   if (!(error instanceof AnnealError)) return error instanceof Error ? error.message : String(error);
-  return `${statement(error)}${error.hint ? `\n  ${error.hint}` : ""}`;
+  const hint = commandHint(error);
+  return `${statement(error)}${hint ? `\n  ${hint}` : ""}`;
+}
+
+/** What to do, in commands and their options where the library names its own. */
+function commandHint(error: AnnealError): string | null {
+  if (error instanceof HomeLockedError && error.address !== null) {
+    return `anneal chat --url ${error.address} talks to it; otherwise end that process, or name another home`;
+  }
+  if (error.hint?.startsWith("models.list()")) return "anneal models list names what there is";
+  if (error.code === "base_model_missing") return "name that model with --model";
+  return error.hint?.replace("memoryLimit", "--memory-limit") ?? null;
 }
 
 /** Whether a field came from a body, a path or an option says nothing here. */
