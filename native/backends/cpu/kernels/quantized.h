@@ -198,16 +198,15 @@ ANNEAL_INLINE void store_quad(const F32x16* values, float* to) {
 }
 ANNEAL_INLINE void store_quad(const F32x16* values, bf16* to) {
 #pragma GCC unroll 2
-  for (int i = 0; i < 4; i += 2)
-    store_int(to + i * kLanes, round_words(values[i]) | shift_left<16>(round_words(values[i + 1])));
+  for (int i = 0; i < 4; i += 2) store_int(to + i * kLanes, round_pairs(values[i], values[i + 1]));
 }
 
 template <TensorFormat F, class T>
-ANNEAL_INLINE void dequantize_panel(const uint8_t* panel, int k, int first, int groups, T* out, int64_t ahead = 0) {
+ANNEAL_INLINE void dequantize_panel(const uint8_t* panel, int k, int first, int groups, T* out) {
   UnpackedPanel unpacked;
   for (int g = 0; g < groups; g += kUnpackGroups) {
     const int count = groups - g < kUnpackGroups ? groups - g : kUnpackGroups;
-    unpack_panel<F>(panel, k, first + g, count, unpacked, ahead);
+    unpack_panel<F>(panel, k, first + g, count, unpacked);
     T* to = out + int64_t(g) * kGroup * kLanes;
     each_quad<F>(unpacked, count, [&](int at, const F32x16* values) { store_quad(values, to + int64_t(at) * kLanes); });
   }
@@ -229,25 +228,46 @@ void dequantized_product(const void* a_, int64_t lda, int m, const void* panels,
     }
 }
 
+// Of 16 outputs n and the 16 k from `half` of group g on: rows of W^T [16 n][16 k], pairs of n interleaved in bfloat16.
+// `n_left` outputs are written. Each value is rounded as each_quad does it.
+template <TensorFormat F, class T>
+ANNEAL_INLINE void transpose_codes(const UnpackedPanel& from, int g, int half, int n_left, T* to) {
+  constexpr QuantizedFormat f = quantized_format(F);
+  constexpr int parts = group_scales(f);
+  alignas(64) uint8_t rows[kLanes * kLanes];
+  transpose_quads(from.codes + (g * kQuads + half * kQuads / 2) * kQuadBytes, rows);
+  const float* scales = from.scales + (g * parts + (parts == 2 ? half : 0)) * kLanes;
+  const auto row = [&](int n) {
+    const float zero_point = f.zero == kOwnZeros ? from.zeros[g * kLanes + n] : float(f.zero);
+    F32x16 value = (to_float(load_bytes(rows + quad_row(n))) - all(zero_point)) * all(scales[n]);
+    if constexpr (f.minima) value = value + all(from.minima[g * kLanes + n]);
+    return value;
+  };
+#pragma GCC unroll 16
+  for (int n = 0; n < kLanes; n += kStep<T>) {
+    if (n >= n_left) return;
+    if constexpr (kStep<T> == 2)
+      store_int(to + n * kLanes, round_pairs(row(n), row(n + 1)));
+    else
+      store(to + n * kLanes, row(n));
+  }
+}
+
 // As transpose_panels, of weights dequantised on the way.
 template <TensorFormat F, class T>
 void transpose_quantized(const void* panels, int k, int col0, int cols, int n0, int rows, void* out) {
-  constexpr int most = 4;  // groups that kBackwardColumns touch
-  T* to = (T*)out;
-  alignas(64) T values[most * kGroup * kLanes];
   const int64_t bytes = quantized_panel_bytes(F, k), ahead = kTransposeAhead * bytes;
-  for (int c0 = col0; c0 < col0 + cols;) {
+  UnpackedPanel unpacked;
+  for (int c0 = col0, stop; c0 < col0 + cols; c0 = stop) {
     const int first = c0 / kGroup, end = (col0 + cols + kGroup - 1) / kGroup,
-              groups = end - first < most ? end - first : most,
-              stop = (first + groups) * kGroup < col0 + cols ? (first + groups) * kGroup : col0 + cols;
+              groups = end - first < kUnpackGroups ? end - first : kUnpackGroups;
+    stop = (first + groups) * kGroup < col0 + cols ? (first + groups) * kGroup : col0 + cols;
     for (int r = 0; r < rows; r += kLanes) {
-      const int have = k / kGroup - first < groups ? k / kGroup - first : groups;
-      dequantize_panel<F, T>((const uint8_t*)panels + (n0 + r) / kLanes * bytes, k, first, have, values, ahead);
+      unpack_panel<F>((const uint8_t*)panels + (n0 + r) / kLanes * bytes, k, first, groups, unpacked, ahead);
       for (int c = c0; c < stop; c += kLanes)
-        transpose_block(values + int64_t(c - first * kGroup) * kLanes, k - c, rows - r,
-                        to + (c - col0) / kLanes * panel_size<T>(rows) + int64_t(r) * kLanes);
+        transpose_codes<F>(unpacked, c / kGroup - first, c / kLanes % 2, rows - r,
+                           (T*)out + (c - col0) / kLanes * panel_size<T>(rows) + int64_t(r) * kLanes);
     }
-    c0 = stop;
   }
 }
 

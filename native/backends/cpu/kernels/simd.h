@@ -33,6 +33,23 @@ ANNEAL_INLINE F32x16 load_halves(const uint16_t* p) {
 }
 #endif
 
+#ifndef __AVX512BF16__
+// bfloat16 of `low` in the low words, of `high` in the upper ones.
+ANNEAL_INLINE I32x16 round_pairs(F32x16 low, F32x16 high) {
+  return round_words(low) | shift_left<16>(round_words(high));
+}
+#endif
+
+// Where transpose_quads puts the row of a lane.
+constexpr int quad_row(int lane) { return lane % 4 * 64 + lane / 4 * 16; }
+#ifndef __AVX512F__
+// Four vectors of [16 lanes][4 bytes] to 16 rows of 16 bytes: of each lane those of all four.
+ANNEAL_INLINE void transpose_quads(const uint8_t* from, uint8_t* rows) {
+  for (int lane = 0; lane < kLanes; lane++)
+    for (int v = 0; v < 4; v++) __builtin_memcpy(rows + quad_row(lane) + v * 4, from + (v * kLanes + lane) * 4, 4);
+}
+#endif
+
 // Lanes that a partial step leaves out become `other` before a maximum.
 ANNEAL_INLINE F32x16 keep(F32x16 x, Full, float) { return x; }
 ANNEAL_INLINE F32x16 keep(F32x16 x, Part n, float other) { return select(first(n.n), x, all(other)); }

@@ -212,7 +212,32 @@ ANNEAL_INLINE void transpose_pairs(I32x16* v) {
   }
 }
 
+// Four vectors of [16 lanes][4 bytes] to 16 rows of 16 bytes, of each lane those of all four: see quad_row.
+ANNEAL_INLINE void transpose_quads(const uint8_t* from, uint8_t* rows) {
+  __m512i v[4], s[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; i++) v[i] = _mm512_loadu_si512(from + i * 64);
+#pragma GCC unroll 2
+  for (int i = 0; i < 4; i += 2) {
+    s[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
+    s[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; i++) {
+    _mm512_storeu_si512(rows + 128 * i, _mm512_unpacklo_epi64(s[i], s[i + 2]));
+    _mm512_storeu_si512(rows + 128 * i + 64, _mm512_unpackhi_epi64(s[i], s[i + 2]));
+  }
+}
+
 #ifdef __AVX512BF16__
+// bfloat16 of `low` in the low words, of `high` in the upper ones.
+ANNEAL_INLINE I32x16 round_pairs(F32x16 low, F32x16 high) {
+  alignas(64) static constexpr uint16_t kInterleaved[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                                            21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                                            11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  return {_mm512_permutexvar_epi16(_mm512_load_si512(kInterleaved), (__m512i)_mm512_cvtne2ps_pbh(high.v, low.v))};
+}
+
 #define ANNEAL_PAIR_PRODUCT 1
 // c + the products of a pair of bfloat16 in every lane: fma(even, fma(odd, c)), denormals as zero.
 ANNEAL_INLINE F32x16 pair_product(F32x16 c, I32x16 w, I32x16 a) {
