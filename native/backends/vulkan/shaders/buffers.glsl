@@ -27,6 +27,8 @@ float part(uvec4 g, int i) { return as_float(g[i]); }
 #endif
 
 bool present(uvec2 address) { return (address.x | address.y) != 0u; }
+// For what is read only where it is present: Mesa's software device reads before it looks.
+uvec2 either(uvec2 address, uvec2 other) { return present(address) ? address : other; }
 int round_up(int n, int to) { return (n + to - 1) / to * to; }
 
 const int kLanes = 16;  // of a row reduction

@@ -26,9 +26,13 @@ float beginning(int row, int col) {
 
 void finish(int row, int col, float c) {
   if (row >= rows || col >= n) return;
-  if (present(uvec2(bias))) c = c + bias.at[col];
-  if (present(uvec2(adapters)) && present(adapters.at[row])) {
-    LowRank low = Adapter(adapters.at[row]).at[projection];
+  const bool biased = present(uvec2(bias));
+  const float addend = Floats(either(uvec2(bias), uvec2(w))).at[biased ? col : 0];
+  if (biased) c = c + addend;
+  const bool adapted = present(uvec2(adapters));
+  const uvec2 mine = Addresses(either(uvec2(adapters), uvec2(x))).at[adapted ? row : 0];
+  if (adapted && present(mine)) {
+    LowRank low = Adapter(mine).at[projection];
     if (present(uvec2(low.b))) {
       const int granules = granules_of(low.rank);
       LOOP for (int g = 0; g < granules; g++)

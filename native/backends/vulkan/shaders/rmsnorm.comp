@@ -19,7 +19,8 @@ layout(push_constant) uniform Parameters {
 
 void main() {
   const int row = int(gl_WorkGroupID.x), lane = int(gl_LocalInvocationID.x);
-  const int at = (present(uvec2(from)) ? from.at[row] : first + row) * n;
+  const bool listed = present(uvec2(from));
+  const int named = Ints(either(uvec2(from), uvec2(x))).at[listed ? row : 0], at = (listed ? named : first + row) * n;
   if (lane < kLanes) {
     float sum = 0.0;
     for (int i = lane; i < n; i += kLanes) sum = mad(x.at[at + i], x.at[at + i], sum);

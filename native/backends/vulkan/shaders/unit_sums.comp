@@ -16,9 +16,11 @@ layout(push_constant) uniform Parameters {
 
 void main() {
   const int row = int(gl_WorkGroupID.x), entry = entry_of.at[row];
+  const bool with_entropy = present(uvec2(by_entropy));
+  Floats of_entropy = Floats(either(uvec2(by_entropy), uvec2(by_logprob)));
   for (int i = int(gl_LocalInvocationID.x); i < n; i += 64) {
     float sum = entry < 0 ? 0.0 : mad(by_logprob.at[entry], units.at[entry * n + i], 0.0);
-    if (entry >= 0 && present(uvec2(by_entropy))) sum = mad(by_entropy.at[entry], entropy_units.at[entry * n + i], sum);
+    if (entry >= 0 && with_entropy) sum = mad(of_entropy.at[entry], entropy_units.at[entry * n + i], sum);
     dh.at[row * n + i] = flushed(sum);
   }
 }
