@@ -71,11 +71,16 @@ enum StructureType : int32_t {
   kPhysicalDeviceProperties2 = 1000059001,
   kPhysicalDeviceMemoryProperties2 = 1000059006,
   kMemoryAllocateFlagsInfo = 1000060000,
+  kPhysicalDeviceSubgroupProperties = 1000094000,
   kPhysicalDeviceMaintenance3Properties = 1000168000,
   kPhysicalDeviceDriverProperties = 1000196000,
   kPhysicalDeviceFloatControlsProperties = 1000197000,
+  kPipelineShaderStageRequiredSubgroupSizeCreateInfo = 1000225001,
+  kPhysicalDeviceSubgroupSizeControlFeatures = 1000225002,
   kPhysicalDeviceMemoryBudgetProperties = 1000237000,
   kBufferDeviceAddressInfo = 1000244001,
+  kPhysicalDeviceCooperativeMatrixFeatures = 1000506000,
+  kCooperativeMatrixProperties = 1000506001,
 };
 
 constexpr uint32_t kApiVersion1_2 = 1u << 22 | 2u << 12;
@@ -88,7 +93,8 @@ constexpr Flags kHeapDeviceLocal = 1;
 constexpr Flags kUsageTransferSource = 1, kUsageTransferDestination = 2, kUsageStorage = 0x20,
                 kUsageDeviceAddress = 0x20000;
 constexpr Flags kAllocateDeviceAddress = 2;
-constexpr Flags kStageCompute = 0x20;
+constexpr Flags kStageCompute = 0x20, kRequireFullSubgroups = 2;
+constexpr int32_t kComponentFloat16 = 0, kComponentFloat32 = 1, kScopeSubgroup = 3;
 constexpr Flags kPipelineStageCompute = 0x800, kPipelineStageTransfer = 0x1000, kPipelineStageHost = 0x4000;
 constexpr Flags kAccessShaderRead = 0x20, kAccessShaderWrite = 0x40, kAccessTransferRead = 0x800,
                 kAccessTransferWrite = 0x1000, kAccessHostRead = 0x2000, kAccessHostWrite = 0x4000;
@@ -181,9 +187,39 @@ struct PhysicalDeviceVulkan11Features {
 struct PhysicalDeviceVulkan12Features {
   StructureType type = kPhysicalDeviceVulkan12Features;
   void* next = nullptr;
-  Bool32 before[38] = {};
+  Bool32 before[7] = {};
+  Bool32 shader_float16 = 0;
+  Bool32 between[30] = {};
   Bool32 buffer_device_address = 0;
-  Bool32 after[9] = {};
+  Bool32 behind[2] = {};
+  Bool32 vulkan_memory_model = 0, vulkan_memory_model_device_scope = 0;
+  Bool32 after[5] = {};
+};
+struct PhysicalDeviceSubgroupProperties {
+  StructureType type = kPhysicalDeviceSubgroupProperties;
+  void* next = nullptr;
+  uint32_t size = 0;
+  Flags stages = 0, operations = 0;
+  Bool32 quad_operations = 0;
+};
+struct PhysicalDeviceSubgroupSizeControlFeatures {
+  StructureType type = kPhysicalDeviceSubgroupSizeControlFeatures;
+  void* next = nullptr;
+  Bool32 subgroup_size_control = 0, compute_full_subgroups = 0;
+};
+struct PhysicalDeviceCooperativeMatrixFeatures {
+  StructureType type = kPhysicalDeviceCooperativeMatrixFeatures;
+  void* next = nullptr;
+  Bool32 cooperative_matrix = 0, robust_buffer_access = 0;
+};
+// Of A [m][k], B [k][n], C and the result [m][n].
+struct CooperativeMatrixProperties {
+  StructureType type = kCooperativeMatrixProperties;
+  void* next = nullptr;
+  uint32_t m = 0, n = 0, k = 0;
+  int32_t a = 0, b = 0, c = 0, result = 0;
+  Bool32 saturating = 0;
+  int32_t scope = 0;
 };
 
 struct QueueFamilyProperties {
@@ -284,6 +320,11 @@ struct SpecializationInfo {
   const SpecializationMapEntry* entries = nullptr;
   size_t bytes = 0;
   const void* data = nullptr;
+};
+struct PipelineShaderStageRequiredSubgroupSizeCreateInfo {
+  StructureType type = kPipelineShaderStageRequiredSubgroupSizeCreateInfo;
+  void* next = nullptr;
+  uint32_t size = 0;
 };
 struct PipelineShaderStageCreateInfo {
   StructureType type = kPipelineShaderStageCreateInfo;
@@ -391,6 +432,11 @@ using GetDeviceProcAddr = VoidFunction(ANNEAL_VKAPI*)(Device, const char*);
   X(create_device, "vkCreateDevice", Result, (PhysicalDevice, const DeviceCreateInfo*, const void*, Device*)) \
   X(get_device_proc_addr, "vkGetDeviceProcAddr", VoidFunction, (Device, const char*))
 
+// Those of extensions, which may be missing.
+#define ANNEAL_VK_OPTIONAL(X)                                                              \
+  X(get_cooperative_matrices, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR", Result, \
+    (PhysicalDevice, uint32_t*, CooperativeMatrixProperties*))
+
 #define ANNEAL_VK_DEVICE(X)                                                                                       \
   X(destroy_device, "vkDestroyDevice", void, (Device, const void*))                                               \
   X(get_queue, "vkGetDeviceQueue", void, (Device, uint32_t, uint32_t, Queue*))                                    \
@@ -445,6 +491,7 @@ struct GlobalFunctions {
 };
 struct InstanceFunctions {
   ANNEAL_VK_INSTANCE(ANNEAL_VK_MEMBER)
+  ANNEAL_VK_OPTIONAL(ANNEAL_VK_MEMBER)
 };
 struct DeviceFunctions {
   ANNEAL_VK_DEVICE(ANNEAL_VK_MEMBER)

@@ -27,6 +27,9 @@ SAME_SIZE(PhysicalDeviceFeatures);
 SAME_SIZE(PhysicalDeviceFeatures2);
 SAME_SIZE(PhysicalDeviceVulkan11Features);
 SAME_SIZE(PhysicalDeviceVulkan12Features);
+SAME_SIZE(PhysicalDeviceSubgroupProperties);
+SAME_SIZE(PhysicalDeviceSubgroupSizeControlFeatures);
+SAME_SIZE(PipelineShaderStageRequiredSubgroupSizeCreateInfo);
 SAME_SIZE(QueueFamilyProperties);
 SAME_SIZE(PhysicalDeviceMemoryProperties2);
 static_assert(sizeof(vk::PhysicalDeviceMemoryBudgetProperties) == sizeof(VkPhysicalDeviceMemoryBudgetPropertiesEXT));
@@ -62,6 +65,8 @@ SAME_PLACE(PhysicalDeviceProperties, limits, limits);
 SAME_PLACE(PhysicalDeviceFeatures, shader_float64, shaderFloat64);
 SAME_PLACE(PhysicalDeviceVulkan11Features, storage_buffer_16_bit_access, storageBuffer16BitAccess);
 SAME_PLACE(PhysicalDeviceVulkan12Features, buffer_device_address, bufferDeviceAddress);
+SAME_PLACE(PhysicalDeviceVulkan12Features, shader_float16, shaderFloat16);
+SAME_PLACE(PhysicalDeviceVulkan12Features, vulkan_memory_model, vulkanMemoryModel);
 SAME_PLACE(PhysicalDeviceFloatControlsProperties, signed_zero_inf_nan_preserve32,
            shaderSignedZeroInfNanPreserveFloat32);
 SAME_PLACE(PhysicalDeviceFloatControlsProperties, denorm_flush32, shaderDenormFlushToZeroFloat32);
@@ -87,6 +92,23 @@ SAME_VALUE(kPipelineLayoutCreateInfo, VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_I
 SAME_VALUE(kUsageDeviceAddress, VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT);
 SAME_VALUE(kAllocateDeviceAddress, VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT);
 SAME_VALUE(kInstanceEnumeratePortability, VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR);
+SAME_VALUE(kPhysicalDeviceSubgroupProperties, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES);
+SAME_VALUE(kPhysicalDeviceSubgroupSizeControlFeatures,
+           VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES);
+SAME_VALUE(kPipelineShaderStageRequiredSubgroupSizeCreateInfo,
+           VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO);
+SAME_VALUE(kRequireFullSubgroups, VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT);
+#ifdef VK_KHR_cooperative_matrix
+static_assert(sizeof(vk::PhysicalDeviceCooperativeMatrixFeatures) ==
+              sizeof(VkPhysicalDeviceCooperativeMatrixFeaturesKHR));
+static_assert(sizeof(vk::CooperativeMatrixProperties) == sizeof(VkCooperativeMatrixPropertiesKHR));
+static_assert(offsetof(vk::CooperativeMatrixProperties, scope) == offsetof(VkCooperativeMatrixPropertiesKHR, scope));
+SAME_VALUE(kPhysicalDeviceCooperativeMatrixFeatures, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR);
+SAME_VALUE(kCooperativeMatrixProperties, VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR);
+SAME_VALUE(kComponentFloat16, VK_COMPONENT_TYPE_FLOAT16_KHR);
+SAME_VALUE(kComponentFloat32, VK_COMPONENT_TYPE_FLOAT32_KHR);
+SAME_VALUE(kScopeSubgroup, VK_SCOPE_SUBGROUP_KHR);
+#endif
 SAME_VALUE(kPipelineStageHost, VK_PIPELINE_STAGE_HOST_BIT);
 SAME_VALUE(kAccessHostRead, VK_ACCESS_HOST_READ_BIT);
 #endif

@@ -8,8 +8,11 @@
 namespace anneal::vulkan {
 namespace {
 
+constexpr int kMatrixSubgroups = 8;  // of a workgroup on cooperative matrices (shaders/cooperative.glsl)
 constexpr const char* kMemoryBudget = "VK_EXT_memory_budget";
 constexpr const char* kPortabilitySubset = "VK_KHR_portability_subset";
+constexpr const char *kCooperativeMatrix = "VK_KHR_cooperative_matrix",
+                     *kSubgroupSizeControl = "VK_EXT_subgroup_size_control";
 constexpr uint32_t kPushConstantBytes = 128;  // what every device has
 
 template <class T> T limit(const vk::PhysicalDeviceProperties& properties, size_t at) {
@@ -37,13 +40,45 @@ int64_t available_of(const vk::InstanceFunctions& call, vk::PhysicalDevice devic
   return std::max<int64_t>(0, int64_t(budget.budget[heap]) - int64_t(budget.usage[heap]));
 }
 
+// Of what has both extensions. Shaders have tiles of 16 by 32 at least, 32 k at a time, by 8 subgroups.
+MatrixShape matrices_of(const vk::InstanceFunctions& call, vk::PhysicalDevice device, int subgroup,
+                        const vk::PhysicalDeviceProperties& properties) {
+  vk::PhysicalDeviceVulkan12Features recent;
+  vk::PhysicalDeviceSubgroupSizeControlFeatures sizes;
+  vk::PhysicalDeviceCooperativeMatrixFeatures matrices;
+  vk::PhysicalDeviceFeatures2 features;
+  features.next = &recent, recent.next = &sizes, sizes.next = &matrices;
+  call.get_features(device, &features);
+  constexpr uint32_t shared = 32 << 10;
+  if (!recent.shader_float16 || !recent.vulkan_memory_model_device_scope || !sizes.subgroup_size_control ||
+      !sizes.compute_full_subgroups || !matrices.cooperative_matrix || !call.get_cooperative_matrices ||
+      limit<uint32_t>(properties, vk::kMaxSharedMemoryAt) < shared ||
+      limit<uint32_t>(properties, vk::kMaxInvocationsAt) < uint32_t(kMatrixSubgroups * subgroup))
+    return {};
+  uint32_t count = 0;
+  if (call.get_cooperative_matrices(device, &count, nullptr) != vk::kSuccess) return {};
+  std::vector<vk::CooperativeMatrixProperties> all(count);
+  if (call.get_cooperative_matrices(device, &count, all.data()) < 0) return {};
+  MatrixShape best;
+  for (const auto& p : all) {
+    if (p.a != vk::kComponentFloat16 || p.b != p.a || p.c != vk::kComponentFloat32 || p.result != p.c || p.saturating ||
+        p.scope != vk::kScopeSubgroup || !p.m || !p.n || !p.k)
+      continue;
+    if (16 % p.m || p.n % 8 || 32 % p.n || p.k % 8 || 32 % p.k) continue;
+    if (p.m * p.n * p.k > uint32_t(best.m * best.n * best.k)) best = {int(p.m), int(p.n), int(p.k), subgroup};
+  }
+  return best;
+}
+
 Description describe(const vk::InstanceFunctions& call, vk::PhysicalDevice device) {
   Description d;
   vk::PhysicalDeviceDriverProperties driver;
   vk::PhysicalDeviceMaintenance3Properties sizes;
+  vk::PhysicalDeviceSubgroupProperties subgroups;
   vk::PhysicalDeviceProperties2 properties;
-  properties.next = &driver, driver.next = &sizes, sizes.next = &d.controls;
+  properties.next = &driver, driver.next = &sizes, sizes.next = &d.controls, d.controls.next = &subgroups;
   call.get_properties(device, &properties);
+  d.controls.next = nullptr;
   d.facts.name = properties.properties.name;
   d.facts.driver = std::string(driver.driver_name) + " " + driver.driver_info;
   d.facts.type = properties.properties.device_type;
@@ -64,10 +99,15 @@ Description describe(const vk::InstanceFunctions& call, vk::PhysicalDevice devic
   call.enumerate_device_extensions(device, nullptr, &count, nullptr);
   std::vector<vk::ExtensionProperties> extensions(count);
   call.enumerate_device_extensions(device, nullptr, &count, extensions.data());
+  bool has_matrices = false, has_sizes = false;
   for (const auto& extension : extensions) {
     d.has_budget |= std::strcmp(extension.name, kMemoryBudget) == 0;
     d.has_subset |= std::strcmp(extension.name, kPortabilitySubset) == 0;
+    has_matrices |= std::strcmp(extension.name, kCooperativeMatrix) == 0;
+    has_sizes |= std::strcmp(extension.name, kSubgroupSizeControl) == 0;
   }
+  if (has_matrices && has_sizes)
+    d.facts.matrices = matrices_of(call, device, int(subgroups.size), properties.properties);
 
   call.get_queue_families(device, &count, nullptr);
   std::vector<vk::QueueFamilyProperties> families(count);
@@ -135,6 +175,13 @@ Gpu::Gpu(int index, std::span<const uint8_t> pipelines) {
   const float priority = 1;
   const vk::DeviceQueueCreateInfo queues{.family = family, .count = 1, .priorities = &priority};
   std::vector<const char*> extensions;
+  vk::PhysicalDeviceSubgroupSizeControlFeatures sizes{.subgroup_size_control = 1, .compute_full_subgroups = 1};
+  vk::PhysicalDeviceCooperativeMatrixFeatures matrices{.cooperative_matrix = 1};
+  if (facts_.matrices) {
+    recent.shader_float16 = 1, recent.vulkan_memory_model = 1, recent.vulkan_memory_model_device_scope = 1;
+    storage.next = &sizes, sizes.next = &matrices;
+    extensions.insert(extensions.end(), {kCooperativeMatrix, kSubgroupSizeControl});
+  }
   if (has_budget_) extensions.push_back(kMemoryBudget);
   if (d.has_subset) extensions.push_back(kPortabilitySubset);  // required where it is there
   const vk::DeviceCreateInfo info{.next = &features,
@@ -222,6 +269,16 @@ void Gpu::set_arithmetic(const GpuArithmetic& arithmetic) {
 }
 
 const Gpu::Pipeline& Gpu::pipeline(Shader shader, const std::vector<uint32_t>& constants) {
+  return make_pipeline(shader, constants, 0);
+}
+
+const Gpu::Pipeline& Gpu::matrix_pipeline(Shader shader, std::vector<uint32_t> constants) {
+  const MatrixShape& s = facts_.matrices;
+  for (const int number : {s.m, s.n, s.k, kMatrixSubgroups * s.subgroup}) constants.push_back(uint32_t(number));
+  return make_pipeline(shader, constants, s.subgroup);
+}
+
+const Gpu::Pipeline& Gpu::make_pipeline(Shader shader, const std::vector<uint32_t>& constants, int subgroup) {
   const auto found = pipelines_.find({shader, constants});
   if (found != pipelines_.end()) return found->second;
 
@@ -237,6 +294,8 @@ const Gpu::Pipeline& Gpu::pipeline(Shader shader, const std::vector<uint32_t>& c
                                               constants.data()};
   vk::ComputePipelineCreateInfo create{};
   create.stage.stage = vk::kStageCompute;
+  const vk::PipelineShaderStageRequiredSubgroupSizeCreateInfo required{.size = uint32_t(subgroup)};
+  if (subgroup) create.stage.next = &required, create.stage.flags = vk::kRequireFullSubgroups;
   create.stage.module = module;
   create.stage.name = "main";
   create.stage.specialization = &specialization;

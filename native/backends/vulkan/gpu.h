@@ -17,6 +17,12 @@ namespace anneal::vulkan {
 using backends::DeviceLost;
 using backends::NoDeviceMemory;
 
+// Cooperative matrices of float16 with sums of float32, as a GPU has them: A [m][k], B [k][n]. m 0: it has none.
+struct MatrixShape {
+  int m = 0, n = 0, k = 0, subgroup = 0;  // invocations of a subgroup
+  explicit operator bool() const { return m > 0; }
+};
+
 // What a GPU is, before anything is computed on it.
 struct GpuFacts {
   std::string name, driver;
@@ -24,6 +30,7 @@ struct GpuFacts {
   int64_t memory = 0, available = 0;  // bytes: of the largest heap of its own, and of it what this process could take
   int64_t max_allocation = 0;         // bytes that can be taken at once
   bool flushes_denormals = false;     // can be told to
+  MatrixShape matrices;               // of the fast family
   std::string missing;                // what it lacks of what is needed; empty: nothing
 };
 
@@ -65,6 +72,8 @@ class Gpu {
   };
   // Made at first use. `constants`: of the shader's specialisation from id 1 on; 0 says how fma is done.
   const Pipeline& pipeline(Shader, const std::vector<uint32_t>& constants = {});
+  // Of one on cooperative matrices, whose shape stands behind the constants.
+  const Pipeline& matrix_pipeline(Shader, std::vector<uint32_t> constants);
   vk::PipelineLayout layout() const { return layout_; }
   // What the driver made of shaders so far, for a later Gpu. Any thread.
   std::vector<uint8_t> pipelines() const;
@@ -79,6 +88,7 @@ class Gpu {
  private:
   friend class Memory;
   void forget_pipelines();
+  const Pipeline& make_pipeline(Shader, const std::vector<uint32_t>& constants, int subgroup);
 
   std::shared_ptr<const Instance> instance_;
   vk::PhysicalDevice physical_ = nullptr;

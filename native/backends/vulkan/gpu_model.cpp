@@ -2,8 +2,9 @@
 
 namespace anneal::vulkan {
 
-GpuModel::GpuModel(const ModelSpec& m, ElementType t, std::shared_ptr<Gpu> g, std::unique_ptr<Weights> w)
-    : spec(m), type(t), gpu(std::move(g)), weights(std::move(w)) {
+GpuModel::GpuModel(const ModelSpec& m, ElementType t, std::shared_ptr<Gpu> g, std::unique_ptr<Weights> w,
+                   bool on_matrices)
+    : spec(m), type(t), gpu(std::move(g)), weights(std::move(w)), fast(on_matrices) {
   std::vector<const AttentionSpec*> known;
   for (const LayerSpec& layer : m.layers) {
     if (layer.delta_rule) {

@@ -17,7 +17,9 @@ struct GpuModel {
   std::vector<RopeTable> ropes;  // those that differ
   std::vector<int> rope_of;      // [layer]; -1: nothing turns
 
-  GpuModel(const ModelSpec&, ElementType, std::shared_ptr<Gpu>, std::unique_ptr<Weights>);
+  bool fast;  // products on cooperative matrices
+
+  GpuModel(const ModelSpec&, ElementType, std::shared_ptr<Gpu>, std::unique_ptr<Weights>, bool fast);
   int layers() const { return int(spec.layers.size()); }
   // Null: the layer has attention.
   const DeltaRuleSpec* delta_rule(int layer) const {

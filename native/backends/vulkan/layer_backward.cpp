@@ -11,13 +11,12 @@ constexpr int kDkvRows = 8;
 
 }  // namespace
 
-void LayerBackward::back_product(uint64_t x, int ldx, uint64_t weight, int n, int k, uint64_t to, bool accumulate,
-                                 const Linear& format) {
+void LayerBackward::back_product(uint64_t x, int ldx, uint64_t weight, int n, int k, uint64_t to, bool accumulate) {
   const struct {
     uint64_t x, w, to;
     int32_t rows, n, k, ldx, ldo, accumulate;
   } parameters{x, weight, to, b.rows, n, k, ldx, k, accumulate};
-  commands.dispatch(m.pipeline(Shader::kProductTransposedF32, format.constants()), parameters, (k + 63) / 64,
+  commands.dispatch(m.pipeline(Shader::kProductTransposedF32, Linear().constants()), parameters, (k + 63) / 64,
                     (b.rows + 63) / 64);
 }
 
@@ -42,7 +41,7 @@ void LayerBackward::input_gradient_of(std::initializer_list<std::pair<int, uint6
   bool accumulate = false;
   for (const auto& [p, dy] : terms) {
     const Linear& w = weights().projections[p];
-    back_product(dy, m.type.granules(w.n), w.weight, w.n, w.k, to, accumulate, w);
+    record_back_product(commands, m, w, dy, b.rows, to, accumulate, s.inputs.halves);
     commands.barrier();
     accumulate = true;
     if (!lora(p)) continue;

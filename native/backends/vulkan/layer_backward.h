@@ -62,8 +62,7 @@ struct LayerBackward {
   void input_projections(std::initializer_list<std::pair<int, uint64_t>> terms);
   void branch_gradient(Norm norm, uint64_t branch);
   void lora_up(int p, uint64_t dy);
-  void back_product(uint64_t x, int ldx, uint64_t weight, int n, int k, uint64_t to, bool accumulate,
-                    const Linear& format = {});
+  void back_product(uint64_t x, int ldx, uint64_t weight, int n, int k, uint64_t to, bool accumulate);
   void input_gradient_of(std::initializer_list<std::pair<int, uint64_t>> terms, uint64_t to);
   void sum_tokens(std::initializer_list<std::pair<int, uint64_t>> terms, uint64_t input);
   void token_sum(uint64_t left, int ldl, uint64_t right, int ldr, const Gradient& to, int m, int n, int first,

@@ -1,45 +1,7 @@
 #include "layer_forward.h"
 
-#include <bit>
-
 namespace anneal::vulkan {
 namespace {
-
-enum Kind : uint32_t { kLogits, kRounded, kResidual };
-
-// As shaders/product_output.glsl has them.
-struct ProductParameters {
-  uint64_t x, w, bias, out, from, adapters, z;
-  int32_t rows, n, k, ldx, ldz, ldo, projection;
-  float scale = 1, inverse_cap = 0, cap = 0;
-};
-
-constexpr int kFewRows = 8;
-
-// `codes`: of the activations, where the weight takes them.
-void record_product(Commands& commands, const GpuModel& m, Kind kind, const Linear& w, const Memory& codes,
-                    ProductParameters p) {
-  const uint32_t few = std::bit_ceil(uint32_t(std::min(p.rows, kFewRows)));
-  if (w.takes_codes()) {
-    p.x = codes.address();
-    commands.dispatch(m.pipeline(Shader::kProductCodesF32, w.constants(kind, few)), p, (p.n + 63) / 64,
-                      (p.rows + few - 1) / few);
-  } else if (p.rows <= kFewRows) {
-    commands.dispatch(m.pipeline(Shader::kProductFewF32, w.constants(kind, few)), p, (p.n + 63) / 64, 1);
-  } else {
-    commands.dispatch(m.pipeline(Shader::kProductF32, w.constants(kind)), p, (p.n + 63) / 64, (p.rows + 63) / 64);
-  }
-}
-
-// Codes of rows x of the compute type, for products that take them.
-void record_codes(Commands& commands, const GpuModel& m, uint64_t x, int rows, int k, const Memory& codes) {
-  const struct {
-    uint64_t x, codes;
-    int32_t rows, k, ldx, padding;
-  } parameters{x, codes.address(), rows, k, m.type.granules(k), 0};
-  commands.dispatch(m.pipeline(Shader::kActivationCodesF32), parameters, (k / kGroup + 63) / 64, rows);
-  commands.barrier();
-}
 
 struct LayerForward {
   Commands& commands;
@@ -77,14 +39,14 @@ struct LayerForward {
   }
 
   void rounded(int p, uint64_t x, uint64_t out) const {
-    record_product(commands, m, kRounded, w.projections[p], s.codes, product(p, x, out));
+    record_product(commands, m, ProductKind::rounded, w.projections[p], s.inputs, product(p, x, out));
   }
 
-  // Of the input of these products, where one of them takes codes.
-  void codes(std::initializer_list<int> projections, uint64_t x) const {
-    for (int p : projections)
-      if (const Linear& linear = w.projections[p]; linear.takes_codes())
-        return record_codes(commands, m, x, b.rows, linear.k, s.codes);
+  // What these products take of their input x.
+  void inputs(std::initializer_list<int> projections, uint64_t x) const {
+    std::vector<const Linear*> weights;
+    for (int p : projections) weights.push_back(&w.projections[p]);
+    record_inputs(commands, m, weights, x, b.rows, s.inputs);
   }
 
   // What attention or the feed-forward put out, by product p, into the residual stream.
@@ -103,7 +65,7 @@ struct LayerForward {
     } else if (to) {
       ProductParameters parameters = product(p, x, to);
       parameters.from = from, parameters.ldo = m.spec.hidden, parameters.scale = m.residual_scale(layer);
-      record_product(commands, m, kResidual, w.projections[p], s.codes, parameters);
+      record_product(commands, m, ProductKind::residual, w.projections[p], s.inputs, parameters);
     }
   }
 
@@ -135,7 +97,7 @@ struct LayerForward {
     record_norm(commands, m, a.x_in, w.norms[kNormIn], 0, 0, b.rows, m.spec.hidden, s.normed.address());
     commands.barrier();
     record_lora_down(commands, m, b, layer, {kInQkv, kInZ, kInB, kInA}, s.normed.address(), m.spec.hidden, s);
-    codes({kInQkv, kInZ, kInB, kInA}, s.normed.address());
+    inputs({kInQkv, kInZ, kInB, kInA}, s.normed.address());
     for (int p : {kInQkv, kInZ, kInB, kInA}) rounded(p, s.normed.address(), a.delta_in[p - kInQkv]);
     commands.barrier();
     record_delta_forward(commands, m, b, states.of(layer), layer, a, s);
@@ -146,7 +108,7 @@ struct LayerForward {
     record_norm(commands, m, a.x_in, w.norms[kNormIn], 0, 0, b.rows, m.spec.hidden, s.normed.address());
     commands.barrier();
     record_lora_down(commands, m, b, layer, {kQ, kK, kV}, s.normed.address(), m.spec.hidden, s);
-    codes({kQ, kK, kV}, s.normed.address());
+    inputs({kQ, kK, kV}, s.normed.address());
     rounded(kQ, s.normed.address(), a.q);
     rounded(kK, s.normed.address(), a.k);
     rounded(kV, s.normed.address(), s.v.address());
@@ -182,13 +144,13 @@ struct LayerForward {
     const FeedForwardSpec& f = spec.feed_forward;
     const uint64_t heads = record_gated_heads(commands, m, b, layer, a, s);
     record_lora_down(commands, m, b, layer, {kO}, heads, w.projections[kO].k, s);
-    codes({kO}, heads);
+    inputs({kO}, heads);
     add_branch(kO, kNormAttended, heads, a.attended, a.x_in, a.x_mid);
     commands.barrier();
     record_norm(commands, m, a.x_mid, w.norms[kNormMiddle], 0, 0, b.rows, m.spec.hidden, s.normed.address());
     commands.barrier();
     record_lora_down(commands, m, b, layer, {kGate, kUp}, s.normed.address(), m.spec.hidden, s);
-    codes({kGate, kUp}, s.normed.address());
+    inputs({kGate, kUp}, s.normed.address());
     rounded(kGate, s.normed.address(), a.gate);
     rounded(kUp, s.normed.address(), a.up);
     commands.barrier();
@@ -196,7 +158,7 @@ struct LayerForward {
     commands.barrier();
     if (!a.x_out && !w.norms[kNormOut]) return;
     record_lora_down(commands, m, b, layer, {kDown}, s.act.address(), f.intermediate, s);
-    codes({kDown}, s.act.address());
+    inputs({kDown}, s.act.address());
     add_branch(kDown, kNormOut, s.act.address(), a.fed_forward, a.x_mid, a.x_out);
     commands.barrier();
   }
@@ -291,8 +253,9 @@ void record_logits(Commands& commands, const GpuModel& m, uint64_t normed, int r
                       0,      head.n,      0};
   p.scale = float(m.spec.logit_scale), p.cap = float(m.spec.logit_soft_cap);
   p.inverse_cap = p.cap > 0 ? 1 / p.cap : 0;
-  if (head.takes_codes()) record_codes(commands, m, normed, rows, head.k, s.codes);
-  record_product(commands, m, kLogits, head, s.codes, p);
+  const Linear* const weights[] = {&head};
+  record_inputs(commands, m, weights, normed, rows, s.inputs);
+  record_product(commands, m, ProductKind::logits, head, s.inputs, p);
 }
 
 void record_lora_down(Commands& commands, const GpuModel& m, const DeviceBatch& b, int layer,

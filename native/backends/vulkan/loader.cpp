@@ -37,6 +37,8 @@ vk::GetInstanceProcAddr open_library() {
 #define ANNEAL_VK_LOAD(member, name, result, parameters)                                            \
   to.member = reinterpret_cast<decltype(to.member)>(reinterpret_cast<void*>(find(instance, name))); \
   if (!to.member) return false;
+#define ANNEAL_VK_FIND(member, name, result, parameters) \
+  to.member = reinterpret_cast<decltype(to.member)>(reinterpret_cast<void*>(find(instance, name)));
 
 bool load(vk::GetInstanceProcAddr find, vk::GlobalFunctions& to) {
   const vk::Instance instance = nullptr;
@@ -44,9 +46,11 @@ bool load(vk::GetInstanceProcAddr find, vk::GlobalFunctions& to) {
   return true;
 }
 bool load(vk::GetInstanceProcAddr find, vk::Instance instance, vk::InstanceFunctions& to) {
+  ANNEAL_VK_OPTIONAL(ANNEAL_VK_FIND)
   ANNEAL_VK_INSTANCE(ANNEAL_VK_LOAD)
   return true;
 }
+#undef ANNEAL_VK_FIND
 #undef ANNEAL_VK_LOAD
 
 // Drivers that implement a part of Vulkan (Apple's GPUs) are listed on request only.

@@ -87,7 +87,7 @@ class Pass final : public backends::PartPass {
   bool entropy_gradient_ = false, is_behind_ = false;  // is_behind_: another device has the layers before these
   int64_t bytes_ = 0;
   std::vector<Memory> x_, kept_;  // residual stream before each layer and after the last; of the layers that are kept
-  Memory again_, units_, entropy_units_, d_x_, dh_, normed_, logits_, residual_, results_, lists_;
+  Memory again_, units_, entropy_units_, d_x_, dh_, normed_, logits_, residual_, residual_halves_, results_, lists_;
   std::vector<PageUses> uses_;
   RecurrentStates states_;               // where sequences branch off
   std::optional<DeltaPlan> delta_plan_;  // of the way back
@@ -221,11 +221,11 @@ void Pass::take_memory(const PassOptions& options) {
 
   // Whatever is kept.
   int64_t fixed = page_count_ * page + device_batch_.states * RecurrentStates::passing_bytes(m_.spec) +
-                  Scratch::bytes_per_row(m_.spec, t) * round_up(rows, 16) +
+                  Scratch::bytes_per_row(m_) * round_up(rows, 16) +
                   int64_t(per_) * (t.row_bytes(int(hidden)) + vocab * 4) + entries * 12;
   if (trainable_)
     fixed += (layers + 1) * rows * hidden * 4 + ((entropy_gradient_ ? 2 : 1) * entries + 2 * rows) * hidden * 4 +
-             per_ * t.row_bytes(int(vocab)) +
+             per_ * (t.row_bytes(int(vocab)) + (m_.fast ? half_bytes(int(vocab)) : 0)) +
              BackwardMemory::bytes(m_.spec, t, int(rows), rank(), page_count_, delta_plan_);
   else
     fixed += rows * hidden * 4;
@@ -259,7 +259,7 @@ void Pass::take_memory(const PassOptions& options) {
   if (m_.spec.recurrent()) states_ = RecurrentStates::passing(m_, device_batch_.states);
   bytes_ += device_batch_.states * RecurrentStates::passing_bytes(m_.spec);
   scratch_.reserve(m_, int(rows), rank());
-  bytes_ += Scratch::bytes_per_row(m_.spec, t) * round_up(rows, 16);
+  bytes_ += Scratch::bytes_per_row(m_) * round_up(rows, 16);
   normed_ = take(per_ * t.row_bytes(int(hidden)));
   logits_ = take(int64_t(per_) * vocab * 4);
   results_ = take(std::max<int64_t>(1, entries) * 12, Memory::Place::readback);
@@ -270,6 +270,7 @@ void Pass::take_memory(const PassOptions& options) {
   for (int l = first_kept_; l < layers; l++) kept_[size_t(l)] = take(each[size_t(l)]);
   if (first_kept_ > 0) again_ = take(most);
   residual_ = take(per_ * t.row_bytes(int(vocab)));
+  if (m_.fast) residual_halves_ = take(per_ * half_bytes(int(vocab)));
   units_ = take(std::max<int64_t>(1, entries) * hidden * 4);
   if (entropy_gradient_) entropy_units_ = take(std::max<int64_t>(1, entries) * hidden * 4);
   d_x_ = take(rows * hidden * 4);
@@ -337,20 +338,8 @@ bool Pass::head_forward() {
       commands_.barrier();
       if (!trainable_) continue;
       const Memory& units = by_entropy ? entropy_units_ : units_;
-      const struct {
-        uint64_t x, w, to;
-        int32_t rows, n, k, ldx, ldo, accumulate;
-      } back{residual_.address(),
-             m_.weights->head.weight,
-             units.address() + uint64_t(e) * hidden * 4,
-             count,
-             vocab,
-             hidden,
-             t.granules(vocab),
-             hidden,
-             0};
-      commands_.dispatch(m_.pipeline(Shader::kProductTransposedF32, m_.weights->head.constants()), back,
-                         (hidden + 63) / 64, (count + 63) / 64);
+      record_back_product(commands_, m_, m_.weights->head, residual_.address(), count,
+                          units.address() + uint64_t(e) * hidden * 4, false, residual_halves_);
       commands_.barrier();
     }
     if (!run(commands_)) return false;

@@ -29,7 +29,9 @@ VulkanBackend::VulkanBackend(GpuModel model, executor::Pool& pool, backends::Cac
       sampler_(std::move(sampler)),
       gate_(std::move(gate)),
       row_sampler_(model_.gpu, model_.spec.vocab),
-      name_(model_.gpu->arithmetic().exact ? "vulkan" : "vulkan-inexact"),
+      name_(model_.fast                      ? "vulkan-fast"
+            : model_.gpu->arithmetic().exact ? "vulkan"
+                                             : "vulkan-inexact"),
       pages_(model_, cache.pages),
       commands_(model_.gpu),
       steps_(model_.gpu),

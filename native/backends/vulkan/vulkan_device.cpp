@@ -1,6 +1,7 @@
 #include "vulkan_device.h"
 
 #include "open_gpu.h"
+#include "place_probe.h"
 #include "vulkan_backend.h"
 
 namespace anneal::vulkan {
@@ -58,9 +59,20 @@ backends::ModelMemory VulkanDevice::memory_of(const ModelSpec& m) {
   return {weight_bytes(m, t), page, kept, {}, RecurrentStates::bytes(m)};
 }
 
-std::unique_ptr<backends::Backend> VulkanDevice::load(const ModelSpec& m, backends::CacheSize cache, const std::string&,
-                                                      const backends::TensorReader& read,
+std::vector<std::string> VulkanDevice::arithmetics() const {
+  std::vector<std::string> names = {"exact"};
+  if (gpu_->facts().matrices) names.push_back("fast");
+  return names;
+}
+
+std::unique_ptr<backends::Backend> VulkanDevice::load(const ModelSpec& m, backends::CacheSize cache,
+                                                      const std::string& arithmetic, const backends::TensorReader& read,
                                                       const std::function<bool(double)>& progress) const {
+  const bool fast = arithmetic == "fast";
+  if (fast && !type_of(m).bf16) refuse("dtype", "is float32: the fast family multiplies bfloat16 weights");
+  if (fast && !keeps_place(gpu_))
+    throw backends::UnusableDevice(gpu_->facts().name +
+                                   " multiplies matrices with bits that depend on where a row lies");
   const backends::ModelMemory needs = memory(m);
   const int pages = cache.pages;
   const int64_t cache_bytes = pages * needs.page + cache.recurrent_states * needs.recurrent_state;
@@ -81,7 +93,7 @@ std::unique_ptr<backends::Backend> VulkanDevice::load(const ModelSpec& m, backen
     if (!gate) return nullptr;
   }
   gpu_->plan(of_cache, cache_bytes);
-  return std::make_unique<VulkanBackend>(GpuModel(m, type_of(m), gpu_, std::move(weights)), pool_, cache,
+  return std::make_unique<VulkanBackend>(GpuModel(m, type_of(m), gpu_, std::move(weights), fast), pool_, cache,
                                          make_sampler_(m, pages), std::move(gate));
 }
 

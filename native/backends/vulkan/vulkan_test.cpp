@@ -6,6 +6,7 @@
 
 #include "../cpu/kernels/exp_log.h"
 #include "open_gpu.h"
+#include "place_probe.h"
 #include "probe.h"
 #include "vulkan_device.h"
 
@@ -316,6 +317,12 @@ int main() {
       const std::vector<float> found = run_probes(gpu);
       check(probe_hash(found.data() + int64_t(kMad) * kProbeCount) == expected_hash(kMad),
             "multiply-adds are rounded once, also where fma is not fused");
+    }
+    if (const MatrixShape& m = gpu->facts().matrices) {
+      printf("cooperative matrices of %d x %d x %d\n", m.m, m.n, m.k);
+      check(keeps_place(gpu), "products on cooperative matrices have the same bits wherever a row lies");
+    } else {
+      printf("no cooperative matrices: products on them are not tried\n");
     }
     test_pipelines();
     test_replay(gpu);

@@ -7,6 +7,11 @@ static int widest_input(const ModelSpec& m) {
   const Widths c = widest(m);
   return std::max({m.hidden, c.attended, c.intermediate});
 }
+// Also of those of the way back.
+static int widest_row(const ModelSpec& m) {
+  const Widths c = widest(m);
+  return std::max({widest_input(m), c.q, c.kv, *std::max_element(std::begin(c.delta_in), std::end(c.delta_in))});
+}
 
 template <class S, class F> void Scratch::each(S& s, const GpuModel& m, int rows, int rank, F&& f) {
   const Widths c = widest(m.spec);
@@ -20,7 +25,8 @@ template <class S, class F> void Scratch::each(S& s, const GpuModel& m, int rows
   for (int i = 0; i < kDeltaInputs; i++) all(c.delta_in[i], s.delta_in[i]);
   f(s.mixed, rows * 4 * int64_t(c.delta_in[0]));
   f(s.delta_gates, rows * 8 * int64_t(c.delta_in[kInA - kInQkv]));
-  if (!m.spec.quantized.empty()) f(s.codes, rows * code_bytes(widest_input(m.spec)));
+  if (!m.spec.quantized.empty()) f(s.inputs.codes, rows * code_bytes(widest_input(m.spec)));
+  if (m.fast) f(s.inputs.halves, rows * half_bytes(widest_row(m.spec)));
   if (rank > 0)
     for (auto& memory : s.z) all(rank, memory);
 }
@@ -44,20 +50,23 @@ int64_t Scratch::missing(const GpuModel& m, int rows, int rank) const {
 }
 
 void Scratch::add_key(RecordingKey& key) const {
-  for (const Memory* memory :
-       {&normed, &q, &k, &v, &queries, &gate, &up, &act, &branch, &attended, &gated, &mixed, &delta_gates, &codes})
+  for (const Memory* memory : {&normed, &q, &k, &v, &queries, &gate, &up, &act, &branch, &attended, &gated, &mixed,
+                               &delta_gates, &inputs.codes, &inputs.halves})
     key.push_back(memory->address());
   for (const Memory& memory : z) key.push_back(memory.address());
   for (const Memory& memory : delta_in) key.push_back(memory.address());
 }
 
-int64_t Scratch::bytes_per_row(const ModelSpec& m, ElementType t) {
+int64_t Scratch::bytes_per_row(const GpuModel& model) {
+  const ModelSpec& m = model.spec;
+  const ElementType t = model.type;
   const Widths c = widest(m);
-  const int64_t codes = m.quantized.empty() ? 0 : code_bytes(widest_input(m));
+  const int64_t codes = m.quantized.empty() ? 0 : code_bytes(widest_input(m)),
+                halves = model.fast ? half_bytes(widest_row(m)) : 0;
   int64_t delta = 4 * int64_t(c.delta_in[0]) + 8 * int64_t(c.delta_in[kInA - kInQkv]);
   for (int width : c.delta_in) delta += t.row_bytes(width);
-  return codes + 2 * t.row_bytes(m.hidden) + t.row_bytes(c.q) + t.row_bytes(c.queries) + 2 * t.row_bytes(c.kv) +
-         3 * t.row_bytes(c.intermediate) + (c.gated ? 2 * t.row_bytes(c.attended) : 0) + delta;
+  return codes + halves + 2 * t.row_bytes(m.hidden) + t.row_bytes(c.q) + t.row_bytes(c.queries) +
+         2 * t.row_bytes(c.kv) + 3 * t.row_bytes(c.intermediate) + (c.gated ? 2 * t.row_bytes(c.attended) : 0) + delta;
 }
 
 LayerActivations unkept_activations(const Scratch& s, uint64_t x) {

@@ -1,6 +1,7 @@
 // The memory that a pass works in, and what it leaves behind of a layer.
 #pragma once
 #include "batch.h"
+#include "products.h"
 
 namespace anneal::vulkan {
 
@@ -8,7 +9,7 @@ namespace anneal::vulkan {
 struct Scratch {
   void reserve(const GpuModel&, int rows, int rank);
   int64_t missing(const GpuModel&, int rows, int rank) const;  // bytes that reserve() would take besides
-  static int64_t bytes_per_row(const ModelSpec&, ElementType);
+  static int64_t bytes_per_row(const GpuModel&);
   void add_key(RecordingKey&) const;
 
   Memory normed, q, k, v, queries, gate, up, act, branch;
@@ -16,7 +17,7 @@ struct Scratch {
   Memory delta_in[kDeltaInputs];  // of the delta rule: what its projections put out, and its tokens in float32
   Memory mixed, delta_gates;
   Memory z[kProjections];  // s A x of each projection
-  Memory codes;            // of the activations that are multiplied with quantised weights
+  ProductInputs inputs;    // of the product to come
 
  private:
   // Calls f(memory, bytes) for what these rows take.

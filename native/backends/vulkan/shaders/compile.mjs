@@ -4,7 +4,7 @@
 //   node native/backends/vulkan/shaders/compile.mjs --check    compares instead, and fails where they differ
 //
 // Every shader is compiled for both ways of a fused multiply-add; those that read or write elements of the compute type,
-// for each of these as well.
+// for each of these as well; those on cooperative matrices for bfloat16 alone.
 
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -16,21 +16,38 @@ import { fileURLToPath } from "node:url";
 const FOLDER = dirname(fileURLToPath(import.meta.url));
 
 /** Of SPIR-V's specification. */
-const OP = { extInst: 12, extInstImport: 11, decorate: 71, firstType: 19, lastType: 39 };
+const OP = {
+  extension: 10,
+  extInst: 12,
+  capability: 17,
+  firstType: 19,
+  typeInt: 21,
+  typeFloat: 22,
+  lastType: 39,
+  constantTrue: 41,
+  constant: 43,
+  decorate: 71,
+};
 const ARITHMETIC = new Set([129, 131, 133, 136, 142]); // FAdd, FSub, FMul, FDiv, VectorTimesScalar
 const FUSED = new Set([31, 32, 50]); // Sqrt, InverseSqrt, Fma of GLSL.std.450
 const NO_CONTRACTION = 42;
+/** Of cooperative matrices: [NVIDIA's first version, VK_KHR_cooperative_matrix]. */
+const MATRIX = { capability: [5357, 6022], type: [5358, 4456], load: [5359, 4457], store: [5360, 4458], add: [5361, 4459] };
+const MATRIX_EXTENSION = ["SPV_NV_cooperative_matrix", "SPV_KHR_cooperative_matrix"];
 const HEADER_WORDS = 5;
 
-/** [{ name, typed }] of the shaders here, by name. */
+/** [{ name, types }] of the shaders here, by name; `types`: what is defined for a variant, and how its name ends. */
 export function shaders() {
   return readdirSync(FOLDER)
     .filter((file) => file.endsWith(".comp"))
     .sort()
-    .map((file) => ({
-      name: basename(file, ".comp"),
-      typed: /\b(Elements|Granules|kGranule|kStep|rounded)\b/.test(text(file)),
-    }));
+    .map((file) => ({ name: basename(file, ".comp"), types: typesOf(file) }));
+}
+
+function typesOf(file) {
+  if (/#include "cooperative\.glsl"/.test(readFileSync(join(FOLDER, file), "utf8"))) return [{ type: "BF16", end: "" }];
+  if (!/\b(Elements|Granules|kGranule|kStep|rounded)\b/.test(text(file))) return [{ type: "", end: "" }];
+  return ["F32", "BF16"].map((type) => ({ type, end: `_${type.toLowerCase()}` }));
 }
 
 function text(file) {
@@ -41,10 +58,10 @@ function text(file) {
 export function compileAll() {
   const scratch = mkdtempSync(join(tmpdir(), "anneal-spirv-"));
   try {
-    return shaders().flatMap(({ name, typed }) =>
-      (typed ? ["F32", "BF16"] : [""]).flatMap((type) =>
+    return shaders().flatMap(({ name, types }) =>
+      types.flatMap(({ type, end }) =>
         ["FUSED", "UNFUSED"].map((way) => ({
-          id: [name, type, way].filter(Boolean).join("_").toLowerCase(),
+          id: `${name}${end}_${way.toLowerCase()}`,
           words: compileOne(name, [type, way].filter(Boolean), join(scratch, "out.spv")),
         })),
       ),
@@ -63,7 +80,57 @@ function compileOne(name, definitions, out) {
   if (error) throw error;
   if (status !== 0) throw new Error(`${name} (${definitions}):\n${stdout}`);
   const bytes = readFileSync(out);
-  return uncontracted(Array.from({ length: bytes.length / 4 }, (_, i) => bytes.readUInt32LE(4 * i)));
+  return uncontracted(anyVendors(Array.from({ length: bytes.length / 4 }, (_, i) => bytes.readUInt32LE(4 * i))));
+}
+
+/** The instructions of SPIR-V: [operation, ...operands]. */
+function* instructions(words) {
+  for (let at = HEADER_WORDS; at < words.length; at += words[at] >>> 16)
+    yield [words[at] & 0xffff, ...words.slice(at + 1, at + (words[at] >>> 16))];
+}
+
+/** Words of a text, as an instruction has it. */
+function literal(value) {
+  const bytes = Buffer.alloc((value.length & ~3) + 4);
+  bytes.write(value);
+  return Array.from({ length: bytes.length / 4 }, (_, i) => bytes.readUInt32LE(4 * i));
+}
+
+/**
+ * With cooperative matrices of VK_KHR_cooperative_matrix, which this compiler does not know, in the place of NVIDIA's first version
+ * of them. Those say in their type what a matrix is used as: the one of 32 bits is the sum; of the others the left one has its rows,
+ * and the right one its columns.
+ */
+function anyVendors(words) {
+  const all = [...instructions(words)];
+  if (!all.some(([op, value]) => op === OP.capability && value === MATRIX.capability[0])) return words;
+  const [bound, uint] = [words[3], all.find(([op, , bits, sign]) => op === OP.typeInt && bits === 32 && sign === 0)[1]];
+  const wide = new Set(all.filter(([op, , bits]) => op === OP.typeFloat && bits === 32).map(([, id]) => id));
+  const trues = new Set(all.filter(([op]) => op === OP.constantTrue).map(([, , id]) => id));
+  const sum = all.find(([op, , component]) => op === MATRIX.type[0] && wide.has(component));
+  const use = ([, , component, , rows]) => bound + (wide.has(component) ? 2 : rows === sum[4] ? 0 : 1);
+  const layout = (byColumns) => bound + (trues.has(byColumns) ? 1 : 0);
+  const rewritten = ([op, ...rest]) => {
+    if (op === OP.capability && rest[0] === MATRIX.capability[0]) return [op, MATRIX.capability[1]];
+    if (op === OP.extension && `${rest}` === `${literal(MATRIX_EXTENSION[0])}`) return [op, ...literal(MATRIX_EXTENSION[1])];
+    if (op === MATRIX.type[0]) return [MATRIX.type[1], ...rest, use([op, ...rest])];
+    if (op === MATRIX.add[0]) return [MATRIX.add[1], ...rest];
+    // A pointer's stride and then its layout, the other way around.
+    const at = op === MATRIX.load[0] ? 3 : 2;
+    if (op === MATRIX.load[0] || op === MATRIX.store[0]) {
+      const [stride, byColumns, ...access] = rest.slice(at);
+      return [op === MATRIX.load[0] ? MATRIX.load[1] : MATRIX.store[1], ...rest.slice(0, at), layout(byColumns), stride, ...access];
+    }
+    return [op, ...rest];
+  };
+  const numbers = [0, 1, 2].map((value) => [OP.constant, uint, bound + value, value]);
+  const result = [...words.slice(0, HEADER_WORDS)];
+  result[3] = bound + numbers.length;
+  for (const instruction of all) {
+    const here = instruction[0] === OP.typeInt && instruction[1] === uint ? [instruction, ...numbers] : [rewritten(instruction)];
+    for (const [op, ...rest] of here) result.push(((rest.length + 1) << 16) | op, ...rest);
+  }
+  return result;
 }
 
 /** With every operation on floats decorated, so that a driver neither fuses nor reorders any. */
@@ -121,8 +188,7 @@ namespace anneal::vulkan {
 
 enum class Shader : uint8_t {
 ${shaders()
-  .flatMap(({ name, typed }) => (typed ? [`k${camel(name)}F32`, `k${camel(name)}Bf16`] : [`k${camel(name)}`]))
-  .map((name) => `  ${name},`)
+  .flatMap(({ name, types }) => types.map(({ end }) => `  k${camel(name + end)},`))
   .join("\n")}
 };
 
@@ -138,10 +204,8 @@ std::vector<uint32_t> spirv(Shader, bool fused);
     return `const uint8_t ${id}[] = {\n${lines.join(",\n")}};\n`;
   });
   const entry = (id) => `{${id}, ${by.get(id).length}}`;
-  const table = shaders().flatMap(({ name, typed }) =>
-    (typed ? ["_f32", "_bf16"] : [""]).map(
-      (type) => `    {${entry(`${name}${type}_unfused`)}, ${entry(`${name}${type}_fused`)}},`,
-    ),
+  const table = shaders().flatMap(({ name, types }) =>
+    types.map(({ end }) => `    {${entry(`${name}${end}_unfused`)}, ${entry(`${name}${end}_fused`)}},`),
   );
   const source = `// Generated by compile.mjs from the shaders of this folder.
 #include "spirv.h"

@@ -1,0 +1,97 @@
+#include "products.h"
+
+#include <bit>
+
+namespace anneal::vulkan {
+namespace {
+
+constexpr int kFewRows = 8;
+// On cooperative matrices, as the shaders have them.
+constexpr int kDepth = 32, kFastRows = 128, kFastCols = 64, kFastFewRows = 16, kFastFewCols = 32;
+// From here on tiles of many rows read weights less often.
+constexpr int kManyRows = 48;
+
+bool is_fast(const GpuModel& m, const Linear& w) { return m.fast && !w.takes_codes(); }
+
+// Granules of a row of halves.
+int half_granules(int k) { return int(round_up(k, kDepth)) / 8 + 1; }
+
+std::vector<uint32_t> matrix_constants(const Linear& w, ProductKind kind) {
+  std::vector<uint32_t> constants = w.constants(uint32_t(kind));
+  if (!w.quantized()) constants.insert(constants.end(), {0, 1, 0, 0});
+  return constants;
+}
+
+// Codes of rows x of the compute type.
+void record_codes(Commands& commands, const GpuModel& m, uint64_t x, int rows, int k, const Memory& codes) {
+  const struct {
+    uint64_t x, codes;
+    int32_t rows, k, ldx, padding;
+  } parameters{x, codes.address(), rows, k, m.type.granules(k), 0};
+  commands.dispatch(m.pipeline(Shader::kActivationCodesF32), parameters, (k / kGroup + 63) / 64, rows);
+}
+
+void record_halves(Commands& commands, const GpuModel& m, uint64_t x, int rows, int k, const Memory& halves) {
+  const struct {
+    uint64_t x, to;
+    int32_t k, ldx;
+  } parameters{x, halves.address(), k, m.type.granules(k)};
+  commands.dispatch(m.gpu->matrix_pipeline(Shader::kHalfRows, {0, 0, 0, 0, 0, 0}), parameters, rows);
+}
+
+}  // namespace
+
+int64_t half_bytes(int k) { return int64_t(half_granules(k)) * 16; }
+
+void record_inputs(Commands& commands, const GpuModel& m, std::span<const Linear* const> weights, uint64_t x, int rows,
+                   const ProductInputs& inputs) {
+  const Linear *codes = nullptr, *halves = nullptr;
+  for (const Linear* w : weights) {
+    if (w->takes_codes()) codes = w;
+    if (is_fast(m, *w)) halves = w;
+  }
+  if (codes) record_codes(commands, m, x, rows, codes->k, inputs.codes);
+  if (halves) record_halves(commands, m, x, rows, halves->k, inputs.halves);
+  if (codes || halves) commands.barrier();
+}
+
+void record_product(Commands& commands, const GpuModel& m, ProductKind product, const Linear& w,
+                    const ProductInputs& inputs, ProductParameters p) {
+  const auto kind = uint32_t(product), few = std::bit_ceil(uint32_t(std::min(p.rows, kFewRows)));
+  if (w.takes_codes()) {
+    p.x = inputs.codes.address();
+    commands.dispatch(m.pipeline(Shader::kProductCodesF32, w.constants(kind, few)), p, (p.n + 63) / 64,
+                      (p.rows + few - 1) / few);
+  } else if (is_fast(m, w)) {
+    p.x = inputs.halves.address(), p.ldx = half_granules(w.k);
+    const bool many = p.rows >= kManyRows;
+    const int rows = many ? kFastRows : kFastFewRows, cols = many ? kFastCols : kFastFewCols;
+    const Shader shader = many ? Shader::kProductFast : Shader::kProductFastFew;
+    commands.dispatch(m.gpu->matrix_pipeline(shader, matrix_constants(w, product)), p, (p.n + cols - 1) / cols,
+                      (p.rows + rows - 1) / rows);
+  } else if (p.rows <= kFewRows) {
+    commands.dispatch(m.pipeline(Shader::kProductFewF32, w.constants(kind, few)), p, (p.n + 63) / 64, 1);
+  } else {
+    commands.dispatch(m.pipeline(Shader::kProductF32, w.constants(kind)), p, (p.n + 63) / 64, (p.rows + 63) / 64);
+  }
+}
+
+void record_back_product(Commands& commands, const GpuModel& m, const Linear& w, uint64_t dy, int rows, uint64_t to,
+                         bool accumulate, const Memory& halves) {
+  struct {
+    uint64_t x, w, to;
+    int32_t rows, n, k, ldx, ldo, accumulate;
+  } parameters{dy, w.weight, to, rows, w.n, w.k, m.type.granules(w.n), w.k, accumulate};
+  if (!m.fast) {
+    commands.dispatch(m.pipeline(Shader::kProductTransposedF32, w.constants()), parameters, (w.k + 63) / 64,
+                      (rows + 63) / 64);
+    return;
+  }
+  record_halves(commands, m, dy, rows, w.n, halves);
+  commands.barrier();
+  parameters.x = halves.address(), parameters.ldx = half_granules(w.n);
+  commands.dispatch(m.gpu->matrix_pipeline(Shader::kProductTransposedFast, matrix_constants(w, ProductKind::logits)),
+                    parameters, (w.k + kFastCols - 1) / kFastCols, (rows + kFastRows - 1) / kFastRows);
+}
+
+}  // namespace anneal::vulkan

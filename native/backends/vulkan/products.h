@@ -1,0 +1,37 @@
+// Products with weights: what their inputs are turned into before, and which shader computes them.
+#pragma once
+#include <span>
+
+#include "gpu_model.h"
+
+namespace anneal::vulkan {
+
+// What becomes of outputs, as shaders/product_output.glsl has it.
+enum class ProductKind : uint32_t { logits, rounded, residual };
+
+// As shaders/product_output.glsl has them.
+struct ProductParameters {
+  uint64_t x, w, bias, out, from, adapters, z;
+  int32_t rows, n, k, ldx, ldz, ldo, projection;
+  float scale = 1, inverse_cap = 0, cap = 0;
+};
+
+// Rows of an input as products take it besides the compute type: as 8-bit codes with quantised weights, as float16 on
+// cooperative matrices.
+struct ProductInputs {
+  Memory codes, halves;
+};
+
+// Bytes of a row of k elements as float16 (shaders/half_rows.comp).
+int64_t half_bytes(int k);
+
+// Of rows x of the compute type, all that products of these weights take; with a barrier behind it.
+void record_inputs(Commands&, const GpuModel&, std::span<const Linear* const>, uint64_t x, int rows,
+                   const ProductInputs&);
+// `p`.x: rows of the compute type, whose inputs have been recorded.
+void record_product(Commands&, const GpuModel&, ProductKind, const Linear&, const ProductInputs&, ProductParameters p);
+// to[rows][k] (+)= dy[rows][n] W[n][k], float32; dy of the compute type. `halves`: memory for dy.
+void record_back_product(Commands&, const GpuModel&, const Linear&, uint64_t dy, int rows, uint64_t to, bool accumulate,
+                         const Memory& halves);
+
+}  // namespace anneal::vulkan
