@@ -42,7 +42,7 @@ napi_value free_memory(const Arguments& arguments) {
 }
 
 // gpus(hardware) -> promise of [{id, name, driver, kind, memory, available, maxAllocation, problem, fused,
-// flushesDenormals, exact}]
+// flushesDenormals, fast, exact}]
 napi_value gpus(const Arguments& arguments) {
   const auto wanted =
       arguments.at(0, "hardware").boolean() ? backends::WantedGpus::hardware : backends::WantedGpus::all;
@@ -62,6 +62,7 @@ napi_value gpus(const Arguments& arguments) {
                                 {"problem", js.text(gpu.problem)},
                                 {"fused", js.boolean(gpu.fused)},
                                 {"flushesDenormals", js.boolean(gpu.flushes_denormals)},
+                                {"fast", js.boolean(gpu.fast)},
                                 {"exact", js.boolean(gpu.exact)}});
             });
           });

@@ -19,6 +19,7 @@ struct ModelState {
   std::unique_ptr<backends::Backend> backend;
   std::unique_ptr<inference::Stepper> stepper;
   std::vector<std::string> weight_only;  // see Backend::gate_activations
+  double difference_to_exact = 0;        // of log-probabilities
 };
 
 struct TrainerHandle;
@@ -34,6 +35,7 @@ struct ModelHandle {
   int64_t bytes;
   std::string kernel_set;
   std::vector<std::string> weight_only;
+  double difference_to_exact = 0;
   Pending pending;
   inference::IdTable<std::shared_ptr<Slot>> slots;
   inference::IdTable<AdapterRef> adapters;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "../backends/devices.h"
+#include "../inference/arithmetic_difference.h"
 #include "../weights/weight_files.h"
 #include "grammar_binding.h"
 #include "model_options.h"
@@ -115,6 +116,7 @@ napi_value Model::info(const Arguments& arguments) {
                     {"recurrentStates", js.number(handle_->recurrent_states)},
                     {"bytes", js.number(double(handle_->bytes))},
                     {"kernelSet", js.text(handle_->kernel_set)},
+                    {"differenceToExact", js.number(handle_->difference_to_exact)},
                     {"weightOnly", js.array(handle_->weight_only, [&](const auto& name) { return js.text(name); })}});
 }
 
@@ -345,6 +347,7 @@ napi_value load_model(const Arguments& arguments) {
         });
         if (!state->backend) throw executor::Aborted();
         state->weight_only = state->backend->gate_activations({gate_text});
+        state->difference_to_exact = inference::difference_to_exact(*state->backend, gate_text);
         state->stepper = std::make_unique<inference::Stepper>(*state->backend);
         return state;
       },
@@ -359,6 +362,7 @@ napi_value load_model(const Arguments& arguments) {
         handle->bytes = bytes.weights + cache.pages * bytes.page + cache.recurrent_states * bytes.recurrent_state;
         handle->kernel_set = state->backend->name();
         handle->weight_only = state->weight_only;
+        handle->difference_to_exact = state->difference_to_exact;
         handle->state = std::move(state);
         return wrap(*environment, std::make_unique<Model>(js, std::move(handle)));
       });

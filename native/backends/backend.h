@@ -208,6 +208,10 @@ class Backend {
   // that multiplies all alike has none.
   virtual std::vector<std::string> gate_activations(const GateText&) { return {}; }
 
+  // Of one whose arithmetic has bits of its own by choice: from here on, for steps, the exact one or its own. False: it
+  // knows one only.
+  virtual bool set_exact(bool) { return false; }
+
   // Runs tokens through the model, writing their keys and values into pages. Runs write different pages and states.
   // Null if aborted.
   virtual const Logits* step(std::span<const Run>) = 0;

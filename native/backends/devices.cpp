@@ -150,6 +150,7 @@ std::vector<GpuDescription> list_gpus(WantedGpus wanted) {
     try {
       const auto& arithmetic = vulkan::open_gpu(int(index))->arithmetic();
       gpu.fused = arithmetic.fused, gpu.exact = arithmetic.exact, gpu.flushes_denormals = facts.flushes_denormals;
+      gpu.fast = bool(facts.matrices);
     } catch (const std::exception& error) {
       gpu.problem = error.what();
     }

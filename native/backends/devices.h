@@ -32,6 +32,7 @@ struct GpuDescription {
   // Of one that can: whether its multiply-adds are fused (else they are done in double precision), whether denormals
   // become zero, and whether its results have the processor's bits.
   bool fused = false, flushes_denormals = false, exact = false;
+  bool fast = false;  // has cooperative matrices
 };
 // Those there are, each opened and tried; or of these only the hardware. Nothing is said where there is no Vulkan.
 enum class WantedGpus : uint8_t { all, hardware };

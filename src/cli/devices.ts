@@ -9,6 +9,7 @@ function abilities({ instruction_sets, kind, gpu }: Device): string {
   if (gpu.problem !== null) return `not usable: ${gpu.problem}`;
   const words = [kind, gpu.exact ? "the processor's bits" : "bits of its own"];
   if (!gpu.fused_multiply_add) words.push("multiply-adds in double precision");
+  if (gpu.precisions.includes("fast")) words.push("fast on cooperative matrices");
   return words.join(", ");
 }
 

@@ -67,6 +67,11 @@ export const engineFlags = {
   "gpu-layers": integer("N", "of a GPU: layers of a model that it computes, the last; the others are the processor's", {
     from: 0,
   }),
+  precision: choice(
+    "HOW",
+    ["exact", "fast"],
+    "fast: on a GPU's cooperative matrices, with bits of its own (default exact)",
+  ),
   dtype: choice("TYPE", ["auto", "float32", "bfloat16"]),
   "onnx-variant": text("NAME", "of models in ONNX: fp32, fp16, q4, int8 and so on (default: what the folder names)"),
   "execution-provider": text("NAME", "that computes models in ONNX (default cpu)"),
@@ -105,6 +110,7 @@ export function readEngineOptions(values: Values<typeof engineFlags>): EngineOpt
     models: values.model,
     device: values.device,
     gpuLayers: values["gpu-layers"],
+    precision: values.precision,
     dtype: values.dtype,
     onnx: Object.keys(onnx).length > 0 ? onnx : undefined,
     quantize: values.quantize,

@@ -44,6 +44,7 @@ function described({ id, kind, name, memory, available, ...gpu }: GpuDevice): De
       exact: gpu.exact,
       fused_multiply_add: gpu.fused,
       flushes_denormals: gpu.flushesDenormals,
+      precisions: gpu.fast ? ["exact", "fast"] : ["exact"],
       problem: gpu.problem || null,
     },
   };

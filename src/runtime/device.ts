@@ -183,11 +183,14 @@ export interface LoadOptions {
   kvPages: number;
   /** Of a model with recurrent layers: states of sequences, and of prefixes that are kept; needed there. */
   recurrentStates?: number;
-  /** Of the cpu: one of `Runtime.kernelSets`; the best by default. Bits do not depend on it. */
+  /**
+   * Of the cpu: one of `Runtime.kernelSets`; the best by default. Bits do not depend on it. Of a GPU: "exact", the default, or "fast",
+   * which has bits of its own.
+   */
   kernelSet?: string;
   /**
    * Of a model with quantised weights: those whose products of this text err by more than 5 % when its activations are rounded
-   * to 8 bits are multiplied with activations as they are. Absent: none.
+   * to 8 bits are multiplied with activations as they are. Absent: none. Also what `differenceToExact` is measured by.
    */
   gateText?: Int32Array;
   signal?: AbortSignal;
@@ -215,6 +218,8 @@ export interface GpuDevice {
   flushesDenormals: boolean;
   /** Whether its arithmetic gives the processor's bits, as tried on a few thousand numbers. */
   exact: boolean;
+  /** Whether it has cooperative matrices, which `kernelSet` "fast" takes. */
+  fast: boolean;
 }
 
 /** How fast a device could be, of which what is computed on it is a share. */
@@ -421,6 +426,11 @@ export interface DeviceModel {
   /** What it is loaded on: "cpu", "vulkan:0". */
   readonly device: string;
   readonly kernelSet: string;
+  /**
+   * Of `kernelSet` "fast": the mean absolute difference of `gateText`'s log-probabilities from those of exact arithmetic; 0 where that
+   * is the model's own.
+   */
+  readonly differenceToExact: number;
   /** Quantised weights that `gateText` made so, by name. */
   readonly weightOnly: readonly string[];
   readonly pageSize: 64;

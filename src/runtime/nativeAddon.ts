@@ -84,6 +84,7 @@ export interface NativeModel {
     recurrentStates: number;
     bytes: number;
     kernelSet: string;
+    differenceToExact: number;
     weightOnly: string[];
   };
   openSlot(params: SlotParams): number;

@@ -32,6 +32,7 @@ export class NativeDeviceModel implements DeviceModel {
   readonly config: ModelSpec;
   readonly dtype: ElementType;
   readonly kernelSet: string;
+  readonly differenceToExact: number;
   readonly pageSize = 64;
   readonly pages: number;
   readonly pageGroups: Int32Array;
@@ -46,13 +47,14 @@ export class NativeDeviceModel implements DeviceModel {
     this.#native = native;
     this.config = config;
     this.dtype = dtype;
-    const { pages, pageGroups, recurrentStates, bytes, kernelSet, weightOnly } = native.info();
+    const { pages, pageGroups, recurrentStates, bytes, kernelSet, differenceToExact, weightOnly } = native.info();
     this.weightOnly = weightOnly;
     this.pages = pages;
     this.pageGroups = pageGroups;
     this.recurrentStates = recurrentStates;
     this.bytes = bytes;
     this.kernelSet = kernelSet;
+    this.differenceToExact = differenceToExact;
   }
 
   openSlot(params: SlotParams): number {

@@ -25,6 +25,7 @@ class NativeRuntime implements Runtime {
   constructor(
     readonly device: string,
     private readonly gpuLayers?: number,
+    private readonly precision: "exact" | "fast" = "exact",
   ) {}
 
   get threads(): number {
@@ -55,12 +56,13 @@ class NativeRuntime implements Runtime {
     const { config, dtype } = what;
     const native = nativeAddon();
     const { device, gpuLayers } = this;
+    const fast = this.precision === "fast" ? { kernelSet: "fast" } : {};
     requireMemory(this, options);
     return cancellable(signal ?? new AbortController().signal, async (cancellation) => {
       const timer = onProgress && setInterval(() => onProgress(cancellation!.progress()), PROGRESS_INTERVAL_MS);
       timer?.unref();
       try {
-        const model = await native.load({ ...what, device, gpuLayers }, cancellation);
+        const model = await native.load({ ...what, ...fast, device, gpuLayers }, cancellation);
         if (signal?.aborted) {
           // aborted after the last weight was read
           model.close();
@@ -88,10 +90,13 @@ function requireMemory(runtime: Runtime, { config, dtype, kvPages, recurrentStat
 /**
  * The compute of this process, on the processor or a GPU ("vulkan:0"). Threads are shared by all engines and worker threads
  * of the process, and default to the physical cores it may use; `threads` sets them for everyone. `gpuLayers`: of every model, the last
- * so many layers are the GPU's and the others the processor's.
+ * so many layers are the GPU's and the others the processor's. `precision`: "fast" takes a GPU's cooperative matrices, and loads
+ * nothing where there are none.
  */
-export function openRuntime(options: { threads?: number; device?: string; gpuLayers?: number } = {}): Runtime {
-  const runtime = new NativeRuntime(options.device ?? "cpu", options.gpuLayers);
+export function openRuntime(
+  options: { threads?: number; device?: string; gpuLayers?: number; precision?: "exact" | "fast" } = {},
+): Runtime {
+  const runtime = new NativeRuntime(options.device ?? "cpu", options.gpuLayers, options.precision);
   if (options.threads !== undefined) runtime.setThreads(options.threads);
   return runtime;
 }

@@ -22,6 +22,8 @@ export interface Device {
     fused_multiply_add: boolean;
     /** Whether numbers below 2^-126 become zero, as on the processor. Where they do not, `exact` is said of all others. */
     flushes_denormals: boolean;
+    /** What the option `precision` may be: "fast" where it has cooperative matrices. */
+    precisions: readonly ("exact" | "fast")[];
     /** Why models cannot run on it; null: they can. */
     problem: string | null;
   };

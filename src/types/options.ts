@@ -72,6 +72,12 @@ export interface EngineOptions {
    * are the GPU's.
    */
   gpuLayers?: number;
+  /**
+   * What models are multiplied with: "exact", the default, gives the processor's bits on every device that can; "fast" takes a GPU's
+   * cooperative matrices for models in bfloat16, whose products have bits of that GPU's own. Replies and training agree bit for bit
+   * either way, and adapters record which it was. What has no such matrices is refused; `listDevices` says what each device has.
+   */
+  precision?: "exact" | "fast";
   /** Type of every model that does not set its own. */
   dtype?: "auto" | "float32" | "bfloat16";
   /** How models in ONNX are computed that do not say it themselves. */
@@ -144,6 +150,7 @@ export interface TinkerOptions
     | "apiKey"
     | "device"
     | "gpuLayers"
+    | "precision"
     | "dtype"
     | "onnx"
     | "quantize"

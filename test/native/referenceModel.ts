@@ -71,6 +71,7 @@ export async function loadCase(
     kvPages?: number;
     kvCache?: ModelSpec["kvCache"];
     recurrentStates?: number;
+    gateText?: Int32Array;
   } = {},
 ): Promise<DeviceModel> {
   const { config: spec, tensors } = await openWeightFolder(caseFolder(name));

@@ -281,6 +281,95 @@ needsGpu("a model on a GPU", { timeout: TIMEOUT }, () => {
   });
 });
 
+const fastGpu = gpus.find(({ problem, fast }) => problem === "" && fast);
+if (fastGpu === undefined) console.info("no Vulkan device with cooperative matrices: the fast family is skipped");
+
+describe.skipIf(fastGpu === undefined)("a model on cooperative matrices", { timeout: TIMEOUT }, () => {
+  const loadFast = async (name: Case) => {
+    const model = await loadCase(name, { dtype: "bfloat16", device: fastGpu!.id, kernelSet: "fast" });
+    open.push(model);
+    return model;
+  };
+  /** Log-probabilities of a row computed in pieces of so many tokens, and all at the side of others. */
+  async function logprobsOf(model: DeviceModel, adapter: number, row: Int32Array, piece: number, beside = 0) {
+    const found: number[] = [];
+    for (let position = 0; position < row.length; position += piece) {
+      const tokens = row.slice(position, position + piece);
+      const next = Int32Array.from(tokens, (_, t) => row[position + t + 1] ?? -1);
+      const sequences = Array.from({ length: beside + 1 }, (_, i): StepSequence => {
+        const blocks = pagesFrom(4 * i, row.length, model);
+        return { ...quiet, tokens, position, blocks, adapter: i === 0 ? adapter : 0, promptLogprobs: 0, next };
+      });
+      const { prompt } = await model.step(sequences);
+      found.push(...prompt[0]!.map(({ logprob }) => logprob));
+    }
+    return found.slice(0, row.length - 1);
+  }
+
+  it.each(["qwen3", "smollm3_odd"] as const)(
+    "has one set of bits of its own for %s, near the exact ones",
+    async (name) => {
+      const model = await loadFast(name);
+      expect(model.kernelSet).toBe("vulkan-fast");
+      const { spec, tensors } = await caseAdapter(name);
+      const version = await model.loadAdapter(spec, tensors);
+      const row = expected(name).rows[1]!.slice(0, 70);
+      const whole = await logprobsOf(model, version, row, 70);
+      for (const [piece, beside] of [
+        [1, 0],
+        [1, 7],
+        [23, 0],
+        [70, 3],
+      ] as const)
+        expect([piece, beside, bits(await logprobsOf(model, version, row, piece, beside))]).toEqual([
+          piece,
+          beside,
+          bits(whole),
+        ]);
+      const trainer = await model.trainAdapter(spec, { seed: 3n, tensors });
+      const { logprobs } = await trainer.evaluate([{ tokens: row }]);
+      expect(bits([...logprobs[0]!].slice(0, 69))).toEqual(bits(whole));
+      trainer.close();
+
+      const exact = await load(name, "bfloat16", "cpu");
+      const wanted = await logprobsOf(exact, await exact.loadAdapter(spec, tensors), row, 70);
+      const differences = whole.map((logprob, t) => Math.abs(logprob - wanted[t]!));
+      expect(Math.max(...differences)).toBeLessThan(0.1);
+      expect(Math.max(...differences)).toBeGreaterThan(0);
+    },
+  );
+
+  it("has gradients near the processor's, which do not depend on what is kept", async () => {
+    const model = await loadFast("llama");
+    const numbers = await learn(model, "llama");
+    expect(differing(await learn(model, "llama", { keepBytes: 1 }), numbers)).toEqual([]);
+    const wanted = await learn(await load("llama", "bfloat16", "cpu"), "llama");
+    const floats = (all: number[][]) => all.flatMap((row) => [...new Float32Array(Uint32Array.from(row).buffer)]);
+    // Log-probabilities, entropies and gradients of the first pass: its values differ as AdamW's signs do.
+    const [own, exact] = [floats(numbers.slice(0, 40)), floats(wanted.slice(0, 40))];
+    const norm = (values: number[]) => Math.hypot(...values);
+    expect(norm(own.map((x, i) => x - exact[i]!)) / norm(exact)).toBeLessThan(0.02);
+  });
+
+  it("is measured against exact arithmetic when it is loaded", async () => {
+    const gateText = expected("qwen3").rows[1]!.slice(0, 60);
+    const options = { dtype: "bfloat16", device: fastGpu!.id, gateText } as const;
+    const [fast, exact] = [
+      await loadCase("qwen3", { ...options, kernelSet: "fast" }),
+      await loadCase("qwen3", { ...options, kernelSet: "exact" }),
+    ];
+    open.push(fast, exact);
+    expect(fast.differenceToExact).toBeGreaterThan(0);
+    expect(fast.differenceToExact).toBeLessThan(0.02);
+    expect(exact.differenceToExact).toBe(0);
+  });
+
+  it("is refused in float32", async () => {
+    const refused = loadCase("llama", { dtype: "float32", device: fastGpu!.id, kernelSet: "fast" });
+    await expect(refused).rejects.toMatchObject({ code: "unusable_device" });
+  });
+});
+
 describe("without a GPU", () => {
   it("names a device that is not there", async () => {
     await expect(loadCase("llama", { device: "vulkan:99" })).rejects.toMatchObject({ code: "unusable_device" });

@@ -19,6 +19,7 @@ class SplitBackend final : public backends::Backend {
 
   std::vector<std::string> gate_activations(const backends::GateText&) override;
 
+  bool set_exact(bool exact) override { return second_->set_exact(exact); }
   const backends::Logits* step(std::span<const backends::Run>) override;
   void start() override { second_->start(); }
   bool sample(const backends::Logits& logits, std::span<const backends::RowRequest> requests,

@@ -29,6 +29,7 @@ VulkanBackend::VulkanBackend(GpuModel model, executor::Pool& pool, backends::Cac
       sampler_(std::move(sampler)),
       gate_(std::move(gate)),
       row_sampler_(model_.gpu, model_.spec.vocab),
+      is_fast_(model_.fast),
       name_(model_.fast                      ? "vulkan-fast"
             : model_.gpu->arithmetic().exact ? "vulkan"
                                              : "vulkan-inexact"),
@@ -56,6 +57,12 @@ std::vector<std::string> VulkanBackend::gate_activations(const backends::GateTex
   gate_.reset();
   keep_activations(model_.spec, *model_.weights, names);
   return names;
+}
+
+bool VulkanBackend::set_exact(bool exact) {
+  if (!is_fast_) return false;
+  model_.fast = !exact;
+  return true;
 }
 
 bool VulkanBackend::run(Commands& commands) {
@@ -148,7 +155,7 @@ void VulkanBackend::record_step(Commands& commands) {
 }
 
 RecordingKey VulkanBackend::step_key() const {
-  RecordingKey key{x_in_, residual_.address(), normed_.address(), logits_.address()};
+  RecordingKey key{model_.fast, x_in_, residual_.address(), normed_.address(), logits_.address()};
   device_batch_.add_key(model_, key);
   scratch_.add_key(key);
   return key;

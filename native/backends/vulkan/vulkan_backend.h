@@ -25,6 +25,7 @@ class VulkanBackend final : public backends::PartBackend {
   int recurrent_states() const override { return states_.count(); }
 
   std::vector<std::string> gate_activations(const backends::GateText&) override;
+  bool set_exact(bool) override;
   const backends::Logits* step(std::span<const backends::Run>) override;
   void start() override;
   bool sample(const backends::Logits&, std::span<const backends::RowRequest>, std::span<backends::RowResult>) override;
@@ -62,6 +63,7 @@ class VulkanBackend final : public backends::PartBackend {
   executor::Pool& pool_;
   std::unique_ptr<backends::Backend> sampler_, gate_;
   RowSampler row_sampler_;
+  bool is_fast_;
   std::string name_;
   Pages pages_;
   RecurrentStates states_;

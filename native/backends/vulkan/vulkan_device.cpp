@@ -69,7 +69,10 @@ std::unique_ptr<backends::Backend> VulkanDevice::load(const ModelSpec& m, backen
                                                       const std::string& arithmetic, const backends::TensorReader& read,
                                                       const std::function<bool(double)>& progress) const {
   const bool fast = arithmetic == "fast";
-  if (fast && !type_of(m).bf16) refuse("dtype", "is float32: the fast family multiplies bfloat16 weights");
+  if (fast && !type_of(m).bf16)
+    throw backends::UnusableDevice(
+        "cooperative matrices multiply models in bfloat16, not in float32: open it with that "
+        "dtype, or with precision \"exact\"");
   if (fast && !keeps_place(gpu_))
     throw backends::UnusableDevice(gpu_->facts().name +
                                    " multiplies matrices with bits that depend on where a row lies");

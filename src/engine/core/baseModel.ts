@@ -159,6 +159,12 @@ export async function loadBaseModel(
     const without = partsBesideText(await readModelConfig(folder));
     if (without.length > 0) options.logger.warn("only the text of a model is loaded", { id, without });
     options.logger.info("model loaded", { id, device: device.device, dtype, bytes: device.bytes, kvPages, seconds });
+    if (options.precision === "fast") {
+      options.logger.info("difference of log-probabilities from exact arithmetic", {
+        id,
+        mean: device.differenceToExact,
+      });
+    }
     if (device.weightOnly.length > 0) {
       const tensors = device.weightOnly;
       options.logger.info("weights that are multiplied with activations as they are", { id, tensors });

@@ -9,7 +9,7 @@ const GIB = 2 ** 30;
 
 function gpu(id: string, kind: GpuDevice["kind"], rest: Partial<GpuDevice> = {}): GpuDevice {
   const memory = { memory: 8 * GIB, available: 8 * GIB, maxAllocation: 4 * GIB };
-  const arithmetic = { fused: true, flushesDenormals: true, exact: true };
+  const arithmetic = { fused: true, flushesDenormals: true, exact: true, fast: false };
   return { id, name: id, driver: "a driver", kind, problem: "", ...memory, ...arithmetic, ...rest };
 }
 
@@ -75,6 +75,19 @@ describe("device auto", () => {
     const lacking = gpu("vulkan:0", "discrete", { problem: "it lacks buffer device addresses" });
     expect(await chosen([lacking])).toBe("cpu");
     await expect(chosen([lacking], { device: "gpu" })).rejects.toMatchObject({ code: "unusable_device" });
+  });
+
+  it("has cooperative matrices where precision is fast, and is refused where nothing has", async () => {
+    const [plain, fast] = [gpu("vulkan:0", "discrete"), gpu("vulkan:1", "integrated", { fast: true })];
+    const ofFast = (gpus: GpuDevice[], options: EngineOptions = {}) => chosen(gpus, { precision: "fast", ...options });
+    expect(await ofFast([plain, fast])).toBe("vulkan:1");
+    expect(await ofFast([plain, { ...fast, exact: false }])).toBe("vulkan:1");
+    expect(await ofFast([plain, fast], { device: "gpu" })).toBe("vulkan:1");
+    const refused = { code: "unusable_device", param: "precision" };
+    await expect(ofFast([plain])).rejects.toMatchObject(refused);
+    await expect(ofFast([plain], { device: "gpu" })).rejects.toMatchObject(refused);
+    await expect(ofFast([fast], { device: "cpu" })).rejects.toMatchObject(refused);
+    await expect(ofFast([fast], { gpuLayers: 0 })).rejects.toMatchObject(refused);
   });
 
   it("gives way to what is asked for", async () => {

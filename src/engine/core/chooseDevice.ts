@@ -14,7 +14,8 @@ export const MEMORY_SHARE = 0.75;
 /**
  * As the runtime calls it. "auto" is a GPU where it computes every one of the models with the processor's bits and has the
  * memory for them, each with one full context; else the processor.
- * @throws UnavailableError with code "unusable_device" for "gpu" where no GPU can compute models.
+ * @throws UnavailableError with code "unusable_device" for "gpu" where no GPU can compute models, and where none has what
+ * `precision` asks for.
  */
 export async function chooseDevice(
   options: ResolvedOptions,
@@ -22,23 +23,39 @@ export async function chooseDevice(
   hardware: () => Promise<readonly GpuDevice[]> = () => listGpus({ hardware: true }),
 ): Promise<string> {
   const { device } = options;
-  if (device !== "auto" && device !== "gpu") return device;
-  const usable = (await hardware()).filter(({ problem }) => problem === "");
+  const isFast = options.precision === "fast";
+  if (isFast && device === "cpu") throw lacksMatrices("the processor");
+  if (device !== "auto" && device !== "gpu") {
+    const known = isFast ? (await listGpus()).find(({ id }) => id === device) : undefined;
+    if (known && !known.fast) throw lacksMatrices(device);
+    return device;
+  }
+  const usable = (await hardware()).filter(({ problem, fast }) => problem === "" && (fast || !isFast));
   const gpus = [
     ...usable.filter(({ kind }) => kind === "discrete"),
     ...usable.filter(({ kind }) => kind === "integrated"),
   ];
   if (device === "auto") {
-    for (const gpu of gpus) if (gpu.exact && gpu.fused && (await holds(gpu, models, options))) return gpu.id;
+    for (const gpu of gpus)
+      if ((isFast || (gpu.exact && gpu.fused)) && (await holds(gpu, models, options))) return gpu.id;
+    if (isFast) throw lacksMatrices("this machine");
     return "cpu";
   }
   if (gpus[0]) return gpus[0].id;
+  if (isFast) throw lacksMatrices("this machine");
   throw new UnavailableError("this machine has no GPU that models can be computed on", {
     code: "unusable_device",
     param: "device",
     hint: "anneal devices lists what there is; vulkan:N takes one of them, also one in software",
   });
 }
+
+const lacksMatrices = (what: string) =>
+  new UnavailableError(`${what} has no cooperative matrices, which precision "fast" multiplies with`, {
+    code: "unusable_device",
+    param: "precision",
+    hint: 'anneal devices says which GPU has them; precision "exact" is computed everywhere',
+  });
 
 /** Whether a GPU computes all of the models, and has room for them at once. */
 async function holds(gpu: GpuDevice, models: readonly ModelOptions[], options: ResolvedOptions): Promise<boolean> {

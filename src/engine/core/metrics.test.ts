@@ -8,7 +8,10 @@ test("metrics count what requests came to", async () => {
   abort.abort();
   await ask({ stop: ["b"] });
   await new Promise((resolve) => setImmediate(resolve));
-  const families = host.metrics.families([{ id: base.id, maxAdapters: 64, stats: loop.stats() }], null);
+  const families = host.metrics.families(
+    [{ id: base.id, maxAdapters: 64, differenceToExact: 0, stats: loop.stats() }],
+    null,
+  );
   const family = (name: string) => families.find((one) => one.name === name)!;
   expect(family("request_success").samples).toEqual([
     { labels: { model_name: "base", engine: "0", finished_reason: "stop" }, value: 3 },

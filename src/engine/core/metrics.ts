@@ -26,6 +26,8 @@ export interface ObservedModel {
   id: string;
   /** Trained models that one step may hold. */
   maxAdapters: number;
+  /** Of log-probabilities, from those of exact arithmetic: the mean, measured when it was loaded. */
+  differenceToExact: number;
   stats: InferenceStats;
 }
 
@@ -199,6 +201,11 @@ export class InferenceMetrics {
         "kv_cache_usage_perc",
         "Share of cache pages in use; 1 is all.",
         perModel((stats) => stats.cacheUsage),
+      ),
+      gauge(
+        "logprob_difference_to_exact",
+        "Mean absolute difference of a text's log-probabilities from exact arithmetic; 0 where precision is exact.",
+        models.map(({ id, differenceToExact }) => ({ labels: labelsOf(id), value: differenceToExact })),
       ),
       {
         name: "cache_config_info",

@@ -65,7 +65,12 @@ export async function openCore(
     const hasPipelines = device !== "cpu" && options.home !== null;
     const known = hasPipelines ? readPipelines(store.home, device) : null;
     if (known) restorePipelines(device, known);
-    const runtime = openRuntime({ threads: options.threads, device, gpuLayers: options.gpuLayers });
+    const runtime = openRuntime({
+      threads: options.threads,
+      device,
+      gpuLayers: options.gpuLayers,
+      precision: options.precision,
+    });
     let budget = (options.memoryLimit ?? runtime.availableMemory() * MEMORY_SHARE) - encoderBytes;
     for (const [place, [index, model]] of others.entries()) {
       // What is left is shared by the models still to come, so that the first does not take every page.

@@ -57,6 +57,7 @@ export async function openWeights(
   const config = { ...withinContext(weights.config, options.contextLength), ...(kvCache !== "exact" && { kvCache }) };
   const wanted = model.dtype ?? options.dtype;
   const dtype = wanted === "auto" ? weights.dtype : wanted;
+  const wantsText = config.quantized !== undefined || options.precision === "fast";
   return {
     format: isGguf(folder) ? "gguf" : "safetensors",
     config,
@@ -64,7 +65,7 @@ export async function openWeights(
     dtype,
     hash: () => weights.hash(),
     load: (cache, gateText, onProgress) =>
-      runtime.load({ config, tensors, dtype, ...cache, onProgress, ...(config.quantized && { gateText: gateText() }) }),
+      runtime.load({ config, tensors, dtype, ...cache, onProgress, ...(wantsText && { gateText: gateText() }) }),
     close() {},
   };
 }

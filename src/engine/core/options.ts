@@ -67,6 +67,7 @@ const engineOptions = z.object({
     .min(1)
     .optional(),
   device: z.custom<DeviceName>(isDeviceName, `must be ${DEVICE_NAMES}`).default("cpu"),
+  precision: z.enum(["exact", "fast"]).default("exact"),
   gpuLayers: z.number().int().min(0).max(MAX.layers).optional(),
   dtype: dtype.default("auto"),
   onnx: onnx.default({}),

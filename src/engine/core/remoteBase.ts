@@ -33,6 +33,7 @@ const MAX_IDLE_ADAPTERS = 4;
 const OF_THIS_MACHINE = [
   "device",
   "gpuLayers",
+  "precision",
   "dtype",
   "onnx",
   "quantize",

@@ -41,6 +41,11 @@ export async function systemCheck(core: EngineCore): Promise<SystemReport> {
 /** Everything that is counted about inference, as far as the caller may see it: no names of others' models. */
 export function inferenceMetrics({ bases, metrics, options }: EngineCore, { owner, entity }: Caller): MetricFamily[] {
   const maxAdapters = options.maxSequences;
-  const models = [...bases.values()].map(({ id, loop }) => ({ id, maxAdapters, stats: loop.stats() }));
+  const models = [...bases.values()].map(({ id, loop, device }) => ({
+    id,
+    maxAdapters,
+    differenceToExact: device.differenceToExact,
+    stats: loop.stats(),
+  }));
   return metrics.families(models, owner ? null : entity);
 }

@@ -69,6 +69,7 @@ class OnnxDeviceModel implements DeviceModel {
   readonly dtype = "float32";
   readonly device = "cpu";
   readonly kernelSet = "onnxruntime";
+  readonly differenceToExact = 0;
   readonly weightOnly = [];
   readonly pageSize = 64;
   readonly pageGroups = [0];

@@ -46,6 +46,7 @@ export class TinkerDevice implements CompletingDevice, AdapterHost {
   readonly dtype = "float32";
   readonly device = "tinker";
   readonly kernelSet = "tinker";
+  readonly differenceToExact = 0;
   readonly weightOnly = [];
   readonly pageSize = 64;
   readonly pageGroups = [0];

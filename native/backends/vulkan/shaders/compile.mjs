@@ -32,7 +32,13 @@ const ARITHMETIC = new Set([129, 131, 133, 136, 142]); // FAdd, FSub, FMul, FDiv
 const FUSED = new Set([31, 32, 50]); // Sqrt, InverseSqrt, Fma of GLSL.std.450
 const NO_CONTRACTION = 42;
 /** Of cooperative matrices: [NVIDIA's first version, VK_KHR_cooperative_matrix]. */
-const MATRIX = { capability: [5357, 6022], type: [5358, 4456], load: [5359, 4457], store: [5360, 4458], add: [5361, 4459] };
+const MATRIX = {
+  capability: [5357, 6022],
+  type: [5358, 4456],
+  load: [5359, 4457],
+  store: [5360, 4458],
+  add: [5361, 4459],
+};
 const MATRIX_EXTENSION = ["SPV_NV_cooperative_matrix", "SPV_KHR_cooperative_matrix"];
 const HEADER_WORDS = 5;
 
@@ -112,14 +118,21 @@ function anyVendors(words) {
   const layout = (byColumns) => bound + (trues.has(byColumns) ? 1 : 0);
   const rewritten = ([op, ...rest]) => {
     if (op === OP.capability && rest[0] === MATRIX.capability[0]) return [op, MATRIX.capability[1]];
-    if (op === OP.extension && `${rest}` === `${literal(MATRIX_EXTENSION[0])}`) return [op, ...literal(MATRIX_EXTENSION[1])];
+    if (op === OP.extension && `${rest}` === `${literal(MATRIX_EXTENSION[0])}`)
+      return [op, ...literal(MATRIX_EXTENSION[1])];
     if (op === MATRIX.type[0]) return [MATRIX.type[1], ...rest, use([op, ...rest])];
     if (op === MATRIX.add[0]) return [MATRIX.add[1], ...rest];
     // A pointer's stride and then its layout, the other way around.
     const at = op === MATRIX.load[0] ? 3 : 2;
     if (op === MATRIX.load[0] || op === MATRIX.store[0]) {
       const [stride, byColumns, ...access] = rest.slice(at);
-      return [op === MATRIX.load[0] ? MATRIX.load[1] : MATRIX.store[1], ...rest.slice(0, at), layout(byColumns), stride, ...access];
+      return [
+        op === MATRIX.load[0] ? MATRIX.load[1] : MATRIX.store[1],
+        ...rest.slice(0, at),
+        layout(byColumns),
+        stride,
+        ...access,
+      ];
     }
     return [op, ...rest];
   };
@@ -127,7 +140,8 @@ function anyVendors(words) {
   const result = [...words.slice(0, HEADER_WORDS)];
   result[3] = bound + numbers.length;
   for (const instruction of all) {
-    const here = instruction[0] === OP.typeInt && instruction[1] === uint ? [instruction, ...numbers] : [rewritten(instruction)];
+    const here =
+      instruction[0] === OP.typeInt && instruction[1] === uint ? [instruction, ...numbers] : [rewritten(instruction)];
     for (const [op, ...rest] of here) result.push(((rest.length + 1) << 16) | op, ...rest);
   }
   return result;
