@@ -74,7 +74,7 @@ struct NoSampler final : backends::Backend {
   const ModelSpec& spec() const override { return spec_; }
   const char* name() const override { return "none"; }
   int pages() const override { return 0; }
-  const backends::Logits* step(std::span<const backends::Run>) override { return nullptr; }
+  const backends::Logits* step(std::span<const backends::Run>) override { return &none_; }
   bool sample(const backends::Logits&, std::span<const backends::RowRequest>, std::span<backends::RowResult>) override {
     return false;
   }
@@ -89,21 +89,33 @@ struct NoSampler final : backends::Backend {
                                                const backends::AdapterRef&, const backends::PassOptions&) override {
     return nullptr;
   }
+
+ private:
+  backends::Logits none_;
 };
 
-ModelSpec small_model() {
+// Of attention with gates over codes, and of the delta rule, in turns.
+ModelSpec small_model(int layers = 2) {
   ModelSpec m;
   m.hidden = 32, m.vocab = 64, m.max_positions = 4096, m.tied_head = true;
-  LayerSpec layer;
-  layer.attention.heads = 4, layer.attention.kv_heads = 2, layer.attention.head_dim = 8;
-  layer.feed_forward.intermediate = 48;
-  m.layers.assign(2, layer);
+  m.kv_cache = KvCache::int8;
+  LayerSpec attends, recurs;
+  attends.attention.heads = 4, attends.attention.kv_heads = 2, attends.attention.head_dim = 8;
+  attends.attention.output_gate = true;
+  recurs.delta_rule = {.key_heads = 2, .value_heads = 4, .key_dim = 12, .value_dim = 8, .kernel = 4};
+  attends.feed_forward.intermediate = recurs.feed_forward.intermediate = 48;
+  for (int l = 0; l < layers; l++) m.layers.push_back(l % 2 ? recurs : attends);
   return m;
 }
+constexpr int kStates = 256;
 
 backends::TensorReader reader() {
   return {[](const std::string& name, int64_t row0, int64_t rows, float* to) {
-    const int64_t cols = name.find("down") != std::string::npos ? 48 : 32;
+    const auto is = [&](const char* part) { return name.find(part) != std::string::npos; };
+    const int64_t cols = is("down")                                     ? 48
+                         : is("conv1d") || is("A_log") || is("dt_bias") ? 4
+                         : is("linear_attn.norm")                       ? 8
+                                                                        : 32;
     for (int64_t i = 0; i < rows * cols; i++) to[i] = float((row0 * cols + i) % 17 - 8) / 16;
   }};
 }
@@ -140,7 +152,8 @@ template <class Load> void test_small_heap(const std::shared_ptr<Gpu>& gpu, cons
     check(told && allocations == 0, ("refused before memory is taken: " + part).c_str());
   };
   const backends::ModelMemory needs = device.memory(small_model());
-  refused(needs.weights + 63 * needs.page, "the model's weights and 64 pages of KV cache", load);
+  refused(needs.weights + 64 * needs.page + (kStates - 1) * needs.recurrent_state,
+          "the model's weights and 64 pages of KV cache and 256 recurrent states", load);
   const auto model = load();
   LoraSpec lora{.rank = 4, .alpha = 8};
   std::fill(std::begin(lora.targets), std::end(lora.targets), true);
@@ -155,7 +168,7 @@ void test_failures(const std::shared_ptr<Gpu>& gpu) {
   OneThread pool;
   const backends::TensorReader read = reader();
   VulkanDevice device(pool, 0, [](const ModelSpec&, int) { return std::make_unique<NoSampler>(); });
-  const auto load = [&] { return device.load(small_model(), 64, "", read, nullptr); };
+  const auto load = [&] { return device.load(small_model(), {64, kStates}, "", read, nullptr); };
   vk::DeviceFunctions& call = gpu->call;
   const vk::DeviceFunctions working = call;
 
@@ -170,7 +183,7 @@ void test_failures(const std::shared_ptr<Gpu>& gpu) {
   const auto step = [&](int count) {
     backends::Run run{};
     run.tokens = tokens.data(), run.count = count, run.position = 0, run.blocks = blocks.data();
-    run.logits = backends::WantedLogits::last;
+    run.logits = backends::WantedLogits::last, run.recurrent = 0;
     const int rows = model->step({&run, 1})->rows;
     model->start();
     return rows;
@@ -198,6 +211,7 @@ void test_failures(const std::shared_ptr<Gpu>& gpu) {
   call.queue_submit = [](auto...) { return vk::kDeviceLost; };
   check(throws<backends::DeviceLost>([&] { step(10); }), "the loss of a device is told");
   model->copy_page(0, 1);
+  model->copy_recurrent_state(0, 1);
   call = working;
   check(throws<backends::DeviceLost>([&] { step(10); }), "a page that could not be copied is not read");
   check(open_gpu(0) != gpu, "a device that was lost is opened anew");
@@ -207,9 +221,7 @@ void test_failures(const std::shared_ptr<Gpu>& gpu) {
 void test_replay(const std::shared_ptr<Gpu>& gpu) {
   OneThread pool;
   VulkanDevice device(pool, 0, [](const ModelSpec&, int) { return std::make_unique<NoSampler>(); });
-  ModelSpec deep = small_model();
-  deep.layers.assign(28, deep.layers[0]);
-  const auto model = device.load(deep, 64, "", reader(), nullptr);
+  const auto model = device.load(small_model(28), {64, kStates}, "", reader(), nullptr);
   static int recorded, submitted;
   static vk::DeviceFunctions working;
   working = gpu->call;
@@ -242,7 +254,7 @@ void test_replay(const std::shared_ptr<Gpu>& gpu) {
     std::vector<int32_t> tokens(runs.size(), token), blocks;
     for (int i = 0; i < 64; i++) blocks.push_back((i * 5 + page) % 64);
     for (size_t i = 0; i < runs.size(); i++) {
-      runs[i].tokens = &tokens[i], runs[i].count = 1, runs[i].position = positions[i];
+      runs[i].tokens = &tokens[i], runs[i].count = 1, runs[i].position = positions[i], runs[i].recurrent = int(i);
       runs[i].blocks = blocks.data() + 8 * (i % 8), runs[i].logits = backends::WantedLogits::last;
       if (adapted) runs[i].adapter = adapter;
       requests[i].row = int(i), requests[i].draw = &draw;
@@ -282,6 +294,29 @@ void test_replay(const std::shared_ptr<Gpu>& gpu) {
   const auto again = microseconds([&](int) { step(std::vector<int>(150, 0), 3, false); });
   printf("a step of 28 layers: %.0f us of the processor to record, %.0f us again\n", fresh, again);
   gpu->call = working;
+}
+
+// Rows that share a prompt, one of them from its very end; of a length that makes several stretches of the delta rule.
+void test_training() {
+  OneThread pool;
+  VulkanDevice device(pool, 0, [](const ModelSpec&, int) { return std::make_unique<NoSampler>(); });
+  const auto model = device.load(small_model(), {64, kStates}, "", reader(), nullptr);
+  LoraSpec lora{.rank = 4, .alpha = 8};
+  std::fill(std::begin(lora.targets), std::end(lora.targets), true);
+  const auto trainable = model->train_adapter(lora, 1, nullptr);
+  const std::vector<int32_t> tokens(70, 3);
+  const std::vector<backends::TrainRow> rows = {
+      {.tokens = tokens},
+      {.tokens = std::span(tokens).first(9), .prefix = 0, .prefix_length = 37},
+      {.tokens = std::span(tokens).first(5), .prefix = 0, .prefix_length = 70}};
+  for (const int64_t keep : {int64_t(0), int64_t(1)}) {
+    const auto pass = model->forward(rows, trainable.get(), nullptr, {.keep_bytes = keep});
+    const std::vector<float> ones(tokens.size(), 1.0f);
+    const std::vector<std::span<const float>> by(rows.size(), ones);
+    check(pass && pass->backward(by, {}), "rows that share a prompt are trained");
+    const double norm = trainable->optim_step({.learning_rate = 1e-3f});
+    check(std::isfinite(norm) && norm > 0, "their gradient is finite, and not zero");
+  }
 }
 
 void test_pipelines() {
@@ -330,6 +365,7 @@ int main() {
     }
     test_pipelines();
     test_replay(gpu);
+    test_training();
     test_failures(gpu);
   }
   puts(failures == 0 ? "ok" : "failed");
