@@ -9,6 +9,9 @@ export interface ExpressionEntry {
   line: number;
 }
 
+/** Text of the template, or an expression to print. */
+export type Written = string | ExpressionEntry;
+
 export interface LoopEntry {
   target: Target;
   iterable: Expression;
@@ -40,7 +43,9 @@ export type Action = { line: number } & (
 );
 
 export interface Program {
-  texts: string[];
+  /** What is written in one go. */
+  writings: Written[][];
+  /** What is tested. */
   expressions: ExpressionEntry[];
   loops: LoopEntry[];
   actions: Action[];
@@ -50,10 +55,8 @@ export interface Program {
 
 /** The calls that units are made of. */
 export interface UnitCalls {
-  /** Text of the template. */
-  text(index: number): string;
-  /** An expression's value as text. */
-  print(index: number): string;
+  /** Text of the template and values of expressions as text. */
+  write(index: number): string;
   /** Whether an expression is true. */
   test(index: number): boolean;
   /** Runs an action; gives what it prints. */
@@ -75,7 +78,7 @@ export function programOf(statements: Statement[]): Program {
 }
 
 class Compiler {
-  readonly program: Program = { texts: [], expressions: [], loops: [], actions: [], units: [] };
+  readonly program: Program = { writings: [], expressions: [], loops: [], actions: [], units: [] };
 
   /** Reserves a unit before its body is compiled, so that the template itself is unit 0. */
   addUnit(source: (unit: number) => string): number {
@@ -88,7 +91,20 @@ class Compiler {
   body(statements: Statement[], unit: number): string {
     const parts: string[] = [];
     let guards = 0;
+    let writing: Written[] | null = null;
     for (const [index, statement] of statements.entries()) {
+      if (statement.kind === "text" || statement.kind === "print") {
+        // All that stands together is one call: nunjucks takes its time for each.
+        if (writing === null) {
+          writing = [];
+          parts.push(`{{ write(${this.program.writings.push(writing) - 1}) }}`);
+        }
+        writing.push(
+          statement.kind === "text" ? statement.text : { expression: statement.value, line: statement.line },
+        );
+        continue;
+      }
+      writing = null;
       parts.push(this.statement(statement, unit));
       if (mayInterrupt(statement) && index < statements.length - 1) {
         parts.push("{% if running() %}");
@@ -115,12 +131,8 @@ class Compiler {
     return { name, signature, uses, unit: this.unitOf(body) };
   }
 
-  private statement(statement: Statement, unit: number): string {
+  private statement(statement: Exclude<Statement, { kind: "text" | "print" }>, unit: number): string {
     switch (statement.kind) {
-      case "text":
-        return `{{ text(${this.program.texts.push(statement.text) - 1}) }}`;
-      case "print":
-        return `{{ print(${this.expression(statement.value, statement.line)}) }}`;
       case "if":
         return this.ifStatement(statement, unit);
       case "for":

@@ -6,7 +6,7 @@ import { TemplateError } from "./errors.js";
 import { callValue, evaluate, evaluateArguments, filtered, type Lookup } from "./evaluate.js";
 import { LoopContext, Macro, setParameters } from "./globals.js";
 import { textOfValue } from "./printing.js";
-import type { Action, LoopEntry, MacroEntry, Program, UnitCalls } from "./program.js";
+import type { Action, ExpressionEntry, LoopEntry, MacroEntry, Program, UnitCalls, Written } from "./program.js";
 import { itemsOf, iterate, Namespace, PythonError, raise, truth, Undefined, type Value } from "./values.js";
 
 interface RunningLoop {
@@ -45,8 +45,7 @@ export type UnitRenderer = (unit: number, calls: UnitCalls) => string;
 export class Rendering {
   /** Nunjucks copies own fields only, so the calls are fields. */
   private readonly calls: UnitCalls = {
-    text: (index) => this.text(index),
-    print: (index) => this.print(index),
+    write: (index) => this.write(index),
     test: (index) => this.test(index),
     act: (index) => this.act(index),
     loopTurns: (index) => this.loopTurns(index),
@@ -121,23 +120,20 @@ export class Rendering {
 
   // The calls in the units.
 
-  private text(index: number): string {
-    const text = this.program.texts[index]!;
-    return this.guarded(() => {
-      this.budget.text(text.length);
-      return text;
-    });
+  private write(index: number): string {
+    return this.guarded(() => this.program.writings[index]!.map((part) => this.written(part)).join(""));
   }
 
-  private print(index: number): string {
-    const { expression, line } = this.program.expressions[index]!;
-    return this.guarded(() => {
-      this.line = line;
-      this.budget.step(STEPS_PER_PRINT);
-      const text = textOfValue(this.evaluate(expression));
-      this.budget.text(text.length);
-      return text;
-    });
+  private written(part: Written): string {
+    const text = typeof part === "string" ? part : this.printed(part);
+    this.budget.text(text.length);
+    return text;
+  }
+
+  private printed({ expression, line }: ExpressionEntry): string {
+    this.line = line;
+    this.budget.step(STEPS_PER_PRINT);
+    return textOfValue(this.evaluate(expression));
   }
 
   private test(index: number): boolean {
