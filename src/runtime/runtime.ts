@@ -18,5 +18,3 @@ export {
 } from "./nativeRuntime.js";
 export { OnnxDecoder } from "./onnx/onnxDecoder.js";
 export type * from "./policyLoss.js";
-export { TinkerDevice } from "./tinker/tinkerDevice.js";
-export { type TinkerAddress, TinkerServer } from "./tinker/tinkerServer.js";

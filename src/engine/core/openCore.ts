@@ -21,7 +21,7 @@ import { GrammarCache } from "./grammarCache.js";
 import { LoadedModels } from "./loadedModels.js";
 import { InferenceMetrics } from "./metrics.js";
 import { embeddedModel, type ResolvedOptions } from "./options.js";
-import { loadRemoteBase, type RemoteEngine } from "./remoteBase.js";
+import type { RemoteEngine } from "./remoteBase.js";
 import { SavedModels } from "./savedModels.js";
 import { loadEncoder, type ServedEncoder } from "./servedEncoder.js";
 
@@ -76,7 +76,7 @@ export async function openCore(
       // What is left is shared by the models still to come, so that the first does not take every page.
       const share = budget / (others.length - place);
       const base = remote
-        ? await loadRemoteBase(remote, model, options)
+        ? await (await import("./remoteBase.js")).loadRemoteBase(remote, model, options)
         : await loadBaseModel(runtime, model, options, { total: budget, share });
       if (bases.has(base.id) || encoders.has(base.id)) {
         await closeBaseModel(base);

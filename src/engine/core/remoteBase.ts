@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { ValidationError } from "../../errors.js";
 import { isGguf } from "../../gguf/ggufFile.js";
 import { CompletionLoop } from "../../inference/index.js";
-import { TinkerDevice, TinkerServer } from "../../runtime/runtime.js";
+import { TinkerDevice, TinkerServer } from "../../runtime/remoteRuntime.js";
 import type { EngineOptions, ModelOptions, TinkerOptions } from "../../types/options.js";
 import { openWeightFiles, readAdapterFolder, readModelConfig } from "../../weights/index.js";
 import { modelSpec } from "../../weights/modelSpec.js";
