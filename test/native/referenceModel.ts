@@ -62,6 +62,7 @@ export async function loadCase(
     device = DEVICE,
     kvCache = "exact",
     gpuLayers,
+    maxPositions,
     ...options
   }: {
     device?: string;
@@ -72,10 +73,11 @@ export async function loadCase(
     kvCache?: ModelSpec["kvCache"];
     recurrentStates?: number;
     gateText?: Int32Array;
+    maxPositions?: number;
   } = {},
 ): Promise<DeviceModel> {
   const { config: spec, tensors } = await openWeightFolder(caseFolder(name));
-  const config = { ...spec, kvCache };
+  const config = { ...spec, kvCache, ...(maxPositions && { maxPositions }) };
   return openRuntime({ device, gpuLayers }).load({
     config,
     tensors,

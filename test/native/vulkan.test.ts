@@ -230,6 +230,32 @@ needsGpu("a model on a GPU", { timeout: TIMEOUT }, () => {
     }
   });
 
+  it.each(["llama", "mistral_window"] as const)(
+    "splits %s's attention over a long context, with the same bits",
+    async (name) => {
+      const [row] = expected(name).rows;
+      const tokens = Int32Array.from({ length: 2100 }, (_, t) => row![(t * t) % row!.length]!);
+      const found = async (device: string) => {
+        const model = await loadCase(name, { dtype: "bfloat16", device, maxPositions: 4096 });
+        open.push(model);
+        const logprobs: number[] = [];
+        for (let position = 0; position < tokens.length; ) {
+          // The last ones one by one, as they are decoded.
+          const count = position < 2040 ? Math.min(300, 2040 - position) : position < 2060 ? 1 : 40;
+          const piece = tokens.slice(position, position + count);
+          const next = Int32Array.from(piece, (_, t) => tokens[position + t + 1] ?? -1);
+          const blocks = pagesFrom(0, tokens.length, model);
+          const sequence = { ...quiet, tokens: piece, position, blocks, adapter: 0, promptLogprobs: 0, next };
+          const { prompt } = await model.step([sequence]);
+          logprobs.push(...prompt[0]!.map(({ logprob }) => logprob));
+          position += count;
+        }
+        return bits(logprobs);
+      };
+      expect(await found(gpu!.id)).toEqual(await found("cpu"));
+    },
+  );
+
   it("does not train all weights, and says so", async () => {
     const model = await loadCase("llama", { device: gpu!.id });
     await expect(model.trainWeights()).rejects.toMatchObject({ code: "unusable_device", param: "device" });

@@ -7,7 +7,10 @@
 namespace anneal::vulkan {
 namespace {
 
-constexpr int kMaxTileRows = 8;  // of queries
+constexpr int kMaxTileRows = 8;          // of queries
+constexpr int kSegmentPositions = 1024;  // of a segment of attention
+constexpr int kManyGroups = 256;         // workgroups that keep a GPU busy
+constexpr int kSegmentLanes = 17;        // floats of a waiting segment besides its output (shaders/segments.glsl)
 
 // Arrays one after the other, to be moved as one.
 class Arrays {
@@ -64,6 +67,10 @@ int Batch::last_position() const {
   return last;
 }
 
+bool DeviceBatch::is_split(const Queries& q, const AttentionSpec& a) {
+  return q.segments > 1 && q.count * a.kv_heads < kManyGroups;
+}
+
 void DeviceBatch::write(GpuModel& m, const Batch& b) {
   Arrays arrays;
   rows = b.rows;
@@ -98,7 +105,7 @@ void DeviceBatch::write(GpuModel& m, const Batch& b) {
     if (std::any_of(queries.begin(), queries.end(), [&](const Queries& q) { return q.group == group; })) continue;
     const int heads = std::min(group, kMaxTileRows), per_tile = std::max(1, kMaxTileRows / heads);
     std::vector<QueryTile> tiles;
-    int most = 1;
+    int most = 1, positions = 1;
     for (size_t s = 0; s < b.sequences.size(); s++) {
       const Sequence& sequence = b.sequences[s];
       for (int row = 0; row < sequence.rows; row += per_tile)
@@ -107,10 +114,12 @@ void DeviceBatch::write(GpuModel& m, const Batch& b) {
                                sequence.position + row,       head,
                                std::min(heads, group - head), table_of[s]};
           most = std::max(most, tile.tokens * tile.heads);
+          positions = std::max(positions, tile.position + tile.tokens);
           tiles.push_back(tile);
         }
     }
-    queries.push_back({group, uint64_t(arrays.add(tiles)), int(tiles.size()), int(std::bit_ceil(unsigned(most)))});
+    queries.push_back({group, uint64_t(arrays.add(tiles)), int(tiles.size()), int(std::bit_ceil(unsigned(most))),
+                       (positions + kSegmentPositions - 1) / kSegmentPositions});
   }
 
   delta = {};
@@ -142,6 +151,18 @@ void DeviceBatch::write(GpuModel& m, const Batch& b) {
     memory_ = Memory(gpu_, round_up(bytes + bytes / 2, 1 << 16), Memory::Place::upload);
   }
   std::memcpy(memory_.mapped<char>(), arrays.bytes().data(), size_t(bytes));
+  int64_t waiting = 0;
+  for (int l = 0; l < m.layers(); l++) {
+    const AttentionSpec& a = m.attention(l);
+    if (m.delta_rule(l)) continue;
+    if (const Queries& q = queries_of(a.group()); is_split(q, a))
+      waiting = std::max(waiting, int64_t(q.count) * a.kv_heads * q.segments * q.rows * (kSegmentLanes + a.head_dim));
+  }
+  if (segments_.bytes() < waiting * 4) {
+    segments_ = {};
+    segments_ = Memory(gpu_, waiting * 4);
+  }
+  segments = segments_.address();
   const auto place = [&](uint64_t& offset) { offset += memory_.address(); };
   for (uint64_t* offset : {&tokens, &logit_rows, &slots, &tables, &delta.before, &delta.scans, &delta.saves})
     place(*offset);
@@ -151,11 +172,11 @@ void DeviceBatch::write(GpuModel& m, const Batch& b) {
 }
 
 void DeviceBatch::add_key(const GpuModel& m, RecordingKey& key) const {
-  key.insert(key.end(), {uint64_t(rows), tokens, slots, tables, adapters, logit_rows, uint64_t(rank), delta.before,
-                         delta.scans, delta.saves});
+  key.insert(key.end(), {uint64_t(rows), segments, tokens, slots, tables, adapters, logit_rows, uint64_t(rank),
+                         delta.before, delta.scans, delta.saves});
   key.insert(key.end(), turns.begin(), turns.end());
   for (const Queries& q : queries)
-    key.insert(key.end(), {uint64_t(q.group), q.tiles, uint64_t(q.count), uint64_t(q.rows)});
+    key.insert(key.end(), {uint64_t(q.group), q.tiles, uint64_t(q.count), uint64_t(q.rows), uint64_t(q.segments)});
   if (!adapters) return;
   for (int l = 0; l < m.layers(); l++) {
     uint64_t adapted = 0;

@@ -53,11 +53,15 @@ class DeviceBatch {
     int group;  // query heads to a key-value head
     uint64_t tiles;
     int count, rows;  // tiles, and query rows of one at most
+    int segments;     // of the positions that a tile sees, the most
   };
   std::vector<Queries> queries;
   const Queries& queries_of(int group) const {
     return *std::find_if(queries.begin(), queries.end(), [&](const Queries& q) { return q.group == group; });
   }
+  // Whether tiles are so few that each of their segments has a workgroup of its own.
+  static bool is_split(const Queries&, const AttentionSpec&);
+  uint64_t segments = 0;  // where these wait to be merged
   // Whether a row's adapter adapts a projection.
   bool adapts(int layer, int p) const {
     return std::any_of(versions_.begin(), versions_.end(),
@@ -66,7 +70,7 @@ class DeviceBatch {
 
  private:
   std::shared_ptr<Gpu> gpu_;
-  Memory memory_;
+  Memory memory_, segments_;
   std::vector<const AdapterVersion*> versions_;
 };
 

@@ -124,6 +124,7 @@ struct LayerForward {
       int32_t ld, window;
       float scale, cap, scale_by_cap;
       int32_t padding;
+      uint64_t waiting;
     } attend{s.queries.address(),
              pages.of(layer).address(),
              b.tables,
@@ -135,8 +136,18 @@ struct LayerForward {
              scale,
              cap,
              cap > 0 ? scale / cap : 0,
-             0};
-    commands.dispatch(m.pipeline(Shader::kAttentionF32, shape_of(m.spec, c, q.rows)), attend, q.count, c.kv_heads);
+             0,
+             b.is_split(q, c) ? b.segments : 0};
+    const int64_t split = attend.waiting ? q.segments : 1;
+    commands.dispatch(m.pipeline(Shader::kAttentionF32, shape_of(m.spec, c, q.rows)), attend, q.count, c.kv_heads,
+                      split);
+    commands.barrier();
+    if (split == 1) return;
+    const struct {
+      uint64_t waiting, tiles, attention, lse;
+      int32_t ld, window, segments, padding;
+    } merge{b.segments, q.tiles, a.attention, a.lse, type.ld(c.q_width()), c.window, q.segments, 0};
+    commands.dispatch(m.pipeline(Shader::kAttentionMergeF32, shape_of(m.spec, c, q.rows)), merge, q.count, c.kv_heads);
     commands.barrier();
   }
 

@@ -1,7 +1,8 @@
 #version 460
 // Causal attention over pages of 64 keys (cpu/kernels/attention.h): online softmax over the pages in ascending order,
 // segments of 1,024 positions merged in ascending order. A workgroup has up to kRows queries of one key-value head and
-// sequence; an invocation a key of a page, and then elements of the outputs.
+// sequence, and of these the pages of one segment where there would be few workgroups; an invocation a key of a page, and
+// then elements of the outputs.
 #extension GL_GOOGLE_include_directive : require
 #include "arithmetic.glsl"
 #include "functions.glsl"
@@ -10,17 +11,7 @@
 #include "weights.glsl"
 #include "pages.glsl"
 
-layout(local_size_x = 64) in;
-layout(constant_id = 1) const int kHeads = 1;
-layout(constant_id = 2) const int kKvHeads = 1;
-layout(constant_id = 3) const int kHeadDim = 64;
-layout(constant_id = 4) const int kRows = 1;
-
-// Tokens [row, row + tokens) of a sequence, at `position` and on, with heads [head, head + heads) of each group.
-struct Tile {
-  int row, tokens, position, head, heads, table;
-};
-layout(buffer_reference, std430, buffer_reference_align = 4) buffer Tiles { Tile at[]; };
+#include "segments.glsl"
 
 layout(push_constant) uniform Parameters {
   Elements queries;  // [rows][kHeads][kHeadDim]
@@ -31,37 +22,13 @@ layout(push_constant) uniform Parameters {
   Floats lse;          // [rows][kHeads], or null
   int ld, window;
   float scale, cap, scale_by_cap;  // cap 0: none
+  int padding;
+  Floats waiting;  // segments, of which a workgroup has one; null: it has all
 };
-
-const int kSegmentBlocks = 16, kGroup = kHeads / kKvHeads, kParts = (kHeadDim + 63) / 64;
-const int kHeadGranules = (kHeadDim + kGranule - 1) / kGranule;
 
 shared float qs[kRows][kHeadGranules * kGranule];
 shared float ps[kRows][kPage];  // scores' maxima on the way, then probabilities
 shared float shrink[kRows];
-shared float maximum[kRows], sums[kRows][kLanes];              // of the segment
-shared float total_maximum[kRows], total_sums[kRows][kLanes];  // of the segments before it
-
-float outs[kRows][kParts], total_outs[kRows][kParts];
-
-// A segment onto those before it; the first is what they are.
-void merge_segment(bool first) {
-  const int me = int(gl_LocalInvocationID.x);
-  LOOP for (int r = 0; r < kRows; r++) {
-    const float before = total_maximum[r], other = maximum[r];
-    if (!first && other == kLowest) continue;  // the row sees nothing of it
-    const float now = other > before ? other : before;
-    const float a = exponential(before - now), b = exponential(other - now);
-    if (me < kLanes) total_sums[r][me] = first ? sums[r][me] : mad(sums[r][me], b, total_sums[r][me] * a);
-    LOOP for (int p = 0; p < kParts; p++)
-      total_outs[r][p] = first ? outs[r][p] : mad(outs[r][p], b, total_outs[r][p] * a);
-  }
-  barrier();
-  for (int r = me; r < kRows; r += 64)
-    if (first || maximum[r] > total_maximum[r]) total_maximum[r] = maximum[r];
-  barrier();
-}
-
 void main() {
   const int me = int(gl_LocalInvocationID.x), head = int(gl_WorkGroupID.y);
   const Tile tile = tiles.at[gl_WorkGroupID.x];
@@ -74,8 +41,13 @@ void main() {
   }
   const int last = tile.position + tile.tokens - 1;
   const int first_block = window > 0 ? max(0, tile.position - window + 1) / kPage : 0;
-  for (int block = first_block; block <= last / kPage; block++) {
-    const bool fresh = block == first_block || block % kSegmentBlocks == 0;
+  const bool split = present(uvec2(waiting));
+  const int segment = int(gl_WorkGroupID.z);
+  const int from = split ? max(first_block, segment * kSegmentBlocks) : first_block;
+  const int to_block = split ? min(last / kPage, segment * kSegmentBlocks + kSegmentBlocks - 1) : last / kPage;
+  if (from > to_block) return;
+  for (int block = from; block <= to_block; block++) {
+    const bool fresh = block == from || block % kSegmentBlocks == 0;
     if (fresh) {
       for (int r = me; r < kRows; r += 64) maximum[r] = kLowest;
       for (int i = me; i < kRows * kLanes; i += 64) sums[i / kLanes][i % kLanes] = 0.0;
@@ -146,20 +118,20 @@ void main() {
       }
     }
     barrier();
-    if (block == last / kPage || (block + 1) % kSegmentBlocks == 0)
+    if (!split && (block == last / kPage || (block + 1) % kSegmentBlocks == 0))
       merge_segment(block / kSegmentBlocks == first_block / kSegmentBlocks);
   }
 
-  LOOP for (int r = 0; r < kRows; r++) {
-    if (r >= count) break;
-    if (me < kLanes) lane_sums[me] = total_sums[r][me];
-    barrier();
-    const float sum = sum_of_lanes(), inverse = quotient(1.0, sum);
-    const int row = tile.row + r / tile.heads, q_head = head * kGroup + tile.head + r % tile.heads;
-    LOOP for (int p = 0; p < kParts; p++)
-      if (p * 64 + me < kHeadDim)
-        put(attention, row * ld + q_head * kHeadDim + p * 64 + me, mad(total_outs[r][p], inverse, 0.0));
-    if (me == 0 && present(uvec2(lse))) lse.at[row * kHeads + q_head] = total_maximum[r] + logarithm(sum);
-    barrier();
+  if (split) {
+    const int to = segment_at(int(gl_WorkGroupID.x), head, segment, int(gl_NumWorkGroups.z));
+    LOOP for (int r = 0; r < kRows; r++) {
+      const int at = to + r * kSegmentFloats;
+      if (me == 0) waiting.at[at] = maximum[r];
+      if (me < kLanes) waiting.at[at + 1 + me] = sums[r][me];
+      LOOP for (int p = 0; p < kParts; p++)
+        if (p * 64 + me < kHeadDim) waiting.at[at + 1 + kLanes + p * 64 + me] = outs[r][p];
+    }
+  } else {
+    finish(tile, head, count, attention, ld, lse);
   }
 }
