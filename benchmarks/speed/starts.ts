@@ -46,12 +46,12 @@ export async function starts(rounds: number): Promise<string[]> {
   const chat: number[] = [];
   const bare: number[] = [];
   try {
-    // What is kept of the first command makes later ones faster, where Node can keep it.
+    // What is kept of the first command makes later starts faster.
     await start([command, "chat", "Hello", "--max-tokens", "4"], cache);
     for (let round = 0; round < rounds; round++) {
       bare.push((await start(["-e", "process.stdout.write('x')"], {})).milliseconds);
       const home = join(folder, `home${round}`);
-      const { milliseconds, said } = await start(["--input-type=module", "-e", LIBRARY, home], {});
+      const { milliseconds, said } = await start(["--input-type=module", "-e", LIBRARY, home], cache);
       library.push(milliseconds);
       processor.push(Number(said));
       chat.push((await start([command, "chat", "Hello", "--max-tokens", "4"], cache)).milliseconds);
