@@ -125,7 +125,7 @@ class NetworkBuilder {
         std::ranges::any_of(items, [&](int32_t item) { return e_[item].text && e_[item].op != Op::negate; });
     std::optional<Count> count;
     // The least count is one automaton with what it counts, if there is no other.
-    std::ranges::stable_sort(items, {}, [&](int32_t item) { return e_[item].op == Op::repeat ? copies(item) : 0; });
+    std::ranges::stable_sort(items, {}, [&](int32_t item) { return is_long(item) ? copies(item) : 0; });
     for (int32_t item : items) {
       if (is_text && e_[item].op == Op::negate)
         removed.push_back(item);
@@ -142,7 +142,7 @@ class NetworkBuilder {
 
   // Takes the item for part of the count, if it is a long repeat of what is counted, or the first one.
   bool is_counted(int32_t item, std::optional<Count>& count) {
-    if (e_[item].op != Op::repeat || copies(item) < kCounted) return false;
+    if (!is_long(item)) return false;
     const auto [min, max] = std::pair(e_[item].a, e_[item].b);
     const int32_t repeated = e_.operands(item)[0];
     if (!count && is_countable(part(repeated))) count = Count{repeated, 0, -1};
@@ -152,6 +152,7 @@ class NetworkBuilder {
     return true;
   }
 
+  bool is_long(int32_t node) const { return e_[node].op == Op::repeat && copies(node) >= kCounted; }
   int32_t copies(int32_t node) const { return std::max(e_[node].a, e_[node].b); }
 
   // ---- automata of earlier grammars

@@ -130,3 +130,9 @@ test("a million characters take few states", async () => {
   const native = await compiled(grammarOf({ type: "string", maxLength: 1_000_000 }), { states: 20_000 });
   expect(takes(native, `"${"a".repeat(20_000)}"`)).toBe(true);
 });
+
+test("patterns that say much together are no more than what they say in turn", async () => {
+  const patterns = ["^([a-z][0-9])+$", "((c1d3g3).{4,8}){6,6}", "(t|8){10,10}..$", "^z9((.){10,10}){10,10}z9$"];
+  const native = await compiled(grammarOf({ allOf: patterns.map((pattern) => ({ pattern })) }), { states: 400_000 });
+  expect([takes(native, "7"), takes(native, '"a1"')]).toEqual([true, false]);
+});
