@@ -11,6 +11,7 @@ import type { TrainingBase, TrainingHost } from "../../src/training/host.js";
 import { type JobRequest, writeJobRequest } from "../../src/training/jobRequest.js";
 import { JobRunner } from "../../src/training/jobRunner.js";
 import type { ExperimentalConfig } from "../../src/types/training.js";
+import { isGpu } from "../native/device.js";
 import { createHost, loadTestBase, madeUpGroups, quiet, registerModel } from "./jobHost.js";
 
 let base: TrainingBase;
@@ -378,8 +379,11 @@ async function expectExit(run: Promise<Exit>, how: Pick<Exit, "code" | "signal">
 const DONE = { code: 0, signal: null };
 const KILLED = { code: null, signal: "SIGKILL" } as const;
 
+/** Of seven processes; on a GPU in software each compiles shaders first. */
+const TIMEOUT = isGpu ? 1_200_000 : 240_000;
+
 describe("a job whose process dies", () => {
-  it("goes on where its last event was and makes the same weights", { timeout: 240_000 }, async () => {
+  it("goes on where its last event was and makes the same weights", { timeout: TIMEOUT }, async () => {
     const modelId = await registerModel(store, base, "m");
     const config = { learning_rate: 1e-3, precalculate_logprobs: true, kl_penalty_coef: 0.1 };
     const jobs = [queue(modelId, rl(6, config)), queue(modelId, rl(4))];
