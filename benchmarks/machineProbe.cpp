@@ -55,8 +55,7 @@ template <size_t kAhead> unsigned read_all(const char* data) {
 #define REGISTER "+w"
 #endif
 
-// Defines `name`: kRounds of so many chains of operations, more of them than
-// latency hides.
+// Defines `name`: kRounds of so many chains of operations, more of them than latency hides.
 #define CHAINS(name, Vector, chains, operand, step)                                      \
   float name() {                                                                         \
     Vector c[chains], a = operand, b = operand;                                          \
@@ -71,10 +70,12 @@ template <size_t kAhead> unsigned read_all(const char* data) {
   }
 
 #ifdef __x86_64__
+// clang-format off
 #define PAIRS(a, b, c) _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b)
 __attribute__((target("avx2,fma"))) CHAINS(with_avx2, __m256, 12, _mm256_set1_ps(1e-5f), _mm256_fmadd_ps)
-    __attribute__((target("avx512f"))) CHAINS(with_avx512, __m512, 16, _mm512_set1_ps(1e-5f), _mm512_fmadd_ps)
-        __attribute__((target("avx512f,avx512bf16"))) CHAINS(with_avx512bf16, __m512, 16, _mm512_set1_ps(1e-5f), PAIRS)
+__attribute__((target("avx512f"))) CHAINS(with_avx512, __m512, 16, _mm512_set1_ps(1e-5f), _mm512_fmadd_ps)
+__attribute__((target("avx512f,avx512bf16"))) CHAINS(with_avx512bf16, __m512, 16, _mm512_set1_ps(1e-5f), PAIRS)
+// clang-format on
 #elif defined(__aarch64__)
 using Four = float __attribute__((vector_size(16)));
 #define FUSED(a, b, c) (c + a * b)
