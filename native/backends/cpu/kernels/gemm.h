@@ -10,10 +10,8 @@ namespace anneal::cpu {
 namespace {
 
 constexpr int kWidenedK = 256;  // k of activations widened to float32 at a time
-constexpr int kWideK = 128;     // k and rows of the block that many rows are widened by
-constexpr int kWideRows = 64;
-constexpr int kBlockK = 4096;  // k for which three panels stay in the second-level cache
-constexpr int kPrefetch = 32;  // panel vectors ahead
+constexpr int kBlockK = 4096;   // k for which three panels stay in the second-level cache
+constexpr int kPrefetch = 32;   // panel vectors ahead
 
 // Where a tile prefetches weights: for each of its panels, `step` bytes further per panel vector. Few rows read a
 // little ahead of themselves: they wait for memory anyway. More rows find their panels in the cache, and fetch the
@@ -178,46 +176,52 @@ void multiply_panels(const T* a, int64_t lda, int m, const T* w, int64_t panel, 
 }
 
 #ifndef ANNEAL_PAIR_PRODUCT
-// Pairs of bfloat16 as float32, the odd one first: the order in which a chain takes them up.
-ANNEAL_INLINE void widen_pairs(const bf16* from, int count, float* to) {
-  for (int i = 0; i < count / 2; i++) {
-    uint32_t pair;
-    __builtin_memcpy(&pair, from + 2 * i, 4);
-    const uint64_t wide = (uint64_t(pair) & 0xffff0000u) | uint64_t(pair) << 48;
-    __builtin_memcpy(to + 2 * i, &wide, 8);
+// Pairs of bfloat16 as float32: the odd ones, and kWideK / 2 further the even ones; whole vectors of them are written.
+ANNEAL_INLINE void widen_pairs(const bf16* from, int pairs, float* to) {
+  const I32x16 upper = all_int(int(0xffff0000u));
+  alignas(64) bf16 last[2 * kLanes] = {};
+  for (int i = 0; i < pairs; i += kLanes) {
+    const bf16* at = from + 2 * i;
+    if (pairs - i < kLanes) at = (const bf16*)__builtin_memcpy(last, at, size_t(pairs - i) * 2 * sizeof(bf16));
+    const I32x16 both = load_int(at);
+    store(to + i, as_float(both & upper));
+    store(to + kWideK / 2 + i, as_float(shift_left<16>(both)));
   }
 }
 
-// A tile over activations and panels that are float32 already: rows of kWideK, panels of kWideK * kLanes.
+// A tile over activations and panels that are float32 already: rows of widened pairs, panels of kWideK * kLanes with
+// the odd k of a pair before the even one, as a chain takes them up.
 template <int MR, int NR>
-void multiply_wide_tile(const float* a, const float* w, int k, float* c, int64_t ldc, bool accumulate, Ahead ahead,
+void multiply_wide_tile(const float* a, const float* w, int pairs, float* c, int64_t ldc, bool accumulate, Ahead ahead,
                         int64_t ahead_panel) {
   Tile<MR, NR> tile;
   tile.begin(c, ldc, accumulate);
-  for (int kk = 0; kk < k; kk++) {
-    F32x16 wide[NR];
+  for (int p = 0; p < pairs; p++, a++, w += 2 * kLanes) {
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; half++) {
+      F32x16 wide[NR];
 #pragma GCC unroll 8
-    for (int j = 0; j < NR; j++) wide[j] = load(w + (j * kWideK + kk) * kLanes);
-    if (kk % 2 == 0) {
-#pragma GCC unroll 8
-      for (int j = 0; j < NR; j++) prefetch(ahead.at + j * ahead_panel);
-      ahead.at += ahead.step;
-    }
+      for (int j = 0; j < NR; j++) {
+        wide[j] = load(w + (j * kWideK + half) * kLanes);
+        if (half == 0) prefetch(ahead.at + j * ahead_panel);
+      }
 #pragma GCC unroll 16
-    for (int i = 0; i < MR; i++) {
-      const F32x16 x = all(a[i * kWideK + kk]);
+      for (int i = 0; i < MR; i++) {
+        const F32x16 x = all(a[i * kWideK + half * (kWideK / 2)]);
 #pragma GCC unroll 8
-      for (int j = 0; j < NR; j++) tile.c[i][j] = fma(x, wide[j], tile.c[i][j]);
+        for (int j = 0; j < NR; j++) tile.c[i][j] = fma(x, wide[j], tile.c[i][j]);
+      }
     }
+    ahead.at += ahead.step;
   }
   tile.end(c, ldc);
 }
 
 template <int MR, int NR>
-ANNEAL_INLINE void multiply_wide_rows(int rows, const float* a, const float* w, int k, float* c, int64_t ldc,
+ANNEAL_INLINE void multiply_wide_rows(int rows, const float* a, const float* w, int pairs, float* c, int64_t ldc,
                                       bool accumulate, Ahead ahead, int64_t ahead_panel) {
-  if (rows == MR) return multiply_wide_tile<MR, NR>(a, w, k, c, ldc, accumulate, ahead, ahead_panel);
-  if constexpr (MR > 1) multiply_wide_rows<MR - 1, NR>(rows, a, w, k, c, ldc, accumulate, ahead, ahead_panel);
+  if (rows == MR) return multiply_wide_tile<MR, NR>(a, w, pairs, c, ldc, accumulate, ahead, ahead_panel);
+  if constexpr (MR > 1) multiply_wide_rows<MR - 1, NR>(rows, a, w, pairs, c, ldc, accumulate, ahead, ahead_panel);
 }
 
 // One block of k over NR panels: unpacked once for all rows. What follows in the panels is fetched meanwhile.
@@ -239,7 +243,7 @@ void multiply_wide_panels(const float* a, int rows, const bf16* w, int64_t panel
   for (int t = 0, row = 0; t < tiles; t++) {
     const int mine = height + (t < taller);
     const Ahead ahead{(const char*)(w + int64_t(k) * kLanes) + bytes / tiles * t, 64 / tiles};
-    multiply_wide_rows<most, NR>(mine, a + row * kWideK, wide, k, c + row * ldc, ldc, accumulate, ahead,
+    multiply_wide_rows<most, NR>(mine, a + row * kWideK, wide, k / 2, c + row * ldc, ldc, accumulate, ahead,
                                  panel * int64_t(sizeof(bf16)));
     row += mine;
   }
@@ -255,7 +259,7 @@ inline void multiply_wide(const bf16* a, int64_t lda, int m, const bf16* w, int6
     const int rows = height + (b < taller);
     for (int k0 = 0; k0 < k; k0 += kWideK) {
       const int depth = round_to(k - k0 < kWideK ? k - k0 : kWideK, 2);
-      for (int i = 0; i < rows; i++) widen_pairs(a + (row + i) * lda + k0, depth, wide + i * kWideK);
+      for (int i = 0; i < rows; i++) widen_pairs(a + (row + i) * lda + k0, depth / 2, wide + i * kWideK);
       for (int p = 0; p < npanels;) {
         const bf16* from = w + p * panel + int64_t(k0) * kLanes;
         float* to = c + row * ldc + p * kLanes;
