@@ -29,6 +29,8 @@ class Attend {
       AttentionTask t = task_of(tile, head, worker);
       const float* resumed = sharer < 0 ? nullptr : state_of(head, sharer);
       if (resumed) t.resume = &resumed, t.resumed = 1, t.begin = batch_.alone_from[sharer];
+      // Workers take chunks by turns.
+      if (const int64_t next = chunk + team_.workers(); next < tiles * heads) fetch(next, t);
       finish(t, tile, head, worker);
     });
   }
@@ -63,6 +65,15 @@ class Attend {
     t.blocks = blocks, t.k_pages = w.k_pages.data(), t.v_pages = w.v_pages.data();
     t.out = w.head.floats(), t.ldo = padded(c_.head_dim), t.scratch = w.attention.data();
     return t;
+  }
+
+  // Has a task fetch the first block of another chunk: the pages of sequences lie apart in memory.
+  void fetch(int64_t chunk, AttentionTask& t) const {
+    const QueryTile& tile = queries_.tiles[chunk / c_.kv_heads];
+    const int head = int(chunk % c_.kv_heads), sharer = shares() ? batch_.sharer_of[tile.sequence] : -1;
+    const int block = sharer < 0 ? m_.sight(layer_, batch_.positions[tile.row]).first : batch_.alone_from[sharer];
+    const int32_t page = batch_.sequences[tile.sequence].blocks_of(batch_.groups.of(layer_))[block];
+    t.next_k = batch_.pages->keys(page, layer_, head), t.next_v = batch_.pages->values(page, layer_, head);
   }
 
   void finish(const AttentionTask& t, const QueryTile& tile, int head, int worker) const {

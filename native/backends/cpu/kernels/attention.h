@@ -188,9 +188,10 @@ void attend_segment(const AttentionTask& t, int begin, int end, bool fresh, cons
     // Each product, or what takes codes apart, fetches what will be read a block later: pages come from memory and lie
     // apart, so that nothing else could tell.
     const bool last = b + 1 == t.blocks;
-    const void *next_keys = last ? t.v_pages[b] : t.k_pages[b + 1], *next_values = last ? nullptr : t.v_pages[b + 1];
+    const void* next_keys = !last ? t.k_pages[b + 1] : t.next_k ? t.next_k : t.v_pages[b];
+    const void* next_values = last ? t.next_v : t.v_pages[b + 1];
     const KvBlock<T> kv = open_block<T, Pages>(t.k_pages[b], t.v_pages[b], t.head_dim, scratch.keys, scratch.values,
-                                               next_keys, last ? t.v_pages[b] : next_values);
+                                               next_keys, next_values ? next_values : t.v_pages[b]);
     multiply_block<T>((const T*)t.q, t.ldq, t.rows, kv.keys, key_panel, t.head_dim, kKeyPanels, scratch.scores, kPage,
                       false, Pages::kCoded ? nullptr : (const char*)next_keys);
     if constexpr (Pages::kCoded) scale_keys(scratch.scores, t.rows, kv.key_scales);

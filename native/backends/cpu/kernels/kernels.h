@@ -69,6 +69,8 @@ struct AttentionTask {
   const float* const* resume = nullptr;
   int resumed = 0;
   float* save = nullptr;  // [rows] states, written in place of out and lse
+  // The block of keys and values that the thread will likely read after the task, fetched meanwhile; or null.
+  const void *next_k = nullptr, *next_v = nullptr;
 };
 constexpr int kAttentionRows = 64;
 
