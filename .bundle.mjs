@@ -130,22 +130,22 @@ async function joinChunks(outdir, outputs) {
   for (const path of [...base, ...engine]) {
     rmSync(resolve(ROOT, path));
     rmSync(resolve(ROOT, `${path}.map`), { force: true });
-    const { target, names } = moved.get(basename(path));
     // What is imported later has its place.
     if (!outputs[path].entryPoint) continue;
-    writeFileSync(
-      resolve(ROOT, path),
-      reexport(
-        names.map(([a, b]) => [b, a]),
-        `./${target}`,
-      ),
-    );
+    writeFileSync(resolve(ROOT, path), underOldNames(moved.get(basename(path)), "."));
     stubs.push(path);
   }
   return [...module.made, ...script.made, join(outdir, runner), ...Object.keys(metafile.outputs), ...stubs];
 }
 
 const reexport = (names, from) => `export { ${names.map(([a, b]) => `${a} as ${b}`).join(", ")} } from "${from}";\n`;
+
+/** What a file exported before it was moved. */
+const underOldNames = ({ target, names }, folder) =>
+  reexport(
+    names.map(([name, own]) => [own, name]),
+    `${folder}/${target}`,
+  );
 
 /** Which files are joined, and the modules that are not. */
 function groupsOf(outputs) {
@@ -217,13 +217,7 @@ const onlyThese = (files, moved) => ({
       return moved.has(file) ? { path, namespace: "moved" } : { path, external: true };
     });
     onLoad({ filter: /.*/, namespace: "moved" }, ({ path }) => {
-      const { target, names } = moved.get(basename(path));
-      return {
-        contents: reexport(
-          names.map(([a, b]) => [b, a]),
-          `${dirname(path)}/${target}`,
-        ),
-      };
+      return { contents: underOldNames(moved.get(basename(path)), dirname(path)) };
     });
   },
 });

@@ -1,8 +1,7 @@
 import * as os from "node:os";
 import { afterEach, expect, it, vi } from "vitest";
-import { defaultHome } from "./cli/engineFlags.js";
 import { hubCacheFolder } from "./hub/hubCache.js";
-import { userFolder } from "./userFolder.js";
+import { defaultHome, userFolder } from "./userFolder.js";
 
 vi.mock("node:os", async (original) => ({ ...(await original<typeof os>()), homedir: vi.fn() }));
 afterEach(() => vi.unstubAllEnvs());

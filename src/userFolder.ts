@@ -10,6 +10,9 @@ export function userFolder(): string {
   }
 }
 
+/** The home of a user who names none. */
+export const defaultHome = (): string => join(userFolder(), ".anneal");
+
 /** Where programs keep for this user what they can make or fetch again. */
 export const userCacheFolder = (): string => process.env.XDG_CACHE_HOME || join(userFolder(), ".cache");
 

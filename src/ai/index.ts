@@ -1,11 +1,10 @@
 // `anneal/ai`: the models of an engine for the `ai` package, in this process and without a port.
 
-import { join } from "node:path";
 import { Engine } from "../anneal.js";
 import { NotFoundError } from "../errors.js";
 import type { AnnealClient } from "../types/client.js";
 import type { EngineOptions } from "../types/options.js";
-import { userFolder } from "../userFolder.js";
+import { defaultHome } from "../userFolder.js";
 import { languageModel } from "./languageModel.js";
 import type { AnnealEmbeddingModel, AnnealLanguageModel } from "./specification.js";
 
@@ -70,7 +69,7 @@ export function createAnneal(source: Source = {}): AnnealProvider {
 
 /** The models of the home that the command uses: `ANNEAL_HOME`, or `~/.anneal`. */
 export const anneal: AnnealProvider = createAnneal(() =>
-  Engine.open({ home: process.env.ANNEAL_HOME || join(userFolder(), ".anneal") }),
+  Engine.open({ home: process.env.ANNEAL_HOME || defaultHome() }),
 );
 
 async function open(source: Source): Promise<AnnealClient> {

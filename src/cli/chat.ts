@@ -1,9 +1,10 @@
 import { NotFoundError } from "../errors.js";
 import type { AnnealClient } from "../types/client.js";
+import { defaultHome } from "../userFolder.js";
 import { Conversation, type Piece, type SamplingSettings } from "./chat/conversation.js";
 import { converse } from "./chat/converse.js";
 import { defineCommand } from "./command.js";
-import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
+import { engineFlags, readEngineOptions } from "./engineFlags.js";
 import { isModelName, servedModel } from "./findModel.js";
 import { integer, number, text, UsageError, type Values } from "./flags.js";
 import { openEngine, openExistingHome, openHome } from "./openHome.js";

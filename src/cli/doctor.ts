@@ -1,9 +1,10 @@
 import { accessSync, constants, existsSync, statfsSync, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import type { Device } from "../types/devices.js";
+import { defaultHome } from "../userFolder.js";
 import { defineCommand } from "./command.js";
 import { gigabytes } from "./devices.js";
-import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
+import { engineFlags, readEngineOptions } from "./engineFlags.js";
 import { type Finding, inspectionFindings } from "./inspection.js";
 import { json } from "./listing.js";
 import { openEngine } from "./openHome.js";

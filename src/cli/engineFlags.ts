@@ -1,15 +1,12 @@
 // The options that every command has which opens an engine.
 
 import { existsSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { resolve } from "node:path";
 import { DEVICE_NAMES, isDeviceName } from "../deviceNames.js";
 import { TOOL_FORMATS } from "../toolFormats.js";
 import type { EngineOptions, ModelOptions } from "../types/options.js";
-import { userFolder } from "../userFolder.js";
 import { withoutUndefined } from "../withoutAbsent.js";
 import { bytes, choice, type Flag, integer, number, repeated, text, toggle, UsageError, type Values } from "./flags.js";
-
-export const defaultHome = (): string => join(userFolder(), ".anneal");
 
 export const homeFlags = {
   home: text("PATH", "folder for everything durable (default ~/.anneal)"),

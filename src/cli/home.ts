@@ -1,6 +1,7 @@
 import type { HomeProblem } from "../types/home.js";
+import { defaultHome } from "../userFolder.js";
 import { type CommandGroup, defineCommand } from "./command.js";
-import { defaultHome, homeFlags } from "./engineFlags.js";
+import { homeFlags } from "./engineFlags.js";
 import { json } from "./listing.js";
 
 const flags = { home: homeFlags.home };

@@ -1,6 +1,7 @@
 import type { ApiKey } from "../types/models.js";
+import { defaultHome } from "../userFolder.js";
 import { type CommandGroup, defineCommand } from "./command.js";
-import { defaultHome, homeFlags } from "./engineFlags.js";
+import { homeFlags } from "./engineFlags.js";
 import { text } from "./flags.js";
 import { json, printListing } from "./listing.js";
 import { openExistingHome, openHome } from "./openHome.js";

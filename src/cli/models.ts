@@ -1,8 +1,9 @@
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import type { Checkpoint, ModelEntry } from "../types/models.js";
+import { defaultHome } from "../userFolder.js";
 import { type CommandGroup, defineCommand } from "./command.js";
-import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
+import { engineFlags, readEngineOptions } from "./engineFlags.js";
 import { findModel, readName } from "./findModel.js";
 import { text, UsageError } from "./flags.js";
 import { json, printListing } from "./listing.js";

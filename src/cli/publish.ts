@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
+import { defaultHome } from "../userFolder.js";
 import { defineCommand } from "./command.js";
-import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
+import { engineFlags, readEngineOptions } from "./engineFlags.js";
 import { findModel } from "./findModel.js";
 import { choice, integer, number, text, toggle, UsageError } from "./flags.js";
 import { openExistingHome } from "./openHome.js";

@@ -1,6 +1,7 @@
 import type { Logger } from "../types/logger.js";
+import { defaultHome } from "../userFolder.js";
 import { defineCommand } from "./command.js";
-import { defaultHome, engineFlags, readEngineOptions } from "./engineFlags.js";
+import { engineFlags, readEngineOptions } from "./engineFlags.js";
 import { bytes, integer, text, toggle, type Values } from "./flags.js";
 import { interrupted, MAX_CLOSING } from "./interrupted.js";
 import { openEngine } from "./openHome.js";
