@@ -44,14 +44,18 @@ export function problem(error: unknown): string {
   return `${statement(error)}${hint ? `\n  ${hint}` : ""}`;
 }
 
+/** By the code of an error. */
+const COMMAND_HINTS: Readonly<Record<string, string>> = {
+  model_not_found: "anneal models list names what there is",
+  base_model_missing: "name that model with --model",
+};
+
 /** What to do, in commands and their options where the library names its own. */
 function commandHint(error: AnnealError): string | null {
   if (error instanceof HomeLockedError && error.address !== null) {
     return `anneal chat --url ${error.address} talks to it; otherwise end that process, or name another home`;
   }
-  if (error.hint?.startsWith("models.list()")) return "anneal models list names what there is";
-  if (error.code === "base_model_missing") return "name that model with --model";
-  return error.hint?.replace("memoryLimit", "--memory-limit") ?? null;
+  return COMMAND_HINTS[error.code] ?? error.hint?.replace("memoryLimit", "--memory-limit") ?? null;
 }
 
 /** Whether a field came from a body, a path or an option says nothing here. */
