@@ -2,7 +2,7 @@
 
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
-import { DEVICE_NAMES, isDeviceName } from "../deviceNames.js";
+import { DEVICE_NAMES, isDeviceName, PRECISIONS } from "../deviceNames.js";
 import { TOOL_FORMATS } from "../toolFormats.js";
 import type { EngineOptions, ModelOptions } from "../types/options.js";
 import { withoutUndefined } from "../withoutAbsent.js";
@@ -64,11 +64,7 @@ export const engineFlags = {
   "gpu-layers": integer("N", "of a GPU: layers of a model that it computes, the last; the others are the processor's", {
     from: 0,
   }),
-  precision: choice(
-    "HOW",
-    ["exact", "fast"],
-    "fast: on a GPU's cooperative matrices, with bits of its own (default exact)",
-  ),
+  precision: choice("HOW", PRECISIONS, "fast: on a GPU's cooperative matrices, with bits of its own (default exact)"),
   dtype: choice("TYPE", ["auto", "float32", "bfloat16"]),
   "onnx-variant": text("NAME", "of models in ONNX: fp32, fp16, q4, int8 and so on (default: what the folder names)"),
   "execution-provider": text("NAME", "that computes models in ONNX (default cpu)"),

@@ -1,4 +1,5 @@
 import { availableParallelism, cpus, totalmem } from "node:os";
+import { PRECISIONS } from "../deviceNames.js";
 import type { GpuDevice } from "../runtime/runtime.js";
 import type { Device, DeviceRate } from "../types/devices.js";
 
@@ -44,7 +45,7 @@ function described({ id, kind, name, memory, available, ...gpu }: GpuDevice): De
       exact: gpu.exact,
       fused_multiply_add: gpu.fused,
       flushes_denormals: gpu.flushesDenormals,
-      precisions: gpu.fast ? ["exact", "fast"] : ["exact"],
+      precisions: PRECISIONS.filter((precision) => precision === "exact" || gpu.fast),
       problem: gpu.problem || null,
     },
   };

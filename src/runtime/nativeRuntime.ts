@@ -1,6 +1,7 @@
 // The runtime on this machine's processors.
 
 import { InsufficientMemoryError } from "../errors.js";
+import type { Precision } from "../types/devices.js";
 import { cancellable } from "./cancellation.js";
 import type {
   AdapterSpec,
@@ -25,7 +26,7 @@ class NativeRuntime implements Runtime {
   constructor(
     readonly device: string,
     private readonly gpuLayers?: number,
-    private readonly precision: "exact" | "fast" = "exact",
+    private readonly precision: Precision = "exact",
   ) {}
 
   get threads(): number {
@@ -94,7 +95,7 @@ function requireMemory(runtime: Runtime, { config, dtype, kvPages, recurrentStat
  * nothing where there are none.
  */
 export function openRuntime(
-  options: { threads?: number; device?: string; gpuLayers?: number; precision?: "exact" | "fast" } = {},
+  options: { threads?: number; device?: string; gpuLayers?: number; precision?: Precision } = {},
 ): Runtime {
   const runtime = new NativeRuntime(options.device ?? "cpu", options.gpuLayers, options.precision);
   if (options.threads !== undefined) runtime.setThreads(options.threads);

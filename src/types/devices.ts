@@ -1,3 +1,6 @@
+/** What models are multiplied with; see the option `precision`. */
+export type Precision = "exact" | "fast";
+
 /** What a machine has to compute with. */
 export interface Device {
   /** What the option `device` calls it: "cpu", "vulkan:0". */
@@ -23,7 +26,7 @@ export interface Device {
     /** Whether numbers below 2^-126 become zero, as on the processor. Where they do not, `exact` is said of all others. */
     flushes_denormals: boolean;
     /** What the option `precision` may be: "fast" where it has cooperative matrices. */
-    precisions: readonly ("exact" | "fast")[];
+    precisions: readonly Precision[];
     /** Why models cannot run on it; null: they can. */
     problem: string | null;
   };

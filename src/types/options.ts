@@ -1,4 +1,5 @@
 import type { ToolFormat } from "../toolFormats.js";
+import type { Precision } from "./devices.js";
 import type { Logger } from "./logger.js";
 
 /** How ONNX Runtime computes a model. */
@@ -77,7 +78,7 @@ export interface EngineOptions {
    * cooperative matrices for models in bfloat16, whose products have bits of that GPU's own. Replies and training agree bit for bit
    * either way, and adapters record which it was. What has no such matrices is refused; `listDevices` says what each device has.
    */
-  precision?: "exact" | "fast";
+  precision?: Precision;
   /** Type of every model that does not set its own. */
   dtype?: "auto" | "float32" | "bfloat16";
   /** How models in ONNX are computed that do not say it themselves. */

@@ -3,7 +3,7 @@ import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import * as z from "zod";
 import { adapterModuleNames, PLAIN_MODULES } from "../../adapterModules.js";
-import { DEVICE_NAMES, type DeviceName, isDeviceName } from "../../deviceNames.js";
+import { DEVICE_NAMES, type DeviceName, isDeviceName, PRECISIONS } from "../../deviceNames.js";
 import { ValidationError } from "../../errors.js";
 import { packageFolder } from "../../packageFiles.js";
 import { MAX_ADAPTER_RANK } from "../../schemas/bounds.js";
@@ -67,7 +67,7 @@ const engineOptions = z.object({
     .min(1)
     .optional(),
   device: z.custom<DeviceName>(isDeviceName, `must be ${DEVICE_NAMES}`).default("cpu"),
-  precision: z.enum(["exact", "fast"]).default("exact"),
+  precision: z.enum(PRECISIONS).default("exact"),
   gpuLayers: z.number().int().min(0).max(MAX.layers).optional(),
   dtype: dtype.default("auto"),
   onnx: onnx.default({}),
