@@ -296,6 +296,58 @@ void test_replay(const std::shared_ptr<Gpu>& gpu) {
   gpu->call = working;
 }
 
+// Pages are read and written wherever they lie: also where 32 bits count neither their elements nor their granules.
+// Page numbers are large here, and what takes the address of the layer's pages is given one as far before them.
+void test_far_pages(const std::shared_ptr<Gpu>& gpu, KvCache cache) {
+  constexpr int kCount = 64, kFirst = 16'000'000;
+  OneThread pool;
+  VulkanDevice device(pool, 0, [](const ModelSpec&, int) { return std::make_unique<NoSampler>(); });
+  ModelSpec m = small_model();
+  m.format = TensorFormat::bf16, m.kv_cache = cache;
+  static vk::DeviceFunctions working;
+  static uint64_t bytes, far_before;
+  static vk::Buffer pages;
+  working = gpu->call;
+  const auto page = uint64_t(page_bytes(type_of(m), cache, m.layers[0].attention));
+  bytes = kCount * page, pages = 0;
+  gpu->call.create_buffer = [](vk::Device on, const vk::BufferCreateInfo* info, const void* allocator, vk::Buffer* to) {
+    const vk::Result result = working.create_buffer(on, info, allocator, to);
+    if (info->size == bytes) pages = *to;
+    return result;
+  };
+  gpu->call.get_buffer_address = [](vk::Device on, const vk::BufferDeviceAddressInfo* info) {
+    const uint64_t address = working.get_buffer_address(on, info);
+    return info->buffer == pages ? address - far_before : address;
+  };
+  anneal::sampling::SamplingParams plain;
+  plain.temperature = 0;
+  const anneal::sampling::SamplingState draw(plain, m.vocab);
+  const auto compute = [&](int first) {
+    far_before = uint64_t(first) * page;
+    const auto model = device.load(m, {kCount, 1}, "", reader(), nullptr);
+    std::vector<std::pair<int, float>> found;
+    std::vector<int32_t> tokens(100), blocks;
+    for (int i = 0; i < 100; i++) tokens[size_t(i)] = i % m.vocab;
+    for (int i = 0; i < 2; i++) blocks.push_back(first + kCount - 1 - i);
+    for (int position = 0; position < 104;) {
+      backends::Run run{};
+      run.count = position == 0 ? 100 : 1;
+      run.tokens = tokens.data(), run.position = position, run.blocks = blocks.data(), run.recurrent = 0;
+      run.logits = backends::WantedLogits::last;
+      backends::RowRequest request{.row = 0, .draw = &draw};
+      backends::RowResult result;
+      model->sample(*model->step({&run, 1}), {&request, 1}, {&result, 1});
+      found.push_back({result.sampled.token, result.sampled.logprob});
+      position += run.count;
+    }
+    return found;
+  };
+  const auto near = compute(0);
+  check(pages != 0, "pages are a buffer of their own");
+  check(compute(kFirst) == near, "pages are found beyond 64 GiB");
+  gpu->call = working;
+}
+
 // Rows that share a prompt, one of them from its very end; of a length that makes several stretches of the delta rule.
 void test_training() {
   OneThread pool;
@@ -365,6 +417,7 @@ int main() {
     }
     test_pipelines();
     test_replay(gpu);
+    for (const KvCache cache : {KvCache::exact, KvCache::int8}) test_far_pages(gpu, cache);
     test_training();
     test_failures(gpu);
   }

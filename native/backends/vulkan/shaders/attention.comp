@@ -53,18 +53,19 @@ void main() {
       for (int i = me; i < kRows * kLanes; i += 64) sums[i / kLanes][i % kLanes] = 0.0;
       barrier();
     }
-    const int at = (tables.at[tile.table + block] * kKvHeads + head) * page_granules(kHeadDim);
+    Granules page = page_of(pages, tables.at[tile.table + block], kKvHeads, kHeadDim);
+    const int at = head * page_granules(kHeadDim);
     // Scores: this invocation's key with every query.
     float score[kRows];
     LOOP for (int r = 0; r < kRows; r++) score[r] = 0.0;
     LOOP for (int g = 0; g < kHeadGranules; g++) {
-      const uvec4 key = key_granule(pages, at, kHeadDim, g, me);
+      const uvec4 key = key_granule(page, at, kHeadDim, g, me);
       for (int step = 0; step < kGranule; step += kStep)
         for (int i = step + kStep - 1; i >= step; i--)
           if (g * kGranule + i < kHeadDim)
             LOOP for (int r = 0; r < kRows; r++) score[r] = mad(qs[r][g * kGranule + i], part(key, i), score[r]);
     }
-    const float by_key = key_scale(pages, at, kHeadDim, me), by_value = value_scale(pages, at, kHeadDim, me);
+    const float by_key = key_scale(page, at, kHeadDim, me), by_value = value_scale(page, at, kHeadDim, me);
     LOOP for (int r = 0; r < kRows; r++) {
       if (kCoded != 0) score[r] = score[r] * by_key;
       if (cap > 0.0) score[r] = tangent(score[r] * scale_by_cap) * cap;
@@ -109,7 +110,7 @@ void main() {
       if (d >= kHeadDim) continue;
       LOOP for (int r = 0; r < kRows; r++) outs[r][p] = fresh ? 0.0 : outs[r][p] * shrink[r];
       LOOP for (int g = 0; g * kGranule < written; g++) {
-        const uvec4 value = value_granule(pages, at, kHeadDim, g, d);
+        const uvec4 value = value_granule(page, at, kHeadDim, g, d);
         for (int step = 0; step < kGranule; step += kStep)
           for (int i = step + kStep - 1; i >= step; i--)
             if (g * kGranule + i < written)

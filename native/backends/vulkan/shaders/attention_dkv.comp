@@ -35,11 +35,12 @@ shared float ps[kRows][kPage], ds[kRows][kPage];
 
 void main() {
   const int me = int(gl_LocalInvocationID.x), key = me % kPage, quarter = me / kPage;
-  const int page = int(gl_WorkGroupID.x), head = int(gl_WorkGroupID.y);
-  const int at = (page * kKvHeads + head) * page_granules(kHeadDim);
+  const int number = int(gl_WorkGroupID.x), head = int(gl_WorkGroupID.y);
+  Granules page = page_of(pages, number, kKvHeads, kHeadDim);
+  const int at = head * page_granules(kHeadDim);
   float dk[kPer], dv[kPer];
   LOOP for (int i = 0; i < kPer; i++) dk[i] = 0.0, dv[i] = 0.0;
-  for (int u = first_use.at[page]; u < first_use.at[page + 1]; u++) {
+  for (int u = first_use.at[number]; u < first_use.at[number + 1]; u++) {
     const Use use = uses.at[u];
     for (int token0 = use.row, next; token0 < use.end; token0 = next) {
       next = min(use.end, use.first + ((token0 - use.first) / per_tile + 1) * per_tile);
@@ -60,11 +61,11 @@ void main() {
             float score = 0.0, dp = 0.0;
             LOOP for (int step = 0; step < kHeadDim; step += kStep)
               LOOP for (int i = min(step + kStep, kHeadDim) - 1; i >= step; i--) {
-                score = mad(qs[r][i], key_of(pages, at, key, i), score);
-                dp = mad(douts[r][i], value_of(pages, at, key, i), dp);
+                score = mad(qs[r][i], key_of(page, at, key, i), score);
+                dp = mad(douts[r][i], value_of(page, at, key, i), dp);
               }
             if (kCoded != 0)
-              score = score * key_scale(pages, at, kHeadDim, key), dp = dp * value_scale(pages, at, kHeadDim, key);
+              score = score * key_scale(page, at, kHeadDim, key), dp = dp * value_scale(page, at, kHeadDim, key);
             const int from = token * kHeads + head * kGroup + row % kGroup;
             gradients(sight, score, dp, lse.at[from], delta.at[from], p, gradient);
           }
@@ -85,11 +86,12 @@ void main() {
       }
     }
   }
+  Floats to_keys = gradients_of(d_keys, number, kKvHeads, kHeadDim), to_values = gradients_of(d_values, number, kKvHeads, kHeadDim);
   LOOP for (int i = 0; i < kPer; i++) {
     const int d = quarter * kPer + i;
     if (d >= kHeadDim) break;
-    const int to = ((page * kKvHeads + head) * kPage + key) * kHeadDim + d;
-    d_keys.at[to] = flushed(dk[i]);
-    d_values.at[to] = flushed(dv[i]);
+    const int to = (head * kPage + key) * kHeadDim + d;
+    to_keys.at[to] = flushed(dk[i]);
+    to_values.at[to] = flushed(dv[i]);
   }
 }

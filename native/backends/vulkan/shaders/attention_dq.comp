@@ -46,7 +46,8 @@ void main() {
   const int last = tile.position + tile.tokens - 1;
   const int first_block = sight.window > 0 ? max(0, tile.position - sight.window + 1) / kPage : 0;
   for (int block = first_block; block <= last / kPage; block++) {
-    const int at = (tables.at[tile.table + block] * kKvHeads + head) * page_granules(kHeadDim);
+    Granules page = page_of(pages, tables.at[tile.table + block], kKvHeads, kHeadDim);
+    const int at = head * page_granules(kHeadDim);
     LOOP for (int r = 0; r < kRows; r++) {
       const int position = tile.position + r / tile.heads, key = block * kPage + me;
       float gradient = 0.0;
@@ -54,14 +55,14 @@ void main() {
         float score = 0.0, dp = 0.0, p;
         LOOP for (int step = 0; step < kHeadDim; step += kStep)
           LOOP for (int i = min(step + kStep, kHeadDim) - 1; i >= step; i--) {
-            score = mad(qs[r][i], key_of(pages, at, me, i), score);
-            dp = mad(douts[r][i], value_of(pages, at, me, i), dp);
+            score = mad(qs[r][i], key_of(page, at, me, i), score);
+            dp = mad(douts[r][i], value_of(page, at, me, i), dp);
           }
         if (kCoded != 0)
-          score = score * key_scale(pages, at, kHeadDim, me), dp = dp * value_scale(pages, at, kHeadDim, me);
+          score = score * key_scale(page, at, kHeadDim, me), dp = dp * value_scale(page, at, kHeadDim, me);
         const int from = (tile.row + r / tile.heads) * kHeads + head * kGroup + tile.head + r % tile.heads;
         gradients(sight, score, dp, lse.at[from], delta.at[from], p, gradient);
-        if (kCoded != 0) gradient = gradient * key_scale(pages, at, kHeadDim, me);
+        if (kCoded != 0) gradient = gradient * key_scale(page, at, kHeadDim, me);
       }
       ds[r][me] = rounded(gradient);
     }
@@ -72,7 +73,7 @@ void main() {
       LOOP for (int r = 0; r < kRows; r++)
         LOOP for (int step = 0; step < kPage; step += kStep)
           LOOP for (int i = step + kStep - 1; i >= step; i--)
-            sums[r][p] = mad(ds[r][i], key_of(pages, at, i, d), sums[r][p]);
+            sums[r][p] = mad(ds[r][i], key_of(page, at, i, d), sums[r][p]);
     }
     barrier();
   }

@@ -2,6 +2,7 @@
 // their values as [64 / kGranule][head_dim] granules over the keys. Of a cache of 8 bits (cpu/kernels/kv_page.h): codes,
 // 16 to a granule, of keys as [head_dim / 16][64] and of values as [64][head_dim / 16], which one token writes alone; then
 // the scales of the keys [64], and those of the values [64].
+#include "counts.glsl"
 layout(constant_id = 5) const int kCoded = 0;
 
 const int kPage = 64;
@@ -10,6 +11,16 @@ int code_granules(int head_dim) { return round_up(head_dim, 16) / 16 * kPage; }
 int key_granules(int head_dim) { return round_up(head_dim, kGranule) / kGranule * kPage; }
 int page_granules(int head_dim) {
   return kCoded != 0 ? 2 * code_granules(head_dim) + 2 * kPage / 4 : key_granules(head_dim) + kPage / kGranule * head_dim;
+}
+
+// A page, of all key-value heads, and the gradients of its keys or values [kv_heads][64][head_dim]: by address, since pages
+// may be more than 32 bits count.
+uvec2 behind(uvec2 pages, int page, int bytes_of_page) { return plus(pages, times(uint(page), uint(bytes_of_page))); }
+Granules page_of(Granules pages, int page, int kv_heads, int head_dim) {
+  return Granules(behind(uvec2(pages), page, kv_heads * page_granules(head_dim) * 16));
+}
+Floats gradients_of(Floats pages, int page, int kv_heads, int head_dim) {
+  return Floats(behind(uvec2(pages), page, kv_heads * kPage * head_dim * 4));
 }
 
 float code_of(uint word, int byte) { return float(bitfieldExtract(int(word), byte * 8, 8)); }

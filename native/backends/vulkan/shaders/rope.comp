@@ -21,7 +21,8 @@ layout(push_constant) uniform Parameters {
   Elements q, k, v;      // [rows][ld]
   Floats q_norm, k_norm;  // or null
   Floats turns;           // [rows][kRotary + 1]: cosines, sines, and the scale of the queries
-  Elements queries, pages;
+  Elements queries;
+  Granules pages;
   Ints slots;  // [rows + 1], then pairs of page and slot: those of a row begin where its entry says
   int ldq, ldkv;
   float eps;
@@ -85,7 +86,8 @@ void write_codes(bool is_key, int head, int row) {
   const float inverse = none ? 0.0 : quotient(127.0, all);
   for (int s = slots.at[row]; s < slots.at[row + 1]; s++) {
     const int page = slots.at[rows + 1 + 2 * s], slot = slots.at[rows + 2 + 2 * s];
-    const int at = (page * kKvHeads + head) * page_granules(kHeadDim);
+    Granules of_page = page_of(pages, page, kKvHeads, kHeadDim);
+    const int at = head * page_granules(kHeadDim);
     for (int word = lane; word < granules * 4; word += 64) {
       uint codes = 0u;
       for (int i = 0; i < 4; i++) {
@@ -94,10 +96,10 @@ void write_codes(bool is_key, int head, int row) {
         codes |= (as_bits(turned[d] * inverse + kToNearest) & 255u) << (i * 8);
       }
       const int granule = is_key ? at + word / 4 * kPage + slot : at + code_granules(kHeadDim) + slot * granules + word / 4;
-      Words(pages).at[granule * 4 + word % 4] = codes;
+      Words(of_page).at[granule * 4 + word % 4] = codes;
     }
     if (lane == 0)
-      Words(pages).at[(at + 2 * code_granules(kHeadDim)) * 4 + (is_key ? slot : kPage + slot)] = as_bits(scale);
+      Words(of_page).at[(at + 2 * code_granules(kHeadDim)) * 4 + (is_key ? slot : kPage + slot)] = as_bits(scale);
   }
 }
 
@@ -125,11 +127,12 @@ void main() {
   }
   for (int s = slots.at[row]; s < slots.at[row + 1]; s++) {
     const int page = slots.at[rows + 1 + 2 * s], slot = slots.at[rows + 2 + 2 * s];
-    const int at = (page * kKvHeads + head) * page_granules(kHeadDim);
+    Granules of_page = page_of(pages, page, kKvHeads, kHeadDim);
+    const int at = head * page_granules(kHeadDim);
     for (int i = lane; i < kHeadDim; i += 64) {
       const int granule = is_key ? at + i / kGranule * kPage + slot
                                  : at + key_granules(kHeadDim) + slot / kGranule * kHeadDim + i;
-      put(pages, granule * kGranule + (is_key ? i : slot) % kGranule, turned[i]);
+      put(Elements(of_page), granule * kGranule + (is_key ? i : slot) % kGranule, turned[i]);
     }
   }
 }

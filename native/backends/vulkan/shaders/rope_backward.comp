@@ -36,7 +36,7 @@ void gather(Floats from, int row, int head) {
     float sum = 0.0;
     for (int s = slots.at[row]; s < slots.at[row + 1]; s++) {
       const int page = slots.at[rows + 1 + 2 * s], slot = slots.at[rows + 2 + 2 * s];
-      const float value = from.at[((page * kKvHeads + head) * kPage + slot) * kHeadDim + i];
+      const float value = gradients_of(from, page, kKvHeads, kHeadDim).at[(head * kPage + slot) * kHeadDim + i];
       sum = s == slots.at[row] ? value : sum + value;
     }
     d[i] = sum;
