@@ -58,7 +58,7 @@ struct DeltaLayer {
                  m.type.ld(d.value_heads),
                  lists.lead,
                  query_scale};
-    commands.dispatch(m.pipeline(Shader::kDeltaPrepareF32, shape_of(d)), parameters, b.rows, d.key_heads);
+    commands.dispatch(m.pipeline(Shader::kDeltaPrepare, shape_of(d)), parameters, b.rows, d.key_heads);
     commands.barrier();
   }
 
@@ -77,7 +77,7 @@ struct DeltaLayer {
                    m.type.ld(d.value_width()),
                    0};
       const int columns = columns_of(d);
-      commands.dispatch(m.pipeline(Shader::kDeltaScanF32, shape_of(d)), parameters, level.count, d.value_heads,
+      commands.dispatch(m.pipeline(Shader::kDeltaScan, shape_of(d)), parameters, level.count, d.value_heads,
                         (d.value_dim + columns - 1) / columns);
       commands.barrier();
     }
@@ -88,7 +88,7 @@ struct DeltaLayer {
       uint64_t qkv, tails, scans;
       int32_t ld, padding;
     } parameters{a.delta_in[0], tails, lists.scans, m.type.ld(d.conv_width()), 0};
-    commands.dispatch(m.pipeline(Shader::kDeltaTailF32, shape_of(d)), parameters, lists.levels.front().count,
+    commands.dispatch(m.pipeline(Shader::kDeltaTail, shape_of(d)), parameters, lists.levels.front().count,
                       (d.conv_width() + 63) / 64);
     commands.barrier();
   }
@@ -206,8 +206,8 @@ void record_delta_backward(Commands& commands, const GpuModel& m, const DeviceBa
              mem.d_gates.address(),
              lists.longest,
              0};
-      commands.dispatch(m.gpu->pipeline(Shader::kDeltaScanBackward, shape), scan,
-                        std::min(mem.flight, level.count - from), c.value_heads);
+      commands.dispatch(m.pipeline(Shader::kDeltaScanBackward, shape), scan, std::min(mem.flight, level.count - from),
+                        c.value_heads);
       commands.barrier();
     }
   const struct {
@@ -229,13 +229,13 @@ void record_delta_backward(Commands& commands, const GpuModel& m, const DeviceBa
             m.type.ld(c.value_heads),
             lists.lead,
             delta.query_scale};
-  commands.dispatch(m.pipeline(Shader::kDeltaPrepareBackwardF32, shape), prepare, b.rows, c.key_heads);
+  commands.dispatch(m.pipeline(Shader::kDeltaPrepareBackward, shape), prepare, b.rows, c.key_heads);
   commands.barrier();
   const struct {
     uint64_t d_mixed, taps, readers, d_qkv;
     int32_t rows, ld;
   } convolution{mem.d_mixed.address(), delta.w.taps, lists.readers, d.d_qkv, b.rows, m.type.ld(c.conv_width())};
-  commands.dispatch(m.pipeline(Shader::kDeltaConvolutionBackwardF32, shape), convolution, b.rows,
+  commands.dispatch(m.pipeline(Shader::kDeltaConvolutionBackward, shape), convolution, b.rows,
                     (c.conv_width() + 63) / 64);
   commands.barrier();
 }

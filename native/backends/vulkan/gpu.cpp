@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "float_controls.h"
+#include "shader_words.h"
 
 namespace anneal::vulkan {
 namespace {
@@ -268,28 +268,30 @@ void Gpu::set_arithmetic(const GpuArithmetic& arithmetic) {
   arithmetic_ = arithmetic;
 }
 
-const Gpu::Pipeline& Gpu::pipeline(Shader shader, const std::vector<uint32_t>& constants) {
-  return make_pipeline(shader, constants, 0);
+const Gpu::Pipeline& Gpu::pipeline(Shader shader, ElementType type, const std::vector<uint32_t>& constants) {
+  return make_pipeline(shader, type, constants, 0);
 }
 
 const Gpu::Pipeline& Gpu::matrix_pipeline(Shader shader, std::vector<uint32_t> constants) {
   const MatrixShape& s = facts_.matrices;
   for (const int number : {s.m, s.n, s.k, kMatrixSubgroups * s.subgroup}) constants.push_back(uint32_t(number));
-  return make_pipeline(shader, constants, s.subgroup);
+  return make_pipeline(shader, {.bf16 = true}, std::move(constants), s.subgroup);
 }
 
-const Gpu::Pipeline& Gpu::make_pipeline(Shader shader, const std::vector<uint32_t>& constants, int subgroup) {
+const Gpu::Pipeline& Gpu::make_pipeline(Shader shader, ElementType type, std::vector<uint32_t> constants,
+                                        int subgroup) {
+  constants.insert(constants.begin(), uint32_t(type.granule()));
   const auto found = pipelines_.find({shader, constants});
   if (found != pipelines_.end()) return found->second;
 
-  const std::vector<uint32_t> words = with_float_controls(spirv(shader, arithmetic_.fused), facts_.flushes_denormals,
-                                                          preserves_specials_, rounds_to_even_);
+  const std::vector<uint32_t> words =
+      shader_words(shader, {arithmetic_.fused, facts_.flushes_denormals, preserves_specials_, rounds_to_even_});
   const vk::ShaderModuleCreateInfo info{.bytes = words.size() * 4, .code = words.data()};
   vk::ShaderModule module = 0;
   check(call.create_shader(handle, &info, nullptr, &module));
 
   std::vector<vk::SpecializationMapEntry> entries;
-  for (uint32_t i = 0; i < constants.size(); i++) entries.push_back({i + 1, 4 * i, 4});
+  for (uint32_t i = 0; i < constants.size(); i++) entries.push_back({i, 4 * i, 4});
   const vk::SpecializationInfo specialization{uint32_t(entries.size()), entries.data(), constants.size() * 4,
                                               constants.data()};
   vk::ComputePipelineCreateInfo create{};

@@ -17,6 +17,17 @@ namespace anneal::vulkan {
 using backends::DeviceLost;
 using backends::NoDeviceMemory;
 
+// The compute type: rows of it begin on 16 bytes, and that many bytes of it are a granule.
+struct ElementType {
+  bool bf16 = false;
+  int bytes() const { return bf16 ? 2 : 4; }
+  int granule() const { return 16 / bytes(); }
+  // Of a row of n elements.
+  int granules(int n) const { return (n + granule() - 1) / granule(); }
+  int ld(int n) const { return granules(n) * granule(); }
+  int64_t row_bytes(int n) const { return int64_t(granules(n)) * 16; }
+};
+
 // Cooperative matrices of float16 with sums of float32, as a GPU has them: A [m][k], B [k][n]. m 0: it has none.
 struct MatrixShape {
   int m = 0, n = 0, k = 0, subgroup = 0;  // invocations of a subgroup
@@ -70,9 +81,9 @@ class Gpu {
   struct Pipeline {
     vk::Pipeline handle;
   };
-  // Made at first use. `constants`: of the shader's specialisation from id 1 on; 0 says how fma is done.
-  const Pipeline& pipeline(Shader, const std::vector<uint32_t>& constants = {});
-  // Of one on cooperative matrices, whose shape stands behind the constants.
+  // Made at first use. `constants`: of the shader's specialisation from id 1 on; 0 is the type's.
+  const Pipeline& pipeline(Shader, ElementType = {}, const std::vector<uint32_t>& constants = {});
+  // Of one on cooperative matrices, whose shape stands behind the constants; in bfloat16.
   const Pipeline& matrix_pipeline(Shader, std::vector<uint32_t> constants);
   vk::PipelineLayout layout() const { return layout_; }
   // What the driver made of shaders so far, for a later Gpu. Any thread.
@@ -88,7 +99,7 @@ class Gpu {
  private:
   friend class Memory;
   void forget_pipelines();
-  const Pipeline& make_pipeline(Shader, const std::vector<uint32_t>& constants, int subgroup);
+  const Pipeline& make_pipeline(Shader, ElementType, std::vector<uint32_t> constants, int subgroup);
 
   std::shared_ptr<const Instance> instance_;
   vk::PhysicalDevice physical_ = nullptr;

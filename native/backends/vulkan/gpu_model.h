@@ -30,8 +30,8 @@ struct GpuModel {
   const Layer& layer(int l) const { return weights->layers[size_t(l)]; }
   float residual_scale(int layer) const { return float(spec.layers[size_t(layer)].residual_scale); }
   float embedding_scale() const;
-  const Gpu::Pipeline& pipeline(Shader f32, const std::vector<uint32_t>& constants = {}) const {
-    return gpu->pipeline(type.shader(f32), constants);
+  const Gpu::Pipeline& pipeline(Shader shader, const std::vector<uint32_t>& constants = {}) const {
+    return gpu->pipeline(shader, type, constants);
   }
 };
 

@@ -16,7 +16,7 @@ void LayerBackward::back_product(uint64_t x, int ldx, uint64_t weight, int n, in
     uint64_t x, w, to;
     int32_t rows, n, k, ldx, ldo, accumulate;
   } parameters{x, weight, to, b.rows, n, k, ldx, k, accumulate};
-  commands.dispatch(m.pipeline(Shader::kProductTransposedF32, Linear().constants()), parameters, (k + 63) / 64,
+  commands.dispatch(m.pipeline(Shader::kProductTransposed, Linear().constants()), parameters, (k + 63) / 64,
                     (b.rows + 63) / 64);
 }
 
@@ -32,7 +32,7 @@ void LayerBackward::lora_up(int p, uint64_t dy) {
     int32_t n, ldx, ldy;
     float scale;
   } parameters{mem.low.address(), mem.g[p].address(), rank, rank, m.type.ld(rank), adapter.scale};
-  commands.dispatch(m.pipeline(Shader::kRoundRowsF32), parameters, b.rows);
+  commands.dispatch(m.pipeline(Shader::kRoundRows), parameters, b.rows);
   commands.barrier();
 }
 
@@ -57,7 +57,7 @@ void LayerBackward::token_sum(uint64_t left, int ldl, uint64_t right, int ldr, c
     uint64_t left, right, to;
     int32_t first, tokens, m, n, ldl, ldr, ldo, padding;
   } parameters{left, right, to.at, first, tokens, rows, cols, ldl, ldr, to.ld, 0};
-  commands.dispatch(m.pipeline(Shader::kTokenSumF32), parameters, (cols + 63) / 64, (rows + 63) / 64);
+  commands.dispatch(m.pipeline(Shader::kTokenSum), parameters, (cols + 63) / 64, (rows + 63) / 64);
 }
 
 // Gradients of A and B of the adapted ones of the projections that share an input, (projection, gradient of its
@@ -103,14 +103,14 @@ void LayerBackward::branch_gradient(Norm norm, uint64_t branch) {
       float eps, scale;
     } parameters{branch, weights().norms[norm], dx, mem.d_out.address(), hidden, m.type.ld(hidden), m.spec.rms_eps,
                  scale};
-    commands.dispatch(m.pipeline(Shader::kBranchBackwardF32), parameters, b.rows);
+    commands.dispatch(m.pipeline(Shader::kBranchBackward), parameters, b.rows);
   } else {
     const struct {
       uint64_t x, y;
       int32_t n, ldx, ldy;
       float scale;
     } parameters{dx, mem.d_out.address(), hidden, hidden, m.type.ld(hidden), scale};
-    commands.dispatch(m.pipeline(Shader::kRoundRowsF32), parameters, b.rows);
+    commands.dispatch(m.pipeline(Shader::kRoundRows), parameters, b.rows);
   }
   commands.barrier();
 }
@@ -121,7 +121,7 @@ void LayerBackward::norm_backward(uint64_t x, Norm norm) {
     int32_t n;
     float eps;
   } parameters{x, weights().norms[norm], mem.d_normed.address(), dx, m.spec.hidden, m.spec.rms_eps};
-  commands.dispatch(m.gpu->pipeline(Shader::kRmsnormBackward), parameters, b.rows);
+  commands.dispatch(m.pipeline(Shader::kRmsnormBackward), parameters, b.rows);
   commands.barrier();
 }
 
@@ -148,7 +148,7 @@ void LayerBackward::feed_forward() {
           t.ld(f.intermediate),
           f.intermediate,
           0};
-  commands.dispatch(m.pipeline(Shader::kGatedBackwardF32, {uint32_t(f.activation)}), gated, (f.intermediate + 63) / 64,
+  commands.dispatch(m.pipeline(Shader::kGatedBackward, {uint32_t(f.activation)}), gated, (f.intermediate + 63) / 64,
                     b.rows);
   commands.barrier();
   lora_up(kGate, mem.d_gate.address());
@@ -181,7 +181,7 @@ void LayerBackward::output_projection() {
            t.ld(d->value_width()),
            m.spec.rms_eps,
            d->value_heads};
-    commands.dispatch(m.pipeline(Shader::kGatedNormBackwardF32), norm, b.rows, d->value_heads);
+    commands.dispatch(m.pipeline(Shader::kGatedNormBackward), norm, b.rows, d->value_heads);
     commands.barrier();
     return;
   }
@@ -192,7 +192,7 @@ void LayerBackward::output_projection() {
       int32_t n, head_dim, ldq, ld;
     } gate{a.q,         a.attention, mem.d_attention.address(),    mem.d_q.address(),
            c.q_width(), c.head_dim,  t.ld(c.heads * c.q_stride()), t.ld(c.q_width())};
-    commands.dispatch(m.pipeline(Shader::kOutputGateBackwardF32), gate, (c.q_width() + 63) / 64, b.rows);
+    commands.dispatch(m.pipeline(Shader::kOutputGateBackward), gate, (c.q_width() + 63) / 64, b.rows);
     commands.barrier();
   }
   record_queries(commands, m, b, pages, layer, a.q, s);
@@ -200,7 +200,7 @@ void LayerBackward::output_projection() {
     uint64_t attention, d_attention, delta;
     int32_t heads, head_dim, ld, padding;
   } delta{a.attention, mem.d_attention.address(), mem.delta.address(), c.heads, c.head_dim, m.type.ld(c.q_width()), 0};
-  commands.dispatch(m.pipeline(Shader::kAttentionDeltaF32), delta, b.rows, c.heads);
+  commands.dispatch(m.pipeline(Shader::kAttentionDelta), delta, b.rows, c.heads);
   commands.barrier();
 }
 
@@ -219,7 +219,7 @@ void LayerBackward::attention() {
     int32_t padding;
   } dq{s.queries.address(), pages.of(layer).address(), b.tables, q.tiles, mem.d_attention.address(), a.lse,
        mem.delta.address(), mem.d_queries.address(),   sight,    0};
-  commands.dispatch(m.pipeline(Shader::kAttentionDqF32, shape_of(m.spec, c, q.rows)), dq, q.count, c.kv_heads);
+  commands.dispatch(m.pipeline(Shader::kAttentionDq, shape_of(m.spec, c, q.rows)), dq, q.count, c.kv_heads);
   const struct {
     uint64_t queries, pages, first_use, uses, d_attention, lse, delta, d_keys, d_values;
     Sight sight;
@@ -235,8 +235,7 @@ void LayerBackward::attention() {
         mem.d_values.address(),
         sight,
         queries_per_tile(c.group())};
-  commands.dispatch(m.pipeline(Shader::kAttentionDkvF32, shape_of(m.spec, c, kDkvRows)), dkv, pages.count(),
-                    c.kv_heads);
+  commands.dispatch(m.pipeline(Shader::kAttentionDkv, shape_of(m.spec, c, kDkvRows)), dkv, pages.count(), c.kv_heads);
   commands.barrier();
 }
 
@@ -264,7 +263,7 @@ void LayerBackward::queries_keys_values() {
          t.ld(c.kv_width()),
          m.spec.rms_eps,
          b.rows};
-  commands.dispatch(m.pipeline(Shader::kRopeBackwardF32, shape_of(m.spec, c, c.rotary())), turn, b.rows,
+  commands.dispatch(m.pipeline(Shader::kRopeBackward, shape_of(m.spec, c, c.rotary())), turn, b.rows,
                     c.heads + 2 * c.kv_heads);
   commands.barrier();
   input_projections({{kQ, mem.d_q.address()}, {kK, mem.d_k.address()}, {kV, mem.d_v.address()}});

@@ -61,7 +61,7 @@ struct LayerForward {
         float eps, scale;
       } parameters{branch,        w.norms[norm],          from,           to,
                    m.spec.hidden, type.ld(m.spec.hidden), m.spec.rms_eps, m.residual_scale(layer)};
-      commands.dispatch(m.pipeline(Shader::kAddNormedF32), parameters, b.rows);
+      commands.dispatch(m.pipeline(Shader::kAddNormed), parameters, b.rows);
     } else if (to) {
       ProductParameters parameters = product(p, x, to);
       parameters.from = from, parameters.ldo = m.spec.hidden, parameters.scale = m.residual_scale(layer);
@@ -90,7 +90,7 @@ struct LayerForward {
                  type.ld(c.kv_width()),
                  m.spec.rms_eps,
                  b.rows};
-    commands.dispatch(m.pipeline(Shader::kRopeF32, shape_of(m.spec, c, c.rotary())), parameters, b.rows, heads);
+    commands.dispatch(m.pipeline(Shader::kRope, shape_of(m.spec, c, c.rotary())), parameters, b.rows, heads);
   }
 
   void delta_rule(const RecurrentStates& states) const {
@@ -139,15 +139,14 @@ struct LayerForward {
              0,
              b.is_split(q, c) ? b.segments : 0};
     const int64_t split = attend.waiting ? q.segments : 1;
-    commands.dispatch(m.pipeline(Shader::kAttentionF32, shape_of(m.spec, c, q.rows)), attend, q.count, c.kv_heads,
-                      split);
+    commands.dispatch(m.pipeline(Shader::kAttention, shape_of(m.spec, c, q.rows)), attend, q.count, c.kv_heads, split);
     commands.barrier();
     if (split == 1) return;
     const struct {
       uint64_t waiting, tiles, attention, lse;
       int32_t ld, window, segments, padding;
     } merge{b.segments, q.tiles, a.attention, a.lse, type.ld(c.q_width()), c.window, q.segments, 0};
-    commands.dispatch(m.pipeline(Shader::kAttentionMergeF32, shape_of(m.spec, c, q.rows)), merge, q.count, c.kv_heads);
+    commands.dispatch(m.pipeline(Shader::kAttentionMerge, shape_of(m.spec, c, q.rows)), merge, q.count, c.kv_heads);
     commands.barrier();
   }
 
@@ -196,7 +195,7 @@ void record_embedding(Commands& commands, const GpuModel& m, const DeviceBatch& 
     float scale;
   } parameters{m.weights->embedding.weight, b.tokens,           x, b.rows, m.spec.hidden,
                m.spec.embedding_rounds,     m.embedding_scale()};
-  commands.dispatch(m.pipeline(Shader::kEmbedF32, m.weights->embedding.constants()), parameters, b.rows);
+  commands.dispatch(m.pipeline(Shader::kEmbed, m.weights->embedding.constants()), parameters, b.rows);
   commands.barrier();
 }
 
@@ -208,7 +207,7 @@ void record_norm(Commands& commands, const GpuModel& m, uint64_t x, uint64_t wei
     float eps;
     int32_t first;
   } parameters{x, weight, y, from, n, m.type.ld(n), m.spec.rms_eps, first};
-  commands.dispatch(m.pipeline(Shader::kRmsnormF32), parameters, rows);
+  commands.dispatch(m.pipeline(Shader::kRmsnorm), parameters, rows);
 }
 
 void record_gated(Commands& commands, const GpuModel& m, const DeviceBatch& b, const FeedForwardSpec& f, uint64_t gate,
@@ -217,7 +216,7 @@ void record_gated(Commands& commands, const GpuModel& m, const DeviceBatch& b, c
     uint64_t gate, up, y;
     int32_t n, ld;
   } parameters{gate, up, y, f.intermediate, m.type.ld(f.intermediate)};
-  commands.dispatch(m.pipeline(Shader::kGatedF32, {uint32_t(f.activation)}), parameters, (f.intermediate + 63) / 64,
+  commands.dispatch(m.pipeline(Shader::kGated, {uint32_t(f.activation)}), parameters, (f.intermediate + 63) / 64,
                     b.rows);
 }
 
@@ -232,7 +231,7 @@ uint64_t record_gated_heads(Commands& commands, const GpuModel& m, const DeviceB
       int32_t padding;
     } norm{a.attention,  a.delta_in[kInZ - kInQkv], s.gated.address(), m.layer(layer).norms[kNormDelta],
            d->value_dim, t.ld(d->value_width()),    m.spec.rms_eps,    0};
-    commands.dispatch(m.pipeline(Shader::kGatedNormF32), norm, b.rows, d->value_heads);
+    commands.dispatch(m.pipeline(Shader::kGatedNorm), norm, b.rows, d->value_heads);
   } else {
     const AttentionSpec& c = m.attention(layer);
     if (!c.output_gate) return a.attention;
@@ -241,7 +240,7 @@ uint64_t record_gated_heads(Commands& commands, const GpuModel& m, const DeviceB
       int32_t n, head_dim, ldq, ld;
     } gate{
         a.q, a.attention, s.gated.address(), c.q_width(), c.head_dim, t.ld(c.heads * c.q_stride()), t.ld(c.q_width())};
-    commands.dispatch(m.pipeline(Shader::kOutputGateF32), gate, (c.q_width() + 63) / 64, b.rows);
+    commands.dispatch(m.pipeline(Shader::kOutputGate), gate, (c.q_width() + 63) / 64, b.rows);
   }
   commands.barrier();
   return s.gated.address();
@@ -279,7 +278,7 @@ void record_lora_down(Commands& commands, const GpuModel& m, const DeviceBatch& 
       int32_t k, ldx, ldz, projection;
     } parameters{
         x, b.adapters, s.z[p].address(), k, m.type.granules(k), m.type.granules(b.rank), layer * kProjections + p};
-    commands.dispatch(m.pipeline(Shader::kLoraDownF32), parameters, b.rows);
+    commands.dispatch(m.pipeline(Shader::kLoraDown), parameters, b.rows);
     any = true;
   }
   if (any) commands.barrier();

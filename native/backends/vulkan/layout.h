@@ -5,7 +5,7 @@
 
 #include "../../model/tensors.h"
 #include "../page.h"
-#include "shaders/spirv.h"
+#include "gpu.h"
 
 namespace anneal::vulkan {
 
@@ -13,18 +13,6 @@ using backends::kPage;
 using namespace model;
 
 inline int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-
-// The compute type: rows of it begin on 16 bytes, and that many bytes of it are a granule.
-struct ElementType {
-  bool bf16 = false;
-  int bytes() const { return bf16 ? 2 : 4; }
-  int granule() const { return 16 / bytes(); }
-  // Of a row of n elements.
-  int granules(int n) const { return int(round_up(n, granule()) / granule()); }
-  int ld(int n) const { return granules(n) * granule(); }
-  int64_t row_bytes(int n) const { return int64_t(granules(n)) * 16; }
-  Shader shader(Shader f32) const { return Shader(int(f32) + bf16); }  // the one of the type
-};
 
 constexpr int kPanel = 32;  // outputs of a block of weights
 

@@ -28,7 +28,7 @@ void record_codes(Commands& commands, const GpuModel& m, uint64_t x, int rows, i
     uint64_t x, codes;
     int32_t rows, k, ldx, padding;
   } parameters{x, codes.address(), rows, k, m.type.granules(k), 0};
-  commands.dispatch(m.pipeline(Shader::kActivationCodesF32), parameters, (k / kGroup + 63) / 64, rows);
+  commands.dispatch(m.pipeline(Shader::kActivationCodes), parameters, (k / kGroup + 63) / 64, rows);
 }
 
 void record_halves(Commands& commands, const GpuModel& m, uint64_t x, int rows, int k, const Memory& halves) {
@@ -60,7 +60,7 @@ void record_product(Commands& commands, const GpuModel& m, ProductKind product, 
   const auto kind = uint32_t(product), few = std::bit_ceil(uint32_t(std::min(p.rows, kFewRows)));
   if (w.takes_codes()) {
     p.x = inputs.codes.address();
-    commands.dispatch(m.pipeline(Shader::kProductCodesF32, w.constants(kind, few)), p, (p.n + 63) / 64,
+    commands.dispatch(m.pipeline(Shader::kProductCodes, w.constants(kind, few)), p, (p.n + 63) / 64,
                       (p.rows + few - 1) / few);
   } else if (is_fast(m, w)) {
     p.x = inputs.halves.address(), p.ldx = half_granules(w.k);
@@ -70,9 +70,9 @@ void record_product(Commands& commands, const GpuModel& m, ProductKind product, 
     commands.dispatch(m.gpu->matrix_pipeline(shader, matrix_constants(w, product)), p, (p.n + cols - 1) / cols,
                       (p.rows + rows - 1) / rows);
   } else if (p.rows <= kFewRows) {
-    commands.dispatch(m.pipeline(Shader::kProductFewF32, w.constants(kind, few)), p, (p.n + 63) / 64, 1);
+    commands.dispatch(m.pipeline(Shader::kProductFew, w.constants(kind, few)), p, (p.n + 63) / 64, 1);
   } else {
-    commands.dispatch(m.pipeline(Shader::kProductF32, w.constants(kind)), p, (p.n + 63) / 64, (p.rows + 63) / 64);
+    commands.dispatch(m.pipeline(Shader::kProduct, w.constants(kind)), p, (p.n + 63) / 64, (p.rows + 63) / 64);
   }
 }
 
@@ -83,7 +83,7 @@ void record_back_product(Commands& commands, const GpuModel& m, const Linear& w,
     int32_t rows, n, k, ldx, ldo, accumulate;
   } parameters{dy, w.weight, to, rows, w.n, w.k, m.type.granules(w.n), w.k, accumulate};
   if (!m.fast) {
-    commands.dispatch(m.pipeline(Shader::kProductTransposedF32, w.constants()), parameters, (w.k + 63) / 64,
+    commands.dispatch(m.pipeline(Shader::kProductTransposed, w.constants()), parameters, (w.k + 63) / 64,
                       (rows + 63) / 64);
     return;
   }

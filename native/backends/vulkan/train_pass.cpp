@@ -334,7 +334,7 @@ bool Pass::head_forward() {
              float(m_.spec.logit_scale),
              float(m_.spec.logit_soft_cap),
              0};
-      commands_.dispatch(m_.pipeline(Shader::kHeadRowsF32), rows, count);
+      commands_.dispatch(m_.pipeline(Shader::kHeadRows), rows, count);
       commands_.barrier();
       if (!trainable_) continue;
       const Memory& units = by_entropy ? entropy_units_ : units_;
@@ -406,7 +406,7 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy) {
          dh_.address(),
          hidden,
          0};
-  commands_.dispatch(m_.gpu->pipeline(Shader::kUnitSums), sums, rows);
+  commands_.dispatch(m_.pipeline(Shader::kUnitSums), sums, rows);
   commands_.zero(d_x_, 0, d_x_.bytes());
   commands_.barrier();
   const struct {
@@ -414,7 +414,7 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy) {
     int32_t n;
     float eps;
   } norm{x_.back().address(), m_.weights->final_norm, dh_.address(), d_x_.address(), hidden, m_.spec.rms_eps};
-  commands_.dispatch(m_.gpu->pipeline(Shader::kRmsnormBackward), norm, rows);
+  commands_.dispatch(m_.pipeline(Shader::kRmsnormBackward), norm, rows);
   commands_.barrier();
   for (int l = layers - 1; l >= 0; l--) {
     LayerActivations a = activations(l);

@@ -8,6 +8,7 @@
 #include "open_gpu.h"
 #include "place_probe.h"
 #include "probe.h"
+#include "shader_words.h"
 #include "vulkan_device.h"
 
 using namespace anneal::vulkan;
@@ -371,6 +372,35 @@ void test_training() {
   }
 }
 
+// What shaders compute with in double, and multiply-adds that are instructions.
+struct MultiplyAdds {
+  bool doubles = false;
+  int fused = 0, decorated = 0;
+};
+MultiplyAdds multiply_adds(const std::vector<uint32_t>& words) {
+  MultiplyAdds found;
+  for (size_t at = 5; at < words.size(); at += words[at] >> 16) {
+    const uint32_t op = words[at] & 0xffff;
+    found.doubles |= (op == 17 && words[at + 1] == 10) || (op == 22 && words[at + 2] == 64);  // capability, type
+    found.fused += op == 12 && words[at + 4] == 50;
+    found.decorated += op == 71 && words[at + 2] == 42;
+  }
+  return found;
+}
+
+void test_words() {
+  int replaced = 0;
+  for (int s = 0; s < kShaders; s++) {
+    const MultiplyAdds plain = multiply_adds(shader_words(Shader(s), {.fused = false})),
+                       fused = multiply_adds(shader_words(Shader(s), {.fused = true}));
+    check(!fused.doubles, "no doubles are asked of a device that multiplies and adds in one");
+    check(fused.fused == plain.fused + plain.doubles, "it does so where others compute in double");
+    check(fused.decorated >= fused.fused && fused.decorated <= plain.decorated, "nothing else is joined by a driver");
+    replaced += plain.doubles;
+  }
+  check(replaced > kShaders / 2, "most shaders multiply and add");
+}
+
 void test_pipelines() {
   vk::PhysicalDeviceProperties device{};
   device.vendor = 7, device.device = 9, device.pipeline_cache_uuid[3] = 5;
@@ -398,6 +428,7 @@ int main() {
   for (int p = 0; p < kProbes; p++)
     check(probe_hash(computed_by_kernels(Probe(p)).data()) == expected_hash(Probe(p)),
           "the processor's kernels compute what devices are compared with");
+  test_words();
   if (Gpu::list().empty()) {
     printf("no Vulkan device: its own part is not tried\n");
   } else {

@@ -3,7 +3,6 @@
 #include <functional>
 
 #include "../../executor/pool.h"
-#include "gpu.h"
 #include "layout.h"
 
 namespace anneal::vulkan {

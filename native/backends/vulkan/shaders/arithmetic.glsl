@@ -1,5 +1,5 @@
 // Float32 arithmetic with the bits of the processor's kernels (cpu/kernels): what Vulkan leaves to a driver is done here.
-// Every operation is decorated NoContraction by compile.mjs, so that none is fused that is not written as mad().
+// Every operation is decorated NoContraction (shader_words.cpp), so that none is fused that is not written as mad().
 
 float as_float(uint bits) { return uintBitsToFloat(bits); }
 uint as_bits(float x) { return floatBitsToUint(x); }
@@ -9,15 +9,12 @@ const uint kExponent = 0x7f800000u, kMantissa = 0x007fffffu, kSign = 0x80000000u
 // What devices do to every result that can be asked to; others keep denormals, and what is stored goes through this.
 float flushed(float x) { return (as_bits(x) & kExponent) == 0u ? as_float(as_bits(x) & kSign) : x; }
 
+// Loops over multiply-adds, which are long where they are done in double precision: then they stay loops.
 #extension GL_EXT_control_flow_attributes : require
-#ifdef UNFUSED
-// A replaced multiply-add is long: loops over them stay loops.
 #define LOOP [[dont_unroll]]
-#else
-#define LOOP
-#endif
 
-#ifdef UNFUSED
+// a b + c, rounded once: what a device without a fused multiply-add does. For others shader_words.cpp puts an Fma in the
+// place of it, and lets loops be unrolled. Nothing else computes in double.
 // The product is exact in double; the sum is rounded to odd there, so that the rounding to float is the only one that
 // counts (Boldo and Melquiond, 2008).
 float mad(float a, float b, float c) {
@@ -32,9 +29,6 @@ float mad(float a, float b, float c) {
   }
   return flushed(float(packDouble2x32(bits)));
 }
-#else
-float mad(float a, float b, float c) { return fma(a, b, c); }
-#endif
 
 // ---- bfloat16, in the low bits: to nearest even, denormals to zero
 

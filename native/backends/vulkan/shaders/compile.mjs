@@ -3,8 +3,8 @@
 //   node native/backends/vulkan/shaders/compile.mjs            writes them; needs glslangValidator (Debian: glslang-tools)
 //   node native/backends/vulkan/shaders/compile.mjs --check    compares instead, and fails where they differ
 //
-// Every shader is compiled for both ways of a fused multiply-add; those that read or write elements of the compute type,
-// for each of these as well; those on cooperative matrices for bfloat16 alone.
+// There is one of each for all devices and types: specialisation constants say which type is computed in, and what a device
+// has of its own is put in where the shader is given to it (../shader_words.cpp).
 
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -18,19 +18,12 @@ const FOLDER = dirname(fileURLToPath(import.meta.url));
 /** Of SPIR-V's specification. */
 const OP = {
   extension: 10,
-  extInst: 12,
   capability: 17,
-  firstType: 19,
   typeInt: 21,
   typeFloat: 22,
-  lastType: 39,
   constantTrue: 41,
   constant: 43,
-  decorate: 71,
 };
-const ARITHMETIC = new Set([129, 131, 133, 136, 142]); // FAdd, FSub, FMul, FDiv, VectorTimesScalar
-const FUSED = new Set([31, 32, 50]); // Sqrt, InverseSqrt, Fma of GLSL.std.450
-const NO_CONTRACTION = 42;
 /** Of cooperative matrices: [NVIDIA's first version, VK_KHR_cooperative_matrix]. */
 const MATRIX = {
   capability: [5357, 6022],
@@ -42,51 +35,26 @@ const MATRIX = {
 const MATRIX_EXTENSION = ["SPV_NV_cooperative_matrix", "SPV_KHR_cooperative_matrix"];
 const HEADER_WORDS = 5;
 
-/** [{ name, types }] of the shaders here, by name; `types`: what is defined for a variant, and how its name ends. */
-export function shaders() {
-  return readdirSync(FOLDER)
-    .filter((file) => file.endsWith(".comp"))
-    .sort()
-    .map((file) => ({ name: basename(file, ".comp"), types: typesOf(file) }));
-}
-
-function typesOf(file) {
-  if (/#include "cooperative\.glsl"/.test(readFileSync(join(FOLDER, file), "utf8"))) return [{ type: "BF16", end: "" }];
-  if (!/\b(Elements|Granules|kGranule|kStep|rounded)\b/.test(text(file))) return [{ type: "", end: "" }];
-  return ["F32", "BF16"].map((type) => ({ type, end: `_${type.toLowerCase()}` }));
-}
-
-function text(file) {
-  return readFileSync(join(FOLDER, file), "utf8").replace(/^.*#include.*$/gm, "");
-}
-
-/** [{ id, words }] of all variants. @throws Error with what the compiler wrote */
+/** [{ name, words }] of the shaders here, by name. @throws Error with what the compiler wrote */
 export function compileAll() {
   const scratch = mkdtempSync(join(tmpdir(), "anneal-spirv-"));
   try {
-    return shaders().flatMap(({ name, types }) =>
-      types.flatMap(({ type, end }) =>
-        ["FUSED", "UNFUSED"].map((way) => ({
-          id: `${name}${end}_${way.toLowerCase()}`,
-          words: compileOne(name, [type, way].filter(Boolean), join(scratch, "out.spv")),
-        })),
-      ),
-    );
+    return readdirSync(FOLDER)
+      .filter((file) => file.endsWith(".comp"))
+      .sort()
+      .map((file) => ({ name: basename(file, ".comp"), words: compileOne(file, join(scratch, "out.spv")) }));
   } finally {
     rmSync(scratch, { recursive: true });
   }
 }
 
-function compileOne(name, definitions, out) {
-  const args = ["-V", "--target-env", "vulkan1.2", "-g0", "--quiet", ...definitions.map((d) => `-D${d}`)];
-  const { status, stdout, error } = spawnSync("glslangValidator", [...args, "-o", out, `${name}.comp`], {
-    cwd: FOLDER,
-    encoding: "utf8",
-  });
+function compileOne(file, out) {
+  const args = ["-V", "--target-env", "vulkan1.2", "-g0", "--quiet", "-o", out, file];
+  const { status, stdout, error } = spawnSync("glslangValidator", args, { cwd: FOLDER, encoding: "utf8" });
   if (error) throw error;
-  if (status !== 0) throw new Error(`${name} (${definitions}):\n${stdout}`);
+  if (status !== 0) throw new Error(`${file}:\n${stdout}`);
   const bytes = readFileSync(out);
-  return uncontracted(anyVendors(Array.from({ length: bytes.length / 4 }, (_, i) => bytes.readUInt32LE(4 * i))));
+  return anyVendors(Array.from({ length: bytes.length / 4 }, (_, i) => bytes.readUInt32LE(4 * i)));
 }
 
 /** The instructions of SPIR-V: [operation, ...operands]. */
@@ -147,28 +115,24 @@ function anyVendors(words) {
   return result;
 }
 
-/** With every operation on floats decorated, so that a driver neither fuses nor reorders any. */
-function uncontracted(words) {
-  const decorations = [];
-  let types = 0;
-  for (let at = HEADER_WORDS; at < words.length; at += words[at] >>> 16) {
-    const op = words[at] & 0xffff;
-    if (!types && op >= OP.firstType && op <= OP.lastType) types = at;
-    if (ARITHMETIC.has(op) || (op === OP.extInst && FUSED.has(words[at + 4])))
-      decorations.push((3 << 16) | OP.decorate, words[at + 2], NO_CONTRACTION);
-  }
-  return [...words.slice(0, types), ...decorations, ...words.slice(types)];
-}
-
-/** Words, seven bits to a byte. */
+/**
+ * Words as text: five bits to a character, the lowest first, with 32 added where more follow; from # on, without ? and \\. An
+ * instruction's first word is two numbers, its length and its operation.
+ */
 function packed(words) {
-  return words.flatMap((word) => {
-    const bytes = [];
-    for (let rest = word >>> 0; ; rest >>>= 7) {
-      bytes.push(rest < 0x80 ? rest : (rest & 0x7f) | 0x80);
-      if (rest < 0x80) return bytes;
+  let text = "";
+  const put = (word) => {
+    for (let rest = word >>> 0; ; rest >>>= 5) {
+      const digit = rest < 32 ? rest : (rest & 31) | 32;
+      const code = 35 + digit + (digit >= 28 ? 1 : 0) + (digit >= 56 ? 1 : 0);
+      text += String.fromCharCode(code);
+      if (rest < 32) return;
     }
-  });
+  };
+  words.slice(0, HEADER_WORDS).forEach(put);
+  for (const [operation, ...operands] of instructions(words))
+    [operands.length + 1, operation, ...operands].forEach(put);
+  return text;
 }
 
 const camel = (name) => name.replace(/(?:^|_)(\w)/g, (_, letter) => letter.toUpperCase());
@@ -189,68 +153,71 @@ export function sourceHash() {
 
 /** The files' texts by name. */
 export function generated() {
-  const compiled = compileAll();
-  const by = new Map(compiled.map(({ id, words }) => [id, words]));
+  const compiled = compileAll().map(({ name, words }) => ({ name, count: words.length, text: packed(words) }));
   const header = `// Generated by compile.mjs from the shaders of this folder, with ${compilerVersion()}.
 // Sources: ${sourceHash()}
 #pragma once
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 namespace anneal::vulkan {
 
 enum class Shader : uint8_t {
-${shaders()
-  .flatMap(({ name, types }) => types.map(({ end }) => `  k${camel(name + end)},`))
-  .join("\n")}
+${compiled.map(({ name }) => `  k${camel(name)},`).join("\n")}
 };
+constexpr int kShaders = ${compiled.length};
 
-// The words of a shader. \`fused\`: for a device whose fma rounds once.
-std::vector<uint32_t> spirv(Shader, bool fused);
+// The words of a shader, as they are for all devices.
+std::vector<uint32_t> spirv(Shader);
 
 }  // namespace anneal::vulkan
 `;
-  const arrays = compiled.map(({ id, words }) => {
-    const bytes = packed(words);
-    const lines = [];
-    for (let i = 0; i < bytes.length; i += 48) lines.push(bytes.slice(i, i + 48).join(","));
-    return `const uint8_t ${id}[] = {\n${lines.join(",\n")}};\n`;
-  });
-  const entry = (id) => `{${id}, ${by.get(id).length}}`;
-  const table = shaders().flatMap(({ name, types }) =>
-    types.map(({ end }) => `    {${entry(`${name}${end}_unfused`)}, ${entry(`${name}${end}_fused`)}},`),
-  );
+  const lines = ({ name, count, text }) => {
+    const pieces = text.match(/.{1,116}/g).map((piece) => `"${piece}"`);
+    return `// ${name}\n{${count}, ${pieces.join("\n")}},`;
+  };
   const source = `// Generated by compile.mjs from the shaders of this folder.
 #include "spirv.h"
+
+#include <cstddef>
 
 namespace anneal::vulkan {
 namespace {
 
-// Words, seven bits to a byte, the lowest first; the eighth says that more follow.
+// Words as characters, as compile.mjs packs them.
 struct Packed {
-  const uint8_t* bytes;
   size_t words;
+  const char* text;
 };
 
 // clang-format off
-${arrays.join("\n")}
-// By shader, and whether fma is fused.
-const Packed kAll[][2] = {
-${table.join("\n")}
+const Packed kAll[] = {
+${compiled.map(lines).join("\n")}
 };
 // clang-format on
 
+uint32_t next(const char*& at) {
+  uint32_t word = 0;
+  for (int shift = 0;; shift += 5) {
+    const int code = *at++, digit = code - 35 - (code > '?') - (code > '\\\\');
+    word |= uint32_t(digit & 31) << shift;
+    if (digit < 32) return word;
+  }
+}
+
 }  // namespace
 
-std::vector<uint32_t> spirv(Shader shader, bool fused) {
-  const Packed& packed = kAll[int(shader)][fused];
-  std::vector<uint32_t> words(packed.words);
-  const uint8_t* at = packed.bytes;
-  for (uint32_t& word : words) {
-    int shift = 0;
-    do word |= uint32_t(*at & 0x7f) << shift, shift += 7;
-    while (*at++ & 0x80);
+std::vector<uint32_t> spirv(Shader shader) {
+  constexpr size_t header = ${HEADER_WORDS};
+  const Packed& packed = kAll[int(shader)];
+  const char* at = packed.text;
+  std::vector<uint32_t> words;
+  words.reserve(packed.words);
+  while (words.size() < header) words.push_back(next(at));
+  while (words.size() < packed.words) {
+    const uint32_t count = next(at), operation = next(at);
+    words.push_back(count << 16 | operation);
+    for (uint32_t i = 1; i < count; i++) words.push_back(next(at));
   }
   return words;
 }

@@ -31,14 +31,14 @@ uvec4 key_granule(Granules pages, int at, int head_dim, int granule, int key) {
   const int first = granule * kGranule;
   const uvec4 codes = pages.at[at + first / 16 * kPage + key];
   uvec4 found;
-#ifdef BF16
   for (int i = 0; i < 4; i++) {
-    const uint word = codes[first % 16 / 4 + i / 2];
-    found[i] = narrowed(code_of(word, i % 2 * 2)) | narrowed(code_of(word, i % 2 * 2 + 1)) << 16;
+    if (kBf16) {
+      const uint word = codes[first % 16 / 4 + i / 2];
+      found[i] = narrowed(code_of(word, i % 2 * 2)) | narrowed(code_of(word, i % 2 * 2 + 1)) << 16;
+    } else {
+      found[i] = as_bits(code_of(codes[first % 16 / 4], i));
+    }
   }
-#else
-  for (int i = 0; i < 4; i++) found[i] = as_bits(code_of(codes[first % 16 / 4], i));
-#endif
   return found;
 }
 float value_code(Granules pages, int at, int head_dim, int key, int d) {
@@ -50,13 +50,13 @@ uvec4 value_granule(Granules pages, int at, int head_dim, int granule, int d) {
   if (kCoded == 0) return pages.at[at + key_granules(head_dim) + granule * head_dim + d];
   const int first = granule * kGranule;
   uvec4 found;
-#ifdef BF16
-  for (int i = 0; i < 4; i++)
-    found[i] = narrowed(value_code(pages, at, head_dim, first + 2 * i, d)) |
-               narrowed(value_code(pages, at, head_dim, first + 2 * i + 1, d)) << 16;
-#else
-  for (int i = 0; i < 4; i++) found[i] = as_bits(value_code(pages, at, head_dim, first + i, d));
-#endif
+  for (int i = 0; i < 4; i++) {
+    if (kBf16)
+      found[i] = narrowed(value_code(pages, at, head_dim, first + 2 * i, d)) |
+                 narrowed(value_code(pages, at, head_dim, first + 2 * i + 1, d)) << 16;
+    else
+      found[i] = as_bits(value_code(pages, at, head_dim, first + i, d));
+  }
   return found;
 }
 

@@ -49,13 +49,13 @@ uvec4 weights_of(Granules w, int k, int col, int granule) {
   uvec4 granules;
   for (int quad = 0; quad < kGranule / 4; quad++) {
     const vec4 values = values_of(w, record, col % 32, first % kGroup / 4 + quad);
-#ifdef BF16
-    granules[2 * quad] = narrowed(values.x) | narrowed(values.y) << 16;
-    granules[2 * quad + 1] = narrowed(values.z) | narrowed(values.w) << 16;
-#else
-    granules = uvec4(as_bits(flushed(values.x)), as_bits(flushed(values.y)), as_bits(flushed(values.z)),
-                     as_bits(flushed(values.w)));
-#endif
+    if (kBf16) {
+      granules[2 * quad] = narrowed(values.x) | narrowed(values.y) << 16;
+      granules[2 * quad + 1] = narrowed(values.z) | narrowed(values.w) << 16;
+    } else {
+      granules = uvec4(as_bits(flushed(values.x)), as_bits(flushed(values.y)), as_bits(flushed(values.z)),
+                       as_bits(flushed(values.w)));
+    }
   }
   return granules;
 }
