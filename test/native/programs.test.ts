@@ -124,8 +124,12 @@ describe.skipIf(process.platform === "win32")("programs of the compute core", { 
     expect(run("vulkan_api_test", ["backends/vulkan/api_test.cpp"], [])).toMatch(/the same|not compared/);
   });
 
-  test("a GPU computes with the processor's bits, and what its driver fails at is told and survived", () => {
+  test("a GPU computes with the processor's bits", () => {
     expect(run("vulkan_test", ["backends/vulkan/vulkan_test.cpp"], DEVICES)).toMatch(/^ok$/m);
+  });
+
+  test("what a GPU has no memory for, and what its driver fails at, is told and survived in every call", () => {
+    expect(run("vulkan_faults_test", ["backends/vulkan/faults_test.cpp"], DEVICES)).toMatch(/^ok$/m);
   });
 
   test("a GPU samples rows of logits as the processor does", () => {

@@ -32,7 +32,8 @@ class SplitTrainable final : public backends::PartTrainable {
   void zero_grad() override { first_->zero_grad(), second_->zero_grad(); }
   double add_squares(double sum) override { return part(second_).add_squares(part(first_).add_squares(sum)); }
   void step(const backends::OptimizerSettings& settings, double norm) override {
-    part(first_).step(settings, norm), part(second_).step(settings, norm);
+    // The one whose memory may not suffice first: then neither has changed.
+    part(second_).step(settings, norm), part(first_).step(settings, norm);
   }
   backends::AdapterRef version() const override {
     auto parts = std::make_shared<SplitAdapter>();

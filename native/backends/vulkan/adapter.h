@@ -4,6 +4,7 @@
 
 #include "../../executor/pool.h"
 #include "gpu_model.h"
+#include "staging.h"
 
 namespace anneal::vulkan {
 
@@ -29,7 +30,13 @@ inline const AdapterVersion* version_of(const backends::AdapterRef& adapter) {
   return static_cast<const AdapterVersion*>(adapter.get());
 }
 
-// Null if aborted.
+// Values to be given it. Throws NoDeviceMemory.
+std::shared_ptr<AdapterVersion> take_adapter_version(const GpuModel&, const LoraSpec&);
+// False if aborted.
+bool fill_adapter_version(const GpuModel&, executor::Pool&, const LoraSpec&, const backends::AdapterValues&, Staging&,
+                          AdapterVersion&);
+int64_t adapter_version_bytes(const GpuModel&, const LoraSpec&);
+// Both. Null if aborted.
 std::shared_ptr<AdapterVersion> make_adapter_version(const GpuModel&, executor::Pool&, const LoraSpec&,
                                                      const backends::AdapterValues&);
 

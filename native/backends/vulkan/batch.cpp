@@ -22,7 +22,7 @@ class Arrays {
     bytes_.insert(bytes_.end(), from, from + values.size() * sizeof(T));
     return at;
   }
-  const std::vector<char>& bytes() const { return bytes_; }
+  std::vector<char>& bytes() { return bytes_; }
 
  private:
   std::vector<char> bytes_;
@@ -71,7 +71,7 @@ bool DeviceBatch::is_split(const Queries& q, const AttentionSpec& a) {
   return q.segments > 1 && q.count * a.kv_heads < kManyGroups;
 }
 
-void DeviceBatch::write(GpuModel& m, const Batch& b) {
+void DeviceBatch::plan(MemoryPlan& plan, GpuModel& m, const Batch& b) {
   Arrays arrays;
   rows = b.rows;
   tokens = uint64_t(arrays.add(b.tokens));
@@ -125,11 +125,11 @@ void DeviceBatch::write(GpuModel& m, const Batch& b) {
   delta = {};
   if (m.spec.recurrent()) {
     delta.lead = lead_of(m.spec);
-    const DeltaPlan plan(b.sequences, delta.lead, DeltaPlan::Way::forward);
-    delta.before = uint64_t(arrays.add(plan.before)), delta.scans = uint64_t(arrays.add(plan.scans));
-    delta.saves = uint64_t(arrays.add(plan.saves));
-    delta.levels = plan.levels;
-    states = plan.states;
+    const DeltaPlan scans(b.sequences, delta.lead, DeltaPlan::Way::forward);
+    delta.before = uint64_t(arrays.add(scans.before)), delta.scans = uint64_t(arrays.add(scans.scans));
+    delta.saves = uint64_t(arrays.add(scans.saves));
+    delta.levels = scans.levels;
+    states = scans.states;
   }
 
   versions_.clear();
@@ -141,16 +141,14 @@ void DeviceBatch::write(GpuModel& m, const Batch& b) {
     versions_.push_back(version);
     rank = std::max(rank, version->rank);
   }
-  const int64_t adapters_at = versions_.empty() ? -1 : arrays.add(row_tables);
+  is_adapted_ = !versions_.empty();
+  adapters = is_adapted_ ? uint64_t(arrays.add(row_tables)) : 0;
   // Last: the others lie at the same places for another step of as many rows.
   tables = uint64_t(arrays.add(all_blocks));
 
-  const int64_t bytes = int64_t(arrays.bytes().size());
-  if (memory_.bytes() < bytes) {
-    memory_ = {};
-    memory_ = Memory(gpu_, round_up(bytes + bytes / 2, 1 << 16), Memory::Place::upload);
-  }
-  std::memcpy(memory_.mapped<char>(), arrays.bytes().data(), size_t(bytes));
+  bytes_.swap(arrays.bytes());
+  if (const auto bytes = int64_t(bytes_.size()); memory_.bytes() < bytes)
+    plan.add(memory_, round_up(bytes + bytes / 2, 1 << 16), Memory::Place::upload);
   int64_t waiting = 0;
   for (int l = 0; l < m.layers(); l++) {
     const AttentionSpec& a = m.attention(l);
@@ -158,17 +156,18 @@ void DeviceBatch::write(GpuModel& m, const Batch& b) {
     if (const Queries& q = queries_of(a.group()); is_split(q, a))
       waiting = std::max(waiting, int64_t(q.count) * a.kv_heads * q.segments * q.rows * (kSegmentLanes + a.head_dim));
   }
-  if (segments_.bytes() < waiting * 4) {
-    segments_ = {};
-    segments_ = Memory(gpu_, waiting * 4);
-  }
+  plan.add(segments_, waiting * 4);
+}
+
+void DeviceBatch::write() {
+  std::memcpy(memory_.mapped<char>(), bytes_.data(), bytes_.size());
   segments = segments_.address();
   const auto place = [&](uint64_t& offset) { offset += memory_.address(); };
   for (uint64_t* offset : {&tokens, &logit_rows, &slots, &tables, &delta.before, &delta.scans, &delta.saves})
     place(*offset);
   for (uint64_t& offset : turns) place(offset);
   for (Queries& q : queries) place(q.tiles);
-  adapters = adapters_at < 0 ? 0 : memory_.address() + uint64_t(adapters_at);
+  if (is_adapted_) place(adapters);
 }
 
 void DeviceBatch::add_key(const GpuModel& m, RecordingKey& key) const {

@@ -37,8 +37,9 @@ struct QueryTile {
 // A batch in memory that a GPU reads: addresses.
 class DeviceBatch {
  public:
-  explicit DeviceBatch(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {}
-  void write(GpuModel&, const Batch&);
+  // Puts it together, and plans the memory that it takes; write() once that is there.
+  void plan(MemoryPlan&, GpuModel&, const Batch&);
+  void write();
 
   // What commands over it contain of it.
   void add_key(const GpuModel&, RecordingKey&) const;
@@ -69,7 +70,8 @@ class DeviceBatch {
   }
 
  private:
-  std::shared_ptr<Gpu> gpu_;
+  std::vector<char> bytes_;  // of memory_
+  bool is_adapted_ = false;
   Memory memory_, segments_;
   std::vector<const AdapterVersion*> versions_;
 };

@@ -100,16 +100,14 @@ RecurrentStates::RecurrentStates(const GpuModel& m, int count) : count_(count) {
   for (const LayerSpec& layer : m.spec.layers) {
     Memories& own = layers_.emplace_back();
     if (!layer.delta_rule) continue;
-    own.states = Memory(m.gpu, count * state_bytes(*layer.delta_rule));
+    own.states = Memory(m.gpu, count * state_bytes(*layer.delta_rule), Memory::Place::device, Memory::Parts::addressed);
     if (const int64_t bytes = tail_bytes(*layer.delta_rule)) own.tails = Memory(m.gpu, count * bytes);
   }
 }
 
-RecurrentStates RecurrentStates::passing(const GpuModel& m, int count) {
-  RecurrentStates states;
-  states.count_ = count;
-  if (const int64_t bytes = count * passing_bytes(m.spec)) states.passing_ = Memory(m.gpu, bytes);
-  return states;
+void RecurrentStates::plan_passing(MemoryPlan& plan, const ModelSpec& m, int count) {
+  count_ = count;
+  plan.add(passing_, count * largest_bytes(m), Memory::Place::device, Memory::Parts::addressed);
 }
 
 int64_t RecurrentStates::bytes(const ModelSpec& m) {
@@ -118,7 +116,7 @@ int64_t RecurrentStates::bytes(const ModelSpec& m) {
   return sum;
 }
 
-int64_t RecurrentStates::passing_bytes(const ModelSpec& m) {
+int64_t RecurrentStates::largest_bytes(const ModelSpec& m) {
   int64_t most = 0;
   each_rule(m, [&](const DeltaRuleSpec& d) { most = std::max(most, state_bytes(d)); });
   return most;
@@ -146,37 +144,24 @@ void record_delta_forward(Commands& commands, const GpuModel& m, const DeviceBat
   if (states.tails) delta.keep_tails(states.tails);
 }
 
-template <class F>
-void DeltaMemory::each(DeltaMemory& mem, const ModelSpec& m, int rows, const DeltaPlan& plan, F&& f) {
-  int64_t within = 0, mixed = 0, keys = 0, gates = 0;
-  each_rule(m, [&](const DeltaRuleSpec& d) {
-    within = std::max(within, within_bytes(d, plan.longest));
+void DeltaMemory::plan(MemoryPlan& memory, const GpuModel& m, int rows, const DeltaPlan& plan) {
+  int64_t most_within = 0, mixed = 0, keys = 0, gates = 0;
+  each_rule(m.spec, [&](const DeltaRuleSpec& d) {
+    most_within = std::max(most_within, within_bytes(d, plan.longest));
     mixed = std::max<int64_t>(mixed, d.conv_width());
     keys = std::max<int64_t>(keys, int64_t(d.value_heads) * 2 * d.key_dim);
     gates = std::max<int64_t>(gates, 2 * d.value_heads);
   });
   int64_t most = 1;
   for (const DeltaLevel& level : plan.levels_back) most = std::max<int64_t>(most, level.count);
-  mem.flight = int(std::clamp<int64_t>(kWithinBytes / std::max<int64_t>(within, 1), 1, most));
-  f(mem.states, plan.states * RecurrentStates::passing_bytes(m));
-  f(mem.gradients, int64_t(plan.sequences.size()) * RecurrentStates::passing_bytes(m));
-  f(mem.within, mem.flight * within);
-  f(mem.d_mixed, rows * mixed * 4);
-  f(mem.d_keys, rows * keys * 4);
-  f(mem.d_gates, rows * gates * 4);
-}
-
-void DeltaMemory::reserve(const GpuModel& m, int rows, const DeltaPlan& plan) {
-  each(*this, m.spec, rows, plan, [&](Memory& memory, int64_t bytes) {
-    if (bytes > 0) memory = Memory(m.gpu, bytes);
-  });
-}
-
-int64_t DeltaMemory::bytes(const ModelSpec& m, int rows, const DeltaPlan& plan) {
-  DeltaMemory none;
-  int64_t sum = 0;
-  each(none, m, rows, plan, [&](Memory&, int64_t bytes) { sum += bytes; });
-  return sum;
+  flight = int(std::clamp<int64_t>(kWithinBytes / std::max<int64_t>(most_within, 1), 1, most));
+  const int64_t state = RecurrentStates::largest_bytes(m.spec);
+  memory.add(states, plan.states * state, Memory::Place::device, Memory::Parts::addressed);
+  memory.add(gradients, int64_t(plan.sequences.size()) * state, Memory::Place::device, Memory::Parts::addressed);
+  memory.add(within, flight * most_within);
+  memory.add(d_mixed, rows * mixed * 4);
+  memory.add(d_keys, rows * keys * 4);
+  memory.add(d_gates, rows * gates * 4);
 }
 
 void record_delta_backward(Commands& commands, const GpuModel& m, const DeviceBatch& b, const DeltaListsBack& lists,

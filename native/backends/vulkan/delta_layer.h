@@ -12,10 +12,10 @@ class RecurrentStates {
   };
   RecurrentStates() = default;
   RecurrentStates(const GpuModel&, int count);
-  // Of a pass, which hands them on within a layer: all layers use the same memory.
-  static RecurrentStates passing(const GpuModel&, int count);
+  // Of a pass, which hands them on within a layer: all layers use the same memory, once that is taken.
+  void plan_passing(MemoryPlan&, const ModelSpec&, int count);
   static int64_t bytes(const ModelSpec&);          // of one
-  static int64_t passing_bytes(const ModelSpec&);  // of one that a pass hands on
+  static int64_t largest_bytes(const ModelSpec&);  // of one, of the layer that has the most
   int count() const { return count_; }
   OfLayer of(int layer) const;
   void copy(Commands&, int from, int to) const;
@@ -35,15 +35,12 @@ void record_delta_forward(Commands&, const GpuModel&, const DeviceBatch&, const 
 
 // Memory of the way back.
 struct DeltaMemory {
-  // `flight`: sequences that are under way at the same time.
-  template <class F> static void each(DeltaMemory&, const ModelSpec&, int rows, const DeltaPlan&, F&& f);
-  void reserve(const GpuModel&, int rows, const DeltaPlan&);
-  static int64_t bytes(const ModelSpec&, int rows, const DeltaPlan&);
+  void plan(MemoryPlan&, const GpuModel&, int rows, const DeltaPlan&);
 
   Memory states, gradients;         // that scans keep; by the states before sequences
   Memory within;                    // of stretches
   Memory d_mixed, d_keys, d_gates;  // float32
-  int flight = 1;
+  int flight = 1;                   // sequences that are under way at the same time
 };
 
 // Gradients, by address: of what heads put out (float32, [rows][value_width]) to those of what projections put out.

@@ -150,7 +150,8 @@ std::vector<GpuFacts> Gpu::list() {
   return all;
 }
 
-Gpu::Gpu(int index, std::span<const uint8_t> pipelines) {
+// Where it throws, what has been made of it is let go of.
+Gpu::Gpu(int index, std::span<const uint8_t> pipelines) : Gpu() {
   const std::string name = "vulkan:" + std::to_string(index);
   instance_ = Instance::open();
   if (!instance_) throw backends::UnusableDevice(name + " is not there: no driver of Vulkan 1.2 was found");
@@ -199,16 +200,21 @@ Gpu::Gpu(int index, std::span<const uint8_t> pipelines) {
   call.get_queue(handle, family, 0, &queue);
 
   const auto find = [&](std::initializer_list<vk::Flags> wishes) {
+    std::vector<uint32_t> found;
     for (vk::Flags wish : wishes)
       for (uint32_t t = 0; t < d.memory.type_count; t++)
-        if ((d.memory.types[t].flags & wish) == wish) return t;
-    return 0u;
+        if ((d.memory.types[t].flags & wish) == wish) {
+          found.push_back(t);
+          break;
+        }
+    return found;
   };
   constexpr vk::Flags host = vk::kMemoryHostVisible | vk::kMemoryHostCoherent;
   memory_types_[int(Memory::Place::device)] = find({vk::kMemoryDeviceLocal, 0});
   memory_types_[int(Memory::Place::upload)] = find({host | vk::kMemoryDeviceLocal, host});
   memory_types_[int(Memory::Place::readback)] = find({host | vk::kMemoryHostCached, host});
-  heap_ = d.memory.types[memory_types_[0]].heap;
+  memory_ = d.memory;
+  heap_ = memory_.types[memory_types_[0].front()].heap;
 
   const vk::PushConstantRange range{vk::kStageCompute, 0, kPushConstantBytes};
   const vk::PipelineLayoutCreateInfo layout{.range_count = 1, .ranges = &range};
@@ -247,8 +253,16 @@ int64_t Gpu::available() const {
   return has_budget_ ? found : std::max<int64_t>(0, found - taken_);
 }
 
-void Gpu::plan(std::string part, int64_t bytes) {
+int64_t Gpu::max_piece(Memory::Parts parts) const {
+  return parts == Memory::Parts::addressed ? facts_.max_allocation
+                                           : std::min(facts_.max_allocation, Memory::kMaxCounted);
+}
+
+bool Gpu::is_own(Memory::Place place) const { return memory_.types[memory_types_[int(place)].front()].heap == heap_; }
+
+void Gpu::plan(std::string part, int64_t bytes, int64_t largest) {
   part_ = std::move(part);
+  if (largest > facts_.max_allocation) throw NoDeviceMemory(part_ + " in one piece", largest, facts_.max_allocation);
   if (bytes <= 0) return;
   if (const int64_t free = available(); bytes > free) throw NoDeviceMemory(part_, bytes, free);
 }
@@ -311,12 +325,14 @@ const Gpu::Pipeline& Gpu::make_pipeline(Shader shader, ElementType type, std::ve
 
 // ---- memory
 
-Memory::Memory(std::shared_ptr<Gpu> gpu, int64_t bytes, Place place) : gpu_(std::move(gpu)), bytes_(bytes) {
+Memory::Memory(std::shared_ptr<Gpu> gpu, int64_t bytes, Place place, Parts parts)
+    : gpu_(std::move(gpu)), bytes_(bytes) {
   if (bytes <= 0) return;
   Gpu& g = *gpu_;
-  if (bytes > g.facts_.max_allocation) {
+  const int64_t most = g.max_piece(parts);
+  if (bytes > most) {
     bytes_ = 0;
-    throw NoDeviceMemory(g.part_ + " in one piece", bytes, g.facts_.max_allocation);
+    throw NoDeviceMemory(g.part_ + " in one piece", bytes, most);
   }
   try {
     const vk::BufferCreateInfo info{.size = uint64_t(bytes),
@@ -326,11 +342,18 @@ Memory::Memory(std::shared_ptr<Gpu> gpu, int64_t bytes, Place place) : gpu_(std:
     vk::MemoryRequirements needs{};
     g.call.get_buffer_requirements(g.handle, buffer_, &needs);
     const vk::MemoryAllocateFlagsInfo flags{.flags = vk::kAllocateDeviceAddress};
-    const vk::MemoryAllocateInfo allocate{
-        .next = &flags, .size = needs.size, .memory_type = g.memory_types_[int(place)]};
-    g.check(g.call.allocate_memory(g.handle, &allocate, nullptr, &memory_), bytes);
+    vk::Result result = vk::kOutOfDeviceMemory;
+    uint32_t heap = 0;
+    for (const uint32_t type : g.memory_types_[int(place)]) {
+      const vk::MemoryAllocateInfo allocate{.next = &flags, .size = needs.size, .memory_type = type};
+      result = g.call.allocate_memory(g.handle, &allocate, nullptr, &memory_);
+      heap = g.memory_.types[type].heap;
+      // What the host writes is read from its own memory where the device's part of it is full.
+      if (result != vk::kOutOfDeviceMemory || place != Place::upload) break;
+    }
+    g.check(result, bytes);
     g.check(g.call.bind_buffer(g.handle, buffer_, memory_, 0), bytes);
-    if (place == Place::device) g.taken_ += counted_ = int64_t(needs.size);
+    if (heap == g.heap_) g.taken_ += counted_ = int64_t(needs.size);
     const vk::BufferDeviceAddressInfo of{.buffer = buffer_};
     address_ = g.call.get_buffer_address(g.handle, &of);
     if (place != Place::device) g.check(g.call.map_memory(g.handle, memory_, 0, ~0ull, 0, &mapped_), bytes);
@@ -357,9 +380,33 @@ void Memory::swap(Memory& o) noexcept {
   std::swap(mapped_, o.mapped_);
 }
 
+void MemoryPlan::add(int64_t bytes, Memory::Place place) {
+  if (gpu_->is_own(place)) later_ += bytes;
+}
+
+int64_t MemoryPlan::bytes() const {
+  int64_t sum = later_;
+  for (const Wish& wish : wishes_)
+    if (gpu_->is_own(wish.place)) sum += wish.bytes - wish.memory->bytes();
+  return sum;
+}
+
+void MemoryPlan::take() {
+  gpu_->plan(part_, 0);
+  for (const Wish& wish : wishes_)
+    if (const int64_t most = gpu_->max_piece(wish.parts); wish.bytes > most)
+      throw NoDeviceMemory(part_ + " in one piece", wish.bytes, most);
+  gpu_->plan(part_, bytes());
+  for (const Wish& wish : wishes_) {
+    *wish.memory = {};
+    *wish.memory = Memory(gpu_, wish.bytes, wish.place, wish.parts);
+  }
+}
+
 // ---- commands
 
-Commands::Commands(std::shared_ptr<Gpu> gpu, Use use) : gpu_(std::move(gpu)), use_(use) {
+// As above.
+Commands::Commands(std::shared_ptr<Gpu> gpu, Use use) : Commands(Unmade(), std::move(gpu), use) {
   Gpu& g = *gpu_;
   const vk::CommandPoolCreateInfo pool{.family = g.family};
   g.check(g.call.create_command_pool(g.handle, &pool, nullptr, &pool_));

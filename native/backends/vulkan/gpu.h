@@ -51,83 +51,20 @@ struct GpuArithmetic {
   bool exact = false;  // sums, products, quotients, roots, exp and log have the processor's bits
 };
 
-class Gpu {
- public:
-  // Of all GPUs with Vulkan 1.2, in the loader's order; empty without a loader.
-  static std::vector<GpuFacts> list();
-  // Device `index` of the loader. Throws backends::UnusableDevice. `pipelines`: what pipelines() gave, of this driver
-  // or another; empty: nothing. open_gpu() is for everybody else.
-  explicit Gpu(int index, std::span<const uint8_t> pipelines = {});
-  ~Gpu();
-  Gpu(const Gpu&) = delete;
-  Gpu& operator=(const Gpu&) = delete;
-
-  const GpuFacts& facts() const { return facts_; }
-  const GpuArithmetic& arithmetic() const { return arithmetic_; }
-  void set_arithmetic(const GpuArithmetic&);  // before anything is computed
-  bool has_doubles() const { return has_doubles_; }
-  bool has_budget() const { return has_budget_; }  // tells what others leave of its memory
-  bool lost() const { return lost_; }
-  int64_t available() const;                      // bytes that could be taken now in all
-  int max_groups() const { return max_groups_; }  // of a dispatch, in each direction
-
-  // What memory is taken for from here on ("the model's weights"). Throws NoDeviceMemory unless so many bytes of it are
-  // there: then nothing has been taken.
-  void plan(std::string part, int64_t bytes);
-
-  // Throws DeviceLost and NoDeviceMemory for what a call says.
-  void check(vk::Result, int64_t bytes = 0) const;
-
-  struct Pipeline {
-    vk::Pipeline handle;
-  };
-  // Made at first use. `constants`: of the shader's specialisation from id 1 on; 0 is the type's.
-  const Pipeline& pipeline(Shader, ElementType = {}, const std::vector<uint32_t>& constants = {});
-  // Of one on cooperative matrices, whose shape stands behind the constants; in bfloat16.
-  const Pipeline& matrix_pipeline(Shader, std::vector<uint32_t> constants);
-  vk::PipelineLayout layout() const { return layout_; }
-  // What the driver made of shaders so far, for a later Gpu. Any thread.
-  std::vector<uint8_t> pipelines() const;
-
-  // Replaced by tests that let calls fail, and make memory scarce.
-  vk::DeviceFunctions call;
-  vk::InstanceFunctions instance_call;
-  vk::Device handle = nullptr;
-  vk::Queue queue = nullptr;
-  uint32_t family = 0;
-
- private:
-  friend class Memory;
-  void forget_pipelines();
-  const Pipeline& make_pipeline(Shader, ElementType, std::vector<uint32_t> constants, int subgroup);
-
-  std::shared_ptr<const Instance> instance_;
-  vk::PhysicalDevice physical_ = nullptr;
-  GpuFacts facts_;
-  GpuArithmetic arithmetic_;
-  bool preserves_specials_ = false, rounds_to_even_ = false, has_doubles_ = false;
-  int max_groups_ = 65535;
-  bool has_budget_ = false;
-  mutable std::atomic<bool> lost_{false};
-  uint32_t memory_types_[3] = {};
-  uint32_t heap_ = 0;              // of memory_types_[0]
-  std::atomic<int64_t> taken_{0};  // bytes of it
-  std::string part_ = "a buffer";
-  vk::PipelineLayout layout_ = 0;
-  vk::PipelineCache cache_ = 0;
-  std::map<std::pair<Shader, std::vector<uint32_t>>, Pipeline> pipelines_;
-};
-
-// Whether what pipelines() gave is of this device's driver. Drivers look themselves, and not all of them well.
-bool are_of(std::span<const uint8_t> pipelines, const vk::PhysicalDeviceProperties& device);
+class Gpu;
 
 // Bytes of a GPU's memory, or of the host's that it reads or writes.
 class Memory {
  public:
   enum class Place : uint8_t { device, upload, readback };
+  // Shaders count elements of a piece by signed numbers of 32 bits, the smallest of which have 2 bytes. Pieces whose
+  // parts they are given by addresses of their own may be larger.
+  static constexpr int64_t kMaxCounted = int64_t(4) << 30;
+  enum class Parts : uint8_t { counted, addressed };
 
   Memory() = default;
-  Memory(std::shared_ptr<Gpu>, int64_t bytes, Place = Place::device);  // throws NoDeviceMemory
+  // Throws NoDeviceMemory.
+  Memory(std::shared_ptr<Gpu>, int64_t bytes, Place = Place::device, Parts = Parts::counted);
   Memory(Memory&& o) noexcept { swap(o); }
   Memory& operator=(Memory&& o) noexcept {
     swap(o);
@@ -151,6 +88,111 @@ class Memory {
   uint64_t address_ = 0;
   int64_t bytes_ = 0, counted_ = 0;  // counted_: of the device's own
   void* mapped_ = nullptr;
+};
+
+class Gpu {
+ public:
+  // Of all GPUs with Vulkan 1.2, in the loader's order; empty without a loader.
+  static std::vector<GpuFacts> list();
+  // Device `index` of the loader. Throws backends::UnusableDevice. `pipelines`: what pipelines() gave, of this driver
+  // or another; empty: nothing. open_gpu() is for everybody else.
+  explicit Gpu(int index, std::span<const uint8_t> pipelines = {});
+  ~Gpu();
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+
+  const GpuFacts& facts() const { return facts_; }
+  const GpuArithmetic& arithmetic() const { return arithmetic_; }
+  void set_arithmetic(const GpuArithmetic&);  // before anything is computed
+  bool has_doubles() const { return has_doubles_; }
+  bool has_budget() const { return has_budget_; }  // tells what others leave of its memory
+  bool lost() const { return lost_; }
+  int64_t available() const;                      // bytes that could be taken now in all
+  int max_groups() const { return max_groups_; }  // of a dispatch, in each direction
+
+  // What memory is taken for from here on ("the model's weights"). Throws NoDeviceMemory unless so many bytes of it are
+  // there, and as many at once as the largest piece has: then nothing has been taken.
+  void plan(std::string part, int64_t bytes, int64_t largest = 0);
+
+  // Throws DeviceLost and NoDeviceMemory for what a call says.
+  void check(vk::Result, int64_t bytes = 0) const;
+
+  struct Pipeline {
+    vk::Pipeline handle;
+  };
+  // Made at first use. `constants`: of the shader's specialisation from id 1 on; 0 is the type's.
+  const Pipeline& pipeline(Shader, ElementType = {}, const std::vector<uint32_t>& constants = {});
+  // Of one on cooperative matrices, whose shape stands behind the constants; in bfloat16.
+  const Pipeline& matrix_pipeline(Shader, std::vector<uint32_t> constants);
+  vk::PipelineLayout layout() const { return layout_; }
+  // What the driver made of shaders so far, for a later Gpu. Any thread.
+  std::vector<uint8_t> pipelines() const;
+
+  // Replaced by tests that let calls fail, and make memory scarce.
+  vk::DeviceFunctions call;
+  vk::InstanceFunctions instance_call;
+  vk::Device handle = nullptr;
+  vk::Queue queue = nullptr;
+  uint32_t family = 0;
+
+ private:
+  Gpu() = default;
+  friend class Memory;
+  friend class MemoryPlan;
+  // Bytes of a piece at most.
+  int64_t max_piece(Memory::Parts) const;
+  // Whether memory of that place is the device's own, which is what is planned.
+  bool is_own(Memory::Place) const;
+  void forget_pipelines();
+  const Pipeline& make_pipeline(Shader, ElementType, std::vector<uint32_t> constants, int subgroup);
+
+  std::shared_ptr<const Instance> instance_;
+  vk::PhysicalDevice physical_ = nullptr;
+  GpuFacts facts_;
+  GpuArithmetic arithmetic_;
+  bool preserves_specials_ = false, rounds_to_even_ = false, has_doubles_ = false;
+  int max_groups_ = 65535;
+  bool has_budget_ = false;
+  mutable std::atomic<bool> lost_{false};
+  std::vector<uint32_t> memory_types_[3];  // by place, the best first
+  vk::PhysicalDeviceMemoryProperties memory_;
+  uint32_t heap_ = 0;              // of a device's own memory
+  std::atomic<int64_t> taken_{0};  // bytes of it
+  std::string part_ = "a buffer";
+  vk::PipelineLayout layout_ = 0;
+  vk::PipelineCache cache_ = 0;
+  std::map<std::pair<Shader, std::vector<uint32_t>>, Pipeline> pipelines_;
+};
+
+// Whether what pipelines() gave is of this device's driver. Drivers look themselves, and not all of them well.
+bool are_of(std::span<const uint8_t> pipelines, const vk::PhysicalDeviceProperties& device);
+
+// Memory that a call takes: all of it or none.
+class MemoryPlan {
+ public:
+  MemoryPlan(std::shared_ptr<Gpu> gpu, std::string part) : gpu_(std::move(gpu)), part_(std::move(part)) {}
+  // `memory`, which lives until take(), has so many bytes from then on; what it holds is lost where it has fewer.
+  void add(Memory& memory, int64_t bytes, Memory::Place place = Memory::Place::device,
+           Memory::Parts parts = Memory::Parts::counted) {
+    if (bytes > memory.bytes()) wishes_.push_back({&memory, bytes, place, parts});
+  }
+  // What is taken later in the call.
+  void add(int64_t bytes, Memory::Place = Memory::Place::device);
+  int64_t bytes() const;  // of the device's own memory, besides what there is
+  // Throws NoDeviceMemory, before any is taken where that can be known.
+  void take();
+
+ private:
+  struct Wish {
+    Memory* memory;
+    int64_t bytes;
+    Memory::Place place;
+    Memory::Parts parts;
+  };
+  std::shared_ptr<Gpu> gpu_;
+  std::string part_;
+  std::vector<Wish> wishes_;
+  int64_t later_ = 0;
 };
 
 // Work for a GPU, put together and then done. What is dispatched between two barriers may run at the same time.
@@ -180,6 +222,8 @@ class Commands {
   void discard();                        // what was recorded, and waits for what was submitted
 
  private:
+  struct Unmade {};
+  Commands(Unmade, std::shared_ptr<Gpu> gpu, Use use) : gpu_(std::move(gpu)), use_(use) {}
   void begin();
   void dispatch(const Gpu::Pipeline&, const void* parameters, size_t bytes, int64_t x, int64_t y, int64_t z);
 

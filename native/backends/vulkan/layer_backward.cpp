@@ -295,47 +295,29 @@ void LayerBackward::record() {
   queries_keys_values();
 }
 
-namespace {
-
-// f(memory, bytes) of everything.
-template <class F>
-void each_memory(BackwardMemory& mem, const ModelSpec& m, ElementType t, int64_t rows, int rank, int64_t pages, F&& f) {
-  const Widths c = widest(m);
+void BackwardMemory::plan(MemoryPlan& plan, const GpuModel& m, int64_t rows, int rank, int64_t pages,
+                          const std::optional<DeltaPlan>& of_delta) {
+  const ElementType t = m.type;
+  const Widths c = widest(m.spec);
   int64_t page = 0;  // floats of keys of the widest layer
-  for (const LayerSpec& layer : m.layers) page = std::max<int64_t>(page, int64_t(kPage) * layer.attention.kv_width());
-  f(mem.d_out, rows * t.row_bytes(m.hidden));
-  f(mem.d_gate, rows * t.row_bytes(c.intermediate));
-  f(mem.d_up, rows * t.row_bytes(c.intermediate));
-  f(mem.d_q, rows * t.row_bytes(c.q));
-  f(mem.d_k, rows * t.row_bytes(c.kv));
-  f(mem.d_v, rows * t.row_bytes(c.kv));
-  for (int i = 0; i < kDeltaInputs; i++) f(mem.d_delta[i], rows * t.row_bytes(c.delta_in[i]));
-  for (Memory& g : mem.g) f(g, rows * t.row_bytes(rank));
-  f(mem.wide, rows * 4 * c.intermediate);
-  f(mem.d_normed, rows * 4 * m.hidden);
-  f(mem.d_attention, rows * 4 * c.attended);
-  f(mem.d_queries, rows * 4 * c.queries);
-  f(mem.d_keys, pages * page * 4);
-  f(mem.d_values, pages * page * 4);
-  f(mem.delta, rows * 4 * c.heads);
-  f(mem.low, rows * 4 * rank);
-}
-
-}  // namespace
-
-void BackwardMemory::reserve(const GpuModel& m, int rows, int rank, int pages, const std::optional<DeltaPlan>& plan) {
-  each_memory(*this, m.spec, m.type, rows, rank, pages, [&](Memory& memory, int64_t bytes) {
-    if (bytes > 0) memory = Memory(m.gpu, bytes);
-  });
-  if (plan) delta_rule.reserve(m, rows, *plan);
-}
-
-int64_t BackwardMemory::bytes(const ModelSpec& m, ElementType t, int rows, int rank, int pages,
-                              const std::optional<DeltaPlan>& plan) {
-  BackwardMemory none;
-  int64_t sum = 0;
-  each_memory(none, m, t, rows, rank, pages, [&](Memory&, int64_t bytes) { sum += bytes; });
-  return sum + (plan ? DeltaMemory::bytes(m, rows, *plan) : 0);
+  for (const LayerSpec& l : m.spec.layers) page = std::max<int64_t>(page, int64_t(kPage) * l.attention.kv_width());
+  plan.add(d_out, rows * t.row_bytes(m.spec.hidden));
+  plan.add(d_gate, rows * t.row_bytes(c.intermediate));
+  plan.add(d_up, rows * t.row_bytes(c.intermediate));
+  plan.add(d_q, rows * t.row_bytes(c.q));
+  plan.add(d_k, rows * t.row_bytes(c.kv));
+  plan.add(d_v, rows * t.row_bytes(c.kv));
+  for (int i = 0; i < kDeltaInputs; i++) plan.add(d_delta[i], rows * t.row_bytes(c.delta_in[i]));
+  for (Memory& memory : g) plan.add(memory, rows * t.row_bytes(rank));
+  plan.add(wide, rows * 4 * c.intermediate);
+  plan.add(d_normed, rows * 4 * m.spec.hidden);
+  plan.add(d_attention, rows * 4 * c.attended);
+  plan.add(d_queries, rows * 4 * c.queries);
+  for (Memory* memory : {&d_keys, &d_values})
+    plan.add(*memory, pages * page * 4, Memory::Place::device, Memory::Parts::addressed);
+  plan.add(delta, rows * 4 * c.heads);
+  plan.add(low, rows * 4 * rank);
+  if (of_delta) delta_rule.plan(plan, m, int(rows), *of_delta);
 }
 
 }  // namespace anneal::vulkan

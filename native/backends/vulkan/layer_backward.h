@@ -11,9 +11,7 @@ namespace anneal::vulkan {
 // Memory of backward passes.
 struct BackwardMemory {
   // `delta`: of a recurrent model.
-  void reserve(const GpuModel&, int rows, int rank, int pages, const std::optional<DeltaPlan>& delta);
-  static int64_t bytes(const ModelSpec&, ElementType, int rows, int rank, int pages,
-                       const std::optional<DeltaPlan>& delta);
+  void plan(MemoryPlan&, const GpuModel&, int64_t rows, int rank, int64_t pages, const std::optional<DeltaPlan>& delta);
 
   // Rows of the compute type, rounded for products; g: s B^T dy of each projection.
   Memory d_out, d_gate, d_up, d_q, d_k, d_v, d_delta[kDeltaInputs], g[kProjections];

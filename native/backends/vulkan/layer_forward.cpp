@@ -176,11 +176,18 @@ struct LayerForward {
 
 }  // namespace
 
-Pages::Pages(const GpuModel& m, int count) : count_(count) {
-  for (const LayerSpec& layer : m.spec.layers) {
-    const int64_t bytes = int64_t(count) * vulkan::page_bytes(m.type, m.spec.kv_cache, layer.attention);
-    layers_.push_back(bytes > 0 ? Memory(m.gpu, bytes) : Memory());  // none of the delta rule
-  }
+Pages::Pages(const GpuModel& m, int count) {
+  MemoryPlan memory(m.gpu, std::to_string(count) + " pages of KV cache");
+  plan(memory, m, count);
+  memory.take();
+}
+
+void Pages::plan(MemoryPlan& plan, const GpuModel& m, int count) {
+  count_ = count;
+  layers_.resize(m.spec.layers.size());
+  for (size_t l = 0; l < layers_.size(); l++)  // none of the delta rule
+    plan.add(layers_[l], count * vulkan::page_bytes(m.type, m.spec.kv_cache, m.spec.layers[l].attention),
+             Memory::Place::device, Memory::Parts::addressed);
 }
 
 void record_queries(Commands& commands, const GpuModel& m, const DeviceBatch& b, const Pages& pages, int layer,

@@ -9,6 +9,8 @@ class Pages {
  public:
   Pages() = default;
   Pages(const GpuModel&, int count);
+  // Of a pass: once the memory is taken.
+  void plan(MemoryPlan&, const GpuModel&, int count);
   int count() const { return count_; }
   const Memory& of(int layer) const { return layers_[size_t(layer)]; }
   int64_t page_bytes(int layer) const { return layers_[size_t(layer)].bytes() / count_; }

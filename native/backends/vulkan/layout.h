@@ -1,5 +1,6 @@
 // How numbers lie in a GPU's memory (shaders/buffers.glsl, weights.glsl, pages.glsl).
 #pragma once
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 
@@ -38,6 +39,13 @@ inline int64_t code_bytes(int k) { return int64_t((k + kGroup - 1) / kGroup) * 4
 inline int64_t page_bytes(ElementType t, KvCache cache, const AttentionSpec& a) {
   if (cache == KvCache::int8) return int64_t(a.kv_heads) * kPage * 2 * (round_up(a.head_dim, 16) + 4);
   return int64_t(a.kv_heads) * kPage * (t.row_bytes(a.head_dim) + int64_t(a.head_dim) * t.bytes());
+}
+
+// Of the layer where these are the most.
+inline int64_t largest_page_bytes(const ModelSpec& m, ElementType t) {
+  int64_t largest = 0;
+  for (const LayerSpec& layer : m.layers) largest = std::max(largest, page_bytes(t, m.kv_cache, layer.attention));
+  return largest;
 }
 
 inline float flushed(float x) {

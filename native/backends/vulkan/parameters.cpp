@@ -29,13 +29,14 @@ AdapterParameters::AdapterParameters(const GpuModel& m, executor::Pool& pool, co
     size_ += place.rows * place.ld;
     blocks += (place.rows * place.ld + kBlock - 1) / kBlock;
   }
-  // Values, gradients, those of a pass under way, and moments.
-  m.gpu->plan("training an adapter of rank " + std::to_string(spec.rank), 5 * size_ * 4);
-  for (Memory* memory : {&value_, &gradient_, &moment1_, &moment2_}) {
-    *memory = Memory(m.gpu, size_ * 4);
-    staging_.zero(*memory);
-  }
-  sums_ = Memory(m.gpu, blocks * 4, Memory::Place::readback);
+  MemoryPlan plan(m.gpu, "training an adapter of rank " + std::to_string(spec.rank));
+  for (Memory* memory : {&value_, &gradient_, &pending_, &moment1_, &moment2_}) plan.add(*memory, size_ * 4);
+  plan.add(sums_, blocks * 4, Memory::Place::readback);
+  for (const auto place : {Memory::Place::upload, Memory::Place::readback}) staging_.plan(plan, place);
+  // The version that is used, and the next one, which is there before a step begins.
+  plan.add(2 * adapter_version_bytes(m, spec));
+  plan.take();
+  for (Memory* memory : {&value_, &gradient_, &moment1_, &moment2_}) staging_.zero(*memory);
 
   int next = 0;
   std::vector<float> start;
@@ -87,25 +88,23 @@ void AdapterParameters::write(int tensor, Part which, std::span<const float> fro
   staging_.write(part(which), p.offset * 4, rows.data(), int64_t(rows.size()) * 4);
 }
 
-void AdapterParameters::refresh() {
+void AdapterParameters::refresh() { publish(take_adapter_version(model_, spec_)); }
+
+void AdapterParameters::publish(std::shared_ptr<AdapterVersion> version) {
   std::vector<std::vector<float>> values;
   for (size_t t = 0; t < tensors_.size(); t++) {
     values.emplace_back(size_t(tensors_[t].elements()));
     read(int(t), Part::value, values.back());
   }
-  auto made = make_adapter_version(model_, pool_, spec_, [&](int layer, int p, bool b) {
+  const auto value = [&](int layer, int p, bool b) {
     const AdapterPlace place = places_.of(layer, p, b);
     return values[place.tensor].data() + place.element;
-  });
-  if (!made) throw executor::Aborted();
-  version_ = std::move(made);
+  };
+  if (!fill_adapter_version(model_, pool_, spec_, value, staging_, *version)) throw executor::Aborted();
+  version_ = std::move(version);
 }
 
 void AdapterParameters::begin(Commands& commands) {
-  if (!pending_) {
-    model_.gpu->plan("gradients of an adapter of rank " + std::to_string(spec_.rank), size_ * 4);
-    pending_ = Memory(model_.gpu, size_ * 4);
-  }
   commands.zero(pending_, 0, pending_.bytes());
   commands.barrier();
 }
@@ -159,6 +158,8 @@ double AdapterParameters::add_squares(double norm) {
 }
 
 void AdapterParameters::step(const backends::OptimizerSettings& s, double norm) {
+  // What could be refused comes first: then nothing has been changed.
+  auto next = take_adapter_version(model_, spec_);
   Commands commands(model_.gpu);
   steps_++;
   const double lr = s.learning_rate, beta1 = s.beta1, beta2 = s.beta2, weight_decay = s.weight_decay;
@@ -184,7 +185,7 @@ void AdapterParameters::step(const backends::OptimizerSettings& s, double norm) 
   commands.dispatch(model_.gpu->pipeline(Shader::kAdamw), parameters, groups_of(size_));
   if (!pool_.each(1, [&](int64_t, int) { commands.run(); })) throw executor::Aborted();
   zero_grad();
-  refresh();
+  publish(std::move(next));
 }
 
 }  // namespace anneal::vulkan

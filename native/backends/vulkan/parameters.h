@@ -39,6 +39,8 @@ class AdapterParameters final : public backends::PartTrainable {
     int64_t offset, rows, cols, ld;
   };
   const Memory& part(Part) const;
+  // The version of the values there are, into one that was taken for it.
+  void publish(std::shared_ptr<AdapterVersion>);
 
   const GpuModel& model_;
   executor::Pool& pool_;

@@ -119,12 +119,6 @@ bool draws(const SamplingParams& params) {
   });
 }
 
-void grow(Memory& memory, const std::shared_ptr<Gpu>& gpu, int64_t bytes, Memory::Place place) {
-  if (memory.bytes() >= bytes) return;
-  memory = {};
-  memory = Memory(gpu, bytes + bytes / 2, place);
-}
-
 }  // namespace
 
 bool RowSampler::write(std::span<const RowRequest> requests) {
@@ -157,11 +151,14 @@ bool RowSampler::write(std::span<const RowRequest> requests) {
   if (all.empty()) return false;
 
   const int64_t request_bytes = int64_t(all.size() * sizeof(Request)), list_bytes = int64_t(lists.words.size()) * 4;
-  gpu_->plan("sampling " + std::to_string(all.size()) + " rows",
-             std::max<int64_t>(0, int64_t(temporaries) * vocab_ * 4 - temporaries_.bytes()));
-  grow(given_, gpu_, request_bytes + list_bytes, Memory::Place::upload);
-  grow(temporaries_, gpu_, int64_t(temporaries) * vocab_ * 4, Memory::Place::device);
-  grow(found_, gpu_, int64_t(results) * 4, Memory::Place::readback);
+  MemoryPlan plan(gpu_, "sampling " + std::to_string(all.size()) + " rows");
+  const auto grow = [&](Memory& memory, int64_t bytes, Memory::Place place) {
+    if (memory.bytes() < bytes) plan.add(memory, bytes + bytes / 2, place);
+  };
+  grow(given_, request_bytes + list_bytes, Memory::Place::upload);
+  plan.add(temporaries_, int64_t(temporaries) * vocab_ * 4);
+  grow(found_, int64_t(results) * 4, Memory::Place::readback);
+  plan.take();
   std::memcpy(given_.mapped<char>(), all.data(), size_t(request_bytes));
   if (list_bytes > 0) std::memcpy(given_.mapped<char>() + request_bytes, lists.words.data(), size_t(list_bytes));
   lists_at_ = request_bytes;

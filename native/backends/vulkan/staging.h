@@ -30,6 +30,10 @@ class Staging {
       std::memcpy(static_cast<char*>(to) + done, mapped, size_t(count));
     }
   }
+  // Of what write() needs, or read().
+  void plan(MemoryPlan& plan, Memory::Place place) {
+    plan.add(place == Memory::Place::upload ? up_ : down_, kBytes, place);
+  }
   void zero(const Memory& memory) {
     commands_.zero(memory, 0, memory.bytes());
     commands_.run();

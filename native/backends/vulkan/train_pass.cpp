@@ -29,13 +29,7 @@ int64_t kept_bytes(const ModelSpec& m, ElementType t, const Widths& c, int64_t r
 class Pass final : public backends::PartPass {
  public:
   Pass(GpuModel& m, executor::Pool& pool, AdapterParameters* trainable, backends::AdapterRef adapter)
-      : m_(m),
-        pool_(pool),
-        trainable_(trainable),
-        adapter_(std::move(adapter)),
-        commands_(m.gpu),
-        staging_(m.gpu),
-        device_batch_(m.gpu) {}
+      : m_(m), pool_(pool), trainable_(trainable), adapter_(std::move(adapter)), commands_(m.gpu), staging_(m.gpu) {}
 
   std::span<const float> logprobs(int row) const override { return of_row(logprobs_, row); }
   std::span<const float> entropies(int row) const override { return of_row(entropies_, row); }
@@ -53,18 +47,15 @@ class Pass final : public backends::PartPass {
   }
   void lay_out(std::span<const TrainRow>);
   void list_entries(std::span<const TrainRow>);
-  void list_uses();
   int token_at(std::span<const TrainRow>, int row, int position) const;
-  void take_memory(const PassOptions&);
+  std::vector<int32_t> list_uses();
+  void place_lists(const std::vector<int32_t>&);
+  void take_memory(const PassOptions&, int64_t list_bytes);
   LayerActivations activations(int layer) const;
   bool recomputed(int layer) const { return layer < first_kept_; }
   bool head_forward();
   bool run(Commands& commands) {
     return pool_.each(1, [&](int64_t, int) { commands.run(); });
-  }
-  Memory take(int64_t bytes, Memory::Place place = Memory::Place::device) {
-    bytes_ += bytes;
-    return Memory(m_.gpu, bytes, place);
   }
   int rank() const { return adapter_ ? version_of(adapter_)->rank : 0; }
 
@@ -87,7 +78,8 @@ class Pass final : public backends::PartPass {
   bool entropy_gradient_ = false, is_behind_ = false;  // is_behind_: another device has the layers before these
   int64_t bytes_ = 0;
   std::vector<Memory> x_, kept_;  // residual stream before each layer and after the last; of the layers that are kept
-  Memory again_, units_, entropy_units_, d_x_, dh_, normed_, logits_, residual_, residual_halves_, results_, lists_;
+  Memory again_, units_, entropy_units_, d_x_, dh_, normed_, logits_, residual_, residual_halves_, results_, lists_,
+      derivatives_;
   std::vector<PageUses> uses_;
   RecurrentStates states_;               // where sequences branch off
   std::optional<DeltaPlan> delta_plan_;  // of the way back
@@ -144,8 +136,8 @@ void Pass::list_entries(std::span<const TrainRow> rows) {
   }
 }
 
-// Entries, and which tokens see a page, to where shaders read them.
-void Pass::list_uses() {
+// Entries, and which tokens see a page, as shaders read them; what is an address becomes a place among them.
+std::vector<int32_t> Pass::list_uses() {
   std::vector<int32_t> all;
   const auto add = [&](const std::vector<int32_t>& values) {
     const size_t at = all.size();
@@ -199,7 +191,10 @@ void Pass::list_uses() {
     delta_lists_.stretches = structures(plan.stretches), delta_lists_.adds = add(plan.adds);
     delta_lists_.readers = add(plan.readers);
   }
-  lists_ = take(int64_t(all.size()) * 4 + 16, Memory::Place::upload);
+  return all;
+}
+
+void Pass::place_lists(const std::vector<int32_t>& all) {
   std::memcpy(lists_.mapped<char>(), all.data(), all.size() * 4);
   for (uint64_t* at : {&entry_list_, &entry_of_, &gathered_}) *at += lists_.address();
   DeltaListsBack& d = delta_lists_;
@@ -209,35 +204,45 @@ void Pass::list_uses() {
 }
 
 // Keeps as many layers as there is room for, and takes memory.
-void Pass::take_memory(const PassOptions& options) {
+void Pass::take_memory(const PassOptions& options, int64_t list_bytes) {
   const int64_t rows = batch_.rows, hidden = m_.spec.hidden, vocab = m_.spec.vocab, entries = int64_t(entries_.size());
+  const int64_t some = std::max<int64_t>(1, entries);
   const ElementType t = m_.type;
   const int layers = m_.layers();
-  per_ = int(std::clamp<int64_t>(kLogitBytes / (vocab * 4), 1, std::max<int64_t>(1, entries)));
-  if (m_.spec.recurrent() && trainable_)
-    delta_plan_.emplace(batch_.sequences, lead_of(m_.spec), DeltaPlan::Way::backward);
-  int64_t page = 0;
-  for (const LayerSpec& layer : m_.spec.layers) page += page_bytes(t, m_.spec.kv_cache, layer.attention);
-
-  // Whatever is kept.
-  int64_t fixed = page_count_ * page + device_batch_.states * RecurrentStates::passing_bytes(m_.spec) +
-                  Scratch::bytes_per_row(m_) * round_up(rows, 16) +
-                  int64_t(per_) * (t.row_bytes(int(hidden)) + vocab * 4) + entries * 12;
-  if (trainable_)
-    fixed += (layers + 1) * rows * hidden * 4 + ((entropy_gradient_ ? 2 : 1) * entries + 2 * rows) * hidden * 4 +
-             per_ * (t.row_bytes(int(vocab)) + (m_.fast ? half_bytes(int(vocab)) : 0)) +
-             BackwardMemory::bytes(m_.spec, t, int(rows), rank(), page_count_, delta_plan_);
-  else
-    fixed += rows * hidden * 4;
+  MemoryPlan plan(m_.gpu, "a training pass over " + std::to_string(rows) + " tokens");
+  device_batch_.plan(plan, m_, batch_);
+  plan.add(lists_, list_bytes, Memory::Place::upload);
+  pages_.plan(plan, m_, page_count_);
+  if (m_.spec.recurrent()) states_.plan_passing(plan, m_.spec, device_batch_.states);
+  scratch_.plan(plan, m_, int(rows), rank());
+  plan.add(normed_, per_ * t.row_bytes(int(hidden)));
+  plan.add(logits_, int64_t(per_) * vocab * 4);
+  plan.add(results_, some * 12, Memory::Place::readback);
+  x_.resize(trainable_ ? size_t(layers) + 1 : 1);
+  for (Memory& x : x_) plan.add(x, rows * hidden * 4);
+  if (is_behind_) staging_.plan(plan, Memory::Place::upload);
   std::vector<int64_t> each;
   int64_t most = 0;
-  for (const LayerSpec& layer : m_.spec.layers) {
-    each.push_back(kept_bytes(m_.spec, t, widths_of(layer), rows));
-    most = std::max(most, each.back());
+  if (trainable_) {
+    plan.add(residual_, per_ * t.row_bytes(int(vocab)));
+    if (m_.fast) plan.add(residual_halves_, per_ * half_bytes(int(vocab)));
+    plan.add(units_, some * hidden * 4);
+    if (entropy_gradient_) plan.add(entropy_units_, some * hidden * 4);
+    plan.add(d_x_, rows * hidden * 4);
+    plan.add(dh_, rows * hidden * 4);
+    plan.add(derivatives_, 2 * some * 4, Memory::Place::upload);
+    if (is_behind_) staging_.plan(plan, Memory::Place::readback);
+    backward_.plan(plan, m_, rows, rank(), page_count_, delta_plan_);
+    for (const LayerSpec& layer : m_.spec.layers) {
+      each.push_back(kept_bytes(m_.spec, t, widths_of(layer), rows));
+      most = std::max(most, each.back());
+    }
   }
+  // Whatever is kept.
+  const int64_t fixed = plan.bytes();
   const auto whole = [&](int first_kept) {
     int64_t bytes = fixed + (first_kept > 0 ? most : 0);
-    for (int l = first_kept; l < layers; l++) bytes += each[size_t(l)];
+    for (int l = first_kept; l < int(each.size()); l++) bytes += each[size_t(l)];
     return bytes;
   };
   const int64_t available = m_.gpu->available(),
@@ -249,34 +254,15 @@ void Pass::take_memory(const PassOptions& options) {
     // The layer being computed again takes the place of a kept one.
     if (const int64_t least = std::min(whole(first_kept_), whole(layers)); least > limit)
       throw backends::NoRoom(least, limit);
+    kept_.resize(size_t(layers));
+    for (int l = first_kept_; l < layers; l++) plan.add(kept_[size_t(l)], each[size_t(l)]);
+    if (first_kept_ > 0) plan.add(again_, most);
   } else if (fixed > limit) {
     throw backends::NoRoom(fixed, limit);
   }
-
-  m_.gpu->plan("a training pass over " + std::to_string(rows) + " tokens", 0);
-  pages_ = Pages(m_, page_count_);
-  bytes_ += page_count_ * page;
-  if (m_.spec.recurrent()) states_ = RecurrentStates::passing(m_, device_batch_.states);
-  bytes_ += device_batch_.states * RecurrentStates::passing_bytes(m_.spec);
-  scratch_.reserve(m_, int(rows), rank());
-  bytes_ += Scratch::bytes_per_row(m_) * round_up(rows, 16);
-  normed_ = take(per_ * t.row_bytes(int(hidden)));
-  logits_ = take(int64_t(per_) * vocab * 4);
-  results_ = take(std::max<int64_t>(1, entries) * 12, Memory::Place::readback);
-  x_.resize(trainable_ ? size_t(layers) + 1 : 1);
-  for (Memory& x : x_) x = take(rows * hidden * 4);
-  if (!trainable_) return;
-  kept_.resize(size_t(layers));
-  for (int l = first_kept_; l < layers; l++) kept_[size_t(l)] = take(each[size_t(l)]);
-  if (first_kept_ > 0) again_ = take(most);
-  residual_ = take(per_ * t.row_bytes(int(vocab)));
-  if (m_.fast) residual_halves_ = take(per_ * half_bytes(int(vocab)));
-  units_ = take(std::max<int64_t>(1, entries) * hidden * 4);
-  if (entropy_gradient_) entropy_units_ = take(std::max<int64_t>(1, entries) * hidden * 4);
-  d_x_ = take(rows * hidden * 4);
-  dh_ = take(rows * hidden * 4);
-  backward_.reserve(m_, int(rows), rank(), page_count_, delta_plan_);
-  bytes_ += BackwardMemory::bytes(m_.spec, t, int(rows), rank(), page_count_, delta_plan_);
+  bytes_ = plan.bytes();
+  plan.take();
+  device_batch_.write();
 }
 
 LayerActivations Pass::activations(int layer) const {
@@ -354,9 +340,13 @@ bool Pass::forward(std::span<const TrainRow> rows, const PassOptions& options, c
   logprobs_.assign(size_t(batch_.rows), 0), entropies_.assign(size_t(batch_.rows), 0);
   if (batch_.rows == 0) return true;
   if (batch_.rows > m_.gpu->max_groups()) throw backends::NoRoom(int64_t(batch_.rows), m_.gpu->max_groups());
-  device_batch_.write(m_, batch_);
-  take_memory(options);
-  list_uses();
+  per_ = int(std::clamp<int64_t>(kLogitBytes / (int64_t(m_.spec.vocab) * 4), 1,
+                                 std::max<int64_t>(1, int64_t(entries_.size()))));
+  if (m_.spec.recurrent() && trainable_)
+    delta_plan_.emplace(batch_.sequences, lead_of(m_.spec), DeltaPlan::Way::backward);
+  const std::vector<int32_t> lists = list_uses();
+  take_memory(options, int64_t(lists.size()) * 4 + 16);
+  place_lists(lists);
   // Slots that no token writes are read, with a probability of 0.
   for (int l = 0; l < m_.layers(); l++) commands_.zero(pages_.of(l), 0, pages_.of(l).bytes());
   commands_.barrier();
@@ -389,9 +379,8 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy) {
     if (with_entropy && !by_entropy[size_t(entry.row)].empty()) de[e] = by_entropy[size_t(entry.row)][size_t(entry.t)];
   }
   const int64_t bytes = int64_t(d.size()) * 4;
-  Memory derivatives(m_.gpu, 2 * bytes, Memory::Place::upload);
-  std::memcpy(derivatives.mapped<char>(), d.data(), size_t(bytes));
-  std::memcpy(derivatives.mapped<char>() + bytes, de.data(), size_t(bytes));
+  std::memcpy(derivatives_.mapped<char>(), d.data(), size_t(bytes));
+  std::memcpy(derivatives_.mapped<char>() + bytes, de.data(), size_t(bytes));
 
   commands_.discard();
   trainable_->begin(commands_);
@@ -400,8 +389,8 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy) {
     int32_t n, padding;
   } sums{units_.address(),
          with_entropy ? entropy_units_.address() : 0,
-         derivatives.address(),
-         with_entropy ? derivatives.address() + uint64_t(bytes) : 0,
+         derivatives_.address(),
+         with_entropy ? derivatives_.address() + uint64_t(bytes) : 0,
          entry_of_,
          dh_.address(),
          hidden,

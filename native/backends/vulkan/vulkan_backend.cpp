@@ -14,12 +14,6 @@ namespace {
 // Steps of more rows are submitted layer by layer: what takes seconds, a driver ends.
 constexpr int kRowsOfOneSubmission = 256;
 
-void grow(Memory& memory, const std::shared_ptr<Gpu>& gpu, int64_t bytes, Memory::Place place = Memory::Place::device) {
-  if (memory.bytes() >= bytes) return;
-  memory = {};
-  memory = Memory(gpu, bytes, place);
-}
-
 }  // namespace
 
 VulkanBackend::VulkanBackend(GpuModel model, executor::Pool& pool, backends::CacheSize cache,
@@ -37,8 +31,7 @@ VulkanBackend::VulkanBackend(GpuModel model, executor::Pool& pool, backends::Cac
       commands_(model_.gpu),
       steps_(model_.gpu),
       samplings_(model_.gpu),
-      staging_(model_.gpu),
-      device_batch_(model_.gpu) {
+      staging_(model_.gpu) {
   if (model_.spec.recurrent()) states_ = RecurrentStates(model_, cache.recurrent_states);
 }
 
@@ -91,7 +84,7 @@ const backends::Logits* VulkanBackend::step(std::span<const Run> runs) {
   if (batch_.rows == 0) return &found_;
 
   const int rows = batch_.rows, wanted = int(batch_.logit_rows.size());
-  reserve(rows, wanted);
+  reserve(runs);
   take_residual(runs);
   found_.rows = wanted;
   // Decoding does the same over and over.
@@ -109,20 +102,27 @@ const backends::Logits* VulkanBackend::step(std::span<const Run> runs) {
   return &found_;
 }
 
-void VulkanBackend::reserve(int rows, int wanted) {
+void VulkanBackend::reserve(std::span<const Run> runs) {
   const GpuModel& m = model_;
-  const int64_t residual = int64_t(rows) * m.spec.hidden * 4, normed = wanted * m.type.row_bytes(m.spec.hidden),
-                logits = int64_t(wanted) * m.spec.vocab * 4;
+  const int rows = batch_.rows, wanted = int(batch_.logit_rows.size());
   const std::string part = "a step of " + std::to_string(rows) + " tokens";
-  m.gpu->plan(part, 0);
-  device_batch_.write(model_, batch_);
-  const auto more = [](const Memory& memory, int64_t bytes) { return std::max<int64_t>(0, bytes - memory.bytes()); };
-  m.gpu->plan(part, scratch_.missing(m, rows, device_batch_.rank) + more(residual_, residual) + more(normed_, normed) +
-                        more(logits_, logits));
-  scratch_.reserve(m, rows, device_batch_.rank);
-  grow(residual_, m.gpu, residual);
-  grow(normed_, m.gpu, normed);
-  grow(logits_, m.gpu, logits);
+  if (rows > m.gpu->max_groups())
+    throw backends::UnusableDevice(part + " is more than this device computes at once, which is " +
+                                   std::to_string(m.gpu->max_groups()) +
+                                   ": open the engine with a smaller tokenBudget");
+  MemoryPlan plan(m.gpu, part);
+  device_batch_.plan(plan, model_, batch_);
+  scratch_.plan(plan, m, rows, device_batch_.rank);
+  plan.add(residual_, int64_t(rows) * m.spec.hidden * 4);
+  plan.add(normed_, wanted * m.type.row_bytes(m.spec.hidden));
+  plan.add(logits_, int64_t(wanted) * m.spec.vocab * 4);
+  for (const Run& run : runs) {
+    if (run.residual_in) plan.add(given_, int64_t(rows) * m.spec.hidden * 4, Memory::Place::upload);
+    if (run.state_count > 0) staging_.plan(plan, Memory::Place::readback);
+    if (run.residual_in || run.state_count > 0) break;
+  }
+  plan.take();
+  device_batch_.write();
 }
 
 // Of runs that another device began, which all of a step are or none.
@@ -131,7 +131,6 @@ void VulkanBackend::take_residual(std::span<const Run> runs) {
   x_in_ = residual_.address();
   for (size_t i = 0; i < runs.size(); i++) {
     if (!runs[i].residual_in || runs[i].count <= 0) continue;
-    grow(given_, model_.gpu, batch_.rows * row, Memory::Place::upload);
     x_in_ = given_.address();
     std::memcpy(given_.mapped<char>() + first_row_[i] * row, runs[i].residual_in, size_t(runs[i].count * row));
   }
@@ -230,7 +229,9 @@ bool VulkanBackend::sample(const backends::Logits&, std::span<const backends::Ro
 bool VulkanBackend::sample_here(std::span<const size_t> which, std::span<const backends::RowRequest> requests,
                                 std::span<backends::RowResult> results) {
   const int64_t row = int64_t(model_.spec.vocab) * 4;
-  grow(host_logits_, model_.gpu, int64_t(which.size()) * row, Memory::Place::readback);
+  MemoryPlan plan(model_.gpu, "logits of " + std::to_string(which.size()) + " rows for the processor");
+  plan.add(host_logits_, int64_t(which.size()) * row, Memory::Place::readback);
+  plan.take();
   std::vector<backends::RowRequest> asked;
   for (const size_t i : which) {
     commands_.copy(logits_, requests[i].row * row, host_logits_, int64_t(asked.size()) * row, row);

@@ -48,7 +48,7 @@ class VulkanBackend final : public backends::PartBackend {
   // Does what `record` records, for which nobody waits: what goes wrong the next step tells.
   template <class F> void copy(F&& record);
   void read_states(std::span<const backends::Run>);
-  void reserve(int rows, int wanted);
+  void reserve(std::span<const backends::Run>);
   void take_residual(std::span<const backends::Run>);
   // Layer by layer, with what `after` does in between, until it returns false.
   template <class F> bool record_layers(Commands&, F&& after);

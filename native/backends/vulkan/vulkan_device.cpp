@@ -7,9 +7,10 @@
 namespace anneal::vulkan {
 namespace {
 
-constexpr int kMaxHeadDim = 256;   // of queries in a workgroup's shared memory
-constexpr int kMaxDeltaDim = 512;  // of states, likewise
-constexpr int kGatePages = 2;      // for the text by which quantised weights are judged: less than 100 tokens
+constexpr int kMaxHeadDim = 256;                        // of queries in a workgroup's shared memory
+constexpr int kMaxDeltaDim = 512;                       // of states, likewise
+constexpr int64_t kMaxMatrixBytes = int64_t(32) << 30;  // shaders count granules by signed numbers of 32 bits
+constexpr int kGatePages = 2;  // for the text by which quantised weights are judged: less than 100 tokens
 
 }  // namespace
 
@@ -37,14 +38,20 @@ void require_here(const ModelSpec& m) {
   }
 }
 
+// Of the layer that has the most.
+int64_t largest_piece_of_cache(const ModelSpec& m, backends::CacheSize cache) {
+  return std::max(cache.pages * largest_page_bytes(m, type_of(m)),
+                  cache.recurrent_states * RecurrentStates::largest_bytes(m));
+}
+
 }  // namespace
 
 void VulkanDevice::require(const ModelSpec& m) const {
   require_here(m);
-  if (const int64_t largest = largest_weight_bytes(m, type_of(m)); largest > gpu_->facts().max_allocation)
+  const int64_t most = std::min(gpu_->facts().max_allocation, kMaxMatrixBytes);
+  if (const int64_t largest = largest_weight_bytes(m, type_of(m)); largest > most)
     refuse("vocab", "or a layer takes " + std::to_string(largest) +
-                        " bytes in one piece, of which this device has at most " +
-                        std::to_string(gpu_->facts().max_allocation));
+                        " bytes in one piece, of which this device has at most " + std::to_string(most));
 }
 
 backends::ModelMemory VulkanDevice::memory_of(const ModelSpec& m) {
@@ -81,7 +88,8 @@ std::unique_ptr<backends::Backend> VulkanDevice::load(const ModelSpec& m, backen
   const int64_t cache_bytes = pages * needs.page + cache.recurrent_states * needs.recurrent_state;
   std::string of_cache = std::to_string(pages) + " pages of KV cache";
   if (needs.recurrent_state > 0) of_cache += " and " + std::to_string(cache.recurrent_states) + " recurrent states";
-  gpu_->plan("the model's weights and " + of_cache, needs.weights + cache_bytes);
+  gpu_->plan(of_cache + ", those of a layer", 0, largest_piece_of_cache(m, cache));
+  gpu_->plan("the model's weights and " + of_cache, needs.weights + cache_bytes + Staging::kBytes);
   gpu_->plan("the model's weights", needs.weights);
   // Which weights are multiplied with activations as they are is decided on the processor, for all devices alike.
   std::unique_ptr<backends::Backend> gate;

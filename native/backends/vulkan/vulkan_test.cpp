@@ -1,5 +1,5 @@
-// The Vulkan backend on the first device there is: its arithmetic against the processor's kernels, and what it does
-// when calls of the driver fail.
+// The Vulkan backend on the first device there is: its arithmetic against the processor's kernels, what it records and
+// submits, and where it finds pages. What it does when calls of the driver fail: faults_test.cpp.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -9,30 +9,13 @@
 #include "place_probe.h"
 #include "probe.h"
 #include "shader_words.h"
-#include "vulkan_device.h"
+#include "small_model_fixture.h"
 
 using namespace anneal::vulkan;
 namespace backends = anneal::backends;
 namespace cpu = anneal::cpu;
 
 namespace {
-
-int failures = 0;
-
-void check(bool ok, const char* what) {
-  if (ok) return;
-  printf("FAILED: %s\n", what);
-  failures++;
-}
-
-template <class E, class F> bool throws(F&& f) {
-  try {
-    f();
-  } catch (const E&) {
-    return true;
-  }
-  return false;
-}
 
 std::vector<float> computed_by_kernels(Probe p) {
   anneal::executor::FloatMode mode;
@@ -59,163 +42,6 @@ std::vector<float> computed_by_kernels(Probe p) {
     out[size_t(i)] = cpu::lane0(results[p]);
   }
   return out;
-}
-
-struct OneThread final : anneal::executor::Pool {
-  int workers() const override { return 1; }
-  bool run(int64_t chunks, anneal::executor::ChunkFn f, void* context) override {
-    for (int64_t i = 0; i < chunks; i++) f(context, i, 0);
-    return true;
-  }
-};
-
-// Keeps rows of logits as they are given.
-struct NoSampler final : backends::Backend {
-  ModelSpec spec_;
-  const ModelSpec& spec() const override { return spec_; }
-  const char* name() const override { return "none"; }
-  int pages() const override { return 0; }
-  const backends::Logits* step(std::span<const backends::Run>) override { return &none_; }
-  bool sample(const backends::Logits&, std::span<const backends::RowRequest>, std::span<backends::RowResult>) override {
-    return false;
-  }
-  void copy_page(int, int) override {}
-  backends::AdapterRef load_adapter(const LoraSpec&, const backends::AdapterValues&) override { return nullptr; }
-  std::unique_ptr<backends::Trainable> train_adapter(const LoraSpec&, uint64_t,
-                                                     const backends::AdapterValues*) override {
-    return nullptr;
-  }
-  std::unique_ptr<backends::Trainable> train_weights() override { return nullptr; }
-  std::unique_ptr<backends::TrainPass> forward(std::span<const backends::TrainRow>, backends::Trainable*,
-                                               const backends::AdapterRef&, const backends::PassOptions&) override {
-    return nullptr;
-  }
-
- private:
-  backends::Logits none_;
-};
-
-// Of attention with gates over codes, and of the delta rule, in turns.
-ModelSpec small_model(int layers = 2) {
-  ModelSpec m;
-  m.hidden = 32, m.vocab = 64, m.max_positions = 4096, m.tied_head = true;
-  m.kv_cache = KvCache::int8;
-  LayerSpec attends, recurs;
-  attends.attention.heads = 4, attends.attention.kv_heads = 2, attends.attention.head_dim = 8;
-  attends.attention.output_gate = true;
-  recurs.delta_rule = {.key_heads = 2, .value_heads = 4, .key_dim = 12, .value_dim = 8, .kernel = 4};
-  attends.feed_forward.intermediate = recurs.feed_forward.intermediate = 48;
-  for (int l = 0; l < layers; l++) m.layers.push_back(l % 2 ? recurs : attends);
-  return m;
-}
-constexpr int kStates = 256;
-
-backends::TensorReader reader() {
-  return {[](const std::string& name, int64_t row0, int64_t rows, float* to) {
-    const auto is = [&](const char* part) { return name.find(part) != std::string::npos; };
-    const int64_t cols = is("down")                                     ? 48
-                         : is("conv1d") || is("A_log") || is("dt_bias") ? 4
-                         : is("linear_attn.norm")                       ? 8
-                                                                        : 32;
-    for (int64_t i = 0; i < rows * cols; i++) to[i] = float((row0 * cols + i) % 17 - 8) / 16;
-  }};
-}
-
-// Bytes that a heap of the GPU seems to have; functions of Vulkan carry no context.
-int64_t heap_bytes = 0;
-void give_small_heap(vk::PhysicalDevice, vk::PhysicalDeviceMemoryProperties2* to) {
-  auto& budget = *static_cast<vk::PhysicalDeviceMemoryBudgetProperties*>(to->next);
-  for (int h = 0; h < vk::kMaxMemoryHeaps; h++) budget.budget[h] = vk::DeviceSize(heap_bytes), budget.usage[h] = 0;
-}
-int allocations = 0;
-vk::DeviceFunctions counted;
-vk::Result count_allocation(vk::Device device, const vk::MemoryAllocateInfo* info, const void* allocator,
-                            vk::DeviceMemory* memory) {
-  allocations++;
-  return counted.allocate_memory(device, info, allocator, memory);
-}
-
-// What does not fit is refused before any of it is taken, by its name, its size and what is there.
-template <class Load> void test_small_heap(const std::shared_ptr<Gpu>& gpu, const VulkanDevice& device, Load&& load) {
-  if (!gpu->has_budget()) return;
-  counted = gpu->call;
-  const auto working = gpu->instance_call;
-  gpu->call.allocate_memory = count_allocation;
-  const auto refused = [&](int64_t heap, const std::string& part, auto&& f) {
-    gpu->instance_call.get_memory_properties = give_small_heap, heap_bytes = heap, allocations = 0;
-    bool told = false;
-    try {
-      f();
-    } catch (const NoDeviceMemory& error) {
-      told = error.part.find(part) != std::string::npos && error.available == heap && error.needed > heap;
-    }
-    gpu->instance_call = working;
-    check(told && allocations == 0, ("refused before memory is taken: " + part).c_str());
-  };
-  const backends::ModelMemory needs = device.memory(small_model());
-  refused(needs.weights + 64 * needs.page + (kStates - 1) * needs.recurrent_state,
-          "the model's weights and 64 pages of KV cache and 256 recurrent states", load);
-  const auto model = load();
-  LoraSpec lora{.rank = 4, .alpha = 8};
-  std::fill(std::begin(lora.targets), std::end(lora.targets), true);
-  const std::vector<float> values(4096, 0.5f);
-  const auto value = [&](int, int, bool) { return values.data(); };
-  refused(1000, "an adapter of rank 4", [&] { model->load_adapter(lora, value); });
-  refused(1000, "training an adapter of rank 4", [&] { model->train_adapter(lora, 1, nullptr); });
-  gpu->call = counted;
-}
-
-void test_failures(const std::shared_ptr<Gpu>& gpu) {
-  OneThread pool;
-  const backends::TensorReader read = reader();
-  VulkanDevice device(pool, 0, [](const ModelSpec&, int) { return std::make_unique<NoSampler>(); });
-  const auto load = [&] { return device.load(small_model(), {64, kStates}, "", read, nullptr); };
-  vk::DeviceFunctions& call = gpu->call;
-  const vk::DeviceFunctions working = call;
-
-  call.allocate_memory = [](auto...) { return vk::kOutOfDeviceMemory; };
-  check(throws<backends::NoDeviceMemory>(load), "a model that does not fit is refused");
-  call = working;
-  test_small_heap(gpu, device, load);
-  const auto model = load();
-
-  std::vector<int32_t> tokens(1000, 3), blocks(64);
-  for (int i = 0; i < 64; i++) blocks[size_t(i)] = i;
-  const auto step = [&](int count) {
-    backends::Run run{};
-    run.tokens = tokens.data(), run.count = count, run.position = 0, run.blocks = blocks.data();
-    run.logits = backends::WantedLogits::last, run.recurrent = 0;
-    const int rows = model->step({&run, 1})->rows;
-    model->start();
-    return rows;
-  };
-  check(step(10) == 1, "a step is computed");
-  call.allocate_memory = [](auto...) { return vk::kOutOfDeviceMemory; };
-  check(throws<backends::NoDeviceMemory>([&] { step(1000); }), "a step that does not fit is refused");
-  call = working;
-  if (gpu->has_budget()) {
-    const auto ask = gpu->instance_call;
-    gpu->instance_call.get_memory_properties = give_small_heap, heap_bytes = 1 << 16;
-    std::string said;
-    try {
-      step(1000);
-    } catch (const NoDeviceMemory& error) {
-      said = error.what();
-    }
-    gpu->instance_call = ask;
-    check(said.starts_with("a step of 1000 tokens: ") && said.ends_with(", 65536 are free"),
-          "a step that does not fit says so before");
-  }
-  check(step(10) == 1, "and one that does is computed after it");
-  check(step(1000) == 1, "so is the large one, where there is memory again");
-
-  call.queue_submit = [](auto...) { return vk::kDeviceLost; };
-  check(throws<backends::DeviceLost>([&] { step(10); }), "the loss of a device is told");
-  model->copy_page(0, 1);
-  model->copy_recurrent_state(0, 1);
-  call = working;
-  check(throws<backends::DeviceLost>([&] { step(10); }), "a page that could not be copied is not read");
-  check(open_gpu(0) != gpu, "a device that was lost is opened anew");
 }
 
 // A decode step like one before is one submission of commands that were recorded then.
@@ -450,7 +276,6 @@ int main() {
     test_replay(gpu);
     for (const KvCache cache : {KvCache::exact, KvCache::int8}) test_far_pages(gpu, cache);
     test_training();
-    test_failures(gpu);
   }
   puts(failures == 0 ? "ok" : "failed");
   return failures != 0;

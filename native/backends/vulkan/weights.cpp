@@ -66,7 +66,7 @@ struct Loader {
   int64_t at = 0;
 
   void into(Memory& to, int64_t bytes) {
-    to = Memory(gpu, bytes);
+    to = Memory(gpu, bytes, Memory::Place::device, Memory::Parts::addressed);
     memory = &to, at = 0;
   }
   uint64_t take(int64_t bytes) {

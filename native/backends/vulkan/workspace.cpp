@@ -13,40 +13,23 @@ static int widest_row(const ModelSpec& m) {
   return std::max({widest_input(m), c.q, c.kv, *std::max_element(std::begin(c.delta_in), std::end(c.delta_in))});
 }
 
-template <class S, class F> void Scratch::each(S& s, const GpuModel& m, int rows, int rank, F&& f) {
+void Scratch::plan(MemoryPlan& plan, const GpuModel& m, int batch_rows, int rank) {
   const Widths c = widest(m.spec);
-  const auto all = [&](int width, auto&... memories) { (f(memories, rows * m.type.row_bytes(width)), ...); };
-  all(m.spec.hidden, s.normed, s.branch);
-  all(c.q, s.q);
-  all(c.queries, s.queries);
-  all(c.kv, s.k, s.v);
-  all(c.intermediate, s.gate, s.up, s.act);
-  if (c.gated) all(c.attended, s.attended, s.gated);
-  for (int i = 0; i < kDeltaInputs; i++) all(c.delta_in[i], s.delta_in[i]);
-  f(s.mixed, rows * 4 * int64_t(c.delta_in[0]));
-  f(s.delta_gates, rows * 8 * int64_t(c.delta_in[kInA - kInQkv]));
-  if (!m.spec.quantized.empty()) f(s.inputs.codes, rows * code_bytes(widest_input(m.spec)));
-  if (m.fast) f(s.inputs.halves, rows * half_bytes(widest_row(m.spec)));
+  const int64_t rows = round_up(batch_rows, 16);
+  const auto all = [&](int width, auto&... memories) { (plan.add(memories, rows * m.type.row_bytes(width)), ...); };
+  all(m.spec.hidden, normed, branch);
+  all(c.q, q);
+  all(c.queries, queries);
+  all(c.kv, k, v);
+  all(c.intermediate, gate, up, act);
+  if (c.gated) all(c.attended, attended, gated);
+  for (int i = 0; i < kDeltaInputs; i++) all(c.delta_in[i], delta_in[i]);
+  plan.add(mixed, rows * 4 * int64_t(c.delta_in[0]));
+  plan.add(delta_gates, rows * 8 * int64_t(c.delta_in[kInA - kInQkv]));
+  if (!m.spec.quantized.empty()) plan.add(inputs.codes, rows * code_bytes(widest_input(m.spec)));
+  if (m.fast) plan.add(inputs.halves, rows * half_bytes(widest_row(m.spec)));
   if (rank > 0)
-    for (auto& memory : s.z) all(rank, memory);
-}
-
-void Scratch::reserve(const GpuModel& m, int rows, int rank) {
-  rows = std::max(rows_, int(round_up(rows, 16))), rank = std::max(rank_, rank);
-  rows_ = rank_ = 0;
-  each(*this, m, rows, rank, [&](Memory& memory, int64_t bytes) {
-    if (memory.bytes() >= bytes) return;
-    memory = {};
-    memory = Memory(m.gpu, bytes);
-  });
-  rows_ = rows, rank_ = rank;
-}
-
-int64_t Scratch::missing(const GpuModel& m, int rows, int rank) const {
-  int64_t missing = 0;
-  each(*this, m, std::max(rows_, int(round_up(rows, 16))), std::max(rank_, rank),
-       [&](const Memory& memory, int64_t bytes) { missing += std::max<int64_t>(0, bytes - memory.bytes()); });
-  return missing;
+    for (Memory& memory : z) all(rank, memory);
 }
 
 void Scratch::add_key(RecordingKey& key) const {
@@ -55,18 +38,6 @@ void Scratch::add_key(RecordingKey& key) const {
     key.push_back(memory->address());
   for (const Memory& memory : z) key.push_back(memory.address());
   for (const Memory& memory : delta_in) key.push_back(memory.address());
-}
-
-int64_t Scratch::bytes_per_row(const GpuModel& model) {
-  const ModelSpec& m = model.spec;
-  const ElementType t = model.type;
-  const Widths c = widest(m);
-  const int64_t codes = m.quantized.empty() ? 0 : code_bytes(widest_input(m)),
-                halves = model.fast ? half_bytes(widest_row(m)) : 0;
-  int64_t delta = 4 * int64_t(c.delta_in[0]) + 8 * int64_t(c.delta_in[kInA - kInQkv]);
-  for (int width : c.delta_in) delta += t.row_bytes(width);
-  return codes + halves + 2 * t.row_bytes(m.hidden) + t.row_bytes(c.q) + t.row_bytes(c.queries) +
-         2 * t.row_bytes(c.kv) + 3 * t.row_bytes(c.intermediate) + (c.gated ? 2 * t.row_bytes(c.attended) : 0) + delta;
 }
 
 LayerActivations unkept_activations(const Scratch& s, uint64_t x) {

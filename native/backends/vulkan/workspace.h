@@ -7,9 +7,7 @@ namespace anneal::vulkan {
 
 // Temporaries of the rows of a pass.
 struct Scratch {
-  void reserve(const GpuModel&, int rows, int rank);
-  int64_t missing(const GpuModel&, int rows, int rank) const;  // bytes that reserve() would take besides
-  static int64_t bytes_per_row(const GpuModel&);
+  void plan(MemoryPlan&, const GpuModel&, int rows, int rank);
   void add_key(RecordingKey&) const;
 
   Memory normed, q, k, v, queries, gate, up, act, branch;
@@ -18,11 +16,6 @@ struct Scratch {
   Memory mixed, delta_gates;
   Memory z[kProjections];  // s A x of each projection
   ProductInputs inputs;    // of the product to come
-
- private:
-  // Calls f(memory, bytes) for what these rows take.
-  template <class S, class F> static void each(S& self, const GpuModel&, int rows, int rank, F&& f);
-  int rows_ = 0, rank_ = 0;
 };
 
 // What a forward pass over one layer leaves behind, by address. Residual streams [rows][hidden] are float32, the others

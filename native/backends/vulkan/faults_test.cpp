@@ -1,0 +1,317 @@
+// What a GPU's model does where memory is scarce, and where calls of the driver fail: every kind of call, at calls of
+// the driver from the first that may fail to the last.
+#include <cmath>
+#include <functional>
+#include <string>
+
+#include "open_gpu.h"
+#include "small_model_fixture.h"
+
+using namespace anneal::vulkan;
+namespace backends = anneal::backends;
+
+namespace {
+
+// Functions of Vulkan carry no context.
+vk::DeviceFunctions real;
+vk::Result fault = vk::kOutOfDeviceMemory;
+constexpr int kEach = 6;  // of the calls of the driver each of the first ones fails, and then fewer and fewer
+int countdown = -1;       // calls before the one that fails; below 0: none does
+bool only_memory = false;
+bool is_due() { return countdown >= 0 && countdown-- == 0; }
+
+template <class... P> using Function = vk::Result (*)(P...);
+// A function of the driver, which fails when it is its turn.
+template <auto Member> struct Failing;
+template <class... P, Function<P...> vk::DeviceFunctions::*Member> struct Failing<Member> {
+  static vk::Result call(P... arguments) { return is_due() ? fault : (real.*Member)(arguments...); }
+};
+// The work itself is done: a fence that is waited for must be.
+vk::Result fail_wait(vk::Device device, uint32_t count, const vk::Fence* fences, vk::Bool32 all, uint64_t timeout) {
+  const vk::Result result = real.wait_fences(device, count, fences, all, timeout);
+  return is_due() ? fault : result;
+}
+
+template <auto... Members> void replace(vk::DeviceFunctions& call) { ((call.*Members = &Failing<Members>::call), ...); }
+using F = vk::DeviceFunctions;
+void lack_memory(F& call) {
+  replace<&F::allocate_memory>(call);
+  if (only_memory) return;
+  replace<&F::create_buffer, &F::map_memory, &F::create_pipelines, &F::create_shader, &F::create_command_pool,
+          &F::allocate_command_buffers, &F::create_fence, &F::begin_commands, &F::end_commands, &F::queue_submit>(call);
+}
+void lose_device(F& call) {
+  replace<&F::queue_submit>(call);
+  call.wait_fences = fail_wait;
+}
+
+// ---- what is done with a model, from loading it to drawing from what it has learnt
+
+using Numbers = std::vector<float>;
+struct World {
+  OneThread pool;
+  VulkanDevice device{pool, 0, [](const ModelSpec&, int) { return std::make_unique<NoSampler>(); }};
+  std::unique_ptr<backends::Backend> model;
+  backends::AdapterRef adapter;
+  std::unique_ptr<backends::Trainable> trainable;
+  std::unique_ptr<backends::TrainPass> pass;
+};
+
+LoraSpec lora() {
+  LoraSpec spec{.rank = 4, .alpha = 8};
+  std::fill(std::begin(spec.targets), std::end(spec.targets), true);
+  return spec;
+}
+
+constexpr int kContext = 1100;  // a segment of attention, and some
+
+// Tokens at `position` and on, and one that is drawn after them.
+Numbers draw(World& w, int position, int count, const backends::AdapterRef& adapter) {
+  std::vector<int32_t> tokens(size_t(count), 3), blocks(64);
+  for (int i = 0; i < 64; i++) blocks[size_t(i)] = i;
+  anneal::sampling::SamplingParams plain;
+  plain.temperature = 0.9f, plain.seed = 5;
+  const anneal::sampling::SamplingState state(plain, 64);
+  backends::Run run{};
+  run.tokens = tokens.data(), run.count = count, run.position = position, run.blocks = blocks.data();
+  run.logits = backends::WantedLogits::last, run.recurrent = 0, run.adapter = adapter;
+  backends::RowRequest request{.row = 0, .draw = &state, .prompt_token = 7, .prompt_top = 3};
+  backends::RowResult result;
+  check(w.model->sample(*w.model->step({&run, 1}), {&request, 1}, {&result, 1}), "a step is computed and sampled");
+  return {float(result.sampled.token), result.sampled.logprob, result.prompt.logprob};
+}
+
+Numbers all_of(const World& w, backends::Trainable::Part part) {
+  Numbers all;
+  for (size_t t = 0; t < w.trainable->tensors().size(); t++) {
+    Numbers values(size_t(w.trainable->tensors()[t].elements()));
+    w.trainable->read(int(t), part, values);
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+struct Call {
+  const char* name;
+  Numbers (*make)(World&);
+};
+const Call kCalls[] = {
+    {"load",
+     [](World& w) {
+       w.model = w.device.load(small_model(), {64, kStates}, "", reader(), nullptr);
+       return Numbers{};
+     }},
+    {"load an adapter",
+     [](World& w) {
+       const Numbers values(4096, 0.05f);
+       w.adapter = w.model->load_adapter(lora(), [&](int, int, bool) { return values.data(); });
+       return Numbers{};
+     }},
+    {"prefill", [](World& w) { return draw(w, 0, kContext, w.adapter); }},
+    {"decode", [](World& w) { return draw(w, kContext, 1, w.adapter); }},
+    {"train an adapter",
+     [](World& w) {
+       w.trainable = w.model->train_adapter(lora(), 1, nullptr);
+       return Numbers{};
+     }},
+    {"forward",
+     [](World& w) {
+       static const std::vector<int32_t> tokens(70, 3);
+       const std::vector<backends::TrainRow> rows = {
+           {.tokens = tokens}, {.tokens = std::span(tokens).first(9), .prefix = 0, .prefix_length = 37}};
+       w.pass = w.model->forward(rows, w.trainable.get(), nullptr, {});
+       const auto logprobs = w.pass->logprobs(0);
+       return Numbers(logprobs.begin(), logprobs.end());
+     }},
+    {"backward",
+     [](World& w) {
+       const Numbers ones(70, 1.0f);
+       const std::vector<std::span<const float>> by(2, ones);
+       check(w.pass->backward(by, {}), "a pass goes back");
+       return Numbers{};
+     }},
+    {"read",
+     [](World& w) {
+       w.pass.reset();
+       return all_of(w, backends::Trainable::Part::gradient);
+     }},
+    {"optimStep", [](World& w) { return Numbers{float(w.trainable->optim_step({.learning_rate = 1e-2f}))}; }},
+    {"read what was learnt", [](World& w) { return all_of(w, backends::Trainable::Part::value); }},
+    {"draw from it", [](World& w) { return draw(w, 0, 20, w.trainable->version()); }},
+};
+constexpr size_t kCallCount = std::size(kCalls);
+
+std::vector<Numbers> wanted() {
+  World w;
+  std::vector<Numbers> all;
+  for (const Call& call : kCalls) all.push_back(call.make(w));
+  check(all[8][0] > 0, "there is something to learn");
+  return all;
+}
+
+void told(const Call& call, const char* what) { check(false, (std::string(call.name) + ": " + what).c_str()); }
+
+// What fails for want of memory is refused, changes nothing, and may be done again.
+void test_refusals(const std::vector<Numbers>& all) {
+  World w;
+  F& functions = w.device.gpu()->call;
+  real = functions;
+  int refused = 0;
+  for (size_t i = 0; i < kCallCount; i++) {
+    const Call& call = kCalls[i];
+    // Of a step of AdamW what may be refused is memory, before its work begins.
+    only_memory = std::string(call.name) == "optimStep";
+    for (int before = 0;; before += 1 + before / kEach) {
+      lack_memory(functions), countdown = before;
+      Numbers found;
+      bool ended = false;
+      try {
+        found = call.make(w), ended = true;
+      } catch (const backends::NoDeviceMemory&) {
+        refused++;
+      } catch (const std::exception& error) {
+        told(call, error.what());
+      }
+      const bool failed = countdown < 0;
+      functions = real, countdown = -1;
+      if (ended && found != all[i]) told(call, "has other results after it was refused");
+      // What the host writes may lie in its own memory instead: then the call goes on.
+      if (!failed) break;
+    }
+  }
+  printf("%d calls of the driver failed for want of memory\n", refused);
+}
+
+// A device that is lost is told by every call, and is opened anew; where it was in the middle of does not matter.
+void test_loss(const std::vector<Numbers>& all) {
+  int lost = 0;
+  {
+    World w;
+    const std::shared_ptr<Gpu> gpu = w.device.gpu();
+    F& functions = gpu->call;
+    real = functions, fault = vk::kDeviceLost;
+    for (const Call& call : kCalls) {
+      for (int before = 0;; before += 1 + before / kEach) {
+        lose_device(functions), countdown = before;
+        bool ended = false;
+        try {
+          call.make(w), ended = true;
+        } catch (const backends::DeviceLost&) {
+          lost++;
+        } catch (const std::exception& error) {
+          told(call, error.what());
+        }
+        const bool failed = countdown < 0;
+        functions = real, countdown = -1;
+        if (ended || !failed) break;
+      }
+    }
+    check(gpu->lost() && open_gpu(0) != gpu, "a device that was lost is opened anew");
+    replace<&F::queue_submit>(functions), countdown = 0;
+    w.model->copy_page(0, 1);
+    countdown = -1, functions = real;
+    check(throws<backends::DeviceLost>([&] { draw(w, 0, 5, nullptr); }), "a page that could not be copied is not read");
+  }
+  fault = vk::kOutOfDeviceMemory;
+  printf("the device was lost %d times\n", lost);
+  check(wanted() == all, "and computes as before");
+}
+
+// ---- a small heap
+
+int64_t heap_bytes = 0, taken = 0, allocated = 0, allocations = 0;
+// Of drivers that tell what is free, and of others, of whose heaps is free what this process has not taken.
+void give_small_heap(vk::PhysicalDevice, vk::PhysicalDeviceMemoryProperties2* to) {
+  auto* const budget = static_cast<vk::PhysicalDeviceMemoryBudgetProperties*>(to->next);
+  for (int h = 0; h < vk::kMaxMemoryHeaps; h++) {
+    to->properties.heaps[h].size = vk::DeviceSize(heap_bytes + taken);
+    if (budget) budget->budget[h] = vk::DeviceSize(heap_bytes), budget->usage[h] = 0;
+  }
+}
+vk::Result count_allocation(vk::Device device, const vk::MemoryAllocateInfo* info, const void* allocator,
+                            vk::DeviceMemory* memory) {
+  allocations++, allocated += int64_t(info->size);
+  return real.allocate_memory(device, info, allocator, memory);
+}
+
+// Every call says what it needs before it takes any of it, and takes no more. A draw is two of them: a step, and
+// sampling.
+void test_small_heap(const std::vector<Numbers>& all) {
+  World w;
+  Gpu& gpu = *w.device.gpu();
+  constexpr int64_t kAlignment = 4096;
+  const auto ask = gpu.instance_call;
+  real = gpu.call;
+  for (size_t i = 0; i < kCallCount; i++) {
+    const Call& call = kCalls[i];
+    const bool is_draw = call.make == kCalls[2].make || call.make == kCalls[3].make || i + 1 == kCallCount;
+    int64_t needed = 0, planned = 0;
+    Numbers found;
+    const auto refused_with = [&](int64_t bytes) {
+      heap_bytes = bytes, allocated = allocations = 0;
+      taken = gpu.facts().memory - gpu.available();
+      gpu.instance_call.get_memory_properties = give_small_heap, gpu.call.allocate_memory = count_allocation;
+      bool refused = true;
+      try {
+        found = call.make(w), refused = false;
+      } catch (const backends::NoDeviceMemory& error) {
+        needed = error.needed;
+      } catch (const backends::NoRoom& error) {
+        needed = error.needed;
+      }
+      gpu.instance_call = ask, gpu.call = real;
+      if (refused && allocations > 0 && !is_draw) told(call, "took memory before it was refused");
+      return refused;
+    };
+    // With nothing; with a byte too few; with just enough.
+    bool refused = refused_with(0);
+    for (int part = 0; refused && part < 1 + is_draw; part++) {
+      planned += needed;
+      const int64_t wanted_now = needed;
+      if (!refused_with(needed - 1)) told(call, "needs less than it says");
+      if (needed != wanted_now) told(call, "does not know what it needs");
+      refused = refused_with(needed);
+    }
+    if (refused) told(call, "needs more than it says");
+    if (allocated > planned + allocations * kAlignment) told(call, "takes more than it says");
+    if (found != all[i]) told(call, "has other results with less memory");
+    if (planned > 0) printf("%s: %lld bytes\n", call.name, static_cast<long long>(planned));
+  }
+}
+
+// A piece that is larger than the device gives at once, or than shaders count, is refused before anything is taken.
+void test_pieces() {
+  World w;
+  Gpu& gpu = *w.device.gpu();
+  const int64_t page = page_bytes(type_of(small_model()), KvCache::int8, small_model().layers[0].attention);
+  const int64_t pages = gpu.facts().max_allocation / page + 1;
+  if (pages > 1 << 24) return;
+  std::string said;
+  try {
+    w.device.load(small_model(), {int(pages), 1}, "", reader(), nullptr);
+  } catch (const backends::NoDeviceMemory& error) {
+    said = error.part;
+  }
+  check(said.ends_with(" in one piece"), ("pages that the device does not give at once are refused: " + said).c_str());
+  check(throws<backends::NoDeviceMemory>([&] { Memory(w.device.gpu(), Memory::kMaxCounted + 4); }),
+        "elements that shaders cannot count are refused");
+}
+
+}  // namespace
+
+int main() {
+  if (Gpu::list().empty()) {
+    printf("no Vulkan device: not tried\n");
+  } else {
+    // As long as somebody has it open, a GPU keeps what it made of shaders; that may be refused as well.
+    std::shared_ptr<Gpu> kept = open_gpu(0);
+    const std::vector<Numbers> all = wanted();
+    test_small_heap(all);
+    test_pieces();
+    kept.reset(), kept = open_gpu(0);
+    test_refusals(all);
+    test_loss(all);
+  }
+  puts(failures == 0 ? "ok" : "failed");
+  return failures != 0;
+}
