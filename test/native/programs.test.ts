@@ -132,6 +132,10 @@ describe.skipIf(process.platform === "win32")("programs of the compute core", { 
     expect(run("vulkan_faults_test", ["backends/vulkan/faults_test.cpp"], DEVICES)).toMatch(/^ok$/m);
   });
 
+  test("a GPU multiplies codes of every quantised format, in every way it has, as they are multiplied one by one", () => {
+    expect(run("vulkan_products_test", ["backends/vulkan/products_test.cpp"], DEVICES)).toMatch(/^ok$/m);
+  });
+
   test("a GPU samples rows of logits as the processor does", () => {
     expect(run("vulkan_sampler_test", ["backends/vulkan/row_sampler_test.cpp"], DEVICES)).toMatch(/^ok$/m);
   });

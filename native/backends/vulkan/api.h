@@ -79,6 +79,8 @@ enum StructureType : int32_t {
   kPhysicalDeviceSubgroupSizeControlFeatures = 1000225002,
   kPhysicalDeviceMemoryBudgetProperties = 1000237000,
   kBufferDeviceAddressInfo = 1000244001,
+  kPhysicalDeviceShaderIntegerDotProductFeatures = 1000280000,
+  kPhysicalDeviceShaderIntegerDotProductProperties = 1000280001,
   kPhysicalDeviceCooperativeMatrixFeatures = 1000506000,
   kCooperativeMatrixProperties = 1000506001,
 };
@@ -206,6 +208,16 @@ struct PhysicalDeviceSubgroupSizeControlFeatures {
   StructureType type = kPhysicalDeviceSubgroupSizeControlFeatures;
   void* next = nullptr;
   Bool32 subgroup_size_control = 0, compute_full_subgroups = 0;
+};
+struct PhysicalDeviceShaderIntegerDotProductFeatures {
+  StructureType type = kPhysicalDeviceShaderIntegerDotProductFeatures;
+  void* next = nullptr;
+  Bool32 shader_integer_dot_product = 0;
+};
+struct PhysicalDeviceShaderIntegerDotProductProperties {
+  StructureType type = kPhysicalDeviceShaderIntegerDotProductProperties;
+  void* next = nullptr;
+  Bool32 before[4] = {}, packed_signed_bytes_accelerated = 0, after[25] = {};
 };
 struct PhysicalDeviceCooperativeMatrixFeatures {
   StructureType type = kPhysicalDeviceCooperativeMatrixFeatures;

@@ -98,6 +98,19 @@ SAME_VALUE(kPhysicalDeviceSubgroupSizeControlFeatures,
 SAME_VALUE(kPipelineShaderStageRequiredSubgroupSizeCreateInfo,
            VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO);
 SAME_VALUE(kRequireFullSubgroups, VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT);
+#ifdef VK_KHR_shader_integer_dot_product
+static_assert(sizeof(vk::PhysicalDeviceShaderIntegerDotProductFeatures) ==
+              sizeof(VkPhysicalDeviceShaderIntegerDotProductFeaturesKHR));
+static_assert(sizeof(vk::PhysicalDeviceShaderIntegerDotProductProperties) ==
+              sizeof(VkPhysicalDeviceShaderIntegerDotProductPropertiesKHR));
+static_assert(offsetof(vk::PhysicalDeviceShaderIntegerDotProductProperties, packed_signed_bytes_accelerated) ==
+              offsetof(VkPhysicalDeviceShaderIntegerDotProductPropertiesKHR,
+                       integerDotProduct4x8BitPackedSignedAccelerated));
+SAME_VALUE(kPhysicalDeviceShaderIntegerDotProductFeatures,
+           VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES_KHR);
+SAME_VALUE(kPhysicalDeviceShaderIntegerDotProductProperties,
+           VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES_KHR);
+#endif
 #ifdef VK_KHR_cooperative_matrix
 static_assert(sizeof(vk::PhysicalDeviceCooperativeMatrixFeatures) ==
               sizeof(VkPhysicalDeviceCooperativeMatrixFeaturesKHR));

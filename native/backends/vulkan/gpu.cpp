@@ -12,7 +12,8 @@ constexpr int kMatrixSubgroups = 8;  // of a workgroup on cooperative matrices (
 constexpr const char* kMemoryBudget = "VK_EXT_memory_budget";
 constexpr const char* kPortabilitySubset = "VK_KHR_portability_subset";
 constexpr const char *kCooperativeMatrix = "VK_KHR_cooperative_matrix",
-                     *kSubgroupSizeControl = "VK_EXT_subgroup_size_control";
+                     *kSubgroupSizeControl = "VK_EXT_subgroup_size_control",
+                     *kIntegerDotProduct = "VK_KHR_shader_integer_dot_product";
 constexpr uint32_t kPushConstantBytes = 128;  // what every device has
 
 template <class T> T limit(const vk::PhysicalDeviceProperties& properties, size_t at) {
@@ -24,7 +25,7 @@ template <class T> T limit(const vk::PhysicalDeviceProperties& properties, size_
 struct Description {
   GpuFacts facts;
   vk::PhysicalDeviceFloatControlsProperties controls;
-  int max_groups = 0;
+  int max_groups = 0, shared_memory = 0;
   bool has_budget = false, has_subset = false, float64 = false;
   uint32_t family = ~0u;
   vk::PhysicalDeviceMemoryProperties memory;
@@ -70,6 +71,20 @@ MatrixShape matrices_of(const vk::InstanceFunctions& call, vk::PhysicalDevice de
   return best;
 }
 
+// Of what has the extension.
+ByteProducts byte_products_of(const vk::InstanceFunctions& call, vk::PhysicalDevice device) {
+  vk::PhysicalDeviceShaderIntegerDotProductFeatures dots;
+  vk::PhysicalDeviceFeatures2 features;
+  features.next = &dots;
+  call.get_features(device, &features);
+  if (!dots.shader_integer_dot_product) return ByteProducts::none;
+  vk::PhysicalDeviceShaderIntegerDotProductProperties speeds;
+  vk::PhysicalDeviceProperties2 properties;
+  properties.next = &speeds;
+  call.get_properties(device, &properties);
+  return speeds.packed_signed_bytes_accelerated ? ByteProducts::fast : ByteProducts::slow;
+}
+
 Description describe(const vk::InstanceFunctions& call, vk::PhysicalDevice device) {
   Description d;
   vk::PhysicalDeviceDriverProperties driver;
@@ -85,6 +100,7 @@ Description describe(const vk::InstanceFunctions& call, vk::PhysicalDevice devic
   d.facts.flushes_denormals = d.controls.denorm_flush32;
   d.facts.max_allocation = int64_t(std::min<uint64_t>(sizes.max_memory_allocation_size, INT64_MAX));
   d.max_groups = int(std::min<uint32_t>(65535, limit<uint32_t>(properties.properties, vk::kMaxGroupsAt + 4)));
+  d.shared_memory = int(limit<uint32_t>(properties.properties, vk::kMaxSharedMemoryAt));
 
   vk::PhysicalDeviceVulkan12Features recent;
   vk::PhysicalDeviceVulkan11Features storage;
@@ -99,15 +115,18 @@ Description describe(const vk::InstanceFunctions& call, vk::PhysicalDevice devic
   call.enumerate_device_extensions(device, nullptr, &count, nullptr);
   std::vector<vk::ExtensionProperties> extensions(count);
   call.enumerate_device_extensions(device, nullptr, &count, extensions.data());
-  bool has_matrices = false, has_sizes = false;
+  bool has_matrices = false, has_sizes = false, has_dots = false;
   for (const auto& extension : extensions) {
     d.has_budget |= std::strcmp(extension.name, kMemoryBudget) == 0;
     d.has_subset |= std::strcmp(extension.name, kPortabilitySubset) == 0;
     has_matrices |= std::strcmp(extension.name, kCooperativeMatrix) == 0;
     has_sizes |= std::strcmp(extension.name, kSubgroupSizeControl) == 0;
+    has_dots |= std::strcmp(extension.name, kIntegerDotProduct) == 0;
   }
   if (has_matrices && has_sizes)
     d.facts.matrices = matrices_of(call, device, int(subgroups.size), properties.properties);
+
+  if (has_dots) d.facts.byte_products = byte_products_of(call, device);
 
   call.get_queue_families(device, &count, nullptr);
   std::vector<vk::QueueFamilyProperties> families(count);
@@ -165,7 +184,7 @@ Gpu::Gpu(int index, std::span<const uint8_t> pipelines) : Gpu() {
   if (!facts_.missing.empty()) throw backends::UnusableDevice(name + " (" + facts_.name + ") lacks " + facts_.missing);
   has_doubles_ = d.float64;
   preserves_specials_ = d.controls.signed_zero_inf_nan_preserve32, rounds_to_even_ = d.controls.rounding_rte32;
-  max_groups_ = d.max_groups, has_budget_ = d.has_budget, family = d.family;
+  max_groups_ = d.max_groups, shared_memory_ = d.shared_memory, has_budget_ = d.has_budget, family = d.family;
 
   vk::PhysicalDeviceVulkan12Features recent;
   vk::PhysicalDeviceVulkan11Features storage;
@@ -182,6 +201,11 @@ Gpu::Gpu(int index, std::span<const uint8_t> pipelines) : Gpu() {
     recent.shader_float16 = 1, recent.vulkan_memory_model = 1, recent.vulkan_memory_model_device_scope = 1;
     storage.next = &sizes, sizes.next = &matrices;
     extensions.insert(extensions.end(), {kCooperativeMatrix, kSubgroupSizeControl});
+  }
+  vk::PhysicalDeviceShaderIntegerDotProductFeatures dots{.shader_integer_dot_product = 1};
+  if (facts_.byte_products != ByteProducts::none) {
+    dots.next = features.next, features.next = &dots;
+    extensions.push_back(kIntegerDotProduct);
   }
   if (has_budget_) extensions.push_back(kMemoryBudget);
   if (d.has_subset) extensions.push_back(kPortabilitySubset);  // required where it is there
@@ -299,7 +323,8 @@ const Gpu::Pipeline& Gpu::make_pipeline(Shader shader, ElementType type, std::ve
   if (found != pipelines_.end()) return found->second;
 
   const std::vector<uint32_t> words =
-      shader_words(shader, {arithmetic_.fused, facts_.flushes_denormals, preserves_specials_, rounds_to_even_});
+      shader_words(shader, {arithmetic_.fused, facts_.flushes_denormals, preserves_specials_, rounds_to_even_,
+                            facts_.byte_products != ByteProducts::none});
   const vk::ShaderModuleCreateInfo info{.bytes = words.size() * 4, .code = words.data()};
   vk::ShaderModule module = 0;
   check(call.create_shader(handle, &info, nullptr, &module));

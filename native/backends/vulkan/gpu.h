@@ -34,6 +34,9 @@ struct MatrixShape {
   explicit operator bool() const { return m > 0; }
 };
 
+// Products of four signed bytes at once (shaders/byte_products.glsl). slow: done of other instructions by the driver.
+enum class ByteProducts : uint8_t { none, slow, fast };
+
 // What a GPU is, before anything is computed on it.
 struct GpuFacts {
   std::string name, driver;
@@ -42,7 +45,8 @@ struct GpuFacts {
   int64_t max_allocation = 0;         // bytes that can be taken at once
   bool flushes_denormals = false;     // can be told to
   MatrixShape matrices;               // of the fast family
-  std::string missing;                // what it lacks of what is needed; empty: nothing
+  ByteProducts byte_products = ByteProducts::none;
+  std::string missing;  // what it lacks of what is needed; empty: nothing
 };
 
 // What one that is open computes like, as a shader of probes shows.
@@ -107,8 +111,9 @@ class Gpu {
   bool has_doubles() const { return has_doubles_; }
   bool has_budget() const { return has_budget_; }  // tells what others leave of its memory
   bool lost() const { return lost_; }
-  int64_t available() const;                      // bytes that could be taken now in all
-  int max_groups() const { return max_groups_; }  // of a dispatch, in each direction
+  int64_t available() const;                            // bytes that could be taken now in all
+  int max_groups() const { return max_groups_; }        // of a dispatch, in each direction
+  int shared_memory() const { return shared_memory_; }  // bytes of a workgroup
 
   // What memory is taken for from here on ("the model's weights"). Throws NoDeviceMemory unless so many bytes of it are
   // there, and as many at once as the largest piece has: then nothing has been taken.
@@ -151,7 +156,7 @@ class Gpu {
   GpuFacts facts_;
   GpuArithmetic arithmetic_;
   bool preserves_specials_ = false, rounds_to_even_ = false, has_doubles_ = false;
-  int max_groups_ = 65535;
+  int max_groups_ = 65535, shared_memory_ = 0;
   bool has_budget_ = false;
   mutable std::atomic<bool> lost_{false};
   std::vector<uint32_t> memory_types_[3];  // by place, the best first

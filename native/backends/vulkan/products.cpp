@@ -6,6 +6,11 @@ namespace anneal::vulkan {
 namespace {
 
 constexpr int kFewRows = 8;
+// Up to here weights are read once or twice by invocations of few rows; tiles, which read them once, are mostly
+// padding.
+constexpr int kTiledRows = 16;
+// Of a tile of codes. Where rows do not fill a large one, there are more of the small ones to keep a device busy.
+constexpr int kTile = 64, kSmallTile = 32, kTileBytes = 24 << 10;  // of shared memory
 // On cooperative matrices, as the shaders have them.
 constexpr int kDepth = 32, kFastRows = 128, kFastCols = 64, kFastFewRows = 16, kFastFewCols = 32;
 // From here on tiles of many rows read weights less often.
@@ -41,6 +46,12 @@ void record_halves(Commands& commands, const GpuModel& m, uint64_t x, int rows, 
 
 }  // namespace
 
+CodeKernel code_kernel(const Gpu& gpu, int rows) {
+  CodeKernel kernel{.byte_products = gpu.facts().byte_products == ByteProducts::fast};
+  if (rows > kTiledRows) kernel.tile = rows > kSmallTile && gpu.shared_memory() >= kTileBytes ? kTile : kSmallTile;
+  return kernel;
+}
+
 int64_t half_bytes(int k) { return int64_t(half_granules(k)) * 16; }
 
 void record_inputs(Commands& commands, const GpuModel& m, std::span<const Linear* const> weights, uint64_t x, int rows,
@@ -59,9 +70,7 @@ void record_product(Commands& commands, const GpuModel& m, ProductKind product, 
                     const ProductInputs& inputs, ProductParameters p) {
   const auto kind = uint32_t(product), few = std::bit_ceil(uint32_t(std::min(p.rows, kFewRows)));
   if (w.takes_codes()) {
-    p.x = inputs.codes.address();
-    commands.dispatch(m.pipeline(Shader::kProductCodes, w.constants(kind, few)), p, (p.n + 63) / 64,
-                      (p.rows + few - 1) / few);
+    record_code_product(commands, m, product, w, inputs, p, code_kernel(*m.gpu, p.rows));
   } else if (is_fast(m, w)) {
     p.x = inputs.halves.address(), p.ldx = half_granules(w.k);
     const bool many = p.rows >= kManyRows;
@@ -74,6 +83,18 @@ void record_product(Commands& commands, const GpuModel& m, ProductKind product, 
   } else {
     commands.dispatch(m.pipeline(Shader::kProduct, w.constants(kind)), p, (p.n + 63) / 64, (p.rows + 63) / 64);
   }
+}
+
+void record_code_product(Commands& commands, const GpuModel& m, ProductKind product, const Linear& w,
+                         const ProductInputs& inputs, ProductParameters p, const CodeKernel& kernel) {
+  p.x = inputs.codes.address();
+  const int rows = kernel.tile ? kernel.tile : int(std::bit_ceil(uint32_t(std::min(p.rows, kFewRows))));
+  const int cols = kernel.tile ? kernel.tile : 64;
+  std::vector<uint32_t> constants = w.constants(uint32_t(product), uint32_t(rows));
+  constants.push_back(kernel.byte_products);
+  if (kernel.tile) constants.push_back(uint32_t(kernel.tile * kernel.tile / 16));
+  commands.dispatch(m.pipeline(kernel.tile ? Shader::kProductCodesTiled : Shader::kProductCodes, constants), p,
+                    (p.n + cols - 1) / cols, (p.rows + rows - 1) / rows);
 }
 
 void record_back_product(Commands& commands, const GpuModel& m, const Linear& w, uint64_t dy, int rows, uint64_t to,

@@ -22,6 +22,14 @@ struct ProductInputs {
   Memory codes, halves;
 };
 
+// How products of codes are computed; all have the same bits.
+struct CodeKernel {
+  int tile = 0;  // rows, and as many outputs, of a workgroup; 0: an invocation has an output of up to 8 rows
+  bool byte_products = false;  // four at once
+};
+
+CodeKernel code_kernel(const Gpu&, int rows);  // the one for so many rows on a device
+
 // Bytes of a row of k elements as float16 (shaders/half_rows.comp).
 int64_t half_bytes(int k);
 
@@ -30,6 +38,9 @@ void record_inputs(Commands&, const GpuModel&, std::span<const Linear* const>, u
                    const ProductInputs&);
 // `p`.x: rows of the compute type, whose inputs have been recorded.
 void record_product(Commands&, const GpuModel&, ProductKind, const Linear&, const ProductInputs&, ProductParameters p);
+// Of quantised weights that take codes.
+void record_code_product(Commands&, const GpuModel&, ProductKind, const Linear&, const ProductInputs&,
+                         ProductParameters p, const CodeKernel&);
 // to[rows][k] (+)= dy[rows][n] W[n][k], float32; dy of the compute type. `halves`: memory for dy.
 void record_back_product(Commands&, const GpuModel&, const Linear&, uint64_t dy, int rows, uint64_t to, bool accumulate,
                          const Memory& halves);

@@ -1,5 +1,6 @@
 #include "shader_words.h"
 
+#include <cstring>
 #include <span>
 #include <unordered_set>
 
@@ -8,6 +9,7 @@ namespace {
 
 // Of SPIR-V's specification.
 enum Op : uint32_t {
+  kExtension = 10,
   kExtInstImport = 11,
   kExtInst = 12,
   kEntryPoint = 15,
@@ -26,15 +28,17 @@ enum Op : uint32_t {
   kFConvert = 115,
   kFAdd = 129,
   kFSub = 131,
+  kIMul = 132,
   kFMul = 133,
   kFDiv = 136,
   kVectorTimesScalar = 142,
   kLoopMerge = 246,
   kLabel = 248,
   kReturnValue = 254,
+  kSDot = 4450,
 };
 constexpr uint32_t kSqrt = 31, kInverseSqrt = 32, kFma = 50;  // of GLSL.std.450
-constexpr uint32_t kFloat64 = 10, kNoContraction = 42;
+constexpr uint32_t kFloat64 = 10, kDotProductOfBytes = 6018, kDotProduct = 6019, kNoContraction = 42;
 constexpr size_t kHeader = 5, kBound = 3;  // words before the first instruction; which is above all ids
 
 using Words = std::vector<uint32_t>;
@@ -112,6 +116,25 @@ Words fused(const Words& words) {
   return result;
 }
 
+bool names(const Instruction& extension, const char* name) {
+  return std::strcmp(reinterpret_cast<const char*>(&extension.words[1]), name) == 0;
+}
+
+// Without products of four bytes: a shader that has them does not come there, by its constant.
+Words without_byte_products(const Words& words) {
+  Words result(words.begin(), words.begin() + kHeader);
+  each(words, [&](const Instruction& i) {
+    const uint32_t op = i.op();
+    if (op == kCapability && (i[1] == kDotProduct || i[1] == kDotProductOfBytes)) return;
+    if (op == kExtension && names(i, "SPV_KHR_integer_dot_product")) return;
+    if (op == kSDot)
+      append(result, kIMul, {i[1], i[2], i[3], i[4]});
+    else
+      append(result, i);
+  });
+  return result;
+}
+
 bool is_arithmetic(const Instruction& i) {
   switch (i.op()) {
     case kFAdd:
@@ -133,7 +156,9 @@ std::vector<uint32_t> shader_words(Shader shader, const ShaderArithmetic& arithm
   } controls[] = {{arithmetic.flushes_denormals, 4465, 4460},
                   {arithmetic.preserves_specials, 4466, 4461},
                   {arithmetic.rounds_to_even, 4467, 4462}};
-  const Words words = arithmetic.fused ? fused(spirv(shader)) : spirv(shader);
+  Words words = spirv(shader);
+  if (arithmetic.fused) words = fused(words);
+  if (!arithmetic.multiplies_bytes) words = without_byte_products(words);
   Words result(words.begin(), words.begin() + kHeader);
   for (const auto& c : controls)
     if (c.wanted) append(result, kCapability, {c.capability});

@@ -13,6 +13,7 @@ struct ShaderArithmetic {
   bool flushes_denormals = false;   // of float32 results
   bool preserves_specials = false;  // zeros keep their sign, infinities and NaN their meaning
   bool rounds_to_even = false;
+  bool multiplies_bytes = false;  // four at once (shaders/byte_products.glsl)
 };
 
 std::vector<uint32_t> shader_words(Shader, const ShaderArithmetic&);

@@ -7,17 +7,12 @@
 #include "buffers.glsl"
 #include "weights.glsl"
 #include "quantized.glsl"
+#include "byte_products.glsl"
 #include "adapters.glsl"
 #include "product_output.glsl"
 
 layout(local_size_x = 64) in;
 layout(constant_id = 2) const int kRows = 1;
-
-// Signed bytes.
-ivec4 bytes_of(uint word) {
-  return ivec4(bitfieldExtract(int(word), 0, 8), bitfieldExtract(int(word), 8, 8), bitfieldExtract(int(word), 16, 8),
-               bitfieldExtract(int(word), 24, 8));
-}
 
 void main() {
   const int col = int(gl_GlobalInvocationID.x), row0 = int(gl_WorkGroupID.y) * kRows, groups = k / kGroup;
@@ -31,13 +26,12 @@ void main() {
     const int zero = zero_of(extra);
     LOOP for (int p = 0; p < kParts; p++) {
       int sums[kRows];
-      LOOP for (int r = 0; r < kRows; r++) sums[r] = 0;
+      LOOP for (int r = 0; r < kRows; r++)
+        sums[r] = sum_of_codes(x.at[(min(row0 + r, rows - 1) * groups + g) * 3 + 2], p) * rest_of(zero);
       LOOP for (int j = p * quads; j < (p + 1) * quads; j++) {
-        const ivec4 codes = codes_of(w, record, lane, j) - zero;
-        LOOP for (int r = 0; r < kRows; r++) {
-          const ivec4 four = bytes_of(x.at[(min(row0 + r, rows - 1) * groups + g) * 3 + (j >> 2)][j & 3]) * codes;
-          sums[r] += four.x + four.y + four.z + four.w;
-        }
+        const uint bytes = bytes_of_codes(w, record, lane, j);
+        LOOP for (int r = 0; r < kRows; r++)
+          sums[r] += dot_bytes(x.at[(min(row0 + r, rows - 1) * groups + g) * 3 + (j >> 2)][j & 3], bytes);
       }
       const float scale = scale_of(w, record, lane, p);
       LOOP for (int r = 0; r < kRows; r++) {
