@@ -19,7 +19,7 @@ import { packRows } from "../../src/training/packing.js";
 import { resolvePolicy } from "../../src/training/policy.js";
 import type { TokenRow } from "../../src/training/tokenRow.js";
 import { openWeightFolder } from "../../src/weights/index.js";
-import { DEVICE } from "../native/device.js";
+import { DEVICE, itUnlessSlow } from "../native/device.js";
 import { modelFolder } from "./jobHost.js";
 
 const limits = { maxTokens: 16_384, passTokens: 2048, memoryBudget: 0 };
@@ -90,7 +90,7 @@ describe("a gradient", () => {
     await trainer.zeroGrad();
   });
 
-  it("is the same whether rows share their beginning, run alone, or in several passes", async () => {
+  itUnlessSlow("is the same whether rows share their beginning, run alone, or in several passes", async () => {
     expect(packRows(rows).filter((row) => row.prefix !== undefined)).toHaveLength(4);
     const together = await gradient(limits.maxTokens);
     const alone = await gradient(1);
@@ -103,52 +103,55 @@ describe("a gradient", () => {
     expect(again.tensors).toEqual(together.tensors);
   });
 
-  it("of a separable loss comes pass by pass, of any other after all values: the same, each part's what the whole says", async () => {
-    const policy = rows.slice(0, 4).map((row, r) => ({
-      ...row,
-      advantages: new Float32Array(row.tokens.length).fill(r - 1.5),
-      weights: new Float32Array(row.tokens.length).fill(1 + r),
-      oldLogprobs: new Float32Array(row.tokens.length).fill(-6 - r),
-      reference: new Float32Array(row.tokens.length).fill(-6.5),
-    }));
-    const { loss: settings } = resolvePolicy({ importance_sampling_level: "sequence" }, 0);
-    const policyLoss = policyGradientLoss(policy, settings);
-    const losses: [LossFunction, number][] = [
-      [crossEntropyLoss(policy), 1],
-      [policyLoss, 1],
-      [withEntropyBonus(measuringSampler(policyLoss, policy), policy, 0.1), 1],
-      [preferenceLoss(policy, 0.5), 2],
-    ];
-    const values = await evaluateRows(trainer, policy, limits);
-    for (const [loss, rowsTogether] of losses) {
-      const { separable } = loss;
-      expect(separable!.rowsTogether).toBe(rowsTogether);
-      const whole = loss(values);
-      for (let from = 0; from < policy.length; from += rowsTogether) {
-        const to = from + rowsTogether;
-        const own = { logprobs: values.logprobs.slice(from, to), entropies: values.entropies.slice(from, to) };
-        const part = separable!.part(from, to)(own);
-        expect(part.gradient).toEqual(whole.gradient.slice(from, to));
-        expect(part.entropyGradient).toEqual(whole.entropyGradient?.slice(from, to));
-      }
-      const taken = async (given: LossFunction, more: object) => {
-        await trainer.zeroGrad();
-        const { metrics } = await accumulateGradient(trainer, policy, given, { ...limits, ...more });
-        return { metrics, tensors: await trainer.read("gradient") };
-      };
-      const inseparable = Object.assign((given: RowValues) => loss(given), { usesEntropy: loss.usesEntropy });
-      const together = await taken(inseparable, {});
-      for (const more of [{ maxTokens: 150 }, { maxTokens: 1 }])
-        for (const given of [loss, inseparable]) {
-          const { metrics, tensors } = await taken(given, more);
-          expect(metrics).toEqual(together.metrics);
-          expect(relativeDifference(together.tensors, tensors)).toBeLessThan(1e-5);
+  itUnlessSlow(
+    "of a separable loss comes pass by pass, of any other after all values: the same, each part's what the whole says",
+    async () => {
+      const policy = rows.slice(0, 4).map((row, r) => ({
+        ...row,
+        advantages: new Float32Array(row.tokens.length).fill(r - 1.5),
+        weights: new Float32Array(row.tokens.length).fill(1 + r),
+        oldLogprobs: new Float32Array(row.tokens.length).fill(-6 - r),
+        reference: new Float32Array(row.tokens.length).fill(-6.5),
+      }));
+      const { loss: settings } = resolvePolicy({ importance_sampling_level: "sequence" }, 0);
+      const policyLoss = policyGradientLoss(policy, settings);
+      const losses: [LossFunction, number][] = [
+        [crossEntropyLoss(policy), 1],
+        [policyLoss, 1],
+        [withEntropyBonus(measuringSampler(policyLoss, policy), policy, 0.1), 1],
+        [preferenceLoss(policy, 0.5), 2],
+      ];
+      const values = await evaluateRows(trainer, policy, limits);
+      for (const [loss, rowsTogether] of losses) {
+        const { separable } = loss;
+        expect(separable!.rowsTogether).toBe(rowsTogether);
+        const whole = loss(values);
+        for (let from = 0; from < policy.length; from += rowsTogether) {
+          const to = from + rowsTogether;
+          const own = { logprobs: values.logprobs.slice(from, to), entropies: values.entropies.slice(from, to) };
+          const part = separable!.part(from, to)(own);
+          expect(part.gradient).toEqual(whole.gradient.slice(from, to));
+          expect(part.entropyGradient).toEqual(whole.entropyGradient?.slice(from, to));
         }
-    }
-    const withPenalty = policyGradientLoss(policy, { ...settings, klCoef: 0.1 });
-    expect(withPenalty.separable).toBeUndefined();
-    await trainer.zeroGrad();
-  });
+        const taken = async (given: LossFunction, more: object) => {
+          await trainer.zeroGrad();
+          const { metrics } = await accumulateGradient(trainer, policy, given, { ...limits, ...more });
+          return { metrics, tensors: await trainer.read("gradient") };
+        };
+        const inseparable = Object.assign((given: RowValues) => loss(given), { usesEntropy: loss.usesEntropy });
+        const together = await taken(inseparable, {});
+        for (const more of [{ maxTokens: 150 }, { maxTokens: 1 }])
+          for (const given of [loss, inseparable]) {
+            const { metrics, tensors } = await taken(given, more);
+            expect(metrics).toEqual(together.metrics);
+            expect(relativeDifference(together.tensors, tensors)).toBeLessThan(1e-5);
+          }
+      }
+      const withPenalty = policyGradientLoss(policy, { ...settings, klCoef: 0.1 });
+      expect(withPenalty.separable).toBeUndefined();
+      await trainer.zeroGrad();
+    },
+  );
 
   it("of a policy that has not changed comes from ratios of exactly 1", async () => {
     const version = await trainer.publish();
@@ -170,23 +173,26 @@ describe("a gradient", () => {
     expect(metrics).toMatchObject({ ratio_exact_share: 1, ratio_max: 1, ratio_min: 1, approx_kl: 0 });
   });
 
-  it("of an entropy bonus is the same however the rows are cut, and nothing without a coefficient", async () => {
-    const plain = crossEntropyLoss(rows);
-    expect(withEntropyBonus(plain, rows, 0)).toBe(plain);
-    const bonus = withEntropyBonus(plain, rows, 0.25);
-    const taken = async (loss: LossFunction, maxTokens = limits.maxTokens) => {
-      await trainer.zeroGrad();
-      const { metrics } = await accumulateGradient(trainer, rows, loss, { ...limits, maxTokens });
-      return { metrics, tensors: await trainer.read("gradient") };
-    };
-    const together = await taken(bonus);
-    expect(relativeDifference(together.tensors, (await taken(bonus, 1)).tensors)).toBeLessThan(1e-5);
-    const without = await taken(plain);
-    expect(relativeDifference(together.tensors, without.tensors)).toBeGreaterThan(1e-3);
-    const { loss, entropy } = without.metrics;
-    expect(together.metrics.loss).toBeCloseTo(loss! - 0.25 * entropy!, 6);
-    expect(together.metrics.policy_loss).toBe(loss);
-  });
+  itUnlessSlow(
+    "of an entropy bonus is the same however the rows are cut, and nothing without a coefficient",
+    async () => {
+      const plain = crossEntropyLoss(rows);
+      expect(withEntropyBonus(plain, rows, 0)).toBe(plain);
+      const bonus = withEntropyBonus(plain, rows, 0.25);
+      const taken = async (loss: LossFunction, maxTokens = limits.maxTokens) => {
+        await trainer.zeroGrad();
+        const { metrics } = await accumulateGradient(trainer, rows, loss, { ...limits, maxTokens });
+        return { metrics, tensors: await trainer.read("gradient") };
+      };
+      const together = await taken(bonus);
+      expect(relativeDifference(together.tensors, (await taken(bonus, 1)).tensors)).toBeLessThan(1e-5);
+      const without = await taken(plain);
+      expect(relativeDifference(together.tensors, without.tensors)).toBeGreaterThan(1e-3);
+      const { loss, entropy } = without.metrics;
+      expect(together.metrics.loss).toBeCloseTo(loss! - 0.25 * entropy!, 6);
+      expect(together.metrics.policy_loss).toBe(loss);
+    },
+  );
 
   it("of a preference is what finite differences say", () => {
     const pair = rows.slice(0, 2);

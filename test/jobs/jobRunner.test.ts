@@ -11,7 +11,7 @@ import type { TrainingBase, TrainingHost } from "../../src/training/host.js";
 import { type JobRequest, writeJobRequest } from "../../src/training/jobRequest.js";
 import { JobRunner } from "../../src/training/jobRunner.js";
 import type { ExperimentalConfig } from "../../src/types/training.js";
-import { isGpu } from "../native/device.js";
+import { isGpu, itUnlessSlow } from "../native/device.js";
 import { createHost, loadTestBase, madeUpGroups, quiet, registerModel } from "./jobHost.js";
 
 let base: TrainingBase;
@@ -142,7 +142,7 @@ describe("a training job", () => {
     expect(checkpointBits(store, modelId, 1)).toEqual(checkpointBits(store, modelId, 0));
   });
 
-  it("waits for its model's earlier jobs but not for those of others", async () => {
+  itUnlessSlow("waits for its model's earlier jobs but not for those of others", async () => {
     const one = await registerModel(store, base, "one");
     const other = await registerModel(store, base, "other");
     // The first would take a hundred times as long as the other model's; it is cut short once that has ended.
@@ -161,7 +161,7 @@ describe("a training job", () => {
     expect(store.checkpoints.steps(other)).toEqual([0, 1]);
   });
 
-  it("waits when as many models train as may", async () => {
+  itUnlessSlow("waits when as many models train as may", async () => {
     host.options.maxTrainingJobs = 2;
     runner = new JobRunner(host);
     const models = await Promise.all(["one", "two", "three"].map((name) => registerModel(store, base, name)));
@@ -219,7 +219,7 @@ describe("a training job", () => {
     expect(store.jobs.get(good)!.status).toBe("succeeded");
   });
 
-  it("waits for room on a full disk, wherever it is met, and makes the same weights", async () => {
+  itUnlessSlow("waits for room on a full disk, wherever it is met, and makes the same weights", async () => {
     const modelId = await registerModel(store, base, "waiting");
     const untouched = await registerModel(store, base, "untouched");
     const full = () => Object.assign(new Error("no space left on device"), { code: "EDQUOT" });
@@ -299,7 +299,7 @@ describe("a training job", () => {
 });
 
 describe("a job that is taken up again", () => {
-  it("goes on with the settings it began with", async () => {
+  itUnlessSlow("goes on with the settings it began with", async () => {
     const modelId = await registerModel(store, base, "m");
     const jobId = queue(modelId, rl(6));
     const halfWay = reached(jobId, "gradient_step", 2);
@@ -383,7 +383,7 @@ const KILLED = { code: null, signal: "SIGKILL" } as const;
 const TIMEOUT = isGpu ? 1_200_000 : 240_000;
 
 describe("a job whose process dies", () => {
-  it("goes on where its last event was and makes the same weights", { timeout: TIMEOUT }, async () => {
+  itUnlessSlow("goes on where its last event was and makes the same weights", { timeout: TIMEOUT }, async () => {
     const modelId = await registerModel(store, base, "m");
     const config = { learning_rate: 1e-3, precalculate_logprobs: true, kl_penalty_coef: 0.1 };
     const jobs = [queue(modelId, rl(6, config)), queue(modelId, rl(4))];

@@ -16,6 +16,7 @@ import { checkRatesOfFile, resolveSftSettings } from "../../src/training/sftReci
 import type { ExperimentalConfig, SftConfig } from "../../src/types/training.js";
 import type { TrajectoryChoice } from "../../src/types/trajectories.js";
 import { readSafetensors } from "../../src/weights/index.js";
+import { itUnlessSlow } from "../native/device.js";
 import { createHost, loadTestBase, madeUpGroups, quiet, registerModel } from "./jobHost.js";
 
 let base: TrainingBase;
@@ -89,7 +90,7 @@ describe("an RL job", () => {
     expect(steps[1]!.ratio_exact_share).toBeLessThan(1);
   });
 
-  it("steps as the operator set the optimizer", async () => {
+  itUnlessSlow("steps as the operator set the optimizer", async () => {
     const config = { learning_rate: 1e-3 };
     const [plain, other, same] = [await newModel(), await newModel(), await newModel()];
     await run(plain, rl(config));
@@ -100,7 +101,7 @@ describe("an RL job", () => {
     expect(adapterBits(same, 1)).toBe(adapterBits(plain, 1));
   });
 
-  it("measures KL against the base model, a step, or a step back", async () => {
+  itUnlessSlow("measures KL against the base model, a step, or a step back", async () => {
     const modelId = await newModel();
     const kl = { learning_rate: 1e-3, kl_penalty_coef: 0.1, kl_penalty_source: "current_learner" as const };
     const first = await run(modelId, rl(kl));
@@ -114,7 +115,7 @@ describe("an RL job", () => {
     expect(self.steps[0]!["loss/kl_policy_ref"]).toBe(0);
   });
 
-  it("reads a reference adapter from a folder under the data roots only", async () => {
+  itUnlessSlow("reads a reference adapter from a folder under the data roots only", async () => {
     const modelId = await newModel();
     const folder = store.files.checkpointFolder(modelId, 0);
     const config = { kl_penalty_coef: 0.1, kl_ref_adapter_path: folder };
@@ -123,7 +124,7 @@ describe("an RL job", () => {
     expect(outside.last.data.error_message).toContain("kl_ref_adapter_path");
   });
 
-  it("multiplies the learning rate by the rows of a step to a power", async () => {
+  itUnlessSlow("multiplies the learning rate by the rows of a step to a power", async () => {
     const one = await newModel();
     const other = await newModel();
     await run(one, rl({ learning_rate: 1e-3, num_trajectories_learning_rate_multiplier_power: 1 }));
@@ -132,7 +133,7 @@ describe("an RL job", () => {
     expect(steps[0]!["loss/learning_rate"]).toBe(4e-3);
   });
 
-  it("lets the learning rate rise and fall over its steps", async () => {
+  itUnlessSlow("lets the learning rate rise and fall over its steps", async () => {
     const config = { learning_rate: 1e-3, learning_rate_schedule: "linear", warmup_ratio: 0.5 } as const;
     const { steps } = await run(await newModel(), rl(config, madeUpGroups(4)));
     expect(steps.map((step) => step["loss/learning_rate"])).toEqual([5e-4, 1e-3, 1e-3, 0]);
@@ -169,7 +170,7 @@ describe("an RL job", () => {
 });
 
 describe("the optimizer's state", () => {
-  it("goes on from job to job, and starts over when the objective changes", async () => {
+  itUnlessSlow("goes on from job to job, and starts over when the objective changes", async () => {
     const modelId = await newModel();
     const stepsAt = async (step: number) =>
       (await readSafetensors(file(modelId, step, "optimizer.safetensors"))).metadata;
@@ -201,7 +202,7 @@ describe("the optimizer's state", () => {
 });
 
 describe("an RL job whose prompts were not recorded", () => {
-  it("warns when rendering them again does not give what was sampled from", async () => {
+  itUnlessSlow("warns when rendering them again does not give what was sampled from", async () => {
     const groups = madeUpGroups(2);
     for (const item of groups.flatMap((group) => group.trajectories.flatMap((one) => one.messages_and_choices))) {
       if ("message" in item) delete item.prompt_token_ids;

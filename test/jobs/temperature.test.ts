@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Engine, gather } from "../../src/index.js";
 import type { ChatCompletionCreateParams } from "../../src/types/chat.js";
 import type { TrajectoryChoice, TrajectoryGroup } from "../../src/types/trajectories.js";
-import { DEVICE } from "../native/device.js";
+import { DEVICE, itUnlessSlow } from "../native/device.js";
 
 let engine: Engine;
 beforeAll(async () => {
@@ -62,14 +62,14 @@ describe("rollouts at a temperature", () => {
     expect(step).toMatchObject({ ratio_exact_share: 1, ratio_max: 1, ratio_min: 1, approx_kl: 0 });
   });
 
-  it("at 1 say nothing of it", async () => {
+  itUnlessSlow("at 1 say nothing of it", async () => {
     const { groups } = await groupsOf("plain", {});
     for (const { logprobs } of choicesOf(groups)) {
       for (const entry of logprobs!.content!) expect(entry).not.toHaveProperty("temperature_logprob");
     }
   });
 
-  it("with filters besides still count as off-policy, at their temperature", async () => {
+  itUnlessSlow("with filters besides still count as off-policy, at their temperature", async () => {
     const { modelId, groups } = await groupsOf("filtered", { temperature: 0.8, top_p: 0.9 });
     const { started, step } = await firstStep(modelId, groups);
     expect(started.off_policy_sampling).toBe(1);

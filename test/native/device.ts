@@ -1,3 +1,5 @@
+import { it } from "vitest";
+
 /** What the compute tests run on: ANNEAL_TEST_DEVICE, such as "vulkan:0"; else the processor. */
 export const DEVICE = (process.env.ANNEAL_TEST_DEVICE ?? "cpu") as "cpu" | `vulkan:${number}`;
 
@@ -9,3 +11,6 @@ export const someOnGpu = <T>(all: readonly T[], isOneOfFew: (one: T) => boolean)
   isGpu ? all.filter(isOneOfFew) : [...all];
 
 export const TYPES = someOnGpu(["float32", "bfloat16"] as const, (dtype) => dtype === "bfloat16");
+
+/** Of what takes a device in software minutes, where others try the same in seconds: there with ANNEAL_TEST_VULKAN=all. */
+export const itUnlessSlow: ReturnType<typeof it.skipIf> = it.skipIf(isGpu && process.env.ANNEAL_TEST_VULKAN !== "all");
