@@ -14,7 +14,8 @@ constexpr const char* kPortabilitySubset = "VK_KHR_portability_subset";
 constexpr const char *kCooperativeMatrix = "VK_KHR_cooperative_matrix",
                      *kSubgroupSizeControl = "VK_EXT_subgroup_size_control",
                      *kIntegerDotProduct = "VK_KHR_shader_integer_dot_product";
-constexpr uint32_t kPushConstantBytes = 128;  // what every device has
+constexpr uint32_t kPushConstantBytes = 128;                      // what every device has
+constexpr uint32_t kSharedMemory = 32 << 10, kInvocations = 256;  // of a workgroup, which not every device has
 
 template <class T> T limit(const vk::PhysicalDeviceProperties& properties, size_t at) {
   T value;
@@ -50,10 +51,8 @@ MatrixShape matrices_of(const vk::InstanceFunctions& call, vk::PhysicalDevice de
   vk::PhysicalDeviceFeatures2 features;
   features.next = &recent, recent.next = &sizes, sizes.next = &matrices;
   call.get_features(device, &features);
-  constexpr uint32_t shared = 32 << 10;
   if (!recent.shader_float16 || !recent.vulkan_memory_model_device_scope || !sizes.subgroup_size_control ||
       !sizes.compute_full_subgroups || !matrices.cooperative_matrix || !call.get_cooperative_matrices ||
-      limit<uint32_t>(properties, vk::kMaxSharedMemoryAt) < shared ||
       limit<uint32_t>(properties, vk::kMaxInvocationsAt) < uint32_t(kMatrixSubgroups * subgroup))
     return {};
   uint32_t count = 0;
@@ -108,8 +107,15 @@ Description describe(const vk::InstanceFunctions& call, vk::PhysicalDevice devic
   features.next = &recent, recent.next = &storage;
   call.get_features(device, &features);
   d.float64 = features.features.shader_float64;
-  if (!recent.buffer_device_address) d.facts.missing = "buffer device addresses";
-  if (!storage.storage_buffer_16_bit_access) d.facts.missing = "storage of 16-bit numbers";
+  const auto require = [&](bool has, const char* what) {
+    if (!has) d.facts.missing += (d.facts.missing.empty() ? "" : " and ") + std::string(what);
+  };
+  require(recent.buffer_device_address, "buffer device addresses");
+  require(storage.storage_buffer_16_bit_access, "storage of 16-bit numbers");
+  require(limit<uint32_t>(properties.properties, vk::kMaxSharedMemoryAt) >= kSharedMemory, "32 KiB of shared memory");
+  require(limit<uint32_t>(properties.properties, vk::kMaxInvocationsAt) >= kInvocations &&
+              limit<uint32_t>(properties.properties, vk::kMaxInvocationsAt + 4) >= kInvocations,
+          "workgroups of 256 invocations");
 
   uint32_t count = 0;
   call.enumerate_device_extensions(device, nullptr, &count, nullptr);
@@ -133,7 +139,7 @@ Description describe(const vk::InstanceFunctions& call, vk::PhysicalDevice devic
   call.get_queue_families(device, &count, families.data());
   for (uint32_t i = 0; i < count && d.family == ~0u; i++)
     if (families[i].flags & vk::kQueueCompute) d.family = i;
-  if (d.family == ~0u) d.facts.missing = "a queue for compute";
+  require(d.family != ~0u, "a queue for compute");
 
   vk::PhysicalDeviceMemoryProperties2 memory;
   call.get_memory_properties(device, &memory);
