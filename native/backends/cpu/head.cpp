@@ -65,8 +65,9 @@ struct HeadPass {
   }
 };
 
-// Of a block's logits, and of a window's transposed gradients.
-constexpr int64_t kLogitBytes = int64_t(96) << 20;
+// Of a block's logits: every block reads the head twice, and transposes it. Of a window's transposed gradients.
+constexpr int64_t kLogitBytes = int64_t(160) << 20, kWindowBytes = int64_t(96) << 20;
+constexpr int kMaxBlockRows = 512;
 // Of a head that stays in the caches of cores.
 constexpr int64_t kCachedBytes = int64_t(4) << 20;
 
@@ -85,23 +86,33 @@ void head_tile(const Model& m, const Input& normed, const Tile& t, const Matrix&
   }
 }
 
-void HeadMemory::configure(const Model& m, int entries, int workers, bool gradient, bool weight_gradient) {
+void HeadMemory::configure(const Model& m, int entries, int workers, HeadGradients wanted) {
   const Kernels& k = m.kernels;
   const Linear& head = m.weights->head();
   const int64_t bytes = panels_of(head.n) * panel_bytes(k, head.k);
   by_rows = workers > 1 && bytes <= kCachedBytes;
-  block_rows = by_rows ? 64 : int(std::clamp<int64_t>(kLogitBytes / (padded(head.n) * 4), 16, 256)) / 16 * 16;
+  if (by_rows) {
+    block_rows = 64;
+  } else {
+    // As few blocks as the memory allows, of nearly equal height.
+    const int most = int(std::clamp<int64_t>(kLogitBytes / (padded(head.n) * 4), 16, kMaxBlockRows)) / 16 * 16;
+    const int count = std::max(1, (entries + most - 1) / most);
+    block_rows = std::max(16, ((entries + count - 1) / count + 15) / 16 * 16);
+  }
   blocks.resize(std::max<size_t>(blocks.size(), by_rows ? workers : 1));
   for (Block& b : blocks) {
     const int rows = std::min(block_rows, std::max(entries, 1));
     b.normed.size(rows, head.k, k);
     if (head.takes_codes()) b.codes.size(rows, head.k / kCodeGroup);
     b.logits.size(rows, head.n);
-    if (gradient) b.d_logits.size(rows, head.n, k);
+    if (wanted.entropy) b.second_gradient.size(rows, head.n, k);
+    b.d_logits = wanted.entropy ? Rows(b.second_gradient)
+                                : Rows{reinterpret_cast<char*>(b.logits.data),
+                                       b.logits.ld * int64_t(sizeof(float)) / k.elem, k.elem};
   }
-  if (gradient && by_rows) transposed.reserve(panels_of(head.k) * panel_bytes(k, head.n));
-  if (weight_gradient) {
-    window_blocks = int(std::max<int64_t>(1, kLogitBytes / (padded(head.n) * block_rows * k.elem)));
+  if (wanted.logprob && by_rows) transposed.reserve(panels_of(head.k) * panel_bytes(k, head.n));
+  if (wanted.weight) {
+    window_blocks = int(std::max<int64_t>(1, kWindowBytes / (padded(head.n) * block_rows * k.elem)));
     const int count = std::min(window_blocks, (entries + block_rows - 1) / block_rows);
     left.size(k, head.n, block_rows, count);
     right.size(k, head.k, block_rows, count);
@@ -122,10 +133,10 @@ void head_forward(Team& team, const Model& m, const Matrix& x, const std::vector
         const float* logits = pass.tempered(b, i, entries[e]);
         const float lse = k.log_sum_exp(logits, head.n);
         logprobs[e] = logits[target] - lse;
-        entropies[e] = k.entropy(logits, head.n, lse);
-        if (units.logprob)
-          k.softmax_residual(logits, head.n, lse, target, pass.gradient_scale(entries[e]), pass.cap(entries[e]),
-                             b.d_logits.at(i), b.d_logits.ld);
+        entropies[e] = units.logprob
+                           ? k.softmax_residual(logits, head.n, lse, target, pass.gradient_scale(entries[e]),
+                                                pass.cap(entries[e]), b.d_logits.at(i), padded(head.n))
+                           : k.entropy(logits, head.n, lse);
       }
     });
     if (units.logprob) pass.project(t, b, row0, rows, units.logprob);
@@ -135,7 +146,7 @@ void head_forward(Team& team, const Model& m, const Matrix& x, const std::vector
         const float* logits = b.logits.at(i);
         const int e = row0 + i;
         k.policy_residual(logits, head.n, k.log_sum_exp(logits, head.n), entropies[e], entries[e].target, 0,
-                          pass.gradient_scale(entries[e]), pass.cap(entries[e]), b.d_logits.at(i), b.d_logits.ld);
+                          pass.gradient_scale(entries[e]), pass.cap(entries[e]), b.d_logits.at(i), padded(head.n));
       }
     });
     pass.project(t, b, row0, rows, units.entropy);
@@ -161,10 +172,10 @@ void head_weight_gradient(Team& team, const Model& m, const Matrix& x, const std
           if (d.by_entropy)
             k.policy_residual(logits, head.n, lse, k.entropy(logits, head.n, lse), entries[e].target,
                               scale * d.by_logprob[e], scale * d.by_entropy[e], pass.cap(entries[e]), b.d_logits.at(i),
-                              b.d_logits.ld);
+                              padded(head.n));
           else
             k.softmax_residual(logits, head.n, lse, entries[e].target, scale * d.by_logprob[e], pass.cap(entries[e]),
-                               b.d_logits.at(i), b.d_logits.ld);
+                               b.d_logits.at(i), padded(head.n));
         }
       });
       const int block = (row0 - from) / mem.block_rows;

@@ -14,12 +14,19 @@ struct Entry {
   float inverse_temperature = 1;
 };
 
+// What a pass makes of logits besides their logprobs.
+struct HeadGradients {
+  bool logprob = false, entropy = false, weight = false;
+};
+
 struct HeadMemory {
   struct Block {
-    RowStore normed;    // after the final norm [block_rows][hidden]
-    RowStore d_logits;  // a gradient with respect to logits [block_rows][vocab]
+    RowStore normed;  // after the final norm [block_rows][hidden]
     CodeStore codes;
     MatrixStore logits;  // [block_rows][vocab]
+    // A gradient with respect to logits [block_rows][vocab]: of its own, or written over the logits row by row.
+    Rows d_logits;
+    RowStore second_gradient;
   };
   std::vector<Block> blocks;
   bool by_rows = false;
@@ -28,7 +35,7 @@ struct HeadMemory {
   TokenBlocks left, right;  // gradient of logits, normed hidden states
   int window_blocks = 0;
 
-  void configure(const Model&, int entries, int workers, bool gradient, bool weight_gradient);
+  void configure(const Model&, int entries, int workers, HeadGradients);
 };
 
 // Gradients with respect to the normed hidden state, [entries][hidden] each, or none.

@@ -13,8 +13,8 @@ namespace {
 
 // Pieces of rows that were kept lie far apart in memory, which no processor foresees.
 constexpr int kRowsAhead = 8;
-void fetch(const char* at, int bytes) {
-  for (int i = 0; i < bytes; i += 64) __builtin_prefetch(at + i);
+void fetch(const void* at, int bytes) {
+  for (int i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const char*>(at) + i);
 }
 
 struct LayerBackward {
@@ -114,7 +114,10 @@ struct LayerBackward {
   // y [rows][hidden] = norm(x [rows][hidden]).
   void normed(Team& team, const Matrix& x, const NormWeight& weight, const Rows& y, int rows) const {
     each_rows(team, rows, hidden, [&](int row, int n, int) {
-      k.rmsnorm(x.at(row), x.ld, weight.data(), rms_eps, n, hidden, y.at(row), y.ld);
+      for (int i = row; i < row + n; i++) {
+        if (i + 1 < rows) fetch(x.at(i + 1), hidden * int(sizeof(float)));
+        k.rmsnorm(x.at(i), x.ld, weight.data(), rms_eps, 1, hidden, y.at(i), y.ld);
+      }
     });
   }
 
@@ -169,27 +172,21 @@ struct LayerBackward {
     const Rows gate = a.gate.from(row0), up = a.up.from(row0);
     branch_gradient(team, kNormOut, a.fed_forward, run.d_out, row0, rows);
     lora_up(team, kDown, run.d_out, run, rows);
-    if (sums(kDown)) {
-      each_rows(team, rows, intermediate, [&](int row, int n, int) {
-        m.activation(layer).mul(gate.at(row), up.at(row), gate.ld, n, intermediate, run.act.at(row), run.act.ld);
-      });
-      keep_inputs(team, kActivated, down, 1, run.act, intermediate, run, row0, rows);
-    }
-    const Rows d_down[] = {run.d_out};
-    keep_outputs(team, down, d_down, 1, run, row0, rows);
     const BackTerm down_term = term(kDown, run.d_out, run);
     back_product(team, k, ws.workers, {rows, intermediate, &down_term, 1},
                  [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
-                   alignas(64) float d_gate[kTilePanels * kLanes], d_up[kTilePanels * kLanes];
                    for (int i = 0; i < n; i++) {
                      if (i + kRowsAhead < n)
                        for (const Rows* kept : {&gate, &up}) fetch(kept->at(row + i + kRowsAhead, col), cols * k.elem);
-                     m.activation(layer).mul_backward(gate.at(row + i, col), up.at(row + i, col), gate.ld,
-                                                      tile + i * ld, ld, 1, cols, d_gate, d_up, cols);
-                     k.round_rows(d_gate, cols, 1, cols, 1.0f, run.d_gate.at(row + i, col), padded(cols));
-                     k.round_rows(d_up, cols, 1, cols, 1.0f, run.d_up.at(row + i, col), padded(cols));
+                     m.activation(layer).mul_backward(
+                         gate.at(row + i, col), up.at(row + i, col), gate.ld, tile + i * ld, ld, 1, cols,
+                         run.d_gate.at(row + i, col), run.d_up.at(row + i, col), run.d_gate.ld,
+                         sums(kDown) ? run.act.at(row + i, col) : nullptr, run.act.ld);
                    }
                  });
+    if (sums(kDown)) keep_inputs(team, kActivated, down, 1, run.act, intermediate, run, row0, rows);
+    const Rows d_down[] = {run.d_out};
+    keep_outputs(team, down, d_down, 1, run, row0, rows);
     lora_up(team, kGate, run.d_gate, run, rows);
     lora_up(team, kUp, run.d_up, run, rows);
     if (sums(kGate) || sums(kUp)) {
@@ -250,31 +247,36 @@ struct LayerBackward {
     back_product(
         team, k, ws.workers, {rows, c.q_width(), &o_term, 1},
         [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
-          alignas(64) float d_gate[kTilePanels * kLanes], d_head[kTilePanels * kLanes];
           for (int i = 0; i < n; i++)
             for (int from = col; from < col + cols;) {
               const int h = from / head, within = from % head, count = std::min(head - within, col + cols - from);
               const int64_t query = (int64_t(h / group) * batch.rows + row0 + row + i) * group + h % group;
               const float* d = tile + i * ld + (from - col);
-              if (c.output_gate) {
+              if (c.output_gate)
                 k.logistic.mul_backward(a.q.at(row0 + row + i, h * c.q_stride() + head + within),
-                                        attention.at(row + i, from), head, d, ld, 1, count, d_gate, d_head, count);
-                k.round_rows(d_gate, count, 1, count, 1.0f, mem.d_head_gates.at(row0 + row + i, from), count);
-                d = d_head;
-              }
-              k.round_rows(d, ld, 1, count, 1.0f, d_out.at(query, within), count);
+                                        attention.at(row + i, from), head, d, ld, 1, count,
+                                        mem.d_head_gates.at(row0 + row + i, from), d_out.at(query, within), count,
+                                        nullptr, 0);
+              else
+                k.round_rows(d, ld, 1, count, 1.0f, d_out.at(query, within), count);
               from += count;
             }
         });
     each_rows(team, rows, 4 * c.q_width(), [&](int row, int n, int worker) {
-      rope_queries(m, batch, layer, a.q.from(row0), row0, row, n, ws.queries_of(c), ws.workers[worker].head.floats());
-      for (int i = row; i < row + n; i++)
+      const Rows q = a.q.from(row0);
+      for (int i = row; i < row + n; i++) {
+        if (i + 1 < rows) {
+          fetch(q.at(i + 1), c.heads * c.q_stride() * k.elem);
+          fetch(attention.at(i + 1), c.q_width() * k.elem);
+        }
+        rope_queries(m, batch, layer, q, row0, i, 1, ws.queries_of(c), ws.workers[worker].head.floats());
         for (int h = 0; h < c.kv_heads; h++) {
           const int64_t query = (int64_t(h) * batch.rows + row0 + i) * group;
           k.row_dots(d_out.at(query), d_out.ld, attention.at(i, int64_t(h) * group * head), head, group, head,
                      mem.delta.floats() + query);
           std::memset(d_q.at(query), 0, group * d_q.ld * sizeof(float));
         }
+      }
     });
   }
 
@@ -294,6 +296,19 @@ struct LayerBackward {
       for (int j = batch.copies_from[row]; j < batch.copies_from[row + 1]; j++) add(batch.copies[j], false);
   }
 
+  // What is read of a token below.
+  void fetch_heads(int t) const {
+    const Slot s = batch.slot(t, layer);
+    const int bytes = c.head_dim * int(sizeof(float));
+    for (int h = 0; h < c.kv_heads; h++) {
+      fetch(d_q.at((int64_t(h) * batch.rows + t) * c.group()), c.group() * int(d_q.ld * sizeof(float)));
+      const int64_t key = (int64_t(s.page) * c.kv_heads + h) * kPage + s.slot;
+      fetch(d_k.at(key), bytes), fetch(d_v.at(key), bytes);
+    }
+    fetch(a.q.at(t), c.heads * c.q_stride() * k.elem);
+    if (a.k) fetch(a.k.at(t), c.kv_width() * k.elem);
+  }
+
   // d_q, d_k, d_v of roped heads to those of the projections [rows][width], and on to dx [rows][hidden].
   void queries_keys_values(Team& team, RunScratch& run, int row0, int rows) {
     static constexpr int qkv[] = {kQ, kK, kV};
@@ -303,6 +318,7 @@ struct LayerBackward {
       float* d = ws.workers[worker].head.floats();
       for (int i = row; i < row + n; i++) {
         const int t = row0 + i, position = batch.positions[t];
+        if (i + 1 < rows) fetch_heads(t + 1);
         const float *cos = m.rope(layer).cos(position), *sin = m.rope(layer).sin(position);
         for (int h = 0; h < c.heads; h++)
           std::memcpy(d + h * head, d_q.at((int64_t(h / group) * batch.rows + t) * group + h % group),

@@ -206,18 +206,18 @@ void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, con
   Rows z[] = {run.z[kGate], run.z[kUp]};
   lora_down(team, m, batch, layer, gate_up, 2, run.normed, row0, rows, z, ws);
   const Input input = tile.input(team, run.normed, rows, gate_up, 2, run);
-  const Rows gate = a.gate ? a.gate.from(row0) : run.gate, up = a.up ? a.up.from(row0) : run.up;
+  const Rows gate = a.gate.from(row0), up = a.up.from(row0);
   const Split split = split_product(team, rows, panels_of(intermediate), 2);
   team.each(split.chunks(), [&](int64_t chunk, int worker) {
     const Tile t = tile_of(split, chunk);
     const int col = t.panel * kLanes, cols = std::min(t.panels * kLanes, intermediate - col);
-    float* sums = ws.workers[worker].tile.floats();
-    tile(kGate, input, row0, t, z[0], sums, t.panels * kLanes, false);
-    round_tile(k, sums, t.panels * kLanes, t.rows, cols, gate, t.row, col);
-    tile(kUp, input, row0, t, z[1], sums, t.panels * kLanes, false);
-    round_tile(k, sums, t.panels * kLanes, t.rows, cols, up, t.row, col);
-    for (int i = t.row; i < t.row + t.rows; i++)
-      m.activation(layer).mul(gate.at(i, col), up.at(i, col), gate.ld, 1, cols, run.act.at(i, col), t.panels * kLanes);
+    const int64_t ld = t.panels * kLanes;
+    float *gates = ws.workers[worker].tile.floats(), *ups = gates + t.rows * ld;
+    tile(kGate, input, row0, t, z[0], gates, ld, false);
+    tile(kUp, input, row0, t, z[1], ups, ld, false);
+    for (int i = 0; i < t.rows; i++)
+      m.activation(layer).round_mul(gates + i * ld, ups + i * ld, ld, 1, cols, gate ? gate.at(t.row + i, col) : nullptr,
+                                    up ? up.at(t.row + i, col) : nullptr, gate.ld, run.act.at(t.row + i, col), ld);
   });
 
   if (!a.x_out && !a.fed_forward) return;

@@ -161,7 +161,7 @@ void Pass::configure(TrainMemory& mem, const ModelGradients& wanted) const {
     mem.workspace.configure_unkept(m_, tokens);
     reserve_delta_forward(m_, memory_->batch, mem.workspace);
     mem.attention.size(tokens, m_.widest().attended, m_.kernels);
-    mem.head.configure(m_, int(entries_.size()), pool_.workers(), false, false);
+    mem.head.configure(m_, int(entries_.size()), pool_.workers(), {});
   }
 }
 
@@ -169,7 +169,7 @@ void Pass::configure_backward(TrainMemory& mem, const ModelGradients& wanted) co
   mem.workspace.configure_backward(m_, adapter_ ? version()->padded_rank() : 0);
   reserve_delta_backward(m_, memory_->batch, mem.workspace);
   mem.backward.configure(m_, memory_->batch, pages_, mem.workspace, wanted, version());
-  mem.head.configure(m_, int(entries_.size()), pool_.workers(), true, trainable_->full());
+  mem.head.configure(m_, int(entries_.size()), pool_.workers(), {true, entropy_gradient_, trainable_->full()});
 }
 
 // Bytes that `mem` has to grow by.

@@ -8,8 +8,6 @@ void RunScratch::size(const Model& m, int rows, int lora_columns) {
   q.size(rows, c.q, m.kernels);
   k.size(rows, c.kv, m.kernels);
   v.size(rows, c.kv, m.kernels);
-  gate.size(rows, c.intermediate, m.kernels);
-  up.size(rows, c.intermediate, m.kernels);
   act.size(rows, c.intermediate, m.kernels);
   if (c.norms_after) branch.size(rows, m.spec.hidden, m.kernels);
   if (c.gated) gated.size(rows, c.attended, m.kernels);

@@ -42,7 +42,7 @@ struct CodeStore {
 struct RunScratch {
   RowStore normed, branch;   // [rows][hidden]
   RowStore q, k, v;          // [rows][heads * head_dim], [rows][kv_heads * head_dim] twice
-  RowStore gate, up, act;    // [rows][intermediate]
+  RowStore act;              // [rows][intermediate]
   RowStore gated;            // what the output projection is given, where that is gated [rows][attended]
   CodeStore codes;           // of whichever input is being multiplied with quantised weights
   RowStore z[kProjections];  // s A x of each adapted projection, [rows][padded rank]

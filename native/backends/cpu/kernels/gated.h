@@ -51,25 +51,50 @@ void gated_mul(const void* gate, const void* up, int64_t ld, int rows, int n, vo
   }
 }
 
-// dgate, dup [rows][ldd] of dy [rows][lddy] (float32), n columns; they are overwritten.
+// The same of sums [rows][lds] (float32), which are rounded to T as they would be in memory.
+template <class T, class F>
+void round_gated_mul(const float* gate_sums, const float* up_sums, int64_t lds, int rows, int n, void* gate, void* up,
+                     int64_t ld, void* y, int64_t ldy) {
+  const int64_t padded = round_to(n, kStep<T>) < ldy ? round_to(n, kStep<T>) : ldy;
+  for (int r = 0; r < rows; r++) {
+    const float *gates = gate_sums + r * lds, *ups = up_sums + r * lds;
+    T *to_gate = gate ? (T*)gate + r * ld : nullptr, *to_up = gate ? (T*)up + r * ld : nullptr, *to = (T*)y + r * ldy;
+    each16(n, [&](int64_t i, auto lanes) {
+      const F32x16 g = round_into(to_gate ? to_gate + i : nullptr, load(gates + i, lanes), lanes),
+                   u = round_into(to_up ? to_up + i : nullptr, load(ups + i, lanes), lanes);
+      store(to + i, F::value(g) * u, lanes);
+    });
+    zero_fill(to, n, padded);
+  }
+}
+
+// dgate, dup [rows][ldd] (T) of dy [rows][lddy] (float32), and y [rows][ldy] again where it is wanted, n columns; they
+// are overwritten, and padded likewise.
 template <class T, class F>
 void gated_mul_backward(const void* gate, const void* up, int64_t ld, const float* dy, int64_t lddy, int rows, int n,
-                        float* dgate, float* dup, int64_t ldd) {
+                        void* dgate, void* dup, int64_t ldd, void* y, int64_t ldy) {
+  const int64_t padded = round_to(n, kStep<T>), padded_d = padded < ldd ? padded : ldd,
+                padded_y = padded < ldy ? padded : ldy;
   for (int r = 0; r < rows; r++) {
     const T *gates = (const T*)gate + r * ld, *ups = (const T*)up + r * ld;
     const float* grad = dy + r * lddy;
-    float *to_gate = dgate + r * ldd, *to_up = dup + r * ldd;
+    T *to_gate = (T*)dgate + r * ldd, *to_up = (T*)dup + r * ldd, *to = y ? (T*)y + r * ldy : nullptr;
     each16(n, [&](int64_t i, auto lanes) {
-      F32x16 u = load(ups + i, lanes), d = load(grad + i, lanes), value, slope;
-      F::value_and_slope(load(gates + i, lanes), value, slope);
+      const F32x16 g = load(gates + i, lanes), u = load(ups + i, lanes), d = load(grad + i, lanes);
+      F32x16 value, slope;
+      F::value_and_slope(g, value, slope);
       store(to_up + i, d * value, lanes);
       store(to_gate + i, d * u * slope, lanes);
+      if (to) store(to + i, F::value(g) * u, lanes);
     });
+    zero_fill(to_gate, n, padded_d);
+    zero_fill(to_up, n, padded_d);
+    if (to) zero_fill(to, n, padded_y);
   }
 }
 
 template <class T, class F> constexpr GatedActivation gated_activation() {
-  return {gated_mul<T, F>, gated_mul_backward<T, F>};
+  return {gated_mul<T, F>, round_gated_mul<T, F>, gated_mul_backward<T, F>};
 }
 
 }  // namespace

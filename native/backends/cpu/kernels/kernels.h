@@ -168,12 +168,15 @@ constexpr int kQuantizedCount = int(std::size(model::kQuantizedFormats));
 
 constexpr int kLimits = 4;  // thresholds that sums_below tries at once
 
-// y [rows][ldy] = f(gate) * up of T [rows][ld], n columns. Backward: dgate, dup [rows][ldd] of dy [rows][lddy],
-// float32; they are overwritten.
+// y [rows][ldy] = f(gate) * up, n columns, of gate and up as T [rows][ld]; or as they are before rounding to T, float32
+// [rows][lds], and then gate and up (or neither: null) are what is written. Backward: dgate, dup [rows][ldd] of dy
+// [rows][lddy], float32, and y again, or null; all are overwritten.
 struct GatedActivation {
   void (*mul)(const void* gate, const void* up, int64_t ld, int rows, int n, void* y, int64_t ldy);
+  void (*round_mul)(const float* gate_sums, const float* up_sums, int64_t lds, int rows, int n, void* gate, void* up,
+                    int64_t ld, void* y, int64_t ldy);
   void (*mul_backward)(const void* gate, const void* up, int64_t ld, const float* dy, int64_t lddy, int rows, int n,
-                       float* dgate, float* dup, int64_t ldd);
+                       void* dgate, void* dup, int64_t ldd, void* y, int64_t ldy);
 };
 
 // Attention over pages that hold keys and values in one way; see kv_page.h.
@@ -275,9 +278,10 @@ struct Kernels {
   // Entropy in nats of softmax(logits), given their log-sum-exp.
   float (*entropy)(const float* logits, int n, float lse);
   // y (T, zero padded to ldy) = scale * (onehot(target) - softmax(logits)); the difference formed in float32 before
-  // rounding. Where logits are cap * tanh(x / cap) (cap 0: they are x), y is with respect to x.
-  void (*softmax_residual)(const float* logits, int n, float lse, int target, float scale, float cap, void* y,
-                           int64_t ldy);
+  // rounding. Where logits are cap * tanh(x / cap) (cap 0: they are x), y is with respect to x. Returns the entropy. y
+  // may begin where the logits do, and is then written over them.
+  float (*softmax_residual)(const float* logits, int n, float lse, int target, float scale, float cap, void* y,
+                            int64_t ldy);
   // y (T, zero padded to ldy) = d (by_logprob * log p[target] + by_entropy * entropy) / d logits, given log-sum-exp and
   // entropy; with respect to x as above.
   void (*policy_residual)(const float* logits, int n, float lse, float entropy, int target, float by_logprob,

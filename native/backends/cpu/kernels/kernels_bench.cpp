@@ -118,7 +118,7 @@ void bench_elementwise(DType type) {
     });
     rate("silu", rows * wide, [&] { k->silu.mul(t.at, t.at, wide, rows, wide, u.at, wide); });
     rate("its gradient", rows * wide,
-         [&] { k->silu.mul_backward(t.at, t.at, wide, x.data(), wide, rows, wide, dx.data(), y.data(), wide); });
+         [&] { k->silu.mul_backward(t.at, t.at, wide, x.data(), wide, rows, wide, u.at, v.at, wide, nullptr, 0); });
     rate("log_sum_exp", vocab, [&] { k->log_sum_exp(logits.data(), vocab); });
     rate("softmax_residual", vocab, [&] { k->softmax_residual(logits.data(), vocab, 9, 5, 1, 0, v.at, vocab); });
     rate("round", rows * wide, [&] { k->round_rows(x.data(), wide, rows, wide, 1, u.at, wide); });

@@ -31,16 +31,19 @@ float log_sum_exp(const float* logits, int n) {
   return maximum + log(sum);
 }
 
+// -p t of p = e^t. Where p is 0 it is 0, though t may be infinite.
+ANNEAL_INLINE F32x16 entropy_term(F32x16 t, F32x16 p) {
+  return select(less(t, all(kExpLowest)), zero(), negate(p * t));
+}
+
 // -sum p ln p with p = e^(x - lse).
 float entropy(const float* logits, int n, float lse) {
   float result = 0;
   each_block(n, [&](int b, int count) {
     F32x16 total = zero();
     each16(count, [&](int64_t i, auto lanes) {
-      F32x16 t = load(logits + b + i, lanes) - all(lse);
-      F32x16 p = exp(t);
-      // Where p is 0 the term is 0, though t may be infinite.
-      total = total + keep(select(less(t, all(kExpLowest)), zero(), negate(p * t)), lanes, 0.0f);
+      const F32x16 t = load(logits + b + i, lanes) - all(lse);
+      total = total + keep(entropy_term(t, exp(t)), lanes, 0.0f);
     });
     result = result + sum_lanes(total);
   });
@@ -60,31 +63,43 @@ struct Capped {
 };
 
 template <class T, class Cap>
-void softmax_residual_with(const Cap& cap, const float* logits, int n, float lse, int target, float scale, T* to) {
+float softmax_residual_with(const Cap& cap, const float* logits, int n, float lse, int target, float scale, T* to) {
   const F32x16 s = all(scale), shift = all(lse);
-  each16(n, [&](int64_t i, auto lanes) {
-    const F32x16 x = load(logits + i, lanes);
-    store(to + i, cap.times_slope(s * (zero() - exp(x - shift)), x), lanes);
+  const bool has_target = target >= 0 && target < n;
+  const float of_target = has_target ? logits[target] : 0;
+  float entropy = 0;
+  each_block(n, [&](int b, int count) {
+    F32x16 total = zero();
+    each16(count, [&](int64_t i, auto lanes) {
+      const F32x16 x = load(logits + b + i, lanes), t = x - shift, p = exp(t);
+      total = total + keep(entropy_term(t, p), lanes, 0.0f);
+      store(to + b + i, cap.times_slope(s * (zero() - p), x), lanes);
+    });
+    entropy = entropy + sum_lanes(total);
   });
-  if (target < 0 || target >= n) return;
-  const float d = scale * (1.0f - exp(logits[target] - lse));
-  narrow(lane0(cap.times_slope(all(d), all(logits[target]))), to[target]);
+  if (!has_target) return entropy;
+  const float d = scale * (1.0f - exp(of_target - lse));
+  narrow(lane0(cap.times_slope(all(d), all(of_target))), to[target]);
+  return entropy;
 }
 
-// y (T, zero padded to ldy) = scale * (onehot(target) - softmax).
+// y (T, zero padded to ldy) = scale * (onehot(target) - softmax); returns the entropy. y may begin where the logits do.
 template <class T>
-void softmax_residual(const float* logits, int n, float lse, int target, float scale, float cap, void* y, int64_t ldy) {
-  if (cap > 0)
-    softmax_residual_with(Capped{1 / cap}, logits, n, lse, target, scale, (T*)y);
-  else
-    softmax_residual_with(Uncapped{}, logits, n, lse, target, scale, (T*)y);
+float softmax_residual(const float* logits, int n, float lse, int target, float scale, float cap, void* y,
+                       int64_t ldy) {
+  const float entropy = cap > 0
+                            ? softmax_residual_with(Capped{1 / cap}, logits, n, lse, target, scale, (T*)y)
+                            : softmax_residual_with(Uncapped{}, logits, n, lse, target, scale, (T*)y);
   zero_fill((T*)y, n, ldy);
+  return entropy;
 }
 
 template <class T, class Cap>
 void policy_residual_with(const Cap& cap, const float* logits, int n, float lse, float entropy, int target,
                           float by_logprob, float by_entropy, T* to) {
   const F32x16 s = all(by_logprob), shift = all(lse), h = all(entropy), w = all(by_entropy);
+  const bool has_target = target >= 0 && target < n;
+  const float of_target = has_target ? logits[target] : 0;
   // Where p is 0 so is the entropy's part, though ln p may be infinite.
   const auto of_entropy = [&](F32x16 t, F32x16 p) {
     return select(less(t, all(kExpLowest)), zero(), w * negate(p * (t + h)));
@@ -93,14 +108,15 @@ void policy_residual_with(const Cap& cap, const float* logits, int n, float lse,
     const F32x16 x = load(logits + i, lanes), t = x - shift, p = exp(t);
     store(to + i, cap.times_slope(s * (zero() - p) + of_entropy(t, p), x), lanes);
   });
-  if (target < 0 || target >= n) return;
-  const float t = logits[target] - lse, p = exp(t);
+  if (!has_target) return;
+  const float t = of_target - lse, p = exp(t);
   const float d = by_logprob * (1.0f - p) + (t < kExpLowest ? 0.0f : by_entropy * -(p * (t + entropy)));
-  narrow(lane0(cap.times_slope(all(d), all(logits[target]))), to[target]);
+  narrow(lane0(cap.times_slope(all(d), all(of_target))), to[target]);
 }
 
 // y (T, zero padded to ldy) = by_logprob * d ln p[target] / d logits + by_entropy * dH / d logits
-//                           = by_logprob * (onehot(target) - p) - by_entropy * p (ln p + H), with p = softmax.
+//                           = by_logprob * (onehot(target) - p) - by_entropy * p (ln p + H), with p = softmax. y may
+// begin where the logits do.
 template <class T>
 void policy_residual(const float* logits, int n, float lse, float entropy, int target, float by_logprob,
                      float by_entropy, float cap, void* y, int64_t ldy) {

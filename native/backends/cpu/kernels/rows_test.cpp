@@ -83,6 +83,10 @@ void test_logits(float cap) {
         Floats residual = widened(k, y.at, 1, ld, ld);
         out.insert(out.end(), residual.begin(), residual.end());
         const float entropy = k.entropy(x.data(), n, lse);
+        Floats over(x.begin(), x.end());  // written over the logits
+        expect(k.softmax_residual(over.data(), n, lse, target, 0.25f, cap, over.data(), n) == entropy &&
+                   widened(k, over.data(), 1, n, n) == Floats(residual.begin(), residual.begin() + n),
+               "residual written over logits");
         for (float v : {lse, entropy}) out.push_back(v);
         std::memset(y.at, 0xff, y.bytes);
         k.policy_residual(x.data(), n, lse, entropy, target, 0.25f, -0.5f, cap, y.at, ld);
@@ -290,11 +294,31 @@ void test_gated(const std::string& activation, GatedActivation Kernels::*gated, 
       Floats got = same_everywhere(type, what, [&](const Kernels& k) {
         Block gate = rounded(k, g, rows, ld, ld), up = rounded(k, u, rows, ld, ld), y(size_t(rows) * ld * k.elem);
         (k.*gated).mul(gate.at, up.at, ld, rows, n, y.at, ld);
-        Floats out = widened(k, y.at, rows, n, ld), dg(size_t(rows) * ld), du = dg;
-        (k.*gated).mul_backward(gate.at, up.at, ld, dy.data(), n, rows, n, dg.data(), du.data(), ld);
-        out.insert(out.end(), dg.begin(), dg.end());
-        out.insert(out.end(), du.begin(), du.end());
-        return out;
+        const Floats out = widened(k, y.at, rows, n, ld);
+        // The same of what has not been rounded, with and without keeping what is rounded; and once more in backward.
+        Floats sums[] = {g, u};
+        for (Floats& s : sums)
+          for (float& v : s) v *= 1 + 0x1p-12f;
+        Block kept_gate(gate.bytes), kept_up(up.bytes), again(y.bytes), unkept(y.bytes), dg(gate.bytes), du(up.bytes);
+        (k.*gated).round_mul(sums[0].data(), sums[1].data(), ld, rows, n, kept_gate.at, kept_up.at, ld, again.at, ld);
+        (k.*gated).round_mul(sums[0].data(), sums[1].data(), ld, rows, n, nullptr, nullptr, 0, unkept.at, ld);
+        const Block want_gate = rounded(k, sums[0], rows, ld, ld), want_up = rounded(k, sums[1], rows, ld, ld);
+        expect(widened(k, kept_gate.at, rows, n, ld) == widened(k, want_gate.at, rows, n, ld) &&
+                   widened(k, kept_up.at, rows, n, ld) == widened(k, want_up.at, rows, n, ld),
+               what + ": what is kept");
+        Block want(y.bytes);
+        (k.*gated).mul(want_gate.at, want_up.at, ld, rows, n, want.at, ld);
+        for (const Block* b : {&again, &unkept})
+          expect(widened(k, b->at, rows, n, ld) == widened(k, want.at, rows, n, ld), what + ": of sums");
+        Block backward(y.bytes);
+        (k.*gated).mul_backward(gate.at, up.at, ld, dy.data(), n, rows, n, dg.at, du.at, ld, backward.at, ld);
+        expect(widened(k, backward.at, rows, n, ld) == out, what + ": again in backward");
+        Floats all = out;
+        for (const Block* b : {&dg, &du}) {
+          const Floats d = widened(k, b->at, rows, ld, ld);
+          all.insert(all.end(), d.begin(), d.end());
+        }
+        return all;
       });
       std::vector<double> want;
       for (int r = 0; r < rows; r++)

@@ -50,6 +50,17 @@ ANNEAL_INLINE void transpose_quads(const uint8_t* from, uint8_t* rows) {
 }
 #endif
 
+// x as T holds it, and into memory where there is any.
+template <class Lanes> ANNEAL_INLINE F32x16 round_into(float* p, F32x16 x, Lanes lanes) {
+  if (p) store(p, x, lanes);
+  return x;
+}
+template <class Lanes> ANNEAL_INLINE F32x16 round_into(bf16* p, F32x16 x, Lanes lanes) {
+  const I32x16 words = round_words(x);
+  if (p) store_words(p, words, lanes);
+  return as_float(shift_left<16>(words));
+}
+
 // Lanes that a partial step leaves out become `other` before a maximum.
 ANNEAL_INLINE F32x16 keep(F32x16 x, Full, float) { return x; }
 ANNEAL_INLINE F32x16 keep(F32x16 x, Part n, float other) { return select(first(n.n), x, all(other)); }
