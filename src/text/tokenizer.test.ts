@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { compileChatTemplate } from "../jinja/chatTemplate.js";
 import { type Conversation, renderConversation } from "./conversation.js";
 import { TokenizerError } from "./errors.js";
-import { loadTokenizer, type Tokenizer } from "./tokenizer.js";
+import { loadTokenizer, loadUntriedTokenizer, type Tokenizer } from "./tokenizer.js";
 
 const REFERENCE = new URL("../../test/reference/tokenizers/", import.meta.url).pathname;
 
@@ -392,6 +392,25 @@ describe("a conversation rendered in a thread of its own", () => {
     expect(performance.eventLoopUtilization(before).utilization).toBeLessThan(0.3);
     await tokenizer.close();
   });
+});
+
+// Splits by tokenizers 0.22 (Rust).
+it.each([
+  [true, ["a", "Ġ", "Â½", "Ġ", "âħ·", "Ù£", "2", "Ġx", "Â²", "1", "2"]],
+  [false, ["a", "Ġ", "Â½", "Ġ", "âħ·Ù£2", "Ġx", "Â²12"]],
+])("splits all numeric characters off, individually: %s", async (individual_digits, pieces) => {
+  const path = await mkdtemp(join(tmpdir(), "digits-"));
+  const byteLevel = { type: "ByteLevel", add_prefix_space: false, trim_offsets: true, use_regex: true };
+  const pretokenizers = [{ type: "Digits", individual_digits }, byteLevel];
+  // Each piece is a token: one that is split otherwise has others.
+  const vocab = Object.fromEntries([...pieces, "ĠÂ½", "Ġâħ·", "xÂ²"].map((piece, id) => [piece, id]));
+  const model = { type: "BPE", unk_token: null, ignore_merges: true, vocab, merges: [] };
+  const others = { added_tokens: [], normalizer: null, post_processor: null, decoder: byteLevel };
+  const tokenizer = { ...others, pre_tokenizer: { type: "Sequence", pretokenizers }, model };
+  await writeFile(join(path, "tokenizer.json"), JSON.stringify(tokenizer));
+  const loaded = await loadUntriedTokenizer(path);
+  expect(loaded.encode("a ½ ⅷ٣2 x²12").map((id) => loaded.piece(id))).toEqual(pieces);
+  await rm(path, { recursive: true });
 });
 
 it("shows a token as the vocabulary writes it", async () => {

@@ -51,19 +51,24 @@ function checkMerges(model: JsonObject, file: string): void {
 export const BYTE_LEVEL_SPLIT = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 /**
- * A pre-tokenizer in which byte-level's own split is written out. JavaScript's `\s`, which the library's own has, takes
- * U+FEFF for white space and U+0085 not; in a written regex it is translated.
+ * A pre-tokenizer in which the splits of byte-level and of digits are written out. JavaScript's `\s`, which the library's own
+ * has, takes U+FEFF for white space and U+0085 not; in a written regex it is translated. Its digits are ASCII's, where Hugging
+ * Face's are all numeric characters.
  */
 export function withExplicitSplit(component: Json | undefined): Json {
   if (!isObject(component)) return null;
   if (component.type === "Sequence" && Array.isArray(component.pretokenizers)) {
     return { ...component, pretokenizers: component.pretokenizers.map(withExplicitSplit) };
   }
+  if (component.type === "Digits") return splitAt(component.individual_digits === true ? "\\p{N}" : "\\p{N}+");
   // With a prefix space the split must see the space.
   const splits = component.type === "ByteLevel" && component.use_regex !== false && component.add_prefix_space !== true;
   if (!splits) return component;
-  const split = { type: "Split", pattern: { Regex: BYTE_LEVEL_SPLIT }, behavior: "Isolated", invert: false };
-  return { type: "Sequence", pretokenizers: [split, { ...component, use_regex: false }] };
+  return { type: "Sequence", pretokenizers: [splitAt(BYTE_LEVEL_SPLIT), { ...component, use_regex: false }] };
+}
+
+function splitAt(expression: string): JsonObject {
+  return { type: "Split", pattern: { Regex: expression }, behavior: "Isolated", invert: false };
 }
 
 function checkSplit(step: JsonObject, removed: Set<string>, refuse: (what: string) => never): void {
