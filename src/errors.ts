@@ -125,6 +125,7 @@ function readable(bytes: number): string {
 
 /** Of options that are not simply lowered. */
 const MEMORY_HINTS: Record<string, string> = {
+  adapter: "train an adapter of a lower rank or of fewer modules",
   models: "serve a smaller model, or raise memoryLimit",
   device: "serve a smaller model, fewer sequences or shorter contexts, or compute on the cpu",
 };

@@ -124,6 +124,29 @@ napi_value Trainer::evaluate(const Arguments& arguments) {
       [](Js js, const training::RowValues& values) { return values_out(js, values); }, std::move(control));
 }
 
+napi_value Trainer::memory(const Arguments& arguments) {
+  handle_->require_open();
+  const auto passes = [&](int index, const char* name) {
+    std::vector<std::vector<training::Row>> list;
+    arguments.at(index, name).each(1 << 16, [&](const Argument& rows) {
+      list.push_back(read_rows(rows, handle_->model->spec));
+    });
+    return list;
+  };
+  const Argument entropy = arguments.at(3, "entropyGradient");
+  const backends::PassOptions options{.memory_budget = bytes(arguments.at(2, "memoryBudget")),
+                                      .entropy_gradient = !entropy.missing() && entropy.boolean()};
+  auto trained = passes(0, "trained"), evaluated = passes(1, "evaluated");
+  handle_->require_open();
+  return start(
+      [trained = std::move(trained), evaluated = std::move(evaluated), options](training::Trainer& trainer) {
+        return trainer.memory(trained, evaluated, options);
+      },
+      [](Js js, const training::Trainer::Memory& memory) {
+        return js.object({{"passes", js.number(double(memory.passes))}, {"state", js.number(double(memory.state))}});
+      });
+}
+
 napi_value Trainer::optim_step(const Arguments& arguments) {
   const auto settings = optimizer_settings(arguments.at(0, "settings"));
   handle_->require_open();
@@ -232,12 +255,13 @@ napi_value Pass::close(const Arguments& arguments) {
 }
 
 void define_trainer(Js js) {
-  define_class<Trainer>(js, "Trainer",
-                        {describe<&Trainer::steps>("steps"), describe<&Trainer::tensors>("tensors"),
-                         describe<&Trainer::forward>("forward"), describe<&Trainer::evaluate>("evaluate"),
-                         describe<&Trainer::optim_step>("optimStep"), describe<&Trainer::zero_grad>("zeroGrad"),
-                         describe<&Trainer::publish>("publish"), describe<&Trainer::read>("read"),
-                         describe<&Trainer::write>("write"), describe<&Trainer::close>("close")});
+  define_class<Trainer>(
+      js, "Trainer",
+      {describe<&Trainer::steps>("steps"), describe<&Trainer::tensors>("tensors"),
+       describe<&Trainer::forward>("forward"), describe<&Trainer::evaluate>("evaluate"),
+       describe<&Trainer::memory>("memory"), describe<&Trainer::optim_step>("optimStep"),
+       describe<&Trainer::zero_grad>("zeroGrad"), describe<&Trainer::publish>("publish"),
+       describe<&Trainer::read>("read"), describe<&Trainer::write>("write"), describe<&Trainer::close>("close")});
   define_class<Pass>(js, "Pass", {describe<&Pass::backward>("backward"), describe<&Pass::close>("close")});
 }
 

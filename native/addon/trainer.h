@@ -15,6 +15,8 @@ class Trainer {
                                          // of {pass, logprobs, entropies}
   napi_value evaluate(
       const Arguments&);  // (rows, adapter | undefined, cancellation?) -> promise of the same without pass
+  // (trained: passes of rows, evaluated: passes of rows, memoryBudget, entropyGradient?) -> promise of {passes, state}
+  napi_value memory(const Arguments&);
   napi_value optim_step(const Arguments&);  // (settings) -> promise of gradNorm
   napi_value zero_grad(const Arguments&);
   napi_value publish(const Arguments&);  // -> promise of the version

@@ -135,6 +135,9 @@ class Trainable {
   virtual void read(int tensor, Part, std::span<float> to) const = 0;
   virtual void write(int tensor, Part, std::span<const float> from) = 0;  // after writing values call refresh()
   virtual void refresh() = 0;  // throws Aborted, with the version of before in use
+  // Bytes that it has, or takes in steps to come: masters, gradients, moments, and a version while the next one is
+  // made. 0: the device does not tell.
+  virtual int64_t bytes() const { return 0; }
 };
 
 // One row of a pass: tokens attend to each other causally. With `prefix` >= 0 it continues the first `prefix_length`
@@ -236,6 +239,13 @@ class Backend {
   // `adapter`. Keys and values go to pages of the pass's own. Null if aborted; throws NoRoom.
   virtual std::unique_ptr<TrainPass> forward(std::span<const TrainRow>, Trainable* trainable, const AdapterRef& adapter,
                                              const PassOptions&) = 0;
+  // The most bytes that passes over these rows hold, one after the other: forward passes and their backward for
+  // `trainable`, and evaluations. Takes none of it. Throws NoRoom. 0: the device does not tell.
+  virtual int64_t pass_bytes(std::span<const std::vector<TrainRow>> /* trained */,
+                             std::span<const std::vector<TrainRow>> /* evaluated */, Trainable* /* trainable */,
+                             const PassOptions&) {
+    return 0;
+  }
 };
 
 // Reads rows [row0, row0 + rows) of a named tensor (a vector as one row). Throws when it cannot.

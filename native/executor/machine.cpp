@@ -169,17 +169,17 @@ namespace {
 
 constexpr size_t kLargePage = size_t(2) << 20;
 
+}  // namespace
+
 // The end of the last page is a large one too, unless that takes a quarter more.
-size_t mapped_bytes(size_t bytes) {
+size_t large_pages_bytes(size_t bytes) {
   const size_t whole = (bytes + kLargePage - 1) / kLargePage * kLargePage;
   return whole - bytes <= bytes / 4 ? whole : bytes;
 }
 
-}  // namespace
-
 char* take_large_pages(size_t bytes) {
   if (bytes > SIZE_MAX / 4) return nullptr;
-  const size_t mapped = mapped_bytes(bytes);
+  const size_t mapped = large_pages_bytes(bytes);
   if (mapped < kLargePage) return nullptr;
   void* const area = ::mmap(nullptr, mapped + kLargePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (area == MAP_FAILED) return nullptr;
@@ -194,9 +194,10 @@ char* take_large_pages(size_t bytes) {
   return begin + skipped;
 }
 
-void give_large_pages(char* pages, size_t bytes) { ::munmap(pages, mapped_bytes(bytes)); }
+void give_large_pages(char* pages, size_t bytes) { ::munmap(pages, large_pages_bytes(bytes)); }
 #else
 char* take_large_pages(size_t) { return nullptr; }
+size_t large_pages_bytes(size_t bytes) { return bytes; }
 void give_large_pages(char*, size_t) {}
 #endif
 

@@ -20,6 +20,8 @@ int64_t available_memory();
 // pages would miss the processor's table of pages every 4 KiB. Null where the system has none to offer, or `bytes` are
 // too few to fill one.
 char* take_large_pages(size_t bytes);
+// What is taken for `bytes`: the last page is large too, where that is not much more.
+size_t large_pages_bytes(size_t bytes);
 // Gives back what was taken for `bytes`.
 void give_large_pages(char* pages, size_t bytes);
 

@@ -19,6 +19,13 @@ RowValues values_of(const backends::TrainPass& pass, size_t rows) {
   return values;
 }
 
+std::vector<backends::TrainRow> described(const std::vector<Row>& rows) {
+  std::vector<backends::TrainRow> list;
+  for (const Row& row : rows)
+    list.push_back({row.tokens, row.trained, row.temperatures, row.prefix, row.prefix_length});
+  return list;
+}
+
 }  // namespace
 
 void Pass::check(const RowGradients& gradients) const {
@@ -50,10 +57,7 @@ void Pass::backward(const RowGradients& gradients) {
 std::unique_ptr<backends::TrainPass> Trainer::run(const std::vector<Row>& rows, backends::Trainable* trainable,
                                                   const backends::AdapterRef& adapter,
                                                   const backends::PassOptions& options) {
-  std::vector<backends::TrainRow> described;
-  for (const Row& row : rows)
-    described.push_back({row.tokens, row.trained, row.temperatures, row.prefix, row.prefix_length});
-  auto pass = backend_.forward(described, trainable, adapter, options);
+  auto pass = backend_.forward(described(rows), trainable, adapter, options);
   if (!pass) throw Aborted();
   return pass;
 }
@@ -66,6 +70,16 @@ RowValues Trainer::forward(Pass& pass) {
 RowValues Trainer::evaluate(const std::vector<Row>& rows, const backends::AdapterRef& adapter,
                             const backends::PassOptions& options) {
   return values_of(*run(rows, nullptr, adapter, options), rows.size());
+}
+
+Trainer::Memory Trainer::memory(const std::vector<std::vector<Row>>& trained,
+                                const std::vector<std::vector<Row>>& evaluated, const backends::PassOptions& options) {
+  const auto describe = [](const std::vector<std::vector<Row>>& passes) {
+    std::vector<std::vector<backends::TrainRow>> list;
+    for (const std::vector<Row>& rows : passes) list.push_back(described(rows));
+    return list;
+  };
+  return {backend_.pass_bytes(describe(trained), describe(evaluated), trainable_.get(), options), trainable_->bytes()};
 }
 
 std::vector<std::vector<float>> Trainer::read(backends::Trainable::Part part) const {

@@ -43,6 +43,14 @@ class Trainer {
   RowValues evaluate(const std::vector<Row>& rows, const backends::AdapterRef& adapter,
                      const backends::PassOptions& = {});
 
+  // Bytes; 0: the device does not tell. `passes`: the most that passes over these rows hold, one after the other;
+  // `state`: of what is trained. Throws NoRoom.
+  struct Memory {
+    int64_t passes, state;
+  };
+  Memory memory(const std::vector<std::vector<Row>>& trained, const std::vector<std::vector<Row>>& evaluated,
+                const backends::PassOptions&);
+
   // Of every tensor, row-major.
   std::vector<std::vector<float>> read(backends::Trainable::Part) const;
   // Values are in use when it returns, or throws Aborted. `steps` below 0: as before.

@@ -142,6 +142,63 @@ void descends(Loaded& m, TestPool& pool) {
   expect(aborted, "an aborted pass says so");
 }
 
+// What passes are said to take before they do is what they have when they are over: the most of each, one after the
+// other, also where memory is short.
+void plans_memory(const Arrays& weights, Pool& pool) {
+  const auto rows_of = [](int count, int length) {
+    std::vector<std::vector<int32_t>> tokens;
+    for (int r = 0; r < count; r++) {
+      tokens.emplace_back();
+      for (int t = 0; t < length; t++) tokens.back().push_back((r * 7 + t) % 50);
+    }
+    return tokens;
+  };
+  // Many pages, many tokens, and few of either.
+  const std::vector<std::vector<std::vector<int32_t>>> tokens = {rows_of(40, 3), rows_of(2, 190), rows_of(1, 5)};
+  std::vector<std::vector<anneal::backends::TrainRow>> passes;
+  for (const auto& rows : tokens) {
+    passes.emplace_back();
+    for (const auto& row : rows) passes.back().push_back({.tokens = row, .trained = {}});
+  }
+  LoraSpec lora{20, 4};
+  lora.targets[kQ] = lora.targets[kDown] = true;
+  // On a model whose memory of passes begins empty.
+  const auto compare = [&](const PassOptions& options) {
+    Loaded m(small_model(), weights, best_isa(), pool);
+    const auto trainable = m.backend->train_adapter(lora, 3, nullptr);
+    const int64_t planned = m.backend->pass_bytes(passes, passes, trainable.get(), options);
+    int64_t most = 0;
+    for (const auto& rows : passes) {
+      const auto pass = m.backend->forward(rows, trainable.get(), nullptr, options);
+      std::vector<std::vector<float>> ones;
+      for (const auto& row : rows) {
+        ones.emplace_back(row.tokens.size(), 1.0f);
+        ones.back().back() = 0;
+      }
+      const std::vector<std::span<const float>> slopes(ones.begin(), ones.end());
+      pass->backward(slopes, options.entropy_gradient ? slopes : std::vector<std::span<const float>>());
+      most = std::max(most, pass->bytes());
+    }
+    for (const auto& rows : passes)
+      most = std::max(most, m.backend->forward(rows, nullptr, trainable->version(), options)->bytes());
+    expect(planned == most, "planned " + std::to_string(planned) + " bytes, taken " + std::to_string(most) +
+                                " within " + std::to_string(options.memory_budget));
+    expect(trainable->bytes() > 0, "what is trained is counted");
+    return planned;
+  };
+  const int64_t all = compare({});
+  expect(compare({.entropy_gradient = true}) > all, "gradients by entropies take more");
+  expect(compare({.keep_bytes = 1}) < all, "layers that are computed again take less");
+  compare({.memory_budget = all - 1});
+  int64_t least = 0;
+  try {
+    compare({.memory_budget = 1});
+  } catch (const NoRoom& error) {
+    least = error.needed;
+  }
+  expect(least > 1, "passes without room are refused before they take any");
+}
+
 // The gradient of all weights, against differences of the loss.
 void differentiates(const Arrays& weights, Pool& pool) {
   const ModelSpec spec = small_model();
@@ -269,6 +326,7 @@ int main() {
   Loaded m(small_model(), weights, best_isa(), pool);
   checks_rows();
   descends(m, pool);
+  plans_memory(weights, pool);
   differentiates(weights, pool);
   writes(m);
   keeps_trainers_apart();

@@ -515,6 +515,15 @@ export interface Trainer {
     rows: TrainRow[],
     options?: { adapter?: number; memoryBudget?: number; signal?: AbortSignal },
   ): Promise<PassResult>;
+  /**
+   * Bytes that training over such passes takes, the most at one time, told without taking them: of the passes, one after the
+   * other (`trained` forward and backward), and of the weights that are trained, with all that their steps need. Null where the
+   * device does not tell; rejects as `forward` does where the budget is not enough for one of them.
+   */
+  memory?(
+    passes: { trained: TrainRow[][]; evaluated: TrainRow[][] },
+    options: { memoryBudget: number; entropyGradient?: boolean },
+  ): Promise<{ passes: number; state: number } | null>;
   /** Clips by global norm (0: no clipping), one AdamW step with decoupled decay, gradients cleared. A gradNorm that is not finite left the weights as they were, unless `isApplied` says otherwise: a device elsewhere may not tell it. */
   optimStep(settings: {
     learningRate: number;

@@ -69,6 +69,12 @@ export interface NativeTrainer {
     cancellation?: NativeCancellation,
     memoryBudget?: number,
   ): Promise<PassResult>;
+  memory(
+    trained: TrainRow[][],
+    evaluated: TrainRow[][],
+    memoryBudget: number,
+    entropyGradient?: boolean,
+  ): Promise<{ passes: number; state: number }>;
   optimStep(settings: object): Promise<number>;
   zeroGrad(): Promise<void>;
   publish(): Promise<number>;

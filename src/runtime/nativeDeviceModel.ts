@@ -16,15 +16,30 @@ import type {
 import { type NativeModel, nativeAddon, tensorList } from "./nativeAddon.js";
 import { NativeDeviceTrainer } from "./nativeDeviceTrainer.js";
 
-/** Master, gradient, gradient of the open pass and two moments, float32; and the compute weights' next version. */
-const bytesPerTrainedWeight = (dtype: ElementType) => 20 + (dtype === "float32" ? 4 : 2);
+/** Of each number that is trained: master, gradient, gradient of the open pass and two moments, float32. */
+const MASTER_BYTES = 20;
+const computeBytes = (dtype: ElementType) => (dtype === "float32" ? 4 : 2);
 
-/** What `trainWeights` takes. */
+function elementsOf(tensors: readonly { shape: number[] }[]): number {
+  return tensors.reduce((sum, { shape }) => sum + shape.reduce((product, size) => product * size), 0);
+}
+
+/** What `trainWeights` takes: also the compute weights' next version. */
 export function weightTrainingBytes(config: ModelSpec, dtype: ElementType): number {
-  const weights = nativeAddon()
-    .weightTensors(config)
-    .reduce((sum, { shape }) => sum + shape.reduce((product, size) => product * size), 0);
-  return weights * bytesPerTrainedWeight(dtype);
+  return elementsOf(nativeAddon().weightTensors(config)) * (MASTER_BYTES + computeBytes(dtype));
+}
+
+/** Adapters' ranks are filled up to whole panels in what is computed with. */
+const RANK_PANEL = 16;
+
+/**
+ * What `trainAdapter` takes: as of weights, of its two factors, and the versions of two steps, of which one takes the other's place;
+ * each with its transposes.
+ */
+function adapterTrainingBytes(config: ModelSpec, spec: AdapterSpec, dtype: ElementType): number {
+  const elements = elementsOf(nativeAddon().adapterTensors(config, spec));
+  const padding = (Math.ceil(spec.rank / RANK_PANEL) * RANK_PANEL) / spec.rank;
+  return elements * (MASTER_BYTES + 4 * padding * computeBytes(dtype));
 }
 
 export class NativeDeviceModel implements DeviceModel {
@@ -86,18 +101,22 @@ export class NativeDeviceModel implements DeviceModel {
   }
 
   async trainAdapter(spec: AdapterSpec, options: { seed: bigint; tensors?: NamedTensors }): Promise<Trainer> {
+    this.#require("training the adapter", adapterTrainingBytes(this.config, spec, this.dtype), "adapter");
     const tensors = options.tensors ? tensorList(options.tensors) : null;
     return new NativeDeviceTrainer(await this.#native.trainAdapter(spec, options.seed, tensors));
   }
 
   async trainWeights(): Promise<Trainer> {
-    const needed = weightTrainingBytes(this.config, this.dtype);
-    const available = nativeAddon().availableMemory(this.device);
-    if (needed > available) throw new InsufficientMemoryError("training all weights", needed, available, "model");
+    this.#require("training all weights", weightTrainingBytes(this.config, this.dtype), "model");
     return new NativeDeviceTrainer(await this.#native.trainWeights());
   }
 
   close(): void {
     this.#native.close();
+  }
+
+  #require(what: string, needed: number, option: string): void {
+    const available = nativeAddon().availableMemory(this.device);
+    if (needed > available) throw new InsufficientMemoryError(what, needed, available, option);
   }
 }

@@ -31,6 +31,14 @@ export class NativeDeviceTrainer implements Trainer {
     );
   }
 
+  async memory(
+    { trained, evaluated }: { trained: TrainRow[][]; evaluated: TrainRow[][] },
+    { memoryBudget, entropyGradient }: { memoryBudget: number; entropyGradient?: boolean },
+  ): Promise<{ passes: number; state: number } | null> {
+    const told = await this.#native.memory(trained, evaluated, memoryBudget, entropyGradient);
+    return told.state > 0 ? told : null;
+  }
+
   async optimStep(settings: Parameters<Trainer["optimStep"]>[0]): Promise<{ gradNorm: number }> {
     return { gradNorm: await this.#native.optimStep(settings) };
   }

@@ -334,7 +334,7 @@ const estimate = named(
     tokens: field(z.number(), "Computed forward and backward; what rows share counts once."),
     memory_bytes: field(
       z.number(),
-      "Besides the model: activations of the largest pass, and the state of what is trained.",
+      "Besides the model, at most: the largest passes, what is trained with its optimizer, and a checkpoint's copies.",
     ),
     seconds: field(
       z.number().optional(),

@@ -46,7 +46,8 @@ export async function estimateRequest(
       try {
         const limits = { ...passLimits(base, host.activationMemory()), signal };
         const learner = new Learner(trainer, optimizersOf(host, modelId)[recipe.objective], limits);
-        const estimate = await estimateJob(recipe, base, trainer, learner, limits);
+        const keepsSteps = !store.isTemporary;
+        const estimate = await estimateJob(recipe, base, trainer, learner, limits, { keepsSteps });
         return { steps: recipe.steps, ...estimate, warnings: recipe.started.warnings };
       } finally {
         trainer.close();

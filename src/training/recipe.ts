@@ -5,6 +5,15 @@ import type { Objective } from "./optimizer.js";
 import type { TokenRow } from "./tokenRow.js";
 import type { ValidationSettings } from "./validation.js";
 
+export interface LargestPasses {
+  /** Forward and backward. */
+  trained: TokenRow[][];
+  /** Forward only. */
+  evaluated: TokenRow[][];
+  /** Whether the loss has a gradient by entropies. */
+  usesEntropy: boolean;
+}
+
 export interface RecipeValidation extends ValidationSettings {
   /** Optimizer steps between two evaluations. */
   interval: number;
@@ -27,8 +36,8 @@ export interface Recipe {
   readonly work: {
     /** Tokens computed forward and backward, by optimizer step. */
     perStep: readonly number[];
-    /** Tokens of the longest pass. */
-    longestPass: number;
+    /** The passes that take most memory; none of one kind is larger in tokens, predictions or pages. */
+    largest: LargestPasses;
     /** Tokens computed forward only, over the job: for logprobs of other weights, and of held-out data. */
     evaluated: number;
     /** A row like those of the job; null: there are no steps. */

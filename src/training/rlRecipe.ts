@@ -102,7 +102,15 @@ export async function createRlRecipe(
     const rates = learningRates({ peak: policy.learningRate, ...policy.schedule }, plan.batches.length);
     const versions = { referenceVersion, startVersion };
     const validation = validationOf(plan, policy, versions);
-    const { perStep, longestPass } = await workOf(plan.batches, policy.loss.klCoef === 0, base);
+    const { perStep, largest } = await workOf(
+      {
+        steps: plan.batches,
+        heldOut: plan.heldOut,
+        isSeparable: policy.loss.klCoef === 0,
+        usesEntropy: policy.entropyCoef !== 0,
+      },
+      base,
+    );
     const total = perStep.reduce((sum, tokens) => sum + tokens, 0);
     // Of weights other than the trained ones.
     const passes = Number(policy.klReference !== null) + Number(policy.precalculateLogprobs);
@@ -116,7 +124,7 @@ export async function createRlRecipe(
       validation,
       work: {
         perStep,
-        longestPass,
+        largest,
         evaluated:
           passes * total +
           (validation ? (passes + evaluationCount(perStep.length, validation)) * computedTokens(plan.heldOut) : 0),

@@ -22,6 +22,7 @@ import { estimateJob } from "./estimate.js";
 import { optimizersOf, type TrainingBase, type TrainingHost, type TrainingOptions } from "./host.js";
 import { dataCopy, readJobRequest, type StoredRequest } from "./jobRequest.js";
 import { Learner } from "./learner.js";
+import type { Objective } from "./optimizer.js";
 import { passLimits } from "./passLimits.js";
 import { finiteNumbers, type Recipe } from "./recipe.js";
 import { recipeOf } from "./recipeOf.js";
@@ -75,11 +76,9 @@ export async function runJob(host: TrainingHost, job: JobRecord, signal: AbortSi
   const recipe = await createRecipe(host, job, request, state, base, signal);
   try {
     signal.throwIfAborted();
-    const parent = await readCheckpoint(store.files.checkpointFolder(job.modelId, state.from), base);
-    const weights = state.done > 0 ? await readStateFile(statePath(host, job.id, state.done), parent.spec) : parent;
-    const trainer = await restoreTrainer(base.device, weights, recipe.objective);
+    const { spec, trainer } = await goOn(host, job, state, base, recipe.objective);
     try {
-      await makeSteps({ host, job, request, state, base, recipe, spec: parent.spec, trainer }, signal);
+      await makeSteps({ host, job, request, state, base, recipe, spec, trainer }, signal);
     } finally {
       trainer.close();
     }
@@ -88,12 +87,28 @@ export async function runJob(host: TrainingHost, job: JobRecord, signal: AbortSi
   }
 }
 
+/** What was read is the trainer's alone when this returns: it is as large as what the job has in memory itself. */
+async function goOn(
+  host: TrainingHost,
+  job: JobRecord,
+  { from, done }: JobState,
+  base: TrainingBase,
+  objective: Objective,
+): Promise<Pick<Run, "spec" | "trainer">> {
+  const parent = await readCheckpoint(host.store.files.checkpointFolder(job.modelId, from), base);
+  const { spec } = parent;
+  const weights = done > 0 ? await readStateFile(statePath(host, job.id, done), spec) : parent;
+  return { spec, trainer: await restoreTrainer(base.device, weights, objective) };
+}
+
 async function makeSteps(run: Run, signal: AbortSignal): Promise<void> {
   const { host, recipe, trainer, spec, state } = run;
   const limits = { ...passLimits(run.base, run.host.activationMemory()), signal };
   const learner = new Learner(trainer, state.settings.optimizer[recipe.objective], limits);
   const hasBegun = host.store.events.count(run.job.id, "training_started") > 0;
-  await recordStart(run, hasBegun ? null : await estimateJob(recipe, run.base, trainer, learner, limits));
+  const keepsSteps = !host.store.isTemporary;
+  const estimate = hasBegun ? null : await estimateJob(recipe, run.base, trainer, learner, limits, { keepsSteps });
+  await recordStart(run, estimate);
   const { validation } = recipe;
   let standing = state.standing;
   /** The best weights, where they are on no disk. */
@@ -122,6 +137,8 @@ async function makeSteps(run: Run, signal: AbortSignal): Promise<void> {
       const isBest = validation?.keepBest && standing?.best.done === done;
       // The last step is committed with the checkpoint.
       if (stops) break;
+      // One copy of the state at a time.
+      await committed;
       // A home that goes with the process needs no state to resume from.
       const isKept = !host.store.isTemporary || isBest;
       const weights = isKept ? await captureState(trainer, spec, recipe.objective, { forResuming: true }) : null;
@@ -129,7 +146,6 @@ async function makeSteps(run: Run, signal: AbortSignal): Promise<void> {
         if (best?.kept) run.base.device.discardState?.(best.kept);
         best = weights;
       }
-      await committed;
       committed = commitStep(run, { done, standing }, last, host.store.isTemporary ? null : weights);
       committed.catch(() => undefined);
     }

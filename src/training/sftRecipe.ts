@@ -208,7 +208,7 @@ export async function createSftRecipe(
     started: { counts: plan.counts, warnings },
     validation,
     work: {
-      ...(await workOf(trainable, true, base)),
+      ...(await workOf({ steps: trainable, heldOut: plan.heldOut, isSeparable: true, usesEntropy: false }, base)),
       evaluated: validation ? evaluationCount(trainable.length, validation) * computedTokens(plan.heldOut) : 0,
       probe: trainable[0]?.rows[0] ?? null,
     },

@@ -123,7 +123,7 @@ export interface JobEstimate {
   steps: number;
   /** Computed forward and backward; what rows share counts once. */
   tokens: number;
-  /** Besides the model: activations of the largest pass, and the state of what is trained. */
+  /** Besides the model, at most: the largest passes, what is trained with its optimizer, and a checkpoint's copies. */
   memory_bytes: number;
   /** On this machine as busy as it is, validation included; early stopping ends sooner. */
   seconds?: number;
@@ -223,7 +223,7 @@ export interface SftTrainingJobCreateParams {
 export interface TrainingEstimate {
   /** Computed forward and backward; what rows share counts once. */
   tokens: number;
-  /** Besides the model: activations of the largest pass, and the state of what is trained. */
+  /** Besides the model, at most: the largest passes, what is trained with its optimizer, and a checkpoint's copies. */
   memory_bytes: number;
   /** On this machine as busy as it is, validation included; early stopping ends sooner. */
   seconds?: number;

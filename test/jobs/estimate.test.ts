@@ -11,6 +11,7 @@ import type { TrainingBase } from "../../src/training/host.js";
 import { Learner } from "../../src/training/learner.js";
 import { OPTIMIZER } from "../../src/training/optimizer.js";
 import { computedTokens, packRows } from "../../src/training/packing.js";
+import type { TokenRow } from "../../src/training/tokenRow.js";
 import type { TrainingStartedEvent } from "../../src/types/training.js";
 import { loadTestBase, madeUpGroups } from "./jobHost.js";
 
@@ -37,31 +38,55 @@ describe("an estimate", () => {
     const trainer = await base.device.trainAdapter(DEFAULT_ADAPTER, { seed: 1n });
     const limits = { maxTokens: 4096, passTokens: 2048, memoryBudget: 2 ** 30 };
     const learner = new Learner(trainer, OPTIMIZER.sft, limits);
-    const work = { perStep: [6000, 3000], longestPass: 6000, evaluated: 300, probe: row(100, 20) };
-    const estimate = await estimateJob({ work }, base, trainer, learner, limits);
+    const keepsSteps = { keepsSteps: false };
+    const largest = (...trained: TokenRow[][]) => ({ trained, evaluated: [], usesEntropy: false });
+    const long = Array.from({ length: 8 }, (_, i) => row(500, i));
+    const work = { perStep: [6000, 3000], largest: largest(long), evaluated: 300, probe: row(100, 20) };
+    const estimate = await estimateJob({ work }, base, trainer, learner, limits, keepsSteps);
     expect(estimate.tokens).toBe(9000);
     expect(estimate.seconds).toBeGreaterThan(0);
     for (const { data } of (await trainer.read("gradient")).values())
       expect(data.every((value) => value === 0)).toBe(true);
     expect(trainer.steps).toBe(0);
     const smaller = await estimateJob(
-      { work: { ...work, perStep: [500, 500], longestPass: 500 } },
+      { work: { ...work, perStep: [500, 500], largest: largest([row(500, 0)]) } },
       base,
       trainer,
       learner,
       limits,
+      keepsSteps,
     );
     expect(smaller).not.toHaveProperty("seconds");
     expect(estimate.memory_bytes).toBeGreaterThan(smaller.memory_bytes);
     const parameters = [...(await trainer.read("value")).values()].reduce((sum, { data }) => sum + data.length, 0);
     const none = await estimateJob(
-      { work: { perStep: [], longestPass: 0, evaluated: 0, probe: null } },
+      { work: { perStep: [], largest: largest(), evaluated: 0, probe: null } },
       base,
       trainer,
       learner,
       limits,
+      keepsSteps,
     );
-    expect(none).toEqual({ tokens: 0, memory_bytes: 16 * parameters });
+    // Masters, gradients, moments and a checkpoint's copies; and what is computed with.
+    expect(none.tokens).toBe(0);
+    expect(none.memory_bytes).toBeGreaterThan(40 * parameters);
+    expect(none.memory_bytes).toBeLessThan(80 * parameters);
+    // A pass may take the budget, where its rows fit one by one; where one does not, the job would fail.
+    const planned = await trainer.memory!({ trained: [packRows(long)], evaluated: [] }, { memoryBudget: 0 });
+    expect(estimate.memory_bytes - none.memory_bytes).toBe(planned!.passes);
+    const { passes: alone } = (await trainer.memory!(
+      { trained: [packRows([long[0]!])], evaluated: [] },
+      { memoryBudget: 0 },
+    ))!;
+    const tight = { ...limits, memoryBudget: alone };
+    const cut = await estimateJob({ work }, base, trainer, learner, tight, keepsSteps);
+    expect(cut.memory_bytes - none.memory_bytes).toBe(alone);
+    await expect(
+      estimateJob({ work }, base, trainer, learner, { ...limits, memoryBudget: 1000 }, keepsSteps),
+    ).rejects.toMatchObject({
+      code: "insufficient_memory",
+      param: "memoryBudget",
+    });
     trainer.close();
   });
 

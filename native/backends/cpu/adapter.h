@@ -22,6 +22,13 @@ class AdapterVersion final : public backends::Adapter {
   float scale = 1;
   std::vector<std::array<LowRank, kProjections>> layers;
   int padded_rank() const { return int(padded(rank)); }
+  int64_t bytes() const {
+    int64_t sum = 0;
+    for (const auto& projections : layers)
+      for (const LowRank& low : projections)
+        for (const Buffer* panels : {&low.a, &low.b, &low.a_t, &low.b_t}) sum += int64_t(panels->size());
+    return sum;
+  }
 };
 
 // An adapter that this backend made.

@@ -191,4 +191,10 @@ std::unique_ptr<TrainPass> CpuBackend::forward(std::span<const TrainRow> rows, T
   return train_forward(*model_, pool_, rows, static_cast<Parameters*>(trainable), adapter, options, train_memory_);
 }
 
+int64_t CpuBackend::pass_bytes(std::span<const std::vector<TrainRow>> trained,
+                               std::span<const std::vector<TrainRow>> evaluated, Trainable* trainable,
+                               const PassOptions& options) {
+  return planned_pass_bytes(*model_, pool_, trained, evaluated, static_cast<Parameters*>(trainable), options);
+}
+
 }  // namespace anneal::cpu

@@ -36,6 +36,8 @@ class CpuBackend final : public backends::Backend {
   std::unique_ptr<Trainable> train_weights() override;
   std::unique_ptr<TrainPass> forward(std::span<const TrainRow>, Trainable*, const AdapterRef&,
                                      const PassOptions&) override;
+  int64_t pass_bytes(std::span<const std::vector<TrainRow>> trained, std::span<const std::vector<TrainRow>> evaluated,
+                     Trainable*, const PassOptions&) override;
 
  private:
   // Makes the batch of a step.

@@ -18,11 +18,13 @@ namespace anneal::cpu {
 using executor::Aborted;
 using executor::Pool;
 
-// Bytes that buffers took while this was their thread's account. While it only counts, they take nothing: the same code
-// that prepares a pass then says what that needs.
+// Bytes that buffers took while this was their thread's account. Where it does not take them, the same code that
+// prepares passes says what that needs: counted is what buffers would have to grow by, which stay as they are; planned
+// buffers have the size they would have, and no data.
 struct MemoryAccount {
+  enum class Mode : uint8_t { takes, counts, plans };
   int64_t bytes = 0;
-  bool counts_only = false;
+  Mode mode = Mode::takes;
 
   class Scope {
    public:
@@ -55,15 +57,23 @@ class Buffer {
   Buffer& operator=(const Buffer&) = delete;
   ~Buffer() { release(); }
 
+  // Of memory, once all is written to.
+  static int64_t taken_for(size_t bytes) { return bytes ? int64_t(executor::large_pages_bytes(bytes + kSlack)) : 0; }
+
   // Large buffers arrive as untouched zero pages, so that what is never used costs nothing.
   void reserve(size_t bytes) {
     if (bytes <= size_) return;
     MemoryAccount* const account = MemoryAccount::current();
-    if (account && account->counts_only) {
-      account->bytes += int64_t(bytes - size_);
+    if (account && account->mode == MemoryAccount::Mode::counts) {
+      account->bytes += taken_for(bytes) - taken_for(size_);
       return;
     }
     release();
+    if (account && account->mode == MemoryAccount::Mode::plans) {
+      size_ = bytes;
+      (account_ = account)->bytes += taken_for(size_);
+      return;
+    }
     data_ = executor::take_large_pages(bytes + kSlack);
     if (!data_) {
       raw_ = std::calloc(bytes + 63 + kSlack, 1);
@@ -71,10 +81,10 @@ class Buffer {
       data_ = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(raw_) + 63) & ~uintptr_t(63));
     }
     size_ = bytes;
-    if (account) (account_ = account)->bytes += int64_t(size_);
+    if (account) (account_ = account)->bytes += taken_for(size_);
   }
   void release() {
-    if (account_) account_->bytes -= int64_t(size_);
+    if (account_) account_->bytes -= taken_for(size_);
     if (data_ && !raw_) executor::give_large_pages(data_, size_ + kSlack);
     std::free(raw_);
     raw_ = nullptr, data_ = nullptr, size_ = 0, account_ = nullptr;

@@ -79,6 +79,12 @@ bool Parameters::commit() {
   return true;
 }
 
+int64_t Parameters::bytes() const {
+  int64_t sum = version_bytes();
+  for (const Parameter& p : parameters_) sum += 5 * p.size() * int64_t(sizeof(float));
+  return sum;
+}
+
 double Parameters::add_squares(double sum) {
   FloatMode mode;
   if (gradient_ == Gradient::dropped && !each_piece([&](int64_t, int i, int64_t from, int64_t count) {
@@ -153,6 +159,8 @@ class AdapterParameters final : public Parameters {
         }
     return g;
   }
+  // The version in use, and the one that takes its place.
+  int64_t version_bytes() const override { return 2 * static_cast<const AdapterVersion&>(*version_).bytes(); }
 
  private:
   // A, or the rows of B that are a projection's.
@@ -262,6 +270,11 @@ class WeightParameters final : public Parameters {
     g.final_norm = of(i++).data;
     if (model_.weights->untied_head.n) g.head = of(i++);
     return g;
+  }
+  int64_t version_bytes() const override {
+    int64_t sum = 0;
+    for (const Trained& trained : matrices_) sum += int64_t(trained.linear->panels.size());
+    return sum;
   }
 
  private:

@@ -40,6 +40,7 @@ class Parameters : public backends::PartTrainable {
   void read(int tensor, Part, std::span<float> to) const override;
   void write(int tensor, Part, std::span<const float> from) override;
 
+  int64_t bytes() const override;
   virtual bool full() const = 0;
   // What backward passes add to: its shape is what matters to whoever prepares one.
   ModelGradients wanted() const;
@@ -70,6 +71,8 @@ class Parameters : public backends::PartTrainable {
   int64_t pieces() const { return int64_t(pieces_.size()); }
   static constexpr int64_t kPiece = 1 << 16;
   virtual ModelGradients gradients(const std::function<Matrix(int)>& of) const = 0;
+  // Of the compute copies that a step makes.
+  virtual int64_t version_bytes() const = 0;
 
   Pool& pool_;
   const Kernels& kernels_;

@@ -26,6 +26,8 @@ class Pass final : public backends::PartPass {
   int64_t bytes() const override { return memory_->account.bytes; }
 
   bool forward(std::span<const TrainRow> rows, const PassOptions& options);
+  // Takes the memory of a pass over these rows, or plans to.
+  void prepare(std::span<const TrainRow> rows, const PassOptions& options);
   bool backward(RowGradients by_logprob, RowGradients by_entropy) override;
   void read_residual(float* to) override;
   void give_residual_gradient(const float* from) override;
@@ -174,7 +176,7 @@ void Pass::configure_backward(TrainMemory& mem, const ModelGradients& wanted) co
 
 // Bytes that `mem` has to grow by.
 int64_t Pass::needed(TrainMemory& mem, const ModelGradients& wanted) const {
-  MemoryAccount counted{0, true};
+  MemoryAccount counted{0, MemoryAccount::Mode::counts};
   MemoryAccount::Scope scope(counted);
   configure(mem, wanted);
   return counted.bytes;
@@ -204,7 +206,7 @@ void Pass::take_memory(const PassOptions& options) {
   first_kept_ = keep < INT64_MAX ? high : 0;
   // What is there already may be of another shape.
   if (limit < INT64_MAX && memory_->account.bytes + needed(*memory_, wanted) > limit) {
-    auto fresh = std::make_unique<TrainMemory>();
+    auto fresh = std::make_unique<TrainMemory>(memory_->account.mode);
     std::swap(fresh->batch, memory_->batch);
     memory_ = std::move(fresh);
   }
@@ -232,16 +234,20 @@ LayerActivations Pass::activations(int layer) {
   return a;
 }
 
-bool Pass::forward(std::span<const TrainRow> rows, const PassOptions& options) {
-  const int layers = m_.layers();
+void Pass::prepare(std::span<const TrainRow> rows, const PassOptions& options) {
   entropy_gradient_ = options.entropy_gradient;
   lay_out(rows);
   list_entries(rows);
+  if (memory_->batch.rows > 0) take_memory(options);
+}
+
+bool Pass::forward(std::span<const TrainRow> rows, const PassOptions& options) {
+  const int layers = m_.layers();
+  prepare(rows, options);
   const int tokens = memory_->batch.rows, entry_count = int(entries_.size());
   logprobs_.assign(tokens, 0), entropies_.assign(tokens, 0);
   if (tokens == 0) return true;
 
-  take_memory(options);
   TrainMemory& mem = *memory_;
   Team team(pool_);
   team.each(pages_, [&](int64_t page, int) { memory_->pages.clear(int(page)); });
@@ -293,7 +299,7 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy_rows) {
       mem.workspace.configure(m_, tokens, pool_.workers(), kBlockRows, adapter_ ? version()->padded_rank() : 0);
       configure_backward(mem, shape);
     };
-    MemoryAccount counted{0, true};
+    MemoryAccount counted{0, MemoryAccount::Mode::counts};
     grow(counted);
     if (mem.account.bytes + counted.bytes > limit_) throw NoRoom(mem.account.bytes + counted.bytes, limit_);
     grow(mem.account);
@@ -371,6 +377,24 @@ std::unique_ptr<TrainPass> train_forward(Model& m, Pool& pool, std::span<const T
   auto pass = std::make_unique<Pass>(m, pool, trainable, trainable ? trainable->version() : adapter, std::move(slot));
   if (!pass->forward(rows, options)) return nullptr;
   return pass;
+}
+
+int64_t planned_pass_bytes(Model& m, Pool& pool, std::span<const std::vector<TrainRow>> trained,
+                           std::span<const std::vector<TrainRow>> evaluated, Parameters* trainable,
+                           const PassOptions& options) {
+  auto slot = std::make_shared<TrainMemorySlot>();
+  slot->give(std::make_unique<TrainMemory>(MemoryAccount::Mode::plans));
+  int64_t most = 0;
+  const auto plan = [&](std::span<const std::vector<TrainRow>> passes, Parameters* kept_for) {
+    for (const std::vector<TrainRow>& rows : passes) {
+      Pass pass(m, pool, kept_for, trainable->version(), slot);
+      pass.prepare(rows, options);
+      most = std::max(most, pass.bytes());
+    }
+  };
+  plan(trained, trainable);
+  plan(evaluated, nullptr);
+  return most;
 }
 
 int64_t activation_bytes_per_token(const ModelSpec& m, const Kernels& k) {

@@ -10,6 +10,8 @@ namespace anneal::cpu {
 
 // Everything a pass needs besides the weights; big, so it is kept from pass to pass.
 struct TrainMemory {
+  explicit TrainMemory(MemoryAccount::Mode mode = MemoryAccount::Mode::takes) : account{0, mode} {}
+
   MemoryAccount account;  // of all that follows
   struct Kept {           // as LayerActivations has them
     MatrixStore x_mid;
@@ -51,6 +53,10 @@ class TrainMemorySlot {
 
 std::unique_ptr<TrainPass> train_forward(Model&, Pool&, std::span<const TrainRow>, Parameters* trainable,
                                          const AdapterRef&, const PassOptions&, std::shared_ptr<TrainMemorySlot>);
+
+// As Backend::pass_bytes().
+int64_t planned_pass_bytes(Model&, Pool&, std::span<const std::vector<TrainRow>> trained,
+                           std::span<const std::vector<TrainRow>> evaluated, Parameters* trainable, const PassOptions&);
 
 int64_t activation_bytes_per_token(const ModelSpec&, const Kernels&);
 

@@ -153,13 +153,12 @@ std::unique_ptr<Weights> load_weights(const ModelSpec& m, const Kernels& kernels
 int64_t weight_bytes(const ModelSpec& m, const Kernels& k) {
   int64_t sum = 0;
   for (const TensorShape& t : weight_tensors(m)) {
-    const TensorFormat format = m.format_of(t.name);
-    if (!t.cols || t.convolution)
+    if (!t.cols || t.convolution) {
       sum += (t.convolution ? 2 : 1) * 4 * t.elements();
-    else if (is_quantized(format))
-      sum += panels_of(int(t.rows)) * quantized_panel_bytes_of(format, int(t.cols));
-    else
-      sum += panels_of(int(t.rows)) * int64_t(panel_bytes(k, int(t.cols)));
+      continue;
+    }
+    const Linear shape{int(t.rows), int(t.cols), m.format_of(t.name), false, {}, {}};
+    sum += Buffer::taken_for(size_t(panels_of(shape.n)) * panel_bytes(k, shape));
   }
   return sum;
 }
